@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import strangers
+from money import payment
+from people import family, nobody_at_all
 from slots import SLOTS
 from wording import (
     GROUPS,
@@ -35,7 +37,6 @@ from wording import (
     day_word,
     dress,
     expand,
-    family,
     fewer_words,
     filled,
     holiday_word,
@@ -53,7 +54,7 @@ from wording import (
     with_article,
     with_company,
 )
-from world import CATEGORIES, GOODS, OPENING, PAYING, PLACES, REACHED, Ask, answer
+from world import CATEGORIES, GOODS, LARGE, OPENING, PARKING, PAYING, PLACES, REACHED, Ask, answer, cost
 
 HELDOUT_FILE = Path(__file__).with_name("heldout.json")
 FREE_FILES = tuple(Path(__file__).with_name(name) for name in ("free.json", "blind.json", "fresh.json"))
@@ -68,20 +69,29 @@ WEIGHTS = {
     "nearer": 3, "people": 4, "about": 2, "park": 9, "plain": 60, "refuse": 42, "holiday": 5,
     "+led": 42, "+led_both": 9, "+led_two": 6, "+twice": 6, "+purpose": 8, "+places": 12, "+days": 4,
     "+kinds": 4, "+bills": 10, "+then": 9, "+three": 2, "+other": 12, "+baby": 2, "+many": 2, "+hundreds": 1,
-    "+family": 11, "+too": 11, "+parked_span": 2,
+    "+family": 24, "+too": 11, "+parked_span": 2, "+paid": 24, "+unpaid": 1, "+nobody": 1, "replaced": 1,
+    "to_kiosk": 2, "to_fountain": 2,
 }  # fmt: skip
 FOLLOW_WEIGHTS = {
     "hours": 2, "day": 3, "opens": 2, "closes": 2, "is_open": 3, "is_open_at": 3, "closed_days": 1, "weekend": 1,
     "today": 1, "way": 4, "distance": 3, "route": 3, "prices": 3, "price": 5, "bill": 8, "people": 1, "cheaper": 1,
     "nearer": 1,
     "+day": 7, "+time": 6, "+place": 9, "+more": 12, "+fewer": 3, "+swap": 4, "+back": 3, "+days": 2, "+kinds": 1,
-    "+holiday": 1, "+thanks": 5,
+    "+holiday": 1, "+thanks": 5, "+settled": 10, "+reset": 5, "+other_day": 2, "to_kiosk": 1,
 }  # fmt: skip
+# What puts the speaker among those who are counted: only a sentence that people.py words may say so, except of a list
+# that names the adults by number.
+WITH_ME = re.compile(r"\b(?:with me|here with|coming with|i (?:bring|take|come with))\b")
+SPEAKER = re.compile(r"\b(?:my|our|me|myself|i)\b")
+CORRECTING = re.compile(r"\b(?:make (?:that|it)|meant|sorry|wait|actually|no|oh|let it be|it is|it's)\b")
 TIMED = ("hours", "day", "opens", "closes", "is_open", "is_open_at", "closed_days", "weekend", "today", "open_on")
 CORRECTIONS = ("fish", "boats", "stars", "plants", "golf", "food", "way out", "shop", "house", "thing with the fish")
 DAILY = ("day", "opens", "closes", "is_open", "is_open_at", "open_on", "open_at", "closed_on")
 # Follow-ups that mean nothing without the question before.
-ALONE = ("route", "people", "more", "fewer", "swap", "back", "cheaper", "nearer")
+ALONE = (
+    "route", "people", "more", "fewer", "swap", "back", "cheaper", "nearer", "settled", "along", "other_day", "reset",
+    "to_kiosk",
+)  # fmt: skip
 # What a follow-up may lean on, and what leaves open what it would be about.
 LEADING = (*TIMED, "at_time", "about", "way", "distance", "route", "prices", "price", "bill", "items", "people")
 UNCLEAR = ("cheaper", "nearer", "holiday", "many", "hundreds", "open_at", "closed_on")
@@ -274,6 +284,10 @@ def draw(intent, rng, place=""):
         )
     if intent == "parked":
         return Ask(intent, hour=rng.randint(1, 24))
+    if intent == "replaced":
+        return Ask("item", what=rng.choice(("umbrella", "mug", "map", "shirt")))
+    if intent in ("to_kiosk", "to_fountain"):
+        return Ask(intent, place or rng.choice(REACHED))
     if intent in ("cheaper", "nearer"):
         known = PAYING if intent == "cheaper" else REACHED
         place = place or rng.choice(known)
@@ -321,6 +335,13 @@ class Drawn(NamedTuple):
     phrasing: Phrasing
     ask: Ask
     text: str
+
+
+def miscounts(text, ask, slots):
+    """Whether the wording leaves open if the speaker is one of the party."""
+    if ask.intent not in ("bill", "change") or not WITH_ME.search(text):
+        return False
+    return "adult" not in dict(ask.party) or SPEAKER.search(slots.get("party", "")) is not None
 
 
 class Speaker:
@@ -391,8 +412,11 @@ class Speaker:
         drawn = self.worded("named", kind, ask, **words)
         return drawn if drawn and takes(drawn.phrasing, words.keys() - {"is"}) else None
 
-    def worded(self, group, intent, ask, **words):
-        """`ask` in one of the phrasings of `intent`, with `words` in place of its own; None if that is held out."""
+    def worded(self, group, intent, ask, fits=None, **words):
+        """`ask` in one of the phrasings of `intent`, with `words` in place of its own; None if that is held out.
+
+        `fits` says whether the wording, its slots still open, suits the words.
+        """
         rng = self.rng
         phrasing = rng.choices(*shown(group, intent))[0]
         if group == "named" and not takes(phrasing, "p") and not ask.parts:
@@ -406,7 +430,10 @@ class Speaker:
             return None
         if group in ("named", "park", "it", "purpose") and rng.random() < 0.25:
             text = rephrased(text, rng)
-        return Drawn(group, phrasing, ask, filled(text, rng, slots_for(ask, rng) | words))
+        slots = slots_for(ask, rng) | words
+        if fits and not fits(text) or "party" not in words and miscounts(text, ask, slots):
+            return None
+        return Drawn(group, phrasing, ask, filled(text, rng, slots))
 
     def groundless(self):
         """A follow-up to nothing: the kiosk has to ask back."""
@@ -509,15 +536,87 @@ class Speaker:
     def family(self):
         """A sum for people who are named one by one, as one speaks of a family."""
         rng = self.rng
-        party, words = family(rng)
-        if sum(count for _, count in party) == 1 and rng.random() < 0.8:
+        people = family(rng)
+        ask = Ask("bill", rng.choice(PAYING), party=people.party)
+        if not people.party or sum(count for _, count in people.party) == 1 and rng.random() < 0.7 or held_facts(ask):
             return None
-        ask = Ask("bill", rng.choice(PAYING), party=party)
-        if held_facts(ask):
+        if not people.baby and rng.random() < 0.12:
+            return self.paid_by(people, ask)
+        return self.with_baby(self.worded_family(people, ask, "named"), people)
+
+    def worded_family(self, people, ask, group):
+        """The bill of people who are named one by one."""
+        if people.clause:
+            return self.worded(group, "along", ask, along=people.words)
+        if group == "named" and self.rng.random() < 0.35:
+            lead = self.lead("kin_place", ask, people.counted_in, kin=people.words)
+            return self.led_by(lead, self.worded("asks", "total", ask), ask)
+        return self.worded(group, "bill", ask, people.counted_in, party=people.words)
+
+    @staticmethod
+    def with_baby(drawn, people):
+        """The bill, and that a baby enters free if there is one."""
+        if not drawn or not people.baby:
+            return drawn
+        return drawn._replace(ask=Ask("both", parts=(drawn.ask, Ask("toddler"))))
+
+    # Money
+
+    def paid(self):
+        """A bill, and the money that it is paid with."""
+        rng = self.rng
+        if rng.random() < 0.06:
+            hours = rng.randint(1, 12)
+            amount, money = payment(hours * PARKING, rng)
+            return self.worded("named", "change_parked", Ask("change_parked", hour=hours, paid=amount), m=money)
+        goods = rng.random() < 0.45
+        ask = draw("items" if goods else "bill", rng)
+        if max(count for _, count in ask.party) >= LARGE and rng.random() < 0.85 or cost(ask) > 250:
             return None
-        if rng.random() < 0.4:
-            return self.led_by(self.lead("kin_place", ask, kin=words), self.worded("asks", "total", ask), ask)
-        return self.worded("named", "bill", ask, party=words)
+        amount, money = payment(cost(ask), rng)
+        ask = ask._replace(intent="change", paid=amount)
+        if goods:
+            return self.worded("named", "change_items", ask, m=money)
+        if rng.random() < 0.25:
+            return self.led_by(self.lead("party_place", ask), self.worded("asks", "settled", ask, m=money), ask)
+        return self.worded("named", "change", ask, m=money)
+
+    def paid_by(self, people, ask):
+        """The bill of people who are named one by one, and the money that it is paid with."""
+        amount, money = payment(cost(ask), self.rng)
+        ask = ask._replace(intent="change", paid=amount)
+        settled = self.worded("asks", "settled", ask, m=money)
+        if not people.clause and self.rng.random() < 0.5:
+            return self.worded("named", "change", ask, people.counted_in, party=people.words, m=money)
+        if people.clause:
+            first = self.worded("named", "along", ask, along=people.words)
+        else:
+            first = self.lead("kin_place", ask, people.counted_in, kin=people.words)
+        return self.led_by(first, settled, ask)
+
+    def settled(self):
+        """The money that the last bill is paid with."""
+        last = self.state
+        if last.intent not in ("bill", "items") or last.intent == "bill" and not last.place:
+            return None
+        if not 0 < cost(last) <= 250 or last.intent == "bill" and any(count >= LARGE for _, count in last.party):
+            return None
+        amount, money = payment(cost(last), self.rng)
+        drawn = self.worded("it", "settled", last._replace(intent="settled", paid=amount), m=money)
+        bare = drawn and drawn.phrasing.text == "{paying}" and "euro" not in money
+        return None if bare else drawn  # a number alone may count people
+
+    def unpaid(self):
+        """Money that is to pay for nothing that was named."""
+        if self.leaning() and self.state.party:
+            return None
+        _, money = payment(self.rng.randint(2, 60), self.rng)
+        return self.worded("it", "settled", Ask("for_what"), m=money)
+
+    def nobody(self):
+        """Nothing but kinds of whom nobody comes."""
+        drawn = self.worded("named", "bill", draw("bill", self.rng), party=nobody_at_all(self.rng))
+        return drawn and drawn._replace(ask=Ask("people"))
 
     def parked_span(self):
         """Parking from one time of the day to another."""
@@ -609,12 +708,14 @@ class Speaker:
 
     # A sentence first, and then a question that leans on it
 
-    def lead(self, kind, ask, **words):
-        """A sentence that says what the next question is about."""
+    def lead(self, kind, ask, fits=None, **words):
+        """A sentence that says what the next question is about; `fits` as in `worded`."""
         rng = self.rng
         phrasing = rng.choices(*shown("lead", kind))[0]
         text = rephrased(spoken(expand(phrasing.tree, rng), rng), rng)
-        return Drawn("named", phrasing, ask, filled(text, rng, slots_for(ask, rng) | words))
+        slots = slots_for(ask, rng) | words
+        unfit = fits and not fits(text) or miscounts(text, ask, slots)
+        return None if unfit else Drawn("named", phrasing, ask, filled(text, rng, slots))
 
     def led_by(self, lead, drawn, ask):
         """The sentence and the question as one turn that asks `ask`."""
@@ -810,7 +911,7 @@ class Speaker:
         ask = draw("bill", rng)
         small = rng.choice(BABIES)
         words = party_words(ask.party, rng) + rng.choice((" and ", ", ", " plus ", " with ")) + small
-        drawn = self.worded("named", "bill", ask, party=words)
+        drawn = self.worded("named", "bill", ask, fits=lambda text: not WITH_ME.search(text), party=words)
         if not drawn or not takes(drawn.phrasing, ("party",)):
             return None
         return drawn._replace(ask=Ask("both", parts=(drawn.ask, Ask("toddler"))))
@@ -884,7 +985,7 @@ class Speaker:
         kind = rng.choices(tuple(FOLLOW_WEIGHTS), tuple(FOLLOW_WEIGHTS.values()))[0]
         if last.intent == "people" and kind not in ("+thanks", "bill"):
             kind = "bill"  # the kiosk has just asked who they are
-        if kind in ("+more", "+fewer", "+swap", "+back"):
+        if kind in ("+more", "+fewer", "+swap", "+back", "+settled", "+reset", "+other_day"):
             return getattr(self, kind[1:])()
         if kind == "+thanks":
             return self.worded("plain", "thanks", Ask("thanks"))
@@ -897,7 +998,10 @@ class Speaker:
             ask = self.continued(kind[1:])
             return ask and self.worded("bit", kind[1:], ask)
         place = last.place
-        wanted = OPENING if kind in TIMED else REACHED if kind in ("way", "distance", "route", "nearer") else PAYING
+        walked = ("way", "distance", "route", "nearer", "to_kiosk")
+        wanted = OPENING if kind in TIMED else REACHED if kind in walked else PAYING
+        if kind == "to_kiosk" and last.intent not in ("way", "distance", "route"):
+            return None
         if place and place not in OPENING and kind in TIMED[:8]:
             drawn = self.worded("it", kind, draw(kind, rng, "museum"))
             return drawn and drawn._replace(ask=Ask("refuse"))
@@ -906,10 +1010,15 @@ class Speaker:
         ask = draw(kind, rng, place)
         if kind == "cheaper":
             ask = ask._replace(what="")
-        if kind == "bill" and rng.random() < 0.2:
-            party, words = family(rng)
-            return self.worded("it", kind, ask._replace(party=party), party=words)
-        return self.worded("it", kind, ask)
+        if kind == "bill" and rng.random() < 0.3:
+            people = family(rng)
+            if not people.party:
+                return None
+            return self.with_baby(self.worded_family(people, ask._replace(party=people.party), "it"), people)
+        drawn = self.worded("it", kind, ask)
+        if drawn and kind == "bill" and last.party and set(dict(ask.party)) < set(dict(last.party)):
+            return None if CORRECTING.search(drawn.text) else drawn  # is the rest of the party still there?
+        return drawn
 
     def more(self):
         """Further visitors or goods, to be added to the last bill."""
@@ -938,9 +1047,10 @@ class Speaker:
         if count == had and len(last.party) == 1:
             return None
         words = fewer_words(what, count, rng)
-        if count == had and rng.random() < 0.7:
+        if count == had and rng.random() < 0.8:
             one, many = (what, GOODS[what][0]) if what in GOODS else rng.choice(VISITORS[what])
-            words = f"without the {one if had == 1 else many}"
+            none = rng.choice(("no", "no", "zero", "0", "without any"))
+            words = f"without the {one if had == 1 else many}" if rng.random() < 0.5 else f"{none} {many}"
         left = [(what, had - count)] if had > count else []
         party = (*last.party[:at], *left, *last.party[at + 1 :])
         return self.worded("it", "fewer", last._replace(party=party), fewer=words)
@@ -962,6 +1072,28 @@ class Speaker:
             old = str(had) if digits else old
         party = (*last.party[:at], (kind, count), *last.party[at + 1 :])
         return self.worded("it", "swap", last._replace(party=party), old=old, new=new)
+
+    def reset(self):
+        """Another number for one line of the last bill; the others stay."""
+        rng, last = self.rng, self.state
+        if last.intent not in ("bill", "items") or not last.party:
+            return None
+        at = rng.randrange(len(last.party))
+        what, had = last.party[at]
+        count = rng.choice([number for number in range(1, min(99, had + 5) + 1) if number != had])
+        party = (*last.party[:at], (what, count), *last.party[at + 1 :])
+        digits = rng.random() < 0.6
+        words, old = (line_word(what, number, digits, rng, 0) for number in (count, had))
+        words = re.sub(r"^an? ", "one ", words)  # "make it a soup" would leave no other
+        return self.worded("it", "reset", last._replace(party=party), party=words, old=old)
+
+    def other_day(self):
+        """Another day in place of the last one, which does not suit."""
+        rng, last = self.rng, self.state
+        ask = self.continued("day") if last.day >= 0 and last.intent in DAILY else None
+        if not ask or ask.day == last.day:
+            return None
+        return self.worded("it", "other_day", ask, old=day_word(last.day, rng))
 
     def back(self):
         """The way back from where the last route led."""
@@ -1026,7 +1158,10 @@ class Speaker:
         """Keeps what the next question may lean on. Small talk in between changes nothing."""
         last = ask
         if ask.parts:
-            last = ask.parts[-1] if len({part.place for part in ask.parts}) == 1 else None
+            parts = [part for part in ask.parts if part.intent != "toddler"]
+            last = parts[-1] if len({part.place for part in parts}) == 1 else None
+        if last and last.intent in ("change", "settled"):
+            last = last._replace(intent="bill" if last.place else "items", paid=0)
         if last is None or last.intent in UNCLEAR or last.intent == "people" and not last.place:
             self.state, self.age = None, 0
         elif last.intent in LEADING and (last.place or group in ("it", "bit") or last.intent in ("open_on", "items")):

@@ -137,7 +137,11 @@ TOPICS = """
         museum|for the boat house]
     (which|what) (attractions|places|tickets) (cost|are) (less than|under|below|more than) {x} euros [for adults|for \
         children]
-    how much change (do|will) i get (from|for|out of) {x} euros
+    how far is (it to|) (the city|the town centre|the motorway|the beach|the airport|my hotel|the next village|{m}) [from \
+        here|from the park]
+    how many (km|kilometres|miles|hours) (is it|) to (the city|the airport|{m}|the next town|the sea)
+    how (far|long) (do we walk|is it|is the walk) (all the way|once|right) (around|round) the (park|lake)
+    how (far|long) is (the main gate|the entrance|the exit|the north gate) [from here]
     what can (i|we) (see|visit|do|buy|afford) (for|with) {x} euros
     is there (an age limit|a minimum age|an audio guide|a dress code|a cloakroom|a queue|a waiting time) [at the \
         museum|at the boat house|for the castle tower]
