@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import strangers
 from money import payment
-from people import family, nobody_at_all
+from people import BABY, NAMES_ONLY, family, newcomer, nobody_at_all
 from slots import SLOTS
 from wording import (
     GROUPS,
@@ -53,6 +53,7 @@ from wording import (
     spoken,
     with_article,
     with_company,
+    with_none,
 )
 from world import CATEGORIES, GOODS, LARGE, OPENING, PARKING, PAYING, PLACES, REACHED, Ask, answer, cost
 
@@ -69,27 +70,28 @@ WEIGHTS = {
     "nearer": 3, "people": 4, "about": 2, "park": 9, "plain": 60, "refuse": 42, "holiday": 5,
     "+led": 42, "+led_both": 9, "+led_two": 6, "+twice": 6, "+purpose": 8, "+places": 12, "+days": 4,
     "+kinds": 4, "+bills": 10, "+then": 9, "+three": 2, "+other": 12, "+baby": 2, "+many": 2, "+hundreds": 1,
-    "+family": 24, "+too": 11, "+parked_span": 2, "+paid": 24, "+unpaid": 1, "+nobody": 1, "replaced": 1,
-    "to_kiosk": 2, "to_fountain": 2,
+    "+family": 24, "+too": 11, "+parked_span": 2, "+paid": 24, "+unpaid": 1, "+nobody": 2, "replaced": 1,
+    "to_kiosk": 2, "to_fountain": 2, "return": 2, "+no_others": 9,
 }  # fmt: skip
 FOLLOW_WEIGHTS = {
     "hours": 2, "day": 3, "opens": 2, "closes": 2, "is_open": 3, "is_open_at": 3, "closed_days": 1, "weekend": 1,
     "today": 1, "way": 4, "distance": 3, "route": 3, "prices": 3, "price": 5, "bill": 8, "people": 1, "cheaper": 1,
     "nearer": 1,
     "+day": 7, "+time": 6, "+place": 9, "+more": 12, "+fewer": 3, "+swap": 4, "+back": 3, "+days": 2, "+kinds": 1,
-    "+holiday": 1, "+thanks": 5, "+settled": 10, "+reset": 5, "+other_day": 2, "to_kiosk": 1,
+    "+holiday": 1, "+thanks": 5, "+settled": 10, "+reset": 5, "+joins": 7, "+other_day": 2, "to_kiosk": 1,
 }  # fmt: skip
 # What puts the speaker among those who are counted: only a sentence that people.py words may say so, except of a list
 # that names the adults by number.
 WITH_ME = re.compile(r"\b(?:with me|here with|coming with|i (?:bring|take|come with))\b")
-SPEAKER = re.compile(r"\b(?:my|our|me|myself|i)\b")
+WITH_KIN = re.compile(r"\bwith \{(?:party|kin)\}")
+KINSHIP, SPEAKER = re.compile(r"\b(?:my|our)\b"), re.compile(r"\b(?:me|myself|i)\b")
 CORRECTING = re.compile(r"\b(?:make (?:that|it)|meant|sorry|wait|actually|no|oh|let it be|it is|it's)\b")
 TIMED = ("hours", "day", "opens", "closes", "is_open", "is_open_at", "closed_days", "weekend", "today", "open_on")
 CORRECTIONS = ("fish", "boats", "stars", "plants", "golf", "food", "way out", "shop", "house", "thing with the fish")
 DAILY = ("day", "opens", "closes", "is_open", "is_open_at", "open_on", "open_at", "closed_on")
 # Follow-ups that mean nothing without the question before.
 ALONE = (
-    "route", "people", "more", "fewer", "swap", "back", "cheaper", "nearer", "settled", "along", "other_day", "reset",
+    "route", "people", "more", "fewer", "swap", "back", "cheaper", "nearer", "settled", "along", "other_day", "reset", "joins",
     "to_kiosk",
 )  # fmt: skip
 # What a follow-up may lean on, and what leaves open what it would be about.
@@ -295,7 +297,7 @@ def draw(intent, rng, place=""):
         return Ask(intent, place, origin=other, what=rng.choice(CATEGORIES) if intent == "cheaper" else "")
     if intent == "people":
         return Ask(intent, place or rng.choice(PAYING))
-    if intent in ("way", "distance"):
+    if intent in ("way", "distance", "return"):
         return Ask(intent, place or rng.choice(REACHED))
     if intent == "route":
         origin = place or rng.choice(REACHED)
@@ -339,9 +341,13 @@ class Drawn(NamedTuple):
 
 def miscounts(text, ask, slots):
     """Whether the wording leaves open if the speaker is one of the party."""
-    if ask.intent not in ("bill", "change") or not WITH_ME.search(text):
+    if ask.intent not in ("bill", "change"):
         return False
-    return "adult" not in dict(ask.party) or SPEAKER.search(slots.get("party", "")) is not None
+    words = slots.get("kin") if "{kin}" in text else slots.get("party", "")
+    if WITH_KIN.search(text) and KINSHIP.search(words) and not SPEAKER.search(words):
+        return True
+    named = KINSHIP.search(words) or SPEAKER.search(words)
+    return WITH_ME.search(text) is not None and ("adult" not in dict(ask.party) or named is not None)
 
 
 class Speaker:
@@ -431,7 +437,7 @@ class Speaker:
         if group in ("named", "park", "it", "purpose") and rng.random() < 0.25:
             text = rephrased(text, rng)
         slots = slots_for(ask, rng) | words
-        if fits and not fits(text) or "party" not in words and miscounts(text, ask, slots):
+        if not fits(text) if fits else miscounts(text, ask, slots):
             return None
         return Drawn(group, phrasing, ask, filled(text, rng, slots))
 
@@ -569,8 +575,14 @@ class Speaker:
             hours = rng.randint(1, 12)
             amount, money = payment(hours * PARKING, rng)
             return self.worded("named", "change_parked", Ask("change_parked", hour=hours, paid=amount), m=money)
+        if rng.random() < 0.06:
+            _, money = payment(rng.randint(10, 120), rng)
+            drawn = self.worded("named", "people_paid", draw("people", rng), m=money)
+            return drawn and drawn._replace(ask=Ask("people", drawn.ask.place))
         goods = rng.random() < 0.45
         ask = draw("items" if goods else "bill", rng)
+        if rng.random() < 0.2:  # one thing, or one person
+            ask = ask._replace(party=((ask.party[0][0], 1),))
         if max(count for _, count in ask.party) >= LARGE and rng.random() < 0.85 or cost(ask) > 250:
             return None
         amount, money = payment(cost(ask), rng)
@@ -613,9 +625,23 @@ class Speaker:
         _, money = payment(self.rng.randint(2, 60), self.rng)
         return self.worded("it", "settled", Ask("for_what"), m=money)
 
+    def no_others(self):
+        """A sum for a few visitors, or for one, that says of whom there are none."""
+        rng = self.rng
+        ask, chance = draw("bill", rng), rng.random()
+        if chance < 0.7:
+            kinds = rng.sample(CATEGORIES, 1 if chance < 0.45 else 2)
+            ask = ask._replace(party=tuple((kind, 1 if chance < 0.3 else rng.randint(1, 9)) for kind in kinds))
+        return self.worded("named", "bill", ask, party=with_none(ask.party, rng))
+
     def nobody(self):
-        """Nothing but kinds of whom nobody comes."""
-        drawn = self.worded("named", "bill", draw("bill", self.rng), party=nobody_at_all(self.rng))
+        """Nothing but kinds of whom nobody comes, or people of whom only the names are told."""
+        rng = self.rng
+        words = nobody_at_all(rng)
+        if rng.random() < 0.6:
+            names = [name.capitalize() for name in rng.sample(NAMES_ONLY, rng.randint(1, 3))]
+            words = ", ".join(["me", *names[:-1]]) + " and " + names[-1]
+        drawn = self.worded("named", "bill", draw("bill", rng), party=words)
         return drawn and drawn._replace(ask=Ask("people"))
 
     def parked_span(self):
@@ -714,7 +740,7 @@ class Speaker:
         phrasing = rng.choices(*shown("lead", kind))[0]
         text = rephrased(spoken(expand(phrasing.tree, rng), rng), rng)
         slots = slots_for(ask, rng) | words
-        unfit = fits and not fits(text) or miscounts(text, ask, slots)
+        unfit = not fits(text) if fits else miscounts(text, ask, slots)
         return None if unfit else Drawn("named", phrasing, ask, filled(text, rng, slots))
 
     def led_by(self, lead, drawn, ask):
@@ -801,7 +827,7 @@ class Speaker:
         party = rng.choice(((line, ("adult", 1)), (partners, line), (("adult", 2),)))
         ask = Ask("bill", rng.choice(PAYING), party=party)
         lead = self.lead("kin_place", ask, kin=kin_words(party, rng))
-        if rng.random() < 0.5:
+        if lead and rng.random() < 0.5:
             counted = party_words(party if rng.random() < 0.5 else party[::-1], rng)
             lead = lead._replace(text=lead.text + rng.choice((". ", ": ", ", ", " - ")) + counted)
         return self.led_by(lead, self.worded("asks", "total", ask), ask)
@@ -960,6 +986,8 @@ class Speaker:
                 things += [line_word(what, many, True, rng) for what, many in ask.party[: rng.randint(0, 2)]]
                 rng.shuffle(things)
                 words = {"items": " and ".join(things)}
+                if rng.random() < 0.25:
+                    intent, words["m"] = "change_items", payment(count * 5, rng)[1]
         else:
             name = strangers.invented(rng) if rng.random() < 0.2 else word(strangers.PLACES, rng)
             if intent in TIMED and rng.random() < 0.3:
@@ -985,7 +1013,7 @@ class Speaker:
         kind = rng.choices(tuple(FOLLOW_WEIGHTS), tuple(FOLLOW_WEIGHTS.values()))[0]
         if last.intent == "people" and kind not in ("+thanks", "bill"):
             kind = "bill"  # the kiosk has just asked who they are
-        if kind in ("+more", "+fewer", "+swap", "+back", "+settled", "+reset", "+other_day"):
+        if kind in ("+more", "+fewer", "+swap", "+back", "+settled", "+reset", "+other_day", "+joins"):
             return getattr(self, kind[1:])()
         if kind == "+thanks":
             return self.worded("plain", "thanks", Ask("thanks"))
@@ -1012,8 +1040,8 @@ class Speaker:
             ask = ask._replace(what="")
         if kind == "bill" and rng.random() < 0.3:
             people = family(rng)
-            if not people.party:
-                return None
+            if not people.party or last.party and not people.has_self:
+                return None  # "and my wife" may add to the last bill
             return self.with_baby(self.worded_family(people, ask._replace(party=people.party), "it"), people)
         drawn = self.worded("it", kind, ask)
         if drawn and kind == "bill" and last.party and set(dict(ask.party)) < set(dict(last.party)):
@@ -1035,6 +1063,20 @@ class Speaker:
         words = words.replace("a ", "another ", 1) if words.startswith("a ") and rng.random() < 0.4 else words
         ask = last._replace(party=tuple(party.items()))
         return self.worded("it", "more", ask, party=words, more=changed_words(what, count, rng))
+
+    def joins(self):
+        """Somebody who is named by a role, to be added to the last bill."""
+        rng, last = self.rng, self.state
+        if last.intent != "bill" or not last.place or not last.party:
+            return None
+        words, kind, count = newcomer(rng)
+        party = dict(last.party)
+        if kind != BABY:
+            party[kind] = party.get(kind, 0) + count
+        if len(party) > 4 or max(party.values()) > 99:
+            return None
+        drawn = self.worded("it", "joins", last._replace(party=tuple(party.items())), party=words)
+        return drawn and drawn._replace(ask=Ask("both", parts=(drawn.ask, Ask("toddler")))) if kind == BABY else drawn
 
     def fewer(self):
         """Some visitors or goods of the last bill less."""

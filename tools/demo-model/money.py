@@ -3,7 +3,13 @@
 from wording import plain_number
 
 NOTES = (5, 10, 20, 50, 100, 200)
-NAMES = {5: ("a fiver",), 10: ("a tenner", "a ten"), 20: ("a twenty",), 50: ("a fifty",), 100: ("a hundred", "a hundred euros")}
+NAMES = {
+    5: ("a fiver",),
+    10: ("a tenner", "a ten"),
+    20: ("a twenty",),
+    50: ("a fifty",),
+    100: ("a hundred", "a hundred euros"),
+}
 PLURALS = {5: "fives", 10: "tens", 20: "twenties", 50: "fifties", 100: "hundreds"}
 
 
@@ -21,7 +27,9 @@ def two_notes(rng):
     if rng.random() < 0.5:
         note, count = rng.choice(((5, 2), (10, 2), (10, 3), (20, 2), (20, 3), (50, 2), (50, 3), (100, 2)))
         number = rng.choice((str(count), ("two", "three")[count - 2]))
-        return note * count, rng.choice((f"{number} {PLURALS[note]}", f"{number} {note}s", f"{number} {note} euro notes"))
+        return note * count, rng.choice(
+            (f"{number} {PLURALS[note]}", f"{number} {note}s", f"{number} {note} euro notes")
+        )
     one, other = rng.sample((5, 10, 20, 50, 100), 2)
     name = "{}" if rng.random() < 0.5 else "{} euro note"
     return one + other, f"a {name.format(one)} and a {name.format(other)}"

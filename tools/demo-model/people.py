@@ -6,11 +6,12 @@ A family is drawn as members, each with the kind that decides its price. So the 
 import re
 from typing import NamedTuple
 
+from slots import SLOTS
 from wording import NUMBER_WORDS, count_word, plain_number
-from world import PLURAL
+from world import CHILD_TO, FREE_TO, PLURAL, SENIOR_FROM
 
-BABY = "baby"  # up to 3 years: named, but in no sum
-CHILD_FROM, CHILD_TO, SENIOR_FROM = 4, 14, 65
+BABY = "baby"  # up to FREE_TO years: named, but in no sum
+CHILD_FROM = FREE_TO + 1
 
 # (kind, how many of them): their names. {my} is my or our, {n} a number, and then the count is drawn.
 ROLES = {
@@ -111,6 +112,7 @@ SELF = {  # how the speaker is named in a list; what follows decides the price
     "student": ("me (a student)", "me (student)", "i (student)", "myself (a student)", "me as a student"),
     "senior": ("me (a pensioner)", "me (senior)", "i (retired)", "myself (a pensioner)", "me as a senior"),
 }
+NAMES_ONLY = SLOTS["name"].split("|")
 # The speaker and whoever comes along: first the speaker, or first the others.
 ALONG_FIRST = (
     "i'm here with {}|i am here with {}|i'm coming with {}|i come with {}|i've brought {}|i'm with {}|i am with {}|"
@@ -139,8 +141,10 @@ NOBODY = {  # a kind of whom nobody comes, after the list
 MINE = re.compile(
     r"\bour(?= (?:wife|husband|partner|girlfriend|boyfriend|fiancee|ex|boss|better half|roommate|best friend|mate)\b)"
 )
+NUMBERED = re.compile(r"(?<!other )(?<!more )\b(?:adults|grown-ups)$")  # the speaker may be one of these
 JOINTS = (", ", ", ", ", ", ", ", " and ", " plus ", " + ", ", then ", ", also ")
-LAST_JOINTS = (" and ", " and ", " and ", " and ", ", and ", " plus ", ", ", " with ", " and also ", " + ", " & ", " as well as ")
+LAST_JOINTS = (" and ", " and ", " and ", " and ", ", and ", " plus ", ", ", " with ", " and also ", " + ", " & ",
+               " as well as ")  # fmt: skip
 
 
 # Words around a list of people that count the speaker once more, and words that count a speaker whom the list leaves out.
@@ -172,7 +176,7 @@ def aged(rng):
         months = rng.choice((3, 4, 5, 6, 8, 9, 10, 11, 18))
         return f"{{my}} {months} month old{rng.choice((' baby', '', ' son', ' daughter'))}", kind, 1
     age = {
-        BABY: rng.randint(1, 3),
+        BABY: rng.randint(1, FREE_TO),
         "child": rng.randint(CHILD_FROM, CHILD_TO),
         "senior": rng.randint(SENIOR_FROM, 92),
         "adult": rng.choice((15, 16, 17, 18, 19, rng.randint(20, 60))),
@@ -193,8 +197,9 @@ def aged(rng):
 
 def ages(rng):
     """[(words, kind, count), ...]: two or three children by their ages in one breath, the smallest perhaps free."""
-    count = rng.choice((2, 2, 2, 3, 3))
-    years = sorted(rng.sample(range(1 if rng.random() < 0.35 else CHILD_FROM, CHILD_TO + 1), count))
+    count, old = rng.choice((2, 2, 2, 3, 3)), rng.random() < 0.2
+    first = 1 if rng.random() < 0.3 else 12 if old and rng.random() < 0.5 else CHILD_FROM
+    years = sorted(rng.sample(range(first, (17 if old else CHILD_TO) + 1), count))
     if rng.random() < 0.3:
         years.reverse()
     word = rng.random() < 0.25
@@ -206,8 +211,12 @@ def ages(rng):
          f"{{my}} children, aged {listed}", f"{many} kids ({listed})", f"{{my}} kids, {listed} years old",
          f"{{my}} {many} children who are {listed}", f"{{my}} boys ({listed})", f"{{my}} girls aged {listed}")
     )  # fmt: skip
-    small = sum(year < CHILD_FROM for year in years)
-    return [(text, "child", count - small), ("", BABY, small)]
+    small, tall = sum(year < CHILD_FROM for year in years), sum(year > CHILD_TO for year in years)
+    if tall == count and rng.random() < 0.5:
+        text = rng.choice(
+            (f"{many} teenagers ({listed})", f"{{my}} teenagers aged {listed}", f"{many} teens of {listed}")
+        )
+    return [(text, "child", count - small - tall), ("", BABY, small), ("", "adult", tall)]
 
 
 def members(rng):
@@ -226,6 +235,28 @@ def members(rng):
             names = [name for name in ROLES[line] if number < 7 or not name.startswith(("{my}", "her", "their"))]
             out.append((rng.choice(names).replace("{n}", word), kind, number))
     return out
+
+
+def kind_of(age):
+    """The kind of visitor that an age makes."""
+    if age < CHILD_FROM:
+        return BABY
+    return "child" if age <= CHILD_TO else "adult" if age < SENIOR_FROM else "senior"
+
+
+def told_ages(rng):
+    """Everybody with an age, in sentences: 'mum is 70, i'm 40 and the boy is 9'."""
+    roles = {"mum": (30, 85), "dad": (30, 85), "my wife": (25, 80), "my husband": (25, 80), "the boy": (1, 16),
+             "my son": (1, 30), "my daughter": (1, 30), "the girl": (1, 16), "grandma": (65, 92), "grandpa": (65, 92),
+             "my sister": (16, 60), "my brother": (16, 60), "the little one": (1, 8), "my friend": (18, 75)}  # fmt: skip
+    names = rng.sample(tuple(roles), rng.choice((1, 2, 2, 3)))
+    entries = [(name, rng.randint(*roles[name])) for name in names]
+    entries.insert(rng.choice((0, len(entries))), ("i", rng.randint(18, 80)))
+    link = rng.random() < 0.6
+    am, verb = ("'m", "'s") if link else (" am", " is")
+    texts = [f"{name}{am if name == 'i' else verb} {age}" for name, age in entries]
+    party, baby = summed([(name, kind_of(age), 1) for name, age in entries])
+    return Family(party, ", ".join(texts[:-1]) + rng.choice((" and ", ", ", " and ")) + texts[-1], baby, True, True)
 
 
 def jotted(rng):
@@ -254,11 +285,14 @@ def family(rng):
     """People named one by one, most of them without a number."""
     if rng.random() < 0.02:
         return Family((("adult", 1),), rng.choice(ALONE), False, True, True)
+    if rng.random() < 0.04:
+        return told_ages(rng)
     bare = rng.random() < 0.14
     entries = jotted(rng) if bare else members(rng)
     role = rng.random()
     has_self = role < 0.72
-    clause = has_self and not bare and role > 0.36
+    numbered = any(NUMBERED.search(text) for text, _, _ in entries)
+    clause = has_self and not bare and not numbered and role > 0.36
     if clause:
         first = rng.random() < 0.6
         form = rng.choice(ALONG_FIRST if first else ALONG_LAST)
@@ -281,14 +315,29 @@ def family(rng):
     absent = [kind for kind in NOBODY if kind not in known and not (kind == "child" and baby)]
     if absent and rng.random() < 0.09:
         words += rng.choice((", ", ", ", " and ", " - ")) + rng.choice(NOBODY[rng.choice(absent)])
-        words = words.replace(" and without", " without").replace(" and but", " but").replace(" and the kids", ", the kids")
+        words = (
+            words.replace(" and without", " without").replace(" and but", " but").replace(" and the kids", ", the kids")
+        )
     if clause:
         words = form.format(words)
     elif has_self and heads > 1 and not baby and rng.random() < 0.1:
         number = str(heads) if rng.random() < 0.5 else plain_number(heads, rng)
-        words = rng.choice(("{} of us: ", "{} people: ", "we're {}: ", "the {} of us, ", "family of {}: ")).format(number) + words
+        words = (
+            rng.choice(("{} of us: ", "{} people: ", "we're {}: ", "the {} of us, ", "family of {}: ")).format(number)
+            + words
+        )
     words = words.replace("{my}", rng.choice(("my", "my", "our")))
     return Family(party, MINE.sub("my", words), baby, clause, has_self)
+
+
+def newcomer(rng):
+    """(words, kind, how many) of whoever comes along after all."""
+    if rng.random() < 0.2:
+        words, kind, count = aged(rng)
+    else:
+        kind, count = rng.choice([line for line in ROLES if line[1]])
+        words = rng.choice(ROLES[kind, count])
+    return MINE.sub("my", words.replace("{my}", rng.choice(("my", "my", "our")))), kind, count
 
 
 def nobody_at_all(rng):

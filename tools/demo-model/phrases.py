@@ -93,6 +93,10 @@ NAMED = {
         (during which hours|between which hours) {canwe} {enter} the {p}
         (my|our) {kinone} would like to (know|hear) when the {p} is open
         the {p}{sep}{know} the {hourswords}
+        what's the (timetable|schedule) (of|for|at) the {p}
+        (is there|do you have) (a notice|a list|a sign|a plan) (with|of) the (hours|times|opening times) of the {p}
+        {p} hrs
+        {p} hrs (pls|please|thx)
         """,
     "day": """
         (i'm|i am|we are) going to the {p} on {d}, (when|how long) is it open
@@ -182,6 +186,11 @@ NAMED = {
         would we stand before (closed|locked|shut) doors at the {p} {on_d}
         what are the times {on_d} (at|for) the {p}
         what's the {p} like for times {on_d}
+        {p} hrs {d}
+        {d} {p} hrs
+        (i've|i have|we've|we have) (circled|marked|picked|ticked) {d} (in my calendar|in the diary|for it){comma}when is the {p} open
+        the {p} {on_d}{sep}(what's possible|what are the times|between which times|when exactly)
+        (between which times|from what time to what time) is the {p} open {on_d}
         """,
     "opens": """
         the {p} opens when on {d}
@@ -232,6 +241,9 @@ NAMED = {
         (when|what time) (do|will) the doors of the {p} be unlocked {on_d}
         when at the earliest {canwe} {enter} the {p} {on_d}
         how soon after breakfast {canwe} {enter} the {p} {on_d}, when does it open
+        when do they (unlock|open up|let people into) the {p} {on_d}
+        what's the earliest (we|i|one) can (get into|see|be at) the {p} {on_d}
+        how early can (i|we) (turn up|drag the family|show up) at the {p} {on_d}
         """,
     "closes": """
         the {p} closes when on {d}
@@ -286,6 +298,9 @@ NAMED = {
         {wewant} stay (late|long|to the end|until the last minute) at the {p} {on_d}{comma}when does it close
         by when (must|should|do) (we|i|the kids|all visitors) (leave|be out of|have left) the {p} {on_d}
         it's (our anniversary|my birthday|our last day) on {d}{comma}how late is the {p} open
+        when do they (lock|lock up|shut|close up) the {p} {on_d}
+        what's the latest (we|i|one) can (stay at|stay in|be in) the {p} {on_d}
+        when (are we|do we get) (thrown out|kicked out|asked to leave) (of|from) the {p} {on_d}
         """,
     "is_open": """
         the {p} on {d}, is it open
@@ -359,6 +374,10 @@ NAMED = {
         the {p} is open {on_d}, (no|yes|am i right|i hope|or isn't it)
         (good|bad|right) day for the {p}{sep}{d}
         {d} and the {p}{sep}(possible|ok|a good idea|yes or no)
+        does the {p} (take|have) {d} off
+        does the {p} (do|work on|open on) {d}s
+        (my {kinone}|my friend|someone) (insists|claims|thinks|says) (the {p} is|that the {p} is) (closed|shut) on {d}{comma}(is that right|is it true|is she right|who's right)
+        is the {p} (something|an option|a possibility) for {d}
         """,
     "is_open_at": """
         (the|is the) {p} open {d} {t}
@@ -431,6 +450,10 @@ NAMED = {
         we (won't|can't) (be there|make it|get away) before {t} on {d}{comma}is the {p} still open [then]
         (can|could) {name} and {name} {enter} the {p} {at_dt}
         (is|would) {t} (be|) [already|] (possible|ok|open) at the {p} {on_d}
+        {p} {d} {t}{sep}(yes or no|possible|feasible|doable|any chance)
+        {t}, {d}, {p}{sep}(feasible|possible|doable|open|too late or not)
+        (is|are) (the people at the|the staff of the|there people in the) {p} still there {at_dt}
+        (imagine|picture|suppose) it's {t} on {d}{dot}is the {p} (still|) open
         """,
     "closed_days": """
         (i|we) want to know when the {p} is closed
@@ -809,6 +832,17 @@ NAMED = {
         how far (must|should|have) (we|i) [to] walk (for|to see) the {p}
         can (we|i) be at the {p} in (3|5|8|10|15|20) minutes
         is (5|10|15|ten|fifteen|twenty) minutes enough (to get to|to reach|for the walk to) the {p}
+        """,
+    "return": """
+        (how far|how long|how many minutes) is (it|the walk) to the {p} and back
+        how long (does it take|do we need|will we need) (to walk|) to the {p} and back
+        to the {p} and back{sep}{howfar}
+        (a walk|the walk|walking) to the {p} and back{sep}(how long|how many minutes|{howfar})
+        (there and back|both ways|return trip){comma}how (long|many minutes|far) is (it to |)the {p}
+        how many minutes to the {p} and back (here|to the kiosk|to you)
+        the {p} and back (here|to the kiosk|to you){sep}{howfar}
+        {howfar} to the {p} and (back|back again|back here)
+        can we (walk to|get to) the {p} and back in (10|15|20|30|ten|twenty) minutes
         """,
     "route": """
         how do (i|we) get from the {o} to the {p}
@@ -1600,6 +1634,16 @@ NAMED = {
         {x} (people|persons|of us|visitors|guests) (at|for) the {p}{sep}{total}
         {total} (for|if we are) {x} (people|persons|visitors) at the {p}
         {total} for (our crew|my whole crew|the lot of us|our club|the whole gang|our group|all my guests) at the {p}
+        {x} of us(, | - |. |, but )(no kids|no children|without children|no seniors|no students|without kids){sep}the {p}
+        (we are|we're|just the) {x}(, | and |, but )(no kids|no children|without children|without kids){comma}what do we pay (at|for) the {p}
+        the {p} for {x} (people|of us|persons), (no kids|no children|without seniors|without children|no students)
+        """,
+    "people_paid": """
+        {x} (tickets|people|of us|visitors|persons|guests) (to|for|at) the {p}{sep}{paying}{sep}{verdict}
+        (is|are|would) {m} (enough|be enough|do) for {x} (people|of us|tickets|persons) (at|for) the {p}
+        the {p} for {x} (people|of us|persons|){sep}{paying}{sep}{verdict}
+        (we are|there are|we're) {x} [of us]{sep}{paying}{sep}{suffice} for the {p}
+        {paying} for (the family|all of us|our group|everybody) (at|in) the {p}{sep}{verdict}
         """,
     "cheaper": """
         (which|what) is cheaper, the {p} or the {o}
@@ -2299,6 +2343,18 @@ IT = {
         {remark}{dot}(and|plus|add|also) {more}
         (put|throw) {more} (on top|in|on the bill)
         """,
+    "joins": """
+        {party} (is coming|comes|wants to come|will come|comes along) (too|as well|after all|with us)
+        and {party} (too|as well|also)
+        (add|plus|and then) {party}
+        (and if|what if) {party} (comes|joins|came|joins us) (too|as well|along|)
+        (oh|wait|sorry|ah), and {party} [too|as well]
+        (now|hm,|ok,) {party} (wants|would like) to (come|join|join us) (too|as well)
+        (we|i) (forgot|left out|didn't count) {party}
+        {remark}{dot}(and|add|plus) {party}
+        (how much|total|what does it cost) with {party} (as well|too|added|on top)
+        {party} (just arrived|turned up|is here now|joins us)[{sep}{total}]
+        """,
     "cheaper": """
         is the {o} cheaper
         is the {o} (more expensive|dearer|less)
@@ -2540,6 +2596,9 @@ PLAIN = {
             that's all)
         (very kind|how kind|so kind) of you[, thanks|, thank you]
         (you've|you have) been (a great|a big|such a|of great) help
+        (you've been|you are|that was) (ever so|so|very|most) (kind|helpful|good)
+        (i'm|we're) (ever so|so|very|most) (grateful|obliged) [to you]
+        (splendid|wonderful|marvellous|brilliant){sep}(thank you|thanks|i'm grateful|much obliged)
         """,
     "bye": """
         (i have|we have) to go [now]
@@ -2558,6 +2617,7 @@ PLAIN = {
         (i'm|we're) (done|leaving|off now|going now)[, bye]
         (we|i) (have to|must|should|will) (go|leave|run) (now|home|on)[, bye|, goodbye]
         (bye|goodbye|see you|so long|farewell){comma}(and thanks|take care|have a good one|until tomorrow|we'll be back)
+        (right, we're off|we're off|off we go|we have to run|that's us done)[{sep}(bye|see you|goodbye|cheerio)]
         """,
     "who": """
         are you (chatgpt|siri|alexa|gemma|google)
@@ -2765,6 +2825,8 @@ PLAIN = {
         (is there|do you have|have you got) (fun|something|anything|stuff|entertainment) for (a|my|our) {child}
         {know} what (kids|children|families|little ones) (like|enjoy|can do|love) here
         (good|nice|best|fun) (places|things|attractions) (for|with) (kids|children|a family|small ones)
+        what (would|could) (bored|tired|restless) (kids|children) do here
+        my (twins|kids|boys|girls) (are bored|need some fun|want action){comma}(what is there for them|any ideas)
         """,
     "free": """
         (i have|we have) no money, what can (i|we) do
@@ -2811,6 +2873,8 @@ PLAIN = {
         {know} (which attraction is the cheapest|the cheapest attraction|what costs least|where tickets are cheapest)
         (where|at which attraction) {canwe} (pay the least|get in cheapest|spend the least|get the cheapest ticket)
         (your|the) (lowest|cheapest) (ticket|entry|admission|price){sep}(which attraction|where|what is it)
+        which attraction (asks|takes|costs|charges) (us|) (the least|least)
+        which (of your attractions|one|sight) (is|comes) (cheapest|kindest to the purse|easiest on the wallet)
         """,
     "dearest": """
         (what|which) is the most expensive (attraction|place|ticket)
@@ -2865,6 +2929,8 @@ PLAIN = {
             rain|where do we stay dry)
         {know} what (to do|we can do|one can visit) (in the rain|when it rains|in bad weather)
         (something|anything|activities|places|attractions) (indoors|under a roof|for rainy days|for a wet afternoon)
+        (it's pouring|it pours|the sky is grey|here comes the rain|it started to rain){sep}(where to|what now|what's under a roof|any ideas)
+        what (is|have you got) under (a roof|cover|one roof)
         """,
     "menu": """
         what (is|'s) on the menu
@@ -2978,6 +3044,8 @@ PLAIN = {
         (our|my) (dog|{dog}) and (the museum|the cafe|the buildings){sep}(ok|allowed|possible)
         (where|in which places) (is|are) (dogs|my {dog}|pets) (allowed|not allowed|welcome)
         travelling with (a|our|my) {dog}{comma}(is that alright|can he come in|is that a problem)
+        (must|does) {name}, (our|my) {dog}, (stay|have to stay) (outside|in the car|at the gate|at home)
+        (what about|how about|and) {name}, (our|my) {dog}
         """,
     "wheelchair": """
         is (the park|it|everything|the museum|the aquarium) (accessible|wheelchair accessible|barrier free|step-free)
@@ -3216,6 +3284,7 @@ PLAIN = {
         (what number|which number|whom|who) (do i|should i|must i|do we) (call|ring|dial|phone) (for an ambulance|in \
             an emergency)
         (i|my {kinone}) (feel|feels|am feeling|is feeling) (very ill|really sick|faint|awful|dizzy){comma}{hurry}
+        (a|an old|a young) (man|woman|lady|gentleman|girl|boy) (over there|near us|on the bench|by the lake) (doesn't move|won't wake up|does not answer|can't get up|is shaking all over)
         """,
     "photos": """
         (can|may) (i|we) (take|make) (photos|pictures|a photo|videos|a picture) [here|inside|in the museum]
@@ -3263,6 +3332,7 @@ PLAIN = {
             that allowed)
         (is|would) (a cigarette|vaping|a cigar|smoking a pipe|smoking) (be|) (a problem|ok|allowed|tolerated) (here|\
             on the lawn|outside)
+        (and|what about|how about) (a cigarette|a cigar|a smoke|a pipe|vaping) (here|on the lawn|outside|on the bench|)
         """,
     "bikes": """
         (can|may) (i|we) (bring|ride|use|take) (my|our|a) (bike|bikes|bicycle|scooter|bicycles) [here|in the park|inside]
@@ -3432,6 +3502,8 @@ PLAIN = {
         (from|with|at) (how many|what number of) (people|visitors|heads) (is it|does it get|will it be) cheaper
         {know} (if|whether) (groups|large groups|school classes|clubs|big families) (pay less|get a discount|get \
             money off)
+        (is|does) (that|the sum|the price|that figure) (include|with|including|before or after) the (group discount|discount|reduction)
+        is the (reduction|discount) (in there|in it|already off|included) [already]
         """,
     "toddler": """
         (do babies|do small children|do toddlers|does a baby) (pay|need a ticket|cost anything)
@@ -3573,6 +3645,7 @@ PLAIN = {
         (any|a|is there a) (socket|plug|power point|charging point|outlet|charger) (here|for my phone|around|anywhere|\
             for visitors)
         (low|empty|dead|flat) (battery|phone|mobile){comma}(help|where can i charge|what now)
+        (my|our) (mobile|phone|battery|tablet) (is nearly dead|is on five percent|gives up|is running out|wants power){sep}(where|a socket|any plug|where can i plug it in)
         """,
     "language": """
         do you speak (german|french|spanish|italian|chinese|japanese|russian|dutch|polish|arabic|other languages)

@@ -213,6 +213,7 @@ SLOTS = {
     "very good|right then|brilliant|i thought so|as i thought|i was afraid of that|not for us|that's a long way|"
     "that's near|we can do that|we might do that|let me think|ok, noted|thanks a lot|ah|aha|okay, thank you|"
     "hm, not ideal|good, good|fair enough|that's steep|quite a walk|that's quick|they work hard|lucky us|"
-    "that is a shame|much appreciated|cheers",
+    "that is a shame|much appreciated|cheers|"
+    "phew, right|righto|right you are|blast|oh bother|good grief|well well|never mind|splendid|grand|super duper|all right|good, good, good|oh well|i say|fancy that|gosh|hmm hmm|crikey|lovely stuff|bless you|oh dear|marvellous|that's a fair march|that's quite something",
     "dot": ". |, |! |... | - |; |. |. |, ok, |. and |. so ",
 }  # fmt: skip

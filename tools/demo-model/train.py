@@ -166,7 +166,8 @@ class Trainer:
 
 def fit(model, options, device, started):
     """Trains until the steps or the seconds since `started` are used up."""
-    batches = stream(options.seed + options.part.number - 1, options.steps, options.rows, options.length, options.workers)
+    seed = options.seed + options.part.number - 1
+    batches = stream(seed, options.steps, options.rows, options.length, options.workers)
     trainer = Trainer(model.to(device), options, device)
     for step, arrays in enumerate(batches):
         passed = time.time() - started
@@ -180,7 +181,8 @@ def fit(model, options, device, started):
         trainer.step(arrays, rate)
         if step % options.log == 0:
             loss = trainer.loss.item()
-            print(f"step {step} loss {loss:.4f} at {passed:.0f} s, {100 * of_run:.0f} % done, rate {rate:.3f}", flush=True)
+            share = f"{100 * of_run:.0f} % done"
+            print(f"step {step} loss {loss:.4f} at {passed:.0f} s, {share}, rate {rate:.3f}", flush=True)
             if not math.isfinite(loss):
                 raise SystemExit("train: the loss is not finite")
     print(f"{step + (done < 1)} steps, loss {trainer.loss.item():.4f}", flush=True)
@@ -196,7 +198,7 @@ def main():
     parser.add_argument("--draft", action="store_true", help="train the draft model, and write it without a report")
     parser.add_argument("--start", type=Path, help="BF16 archive to start from (default: random weights)")
     parser.add_argument(
-        "--part", type=part, default=Part(), metavar="K/N", help="the run's K-th of N parts; steps and seconds are its own"
+        "--part", type=part, default=Part(), metavar="K/N", help="K-th of a run's N parts; steps and seconds are its own"
     )
     parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument(

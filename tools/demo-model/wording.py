@@ -95,7 +95,7 @@ ESCORTS = {  # words for visitors that fit a group only
         ("grown up", "grown ups"), ("carer", "carers"), ("mum", "mums"), ("dad", "dads"), ("woman", "women"),
         ("coach", "coaches"), ("colleague", "colleagues"), ("adult visitor", "adult visitors"), ("man", "men"),
         ("friend", "friends"), ("neighbour", "neighbours"), ("guide", "guides"), ("lady", "ladies"),
-        ("leader", "leaders"),
+        ("leader", "leaders"), ("big one", "big ones"), ("full-price adult", "full-price adults"),
     ),
     "child": (
         ("pupil", "pupils"), ("pupil", "pupils"), ("little one", "little ones"), ("school child", "school children"),
@@ -103,6 +103,7 @@ ESCORTS = {  # words for visitors that fit a group only
         ("young child", "young children"), ("scout", "scouts"), ("grandchild", "grandchildren"), ("son", "sons"),
         ("daughter", "daughters"), ("niece", "nieces"), ("nephew", "nephews"), ("first grader", "first graders"),
         ("small kid", "small kids"), ("little girl", "little girls"), ("grandson", "grandsons"),
+        ("small one", "small ones"), ("minor", "minors"),
     ),
     "senior": (
         ("grandparent", "grandparents"), ("oap", "oaps"), ("elderly person", "elderly people"),
@@ -579,7 +580,7 @@ def slots_for(ask, rng):
     if ask.intent == "add":
         slots["x"], slots["y"] = (str(number) for _, number in ask.party)
     elif ask.party:
-        words = with_none if rng.random() < 0.09 else party_words
+        words = with_none if rng.random() < 0.07 else party_words
         slots["party"] = slots["items"] = words(ask.party, rng)
         if ask.party[0][0] in VISITORS:
             absent = [what for what in CATEGORIES if what not in dict(ask.party)]

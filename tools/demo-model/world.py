@@ -78,6 +78,7 @@ REACHED = tuple(name for name, place in PLACES.items() if place.leg)  # places w
 PLURAL_PLACES = ("toilets", "lockers")
 KIOSK_MINUTES = 2  # from the kiosk to the fountain
 PARKING = 2  # euros per hour
+FREE_TO, CHILD_TO, SENIOR_FROM = 3, 14, 65  # years of age: nothing, then the child price, and from then on the senior price
 
 GOODS = {  # name: (plural, price, where it is sold)
     "coffee": ("coffees", 3, "cafe"),
@@ -137,8 +138,9 @@ FIXED = {  # intents without arguments
     "feeding": "The fish in the aquarium are fed every day at 10:30 and 14:30.",
     "show": "The star shows in the planetarium start at 15:00, 17:00 and 19:00.",
     "group": "Groups of 10 or more people get 20 percent off all tickets.",
-    "toddler": "Children up to 3 years enter free everywhere.",
-    "ages": "Children up to 3 years enter free. The child price is for 4 to 14 years, the senior price from 65 years on.",
+    "toddler": f"Children up to {FREE_TO} years enter free everywhere.",
+    "ages": f"Children up to {FREE_TO} years enter free. The child price is for {FREE_TO + 1} to {CHILD_TO} years, the "
+    f"senior price from {SENIOR_FROM} years on.",
     "for_what": "Please tell me what you would like to pay for.",
     "buy": "You can buy tickets here at the kiosk or at the door of each attraction.",
     "refund": "Tickets can be returned on the day of purchase here at the kiosk.",
@@ -239,6 +241,9 @@ def way(ask):
             f"From {titled(ask.origin)} walk {start.back} to the fountain, then take the {place.leg} to {name}. "
             f"It takes {start.minutes} + {place.minutes} = {start.minutes + place.minutes} minutes."
         )
+    if ask.intent == "return":
+        one_way = KIOSK_MINUTES + place.minutes
+        return f"To {name} and back it takes {one_way} + {one_way} = {2 * one_way} minutes."
     if ask.intent == "distance":
         return f"It is a walk of {KIOSK_MINUTES + place.minutes} minutes from here to {name}."
     return (
@@ -456,10 +461,22 @@ HANDLERS = {
     "about": about,
     "both": both,
 }
-HANDLERS |= dict.fromkeys(("route", "way", "distance"), way)
+HANDLERS |= dict.fromkeys(("route", "way", "distance", "return"), way)
 HANDLERS |= dict.fromkeys(("day", "opens", "closes", "is_open", "is_open_at"), day_hours)
 # Intents with arguments but without a place.
-PLACELESS = ("item", "items", "add", "parked", "change", "change_parked", "settled", "open_on", "open_at", "closed_on", "both")
+PLACELESS = (
+    "item",
+    "items",
+    "add",
+    "parked",
+    "change",
+    "change_parked",
+    "settled",
+    "open_on",
+    "open_at",
+    "closed_on",
+    "both",
+)
 
 
 def answer(ask):
