@@ -332,7 +332,10 @@ def family(rng):
 
 def newcomer(rng):
     """(words, kind, how many) of whoever comes along after all."""
-    if rng.random() < 0.2:
+    chance = rng.random()
+    if chance < 0.08:
+        words, kind, count = rng.choice(("me", "myself", "me", "i")), "adult", 1
+    elif chance < 0.25:
         words, kind, count = aged(rng)
     else:
         kind, count = rng.choice([line for line in ROLES if line[1]])

@@ -832,6 +832,11 @@ NAMED = {
         how far (must|should|have) (we|i) [to] walk (for|to see) the {p}
         can (we|i) be at the {p} in (3|5|8|10|15|20) minutes
         is (5|10|15|ten|fifteen|twenty) minutes enough (to get to|to reach|for the walk to) the {p}
+        (the distance|distance|how far is it|the walk) between (here|you|this kiosk|the kiosk) and the {p}
+        how far (are you|are we|is this kiosk|is the kiosk) from the {p}
+        how far is the (nearest|closest|next) {p}
+        {howfar} to the (nearest|closest|next) {p}
+        {howfar} to the {p} (if i walk slowly|at a slow pace|with a pram|with two small kids|for an old lady)
         """,
     "return": """
         (how far|how long|how many minutes) is (it|the walk) to the {p} and back
@@ -1242,6 +1247,9 @@ NAMED = {
         {are}{sep}{total} (at|for) the {p}
         {planto} {visit} the {p}{comma}{are}{sep}{total}
         {are}. what do we pay (at|for) the {p}
+        (just|only) {party} (at|for|in) the {p}{sep}{total}
+        {party} (only|and nobody else|and no one else|and that's all|, no more) (at|for|in) the {p}{sep}{total}
+        the {p}{sep}(just|only) {party}{sep}{total}
         """,
     "change": """
         (is|are|would|will) {m} (enough|be enough|ok|do|be ok|cover it) for {party} (at|to visit|for|in) the {p}
@@ -1273,6 +1281,11 @@ NAMED = {
         the {p} with {party}, (here is|here's|i give you) {m}{sep}{changeback}
         (how much|what) do i (need|have) to add to {m} for {party} at the {p}
         do {party} get into the {p} (for|with) {m}
+        {changeback} if (i|we) (give you|hand you|hand over|give them) {m} for {party} (at|in) the {p}
+        if (i|we) (give you|hand over|pay|put down) {m} for {party} (at|in) the {p}{comma}{changeback}
+        (do|would) (i|we) have enough with {m} for {party} (at|in) the {p}
+        (would|will) {m} get {party} into the {p}
+        how much (more do i need|am i short|is missing) for {party} (at|in) the {p} (if|when) i have {m}
         """,
     "change_items": """
         (is|are|would|will) {m} (enough|be enough|ok|do|be ok|cover it) for {items}
@@ -1298,6 +1311,12 @@ NAMED = {
         (paying|we pay|i pay) {items} with {m}{sep}{changeback}
         {items} please, (here is|here's|here are) {m}
         (how much|what) do i (need|have) to add to {m} for {items}
+        {changeback} if (i|we) (give you|hand you|hand over|give them) {m} for {items}
+        if (i|we) (give you|hand over|pay|put down) {m} for {items}{comma}{changeback}
+        (do|would) (i|we) have enough with {m} for {items}
+        {items} (out of|from) {m}{sep}{changeback}
+        how much (more do i need|am i short|is missing) for {items} (if|when) i have {m}
+        {m} (against|minus) {items}{sep}what is left
         """,
     "change_parked": """
         parking for {n}{sep}{paying}{sep}{verdict}

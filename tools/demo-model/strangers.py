@@ -141,6 +141,7 @@ TOPICS = """
         here|from the park]
     how many (km|kilometres|miles|hours) (is it|) to (the city|the airport|{m}|the next town|the sea)
     how (far|long) (do we walk|is it|is the walk) (all the way|once|right) (around|round) the (park|lake)
+    (how far|how long|how many minutes) is it from one end (of the park|) to the other
     how (far|long) is (the main gate|the entrance|the exit|the north gate) [from here]
     what can (i|we) (see|visit|do|buy|afford) (for|with) {x} euros
     is there (an age limit|a minimum age|an audio guide|a dress code|a cloakroom|a queue|a waiting time) [at the \

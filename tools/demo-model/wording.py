@@ -477,8 +477,11 @@ def with_none(party, rng):
     lines = list(party)
     for what in absent:
         lines.insert(rng.randint(0, len(lines)), (what, 0))
+    words = party_words(tuple(lines), rng)
+    if rng.random() < 0.15:
+        words = re.sub(r"(?<=[:=] )0\b", rng.choice(("none", "none", "nil", "zero")), words)
     no = rng.random() < 0.35
-    return re.sub(r"\b(?:0|zero) (?=[a-z])", lambda m: "no " if no else m[0], party_words(tuple(lines), rng))
+    return re.sub(r"\b(?:0|zero) (?=[a-z])", lambda m: "no " if no else m[0], words)
 
 
 def what_they_are(party, rng):
