@@ -55,7 +55,7 @@ from wording import (
     with_company,
     with_none,
 )
-from world import CATEGORIES, GOODS, LARGE, OPENING, PARKING, PAYING, PLACES, REACHED, Ask, answer, cost
+from world import CATEGORIES, GOODS, LARGE, OPENING, PARKING, PAYING, PLACES, REACHED, Ask, answer, cost, is_group
 
 HELDOUT_FILE = Path(__file__).with_name("heldout.json")
 FREE_FILES = tuple(Path(__file__).with_name(name) for name in ("free.json", "blind.json", "fresh.json"))
@@ -70,7 +70,7 @@ WEIGHTS = {
     "nearer": 3, "people": 4, "about": 2, "park": 9, "plain": 60, "refuse": 42, "holiday": 5,
     "+led": 42, "+led_both": 9, "+led_two": 6, "+twice": 6, "+purpose": 8, "+places": 12, "+days": 4,
     "+kinds": 4, "+bills": 10, "+then": 9, "+three": 2, "+other": 12, "+baby": 2, "+many": 2, "+hundreds": 1,
-    "+family": 24, "+too": 11, "+parked_span": 2, "+paid": 24, "+unpaid": 1, "+nobody": 2, "replaced": 1,
+    "+family": 24, "+too": 11, "+parked_span": 2, "+paid": 24, "+unpaid": 4, "+nobody": 2, "replaced": 1,
     "to_kiosk": 2, "to_fountain": 2, "return": 2, "+no_others": 9,
 }  # fmt: skip
 FOLLOW_WEIGHTS = {
@@ -350,6 +350,21 @@ def miscounts(text, ask, slots):
     return WITH_ME.search(text) is not None and ("adult" not in dict(ask.party) or named is not None)
 
 
+def bills_of(ask):
+    """What of a question has to be paid for, as bills; empty if nothing has, or if it was not added up."""
+    bills = []
+    for part in (ask.parts or (ask,)) if ask else ():
+        if part.intent in ("price", "item") and (part.place in PAYING or part.what in GOODS):
+            part = Ask("bill" if part.place else "items", part.place, party=((part.what, 1),))
+        if part.intent in ("change", "change_parked"):
+            kind = "parked" if part.hour > 0 else "bill" if part.place else "items"
+            part = part._replace(intent=kind, paid=0)
+        if part.intent in ("items", "parked") or part.intent == "bill" and part.place in PAYING:
+            bills.append(part)
+    added_up = len(bills) < 2 or all(part.intent in ("bill", "items") for part in ask.parts)
+    return tuple(bills) if added_up else ()
+
+
 class Speaker:
     """Draws the visitor's side of one dialogue; whatever is held out never comes up. The steps that may fail return None."""
 
@@ -357,6 +372,7 @@ class Speaker:
         self.rng = rng
         self.state = None  # the last question that a follow-up may lean on
         self.age = 0  # turns since then
+        self.previous = None  # the question just before
 
     # What a visitor asks
 
@@ -607,19 +623,20 @@ class Speaker:
         return self.led_by(first, settled, ask)
 
     def settled(self):
-        """The money that the last bill is paid with."""
-        last = self.state
-        if last.intent not in ("bill", "items") or last.intent == "bill" and not last.place:
+        """The money that what was asked for last is paid with."""
+        bills = bills_of(self.previous) or bills_of(self.state)
+        due = sum(map(cost, bills))
+        if not 0 < due <= 250 or any(map(is_group, bills)) or any(map(held_facts, bills)):
             return None
-        if not 0 < cost(last) <= 250 or last.intent == "bill" and any(count >= LARGE for _, count in last.party):
-            return None
-        amount, money = payment(cost(last), self.rng)
-        drawn = self.worded("it", "settled", last._replace(intent="settled", paid=amount), m=money)
+        amount, money = payment(due, self.rng)
+        drawn = self.worded("it", "settled", Ask("settled", parts=bills, paid=amount), m=money)
         bare = drawn and drawn.phrasing.text == "{paying}" and "euro" not in money
         return None if bare else drawn  # a number alone may count people
 
     def unpaid(self):
-        """Money that is to pay for nothing that was named."""
+        """Money without a word of what it is to pay for: the question before may say it, else the kiosk has to ask."""
+        if bills_of(self.previous):
+            return self.settled()
         if self.leaning() and self.state.party:
             return None
         _, money = payment(self.rng.randint(2, 60), self.rng)
@@ -1182,6 +1199,7 @@ class Speaker:
         question = dress(" ".join(text.split()), self.rng, ask.intent in SOCIAL)
         self.age += 1
         self.remember(group, ask)
+        self.previous = ask
         return Turn(question.strip(), answer(ask), ask, group, phrasing)
 
     def with_aside(self, text, ask):
@@ -1199,10 +1217,13 @@ class Speaker:
     def remember(self, group, ask):
         """Keeps what the next question may lean on. Small talk in between changes nothing."""
         last = ask
+        if ask.intent == "settled":  # what was bought stays
+            self.age = 0
+            return
         if ask.parts:
             parts = [part for part in ask.parts if part.intent != "toddler"]
             last = parts[-1] if len({part.place for part in parts}) == 1 else None
-        if last and last.intent in ("change", "settled"):
+        if last and last.intent == "change":
             last = last._replace(intent="bill" if last.place else "items", paid=0)
         if last is None or last.intent in UNCLEAR or last.intent == "people" and not last.place:
             self.state, self.age = None, 0

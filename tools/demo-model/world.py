@@ -15,7 +15,7 @@ class Ask(NamedTuple):
     """One question. `party` is ((what, how many), ...) in the order in which the visitor named them.
 
     `origin` is where a route starts, or the place that `place` is compared with. The intent "both" is two questions in
-    one, `parts`. `paid` is the money, in euros, that a bill is paid with.
+    one, `parts`. `paid` is the money, in euros, that a bill is paid with, and `parts` what is paid for if it was named before.
     """
 
     intent: str
@@ -295,7 +295,9 @@ def added(amounts):
 
 
 def cost(ask):
-    """What a bill comes to, in euros."""
+    """What a bill, or a time of parking, comes to, in euros."""
+    if ask.intent == "parked":
+        return ask.hour * PARKING
     if ask.place and not PLACES[ask.place].prices:
         return 0
     return sum(unit_price(what, ask.place) * count for what, count in ask.party)
@@ -448,7 +450,7 @@ HANDLERS = {
     "items": bill,
     "change": change,
     "change_parked": change_parked,
-    "settled": lambda ask: settled(ask.paid, cost(ask)),
+    "settled": lambda ask: settled(ask.paid, sum(map(cost, ask.parts))),
     "to_kiosk": homeward,
     "to_fountain": homeward,
     "add": add,
