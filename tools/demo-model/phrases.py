@@ -3563,7 +3563,7 @@ PLAIN = {
         how old (can|may) a child be for (the child price|a child ticket)
         is (a 13|a 14|a 15|a 16|a 12|a thirteen) year old (a child|an adult|still a child)
         does (my|our|a) (15|16|12|13|14|17|fifteen|fourteen) year old pay (as a child|the child price|the adult price|full price|as an adult)
-        (what are|tell me) the age (groups|limits|bands) [for tickets|for the prices]
+        (what are|tell me) the age (groups|bands|classes) [for tickets|for the prices]
         at (what|which) age do (you|we) (pay the senior price|pay the adult price|pay full price|stop being a child)
         who (counts as|is) a (child|senior) (here|for you|with you)
         (my|our) {child} is (13|14|12|11|15|16|fourteen|sixteen)[ years old]{comma}(child or adult|which ticket|what ticket do we need|child price or adult price)
