@@ -560,7 +560,10 @@ class Speaker:
         rng = self.rng
         people = family(rng)
         ask = Ask("bill", rng.choice(PAYING), party=people.party)
-        if not people.party or sum(count for _, count in people.party) == 1 and rng.random() < 0.7 or held_facts(ask):
+        one = sum(count for _, count in people.party) == 1
+        if one and (rng.random() < 0.7 or re.match(r"(?:1|one|an?) ", people.words)):
+            return None  # "1 student" asks for the price of a ticket
+        if not people.party or held_facts(ask):
             return None
         if not people.baby and rng.random() < 0.12:
             return self.paid_by(people, ask)
