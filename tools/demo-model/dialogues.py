@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import strangers
+from money import payment
+from people import BABY, NAMES_ONLY, family, newcomer, nobody_at_all
 from slots import SLOTS
 from wording import (
     GROUPS,
@@ -35,7 +37,6 @@ from wording import (
     day_word,
     dress,
     expand,
-    family,
     fewer_words,
     filled,
     holiday_word,
@@ -52,8 +53,9 @@ from wording import (
     spoken,
     with_article,
     with_company,
+    with_none,
 )
-from world import CATEGORIES, GOODS, OPENING, PAYING, PLACES, REACHED, Ask, answer
+from world import CATEGORIES, GOODS, LARGE, OPENING, PARKING, PAYING, PLACES, REACHED, Ask, answer, cost, is_group
 
 HELDOUT_FILE = Path(__file__).with_name("heldout.json")
 FREE_FILES = tuple(Path(__file__).with_name(name) for name in ("free.json", "blind.json", "fresh.json"))
@@ -68,20 +70,30 @@ WEIGHTS = {
     "nearer": 3, "people": 4, "about": 2, "park": 9, "plain": 60, "refuse": 42, "holiday": 5,
     "+led": 42, "+led_both": 9, "+led_two": 6, "+twice": 6, "+purpose": 8, "+places": 12, "+days": 4,
     "+kinds": 4, "+bills": 10, "+then": 9, "+three": 2, "+other": 12, "+baby": 2, "+many": 2, "+hundreds": 1,
-    "+family": 11, "+too": 11, "+parked_span": 2,
+    "+family": 24, "+too": 11, "+parked_span": 2, "+paid": 24, "+unpaid": 4, "+nobody": 2, "replaced": 1,
+    "to_kiosk": 2, "to_fountain": 2, "return": 2, "+no_others": 9,
 }  # fmt: skip
 FOLLOW_WEIGHTS = {
     "hours": 2, "day": 3, "opens": 2, "closes": 2, "is_open": 3, "is_open_at": 3, "closed_days": 1, "weekend": 1,
     "today": 1, "way": 4, "distance": 3, "route": 3, "prices": 3, "price": 5, "bill": 8, "people": 1, "cheaper": 1,
     "nearer": 1,
     "+day": 7, "+time": 6, "+place": 9, "+more": 12, "+fewer": 3, "+swap": 4, "+back": 3, "+days": 2, "+kinds": 1,
-    "+holiday": 1, "+thanks": 5,
+    "+holiday": 1, "+thanks": 5, "+settled": 10, "+reset": 5, "+joins": 7, "+other_day": 2, "to_kiosk": 1,
 }  # fmt: skip
+# What puts the speaker among those who are counted: only a sentence that people.py words may say so, except of a list
+# that names the adults by number.
+WITH_ME = re.compile(r"\b(?:with me|here with|coming with|i (?:bring|take|come with))\b")
+WITH_KIN = re.compile(r"\bwith \{(?:party|kin)\}")
+KINSHIP, SPEAKER = re.compile(r"\b(?:my|our)\b"), re.compile(r"\b(?:me|myself|i)\b")
+CORRECTING = re.compile(r"\b(?:make (?:that|it)|meant|sorry|wait|actually|no|oh|let it be|it is|it's)\b")
 TIMED = ("hours", "day", "opens", "closes", "is_open", "is_open_at", "closed_days", "weekend", "today", "open_on")
 CORRECTIONS = ("fish", "boats", "stars", "plants", "golf", "food", "way out", "shop", "house", "thing with the fish")
 DAILY = ("day", "opens", "closes", "is_open", "is_open_at", "open_on", "open_at", "closed_on")
 # Follow-ups that mean nothing without the question before.
-ALONE = ("route", "people", "more", "fewer", "swap", "back", "cheaper", "nearer")
+ALONE = (
+    "route", "people", "more", "fewer", "swap", "back", "cheaper", "nearer", "settled", "along", "other_day", "reset", "joins",
+    "to_kiosk",
+)  # fmt: skip
 # What a follow-up may lean on, and what leaves open what it would be about.
 LEADING = (*TIMED, "at_time", "about", "way", "distance", "route", "prices", "price", "bill", "items", "people")
 UNCLEAR = ("cheaper", "nearer", "holiday", "many", "hundreds", "open_at", "closed_on")
@@ -274,6 +286,10 @@ def draw(intent, rng, place=""):
         )
     if intent == "parked":
         return Ask(intent, hour=rng.randint(1, 24))
+    if intent == "replaced":
+        return Ask("item", what=rng.choice(("umbrella", "mug", "map", "shirt")))
+    if intent in ("to_kiosk", "to_fountain"):
+        return Ask(intent, place or rng.choice(REACHED))
     if intent in ("cheaper", "nearer"):
         known = PAYING if intent == "cheaper" else REACHED
         place = place or rng.choice(known)
@@ -281,7 +297,7 @@ def draw(intent, rng, place=""):
         return Ask(intent, place, origin=other, what=rng.choice(CATEGORIES) if intent == "cheaper" else "")
     if intent == "people":
         return Ask(intent, place or rng.choice(PAYING))
-    if intent in ("way", "distance"):
+    if intent in ("way", "distance", "return"):
         return Ask(intent, place or rng.choice(REACHED))
     if intent == "route":
         origin = place or rng.choice(REACHED)
@@ -323,6 +339,32 @@ class Drawn(NamedTuple):
     text: str
 
 
+def miscounts(text, ask, slots):
+    """Whether the wording leaves open if the speaker is one of the party."""
+    if ask.intent not in ("bill", "change"):
+        return False
+    words = slots.get("kin") if "{kin}" in text else slots.get("party", "")
+    if WITH_KIN.search(text) and KINSHIP.search(words) and not SPEAKER.search(words):
+        return True
+    named = KINSHIP.search(words) or SPEAKER.search(words)
+    return WITH_ME.search(text) is not None and ("adult" not in dict(ask.party) or named is not None)
+
+
+def bills_of(ask):
+    """What of a question has to be paid for, as bills; empty if nothing has, or if it was not added up."""
+    bills = []
+    for part in (ask.parts or (ask,)) if ask else ():
+        if part.intent in ("price", "item") and (part.place in PAYING or part.what in GOODS):
+            part = Ask("bill" if part.place else "items", part.place, party=((part.what, 1),))
+        if part.intent in ("change", "change_parked"):
+            kind = "parked" if part.hour > 0 else "bill" if part.place else "items"
+            part = part._replace(intent=kind, paid=0)
+        if part.intent in ("items", "parked") or part.intent == "bill" and part.place in PAYING:
+            bills.append(part)
+    added_up = len(bills) < 2 or all(part.intent in ("bill", "items") for part in ask.parts)
+    return tuple(bills) if added_up else ()
+
+
 class Speaker:
     """Draws the visitor's side of one dialogue; whatever is held out never comes up. The steps that may fail return None."""
 
@@ -330,6 +372,7 @@ class Speaker:
         self.rng = rng
         self.state = None  # the last question that a follow-up may lean on
         self.age = 0  # turns since then
+        self.previous = None  # the question just before
 
     # What a visitor asks
 
@@ -391,8 +434,11 @@ class Speaker:
         drawn = self.worded("named", kind, ask, **words)
         return drawn if drawn and takes(drawn.phrasing, words.keys() - {"is"}) else None
 
-    def worded(self, group, intent, ask, **words):
-        """`ask` in one of the phrasings of `intent`, with `words` in place of its own; None if that is held out."""
+    def worded(self, group, intent, ask, fits=None, **words):
+        """`ask` in one of the phrasings of `intent`, with `words` in place of its own; None if that is held out.
+
+        `fits` says whether the wording, its slots still open, suits the words.
+        """
         rng = self.rng
         phrasing = rng.choices(*shown(group, intent))[0]
         if group == "named" and not takes(phrasing, "p") and not ask.parts:
@@ -406,7 +452,10 @@ class Speaker:
             return None
         if group in ("named", "park", "it", "purpose") and rng.random() < 0.25:
             text = rephrased(text, rng)
-        return Drawn(group, phrasing, ask, filled(text, rng, slots_for(ask, rng) | words))
+        slots = slots_for(ask, rng) | words
+        if not fits(text) if fits else miscounts(text, ask, slots):
+            return None
+        return Drawn(group, phrasing, ask, filled(text, rng, slots))
 
     def groundless(self):
         """A follow-up to nothing: the kiosk has to ask back."""
@@ -509,15 +558,111 @@ class Speaker:
     def family(self):
         """A sum for people who are named one by one, as one speaks of a family."""
         rng = self.rng
-        party, words = family(rng)
-        if sum(count for _, count in party) == 1 and rng.random() < 0.8:
+        people = family(rng)
+        ask = Ask("bill", rng.choice(PAYING), party=people.party)
+        one = sum(count for _, count in people.party) == 1
+        if one and (rng.random() < 0.7 or re.match(r"(?:1|one|an?) ", people.words)):
+            return None  # "1 student" asks for the price of a ticket
+        if not people.party or held_facts(ask):
             return None
-        ask = Ask("bill", rng.choice(PAYING), party=party)
-        if held_facts(ask):
+        if not people.baby and rng.random() < 0.12:
+            return self.paid_by(people, ask)
+        return self.with_baby(self.worded_family(people, ask, "named"), people)
+
+    def worded_family(self, people, ask, group):
+        """The bill of people who are named one by one."""
+        if people.clause:
+            return self.worded(group, "along", ask, along=people.words)
+        if group == "named" and self.rng.random() < 0.35:
+            lead = self.lead("kin_place", ask, people.counted_in, kin=people.words)
+            return self.led_by(lead, self.worded("asks", "total", ask), ask)
+        return self.worded(group, "bill", ask, people.counted_in, party=people.words)
+
+    @staticmethod
+    def with_baby(drawn, people):
+        """The bill, and that a baby enters free if there is one."""
+        if not drawn or not people.baby:
+            return drawn
+        return drawn._replace(ask=Ask("both", parts=(drawn.ask, Ask("toddler"))))
+
+    # Money
+
+    def paid(self):
+        """A bill, and the money that it is paid with."""
+        rng = self.rng
+        if rng.random() < 0.06:
+            hours = rng.randint(1, 12)
+            amount, money = payment(hours * PARKING, rng)
+            return self.worded("named", "change_parked", Ask("change_parked", hour=hours, paid=amount), m=money)
+        if rng.random() < 0.06:
+            _, money = payment(rng.randint(10, 120), rng)
+            drawn = self.worded("named", "people_paid", draw("people", rng), m=money)
+            return drawn and drawn._replace(ask=Ask("people", drawn.ask.place))
+        goods = rng.random() < 0.45
+        ask = draw("items" if goods else "bill", rng)
+        if rng.random() < 0.2:  # one thing, or one person
+            ask = ask._replace(party=((ask.party[0][0], 1),))
+        if max(count for _, count in ask.party) >= LARGE and rng.random() < 0.85 or cost(ask) > 250:
             return None
-        if rng.random() < 0.4:
-            return self.led_by(self.lead("kin_place", ask, kin=words), self.worded("asks", "total", ask), ask)
-        return self.worded("named", "bill", ask, party=words)
+        amount, money = payment(cost(ask), rng)
+        ask = ask._replace(intent="change", paid=amount)
+        if goods:
+            return self.worded("named", "change_items", ask, m=money)
+        if rng.random() < 0.25:
+            return self.led_by(self.lead("party_place", ask), self.worded("asks", "settled", ask, m=money), ask)
+        return self.worded("named", "change", ask, m=money)
+
+    def paid_by(self, people, ask):
+        """The bill of people who are named one by one, and the money that it is paid with."""
+        amount, money = payment(cost(ask), self.rng)
+        ask = ask._replace(intent="change", paid=amount)
+        settled = self.worded("asks", "settled", ask, m=money)
+        if not people.clause and self.rng.random() < 0.5:
+            return self.worded("named", "change", ask, people.counted_in, party=people.words, m=money)
+        if people.clause:
+            first = self.worded("named", "along", ask, along=people.words)
+        else:
+            first = self.lead("kin_place", ask, people.counted_in, kin=people.words)
+        return self.led_by(first, settled, ask)
+
+    def settled(self):
+        """The money that what was asked for last is paid with."""
+        bills = bills_of(self.previous) or bills_of(self.state)
+        due = sum(map(cost, bills))
+        if not 0 < due <= 250 or any(map(is_group, bills)) or any(map(held_facts, bills)):
+            return None
+        amount, money = payment(due, self.rng)
+        drawn = self.worded("it", "settled", Ask("settled", parts=bills, paid=amount), m=money)
+        bare = drawn and drawn.phrasing.text == "{paying}" and "euro" not in money
+        return None if bare else drawn  # a number alone may count people
+
+    def unpaid(self):
+        """Money without a word of what it is to pay for: the question before may say it, else the kiosk has to ask."""
+        if bills_of(self.previous):
+            return self.settled()
+        if self.leaning() and self.state.party:
+            return None
+        _, money = payment(self.rng.randint(2, 60), self.rng)
+        return self.worded("it", "settled", Ask("for_what"), m=money)
+
+    def no_others(self):
+        """A sum for a few visitors, or for one, that says of whom there are none."""
+        rng = self.rng
+        ask, chance = draw("bill", rng), rng.random()
+        if chance < 0.7:
+            kinds = rng.sample(CATEGORIES, 1 if chance < 0.45 else 2)
+            ask = ask._replace(party=tuple((kind, 1 if chance < 0.3 else rng.randint(1, 9)) for kind in kinds))
+        return self.worded("named", "bill", ask, party=with_none(ask.party, rng))
+
+    def nobody(self):
+        """Nothing but kinds of whom nobody comes, or people of whom only the names are told."""
+        rng = self.rng
+        words = nobody_at_all(rng)
+        if rng.random() < 0.6:
+            names = [name.capitalize() for name in rng.sample(NAMES_ONLY, rng.randint(1, 3))]
+            words = ", ".join(["me", *names[:-1]]) + " and " + names[-1]
+        drawn = self.worded("named", "bill", draw("bill", rng), party=words)
+        return drawn and drawn._replace(ask=Ask("people"))
 
     def parked_span(self):
         """Parking from one time of the day to another."""
@@ -609,12 +754,14 @@ class Speaker:
 
     # A sentence first, and then a question that leans on it
 
-    def lead(self, kind, ask, **words):
-        """A sentence that says what the next question is about."""
+    def lead(self, kind, ask, fits=None, **words):
+        """A sentence that says what the next question is about; `fits` as in `worded`."""
         rng = self.rng
         phrasing = rng.choices(*shown("lead", kind))[0]
         text = rephrased(spoken(expand(phrasing.tree, rng), rng), rng)
-        return Drawn("named", phrasing, ask, filled(text, rng, slots_for(ask, rng) | words))
+        slots = slots_for(ask, rng) | words
+        unfit = not fits(text) if fits else miscounts(text, ask, slots)
+        return None if unfit else Drawn("named", phrasing, ask, filled(text, rng, slots))
 
     def led_by(self, lead, drawn, ask):
         """The sentence and the question as one turn that asks `ask`."""
@@ -700,7 +847,7 @@ class Speaker:
         party = rng.choice(((line, ("adult", 1)), (partners, line), (("adult", 2),)))
         ask = Ask("bill", rng.choice(PAYING), party=party)
         lead = self.lead("kin_place", ask, kin=kin_words(party, rng))
-        if rng.random() < 0.5:
+        if lead and rng.random() < 0.5:
             counted = party_words(party if rng.random() < 0.5 else party[::-1], rng)
             lead = lead._replace(text=lead.text + rng.choice((". ", ": ", ", ", " - ")) + counted)
         return self.led_by(lead, self.worded("asks", "total", ask), ask)
@@ -810,7 +957,7 @@ class Speaker:
         ask = draw("bill", rng)
         small = rng.choice(BABIES)
         words = party_words(ask.party, rng) + rng.choice((" and ", ", ", " plus ", " with ")) + small
-        drawn = self.worded("named", "bill", ask, party=words)
+        drawn = self.worded("named", "bill", ask, fits=lambda text: not WITH_ME.search(text), party=words)
         if not drawn or not takes(drawn.phrasing, ("party",)):
             return None
         return drawn._replace(ask=Ask("both", parts=(drawn.ask, Ask("toddler"))))
@@ -859,6 +1006,8 @@ class Speaker:
                 things += [line_word(what, many, True, rng) for what, many in ask.party[: rng.randint(0, 2)]]
                 rng.shuffle(things)
                 words = {"items": " and ".join(things)}
+                if rng.random() < 0.25:
+                    intent, words["m"] = "change_items", payment(count * 5, rng)[1]
         else:
             name = strangers.invented(rng) if rng.random() < 0.2 else word(strangers.PLACES, rng)
             if intent in TIMED and rng.random() < 0.3:
@@ -884,7 +1033,7 @@ class Speaker:
         kind = rng.choices(tuple(FOLLOW_WEIGHTS), tuple(FOLLOW_WEIGHTS.values()))[0]
         if last.intent == "people" and kind not in ("+thanks", "bill"):
             kind = "bill"  # the kiosk has just asked who they are
-        if kind in ("+more", "+fewer", "+swap", "+back"):
+        if kind in ("+more", "+fewer", "+swap", "+back", "+settled", "+reset", "+other_day", "+joins"):
             return getattr(self, kind[1:])()
         if kind == "+thanks":
             return self.worded("plain", "thanks", Ask("thanks"))
@@ -897,7 +1046,10 @@ class Speaker:
             ask = self.continued(kind[1:])
             return ask and self.worded("bit", kind[1:], ask)
         place = last.place
-        wanted = OPENING if kind in TIMED else REACHED if kind in ("way", "distance", "route", "nearer") else PAYING
+        walked = ("way", "distance", "route", "nearer", "to_kiosk")
+        wanted = OPENING if kind in TIMED else REACHED if kind in walked else PAYING
+        if kind == "to_kiosk" and last.intent not in ("way", "distance", "route"):
+            return None
         if place and place not in OPENING and kind in TIMED[:8]:
             drawn = self.worded("it", kind, draw(kind, rng, "museum"))
             return drawn and drawn._replace(ask=Ask("refuse"))
@@ -906,10 +1058,15 @@ class Speaker:
         ask = draw(kind, rng, place)
         if kind == "cheaper":
             ask = ask._replace(what="")
-        if kind == "bill" and rng.random() < 0.2:
-            party, words = family(rng)
-            return self.worded("it", kind, ask._replace(party=party), party=words)
-        return self.worded("it", kind, ask)
+        if kind == "bill" and rng.random() < 0.3:
+            people = family(rng)
+            if not people.party or last.party and not people.has_self:
+                return None  # "and my wife" may add to the last bill
+            return self.with_baby(self.worded_family(people, ask._replace(party=people.party), "it"), people)
+        drawn = self.worded("it", kind, ask)
+        if drawn and kind == "bill" and last.party and set(dict(ask.party)) < set(dict(last.party)):
+            return None if CORRECTING.search(drawn.text) else drawn  # is the rest of the party still there?
+        return drawn
 
     def more(self):
         """Further visitors or goods, to be added to the last bill."""
@@ -927,6 +1084,20 @@ class Speaker:
         ask = last._replace(party=tuple(party.items()))
         return self.worded("it", "more", ask, party=words, more=changed_words(what, count, rng))
 
+    def joins(self):
+        """Somebody who is named by a role, to be added to the last bill."""
+        rng, last = self.rng, self.state
+        if last.intent != "bill" or not last.place or not last.party:
+            return None
+        words, kind, count = newcomer(rng)
+        party = dict(last.party)
+        if kind != BABY:
+            party[kind] = party.get(kind, 0) + count
+        if len(party) > 4 or max(party.values()) > 99:
+            return None
+        drawn = self.worded("it", "joins", last._replace(party=tuple(party.items())), party=words)
+        return drawn and drawn._replace(ask=Ask("both", parts=(drawn.ask, Ask("toddler")))) if kind == BABY else drawn
+
     def fewer(self):
         """Some visitors or goods of the last bill less."""
         rng, last = self.rng, self.state
@@ -938,9 +1109,10 @@ class Speaker:
         if count == had and len(last.party) == 1:
             return None
         words = fewer_words(what, count, rng)
-        if count == had and rng.random() < 0.7:
+        if count == had and rng.random() < 0.8:
             one, many = (what, GOODS[what][0]) if what in GOODS else rng.choice(VISITORS[what])
-            words = f"without the {one if had == 1 else many}"
+            none = rng.choice(("no", "no", "zero", "0", "without any"))
+            words = f"without the {one if had == 1 else many}" if rng.random() < 0.5 else f"{none} {many}"
         left = [(what, had - count)] if had > count else []
         party = (*last.party[:at], *left, *last.party[at + 1 :])
         return self.worded("it", "fewer", last._replace(party=party), fewer=words)
@@ -962,6 +1134,28 @@ class Speaker:
             old = str(had) if digits else old
         party = (*last.party[:at], (kind, count), *last.party[at + 1 :])
         return self.worded("it", "swap", last._replace(party=party), old=old, new=new)
+
+    def reset(self):
+        """Another number for one line of the last bill; the others stay."""
+        rng, last = self.rng, self.state
+        if last.intent not in ("bill", "items") or not last.party:
+            return None
+        at = rng.randrange(len(last.party))
+        what, had = last.party[at]
+        count = rng.choice([number for number in range(1, min(99, had + 5) + 1) if number != had])
+        party = (*last.party[:at], (what, count), *last.party[at + 1 :])
+        digits = rng.random() < 0.6
+        words, old = (line_word(what, number, digits, rng, 0) for number in (count, had))
+        words = re.sub(r"^an? ", "one ", words)  # "make it a soup" would leave no other
+        return self.worded("it", "reset", last._replace(party=party), party=words, old=old)
+
+    def other_day(self):
+        """Another day in place of the last one, which does not suit."""
+        rng, last = self.rng, self.state
+        ask = self.continued("day") if last.day >= 0 and last.intent in DAILY else None
+        if not ask or ask.day == last.day:
+            return None
+        return self.worded("it", "other_day", ask, old=day_word(last.day, rng))
 
     def back(self):
         """The way back from where the last route led."""
@@ -1008,6 +1202,7 @@ class Speaker:
         question = dress(" ".join(text.split()), self.rng, ask.intent in SOCIAL)
         self.age += 1
         self.remember(group, ask)
+        self.previous = ask
         return Turn(question.strip(), answer(ask), ask, group, phrasing)
 
     def with_aside(self, text, ask):
@@ -1025,8 +1220,14 @@ class Speaker:
     def remember(self, group, ask):
         """Keeps what the next question may lean on. Small talk in between changes nothing."""
         last = ask
+        if ask.intent == "settled":  # what was bought stays
+            self.age = 0
+            return
         if ask.parts:
-            last = ask.parts[-1] if len({part.place for part in ask.parts}) == 1 else None
+            parts = [part for part in ask.parts if part.intent != "toddler"]
+            last = parts[-1] if len({part.place for part in parts}) == 1 else None
+        if last and last.intent == "change":
+            last = last._replace(intent="bill" if last.place else "items", paid=0)
         if last is None or last.intent in UNCLEAR or last.intent == "people" and not last.place:
             self.state, self.age = None, 0
         elif last.intent in LEADING and (last.place or group in ("it", "bit") or last.intent in ("open_on", "items")):

@@ -7,7 +7,7 @@ A phrasing too long for a line goes on after a backslash.
 
 Slots: {p} place, {o} place of origin or of comparison, {is} is/are for {p}, {d} day, {t} time, {a} one visitor with
 article ("an adult"), {c} visitors in the plural, {party} visitors with numbers, {are} the same as a sentence, {items}
-goods with numbers, {i} a thing with article, {is_} goods in the plural, {x} {y} numbers, {n} hours, {dog} a breed,
+goods with numbers, {m} money, {along} a sentence that counts the speaker in, {why} a reason, {i} a thing with article, {is_} goods in the plural, {x} {y} numbers, {n} hours, {dog} a breed,
 {more} {fewer} {new} {old} how a party changes. All others stand in slots.py.
 """
 
@@ -93,6 +93,10 @@ NAMED = {
         (during which hours|between which hours) {canwe} {enter} the {p}
         (my|our) {kinone} would like to (know|hear) when the {p} is open
         the {p}{sep}{know} the {hourswords}
+        what's the (timetable|schedule) (of|for|at) the {p}
+        (is there|do you have) (a notice|a list|a sign|a plan) (with|of) the (hours|times|opening times) of the {p}
+        {p} hrs
+        {p} hrs (pls|please|thx)
         """,
     "day": """
         (i'm|i am|we are) going to the {p} on {d}, (when|how long) is it open
@@ -182,6 +186,11 @@ NAMED = {
         would we stand before (closed|locked|shut) doors at the {p} {on_d}
         what are the times {on_d} (at|for) the {p}
         what's the {p} like for times {on_d}
+        {p} hrs {d}
+        {d} {p} hrs
+        (i've|i have|we've|we have) (circled|marked|picked|ticked) {d} (in my calendar|in the diary|for it){comma}when is the {p} open
+        the {p} {on_d}{sep}(what's possible|what are the times|between which times|when exactly)
+        (between which times|from what time to what time) is the {p} open {on_d}
         """,
     "opens": """
         the {p} opens when on {d}
@@ -232,6 +241,9 @@ NAMED = {
         (when|what time) (do|will) the doors of the {p} be unlocked {on_d}
         when at the earliest {canwe} {enter} the {p} {on_d}
         how soon after breakfast {canwe} {enter} the {p} {on_d}, when does it open
+        when do they (unlock|open up|let people into) the {p} {on_d}
+        what's the earliest (we|i|one) can (get into|see|be at) the {p} {on_d}
+        how early can (i|we) (turn up|drag the family|show up) at the {p} {on_d}
         """,
     "closes": """
         the {p} closes when on {d}
@@ -286,6 +298,9 @@ NAMED = {
         {wewant} stay (late|long|to the end|until the last minute) at the {p} {on_d}{comma}when does it close
         by when (must|should|do) (we|i|the kids|all visitors) (leave|be out of|have left) the {p} {on_d}
         it's (our anniversary|my birthday|our last day) on {d}{comma}how late is the {p} open
+        when do they (lock|lock up|shut|close up) the {p} {on_d}
+        what's the latest (we|i|one) can (stay at|stay in|be in) the {p} {on_d}
+        when (are we|do we get) (thrown out|kicked out|asked to leave) (of|from) the {p} {on_d}
         """,
     "is_open": """
         the {p} on {d}, is it open
@@ -359,6 +374,10 @@ NAMED = {
         the {p} is open {on_d}, (no|yes|am i right|i hope|or isn't it)
         (good|bad|right) day for the {p}{sep}{d}
         {d} and the {p}{sep}(possible|ok|a good idea|yes or no)
+        does the {p} (take|have) {d} off
+        does the {p} (do|work on|open on) {d}s
+        (my {kinone}|my friend|someone) (insists|claims|thinks|says) (the {p} is|that the {p} is) (closed|shut) on {d}{comma}(is that right|is it true|is she right|who's right)
+        is the {p} (something|an option|a possibility) for {d}
         """,
     "is_open_at": """
         (the|is the) {p} open {d} {t}
@@ -431,6 +450,10 @@ NAMED = {
         we (won't|can't) (be there|make it|get away) before {t} on {d}{comma}is the {p} still open [then]
         (can|could) {name} and {name} {enter} the {p} {at_dt}
         (is|would) {t} (be|) [already|] (possible|ok|open) at the {p} {on_d}
+        {p} {d} {t}{sep}(yes or no|possible|feasible|doable|any chance)
+        {t}, {d}, {p}{sep}(feasible|possible|doable|open|too late or not)
+        (is|are) (the people at the|the staff of the|there people in the) {p} still there {at_dt}
+        (imagine|picture|suppose) it's {t} on {d}{dot}is the {p} (still|) open
         """,
     "closed_days": """
         (i|we) want to know when the {p} is closed
@@ -564,6 +587,9 @@ NAMED = {
         {canwe} {enter} the {p} (today|tomorrow|right now|tonight|this afternoon)
         the {p} (today|tomorrow|tonight){sep}{hourswords}
         {know} (if|whether) the {p} is open (today|tomorrow|tonight|now)
+        is (anybody|anyone|somebody) (in|at) the {p} (now|at the moment|at this hour|this evening)
+        is there (anything|something) going on (in|at) the {p} (now|right now|at the moment|tonight)
+        is there (still|) (somebody|light|life) (in|at) the {p} (now|tonight|at this hour)
         """,
     "open_on": """
         (is anything|is something) open on {d}
@@ -614,6 +640,12 @@ NAMED = {
         where {canwe} go {on_d}
         {wewant} come {on_d}{comma}what (is open|can we see|can we visit)
         open {on_d}{sep}(what|which places)
+        (which|what) (spots|places|sights|doors) (will|would) (let us in|receive us|have us|be open to us) {on_d}
+        (what|which places) (have|has) (its|their) doors open {on_d}
+        where would we be (welcome|let in) {on_d}
+        what (have|do) you (got|have) (for us|going|to offer) {on_d}
+        is there (anything|something) for us {on_d}
+        {on_d}{sep}what is there (for us|to see|to visit|to do)
         """,
     "way": """
         (i|we) want to (see|visit|find) the {p}, where is it
@@ -723,6 +755,14 @@ NAMED = {
         (which|what) (way|direction|path) {canwe} (take|choose|walk) (to|for) the {p}
         how come (i|we) can't find the {p}{comma}{where}
         (my|our) map (has no|doesn't show the|is too small for the) {p}{comma}{where}
+        on (which|what) side (of the park|of the fountain) (is|lies|do we find) the {p}
+        (in|) (which|what) direction (from|of) the fountain (is|lies|do i find) the {p}
+        (north, south, east or west|which compass direction|which colour of path){sep}the {p}
+        {p}{sep}(anyone|anybody|anywhere|quick)
+        (quick|quickly|urgent|hurry){sep}the {p}
+        (any|got any|a) {p} (around|close by|near here|in sight)
+        where (did|do) they (hide|keep) the {p}
+        {person} (needs|is looking for|must find) the {p} (urgently|quickly|at once){sep}{where}
         """,
     "distance": """
         how far to the {p}
@@ -784,6 +824,30 @@ NAMED = {
         we have (ten minutes|a quarter of an hour|little time|half an hour){comma}how long is the walk to the {p}
         {person} doesn't like walking{comma}{howfar} to the {p}
         (is it|will it be) a (short|long|quick|big|good) (walk|stroll|march|hike|trek) to the {p}
+        how many (km|kilometres|kilometers|miles|metres|meters|yards|steps) to the {p}
+        how many (km|kilometres|metres|meters|miles|yards) (away|off|from here) is the {p}
+        what's the distance in (minutes|metres|meters|km|kilometres) to the {p}
+        the {p}{sep}(walking time|distance|minutes|how many metres|how many minutes)
+        (from here|from this kiosk|from where we are) to the {p}{sep}{howfar}
+        how far (must|should|have) (we|i) [to] walk (for|to see) the {p}
+        can (we|i) be at the {p} in (3|5|8|10|15|20) minutes
+        is (5|10|15|ten|fifteen|twenty) minutes enough (to get to|to reach|for the walk to) the {p}
+        (the distance|distance|how far is it|the walk) between (here|you|this kiosk|the kiosk) and the {p}
+        how far (are you|are we|is this kiosk|is the kiosk) from the {p}
+        how far is the (nearest|closest|next) {p}
+        {howfar} to the (nearest|closest|next) {p}
+        {howfar} to the {p} (if i walk slowly|at a slow pace|with a pram|with two small kids|for an old lady)
+        """,
+    "return": """
+        (how far|how long|how many minutes) is (it|the walk) to the {p} and back
+        how long (does it take|do we need|will we need) (to walk|) to the {p} and back
+        to the {p} and back{sep}{howfar}
+        (a walk|the walk|walking) to the {p} and back{sep}(how long|how many minutes|{howfar})
+        (there and back|both ways|return trip){comma}how (long|many minutes|far) is (it to |)the {p}
+        how many minutes to the {p} and back (here|to the kiosk|to you)
+        the {p} and back (here|to the kiosk|to you){sep}{howfar}
+        {howfar} to the {p} and (back|back again|back here)
+        can we (walk to|get to) the {p} and back in (10|15|20|30|ten|twenty) minutes
         """,
     "route": """
         how do (i|we) get from the {o} to the {p}
@@ -869,6 +933,36 @@ NAMED = {
         {walker} has to (get|go|walk) from the {o} to the {p}{comma}{howfar}
         how do (we|i) (return|go back|walk back|get back) to the {p} (from|when we are at) the {o}
         is it (far|long|a long walk|many minutes) (from|between) the {o} (to|and) the {p}
+        (walking time|distance|the distance|the walk) (from the {o} to the {p}|between the {o} and the {p})
+        how many (metres|meters|km|kilometres|steps|yards) (from|are there from) the {o} to the {p}
+        how (far|long) from the {o} to the {p}
+        (what|how big) is the distance (between the {o} and the {p}|from the {o} to the {p})
+        {o} to {p}{sep}(how far|how many minutes|how long|distance|walking time|on foot)
+        can (we|i) get from the {o} to the {p} in (3|5|8|10|15|20) minutes
+        is it far between the {o} and the {p}
+        how long (are|would) we (walking|walk) from the {o} to the {p}
+        how far is the {p} (when|if) (we are|i am) at the {o}
+        """,
+    "to_kiosk": """
+        (how far|how long|how many minutes) is (it|the walk) from the {p} (to here|to this kiosk|to you|to the kiosk|back here)
+        how (do|can) (i|we) get from the {p} (to here|to this kiosk|to you|to the kiosk|back here)
+        (the way|the route|way|directions|distance|walking time) from the {p} to (here|this kiosk|you|the kiosk)
+        from the {p} to (here|this kiosk|you|the kiosk){sep}{howfar}
+        (we're|i'm|we are|my {kinone} is|our friends are) at the {p}{comma}(how do we get|what's the way|which way is it) to (you|the kiosk|your kiosk)
+        how long (does it take|do we need|will we need) from the {p} to (you|the kiosk|here)
+        where is the kiosk [if we come] from the {p}
+        (we|our friends) come from the {p}{comma}how far is (it to the kiosk|it to you|the kiosk)
+        {howfar} from the {p} (to here|to the kiosk|to you)
+        """,
+    "to_fountain": """
+        (how far|how long|how many minutes) is (it|the walk) from the {p} to the fountain
+        how (do|can) (i|we) get from the {p} to the fountain
+        (the way|the route|way|directions|distance|walking time) from the {p} to the fountain
+        from the {p} to the fountain{sep}{howfar}
+        (we're|i'm|we are) at the {p}{comma}(how do we get|what's the way|which way is it|how far is it) to the fountain
+        how far is the fountain from the {p}
+        {howfar} from the {p} to the fountain
+        the fountain from the {p}{sep}{where}
         """,
     "prices": """
         the {p}, how much is it
@@ -1083,8 +1177,6 @@ NAMED = {
         how much would it be to take {party} to the {p}
         i (am|'m) (here|coming) with {party}, what (will|does) the {p} cost [us|me]
         (we|i) want to (book|buy|get) {party} (for|at) the {p}, how much is (it|that)
-        (is|are|would) {x} euros (enough|be enough|ok) for {party} (at|to visit|for) the {p}
-        i have {x} euros, (is that enough for|can i pay for) {party} at the {p}
         what do i owe you for {party} (at|to) the {p}
         what would {party} (pay|have to pay|cost) to (see|visit|get into|enter) the {p}
         to get {party} into the {p}, how much is it
@@ -1113,8 +1205,6 @@ NAMED = {
         i (want|need|would like) to pay for {party} at the {p}
         could you (calculate|compute|work out|tell me) what {party} pay (at|for) the {p}
         sum for {party} (at|in) the {p}
-        {x} euros for {party} (at|in) the {p}, (is that enough|enough)
-        do {x} euros (cover|pay for) {party} (at|for) the {p}
         {p} {party} (total|how much|price|in total|total please)
         {party} {p} (total|how much|price|cost)
         (me and my family|we) want to see the {p}: {party}. (how much|price|total)
@@ -1157,6 +1247,101 @@ NAMED = {
         {are}{sep}{total} (at|for) the {p}
         {planto} {visit} the {p}{comma}{are}{sep}{total}
         {are}. what do we pay (at|for) the {p}
+        (just|only) {party} (at|for|in) the {p}{sep}{total}
+        {party} (only|and nobody else|and no one else|and that's all|, no more) (at|for|in) the {p}{sep}{total}
+        the {p}{sep}(just|only) {party}{sep}{total}
+        """,
+    "change": """
+        (is|are|would|will) {m} (enough|be enough|ok|do|be ok|cover it) for {party} (at|to visit|for|in) the {p}
+        i have {m}, (is that enough for|can i pay for|does that pay for|will it do for) {party} (at|in) the {p}
+        (do|does|will|would) {m} (cover|pay for|be enough to pay for|get us) {party} (at|for) the {p}
+        {m} for {party} (at|in) the {p}(, | - |. |: )(is that enough|enough|will that do|does that cover it)
+        {party} (at|for|to|in) the {p}{sep}{paying}{sep}{verdict}
+        {party} (at|for|to|in) the {p}{sep}{paying}{sep}{verdict}
+        the {p}{sep}{party}{sep}{paying}{sep}{verdict}
+        {p} {party}{sep}{paying}{sep}{verdict}
+        {paying} for {party} (at|to|for) the {p}{sep}{verdict}
+        {paying}{sep}{party} (at|for|to) the {p}{sep}{verdict}
+        {changeback} from {m} (for|if we buy|after|when i pay for) {party} (at|for) the {p}
+        {changeback} (if|when) (we|i) pay (for|) {party} at the {p} with {m}
+        {party} {fancying} the {p}{sep}{paying}{sep}{verdict}
+        {planto} {visit} the {p}, {party}{sep}{paying}{sep}{verdict}
+        (we are|we're|there are) {party}{sep}{paying}{sep}{suffice} for the {p}
+        {paying}{sep}(can|could) {party} {enter} the {p}
+        (can|could) {party} {enter} the {p} (for|with|on) {m}
+        (can|could) (we|i) (afford|pay for) {party} at the {p} with {m}
+        {know} (if|whether) {m} (is|are) enough for {party} at the {p}
+        {person} (gave|lent) me {m}{sep}(is that enough|will that do) for {party} (at|in) the {p}
+        tickets for {party} to the {p}{sep}{paying}{sep}{verdict}
+        what (is|would be) (left|left over) (of|from) {m} after {party} (at|in) the {p}
+        how much (is|will be|would be) left (of|from) {m} if we take {party} to the {p}
+        {party}, {p}, {m}{sep}{verdict}
+        (paying|we pay|i pay) {party} at the {p} with {m}{sep}{changeback}
+        {party} for the {p} please, (here is|here's|here are) {m}
+        the {p} with {party}, (here is|here's|i give you) {m}{sep}{changeback}
+        (how much|what) do i (need|have) to add to {m} for {party} at the {p}
+        do {party} get into the {p} (for|with) {m}
+        {changeback} if (i|we) (give you|hand you|hand over|give them) {m} for {party} (at|in) the {p}
+        if (i|we) (give you|hand over|pay|put down) {m} for {party} (at|in) the {p}{comma}{changeback}
+        (do|would) (i|we) have enough with {m} for {party} (at|in) the {p}
+        (would|will) {m} get {party} into the {p}
+        how much (more do i need|am i short|is missing) for {party} (at|in) the {p} (if|when) i have {m}
+        """,
+    "change_items": """
+        (is|are|would|will) {m} (enough|be enough|ok|do|be ok|cover it) for {items}
+        i have {m}, (is that enough for|can i pay for|can i buy|can i get|will it do for) {items}
+        (do|does|will|would) {m} (cover|pay for|be enough to pay for|get us) {items}
+        {m} for {items}(, | - |. |: )(is that enough|enough|will that do|does that cover it)
+        {items}{sep}{paying}{sep}{verdict}
+        {items}{sep}{paying}{sep}{verdict}
+        {items}{sep}{paying}{sep}{verdict}
+        {paying} for {items}{sep}{verdict}
+        {paying}{sep}{items}{sep}{verdict}
+        {changeback} from {m} (for|if we buy|after|when i buy) {items}
+        {changeback} (if|when) (we|i) (buy|pay for|order) {items} with {m}
+        (i'd like|i'll take|i'll have) {items}{sep}{paying}{sep}{verdict}
+        {paying}{sep}(can|could) (i|we) (get|have|buy|afford) {items}
+        (can|could) (we|i) (afford|pay for|buy) {items} (with|for) {m}
+        {know} (if|whether) {m} (is|are) enough for {items}
+        {person} (gave|lent) me {m}{sep}(is that enough|will that do) for {items}
+        what (is|would be) (left|left over) (of|from) {m} after {items}
+        how much (is|will be|would be) left (of|from) {m} if we (order|buy) {items}
+        {items}, {m}{sep}{verdict}
+        {items} and (i have|i've got|here is) {m}{sep}{verdict}
+        (paying|we pay|i pay) {items} with {m}{sep}{changeback}
+        {items} please, (here is|here's|here are) {m}
+        (how much|what) do i (need|have) to add to {m} for {items}
+        {changeback} if (i|we) (give you|hand you|hand over|give them) {m} for {items}
+        if (i|we) (give you|hand over|pay|put down) {m} for {items}{comma}{changeback}
+        (do|would) (i|we) have enough with {m} for {items}
+        {items} (out of|from) {m}{sep}{changeback}
+        how much (more do i need|am i short|is missing) for {items} (if|when) i have {m}
+        {m} (against|minus) {items}{sep}what is left
+        """,
+    "change_parked": """
+        parking for {n}{sep}{paying}{sep}{verdict}
+        {n} of parking{sep}{paying}{sep}{verdict}
+        {paying} for {n} of parking{sep}{verdict}
+        (is|are) {m} enough for {n} of parking
+        (is|are) {m} enough to park for {n}
+        the car stays for {n}{sep}{paying}{sep}{verdict}
+        """,
+    "along": """
+        {along}{sep}{total} (at|for|in) the {p}
+        {along}{sep}{total} (at|for|in) the {p}
+        {along}. {planto} {visit} the {p}{sep}{total}
+        the {p}{sep}{along}{sep}{total}
+        the {p}{sep}{along}{sep}{total}
+        {along}{sep}the {p}{sep}{total}
+        {total} (at|for) the {p}{sep}{along}
+        {planto} {visit} the {p}{sep}{along}{sep}{total}
+        (at|for) the {p}{sep}{along}{sep}{total}
+        {along}, {p}
+        {p}{sep}{along}
+        {along}{sep}(what does the {p} cost|how much is the {p}|what's the {p}) [us|for us|for all of us]
+        {along}{sep}what do we pay (at|for|in) the {p}
+        {know} what we pay (at|for) the {p}{sep}{along}
+        {along}{sep}(tickets|entry|admission) (to|for) the {p}
         """,
     "item": """
         how much for {i}
@@ -1222,6 +1407,11 @@ NAMED = {
         (do|would) they (charge|take|ask) a lot for {i}
         what (would|will) {i} (set me back|come to|be)
         """,
+    "replaced": """
+        my {i_} (broke|is broken|is ruined|got lost|was stolen|fell to pieces|has had it|gave up){sep}(what's a new one|how much is a new one|can i buy a new one|where do i get a new one|the price of a new one)
+        (i|we|my {kinone}) (broke|lost|forgot|ruined) (my|our|the) {i_}{comma}(what's a new one|how much is a new one|can i buy another|where do i get another)
+        (i|we) need a new {i_}[{sep}(how much|where|the price|what does it cost)]
+        """,
     "items": """
         {items}, how much is that
         how much for {items}
@@ -1252,8 +1442,6 @@ NAMED = {
         {items}, what's the total
         (what would|how much would) it come to for {items}
         {items} for (us|my family|the kids|everyone), how much is (that|it)
-        (is|are|would) {x} euros (enough|be enough) for {items}
-        i have {x} euros, (can i buy|can i get|is that enough for) {items}
         we (need|are buying|would like to buy|fancy|are after) {items}[, how much|, what will that be|, what's the price]
         (i'm buying|i am getting|i want to get) {items}, how much
         (what do|how much do) i owe you for {items}
@@ -1404,6 +1592,8 @@ NAMED = {
         where {canwe} go {at_dt}
         which (doors|sights|places|attractions) are [still|already] open {at_dt}
         {at_dt}{sep}(anything|something) [still] open
+        (does|will|would) (anything|any place|any attraction|anyone) (let us in|have its doors open|be open to us|receive us) {at_dt}
+        {at_dt}{sep}(does|will|would) (anything|any place|any attraction) (let us in|be open|open its doors)
         """,
     "closed_on": """
         what is closed on {d}
@@ -1463,6 +1653,16 @@ NAMED = {
         {x} (people|persons|of us|visitors|guests) (at|for) the {p}{sep}{total}
         {total} (for|if we are) {x} (people|persons|visitors) at the {p}
         {total} for (our crew|my whole crew|the lot of us|our club|the whole gang|our group|all my guests) at the {p}
+        {x} of us(, | - |. |, but )(no kids|no children|without children|no seniors|no students|without kids){sep}the {p}
+        (we are|we're|just the) {x}(, | and |, but )(no kids|no children|without children|without kids){comma}what do we pay (at|for) the {p}
+        the {p} for {x} (people|of us|persons), (no kids|no children|without seniors|without children|no students)
+        """,
+    "people_paid": """
+        {x} (tickets|people|of us|visitors|persons|guests) (to|for|at) the {p}{sep}{paying}{sep}{verdict}
+        (is|are|would) {m} (enough|be enough|do) for {x} (people|of us|tickets|persons) (at|for) the {p}
+        the {p} for {x} (people|of us|persons|){sep}{paying}{sep}{verdict}
+        (we are|there are|we're) {x} [of us]{sep}{paying}{sep}{suffice} for the {p}
+        {paying} for (the family|all of us|our group|everybody) (at|in) the {p}{sep}{verdict}
         """,
     "cheaper": """
         (which|what) is cheaper, the {p} or the {o}
@@ -1516,6 +1716,10 @@ NAMED = {
         how big is the (difference in price|price gap|gap in price) between the {p} and the {o}
         does {a} pay (more|less) at the {p} than at the {o}
         {companion} is {a}{comma}which {cheap}, the {p} or the {o}
+        the {p} (against|versus|vs) the {o}{comma}which [one] {cheap}
+        the {p} (against|versus|vs) the {o}, for {a}{sep}which [one] {cheap}
+        (does|will) the {p} {dearer_} {c} more than the {o}
+        {p}, {o}{sep}which (one|of them|of the two) {cheap}
         """,
     "nearer": """
         (which|what) is (nearer|closer), the {p} or the {o}
@@ -1543,6 +1747,9 @@ NAMED = {
         {walker} can't go far{comma}which {near}, the {p} or the {o}
         {know} (which of the two|which) {near}{sep}the {p} or the {o}
         from (here|this kiosk|where we stand)(,|) which {near}{sep}the {p} or the {o}
+        {p}, {o}{sep}which (one|of them|of the two) {near}
+        the {p}, the {o}{sep}which (one|of them|of the two) {near}
+        the {p} (against|versus|vs) the {o}{comma}which [one] {near}
         """,
     "parked": """
         how much is parking for {n}
@@ -1692,6 +1899,9 @@ PARK = {
         {canwe} walk around [the park] (for free|without paying|without a ticket)
         {know} (if the park is free|what the park costs|if we pay at the gates)
         (do you|do they) (charge|take money) at the (gates|main gate|entrance of the park)
+        (do|will|must|would) (we|i|you|people) (pay|be charged|get charged) (just|only|simply) (for|to) (walking|sitting|being|looking) (about|around|down) in the park
+        does (a walk|a stroll|jogging|sitting) in the park cost (anything|money|something)
+        (is there|do you take) (a charge|money) for (walking|wandering|jogging) (about|around|through) the park
         """,
     "is_open_at": """
         are you [still|already] open {at_dt}
@@ -1846,6 +2056,9 @@ IT = {
         is it (ever closed|closed on some days|closed some days)
         what day is it closed
         are they open every day
+        (which|what) days (are|would be) (no good|bad|out of the question)[, (just|only) that one]
+        is that the only day [it is shut|it is closed]
+        (any|are there) other days when it's (shut|closed)
         """,
     "weekend": """
         [and] (is it open|when is it open) (at|on) the weekend
@@ -2052,6 +2265,31 @@ IT = {
         (well|so|ok|let me see|let me count), {are}
         {are}{sep}{total}
         """,
+    "settled": """
+        {paying}{sep}{verdict}
+        {paying}{sep}{verdict}
+        (and|so|ok|good|alright|right), {paying}{sep}{verdict}
+        {remark}{dot}{paying}{sep}{verdict}
+        [and|so] (is|are|would|will) {m} (enough|be enough|ok|do|be ok|cover it|cover that)
+        {m}{sep}{verdict}
+        {changeback} from {m}
+        {changeback} (if|when) (i|we) pay with {m}
+        (and|ok,|then) {changeback} from {m}
+        (here's|here is|here are|take|there you go,) {m}{sep}{changeback}
+        (can|could) (i|we) pay (that|it) with {m}{sep}{verdict}
+        (what|how much) (is|would be) left (of|from) {m}
+        (do|does) {m} cover (it|that|all that|the lot)
+        (how about|what about|and) if (i|we) (pay with|give you|only have|have just) {m}
+        (would|will|can) (i|we) (manage|get by) with {m}
+        {paying}
+        {paying}{sep}(how much|what) (is|am i) (missing|short)
+        """,
+    "along": """
+        {along}
+        {along}{sep}{total}
+        (ok|so|well|hm|let me see), {along}
+        (ok|so|well|hm), {along}{sep}{total}
+        """,
     "route": """
         [and] [how do i get] from there to the {p}
         and then to the {p}
@@ -2069,6 +2307,10 @@ IT = {
         (and|then|ok,) from there (on|) to the {p}{sep}{where}
         (and|then) {howfar} from there to the {p}
         (next|then|after that|afterwards) comes the {p}{comma}(how far is that from there|which way from there)
+        (once|when|after) (we're|we are|i'm|we have) (through|done|finished) (with it|with that one|there){comma}how do (we|i) (carry on|go on|continue|get) to the {p}
+        (and|then) (how do we carry on|how do we go on|how do we continue) to the {p}
+        (afterwards|after that|later) (we|i) (go on|walk on|continue) to the {p}{comma}(which way|{howfar})
+        how many minutes from there to the {p}
         """,
     "people": """
         and for {x} [people]
@@ -2115,6 +2357,22 @@ IT = {
         (can you|could you|please) (add|include|put in) {more}
         (we|i) (forgot|left out|didn't count) {more}
         (how much|what does it cost|total) (with|if we add|including) {more}
+        [and|plus] {party} (on the side|to go with it|to go with that|besides)
+        (and|plus|oh and) {party} for (my friend|my wife|my {kinone}) (as well|too)
+        {remark}{dot}(and|plus|add|also) {more}
+        (put|throw) {more} (on top|in|on the bill)
+        """,
+    "joins": """
+        {party} (is coming|comes|wants to come|will come|comes along) (too|as well|after all|with us)
+        and {party} (too|as well|also)
+        (add|plus|and then) {party}
+        (and if|what if) {party} (comes|joins|came|joins us) (too|as well|along|)
+        (oh|wait|sorry|ah), and {party} [too|as well]
+        (now|hm,|ok,) {party} (wants|would like) to (come|join|join us) (too|as well)
+        (we|i) (forgot|left out|didn't count) {party}
+        {remark}{dot}(and|add|plus) {party}
+        (how much|total|what does it cost) with {party} (as well|too|added|on top)
+        {party} (just arrived|turned up|is here now|joins us)[{sep}{total}]
         """,
     "cheaper": """
         is the {o} cheaper
@@ -2129,6 +2387,8 @@ IT = {
         (would|does|will) the {o} (save us money|be easier on the wallet|cost less|come cheaper|be less expensive)
         or is the {o} (easier on the wallet|the better price|less expensive|dearer|pricier)
         how does that compare (with|to) the price of the {o}
+        (would|is|does) the {o} {cheaper_}
+        {remark}{dot}(would|is|does) the {o} {cheaper_}
         """,
     "nearer": """
         is the {o} (nearer|closer|further)
@@ -2147,6 +2407,13 @@ IT = {
         and back again
         (and|ok and) what is the way back
         how do we (walk|go) back
+        [and] (the other way round|in the other direction|in reverse|vice versa|the opposite way|the same backwards)
+        (and|ok, and) the same (the other way round|way back|route in reverse|in the opposite direction)
+        """,
+    "to_kiosk": """
+        [and] how do (i|we) get back (here|to you|to the kiosk|to this kiosk)
+        [and] (the way|the walk) back (here|to you|to the kiosk)
+        (how far|how long|how many minutes) is it (from there|back) to (here|you|the kiosk)
         """,
     "fewer": """
         [and] (with|) {fewer}
@@ -2171,6 +2438,14 @@ IT = {
         (it should be|it should have been|i should have said|better) {new} instead of {old}
         (ok|hmm|wait|no), {new} rather than {old}
         """,
+    "reset": """
+        make (that|it) {party} [please]
+        (no|sorry|oh|wait|actually){comma}(make that|make it|i meant|it's|it is) {party}
+        make (that|it) {party}, {why}
+        better (make it|make that|take) {party}
+        (we|i) (need|have) {party}, (not|instead of) {old}
+        (it should be|let it be|let's say) {party}
+        """,
     "today": """
         is it open (today|now|right now|tomorrow|tonight|this afternoon|at the moment)
         (and|is it) [still] open (today|now|tomorrow)
@@ -2178,6 +2453,15 @@ IT = {
         (when|until when) is it open (today|tomorrow|tonight)
         {canwe} go there (today|now|tomorrow|tonight)
         and (today|tomorrow|now)
+        """,
+    "other_day": """
+        (oh|hm|sorry|no|ah){comma}(i|we) can't (make|do|manage|come on) {old} [after all]{dot}{d}
+        {old} (is no good|doesn't suit us|won't work|is out|doesn't work for us|is not possible for us){comma}[what about|and|how about] {d}
+        not {old} but {d}
+        rather {d} than {old}
+        {d} (rather than|instead of) {old}
+        (we|i) have to work on {old}{comma}(so|then) {d}
+        {old} won't do{dot}{d} then
         """,
 }
 
@@ -2217,6 +2501,8 @@ ELLIPSIS = {
         (is|would be|would) {d} (any different|better|any better|the same|be better)
         (maybe|perhaps|or rather|and maybe) {d}
         let's (try|say|take) {d}
+        {remark}{dot}(how about|what about|and) (another day|some other day|the day after|a different day), {d}
+        (how about|what about|and) (the day after|a day later|the next day), {d}
         """,
     "time": """
         [and] at {t}
@@ -2329,6 +2615,9 @@ PLAIN = {
             that's all)
         (very kind|how kind|so kind) of you[, thanks|, thank you]
         (you've|you have) been (a great|a big|such a|of great) help
+        (you've been|you are|that was) (ever so|so|very|most) (kind|helpful|good)
+        (i'm|we're) (ever so|so|very|most) (grateful|obliged) [to you]
+        (splendid|wonderful|marvellous|brilliant){sep}(thank you|thanks|i'm grateful|much obliged)
         """,
     "bye": """
         (i have|we have) to go [now]
@@ -2347,6 +2636,7 @@ PLAIN = {
         (i'm|we're) (done|leaving|off now|going now)[, bye]
         (we|i) (have to|must|should|will) (go|leave|run) (now|home|on)[, bye|, goodbye]
         (bye|goodbye|see you|so long|farewell){comma}(and thanks|take care|have a good one|until tomorrow|we'll be back)
+        (right, we're off|we're off|off we go|we have to run|that's us done)[{sep}(bye|see you|goodbye|cheerio)]
         """,
     "who": """
         are you (chatgpt|siri|alexa|gemma|google)
@@ -2554,6 +2844,8 @@ PLAIN = {
         (is there|do you have|have you got) (fun|something|anything|stuff|entertainment) for (a|my|our) {child}
         {know} what (kids|children|families|little ones) (like|enjoy|can do|love) here
         (good|nice|best|fun) (places|things|attractions) (for|with) (kids|children|a family|small ones)
+        what (would|could) (bored|tired|restless) (kids|children) do here
+        my (twins|kids|boys|girls) (are bored|need some fun|want action){comma}(what is there for them|any ideas)
         """,
     "free": """
         (i have|we have) no money, what can (i|we) do
@@ -2600,6 +2892,8 @@ PLAIN = {
         {know} (which attraction is the cheapest|the cheapest attraction|what costs least|where tickets are cheapest)
         (where|at which attraction) {canwe} (pay the least|get in cheapest|spend the least|get the cheapest ticket)
         (your|the) (lowest|cheapest) (ticket|entry|admission|price){sep}(which attraction|where|what is it)
+        which attraction (asks|takes|costs|charges) (us|) (the least|least)
+        which (of your attractions|one|sight) (is|comes) (cheapest|kindest to the purse|easiest on the wallet)
         """,
     "dearest": """
         (what|which) is the most expensive (attraction|place|ticket)
@@ -2654,6 +2948,8 @@ PLAIN = {
             rain|where do we stay dry)
         {know} what (to do|we can do|one can visit) (in the rain|when it rains|in bad weather)
         (something|anything|activities|places|attractions) (indoors|under a roof|for rainy days|for a wet afternoon)
+        (it's pouring|it pours|the sky is grey|here comes the rain|it started to rain){sep}(where to|what now|what's under a roof|any ideas)
+        what (is|have you got) under (a roof|cover|one roof)
         """,
     "menu": """
         what (is|'s) on the menu
@@ -2767,6 +3063,8 @@ PLAIN = {
         (our|my) (dog|{dog}) and (the museum|the cafe|the buildings){sep}(ok|allowed|possible)
         (where|in which places) (is|are) (dogs|my {dog}|pets) (allowed|not allowed|welcome)
         travelling with (a|our|my) {dog}{comma}(is that alright|can he come in|is that a problem)
+        (must|does) {name}, (our|my) {dog}, (stay|have to stay) (outside|in the car|at the gate|at home)
+        (what about|how about|and) {name}, (our|my) {dog}
         """,
     "wheelchair": """
         is (the park|it|everything|the museum|the aquarium) (accessible|wheelchair accessible|barrier free|step-free)
@@ -2924,6 +3222,9 @@ PLAIN = {
         (a|the) {thing} (was left|is lying|lies|was forgotten) {spot}{comma}(who takes it|whose is it|where do i hand \
             it in)
         {thing} (lost|forgotten|left behind|missing) {spot}
+        (whom|who) (do|should|can|must) (i|we) (ask|talk to|speak to|turn to) about (a|my|our) (lost|missing) {thing}
+        (a|my|our) {thing} went (astray|missing) (yesterday|this morning|earlier|today|an hour ago){comma}{helpme}
+        (my|our) {thing} (got|was) lost (yesterday|this morning|earlier|today){comma}{helpme}
         """,
     "lostchild": """
         (i|we) (lost|have lost|can't find) (my|our) (child|son|daughter|kid|boy|girl|little boy|little girl)
@@ -3002,6 +3303,7 @@ PLAIN = {
         (what number|which number|whom|who) (do i|should i|must i|do we) (call|ring|dial|phone) (for an ambulance|in \
             an emergency)
         (i|my {kinone}) (feel|feels|am feeling|is feeling) (very ill|really sick|faint|awful|dizzy){comma}{hurry}
+        (a|an old|a young) (man|woman|lady|gentleman|girl|boy) (over there|near us|on the bench|by the lake) (doesn't move|won't wake up|does not answer|can't get up|is shaking all over)
         """,
     "photos": """
         (can|may) (i|we) (take|make) (photos|pictures|a photo|videos|a picture) [here|inside|in the museum]
@@ -3049,6 +3351,7 @@ PLAIN = {
             that allowed)
         (is|would) (a cigarette|vaping|a cigar|smoking a pipe|smoking) (be|) (a problem|ok|allowed|tolerated) (here|\
             on the lawn|outside)
+        (and|what about|how about) (a cigarette|a cigar|a smoke|a pipe|vaping) (here|on the lawn|outside|on the bench|)
         """,
     "bikes": """
         (can|may) (i|we) (bring|ride|use|take) (my|our|a) (bike|bikes|bicycle|scooter|bicycles) [here|in the park|inside]
@@ -3218,6 +3521,8 @@ PLAIN = {
         (from|with|at) (how many|what number of) (people|visitors|heads) (is it|does it get|will it be) cheaper
         {know} (if|whether) (groups|large groups|school classes|clubs|big families) (pay less|get a discount|get \
             money off)
+        (is|does) (that|the sum|the price|that figure) (include|with|including|before or after) the (group discount|discount|reduction)
+        is the (reduction|discount) (in there|in it|already off|included) [already]
         """,
     "toddler": """
         (do babies|do small children|do toddlers|does a baby) (pay|need a ticket|cost anything)
@@ -3250,6 +3555,24 @@ PLAIN = {
             he pay|is she free)
         (up to|until|till) (which|what) (age|birthday) (are kids free|is a child free|do kids get in free|don't we \
             pay for a child)
+        """,
+    "ages": """
+        (until|up to) (what|which) age (do kids pay the child price|is it the child price|does the child ticket apply|does one count as a child|is one a child)
+        from (what|which) age (is one|are you|does one count as|do you count as) a senior
+        (what|which) age counts as (a child|child|senior|a senior)
+        how old (can|may) a child be for (the child price|a child ticket)
+        is (a 13|a 14|a 15|a 16|a 12|a thirteen) year old (a child|an adult|still a child)
+        does (my|our|a) (15|16|12|13|14|17|fifteen|fourteen) year old pay (as a child|the child price|the adult price|full price|as an adult)
+        (what are|tell me) the age (groups|bands|classes) [for tickets|for the prices]
+        at (what|which) age do (you|we) (pay the senior price|pay the adult price|pay full price|stop being a child)
+        who (counts as|is) a (child|senior) (here|for you|with you)
+        (my|our) {child} is (13|14|12|11|15|16|fourteen|sixteen)[ years old]{comma}(child or adult|which ticket|what ticket do we need|child price or adult price)
+        (is there|do you have) a (price|ticket|rate) for (teenagers|teens|teenage kids|young people)
+        (do|are) teenagers (pay the full price|pay as adults|still children|cheaper)
+        how old (must|do) (i|we|one) (be|have to be) for the senior (price|ticket|discount)
+        (i'm|i am|my {kinone} is) (66|67|70|64|65|63|seventy|sixty){comma}(senior price|do i get the senior price|is that a senior|which ticket)
+        {know} (until what age|up to what age) (the child price|a child ticket) (is valid|applies|counts)
+        (child|senior) (price|ticket){sep}(from what age|up to what age|which age|what age)
         """,
     "buy": """
         where can (i|we) (buy|get) (tickets|a ticket|the tickets)
@@ -3341,6 +3664,7 @@ PLAIN = {
         (any|a|is there a) (socket|plug|power point|charging point|outlet|charger) (here|for my phone|around|anywhere|\
             for visitors)
         (low|empty|dead|flat) (battery|phone|mobile){comma}(help|where can i charge|what now)
+        (my|our) (mobile|phone|battery|tablet) (is nearly dead|is on five percent|gives up|is running out|wants power){sep}(where|a socket|any plug|where can i plug it in)
         """,
     "language": """
         do you speak (german|french|spanish|italian|chinese|japanese|russian|dutch|polish|arabic|other languages)
@@ -3633,6 +3957,13 @@ ASKS = {
         {total}
         {total}
         """,
+    "settled": """
+        {paying}{sep}{verdict}
+        {paying}{sep}{verdict}
+        (is|are|would|will) {m} (enough|be enough|do|cover it)
+        {changeback} from {m}
+        {changeback} (if|when) (i|we) pay with {m}
+        """,
     "party": """
         how much is the {p} [for us|in total|altogether|for all of us]
         how much would the {p} be [for us|in total|altogether]
@@ -3896,6 +4227,9 @@ PURPOSED = {
         where {canwe} {u}
         {know} where (i can|we can|one can) {u}
         {wewant} {u}{sep}{where}
+        {person} (has to|must|urgently needs to|can't wait to) {u}{sep}(any ideas|which way|quick|where to)
+        (i|we) (have to|must|really need to) {u}{sep}(any ideas|which way|quick|where to|where)
+        {u}{sep}where
         """,
     "day": """
         when can (i|we) {u} on {d}

@@ -114,15 +114,38 @@ SLOTS = {
     "is less expensive|saves us money|is the better price|is lighter on the budget|has the lower price|"
     "comes cheaper|sets us back less|is gentler on the purse|takes less money|hurts the wallet less|"
     "is more affordable|is the lower one in price|is better for a small budget|would cost us less|works out cheaper|"
-    "needs fewer euros",
+    "needs fewer euros|"
+    "spares our purse|leaves more in my wallet|costs us least|is gentle to my wallet|asks for less money",
+    "cheaper_": "spare my purse|be kinder to my wallet|be gentler on our wallets|leave us more money|be less money|cost us less|"
+    "be the cheaper visit|come out cheaper|ask less of us|save us a few euros",
+    "dearer_": "cost|charge",
     "dear": "is dearer|costs more|is pricier|is more expensive|is harder on the wallet|is the dearer one|"
     "takes more money|has the higher price|sets us back more|is more of a luxury|hurts the purse more|"
     "is the expensive one",
     "near": "is nearer|is closer|is the shorter walk|is less of a walk|is the closer one|is quicker to reach|"
     "is not as far|takes less time to walk to|is kinder to my feet|needs fewer steps|is the shorter way|"
-    "can we reach sooner|do we get to faster|is easier to reach on foot|is nearest to us",
+    "can we reach sooner|do we get to faster|is easier to reach on foot|is nearest to us|"
+    "is less of a trek|is less walking|is easier for small feet|is the quicker walk|saves our legs|comes first on foot",
     "far": "is further|is farther away|is the longer walk|takes longer to walk to|is more of a hike|is further off",
     "between": "out of|between|of|comparing|choosing between|if i choose between|if you compare",
+    # Money: {m} is what the visitor pays with
+    "paying": "we pay with {m}|i pay with {m}|here's {m}|i've got {m}|i have {m}|we only have {m}|i give you {m}|"
+    "i'm paying with {m}|if i hand over {m}|i only have {m} on me|all i have is {m}|paying with {m}|with {m}|"
+    "my wallet holds {m}|there is {m} in my purse|we have {m}|we have got {m} with us|i've {m} here|here you are, {m}|"
+    "i can spend {m}|we brought {m}|our budget is {m}|{m} is all we have|my mum gave me {m}|we've got {m}|"
+    "i want to pay with {m}|i put down {m}|suppose i pay with {m}|if we pay with {m}|i've only got {m} left",
+    "changeback": "how much do we get back|how much do i get back|what do i get back|how much change do i get|"
+    "how much change do we get|what change do i get|what's my change|what's the change|how much change|"
+    "what will i get back|how much will we get back|how much change would that be|what comes back|"
+    "how much money do i get back|what change is there|do i get change|do we get anything back|"
+    "how much change is that|what do we get in return|tell me the change",
+    "suffice": "is that enough|is it enough|will that do|does that cover it|can we afford it|enough|will it be enough|"
+    "would that be enough|does it suffice|is it sufficient|do we have enough|will that cover us|can we manage|"
+    "enough or not|does that work out|will this do",
+    "verdict": "{changeback}|{changeback}|{suffice}|{suffice}|how much is left|what's left|change|and the change|"
+    "the change please|what remains|do i have to add something|how much will be left over",
+    "why": "my friend is hungry too|i miscounted|one more turned up|i forgot one|my wife reminds me|that's right|"
+    "i counted wrong|we are more than i thought|somebody changed their mind|my {kinone} wants one too|i'm sorry",
     # Times that have nothing to do with the question
     "where_": "castle tower|museum|aquarium|planetarium|greenhouse|boat house|fountain|cafe|restaurant|playground|"
     "lake|tower|gift shop|mini golf course|castle|car park|picnic area|train station",
@@ -135,7 +158,8 @@ SLOTS = {
     "laptop|passport|ticket|water bottle|lunch box|walking stick|cardigan|pullover|sweater|charger|headphones|"
     "earphones|hearing aid|notebook|id card|credit card|suitcase|pram blanket|dummy|shoe|shopping bag|guide book|"
     "hair band|credit cards|reading glasses|house keys|binoculars|pencil case|kindle|tablet|diary|baseball cap|"
-    "lunch bag",
+    "lunch bag|"
+    "pair of glasses|pair of gloves|pair of spectacles|pair of sunglasses|pair of shoes|spectacles",
     "spot": "in the cafe|in the museum|at the restaurant|on a bench|on the lawn|near the fountain|by the lake|"
     "in the aquarium|at mini golf|at the playground|in the toilets|on the boat|in the planetarium|in the greenhouse|"
     "in the gift shop|at the picnic area|on a table|somewhere in the park|on the path|under a seat|at the bus stop|"
@@ -156,7 +180,8 @@ SLOTS = {
     "burnt her hand|is having an allergic reaction|doesn't wake up|is in terrible pain|twisted an ankle badly|"
     "needs a doctor|needs an ambulance|needs medical help|lies on the ground|feels very dizzy and faint|"
     "threw up and is pale|has a deep cut|is not breathing|is seriously injured|has been bitten by a dog|"
-    "just keeled over|tripped and is bleeding",
+    "just keeled over|tripped and is bleeding|"
+    "is lying on the ground and doesn't answer|does not react any more|doesn't respond|lies there motionless|is lying on the path and won't get up|has gone all pale and limp",
     "hurry": "help|quick|please help|please hurry|what should we do|what do i do|we need help|who do i call|hurry|"
     "it is urgent|call someone|send someone|come quickly|get a doctor|what now|is there a doctor|"
     "we need an ambulance",
@@ -188,6 +213,7 @@ SLOTS = {
     "very good|right then|brilliant|i thought so|as i thought|i was afraid of that|not for us|that's a long way|"
     "that's near|we can do that|we might do that|let me think|ok, noted|thanks a lot|ah|aha|okay, thank you|"
     "hm, not ideal|good, good|fair enough|that's steep|quite a walk|that's quick|they work hard|lucky us|"
-    "that is a shame|much appreciated|cheers",
+    "that is a shame|much appreciated|cheers|"
+    "phew, right|righto|right you are|blast|oh bother|good grief|well well|never mind|splendid|grand|super duper|all right|good, good, good|oh well|i say|fancy that|gosh|hmm hmm|crikey|lovely stuff|bless you|oh dear|marvellous|that's a fair march|that's quite something",
     "dot": ". |, |! |... | - |; |. |. |, ok, |. and |. so ",
 }  # fmt: skip

@@ -137,7 +137,12 @@ TOPICS = """
         museum|for the boat house]
     (which|what) (attractions|places|tickets) (cost|are) (less than|under|below|more than) {x} euros [for adults|for \
         children]
-    how much change (do|will) i get (from|for|out of) {x} euros
+    how far is (it to|) (the city|the town centre|the motorway|the beach|the airport|my hotel|the next village|{m}) [from \
+        here|from the park]
+    how many (km|kilometres|miles|hours) (is it|) to (the city|the airport|{m}|the next town|the sea)
+    how (far|long) (do we walk|is it|is the walk) (all the way|once|right) (around|round) the (park|lake)
+    (how far|how long|how many minutes) is it from one end (of the park|) to the other
+    how (far|long) is (the main gate|the entrance|the exit|the north gate) [from here]
     what can (i|we) (see|visit|do|buy|afford) (for|with) {x} euros
     is there (an age limit|a minimum age|an audio guide|a dress code|a cloakroom|a queue|a waiting time) [at the \
         museum|at the boat house|for the castle tower]
@@ -319,7 +324,10 @@ REMARKS = (  # without numbers, though with words that the kiosk knows from its 
     "it is lovely here|this is my first visit|my boss gave me the day off|i left the car at home|we walked all the way|"
     "i hurt my foot last year|my {kinone} is a teacher|my {kinone} used to be a student here|"
     "we have seen it on television|"
-    "the kids have eaten already|the weather is fine|you have a nice voice|my english is not so good|we're in a hurry|"
+    "the kids have eaten already|bags, bags, bags|what a crowd|oh my poor feet|sun, sun, sun|"
+    "here we are at last|well, this is nice|my {kinone} is hopeless with maps|the lake looks lovely|"
+    "there goes my umbrella|my {kinone} has an empty stomach|my little one can hardly wait|what a walk|"
+    "the weather is fine|you have a nice voice|my english is not so good|we're in a hurry|"
     "our stroller has a flat tyre|my battery is full|we are tired of shopping|my {kinone} never smokes|"
     "i am nearly there|"
     "i used to work in a museum|my {kinone} can't decide|we are not from here|school is out|the little one is tired"

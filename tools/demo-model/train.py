@@ -2,13 +2,15 @@
 """Trains the demo model; writes model/ (INT8), model.bf16.xz beside it, and prints both figures. Or its draft model, draft/.
 
     tools/demo-model/train.py --start tools/demo-model/model.bf16.xz --seconds 270    goes on from earlier weights
+    tools/demo-model/train.py --part 1/2 ... and --part 2/2 ...                              a run in two parts
     tools/demo-model/train.py --draft --steps 9000 --seconds 115                                the draft model
     tools/demo-model/train.py --steps 20 --rows 2 --no-report --out /tmp/trial        a trial without a GPU
 
 Needs torch, tokenizers, safetensors and numpy. The dialogues are generated while training, each seen once. Matrices are
 trained by Muon (orthogonalised momentum), the embedding and the norms by Adam; float32 master weights, BF16 arithmetic; the
 last tenth of the run sees the weights through INT8. The run ends after its steps or its seconds, whichever come first, and
-its learning rate falls to zero by then. Batch n depends on the seed alone; two runs differ by the order in which a GPU adds
+its learning rate falls to zero by then. A run may be cut into parts: each starts from the archive of the part before, takes
+the next seed, and follows its share of the one learning rate. Batch n depends on the seed alone; two runs differ by the order in which a GPU adds
 and by the steps that fit into the seconds, so the same command gives equally good weights, not the same bytes.
 
 README.md records the committed model's run.
@@ -16,9 +18,11 @@ README.md records the committed model's run.
 
 import argparse
 import math
+import re
 import time
 from pathlib import Path
 from threading import Thread
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -76,8 +80,29 @@ class Optimizer:
 
 
 def rate_at(step, steps, done):
-    """Warm-up, then full, then straight down over the last 60 %; `done` is the share of the run that is over."""
+    """Warm-up, then full, then straight down over the last 60 %; `done` is the share of the run that is over.
+
+    `step` and `steps` are those of the part: each part warms up, as its optimiser starts without memory.
+    """
     return min((step + 1) / (0.03 * steps), 1.0, (1 - done) / 0.6)
+
+
+class Part(NamedTuple):
+    """Which part of the run this is, counted from 1, and of how many."""
+
+    number: int = 1
+    count: int = 1
+
+    def of_run(self, done):
+        """The share of the whole run that is over when `done` of this part is."""
+        return (self.number - 1 + done) / self.count
+
+
+def part(text):
+    match = re.fullmatch(r"([1-9])/([1-9])", text)
+    if not match or match[1] > match[2]:
+        raise argparse.ArgumentTypeError(f"{text} is no part; the first of two is 1/2")
+    return Part(int(match[1]), int(match[2]))
 
 
 def weighted_loss(logits, targets, due):
@@ -141,19 +166,23 @@ class Trainer:
 
 def fit(model, options, device, started):
     """Trains until the steps or the seconds since `started` are used up."""
-    batches = stream(options.seed, options.steps, options.rows, options.length, options.workers)
+    seed = options.seed + options.part.number - 1
+    batches = stream(seed, options.steps, options.rows, options.length, options.workers)
     trainer = Trainer(model.to(device), options, device)
     for step, arrays in enumerate(batches):
         passed = time.time() - started
         done = max(step / options.steps, passed / options.seconds)
         if done >= 1:
             break
-        if done >= 1 - options.int8_share and not trainer.quantised:
+        of_run = options.part.of_run(done)
+        if of_run >= 1 - options.int8_share and not trainer.quantised:
             trainer.quantised, trainer.graph = True, None
-        trainer.step(arrays, rate_at(step, options.steps, done))
+        rate = rate_at(step, options.steps, of_run)
+        trainer.step(arrays, rate)
         if step % options.log == 0:
             loss = trainer.loss.item()
-            print(f"step {step} loss {loss:.4f} at {passed:.0f} s, {100 * done:.0f} % done", flush=True)
+            share = f"{100 * of_run:.0f} % done"
+            print(f"step {step} loss {loss:.4f} at {passed:.0f} s, {share}, rate {rate:.3f}", flush=True)
             if not math.isfinite(loss):
                 raise SystemExit("train: the loss is not finite")
     print(f"{step + (done < 1)} steps, loss {trainer.loss.item():.4f}", flush=True)
@@ -168,6 +197,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--draft", action="store_true", help="train the draft model, and write it without a report")
     parser.add_argument("--start", type=Path, help="BF16 archive to start from (default: random weights)")
+    parser.add_argument(
+        "--part", type=part, default=Part(), metavar="K/N", help="K-th of a run's N parts; steps and seconds are its own"
+    )
     parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument(
         "--seconds", type=float, default=math.inf, help="from the start of the program to the last step"
@@ -185,6 +217,8 @@ def main():
     parser.add_argument("--no-graph", action="store_true", help="do not record the step as a CUDA graph")
     parser.add_argument("--no-report", action="store_true", help="leave the figures out (a trial without a GPU)")
     options = parser.parse_args()
+    if options.part.number > 1 and not options.start:
+        parser.error("--part 2/2 goes on from --start, the archive of the part before")
     if options.draft and (options.start or options.layers != Shape.layers):
         parser.error("--draft starts from nothing, and has layers of its own")
     device = "cuda" if torch.cuda.is_available() else "cpu"

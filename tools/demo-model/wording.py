@@ -7,7 +7,7 @@ from typing import NamedTuple
 import phrases
 import strangers
 from slots import SLOTS
-from world import DAYS, GOODS
+from world import CATEGORIES, DAYS, GOODS
 
 PLACE_WORDS = {
     "park": ("park", "park", "park", "alder park", "whole park"),
@@ -95,7 +95,7 @@ ESCORTS = {  # words for visitors that fit a group only
         ("grown up", "grown ups"), ("carer", "carers"), ("mum", "mums"), ("dad", "dads"), ("woman", "women"),
         ("coach", "coaches"), ("colleague", "colleagues"), ("adult visitor", "adult visitors"), ("man", "men"),
         ("friend", "friends"), ("neighbour", "neighbours"), ("guide", "guides"), ("lady", "ladies"),
-        ("leader", "leaders"),
+        ("leader", "leaders"), ("big one", "big ones"), ("full-price adult", "full-price adults"),
     ),
     "child": (
         ("pupil", "pupils"), ("pupil", "pupils"), ("little one", "little ones"), ("school child", "school children"),
@@ -103,6 +103,7 @@ ESCORTS = {  # words for visitors that fit a group only
         ("young child", "young children"), ("scout", "scouts"), ("grandchild", "grandchildren"), ("son", "sons"),
         ("daughter", "daughters"), ("niece", "nieces"), ("nephew", "nephews"), ("first grader", "first graders"),
         ("small kid", "small kids"), ("little girl", "little girls"), ("grandson", "grandsons"),
+        ("small one", "small ones"), ("minor", "minors"),
     ),
     "senior": (
         ("grandparent", "grandparents"), ("oap", "oaps"), ("elderly person", "elderly people"),
@@ -356,7 +357,7 @@ def holiday_word(rng):
 
 
 def with_article(word):
-    return ("an " if word[0] in "aeiou" else "a ") + word
+    return ("an " if word[0] in "aeiou8" or word.startswith(("11 ", "18 ")) else "a ") + word
 
 
 def number_word(count, rng):
@@ -462,6 +463,27 @@ def party_words(party, rng):
     return text
 
 
+def with_none(party, rng):
+    """The party with a kind or two of which nobody comes, or which nobody wants: '2 adults, 0 children'."""
+    kinds = [what for what in (CATEGORIES if party[0][0] in VISITORS else GOODS) if what not in dict(party)]
+    absent = rng.sample(kinds, min(len(kinds), rng.choice((1, 1, 1, 2))))
+    if not absent:
+        return party_words(party, rng)
+    if rng.random() < 0.3:  # after the others
+        names = [GOODS[what][0] if what in GOODS else rng.choice(VISITORS[what])[1] for what in absent]
+        form = rng.choice((" without {}", ", without {}", ", no {}", " and no {}", " but no {}", ", without any {}",
+                           " (no {})", ", but without {}", " - no {}", ", zero {}", " and zero {}", ", not any {}"))  # fmt: skip
+        return party_words(party, rng) + form.format(" or ".join(names))
+    lines = list(party)
+    for what in absent:
+        lines.insert(rng.randint(0, len(lines)), (what, 0))
+    words = party_words(tuple(lines), rng)
+    if rng.random() < 0.15:
+        words = re.sub(r"(?<=[:=] )0\b", rng.choice(("none", "none", "nil", "zero")), words)
+    no = rng.random() < 0.35
+    return re.sub(r"\b(?:0|zero) (?=[a-z])", lambda m: "no " if no else m[0], words)
+
+
 def what_they_are(party, rng):
     """The party as a sentence that says what how many of them are."""
     digits, clauses = rng.random() < 0.5, []
@@ -470,6 +492,12 @@ def what_they_are(party, rng):
         one, many = rng.choice(VISITORS[what])
         number = str(count) if digits else plain_number(count, rng)
         of_us = us if at == 0 or rng.random() < 0.2 else ""
+        if count == 0:
+            clauses.append(
+                rng.choice((f"none of us is {with_article(one)}", f"no one is {with_article(one)}", f"none are {many}",
+                            f"nobody is {with_article(one)}", f"there are no {many}"))
+            )  # fmt: skip
+            continue
         clauses.append(f"{number}{of_us} {'is ' + with_article(one) if count == 1 else 'are ' + many}")
     joint = rng.choice((" and ", ", ", " and ", ", and ", "; ", ", while "))
     return ", ".join(clauses[:-1]) + (joint if len(clauses) > 1 else "") + clauses[-1]
@@ -493,72 +521,6 @@ def all_of_a_kind(what, count, rng):
     if "every one" in joint:
         many = rng.choice([with_article(one) for one, _ in VISITORS[what]])
     return f"{number} {heads}{joint}{many}".replace(" of us, all of them", " of us, all of us")
-
-
-# People as a family is named: (words, kind, how many of them); {n} is a number, and then the count is drawn.
-MEMBERS = (
-    "adult 1 my wife|my husband|my partner|my girlfriend|my boyfriend|a friend|my best friend|my sister|my brother|"
-    "my cousin|"
-    "my neighbour|my colleague|my boss|my aunt|my uncle|my mother-in-law|my mum|my dad|my mother|my father|a mate|"
-    "my fiancee|my brother-in-law|our au pair|my better half|the wife|one teacher|our guide|an aunt|"
-    "my old school friend",
-    "adult 2 my parents|mum and dad|my wife and her sister|both my sisters|another couple|my two brothers|my in-laws|"
-    "two friends|a couple we met|both neighbours|two colleagues|my mum and my aunt|my sister and her husband",
-    "adult n {n} friends|{n} colleagues|{n} neighbours|my {n} brothers|{n} mates|my {n} sisters|{n} teachers|"
-    "{n} parents|"
-    "{n} other adults|{n} grown-ups|{n} more grown-ups|{n} adults|{n} helpers|{n} ladies|{n} men|{n} cousins of mine",
-    "child 1 our daughter|our son|my son|my daughter|our little one|one kid|our 8 year old|my nephew|my niece|"
-    "our grandson|"
-    "my granddaughter|my godson|our boy|our girl|her son|a child|the little one|my six-year-old|his daughter|"
-    "our youngest",
-    "child 2 our twins|the twins|my son and daughter|our boy and our girl|both kids|our two kids|both our children|"
-    "my niece and my nephew|her twins|our two little ones|our kids aged 5 and 9|my two sons|two youngsters|"
-    "a boy and a girl",
-    "child n our {n} children|my {n} kids|the {n} kids|{n} little ones|our {n} daughters|my {n} sons|{n} nephews|"
-    "{n} boys|"
-    "our {n} grandchildren|her {n} kids|{n} youngsters|{n} pupils|{n} girls|{n} children|their {n} kids|"
-    "{n} school friends of his",
-    "senior 1 my grandma|grandpa|my gran|my grandmother|my mum, a pensioner|my retired father|"
-    "my dad, who is a pensioner|"
-    "my mother who is retired|my retired neighbour|granny|an elderly lady|one senior|my grandfather|a retired uncle|"
-    "my aunt, a senior|grandad|my great-grandmother|my old grandpa|her grandmother",
-    "senior 2 my grandparents|grandma and grandpa|both grandmas|two pensioners|gran and grandad|our grandparents|"
-    "my retired parents|two old ladies|my parents, both pensioners|her grandparents",
-    "senior n {n} pensioners|{n} retired friends|{n} oaps|{n} seniors|{n} retirees|{n} elderly neighbours|"
-    "{n} grandparents",
-    "student 1 my student daughter|my brother who studies|a student friend|my niece who is a student|"
-    "my cousin, a student|"
-    "my son who is at university|my flatmate, a student|one student|my daughter, a student|a college student|"
-    "an undergrad",
-    "student n {n} students|{n} student friends|{n} exchange students|{n} uni students|{n} undergrads|"
-    "{n} college friends, all "
-    "students",
-)  # fmt: skip
-MEMBERS = tuple(
-    (kind, int(count) if count.isdigit() else 0, words.split("|"))
-    for kind, count, words in (group.split(" ", 2) for group in MEMBERS)
-)
-
-
-def family(rng):
-    """(party, words): people named one by one, most of them without a number, in one line for each kind."""
-    groups, members = rng.sample(MEMBERS, rng.choices((1, 2, 3), (35, 50, 15))[0]), []
-    for kind, count, words in groups:
-        number = count or rng.choice((2, 2, 3, 3, 4, 5, 6, rng.randint(7, 15)))
-        text = rng.choice(words).replace("{n}", count_word(number, rng).replace("a couple of", "two"))
-        members.append((text.replace("a pair of", "two"), kind, number))
-    speaks = rng.random()
-    if speaks < 0.4 or len(members) == 1 and members[0][2] == 1:
-        last = rng.random() < 0.65
-        members.insert(len(members) if last else 0, (rng.choice(("i", "me", "myself", "i", "me")), "adult", 1))
-    party = {}
-    for _, kind, number in members:
-        party[kind] = party.get(kind, 0) + number
-    texts = [text for text, _, _ in members]
-    last = rng.choice((" and ", " and ", " and ", " plus ", ", ", " with ", " and also ", " + ", " & "))
-    return tuple(party.items()), rng.choice((", ", ", ", ", ", " and ", " plus ")).join(texts[:-1]) + (
-        last if len(texts) > 1 else ""
-    ) + texts[-1]
 
 
 def changed_words(what, count, rng):
@@ -613,16 +575,20 @@ def slots_for(ask, rng):
         slots["i"], slots["is_"], slots["i_"] = with_article(one), many, one
     elif ask.what:
         one, many = rng.choice(VISITORS[ask.what])
-        if ask.what == "child" and rng.random() < 0.08:
-            age = rng.choice(("5", "6", "7", "9", "10", "12", "five", "six", "seven", "nine", "ten", "twelve"))
+        if ask.what in ("child", "senior") and rng.random() < 0.08:
+            age = rng.randint(4, 14) if ask.what == "child" else rng.randint(65, 90)
+            age = plain_number(age, rng) if age < 15 and rng.random() < 0.4 else str(age)
             one, many = f"{age} year old", f"{age} year olds"
         slots["a"], slots["c"], slots["c1"] = with_article(one), many, one
     if ask.intent == "add":
         slots["x"], slots["y"] = (str(number) for _, number in ask.party)
     elif ask.party:
-        slots["party"] = slots["items"] = party_words(ask.party, rng)
+        words = with_none if rng.random() < 0.07 else party_words
+        slots["party"] = slots["items"] = words(ask.party, rng)
         if ask.party[0][0] in VISITORS:
-            slots["are"] = what_they_are(ask.party, rng)
+            absent = [what for what in CATEGORIES if what not in dict(ask.party)]
+            none = ((rng.choice(absent), 0),) if absent and rng.random() < 0.1 else ()
+            slots["are"] = what_they_are(ask.party + none, rng)
     return slots
 
 

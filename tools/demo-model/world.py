@@ -15,7 +15,7 @@ class Ask(NamedTuple):
     """One question. `party` is ((what, how many), ...) in the order in which the visitor named them.
 
     `origin` is where a route starts, or the place that `place` is compared with. The intent "both" is two questions in
-    one, `parts`.
+    one, `parts`. `paid` is the money, in euros, that a bill is paid with, and `parts` what is paid for if it was named before.
     """
 
     intent: str
@@ -26,6 +26,7 @@ class Ask(NamedTuple):
     party: tuple = ()
     origin: str = ""
     parts: tuple = ()
+    paid: int = 0
 
 
 class Place(NamedTuple):
@@ -77,6 +78,7 @@ REACHED = tuple(name for name, place in PLACES.items() if place.leg)  # places w
 PLURAL_PLACES = ("toilets", "lockers")
 KIOSK_MINUTES = 2  # from the kiosk to the fountain
 PARKING = 2  # euros per hour
+FREE_TO, CHILD_TO, SENIOR_FROM = 3, 14, 65  # years of age: nothing, then the child price, and from then on the senior price
 
 GOODS = {  # name: (plural, price, where it is sold)
     "coffee": ("coffees", 3, "cafe"),
@@ -136,7 +138,10 @@ FIXED = {  # intents without arguments
     "feeding": "The fish in the aquarium are fed every day at 10:30 and 14:30.",
     "show": "The star shows in the planetarium start at 15:00, 17:00 and 19:00.",
     "group": "Groups of 10 or more people get 20 percent off all tickets.",
-    "toddler": "Children up to 3 years enter free everywhere.",
+    "toddler": f"Children up to {FREE_TO} years enter free everywhere.",
+    "ages": f"Children up to {FREE_TO} years enter free. The child price is for {FREE_TO + 1} to {CHILD_TO} years, the "
+    f"senior price from {SENIOR_FROM} years on.",
+    "for_what": "Please tell me what you would like to pay for.",
     "buy": "You can buy tickets here at the kiosk or at the door of each attraction.",
     "refund": "Tickets can be returned on the day of purchase here at the kiosk.",
     "phone": "You can call the park office on 555 0142.",
@@ -236,6 +241,9 @@ def way(ask):
             f"From {titled(ask.origin)} walk {start.back} to the fountain, then take the {place.leg} to {name}. "
             f"It takes {start.minutes} + {place.minutes} = {start.minutes + place.minutes} minutes."
         )
+    if ask.intent == "return":
+        one_way = KIOSK_MINUTES + place.minutes
+        return f"To {name} and back it takes {one_way} + {one_way} = {2 * one_way} minutes."
     if ask.intent == "distance":
         return f"It is a walk of {KIOSK_MINUTES + place.minutes} minutes from here to {name}."
     return (
@@ -287,7 +295,9 @@ def added(amounts):
 
 
 def cost(ask):
-    """What a bill comes to, in euros."""
+    """What a bill, or a time of parking, comes to, in euros."""
+    if ask.intent == "parked":
+        return ask.hour * PARKING
     if ask.place and not PLACES[ask.place].prices:
         return 0
     return sum(unit_price(what, ask.place) * count for what, count in ask.party)
@@ -312,7 +322,25 @@ def bill(ask):
 
 def is_group(ask):
     """Whether the group discount is named after the sum."""
-    return ask.intent == "bill" and ask.place in PAYING and any(count >= LARGE for _, count in ask.party)
+    return ask.intent in ("bill", "change") and ask.place in PAYING and any(count >= LARGE for _, count in ask.party)
+
+
+def settled(paid, due):
+    """Whether the money is enough for what is due, and what comes back or is missing."""
+    money = f"{euros(paid)} {'is' if paid == 1 else 'are'}"
+    if paid == due:
+        return f"{money} exactly enough: you get nothing back."
+    if paid > due:
+        return f"{money} enough: you get {paid} - {due} = {euros(paid - due)} back."
+    return f"{money} not enough: you need {due} - {paid} = {euros(due - paid)} more."
+
+
+def change(ask):
+    """A bill and the money that it is paid with. The sum of a group is before the discount, so nothing is settled."""
+    due = cost(ask)
+    if not due:
+        return bill(ask)
+    return f"{bill(ask)} {FIXED['group'] if is_group(ask) else settled(ask.paid, due)}"
 
 
 def both(ask):
@@ -327,6 +355,20 @@ def both(ask):
 
 def parked(hours):
     return f"Parking for {hours} {'hour' if hours == 1 else 'hours'}: {hours} x {PARKING} = {euros(hours * PARKING)}."
+
+
+def change_parked(ask):
+    return f"{parked(ask.hour)} {settled(ask.paid, ask.hour * PARKING)}"
+
+
+def homeward(ask):
+    """From a place to the fountain, or on to the kiosk."""
+    place = PLACES[ask.place]
+    walk = f"From {titled(ask.place)} walk {place.back} to the fountain"
+    if ask.intent == "to_fountain":
+        return f"{walk}. It takes {place.minutes} minute{'' if place.minutes == 1 else 's'}."
+    total = place.minutes + KIOSK_MINUTES
+    return f"{walk}, then on to the kiosk. It takes {place.minutes} + {KIOSK_MINUTES} = {total} minutes."
 
 
 def cheaper(ask):
@@ -406,6 +448,11 @@ HANDLERS = {
     "item": one_price,
     "bill": lambda ask: bill(ask) + (" " + FIXED["group"] if is_group(ask) else ""),
     "items": bill,
+    "change": change,
+    "change_parked": change_parked,
+    "settled": lambda ask: settled(ask.paid, sum(map(cost, ask.parts))),
+    "to_kiosk": homeward,
+    "to_fountain": homeward,
     "add": add,
     "parked": lambda ask: parked(ask.hour),
     "cheaper": cheaper,
@@ -416,10 +463,22 @@ HANDLERS = {
     "about": about,
     "both": both,
 }
-HANDLERS |= dict.fromkeys(("route", "way", "distance"), way)
+HANDLERS |= dict.fromkeys(("route", "way", "distance", "return"), way)
 HANDLERS |= dict.fromkeys(("day", "opens", "closes", "is_open", "is_open_at"), day_hours)
 # Intents with arguments but without a place.
-PLACELESS = ("item", "items", "add", "parked", "open_on", "open_at", "closed_on", "both")
+PLACELESS = (
+    "item",
+    "items",
+    "add",
+    "parked",
+    "change",
+    "change_parked",
+    "settled",
+    "open_on",
+    "open_at",
+    "closed_on",
+    "both",
+)
 
 
 def answer(ask):
