@@ -115,12 +115,22 @@ impl Calls {
 /// # Errors
 /// Input: a document may have both a name and parameters by the schema's own words.
 fn no_call(schema: &Value) -> Result<Value> {
-    let Value::Object(fields) = schema else {
+    let Value::Object(mut fields) = followed(schema) else {
         // `true` is the empty schema. Of `false` there is no document.
         return if *schema == Value::Bool(true) { no_call(&json!({})) } else { Ok(schema.clone()) };
     };
-    let is_closed = fields.get("additionalProperties") == Some(&Value::Bool(false));
-    let mut fields = fields.clone();
+    let like_calls = || {
+        Err(Error::input(
+            "documents of the JSON schema may have `name` and `parameters`, as calls of the tools have",
+            "give one of the two properties another name",
+        ))
+    };
+    let listed = fields.get("enum").and_then(Value::as_array).into_iter().flatten().chain(fields.get("const"));
+    if listed.into_iter().any(|value| value.get("name").is_some() && value.get("parameters").is_some()) {
+        return like_calls();
+    }
+    let is_closed = fields.get("additionalProperties") == Some(&Value::Bool(false))
+        && fields.get("patternProperties").is_none_or(|patterns| *patterns == json!({}));
     let properties = fields.entry("properties").or_insert_with(|| json!({}));
     // What is no object here is refused where it is lowered.
     if let Some(properties) = properties.as_object_mut() {
@@ -129,13 +139,35 @@ fn no_call(schema: &Value) -> Result<Value> {
                 properties.insert("parameters".into(), Value::Bool(false));
             }
         } else if !is_closed || properties.contains_key("name") {
-            return Err(Error::input(
-                "documents of the JSON schema may have `name` and `parameters`, as calls of the tools have",
-                "give one of the two properties another name",
-            ));
+            return like_calls();
         }
     }
     Ok(Value::Object(fields))
+}
+
+/// What a schema leads to that is a reference alone: nothing can stand beside one that leads back to itself, as those of
+/// recursive types do.
+fn followed(schema: &Value) -> Value {
+    const MOST: usize = 16;
+    let mut found = schema;
+    for _ in 0..MOST {
+        let Value::Object(fields) = found else { break };
+        let is_alone = !fields.keys().any(|keyword| keyword != "$ref" && lower::is_condition(keyword));
+        let place = fields.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
+        let leads = place.filter(|_| is_alone && !fields.contains_key("$id")).and_then(|place| schema.pointer(place));
+        let Some(target) = leads else { break };
+        found = target;
+    }
+    let mut whole = found.clone();
+    if let Value::Object(fields) = &mut whole
+        && !fields.contains_key("$id")
+    {
+        for definitions in ["$defs", "definitions"] {
+            schema.get(definitions).and_then(|parts| fields.insert(definitions.into(), parts.clone()));
+        }
+        return whole;
+    }
+    schema.clone()
 }
 
 /// The schema of a function's arguments as it is compiled.

@@ -451,7 +451,7 @@ const LARGEST_COUNT: i128 = 1 << 24;
 const COUNTS: [&str; 6] = ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"];
 
 /// Whether a keyword is a condition of documents, rather than a note.
-fn is_condition(keyword: &str) -> bool {
+pub(super) fn is_condition(keyword: &str) -> bool {
     const HELD: [&str; 20] = [
         "type",
         "enum",

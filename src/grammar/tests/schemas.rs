@@ -127,12 +127,35 @@ fn a_reply_is_calls_or_a_document_of_the_schema_beside_them() {
     for like_calls in [
         json!({"properties": {"parameters": {}}}),
         json!({"properties": {"parameters": {}, "name": {}}, "additionalProperties": false}),
+        json!({"properties": {"parameters": {}}, "patternProperties": {"^n": {}}, "additionalProperties": false}),
+        json!({"enum": [1, {"name": "f", "parameters": {}}]}),
+        json!({"const": {"name": "f", "parameters": {}}}),
+        json!({"$ref": "#/$defs/t", "$defs": {"t": {"enum": [{"name": "f", "parameters": {}}]}}}),
     ] {
         let e = of(beside(like_calls)).unwrap_err().to_string();
         assert!(e.contains("may have `name` and `parameters`"), "{e}");
     }
     let apart = json!({"properties": {"parameters": {"type": "integer"}}, "additionalProperties": false});
     assert!(accepts(&of(beside(apart)).unwrap(), "{\"parameters\":1}"));
+    // Nor is one possible among alternatives, or by a pattern of names.
+    let like_call = json!({"name": "f", "parameters": {"v": 1}});
+    for hidden in [
+        json!({"anyOf": [{"type": "integer"}, {"enum": [like_call, 2]}]}),
+        json!({"oneOf": [{"type": "integer"}, {"const": like_call}]}),
+        json!({"allOf": [{"type": ["integer", "object"]}]}),
+        json!({"type": ["integer", "object"], "patternProperties": {"^[np]": {}}, "additionalProperties": false}),
+        json!({"anyOf": [{"type": "integer"}, {"$ref": "#/$defs/t"}], "$defs": {"t": {"type": "object"}}}),
+        json!({"$ref": "#/$defs/t", "description": "a note", "$defs": {"t": {"type": ["integer", "object"]}}}),
+    ] {
+        let compiled = of(beside(hidden.clone())).unwrap();
+        assert!(accepts(&compiled, "1") || accepts(&compiled, "2"), "{hidden}");
+        assert!(accepts(&compiled, &call) && !accepts(&compiled, &like_call.to_string()), "{hidden}");
+    }
+    // A type that has itself as a part, as libraries write it.
+    let node =
+        json!({"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}, "additionalProperties": false});
+    let nodes = of(beside(json!({"$ref": "#/$defs/node", "$defs": {"node": node}}))).unwrap();
+    assert!(accepts(&nodes, "{\"next\":{\"next\":{}}}") && !accepts(&nodes, "{\"next\":1}"));
     // It need not be an object.
     let list = of(beside(json!({"type": "array", "items": {"type": "integer"}}))).unwrap();
     assert!(accepts(&list, "[1,2]") && accepts(&list, &call) && !accepts(&list, "{}"));
