@@ -136,6 +136,8 @@ pub(super) struct Job {
     /// Which reply of its request it is.
     pub choice: usize,
     pub prompt: Vec<u32>,
+    /// Tokens of the prompt that the reply begins with, for their likelihoods.
+    pub given: usize,
     pub chooser: Chooser,
     /// Tokens that end the reply.
     pub stops: Vec<u32>,

@@ -226,6 +226,7 @@ impl Service {
                 model: model.id,
                 choice,
                 prompt: prompt.to_vec(),
+                given: given.len(),
                 chooser: match ask.likelihoods {
                     Some(top) => chooser.reporting(top),
                     None => chooser,

@@ -61,6 +61,16 @@ pub(super) struct Running {
     pub(super) last_token: Instant,
 }
 
+impl Running {
+    /// Counts one token more: of the reply, once those of the prompt that are scored have gone by.
+    pub(super) fn count_token(&mut self) {
+        match self.job.given.checked_sub(1) {
+            Some(left) => self.job.given = left,
+            None => self.counts.reply += 1,
+        }
+    }
+}
+
 impl<'a> Worker<'a> {
     /// A worker without jobs.
     ///
@@ -161,7 +171,7 @@ impl<'a> Worker<'a> {
 
     /// Takes a job into a free slot.
     pub(super) fn begin(&mut self, mut job: Job) {
-        let counts = Counts { prompt: job.prompt.len(), reply: 0 };
+        let counts = Counts { prompt: job.prompt.len() + job.given, reply: 0 };
         let request = Request {
             prompt: std::mem::take(&mut job.prompt),
             chooser: std::mem::replace(&mut job.chooser, crate::sequence::Chooser::Greedy),
@@ -259,7 +269,7 @@ impl<'a> Worker<'a> {
                 Some(_) => self.service.metrics.gap.observe((now - running.last_token).as_secs_f64()),
             }
             running.last_token = now;
-            running.counts.reply += 1;
+            running.count_token();
             running.turn.get_or_insert(now);
             self.outbox.borrow_mut().add(&running.job, Event::Token(Token { id, text, likelihood }));
         }

@@ -137,6 +137,8 @@ fn llama_cpps_clients_learn_what_the_server_is() {
     let taken = json!({"id": 1, "n_ctx": 256, "speculative": false, "is_processing": true, "n_prompt_tokens": 12,
         "next_token": [{"has_next_token": true, "n_decoded": 3}]});
     assert_eq!(slots[1], taken);
+    let described: Value = served.get("/openapi.json").json()["components"]["schemas"]["Slot"]["properties"].clone();
+    assert!(slots[1].as_object().unwrap().keys().all(|name| described.get(name).is_some()), "{described}");
     served.service.set_slots(vec![Some(Counts { prompt: 1, reply: 0 }); 4]);
     assert_eq!(served.get("/slots?fail_on_no_slot=1").status, 503);
     served.service.set_slots(Vec::new());
