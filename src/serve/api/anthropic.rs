@@ -7,7 +7,7 @@ use super::run::{self, Asked, Usage, Wording, unique};
 use super::tools::{self, Layout, Listener, Said, ToolCall, Tools};
 use super::{Call, options};
 use crate::sequence::Finish;
-use crate::serve::http::{ApiError, Gone, Reply};
+use crate::serve::http::{ApiError, Gone, LastWords, Reply};
 use crate::serve::job::{End, Token};
 use crate::serve::model::Model;
 use crate::serve::service::Whole;
@@ -291,8 +291,8 @@ impl Wording for Answer {
         event("message_delta", json!({"delta": delta, "usage": self.usage()})) + &event("message_stop", json!({}))
     }
 
-    fn fail(&mut self, e: &ApiError) -> String {
-        format!("event: error\ndata: {}\n\n", error(e))
+    fn last_words(&self) -> LastWords {
+        |e| format!("event: error\ndata: {}\n\n", error(e))
     }
 
     fn idle(&mut self) -> String {

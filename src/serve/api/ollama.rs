@@ -6,7 +6,7 @@ use super::run::{self, Asked, Wording};
 use super::tools::{self, Layout, Listener, Said};
 use super::{Call, form, options};
 use crate::sequence::prompt::encode_text;
-use crate::serve::http::{ApiError, Gone, Reply};
+use crate::serve::http::{ApiError, Gone, LastWords, Reply};
 use crate::serve::job::{Ask, End, Token};
 use crate::serve::model::Model;
 use crate::serve::service::Whole;
@@ -312,8 +312,8 @@ impl Wording for Words {
         String::new()
     }
 
-    fn fail(&mut self, e: &ApiError) -> String {
-        line(&error(e))
+    fn last_words(&self) -> LastWords {
+        |e| line(&error(e))
     }
 
     /// Lines have no comments: one that says nothing.

@@ -6,7 +6,7 @@ use super::run::{self, Asked, Usage, Wording, unique};
 use super::tools::{self, Layout, Listener, Said, ToolCall};
 use super::{Call, form, options};
 use crate::sequence::Finish;
-use crate::serve::http::{ApiError, Gone, Reply};
+use crate::serve::http::{ApiError, Gone, LastWords, Reply};
 use crate::serve::job::{End, Token};
 use crate::serve::service::Whole;
 use crate::text::SamplerConfig;
@@ -333,7 +333,17 @@ impl Wording for Response {
         let response = json!({"response": self.object("failed", error)});
         self.event("response.failed", response)
     }
+
+    fn last_words(&self) -> LastWords {
+        LAST_WORDS
+    }
 }
+
+/// The event of an error that knows nothing of its response.
+pub(super) const LAST_WORDS: LastWords = |e| {
+    let error = json!({"type": "error", "code": e.code, "message": e.message, "param": e.param});
+    format!("event: error\ndata: {error}\n\n")
+};
 
 #[cfg(test)]
 mod tests {

@@ -2,15 +2,16 @@
 
 use super::Call;
 use super::form::Form;
+use crate::grammar::Compiled;
 use crate::serve::health::Phase;
-use crate::serve::http::{ApiError, EVENTS, Gone, Reply};
+use crate::serve::http::{ApiError, EVENTS, Gone, LastWords, Reply};
 use crate::serve::job::{Ask, End, Event, Token};
 use crate::serve::model::Model;
 use crate::serve::service::{Answers, Step, Whole};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A request that was read.
 pub(super) struct Asked {
@@ -43,7 +44,11 @@ pub(super) trait Wording {
     fn finish(&mut self) -> String;
     /// The stream ends here, with an error.
     fn fail(&mut self, e: &ApiError) -> String {
-        e.to_event()
+        self.last_words()(e)
+    }
+    /// How a stream ends whose wording is lost, as by a panic.
+    fn last_words(&self) -> LastWords {
+        ApiError::to_event
     }
     /// Nothing has happened for a while: a comment, so that neither readers nor a proxy take silence for an end.
     fn idle(&mut self) -> String {
@@ -93,25 +98,47 @@ fn start<'s>(call: &Call<'s>, asked: &Asked, reply: &Reply<'_>) -> Result<(Answe
     let client = call.request.client;
     let start = |asks: &[Ask]| call.service.start(&asked.model, asks, client, reply.watch());
     let Some(form) = &asked.form else { return Ok((start(&asked.asks)?, String::new())) };
-    let refuse = |form: &Form, e: ApiError| match e.status == 400 && e.param.is_none() {
-        true => e.param(form.param.clone()),
-        false => e,
-    };
     let watch = reply.watch();
-    let compile = |form: &Form| {
-        let compiled = asked.model.grammars.compile(&form.grammar, CLIENTS.hash_one(client), &|| watch.is_gone());
-        compiled.map_err(|e| refuse(form, (&e).into()))
-    };
-    let compiled = compile(form).map_err(|e| match &form.beside {
-        // Of two forms in one grammar, the one that is refused alone is to blame.
-        Some(beside) if e.status == 400 => compile(beside).err().unwrap_or(e),
-        _ => e,
-    })?;
+    let compiled = compile(&asked.model, form, CLIENTS.hash_one(client), LONGEST_SEARCH, &|| watch.is_gone())?;
     let ignored: String = compiled.ignored().join("; ").chars().take(LONGEST_LIST).collect();
     let ignored = ignored.replace(|c: char| !c.is_ascii(), "?");
     let mut asks = asked.asks.clone();
     asks.iter_mut().for_each(|ask| ask.grammar = Some(compiled.clone()));
-    Ok((start(&asks).map_err(|e| refuse(form, e))?, ignored))
+    Ok((start(&asks).map_err(|e| refusal(form, e))?, ignored))
+}
+
+/// After so long with a request's grammar it is not searched for what is to blame.
+const LONGEST_SEARCH: Duration = Duration::from_secs(10);
+
+/// Compiles a form. Of two forms in one grammar, the one that is refused alone is to blame, as far as `time` from the beginning
+/// is enough to find it.
+fn compile(
+    model: &Model,
+    form: &Form,
+    client: u64,
+    time: Duration,
+    is_gone: &dyn Fn() -> bool,
+) -> Result<Arc<Compiled>, ApiError> {
+    let begun = Instant::now();
+    let of = |form: &Form, is_over: &dyn Fn() -> bool| {
+        let compiled = model.grammars.compile(&form.grammar, client, is_over);
+        compiled.map_err(|e| refusal(form, (&e).into()))
+    };
+    of(form, is_gone).map_err(|e| match &form.beside {
+        Some(beside) if e.status == 400 => {
+            let alone = of(beside, &|| is_gone() || begun.elapsed() >= time);
+            alone.err().filter(|alone| alone.status == 400).unwrap_or(e)
+        }
+        _ => e,
+    })
+}
+
+/// The refusal of a form, with the field that asks for it.
+fn refusal(form: &Form, e: ApiError) -> ApiError {
+    match e.status == 400 && e.param.is_none() {
+        true => e.param(form.param.clone()),
+        false => e,
+    }
 }
 
 /// Tells clients apart.
@@ -119,7 +146,7 @@ static CLIENTS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 fn send_stream(call: &Call<'_>, reply: Reply<'_>, answers: Answers<'_>, wording: &mut dyn Wording) -> Result<(), Gone> {
     let watch = reply.watch();
-    let mut stream = reply.stream(wording.content_type())?;
+    let mut stream = reply.stream(wording.content_type())?.with_last_words(wording.last_words());
     stream.write(wording.begin().as_bytes())?;
     for step in answers {
         let part = match step {
@@ -195,4 +222,26 @@ pub(super) fn done(chunk: Option<serde_json::Value>, usage: Usage) -> String {
         event(&chunk)
     });
     with_usage.unwrap_or_default() + "data: [DONE]\n\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grammar::{Beside, Calls, Function, Grammar};
+    use crate::serve::api::tests::without_engine;
+    use crate::serve::service::Settings;
+    use serde_json::json;
+
+    #[test]
+    fn the_form_to_blame_is_searched_for_within_the_time_of_one_request() {
+        let model = without_engine(Settings::default()).service.model().unwrap();
+        let schema = json!({"not": {"type": "null"}});
+        let functions = vec![Function { name: "f".into(), parameters: json!({"type": "object"}), strict: false }];
+        let calls = Calls { functions, beside: Beside::Document(schema.clone()), several: true };
+        let beside = Form::new(Grammar::JsonSchema(schema), "format".into());
+        let form = Form { beside: Some(Box::new(beside)), ..Form::new(Grammar::Calls(calls), "tools".into()) };
+        let blamed = |time| compile(&model, &form, 1, time, &|| false).unwrap_err().param.unwrap();
+        assert_eq!(blamed(Duration::ZERO), "tools");
+        assert_eq!(blamed(Duration::from_secs(600)), "format");
+    }
 }

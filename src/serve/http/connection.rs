@@ -108,7 +108,7 @@ impl<H: Handler + ?Sized> Service<'_, H> {
             State::Done | State::Failed(Ending::Chunk | Ending::Headers) => Next::End,
             State::Failed(Ending::Connection) => Next::Reset,
             // What has not been sent of a stream that the connection's end would end is not worth an end.
-            State::Due | State::Streaming { .. } | State::Gone => match exchange.status {
+            State::Due | State::Streaming(_) | State::Gone => match exchange.status {
                 Some(_) => Next::Reset,
                 None => Next::Drop,
             },

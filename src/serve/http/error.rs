@@ -22,6 +22,8 @@ pub struct ApiError {
 
 /// How an API words an error.
 pub type Words = fn(&ApiError) -> Value;
+/// How an API ends a stream with an error.
+pub type LastWords = fn(&ApiError) -> String;
 
 impl ApiError {
     /// An error whose type follows from its status: below 500 the request is wrong, from there on the server.

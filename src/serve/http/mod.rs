@@ -44,7 +44,7 @@ mod tests;
 
 pub use body::{Body, Json};
 pub use connections::Drainer;
-pub use error::{ApiError, Words};
+pub use error::{ApiError, LastWords, Words};
 pub use guard::{Guard, Keys};
 pub use incoming::requests;
 pub use limits::{JSON_DEPTH, Limits};

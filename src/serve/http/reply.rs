@@ -1,7 +1,7 @@
 //! The answer to a request: whole, or as a stream.
 
 use super::connections::Connections;
-use super::error::{ApiError, Words};
+use super::error::{ApiError, LastWords, Words};
 use super::limits::Limits;
 use super::socket::{Gone, Socket, Watch};
 use crate::serve::deadline::after;
@@ -21,6 +21,8 @@ pub(super) struct Exchange {
     pub shared: Vec<(&'static str, String)>,
     /// How its errors are worded.
     pub words: Words,
+    /// How a stream ends that the handler left unfinished.
+    last_words: LastWords,
     pub state: State,
     /// Of the answer, once it has begun.
     pub status: Option<u16>,
@@ -42,7 +44,7 @@ pub(super) enum State {
     /// It has not begun.
     Due,
     /// A stream has begun.
-    Streaming { ending: Ending, is_events: bool },
+    Streaming(Ending),
     /// A stream ended with an error, and must not end cleanly.
     Failed(Ending),
     /// It is complete.
@@ -65,8 +67,9 @@ pub(super) enum Ending {
 impl Exchange {
     pub fn new(socket: Arc<Socket>, limits: Arc<Limits>, connections: Arc<Connections>) -> Exchange {
         let form = Form { is_1_1: true, is_head: false, keep: false };
-        let (words, state): (Words, State) = (ApiError::to_json, State::Due);
-        Exchange { socket, limits, connections, form, shared: Vec::new(), words, state, status: None }
+        let (words, last_words): (Words, LastWords) = (ApiError::to_json, |_| String::new());
+        let (shared, state, status) = (Vec::new(), State::Due, None);
+        Exchange { socket, limits, connections, form, shared, words, last_words, state, status }
     }
 
     pub fn reply(&mut self) -> Reply<'_> {
@@ -142,17 +145,15 @@ impl Exchange {
         }
     }
 
-    /// Ends an answer that the handler left unfinished: an error where none has begun, and an error event where events were
-    /// streaming.
+    /// Ends an answer that the handler left unfinished: an error where none has begun, and a stream's last words.
     pub fn give_up(&mut self) {
         match self.state {
             State::Due => {
                 let _ = self.reply().error(&ApiError::internal());
             }
-            State::Streaming { ending, is_events } => {
-                let event = format!("data: {}\n\n", (self.words)(&ApiError::internal()));
-                let event = if is_events { event } else { String::new() };
-                if self.write_part(ending, event.as_bytes()).is_ok() {
+            State::Streaming(ending) => {
+                let last = (self.last_words)(&ApiError::internal());
+                if self.write_part(ending, last.as_bytes()).is_ok() {
                     self.state = State::Failed(ending);
                 }
             }
@@ -243,7 +244,10 @@ impl<'a> Reply<'a> {
         }
         exchange.end_head(&mut head);
         exchange.begin(200, head.as_bytes())?;
-        exchange.state = State::Streaming { ending, is_events: content_type.starts_with(EVENTS) };
+        exchange.state = State::Streaming(ending);
+        if content_type.starts_with(EVENTS) {
+            exchange.last_words = ApiError::to_event;
+        }
         Ok(Stream { exchange, ending })
     }
 }
@@ -284,8 +288,8 @@ impl Exchange {
 
 /// An answer that is sent as it is made. Each write goes out at once.
 ///
-/// [`Stream::finish`] ends it. A stream that is dropped without it is aborted when the handler returns or panics: one of
-/// events gets an error event, and the connection ends so that the peer sees the stream cut off (HTTP/1.1: no last chunk;
+/// [`Stream::finish`] ends it. A stream that is dropped without it is aborted when the handler returns or panics: it ends in
+/// its last words, which of events are OpenAI's error unless others are given, and the connection ends so that the peer sees the stream cut off (HTTP/1.1: no last chunk;
 /// HTTP/1.0 over TCP: a reset).
 pub struct Stream<'a> {
     exchange: &'a mut Exchange,
@@ -293,6 +297,12 @@ pub struct Stream<'a> {
 }
 
 impl Stream<'_> {
+    /// The same stream, which ends in these words where the handler leaves it unfinished.
+    pub fn with_last_words(self, last_words: LastWords) -> Self {
+        self.exchange.last_words = last_words;
+        self
+    }
+
     /// Looks after the peer, from any thread.
     pub fn watch(&self) -> Watch {
         self.exchange.watch()

@@ -1,6 +1,7 @@
 //! The API over loopback sockets, answered by the demo model on the CPU.
 
 mod anthropic;
+mod broken;
 mod completions;
 mod ollama;
 mod refusals;

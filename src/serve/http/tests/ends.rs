@@ -6,11 +6,14 @@ use std::os::unix::net::UnixStream;
 /// Streams two events, and then ends as the path says.
 fn streaming(request: Request, reply: Reply<'_>) -> Result<(), Gone> {
     let mut stream = reply.stream(if request.path.starts_with("/text") { "text/plain" } else { EVENTS })?;
+    if request.path.ends_with("/words/panic") {
+        stream = stream.with_last_words(|e| format!("last words: {}", e.status));
+    }
     stream.write(b"data: 1\n\n")?;
     stream.write(b"")?;
     stream.heartbeat()?;
     match request.path.as_str() {
-        "/panic" | "/text/panic" => panic!("a test's panic"),
+        path if path.ends_with("/panic") => panic!("a test's panic"),
         "/drop" => Ok(()),
         "/fail" => stream.fail(ApiError::new(500, "words of the handler").to_event().as_bytes()),
         _ => stream.finish(),
@@ -40,6 +43,10 @@ fn a_stream_ends_cleanly_when_it_is_finished_and_otherwise_with_an_error_and_cut
     }
     let answer = server.connect().get("/text/panic");
     assert_eq!((answer.is_whole, answer.text()), (false, "data: 1\n\n:\n\n"));
+    for path in ["/words/panic", "/text/words/panic"] {
+        let answer = server.connect().get(path);
+        assert_eq!((answer.is_whole, answer.text()), (false, "data: 1\n\n:\n\nlast words: 500"), "{path}");
+    }
 }
 
 #[test]

@@ -1,0 +1,92 @@
+//! How the stream of each API ends where it breaks.
+
+use super::*;
+use crate::serve::api::Call;
+use crate::serve::api::run::{self, Asked, Wording};
+use crate::serve::http::{ApiError, Body, LastWords, Reply};
+use crate::serve::job::Ask;
+use crate::serve::service::Whole;
+use std::cell::Cell;
+
+#[test]
+fn a_stream_that_breaks_ends_in_its_apis_error_and_is_cut_off() {
+    let chat = json!({"messages": question("hi"), "stream": true, "max_tokens": 9});
+    let text = json!({"model": "demo", "prompt": "hi", "stream": true});
+    let openai = |last: &str| last.starts_with("data: {\"error\":{\"message\":\"the engine has failed");
+    let anthropic =
+        |last: &str| last.starts_with("event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\"");
+    let response = |last: &str| last.starts_with("event: response.failed\ndata: {\"response\":");
+    let ollama = |last: &str| last.starts_with("{\"error\":\"the engine has failed");
+    let cases: [(&str, &Value, &str, &dyn Fn(&str) -> bool); 6] = [
+        ("/v1/chat/completions", &chat, "\n\n", &openai),
+        ("/v1/completions", &text, "\n\n", &openai),
+        ("/v1/responses", &json!({"input": "hi", "stream": true}), "\n\n", &response),
+        ("/v1/messages", &chat, "\n\n", &anthropic),
+        ("/api/chat", &chat, "\n", &ollama),
+        ("/api/generate", &text, "\n", &ollama),
+    ];
+    for (path, body, end, is_error) in cases {
+        let served = without_engine(Settings::default());
+        let stream = served.ask("POST", path, body.to_string().as_bytes());
+        wait("it is in the queue", || served.service.queue.len() == 1);
+        served.service.fail("the GPU hangs");
+        let answer = Answer::read(stream);
+        let last = answer.body.trim_end().rsplit(end).next().unwrap();
+        assert!(!answer.is_whole && answer.status == 200 && is_error(last), "{path}: {answer:?}");
+        assert!(answer.body.ends_with(end) && !answer.body.contains("[DONE]"), "{path}: {answer:?}");
+    }
+}
+
+/// A wording that fails as soon as nothing happens.
+struct Failing;
+
+impl Wording for Failing {
+    fn whole(&mut self, _: Vec<Whole>) -> Value {
+        Value::Null
+    }
+    fn begin(&mut self) -> String {
+        "begun\n".into()
+    }
+    fn token(&mut self, _: usize, _: Token) -> String {
+        String::new()
+    }
+    fn end(&mut self, _: usize, _: End) -> String {
+        String::new()
+    }
+    fn finish(&mut self) -> String {
+        String::new()
+    }
+    fn idle(&mut self) -> String {
+        panic!("a test's panic")
+    }
+    fn last_words(&self) -> LastWords {
+        |e| format!("last words: {}\n", e.status)
+    }
+}
+
+#[test]
+fn a_stream_whose_wording_panics_ends_in_the_last_words_of_its_api() {
+    let model = without_engine(Settings::default()).service.model().unwrap();
+    let service = Arc::new(Service::new(Settings { heartbeat: Duration::from_millis(1), ..Settings::default() }));
+    let served = service.clone();
+    let handler = move |request: crate::serve::http::Request, reply: Reply<'_>| {
+        let body = Cell::new(Body::default());
+        let call = Call { service: &served, request: &request, body: &body, rest: "" };
+        let asks = vec![Ask::new(vec![2, 3])];
+        run::answer(&call, reply, Ok((Asked { model: model.clone(), asks, form: None, stream: true }, Failing)))
+    };
+    let server = Server::bind(&[Listen::Tcp(([127, 0, 0, 1], 0).into())], Limits::default(), Guard::default()).unwrap();
+    let address = server.addresses()[0];
+    std::thread::spawn(move || server.run(&handler));
+    let answer = Answer::read(Served { service, address }.ask("GET", "/", b""));
+    assert_eq!((answer.body.as_str(), answer.is_whole), ("begun\nlast words: 500\n", false));
+}
+
+#[test]
+fn last_words_are_what_each_api_says_of_an_error() {
+    let e = ApiError::internal();
+    let parts = |text: &str| -> Value { serde_json::from_str(text.split("data: ").last().unwrap()).unwrap() };
+    let words: LastWords = crate::serve::api::responses::LAST_WORDS;
+    assert_eq!((&parts(&words(&e))["type"], &parts(&words(&e))["code"]), (&json!("error"), &json!("internal_error")));
+    assert!(words(&e).starts_with("event: error\n"));
+}
