@@ -129,6 +129,9 @@ fn no_call(schema: &Value) -> Result<Value> {
     if listed.into_iter().any(|value| value.get("name").is_some() && value.get("parameters").is_some()) {
         return like_calls();
     }
+    if fields.contains_key("enum") || fields.contains_key("const") {
+        return Ok(Value::Object(fields));
+    }
     let is_closed = fields.get("additionalProperties") == Some(&Value::Bool(false))
         && fields.get("patternProperties").is_none_or(|patterns| *patterns == json!({}));
     let properties = fields.entry("properties").or_insert_with(|| json!({}));

@@ -156,7 +156,7 @@ impl Grammars {
 
     /// Takes a place as if a grammar of `client` were compiled.
     #[cfg(test)]
-    pub(super) fn hold(&self, client: u64) {
+    pub(crate) fn hold(&self, client: u64) {
         self.0.lock().running.push(client);
     }
 

@@ -142,6 +142,7 @@ fn a_reply_is_calls_or_a_document_of_the_schema_beside_them() {
     for hidden in [
         json!({"anyOf": [{"type": "integer"}, {"enum": [like_call, 2]}]}),
         json!({"oneOf": [{"type": "integer"}, {"const": like_call}]}),
+        json!({"enum": [1, (1_u64 << 61) + 1, {"name": "f"}]}),
         json!({"allOf": [{"type": ["integer", "object"]}]}),
         json!({"type": ["integer", "object"], "patternProperties": {"^[np]": {}}, "additionalProperties": false}),
         json!({"anyOf": [{"type": "integer"}, {"$ref": "#/$defs/t"}], "$defs": {"t": {"type": "object"}}}),
