@@ -23,6 +23,14 @@ pub(super) struct Parked {
     since: Instant,
 }
 
+/// Whether a reply leaves its place after `time`, where its client has `places` and one that waits has `fewest`.
+fn is_over(places: usize, fewest: usize, time: Duration) -> bool {
+    match places {
+        places if places > fewest + 1 => time >= TURN,
+        places => places > fewest && fewest == 0 && time >= LONG_TURN,
+    }
+}
+
 /// Who comes next, by how many replies its client has and since when it waits.
 type Next = (usize, Instant);
 
@@ -79,11 +87,7 @@ impl Worker<'_> {
         let places = |of: Client| self.running.iter().flatten().filter(|running| running.job.client == of).count();
         let had = running.filter_map(|(slot, running)| {
             let (places, time) = (places(running.job.client), now - running.turn?);
-            let is_over = match places {
-                places if places > fewest + 1 => time >= TURN,
-                places => places > fewest && fewest == 0 && time >= LONG_TURN,
-            };
-            is_over.then_some((places, time, slot))
+            is_over(places, fewest, time).then_some((places, time, slot))
         });
         let Some((_, _, slot)) = had.max() else { return };
         if let Some(sequence) = self.batch.park(self.executor.as_mut(), slot)
@@ -100,5 +104,22 @@ impl Worker<'_> {
             Ok(slot) => self.running[slot] = Some(Running { turn: None, ..running }),
             Err(e) => running.job.tell(Event::Failed((&e).into())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_is_short_where_a_client_has_more_than_its_share_and_ends_where_another_has_none() {
+        let turn = |places, fewest| {
+            let ends = [TURN, LONG_TURN].into_iter().find(|time| is_over(places, fewest, *time));
+            assert!(ends.is_none_or(|time| !is_over(places, fewest, time - Duration::from_millis(1))));
+            ends
+        };
+        let turns =
+            [(2, 0), (9, 7), (1, 0), (2, 1), (1, 1), (3, 5), (0, 0)].map(|(places, fewest)| turn(places, fewest));
+        assert_eq!(turns, [Some(TURN), Some(TURN), Some(LONG_TURN), None, None, None, None]);
     }
 }
