@@ -5,6 +5,7 @@
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    version::tell();
     bridge::build();
     #[cfg(feature = "shaders")]
     shaders::compile_all();
@@ -52,6 +53,50 @@ mod bridge {
 
     fn lacks(why: &str) {
         println!("cargo:rustc-env=KILN_XRT_LACKS={}", why.replace(['\n', '\r'], " "));
+    }
+}
+
+mod version {
+    use std::env;
+    use std::path::Path;
+    use std::process::Command;
+
+    /// Sets KILN_FEATURES, and KILN_COMMIT where it is known: as the environment says, for sources that were unpacked from an
+    /// archive, else as git does. A debug build has none, since each commit would compile it anew.
+    pub fn tell() {
+        let features = ["cli", "serve", "testing", "shaders", "bindgen"];
+        let is_on = |name: &&str| env::var_os(format!("CARGO_FEATURE_{}", name.to_uppercase())).is_some();
+        let on: Vec<&str> = features.into_iter().filter(is_on).collect();
+        println!("cargo:rustc-env=KILN_FEATURES={}", on.join(" "));
+        println!("cargo:rerun-if-env-changed=KILN_COMMIT");
+        let is_release = env::var("PROFILE").is_ok_and(|profile| profile == "release");
+        let is_given = env::var_os("KILN_COMMIT").is_some();
+        if let Some(commit) = (is_release && !is_given).then(commit).flatten() {
+            println!("cargo:rustc-env=KILN_COMMIT={commit}");
+        }
+    }
+
+    /// The commit that is checked out here, and whether files differ from it. `None`: this is no work tree of git.
+    fn commit() -> Option<String> {
+        let root = env::var("CARGO_MANIFEST_DIR").ok()?;
+        // Within another project's work tree the commit would be that project's.
+        let top = git(&["rev-parse", "--show-toplevel"])?;
+        if Path::new(&top).canonicalize().ok()? != Path::new(&root).canonicalize().ok()? {
+            return None;
+        }
+        let (head, log) = (git(&["rev-parse", "--git-path", "HEAD"])?, git(&["rev-parse", "--git-path", "logs/HEAD"])?);
+        for changed in [&head, &log, "src", "shaders", "ffi", "Cargo.toml", "Cargo.lock"] {
+            if Path::new(changed).exists() {
+                println!("cargo:rerun-if-changed={changed}");
+            }
+        }
+        let differs = !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
+        Some(git(&["rev-parse", "--short=12", "HEAD"])? + if differs { "+changes" } else { "" })
+    }
+
+    fn git(arguments: &[&str]) -> Option<String> {
+        let ran = Command::new("git").args(arguments).output().ok().filter(|ran| ran.status.success())?;
+        Some(String::from_utf8(ran.stdout).ok()?.trim().to_owned())
     }
 }
 

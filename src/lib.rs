@@ -112,6 +112,7 @@ mod sys;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod text;
+pub mod version;
 
 pub use cancel::Cancel;
 pub use error::{Error, Result, Setting};

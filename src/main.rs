@@ -24,6 +24,10 @@ fn run(arguments: &[OsString], json: bool) -> ExitCode {
         Err(e) if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => e.exit(),
         Err(e) => return ExitCode::from(fail(&usage::error(&e, arguments), json)),
     };
+    let cli = match cli::configured(cli, arguments) {
+        Ok(cli) => cli,
+        Err(e) => return ExitCode::from(fail(&e, json)),
+    };
     let json = cli.json;
     log(cli.command.is_server(), json);
     exit(cli::main(cli), json)

@@ -42,6 +42,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Value, json};
 use signal_hook::consts::SIGPIPE;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, StdoutLock, Write};
 use std::os::fd::AsFd;
@@ -51,7 +52,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Gemma 3 on Vulkan: a model is baked once, and replayed for every token.
 #[derive(Debug, Parser)]
-#[command(name = "kiln", version, about, arg_required_else_help = true, propagate_version = true)]
+#[command(name = "kiln", version = crate::version::describe(), about, arg_required_else_help = true, propagate_version = true)]
 #[command(after_help = usage::ABOUT)]
 pub struct Cli {
     /// Print one JSON object on standard output, and nothing else there; for an error one of its message, remedy and exit
@@ -73,7 +74,7 @@ pub enum Command {
     Batch(batch::BatchArgs),
     /// Answer other programs over HTTP
     #[cfg(feature = "serve")]
-    Serve(serve::ServeArgs),
+    Serve(Box<serve::ServeArgs>),
     /// Print the logits behind a list of tokens
     Logits(logits::LogitsArgs),
     /// Measure how well a model predicts a text
@@ -108,6 +109,20 @@ impl Command {
             return true;
         }
         false
+    }
+}
+
+/// The command line with the options of the configuration file, where it asks for a server.
+///
+/// # Errors
+/// Input: the file cannot be read, or an option of it is unknown, or wrong.
+pub fn configured(cli: Cli, arguments: &[OsString]) -> Result<Cli> {
+    #[cfg(feature = "serve")]
+    return serve::config::apply(cli, arguments);
+    #[cfg(not(feature = "serve"))]
+    {
+        let _ = arguments;
+        Ok(cli)
     }
 }
 
@@ -364,6 +379,11 @@ fn print_json(value: &serde_json::Value) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_terminal_obeys_is_not_logged() {
+        assert_eq!(log_line(&format_args!("a \u{1b}[31m {}", "b\nc\u{9b}d")), "a  [31m b c d");
+    }
 
     #[test]
     fn a_prompt_file_may_begin_with_a_byte_order_mark() {

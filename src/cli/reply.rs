@@ -94,7 +94,7 @@ impl ReplyArgs {
 }
 
 /// Parses a number. One beyond what the type holds is no number: it would be infinite.
-fn number(word: &str) -> std::result::Result<f32, String> {
+pub(super) fn number(word: &str) -> std::result::Result<f32, String> {
     let number: f32 = word.parse().map_err(|e| format!("{e}"))?;
     match number.is_infinite() && word.contains(|c: char| c.is_ascii_digit()) {
         true => Err("it is too large".into()),

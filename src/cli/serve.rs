@@ -1,25 +1,35 @@
 //! `kiln serve`: one loaded model that answers other programs over HTTP.
 
+mod access;
 mod allowed;
+pub mod config;
+mod sampling;
 
+use self::access::Lines;
+use self::config::Configured;
+use self::sampling::SamplingArgs;
 use super::batch::MOST_SEQUENCES;
 use super::drafts::DraftArgs;
 use super::model::ModelArgs;
-use super::{note, print_json, read_file, signals};
+use super::{Cli, Command, note, print_json, read_file, signals};
 use crate::engine::Options;
 use crate::executor::weights::Progress;
 use crate::machine::regular::{self, Links};
 use crate::machine::threads;
 use crate::serve::api::Api;
-use crate::serve::http::{Guard, Keys, Limits, Listen};
+use crate::serve::http::{AccessLog, Guard, Keys, Limits, Listen, Place};
 use crate::serve::server::{self, Notice, Order, Reread, Setup, Started};
 use crate::serve::service::Settings;
+use crate::version;
 use crate::{Error, Result};
+use clap::Parser;
 use serde_json::json;
 use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
+use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -27,6 +37,10 @@ use std::time::Duration;
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = super::usage::SERVE)]
 pub struct ServeArgs {
+    /// A file of these options by their long names, in TOML; those of the command line come first. The files of the folder
+    /// FILE.d are read behind it, in the order of their names [default: $KILN_CONFIG, else /etc/kiln.toml if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
     #[command(flatten)]
     model: ModelArgs,
     /// Address to listen at; may be given several times [default: 127.0.0.1:8080, unless --unix or a service manager says
@@ -63,9 +77,16 @@ pub struct ServeArgs {
     /// A file that keeps the system prompt's part of the KV cache, and that of the prefixes used most, for the next start
     #[arg(long, value_name = "FILE")]
     prefix_file: Option<PathBuf>,
-    /// A file of API keys, one on each line, of which requests need one; lines that begin with `#` are comments
+    #[command(flatten)]
+    sampling: SamplingArgs,
+    /// A file of API keys, of which requests need one: on each line a key, or `NAME: KEY`; lines that begin with `#` are
+    /// comments. It is read anew when it changes
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
+    /// Another file of API keys for one of the places that are listened at, or `none`: an address, a Unix socket's path, or
+    /// the FileDescriptorName= of a service manager's; may be given several times
+    #[arg(long, value_name = "PLACE=FILE", value_parser = keys_at)]
+    keys_at: Vec<KeysAt>,
     /// Let other machines ask without a key
     #[arg(long)]
     allow_all: bool,
@@ -93,10 +114,51 @@ pub struct ServeArgs {
     connections: u32,
     #[command(flatten)]
     drafts: DraftArgs,
+    /// A file for a line of JSON on each request, without what was said; -: standard error
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    access_log: Option<PathBuf>,
     /// Load the model, answer once, and exit
     #[arg(long)]
     check: bool,
+    /// What the configuration says of them.
+    #[arg(skip)]
+    pub(super) configured: Configured,
+    /// What they were parsed from.
+    #[arg(skip)]
+    pub(super) arguments: Vec<OsString>,
 }
+
+/// A value of `--keys-at`.
+#[derive(Debug, Clone)]
+struct KeysAt {
+    place: Place,
+    /// `None`: requests need no key there.
+    file: Option<PathBuf>,
+}
+
+/// Parses a place and the file of its keys.
+fn keys_at(text: &str) -> std::result::Result<KeysAt, String> {
+    let (place, file) = text
+        .split_once('=')
+        .filter(|(place, file)| !place.is_empty() && !file.is_empty())
+        .ok_or("give PLACE=FILE, such as 0.0.0.0:8080=/etc/kiln/keys, or PLACE=none")?;
+    let is_address = place.contains(':') && !place.contains('/');
+    let place = if is_address { Place::Tcp(address(place)?) } else { Place::Named(place.into()) };
+    Ok(KeysAt { place, file: (file != "none").then(|| file.into()) })
+}
+
+/// Options that a reload takes over.
+const RELOADED: [&str; 9] = [
+    "system-prompt",
+    "temp",
+    "top-k",
+    "top-p",
+    "min-p",
+    "repeat-penalty",
+    "presence-penalty",
+    "frequency-penalty",
+    "max-tokens",
+];
 
 /// The longest time that an option takes: a year.
 const MOST_SECONDS: u64 = 366 * 24 * 60 * 60;
@@ -124,7 +186,12 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
         return check(&setup, json);
     }
     let orders = orders()?;
-    server::serve(&setup, orders, Api::new, &mut |notice| say(&notice, json))
+    server::serve(&setup, orders, Api::new, &mut |notice| {
+        if let Notice::Listening(_) = notice {
+            tell(json, "starting", &args.introduction());
+        }
+        say(&notice, json);
+    })
 }
 
 impl ServeArgs {
@@ -132,7 +199,17 @@ impl ServeArgs {
         let most = self.batch.map_or(MOST_SEQUENCES, |n| n as usize);
         let system = self.system_prompt.as_deref().map(read_file).transpose()?;
         let system = system.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
-        let (key_file, prompt_file) = (self.api_key_file.clone(), self.system_prompt.clone());
+        let defaults = self.sampling.defaults()?;
+        let own_keys = |at: &KeysAt| {
+            let keys = at.file.as_deref().map(Keys::read).transpose()?.unwrap_or_default();
+            Ok((at.place.clone(), keys))
+        };
+        let lines = self.access_log.as_deref().map(Lines::open).transpose()?.map(Arc::new);
+        let access = match lines.clone() {
+            Some(lines) => AccessLog::new(move |access| lines.write(access)),
+            None => AccessLog::default(),
+        };
+        let first = self.clone();
         let keys = self.api_key_file.as_deref().map(Keys::read).transpose()?.unwrap_or_default();
         let drafts = self.drafts.read()?;
         let files = self.model.files();
@@ -154,6 +231,7 @@ impl ServeArgs {
                 aliases: self.alias.clone(),
                 strict_model: self.strict_model,
                 system,
+                defaults,
                 prefix_bytes: self.prefix_cache.map(|mib| mib << 20),
                 prefix_file: self.prefix_file.clone(),
                 drafted: drafts.most,
@@ -171,15 +249,49 @@ impl ServeArgs {
                 names: self.host.clone(),
                 origins: self.cors_origin.clone(),
                 keys,
+                keys_at: self.keys_at.iter().map(own_keys).collect::<Result<_>>()?,
                 open_paths: Api::open_paths(),
                 open_to_all: self.allow_all,
             },
+            access,
             drain: Duration::from_secs(self.drain),
             reread: Box::new(move || {
-                let system = prompt_file.as_deref().map(reread_prompt).transpose()?.flatten();
-                Ok(Reread { keys: key_file.as_deref().map(Keys::read).transpose()?, system })
+                let reopened = lines.as_ref().map_or(Ok(()), |lines| lines.reopen());
+                reopened.unwrap_or_else(|e| log::error!("the access log stays where it was: {e}"));
+                first.reread()
             }),
         })
+    }
+
+    /// Which Kiln this is, and whose options it has.
+    fn introduction(&self) -> String {
+        let files: Vec<String> = self.configured.files.iter().map(|file| file.display().to_string()).collect();
+        let options =
+            if files.is_empty() { String::new() } else { format!(", with the options of {}", files.join(", ")) };
+        format!("kiln {}{options}", version::describe())
+    }
+
+    /// What a reload takes over, as the files have it now. Says what else of the configuration has changed.
+    fn reread(&self) -> Result<Reread> {
+        let now = match self.arguments.is_empty() {
+            true => self.clone(),
+            false => match Cli::try_parse_from(&self.arguments).map(|cli| config::apply(cli, &self.arguments)) {
+                Ok(Ok(Cli { command: Command::Serve(now), .. })) => *now,
+                Ok(Err(e)) => return Err(e),
+                Ok(Ok(_)) | Err(_) => self.clone(),
+            },
+        };
+        let differing = self.configured.differing(&now.configured);
+        let waiting: Vec<&str> = differing.into_iter().filter(|name| !RELOADED.contains(name)).collect();
+        if !waiting.is_empty() {
+            log::warn!("of the configuration these take a restart: {}", waiting.join(", "));
+        }
+        let defaults = Some(now.sampling.defaults()?);
+        let system = match &now.system_prompt {
+            Some(file) => reread_prompt(file)?,
+            None => Some(String::new()),
+        };
+        Ok(Reread { system, defaults })
     }
 
     /// Where to listen: as asked, else what a service manager opened, else the default.
@@ -209,7 +321,7 @@ fn reread_prompt(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// The orders that signals give. SIGHUP loads the model, the keys and the system prompt anew; the others stop the server, and a second one ends it at once.
+/// The orders that signals give. SIGHUP loads the model, the keys, the system prompt and the defaults anew; the others stop the server, and a second one ends it at once.
 ///
 /// # Errors
 /// Failed: signals cannot be caught.
@@ -259,7 +371,7 @@ fn ready(started: &Started) -> String {
         "ready, {:.1} s after the start: kiln {} with {model} on {device}, {slots} replies at once, a context of {context} \
          tokens, at {}",
         boot.as_secs_f64(),
-        env!("CARGO_PKG_VERSION"),
+        version::VERSION,
         urls.join(", ")
     )
 }
@@ -277,9 +389,14 @@ fn say(notice: &Notice, json: bool) {
         Notice::Draining => ("draining", "stopping; completing what is under way".into()),
         Notice::Stopped => ("stopped", "stopped".into()),
     };
+    tell(json, event, &text);
+}
+
+/// Says something on standard error; with `json` as an object.
+fn tell(json: bool, event: &str, text: &str) {
     match json {
         true => {
-            let mut object = super::log_object("info", &text);
+            let mut object = super::log_object("info", text);
             object["event"] = event.into();
             note(&super::terminal::json_for_terminal(&object.to_string()));
         }

@@ -24,6 +24,7 @@ Examples:
 
 Environment:
   KILN_MODEL        the model where -m is left out
+  KILN_CONFIG       the file of `kiln serve --config` where that is left out; empty: none
   KILN_CACHE_DIR    caches and the chat's history [default: ~/.cache/kiln]
   KILN_RUNTIME_DIR  where running Kilns report themselves to `kiln top`
   KILN_VALIDATION   1 turns the Vulkan validation layer on
@@ -70,9 +71,16 @@ Examples:
 
   curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Why?\"}]}'
 
+A configuration, as /etc/kiln.toml or --config FILE:
+  model = \"/srv/kiln/gemma-3-27b-it\"
+  listen = [\"127.0.0.1:8080\", \"0.0.0.0:8081\"]
+  keys-at = \"0.0.0.0:8081=/etc/kiln/keys\"
+  temp = 0.7
+`kiln serve --check` checks it.
+
 /openapi.json describes the interface. /readyz says whether the model answers, /metrics what it has done.
 SIGTERM or Ctrl-C stops the server once replies under way are complete; SIGHUP reads the
-keys, the system prompt and the model's files anew.";
+keys, the system prompt, the defaults of replies and the model's files anew, and opens the access log anew.";
 
 /// What follows `kiln perplexity --help`.
 pub(super) const PERPLEXITY: &str = "\
@@ -97,15 +105,21 @@ pub fn error(e: &clap::Error, arguments: &[OsString]) -> Error {
         (_, Some(foreign)) => foreign.into(),
         _ => format!("see `kiln{command} --help`"),
     };
-    Error::input(in_plain_words(one_line(&e.to_string())), remedy)
+    Error::input(words(e), remedy)
+}
+
+/// A usage error's message, in plain words on one line.
+pub(super) fn words(e: &clap::Error) -> String {
+    in_plain_words(one_line(&e.to_string()))
 }
 
 /// Options of llama.cpp's server: an option of ours that has to be there, and what to give instead.
-const FOREIGN: [(&[&str], &str, &str); 9] = [
+const FOREIGN: [(&[&str], &str, &str); 10] = [
     (&["--port"], "listen", "give the port with its address: --listen 127.0.0.1:PORT"),
     (&["-c", "--ctx-size"], "ctx", "give the context as --ctx N"),
     (&["-np", "--parallel"], "batch", "give the replies made at once as --batch N"),
-    (&["--max-tokens", "--n-predict", "--predict"], "temp", "give the most tokens as -n N"),
+    (&["--n-predict", "--predict"], "max-tokens", "give the most tokens as --max-tokens N"),
+    (&["--max-tokens", "--n-predict", "--predict"], "seed", "give the most tokens as -n N"),
     (&["-ngl", "--gpu-layers", "--n-gpu-layers"], "device", "leave it out: all layers run on the --device"),
     (&["-t", "--threads"], "device", "leave it out: --device cpu uses every core"),
     (&["-a"], "alias", "give another name of the model as --alias NAME"),
@@ -119,8 +133,9 @@ fn remedy_of_foreign(e: &clap::Error, command: Option<&Command>, arguments: &[Os
     let word = word.split(' ').next().filter(|word| word.starts_with('-'))?;
     let has = |long: &str| command.is_some_and(|command| command.get_arguments().any(|a| a.get_long() == Some(long)));
     let given = arguments.iter().filter_map(|a| a.to_str()).map(|a| a.split('=').next().unwrap_or(a));
-    let mut foreign =
-        given.filter(|a| a.starts_with(word)).filter_map(|a| FOREIGN.iter().find(|(names, ..)| names.contains(&a)));
+    let mut foreign = given
+        .filter(|a| a.starts_with(word))
+        .flat_map(|a| FOREIGN.iter().filter(move |(names, ..)| names.contains(&a)));
     foreign.find(|(_, own, _)| has(own)).map(|(.., remedy)| *remedy)
 }
 
@@ -251,6 +266,10 @@ mod tests {
                 "invalid value 'gl' for '-n <N>': it is not a whole number of 0 or more; leave it out: all layers run on the --device",
             ),
             (&["run", "--n-predict", "9"], "unexpected argument '--n-predict' found; give the most tokens as -n N"),
+            (
+                &["serve", "--n-predict", "9"],
+                "unexpected argument '--n-predict' found; give the most tokens as --max-tokens N",
+            ),
             (&["frobnicate"], "unrecognized subcommand 'frobnicate'; see `kiln --help`"),
         ] {
             assert_eq!(refusal(words), said);

@@ -12,6 +12,21 @@ use std::time::{Duration, Instant};
 /// Most replies that one request asks for.
 pub const MOST_CHOICES: usize = 128;
 
+/// How replies are made where a request does not say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Defaults {
+    /// How the tokens are chosen.
+    pub sampler: SamplerConfig,
+    /// Most tokens of a reply.
+    pub limit: usize,
+}
+
+impl Default for Defaults {
+    fn default() -> Defaults {
+        Defaults { sampler: SamplerConfig::default(), limit: usize::MAX }
+    }
+}
+
 /// What a request asks: one or more replies to a prompt.
 #[derive(Debug, Clone)]
 pub struct Ask {
@@ -170,8 +185,13 @@ impl Job {
 
     /// Tells that its time is over.
     pub fn tell_late(&self) {
-        let seconds = self.since.elapsed().as_secs();
-        let message = format!("the reply was not complete after {seconds} s, the longest that this server takes");
-        self.tell(Event::Failed(ApiError::new(504, message).code("deadline_exceeded")));
+        self.tell(Event::Failed(late(self.since)));
     }
+}
+
+/// What is told where the time of a request that came at `since` is over.
+pub(super) fn late(since: Instant) -> ApiError {
+    let seconds = since.elapsed().as_secs();
+    let message = format!("the reply was not complete after {seconds} s, the longest that this server takes");
+    ApiError::new(504, message).code("deadline_exceeded")
 }

@@ -5,8 +5,10 @@ use crate::schedule::kv::Pool;
 use crate::schedule::{Pass, Schedule};
 use crate::sequence::Generation;
 use crate::sequence::meter::Meter;
+use crate::version;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Unit::{self, Bytes, Seconds};
@@ -67,6 +69,7 @@ impl Default for Metrics {
     fn default() -> Metrics {
         let mut registry = Registry::with_prefix("kiln");
         let r = &mut registry;
+        register_build(r);
         Metrics {
             prompt_tokens: register(r, "prompt_tokens", "Prompt tokens that were run"),
             cached_tokens: register(r, "cached_tokens", "Prompt tokens that the KV cache held already"),
@@ -112,6 +115,15 @@ impl Default for Metrics {
             registry,
         }
     }
+}
+
+/// A gauge that is always 1, and whose labels say which Kiln this is.
+fn register_build(registry: &mut Registry) {
+    let build: Family<Vec<(&str, String)>, Gauge> = register(registry, "build_info", "The version that runs");
+    let features: Vec<&str> = version::features().collect();
+    let commit = version::COMMIT.unwrap_or_default().to_owned();
+    let labels = vec![("version", version::VERSION.to_owned()), ("commit", commit), ("features", features.join(","))];
+    build.get_or_create(&labels).set(1);
 }
 
 /// A new metric, registered.

@@ -21,4 +21,5 @@ pub mod server;
 pub mod service;
 #[cfg(test)]
 mod tests;
+mod unique;
 mod worker;

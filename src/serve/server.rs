@@ -2,8 +2,8 @@
 //! thread, loads again on demand, and stops in good order.
 
 use super::health::Phase;
-use super::http::{ApiError, Drainer, Guard, Handler, Keys, Limits, Listen, Server};
-use super::job::Ask;
+use super::http::{AccessLog, ApiError, Drainer, Guard, Handler, Limits, Listen, Server};
+use super::job::{Ask, Defaults};
 use super::manager::Manager;
 use super::model::Model;
 use super::prefixes::{Identity, PrefixFile};
@@ -19,6 +19,7 @@ use crate::sequence::prompt;
 use crate::text::{Message, SamplerConfig};
 use crate::{Cancel, Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -38,6 +39,8 @@ pub struct Setup {
     pub limits: Limits,
     /// Who may ask.
     pub guard: Guard,
+    /// Where requests are noted.
+    pub access: AccessLog,
     /// How long requests under way may take once the server is told to stop.
     pub drain: Duration,
     /// Reads anew what a reload takes over beside the model.
@@ -47,10 +50,10 @@ pub struct Setup {
 /// What a reload takes over beside the model. `None`: what there was stays.
 #[derive(Debug, Default)]
 pub struct Reread {
-    /// The API keys.
-    pub keys: Option<Keys>,
     /// The system message of conversations that bring none; empty: there is none.
     pub system: Option<String>,
+    /// How replies are made where a request does not say.
+    pub defaults: Option<Defaults>,
 }
 
 /// Loads a model, and ends early as the progress says.
@@ -96,7 +99,7 @@ pub fn loader(files: ModelFiles, draft: Option<ModelFiles>, options: Options, fe
 pub enum Order {
     /// Stop: complete what is under way, take nothing new.
     Stop,
-    /// Read the keys and the system message anew, and load the model's files anew; answer with the old ones until the new
+    /// Read the keys, the system message and the defaults anew, and load the model's files anew; answer with the old ones until the new
     /// ones do.
     Reload,
 }
@@ -167,6 +170,7 @@ pub fn serve<H: Handler + Send>(
     say: &mut dyn FnMut(Notice),
 ) -> Result<()> {
     let server = Server::bind(&setup.listen, setup.limits.clone(), setup.guard.clone())?;
+    let server = server.with_access_log(setup.access.clone());
     let service = Arc::new(Service::new(setup.settings.clone()));
     let handler = handler(service.clone());
     let (tell, messages) = channel();
@@ -198,6 +202,7 @@ pub fn serve<H: Handler + Send>(
             answering: None,
             last: 0,
             fed: Instant::now(),
+            looked: Instant::now(),
             seen: (0, Instant::now()),
         };
         let start = |watch: &mut Watching<'_>| {
@@ -250,6 +255,8 @@ struct Watching<'a> {
     last: u64,
     /// When the manager's watchdog was last fed.
     fed: Instant,
+    /// When the files of keys were last looked at.
+    looked: Instant,
     /// How far the load was, and since when.
     seen: (u64, Instant),
 }
@@ -280,7 +287,10 @@ impl Watching<'_> {
                     self.reread();
                     start(self);
                 }
-                Ok(Told::Order(Order::Reload)) => log::warn!("a model is loading already, or the server stops"),
+                Ok(Told::Order(Order::Reload)) => {
+                    log::warn!("the model is not loaded anew: one is loading already, or the server stops");
+                    self.reread();
+                }
                 Ok(Told::Ready(id)) => self.note_ready(id, say),
                 Ok(Told::Ended(id, done)) => {
                     let was_loading = self.loading.take_if(|loading| *loading == id).is_some();
@@ -314,14 +324,44 @@ impl Watching<'_> {
 
     /// Takes over what a reload does beside the model. What cannot be read stays as it was.
     fn reread(&self) {
+        for keys in self.setup.guard.all_keys() {
+            if let Err(e) = keys.reread() {
+                log::error!("the API keys stay as they were: {e}");
+            }
+        }
         match (self.setup.reread)() {
-            Ok(Reread { keys, system }) => {
-                keys.inspect(|keys| self.setup.guard.keys.replace(keys));
+            Ok(Reread { system, defaults }) => {
                 if let Some(text) = system {
-                    self.service.set_system(Some(text).filter(|text| !text.is_empty()));
+                    let system = Some(text).filter(|text| !text.is_empty());
+                    match self.fits(system.as_deref()) {
+                        Ok(()) => self.service.set_system(system),
+                        Err(e) => log::error!("the system prompt stays as it was: {e}"),
+                    }
+                }
+                if let Some(defaults) = defaults {
+                    self.service.set_defaults(defaults);
                 }
             }
-            Err(e) => log::error!("the API keys and the system prompt stay as they were: {e}"),
+            Err(e) => log::error!("the system prompt and the defaults stay as they were: {e}"),
+        }
+    }
+
+    /// Whether a conversation with this system message has room in the model that answers. One that has none would take every
+    /// conversation's.
+    fn fits(&self, system: Option<&str>) -> Result<()> {
+        let Ok(model) = self.service.model() else { return Ok(()) };
+        encode_first(&model, system, "Hello").map(|_| ())
+    }
+
+    /// Takes over keys whose file has changed: one that was taken out of it is right no more.
+    fn refresh_keys(&self) {
+        for keys in self.setup.guard.all_keys() {
+            let name = keys.path().unwrap_or(Path::new("")).display();
+            match keys.refresh() {
+                Ok(true) => log::warn!("{name} has changed, and its API keys hold from here on"),
+                Ok(false) => {}
+                Err(e) => log::error!("the API keys stay as they were: {e}"),
+            }
         }
     }
 
@@ -371,6 +411,10 @@ impl Watching<'_> {
 
     /// Feeds the manager's watchdog as long as the engine makes progress, and asks for time while a model loads.
     fn tick(&mut self) {
+        if self.looked.elapsed() >= TICK {
+            self.looked = Instant::now();
+            self.refresh_keys();
+        }
         let done = self.progress.done();
         if done != self.seen.0 {
             self.seen = (done, Instant::now());
@@ -437,7 +481,8 @@ fn run_engine(
     }
 }
 
-/// Loads a model and answers once, without taking connections. Tries too whether the file of prefixes can be written.
+/// Loads a model and answers once, without taking connections. Tries too whether the file of prefixes can be written, and
+/// whether keys guard what others reach.
 /// Returns what it loaded.
 ///
 /// # Errors
@@ -445,6 +490,8 @@ fn run_engine(
 pub fn check(setup: &Setup, progress: &Progress) -> Result<(Arc<Model>, Duration)> {
     let start = Instant::now();
     setup.settings.prefix_file.as_deref().map_or(Ok(()), PrefixFile::try_out)?;
+    setup.listen.iter().try_for_each(|at| at.check(&setup.guard))?;
+    Listen::check_keys(&setup.listen, &setup.guard)?;
     let service = Service::new(setup.settings.clone());
     let loaded = (setup.load)(progress)?;
     let executor = &loaded.executor;
@@ -453,14 +500,21 @@ pub fn check(setup: &Setup, progress: &Progress) -> Result<(Arc<Model>, Duration
     Ok((model, start.elapsed()))
 }
 
+/// The prompt of a conversation's first question.
+///
+/// # Errors
+/// Input: it does not fit the context.
+fn encode_first(model: &Model, system: Option<&str>, question: &str) -> Result<Vec<u32>> {
+    let system = system.map(|text| Message::new("system", text));
+    let messages: Vec<Message> = system.into_iter().chain([Message::new("user", question)]).collect();
+    prompt::encode_messages(&model.tokenizer, &model.template, &messages, model.limits())
+}
+
 /// Answers a first question with one token, so that the system prompt is in the cache and everything has run once. Returns
 /// what prompts behind a system prompt begin with, and one token more, and whether it was new to the cache.
 fn warm_up(service: &Service, model: &Model, worker: &mut Worker<'_>) -> Result<(Vec<u32>, bool)> {
-    let system = service.system().map(|text| Message::new("system", text));
-    let encode = |question: &str| {
-        let messages: Vec<Message> = system.iter().cloned().chain([Message::new("user", question)]).collect();
-        prompt::encode_messages(&model.tokenizer, &model.template, &messages, model.limits())
-    };
+    let system = service.system();
+    let encode = |question: &str| encode_first(model, system.as_deref(), question);
     let prompt = encode("Hello")?;
     let first = match &system {
         Some(_) => {

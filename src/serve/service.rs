@@ -3,7 +3,7 @@
 use super::deadline::later;
 use super::health::{Health, Phase};
 use super::http::{ApiError, Watch};
-use super::job::{Abandoned, Ask, Client, End, Event, Job, MOST_CHOICES};
+use super::job::{Abandoned, Ask, Client, Defaults, End, Event, Job, MOST_CHOICES};
 use super::metrics::Metrics;
 use super::model::Model;
 use super::queue::Queue;
@@ -35,6 +35,8 @@ pub struct Settings {
     pub heartbeat: Duration,
     /// The system message of conversations that bring none. It is in the cache before the first request.
     pub system: Option<String>,
+    /// How replies are made where a request does not say.
+    pub defaults: Defaults,
     /// Most bytes of the cache that are kept for prompts to come and that no running reply has. `None`: what others leave.
     pub prefix_bytes: Option<u64>,
     /// A file that keeps prefixes from one run to the next.
@@ -55,6 +57,7 @@ impl Default for Settings {
             strict_model: false,
             heartbeat: Duration::from_secs(10),
             system: None,
+            defaults: Defaults::default(),
             prefix_bytes: None,
             prefix_file: None,
             drafted: 0,
@@ -77,6 +80,8 @@ pub struct Service {
     model: RwLock<Option<Arc<Model>>>,
     /// See [`Service::system`].
     system: RwLock<Option<String>>,
+    /// See [`Service::defaults`].
+    defaults: RwLock<Arc<Defaults>>,
     /// See [`Service::slots`].
     slots: RwLock<Vec<Option<Counts>>>,
 }
@@ -124,6 +129,7 @@ impl Service {
             metrics: Metrics::default(),
             model: RwLock::new(None),
             system: RwLock::new(settings.system.clone()),
+            defaults: RwLock::new(Arc::new(settings.defaults.clone())),
             slots: RwLock::default(),
             settings,
         }
@@ -137,6 +143,16 @@ impl Service {
     /// Puts another in the place of [`Service::system`].
     pub(super) fn set_system(&self, text: Option<String>) {
         *self.system.write().unwrap_or_else(PoisonError::into_inner) = text;
+    }
+
+    /// How replies are made where a request does not say: as the settings have it, or later ones.
+    pub fn defaults(&self) -> Arc<Defaults> {
+        self.defaults.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Puts others in the place of [`Service::defaults`].
+    pub(super) fn set_defaults(&self, defaults: Defaults) {
+        *self.defaults.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(defaults);
     }
 
     /// What the engine's places held when that was last published, once a second while it works.
@@ -172,12 +188,24 @@ impl Service {
     }
 
     /// Puts what is asked into the queue, all or none. Replies are numbered on from ask to ask. `watch` says how long
-    /// somebody waits for them.
+    /// somebody waits for them, and `since` from when on their time counts.
     ///
     /// # Errors
     /// 400: a setting is wrong. 503: no room is left, or the server stops.
-    pub fn start(&self, model: &Model, asks: &[Ask], client: Client, watch: Watch) -> Result<Answers<'_>, ApiError> {
-        self.submit(model, asks, client, Arc::new(move || watch.is_gone()))
+    pub fn start(
+        &self,
+        model: &Model,
+        asks: &[Ask],
+        client: Client,
+        watch: Watch,
+        since: Instant,
+    ) -> Result<Answers<'_>, ApiError> {
+        self.submit_since(model, asks, client, Arc::new(move || watch.is_gone()), since)
+    }
+
+    /// Whether the time of a request that came at `since` is over.
+    pub(super) fn is_late(&self, since: Instant) -> bool {
+        self.settings.deadline.is_some_and(|deadline| since.elapsed() >= deadline)
     }
 
     /// As [`Service::start`], for the server itself.
@@ -195,6 +223,17 @@ impl Service {
         client: Client,
         abandoned: Abandoned,
     ) -> Result<Answers<'_>, ApiError> {
+        self.submit_since(model, asks, client, abandoned, Instant::now())
+    }
+
+    fn submit_since(
+        &self,
+        model: &Model,
+        asks: &[Ask],
+        client: Client,
+        abandoned: Abandoned,
+        since: Instant,
+    ) -> Result<Answers<'_>, ApiError> {
         let replies: usize = asks.iter().map(|ask| ask.choices).sum();
         if !(1..=MOST_CHOICES).contains(&replies) {
             return Err(ApiError::bad(format!("{replies} replies are not in 1..={MOST_CHOICES}")).param("n"));
@@ -206,7 +245,6 @@ impl Service {
         let held = Arc::downgrade(&waits);
         let abandoned: Abandoned = Arc::new(move || held.strong_count() == 0 || abandoned());
         let (events_in, events) = channel();
-        let since = Instant::now();
         let job = |choice: usize, (ask, own): (&Ask, usize)| {
             let seed = ask.sampler.seed.map(|seed| seed.wrapping_add(own as u64));
             let vocab = model.shape.vocab;

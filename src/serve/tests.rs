@@ -58,6 +58,7 @@ fn setup(settings: Settings, load: super::server::Load) -> Setup {
         listen: vec![Listen::Tcp((Ipv4Addr::LOCALHOST, 0).into())],
         limits: Limits::default(),
         guard: Guard::default(),
+        access: Default::default(),
         drain: Duration::from_secs(60),
         reread: Box::new(|| Ok(Default::default())),
     }
@@ -333,25 +334,6 @@ fn the_client_with_the_fewest_running_replies_comes_first() {
     }
     assert_eq!(taken.iter().map(|(_, limit)| *limit).collect::<Vec<_>>(), [1, 4, 5, 2, 6, 3]);
     assert!(service.queue.take(8, |_| 0).is_none(), "another model's");
-}
-
-#[test]
-fn tokens_of_a_prompt_that_is_scored_are_counted_as_the_prompts() {
-    let service = Service::new(Settings::default());
-    let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
-    let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
-    let model = super::model::Model::open(1, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
-    let mut worker = super::worker::Worker::new(&service, &model, executor).unwrap();
-    let ask = Ask { scores: true, likelihoods: Some(0), limit: 1, ..Ask::new(vec![2, 3, 4, 5]) };
-    let answers = service.submit(&model, &[ask], client(1), Arc::new(|| false)).unwrap();
-    worker.admit();
-    let running = worker.running[0].as_mut().unwrap();
-    let counts = [0, 1, 1, 1, 1].map(|tokens| {
-        (0..tokens).for_each(|_| running.count_token());
-        (running.counts.prompt, running.counts.reply)
-    });
-    assert_eq!(counts, [(4, 0), (4, 0), (4, 0), (4, 0), (4, 1)]);
-    drop(answers);
 }
 
 /// An executor that fails, or panics, at a pass.

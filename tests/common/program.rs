@@ -51,7 +51,7 @@ impl Ran {
 /// Kiln, on the driver that this test runs on.
 pub fn program() -> Command {
     let mut command = start(env!("CARGO_BIN_EXE_kiln"));
-    command.env_remove("RUST_LOG").env_remove("KILN_MODEL");
+    command.env_remove("RUST_LOG").env_remove("KILN_MODEL").env("KILN_CONFIG", "");
     command
 }
 
@@ -61,7 +61,7 @@ pub fn with_signals(told: &[&str]) -> Command {
     let kiln = program();
     let mut command = Command::new("env");
     command.args(told).arg(kiln.get_program()).args(kiln.get_args());
-    command.env_remove("RUST_LOG").env_remove("KILN_MODEL");
+    command.env_remove("RUST_LOG").env_remove("KILN_MODEL").env("KILN_CONFIG", "");
     command
 }
 

@@ -104,12 +104,27 @@ impl Server {
         line.unwrap_or_else(|| panic!("no {name}: {text}")).parse().unwrap()
     }
 
+    /// The status of a request that needs a key.
+    pub fn ask_with(&self, key: &str) -> u16 {
+        answer(self.ask_as(key, "GET", "/v1/models", "")).0
+    }
+
+    /// `/status`, as who has a key sees it.
+    pub fn status_of_server(&self, key: &str) -> Value {
+        as_json(answer(self.ask_as(key, "GET", "/status", ""))).1
+    }
+
     /// Sends a request. Returns the connection, which ends with the answer.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> UnixStream {
+        self.ask_as("", method, path, body)
+    }
+
+    fn ask_as(&self, key: &str, method: &str, path: &str, body: &str) -> UnixStream {
         let mut stream = UnixStream::connect(&self.path).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
-        let fields = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+        let key = if key.is_empty() { String::new() } else { format!("Authorization: Bearer {key}\r\n") };
+        let fields = format!("{key}Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
         stream.write_all(format!("{head}{fields}\r\n{body}").as_bytes()).unwrap();
         stream
     }

@@ -5,6 +5,7 @@
 mod common;
 
 mod client;
+mod config;
 mod load;
 mod manager;
 mod prefixes;

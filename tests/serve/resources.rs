@@ -142,8 +142,13 @@ fn a_hangup_takes_over_keys_and_a_file_that_is_broken_leaves_them() {
     server.signal(Signal::SIGHUP);
     server.wait_to_say("was loaded anew");
     assert_eq!(statuses(), ["401", "200", "200", "401"]);
+    std::fs::write(&keys, "no key\n").unwrap();
+    server.signal(Signal::SIGHUP);
+    server.wait_to_say("the API keys stay as they were: line 1 of ");
+    assert_eq!(statuses(), ["401", "200", "200", "401"]);
+    // Whoever takes the last key out of it wants none to be right.
     std::fs::write(&keys, "# none\n").unwrap();
     server.signal(Signal::SIGHUP);
-    server.wait_to_say("stay as they were");
-    assert_eq!(statuses(), ["401", "200", "200", "401"]);
+    server.wait_to_say("has no API keys any more");
+    assert_eq!(statuses(), ["401"; 4]);
 }

@@ -68,7 +68,7 @@ fn read(call: &Call<'_>) -> Result<(Asked, Answer), ApiError> {
     }
     let limit = fields.integer("max_tokens", 1..=i64::from(i32::MAX))?.ok_or_else(|| fields.missing("max_tokens"))?;
     let tools = tools::read(&fields, Layout::Input)?;
-    let mut ask = options::read(&fields, &[], model.shape.vocab)?;
+    let mut ask = options::read(&fields, &[], model.shape.vocab, &call.service.defaults())?;
     ask.limit = limit as usize;
     ask.stop.extend(options::stops(&fields, "stop_sequences")?);
     let (stream, _) = options::stream(&fields)?;

@@ -27,7 +27,8 @@ fn read(call: &Call<'_>) -> Result<(Asked, Chat), ApiError> {
     let fields = Fields::of_body(&body)?;
     let name = call.model_name(&fields, &model)?;
     let tools = tools::read(&fields, Layout::Nested)?;
-    let mut ask = options::read(&fields, &["max_completion_tokens", "max_tokens"], model.shape.vocab)?;
+    let mut ask =
+        options::read(&fields, &["max_completion_tokens", "max_tokens"], model.shape.vocab, &call.service.defaults())?;
     ask.choices = options::choices(&fields)?;
     ask.likelihoods = logprobs::read(&fields)?;
     let (stream, with_usage) = options::stream(&fields)?;

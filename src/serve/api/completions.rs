@@ -38,7 +38,7 @@ fn read(call: &Call<'_>) -> Result<(Asked, Completion), ApiError> {
     let scores = echo && likelihoods.is_some();
     let form = form::read(&fields)?;
     let limits: &[&str] = if scores { &[] } else { &["max_tokens", "max_completion_tokens"] };
-    let mut ask = options::read(&fields, limits, model.shape.vocab)?;
+    let mut ask = options::read(&fields, limits, model.shape.vocab, &call.service.defaults())?;
     ask.choices = options::choices(&fields)?;
     ask.likelihoods = likelihoods;
     if scores {

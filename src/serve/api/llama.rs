@@ -5,7 +5,6 @@ use super::fields::shown;
 use super::tokenize::spelling;
 use crate::serve::http::{ApiError, Gone, Reply};
 use crate::serve::service::Counts;
-use crate::text::SamplerConfig;
 use serde_json::{Value, json};
 
 /// Describes the server and how it samples without parameters.
@@ -14,7 +13,8 @@ use serde_json::{Value, json};
 /// The peer is gone.
 pub(super) fn props(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
     let props = call.service.model().map(|model| {
-        let d = SamplerConfig::default();
+        let defaults = call.service.defaults();
+        let (d, limit) = (&defaults.sampler, i64::try_from(defaults.limit).unwrap_or(-1));
         let piece = |id: Option<u32>| id.map(|id| spelling(&model.tokenizer, id)).unwrap_or_default();
         json!({
             "default_generation_settings": {
@@ -22,7 +22,7 @@ pub(super) fn props(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
                 "params": {
                     "temperature": d.temperature, "top_k": d.top_k, "top_p": d.top_p, "min_p": d.min_p,
                     "repeat_penalty": d.repeat_penalty, "presence_penalty": d.presence_penalty,
-                    "frequency_penalty": d.frequency_penalty, "n_predict": -1, "max_tokens": -1,
+                    "frequency_penalty": d.frequency_penalty, "n_predict": limit, "max_tokens": limit,
                 },
             },
             "total_slots": model.slots,

@@ -26,7 +26,7 @@ mod tests;
 mod tokenize;
 mod tools;
 
-use super::http::{ApiError, Body, Gone, Handler, Json, Method, Reply, Request, Words};
+use super::http::{ApiError, Body, Gone, Handler, Json, Method, Notes, Reply, Request, Words};
 use super::model::Model;
 use super::service::Service;
 use fields::{Fields, shown};
@@ -192,12 +192,14 @@ impl Call<'_> {
 
     /// Says what is wrong.
     fn refuse(&self, reply: Reply<'_>, e: &ApiError) -> Result<(), Gone> {
-        self.note_failure(e);
+        self.note_failure(e, &reply.notes());
         reply.error(e)
     }
 
     /// Counts an error that is the server's, and logs it: what was refused for want of room, what came too late, what failed.
-    fn note_failure(&self, e: &ApiError) {
+    /// The access log has the code of any.
+    fn note_failure(&self, e: &ApiError, notes: &Notes) {
+        notes.set("error", e.code.unwrap_or(e.kind));
         if e.status < 500 || e.status == 501 {
             return;
         }

@@ -7,11 +7,11 @@ use super::tools::{self, Layout, Listener, Said};
 use super::{Call, form, options};
 use crate::sequence::prompt::encode_text;
 use crate::serve::http::{ApiError, Gone, LastWords, Reply};
-use crate::serve::job::{Ask, End, Token};
+use crate::serve::job::{Ask, Defaults, End, Token};
 use crate::serve::model::Model;
 use crate::serve::service::Whole;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -183,7 +183,7 @@ fn read(call: &Call<'_>, kind: Kind) -> Result<Read, ApiError> {
     let stream = fields.boolean("stream")?.unwrap_or(true);
     let form = tools::form_with(tools.as_ref(), form::read_ollama(&fields)?)?;
     let name = call.model_name(&fields, &model)?;
-    let ask = read_options(&fields, &model)?;
+    let ask = read_options(&fields, &model, &call.service.defaults())?;
     let words = Words { kind, model: name, start, listener: Listener::new(tools.as_ref()) };
     let prompt = match kind {
         Kind::Chat if fields.list("messages")?.unwrap_or_default().is_empty() => None,
@@ -219,13 +219,18 @@ fn read_prompt(fields: &Fields<'_>, call: &Call<'_>, model: &Arc<Model>) -> Resu
 }
 
 /// Reads `options`.
-fn read_options(fields: &Fields<'_>, model: &Model) -> Result<Ask, ApiError> {
-    let Some(given) = fields.object("options")? else { return Ok(Ask::new(Vec::new())) };
-    let mut ask = options::read_lenient(&given, model.shape.vocab)?;
+fn read_options(fields: &Fields<'_>, model: &Model, defaults: &Defaults) -> Result<Ask, ApiError> {
+    let none = Value::Object(Map::new());
+    let given = match fields.object("options")? {
+        Some(given) => given,
+        None => Fields::of_body(&none)?,
+    };
+    let mut ask = options::read_lenient(&given, model.shape.vocab, defaults)?;
     match given.integer("num_predict", -2..=i64::from(i32::MAX))? {
         Some(0) => return Err(given.wrong("num_predict", "has to be 1 or more, or -1 for no limit")),
         // Ollama's -1 and -2: without a limit, and to the end of the context.
-        Some(..0) | None => {}
+        Some(..0) => ask.limit = usize::MAX,
+        None => {}
         Some(limit) => ask.limit = limit as usize,
     }
     Ok(ask)

@@ -18,6 +18,7 @@ mod tests {
     use super::*;
     use crate::serve::api::fields::Fields;
     use crate::serve::api::{ROUTES, options};
+    use crate::serve::job::Defaults;
     use serde_json::{Value, json};
 
     fn description() -> Value {
@@ -77,7 +78,9 @@ mod tests {
                     let body = json!({name: value});
                     let fields = Fields::of_body(&body).unwrap();
                     let limits = ["max_tokens", "max_completion_tokens"];
-                    options::read(&fields, &limits, 100).and_then(|_| options::choices(&fields)).map_err(|e| e.param)
+                    options::read(&fields, &limits, 100, &Defaults::default())
+                        .and_then(|_| options::choices(&fields))
+                        .map_err(|e| e.param)
                 };
                 for (bound, away) in [("minimum", -1.0), ("maximum", 1.0), ("exclusiveMinimum", -1.0)] {
                     let Some(value) = of.get(bound) else { continue };

@@ -3,7 +3,7 @@
 use super::fields::{Fields, as_integer, shown, wrong_kind};
 use super::once::warn_once;
 use crate::serve::http::ApiError;
-use crate::serve::job::{Ask, MOST_CHOICES};
+use crate::serve::job::{Ask, Defaults, MOST_CHOICES};
 use crate::text::SamplerConfig;
 use serde_json::Value;
 use std::ops::RangeInclusive;
@@ -78,14 +78,14 @@ const UNSERVED: [(&str, &str); 39] = [
 /// Ollama's and llama.cpp's word for whether the penalties are for line ends too, as they are here.
 const PENALIZES_LINE_ENDS: [(&str, &str); 2] = [("penalize_newline", "true"), ("penalize_nl", "true")];
 
-/// Reads the options. `limits` are the names of the most tokens of a reply, the first that is given counts. The result has
-/// no prompt yet.
+/// Reads the options. `limits` are the names of the most tokens of a reply, the first that is given counts. What is not given
+/// is as `d` has it. The result has no prompt yet.
 ///
 /// # Errors
 /// 400: a value is wrong, or an option that would change the reply is not served.
-pub(super) fn read(fields: &Fields<'_>, limits: &[&str], vocab: usize) -> Result<Ask, ApiError> {
+pub(super) fn read(fields: &Fields<'_>, limits: &[&str], vocab: usize, d: &Defaults) -> Result<Ask, ApiError> {
     fields.refuse_unserved(&UNSERVED)?;
-    let mut ask = read_served(fields, vocab)?;
+    let mut ask = read_served(fields, vocab, d)?;
     for name in limits.iter().rev() {
         match fields.integer(name, -1..=i64::from(i32::MAX))? {
             Some(0) => return Err(fields.wrong(name, "has to be 1 or more, or -1 for no limit")),
@@ -103,16 +103,16 @@ pub(super) fn read(fields: &Fields<'_>, limits: &[&str], vocab: usize) -> Result
 ///
 /// # Errors
 /// 400: a value is wrong.
-pub(super) fn read_lenient(fields: &Fields<'_>, vocab: usize) -> Result<Ask, ApiError> {
+pub(super) fn read_lenient(fields: &Fields<'_>, vocab: usize, d: &Defaults) -> Result<Ask, ApiError> {
     for (name, _) in fields.entries().filter(|(name, _)| !OLLAMA.contains(name)) {
         warn_once(&format!("Ollama's option {} is ignored: it is not one of a reply's here", shown(&name.into())));
     }
-    read_served(fields, vocab)
+    read_served(fields, vocab, d)
 }
 
-fn read_served(fields: &Fields<'_>, vocab: usize) -> Result<Ask, ApiError> {
-    let mut ask = Ask::new(Vec::new());
-    ask.sampler = sampler(fields, vocab)?;
+fn read_served(fields: &Fields<'_>, vocab: usize, d: &Defaults) -> Result<Ask, ApiError> {
+    let sampler = sampler(fields, vocab, &d.sampler)?;
+    let mut ask = Ask { sampler, limit: d.limit, ..Ask::new(Vec::new()) };
     if ask.sampler.penalizes() {
         fields.refuse_unserved(&PENALIZES_LINE_ENDS)?;
     }
@@ -122,8 +122,7 @@ fn read_served(fields: &Fields<'_>, vocab: usize) -> Result<Ask, ApiError> {
     Ok(ask)
 }
 
-fn sampler(fields: &Fields<'_>, vocab: usize) -> Result<SamplerConfig, ApiError> {
-    let d = SamplerConfig::default();
+fn sampler(fields: &Fields<'_>, vocab: usize, d: &SamplerConfig) -> Result<SamplerConfig, ApiError> {
     Ok(SamplerConfig {
         temperature: fields.number("temperature", 0.0..=2.0)?.unwrap_or(d.temperature),
         // vLLM's -1 keeps all tokens, as 0 does.
@@ -236,7 +235,7 @@ mod tests {
     use serde_json::json;
 
     fn ask(body: Value) -> Result<Ask, ApiError> {
-        read(&Fields::of_body(&body).unwrap(), &["max_completion_tokens", "max_tokens"], 100)
+        read(&Fields::of_body(&body).unwrap(), &["max_completion_tokens", "max_tokens"], 100, &Defaults::default())
     }
 
     fn param(body: Value) -> String {
@@ -255,6 +254,20 @@ mod tests {
             "max_tokens": null, "cache_prompt": null, "mirostat": null,
         });
         assert_eq!(ask(null).unwrap().sampler, default.sampler);
+    }
+
+    #[test]
+    fn what_a_request_leaves_out_is_the_servers_and_what_it_sends_its_own() {
+        let sampler = SamplerConfig { temperature: 0.25, top_k: 3, min_p: 0.5, ..SamplerConfig::default() };
+        let own = Defaults { sampler: sampler.clone(), limit: 9 };
+        let of = |body: Value| read(&Fields::of_body(&body).unwrap(), &["max_tokens"], 100, &own).unwrap();
+        let none = of(json!({"temperature": null}));
+        assert_eq!((none.sampler, none.limit), (sampler.clone(), 9));
+        let some = of(json!({"top_k": 64, "max_tokens": -1}));
+        assert_eq!((some.sampler, some.limit), (SamplerConfig { top_k: 64, ..sampler.clone() }, usize::MAX));
+        let body = json!({"temperature": 1});
+        let lenient = read_lenient(&Fields::of_body(&body).unwrap(), 100, &own).unwrap();
+        assert_eq!((lenient.sampler.temperature, lenient.sampler.top_k, lenient.limit), (1.0, 3, 9));
     }
 
     #[test]
@@ -294,10 +307,13 @@ mod tests {
     #[test]
     fn ollamas_options_that_are_not_served_are_left_out() {
         let body = json!({"typical_p": 0.7, "mirostat": 2, "penalize_newline": true, "seed": 3, "top_p": 0.5});
-        let ask = read_lenient(&Fields::of_body(&body).unwrap(), 100).unwrap();
+        let ask = read_lenient(&Fields::of_body(&body).unwrap(), 100, &Defaults::default()).unwrap();
         assert_eq!((ask.sampler.seed, ask.sampler.top_p), (Some(3), 0.5));
         let wrong = json!({"typical_p": 0.7, "temperature": 9});
-        assert_eq!(read_lenient(&Fields::of_body(&wrong).unwrap(), 100).unwrap_err().param.unwrap(), "temperature");
+        assert_eq!(
+            read_lenient(&Fields::of_body(&wrong).unwrap(), 100, &Defaults::default()).unwrap_err().param.unwrap(),
+            "temperature"
+        );
     }
 
     /// The largest whole number below those of 64 bits. JSON's reader makes a float of it, which is the smallest of these.

@@ -5,6 +5,7 @@ use crate::schedule::kv::PAGE;
 use crate::serve::health::Phase;
 use crate::serve::http::{ApiError, Gone, JSON, Reply};
 use crate::serve::service::Service;
+use crate::version;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -109,6 +110,9 @@ pub(super) fn status(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
     reply.json(
         200,
         &json!({
+            "version": version::VERSION,
+            "commit": version::COMMIT,
+            "features": version::features().collect::<Vec<_>>(),
             "model": model.as_ref().map(|model| &model.name),
             "device": model.as_ref().map(|model| &model.device),
             "ready": health.ready().is_ok(),

@@ -44,7 +44,7 @@ fn read(call: &Call<'_>) -> Result<(Asked, Response), ApiError> {
         return Err(fields.unserved("include", "a response has no logprobs; chat completions have"));
     }
     let tools = tools::read(&fields, Layout::Flat)?;
-    let mut ask = options::read(&fields, &["max_output_tokens"], model.shape.vocab)?;
+    let mut ask = options::read(&fields, &["max_output_tokens"], model.shape.vocab, &call.service.defaults())?;
     let (stream, _) = options::stream(&fields)?;
     let text = fields.object("text")?;
     let mut form = None;

@@ -4,12 +4,12 @@ use super::Call;
 use super::form::Form;
 use crate::grammar::Compiled;
 use crate::serve::health::Phase;
-use crate::serve::http::{ApiError, EVENTS, Gone, LastWords, Reply};
-use crate::serve::job::{Ask, End, Event, Token};
+use crate::serve::http::{ApiError, EVENTS, Gone, LastWords, Notes, Reply};
+use crate::serve::job::{Ask, End, Event, Token, late};
 use crate::serve::model::Model;
 use crate::serve::service::{Answers, Step, Whole};
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
+pub(super) use crate::serve::unique::unique;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -66,16 +66,22 @@ pub(super) fn answer<W: Wording>(
     read: Result<(Asked, W), ApiError>,
 ) -> Result<(), Gone> {
     let watch = reply.watch();
-    let started = read.and_then(|(asked, wording)| Ok((asked.stream, start(call, &asked, &reply)?, wording)));
-    let (stream, (answers, ignored), mut wording) = match started {
+    let started = read.and_then(|(asked, wording)| {
+        let tally = Tally::new(&asked, reply.notes());
+        Ok((asked.stream, start(call, &asked, &reply)?, tally, wording))
+    });
+    let (stream, (answers, ignored), mut tally, mut wording) = match started {
         Ok(started) => started,
         Err(e) => return call.refuse(reply, &e),
     };
     let reply = if ignored.is_empty() { reply } else { reply.with_header(IGNORED, ignored) };
     let sent = match stream {
-        true => send_stream(call, reply, answers, &mut wording),
+        true => send_stream(call, reply, answers, &mut tally, &mut wording),
         false => match answers.gather() {
-            Ok(replies) => reply.json(200, &wording.whole(replies)),
+            Ok(replies) => {
+                replies.iter().filter_map(|reply| reply.end.as_ref()).for_each(|end| tally.add(end));
+                reply.json(200, &wording.whole(replies))
+            }
             // The engine gives up what nobody waits for.
             Err(_) if watch.is_gone() => Err(Gone),
             Err(e) => call.refuse(reply, &e),
@@ -96,10 +102,13 @@ const LONGEST_LIST: usize = 1000;
 /// Puts what is asked into the queue, and says what of its schemas is ignored. All that needs a grammar passes here.
 fn start<'s>(call: &Call<'s>, asked: &Asked, reply: &Reply<'_>) -> Result<(Answers<'s>, String), ApiError> {
     let client = call.request.client;
-    let start = |asks: &[Ask]| call.service.start(&asked.model, asks, client, reply.watch());
+    let since = Instant::now();
+    let start = |asks: &[Ask]| call.service.start(&asked.model, asks, client, reply.watch(), since);
     let Some(form) = &asked.form else { return Ok((start(&asked.asks)?, String::new())) };
     let watch = reply.watch();
-    let compiled = compile(&asked.model, form, CLIENTS.hash_one(client), LONGEST_SEARCH, &|| watch.is_gone())?;
+    let is_over = || watch.is_gone() || call.service.is_late(since);
+    let compiled = compile(&asked.model, form, CLIENTS.hash_one(client), LONGEST_SEARCH, &is_over)
+        .map_err(|e| if call.service.is_late(since) { late(since) } else { e })?;
     let ignored: String = compiled.ignored().join("; ").chars().take(LONGEST_LIST).collect();
     let ignored = ignored.replace(|c: char| !c.is_ascii(), "?");
     let mut asks = asked.asks.clone();
@@ -117,16 +126,16 @@ fn compile(
     form: &Form,
     client: u64,
     time: Duration,
-    is_gone: &dyn Fn() -> bool,
+    is_over: &dyn Fn() -> bool,
 ) -> Result<Arc<Compiled>, ApiError> {
     let begun = Instant::now();
     let of = |form: &Form, is_over: &dyn Fn() -> bool| {
         let compiled = model.grammars.compile(&form.grammar, client, is_over);
         compiled.map_err(|e| refusal(form, (&e).into()))
     };
-    of(form, is_gone).map_err(|e| match &form.beside {
+    of(form, is_over).map_err(|e| match &form.beside {
         Some(beside) if e.status == 400 => {
-            let alone = of(beside, &|| is_gone() || begun.elapsed() >= time);
+            let alone = of(beside, &|| is_over() || begun.elapsed() >= time);
             alone.err().filter(|alone| alone.status == 400).unwrap_or(e)
         }
         _ => e,
@@ -144,18 +153,27 @@ fn refusal(form: &Form, e: ApiError) -> ApiError {
 /// Tells clients apart.
 static CLIENTS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-fn send_stream(call: &Call<'_>, reply: Reply<'_>, answers: Answers<'_>, wording: &mut dyn Wording) -> Result<(), Gone> {
-    let watch = reply.watch();
+fn send_stream(
+    call: &Call<'_>,
+    reply: Reply<'_>,
+    answers: Answers<'_>,
+    tally: &mut Tally,
+    wording: &mut dyn Wording,
+) -> Result<(), Gone> {
+    let (watch, notes) = (reply.watch(), reply.notes());
     let mut stream = reply.stream(wording.content_type())?.with_last_words(wording.last_words());
     stream.write(wording.begin().as_bytes())?;
     for step in answers {
         let part = match step {
             Step::Event(choice, Event::Token(token)) => wording.token(choice, token),
-            Step::Event(choice, Event::End(end)) => wording.end(choice, end),
+            Step::Event(choice, Event::End(end)) => {
+                tally.add(&end);
+                wording.end(choice, end)
+            }
             // The engine gives up what nobody waits for.
             Step::Event(_, Event::Failed(_)) if watch.is_gone() => return Err(Gone),
             Step::Event(_, Event::Failed(e)) => {
-                call.note_failure(&e);
+                call.note_failure(&e, &notes);
                 return stream.fail(wording.fail(&e).as_bytes());
             }
             Step::Idle => wording.idle(),
@@ -164,6 +182,48 @@ fn send_stream(call: &Call<'_>, reply: Reply<'_>, answers: Answers<'_>, wording:
     }
     stream.write(wording.finish().as_bytes())?;
     stream.finish()
+}
+
+/// What the access log has of a request's replies.
+struct Tally {
+    notes: Notes,
+    /// Tokens of a prompt that a reply begins with, for their likelihoods.
+    given: usize,
+    cached: usize,
+    tokens: usize,
+    times: [Duration; 3],
+}
+
+impl Tally {
+    fn new(asked: &Asked, notes: Notes) -> Tally {
+        notes.set("model", asked.model.name.as_str());
+        notes.set("stream", asked.stream);
+        notes.set("replies", asked.asks.iter().map(|ask| ask.choices).sum::<usize>());
+        notes.set("prompt_tokens", asked.asks.iter().map(|ask| ask.prompt.len()).sum::<usize>());
+        let given = asked.asks.iter().filter(|ask| ask.scores).map(|ask| ask.prompt.len().saturating_sub(1));
+        let given = given.min().unwrap_or(0);
+        Tally { notes, given, cached: 0, tokens: 0, times: [Duration::ZERO; 3] }
+    }
+
+    /// Adds a reply that is complete. Of several, the times are the longest.
+    fn add(&mut self, end: &End) {
+        self.cached += end.cached_tokens;
+        self.tokens += end.tokens.saturating_sub(self.given);
+        self.notes.set("cached_tokens", self.cached);
+        self.notes.set("reply_tokens", self.tokens);
+        self.notes.set("finish", end.finish.name());
+        let names = ["queued_s", "prefill_s", "decode_s"];
+        for ((name, longest), time) in names.into_iter().zip(&mut self.times).zip([end.queued, end.prefill, end.decode])
+        {
+            *longest = time.max(*longest);
+            self.notes.set(name, millis(*longest));
+        }
+    }
+}
+
+/// Seconds, to the millisecond.
+fn millis(time: Duration) -> f64 {
+    time.as_millis() as f64 / 1e3
 }
 
 /// Tokens that a request took.
@@ -195,14 +255,6 @@ impl Usage {
             "completion_tokens_details": {"reasoning_tokens": 0},
         })
     }
-}
-
-/// An id that no other answer has, of this process or another.
-pub(super) fn unique(prefix: &str) -> String {
-    // Rust seeds each hasher from the system's entropy.
-    static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().build_hasher().finish());
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    format!("{prefix}{:016x}{:08x}", *PROCESS, COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Seconds since 1970.

@@ -1,6 +1,7 @@
 //! One connection: its requests, one after the other, and how it ends.
 
 use super::Handler;
+use super::access::{Access, AccessLog, Ended, own_id};
 use super::body::Body;
 use super::budget::{Budget, Share};
 use super::connections::Connections;
@@ -13,14 +14,15 @@ use super::reply::{Ending, Exchange, Form, State};
 use super::request::{Peer, Request};
 use super::socket::{Gone, Socket};
 use crate::serve::deadline::after;
+use crate::serve::unique::unique;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// What all connections of a server share.
 pub(super) struct Service<'a, H: ?Sized> {
     pub limits: Arc<Limits>,
-    pub guard: &'a Guard,
+    pub access: AccessLog,
     pub budget: Arc<Budget>,
     pub connections: Arc<Connections>,
     pub handler: &'a H,
@@ -40,7 +42,7 @@ enum Next {
 
 impl<H: Handler + ?Sized> Service<'_, H> {
     /// Answers a connection's requests until it ends.
-    pub fn serve(&self, socket: &Arc<Socket>, peer: &Peer) {
+    pub fn serve(&self, socket: &Arc<Socket>, peer: &Peer, guard: &Guard) {
         let mut incoming = Incoming::new(&**socket);
         // Counted from the connection's start, so that one without a request costs no more than that.
         let mut first = Some(after(self.limits.head_time));
@@ -52,7 +54,7 @@ impl<H: Handler + ?Sized> Service<'_, H> {
                 }
             }
             let deadline = first.take().unwrap_or_else(|| after(self.limits.head_time));
-            match self.answer_next(socket, peer, &mut incoming, deadline) {
+            match self.answer_next(socket, peer, guard, &mut incoming, deadline) {
                 Next::Request => {}
                 Next::End => {
                     // Closed with bytes unread, the connection would be reset, and the answer perhaps lost.
@@ -71,30 +73,48 @@ impl<H: Handler + ?Sized> Service<'_, H> {
         &self,
         socket: &Arc<Socket>,
         peer: &Peer,
+        guard: &Guard,
         incoming: &mut Incoming<&Socket>,
         deadline: Instant,
     ) -> Next {
-        let started = Instant::now();
+        let (started, begun) = (Instant::now(), SystemTime::now());
         let mut exchange = Exchange::new(socket.clone(), self.limits.clone(), self.connections.clone());
-        let mut asked = None;
+        let (mut asked, mut key, mut id) = (None, None, unique("req_"));
         let answered = match self.connections.is_draining() {
             true => Err(Unread::Refused(ApiError::stopping())),
             false => incoming.head(&self.limits, deadline).and_then(|head| {
                 asked = Some((head.method, head.path.clone()));
+                key = guard.key_name(&head);
+                id = head.headers.get("x-request-id").and_then(own_id).unwrap_or_else(|| id.clone());
+                exchange.shared = guard.sharing(&head);
+                exchange.shared.push(("X-Request-Id", id.clone()));
                 exchange.words = self.handler.wording(&head.path);
-                self.answer(head, peer, incoming, &mut exchange)
+                self.answer(head, peer, guard, incoming, &mut exchange)
             }),
         };
         match answered {
             Ok(()) => exchange.give_up(),
             Err(Unread::Refused(e)) => {
                 exchange.form.keep = false;
+                exchange.notes.set("error", e.code.unwrap_or(e.kind));
                 if asked.is_none() {
+                    exchange.shared.push(("X-Request-Id", id.clone()));
                     exchange.words = self.handler.wording(&incoming.path());
                 }
                 let _ = exchange.reply().error(&e);
             }
             Err(Unread::Nothing | Unread::Gone) => exchange.state = State::Gone,
+        }
+        if asked.is_some() || exchange.status.is_some() {
+            let end = match exchange.state {
+                State::Done => Ended::Whole,
+                State::Failed(_) => Ended::Failed,
+                State::Due | State::Streaming(_) | State::Gone => Ended::Gone,
+            };
+            self.access.note(|| {
+                let (peer, asked, notes) = (peer.clone(), asked.clone(), exchange.notes.take());
+                Access { id, peer, key, asked, status: exchange.status, begun, time: started.elapsed(), end, notes }
+            });
         }
         let time = started.elapsed().as_millis();
         match (asked, exchange.status) {
@@ -123,12 +143,12 @@ impl<H: Handler + ?Sized> Service<'_, H> {
         &self,
         head: Head,
         peer: &Peer,
+        guard: &Guard,
         incoming: &mut Incoming<&Socket>,
         exchange: &mut Exchange,
     ) -> Result<(), Unread> {
         exchange.form = Form { is_1_1: head.is_1_1, is_head: head.is_head, keep: head.keep };
-        exchange.shared = self.guard.sharing(&head);
-        let own = match self.guard.judge(&head, peer) {
+        let own = match guard.judge(&head, peer) {
             Verdict::Pass if head.path == "*" => Some(Ok(vec![("Allow", "GET, HEAD, POST, OPTIONS".to_owned())])),
             Verdict::Pass => None,
             Verdict::Preflight => Some(Ok(preflight(&head))),
@@ -142,11 +162,14 @@ impl<H: Handler + ?Sized> Service<'_, H> {
                     let headers: Vec<(&str, &str)> = headers.iter().map(|(name, v)| (*name, v.as_str())).collect();
                     exchange.reply().send_empty(204, &headers)
                 }
-                Err(e) => exchange.reply().error(&e),
+                Err(e) => {
+                    exchange.notes.set("error", e.code.unwrap_or(e.kind));
+                    exchange.reply().error(&e)
+                }
             };
             return Ok(());
         }
-        let client = self.guard.client(&head, peer);
+        let client = guard.client(&head, peer);
         if !self.handler.takes_body(head.method, &head.path) {
             // What comes of it is dropped with the connection.
             exchange.form.keep &= head.framing == Framing::None;

@@ -1,15 +1,10 @@
 //! Who may ask: the names that the server answers to, the pages that may call it, and the keys.
 
 use super::error::ApiError;
+use super::keys::Keys;
+use super::listen::Place;
 use super::parse::Head;
 use super::request::{Client, Method, Peer};
-use crate::machine::regular::{self, Links};
-use crate::{Error, Result};
-use std::fmt;
-use std::hash::{BuildHasher, RandomState};
-use std::path::Path;
-use std::sync::{Arc, LazyLock, PoisonError, RwLock};
-use subtle::{Choice, ConstantTimeEq};
 
 /// Who may ask. Without settings: whoever reaches the socket, by an address or as localhost, and no other site's page.
 #[derive(Debug, Clone, Default)]
@@ -24,81 +19,12 @@ pub struct Guard {
     pub origins: Vec<String>,
     /// Keys of which a request needs one, as `Authorization: Bearer KEY` or `x-api-key: KEY`. With none, requests need none.
     pub keys: Keys,
+    /// Places with keys of their own, or none, in place of those.
+    pub keys_at: Vec<(Place, Keys)>,
     /// Paths that need no key.
     pub open_paths: Vec<String>,
     /// Listens on other than loopback addresses even without keys.
     pub open_to_all: bool,
-}
-
-/// API keys. Clones are the same keys, and change together. Its debug output shows none.
-#[derive(Clone, Default)]
-pub struct Keys(Arc<RwLock<Vec<String>>>);
-
-impl fmt::Debug for Keys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} keys", self.with(<[String]>::len))
-    }
-}
-
-/// Most bytes of a file of keys.
-const MOST_BYTES: u64 = 1 << 20;
-
-impl Keys {
-    /// Keys from a text with one on each line. Empty lines do not count, nor those that begin with `#`, nor spaces around a
-    /// key.
-    pub fn parse(text: &str) -> Keys {
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-        Keys(Arc::new(RwLock::new(lines.map(str::to_owned).collect())))
-    }
-
-    /// Keys from a file, as [`Keys::parse`].
-    ///
-    /// # Errors
-    /// Input: it cannot be read, is no regular file of UTF-8 text, or has no keys.
-    pub fn read(path: &Path) -> Result<Keys> {
-        let name = path.display();
-        let bytes = regular::read(path, Links::Follow, MOST_BYTES).map_err(|fault| match fault {
-            regular::Fault::Io(e) => Error::unreadable(path, &e),
-            fault => {
-                Error::input(format!("{name} is not used for API keys: {fault}"), "give a file with one key a line")
-            }
-        })?;
-        let text = String::from_utf8(bytes)
-            .map_err(|_| Error::input(format!("{name} is not UTF-8"), "write one key on each line"))?;
-        let keys = Keys::parse(&text);
-        match keys.is_empty() {
-            true => Err(Error::input(format!("{name} has no API keys"), "write one key on each line")),
-            false => Ok(keys),
-        }
-    }
-
-    /// From here on the keys are those of `other`, for all clones.
-    pub fn replace(&self, other: &Keys) {
-        let new = other.with(<[String]>::to_vec);
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = new;
-    }
-
-    fn with<T>(&self, see: impl FnOnce(&[String]) -> T) -> T {
-        see(&self.0.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.with(<[String]>::is_empty)
-    }
-
-    /// Whether `given` is one of them. The time it takes says nothing of a key but its length.
-    pub fn has(&self, given: &str) -> bool {
-        let found = |found: Choice, key: &String| found | key.as_bytes().ct_eq(given.as_bytes());
-        self.with(|keys| keys.iter().fold(Choice::from(0), found).into())
-    }
-
-    /// The client that a key stands for. `None`: it is the only one, so that whoever asks brings the same.
-    fn client(&self, given: &str) -> Option<Client> {
-        static NUMBERS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-        let several = self.with(|keys| keys.len() > 1);
-        (several && self.has(given)).then(|| Client::Key(NUMBERS.hash_one(given)))
-    }
 }
 
 /// What the guard says of a request.
@@ -113,6 +39,22 @@ pub(super) enum Verdict {
 }
 
 impl Guard {
+    /// The guard of the listener that `is_it` knows by its place.
+    pub(super) fn of(&self, is_it: impl Fn(&Place) -> bool) -> Guard {
+        let own = self.keys_at.iter().find(|(place, _)| is_it(place)).map(|(_, keys)| keys.clone());
+        Guard { keys: own.unwrap_or_else(|| self.keys.clone()), ..self.clone() }
+    }
+
+    /// The keys of all places.
+    pub fn all_keys(&self) -> impl Iterator<Item = &Keys> {
+        std::iter::once(&self.keys).chain(self.keys_at.iter().map(|(_, keys)| keys))
+    }
+
+    /// The name of the key that a request brings.
+    pub(super) fn key_name(&self, head: &Head) -> Option<String> {
+        given_keys(head).find_map(|key| self.keys.name_of(key))
+    }
+
     /// Judges a request by its head, before its body is read.
     pub(super) fn judge(&self, head: &Head, peer: &Peer) -> Verdict {
         // A browser does not reach a Unix socket, and what does names any host.
@@ -131,7 +73,7 @@ impl Guard {
             }
             _ => {}
         }
-        let needs_key = !self.keys.is_empty() && !self.open_paths.contains(&head.path);
+        let needs_key = self.keys.are_needed() && !self.open_paths.contains(&head.path);
         match needs_key && !given_keys(head).any(|key| self.keys.has(key)) {
             true => Verdict::Refuse(
                 ApiError::new(401, "this server needs an API key: `Authorization: Bearer KEY`")
@@ -142,10 +84,11 @@ impl Guard {
         }
     }
 
-    /// With whom a request shares what a client may have: those who bring its key, where there are several keys, else those
-    /// of its address or user.
+    /// With whom a request shares what a client may have: those who bring its key, where others bring another or none, else
+    /// those of its address or user.
     pub(super) fn client(&self, head: &Head, peer: &Peer) -> Client {
-        given_keys(head).find_map(|key| self.keys.client(key)).unwrap_or_else(|| peer.into())
+        let has_others = !self.keys_at.is_empty();
+        given_keys(head).find_map(|key| self.keys.client(key, has_others)).unwrap_or_else(|| peer.into())
     }
 
     /// HTTP/1.0 without a host passes: no browser sends that.
@@ -165,7 +108,7 @@ impl Guard {
     fn is_forged(&self, origin: &str, head: &Head) -> bool {
         let host = head.host.as_ref().map_or("", |host| &host.text);
         let is_own = origin.split_once("://").is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host));
-        self.keys.is_empty() && !head.method.is_safe() && !is_own && !self.allows(origin)
+        !self.keys.are_needed() && !head.method.is_safe() && !is_own && !self.allows(origin)
     }
 
     /// The headers that let a browser hand an answer to the page that asked.

@@ -10,6 +10,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, getsockopt, listen, socket, sockopt,
 };
+use std::fmt;
 use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -17,6 +18,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -38,10 +40,67 @@ pub enum Listen {
     Activated,
 }
 
+impl Listen {
+    /// Checks, before it is opened, that what other machines reach is guarded.
+    ///
+    /// # Errors
+    /// Input: nothing guards it.
+    pub fn check(&self, guard: &Guard) -> Result<()> {
+        match self {
+            Listen::Tcp(address) => check_exposure(*address, &guard.of(|place| *place == Place::Tcp(*address))),
+            Listen::Unix { .. } | Listen::Activated => Ok(()),
+        }
+    }
+
+    /// Checks that keys are given for places that there are. Those of a service manager are known once they are opened.
+    ///
+    /// # Errors
+    /// Input: one is none.
+    pub fn check_keys(all: &[Listen], guard: &Guard) -> Result<()> {
+        let is_it = |at: &Listen, place: &Place| match (at, place) {
+            (Listen::Tcp(address), Place::Tcp(of)) => address == of,
+            (Listen::Unix { path, .. }, Place::Named(name)) => path == name,
+            (Listen::Activated, _) => true,
+            _ => false,
+        };
+        match guard.keys_at.iter().find(|(place, _)| !all.iter().any(|at| is_it(at, place))) {
+            Some((place, _)) => Err(no_such_place(place)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The error where keys are given for a place that is none.
+pub(super) fn no_such_place(place: &Place) -> Error {
+    let cause = format!("keys are given for {place}, and nothing listens there");
+    Error::input(
+        cause,
+        "name an address as --listen has it, a Unix socket's path, or the name of the service manager's",
+    )
+}
+
 /// `127.0.0.1:8080`.
 impl Default for Listen {
     fn default() -> Listen {
         Listen::Tcp((Ipv4Addr::LOCALHOST, 8080).into())
+    }
+}
+
+/// A listener, by where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// An address, as it was given or as it was taken.
+    Tcp(SocketAddr),
+    /// The path of a Unix socket, or the name of one that the service manager opened (`FileDescriptorName=`).
+    Named(PathBuf),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Tcp(address) => address.fmt(f),
+            Place::Named(name) => name.display().fmt(f),
+        }
     }
 }
 
@@ -50,6 +109,8 @@ impl Default for Listen {
 pub(super) struct Listener {
     socket: Kind,
     _path: Option<OwnPath>,
+    /// Who may ask here.
+    pub guard: Arc<Guard>,
     /// Whoever opened it keeps it, and what waits there is for the next server.
     pub is_inherited: bool,
 }
@@ -68,13 +129,15 @@ impl Listener {
     pub fn open(at: &Listen, guard: &Guard) -> Result<Vec<Listener>> {
         let opened = match at {
             Listen::Tcp(address) => {
-                check_exposure(*address, guard)?;
+                let guard = guard.of(|place| *place == Place::Tcp(*address));
+                check_exposure(*address, &guard)?;
                 let listener = TcpListener::bind(address).map_err(|e| unbound(&address.to_string(), &e))?;
-                vec![Listener { socket: Kind::Tcp(listener), _path: None, is_inherited: false }]
+                vec![Listener::new(Kind::Tcp(listener), guard)]
             }
             Listen::Unix { path, mode } => {
+                let guard = guard.of(|place| *place == Place::Named(path.clone()));
                 let (listener, path) = open_unix(path, *mode)?;
-                vec![Listener { socket: Kind::Unix(listener), _path: Some(path), is_inherited: false }]
+                vec![Listener { _path: Some(path), ..Listener::new(Kind::Unix(listener), guard) }]
             }
             Listen::Activated => activated(guard)?,
         };
@@ -89,6 +152,10 @@ impl Listener {
             prepared.map_err(|e| Error::failed(format!("cannot listen on {}: {e}", listener.name()), "report this"))?;
         }
         Ok(opened)
+    }
+
+    fn new(socket: Kind, guard: Guard) -> Listener {
+        Listener { socket, _path: None, guard: Arc::new(guard), is_inherited: false }
     }
 
     /// Takes a connection that waits.
@@ -139,7 +206,7 @@ impl AsFd for Listener {
 
 /// Refuses an address that others reach unless keys guard it, or the user wants it so.
 fn check_exposure(address: SocketAddr, guard: &Guard) -> Result<()> {
-    match address.ip().to_canonical().is_loopback() || guard.open_to_all || !guard.keys.is_empty() {
+    match address.ip().to_canonical().is_loopback() || guard.open_to_all || guard.keys.are_needed() {
         true => Ok(()),
         false => Err(Error::input(
             format!("{address} can be reached from other machines, and no API keys guard it"),
@@ -242,6 +309,8 @@ impl Drop for OwnPath {
 
 /// The sockets that the service manager opened.
 fn activated(guard: &Guard) -> Result<Vec<Listener>> {
+    let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+    let names: Vec<&str> = names.split(':').collect();
     let mut given = ListenFd::from_env();
     let mut opened = Vec::new();
     for index in 0..given.len() {
@@ -251,13 +320,19 @@ fn activated(guard: &Guard) -> Result<Vec<Listener>> {
             let cause = format!("socket {} of the service manager is no TCP or Unix stream socket", index + 1);
             return Err(Error::input(cause, "use ListenStream= in its socket unit"));
         };
-        let listener = Listener { socket, _path: None, is_inherited: true };
+        let mut listener = Listener { is_inherited: true, ..Listener::new(socket, guard.clone()) };
         if !getsockopt(&listener.as_fd(), sockopt::AcceptConn).unwrap_or(false) {
             let cause = format!("the service manager's socket {} is a connection", listener.name());
             return Err(Error::input(cause, "use Accept=no in its socket unit"));
         }
-        if let Some(address) = listener.address() {
-            check_exposure(address, guard)?;
+        let (address, own) = (listener.address(), PathBuf::from(listener.name()));
+        let named = names.get(index).filter(|name| !name.is_empty());
+        listener.guard = Arc::new(guard.of(|place| match place {
+            Place::Tcp(place) => Some(*place) == address,
+            Place::Named(name) => *name == own || named.is_some_and(|named| Path::new(named) == name),
+        }));
+        if let Some(address) = address {
+            check_exposure(address, &listener.guard)?;
         }
         opened.push(listener);
     }

@@ -25,6 +25,7 @@
 //! # Ok::<(), kiln::Error>(())
 //! ```
 
+mod access;
 mod body;
 mod budget;
 mod connection;
@@ -32,6 +33,7 @@ mod connections;
 mod error;
 mod guard;
 mod incoming;
+mod keys;
 mod limits;
 mod listen;
 mod parse;
@@ -42,13 +44,15 @@ mod socket;
 #[cfg(test)]
 mod tests;
 
+pub use access::{Access, AccessLog, Ended, Notes};
 pub use body::{Body, Json};
 pub use connections::Drainer;
 pub use error::{ApiError, LastWords, Words};
-pub use guard::{Guard, Keys};
+pub use guard::Guard;
 pub use incoming::requests;
+pub use keys::Keys;
 pub use limits::{JSON_DEPTH, Limits};
-pub use listen::Listen;
+pub use listen::{Listen, Place};
 pub use reply::{EVENTS, JSON, Reply, Stream};
 pub use request::{Client, Headers, Method, Peer, Request};
 pub use server::Server;

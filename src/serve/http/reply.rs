@@ -1,5 +1,6 @@
 //! The answer to a request: whole, or as a stream.
 
+use super::access::Notes;
 use super::connections::Connections;
 use super::error::{ApiError, LastWords, Words};
 use super::limits::Limits;
@@ -23,6 +24,8 @@ pub(super) struct Exchange {
     pub words: Words,
     /// How a stream ends that the handler left unfinished.
     last_words: LastWords,
+    /// What the handler notes of the request.
+    pub notes: Notes,
     pub state: State,
     /// Of the answer, once it has begun.
     pub status: Option<u16>,
@@ -68,8 +71,8 @@ impl Exchange {
     pub fn new(socket: Arc<Socket>, limits: Arc<Limits>, connections: Arc<Connections>) -> Exchange {
         let form = Form { is_1_1: true, is_head: false, keep: false };
         let (words, last_words): (Words, LastWords) = (ApiError::to_json, |_| String::new());
-        let (shared, state, status) = (Vec::new(), State::Due, None);
-        Exchange { socket, limits, connections, form, shared, words, last_words, state, status }
+        let (shared, notes, state, status) = (Vec::new(), Notes::default(), State::Due, None);
+        Exchange { socket, limits, connections, form, shared, words, last_words, notes, state, status }
     }
 
     pub fn reply(&mut self) -> Reply<'_> {
@@ -147,6 +150,9 @@ impl Exchange {
 
     /// Ends an answer that the handler left unfinished: an error where none has begun, and a stream's last words.
     pub fn give_up(&mut self) {
+        if matches!(self.state, State::Due | State::Streaming(_)) {
+            self.notes.set("error", "internal_error");
+        }
         match self.state {
             State::Due => {
                 let _ = self.reply().error(&ApiError::internal());
@@ -180,6 +186,11 @@ impl<'a> Reply<'a> {
     /// Looks after the peer, from any thread.
     pub fn watch(&self) -> Watch {
         self.exchange.watch()
+    }
+
+    /// What is noted of the request for the access log, from any thread.
+    pub fn notes(&self) -> Notes {
+        self.exchange.notes.clone()
     }
 
     /// Adds a header to the answer that is sent, whichever it is.

@@ -1,19 +1,23 @@
 //! Takes connections and gives each a thread, until told to stop.
 
 use super::Handler;
+use super::access::{Access, AccessLog, Ended};
 use super::budget::Budget;
 use super::connection::Service;
 use super::connections::{Connections, Drainer, Ticket};
 use super::error::ApiError;
 use super::guard::Guard;
+use super::keys::Keys;
 use super::limits::Limits;
-use super::listen::{Listen, Listener};
+use super::listen::{Listen, Listener, no_such_place};
 use super::reply::error_answer;
 use super::request::Peer;
 use super::socket::{Socket, timeout};
+use crate::serve::unique::unique;
 use crate::{Error, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde_json::Map;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -21,14 +25,14 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread::{self, Scope};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// A server that is bound to its addresses, and runs with [`Server::run`].
 #[derive(Debug)]
 pub struct Server {
     listeners: Vec<Listener>,
     limits: Arc<Limits>,
-    guard: Guard,
+    access: AccessLog,
     connections: Arc<Connections>,
 }
 
@@ -42,11 +46,21 @@ impl Server {
     /// Input: a place cannot be had, or can be reached from other machines without keys. Failed: the system has no room.
     pub fn bind(listen: &[Listen], limits: Limits, guard: Guard) -> Result<Server> {
         let opened = listen.iter().map(|at| Listener::open(at, &guard)).collect::<Result<Vec<_>>>()?;
+        let listeners: Vec<Listener> = opened.into_iter().flatten().collect();
+        let is_used = |keys: &Keys| listeners.iter().any(|listener| listener.guard.keys.are(keys));
+        if let Some((place, _)) = guard.keys_at.iter().find(|(_, keys)| !is_used(keys)) {
+            return Err(no_such_place(place));
+        }
         let connections = Connections::new().map_err(|e| {
             Error::failed(format!("cannot open a pipe: {e}"), "raise the limit of open files (`ulimit -n`)")
         })?;
-        let listeners = opened.into_iter().flatten().collect();
-        Ok(Server { listeners, limits: Arc::new(limits), guard, connections: Arc::new(connections) })
+        let access = AccessLog::default();
+        Ok(Server { listeners, limits: Arc::new(limits), access, connections: Arc::new(connections) })
+    }
+
+    /// The same server, which notes each request.
+    pub fn with_access_log(self, access: AccessLog) -> Server {
+        Server { access, ..self }
     }
 
     /// The TCP addresses that it listens on.
@@ -67,9 +81,9 @@ impl Server {
     /// Answers requests until the server is told to stop, and returns once all connections have ended and the handler has
     /// returned from each. A handler that looks at its [`super::Watch`] does so soon after the drain's grace.
     pub fn run<H: Handler + ?Sized>(self, handler: &H) {
-        let Server { listeners, limits, guard, connections } = self;
+        let Server { listeners, limits, access, connections } = self;
         let budget = Arc::new(Budget::new(limits.memory_bytes, limits.parsed_bytes()));
-        let service = Service { limits, guard: &guard, budget, connections, handler };
+        let service = Service { limits, access, budget, connections, handler };
         thread::scope(|scope| {
             let mut door =
                 Door { scope, service: &service, spare: spare(), has_complained: false, leaving: Leaving::default() };
@@ -150,17 +164,17 @@ impl<H: Handler + ?Sized> Door<'_, '_, H> {
         }
         match self.service.connections.admit(&socket, &peer, &self.service.limits) {
             Err(e) => self.turn_away(socket, &peer, &e),
-            Ok(ticket) => self.start(socket, peer, ticket),
+            Ok(ticket) => self.start(socket, peer, listener.guard.clone(), ticket),
         }
         Ok(())
     }
 
     /// Starts a connection's thread.
-    fn start(&mut self, socket: Arc<Socket>, peer: Peer, ticket: Ticket) {
+    fn start(&mut self, socket: Arc<Socket>, peer: Peer, guard: Arc<Guard>, ticket: Ticket) {
         let service = self.service;
         let answered = (socket.clone(), peer.clone());
         let serve = move || {
-            service.serve(&answered.0, &answered.1);
+            service.serve(&answered.0, &answered.1, &guard);
             drop(answered);
             drop(ticket);
         };
@@ -174,6 +188,12 @@ impl<H: Handler + ?Sized> Door<'_, '_, H> {
     /// Answers with `e`, without waiting for the peer.
     fn turn_away(&mut self, socket: Arc<Socket>, peer: &Peer, e: &ApiError) {
         log::debug!("{peer} turned away: {}", e.message);
+        self.service.access.note(|| {
+            let notes = Map::from_iter([("error".to_owned(), e.code.unwrap_or(e.kind).into())]);
+            let (peer, begun, time) = (peer.clone(), SystemTime::now(), Duration::ZERO);
+            let (key, asked, status, end) = (None, None, Some(e.status), Ended::Whole);
+            Access { id: unique("req_"), peer, key, asked, status, begun, time, end, notes }
+        });
         socket.write_some(&error_answer(e));
         socket.end();
         self.leaving.add(socket);

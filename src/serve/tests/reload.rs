@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::serve::http::Keys;
+use crate::serve::job::Defaults;
 use crate::serve::server::Reread;
 
 /// The keys and the system prompt are read anew with the model, and stay where they cannot be.
@@ -10,7 +11,10 @@ fn a_reload_takes_over_keys_and_system_prompt() {
     let (orders, taken) = channel();
     let (say, notices) = channel();
     let (give, given) = channel();
-    let keys = Keys::parse("old");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("keys");
+    std::fs::write(&path, "old").unwrap();
+    let keys = Keys::read(&path).unwrap();
     let next: Arc<Mutex<Option<Result<Reread>>>> = Arc::default();
     let (own, rereads) = (keys.clone(), next.clone());
     let done = thread::spawn(move || {
@@ -35,13 +39,21 @@ fn a_reload_takes_over_keys_and_system_prompt() {
     };
     let has = |key: &str| keys.has(key);
     assert_eq!(served.service.system().as_deref(), Some("Be brief."));
-    let new = Reread { keys: Some(Keys::parse("new")), system: Some("Be kind.".into()) };
+    std::fs::write(&path, "new").unwrap();
+    let defaults = Defaults { sampler: SamplerConfig::greedy(), limit: 3 };
+    let new = Reread { system: Some("Be kind.".into()), defaults: Some(defaults.clone()) };
     assert_eq!(reload(Ok(new)).as_deref(), Some("Be kind."));
     assert!(has("new") && !has("old"));
+    assert_eq!(*served.service.defaults(), defaults);
+    std::fs::remove_file(&path).unwrap();
     assert_eq!(reload(Err(Error::input("keys does not exist", "write it"))).as_deref(), Some("Be kind."));
     assert_eq!(reload(Ok(Reread::default())).as_deref(), Some("Be kind."));
     assert!(has("new"));
-    assert_eq!(reload(Ok(Reread { keys: None, system: Some(String::new()) })), None);
+    assert_eq!(*served.service.defaults(), defaults);
+    assert_eq!(reload(Ok(Reread { system: Some(String::new()), defaults: None })), None);
+    // One that leaves no room for a question would take it from every conversation.
+    let long = Reread { system: Some("word ".repeat(500)), defaults: None };
+    assert_eq!(reload(Ok(long)), None);
     served.stop().unwrap();
 }
 
@@ -54,4 +66,24 @@ fn a_panic_of_the_watching_thread_ends_the_server() {
     let e = serve(&setup, taken, handler, &mut |notice| assert!(!matches!(notice, Notice::Ready(_)))).unwrap_err();
     assert!(e.to_string().contains("the thread that watches over the others panicked"), "{e}");
     drop(orders);
+}
+
+/// Whoever is told that it stops finds that it takes nothing new.
+#[test]
+fn a_server_that_says_that_it_stops_is_ready_no_more() {
+    let (orders, taken) = channel();
+    let quick = setup(Settings::default(), loader(ModelFiles::BuiltIn, None, options(1), false));
+    let service: std::sync::OnceLock<Arc<Service>> = std::sync::OnceLock::new();
+    let handler = |own: Arc<Service>| {
+        let _ = service.set(own);
+        |_: Request, reply: Reply<'_>| -> std::result::Result<(), Gone> { reply.error(&ApiError::not_found("/")) }
+    };
+    let mut found = Vec::new();
+    serve(&quick, taken, handler, &mut |notice| match notice {
+        Notice::Ready(_) => orders.send(Order::Stop).unwrap(),
+        Notice::Draining => found.push(service.get().unwrap().health.ready()),
+        _ => {}
+    })
+    .unwrap();
+    assert_eq!(found, [Err("the server is stopping".to_owned())]);
 }

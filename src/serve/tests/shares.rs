@@ -129,3 +129,22 @@ fn places_are_published_with_the_tokens_of_their_replies() {
     assert_eq!(served.service.slots().len(), SLOTS);
     served.stop().unwrap();
 }
+
+#[test]
+fn tokens_of_a_prompt_that_is_scored_are_counted_as_the_prompts() {
+    let service = Service::new(Settings::default());
+    let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
+    let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
+    let model = crate::serve::model::Model::open(1, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
+    let mut worker = crate::serve::worker::Worker::new(&service, &model, executor).unwrap();
+    let ask = Ask { scores: true, likelihoods: Some(0), limit: 1, ..Ask::new(vec![2, 3, 4, 5]) };
+    let answers = service.submit(&model, &[ask], client(1), Arc::new(|| false)).unwrap();
+    worker.admit();
+    let running = worker.running[0].as_mut().unwrap();
+    let counts = [0, 1, 1, 1, 1].map(|tokens| {
+        (0..tokens).for_each(|_| running.count_token());
+        (running.counts.prompt, running.counts.reply)
+    });
+    assert_eq!(counts, [(4, 0), (4, 0), (4, 0), (4, 0), (4, 1)]);
+    drop(answers);
+}

@@ -10,20 +10,21 @@ use std::cell::Cell;
 
 #[test]
 fn a_stream_that_breaks_ends_in_its_apis_error_and_is_cut_off() {
+    type Check = fn(&str) -> bool;
     let chat = json!({"messages": question("hi"), "stream": true, "max_tokens": 9});
     let text = json!({"model": "demo", "prompt": "hi", "stream": true});
-    let openai = |last: &str| last.starts_with("data: {\"error\":{\"message\":\"the engine has failed");
-    let anthropic =
+    let openai: Check = |last: &str| last.starts_with("data: {\"error\":{\"message\":\"the engine has failed");
+    let anthropic: Check =
         |last: &str| last.starts_with("event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\"");
-    let response = |last: &str| last.starts_with("event: response.failed\ndata: {\"response\":");
-    let ollama = |last: &str| last.starts_with("{\"error\":\"the engine has failed");
-    let cases: [(&str, &Value, &str, &dyn Fn(&str) -> bool); 6] = [
-        ("/v1/chat/completions", &chat, "\n\n", &openai),
-        ("/v1/completions", &text, "\n\n", &openai),
-        ("/v1/responses", &json!({"input": "hi", "stream": true}), "\n\n", &response),
-        ("/v1/messages", &chat, "\n\n", &anthropic),
-        ("/api/chat", &chat, "\n", &ollama),
-        ("/api/generate", &text, "\n", &ollama),
+    let response: Check = |last: &str| last.starts_with("event: response.failed\ndata: {\"response\":");
+    let ollama: Check = |last: &str| last.starts_with("{\"error\":\"the engine has failed");
+    let cases: [(&str, &Value, &str, Check); 6] = [
+        ("/v1/chat/completions", &chat, "\n\n", openai),
+        ("/v1/completions", &text, "\n\n", openai),
+        ("/v1/responses", &json!({"input": "hi", "stream": true}), "\n\n", response),
+        ("/v1/messages", &chat, "\n\n", anthropic),
+        ("/api/chat", &chat, "\n", ollama),
+        ("/api/generate", &text, "\n", ollama),
     ];
     for (path, body, end, is_error) in cases {
         let served = without_engine(Settings::default());
@@ -89,4 +90,16 @@ fn last_words_are_what_each_api_says_of_an_error() {
     let words: LastWords = crate::serve::api::responses::LAST_WORDS;
     assert_eq!((&parts(&words(&e))["type"], &parts(&words(&e))["code"]), (&json!("error"), &json!("internal_error")));
     assert!(words(&e).starts_with("event: error\n"));
+}
+
+#[test]
+fn the_time_of_a_request_counts_from_its_beginning_also_where_its_grammar_waits() {
+    let settings = Settings { deadline: Some(Duration::from_millis(50)), ..Settings::default() };
+    let served = without_engine(settings);
+    // Others compile, and go on.
+    (1..=2).for_each(|client| served.service.model().unwrap().grammars.hold(client));
+    let format = json!({"type": "json_object"});
+    let body = json!({"messages": question("hi"), "response_format": format});
+    let answer = served.post("/v1/chat/completions", &body);
+    assert_eq!(answer.error(), (504, "".into(), "deadline_exceeded".into()));
 }

@@ -1,5 +1,6 @@
 //! The API over loopback sockets, answered by the demo model on the CPU.
 
+mod access;
 mod anthropic;
 mod broken;
 mod completions;
@@ -15,7 +16,7 @@ use crate::executor::weights::Progress;
 use crate::schedule::Schedule;
 use crate::sequence::{Batch, Chooser, Finish, Generation, Request, generate};
 use crate::serve::health::Phase;
-use crate::serve::http::{Guard, Limits, Listen, Server};
+use crate::serve::http::{Access, AccessLog, Guard, Limits, Listen, Server};
 use crate::serve::job::{End, Token};
 use crate::serve::model::Model;
 use crate::serve::service::{Service, Settings};
@@ -25,7 +26,7 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::ops::ControlFlow;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long a test waits for what has to happen, on however loaded a machine.
@@ -37,9 +38,14 @@ pub(super) struct Served {
     address: SocketAddr,
 }
 
+/// The requests that [`DEMO`] has answered.
+static DEMO_LOG: Mutex<Vec<Access>> = Mutex::new(Vec::new());
+
 /// The demo model on the CPU, four sequences at once. All tests share it.
 pub(super) static DEMO: LazyLock<Served> = LazyLock::new(|| {
-    let served = Served::new(Settings { aliases: vec!["alias".into()], ..Settings::default() });
+    let settings = Settings { aliases: vec!["alias".into()], ..Settings::default() };
+    let log = AccessLog::new(|access| DEMO_LOG.lock().unwrap().push(access.clone()));
+    let served = Served::logged(settings, Guard::default(), log);
     let service = served.service.clone();
     // The executor stays in the thread that made it.
     std::thread::spawn(move || {
@@ -57,7 +63,11 @@ pub(super) static DEMO: LazyLock<Served> = LazyLock::new(|| {
 
 /// A server whose model has no engine: what it takes in waits.
 pub(super) fn without_engine(settings: Settings) -> Served {
-    let served = Served::new(settings);
+    with_model(Served::new(settings))
+}
+
+/// The same server with the demo model and no engine.
+fn with_model(served: Served) -> Served {
     let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
     let extent = options().extent(checkpoint.shape()).unwrap();
     let schedule = Schedule::build(checkpoint.shape(), extent, checkpoint.formats(options().weights));
@@ -89,8 +99,13 @@ impl Served {
     }
 
     pub fn guarded(settings: Settings, guard: Guard) -> Served {
+        Served::logged(settings, guard, AccessLog::default())
+    }
+
+    pub fn logged(settings: Settings, guard: Guard, access: AccessLog) -> Served {
         let service = Arc::new(Service::new(settings));
         let server = Server::bind(&[Listen::Tcp(([127, 0, 0, 1], 0).into())], Limits::default(), guard).unwrap();
+        let server = server.with_access_log(access);
         let address = server.addresses()[0];
         let api = Api::new(service.clone());
         std::thread::spawn(move || server.run(&api));

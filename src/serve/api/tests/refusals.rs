@@ -227,7 +227,7 @@ fn a_request_that_finds_the_queue_full_is_asked_to_come_again() {
 #[test]
 fn an_error_has_the_shape_of_the_api_whose_path_it_is() {
     let open = without_engine(Settings::default());
-    let guard = Guard { keys: Keys::parse("secret"), ..Guard::default() };
+    let guard = Guard { keys: Keys::parse("secret").unwrap(), ..Guard::default() };
     let keyed = Served::guarded(Settings::default(), guard);
     let many: String = (0..1000).map(|i| format!("A{i}: b\r\n")).collect();
     for (path, shape) in [

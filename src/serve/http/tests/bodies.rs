@@ -85,7 +85,7 @@ fn a_peer_that_waits_to_send_its_body_is_told_to_unless_the_request_is_refused()
     let mut client = server.connect();
     client.send(old).send("hello");
     assert_eq!(client.answer().status, 200);
-    let guard = Guard { keys: Keys::parse("secret"), ..Guard::default() };
+    let guard = Guard { keys: Keys::parse("secret").unwrap(), ..Guard::default() };
     let guarded = Running::new(patient(), guard, echo);
     assert_eq!(guarded.connect().send(head(5)).answer().status, 401);
 }

@@ -2,6 +2,7 @@
 //!
 //! What has to happen is waited for, up to [`PATIENCE`]. Where a limit has to strike, the test sets it small.
 
+mod access;
 mod bodies;
 mod drain;
 mod ends;

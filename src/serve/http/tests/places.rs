@@ -18,7 +18,7 @@ fn an_address_that_others_reach_is_refused_unless_keys_guard_it_or_the_user_want
         assert!(said.contains("no API keys guard it; set API keys"), "{said}");
     }
     let everywhere = Listen::Tcp("0.0.0.0:0".parse().unwrap());
-    let keys = Guard { keys: Keys::parse("a"), ..Guard::default() };
+    let keys = Guard { keys: Keys::parse("a").unwrap(), ..Guard::default() };
     assert!(Server::bind(std::slice::from_ref(&everywhere), patient(), keys).is_ok());
     assert!(Server::bind(&[everywhere], patient(), Guard { open_to_all: true, ..Guard::default() }).is_ok());
     let running = Running::echo();
@@ -67,6 +67,43 @@ fn a_unix_socket_has_its_mode_and_knows_its_peer_and_goes_away_with_the_server_u
     assert!(refusal(nowhere, Guard::default()).ends_with("; create its directory"));
 }
 
+#[test]
+fn a_place_has_keys_of_its_own_or_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let tcp = SocketAddr::from(([127, 0, 0, 1], 0));
+    let at = [Listen::Tcp(tcp), Listen::Unix { path: path.clone(), mode: 0o600 }];
+    let keys = |text: &str| Keys::parse(text).unwrap();
+    let client = |request: Request, reply: Reply<'_>| {
+        let is_key = matches!(request.client, crate::serve::http::Client::Key(_));
+        reply.json(200, &serde_json::json!(is_key))
+    };
+    let statuses = |keys_at: Vec<(Place, Keys)>| {
+        let guard = Guard { keys: keys("all"), keys_at, ..Guard::default() };
+        let server = Running::at(&at, patient(), guard, client);
+        let request = |key: &str| format!("GET / HTTP/1.1\r\nHost: localhost\r\nx-api-key: {key}\r\n\r\n");
+        let tcp = ["all", "own", ""].map(|key| server.connect().send(request(key)).answer().status);
+        let unix = || Client::new(UnixStream::connect(&path).unwrap());
+        let unix = ["all", "own", ""].map(|key| unix().send(request(key)).answer().status);
+        (tcp, unix, server.connect().send(request("all")).answer().text().to_owned())
+    };
+    let everywhere = ([200, 401, 401], [200, 401, 401], "false".to_owned());
+    assert_eq!(statuses(vec![]), everywhere);
+    // The holder of the only key is somebody where others ask without one.
+    let none = statuses(vec![(Place::Named(path.clone()), Keys::default())]);
+    assert_eq!(none, ([200, 401, 401], [200, 200, 200], "true".to_owned()));
+    let (of_tcp, of_unix, _) = statuses(vec![(Place::Tcp(tcp), keys("own"))]);
+    assert_eq!((of_tcp, of_unix), ([401, 200, 401], [200, 401, 401]));
+    // What others reach needs keys at its own place.
+    let open = SocketAddr::from(([0, 0, 0, 0], 0));
+    let own = |own: Keys| Guard { keys_at: vec![(Place::Tcp(open), own)], ..Guard::default() };
+    assert!(Server::bind(&[Listen::Tcp(open)], patient(), own(keys("a"))).is_ok());
+    let bare = Guard { keys: keys("a"), ..own(Keys::default()) };
+    assert!(refusal(Listen::Tcp(open), bare).contains("no API keys guard it"));
+    let nowhere = refusal(Listen::Tcp(tcp), own(keys("a")));
+    assert!(nowhere.contains("keys are given for 0.0.0.0:0, and nothing listens there; name an address"), "{nowhere}");
+}
+
 /// Whoever may read a directory may lock it, and for as long as it likes.
 #[test]
 fn a_lock_on_the_sockets_directory_stops_nobody() {
@@ -86,7 +123,10 @@ fn a_lock_on_the_sockets_directory_stops_nobody() {
 fn sockets_of_the_service_manager_are_taken_and_stay_open_and_their_exposure_is_checked() {
     const VARIABLE: &str = "KILN_TEST_ACTIVATED";
     if std::env::var_os(VARIABLE).is_some() {
-        match Server::bind(&[Listen::Activated], patient(), Guard::default()) {
+        let named = (Place::Named("public".into()), Keys::parse("a").unwrap());
+        let has_name = std::env::var_os("LISTEN_FDNAMES").is_some();
+        let guard = Guard { keys_at: has_name.then_some(named).into_iter().collect(), ..Guard::default() };
+        match Server::bind(&[Listen::Activated], patient(), guard) {
             Err(e) => println!("\nrefused: {e}"),
             Ok(server) => {
                 let drainer = server.drainer();
@@ -133,6 +173,13 @@ fn sockets_of_the_service_manager_are_taken_and_stay_open_and_their_exposure_is_
     let exposed = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
     let refused = said(start(std::os::fd::OwnedFd::from(exposed).into(), GIVEN));
     assert!(refused.contains("refused: ") && refused.contains("no API keys guard it"), "{refused}");
+    // The name that the service manager gives it has keys.
+    let exposed = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let mut client = Client::new(TcpStream::connect(("127.0.0.1", exposed.local_addr().unwrap().port())).unwrap());
+    client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HTTP/1.1\r\nHost: localhost\r\nx-api-key: a\r\n\r\n");
+    let process = start(std::os::fd::OwnedFd::from(exposed).into(), "LISTEN_FDNAMES=public LISTEN_PID=$$ LISTEN_FDS=1");
+    assert_eq!((client.answer().status, client.answer().status), (401, 200));
+    assert!(said(process).contains("\nserved"));
     let connected = TcpStream::connect(address).unwrap();
     let refused = said(start(std::os::fd::OwnedFd::from(connected).into(), GIVEN));
     assert!(refused.contains("is a connection; use Accept=no"), "{refused}");

@@ -1,0 +1,253 @@
+//! API keys: a file of them, in which a key may have a name, and which is read anew when it changes.
+
+use super::request::Client;
+use crate::machine::regular::{self, Links};
+use crate::{Error, Result};
+use std::fmt;
+use std::fs::Metadata;
+use std::hash::{BuildHasher, RandomState};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
+
+/// API keys. Clones are the same keys, and change together. Its debug output shows none.
+#[derive(Clone, Default)]
+pub struct Keys(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    /// The file that they come from.
+    path: Option<PathBuf>,
+    state: RwLock<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Requests need one. There may be none: all were revoked.
+    needed: bool,
+    keys: Vec<Key>,
+    /// The file as it was when it was last read, and as it was last seen.
+    read: Option<Stamp>,
+    seen: Option<Stamp>,
+}
+
+struct Key {
+    name: String,
+    text: String,
+}
+
+/// What tells a file from what it was: device, inode, length, and when it changed.
+type Stamp = (u64, u64, u64, [i64; 4]);
+
+fn stamp(of: &Metadata) -> Stamp {
+    (of.dev(), of.ino(), of.size(), [of.mtime(), of.mtime_nsec(), of.ctime(), of.ctime_nsec()])
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} keys", self.with(|state| state.keys.len()))
+    }
+}
+
+/// Most bytes of a file of keys.
+const MOST_BYTES: u64 = 1 << 20;
+/// What a file of keys has to be.
+const REMEDY: &str = "write one key on each line, or `NAME: KEY`";
+
+impl Keys {
+    /// Keys from a text with one on each line, as `KEY` or `NAME: KEY`. Empty lines do not count, nor those that begin with
+    /// `#`, nor blanks around names and keys. A key without a name is called by its line.
+    ///
+    /// # Errors
+    /// Input: a key has blanks, so that no request can bring it.
+    pub fn parse(text: &str) -> Result<Keys> {
+        let state = State { needed: true, keys: parse(text, "the text")?, ..State::default() };
+        Ok(Keys(Arc::new(Shared { path: None, state: RwLock::new(state) })))
+    }
+
+    /// Keys from a file, as [`Keys::parse`].
+    ///
+    /// # Errors
+    /// Input: it cannot be read, is no regular file of UTF-8 text, has a line that is no key, or has no keys.
+    pub fn read(path: &Path) -> Result<Keys> {
+        let (keys, read) = read(path)?;
+        if keys.is_empty() {
+            return Err(Error::input(format!("{} has no API keys", path.display()), REMEDY));
+        }
+        let state = RwLock::new(State { needed: true, keys, read, seen: read });
+        Ok(Keys(Arc::new(Shared { path: Some(path.to_owned()), state })))
+    }
+
+    /// Reads the file anew: what it has from here on are the keys, of all clones. One that has no keys any more leaves none
+    /// that is right.
+    ///
+    /// # Errors
+    /// As [`Keys::read`]. The keys stay as they were.
+    pub fn reread(&self) -> Result<()> {
+        let Some(path) = &self.0.path else { return Ok(()) };
+        let read = read(path);
+        let mut state = self.0.state.write().unwrap_or_else(PoisonError::into_inner);
+        // What cannot be read is not tried again until it changes.
+        state.read = state.seen;
+        let (keys, stamp) = read?;
+        if keys.is_empty() && !state.keys.is_empty() {
+            log::warn!("{} has no API keys any more: no request that needs one is answered", path.display());
+        }
+        (state.keys, state.read, state.seen) = (keys, stamp, stamp);
+        Ok(())
+    }
+
+    /// Reads the file anew if it has changed, and has then stayed as it is from one look to the next: a file that is being
+    /// written is not read in part. Returns whether it was read.
+    ///
+    /// # Errors
+    /// As [`Keys::reread`].
+    pub fn refresh(&self) -> Result<bool> {
+        let Some(found) = self.0.path.as_ref().and_then(|path| path.metadata().ok()) else { return Ok(false) };
+        let now = Some(stamp(&found));
+        let (is_read, is_settled) = self.with(|state| (state.read == now, state.seen == now));
+        self.0.state.write().unwrap_or_else(PoisonError::into_inner).seen = now;
+        match !is_read && is_settled {
+            true => self.reread().map(|()| true),
+            false => Ok(false),
+        }
+    }
+
+    /// The file that they come from.
+    pub fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref()
+    }
+
+    /// Whether these are the same keys as `other`, and not only equal ones.
+    pub(super) fn are(&self, other: &Keys) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    fn with<T>(&self, see: impl FnOnce(&State) -> T) -> T {
+        see(&self.0.state.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether requests need one.
+    pub fn are_needed(&self) -> bool {
+        self.with(|state| state.needed)
+    }
+
+    /// Whether `given` is one of them. The time it takes says nothing of a key but its length.
+    pub fn has(&self, given: &str) -> bool {
+        self.name_of(given).is_some()
+    }
+
+    /// The name of the key that `given` is. The time it takes says nothing of a key but its length.
+    pub fn name_of(&self, given: &str) -> Option<String> {
+        self.with(|state| {
+            let (mut found, mut at) = (Choice::from(0), 0_u64);
+            for (i, key) in (0_u64..).zip(&state.keys) {
+                let is_it = key.text.as_bytes().ct_eq(given.as_bytes());
+                at.conditional_assign(&i, is_it);
+                found |= is_it;
+            }
+            bool::from(found).then(|| state.keys.get(at as usize).map(|key| key.name.clone())).flatten()
+        })
+    }
+
+    /// The client that a key stands for. `None`: it is the only one, and no `others` ask without it.
+    pub(super) fn client(&self, given: &str, others: bool) -> Option<Client> {
+        static NUMBERS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let is_one = others || self.with(|state| state.keys.len() > 1);
+        (is_one && self.has(given)).then(|| Client::Key(NUMBERS.hash_one(given)))
+    }
+}
+
+fn read(path: &Path) -> Result<(Vec<Key>, Option<Stamp>)> {
+    let name = path.display();
+    // Before it is read: what is written meanwhile is found later.
+    let stamp = path.metadata().ok().map(|found| stamp(&found));
+    let bytes = regular::read(path, Links::Follow, MOST_BYTES).map_err(|fault| match fault {
+        regular::Fault::Io(e) => Error::unreadable(path, &e),
+        fault => Error::input(format!("{name} is not used for API keys: {fault}"), "give a file with one key a line"),
+    })?;
+    let text = String::from_utf8(bytes).map_err(|_| Error::input(format!("{name} is not UTF-8"), REMEDY))?;
+    Ok((parse(text.strip_prefix('\u{feff}').unwrap_or(&text), &name.to_string())?, stamp))
+}
+
+fn parse(text: &str, whose: &str) -> Result<Vec<Key>> {
+    let lines = (1..).zip(text.lines()).map(|(number, line)| (number, line.trim()));
+    let parse = |(number, line): (usize, &str)| {
+        let named = line.split_once(':').filter(|(name, key)| key.starts_with(char::is_whitespace) && !name.is_empty());
+        let (name, key) = match named {
+            Some((name, key)) => (name.trim().to_owned(), key.trim()),
+            None => (format!("line {number}"), line),
+        };
+        match key.is_empty() || key.contains(char::is_whitespace) {
+            true => Err(Error::input(format!("line {number} of {whose} is no API key: it has blanks"), REMEDY)),
+            false => Ok(Key { name, text: key.to_owned() }),
+        }
+    };
+    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')).map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(text: &str) -> Vec<(String, String)> {
+        parse(text, "it").unwrap().into_iter().map(|key| (key.name, key.text)).collect()
+    }
+
+    #[test]
+    fn a_line_is_a_key_or_a_name_and_a_key() {
+        let own = |name: &str, key: &str| (name.to_owned(), key.to_owned());
+        assert_eq!(
+            named(" abc \r\n# x: y\n\nthe desk:  sk-1:2\nsk:3\n"),
+            [own("line 1", "abc"), own("the desk", "sk-1:2"), own("line 5", "sk:3"),]
+        );
+        for wrong in ["a b", "desk: a b", "x\ny z", "desk: a # note"] {
+            let e = Keys::parse(wrong).unwrap_err().to_string();
+            assert!(e.contains("is no API key: it has blanks; write one key"), "{e}");
+            assert!(!e.contains(wrong), "an error quotes no key: {e}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_key_is_found_and_no_other_is_right() {
+        let keys = Keys::parse("first: aaaa\nsecond: bbbb\ncccc").unwrap();
+        let name = |given: &str| keys.name_of(given);
+        assert_eq!(name("aaaa").as_deref(), Some("first"));
+        assert_eq!(name("bbbb").as_deref(), Some("second"));
+        assert_eq!(name("cccc").as_deref(), Some("line 3"));
+        assert_eq!((name("aaa"), name("aaaaa"), name(""), name("first")), (None, None, None, None));
+        assert!(keys.are_needed() && !Keys::default().are_needed());
+    }
+
+    #[test]
+    fn a_file_that_changed_is_read_once_it_stays_as_it_is_and_an_empty_one_revokes_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("keys");
+        let write = |text: &str| {
+            // A file of its own, as editors and configuration tools write it: its inode is another.
+            let new = directory.path().join("new");
+            std::fs::write(&new, text).unwrap();
+            std::fs::rename(new, &path).unwrap();
+        };
+        write("old\nboth");
+        let keys = Keys::read(&path).unwrap();
+        assert!(!keys.refresh().unwrap() && !keys.refresh().unwrap());
+        write("both\nnew");
+        assert!(!keys.refresh().unwrap() && keys.has("old"), "it may be half written");
+        assert!(keys.refresh().unwrap() && !keys.refresh().unwrap());
+        assert_eq!(["old", "both", "new"].map(|key| keys.has(key)), [false, true, true]);
+        // What is no file of keys leaves them as they are, and is told once.
+        write("a b");
+        assert!(!keys.refresh().unwrap() && keys.refresh().is_err());
+        assert!(!keys.refresh().unwrap() && keys.has("new"));
+        std::fs::remove_file(&path).unwrap();
+        assert!(!keys.refresh().unwrap() && !keys.refresh().unwrap() && keys.has("new"));
+        write("# nobody\n");
+        assert!(!keys.refresh().unwrap() && keys.refresh().unwrap());
+        assert!(keys.are_needed() && !keys.has("new") && !keys.has(""));
+        write("again");
+        keys.reread().unwrap();
+        assert!(keys.has("again") && !keys.refresh().unwrap());
+    }
+}
