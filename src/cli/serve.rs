@@ -204,7 +204,10 @@ impl ServeArgs {
             let keys = at.file.as_deref().map(Keys::read).transpose()?.unwrap_or_default();
             Ok((at.place.clone(), keys))
         };
-        let lines = self.access_log.as_deref().map(Lines::open).transpose()?.map(Arc::new);
+        let lines = match &self.access_log {
+            Some(path) if self.check => Lines::try_out(path).map(|()| None)?,
+            path => path.as_deref().map(Lines::open).transpose()?.map(Arc::new),
+        };
         let access = match lines.clone() {
             Some(lines) => AccessLog::new(move |access| lines.write(access)),
             None => AccessLog::default(),

@@ -2,6 +2,7 @@
 
 use crate::cli::note;
 use crate::cli::terminal::json_for_terminal;
+use crate::machine::partial::PartialFile;
 use crate::serve::http::Access;
 use crate::{Error, Result};
 use serde_json::{Map, Value, json};
@@ -12,6 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::time::UNIX_EPOCH;
+
+/// Who may read a file that is made: its owner and group.
+const MODE: u32 = 0o640;
 
 /// Where the lines go: a file, or standard error.
 pub(super) struct Lines {
@@ -31,6 +35,17 @@ impl Lines {
             false => Some((path.to_owned(), RwLock::new(open(path)?))),
         };
         Ok(Lines { file, fails: AtomicBool::new(false) })
+    }
+
+    /// Tries whether lines can be written to the file at `path`. Leaves no file behind: one that root had made would be root's.
+    ///
+    /// # Errors
+    /// As [`Lines::open`].
+    pub fn try_out(path: &Path) -> Result<()> {
+        match path == Path::new("-") || path.exists() {
+            true => Lines::open(path).map(|_| ()),
+            false => PartialFile::create(path, MODE).map(drop).map_err(|e| Error::unwritable(path, &e.kind().into())),
+        }
     }
 
     /// Opens the file anew, which somebody may have moved away.
@@ -63,7 +78,7 @@ impl Lines {
 fn open(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     // Opening a FIFO would wait for its reader.
-    options.append(true).create(true).mode(0o640).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
+    options.append(true).create(true).mode(MODE).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
     let file = options.open(path).map_err(|e| Error::unwritable(path, &e))?;
     match file.metadata().is_ok_and(|found| found.is_file()) {
         true => Ok(file),
@@ -143,6 +158,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         assert!(Lines::open(directory.path()).is_err());
         assert!(Lines::open(&directory.path().join("none/access")).is_err());
+        let path = directory.path().join("access");
+        Lines::try_out(&path).unwrap();
+        assert!(!path.exists() && Lines::try_out(&directory.path().join("none/access")).is_err());
+        assert!(Lines::try_out(Path::new("/dev/null")).is_err());
         let e = Lines::open(Path::new("/dev/null")).err().unwrap();
         assert!(e.to_string().contains("is no regular file, and no access log; name a file"), "{e}");
     }

@@ -2,6 +2,7 @@
 
 use super::Call;
 use super::fields::shown;
+use super::responses::shortest;
 use super::tokenize::spelling;
 use crate::serve::http::{ApiError, Gone, Reply};
 use crate::serve::service::Counts;
@@ -20,9 +21,10 @@ pub(super) fn props(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
             "default_generation_settings": {
                 "n_ctx": model.context,
                 "params": {
-                    "temperature": d.temperature, "top_k": d.top_k, "top_p": d.top_p, "min_p": d.min_p,
-                    "repeat_penalty": d.repeat_penalty, "presence_penalty": d.presence_penalty,
-                    "frequency_penalty": d.frequency_penalty, "n_predict": limit, "max_tokens": limit,
+                    "temperature": shortest(d.temperature), "top_k": d.top_k, "top_p": shortest(d.top_p),
+                    "min_p": shortest(d.min_p), "repeat_penalty": shortest(d.repeat_penalty),
+                    "presence_penalty": shortest(d.presence_penalty),
+                    "frequency_penalty": shortest(d.frequency_penalty), "n_predict": limit, "max_tokens": limit,
                 },
             },
             "total_slots": model.slots,

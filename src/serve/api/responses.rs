@@ -146,7 +146,7 @@ fn settings(fields: &Fields<'_>, sampler: &SamplerConfig) -> Map<String, Value> 
 }
 
 /// A number with as few digits as tell it apart; as f64 it would have the digits of f32's rounding.
-fn shortest(number: f32) -> Value {
+pub(super) fn shortest(number: f32) -> Value {
     number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
 }
 

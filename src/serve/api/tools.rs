@@ -89,11 +89,12 @@ pub(super) fn read(fields: &Fields<'_>, layout: Layout) -> Result<Option<Tools>,
         Some(_) if layout == Layout::Input => {
             let Some(choice) = fields.object("tool_choice")? else { return Err(fields.missing("tool_choice")) };
             parallel = !choice.boolean("disable_parallel_tool_use")?.unwrap_or(false);
+            let name = choice.text("name")?;
             match choice.text("type")?.ok_or_else(|| choice.missing("type"))? {
                 "none" => None,
                 "auto" => Some(Choice::Auto),
                 "any" => Some(Choice::Required),
-                "tool" => Some(Choice::Named(choice.text("name")?.ok_or_else(|| choice.missing("name"))?.to_owned())),
+                "tool" => Some(Choice::Named(name.ok_or_else(|| choice.missing("name"))?.to_owned())),
                 _ => return Err(choice.wrong("type", "has to be auto, any, tool or none")),
             }
         }

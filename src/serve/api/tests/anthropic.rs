@@ -103,6 +103,12 @@ fn what_is_wrong_is_said_as_anthropic_says_it() {
             "role",
         ),
         (json!({"model": "demo", "tool_choice": {"type": "any"}}), 400, "invalid_request_error", "tool_choice"),
+        (
+            json!({"model": "demo", "tool_choice": {"type": "auto", "name": {}}}),
+            400,
+            "invalid_request_error",
+            "tool_choice.name",
+        ),
         (json!({"model": "claude"}), 404, "not_found_error", "claude"),
     ] {
         let answer = served.post(PATH, &body(more.clone()));

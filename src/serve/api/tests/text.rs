@@ -1,6 +1,7 @@
 //! Text on its way to tokens: what a client writes stays text.
 
 use super::*;
+use crate::serve::job::Defaults;
 use crate::serve::service::Counts;
 
 fn tokens(served: &Served, body: Value) -> Vec<u32> {
@@ -130,6 +131,15 @@ fn llama_cpps_clients_learn_what_the_server_is() {
     assert_eq!((&props["default_generation_settings"]["n_ctx"], &props["total_slots"]), (&json!(256), &json!(4)));
     assert_eq!((&props["bos_token"], &props["model_alias"]), (&json!("<bos>"), &json!("demo")));
     assert_eq!(props["build_info"], concat!("kiln ", env!("CARGO_PKG_VERSION")));
+    let params = &props["default_generation_settings"]["params"];
+    assert_eq!(
+        (&params["temperature"], &params["top_p"], &params["max_tokens"]),
+        (&json!(1.0), &json!(0.95), &json!(-1))
+    );
+    let defaults = Defaults { sampler: SamplerConfig { temperature: 0.1, ..SamplerConfig::default() }, limit: 7 };
+    served.service.set_defaults(defaults);
+    let params = served.get("/props").json()["default_generation_settings"]["params"].clone();
+    assert_eq!((&params["temperature"], &params["max_tokens"]), (&json!(0.1), &json!(7)));
     // Places that are taken have counts, and no text.
     served.service.set_slots(vec![None, Some(Counts { prompt: 12, reply: 3 })]);
     let slots = served.get("/slots").json();
