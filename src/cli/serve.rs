@@ -257,6 +257,7 @@ impl ServeArgs {
                 open_to_all: self.allow_all,
             },
             access,
+            is_service: true,
             drain: Duration::from_secs(self.drain),
             reread: Box::new(move || {
                 let reopened = lines.as_ref().map_or(Ok(()), |lines| lines.reopen());

@@ -7,6 +7,7 @@
 
 pub mod api;
 mod deadline;
+pub mod embedded;
 pub mod health;
 pub mod http;
 pub mod job;

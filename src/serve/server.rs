@@ -41,6 +41,8 @@ pub struct Setup {
     pub guard: Guard,
     /// Where requests are noted.
     pub access: AccessLog,
+    /// Whether the service manager is told how it goes. It is not where the server is a part of another program.
+    pub is_service: bool,
     /// How long requests under way may take once the server is told to stop.
     pub drain: Duration,
     /// Reads anew what a reload takes over beside the model.
@@ -196,7 +198,7 @@ pub fn serve<H: Handler + Send>(
             service: &service,
             drainer,
             places,
-            manager: Manager::from_environment(),
+            manager: if setup.is_service { Manager::from_environment() } else { Manager::default() },
             progress: Arc::default(),
             loading: None,
             answering: None,

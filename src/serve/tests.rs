@@ -59,6 +59,7 @@ fn setup(settings: Settings, load: super::server::Load) -> Setup {
         limits: Limits::default(),
         guard: Guard::default(),
         access: Default::default(),
+        is_service: true,
         drain: Duration::from_secs(60),
         reread: Box::new(|| Ok(Default::default())),
     }

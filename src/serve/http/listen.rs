@@ -15,6 +15,7 @@ use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -38,6 +39,8 @@ pub enum Listen {
     ///
     /// Looks at the environment and removes what it used: listen before other threads read the environment.
     Activated,
+    /// An abstract Unix socket of that name, for the process that listens alone: others' connections are closed at once.
+    Process(String),
 }
 
 impl Listen {
@@ -48,7 +51,7 @@ impl Listen {
     pub fn check(&self, guard: &Guard) -> Result<()> {
         match self {
             Listen::Tcp(address) => check_exposure(*address, &guard.of(|place| *place == Place::Tcp(*address))),
-            Listen::Unix { .. } | Listen::Activated => Ok(()),
+            Listen::Unix { .. } | Listen::Activated | Listen::Process(_) => Ok(()),
         }
     }
 
@@ -119,6 +122,8 @@ pub(super) struct Listener {
 enum Kind {
     Tcp(TcpListener),
     Unix(UnixListener),
+    /// For this process alone.
+    Process(UnixListener),
 }
 
 impl Listener {
@@ -140,12 +145,19 @@ impl Listener {
                 vec![Listener { _path: Some(path), ..Listener::new(Kind::Unix(listener), guard) }]
             }
             Listen::Activated => activated(guard)?,
+            Listen::Process(name) => {
+                let opened = std::os::unix::net::SocketAddr::from_abstract_name(name)
+                    .and_then(|address| UnixListener::bind_addr(&address))
+                    .map_err(|e| unbound("a socket of this process", &e))?;
+                // Whoever holds the process needs no key.
+                vec![Listener::new(Kind::Process(opened), Guard::default())]
+            }
         };
         for listener in &opened {
             // Between the wait for a connection and its taking the peer may have left.
             let prepared = match &listener.socket {
                 Kind::Tcp(socket) => socket.set_nonblocking(true),
-                Kind::Unix(socket) => socket.set_nonblocking(true),
+                Kind::Unix(socket) | Kind::Process(socket) => socket.set_nonblocking(true),
             };
             // As many as the system allows may wait: std's 128 are few for a burst.
             let prepared = prepared.and_then(|()| Ok(listen(&listener.as_fd(), Backlog::MAXALLOWABLE)?));
@@ -166,12 +178,19 @@ impl Listener {
         match &self.socket {
             Kind::Tcp(listener) => listener.accept().map(|(stream, address)| (stream.into(), Peer::Tcp(address))),
             Kind::Unix(listener) => {
-                let (stream, _) = listener.accept()?;
-                let of = getsockopt(&stream, sockopt::PeerCredentials)?;
-                let peer = Peer::Unix { pid: of.pid(), user: of.uid(), group: of.gid() };
+                let (stream, peer) = accept_unix(listener)?;
                 log::info!("connection of {peer}");
-                Ok((stream.into(), peer))
+                Ok((stream, peer))
             }
+            Kind::Process(listener) => match accept_unix(listener)? {
+                (stream, peer @ Peer::Unix { pid, .. }) if pid.cast_unsigned() == std::process::id() => {
+                    Ok((stream, peer))
+                }
+                (_, peer) => {
+                    log::warn!("{peer} may not connect to another process's engine");
+                    Err(ErrorKind::ConnectionAborted.into())
+                }
+            },
         }
     }
 
@@ -179,7 +198,7 @@ impl Listener {
     pub fn address(&self) -> Option<SocketAddr> {
         match &self.socket {
             Kind::Tcp(listener) => listener.local_addr().ok(),
-            Kind::Unix(_) => None,
+            Kind::Unix(_) | Kind::Process(_) => None,
         }
     }
 
@@ -191,6 +210,7 @@ impl Listener {
                 let path = listener.local_addr().ok().and_then(|address| Some(address.as_pathname()?.to_owned()));
                 path.map_or_else(|| "a Unix socket".into(), |path| path.display().to_string())
             }
+            Kind::Process(_) => "this process".into(),
         }
     }
 }
@@ -199,9 +219,16 @@ impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.socket {
             Kind::Tcp(listener) => listener.as_fd(),
-            Kind::Unix(listener) => listener.as_fd(),
+            Kind::Unix(listener) | Kind::Process(listener) => listener.as_fd(),
         }
     }
+}
+
+/// Takes a connection of another process, or of this one.
+fn accept_unix(listener: &UnixListener) -> io::Result<(OwnedFd, Peer)> {
+    let (stream, _) = listener.accept()?;
+    let of = getsockopt(&stream, sockopt::PeerCredentials)?;
+    Ok((stream.into(), Peer::Unix { pid: of.pid(), user: of.uid(), group: of.gid() }))
 }
 
 /// Refuses an address that others reach unless keys guard it, or the user wants it so.

@@ -1,0 +1,7 @@
+//! Names the shared library as packages install it, and keeps what other crates would export to C out of it.
+
+fn main() {
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libkiln.so.0");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,--exclude-libs,ALL");
+    println!("cargo::rerun-if-changed=build.rs");
+}

@@ -1,0 +1,255 @@
+/* libkiln: Kiln's C interface. Made of capi/src/border.rs; `KILN_BLESS=1 cargo test -p kiln-capi` makes it anew.
+ *
+ * A handle is a number in the place of a pointer: one that was given back is an error and not a crash. Functions block; each may
+ * be called by any thread. They return KILN_OK or what went wrong, and kiln_last_error has the words. Texts are UTF-8, with
+ * lengths; what a function gives ends with a 0 that its length does not count, and is freed with kiln_free. */
+
+#ifndef KILN_H
+#define KILN_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+/*
+ The interface's version. It changes where a program that was compiled before may not run any more.
+ */
+#define KILN_ABI_VERSION 1
+
+/*
+ Nothing went wrong.
+ */
+#define KILN_OK 0
+
+/*
+ A valid request failed while it ran.
+ */
+#define KILN_FAILED 1
+
+/*
+ An argument, a file or a request is wrong.
+ */
+#define KILN_INPUT 2
+
+/*
+ It does not fit this machine's memory, or there is no place for it now.
+ */
+#define KILN_REFUSED 3
+
+/*
+ A device is absent, unusable or lost.
+ */
+#define KILN_DEVICE 4
+
+/*
+ It was cancelled, or the caller's function asked for its end.
+ */
+#define KILN_INTERRUPTED 5
+
+/*
+ A loaded model. Several may be open at once.
+ */
+typedef struct kiln_engine kiln_engine;
+
+/*
+ A thread of questions to an engine. All of an engine share its batch, and each may be used by any thread.
+ */
+typedef struct kiln_session kiln_session;
+
+/*
+ A UTF-8 text. `data` may be NULL where `length` is 0.
+ */
+typedef struct kiln_text {
+    /*
+     Its first byte.
+     */
+    const char *data;
+    /*
+     Its bytes.
+     */
+    size_t length;
+} kiln_text;
+
+/*
+ What the thread's last call said. The texts are Kiln's, until the thread's next call of any function but
+ kiln_last_error.
+ */
+typedef struct kiln_error {
+    /*
+     sizeof(struct kiln_error), set by the caller.
+     */
+    size_t size;
+    /*
+     KILN_OK, or what went wrong.
+     */
+    int32_t code;
+    /*
+     What went wrong.
+     */
+    struct kiln_text message;
+    /*
+     What to do about it.
+     */
+    struct kiln_text remedy;
+} kiln_error;
+
+/*
+ Takes a line of the log: its level, 1 (error) to 5 (trace), and its text. Any thread may call it.
+ */
+typedef void (*kiln_log_function)(void *user, uint32_t level, struct kiln_text line);
+
+/*
+ How an engine is opened. Zero and empty are the defaults.
+ */
+typedef struct kiln_engine_options {
+    /*
+     sizeof(struct kiln_engine_options), set by the caller. Fields beyond it have their defaults.
+     */
+    size_t size;
+    /*
+     The model: a directory, a GGUF file, or the id of a model in the Hugging Face hub's cache. Empty: the built-in one.
+     */
+    struct kiln_text model;
+    /*
+     auto, vulkan, vulkan:N, cpu or reference.
+     */
+    struct kiln_text device;
+    /*
+     int8, int4 or bf16.
+     */
+    struct kiln_text weights;
+    /*
+     The system message of conversations that bring none.
+     */
+    struct kiln_text system;
+    /*
+     Where others may reach the engine by HTTP: ADDRESS:PORT or unix:PATH, several with commas between.
+     */
+    struct kiln_text listen;
+    /*
+     Longest sequence, in tokens.
+     */
+    uint32_t context;
+    /*
+     Replies at once.
+     */
+    uint32_t batch;
+    /*
+     Threads on the CPU.
+     */
+    uint32_t threads;
+} kiln_engine_options;
+
+/*
+ Takes a piece of a reply's text. Anything but 0 ends the reply.
+ */
+typedef int (*kiln_text_function)(void *user, struct kiln_text text);
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/*
+ KILN_ABI_VERSION of the library that runs.
+ */
+uint32_t kiln_abi_version(void);
+
+/*
+ What this thread's last call said. Keeps it as it is.
+ */
+int32_t kiln_last_error(struct kiln_error *error);
+
+/*
+ Frees what a function gave. NULL is nothing to free.
+ */
+void kiln_free(void *given);
+
+/*
+ Hands what is logged up to `level`, 1 (error) to 5 (trace), to `function`. NULL ends that. Any thread may call it.
+ */
+int32_t kiln_set_log(uint32_t level, kiln_log_function function, void *user);
+
+/*
+ Loads a model, and returns once it answers.
+ */
+int32_t kiln_engine_open(const struct kiln_engine_options *options, struct kiln_engine **engine);
+
+/*
+ Gives an engine back. What is under way ends, and its memory is freed once the last call that uses it has returned.
+ */
+int32_t kiln_engine_close(struct kiln_engine *engine);
+
+/*
+ What answers: a JSON object of model, device, context, batch, seconds to the first token, and the places where others reach
+ it.
+ */
+int32_t kiln_engine_info_json(struct kiln_engine *engine,
+                              char **json,
+                              size_t *length);
+
+/*
+ The tokens of a text. `begins`: whether the beginning-of-text token goes before them.
+ */
+int32_t kiln_tokenize(struct kiln_engine *engine, struct kiln_text text, bool begins, uint32_t **tokens, size_t *count);
+
+/*
+ The text of tokens.
+ */
+int32_t kiln_detokenize(struct kiln_engine *engine, const uint32_t *tokens, size_t count, char **text, size_t *length);
+
+/*
+ The text that the model's chat template makes of messages: a JSON array of objects with role and content. `opens`: whether
+ the model's turn is opened behind them.
+ */
+int32_t kiln_render_chat(struct kiln_engine *engine,
+                         struct kiln_text messages,
+                         bool opens,
+                         char **text,
+                         size_t *length);
+
+/*
+ A session of an engine.
+ */
+int32_t kiln_session_new(struct kiln_engine *engine, struct kiln_session **session);
+
+/*
+ Gives a session back. A call that uses it ends first, as if it were cancelled.
+ */
+int32_t kiln_session_free(struct kiln_session *session);
+
+/*
+ Ends what the session's calls do, from any thread. They return KILN_INTERRUPTED. The next call runs again.
+ */
+int32_t kiln_cancel(struct kiln_session *session);
+
+/*
+ Makes a reply to `request`, the JSON of a chat completion (messages, sampling, response_format, tools). `on_text` gets its
+ text as it comes, on this thread. `result` is a JSON object of text, finish_reason, usage, and tool_calls where there are
+ some; it is given for a reply that was cut too. What the cache holds of the conversation is taken over.
+ */
+int32_t kiln_generate(struct kiln_session *session,
+                      struct kiln_text request,
+                      kiln_text_function on_text,
+                      void *user,
+                      char **result,
+                      size_t *length);
+
+/*
+ Asks any path of the HTTP interface, such as GET /metrics or POST /v1/completions, without a port. `on_body` gets the
+ answer's body as it comes, which need not end where a character does. An answer that is an error is KILN_OK, with its status.
+ */
+int32_t kiln_request(struct kiln_session *session,
+                     struct kiln_text method,
+                     struct kiln_text path,
+                     struct kiln_text body,
+                     kiln_text_function on_body,
+                     void *user,
+                     uint16_t *status);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* KILN_H */

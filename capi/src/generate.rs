@@ -1,0 +1,186 @@
+//! A reply: the request of `/v1/chat/completions`, and what comes of it.
+
+use crate::border::{KILN_FAILED, KILN_INPUT, KILN_REFUSED};
+use crate::fault::Fault;
+use crate::handles::Session;
+use kiln::serve::http::Method;
+use serde_json::{Map, Value, json};
+use std::ops::ControlFlow;
+
+/// A reply as it grows.
+#[derive(Debug, Default)]
+struct Reply {
+    text: String,
+    calls: Vec<Value>,
+    finish: Value,
+    usage: Value,
+    model: Value,
+    error: Option<Fault>,
+}
+
+/// Makes a reply. `on_text` gets its text as it comes and may break, which ends it. Returns what the reply was, also of one that
+/// was cut, and why it was cut.
+pub(crate) fn generate(
+    session: &Session,
+    request: &str,
+    on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
+) -> Result<(Value, Result<(), Fault>), Fault> {
+    let parsed: Value = serde_json::from_str(request)
+        .map_err(|e| Fault::input(format!("the request is no JSON: {e}"), "pass a chat completion's request"))?;
+    let Value::Object(mut body) = parsed else {
+        return Err(Fault::input("the request is no JSON object", "pass a chat completion's request"));
+    };
+    if body.get("n").is_some_and(|n| n != &json!(1) && !n.is_null()) {
+        return Err(Fault::input("one reply is made at a time, and n asks for others", "leave n out"));
+    }
+    body.insert("stream".into(), true.into());
+    body.insert("stream_options".into(), json!({"include_usage": true}));
+    let body = Value::Object(body).to_string();
+    let mut reply = Reply::default();
+    let (mut waiting, mut refusal) = (Vec::new(), Vec::new());
+    let done = session.engine.request(
+        Method::Post,
+        "/v1/chat/completions",
+        body.as_bytes(),
+        &session.cancel,
+        &mut |status, bytes| {
+            if status != 200 {
+                refusal.extend_from_slice(bytes);
+                return ControlFlow::Continue(());
+            }
+            waiting.extend_from_slice(bytes);
+            while let Some(end) = waiting.windows(2).position(|two| two == b"\n\n") {
+                let event: Vec<u8> = waiting.drain(..end + 2).collect();
+                reply.take(&event, on_text)?;
+            }
+            ControlFlow::Continue(())
+        },
+    );
+    match done {
+        Ok(200) => {
+            let error = reply.error.take();
+            Ok((reply.into_value(), error.map_or(Ok(()), Err)))
+        }
+        Ok(status) => Err(refused(status, &refusal)),
+        Err(e) => Ok((reply.into_value(), Err(e.into()))),
+    }
+}
+
+/// The error of an answer that is one.
+fn refused(status: u16, body: &[u8]) -> Fault {
+    let parsed: Value = serde_json::from_slice(body).unwrap_or_default();
+    let message = parsed["error"]["message"].as_str().map(str::to_owned);
+    let message = message.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
+    let code = match status {
+        503 => KILN_REFUSED,
+        400..=499 => KILN_INPUT,
+        _ => KILN_FAILED,
+    };
+    let (message, remedy) = match message.rsplit_once("; ") {
+        Some((message, remedy)) => (message.to_owned(), remedy.to_owned()),
+        None => (message, String::new()),
+    };
+    Fault { code, message, remedy }
+}
+
+impl Reply {
+    /// Takes one event of the stream.
+    fn take(&mut self, event: &[u8], on_text: &mut dyn FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
+        let event = String::from_utf8_lossy(event);
+        let data = event.lines().filter_map(|line| line.strip_prefix("data: "));
+        for chunk in data.filter_map(|data| serde_json::from_str::<Value>(data).ok()) {
+            if let Some(error) = chunk.get("error") {
+                let message = error["message"].as_str().unwrap_or("the reply broke off");
+                self.error = Some(Fault::failed(message, "ask again"));
+            }
+            if chunk["model"].is_string() {
+                self.model = chunk["model"].clone();
+            }
+            if !chunk["usage"].is_null() {
+                self.usage = chunk["usage"].clone();
+            }
+            let choice = &chunk["choices"][0];
+            if !choice["finish_reason"].is_null() {
+                self.finish = choice["finish_reason"].clone();
+            }
+            for call in choice["delta"]["tool_calls"].as_array().into_iter().flatten() {
+                self.take_call(call);
+            }
+            if let Some(text) = choice["delta"]["content"].as_str().filter(|text| !text.is_empty()) {
+                self.text.push_str(text);
+                on_text(text)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Takes a part of a tool call: the first has its name, and each some of its arguments.
+    fn take_call(&mut self, part: &Value) {
+        let index = part["index"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(self.calls.len());
+        if index >= self.calls.len() {
+            let mut call = part.as_object().cloned().unwrap_or_else(Map::new);
+            call.remove("index");
+            self.calls.push(Value::Object(call));
+            return;
+        }
+        let arguments = part["function"]["arguments"].as_str().unwrap_or_default();
+        if let Some(Value::String(known)) = self.calls[index].pointer_mut("/function/arguments") {
+            known.push_str(arguments);
+        }
+    }
+
+    fn into_value(self) -> Value {
+        let mut value = json!({
+            "model": self.model,
+            "text": self.text,
+            "finish_reason": self.finish,
+            "usage": self.usage,
+        });
+        if !self.calls.is_empty() {
+            value["tool_calls"] = self.calls.into();
+        }
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_streams_events_make_a_reply() {
+        let mut reply = Reply::default();
+        let mut heard = String::new();
+        let events = [
+            r#"data: {"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}"#,
+            r#"data: {"choices":[{"index":0,"delta":{"content":"Hel"},"finish_reason":null}]}"#,
+            r#"data: {"choices":[{"index":0,"delta":{"content":"lo"},"finish_reason":null}]}"#,
+            r#"data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{\"x\""}}]}}]}"#,
+            r#"data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":":1}"}}]}}]}"#,
+            r#"data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#,
+            r#"data: {"choices":[],"usage":{"total_tokens":7}}"#,
+            "data: [DONE]",
+        ];
+        for event in events {
+            let flow = reply.take(format!("{event}\n\n").as_bytes(), &mut |text| {
+                heard.push_str(text);
+                ControlFlow::Continue(())
+            });
+            assert!(flow.is_continue());
+        }
+        assert_eq!(heard, "Hello");
+        let value = reply.into_value();
+        assert_eq!((&value["text"], &value["finish_reason"]), (&json!("Hello"), &json!("stop")));
+        assert_eq!(value["usage"]["total_tokens"], 7);
+        let call = json!({"id": "a", "type": "function", "function": {"name": "f", "arguments": "{\"x\":1}"}});
+        assert_eq!(value["tool_calls"], json!([call]));
+    }
+
+    #[test]
+    fn an_answer_that_is_an_error_keeps_its_words() {
+        let body = br#"{"error":{"message":"max_tokens is 0; use 1 or more","type":"x"}}"#;
+        let fault = refused(400, body);
+        assert_eq!((fault.code, &*fault.message, &*fault.remedy), (KILN_INPUT, "max_tokens is 0", "use 1 or more"));
+        assert_eq!((refused(503, b"busy").code, refused(500, b"").code), (KILN_REFUSED, KILN_FAILED));
+    }
+}

@@ -1,0 +1,290 @@
+/* What a C program may do to libkiln, rightly and wrongly. Says what it checked; ends with 1 at the first thing that is not so. */
+#include <kiln.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TEXT(literal) ((struct kiln_text){literal, sizeof literal - 1})
+#define REQUIRE(what)                                                                                                  \
+    do {                                                                                                               \
+        if (!(what)) {                                                                                                 \
+            fprintf(stderr, "%s:%d: not so: %s (%s)\n", __FILE__, __LINE__, #what, last());                            \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+static char said[4096];
+
+static const char *last(void) {
+    struct kiln_error error = {.size = sizeof error};
+    if (kiln_last_error(&error) != KILN_OK) return "no error to read";
+    snprintf(said, sizeof said, "%d: %.*s; %.*s", error.code, (int)error.message.length, error.message.data,
+             (int)error.remedy.length, error.remedy.data);
+    return said;
+}
+
+/* The call was refused, with words that hold `word`. */
+static void refused(int code, int expected, const char *word) {
+    if (code != expected || !strstr(last(), word)) {
+        fprintf(stderr, "%d and %s, where %d with %s was due\n", code, last(), expected, word);
+        exit(1);
+    }
+}
+
+struct heard {
+    char text[4096];
+    size_t length;
+    int pieces, stop_after;
+};
+
+static int hear(void *user, struct kiln_text piece) {
+    struct heard *heard = user;
+    if (heard->length + piece.length < sizeof heard->text) {
+        memcpy(heard->text + heard->length, piece.data, piece.length);
+        heard->length += piece.length;
+        heard->text[heard->length] = 0;
+    }
+    return ++heard->pieces == heard->stop_after;
+}
+
+static struct kiln_engine *open_demo(unsigned context) {
+    struct kiln_engine_options options = {.size = sizeof options, .device = TEXT("cpu"), .context = context, .threads = 2};
+    struct kiln_engine *engine = NULL;
+    REQUIRE(kiln_engine_open(&options, &engine) == KILN_OK && engine);
+    return engine;
+}
+
+static void nonsense(void) {
+    struct kiln_engine *engine = (void *)1;
+    struct kiln_engine_options options = {.size = 3};
+    refused(kiln_engine_open(&options, &engine), KILN_INPUT, "3 bytes");
+    REQUIRE(engine == NULL);
+    options.size = sizeof options;
+    refused(kiln_engine_open(&options, NULL), KILN_INPUT, "NULL");
+    options.device = TEXT("toaster");
+    refused(kiln_engine_open(&options, &engine), KILN_INPUT, "toaster");
+    options.device = TEXT("cpu");
+    options.weights = TEXT("int3");
+    refused(kiln_engine_open(&options, &engine), KILN_INPUT, "int3");
+    options.weights = (struct kiln_text){NULL, 4};
+    refused(kiln_engine_open(&options, &engine), KILN_INPUT, "weights is NULL");
+    options.weights = (struct kiln_text){"\xff\xfe", 2};
+    refused(kiln_engine_open(&options, &engine), KILN_INPUT, "UTF-8");
+    options.weights = (struct kiln_text){NULL, 0};
+    options.model = TEXT("/nowhere/at/all");
+    refused(kiln_engine_open(&options, &engine), KILN_INPUT, "/nowhere/at/all");
+    options.model = TEXT("");
+    options.context = 1u << 30;
+    refused(kiln_engine_open(&options, &engine), KILN_INPUT, "context");
+    options.context = 0;
+    options.listen = TEXT("everywhere");
+    refused(kiln_engine_open(&options, &engine), KILN_INPUT, "everywhere");
+    /* A newer program's options: what this version does not know must be 0. */
+    struct {
+        struct kiln_engine_options known;
+        size_t more;
+    } newer = {.known = {.size = sizeof newer, .device = TEXT("cpu")}, .more = 1};
+    refused(kiln_engine_open(&newer.known, &engine), KILN_INPUT, "newer libkiln");
+
+    struct kiln_session *session;
+    char *text;
+    size_t length;
+    uint32_t *tokens;
+    uint16_t status;
+    void *wrong[] = {NULL, (void *)999, &options, (void *)-1};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
+        const char *word = wrong[i] ? "given back" : "is NULL";
+        refused(kiln_engine_close(wrong[i]), KILN_INPUT, word);
+        refused(kiln_engine_info_json(wrong[i], &text, &length), KILN_INPUT, word);
+        refused(kiln_tokenize(wrong[i], TEXT("a"), true, &tokens, &length), KILN_INPUT, word);
+        refused(kiln_detokenize(wrong[i], NULL, 0, &text, &length), KILN_INPUT, word);
+        refused(kiln_render_chat(wrong[i], TEXT("[]"), true, &text, &length), KILN_INPUT, word);
+        refused(kiln_session_new(wrong[i], &session), KILN_INPUT, word);
+        refused(kiln_session_free(wrong[i]), KILN_INPUT, word);
+        refused(kiln_cancel(wrong[i]), KILN_INPUT, word);
+        refused(kiln_generate(wrong[i], TEXT("{}"), NULL, NULL, &text, &length), KILN_INPUT, word);
+        refused(kiln_request(wrong[i], TEXT("GET"), TEXT("/"), TEXT(""), NULL, NULL, &status), KILN_INPUT, word);
+    }
+    struct kiln_error small = {.size = 8};
+    REQUIRE(kiln_last_error(NULL) == KILN_INPUT && kiln_last_error(&small) == KILN_INPUT);
+    kiln_free(NULL);
+    puts("nonsense");
+}
+
+static void texts(struct kiln_engine *engine) {
+    uint32_t *tokens;
+    size_t count, length;
+    char *text;
+    REQUIRE(kiln_tokenize(engine, TEXT("How much is the museum?"), true, &tokens, &count) == KILN_OK && count > 4);
+    REQUIRE(kiln_detokenize(engine, tokens + 1, count - 1, &text, &length) == KILN_OK);
+    REQUIRE(length == strlen(text) && !strcmp(text, "How much is the museum?"));
+    kiln_free(text);
+    kiln_free(tokens);
+    REQUIRE(kiln_tokenize(engine, TEXT(""), false, &tokens, &count) == KILN_OK && count == 0);
+    kiln_free(tokens);
+    refused(kiln_tokenize(engine, (struct kiln_text){"\xc3", 1}, true, &tokens, &count), KILN_INPUT, "UTF-8");
+    refused(kiln_tokenize(engine, (struct kiln_text){"a", SIZE_MAX}, true, &tokens, &count), KILN_INPUT, "longer");
+    refused(kiln_tokenize(engine, TEXT("a"), true, NULL, &count), KILN_INPUT, "tokens is NULL");
+    refused(kiln_tokenize(engine, TEXT("a"), true, &tokens, NULL), KILN_INPUT, "count is NULL");
+    uint32_t beyond[] = {2, 4000000000u};
+    refused(kiln_detokenize(engine, beyond, 2, &text, &length), KILN_INPUT, "4000000000");
+    refused(kiln_detokenize(engine, NULL, 2, &text, &length), KILN_INPUT, "NULL");
+    struct kiln_text messages = TEXT("[{\"role\":\"user\",\"content\":\"Hello\"}]");
+    REQUIRE(kiln_render_chat(engine, messages, true, &text, NULL) == KILN_OK);
+    REQUIRE(strstr(text, "<start_of_turn>user\nHello<end_of_turn>") && strstr(text, "<start_of_turn>model\n"));
+    kiln_free(text);
+    refused(kiln_render_chat(engine, TEXT("[]"), true, &text, &length), KILN_INPUT, "conversation is empty");
+    refused(kiln_render_chat(engine, TEXT("{"), true, &text, &length), KILN_INPUT, "messages");
+    REQUIRE(kiln_engine_info_json(engine, &text, &length) == KILN_OK && strstr(text, "\"model\":\"demo\""));
+    kiln_free(text);
+    refused(kiln_engine_info_json(engine, NULL, NULL), KILN_INPUT, "NULL");
+    puts("texts");
+}
+
+#define ASK "{\"messages\":[{\"role\":\"user\",\"content\":\"How much is the museum for 2 adults?\"}],\"temperature\":0"
+
+static void replies(struct kiln_engine *engine) {
+    struct kiln_session *session;
+    char *result;
+    size_t length;
+    REQUIRE(kiln_session_new(engine, &session) == KILN_OK);
+    struct heard heard = {.length = 0}, again = {.length = 0};
+    REQUIRE(kiln_generate(session, TEXT(ASK "}"), hear, &heard, &result, &length) == KILN_OK);
+    REQUIRE(strstr(heard.text, "museum") && strstr(result, "\"finish_reason\":\"stop\"") && length == strlen(result));
+    REQUIRE(strstr(result, "\"prompt_tokens\""));
+    kiln_free(result);
+    REQUIRE(kiln_generate(session, TEXT(ASK "}"), hear, &again, NULL, NULL) == KILN_OK);
+    REQUIRE(!strcmp(heard.text, again.text));
+    /* A document of a schema. */
+    struct heard document = {.length = 0};
+    struct kiln_text request = TEXT(ASK ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"p\",\"schema\":"
+                                        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":9}},"
+                                        "\"required\":[\"a\"],\"additionalProperties\":false}}}}");
+    REQUIRE(kiln_generate(session, request, hear, &document, NULL, NULL) == KILN_OK);
+    char digit = 0;
+    REQUIRE(sscanf(document.text, " { \"a\" : %c", &digit) == 1 && digit >= '0' && digit <= '9');
+    /* What is wrong with a request is said, and the session goes on. */
+    refused(kiln_generate(session, TEXT("{"), hear, &heard, &result, &length), KILN_INPUT, "JSON");
+    refused(kiln_generate(session, TEXT("[]"), hear, &heard, &result, &length), KILN_INPUT, "object");
+    refused(kiln_generate(session, TEXT("{\"messages\":[]}"), hear, &heard, &result, &length), KILN_INPUT, "messages");
+    refused(kiln_generate(session, TEXT(ASK ",\"top_p\":7}"), hear, &heard, &result, &length), KILN_INPUT, "top_p");
+    refused(kiln_generate(session, TEXT(ASK ",\"n\":2}"), hear, &heard, &result, &length), KILN_INPUT, "n ");
+    /* The caller's function ends a reply, which is given as far as it came. */
+    struct heard few = {.stop_after = 2};
+    refused(kiln_generate(session, TEXT(ASK "}"), hear, &few, &result, &length), KILN_INTERRUPTED, "took no more");
+    REQUIRE(few.pieces == 2 && strstr(result, few.text));
+    kiln_free(result);
+    /* Any path. */
+    uint16_t status;
+    struct heard body = {.length = 0};
+    REQUIRE(kiln_request(session, TEXT("GET"), TEXT("/v1/models"), TEXT(""), hear, &body, &status) == KILN_OK);
+    REQUIRE(status == 200 && strstr(body.text, "demo"));
+    REQUIRE(kiln_request(session, TEXT("GET"), TEXT("/none"), TEXT(""), NULL, NULL, &status) == KILN_OK && status == 404);
+    refused(kiln_request(session, TEXT("EAT"), TEXT("/"), TEXT(""), NULL, NULL, &status), KILN_INPUT, "EAT");
+    refused(kiln_request(session, TEXT("GET"), TEXT("/ \r\nX: y"), TEXT(""), NULL, NULL, &status), KILN_INPUT, "path");
+    refused(kiln_request(session, TEXT("GET"), TEXT("/"), TEXT(""), NULL, NULL, NULL), KILN_INPUT, "status is NULL");
+    REQUIRE(kiln_session_free(session) == KILN_OK);
+    refused(kiln_session_free(session), KILN_INPUT, "given back");
+    refused(kiln_generate(session, TEXT(ASK "}"), hear, &heard, NULL, NULL), KILN_INPUT, "given back");
+    puts("replies");
+}
+
+static atomic_int begun;
+
+static int begin(void *user, struct kiln_text piece) {
+    (void)user, (void)piece;
+    atomic_store(&begun, 1);
+    return 0;
+}
+
+static void *endless(void *session) {
+    /* 2,000 tokens, whatever the model would end with. */
+    int code = kiln_generate(session, TEXT(ASK ",\"ignore_eos\":true,\"max_tokens\":2000}"), begin, NULL, NULL, NULL);
+    return (void *)(intptr_t)code;
+}
+
+static void cancelled(struct kiln_engine *engine, int (*end)(struct kiln_session *)) {
+    struct kiln_session *session;
+    pthread_t thread;
+    void *code;
+    atomic_store(&begun, 0);
+    REQUIRE(kiln_session_new(engine, &session) == KILN_OK);
+    REQUIRE(!pthread_create(&thread, NULL, endless, session));
+    while (!atomic_load(&begun)) usleep(1000);
+    REQUIRE(end(session) == KILN_OK);
+    REQUIRE(!pthread_join(thread, &code) && (intptr_t)code == KILN_INTERRUPTED);
+    if (end == kiln_cancel) {
+        struct heard heard = {.length = 0};
+        REQUIRE(kiln_generate(session, TEXT(ASK "}"), hear, &heard, NULL, NULL) == KILN_OK);
+        REQUIRE(kiln_session_free(session) == KILN_OK);
+    }
+    puts(end == kiln_cancel ? "cancelled" : "freed in use");
+}
+
+static long resident_kb(void) {
+    long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    REQUIRE(file && fscanf(file, "%ld %ld", &pages, &resident) == 2);
+    fclose(file);
+    return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static void many_sessions(struct kiln_engine *engine) {
+    long before = 0;
+    for (int i = 0; i < 1000; ++i) {
+        struct kiln_session *session;
+        struct heard heard = {.length = 0};
+        REQUIRE(kiln_session_new(engine, &session) == KILN_OK);
+        REQUIRE(kiln_generate(session, TEXT(ASK ",\"max_tokens\":1}"), hear, &heard, NULL, NULL) == KILN_OK);
+        REQUIRE(kiln_session_free(session) == KILN_OK);
+        if (i == 200) before = resident_kb();
+    }
+    long grown = resident_kb() - before;
+    printf("1000 sessions, %ld KiB more than after 200\n", grown);
+    REQUIRE(grown < 8192);
+}
+
+static void *open_and_ask(void *unused) {
+    (void)unused;
+    struct kiln_engine *engine = open_demo(512);
+    struct kiln_session *session;
+    static _Thread_local struct heard heard;
+    REQUIRE(kiln_session_new(engine, &session) == KILN_OK);
+    REQUIRE(kiln_generate(session, TEXT(ASK "}"), hear, &heard, NULL, NULL) == KILN_OK && strstr(heard.text, "museum"));
+    /* A session keeps its engine. */
+    REQUIRE(kiln_engine_close(engine) == KILN_OK);
+    heard.length = 0;
+    REQUIRE(kiln_generate(session, TEXT(ASK "}"), hear, &heard, NULL, NULL) == KILN_OK);
+    REQUIRE(kiln_session_free(session) == KILN_OK);
+    return NULL;
+}
+
+static atomic_int lines;
+
+static void log_line(void *user, uint32_t level, struct kiln_text line) {
+    if (user == &lines && level >= 1 && level <= 3 && line.length) atomic_fetch_add(&lines, 1);
+}
+
+int main(void) {
+    REQUIRE(kiln_abi_version() == KILN_ABI_VERSION);
+    REQUIRE(kiln_set_log(3, log_line, &lines) == KILN_OK);
+    nonsense();
+    struct kiln_engine *engine = open_demo(0);
+    REQUIRE(atomic_load(&lines) > 0);
+    REQUIRE(kiln_set_log(0, NULL, NULL) == KILN_OK);
+    texts(engine);
+    replies(engine);
+    cancelled(engine, kiln_cancel);
+    cancelled(engine, kiln_session_free);
+    many_sessions(engine);
+    pthread_t others[2];
+    for (int i = 0; i < 2; ++i) REQUIRE(!pthread_create(&others[i], NULL, open_and_ask, NULL));
+    for (int i = 0; i < 2; ++i) REQUIRE(!pthread_join(others[i], NULL));
+    puts("three engines");
+    REQUIRE(kiln_engine_close(engine) == KILN_OK);
+    refused(kiln_engine_close(engine), KILN_INPUT, "given back");
+    return 0;
+}
