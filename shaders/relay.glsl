@@ -4,7 +4,7 @@
 // weights that they begin with, and then wait until the counter has reached the number of workgroups before them. So neither a
 // dispatch's start nor the first latency of memory and of address translation is waited for.
 // This needs a device that starts workgroups in the order of dispatches, so that those waited for are running or done;
-// src/gpu/measure/tuning.rs tries it. Where a wait does not end, the step state says so and the pass is refused.
+// src/gpu/measure/tuning/choose.rs tries it. Where a wait does not end, the step state says so and the pass is refused.
 //
 // Stages: a dispatch whose workgroups make one part of its output after the other may have a counter for each such part. The
 // next dispatch can begin on the first parts while the last are made.

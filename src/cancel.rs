@@ -1,4 +1,4 @@
-//! Ends long work early.
+//! A flag by which one thread ends what another one does: loading, passes, a write.
 
 use crate::error::Text;
 use crate::{Error, Result};

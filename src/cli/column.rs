@@ -1,4 +1,4 @@
-//! Columns of byte counts in tables.
+//! Columns of byte counts in tables: one unit for the whole column, so that its numbers can be compared at a glance.
 
 /// How to write a column of byte counts: all in one unit, the largest in which none but 0 reads as 0.0.
 pub(super) fn column(counts: impl IntoIterator<Item = u64>) -> impl Fn(u64) -> String {

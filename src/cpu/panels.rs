@@ -121,7 +121,7 @@ pub fn read_stacked(
     Ok(())
 }
 
-/// A row as it is read.
+/// The sizes of a row of weights as a checkpoint gives it, before it is packed into a panel.
 struct Form {
     format: WeightFormat,
     cols: usize,

@@ -1,4 +1,5 @@
-//! The Vulkan executor, one room a job, in the order that data flows. A room uses only those above it.
+//! The Vulkan executor, one room a job, in the order that data flows. A room uses those above it. One does more: [`measure`] takes
+//! from [`replay`] the executor's options and which kinds of pass are tuned.
 //!
 //! | room | what it does |
 //! | --- | --- |

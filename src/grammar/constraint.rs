@@ -1,4 +1,4 @@
-//! What one sequence may say next.
+//! A constraint follows one sequence's document and says after each token which ones its grammar lets through next.
 
 use std::sync::Arc;
 

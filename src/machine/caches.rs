@@ -1,4 +1,4 @@
-//! The CPU's caches.
+//! The size of the CPU's caches: weights that fit them are not read at the memory's rate.
 
 use super::files::Files;
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! The way through the kernel's driver: amdxdna's ioctls.
+//! Runs a program on the NPU through the kernel's driver alone, by amdxdna's ioctls. src/npu/xrt.rs does the same through libxrt.
 
 use super::context::{Way, lost};
 use super::packet;

@@ -1,4 +1,4 @@
-//! The way through libxrt.
+//! Runs a program on the NPU through libxrt, AMD's library, where that is installed. src/npu/kernel.rs does the same without it.
 
 use super::context::{Way, lost};
 use super::packet::RUN_SEQUENCE;

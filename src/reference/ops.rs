@@ -1,4 +1,4 @@
-//! Each step's arithmetic, in f32, as `gemma3.md` states it.
+//! Each step's arithmetic, in f32, as `docs/gemma3.md` states it.
 
 use super::{Weights, choice};
 use crate::executor::host::StepState;

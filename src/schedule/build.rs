@@ -1,4 +1,4 @@
-//! From a model's shape to its schedule: the steps of `gemma3.md`'s forward pass, layer by layer.
+//! From a model's shape to its schedule: the steps of `docs/gemma3.md`'s forward pass, layer by layer.
 
 use super::choice;
 use super::kv::{KvLayer, KvLayout};

@@ -1,4 +1,4 @@
-//! When a wait ends.
+//! Deadlines: a moment so long after another. However long a user asks for, the sum is a moment that [`Instant`] holds.
 
 use std::time::{Duration, Instant};
 

@@ -105,7 +105,7 @@ impl Kernel for Operations<'_> {
             put(sum(L::or(L::bits::<2>(bytes, 3), L::bits_at::<3, 2>(bytes, 1))));
             put(sum(L::look_up(&std::array::from_fn(|i| 63 - 3 * i as u8), L::bits::<4>(bytes, 15))));
             let moved = self.0.map(|b| b ^ L::OFFSET);
-            // Kinds with an offset have it times the sum of x too much.
+            // Units that multiply unsigned bytes have them moved by OFFSET, so their sum has OFFSET times the sum of x too much.
             let excess = i32::from(L::OFFSET) * x.to_le_bytes().into_iter().map(|x| i32::from(x as i8)).sum::<i32>();
             put(L::to_f32(L::dot_bytes(L::splat_i32(11 - excess), L::load_bytes(moved.as_ptr()), x)));
             put(L::load_u8(from));

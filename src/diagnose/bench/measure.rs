@@ -87,7 +87,7 @@ pub struct Bench<'a> {
     filled: Vec<usize>,
     /// The choosers of sequences that sample; empty where each takes its argmax.
     choosers: Vec<Chooser>,
-    /// Drafts where drafts are measured.
+    /// The model that drafts, where the time of drafting counts.
     pub(super) draft: Option<SharedModel>,
     /// What is known of passes with drafts of the line that is measured.
     policy: Policy,

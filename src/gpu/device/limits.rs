@@ -1,4 +1,4 @@
-//! Limits that Kiln relies on.
+//! Limits of Vulkan devices that kernels and schedules are made for: every device has at least these.
 
 /// Workgroups in one dimension that every Vulkan device supports.
 pub const MAX_GROUPS: usize = 65_535;

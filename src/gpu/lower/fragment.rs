@@ -163,8 +163,8 @@ impl FragmentTile {
             Inputs::Direct { .. } => 0,
             Inputs::Shared { stages, .. } => stages * self.rows * (2 * self.inputs(row_lanes, format) + 16),
         };
-        // Direct tiles keep INT8's scales there, tall ones a batch of INT4's. A row of no inputs has whole batches: that is the most
-        // that a product takes.
+        // Scales lie in shared memory too: with direct inputs one f32 for each of INT8's rows, with shared inputs a batch of each
+        // row's, where the format has them by groups. How long a row is is not known here; 0 asks for the case that takes most.
         let of_row = match step {
             0 => 4,
             _ if self.in_batches(row_lanes, format, 0) => 2 * BATCH,

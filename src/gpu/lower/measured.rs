@@ -54,7 +54,7 @@ pub(super) fn attend(rows: usize, tiles: &[AttendTile]) -> AttendBy {
         ..=ATTEND_APART => AttendBy::Row,
         // 24 layers of 27B in INT4 take 9.7 ms for 64 rows by four subgroups and 14.8 by eight (H100).
         33..=64 => AttendBy::Tile(shared(|t| t.subgroups == 4)),
-        ..=ATTEND_SHARED => AttendBy::Tile(shared(|_| true)),
+        _ if rows <= ATTEND_SHARED => AttendBy::Tile(shared(|_| true)),
         _ => AttendBy::Tile(0),
     }
 }
@@ -83,34 +83,34 @@ fn matrix(p: Product) -> Option<MatrixTile> {
         ..=8 if is_long => direct(8, 32, [1, 4], if shares { 1 } else { 2 }, 1, 3),
         ..=8 => direct(8, if shares { 16 } else { 32 }, [1, 8], 2, 1, 1),
 
-        ..=16 if is_large && is_grouped => direct(16, 32, [4, 1], 2, 1, 1),
-        ..=16 if is_large => direct(16, 32, [2, 2], 1, 1, 1),
-        ..=16 if is_long && p.blocks => direct(16, 32, [1, 4], if is_grouped { 1 } else { 2 }, 1, 3),
-        ..=16 if is_long && is_grouped => direct(16, 32, [2, 4], 1, 1, 3),
-        ..=16 => direct(16, 32, [1, 8], if is_grouped { 1 } else { 2 }, 1, 1),
+        9..=16 if is_large && is_grouped => direct(16, 32, [4, 1], 2, 1, 1),
+        9..=16 if is_large => direct(16, 32, [2, 2], 1, 1, 1),
+        9..=16 if is_long && p.blocks => direct(16, 32, [1, 4], if is_grouped { 1 } else { 2 }, 1, 3),
+        9..=16 if is_long && is_grouped => direct(16, 32, [2, 4], 1, 1, 3),
+        9..=16 => direct(16, 32, [1, 8], if is_grouped { 1 } else { 2 }, 1, 1),
 
-        ..=32 if p.gelu => direct(32, 32, [4, 1], 1, if is_grouped { 1 } else { 3 }, 1),
-        ..=32 if is_large => {
+        17..=32 if p.gelu => direct(32, 32, [4, 1], 1, if is_grouped { 1 } else { 3 }, 1),
+        17..=32 if is_large => {
             let depth = if is_grouped { 1 } else { 4 };
             fragment(FragmentTile::shared(32, 32, [4, 1], depth, 2), 1)
         }
-        ..=32 if is_long && !is_grouped => direct(32, 48, [1, 8], 2, 1, 1),
-        ..=32 if is_long || is_grouped => direct(32, 48, [1, 8], 1, 1, 1),
-        ..=32 => direct(32, 32, [1, 8], 1, 1, 1),
+        17..=32 if is_long && !is_grouped => direct(32, 48, [1, 8], 2, 1, 1),
+        17..=32 if is_long || is_grouped => direct(32, 48, [1, 8], 1, 1, 1),
+        17..=32 => direct(32, 32, [1, 8], 1, 1, 1),
 
-        ..=64 if p.gelu => direct(64, 32, [1, 4], 1, 1, 1),
-        ..=64 if is_large => shared(64, 48, 2, 1),
-        ..=64 if is_long && p.blocks && is_grouped => direct(64, 32, [1, 4], 1, 1, 3),
-        ..=64 if is_long && is_grouped => staged([64, 128, 64], [32, 32], 1, 3),
-        ..=64 if is_grouped => staged([64, 64, 128], [32, 32], 2, 1),
-        ..=64 => direct(64, 48, [1, 8], 1, 1, 1),
+        33..=64 if p.gelu => direct(64, 32, [1, 4], 1, 1, 1),
+        33..=64 if is_large => shared(64, 48, 2, 1),
+        33..=64 if is_long && p.blocks && is_grouped => direct(64, 32, [1, 4], 1, 1, 3),
+        33..=64 if is_long && is_grouped => staged([64, 128, 64], [32, 32], 1, 3),
+        33..=64 if is_grouped => staged([64, 64, 128], [32, 32], 2, 1),
+        33..=64 => direct(64, 48, [1, 8], 1, 1, 1),
 
-        ..=128 if is_large => shared(64, 48, 2, 1),
-        ..=128 if is_long => shared(64, 32, 1, 3),
-        ..=128 => shared(64, 32, 1, 1),
-        ..=256 if is_large => shared(64, 48, 2, 1),
-        ..=256 if is_long => shared(64, 48, 2, 2),
-        ..=256 => shared(64, 32, 1, 1),
+        65..=128 if is_large => shared(64, 48, 2, 1),
+        65..=128 if is_long => shared(64, 32, 1, 3),
+        65..=128 => shared(64, 32, 1, 1),
+        129..=256 if is_large => shared(64, 48, 2, 1),
+        129..=256 if is_long => shared(64, 48, 2, 2),
+        129..=256 => shared(64, 32, 1, 1),
 
         _ if shares && is_long => staged([192, 128, 64], [48, 64], 1, 1),
         _ if shares && is_large => fragment(FragmentTile::shared(128, 32, [8, 1], 1, 2), 1),

@@ -26,7 +26,8 @@ pub fn allocate(gpu: &Rc<Gpu>, plan: &Plan, layout: &mut KvLayout, source: Arena
     Ok(blocks)
 }
 
-/// Takes blocks of both pools, so that each pool has about the same share of its own all the time, until one is refused.
+/// Allocates the blocks of both pools until one is refused. The next block is always of the pool that has the smaller share of
+/// its planned ones, so that a refusal leaves both about as full.
 fn take<B>(layout: &mut KvLayout, mut block: impl FnMut(Pool, usize) -> Result<B>) -> Result<[Vec<B>; 2]> {
     let planned = Pool::ALL.map(|pool| layout.pool(pool).blocks().count());
     let mut blocks = [Vec::with_capacity(planned[0]), Vec::with_capacity(planned[1])];

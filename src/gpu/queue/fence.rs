@@ -38,7 +38,8 @@ impl Drop for Semaphore {
     }
 }
 
-/// Semaphores that import and export sync_files for a queue, one submit at a time.
+/// Lets a submit wait for another driver's work and another driver wait for the submit, by sync_files. It serves one submit
+/// at a time.
 pub struct Gate {
     gpu: Rc<Gpu>,
     incoming: Semaphore,

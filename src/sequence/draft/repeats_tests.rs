@@ -1,4 +1,4 @@
-//! The index against a search of all tokens.
+//! Drafts from repeats: what the index finds is what a search through all tokens finds.
 
 use super::*;
 use crate::text::testing::Random;

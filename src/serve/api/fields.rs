@@ -141,10 +141,10 @@ impl<'a> Fields<'a> {
         self.wrong(name, format!("is {}, and has to be from {least} to {most}", shown(value)))
     }
 
-    /// An object.
+    /// The object in the field `name`; `None` where there is no such field.
     ///
     /// # Errors
-    /// 400: it is none.
+    /// 400: the field holds something else.
     pub fn object(&self, name: &str) -> Result<Option<Fields<'a>>, ApiError> {
         self.get(name).map(|value| Fields::of(value, self.path(name))).transpose()
     }

@@ -1,4 +1,4 @@
-//! What a peer may cost.
+//! Bounds on what a peer may cost the server: connections, bytes and time.
 
 use std::time::Duration;
 

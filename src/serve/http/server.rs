@@ -258,9 +258,9 @@ impl<H: Handler + ?Sized> Door<'_, '_, H> {
 /// unread or on its way, is reset, and the reset may overtake the answer.
 #[derive(Default)]
 struct Leaving {
-    /// Each until its time.
+    /// The sockets with the time at which each is dropped, the earliest first.
     sockets: VecDeque<(Instant, Arc<Socket>)>,
-    /// When to look at them.
+    /// When the sockets are looked at again; `None` where there are none.
     next_look: Option<Instant>,
 }
 

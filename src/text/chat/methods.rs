@@ -58,7 +58,8 @@ fn of_list(list: &Value, name: &str, arguments: &[Value]) -> Result<Value, Error
     }
 }
 
-/// The places from `start` to `end` of so many, as Python counts them.
+/// The range from `start` to `end` in a sequence of `length` items, by the rules of Python's slices: a negative place counts
+/// from the end.
 fn places(length: usize, start: Option<i64>, end: Option<i64>) -> Range<usize> {
     let place = |at: i64| match usize::try_from(at) {
         Ok(at) => at.min(length),

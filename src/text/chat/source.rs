@@ -32,7 +32,7 @@ pub(super) fn prepare(source: &str) -> Result<String, Excess> {
     if source.len() > MAX_SOURCE {
         return Err(Excess::Source);
     }
-    // As Jinja does, in texts too.
+    // Jinja makes every line end a line feed, also within a template's string literals.
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     // The parser reports what cannot be split into tokens.
     let tokens: Vec<_> =

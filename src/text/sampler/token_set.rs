@@ -1,4 +1,4 @@
-//! Sets of tokens.
+//! Sets of tokens, a bit each, as a guide fills them and the device reads them.
 
 use crate::schedule::choice::set_words;
 

@@ -1,4 +1,5 @@
-//! The answers to the questions, by measuring.
+//! The choices of tuning, each by trials: a product's tile, the arithmetic of a kind of pass, how its rows attend, and whether
+//! dispatches are relayed.
 
 use super::Question;
 use super::expected::RUNS;

@@ -1,4 +1,5 @@
-//! What a measurement is expected to take, and what it may win.
+//! What a trial of tuning is expected to take and may win, in seconds, before it is made: a trial that costs more than it may win
+//! is left out.
 
 use super::{Candidates, PASS_SECONDS, SAMPLE, Trial, Tuner, sampled};
 use crate::gpu::kernels::Kernel;
@@ -13,7 +14,7 @@ use crate::schedule::Segment;
 use std::collections::HashSet;
 use std::rc::Rc;
 
-/// The same between passes of an executor that works.
+/// Longest run of dispatches in a trial between two passes of an executor that is in use: whoever asks meanwhile waits for it.
 pub(super) const SLICE_SECONDS: f64 = 12e-3;
 /// Longest that a product's dispatches run alone, and most of them: enough weights that no cache holds them.
 const ALONE_SECONDS: f64 = 6e-3;

@@ -36,9 +36,9 @@ const PASS_SECONDS: f64 = 30e-3;
 /// Layers that stand for all of them, spread evenly.
 const SAMPLE: usize = 8;
 
-/// Why an answer has not come: the allowance is used up, or it failed.
+/// Why tuning has stopped before it had an answer.
 pub(super) enum Halt {
-    /// It goes on from here.
+    /// The allowance of this call is used up: the next call goes on from here.
     Paused,
     /// The device or the driver failed.
     Failed(Error),

@@ -1,4 +1,5 @@
-//! Measurements, each made once.
+//! The trials of tuning: how long a pass, or a product by itself, takes with given tiles. What was measured is remembered, so that
+//! a call that goes on where another stopped measures nothing twice.
 
 use super::expected::RUNS;
 use super::{Halt, PASS_SECONDS, SAMPLE, Step, Trial, Tuner, sampled};
