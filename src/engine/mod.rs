@@ -21,7 +21,7 @@ pub use files::ModelFiles;
 use crate::cpu::Cpu;
 use crate::display;
 use crate::error::{Setting, text};
-use crate::executor::Measure;
+use crate::executor::{Measure, Stepwise};
 use crate::executor::weights::Progress;
 use crate::gpu::{self, Choice, Gpu, Vulkan};
 use crate::machine::files::Files;
@@ -237,6 +237,14 @@ pub(crate) fn open(device: Device) -> Result<Opened> {
     }
 }
 
+/// As [`load`], to run the executor step by step.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_stepwise(checkpoint: &Checkpoint, options: &Options, progress: &Progress) -> Result<Box<dyn Stepwise>> {
+    Ok(load_any(&open_for(checkpoint, options)?, checkpoint, options, progress)?)
+}
+
 /// As [`load`], on a device that [`open`] gave.
 ///
 /// # Errors
@@ -247,13 +255,27 @@ pub(crate) fn load_on(
     options: &Options,
     progress: &Progress,
 ) -> Result<Box<dyn Measure>> {
+    Ok(load_any(opened, checkpoint, options, progress)?)
+}
+
+/// All that an executor can do.
+trait Loaded: Measure + Stepwise {}
+
+impl<E: Measure + Stepwise> Loaded for E {}
+
+fn load_any(
+    opened: &Opened,
+    checkpoint: &Checkpoint,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Box<dyn Loaded>> {
     let extent = check(checkpoint, options)?;
     if let Some(exceptions) = options.weights.exceptions(checkpoint.shape()) {
         log::warn!("{exceptions}");
     }
     threads::start()?;
     let start = Instant::now();
-    let executor: Box<dyn Measure> = match &opened.gpu {
+    let executor: Box<dyn Loaded> = match &opened.gpu {
         Some(gpu) => {
             let load = || {
                 let (schedule, plan) = place(opened, checkpoint, extent, options)?;

@@ -1,7 +1,7 @@
 //! An executor in the processor's own memory: passes, pages and results around what computes one step ([`Steps`]). The
 //! reference executor and the CPU executor differ in that alone.
 
-use super::{Asks, Executor, HeadRows, Measure, PageId, Pages, Row, Timed, Watch};
+use super::{Asks, Executor, HeadRows, Measure, PageId, Pages, Row, Stepwise, Timed, Watch};
 use crate::error::{Setting, text};
 use crate::schedule::choice::Found;
 use crate::schedule::kv::{KvLayer, PAGE, Pool};
@@ -9,6 +9,7 @@ use crate::schedule::layout::TableLayout;
 use crate::schedule::step::{Op, Rows};
 use crate::schedule::{Schedule, Segment, Step};
 use crate::{Cancel, Error, Result};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Computes steps. It keeps the weights, and the pools of keys and values.
@@ -23,6 +24,9 @@ pub trait Steps {
 
     /// Runs one step over the state's rows.
     fn run(&mut self, op: &Op, state: &StepState, arena: &mut [f32]);
+
+    /// How far from exact it computes a step, as [`Stepwise::tolerance`] says.
+    fn tolerance(&self, op: &Op) -> f32;
 
     /// A page's bytes.
     fn page(&mut self, pool: Pool, page: PageId) -> &mut [u8];
@@ -119,7 +123,11 @@ impl<S: Steps> Host<S> {
     }
 
     fn run(&mut self, segment: Segment) -> Result<()> {
-        for i in self.schedule.steps_of(segment) {
+        self.run_all(self.schedule.steps_of(segment))
+    }
+
+    fn run_all(&mut self, steps: Range<usize>) -> Result<()> {
+        for i in steps {
             self.cancel.check().inspect_err(|_| (self.rows, self.head) = (0, NONE))?;
             self.run_step(i);
         }
@@ -251,6 +259,41 @@ impl<S: Steps> Executor for Host<S> {
     fn logits(&mut self, row: usize) -> Result<&[f32]> {
         super::check_logits(row, self.head.count)?;
         Ok(super::slot_row(&self.arena, self.schedule.logits, row))
+    }
+}
+
+impl<S: Steps> Stepwise for Host<S> {
+    fn begin_pass(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
+        self.begin(rows, head)
+    }
+
+    fn run_steps(&mut self, steps: Range<usize>) -> Result<()> {
+        self.run_all(steps)
+    }
+
+    fn ranges(&self) -> Result<Vec<Range<usize>>> {
+        Ok((0..self.schedule.steps_of(Segment::Head).end).map(|step| step..step + 1).collect())
+    }
+
+    fn access_arena(&mut self, access: &mut dyn FnMut(&mut [f32])) -> Result<()> {
+        access(&mut self.arena);
+        Ok(())
+    }
+
+    fn read_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &mut [u8]) -> Result<()> {
+        let part = super::page_part(&self.schedule, layer, page, bytes.len())?;
+        bytes.copy_from_slice(&self.steps.page(layer.pool, page)[part]);
+        Ok(())
+    }
+
+    fn write_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &[u8]) -> Result<()> {
+        let part = super::page_part(&self.schedule, layer, page, bytes.len())?;
+        self.steps.page(layer.pool, page)[part].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn tolerance(&self, step: usize) -> f32 {
+        self.steps.tolerance(&self.schedule.steps[step].op)
     }
 }
 

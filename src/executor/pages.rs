@@ -144,6 +144,11 @@ impl Pages {
         self.pools[pool as usize].counts.len()
     }
 
+    /// The page of a pool with positions `PAGE * number ..` of a sequence, if it has that one.
+    pub fn page(&self, pool: Pool, sequence: usize, number: usize) -> Option<PageId> {
+        self.tables[sequence][pool as usize].page(number)
+    }
+
     /// Whether [`Pages::extend`] would find pages for `positions` of a sequence.
     pub fn has_room(&self, sequence: usize, positions: &Range<usize>) -> bool {
         Pool::ALL.into_iter().all(|pool| {

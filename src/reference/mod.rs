@@ -89,6 +89,11 @@ impl Steps for Formulas {
         ops::run(op, state, &self.weights, arena, &mut self.kv);
     }
 
+    fn tolerance(&self, _: &Op) -> f32 {
+        // Rounding of f32, of sums of some thousand terms.
+        2e-5
+    }
+
     fn page(&mut self, pool: Pool, page: PageId) -> &mut [u8] {
         let bytes = self.layout.pool(pool).page_bytes as usize;
         &mut bytemuck::cast_slice_mut(&mut self.kv[pool as usize])[page as usize * bytes..][..bytes]

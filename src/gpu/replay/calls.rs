@@ -1,14 +1,13 @@
 //! The Vulkan executor by its interface: what a caller asks of a pass, and what the pass has left.
 
 use super::submits::all_rows;
-use super::{Vulkan, page_in};
+use super::Vulkan;
 use crate::Result;
 use crate::executor::measure::{Gain, TuningState};
 use crate::executor::{self, Asks, Executor, HeadRows, Measure, PageId, Pages, Row, Timed, Watch};
 use crate::gpu::measure::ceiling::Ceiling;
 use crate::schedule::choice::Found;
 use crate::schedule::{Pool, Schedule, Segment};
-use ash::vk;
 use std::time::Duration;
 
 impl Executor for Vulkan {
@@ -62,28 +61,12 @@ impl Executor for Vulkan {
 
     fn read_page(&mut self, pool: Pool, page: PageId, bytes: &mut [u8]) -> Result<()> {
         executor::check_page(&self.schedule, pool, page, bytes.len())?;
-        self.settle()?;
-        let (block, mut at) = page_in(&self.schedule, &self.kv, pool, page as usize);
-        for piece in bytes.chunks_mut(self.results.pages.size as usize) {
-            let region = vk::BufferCopy::default().src_offset(at).size(piece.len() as u64);
-            self.queue.copy(block, &self.results.pages, &[region])?;
-            self.results.pages.copy_to(piece)?;
-            at += piece.len() as u64;
-        }
-        Ok(())
+        self.read_from_page(pool, page, 0, bytes)
     }
 
     fn write_page(&mut self, pool: Pool, page: PageId, bytes: &[u8]) -> Result<()> {
         executor::check_page(&self.schedule, pool, page, bytes.len())?;
-        self.settle()?;
-        let (block, mut at) = page_in(&self.schedule, &self.kv, pool, page as usize);
-        for piece in bytes.chunks(self.results.pages.size as usize) {
-            self.results.pages.copy_from(piece)?;
-            let region = vk::BufferCopy::default().dst_offset(at).size(piece.len() as u64);
-            self.queue.copy(&self.results.pages, block, &[region])?;
-            at += piece.len() as u64;
-        }
-        Ok(())
+        self.write_to_page(pool, page, 0, bytes)
     }
 
     fn found(&self, row: usize) -> Option<Found<'_>> {

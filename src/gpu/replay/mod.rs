@@ -14,6 +14,7 @@ pub mod options;
 mod pace;
 mod passes;
 pub mod results;
+mod steps;
 mod submits;
 mod tuning;
 
