@@ -21,8 +21,8 @@ pub use files::ModelFiles;
 use crate::cpu::Cpu;
 use crate::display;
 use crate::error::{Setting, text};
-use crate::executor::{Measure, Stepwise};
 use crate::executor::weights::Progress;
+use crate::executor::{Measure, Stepwise};
 use crate::gpu::{self, Choice, Gpu, Vulkan};
 use crate::machine::files::Files;
 use crate::machine::{heaps, nodes, threads};
@@ -186,7 +186,20 @@ pub(crate) fn open_for(checkpoint: &Checkpoint, options: &Options) -> Result<Ope
 /// Checks the options against the checkpoint before anything is opened or loaded.
 fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
     checkpoint.check_format(options.weights)?;
+    if options.vulkan.guest.is_some() {
+        if matches!(options.device, Device::Cpu | Device::Reference) {
+            return Err(no_device_for_guest());
+        }
+        if options.drafted > 0 {
+            let cause = "passes in which a guest attends verify no drafts";
+            return Err(Error::input(cause, "leave out the guest, or what makes drafts"));
+        }
+    }
     options.extent(checkpoint.shape())
+}
+
+fn no_device_for_guest() -> Error {
+    Error::input("only a Vulkan device has a guest", text!("leave out the guest, or do not use ", Setting::Cpu))
 }
 
 /// A device that a model can be loaded on.
@@ -286,6 +299,8 @@ fn load_any(
             };
             Box::new(load().map_err(|e| if gpu.is_cpu() { or_without_vulkan(e) } else { e })?)
         }
+        // `auto` has taken the CPU.
+        None if options.vulkan.guest.is_some() => return Err(no_device_for_guest()),
         None => {
             let (schedule, _) = place(opened, checkpoint, extent, options)?;
             match options.device {

@@ -1,11 +1,11 @@
 //! An executor in the processor's own memory: passes, pages and results around what computes one step ([`Steps`]). The
 //! reference executor and the CPU executor differ in that alone.
 
+use super::pages::Change;
 use super::{Asks, Executor, HeadRows, Measure, PageId, Pages, Row, Stepwise, Timed, Watch};
 use crate::error::{Setting, text};
 use crate::schedule::choice::Found;
 use crate::schedule::kv::{KvLayer, PAGE, Pool};
-use crate::schedule::layout::TableLayout;
 use crate::schedule::step::{Op, Rows};
 use crate::schedule::{Schedule, Segment, Step};
 use crate::{Cancel, Error, Result};
@@ -52,11 +52,34 @@ pub struct StepState {
     /// Word index of the flags that say whether each argmax is finite.
     pub finite: usize,
     /// The sequences' page tables, by pool.
-    pub tables: [TableLayout; 2],
+    tables: [Table; 2],
+}
+
+/// Sequences' page tables of a pool.
+struct Table {
+    /// Entries of a sequence, a power of two.
+    entries: usize,
+    /// First element in the pool of each entry's page, `[sequences][entries]`.
+    starts: Vec<usize>,
+    /// Elements of a page.
+    page: usize,
+}
+
+impl Table {
+    fn new(schedule: &Schedule, pool: Pool) -> Table {
+        let (entries, layout) = (schedule.arena.tables[pool as usize].entries, schedule.kv.pool(pool));
+        let page = layout.page_bytes as usize / schedule.extent.kv.bytes();
+        Table { entries, starts: vec![0; schedule.extent.sequences * entries], page }
+    }
+
+    fn at(&self, sequence: usize, number: usize) -> usize {
+        sequence * self.entries + (number & (self.entries - 1))
+    }
 }
 
 impl StepState {
-    fn new(schedule: &Schedule) -> StepState {
+    /// The state of passes of `schedule`, whose pools have elements of its KV type.
+    pub(super) fn new(schedule: &Schedule) -> StepState {
         let layout = schedule.arena.state;
         let rows = || Vec::with_capacity(schedule.extent.max_rows);
         StepState {
@@ -67,11 +90,12 @@ impl StepState {
             sequence: rows(),
             next: layout.next(),
             finite: layout.finite(),
-            tables: schedule.arena.tables,
+            tables: Pool::ALL.map(|pool| Table::new(schedule, pool)),
         }
     }
 
-    fn set_rows(&mut self, rows: &[Row]) {
+    /// Sets the pass's rows.
+    pub(super) fn set_rows(&mut self, rows: &[Row]) {
         self.token.clear();
         self.token.extend(rows.iter().map(|r| r.token));
         self.position.clear();
@@ -80,15 +104,30 @@ impl StepState {
         self.sequence.extend(rows.iter().map(|r| r.sequence));
     }
 
+    /// Sets the rows that a step works on. `head`: those of the pass.
+    pub(super) fn set_step(&mut self, rows: Rows, head: HeadRows) {
+        (self.rows, self.head_first) = match rows {
+            Rows::Pass => (self.token.len(), 0),
+            Rows::Head => (head.count, head.first),
+        };
+    }
+
+    /// Takes a new entry of a page table.
+    pub(super) fn set_page(&mut self, change: &Change) {
+        let table = &mut self.tables[change.pool as usize];
+        let at = table.at(change.sequence, change.number);
+        table.starts[at] = change.page as usize * table.page;
+    }
+
     /// First element in the pool of the page with positions `PAGE * number ..` of row `r`'s sequence.
-    pub fn page_at(&self, arena: &[f32], pool: Pool, r: usize, number: usize) -> usize {
-        let word = self.tables[pool as usize].word(self.sequence[r] as usize, number);
-        (u64::from(arena[word].to_bits()) | u64::from(arena[word + 1].to_bits()) << 32) as usize
+    pub fn page_at(&self, pool: Pool, r: usize, number: usize) -> usize {
+        let table = &self.tables[pool as usize];
+        table.starts[table.at(self.sequence[r] as usize, number)]
     }
 
     /// Index in the layer's pool of row `r`'s sequence's K (`half` 0) or V (1) of a head at position `p`.
-    pub fn kv_at(&self, arena: &[f32], kv: &KvLayer, r: usize, half: usize, head: usize, p: usize) -> usize {
-        self.page_at(arena, kv.pool, r, p / PAGE) + kv.element_at(half, head, p)
+    pub fn kv_at(&self, kv: &KvLayer, r: usize, half: usize, head: usize, p: usize) -> usize {
+        self.page_at(kv.pool, r, p / PAGE) + kv.element_at(half, head, p)
     }
 }
 
@@ -136,10 +175,7 @@ impl<S: Steps> Host<S> {
 
     fn run_step(&mut self, i: usize) {
         let step = &self.schedule.steps[i];
-        (self.state.rows, self.state.head_first) = match step.rows {
-            Rows::Pass => (self.rows, 0),
-            Rows::Head => (self.head.count, self.head.first),
-        };
+        self.state.set_step(step.rows, self.head);
         self.steps.run(&step.op, &self.state, &mut self.arena);
     }
 
@@ -150,10 +186,9 @@ impl<S: Steps> Host<S> {
         self.state.set_rows(rows);
         let words = bytemuck::cast_slice_mut(&mut self.arena);
         super::write_pass(words, self.schedule.arena.state, rows, head);
-        // Elements of a page: the pool's are of the KV type.
-        let element = self.schedule.extent.kv.bytes() as u64;
-        let start = |pool, page| page as u64 * (self.schedule.kv.pool(pool).page_bytes / element);
-        super::write_tables(words, &self.schedule.arena, &mut self.pages, start);
+        for change in self.pages.take_changes() {
+            self.state.set_page(&change);
+        }
         self.steps.begin(&self.state);
         Ok(())
     }

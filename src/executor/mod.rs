@@ -2,6 +2,7 @@
 //! command buffers. The CPU executor and the reference executor interpret the steps ([`host`]). All take the same calls, and
 //! their results agree to within rounding. Only benchmarks and tuning use [`measure`].
 
+pub mod guest;
 pub mod host;
 pub mod measure;
 pub mod pages;

@@ -71,8 +71,8 @@ impl StateLayout {
     }
 }
 
-/// Sequences' page tables of a pool: u64 `[sequences][entries]`. An entry says where a page begins: on a device its
-/// address, on the CPU its first element.
+/// Sequences' page tables of a pool: u64 `[sequences][entries]`. An entry is the address at which a page begins. Executors on
+/// the CPU keep tables of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableLayout {
     /// Bytes from the arena's start.
