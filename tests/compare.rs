@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{DOT, F32, golden};
+use common::{DOT, F32, MATRIX_F16, golden};
 use kiln::diagnose::compare::{Compared, HEAD_ROWS, compare, passes};
 use kiln::executor::weights::Progress;
-use kiln::executor::{Asks, Executor, HeadRows, PageId, Pages, Row, Stepwise, Watch};
+use kiln::executor::{Asks, Executor, HeadRows, PageId, Pages, Row, Stepwise, Tolerance, Watch};
 use kiln::model::WeightFormat;
 use kiln::model::checkpoint::Checkpoint;
 use kiln::plan::Plan;
@@ -73,17 +73,23 @@ fn found(a: &mut dyn Stepwise, b: &mut dyn Stepwise, all: bool) -> Vec<Compared>
     seen
 }
 
-const EXECUTORS: [Which; 4] =
-    [Which::Reference, Which::Cpu, Which::Vulkan(F32, KvType::F32), Which::Vulkan(DOT, KvType::F16)];
+/// Those that this machine has.
+fn executors() -> Vec<Which> {
+    let mut all = vec![Which::Reference, Which::Cpu, Which::Vulkan(F32, KvType::F32), Which::Vulkan(DOT, KvType::F16)];
+    all.extend(common::open_gpu().caps.matrix.map(|_| Which::Vulkan(MATRIX_F16, KvType::F16)));
+    all
+}
+
+/// The reference beside each, and each beside the one before it.
+fn pairs(all: &[Which]) -> Vec<(Which, Which)> {
+    let with_reference = all.iter().map(|b| (Which::Reference, *b));
+    with_reference.chain(all.windows(2).skip(1).map(|pair| (pair[0], pair[1]))).collect()
+}
 
 #[test]
 fn executors_that_compute_the_same_are_equal() {
     for format in [WeightFormat::Int8, WeightFormat::Bf16] {
-        for (a, b) in EXECUTORS.into_iter().flat_map(|a| EXECUTORS.map(|b| (a, b))) {
-            // Each with the reference, and the others once.
-            if a != Which::Reference && b != Which::Vulkan(DOT, KvType::F16) {
-                continue;
-            }
+        for (a, b) in pairs(&executors()) {
             let [mut one, mut other] = [a, b].map(|which| load(which, &golden("tiny"), format, |_| {}));
             let seen = found(one.as_mut(), other.as_mut(), true);
             let worst = seen.iter().max_by(|x, y| x.share.total_cmp(&y.share)).unwrap();
@@ -225,6 +231,14 @@ fn a_fault_of_vulkan_with_packed_inputs_is_found() {
     check_all(Which::Vulkan(DOT, KvType::F16));
 }
 
+#[test]
+fn a_fault_of_vulkan_on_matrix_units_is_found() {
+    match common::open_gpu().caps.matrix {
+        Some(_) => check_all(Which::Vulkan(MATRIX_F16, KvType::F16)),
+        None => println!("not checked here: the device has no matrix units"),
+    }
+}
+
 /// Spoils a slot where steps run as one, as a kernel for several of them would that is wrong itself.
 struct Fused {
     inner: Box<dyn Stepwise>,
@@ -292,7 +306,7 @@ impl Stepwise for Fused {
     fn write_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &[u8]) -> kiln::Result<()> {
         self.inner.write_kv(layer, page, bytes)
     }
-    fn tolerance(&self, step: usize) -> f32 {
+    fn tolerance(&self, step: usize) -> Tolerance {
         self.inner.tolerance(step)
     }
 }

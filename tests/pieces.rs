@@ -86,23 +86,24 @@ fn check(weights: WeightFormat, arithmetic: Option<Arithmetic>, tolerance: f32) 
     assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
+/// A kernel that is alone adds in another order than one for several steps, and a key may round to the neighbouring f16.
 #[test]
 fn a_layer_may_be_cut_at_any_step() {
-    check(WeightFormat::Int8, F32, 1e-5);
-    check(WeightFormat::Int8, DOT, 1e-3);
-    check(WeightFormat::Int4, DOT, 1e-3);
+    check(WeightFormat::Int8, F32, 1e-3);
+    check(WeightFormat::Int8, DOT, 2e-3);
+    check(WeightFormat::Int4, DOT, 2e-3);
 }
 
 #[test]
 fn a_layer_on_matrix_units_may_be_cut_at_any_step() {
     let units = common::open_gpu().caps.matrix;
     if units.is_none() {
-        println!("not run: the device has no matrix units");
+        println!("not checked here: the device has no matrix units");
         return;
     }
-    check(WeightFormat::Int8, MATRIX_F16, 2e-2);
+    check(WeightFormat::Int8, MATRIX_F16, 5e-3);
     if units.is_some_and(|units| units.s8_k.is_some()) {
-        check(WeightFormat::Int8, MATRIX_S8, 2e-2);
+        check(WeightFormat::Int8, MATRIX_S8, 5e-3);
     }
 }
 

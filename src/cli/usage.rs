@@ -94,7 +94,7 @@ Examples:
 
 Both begin every step from the values of a, so that a step that differs is wrong by itself. \
 What an executor runs as one kernel is compared step by step, and then as one. \
-A bound follows from how both compute a step: in f32, or with inputs and caches of fewer bits. \
+A bound follows from how far a step's results move when its inputs are rounded as both executors round them. \
 Both executors are in memory at the same time. A window is tested by more tokens than it has.
 
 Ends with 0 where all steps are within their bounds, and with 1 where one is not.";

@@ -13,9 +13,9 @@ mod pool;
 mod product;
 
 use crate::Result;
-use crate::executor::PageId;
 use crate::executor::host::{Host, StepState, Steps, zeroed};
 use crate::executor::weights::Progress;
+use crate::executor::{PageId, Tolerance};
 use crate::machine::threads;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::{TensorId, WeightFormat};
@@ -333,14 +333,14 @@ impl Steps for Kernels {
         }
     }
 
-    fn tolerance(&self, op: &Op) -> f32 {
+    fn tolerance(&self, op: &Op) -> Tolerance {
         match op {
-            // Inputs of eight bits: an error of one part in a hundred, and the largest of many such.
-            Op::Linear { weight, .. } if weight.format != WeightFormat::Bf16 => 0.1,
-            // Half of f16's last bit.
-            Op::KvWrite { .. } => 5e-4,
-            // f32, with exp and tanh by polynomials.
-            _ => 1e-4,
+            // Inputs of eight bits, with a scale for each block.
+            Op::Linear { weight, .. } if weight.format != WeightFormat::Bf16 => {
+                Tolerance { inputs: 1.0 / 254.0, block: 32, ..Tolerance::ABOUT_F32 }
+            }
+            Op::KvWrite { .. } => Tolerance::F16,
+            _ => Tolerance::ABOUT_F32,
         }
     }
 

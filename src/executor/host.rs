@@ -2,7 +2,7 @@
 //! reference executor and the CPU executor differ in that alone.
 
 use super::pages::Change;
-use super::{Asks, Executor, HeadRows, Measure, PageId, Pages, Row, Stepwise, Timed, Watch};
+use super::{Asks, Executor, HeadRows, Measure, PageId, Pages, Row, Stepwise, Timed, Tolerance, Watch};
 use crate::error::{Setting, text};
 use crate::schedule::choice::Found;
 use crate::schedule::kv::{KvLayer, PAGE, Pool};
@@ -26,7 +26,7 @@ pub trait Steps {
     fn run(&mut self, op: &Op, state: &StepState, arena: &mut [f32]);
 
     /// How far from exact it computes a step, as [`Stepwise::tolerance`] says.
-    fn tolerance(&self, op: &Op) -> f32;
+    fn tolerance(&self, op: &Op) -> Tolerance;
 
     /// A page's bytes.
     fn page(&mut self, pool: Pool, page: PageId) -> &mut [u8];
@@ -327,7 +327,7 @@ impl<S: Steps> Stepwise for Host<S> {
         Ok(())
     }
 
-    fn tolerance(&self, step: usize) -> f32 {
+    fn tolerance(&self, step: usize) -> Tolerance {
         self.steps.tolerance(&self.schedule.steps[step].op)
     }
 }

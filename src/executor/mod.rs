@@ -11,7 +11,7 @@ pub mod weights;
 
 pub use measure::{Measure, Timed};
 pub use pages::{PageId, Pages};
-pub use stepwise::Stepwise;
+pub use stepwise::{Stepwise, Tolerance};
 
 use crate::error::{Setting, text};
 use crate::schedule::choice::{Ask, Found};

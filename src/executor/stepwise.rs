@@ -6,6 +6,26 @@ use crate::Result;
 use crate::schedule::kv::KvLayer;
 use std::ops::Range;
 
+/// How far from exact a step may be computed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tolerance {
+    /// Each input may be rounded by this share of the largest of the block of inputs that it is in.
+    pub inputs: f32,
+    /// Inputs of a block. A row has a last block that may be shorter.
+    pub block: usize,
+    /// Each output may be off by this share of the larger of its own magnitude and its row's root mean square.
+    pub outputs: f32,
+}
+
+impl Tolerance {
+    /// Of arithmetic in f32, in any order.
+    pub const F32: Tolerance = Tolerance { inputs: 1e-6, block: 32, outputs: 2e-5 };
+    /// The same with exp and tanh by polynomials, or a device's.
+    pub const ABOUT_F32: Tolerance = Tolerance { outputs: 1e-4, ..Tolerance::F32 };
+    /// Of what is kept in f16: half of its last bit.
+    pub const F16: Tolerance = Tolerance { inputs: 5e-4, block: 32, outputs: 5e-4 };
+}
+
 /// An executor that runs parts of a pass by themselves.
 pub trait Stepwise: Executor {
     /// Begins a pass as [`Executor::forward`] does, and runs no step of it.
@@ -46,7 +66,6 @@ pub trait Stepwise: Executor {
     /// As [`Executor::read_page`].
     fn write_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &[u8]) -> Result<()>;
 
-    /// How far from exact an element may be that a step of the begun pass computes, as a share of the larger of its own
-    /// magnitude and its row's root mean square.
-    fn tolerance(&self, step: usize) -> f32;
+    /// How far from exact it may compute a step of the begun pass.
+    fn tolerance(&self, step: usize) -> Tolerance;
 }

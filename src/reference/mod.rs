@@ -5,9 +5,9 @@ pub(crate) mod choice;
 mod ops;
 
 use crate::Result;
-use crate::executor::PageId;
 use crate::executor::host::{Host, StepState, Steps, zeroed};
 use crate::executor::weights::{self, Progress};
+use crate::executor::{PageId, Tolerance};
 use crate::model::checkpoint::Checkpoint;
 use crate::schedule::kv::{KvLayout, Pool};
 use crate::schedule::layout::WeightLayout;
@@ -110,9 +110,8 @@ impl Steps for Formulas {
         ops::run(op, state, &self.weights, arena, &mut self.kv);
     }
 
-    fn tolerance(&self, _: &Op) -> f32 {
-        // Rounding of f32, of sums of some thousand terms.
-        2e-5
+    fn tolerance(&self, _: &Op) -> Tolerance {
+        Tolerance::F32
     }
 
     fn page(&mut self, pool: Pool, page: PageId) -> &mut [u8] {

@@ -5,17 +5,20 @@
 //! narrower of the two caches. What an executor runs as one, it runs twice: each of its steps alone, and then all together,
 //! with the kernels of a whole pass.
 //!
-//! An element differs if it is further apart than its bound: the tolerances of both executors for the step
-//! ([`Stepwise::tolerance`]), as a share of the larger of the element and its row's root mean square in `a`.
+//! An element differs if it is further apart than its bound, which follows from the tolerances of both executors
+//! ([`Tolerance`]): a share of the larger of the element and its row's root mean square in `a`, and where that does not
+//! suffice, some times what the element moves when the inputs of the step move by as much as they may be rounded. So
+//! a product whose terms cancel may be off by more than one whose terms do not.
 
+mod bound;
 mod tensor;
 
 use crate::error::{Setting, text};
-use crate::executor::{HeadRows, Row, Stepwise};
+use crate::executor::{HeadRows, Row, Stepwise, Tolerance};
 use crate::schedule::{Schedule, Segment};
 use crate::{Error, Result};
 use std::ops::{ControlFlow, Range};
-use tensor::{Tensor, written};
+use tensor::{Tensor, read, written};
 
 /// Rows of logits that a pass of a comparison makes, where it has as many rows: there are kernels for one and for several.
 pub const HEAD_ROWS: usize = 4;
@@ -125,9 +128,8 @@ impl Pair<'_> {
             for step in range.clone() {
                 let step = step..step + 1;
                 let own = written(&self.schedule, step.clone());
-                let found = self.run_and_compare(index, step, &own, pass)?;
-                let agreed = self.read_all(&own, pass)?;
-                self.write_all(&own, &agreed, pass)?;
+                let (found, computed) = self.run_and_compare(index, step, &own, pass)?;
+                self.write_all(&own, &computed, pass)?;
                 if found.into_iter().try_for_each(&mut *seen).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
@@ -135,9 +137,9 @@ impl Pair<'_> {
             if range.len() > 1 {
                 let after = self.read_all(&tensors, pass)?;
                 self.write_all(&tensors, &before, pass)?;
-                let live: Vec<Tensor> =
-                    tensors.iter().filter(|t| t.is_read_behind(&self.schedule, range.end)).cloned().collect();
-                let found = self.run_and_compare(index, range, &live, pass)?;
+                let is_live = |tensor: &&Tensor| tensor.is_read_behind(&self.schedule, range.end);
+                let live: Vec<Tensor> = tensors.iter().filter(is_live).cloned().collect();
+                let (found, _) = self.run_and_compare(index, range, &live, pass)?;
                 self.write_all(&tensors, &after, pass)?;
                 if found.into_iter().try_for_each(&mut *seen).is_break() {
                     return Ok(ControlFlow::Break(()));
@@ -160,42 +162,91 @@ impl Pair<'_> {
             .collect())
     }
 
-    /// Runs steps on both, and compares what they leave in `tensors`.
+    /// Runs steps on both, and compares what they leave in `tensors`. Returns what they left in `a` too.
     fn run_and_compare(
         &mut self,
         index: usize,
         steps: Range<usize>,
         tensors: &[Tensor],
         pass: &Pass,
-    ) -> Result<Vec<Compared>> {
+    ) -> Result<(Vec<Compared>, Vec<Vec<f32>>)> {
+        let inputs = read(&self.schedule, steps.clone());
+        let given = self.read_all(&inputs, pass)?;
         for executor in &mut self.executors {
             executor.run_steps(steps.clone())?;
         }
-        let tolerances = steps.clone().flat_map(|step| self.executors.iter().map(move |e| e.tolerance(step)));
-        let tolerance = self.scale * tolerances.sum::<f32>();
+        let of_a = self.read_all(tensors, pass)?;
+        let of_b = tensors.iter().map(|tensor| tensor.read(self.executors[1], pass)).collect::<Result<Vec<_>>>()?;
+        let of = |executor: &dyn Stepwise| bound::sum(steps.clone().map(|step| executor.tolerance(step)));
+        let own = [of(self.executors[0]), of(self.executors[1])];
+        let (tolerance, scale) = (bound::sum(own.into_iter()), self.scale);
+        let bounds = |moved: &[Vec<f32>]| -> Vec<Vec<f32>> {
+            let of = |(i, tensor): (usize, &Tensor)| match tensor.is_exact() {
+                true => vec![0.0; of_a[i].len()],
+                false => bound::of_rows(&of_a[i], moved.get(i).map(Vec::as_slice), tensor.width(), tolerance, scale),
+            };
+            tensors.iter().enumerate().map(of).collect()
+        };
+        let find = |bounds: &[Vec<f32>]| -> Vec<Option<bound::Worst>> {
+            (0..tensors.len()).map(|i| bound::worst(&of_a[i], &of_b[i], &bounds[i])).collect()
+        };
+        let mut worst = find(&bounds(&[]));
+        if worst.iter().flatten().any(|worst| worst.is_past()) {
+            // The one that rounds less shows what rounding does.
+            let (by, left) = if own[1].inputs < own[0].inputs { (1, &of_b) } else { (0, &of_a) };
+            let moved = self.moved(by, steps.clone(), [&inputs, tensors], [&given, left], tolerance, pass)?;
+            worst = find(&bounds(&moved));
+        }
         let labels = [steps.start, steps.end - 1].map(|step| self.schedule.steps[step].label);
         let label = if steps.len() == 1 { labels[0].to_owned() } else { labels.join(" to ") };
-        let mut found = Vec::new();
-        for tensor in tensors {
-            let [a, b] = [0, 1].map(|i| tensor.read(self.executors[i], pass));
-            let width = tensor.width();
-            let worst = worst(&a?, &b?, width, if tensor.is_exact() { 0.0 } else { tolerance });
-            let Some(Worst { at, a, b, bound, share }) = worst else { continue };
-            found.push(Compared {
+        let found = tensors.iter().zip(worst).filter_map(|(tensor, worst)| {
+            let bound::Worst { at, a, b, bound, share } = worst?;
+            Some(Compared {
                 pass: index,
                 steps: steps.clone(),
                 segment: self.schedule.steps[steps.start].segment,
                 label: label.clone(),
                 tensor: tensor.name(&self.schedule),
-                row: at / width,
-                column: at % width,
+                row: at / tensor.width(),
+                column: at % tensor.width(),
                 a,
                 b,
                 bound,
                 share,
-            });
+            })
+        });
+        Ok((found.collect(), of_a))
+    }
+
+    /// How far each element moves that steps leave in executor `by`, as a root mean square, when their inputs move by as much as
+    /// they may be rounded. `given`: the inputs; `left`: what the steps have left, which is there again in the end.
+    fn moved(
+        &mut self,
+        by: usize,
+        steps: Range<usize>,
+        [inputs, outputs]: [&[Tensor]; 2],
+        [given, left]: [&[Vec<f32>]; 2],
+        tolerance: Tolerance,
+        pass: &Pass,
+    ) -> Result<Vec<Vec<f32>>> {
+        let mut squares: Vec<Vec<f32>> = left.iter().map(|values| vec![0.0; values.len()]).collect();
+        for trial in 0..bound::TRIALS {
+            for (i, (tensor, values)) in inputs.iter().zip(given).enumerate() {
+                let seed = (trial * inputs.len() + i) as u64;
+                let moved = bound::moved(values, tensor.width(), tolerance, trial, seed);
+                tensor.write(self.executors[by], pass, &moved)?;
+            }
+            self.executors[by].run_steps(steps.clone())?;
+            for (tensor, (squares, left)) in outputs.iter().zip(squares.iter_mut().zip(left)) {
+                let values = tensor.read(self.executors[by], pass)?;
+                squares.iter_mut().zip(values.iter().zip(left)).for_each(|(s, (x, y))| *s += (x - y) * (x - y));
+            }
         }
-        Ok(found)
+        for (tensor, values) in inputs.iter().zip(given).chain(outputs.iter().zip(left)) {
+            tensor.write(self.executors[by], pass, values)?;
+        }
+        let mean = |squares: Vec<f32>| squares.into_iter().map(|s| (s / bound::TRIALS as f32).sqrt()).collect();
+        Ok(squares.into_iter().map(mean).collect())
     }
 
     /// The tensors in `a`.
@@ -216,57 +267,9 @@ impl Pair<'_> {
     }
 }
 
-/// An element that is nearest to its bound, or furthest past it.
-struct Worst {
-    at: usize,
-    a: f32,
-    b: f32,
-    bound: f32,
-    share: f32,
-}
-
-/// The worst element of rows of `width`; `None` where there are none.
-fn worst(a: &[f32], b: &[f32], width: usize, tolerance: f32) -> Option<Worst> {
-    let mut worst: Option<Worst> = None;
-    for (row, (of_a, of_b)) in a.chunks(width).zip(b.chunks(width)).enumerate() {
-        let square = of_a.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>();
-        let rms = (square / width as f64).sqrt() as f32;
-        for (column, (&a, &b)) in of_a.iter().zip(of_b).enumerate() {
-            let bound = tolerance * rms.max(a.abs());
-            let apart = (a - b).abs();
-            let share = if a == b { 0.0 } else { apart / bound };
-            // What is no number is worse than any number.
-            if worst.as_ref().is_none_or(|worst| !worst.share.is_nan() && !(share <= worst.share)) {
-                worst = Some(Worst { at: row * width + column, a, b, bound, share });
-            }
-        }
-    }
-    worst
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_worst_element_is_the_furthest_past_its_bound_and_what_is_no_number_is_past_all() {
-        let of = |b: &[f32]| worst(&[1.0, -1.0, 100.0, 0.0], b, 2, 0.01).map(|w| (w.at, w.share)).unwrap();
-        assert_eq!(of(&[1.0, -1.0, 100.0, 0.0]), (0, 0.0));
-        let (at, share) = of(&[1.02, -1.0, 100.5, 0.0]);
-        assert!(at == 0 && (share - 2.0).abs() < 1e-4, "{share}");
-        // An element far below its row's root mean square may be off by a share of that.
-        let (at, share) = of(&[1.0, -1.0, 100.0, 0.5]);
-        assert!(at == 3 && (share - 0.5 / (0.01 * 5000f32.sqrt())).abs() < 1e-4, "{share}");
-        for b in [f32::NAN, f32::INFINITY] {
-            let found = worst(&[1.0, 2.0, 3.0, 4.0], &[1.0, b, 30.0, 4.0], 2, 0.01).unwrap();
-            assert!(found.at == 1 && !found.share.is_finite(), "{b}");
-        }
-        assert!(worst(&[f32::NAN], &[f32::NAN], 1, 1.0).unwrap().share.is_nan(), "two that are no numbers differ");
-        assert_eq!(worst(&[f32::INFINITY], &[f32::INFINITY], 1, 1.0).unwrap().share, 0.0);
-        // Token ids have no tolerance.
-        assert!(worst(&[7.0], &[8.0], 1, 0.0).unwrap().share.is_infinite());
-        assert!(worst(&[], &[], 1, 0.0).is_none());
-    }
 
     #[test]
     fn the_last_token_runs_alone_behind_chunks_of_the_others() {

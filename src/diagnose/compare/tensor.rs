@@ -4,9 +4,10 @@ use super::Pass;
 use crate::executor::Stepwise;
 use crate::schedule::Schedule;
 use crate::schedule::kv::PAGE;
-use crate::schedule::step::{AccessRange, KvType, Rows, Slot};
+use crate::schedule::step::{AccessRange, KvType, Op, Rows, Slot};
 use crate::{Error, Result};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 
 /// What a step writes.
@@ -44,6 +45,26 @@ pub(super) fn written(schedule: &Schedule, steps: Range<usize>) -> Vec<Tensor> {
         }
     }
     tensors
+}
+
+/// The slots that steps read and none of them has written before, each once.
+pub(super) fn read(schedule: &Schedule, steps: Range<usize>) -> Vec<Tensor> {
+    let mut inputs: Vec<Tensor> = Vec::new();
+    for at in steps.clone() {
+        let step = &schedule.steps[at];
+        // The head's norm gathers from all of the pass's rows.
+        let rows = if matches!(step.op, Op::RmsNorm { .. }) { Rows::Pass } else { step.rows };
+        for range in step.op.reads() {
+            let AccessRange::Arena(offset, stride, width) = range else { continue };
+            let input = Tensor::Slot(Slot { offset, stride: stride as usize / 4, width: width as usize / 4 }, rows);
+            let is_made =
+                schedule.steps[steps.start..at].iter().any(|s| s.op.writes().iter().any(|w| w.overlaps(range)));
+            if !is_made && !inputs.contains(&input) {
+                inputs.push(input);
+            }
+        }
+    }
+    inputs
 }
 
 impl Tensor {
@@ -162,12 +183,14 @@ fn visit_kv(
         let position = row.position as usize;
         let page = executor.pages().page(kv.pool, row.sequence as usize, position / PAGE);
         let page = page.ok_or_else(|| Error::failed("a row of the pass has no page", "report this"))?;
-        if !parts.contains_key(&page) {
-            let mut bytes = vec![0; kv.elements() * kv.element.bytes()];
-            executor.read_kv(&kv, page, &mut bytes)?;
-            parts.insert(page, (kv.element.decode(&bytes), false));
-        }
-        let Some((part, has_changed)) = parts.get_mut(&page) else { continue };
+        let (part, has_changed) = match parts.entry(page) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let mut bytes = vec![0; kv.elements() * kv.element.bytes()];
+                executor.read_kv(&kv, page, &mut bytes)?;
+                new.insert((kv.element.decode(&bytes), false))
+            }
+        };
         for head in 0..kv.kv_heads {
             let first = kv.element_at(half, head, position) - kv.place * kv.elements();
             let values = &mut part[first..first + kv.head_dim];

@@ -47,7 +47,7 @@ pub struct VulkanOptions {
     /// Where the arena's memory comes from.
     pub arena: ArenaSource,
     /// Who attends in place of the device. Passes then take several submits, with a wait for the device between them: none
-    /// starts before the one ahead of it is done.
+    /// starts before the one ahead of it is done. The guest keeps a copy of the KV cache, which the plan does not count.
     pub guest: Option<GuestKind>,
 }
 

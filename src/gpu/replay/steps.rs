@@ -2,7 +2,7 @@
 
 use super::{Vulkan, page_in};
 use crate::Result;
-use crate::executor::{self, HeadRows, PageId, Row, Stepwise};
+use crate::executor::{self, HeadRows, PageId, Row, Stepwise, Tolerance};
 use crate::gpu::lower::arithmetic::{Arithmetic, Operand};
 use crate::gpu::lower::{PassKind, RowOrder, TokenSource};
 use crate::schedule::kv::KvLayer;
@@ -98,26 +98,27 @@ impl Stepwise for Vulkan {
         self.write_to_page(layer.pool, page, part.start, bytes)
     }
 
-    fn tolerance(&self, step: usize) -> f32 {
+    fn tolerance(&self, step: usize) -> Tolerance {
         let s = &self.schedule.steps[step];
-        let Ok([kind, head]) = self.kinds_of_pass() else { return 0.0 };
+        let Ok([kind, head]) = self.kinds_of_pass() else { return Tolerance::F32 };
         let kind = if s.segment == Segment::Head { head } else { kind };
         let addresses = self.addresses();
+        let about = Tolerance::ABOUT_F32;
         match s.op {
             Op::Linear { weight, x, .. } => {
                 match self.lowering(&addresses, kind).arithmetic(step, weight, x, s.rows) {
-                    Arithmetic::F32 => 1e-4,
-                    // Inputs of 16 bits.
-                    Arithmetic::IntegerDot => 1e-3,
-                    Arithmetic::Matrix(Operand::S8) => 5e-3,
-                    // Inputs and weights of f16.
-                    Arithmetic::Matrix(Operand::F16) => 1e-2,
+                    Arithmetic::F32 => about,
+                    // Inputs of 16 bits, with a scale for 16 of them or for a row.
+                    Arithmetic::IntegerDot => Tolerance { inputs: 2e-5, block: 16, ..about },
+                    Arithmetic::Matrix(Operand::S8) => Tolerance { inputs: 2e-5, block: usize::MAX, ..about },
+                    // Inputs of f16, and weights.
+                    Arithmetic::Matrix(Operand::F16) => Tolerance { inputs: 1e-3, ..about },
                 }
             }
-            Op::KvWrite { kv, .. } if kv.element == KvType::F16 => 5e-4,
+            Op::KvWrite { kv, .. } if kv.element == KvType::F16 => Tolerance::F16,
             // Queries and weights of f16 on matrix units.
-            Op::Attend { .. } if self.target.units.is_some() => 1e-2,
-            _ => 1e-4,
+            Op::Attend { .. } if self.target.units.is_some() => Tolerance { inputs: 1e-3, outputs: 1e-3, ..about },
+            _ => about,
         }
     }
 }
