@@ -159,6 +159,7 @@ fn check_cut(schedule: &Schedule, before: &[Dispatch], behind: &[Dispatch], at: 
             Module::RmsNorm | Module::NormAddNorm => NormConstants::of(constants).form,
             Module::AttendF16 => AttendConstants::of(constants).form,
             Module::GatedGelu => PackConstants::of(constants).form,
+            Module::LinearGeluInt8 | Module::LinearGeluGrouped | Module::LinearGeluBf16 => ActivationLayout::F32 as u32,
             _ => panic!("{what}: {} leaves no f32", module.name()),
         };
         assert_eq!(form, ActivationLayout::F32 as u32, "{what}: {}", module.name());
