@@ -34,7 +34,7 @@
 //! | [`serve`] | answers other programs over HTTP (feature `serve`, on by default) |
 //! | [`grammar`] | what an answer may be: JSON schemas and grammars (feature `serve`) |
 //! | [`text`] | tokenizer, chat template, sampler, streaming of text |
-//! | [`diagnose`] | what a machine is and reaches: probe, bench, the live view |
+//! | [`diagnose`] | what a machine is and reaches: probe, bench, the live view; where two executors differ |
 //! | [`cancel`] | a flag that ends long work early |
 //! | [`error`] | causes and remedies, as values that each face words for itself |
 //! | `npu` | programs of `aie/` on the NPU: loads and runs them through the kernel's driver or libxrt |
@@ -58,6 +58,7 @@
 //! - **Eligible**: of a row's tokens those that are allowed, are no edits, and have a logit above −∞.
 //! - **Fragment**: the part of a matrix that one lane holds while its subgroup multiplies it.
 //! - **Group**: the 32 weights of a row that share a scale in INT4, Q8_0 and Q4_K ([`model::WeightFormat`]).
+//! - **Guest**: what computes steps of a device's passes in its place, between two submits ([`executor::guest`]).
 //! - **Head rows**: the rows of a pass whose logits are wanted.
 //! - **Kind of pass**: what is baked for: how many rows, how they stand to each other, and where their tokens come from.
 //! - **Mixed pass**: a pass with a chunk of one sequence, and behind it rows of others that decode.
@@ -66,6 +67,8 @@
 //! - **Panel**: sixteen rows of a matrix as the CPU executor reads them, a lane each.
 //! - **Packed slot**: a copy of a slot in the activation layout of the linear step that reads it.
 //! - **Pass**: one run of the schedule over some rows.
+//! - **Piece**: a part of a pass that one executor runs without a break: dispatches of the device, or a guest's step. What
+//!   passes from one to the next lies in slots, in f32.
 //! - **Plan**: where each byte goes: weights, KV cache, arena, staging.
 //! - **Prefix**: what a KV slot that is free keeps of its last sequence, for prompts that begin alike.
 //! - **Relay**: dispatches that depend on each other without a barrier between them: each starts early, asks for its weights,

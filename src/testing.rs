@@ -11,6 +11,11 @@ pub mod npu {
 }
 
 /// The CPU executor.
+pub mod cpu {
+    pub use crate::cpu::Cpu;
+}
+
+/// The reference executor.
 pub mod reference {
     pub use crate::reference::*;
 }

@@ -3,6 +3,7 @@
 use super::model::ModelArgs;
 use super::{print, print_json, signals};
 use crate::engine::ModelFiles;
+use crate::executor::guest::GuestKind;
 use crate::executor::{Executor, HeadRows, Row};
 use crate::machine::partial::PartialFile;
 use crate::machine::regular::{self, Links};
@@ -31,6 +32,9 @@ pub struct LogitsArgs {
     /// Rows of a prefill pass; 1: token by token [default: 512, or the context if smaller]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     chunk: Option<usize>,
+    /// Who attends in place of a Vulkan device, between its submits: reference or cpu
+    #[arg(long, value_name = "EXECUTOR", hide = true)]
+    guest: Option<GuestKind>,
     /// Write F32 tensors `logits` [n or 1, vocab] and `hidden` [layers + 2, hidden_size] here
     #[arg(long, value_name = "F.safetensors")]
     out: Option<PathBuf>,
@@ -50,7 +54,8 @@ pub fn run(args: &LogitsArgs, json: bool) -> Result<()> {
     let head_rows = if args.all { HEAD_ROWS } else { 1 };
     // No pass is longer than the prompt. A larger chunk would only take memory.
     let chunk = args.chunk.map(|c| c.min(ids.len().max(1)));
-    let options = crate::engine::Options { chunk, head_rows, ..args.model.options() };
+    let mut options = crate::engine::Options { chunk, head_rows, ..args.model.options() };
+    options.vulkan.guest = args.guest;
     let context = options.extent(checkpoint.shape())?.context;
     Limits { shape: checkpoint.shape(), context }.check(0, &ids)?;
     // From here on there is a file to remove.

@@ -5,6 +5,7 @@ pub mod bench;
 mod bench_table;
 mod chat;
 mod column;
+pub mod compare;
 pub mod completions;
 pub mod drafts;
 pub mod face;
@@ -79,6 +80,8 @@ pub enum Command {
     Logits(logits::LogitsArgs),
     /// Measure how well a model predicts a text
     Perplexity(perplexity::PerplexityArgs),
+    /// Run a model on two executors step by step, and find where their numbers differ
+    Compare(compare::CompareArgs),
     /// Turn text into token ids, or ids into text
     Tokenize(tokenize::TokenizeArgs),
     /// Convert a checkpoint to INT8 or INT4
@@ -214,6 +217,7 @@ fn run_command(cli: Cli) -> Result<()> {
         Command::Serve(args) => serve::run(&args, cli.json),
         Command::Logits(args) => logits::run(&args, cli.json),
         Command::Perplexity(args) => perplexity::run(&args, cli.json),
+        Command::Compare(args) => compare::run(&args, cli.json),
         Command::Tokenize(args) => tokenize::run(&args),
         Command::Quantize(args) => quantize::run(&args, cli.json),
         Command::Forge(args) => forge::run(&args, cli.json),

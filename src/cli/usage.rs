@@ -32,7 +32,8 @@ Environment:
 
 Exit codes:
   0  done
-  1  failed while working: disk full, a read or write failed, a failed check of `kiln probe`
+  1  failed while working: disk full, a read or write failed, a failed check of `kiln probe`, a difference that
+     `kiln compare` has found
   2  bad usage or bad input
   3  refused: it does not fit in memory
   4  the device is absent, unusable or lost
@@ -91,6 +92,20 @@ Of a window of n tokens those at n/2 + 1 to n - 1 are scored, counted from 0: th
 Tokens at the end that fill no window are left out. \
 The figure is exp of the mean of -ln p, with its standard error, and compares with that of llama.cpp's \
 llama-perplexity -c n.";
+
+/// What follows `kiln compare --help`.
+pub(super) const COMPARE: &str = "\
+Examples:
+  kiln compare -m DIR --b vulkan              this GPU beside plain f32
+  kiln compare -m DIR --a cpu --b vulkan:1    two executors; the first one's values are taken for right
+  kiln compare -m DIR -p \"Why?\" --all        every step, with its worst element
+
+Both begin every step from the values of a, so that a step that differs is wrong by itself. \
+What an executor runs as one kernel is compared step by step, and then as one. \
+A bound follows from how far a step's results move when its inputs are rounded as both executors round them. \
+Both executors are in memory at the same time. A window is tested by more tokens than it has.
+
+Ends with 0 where all steps are within their bounds, and with 1 where one is not.";
 
 /// A usage error on one line: clap's message without its layout, and the help to ask for. `arguments` are those of the
 /// process, the program's name first.

@@ -13,9 +13,9 @@ mod pool;
 mod product;
 
 use crate::Result;
-use crate::executor::PageId;
 use crate::executor::host::{Host, StepState, Steps, zeroed};
 use crate::executor::weights::Progress;
+use crate::executor::{PageId, Tolerance};
 use crate::machine::threads;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::{TensorId, WeightFormat};
@@ -24,7 +24,7 @@ use crate::schedule::choice::{BLOCK, blocks};
 use crate::schedule::kv::{KvLayer, KvLayout, Pool as KvPool};
 use crate::schedule::layout::{Placement, WeightLayout};
 use crate::schedule::step::{Matrix, Op, Slot, Vector, WeightBuffer};
-use crate::schedule::{KvType, Schedule};
+use crate::schedule::{KvType, Schedule, Step};
 use attend::{Attend, Cache, Scratch};
 use elementwise::{GatedGelu, Largest, Norm, NormRope, SumOfExp, ToHalf};
 use inputs::Inputs;
@@ -33,7 +33,7 @@ use panels::Panels;
 use pool::Pool;
 use product::{Output, Product};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Rows of a pass from which on the steps between products run on several threads.
@@ -98,23 +98,45 @@ impl Cpu {
         most: Option<usize>,
         progress: &Progress,
     ) -> Result<Cpu> {
+        let steps = Kernels::load(units, checkpoint, &schedule, &schedule.steps, most, progress)?;
+        Host::new(schedule, steps, progress.cancel.clone())
+    }
+}
+
+impl Kernels {
+    /// Loads the weights of some of the schedule's steps, and allocates the KV cache.
+    ///
+    /// # Errors
+    /// As [`Cpu::load`].
+    ///
+    /// # Panics
+    /// As [`Cpu::load`].
+    pub(crate) fn load(
+        units: Units,
+        checkpoint: &Checkpoint,
+        schedule: &Schedule,
+        of: &[Step],
+        most: Option<usize>,
+        progress: &Progress,
+    ) -> Result<Kernels> {
         assert_eq!(schedule.extent.kv, KvType::F16, "the CPU executor keeps keys and values in f16");
+        let used: HashSet<Place> = of.iter().flat_map(|step| step.op.weights()).collect();
         let (mut matrices, mut vectors) = (HashMap::new(), HashMap::new());
         for placement in schedule.weights.buffers.iter().flat_map(|buffer| &buffer.tensors) {
             match *placement {
-                Placement::Vector(id, v) => {
+                Placement::Vector(id, v) if used.contains(&(v.buffer, v.offset)) => {
                     vectors.insert((v.buffer, v.offset), checkpoint.read_vector(id)?);
                 }
-                Placement::Frequencies(rope, v) => {
+                Placement::Frequencies(rope, v) if used.contains(&(v.buffer, v.offset)) => {
                     vectors.insert((v.buffer, v.offset), rope.inverse_frequencies(v.len));
                 }
-                Placement::Matrix(..) => {}
+                Placement::Vector(..) | Placement::Frequencies(..) | Placement::Matrix(..) => {}
             }
         }
         for vector in vectors.values() {
             progress.add(4 * vector.len() as u64);
         }
-        for step in &schedule.steps {
+        for step in of {
             let (Op::Linear { weight: matrix, .. } | Op::Embed { table: matrix, .. }) = &step.op else { continue };
             let place = (matrix.buffer, matrix.offset);
             if matrices.contains_key(&place) {
@@ -138,7 +160,7 @@ impl Cpu {
         let pool = Pool::start(most.unwrap_or_else(threads::cores));
         let threads = pool.threads();
         let device = format!("CPU, {threads} thread{}, {}", if threads == 1 { "" } else { "s" }, units.name());
-        let steps = Kernels {
+        Ok(Kernels {
             units,
             pool,
             matrices,
@@ -150,8 +172,7 @@ impl Cpu {
             turns: HashMap::new(),
             runs: Vec::new(),
             device,
-        };
-        Host::new(schedule, steps, progress.cancel.clone())
+        })
     }
 }
 
@@ -244,8 +265,7 @@ impl Steps for Kernels {
                     let position = state.position[row] as usize;
                     // SAFETY: each head of each row is another part's. The schedule gives each visible position a page.
                     unsafe {
-                        let words = arena.all();
-                        let page = |number| state.page_at(words, kv.pool, row, number);
+                        let page = |number| state.page_at(kv.pool, row, number);
                         let at =
                             |slot: Slot| (arena.at(slot.columns(head * kv.head_dim, kv.head_dim), row), slot.stride);
                         SCRATCH.with_borrow_mut(|scratch| {
@@ -310,6 +330,17 @@ impl Steps for Kernels {
                     }
                 }
             }
+        }
+    }
+
+    fn tolerance(&self, op: &Op) -> Tolerance {
+        match op {
+            // Inputs of eight bits, with a scale for each block.
+            Op::Linear { weight, .. } if weight.format != WeightFormat::Bf16 => {
+                Tolerance { inputs: 1.0 / 254.0, block: 32, ..Tolerance::ABOUT_F32 }
+            }
+            Op::KvWrite { .. } => Tolerance::F16,
+            _ => Tolerance::ABOUT_F32,
         }
     }
 
@@ -410,7 +441,7 @@ impl Kernels {
             for (half, slot) in of.into_iter().enumerate() {
                 let x = crate::executor::slot_row(arena, slot, r);
                 for (head, x) in x.chunks_exact(kv.head_dim).enumerate() {
-                    let at = state.kv_at(arena, &kv, r, half, head, state.position[r] as usize);
+                    let at = state.kv_at(&kv, r, half, head, state.position[r] as usize);
                     let out = &mut self.kv[kv.pool as usize][at..at + kv.head_dim];
                     // SAFETY: the units are the processor's.
                     unsafe { self.units.run(ToHalf { x, out }) };
@@ -475,13 +506,6 @@ impl Arena {
     unsafe fn row_mut(&self, slot: Slot, r: usize) -> &mut [f32] {
         // SAFETY: `at` has checked the row.
         unsafe { std::slice::from_raw_parts_mut(self.at(slot, r), slot.width) }
-    }
-
-    /// # Safety
-    /// What is read of it is not written meanwhile.
-    unsafe fn all(&self) -> &[f32] {
-        // SAFETY: it is the arena.
-        unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 }
 

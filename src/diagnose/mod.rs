@@ -1,7 +1,8 @@
 //! Describes a machine, finds its faults and measures it: the bench, the probe, the live view, and the status reports
-//! of running Kilns. Measures a model on a text.
+//! of running Kilns. Measures a model on a text, and compares executors step by step.
 
 pub mod bench;
+pub mod compare;
 pub mod perplexity;
 pub mod probe;
 pub mod status;

@@ -21,8 +21,8 @@ pub use files::ModelFiles;
 use crate::cpu::Cpu;
 use crate::display;
 use crate::error::{Setting, text};
-use crate::executor::Measure;
 use crate::executor::weights::Progress;
+use crate::executor::{Measure, Stepwise};
 use crate::gpu::{self, Choice, Gpu, Vulkan};
 use crate::machine::files::Files;
 use crate::machine::{heaps, nodes, threads};
@@ -186,7 +186,20 @@ pub(crate) fn open_for(checkpoint: &Checkpoint, options: &Options) -> Result<Ope
 /// Checks the options against the checkpoint before anything is opened or loaded.
 fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
     checkpoint.check_format(options.weights)?;
+    if options.vulkan.guest.is_some() {
+        if matches!(options.device, Device::Cpu | Device::Reference) {
+            return Err(no_device_for_guest());
+        }
+        if options.drafted > 0 {
+            let cause = "passes in which a guest attends verify no drafts";
+            return Err(Error::input(cause, "leave out the guest, or what makes drafts"));
+        }
+    }
     options.extent(checkpoint.shape())
+}
+
+fn no_device_for_guest() -> Error {
+    Error::input("only a Vulkan device has a guest", text!("leave out the guest, or do not use ", Setting::Cpu))
 }
 
 /// A device that a model can be loaded on.
@@ -237,6 +250,14 @@ pub(crate) fn open(device: Device) -> Result<Opened> {
     }
 }
 
+/// As [`load`], to run the executor step by step.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_stepwise(checkpoint: &Checkpoint, options: &Options, progress: &Progress) -> Result<Box<dyn Stepwise>> {
+    Ok(load_any(&open_for(checkpoint, options)?, checkpoint, options, progress)?)
+}
+
 /// As [`load`], on a device that [`open`] gave.
 ///
 /// # Errors
@@ -247,13 +268,27 @@ pub(crate) fn load_on(
     options: &Options,
     progress: &Progress,
 ) -> Result<Box<dyn Measure>> {
+    Ok(load_any(opened, checkpoint, options, progress)?)
+}
+
+/// All that an executor can do.
+trait Loaded: Measure + Stepwise {}
+
+impl<E: Measure + Stepwise> Loaded for E {}
+
+fn load_any(
+    opened: &Opened,
+    checkpoint: &Checkpoint,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Box<dyn Loaded>> {
     let extent = check(checkpoint, options)?;
     if let Some(exceptions) = options.weights.exceptions(checkpoint.shape()) {
         log::warn!("{exceptions}");
     }
     threads::start()?;
     let start = Instant::now();
-    let executor: Box<dyn Measure> = match &opened.gpu {
+    let executor: Box<dyn Loaded> = match &opened.gpu {
         Some(gpu) => {
             let load = || {
                 let (schedule, plan) = place(opened, checkpoint, extent, options)?;
@@ -264,6 +299,8 @@ pub(crate) fn load_on(
             };
             Box::new(load().map_err(|e| if gpu.is_cpu() { or_without_vulkan(e) } else { e })?)
         }
+        // `auto` has taken the CPU.
+        None if options.vulkan.guest.is_some() => return Err(no_device_for_guest()),
         None => {
             let (schedule, _) = place(opened, checkpoint, extent, options)?;
             match options.device {

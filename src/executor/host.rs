@@ -1,14 +1,15 @@
 //! An executor in the processor's own memory: passes, pages and results around what computes one step ([`Steps`]). The
 //! reference executor and the CPU executor differ in that alone.
 
-use super::{Asks, Executor, HeadRows, Measure, PageId, Pages, Row, Timed, Watch};
+use super::pages::Change;
+use super::{Asks, Executor, HeadRows, Measure, PageId, Pages, Row, Stepwise, Timed, Tolerance, Watch};
 use crate::error::{Setting, text};
 use crate::schedule::choice::Found;
 use crate::schedule::kv::{KvLayer, PAGE, Pool};
-use crate::schedule::layout::TableLayout;
 use crate::schedule::step::{Op, Rows};
 use crate::schedule::{Schedule, Segment, Step};
 use crate::{Cancel, Error, Result};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Computes steps. It keeps the weights, and the pools of keys and values.
@@ -23,6 +24,9 @@ pub trait Steps {
 
     /// Runs one step over the state's rows.
     fn run(&mut self, op: &Op, state: &StepState, arena: &mut [f32]);
+
+    /// How far from exact it computes a step, as [`Stepwise::tolerance`] says.
+    fn tolerance(&self, op: &Op) -> Tolerance;
 
     /// A page's bytes.
     fn page(&mut self, pool: Pool, page: PageId) -> &mut [u8];
@@ -48,11 +52,34 @@ pub struct StepState {
     /// Word index of the flags that say whether each argmax is finite.
     pub finite: usize,
     /// The sequences' page tables, by pool.
-    pub tables: [TableLayout; 2],
+    tables: [Table; 2],
+}
+
+/// Sequences' page tables of a pool.
+struct Table {
+    /// Entries of a sequence, a power of two.
+    entries: usize,
+    /// First element in the pool of each entry's page, `[sequences][entries]`.
+    starts: Vec<usize>,
+    /// Elements of a page.
+    page: usize,
+}
+
+impl Table {
+    fn new(schedule: &Schedule, pool: Pool) -> Table {
+        let (entries, layout) = (schedule.arena.tables[pool as usize].entries, schedule.kv.pool(pool));
+        let page = layout.page_bytes as usize / schedule.extent.kv.bytes();
+        Table { entries, starts: vec![0; schedule.extent.sequences * entries], page }
+    }
+
+    fn at(&self, sequence: usize, number: usize) -> usize {
+        sequence * self.entries + (number & (self.entries - 1))
+    }
 }
 
 impl StepState {
-    fn new(schedule: &Schedule) -> StepState {
+    /// The state of passes of `schedule`, whose pools have elements of its KV type.
+    pub(super) fn new(schedule: &Schedule) -> StepState {
         let layout = schedule.arena.state;
         let rows = || Vec::with_capacity(schedule.extent.max_rows);
         StepState {
@@ -63,11 +90,12 @@ impl StepState {
             sequence: rows(),
             next: layout.next(),
             finite: layout.finite(),
-            tables: schedule.arena.tables,
+            tables: Pool::ALL.map(|pool| Table::new(schedule, pool)),
         }
     }
 
-    fn set_rows(&mut self, rows: &[Row]) {
+    /// Sets the pass's rows.
+    pub(super) fn set_rows(&mut self, rows: &[Row]) {
         self.token.clear();
         self.token.extend(rows.iter().map(|r| r.token));
         self.position.clear();
@@ -76,15 +104,30 @@ impl StepState {
         self.sequence.extend(rows.iter().map(|r| r.sequence));
     }
 
+    /// Sets the rows that a step works on. `head`: those of the pass.
+    pub(super) fn set_step(&mut self, rows: Rows, head: HeadRows) {
+        (self.rows, self.head_first) = match rows {
+            Rows::Pass => (self.token.len(), 0),
+            Rows::Head => (head.count, head.first),
+        };
+    }
+
+    /// Takes a new entry of a page table.
+    pub(super) fn set_page(&mut self, change: &Change) {
+        let table = &mut self.tables[change.pool as usize];
+        let at = table.at(change.sequence, change.number);
+        table.starts[at] = change.page as usize * table.page;
+    }
+
     /// First element in the pool of the page with positions `PAGE * number ..` of row `r`'s sequence.
-    pub fn page_at(&self, arena: &[f32], pool: Pool, r: usize, number: usize) -> usize {
-        let word = self.tables[pool as usize].word(self.sequence[r] as usize, number);
-        (u64::from(arena[word].to_bits()) | u64::from(arena[word + 1].to_bits()) << 32) as usize
+    pub fn page_at(&self, pool: Pool, r: usize, number: usize) -> usize {
+        let table = &self.tables[pool as usize];
+        table.starts[table.at(self.sequence[r] as usize, number)]
     }
 
     /// Index in the layer's pool of row `r`'s sequence's K (`half` 0) or V (1) of a head at position `p`.
-    pub fn kv_at(&self, arena: &[f32], kv: &KvLayer, r: usize, half: usize, head: usize, p: usize) -> usize {
-        self.page_at(arena, kv.pool, r, p / PAGE) + kv.element_at(half, head, p)
+    pub fn kv_at(&self, kv: &KvLayer, r: usize, half: usize, head: usize, p: usize) -> usize {
+        self.page_at(kv.pool, r, p / PAGE) + kv.element_at(half, head, p)
     }
 }
 
@@ -119,7 +162,11 @@ impl<S: Steps> Host<S> {
     }
 
     fn run(&mut self, segment: Segment) -> Result<()> {
-        for i in self.schedule.steps_of(segment) {
+        self.run_all(self.schedule.steps_of(segment))
+    }
+
+    fn run_all(&mut self, steps: Range<usize>) -> Result<()> {
+        for i in steps {
             self.cancel.check().inspect_err(|_| (self.rows, self.head) = (0, NONE))?;
             self.run_step(i);
         }
@@ -128,10 +175,7 @@ impl<S: Steps> Host<S> {
 
     fn run_step(&mut self, i: usize) {
         let step = &self.schedule.steps[i];
-        (self.state.rows, self.state.head_first) = match step.rows {
-            Rows::Pass => (self.rows, 0),
-            Rows::Head => (self.head.count, self.head.first),
-        };
+        self.state.set_step(step.rows, self.head);
         self.steps.run(&step.op, &self.state, &mut self.arena);
     }
 
@@ -142,10 +186,9 @@ impl<S: Steps> Host<S> {
         self.state.set_rows(rows);
         let words = bytemuck::cast_slice_mut(&mut self.arena);
         super::write_pass(words, self.schedule.arena.state, rows, head);
-        // Elements of a page: the pool's are of the KV type.
-        let element = self.schedule.extent.kv.bytes() as u64;
-        let start = |pool, page| page as u64 * (self.schedule.kv.pool(pool).page_bytes / element);
-        super::write_tables(words, &self.schedule.arena, &mut self.pages, start);
+        for change in self.pages.take_changes() {
+            self.state.set_page(&change);
+        }
         self.steps.begin(&self.state);
         Ok(())
     }
@@ -251,6 +294,41 @@ impl<S: Steps> Executor for Host<S> {
     fn logits(&mut self, row: usize) -> Result<&[f32]> {
         super::check_logits(row, self.head.count)?;
         Ok(super::slot_row(&self.arena, self.schedule.logits, row))
+    }
+}
+
+impl<S: Steps> Stepwise for Host<S> {
+    fn begin_pass(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
+        self.begin(rows, head)
+    }
+
+    fn run_steps(&mut self, steps: Range<usize>) -> Result<()> {
+        self.run_all(steps)
+    }
+
+    fn ranges(&self) -> Result<Vec<Range<usize>>> {
+        Ok((0..self.schedule.steps_of(Segment::Head).end).map(|step| step..step + 1).collect())
+    }
+
+    fn access_arena(&mut self, access: &mut dyn FnMut(&mut [f32])) -> Result<()> {
+        access(&mut self.arena);
+        Ok(())
+    }
+
+    fn read_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &mut [u8]) -> Result<()> {
+        let part = super::page_part(&self.schedule, layer, page, bytes.len())?;
+        bytes.copy_from_slice(&self.steps.page(layer.pool, page)[part]);
+        Ok(())
+    }
+
+    fn write_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &[u8]) -> Result<()> {
+        let part = super::page_part(&self.schedule, layer, page, bytes.len())?;
+        self.steps.page(layer.pool, page)[part].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn tolerance(&self, step: usize) -> Tolerance {
+        self.steps.tolerance(&self.schedule.steps[step].op)
     }
 }
 

@@ -2,17 +2,20 @@
 //! command buffers. The CPU executor and the reference executor interpret the steps ([`host`]). All take the same calls, and
 //! their results agree to within rounding. Only benchmarks and tuning use [`measure`].
 
+pub mod guest;
 pub mod host;
 pub mod measure;
 pub mod pages;
+pub mod stepwise;
 pub mod weights;
 
 pub use measure::{Measure, Timed};
 pub use pages::{PageId, Pages};
+pub use stepwise::{Stepwise, Tolerance};
 
 use crate::error::{Setting, text};
 use crate::schedule::choice::{Ask, Found};
-use crate::schedule::kv::Pool;
+use crate::schedule::kv::{KvLayer, Pool};
 use crate::schedule::layout::{ArenaLayout, StateLayout};
 use crate::schedule::step::{Slot, WeightBuffer};
 use crate::schedule::{Schedule, Segment};
@@ -267,6 +270,19 @@ pub fn check_page(schedule: &Schedule, pool: Pool, page: PageId, bytes: usize) -
         layout.pages, layout.page_bytes
     );
     Err(Error::input(cause, "report this"))
+}
+
+/// Checks that a pool has a page, and that a layer's part of it has `bytes`. Returns where in the page it lies, in bytes.
+///
+/// # Errors
+/// As [`check_page`].
+pub fn page_part(schedule: &Schedule, layer: &KvLayer, page: PageId, bytes: usize) -> Result<Range<usize>> {
+    let part = layer.elements() * layer.element.bytes();
+    check_page(schedule, layer.pool, page, schedule.kv.pool(layer.pool).page_bytes as usize)?;
+    if bytes != part {
+        return Err(Error::input(format!("a layer's part of a page is {part} B, not {bytes} B"), "report this"));
+    }
+    Ok(layer.place * part..(layer.place + 1) * part)
 }
 
 /// The error of an executor that computes nothing.

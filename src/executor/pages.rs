@@ -17,7 +17,7 @@ use std::ops::Range;
 /// A page's index in its pool.
 pub type PageId = u32;
 
-/// A new entry of a sequence's page table.
+/// An entry of a sequence's page table, as a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
     /// The sequence.
@@ -142,6 +142,18 @@ impl Pages {
     /// Pages of a pool.
     pub fn total(&self, pool: Pool) -> usize {
         self.pools[pool as usize].counts.len()
+    }
+
+    /// The entries for the pages of a pool that position `at` of a sequence sees, its own included.
+    pub fn visible(&self, pool: Pool, sequence: usize, at: usize) -> impl Iterator<Item = Change> {
+        let table = &self.tables[sequence][pool as usize];
+        let numbers = self.oldest(pool, at)..at / PAGE + 1;
+        numbers.filter_map(move |number| Some(Change { sequence, pool, number, page: table.page(number)? }))
+    }
+
+    /// The page of a pool with positions `PAGE * number ..` of a sequence, if it has that one.
+    pub fn page(&self, pool: Pool, sequence: usize, number: usize) -> Option<PageId> {
+        self.tables[sequence][pool as usize].page(number)
     }
 
     /// Whether [`Pages::extend`] would find pages for `positions` of a sequence.

@@ -5,14 +5,15 @@ pub(crate) mod choice;
 mod ops;
 
 use crate::Result;
-use crate::executor::PageId;
 use crate::executor::host::{Host, StepState, Steps, zeroed};
 use crate::executor::weights::{self, Progress};
+use crate::executor::{PageId, Tolerance};
 use crate::model::checkpoint::Checkpoint;
-use crate::schedule::Schedule;
 use crate::schedule::kv::{KvLayout, Pool};
 use crate::schedule::layout::WeightLayout;
 use crate::schedule::step::{Matrix, Op, Vector, WeightBuffer};
+use crate::schedule::{Schedule, Step};
+use std::collections::HashSet;
 
 /// Weight buffers in system memory, laid out as on a device.
 pub(crate) struct Weights {
@@ -61,10 +62,31 @@ impl Reference {
     /// # Errors
     /// Input: a tensor cannot be read. Refused: not enough memory. Interrupted: it was cancelled.
     pub fn load(checkpoint: &Checkpoint, schedule: Schedule, progress: &Progress) -> Result<Reference> {
+        let steps = Formulas::load(checkpoint, &schedule, &schedule.steps, progress)?;
+        Host::new(schedule, steps, progress.cancel.clone())
+    }
+}
+
+impl Formulas {
+    /// Loads the weights of some of the schedule's steps, and allocates the KV cache.
+    ///
+    /// # Errors
+    /// As [`Reference::load`].
+    pub(crate) fn load(
+        checkpoint: &Checkpoint,
+        schedule: &Schedule,
+        of: &[Step],
+        progress: &Progress,
+    ) -> Result<Formulas> {
+        let used: HashSet<WeightBuffer> =
+            of.iter().flat_map(|step| step.op.weights()).map(|(buffer, _)| buffer).collect();
         let mut buffers = Vec::with_capacity(schedule.weights.buffers.len());
         for layout in &schedule.weights.buffers {
-            let mut buffer = zeroed(layout.bytes.div_ceil(8) as usize, "weights")?;
-            weights::fill(checkpoint, layout, bytemuck::cast_slice_mut(&mut buffer), progress)?;
+            let is_used = used.contains(&layout.buffer);
+            let mut buffer = zeroed(if is_used { layout.bytes.div_ceil(8) as usize } else { 0 }, "weights")?;
+            if is_used {
+                weights::fill(checkpoint, layout, bytemuck::cast_slice_mut(&mut buffer), progress)?;
+            }
             buffers.push(buffer);
         }
         let pool = |pool| {
@@ -75,8 +97,7 @@ impl Reference {
         let threads = rayon::current_num_threads();
         let device = format!("CPU reference, {threads} thread{}", if threads == 1 { "" } else { "s" });
         let weights = Weights { buffers, layout: schedule.weights.clone() };
-        let steps = Formulas { weights, kv, layout: schedule.kv, device };
-        Host::new(schedule, steps, progress.cancel.clone())
+        Ok(Formulas { weights, kv, layout: schedule.kv, device })
     }
 }
 
@@ -87,6 +108,10 @@ impl Steps for Formulas {
 
     fn run(&mut self, op: &Op, state: &StepState, arena: &mut [f32]) {
         ops::run(op, state, &self.weights, arena, &mut self.kv);
+    }
+
+    fn tolerance(&self, _: &Op) -> Tolerance {
+        Tolerance::F32
     }
 
     fn page(&mut self, pool: Pool, page: PageId) -> &mut [u8] {

@@ -37,7 +37,7 @@ pub(super) fn run(op: &Op, state: &StepState, weights: &Weights, arena: &mut [f3
                 for (half, slot) in [(0, k), (1, v)] {
                     let x = row(arena, slot, r);
                     for (head, values) in x.chunks_exact(kv.head_dim).enumerate() {
-                        let at = state.kv_at(arena, &kv, r, half, head, state.position[r] as usize);
+                        let at = state.kv_at(&kv, r, half, head, state.position[r] as usize);
                         pools[kv.pool as usize][at..at + kv.head_dim].copy_from_slice(values);
                     }
                 }
@@ -46,7 +46,7 @@ pub(super) fn run(op: &Op, state: &StepState, weights: &Weights, arena: &mut [f3
         Op::Attend { q, kv, out, heads, scale, window } => {
             for r in 0..state.rows {
                 let entry = |half, head, p| {
-                    let at = state.kv_at(arena, &kv, r, half, head, p);
+                    let at = state.kv_at(&kv, r, half, head, p);
                     &pools[kv.pool as usize][at..at + kv.head_dim]
                 };
                 let group = heads / kv.kv_heads;

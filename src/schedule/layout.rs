@@ -71,8 +71,8 @@ impl StateLayout {
     }
 }
 
-/// Sequences' page tables of a pool: u64 `[sequences][entries]`. An entry says where a page begins: on a device its
-/// address, on the CPU its first element.
+/// Sequences' page tables of a pool: u64 `[sequences][entries]`. An entry is the address at which a page begins. Executors on
+/// the CPU keep tables of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableLayout {
     /// Bytes from the arena's start.
@@ -112,6 +112,19 @@ impl ArenaLayout {
             table
         });
         ArenaLayout { state, tables, slots: Vec::new(), bytes }
+    }
+
+    /// The name of the slot that a view is of, with the view's columns if it has not all: `qkv[128..192]`.
+    pub fn name_of(&self, view: Slot) -> String {
+        let holds = |slot: &Slot| (slot.offset..slot.row(1)).contains(&view.offset);
+        match self.slots.iter().find(|(_, slot)| holds(slot)) {
+            Some((name, slot)) if slot.width == view.width => (*name).to_owned(),
+            Some((name, slot)) => {
+                let first = (view.offset - slot.offset) as usize / 4;
+                format!("{name}[{first}..{}]", first + view.width)
+            }
+            None => format!("the arena from byte {}", view.offset),
+        }
     }
 
     /// Adds a slot of `rows` rows of `width` f32. Rows are padded as weight rows are. The pad columns stay zero, so

@@ -94,6 +94,22 @@ impl KvType {
         }
     }
 
+    /// Elements as f32.
+    pub fn decode(self, bytes: &[u8]) -> Vec<f32> {
+        match self {
+            KvType::F16 => bytes.chunks_exact(2).map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32()).collect(),
+            KvType::F32 => bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
+        }
+    }
+
+    /// The bytes of elements.
+    pub fn encode(self, elements: &[f32]) -> Vec<u8> {
+        match self {
+            KvType::F16 => elements.iter().flat_map(|x| half::f16::from_f32(*x).to_le_bytes()).collect(),
+            KvType::F32 => elements.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        }
+    }
+
     /// As schedules print it: `f16`, `f32`.
     pub fn name(self) -> &'static str {
         match self {
@@ -252,8 +268,17 @@ pub enum AccessRange {
 }
 
 impl AccessRange {
-    fn slot(s: Slot) -> AccessRange {
+    /// All of a slot's columns.
+    pub(crate) fn slot(s: Slot) -> AccessRange {
         AccessRange::Arena(s.offset, 4 * s.stride as u64, 4 * s.width as u64)
+    }
+
+    /// Whether a write of this range leaves nothing of what was in the other one.
+    pub fn covers(self, other: AccessRange) -> bool {
+        match (self, other) {
+            (AccessRange::Arena(a, sa, wa), AccessRange::Arena(b, sb, wb)) => sa == sb && a <= b && b + wb <= a + wa,
+            _ => self == other,
+        }
     }
 
     /// Whether two ranges can share a byte, over any number of rows.
@@ -311,6 +336,24 @@ impl Op {
                 format!("{heads} heads x {}, keys {keys}", kv.head_dim)
             }
             Op::GatedGelu { out, .. } => format!("f32 2 x [{}]", out.width),
+        }
+    }
+
+    /// The tensors of the model that the step reads: the buffer of each, and the offset of its first byte.
+    pub fn weights(&self) -> Vec<(WeightBuffer, u64)> {
+        let matrix = |m: &Matrix| (m.buffer, m.offset);
+        let vector = |v: &Vector| (v.buffer, v.offset);
+        match self {
+            Op::Embed { table, .. } => vec![matrix(table)],
+            Op::Linear { weight, .. } => vec![matrix(weight)],
+            Op::RmsNorm { weight, .. } | Op::NormAdd { weight, .. } => vec![vector(weight)],
+            Op::HeadNormRope { weight, inv_freq, .. } => vec![vector(weight), vector(inv_freq)],
+            Op::KvWrite { .. }
+            | Op::Attend { .. }
+            | Op::GatedGelu { .. }
+            | Op::Argmax { .. }
+            | Op::BlockSums { .. }
+            | Op::Candidates { .. } => vec![],
         }
     }
 

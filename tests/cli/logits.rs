@@ -114,3 +114,22 @@ fn threads_change_no_bit_and_as_many_run_as_are_asked_for() {
     assert_eq!(one["logits"], three["logits"]);
     kiln(&["logits", "-m", &model, "--tokens", "2", "--threads", "0"]).refused(2, &["--threads", "1..=1024"]);
 }
+
+/// A guest attends between the device's submits. The device's name says so, and the logits are near those without it.
+#[test]
+fn a_guest_may_attend() {
+    let (model, tokens) = (tiny(), list(&(0..24).map(|i| (2 + 11 * i) % 512).collect::<Vec<u32>>()));
+    let base = ["logits", "-m", &model, "--tokens", &tokens, "--chunk", "16", "--json"];
+    let plain = floats(&kiln(&[&base[..], &["--device", "vulkan"]].concat()).json()["logits"]);
+    for guest in ["cpu", "reference"] {
+        let ran = kiln(&[&base[..], &["--device", "vulkan", "--guest", guest]].concat()).json();
+        assert!(ran["device"].as_str().unwrap().contains("attention on CPU"), "{}", ran["device"]);
+        let apart = max_abs(&floats(&ran["logits"]), &plain);
+        // A sum in another order rounds a key to the neighbouring f16.
+        assert!(apart < 1e-2, "{guest}: {apart}");
+    }
+    let refused = |more: &[&str]| kiln(&[&base[..7], more].concat());
+    refused(&["--device", "cpu", "--guest", "cpu"]).refused(2, &["only a Vulkan device has a guest"]);
+    refused(&["--device", "vulkan", "--guest", "npu"]).refused(2, &["use reference or cpu"]);
+    assert!(!kiln(&["logits", "--help"]).stdout.contains("--guest"));
+}

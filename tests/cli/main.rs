@@ -4,6 +4,7 @@
 mod common;
 
 mod batch;
+mod compare;
 mod drafts;
 mod ends;
 mod gguf;

@@ -3,11 +3,12 @@
 use crate::common::program::{kiln, program, run};
 use std::process::Command;
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "run",
     "batch",
     "logits",
     "perplexity",
+    "compare",
     "tokenize",
     "quantize",
     "forge",

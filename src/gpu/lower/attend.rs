@@ -7,6 +7,7 @@ use super::heads::{Heads, by_kv, paging};
 use super::layout::{COUNTER_BYTES, PackedSlot, SPLIT_ROWS};
 use super::lowering::{Lowered, Lowering, RowOrder};
 use super::measured;
+use super::piece::Piece;
 use super::row::whole_blocks;
 use super::target::AttendBy;
 use crate::gpu::device::units::Units;
@@ -102,8 +103,32 @@ impl Division {
 }
 
 impl Lowering<'_> {
+    /// The ways to attend that are worth measuring. Every layer takes the same.
+    pub fn attends(&self) -> Vec<AttendBy> {
+        let steps = self.schedule.steps.iter().enumerate();
+        let mut attends = steps.filter_map(|(at, s)| Some((at, AttendOperands::of(&s.op)?)));
+        let (Some(units), Some((at, a))) = (self.target.units, attends.next()) else { return Vec::new() };
+        if !whole_blocks(a.kv.head_dim) || self.kind.rows > MOST_ROWS {
+            return Vec::new();
+        }
+        let layout = Piece::new(*self, 0..self.schedule.steps.len()).written(at, a.out, Rows::Pass).0;
+        let tiles = (0..self.attend_tiles(units, &a, layout).len()).map(AttendBy::Tile);
+        tiles.chain([AttendBy::Row]).collect()
+    }
+
+    /// The tiles in which matrix units can attend.
+    fn attend_tiles(&self, units: Units, a: &AttendOperands, layout: ActivationLayout) -> Vec<AttendTile> {
+        let fits = layout == ActivationLayout::F16Row
+            && matches!(self.kind.order, RowOrder::Consecutive | RowOrder::Mixed)
+            && self.kind.rows >= MATRIX_QUERIES
+            && a.kv.element == KvType::F16;
+        if fits { attend_tile::tiles(units, self.kind.rows, a.heads, a.kv.kv_heads, a.kv.head_dim) } else { Vec::new() }
+    }
+}
+
+impl Piece<'_> {
     /// `at`: index of the attend step. With `prepare` (Q, K, V), the kernel also applies norm and RoPE and writes the
-    /// KV cache; the kind of pass must allow it ([`Lowering::fuses_attention`]).
+    /// KV cache; the kind of pass must allow it ([`Piece::fuses_attention`]).
     pub(super) fn attend(
         &self,
         at: usize,
@@ -188,15 +213,6 @@ impl Lowering<'_> {
         }
     }
 
-    /// The tiles in which matrix units can attend.
-    fn attend_tiles(&self, units: Units, a: &AttendOperands, layout: ActivationLayout) -> Vec<AttendTile> {
-        let fits = layout == ActivationLayout::F16Row
-            && matches!(self.kind.order, RowOrder::Consecutive | RowOrder::Mixed)
-            && self.kind.rows >= MATRIX_QUERIES
-            && a.kv.element == KvType::F16;
-        if fits { attend_tile::tiles(units, self.kind.rows, a.heads, a.kv.kv_heads, a.kv.head_dim) } else { Vec::new() }
-    }
-
     /// The tile in which matrix units attend: the tuned one, else the best on most devices. `None`: row by row.
     fn attend_tile(&self, a: &AttendOperands, layout: ActivationLayout) -> Option<(Units, AttendTile)> {
         let units = self.target.units?;
@@ -230,19 +246,6 @@ impl Lowering<'_> {
     /// Whether the attention step at `at` is fused with what prepares its heads.
     pub(super) fn fuses_attention(&self, at: usize, a: &AttendOperands) -> bool {
         self.fused_keys(a) > 0 && self.attend_tile(a, self.written(at, a.out, Rows::Pass).0).is_none()
-    }
-
-    /// The ways to attend that are worth measuring. Every layer takes the same.
-    pub fn attends(&self) -> Vec<AttendBy> {
-        let steps = self.schedule.steps.iter().enumerate();
-        let mut attends = steps.filter_map(|(at, s)| Some((at, AttendOperands::of(&s.op)?)));
-        let (Some(units), Some((at, a))) = (self.target.units, attends.next()) else { return Vec::new() };
-        if !whole_blocks(a.kv.head_dim) || self.kind.rows > MOST_ROWS {
-            return Vec::new();
-        }
-        let layout = self.written(at, a.out, Rows::Pass).0;
-        let tiles = (0..self.attend_tiles(units, &a, layout).len()).map(AttendBy::Tile);
-        tiles.chain([AttendBy::Row]).collect()
     }
 
     /// Attention of the chunk by matrix units.

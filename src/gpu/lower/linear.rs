@@ -4,6 +4,7 @@ use super::arithmetic::{ActivationLayout, Arithmetic};
 use super::layout::PackedSlot;
 use super::lowering::{Lowered, Lowering};
 use super::matrix::MatrixTile;
+use super::piece::Piece;
 use super::target::{DOT_BLOCK, DotTile, Product, Tile};
 use crate::gpu::kernels::push::{LinearDotPush, LinearDotTilePush, LinearMatrixPush, LinearPush, word};
 use crate::schedule::step::{Matrix, Rows, Slot};
@@ -19,7 +20,7 @@ struct Linear {
     scales: u64,
 }
 
-impl Lowering<'_> {
+impl Piece<'_> {
     /// The step at `at`. With `gelu`, `weight` holds gate's rows and up's, and `out` takes the gated product.
     pub(super) fn linear(&self, at: usize, weight: Matrix, x: Slot, out: Slot, rows: Rows, gelu: bool) -> Lowered {
         let from = self.gated_from(at, x);
@@ -55,7 +56,7 @@ impl Lowering<'_> {
             scales: l.scales,
             x: arena + x.offset,
             y_out: to.map_or(self.slot(l.out), |t| arena + t.offset),
-            which: Self::row_count_word(l.rows),
+            which: Lowering::row_count_word(l.rows),
             n: word(l.product.outputs),
             x_padded: word(x.padded),
             x_stride: word(x.stride),
@@ -74,7 +75,7 @@ impl Lowering<'_> {
             scales: l.scales,
             x: self.addresses.arena + x.offset,
             y_out: self.slot(l.out),
-            which: Self::row_count_word(l.rows),
+            which: Lowering::row_count_word(l.rows),
             n: word(l.product.outputs),
             blocks: word(l.product.inputs / DOT_BLOCK),
             x_padded: word(x.padded),
@@ -84,7 +85,7 @@ impl Lowering<'_> {
         Some(Lowered::new(kernel, &push, groups, 1))
     }
 
-    /// `from`: as [`Lowering::gated_from`] of the step.
+    /// `from`: as [`Piece::gated_from`] of the step.
     fn linear_matrix(
         &self,
         at: usize,
@@ -112,7 +113,7 @@ impl Lowering<'_> {
             y_out: gated.map_or(self.slot(l.out), |to| arena + to.offset),
             parts,
             arrived,
-            which: Self::row_count_word(l.rows),
+            which: Lowering::row_count_word(l.rows),
             n: word(l.product.outputs),
             k: word(l.product.inputs),
             x_stride: word(x.stride),
@@ -133,7 +134,7 @@ impl Lowering<'_> {
             scales: l.scales,
             x: self.slot(l.x),
             y_out: self.slot(l.out),
-            which: Self::row_count_word(l.rows),
+            which: Lowering::row_count_word(l.rows),
             n: word(l.product.outputs),
             k: word(l.product.inputs),
             x_stride: word(l.x.stride),

@@ -1,8 +1,8 @@
 //! The inputs of lowering: the schedule, the device addresses of its operands, and the kind of pass.
 
-use super::arithmetic::{ActivationLayout, Arithmetic, Operand, modules};
+use super::arithmetic::{Arithmetic, modules};
 use super::dispatch::Addresses;
-use super::layout::{GpuLayout, PackedSlot};
+use super::layout::GpuLayout;
 use super::target::{Product, Target};
 use crate::executor::{self, Row};
 use crate::gpu::kernels::Kernel;
@@ -156,7 +156,7 @@ impl Lowering<'_> {
 
     /// The arithmetic of the linear step at `at`, which reads `slot`. Where the steps beside it read the same slot with
     /// matrices of other formats, and those want it in another activation layout, all of them compute in f32.
-    pub(super) fn arithmetic(&self, at: usize, weight: Matrix, slot: Slot, rows: Rows) -> Arithmetic {
+    pub(crate) fn arithmetic(&self, at: usize, weight: Matrix, slot: Slot, rows: Rows) -> Arithmetic {
         let Some(packed) = self.layout.packed(slot) else { return Arithmetic::F32 };
         let of = |weight: Matrix| self.target.arithmetic(weight.format, self.count(rows), packed.whole_rows);
         let layout = |weight: Matrix| modules(weight.format).inputs(of(weight));
@@ -172,55 +172,5 @@ impl Lowering<'_> {
         };
         let (before, behind) = self.schedule.steps.split_at(at);
         before.iter().rev().map_while(reads).chain(behind.iter().map_while(reads))
-    }
-
-    /// The activation layout that the step at `at` has to write for `slot`, and where its packed slot lies. f32 stays
-    /// in the slot. The next linear step that reads the slot decides; several of them between two writes stand next to each
-    /// other, and read one layout.
-    pub(super) fn written(&self, at: usize, slot: Slot, rows: Rows) -> (ActivationLayout, Option<PackedSlot>) {
-        let reader = (at..).zip(&self.schedule.steps[at..]).find_map(|(at, s)| match s.op {
-            Op::Linear { weight, x, .. } if x == slot => Some((at, weight)),
-            _ => None,
-        });
-        match reader.map(|(at, weight)| modules(weight.format).inputs(self.arithmetic(at, weight, slot, rows))) {
-            None | Some(ActivationLayout::F32) => (ActivationLayout::F32, None),
-            Some(ActivationLayout::F16Row) if reader.is_some_and(|(r, weight)| self.is_gated(at, r, weight)) => {
-                (ActivationLayout::F16Block, self.layout.packed(slot))
-            }
-            Some(layout) => (layout, self.layout.packed(slot)),
-        }
-    }
-
-    /// Whether the step at `at` is a gated GELU that matrix units make behind its products, just before it. `weight` is
-    /// that of the step at `reader`, which reads it.
-    fn is_gated(&self, at: usize, reader: usize, weight: Matrix) -> bool {
-        let Some(of) = self.gate_and_up(at) else { return false };
-        let (rows, f16) = (self.schedule.steps[at].rows, Arithmetic::Matrix(Operand::F16));
-        let Op::GatedGelu { out, .. } = self.schedule.steps[at].op else { return false };
-        let product = |weight, gelu| Product::new(weight, self.count(rows), gelu);
-        self.arithmetic(at - 1, of.0, of.1, rows) == f16
-            && self.arithmetic(reader, weight, out, rows) == f16
-            && self.target.gates(product(of.0, true), product(weight, false))
-    }
-
-    /// The weight and the inputs of the step before a gated GELU at `at`, if that makes gate and up, and nothing else.
-    fn gate_and_up(&self, at: usize) -> Option<(Matrix, Slot)> {
-        let steps = &self.schedule.steps;
-        match (&steps[at.checked_sub(1)?], &steps[at]) {
-            (
-                &Step { op: Op::Linear { weight, x, out }, rows, .. },
-                &Step { op: Op::GatedGelu { gate, up, .. }, rows: of, .. },
-            ) if rows == of && is_halves(out, gate, up) => Some((weight, x)),
-            _ => None,
-        }
-    }
-
-    /// The inputs of the products whose gated GELU the step at `at` reads from `slot` in F16Block; `None` if it is in
-    /// another layout.
-    pub(super) fn gated_from(&self, at: usize, slot: Slot) -> Option<Slot> {
-        let made = |s: &Step| matches!(s.op, Op::GatedGelu { out, .. } if out == slot);
-        let gelu = self.schedule.steps[..at].iter().rposition(made)?;
-        let is_blocks = self.written(gelu, slot, self.schedule.steps[at].rows).0 == ActivationLayout::F16Block;
-        self.gate_and_up(gelu).filter(|_| is_blocks).map(|(_, x)| x)
     }
 }

@@ -1,7 +1,8 @@
 //! From steps to dispatches: the kernel, push constants and grid of each. Plain data, made without a device.
 //!
-//! A dispatch runs one step, or several adjacent ones by a fusion that [`Lowering::fuse`] declares. [`Lowering::lower`]
-//! takes any range of steps. What another executor takes out of a layer ends one range and begins the next.
+//! A dispatch runs one step, or several adjacent ones by a fusion that [`Piece::fuse`] declares. [`Lowering::lower`]
+//! takes any range of steps, as a piece of a pass. What another executor takes out of a layer ends one piece and begins the
+//! next. What passes from piece to piece lies in slots, in f32.
 
 pub mod arithmetic;
 mod attend;
@@ -16,6 +17,7 @@ mod linear;
 pub mod lowering;
 pub mod matrix;
 mod measured;
+mod piece;
 mod row;
 pub mod shared_tile;
 pub mod target;
@@ -27,6 +29,7 @@ use attend::AttendOperands;
 use dispatch::Dispatch;
 use heads::Heads;
 use lowering::{Lowered, is_halves};
+use piece::Piece;
 use row::Norm;
 
 use crate::gpu::kernels::Module;
@@ -35,14 +38,53 @@ use crate::schedule::{Segment, Step};
 use std::ops::Range;
 
 impl Lowering<'_> {
-    /// The dispatches of a segment.
+    /// The dispatches of a segment of a pass that the device runs whole.
     pub fn segment(&self, segment: Segment) -> Vec<Dispatch> {
-        self.lower(self.schedule.steps_of(segment))
+        Piece::new(*self, 0..self.schedule.steps.len()).lower(self.schedule.steps_of(segment))
     }
 
-    /// The dispatches of a range of steps. Every step before the range must be done when the first dispatch begins.
+    /// The dispatches of a range of steps that the device runs by themselves: every step before is done when the first of them
+    /// begins, by whatever executor, and every step behind finds what it reads in slots.
     pub fn lower(&self, range: Range<usize>) -> Vec<Dispatch> {
+        self.part(range.clone(), range)
+    }
+
+    /// The dispatches of a part of a piece: those of all its parts, one after the other, are the piece.
+    pub fn part(&self, piece: Range<usize>, part: Range<usize>) -> Vec<Dispatch> {
+        Piece::new(*self, piece).lower(part)
+    }
+
+    /// The smallest ranges of the steps `of` a pass that the device can run by themselves with the kernels of a whole pass, in
+    /// order: within one, a kernel runs several steps, or hands on what only the next one can read.
+    pub fn alone(&self, of: Range<usize>) -> Vec<Range<usize>> {
+        let whole = Piece::new(*self, 0..self.schedule.steps.len());
+        let mut ranges: Vec<Range<usize>> = Vec::new();
+        let mut handed_on = of.start;
+        let segments = self.schedule.steps[of.clone()].chunk_by(|a, b| a.segment == b.segment);
+        for dispatch in segments.flat_map(|steps| whole.lower(self.schedule.steps_of(steps[0].segment))) {
+            let steps = dispatch.steps;
+            match ranges.last_mut() {
+                _ if steps.is_empty() => continue,
+                Some(last) if steps.start < handed_on => last.end = steps.end,
+                _ => ranges.push(steps.clone()),
+            }
+            handed_on = steps.filter_map(|at| whole.hands_on(at)).fold(handed_on, usize::max);
+        }
+        ranges
+    }
+}
+
+impl Piece<'_> {
+    /// The dispatches of a part of the piece.
+    fn lower(&self, range: Range<usize>) -> Vec<Dispatch> {
         let mut out: Vec<Dispatch> = Vec::new();
+        // What linear steps read is packed first where other pieces have made it.
+        let entry = if range.start == self.steps.start { self.entry_packs() } else { Vec::new() };
+        let mut is_packing = !entry.is_empty();
+        out.extend(entry.into_iter().map(|Lowered { kernel, push, groups, .. }| Dispatch {
+            steps: range.start..range.start,
+            ..Dispatch::new(kernel, push, groups)
+        }));
         let mut at = range.start;
         // A barrier separates the steps before this one from what follows.
         let mut settled = range.start;
@@ -58,9 +100,11 @@ impl Lowering<'_> {
             let is_taken = |d: &Dispatch| matches!(d.product, Some((Arithmetic::Matrix(_), _)));
             let unsettled = || out.iter().rev().take_while(|d| d.steps.start >= settled);
             let barrier = steps[..taken].iter().flat_map(|s| &s.after).any(|&d| (settled..at).contains(&d))
-                || takes_scratch && unsettled().any(is_taken);
+                || takes_scratch && unsettled().any(is_taken)
+                || is_packing;
             if barrier {
                 settled = at;
+                is_packing = false;
             }
             out.push(Dispatch { steps: at..at + taken, kernel, push, groups, barrier, product, weights });
             at += taken;

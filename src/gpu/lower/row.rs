@@ -2,8 +2,9 @@
 //! copies a linear step's input into the activation layout that its kernel reads.
 
 use super::arithmetic::{ActivationLayout, modules};
-use super::layout::{ARGMAX_GROUPS, COUNTER_BYTES, MAXIMA_PARTS, MAXIMA_ROWS};
+use super::layout::{ARGMAX_GROUPS, COUNTER_BYTES, MAXIMA_PARTS, MAXIMA_ROWS, PackedSlot};
 use super::lowering::{Lowered, Lowering, TokenSource};
+use super::piece::Piece;
 use crate::gpu::device::limits::MAX_WORKGROUP;
 use crate::gpu::kernels::constants::{ArgmaxConstants, EmbedConstants, NormConstants, PackConstants};
 use crate::gpu::kernels::push::{ArgmaxPush, EmbedPush, NormPush, PackPush, word};
@@ -68,7 +69,7 @@ impl Lowering<'_> {
             state: self.addresses.arena,
             x: self.slot(x),
             scratch: self.addresses.arena + self.layout.scratch.argmax,
-            which: Self::row_count_word(rows),
+            which: Lowering::row_count_word(rows),
             next: word(state.next()),
             finite: word(state.finite()),
             width: word(x.width),
@@ -77,7 +78,9 @@ impl Lowering<'_> {
         let kernel = Kernel::new(Module::Argmax, ROW_WORKGROUP, ArgmaxConstants { groups });
         Lowered::new(kernel, &push, [groups, self.count(rows) as u32, 1], 1)
     }
+}
 
+impl Piece<'_> {
     /// `at`: index of the last step that the dispatch runs.
     pub(super) fn norm(&self, module: Module, rows: Rows, n: Norm, at: usize, taken: usize) -> Lowered {
         let residual = n.residual.unwrap_or(n.x);
@@ -94,7 +97,7 @@ impl Lowering<'_> {
             w2: self.vector(w2),
             y_out: self.slot(out),
             packed: packed.map_or(0, |p| self.addresses.arena + p.offset),
-            which: Self::row_count_word(rows),
+            which: Lowering::row_count_word(rows),
             gather: u32::from(rows == Rows::Head),
             width: word(n.x.width),
             x_stride: word(n.x.stride),
@@ -126,7 +129,7 @@ impl Lowering<'_> {
             up: self.slot(up),
             y_out: packed.map_or(self.slot(out), |p| self.addresses.arena + p.offset),
             tops: self.addresses.arena + self.layout.scratch.maxima,
-            which: Self::row_count_word(rows),
+            which: Lowering::row_count_word(rows),
             width: word(gate.width),
             in_stride: word(gate.stride),
             out_stride: packed.map_or(word(4 * out.stride), |p| word(p.stride)),
@@ -139,13 +142,15 @@ impl Lowering<'_> {
     }
 
     /// Packs the output of the step at `at` for the next linear step. `None` if `kernel`, which ran the step, has
-    /// written the packed slot itself, or no linear step reads it packed.
+    /// written the packed slot itself, or no linear step of the piece reads it packed.
     pub(super) fn pack(&self, at: usize, step: &Step, kernel: Kernel) -> Option<Lowered> {
         let mut parts = 1;
+        let is_in_slot = |out: Slot| self.written(at, out, step.rows).0 == ActivationLayout::F32;
         let out = match step.op {
             Op::Embed { out, .. } | Op::Linear { out, .. } => out,
-            Op::Attend { out, kv, .. } if !whole_blocks(kv.head_dim) => out,
-            Op::GatedGelu { out, .. } if writes_f32_only(kernel.module) => out,
+            Op::RmsNorm { out, .. } if is_in_slot(out) => out,
+            Op::Attend { out, kv, .. } if !whole_blocks(kv.head_dim) || is_in_slot(out) => out,
+            Op::GatedGelu { out, .. } if writes_f32_only(kernel.module) || is_in_slot(out) => out,
             Op::GatedGelu { out, .. } if self.gelu_parts(at, step.rows, out) > 1 => {
                 parts = self.gelu_parts(at, step.rows, out);
                 out
@@ -160,24 +165,38 @@ impl Lowering<'_> {
             | Op::BlockSums { .. }
             | Op::Candidates { .. } => return None,
         };
-        let (layout, packed) = self.written(at, out, step.rows);
-        let packed = packed?;
+        let (layout, packed) = self.wanted(at, out, step.rows);
+        self.pack_slot(out, step.rows, layout, packed?, parts)
+    }
+
+    /// Packs a slot, in `parts` workgroups a row. `None` for f32, which stays in the slot.
+    pub(super) fn pack_slot(
+        &self,
+        slot: Slot,
+        rows: Rows,
+        layout: ActivationLayout,
+        packed: PackedSlot,
+        parts: usize,
+    ) -> Option<Lowered> {
+        if layout == ActivationLayout::F32 {
+            return None;
+        }
         let push = PackPush {
             state: self.addresses.arena,
-            x: self.slot(out),
-            up: self.slot(out),
+            x: self.slot(slot),
+            up: self.slot(slot),
             y_out: self.addresses.arena + packed.offset,
             tops: self.addresses.arena + self.layout.scratch.maxima,
-            which: Self::row_count_word(step.rows),
-            width: word(out.width),
-            in_stride: word(out.stride),
+            which: Lowering::row_count_word(rows),
+            width: word(slot.width),
+            in_stride: word(slot.stride),
             out_stride: word(packed.stride),
             padded: word(packed.padded),
         };
         let (vecs, workgroup) = row_division(packed.padded.div_ceil(parts));
         let constants = PackConstants { vecs, form: layout as u32, parts: parts as u32 };
         let kernel = Kernel::new(Module::Pack, workgroup, constants);
-        let groups = [parts as u32, self.count(step.rows) as u32, 1];
+        let groups = [parts as u32, self.count(rows) as u32, 1];
         Some(Lowered::new(kernel, &push, groups, 0))
     }
 }

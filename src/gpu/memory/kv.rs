@@ -9,16 +9,23 @@ use crate::{Error, Result};
 use std::rc::Rc;
 
 /// Allocates the planned blocks of both pools. Where the driver refuses one although its budget had room, the pools are as
-/// large as those that it gave, and `layout` says so.
+/// large as those that it gave, and `layout` says so. With `mapped`, the host maps what it can of them.
 ///
 /// # Errors
 /// As [`Buffer::new`]. Refused: not even a single sequence's pages are there.
-pub fn allocate(gpu: &Rc<Gpu>, plan: &Plan, layout: &mut KvLayout, source: ArenaSource) -> Result<[Vec<Buffer>; 2]> {
+pub fn allocate(
+    gpu: &Rc<Gpu>,
+    plan: &Plan,
+    layout: &mut KvLayout,
+    source: ArenaSource,
+    mapped: bool,
+) -> Result<[Vec<Buffer>; 2]> {
+    let access = if mapped { HostAccess::Device } else { HostAccess::None };
     let planned = layout.tokens();
     let blocks = take(layout, |pool, number| {
         let region = plan.regions.iter().find(|r| r.purpose == Purpose::Kv(pool, number));
         let region = region.ok_or_else(|| Error::device("the plan has too few KV pages", "report this"))?;
-        arena::shareable(gpu, source, region.bytes, region.heap, HostAccess::None)
+        arena::shareable(gpu, source, region.bytes, region.heap, access)
     })?;
     if layout.tokens() < planned {
         log::warn!("the KV cache has room for {} tokens, not for {planned}: the driver has no more", layout.tokens());

@@ -1,7 +1,8 @@
 //! The Vulkan executor by its interface: what a caller asks of a pass, and what the pass has left.
 
+use super::Vulkan;
+use super::passes::Piece;
 use super::submits::all_rows;
-use super::{Vulkan, page_in};
 use crate::Result;
 use crate::executor::measure::{Gain, TuningState};
 use crate::executor::{self, Asks, Executor, HeadRows, Measure, PageId, Pages, Row, Timed, Watch};
@@ -17,7 +18,7 @@ impl Executor for Vulkan {
     }
 
     fn device(&self) -> &str {
-        &self.gpu.caps.name
+        &self.name
     }
 
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
@@ -62,28 +63,12 @@ impl Executor for Vulkan {
 
     fn read_page(&mut self, pool: Pool, page: PageId, bytes: &mut [u8]) -> Result<()> {
         executor::check_page(&self.schedule, pool, page, bytes.len())?;
-        self.settle()?;
-        let (block, mut at) = page_in(&self.schedule, &self.kv, pool, page as usize);
-        for piece in bytes.chunks_mut(self.results.pages.size as usize) {
-            let region = vk::BufferCopy::default().src_offset(at).size(piece.len() as u64);
-            self.queue.copy(block, &self.results.pages, &[region])?;
-            self.results.pages.copy_to(piece)?;
-            at += piece.len() as u64;
-        }
-        Ok(())
+        self.read_from_page(pool, page, 0, bytes)
     }
 
     fn write_page(&mut self, pool: Pool, page: PageId, bytes: &[u8]) -> Result<()> {
         executor::check_page(&self.schedule, pool, page, bytes.len())?;
-        self.settle()?;
-        let (block, mut at) = page_in(&self.schedule, &self.kv, pool, page as usize);
-        for piece in bytes.chunks(self.results.pages.size as usize) {
-            self.results.pages.copy_from(piece)?;
-            let region = vk::BufferCopy::default().dst_offset(at).size(piece.len() as u64);
-            self.queue.copy(&self.results.pages, block, &[region])?;
-            at += piece.len() as u64;
-        }
-        Ok(())
+        self.write_to_page(pool, page, 0, bytes)
     }
 
     fn found(&self, row: usize) -> Option<Found<'_>> {
@@ -105,22 +90,23 @@ impl Executor for Vulkan {
 
     fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
         let kind = self.begin(rows, head)?;
-        for (i, segment) in self.schedule.segments().enumerate() {
+        for i in 0..self.passes.kinds[kind].pieces.len() {
+            match self.passes.kinds[kind].pieces[i].clone() {
+                Piece::Guest(step) => self.run_guest(step).inspect_err(|_| self.forget())?,
+                Piece::Device(commands) => {
+                    for i in commands {
+                        let k = &self.passes.kinds[kind];
+                        let (command, ends) = (k.segments.commands[i], k.ends[i]);
+                        self.run_watched(command, ends, watch)?;
+                    }
+                }
+            }
+        }
+        if let Some(head) = head {
             self.cancel.check().inspect_err(|_| self.forget())?;
             self.arena.to_device()?;
-            match segment {
-                Segment::Head => match head {
-                    Some(head) => self.submit_head(head)?,
-                    None => break,
-                },
-                // SAFETY: as in `Vulkan::submit`.
-                _ => unsafe { self.queue.submit(&self.passes.kinds[kind].segments.commands[i..=i], true) }?,
-            }
-            self.queue.wait()?;
-            self.arena.to_host()?;
-            // SAFETY: the segment was waited for, and the next one comes after the watcher.
-            let arena = bytemuck::cast_slice(unsafe { self.arena.bytes() }.unwrap_or_default());
-            watch(segment, executor::watched_row(&self.schedule, arena, segment, rows.len()));
+            self.submit_head(head)?;
+            self.show(Segment::Head, watch)?;
         }
         self.check_order()
     }
@@ -167,6 +153,30 @@ impl Executor for Vulkan {
 
     fn pages_mut(&mut self) -> &mut Pages {
         &mut self.pages
+    }
+}
+
+impl Vulkan {
+    /// Runs a command buffer of a watched pass, and shows the segment that it ends.
+    fn run_watched(&mut self, commands: vk::CommandBuffer, ends: Option<Segment>, watch: Watch<'_>) -> Result<()> {
+        self.cancel.check().inspect_err(|_| self.forget())?;
+        self.arena.to_device()?;
+        // SAFETY: as in `Vulkan::submit`.
+        unsafe { self.queue.submit(&[commands], true) }?;
+        match ends {
+            Some(segment) => self.show(segment, watch),
+            None => self.queue.wait(),
+        }
+    }
+
+    /// Waits for the last submit, and shows what a segment has left.
+    fn show(&mut self, segment: Segment, watch: Watch<'_>) -> Result<()> {
+        self.queue.wait()?;
+        self.arena.to_host()?;
+        // SAFETY: the segment was waited for, and the next one comes after the watcher.
+        let arena = bytemuck::cast_slice(unsafe { self.arena.bytes() }.unwrap_or_default());
+        watch(segment, executor::watched_row(&self.schedule, arena, segment, self.rows.len()));
+        Ok(())
     }
 }
 

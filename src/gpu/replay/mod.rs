@@ -8,18 +8,26 @@
 //! Where no row needs more than that, the next pass is submitted before the wait. It takes its tokens from the step state,
 //! where the pass before has left them: each row's argmax, or the one token that the row asked for. What rows ask for may
 //! depend on the tokens before. The host writes it while the pass runs, and then submits what reads it.
+//!
+//! A pass is a list of pieces: command buffers, and where there is a guest the steps that it runs between two submits. Before
+//! such a step the host waits for the device and copies the keys and values that the step reads; the guest works on the arena
+//! itself. Such a pass is never one submit, and none starts ahead of it.
 
+mod baking;
 mod calls;
+mod guests;
 pub mod options;
 mod pace;
 mod passes;
 pub mod results;
+mod steps;
 mod submits;
 mod tuning;
 
 #[cfg(any(feature = "cli", test))]
 pub(crate) use passes::tuned as tuned_kinds;
 
+use crate::executor::guest::Guest;
 use crate::executor::weights::Progress;
 use crate::executor::{self, HeadRows, Pages, Row};
 use crate::gpu::device::Gpu;
@@ -39,8 +47,9 @@ use crate::gpu::memory::{arena, kv};
 use crate::gpu::queue::Queue;
 use crate::gpu::queue::record::Relay;
 use crate::gpu::queue::upload::{self, STAGING_BYTES};
+use crate::gpu::replay::baking::Baking;
 use crate::gpu::replay::options::VulkanOptions;
-use crate::gpu::replay::passes::{Baking, Passes};
+use crate::gpu::replay::passes::Passes;
 use crate::gpu::replay::results::Results;
 use crate::model::checkpoint::Checkpoint;
 use crate::plan::{Plan, Purpose};
@@ -74,6 +83,10 @@ pub struct Vulkan {
     kv: [Vec<Buffer>; 2],
     pages: Pages,
     arena: Buffer,
+    /// Who computes some steps in place of the device.
+    guest: Option<Box<dyn Guest>>,
+    /// What the device is called.
+    name: String,
     results: Results,
     /// Head rows of the last pass whose logits the host can read.
     fetched: usize,
@@ -119,7 +132,12 @@ impl Vulkan {
         let apart = !arena.cached || options.staged;
         let results = Results::new(gpu, &schedule, planned(plan, Purpose::Staging)?, apart)?;
         // Last, since it can do with less.
-        let kv = kv::allocate(gpu, plan, &mut schedule.kv, options.arena)?;
+        let mut kv = kv::allocate(gpu, plan, &mut schedule.kv, options.arena, options.guest.is_some())?;
+        if options.staged {
+            kv.iter_mut().flatten().for_each(Buffer::hide);
+        }
+        let guest = options.guest.map(|kind| guests::load(kind, checkpoint, &schedule, progress)).transpose()?;
+        let name = guests::name(gpu, guest.as_deref());
         let mut pipelines = Pipelines::new(gpu)?;
         let ceiling = Ceiling::bake(gpu, &queue, &mut pipelines, &weights, arena.address)?;
         let mut vulkan = Vulkan {
@@ -138,6 +156,8 @@ impl Vulkan {
             kv,
             pages: Pages::new(&schedule),
             arena,
+            guest,
+            name,
             results,
             fetched: 0,
             head_rows: 0,
@@ -207,6 +227,7 @@ impl Vulkan {
             relay,
             arena: &self.arena,
             results: &self.results,
+            guest: self.options.guest,
         }
     }
 

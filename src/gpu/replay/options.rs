@@ -1,5 +1,6 @@
 //! Settings of the Vulkan executor alone. Users need only the defaults; tests force what they check.
 
+use crate::executor::guest::GuestKind;
 use crate::gpu::device::Gpu;
 use crate::gpu::lower::arithmetic::Arithmetic;
 use crate::gpu::lower::figures::Figures;
@@ -45,6 +46,9 @@ pub struct VulkanOptions {
     pub tune: Option<Tune>,
     /// Where the arena's memory comes from.
     pub arena: ArenaSource,
+    /// Who attends in place of the device. Passes then take several submits, with a wait for the device between them: none
+    /// starts before the one ahead of it is done. The guest keeps a copy of the KV cache, which the plan does not count.
+    pub guest: Option<GuestKind>,
 }
 
 impl Default for VulkanOptions {
@@ -58,6 +62,7 @@ impl Default for VulkanOptions {
             relay: None,
             tune: None,
             arena: ArenaSource::Auto,
+            guest: None,
         }
     }
 }

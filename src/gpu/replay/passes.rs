@@ -1,24 +1,14 @@
-//! The command buffers of every kind of pass, baked when the model is loaded.
+//! The command buffers of every kind of pass, and which kind a pass runs as.
 
 use crate::executor::{HeadRows, Row};
-use crate::gpu::device::Gpu;
-use crate::gpu::kernels::Kernel;
-use crate::gpu::kernels::pipelines::Pipelines;
-use crate::gpu::lower::dispatch::{Addresses, Dispatch};
-use crate::gpu::lower::layout::GpuLayout;
-use crate::gpu::lower::target::Target;
-use crate::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
-use crate::gpu::memory::Buffer;
-use crate::gpu::queue::Queue;
-use crate::gpu::queue::record::Relay;
+use crate::gpu::lower::{PassKind, RowOrder, TokenSource};
 use crate::gpu::queue::stamps::StampPool;
 use crate::gpu::replay::pace::{Pace, Reach};
-use crate::gpu::replay::results::{Copy, Results, SLOTS};
-use crate::schedule::{Extent, Schedule, Segment};
+use crate::gpu::replay::results::SLOTS;
+use crate::schedule::{Extent, Segment};
 use crate::{Error, Result};
 use ash::vk;
-use std::collections::HashSet;
-use std::rc::Rc;
+use std::ops::Range;
 use std::time::Duration;
 
 /// What follows the layers in one submit.
@@ -32,7 +22,7 @@ pub(crate) enum Tail {
     All,
 }
 
-const TAILS: [Tail; 3] = [Tail::None, Tail::One, Tail::All];
+pub(super) const TAILS: [Tail; 3] = [Tail::None, Tail::One, Tail::All];
 
 impl Tail {
     /// The tail for these head rows.
@@ -49,7 +39,7 @@ impl Tail {
 #[derive(Default)]
 pub(crate) struct Stamped {
     pub commands: Vec<vk::CommandBuffer>,
-    stamps: Option<StampPool>,
+    pub(super) stamps: Option<StampPool>,
 }
 
 impl Stamped {
@@ -63,6 +53,15 @@ impl Stamped {
     }
 }
 
+/// A piece of a pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// Command buffers, by their indices in [`BakedKind::segments`].
+    Device(Range<usize>),
+    /// A step that the guest runs, by its index in the schedule.
+    Guest(usize),
+}
+
 /// The command buffers of one kind of pass.
 pub(crate) struct BakedKind {
     pub kind: PassKind,
@@ -73,8 +72,13 @@ pub(crate) struct BakedKind {
     /// The pass that follows one of this kind and takes the tokens that that one has left as next, per slot of results. Its
     /// head covers all rows. `None` unless every row of the pass before has a next token.
     pub following: Option<[Stamped; SLOTS]>,
-    /// The pass in pieces: embedding, then each layer. Used while its time is unknown or exceeds the submit budget.
+    /// The pass segment by segment: embedding, then each layer, which a guest's step divides. Used while the pass's time is
+    /// unknown or exceeds the submit budget, and where there is a guest.
     pub segments: Stamped,
+    /// The segment that each of these command buffers ends, if it ends one.
+    pub ends: Vec<Option<Segment>>,
+    /// What runs, one after the other: the command buffers, and between them what a guest runs.
+    pub pieces: Vec<Piece>,
     pub pace: Pace,
     /// How long the last pass took, if it was a whole one; else 0.
     pub last: Duration,
@@ -84,6 +88,11 @@ impl BakedKind {
     /// Segments per submit of a pass of these rows.
     pub(crate) fn per_submit(&self, rows: &[Row]) -> usize {
         if self.pace.covers(Reach::of(rows)) { self.pace.per_submit } else { 1 }
+    }
+
+    /// Most command buffers of a submit: never all where the pass stops for a guest.
+    pub(crate) fn most_per_submit(&self) -> usize {
+        self.segments.commands.len() - usize::from(self.pieces.len() > 1)
     }
 
     /// Whether a pass of these rows is one submit.
@@ -97,13 +106,13 @@ impl BakedKind {
 pub(crate) struct Passes {
     pub kinds: Vec<BakedKind>,
     /// The head alone, for one row and for `head_rows`.
-    heads: [Stamped; 2],
+    pub(super) heads: [Stamped; 2],
     /// Copies of the logits to memory that the host reads, for one row and for `head_rows`. `None` if the host reads
     /// the arena.
-    fetches: [Option<vk::CommandBuffer>; 2],
+    pub(super) fetches: [Option<vk::CommandBuffer>; 2],
     /// What a choice other than argmax needs, for one row and for `head_rows`, per slot of results: submitted behind a head
     /// where a row asks.
-    choices: [[vk::CommandBuffer; SLOTS]; 2],
+    pub(super) choices: [[vk::CommandBuffer; SLOTS]; 2],
 }
 
 impl Passes {
@@ -228,190 +237,6 @@ pub(crate) fn tuned(e: &Extent) -> impl Iterator<Item = PassKind> {
     kinds.retain(|k| matches!(k.order, RowOrder::Consecutive | RowOrder::Apart));
     kinds.sort_by_key(|k| (k.rows != 1, std::cmp::Reverse(k.rows)));
     kinds.into_iter().map(|k| PassKind { head_rows: k.rows.min(k.head_rows), ..k })
-}
-
-/// The parts that passes are baked from.
-pub(crate) struct Baking<'a> {
-    pub gpu: &'a Rc<Gpu>,
-    pub queue: &'a Queue,
-    pub pipelines: &'a mut Pipelines,
-    pub schedule: &'a Schedule,
-    pub layout: &'a GpuLayout,
-    pub addresses: &'a Addresses,
-    pub target: &'a Target,
-    pub relay: Option<Relay>,
-    pub arena: &'a Buffer,
-    pub results: &'a Results,
-}
-
-impl Baking<'_> {
-    /// The kernels of all kinds of pass.
-    pub(crate) fn kernels(&self) -> HashSet<Kernel> {
-        let extent = &self.schedule.extent;
-        let mut kernels = HashSet::new();
-        let mut add = |dispatches: Vec<Dispatch>| kernels.extend(dispatches.into_iter().map(|d| d.kernel));
-        for kind in kinds(extent) {
-            self.schedule.segments().filter(|s| *s != Segment::Head).for_each(|s| add(self.lower(s, kind)));
-            add(self.lower(Segment::Embed, PassKind { tokens: TokenSource::Next, ..kind }));
-            add(self.head(kind.rows.min(kind.head_rows)));
-        }
-        for rows in [1, extent.head_rows] {
-            add(self.head(rows));
-            add(self.of_head(Segment::Choice, rows));
-        }
-        kernels
-    }
-
-    /// Bakes anew the kinds of pass of as many rows as `rows` names, and those whose head is not what it was for `old`.
-    /// Nothing of them may be under way.
-    ///
-    /// # Errors
-    /// As [`Baking::bake`]. `passes` are as they were then.
-    pub(crate) fn rebake(&mut self, passes: &mut Passes, rows: &[usize], old: &Target) -> Result<()> {
-        let heads = |this: &Self, target: &Target, rows| {
-            let kind = PassKind { rows: 1, head_rows: rows, order: RowOrder::Consecutive, tokens: TokenSource::Host };
-            let Baking { schedule, layout, addresses, .. } = *this;
-            Lowering { schedule, layout, addresses, target, kind }.segment(Segment::Head)
-        };
-        let has_moved = |this: &Self, rows| heads(this, this.target, rows) != heads(this, old, rows);
-        for baked in &mut passes.kinds {
-            let kind = baked.kind;
-            let head_rows = kind.rows.min(kind.head_rows);
-            if rows.contains(&kind.rows) || has_moved(self, 1) || has_moved(self, head_rows) {
-                let new = self.kind(kind)?;
-                let old = std::mem::replace(baked, new);
-                (baked.pace, baked.last) = (old.pace, old.last);
-                let following = old.following.iter().flatten();
-                let stamped = old.whole.iter().chain(following).chain([&old.segments]);
-                stamped.for_each(|s| self.queue.free(&s.commands));
-            }
-        }
-        for (i, rows) in [1, self.schedule.extent.head_rows].into_iter().enumerate() {
-            if has_moved(self, rows) {
-                let head = self.head(rows);
-                let new = self.commands(&[&head], &[self.state_copy(0)])?;
-                let old = std::mem::replace(&mut passes.heads[i], new);
-                self.queue.free(&old.commands);
-            }
-        }
-        Ok(())
-    }
-
-    /// Bakes every kind of pass.
-    ///
-    /// # Errors
-    /// Device: a kernel cannot be compiled, or the driver refuses.
-    pub(crate) fn bake(&mut self) -> Result<Passes> {
-        let extent = &self.schedule.extent;
-        let mut passes = Passes::default();
-        for kind in kinds(extent) {
-            passes.kinds.push(self.kind(kind)?);
-        }
-        for (i, rows) in [1, extent.head_rows].into_iter().enumerate() {
-            let head = self.head(rows);
-            passes.heads[i] = self.commands(&[&head], &[self.state_copy(0)])?;
-            let choice = self.of_head(Segment::Choice, rows);
-            let found = self.results.found_copy(self.arena, self.schedule, rows);
-            for (slot, commands) in passes.choices[i].iter_mut().enumerate() {
-                // The tokens that rows have asked for stand in the step state.
-                let copies = [found, self.state_copy(slot)];
-                *commands = self.queue.bake(&[&choice], self.pipelines, None, None, &copies)?;
-            }
-            let logits = self.results.logits_copy(self.arena, self.schedule, rows);
-            let fetch = |copy| self.queue.bake(&[], self.pipelines, None, None, &[copy]);
-            passes.fetches[i] = logits.map(fetch).transpose()?;
-        }
-        Ok(passes)
-    }
-
-    fn kind(&mut self, kind: PassKind) -> Result<BakedKind> {
-        // No more rows of logits than the pass has rows.
-        let most = kind.rows.min(kind.head_rows);
-        let layers = self.schedule.segments().filter(|s| matches!(s, Segment::Layer(_)));
-        let layers: Vec<_> = layers.map(|s| self.lower(s, kind)).collect();
-        let heads = [Vec::new(), self.head(1), self.head(most)];
-        let embed = |tokens| PassKind { tokens, ..kind };
-        let given = self.lower(Segment::Embed, embed(TokenSource::Host));
-        let mut whole = [Stamped::default(), Stamped::default(), Stamped::default()];
-        for (tail, stamped) in TAILS.into_iter().zip(&mut whole) {
-            // Passes of one row never use `Tail::All`.
-            if tail != Tail::All || most > 1 {
-                let copies = [self.state_copy(0)];
-                let copies = if tail == Tail::None { &[][..] } else { &copies };
-                *stamped = self.commands(&whole_pass(&given, &layers, &heads[tail as usize]), copies)?;
-            }
-        }
-        let rows = kind.rows.min(self.schedule.extent.sequences);
-        let follows = most >= rows && (kind.rows == 1 || kind.order == RowOrder::Apart);
-        let following = follows.then(|| {
-            let chosen = self.lower(Segment::Embed, embed(TokenSource::Next));
-            let parts = whole_pass(&chosen, &layers, &heads[Tail::All as usize]);
-            Ok::<_, Error>([
-                self.commands(&parts, &[self.state_copy(0)])?,
-                self.commands(&parts, &[self.state_copy(1)])?,
-            ])
-        });
-        let segments = self.pieces(&whole_pass(&given, &layers, &[]))?;
-        // These have the products of consecutive rows.
-        let has_own = matches!(kind.order, RowOrder::Consecutive | RowOrder::Apart);
-        let order = if has_own { kind.order } else { RowOrder::Consecutive };
-        // Kinds are compared by their times: all are measured, or none counts.
-        let measured = |k: PassKind| self.target.seconds.contains_key(&(k.rows, k.order));
-        let seconds = self.target.seconds.get(&(kind.rows, order)).copied();
-        let seconds = seconds.filter(|_| tuned(&self.schedule.extent).all(measured));
-        Ok(BakedKind {
-            kind,
-            seconds,
-            whole,
-            following: following.transpose()?,
-            segments,
-            pace: Pace::default(),
-            last: Duration::ZERO,
-        })
-    }
-
-    fn lower(&self, segment: Segment, kind: PassKind) -> Vec<Dispatch> {
-        let Baking { schedule, layout, addresses, target, .. } = *self;
-        Lowering { schedule, layout, addresses, target, kind }.segment(segment)
-    }
-
-    fn head(&self, rows: usize) -> Vec<Dispatch> {
-        self.of_head(Segment::Head, rows)
-    }
-
-    fn of_head(&self, segment: Segment, rows: usize) -> Vec<Dispatch> {
-        let kind = PassKind { rows: 1, head_rows: rows, order: RowOrder::Consecutive, tokens: TokenSource::Host };
-        self.lower(segment, kind)
-    }
-
-    fn state_copy(&self, slot: usize) -> Copy {
-        self.results.choices_copy(self.arena, self.schedule, slot)
-    }
-
-    /// All parts in one command buffer and one span.
-    fn commands(&mut self, parts: &[&[Dispatch]], copies: &[Copy]) -> Result<Stamped> {
-        let stamps = StampPool::new(self.gpu, 1)?;
-        let span = stamps.as_ref().map(|s| s.span(0));
-        let commands = vec![self.queue.bake(parts, self.pipelines, self.relay, span, copies)?];
-        Ok(Stamped { commands, stamps })
-    }
-
-    /// One command buffer and one span per part.
-    fn pieces(&mut self, parts: &[&[Dispatch]]) -> Result<Stamped> {
-        let stamps = StampPool::new(self.gpu, parts.len())?;
-        let mut commands = Vec::with_capacity(parts.len());
-        for (i, part) in parts.iter().enumerate() {
-            let span = stamps.as_ref().map(|s| s.span(i));
-            commands.push(self.queue.bake(&[part], self.pipelines, self.relay, span, &[])?);
-        }
-        Ok(Stamped { commands, stamps })
-    }
-}
-
-/// The parts of a pass; `head` may be empty.
-fn whole_pass<'a>(embed: &'a [Dispatch], layers: &'a [Vec<Dispatch>], head: &'a [Dispatch]) -> Vec<&'a [Dispatch]> {
-    let head = (!head.is_empty()).then_some(head);
-    [embed].into_iter().chain(layers.iter().map(Vec::as_slice)).chain(head).collect()
 }
 
 #[cfg(test)]

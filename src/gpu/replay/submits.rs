@@ -1,7 +1,7 @@
 //! How a pass comes to the device, and how it is waited for: whole or in pieces, alone or with the one behind it.
 
 use super::pace::Reach;
-use super::passes::Tail;
+use super::passes::{Piece, Tail};
 use super::{Vulkan, page_address};
 use crate::executor::{self, Asks, HeadRows, Row};
 use crate::gpu::lower::layout::STALLED;
@@ -16,8 +16,8 @@ const LEAST_PREFILL_ROWS: usize = 64;
 impl Vulkan {
     /// Submits a pass: whole if it is known to keep to the budget, else in pieces that do. Each piece is waited for before
     /// the next is submitted, so that a pass can be cancelled between them. The device idles for some tens of
-    /// microseconds then; a piece takes up to the budget. Where a head row asks for something, what finds it follows the
-    /// head in the same submit.
+    /// microseconds then; a piece takes up to the budget. A guest's step runs in such a pause. Where a head row asks for
+    /// something, what finds it follows the head in the same submit.
     fn submit(&mut self, kind: usize, head: Option<HeadRows>) -> Result<()> {
         let k = &self.passes.kinds[kind];
         let per_submit = k.per_submit(&self.rows);
@@ -28,12 +28,20 @@ impl Vulkan {
             // its kind.
             return unsafe { self.queue.submit(self.with_choice(whole, head).as_slice(), true) };
         }
-        for piece in k.segments.commands.chunks(per_submit) {
-            self.queue.drain()?;
-            self.cancel.check()?;
-            // SAFETY: as above.
-            unsafe { self.queue.submit(piece, true) }?;
-            self.submits += 1;
+        for i in 0..k.pieces.len() {
+            let k = &self.passes.kinds[kind];
+            match k.pieces[i].clone() {
+                Piece::Guest(step) => self.run_guest(step)?,
+                Piece::Device(commands) => {
+                    for commands in k.segments.commands[commands].chunks(per_submit) {
+                        self.queue.drain()?;
+                        self.cancel.check()?;
+                        // SAFETY: as above.
+                        unsafe { self.queue.submit(commands, true) }?;
+                        self.submits += 1;
+                    }
+                }
+            }
         }
         let Some(head) = head else { return Ok(()) };
         self.queue.drain()?;
@@ -234,7 +242,8 @@ impl Vulkan {
         }
         let slowest = if whole { sum / segments as f64 } else { slowest }.max(1e-9);
         let fits = if whole && sum <= budget { segments } else { (budget / slowest) as usize };
-        self.passes.kinds[kind].pace.learn(pass, fits.clamp(1, segments));
+        let k = &mut self.passes.kinds[kind];
+        k.pace.learn(pass, fits.clamp(1, k.most_per_submit()));
         // A layer cannot be divided, but rows can. Each row takes longer the deeper the context.
         if slowest > budget / 2.0 && rows > LEAST_PREFILL_ROWS && rows >= self.prefill_rows {
             self.prefill_rows = (rows / 2).max(LEAST_PREFILL_ROWS);

@@ -1,0 +1,285 @@
+//! Runs two executors step by step from the same inputs, and finds where their numbers differ.
+//!
+//! Every step begins from `a`'s values in both: what `a` has computed is given to `b` once it has been compared. So a
+//! difference is of one step, and the steps behind a wrong one are judged for themselves. Keys and values are rounded to the
+//! narrower of the two caches. What an executor runs as one, it runs twice: each of its steps alone, and then all together,
+//! with the kernels of a whole pass.
+//!
+//! An element differs if it is further apart than its bound, which follows from the tolerances of both executors
+//! ([`Tolerance`]): a share of the larger of the element and its row's root mean square in `a`, and where that does not
+//! suffice, some times what the element moves when the inputs of the step move by as much as they may be rounded. So
+//! a product whose terms cancel may be off by more than one whose terms do not.
+
+mod bound;
+mod tensor;
+
+use crate::error::{Setting, text};
+use crate::executor::{HeadRows, Row, Stepwise, Tolerance};
+use crate::schedule::{Schedule, Segment};
+use crate::{Error, Result};
+use std::ops::{ControlFlow, Range};
+use tensor::{Tensor, read, written};
+
+/// Rows of logits that a pass of a comparison makes, where it has as many rows: there are kernels for one and for several.
+pub const HEAD_ROWS: usize = 4;
+
+/// A pass of a comparison.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pass {
+    /// Its rows, of one sequence.
+    pub rows: Vec<Row>,
+    /// Those whose logits are made: the last ones.
+    pub head: HeadRows,
+}
+
+/// What a step, or several that run as one, left in one tensor: the element that is nearest to its bound, or furthest past it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compared {
+    /// Index of the pass.
+    pub pass: usize,
+    /// Indices of the steps.
+    pub steps: Range<usize>,
+    /// The first step's part of the pass.
+    pub segment: Segment,
+    /// The step's name; of several the first one's and the last one's: `q_norm_rope to attend`.
+    pub label: String,
+    /// The slot with its columns, `keys`, `values` or `next`.
+    pub tensor: String,
+    /// The element's row, of the pass or of its head rows.
+    pub row: usize,
+    /// The element's column.
+    pub column: usize,
+    /// The element in `a`.
+    pub a: f32,
+    /// The element in `b`.
+    pub b: f32,
+    /// How far apart the two may be.
+    pub bound: f32,
+    /// How far apart they are, as a share of that. Not finite where one of them is no number.
+    pub share: f32,
+}
+
+impl Compared {
+    /// Whether the two are further apart than they may be.
+    pub fn differs(&self) -> bool {
+        self.share.is_nan() || self.share > 1.0
+    }
+}
+
+/// The passes that a comparison runs over `tokens`: all but the last in chunks of `chunk`, then the last one alone.
+pub fn passes(tokens: &[u32], chunk: usize, head_rows: usize) -> Vec<Pass> {
+    let rows = (0..).zip(tokens).map(|(position, &token)| Row { token, position, sequence: 0 });
+    let rows: Vec<Row> = rows.collect();
+    let (prompt, last) = rows.split_at(rows.len().saturating_sub(1));
+    let pass = |rows: &[Row]| {
+        let count = rows.len().min(head_rows);
+        Pass { rows: rows.to_vec(), head: HeadRows { first: rows.len() - count, count } }
+    };
+    prompt.chunks(chunk.max(1)).chain([last]).filter(|rows| !rows.is_empty()).map(pass).collect()
+}
+
+/// Runs `passes` on both executors, and shows `seen` what each step left; `seen` may end it. `scale` multiplies all bounds.
+///
+/// # Errors
+/// Input: there is no token. Failed: the executors do not run the same schedule. As for [`Stepwise`].
+pub fn compare(
+    [a, b]: [&mut dyn Stepwise; 2],
+    passes: &[Pass],
+    scale: f32,
+    seen: &mut dyn FnMut(Compared) -> ControlFlow<()>,
+) -> Result<()> {
+    let schedule = a.schedule().clone();
+    if passes.is_empty() {
+        return Err(Error::input("there is no token to compare with", text!("give some with ", Setting::Tokens)));
+    }
+    if schedule.arena != b.schedule().arena || schedule.steps.len() != b.schedule().steps.len() {
+        return Err(Error::failed("the executors do not run the same schedule", "report this"));
+    }
+    let mut pair = Pair { executors: [a, b], schedule, scale };
+    for (index, pass) in passes.iter().enumerate() {
+        if pair.run(index, pass, seen)?.is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Two executors of one schedule.
+struct Pair<'a> {
+    executors: [&'a mut dyn Stepwise; 2],
+    schedule: Schedule,
+    scale: f32,
+}
+
+impl Pair<'_> {
+    /// Runs one pass.
+    fn run(
+        &mut self,
+        index: usize,
+        pass: &Pass,
+        seen: &mut dyn FnMut(Compared) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        for executor in &mut self.executors {
+            executor.begin_pass(&pass.rows, Some(pass.head))?;
+        }
+        for range in self.ranges()? {
+            let tensors = written(&self.schedule, range.clone());
+            let before = self.read_all(&tensors, pass)?;
+            for step in range.clone() {
+                let step = step..step + 1;
+                let own = written(&self.schedule, step.clone());
+                let (found, computed) = self.run_and_compare(index, step, &own, pass)?;
+                self.write_all(&own, &computed, pass)?;
+                if found.into_iter().try_for_each(&mut *seen).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            if range.len() > 1 {
+                let after = self.read_all(&tensors, pass)?;
+                self.write_all(&tensors, &before, pass)?;
+                let is_live = |tensor: &&Tensor| tensor.is_read_behind(&self.schedule, range.end);
+                let live: Vec<Tensor> = tensors.iter().filter(is_live).cloned().collect();
+                let (found, _) = self.run_and_compare(index, range, &live, pass)?;
+                self.write_all(&tensors, &after, pass)?;
+                if found.into_iter().try_for_each(&mut *seen).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// The smallest ranges of steps that both executors can run by themselves as a whole pass runs them.
+    fn ranges(&self) -> Result<Vec<Range<usize>>> {
+        let [a, b] = [self.executors[0].ranges()?, self.executors[1].ranges()?];
+        let ends = a.iter().map(|r| r.end).filter(|end| b.iter().any(|r| r.end == *end));
+        Ok(ends
+            .scan(0, |start, end| {
+                let range = *start..end;
+                *start = end;
+                Some(range)
+            })
+            .collect())
+    }
+
+    /// Runs steps on both, and compares what they leave in `tensors`. Returns what they left in `a` too.
+    fn run_and_compare(
+        &mut self,
+        index: usize,
+        steps: Range<usize>,
+        tensors: &[Tensor],
+        pass: &Pass,
+    ) -> Result<(Vec<Compared>, Vec<Vec<f32>>)> {
+        let inputs = read(&self.schedule, steps.clone());
+        let given = self.read_all(&inputs, pass)?;
+        for executor in &mut self.executors {
+            executor.run_steps(steps.clone())?;
+        }
+        let of_a = self.read_all(tensors, pass)?;
+        let of_b = tensors.iter().map(|tensor| tensor.read(self.executors[1], pass)).collect::<Result<Vec<_>>>()?;
+        let of = |executor: &dyn Stepwise| bound::sum(steps.clone().map(|step| executor.tolerance(step)));
+        let own = [of(self.executors[0]), of(self.executors[1])];
+        let (tolerance, scale) = (bound::sum(own.into_iter()), self.scale);
+        let bounds = |moved: &[Vec<f32>]| -> Vec<Vec<f32>> {
+            let of = |(i, tensor): (usize, &Tensor)| match tensor.is_exact() {
+                true => vec![0.0; of_a[i].len()],
+                false => bound::of_rows(&of_a[i], moved.get(i).map(Vec::as_slice), tensor.width(), tolerance, scale),
+            };
+            tensors.iter().enumerate().map(of).collect()
+        };
+        let find = |bounds: &[Vec<f32>]| -> Vec<Option<bound::Worst>> {
+            (0..tensors.len()).map(|i| bound::worst(&of_a[i], &of_b[i], &bounds[i])).collect()
+        };
+        let mut worst = find(&bounds(&[]));
+        if worst.iter().flatten().any(|worst| worst.is_past()) {
+            // The one that rounds less shows what rounding does.
+            let (by, left) = if own[1].inputs < own[0].inputs { (1, &of_b) } else { (0, &of_a) };
+            let moved = self.moved(by, steps.clone(), [&inputs, tensors], [&given, left], tolerance, pass)?;
+            worst = find(&bounds(&moved));
+        }
+        let labels = [steps.start, steps.end - 1].map(|step| self.schedule.steps[step].label);
+        let label = if steps.len() == 1 { labels[0].to_owned() } else { labels.join(" to ") };
+        let found = tensors.iter().zip(worst).filter_map(|(tensor, worst)| {
+            let bound::Worst { at, a, b, bound, share } = worst?;
+            Some(Compared {
+                pass: index,
+                steps: steps.clone(),
+                segment: self.schedule.steps[steps.start].segment,
+                label: label.clone(),
+                tensor: tensor.name(&self.schedule),
+                row: at / tensor.width(),
+                column: at % tensor.width(),
+                a,
+                b,
+                bound,
+                share,
+            })
+        });
+        Ok((found.collect(), of_a))
+    }
+
+    /// How far each element moves that steps leave in executor `by`, as a root mean square, when their inputs move by as much as
+    /// they may be rounded. `given`: the inputs; `left`: what the steps have left, which is there again in the end.
+    fn moved(
+        &mut self,
+        by: usize,
+        steps: Range<usize>,
+        [inputs, outputs]: [&[Tensor]; 2],
+        [given, left]: [&[Vec<f32>]; 2],
+        tolerance: Tolerance,
+        pass: &Pass,
+    ) -> Result<Vec<Vec<f32>>> {
+        let mut squares: Vec<Vec<f32>> = left.iter().map(|values| vec![0.0; values.len()]).collect();
+        for trial in 0..bound::TRIALS {
+            for (i, (tensor, values)) in inputs.iter().zip(given).enumerate() {
+                let seed = (trial * inputs.len() + i) as u64;
+                let moved = bound::moved(values, tensor.width(), tolerance, trial, seed);
+                tensor.write(self.executors[by], pass, &moved)?;
+            }
+            self.executors[by].run_steps(steps.clone())?;
+            for (tensor, (squares, left)) in outputs.iter().zip(squares.iter_mut().zip(left)) {
+                let values = tensor.read(self.executors[by], pass)?;
+                squares.iter_mut().zip(values.iter().zip(left)).for_each(|(s, (x, y))| *s += (x - y) * (x - y));
+            }
+        }
+        for (tensor, values) in inputs.iter().zip(given).chain(outputs.iter().zip(left)) {
+            tensor.write(self.executors[by], pass, values)?;
+        }
+        let mean = |squares: Vec<f32>| squares.into_iter().map(|s| (s / bound::TRIALS as f32).sqrt()).collect();
+        Ok(squares.into_iter().map(mean).collect())
+    }
+
+    /// The tensors in `a`.
+    fn read_all(&mut self, tensors: &[Tensor], pass: &Pass) -> Result<Vec<Vec<f32>>> {
+        tensors.iter().map(|tensor| tensor.read(self.executors[0], pass)).collect()
+    }
+
+    /// Gives both executors the same tensors, rounded as the narrower of them keeps them.
+    fn write_all(&mut self, tensors: &[Tensor], values: &[Vec<f32>], pass: &Pass) -> Result<()> {
+        let elements = self.executors.each_ref().map(|executor| executor.schedule().extent.kv);
+        for (tensor, values) in tensors.iter().zip(values) {
+            let values = tensor.rounded(values.clone(), elements);
+            for executor in &mut self.executors {
+                tensor.write(*executor, pass, &values)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_token_runs_alone_behind_chunks_of_the_others() {
+        let lengths = |tokens: usize, chunk| {
+            let all = passes(&vec![5; tokens], chunk, 4);
+            let of = |p: &Pass| (p.rows[0].position, p.rows.len(), p.head.first, p.head.count);
+            all.iter().map(of).collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(8, 3), [(0, 3, 0, 3), (3, 3, 0, 3), (6, 1, 0, 1), (7, 1, 0, 1)]);
+        assert_eq!(lengths(8, 100), [(0, 7, 3, 4), (7, 1, 0, 1)]);
+        assert_eq!((lengths(1, 4), lengths(0, 4)), (vec![(0, 1, 0, 1)], vec![]));
+    }
+}

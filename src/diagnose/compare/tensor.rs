@@ -1,0 +1,207 @@
+//! What a step leaves, and how it is read from an executor and given to one.
+
+use super::Pass;
+use crate::executor::Stepwise;
+use crate::schedule::Schedule;
+use crate::schedule::kv::PAGE;
+use crate::schedule::step::{AccessRange, KvType, Op, Rows, Slot};
+use crate::{Error, Result};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ops::Range;
+
+/// What a step writes.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Tensor {
+    /// Columns of a slot.
+    Slot(Slot, Rows),
+    /// A layer's keys (0) or values (1) of `[rows, width]`.
+    Kv { layer: usize, half: usize, width: usize },
+    /// The head rows' next tokens.
+    Next,
+}
+
+/// What steps write, each once.
+pub(super) fn written(schedule: &Schedule, steps: Range<usize>) -> Vec<Tensor> {
+    let mut tensors: Vec<Tensor> = Vec::new();
+    for step in &schedule.steps[steps] {
+        for write in step.op.writes() {
+            let of = match write {
+                AccessRange::Arena(offset, stride, width) => {
+                    let slot = Slot { offset, stride: stride as usize / 4, width: width as usize / 4 };
+                    vec![Tensor::Slot(slot, step.rows)]
+                }
+                AccessRange::Kv(layer) => {
+                    let width = schedule.shape.kv_width();
+                    [0, 1].map(|half| Tensor::Kv { layer, half, width }).to_vec()
+                }
+                AccessRange::Next => vec![Tensor::Next],
+            };
+            of.into_iter().for_each(|tensor| {
+                if !tensors.contains(&tensor) {
+                    tensors.push(tensor);
+                }
+            });
+        }
+    }
+    tensors
+}
+
+/// The slots that steps read and none of them has written before, each once.
+pub(super) fn read(schedule: &Schedule, steps: Range<usize>) -> Vec<Tensor> {
+    let mut inputs: Vec<Tensor> = Vec::new();
+    for at in steps.clone() {
+        let step = &schedule.steps[at];
+        // The head's norm gathers from all of the pass's rows.
+        let rows = if matches!(step.op, Op::RmsNorm { .. }) { Rows::Pass } else { step.rows };
+        for range in step.op.reads() {
+            let AccessRange::Arena(offset, stride, width) = range else { continue };
+            let input = Tensor::Slot(Slot { offset, stride: stride as usize / 4, width: width as usize / 4 }, rows);
+            let is_made =
+                schedule.steps[steps.start..at].iter().any(|s| s.op.writes().iter().any(|w| w.overlaps(range)));
+            if !is_made && !inputs.contains(&input) {
+                inputs.push(input);
+            }
+        }
+    }
+    inputs
+}
+
+impl Tensor {
+    pub(super) fn name(&self, schedule: &Schedule) -> String {
+        match self {
+            Tensor::Slot(slot, _) => schedule.arena.name_of(*slot),
+            Tensor::Kv { half: 0, .. } => "keys".into(),
+            Tensor::Kv { .. } => "values".into(),
+            Tensor::Next => "next".into(),
+        }
+    }
+
+    pub(super) fn width(&self) -> usize {
+        match self {
+            Tensor::Slot(slot, _) => slot.width,
+            Tensor::Kv { width, .. } => *width,
+            Tensor::Next => 1,
+        }
+    }
+
+    /// Whether it has whole numbers, which have no tolerance.
+    pub(super) fn is_exact(&self) -> bool {
+        *self == Tensor::Next
+    }
+
+    /// Whether a step from `end` on, or the host, reads what was left here before it.
+    pub(super) fn is_read_behind(&self, schedule: &Schedule, end: usize) -> bool {
+        let own = match self {
+            Tensor::Slot(slot, _) => AccessRange::slot(*slot),
+            Tensor::Kv { layer, .. } => AccessRange::Kv(*layer),
+            Tensor::Next => return true,
+        };
+        for step in &schedule.steps[end..] {
+            if step.op.reads().iter().any(|read| read.overlaps(own)) {
+                return true;
+            }
+            if step.op.writes().iter().any(|write| write.covers(own)) {
+                return false;
+            }
+        }
+        // The next pass reads what is cached.
+        matches!(self, Tensor::Kv { .. })
+    }
+
+    /// Reads it from an executor, `[rows, width]`.
+    pub(super) fn read(&self, executor: &mut dyn Stepwise, pass: &Pass) -> Result<Vec<f32>> {
+        let mut values = Vec::new();
+        match *self {
+            Tensor::Slot(slot, rows) => executor.access_arena(&mut |arena| {
+                (0..count(rows, pass))
+                    .for_each(|r| values.extend_from_slice(crate::executor::slot_row(arena, slot, r)));
+            })?,
+            Tensor::Next => {
+                let next = executor.schedule().arena.state.next();
+                executor.access_arena(&mut |arena| {
+                    values.extend(arena[next..][..pass.head.count].iter().map(|word| word.to_bits() as f32));
+                })?;
+            }
+            Tensor::Kv { layer, half, .. } => {
+                visit_kv(executor, layer, half, pass, &mut |_, head| values.extend_from_slice(head))?;
+            }
+        }
+        Ok(values)
+    }
+
+    /// Gives it to an executor.
+    pub(super) fn write(&self, executor: &mut dyn Stepwise, pass: &Pass, values: &[f32]) -> Result<()> {
+        match *self {
+            Tensor::Slot(slot, rows) => executor.access_arena(&mut |arena| {
+                for (r, row) in (0..count(rows, pass)).zip(values.chunks(slot.width)) {
+                    arena[slot.row(r) as usize / 4..][..slot.width].copy_from_slice(row);
+                }
+            }),
+            Tensor::Next => {
+                let next = executor.schedule().arena.state.next();
+                executor.access_arena(&mut |arena| {
+                    let words = arena[next..].iter_mut().zip(values);
+                    words.for_each(|(word, id)| *word = f32::from_bits(*id as u32));
+                })
+            }
+            Tensor::Kv { layer, half, .. } => visit_kv(executor, layer, half, pass, &mut |at, head| {
+                head.copy_from_slice(&values[at..at + head.len()]);
+            }),
+        }
+    }
+
+    /// The values as the narrower of two caches keeps them.
+    pub(super) fn rounded(&self, mut values: Vec<f32>, elements: [KvType; 2]) -> Vec<f32> {
+        if matches!(self, Tensor::Kv { .. }) && elements.contains(&KvType::F16) {
+            values.iter_mut().for_each(|x| *x = half::f16::from_f32(*x).to_f32());
+        }
+        values
+    }
+}
+
+fn count(rows: Rows, pass: &Pass) -> usize {
+    match rows {
+        Rows::Pass => pass.rows.len(),
+        Rows::Head => pass.head.count,
+    }
+}
+
+/// Shows `visit` each head of the keys or values of the pass's rows, in order, with the index of its first element among all of
+/// them. What `visit` changes is written back.
+fn visit_kv(
+    executor: &mut dyn Stepwise,
+    layer: usize,
+    half: usize,
+    pass: &Pass,
+    visit: &mut dyn FnMut(usize, &mut [f32]),
+) -> Result<()> {
+    let kv = executor.schedule().kv_layers[layer];
+    let mut parts: HashMap<u32, (Vec<f32>, bool)> = HashMap::new();
+    let mut at = 0;
+    for row in &pass.rows {
+        let position = row.position as usize;
+        let page = executor.pages().page(kv.pool, row.sequence as usize, position / PAGE);
+        let page = page.ok_or_else(|| Error::failed("a row of the pass has no page", "report this"))?;
+        let (part, has_changed) = match parts.entry(page) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let mut bytes = vec![0; kv.elements() * kv.element.bytes()];
+                executor.read_kv(&kv, page, &mut bytes)?;
+                new.insert((kv.element.decode(&bytes), false))
+            }
+        };
+        for head in 0..kv.kv_heads {
+            let first = kv.element_at(half, head, position) - kv.place * kv.elements();
+            let values = &mut part[first..first + kv.head_dim];
+            let before = values.to_vec();
+            visit(at, values);
+            *has_changed |= before.iter().zip(&*values).any(|(a, b)| a.to_bits() != b.to_bits());
+            at += kv.head_dim;
+        }
+    }
+    for (page, (part, _)) in parts.into_iter().filter(|(_, (_, has_changed))| *has_changed) {
+        executor.write_kv(&kv, page, &kv.element.encode(&part))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! Guests: what computes steps of another executor's passes. The pass's owner stops before such a step, lets the guest see
+//! its arena and the keys and values that the step reads, and goes on when the step is done.
+
+use super::host::{StepState, Steps};
+use super::pages::Change;
+use super::{PageId, Row};
+use crate::schedule::kv::KvLayer;
+use crate::schedule::step::{KvType, Op};
+use crate::schedule::{Schedule, Step};
+
+/// Who computes steps in place of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GuestKind {
+    /// The reference executor's formulas.
+    Reference,
+    /// The CPU executor's kernels.
+    Cpu,
+}
+
+impl std::str::FromStr for GuestKind {
+    type Err = String;
+
+    fn from_str(s: &str) -> std::result::Result<Self, String> {
+        match s {
+            "reference" => Ok(GuestKind::Reference),
+            "cpu" => Ok(GuestKind::Cpu),
+            _ => Err("use reference or cpu".into()),
+        }
+    }
+}
+
+impl GuestKind {
+    /// Whether a guest takes a step: attention alone.
+    pub fn takes(self, step: &Step) -> bool {
+        matches!(step.op, Op::Attend { .. })
+    }
+}
+
+/// Computes steps of another executor's passes.
+pub trait Guest {
+    /// Its name, as the user should see it.
+    fn name(&self) -> &str;
+
+    /// The rows of the steps that follow.
+    fn begin(&mut self, rows: &[Row]);
+
+    /// Takes an entry of a page table.
+    fn set_page(&mut self, entry: &Change);
+
+    /// Makes `bytes`, elements of type `element`, its copy of a layer's part of a page.
+    fn copy_kv(&mut self, layer: &KvLayer, page: PageId, element: KvType, bytes: &[u8]);
+
+    /// Runs a step over all of the rows. What it reads of the KV cache was copied before.
+    fn run(&mut self, op: &Op, arena: &mut [f32]);
+}
+
+/// A guest in the processor's own memory, whose steps `S` computes.
+pub struct HostGuest<S> {
+    steps: S,
+    state: StepState,
+    element: KvType,
+}
+
+impl<S: Steps> HostGuest<S> {
+    /// The guest of passes of a schedule. `own` is that schedule with the KV type of `steps`.
+    pub(crate) fn new(own: &Schedule, steps: S) -> HostGuest<S> {
+        HostGuest { steps, state: StepState::new(own), element: own.extent.kv }
+    }
+}
+
+impl<S: Steps> Guest for HostGuest<S> {
+    fn name(&self) -> &str {
+        self.steps.device()
+    }
+
+    fn begin(&mut self, rows: &[Row]) {
+        self.state.set_rows(rows);
+        self.steps.begin(&self.state);
+    }
+
+    fn set_page(&mut self, entry: &Change) {
+        self.state.set_page(entry);
+    }
+
+    fn copy_kv(&mut self, layer: &KvLayer, page: PageId, element: KvType, bytes: &[u8]) {
+        let first = layer.place * layer.elements() * self.element.bytes();
+        let own = &mut self.steps.page(layer.pool, page)[first..first + layer.elements() * self.element.bytes()];
+        match element == self.element {
+            true => own.copy_from_slice(bytes),
+            false => own.copy_from_slice(&self.element.encode(&element.decode(bytes))),
+        }
+    }
+
+    fn run(&mut self, op: &Op, arena: &mut [f32]) {
+        self.state.rows = self.state.token.len();
+        self.steps.run(op, &self.state, arena);
+    }
+}

@@ -1,0 +1,151 @@
+//! A piece of a pass: a range of steps that the device runs without a break. Within it, kernels hand on values in the activation
+//! layout that the next linear step reads. At its ends all values lie in slots, in f32, where any executor finds them: what
+//! is read behind the piece is written there, and what the piece reads from before is packed at its entry.
+
+use super::arithmetic::{ActivationLayout, Arithmetic, Operand, modules};
+use super::layout::PackedSlot;
+use super::lowering::{Lowered, Lowering, is_halves};
+use super::target::Product;
+use crate::schedule::Step;
+use crate::schedule::step::{AccessRange, Matrix, Op, Rows, Slot};
+use std::ops::{Deref, Range};
+
+/// Lowers steps of one piece.
+pub(super) struct Piece<'a> {
+    lowering: Lowering<'a>,
+    /// The piece's steps.
+    pub(super) steps: Range<usize>,
+}
+
+impl<'a> Deref for Piece<'a> {
+    type Target = Lowering<'a>;
+
+    fn deref(&self) -> &Lowering<'a> {
+        &self.lowering
+    }
+}
+
+impl<'a> Piece<'a> {
+    pub(super) fn new(lowering: Lowering<'a>, steps: Range<usize>) -> Piece<'a> {
+        Piece { lowering, steps }
+    }
+
+    /// The activation layout that the step at `at` has to write for `slot`, and where its packed slot lies. f32 stays in the
+    /// slot: also where the value is read behind the piece.
+    pub(super) fn written(&self, at: usize, slot: Slot, rows: Rows) -> (ActivationLayout, Option<PackedSlot>) {
+        match self.is_read_behind(at, slot) {
+            true => (ActivationLayout::F32, None),
+            false => self.wanted(at, slot, rows),
+        }
+    }
+
+    /// The activation layout in which the piece's linear steps read what the step at `at` writes to `slot`, and where its
+    /// packed slot lies. The next one decides; several of them between two writes stand next to each other, and read one
+    /// layout.
+    pub(super) fn wanted(&self, at: usize, slot: Slot, rows: Rows) -> (ActivationLayout, Option<PackedSlot>) {
+        let behind = self.schedule.steps.iter().enumerate().take(self.steps.end).skip(at);
+        let reader = behind.filter_map(|(at, s)| Some((at, reads(s, slot)?))).next();
+        match reader.map(|(at, weight)| modules(weight.format).inputs(self.arithmetic(at, weight, slot, rows))) {
+            None | Some(ActivationLayout::F32) => (ActivationLayout::F32, None),
+            Some(ActivationLayout::F16Row) if reader.is_some_and(|(r, weight)| self.is_gated(at, r, weight)) => {
+                (ActivationLayout::F16Block, self.layout.packed(slot))
+            }
+            Some(layout) => (layout, self.layout.packed(slot)),
+        }
+    }
+
+    /// Whether a step behind the piece reads what the step at `at` writes to `slot`.
+    fn is_read_behind(&self, at: usize, slot: Slot) -> bool {
+        let has_steps_behind = self.steps.end < self.schedule.steps.len();
+        has_steps_behind && self.last_reader(at, slot).is_some_and(|reader| reader >= self.steps.end)
+    }
+
+    /// The last step that reads what the step at `at` writes to `slot`.
+    fn last_reader(&self, at: usize, slot: Slot) -> Option<usize> {
+        let value = AccessRange::slot(slot);
+        let behind = self.schedule.steps.iter().enumerate().skip(at + 1);
+        let mut last = None;
+        for (at, step) in behind {
+            if step.op.reads().iter().any(|read| read.overlaps(value)) {
+                last = Some(at);
+            }
+            if step.op.writes().iter().any(|write| write.covers(value)) {
+                break;
+            }
+        }
+        last
+    }
+
+    /// One past the last step that reads what the step at `at` hands on packed, and not in a slot.
+    pub(super) fn hands_on(&self, at: usize) -> Option<usize> {
+        let step = &self.schedule.steps[at];
+        let (Op::RmsNorm { out, .. } | Op::Attend { out, .. } | Op::GatedGelu { out, .. }) = step.op else {
+            return None;
+        };
+        let is_packed = step.rows == Rows::Pass && self.written(at, out, step.rows).0 != ActivationLayout::F32;
+        self.last_reader(at, out).filter(|_| is_packed).map(|reader| reader + 1)
+    }
+
+    /// Packs what the piece's linear steps read and steps before the piece have written.
+    pub(super) fn entry_packs(&self) -> Vec<Lowered> {
+        let mut known: Vec<Slot> = Vec::new();
+        let mut packs = Vec::new();
+        for at in self.steps.clone() {
+            let Step { ref op, rows, .. } = self.schedule.steps[at];
+            if let Op::Linear { weight, x, .. } = *op
+                && !known.contains(&x)
+            {
+                known.push(x);
+                let is_written = |s: &Step| s.op.writes().iter().any(|write| write.covers(AccessRange::slot(x)));
+                if !self.schedule.steps[self.steps.start..at].iter().any(is_written) {
+                    let layout = modules(weight.format).inputs(self.arithmetic(at, weight, x, rows));
+                    packs.extend(self.layout.packed(x).and_then(|packed| self.pack_slot(x, rows, layout, packed, 1)));
+                }
+            }
+        }
+        packs
+    }
+
+    /// Whether the step at `at` is a gated GELU that matrix units make behind its products, just before it in the piece.
+    /// `weight` is that of the step at `reader`, which reads it.
+    fn is_gated(&self, at: usize, reader: usize, weight: Matrix) -> bool {
+        let Some(of) = self.gate_and_up(at) else { return false };
+        let (rows, f16) = (self.schedule.steps[at].rows, Arithmetic::Matrix(Operand::F16));
+        let Op::GatedGelu { out, .. } = self.schedule.steps[at].op else { return false };
+        let product = |weight, gelu| Product::new(weight, self.count(rows), gelu);
+        self.arithmetic(at - 1, of.0, of.1, rows) == f16
+            && self.arithmetic(reader, weight, out, rows) == f16
+            && self.target.gates(product(of.0, true), product(weight, false))
+    }
+
+    /// The weight and the inputs of the step before a gated GELU at `at`, if that makes gate and up in this piece, and nothing
+    /// else.
+    fn gate_and_up(&self, at: usize) -> Option<(Matrix, Slot)> {
+        let steps = &self.schedule.steps;
+        match (&steps[at.checked_sub(1).filter(|before| *before >= self.steps.start)?], &steps[at]) {
+            (
+                &Step { op: Op::Linear { weight, x, out }, rows, .. },
+                &Step { op: Op::GatedGelu { gate, up, .. }, rows: of, .. },
+            ) if rows == of && is_halves(out, gate, up) => Some((weight, x)),
+            _ => None,
+        }
+    }
+
+    /// The inputs of the products whose gated GELU the step at `at` reads from `slot` in F16Block; `None` if it is in
+    /// another layout.
+    pub(super) fn gated_from(&self, at: usize, slot: Slot) -> Option<Slot> {
+        let made = |s: &Step| matches!(s.op, Op::GatedGelu { out, .. } if out == slot);
+        let first = self.steps.start;
+        let gelu = first + self.schedule.steps[first..at].iter().rposition(made)?;
+        let is_blocks = self.written(gelu, slot, self.schedule.steps[at].rows).0 == ActivationLayout::F16Block;
+        self.gate_and_up(gelu).filter(|_| is_blocks).map(|(_, x)| x)
+    }
+}
+
+/// The matrix of a linear step that reads `slot`.
+fn reads(step: &Step, slot: Slot) -> Option<Matrix> {
+    match step.op {
+        Op::Linear { weight, x, .. } if x == slot => Some(weight),
+        _ => None,
+    }
+}
