@@ -165,10 +165,10 @@ fn the_read_ceiling_is_measured_once_more_behind_the_matrix_units() {
 /// It may even read slowly until it has worked.
 #[test]
 fn the_read_ceiling_is_measured_once_more_behind_a_line_that_reads_faster() {
-    let mut executor = NotingBench { slow_reads: 2, first_read: 0.5f64.powi(30), ..NotingBench::new(1, 8, 1e15) };
+    let mut executor = NotingBench { slow_reads: 2, first_read: 0.5f64.powi(45), ..NotingBench::new(1, 8, 1e15) };
     let reads = executor.reads.clone();
     let mut bench = Bench::new(&mut executor, || Ok(None), &|_| {}).unwrap();
-    assert_eq!(bench.ceilings().read, 1e15 * 0.5f64.powi(30));
+    assert_eq!(bench.ceilings().read, 1e15 * 0.5f64.powi(45));
     let line = bench.measure(Case { work: Work::Decode { sequences: 1, tokens: 2 }, depth: 0 }, 2).unwrap();
     assert_eq!((bench.ceilings().read, reads.get()), (1e15, 3));
     assert_eq!(bench.rates(&line), line.rates);
