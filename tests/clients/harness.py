@@ -38,10 +38,19 @@ def tokens(text):
 
 
 def continued(context):
-    """What the model says itself after a context, and how likely that is: the sum of its tokens as they are made."""
-    body = {"prompt": tokens(context), "max_tokens": 6, "temperature": 0, "logprobs": 1}
-    choice = post("/v1/completions", body)["choices"][0]
-    return choice["text"], sum(choice["logprobs"]["token_logprobs"])
+    """What the model says itself after a context, and how likely that is: the sum of its tokens as they are made.
+
+    As many of them as a text has that says the same: a part of a character is no text, and what is made need not be what the
+    tokenizer makes of it.
+    """
+    before = tokens(context)
+    for limit in range(6, 0, -1):
+        body = {"prompt": before, "max_tokens": limit, "temperature": 0, "logprobs": 1}
+        choice = post("/v1/completions", body)["choices"][0]
+        text, likelihoods = choice["text"], choice["logprobs"]["token_logprobs"]
+        if "\ufffd" not in text and len(tokens(context + text)) == len(before) + len(likelihoods):
+            return text, sum(likelihoods)
+    raise AssertionError(f"no token behind {context!r} is a text")
 
 
 def scored(context, text):
