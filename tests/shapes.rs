@@ -207,6 +207,7 @@ fn a_rewound_session_continues_as_a_new_one() {
     let tokens = prompt(&shape, 270);
     let options = Options { context: Some(300), chunk: Some(8), ..Options::default() };
     let mut executor = model.load(common::vulkan(), options);
+    let has_units = common::open_gpu().caps.matrix.is_some();
     // Rewinds twice. Local layers hold two pages at most.
     let mut twice = Session::new(0, 300);
     twice.prefill(executor.as_mut(), &tokens[..260]).unwrap();
@@ -225,7 +226,10 @@ fn a_rewound_session_continues_as_a_new_one() {
 
         let mut fresh = Session::new(0, 300);
         fresh.prefill(executor.as_mut(), &[&tokens[..kept], &more[..]].concat()).unwrap();
-        assert!(max_abs(&got, executor.logits(0).unwrap()) < 1e-3, "back from {length} to {keep}");
+        let (apart, size) = (max_abs(&got, executor.logits(0).unwrap()), max_abs(&got, &vec![0.0; got.len()]));
+        // Chunks of other lengths multiply in another arithmetic where matrix units round their inputs to f16.
+        let most = if has_units { 4e-3 * size } else { 1e-3 };
+        assert!(apart < most, "back from {length} to {keep}: {apart} of {size}");
     }
 }
 

@@ -166,15 +166,21 @@ impl Tuner<'_> {
         let sampled: Vec<Segment> = [Segment::Layer(0), Segment::Layer(self.layers() / 2)].into();
         for arithmetic in target.arithmetics(format, kind.rows) {
             let gated = Way { arithmetic, gated: true };
+            let is_gated = |(by, product): Key| matches!(by, Arithmetic::Matrix(_)) && product.gelu;
+            let gates = |tried: &Target| {
+                let lowering = self.lowering(tried, kind);
+                let products = sampled.iter().flat_map(|&s| lowering.segment(s)).filter_map(|d| d.product);
+                products.into_iter().any(is_gated)
+            };
             let mut tried = target.clone();
             take_way(&mut tried, kind, gated);
-            let lowering = self.lowering(&tried, kind);
-            let products = sampled.iter().flat_map(|&s| lowering.segment(s)).filter_map(|d| d.product);
-            let is_gated = |(by, product): Key| matches!(by, Arithmetic::Matrix(_)) && product.gelu;
-            if products.into_iter().any(is_gated) {
-                ways.push(gated);
-            }
+            let can = gates(&tried);
+            // Without a measurement the first way of an arithmetic is taken.
+            tried.gated.remove(&kind.rows);
+            let is_usual = can && gates(&tried);
+            ways.extend(is_usual.then_some(gated));
             ways.push(Way { gated: false, ..gated });
+            ways.extend((can && !is_usual).then_some(gated));
         }
         ways
     }
