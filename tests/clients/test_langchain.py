@@ -42,6 +42,7 @@ class TestChat(ChatModelIntegrationTests):
     test_agent_loop = needs_wit(ChatModelIntegrationTests.test_agent_loop)
     test_unicode_tool_call_integration = needs_wit(ChatModelIntegrationTests.test_unicode_tool_call_integration)
 
+    test_tool_choice = needs_end(ChatModelIntegrationTests.test_tool_choice)
     test_bind_runnables_as_tools = needs_end(ChatModelIntegrationTests.test_bind_runnables_as_tools)
     test_structured_output = needs_end(ChatModelIntegrationTests.test_structured_output)
     test_structured_output_async = needs_end(ChatModelIntegrationTests.test_structured_output_async)
