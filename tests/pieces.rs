@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{DOT, F32, MATRIX_F16, MATRIX_S8, golden, relative_rms};
+use common::{DOT, F32, MATRIX_F16, MATRIX_S8, golden, nvidia_units, relative_rms};
 use kiln::engine::{self, Device, Options};
 use kiln::executor::weights::Progress;
 use kiln::executor::{HeadRows, Row, Stepwise};
@@ -10,7 +10,6 @@ use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{Role, TensorId, WeightFormat, presets};
 use kiln::schedule::step::{AccessRange, Slot};
 use kiln::schedule::{Extent, KvType, Op, Schedule, Segment, Step};
-use kiln::testing::gpu::device::units::Units;
 use kiln::testing::gpu::kernels::Module;
 use kiln::testing::gpu::kernels::constants::{AttendConstants, NormConstants, PackConstants, Specialization};
 use kiln::testing::gpu::lower::arithmetic::{ActivationLayout, Arithmetic};
@@ -107,23 +106,6 @@ fn a_layer_on_matrix_units_may_be_cut_at_any_step() {
     }
 }
 
-/// The matrix units of recent NVIDIA GPUs.
-fn units() -> Units {
-    Units {
-        m: 16,
-        n: 16,
-        k: 16,
-        least_n: 8,
-        row_lanes: Some(4),
-        s8_k: Some(32),
-        subgroup: 32,
-        shared_bytes: 48 << 10,
-        max_workgroup: 1024,
-        sum_bytes: 512,
-        unrolled_steps: 8,
-    }
-}
-
 /// Before a cut, what is read behind it is left in f32; behind it that is packed first, once for each slot whose reader takes
 /// it packed, and what follows waits for that.
 fn check_cut(schedule: &Schedule, before: &[Dispatch], behind: &[Dispatch], at: usize, what: &str) {
@@ -183,7 +165,7 @@ fn a_cut_leaves_f32_and_what_is_behind_it_packs_at_its_entry() {
         let schedule = Schedule::build(&shape, extent, format);
         let addresses = Addresses { arena: 1 << 40, weights: vec![1 << 41; schedule.weights.buffers.len()] };
         let layout = GpuLayout::new(&schedule);
-        for (dot, units) in [(true, None), (true, Some(units())), (false, Some(units())), (false, None)] {
+        for (dot, units) in [(true, None), (true, Some(nvidia_units())), (false, Some(nvidia_units())), (false, None)] {
             let target = Target::new(32, dot, units);
             for rows in [1, 4, 16, 64] {
                 let kind = PassKind { rows, head_rows: 1, order: RowOrder::Consecutive, tokens: TokenSource::Host };

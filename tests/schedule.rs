@@ -4,7 +4,7 @@
 mod common;
 
 use common::{DOT, F32};
-use common::{golden, max_abs};
+use common::{golden, max_abs, nvidia_units};
 use kiln::executor::Executor;
 use kiln::executor::weights::Progress;
 use kiln::model::checkpoint::Checkpoint;
@@ -165,23 +165,6 @@ fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
     }
 }
 
-/// The matrix units of recent NVIDIA GPUs.
-fn units() -> Units {
-    Units {
-        m: 16,
-        n: 16,
-        k: 16,
-        least_n: 8,
-        row_lanes: Some(4),
-        s8_k: Some(32),
-        subgroup: 32,
-        shared_bytes: 48 << 10,
-        max_workgroup: 1024,
-        sum_bytes: 512,
-        unrolled_steps: 8,
-    }
-}
-
 /// Scales of one f16 a group come in batches where rows have whole ones and a load of weights is two steps. Then small workgroups
 /// hold one step of inputs.
 #[test]
@@ -204,7 +187,7 @@ fn scales_of_groups_come_in_batches() {
         (q5_0, 5376, 4, 1),
         (q4_k, 5376, 4, 0),
     ] {
-        let tall = tall(Units { row_lanes: Some(row_lanes), ..units() }, format, inputs);
+        let tall = tall(Units { row_lanes: Some(row_lanes), ..nvidia_units() }, format, inputs);
         let small = |t: &&LinearFragmentTallConstants| t.subs_n * t.parts <= 4;
         assert!(tall.iter().any(|t| small(&t)) && (row_lanes != 4 || tall.iter().any(|t| t.stages == 2)), "{tall:?}");
         for t in &tall {
@@ -221,7 +204,7 @@ fn gated_tiles_have_a_power_of_two_of_outputs() {
         let inputs = Inputs::Direct { parts: 2, span: 1 };
         let tile = FragmentTile { rows: 16, outputs, subgroups, depth: 1, inputs };
         let shape = MatrixShape::Fragment(tile);
-        MatrixTile { operand: Operand::F16, shape, splits: 1 }.has(units(), Role::Gated)
+        MatrixTile { operand: Operand::F16, shape, splits: 1 }.has(nvidia_units(), Role::Gated)
     };
     assert_eq!([gates(32, 1), gates(64, 2), gates(16, 4)], [true; 3]);
     assert_eq!([gates(48, 2), gates(48, 1), gates(16, 1)], [false; 3]);
@@ -233,9 +216,9 @@ fn gated_tiles_have_a_power_of_two_of_outputs() {
 fn a_chunk_and_the_rows_behind_it_attend_side_by_side() {
     let addresses = Addresses { arena: 0, weights: vec![0; 64] };
     for (kv, units, rows, sequences) in [
-        (KvType::F16, Some(units()), 32, 64),
-        (KvType::F16, Some(units()), 512, 20),
-        (KvType::F32, Some(units()), 512, 20),
+        (KvType::F16, Some(nvidia_units()), 32, 64),
+        (KvType::F16, Some(nvidia_units()), 512, 20),
+        (KvType::F32, Some(nvidia_units()), 512, 20),
         (KvType::F16, None, 64, 20),
     ] {
         let extent = Extent { sequences, head_rows: sequences, kv, ..extent(512) };
@@ -268,7 +251,7 @@ fn a_chunk_and_the_rows_behind_it_attend_side_by_side() {
 #[test]
 fn few_rows_share_keys_among_workgroups() {
     let shape = gemma_27b();
-    let of = |rows| attend_tile::tiles(units(), rows, shape.heads, shape.kv_heads, shape.head_dim);
+    let of = |rows| attend_tile::tiles(nvidia_units(), rows, shape.heads, shape.kv_heads, shape.head_dim);
     let splits = |rows| of(rows).iter().map(|t| ([t.keys, t.subgroups], t.splits)).collect::<Vec<_>>();
     let whole = [([32, 8], 1), ([32, 4], 1), ([48, 4], 1), ([16, 8], 1), ([16, 4], 1)];
     let divided = |splits: [u32; 4]| [0, 1, 3, 4].into_iter().zip(splits).map(|(i, n)| (whole[i].0, n)).collect();
@@ -277,7 +260,7 @@ fn few_rows_share_keys_among_workgroups() {
     assert_eq!(splits(512), whole);
     for tile in [1, 16, 17, 64, 100, 128].into_iter().flat_map(|rows| of(rows).into_iter().map(move |t| (rows, t))) {
         let (rows, tile): (usize, AttendTile) = tile;
-        let bytes = tile.scratch_bytes(units(), rows, shape.heads);
+        let bytes = tile.scratch_bytes(nvidia_units(), rows, shape.heads);
         assert!(bytes.iter().zip(PRODUCT_SCRATCH).all(|(&bytes, most)| bytes <= most), "{rows} rows, {tile:?}");
     }
 }

@@ -52,6 +52,23 @@ pub fn units(gpu: &Rc<Gpu>) -> Option<Units> {
     gpu.caps.matrix.map(|units| fragment::find(gpu, &queue, &mut pipelines, units).unwrap())
 }
 
+/// The matrix units of recent NVIDIA GPUs.
+pub fn nvidia_units() -> Units {
+    Units {
+        m: 16,
+        n: 16,
+        k: 16,
+        least_n: 8,
+        row_lanes: Some(4),
+        s8_k: Some(32),
+        subgroup: 32,
+        shared_bytes: 48 << 10,
+        max_workgroup: 1024,
+        sum_bytes: 512,
+        unrolled_steps: 8,
+    }
+}
+
 /// Whether a tile compiles in seconds. A CPU driver takes minutes for a large tile, unrolled in matrices of 8 x 8.
 pub fn worth_compiling(gpu: &Gpu, units: Units, format: WeightFormat, tile: &MatrixTile) -> bool {
     gpu.caps.kind != vk::PhysicalDeviceType::CPU || tile.unrolled(units, format) <= 128
