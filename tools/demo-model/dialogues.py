@@ -110,7 +110,10 @@ WITH_ME = re.compile(
 WITH_KIN = re.compile(r"\bwith \{(?:party|kin)\}")
 KINSHIP, SPEAKER = re.compile(r"\b(?:my|our)\b"), re.compile(r"\b(?:me|myself|i)\b")
 # Words of ages: a kid of 16 is an adult in the bill, so "without the kids" would leave open who stays.
-AGED = re.compile(r"\b(?:years?|ages?|aged|months?|turn\w*|teen\w*|both|yet|quite|nearly|almost)\b|\(|[a-z],? \d\d?(?:,| and|$)|(?:'s|is|are|of) \w+")
+AGED = re.compile(
+    r"\b(?:years?|ages?|aged|months?|turn\w*|teen\w*|both|yet|quite|nearly|almost)\b|\(|[a-z],? \d\d?(?:,| and|$)|"
+    rf"(?:'s|is|are|of) (?:\d|(?:{'|'.join(NUMBER_WORDS)})\b)"
+)
 CORRECTING = re.compile(r"\b(?:make (?:that|it)|meant|sorry|wait|actually|no|oh|let it be|it is|it's)\b")
 TIMED = ("hours", "day", "opens", "closes", "is_open", "is_open_at", "closed_days", "weekend", "today", "open_on")
 CORRECTIONS = ("fish", "boats", "stars", "plants", "golf", "food", "way out", "shop", "house", "thing with the fish")
