@@ -165,8 +165,9 @@ def people_by_age(rng):
     entries = []
     for _ in range(rng.choices((1, 2, 3), (30, 50, 20))[0]):
         chance = rng.random()
-        entries += person(rng) if chance < 0.55 else pair(rng) if chance < 0.8 else members(rng)[:1]
-    return [entry for entry in entries if entry[2]]
+        counted = [entry for entry in members(rng) if entry[2]]
+        entries += person(rng) if chance < 0.55 else pair(rng) if chance < 0.8 else counted[:1]
+    return entries or person(rng)
 
 
 def relatives(rng):
