@@ -165,9 +165,14 @@ def people_by_age(rng):
     entries = []
     for _ in range(rng.choices((1, 2, 3), (30, 50, 20))[0]):
         chance = rng.random()
-        counted = [entry for entry in members(rng) if entry[2]]
-        entries += person(rng) if chance < 0.55 else pair(rng) if chance < 0.8 else counted[:1]
-    return entries or person(rng)
+        entries += person(rng) if chance < 0.55 else pair(rng) if chance < 0.8 else first_named(members(rng))
+    return entries
+
+
+def first_named(entries):
+    """The first entry with words and those that belong to it."""
+    following = (at for at, (words, _, _) in enumerate(entries) if at and words)
+    return entries[: next(following, len(entries))]
 
 
 def relatives(rng):
