@@ -275,7 +275,9 @@ fn long_layers_are_given_fewer_rows() {
     let (cut, got) = run(Duration::from_nanos(1));
     assert_eq!(whole, [256, 256, 188]);
     assert_eq!(cut, [256, 128, 64, 64, 64, 64, 60]);
-    assert!(common::relative_rms(&got, &want) < 1e-3);
+    // Chunks of other lengths multiply in another arithmetic where matrix units round their inputs to f16.
+    let most = if common::open_gpu().caps.matrix.is_some() { 4e-3 } else { 1e-3 };
+    assert!(common::relative_rms(&got, &want) < most);
 }
 
 #[test]
