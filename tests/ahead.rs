@@ -288,7 +288,7 @@ fn guided_replies_run_ahead_too() {
             assert!(got.ahead + 8 > got.passes, "{} of {} passes", got.ahead, got.passes);
         }
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Fails once `inner` has counted to 10: to say which tokens may come, or to take the one that came.
@@ -360,7 +360,7 @@ fn a_guided_sequence_that_ends_early_harms_no_other() {
         assert_eq!(replies, [0, 1, 3].map(|slot: usize| want[slot].clone()), "{fails:?}");
         assert!(ahead > 20, "{fails:?}: {ahead}");
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// More tokens are as likely as the device lists: the pass that went on without one is discarded, and the logits decide.
@@ -382,7 +382,7 @@ fn a_tie_of_more_tokens_than_are_listed_is_decided_by_the_logits() {
         let want = if *slot < 2 { vec![0; 12] } else { first_of_each(*slot as u32) };
         assert_eq!(*reply, want, "slot {slot}");
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// A caller may end a pass from another thread, and the next pass is none the worse for it.

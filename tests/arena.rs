@@ -14,9 +14,9 @@ use kiln::executor::weights::Progress;
 use kiln::model::checkpoint::Checkpoint;
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
-use kiln::testing::gpu::memory::allocators::{AMDGPU, DMA_HEAP, MEMFD, UDMABUF_MEMFD};
-use kiln::testing::gpu::memory::arena::{Allocator, ArenaSource};
 use kiln::testing::sys::dma_buf::{DmaBuf, Mapping, sealed_memfd};
+use kiln::testing::vulkan::memory::allocators::{AMDGPU, DMA_HEAP, MEMFD, UDMABUF_MEMFD};
+use kiln::testing::vulkan::memory::arena::{Allocator, ArenaSource};
 use kiln::{Error, Result};
 use std::cell::RefCell;
 use std::fs::File;
@@ -58,7 +58,7 @@ fn refusal(arena: ArenaSource) -> Error {
 
 /// Whether the driver imports dma-bufs. If not, asks for one and checks the refusal.
 fn imports() -> bool {
-    if common::open_gpu().caps.sharing.imports {
+    if common::open_gpu().features.sharing.imports {
         return true;
     }
     let e = refusal(ArenaSource::Imported(MEMFD));
@@ -87,7 +87,7 @@ fn logits_on_an_imported_arena_are_the_same_bits_and_golden() {
         check_prompts(&case, executor.as_mut(), weights, F32_SHALLOW, "imported arena");
     }
     assert_eq!(
-        kiln::testing::gpu::device::instance::validation_messages(),
+        kiln::testing::vulkan::device::instance::validation_messages(),
         0,
         "the validation layer reported something"
     );

@@ -7,19 +7,18 @@ use common::{Fifths, Mixed, Random, golden, load};
 use kiln::engine::{Device, Options};
 use kiln::executor::{self, Asks, Executor, HeadRows, Pages, Row, Watch};
 use kiln::model::{Shape, WeightFormat, presets};
-use kiln::plan::{Plan, Purpose};
+use kiln::plan::{Needs, Plan, Purpose};
 use kiln::schedule::choice::{Ask, Found, MOST_LISTED};
 use kiln::schedule::{Extent, KvType, Schedule, Segment};
 use kiln::sequence::draft::MOST_DRAFTED;
 use kiln::sequence::{Batch, Chooser, Generation, Request, generate};
-use kiln::testing::gpu::kernels::pipelines::Pipelines;
-use kiln::testing::gpu::lower::dispatch::Addresses;
-use kiln::testing::gpu::lower::layout::GpuLayout;
-use kiln::testing::gpu::lower::target::Target;
-use kiln::testing::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
-use kiln::testing::gpu::memory::{Buffer, HostAccess, heaps};
-use kiln::testing::gpu::queue::Queue;
-use kiln::testing::gpu::replay::results;
+use kiln::testing::lower::dispatch::Addresses;
+use kiln::testing::lower::layout::GpuLayout;
+use kiln::testing::lower::target::Target;
+use kiln::testing::lower::{Lowering, PassKind, RowOrder, TokenSource};
+use kiln::testing::vulkan::memory::{Buffer, HostAccess, heaps};
+use kiln::testing::vulkan::pipelines::Pipelines;
+use kiln::testing::vulkan::queue::Queue;
 use kiln::text::{Sampler, SamplerConfig, TokenSet};
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -45,7 +44,7 @@ impl Choice {
             Extent { context: 16, max_rows: ROWS, head_rows: ROWS, sequences: ROWS, kv: KvType::F32, kv_tokens: None };
         let schedule = Schedule::build(&shape, extent, |_| WeightFormat::Int8);
         let gpu = Rc::new(common::open_gpu());
-        let plan = Plan::place(&schedule, &heaps::describe(&gpu), results::needs(&schedule, true)).unwrap();
+        let plan = Plan::place(&schedule, &heaps::describe(&gpu), Needs::on_device(&schedule, true)).unwrap();
         let layout = GpuLayout::new(&schedule);
         let heap = plan.heap(Purpose::Arena).unwrap();
         let arena = Buffer::new(&gpu, layout.bytes, heap, HostAccess::Host).unwrap();
@@ -195,7 +194,7 @@ fn what_is_found_gives_the_tokens_that_the_logits_give() {
         draws += rounds * ROWS;
     }
     assert!(draws >= 10_000);
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Logits that are no numbers are left to the sampler over all logits, which names them.
@@ -335,7 +334,7 @@ fn a_batch_chooses_the_same_with_and_without_what_passes_find() {
         assert!(want.iter().all(|reply| reply.len() == 24) && want[3].iter().all(|id| id % 3 == 0), "{want:?}");
         assert_eq!(replies(load(&golden("tiny"), options()).as_mut()), want, "{device:?}");
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// A sampled reply by drafts that are right and wrong in turn, those of each call with the same seed alike.
@@ -390,5 +389,5 @@ fn what_passes_find_behind_drafts_gives_the_tokens_that_the_logits_give() {
         println!("{config:?}: {} accepted, logits of {} rows fetched", got.accepted, executor.fetched);
         assert!(executor.fetched < 4, "{config:?}: {} of 40 choices by the logits", executor.fetched);
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }

@@ -3,14 +3,14 @@
 
 mod common;
 
-use kiln::testing::gpu::Gpu;
-use kiln::testing::gpu::kernels::pipelines::Pipelines;
-use kiln::testing::gpu::memory::allocators::UDMABUF_MEMFD;
-use kiln::testing::gpu::memory::{Buffer, HostAccess};
-use kiln::testing::gpu::queue::Queue;
-use kiln::testing::gpu::queue::fence::{Gate, Timeline, TimelineOrder};
 use kiln::testing::sys::dma_buf;
 use kiln::testing::sys::fence::{State, SyncFile};
+use kiln::testing::vulkan::Gpu;
+use kiln::testing::vulkan::memory::allocators::UDMABUF_MEMFD;
+use kiln::testing::vulkan::memory::{Buffer, HostAccess};
+use kiln::testing::vulkan::pipelines::Pipelines;
+use kiln::testing::vulkan::queue::Queue;
+use kiln::testing::vulkan::queue::fence::{Gate, Timeline, TimelineOrder};
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ impl Copier {
         match Gate::new(&self.gpu) {
             Ok(gate) => Some(gate),
             Err(e) => {
-                assert!(!self.gpu.caps.sync_files && e.exit_code() == 4, "{e}");
+                assert!(!self.gpu.features.sync_files && e.exit_code() == 4, "{e}");
                 println!("sync_files: not run: {e}");
                 None
             }
@@ -73,7 +73,7 @@ fn a_timeline_is_raised_and_waited_for_by_the_host() {
     assert!(timeline.wait(1, SHORT).unwrap() && timeline.wait(3, SHORT).unwrap());
     assert!(!timeline.wait(4, SHORT).unwrap());
     assert_eq!(timeline.value().unwrap(), 3);
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_submit_waits_for_a_timeline_and_raises_it() {
         c.queue.wait().unwrap();
         assert!(c.copied(), "round {round}");
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_submit_gives_out_a_fence_that_another_takes_in() {
         c.queue.wait().unwrap();
         assert!(c.copied(), "round {round}, behind a fence");
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// vgem stands in for the NPU: its fence is on the buffer, and the GPU's work waits for it.

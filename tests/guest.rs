@@ -13,7 +13,7 @@ use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{LayerKind, Shape, WeightFormat};
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
-use kiln::testing::gpu::lower::arithmetic::Arithmetic;
+use kiln::testing::lower::arithmetic::Arithmetic;
 
 const GUESTS: [GuestKind; 2] = [GuestKind::Reference, GuestKind::Cpu];
 
@@ -50,7 +50,7 @@ fn a_pass_with_a_guest_matches_the_golden_case() {
         let what = format!("{guest:?}, {arithmetic:?}, {kv:?}, chunk {chunk}");
         check_prompts(&case, executor.as_mut(), weights, tolerance, &what);
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 const CONTEXT: usize = 256;
@@ -129,7 +129,7 @@ fn every_kind_of_pass_may_have_a_guest_and_gives_the_same_bits_again() {
             assert!(every_kind(loaded(&model, staged).as_mut()) == got, "{guest:?}: other bits through staging");
         }
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// The device stops at every attention, whatever it was found to do in one submit; nothing runs ahead.
@@ -152,7 +152,7 @@ fn a_pass_with_a_guest_takes_several_submits_and_none_runs_ahead() {
     executor.forward_choosing(&[row(0, 4)], head, asks).unwrap();
     assert!(!executor.is_ahead());
     assert!(filled);
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 #[test]

@@ -92,5 +92,5 @@ fn an_executor_is_tuned_between_passes_and_its_replies_go_on_as_they_were() {
     let mut executor = load(&golden("tiny"), options(Tune::Idle));
     let again = improve_all(executor.as_mut());
     assert!(again < pieces / 2, "{again} pieces after {pieces}");
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }

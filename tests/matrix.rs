@@ -9,21 +9,21 @@ use kiln::model::grouped::SUPER;
 use kiln::model::{BlockFormat, WeightFormat};
 use kiln::schedule::kv::PAGE;
 use kiln::schedule::layout::StateLayout;
-use kiln::testing::gpu::Gpu;
-use kiln::testing::gpu::device::units::Units;
-use kiln::testing::gpu::kernels::Module;
-use kiln::testing::gpu::kernels::constants::{LinearFragmentTallConstants, Specialization};
-use kiln::testing::gpu::kernels::pipelines::Pipelines;
-use kiln::testing::gpu::kernels::push::{AttendMatrixPush, LinearMatrixPush, Push, word};
-use kiln::testing::gpu::lower::arithmetic::Operand;
-use kiln::testing::gpu::lower::attend_tile;
-use kiln::testing::gpu::lower::dispatch::Dispatch;
-use kiln::testing::gpu::lower::fragment::{FragmentTile, Inputs};
-use kiln::testing::gpu::lower::matrix::{self, MatrixShape, MatrixTile, Role};
-use kiln::testing::gpu::lower::shared_tile::SharedTile;
-use kiln::testing::gpu::measure::ceiling;
-use kiln::testing::gpu::memory::{Buffer, HostAccess};
-use kiln::testing::gpu::queue::Queue;
+use kiln::testing::lower::arithmetic::Operand;
+use kiln::testing::lower::attend_tile;
+use kiln::testing::lower::dispatch::Dispatch;
+use kiln::testing::lower::fragment::{FragmentTile, Inputs};
+use kiln::testing::lower::kernels::Module;
+use kiln::testing::lower::kernels::constants::{LinearFragmentTallConstants, Specialization};
+use kiln::testing::lower::kernels::push::{AttendMatrixPush, LinearMatrixPush, Push, word};
+use kiln::testing::lower::matrix::{self, MatrixShape, MatrixTile, Role};
+use kiln::testing::lower::shared_tile::SharedTile;
+use kiln::testing::lower::units::Units;
+use kiln::testing::replay::measure::ceiling;
+use kiln::testing::vulkan::Gpu;
+use kiln::testing::vulkan::memory::{Buffer, HostAccess};
+use kiln::testing::vulkan::pipelines::Pipelines;
+use kiln::testing::vulkan::queue::Queue;
 use std::collections::HashSet;
 use std::rc::Rc;
 
@@ -53,7 +53,7 @@ impl Bench {
     }
 
     fn is_cpu(&self) -> bool {
-        self.gpu.caps.kind == ash::vk::PhysicalDeviceType::CPU
+        self.gpu.caps.is_cpu()
     }
 
     fn buffer(&self, bytes: &[u8]) -> Buffer {
@@ -76,7 +76,7 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+        assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
     }
 }
 

@@ -7,7 +7,7 @@ use common::{Case, MATRIX_F16, golden, ids, load, relative_rms};
 use kiln::engine::{Options, Tune, VulkanOptions};
 use kiln::executor::{HeadRows, Row};
 use kiln::sequence::session::Session;
-use kiln::testing::gpu::queue::recordings;
+use kiln::testing::vulkan::queue::recordings;
 use serde_json::Value;
 
 /// The tolerance of tests/goldens.rs for 16-bit activations.
@@ -72,5 +72,5 @@ fn every_kind_of_pass_is_tuned_once() {
     }
 
     assert!(run() < measured, "the second load measures nothing");
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }

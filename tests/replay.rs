@@ -46,7 +46,7 @@ const BATCH: usize = 5;
 
 fn counts() -> [u64; 3] {
     let allocations = ALLOCATIONS.with(Cell::get);
-    [allocations, kiln::testing::gpu::queue::recordings(), kiln::testing::gpu::kernels::pipelines::pipelines_created()]
+    [allocations, kiln::testing::vulkan::queue::recordings(), kiln::testing::vulkan::pipelines::pipelines_created()]
 }
 
 /// Serialises the tests of this file, which share process-wide counters.
@@ -73,7 +73,7 @@ fn decode_records_nothing_makes_no_pipeline_and_allocates_nothing() {
     }
     let after = counts();
     assert_eq!(after, before, "[heap allocations, recordings, pipelines] during 40 decode passes");
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Neither does a batch that samples, with a penalty, a set of allowed tokens and draws from all tokens.
@@ -116,7 +116,7 @@ fn sampling_records_nothing_makes_no_pipeline_and_allocates_nothing() {
     let before = counts();
     steps(40);
     assert_eq!(counts(), before, "[heap allocations, recordings, pipelines] during 40 sampled passes");
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Neither do passes that verify drafts, nor the look for something to draft.
@@ -158,7 +158,7 @@ fn drafts_record_nothing_make_no_pipeline_and_allocate_nothing() {
         assert_eq!(counts(), before, "[heap allocations, recordings, pipelines] during 40 passes, drafts: {known}");
         assert!(verified > 20 || !known, "{verified}");
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 #[test]

@@ -9,24 +9,24 @@ use kiln::executor::Executor;
 use kiln::executor::weights::Progress;
 use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{BlockFormat, Shape, TensorId, WeightFormat, presets};
-use kiln::plan::Plan;
+use kiln::plan::{Needs, Plan};
 use kiln::schedule::kv::PAGE;
 use kiln::schedule::layout::StateLayout;
 use kiln::schedule::{Extent, KvLayout, KvType, Op, Pass, Pool, Schedule, Segment, Step};
 use kiln::sequence::session::Session;
-use kiln::testing::gpu::Vulkan;
-use kiln::testing::gpu::device::units::Units;
-use kiln::testing::gpu::kernels::Module;
-use kiln::testing::gpu::kernels::constants::{AttendConstants, LinearFragmentTallConstants, Specialization};
-use kiln::testing::gpu::lower::arithmetic::{ActivationLayout, Arithmetic, Operand};
-use kiln::testing::gpu::lower::attend_tile::{self, AttendTile};
-use kiln::testing::gpu::lower::dispatch::{Addresses, Dispatch};
-use kiln::testing::gpu::lower::fragment::{FragmentTile, Inputs};
-use kiln::testing::gpu::lower::layout::{COUNTER_BYTES, GpuLayout, PRODUCT_SCRATCH, RELAY_STRIDE, STALLED};
-use kiln::testing::gpu::lower::matrix::{self, MatrixShape, MatrixTile, Role};
-use kiln::testing::gpu::lower::target::Target;
-use kiln::testing::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
+use kiln::testing::lower::arithmetic::{ActivationLayout, Arithmetic, Operand};
+use kiln::testing::lower::attend_tile::{self, AttendTile};
+use kiln::testing::lower::dispatch::{Addresses, Dispatch};
+use kiln::testing::lower::fragment::{FragmentTile, Inputs};
+use kiln::testing::lower::kernels::Module;
+use kiln::testing::lower::kernels::constants::{AttendConstants, LinearFragmentTallConstants, Specialization};
+use kiln::testing::lower::layout::{COUNTER_BYTES, GpuLayout, PRODUCT_SCRATCH, RELAY_STRIDE, STALLED};
+use kiln::testing::lower::matrix::{self, MatrixShape, MatrixTile, Role};
+use kiln::testing::lower::target::Target;
+use kiln::testing::lower::units::Units;
+use kiln::testing::lower::{Lowering, PassKind, RowOrder, TokenSource};
 use kiln::testing::reference::Reference;
+use kiln::testing::replay::Vulkan;
 use std::rc::Rc;
 
 fn extent(rows: usize) -> Extent {
@@ -322,8 +322,8 @@ fn outputs(schedule: &Schedule, vulkan: Option<Option<Arithmetic>>) -> Vec<f32> 
         let gpu = Rc::new(common::open_gpu());
         let plan = Plan::place(
             schedule,
-            &kiln::testing::gpu::memory::heaps::describe(&gpu),
-            kiln::testing::gpu::replay::results::needs(schedule, true),
+            &kiln::testing::vulkan::memory::heaps::describe(&gpu),
+            Needs::on_device(schedule, true),
         )
         .unwrap();
         Box::new(Vulkan::load(&gpu, &checkpoint, schedule.clone(), &plan, options, &progress).unwrap())
@@ -406,7 +406,7 @@ fn an_altered_operand_changes_both_executors_alike() {
             assert!(apart < tolerance, "{what}, {arithmetic:?}: the executors are {apart} apart");
         }
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Alters the `n`-th op (from 0) that `change` accepts.

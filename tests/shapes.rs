@@ -10,7 +10,7 @@ use kiln::executor::{HeadRows, Row};
 use kiln::model::{Shape, WeightFormat};
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
-use kiln::testing::gpu::lower::target::{DotTile, Tile};
+use kiln::testing::lower::target::{DotTile, Tile};
 
 fn prompt(shape: &Shape, n: usize) -> Vec<u32> {
     (0..n).map(|i| (2 + 37 * i * i) as u32 % shape.vocab as u32).collect()
@@ -95,7 +95,7 @@ fn odd_shapes_agree_on_both_executors() {
             }
         }
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 #[test]

@@ -2,15 +2,15 @@
 
 mod common;
 
-use kiln::testing::gpu::kernels::constants::NoConstants;
-use kiln::testing::gpu::kernels::pipelines::Pipelines;
-use kiln::testing::gpu::kernels::push::{Push, ReadPush};
-use kiln::testing::gpu::kernels::{Kernel, Module};
-use kiln::testing::gpu::lower::dispatch::Dispatch;
-use kiln::testing::gpu::measure::timing::Timing;
-use kiln::testing::gpu::memory::{Buffer, HostAccess};
-use kiln::testing::gpu::queue::Queue;
-use kiln::testing::gpu::queue::stamps::StampPool;
+use kiln::testing::lower::dispatch::Dispatch;
+use kiln::testing::lower::kernels::constants::NoConstants;
+use kiln::testing::lower::kernels::push::{Push, ReadPush};
+use kiln::testing::lower::kernels::{Kernel, Module};
+use kiln::testing::replay::measure::timing::Timing;
+use kiln::testing::vulkan::memory::{Buffer, HostAccess};
+use kiln::testing::vulkan::pipelines::Pipelines;
+use kiln::testing::vulkan::queue::Queue;
+use kiln::testing::vulkan::queue::stamps::StampPool;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -60,5 +60,5 @@ fn what_was_timed_last_warms_up_a_device_that_was_idle() {
         timing.warm_up(&queue, None).unwrap();
         assert!(!ran(), "what was freed runs no more");
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }

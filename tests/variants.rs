@@ -11,10 +11,10 @@ use kiln::executor::{Executor, HeadRows, Measure, Row};
 use kiln::model::WeightFormat;
 use kiln::schedule::{Op, Schedule};
 use kiln::sequence::session::Session;
-use kiln::testing::gpu::Gpu;
-use kiln::testing::gpu::device::units::Units;
-use kiln::testing::gpu::lower::arithmetic::{Arithmetic, Operand};
-use kiln::testing::gpu::lower::target::{Product, Target, Tile};
+use kiln::testing::lower::arithmetic::{Arithmetic, Operand};
+use kiln::testing::lower::target::{Product, Target, Tile};
+use kiln::testing::lower::units::Units;
+use kiln::testing::vulkan::Gpu;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Duration;
@@ -131,7 +131,7 @@ fn check_family(weights: WeightFormat, arithmetic: Option<Arithmetic>, family: A
     }
     println!("{family:?}, {chunk} rows: {} of {} variants, {} kinds of dispatch", checked.len(), all.len(), seen.len());
     assert!(seen.len() >= checked.len(), "{family:?}, {chunk} rows: {seen:?} is not what was forced");
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Kernels for two, four and eight rows share each weight load. The last row of the prompt and the head use the kernel
@@ -192,7 +192,7 @@ fn relayed_dispatches_change_no_bit() {
             assert!(relayed == behind_barriers, "{weights:?}, {arithmetic:?}, submits of {budget:?}");
         }
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// The same with gate and up in stages, for which the next product waits one by one.
@@ -222,7 +222,7 @@ fn stages_of_a_relay_change_no_bit() {
             assert!(got == *want, "{model}, {weights:?}, {variant:?}");
         }
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Bits of the logits of a prompt of 9 tokens, then of 30 passes of one sequence, then of 4 passes of six.

@@ -2,11 +2,11 @@
 
 use super::{Check, Checks, Verdict};
 use crate::display::bytes;
-use crate::gpu::Gpu;
-use crate::gpu::measure::{ceiling, costs};
-use crate::gpu::memory::heaps;
+use crate::lower::caps::DeviceKind;
 use crate::machine::files::Files;
-use ash::vk;
+use crate::replay::measure::{ceiling, costs};
+use crate::vulkan::Gpu;
+use crate::vulkan::memory::heaps;
 use std::rc::Rc;
 
 /// Bytes read on a GPU: more than any cache holds. A CPU driver reads fewer, to be quick.
@@ -18,9 +18,9 @@ const TRANSFER_BYTES: u64 = 64 << 20;
 /// Measures memory, matrix units, dispatches, submits and transfers.
 pub(super) fn check(files: &Files, gpu: &Rc<Gpu>, progress: &dyn Fn(&str)) -> Vec<Check> {
     let mut checks = Checks::of("measured");
-    let memory = crate::gpu::memory::heaps::describe(gpu);
+    let memory = crate::vulkan::memory::heaps::describe(gpu);
     let heap = heaps::best_heap(gpu);
-    let cpu = gpu.caps.kind == vk::PhysicalDeviceType::CPU;
+    let cpu = gpu.caps.is_cpu();
     let available = memory.heaps.get(heap).map_or(0, |h| h.available);
     let most = if cpu { CPU_BYTES } else { GPU_BYTES };
     let size = (most.min(available / 4).min(memory.max_allocation) / 4096 * 4096).max(4096);
@@ -28,7 +28,7 @@ pub(super) fn check(files: &Files, gpu: &Rc<Gpu>, progress: &dyn Fn(&str)) -> Ve
     progress("read bandwidth");
     match ceiling::measure_alone(gpu, size, heap) {
         Ok(rate) => {
-            let integrated = gpu.caps.kind == vk::PhysicalDeviceType::INTEGRATED_GPU;
+            let integrated = gpu.caps.kind == DeviceKind::Integrated;
             let peak = super::gpu::peak_bandwidth(files).filter(|_| integrated);
             report_read(&mut checks, rate, size, peak);
         }

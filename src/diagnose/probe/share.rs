@@ -2,14 +2,14 @@
 //! both sides. An extension's name alone does not prove zero-copy.
 
 use super::{Check, Checks, Verdict};
-use crate::gpu::Gpu;
-use crate::gpu::memory::heaps;
-use crate::gpu::memory::{Backing, Buffer, HostAccess};
-use crate::gpu::queue::Queue;
 use crate::machine::files::Files;
 use crate::machine::nodes::DeviceNode;
 use crate::sys::dma_buf::{self, DmaBuf, Mapping, SYSTEM_HEAP, UDMABUF, open_node, sealed_memfd};
 use crate::sys::{amdgpu, drm, npu_program};
+use crate::vulkan::Gpu;
+use crate::vulkan::memory::heaps;
+use crate::vulkan::memory::{Backing, Buffer, HostAccess};
+use crate::vulkan::queue::Queue;
 use crate::{Error, Result, sys};
 use ash::vk;
 use nix::errno::Errno;
@@ -149,7 +149,7 @@ fn report_exchange(checks: &mut Checks, name: &str, what: &str, answer: Result<b
 }
 
 fn check_export(checks: &mut Checks, gpu: &Rc<Gpu>) {
-    if !gpu.caps.sharing.exports {
+    if !gpu.features.sharing.exports {
         return checks.unseen(
             "export",
             "this Vulkan driver exports no dma-buf: the arena is an ordinary allocation",
@@ -173,7 +173,7 @@ fn import(gpu: &Rc<Gpu>, made: DmaBuf) -> Result<bool> {
 }
 
 fn check_import(checks: &mut Checks, gpu: &Rc<Gpu>, sources: [(&str, sys::Result<DmaBuf>); 2]) {
-    if !gpu.caps.sharing.imports {
+    if !gpu.features.sharing.imports {
         return checks.unseen(
             "import",
             "this Vulkan driver imports no dma-buf: the NPU's memory is copied",
@@ -188,7 +188,7 @@ fn check_import(checks: &mut Checks, gpu: &Rc<Gpu>, sources: [(&str, sys::Result
         }
     }
     // Mesa's CPU driver imports a memfd as if it were a dma-buf.
-    if !tried && gpu.caps.kind == vk::PhysicalDeviceType::CPU {
+    if !tried && gpu.caps.is_cpu() {
         let made = sealed_memfd(BYTES).and_then(DmaBuf::from_fd).map_err(Error::from);
         let answer = made.and_then(|made| import(gpu, made));
         return report_exchange(checks, "import.memfd", "imported into Vulkan", answer);
@@ -202,7 +202,7 @@ fn check_import(checks: &mut Checks, gpu: &Rc<Gpu>, sources: [(&str, sys::Result
 fn check_amdgpu(checks: &mut Checks, name: &str, files: &Files, node: &DeviceNode, gpu: Option<&Rc<Gpu>>) {
     let Ok(opened) = drm::Node::open(&files.at(&node.path)) else { return };
     let made = amdgpu::allocate_gtt(&opened, BYTES).and_then(|b| b.export());
-    match (made, gpu.filter(|g| g.caps.sharing.imports)) {
+    match (made, gpu.filter(|g| g.features.sharing.imports)) {
         (Ok(made), Some(gpu)) => report_exchange(checks, name, "GTT memory of amdgpu in Vulkan", import(gpu, made)),
         (Ok(_), None) => checks.ok(name, "GTT memory of amdgpu, exported"),
         (Err(e), _) => checks.fail(name, e.to_string(), e.remedy()),

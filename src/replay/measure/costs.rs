@@ -1,0 +1,114 @@
+//! Costs on a device that does nothing else: a dispatch, a submit, a byte of upload.
+
+use crate::Result;
+use crate::lower::dispatch::Dispatch;
+use crate::lower::kernels::constants::NoConstants;
+use crate::lower::kernels::push::{Push, ReadPush};
+use crate::lower::kernels::{Kernel, Module};
+use crate::vulkan::device::Gpu;
+use crate::vulkan::memory::heaps;
+use crate::vulkan::memory::{Buffer, HostAccess};
+use crate::vulkan::pipelines::Pipelines;
+use crate::vulkan::queue::Queue;
+use crate::vulkan::queue::stamps::StampPool;
+use ash::vk;
+use std::rc::Rc;
+use std::time::Instant;
+
+const REPETITIONS: usize = 7;
+/// Dispatches in one submit. With this many the cost of the submit itself is negligible.
+const DISPATCHES: usize = 256;
+
+/// Seconds of each.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Costs {
+    /// A dispatch behind a barrier.
+    pub dispatch: f64,
+    /// A dispatch beside others.
+    pub parallel_dispatch: f64,
+    /// A nearly empty submit, and the wait for it.
+    pub submit: f64,
+}
+
+/// Measures what a dispatch and a submit cost.
+///
+/// # Errors
+/// Device: the driver refuses or fails.
+pub fn measure(gpu: &Rc<Gpu>) -> Result<Costs> {
+    let queue = Queue::new(gpu)?;
+    let mut pipelines = Pipelines::new(gpu)?;
+    let data = Buffer::new(gpu, 4096, heaps::best_heap(gpu), HostAccess::None)?;
+    // One workgroup that reads one cache line, so that the dispatch itself dominates.
+    let dispatch = |barrier| {
+        let push = Push::new(&ReadPush { data: data.address, sink: data.address, words: 1 });
+        let kernel = Kernel::new(Module::Read, gpu.caps.subgroup.max(32), NoConstants {});
+        Dispatch { barrier, ..Dispatch::new(kernel, push, [1, 1, 1]) }
+    };
+    let mut time = |count: usize, barrier: bool| -> Result<(f64, f64)> {
+        let dispatches: Vec<Dispatch> = (0..count).map(|_| dispatch(barrier)).collect();
+        let mut stamps = StampPool::new(gpu, 1)?;
+        let span = stamps.as_ref().map(|s| s.span(0));
+        let commands = queue.bake(&[&dispatches], &mut pipelines, None, span, &[])?;
+        let (mut device, mut host) = (f64::INFINITY, f64::INFINITY);
+        for _ in 0..REPETITIONS {
+            let start = Instant::now();
+            // SAFETY: the command buffer is waited for below, each time.
+            unsafe { queue.submit(&[commands], true) }?;
+            queue.wait()?;
+            let elapsed = start.elapsed().as_secs_f64();
+            host = host.min(elapsed);
+            device = device.min(match &mut stamps {
+                Some(stamps) => stamps.read()?.sum(),
+                None => elapsed,
+            });
+        }
+        queue.free(&[commands]);
+        Ok((device, host))
+    };
+    let (one, submit) = time(1, true)?;
+    let per_dispatch = |many: f64| ((many - one) / (DISPATCHES - 1) as f64).max(0.0);
+    let (behind, beside) = (time(DISPATCHES, true)?.0, time(DISPATCHES, false)?.0);
+    Ok(Costs { dispatch: per_dispatch(behind), parallel_dispatch: per_dispatch(beside), submit })
+}
+
+/// Upload rates in bytes per second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Transfer {
+    /// One thread writes straight into device memory. `None` if that is not mapped.
+    pub mapped: Option<f64>,
+    /// The device copies from memory that the host has written.
+    pub copied: f64,
+}
+
+/// Measures the rates of uploading `bytes` bytes.
+///
+/// # Errors
+/// Device: the memory cannot be had, or the driver fails.
+pub fn measure_transfer(gpu: &Rc<Gpu>, bytes: u64) -> Result<Transfer> {
+    let queue = Queue::new(gpu)?;
+    let mut device = Buffer::new(gpu, bytes, heaps::best_heap(gpu), HostAccess::Device)?;
+    let mut host = Buffer::new(gpu, bytes, heaps::host_heap(gpu)?, HostAccess::Host)?;
+    let source = vec![0x5au8; bytes as usize];
+    host.copy_from(&source)?;
+    let region = [vk::BufferCopy::default().size(bytes)];
+    let best = |run: &mut dyn FnMut() -> Result<()>| -> Result<f64> {
+        let mut best = f64::INFINITY;
+        for _ in 0..REPETITIONS {
+            let start = Instant::now();
+            run()?;
+            best = best.min(start.elapsed().as_secs_f64());
+        }
+        Ok(bytes as f64 / best)
+    };
+    let copied = best(&mut || queue.copy(&host, &device, &region))?;
+    // SAFETY: every copy was waited for.
+    let mapped = match unsafe { device.bytes_mut() } {
+        Some(to) => Some(best(&mut || {
+            to.copy_from_slice(&source);
+            std::hint::black_box(&to);
+            Ok(())
+        })?),
+        None => None,
+    };
+    Ok(Transfer { mapped, copied })
+}

@@ -1,0 +1,124 @@
+//! Steps of a pass by themselves, for who compares executors: each call records a command buffer, where passes replay.
+
+use super::{Vulkan, page_in};
+use crate::Result;
+use crate::executor::{self, HeadRows, PageId, Row, Stepwise, Tolerance};
+use crate::lower::arithmetic::{Arithmetic, Operand};
+use crate::lower::{PassKind, RowOrder, TokenSource};
+use crate::schedule::kv::KvLayer;
+use crate::schedule::step::{KvType, Op};
+use crate::schedule::{Pool, Segment};
+use ash::vk;
+use std::ops::Range;
+
+impl Vulkan {
+    /// The kinds that the begun pass's layers and its head are lowered for.
+    fn kinds_of_pass(&self) -> Result<[PassKind; 2]> {
+        let kind = self.passes.kinds[self.passes.kind_for(&self.rows)?].kind;
+        let head_rows = if self.head_rows > 1 { kind.rows.min(kind.head_rows) } else { 1 };
+        Ok([kind, PassKind { rows: 1, head_rows, order: RowOrder::Consecutive, tokens: TokenSource::Host }])
+    }
+
+    /// The begun pass's steps up to the head, and those from there on.
+    fn parts(&self, steps: Range<usize>) -> [Range<usize>; 2] {
+        let head = self.schedule.steps_of(Segment::Head).start;
+        [steps.start..steps.end.min(head), steps.start.max(head)..steps.end]
+    }
+
+    /// Copies what follows `offset` bytes of a page to `bytes`. Waits for what is under way.
+    pub(super) fn read_from_page(&mut self, pool: Pool, page: PageId, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        self.settle()?;
+        let (block, start) = page_in(&self.schedule, &self.kv, pool, page as usize);
+        let mut at = start + offset as u64;
+        for piece in bytes.chunks_mut(self.results.pages.size as usize) {
+            let region = vk::BufferCopy::default().src_offset(at).size(piece.len() as u64);
+            self.queue.copy(block, &self.results.pages, &[region])?;
+            self.results.pages.copy_to(piece)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Copies `bytes` to what follows `offset` bytes of a page. Waits for what is under way.
+    pub(super) fn write_to_page(&mut self, pool: Pool, page: PageId, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.settle()?;
+        let (block, start) = page_in(&self.schedule, &self.kv, pool, page as usize);
+        let mut at = start + offset as u64;
+        for piece in bytes.chunks(self.results.pages.size as usize) {
+            self.results.pages.copy_from(piece)?;
+            let region = vk::BufferCopy::default().dst_offset(at).size(piece.len() as u64);
+            self.queue.copy(&self.results.pages, block, &[region])?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+impl Stepwise for Vulkan {
+    fn begin_pass(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
+        self.begin(rows, head).map(drop)
+    }
+
+    fn run_steps(&mut self, steps: Range<usize>) -> Result<()> {
+        self.cancel.check()?;
+        let (kinds, addresses) = (self.kinds_of_pass()?, self.addresses());
+        let parts = self.parts(steps).into_iter().zip(kinds);
+        let lowered = parts.map(|(steps, kind)| self.lowering(&addresses, kind).lower(steps));
+        let lowered: Vec<_> = lowered.filter(|dispatches| !dispatches.is_empty()).collect();
+        let parts: Vec<_> = lowered.iter().map(Vec::as_slice).collect();
+        let relay = self.relay();
+        let commands = self.queue.bake(&parts, &mut self.pipelines, relay, None, &[])?;
+        self.arena.to_device()?;
+        // SAFETY: the command buffer was just recorded, and what it uses is this executor's; the wait follows.
+        unsafe { self.queue.submit(&[commands], true) }?;
+        self.queue.wait()?;
+        self.queue.free(&[commands]);
+        Ok(())
+    }
+
+    fn ranges(&self) -> Result<Vec<Range<usize>>> {
+        let (kinds, addresses) = (self.kinds_of_pass()?, self.addresses());
+        let parts = self.parts(0..self.schedule.steps_of(Segment::Head).end).into_iter().zip(kinds);
+        Ok(parts.flat_map(|(steps, kind)| self.lowering(&addresses, kind).alone(steps)).collect())
+    }
+
+    fn access_arena(&mut self, access: &mut dyn FnMut(&mut [f32])) -> Result<()> {
+        self.queue.drain()?;
+        // SAFETY: everything submitted has been waited for, so the device does not use the arena.
+        unsafe { self.arena.edit(|words| access(bytemuck::cast_slice_mut(words))) }
+    }
+
+    fn read_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &mut [u8]) -> Result<()> {
+        let part = executor::page_part(&self.schedule, layer, page, bytes.len())?;
+        self.read_from_page(layer.pool, page, part.start, bytes)
+    }
+
+    fn write_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &[u8]) -> Result<()> {
+        let part = executor::page_part(&self.schedule, layer, page, bytes.len())?;
+        self.write_to_page(layer.pool, page, part.start, bytes)
+    }
+
+    fn tolerance(&self, step: usize) -> Tolerance {
+        let s = &self.schedule.steps[step];
+        let Ok([kind, head]) = self.kinds_of_pass() else { return Tolerance::F32 };
+        let kind = if s.segment == Segment::Head { head } else { kind };
+        let addresses = self.addresses();
+        let about = Tolerance::ABOUT_F32;
+        match s.op {
+            Op::Linear { weight, x, .. } => {
+                match self.lowering(&addresses, kind).arithmetic(step, weight, x, s.rows) {
+                    Arithmetic::F32 => about,
+                    // Inputs of 16 bits, with a scale for 16 of them or for a row.
+                    Arithmetic::IntegerDot => Tolerance { inputs: 2e-5, block: 16, ..about },
+                    Arithmetic::Matrix(Operand::S8) => Tolerance { inputs: 2e-5, block: usize::MAX, ..about },
+                    // Inputs of f16, and weights.
+                    Arithmetic::Matrix(Operand::F16) => Tolerance { inputs: 1e-3, ..about },
+                }
+            }
+            Op::KvWrite { kv, .. } if kv.element == KvType::F16 => Tolerance::F16,
+            // Queries and weights of f16 on matrix units.
+            Op::Attend { .. } if self.target.units.is_some() => Tolerance { inputs: 1e-3, outputs: 1e-3, ..about },
+            _ => about,
+        }
+    }
+}
