@@ -11,7 +11,7 @@ use kiln::model::{Role, TensorId, WeightFormat, presets};
 use kiln::schedule::step::{AccessRange, Slot};
 use kiln::schedule::{Extent, KvType, Op, Schedule, Segment, Step};
 use kiln::testing::lower::arithmetic::{ActivationLayout, Arithmetic};
-use kiln::testing::lower::dispatch::{Addresses, Dispatch};
+use kiln::testing::lower::dispatch::{Addresses, Dispatch, Edge};
 use kiln::testing::lower::kernels::Module;
 use kiln::testing::lower::kernels::constants::{AttendConstants, NormConstants, PackConstants, Specialization};
 use kiln::testing::lower::layout::GpuLayout;
@@ -148,7 +148,7 @@ fn check_cut(schedule: &Schedule, before: &[Dispatch], behind: &[Dispatch], at: 
     }
     let packs = behind.iter().take_while(|d| d.kernel.module == Module::Pack).count();
     assert_eq!(packs, packed.len(), "{what}");
-    assert!(packs == 0 || behind[packs].barrier, "{what}: a reader does not wait");
+    assert!(packs == 0 || behind[packs].edge == Edge::Kernels, "{what}: a reader does not wait");
 }
 
 #[test]

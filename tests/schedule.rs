@@ -16,7 +16,7 @@ use kiln::schedule::{Extent, KvLayout, KvType, Op, Pass, Pool, Schedule, Segment
 use kiln::sequence::session::Session;
 use kiln::testing::lower::arithmetic::{ActivationLayout, Arithmetic, Operand};
 use kiln::testing::lower::attend_tile::{self, AttendTile};
-use kiln::testing::lower::dispatch::{Addresses, Dispatch};
+use kiln::testing::lower::dispatch::{Addresses, Dispatch, Edge};
 use kiln::testing::lower::fragment::{FragmentTile, Inputs};
 use kiln::testing::lower::kernels::Module;
 use kiln::testing::lower::kernels::constants::{AttendConstants, LinearFragmentTallConstants, Specialization};
@@ -139,7 +139,7 @@ fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
                 for d in &dispatches {
                     assert_eq!(d.steps.start, covered, "steps in order, none left out");
                     covered = d.steps.end;
-                    if d.barrier {
+                    if d.edge == Edge::Kernels {
                         settled = d.steps.start;
                     }
                     for step in &schedule.steps[d.steps.clone()] {
@@ -235,10 +235,10 @@ fn a_chunk_and_the_rows_behind_it_attend_side_by_side() {
         let behind = AttendConstants::of(&mixed[at].kernel.constants).behind;
         if kv == KvType::F16 && units.is_some() {
             let beside = mixed.remove(at);
-            assert_eq!((behind, beside.barrier, beside.steps.len()), (1, false, 0));
+            assert_eq!((behind, beside.edge, beside.steps.len()), (1, Edge::None, 0));
             assert_eq!(beside.groups[1] as usize, (rows - 1).min(sequences - 1), "a row of each other sequence");
             assert_eq!(mixed[at - 1].kernel.module, Module::AttendMatrixF16);
-            assert!(mixed[at].barrier, "what reads both waits for both");
+            assert!(mixed[at].edge == Edge::Kernels, "what reads both waits for both");
         } else {
             assert_eq!((behind, mixed[at].groups[1] as usize), (0, rows));
         }
@@ -283,7 +283,7 @@ fn a_packed_input_is_waited_for() {
                 .segment(Segment::Layer(3));
         let pack =
             dispatches.iter().position(|d| d.kernel.module == Module::Pack).expect("attention's output is packed");
-        assert!(dispatches[pack].barrier && dispatches[pack + 1].barrier, "{:?}", dispatches[pack + 1]);
+        assert!([pack, pack + 1].iter().all(|&i| dispatches[i].edge == Edge::Kernels), "{:?}", dispatches[pack + 1]);
         assert_eq!(schedule.steps[dispatches[pack + 1].steps.start].label, "attention_out");
     }
 }

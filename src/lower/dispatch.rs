@@ -15,6 +15,22 @@ pub struct Addresses {
     pub weights: Vec<u64>,
 }
 
+/// What work waits for of the work before it. The driver turns it into its own barriers and cache operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edge {
+    /// Nothing: it may run beside what is before it.
+    None,
+    /// Kernels wait for the kernels before them in their list, and see what those wrote.
+    Kernels,
+    /// Fills and copies wait for the kernels before them in their list, and see what those wrote.
+    Fill,
+    /// The host sees what is before it, once it has waited for the submit.
+    Host,
+    /// Kernels, fills and copies wait for all that is before them, in their list and in what was submitted before it, and see
+    /// what that wrote.
+    Device,
+}
+
 /// One dispatch of a baked command buffer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dispatch {
@@ -27,8 +43,8 @@ pub struct Dispatch {
     pub push: Push,
     /// Workgroups in x, y and z; y counts rows or tiles of rows.
     pub groups: [u32; 3],
-    /// Whether it must wait for the dispatches before it in its segment.
-    pub barrier: bool,
+    /// What it waits for of the dispatches before it in its segment: [`Edge::None`] or [`Edge::Kernels`].
+    pub edge: Edge,
     /// The product that it computes, if its tile can be chosen.
     pub product: Option<(Arithmetic, Product)>,
     /// Device addresses of the weights that this product reads; empty for others.
@@ -38,6 +54,6 @@ pub struct Dispatch {
 impl Dispatch {
     /// One that runs no step of the schedule and waits for none.
     pub fn new(kernel: Kernel, push: Push, groups: [u32; 3]) -> Dispatch {
-        Dispatch { steps: 0..0, kernel, push, groups, barrier: false, product: None, weights: 0..0 }
+        Dispatch { steps: 0..0, kernel, push, groups, edge: Edge::None, product: None, weights: 0..0 }
     }
 }

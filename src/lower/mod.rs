@@ -30,7 +30,7 @@ pub use lowering::{Lowering, PassKind, RowOrder, TokenSource};
 
 use arithmetic::{ActivationLayout, Arithmetic};
 use attend::AttendOperands;
-use dispatch::Dispatch;
+use dispatch::{Dispatch, Edge};
 use heads::Heads;
 use lowering::{Lowered, is_halves};
 use piece::Piece;
@@ -90,7 +90,7 @@ impl Piece<'_> {
             ..Dispatch::new(kernel, push, groups)
         }));
         let mut at = range.start;
-        // A barrier separates the steps before this one from what follows.
+        // The steps before this one have ended for what follows.
         let mut settled = range.start;
         while at < range.end {
             let steps = &self.schedule.steps[at..range.end];
@@ -103,14 +103,15 @@ impl Piece<'_> {
             let takes_scratch = matches!(product, Some((Arithmetic::Matrix(_), _)));
             let is_taken = |d: &Dispatch| matches!(d.product, Some((Arithmetic::Matrix(_), _)));
             let unsettled = || out.iter().rev().take_while(|d| d.steps.start >= settled);
-            let barrier = steps[..taken].iter().flat_map(|s| &s.after).any(|&d| (settled..at).contains(&d))
+            let waits = steps[..taken].iter().flat_map(|s| &s.after).any(|&d| (settled..at).contains(&d))
                 || takes_scratch && unsettled().any(is_taken)
                 || is_packing;
-            if barrier {
+            let edge = if waits { Edge::Kernels } else { Edge::None };
+            if waits {
                 settled = at;
                 is_packing = false;
             }
-            out.push(Dispatch { steps: at..at + taken, kernel, push, groups, barrier, product, weights });
+            out.push(Dispatch { steps: at..at + taken, kernel, push, groups, edge, product, weights });
             at += taken;
             if let Some(Lowered { kernel, push, groups, .. }) = self.attend_behind(at - 1, &steps[taken - 1]) {
                 out.push(Dispatch { steps: at..at, ..Dispatch::new(kernel, push, groups) });
@@ -118,7 +119,7 @@ impl Piece<'_> {
             if let Some(Lowered { kernel, push, groups, .. }) = self.pack(at - 1, &steps[taken - 1], kernel) {
                 // No barrier follows the pack yet, so readers of the step still need one.
                 settled = at - 1;
-                out.push(Dispatch { steps: at..at, barrier: true, ..Dispatch::new(kernel, push, groups) });
+                out.push(Dispatch { steps: at..at, edge: Edge::Kernels, ..Dispatch::new(kernel, push, groups) });
             }
         }
         out

@@ -15,6 +15,7 @@
 
 mod baking;
 mod calls;
+pub mod driver;
 mod guests;
 mod kv;
 pub mod measure;

@@ -1,7 +1,7 @@
 //! Costs on a device that does nothing else: a dispatch, a submit, a byte of upload.
 
 use crate::Result;
-use crate::lower::dispatch::Dispatch;
+use crate::lower::dispatch::{Dispatch, Edge};
 use crate::lower::kernels::constants::NoConstants;
 use crate::lower::kernels::push::{Push, ReadPush};
 use crate::lower::kernels::{Kernel, Module};
@@ -39,13 +39,13 @@ pub fn measure(gpu: &Rc<Gpu>) -> Result<Costs> {
     let mut pipelines = Pipelines::new(gpu)?;
     let data = Buffer::new(gpu, 4096, heaps::best_heap(gpu), HostAccess::None)?;
     // One workgroup that reads one cache line, so that the dispatch itself dominates.
-    let dispatch = |barrier| {
+    let dispatch = |edge| {
         let push = Push::new(&ReadPush { data: data.address, sink: data.address, words: 1 });
         let kernel = Kernel::new(Module::Read, gpu.caps.subgroup.max(32), NoConstants {});
-        Dispatch { barrier, ..Dispatch::new(kernel, push, [1, 1, 1]) }
+        Dispatch { edge, ..Dispatch::new(kernel, push, [1, 1, 1]) }
     };
-    let mut time = |count: usize, barrier: bool| -> Result<(f64, f64)> {
-        let dispatches: Vec<Dispatch> = (0..count).map(|_| dispatch(barrier)).collect();
+    let mut time = |count: usize, edge: Edge| -> Result<(f64, f64)> {
+        let dispatches: Vec<Dispatch> = (0..count).map(|_| dispatch(edge)).collect();
         let mut stamps = StampPool::new(gpu, 1)?;
         let span = stamps.as_ref().map(|s| s.span(0));
         let commands = queue.bake(&[&dispatches], &mut pipelines, None, span, &[])?;
@@ -65,9 +65,9 @@ pub fn measure(gpu: &Rc<Gpu>) -> Result<Costs> {
         queue.free(&[commands]);
         Ok((device, host))
     };
-    let (one, submit) = time(1, true)?;
+    let (one, submit) = time(1, Edge::Kernels)?;
     let per_dispatch = |many: f64| ((many - one) / (DISPATCHES - 1) as f64).max(0.0);
-    let (behind, beside) = (time(DISPATCHES, true)?.0, time(DISPATCHES, false)?.0);
+    let (behind, beside) = (time(DISPATCHES, Edge::Kernels)?.0, time(DISPATCHES, Edge::None)?.0);
     Ok(Costs { dispatch: per_dispatch(behind), parallel_dispatch: per_dispatch(beside), submit })
 }
 

@@ -4,7 +4,7 @@
 
 use crate::error::{Setting, text};
 use crate::executor::Timed;
-use crate::lower::dispatch::Dispatch;
+use crate::lower::dispatch::{Dispatch, Edge};
 use crate::schedule::Segment;
 use crate::vulkan::device::Gpu;
 use crate::vulkan::pipelines::Pipelines;
@@ -184,7 +184,7 @@ fn record_replays(
             let mut recorder = Recorder::new(device, commands, layout, relay);
             for _ in 0..times {
                 for (i, (d, &pipeline)) in dispatches.iter().zip(&handles).enumerate() {
-                    recorder.dispatch(d, pipeline, d.barrier || i == 0, 0..0);
+                    recorder.dispatch(d, pipeline, d.edge != Edge::None || i == 0, 0..0);
                 }
             }
             barrier(device, commands, Stage::COMPUTE_SHADER, Stage::HOST);

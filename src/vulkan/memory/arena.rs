@@ -59,13 +59,7 @@ pub fn allocate(gpu: &Rc<Gpu>, source: ArenaSource, bytes: u64, heap: usize) -> 
 ///
 /// # Errors
 /// Device: the driver refuses, or cannot share memory. Refused: it has none left.
-pub fn shareable(
-    gpu: &Rc<Gpu>,
-    source: ArenaSource,
-    bytes: u64,
-    heap: usize,
-    access: HostAccess,
-) -> Result<Buffer> {
+pub fn shareable(gpu: &Rc<Gpu>, source: ArenaSource, bytes: u64, heap: usize, access: HostAccess) -> Result<Buffer> {
     let backed = |backing| Buffer::backed(gpu, bytes, heap, access, backing);
     let shares = gpu.features.sharing.exports && gpu.caps.kind == DeviceKind::Integrated;
     match source {

@@ -7,7 +7,7 @@ pub mod record;
 pub mod stamps;
 
 use crate::error::{Setting, text};
-use crate::lower::dispatch::Dispatch;
+use crate::lower::dispatch::{Dispatch, Edge};
 use crate::vulkan::device::{Gpu, failure};
 use crate::vulkan::memory::Buffer;
 use crate::vulkan::pipelines::Pipelines;
@@ -121,7 +121,8 @@ impl Queue {
         stamps: Option<Stamps>,
         readback: &[(vk::Buffer, vk::Buffer, vk::BufferCopy)],
     ) -> Result<vk::CommandBuffer> {
-        let dispatches = || parts.iter().flat_map(|p| p.iter().enumerate()).map(|(i, d)| (d, d.barrier || i == 0));
+        let dispatches =
+            || parts.iter().flat_map(|p| p.iter().enumerate()).map(|(i, d)| (d, d.edge != Edge::None || i == 0));
         let handles = pipelines.get(&dispatches().map(|(d, _)| d.kernel).collect::<Vec<_>>())?;
         let layout = pipelines.layout;
         let aheads = weights_ahead(dispatches().map(|(d, _)| d.weights.clone()));

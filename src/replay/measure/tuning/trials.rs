@@ -4,7 +4,7 @@
 use super::expected::RUNS;
 use super::{Halt, PASS_SECONDS, SAMPLE, Step, Trial, Tuner, sampled};
 use crate::lower::PassKind;
-use crate::lower::dispatch::Dispatch;
+use crate::lower::dispatch::{Dispatch, Edge};
 use crate::lower::kernels::Kernel;
 use crate::lower::target::{Target, Tile};
 use crate::replay::measure::agenda::Part;
@@ -68,7 +68,7 @@ impl Tuner<'_> {
             Segment::Head => self.lowering(&tried, kind).segment(Segment::Head),
             _ => self.dispatches(&tried, kind, part.key, &part.segments[..count]).into_iter().take(count).collect(),
         };
-        let own: Vec<Dispatch> = own.into_iter().map(|d| Dispatch { barrier: true, ..d }).collect();
+        let own: Vec<Dispatch> = own.into_iter().map(|d| Dispatch { edge: Edge::Kernels, ..d }).collect();
         let products = own.iter().filter(|d| d.product == Some(part.key)).count() as f64;
         let (cost, others) = (RUNS * expected * products, best * products);
         let seconds = self.measure(trial.clone(), kind, &[&own], target.relay, others, cost)?;
