@@ -16,9 +16,10 @@ use kiln::testing::lower::dispatch::Addresses;
 use kiln::testing::lower::layout::GpuLayout;
 use kiln::testing::lower::target::Target;
 use kiln::testing::lower::{Lowering, PassKind, RowOrder, TokenSource};
-use kiln::testing::vulkan::memory::{Buffer, HostAccess, heaps};
-use kiln::testing::vulkan::pipelines::Pipelines;
-use kiln::testing::vulkan::queue::Queue;
+use kiln::testing::replay::driver::{Driver, HostAccess, Memory, MemorySource};
+use kiln::testing::replay::queue::Queue;
+use kiln::testing::vulkan::Vulkan;
+use kiln::testing::vulkan::memory::{Buffer, heaps};
 use kiln::text::{Sampler, SamplerConfig, TokenSet};
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -31,9 +32,8 @@ const ROWS: usize = 16;
 struct Choice {
     schedule: Schedule,
     arena: Buffer,
-    commands: ash::vk::CommandBuffer,
-    queue: Queue,
-    _pipelines: Pipelines,
+    list: <Vulkan as Driver>::Baked,
+    queue: Queue<Vulkan>,
 }
 
 impl Choice {
@@ -47,15 +47,15 @@ impl Choice {
         let plan = Plan::place(&schedule, &heaps::describe(&gpu), Needs::on_device(&schedule, true)).unwrap();
         let layout = GpuLayout::new(&schedule);
         let heap = plan.heap(Purpose::Arena).unwrap();
-        let arena = Buffer::new(&gpu, layout.bytes, heap, HostAccess::Host).unwrap();
-        let (queue, mut pipelines) = (Queue::new(&gpu).unwrap(), Pipelines::new(&gpu).unwrap());
-        let addresses = Addresses { arena: arena.address, weights: vec![0; 8] };
+        let mut queue = Queue::new(Vulkan::new(&gpu).unwrap());
+        let arena = queue.driver.allocate(layout.bytes, heap, HostAccess::Host, MemorySource::Ordinary).unwrap();
+        let addresses = Addresses { arena: arena.address(), weights: vec![0; 8] };
         let target = Target::new(gpu.caps.subgroup, false, None);
         let kind = PassKind { rows: ROWS, head_rows: ROWS, order: RowOrder::Apart, tokens: TokenSource::Host };
         let lowering = Lowering { schedule: &schedule, layout: &layout, addresses: &addresses, target: &target, kind };
         let dispatches = lowering.segment(Segment::Choice);
-        let commands = queue.bake(&[&dispatches], &mut pipelines, None, None, &[]).unwrap();
-        Choice { schedule, arena, commands, queue, _pipelines: pipelines }
+        let list = queue.bake(&[&dispatches], None, None, None).unwrap();
+        Choice { schedule, arena, list, queue }
     }
 
     /// Finds what the samplers ask of their logits.
@@ -75,12 +75,9 @@ impl Choice {
             let fill = &mut |row: usize, ask: &mut Ask<'_>| samplers[row].ask(ask);
             executor::write_asks(&mut words[executor::asks_in(schedule)], schedule, head, fill, &mut asked);
         };
-        // SAFETY: everything submitted was waited for.
-        unsafe {
-            self.arena.edit(write).unwrap();
-            self.queue.submit(&[self.commands], true).unwrap();
-        }
-        self.queue.wait().unwrap();
+        self.queue.edit(&mut self.arena, write).unwrap();
+        // SAFETY: the arena lives until the wait.
+        unsafe { self.queue.run(self.list) }.unwrap();
     }
 
     fn found(&self, row: usize) -> Found<'_> {

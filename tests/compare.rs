@@ -14,7 +14,8 @@ use kiln::schedule::{Extent, KvType, Op, Schedule};
 use kiln::testing::cpu::Cpu;
 use kiln::testing::lower::arithmetic::Arithmetic;
 use kiln::testing::reference::Reference;
-use kiln::testing::replay::Vulkan;
+use kiln::testing::replay::Replay;
+use kiln::testing::vulkan::Vulkan;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::rc::Rc;
@@ -56,7 +57,9 @@ fn load(which: Which, dir: &Path, format: WeightFormat, alter: fn(&mut Schedule)
             let heaps = kiln::testing::vulkan::memory::heaps::describe(&gpu);
             let plan = Plan::place(&schedule, &heaps, needs).unwrap();
             let options = common::forced(arithmetic);
-            Box::new(Vulkan::load(&gpu, &checkpoint, schedule, &plan, options, &progress).unwrap())
+            Box::new(
+                Replay::load(Vulkan::new(&gpu).unwrap(), &checkpoint, schedule, &plan, options, &progress).unwrap(),
+            )
         }
     }
 }

@@ -7,7 +7,7 @@ use common::{Case, MATRIX_F16, golden, ids, load, relative_rms};
 use kiln::engine::{Options, Tune, VulkanOptions};
 use kiln::executor::{HeadRows, Row};
 use kiln::sequence::session::Session;
-use kiln::testing::vulkan::queue::recordings;
+use kiln::testing::vulkan::driver::recordings;
 use serde_json::Value;
 
 /// The tolerance of tests/goldens.rs for 16-bit activations.

@@ -46,7 +46,7 @@ const BATCH: usize = 5;
 
 fn counts() -> [u64; 3] {
     let allocations = ALLOCATIONS.with(Cell::get);
-    [allocations, kiln::testing::vulkan::queue::recordings(), kiln::testing::vulkan::pipelines::pipelines_created()]
+    [allocations, kiln::testing::vulkan::driver::recordings(), kiln::testing::vulkan::pipelines::pipelines_created()]
 }
 
 /// Serialises the tests of this file, which share process-wide counters.

@@ -26,7 +26,8 @@ use kiln::testing::lower::target::Target;
 use kiln::testing::lower::units::Units;
 use kiln::testing::lower::{Lowering, PassKind, RowOrder, TokenSource};
 use kiln::testing::reference::Reference;
-use kiln::testing::replay::Vulkan;
+use kiln::testing::replay::Replay;
+use kiln::testing::vulkan::Vulkan;
 use std::rc::Rc;
 
 fn extent(rows: usize) -> Extent {
@@ -326,7 +327,9 @@ fn outputs(schedule: &Schedule, vulkan: Option<Option<Arithmetic>>) -> Vec<f32> 
             Needs::on_device(schedule, true),
         )
         .unwrap();
-        Box::new(Vulkan::load(&gpu, &checkpoint, schedule.clone(), &plan, options, &progress).unwrap())
+        Box::new(
+            Replay::load(Vulkan::new(&gpu).unwrap(), &checkpoint, schedule.clone(), &plan, options, &progress).unwrap(),
+        )
     } else {
         Box::new(Reference::load(&checkpoint, schedule.clone(), &progress).unwrap())
     };

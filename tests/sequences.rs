@@ -14,7 +14,8 @@ use kiln::plan::{Needs, Plan};
 use kiln::schedule::kv::PAGE;
 use kiln::schedule::{KvType, Pass, Pool, Schedule};
 use kiln::sequence::{Batch, Chooser, Ended, Finish, Request, generate};
-use kiln::testing::replay::Vulkan;
+use kiln::testing::replay::Replay;
+use kiln::testing::vulkan::Vulkan;
 use kiln::testing::vulkan::memory::heaps;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -284,7 +285,8 @@ fn the_plans_bytes_are_the_bytes_that_are_taken() {
         let plan = Plan::place(&schedule, &heaps::describe(&gpu), Needs::on_device(&schedule, false)).unwrap();
         let wanted: u64 = schedule.kv.bytes();
         let progress = Progress::new(Cancel::default());
-        let vulkan = Vulkan::load(&gpu, &checkpoint, schedule, &plan, options.vulkan, &progress).unwrap();
+        let vulkan =
+            Replay::load(Vulkan::new(&gpu).unwrap(), &checkpoint, schedule, &plan, options.vulkan, &progress).unwrap();
         let of = |kinds: &[&str]| plan.sums().iter().filter(|sum| kinds.contains(&sum.0)).map(|sum| sum.1).sum::<u64>();
         assert_eq!(
             vulkan.allocated(),

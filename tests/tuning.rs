@@ -8,7 +8,7 @@ use kiln::engine::Options;
 use kiln::engine::{Tune, VulkanOptions};
 use kiln::executor::Executor;
 use kiln::sequence::session::Session;
-use kiln::testing::vulkan::queue::recordings;
+use kiln::testing::vulkan::driver::recordings;
 use std::fs;
 use std::path::{Path, PathBuf};
 

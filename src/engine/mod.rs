@@ -30,11 +30,11 @@ use crate::model::checkpoint::Checkpoint;
 use crate::model::{Shape, WeightFormat};
 use crate::plan::{Needs, Plan};
 use crate::reference::Reference;
-use crate::replay::Vulkan;
+use crate::replay::Replay;
 use crate::schedule::{Extent, KvType, Schedule};
 use crate::vulkan::device::instance::validation_wanted;
 use crate::vulkan::memory::heaps as device_heaps;
-use crate::vulkan::{Choice, Gpu};
+use crate::vulkan::{Choice, Gpu, Vulkan};
 use crate::{Error, Result};
 use std::rc::Rc;
 use std::time::Instant;
@@ -299,7 +299,7 @@ fn load_any(
                 for (kind, bytes) in plan.sums() {
                     log::info!("{kind}: {}", display::bytes(bytes));
                 }
-                Vulkan::load(gpu, checkpoint, schedule, &plan, options.vulkan, progress)
+                Replay::load(Vulkan::new(gpu)?, checkpoint, schedule, &plan, options.vulkan, progress)
             };
             Box::new(load().map_err(|e| if gpu.caps.is_cpu() { or_without_vulkan(e) } else { e })?)
         }

@@ -1,8 +1,11 @@
-//! Bakes every kind of pass when the model is loaded: in one command buffer, and in pieces.
+//! Bakes every kind of pass when the model is loaded: in one list, and in pieces.
 
+use super::driver::{Driver, MemoryCopy};
+use super::list::Relay;
 use super::pace::Pace;
 use super::passes::{BakedKind, Passes, Piece, Stamped, TAILS, Tail, kinds, tuned};
-use super::results::{Copy, Results};
+use super::queue::Queue;
+use super::results::Results;
 use crate::executor::guest::GuestKind;
 use crate::lower::dispatch::{Addresses, Dispatch};
 use crate::lower::kernels::Kernel;
@@ -11,29 +14,20 @@ use crate::lower::target::Target;
 use crate::lower::{Lowering, PassKind, RowOrder, TokenSource};
 use crate::plan::device::SLOTS;
 use crate::schedule::{Schedule, Segment};
-use crate::vulkan::device::Gpu;
-use crate::vulkan::memory::Buffer;
-use crate::vulkan::pipelines::Pipelines;
-use crate::vulkan::queue::Queue;
-use crate::vulkan::queue::record::Relay;
-use crate::vulkan::queue::stamps::StampPool;
 use crate::{Error, Result};
 use std::collections::HashSet;
-use std::rc::Rc;
 use std::time::Duration;
 
 /// The parts that passes are baked from.
-pub(crate) struct Baking<'a> {
-    pub gpu: &'a Rc<Gpu>,
-    pub queue: &'a Queue,
-    pub pipelines: &'a mut Pipelines,
+pub(crate) struct Baking<'a, D: Driver> {
+    pub queue: &'a mut Queue<D>,
     pub schedule: &'a Schedule,
     pub layout: &'a GpuLayout,
     pub addresses: &'a Addresses,
     pub target: &'a Target,
-    pub relay: Option<Relay>,
-    pub arena: &'a Buffer,
-    pub results: &'a Results,
+    pub relay: Option<Relay<'a, D>>,
+    pub arena: &'a D::Memory,
+    pub results: &'a Results<D>,
     pub guest: Option<GuestKind>,
 }
 
@@ -45,7 +39,7 @@ enum Part {
     Guest(usize),
 }
 
-impl Baking<'_> {
+impl<'a, D: Driver> Baking<'a, D> {
     /// The kernels of all kinds of pass.
     pub(crate) fn kernels(&self) -> HashSet<Kernel> {
         let extent = &self.schedule.extent;
@@ -72,7 +66,7 @@ impl Baking<'_> {
     ///
     /// # Errors
     /// As [`Baking::bake`]. `passes` are as they were then.
-    pub(crate) fn rebake(&mut self, passes: &mut Passes, rows: &[usize], old: &Target) -> Result<()> {
+    pub(crate) fn rebake(&mut self, passes: &mut Passes<D>, rows: &[usize], old: &Target) -> Result<()> {
         let heads = |this: &Self, target: &Target, rows| {
             let kind = PassKind { rows: 1, head_rows: rows, order: RowOrder::Consecutive, tokens: TokenSource::Host };
             let Baking { schedule, layout, addresses, .. } = *this;
@@ -88,15 +82,15 @@ impl Baking<'_> {
                 (baked.pace, baked.last) = (old.pace, old.last);
                 let following = old.following.iter().flatten();
                 let stamped = old.whole.iter().chain(following).chain([&old.segments]);
-                stamped.for_each(|s| self.queue.free(&s.commands));
+                stamped.for_each(|s| self.queue.driver.free(&s.lists));
             }
         }
         for (i, rows) in [1, self.schedule.extent.head_rows].into_iter().enumerate() {
             if has_moved(self, rows) {
                 let head = self.head(rows);
-                let new = self.commands(&[&head], &[self.state_copy(0)])?;
+                let new = self.list(&[&head], Some(self.state_copy(0)))?;
                 let old = std::mem::replace(&mut passes.heads[i], new);
-                self.queue.free(&old.commands);
+                self.queue.driver.free(&old.lists);
             }
         }
         Ok(())
@@ -106,7 +100,7 @@ impl Baking<'_> {
     ///
     /// # Errors
     /// Device: a kernel cannot be compiled, or the driver refuses.
-    pub(crate) fn bake(&mut self) -> Result<Passes> {
+    pub(crate) fn bake(&mut self) -> Result<Passes<D>> {
         let extent = &self.schedule.extent;
         let mut passes = Passes::default();
         for kind in kinds(extent) {
@@ -114,22 +108,21 @@ impl Baking<'_> {
         }
         for (i, rows) in [1, extent.head_rows].into_iter().enumerate() {
             let head = self.head(rows);
-            passes.heads[i] = self.commands(&[&head], &[self.state_copy(0)])?;
+            passes.heads[i] = self.list(&[&head], Some(self.state_copy(0)))?;
             let choice = self.of_head(Segment::Choice, rows);
-            let found = self.results.found_copy(self.arena, self.schedule, rows);
-            for (slot, commands) in passes.choices[i].iter_mut().enumerate() {
-                // The tokens that rows have asked for stand in the step state.
-                let copies = [found, self.state_copy(slot)];
-                *commands = self.queue.bake(&[&choice], self.pipelines, None, None, &copies)?;
-            }
+            // The tokens that rows have asked for stand in the step state.
+            let mut choice_to = |slot| {
+                let copies = [self.results.found_copy(self.arena, self.schedule, rows), self.state_copy(slot)];
+                self.queue.bake(&[&choice], None, None, copies)
+            };
+            passes.choices.push([choice_to(0)?, choice_to(1)?]);
             let logits = self.results.logits_copy(self.arena, self.schedule, rows);
-            let fetch = |copy| self.queue.bake(&[], self.pipelines, None, None, &[copy]);
-            passes.fetches[i] = logits.map(fetch).transpose()?;
+            passes.fetches[i] = logits.map(|copy| self.queue.bake(&[], None, None, [copy])).transpose()?;
         }
         Ok(passes)
     }
 
-    fn kind(&mut self, kind: PassKind) -> Result<BakedKind> {
+    fn kind(&mut self, kind: PassKind) -> Result<BakedKind<D>> {
         let (mut whole, mut following) = (Default::default(), None);
         // With a guest, no pass is one submit.
         if self.guest.is_none() {
@@ -142,7 +135,7 @@ impl Baking<'_> {
                     (Part::Guest(step), _) => pieces.push(Piece::Guest(step)),
                     (Part::Device(dispatches), last) => {
                         match last {
-                            Some(Piece::Device(commands)) => commands.end += 1,
+                            Some(Piece::Device(lists)) => lists.end += 1,
                             _ => pieces.push(Piece::Device(parts.len()..parts.len() + 1)),
                         }
                         parts.push(dispatches);
@@ -177,8 +170,8 @@ impl Baking<'_> {
         })
     }
 
-    /// A pass in one command buffer for each tail, and the pass that follows one of its kind, if it can.
-    fn whole(&mut self, kind: PassKind) -> Result<([Stamped; 3], Option<[Stamped; SLOTS]>)> {
+    /// A pass in one list for each tail, and the pass that follows one of its kind, if it can.
+    fn whole(&mut self, kind: PassKind) -> Result<([Stamped<D>; 3], Option<[Stamped<D>; SLOTS]>)> {
         // No more rows of logits than the pass has rows.
         let most = kind.rows.min(kind.head_rows);
         let layers = self.schedule.segments().filter(|s| matches!(s, Segment::Layer(_)));
@@ -186,13 +179,12 @@ impl Baking<'_> {
         let heads = [Vec::new(), self.head(1), self.head(most)];
         let embed = |tokens| PassKind { tokens, ..kind };
         let given = self.lower(Segment::Embed, embed(TokenSource::Host));
-        let mut whole = [Stamped::default(), Stamped::default(), Stamped::default()];
+        let mut whole = <[Stamped<D>; 3]>::default();
         for (tail, stamped) in TAILS.into_iter().zip(&mut whole) {
             // Passes of one row never use `Tail::All`.
             if tail != Tail::All || most > 1 {
-                let copies = [self.state_copy(0)];
-                let copies = if tail == Tail::None { &[][..] } else { &copies };
-                *stamped = self.commands(&whole_pass(&given, &layers, &heads[tail as usize]), copies)?;
+                let copy = (tail != Tail::None).then(|| self.state_copy(0));
+                *stamped = self.list(&whole_pass(&given, &layers, &heads[tail as usize]), copy)?;
             }
         }
         let rows = kind.rows.min(self.schedule.extent.sequences);
@@ -200,10 +192,7 @@ impl Baking<'_> {
         let following = follows.then(|| {
             let chosen = self.lower(Segment::Embed, embed(TokenSource::Next));
             let parts = whole_pass(&chosen, &layers, &heads[Tail::All as usize]);
-            Ok::<_, Error>([
-                self.commands(&parts, &[self.state_copy(0)])?,
-                self.commands(&parts, &[self.state_copy(1)])?,
-            ])
+            Ok::<_, Error>([self.list(&parts, Some(self.state_copy(0)))?, self.list(&parts, Some(self.state_copy(1)))?])
         });
         Ok((whole, following.transpose()?))
     }
@@ -246,27 +235,25 @@ impl Baking<'_> {
         self.lower(segment, kind)
     }
 
-    fn state_copy(&self, slot: usize) -> Copy {
-        self.results.choices_copy(self.arena, self.schedule, slot)
+    fn state_copy(&self, slot: usize) -> MemoryCopy<'a, D> {
+        self.results.state_copy(self.arena, self.schedule, slot)
     }
 
-    /// All parts in one command buffer and one span.
-    fn commands(&mut self, parts: &[&[Dispatch]], copies: &[Copy]) -> Result<Stamped> {
-        let stamps = StampPool::new(self.gpu, 1)?;
-        let span = stamps.as_ref().map(|s| s.span(0));
-        let commands = vec![self.queue.bake(parts, self.pipelines, self.relay, span, copies)?];
-        Ok(Stamped { commands, stamps })
+    /// All parts in one list and one span.
+    fn list(&mut self, parts: &[&[Dispatch]], copy: Option<MemoryCopy<'a, D>>) -> Result<Stamped<D>> {
+        let stamps = self.queue.driver.stamps(2)?;
+        let lists = vec![self.queue.bake(parts, self.relay, stamps.as_ref().map(|s| (s, 0)), copy)?];
+        Ok(Stamped { lists, stamps })
     }
 
-    /// One command buffer and one span per part.
-    fn each(&mut self, parts: &[&[Dispatch]]) -> Result<Stamped> {
-        let stamps = StampPool::new(self.gpu, parts.len())?;
-        let mut commands = Vec::with_capacity(parts.len());
+    /// One list and one span per part.
+    fn each(&mut self, parts: &[&[Dispatch]]) -> Result<Stamped<D>> {
+        let stamps = self.queue.driver.stamps(2 * parts.len())?;
+        let mut lists = Vec::with_capacity(parts.len());
         for (i, part) in parts.iter().enumerate() {
-            let span = stamps.as_ref().map(|s| s.span(i));
-            commands.push(self.queue.bake(&[part], self.pipelines, self.relay, span, &[])?);
+            lists.push(self.queue.bake(&[part], self.relay, stamps.as_ref().map(|s| (s, i)), None)?);
         }
-        Ok(Stamped { commands, stamps })
+        Ok(Stamped { lists, stamps })
     }
 }
 

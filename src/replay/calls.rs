@@ -1,6 +1,7 @@
-//! The Vulkan executor by its interface: what a caller asks of a pass, and what the pass has left.
+//! The executor by its interface: what a caller asks of a pass, and what the pass has left.
 
-use super::Vulkan;
+use super::Replay;
+use super::driver::{Driver, Memory};
 use super::passes::Piece;
 use super::submits::all_rows;
 use crate::Result;
@@ -9,10 +10,9 @@ use crate::executor::{self, Asks, Executor, HeadRows, Measure, PageId, Pages, Ro
 use crate::replay::measure::ceiling::Ceiling;
 use crate::schedule::choice::Found;
 use crate::schedule::{Pool, Schedule, Segment};
-use ash::vk;
 use std::time::Duration;
 
-impl Executor for Vulkan {
+impl<D: Driver> Executor for Replay<D> {
     fn schedule(&self) -> &Schedule {
         &self.schedule
     }
@@ -45,7 +45,7 @@ impl Executor for Vulkan {
         };
         let since = submitted.inspect_err(|_| self.forget())?;
         while self.queue.under_way() > 1 {
-            // The pass had a fence of its own.
+            // The pass had a signal of its own.
             self.queue.wait()?;
         }
         // When a pass began that ran ahead is not known.
@@ -80,8 +80,7 @@ impl Executor for Vulkan {
         self.check_last()?;
         self.cancel.check()?;
         self.new_head(Some(head));
-        // SAFETY: everything submitted has been waited for, so the device does not use the arena.
-        unsafe { self.arena.edit(|words| executor::write_head(words, head)) }?;
+        self.queue.edit(&mut self.arena, |words| executor::write_head(words, head))?;
         self.submit_head(head)?;
         self.queue.wait()?;
         self.check_order()?;
@@ -93,11 +92,11 @@ impl Executor for Vulkan {
         for i in 0..self.passes.kinds[kind].pieces.len() {
             match self.passes.kinds[kind].pieces[i].clone() {
                 Piece::Guest(step) => self.run_guest(step).inspect_err(|_| self.forget())?,
-                Piece::Device(commands) => {
-                    for i in commands {
+                Piece::Device(lists) => {
+                    for i in lists {
                         let k = &self.passes.kinds[kind];
-                        let (command, ends) = (k.segments.commands[i], k.ends[i]);
-                        self.run_watched(command, ends, watch)?;
+                        let (list, ends) = (k.segments.lists[i], k.ends[i]);
+                        self.run_watched(list, ends, watch)?;
                     }
                 }
             }
@@ -125,9 +124,8 @@ impl Executor for Vulkan {
         match self.passes.fetch(self.head_rows).filter(|_| self.fetched <= row) {
             Some(fetch) => {
                 self.arena.to_device()?;
-                // SAFETY: as in `Vulkan::submit`.
-                unsafe { self.queue.submit(&[fetch], true) }?;
-                self.queue.wait()?;
+                // SAFETY: as in `Replay::submit`.
+                unsafe { self.queue.run(fetch) }?;
                 self.fetched = self.head_rows;
             }
             None => self.arena.to_host()?,
@@ -156,13 +154,13 @@ impl Executor for Vulkan {
     }
 }
 
-impl Vulkan {
-    /// Runs a command buffer of a watched pass, and shows the segment that it ends.
-    fn run_watched(&mut self, commands: vk::CommandBuffer, ends: Option<Segment>, watch: Watch<'_>) -> Result<()> {
+impl<D: Driver> Replay<D> {
+    /// Runs a list of a watched pass, and shows the segment that it ends.
+    fn run_watched(&mut self, list: D::Baked, ends: Option<Segment>, watch: Watch<'_>) -> Result<()> {
         self.cancel.check().inspect_err(|_| self.forget())?;
         self.arena.to_device()?;
-        // SAFETY: as in `Vulkan::submit`.
-        unsafe { self.queue.submit(&[commands], true) }?;
+        // SAFETY: as in `Replay::submit`.
+        unsafe { self.queue.submit(&[list], true) }?;
         match ends {
             Some(segment) => self.show(segment, watch),
             None => self.queue.wait(),
@@ -180,7 +178,7 @@ impl Vulkan {
     }
 }
 
-impl Measure for Vulkan {
+impl<D: Driver> Measure for Replay<D> {
     fn submits(&self) -> u64 {
         self.submits
     }
@@ -209,14 +207,13 @@ impl Measure for Vulkan {
     }
 
     fn measure_gains(&mut self) -> Result<Vec<Gain>> {
-        Vulkan::measure_gains(self)
+        Replay::measure_gains(self)
     }
 
     fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64> {
         self.settle()?;
         let i = executor::segment_buffer(&self.schedule, segment);
-        Ceiling::bake(&self.gpu, &self.queue, &mut self.pipelines, &self.weights[i..=i], self.arena.address)?
-            .measure(&self.queue)
+        Ceiling::bake(&mut self.queue, &self.weights[i..=i], self.arena.address())?.measure(&self.queue)
     }
 
     fn measure_read_ceiling(&mut self) -> Result<f64> {

@@ -8,12 +8,13 @@
 //! Nothing here is called through a pointer: replay is compiled for each driver. Of these calls a pass makes only
 //! [`Driver::submit`], [`Driver::is_done`] and [`Driver::wait`], and reads stamps; they allocate nothing.
 
-use crate::Result;
+use crate::error::{Setting, text};
 use crate::lower::caps::Caps;
 use crate::lower::dispatch::Edge;
 use crate::lower::kernels::Kernel;
 use crate::lower::kernels::push::Push;
 use crate::sys::dma_buf::DmaBuf;
+use crate::{Error, Result};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -136,7 +137,7 @@ pub enum Command<'a, D: Driver> {
     Stamp(&'a D::Stamps, usize),
 }
 
-/// A copy between memories, which do not overlap.
+/// A copy between memories.
 pub struct MemoryCopy<'a, D: Driver> {
     /// The source.
     pub from: &'a D::Memory,
@@ -148,6 +149,13 @@ pub struct MemoryCopy<'a, D: Driver> {
     pub to_offset: u64,
     /// How many.
     pub bytes: u64,
+}
+
+impl<'a, D: Driver> MemoryCopy<'a, D> {
+    /// A copy of `bytes` from the start of a memory to the start of another.
+    pub fn new(from: &'a D::Memory, to: &'a D::Memory, bytes: u64) -> MemoryCopy<'a, D> {
+        MemoryCopy { from, from_offset: 0, to, to_offset: 0, bytes }
+    }
 }
 
 /// Memory of a device: one allocation.
@@ -310,4 +318,9 @@ pub enum Readiness {
     Unasked,
     /// It is late or cannot be compiled: go on without it.
     LeftOut,
+}
+
+/// The error of memory that the host does not map.
+pub(crate) fn unmapped() -> Error {
+    Error::device("the memory is not mapped", text!("update the driver, or use ", Setting::Cpu))
 }

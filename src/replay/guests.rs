@@ -1,6 +1,7 @@
 //! A guest in a pass: what it needs before its step, and where the pass stops for it.
 
-use super::{Vulkan, page_in};
+use super::driver::{Driver, Memory};
+use super::{Replay, page_in};
 use crate::cpu::Kernels;
 use crate::cpu::lanes::Units;
 use crate::executor::guest::{Guest, GuestKind, HostGuest};
@@ -11,7 +12,6 @@ use crate::reference::Formulas;
 use crate::schedule::kv::KvLayer;
 use crate::schedule::step::{KvType, Op};
 use crate::schedule::{Schedule, Step};
-use crate::vulkan::device::Gpu;
 use crate::{Error, Result};
 
 /// Loads a guest of passes of `schedule`, with the weights that its steps read.
@@ -38,14 +38,13 @@ pub(super) fn load(
 }
 
 /// What a device is called that has a guest, or none. Says what a guest costs.
-pub(super) fn name(gpu: &Gpu, guest: Option<&dyn Guest>) -> String {
-    let device = gpu.caps.name.clone();
-    let Some(guest) = guest else { return device };
+pub(super) fn name(device: &str, guest: Option<&dyn Guest>) -> String {
+    let Some(guest) = guest else { return device.to_owned() };
     log::info!("the device waits for {} at every attention: no pass runs ahead", guest.name());
     format!("{device}, attention on {}", guest.name())
 }
 
-impl Vulkan {
+impl<D: Driver> Replay<D> {
     /// Lets the guest run a step of the pass, between two submits. The device has nothing under way meanwhile.
     pub(super) fn run_guest(&mut self, step: usize) -> Result<()> {
         self.queue.drain()?;
@@ -63,8 +62,7 @@ impl Vulkan {
             self.copy_kv(guest, &kv)?;
         }
         let op = &self.schedule.steps[step].op;
-        // SAFETY: everything submitted has been waited for, so the device does not use the arena.
-        unsafe { self.arena.edit(|words| guest.run(op, bytemuck::cast_slice_mut(words))) }
+        self.queue.edit(&mut self.arena, |words| guest.run(op, bytemuck::cast_slice_mut(words)))
     }
 
     /// Copies what the pass's rows see of a layer's keys and values to the guest's own memory: all of it for every pass, since

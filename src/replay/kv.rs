@@ -1,31 +1,30 @@
 //! The KV cache's memory: blocks of pages, of as many as the driver gives.
 
 use crate::plan::{Plan, Purpose};
+use crate::replay::driver::{Driver, HostAccess, MemorySource};
 use crate::schedule::kv::{KvLayout, Pool};
-use crate::vulkan::device::Gpu;
-use crate::vulkan::memory::arena::{self, ArenaSource};
-use crate::vulkan::memory::{Buffer, HostAccess};
 use crate::{Error, Result};
-use std::rc::Rc;
 
 /// Allocates the planned blocks of both pools. Where the driver refuses one although its budget had room, the pools are as
 /// large as those that it gave, and `layout` says so. With `mapped`, the host maps what it can of them.
 ///
 /// # Errors
-/// As [`Buffer::new`]. Refused: not even a single sequence's pages are there.
-pub fn allocate(
-    gpu: &Rc<Gpu>,
+/// As [`Driver::allocate`]. Refused: not even a single sequence's pages are there.
+pub fn allocate<D: Driver>(
+    driver: &D,
     plan: &Plan,
     layout: &mut KvLayout,
-    source: ArenaSource,
+    source: MemorySource,
     mapped: bool,
-) -> Result<[Vec<Buffer>; 2]> {
+) -> Result<[Vec<D::Memory>; 2]> {
     let access = if mapped { HostAccess::Device } else { HostAccess::None };
+    // Other drivers allocate only the arena.
+    let source = if let MemorySource::Imported(_) = source { MemorySource::Ordinary } else { source };
     let planned = layout.tokens();
     let blocks = take(layout, |pool, number| {
         let region = plan.regions.iter().find(|r| r.purpose == Purpose::Kv(pool, number));
         let region = region.ok_or_else(|| Error::device("the plan has too few KV pages", "report this"))?;
-        arena::shareable(gpu, source, region.bytes, region.heap, access)
+        driver.allocate(region.bytes, region.heap, access, source)
     })?;
     if layout.tokens() < planned {
         log::warn!("the KV cache has room for {} tokens, not for {planned}: the driver has no more", layout.tokens());

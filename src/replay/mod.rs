@@ -1,7 +1,7 @@
-//! The Vulkan executor: every pass replays command buffers that were baked when the model was loaded. A pass writes the
+//! The executor on a device: every pass replays lists of commands that were baked when the model was loaded. A pass writes the
 //! step state, submits, and waits. Nothing is recorded, bound or allocated.
 //!
-//! Where a head row's token is not its argmax, one more command buffer follows the head: it finds what the host needs to
+//! Where a head row's token is not its argmax, one more list follows the head: it finds what the host needs to
 //! choose the token, and copies that to memory that the host reads through its caches. Passes in which every row takes its
 //! argmax are replayed without it.
 //!
@@ -9,7 +9,7 @@
 //! where the pass before has left them: each row's argmax, or the one token that the row asked for. What rows ask for may
 //! depend on the tokens before. The host writes it while the pass runs, and then submits what reads it.
 //!
-//! A pass is a list of pieces: command buffers, and where there is a guest the steps that it runs between two submits. Before
+//! A pass is in pieces: lists of commands, and where there is a guest the steps that it runs between two submits. Before
 //! such a step the host waits for the device and copies the keys and values that the step reads; the guest works on the arena
 //! itself. Such a pass is never one submit, and none starts ahead of it.
 
@@ -18,10 +18,12 @@ mod calls;
 pub mod driver;
 mod guests;
 mod kv;
+mod list;
 pub mod measure;
 pub mod options;
 mod pace;
 mod passes;
+pub mod queue;
 mod results;
 mod steps;
 mod submits;
@@ -42,6 +44,8 @@ use crate::model::checkpoint::Checkpoint;
 use crate::plan::device::STAGING_BYTES;
 use crate::plan::{Plan, Purpose};
 use crate::replay::baking::Baking;
+use crate::replay::driver::{Driver, HostAccess, Memory, MemorySource, unmapped};
+use crate::replay::list::Relay;
 use crate::replay::measure::ceiling::Ceiling;
 use crate::replay::measure::fastest::warm_up;
 use crate::replay::measure::fragment;
@@ -50,56 +54,48 @@ use crate::replay::measure::timing::Timing;
 use crate::replay::measure::tuning::Tuning;
 use crate::replay::options::VulkanOptions;
 use crate::replay::passes::Passes;
+use crate::replay::queue::Queue;
 use crate::replay::results::Results;
 use crate::schedule::{Pool, Schedule};
-use crate::vulkan::device::Gpu;
-use crate::vulkan::memory::arena;
-use crate::vulkan::memory::{Buffer, HostAccess};
-use crate::vulkan::pipelines::Pipelines;
-use crate::vulkan::queue::Queue;
-use crate::vulkan::queue::record::Relay;
 use crate::{Cancel, Error, Result};
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The Vulkan executor.
-pub struct Vulkan {
+/// The executor on a device of a driver.
+pub struct Replay<D: Driver> {
     schedule: Schedule,
     /// Offsets in the arena.
     layout: GpuLayout,
     options: VulkanOptions,
     target: Target,
-    // Fields drop in this order. The queue comes first, since it waits for the device.
-    queue: Queue,
-    pipelines: Pipelines,
+    queue: Queue<D>,
     /// What tuning keeps, where there is something to choose.
     tuning: Option<Tuning>,
-    timing: Timing,
+    timing: Timing<D>,
     /// The kinds of pass that are tuned.
     tuned: Vec<PassKind>,
     /// Whether there is more to measure while nothing else is to do.
     improves: bool,
     /// Whether kernels may be being compiled for that.
     compiles: bool,
-    passes: Passes,
-    weights: Vec<Buffer>,
+    passes: Passes<D>,
+    weights: Vec<D::Memory>,
     /// The allocations of KV pages, those of the global layers first.
-    kv: [Vec<Buffer>; 2],
+    kv: [Vec<D::Memory>; 2],
     pages: Pages,
-    arena: Buffer,
+    arena: D::Memory,
     /// Who computes some steps in place of the device.
     guest: Option<Box<dyn Guest>>,
     /// What the device is called.
     name: String,
-    results: Results,
+    results: Results<D>,
     /// Head rows of the last pass whose logits the host can read.
     fetched: usize,
     /// Head rows of the last pass.
     head_rows: usize,
     /// Which of them asked for something.
     asked: Vec<bool>,
-    /// The read ceiling's command buffers, and its result once measured.
-    ceiling: Ceiling,
+    /// The read ceiling's lists, and its result once measured.
+    ceiling: Ceiling<D>,
     bytes_per_second: Option<f64>,
     /// Rows of the last pass.
     rows: Vec<Row>,
@@ -111,46 +107,42 @@ pub struct Vulkan {
     /// Seconds of device time spent on passes.
     busy: f64,
     cancel: Cancel,
-    gpu: Rc<Gpu>,
 }
 
-impl Vulkan {
+impl<D: Driver> Replay<D> {
     /// Loads weights into the planned memory and bakes every kind of pass.
     ///
     /// # Errors
     /// Input: a tensor cannot be read. Interrupted: it was cancelled. Device: the driver refuses or fails.
     pub fn load(
-        gpu: &Rc<Gpu>,
+        driver: D,
         checkpoint: &Checkpoint,
         mut schedule: Schedule,
         plan: &Plan,
         options: VulkanOptions,
         progress: &Progress,
-    ) -> Result<Vulkan> {
-        let queue = Queue::new(gpu)?;
+    ) -> Result<Replay<D>> {
+        let mut queue = Queue::new(driver);
         let start = Instant::now();
-        let weights = load_weights(gpu, checkpoint, &schedule, plan, options, &queue, progress)?;
+        let weights = load_weights(&mut queue, checkpoint, &schedule, plan, options, progress)?;
         let layout = GpuLayout::new(&schedule);
         let heap = planned(plan, Purpose::Arena)?;
-        let arena = arena::allocate(gpu, options.arena, layout.bytes, heap)?;
-        let apart = !arena.cached || options.staged;
-        let results = Results::new(gpu, &schedule, planned(plan, Purpose::Staging)?, apart)?;
+        let arena = allocate_arena(&queue.driver, options.arena, layout.bytes, heap)?;
+        let apart = !arena.is_cached() || options.staged;
+        let results = Results::new(&queue.driver, &schedule, planned(plan, Purpose::Staging)?, apart)?;
         // Last, since it can do with less.
-        let mut kv = kv::allocate(gpu, plan, &mut schedule.kv, options.arena, options.guest.is_some())?;
+        let mut kv = kv::allocate(&queue.driver, plan, &mut schedule.kv, options.arena, options.guest.is_some())?;
         if options.staged {
-            kv.iter_mut().flatten().for_each(Buffer::hide);
+            kv.iter_mut().flatten().for_each(Memory::hide);
         }
         let guest = options.guest.map(|kind| guests::load(kind, checkpoint, &schedule, progress)).transpose()?;
-        let name = guests::name(gpu, guest.as_deref());
-        let mut pipelines = Pipelines::new(gpu)?;
-        let ceiling = Ceiling::bake(gpu, &queue, &mut pipelines, &weights, arena.address)?;
-        let mut vulkan = Vulkan {
-            pipelines,
-            queue,
+        let name = guests::name(&queue.driver.caps().name, guest.as_deref());
+        let ceiling = Ceiling::bake(&mut queue, &weights, arena.address())?;
+        let mut replay = Replay {
             options,
-            target: options.target(gpu),
+            target: options.target(queue.driver.caps()),
             tuning: None,
-            timing: Timing::new(warm_up(gpu)),
+            timing: Timing::new(warm_up(queue.driver.caps())),
             tuned: passes::tuned(&schedule.extent).collect(),
             improves: false,
             compiles: false,
@@ -174,18 +166,13 @@ impl Vulkan {
             submits: 0,
             busy: 0.0,
             cancel: progress.cancel.clone(),
-            gpu: gpu.clone(),
+            queue,
             schedule,
         };
-        vulkan.fill_tables()?;
-        vulkan.bake(start.elapsed(), progress)?;
-        vulkan.pipelines.save();
-        Ok(vulkan)
-    }
-
-    /// The relay counters, if dispatches are relayed.
-    fn relay(&self) -> Option<Relay> {
-        self.target.relay.then(|| Relay::new(&self.arena, &self.layout))
+        replay.fill_tables()?;
+        replay.bake(start.elapsed(), progress)?;
+        replay.queue.driver.save_kernels();
+        Ok(replay)
     }
 
     fn lowering<'a>(&'a self, addresses: &'a Addresses, kind: PassKind) -> Lowering<'a> {
@@ -193,21 +180,20 @@ impl Vulkan {
     }
 
     fn addresses(&self) -> Addresses {
-        Addresses { arena: self.arena.address, weights: self.weights.iter().map(|b| b.address).collect() }
+        Addresses { arena: self.arena.address(), weights: self.weights.iter().map(|b| b.address()).collect() }
     }
 
     fn fill_tables(&mut self) -> Result<()> {
         let (schedule, kv) = (&self.schedule, &self.kv);
         let start = |pool, page| page_address(schedule, kv, pool, page);
-        // SAFETY: nothing was submitted yet that uses the arena.
-        unsafe { self.arena.edit(|words| executor::fill_tables(words, schedule, start)) }
+        self.queue.edit(&mut self.arena, |words| executor::fill_tables(words, schedule, start))
     }
 
     /// Bakes every kind of pass. `loading`: how long the weights have taken.
     fn bake(&mut self, loading: Duration, progress: &Progress) -> Result<()> {
         let start = Instant::now();
         if let Some(units) = self.target.units {
-            self.target.units = Some(fragment::find(&self.gpu, &self.queue, &mut self.pipelines, units)?);
+            self.target.units = Some(fragment::find(&mut self.queue, &mut self.results.pages, units)?);
         }
         self.recall()?;
         self.compile()?;
@@ -218,17 +204,14 @@ impl Vulkan {
         Ok(())
     }
 
-    fn baking<'a>(&'a mut self, addresses: &'a Addresses) -> Baking<'a> {
-        let relay = self.relay();
+    fn baking<'a>(&'a mut self, addresses: &'a Addresses) -> Baking<'a, D> {
         Baking {
-            gpu: &self.gpu,
-            queue: &self.queue,
-            pipelines: &mut self.pipelines,
+            queue: &mut self.queue,
             schedule: &self.schedule,
             layout: &self.layout,
             addresses,
             target: &self.target,
-            relay,
+            relay: self.target.relay.then(|| Relay::new(&self.arena, &self.layout)),
             arena: &self.arena,
             results: &self.results,
             guest: self.options.guest,
@@ -245,11 +228,11 @@ impl Vulkan {
     #[cfg(feature = "testing")]
     pub fn allocated(&self) -> u64 {
         let buffers = self.weights.iter().chain(self.kv.iter().flatten()).chain([&self.arena]);
-        buffers.map(|buffer| buffer.size).sum()
+        buffers.map(Memory::size).sum()
     }
 
     /// A profiler for a pass whose step state has been written.
-    fn profiler(&mut self, kind: usize, head: HeadRows) -> Profiler<'_> {
+    fn profiler(&mut self, kind: usize, head: HeadRows) -> Profiler<'_, D> {
         let addresses = self.addresses();
         let kind = self.passes.kinds[kind].kind;
         let head_rows = if head.count == 1 { 1 } else { kind.rows.min(kind.head_rows) };
@@ -257,24 +240,22 @@ impl Vulkan {
         let lowering = self.lowering(&addresses, kind);
         let segments = self.schedule.segments().map(|s| (s, lowering.segment(s))).collect();
         Profiler {
-            relay: self.relay(),
+            relay: self.target.relay.then(|| Relay::new(&self.arena, &self.layout)),
             submit_budget: self.options.submit_budget,
-            gpu: &self.gpu,
-            queue: &self.queue,
-            pipelines: &mut self.pipelines,
+            queue: &mut self.queue,
             segments,
         }
     }
 }
 
 /// The address of a page.
-fn page_address(schedule: &Schedule, kv: &[Vec<Buffer>; 2], pool: Pool, page: usize) -> u64 {
+fn page_address<M: Memory>(schedule: &Schedule, kv: &[Vec<M>; 2], pool: Pool, page: usize) -> u64 {
     let (block, offset) = page_in(schedule, kv, pool, page);
-    block.address + offset
+    block.address() + offset
 }
 
 /// The allocation that a page lies in, and the bytes from its start to the page.
-fn page_in<'a>(schedule: &Schedule, kv: &'a [Vec<Buffer>; 2], pool: Pool, page: usize) -> (&'a Buffer, u64) {
+fn page_in<'a, M>(schedule: &Schedule, kv: &'a [Vec<M>; 2], pool: Pool, page: usize) -> (&'a M, u64) {
     let layout = schedule.kv.pool(pool);
     let (block, page) = (page / layout.block_pages(), page % layout.block_pages());
     (&kv[pool as usize][block], page as u64 * layout.page_bytes)
@@ -284,25 +265,33 @@ fn planned(plan: &Plan, purpose: Purpose) -> Result<usize> {
     plan.heap(purpose).ok_or_else(|| Error::device(format!("the plan has no {}", purpose.kind()), "report this"))
 }
 
-fn load_weights(
-    gpu: &Rc<Gpu>,
+/// Allocates the arena, and clears it.
+fn allocate_arena<D: Driver>(driver: &D, source: MemorySource, bytes: u64, heap: usize) -> Result<D::Memory> {
+    let mut arena = driver.allocate(bytes, heap, HostAccess::Host, source)?;
+    // SAFETY: no list knows the arena yet.
+    unsafe { arena.bytes_mut() }.ok_or_else(unmapped)?.fill(0);
+    Ok(arena)
+}
+
+fn load_weights<D: Driver>(
+    queue: &mut Queue<D>,
     checkpoint: &Checkpoint,
     schedule: &Schedule,
     plan: &Plan,
     options: VulkanOptions,
-    queue: &Queue,
     progress: &Progress,
-) -> Result<Vec<Buffer>> {
+) -> Result<Vec<D::Memory>> {
     let mut staging = None;
     let mut buffers = Vec::with_capacity(schedule.weights.buffers.len());
     for layout in &schedule.weights.buffers {
         let heap = planned(plan, Purpose::Weights(layout.buffer))?;
-        let mut buffer = Buffer::new(gpu, layout.bytes, heap, HostAccess::Device)?;
+        let mut buffer = queue.driver.allocate(layout.bytes, heap, HostAccess::Device, MemorySource::Ordinary)?;
         if options.staged {
             buffer.hide();
         }
         if !buffer.is_mapped() && staging.is_none() {
-            staging = Some(Buffer::new(gpu, STAGING_BYTES, planned(plan, Purpose::Staging)?, HostAccess::Host)?);
+            let heap = planned(plan, Purpose::Staging)?;
+            staging = Some(queue.driver.allocate(STAGING_BYTES, heap, HostAccess::Host, MemorySource::Ordinary)?);
         }
         upload::upload(checkpoint, layout, &mut buffer, staging.as_mut(), queue, progress)?;
         buffers.push(buffer);
@@ -310,12 +299,9 @@ fn load_weights(
     Ok(buffers)
 }
 
-impl Drop for Vulkan {
+impl<D: Driver> Drop for Replay<D> {
     fn drop(&mut self) {
-        if self.gpu.hung.get() {
-            return;
-        }
-        // SAFETY: waits for the device before anything that it may use is destroyed.
-        let _ = unsafe { self.gpu.device.device_wait_idle() };
+        // What it may use lives until the device is done.
+        self.queue.driver.finish();
     }
 }

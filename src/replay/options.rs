@@ -2,10 +2,10 @@
 
 use crate::executor::guest::GuestKind;
 use crate::lower::arithmetic::Arithmetic;
+use crate::lower::caps::Caps;
 use crate::lower::figures::Figures;
 use crate::lower::target::{Target, Tile};
-use crate::vulkan::device::Gpu;
-use crate::vulkan::memory::arena::ArenaSource;
+use crate::replay::driver::MemorySource;
 use std::time::Duration;
 
 /// When a device is measured to choose among its kernels' tiles. What was measured before is used in any case.
@@ -44,7 +44,7 @@ pub struct VulkanOptions {
     /// nothing that was measured before is used.
     pub tune: Option<Tune>,
     /// Where the arena's memory comes from.
-    pub arena: ArenaSource,
+    pub arena: MemorySource,
     /// Who attends in place of the device. Passes then take several submits, with a wait for the device between them: none
     /// starts before the one ahead of it is done. The guest keeps a copy of the KV cache, which the plan does not count.
     pub guest: Option<GuestKind>,
@@ -60,7 +60,7 @@ impl Default for VulkanOptions {
             tile: None,
             relay: None,
             tune: None,
-            arena: ArenaSource::Auto,
+            arena: MemorySource::Auto,
             guest: None,
         }
     }
@@ -68,21 +68,21 @@ impl Default for VulkanOptions {
 
 impl VulkanOptions {
     /// The target before tuning.
-    pub(crate) fn target(&self, gpu: &Gpu) -> Target {
-        let hardware = !gpu.caps.is_cpu();
+    pub(crate) fn target(&self, caps: &Caps) -> Target {
+        let hardware = !caps.is_cpu();
         let (dot, matrix) = match self.arithmetic {
-            None => (gpu.caps.dot_accelerated, hardware),
+            None => (caps.dot_accelerated, hardware),
             Some(Arithmetic::F32) => (false, false),
             Some(Arithmetic::IntegerDot) => (true, false),
             Some(Arithmetic::Matrix(_)) => (false, true),
         };
-        let units = gpu.caps.matrix.filter(|_| matrix);
-        let figures = Figures::of(&gpu.caps);
-        let mut target = Target { figures, ..Target::new(gpu.caps.subgroup, dot, units) };
+        let units = caps.matrix.filter(|_| matrix);
+        let figures = Figures::of(caps);
+        let mut target = Target { figures, ..Target::new(caps.subgroup, dot, units) };
         if let Some(arithmetic @ Arithmetic::Matrix(_)) = self.arithmetic {
             target.chosen.insert(usize::MAX, arithmetic);
         }
-        let relays = gpu.caps.tries_relay && figures.is_some_and(|f| f.relays) && self.tuning().is_some();
+        let relays = caps.tries_relay && figures.is_some_and(|f| f.relays) && self.tuning().is_some();
         Target { forced: self.tile, relay: self.relay.unwrap_or(relays), ..target }
     }
 

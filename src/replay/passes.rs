@@ -1,13 +1,12 @@
-//! The command buffers of every kind of pass, and which kind a pass runs as.
+//! The lists of every kind of pass, and which kind a pass runs as.
 
 use crate::executor::{HeadRows, Row};
 use crate::lower::{PassKind, RowOrder, TokenSource};
 use crate::plan::device::SLOTS;
+use crate::replay::driver::{Driver, Stamps};
 use crate::replay::pace::{Pace, Reach};
 use crate::schedule::{Extent, Segment};
-use crate::vulkan::queue::stamps::StampPool;
 use crate::{Error, Result};
-use ash::vk;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -35,87 +34,97 @@ impl Tail {
     }
 }
 
-/// Command buffers, and the stamps of their spans.
-#[derive(Default)]
-pub(crate) struct Stamped {
-    pub commands: Vec<vk::CommandBuffer>,
-    pub(super) stamps: Option<StampPool>,
+/// Baked lists, and the stamps of their spans.
+pub(crate) struct Stamped<D: Driver> {
+    pub lists: Vec<D::Baked>,
+    pub(super) stamps: Option<D::Stamps>,
 }
 
-impl Stamped {
+impl<D: Driver> Default for Stamped<D> {
+    fn default() -> Self {
+        Stamped { lists: Vec::new(), stamps: None }
+    }
+}
+
+impl<D: Driver> Stamped<D> {
     /// Seconds of the slowest span, and of all spans together. They must have been waited for. `None` without a clock.
     ///
     /// # Errors
     /// Device: the device was lost.
     pub(crate) fn seconds(&mut self) -> Result<Option<(f64, f64)>> {
         let Some(stamps) = &mut self.stamps else { return Ok(None) };
-        Ok(Some(stamps.read()?.fold((0.0, 0.0), |(slowest, sum), s| (s.max(slowest), s + sum))))
+        Ok(Some(stamps.read_spans()?.fold((0.0, 0.0), |(slowest, sum), s| (s.max(slowest), s + sum))))
     }
 }
 
 /// A piece of a pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Piece {
-    /// Command buffers, by their indices in [`BakedKind::segments`].
+    /// Lists, by their indices in [`BakedKind::segments`].
     Device(Range<usize>),
     /// A step that the guest runs, by its index in the schedule.
     Guest(usize),
 }
 
-/// The command buffers of one kind of pass.
-pub(crate) struct BakedKind {
+/// The lists of one kind of pass.
+pub(crate) struct BakedKind<D: Driver> {
     pub kind: PassKind,
     /// Seconds of a pass of all its rows, if tuning measured them. Of a mixed kind, those of consecutive rows.
     pub seconds: Option<f64>,
-    /// A whole pass in one command buffer, per [`Tail`]. Replayed where it keeps to the submit budget.
-    pub whole: [Stamped; 3],
+    /// A whole pass in one list, per [`Tail`]. Replayed where it keeps to the submit budget.
+    pub whole: [Stamped<D>; 3],
     /// The pass that follows one of this kind and takes the tokens that that one has left as next, per slot of results. Its
     /// head covers all rows. `None` unless every row of the pass before has a next token.
-    pub following: Option<[Stamped; SLOTS]>,
+    pub following: Option<[Stamped<D>; SLOTS]>,
     /// The pass segment by segment: embedding, then each layer, which a guest's step divides. Used while the pass's time is
     /// unknown or exceeds the submit budget, and where there is a guest.
-    pub segments: Stamped,
-    /// The segment that each of these command buffers ends, if it ends one.
+    pub segments: Stamped<D>,
+    /// The segment that each of these lists ends, if it ends one.
     pub ends: Vec<Option<Segment>>,
-    /// What runs, one after the other: the command buffers, and between them what a guest runs.
+    /// What runs, one after the other: the lists, and between them what a guest runs.
     pub pieces: Vec<Piece>,
     pub pace: Pace,
     /// How long the last pass took, if it was a whole one; else 0.
     pub last: Duration,
 }
 
-impl BakedKind {
+impl<D: Driver> BakedKind<D> {
     /// Segments per submit of a pass of these rows.
     pub(crate) fn per_submit(&self, rows: &[Row]) -> usize {
         if self.pace.covers(Reach::of(rows)) { self.pace.per_submit } else { 1 }
     }
 
-    /// Most command buffers of a submit: never all where the pass stops for a guest.
+    /// Most lists of a submit: never all where the pass stops for a guest.
     pub(crate) fn most_per_submit(&self) -> usize {
-        self.segments.commands.len() - usize::from(self.pieces.len() > 1)
+        self.segments.lists.len() - usize::from(self.pieces.len() > 1)
     }
 
     /// Whether a pass of these rows is one submit.
     pub(crate) fn is_whole(&self, rows: &[Row]) -> bool {
-        self.per_submit(rows) >= self.segments.commands.len()
+        self.per_submit(rows) >= self.segments.lists.len()
     }
 }
 
 /// Everything that is replayed.
-#[derive(Default)]
-pub(crate) struct Passes {
-    pub kinds: Vec<BakedKind>,
+pub(crate) struct Passes<D: Driver> {
+    pub kinds: Vec<BakedKind<D>>,
     /// The head alone, for one row and for `head_rows`.
-    pub(super) heads: [Stamped; 2],
+    pub(super) heads: [Stamped<D>; 2],
     /// Copies of the logits to memory that the host reads, for one row and for `head_rows`. `None` if the host reads
     /// the arena.
-    pub(super) fetches: [Option<vk::CommandBuffer>; 2],
+    pub(super) fetches: [Option<D::Baked>; 2],
     /// What a choice other than argmax needs, for one row and for `head_rows`, per slot of results: submitted behind a head
     /// where a row asks.
-    pub(super) choices: [[vk::CommandBuffer; SLOTS]; 2],
+    pub(super) choices: Vec<[D::Baked; SLOTS]>,
 }
 
-impl Passes {
+impl<D: Driver> Default for Passes<D> {
+    fn default() -> Self {
+        Passes { kinds: Vec::new(), heads: Default::default(), fetches: [None; 2], choices: Vec::new() }
+    }
+}
+
+impl<D: Driver> Passes<D> {
     /// Index of the kind that these rows run as: of the first order that they stand in, the smallest that holds them, or a
     /// larger one that was measured to take less time. So no pass takes longer than one with more rows. What is mixed runs as
     /// rows in any order where that kind is smaller.
@@ -138,22 +147,22 @@ impl Passes {
     }
 
     /// The head alone.
-    pub(crate) fn head(&self, head: HeadRows) -> &Stamped {
+    pub(crate) fn head(&self, head: HeadRows) -> &Stamped<D> {
         &self.heads[usize::from(head.count > 1)]
     }
 
     /// As [`Passes::head`], to read its stamps.
-    pub(crate) fn head_mut(&mut self, head: HeadRows) -> &mut Stamped {
+    pub(crate) fn head_mut(&mut self, head: HeadRows) -> &mut Stamped<D> {
         &mut self.heads[usize::from(head.count > 1)]
     }
 
-    /// The command buffer that finds what head rows ask for, of a pass with its results in `slot`.
-    pub(crate) fn choice(&self, head: HeadRows, slot: usize) -> vk::CommandBuffer {
+    /// The list that finds what head rows ask for, of a pass with its results in `slot`.
+    pub(crate) fn choice(&self, head: HeadRows, slot: usize) -> D::Baked {
         self.choices[usize::from(head.count > 1)][slot]
     }
 
-    /// The command buffer that copies the logits of `rows` rows to the host. `None` if the host reads the arena.
-    pub(crate) fn fetch(&self, rows: usize) -> Option<vk::CommandBuffer> {
+    /// The list that copies the logits of `rows` rows to the host. `None` if the host reads the arena.
+    pub(crate) fn fetch(&self, rows: usize) -> Option<D::Baked> {
         self.fetches[usize::from(rows > 1)]
     }
 }

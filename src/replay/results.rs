@@ -7,39 +7,33 @@
 use crate::Result;
 use crate::lower::layout::STALLED;
 use crate::plan::device::{SLOTS, found_bytes, logits_bytes, piece_bytes, state_bytes};
+use crate::replay::driver::{Driver, HostAccess, Memory, MemoryCopy, MemorySource};
 use crate::schedule::Schedule;
 use crate::schedule::choice::Found;
 use crate::schedule::layout::StateLayout;
-use crate::vulkan::device::Gpu;
-use crate::vulkan::memory::{Buffer, HostAccess};
-use ash::vk;
-use std::rc::Rc;
-
-/// A copy that a command buffer makes: source, destination, region.
-pub(crate) type Copy = (vk::Buffer, vk::Buffer, vk::BufferCopy);
 
 /// The results of passes as the host reads them.
-pub(crate) struct Results {
+pub(crate) struct Results<D: Driver> {
     state: StateLayout,
     /// Copies of the step state after a head, one buffer a slot.
-    choices: [Buffer; SLOTS],
+    choices: [D::Memory; SLOTS],
     /// Copies of rows of logits. `None` if the host reads the arena through its caches.
-    logits: Option<Buffer>,
+    logits: Option<D::Memory>,
     /// Copy of what a choice found.
-    found: Buffer,
+    found: D::Memory,
     /// What pages of the KV cache pass through, piece by piece.
-    pub pages: Buffer,
+    pub pages: D::Memory,
     /// The slot of the pass that the host reads.
     pub slot: usize,
 }
 
-impl Results {
+impl<D: Driver> Results<D> {
     /// Allocates in `heap`, which the host maps. `apart`: logits cannot be read in the arena.
     ///
     /// # Errors
     /// Device: the driver refuses.
-    pub(crate) fn new(gpu: &Rc<Gpu>, schedule: &Schedule, heap: usize, apart: bool) -> Result<Results> {
-        let buffer = |bytes| Buffer::new(gpu, bytes, heap, HostAccess::Host);
+    pub(crate) fn new(driver: &D, schedule: &Schedule, heap: usize, apart: bool) -> Result<Results<D>> {
+        let buffer = |bytes| driver.allocate(bytes, heap, HostAccess::Host, MemorySource::Ordinary);
         Ok(Results {
             state: schedule.arena.state,
             choices: [buffer(state_bytes(schedule))?, buffer(state_bytes(schedule))?],
@@ -56,20 +50,36 @@ impl Results {
     }
 
     /// The copy of the step state to `slot`, at the end of a head.
-    pub(crate) fn choices_copy(&self, arena: &Buffer, schedule: &Schedule, slot: usize) -> Copy {
-        (arena.handle, self.choices[slot].handle, vk::BufferCopy::default().size(state_bytes(schedule)))
+    pub(crate) fn state_copy<'a>(
+        &'a self,
+        arena: &'a D::Memory,
+        schedule: &Schedule,
+        slot: usize,
+    ) -> MemoryCopy<'a, D> {
+        MemoryCopy::new(arena, &self.choices[slot], state_bytes(schedule))
     }
 
     /// The copy of `rows` rows of logits. `None` if the host reads the arena.
-    pub(crate) fn logits_copy(&self, arena: &Buffer, schedule: &Schedule, rows: usize) -> Option<Copy> {
-        let region = vk::BufferCopy::default().src_offset(schedule.logits.offset).size(logits_bytes(schedule, rows));
-        self.logits.as_ref().map(|l| (arena.handle, l.handle, region))
+    pub(crate) fn logits_copy<'a>(
+        &'a self,
+        arena: &'a D::Memory,
+        schedule: &Schedule,
+        rows: usize,
+    ) -> Option<MemoryCopy<'a, D>> {
+        let bytes = logits_bytes(schedule, rows);
+        let of = |to| MemoryCopy { from_offset: schedule.logits.offset, ..MemoryCopy::new(arena, to, bytes) };
+        self.logits.as_ref().map(of)
     }
 
     /// The copy of what a choice found in `rows` head rows.
-    pub(crate) fn found_copy(&self, arena: &Buffer, schedule: &Schedule, rows: usize) -> Copy {
-        let region = vk::BufferCopy::default().src_offset(schedule.found.offset).size(found_bytes(schedule, rows));
-        (arena.handle, self.found.handle, region)
+    pub(crate) fn found_copy<'a>(
+        &'a self,
+        arena: &'a D::Memory,
+        schedule: &Schedule,
+        rows: usize,
+    ) -> MemoryCopy<'a, D> {
+        let bytes = found_bytes(schedule, rows);
+        MemoryCopy { from_offset: schedule.found.offset, ..MemoryCopy::new(arena, &self.found, bytes) }
     }
 
     /// What the last choice found in a head row.
@@ -102,7 +112,7 @@ impl Results {
     }
 
     /// Logits of a head row, `[vocab]`. If they are apart from the arena, they must have been copied.
-    pub(crate) fn logits<'a>(&'a self, arena: &'a Buffer, schedule: &Schedule, row: usize) -> &'a [f32] {
+    pub(crate) fn logits<'a>(&'a self, arena: &'a D::Memory, schedule: &Schedule, row: usize) -> &'a [f32] {
         let logits = schedule.logits;
         let (buffer, at) = match &self.logits {
             Some(buffer) => (buffer, 0),

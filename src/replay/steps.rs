@@ -1,6 +1,8 @@
-//! Steps of a pass by themselves, for who compares executors: each call records a command buffer, where passes replay.
+//! Steps of a pass by themselves, for who compares executors: each call bakes a list, where passes replay.
 
-use super::{Vulkan, page_in};
+use super::driver::{Driver, Memory, MemoryCopy};
+use super::list::Relay;
+use super::{Replay, page_in};
 use crate::Result;
 use crate::executor::{self, HeadRows, PageId, Row, Stepwise, Tolerance};
 use crate::lower::arithmetic::{Arithmetic, Operand};
@@ -8,10 +10,9 @@ use crate::lower::{PassKind, RowOrder, TokenSource};
 use crate::schedule::kv::KvLayer;
 use crate::schedule::step::{KvType, Op};
 use crate::schedule::{Pool, Segment};
-use ash::vk;
 use std::ops::Range;
 
-impl Vulkan {
+impl<D: Driver> Replay<D> {
     /// The kinds that the begun pass's layers and its head are lowered for.
     fn kinds_of_pass(&self) -> Result<[PassKind; 2]> {
         let kind = self.passes.kinds[self.passes.kind_for(&self.rows)?].kind;
@@ -30,9 +31,9 @@ impl Vulkan {
         self.settle()?;
         let (block, start) = page_in(&self.schedule, &self.kv, pool, page as usize);
         let mut at = start + offset as u64;
-        for piece in bytes.chunks_mut(self.results.pages.size as usize) {
-            let region = vk::BufferCopy::default().src_offset(at).size(piece.len() as u64);
-            self.queue.copy(block, &self.results.pages, &[region])?;
+        for piece in bytes.chunks_mut(self.results.pages.size() as usize) {
+            let copy = MemoryCopy::new(block, &self.results.pages, piece.len() as u64);
+            self.queue.copy([MemoryCopy { from_offset: at, ..copy }])?;
             self.results.pages.copy_to(piece)?;
             at += piece.len() as u64;
         }
@@ -44,17 +45,17 @@ impl Vulkan {
         self.settle()?;
         let (block, start) = page_in(&self.schedule, &self.kv, pool, page as usize);
         let mut at = start + offset as u64;
-        for piece in bytes.chunks(self.results.pages.size as usize) {
+        for piece in bytes.chunks(self.results.pages.size() as usize) {
             self.results.pages.copy_from(piece)?;
-            let region = vk::BufferCopy::default().dst_offset(at).size(piece.len() as u64);
-            self.queue.copy(&self.results.pages, block, &[region])?;
+            let copy = MemoryCopy::new(&self.results.pages, block, piece.len() as u64);
+            self.queue.copy([MemoryCopy { to_offset: at, ..copy }])?;
             at += piece.len() as u64;
         }
         Ok(())
     }
 }
 
-impl Stepwise for Vulkan {
+impl<D: Driver> Stepwise for Replay<D> {
     fn begin_pass(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
         self.begin(rows, head).map(drop)
     }
@@ -66,13 +67,12 @@ impl Stepwise for Vulkan {
         let lowered = parts.map(|(steps, kind)| self.lowering(&addresses, kind).lower(steps));
         let lowered: Vec<_> = lowered.filter(|dispatches| !dispatches.is_empty()).collect();
         let parts: Vec<_> = lowered.iter().map(Vec::as_slice).collect();
-        let relay = self.relay();
-        let commands = self.queue.bake(&parts, &mut self.pipelines, relay, None, &[])?;
+        let relay = self.target.relay.then(|| Relay::new(&self.arena, &self.layout));
+        let list = self.queue.bake(&parts, relay, None, None)?;
         self.arena.to_device()?;
-        // SAFETY: the command buffer was just recorded, and what it uses is this executor's; the wait follows.
-        unsafe { self.queue.submit(&[commands], true) }?;
-        self.queue.wait()?;
-        self.queue.free(&[commands]);
+        // SAFETY: the list was just baked, and what it uses is this executor's.
+        unsafe { self.queue.run(list) }?;
+        self.queue.driver.free(&[list]);
         Ok(())
     }
 
@@ -84,8 +84,7 @@ impl Stepwise for Vulkan {
 
     fn access_arena(&mut self, access: &mut dyn FnMut(&mut [f32])) -> Result<()> {
         self.queue.drain()?;
-        // SAFETY: everything submitted has been waited for, so the device does not use the arena.
-        unsafe { self.arena.edit(|words| access(bytemuck::cast_slice_mut(words))) }
+        self.queue.edit(&mut self.arena, |words| access(bytemuck::cast_slice_mut(words)))
     }
 
     fn read_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &mut [u8]) -> Result<()> {

@@ -1,19 +1,19 @@
 //! How a pass comes to the device, and how it is waited for: whole or in pieces, alone or with the one behind it.
 
+use super::driver::{Driver, Memory};
 use super::pace::Reach;
 use super::passes::{Piece, Tail};
-use super::{Vulkan, page_address};
+use super::{Replay, page_address};
 use crate::executor::{self, Asks, HeadRows, Row};
 use crate::lower::layout::STALLED;
 use crate::schedule::choice::{Ask, Found};
 use crate::{Error, Result};
-use ash::vk;
 use std::time::{Duration, Instant};
 
 /// Passes of at most this many rows are not divided, however long they take.
 const LEAST_PREFILL_ROWS: usize = 64;
 
-impl Vulkan {
+impl<D: Driver> Replay<D> {
     /// Submits a pass: whole if it is known to keep to the budget, else in pieces that do. Each piece is waited for before
     /// the next is submitted, so that a pass can be cancelled between them. The device idles for some tens of
     /// microseconds then; a piece takes up to the budget. A guest's step runs in such a pause. Where a head row asks for
@@ -23,8 +23,8 @@ impl Vulkan {
         let per_submit = k.per_submit(&self.rows);
         if k.is_whole(&self.rows) {
             self.submits += 1;
-            let whole = &k.whole[Tail::of(head) as usize].commands;
-            // SAFETY: baked command buffers live as long as the executor. Each pass is waited for before the next of
+            let whole = &k.whole[Tail::of(head) as usize].lists;
+            // SAFETY: baked lists live as long as the executor. Each pass is waited for before the next of
             // its kind.
             return unsafe { self.queue.submit(self.with_choice(whole, head).as_slice(), true) };
         }
@@ -32,12 +32,12 @@ impl Vulkan {
             let k = &self.passes.kinds[kind];
             match k.pieces[i].clone() {
                 Piece::Guest(step) => self.run_guest(step)?,
-                Piece::Device(commands) => {
-                    for commands in k.segments.commands[commands].chunks(per_submit) {
+                Piece::Device(lists) => {
+                    for lists in k.segments.lists[lists].chunks(per_submit) {
                         self.queue.drain()?;
                         self.cancel.check()?;
                         // SAFETY: as above.
-                        unsafe { self.queue.submit(commands, true) }?;
+                        unsafe { self.queue.submit(lists, true) }?;
                         self.submits += 1;
                     }
                 }
@@ -54,8 +54,7 @@ impl Vulkan {
         let mut write = |words: &mut [u32]| executor::write_asks(words, schedule, head, fill, asked);
         if self.arena.is_handed_over() {
             self.queue.drain()?;
-            // SAFETY: everything submitted has been waited for, so the device does not use the arena.
-            return unsafe { self.arena.edit(|arena| write(&mut arena[words])) };
+            return self.queue.edit(&mut self.arena, |arena| write(&mut arena[words]));
         }
         // SAFETY: what reads these words was waited for, or is submitted after them.
         write(unsafe { self.arena.words_mut(words) }?);
@@ -81,8 +80,8 @@ impl Vulkan {
         is_under_way: bool,
     ) -> Result<Instant> {
         if !is_under_way {
-            let whole = &self.passes.kinds[kind].whole[Tail::of(Some(head)) as usize].commands;
-            // SAFETY: as in `submit`. The fence of the second submit covers this one.
+            let whole = &self.passes.kinds[kind].whole[Tail::of(Some(head)) as usize].lists;
+            // SAFETY: as in `submit`. The signal of the second submit covers this one.
             unsafe { self.queue.submit(whole, false) }?;
             self.submits += 1;
         }
@@ -94,7 +93,7 @@ impl Vulkan {
         unsafe { self.queue.submit(choice.as_slice(), true) }?;
         self.submits += 1;
         if asks.goes_on && head == all_rows(&self.rows) {
-            // Its fence will be that of its own choice.
+            // Its signal will be that of its own choice.
             self.submit_ahead(kind, false)?;
         }
         Ok(begun)
@@ -121,16 +120,16 @@ impl Vulkan {
 
     pub(super) fn submit_head(&mut self, head: HeadRows) -> Result<()> {
         self.submits += 1;
-        let alone = &self.passes.head(head).commands;
+        let alone = &self.passes.head(head).lists;
         // SAFETY: as in `submit`.
         unsafe { self.queue.submit(self.with_choice(alone, Some(head)).as_slice(), true) }
     }
 
-    /// The one command buffer that ends with a head, and what follows it.
-    fn with_choice(&self, commands: &[vk::CommandBuffer], head: Option<HeadRows>) -> Followed {
+    /// The one list that ends with a head, and what follows it.
+    fn with_choice(&self, lists: &[D::Baked], head: Option<HeadRows>) -> Followed<D::Baked> {
         let is_asked = self.asked.contains(&true);
         let choice = head.filter(|_| is_asked).map(|head| self.passes.choice(head, self.results.slot));
-        Followed { commands: [commands[0], choice.unwrap_or_default()], count: 1 + usize::from(choice.is_some()) }
+        Followed { lists: [lists[0], choice.unwrap_or(lists[0])], count: 1 + usize::from(choice.is_some()) }
     }
 
     /// Runs a pass, or only waits for it if it was submitted ahead. With `on`, submits the next pass before the wait.
@@ -140,7 +139,7 @@ impl Vulkan {
         let kind = match foreseen {
             Some(kind) => {
                 if self.queue.is_open() {
-                    // The rows of the pass before asked for something, and this one got no fence.
+                    // The rows of the pass before asked for something, and this one got no signal.
                     self.asked.fill(false);
                     self.queue.close()?;
                 }
@@ -182,7 +181,7 @@ impl Vulkan {
             && self.rows.iter().zip(rows).enumerate().all(follows)
     }
 
-    /// Submits the next pass with what the last one leaves as tokens, and with `signal` a fence behind it. It takes the other
+    /// Submits the next pass with what the last one leaves as tokens, and with `signal` a signal behind it. It takes the other
     /// slot of results. Does nothing if no such pass is baked, if the pass takes several submits, if the context is full,
     /// or if a row comes to a page that it does not have: tables are written only while the device is idle.
     fn submit_ahead(&mut self, kind: usize, signal: bool) -> Result<()> {
@@ -191,7 +190,7 @@ impl Vulkan {
         let room = self.rows.iter().all(has_page);
         if let Some(following) = k.following.as_ref().filter(|_| k.is_whole(&self.rows) && room) {
             // SAFETY: as in `submit`; this pass and the one before it use different slots of results.
-            unsafe { self.queue.submit(&following[1 - self.results.slot].commands, signal) }?;
+            unsafe { self.queue.submit(&following[1 - self.results.slot].lists, signal) }?;
             self.submits += 1;
             self.ahead = Some(kind);
         }
@@ -228,7 +227,7 @@ impl Vulkan {
         let (rows, pass) = (self.rows.len(), Reach::of(&self.rows));
         let k = &mut self.passes.kinds[kind];
         // A pass submitted ahead was whole, even if the pace has changed since.
-        let (segments, whole) = (k.segments.commands.len(), followed || k.is_whole(&self.rows));
+        let (segments, whole) = (k.segments.lists.len(), followed || k.is_whole(&self.rows));
         let stamped = match &mut k.following {
             Some(following) if followed => &mut following[slot],
             _ if whole => &mut k.whole[Tail::of(head) as usize],
@@ -273,8 +272,7 @@ impl Vulkan {
             executor::write_pass(words, schedule.arena.state, rows, head);
             executor::write_tables(words, &schedule.arena, pages, |pool, page| page_address(schedule, kv, pool, page));
         };
-        // SAFETY: everything submitted has been waited for, so the device does not use the arena.
-        unsafe { self.arena.edit(write) }?;
+        self.queue.edit(&mut self.arena, write)?;
         Ok(kind)
     }
 
@@ -293,8 +291,7 @@ impl Vulkan {
             return Ok(());
         }
         self.settle()?;
-        // SAFETY: everything submitted has been waited for, so the device does not use the arena.
-        unsafe { self.arena.edit(|words| words[STALLED] = 0) }?;
+        self.queue.edit(&mut self.arena, |words| words[STALLED] = 0)?;
         Err(Error::device(
             "the GPU did not start dispatches in the order that they were given in",
             "report this, with the driver's name and version",
@@ -310,15 +307,15 @@ impl Vulkan {
     }
 }
 
-/// A command buffer, and perhaps one that follows it.
-struct Followed {
-    commands: [vk::CommandBuffer; 2],
+/// A list, and perhaps one that follows it.
+struct Followed<B> {
+    lists: [B; 2],
     count: usize,
 }
 
-impl Followed {
-    fn as_slice(&self) -> &[vk::CommandBuffer] {
-        &self.commands[..self.count]
+impl<B> Followed<B> {
+    fn as_slice(&self) -> &[B] {
+        &self.lists[..self.count]
     }
 }
 

@@ -3,7 +3,8 @@
 //! Between passes only products run, on the activations that the last pass has left: the KV cache stays as it is, and so do
 //! the page tables. What is chosen is baked anew before the next pass begins.
 
-use super::Vulkan;
+use super::Replay;
+use super::driver::Driver;
 use super::options::Tune;
 use crate::executor::weights::Progress;
 use crate::lower::kernels::Kernel;
@@ -26,13 +27,13 @@ const PATIENCE: Duration = Duration::from_millis(40);
 /// How long to wait for kernels that are being compiled.
 const COMPILING: Duration = Duration::from_millis(20);
 
-impl Vulkan {
+impl<D: Driver> Replay<D> {
     /// Takes the choices that were made before.
     pub(super) fn recall(&mut self) -> Result<()> {
-        if self.options.tunes(&self.target).is_none() || !self.gpu.caps.has_clock {
+        if self.options.tunes(&self.target).is_none() || !self.queue.driver.caps().has_clock {
             return Ok(());
         }
-        self.tuning = Some(Tuning::new(Choices::open(&self.gpu)));
+        self.tuning = Some(Tuning::new(Choices::open(self.queue.driver.caps())));
         self.with_tuner(Instant::now(), Allowance::ALL, &mut |_, _| {}, |tuner, target| {
             tuner.recall(target);
             Ok(())
@@ -48,7 +49,7 @@ impl Vulkan {
         let start = Instant::now();
         let addresses = self.addresses();
         let kernels: Vec<Kernel> = self.baking(&addresses).kernels().into_iter().collect();
-        self.pipelines.get(&kernels)?;
+        self.queue.driver.compile(&kernels)?;
         log::info!("{} kernels are there after {:.2} s", kernels.len(), start.elapsed().as_secs_f64());
         Ok(())
     }
@@ -67,7 +68,7 @@ impl Vulkan {
             return Ok(());
         }
         if tune == Tune::Now {
-            self.timing = std::mem::take(&mut self.timing).patiently();
+            self.timing.be_patient();
         }
         let began = Instant::now();
         let mut first = true;
@@ -109,11 +110,11 @@ impl Vulkan {
         })?;
         let Some((advance, has_measured)) = advanced else { return Ok(None) };
         self.take_choices(&old)?;
-        self.compiles = self.pipelines.is_busy();
+        self.compiles = self.queue.driver.is_compiling();
         if advance == Advance::Done {
             self.improves = false;
             self.timing.free(&self.queue);
-            self.pipelines.save();
+            self.queue.driver.save_kernels();
             return Ok(None);
         }
         Ok(Some(if has_measured || !self.compiles { Duration::ZERO } else { COMPILING }))
@@ -122,7 +123,7 @@ impl Vulkan {
     /// Stops compiling for tuning: a pass begins.
     #[cold]
     pub(super) fn stop_compiling(&mut self) {
-        self.pipelines.ask_for(&[]);
+        self.queue.driver.ask_for(&[]);
         self.compiles = false;
     }
 
@@ -148,7 +149,7 @@ impl Vulkan {
     /// # Errors
     /// Device: the device failed.
     pub(super) fn measure_gains(&mut self) -> Result<Vec<Gain>> {
-        let mut untuned = self.options.target(&self.gpu);
+        let mut untuned = self.options.target(self.queue.driver.caps());
         untuned.units = self.target.units;
         let Some(tuning) = &mut self.tuning else { return Ok(Vec::new()) };
         let known = std::mem::replace(tuning, Tuning::new(Choices::unkept()));
@@ -175,10 +176,9 @@ impl Vulkan {
     ) -> Result<Option<T>> {
         let addresses = self.addresses();
         let Some(tuning) = &mut self.tuning else { return Ok(None) };
+        let tries_relay = self.queue.driver.caps().tries_relay && self.options.relay.is_none();
         let mut bed = QueueBed {
-            gpu: &self.gpu,
-            queue: &self.queue,
-            pipelines: &mut self.pipelines,
+            queue: &mut self.queue,
             schedule: &self.schedule,
             layout: &self.layout,
             arena: &mut self.arena,
@@ -196,7 +196,7 @@ impl Vulkan {
             addresses: &addresses,
             kinds: &self.tuned,
             submit_budget: self.options.submit_budget,
-            tries_relay: self.gpu.caps.tries_relay && self.options.relay.is_none(),
+            tries_relay,
             allowance,
             cancel: &self.cancel,
             progress,

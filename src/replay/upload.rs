@@ -4,22 +4,21 @@ use crate::error::{Setting, text};
 use crate::executor::weights::{self, Progress};
 use crate::model::checkpoint::Checkpoint;
 use crate::plan::device::STAGING_BYTES;
+use crate::replay::driver::{Driver, Memory, MemoryCopy};
+use crate::replay::queue::Queue;
 use crate::schedule::layout::{BufferLayout, Placement};
-use crate::vulkan::memory::Buffer;
-use crate::vulkan::queue::Queue;
 use crate::{Error, Result};
-use ash::vk;
 
 /// Fills one weight buffer from the checkpoint.
 ///
 /// # Errors
 /// Input: a tensor cannot be read. Interrupted: the load was cancelled. Device: a copy failed.
-pub fn upload(
+pub fn upload<D: Driver>(
     checkpoint: &Checkpoint,
     layout: &BufferLayout,
-    target: &mut Buffer,
-    staging: Option<&mut Buffer>,
-    queue: &Queue,
+    target: &mut D::Memory,
+    staging: Option<&mut D::Memory>,
+    queue: &mut Queue<D>,
     progress: &Progress,
 ) -> Result<()> {
     // SAFETY: nothing that uses the buffer was submitted yet.
@@ -47,18 +46,14 @@ pub fn upload(
                     let scales = &mut rest[..scale_len];
                     let data = &mut data[..data_len];
                     weights::read_block(checkpoint, id, rows, m.format, data, scales, progress)?;
-                    let mut copies = vec![
-                        vk::BufferCopy::default().dst_offset(m.offset + (first * row) as u64).size(data_len as u64),
-                    ];
-                    if scale > 0 {
-                        copies.push(
-                            vk::BufferCopy::default()
-                                .src_offset(STAGING_BYTES / 2)
-                                .dst_offset(m.scales + (first * scale) as u64)
-                                .size(scale_len as u64),
-                        );
-                    }
-                    queue.copy(staging, target, &copies)?;
+                    let copy = |from_offset, to_offset: u64, bytes: usize| MemoryCopy {
+                        from_offset,
+                        to_offset,
+                        ..MemoryCopy::new(&*staging, &*target, bytes as u64)
+                    };
+                    let data = copy(0, m.offset + (first * row) as u64, data_len);
+                    let scales = copy(STAGING_BYTES / 2, m.scales + (first * scale) as u64, scale_len);
+                    queue.copy([data, scales].into_iter().filter(|copy| copy.bytes > 0))?;
                 }
             }
         }
@@ -70,7 +65,13 @@ fn unmapped() -> Error {
     Error::device("the staging buffer is not mapped", text!("update the driver, or use ", Setting::Cpu))
 }
 
-fn stage(staging: &mut Buffer, target: &Buffer, queue: &Queue, offset: u64, data: &[u8]) -> Result<()> {
+fn stage<D: Driver>(
+    staging: &mut D::Memory,
+    target: &D::Memory,
+    queue: &mut Queue<D>,
+    offset: u64,
+    data: &[u8],
+) -> Result<()> {
     staging.copy_from(data)?;
-    queue.copy(staging, target, &[vk::BufferCopy::default().dst_offset(offset).size(data.len() as u64)])
+    queue.copy([MemoryCopy { to_offset: offset, ..MemoryCopy::new(staging, target, data.len() as u64) }])
 }

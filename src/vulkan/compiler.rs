@@ -5,6 +5,7 @@
 
 use crate::Result;
 use crate::lower::kernels::Kernel;
+use crate::replay::driver::Readiness;
 use std::collections::{HashSet, VecDeque};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,19 +18,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What makes a `T` of a kernel; several threads call it.
 type Compile<T> = Arc<dyn Fn(Kernel) -> Result<T> + Send + Sync>;
-
-/// How far a kernel is that was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Readiness {
-    /// It is there.
-    Ready,
-    /// It is being compiled, or waits for that.
-    NotYet,
-    /// Nobody has asked for it, or what was asked for later has taken its place.
-    Unasked,
-    /// It is late or cannot be compiled: go on without it.
-    LeftOut,
-}
 
 /// Compiles in the background.
 pub struct Background<T> {

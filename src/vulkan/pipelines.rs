@@ -3,7 +3,8 @@
 use crate::lower::kernels::push::PUSH_BYTES;
 use crate::lower::kernels::{Kernel, checksum};
 use crate::machine::cache;
-use crate::vulkan::compiler::{Background, LATE, Readiness};
+use crate::replay::driver::Readiness;
+use crate::vulkan::compiler::{Background, LATE};
 use crate::vulkan::device::{Gpu, failure};
 use crate::{Error, Result};
 use ash::vk;

@@ -9,11 +9,11 @@ use kiln::model::checkpoint::Checkpoint;
 use kiln::testing::lower::arithmetic::{Arithmetic, Operand};
 use kiln::testing::lower::matrix::MatrixTile;
 use kiln::testing::lower::units::Units;
+use kiln::testing::replay::driver::{Driver, HostAccess, MemorySource};
 use kiln::testing::replay::measure::fragment;
+use kiln::testing::replay::queue::Queue;
 use kiln::testing::vulkan::memory::heaps::describe;
-use kiln::testing::vulkan::pipelines::Pipelines;
-use kiln::testing::vulkan::queue::Queue;
-use kiln::testing::vulkan::{Choice, Gpu};
+use kiln::testing::vulkan::{Choice, Gpu, Vulkan};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -47,8 +47,10 @@ pub fn shared_heap(gpu: &Gpu) -> usize {
 
 /// A device's matrix units, with the properties that are found by running kernels.
 pub fn units(gpu: &Rc<Gpu>) -> Option<Units> {
-    let (queue, mut pipelines) = (Queue::new(gpu).unwrap(), Pipelines::new(gpu).unwrap());
-    gpu.caps.matrix.map(|units| fragment::find(gpu, &queue, &mut pipelines, units).unwrap())
+    let mut queue = Queue::new(Vulkan::new(gpu).unwrap());
+    let heap = shared_heap(gpu);
+    let mut found = queue.driver.allocate(64, heap, HostAccess::Host, MemorySource::Ordinary).unwrap();
+    gpu.caps.matrix.map(|units| fragment::find(&mut queue, &mut found, units).unwrap())
 }
 
 /// The matrix units of recent NVIDIA GPUs.

@@ -6,6 +6,7 @@ use crate::engine::{self, Device};
 use crate::machine::heaps::{Memory, host_memory};
 use crate::machine::profile::{Profile, profile};
 use crate::replay::measure::ceiling;
+use crate::vulkan::Vulkan;
 use crate::vulkan::memory::heaps as device_heaps;
 use crate::{Error, Result};
 
@@ -110,9 +111,9 @@ impl PlannedMachine {
         let heap = (0..memory.heaps.len()).max_by_key(|&i| (memory.heaps[i].device_local, memory.heaps[i].available));
         let heap = heap.ok_or_else(|| Error::device("the device has no memory", "use --device cpu"))?;
         let size = MEASURE_BYTES.min(memory.heaps[heap].available / 4).min(memory.max_allocation);
-        let bandwidth = ceiling::measure_alone(&gpu, size, heap)?;
+        let bandwidth = ceiling::measure_alone(Vulkan::new(&gpu)?, size, heap)?;
         // Those of a driver for the CPU are made of its instructions, and bound nothing.
-        let operations = if gpu.caps.is_cpu() { None } else { ceiling::measure_matrix_rate(&gpu)? };
+        let operations = if gpu.caps.is_cpu() { None } else { ceiling::measure_matrix_rate(Vulkan::new(&gpu)?, heap)? };
         Ok(PlannedMachine {
             memory,
             bandwidth,

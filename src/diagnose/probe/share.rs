@@ -4,14 +4,14 @@
 use super::{Check, Checks, Verdict};
 use crate::machine::files::Files;
 use crate::machine::nodes::DeviceNode;
+use crate::replay::driver::{HostAccess, Memory, MemoryCopy};
+use crate::replay::queue::Queue;
 use crate::sys::dma_buf::{self, DmaBuf, Mapping, SYSTEM_HEAP, UDMABUF, open_node, sealed_memfd};
 use crate::sys::{amdgpu, drm, npu_program};
-use crate::vulkan::Gpu;
 use crate::vulkan::memory::heaps;
-use crate::vulkan::memory::{Backing, Buffer, HostAccess};
-use crate::vulkan::queue::Queue;
+use crate::vulkan::memory::{Backing, Buffer};
+use crate::vulkan::{Gpu, Vulkan};
 use crate::{Error, Result, sys};
-use ash::vk;
 use nix::errno::Errno;
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -119,22 +119,21 @@ fn report_source(checks: &mut Checks, name: &str, made: &sys::Result<DmaBuf>, re
 
 /// Whether the GPU and a mapping of the same memory see each other's writes.
 fn same_bytes(gpu: &Rc<Gpu>, shared: &Buffer, view: &mut Mapping) -> Result<bool> {
-    let queue = Queue::new(gpu)?;
+    let mut queue = Queue::new(Vulkan::new(gpu)?);
     let mut bounce = Buffer::new(gpu, BYTES, heaps::host_heap(gpu)?, HostAccess::Host)?;
     let own = shared.dma_buf().ok_or_else(|| Error::device("the buffer is no dma-buf", "report this"))?;
-    let region = [vk::BufferCopy::default().size(BYTES)];
     // The GPU writes, the view reads.
     let mut bytes = vec![0; BYTES as usize];
     fill(&mut bytes, 4);
     bounce.copy_from(&bytes)?;
     shared.to_device()?;
-    queue.copy(&bounce, shared, &region)?;
+    queue.copy([MemoryCopy::new(&bounce, shared, BYTES)])?;
     shared.to_host()?;
     let there = touch(own, dma_buf::Access::Read, || holds(&view.bytes()[..BYTES as usize], 4))?;
     // The view writes, the GPU reads.
     touch(own, dma_buf::Access::Write, || fill(&mut view.bytes_mut()[..BYTES as usize], 5))?;
     shared.to_device()?;
-    queue.copy(shared, &bounce, &region)?;
+    queue.copy([MemoryCopy::new(shared, &bounce, BYTES)])?;
     shared.to_host()?;
     bounce.copy_to(&mut bytes)?;
     Ok(there && holds(&bytes, 5))

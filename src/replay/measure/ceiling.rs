@@ -7,13 +7,8 @@ use crate::lower::kernels::constants::{MatrixRateConstants, NoConstants};
 use crate::lower::kernels::push::{MatrixRatePush, Push, ReadPush, word};
 use crate::lower::kernels::{Kernel, Module};
 use crate::lower::units::Units;
-use crate::vulkan::device::Gpu;
-use crate::vulkan::memory::{Buffer, HostAccess};
-use crate::vulkan::pipelines::Pipelines;
-use crate::vulkan::queue::Queue;
-use crate::vulkan::queue::stamps::StampPool;
-use ash::vk;
-use std::rc::Rc;
+use crate::replay::driver::{Driver, HostAccess, Memory, MemorySource};
+use crate::replay::queue::Queue;
 use std::time::Duration;
 
 const WORKGROUP: u32 = 256;
@@ -26,58 +21,52 @@ const MATRIX_PATIENCE: u32 = 3;
 /// Most bytes read in one submit: half a second on the slowest memory that Kiln is made for.
 const SUBMIT_BYTES: u64 = 32 << 30;
 
-/// Baked command buffers that read whole buffers.
-pub struct Ceiling {
-    parts: Vec<(vk::CommandBuffer, Option<StampPool>)>,
+/// Baked lists that read whole buffers.
+pub struct Ceiling<D: Driver> {
+    parts: Vec<(D::Baked, Option<D::Stamps>)>,
     bytes: u64,
     warm_up: Duration,
 }
 
-impl Ceiling {
+impl<D: Driver> Ceiling<D> {
     /// Bakes the reads of `buffers`. `sink`: address of 16 bytes that the kernel may write.
     ///
     /// # Errors
     /// Device: the driver refuses.
-    pub fn bake(
-        gpu: &Rc<Gpu>,
-        queue: &Queue,
-        pipelines: &mut Pipelines,
-        buffers: &[Buffer],
-        sink: u64,
-    ) -> Result<Ceiling> {
+    pub fn bake(queue: &mut Queue<D>, buffers: &[D::Memory], sink: u64) -> Result<Ceiling<D>> {
         let kernel = Kernel::new(Module::Read, WORKGROUP, NoConstants {});
-        let dispatch = |b: &Buffer| {
-            let words = b.size / 16;
+        let dispatch = |b: &D::Memory| {
+            let words = b.size() / 16;
             let groups = words.div_ceil(u64::from(WORKGROUP) * 4).clamp(1, MAX_GROUPS) as u32;
-            let push = Push::new(&ReadPush { data: b.address, sink, words: word(words as usize) });
+            let push = Push::new(&ReadPush { data: b.address(), sink, words: word(words as usize) });
             Dispatch::new(kernel, push, [groups, 1, 1])
         };
         let mut bytes = 0;
-        let part_of = |b: &Buffer| {
+        let part_of = |b: &D::Memory| {
             let part = bytes / SUBMIT_BYTES;
-            bytes += b.size;
+            bytes += b.size();
             (part, dispatch(b))
         };
         let dispatches: Vec<(u64, Dispatch)> = buffers.iter().map(part_of).collect();
         let bake = |part: &[(u64, Dispatch)]| {
             let dispatches: Vec<Dispatch> = part.iter().map(|(_, d)| d.clone()).collect();
-            let stamps = StampPool::new(gpu, 1)?;
-            let commands = queue.bake(&[&dispatches], pipelines, None, stamps.as_ref().map(|s| s.span(0)), &[])?;
-            Ok((commands, stamps))
+            let stamps = queue.driver.stamps(2)?;
+            let list = queue.bake(&[&dispatches], None, stamps.as_ref().map(|s| (s, 0)), None)?;
+            Ok((list, stamps))
         };
         let parts = dispatches.chunk_by(|a, b| a.0 == b.0).map(bake).collect::<Result<_>>()?;
-        Ok(Ceiling { parts, bytes, warm_up: warm_up(gpu) })
+        Ok(Ceiling { parts, bytes, warm_up: warm_up(queue.driver.caps()) })
     }
 
     /// Bytes per second: the best of several reads, by the device's clock where it has one.
     ///
     /// # Errors
     /// Device: the device failed or was lost.
-    pub fn measure(&mut self, queue: &Queue) -> Result<f64> {
+    pub fn measure(&mut self, queue: &Queue<D>) -> Result<f64> {
         let fastest = Fastest::of_runs(self.warm_up, || {
             let mut sum = 0.0;
-            for (commands, stamps) in &mut self.parts {
-                sum += seconds(queue, *commands, stamps.as_mut())?;
+            for (list, stamps) in &mut self.parts {
+                sum += seconds(queue, *list, stamps.as_mut())?;
             }
             Ok(sum)
         })?;
@@ -89,12 +78,11 @@ impl Ceiling {
 ///
 /// # Errors
 /// Device: the memory cannot be had, or the driver fails.
-pub fn measure_alone(gpu: &Rc<Gpu>, bytes: u64, heap: usize) -> Result<f64> {
-    let queue = Queue::new(gpu)?;
-    let sink = Buffer::new(gpu, 64, heap, HostAccess::None)?;
-    let buffers = [Buffer::new(gpu, bytes, heap, HostAccess::None)?];
-    let mut pipelines = Pipelines::new(gpu)?;
-    Ceiling::bake(gpu, &queue, &mut pipelines, &buffers, sink.address)?.measure(&queue)
+pub fn measure_alone<D: Driver>(driver: D, bytes: u64, heap: usize) -> Result<f64> {
+    let mut queue = Queue::new(driver);
+    let allocate = |bytes| queue.driver.allocate(bytes, heap, HostAccess::None, MemorySource::Ordinary);
+    let (sink, buffers) = (allocate(64)?, [allocate(bytes)?]);
+    Ceiling::bake(&mut queue, &buffers, sink.address())?.measure(&queue)
 }
 
 /// Subgroups of a workgroup, workgroups, and the shortest run that counts.
@@ -112,31 +100,26 @@ pub fn matrix_rate_kernel(units: Units) -> Kernel {
 }
 
 /// The matrix units' ceiling: operations per second of f16 × f16 + f32 products on registers, the best of several runs.
-/// A multiply-add counts as two. `None` without matrix units.
+/// A multiply-add counts as two. `None` without matrix units. `heap`: one of the device's.
 ///
 /// # Errors
 /// Device: the driver refuses or fails.
-pub fn measure_matrix_rate(gpu: &Rc<Gpu>) -> Result<Option<f64>> {
-    let Some(units) = gpu.caps.matrix else { return Ok(None) };
-    let queue = Queue::new(gpu)?;
-    let heap = gpu.memory.memory_types[0..gpu.memory.memory_type_count as usize]
-        .iter()
-        .find(|t| t.property_flags.contains(vk::MemoryPropertyFlags::DEVICE_LOCAL))
-        .map_or(0, |t| t.heap_index as usize);
-    let sink = Buffer::new(gpu, 64, heap, HostAccess::None)?;
-    let mut pipelines = Pipelines::new(gpu)?;
+pub fn measure_matrix_rate<D: Driver>(driver: D, heap: usize) -> Result<Option<f64>> {
+    let Some(units) = driver.caps().matrix else { return Ok(None) };
+    let mut queue = Queue::new(driver);
+    let sink = queue.driver.allocate(64, heap, HostAccess::None, MemorySource::Ordinary)?;
     let kernel = matrix_rate_kernel(units);
-    let mut stamps = StampPool::new(gpu, 1)?;
+    let mut stamps = queue.driver.stamps(2)?;
     // A CPU has few cores; a GPU must be filled.
-    let groups = if gpu.caps.is_cpu() { 8 } else { MATRIX_GROUPS };
+    let groups = if queue.driver.caps().is_cpu() { 8 } else { MATRIX_GROUPS };
     let mut rounds = 16;
     loop {
-        let push = Push::new(&MatrixRatePush { sink: sink.address, rounds: word(rounds as usize) });
+        let push = Push::new(&MatrixRatePush { sink: sink.address(), rounds: word(rounds as usize) });
         let dispatch = Dispatch::new(kernel, push, [groups, 1, 1]);
-        let commands = queue.bake(&[&[dispatch]], &mut pipelines, None, stamps.as_ref().map(|s| s.span(0)), &[])?;
-        let mut run = || seconds(&queue, commands, stamps.as_mut());
+        let list = queue.bake(&[&[dispatch]], None, stamps.as_ref().map(|s| (s, 0)), None)?;
+        let mut run = || seconds(&queue, list, stamps.as_mut());
         if Fastest::of_runs(Duration::ZERO, &mut run)? >= MATRIX_SECONDS || rounds > 1 << 20 {
-            let fastest = Fastest::of_runs(MATRIX_PATIENCE * warm_up(gpu), run)?;
+            let fastest = Fastest::of_runs(MATRIX_PATIENCE * warm_up(queue.driver.caps()), run)?;
             let product = 2.0 * f64::from(units.m * units.n * units.k);
             let products = f64::from(groups * MATRIX_SUBGROUPS) * f64::from(rounds * MATRIX_PRODUCTS);
             return Ok(Some(product * products / fastest));

@@ -2,10 +2,10 @@
 
 use crate::lower::PassKind;
 use crate::lower::arithmetic::{Arithmetic, Operand};
+use crate::lower::caps::Caps;
 use crate::lower::kernels::fingerprint;
 use crate::lower::target::{AttendBy, Product, Tile};
 use crate::machine::cache;
-use crate::vulkan::device::Gpu;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -56,8 +56,8 @@ pub struct Way {
 
 impl Choices {
     /// Reads a device's file. One that cannot be read or parsed counts as empty.
-    pub fn open(gpu: &Gpu) -> Choices {
-        let name = format!("tuning-{VERSION}-{:016x}-{}.json", fingerprint(), gpu.caps.cache_id);
+    pub fn open(caps: &Caps) -> Choices {
+        let name = format!("tuning-{VERSION}-{:016x}-{}.json", fingerprint(), caps.cache_id);
         let file = cache::directory().map(|directory| directory.join(name));
         let known = file.as_ref().and_then(|f| cache::read(f, MAX_BYTES));
         let known = known.and_then(|b| serde_json::from_slice(&b).ok()).unwrap_or_default();

@@ -5,14 +5,8 @@ use crate::lower::dispatch::{Dispatch, Edge};
 use crate::lower::kernels::constants::NoConstants;
 use crate::lower::kernels::push::{Push, ReadPush};
 use crate::lower::kernels::{Kernel, Module};
-use crate::vulkan::device::Gpu;
-use crate::vulkan::memory::heaps;
-use crate::vulkan::memory::{Buffer, HostAccess};
-use crate::vulkan::pipelines::Pipelines;
-use crate::vulkan::queue::Queue;
-use crate::vulkan::queue::stamps::StampPool;
-use ash::vk;
-use std::rc::Rc;
+use crate::replay::driver::{Driver, HostAccess, Memory, MemoryCopy, MemorySource, Stamps};
+use crate::replay::queue::Queue;
 use std::time::Instant;
 
 const REPETITIONS: usize = 7;
@@ -30,39 +24,37 @@ pub struct Costs {
     pub submit: f64,
 }
 
-/// Measures what a dispatch and a submit cost.
+/// Measures what a dispatch and a submit cost. `heap`: one of the device's.
 ///
 /// # Errors
 /// Device: the driver refuses or fails.
-pub fn measure(gpu: &Rc<Gpu>) -> Result<Costs> {
-    let queue = Queue::new(gpu)?;
-    let mut pipelines = Pipelines::new(gpu)?;
-    let data = Buffer::new(gpu, 4096, heaps::best_heap(gpu), HostAccess::None)?;
+pub fn measure<D: Driver>(driver: D, heap: usize) -> Result<Costs> {
+    let mut queue = Queue::new(driver);
+    let data = queue.driver.allocate(4096, heap, HostAccess::None, MemorySource::Ordinary)?;
+    let workgroup = queue.driver.caps().subgroup.max(32);
     // One workgroup that reads one cache line, so that the dispatch itself dominates.
     let dispatch = |edge| {
-        let push = Push::new(&ReadPush { data: data.address, sink: data.address, words: 1 });
-        let kernel = Kernel::new(Module::Read, gpu.caps.subgroup.max(32), NoConstants {});
+        let push = Push::new(&ReadPush { data: data.address(), sink: data.address(), words: 1 });
+        let kernel = Kernel::new(Module::Read, workgroup, NoConstants {});
         Dispatch { edge, ..Dispatch::new(kernel, push, [1, 1, 1]) }
     };
     let mut time = |count: usize, edge: Edge| -> Result<(f64, f64)> {
         let dispatches: Vec<Dispatch> = (0..count).map(|_| dispatch(edge)).collect();
-        let mut stamps = StampPool::new(gpu, 1)?;
-        let span = stamps.as_ref().map(|s| s.span(0));
-        let commands = queue.bake(&[&dispatches], &mut pipelines, None, span, &[])?;
+        let mut stamps = queue.driver.stamps(2)?;
+        let list = queue.bake(&[&dispatches], None, stamps.as_ref().map(|s| (s, 0)), None)?;
         let (mut device, mut host) = (f64::INFINITY, f64::INFINITY);
         for _ in 0..REPETITIONS {
             let start = Instant::now();
-            // SAFETY: the command buffer is waited for below, each time.
-            unsafe { queue.submit(&[commands], true) }?;
-            queue.wait()?;
+            // SAFETY: the list is waited for, each time.
+            unsafe { queue.run(list) }?;
             let elapsed = start.elapsed().as_secs_f64();
             host = host.min(elapsed);
             device = device.min(match &mut stamps {
-                Some(stamps) => stamps.read()?.sum(),
+                Some(stamps) => stamps.read_spans()?.sum(),
                 None => elapsed,
             });
         }
-        queue.free(&[commands]);
+        queue.driver.free(&[list]);
         Ok((device, host))
     };
     let (one, submit) = time(1, Edge::Kernels)?;
@@ -80,17 +72,16 @@ pub struct Transfer {
     pub copied: f64,
 }
 
-/// Measures the rates of uploading `bytes` bytes.
+/// Measures the rates of uploading `bytes` bytes to a heap of the device, by one that the host maps.
 ///
 /// # Errors
 /// Device: the memory cannot be had, or the driver fails.
-pub fn measure_transfer(gpu: &Rc<Gpu>, bytes: u64) -> Result<Transfer> {
-    let queue = Queue::new(gpu)?;
-    let mut device = Buffer::new(gpu, bytes, heaps::best_heap(gpu), HostAccess::Device)?;
-    let mut host = Buffer::new(gpu, bytes, heaps::host_heap(gpu)?, HostAccess::Host)?;
+pub fn measure_transfer<D: Driver>(driver: D, heap: usize, by: usize, bytes: u64) -> Result<Transfer> {
+    let mut queue = Queue::new(driver);
+    let mut device = queue.driver.allocate(bytes, heap, HostAccess::Device, MemorySource::Ordinary)?;
+    let mut host = queue.driver.allocate(bytes, by, HostAccess::Host, MemorySource::Ordinary)?;
     let source = vec![0x5au8; bytes as usize];
     host.copy_from(&source)?;
-    let region = [vk::BufferCopy::default().size(bytes)];
     let best = |run: &mut dyn FnMut() -> Result<()>| -> Result<f64> {
         let mut best = f64::INFINITY;
         for _ in 0..REPETITIONS {
@@ -100,7 +91,7 @@ pub fn measure_transfer(gpu: &Rc<Gpu>, bytes: u64) -> Result<Transfer> {
         }
         Ok(bytes as f64 / best)
     };
-    let copied = best(&mut || queue.copy(&host, &device, &region))?;
+    let copied = best(&mut || queue.copy([MemoryCopy::new(&host, &device, bytes)]))?;
     // SAFETY: every copy was waited for.
     let mapped = match unsafe { device.bytes_mut() } {
         Some(to) => Some(best(&mut || {

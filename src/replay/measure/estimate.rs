@@ -6,24 +6,24 @@ use super::testbed::Testbed;
 use super::tuning::{Tuner, Tuning};
 use crate::engine::{self, Device};
 use crate::lower::PassKind;
+use crate::lower::caps::Caps;
 use crate::lower::dispatch::{Addresses, Dispatch};
 use crate::lower::figures::Figures;
 use crate::lower::kernels::Kernel;
 use crate::lower::layout::GpuLayout;
 use crate::lower::target::Target;
 use crate::lower::units::RDNA3;
+use crate::replay::driver::Readiness;
 use crate::replay::options::VulkanOptions;
 use crate::replay::tuned_kinds;
 use crate::schedule::Schedule;
-use crate::vulkan::compiler::Readiness;
-use crate::vulkan::device::Gpu;
 use crate::{Cancel, Result};
 use std::time::Duration;
 
 /// Seconds that tuning takes for a schedule on a machine: `this`, or one by name. `None` where nothing is tuned.
 pub fn seconds_for(machine: &str, device: Device, schedule: &Schedule) -> Option<f64> {
     match machine {
-        "this" => seconds_here(engine::open(device).ok()?.gpu.as_deref()?, schedule),
+        "this" => seconds_here(&engine::open(device).ok()?.gpu?.caps, schedule),
         name => seconds_on(name, schedule),
     }
 }
@@ -38,14 +38,14 @@ pub(super) fn seconds_on(machine: &str, schedule: &Schedule) -> Option<f64> {
 }
 
 /// Seconds that tuning what is not tuned yet takes for a schedule on a device. `None` if it is not tuned there.
-fn seconds_here(gpu: &Gpu, schedule: &Schedule) -> Option<f64> {
+fn seconds_here(caps: &Caps, schedule: &Schedule) -> Option<f64> {
     let options = VulkanOptions::default();
-    let target = options.target(gpu);
+    let target = options.target(caps);
     options.tunes(&target)?;
-    if !gpu.caps.has_clock {
+    if !caps.has_clock {
         return None;
     }
-    Some(seconds(target, Choices::open(gpu), schedule, gpu.caps.tries_relay))
+    Some(seconds(target, Choices::open(caps), schedule, caps.tries_relay))
 }
 
 fn seconds(mut target: Target, choices: Choices, schedule: &Schedule, tries_relay: bool) -> f64 {

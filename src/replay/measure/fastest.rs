@@ -1,10 +1,9 @@
-//! Runs of a command buffer on a device that raises its clocks when it has something to do, and the fastest of them.
+//! Runs of a list on a device that raises its clocks when it has something to do, and the fastest of them.
 
 use crate::Result;
-use crate::vulkan::device::Gpu;
-use crate::vulkan::queue::Queue;
-use crate::vulkan::queue::stamps::StampPool;
-use ash::vk;
+use crate::lower::caps::Caps;
+use crate::replay::driver::{Driver, Stamps};
+use crate::replay::queue::Queue;
 use std::time::{Duration, Instant};
 
 /// Fewest runs of which the fastest is taken.
@@ -15,19 +14,18 @@ const GAIN: f64 = 0.99;
 const PATIENCE: u32 = 4;
 
 /// How long a device must have gained nothing. An idle GPU takes a while to raise its clocks; a CPU has none to raise.
-pub fn warm_up(gpu: &Gpu) -> Duration {
-    if gpu.caps.is_cpu() { Duration::ZERO } else { Duration::from_millis(300) }
+pub fn warm_up(caps: &Caps) -> Duration {
+    if caps.is_cpu() { Duration::ZERO } else { Duration::from_millis(300) }
 }
 
-/// Seconds of a run of `commands`, by the device's clock (span 0 of `stamps`) if it has one.
-pub(super) fn seconds(queue: &Queue, commands: vk::CommandBuffer, stamps: Option<&mut StampPool>) -> Result<f64> {
+/// Seconds of a run of a list, by the device's clock (span 0 of `stamps`) if it has one.
+pub(super) fn seconds<D: Driver>(queue: &Queue<D>, list: D::Baked, stamps: Option<&mut D::Stamps>) -> Result<f64> {
     let start = Instant::now();
-    // SAFETY: the command buffer is waited for below, each time.
-    unsafe { queue.submit(&[commands], true) }?;
-    queue.wait()?;
+    // SAFETY: the list is waited for, each time.
+    unsafe { queue.run(list) }?;
     let elapsed = start.elapsed().as_secs_f64();
     let stamped = match stamps {
-        Some(stamps) => stamps.read()?.sum(),
+        Some(stamps) => stamps.read_spans()?.sum(),
         None => elapsed,
     };
     // The device's clock may be too coarse for a short run.

@@ -6,11 +6,8 @@ use crate::lower::kernels::constants::FragmentConstants;
 use crate::lower::kernels::push::{FragmentPush, Push};
 use crate::lower::kernels::{Kernel, Module};
 use crate::lower::units::Units;
-use crate::vulkan::device::Gpu;
-use crate::vulkan::memory::{Buffer, HostAccess, heaps};
-use crate::vulkan::pipelines::Pipelines;
-use crate::vulkan::queue::Queue;
-use std::rc::Rc;
+use crate::replay::driver::{Driver, Memory};
+use crate::replay::queue::Queue;
 
 /// The kernel that finds the layout of fragments.
 pub fn kernel(units: Units) -> Kernel {
@@ -18,18 +15,19 @@ pub fn kernel(units: Units) -> Kernel {
     Kernel::new(Module::Fragment, units.subgroup, FragmentConstants { m, n, k })
 }
 
-/// Returns `units` with [`Units::row_lanes`] filled in by a run of shaders/fragment.comp. If the run fails, logs it and
+/// Returns `units` with [`Units::row_lanes`] filled in by a run of shaders/fragment.comp, which writes
+/// to `found`: a word or more that the host maps. If the run fails, logs it and
 /// returns `units` unchanged: products then use other kernels.
 ///
 /// # Errors
 /// Device: the device hangs.
-pub fn find(gpu: &Rc<Gpu>, queue: &Queue, pipelines: &mut Pipelines, units: Units) -> Result<Units> {
-    match run(gpu, queue, pipelines, units) {
+pub fn find<D: Driver>(queue: &mut Queue<D>, found: &mut D::Memory, units: Units) -> Result<Units> {
+    match run(queue, found, units) {
         Ok(row_lanes) => {
             log::debug!("invocations that share a row of a matrix: {row_lanes:?}");
             Ok(Units { row_lanes, ..units })
         }
-        Err(e) if gpu.hung.get() => Err(e),
+        Err(e) if queue.driver.is_hung() => Err(e),
         Err(e) => {
             log::warn!("how subgroups hold matrices is not known: {e}");
             Ok(units)
@@ -37,16 +35,14 @@ pub fn find(gpu: &Rc<Gpu>, queue: &Queue, pipelines: &mut Pipelines, units: Unit
     }
 }
 
-fn run(gpu: &Rc<Gpu>, queue: &Queue, pipelines: &mut Pipelines, units: Units) -> Result<Option<u32>> {
-    let mut found = Buffer::new(gpu, 4, heaps::host_heap(gpu)?, HostAccess::Host)?;
+fn run<D: Driver>(queue: &mut Queue<D>, found: &mut D::Memory, units: Units) -> Result<Option<u32>> {
     found.copy_from(&[0; 4])?;
-    let push = Push::new(&FragmentPush { found: found.address });
+    let push = Push::new(&FragmentPush { found: found.address() });
     let dispatch = Dispatch::new(kernel(units), push, [1, 1, 1]);
-    let commands = queue.bake(&[&[dispatch]], pipelines, None, None, &[])?;
-    // SAFETY: the command buffer is waited for below.
-    unsafe { queue.submit(&[commands], true) }?;
-    queue.wait()?;
-    queue.free(&[commands]);
+    let list = queue.bake(&[&[dispatch]], None, None, None)?;
+    // SAFETY: the list was just baked, and the caller holds the memory.
+    unsafe { queue.run(list) }?;
+    queue.driver.free(&[list]);
     let mut bits = [0; 4];
     found.copy_to(&mut bits)?;
     let bits = u32::from_le_bytes(bits);

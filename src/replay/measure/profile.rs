@@ -1,57 +1,30 @@
-//! The profile: times a pass's dispatches one by one, or one segment alone. It bakes command buffers on request, from
-//! the executor's dispatches, and frees them afterwards. The command buffers that decoding replays have none of these
+//! The profile: times a pass's dispatches one by one, or one segment alone. It bakes lists on request, from
+//! the executor's dispatches, and frees them afterwards. The lists that decoding replays have none of these
 //! stamps.
 
 use crate::error::{Setting, text};
 use crate::executor::Timed;
 use crate::lower::dispatch::{Dispatch, Edge};
+use crate::replay::driver::{Driver, Stamps};
+use crate::replay::list::{List, Relay};
+use crate::replay::queue::Queue;
 use crate::schedule::Segment;
-use crate::vulkan::device::Gpu;
-use crate::vulkan::pipelines::Pipelines;
-use crate::vulkan::queue::Queue;
-use crate::vulkan::queue::record::{Recorder, Relay, barrier};
-use crate::vulkan::queue::stamps::{StampPool, Stamps};
 use crate::{Error, Result};
-use ash::vk;
-use std::rc::Rc;
 use std::time::Duration;
 
 /// The parts of an executor that a profile uses.
-pub struct Profiler<'a> {
-    /// The device.
-    pub gpu: &'a Rc<Gpu>,
-    /// Its queue.
-    pub queue: &'a Queue,
-    /// Its pipelines.
-    pub pipelines: &'a mut Pipelines,
+pub struct Profiler<'a, D: Driver> {
+    /// The queue.
+    pub queue: &'a mut Queue<D>,
     /// The dispatches of the pass, segment by segment.
     pub segments: Vec<(Segment, Vec<Dispatch>)>,
     /// The executor's relay counters, if it relays.
-    pub relay: Option<Relay>,
+    pub relay: Option<Relay<'a, D>>,
     /// The longest that one submit should keep the device busy.
     pub submit_budget: Duration,
 }
 
-/// Command buffers that are freed when dropped.
-struct Recorded<'a> {
-    queue: &'a Queue,
-    gpu: &'a Gpu,
-    commands: Vec<vk::CommandBuffer>,
-}
-
-impl Drop for Recorded<'_> {
-    fn drop(&mut self) {
-        if self.gpu.hung.get() || self.commands.is_empty() {
-            return;
-        }
-        // An error between submit and wait leaves work under way, so wait for the device.
-        // SAFETY: the device is alive; nothing else submits meanwhile.
-        let _ = unsafe { self.gpu.device.device_wait_idle() };
-        self.queue.free(&self.commands);
-    }
-}
-
-impl Profiler<'_> {
+impl<D: Driver> Profiler<'_, D> {
     /// Runs the pass whose step state is in the arena `repetitions` times. Each dispatch is stamped and stands behind a
     /// barrier. Returns every dispatch with its seconds in each run, from the end of the dispatch before to its own
     /// end. That includes the barrier, so the times add up to the pass.
@@ -59,13 +32,26 @@ impl Profiler<'_> {
     /// # Errors
     /// Device: it has no timestamps, or it failed.
     pub fn time_steps(&mut self, repetitions: usize) -> Result<Vec<Timed>> {
-        // A pool per segment: every driver can make small pools. The pools outlive the commands that write to them.
-        let mut pools = Vec::new();
-        let mut recorded = Recorded { queue: self.queue, gpu: self.gpu, commands: Vec::new() };
+        // Stamps of a segment are by themselves: every driver can make room for a few. They outlive the lists that note them.
+        let mut stamps = Vec::new();
         for (_, dispatches) in &self.segments {
-            let pool = StampPool::with_stamps(self.gpu, dispatches.len() + 1)?.ok_or_else(no_clock)?;
-            recorded.commands.push(record_stamped(self.queue, self.pipelines, dispatches, pool.queries())?);
-            pools.push(pool);
+            stamps.push(self.queue.driver.stamps(dispatches.len() + 1)?.ok_or_else(no_clock)?);
+        }
+        let mut lists = Vec::new();
+        let timed = self.time_stamped(&mut stamps, &mut lists, repetitions);
+        self.give_up(&lists);
+        timed
+    }
+
+    /// The lists that it bakes are in `lists`, also where it fails.
+    fn time_stamped(
+        &mut self,
+        stamps: &mut [D::Stamps],
+        lists: &mut Vec<D::Baked>,
+        repetitions: usize,
+    ) -> Result<Vec<Timed>> {
+        for ((_, dispatches), stamps) in self.segments.iter().zip(&*stamps) {
+            lists.push(bake_stamped(self.queue, dispatches, stamps)?);
         }
         let timed = |s: &Segment, d: &Dispatch| Timed {
             segment: *s,
@@ -77,15 +63,15 @@ impl Profiler<'_> {
         let mut timed: Vec<Timed> = self.segments.iter().flat_map(|(s, ds)| ds.iter().map(|d| timed(s, d))).collect();
         // The first run warms up.
         for run in 0..=repetitions {
-            for (i, &commands) in recorded.commands.iter().enumerate() {
-                // SAFETY: recorded above; `Recorded` keeps it until the wait.
-                unsafe { self.queue.submit(&[commands], i + 1 == self.segments.len()) }?;
+            for (i, &list) in lists.iter().enumerate() {
+                // SAFETY: it was just baked, and what it uses lives until the wait.
+                unsafe { self.queue.submit(&[list], i + 1 == self.segments.len()) }?;
             }
             self.queue.wait()?;
             let mut at = timed.iter_mut();
-            for pool in &mut pools {
-                // The pools' spans and the dispatches stand in the same order.
-                for (seconds, timed) in pool.read_steps()?.zip(&mut at) {
+            for stamps in &mut *stamps {
+                // The stamps and the dispatches stand in the same order.
+                for (seconds, timed) in stamps.read_steps()?.zip(&mut at) {
                     if run > 0 {
                         timed.seconds.push(seconds);
                     }
@@ -111,19 +97,45 @@ impl Profiler<'_> {
     /// Seconds from the start of the first of `replays` runs to the end of the last, `per_submit` to a submit.
     fn run_replays(&mut self, dispatches: &[Dispatch], replays: usize, per_submit: usize) -> Result<f64> {
         let pieces = replays.div_ceil(per_submit);
-        let mut pool = StampPool::new(self.gpu, pieces)?.ok_or_else(no_clock)?;
-        let mut recorded = Recorded { queue: self.queue, gpu: self.gpu, commands: Vec::new() };
-        for i in 0..pieces {
-            let times = per_submit.min(replays - i * per_submit);
-            let commands = record_replays(self.queue, self.pipelines, dispatches, self.relay, times, pool.span(i))?;
-            recorded.commands.push(commands);
+        let mut stamps = self.queue.driver.stamps(2 * pieces)?.ok_or_else(no_clock)?;
+        let mut lists = Vec::new();
+        let ran = self.run_pieces(dispatches, replays, per_submit, &stamps, &mut lists);
+        self.give_up(&lists);
+        ran?;
+        stamps.fetch()?;
+        Ok(stamps.seconds(0, 2 * pieces - 1))
+    }
+
+    /// The lists that it bakes are in `lists`, also where it fails.
+    fn run_pieces(
+        &mut self,
+        dispatches: &[Dispatch],
+        replays: usize,
+        per_submit: usize,
+        stamps: &D::Stamps,
+        lists: &mut Vec<D::Baked>,
+    ) -> Result<()> {
+        for (i, first) in (0..replays).step_by(per_submit).enumerate() {
+            let times = per_submit.min(replays - first);
+            let mut list = List::new(self.relay, Some((stamps, 2 * i)));
+            for _ in 0..times {
+                for (i, d) in dispatches.iter().enumerate() {
+                    list.dispatch(d, if i == 0 { Edge::Kernels } else { d.edge }, 0..0);
+                }
+            }
+            lists.push(self.queue.driver.bake(&list.end(Some((stamps, 2 * i + 1))))?);
         }
-        for (i, &commands) in recorded.commands.iter().enumerate() {
-            // SAFETY: recorded above; `Recorded` keeps it until the wait.
-            unsafe { self.queue.submit(&[commands], i + 1 == pieces) }?;
+        for (i, &list) in lists.iter().enumerate() {
+            // SAFETY: it was just baked, and what it uses lives until the wait.
+            unsafe { self.queue.submit(&[list], i + 1 == lists.len()) }?;
         }
-        self.queue.wait()?;
-        pool.elapsed()
+        self.queue.wait()
+    }
+
+    /// Frees lists. An error may have left some of them under way.
+    fn give_up(&self, lists: &[D::Baked]) {
+        self.queue.driver.finish();
+        self.queue.driver.free(lists);
     }
 }
 
@@ -139,56 +151,12 @@ fn no_clock() -> Error {
     )
 }
 
-/// Dispatches in order, each behind a barrier, with a stamp before the first and after each.
-fn record_stamped(
-    queue: &Queue,
-    pipelines: &mut Pipelines,
-    dispatches: &[Dispatch],
-    stamps: vk::QueryPool,
-) -> Result<vk::CommandBuffer> {
-    use vk::PipelineStageFlags2 as Stage;
-    let handles = pipelines.get(&dispatches.iter().map(|d| d.kernel).collect::<Vec<_>>())?;
-    let layout = pipelines.layout;
-    queue.record(|device, commands| {
-        // SAFETY: the command buffer is being recorded; pipelines, buffers and queries outlive it.
-        unsafe {
-            device.cmd_reset_query_pool(commands, stamps, 0, dispatches.len() as u32 + 1);
-            device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, stamps, 0);
-            let mut recorder = Recorder::new(device, commands, layout, None);
-            for (i, (d, &pipeline)) in dispatches.iter().zip(&handles).enumerate() {
-                recorder.dispatch(d, pipeline, true, 0..0);
-                device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, stamps, i as u32 + 1);
-            }
-            barrier(device, commands, Stage::COMPUTE_SHADER, Stage::HOST);
-        }
-    })
-}
-
-/// The dispatches `times` over, with the barriers of the executor's command buffers.
-fn record_replays(
-    queue: &Queue,
-    pipelines: &mut Pipelines,
-    dispatches: &[Dispatch],
-    relay: Option<Relay>,
-    times: usize,
-    stamps: Stamps,
-) -> Result<vk::CommandBuffer> {
-    use vk::PipelineStageFlags2 as Stage;
-    let handles = pipelines.get(&dispatches.iter().map(|d| d.kernel).collect::<Vec<_>>())?;
-    let layout = pipelines.layout;
-    queue.record(|device, commands| {
-        // SAFETY: as in `record_stamped`.
-        unsafe {
-            device.cmd_reset_query_pool(commands, stamps.pool, stamps.first, 2);
-            device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, stamps.pool, stamps.first);
-            let mut recorder = Recorder::new(device, commands, layout, relay);
-            for _ in 0..times {
-                for (i, (d, &pipeline)) in dispatches.iter().zip(&handles).enumerate() {
-                    recorder.dispatch(d, pipeline, d.edge != Edge::None || i == 0, 0..0);
-                }
-            }
-            barrier(device, commands, Stage::COMPUTE_SHADER, Stage::HOST);
-            device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, stamps.pool, stamps.first + 1);
-        }
-    })
+/// Dispatches in order, each behind the one before it, with a stamp before the first and after each.
+fn bake_stamped<D: Driver>(queue: &mut Queue<D>, dispatches: &[Dispatch], stamps: &D::Stamps) -> Result<D::Baked> {
+    let mut list = List::new(None, Some((stamps, 0)));
+    for (i, d) in dispatches.iter().enumerate() {
+        list.dispatch(d, Edge::Kernels, 0..0);
+        list.stamp(stamps, i + 1);
+    }
+    queue.driver.bake(&list.end(None))
 }

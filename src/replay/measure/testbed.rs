@@ -8,16 +8,11 @@ use crate::lower::dispatch::Dispatch;
 use crate::lower::kernels::Kernel;
 use crate::lower::layout::{GpuLayout, STALLED};
 use crate::lower::{PassKind, RowOrder};
+use crate::replay::driver::{Driver, Readiness};
+use crate::replay::list::Relay;
+use crate::replay::queue::Queue;
 use crate::schedule::Schedule;
-use crate::vulkan::compiler::Readiness;
-use crate::vulkan::device::Gpu;
-use crate::vulkan::memory::Buffer;
-use crate::vulkan::pipelines::Pipelines;
-use crate::vulkan::queue::Queue;
-use crate::vulkan::queue::record::Relay;
-use crate::vulkan::queue::stamps::StampPool;
 use std::ops::Range;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Positions before the rows of a measured pass: the window of a local layer. Behind no positions attention takes hardly
@@ -63,21 +58,17 @@ pub trait Testbed {
 }
 
 /// A device's queue, with the parts of an executor that runs are made with.
-pub struct QueueBed<'a> {
-    /// The device.
-    pub gpu: &'a Rc<Gpu>,
-    /// Its queue.
-    pub queue: &'a Queue,
-    /// Its pipelines.
-    pub pipelines: &'a mut Pipelines,
+pub struct QueueBed<'a, D: Driver> {
+    /// The queue.
+    pub queue: &'a mut Queue<D>,
     /// The model.
     pub schedule: &'a Schedule,
     /// Offsets in the arena.
     pub layout: &'a GpuLayout,
     /// The arena, whose first words are the step state.
-    pub arena: &'a mut Buffer,
+    pub arena: &'a mut D::Memory,
     /// Times passes.
-    pub timing: &'a mut Timing,
+    pub timing: &'a mut Timing<D>,
     /// When tuning began.
     pub start: Instant,
     /// The longest that one call may wait for the device's clocks. `None`: as long as they take.
@@ -88,11 +79,10 @@ pub struct QueueBed<'a> {
     pub ready: Option<PassKind>,
 }
 
-impl QueueBed<'_> {
+impl<D: Driver> QueueBed<'_, D> {
     /// Edits the arena as words.
     fn edit(&mut self, edit: impl FnOnce(&mut [u32])) -> Result<()> {
-        // SAFETY: every submit is waited for where it is made.
-        unsafe { self.arena.edit(edit) }
+        self.queue.edit(self.arena, edit)
     }
 
     /// The arena's words that hold slots and packed slots.
@@ -133,7 +123,7 @@ impl QueueBed<'_> {
     /// Device: the device failed.
     pub fn finish(&mut self) -> Result<()> {
         if self.fills {
-            self.pipelines.ask_for(&[]);
+            self.queue.driver.ask_for(&[]);
         }
         if self.ready.is_none() {
             return Ok(());
@@ -147,17 +137,17 @@ impl QueueBed<'_> {
     }
 }
 
-impl Testbed for QueueBed<'_> {
+impl<D: Driver> Testbed for QueueBed<'_, D> {
     fn now(&self) -> Duration {
         self.start.elapsed()
     }
 
     fn ask_for(&mut self, kernels: &[Kernel]) {
-        self.pipelines.ask_for(kernels);
+        self.queue.driver.ask_for(kernels);
     }
 
     fn readiness(&mut self, kernels: &[Kernel]) -> Readiness {
-        let all: Vec<Readiness> = kernels.iter().map(|&k| self.pipelines.readiness(k)).collect();
+        let all: Vec<Readiness> = kernels.iter().map(|&k| self.queue.driver.readiness(k)).collect();
         let of = |wanted| all.contains(&wanted).then_some(wanted);
         let [left_out, unasked, not_yet] = [Readiness::LeftOut, Readiness::Unasked, Readiness::NotYet].map(of);
         left_out.or(unasked).or(not_yet).unwrap_or(Readiness::Ready)
@@ -166,23 +156,23 @@ impl Testbed for QueueBed<'_> {
     fn wait(&mut self, most: Duration) -> Result<()> {
         // A GPU whose power is not the processor's keeps its clocks: they fall within this time, and take up to a second to
         // rise.
-        let apart = self.gpu.caps.kind == DeviceKind::Discrete;
+        let apart = self.queue.driver.caps().kind == DeviceKind::Discrete;
         if !apart || !self.timing.keep_warm(self.queue, most)? {
-            self.pipelines.wait(most);
+            self.queue.driver.wait_for_kernel(most);
         }
         Ok(())
     }
 
     fn time(&mut self, kind: PassKind, parts: &[&[Dispatch]], relay: bool, others: f64) -> Result<Option<f64>> {
-        let Some(stamps) = StampPool::new(self.gpu, 1)? else { return Ok(Some(f64::INFINITY)) };
+        let Some(stamps) = self.queue.driver.stamps(2)? else { return Ok(Some(f64::INFINITY)) };
         // This runs what was timed last, so the arena must not have changed yet.
         if !self.timing.warm_up(self.queue, self.patience)? {
             return Ok(None);
         }
         let relay = relay.then(|| Relay::new(self.arena, self.layout));
-        let commands = self.queue.bake(parts, self.pipelines, relay, Some(stamps.span(0)), &[])?;
+        let list = self.queue.bake(parts, relay, Some((&stamps, 0)), None)?;
         self.prepare(kind)?;
-        self.timing.time(self.queue, commands, stamps, others, self.patience)
+        self.timing.time(self.queue, list, stamps, others, self.patience)
     }
 
     fn take_stalled(&mut self) -> Result<bool> {

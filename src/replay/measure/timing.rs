@@ -1,13 +1,12 @@
-//! A timer of command buffers, which keeps the device's clocks up.
+//! A timer of lists, which keeps the device's clocks up.
 //!
 //! Clocks fall while a device has nothing to do, as while kernels are compiled, and take up to a second to rise again. An H100
 //! then takes three times as long for a pass, and what is timed first looks three times as slow as it is.
 
 use super::fastest::{Fastest, seconds};
 use crate::Result;
-use crate::vulkan::queue::Queue;
-use crate::vulkan::queue::stamps::StampPool;
-use ash::vk;
+use crate::replay::driver::Driver;
+use crate::replay::queue::Queue;
 use std::time::{Duration, Instant};
 
 /// Times the warm-up that the first measurement must have gained nothing where there is time for that: the others are
@@ -32,11 +31,10 @@ const AS_FAST: f64 = 1.03;
 /// Longest that clocks are waited for.
 const LONGEST_WAIT: Duration = Duration::from_millis(1500);
 
-/// Times command buffers, one after the other. Keeps the last one, to warm the device up with.
-#[derive(Default)]
-pub struct Timing {
+/// Times lists, one after the other. Keeps the last one, to warm the device up with.
+pub struct Timing<D: Driver> {
     warm_up: Duration,
-    last: Option<Timed>,
+    last: Option<Timed<D>>,
     /// When the device last worked.
     worked: Option<Instant>,
     /// How long clocks have been waited for since they may have fallen.
@@ -45,22 +43,22 @@ pub struct Timing {
     rise: Option<(Fastest, Duration)>,
 }
 
-/// A command buffer, the stamps that it writes as span 0, and the seconds of its fastest run.
-struct Timed {
-    commands: vk::CommandBuffer,
-    stamps: StampPool,
+/// A list, the stamps that it writes as span 0, and the seconds of its fastest run.
+struct Timed<D: Driver> {
+    list: D::Baked,
+    stamps: D::Stamps,
     best: f64,
 }
 
-impl Timed {
-    fn run(&mut self, queue: &Queue) -> Result<f64> {
-        seconds(queue, self.commands, Some(&mut self.stamps))
+impl<D: Driver> Timed<D> {
+    fn run(&mut self, queue: &Queue<D>) -> Result<f64> {
+        seconds(queue, self.list, Some(&mut self.stamps))
     }
 }
 
-impl Timing {
+impl<D: Driver> Timing<D> {
     /// For a device that takes `warm_up` to raise its clocks ([`super::fastest::warm_up`]). Zero: it has none to raise.
-    pub fn new(warm_up: Duration) -> Timing {
+    pub fn new(warm_up: Duration) -> Timing<D> {
         let rise = (!warm_up.is_zero()).then(|| (Fastest::new(warm_up), Duration::ZERO));
         Timing { warm_up, last: None, worked: None, waited: Duration::ZERO, rise }
     }
@@ -70,7 +68,7 @@ impl Timing {
     ///
     /// # Errors
     /// Device: the device was lost.
-    pub fn warm_up(&mut self, queue: &Queue, most: Option<Duration>) -> Result<bool> {
+    pub fn warm_up(&mut self, queue: &Queue<D>, most: Option<Duration>) -> Result<bool> {
         let is_idle = self.worked.is_none_or(|worked| worked.elapsed() > IDLE);
         if self.warm_up.is_zero() || !is_idle && self.waited.is_zero() {
             return Ok(true);
@@ -93,23 +91,23 @@ impl Timing {
         Ok(false)
     }
 
-    /// Seconds of the fastest of several runs of a command buffer, which writes span 0 of `stamps`. `others`: seconds of the best
+    /// Seconds of the fastest of several runs of a list, which writes span 0 of `stamps`. `others`: seconds of the best
     /// of what it is compared with; what is hopelessly slower gets only a run or two. `None`: clocks did not rise within `most`.
     ///
-    /// The command buffer is kept, and freed by the next call of this or by [`Timing::free`]. Until then what it uses must live.
+    /// The list is kept, and freed by the next call of this or by [`Timing::free`]. Until then what it uses must live.
     ///
     /// # Errors
     /// Device: the device was lost.
     pub fn time(
         &mut self,
-        queue: &Queue,
-        commands: vk::CommandBuffer,
-        stamps: StampPool,
+        queue: &Queue<D>,
+        list: D::Baked,
+        stamps: D::Stamps,
         others: f64,
         most: Option<Duration>,
     ) -> Result<Option<f64>> {
         self.free_last(queue);
-        let timed = self.last.insert(Timed { commands, stamps, best: f64::INFINITY });
+        let timed = self.last.insert(Timed { list, stamps, best: f64::INFINITY });
         let start = Instant::now();
         if let Some((fastest, before)) = &mut self.rise {
             // Only the clocks matter here.
@@ -134,7 +132,7 @@ impl Timing {
     ///
     /// # Errors
     /// Device: the device was lost.
-    pub fn keep_warm(&mut self, queue: &Queue, time: Duration) -> Result<bool> {
+    pub fn keep_warm(&mut self, queue: &Queue<D>, time: Duration) -> Result<bool> {
         let Some(last) = self.last.as_mut().filter(|_| !self.warm_up.is_zero()) else { return Ok(false) };
         let start = Instant::now();
         while start.elapsed() < time {
@@ -145,20 +143,19 @@ impl Timing {
     }
 
     /// Waits longer for clocks before the first measurement: a device may take a second to raise them.
-    pub fn patiently(mut self) -> Timing {
-        self.rise = self.rise.map(|_| (Fastest::new(PATIENCE * self.warm_up), Duration::ZERO));
-        self
+    pub fn be_patient(&mut self) {
+        self.rise = self.rise.take().map(|_| (Fastest::new(PATIENCE * self.warm_up), Duration::ZERO));
     }
 
     /// Frees what was timed last. What is timed next is the first again.
-    pub fn free(&mut self, queue: &Queue) {
+    pub fn free(&mut self, queue: &Queue<D>) {
         self.free_last(queue);
-        self.rise = Timing::new(self.warm_up).rise;
+        self.rise = Timing::<D>::new(self.warm_up).rise;
     }
 
-    fn free_last(&mut self, queue: &Queue) {
+    fn free_last(&mut self, queue: &Queue<D>) {
         if let Some(last) = self.last.take() {
-            queue.free(&[last.commands]);
+            queue.driver.free(&[last.list]);
         }
     }
 }

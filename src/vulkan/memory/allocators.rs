@@ -1,9 +1,9 @@
 //! Allocators of the arena's memory outside the Vulkan driver, for sharing it with other drivers.
 
-use super::arena::Allocator;
 use crate::error::{Setting, Text, text};
 use crate::machine::files::Files;
 use crate::machine::nodes::DeviceNode;
+use crate::replay::driver::Allocator;
 use crate::sys::amdgpu;
 use crate::sys::dma_buf::{self, DmaBuf, SYSTEM_HEAP, UDMABUF, open_node, sealed_memfd};
 use crate::sys::drm::Node;

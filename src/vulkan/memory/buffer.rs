@@ -1,10 +1,11 @@
 //! Device memory: one buffer per allocation, with its device address, mapped if the host can see it.
 
 use crate::error::{Setting, text};
+use crate::replay::driver::{HostAccess, Memory, unmapped};
 use crate::sys::dma_buf::{self, DmaBuf, Mapping};
 use crate::vulkan::device::sharing;
 use crate::vulkan::device::{Gpu, failure};
-use crate::vulkan::memory::heaps::{HostAccess, memory_types};
+use crate::vulkan::memory::heaps::memory_types;
 use crate::{Error, Result};
 use ash::vk;
 use std::cell::Cell;
@@ -16,16 +17,12 @@ use std::rc::Rc;
 /// A buffer and its memory: one allocation each.
 pub struct Buffer {
     gpu: Rc<Gpu>,
-    /// The buffer.
-    pub handle: vk::Buffer,
+    pub(in crate::vulkan) handle: vk::Buffer,
     memory: vk::DeviceMemory,
-    /// Bytes.
-    pub size: u64,
-    /// Its device address.
-    pub address: u64,
+    size: u64,
+    address: u64,
     mapped: Option<NonNull<u8>>,
-    /// Whether the host reads it through its caches.
-    pub cached: bool,
+    cached: bool,
     /// The memory as a dma-buf, if it is one.
     dma_buf: Option<DmaBuf>,
     /// The host's mapping of another driver's dma-buf.
@@ -185,28 +182,6 @@ impl Buffer {
         self.to_host()
     }
 
-    /// The memory as a dma-buf, if it is one.
-    pub fn dma_buf(&self) -> Option<&DmaBuf> {
-        self.dma_buf.as_ref()
-    }
-
-    /// Call before the host accesses what the device may have written. Tells the driver of an imported dma-buf, which
-    /// may have caches to flush. For other memory Vulkan's barriers suffice.
-    ///
-    /// # Errors
-    /// Device: that driver fails.
-    pub fn to_host(&self) -> Result<()> {
-        self.hold(true, |d| d.begin(dma_buf::Access::ReadWrite))
-    }
-
-    /// Call before the device accesses what the host may have written; see [`Buffer::to_host`].
-    ///
-    /// # Errors
-    /// As [`Buffer::to_host`].
-    pub fn to_device(&self) -> Result<()> {
-        self.hold(false, |d| d.end(dma_buf::Access::ReadWrite))
-    }
-
     fn hold(&self, held: bool, say: impl FnOnce(&DmaBuf) -> crate::sys::Result<()>) -> Result<()> {
         let Some(dma_buf) = self.dma_buf.as_ref().filter(|_| self.view.is_some() && self.held.get() != held) else {
             return Ok(());
@@ -220,65 +195,6 @@ impl Buffer {
         Ok(())
     }
 
-    /// Runs `edit` on the words of a mapped buffer.
-    ///
-    /// # Errors
-    /// Device: it is not mapped, or as [`Buffer::to_host`].
-    ///
-    /// # Safety
-    /// As [`Buffer::bytes_mut`], while `edit` runs.
-    pub unsafe fn edit(&mut self, edit: impl FnOnce(&mut [u32])) -> Result<()> {
-        self.to_host()?;
-        // SAFETY: as the caller promises.
-        edit(bytemuck::cast_slice_mut(unsafe { self.bytes_mut() }.ok_or_else(unmapped)?));
-        self.to_device()
-    }
-
-    /// Whether the host has to say when it accesses the buffer, and when the device may.
-    pub fn is_handed_over(&self) -> bool {
-        self.view.is_some()
-    }
-
-    /// Words of a mapped buffer, for writing while the device uses others. What is written before a submit, that submit sees.
-    ///
-    /// # Errors
-    /// Device: it is not mapped, or is handed over ([`Buffer::is_handed_over`]).
-    ///
-    /// # Safety
-    /// The device neither reads nor writes these words while the slice lives.
-    ///
-    /// # Panics
-    /// The buffer has fewer words.
-    pub unsafe fn words_mut(&mut self, words: Range<usize>) -> Result<&mut [u32]> {
-        let start = self.mapped.filter(|_| self.view.is_none()).ok_or_else(unmapped)?;
-        assert!(words.start <= words.end && words.end as u64 * 4 <= self.size, "words of the buffer");
-        // SAFETY: they lie within the mapping, which is aligned to more than a word and lasts for the buffer's life; the
-        // device as the caller promises, and `&mut self` makes it the only host view.
-        Ok(unsafe { std::slice::from_raw_parts_mut(start.cast::<u32>().as_ptr().add(words.start), words.len()) })
-    }
-
-    /// Copies `data` to the buffer's start. Does not wait for the device.
-    ///
-    /// # Errors
-    /// Device: it is not mapped, or too small.
-    pub fn copy_from(&mut self, data: &[u8]) -> Result<()> {
-        let at = self.mapped_for(data.len())?;
-        // SAFETY: the mapping has at least `data.len()` bytes; no reference to them is made.
-        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), at.as_ptr(), data.len()) };
-        Ok(())
-    }
-
-    /// Copies the buffer's start into `data`; see [`Buffer::copy_from`].
-    ///
-    /// # Errors
-    /// As [`Buffer::copy_from`].
-    pub fn copy_to(&self, data: &mut [u8]) -> Result<()> {
-        let at = self.mapped_for(data.len())?;
-        // SAFETY: as in `copy_from`.
-        unsafe { std::ptr::copy_nonoverlapping(at.as_ptr(), data.as_mut_ptr(), data.len()) };
-        Ok(())
-    }
-
     fn mapped_for(&self, len: usize) -> Result<NonNull<u8>> {
         match self.mapped {
             Some(at) if len as u64 <= self.size => Ok(at),
@@ -286,34 +202,75 @@ impl Buffer {
             None => Err(unmapped()),
         }
     }
+}
 
-    /// Whether the host maps the memory.
-    pub fn is_mapped(&self) -> bool {
+impl Memory for Buffer {
+    fn address(&self) -> u64 {
+        self.address
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn is_mapped(&self) -> bool {
         self.mapped.is_some()
     }
 
-    /// Hides the host's mapping, as if the host could not see this memory.
-    pub fn hide(&mut self) {
+    fn is_cached(&self) -> bool {
+        self.cached
+    }
+
+    fn hide(&mut self) {
         self.mapped = None;
     }
 
-    /// The buffer's bytes, if the host maps them.
-    ///
-    /// # Safety
-    /// The device does not write the buffer while the slice lives: every submit that writes it was waited for, and the
-    /// next one comes after the slice.
-    pub unsafe fn bytes(&self) -> Option<&[u8]> {
+    unsafe fn bytes(&self) -> Option<&[u8]> {
         // SAFETY: the mapping covers `size` bytes for the buffer's life; the device as the caller promises.
         self.mapped.map(|p| unsafe { std::slice::from_raw_parts(p.as_ptr(), self.size as usize) })
     }
 
-    /// As [`Buffer::bytes`], for writing.
-    ///
-    /// # Safety
-    /// The device neither reads nor writes the buffer while the slice lives.
-    pub unsafe fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+    unsafe fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         // SAFETY: as in `bytes`; `&mut self` makes it the only host view.
         self.mapped.map(|p| unsafe { std::slice::from_raw_parts_mut(p.as_ptr(), self.size as usize) })
+    }
+
+    unsafe fn words_mut(&mut self, words: Range<usize>) -> Result<&mut [u32]> {
+        let start = self.mapped.filter(|_| self.view.is_none()).ok_or_else(unmapped)?;
+        assert!(words.start <= words.end && words.end as u64 * 4 <= self.size, "words of the buffer");
+        // SAFETY: they lie within the mapping, which is aligned to more than a word and lasts for the buffer's life; the
+        // device as the caller promises, and `&mut self` makes it the only host view.
+        Ok(unsafe { std::slice::from_raw_parts_mut(start.cast::<u32>().as_ptr().add(words.start), words.len()) })
+    }
+
+    fn copy_from(&mut self, data: &[u8]) -> Result<()> {
+        let at = self.mapped_for(data.len())?;
+        // SAFETY: the mapping has at least `data.len()` bytes; no reference to them is made.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), at.as_ptr(), data.len()) };
+        Ok(())
+    }
+
+    fn copy_to(&self, data: &mut [u8]) -> Result<()> {
+        let at = self.mapped_for(data.len())?;
+        // SAFETY: as in `copy_from`.
+        unsafe { std::ptr::copy_nonoverlapping(at.as_ptr(), data.as_mut_ptr(), data.len()) };
+        Ok(())
+    }
+
+    fn is_handed_over(&self) -> bool {
+        self.view.is_some()
+    }
+
+    fn to_host(&self) -> Result<()> {
+        self.hold(true, |d| d.begin(dma_buf::Access::ReadWrite))
+    }
+
+    fn to_device(&self) -> Result<()> {
+        self.hold(false, |d| d.end(dma_buf::Access::ReadWrite))
+    }
+
+    fn dma_buf(&self) -> Option<&DmaBuf> {
+        self.dma_buf.as_ref()
     }
 }
 
@@ -328,10 +285,6 @@ impl Drop for Buffer {
             self.gpu.device.free_memory(self.memory, None);
         }
     }
-}
-
-fn unmapped() -> Error {
-    Error::device("the memory is not mapped", text!("update the driver, or use ", Setting::Cpu))
 }
 
 fn no_descriptor(e: &std::io::Error) -> Error {

@@ -2,24 +2,13 @@
 
 use crate::lower::caps::DeviceKind;
 use crate::machine::heaps::{Heap, Memory, Pool, reserve};
+use crate::replay::driver::HostAccess;
 use crate::sys::amdgpu;
 use crate::sys::drm::Node;
 use crate::vulkan::device::Gpu;
 use crate::{Error, Result};
 use ash::vk;
 use std::path::Path;
-
-/// Which access the host needs to a buffer's memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HostAccess {
-    /// None ever. The memory is not mapped, and takes nothing of the device's window for the host where it can do without:
-    /// that may be smaller than the device's memory.
-    None,
-    /// None is needed. The memory is mapped all the same where that costs nothing.
-    Device,
-    /// The host must be able to write and read the memory.
-    Host,
-}
 
 /// The memory types for a buffer in `heap`, among those in the bit set `allowed`, the best first: those that are mapped and
 /// cached, then those that are mapped; for [`HostAccess::None`] those that cannot be mapped.

@@ -1,10 +1,9 @@
-//! Device memory: heaps, buffers, and the arena.
+//! Device memory: heaps, buffers, and where their memory comes from.
 
 #[cfg(feature = "testing")]
 pub mod allocators;
-pub mod arena;
 pub mod buffer;
 pub mod heaps;
+pub(crate) mod source;
 
 pub use buffer::{Backing, Buffer};
-pub use heaps::HostAccess;

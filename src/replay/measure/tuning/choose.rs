@@ -8,10 +8,10 @@ use crate::lower::PassKind;
 use crate::lower::arithmetic::Arithmetic;
 use crate::lower::kernels::Kernel;
 use crate::lower::target::{AttendBy, Target, Tile};
+use crate::replay::driver::Readiness;
 use crate::replay::measure::agenda::{self, Key, Part, take_way};
 use crate::replay::measure::choices::{Way, product_name};
 use crate::schedule::Segment;
-use crate::vulkan::compiler::Readiness;
 use std::rc::Rc;
 
 /// Most rows of a pass that reads weights most of the time: passes decide between its best tiles.

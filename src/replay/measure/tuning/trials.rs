@@ -7,9 +7,9 @@ use crate::lower::PassKind;
 use crate::lower::dispatch::{Dispatch, Edge};
 use crate::lower::kernels::Kernel;
 use crate::lower::target::{Target, Tile};
+use crate::replay::driver::Readiness;
 use crate::replay::measure::agenda::Part;
 use crate::schedule::Segment;
-use crate::vulkan::compiler::Readiness;
 use std::time::Duration;
 
 /// How long a kernel is waited for at a time.

@@ -1,43 +1,47 @@
-//! Recording: how the dispatches of a command buffer wait for each other.
+//! A list of commands: how the dispatches of a pass wait for each other.
 //!
-//! A dispatch stands behind a barrier, or is relayed if its kernel can be and the device was found to run that faster
+//! A dispatch waits by an edge, or is relayed if its kernel can be and the device was found to run that faster
 //! ([`crate::replay::measure::tuning`]). A relayed dispatch starts beside the one before it and waits for that one's
 //! workgroups by a counter (shaders/relay.glsl). That hides the dispatch's start and its first latency of memory and of
 //! address translation. Dispatches that do not need each other share a counter, and wait for the same one before them.
 
-use crate::lower::dispatch::Dispatch;
+use super::driver::{Command, Driver, MemoryCopy};
+use crate::lower::dispatch::{Dispatch, Edge};
 use crate::lower::kernels::Relaying;
 use crate::lower::kernels::push::{ProductRelayPush, RelayPush, StagedRelayPush, word};
 use crate::lower::layout::{GpuLayout, RELAY_COUNTERS, RELAY_STRIDE};
-use crate::vulkan::memory::Buffer;
-use ash::vk;
 use std::ops::Range;
-use vk::PipelineStageFlags2 as Stage;
 
 /// The relay counters in the arena: [`RELAY_COUNTERS`] of them.
-#[derive(Debug, Clone, Copy)]
-pub struct Relay {
+pub struct Relay<'a, D: Driver> {
     /// The arena.
-    pub arena: vk::Buffer,
+    arena: &'a D::Memory,
     /// Bytes from the arena's start, where the step state lies, to the first counter.
-    pub offset: u64,
+    offset: u64,
 }
 
-impl Relay {
-    /// The counters of an arena.
-    pub fn new(arena: &Buffer, layout: &GpuLayout) -> Relay {
-        Relay { arena: arena.handle, offset: layout.scratch.relay }
+impl<D: Driver> Clone for Relay<'_, D> {
+    fn clone(&self) -> Self {
+        *self
     }
 }
 
-/// Records dispatches in order into a command buffer that is being recorded.
-pub(crate) struct Recorder<'a> {
-    device: &'a ash::Device,
-    commands: vk::CommandBuffer,
-    layout: vk::PipelineLayout,
-    relay: Option<Relay>,
-    /// The pipeline that was bound last.
-    bound: vk::Pipeline,
+impl<D: Driver> Copy for Relay<'_, D> {}
+
+impl<'a, D: Driver> Relay<'a, D> {
+    /// The counters of an arena.
+    pub fn new(arena: &'a D::Memory, layout: &GpuLayout) -> Relay<'a, D> {
+        Relay { arena, offset: layout.scratch.relay }
+    }
+}
+
+/// A span of stamps: which one, of these. Stamps `2 i` and `2 i + 1` are its start and its end.
+pub type Span<'a, D> = (&'a <D as Driver>::Stamps, usize);
+
+/// Commands in the order in which they run.
+pub struct List<'a, D: Driver> {
+    commands: Vec<Command<'a, D>>,
+    relay: Option<Relay<'a, D>>,
     /// Counters used since the last reset.
     taken: usize,
     /// What the dispatches before that share a counter wait for and count, if they are relayed.
@@ -49,7 +53,7 @@ pub(crate) struct Recorder<'a> {
 struct Turn {
     /// Word of their counter, of the first stage where there are several.
     counter: u32,
-    /// Workgroups and stages that they wait for; no workgroups where a barrier was.
+    /// Workgroups and stages that they wait for; no workgroups where an edge was.
     waits_for: (u32, usize),
     /// Their workgroups, and their stages.
     groups: u32,
@@ -61,8 +65,8 @@ struct Turn {
 enum Wait {
     /// For nothing.
     Nothing,
-    /// Behind a barrier.
-    Barrier,
+    /// By an edge.
+    Edge,
     /// With the dispatches before, for what they wait for.
     Beside,
     /// For the dispatches before, by their counter.
@@ -78,45 +82,35 @@ fn wait_of(before: Option<usize>, needs: bool, relays: bool, stages: usize) -> W
         (None, _) if !needs => Wait::Nothing,
         // Only relayed dispatches have waited for those before them, so what follows one must wait.
         (_, true) => Wait::Turn,
-        (_, false) => Wait::Barrier,
+        (_, false) => Wait::Edge,
     }
 }
 
-impl<'a> Recorder<'a> {
-    /// For a command buffer of `device` that is being recorded. Records a barrier behind everything submitted before
-    /// it.
-    ///
-    /// # Safety
-    /// The command buffer is in the recording state as long as this is used, and what `relay` names outlives it.
-    pub(crate) unsafe fn new(
-        device: &'a ash::Device,
-        commands: vk::CommandBuffer,
-        layout: vk::PipelineLayout,
-        relay: Option<Relay>,
-    ) -> Recorder<'a> {
-        barrier(device, commands, Stage::COMPUTE_SHADER | Stage::TRANSFER, Stage::COMPUTE_SHADER | Stage::TRANSFER);
-        let bound = vk::Pipeline::null();
-        Recorder { device, commands, layout, relay, bound, taken: RELAY_COUNTERS, before: None }
+impl<'a, D: Driver> List<'a, D> {
+    /// A list that waits for everything submitted before it, from the time of `stamp` on.
+    pub fn new(relay: Option<Relay<'a, D>>, stamp: Option<(&'a D::Stamps, usize)>) -> List<'a, D> {
+        let mut list = List { commands: Vec::new(), relay, taken: RELAY_COUNTERS, before: None };
+        list.commands.extend(stamp.map(|(stamps, number)| Command::Stamp(stamps, number)));
+        list.commands.push(Command::Wait(Edge::Device));
+        list
     }
 
-    /// Records one dispatch. With `wait`, it uses memory only after everything before it is done. `ahead`: device
-    /// addresses of the weights of the next product, for which it asks if it is a relayed product.
-    ///
-    /// # Safety
-    /// The pipeline, what the push constants point to and `ahead` outlive the command buffer.
-    pub(crate) unsafe fn dispatch(&mut self, d: &Dispatch, pipeline: vk::Pipeline, wait: bool, ahead: Range<u64>) {
+    /// Adds a dispatch, which waits by `edge` for the dispatches before it. `ahead`: device addresses of the weights of the
+    /// next product, for which it asks if it is a relayed product.
+    pub fn dispatch(&mut self, d: &Dispatch, edge: Edge, ahead: Range<u64>) {
         let relaying = d.kernel.module.relaying();
         let relay = self.relay.filter(|_| relaying != Relaying::Never);
         let (groups, stages) = (d.groups.iter().product::<u32>(), d.kernel.stages());
         // Not relayed: counts for no one, waits for no counter.
         let mut words = StagedRelayPush { turn: 0, before: 0, stages: 1, ahead_low: 0, ahead_high: 0, ahead_bytes: 0 };
-        let waits = wait_of(self.before.map(|turn| turn.stages), wait, relay.is_some(), stages);
+        let before = self.before.map(|turn| turn.stages);
+        let waits = wait_of(before, edge != Edge::None, relay.is_some(), stages);
         let turn = match (waits, relay, self.before) {
             (Wait::Beside, _, Some(turn)) => Some(Turn { groups: turn.groups + groups, ..turn }),
             (Wait::Turn, Some(relay), _) => Some(self.next_turn(relay, groups, stages)),
             (Wait::Nothing, ..) => None,
             _ => {
-                self.compute_barrier();
+                self.wait(Edge::Kernels);
                 None
             }
         };
@@ -141,25 +135,41 @@ impl<'a> Recorder<'a> {
             }
             Relaying::Staged => d.push.followed_by(&words),
         };
-        // SAFETY: the command buffer is being recorded; the rest as the caller promises.
-        unsafe {
-            if pipeline != self.bound {
-                self.device.cmd_bind_pipeline(self.commands, vk::PipelineBindPoint::COMPUTE, pipeline);
-                self.bound = pipeline;
-            }
-            let stage = vk::ShaderStageFlags::COMPUTE;
-            self.device.cmd_push_constants(self.commands, self.layout, stage, 0, push.bytes());
-            self.device.cmd_dispatch(self.commands, d.groups[0], d.groups[1], d.groups[2]);
+        self.commands.push(Command::Run { kernel: d.kernel, push, groups: d.groups });
+    }
+
+    /// Notes the time of what is before.
+    pub fn stamp(&mut self, stamps: &'a D::Stamps, number: usize) {
+        self.commands.push(Command::Stamp(stamps, number));
+    }
+
+    /// Adds copies of what the dispatches have written.
+    fn copy(&mut self, copies: impl IntoIterator<Item = MemoryCopy<'a, D>>) {
+        let mut copies = copies.into_iter().map(Command::Copy).peekable();
+        if copies.peek().is_some() {
+            self.wait(Edge::Fill);
+            self.commands.extend(copies);
         }
     }
 
+    /// The commands. The host sees what they have written.
+    pub fn end(mut self, stamp: Option<(&'a D::Stamps, usize)>) -> Vec<Command<'a, D>> {
+        self.wait(Edge::Host);
+        self.commands.extend(stamp.map(|(stamps, number)| Command::Stamp(stamps, number)));
+        self.commands
+    }
+
+    fn wait(&mut self, edge: Edge) {
+        self.commands.push(Command::Wait(edge));
+    }
+
     /// A counter for a dispatch that waits for those of the last.
-    fn next_turn(&mut self, relay: Relay, groups: u32, stages: usize) -> Turn {
+    fn next_turn(&mut self, relay: Relay<'a, D>, groups: u32, stages: usize) -> Turn {
         if self.taken + stages > RELAY_COUNTERS {
             self.reset(relay);
         }
         let waits_for = self.before.map(|turn| (turn.groups, turn.stages)).unwrap_or_else(|| {
-            self.compute_barrier();
+            self.wait(Edge::Kernels);
             (0, 1)
         });
         let counter = relay.offset + self.taken as u64 * RELAY_STRIDE;
@@ -167,46 +177,44 @@ impl<'a> Recorder<'a> {
         Turn { counter: word((counter / 4) as usize), waits_for, groups, stages }
     }
 
-    fn compute_barrier(&self) {
-        barrier(self.device, self.commands, Stage::COMPUTE_SHADER, Stage::COMPUTE_SHADER);
-    }
-
-    /// Zeroes all counters, with a barrier before and after.
-    fn reset(&mut self, relay: Relay) {
+    /// Zeroes all counters once nobody counts, and lets nobody count before.
+    fn reset(&mut self, relay: Relay<'a, D>) {
         let bytes = RELAY_COUNTERS as u64 * RELAY_STRIDE;
-        barrier(self.device, self.commands, Stage::COMPUTE_SHADER, Stage::TRANSFER);
-        // SAFETY: the command buffer is being recorded, and the counters lie within the arena.
-        unsafe { self.device.cmd_fill_buffer(self.commands, relay.arena, relay.offset, bytes, 0) };
-        barrier(self.device, self.commands, Stage::TRANSFER, Stage::COMPUTE_SHADER);
+        self.wait(Edge::Fill);
+        self.commands.push(Command::Fill(relay.arena, relay.offset..relay.offset + bytes));
+        self.wait(Edge::Device);
         (self.taken, self.before) = (0, None);
     }
 }
 
-/// A memory barrier from one set of stages to another.
-pub(crate) fn barrier(
-    device: &ash::Device,
-    commands: vk::CommandBuffer,
-    from: vk::PipelineStageFlags2,
-    to: vk::PipelineStageFlags2,
-) {
-    use vk::AccessFlags2 as Access;
-    // Between kernels, only storage accesses are made visible. Wider masks cost 2.5 us a barrier on NVIDIA.
-    let (made, seen) = match from == Stage::COMPUTE_SHADER && to == Stage::COMPUTE_SHADER {
-        true => (Access::SHADER_STORAGE_WRITE, Access::SHADER_STORAGE_READ | Access::SHADER_STORAGE_WRITE),
-        false => (Access::MEMORY_READ | Access::MEMORY_WRITE, Access::MEMORY_READ | Access::MEMORY_WRITE),
-    };
-    let memory = [vk::MemoryBarrier2::default()
-        .src_stage_mask(from)
-        .src_access_mask(made)
-        .dst_stage_mask(to)
-        .dst_access_mask(seen)];
-    // SAFETY: the command buffer is being recorded.
-    unsafe { device.cmd_pipeline_barrier2(commands, &vk::DependencyInfo::default().memory_barriers(&memory)) };
+/// Dispatches, each part behind the one before it, then copies of what they have written.
+pub(super) fn list_of<'a, D: Driver>(
+    parts: &[&[Dispatch]],
+    relay: Option<Relay<'a, D>>,
+    span: Option<Span<'a, D>>,
+    copies: impl IntoIterator<Item = MemoryCopy<'a, D>>,
+) -> Vec<Command<'a, D>> {
+    let dispatches = || parts.iter().flat_map(|part| part.iter().enumerate());
+    let mut list = List::new(relay, span.map(|(stamps, i)| (stamps, 2 * i)));
+    for ((i, d), ahead) in dispatches().zip(weights_ahead(dispatches().map(|(_, d)| d.weights.clone()))) {
+        list.dispatch(d, if i == 0 { Edge::Kernels } else { d.edge }, ahead);
+    }
+    list.copy(copies);
+    list.end(span.map(|(stamps, i)| (stamps, 2 * i + 1)))
+}
+
+/// For each of a series of dispatches, the weights that the next one behind it that has any reads.
+fn weights_ahead(weights: impl DoubleEndedIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    let mut next = 0..0;
+    let of = |own: Range<u64>| if own.is_empty() { next.clone() } else { std::mem::replace(&mut next, own) };
+    let mut ahead: Vec<_> = weights.rev().map(of).collect();
+    ahead.reverse();
+    ahead
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Wait, wait_of};
+    use super::{Wait, wait_of, weights_ahead};
 
     #[test]
     fn a_dispatch_waits_for_all_that_it_may_need() {
@@ -220,8 +228,15 @@ mod tests {
         let never = |before, needs| wait_of(before, needs, false, 1);
         assert_eq!(
             (never(Some(1), false), never(Some(1), true), never(None, true)),
-            (Wait::Barrier, Wait::Barrier, Wait::Barrier)
+            (Wait::Edge, Wait::Edge, Wait::Edge)
         );
         assert_eq!(never(None, false), Wait::Nothing);
+    }
+
+    #[test]
+    fn each_dispatch_has_the_weights_of_the_product_behind_it() {
+        let ahead = weights_ahead([0..0, 8..12, 0..0, 0..0, 4..8, 16..20, 0..0].into_iter());
+        assert_eq!(ahead, [8..12, 4..8, 4..8, 4..8, 16..20, 0..0, 0..0]);
+        assert!(weights_ahead(std::iter::empty()).is_empty());
     }
 }

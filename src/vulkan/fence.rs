@@ -1,11 +1,12 @@
 //! Explicit fences between the GPU's queue and other devices or the host: sync_files and timelines. Drivers hand
 //! sync_files to each other.
 
+use super::driver::Vulkan;
 use crate::Result;
+use crate::replay::queue::Queue;
 use crate::sys::fence::SyncFile;
 use crate::vulkan::device::sync_files::SYNC_FILE;
 use crate::vulkan::device::{Gpu, failure};
-use crate::vulkan::queue::Queue;
 use ash::vk;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::rc::Rc;
@@ -96,7 +97,7 @@ impl Gate {
     /// As [`Queue::submit`]; this and the timelines live until the wait.
     pub unsafe fn submit(
         &self,
-        queue: &Queue,
+        queue: &Queue<Vulkan>,
         commands: &[vk::CommandBuffer],
         after: Option<SyncFile>,
         order: TimelineOrder<'_>,
@@ -132,14 +133,14 @@ impl TimelineOrder<'_> {
     ///
     /// # Safety
     /// As [`Queue::submit`]; the timelines live until the wait.
-    pub unsafe fn submit(self, queue: &Queue, commands: &[vk::CommandBuffer]) -> Result<()> {
+    pub unsafe fn submit(self, queue: &Queue<Vulkan>, commands: &[vk::CommandBuffer]) -> Result<()> {
         // SAFETY: as the caller promises.
         unsafe { self.submit_with(queue, commands, None, None) }
     }
 
     unsafe fn submit_with(
         self,
-        queue: &Queue,
+        queue: &Queue<Vulkan>,
         commands: &[vk::CommandBuffer],
         incoming: Option<vk::Semaphore>,
         outgoing: Option<vk::Semaphore>,
@@ -148,7 +149,7 @@ impl TimelineOrder<'_> {
         let waits: Vec<_> = incoming.map(|s| (s, 0)).into_iter().chain(self.after.map(point)).collect();
         let signals: Vec<_> = outgoing.map(|s| (s, 0)).into_iter().chain(self.then.map(point)).collect();
         // SAFETY: as the caller promises.
-        unsafe { queue.submit_ordered(commands, &waits, &signals) }
+        queue.submit_by(true, |vulkan, signal| unsafe { vulkan.submit_ordered(commands, signal, &waits, &signals) })
     }
 }
 
