@@ -2,11 +2,11 @@
 //!
 //! # Principles
 //!
-//! - **Baked once, replayed for every token.** Loading a model records command buffers. Decoding replays them. Nothing is
+//! - **Baked once, replayed for every token.** Loading a model bakes lists of commands. Decoding replays them. Nothing is
 //!   recorded, bound or allocated while tokens flow; what changes from token to token is data in device memory.
 //! - **Every byte is placed before anything is allocated.** A model that does not fit is refused with the sum.
-//! - **One schedule, several executors.** A forward pass is a list of steps as plain data. The Vulkan executor
-//!   turns it into dispatches; the CPU executor runs it with the processor's vector units; the reference executor interprets
+//! - **One schedule, several executors.** A forward pass is a list of steps as plain data. The executor on a
+//!   device turns it into dispatches; the CPU executor runs it with the processor's vector units; the reference executor interprets
 //!   it as its formulas read. Altering a step alters all alike.
 //! - **Synchronous.** Threads and waits with deadlines; no async runtime, no graph framework.
 //! - **Claims are checked.** Offsets in a file, answers of a driver and words of a user are claims until validated. A rate is

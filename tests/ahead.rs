@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Fifths, Forged, ONE_SUBMIT, bits, decode_in_turns, golden, load, small_shape};
-use kiln::engine::{self, Device, Options, VulkanOptions};
+use kiln::engine::{self, Device, Options, ReplayOptions};
 use kiln::executor::weights::Progress;
 use kiln::executor::{Executor, HeadRows, Measure, Row};
 use kiln::model::{Checkpoint, Shape, WeightFormat};
@@ -25,8 +25,8 @@ fn options() -> Options {
     Options { device: common::vulkan(), vulkan: budget(ONE_SUBMIT), ..Options::default() }
 }
 
-fn budget(submit_budget: Duration) -> VulkanOptions {
-    VulkanOptions { submit_budget, ..VulkanOptions::default() }
+fn budget(submit_budget: Duration) -> ReplayOptions {
+    ReplayOptions { submit_budget, ..ReplayOptions::default() }
 }
 
 fn executor(options: Options) -> Box<dyn Measure> {
@@ -170,7 +170,7 @@ fn batches_go_on_too() {
     for (rows, staged, budget) in
         [(3usize, false, ONE_SUBMIT), (4, true, ONE_SUBMIT), (4, false, Duration::from_nanos(1))]
     {
-        let vulkan = VulkanOptions { staged, ..self::budget(budget) };
+        let vulkan = ReplayOptions { staged, ..self::budget(budget) };
         let options = Options { sequences: 4, head_rows: 4, vulkan, context: Some(64), ..options() };
         let mut executor = executor(options);
         let head = HeadRows { first: 0, count: rows };
@@ -261,7 +261,7 @@ fn together_by<G: Guide + 'static>(
 fn guided_replies_run_ahead_too() {
     for staged in [false, true] {
         let load = |budget| {
-            let vulkan = VulkanOptions { staged, ..self::budget(budget) };
+            let vulkan = ReplayOptions { staged, ..self::budget(budget) };
             executor(Options { sequences: 4, head_rows: 4, vulkan, context: Some(64), ..options() })
         };
         let (mut apart, mut on) = (load(Duration::from_nanos(1)), load(ONE_SUBMIT));

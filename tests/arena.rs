@@ -7,7 +7,7 @@ mod common;
 use common::arena::{arena_allocators, dma_bufs_required};
 use common::check::{F32_SHALLOW, check_prompts};
 use common::{Case, F32, ONE_SUBMIT, bits, decode_in_turns, forced, golden, load};
-use kiln::engine::VulkanOptions;
+use kiln::engine::ReplayOptions;
 use kiln::engine::{self, Options};
 use kiln::executor::Executor;
 use kiln::executor::weights::Progress;
@@ -25,7 +25,7 @@ use std::fs::File;
 fn options(arena: MemorySource) -> Options {
     Options {
         device: common::vulkan(),
-        vulkan: VulkanOptions { arena, ..forced(F32) },
+        vulkan: ReplayOptions { arena, ..forced(F32) },
         kv: KvType::F32,
         context: Some(160),
         chunk: Some(16),

@@ -5,7 +5,7 @@ mod common;
 use common::gguf::{GgufFile, Tensor, Value};
 use common::{AUTO, DOT, F32, MATRIX_F16, Random, floats, golden, ids, load, observe, relative_rms};
 use half::f16;
-use kiln::engine::{Device, Options, VulkanOptions};
+use kiln::engine::{Device, Options, ReplayOptions};
 use kiln::executor::{HeadRows, Row};
 use kiln::model::checkpoint::gguf::GgmlType;
 use kiln::model::{BlockFormat, WeightFormat};
@@ -235,7 +235,7 @@ fn a_mix_of_types_computes_what_the_reference_does() {
 fn neither_tiles_nor_a_relay_change_a_bit() {
     let check = |what: &str, path: &Path, tiles: &[DotTile]| {
         let run = |relay, tile| {
-            let vulkan = VulkanOptions { relay: Some(relay), tile, ..common::forced(DOT) };
+            let vulkan = ReplayOptions { relay: Some(relay), tile, ..common::forced(DOT) };
             logits(path, Options { device: common::vulkan(), chunk: Some(2), vulkan, ..Options::default() })
         };
         let want = run(false, None);

@@ -5,7 +5,7 @@ mod common;
 
 use common::check::{F16_DEEP, F16_SHALLOW, F32_DEEP, F32_SHALLOW, Tolerance, check_prompts};
 use common::{Case, DOT, F32, MATRIX_F16, MATRIX_S8, golden, ids, load, observe};
-use kiln::engine::VulkanOptions;
+use kiln::engine::ReplayOptions;
 use kiln::engine::{Device, Options};
 use kiln::model::WeightFormat;
 use kiln::schedule::KvType;
@@ -150,7 +150,7 @@ fn staging_changes_no_bit() {
     let tokens = ids(&Case::open("tiny").prompts()[5]["ids"]);
     for weights in BOTH {
         let run = |staged| {
-            let vulkan = VulkanOptions { staged, ..VulkanOptions::default() };
+            let vulkan = ReplayOptions { staged, ..ReplayOptions::default() };
             let options = Options { device: common::vulkan(), weights, head_rows: 4, vulkan, ..Options::default() };
             let mut executor = load(&golden("tiny"), options);
             let mut session = Session::new(0, 160);

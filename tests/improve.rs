@@ -3,7 +3,7 @@
 mod common;
 
 use common::{DOT, bits, golden, load};
-use kiln::engine::{Options, Tune, VulkanOptions};
+use kiln::engine::{Options, ReplayOptions, Tune};
 use kiln::executor::Measure;
 use kiln::schedule::Pool;
 use kiln::sequence::session::Session;
@@ -16,7 +16,7 @@ fn options(tune: Tune) -> Options {
         context: Some(64),
         sequences: 2,
         head_rows: 2,
-        vulkan: VulkanOptions { tune: Some(tune), ..common::forced(DOT) },
+        vulkan: ReplayOptions { tune: Some(tune), ..common::forced(DOT) },
         ..Options::default()
     }
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Mixed, ONE_SUBMIT, bits, golden, load};
 use kiln::engine::Options;
-use kiln::engine::VulkanOptions;
+use kiln::engine::ReplayOptions;
 use kiln::executor::{HeadRows, Row};
 use kiln::sequence::draft::{MOST_DRAFTED, Repeats};
 use kiln::sequence::session::Session;
@@ -172,7 +172,7 @@ fn a_tiny_submit_budget_changes_no_bit() {
             chunk: Some(16),
             sequences: BATCH,
             head_rows: BATCH,
-            vulkan: VulkanOptions { submit_budget: budget, ..VulkanOptions::default() },
+            vulkan: ReplayOptions { submit_budget: budget, ..ReplayOptions::default() },
             ..Options::default()
         };
         let mut executor = load(&golden("tiny"), options);
@@ -221,7 +221,7 @@ fn a_pass_of_more_rows_than_were_timed_is_cut_once_more() {
     let options = Options {
         device: common::vulkan(),
         chunk: Some(100),
-        vulkan: VulkanOptions { submit_budget: ONE_SUBMIT, ..VulkanOptions::default() },
+        vulkan: ReplayOptions { submit_budget: ONE_SUBMIT, ..ReplayOptions::default() },
         ..Options::default()
     };
     let mut executor = load(&golden("tiny"), options);
@@ -257,7 +257,7 @@ fn long_layers_are_given_fewer_rows() {
             device: common::vulkan(),
             chunk: Some(256),
             context: Some(1024),
-            vulkan: VulkanOptions { submit_budget: budget, ..VulkanOptions::default() },
+            vulkan: ReplayOptions { submit_budget: budget, ..ReplayOptions::default() },
             ..Options::default()
         };
         let mut executor = load(&golden("tiny"), options);

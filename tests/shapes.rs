@@ -4,7 +4,7 @@
 mod common;
 
 use common::{AUTO, DOT, F32, Forged, MATRIX_F16, bits, max_abs, relative_rms, rms, small_shape};
-use kiln::engine::VulkanOptions;
+use kiln::engine::ReplayOptions;
 use kiln::engine::{Device, Options};
 use kiln::executor::{HeadRows, Row};
 use kiln::model::{Shape, WeightFormat};
@@ -161,7 +161,7 @@ fn check_stages(shape: &Shape, weights: WeightFormat, groups: usize) {
     let forged = Forged::new(shape, weights);
     let tokens = prompt(shape, 20);
     let run = |tile, relay| {
-        let vulkan = VulkanOptions { tile, relay: Some(relay), ..common::forced(DOT) };
+        let vulkan = ReplayOptions { tile, relay: Some(relay), ..common::forced(DOT) };
         let options = Options { weights, vulkan, ..Options::default() };
         let mut executor = forged.load(common::vulkan(), options);
         let mut session = Session::new(0, 64);

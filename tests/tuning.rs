@@ -5,7 +5,7 @@ mod common;
 
 use common::{DOT, bits, golden, load};
 use kiln::engine::Options;
-use kiln::engine::{Tune, VulkanOptions};
+use kiln::engine::{ReplayOptions, Tune};
 use kiln::executor::Executor;
 use kiln::sequence::session::Session;
 use kiln::testing::vulkan::driver::recordings;
@@ -18,7 +18,7 @@ fn options(tune: bool) -> Options {
         device: common::vulkan(),
         chunk: Some(2),
         context: Some(64),
-        vulkan: VulkanOptions { tune: Some(if tune { Tune::Now } else { Tune::Off }), ..common::forced(DOT) },
+        vulkan: ReplayOptions { tune: Some(if tune { Tune::Now } else { Tune::Off }), ..common::forced(DOT) },
         ..Options::default()
     }
 }

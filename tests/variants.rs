@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Case, DOT, F32, MATRIX_F16, MATRIX_S8, bits, golden, ids, load, relative_rms};
-use kiln::engine::VulkanOptions;
+use kiln::engine::ReplayOptions;
 use kiln::engine::{Device, Options};
 use kiln::executor::{Executor, HeadRows, Measure, Row};
 use kiln::model::WeightFormat;
@@ -24,7 +24,7 @@ const TOLERANCE: f32 = 0.015;
 const PROMPT: &str = "len17";
 
 fn options(arithmetic: Option<Arithmetic>, chunk: usize, tile: Option<Tile>) -> Options {
-    let vulkan = VulkanOptions { tile, ..common::forced(arithmetic) };
+    let vulkan = ReplayOptions { tile, ..common::forced(arithmetic) };
     Options { device: common::vulkan(), vulkan, chunk: Some(chunk), context: Some(64), ..Options::default() }
 }
 
@@ -182,10 +182,10 @@ fn relayed_dispatches_change_no_bit() {
     let int4 = [DOT, MATRIX_F16].map(|arithmetic| (WeightFormat::Int4, arithmetic));
     let int8 = [DOT, F32, MATRIX_F16, MATRIX_S8].map(|arithmetic| (WeightFormat::Int8, arithmetic));
     for (weights, arithmetic) in int8.into_iter().chain(int4) {
-        for budget in [VulkanOptions::default().submit_budget, Duration::from_nanos(1)] {
+        for budget in [ReplayOptions::default().submit_budget, Duration::from_nanos(1)] {
             let [relayed, behind_barriers] = [true, false].map(|relay| {
                 let options = options(arithmetic, 8, None);
-                let vulkan = VulkanOptions { relay: Some(relay), submit_budget: budget, ..options.vulkan };
+                let vulkan = ReplayOptions { relay: Some(relay), submit_budget: budget, ..options.vulkan };
                 let options = Options { weights, vulkan, sequences: 6, head_rows: 6, ..options };
                 logits_of_two_batches(load(&golden("tiny"), options).as_mut())
             });
@@ -204,7 +204,7 @@ fn stages_of_a_relay_change_no_bit() {
     {
         let run = |relay, variant| {
             let options = options(DOT, 2, variant);
-            let vulkan = VulkanOptions { relay: Some(relay), ..options.vulkan };
+            let vulkan = ReplayOptions { relay: Some(relay), ..options.vulkan };
             let options = Options { weights, vulkan, sequences: 6, head_rows: 6, ..options };
             load(&golden(model), options)
         };

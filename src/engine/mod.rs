@@ -1,5 +1,5 @@
 //! The engine: from a model's files and [`Options`] to a loaded executor. [`load`] builds the schedule, plans every
-//! byte of it, and loads it into the Vulkan executor, the CPU executor or the reference executor.
+//! byte of it, and loads it into the executor on a device, the CPU executor or the reference executor.
 
 pub mod demo;
 #[cfg(any(feature = "cli", feature = "serve"))]
@@ -9,7 +9,7 @@ mod hub;
 #[cfg(any(feature = "cli", feature = "serve"))]
 mod identity;
 
-pub use crate::replay::options::{Tune, VulkanOptions};
+pub use crate::replay::options::{ReplayOptions, Tune};
 #[cfg(any(feature = "cli", feature = "serve"))]
 pub use draft::DraftFiles;
 #[cfg(any(feature = "cli", feature = "serve"))]
@@ -93,8 +93,8 @@ pub struct Options {
     pub kv_tokens: Option<usize>,
     /// Threads of the CPU executor. Default: one a core.
     pub threads: Option<usize>,
-    /// Settings of the Vulkan executor.
-    pub vulkan: VulkanOptions,
+    /// Settings of the executor on a device.
+    pub vulkan: ReplayOptions,
 }
 
 impl Default for Options {
@@ -110,7 +110,7 @@ impl Default for Options {
             kv: KvType::F16,
             kv_tokens: None,
             threads: None,
-            vulkan: VulkanOptions::default(),
+            vulkan: ReplayOptions::default(),
         }
     }
 }

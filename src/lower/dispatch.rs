@@ -31,7 +31,7 @@ pub enum Edge {
     Device,
 }
 
-/// One dispatch of a baked command buffer.
+/// One dispatch of a list that is baked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dispatch {
     /// The steps that it runs, as indices into the schedule. Empty for one that packs a slot, shares the

@@ -33,7 +33,7 @@ pub trait Driver: Sized + 'static {
     /// What the device can do. The same answer as long as the driver lives.
     fn caps(&self) -> &Caps;
 
-    /// Allocates `bytes` in a heap of those that the plan was made for. Its device address stays the same, is aligned to 256
+    /// Allocates `bytes` in a heap of those that the plan was made for. Its device address stays the same, is aligned to 16
     /// bytes, and is valid in every list that is submitted while the memory lives. What it holds at first is undefined.
     ///
     /// # Errors
@@ -46,8 +46,9 @@ pub trait Driver: Sized + 'static {
     /// Device: one cannot be compiled.
     fn compile(&mut self, kernels: &[Kernel]) -> Result<()>;
 
-    /// Makes a list of commands that may be submitted any number of times, each time as if it were written anew. Commands run
-    /// in the order in which they stand only as far as edges say so.
+    /// Makes a list of commands that may be submitted any number of times. Commands between which there is no edge may run side
+    /// by side. Where replay relays, their workgroups begin in the order in which the commands stand, and what one writes
+    /// coherently others see without an edge (shaders/relay.glsl).
     ///
     /// # Errors
     /// Device: a kernel cannot be compiled, or the device failed.

@@ -214,7 +214,12 @@ fn weights_ahead(weights: impl DoubleEndedIterator<Item = Range<u64>>) -> Vec<Ra
 
 #[cfg(test)]
 mod tests {
-    use super::{Wait, wait_of, weights_ahead};
+    use super::super::driver::{HostAccess, MemorySource};
+    use super::super::fake::{Fake, words};
+    use super::*;
+    use crate::lower::kernels::constants::{NoConstants, Specialization};
+    use crate::lower::kernels::push::{NormPush, Push, PushBlock, ReadPush};
+    use crate::lower::kernels::{Kernel, Module};
 
     #[test]
     fn a_dispatch_waits_for_all_that_it_may_need() {
@@ -238,5 +243,55 @@ mod tests {
         let ahead = weights_ahead([0..0, 8..12, 0..0, 0..0, 4..8, 16..20, 0..0].into_iter());
         assert_eq!(ahead, [8..12, 4..8, 4..8, 4..8, 16..20, 0..0, 0..0]);
         assert!(weights_ahead(std::iter::empty()).is_empty());
+    }
+
+    fn dispatch<B: PushBlock>(module: Module, groups: u32, edge: Edge) -> Dispatch {
+        let kernel = Kernel { module, workgroup: 32, constants: NoConstants {}.constants() };
+        Dispatch { edge, ..Dispatch::new(kernel, Push::new(&B::zeroed()), [groups, 1, 1]) }
+    }
+
+    /// What is between two edges may run side by side; nothing crosses one.
+    #[test]
+    fn a_list_waits_for_what_came_before_and_ends_where_the_host_sees_it() {
+        let read = |groups, edge| dispatch::<ReadPush>(Module::Read, groups, edge);
+        let first = [read(1, Edge::None), read(2, Edge::None), read(3, Edge::Kernels)];
+        let driver = Fake::new();
+        let memory = driver.allocate(64, 0, HostAccess::Host, MemorySource::Ordinary).unwrap();
+        let stamps = driver.stamps(4).unwrap().unwrap();
+        let copies = [16, 32].map(|bytes| MemoryCopy::<Fake>::new(&memory, &memory, bytes));
+        let list = list_of(&[&first, &[read(4, Edge::None)]], None, Some((&stamps, 1)), copies);
+        let want = "stamp 2, wait Device, wait Kernels, read 1, read 2, wait Kernels, read 3, wait Kernels, read 4, \
+                    wait Fill, copy 16, copy 32, wait Host, stamp 3";
+        assert_eq!(words(&list).join(", "), want);
+        assert_eq!(words(&list_of::<Fake>(&[], None, None, [])).join(", "), "wait Device, wait Host");
+    }
+
+    /// Counters are zeroed where nobody counts, and once they are used up.
+    #[test]
+    fn relayed_dispatches_wait_by_counters_and_others_by_edges() {
+        let driver = Fake::new();
+        let arena = driver.allocate(64, 0, HostAccess::Host, MemorySource::Ordinary).unwrap();
+        let relay = || Some(Relay::<Fake> { arena: &arena, offset: 1 << 20 });
+        let norm = |groups| dispatch::<NormPush>(Module::RmsNorm, groups, Edge::Kernels);
+        let list =
+            list_of(&[&[norm(5), norm(6), dispatch::<ReadPush>(Module::Read, 7, Edge::None)]], relay(), None, []);
+        let fill = format!("fill {}", RELAY_COUNTERS as u64 * RELAY_STRIDE);
+        let begin = format!("wait Fill, {fill}, wait Device, wait Kernels");
+        let want = format!("wait Device, {begin}, rms_norm 5, rms_norm 6, wait Kernels, read 7, wait Host");
+        assert_eq!(words(&list).join(", "), want);
+        // Each waits for the workgroups of the one before it, at that one's counter.
+        let turns = list.iter().filter_map(|command| match command {
+            Command::Run { kernel, push, .. } if kernel.module == Module::RmsNorm => {
+                let words: &[u32] = bytemuck::cast_slice(&push.bytes()[size_of::<NormPush>()..]);
+                Some((words[0], words[1]))
+            }
+            _ => None,
+        });
+        let counter = |i: u64| ((1 << 20) + i * RELAY_STRIDE) as u32 / 4;
+        assert_eq!(turns.collect::<Vec<_>>(), [(counter(0), 0), (counter(1), 5)]);
+        let many: Vec<Dispatch> = (0..RELAY_COUNTERS as u32 + 1).map(norm).collect();
+        let list = words(&list_of(&[&many], relay(), None, []));
+        assert_eq!(list.iter().filter(|word| **word == fill).count(), 2);
+        assert_eq!(list[list.len() - 6..list.len() - 2].join(", "), begin);
     }
 }

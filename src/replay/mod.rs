@@ -16,6 +16,8 @@
 mod baking;
 mod calls;
 pub mod driver;
+#[cfg(test)]
+mod fake;
 mod guests;
 mod kv;
 mod list;
@@ -52,7 +54,7 @@ use crate::replay::measure::fragment;
 use crate::replay::measure::profile::Profiler;
 use crate::replay::measure::timing::Timing;
 use crate::replay::measure::tuning::Tuning;
-use crate::replay::options::VulkanOptions;
+use crate::replay::options::ReplayOptions;
 use crate::replay::passes::Passes;
 use crate::replay::queue::Queue;
 use crate::replay::results::Results;
@@ -65,7 +67,7 @@ pub struct Replay<D: Driver> {
     schedule: Schedule,
     /// Offsets in the arena.
     layout: GpuLayout,
-    options: VulkanOptions,
+    options: ReplayOptions,
     target: Target,
     queue: Queue<D>,
     /// What tuning keeps, where there is something to choose.
@@ -119,7 +121,7 @@ impl<D: Driver> Replay<D> {
         checkpoint: &Checkpoint,
         mut schedule: Schedule,
         plan: &Plan,
-        options: VulkanOptions,
+        options: ReplayOptions,
         progress: &Progress,
     ) -> Result<Replay<D>> {
         let mut queue = Queue::new(driver);
@@ -278,7 +280,7 @@ fn load_weights<D: Driver>(
     checkpoint: &Checkpoint,
     schedule: &Schedule,
     plan: &Plan,
-    options: VulkanOptions,
+    options: ReplayOptions,
     progress: &Progress,
 ) -> Result<Vec<D::Memory>> {
     let mut staging = None;

@@ -1,4 +1,4 @@
-//! Settings of the Vulkan executor alone. Users need only the defaults; tests force what they check.
+//! Settings of the executor on a device. Users need only the defaults; tests force what they check.
 
 use crate::executor::guest::GuestKind;
 use crate::lower::arithmetic::Arithmetic;
@@ -22,9 +22,9 @@ pub enum Tune {
     Off,
 }
 
-/// Settings of the Vulkan executor alone.
+/// Settings of the executor on a device.
 #[derive(Debug, Clone, Copy)]
-pub struct VulkanOptions {
+pub struct ReplayOptions {
     /// The longest that one submit should keep the device busy.
     pub submit_budget: Duration,
     /// Uploads and results pass through staging even where the host maps the device's memory. Lets this path be tested
@@ -43,17 +43,17 @@ pub struct VulkanOptions {
     /// When tiles and relay are tuned. `None`: [`Tune::Auto`]; if `arithmetic` or `tile` is given, nothing is tuned, and
     /// nothing that was measured before is used.
     pub tune: Option<Tune>,
-    /// Where the arena's memory comes from.
+    /// Where the memory of arena and KV cache comes from.
     pub arena: MemorySource,
     /// Who attends in place of the device. Passes then take several submits, with a wait for the device between them: none
     /// starts before the one ahead of it is done. The guest keeps a copy of the KV cache, which the plan does not count.
     pub guest: Option<GuestKind>,
 }
 
-impl Default for VulkanOptions {
+impl Default for ReplayOptions {
     fn default() -> Self {
         // A quarter of amdgpu's shortest default lockup timeout.
-        VulkanOptions {
+        ReplayOptions {
             submit_budget: Duration::from_millis(500),
             staged: false,
             arithmetic: None,
@@ -66,7 +66,7 @@ impl Default for VulkanOptions {
     }
 }
 
-impl VulkanOptions {
+impl ReplayOptions {
     /// The target before tuning.
     pub(crate) fn target(&self, caps: &Caps) -> Target {
         let hardware = !caps.is_cpu();

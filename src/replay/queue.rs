@@ -195,3 +195,64 @@ impl<D: Driver> Queue<D> {
         memory.to_device()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::driver::{HostAccess, MemorySource};
+    use super::super::fake::Fake;
+    use super::*;
+
+    fn submit(queue: &Queue<Fake>, signal: bool) -> Result<()> {
+        // SAFETY: the lists do nothing.
+        unsafe { queue.submit(&[7], signal) }
+    }
+
+    #[test]
+    fn the_host_edits_memory_only_while_nothing_is_under_way() {
+        let queue = Queue::new(Fake::new());
+        let mut memory = queue.driver.allocate(64, 0, HostAccess::Host, MemorySource::Ordinary).unwrap();
+        let mut edit = |queue: &Queue<Fake>| queue.edit(&mut memory, |words| words[0] += 1);
+        edit(&queue).unwrap();
+        for signal in [false, true] {
+            submit(&queue, signal).unwrap();
+            assert!(edit(&queue).is_err(), "with signal: {signal}");
+            queue.drain().unwrap();
+            edit(&queue).unwrap();
+        }
+        // SAFETY: nothing is under way.
+        assert_eq!(unsafe { memory.bytes() }.unwrap()[0], 3);
+    }
+
+    /// Signals are waited for in the order of their submits, each as long as the submits that it covers may take.
+    #[test]
+    fn a_wait_has_a_deadline_for_each_submit_that_it_covers() {
+        let queue = Queue::new(Fake::new());
+        for signal in [false, false, true, true] {
+            submit(&queue, signal).unwrap();
+        }
+        assert!(submit(&queue, true).is_err(), "a third signal");
+        queue.driver.take_said();
+        queue.wait().unwrap();
+        submit(&queue, true).unwrap();
+        queue.drain().unwrap();
+        let want = ["wait for 0, 60 s", "submit [7], signal Some(0)", "wait for 1, 20 s", "wait for 0, 20 s"];
+        assert_eq!(queue.driver.take_said(), want);
+        // What an error left without a signal gets one.
+        submit(&queue, false).unwrap();
+        queue.drain().unwrap();
+        let want = ["submit [7], signal None", "submit [], signal Some(1)", "wait for 1, 40 s"];
+        assert_eq!(queue.driver.take_said(), want);
+        assert!(queue.is_idle());
+    }
+
+    #[test]
+    fn a_copy_is_waited_for_and_its_list_is_given_up() {
+        let mut queue = Queue::new(Fake::new());
+        let memory =
+            |queue: &Queue<Fake>| queue.driver.allocate(64, 0, HostAccess::Host, MemorySource::Ordinary).unwrap();
+        let (from, to) = (memory(&queue), memory(&queue));
+        queue.copy([MemoryCopy::new(&from, &to, 64)]).unwrap();
+        let want = ["wait Device, copy 64, wait Host", "submit [7], signal Some(0)", "wait for 0, 20 s", "free [7]"];
+        assert_eq!(queue.driver.take_said(), want);
+    }
+}

@@ -1,6 +1,6 @@
 //! The device under test, and models loaded on it.
 
-use kiln::engine::VulkanOptions;
+use kiln::engine::ReplayOptions;
 use kiln::engine::{self, Device, Options};
 use kiln::executor::Measure;
 use kiln::executor::weights::Progress;
@@ -86,8 +86,8 @@ pub fn load(dir: &Path, options: Options) -> Box<dyn Measure> {
 pub const ONE_SUBMIT: Duration = Duration::from_secs(600);
 
 /// Settings that force an arithmetic.
-pub fn forced(arithmetic: Option<Arithmetic>) -> VulkanOptions {
-    VulkanOptions { arithmetic, ..VulkanOptions::default() }
+pub fn forced(arithmetic: Option<Arithmetic>) -> ReplayOptions {
+    ReplayOptions { arithmetic, ..ReplayOptions::default() }
 }
 
 /// Turns on the validation layer and the log of its messages. KILN_VALIDATION=0 leaves it off.

@@ -14,7 +14,7 @@ use crate::lower::layout::GpuLayout;
 use crate::lower::target::Target;
 use crate::lower::units::RDNA3;
 use crate::replay::driver::Readiness;
-use crate::replay::options::VulkanOptions;
+use crate::replay::options::ReplayOptions;
 use crate::replay::tuned_kinds;
 use crate::schedule::Schedule;
 use crate::{Cancel, Result};
@@ -39,7 +39,7 @@ pub(super) fn seconds_on(machine: &str, schedule: &Schedule) -> Option<f64> {
 
 /// Seconds that tuning what is not tuned yet takes for a schedule on a device. `None` if it is not tuned there.
 fn seconds_here(caps: &Caps, schedule: &Schedule) -> Option<f64> {
-    let options = VulkanOptions::default();
+    let options = ReplayOptions::default();
     let target = options.target(caps);
     options.tunes(&target)?;
     if !caps.has_clock {
@@ -59,7 +59,7 @@ fn seconds(mut target: Target, choices: Choices, schedule: &Schedule, tries_rela
         layout: &layout,
         addresses: &Addresses { weights, ..addresses },
         kinds: &kinds,
-        submit_budget: VulkanOptions::default().submit_budget,
+        submit_budget: ReplayOptions::default().submit_budget,
         tries_relay,
         allowance: Allowance::ALL,
         cancel: &Cancel::default(),

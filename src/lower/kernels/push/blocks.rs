@@ -2,7 +2,7 @@
 //! offsets with the SPIR-V.
 //!
 //! The two or three words of a relay (relay.glsl) follow the blocks of kernels that take part in one. They have
-//! structures of their own, because they are known only when a command buffer is recorded.
+//! structures of their own, because they are known only when a list is baked.
 
 use super::{Field, FieldValue, PUSH_BYTES, PushBlock};
 use bytemuck::{Pod, Zeroable};
