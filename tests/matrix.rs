@@ -442,12 +442,17 @@ fn linear_variants_with_int4_compute_their_product() {
 
 #[test]
 fn linear_variants_with_types_of_gguf_files_compute_their_product() {
-    let Some(mut bench) = Bench::open("linear_variants_with_types_of_gguf_files_compute_their_product") else { return };
     // Each way in which scales and bits lie; the others combine them.
     use BlockFormat::{Iq4Xs, Q2K, Q3K, Q4_1, Q4K, Q5_0, Q6K, Q8_0};
-    for format in [Q4_1, Q5_0, Q8_0, Q2K, Q3K, Q4K, Q6K, Iq4Xs] {
-        check_linear(&mut bench, WeightFormat::Blocks(format), Operand::F16);
-    }
+    std::thread::scope(|threads| {
+        for format in [Q4_1, Q5_0, Q8_0, Q2K, Q3K, Q4K, Q6K, Iq4Xs] {
+            threads.spawn(move || {
+                let opened = Bench::open("linear_variants_with_types_of_gguf_files_compute_their_product");
+                let Some(mut bench) = opened else { return };
+                check_linear(&mut bench, WeightFormat::Blocks(format), Operand::F16);
+            });
+        }
+    });
 }
 
 #[test]

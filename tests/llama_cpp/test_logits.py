@@ -57,12 +57,12 @@ WRONG = {
     "a global layer earlier": {"keys": {"attention.sliding_window_pattern": 5}},
     "the root of another width": {"query": 2**0.5},
 }
-# Files as they may be. Kiln and llama.cpp must understand them alike.
+# Files as they may be. Kiln and llama.cpp must understand them alike. A file without a RoPE base is not among them: llama.cpp
+# takes 1e4 there, Kiln the 1e6 of every Gemma 3, with a warning.
 LOCAL = [True, True, False, False, True, False, True, True]
 FORMS = {
     "a factor": {"keys": {"rope.scaling.type": "linear", "rope.scaling.factor": 8.0}},
     "a factor in its older spelling": {"keys": {"rope.scale_linear": 8.0}},
-    "no base": {"keys": {"rope.freq_base": None}},
     "a local base": {"keys": {"rope.freq_base_swa": 5e4}},
     "a pattern": {"keys": {"attention.sliding_window_pattern": 3}},
     "a pattern as a list": {"keys": {"attention.sliding_window_pattern": LOCAL}},

@@ -75,22 +75,21 @@ def work(queue, seed, numbers, rows, length):
 
 
 def received(queue, process):
-    """The next batch of a worker, or None if it has died. Its traceback stands in the output."""
+    """The next batch of a worker. One that has died ends the training: it would go on with fewer batches a second."""
     while True:
         try:
             return queue.get(timeout=1)
         except Empty:
             if not process.is_alive():
-                return None
+                raise SystemExit("train: a process that makes dialogues has ended; what it said stands above") from None
 
 
 def stream(seed, steps, rows, length, workers):
-    """Batches 0 to steps - 1, in order, made by `workers` processes; a worker that dies costs its own batches only."""
+    """Batches 0 to steps - 1, in order, made by `workers` processes."""
     context = get_context("fork")
     queues, processes = [context.Queue(4) for _ in range(workers)], []
     for worker, queue in enumerate(queues):
         numbers = range(worker, steps, workers)
         processes.append(context.Process(target=work, args=(queue, seed, numbers, rows, length), daemon=True))
         processes[-1].start()
-    made = (received(queues[number % workers], processes[number % workers]) for number in range(steps))
-    return (batch for batch in made if batch is not None)
+    return (received(queues[number % workers], processes[number % workers]) for number in range(steps))

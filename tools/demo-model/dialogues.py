@@ -20,8 +20,27 @@ from pathlib import Path
 from typing import NamedTuple
 
 import strangers
+from company import (
+    UNCOUNTED,
+    absentee,
+    all_of_us,
+    away,
+    dropped,
+    families,
+    fits_one,
+    heads,
+    none_of,
+    numbered_words,
+    only_them,
+    others,
+    own_kind,
+    small_party,
+    some_absent,
+    uncounted,
+)
 from money import payment
 from people import BABY, NAMES_ONLY, family, newcomer, nobody_at_all
+from relatives import relatives
 from slots import SLOTS
 from wording import (
     GROUPS,
@@ -72,6 +91,8 @@ WEIGHTS = {
     "+kinds": 4, "+bills": 10, "+then": 9, "+three": 2, "+other": 12, "+baby": 2, "+many": 2, "+hundreds": 1,
     "+family": 24, "+too": 11, "+parked_span": 2, "+paid": 24, "+unpaid": 4, "+nobody": 2, "replaced": 1,
     "to_kiosk": 2, "to_fountain": 2, "return": 2, "+no_others": 9,
+    "+absent": 24, "+left": 16, "+taken": 17, "+sent": 9, "+relatives": 16, "+heads": 9, "+families": 5, "+uncounted": 7,
+    "+split": 2,
 }  # fmt: skip
 FOLLOW_WEIGHTS = {
     "hours": 2, "day": 3, "opens": 2, "closes": 2, "is_open": 3, "is_open_at": 3, "closed_days": 1, "weekend": 1,
@@ -79,12 +100,20 @@ FOLLOW_WEIGHTS = {
     "nearer": 1,
     "+day": 7, "+time": 6, "+place": 9, "+more": 12, "+fewer": 3, "+swap": 4, "+back": 3, "+days": 2, "+kinds": 1,
     "+holiday": 1, "+thanks": 5, "+settled": 10, "+reset": 5, "+joins": 7, "+other_day": 2, "to_kiosk": 1,
+    "+withdrawn": 22, "+some_more": 3, "+shared": 2,
 }  # fmt: skip
 # What puts the speaker among those who are counted: only a sentence that people.py words may say so, except of a list
 # that names the adults by number.
-WITH_ME = re.compile(r"\b(?:with me|here with|coming with|i (?:bring|take|come with))\b")
+WITH_ME = re.compile(
+    r"\b(?:with me|here with|coming with|i (?:bring|take|come with)|i(?:'m| am) (?:taking|bringing)|to (?:take|bring))\b"
+)
 WITH_KIN = re.compile(r"\bwith \{(?:party|kin)\}")
 KINSHIP, SPEAKER = re.compile(r"\b(?:my|our)\b"), re.compile(r"\b(?:me|myself|i)\b")
+# Words of ages: a kid of 16 is an adult in the bill, so "without the kids" would leave open who stays.
+AGED = re.compile(
+    r"\b(?:years?|ages?|aged|months?|turn\w*|teen\w*|both|yet|quite|nearly|almost)\b|\(|[a-z],? \d\d?(?:,| and|$)|"
+    rf"(?:'s|is|are|of) (?:\d|(?:{'|'.join(NUMBER_WORDS)})\b)"
+)
 CORRECTING = re.compile(r"\b(?:make (?:that|it)|meant|sorry|wait|actually|no|oh|let it be|it is|it's)\b")
 TIMED = ("hours", "day", "opens", "closes", "is_open", "is_open_at", "closed_days", "weekend", "today", "open_on")
 CORRECTIONS = ("fish", "boats", "stars", "plants", "golf", "food", "way out", "shop", "house", "thing with the fish")
@@ -92,7 +121,7 @@ DAILY = ("day", "opens", "closes", "is_open", "is_open_at", "open_on", "open_at"
 # Follow-ups that mean nothing without the question before.
 ALONE = (
     "route", "people", "more", "fewer", "swap", "back", "cheaper", "nearer", "settled", "along", "other_day", "reset", "joins",
-    "to_kiosk",
+    "to_kiosk", "withdrawn", "uncounted", "split",
 )  # fmt: skip
 # What a follow-up may lean on, and what leaves open what it would be about.
 LEADING = (*TIMED, "at_time", "about", "way", "distance", "route", "prices", "price", "bill", "items", "people")
@@ -373,6 +402,7 @@ class Speaker:
         self.state = None  # the last question that a follow-up may lean on
         self.age = 0  # turns since then
         self.previous = None  # the question just before
+        self.asked = ""  # the words of the question in `state`
 
     # What a visitor asks
 
@@ -558,12 +588,18 @@ class Speaker:
     def family(self):
         """A sum for people who are named one by one, as one speaks of a family."""
         rng = self.rng
-        people = family(rng)
+        return self.billed(family(rng))
+
+    def billed(self, people):
+        """A sum for these people, perhaps with the money that it is paid with."""
+        rng = self.rng
+        if not people or not people.party:
+            return None
         ask = Ask("bill", rng.choice(PAYING), party=people.party)
         one = sum(count for _, count in people.party) == 1
         if one and (rng.random() < 0.7 or re.match(r"(?:1|one|an?) ", people.words)):
             return None  # "1 student" asks for the price of a ticket
-        if not people.party or held_facts(ask):
+        if held_facts(ask):
             return None
         if not people.baby and rng.random() < 0.12:
             return self.paid_by(people, ask)
@@ -576,7 +612,108 @@ class Speaker:
         if group == "named" and self.rng.random() < 0.35:
             lead = self.lead("kin_place", ask, people.counted_in, kin=people.words)
             return self.led_by(lead, self.worded("asks", "total", ask), ask)
-        return self.worded(group, "bill", ask, people.counted_in, party=people.words)
+        drawn = self.worded(group, "bill", ask, people.counted_in, party=people.words)
+        return drawn if drawn and takes(drawn.phrasing, ("party",)) else None
+
+    # Who comes, who does not, and who is counted
+
+    def relatives(self):
+        """A sum for people whose ages are told."""
+        return self.billed(relatives(self.rng))
+
+    def absent(self):
+        """A sum for those who come, where it is said who does not."""
+        return self.billed(some_absent(self.rng))
+
+    def heads(self):
+        """A sum for so many people, of whom only some are named."""
+        return self.billed(heads(self.rng))
+
+    def families(self):
+        """A sum for two families, or for couples with their children."""
+        return self.billed(families(self.rng))
+
+    def left(self):
+        """A sum for a few visitors by number, and a clause that others of another kind do not come."""
+        rng = self.rng
+        ask = Ask("bill", rng.choice(PAYING), party=small_party(rng))
+        missing = [kind for kind in CATEGORIES if kind not in dict(ask.party)]
+        if rng.random() < 0.35:
+            clause = none_of(rng.sample(missing, min(len(missing), rng.choice((1, 2)))), rng)
+        else:
+            who = absentee(rng)
+            if who.kind not in (*missing, BABY):
+                return None
+            clause = away(who, rng)
+        words = numbered_words(ask.party, rng)
+        return self.worded("named", "left", ask, lambda text: True, party=words, away=clause)
+
+    def taken(self):
+        """A sum for people whom the speaker takes along, the speaker among them."""
+        rng = self.rng
+        taken = others(rng)
+        if not taken:
+            return None
+        own, kind = own_kind(rng)
+        party = {kind: 1}
+        for what, count in taken.party:
+            party[what] = party.get(what, 0) + count
+        ask = Ask("bill", rng.choice(PAYING), party=tuple(party.items()))
+        us = all_of_us(taken.heads + 1, rng)
+        drawn = self.worded("named", "taken", ask, lambda text: True, kin=taken.words, us=us)
+        if drawn and own:
+            drawn = drawn._replace(text=own + rng.choice((" and ", ", ", ". ", ". ")) + drawn.text)
+        return self.with_baby(drawn, taken)
+
+    def sent(self):
+        """A sum for people whom the speaker sends without coming along."""
+        rng = self.rng
+        taken = others(rng)
+        if not taken or not taken.party:
+            return None
+        ask = Ask("bill", rng.choice(PAYING), party=taken.party)
+        them = only_them(taken, rng)
+        drawn = self.worded("named", "sent", ask, fits_one if taken.one else lambda text: True, kin=taken.words, them=them)
+        return self.with_baby(drawn, taken)
+
+    def uncounted(self):
+        """People of whom nobody can tell how many they are, or what they pay."""
+        rng = self.rng
+        ask = Ask("people", rng.choice(PAYING))
+        return self.worded("named", "uncounted", ask, lambda text: True, party=uncounted(rng))
+
+    def some_more(self):
+        """People without a number who would join those of the last bill."""
+        last = self.state
+        if last.intent != "bill" or not last.place or not last.party:
+            return None
+        words = self.rng.choice(UNCOUNTED).replace("{my}", "my")
+        if words in ("the others", "everybody else", "the boys", "the girls", "the kids") and "child" in dict(last.party):
+            return None
+        return self.worded("it", "uncounted", Ask("people", last.place), lambda text: True, party=words)
+
+    def withdrawn(self):
+        """Some of the last bill's visitors do not come after all."""
+        rng, last = self.rng, self.state
+        if last.intent != "bill" or not last.place or not last.party or AGED.search(self.asked):
+            return None
+        change = dropped(last.party, rng)
+        if not change:
+            return None
+        party, clause = change
+        return self.worded("it", "withdrawn", last._replace(party=party), lambda text: True, away=clause)
+
+    def split(self):
+        """A sum that is to be split, which the kiosk does not do."""
+        ask = Ask("bill", self.rng.choice(PAYING), party=small_party(self.rng))
+        drawn = self.worded("named", "split", ask, party=numbered_words(ask.party, self.rng))
+        return drawn and drawn._replace(ask=Ask("both", parts=(drawn.ask, Ask("split"))))
+
+    def shared(self):
+        """The last sum is to be split."""
+        if not bills_of(self.previous):
+            return None
+        return self.worded("it", "split", Ask("split"))
 
     @staticmethod
     def with_baby(drawn, people):
@@ -1033,7 +1170,8 @@ class Speaker:
         kind = rng.choices(tuple(FOLLOW_WEIGHTS), tuple(FOLLOW_WEIGHTS.values()))[0]
         if last.intent == "people" and kind not in ("+thanks", "bill"):
             kind = "bill"  # the kiosk has just asked who they are
-        if kind in ("+more", "+fewer", "+swap", "+back", "+settled", "+reset", "+other_day", "+joins"):
+        if kind in ("+more", "+fewer", "+swap", "+back", "+settled", "+reset", "+other_day", "+joins", "+withdrawn",
+                    "+some_more", "+shared"):  # fmt: skip
             return getattr(self, kind[1:])()
         if kind == "+thanks":
             return self.worded("plain", "thanks", Ask("thanks"))
@@ -1202,6 +1340,7 @@ class Speaker:
         question = dress(" ".join(text.split()), self.rng, ask.intent in SOCIAL)
         self.age += 1
         self.remember(group, ask)
+        self.asked = text if self.age == 0 else self.asked
         self.previous = ask
         return Turn(question.strip(), answer(ask), ask, group, phrasing)
 
@@ -1224,7 +1363,7 @@ class Speaker:
             self.age = 0
             return
         if ask.parts:
-            parts = [part for part in ask.parts if part.intent != "toddler"]
+            parts = [part for part in ask.parts if part.intent not in ("toddler", "split")]
             last = parts[-1] if len({part.place for part in parts}) == 1 else None
         if last and last.intent == "change":
             last = last._replace(intent="bill" if last.place else "items", paid=0)

@@ -288,7 +288,11 @@ def family(rng):
     if rng.random() < 0.04:
         return told_ages(rng)
     bare = rng.random() < 0.14
-    entries = jotted(rng) if bare else members(rng)
+    return of_members(jotted(rng) if bare else members(rng), rng, bare)
+
+
+def of_members(entries, rng, bare=False):
+    """The family of these people, perhaps with the speaker, as a list or as a sentence."""
     role = rng.random()
     has_self = role < 0.72
     numbered = any(NUMBERED.search(text) for text, _, _ in entries)

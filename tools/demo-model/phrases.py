@@ -1286,7 +1286,20 @@ NAMED = {
         (do|would) (i|we) have enough with {m} for {party} (at|in) the {p}
         (would|will) {m} get {party} into the {p}
         how much (more do i need|am i short|is missing) for {party} (at|in) the {p} (if|when) i have {m}
-        """,
+            (how short|how far short|how much short|by how much) am i [short] (if|when) i (have|only have|bring|carry|hold) {m} and (need|want|buy|have to pay for) {party} (at|for|in) the {p}
+        (how short|how far short|how much short) are we (if|when) we (have|only have|bring|carry) {m} and (need|want|buy|have to pay for) {party} (at|for|in) the {p}
+        (i have|i've got|we have|we've got) {m} (and|but) (need|want|would like|must buy) {party} (at|for) the {p}{sep}(how short am i|how short are we|what am i missing|what's missing|how much do i lack|how much more)
+        (how much|what) (am i|are we) (missing|lacking|short of) (with|if there is only) {m} for {party} (at|in) the {p}
+        (how much too little is|is it too little,|how far off is) {m} for {party} (at|in) the {p}
+        (our|my) (budget|limit) is {m}{sep}{party} (at|for) the {p}{sep}(is that within it|does it fit|are we over|how much over|how much under|how much is left)
+        {party} (at|for|in) the {p} on a budget of {m}{sep}(does it fit|does that work|possible|is it doable|are we over budget|how much over)
+        (how much|how far) over (my|our) {m} (is|are|would be) {party} (at|in|for) the {p}
+        (i'm|i am|we're|we are) (short of|low on) (cash|money), (just|only) {m} left{sep}{party} (at|for) the {p}{sep}{verdict}
+        (how much|what) (do|would) i still (need|lack|have to find) for {party} (at|in) the {p} with {m} in hand
+        {party} (at|for) the {p}, {m} in (my|our) (pocket|purse|wallet){sep}(how much short|how short|{verdict})
+        (will|would) (i|we) be short (with|if we have|if i have) {m} for {party} (at|in) the {p}
+        with {m} in my pocket{comma}how (short|far short) (am i|are we) of {party} (at|for) the {p}
+    """,
     "change_items": """
         (is|are|would|will) {m} (enough|be enough|ok|do|be ok|cover it) for {items}
         i have {m}, (is that enough for|can i pay for|can i buy|can i get|will it do for) {items}
@@ -1317,7 +1330,15 @@ NAMED = {
         {items} (out of|from) {m}{sep}{changeback}
         how much (more do i need|am i short|is missing) for {items} (if|when) i have {m}
         {m} (against|minus) {items}{sep}what is left
-        """,
+            (how short|how far short|how much short|by how much) am i [short] (if|when) i (have|only have|bring|carry|hold) {m} and (need|want|buy|order) {items}
+        (how short|how far short|how much short) are we (if|when) we (have|only have|bring|carry) {m} and (need|want|buy|order) {items}
+        (i have|i've got|we have|we've got) {m} (and|but) (need|want|would like|must buy) {items}{sep}(how short am i|how short are we|what am i missing|what's missing|how much do i lack|how much more)
+        (how much|what) (am i|are we) (missing|lacking|short of) (with|if there is only) {m} for {items}
+        (our|my) (budget|limit) is {m}{sep}{items}{sep}(is that within it|does it fit|are we over|how much over|how much under|how much is left)
+        {items} on a budget of {m}{sep}(does it fit|does that work|possible|is it doable|are we over budget|how much over)
+        (how much|what) (do|would) i still (need|lack|have to find) for {items} with {m} in hand
+        {items}, {m} in (my|our) (pocket|purse|wallet){sep}(how much short|how short|{verdict})
+    """,
     "change_parked": """
         parking for {n}{sep}{paying}{sep}{verdict}
         {n} of parking{sep}{paying}{sep}{verdict}
@@ -1326,6 +1347,82 @@ NAMED = {
         (is|are) {m} enough to park for {n}
         the car stays for {n}{sep}{paying}{sep}{verdict}
         """,
+    "left": """
+        the {p} for {party}{comma}{away}{sep}{total}
+        {p} for {party}, {away}{sep}{total}
+        {p} for {party}, {away}
+        {away}{comma}{total} for {party} (at|for|in) the {p}
+        {total} for {party} (at|for|in) the {p}{sep}{away}
+        {total} (at|for|in) the {p} for {party}, {away}
+        {away}, so (only|just|it's|we need) {party} (at|for|in) the {p}{sep}{total}
+        (tickets|entry|admission) for {party} to the {p}, {away}
+        (what does|how much is) the {p} [cost] for {party}, {away}
+        what (do|would) {party} pay (at|for|in) the {p}{sep}{away}
+        {away} and we want to see the {p}{sep}{total} for {party}
+        {party} (at|for|in) the {p}, {away}{sep}{total}
+        the {p}{sep}{away}, so {total} for {party}
+        as {away}, {total} for {party} (at|for|in) the {p}
+        {away}. (can i have|i'd like|give me) tickets for {party} to the {p}{sep}{total}
+    """,
+    "split": """
+        {party} (at|for|in) the {p}{sep}(split|divided|shared) (between|among) (two|three|four|the two|both) (of us|families|people|friends)
+        {total} for {party} (at|for|in) the {p} (split|divided|shared) (between|among) (two|three|four) (of us|people|friends)
+        (if|when) we split {party} (at|for) the {p} (equally|in two|between us){comma}how much (is that|is a share|each)
+        {party} (at|for|in) the {p}{sep}(what is|how much is) (my|one|a) (half|share|third)
+    """,
+    "taken": """
+        (i'm|i am) (taking|bringing) {kin} (to|to see|up to|into|around) the {p}{sep}(how much|what does it cost|what is it) for {us}
+        (i'm|i am) (taking|bringing) {kin} (to|to see|up|into|in) the {p}{sep}{total}
+        (i'm|i am) (taking|bringing) {kin} (to|to see|up|into|in) the {p}{sep}{total} for {us}
+        i (want to|'d like to|would like to|plan to|will|'ll) (take|bring) {kin} to the {p}{sep}(how much|what|the price|the total|cost) for {us}
+        (i'm|i am) going (to|up|into|round) the {p} with {kin}{sep}(how much|what is it|what's the price|total) for {us}
+        i (take|bring) {kin} to the {p}, {us}{sep}{total}
+        (how much|what) (is|would be) the {p} for {us}{sep}(me and|myself and|i and) {kin}
+        the {p} for {us}: (me and|me with|myself and) {kin}
+        i (go|come|walk|climb) (to|into|up) the {p} (with|together with) {kin}{sep}{total} for {us}
+        taking {kin} to the {p}{sep}(how much|price|total|what) for {us}
+        taking {kin} to the {p} (with me|myself){sep}{total}
+        (how much|what) (is it|will it cost|does it cost|would it be) for {us} if i (take|bring) {kin} to the {p}
+        {kin} (and|plus) me (at|for|in) the {p}, so {us}{sep}{total}
+        i promised {kin} a visit to the {p}{sep}(how much|what is it|price) for {us}
+        i (invite|treat|am inviting|am treating) {kin} to the {p} and come along{sep}{total} for {us}
+        i'll be at the {p} with {kin}{sep}{total} for {us}
+        me included, {kin} (at|for) the {p}{sep}{total}
+        {kin}, and (count me in|i come too|i'm coming too|me as well), (at|for) the {p}{sep}{total}
+        {kin} (at|for) the {p}, (including me|counting me|with me on top|and i'm one more){sep}{total}
+        (i'm|i am) (accompanying|escorting|joining) {kin} (to|at|into) the {p}{sep}(how much|what is it) for {us}
+    """,
+    "sent": """
+        tickets to the {p} for {kin}, (i'm not going|i'm not going in|i stay outside|not for me|i don't need one){sep}(how much|price|total|what's the total)
+        i (buy|pay|am paying|'m buying|want to pay) for {kin} (at|for) the {p}, (but i'm not coming|i stay out|i'm not going in|but not for myself){sep}(how much|total|how much is it)
+        {kin} (want|would like) to see the {p} without me{sep}(how much|what do they pay|what does it cost|total)
+        (i'm|i am) only (dropping off|bringing|sending in) {kin} at the {p}, i (wait|stay) outside{sep}(how much|what do they pay|total)
+        the {p} for {kin}{sep}(i've been already|i'll wait here|i wait outside|i'm not coming|i'm staying out here){sep}how much for {them}
+        (how much|what) (is|would be) the {p} for {kin}{sep}for {them}
+        the {p} for {kin}, so for {them}{sep}(how much|what does it cost|total)
+        (i'll|i) wait (outside|in the cafe|on a bench|here) while {kin} (visit|go to|see|do) the {p}{sep}(how much|what do they pay|total|price)
+        {kin} go to the {p} (alone|on their own|by themselves|without me){sep}(how much|what do they pay|what does it cost)
+        (i'm|i am) too (tired|lazy|busy|scared) (for the {p}|to come){sep}what do {kin} pay (there|) at the {p}
+        it's a (present|gift|treat|birthday present) for {kin}: the {p}, without me{sep}(how much|price|total)
+        (how much|what) do {kin} pay (at|for) the {p} if i (don't come|stay outside|am not with them|wait here)
+        {kin} to the {p}, not me{sep}(how much|total|price)
+        {p} for {kin} only, i (know it already|have seen it|don't like it|stay here){sep}(how much|total|price)
+        except for me, {kin} (are going|go|want to go) to the {p}{sep}(how much|what do they pay|total)
+    """,
+    "uncounted": """
+        {party} (at|for|in) the {p}{sep}{total}
+        {party} (at|for|in) the {p}
+        {total} for {party} (at|for|in) the {p}
+        the {p} (for|with) {party}{sep}{total}
+        {planto} {visit} the {p}{sep}{party}{sep}{total}
+        (what does|how much is) the {p} [cost] for {party}
+        {party} {fancying} the {p}{sep}{total}
+        {p}{sep}{party}
+        it's {party}{sep}{total} (at|for) the {p}
+        {party}, (and grandma stays at home|my wife stays in the hotel|no babies){sep}{total} (at|for) the {p}
+        what do we pay (at|for|in) the {p}, it's {party}
+        (tickets|entry) to the {p} for {party}
+    """,
     "along": """
         {along}{sep}{total} (at|for|in) the {p}
         {along}{sep}{total} (at|for|in) the {p}
@@ -1342,7 +1439,13 @@ NAMED = {
         {along}{sep}what do we pay (at|for|in) the {p}
         {know} what we pay (at|for) the {p}{sep}{along}
         {along}{sep}(tickets|entry|admission) (to|for) the {p}
-        """,
+            {along}{sep}{total} (to get into|to visit|to see|for) the {p}
+        (price|tickets|entry) (for|to) the {p}{sep}{along}
+        the {p}{sep}{along}
+        what does the {p} (cost|come to|set us back){sep}{along}
+        we {fancying} the {p}{sep}{along}{sep}{total}
+        (what|how much) (would|will) the {p} be{sep}{along}
+    """,
     "item": """
         how much for {i}
         {is_} price
@@ -2283,7 +2386,48 @@ IT = {
         (would|will|can) (i|we) (manage|get by) with {m}
         {paying}
         {paying}{sep}(how much|what) (is|am i) (missing|short)
-        """,
+            (how short|how much short|how far off) (am i|are we) (with|if i have|if we have|if i only have) {m}
+        (and|so|ok), how short (am i|are we) with {m}
+        (our|my) (budget|limit) is {m}{sep}(does it fit|are we over|how much over|is that within it)
+        (will|would) (i|we) be short (with|if we only have) {m}
+        (how much|what) (do i|do we) (lack|still need) with {m}
+    """,
+    "withdrawn": """
+        [and] if {away}
+        (and|but|so|hm,) (what if|if) {away}
+        what if {away}{sep}{total}
+        (suppose|say|imagine|let's say) {away}{sep}{total}
+        (how much|what) (is it|would it be|do we pay|does it cost|will it be) if {away}
+        (oh|sorry|hm|ah|ok|wait|oh no|actually), {away}
+        {away}{sep}{total}
+        {away}{sep}(how much now|what now|and now|what do we pay now|what's the new total)
+        {total} if {away}
+        {remark}{dot}(and|but|what) if {away}
+        now {away}{sep}{total}
+        it turns out {away}{sep}{total}
+        (bad news|change of plan|small change|one more thing){sep}{away}
+        (how does it change|does it change much|what changes) if {away}
+        {know} what we pay (if|when) {away}
+    """,
+    "uncounted": """
+        and if {party} (come too|come along|join us|join us later|come after all)
+        and {party}
+        (what if|suppose) {party} (come too|come along|want to come|join us)
+        plus {party}{sep}{total}
+        (oh|ah|sorry), and {party} (too|as well)
+        with {party} (too|as well|on top){sep}{total}
+    """,
+    "split": """
+        [and] (split|divided|shared) (between|among) (the|) (two|three|four|five|2|3|4) [of us]
+        (can|could) (you|we) (split|divide|share) (it|that|the bill) [between us|equally|in two|by three|among (two|three|four) friends]
+        (we|i) want to (split|share|divide) (it|that|the bill)[, how much is one share|, what does each of us pay|, how much each]
+        what is (my|one|each) share [of it|of that]
+        (we're|we are) going halves, (how much is my half|what is half of it|how much is that)
+        (how much|what) is (that|it) per (head|person) [then|on average]
+        (and|so), if (we|two of us|both families|three of us) (share|split) (it|that|the bill)[, how much each]
+        (and|so,|ok,) what is half of (that|it)
+        divide (that|it) by (two|three|four|2|3|4) [please]
+    """,
     "along": """
         {along}
         {along}{sep}{total}
@@ -2373,7 +2517,11 @@ IT = {
         {remark}{dot}(and|add|plus) {party}
         (how much|total|what does it cost) with {party} (as well|too|added|on top)
         {party} (just arrived|turned up|is here now|joins us)[{sep}{total}]
-        """,
+            {party} (joins us later|comes later|follows later|will be there later|joins us at the door|follows in an hour)[ too]
+        (and if|what if) {party} (joins us later|comes later|comes after all|changes plans and comes|decides to come)
+        {party} (comes|is coming) after all[{sep}{total}]
+        (suppose|say) {party} (joins us|comes) (later|after all|as well)
+    """,
     "cheaper": """
         is the {o} cheaper
         is the {o} (more expensive|dearer|less)

@@ -213,6 +213,10 @@ TOPICS = """
     {person} (wants to|would like to|likes to|has to) {v} (a|the) {n}{comma}(what now|how|any tips|can you help)
     (who|which team) (won|lost|plays|scored|is playing) (the football|the match|the cup|the tennis|the derby|the \
         race) [last night|on {d}|now]
+    (can|could|would) you (recommend|suggest|name|book) [me|us] (a|some|a good|a nice|a cheap) ({n}|{j} {n}|b&b|hostel|inn|place to sleep|\
+        campsite|bar|pub|nightclub|dentist|guesthouse) [for (tonight|the night|today|tomorrow|this evening|two nights)]
+    {know} a (good|nice|cheap|quiet|{j}) (hotel|hostel|inn|b&b|pub|bar|guesthouse|{n}) for (tonight|the night|tomorrow|today|the weekend)
+    (where|in which hotel) (can|should|could) (we|i) (sleep|stay|spend the night) (tonight|tomorrow|today|in town)
     (what|which) (film|music|concert|match|news|programme) is on (television|tonight|the radio|on {d})
     (where|how) {canwe} (get|find|buy|rent) (a hotel room|a taxi|sun cream|a swimsuit|a sim card|petrol|a newspaper|\
         medicine)

@@ -142,6 +142,7 @@ FIXED = {  # intents without arguments
     "ages": f"Children up to {FREE_TO} years enter free. The child price is for {FREE_TO + 1} to {CHILD_TO} years, the "
     f"senior price from {SENIOR_FROM} years on.",
     "for_what": "Please tell me what you would like to pay for.",
+    "split": "I can only add up a bill, not split it.",
     "buy": "You can buy tickets here at the kiosk or at the door of each attraction.",
     "refund": "Tickets can be returned on the day of purchase here at the kiosk.",
     "phone": "You can call the park office on 555 0142.",
