@@ -160,7 +160,7 @@ mod bindings {
 /// The modules that there are, as the library knows them.
 #[cfg(feature = "shaders")]
 #[macro_use]
-#[path = "src/gpu/kernels/table.rs"]
+#[path = "src/lower/kernels/table.rs"]
 mod table;
 
 #[cfg(feature = "shaders")]

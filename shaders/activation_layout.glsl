@@ -1,4 +1,4 @@
-// How a row of a linear step's input lies in memory (ActivationLayout in src/gpu/lower). The kernel before the step writes it.
+// How a row of a linear step's input lies in memory (ActivationLayout in src/lower). The kernel before the step writes it.
 //   F32:        f32, in the slot itself
 //   Int16Block: 16-bit fixed point as two int8 planes, one f32 scale per 16 elements, x = scale * (256 * hi + lo):
 //               hi int8[P], lo int8[P], scales f32[P / 16]

@@ -59,7 +59,7 @@ layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Pa
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Counters { uint at[]; };
 
 // Keys that an invocation has parts of in a tile: with more, registers leave no room for the workgroup beside those of the
-// dispatch before. The host knows it too (src/gpu/lower/attend.rs).
+// dispatch before. The host knows it too (src/lower/attend.rs).
 #define LOADS 4
 // Turns of a workgroup over its keys up to which one part has them all: adding parts up takes longer.
 #define ALONE 2

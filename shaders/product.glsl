@@ -1,4 +1,4 @@
-// What the kernels of matrix products by matrix units are given (LinearMatrixPush in src/gpu/kernels/push/blocks.rs).
+// What the kernels of matrix products by matrix units are given (LinearMatrixPush in src/lower/kernels/push/blocks.rs).
 layout(push_constant) uniform Push {
     Words state;
     uint64_t weight;

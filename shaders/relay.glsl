@@ -4,7 +4,7 @@
 // weights that they begin with, and then wait until the counter has reached the number of workgroups before them. So neither a
 // dispatch's start nor the first latency of memory and of address translation is waited for.
 // This needs a device that starts workgroups in the order of dispatches, so that those waited for are running or done;
-// src/gpu/measure/tuning/choose.rs tries it. Where a wait does not end, the step state says so and the pass is refused.
+// src/replay/measure/tuning/choose.rs tries it. Where a wait does not end, the step state says so and the pass is refused.
 //
 // Stages: a dispatch whose workgroups make one part of its output after the other may have a counter for each such part. The
 // next dispatch can begin on the first parts while the last are made.
@@ -14,7 +14,7 @@
 // has its own to compute. Without that, one row of Gemma 3 27B took 3 to 4 % longer on an H200 than with one layer's weights for
 // all layers, and 4 to 16 rows 6 to 9 %.
 //
-// What a kernel is given behind its push block (RelayPush in src/gpu/kernels/push/blocks.rs):
+// What a kernel is given behind its push block (RelayPush in src/lower/kernels/push/blocks.rs):
 //   turn:   the word of the step state, or behind it, that counts this dispatch's workgroups, of the first stage where it has
 //           several; 0 where nobody waits for them. The last counter of the dispatch before stands before it
 //   before: workgroups of the dispatch before that are waited for, 0 where a barrier was

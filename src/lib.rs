@@ -2,11 +2,11 @@
 //!
 //! # Principles
 //!
-//! - **Baked once, replayed for every token.** Loading a model records command buffers. Decoding replays them. Nothing is
+//! - **Baked once, replayed for every token.** Loading a model bakes lists of commands. Decoding replays them. Nothing is
 //!   recorded, bound or allocated while tokens flow; what changes from token to token is data in device memory.
 //! - **Every byte is placed before anything is allocated.** A model that does not fit is refused with the sum.
-//! - **One schedule, several executors.** A forward pass is a list of steps as plain data. The Vulkan executor
-//!   turns it into dispatches; the CPU executor runs it with the processor's vector units; the reference executor interprets
+//! - **One schedule, several executors.** A forward pass is a list of steps as plain data. The executor on a
+//!   device turns it into dispatches; the CPU executor runs it with the processor's vector units; the reference executor interprets
 //!   it as its formulas read. Altering a step alters all alike.
 //! - **Synchronous.** Threads and waits with deadlines; no async runtime, no graph framework.
 //! - **Claims are checked.** Offsets in a file, answers of a driver and words of a user are claims until validated. A rate is
@@ -28,7 +28,9 @@
 //! | [`executor`] | what runs a schedule, and what measures it |
 //! | `reference` | the reference executor: each step as its formula reads |
 //! | `cpu` | the CPU executor: the steps with vector units, on threads of its own |
-//! | `gpu` | the Vulkan executor |
+//! | `lower` | from steps to dispatches of kernels, as plain data |
+//! | `replay` | the executor on a device: bakes every kind of pass once, and replays it |
+//! | `vulkan` | the driver of devices by Vulkan |
 //! | [`engine`] | from a model's files and [`engine::Options`] to a loaded executor |
 //! | [`sequence`] | sessions, prompts, choosing tokens, replies, conversations |
 //! | [`serve`] | answers other programs over HTTP (feature `serve`, on by default) |
@@ -72,7 +74,7 @@
 //! - **Plan**: where each byte goes: weights, KV cache, arena, staging.
 //! - **Prefix**: what a KV slot that is free keeps of its last sequence, for prompts that begin alike.
 //! - **Relay**: dispatches that depend on each other without a barrier between them: each starts early, asks for its weights,
-//!   and waits for the one before it by a counter in the arena (shaders/relay.glsl, `gpu::queue::record`).
+//!   and waits for the one before it by a counter in the arena (shaders/relay.glsl, `vulkan::queue::record`).
 //! - **Page**: keys and values of 64 positions of a sequence, for all local or all global layers ([`schedule::kv`]). A
 //!   sequence's *page table* says which page holds which positions; sequences that begin alike share pages.
 //! - **Row**: a token at a position of a sequence.
@@ -95,9 +97,9 @@ mod display;
 pub mod engine;
 pub mod error;
 pub mod executor;
-mod gpu;
 #[cfg(feature = "serve")]
 pub mod grammar;
+mod lower;
 pub mod machine;
 pub mod model;
 // Until attention runs on the NPU, the probe and tests alone drive it.
@@ -105,6 +107,7 @@ pub mod model;
 mod npu;
 pub mod plan;
 mod reference;
+mod replay;
 pub mod schedule;
 pub mod sequence;
 #[cfg(feature = "serve")]
@@ -116,6 +119,7 @@ mod sys;
 pub mod testing;
 pub mod text;
 pub mod version;
+mod vulkan;
 
 pub use cancel::Cancel;
 pub use error::{Error, Result, Setting};

@@ -1,8 +1,18 @@
 //! What this crate's own tests reach into, behind the feature `testing`. No interface for others: it changes with the code.
 
-/// The Vulkan executor.
-pub mod gpu {
-    pub use crate::gpu::*;
+/// From steps to dispatches.
+pub mod lower {
+    pub use crate::lower::*;
+}
+
+/// The executor on a device.
+pub mod replay {
+    pub use crate::replay::*;
+}
+
+/// The driver by Vulkan.
+pub mod vulkan {
+    pub use crate::vulkan::*;
 }
 
 /// Programs on the NPU.

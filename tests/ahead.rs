@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Fifths, Forged, ONE_SUBMIT, bits, decode_in_turns, golden, load, small_shape};
-use kiln::engine::{self, Device, Options, VulkanOptions};
+use kiln::engine::{self, Device, Options, ReplayOptions};
 use kiln::executor::weights::Progress;
 use kiln::executor::{Executor, HeadRows, Measure, Row};
 use kiln::model::{Checkpoint, Shape, WeightFormat};
@@ -25,8 +25,8 @@ fn options() -> Options {
     Options { device: common::vulkan(), vulkan: budget(ONE_SUBMIT), ..Options::default() }
 }
 
-fn budget(submit_budget: Duration) -> VulkanOptions {
-    VulkanOptions { submit_budget, ..VulkanOptions::default() }
+fn budget(submit_budget: Duration) -> ReplayOptions {
+    ReplayOptions { submit_budget, ..ReplayOptions::default() }
 }
 
 fn executor(options: Options) -> Box<dyn Measure> {
@@ -170,7 +170,7 @@ fn batches_go_on_too() {
     for (rows, staged, budget) in
         [(3usize, false, ONE_SUBMIT), (4, true, ONE_SUBMIT), (4, false, Duration::from_nanos(1))]
     {
-        let vulkan = VulkanOptions { staged, ..self::budget(budget) };
+        let vulkan = ReplayOptions { staged, ..self::budget(budget) };
         let options = Options { sequences: 4, head_rows: 4, vulkan, context: Some(64), ..options() };
         let mut executor = executor(options);
         let head = HeadRows { first: 0, count: rows };
@@ -261,7 +261,7 @@ fn together_by<G: Guide + 'static>(
 fn guided_replies_run_ahead_too() {
     for staged in [false, true] {
         let load = |budget| {
-            let vulkan = VulkanOptions { staged, ..self::budget(budget) };
+            let vulkan = ReplayOptions { staged, ..self::budget(budget) };
             executor(Options { sequences: 4, head_rows: 4, vulkan, context: Some(64), ..options() })
         };
         let (mut apart, mut on) = (load(Duration::from_nanos(1)), load(ONE_SUBMIT));
@@ -288,7 +288,7 @@ fn guided_replies_run_ahead_too() {
             assert!(got.ahead + 8 > got.passes, "{} of {} passes", got.ahead, got.passes);
         }
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Fails once `inner` has counted to 10: to say which tokens may come, or to take the one that came.
@@ -360,7 +360,7 @@ fn a_guided_sequence_that_ends_early_harms_no_other() {
         assert_eq!(replies, [0, 1, 3].map(|slot: usize| want[slot].clone()), "{fails:?}");
         assert!(ahead > 20, "{fails:?}: {ahead}");
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// More tokens are as likely as the device lists: the pass that went on without one is discarded, and the logits decide.
@@ -382,7 +382,7 @@ fn a_tie_of_more_tokens_than_are_listed_is_decided_by_the_logits() {
         let want = if *slot < 2 { vec![0; 12] } else { first_of_each(*slot as u32) };
         assert_eq!(*reply, want, "slot {slot}");
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// A caller may end a pass from another thread, and the next pass is none the worse for it.

@@ -7,25 +7,25 @@ mod common;
 use common::arena::{arena_allocators, dma_bufs_required};
 use common::check::{F32_SHALLOW, check_prompts};
 use common::{Case, F32, ONE_SUBMIT, bits, decode_in_turns, forced, golden, load};
-use kiln::engine::VulkanOptions;
+use kiln::engine::ReplayOptions;
 use kiln::engine::{self, Options};
 use kiln::executor::Executor;
 use kiln::executor::weights::Progress;
 use kiln::model::checkpoint::Checkpoint;
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
-use kiln::testing::gpu::memory::allocators::{AMDGPU, DMA_HEAP, MEMFD, UDMABUF_MEMFD};
-use kiln::testing::gpu::memory::arena::{Allocator, ArenaSource};
+use kiln::testing::replay::driver::{Allocator, MemorySource};
 use kiln::testing::sys::dma_buf::{DmaBuf, Mapping, sealed_memfd};
+use kiln::testing::vulkan::memory::allocators::{AMDGPU, DMA_HEAP, MEMFD, UDMABUF_MEMFD};
 use kiln::{Error, Result};
 use std::cell::RefCell;
 use std::fs::File;
 
 /// The same options for all runs, so that an emulated CPU compiles their kernels once.
-fn options(arena: ArenaSource) -> Options {
+fn options(arena: MemorySource) -> Options {
     Options {
         device: common::vulkan(),
-        vulkan: VulkanOptions { arena, ..forced(F32) },
+        vulkan: ReplayOptions { arena, ..forced(F32) },
         kv: KvType::F32,
         context: Some(160),
         chunk: Some(16),
@@ -48,7 +48,7 @@ fn run(executor: &mut dyn Executor) -> Vec<u32> {
     all
 }
 
-fn refusal(arena: ArenaSource) -> Error {
+fn refusal(arena: MemorySource) -> Error {
     let checkpoint = Checkpoint::open(&golden("tiny")).unwrap();
     match engine::load(&checkpoint, &options(arena), &Progress::default()) {
         Ok(_) => panic!("{arena:?} was accepted"),
@@ -58,10 +58,10 @@ fn refusal(arena: ArenaSource) -> Error {
 
 /// Whether the driver imports dma-bufs. If not, asks for one and checks the refusal.
 fn imports() -> bool {
-    if common::open_gpu().caps.sharing.imports {
+    if common::open_gpu().features.sharing.imports {
         return true;
     }
-    let e = refusal(ArenaSource::Imported(MEMFD));
+    let e = refusal(MemorySource::Imported(MEMFD));
     assert_eq!(e.exit_code(), 4, "{e}");
     assert!(e.to_string().contains("dma-buf"), "{e}");
     println!("imported arenas are not checked here: {e}");
@@ -70,24 +70,24 @@ fn imports() -> bool {
 
 #[test]
 fn logits_on_an_imported_arena_are_the_same_bits_and_golden() {
-    let want = run(load(&golden("tiny"), options(ArenaSource::Ordinary)).as_mut());
+    let want = run(load(&golden("tiny"), options(MemorySource::Ordinary)).as_mut());
     assert!(want.len() > 1000 && want.iter().any(|&b| b != 0));
-    assert_eq!(run(load(&golden("tiny"), options(ArenaSource::Auto)).as_mut()), want, "where the default puts it");
+    assert_eq!(run(load(&golden("tiny"), options(MemorySource::Auto)).as_mut()), want, "where the default puts it");
     let mut imported = None;
     if imports() {
         for allocator in arena_allocators() {
-            let mut executor = load(&golden("tiny"), options(ArenaSource::Imported(allocator)));
+            let mut executor = load(&golden("tiny"), options(MemorySource::Imported(allocator)));
             assert!(run(executor.as_mut()) == want, "imported from {}", allocator.name);
             imported.get_or_insert(executor);
         }
     }
     // One importing executor represents the others, whose bits are the same.
     if let Some(mut executor) = imported {
-        let (case, weights) = (Case::open("tiny"), options(ArenaSource::Auto).weights);
+        let (case, weights) = (Case::open("tiny"), options(MemorySource::Auto).weights);
         check_prompts(&case, executor.as_mut(), weights, F32_SHALLOW, "imported arena");
     }
     assert_eq!(
-        kiln::testing::gpu::device::instance::validation_messages(),
+        kiln::testing::vulkan::device::instance::validation_messages(),
         0,
         "the validation layer reported something"
     );
@@ -100,7 +100,7 @@ fn asks_reach_an_imported_arena_behind_a_pass_that_runs_ahead() {
         return;
     }
     let allocator = arena_allocators().remove(0);
-    let mut options = options(ArenaSource::Imported(allocator));
+    let mut options = options(MemorySource::Imported(allocator));
     // A pass in pieces does not run ahead.
     options.vulkan.submit_budget = ONE_SUBMIT;
     let mut executor = load(&golden("tiny"), options);
@@ -127,7 +127,7 @@ fn an_imported_arena_is_the_same_memory() {
         return;
     }
     let mut executor =
-        load(&golden("tiny"), options(ArenaSource::Imported(Allocator { name: "kept", allocate: kept })));
+        load(&golden("tiny"), options(MemorySource::Imported(Allocator { name: "kept", allocate: kept })));
     let kept = KEPT.take().unwrap();
     let words: &[u32] = bytemuck::cast_slice(kept.bytes());
     Session::new(0, 160).prefill(executor.as_mut(), &PROMPT[..5]).unwrap();
@@ -184,7 +184,7 @@ fn descriptors_that_cannot_be_an_arena_are_refused_in_words() {
         (Allocator { name: "none", allocate: none }, 1, "the allocator has nothing left"),
     ];
     for (allocator, code, says) in cases {
-        let (e, name) = (refusal(ArenaSource::Imported(allocator)), allocator.name);
+        let (e, name) = (refusal(MemorySource::Imported(allocator)), allocator.name);
         println!("{name}: {e}");
         assert_eq!(e.exit_code(), code, "{name}: {e}");
         assert!(e.to_string().contains(says), "{name}: {e}");
@@ -195,9 +195,9 @@ fn descriptors_that_cannot_be_an_arena_are_refused_in_words() {
 #[test]
 fn an_exported_arena_computes_the_same_bits_or_is_refused_in_words() {
     let checkpoint = Checkpoint::open(&golden("tiny")).unwrap();
-    match engine::load(&checkpoint, &options(ArenaSource::Exported), &Progress::default()) {
+    match engine::load(&checkpoint, &options(MemorySource::Exported), &Progress::default()) {
         Ok(mut executor) => {
-            let want = run(load(&golden("tiny"), options(ArenaSource::Ordinary)).as_mut());
+            let want = run(load(&golden("tiny"), options(MemorySource::Ordinary)).as_mut());
             assert!(run(executor.as_mut()) == want, "exported");
         }
         Err(e) => {

@@ -128,7 +128,7 @@ fn parts_of_a_long_context_make_the_whole() {
             }
         }
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Rows that see only some of the rows before them in their pass, since the window is shorter than the pass.
@@ -156,7 +156,7 @@ fn a_window_may_be_shorter_than_the_rows_of_a_pass() {
             assert!(error < tolerance, "{device:?} {kv:?}: pass {i} of {} rows is {error:.1e} off", rows[i]);
         }
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Each row of a batch has as many parts as its own context needs: a short row among long ones.
@@ -188,5 +188,5 @@ fn rows_of_a_batch_have_parts_of_their_own() {
             "{device:?} {kv:?}: not repeatable"
         );
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }

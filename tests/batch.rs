@@ -14,7 +14,7 @@ use kiln::engine::{Device, Options};
 use kiln::executor::{Executor, HeadRows, Row};
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
-use kiln::testing::gpu::lower::arithmetic::Arithmetic;
+use kiln::testing::lower::arithmetic::Arithmetic;
 
 const SEQUENCES: usize = 32;
 const STEPS: usize = 12;
@@ -136,7 +136,7 @@ fn a_batch_chooses_what_its_sequences_choose_alone() {
             check_greedy(MATRIX_S8, KvType::F16, f16);
         }
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Within one kind of pass, whatever the other rows are and wherever the row is.

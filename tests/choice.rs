@@ -7,19 +7,19 @@ use common::{Fifths, Mixed, Random, golden, load};
 use kiln::engine::{Device, Options};
 use kiln::executor::{self, Asks, Executor, HeadRows, Pages, Row, Watch};
 use kiln::model::{Shape, WeightFormat, presets};
-use kiln::plan::{Plan, Purpose};
+use kiln::plan::{Needs, Plan, Purpose};
 use kiln::schedule::choice::{Ask, Found, MOST_LISTED};
 use kiln::schedule::{Extent, KvType, Schedule, Segment};
 use kiln::sequence::draft::MOST_DRAFTED;
 use kiln::sequence::{Batch, Chooser, Generation, Request, generate};
-use kiln::testing::gpu::kernels::pipelines::Pipelines;
-use kiln::testing::gpu::lower::dispatch::Addresses;
-use kiln::testing::gpu::lower::layout::GpuLayout;
-use kiln::testing::gpu::lower::target::Target;
-use kiln::testing::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
-use kiln::testing::gpu::memory::{Buffer, HostAccess, heaps};
-use kiln::testing::gpu::queue::Queue;
-use kiln::testing::gpu::replay::results;
+use kiln::testing::lower::dispatch::Addresses;
+use kiln::testing::lower::layout::GpuLayout;
+use kiln::testing::lower::target::Target;
+use kiln::testing::lower::{Lowering, PassKind, RowOrder, TokenSource};
+use kiln::testing::replay::driver::{Driver, HostAccess, Memory, MemorySource};
+use kiln::testing::replay::queue::Queue;
+use kiln::testing::vulkan::Vulkan;
+use kiln::testing::vulkan::memory::{Buffer, heaps};
 use kiln::text::{Sampler, SamplerConfig, TokenSet};
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -32,9 +32,8 @@ const ROWS: usize = 16;
 struct Choice {
     schedule: Schedule,
     arena: Buffer,
-    commands: ash::vk::CommandBuffer,
-    queue: Queue,
-    _pipelines: Pipelines,
+    list: <Vulkan as Driver>::Baked,
+    queue: Queue<Vulkan>,
 }
 
 impl Choice {
@@ -45,18 +44,18 @@ impl Choice {
             Extent { context: 16, max_rows: ROWS, head_rows: ROWS, sequences: ROWS, kv: KvType::F32, kv_tokens: None };
         let schedule = Schedule::build(&shape, extent, |_| WeightFormat::Int8);
         let gpu = Rc::new(common::open_gpu());
-        let plan = Plan::place(&schedule, &heaps::describe(&gpu), results::needs(&schedule, true)).unwrap();
+        let plan = Plan::place(&schedule, &heaps::describe(&gpu), Needs::on_device(&schedule, true)).unwrap();
         let layout = GpuLayout::new(&schedule);
         let heap = plan.heap(Purpose::Arena).unwrap();
-        let arena = Buffer::new(&gpu, layout.bytes, heap, HostAccess::Host).unwrap();
-        let (queue, mut pipelines) = (Queue::new(&gpu).unwrap(), Pipelines::new(&gpu).unwrap());
-        let addresses = Addresses { arena: arena.address, weights: vec![0; 8] };
+        let mut queue = Queue::new(Vulkan::new(&gpu).unwrap());
+        let arena = queue.driver.allocate(layout.bytes, heap, HostAccess::Host, MemorySource::Ordinary).unwrap();
+        let addresses = Addresses { arena: arena.address(), weights: vec![0; 8] };
         let target = Target::new(gpu.caps.subgroup, false, None);
         let kind = PassKind { rows: ROWS, head_rows: ROWS, order: RowOrder::Apart, tokens: TokenSource::Host };
         let lowering = Lowering { schedule: &schedule, layout: &layout, addresses: &addresses, target: &target, kind };
         let dispatches = lowering.segment(Segment::Choice);
-        let commands = queue.bake(&[&dispatches], &mut pipelines, None, None, &[]).unwrap();
-        Choice { schedule, arena, commands, queue, _pipelines: pipelines }
+        let list = queue.bake(&[&dispatches], None, None, None).unwrap();
+        Choice { schedule, arena, list, queue }
     }
 
     /// Finds what the samplers ask of their logits.
@@ -76,12 +75,9 @@ impl Choice {
             let fill = &mut |row: usize, ask: &mut Ask<'_>| samplers[row].ask(ask);
             executor::write_asks(&mut words[executor::asks_in(schedule)], schedule, head, fill, &mut asked);
         };
-        // SAFETY: everything submitted was waited for.
-        unsafe {
-            self.arena.edit(write).unwrap();
-            self.queue.submit(&[self.commands], true).unwrap();
-        }
-        self.queue.wait().unwrap();
+        self.queue.edit(&mut self.arena, write).unwrap();
+        // SAFETY: the arena lives until the wait.
+        unsafe { self.queue.run(self.list) }.unwrap();
     }
 
     fn found(&self, row: usize) -> Found<'_> {
@@ -195,7 +191,7 @@ fn what_is_found_gives_the_tokens_that_the_logits_give() {
         draws += rounds * ROWS;
     }
     assert!(draws >= 10_000);
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Logits that are no numbers are left to the sampler over all logits, which names them.
@@ -335,7 +331,7 @@ fn a_batch_chooses_the_same_with_and_without_what_passes_find() {
         assert!(want.iter().all(|reply| reply.len() == 24) && want[3].iter().all(|id| id % 3 == 0), "{want:?}");
         assert_eq!(replies(load(&golden("tiny"), options()).as_mut()), want, "{device:?}");
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// A sampled reply by drafts that are right and wrong in turn, those of each call with the same seed alike.
@@ -390,5 +386,5 @@ fn what_passes_find_behind_drafts_gives_the_tokens_that_the_logits_give() {
         println!("{config:?}: {} accepted, logits of {} rows fetched", got.accepted, executor.fetched);
         assert!(executor.fetched < 4, "{config:?}: {} of 40 choices by the logits", executor.fetched);
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }

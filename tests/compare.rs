@@ -8,13 +8,14 @@ use kiln::executor::weights::Progress;
 use kiln::executor::{Asks, Executor, HeadRows, PageId, Pages, Row, Stepwise, Tolerance, Watch};
 use kiln::model::WeightFormat;
 use kiln::model::checkpoint::Checkpoint;
-use kiln::plan::Plan;
+use kiln::plan::{Needs, Plan};
 use kiln::schedule::kv::KvLayer;
 use kiln::schedule::{Extent, KvType, Op, Schedule};
 use kiln::testing::cpu::Cpu;
-use kiln::testing::gpu::Vulkan;
-use kiln::testing::gpu::lower::arithmetic::Arithmetic;
+use kiln::testing::lower::arithmetic::Arithmetic;
 use kiln::testing::reference::Reference;
+use kiln::testing::replay::Replay;
+use kiln::testing::vulkan::Vulkan;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::rc::Rc;
@@ -52,11 +53,13 @@ fn load(which: Which, dir: &Path, format: WeightFormat, alter: fn(&mut Schedule)
         Which::Cpu => Box::new(Cpu::load(&checkpoint, schedule, Some(2), &progress).unwrap()),
         Which::Vulkan(arithmetic, _) => {
             let gpu = Rc::new(common::open_gpu());
-            let needs = kiln::testing::gpu::replay::results::needs(&schedule, true);
-            let heaps = kiln::testing::gpu::memory::heaps::describe(&gpu);
+            let needs = Needs::on_device(&schedule, true);
+            let heaps = kiln::testing::vulkan::memory::heaps::describe(&gpu);
             let plan = Plan::place(&schedule, &heaps, needs).unwrap();
             let options = common::forced(arithmetic);
-            Box::new(Vulkan::load(&gpu, &checkpoint, schedule, &plan, options, &progress).unwrap())
+            Box::new(
+                Replay::load(Vulkan::new(&gpu).unwrap(), &checkpoint, schedule, &plan, options, &progress).unwrap(),
+            )
         }
     }
 }
@@ -105,7 +108,7 @@ fn executors_that_compute_the_same_are_equal() {
             assert_eq!(seen.iter().any(|compared| compared.steps.len() > 1), fuses);
         }
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Changes the op of the step of a layer with this label.
@@ -193,7 +196,7 @@ fn check_all(which: Which) {
     }
     let unscaled = norm_without_its_one("model.layers.3.pre_feedforward_layernorm.weight");
     check(which, unscaled.path(), ("a norm without its +1", "pre_ffn_norm", "normed", |_| {}));
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// `tiny` with a norm whose weights are less by what the norm adds.

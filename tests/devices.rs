@@ -3,14 +3,14 @@
 //! one dma-buf have the same bytes and that Vulkan sees them (src/diagnose/probe/share.rs); tests/probe.rs runs it
 //! there.
 
-use kiln::testing::gpu::memory::allocators::{DMA_HEAP, UDMABUF_MEMFD};
-use kiln::testing::gpu::memory::arena::Allocator;
+use kiln::testing::replay::driver::Allocator;
 use kiln::testing::sys::amdgpu::{self, FIRMWARES, GpuSensor};
 use kiln::testing::sys::amdxdna;
 use kiln::testing::sys::dma_buf::{Access, DmaBuf, SYSTEM_HEAP, UDMABUF, open_node, page_size, sealed_memfd};
 use kiln::testing::sys::fence::{State, SyncFile};
 use kiln::testing::sys::npu_program::{self, BufferKind};
 use kiln::testing::sys::{Failure, Result};
+use kiln::testing::vulkan::memory::allocators::{DMA_HEAP, UDMABUF_MEMFD};
 use nix::errno::Errno;
 use std::os::fd::AsFd;
 use std::path::Path;

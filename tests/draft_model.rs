@@ -139,5 +139,5 @@ fn a_model_that_drafts_for_itself_on_vulkan_is_right_but_for_rounding() {
         assert_eq!(got.tokens, want.tokens);
         assert!(got.accepted == got.drafted && got.accepted > 10, "{} of {}", got.accepted, got.drafted);
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }

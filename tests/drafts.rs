@@ -245,7 +245,7 @@ fn drafts_of_several_sequences_change_no_bit_on_the_cpu() {
 fn drafts_of_several_sequences_change_no_choice_on_vulkan() {
     check_together("tiny", common::vulkan(), KvType::F32, 30, |_| 6e-4);
     check_together("wide_small", common::vulkan(), KvType::F16, 15, |logits| 8.0 * 0.015 * rms(logits));
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn drafts_change_no_bit_on_the_cpu() {
 fn drafts_change_no_choice_on_vulkan() {
     check("tiny", common::vulkan(), KvType::F32, 60, |_| 6e-4);
     check("wide_small", common::vulkan(), KvType::F16, 40, |logits| 8.0 * 0.015 * rms(logits));
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn ten_thousand_drafts_change_no_bit_on_the_cpu() {
 #[test]
 #[ignore = "minutes long: tools/test --full runs it"]
 fn thousands_of_drafts_change_no_choice_on_vulkan() {
-    let rounds = if common::open_gpu().is_cpu() { 2_000 } else { 10_000 };
+    let rounds = if common::open_gpu().caps.is_cpu() { 2_000 } else { 10_000 };
     check("tiny", common::vulkan(), KvType::F32, rounds, |_| 6e-4);
     check("wide_small", common::vulkan(), KvType::F16, rounds, |logits| 8.0 * 0.015 * rms(logits));
     check_together("tiny", common::vulkan(), KvType::F32, rounds / 4, |_| 6e-4);

@@ -3,14 +3,14 @@
 
 mod common;
 
-use kiln::testing::gpu::Gpu;
-use kiln::testing::gpu::kernels::pipelines::Pipelines;
-use kiln::testing::gpu::memory::allocators::UDMABUF_MEMFD;
-use kiln::testing::gpu::memory::{Buffer, HostAccess};
-use kiln::testing::gpu::queue::Queue;
-use kiln::testing::gpu::queue::fence::{Gate, Timeline, TimelineOrder};
+use kiln::testing::replay::driver::{Driver, HostAccess, Memory, MemoryCopy};
+use kiln::testing::replay::queue::Queue;
 use kiln::testing::sys::dma_buf;
 use kiln::testing::sys::fence::{State, SyncFile};
+use kiln::testing::vulkan::fence::{Gate, Timeline, TimelineOrder};
+use kiln::testing::vulkan::memory::Buffer;
+use kiln::testing::vulkan::memory::allocators::UDMABUF_MEMFD;
+use kiln::testing::vulkan::{Gpu, Vulkan};
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -21,8 +21,8 @@ const LONG: Duration = Duration::from_secs(20);
 /// A device with a command buffer that copies `from` to `to`.
 struct Copier {
     // Dropped in this order: the queue waits for the device first.
-    queue: Queue,
-    commands: ash::vk::CommandBuffer,
+    queue: Queue<Vulkan>,
+    list: <Vulkan as Driver>::Baked,
     from: Buffer,
     to: Buffer,
     gpu: Rc<Gpu>,
@@ -35,20 +35,18 @@ impl Copier {
             .find(|&heap| Buffer::new(&gpu, 64, heap, HostAccess::Host).is_ok())
             .unwrap();
         let buffer = || Buffer::new(&gpu, 64, heap, HostAccess::Host).unwrap();
-        let (mut from, mut to, queue) = (buffer(), buffer(), Queue::new(&gpu).unwrap());
+        let (mut from, mut to, mut queue) = (buffer(), buffer(), Queue::new(Vulkan::new(&gpu).unwrap()));
         from.copy_from(&[7; 64]).unwrap();
         to.copy_from(&[0; 64]).unwrap();
-        let region = ash::vk::BufferCopy::default().size(64);
-        let mut pipelines = Pipelines::new(&gpu).unwrap();
-        let commands = queue.bake(&[], &mut pipelines, None, None, &[(from.handle, to.handle, region)]).unwrap();
-        Copier { queue, commands, from, to, gpu }
+        let list = queue.bake(&[], None, None, [MemoryCopy::new(&from, &to, 64)]).unwrap();
+        Copier { queue, list, from, to, gpu }
     }
 
     fn gate(&self) -> Option<Gate> {
         match Gate::new(&self.gpu) {
             Ok(gate) => Some(gate),
             Err(e) => {
-                assert!(!self.gpu.caps.sync_files && e.exit_code() == 4, "{e}");
+                assert!(!self.gpu.features.sync_files && e.exit_code() == 4, "{e}");
                 println!("sync_files: not run: {e}");
                 None
             }
@@ -73,7 +71,7 @@ fn a_timeline_is_raised_and_waited_for_by_the_host() {
     assert!(timeline.wait(1, SHORT).unwrap() && timeline.wait(3, SHORT).unwrap());
     assert!(!timeline.wait(4, SHORT).unwrap());
     assert_eq!(timeline.value().unwrap(), 3);
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 #[test]
@@ -85,14 +83,14 @@ fn a_submit_waits_for_a_timeline_and_raises_it() {
         let (begin, end) = (2 * round + 1, 2 * round + 2);
         let order = TimelineOrder { after: Some((&timeline, begin)), then: Some((&timeline, end)) };
         // SAFETY: everything lives until the wait.
-        unsafe { order.submit(&c.queue, &[c.commands]) }.unwrap();
+        unsafe { order.submit(&c.queue, &[c.list]) }.unwrap();
         assert!(!timeline.wait(end, SHORT).unwrap(), "nobody has let it begin");
         timeline.raise(begin).unwrap();
         assert!(timeline.wait(end, LONG).unwrap());
         c.queue.wait().unwrap();
         assert!(c.copied(), "round {round}");
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 #[test]
@@ -103,7 +101,7 @@ fn a_submit_gives_out_a_fence_that_another_takes_in() {
     for round in 0..3 {
         c.to.copy_from(&[0; 64]).unwrap();
         // SAFETY: everything lives until the wait.
-        let fence = unsafe { gate.submit(&c.queue, &[c.commands], None, TimelineOrder::default()) }.unwrap();
+        let fence = unsafe { gate.submit(&c.queue, &[c.list], None, TimelineOrder::default()) }.unwrap();
         c.queue.wait().unwrap();
         assert!(c.copied(), "round {round}");
         if let Some(fence) = &fence {
@@ -113,12 +111,12 @@ fn a_submit_gives_out_a_fence_that_another_takes_in() {
         c.to.copy_from(&[0; 64]).unwrap();
         let order = TimelineOrder { after: None, then: Some((&timeline, round + 1)) };
         // SAFETY: everything lives until the wait.
-        let _second = unsafe { gate.submit(&c.queue, &[c.commands], fence, order) }.unwrap();
+        let _second = unsafe { gate.submit(&c.queue, &[c.list], fence, order) }.unwrap();
         assert!(timeline.wait(round + 1, LONG).unwrap());
         c.queue.wait().unwrap();
         assert!(c.copied(), "round {round}, behind a fence");
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// vgem stands in for the NPU: its fence is on the buffer, and the GPU's work waits for it.
@@ -139,7 +137,7 @@ fn the_gpu_waits_for_another_devices_fence() {
             common::vgem::signal(&node, work).unwrap();
         });
         // SAFETY: everything lives until the wait.
-        let done = unsafe { gate.submit(&c.queue, &[c.commands], Some(fence), TimelineOrder::default()) }.unwrap();
+        let done = unsafe { gate.submit(&c.queue, &[c.list], Some(fence), TimelineOrder::default()) }.unwrap();
         c.queue.wait().unwrap();
         done
     });

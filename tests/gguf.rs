@@ -5,13 +5,13 @@ mod common;
 use common::gguf::{GgufFile, Tensor, Value};
 use common::{AUTO, DOT, F32, MATRIX_F16, Random, floats, golden, ids, load, observe, relative_rms};
 use half::f16;
-use kiln::engine::{Device, Options, VulkanOptions};
+use kiln::engine::{Device, Options, ReplayOptions};
 use kiln::executor::{HeadRows, Row};
 use kiln::model::checkpoint::gguf::GgmlType;
 use kiln::model::{BlockFormat, WeightFormat};
 use kiln::schedule::{KvType, Op, Segment, Step};
 use kiln::sequence::session::Session;
-use kiln::testing::gpu::lower::target::{DotTile, Tile};
+use kiln::testing::lower::target::{DotTile, Tile};
 use std::path::{Path, PathBuf};
 
 const GOLDEN: &str = "gguf/model.gguf";
@@ -47,7 +47,7 @@ fn a_model_of_every_type_has_the_golden_logits() {
             assert!(error < tolerance, "{device:?} {arithmetic:?}, chunks of {chunk}: {error}");
         }
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Products whose parts differ in format are recorded one by one, each as its type.
@@ -201,7 +201,7 @@ fn check(what: &str, path: &Path) {
             assert!(error < tolerance, "{what} {arithmetic:?}, chunks of {chunk}: {error}");
         }
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn a_mix_of_types_computes_what_the_reference_does() {
 fn neither_tiles_nor_a_relay_change_a_bit() {
     let check = |what: &str, path: &Path, tiles: &[DotTile]| {
         let run = |relay, tile| {
-            let vulkan = VulkanOptions { relay: Some(relay), tile, ..common::forced(DOT) };
+            let vulkan = ReplayOptions { relay: Some(relay), tile, ..common::forced(DOT) };
             logits(path, Options { device: common::vulkan(), chunk: Some(2), vulkan, ..Options::default() })
         };
         let want = run(false, None);
@@ -254,7 +254,7 @@ fn neither_tiles_nor_a_relay_change_a_bit() {
     }
     let (_dir, path) = random_model(0x6767_0031, mixed);
     check("a mix", &path, &[tile(1, 1, 4, 2)]);
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Several sequences in one pass have the logits that each has alone.

@@ -5,12 +5,12 @@ mod common;
 
 use common::check::{F16_DEEP, F16_SHALLOW, F32_DEEP, F32_SHALLOW, Tolerance, check_prompts};
 use common::{Case, DOT, F32, MATRIX_F16, MATRIX_S8, golden, ids, load, observe};
-use kiln::engine::VulkanOptions;
+use kiln::engine::ReplayOptions;
 use kiln::engine::{Device, Options};
 use kiln::model::WeightFormat;
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
-use kiln::testing::gpu::lower::arithmetic::Arithmetic;
+use kiln::testing::lower::arithmetic::Arithmetic;
 
 /// Runs one prompt with each chunk size in `chunks` and compares it with the golden case.
 fn check_case(case: &Case, options: Options, tolerance: Tolerance, chunks: &[usize]) {
@@ -20,7 +20,7 @@ fn check_case(case: &Case, options: Options, tolerance: Tolerance, chunks: &[usi
         check_prompts(case, executor.as_mut(), options.weights, tolerance, &format!("chunk {chunk}"));
     }
     assert_eq!(
-        kiln::testing::gpu::device::instance::validation_messages(),
+        kiln::testing::vulkan::device::instance::validation_messages(),
         0,
         "the validation layer reported something"
     );
@@ -150,7 +150,7 @@ fn staging_changes_no_bit() {
     let tokens = ids(&Case::open("tiny").prompts()[5]["ids"]);
     for weights in BOTH {
         let run = |staged| {
-            let vulkan = VulkanOptions { staged, ..VulkanOptions::default() };
+            let vulkan = ReplayOptions { staged, ..ReplayOptions::default() };
             let options = Options { device: common::vulkan(), weights, head_rows: 4, vulkan, ..Options::default() };
             let mut executor = load(&golden("tiny"), options);
             let mut session = Session::new(0, 160);
@@ -160,7 +160,7 @@ fn staging_changes_no_bit() {
         };
         assert_eq!(run(true), run(false));
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// A model directory of `tiny` with other spellings of its config and weights.

@@ -5,7 +5,7 @@ mod common;
 
 use common::check::{F16_SHALLOW, F32_SHALLOW, check_prompts};
 use common::{Case, DOT, F32, Forged, bits, golden, load, relative_rms, small_shape};
-use kiln::engine::{self, Device, Options, VulkanOptions};
+use kiln::engine::{self, Device, Options, ReplayOptions};
 use kiln::executor::guest::GuestKind;
 use kiln::executor::weights::Progress;
 use kiln::executor::{Asks, Executor, HeadRows, Measure, Row};
@@ -13,12 +13,12 @@ use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{LayerKind, Shape, WeightFormat};
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
-use kiln::testing::gpu::lower::arithmetic::Arithmetic;
+use kiln::testing::lower::arithmetic::Arithmetic;
 
 const GUESTS: [GuestKind; 2] = [GuestKind::Reference, GuestKind::Cpu];
 
-fn with_guest(arithmetic: Option<Arithmetic>, guest: Option<GuestKind>) -> VulkanOptions {
-    VulkanOptions { guest, ..common::forced(arithmetic) }
+fn with_guest(arithmetic: Option<Arithmetic>, guest: Option<GuestKind>) -> ReplayOptions {
+    ReplayOptions { guest, ..common::forced(arithmetic) }
 }
 
 /// The golden prompts: prefill in one chunk, in several and token by token, hidden rows, and a greedy continuation.
@@ -50,7 +50,7 @@ fn a_pass_with_a_guest_matches_the_golden_case() {
         let what = format!("{guest:?}, {arithmetic:?}, {kv:?}, chunk {chunk}");
         check_prompts(&case, executor.as_mut(), weights, tolerance, &what);
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 const CONTEXT: usize = 256;
@@ -62,7 +62,7 @@ fn shape() -> Shape {
     Shape { layers, window: 40, max_context: CONTEXT, ..small_shape() }
 }
 
-fn loaded(model: &Forged, vulkan: VulkanOptions) -> Box<dyn Measure> {
+fn loaded(model: &Forged, vulkan: ReplayOptions) -> Box<dyn Measure> {
     let options = Options {
         vulkan,
         sequences: SEQUENCES,
@@ -125,18 +125,18 @@ fn every_kind_of_pass_may_have_a_guest_and_gives_the_same_bits_again() {
             println!("{arithmetic:?}, {guest:?}: {:.1e} apart", relative_rms(&floats(&got), &floats(&plain)));
             assert!(every_kind(loaded(&model, options).as_mut()) == got, "{guest:?}: other bits in another run");
             // Keys and values that the host does not map are copied.
-            let staged = VulkanOptions { staged: true, ..options };
+            let staged = ReplayOptions { staged: true, ..options };
             assert!(every_kind(loaded(&model, staged).as_mut()) == got, "{guest:?}: other bits through staging");
         }
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// The device stops at every attention, whatever it was found to do in one submit; nothing runs ahead.
 #[test]
 fn a_pass_with_a_guest_takes_several_submits_and_none_runs_ahead() {
     let model = Forged::new(&shape(), WeightFormat::Int8);
-    let vulkan = VulkanOptions { submit_budget: common::ONE_SUBMIT, ..with_guest(F32, Some(GuestKind::Cpu)) };
+    let vulkan = ReplayOptions { submit_budget: common::ONE_SUBMIT, ..with_guest(F32, Some(GuestKind::Cpu)) };
     let mut executor = loaded(&model, vulkan);
     let head = HeadRows { first: 0, count: 1 };
     for position in 0..4 {
@@ -152,7 +152,7 @@ fn a_pass_with_a_guest_takes_several_submits_and_none_runs_ahead() {
     executor.forward_choosing(&[row(0, 4)], head, asks).unwrap();
     assert!(!executor.is_ahead());
     assert!(filled);
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 #[test]

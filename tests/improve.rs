@@ -3,7 +3,7 @@
 mod common;
 
 use common::{DOT, bits, golden, load};
-use kiln::engine::{Options, Tune, VulkanOptions};
+use kiln::engine::{Options, ReplayOptions, Tune};
 use kiln::executor::Measure;
 use kiln::schedule::Pool;
 use kiln::sequence::session::Session;
@@ -16,7 +16,7 @@ fn options(tune: Tune) -> Options {
         context: Some(64),
         sequences: 2,
         head_rows: 2,
-        vulkan: VulkanOptions { tune: Some(tune), ..common::forced(DOT) },
+        vulkan: ReplayOptions { tune: Some(tune), ..common::forced(DOT) },
         ..Options::default()
     }
 }
@@ -92,5 +92,5 @@ fn an_executor_is_tuned_between_passes_and_its_replies_go_on_as_they_were() {
     let mut executor = load(&golden("tiny"), options(Tune::Idle));
     let again = improve_all(executor.as_mut());
     assert!(again < pieces / 2, "{again} pieces after {pieces}");
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }

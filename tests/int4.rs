@@ -106,7 +106,7 @@ fn vulkan_computes_what_the_reference_does() {
             }
         }
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Several sequences in one pass have the logits that each has alone.

@@ -9,21 +9,21 @@ use kiln::model::grouped::SUPER;
 use kiln::model::{BlockFormat, WeightFormat};
 use kiln::schedule::kv::PAGE;
 use kiln::schedule::layout::StateLayout;
-use kiln::testing::gpu::Gpu;
-use kiln::testing::gpu::device::units::Units;
-use kiln::testing::gpu::kernels::Module;
-use kiln::testing::gpu::kernels::constants::{LinearFragmentTallConstants, Specialization};
-use kiln::testing::gpu::kernels::pipelines::Pipelines;
-use kiln::testing::gpu::kernels::push::{AttendMatrixPush, LinearMatrixPush, Push, word};
-use kiln::testing::gpu::lower::arithmetic::Operand;
-use kiln::testing::gpu::lower::attend_tile;
-use kiln::testing::gpu::lower::dispatch::Dispatch;
-use kiln::testing::gpu::lower::fragment::{FragmentTile, Inputs};
-use kiln::testing::gpu::lower::matrix::{self, MatrixShape, MatrixTile, Role};
-use kiln::testing::gpu::lower::shared_tile::SharedTile;
-use kiln::testing::gpu::measure::ceiling;
-use kiln::testing::gpu::memory::{Buffer, HostAccess};
-use kiln::testing::gpu::queue::Queue;
+use kiln::testing::lower::arithmetic::Operand;
+use kiln::testing::lower::attend_tile;
+use kiln::testing::lower::dispatch::Dispatch;
+use kiln::testing::lower::fragment::{FragmentTile, Inputs};
+use kiln::testing::lower::kernels::Module;
+use kiln::testing::lower::kernels::constants::{LinearFragmentTallConstants, Specialization};
+use kiln::testing::lower::kernels::push::{AttendMatrixPush, LinearMatrixPush, Push, word};
+use kiln::testing::lower::matrix::{self, MatrixShape, MatrixTile, Role};
+use kiln::testing::lower::shared_tile::SharedTile;
+use kiln::testing::lower::units::Units;
+use kiln::testing::replay::driver::{HostAccess, Memory};
+use kiln::testing::replay::measure::ceiling;
+use kiln::testing::replay::queue::Queue;
+use kiln::testing::vulkan::memory::Buffer;
+use kiln::testing::vulkan::{Gpu, Vulkan};
 use std::collections::HashSet;
 use std::rc::Rc;
 
@@ -32,8 +32,7 @@ const POISON: u32 = 0x7fc0_dead;
 
 /// A device with matrix units, and the objects for running kernels on it.
 struct Bench {
-    queue: Queue,
-    pipelines: Pipelines,
+    queue: Queue<Vulkan>,
     units: Units,
     heap: usize,
     gpu: Rc<Gpu>,
@@ -48,12 +47,12 @@ impl Bench {
         };
         println!("{test}: {}, {units:?}", gpu.caps.name);
         let heap = common::shared_heap(&gpu);
-        let (queue, pipelines) = (Queue::new(&gpu).unwrap(), Pipelines::new(&gpu).unwrap());
-        Some(Bench { queue, pipelines, units, heap, gpu })
+        let queue = Queue::new(Vulkan::new(&gpu).unwrap());
+        Some(Bench { queue, units, heap, gpu })
     }
 
     fn is_cpu(&self) -> bool {
-        self.gpu.caps.kind == ash::vk::PhysicalDeviceType::CPU
+        self.gpu.caps.is_cpu()
     }
 
     fn buffer(&self, bytes: &[u8]) -> Buffer {
@@ -67,21 +66,20 @@ impl Bench {
     }
 
     fn run(&mut self, dispatches: &[Dispatch]) {
-        let commands = self.queue.bake(&[dispatches], &mut self.pipelines, None, None, &[]).unwrap();
+        let list = self.queue.bake(&[dispatches], None, None, None).unwrap();
         // SAFETY: the buffers live until the wait.
-        unsafe { self.queue.submit(&[commands], true) }.unwrap();
-        self.queue.wait().unwrap();
+        unsafe { self.queue.run(list) }.unwrap();
     }
 }
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+        assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
     }
 }
 
 fn words(b: &Buffer) -> Vec<u32> {
-    let mut words = vec![0u32; b.size as usize / 4];
+    let mut words = vec![0u32; b.size() as usize / 4];
     b.copy_to(bytemuck::cast_slice_mut(&mut words)).unwrap();
     words
 }
@@ -247,12 +245,12 @@ impl Product {
     /// Push constants over these buffers for `n` outputs, not divided; word 2 of the state counts the rows.
     fn push(&self, [state, weight, scales, x, out]: [&Buffer; 5], n: usize, out_stride: usize) -> LinearMatrixPush {
         LinearMatrixPush {
-            state: state.address,
-            weight: weight.address,
-            scales: scales.address,
-            x: x.address,
-            x_scales: x.address + self.x_scale_at() as u64,
-            y_out: out.address,
+            state: state.address(),
+            weight: weight.address(),
+            scales: scales.address(),
+            x: x.address(),
+            x_scales: x.address() + self.x_scale_at() as u64,
+            y_out: out.address(),
             parts: 0,
             arrived: 0,
             which: 2,
@@ -281,8 +279,8 @@ impl Product {
             let parts = bench.poisoned(part_bytes as usize / 4);
             let arrived = bench.buffer(&vec![0; counter_bytes as usize]);
             let push = LinearMatrixPush {
-                parts: parts.address,
-                arrived: arrived.address,
+                parts: parts.address(),
+                arrived: arrived.address(),
                 splits: variant.splits,
                 ..self.push([&state, &weight, &scales, &x, &out], self.n, out_stride)
             };
@@ -303,7 +301,7 @@ impl Product {
             );
             // Twice, since a run must reset its counters.
             for _ in 0..2 {
-                out.copy_from(bytemuck::cast_slice(&vec![POISON; out.size as usize / 4])).unwrap();
+                out.copy_from(bytemuck::cast_slice(&vec![POISON; out.size() as usize / 4])).unwrap();
                 bench.run(std::slice::from_ref(&dispatch));
                 let got = words(&out);
                 let (alive, dead) = got.split_at(live * out_stride);
@@ -347,7 +345,7 @@ impl Product {
                 variant.shape.name()
             );
             x.copy_from(&self.form()).unwrap();
-            out.copy_from(bytemuck::cast_slice(&vec![POISON; out.size as usize / 4])).unwrap();
+            out.copy_from(bytemuck::cast_slice(&vec![POISON; out.size() as usize / 4])).unwrap();
             bench.run(std::slice::from_ref(&dispatch));
             let (got, x_rows) = (words(&out), words(&x));
             let (alive, dead) = got.split_at(live * out_stride / 4);
@@ -623,7 +621,7 @@ impl Attention {
         let q = bench.buffer(bytemuck::cast_slice(&q));
         let bits: Vec<u16> = pages.iter().map(|x| x.to_bits()).collect();
         let in_pages = bench.buffer(bytemuck::cast_slice(&bits));
-        let address = |place: usize| in_pages.address + (place * 4 * half * 2) as u64;
+        let address = |place: usize| in_pages.address() + (place * 4 * half * 2) as u64;
         let mut table = vec![address(numbers.len()); 2 * entries];
         numbers.clone().for_each(|number| table[entries + number % entries] = address(place(number)));
         let table = bench.buffer(bytemuck::cast_slice(&table));
@@ -647,12 +645,12 @@ impl Attention {
             let parts = bench.poisoned(part_bytes as usize / 4 + 1);
             let arrived = bench.buffer(&vec![0; counter_bytes as usize + 4]);
             let push = AttendMatrixPush {
-                state: state.address,
-                q: q.address,
-                table: table.address,
-                y_out: out.address,
-                parts: parts.address,
-                arrived: arrived.address,
+                state: state.address(),
+                q: q.address(),
+                table: table.address(),
+                y_out: out.address(),
+                parts: parts.address(),
+                arrived: arrived.address(),
                 position: 8,
                 sequence: 9,
                 heads: word(heads),
@@ -668,7 +666,7 @@ impl Attention {
                 Dispatch::new(variant.kernel(bench.units), Push::new(&push), variant.groups(bench.units, rows, heads));
             // Twice, since a run must reset its counters.
             for _ in 0..2 {
-                out.copy_from(bytemuck::cast_slice(&vec![POISON; out.size as usize / 4])).unwrap();
+                out.copy_from(bytemuck::cast_slice(&vec![POISON; out.size() as usize / 4])).unwrap();
                 bench.run(std::slice::from_ref(&dispatch));
                 assert!(words(&arrived).iter().all(|&count| count == 0), "{name}: counters stay");
             }
@@ -727,7 +725,7 @@ fn attention_variants_compute_their_softmax() {
 #[test]
 fn the_matrix_rate_is_measured() {
     let Some(bench) = Bench::open("the_matrix_rate_is_measured") else { return };
-    let rate = ceiling::measure_matrix_rate(&bench.gpu).unwrap().unwrap();
+    let rate = ceiling::measure_matrix_rate(Vulkan::new(&bench.gpu).unwrap(), bench.heap).unwrap().unwrap();
     println!("{:.3} TFLOP/s", rate * 1e-12);
     assert!(rate.is_finite() && rate > 1e6);
 }

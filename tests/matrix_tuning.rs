@@ -4,10 +4,10 @@
 mod common;
 
 use common::{Case, MATRIX_F16, golden, ids, load, relative_rms};
-use kiln::engine::{Options, Tune, VulkanOptions};
+use kiln::engine::{Options, ReplayOptions, Tune};
 use kiln::executor::{HeadRows, Row};
 use kiln::sequence::session::Session;
-use kiln::testing::gpu::queue::recordings;
+use kiln::testing::vulkan::driver::recordings;
 use serde_json::Value;
 
 /// The tolerance of tests/goldens.rs for 16-bit activations.
@@ -31,7 +31,7 @@ fn every_kind_of_pass_is_tuned_once() {
         context: Some(64),
         sequences: 2,
         head_rows: 2,
-        vulkan: VulkanOptions { tune: Some(Tune::Now), ..common::forced(MATRIX_F16) },
+        vulkan: ReplayOptions { tune: Some(Tune::Now), ..common::forced(MATRIX_F16) },
         ..Options::default()
     };
     let case = Case::open("tiny");
@@ -72,5 +72,5 @@ fn every_kind_of_pass_is_tuned_once() {
     }
 
     assert!(run() < measured, "the second load measures nothing");
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }

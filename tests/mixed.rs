@@ -9,7 +9,7 @@ use kiln::executor::{Executor, HeadRows, Measure, Row};
 use kiln::model::{LayerKind, Shape, WeightFormat};
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
-use kiln::testing::gpu::lower::arithmetic::Arithmetic;
+use kiln::testing::lower::arithmetic::Arithmetic;
 
 const CONTEXT: usize = 512;
 const ROWS: usize = 64;
@@ -151,7 +151,7 @@ fn check_vulkan(arithmetic: Option<Arithmetic>, kv: KvType, tolerance: f32) {
     let mut executors = [(); 2].map(|()| load(&model, common::vulkan(), arithmetic, kv));
     let [a, b] = &mut executors;
     check(&format!("{arithmetic:?}, {kv:?}"), [a.as_mut(), b.as_mut()], tolerance);
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Kernels of another kind add in another order; a key may round to the neighbouring f16.

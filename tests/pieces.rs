@@ -10,13 +10,13 @@ use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{Role, TensorId, WeightFormat, presets};
 use kiln::schedule::step::{AccessRange, Slot};
 use kiln::schedule::{Extent, KvType, Op, Schedule, Segment, Step};
-use kiln::testing::gpu::kernels::Module;
-use kiln::testing::gpu::kernels::constants::{AttendConstants, NormConstants, PackConstants, Specialization};
-use kiln::testing::gpu::lower::arithmetic::{ActivationLayout, Arithmetic};
-use kiln::testing::gpu::lower::dispatch::{Addresses, Dispatch};
-use kiln::testing::gpu::lower::layout::GpuLayout;
-use kiln::testing::gpu::lower::target::Target;
-use kiln::testing::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
+use kiln::testing::lower::arithmetic::{ActivationLayout, Arithmetic};
+use kiln::testing::lower::dispatch::{Addresses, Dispatch, Edge};
+use kiln::testing::lower::kernels::Module;
+use kiln::testing::lower::kernels::constants::{AttendConstants, NormConstants, PackConstants, Specialization};
+use kiln::testing::lower::layout::GpuLayout;
+use kiln::testing::lower::target::Target;
+use kiln::testing::lower::{Lowering, PassKind, RowOrder, TokenSource};
 use std::ops::Range;
 
 fn load(device: Device, weights: WeightFormat, arithmetic: Option<Arithmetic>) -> Box<dyn Stepwise> {
@@ -82,7 +82,7 @@ fn check(weights: WeightFormat, arithmetic: Option<Arithmetic>, tolerance: f32) 
         assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start), "{ranges:?}");
         assert!(logits_of(executor.as_mut(), &rows, &ranges) == whole, "{arithmetic:?}, {count} rows: other bits");
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// A kernel that is alone adds in another order than one for several steps, and a key may round to the neighbouring f16.
@@ -148,7 +148,7 @@ fn check_cut(schedule: &Schedule, before: &[Dispatch], behind: &[Dispatch], at: 
     }
     let packs = behind.iter().take_while(|d| d.kernel.module == Module::Pack).count();
     assert_eq!(packs, packed.len(), "{what}");
-    assert!(packs == 0 || behind[packs].barrier, "{what}: a reader does not wait");
+    assert!(packs == 0 || behind[packs].edge == Edge::Kernels, "{what}: a reader does not wait");
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Mixed, ONE_SUBMIT, bits, golden, load};
 use kiln::engine::Options;
-use kiln::engine::VulkanOptions;
+use kiln::engine::ReplayOptions;
 use kiln::executor::{HeadRows, Row};
 use kiln::sequence::draft::{MOST_DRAFTED, Repeats};
 use kiln::sequence::session::Session;
@@ -46,7 +46,7 @@ const BATCH: usize = 5;
 
 fn counts() -> [u64; 3] {
     let allocations = ALLOCATIONS.with(Cell::get);
-    [allocations, kiln::testing::gpu::queue::recordings(), kiln::testing::gpu::kernels::pipelines::pipelines_created()]
+    [allocations, kiln::testing::vulkan::driver::recordings(), kiln::testing::vulkan::pipelines::pipelines_created()]
 }
 
 /// Serialises the tests of this file, which share process-wide counters.
@@ -73,7 +73,7 @@ fn decode_records_nothing_makes_no_pipeline_and_allocates_nothing() {
     }
     let after = counts();
     assert_eq!(after, before, "[heap allocations, recordings, pipelines] during 40 decode passes");
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Neither does a batch that samples, with a penalty, a set of allowed tokens and draws from all tokens.
@@ -116,7 +116,7 @@ fn sampling_records_nothing_makes_no_pipeline_and_allocates_nothing() {
     let before = counts();
     steps(40);
     assert_eq!(counts(), before, "[heap allocations, recordings, pipelines] during 40 sampled passes");
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Neither do passes that verify drafts, nor the look for something to draft.
@@ -158,7 +158,7 @@ fn drafts_record_nothing_make_no_pipeline_and_allocate_nothing() {
         assert_eq!(counts(), before, "[heap allocations, recordings, pipelines] during 40 passes, drafts: {known}");
         assert!(verified > 20 || !known, "{verified}");
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_tiny_submit_budget_changes_no_bit() {
             chunk: Some(16),
             sequences: BATCH,
             head_rows: BATCH,
-            vulkan: VulkanOptions { submit_budget: budget, ..VulkanOptions::default() },
+            vulkan: ReplayOptions { submit_budget: budget, ..ReplayOptions::default() },
             ..Options::default()
         };
         let mut executor = load(&golden("tiny"), options);
@@ -221,7 +221,7 @@ fn a_pass_of_more_rows_than_were_timed_is_cut_once_more() {
     let options = Options {
         device: common::vulkan(),
         chunk: Some(100),
-        vulkan: VulkanOptions { submit_budget: ONE_SUBMIT, ..VulkanOptions::default() },
+        vulkan: ReplayOptions { submit_budget: ONE_SUBMIT, ..ReplayOptions::default() },
         ..Options::default()
     };
     let mut executor = load(&golden("tiny"), options);
@@ -257,7 +257,7 @@ fn long_layers_are_given_fewer_rows() {
             device: common::vulkan(),
             chunk: Some(256),
             context: Some(1024),
-            vulkan: VulkanOptions { submit_budget: budget, ..VulkanOptions::default() },
+            vulkan: ReplayOptions { submit_budget: budget, ..ReplayOptions::default() },
             ..Options::default()
         };
         let mut executor = load(&golden("tiny"), options);

@@ -9,24 +9,25 @@ use kiln::executor::Executor;
 use kiln::executor::weights::Progress;
 use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{BlockFormat, Shape, TensorId, WeightFormat, presets};
-use kiln::plan::Plan;
+use kiln::plan::{Needs, Plan};
 use kiln::schedule::kv::PAGE;
 use kiln::schedule::layout::StateLayout;
 use kiln::schedule::{Extent, KvLayout, KvType, Op, Pass, Pool, Schedule, Segment, Step};
 use kiln::sequence::session::Session;
-use kiln::testing::gpu::Vulkan;
-use kiln::testing::gpu::device::units::Units;
-use kiln::testing::gpu::kernels::Module;
-use kiln::testing::gpu::kernels::constants::{AttendConstants, LinearFragmentTallConstants, Specialization};
-use kiln::testing::gpu::lower::arithmetic::{ActivationLayout, Arithmetic, Operand};
-use kiln::testing::gpu::lower::attend_tile::{self, AttendTile};
-use kiln::testing::gpu::lower::dispatch::{Addresses, Dispatch};
-use kiln::testing::gpu::lower::fragment::{FragmentTile, Inputs};
-use kiln::testing::gpu::lower::layout::{COUNTER_BYTES, GpuLayout, PRODUCT_SCRATCH, RELAY_STRIDE, STALLED};
-use kiln::testing::gpu::lower::matrix::{self, MatrixShape, MatrixTile, Role};
-use kiln::testing::gpu::lower::target::Target;
-use kiln::testing::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
+use kiln::testing::lower::arithmetic::{ActivationLayout, Arithmetic, Operand};
+use kiln::testing::lower::attend_tile::{self, AttendTile};
+use kiln::testing::lower::dispatch::{Addresses, Dispatch, Edge};
+use kiln::testing::lower::fragment::{FragmentTile, Inputs};
+use kiln::testing::lower::kernels::Module;
+use kiln::testing::lower::kernels::constants::{AttendConstants, LinearFragmentTallConstants, Specialization};
+use kiln::testing::lower::layout::{COUNTER_BYTES, GpuLayout, PRODUCT_SCRATCH, RELAY_STRIDE, STALLED};
+use kiln::testing::lower::matrix::{self, MatrixShape, MatrixTile, Role};
+use kiln::testing::lower::target::Target;
+use kiln::testing::lower::units::Units;
+use kiln::testing::lower::{Lowering, PassKind, RowOrder, TokenSource};
 use kiln::testing::reference::Reference;
+use kiln::testing::replay::Replay;
+use kiln::testing::vulkan::Vulkan;
 use std::rc::Rc;
 
 fn extent(rows: usize) -> Extent {
@@ -139,7 +140,7 @@ fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
                 for d in &dispatches {
                     assert_eq!(d.steps.start, covered, "steps in order, none left out");
                     covered = d.steps.end;
-                    if d.barrier {
+                    if d.edge == Edge::Kernels {
                         settled = d.steps.start;
                     }
                     for step in &schedule.steps[d.steps.clone()] {
@@ -235,10 +236,10 @@ fn a_chunk_and_the_rows_behind_it_attend_side_by_side() {
         let behind = AttendConstants::of(&mixed[at].kernel.constants).behind;
         if kv == KvType::F16 && units.is_some() {
             let beside = mixed.remove(at);
-            assert_eq!((behind, beside.barrier, beside.steps.len()), (1, false, 0));
+            assert_eq!((behind, beside.edge, beside.steps.len()), (1, Edge::None, 0));
             assert_eq!(beside.groups[1] as usize, (rows - 1).min(sequences - 1), "a row of each other sequence");
             assert_eq!(mixed[at - 1].kernel.module, Module::AttendMatrixF16);
-            assert!(mixed[at].barrier, "what reads both waits for both");
+            assert!(mixed[at].edge == Edge::Kernels, "what reads both waits for both");
         } else {
             assert_eq!((behind, mixed[at].groups[1] as usize), (0, rows));
         }
@@ -283,7 +284,7 @@ fn a_packed_input_is_waited_for() {
                 .segment(Segment::Layer(3));
         let pack =
             dispatches.iter().position(|d| d.kernel.module == Module::Pack).expect("attention's output is packed");
-        assert!(dispatches[pack].barrier && dispatches[pack + 1].barrier, "{:?}", dispatches[pack + 1]);
+        assert!([pack, pack + 1].iter().all(|&i| dispatches[i].edge == Edge::Kernels), "{:?}", dispatches[pack + 1]);
         assert_eq!(schedule.steps[dispatches[pack + 1].steps.start].label, "attention_out");
     }
 }
@@ -322,11 +323,13 @@ fn outputs(schedule: &Schedule, vulkan: Option<Option<Arithmetic>>) -> Vec<f32> 
         let gpu = Rc::new(common::open_gpu());
         let plan = Plan::place(
             schedule,
-            &kiln::testing::gpu::memory::heaps::describe(&gpu),
-            kiln::testing::gpu::replay::results::needs(schedule, true),
+            &kiln::testing::vulkan::memory::heaps::describe(&gpu),
+            Needs::on_device(schedule, true),
         )
         .unwrap();
-        Box::new(Vulkan::load(&gpu, &checkpoint, schedule.clone(), &plan, options, &progress).unwrap())
+        Box::new(
+            Replay::load(Vulkan::new(&gpu).unwrap(), &checkpoint, schedule.clone(), &plan, options, &progress).unwrap(),
+        )
     } else {
         Box::new(Reference::load(&checkpoint, schedule.clone(), &progress).unwrap())
     };
@@ -406,7 +409,7 @@ fn an_altered_operand_changes_both_executors_alike() {
             assert!(apart < tolerance, "{what}, {arithmetic:?}: the executors are {apart} apart");
         }
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Alters the `n`-th op (from 0) that `change` accepts.

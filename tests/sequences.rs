@@ -10,13 +10,13 @@ use kiln::engine::{Device, Options};
 use kiln::executor::weights::Progress;
 use kiln::executor::{Executor, HeadRows, Row};
 use kiln::model::{Checkpoint, WeightFormat};
-use kiln::plan::Plan;
+use kiln::plan::{Needs, Plan};
 use kiln::schedule::kv::PAGE;
 use kiln::schedule::{KvType, Pass, Pool, Schedule};
 use kiln::sequence::{Batch, Chooser, Ended, Finish, Request, generate};
-use kiln::testing::gpu::Vulkan;
-use kiln::testing::gpu::memory::heaps;
-use kiln::testing::gpu::replay::results;
+use kiln::testing::replay::Replay;
+use kiln::testing::vulkan::Vulkan;
+use kiln::testing::vulkan::memory::heaps;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -266,7 +266,7 @@ fn ten_thousand_passes_reply_on_the_cpu_as_alone() {
 #[test]
 #[ignore = "minutes long: tools/test --full runs it"]
 fn thousands_of_passes_reply_on_vulkan_as_alone() {
-    let passes = if common::open_gpu().is_cpu() { 2_000 } else { 10_000 };
+    let passes = if common::open_gpu().caps.is_cpu() { 2_000 } else { 10_000 };
     for room in [Room::Ample, Room::Scarce] {
         check_traffic((common::vulkan(), SLOTS), KvType::F32, room, passes, |_| 6e-4);
         check_traffic((common::vulkan(), SLOTS), KvType::F16, room, passes, |logits| 8.0 * 0.015 * rms(logits));
@@ -282,10 +282,11 @@ fn the_plans_bytes_are_the_bytes_that_are_taken() {
         let options = Options { kv_tokens, ..options(common::vulkan(), KvType::F16, sequences) };
         let extent = options.extent(checkpoint.shape()).unwrap();
         let schedule = Schedule::build(checkpoint.shape(), extent, checkpoint.formats(options.weights));
-        let plan = Plan::place(&schedule, &heaps::describe(&gpu), results::needs(&schedule, false)).unwrap();
+        let plan = Plan::place(&schedule, &heaps::describe(&gpu), Needs::on_device(&schedule, false)).unwrap();
         let wanted: u64 = schedule.kv.bytes();
         let progress = Progress::new(Cancel::default());
-        let vulkan = Vulkan::load(&gpu, &checkpoint, schedule, &plan, options.vulkan, &progress).unwrap();
+        let vulkan =
+            Replay::load(Vulkan::new(&gpu).unwrap(), &checkpoint, schedule, &plan, options.vulkan, &progress).unwrap();
         let of = |kinds: &[&str]| plan.sums().iter().filter(|sum| kinds.contains(&sum.0)).map(|sum| sum.1).sum::<u64>();
         assert_eq!(
             vulkan.allocated(),

@@ -4,13 +4,13 @@
 mod common;
 
 use common::{AUTO, DOT, F32, Forged, MATRIX_F16, bits, max_abs, relative_rms, rms, small_shape};
-use kiln::engine::VulkanOptions;
+use kiln::engine::ReplayOptions;
 use kiln::engine::{Device, Options};
 use kiln::executor::{HeadRows, Row};
 use kiln::model::{Shape, WeightFormat};
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
-use kiln::testing::gpu::lower::target::{DotTile, Tile};
+use kiln::testing::lower::target::{DotTile, Tile};
 
 fn prompt(shape: &Shape, n: usize) -> Vec<u32> {
     (0..n).map(|i| (2 + 37 * i * i) as u32 % shape.vocab as u32).collect()
@@ -95,7 +95,7 @@ fn odd_shapes_agree_on_both_executors() {
             }
         }
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn check_stages(shape: &Shape, weights: WeightFormat, groups: usize) {
     let forged = Forged::new(shape, weights);
     let tokens = prompt(shape, 20);
     let run = |tile, relay| {
-        let vulkan = VulkanOptions { tile, relay: Some(relay), ..common::forced(DOT) };
+        let vulkan = ReplayOptions { tile, relay: Some(relay), ..common::forced(DOT) };
         let options = Options { weights, vulkan, ..Options::default() };
         let mut executor = forged.load(common::vulkan(), options);
         let mut session = Session::new(0, 64);

@@ -2,15 +2,15 @@
 
 mod common;
 
-use kiln::testing::gpu::kernels::constants::NoConstants;
-use kiln::testing::gpu::kernels::pipelines::Pipelines;
-use kiln::testing::gpu::kernels::push::{Push, ReadPush};
-use kiln::testing::gpu::kernels::{Kernel, Module};
-use kiln::testing::gpu::lower::dispatch::Dispatch;
-use kiln::testing::gpu::measure::timing::Timing;
-use kiln::testing::gpu::memory::{Buffer, HostAccess};
-use kiln::testing::gpu::queue::Queue;
-use kiln::testing::gpu::queue::stamps::StampPool;
+use kiln::testing::lower::dispatch::Dispatch;
+use kiln::testing::lower::kernels::constants::NoConstants;
+use kiln::testing::lower::kernels::push::{Push, ReadPush};
+use kiln::testing::lower::kernels::{Kernel, Module};
+use kiln::testing::replay::driver::{Driver, HostAccess, Memory};
+use kiln::testing::replay::measure::timing::Timing;
+use kiln::testing::replay::queue::Queue;
+use kiln::testing::vulkan::Vulkan;
+use kiln::testing::vulkan::memory::Buffer;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -24,16 +24,12 @@ const IDLE: Duration = Duration::from_millis(30);
 fn what_was_timed_last_warms_up_a_device_that_was_idle() {
     let gpu = Rc::new(common::open_gpu());
     let heap = common::shared_heap(&gpu);
-    let (queue, mut pipelines) = (Queue::new(&gpu).unwrap(), Pipelines::new(&gpu).unwrap());
+    let mut queue = Queue::new(Vulkan::new(&gpu).unwrap());
     let mut data = Buffer::new(&gpu, 16, heap, HostAccess::Host).unwrap();
     data.copy_from(bytemuck::cast_slice(&FOUND)).unwrap();
     let mut sink = Buffer::new(&gpu, 16, heap, HostAccess::Host).unwrap();
-    let push = Push::new(&ReadPush { data: data.address, sink: sink.address, words: 1 });
+    let push = Push::new(&ReadPush { data: data.address(), sink: sink.address(), words: 1 });
     let dispatch = Dispatch::new(Kernel::new(Module::Read, 64, NoConstants {}), push, [1, 1, 1]);
-    let stamps = || StampPool::new(&gpu, 1).unwrap().expect("the device has a clock");
-    let mut bake = |stamps: &StampPool| {
-        queue.bake(&[std::slice::from_ref(&dispatch)], &mut pipelines, None, Some(stamps.span(0)), &[]).unwrap()
-    };
     // Whether the kernel has run since the last look.
     let mut ran = || {
         let mut words = [0u32; 4];
@@ -47,8 +43,9 @@ fn what_was_timed_last_warms_up_a_device_that_was_idle() {
         timing.warm_up(&queue, None).unwrap();
         assert!(!ran(), "nothing was timed yet");
         for _ in 0..2 {
-            let stamps = stamps();
-            let seconds = timing.time(&queue, bake(&stamps), stamps, f64::INFINITY, None).unwrap().unwrap();
+            let stamps = queue.driver.stamps(2).unwrap().expect("the device has a clock");
+            let list = queue.bake(&[std::slice::from_ref(&dispatch)], None, Some((&stamps, 0)), None).unwrap();
+            let seconds = timing.time(&queue, list, stamps, f64::INFINITY, None).unwrap().unwrap();
             assert!(seconds > 0.0 && seconds.is_finite());
             assert!(ran());
             std::thread::sleep(IDLE);
@@ -60,5 +57,5 @@ fn what_was_timed_last_warms_up_a_device_that_was_idle() {
         timing.warm_up(&queue, None).unwrap();
         assert!(!ran(), "what was freed runs no more");
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }

@@ -5,10 +5,10 @@ mod common;
 
 use common::{DOT, bits, golden, load};
 use kiln::engine::Options;
-use kiln::engine::{Tune, VulkanOptions};
+use kiln::engine::{ReplayOptions, Tune};
 use kiln::executor::Executor;
 use kiln::sequence::session::Session;
-use kiln::testing::gpu::queue::recordings;
+use kiln::testing::vulkan::driver::recordings;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ fn options(tune: bool) -> Options {
         device: common::vulkan(),
         chunk: Some(2),
         context: Some(64),
-        vulkan: VulkanOptions { tune: Some(if tune { Tune::Now } else { Tune::Off }), ..common::forced(DOT) },
+        vulkan: ReplayOptions { tune: Some(if tune { Tune::Now } else { Tune::Off }), ..common::forced(DOT) },
         ..Options::default()
     }
 }
@@ -102,5 +102,5 @@ fn what_was_measured_is_read_at_the_next_load_if_this_device_can_run_it() {
     fs::remove_file(file).unwrap();
     fs::create_dir(file).unwrap();
     check("a file that can be neither read nor written", true);
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }

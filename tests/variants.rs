@@ -5,16 +5,16 @@
 mod common;
 
 use common::{Case, DOT, F32, MATRIX_F16, MATRIX_S8, bits, golden, ids, load, relative_rms};
-use kiln::engine::VulkanOptions;
+use kiln::engine::ReplayOptions;
 use kiln::engine::{Device, Options};
 use kiln::executor::{Executor, HeadRows, Measure, Row};
 use kiln::model::WeightFormat;
 use kiln::schedule::{Op, Schedule};
 use kiln::sequence::session::Session;
-use kiln::testing::gpu::Gpu;
-use kiln::testing::gpu::device::units::Units;
-use kiln::testing::gpu::lower::arithmetic::{Arithmetic, Operand};
-use kiln::testing::gpu::lower::target::{Product, Target, Tile};
+use kiln::testing::lower::arithmetic::{Arithmetic, Operand};
+use kiln::testing::lower::target::{Product, Target, Tile};
+use kiln::testing::lower::units::Units;
+use kiln::testing::vulkan::Gpu;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const TOLERANCE: f32 = 0.015;
 const PROMPT: &str = "len17";
 
 fn options(arithmetic: Option<Arithmetic>, chunk: usize, tile: Option<Tile>) -> Options {
-    let vulkan = VulkanOptions { tile, ..common::forced(arithmetic) };
+    let vulkan = ReplayOptions { tile, ..common::forced(arithmetic) };
     Options { device: common::vulkan(), vulkan, chunk: Some(chunk), context: Some(64), ..Options::default() }
 }
 
@@ -131,7 +131,7 @@ fn check_family(weights: WeightFormat, arithmetic: Option<Arithmetic>, family: A
     }
     println!("{family:?}, {chunk} rows: {} of {} variants, {} kinds of dispatch", checked.len(), all.len(), seen.len());
     assert!(seen.len() >= checked.len(), "{family:?}, {chunk} rows: {seen:?} is not what was forced");
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Kernels for two, four and eight rows share each weight load. The last row of the prompt and the head use the kernel
@@ -182,17 +182,17 @@ fn relayed_dispatches_change_no_bit() {
     let int4 = [DOT, MATRIX_F16].map(|arithmetic| (WeightFormat::Int4, arithmetic));
     let int8 = [DOT, F32, MATRIX_F16, MATRIX_S8].map(|arithmetic| (WeightFormat::Int8, arithmetic));
     for (weights, arithmetic) in int8.into_iter().chain(int4) {
-        for budget in [VulkanOptions::default().submit_budget, Duration::from_nanos(1)] {
+        for budget in [ReplayOptions::default().submit_budget, Duration::from_nanos(1)] {
             let [relayed, behind_barriers] = [true, false].map(|relay| {
                 let options = options(arithmetic, 8, None);
-                let vulkan = VulkanOptions { relay: Some(relay), submit_budget: budget, ..options.vulkan };
+                let vulkan = ReplayOptions { relay: Some(relay), submit_budget: budget, ..options.vulkan };
                 let options = Options { weights, vulkan, sequences: 6, head_rows: 6, ..options };
                 logits_of_two_batches(load(&golden("tiny"), options).as_mut())
             });
             assert!(relayed == behind_barriers, "{weights:?}, {arithmetic:?}, submits of {budget:?}");
         }
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// The same with gate and up in stages, for which the next product waits one by one.
@@ -204,7 +204,7 @@ fn stages_of_a_relay_change_no_bit() {
     {
         let run = |relay, variant| {
             let options = options(DOT, 2, variant);
-            let vulkan = VulkanOptions { relay: Some(relay), ..options.vulkan };
+            let vulkan = ReplayOptions { relay: Some(relay), ..options.vulkan };
             let options = Options { weights, vulkan, sequences: 6, head_rows: 6, ..options };
             load(&golden(model), options)
         };
@@ -222,7 +222,7 @@ fn stages_of_a_relay_change_no_bit() {
             assert!(got == *want, "{model}, {weights:?}, {variant:?}");
         }
     }
-    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 /// Bits of the logits of a prompt of 9 tokens, then of 30 passes of one sequence, then of 4 passes of six.

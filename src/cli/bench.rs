@@ -13,8 +13,10 @@ use crate::diagnose::status::Reporter;
 use crate::engine::{self, DEFAULT_CHUNK, DraftFiles, ModelFiles};
 use crate::executor::Measure;
 use crate::executor::measure::TuningState;
-use crate::gpu::Gpu;
+use crate::replay::measure::ceiling::measure_matrix_rate;
 use crate::sequence::draft::{Drafts, MOST_DRAFTED, SharedModel};
+use crate::vulkan::memory::heaps::best_heap;
+use crate::vulkan::{Gpu, Vulkan};
 use crate::{Error, Result};
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -200,7 +202,10 @@ fn measure(
     gpu: Option<&Rc<Gpu>>,
     progress: &dyn Fn(&str),
 ) -> Result<Measured> {
-    let matrix = || gpu.map_or(Ok(None), crate::gpu::measure::ceiling::measure_matrix_rate);
+    let matrix = || match gpu {
+        Some(gpu) => measure_matrix_rate(Vulkan::new(gpu)?, best_heap(gpu)),
+        None => Ok(None),
+    };
     let mut bench = Bench::new(executor, matrix, progress)?;
     if args.sampled {
         bench.sample()?;

@@ -196,7 +196,7 @@ pub fn end_by_signal() {
 
 /// Ends the process with `code` at once, if a driver still compiles a kernel that nobody waits for. Call it last.
 pub fn end_beside_compiler(code: u8) {
-    if crate::gpu::kernels::pipelines::is_compiling() {
+    if crate::vulkan::pipelines::is_compiling() {
         crate::sys::exit::at_once(code);
     }
 }

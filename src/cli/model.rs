@@ -3,7 +3,7 @@
 use super::progress::{self, LiveBar};
 use super::{note, signals};
 use crate::display::counted;
-use crate::engine::{self, Device, Fallback, ModelFiles, Opened, Options, VulkanOptions};
+use crate::engine::{self, Device, Fallback, ModelFiles, Opened, Options, ReplayOptions};
 use crate::executor::Measure;
 use crate::executor::weights::Progress;
 use crate::model::WeightFormat;
@@ -130,7 +130,7 @@ impl ModelArgs {
 
     /// The library's options for these arguments.
     pub fn options(&self) -> Options {
-        let vulkan = VulkanOptions { tune: self.tune.map(Tune::tune), ..VulkanOptions::default() };
+        let vulkan = ReplayOptions { tune: self.tune.map(Tune::tune), ..ReplayOptions::default() };
         Options {
             device: self.device,
             weights: self.weights,

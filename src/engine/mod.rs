@@ -1,5 +1,5 @@
 //! The engine: from a model's files and [`Options`] to a loaded executor. [`load`] builds the schedule, plans every
-//! byte of it, and loads it into the Vulkan executor, the CPU executor or the reference executor.
+//! byte of it, and loads it into the executor on a device, the CPU executor or the reference executor.
 
 pub mod demo;
 #[cfg(any(feature = "cli", feature = "serve"))]
@@ -9,7 +9,7 @@ mod hub;
 #[cfg(any(feature = "cli", feature = "serve"))]
 mod identity;
 
-pub use crate::gpu::replay::options::{Tune, VulkanOptions};
+pub use crate::replay::options::{ReplayOptions, Tune};
 #[cfg(any(feature = "cli", feature = "serve"))]
 pub use draft::DraftFiles;
 #[cfg(any(feature = "cli", feature = "serve"))]
@@ -23,14 +23,18 @@ use crate::display;
 use crate::error::{Setting, text};
 use crate::executor::weights::Progress;
 use crate::executor::{Measure, Stepwise};
-use crate::gpu::{self, Choice, Gpu, Vulkan};
+use crate::lower::limits::MAX_GROUPS;
 use crate::machine::files::Files;
 use crate::machine::{heaps, nodes, threads};
 use crate::model::checkpoint::Checkpoint;
 use crate::model::{Shape, WeightFormat};
 use crate::plan::{Needs, Plan};
 use crate::reference::Reference;
+use crate::replay::Replay;
 use crate::schedule::{Extent, KvType, Schedule};
+use crate::vulkan::device::instance::validation_wanted;
+use crate::vulkan::memory::heaps as device_heaps;
+use crate::vulkan::{Choice, Gpu, Vulkan};
 use crate::{Error, Result};
 use std::rc::Rc;
 use std::time::Instant;
@@ -89,8 +93,8 @@ pub struct Options {
     pub kv_tokens: Option<usize>,
     /// Threads of the CPU executor. Default: one a core.
     pub threads: Option<usize>,
-    /// Settings of the Vulkan executor.
-    pub vulkan: VulkanOptions,
+    /// Settings of the executor on a device.
+    pub vulkan: ReplayOptions,
 }
 
 impl Default for Options {
@@ -106,7 +110,7 @@ impl Default for Options {
             kv: KvType::F16,
             kv_tokens: None,
             threads: None,
-            vulkan: VulkanOptions::default(),
+            vulkan: ReplayOptions::default(),
         }
     }
 }
@@ -114,7 +118,7 @@ impl Default for Options {
 /// Default context, in positions, for models that have as many.
 pub const DEFAULT_CONTEXT: usize = 4096;
 /// Most rows of a pass. Kernels use a workgroup per row, and every Vulkan device allows this many workgroups.
-pub const MAX_ROWS: usize = gpu::device::limits::MAX_GROUPS;
+pub const MAX_ROWS: usize = MAX_GROUPS;
 /// Most rows of a pass that verifies drafts of several sequences; twice as many as there are sequences if that is more.
 const MOST_VERIFIED: usize = 64;
 /// Default rows of a prefill chunk.
@@ -222,7 +226,7 @@ pub(crate) enum Fallback {
 /// Whether `auto` takes the best Vulkan device, and not the CPU.
 pub(crate) fn takes_vulkan(files: &Files, best: &Gpu) -> bool {
     // Whoever asks for the validation layer wants a Vulkan device, not the CPU.
-    gpu::device::instance::validation_wanted() || (nodes::may_have_gpu(files) && !best.is_cpu())
+    validation_wanted() || (nodes::may_have_gpu(files) && !best.caps.is_cpu())
 }
 
 /// Opens the Vulkan device, or takes the CPU.
@@ -236,7 +240,7 @@ pub(crate) fn open(device: Device) -> Result<Opened> {
     match device {
         Device::Cpu | Device::Reference => Ok(Opened { gpu: None, fallback: None }),
         Device::Vulkan(n) => Gpu::open(n.map_or(Choice::Best, Choice::Index)).map(on),
-        Device::Auto if gpu::device::instance::validation_wanted() => Gpu::open(Choice::Best).map(on),
+        Device::Auto if validation_wanted() => Gpu::open(Choice::Best).map(on),
         // A driver for the CPU takes time and memory to load, and dies where memory is limited.
         Device::Auto if !nodes::may_have_gpu(&files) => Ok(instead(Fallback::NoGpu)),
         Device::Auto => match Gpu::open(Choice::Best) {
@@ -295,9 +299,9 @@ fn load_any(
                 for (kind, bytes) in plan.sums() {
                     log::info!("{kind}: {}", display::bytes(bytes));
                 }
-                Vulkan::load(gpu, checkpoint, schedule, &plan, options.vulkan, progress)
+                Replay::load(Vulkan::new(gpu)?, checkpoint, schedule, &plan, options.vulkan, progress)
             };
-            Box::new(load().map_err(|e| if gpu.is_cpu() { or_without_vulkan(e) } else { e })?)
+            Box::new(load().map_err(|e| if gpu.caps.is_cpu() { or_without_vulkan(e) } else { e })?)
         }
         // `auto` has taken the CPU.
         None if options.vulkan.guest.is_some() => return Err(no_device_for_guest()),
@@ -375,10 +379,10 @@ fn place(opened: &Opened, checkpoint: &Checkpoint, extent: Extent, options: &Opt
     let build = |extent| Schedule::build(checkpoint.shape(), extent, checkpoint.formats(options.weights));
     match &opened.gpu {
         Some(gpu) => {
-            let staged = gpu::memory::heaps::needs_staging(gpu) || options.vulkan.staged;
-            Plan::fit(extent, &gpu::memory::heaps::describe(gpu), |extent| {
+            let staged = device_heaps::needs_staging(gpu) || options.vulkan.staged;
+            Plan::fit(extent, &device_heaps::describe(gpu), |extent| {
                 let schedule = build(extent);
-                let needs = gpu::replay::results::needs(&schedule, staged);
+                let needs = Needs::on_device(&schedule, staged);
                 (schedule, needs)
             })
         }

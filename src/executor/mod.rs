@@ -1,5 +1,5 @@
-//! The interface of every executor: it runs a schedule over the rows of a pass. The Vulkan executor replays baked
-//! command buffers. The CPU executor and the reference executor interpret the steps ([`host`]). All take the same calls, and
+//! The interface of every executor: it runs a schedule over the rows of a pass. The one on a device replays baked
+//! lists of commands. The CPU executor and the reference executor interpret the steps ([`host`]). All take the same calls, and
 //! their results agree to within rounding. Only benchmarks and tuning use [`measure`].
 
 pub mod guest;

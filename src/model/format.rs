@@ -3,8 +3,8 @@
 //!
 //! A type of GGUF files with scales of groups is data: a variant and its description in src/model/blocks.rs, and where it keeps
 //! scales in a new way, that way in src/model/grouped.rs and shaders/weights.glsl. Any other format needs a variant here and in
-//! `rows`, and kernels: how shaders widen it (shaders/weights.glsl), modules in src/gpu/kernels/table.rs, and which of them read
-//! it (src/gpu/lower/arithmetic.rs).
+//! `rows`, and kernels: how shaders widen it (shaders/weights.glsl), modules in src/lower/kernels/table.rs, and which of them read
+//! it (src/lower/arithmetic.rs).
 
 mod quantize;
 mod rows;

@@ -343,7 +343,7 @@ fn a_large_gpu_holds_many_long_sequences() {
     let extent =
         Extent { context: 32_768, max_rows: 512, head_rows: 32, sequences: 32, kv: KvType::F16, kv_tokens: None };
     let schedule = Schedule::build(&presets::preset("gemma3-27b").unwrap(), extent, int8);
-    let needs = crate::gpu::replay::results::needs(&schedule, true);
+    let needs = Needs::on_device(&schedule, true);
     let plan = Plan::place(&schedule, &memory, needs).unwrap();
     assert_eq!(schedule.kv.tokens(), 32 * 32_768);
     let spilled = plan.regions.iter().filter(|r| r.heap == 1 && r.purpose != Purpose::Staging);
@@ -361,7 +361,7 @@ fn an_apu_is_planned_by_what_amdgpu_says_of_it() {
         let memory = crate::sys::amdgpu::memory(&node).unwrap();
         let free = memory.vram.usable - memory.vram.used + memory.gtt.usable - memory.gtt.used;
         let system = memory.gtt.total * 2;
-        let pool = crate::gpu::memory::heaps::pool_of(&memory, system);
+        let pool = crate::vulkan::memory::heaps::pool_of(&memory, system);
         assert!(pool.available() <= free && pool.available() > free / 10 * 9, "{name}: {pool:?}");
         let heap = |part, device_local| {
             let name = "heap".into();
@@ -394,7 +394,7 @@ fn no_driver_whatever_its_numbers_makes_a_plan_that_is_wrong() {
         for system in NUMBERS {
             let said = GpuHeap { total: usable, usable, used, max_allocation: usable };
             let pool =
-                crate::gpu::memory::heaps::pool_of(&GpuMemory { vram: said, visible_vram: said, gtt: said }, system);
+                crate::vulkan::memory::heaps::pool_of(&GpuMemory { vram: said, visible_vram: said, gtt: said }, system);
             let heap = |available| {
                 let name = "heap".into();
                 Heap { name, available, reserved: reserve(available), device_local: true, host_visible: true }

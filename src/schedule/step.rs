@@ -391,7 +391,7 @@ impl Op {
     }
 }
 
-/// The part of the pass that a step belongs to. Each segment is baked into one command buffer.
+/// The part of the pass that a step belongs to. Each segment is baked into one list of commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Segment {
     /// Token ids to the residual stream, and the first layer's input norm.

@@ -12,11 +12,12 @@
 mod choosing;
 mod member;
 mod places;
+mod plan;
 mod prefixes;
 mod rows;
 mod verify;
 
-use crate::executor::{Asks, Executor, HeadRows, Row};
+use crate::executor::{Asks, Executor, HeadRows};
 use crate::schedule::choice::Ask;
 use crate::schedule::{Pass, Schedule};
 use crate::sequence::chooser::Chooser;
@@ -32,11 +33,9 @@ use std::time::Instant;
 
 use member::{Member, Slot};
 pub use places::Parked;
+use plan::{NextPass, PassPlan, STALE};
 pub use prefixes::{Prefix, ReadPage};
 use verify::Speculating;
-
-/// Stands for a slot where a row's sequence has left since the pass began, or goes on otherwise than the pass foresaw.
-const NOBODY: usize = usize::MAX;
 
 /// What a sequence is to do.
 #[derive(Clone)]
@@ -78,23 +77,8 @@ pub struct Batch {
     decode_turn: usize,
     /// Most rows of prompts in a pass while other sequences decode.
     most_chunk: usize,
-    /// The last pass's rows: `chunk` of prompts, then one of each sequence that decodes. And the slots of those that have
-    /// logits, which are its last rows; [`NOBODY`] where nobody takes these. Of several prompts, which all end in the pass, the
-    /// last rows stand behind all others.
-    rows: Vec<Row>,
-    chunk: usize,
-    heads: Vec<usize>,
-    /// The prompts of the chunk: slots, and rows of each.
-    prompts: Vec<(usize, usize)>,
-    /// Rows of the last pass whose results nobody took: while it ran ahead their sequences left, or took another token.
-    idle: usize,
-    /// Whether `rows` are those of the next pass by now: it has the same sequences, or runs ahead.
-    is_next: bool,
-    /// Whether every sequence decodes and has one of `rows`, which are then those of the next pass.
-    steady: bool,
-    /// Whether each of them takes its argmax next, and the one after it, unless it ends. Never where tokens may be drafted:
-    /// that is looked at before each pass.
-    all_greedy: bool,
+    /// The last pass, or the next one.
+    plan: PassPlan,
     /// Drafts, where they are wanted.
     speculating: Option<Box<Speculating>>,
     /// How many sequences have ended.
@@ -115,14 +99,7 @@ impl Batch {
             prompt_turn: 0,
             decode_turn: 0,
             most_chunk: usize::MAX,
-            chunk: 0,
-            rows: Vec::with_capacity(extent.max_rows),
-            heads: Vec::with_capacity(extent.sequences.max(extent.head_rows)),
-            prompts: Vec::with_capacity(extent.sequences),
-            idle: 0,
-            is_next: false,
-            steady: false,
-            all_greedy: false,
+            plan: PassPlan::with_capacity(extent.max_rows, extent.sequences.max(extent.head_rows), extent.sequences),
             speculating: None,
             endings: 0,
             most_kept: u64::MAX,
@@ -162,16 +139,17 @@ impl Batch {
         if let Some((pass, _)) = self.speculating.as_ref().and_then(|speculating| speculating.verified) {
             return Some(pass);
         }
-        let depth = self.rows.first()?.position as usize;
-        let (chunk, decoding) = (self.chunk, &self.rows[self.chunk..]);
-        let sequences = decoding.len() - self.idle;
+        let PassPlan { rows, chunk, heads, stale, next, .. } = &self.plan;
+        let depth = rows.first()?.position as usize;
+        let (chunk, decoding) = (*chunk, &rows[*chunk..]);
+        let sequences = decoding.len() - stale;
         let positions: usize = decoding.iter().map(|row| row.position as usize).sum();
         // The next pass's rows are a position further.
-        let mean = || positions / decoding.len() - usize::from(self.is_next);
+        let mean = || positions / decoding.len() - usize::from(*next != NextPass::Anew);
         Some(match (chunk, sequences) {
             (_, 0) => Pass::Prefill { rows: chunk, depth },
             (0, _) => Pass::Decode { sequences, depth: mean() },
-            _ => Pass::Mixed { chunk, depth, ends: self.heads.len() > sequences, sequences, beside: mean() },
+            _ => Pass::Mixed { chunk, depth, ends: heads.len() > sequences, sequences, beside: mean() },
         })
     }
 
@@ -240,7 +218,7 @@ impl Batch {
         while self.ended.is_empty() && !self.is_empty() {
             self.run_pass(executor, on_token)?;
             // Asked for only when they may have changed.
-            while self.steady {
+            while self.plan.is_steady() {
                 self.run_pass(executor, on_token)?;
             }
         }
@@ -250,7 +228,7 @@ impl Batch {
     // Inlined with what it calls: the device waits for this path once a token.
     #[inline(always)]
     fn run_pass(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) -> Result<()> {
-        let run = match self.steady {
+        let run = match self.plan.is_steady() {
             true => self.run_steady(executor),
             false => self.run_next(executor),
         };
@@ -265,6 +243,7 @@ impl Batch {
     #[cold]
     fn end_all(&mut self, executor: &mut dyn Executor, e: Error) -> Result<()> {
         (0..self.slots.len()).for_each(|slot| self.put_out(executor, slot, Ok(Finish::Interrupted)));
+        self.plan.next = NextPass::Anew;
         if matches!(e, Error::Interrupted { .. }) {
             return Ok(());
         }
@@ -285,10 +264,10 @@ impl Batch {
         }
         loop {
             self.choose_rows(executor);
-            if self.steady {
+            if self.plan.is_steady() {
                 return self.run_steady(executor);
             }
-            if !self.rows.is_empty() {
+            if !self.plan.rows.is_empty() {
                 self.break_off();
                 return self.run_rows(executor);
             }
@@ -301,20 +280,21 @@ impl Batch {
     }
 
     /// Whether somebody takes the results of the pass that runs ahead. Rows whose sequence has left or took another token
-    /// become nobody's. All rows get the tokens that the pass runs with, so that the executor knows it again.
+    /// become stale. All rows get the tokens that the pass runs with, so that the executor knows it again.
     fn keep_ahead(&mut self, executor: &dyn Executor) -> bool {
-        if !self.is_next {
+        let PassPlan { rows, heads, stale, next, .. } = &mut self.plan;
+        if *next == NextPass::Anew {
             return false;
         }
-        for (row, (head, foreseen)) in self.heads.iter_mut().zip(&mut self.rows).enumerate() {
+        for (row, (head, foreseen)) in heads.iter_mut().zip(rows).enumerate() {
             let token = executor.next(row);
             if token != foreseen.token {
-                *head = NOBODY;
+                *head = STALE;
             }
             foreseen.token = token;
         }
-        self.idle = self.heads.iter().filter(|head| **head == NOBODY).count();
-        self.idle < self.heads.len()
+        *stale = heads.iter().filter(|head| **head == STALE).count();
+        *stale < heads.len()
     }
 
     fn members(&self) -> impl Iterator<Item = &Member> {
@@ -325,39 +305,36 @@ impl Batch {
     /// the host has it.
     #[inline(always)]
     fn run_steady(&mut self, executor: &mut dyn Executor) -> Result<()> {
-        if !self.all_greedy {
-            return match self.speculating {
-                None => self.run_rows(executor),
-                Some(_) => self.run_speculating(executor),
-            };
+        match self.speculating {
+            _ if self.plan.next == NextPass::SameGreedy => self.run_ahead(executor),
+            None => self.run_rows(executor),
+            Some(_) => self.run_speculating(executor),
         }
-        self.run_ahead(executor)
     }
 
     /// Runs a pass whose rows each take their argmax next, and may start the one behind it.
     #[inline(always)]
     fn run_ahead(&mut self, executor: &mut dyn Executor) -> Result<()> {
-        let head = HeadRows { first: 0, count: self.rows.len() };
-        executor.forward_ahead(&self.rows, head)?;
+        let head = HeadRows { first: 0, count: self.plan.rows.len() };
+        executor.forward_ahead(&self.plan.rows, head)?;
         counts::count_decoded(head.count);
         Ok(())
     }
 
     /// Gives the rows that are chosen to the executor. Where several are of one sequence, the others are its draft.
     fn forward_rows(&mut self, executor: &mut dyn Executor) -> Result<()> {
-        let Batch { slots, heads, rows, speculating, meanwhile, .. } = self;
-        let count = heads.len();
-        let head = HeadRows { first: rows.len() - count, count };
+        let Batch { slots, plan, speculating, meanwhile, .. } = self;
+        let (rows, heads) = (&plan.rows, &plan.heads);
         let members = || heads.iter().filter_map(|&slot| slots.get(slot)?.member.as_ref());
-        if members().all(Member::is_greedy) {
+        let Some(head) = plan.head_rows().filter(|_| !members().all(Member::is_greedy)) else {
             meanwhile();
-            return executor.forward(rows, Some(head).filter(|head| head.count > 0));
-        }
+            return executor.forward(rows, plan.head_rows());
+        };
         let is_slow = members().any(Member::is_guided);
-        let goes_on = self.steady && speculating.is_none() && members().all(Member::goes_on);
+        let goes_on = plan.is_steady() && speculating.is_none() && members().all(Member::goes_on);
         let fill = &mut |row: usize, ask: &mut Ask<'_>| {
             let slot = heads[row];
-            if slot == NOBODY {
+            if slot == STALE {
                 return;
             }
             let draft = speculating.as_ref().map_or(&[][..], |speculating| speculating.draft(slot));
@@ -373,18 +350,18 @@ impl Batch {
     /// Runs a pass of the rows that are chosen.
     fn run_rows(&mut self, executor: &mut dyn Executor) -> Result<()> {
         self.forward_rows(executor)?;
-        if self.chunk > 0 {
+        if self.plan.chunk > 0 {
             self.commit_chunk(executor);
         }
         // Where only prompts run, that is none.
-        counts::count_decoded(self.rows.len() - self.chunk - self.idle);
+        counts::count_decoded(self.plan.rows.len() - self.plan.chunk - self.plan.stale);
         Ok(())
     }
 
     /// The chunk of the last pass is in the cache. Where it was a prompt's last one, the reply begins.
     fn commit_chunk(&mut self, executor: &dyn Executor) {
-        counts::count_prefilled(self.chunk);
-        for &(slot, rows) in &self.prompts {
+        counts::count_prefilled(self.plan.chunk);
+        for &(slot, rows) in &self.plan.prompts {
             let Slot { session, member, .. } = &mut self.slots[slot];
             session.commit(rows);
             if let Some(member) = member.as_mut().filter(|_| session.pending() == 0) {
@@ -401,9 +378,8 @@ impl Batch {
     }
 
     fn end(&mut self, executor: &mut dyn Executor, slot: usize, end: Result<Finish>) -> Option<Ended> {
-        self.steady = false;
+        self.plan.leave(slot);
         self.endings += 1;
-        self.heads.iter_mut().filter(|head| **head == slot).for_each(|head| *head = NOBODY);
         self.slots[slot].ended = self.endings;
         let ended = self.slots[slot].end(executor, slot, end);
         self.trim(executor);

@@ -1,8 +1,8 @@
 //! Allocators for the arenas under test.
 
 use super::vgem;
-use kiln::testing::gpu::memory::allocators::{DMA_HEAP, MEMFD, UDMABUF_MEMFD};
-use kiln::testing::gpu::memory::arena::Allocator;
+use kiln::testing::replay::driver::Allocator;
+use kiln::testing::vulkan::memory::allocators::{DMA_HEAP, MEMFD, UDMABUF_MEMFD};
 
 /// Whether dma-bufs must work on this system (tools/vm-test); elsewhere they may.
 pub fn dma_bufs_required() -> bool {

@@ -1,20 +1,19 @@
 //! The device under test, and models loaded on it.
 
-use ash::vk;
-use kiln::engine::VulkanOptions;
+use kiln::engine::ReplayOptions;
 use kiln::engine::{self, Device, Options};
 use kiln::executor::Measure;
 use kiln::executor::weights::Progress;
 use kiln::model::WeightFormat;
 use kiln::model::checkpoint::Checkpoint;
-use kiln::testing::gpu::device::units::Units;
-use kiln::testing::gpu::kernels::pipelines::Pipelines;
-use kiln::testing::gpu::lower::arithmetic::{Arithmetic, Operand};
-use kiln::testing::gpu::lower::matrix::MatrixTile;
-use kiln::testing::gpu::measure::fragment;
-use kiln::testing::gpu::memory::heaps::describe;
-use kiln::testing::gpu::queue::Queue;
-use kiln::testing::gpu::{Choice, Gpu};
+use kiln::testing::lower::arithmetic::{Arithmetic, Operand};
+use kiln::testing::lower::matrix::MatrixTile;
+use kiln::testing::lower::units::Units;
+use kiln::testing::replay::driver::{Driver, HostAccess, MemorySource};
+use kiln::testing::replay::measure::fragment;
+use kiln::testing::replay::queue::Queue;
+use kiln::testing::vulkan::memory::heaps::describe;
+use kiln::testing::vulkan::{Choice, Gpu, Vulkan};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -48,8 +47,10 @@ pub fn shared_heap(gpu: &Gpu) -> usize {
 
 /// A device's matrix units, with the properties that are found by running kernels.
 pub fn units(gpu: &Rc<Gpu>) -> Option<Units> {
-    let (queue, mut pipelines) = (Queue::new(gpu).unwrap(), Pipelines::new(gpu).unwrap());
-    gpu.caps.matrix.map(|units| fragment::find(gpu, &queue, &mut pipelines, units).unwrap())
+    let mut queue = Queue::new(Vulkan::new(gpu).unwrap());
+    let heap = shared_heap(gpu);
+    let mut found = queue.driver.allocate(64, heap, HostAccess::Host, MemorySource::Ordinary).unwrap();
+    gpu.caps.matrix.map(|units| fragment::find(&mut queue, &mut found, units).unwrap())
 }
 
 /// The matrix units of recent NVIDIA GPUs.
@@ -71,7 +72,7 @@ pub fn nvidia_units() -> Units {
 
 /// Whether a tile compiles in seconds. A CPU driver takes minutes for a large tile, unrolled in matrices of 8 x 8.
 pub fn worth_compiling(gpu: &Gpu, units: Units, format: WeightFormat, tile: &MatrixTile) -> bool {
-    gpu.caps.kind != vk::PhysicalDeviceType::CPU || tile.unrolled(units, format) <= 128
+    !gpu.caps.is_cpu() || tile.unrolled(units, format) <= 128
 }
 
 /// Loads a model with the validation layer on.
@@ -85,8 +86,8 @@ pub fn load(dir: &Path, options: Options) -> Box<dyn Measure> {
 pub const ONE_SUBMIT: Duration = Duration::from_secs(600);
 
 /// Settings that force an arithmetic.
-pub fn forced(arithmetic: Option<Arithmetic>) -> VulkanOptions {
-    VulkanOptions { arithmetic, ..VulkanOptions::default() }
+pub fn forced(arithmetic: Option<Arithmetic>) -> ReplayOptions {
+    ReplayOptions { arithmetic, ..ReplayOptions::default() }
 }
 
 /// Turns on the validation layer and the log of its messages. KILN_VALIDATION=0 leaves it off.
@@ -94,9 +95,9 @@ pub fn listen() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         let _ = env_logger::builder().is_test(true).try_init();
-        if std::env::var_os(kiln::testing::gpu::device::instance::VALIDATION_VARIABLE).is_none() {
+        if std::env::var_os(kiln::testing::vulkan::device::instance::VALIDATION_VARIABLE).is_none() {
             // SAFETY: `Once` runs this before any test of this process opens a device.
-            unsafe { std::env::set_var(kiln::testing::gpu::device::instance::VALIDATION_VARIABLE, "1") };
+            unsafe { std::env::set_var(kiln::testing::vulkan::device::instance::VALIDATION_VARIABLE, "1") };
         }
     });
 }

@@ -3,7 +3,6 @@
 use super::machine::PlannedMachine;
 use crate::Result;
 use crate::engine::{self, ModelFiles};
-use crate::gpu;
 use crate::machine::heaps::Memory;
 use crate::model::{Shape, TensorId, WeightFormat};
 use crate::plan::{Needs, Plan};
@@ -35,7 +34,7 @@ impl Form {
     /// The schedule for `extent`, and what an executor needs beside its weights and KV.
     pub(super) fn build(&self, extent: Extent) -> (Schedule, Needs) {
         let schedule = Schedule::build(&self.shape, extent, &self.formats);
-        let needs = self.staged.map_or(Needs::of(&schedule), |staged| gpu::replay::results::needs(&schedule, staged));
+        let needs = self.staged.map_or(Needs::of(&schedule), |staged| Needs::on_device(&schedule, staged));
         (schedule, needs)
     }
 

@@ -3,9 +3,11 @@
 use super::PlanArgs;
 use crate::display::bytes;
 use crate::engine::{self, Device};
-use crate::gpu;
 use crate::machine::heaps::{Memory, host_memory};
 use crate::machine::profile::{Profile, profile};
+use crate::replay::measure::ceiling;
+use crate::vulkan::Vulkan;
+use crate::vulkan::memory::heaps as device_heaps;
 use crate::{Error, Result};
 
 /// Bytes read to measure this machine's memory: more than any cache holds, few enough to be quick.
@@ -105,19 +107,19 @@ impl PlannedMachine {
 
     fn this(device: Device) -> Result<PlannedMachine> {
         let Some(gpu) = engine::open(device)?.gpu else { return PlannedMachine::cpu() };
-        let memory = gpu::memory::heaps::describe(&gpu);
+        let memory = device_heaps::describe(&gpu);
         let heap = (0..memory.heaps.len()).max_by_key(|&i| (memory.heaps[i].device_local, memory.heaps[i].available));
         let heap = heap.ok_or_else(|| Error::device("the device has no memory", "use --device cpu"))?;
         let size = MEASURE_BYTES.min(memory.heaps[heap].available / 4).min(memory.max_allocation);
-        let bandwidth = gpu::measure::ceiling::measure_alone(&gpu, size, heap)?;
+        let bandwidth = ceiling::measure_alone(Vulkan::new(&gpu)?, size, heap)?;
         // Those of a driver for the CPU are made of its instructions, and bound nothing.
-        let operations = if gpu.is_cpu() { None } else { gpu::measure::ceiling::measure_matrix_rate(&gpu)? };
+        let operations = if gpu.caps.is_cpu() { None } else { ceiling::measure_matrix_rate(Vulkan::new(&gpu)?, heap)? };
         Ok(PlannedMachine {
             memory,
             bandwidth,
             source: format!("measured, reading {}", bytes(size)),
             operations,
-            staged: Some(gpu::memory::heaps::needs_staging(&gpu)),
+            staged: Some(device_heaps::needs_staging(&gpu)),
             named: None,
         })
     }

@@ -2,11 +2,11 @@
 
 use super::{Check, Checks, Verdict};
 use crate::display::bytes;
-use crate::gpu::Gpu;
-use crate::gpu::measure::{ceiling, costs};
-use crate::gpu::memory::heaps;
+use crate::lower::caps::DeviceKind;
 use crate::machine::files::Files;
-use ash::vk;
+use crate::replay::measure::{ceiling, costs};
+use crate::vulkan::memory::heaps;
+use crate::vulkan::{Gpu, Vulkan};
 use std::rc::Rc;
 
 /// Bytes read on a GPU: more than any cache holds. A CPU driver reads fewer, to be quick.
@@ -18,30 +18,30 @@ const TRANSFER_BYTES: u64 = 64 << 20;
 /// Measures memory, matrix units, dispatches, submits and transfers.
 pub(super) fn check(files: &Files, gpu: &Rc<Gpu>, progress: &dyn Fn(&str)) -> Vec<Check> {
     let mut checks = Checks::of("measured");
-    let memory = crate::gpu::memory::heaps::describe(gpu);
+    let memory = crate::vulkan::memory::heaps::describe(gpu);
     let heap = heaps::best_heap(gpu);
-    let cpu = gpu.caps.kind == vk::PhysicalDeviceType::CPU;
+    let cpu = gpu.caps.is_cpu();
     let available = memory.heaps.get(heap).map_or(0, |h| h.available);
     let most = if cpu { CPU_BYTES } else { GPU_BYTES };
     let size = (most.min(available / 4).min(memory.max_allocation) / 4096 * 4096).max(4096);
 
     progress("read bandwidth");
-    match ceiling::measure_alone(gpu, size, heap) {
+    match Vulkan::new(gpu).and_then(|vulkan| ceiling::measure_alone(vulkan, size, heap)) {
         Ok(rate) => {
-            let integrated = gpu.caps.kind == vk::PhysicalDeviceType::INTEGRATED_GPU;
+            let integrated = gpu.caps.kind == DeviceKind::Integrated;
             let peak = super::gpu::peak_bandwidth(files).filter(|_| integrated);
             report_read(&mut checks, rate, size, peak);
         }
         Err(e) => checks.error("read", Verdict::Fail, &e),
     }
     progress("matrix rate");
-    match ceiling::measure_matrix_rate(gpu) {
+    match Vulkan::new(gpu).and_then(|vulkan| ceiling::measure_matrix_rate(vulkan, heap)) {
         Ok(Some(rate)) => checks.ok("matrix", format!("{:.2} TFLOP/s of f16 products", rate / 1e12)),
         Ok(None) => checks.skip("matrix", "no matrix units"),
         Err(e) => checks.error("matrix", Verdict::Fail, &e),
     }
     progress("dispatches and submits");
-    match costs::measure(gpu) {
+    match Vulkan::new(gpu).and_then(|vulkan| costs::measure(vulkan, heap)) {
         Ok(c) => {
             let [behind, beside, submit] = [c.dispatch, c.parallel_dispatch, c.submit].map(|s| 1e6 * s);
             checks.ok("dispatch", format!("{behind:.2} µs behind a barrier, {beside:.2} µs beside others"));
@@ -50,7 +50,11 @@ pub(super) fn check(files: &Files, gpu: &Rc<Gpu>, progress: &dyn Fn(&str)) -> Ve
         Err(e) => checks.error("dispatch", Verdict::Fail, &e),
     }
     progress("transfers");
-    match costs::measure_transfer(gpu, TRANSFER_BYTES.min(size)) {
+    let transfer = || {
+        let by = heaps::host_heap(gpu)?;
+        costs::measure_transfer(Vulkan::new(gpu)?, heap, by, TRANSFER_BYTES.min(size))
+    };
+    match transfer() {
         Ok(t) => {
             let mapped = t.mapped.map_or("not mapped".into(), |m| format!("{:.1} GB/s written by one thread", m / 1e9));
             checks.ok("transfer", format!("{:.1} GB/s copied by the device; {mapped}", t.copied / 1e9));

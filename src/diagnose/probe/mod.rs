@@ -18,9 +18,9 @@ pub use model::Wanted;
 use crate::display::plain;
 use crate::engine;
 use crate::error::Text;
-use crate::gpu::Choice;
 use crate::machine::files::Files;
 use crate::npu::Api;
+use crate::vulkan::Choice;
 
 /// How a check came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

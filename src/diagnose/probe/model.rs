@@ -3,11 +3,12 @@
 use super::{Check, Checks, Verdict};
 use crate::display::bytes;
 use crate::engine::{ModelFiles, Options};
-use crate::gpu::{self, Gpu};
 use crate::machine::heaps::host_memory;
 use crate::model::Shape;
 use crate::plan::{Needs, Plan};
 use crate::schedule::{Extent, KvType, Schedule};
+use crate::vulkan::Gpu;
+use crate::vulkan::memory::heaps;
 use std::rc::Rc;
 
 /// A model that should run here.
@@ -39,8 +40,8 @@ pub(super) fn check(model: &Wanted<'_>, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
         Schedule::build(model.shape, Extent { kv, ..extent }, model.files.formats(model.options.weights, model.shape));
     let (memory, needs) = match gpu {
         Some(gpu) => {
-            let staged = gpu::memory::heaps::needs_staging(gpu);
-            (gpu::memory::heaps::describe(gpu), gpu::replay::results::needs(&schedule, staged))
+            let staged = heaps::needs_staging(gpu);
+            (heaps::describe(gpu), Needs::on_device(&schedule, staged))
         }
         None => (host_memory(), Needs::of(&schedule)),
     };

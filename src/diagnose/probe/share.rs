@@ -2,16 +2,16 @@
 //! both sides. An extension's name alone does not prove zero-copy.
 
 use super::{Check, Checks, Verdict};
-use crate::gpu::Gpu;
-use crate::gpu::memory::heaps;
-use crate::gpu::memory::{Backing, Buffer, HostAccess};
-use crate::gpu::queue::Queue;
 use crate::machine::files::Files;
 use crate::machine::nodes::DeviceNode;
+use crate::replay::driver::{HostAccess, Memory, MemoryCopy};
+use crate::replay::queue::Queue;
 use crate::sys::dma_buf::{self, DmaBuf, Mapping, SYSTEM_HEAP, UDMABUF, open_node, sealed_memfd};
 use crate::sys::{amdgpu, drm, npu_program};
+use crate::vulkan::memory::heaps;
+use crate::vulkan::memory::{Backing, Buffer};
+use crate::vulkan::{Gpu, Vulkan};
 use crate::{Error, Result, sys};
-use ash::vk;
 use nix::errno::Errno;
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -119,22 +119,21 @@ fn report_source(checks: &mut Checks, name: &str, made: &sys::Result<DmaBuf>, re
 
 /// Whether the GPU and a mapping of the same memory see each other's writes.
 fn same_bytes(gpu: &Rc<Gpu>, shared: &Buffer, view: &mut Mapping) -> Result<bool> {
-    let queue = Queue::new(gpu)?;
+    let mut queue = Queue::new(Vulkan::new(gpu)?);
     let mut bounce = Buffer::new(gpu, BYTES, heaps::host_heap(gpu)?, HostAccess::Host)?;
     let own = shared.dma_buf().ok_or_else(|| Error::device("the buffer is no dma-buf", "report this"))?;
-    let region = [vk::BufferCopy::default().size(BYTES)];
     // The GPU writes, the view reads.
     let mut bytes = vec![0; BYTES as usize];
     fill(&mut bytes, 4);
     bounce.copy_from(&bytes)?;
     shared.to_device()?;
-    queue.copy(&bounce, shared, &region)?;
+    queue.copy([MemoryCopy::new(&bounce, shared, BYTES)])?;
     shared.to_host()?;
     let there = touch(own, dma_buf::Access::Read, || holds(&view.bytes()[..BYTES as usize], 4))?;
     // The view writes, the GPU reads.
     touch(own, dma_buf::Access::Write, || fill(&mut view.bytes_mut()[..BYTES as usize], 5))?;
     shared.to_device()?;
-    queue.copy(shared, &bounce, &region)?;
+    queue.copy([MemoryCopy::new(shared, &bounce, BYTES)])?;
     shared.to_host()?;
     bounce.copy_to(&mut bytes)?;
     Ok(there && holds(&bytes, 5))
@@ -149,7 +148,7 @@ fn report_exchange(checks: &mut Checks, name: &str, what: &str, answer: Result<b
 }
 
 fn check_export(checks: &mut Checks, gpu: &Rc<Gpu>) {
-    if !gpu.caps.sharing.exports {
+    if !gpu.features.sharing.exports {
         return checks.unseen(
             "export",
             "this Vulkan driver exports no dma-buf: the arena is an ordinary allocation",
@@ -173,7 +172,7 @@ fn import(gpu: &Rc<Gpu>, made: DmaBuf) -> Result<bool> {
 }
 
 fn check_import(checks: &mut Checks, gpu: &Rc<Gpu>, sources: [(&str, sys::Result<DmaBuf>); 2]) {
-    if !gpu.caps.sharing.imports {
+    if !gpu.features.sharing.imports {
         return checks.unseen(
             "import",
             "this Vulkan driver imports no dma-buf: the NPU's memory is copied",
@@ -188,7 +187,7 @@ fn check_import(checks: &mut Checks, gpu: &Rc<Gpu>, sources: [(&str, sys::Result
         }
     }
     // Mesa's CPU driver imports a memfd as if it were a dma-buf.
-    if !tried && gpu.caps.kind == vk::PhysicalDeviceType::CPU {
+    if !tried && gpu.caps.is_cpu() {
         let made = sealed_memfd(BYTES).and_then(DmaBuf::from_fd).map_err(Error::from);
         let answer = made.and_then(|made| import(gpu, made));
         return report_exchange(checks, "import.memfd", "imported into Vulkan", answer);
@@ -202,7 +201,7 @@ fn check_import(checks: &mut Checks, gpu: &Rc<Gpu>, sources: [(&str, sys::Result
 fn check_amdgpu(checks: &mut Checks, name: &str, files: &Files, node: &DeviceNode, gpu: Option<&Rc<Gpu>>) {
     let Ok(opened) = drm::Node::open(&files.at(&node.path)) else { return };
     let made = amdgpu::allocate_gtt(&opened, BYTES).and_then(|b| b.export());
-    match (made, gpu.filter(|g| g.caps.sharing.imports)) {
+    match (made, gpu.filter(|g| g.features.sharing.imports)) {
         (Ok(made), Some(gpu)) => report_exchange(checks, name, "GTT memory of amdgpu in Vulkan", import(gpu, made)),
         (Ok(_), None) => checks.ok(name, "GTT memory of amdgpu, exported"),
         (Err(e), _) => checks.fail(name, e.to_string(), e.remedy()),

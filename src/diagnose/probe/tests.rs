@@ -4,13 +4,13 @@ use super::testing::{TestMachine, all_files, names};
 use super::{Check, Report, Verdict, gpu, npu, share, system};
 use crate::display::is_obeyed;
 use crate::error::Text;
-use crate::gpu::Choice;
 use crate::machine::files::Files;
 use crate::npu::Api;
 use crate::npu::fake::Behaviour;
 use crate::sys::bindings as b;
 use crate::sys::fake::Fake;
 use crate::sys::xrt::Missing;
+use crate::vulkan::Choice;
 use nix::errno::Errno;
 use std::fs;
 

@@ -3,9 +3,9 @@
 use super::{Check, Checks, Verdict};
 use crate::display::{bytes, counted};
 use crate::error::{Setting, text};
-use crate::gpu::device::survey::{self, Listed};
-use crate::gpu::{Choice, Gpu};
-use ash::vk;
+use crate::lower::caps::DeviceKind;
+use crate::vulkan::device::survey::{self, Listed};
+use crate::vulkan::{Choice, Gpu};
 use std::rc::Rc;
 
 /// Result of the checks of Vulkan.
@@ -37,7 +37,7 @@ pub(super) fn check(choice: Option<Choice>) -> Found {
         check_device(&mut own, device);
         checks.all.extend(own.all);
     }
-    let hardware = devices.iter().any(|d| d.kind != vk::PhysicalDeviceType::CPU);
+    let hardware = devices.iter().any(|d| d.kind != DeviceKind::Cpu);
     let fit = devices.into_iter().enumerate().filter(|(_, d)| d.unfit.is_none()).map(|(i, d)| (i, d.name));
     let fit: Vec<(usize, String)> = fit.collect();
     let Some(choice) = choice else {
@@ -55,7 +55,7 @@ fn open(checks: &mut Checks, choice: Choice) -> Option<Rc<Gpu>> {
         Ok(gpu) => {
             let evidence = format!("opened {}", gpu.caps.name);
             match gpu.caps.kind {
-                vk::PhysicalDeviceType::CPU => checks.warn(
+                DeviceKind::Cpu => checks.warn(
                     "open",
                     format!("{evidence}, a driver for the CPU: the CPU executor is faster, and what `auto` takes"),
                     "install the GPU's Vulkan driver (mesa-vulkan-drivers for AMD) for its speed",
@@ -86,7 +86,7 @@ fn check_device(checks: &mut Checks, d: &Listed) {
         format!("integer dot products {dot}"),
         format!("allocations up to {}", bytes(caps.max_allocation)),
     ];
-    if caps.clock.is_none() {
+    if !caps.has_clock {
         features.push("no timestamps".into());
     }
     let (have, lack): (Vec<_>, Vec<_>) = d.extensions.iter().partition(|e| e.1);
@@ -98,7 +98,7 @@ fn check_device(checks: &mut Checks, d: &Listed) {
         features.push(format!("lacks {}", words(lack)));
     }
     let features = features.join("; ");
-    let hardware = d.kind != vk::PhysicalDeviceType::CPU;
+    let hardware = d.kind != DeviceKind::Cpu;
     match hardware && !caps.dot_accelerated {
         true => checks.warn("features", features, "update the driver: without the instruction, INT8 products are slow"),
         false => checks.ok("features", features),

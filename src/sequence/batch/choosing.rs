@@ -1,7 +1,8 @@
 //! What comes of a pass: a token for each head row, with which its sequence goes on or ends.
 
 use super::member::{Chosen, Slot};
-use super::{Batch, NOBODY, OnToken};
+use super::plan::{NextPass, STALE};
+use super::{Batch, OnToken};
 use crate::Result;
 use crate::executor::Executor;
 use crate::schedule::kv::PAGE;
@@ -11,32 +12,31 @@ impl Batch {
     /// Chooses a token for each head row of the last pass. Where the next pass has the same sequences, its rows are made.
     #[inline(always)]
     pub(super) fn choose(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) {
-        if self.idle > 0 {
+        if self.plan.stale > 0 {
             return self.choose_of_some(executor, on_token);
         }
-        let (mut steady, mut all_greedy) = (self.steady, self.speculating.is_none());
+        let (mut steady, mut all_greedy) = (self.plan.is_steady(), self.speculating.is_none());
         let mut head = 0;
-        while let Some(&slot) = self.heads.get(head) {
+        while let Some(&slot) = self.plan.heads.get(head) {
             all_greedy &= self.choose_head(executor, head, slot, &mut steady, on_token);
             head += 1;
         }
-        (self.steady, self.all_greedy) = (steady, all_greedy);
-        self.is_next = steady || executor.is_ahead();
+        self.plan.follow(steady, all_greedy, executor.is_ahead());
         if head == 0 {
             self.choose_drafted(executor, on_token);
         }
     }
 
-    /// As [`Batch::choose`], of a pass that ran ahead and some of whose rows are nobody's.
+    /// As [`Batch::choose`], of a pass that ran ahead and some of whose rows are stale.
     #[cold]
     fn choose_of_some(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) {
-        for head in 0..self.heads.len() {
-            let slot = self.heads[head];
-            if slot != NOBODY {
+        for head in 0..self.plan.heads.len() {
+            let slot = self.plan.heads[head];
+            if slot != STALE {
                 self.choose_head(executor, head, slot, &mut false, on_token);
             }
         }
-        self.is_next = false;
+        self.plan.next = NextPass::Anew;
     }
 
     /// Chooses a token for head row `head`, of the sequence in `slot`. Clears `steady` if the next pass has other sequences.
@@ -68,7 +68,7 @@ impl Batch {
                     *steady &= executor.pages().is_ready(slot, position);
                 }
                 if *steady || executor.is_ahead() {
-                    self.rows[head] = row;
+                    self.plan.rows[head] = row;
                 }
                 return goes_on;
             }
@@ -85,7 +85,7 @@ impl Batch {
     #[cold]
     fn put_out_chosen(&mut self, executor: &mut dyn Executor, head: usize, slot: usize, end: Result<Finish>) {
         if executor.is_ahead() {
-            self.rows[head].position += 1;
+            self.plan.rows[head].position += 1;
         }
         self.put_out(executor, slot, end);
     }

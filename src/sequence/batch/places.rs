@@ -4,8 +4,8 @@
 //! one. Taken over, a slot loses what it holds beyond the common beginning. All prompts have a beginning in common, if only
 //! the template's, so a slot is taken over only by a sequence that gains as much by it as is lost, or by the same prompt again.
 
+use super::Batch;
 use super::member::{Member, Slot};
-use super::{Batch, NOBODY};
 use crate::Result;
 use crate::executor::Executor;
 use std::cmp::Reverse;
@@ -109,7 +109,7 @@ impl Batch {
         if let Some(speculating) = &mut self.speculating {
             speculating.begin(slot);
         }
-        self.steady = false;
+        self.plan.unsettle();
         Ok(kept)
     }
 
@@ -121,9 +121,8 @@ impl Batch {
         let tokens = of.session.all_tokens().to_vec();
         let held = of.session.tokens().len();
         of.session.rewind(executor, held);
-        self.steady = false;
+        self.plan.leave(slot);
         self.endings += 1;
-        self.heads.iter_mut().filter(|head| **head == slot).for_each(|head| *head = NOBODY);
         of.ended = self.endings;
         let owner = of.owner;
         self.trim(executor);

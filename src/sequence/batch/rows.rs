@@ -23,43 +23,42 @@ impl Batch {
         // A prompt's last row has logits too.
         let together = 2 * decoding <= executor.prefill_rows() && decoding < executor.schedule().extent.head_rows;
         // Those that decode take pages first: they are nearer to giving theirs back.
-        let decoding_first = together || self.chunk > 0;
-        self.rows.clear();
-        self.heads.clear();
-        self.prompts.clear();
-        (self.chunk, self.idle, self.is_next) = (0, 0, false);
+        let decoding_first = together || self.plan.chunk > 0;
+        self.plan.clear();
         if decoding_first {
             self.choose_decoding(executor);
         }
-        if let Some(slot) = prompt.filter(|_| together || self.heads.is_empty()) {
+        if let Some(slot) = prompt.filter(|_| together || self.plan.heads.is_empty()) {
             let most = if decoding > 0 { self.most_chunk } else { usize::MAX };
             self.choose_prompts(executor, most);
-            if self.prompts.is_empty() {
+            if self.plan.prompts.is_empty() {
                 self.choose_chunk(executor, slot, most);
             }
         }
-        if !decoding_first && self.chunk == 0 {
+        if !decoding_first && self.plan.chunk == 0 {
             self.choose_decoding(executor);
         }
-        for &slot in &self.heads {
-            self.slots[slot].session.propose(1, &mut self.rows);
+        for &slot in &self.plan.heads {
+            self.slots[slot].session.propose(1, &mut self.plan.rows);
         }
-        if self.chunk == 0 {
+        if self.plan.chunk == 0 {
             self.take_ahead(executor);
         }
-        self.steady = self.chunk == 0 && !self.heads.is_empty() && self.members().count() == self.heads.len();
-        self.all_greedy = self.speculating.is_none() && self.members().all(Member::goes_on_greedily);
+        let decoding = self.plan.heads.len();
+        let steady = self.plan.chunk == 0 && decoding > 0 && self.members().count() == decoding;
+        let greedily = self.speculating.is_none() && self.members().all(Member::goes_on_greedily);
+        self.plan.follow(steady, greedily, false);
         let ends = |&&(slot, rows): &&(usize, usize)| self.slots[slot].session.pending() == rows;
-        self.heads.splice(..0, self.prompts.iter().filter(ends).map(|prompt| prompt.0));
+        self.plan.heads.splice(..0, self.plan.prompts.iter().filter(ends).map(|prompt| prompt.0));
     }
 
     /// Chooses short prompts that run together, `most` rows at most: as many as make the pass that runs the most rows a
     /// second, if these are several and there are pages for them. The rows beside them are chosen.
     fn choose_prompts(&mut self, executor: &mut dyn Executor, most: usize) {
-        let beside = self.heads.len();
+        let beside = self.plan.heads.len();
         let most = most.min(executor.prefill_rows() - beside);
         let room = executor.schedule().extent.head_rows - beside;
-        let mut prompts = std::mem::take(&mut self.prompts);
+        let mut prompts = std::mem::take(&mut self.plan.prompts);
         let pending = |slot: usize| self.slots[slot].session.pending();
         let mut rows = 0;
         for slot in self.next_prompts().filter(|&slot| pending(slot) <= SHORT).take(room) {
@@ -82,21 +81,21 @@ impl Batch {
         prompts.truncate(if with_pages < 2 { 0 } else { with_pages });
         let mut last = Vec::with_capacity(prompts.len());
         for &(slot, rows) in &prompts {
-            self.chunk += self.slots[slot].session.propose(rows, &mut self.rows);
-            last.extend(self.rows.pop());
+            self.plan.chunk += self.slots[slot].session.propose(rows, &mut self.plan.rows);
+            last.extend(self.plan.rows.pop());
         }
-        self.rows.append(&mut last);
-        self.prompts = prompts;
+        self.plan.rows.append(&mut last);
+        self.plan.prompts = prompts;
     }
 
     /// Chooses a prompt's chunk of `most` rows at most, if there are pages for it. The rows beside it are chosen.
     fn choose_chunk(&mut self, executor: &mut dyn Executor, slot: usize, most: usize) {
-        let beside = self.heads.len();
+        let beside = self.plan.heads.len();
         let most = self.slots[slot].session.pending().min(executor.prefill_rows() - beside).min(most);
         let most = if beside > 0 { executor.chunk_rows(most, beside) } else { most };
         if self.make_room(executor, slot, most) {
-            self.chunk = self.slots[slot].session.propose(most, &mut self.rows);
-            self.prompts.push((slot, self.chunk));
+            self.plan.chunk = self.slots[slot].session.propose(most, &mut self.plan.rows);
+            self.plan.prompts.push((slot, self.plan.chunk));
         }
     }
 
@@ -105,19 +104,19 @@ impl Batch {
         let Extent { max_rows, head_rows, .. } = executor.schedule().extent;
         let most = max_rows.min(head_rows);
         for slot in self.slots_from(self.decode_turn) {
-            if self.heads.len() < most && self.slots[slot].decodes() && self.make_room(executor, slot, 1) {
-                self.heads.push(slot);
+            if self.plan.heads.len() < most && self.slots[slot].decodes() && self.make_room(executor, slot, 1) {
+                self.plan.heads.push(slot);
             }
         }
-        self.decode_turn = self.heads.last().map_or(0, |last| last + 1);
+        self.decode_turn = self.plan.heads.last().map_or(0, |last| last + 1);
         // The rows stand in the order of their slots, so that the next pass has them in the same order.
-        self.heads.sort_unstable();
+        self.plan.heads.sort_unstable();
     }
 
     /// Takes pages ahead for the sequences of a decode pass.
     fn take_ahead(&mut self, executor: &mut dyn Executor) {
         let Extent { max_rows, context, .. } = executor.schedule().extent;
-        for &slot in &self.heads {
+        for &slot in &self.plan.heads {
             let next = self.slots[slot].session.next_positions(1).start;
             let ahead = next..(next + 1 + AHEAD.min(max_rows - 1)).min(context);
             if executor.pages().has_room(slot, &ahead) {

@@ -8,6 +8,7 @@
 //! pass is started ahead of the next one.
 
 use super::member::{Chosen, Member, Slot};
+use super::plan::{NextPass, PassPlan};
 use super::{Batch, OnToken};
 use crate::Result;
 use crate::executor::{Executor, Row};
@@ -84,7 +85,7 @@ impl Batch {
                 ended: Vec::with_capacity(count),
             })
         });
-        self.all_greedy = false;
+        self.plan.next = self.plan.next.min(NextPass::Same);
     }
 
     /// Tokens that the last pass gave if it verified drafts, else 0.
@@ -103,7 +104,7 @@ impl Batch {
     /// Runs a pass of the sequences of the one before, with the drafts that pay.
     #[inline(never)]
     pub(super) fn run_speculating(&mut self, executor: &mut dyn Executor) -> Result<()> {
-        let (is_ahead, sequences) = (executor.is_ahead(), self.rows.len());
+        let (is_ahead, sequences) = (executor.is_ahead(), self.plan.rows.len());
         let has_drafts = self.draft(executor, is_ahead)?;
         let run = match has_drafts && !is_ahead {
             true => self.run_drafts(executor),
@@ -121,7 +122,8 @@ impl Batch {
     /// Drafts tokens for the sequences whose next rows stand in the pass. Returns whether there are any; for a pass that was
     /// started ahead, whether there would be.
     fn draft(&mut self, executor: &mut dyn Executor, is_ahead: bool) -> Result<bool> {
-        let Batch { slots, rows, speculating: Some(speculating), .. } = self else { return Ok(false) };
+        let Batch { slots, plan, speculating: Some(speculating), .. } = self else { return Ok(false) };
+        let rows = &plan.rows;
         speculating.clear();
         speculating.verified = None;
         let Speculating { most, weighs, proposer, slots: drafting, gain, candidates, done, .. } = &mut **speculating;
@@ -134,7 +136,7 @@ impl Batch {
         let each = if *weighs { room } else { room / rows.len() };
         let grade = proposer.grade().map(|grade| grade.min(GRADES - 1));
         candidates.clear();
-        for row in &*rows {
+        for row in rows {
             let slot = row.sequence as usize;
             let Some(member) = &slots[slot].member else { return Ok(false) };
             // Of `n` drafted tokens all may be accepted, and one more chosen. The limit keeps within the context.
@@ -190,7 +192,9 @@ impl Batch {
 
     /// Runs a pass with the drafts behind the sequences' next rows.
     fn run_drafts(&mut self, executor: &mut dyn Executor) -> Result<()> {
-        let Batch { rows, heads, speculating: Some(speculating), .. } = self else { return Ok(()) };
+        let Batch { plan: PassPlan { rows, heads, .. }, speculating: Some(speculating), .. } = self else {
+            return Ok(());
+        };
         let sequences = rows.len();
         let Some(&any) = rows.first() else { return Ok(()) };
         let drafted: usize = rows.iter().map(|row| speculating.draft(row.sequence as usize).len()).sum();
@@ -211,19 +215,19 @@ impl Batch {
         heads.extend(rows.iter().map(|row| row.sequence as usize));
         let run = self.forward_rows(executor);
         // Those of no other pass are chosen from here.
-        self.heads.clear();
+        self.plan.heads.clear();
         run
     }
 
     /// Notes how long a pass of sequences that decode took, from the end of the one before.
     fn note_time(&mut self, sequences: usize) {
-        let Batch { rows, speculating: Some(speculating), .. } = self else { return };
+        let Batch { plan, speculating: Some(speculating), .. } = self else { return };
         if !speculating.weighs {
             return;
         }
         let now = Instant::now();
         if let Some(before) = speculating.done.replace(now) {
-            speculating.gain.note_pass(sequences, rows.len(), (now - before).as_secs_f64());
+            speculating.gain.note_pass(sequences, plan.rows.len(), (now - before).as_secs_f64());
         }
     }
 
@@ -231,7 +235,8 @@ impl Batch {
     /// was chosen.
     #[inline(never)]
     pub(super) fn choose_drafted(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) {
-        let Batch { slots, rows, heads, speculating: Some(speculating), .. } = self else { return };
+        let Batch { slots, plan, speculating: Some(speculating), .. } = self else { return };
+        let PassPlan { rows, heads, .. } = plan;
         let Speculating { slots: drafting, verified, ended, .. } = &mut **speculating;
         if drafting.iter().all(|drafting| drafting.draft.is_empty()) {
             return;
@@ -281,7 +286,9 @@ impl Batch {
         heads.extend(rows.iter().map(|row| row.sequence as usize));
         // Pages are taken where the rows are chosen anew.
         let is_ready = |row: &Row| executor.pages().is_ready(row.sequence as usize, row.position as usize);
-        self.steady &= ended.is_empty() && rows.iter().all(is_ready);
+        if !ended.is_empty() || !rows.iter().all(is_ready) {
+            plan.unsettle();
+        }
         let mut ended = std::mem::take(ended);
         for (slot, end) in ended.drain(..) {
             self.put_out(executor, slot, end);

@@ -1,0 +1,276 @@
+//! Lowering of attention: dividing heads, rows and keys among workgroups. shaders/attend.comp takes few rows;
+//! shaders/attend_matrix.comp takes prompts on matrix units. In a mixed pass each takes its part, side by side.
+
+use super::arithmetic::ActivationLayout;
+use super::attend_tile::{self, AttendTile};
+use super::heads::{Heads, by_kv, paging};
+use super::layout::{COUNTER_BYTES, PackedSlot, SPLIT_ROWS};
+use super::lowering::{Lowered, Lowering, RowOrder};
+use super::measured;
+use super::piece::Piece;
+use super::row::whole_blocks;
+use super::target::AttendBy;
+use crate::lower::kernels::constants::AttendConstants;
+use crate::lower::kernels::push::{AttendMatrixPush, AttendPush, word};
+use crate::lower::kernels::{Kernel, Module};
+use crate::lower::units::Units;
+use crate::schedule::Step;
+use crate::schedule::kv::KvLayer;
+use crate::schedule::step::{KvType, Op, Rows, Slot};
+
+/// Most subgroups in a workgroup. More would keep more keys in flight than the registers hold.
+const SUBGROUPS: u32 = 16;
+/// Most query heads in a workgroup.
+const GROUP: usize = 4;
+/// Keys of a tile that one lane loads parts of: LOADS in the shader.
+const LOADS: usize = 4;
+/// Most bytes of shared memory for the subgroups' sums.
+const FOUND_BYTES: usize = 17 << 10;
+/// A row's keys are divided until a dispatch has this many workgroups: about one per processor on the largest GPUs.
+/// More would only add parts to sum.
+const WORKGROUPS: usize = 128;
+/// Most parts of one row's keys.
+const MAX_SPLITS: usize = 32;
+/// Most rows of one sequence for which attention is fused with what prepares its heads: every workgroup prepares the
+/// keys of the rows before its own once more, each by a subgroup. The first that fits; one kernel serves fewer rows too.
+const FUSED_ROWS: [usize; 2] = [16, 8];
+/// Most bytes of shared memory for queries and for keys of the pass: beside the sums, what every device has.
+const VECTOR_BYTES: usize = 12 << 10;
+/// Fewest rows of a prompt for which attention uses matrix units, and most for which attention row by row is tried
+/// beside them.
+const MATRIX_QUERIES: usize = 16;
+const MOST_ROWS: usize = 128;
+
+/// The operands of an [`crate::schedule::Op::Attend`].
+pub(super) struct AttendOperands {
+    pub(super) q: Slot,
+    pub(super) kv: KvLayer,
+    pub(super) out: Slot,
+    pub(super) heads: usize,
+    pub(super) scale: f32,
+    pub(super) window: Option<usize>,
+}
+
+impl AttendOperands {
+    /// The operands of an Attend; `None` for any other op.
+    pub(super) fn of(op: &Op) -> Option<AttendOperands> {
+        match *op {
+            Op::Attend { q, kv, out, heads, scale, window } => {
+                Some(AttendOperands { q, kv, out, heads, scale, window })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// How attend.comp divides its work.
+struct Division {
+    /// Query heads of a workgroup.
+    group: usize,
+    /// Lanes of a workgroup.
+    workgroup: u32,
+    /// Most parts of a row's keys.
+    splits: usize,
+}
+
+/// Query heads of a workgroup.
+fn group(a: &AttendOperands) -> usize {
+    let sharing = a.heads / a.kv.kv_heads;
+    (1..=GROUP).rev().find(|g| sharing.is_multiple_of(*g)).unwrap_or(1)
+}
+
+impl Division {
+    fn new(a: &AttendOperands, rows: usize, subgroup: u32) -> Division {
+        let group = group(a);
+        // Per head: its sums, then four floats that hold the highest score and the sum of weights.
+        let found = |subgroups: u32| subgroups as usize * group * (a.kv.dim_stride() / 4 + 1) * 16;
+        let mut subgroups = SUBGROUPS;
+        while found(subgroups) > FOUND_BYTES && subgroups > 1 {
+            subgroups /= 2;
+        }
+        let workgroup = subgroups * subgroup;
+        let lanes = (a.kv.dim_stride() / 8).next_power_of_two().min(subgroup as usize);
+        // A part has at least the keys of one turn of a workgroup. Further parts would be empty.
+        let turn = workgroup as usize / lanes * LOADS;
+        let context = a.kv.context;
+        let keys = a.window.map_or(context, |w| w.min(context));
+        let most = keys.div_ceil(turn).clamp(1, MAX_SPLITS);
+        let alone = rows * a.heads / group;
+        let counted = (alone * 4) as u64 <= COUNTER_BYTES;
+        let splits = if counted { (WORKGROUPS / alone).min(SPLIT_ROWS / rows).clamp(1, most) } else { 1 };
+        Division { group, workgroup, splits }
+    }
+}
+
+impl Lowering<'_> {
+    /// The ways to attend that are worth measuring. Every layer takes the same.
+    pub fn attends(&self) -> Vec<AttendBy> {
+        let steps = self.schedule.steps.iter().enumerate();
+        let mut attends = steps.filter_map(|(at, s)| Some((at, AttendOperands::of(&s.op)?)));
+        let (Some(units), Some((at, a))) = (self.target.units, attends.next()) else { return Vec::new() };
+        if !whole_blocks(a.kv.head_dim) || self.kind.rows > MOST_ROWS {
+            return Vec::new();
+        }
+        let layout = Piece::new(*self, 0..self.schedule.steps.len()).written(at, a.out, Rows::Pass).0;
+        let tiles = (0..self.attend_tiles(units, &a, layout).len()).map(AttendBy::Tile);
+        tiles.chain([AttendBy::Row]).collect()
+    }
+
+    /// The tiles in which matrix units can attend.
+    fn attend_tiles(&self, units: Units, a: &AttendOperands, layout: ActivationLayout) -> Vec<AttendTile> {
+        let fits = layout == ActivationLayout::F16Row
+            && matches!(self.kind.order, RowOrder::Consecutive | RowOrder::Mixed)
+            && self.kind.rows >= MATRIX_QUERIES
+            && a.kv.element == KvType::F16;
+        if fits { attend_tile::tiles(units, self.kind.rows, a.heads, a.kv.kv_heads, a.kv.head_dim) } else { Vec::new() }
+    }
+}
+
+impl Piece<'_> {
+    /// `at`: index of the attend step. With `prepare` (Q, K, V), the kernel also applies norm and RoPE and writes the
+    /// KV cache; the kind of pass must allow it ([`Piece::fuses_attention`]).
+    pub(super) fn attend(
+        &self,
+        at: usize,
+        a: AttendOperands,
+        prepare: Option<(Heads, Heads, Slot)>,
+        taken: usize,
+    ) -> Lowered {
+        let (layout, packed) = self.attended(at, &a);
+        if let (Some(p), None, Some((units, tile))) = (packed, prepare, self.attend_tile(&a, layout)) {
+            return self.attend_matrix(&a, tile, units, p);
+        }
+        self.attend_rows(at, a, prepare, taken, false)
+    }
+
+    /// What attends beside the dispatch of the step at `at`: where that takes the chunk of a pass alone, the rows behind it.
+    /// Both write rows of their own.
+    pub(super) fn attend_behind(&self, at: usize, step: &Step) -> Option<Lowered> {
+        let a = AttendOperands::of(&step.op).filter(|_| self.kind.order == RowOrder::Mixed)?;
+        self.attend_tile(&a, self.written(at, a.out, Rows::Pass).0)?;
+        Some(self.attend_rows(at, a, None, 0, true))
+    }
+
+    /// Attention row by row: all rows of a pass, or only those behind its chunk.
+    fn attend_rows(
+        &self,
+        at: usize,
+        a: AttendOperands,
+        prepare: Option<(Heads, Heads, Slot)>,
+        taken: usize,
+        behind: bool,
+    ) -> Lowered {
+        let state = self.schedule.arena.state;
+        let (layout, packed) = self.attended(at, &a);
+        let rows = match behind {
+            // Each is of another sequence, and so is the chunk.
+            true => (self.kind.rows - 1).min(self.schedule.extent.sequences - 1),
+            false => self.kind.rows,
+        };
+        let Division { group, workgroup, splits } = Division::new(&a, rows, self.target.subgroup);
+        let constants = AttendConstants {
+            dim: a.kv.head_dim as u32,
+            group: group as u32,
+            fused: if prepare.is_some() { self.fused_keys(&a) as u32 } else { 0 },
+            form: layout as u32,
+            subgroup: self.target.subgroup,
+            behind: u32::from(behind),
+        };
+        let q = prepare.map(|p| p.0);
+        let k = prepare.map(|p| p.1);
+        let push = AttendPush {
+            state: self.addresses.arena,
+            q: self.slot(a.q),
+            k: k.map_or(0, |k| self.slot(k.x)),
+            v: prepare.map_or(0, |p| self.slot(p.2)),
+            wq: q.map_or(0, |q| self.vector(q.weight)),
+            wk: k.map_or(0, |k| self.vector(k.weight)),
+            frequencies: q.map_or(0, |q| self.vector(q.inv_freq)),
+            table: self.table(a.kv.pool),
+            y_out: packed.map_or(self.slot(a.out), |p| self.addresses.arena + p.offset),
+            scratch: self.addresses.arena + self.layout.scratch.attend,
+            position: word(state.position()),
+            sequence: word(state.sequence()),
+            heads: word(a.heads),
+            kv_heads: word(a.kv.kv_heads),
+            stride: word(a.q.stride),
+            out_stride: word(packed.map_or(a.out.stride, |p| p.stride)),
+            paging: paging(&a.kv),
+            window: word(a.window.unwrap_or(0)),
+            scale: a.scale,
+            eps: q.map_or(0.0, |q| q.eps),
+        };
+        let module = by_kv(a.kv.element, Module::AttendF16, Module::AttendF32);
+        let groups = [(a.heads / group) as u32, rows as u32, splits as u32];
+        Lowered::new(Kernel::new(module, workgroup, constants), &push, groups, taken)
+    }
+
+    /// The activation layout that attention writes, and where its packed slot lies.
+    fn attended(&self, at: usize, a: &AttendOperands) -> (ActivationLayout, Option<PackedSlot>) {
+        match whole_blocks(a.kv.head_dim) {
+            true => self.written(at, a.out, Rows::Pass),
+            false => (ActivationLayout::F32, None),
+        }
+    }
+
+    /// The tile in which matrix units attend: the tuned one, else the best on most devices. `None`: row by row.
+    fn attend_tile(&self, a: &AttendOperands, layout: ActivationLayout) -> Option<(Units, AttendTile)> {
+        let units = self.target.units?;
+        let tiles = self.attend_tiles(units, a, layout);
+        let tile = match self.target.attend.get(&self.kind.rows) {
+            Some(AttendBy::Row) => None,
+            Some(&AttendBy::Tile(i)) => tiles.get(i).or(tiles.first()),
+            None if self.target.is_listed() => match measured::attend(self.kind.rows, &tiles) {
+                AttendBy::Row => None,
+                AttendBy::Tile(i) => tiles.get(i),
+            },
+            None => tiles.first(),
+        };
+        tile.map(|&tile| (units, tile))
+    }
+
+    /// Most keys of the pass that one of its rows sees, if they are few enough for attention to make them all by itself;
+    /// else 0.
+    fn fused_keys(&self, a: &AttendOperands) -> usize {
+        let fits = |keys: &usize| 4 * (group(a) + keys) * a.kv.dim_stride().next_power_of_two() <= VECTOR_BYTES;
+        match self.kind.order {
+            _ if self.kind.rows == 1 => 1,
+            RowOrder::Apart => 1,
+            RowOrder::Consecutive => {
+                FUSED_ROWS.into_iter().find(fits).filter(|&most| self.kind.rows <= most).unwrap_or(0)
+            }
+            RowOrder::Mixed | RowOrder::Any => 0,
+        }
+    }
+
+    /// Whether the attention step at `at` is fused with what prepares its heads.
+    pub(super) fn fuses_attention(&self, at: usize, a: &AttendOperands) -> bool {
+        self.fused_keys(a) > 0 && self.attend_tile(a, self.written(at, a.out, Rows::Pass).0).is_none()
+    }
+
+    /// Attention of the chunk by matrix units.
+    fn attend_matrix(&self, a: &AttendOperands, attend: AttendTile, units: Units, out: PackedSlot) -> Lowered {
+        let state = self.schedule.arena.state;
+        let [parts, arrived] = self.layout.scratch.product.map(|offset| self.addresses.arena + offset);
+        let push = AttendMatrixPush {
+            state: self.addresses.arena,
+            q: self.slot(a.q),
+            table: self.table(a.kv.pool),
+            y_out: self.addresses.arena + out.offset,
+            parts,
+            arrived,
+            position: word(state.position()),
+            sequence: word(state.sequence()),
+            heads: word(a.heads),
+            kv_heads: word(a.kv.kv_heads),
+            group: attend.group,
+            q_stride: word(a.q.stride),
+            out_stride: word(out.stride),
+            paging: paging(&a.kv),
+            window: word(a.window.unwrap_or(0)),
+            scale: a.scale,
+        };
+        let groups = attend.groups(units, self.kind.rows, a.heads);
+        Lowered::new(attend.kernel(units), &push, groups, 1)
+    }
+}

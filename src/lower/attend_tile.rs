@@ -1,0 +1,113 @@
+//! Tiles of attention on matrix units (shaders/attend_matrix.comp).
+
+use super::layout::PRODUCT_SCRATCH;
+use super::shared_tile::SHARED_REST;
+use crate::lower::kernels::constants::AttendMatrixConstants;
+use crate::lower::kernels::{Kernel, Module};
+use crate::lower::units::Units;
+
+/// How attention on matrix units is divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AttendTile {
+    /// Elements of a head.
+    pub dim: u32,
+    /// Keys of a tile.
+    pub keys: u32,
+    /// Subgroups of a workgroup. Each takes `m` queries: the rows of A.
+    pub subgroups: u32,
+    /// Query heads of a workgroup, all of one KV head.
+    pub group: u32,
+    /// Most workgroups that share the keys of the same queries.
+    pub splits: u32,
+}
+
+/// Keys are divided among workgroups until a dispatch has this many: about one per processor on the largest GPUs.
+const WORKGROUPS: u32 = 128;
+/// Most parts of the keys: more take longer to add up.
+const MOST_SPLITS: u32 = 8;
+/// Most keys of a tile whose keys are divided: with more, AMD's compiler spills registers.
+const MOST_KEYS: u32 = 32;
+
+/// `[keys, subgroups]` of a workgroup, best first (measured on an H200).
+const ATTEND_SHAPES: &[[u32; 2]] = &[[32, 8], [32, 4], [48, 4], [16, 8], [16, 4]];
+
+/// Tiles for `rows` rows of `heads` query heads over `kv_heads` KV heads of `dim` elements, the best first; then those that
+/// share keys, where so few rows leave room for that. Empty if none fits `units`, or if `dim` is more than 256 or no multiple
+/// of the units' `n` and `k`.
+pub fn tiles(units: Units, rows: usize, heads: usize, kv_heads: usize, dim: usize) -> Vec<AttendTile> {
+    let (dim, ratio) = (dim as u32, (heads / kv_heads) as u32);
+    if dim > 256 || !dim.is_multiple_of(units.k) || !dim.is_multiple_of(units.n) {
+        return Vec::new();
+    }
+    let shapes = ATTEND_SHAPES.iter().map(|&[keys, subgroups]| {
+        let queries = subgroups * units.m;
+        // The largest divisor of the heads that share a KV head.
+        let group = (1..=ratio.min(queries)).rev().find(|g| ratio.is_multiple_of(*g)).unwrap_or(1);
+        AttendTile { dim, keys, subgroups, group, splits: 1 }
+    });
+    let mut all: Vec<AttendTile> = shapes.filter(|a| a.fits(units)).collect();
+    let shared: Vec<AttendTile> = all.iter().filter_map(|tile| tile.shared(units, rows, heads)).collect();
+    all.extend(shared);
+    all
+}
+
+impl AttendTile {
+    /// The tile with its keys divided among as many workgroups as fill a large device, and as the scratch has room for.
+    fn shared(self, units: Units, rows: usize, heads: usize) -> Option<AttendTile> {
+        let [x, y, _] = self.groups(units, rows, heads);
+        let fits = |splits: &u32| {
+            let bytes = AttendTile { splits: *splits, ..self }.scratch_bytes(units, rows, heads);
+            bytes.iter().zip(PRODUCT_SCRATCH).all(|(&bytes, most)| bytes <= most)
+        };
+        let splits =
+            (2..=(WORKGROUPS / (x * y)).min(MOST_SPLITS)).rev().find(fits).filter(|_| self.keys <= MOST_KEYS)?;
+        Some(AttendTile { splits, ..self })
+    }
+
+    /// Bytes of [`AttendMatrixPush::parts`](crate::lower::kernels::push::AttendMatrixPush::parts) and of its `arrived`.
+    pub fn scratch_bytes(self, units: Units, rows: usize, heads: usize) -> [u64; 2] {
+        if self.splits == 1 {
+            return [0, 0];
+        }
+        let [x, y, splits] = self.groups(units, rows, heads).map(u64::from);
+        let queries = y * u64::from(self.queries(units) / self.group) * heads as u64;
+        [4 * splits * queries * u64::from(self.dim + 4), 4 * x * y]
+    }
+
+    fn queries(self, units: Units) -> u32 {
+        self.subgroups * units.m
+    }
+
+    /// Bytes of shared memory on a device with `units`.
+    pub fn shared_bytes(self, units: Units) -> u32 {
+        let queries = self.queries(units);
+        let row = 2 * (self.dim + 8);
+        let tiles = 2 * self.keys * row + queries * 4 * (self.keys + 8);
+        tiles.max(queries * row) + 4 * queries + SHARED_REST
+    }
+
+    fn fits(self, units: Units) -> bool {
+        // Each lane takes whole vectors of its row's scores.
+        let lanes = units.subgroup / units.m;
+        units.subgroup.is_multiple_of(units.m)
+            && lanes.is_power_of_two()
+            && self.keys.is_multiple_of(4 * lanes)
+            && self.keys.is_multiple_of(units.n)
+            && self.keys.is_multiple_of(units.k)
+            && self.shared_bytes(units) <= units.shared_bytes
+            && self.subgroups * units.subgroup <= units.max_workgroup
+    }
+
+    /// The pipeline.
+    pub fn kernel(self, units: Units) -> Kernel {
+        let Units { subgroup, m, n, k, .. } = units;
+        let divided = u32::from(self.splits > 1);
+        let constants = AttendMatrixConstants { dim: self.dim, kt: self.keys, subgroup, m, n, k, divided };
+        Kernel::new(Module::AttendMatrixF16, self.subgroups * subgroup, constants)
+    }
+
+    /// Workgroups for `rows` rows of `heads` heads.
+    pub fn groups(self, units: Units, rows: usize, heads: usize) -> [u32; 3] {
+        [heads as u32 / self.group, (rows as u32).div_ceil(self.queries(units) / self.group), self.splits]
+    }
+}

@@ -1,0 +1,301 @@
+//! A cost model of products on a device: how long a tile takes, from the bytes and operations of the product, the bytes that
+//! the tile has in flight, and how many of its workgroups the device's limits let run at once. Tiles that were never measured
+//! are chosen by it, and what is measured is measured in its order.
+//!
+//! It knows some devices by name and the others by their features. It ranks tiles; its seconds are rough.
+
+use super::arithmetic::{Arithmetic, Operand};
+use super::caps::{Caps, DeviceKind};
+use super::fragment::Inputs;
+use super::matrix::{MatrixShape, MatrixTile};
+use super::target::{DotTile, Product, Tile};
+use crate::lower::units::Units;
+
+/// What a device can do, as far as choosing tiles depends on it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Figures {
+    /// Compute units, or streaming multiprocessors.
+    pub processors: u32,
+    /// Lanes that a processor holds at once.
+    pub lanes: u32,
+    /// 32-bit registers of a processor, over all lanes.
+    pub registers: u32,
+    /// Bytes of shared memory of a processor.
+    pub shared_bytes: u32,
+    /// Bytes per second from memory.
+    pub memory: f64,
+    /// Bytes per second from the cache that all processors share.
+    pub cache: f64,
+    /// Multiplications and additions per second of matrix units on f16.
+    pub matrix: f64,
+    /// The same of packed integer dot products, each of 16-bit inputs with bytes counted as two of bytes.
+    pub dot: f64,
+    /// Seconds from a load to its data, under load.
+    pub latency: f64,
+    /// Seconds that a dispatch behind a barrier takes beside its work.
+    pub dispatch: f64,
+    /// Whether the order of the tiles' lists is that of measurements on this kind of device: then their first is chosen.
+    pub is_listed: bool,
+    /// Whether the figures are this device's, and not those of its like.
+    pub is_known: bool,
+    /// Whether relay gains here, as measured.
+    pub relays: bool,
+}
+
+const HOPPER: Figures = Figures {
+    processors: 132,
+    lanes: 2048,
+    registers: 65536,
+    shared_bytes: 228 << 10,
+    memory: 3.35e12,
+    cache: 7e12,
+    matrix: 800e12,
+    dot: 60e12,
+    latency: 1e-6,
+    dispatch: 3e-6,
+    is_listed: true,
+    is_known: true,
+    relays: true,
+};
+
+/// RDNA 3 and 3.5 in an APU: per processor two SIMDs of 1024 registers for each of 32 lanes.
+const fn rdna3(processors: u32, memory: f64, ghz: f64) -> Figures {
+    Figures {
+        processors,
+        lanes: 1024,
+        registers: 2 * 1024 * 32,
+        shared_bytes: 64 << 10,
+        memory,
+        cache: 10.0 * memory,
+        matrix: 512.0 * processors as f64 * ghz * 1e9 / 2.2,
+        dot: 512.0 * processors as f64 * ghz * 1e9 / 2.0,
+        latency: 1.2e-6,
+        dispatch: 8e-6,
+        is_listed: false,
+        is_known: true,
+        relays: false,
+    }
+}
+
+/// A part of the device's name as its driver gives it, in lower case, and its figures. The first that is found counts.
+const KNOWN: &[(&[&str], Figures)] = &[
+    (&["h200", "gh200"], Figures { memory: 4.8e12, ..HOPPER }),
+    (&["h100", "h800", "h20"], HOPPER),
+    (&["gfx1103", "phoenix", "780m", "hawk"], rdna3(12, 89.6e9, 2.8)),
+    (&["gfx1151", "strix halo", "strix_halo", "8060s", "8050s"], rdna3(40, 256e9, 2.9)),
+    (&["gfx1150", "890m", "strix"], rdna3(16, 120e9, 2.9)),
+];
+
+impl Figures {
+    /// Those of an open device. `None` for a driver that computes on the CPU, where the model says nothing.
+    pub fn of(caps: &Caps) -> Option<Figures> {
+        let name = caps.name.to_lowercase();
+        if caps.is_cpu() {
+            return None;
+        }
+        Some(Figures::named(&name).unwrap_or(match caps.kind {
+            DeviceKind::Integrated => Figures { is_known: false, ..rdna3(12, 80e9, 2.5) },
+            // A GPU of the middle. What is chosen depends little on how large it is.
+            _ => Figures {
+                processors: 60,
+                lanes: 1536,
+                shared_bytes: 100 << 10,
+                memory: 500e9,
+                cache: 2e12,
+                matrix: if caps.matrix.is_some() { 100e12 } else { 20e12 },
+                dot: 40e12,
+                dispatch: 5e-6,
+                is_listed: false,
+                is_known: false,
+                relays: false,
+                ..HOPPER
+            },
+        }))
+    }
+
+    /// Those of a device that is known by a part of its name.
+    pub fn named(name: &str) -> Option<Figures> {
+        let name = name.to_lowercase();
+        let known = KNOWN.iter().find(|(parts, _)| parts.iter().any(|part| name.contains(part)));
+        known.map(|(_, figures)| *figures)
+    }
+
+    /// The fewest seconds that a product can take here.
+    pub fn least_seconds(&self, arithmetic: Arithmetic, p: Product) -> f64 {
+        (p.weight_bytes() / self.memory).max(p.operations() / self.rate(arithmetic)) + self.dispatch
+    }
+
+    fn rate(&self, arithmetic: Arithmetic) -> f64 {
+        match arithmetic {
+            Arithmetic::Matrix(Operand::F16) => self.matrix,
+            // Two planes, at most at twice the rate.
+            Arithmetic::Matrix(Operand::S8) => 0.8 * self.matrix,
+            Arithmetic::IntegerDot => self.dot,
+            Arithmetic::F32 => 0.25 * self.dot,
+        }
+    }
+
+    /// Workgroups that a processor holds: by lanes, registers of a lane, and bytes of shared memory.
+    fn resident(&self, workgroup: u32, registers: u32, shared: u32) -> u32 {
+        let by_lanes = self.lanes / workgroup.max(1);
+        let by_registers = self.registers / (registers * workgroup).max(1);
+        let by_shared = self.shared_bytes / shared.max(1);
+        by_lanes.min(by_registers).min(by_shared).max(1)
+    }
+
+    /// Seconds of work of `groups` workgroups, of which `resident` run at once on a processor, that takes `seconds` if
+    /// nothing is ever idle.
+    fn in_rounds(&self, seconds: f64, groups: u32, resident: u32) -> f64 {
+        let slots = f64::from(self.processors * resident);
+        let rounds = f64::from(groups) / slots;
+        // Workgroups do not end together: in many rounds the last one's idle places are filled in part.
+        let idle = if rounds <= 1.0 { 1.0 } else { (rounds.ceil() / rounds + 1.0) / 2.0 };
+        seconds * idle
+    }
+
+    /// Bytes per second that reach a device with `bytes` in flight.
+    fn reached(&self, bytes: f64) -> f64 {
+        let needed = self.memory * self.latency;
+        // Twice as much in flight as memory needs is as good as any.
+        self.memory * (bytes / (bytes + 0.25 * needed)).min(bytes / (0.5 * needed)).min(1.0)
+    }
+
+    /// Seconds of a product in a tile.
+    pub fn seconds(&self, subgroup: u32, units: Option<Units>, p: Product, tile: Tile, groups: [u32; 3]) -> f64 {
+        self.dispatch
+            + match (tile, units) {
+                (Tile::Dot(t), _) => self.dot_seconds(subgroup, p, t, groups),
+                (Tile::Matrix(t), Some(units)) => self.matrix_seconds(units, p, t),
+                (Tile::Matrix(_), None) => f64::INFINITY,
+            }
+    }
+
+    fn dot_seconds(&self, subgroup: u32, p: Product, t: DotTile, groups: [u32; 3]) -> f64 {
+        let groups: u32 = groups.iter().product();
+        let width = p.weight_rows(t.outputs as usize) as u32;
+        let columns = p.rows.next_power_of_two().min(8) as u32;
+        let workgroup = subgroup * t.subgroups;
+        // Weights on their way with their scales, sums, inputs, and what addresses take.
+        let registers = 5 * width * t.unroll + width * columns + 8 * columns + 28;
+        let resident = self.resident(workgroup, registers, 1);
+        let loads = (p.inputs / p.format.per_load()).max(1) as u32;
+        let turn = t.sharers * t.unroll;
+        // Lanes idle at the end of a row.
+        let used = f64::from(loads) / f64::from(loads.div_ceil(turn) * turn);
+        let running = f64::from(resident.min(groups.div_ceil(self.processors)) * self.processors.min(groups));
+        let in_flight = running * f64::from(workgroup * width * t.unroll * 16) * used;
+        let memory = p.weight_bytes() / self.reached(in_flight);
+        // Each output's sums are added up over its sharers; each workgroup begins with loads that nothing hides.
+        let sums = p.outputs as f64 * p.rows as f64 * f64::from(t.sharers.ilog2()) * 2.0 * 32.0 / self.dot;
+        let begun = self.latency * f64::from(groups) / (running * 4.0);
+        let operations = p.operations() / (self.dot * used);
+        self.in_rounds(memory.max(operations) + sums, groups, resident) + begun
+    }
+
+    fn matrix_seconds(&self, units: Units, p: Product, t: MatrixTile) -> f64 {
+        let weight_rows = p.weight_rows(p.outputs);
+        let [tile_rows, tile_outputs] = t.shape.area();
+        let groups: u32 = t.groups(p.rows, weight_rows).iter().product();
+        let step = t.shape.inputs(units, p.format);
+        let planes = f64::from(t.operand.planes());
+        // Of a subgroup: its rows and outputs. Of a workgroup: its subgroups, steps of weights in flight, shared memory.
+        let (part, subgroups, depth, shared) = match t.shape {
+            MatrixShape::Shared(s) => {
+                let shared = s.shared_bytes(units, t.operand);
+                ([s.subgroup_rows, s.subgroup_outputs], s.subgroups(), s.depth, shared)
+            }
+            MatrixShape::Fragment(f) => {
+                let rows = match f.inputs {
+                    Inputs::Direct { .. } => f.rows,
+                    Inputs::Shared { row_parts, .. } => f.rows / row_parts,
+                };
+                let stages = match f.inputs {
+                    Inputs::Direct { .. } => 0,
+                    Inputs::Shared { stages, .. } => stages,
+                };
+                ([rows, f.outputs], f.subgroups(), f.depth, stages * f.rows * (2 * step + 16))
+            }
+        };
+        let workgroup = subgroups * units.subgroup;
+        let sums = planes as u32 * part[0] * part[1] / units.subgroup;
+        let per_weight = p.weight_bytes() / (weight_rows * p.inputs) as f64;
+        let step_bytes = f64::from(tile_outputs * step * depth) * per_weight;
+        let held = step_bytes as u32 / (4 * workgroup) + 1;
+        let resident = self.resident(workgroup, sums + 2 * held + 40, shared);
+        let running = f64::from(resident.min(groups.div_ceil(self.processors)) * self.processors.min(groups));
+        let memory = p.weight_bytes() / self.reached(running * step_bytes);
+        // Inputs come from the cache once for each workgroup, and weights again for each tile of rows.
+        let row_tiles = (p.rows as u32).div_ceil(tile_rows);
+        let inputs = f64::from(groups / t.splits) * f64::from(tile_rows) * p.inputs as f64 * 2.0 * planes;
+        let again = f64::from(row_tiles - 1) * p.weight_bytes();
+        let parts = if t.splits > 1 { 8.0 * f64::from(groups * tile_rows * tile_outputs) } else { 0.0 };
+        let cache = (inputs + again + parts) / self.cache;
+        // Each load of a matrix is used for as many products as the other side has matrices.
+        let reuse = f64::from(part[0] * part[1]) / f64::from(part[0] + part[1]);
+        let padded = f64::from(row_tiles * tile_rows) * weight_rows as f64 * p.inputs as f64 * 2.0 * planes;
+        let rate = self.rate(Arithmetic::Matrix(t.operand)) * planes.min(2.0) * reuse / (reuse + 6.0);
+        let products = padded / rate;
+        let begun = self.latency * f64::from(groups) / (running * 2.0) * if t.splits > 1 { 2.0 } else { 1.0 };
+        self.in_rounds(memory.max(products).max(cache) + 0.15 * memory.min(products), groups, resident) + begun
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lower::target::Target;
+    use crate::lower::units::RDNA3;
+    use crate::model::{BlockFormat, WeightFormat};
+
+    fn product(format: WeightFormat, outputs: usize, inputs: usize, rows: usize, gelu: bool) -> Product {
+        Product { format, outputs, inputs, rows, gelu, blocks: false }
+    }
+
+    #[test]
+    fn devices_are_known_by_name_and_the_others_by_their_kind() {
+        let memory = |name| Figures::named(name).map(|f| (f.processors, f.memory));
+        assert_eq!(memory("AMD Radeon 780M Graphics (RADV PHOENIX), Mesa 25.0"), Some((12, 89.6e9)));
+        assert_eq!(memory("AMD Radeon Graphics (RADV GFX1103_R1)"), Some((12, 89.6e9)));
+        assert_eq!(memory("AMD Radeon 890M Graphics (RADV GFX1150)"), Some((16, 120e9)));
+        assert_eq!(memory("Radeon 8060S Graphics (RADV GFX1151)"), Some((40, 256e9)));
+        assert_eq!(memory("NVIDIA H100 80GB HBM3, 580"), Some((132, 3.35e12)));
+        assert_eq!(memory("NVIDIA H200, 580"), Some((132, 4.8e12)));
+        assert_eq!(memory("AMD Radeon RX 7900 XTX"), None);
+    }
+
+    /// No tile is faster than its bytes and operations allow, none is hopeless, and the chosen one is the model's best.
+    #[test]
+    fn the_usual_tile_is_the_models_best_and_keeps_to_the_roofline() {
+        for machine in ["780m", "890m", "8060s"] {
+            let figures = Figures::named(machine).unwrap();
+            let target = Target { figures: Some(figures), ..Target::new(32, true, Some(RDNA3)) };
+            for format in [
+                WeightFormat::Int8,
+                WeightFormat::Int4,
+                WeightFormat::Blocks(BlockFormat::Q4K),
+                WeightFormat::Blocks(BlockFormat::Q6K),
+            ] {
+                for rows in [1, 2, 8, 32, 512] {
+                    for p in [
+                        product(format, 21504, 5376, rows, true),
+                        product(format, 5376, 21504, rows, false),
+                        product(format, 8192, 5376, rows, false),
+                    ] {
+                        for arithmetic in target.arithmetics(format, rows) {
+                            let tiles = target.tiles(arithmetic, p);
+                            let p = if tiles.is_empty() { Product { gelu: false, ..p } } else { p };
+                            let tiles = target.tiles(arithmetic, p);
+                            let seconds = |t: Tile| target.modelled_seconds(arithmetic, p, t).unwrap();
+                            let least = figures.least_seconds(arithmetic, p);
+                            let best = tiles.iter().map(|&t| seconds(t)).fold(f64::INFINITY, f64::min);
+                            assert!(best >= 0.99 * least, "{machine} {p:?}: {best} of {least}");
+                            assert!(best < 4.0 * least, "{machine} {p:?}: {best} of {least}");
+                            let usual = target.usual(arithmetic, p).unwrap();
+                            assert_eq!(seconds(usual), best, "{machine} {p:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Lowering of the work on heads before attention: norm and RoPE of Q and K, and the KV write.
+
+use super::lowering::{Lowered, Lowering};
+use crate::lower::kernels::constants::NoConstants;
+use crate::lower::kernels::push::{HeadPreparePush, word};
+use crate::lower::kernels::{Kernel, Module};
+use crate::schedule::kv::KvLayer;
+use crate::schedule::step::{KvType, Op, Rows, Slot, Vector};
+
+/// Lanes of a workgroup that works on one head of a row.
+const HEAD_WORKGROUP: u32 = 128;
+
+/// The operands of a [`crate::schedule::Op::HeadNormRope`].
+#[derive(Clone, Copy)]
+pub(super) struct Heads {
+    pub(super) x: Slot,
+    pub(super) weight: Vector,
+    pub(super) eps: f32,
+    pub(super) inv_freq: Vector,
+    pub(super) heads: usize,
+}
+
+impl Heads {
+    /// The operands of a HeadNormRope; `None` for any other op.
+    pub(super) fn of(op: &Op) -> Option<Heads> {
+        match *op {
+            Op::HeadNormRope { x, weight, eps, inv_freq, heads } => Some(Heads { x, weight, eps, inv_freq, heads }),
+            _ => None,
+        }
+    }
+}
+
+/// The module for a type of KV cache.
+pub(super) fn by_kv(kv: KvType, f16: Module, f32: Module) -> Module {
+    match kv {
+        KvType::F16 => f16,
+        KvType::F32 => f32,
+    }
+}
+
+impl Lowering<'_> {
+    /// Norm and RoPE of `q`, norm and RoPE of `k`, and the KV write: those that are given.
+    pub(super) fn head_prepare(
+        &self,
+        rows: Rows,
+        q: Option<Heads>,
+        k: Option<Heads>,
+        write: Option<(Slot, Slot, KvLayer)>,
+        taken: usize,
+    ) -> Lowered {
+        // No workgroup touches an operand that is not given. Any valid address fills its field.
+        let some = q.or(k);
+        let slot = |s: Option<Slot>| s.or(some.map(|h| h.x)).map_or(0, |s| self.slot(s));
+        let vector = |h: Option<Heads>, of: fn(Heads) -> Vector| h.or(some).map_or(0, |h| self.vector(of(h)));
+        let state = self.schedule.arena.state;
+        let (heads, kv_heads) = (q.map_or(0, |q| q.heads), write.map_or(0, |w| w.2.kv_heads));
+        let dim = some.map_or_else(|| write.map_or(0, |w| w.2.head_dim), |h| h.x.width / h.heads);
+        let stride = some.map(|h| h.x.stride).or(write.map(|w| w.0.stride)).unwrap_or(0);
+        let push = HeadPreparePush {
+            state: self.addresses.arena,
+            q: slot(q.map(|q| q.x)),
+            k: slot(write.map(|w| w.0)),
+            v: slot(write.map(|w| w.1)),
+            wq: vector(q, |h| h.weight),
+            wk: vector(k, |h| h.weight),
+            frequencies_q: vector(q, |h| h.inv_freq),
+            frequencies_k: vector(k, |h| h.inv_freq),
+            table: write.map_or(0, |w| self.table(w.2.pool)),
+            position: word(state.position()),
+            sequence: word(state.sequence()),
+            heads: word(heads),
+            kv_heads: word(kv_heads),
+            dim: word(dim),
+            stride: word(stride),
+            paging: write.map_or(0, |w| paging(&w.2)),
+            norm_k: u32::from(k.is_some()),
+            eps_q: q.map_or(0.0, |q| q.eps),
+            eps_k: k.map_or(0.0, |k| k.eps),
+        };
+        let kv = write.map_or(KvType::F16, |w| w.2.element);
+        let module = by_kv(kv, Module::HeadPrepareF16, Module::HeadPrepareF32);
+        let groups = [(heads + 2 * kv_heads) as u32, self.count(rows) as u32, 1];
+        let kernel = Kernel::new(module, HEAD_WORKGROUP, NoConstants {});
+        Lowered::new(kernel, &push, groups, taken)
+    }
+}
+
+/// What a push block says of a layer's pages: see shaders/kv.glsl.
+pub(crate) fn paging(kv: &KvLayer) -> u32 {
+    kv.entries.trailing_zeros() | word(kv.place) << 8
+}

@@ -1,0 +1,144 @@
+//! The kernels: their checked-in SPIR-V, specialization constants and push constants.
+//!
+//! table.rs lists the modules. To add one: its entry there, its constants in constants.rs, its push block in
+//! push/blocks.rs, its source in shaders, then `cargo check --features shaders`.
+
+pub mod constants;
+pub mod push;
+#[macro_use]
+mod table;
+#[cfg(test)]
+mod tests;
+
+use crate::model::WeightFormat;
+use constants::*;
+use push::*;
+
+/// How a kernel takes part in a relay (relay.glsl).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relaying {
+    /// Not at all: the kernel stands behind a barrier.
+    Never,
+    /// Its workgroups wait for the whole dispatch before, and count themselves once. [`RelayPush`] ends the push
+    /// constants.
+    Whole,
+    /// As `Whole`, and they ask ahead for the weights of the next product. [`ProductRelayPush`] ends the push constants.
+    Product,
+    /// As `Product`, but its workgroups wait for the stages of the dispatch before one by one, unless they keep their inputs in
+    /// shared memory, and may have stages of their own. [`StagedRelayPush`] ends the push constants.
+    Staged,
+}
+
+macro_rules! modules {
+    ($(#[doc = $doc:literal] $module:ident {
+        name: $name:literal, source: $source:literal, defines: [$($define:literal),*],
+        constants: $constants:ident, push: $push:ident, relay: $relay:ident, matrix_units: $matrix_units:literal,
+    })*) => {
+        /// A SPIR-V module: one kernel for one set of formats. The first lines of its source say what it computes.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Module { $(#[doc = $doc] $module,)* }
+
+        impl Module {
+            /// Every module.
+            pub const ALL: &[Module] = &[$(Module::$module,)*];
+
+            /// Its name, that of its file in shaders/spv.
+            pub fn name(self) -> &'static str {
+                match self { $(Module::$module => $name,)* }
+            }
+
+            /// The name of its source in shaders.
+            pub fn source(self) -> &'static str {
+                match self { $(Module::$module => $source,)* }
+            }
+
+            /// Number and name of its specialization constants, without those that every module has.
+            pub fn constants(self) -> &'static [(u32, &'static str)] {
+                match self { $(Module::$module => $constants::NAMES,)* }
+            }
+
+            /// Its push block, without the relay's words.
+            pub fn push(self) -> &'static [Field] {
+                match self { $(Module::$module => $push::FIELDS,)* }
+            }
+
+            /// Whether it takes part in a relay.
+            pub fn relaying(self) -> Relaying {
+                match self { $(Module::$module => Relaying::$relay,)* }
+            }
+
+            /// Whether its weights have scales of groups, so that their format is part of its constants.
+            pub fn is_grouped(self) -> bool {
+                let defines: &[&str] = match self { $(Module::$module => &[$($define),*],)* };
+                defines.contains(&"WEIGHT_GROUPED")
+            }
+
+            /// Whether only devices with matrix units can make pipelines of it.
+            pub fn needs_matrix_units(self) -> bool {
+                match self { $(Module::$module => $matrix_units,)* }
+            }
+
+            /// Its SPIR-V as the build script deflated it.
+            fn deflated(self) -> &'static [u8] {
+                match self {
+                    $(Module::$module => include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".spv.deflate")),)*
+                }
+            }
+        }
+    };
+}
+
+spirv_modules!(modules);
+
+impl Module {
+    /// Its SPIR-V, inflated. An error says that the executable is damaged.
+    pub(crate) fn spirv(self) -> Result<Vec<u8>, miniz_oxide::inflate::DecompressError> {
+        miniz_oxide::inflate::decompress_to_vec(self.deflated())
+    }
+}
+
+/// The key of a pipeline: a module and its specialization constants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Kernel {
+    /// The module.
+    pub module: Module,
+    /// Lanes of a workgroup (constant 0).
+    pub workgroup: u32,
+    /// The other constants.
+    pub constants: Constants,
+}
+
+impl Kernel {
+    /// A module with its constants: the structure that the table names for it.
+    pub fn new<S: Specialization>(module: Module, workgroup: u32, constants: S) -> Kernel {
+        debug_assert_eq!(module.constants(), S::NAMES, "{module:?}");
+        Kernel { module, workgroup, constants: constants.constants() }
+    }
+
+    /// The same for weights of a format, where the module's constants describe it.
+    pub fn of_weights(self, format: WeightFormat) -> Kernel {
+        let mut constants = self.constants;
+        if let Some(grouped) = format.grouped() {
+            constants.set_weights(grouped);
+        }
+        Kernel { constants, ..self }
+    }
+
+    /// Stages of its output in a relay.
+    pub fn stages(&self) -> usize {
+        match self.module.relaying() {
+            Relaying::Staged => LinearDotConstants::of(&self.constants).stages as usize,
+            Relaying::Never | Relaying::Whole | Relaying::Product => 1,
+        }
+    }
+}
+
+/// A checksum of all kernels. Measurements hold only for the kernels that they were made with.
+pub(crate) fn fingerprint() -> u64 {
+    Module::ALL.iter().fold(0, |sum: u64, module| sum.rotate_left(1) ^ checksum(module.deflated()))
+}
+
+/// FNV-1a.
+pub(crate) fn checksum(data: &[u8]) -> u64 {
+    data.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+}

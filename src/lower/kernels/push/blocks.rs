@@ -1,0 +1,499 @@
+//! The push blocks: one structure per shader, whose fields are named as in the GLSL. A test compares names, types and
+//! offsets with the SPIR-V.
+//!
+//! The two or three words of a relay (relay.glsl) follow the blocks of kernels that take part in one. They have
+//! structures of their own, because they are known only when a list is baked.
+
+use super::{Field, FieldValue, PUSH_BYTES, PushBlock};
+use bytemuck::{Pod, Zeroable};
+
+macro_rules! push_blocks {
+    ($($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $kind:ty,)* })*) => {$(
+        $(#[$about])*
+        // Packed to words. Addresses come first, at multiples of 8, but a block may end between two multiples of 8.
+        #[repr(C, packed(4))]
+        #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+        pub struct $name { $($(#[$doc])* pub $field: $kind,)* }
+
+        impl PushBlock for $name {
+            const FIELDS: &'static [Field] = &[$(Field {
+                name: stringify!($field),
+                offset: std::mem::offset_of!($name, $field),
+                kind: <$kind as FieldValue>::KIND,
+            },)*];
+        }
+
+        const _: () = assert!(size_of::<$name>() <= PUSH_BYTES);
+    )*};
+}
+
+push_blocks! {
+    /// The words of a relay, after a block.
+    RelayPush {
+        /// Counter of the dispatch's workgroups, in words from the arena's start. 0: no dispatch waits for them.
+        turn: u32,
+        /// Workgroups of the dispatch before to wait for. 0: none, a barrier was recorded instead.
+        before: u32,
+    }
+
+    /// The words of a relay for a product.
+    ProductRelayPush {
+        /// As in [`RelayPush`].
+        turn: u32,
+        /// As in [`RelayPush`].
+        before: u32,
+        /// Device address of the weights that the next product reads: bits 0 to 31.
+        ahead_low: u32,
+        /// Bits 32 to 63.
+        ahead_high: u32,
+        /// Their bytes. 0: no product follows, or dispatches are not relayed.
+        ahead_bytes: u32,
+    }
+
+    /// The words of a relay for a product that waits for stages one by one.
+    StagedRelayPush {
+        /// As in [`RelayPush`], for the first stage; the others follow.
+        turn: u32,
+        /// As in [`RelayPush`], for each stage.
+        before: u32,
+        /// Stages of the dispatch before.
+        stages: u32,
+        /// As in [`ProductRelayPush`].
+        ahead_low: u32,
+        /// As in [`ProductRelayPush`].
+        ahead_high: u32,
+        /// As in [`ProductRelayPush`].
+        ahead_bytes: u32,
+    }
+
+    /// embed.comp.
+    EmbedPush {
+        /// The step state.
+        state: u64,
+        /// `[vocab, cols]` in a weight format ([`crate::model::WeightFormat`]).
+        table: u64,
+        /// Its scales: INT8: f32 `[vocab]`. INT4: f16 `[vocab, cols / 32]`.
+        scales: u64,
+        /// f32 `[rows, out_stride]`.
+        x_out: u64,
+        /// State word of row 0's token.
+        token: u32,
+        /// State word of row 0's position.
+        position: u32,
+        /// State word of row 0's argmax.
+        next: u32,
+        /// Columns of the table, padded to 16.
+        cols: u32,
+        /// Elements from row to row of the output.
+        out_stride: u32,
+        /// Elements of a row.
+        count: u32,
+        /// Factor of a row.
+        scale: f32,
+    }
+
+    /// norm.comp. Operands that a module does not use may be any address.
+    NormPush {
+        /// The step state.
+        state: u64,
+        /// f32 `[rows, x_stride]`.
+        x: u64,
+        /// f32 `[width]`.
+        w: u64,
+        /// f32 `[rows, residual_stride]`, added to.
+        residual: u64,
+        /// f32 `[width]`, of the second norm.
+        w2: u64,
+        /// f32 `[rows, out_stride]`.
+        y_out: u64,
+        /// `[rows]` in a packed activation layout (activation_layout.glsl).
+        packed: u64,
+        /// State word that counts the live rows.
+        which: u32,
+        /// 1: row r is read from row head_first + r.
+        gather: u32,
+        /// Elements of a row, a multiple of 4.
+        width: u32,
+        /// Elements from row to row of x.
+        x_stride: u32,
+        /// Elements from row to row of the residual.
+        residual_stride: u32,
+        /// Elements from row to row of the output in f32.
+        out_stride: u32,
+        /// Bytes from row to row of the packed output.
+        packed_stride: u32,
+        /// Elements of a row of the packed output, with its padding.
+        padded: u32,
+        /// Added to the mean square.
+        eps: f32,
+        /// Of the second norm.
+        eps2: f32,
+    }
+
+    /// linear.comp and linear_tile.comp.
+    LinearPush {
+        /// The step state.
+        state: u64,
+        /// `[n, k]`, with GELU `[2 n, k]`, in a weight format ([`crate::model::WeightFormat`]).
+        weight: u64,
+        /// Its scales: INT8: f32, one for each row. INT4: f16, one for each 32 inputs of each row.
+        scales: u64,
+        /// f32 `[rows, x_stride]`.
+        x: u64,
+        /// f32 `[rows, out_stride]`.
+        y_out: u64,
+        /// State word that counts the live rows.
+        which: u32,
+        /// Outputs.
+        n: u32,
+        /// Inputs, padded to 16.
+        k: u32,
+        /// Elements from row to row of x, a multiple of 16.
+        x_stride: u32,
+        /// Elements from row to row of the output.
+        out_stride: u32,
+    }
+
+    /// linear_dot.comp.
+    LinearDotPush {
+        /// The step state.
+        state: u64,
+        /// `[n, K]`, with GELU `[2 n, K]`, in a weight format but BF16, in BLOCKS loads a row.
+        weight: u64,
+        /// Its scales: INT8: f32, one for each row. INT4: f16, one for each load.
+        scales: u64,
+        /// Int16Block for INT8, else Int16Sums `[rows, x_padded]`.
+        x: u64,
+        /// f32 `[rows, out_stride]`, with GELU Int16Block or Int16Sums `[rows, out_padded]`.
+        y_out: u64,
+        /// State word that counts the live rows.
+        which: u32,
+        /// Outputs.
+        n: u32,
+        /// Elements of a row of x, with its padding.
+        x_padded: u32,
+        /// Bytes from row to row of x.
+        x_stride: u32,
+        /// Elements, with GELU bytes, from row to row of the output.
+        out_stride: u32,
+        /// Elements of a row of the output, with its padding; GELU only.
+        out_padded: u32,
+    }
+
+    /// linear_dot_tile.comp.
+    LinearDotTilePush {
+        /// The step state.
+        state: u64,
+        /// `[n, 16 * blocks]` in a weight format but BF16.
+        weight: u64,
+        /// Its scales: INT8: f32 `[n]`. INT4: f16 `[n, blocks / 2]`.
+        scales: u64,
+        /// Int16Block for INT8, else Int16Sums `[rows, x_padded]`.
+        x: u64,
+        /// f32 `[rows, out_stride]`.
+        y_out: u64,
+        /// State word that counts the live rows.
+        which: u32,
+        /// Outputs.
+        n: u32,
+        /// Inputs, in blocks of 16.
+        blocks: u32,
+        /// Elements of a row of x, with its padding.
+        x_padded: u32,
+        /// Bytes from row to row of x.
+        x_stride: u32,
+        /// Elements from row to row of the output.
+        out_stride: u32,
+    }
+
+    /// product.glsl: linear_matrix.comp and linear_fragment.comp. Addresses are multiples of 64 unless said otherwise.
+    LinearMatrixPush {
+        /// The step state.
+        state: u64,
+        /// `[n, k]`, with GATED `[2 n, k]`, in a weight format but BF16; a multiple of 16.
+        weight: u64,
+        /// Its scales: INT8: f32, one for each row. INT4: f16, one for each 32 inputs of each row. A multiple of 16.
+        scales: u64,
+        /// F16Row, Int16Row or F16Block `[rows]`: 2 bytes for each of the inputs padded to 32, then scales.
+        x: u64,
+        /// The f32 scale of x's row 0; a multiple of 4. With GATED the word behind that of each row is 0, and takes the
+        /// scale of the output's row.
+        x_scales: u64,
+        /// f32 `[rows, out_stride]`; a multiple of 4. With GATED F16Block `[rows]`.
+        y_out: u64,
+        /// f32 `[splits, rows, n]`, rows and outputs rounded up to whole tiles; unused without splits.
+        parts: u64,
+        /// One counter a tile, zero before the first run (each run leaves them so); unused without splits.
+        arrived: u64,
+        /// State word that counts the live rows.
+        which: u32,
+        /// Outputs.
+        n: u32,
+        /// Inputs, padded to 16.
+        k: u32,
+        /// Bytes from row to row of x, a multiple of 64.
+        x_stride: u32,
+        /// Bytes from a row's scale to the next row's.
+        x_scale_stride: u32,
+        /// Elements, with GATED bytes, from row to row of the output.
+        out_stride: u32,
+        /// Workgroups that divide a tile's inputs among them.
+        splits: u32,
+    }
+
+    /// head_prepare.comp. Operands that no workgroup touches may be any address.
+    HeadPreparePush {
+        /// The step state.
+        state: u64,
+        /// f32 `[rows, stride]`, of which heads * dim are used.
+        q: u64,
+        /// f32 `[rows, stride]`, of which kv_heads * dim are used.
+        k: u64,
+        /// f32 `[rows, stride]`, of which kv_heads * dim are used.
+        v: u64,
+        /// f32 `[dim]`: the weights of q's norm.
+        wq: u64,
+        /// f32 `[dim]`: the weights of k's norm.
+        wk: u64,
+        /// f32 `[dim / 2]`: RoPE's frequencies for q.
+        frequencies_q: u64,
+        /// f32 `[dim / 2]`: RoPE's frequencies for k.
+        frequencies_k: u64,
+        /// The sequences' page tables, u64 `[sequence][entries]`.
+        table: u64,
+        /// State word of row 0's position.
+        position: u32,
+        /// State word of row 0's sequence.
+        sequence: u32,
+        /// Query heads.
+        heads: u32,
+        /// KV heads.
+        kv_heads: u32,
+        /// Elements of a head, even and at most 256.
+        dim: u32,
+        /// Elements from row to row of q, k and v.
+        stride: u32,
+        /// How page tables are read, and the layer's place in a page: shaders/kv.glsl.
+        paging: u32,
+        /// 0: k comes normed and rotated.
+        norm_k: u32,
+        /// Of q's norm.
+        eps_q: f32,
+        /// Of k's norm.
+        eps_k: f32,
+    }
+
+    /// attend.comp. k, v, wq, wk and frequencies are for FUSED.
+    AttendPush {
+        /// The step state.
+        state: u64,
+        /// f32 `[rows, stride]`, of which heads * DIM are used.
+        q: u64,
+        /// f32 `[rows, stride]`, of which kv_heads * DIM are used.
+        k: u64,
+        /// f32 `[rows, stride]`, of which kv_heads * DIM are used.
+        v: u64,
+        /// f32 `[DIM]`: the weights of q's norm.
+        wq: u64,
+        /// f32 `[DIM]`: the weights of k's norm.
+        wk: u64,
+        /// f32 `[DIM / 2]`: RoPE's frequencies.
+        frequencies: u64,
+        /// The sequences' page tables, u64 `[sequence][entries]`.
+        table: u64,
+        /// `[rows]` of heads * DIM, in f32 or a packed activation layout.
+        y_out: u64,
+        /// Counters u32 `[rows of the grid][heads / GROUP]`, then the sums of each part of the keys.
+        scratch: u64,
+        /// State word of row 0's position.
+        position: u32,
+        /// State word of row 0's sequence.
+        sequence: u32,
+        /// Query heads.
+        heads: u32,
+        /// KV heads.
+        kv_heads: u32,
+        /// Elements from row to row of q, k and v.
+        stride: u32,
+        /// From row to row of the output: elements in f32, bytes in a packed layout.
+        out_stride: u32,
+        /// How page tables are read, and the layer's place in a page: shaders/kv.glsl.
+        paging: u32,
+        /// Positions in view; 0: all.
+        window: u32,
+        /// Factor of the scores.
+        scale: f32,
+        /// Of the norms.
+        eps: f32,
+    }
+
+    /// attend_matrix.comp.
+    AttendMatrixPush {
+        /// The step state.
+        state: u64,
+        /// f32 `[rows, q_stride]`, normed and rotated; a multiple of 16.
+        q: u64,
+        /// The sequences' page tables, u64 `[sequence][entries]`.
+        table: u64,
+        /// F16Row `[rows]`: heads * DIM padded to 32, then the f32 scale 1; a multiple of 16.
+        y_out: u64,
+        /// f32 `[grid's z, rows of the grid, heads, DIM + 4]`, where the grid's z is more than 1; a multiple of 16.
+        parts: u64,
+        /// A counter u32 for each of the grid's x and y, zero before and after.
+        arrived: u64,
+        /// State word of row 0's position; the rows of the chunk follow it.
+        position: u32,
+        /// State word of row 0's sequence, which all rows of the chunk share.
+        sequence: u32,
+        /// Query heads.
+        heads: u32,
+        /// KV heads.
+        kv_heads: u32,
+        /// Query heads of a workgroup, a divisor of heads / kv_heads.
+        group: u32,
+        /// Elements from row to row of q, a multiple of 4.
+        q_stride: u32,
+        /// Bytes from row to row of the output, a multiple of 16.
+        out_stride: u32,
+        /// How page tables are read, and the layer's place in a page: shaders/kv.glsl.
+        paging: u32,
+        /// Positions in view; 0: all.
+        window: u32,
+        /// Factor of the scores.
+        scale: f32,
+    }
+
+    /// pack.comp.
+    PackPush {
+        /// The step state.
+        state: u64,
+        /// f32 `[rows, in_stride]`.
+        x: u64,
+        /// f32 `[rows, in_stride]`; GELU only.
+        up: u64,
+        /// `[rows]` in the layout FORM.
+        y_out: u64,
+        /// u32 `[rows, PARTS]`: the bits of each part's largest magnitude; unused with one part.
+        tops: u64,
+        /// State word that counts the live rows.
+        which: u32,
+        /// Elements of a row, even.
+        width: u32,
+        /// Elements from row to row of x and up.
+        in_stride: u32,
+        /// Bytes from row to row of the output.
+        out_stride: u32,
+        /// Elements of a row of the output, with its padding.
+        padded: u32,
+    }
+
+    /// argmax.comp.
+    ArgmaxPush {
+        /// The step state.
+        state: u64,
+        /// f32 `[rows, stride]`.
+        x: u64,
+        /// Counters u32 `[rows]`, then `[rows, GROUPS]` of value and index.
+        scratch: u64,
+        /// State word that counts the live rows.
+        which: u32,
+        /// State word of row 0's argmax.
+        next: u32,
+        /// State word of whether row 0's largest is finite.
+        finite: u32,
+        /// Elements of a row.
+        width: u32,
+        /// Elements from row to row.
+        stride: u32,
+    }
+
+    /// block_sums.comp.
+    BlockSumsPush {
+        /// The step state.
+        state: u64,
+        /// f32 `[rows, stride]`.
+        x: u64,
+        /// u32 `[rows, ask_stride]`: what is asked ([`crate::schedule::choice`]).
+        ask: u64,
+        /// `[rows, allowed_stride]`: the allowed tokens, a bit each.
+        allowed: u64,
+        /// f32 `[rows, sums_stride]`: each block's largest eligible logit and sum.
+        sums: u64,
+        /// f32 `[rows, tops_stride]`: each part's largest eligible logit.
+        tops: u64,
+        /// State word that counts the live rows.
+        which: u32,
+        /// Elements of a row.
+        width: u32,
+        /// Elements from row to row of x.
+        stride: u32,
+        /// Words from row to row.
+        ask_stride: u32,
+        /// Words from row to row.
+        allowed_stride: u32,
+        /// Words from row to row.
+        sums_stride: u32,
+        /// Elements from row to row.
+        tops_stride: u32,
+    }
+
+    /// candidates.comp.
+    CandidatesPush {
+        /// The step state.
+        state: u64,
+        /// f32 `[rows, stride]`.
+        x: u64,
+        /// u32 `[rows, ask_stride]`: what is asked ([`crate::schedule::choice`]).
+        ask: u64,
+        /// `[rows, allowed_stride]`: the allowed tokens, a bit each.
+        allowed: u64,
+        /// f32 `[rows, sums_stride]`: each block's largest eligible logit and sum.
+        sums: u64,
+        /// f32 `[rows, tops_stride]`: each part's largest eligible logit.
+        tops: u64,
+        /// u32 `[rows, found_stride]`: what is found.
+        found: u64,
+        /// State word that counts the live rows.
+        which: u32,
+        /// Elements of a row.
+        width: u32,
+        /// Elements from row to row of x.
+        stride: u32,
+        /// Words from row to row.
+        ask_stride: u32,
+        /// Words from row to row.
+        allowed_stride: u32,
+        /// Words from row to row.
+        sums_stride: u32,
+        /// Elements from row to row.
+        tops_stride: u32,
+        /// Words from row to row.
+        found_stride: u32,
+        /// Word index of `next[0]`.
+        next: u32,
+    }
+
+    /// read.comp.
+    ReadPush {
+        /// The bytes to read.
+        data: u64,
+        /// Address of 16 bytes that may be written.
+        sink: u64,
+        /// 16-byte words to read.
+        words: u32,
+    }
+
+    /// fragment.comp.
+    FragmentPush {
+        /// u32: a bit set of the values of [`crate::lower::units::Units::row_lanes`] that hold.
+        found: u64,
+    }
+
+    /// matrix_rate.comp.
+    MatrixRatePush {
+        /// Address of 4 bytes that may be written.
+        sink: u64,
+        /// Rounds of 16 products.
+        rounds: u32,
+    }
+}

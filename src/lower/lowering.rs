@@ -1,0 +1,196 @@
+//! The inputs of lowering: the schedule, the device addresses of its operands, and the kind of pass.
+
+use super::arithmetic::{Arithmetic, Operand, modules};
+use super::dispatch::Addresses;
+use super::layout::GpuLayout;
+use super::target::{Product, Target};
+use crate::executor::{self, Row, Tolerance};
+use crate::lower::kernels::Kernel;
+use crate::lower::kernels::push::{Push, PushBlock, word};
+use crate::schedule::layout::StateLayout;
+use crate::schedule::step::{KvType, Matrix, Op, Rows, Slot, Vector, WeightBuffer};
+use crate::schedule::{Pool, Schedule, Step};
+use std::ops::Range;
+
+/// A kind of pass: every kind is baked once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PassKind {
+    /// Most rows.
+    pub rows: usize,
+    /// Most rows of logits.
+    pub head_rows: usize,
+    /// How the rows stand to each other.
+    pub order: RowOrder,
+    /// Where its tokens come from.
+    pub tokens: TokenSource,
+}
+
+/// Where the tokens of a pass come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TokenSource {
+    /// The host has written them, with their positions.
+    Host,
+    /// Each row takes what the pass before has left as its row's next token, one position further.
+    Next,
+}
+
+/// How the rows of a pass stand to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RowOrder {
+    /// Consecutive positions of one sequence.
+    Consecutive,
+    /// Each row is of another sequence, so no row sees another's keys.
+    Apart,
+    /// A chunk of one sequence at consecutive positions, then rows that are each of another sequence.
+    Mixed,
+    /// Any.
+    Any,
+}
+
+impl RowOrder {
+    /// Whether `rows` stand in this order.
+    pub fn holds(self, rows: &[Row]) -> bool {
+        let is_new = |i: usize| rows[..i].iter().all(|r| r.sequence != rows[i].sequence);
+        match self {
+            RowOrder::Consecutive => executor::leading_run(rows) == rows.len(),
+            RowOrder::Apart => (1..rows.len()).all(is_new),
+            RowOrder::Mixed => RowOrder::Apart.holds(&rows[executor::leading_run(rows).saturating_sub(1)..]),
+            RowOrder::Any => true,
+        }
+    }
+}
+
+impl std::fmt::Display for PassKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let order = match self.order {
+            _ if self.rows == 1 => return f.write_str("one row"),
+            RowOrder::Consecutive => "of one sequence",
+            RowOrder::Apart => "apart",
+            RowOrder::Mixed => "mixed",
+            RowOrder::Any => "in any order",
+        };
+        write!(f, "{} rows {order}", self.rows)
+    }
+}
+
+impl PassKind {
+    /// Most rows that a step works on.
+    pub fn count(self, rows: Rows) -> usize {
+        match rows {
+            Rows::Pass => self.rows,
+            Rows::Head => self.head_rows,
+        }
+    }
+}
+
+/// Lowers steps of one schedule for one kind of pass.
+#[derive(Clone, Copy)]
+pub struct Lowering<'a> {
+    /// The steps.
+    pub schedule: &'a Schedule,
+    /// The arena's regions beside the schedule's slots.
+    pub layout: &'a GpuLayout,
+    /// Device addresses of the buffers.
+    pub addresses: &'a Addresses,
+    /// The device's properties and tunings, from which kernels are chosen.
+    pub target: &'a Target,
+    /// The kind of pass.
+    pub kind: PassKind,
+}
+
+/// Whether `gate` and `up` are the first and second half of `whole`.
+pub(super) fn is_halves(whole: Slot, gate: Slot, up: Slot) -> bool {
+    let half = whole.width / 2;
+    gate == whole.columns(0, half) && up == whole.columns(half, half)
+}
+
+/// A kernel that runs the first `taken` steps of a range.
+#[derive(Clone)]
+pub(super) struct Lowered {
+    pub(super) kernel: Kernel,
+    pub(super) push: Push,
+    pub(super) groups: [u32; 3],
+    pub(super) taken: usize,
+    /// The product that it computes, if its tile can be chosen.
+    pub(super) product: Option<(Arithmetic, Product)>,
+    /// As [`Dispatch::weights`](super::dispatch::Dispatch::weights).
+    pub(super) weights: Range<u64>,
+}
+
+impl Lowered {
+    /// A kernel that computes no product.
+    pub(super) fn new<B: PushBlock>(kernel: Kernel, push: &B, groups: [u32; 3], taken: usize) -> Lowered {
+        Lowered { kernel, push: Push::new(push), groups, taken, product: None, weights: 0..0 }
+    }
+}
+
+impl Lowering<'_> {
+    pub(super) fn slot(&self, s: Slot) -> u64 {
+        self.addresses.arena + s.offset
+    }
+
+    /// The address of a pool's page tables.
+    pub(super) fn table(&self, pool: Pool) -> u64 {
+        self.addresses.arena + self.schedule.arena.tables[pool as usize].offset
+    }
+
+    pub(super) fn weight(&self, buffer: WeightBuffer, offset: u64) -> u64 {
+        self.addresses.weights[self.schedule.weights.index(buffer)] + offset
+    }
+
+    pub(super) fn vector(&self, v: Vector) -> u64 {
+        self.weight(v.buffer, v.offset)
+    }
+
+    pub(super) fn count(&self, rows: Rows) -> usize {
+        self.kind.count(rows)
+    }
+
+    /// The state word that counts a step's live rows.
+    pub(super) fn row_count_word(rows: Rows) -> u32 {
+        word(match rows {
+            Rows::Pass => StateLayout::ROWS,
+            Rows::Head => StateLayout::HEAD_ROWS,
+        })
+    }
+
+    /// The arithmetic of the linear step at `at`, which reads `slot`. Where the steps beside it read the same slot with
+    /// matrices of other formats, and those want it in another activation layout, all of them compute in f32.
+    pub(crate) fn arithmetic(&self, at: usize, weight: Matrix, slot: Slot, rows: Rows) -> Arithmetic {
+        let Some(packed) = self.layout.packed(slot) else { return Arithmetic::F32 };
+        let of = |weight: Matrix| self.target.arithmetic(weight.format, self.count(rows), packed.whole_rows);
+        let layout = |weight: Matrix| modules(weight.format).inputs(of(weight));
+        let is_shared = self.readers(at, slot).all(|other| layout(other) == layout(weight));
+        if is_shared { of(weight) } else { Arithmetic::F32 }
+    }
+
+    /// How far from exact the kernels compute a step, as [`Stepwise::tolerance`](executor::Stepwise::tolerance) says.
+    pub fn tolerance(&self, step: usize) -> Tolerance {
+        let s = &self.schedule.steps[step];
+        let about = Tolerance::ABOUT_F32;
+        match s.op {
+            Op::Linear { weight, x, .. } => match self.arithmetic(step, weight, x, s.rows) {
+                Arithmetic::F32 => about,
+                // Inputs of 16 bits, with a scale for 16 of them or for a row.
+                Arithmetic::IntegerDot => Tolerance { inputs: 2e-5, block: 16, ..about },
+                Arithmetic::Matrix(Operand::S8) => Tolerance { inputs: 2e-5, block: usize::MAX, ..about },
+                // Inputs of f16, and weights.
+                Arithmetic::Matrix(Operand::F16) => Tolerance { inputs: 1e-3, ..about },
+            },
+            Op::KvWrite { kv, .. } if kv.element == KvType::F16 => Tolerance::F16,
+            // Queries and weights of f16 on matrix units.
+            Op::Attend { .. } if self.target.units.is_some() => Tolerance { inputs: 1e-3, outputs: 1e-3, ..about },
+            _ => about,
+        }
+    }
+
+    /// The matrices of the linear step at `at` and of those next to it that read the same slot.
+    fn readers(&self, at: usize, slot: Slot) -> impl Iterator<Item = Matrix> {
+        let reads = move |step: &Step| match step.op {
+            Op::Linear { weight, x, .. } if x == slot => Some(weight),
+            _ => None,
+        };
+        let (before, behind) = self.schedule.steps.split_at(at);
+        before.iter().rev().map_while(reads).chain(behind.iter().map_while(reads))
+    }
+}

@@ -1,0 +1,165 @@
+//! Tiles of products on matrix units. The units' `m`, `n` and `k` are specialization constants of the kernels, and a
+//! tile is a multiple of them.
+
+use super::arithmetic::{Operand, modules};
+use super::fragment::{self, FragmentTile, Inputs};
+use super::shared_tile::SharedTile;
+use crate::lower::kernels::Kernel;
+#[cfg(doc)]
+use crate::lower::kernels::push::LinearMatrixPush;
+use crate::lower::limits::MAX_GROUPS;
+use crate::lower::units::Units;
+use crate::model::WeightFormat;
+
+/// The kernel of a product, and a workgroup's tile in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub enum MatrixShape {
+    /// `linear_matrix`: through shared memory.
+    Shared(SharedTile),
+    /// `linear_fragment`: weights from memory to registers.
+    Fragment(FragmentTile),
+}
+
+impl MatrixShape {
+    /// Rows and outputs of a workgroup's tile.
+    pub fn area(self) -> [u32; 2] {
+        match self {
+            MatrixShape::Shared(t) => [t.rows, t.outputs],
+            MatrixShape::Fragment(t) => [t.rows, t.subgroups * t.outputs],
+        }
+    }
+
+    /// Inputs of a step.
+    pub fn inputs(self, units: Units, format: WeightFormat) -> u32 {
+        match self {
+            MatrixShape::Shared(t) => t.inputs,
+            MatrixShape::Fragment(t) => t.inputs(units.row_lanes.unwrap_or(1), format),
+        }
+    }
+
+    /// The tile, if it is a fragment with direct inputs.
+    fn direct(self) -> Option<FragmentTile> {
+        match self {
+            MatrixShape::Fragment(t) if matches!(t.inputs, Inputs::Direct { .. }) => Some(t),
+            _ => None,
+        }
+    }
+
+    /// The tile as text.
+    pub fn name(self) -> String {
+        match self {
+            MatrixShape::Shared(t) => t.name(),
+            MatrixShape::Fragment(t) => t.name(),
+        }
+    }
+}
+
+/// What a product on matrix units does beside multiplying.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Nothing.
+    Plain,
+    /// Gate and up in one product, whose gated GELU it writes in F16Block.
+    Gated,
+    /// It takes inputs in F16Block.
+    Blocks,
+}
+
+/// How a product on matrix units is divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct MatrixTile {
+    /// Element types.
+    pub operand: Operand,
+    /// The kernel, and a workgroup's tile.
+    pub shape: MatrixShape,
+    /// Workgroups that divide a tile's inputs among them.
+    pub splits: u32,
+}
+
+impl MatrixTile {
+    /// The pipeline for weights of `format` with rows of `inputs`; `None` if that has none on matrix units. `role`: one that the
+    /// tile has ([`MatrixTile::has`]).
+    pub fn kernel(self, units: Units, format: WeightFormat, inputs: usize, role: Role) -> Option<Kernel> {
+        let modules = modules(format).matrix.as_ref()?;
+        let kernel = match self.shape {
+            MatrixShape::Shared(t) => t.kernel(units, self.operand, modules),
+            MatrixShape::Fragment(t) => t.kernel(units, format, inputs, modules, role),
+        };
+        Some(kernel.of_weights(format))
+    }
+
+    /// Whether a product can be divided so in this role.
+    pub fn has(self, units: Units, role: Role) -> bool {
+        let direct = self.shape.direct();
+        match role {
+            Role::Plain => true,
+            Role::Gated => self.splits == 1 && direct.is_some_and(|t| t.has_pairs(units)),
+            Role::Blocks => direct.is_some(),
+        }
+    }
+
+    /// Matrix products in one unrolled round of a subgroup's loop. A CPU driver's compile time grows with it; tests
+    /// skip tiles that would take minutes.
+    pub fn unrolled(self, units: Units, format: WeightFormat) -> u32 {
+        match self.shape {
+            MatrixShape::Shared(t) => {
+                let k = self.operand.k(units).unwrap_or(units.k);
+                let step =
+                    (t.subgroup_rows / units.m) * (t.subgroup_outputs / units.n) * (t.inputs / t.input_parts / k);
+                self.operand.planes() * step * t.round
+            }
+            MatrixShape::Fragment(t) => t.unrolled(units, format),
+        }
+    }
+
+    /// Tiles along `rows` rows and along `outputs` rows of weights.
+    fn tiles(self, rows: usize, outputs: usize) -> [u32; 2] {
+        let [tile_rows, tile_outputs] = self.shape.area();
+        [(rows as u32).div_ceil(tile_rows), (outputs as u32).div_ceil(tile_outputs)]
+    }
+
+    /// Workgroups for `rows` rows and `outputs` rows of weights. The row tiles of one weight tile are neighbours in x, so that
+    /// its weights are read from memory once.
+    pub fn groups(self, rows: usize, outputs: usize) -> [u32; 3] {
+        let [rows, outputs] = self.tiles(rows, outputs);
+        [rows * self.splits, outputs, 1]
+    }
+
+    /// Bytes of [`LinearMatrixPush::parts`] and of [`LinearMatrixPush::arrived`] for `rows` rows and `outputs` outputs.
+    pub fn scratch_bytes(self, rows: usize, outputs: usize) -> [u64; 2] {
+        if self.splits == 1 {
+            return [0, 0];
+        }
+        let tiles = self.tiles(rows, outputs).map(u64::from).iter().product::<u64>();
+        let area = self.shape.area().iter().map(|&n| u64::from(n)).product::<u64>();
+        [4 * tiles * u64::from(self.splits) * area, 4 * tiles]
+    }
+}
+
+/// Tiles for a product of `rows` rows with a matrix `[outputs, inputs]` of `format`, the one expected to be fastest first.
+pub fn tiles(
+    units: Units,
+    format: WeightFormat,
+    operand: Operand,
+    [rows, outputs, inputs]: [usize; 3],
+) -> Vec<MatrixTile> {
+    // For many rows, tiles of 128 rows and more. For few, the tiles that waste the fewest.
+    let ideal = (rows as u32).next_power_of_two().clamp(16, 128).ilog2();
+    let apart = |t: &SharedTile| t.rows.min(128).ilog2().abs_diff(ideal);
+    let shared = || operand.tiles().iter().filter(|t| t.fits(units, operand));
+    let nearest = shared().map(apart).min();
+    let shared = shared().filter(|t| Some(apart(t)) == nearest).map(|&t| MatrixShape::Shared(t));
+    let fragments = fragment::tiles(units, format, rows).filter(|_| operand == Operand::F16).map(MatrixShape::Fragment);
+    let mut out = Vec::new();
+    for shape in fragments.chain(shared) {
+        for splits in [1, 2, 3] {
+            let steps = (inputs as u32).div_ceil(shape.inputs(units, format));
+            let tile = MatrixTile { operand, shape, splits };
+            let [x, y, _] = tile.groups(rows, outputs);
+            if x.max(y) as usize <= MAX_GROUPS && (splits == 1 || steps >= 4 * splits) {
+                out.push(tile);
+            }
+        }
+    }
+    out
+}

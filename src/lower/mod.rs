@@ -1,0 +1,214 @@
+//! From steps to dispatches: the kernel, push constants and grid of each. Plain data, made without a device.
+//!
+//! A dispatch runs one step, or several adjacent ones by a fusion that [`Piece::fuse`] declares. [`Lowering::lower`]
+//! takes any range of steps, as a piece of a pass. What another executor takes out of a layer ends one piece and begins the
+//! next. What passes from piece to piece lies in slots, in f32.
+
+pub mod arithmetic;
+mod attend;
+pub mod attend_tile;
+pub mod caps;
+mod choice;
+pub mod dispatch;
+pub mod figures;
+pub mod fragment;
+mod heads;
+pub mod kernels;
+pub mod layout;
+pub mod limits;
+mod linear;
+pub mod lowering;
+pub mod matrix;
+mod measured;
+mod piece;
+mod row;
+pub mod shared_tile;
+pub mod target;
+pub mod units;
+
+pub use lowering::{Lowering, PassKind, RowOrder, TokenSource};
+
+use arithmetic::{ActivationLayout, Arithmetic};
+use attend::AttendOperands;
+use dispatch::{Dispatch, Edge};
+use heads::Heads;
+use lowering::{Lowered, is_halves};
+use piece::Piece;
+use row::Norm;
+
+use crate::lower::kernels::Module;
+use crate::schedule::step::{Matrix, Op, Rows, Slot};
+use crate::schedule::{Segment, Step};
+use std::ops::Range;
+
+impl Lowering<'_> {
+    /// The dispatches of a segment of a pass that the device runs whole.
+    pub fn segment(&self, segment: Segment) -> Vec<Dispatch> {
+        Piece::new(*self, 0..self.schedule.steps.len()).lower(self.schedule.steps_of(segment))
+    }
+
+    /// The dispatches of a range of steps that the device runs by themselves: every step before is done when the first of them
+    /// begins, by whatever executor, and every step behind finds what it reads in slots.
+    pub fn lower(&self, range: Range<usize>) -> Vec<Dispatch> {
+        self.part(range.clone(), range)
+    }
+
+    /// The dispatches of a part of a piece: those of all its parts, one after the other, are the piece.
+    pub fn part(&self, piece: Range<usize>, part: Range<usize>) -> Vec<Dispatch> {
+        Piece::new(*self, piece).lower(part)
+    }
+
+    /// The smallest ranges of the steps `of` a pass that the device can run by themselves with the kernels of a whole pass, in
+    /// order: within one, a kernel runs several steps, or hands on what only the next one can read.
+    pub fn alone(&self, of: Range<usize>) -> Vec<Range<usize>> {
+        let whole = Piece::new(*self, 0..self.schedule.steps.len());
+        let mut ranges: Vec<Range<usize>> = Vec::new();
+        let mut handed_on = of.start;
+        let segments = self.schedule.steps[of.clone()].chunk_by(|a, b| a.segment == b.segment);
+        for dispatch in segments.flat_map(|steps| whole.lower(self.schedule.steps_of(steps[0].segment))) {
+            let steps = dispatch.steps;
+            match ranges.last_mut() {
+                _ if steps.is_empty() => continue,
+                Some(last) if steps.start < handed_on => last.end = steps.end,
+                _ => ranges.push(steps.clone()),
+            }
+            handed_on = steps.filter_map(|at| whole.hands_on(at)).fold(handed_on, usize::max);
+        }
+        ranges
+    }
+}
+
+impl Piece<'_> {
+    /// The dispatches of a part of the piece.
+    fn lower(&self, range: Range<usize>) -> Vec<Dispatch> {
+        let mut out: Vec<Dispatch> = Vec::new();
+        // What linear steps read is packed first where other pieces have made it.
+        let entry = if range.start == self.steps.start { self.entry_packs() } else { Vec::new() };
+        let mut is_packing = !entry.is_empty();
+        out.extend(entry.into_iter().map(|Lowered { kernel, push, groups, .. }| Dispatch {
+            steps: range.start..range.start,
+            ..Dispatch::new(kernel, push, groups)
+        }));
+        let mut at = range.start;
+        // The steps before this one have ended for what follows.
+        let mut settled = range.start;
+        while at < range.end {
+            let steps = &self.schedule.steps[at..range.end];
+            let Lowered { mut kernel, push, groups, taken, product, weights } =
+                self.fuse(at, steps).unwrap_or_else(|| self.step(at, &steps[0]));
+            if self.kind.count(steps[0].rows) == 1 {
+                kernel.constants.set_single_row();
+            }
+            // Products on matrix units leave partial sums in one place.
+            let takes_scratch = matches!(product, Some((Arithmetic::Matrix(_), _)));
+            let is_taken = |d: &Dispatch| matches!(d.product, Some((Arithmetic::Matrix(_), _)));
+            let unsettled = || out.iter().rev().take_while(|d| d.steps.start >= settled);
+            let waits = steps[..taken].iter().flat_map(|s| &s.after).any(|&d| (settled..at).contains(&d))
+                || takes_scratch && unsettled().any(is_taken)
+                || is_packing;
+            let edge = if waits { Edge::Kernels } else { Edge::None };
+            if waits {
+                settled = at;
+                is_packing = false;
+            }
+            out.push(Dispatch { steps: at..at + taken, kernel, push, groups, edge, product, weights });
+            at += taken;
+            if let Some(Lowered { kernel, push, groups, .. }) = self.attend_behind(at - 1, &steps[taken - 1]) {
+                out.push(Dispatch { steps: at..at, ..Dispatch::new(kernel, push, groups) });
+            }
+            if let Some(Lowered { kernel, push, groups, .. }) = self.pack(at - 1, &steps[taken - 1], kernel) {
+                // No barrier follows the pack yet, so readers of the step still need one.
+                settled = at - 1;
+                out.push(Dispatch { steps: at..at, edge: Edge::Kernels, ..Dispatch::new(kernel, push, groups) });
+            }
+        }
+        out
+    }
+
+    /// The declared fusions: one kernel for the first few of `steps`, which begin at `at`.
+    fn fuse(&self, at: usize, steps: &[Step]) -> Option<Lowered> {
+        let rows = steps[0].rows;
+        let same_rows = |n: usize| steps.len() >= n && steps[..n].iter().all(|s| s.rows == rows);
+        if !same_rows(2) {
+            return None;
+        }
+        match (&steps[0].op, &steps[1].op) {
+            (&Op::NormAdd { x, weight, eps, residual }, &Op::RmsNorm { x: x2, weight: w2, eps: eps2, out })
+                if x2 == residual && rows == Rows::Pass =>
+            {
+                let second = Some((w2, eps2, out));
+                let norm = Norm { x, weight, eps, residual: Some(residual), second };
+                Some(self.norm(Module::NormAddNorm, rows, norm, at + 1, 2))
+            }
+            (&Op::Linear { weight, x, out }, &Op::GatedGelu { gate, up, out: gated })
+                if self.fuses_gelu(at, weight, x, gated, rows) && is_halves(out, gate, up) =>
+            {
+                Some(self.linear(at, weight, x, gated, rows, true))
+            }
+            (Op::HeadNormRope { .. }, Op::HeadNormRope { .. }) if same_rows(3) => {
+                self.fuse_heads(at, steps, same_rows(4))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the product of gate and up at `at` is fused with their gated GELU, which goes to `gated`.
+    fn fuses_gelu(&self, at: usize, weight: Matrix, x: Slot, gated: Slot, rows: Rows) -> bool {
+        let written = self.written(at + 1, gated, rows).0;
+        match self.arithmetic(at, weight, x, rows) {
+            Arithmetic::Matrix(_) => written == ActivationLayout::F16Block,
+            // Its kernel writes blocks and nothing else.
+            Arithmetic::IntegerDot => written.is_scaled_by_block() && self.target.fuses_gelu(self.count(rows)),
+            Arithmetic::F32 => self.target.fuses_gelu(self.count(rows)),
+        }
+    }
+
+    /// Fuses norm and RoPE of Q and of K with the KV write. Attention joins if a row sees few keys of its own pass.
+    fn fuse_heads(&self, at: usize, steps: &[Step], with_attend: bool) -> Option<Lowered> {
+        let (q, k) = (Heads::of(&steps[0].op)?, Heads::of(&steps[1].op)?);
+        let Op::KvWrite { k: written, v, kv } = steps[2].op else { return None };
+        if k.x != written || q.x.stride != k.x.stride || q.x.stride != v.stride || k.heads != kv.kv_heads {
+            return None;
+        }
+        if with_attend
+            && (q.eps, q.inv_freq) == (k.eps, k.inv_freq)
+            && let Some(attend) = AttendOperands::of(&steps[3].op)
+            && (attend.q, attend.kv, attend.heads) == (q.x, kv, q.heads)
+            && self.fuses_attention(at + 3, &attend)
+        {
+            return Some(self.attend(at + 3, attend, Some((q, k, v)), 4));
+        }
+        Some(self.head_prepare(steps[0].rows, Some(q), Some(k), Some((written, v, kv)), 3))
+    }
+
+    /// A single step; `at` is its index.
+    fn step(&self, at: usize, step: &Step) -> Lowered {
+        let rows = step.rows;
+        match step.op {
+            Op::Embed { table, scale, out } => self.embed(rows, table, scale, out),
+            Op::RmsNorm { x, weight, eps, out } => {
+                let norm = Norm { x, weight, eps, residual: None, second: Some((weight, eps, out)) };
+                self.norm(Module::RmsNorm, rows, norm, at, 1)
+            }
+            Op::NormAdd { x, weight, eps, residual } => {
+                let norm = Norm { x, weight, eps, residual: Some(residual), second: None };
+                self.norm(Module::NormAdd, rows, norm, at, 1)
+            }
+            Op::Linear { weight, x, out } => self.linear(at, weight, x, out, rows, false),
+            Op::HeadNormRope { x, weight, eps, inv_freq, heads } => {
+                let q = Heads { x, weight, eps, inv_freq, heads };
+                self.head_prepare(rows, Some(q), None, None, 1)
+            }
+            Op::KvWrite { k, v, kv } => self.head_prepare(rows, None, None, Some((k, v, kv)), 1),
+            Op::Attend { q, kv, out, heads, scale, window } => {
+                self.attend(at, AttendOperands { q, kv, out, heads, scale, window }, None, 1)
+            }
+            Op::GatedGelu { gate, up, out } => self.gated_gelu(at, rows, gate, up, out),
+            Op::Argmax { x } => self.argmax(rows, x),
+            Op::BlockSums { x, ask, allowed, sums, tops } => self.block_sums(rows, [x, ask, allowed], sums, tops),
+            Op::Candidates { x, ask, allowed, sums, tops, found } => {
+                self.candidates(rows, [x, ask, allowed], sums, tops, found)
+            }
+        }
+    }
+}

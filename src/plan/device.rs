@@ -1,0 +1,50 @@
+//! What replaying on a device needs beside weights and KV cache: its arena, and where results and uploads pass through.
+
+use super::Needs;
+use crate::lower::layout::GpuLayout;
+use crate::schedule::Schedule;
+use crate::schedule::kv::Pool;
+use crate::schedule::layout::ALIGN;
+
+/// Bytes of the buffer that uploads pass through where the host cannot map the device's memory.
+pub(crate) const STAGING_BYTES: u64 = 64 << 20;
+/// Slots of results: one for the pass that is done, one for the pass that runs.
+pub(crate) const SLOTS: usize = 2;
+/// Most bytes of a page that are copied at a time. A copy takes some tens of microseconds beside the time of its bytes.
+const PIECE_BYTES: u64 = 4 << 20;
+
+impl Needs {
+    /// The needs of replaying on a device. `staged`: the host cannot map the device's memory, or not through its caches;
+    /// uploads and later logits then pass through staging. The step state and pages of the KV cache always do.
+    pub fn on_device(schedule: &Schedule, staged: bool) -> Needs {
+        let piece = piece_bytes(schedule);
+        let all = schedule.extent.head_rows;
+        // Uploads are over before there are results.
+        let passing = match staged {
+            true => STAGING_BYTES.max(logits_bytes(schedule, all) + piece),
+            false => piece,
+        };
+        let staging = passing + SLOTS as u64 * state_bytes(schedule) + found_bytes(schedule, all);
+        Needs { arena: GpuLayout::new(schedule).bytes, staging }
+    }
+}
+
+/// Bytes of a copy of the step state.
+pub(crate) fn state_bytes(schedule: &Schedule) -> u64 {
+    (4 * schedule.arena.state.words() as u64).next_multiple_of(ALIGN)
+}
+
+/// Bytes of the logits of `rows` head rows.
+pub(crate) fn logits_bytes(schedule: &Schedule, rows: usize) -> u64 {
+    4 * (rows * schedule.logits.stride) as u64
+}
+
+/// Bytes of what a choice finds in `rows` head rows.
+pub(crate) fn found_bytes(schedule: &Schedule, rows: usize) -> u64 {
+    4 * (rows * schedule.found.stride) as u64
+}
+
+/// Bytes of a page that are copied at a time.
+pub(crate) fn piece_bytes(schedule: &Schedule) -> u64 {
+    Pool::ALL.map(|pool| schedule.kv.pool(pool).page_bytes).into_iter().fold(0, u64::max).min(PIECE_BYTES)
+}

@@ -1,0 +1,228 @@
+//! The executor by its interface: what a caller asks of a pass, and what the pass has left.
+
+use super::Replay;
+use super::driver::{Driver, Memory};
+use super::passes::Piece;
+use super::submits::all_rows;
+use crate::Result;
+use crate::executor::measure::{Gain, TuningState};
+use crate::executor::{self, Asks, Executor, HeadRows, Measure, PageId, Pages, Row, Timed, Watch};
+use crate::replay::measure::ceiling::Ceiling;
+use crate::schedule::choice::Found;
+use crate::schedule::{Pool, Schedule, Segment};
+use std::time::Duration;
+
+impl<D: Driver> Executor for Replay<D> {
+    fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    fn device(&self) -> &str {
+        &self.name
+    }
+
+    fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
+        self.run(rows, head, false)
+    }
+
+    fn forward_ahead(&mut self, rows: &[Row], head: HeadRows) -> Result<()> {
+        self.run(rows, Some(head), head == all_rows(rows))
+    }
+
+    fn is_ahead(&self) -> bool {
+        self.ahead.is_some()
+    }
+
+    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> Result<()> {
+        self.cancel.check()?;
+        let foreseen = self.take_ahead(rows, Some(head));
+        let kind = foreseen.map_or_else(|| self.begin(rows, Some(head)), Ok)?;
+        let is_under_way = foreseen.is_some();
+        let can_be_late = !self.arena.is_handed_over() && self.passes.kinds[kind].is_whole(&self.rows);
+        let submitted = match is_under_way || can_be_late && (asks.is_slow || asks.goes_on) {
+            true => self.submit_and_ask(kind, head, asks, is_under_way),
+            false => self.ask_and_submit(kind, head, asks),
+        };
+        let since = submitted.inspect_err(|_| self.forget())?;
+        while self.queue.under_way() > 1 {
+            // The pass had a signal of its own.
+            self.queue.wait()?;
+        }
+        // When a pass began that ran ahead is not known.
+        match self.ahead.is_some() || is_under_way {
+            true => self.queue.wait()?,
+            false => self.queue.wait_promptly(self.passes.kinds[kind].last.saturating_sub(since.elapsed()))?,
+        }
+        self.check_order()?;
+        self.measure(kind, Some(head), is_under_way)?;
+        match self.ahead.is_some() && !self.has_all_next() {
+            true => self.run_again(kind, head),
+            false => Ok(()),
+        }
+    }
+
+    fn read_page(&mut self, pool: Pool, page: PageId, bytes: &mut [u8]) -> Result<()> {
+        executor::check_page(&self.schedule, pool, page, bytes.len())?;
+        self.read_from_page(pool, page, 0, bytes)
+    }
+
+    fn write_page(&mut self, pool: Pool, page: PageId, bytes: &[u8]) -> Result<()> {
+        executor::check_page(&self.schedule, pool, page, bytes.len())?;
+        self.write_to_page(pool, page, 0, bytes)
+    }
+
+    fn found(&self, row: usize) -> Option<Found<'_>> {
+        self.asked.get(row).is_some_and(|asked| *asked).then(|| self.results.found(&self.schedule, row))
+    }
+
+    fn project(&mut self, head: HeadRows) -> Result<()> {
+        executor::check_head(&self.schedule, self.rows.len(), head)?;
+        self.check_last()?;
+        self.cancel.check()?;
+        self.new_head(Some(head));
+        self.queue.edit(&mut self.arena, |words| executor::write_head(words, head))?;
+        self.submit_head(head)?;
+        self.queue.wait()?;
+        self.check_order()?;
+        self.measure_head(head)
+    }
+
+    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
+        let kind = self.begin(rows, head)?;
+        for i in 0..self.passes.kinds[kind].pieces.len() {
+            match self.passes.kinds[kind].pieces[i].clone() {
+                Piece::Guest(step) => self.run_guest(step).inspect_err(|_| self.forget())?,
+                Piece::Device(lists) => {
+                    for i in lists {
+                        let k = &self.passes.kinds[kind];
+                        let (list, ends) = (k.segments.lists[i], k.ends[i]);
+                        self.run_watched(list, ends, watch)?;
+                    }
+                }
+            }
+        }
+        if let Some(head) = head {
+            self.cancel.check().inspect_err(|_| self.forget())?;
+            self.arena.to_device()?;
+            self.submit_head(head)?;
+            self.show(Segment::Head, watch)?;
+        }
+        self.check_order()
+    }
+
+    fn next(&self, row: usize) -> u32 {
+        self.results.next(row)
+    }
+
+    fn is_finite(&self, row: usize) -> bool {
+        self.results.is_finite(row)
+    }
+
+    fn logits(&mut self, row: usize) -> Result<&[f32]> {
+        executor::check_logits(row, self.head_rows)?;
+        self.check_last()?;
+        match self.passes.fetch(self.head_rows).filter(|_| self.fetched <= row) {
+            Some(fetch) => {
+                self.arena.to_device()?;
+                // SAFETY: as in `Replay::submit`.
+                unsafe { self.queue.run(fetch) }?;
+                self.fetched = self.head_rows;
+            }
+            None => self.arena.to_host()?,
+        }
+        Ok(self.results.logits(&self.arena, &self.schedule, row))
+    }
+
+    fn prefill_rows(&self) -> usize {
+        self.prefill_rows
+    }
+
+    fn chunk_rows(&self, most: usize, beside: usize) -> usize {
+        self.passes.chunk_rows(most, beside)
+    }
+
+    fn improve(&mut self) -> Result<Option<Duration>> {
+        self.improve_once()
+    }
+
+    fn pages(&self) -> &Pages {
+        &self.pages
+    }
+
+    fn pages_mut(&mut self) -> &mut Pages {
+        &mut self.pages
+    }
+}
+
+impl<D: Driver> Replay<D> {
+    /// Runs a list of a watched pass, and shows the segment that it ends.
+    fn run_watched(&mut self, list: D::Baked, ends: Option<Segment>, watch: Watch<'_>) -> Result<()> {
+        self.cancel.check().inspect_err(|_| self.forget())?;
+        self.arena.to_device()?;
+        // SAFETY: as in `Replay::submit`.
+        unsafe { self.queue.submit(&[list], true) }?;
+        match ends {
+            Some(segment) => self.show(segment, watch),
+            None => self.queue.wait(),
+        }
+    }
+
+    /// Waits for the last submit, and shows what a segment has left.
+    fn show(&mut self, segment: Segment, watch: Watch<'_>) -> Result<()> {
+        self.queue.wait()?;
+        self.arena.to_host()?;
+        // SAFETY: the segment was waited for, and the next one comes after the watcher.
+        let arena = bytemuck::cast_slice(unsafe { self.arena.bytes() }.unwrap_or_default());
+        watch(segment, executor::watched_row(&self.schedule, arena, segment, self.rows.len()));
+        Ok(())
+    }
+}
+
+impl<D: Driver> Measure for Replay<D> {
+    fn submits(&self) -> u64 {
+        self.submits
+    }
+
+    fn busy(&self) -> Duration {
+        Duration::from_secs_f64(self.busy)
+    }
+
+    fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>> {
+        let kind = self.begin(rows, Some(head))?;
+        self.profiler(kind, head).time_steps(repetitions)
+    }
+
+    fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64> {
+        let kind = self.begin(rows, Some(head))?;
+        self.profiler(kind, head).time_segment(segment, replays)
+    }
+
+    fn tuning(&self) -> TuningState {
+        match self.tuning.is_some() {
+            true if self.improves => TuningState::Open,
+            true if self.target.tuned.is_empty() => TuningState::Untuned,
+            true => TuningState::Tuned,
+            false => TuningState::Untuned,
+        }
+    }
+
+    fn measure_gains(&mut self) -> Result<Vec<Gain>> {
+        Replay::measure_gains(self)
+    }
+
+    fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64> {
+        self.settle()?;
+        let i = executor::segment_buffer(&self.schedule, segment);
+        Ceiling::bake(&mut self.queue, &self.weights[i..=i], self.arena.address())?.measure(&self.queue)
+    }
+
+    fn measure_read_ceiling(&mut self) -> Result<f64> {
+        if let Some(rate) = self.bytes_per_second {
+            return Ok(rate);
+        }
+        self.settle()?;
+        let rate = self.ceiling.measure(&self.queue)?;
+        self.bytes_per_second = Some(rate);
+        Ok(rate)
+    }
+}

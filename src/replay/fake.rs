@@ -1,0 +1,166 @@
+//! A driver in the processor's memory, for tests: it runs nothing but notes what it is asked.
+
+use super::driver::{Command, Driver, HostAccess, Memory, MemorySource, Stamps};
+use crate::Result;
+use crate::lower::caps::{Caps, DeviceKind};
+use crate::lower::kernels::Kernel;
+use std::cell::RefCell;
+use std::ops::Range;
+use std::time::Duration;
+
+/// The driver, and what it was asked since the last look.
+pub struct Fake {
+    caps: Caps,
+    said: RefCell<Vec<String>>,
+}
+
+impl Fake {
+    pub fn new() -> Fake {
+        let caps = Caps {
+            name: "fake".into(),
+            kind: DeviceKind::Other,
+            subgroup: 32,
+            max_allocation: 1 << 30,
+            has_clock: true,
+            matrix: None,
+            dot_accelerated: true,
+            tries_relay: false,
+            cache_id: "fake".into(),
+        };
+        Fake { caps, said: RefCell::default() }
+    }
+
+    /// What it was asked since the last look.
+    pub fn take_said(&self) -> Vec<String> {
+        self.said.take()
+    }
+
+    fn note(&self, what: String) {
+        self.said.borrow_mut().push(what);
+    }
+}
+
+/// Commands in words.
+pub fn words(commands: &[Command<'_, Fake>]) -> Vec<String> {
+    let word = |command: &Command<'_, Fake>| match command {
+        Command::Wait(edge) => format!("wait {edge:?}"),
+        Command::Run { kernel, groups, .. } => format!("{} {}", kernel.module.name(), groups[0]),
+        Command::Fill(_, range) => format!("fill {}", range.end - range.start),
+        Command::Copy(copy) => format!("copy {}", copy.bytes),
+        Command::Stamp(_, number) => format!("stamp {number}"),
+    };
+    commands.iter().map(word).collect()
+}
+
+impl Driver for Fake {
+    type Memory = HostMemory;
+    type Baked = usize;
+    type Stamps = NoTimes;
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn allocate(&self, bytes: u64, _: usize, _: HostAccess, _: MemorySource) -> Result<HostMemory> {
+        Ok(HostMemory(vec![0; bytes as usize / 4]))
+    }
+
+    fn compile(&mut self, _: &[Kernel]) -> Result<()> {
+        Ok(())
+    }
+
+    fn bake(&mut self, commands: &[Command<'_, Fake>]) -> Result<usize> {
+        self.note(words(commands).join(", "));
+        Ok(7)
+    }
+
+    fn free(&self, lists: &[usize]) {
+        self.note(format!("free {lists:?}"));
+    }
+
+    fn stamps(&self, count: usize) -> Result<Option<NoTimes>> {
+        Ok(Some(NoTimes(count)))
+    }
+
+    unsafe fn submit(&self, lists: &[usize], signal: Option<usize>) -> Result<()> {
+        self.note(format!("submit {lists:?}, signal {signal:?}"));
+        Ok(())
+    }
+
+    fn is_done(&self, _: usize) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn wait(&self, signal: usize, deadline: Duration) -> Result<()> {
+        self.note(format!("wait for {signal}, {} s", deadline.as_secs()));
+        Ok(())
+    }
+
+    fn is_hung(&self) -> bool {
+        false
+    }
+
+    fn finish(&self) {}
+}
+
+/// Words of the processor's memory.
+pub struct HostMemory(Vec<u32>);
+
+impl Memory for HostMemory {
+    fn address(&self) -> u64 {
+        self.0.as_ptr() as u64
+    }
+
+    fn size(&self) -> u64 {
+        4 * self.0.len() as u64
+    }
+
+    fn is_mapped(&self) -> bool {
+        true
+    }
+
+    fn is_cached(&self) -> bool {
+        true
+    }
+
+    fn hide(&mut self) {}
+
+    unsafe fn bytes(&self) -> Option<&[u8]> {
+        Some(bytemuck::cast_slice(&self.0))
+    }
+
+    unsafe fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        Some(bytemuck::cast_slice_mut(&mut self.0))
+    }
+
+    unsafe fn words_mut(&mut self, words: Range<usize>) -> Result<&mut [u32]> {
+        Ok(&mut self.0[words])
+    }
+
+    fn copy_from(&mut self, data: &[u8]) -> Result<()> {
+        bytemuck::cast_slice_mut::<u32, u8>(&mut self.0)[..data.len()].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn copy_to(&self, data: &mut [u8]) -> Result<()> {
+        data.copy_from_slice(&bytemuck::cast_slice::<u32, u8>(&self.0)[..data.len()]);
+        Ok(())
+    }
+}
+
+/// Stamps that nothing notes.
+pub struct NoTimes(usize);
+
+impl Stamps for NoTimes {
+    fn count(&self) -> usize {
+        self.0
+    }
+
+    fn fetch(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn seconds(&self, _: usize, _: usize) -> f64 {
+        0.0
+    }
+}

@@ -1,0 +1,132 @@
+//! The KV cache's memory: blocks of pages, of as many as the driver gives.
+
+use crate::plan::{Plan, Purpose};
+use crate::replay::driver::{Driver, HostAccess, MemorySource};
+use crate::schedule::kv::{KvLayout, Pool};
+use crate::{Error, Result};
+
+/// Allocates the planned blocks of both pools. Where the driver refuses one although its budget had room, the pools are as
+/// large as those that it gave, and `layout` says so. With `mapped`, the host maps what it can of them.
+///
+/// # Errors
+/// As [`Driver::allocate`]. Refused: not even a single sequence's pages are there.
+pub fn allocate<D: Driver>(
+    driver: &D,
+    plan: &Plan,
+    layout: &mut KvLayout,
+    source: MemorySource,
+    mapped: bool,
+) -> Result<[Vec<D::Memory>; 2]> {
+    let access = if mapped { HostAccess::Device } else { HostAccess::None };
+    // Other drivers allocate only the arena.
+    let source = if let MemorySource::Imported(_) = source { MemorySource::Ordinary } else { source };
+    let planned = layout.tokens();
+    let blocks = take(layout, |pool, number| {
+        let region = plan.regions.iter().find(|r| r.purpose == Purpose::Kv(pool, number));
+        let region = region.ok_or_else(|| Error::device("the plan has too few KV pages", "report this"))?;
+        driver.allocate(region.bytes, region.heap, access, source)
+    })?;
+    if layout.tokens() < planned {
+        log::warn!("the KV cache has room for {} tokens, not for {planned}: the driver has no more", layout.tokens());
+    }
+    Ok(blocks)
+}
+
+/// Allocates the blocks of both pools until one is refused. The next block is always of the pool that has the smaller share of
+/// its planned ones, so that a refusal leaves both about as full.
+fn take<B>(layout: &mut KvLayout, mut block: impl FnMut(Pool, usize) -> Result<B>) -> Result<[Vec<B>; 2]> {
+    let planned = Pool::ALL.map(|pool| layout.pool(pool).blocks().count());
+    let mut blocks = [Vec::with_capacity(planned[0]), Vec::with_capacity(planned[1])];
+    let mut order = Vec::with_capacity(planned[0] + planned[1]);
+    let mut refused = None;
+    while refused.is_none() {
+        let lacks = |pool: &Pool| blocks[*pool as usize].len() < planned[*pool as usize];
+        let share = |pool: &Pool| blocks[*pool as usize].len() as f64 / planned[*pool as usize] as f64;
+        let next = Pool::ALL.into_iter().filter(lacks).min_by(|a, b| share(a).total_cmp(&share(b)));
+        let Some(pool) = next else { return Ok(blocks) };
+        match block(pool, blocks[pool as usize].len()) {
+            Ok(block) => {
+                blocks[pool as usize].push(block);
+                order.push(pool);
+            }
+            Err(e @ Error::Refused { .. }) => refused = Some(e),
+            Err(e) => return Err(e),
+        }
+    }
+    let limited = |blocks: &[Vec<B>; 2]| {
+        let mut limited = *layout;
+        Pool::ALL
+            .into_iter()
+            .for_each(|pool| limited.limit(pool, blocks[pool as usize].len() * limited.pool(pool).block_pages()));
+        limited
+    };
+    let mut had = limited(&blocks);
+    if let Some(e) = refused.filter(|_| !had.holds_one()) {
+        return Err(e);
+    }
+    // What is left may be next to nothing, and the driver needs some for itself: the last block goes back.
+    if let Some(last) = order.pop() {
+        let mut fewer = had;
+        fewer.limit(last, (blocks[last as usize].len() - 1) * fewer.pool(last).block_pages());
+        if fewer.holds_one() {
+            blocks[last as usize].pop();
+            had = fewer;
+        }
+    }
+    *layout = had;
+    Ok(blocks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::presets;
+    use crate::schedule::{Extent, KvType};
+
+    /// The pools of 27B for 32 sequences: 16384 and 800 pages.
+    fn layout() -> KvLayout {
+        let (context, sequences) = (32_768, 32);
+        let extent = Extent { context, max_rows: 512, head_rows: 1, sequences, kv: KvType::F16, kv_tokens: None };
+        KvLayout::new(&presets::preset("gemma3-27b").unwrap(), &extent)
+    }
+
+    /// Takes blocks of a driver that has `bytes` left.
+    fn take_of(bytes: u64) -> (KvLayout, Result<[Vec<u64>; 2]>) {
+        let (mut layout, whole) = (layout(), layout());
+        let mut left = bytes;
+        let taken = take(&mut layout, |pool, number| {
+            let of_pool = whole.pool(pool);
+            let bytes = of_pool.blocks().nth(number).unwrap() as u64 * of_pool.page_bytes;
+            left = left.checked_sub(bytes).ok_or_else(|| Error::refused("no memory left", "use less"))?;
+            Ok(bytes)
+        });
+        (layout, taken)
+    }
+
+    #[test]
+    fn a_driver_that_has_less_than_it_said_gives_a_smaller_cache() {
+        let whole = layout();
+        let (had, taken) = take_of(whole.bytes());
+        assert_eq!((had, taken.unwrap().concat().iter().sum::<u64>()), (whole, whole.bytes()));
+        for share in [0.99, 0.5, 0.1] {
+            let bytes = (whole.bytes() as f64 * share) as u64;
+            let (had, taken) = take_of(bytes);
+            let taken = taken.unwrap();
+            assert!(had.bytes() <= bytes && had.bytes() > bytes - (2 << 30), "{share}: {} of {bytes}", had.bytes());
+            assert_eq!(taken.concat().iter().sum::<u64>(), had.bytes());
+            for pool in Pool::ALL {
+                let had = had.pool(pool).pages as f64 / whole.pool(pool).pages as f64;
+                assert!((had - share).abs() < 0.05, "{pool:?} has {had} of its pages where {share} were to be had");
+            }
+        }
+    }
+
+    #[test]
+    fn a_driver_without_room_for_one_sequence_is_an_error() {
+        let (had, taken) = take_of(2 << 30);
+        assert_eq!((had, taken.unwrap_err().exit_code()), (layout(), 3));
+        // Nor is a failure of another kind taken for a lack of room.
+        let lost = take::<u64>(&mut layout(), |_, _| Err(Error::device("it is lost", "run it again")));
+        assert_eq!(lost.unwrap_err().exit_code(), 4);
+    }
+}

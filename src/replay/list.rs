@@ -1,0 +1,297 @@
+//! A list of commands: how the dispatches of a pass wait for each other.
+//!
+//! A dispatch waits by an edge, or is relayed if its kernel can be and the device was found to run that faster
+//! ([`crate::replay::measure::tuning`]). A relayed dispatch starts beside the one before it and waits for that one's
+//! workgroups by a counter (shaders/relay.glsl). That hides the dispatch's start and its first latency of memory and of
+//! address translation. Dispatches that do not need each other share a counter, and wait for the same one before them.
+
+use super::driver::{Command, Driver, MemoryCopy};
+use crate::lower::dispatch::{Dispatch, Edge};
+use crate::lower::kernels::Relaying;
+use crate::lower::kernels::push::{ProductRelayPush, RelayPush, StagedRelayPush, word};
+use crate::lower::layout::{GpuLayout, RELAY_COUNTERS, RELAY_STRIDE};
+use std::ops::Range;
+
+/// The relay counters in the arena: [`RELAY_COUNTERS`] of them.
+pub struct Relay<'a, D: Driver> {
+    /// The arena.
+    arena: &'a D::Memory,
+    /// Bytes from the arena's start, where the step state lies, to the first counter.
+    offset: u64,
+}
+
+impl<D: Driver> Clone for Relay<'_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D: Driver> Copy for Relay<'_, D> {}
+
+impl<'a, D: Driver> Relay<'a, D> {
+    /// The counters of an arena.
+    pub fn new(arena: &'a D::Memory, layout: &GpuLayout) -> Relay<'a, D> {
+        Relay { arena, offset: layout.scratch.relay }
+    }
+}
+
+/// A span of stamps: which one, of these. Stamps `2 i` and `2 i + 1` are its start and its end.
+pub type Span<'a, D> = (&'a <D as Driver>::Stamps, usize);
+
+/// Commands in the order in which they run.
+pub struct List<'a, D: Driver> {
+    commands: Vec<Command<'a, D>>,
+    relay: Option<Relay<'a, D>>,
+    /// Counters used since the last reset.
+    taken: usize,
+    /// What the dispatches before that share a counter wait for and count, if they are relayed.
+    before: Option<Turn>,
+}
+
+/// Relayed dispatches that share a counter.
+#[derive(Debug, Clone, Copy)]
+struct Turn {
+    /// Word of their counter, of the first stage where there are several.
+    counter: u32,
+    /// Workgroups and stages that they wait for; no workgroups where an edge was.
+    waits_for: (u32, usize),
+    /// Their workgroups, and their stages.
+    groups: u32,
+    stages: usize,
+}
+
+/// How a dispatch waits for what it needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// For nothing.
+    Nothing,
+    /// By an edge.
+    Edge,
+    /// With the dispatches before, for what they wait for.
+    Beside,
+    /// For the dispatches before, by their counter.
+    Turn,
+}
+
+/// `before`: stages of the relayed dispatches before. `needs`: whether it needs what a dispatch before writes. `relays`: whether
+/// it can be relayed itself.
+fn wait_of(before: Option<usize>, needs: bool, relays: bool, stages: usize) -> Wait {
+    match (before, relays) {
+        // Stages are counted one by one.
+        (Some(1), true) if !needs && stages == 1 => Wait::Beside,
+        (None, _) if !needs => Wait::Nothing,
+        // Only relayed dispatches have waited for those before them, so what follows one must wait.
+        (_, true) => Wait::Turn,
+        (_, false) => Wait::Edge,
+    }
+}
+
+impl<'a, D: Driver> List<'a, D> {
+    /// A list that waits for everything submitted before it, from the time of `stamp` on.
+    pub fn new(relay: Option<Relay<'a, D>>, stamp: Option<(&'a D::Stamps, usize)>) -> List<'a, D> {
+        let mut list = List { commands: Vec::new(), relay, taken: RELAY_COUNTERS, before: None };
+        list.commands.extend(stamp.map(|(stamps, number)| Command::Stamp(stamps, number)));
+        list.commands.push(Command::Wait(Edge::Device));
+        list
+    }
+
+    /// Adds a dispatch, which waits by `edge` for the dispatches before it. `ahead`: device addresses of the weights of the
+    /// next product, for which it asks if it is a relayed product.
+    pub fn dispatch(&mut self, d: &Dispatch, edge: Edge, ahead: Range<u64>) {
+        let relaying = d.kernel.module.relaying();
+        let relay = self.relay.filter(|_| relaying != Relaying::Never);
+        let (groups, stages) = (d.groups.iter().product::<u32>(), d.kernel.stages());
+        // Not relayed: counts for no one, waits for no counter.
+        let mut words = StagedRelayPush { turn: 0, before: 0, stages: 1, ahead_low: 0, ahead_high: 0, ahead_bytes: 0 };
+        let before = self.before.map(|turn| turn.stages);
+        let waits = wait_of(before, edge != Edge::None, relay.is_some(), stages);
+        let turn = match (waits, relay, self.before) {
+            (Wait::Beside, _, Some(turn)) => Some(Turn { groups: turn.groups + groups, ..turn }),
+            (Wait::Turn, Some(relay), _) => Some(self.next_turn(relay, groups, stages)),
+            (Wait::Nothing, ..) => None,
+            _ => {
+                self.wait(Edge::Kernels);
+                None
+            }
+        };
+        if let Some(turn) = turn {
+            words = StagedRelayPush {
+                turn: turn.counter,
+                before: turn.waits_for.0,
+                stages: word(turn.waits_for.1),
+                ahead_low: ahead.start as u32,
+                ahead_high: (ahead.start >> 32) as u32,
+                ahead_bytes: u32::try_from(ahead.end - ahead.start).unwrap_or(u32::MAX),
+            };
+        }
+        self.before = turn;
+        debug_assert_eq!(d.push.fields(), d.kernel.module.push(), "the push constants are another kernel's");
+        let push = match relaying {
+            Relaying::Never => d.push,
+            Relaying::Whole => d.push.followed_by(&RelayPush { turn: words.turn, before: words.before }),
+            Relaying::Product => {
+                let StagedRelayPush { turn, before, ahead_low, ahead_high, ahead_bytes, .. } = words;
+                d.push.followed_by(&ProductRelayPush { turn, before, ahead_low, ahead_high, ahead_bytes })
+            }
+            Relaying::Staged => d.push.followed_by(&words),
+        };
+        self.commands.push(Command::Run { kernel: d.kernel, push, groups: d.groups });
+    }
+
+    /// Notes the time of what is before.
+    pub fn stamp(&mut self, stamps: &'a D::Stamps, number: usize) {
+        self.commands.push(Command::Stamp(stamps, number));
+    }
+
+    /// Adds copies of what the dispatches have written.
+    fn copy(&mut self, copies: impl IntoIterator<Item = MemoryCopy<'a, D>>) {
+        let mut copies = copies.into_iter().map(Command::Copy).peekable();
+        if copies.peek().is_some() {
+            self.wait(Edge::Fill);
+            self.commands.extend(copies);
+        }
+    }
+
+    /// The commands. The host sees what they have written.
+    pub fn end(mut self, stamp: Option<(&'a D::Stamps, usize)>) -> Vec<Command<'a, D>> {
+        self.wait(Edge::Host);
+        self.commands.extend(stamp.map(|(stamps, number)| Command::Stamp(stamps, number)));
+        self.commands
+    }
+
+    fn wait(&mut self, edge: Edge) {
+        self.commands.push(Command::Wait(edge));
+    }
+
+    /// A counter for a dispatch that waits for those of the last.
+    fn next_turn(&mut self, relay: Relay<'a, D>, groups: u32, stages: usize) -> Turn {
+        if self.taken + stages > RELAY_COUNTERS {
+            self.reset(relay);
+        }
+        let waits_for = self.before.map(|turn| (turn.groups, turn.stages)).unwrap_or_else(|| {
+            self.wait(Edge::Kernels);
+            (0, 1)
+        });
+        let counter = relay.offset + self.taken as u64 * RELAY_STRIDE;
+        self.taken += stages;
+        Turn { counter: word((counter / 4) as usize), waits_for, groups, stages }
+    }
+
+    /// Zeroes all counters once nobody counts, and lets nobody count before.
+    fn reset(&mut self, relay: Relay<'a, D>) {
+        let bytes = RELAY_COUNTERS as u64 * RELAY_STRIDE;
+        self.wait(Edge::Fill);
+        self.commands.push(Command::Fill(relay.arena, relay.offset..relay.offset + bytes));
+        self.wait(Edge::Device);
+        (self.taken, self.before) = (0, None);
+    }
+}
+
+/// Dispatches, each part behind the one before it, then copies of what they have written.
+pub(super) fn list_of<'a, D: Driver>(
+    parts: &[&[Dispatch]],
+    relay: Option<Relay<'a, D>>,
+    span: Option<Span<'a, D>>,
+    copies: impl IntoIterator<Item = MemoryCopy<'a, D>>,
+) -> Vec<Command<'a, D>> {
+    let dispatches = || parts.iter().flat_map(|part| part.iter().enumerate());
+    let mut list = List::new(relay, span.map(|(stamps, i)| (stamps, 2 * i)));
+    for ((i, d), ahead) in dispatches().zip(weights_ahead(dispatches().map(|(_, d)| d.weights.clone()))) {
+        list.dispatch(d, if i == 0 { Edge::Kernels } else { d.edge }, ahead);
+    }
+    list.copy(copies);
+    list.end(span.map(|(stamps, i)| (stamps, 2 * i + 1)))
+}
+
+/// For each of a series of dispatches, the weights that the next one behind it that has any reads.
+fn weights_ahead(weights: impl DoubleEndedIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    let mut next = 0..0;
+    let of = |own: Range<u64>| if own.is_empty() { next.clone() } else { std::mem::replace(&mut next, own) };
+    let mut ahead: Vec<_> = weights.rev().map(of).collect();
+    ahead.reverse();
+    ahead
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::driver::{HostAccess, MemorySource};
+    use super::super::fake::{Fake, words};
+    use super::*;
+    use crate::lower::kernels::constants::{NoConstants, Specialization};
+    use crate::lower::kernels::push::{NormPush, Push, PushBlock, ReadPush};
+    use crate::lower::kernels::{Kernel, Module};
+
+    #[test]
+    fn a_dispatch_waits_for_all_that_it_may_need() {
+        let needs = |before| wait_of(before, true, true, 1);
+        let needs_nothing = |before| wait_of(before, false, true, 1);
+        assert_eq!((needs(None), needs(Some(1)), needs(Some(4))), (Wait::Turn, Wait::Turn, Wait::Turn));
+        // Beside those before, which have not waited for each other; stages would count its workgroups several times.
+        assert_eq!((needs_nothing(None), needs_nothing(Some(1))), (Wait::Nothing, Wait::Beside));
+        assert_eq!((needs_nothing(Some(4)), wait_of(Some(1), false, true, 4)), (Wait::Turn, Wait::Turn));
+        // One that is never relayed waits for the whole chain before it.
+        let never = |before, needs| wait_of(before, needs, false, 1);
+        assert_eq!(
+            (never(Some(1), false), never(Some(1), true), never(None, true)),
+            (Wait::Edge, Wait::Edge, Wait::Edge)
+        );
+        assert_eq!(never(None, false), Wait::Nothing);
+    }
+
+    #[test]
+    fn each_dispatch_has_the_weights_of_the_product_behind_it() {
+        let ahead = weights_ahead([0..0, 8..12, 0..0, 0..0, 4..8, 16..20, 0..0].into_iter());
+        assert_eq!(ahead, [8..12, 4..8, 4..8, 4..8, 16..20, 0..0, 0..0]);
+        assert!(weights_ahead(std::iter::empty()).is_empty());
+    }
+
+    fn dispatch<B: PushBlock>(module: Module, groups: u32, edge: Edge) -> Dispatch {
+        let kernel = Kernel { module, workgroup: 32, constants: NoConstants {}.constants() };
+        Dispatch { edge, ..Dispatch::new(kernel, Push::new(&B::zeroed()), [groups, 1, 1]) }
+    }
+
+    /// What is between two edges may run side by side; nothing crosses one.
+    #[test]
+    fn a_list_waits_for_what_came_before_and_ends_where_the_host_sees_it() {
+        let read = |groups, edge| dispatch::<ReadPush>(Module::Read, groups, edge);
+        let first = [read(1, Edge::None), read(2, Edge::None), read(3, Edge::Kernels)];
+        let driver = Fake::new();
+        let memory = driver.allocate(64, 0, HostAccess::Host, MemorySource::Ordinary).unwrap();
+        let stamps = driver.stamps(4).unwrap().unwrap();
+        let copies = [16, 32].map(|bytes| MemoryCopy::<Fake>::new(&memory, &memory, bytes));
+        let list = list_of(&[&first, &[read(4, Edge::None)]], None, Some((&stamps, 1)), copies);
+        let want = "stamp 2, wait Device, wait Kernels, read 1, read 2, wait Kernels, read 3, wait Kernels, read 4, \
+                    wait Fill, copy 16, copy 32, wait Host, stamp 3";
+        assert_eq!(words(&list).join(", "), want);
+        assert_eq!(words(&list_of::<Fake>(&[], None, None, [])).join(", "), "wait Device, wait Host");
+    }
+
+    /// Counters are zeroed where nobody counts, and once they are used up.
+    #[test]
+    fn relayed_dispatches_wait_by_counters_and_others_by_edges() {
+        let driver = Fake::new();
+        let arena = driver.allocate(64, 0, HostAccess::Host, MemorySource::Ordinary).unwrap();
+        let relay = || Some(Relay::<Fake> { arena: &arena, offset: 1 << 20 });
+        let norm = |groups| dispatch::<NormPush>(Module::RmsNorm, groups, Edge::Kernels);
+        let list =
+            list_of(&[&[norm(5), norm(6), dispatch::<ReadPush>(Module::Read, 7, Edge::None)]], relay(), None, []);
+        let fill = format!("fill {}", RELAY_COUNTERS as u64 * RELAY_STRIDE);
+        let begin = format!("wait Fill, {fill}, wait Device, wait Kernels");
+        let want = format!("wait Device, {begin}, rms_norm 5, rms_norm 6, wait Kernels, read 7, wait Host");
+        assert_eq!(words(&list).join(", "), want);
+        // Each waits for the workgroups of the one before it, at that one's counter.
+        let turns = list.iter().filter_map(|command| match command {
+            Command::Run { kernel, push, .. } if kernel.module == Module::RmsNorm => {
+                let words: &[u32] = bytemuck::cast_slice(&push.bytes()[size_of::<NormPush>()..]);
+                Some((words[0], words[1]))
+            }
+            _ => None,
+        });
+        let counter = |i: u64| ((1 << 20) + i * RELAY_STRIDE) as u32 / 4;
+        assert_eq!(turns.collect::<Vec<_>>(), [(counter(0), 0), (counter(1), 5)]);
+        let many: Vec<Dispatch> = (0..RELAY_COUNTERS as u32 + 1).map(norm).collect();
+        let list = words(&list_of(&[&many], relay(), None, []));
+        assert_eq!(list.iter().filter(|word| **word == fill).count(), 2);
+        assert_eq!(list[list.len() - 6..list.len() - 2].join(", "), begin);
+    }
+}

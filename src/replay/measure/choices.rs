@@ -1,0 +1,178 @@
+//! Tuned choices, kept in the cache directory: one file for each device, driver and set of kernels.
+
+use crate::lower::PassKind;
+use crate::lower::arithmetic::{Arithmetic, Operand};
+use crate::lower::caps::Caps;
+use crate::lower::kernels::fingerprint;
+use crate::lower::target::{AttendBy, Product, Tile};
+use crate::machine::cache;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Raise this when choices change meaning while the kernels stay the same: another way to judge them, or another layout
+/// of tiles.
+const VERSION: u32 = 7;
+
+/// Largest file that is read, in bytes. Written ones have a few KB.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// The choices for a device, and their file.
+pub struct Choices {
+    file: Option<PathBuf>,
+    known: Known,
+}
+
+/// The file's content.
+#[derive(Default, serde::Serialize, serde::Deserialize)]
+struct Known {
+    /// Tiles, by [`product_name`].
+    tiles: BTreeMap<String, Tile>,
+    /// Whether relayed dispatches are faster, by the model's bytes of weights.
+    relay: BTreeMap<u64, bool>,
+    /// The arithmetic of products, by the model's bytes of weights and the pass's rows.
+    arithmetic: BTreeMap<String, Arithmetic>,
+    /// Whether matrix units make the gated GELU behind its products, by the same.
+    gated: BTreeMap<String, bool>,
+    /// Tiles of products whose tile is not chosen yet, with the seconds of a dispatch alone, by [`product_name`].
+    #[serde(default)]
+    tried: BTreeMap<String, Vec<(Tile, f64)>>,
+    /// Ways that came near the chosen one, and are to be tuned too, by the model's bytes of weights and the pass's rows.
+    #[serde(default)]
+    rivals: BTreeMap<String, Vec<Way>>,
+    /// How rows of one sequence attend, by [`pass_name`].
+    attend: BTreeMap<String, AttendBy>,
+    /// Seconds of a pass, by [`pass_name`].
+    seconds: BTreeMap<String, f64>,
+}
+
+/// How passes of some rows multiply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Way {
+    /// The arithmetic.
+    pub arithmetic: Arithmetic,
+    /// Whether matrix units make the gated GELU behind its products.
+    pub gated: bool,
+}
+
+impl Choices {
+    /// Reads a device's file. One that cannot be read or parsed counts as empty.
+    pub fn open(caps: &Caps) -> Choices {
+        let name = format!("tuning-{VERSION}-{:016x}-{}.json", fingerprint(), caps.cache_id);
+        let file = cache::directory().map(|directory| directory.join(name));
+        let known = file.as_ref().and_then(|f| cache::read(f, MAX_BYTES));
+        let known = known.and_then(|b| serde_json::from_slice(&b).ok()).unwrap_or_default();
+        Choices { file, known }
+    }
+
+    /// Choices that are kept nowhere.
+    pub fn unkept() -> Choices {
+        Choices { file: None, known: Known::default() }
+    }
+
+    /// Writes the file. If that fails, the next start measures again.
+    pub fn save(&self) {
+        let Some(file) = &self.file else { return };
+        let text = serde_json::to_vec_pretty(&self.known).unwrap_or_default();
+        if let Err(e) = cache::write(file, &text) {
+            log::warn!("the tuning file {} cannot be written, every start measures anew: {e}", file.display());
+        }
+    }
+
+    /// The tile of a product.
+    pub fn tile(&self, name: &str) -> Option<Tile> {
+        self.known.tiles.get(name).copied()
+    }
+
+    /// What was measured of a product whose tile is not chosen yet.
+    pub fn tried(&self, name: &str) -> &[(Tile, f64)] {
+        self.known.tried.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Keeps that, seconds first.
+    pub fn set_tried(&mut self, name: String, judged: &[(f64, Tile)]) {
+        self.known.tried.insert(name, judged.iter().map(|&(seconds, tile)| (tile, seconds)).collect());
+    }
+
+    /// Ways that came near the chosen one.
+    pub fn rivals(&self, weights: u64, rows: usize) -> &[Way] {
+        self.known.rivals.get(&rows_name(weights, rows)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Keeps them; with none the chosen one stands.
+    pub fn set_rivals(&mut self, weights: u64, rows: usize, rivals: Vec<Way>) {
+        match rivals.is_empty() {
+            true => drop(self.known.rivals.remove(&rows_name(weights, rows))),
+            false => drop(self.known.rivals.insert(rows_name(weights, rows), rivals)),
+        }
+    }
+
+    /// Keeps the tile of a product.
+    pub fn set_tile(&mut self, name: String, tile: Tile) {
+        self.known.tried.remove(&name);
+        self.known.tiles.insert(name, tile);
+    }
+
+    /// Whether dispatches are relayed. `weights`: bytes of the model's weights.
+    pub fn relay(&self, weights: u64) -> Option<bool> {
+        self.known.relay.get(&weights).copied()
+    }
+
+    /// Keeps the choice.
+    pub fn set_relay(&mut self, weights: u64, relay: bool) {
+        self.known.relay.insert(weights, relay);
+    }
+
+    /// How passes of `rows` rows multiply. `weights`: bytes of the model's weights.
+    pub fn way(&self, weights: u64, rows: usize) -> Option<Way> {
+        let name = rows_name(weights, rows);
+        Some(Way { arithmetic: *self.known.arithmetic.get(&name)?, gated: *self.known.gated.get(&name)? })
+    }
+
+    /// Keeps the choice.
+    pub fn set_way(&mut self, weights: u64, rows: usize, way: Way) {
+        self.known.arithmetic.insert(rows_name(weights, rows), way.arithmetic);
+        self.known.gated.insert(rows_name(weights, rows), way.gated);
+    }
+
+    /// How the rows of a pass attend.
+    pub fn attend(&self, name: &str) -> Option<AttendBy> {
+        self.known.attend.get(name).copied()
+    }
+
+    /// Keeps the choice.
+    pub fn set_attend(&mut self, name: String, way: AttendBy) {
+        self.known.attend.insert(name, way);
+    }
+
+    /// Seconds of a pass.
+    pub fn seconds(&self, name: &str) -> Option<f64> {
+        self.known.seconds.get(name).copied().filter(|s| s.is_finite() && *s > 0.0)
+    }
+
+    /// Keeps the measurement.
+    pub fn set_seconds(&mut self, name: String, seconds: f64) {
+        self.known.seconds.insert(name, seconds);
+    }
+}
+
+fn rows_name(weights: u64, rows: usize) -> String {
+    format!("{weights} bytes of weights, {rows} rows")
+}
+
+/// A kind of pass's name in the file and in the log.
+pub fn pass_name(weights: u64, kind: PassKind, depth: usize) -> String {
+    format!("{weights} bytes of weights, {kind}, depth {depth}")
+}
+
+/// A product's name in the file and in the log.
+pub fn product_name((arithmetic, p): (Arithmetic, Product), relay: bool) -> String {
+    let by = match arithmetic {
+        Arithmetic::Matrix(Operand::S8) => ", s8",
+        Arithmetic::Matrix(Operand::F16) => ", f16",
+        Arithmetic::F32 | Arithmetic::IntegerDot => "",
+    };
+    let blocks = if p.blocks { ", in blocks" } else { "" };
+    let relayed = if relay { ", relayed" } else { "" };
+    let two = if p.gelu { "2 x " } else { "" };
+    format!("{} {two}{} x {}, {} rows{by}{blocks}{relayed}", p.format.name(), p.outputs, p.inputs, p.rows)
+}

@@ -1,0 +1,119 @@
+//! How long tuning a model will take on a device, without measuring anything.
+
+use super::agenda::Allowance;
+use super::choices::Choices;
+use super::testbed::Testbed;
+use super::tuning::{Tuner, Tuning};
+use crate::engine::{self, Device};
+use crate::lower::PassKind;
+use crate::lower::caps::Caps;
+use crate::lower::dispatch::{Addresses, Dispatch};
+use crate::lower::figures::Figures;
+use crate::lower::kernels::Kernel;
+use crate::lower::layout::GpuLayout;
+use crate::lower::target::Target;
+use crate::lower::units::RDNA3;
+use crate::replay::driver::Readiness;
+use crate::replay::options::ReplayOptions;
+use crate::replay::tuned_kinds;
+use crate::schedule::Schedule;
+use crate::{Cancel, Result};
+use std::time::Duration;
+
+/// Seconds that tuning takes for a schedule on a machine: `this`, or one by name. `None` where nothing is tuned.
+pub fn seconds_for(machine: &str, device: Device, schedule: &Schedule) -> Option<f64> {
+    match machine {
+        "this" => seconds_here(&engine::open(device).ok()?.gpu?.caps, schedule),
+        name => seconds_on(name, schedule),
+    }
+}
+
+/// Seconds that tuning everything takes for a schedule on one of [`crate::machine::profile`]'s machines, by its name;
+/// `None` for another.
+pub(super) fn seconds_on(machine: &str, schedule: &Schedule) -> Option<f64> {
+    // Without its carve-out.
+    let figures = Figures::named(machine.split(':').next().unwrap_or(machine))?;
+    let target = Target { figures: Some(figures), ..Target::new(RDNA3.subgroup, true, Some(RDNA3)) };
+    Some(seconds(target, Choices::unkept(), schedule, false))
+}
+
+/// Seconds that tuning what is not tuned yet takes for a schedule on a device. `None` if it is not tuned there.
+fn seconds_here(caps: &Caps, schedule: &Schedule) -> Option<f64> {
+    let options = ReplayOptions::default();
+    let target = options.target(caps);
+    options.tunes(&target)?;
+    if !caps.has_clock {
+        return None;
+    }
+    Some(seconds(target, Choices::open(caps), schedule, caps.tries_relay))
+}
+
+fn seconds(mut target: Target, choices: Choices, schedule: &Schedule, tries_relay: bool) -> f64 {
+    let (layout, addresses) = (GpuLayout::new(schedule), Addresses { arena: 0, weights: Vec::new() });
+    let weights = vec![0; schedule.weights.buffers.len()];
+    let kinds: Vec<PassKind> = tuned_kinds(&schedule.extent).collect();
+    let mut tuner = Tuner {
+        tuning: &mut Tuning::new(choices),
+        bed: &mut NoBed,
+        schedule,
+        layout: &layout,
+        addresses: &Addresses { weights, ..addresses },
+        kinds: &kinds,
+        submit_budget: ReplayOptions::default().submit_budget,
+        tries_relay,
+        allowance: Allowance::ALL,
+        cancel: &Cancel::default(),
+        progress: &mut |_, _| {},
+    };
+    tuner.recall(&mut target);
+    let open = tuner.open(&target);
+    tuner.expected_seconds(&target, &open)
+}
+
+/// A testbed on which nothing is measured.
+struct NoBed;
+
+impl Testbed for NoBed {
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn ask_for(&mut self, _: &[Kernel]) {}
+
+    fn readiness(&mut self, _: &[Kernel]) -> Readiness {
+        Readiness::LeftOut
+    }
+
+    fn wait(&mut self, _: Duration) -> Result<()> {
+        Ok(())
+    }
+
+    fn time(&mut self, _: PassKind, _: &[&[Dispatch]], _: bool, _: f64) -> Result<Option<f64>> {
+        Ok(None)
+    }
+
+    fn take_stalled(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{WeightFormat, presets};
+    use crate::schedule::{Extent, KvType};
+
+    #[test]
+    fn a_larger_model_takes_longer_and_a_faster_machine_less() {
+        let on = |machine, shape| {
+            let kv = KvType::F16;
+            let extent = Extent { context: 4096, max_rows: 512, head_rows: 1, sequences: 1, kv, kv_tokens: None };
+            let shape = presets::preset(shape).unwrap();
+            seconds_on(machine, &Schedule::build(&shape, extent, |_| WeightFormat::Int8))
+        };
+        let [small, large] = ["gemma3-1b", "gemma3-27b"].map(|shape| on("780m", shape).unwrap());
+        assert!(small < large, "{small} and {large} s");
+        assert!(on("8060s:16", "gemma3-27b").unwrap() < large);
+        assert_eq!(on("xyz", "gemma3-1b"), None);
+    }
+}

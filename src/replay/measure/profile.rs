@@ -1,0 +1,162 @@
+//! The profile: times a pass's dispatches one by one, or one segment alone. It bakes lists on request, from
+//! the executor's dispatches, and frees them afterwards. The lists that decoding replays have none of these
+//! stamps.
+
+use crate::error::{Setting, text};
+use crate::executor::Timed;
+use crate::lower::dispatch::{Dispatch, Edge};
+use crate::replay::driver::{Driver, Stamps};
+use crate::replay::list::{List, Relay};
+use crate::replay::queue::Queue;
+use crate::schedule::Segment;
+use crate::{Error, Result};
+use std::time::Duration;
+
+/// The parts of an executor that a profile uses.
+pub struct Profiler<'a, D: Driver> {
+    /// The queue.
+    pub queue: &'a mut Queue<D>,
+    /// The dispatches of the pass, segment by segment.
+    pub segments: Vec<(Segment, Vec<Dispatch>)>,
+    /// The executor's relay counters, if it relays.
+    pub relay: Option<Relay<'a, D>>,
+    /// The longest that one submit should keep the device busy.
+    pub submit_budget: Duration,
+}
+
+impl<D: Driver> Profiler<'_, D> {
+    /// Runs the pass whose step state is in the arena `repetitions` times. Each dispatch is stamped and stands behind a
+    /// barrier. Returns every dispatch with its seconds in each run, from the end of the dispatch before to its own
+    /// end. That includes the barrier, so the times add up to the pass.
+    ///
+    /// # Errors
+    /// Device: it has no timestamps, or it failed.
+    pub fn time_steps(&mut self, repetitions: usize) -> Result<Vec<Timed>> {
+        // Stamps of a segment are by themselves: every driver can make room for a few. They outlive the lists that note them.
+        let mut stamps = Vec::new();
+        for (_, dispatches) in &self.segments {
+            stamps.push(self.queue.driver.stamps(dispatches.len() + 1)?.ok_or_else(no_clock)?);
+        }
+        let mut lists = Vec::new();
+        let timed = self.time_stamped(&mut stamps, &mut lists, repetitions);
+        self.give_up(&lists);
+        timed
+    }
+
+    /// The lists that it bakes are in `lists`, also where it fails.
+    fn time_stamped(
+        &mut self,
+        stamps: &mut [D::Stamps],
+        lists: &mut Vec<D::Baked>,
+        repetitions: usize,
+    ) -> Result<Vec<Timed>> {
+        for ((_, dispatches), stamps) in self.segments.iter().zip(&*stamps) {
+            lists.push(bake_stamped(self.queue, dispatches, stamps)?);
+        }
+        let timed = |s: &Segment, d: &Dispatch| Timed {
+            segment: *s,
+            steps: d.steps.clone(),
+            kernel: d.kernel.module.name(),
+            variant: variant(d),
+            seconds: Vec::with_capacity(repetitions),
+        };
+        let mut timed: Vec<Timed> = self.segments.iter().flat_map(|(s, ds)| ds.iter().map(|d| timed(s, d))).collect();
+        // The first run warms up.
+        for run in 0..=repetitions {
+            for (i, &list) in lists.iter().enumerate() {
+                // SAFETY: it was just baked, and what it uses lives until the wait.
+                unsafe { self.queue.submit(&[list], i + 1 == self.segments.len()) }?;
+            }
+            self.queue.wait()?;
+            let mut at = timed.iter_mut();
+            for stamps in &mut *stamps {
+                // The stamps and the dispatches stand in the same order.
+                for (seconds, timed) in stamps.read_steps()?.zip(&mut at) {
+                    if run > 0 {
+                        timed.seconds.push(seconds);
+                    }
+                }
+            }
+        }
+        Ok(timed)
+    }
+
+    /// Seconds of `replays` back-to-back runs of one segment, by the device's clock.
+    ///
+    /// # Errors
+    /// Device: it has no timestamps, or it failed.
+    pub fn time_segment(&mut self, segment: Segment, replays: usize) -> Result<f64> {
+        let found = self.segments.iter().position(|(s, _)| *s == segment);
+        let dispatches = found.map(|i| self.segments.swap_remove(i).1).unwrap_or_default();
+        // One run warms up and says how many fit the submit budget.
+        let one = self.run_replays(&dispatches, 1, 1)?;
+        let per_submit = (self.submit_budget.as_secs_f64() / one.max(1e-9)) as usize;
+        self.run_replays(&dispatches, replays, per_submit.clamp(1, replays))
+    }
+
+    /// Seconds from the start of the first of `replays` runs to the end of the last, `per_submit` to a submit.
+    fn run_replays(&mut self, dispatches: &[Dispatch], replays: usize, per_submit: usize) -> Result<f64> {
+        let pieces = replays.div_ceil(per_submit);
+        let mut stamps = self.queue.driver.stamps(2 * pieces)?.ok_or_else(no_clock)?;
+        let mut lists = Vec::new();
+        let ran = self.run_pieces(dispatches, replays, per_submit, &stamps, &mut lists);
+        self.give_up(&lists);
+        ran?;
+        stamps.fetch()?;
+        Ok(stamps.seconds(0, 2 * pieces - 1))
+    }
+
+    /// The lists that it bakes are in `lists`, also where it fails.
+    fn run_pieces(
+        &mut self,
+        dispatches: &[Dispatch],
+        replays: usize,
+        per_submit: usize,
+        stamps: &D::Stamps,
+        lists: &mut Vec<D::Baked>,
+    ) -> Result<()> {
+        for (i, first) in (0..replays).step_by(per_submit).enumerate() {
+            let times = per_submit.min(replays - first);
+            let mut list = List::new(self.relay, Some((stamps, 2 * i)));
+            for _ in 0..times {
+                for (i, d) in dispatches.iter().enumerate() {
+                    list.dispatch(d, if i == 0 { Edge::Kernels } else { d.edge }, 0..0);
+                }
+            }
+            lists.push(self.queue.driver.bake(&list.end(Some((stamps, 2 * i + 1))))?);
+        }
+        for (i, &list) in lists.iter().enumerate() {
+            // SAFETY: it was just baked, and what it uses lives until the wait.
+            unsafe { self.queue.submit(&[list], i + 1 == lists.len()) }?;
+        }
+        self.queue.wait()
+    }
+
+    /// Frees lists. An error may have left some of them under way.
+    fn give_up(&self, lists: &[D::Baked]) {
+        self.queue.driver.finish();
+        self.queue.driver.free(lists);
+    }
+}
+
+/// Text of the constants and grid by which dispatches of one module differ.
+fn variant(d: &Dispatch) -> String {
+    format!("workgroup {}, constants {:?}, groups {:?}", d.kernel.workgroup, d.kernel.constants, d.groups)
+}
+
+fn no_clock() -> Error {
+    Error::device(
+        "the device's queue has no timestamps to time kernels by",
+        text!("leave out ", Setting::Kernels.the(), " and ", Setting::Layer.the()),
+    )
+}
+
+/// Dispatches in order, each behind the one before it, with a stamp before the first and after each.
+fn bake_stamped<D: Driver>(queue: &mut Queue<D>, dispatches: &[Dispatch], stamps: &D::Stamps) -> Result<D::Baked> {
+    let mut list = List::new(None, Some((stamps, 0)));
+    for (i, d) in dispatches.iter().enumerate() {
+        list.dispatch(d, Edge::Kernels, 0..0);
+        list.stamp(stamps, i + 1);
+    }
+    queue.driver.bake(&list.end(None))
+}

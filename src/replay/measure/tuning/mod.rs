@@ -1,0 +1,430 @@
+//! Tuning: measures which tile of each product is fastest, which arithmetic computes it, whether matrix units make the
+//! gated GELU, how rows of one sequence attend, whether relayed dispatches are faster, and how long a pass of each kind
+//! takes, on the model's own weights. The choices are kept on disk ([`super::choices`]), each as soon as it is made.
+//!
+//! It asks what wins most first ([`super::agenda`]), and can stop before any measurement and go on later: what was measured is
+//! remembered, and a call that goes on takes the same way through the same figures up to the first that is missing.
+//!
+//! A product's tiles are tried in the order in which they are expected to be fast, each alone, behind barriers, until trying
+//! the next costs more than it may still win. Few rows read weights faster where few layers take turns, since the GPU
+//! remembers their pages (shaders/relay.glsl), and not all tiles alike: so of few rows, passes decide between the best tiles.
+
+mod choose;
+mod expected;
+mod trials;
+
+use self::expected::{OVERHEAD, RUNS, SLICE_SECONDS};
+
+use super::agenda::{self, Allowance, Key, Part, Question, take_way};
+use super::choices::{Choices, Way, product_name};
+use super::testbed::Testbed;
+pub use crate::executor::measure::Gain;
+use crate::lower::arithmetic::Arithmetic;
+use crate::lower::dispatch::Addresses;
+use crate::lower::kernels::Kernel;
+use crate::lower::layout::GpuLayout;
+use crate::lower::target::{AttendBy, Target, Tile};
+use crate::lower::{PassKind, RowOrder};
+use crate::schedule::Schedule;
+use crate::{Cancel, Error, Result};
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Longest pass that is run as a whole to judge something; of longer ones some layers stand for all.
+const PASS_SECONDS: f64 = 30e-3;
+/// Layers that stand for all of them, spread evenly.
+const SAMPLE: usize = 8;
+
+/// Why tuning has stopped before it had an answer.
+pub(super) enum Halt {
+    /// The allowance of this call is used up: the next call goes on from here.
+    Paused,
+    /// The device or the driver failed.
+    Failed(Error),
+}
+
+impl From<Error> for Halt {
+    fn from(e: Error) -> Halt {
+        Halt::Failed(e)
+    }
+}
+
+type Step<T> = std::result::Result<T, Halt>;
+
+/// Tiles, each with its kernels.
+type Candidates = Vec<(Tile, Vec<Kernel>)>;
+
+/// What one measurement is of.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Trial {
+    /// A product alone, in a tile.
+    Alone(Key, Tile),
+    /// Layers of a pass with a product in a tile.
+    Beside(PassKind, Key, Tile),
+    /// Layers of a pass that multiplies in a way, before its tiles were tuned or behind that.
+    Way(PassKind, Way, bool),
+    /// A pass of one row, relayed or not.
+    Relay(bool),
+    /// A pass that attends in a way.
+    Attend(PassKind, AttendBy),
+    /// A part of a pass: its first layer, its layers, its head; as it is, or with what nothing was measured for.
+    Whole(PassKind, usize, bool),
+}
+
+/// What tuning keeps between calls.
+pub struct Tuning {
+    choices: Choices,
+    measured: HashMap<Trial, Option<f64>>,
+    settled: HashSet<Question>,
+    /// Products whose tile is settled, whatever kind of pass has them.
+    settled_keys: HashSet<Key>,
+    /// The ways to multiply that passes of so many rows have.
+    ways: HashMap<usize, Rc<Vec<Way>>>,
+    /// The products of passes, by rows and way.
+    parts: HashMap<(usize, Option<Way>), Rc<Vec<Part>>>,
+    /// The tiles of a product in the order in which they are tried, each with its kernels.
+    candidates: HashMap<Key, Rc<Candidates>>,
+    /// Products of which some tiles were tried, as many as the allowance lets each have before the others.
+    begun: HashSet<Key>,
+    /// The question whose kernels were asked for last.
+    asked: Option<Question>,
+    /// The product whose kernels a rematch has asked for last.
+    asked_tiles: Option<Key>,
+    /// How much slower a tile was than the model has it, where it was measured.
+    slower: HashMap<(Arithmetic, Tile), f64>,
+    /// Kernels compiled for tuning, and the seconds that this was waited for.
+    waited: (usize, f64),
+    /// The passes' seconds without any choice, and with all of them.
+    gains: Vec<Gain>,
+}
+
+/// What comes of a call of [`Tuner::advance`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advance {
+    /// There is nothing more to measure.
+    Done,
+    /// There is, once there is time for it.
+    Paused,
+}
+
+impl Tuning {
+    /// With the choices that were made before.
+    pub fn new(choices: Choices) -> Tuning {
+        Tuning {
+            choices,
+            measured: HashMap::new(),
+            settled: HashSet::new(),
+            settled_keys: HashSet::new(),
+            ways: HashMap::new(),
+            parts: HashMap::new(),
+            candidates: HashMap::new(),
+            begun: HashSet::new(),
+            asked: None,
+            asked_tiles: None,
+            slower: HashMap::new(),
+            waited: (0, 0.0),
+            gains: Vec::new(),
+        }
+    }
+
+    /// What was gained, once all is tuned.
+    pub fn gains(&self) -> &[Gain] {
+        &self.gains
+    }
+
+    /// What it keeps for the next load.
+    #[cfg(test)]
+    pub fn into_choices(self) -> Choices {
+        self.choices
+    }
+
+    /// Measurements so far.
+    pub fn measurements(&self) -> usize {
+        self.measured.len()
+    }
+}
+
+/// A call of tuning: what it keeps, and what it measures on.
+pub struct Tuner<'a> {
+    /// What it keeps.
+    pub tuning: &'a mut Tuning,
+    /// What it measures on.
+    pub bed: &'a mut dyn Testbed,
+    /// The model.
+    pub schedule: &'a Schedule,
+    /// Offsets in the arena.
+    pub layout: &'a GpuLayout,
+    /// Device addresses of the buffers.
+    pub addresses: &'a Addresses,
+    /// The kinds of pass that are tuned.
+    pub kinds: &'a [PassKind],
+    /// The longest that one submit should keep the device busy.
+    pub submit_budget: Duration,
+    /// Whether relay is tried.
+    pub tries_relay: bool,
+    /// What this call may do.
+    pub allowance: Allowance,
+    /// Ends it early.
+    pub cancel: &'a Cancel,
+    /// Told after each question: how many there are left, and the seconds that they may take.
+    pub progress: &'a mut dyn FnMut(usize, f64),
+}
+
+impl Tuner<'_> {
+    /// Fills `target` with what is known, so that passes can be baked without a measurement.
+    pub fn recall(&mut self, target: &mut Target) {
+        let weights = self.schedule.weights.bytes();
+        if self.tries_relay {
+            let default = target.figures.is_some_and(|figures| figures.relays);
+            target.relay = self.tuning.choices.relay(weights).unwrap_or(default);
+        }
+        let untuned = target.clone();
+        for kind in self.leads() {
+            let ways = self.ways(&untuned, kind);
+            let known = self.tuning.choices.way(weights, kind.rows).filter(|way| ways.contains(way));
+            // Each kind has an entry of its own: that of more rows says nothing of it.
+            let usual = untuned.arithmetic(self.schedule.weights.format(), kind.rows, true);
+            let usual = ways.iter().copied().find(|way| way.arithmetic == usual);
+            if let Some(way) = known.or(usual) {
+                take_way(target, kind, way);
+            }
+            if ways.len() < 2 || known.is_some() {
+                self.tuning.settled.insert(Question::Way(kind));
+                if self.tuning.choices.rivals(weights, kind.rows).is_empty() {
+                    self.tuning.settled.insert(Question::Rematch(kind));
+                }
+            }
+        }
+        for kind in self.leads() {
+            for part in self.parts(target, kind).iter() {
+                let tiles = target.tiles(part.key.0, part.key.1);
+                let name = product_name(part.key, target.relay);
+                let tile = self.tuning.choices.tile(&name);
+                let tried = self.tuning.choices.tried(&name).iter();
+                let tried = tried.filter(|(tile, seconds)| tiles.contains(tile) && *seconds > 0.0);
+                let tried = tried.map(|&(tile, seconds)| (Trial::Alone(part.key, tile), Some(seconds)));
+                self.tuning.measured.extend(tried);
+                if let Some(tile) = tile.filter(|tile| tiles.contains(tile)) {
+                    target.tuned.insert(part.key, tile);
+                    self.tuning.settled_keys.insert(part.key);
+                } else if tiles.len() < 2 {
+                    self.tuning.settled_keys.insert(part.key);
+                }
+            }
+        }
+        for &kind in self.kinds {
+            let name = self.name(kind);
+            let attends = self.lowering(target, kind).attends();
+            let known = self.tuning.choices.attend(&name).filter(|way| attends.contains(way));
+            if let Some(way) = known {
+                target.attend.insert(kind.rows, way);
+            }
+            if attends.len() < 2 || known.is_some() {
+                self.tuning.settled.insert(Question::Attend(kind));
+            }
+            if let Some(seconds) = self.tuning.choices.seconds(&name) {
+                target.seconds.insert((kind.rows, kind.order), seconds);
+                self.tuning.settled.insert(Question::Seconds(kind));
+            }
+        }
+        if !self.tries_relay || self.tuning.choices.relay(weights).is_some() {
+            self.tuning.settled.insert(Question::Relay);
+        }
+    }
+
+    /// A kind of each number of rows: its products are those of all kinds of as many.
+    fn leads(&self) -> Vec<PassKind> {
+        self.kinds.iter().copied().filter(|k| k.order == RowOrder::Consecutive).collect()
+    }
+
+    /// Answers questions as long as the allowance lasts. [`Tuner::recall`] comes first. `target` changes with each answer.
+    ///
+    /// # Errors
+    /// Device: the device failed. Interrupted: it was cancelled.
+    pub fn advance(&mut self, target: &mut Target) -> Result<Advance> {
+        (self.tuning.asked, self.tuning.asked_tiles) = (None, None);
+        self.tuning.begun.clear();
+        let done = self.answer_all(target);
+        match done {
+            Ok(()) => Ok(Advance::Done),
+            Err(Halt::Paused) => Ok(Advance::Paused),
+            Err(Halt::Failed(e)) => Err(e),
+        }
+    }
+
+    fn answer_all(&mut self, target: &mut Target) -> Step<()> {
+        loop {
+            let open = self.open(target);
+            let seconds = self.expected_seconds(target, &open);
+            (self.progress)(open.len(), seconds);
+            let Some(&(question, ..)) = open.first() else {
+                if !self.tuning.begun.is_empty() {
+                    // Each has had its turn.
+                    self.tuning.begun.clear();
+                    self.allowance.tiles = usize::MAX;
+                    continue;
+                }
+                return Ok(());
+            };
+            self.ask_for_kernels(target, &open);
+            match question {
+                Question::Relay => self.choose_relay(target)?,
+                Question::Way(kind) => self.choose_way(target, kind)?,
+                Question::Tile(kind, key) => self.choose_tile(target, kind, key)?,
+                Question::Attend(kind) => self.choose_attention(target, kind)?,
+                Question::Rematch(kind) => self.rematch(target, kind)?,
+                Question::Seconds(kind) => self.time_kind(target, kind)?,
+            }
+            match question {
+                Question::Tile(_, key) if self.tuning.begun.contains(&key) => {}
+                Question::Tile(_, key) => drop(self.tuning.settled_keys.insert(key)),
+                question => drop(self.tuning.settled.insert(question)),
+            }
+            self.tuning.choices.save();
+        }
+    }
+
+    /// Measures what the choices have gained, kind by kind: passes with them beside passes without any. Everything must be
+    /// settled.
+    ///
+    /// # Errors
+    /// As [`Tuner::advance`].
+    pub fn compare(&mut self, target: &Target, untuned: &Target) -> Result<()> {
+        let mut gains = Vec::new();
+        for &kind in self.kinds {
+            let mut seconds = |target: &Target, tuned| match self.whole_seconds(target, kind, tuned) {
+                Ok(seconds) => Ok(seconds.unwrap_or(f64::INFINITY)),
+                Err(Halt::Failed(e)) => Err(e),
+                Err(Halt::Paused) => Ok(f64::INFINITY),
+            };
+            let (before, after) = (seconds(untuned, false)?, seconds(target, true)?);
+            if before.is_finite() && after.is_finite() {
+                gains.push(Gain { kind: kind.to_string(), rows: kind.rows, before, after });
+            }
+        }
+        self.tuning.gains = gains;
+        Ok(())
+    }
+
+    /// The questions that are worth their time, what wins most first: each with what it may win and what it may cost, in
+    /// seconds.
+    pub fn open(&mut self, target: &Target) -> Vec<(Question, f64, f64)> {
+        let mut open: Vec<(Question, f64, f64)> = Vec::new();
+        let mut counted = HashSet::new();
+        for &kind in self.kinds {
+            let parts = self.parts(target, kind);
+            let (use_, pass) = (agenda::USE * self.share(kind), self.expected_pass(target, kind, &parts));
+            let pass_run = RUNS * self.sampled_pass(pass) + OVERHEAD;
+            let ways = self.ways(target, kind).len() as f64;
+            let few = |question, gain: f64, runs: f64| (question, use_ * gain, runs * pass_run);
+            let mut listed = Vec::new();
+            if kind.rows == 1 {
+                listed.push(few(Question::Relay, agenda::RELAY, 2.0));
+            }
+            let is_lead = kind.order == RowOrder::Consecutive;
+            let way = few(Question::Way(kind), agenda::WAY, ways);
+            // Tiles are tried once it is known how the pass multiplies, or where that is not asked.
+            let asks_way = is_lead && self.is_open(&way, pass);
+            if asks_way {
+                listed.push(way);
+            } else if is_lead {
+                for part in parts.iter() {
+                    if self.tuning.settled_keys.contains(&part.key) {
+                        continue;
+                    }
+                    let is_same = |o: &(Question, f64, f64)| matches!(o.0, Question::Tile(_, key) if key == part.key);
+                    let worth = self.worth(target, kind, part, pass, None);
+                    let each = self.trial_cost(part, self.expected(target, part));
+                    let is_worth_it = worth * agenda::chance(1) > each;
+                    if is_worth_it && !open.iter().any(is_same) && !self.tuning.begun.contains(&part.key) {
+                        let cost = self.tile_cost(target, kind, part, worth, &mut counted);
+                        listed.push((Question::Tile(kind, part.key), worth, cost));
+                    }
+                }
+                listed.push(few(Question::Rematch(kind), agenda::REMATCH, 2.0));
+            }
+            listed.push(few(Question::Attend(kind), agenda::ATTEND, 6.0));
+            listed.push(few(Question::Seconds(kind), agenda::SECONDS, 1.5));
+            open.extend(listed.into_iter().filter(|o| self.is_open(o, pass)));
+        }
+        // Relay comes first, so that tiles are judged in passes as they will run.
+        let rank = |o: &(Question, f64, f64)| if o.0 == Question::Relay { f64::INFINITY } else { o.1 };
+        open.sort_by(|a, b| rank(b).total_cmp(&rank(a)));
+        open
+    }
+
+    /// Seconds that answering everything takes: the open questions, and the tiles of the kinds of pass of which it is not known
+    /// yet how they multiply.
+    pub fn expected_seconds(&mut self, target: &Target, open: &[(Question, f64, f64)]) -> f64 {
+        let unsettled: Vec<Question> = open.iter().map(|o| o.0).filter(|q| matches!(q, Question::Way(_))).collect();
+        let ways: f64 = open.iter().filter(|o| matches!(o.0, Question::Way(_))).map(|o| o.2).sum();
+        self.tuning.settled.extend(&unsettled);
+        let rest: f64 = self.open(target).iter().map(|o| o.2).sum();
+        self.tuning.settled.retain(|q| !unsettled.contains(q));
+        ways + rest
+    }
+
+    /// Whether a question is to be asked that may win and cost so much.
+    fn is_open(&self, (question, worth, cost): &(Question, f64, f64), pass: f64) -> bool {
+        let is_worth_it = worth > cost || matches!(question, Question::Tile(..));
+        is_worth_it && !self.tuning.settled.contains(question) && self.is_allowed(question, pass)
+    }
+
+    /// Whether a question may be asked now: while the KV cache holds something, none that runs attention or takes long.
+    fn is_allowed(&self, question: &Question, pass: f64) -> bool {
+        match question {
+            // It tunes more products to the end.
+            Question::Rematch(_) if self.allowance.tiles != usize::MAX => false,
+            _ if !self.allowance.keeps_kv => true,
+            Question::Relay | Question::Attend(_) | Question::Seconds(_) => false,
+            Question::Way(_) | Question::Rematch(_) => pass / self.layers() as f64 <= SLICE_SECONDS,
+            Question::Tile(..) => true,
+        }
+    }
+
+    /// Asks for the kernels of the first question, and behind them for those of the next one that has tiles.
+    fn ask_for_kernels(&mut self, target: &Target, open: &[(Question, f64, f64)]) {
+        let first = open.first().map(|o| o.0);
+        if self.tuning.asked == first {
+            return;
+        }
+        let mut kernels: Vec<Kernel> = Vec::new();
+        for &(question, worth, _) in open.iter().filter(|o| matches!(o.0, Question::Tile(..))).take(2) {
+            let Question::Tile(kind, key) = question else { continue };
+            let Some(part) = self.parts(target, kind).iter().find(|p| p.key == key).cloned() else { continue };
+            let expected = self.expected(target, &part);
+            let most = self.allowance.tiles;
+            for (i, (tile, of_tile)) in self.candidates(target, kind, &part).iter().take(most).enumerate() {
+                if self.tuning.measured.contains_key(&Trial::Alone(key, *tile)) {
+                    continue;
+                }
+                if i == 0 || worth * agenda::chance(i) > self.trial_cost(&part, expected) {
+                    kernels.extend(of_tile);
+                }
+            }
+        }
+        self.bed.ask_for(&kernels);
+        (self.tuning.asked, self.tuning.asked_tiles) = (first, None);
+    }
+}
+
+/// `count` of `layers` layers that stand for all.
+fn sampled(layers: usize, count: usize) -> Vec<usize> {
+    let count = layers.min(count);
+    (0..count).map(|i| i * layers / count).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sampled;
+
+    #[test]
+    fn sampled_layers_are_spread_and_none_comes_twice() {
+        assert_eq!(sampled(62, 8), [0, 7, 15, 23, 31, 38, 46, 54]);
+        assert_eq!(sampled(9, 8), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(sampled(3, 8), [0, 1, 2]);
+        assert_eq!(sampled(62, 1), [0]);
+        assert!(sampled(0, 8).is_empty());
+    }
+}

@@ -1,0 +1,99 @@
+//! Settings of the executor on a device. Users need only the defaults; tests force what they check.
+
+use crate::executor::guest::GuestKind;
+use crate::lower::arithmetic::Arithmetic;
+use crate::lower::caps::Caps;
+use crate::lower::figures::Figures;
+use crate::lower::target::{Target, Tile};
+use crate::replay::driver::MemorySource;
+use std::time::Duration;
+
+/// When a device is measured to choose among its kernels' tiles. What was measured before is used in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tune {
+    /// For seconds before the first token, on what gains most, and then while the executor has nothing to do
+    /// ([`crate::Executor::improve`]).
+    Auto,
+    /// All of it while the model loads.
+    Now,
+    /// Only while the executor has nothing to do.
+    Idle,
+    /// Never.
+    Off,
+}
+
+/// Settings of the executor on a device.
+#[derive(Debug, Clone, Copy)]
+pub struct ReplayOptions {
+    /// The longest that one submit should keep the device busy.
+    pub submit_budget: Duration,
+    /// Uploads and results pass through staging even where the host maps the device's memory. Lets this path be tested
+    /// on drivers that map everything.
+    pub staged: bool,
+    /// The arithmetic of products with quantised weights. `None`: the fastest that the device has instructions for.
+    ///
+    /// Matrix units take passes with enough rows; other passes are in f32. s8 takes products whose inputs are written
+    /// in whole rows; other products are in f16.
+    pub arithmetic: Option<Arithmetic>,
+    /// A tile for every product that can have it. `None`: as tuned.
+    pub tile: Option<Tile>,
+    /// Whether a dispatch starts beside the one whose results it needs, and waits for them itself (shaders/relay.glsl).
+    /// `None`: as tuned.
+    pub relay: Option<bool>,
+    /// When tiles and relay are tuned. `None`: [`Tune::Auto`]; if `arithmetic` or `tile` is given, nothing is tuned, and
+    /// nothing that was measured before is used.
+    pub tune: Option<Tune>,
+    /// Where the memory of arena and KV cache comes from.
+    pub arena: MemorySource,
+    /// Who attends in place of the device. Passes then take several submits, with a wait for the device between them: none
+    /// starts before the one ahead of it is done. The guest keeps a copy of the KV cache, which the plan does not count.
+    pub guest: Option<GuestKind>,
+}
+
+impl Default for ReplayOptions {
+    fn default() -> Self {
+        // A quarter of amdgpu's shortest default lockup timeout.
+        ReplayOptions {
+            submit_budget: Duration::from_millis(500),
+            staged: false,
+            arithmetic: None,
+            tile: None,
+            relay: None,
+            tune: None,
+            arena: MemorySource::Auto,
+            guest: None,
+        }
+    }
+}
+
+impl ReplayOptions {
+    /// The target before tuning.
+    pub(crate) fn target(&self, caps: &Caps) -> Target {
+        let hardware = !caps.is_cpu();
+        let (dot, matrix) = match self.arithmetic {
+            None => (caps.dot_accelerated, hardware),
+            Some(Arithmetic::F32) => (false, false),
+            Some(Arithmetic::IntegerDot) => (true, false),
+            Some(Arithmetic::Matrix(_)) => (false, true),
+        };
+        let units = caps.matrix.filter(|_| matrix);
+        let figures = Figures::of(caps);
+        let mut target = Target { figures, ..Target::new(caps.subgroup, dot, units) };
+        if let Some(arithmetic @ Arithmetic::Matrix(_)) = self.arithmetic {
+            target.chosen.insert(usize::MAX, arithmetic);
+        }
+        let relays = caps.tries_relay && figures.is_some_and(|f| f.relays) && self.tuning().is_some();
+        Target { forced: self.tile, relay: self.relay.unwrap_or(relays), ..target }
+    }
+
+    /// When to tune; `None` if even what was measured before is not to be used.
+    fn tuning(&self) -> Option<Tune> {
+        let is_forced = self.arithmetic.is_some() || self.tile.is_some();
+        self.tune.or((!is_forced).then_some(Tune::Auto))
+    }
+
+    /// When to tune, where there is something to choose; `None` if even what was measured before is not to be used.
+    pub(crate) fn tunes(&self, target: &Target) -> Option<Tune> {
+        self.tuning().filter(|_| target.dot || target.units.is_some())
+    }
+}

@@ -1,0 +1,376 @@
+//! The lists of every kind of pass, and which kind a pass runs as.
+
+use crate::executor::{HeadRows, Row};
+use crate::lower::{PassKind, RowOrder, TokenSource};
+use crate::plan::device::SLOTS;
+use crate::replay::driver::{Driver, Stamps};
+use crate::replay::pace::{Pace, Reach};
+use crate::schedule::{Extent, Segment};
+use crate::{Error, Result};
+use std::ops::Range;
+use std::time::Duration;
+
+/// What follows the layers in one submit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tail {
+    /// Nothing.
+    None,
+    /// The head for one row.
+    One,
+    /// The head for all head rows of the schedule.
+    All,
+}
+
+pub(super) const TAILS: [Tail; 3] = [Tail::None, Tail::One, Tail::All];
+
+impl Tail {
+    /// The tail for these head rows.
+    pub(crate) fn of(head: Option<HeadRows>) -> Tail {
+        match head {
+            None => Tail::None,
+            Some(h) if h.count > 1 => Tail::All,
+            Some(_) => Tail::One,
+        }
+    }
+}
+
+/// Baked lists, and the stamps of their spans.
+pub(crate) struct Stamped<D: Driver> {
+    pub lists: Vec<D::Baked>,
+    pub(super) stamps: Option<D::Stamps>,
+}
+
+impl<D: Driver> Default for Stamped<D> {
+    fn default() -> Self {
+        Stamped { lists: Vec::new(), stamps: None }
+    }
+}
+
+impl<D: Driver> Stamped<D> {
+    /// Seconds of the slowest span, and of all spans together. They must have been waited for. `None` without a clock.
+    ///
+    /// # Errors
+    /// Device: the device was lost.
+    pub(crate) fn seconds(&mut self) -> Result<Option<(f64, f64)>> {
+        let Some(stamps) = &mut self.stamps else { return Ok(None) };
+        Ok(Some(stamps.read_spans()?.fold((0.0, 0.0), |(slowest, sum), s| (s.max(slowest), s + sum))))
+    }
+}
+
+/// A piece of a pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// Lists, by their indices in [`BakedKind::segments`].
+    Device(Range<usize>),
+    /// A step that the guest runs, by its index in the schedule.
+    Guest(usize),
+}
+
+/// The lists of one kind of pass.
+pub(crate) struct BakedKind<D: Driver> {
+    pub kind: PassKind,
+    /// Seconds of a pass of all its rows, if tuning measured them. Of a mixed kind, those of consecutive rows.
+    pub seconds: Option<f64>,
+    /// A whole pass in one list, per [`Tail`]. Replayed where it keeps to the submit budget.
+    pub whole: [Stamped<D>; 3],
+    /// The pass that follows one of this kind and takes the tokens that that one has left as next, per slot of results. Its
+    /// head covers all rows. `None` unless every row of the pass before has a next token.
+    pub following: Option<[Stamped<D>; SLOTS]>,
+    /// The pass segment by segment: embedding, then each layer, which a guest's step divides. Used while the pass's time is
+    /// unknown or exceeds the submit budget, and where there is a guest.
+    pub segments: Stamped<D>,
+    /// The segment that each of these lists ends, if it ends one.
+    pub ends: Vec<Option<Segment>>,
+    /// What runs, one after the other: the lists, and between them what a guest runs.
+    pub pieces: Vec<Piece>,
+    pub pace: Pace,
+    /// How long the last pass took, if it was a whole one; else 0.
+    pub last: Duration,
+}
+
+impl<D: Driver> BakedKind<D> {
+    /// Segments per submit of a pass of these rows.
+    pub(crate) fn per_submit(&self, rows: &[Row]) -> usize {
+        if self.pace.covers(Reach::of(rows)) { self.pace.per_submit } else { 1 }
+    }
+
+    /// Most lists of a submit: never all where the pass stops for a guest.
+    pub(crate) fn most_per_submit(&self) -> usize {
+        self.segments.lists.len() - usize::from(self.pieces.len() > 1)
+    }
+
+    /// Whether a pass of these rows is one submit.
+    pub(crate) fn is_whole(&self, rows: &[Row]) -> bool {
+        self.per_submit(rows) >= self.segments.lists.len()
+    }
+}
+
+/// Everything that is replayed.
+pub(crate) struct Passes<D: Driver> {
+    pub kinds: Vec<BakedKind<D>>,
+    /// The head alone, for one row and for `head_rows`.
+    pub(super) heads: [Stamped<D>; 2],
+    /// Copies of the logits to memory that the host reads, for one row and for `head_rows`. `None` if the host reads
+    /// the arena.
+    pub(super) fetches: [Option<D::Baked>; 2],
+    /// What a choice other than argmax needs, for one row and for `head_rows`, per slot of results: submitted behind a head
+    /// where a row asks.
+    pub(super) choices: Vec<[D::Baked; SLOTS]>,
+}
+
+impl<D: Driver> Default for Passes<D> {
+    fn default() -> Self {
+        Passes { kinds: Vec::new(), heads: Default::default(), fetches: [None; 2], choices: Vec::new() }
+    }
+}
+
+impl<D: Driver> Passes<D> {
+    /// Index of the kind that these rows run as: of the first order that they stand in, the smallest that holds them, or a
+    /// larger one that was measured to take less time. So no pass takes longer than one with more rows. What is mixed runs as
+    /// rows in any order where that kind is smaller.
+    ///
+    /// # Errors
+    /// Input: there is none.
+    pub(crate) fn kind_for(&self, rows: &[Row]) -> Result<usize> {
+        let of = |i: usize| (self.kinds[i].kind, self.kinds[i].seconds);
+        kind_of(self.kinds.len(), of, rows).ok_or_else(|| {
+            let what = "rows of one sequence that do not follow each other, in an executor for one sequence";
+            Error::input(what, "give them in passes of their own, or load for several sequences")
+        })
+    }
+
+    /// Of the next rows of a prompt, `most` at most, how many make the pass that runs the most rows a second beside
+    /// `beside` rows of other sequences: all of them, or half of them or more that fill a smaller kind.
+    pub(crate) fn chunk_rows(&self, most: usize, beside: usize) -> usize {
+        let of = |i: usize| (self.kinds[i].kind, self.kinds[i].seconds);
+        chunk_rows(self.kinds.len(), of, most, beside)
+    }
+
+    /// The head alone.
+    pub(crate) fn head(&self, head: HeadRows) -> &Stamped<D> {
+        &self.heads[usize::from(head.count > 1)]
+    }
+
+    /// As [`Passes::head`], to read its stamps.
+    pub(crate) fn head_mut(&mut self, head: HeadRows) -> &mut Stamped<D> {
+        &mut self.heads[usize::from(head.count > 1)]
+    }
+
+    /// The list that finds what head rows ask for, of a pass with its results in `slot`.
+    pub(crate) fn choice(&self, head: HeadRows, slot: usize) -> D::Baked {
+        self.choices[usize::from(head.count > 1)][slot]
+    }
+
+    /// The list that copies the logits of `rows` rows to the host. `None` if the host reads the arena.
+    pub(crate) fn fetch(&self, rows: usize) -> Option<D::Baked> {
+        self.fetches[usize::from(rows > 1)]
+    }
+}
+
+/// A larger kind is taken only if it takes less than this share of the smallest one's time: estimates differ by as much
+/// from run to run.
+const CHEAPER: f64 = 0.99;
+
+/// Fewest rows of a mixed kind, where passes may have as many: fewer take hardly less time.
+const LEAST_MIXED: usize = 32;
+/// Rows that take as long as what a pass takes beside its rows, if nothing was measured.
+const UNMEASURED: usize = 64;
+
+/// As [`Passes::kind_for`]; `count` and `of` as for [`cheapest`].
+fn kind_of(count: usize, of: impl Fn(usize) -> (PassKind, Option<f64>), rows: &[Row]) -> Option<usize> {
+    let best = |order: RowOrder| order.holds(rows).then(|| cheapest(count, &of, order, rows.len())).flatten();
+    let own = [RowOrder::Consecutive, RowOrder::Apart].into_iter().find_map(best);
+    own.or_else(|| [RowOrder::Mixed, RowOrder::Any].into_iter().filter_map(best).min_by_key(|&i| of(i).0.rows))
+}
+
+/// Of `count` kinds those of an order that hold `rows` rows: the smallest, or one that takes less time. `of` gives a kind
+/// and its seconds, where they were measured.
+fn cheapest(
+    count: usize,
+    of: impl Fn(usize) -> (PassKind, Option<f64>),
+    order: RowOrder,
+    rows: usize,
+) -> Option<usize> {
+    let fit = (0..count).filter(|&i| of(i).0.order == order && of(i).0.rows >= rows);
+    let smallest = fit.clone().min_by_key(|&i| of(i).0.rows)?;
+    let (kind, Some(seconds)) = of(smallest) else { return Some(smallest) };
+    // Of a single sequence, only one row can be started ahead.
+    if kind.rows == 1 {
+        return Some(smallest);
+    }
+    let cheaper = fit.filter_map(|i| Some((of(i).1.filter(|&s| s < CHEAPER * seconds)?, i)));
+    Some(cheaper.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(smallest, |(_, i)| i))
+}
+
+/// As [`Passes::chunk_rows`]; `count` and `of` as for [`cheapest`].
+fn chunk_rows(count: usize, of: impl Fn(usize) -> (PassKind, Option<f64>), most: usize, beside: usize) -> usize {
+    let sizes = (0..count).map(|i| of(i).0).filter(|kind| kind.order == RowOrder::Mixed).map(|kind| kind.rows);
+    let filled = sizes.filter_map(|rows| rows.checked_sub(beside)).filter(|&chunk| chunk < most && most <= 2 * chunk);
+    let rate = |chunk: usize| {
+        let rows = chunk + beside;
+        let (kind, seconds) = of(cheapest(count, &of, RowOrder::Mixed, rows)?);
+        // All kinds are measured, or none is.
+        Some(rows as f64 / seconds.unwrap_or((kind.rows + UNMEASURED) as f64))
+    };
+    let better = |best: usize, chunk: usize| if rate(chunk) > rate(best) { chunk } else { best };
+    filled.fold(most, better)
+}
+
+/// Powers of two below `most`, then `most`.
+fn sizes(most: usize) -> impl Iterator<Item = usize> {
+    (0..).map(|i| 1usize << i).take_while(move |&n| n < most).chain([most])
+}
+
+/// The kinds of pass that are baked, by powers of two: rows of one sequence, rows of different sequences, both mixed, and rows
+/// in any order: as many as mixed ones for several prompts, and fewer where drafts of several sequences may be verified.
+/// Sequences that are no power of two run in the next kind, whose kernels are tuned anyway.
+pub(crate) fn kinds(e: &Extent) -> Vec<PassKind> {
+    let prompts = sizes(e.max_rows).map(|n| (n, RowOrder::Consecutive));
+    let batches = sizes(e.sequences.next_power_of_two().min(e.max_rows)).filter(|&n| n > 1);
+    let batches = batches.filter(|_| e.sequences > 1).map(|n| (n, RowOrder::Apart));
+    let least = LEAST_MIXED.min(e.max_rows);
+    let mixed = sizes(e.max_rows).filter(|&n| n >= least).map(|n| (n, RowOrder::Mixed));
+    let drafts = sizes(e.head_rows).filter(|&n| n > 1 && n < e.max_rows && e.head_rows > e.sequences);
+    let mut any: Vec<usize> = drafts.chain(sizes(e.max_rows).filter(|&n| n >= least)).collect();
+    any.sort_unstable();
+    any.dedup();
+    let several = mixed.chain(any.into_iter().map(|n| (n, RowOrder::Any))).filter(|_| e.sequences > 1);
+    let kind = |(rows, order)| PassKind { rows, head_rows: e.head_rows, order, tokens: TokenSource::Host };
+    prompts.chain(batches).chain(several).map(kind).collect()
+}
+
+/// The kinds of pass that are tuned: one row, then those of consecutive rows and of rows apart, the largest first. The others
+/// have the products of consecutive rows.
+pub(crate) fn tuned(e: &Extent) -> impl Iterator<Item = PassKind> {
+    let mut kinds = kinds(e);
+    kinds.retain(|k| matches!(k.order, RowOrder::Consecutive | RowOrder::Apart));
+    kinds.sort_by_key(|k| (k.rows != 1, std::cmp::Reverse(k.rows)));
+    kinds.into_iter().map(|k| PassKind { head_rows: k.rows.min(k.head_rows), ..k })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::KvType;
+
+    fn extent(max_rows: usize, sequences: usize) -> Extent {
+        Extent { context: 1024, max_rows, head_rows: sequences, sequences, kv: KvType::F16, kv_tokens: None }
+    }
+
+    fn rows_of(kinds: &[PassKind], order: RowOrder) -> Vec<usize> {
+        kinds.iter().filter(|k| k.order == order).map(|k| k.rows).collect()
+    }
+
+    /// The kind that a pass of `rows` rows runs as; `seconds` by the kind.
+    fn chosen(
+        kinds: &[PassKind],
+        seconds: impl Fn(&PassKind) -> Option<f64>,
+        rows: usize,
+        order: RowOrder,
+    ) -> PassKind {
+        kinds[cheapest(kinds.len(), |i| (kinds[i], seconds(&kinds[i])), order, rows).unwrap()]
+    }
+
+    #[test]
+    fn kinds_are_powers_of_two_and_the_largest_pass() {
+        let all = kinds(&extent(100, 5));
+        assert_eq!(rows_of(&all, RowOrder::Consecutive), [1, 2, 4, 8, 16, 32, 64, 100]);
+        assert_eq!(rows_of(&all, RowOrder::Apart), [2, 4, 8]);
+        assert_eq!(
+            (rows_of(&all, RowOrder::Mixed), rows_of(&all, RowOrder::Any)),
+            (vec![32, 64, 100], vec![32, 64, 100])
+        );
+        let few = kinds(&extent(5, 5));
+        assert_eq!(rows_of(&few, RowOrder::Apart), [2, 4, 5], "no more rows than the slots have");
+        assert_eq!(rows_of(&few, RowOrder::Mixed), [5]);
+        let alone = kinds(&extent(1, 1));
+        assert_eq!((alone.len(), alone[0].rows), (1, 1));
+        let tuned: Vec<usize> = tuned(&extent(100, 5)).map(|k| k.rows).collect();
+        assert_eq!(tuned, [1, 100, 64, 32, 16, 8, 8, 4, 4, 2, 2], "one row, then downwards");
+    }
+
+    /// The times of an H200, where three and four rows took longer than sixteen.
+    #[test]
+    fn no_pass_takes_longer_than_one_of_more_rows() {
+        let all = kinds(&extent(64, 64));
+        let times = [(1, 7.6), (2, 9.0), (4, 12.3), (8, 9.9), (16, 11.2), (32, 13.9), (64, 13.0)];
+        let seconds = |k: &PassKind| match k.order {
+            RowOrder::Apart => times.iter().find(|t| t.0 == k.rows).map(|t| t.1),
+            RowOrder::Consecutive => Some(1.0),
+            RowOrder::Mixed | RowOrder::Any => None,
+        };
+        let run = |rows| chosen(&all, seconds, rows, RowOrder::Apart);
+        let rows: Vec<usize> = (2..=64).map(|rows| run(rows).rows).collect();
+        assert_eq!(rows[..8], [2, 8, 8, 8, 8, 8, 8, 16]);
+        assert_eq!(rows[32 - 2], 64);
+        let taken: Vec<f64> = (2..=64).map(|rows| seconds(&run(rows)).unwrap()).collect();
+        assert!(taken.is_sorted_by(|a, b| *b > CHEAPER * a), "{taken:?}");
+        // What takes as long to within the error is no reason to run more rows.
+        let alike = |k: &PassKind| Some(if k.rows == 8 { 0.995 } else { 1.0 });
+        assert_eq!(chosen(&all, alike, 3, RowOrder::Apart).rows, 4);
+        // One row can be started ahead, and two of a sequence cannot.
+        assert_eq!(chosen(&all, |k| Some(1.0 / k.rows as f64), 1, RowOrder::Consecutive).rows, 1);
+        assert_eq!(chosen(&all, |_| None, 33, RowOrder::Consecutive).rows, 64);
+    }
+
+    /// A chunk is cut where the rest of it would nearly double a pass, and not where a pass takes as long either way.
+    #[test]
+    fn a_chunk_fills_a_kind_or_goes_on_to_the_next_for_enough_rows() {
+        let all = kinds(&extent(512, 32));
+        let run = |seconds: &dyn Fn(usize) -> Option<f64>, most, beside| {
+            chunk_rows(all.len(), |i| (all[i], seconds(all[i].rows)), most, beside)
+        };
+        for (most, beside, taken) in [
+            (480, 32, 480),
+            (481, 31, 481),
+            (100, 32, 96),
+            (4, 32, 4),
+            (300, 20, 236),
+            (450, 20, 450),
+            (200, 32, 200),
+            (10, 31, 10),
+            (1, 31, 1),
+        ] {
+            assert_eq!(run(&|_| None, most, beside), taken, "{most} rows beside {beside}");
+        }
+        // As long whatever the rows, and twice as long for each doubling.
+        assert_eq!((run(&|_| Some(0.1), 100, 32), run(&|_| Some(0.1), 7, 30)), (100, 7));
+        let linear = |rows| Some(rows as f64 * 1e-3);
+        assert_eq!((run(&linear, 400, 32), run(&linear, 100, 32), run(&linear, 480, 32)), (224, 96, 480));
+    }
+
+    #[test]
+    fn rows_run_as_the_first_kind_of_order_that_they_stand_in() {
+        let row = |sequence, position| Row { token: 0, position, sequence };
+        let chunk = |sequence, count| (0..count).map(move |i| row(sequence, 60 + i)).collect::<Vec<_>>();
+        let then = |first: &[Row], rows: &[Row]| [first, rows].concat();
+        let with = |head_rows| {
+            let kinds = kinds(&Extent { head_rows, ..extent(512, 4) });
+            move |rows: &[Row]| {
+                let kind = kinds[kind_of(kinds.len(), |i| (kinds[i], None), rows).unwrap()];
+                (kind.order, kind.rows)
+            }
+        };
+        let of = with(4);
+        assert_eq!(of(&[row(3, 9)]), (RowOrder::Consecutive, 1));
+        assert_eq!(of(&chunk(1, 5)), (RowOrder::Consecutive, 8));
+        assert_eq!(of(&[row(1, 5), row(0, 6), row(2, 7)]), (RowOrder::Apart, 4));
+        assert_eq!(of(&then(&chunk(1, 2), &[row(0, 0)])), (RowOrder::Mixed, 32));
+        assert_eq!(of(&then(&chunk(1, 7), &[row(2, 3), row(0, 3), row(3, 70)])), (RowOrder::Mixed, 32));
+        // A row of the chunk's sequence behind it, two of another's, and a chunk that is not first.
+        let in_any_order = [
+            then(&chunk(1, 7), &[row(2, 3), row(1, 67)]),
+            then(&chunk(1, 7), &[row(2, 3), row(2, 4)]),
+            then(&[row(0, 3)], &chunk(1, 7)),
+        ];
+        assert_eq!(in_any_order.clone().map(|rows| of(&rows)), [(RowOrder::Any, 32); 3]);
+        let prompts = then(&chunk(1, 30), &then(&chunk(2, 30), &chunk(3, 5)));
+        assert_eq!(of(&prompts), (RowOrder::Any, 128));
+        // Where drafts of several sequences may come there are smaller kinds for these.
+        let of = with(32);
+        assert_eq!(in_any_order.map(|rows| of(&rows)), [(RowOrder::Any, 16), (RowOrder::Any, 16), (RowOrder::Any, 8)]);
+        assert_eq!(of(&then(&chunk(1, 2), &[row(0, 0)])), (RowOrder::Any, 4));
+        assert_eq!(of(&then(&chunk(1, 20), &[row(0, 0)])), (RowOrder::Mixed, 32));
+        assert_eq!(of(&[row(1, 5), row(0, 6), row(2, 7)]), (RowOrder::Apart, 4));
+    }
+}

@@ -1,0 +1,125 @@
+//! Results: where the host reads a pass's output.
+//!
+//! Every head ends with a copy of the step state, which has each row's next token, into one of two small buffers. So the
+//! host can read one pass's while the next pass runs. Logits are copied on request, unless the host reads the arena
+//! itself through its caches.
+
+use crate::Result;
+use crate::lower::layout::STALLED;
+use crate::plan::device::{SLOTS, found_bytes, logits_bytes, piece_bytes, state_bytes};
+use crate::replay::driver::{Driver, HostAccess, Memory, MemoryCopy, MemorySource};
+use crate::schedule::Schedule;
+use crate::schedule::choice::Found;
+use crate::schedule::layout::StateLayout;
+
+/// The results of passes as the host reads them.
+pub(crate) struct Results<D: Driver> {
+    state: StateLayout,
+    /// Copies of the step state after a head, one buffer a slot.
+    choices: [D::Memory; SLOTS],
+    /// Copies of rows of logits. `None` if the host reads the arena through its caches.
+    logits: Option<D::Memory>,
+    /// Copy of what a choice found.
+    found: D::Memory,
+    /// What pages of the KV cache pass through, piece by piece.
+    pub pages: D::Memory,
+    /// The slot of the pass that the host reads.
+    pub slot: usize,
+}
+
+impl<D: Driver> Results<D> {
+    /// Allocates in `heap`, which the host maps. `apart`: logits cannot be read in the arena.
+    ///
+    /// # Errors
+    /// Device: the driver refuses.
+    pub(crate) fn new(driver: &D, schedule: &Schedule, heap: usize, apart: bool) -> Result<Results<D>> {
+        let buffer = |bytes| driver.allocate(bytes, heap, HostAccess::Host, MemorySource::Ordinary);
+        Ok(Results {
+            state: schedule.arena.state,
+            choices: [buffer(state_bytes(schedule))?, buffer(state_bytes(schedule))?],
+            logits: apart.then(|| buffer(logits_bytes(schedule, schedule.extent.head_rows))).transpose()?,
+            found: buffer(found_bytes(schedule, schedule.extent.head_rows))?,
+            pages: buffer(piece_bytes(schedule))?,
+            slot: 0,
+        })
+    }
+
+    /// Whether logits must be copied before the host can read them.
+    pub(crate) fn are_apart(&self) -> bool {
+        self.logits.is_some()
+    }
+
+    /// The copy of the step state to `slot`, at the end of a head.
+    pub(crate) fn state_copy<'a>(
+        &'a self,
+        arena: &'a D::Memory,
+        schedule: &Schedule,
+        slot: usize,
+    ) -> MemoryCopy<'a, D> {
+        MemoryCopy::new(arena, &self.choices[slot], state_bytes(schedule))
+    }
+
+    /// The copy of `rows` rows of logits. `None` if the host reads the arena.
+    pub(crate) fn logits_copy<'a>(
+        &'a self,
+        arena: &'a D::Memory,
+        schedule: &Schedule,
+        rows: usize,
+    ) -> Option<MemoryCopy<'a, D>> {
+        let bytes = logits_bytes(schedule, rows);
+        let of = |to| MemoryCopy { from_offset: schedule.logits.offset, ..MemoryCopy::new(arena, to, bytes) };
+        self.logits.as_ref().map(of)
+    }
+
+    /// The copy of what a choice found in `rows` head rows.
+    pub(crate) fn found_copy<'a>(
+        &'a self,
+        arena: &'a D::Memory,
+        schedule: &Schedule,
+        rows: usize,
+    ) -> MemoryCopy<'a, D> {
+        let bytes = found_bytes(schedule, rows);
+        MemoryCopy { from_offset: schedule.found.offset, ..MemoryCopy::new(arena, &self.found, bytes) }
+    }
+
+    /// What the last choice found in a head row.
+    pub(crate) fn found(&self, schedule: &Schedule, row: usize) -> Found<'_> {
+        // SAFETY: the executor waits for a choice before it looks at it, and runs no other while the slice borrows it.
+        let words: &[u32] = bytemuck::cast_slice(unsafe { self.found.bytes() }.unwrap_or_default());
+        Found::new(&words[row * schedule.found.stride..][..schedule.found.width])
+    }
+
+    fn word(&self, i: usize) -> u32 {
+        // SAFETY: the executor waits for a pass before it looks at its slot; the pass that runs ahead writes the other.
+        let bytes = unsafe { self.choices[self.slot].bytes() };
+        let words: &[u32] = bytemuck::cast_slice(bytes.unwrap_or_default());
+        words[i]
+    }
+
+    /// The next token of a head row.
+    pub(crate) fn next(&self, row: usize) -> u32 {
+        self.word(self.state.next() + row)
+    }
+
+    /// Whether the largest logit of a head row is finite.
+    pub(crate) fn is_finite(&self, row: usize) -> bool {
+        self.word(self.state.finite() + row) != 0
+    }
+
+    /// Whether a relayed dispatch of the pass gave up waiting.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.word(STALLED) != 0
+    }
+
+    /// Logits of a head row, `[vocab]`. If they are apart from the arena, they must have been copied.
+    pub(crate) fn logits<'a>(&'a self, arena: &'a D::Memory, schedule: &Schedule, row: usize) -> &'a [f32] {
+        let logits = schedule.logits;
+        let (buffer, at) = match &self.logits {
+            Some(buffer) => (buffer, 0),
+            None => (arena, logits.offset as usize / 4),
+        };
+        // SAFETY: the executor waits for the pass or the copy, and runs no other while the slice borrows it.
+        let floats: &[f32] = bytemuck::cast_slice(unsafe { buffer.bytes() }.unwrap_or_default());
+        &floats[at + row * logits.stride..][..logits.width]
+    }
+}

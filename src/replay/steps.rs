@@ -1,0 +1,105 @@
+//! Steps of a pass by themselves, for who compares executors: each call bakes a list, where passes replay.
+
+use super::driver::{Driver, Memory, MemoryCopy};
+use super::list::Relay;
+use super::{Replay, page_in};
+use crate::Result;
+use crate::executor::{self, HeadRows, PageId, Row, Stepwise, Tolerance};
+use crate::lower::{PassKind, RowOrder, TokenSource};
+use crate::schedule::kv::KvLayer;
+use crate::schedule::{Pool, Segment};
+use std::ops::Range;
+
+impl<D: Driver> Replay<D> {
+    /// The kinds that the begun pass's layers and its head are lowered for.
+    fn kinds_of_pass(&self) -> Result<[PassKind; 2]> {
+        let kind = self.passes.kinds[self.passes.kind_for(&self.rows)?].kind;
+        let head_rows = if self.head_rows > 1 { kind.rows.min(kind.head_rows) } else { 1 };
+        Ok([kind, PassKind { rows: 1, head_rows, order: RowOrder::Consecutive, tokens: TokenSource::Host }])
+    }
+
+    /// The begun pass's steps up to the head, and those from there on.
+    fn parts(&self, steps: Range<usize>) -> [Range<usize>; 2] {
+        let head = self.schedule.steps_of(Segment::Head).start;
+        [steps.start..steps.end.min(head), steps.start.max(head)..steps.end]
+    }
+
+    /// Copies what follows `offset` bytes of a page to `bytes`. Waits for what is under way.
+    pub(super) fn read_from_page(&mut self, pool: Pool, page: PageId, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        self.settle()?;
+        let (block, start) = page_in(&self.schedule, &self.kv, pool, page as usize);
+        let mut at = start + offset as u64;
+        for piece in bytes.chunks_mut(self.results.pages.size() as usize) {
+            let copy = MemoryCopy::new(block, &self.results.pages, piece.len() as u64);
+            self.queue.copy([MemoryCopy { from_offset: at, ..copy }])?;
+            self.results.pages.copy_to(piece)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Copies `bytes` to what follows `offset` bytes of a page. Waits for what is under way.
+    pub(super) fn write_to_page(&mut self, pool: Pool, page: PageId, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.settle()?;
+        let (block, start) = page_in(&self.schedule, &self.kv, pool, page as usize);
+        let mut at = start + offset as u64;
+        for piece in bytes.chunks(self.results.pages.size() as usize) {
+            self.results.pages.copy_from(piece)?;
+            let copy = MemoryCopy::new(&self.results.pages, block, piece.len() as u64);
+            self.queue.copy([MemoryCopy { to_offset: at, ..copy }])?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+impl<D: Driver> Stepwise for Replay<D> {
+    fn begin_pass(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
+        self.begin(rows, head).map(drop)
+    }
+
+    fn run_steps(&mut self, steps: Range<usize>) -> Result<()> {
+        self.cancel.check()?;
+        let (kinds, addresses) = (self.kinds_of_pass()?, self.addresses());
+        let parts = self.parts(steps).into_iter().zip(kinds);
+        let lowered = parts.map(|(steps, kind)| self.lowering(&addresses, kind).lower(steps));
+        let lowered: Vec<_> = lowered.filter(|dispatches| !dispatches.is_empty()).collect();
+        let parts: Vec<_> = lowered.iter().map(Vec::as_slice).collect();
+        let relay = self.target.relay.then(|| Relay::new(&self.arena, &self.layout));
+        let list = self.queue.bake(&parts, relay, None, None)?;
+        self.arena.to_device()?;
+        // SAFETY: the list was just baked, and what it uses is this executor's.
+        unsafe { self.queue.run(list) }?;
+        self.queue.driver.free(&[list]);
+        Ok(())
+    }
+
+    fn ranges(&self) -> Result<Vec<Range<usize>>> {
+        let (kinds, addresses) = (self.kinds_of_pass()?, self.addresses());
+        let parts = self.parts(0..self.schedule.steps_of(Segment::Head).end).into_iter().zip(kinds);
+        Ok(parts.flat_map(|(steps, kind)| self.lowering(&addresses, kind).alone(steps)).collect())
+    }
+
+    fn access_arena(&mut self, access: &mut dyn FnMut(&mut [f32])) -> Result<()> {
+        self.queue.drain()?;
+        self.queue.edit(&mut self.arena, |words| access(bytemuck::cast_slice_mut(words)))
+    }
+
+    fn read_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &mut [u8]) -> Result<()> {
+        let part = executor::page_part(&self.schedule, layer, page, bytes.len())?;
+        self.read_from_page(layer.pool, page, part.start, bytes)
+    }
+
+    fn write_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &[u8]) -> Result<()> {
+        let part = executor::page_part(&self.schedule, layer, page, bytes.len())?;
+        self.write_to_page(layer.pool, page, part.start, bytes)
+    }
+
+    fn tolerance(&self, step: usize) -> Tolerance {
+        let s = &self.schedule.steps[step];
+        let Ok([kind, head]) = self.kinds_of_pass() else { return Tolerance::F32 };
+        let kind = if s.segment == Segment::Head { head } else { kind };
+        let addresses = self.addresses();
+        self.lowering(&addresses, kind).tolerance(step)
+    }
+}

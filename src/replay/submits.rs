@@ -1,0 +1,325 @@
+//! How a pass comes to the device, and how it is waited for: whole or in pieces, alone or with the one behind it.
+
+use super::driver::{Driver, Memory};
+use super::pace::Reach;
+use super::passes::{Piece, Tail};
+use super::{Replay, page_address};
+use crate::executor::{self, Asks, HeadRows, Row};
+use crate::lower::layout::STALLED;
+use crate::schedule::choice::{Ask, Found};
+use crate::{Error, Result};
+use std::time::{Duration, Instant};
+
+/// Passes of at most this many rows are not divided, however long they take.
+const LEAST_PREFILL_ROWS: usize = 64;
+
+impl<D: Driver> Replay<D> {
+    /// Submits a pass: whole if it is known to keep to the budget, else in pieces that do. Each piece is waited for before
+    /// the next is submitted, so that a pass can be cancelled between them. The device idles for some tens of
+    /// microseconds then; a piece takes up to the budget. A guest's step runs in such a pause. Where a head row asks for
+    /// something, what finds it follows the head in the same submit.
+    fn submit(&mut self, kind: usize, head: Option<HeadRows>) -> Result<()> {
+        let k = &self.passes.kinds[kind];
+        let per_submit = k.per_submit(&self.rows);
+        if k.is_whole(&self.rows) {
+            self.submits += 1;
+            let whole = &k.whole[Tail::of(head) as usize].lists;
+            // SAFETY: baked lists live as long as the executor. Each pass is waited for before the next of
+            // its kind.
+            return unsafe { self.queue.submit(self.with_choice(whole, head).as_slice(), true) };
+        }
+        for i in 0..k.pieces.len() {
+            let k = &self.passes.kinds[kind];
+            match k.pieces[i].clone() {
+                Piece::Guest(step) => self.run_guest(step)?,
+                Piece::Device(lists) => {
+                    for lists in k.segments.lists[lists].chunks(per_submit) {
+                        self.queue.drain()?;
+                        self.cancel.check()?;
+                        // SAFETY: as above.
+                        unsafe { self.queue.submit(lists, true) }?;
+                        self.submits += 1;
+                    }
+                }
+            }
+        }
+        let Some(head) = head else { return Ok(()) };
+        self.queue.drain()?;
+        self.submit_head(head)
+    }
+
+    /// Writes what the head rows ask for. A pass may be under way: it does not use these words.
+    fn write_asks(&mut self, head: HeadRows, fill: &mut dyn FnMut(usize, &mut Ask<'_>)) -> Result<()> {
+        let (words, schedule, asked) = (executor::asks_in(&self.schedule), &self.schedule, &mut self.asked);
+        let mut write = |words: &mut [u32]| executor::write_asks(words, schedule, head, fill, asked);
+        if self.arena.is_handed_over() {
+            self.queue.drain()?;
+            return self.queue.edit(&mut self.arena, |arena| write(&mut arena[words]));
+        }
+        // SAFETY: what reads these words was waited for, or is submitted after them.
+        write(unsafe { self.arena.words_mut(words) }?);
+        Ok(())
+    }
+
+    /// Writes what the head rows ask for, and submits the pass. Returns when.
+    pub(super) fn ask_and_submit(&mut self, kind: usize, head: HeadRows, asks: Asks<'_>) -> Result<Instant> {
+        self.write_asks(head, asks.fill)?;
+        self.submit(kind, Some(head))?;
+        let begun = Instant::now();
+        (asks.meanwhile)();
+        Ok(begun)
+    }
+
+    /// Submits a pass, unless it `is_under_way`; writes what its head rows ask for while it runs, and submits what finds that.
+    /// The pass behind it follows at once where the rows go on. Returns when the host came to it.
+    pub(super) fn submit_and_ask(
+        &mut self,
+        kind: usize,
+        head: HeadRows,
+        asks: Asks<'_>,
+        is_under_way: bool,
+    ) -> Result<Instant> {
+        if !is_under_way {
+            let whole = &self.passes.kinds[kind].whole[Tail::of(Some(head)) as usize].lists;
+            // SAFETY: as in `submit`. The signal of the second submit covers this one.
+            unsafe { self.queue.submit(whole, false) }?;
+            self.submits += 1;
+        }
+        let begun = Instant::now();
+        (asks.meanwhile)();
+        self.write_asks(head, asks.fill)?;
+        let choice = self.asked.contains(&true).then(|| self.passes.choice(head, self.results.slot));
+        // SAFETY: as in `submit`.
+        unsafe { self.queue.submit(choice.as_slice(), true) }?;
+        self.submits += 1;
+        if asks.goes_on && head == all_rows(&self.rows) {
+            // Its signal will be that of its own choice.
+            self.submit_ahead(kind, false)?;
+        }
+        Ok(begun)
+    }
+
+    /// Whether the last choice has found the next token of every row that asked for one.
+    pub(super) fn has_all_next(&self) -> bool {
+        let asked = self.asked.iter().enumerate().filter(|(_, asked)| **asked);
+        asked.map(|(row, _)| self.results.found(&self.schedule, row)).all(Found::has_likeliest)
+    }
+
+    /// Runs the last pass again, with the same asks: the pass behind it, which has begun, stands on a token that was not
+    /// found, and has taken the place of the logits.
+    #[cold]
+    pub(super) fn run_again(&mut self, kind: usize, head: HeadRows) -> Result<()> {
+        let (rows, asked) = (self.rows.clone(), self.asked.clone());
+        self.begin(&rows, Some(head))?;
+        self.asked = asked;
+        self.submit(kind, Some(head)).inspect_err(|_| self.forget())?;
+        self.queue.wait()?;
+        self.check_order()?;
+        self.measure(kind, Some(head), false)
+    }
+
+    pub(super) fn submit_head(&mut self, head: HeadRows) -> Result<()> {
+        self.submits += 1;
+        let alone = &self.passes.head(head).lists;
+        // SAFETY: as in `submit`.
+        unsafe { self.queue.submit(self.with_choice(alone, Some(head)).as_slice(), true) }
+    }
+
+    /// The one list that ends with a head, and what follows it.
+    fn with_choice(&self, lists: &[D::Baked], head: Option<HeadRows>) -> Followed<D::Baked> {
+        let is_asked = self.asked.contains(&true);
+        let choice = head.filter(|_| is_asked).map(|head| self.passes.choice(head, self.results.slot));
+        Followed { lists: [lists[0], choice.unwrap_or(lists[0])], count: 1 + usize::from(choice.is_some()) }
+    }
+
+    /// Runs a pass, or only waits for it if it was submitted ahead. With `on`, submits the next pass before the wait.
+    pub(super) fn run(&mut self, rows: &[Row], head: Option<HeadRows>, on: bool) -> Result<()> {
+        self.cancel.check()?;
+        let foreseen = self.take_ahead(rows, head);
+        let kind = match foreseen {
+            Some(kind) => {
+                if self.queue.is_open() {
+                    // The rows of the pass before asked for something, and this one got no signal.
+                    self.asked.fill(false);
+                    self.queue.close()?;
+                }
+                kind
+            }
+            None => {
+                let kind = self.begin(rows, head)?;
+                self.submit(kind, head).inspect_err(|_| self.forget())?;
+                kind
+            }
+        };
+        if on {
+            self.submit_ahead(kind, true)?;
+        }
+        match on || foreseen.is_some() {
+            true => self.queue.wait()?,
+            false => self.queue.wait_promptly(self.passes.kinds[kind].last)?,
+        }
+        self.check_order()?;
+        self.measure(kind, head, foreseen.is_some())
+    }
+
+    /// Makes the pass that was submitted ahead the last one, if it has these rows and this head. Returns its kind.
+    pub(super) fn take_ahead(&mut self, rows: &[Row], head: Option<HeadRows>) -> Option<usize> {
+        let kind = self.ahead.filter(|_| self.foresees(rows, head))?;
+        self.ahead = None;
+        self.rows.copy_from_slice(rows);
+        self.results.slot = 1 - self.results.slot;
+        Some(kind)
+    }
+
+    /// Whether the pass that was submitted ahead has these rows and this head.
+    fn foresees(&self, rows: &[Row], head: Option<HeadRows>) -> bool {
+        let follows = |(i, (was, is)): (usize, (&Row, &Row))| {
+            (is.token, is.position, is.sequence) == (self.results.next(i), was.position + 1, was.sequence)
+        };
+        head == Some(all_rows(rows))
+            && rows.len() == self.rows.len()
+            && self.rows.iter().zip(rows).enumerate().all(follows)
+    }
+
+    /// Submits the next pass with what the last one leaves as tokens, and with `signal` a signal behind it. It takes the other
+    /// slot of results. Does nothing if no such pass is baked, if the pass takes several submits, if the context is full,
+    /// or if a row comes to a page that it does not have: tables are written only while the device is idle.
+    fn submit_ahead(&mut self, kind: usize, signal: bool) -> Result<()> {
+        let k = &self.passes.kinds[kind];
+        let has_page = |r: &Row| self.pages.is_ready(r.sequence as usize, r.position as usize + 1);
+        let room = self.rows.iter().all(has_page);
+        if let Some(following) = k.following.as_ref().filter(|_| k.is_whole(&self.rows) && room) {
+            // SAFETY: as in `submit`; this pass and the one before it use different slots of results.
+            unsafe { self.queue.submit(&following[1 - self.results.slot].lists, signal) }?;
+            self.submits += 1;
+            self.ahead = Some(kind);
+        }
+        Ok(())
+    }
+
+    /// Waits for anything still under way: an unwanted pass that was submitted ahead, or work left by an error. The
+    /// last pass's results in the arena are then lost.
+    pub(super) fn settle(&mut self) -> Result<()> {
+        if self.queue.is_idle() {
+            return Ok(());
+        }
+        self.queue.drain()?;
+        self.forget();
+        if let Some(kind) = self.ahead.take()
+            && let Some(following) = &mut self.passes.kinds[kind].following
+        {
+            self.busy += following[1 - self.results.slot].seconds()?.map_or(0.0, |(_, sum)| sum);
+        }
+        Ok(())
+    }
+
+    /// Forgets the last pass: its results are lost.
+    pub(super) fn forget(&mut self) {
+        self.rows.clear();
+        (self.head_rows, self.fetched) = (0, 0);
+        self.asked.fill(false);
+    }
+
+    /// Reads a pass's times, and derives from the slowest segment how many fit one submit.
+    pub(super) fn measure(&mut self, kind: usize, head: Option<HeadRows>, followed: bool) -> Result<()> {
+        let budget = self.options.submit_budget.as_secs_f64();
+        let slot = self.results.slot;
+        let (rows, pass) = (self.rows.len(), Reach::of(&self.rows));
+        let k = &mut self.passes.kinds[kind];
+        // A pass submitted ahead was whole, even if the pace has changed since.
+        let (segments, whole) = (k.segments.lists.len(), followed || k.is_whole(&self.rows));
+        let stamped = match &mut k.following {
+            Some(following) if followed => &mut following[slot],
+            _ if whole => &mut k.whole[Tail::of(head) as usize],
+            _ => &mut k.segments,
+        };
+        let Some((slowest, sum)) = stamped.seconds()? else { return Ok(()) };
+        self.busy += sum;
+        k.last = if whole { Duration::from_secs_f64(sum) } else { Duration::ZERO };
+        if !whole && let Some(head) = head {
+            self.measure_head(head)?;
+        }
+        let slowest = if whole { sum / segments as f64 } else { slowest }.max(1e-9);
+        let fits = if whole && sum <= budget { segments } else { (budget / slowest) as usize };
+        let k = &mut self.passes.kinds[kind];
+        k.pace.learn(pass, fits.clamp(1, k.most_per_submit()));
+        // A layer cannot be divided, but rows can. Each row takes longer the deeper the context.
+        if slowest > budget / 2.0 && rows > LEAST_PREFILL_ROWS && rows >= self.prefill_rows {
+            self.prefill_rows = (rows / 2).max(LEAST_PREFILL_ROWS);
+            log::info!("a layer of {rows} rows took {slowest:.2} s: {} at a time from now on", self.prefill_rows);
+        }
+        Ok(())
+    }
+
+    /// Adds the time of a separately submitted head to the busy time.
+    pub(super) fn measure_head(&mut self, head: HeadRows) -> Result<()> {
+        self.busy += self.passes.head_mut(head).seconds()?.map_or(0.0, |(_, sum)| sum);
+        Ok(())
+    }
+
+    pub(super) fn begin(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<usize> {
+        executor::admit_pass(&self.schedule, &mut self.pages, rows, head)?;
+        let kind = self.passes.kind_for(rows)?;
+        self.settle()?;
+        if self.compiles {
+            self.stop_compiling();
+        }
+        self.rows.clear();
+        self.rows.extend_from_slice(rows);
+        self.new_head(head);
+        let (schedule, kv, pages) = (&self.schedule, &self.kv, &mut self.pages);
+        let write = |words: &mut [u32]| {
+            executor::write_pass(words, schedule.arena.state, rows, head);
+            executor::write_tables(words, &schedule.arena, pages, |pool, page| page_address(schedule, kv, pool, page));
+        };
+        self.queue.edit(&mut self.arena, write)?;
+        Ok(kind)
+    }
+
+    /// Starts a new head: earlier logits are no longer valid.
+    pub(super) fn new_head(&mut self, head: Option<HeadRows>) {
+        self.head_rows = head.map_or(0, |h| h.count);
+        self.asked.fill(false);
+        self.results.slot = 0;
+        self.fetched = if self.results.are_apart() { 0 } else { self.head_rows };
+    }
+
+    /// Refuses a pass if one of its relayed dispatches gave up waiting, or one of a pass without a head before it.
+    pub(super) fn check_order(&mut self) -> Result<()> {
+        // The flag stays set until a head copies it with the step state.
+        if self.head_rows == 0 || !self.target.relay || !self.results.is_stalled() {
+            return Ok(());
+        }
+        self.settle()?;
+        self.queue.edit(&mut self.arena, |words| words[STALLED] = 0)?;
+        Err(Error::device(
+            "the GPU did not start dispatches in the order that they were given in",
+            "report this, with the driver's name and version",
+        ))
+    }
+
+    /// Refuses to read a pass's arena while the next pass is under way.
+    pub(super) fn check_last(&self) -> Result<()> {
+        match self.ahead {
+            Some(_) => Err(Error::failed("the pass after the one that is asked about has begun", "report this")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A list, and perhaps one that follows it.
+struct Followed<B> {
+    lists: [B; 2],
+    count: usize,
+}
+
+impl<B> Followed<B> {
+    fn as_slice(&self) -> &[B] {
+        &self.lists[..self.count]
+    }
+}
+
+/// Every row's logits.
+pub(super) fn all_rows(rows: &[Row]) -> HeadRows {
+    HeadRows { first: 0, count: rows.len() }
+}

@@ -1,0 +1,211 @@
+//! Tuning of the executor's kernels: for seconds before the first pass, then between passes while there is nothing else to do.
+//!
+//! Between passes only products run, on the activations that the last pass has left: the KV cache stays as it is, and so do
+//! the page tables. What is chosen is baked anew before the next pass begins.
+
+use super::Replay;
+use super::driver::Driver;
+use super::options::Tune;
+use crate::executor::weights::Progress;
+use crate::lower::kernels::Kernel;
+use crate::lower::target::Target;
+use crate::replay::measure::agenda::Allowance;
+use crate::replay::measure::choices::Choices;
+use crate::replay::measure::testbed::QueueBed;
+use crate::replay::measure::tuning::{Advance, Gain, Tuner, Tuning};
+use crate::{Error, Result};
+use std::time::{Duration, Instant};
+
+/// Most time that compiling and tuning take together before the first pass by [`Tune::Auto`].
+const BEFORE_FIRST_PASS: Duration = Duration::from_secs(3);
+/// The same beside what the weights take to load: nobody waits long for a small model.
+const BEYOND_LOADING: Duration = Duration::from_secs(1);
+/// With less time left, tuning does not begin.
+const LEAST_TIME: Duration = Duration::from_millis(300);
+/// The longest that a call between passes waits for the device's clocks.
+const PATIENCE: Duration = Duration::from_millis(40);
+/// How long to wait for kernels that are being compiled.
+const COMPILING: Duration = Duration::from_millis(20);
+
+impl<D: Driver> Replay<D> {
+    /// Takes the choices that were made before.
+    pub(super) fn recall(&mut self) -> Result<()> {
+        if self.options.tunes(&self.target).is_none() || !self.queue.driver.caps().has_clock {
+            return Ok(());
+        }
+        self.tuning = Some(Tuning::new(Choices::open(self.queue.driver.caps())));
+        self.with_tuner(Instant::now(), Allowance::ALL, &mut |_, _| {}, |tuner, target| {
+            tuner.recall(target);
+            Ok(())
+        })
+        .map(drop)
+    }
+
+    /// Compiles what the passes need.
+    ///
+    /// # Errors
+    /// Device: a kernel cannot be compiled.
+    pub(super) fn compile(&mut self) -> Result<()> {
+        let start = Instant::now();
+        let addresses = self.addresses();
+        let kernels: Vec<Kernel> = self.baking(&addresses).kernels().into_iter().collect();
+        self.queue.driver.compile(&kernels)?;
+        log::info!("{} kernels are there after {:.2} s", kernels.len(), start.elapsed().as_secs_f64());
+        Ok(())
+    }
+
+    /// Tunes before the first pass, as the options say. `start`: when compiling began. `loading`: how long the weights took.
+    pub(super) fn tune(&mut self, start: Instant, loading: Duration, progress: &Progress) -> Result<()> {
+        let Some(tune) = self.options.tunes(&self.target).filter(|_| self.tuning.is_some()) else { return Ok(()) };
+        let most = BEFORE_FIRST_PASS.min(loading + BEYOND_LOADING);
+        let allowance = match tune {
+            Tune::Now => Allowance::ALL,
+            Tune::Auto => Allowance::until(most),
+            Tune::Idle | Tune::Off => Allowance { measurements: 0, waits: false, ..Allowance::ALL },
+        };
+        self.improves = matches!(tune, Tune::Auto | Tune::Idle);
+        if tune == Tune::Off || tune == Tune::Auto && start.elapsed() + LEAST_TIME > most {
+            return Ok(());
+        }
+        if tune == Tune::Now {
+            self.timing.be_patient();
+        }
+        let began = Instant::now();
+        let mut first = true;
+        let mut say = |left: usize, seconds: f64| {
+            progress.set_tuning(left, seconds);
+            if std::mem::take(&mut first) && left > 0 {
+                log::info!("tuning has {left} questions, which take about {seconds:.0} s in all");
+            }
+        };
+        let (advance, measured) = self
+            .with_tuner(start, allowance, &mut say, |tuner, target| {
+                let before = tuner.tuning.measurements();
+                let advance = tuner.advance(target)?;
+                Ok((advance, tuner.tuning.measurements() - before))
+            })?
+            .unwrap_or((Advance::Done, 0));
+        progress.set_tuning(0, 0.0);
+        self.improves &= advance == Advance::Paused;
+        if measured > 0 {
+            log::info!("tuned by {measured} measurements in {:.2} s", began.elapsed().as_secs_f64());
+        }
+        // What was run last may write to the KV cache.
+        self.timing.free(&self.queue);
+        Ok(())
+    }
+
+    /// As [`crate::Executor::improve`].
+    pub(super) fn improve_once(&mut self) -> Result<Option<Duration>> {
+        if !self.improves {
+            return Ok(None);
+        }
+        self.settle()?;
+        self.forget();
+        let old = self.target.clone();
+        let advanced = self.with_tuner(Instant::now(), Allowance::ONE, &mut |_, _| {}, |tuner, target| {
+            let before = tuner.tuning.measurements();
+            let advance = tuner.advance(target)?;
+            Ok((advance, tuner.tuning.measurements() > before))
+        })?;
+        let Some((advance, has_measured)) = advanced else { return Ok(None) };
+        self.take_choices(&old)?;
+        self.compiles = self.queue.driver.is_compiling();
+        if advance == Advance::Done {
+            self.improves = false;
+            self.timing.free(&self.queue);
+            self.queue.driver.save_kernels();
+            return Ok(None);
+        }
+        Ok(Some(if has_measured || !self.compiles { Duration::ZERO } else { COMPILING }))
+    }
+
+    /// Stops compiling for tuning: a pass begins.
+    #[cold]
+    pub(super) fn stop_compiling(&mut self) {
+        self.queue.driver.ask_for(&[]);
+        self.compiles = false;
+    }
+
+    /// Bakes anew what has other tiles than before.
+    fn take_choices(&mut self, old: &Target) -> Result<()> {
+        let new = &self.target;
+        let mut rows: Vec<usize> = Vec::new();
+        rows.extend(new.tuned.iter().filter(|(key, tile)| old.tuned.get(key) != Some(tile)).map(|(key, _)| key.1.rows));
+        rows.extend(new.chosen.iter().filter(|(rows, way)| old.chosen.get(rows) != Some(way)).map(|(&rows, _)| rows));
+        rows.extend(new.gated.iter().filter(|(rows, is)| old.gated.get(rows) != Some(is)).map(|(&rows, _)| rows));
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let addresses = self.addresses();
+        let mut passes = std::mem::take(&mut self.passes);
+        let rebaked = self.baking(&addresses).rebake(&mut passes, &rows, old);
+        self.passes = passes;
+        rebaked
+    }
+
+    /// What tuning gains: kinds of pass with and without the choices. No pass may have run yet.
+    ///
+    /// # Errors
+    /// Device: the device failed.
+    pub(super) fn measure_gains(&mut self) -> Result<Vec<Gain>> {
+        let mut untuned = self.options.target(self.queue.driver.caps());
+        untuned.units = self.target.units;
+        let Some(tuning) = &mut self.tuning else { return Ok(Vec::new()) };
+        let known = std::mem::replace(tuning, Tuning::new(Choices::unkept()));
+        self.with_tuner(Instant::now(), Allowance::ALL, &mut |_, _| {}, |tuner, _| {
+            tuner.recall(&mut untuned);
+            Ok(())
+        })?;
+        self.tuning = Some(known);
+        let gains = self.with_tuner(Instant::now(), Allowance::ALL, &mut |_, _| {}, |tuner, target| {
+            tuner.compare(target, &untuned)?;
+            Ok(tuner.tuning.gains().to_vec())
+        })?;
+        self.timing.free(&self.queue);
+        Ok(gains.unwrap_or_default())
+    }
+
+    /// Lets tuning work on this executor's device and memory. `None` if there is nothing to tune.
+    fn with_tuner<T>(
+        &mut self,
+        start: Instant,
+        allowance: Allowance,
+        progress: &mut dyn FnMut(usize, f64),
+        work: impl FnOnce(&mut Tuner<'_>, &mut Target) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let addresses = self.addresses();
+        let Some(tuning) = &mut self.tuning else { return Ok(None) };
+        let tries_relay = self.queue.driver.caps().tries_relay && self.options.relay.is_none();
+        let mut bed = QueueBed {
+            queue: &mut self.queue,
+            schedule: &self.schedule,
+            layout: &self.layout,
+            arena: &mut self.arena,
+            timing: &mut self.timing,
+            start,
+            patience: allowance.keeps_kv.then_some(PATIENCE),
+            fills: !allowance.keeps_kv,
+            ready: None,
+        };
+        let mut tuner = Tuner {
+            tuning,
+            bed: &mut bed,
+            schedule: &self.schedule,
+            layout: &self.layout,
+            addresses: &addresses,
+            kinds: &self.tuned,
+            submit_budget: self.options.submit_budget,
+            tries_relay,
+            allowance,
+            cancel: &self.cancel,
+            progress,
+        };
+        let worked = work(&mut tuner, &mut self.target);
+        let finished = bed.finish();
+        match (worked, finished) {
+            (Ok(value), Ok(())) => Ok(Some(value)),
+            (Err(e), _) | (_, Err(e)) => Err::<_, Error>(e),
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Device memory: one buffer per allocation, with its device address, mapped if the host can see it.
+
+use crate::error::{Setting, text};
+use crate::replay::driver::{HostAccess, Memory, unmapped};
+use crate::sys::dma_buf::{self, DmaBuf, Mapping};
+use crate::vulkan::device::sharing;
+use crate::vulkan::device::{Gpu, failure};
+use crate::vulkan::memory::heaps::memory_types;
+use crate::{Error, Result};
+use ash::vk;
+use std::cell::Cell;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+/// A buffer and its memory: one allocation each.
+pub struct Buffer {
+    gpu: Rc<Gpu>,
+    pub(in crate::vulkan) handle: vk::Buffer,
+    memory: vk::DeviceMemory,
+    size: u64,
+    address: u64,
+    mapped: Option<NonNull<u8>>,
+    cached: bool,
+    /// The memory as a dma-buf, if it is one.
+    dma_buf: Option<DmaBuf>,
+    /// The host's mapping of another driver's dma-buf.
+    view: Option<Mapping>,
+    /// Whether the host has told that driver that it accesses the memory.
+    held: Cell<bool>,
+}
+
+/// Where a buffer's memory comes from.
+#[derive(Debug)]
+pub enum Backing {
+    /// The Vulkan driver.
+    Driver,
+    /// The Vulkan driver, exported as a dma-buf.
+    Exported,
+    /// An imported dma-buf.
+    Imported(DmaBuf),
+}
+
+impl Buffer {
+    /// Allocates `size` bytes in `heap`.
+    ///
+    /// # Errors
+    /// Device: the driver refuses, or the heap has no memory type that serves.
+    pub fn new(gpu: &Rc<Gpu>, size: u64, heap: usize, access: HostAccess) -> Result<Buffer> {
+        Buffer::backed(gpu, size, heap, access, Backing::Driver)
+    }
+
+    /// As [`Buffer::new`], with memory that other drivers may share. A dma-buf is imported into `heap` if it allows a
+    /// memory type there, else into any heap.
+    ///
+    /// # Errors
+    /// As [`Buffer::new`]. Also Device: the driver cannot share memory in this way, or the dma-buf is too small.
+    pub fn backed(gpu: &Rc<Gpu>, size: u64, heap: usize, access: HostAccess, backing: Backing) -> Result<Buffer> {
+        let mut shared = sharing::buffer_info();
+        let mut info = vk::BufferCreateInfo::default().size(size.max(16)).usage(sharing::USAGE);
+        if !matches!(backing, Backing::Driver) {
+            info = info.push_next(&mut shared);
+        }
+        // SAFETY: the device is alive as long as `gpu`.
+        let handle = unsafe { gpu.device.create_buffer(&info, None) }.map_err(failure("create a buffer"))?;
+        let mut buffer = Buffer {
+            gpu: gpu.clone(),
+            handle,
+            memory: vk::DeviceMemory::null(),
+            size,
+            address: 0,
+            mapped: None,
+            cached: false,
+            dma_buf: None,
+            view: None,
+            held: Cell::new(false),
+        };
+        let index = buffer.allocate(heap, access, &backing)?;
+        buffer.bind()?;
+        match backing {
+            Backing::Imported(dma_buf) => buffer.view(dma_buf)?,
+            Backing::Exported => {
+                buffer.map(index, access)?;
+                buffer.dma_buf = Some(DmaBuf::from_fd(gpu.dma_bufs()?.export(buffer.memory)?)?);
+            }
+            Backing::Driver => buffer.map(index, access)?,
+        }
+        Ok(buffer)
+    }
+
+    /// Gives the buffer memory; returns its type. Where the driver has no memory of the best type left, it is of the next.
+    fn allocate(&mut self, heap: usize, access: HostAccess, backing: &Backing) -> Result<u32> {
+        // SAFETY: the buffer was just made by this device and is not in use.
+        let needs = unsafe { self.gpu.device.get_buffer_memory_requirements(self.handle) };
+        let types = match backing {
+            Backing::Imported(dma_buf) => {
+                let allowed = needs.memory_type_bits & self.gpu.dma_bufs()?.memory_types(dma_buf.as_fd())?;
+                let mut types = memory_types(&self.gpu, heap, allowed, HostAccess::Device);
+                types.truncate(1);
+                if types.is_empty() && allowed != 0 { vec![allowed.trailing_zeros()] } else { types }
+            }
+            _ => memory_types(&self.gpu, heap, needs.memory_type_bits, access),
+        };
+        let mut result = Err(Error::device(
+            format!("heap {heap} has no memory type for a buffer"),
+            text!("update the driver or use ", Setting::Cpu),
+        ));
+        for index in types {
+            result = self.allocate_of(index, needs.size, backing).map(|()| index);
+            if !matches!(result, Err(Error::Refused { .. })) {
+                break;
+            }
+        }
+        result
+    }
+
+    fn allocate_of(&mut self, index: u32, size: u64, backing: &Backing) -> Result<()> {
+        let device = &self.gpu.device;
+        let mut flags = vk::MemoryAllocateFlagsInfo::default().flags(vk::MemoryAllocateFlags::DEVICE_ADDRESS);
+        let mut dedicated = vk::MemoryDedicatedAllocateInfo::default().buffer(self.handle);
+        let (mut export, mut import);
+        let mut info =
+            vk::MemoryAllocateInfo::default().allocation_size(size).memory_type_index(index).push_next(&mut flags);
+        match backing {
+            Backing::Driver => {}
+            Backing::Exported => {
+                export = sharing::export_info();
+                info = info.push_next(&mut dedicated).push_next(&mut export);
+            }
+            Backing::Imported(dma_buf) => {
+                check_size(dma_buf.size(), size)?;
+                let own = dma_buf.as_fd().try_clone_to_owned();
+                import = sharing::import_info(own.map_err(|e| no_descriptor(&e))?);
+                info = info.push_next(&mut dedicated).push_next(&mut import);
+            }
+        }
+        // SAFETY: the memory type is one the buffer allows; all structures live through the call.
+        self.memory = unsafe { device.allocate_memory(&info, None) }.map_err(|r| match backing {
+            Backing::Driver => no_memory(size, r),
+            Backing::Exported => failure("allocate memory to export as a dma-buf")(r),
+            Backing::Imported(_) => failure("import a dma-buf")(r),
+        })?;
+        Ok(())
+    }
+
+    fn bind(&mut self) -> Result<()> {
+        let device = &self.gpu.device;
+        // SAFETY: the memory was allocated for this buffer, and is bound once.
+        unsafe {
+            device.bind_buffer_memory(self.handle, self.memory, 0).map_err(failure("bind memory"))?;
+            self.address =
+                device.get_buffer_device_address(&vk::BufferDeviceAddressInfo::default().buffer(self.handle));
+        }
+        Ok(())
+    }
+
+    /// Maps the driver's memory, if the host can see it and ever will.
+    fn map(&mut self, index: u32, access: HostAccess) -> Result<()> {
+        if access == HostAccess::None {
+            return Ok(());
+        }
+        let properties = self.gpu.memory.memory_types[index as usize].property_flags;
+        self.cached = properties.contains(vk::MemoryPropertyFlags::HOST_CACHED);
+        if properties.contains(vk::MemoryPropertyFlags::HOST_VISIBLE | vk::MemoryPropertyFlags::HOST_COHERENT) {
+            let (memory, flags) = (self.memory, vk::MemoryMapFlags::empty());
+            // SAFETY: the memory is visible to the host, and mapped whole, once.
+            let at = unsafe { self.gpu.device.map_memory(memory, 0, vk::WHOLE_SIZE, flags) };
+            self.mapped = NonNull::new(at.map_err(failure("map memory"))?.cast());
+        }
+        Ok(())
+    }
+
+    /// Maps a dma-buf through the driver that made it. Mapping it through Vulkan is unsafe: amdgpu allows that for an
+    /// imported dma-buf, and then kills the process that reads it.
+    fn view(&mut self, dma_buf: DmaBuf) -> Result<()> {
+        let mut view = dma_buf.map()?;
+        self.mapped = NonNull::new(view.bytes_mut().as_mut_ptr());
+        self.view = Some(view);
+        self.cached = true;
+        self.dma_buf = Some(dma_buf);
+        self.to_host()
+    }
+
+    fn hold(&self, held: bool, say: impl FnOnce(&DmaBuf) -> crate::sys::Result<()>) -> Result<()> {
+        let Some(dma_buf) = self.dma_buf.as_ref().filter(|_| self.view.is_some() && self.held.get() != held) else {
+            return Ok(());
+        };
+        match say(dma_buf) {
+            // A memfd has only the host's caches.
+            Err(e) if e.errno == nix::errno::Errno::ENOTTY => {}
+            other => other?,
+        }
+        self.held.set(held);
+        Ok(())
+    }
+
+    fn mapped_for(&self, len: usize) -> Result<NonNull<u8>> {
+        match self.mapped {
+            Some(at) if len as u64 <= self.size => Ok(at),
+            Some(_) => Err(Error::device(format!("{len} B are more than a buffer of {} B", self.size), "report this")),
+            None => Err(unmapped()),
+        }
+    }
+}
+
+impl Memory for Buffer {
+    fn address(&self) -> u64 {
+        self.address
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn is_mapped(&self) -> bool {
+        self.mapped.is_some()
+    }
+
+    fn is_cached(&self) -> bool {
+        self.cached
+    }
+
+    fn hide(&mut self) {
+        self.mapped = None;
+    }
+
+    unsafe fn bytes(&self) -> Option<&[u8]> {
+        // SAFETY: the mapping covers `size` bytes for the buffer's life; the device as the caller promises.
+        self.mapped.map(|p| unsafe { std::slice::from_raw_parts(p.as_ptr(), self.size as usize) })
+    }
+
+    unsafe fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        // SAFETY: as in `bytes`; `&mut self` makes it the only host view.
+        self.mapped.map(|p| unsafe { std::slice::from_raw_parts_mut(p.as_ptr(), self.size as usize) })
+    }
+
+    unsafe fn words_mut(&mut self, words: Range<usize>) -> Result<&mut [u32]> {
+        let start = self.mapped.filter(|_| self.view.is_none()).ok_or_else(unmapped)?;
+        assert!(words.start <= words.end && words.end as u64 * 4 <= self.size, "words of the buffer");
+        // SAFETY: they lie within the mapping, which is aligned to more than a word and lasts for the buffer's life; the
+        // device as the caller promises, and `&mut self` makes it the only host view.
+        Ok(unsafe { std::slice::from_raw_parts_mut(start.cast::<u32>().as_ptr().add(words.start), words.len()) })
+    }
+
+    fn copy_from(&mut self, data: &[u8]) -> Result<()> {
+        let at = self.mapped_for(data.len())?;
+        // SAFETY: the mapping has at least `data.len()` bytes; no reference to them is made.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), at.as_ptr(), data.len()) };
+        Ok(())
+    }
+
+    fn copy_to(&self, data: &mut [u8]) -> Result<()> {
+        let at = self.mapped_for(data.len())?;
+        // SAFETY: as in `copy_from`.
+        unsafe { std::ptr::copy_nonoverlapping(at.as_ptr(), data.as_mut_ptr(), data.len()) };
+        Ok(())
+    }
+
+    fn is_handed_over(&self) -> bool {
+        self.view.is_some()
+    }
+
+    fn to_host(&self) -> Result<()> {
+        self.hold(true, |d| d.begin(dma_buf::Access::ReadWrite))
+    }
+
+    fn to_device(&self) -> Result<()> {
+        self.hold(false, |d| d.end(dma_buf::Access::ReadWrite))
+    }
+
+    fn dma_buf(&self) -> Option<&DmaBuf> {
+        self.dma_buf.as_ref()
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if self.gpu.hung.get() {
+            return;
+        }
+        // SAFETY: executors wait for the device before they drop buffers; freeing memory unmaps it.
+        unsafe {
+            self.gpu.device.destroy_buffer(self.handle, None);
+            self.gpu.device.free_memory(self.memory, None);
+        }
+    }
+}
+
+fn no_descriptor(e: &std::io::Error) -> Error {
+    Error::device(format!("cannot duplicate a dma-buf's descriptor: {e}"), "raise `ulimit -n`")
+}
+
+/// Checks a dma-buf's size. A driver may trust the size that it is told, and access past the dma-buf's end kills the
+/// process.
+fn check_size(size: u64, needed: u64) -> Result<()> {
+    match size >= needed {
+        true => Ok(()),
+        false => Err(Error::device(
+            format!("a dma-buf of {size} B was given where {needed} B are needed"),
+            "allocate a larger one",
+        )),
+    }
+}
+
+/// The error of a failed allocation that the plan held possible.
+fn no_memory(size: u64, result: vk::Result) -> Error {
+    let size = crate::display::bytes(size);
+    match result {
+        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => Error::refused(
+            format!("the driver has no {size} left, although it said so: {result}"),
+            text!("close what else uses this device's memory, or use a smaller model or ", Setting::Context),
+        ),
+        r => failure(&format!("allocate {size}"))(r),
+    }
+}

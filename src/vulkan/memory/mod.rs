@@ -1,0 +1,9 @@
+//! Device memory: heaps, buffers, and where their memory comes from.
+
+#[cfg(feature = "testing")]
+pub mod allocators;
+pub mod buffer;
+pub mod heaps;
+pub(crate) mod source;
+
+pub use buffer::{Backing, Buffer};
