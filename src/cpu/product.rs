@@ -222,31 +222,60 @@ impl Product<'_> {
         }
     }
 
-    /// BF16: inputs as they are, a column of sixteen weights at a time, in four sums.
+    /// BF16: inputs as they are.
     #[inline(always)]
     unsafe fn bf16<L: Lanes>(self) {
-        const ROWS: usize = 4;
+        for panel in self.panels.clone() {
+            let mut row = self.rows.start;
+            while row < self.rows.end {
+                // SAFETY: the caller's.
+                row += unsafe {
+                    match self.rows.end - row {
+                        4.. => self.bf16_tile::<L, 4>(panel, row),
+                        2.. => self.bf16_tile::<L, 2>(panel, row),
+                        _ => self.bf16_tile::<L, 1>(panel, row),
+                    }
+                };
+            }
+        }
+    }
+
+    /// A panel and `M` rows of inputs: a column of sixteen weights at a time, in four sums. Returns M.
+    #[inline(always)]
+    unsafe fn bf16_tile<L: Lanes, const M: usize>(&self, panel: usize, row: usize) -> usize {
         const SUMS: usize = 4;
         let cols = self.weights.cols;
-        for panel in self.panels.clone() {
-            let (_, planes) = self.weights.panel(panel);
-            for first in self.rows.clone().step_by(ROWS) {
-                // SAFETY: the caller's. Rows past the last one are that one again.
-                unsafe {
-                    let rows: [*const f32; ROWS] =
-                        std::array::from_fn(|m| self.x.0.add((first + m).min(self.rows.end - 1) * self.x.1));
-                    let mut sums = [[L::splat(0.0); SUMS]; ROWS];
-                    for k in 0..cols {
-                        let weights = L::load_bf16(planes.as_ptr().add(k * 2 * LANES));
-                        for (m, sums) in sums.iter_mut().enumerate() {
-                            sums[k % SUMS] = L::fma(weights, L::splat(*rows[m].add(k)), sums[k % SUMS]);
-                        }
-                    }
-                    for (m, [a, b, c, d]) in sums.into_iter().enumerate().take(self.rows.end - first) {
-                        self.put::<L>(panel, first + m, L::add(L::add(a, b), L::add(c, d)));
-                    }
+        let whole = cols - cols % SUMS;
+        let (_, planes) = self.weights.panel(panel);
+        // SAFETY: the caller's.
+        unsafe {
+            let x: [*const f32; M] = std::array::from_fn(|m| self.x.0.add((row + m) * self.x.1));
+            let mut sums = [[L::splat(0.0); M]; SUMS];
+            for k in (0..whole).step_by(SUMS) {
+                for (s, sums) in sums.iter_mut().enumerate() {
+                    add_column::<L, M>(planes, x, k + s, sums);
                 }
             }
+            for (k, sums) in (whole..cols).zip(&mut sums) {
+                add_column::<L, M>(planes, x, k, sums);
+            }
+            for m in 0..M {
+                let [a, b, c, d] = sums.map(|sums| sums[m]);
+                self.put::<L>(panel, row + m, L::add(L::add(a, b), L::add(c, d)));
+            }
+        }
+        M
+    }
+}
+
+/// Adds column `k` of a BF16 panel times that of each row.
+#[inline(always)]
+unsafe fn add_column<L: Lanes, const M: usize>(planes: &[u8], x: [*const f32; M], k: usize, sums: &mut [L::F; M]) {
+    // SAFETY: the caller's: `k` is a column of both.
+    unsafe {
+        let weights = L::load_bf16(planes.as_ptr().add(k * 2 * LANES));
+        for (sum, x) in sums.iter_mut().zip(x) {
+            *sum = L::fma(weights, L::splat(*x.add(k)), *sum);
         }
     }
 }

@@ -275,3 +275,85 @@ fn attention_is_softmax_of_scores_over_pages_and_windows() {
         }
     }
 }
+
+/// Instructions for each weight of a product with one row of inputs on AVX2 in the dev profile, when last updated.
+const PER_WEIGHT: [(&str, f64); 14] = [
+    ("int8", 1.82),
+    ("int4", 2.00),
+    ("bf16", 4.36),
+    ("q4_1", 2.09),
+    ("q5_0", 2.46),
+    ("q5_1", 2.54),
+    ("q8_0", 1.91),
+    ("q2_k", 2.69),
+    ("q3_k", 2.99),
+    ("q4_k", 2.21),
+    ("q5_k", 2.64),
+    ("q6_k", 3.11),
+    ("iq4_nl", 2.23),
+    ("iq4_xs", 2.30),
+];
+/// Growth by more than this factor is a regression.
+const TOLERANCE: f64 = 1.2;
+/// Environment variable for the process that valgrind counts: the number of its format.
+const CHILD: &str = "KILN_TEST_PRODUCT";
+/// Sizes of the matrix that is counted, and how often it is multiplied.
+const ROWS_COUNTED: usize = 64;
+const COLS_COUNTED: usize = 512;
+const TIMES: usize = 8;
+
+/// The counted process multiplies in its one format. Run as a normal test, it does so once in each.
+#[test]
+fn a_row_of_inputs_alone() {
+    let told = std::env::var(CHILD).ok().map(|told| told.parse::<usize>().unwrap());
+    for (i, format) in WeightFormat::ALL.into_iter().enumerate().filter(|(i, _)| told.is_none_or(|told| told == *i)) {
+        let units = Units::best();
+        let panels = Rows::new(format, ROWS_COUNTED, COLS_COUNTED).pack(format, ROWS_COUNTED, COLS_COUNTED, units);
+        let x = vec![1.0; COLS_COUNTED];
+        let mut inputs = Inputs::default();
+        inputs.resize(1, COLS_COUNTED, correction(format, units));
+        inputs.rows().for_each(|mut row| row.quantize(units, &x));
+        let mut out = vec![f32::NAN; ROWS_COUNTED];
+        counted(&panels, &x, &inputs, &mut out, units, if told.is_some() { TIMES } else { 1 });
+        assert!(out.iter().all(|x| x.is_finite()), "format {i}, {}", format.name());
+    }
+}
+
+/// Callgrind counts this function, by its name.
+#[inline(never)]
+fn counted(panels: &Panels, x: &[f32], inputs: &Inputs, out: &mut [f32], units: Units, times: usize) {
+    for _ in 0..times {
+        let out = Output { start: out.as_mut_ptr(), stride: panels.rows };
+        let (all, x) = (0..panels.count(), (x.as_ptr(), panels.cols));
+        // SAFETY: all are of these sizes.
+        unsafe { Product { weights: panels, panels: all, rows: 0..1, x, inputs, out }.run(units) };
+    }
+}
+
+/// In a release build BF16 took nine times as many as INT8: it multiplied each column by the same row four times.
+#[test]
+#[ignore = "needs valgrind and half a minute: tools/test runs it"]
+fn instructions_per_weight_have_not_grown() {
+    println!("{:44} {:>8} {:>8}", "instructions per weight, AVX2, one row", "now", "kept");
+    let (mut grown, weights) = (Vec::new(), (ROWS_COUNTED * COLS_COUNTED * TIMES) as f64);
+    for (i, format) in WeightFormat::ALL.into_iter().enumerate() {
+        let out = std::process::Command::new("valgrind")
+            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=kiln::cpu::tests::counted*"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "cpu::tests::a_row_of_inputs_alone", "--test-threads=1"])
+            .env(CHILD, i.to_string())
+            .output()
+            .expect("valgrind is installed");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{}{said}", String::from_utf8_lossy(&out.stdout));
+        let collected = said.lines().find_map(|l| l.split_once("Collected : ")).map(|(_, n)| n.trim().parse::<f64>());
+        let now = collected.unwrap_or_else(|| panic!("callgrind says no count: {said}")).unwrap() / weights;
+        assert!(now > 0.0, "callgrind counts nothing of {}: {said}", format.name());
+        let kept = PER_WEIGHT.iter().find(|(name, _)| *name == format.name()).map_or(0.0, |(_, kept)| *kept);
+        println!("{:44} {now:8.3} {kept:8.3}", format.name());
+        if now > TOLERANCE * kept {
+            grown.push(format.name());
+        }
+    }
+    assert!(grown.is_empty(), "more than {TOLERANCE} times what src/cpu/tests.rs says: {grown:?}");
+}

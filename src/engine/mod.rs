@@ -32,6 +32,7 @@ use crate::plan::{Needs, Plan};
 use crate::reference::Reference;
 use crate::replay::Replay;
 use crate::schedule::{Extent, KvType, Schedule};
+use crate::sys::memory;
 use crate::vulkan::device::instance::validation_wanted;
 use crate::vulkan::memory::heaps as device_heaps;
 use crate::vulkan::{Choice, Gpu, Vulkan};
@@ -313,6 +314,8 @@ fn load_any(
             }
         }
     };
+    // What rows were read into, on each thread.
+    memory::give_back_freed();
     let (seconds, loaded) = (start.elapsed().as_secs_f64(), progress.done());
     log::info!(
         "loaded {} of weights ({}) in {seconds:.2} s ({:.2} GB/s) on {}; context {}, chunks of {}, KV {} for {}",

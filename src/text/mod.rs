@@ -4,6 +4,7 @@
 //! [`StreamDecoder`] turns ids into text that is never retracted, [`StopMatcher`] ends it at a stop string. This module
 //! does not depend on devices or schedules.
 
+mod bpe;
 pub mod chat;
 pub mod limits;
 mod pieces;

@@ -1,9 +1,11 @@
 //! A table of what each token id decodes to, built when a tokenizer is opened. Streaming then decodes a token by an
-//! array access. The `tokenizers` crate would clone a string for each token.
+//! array access.
 
+use super::bpe::TokenTable;
 use super::limits::TOKENS;
 use crate::{Error, Result};
 use std::collections::HashSet;
+use tokenizers::AddedVocabulary;
 
 /// Limit on ids, since the table is as long as the largest id and a file may claim any.
 const MAX_IDS: u32 = TOKENS as u32;
@@ -44,12 +46,13 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Reads every token out of `tokenizer`.
+    /// Reads every token of the vocabulary and of those that are cut out before.
     ///
     /// # Errors
     /// [`Error::Input`] when an id is implausibly large.
-    pub(super) fn gather(tokenizer: &tokenizers::Tokenizer) -> Result<Self> {
-        let Some(last) = tokenizer.get_vocab(true).into_values().max() else {
+    pub(super) fn gather(vocabulary: &TokenTable, added: &AddedVocabulary) -> Result<Self> {
+        let cut_out = added.get_added_tokens_decoder();
+        let Some(last) = cut_out.keys().copied().chain(vocabulary.end().checked_sub(1)).max() else {
             return Ok(Self { text: String::new(), entries: Vec::new(), longest: 0 });
         };
         if last >= MAX_IDS {
@@ -58,12 +61,11 @@ impl Pieces {
                 "use the tokenizer.json that came with the model",
             ));
         }
-        let added = tokenizer.get_added_vocabulary();
         let (mut text, mut longest, mut bytes) = (String::new(), 0, HashSet::new());
         let mut entries = Vec::with_capacity(last as usize + 1);
         for id in 0..=last {
-            let token = tokenizer.id_to_token(id);
-            let special = token.as_ref().is_some_and(|token| added.is_special_token(token));
+            let token = cut_out.get(&id).map(|token| &*token.content).or_else(|| vocabulary.get(id));
+            let special = token.is_some_and(|token| added.is_special_token(token));
             let kind = match token {
                 None => PieceKind::Absent,
                 // As in Gemma's decoder: "▁" is replaced first. What then still looks like <0xNN> is a byte.
@@ -88,7 +90,7 @@ impl Pieces {
             entries.push(TokenPiece { end, kind, special });
         }
         text.shrink_to_fit();
-        let strips = added.get_added_tokens_decoder().values().any(|t| t.lstrip || t.rstrip);
+        let strips = cut_out.values().any(|t| t.lstrip || t.rstrip);
         Ok(Self { text, entries, longest: if bytes.len() == 256 && !strips { longest } else { 0 } })
     }
 

@@ -1,19 +1,17 @@
 //! A tokenizer of SentencePiece's tokens, which have scores and no list of merges.
 //!
-//! SentencePiece joins the two neighbours whose joined text is the token with the highest score. The `tokenizers` crate
-//! goes by a list of pairs. So the pairs of each token are listed, in the order of the scores. Gemma 3's tokenizer.json
+//! SentencePiece joins the two neighbours whose joined text is the token with the highest score. [`super::bpe`] goes by a
+//! list of pairs. So the pairs of each token are listed, in the order of the scores. Gemma 3's tokenizer.json
 //! was made so too, and ties are broken as there: the longer left part first, then the longer right part, then the
 //! smaller ids. Its list comes out the same.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
 use tokenizers::AddedToken;
-use tokenizers::models::bpe::{BPE, Merges, Vocab};
-use tokenizers::normalizers::Replace;
 
+use super::bpe::{Bpe, Rules, TokenTable};
 use super::limits::{self, LONGEST};
-use crate::display::quote;
 use crate::model::checkpoint::gguf::{Token, TokenKind};
 use crate::{Error, Result};
 
@@ -42,70 +40,69 @@ const ORDINARY: [&str; 3] = ["<mask>", "<2mass>", "[@BOS@]"];
 
 const REMEDY: &str = "use a GGUF file that was made with the model's tokenizer.model";
 
-/// Makes the crate's tokenizer of tokens that are indexed by id.
+/// A token as it is used.
+struct ScoredToken<'t> {
+    text: Cow<'t, str>,
+    score: f32,
+    kind: TokenKind,
+}
+
+/// Lists the merges of tokens that are indexed by id, and those tokens that are cut out of a text before.
 ///
 /// # Errors
 /// [`Error::Input`]: a token is there twice, there is none for what has no token, or the tokens are longer, or can be made
 /// in more ways, than any Gemma's.
-pub(super) fn assemble(tokens: &[Token]) -> Result<tokenizers::Tokenizer> {
+pub(super) fn assemble(tokens: &[Token]) -> Result<(Bpe, Vec<AddedToken>)> {
     let wrong = |what: String| Error::input(format!("the file's tokenizer is wrong: {what}"), REMEDY);
     check_sizes(tokens).map_err(wrong)?;
-    let mut tokens: Vec<Token> = tokens.to_vec();
-    for token in &mut tokens {
-        match token.kind {
-            _ if SPECIAL.contains(&token.text.as_str()) => token.kind = TokenKind::Control,
-            // Files have spaces here that stand for the literal "▁" of the vocabulary.
-            TokenKind::UserDefined => token.text = token.text.replace(' ', "▁"),
-            _ => {}
+    let entry = |token| {
+        let &Token { ref text, score, kind } = token;
+        let kind = if SPECIAL.contains(&text.as_str()) { TokenKind::Control } else { kind };
+        // Files have spaces here that stand for the literal "▁" of the vocabulary.
+        let spaced = kind == TokenKind::UserDefined && text.contains(' ');
+        let text = if spaced { text.replace(' ', "▁").into() } else { Cow::from(text) };
+        let mut entry = ScoredToken { text, score, kind };
+        if is_padding(&entry) {
+            entry.kind = TokenKind::Unused;
         }
+        entry
+    };
+    let tokens: Vec<ScoredToken> = tokens.iter().map(entry).collect();
+    let mut vocabulary = TokenTable::default();
+    for (id, token) in (0..).zip(&tokens).filter(|(_, token)| !is_padding(token)) {
+        vocabulary.add(id, &token.text).map_err(wrong)?;
     }
-    tokens.iter_mut().filter(|token| is_padding(token)).for_each(|token| token.kind = TokenKind::Unused);
-    let mut ids: HashMap<&str, u32> = HashMap::with_capacity(tokens.len());
-    for (id, token) in (0..).zip(&tokens) {
-        if !is_padding(token) && ids.insert(&token.text, id).is_some() {
-            return Err(wrong(format!("the token {} is there twice", quote(&token.text))));
-        }
-    }
-    if !ids.contains_key("<unk>") {
+    if vocabulary.id("<unk>").is_none() {
         return Err(wrong("it has no token <unk>".into()));
     }
-    let merges = list_merges(&tokens, &ids).map_err(wrong)?;
-    let vocab: Vocab = ids.iter().map(|(text, id)| ((*text).to_owned(), *id)).collect();
-    let failed = |e: tokenizers::Error| wrong(e.to_string());
-    let builder = BPE::builder().vocab_and_merges(vocab, merges).unk_token("<unk>".into());
-    let model = builder.fuse_unk(true).byte_fallback(true).build().map_err(failed)?;
-    let mut tokenizer = tokenizers::Tokenizer::new(model);
-    tokenizer.with_normalizer(Some(Replace::new(" ", "▁").map_err(failed)?));
-    let added = tokens.iter().filter(|token| is_cut_out(token));
-    let (special, ordinary): (Vec<_>, Vec<_>) = added.partition(|token| is_special(token));
-    let list = |tokens: Vec<&Token>, special| -> Vec<AddedToken> {
-        tokens.into_iter().map(|token| AddedToken::from(token.text.as_str(), special).normalized(false)).collect()
+    let merges = list_merges(&tokens, &vocabulary).map_err(wrong)?;
+    let added = |special| {
+        let found = tokens.iter().filter(move |token| is_cut_out(token) && is_special(token) == special);
+        found.map(move |token| AddedToken::from(&*token.text, special).normalized(false))
     };
-    tokenizer.add_special_tokens(&list(special, true));
-    tokenizer.add_tokens(&list(ordinary, false));
-    Ok(tokenizer)
+    let added = added(true).chain(added(false)).collect();
+    let rules = Rules { unknown: Some("<unk>".into()), fuses_unknown: true, ignores_merges: false };
+    Ok((Bpe::new(vocabulary, merges, rules), added))
 }
 
 /// Whether a token stands for a row of the embedding that no token has: a vocabulary is padded to the number of rows.
 /// llama.cpp's converter counts such tokens by their ids and Ollama's from 0, as tokens that text may spell.
-fn is_padding(token: &Token) -> bool {
+fn is_padding(token: &ScoredToken) -> bool {
     let number = token.text.strip_prefix("[PAD").and_then(|rest| rest.strip_suffix(']'));
     number.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
         && matches!(token.kind, TokenKind::Unused | TokenKind::UserDefined)
 }
 
 /// Whether a token is cut out of a text before anything is merged.
-fn is_cut_out(token: &Token) -> bool {
+fn is_cut_out(token: &ScoredToken) -> bool {
     let of_kind = matches!(token.kind, TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined);
     of_kind && !token.text.is_empty()
 }
 
-fn is_special(token: &Token) -> bool {
+fn is_special(token: &ScoredToken) -> bool {
     let unused = token.text.strip_prefix("<unused").and_then(|rest| rest.strip_suffix('>'));
     let is_unused = unused.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()));
-    matches!(token.kind, TokenKind::Control | TokenKind::Unknown)
-        && !is_unused
-        && !ORDINARY.contains(&token.text.as_str())
+    matches!(token.kind, TokenKind::Control | TokenKind::Unknown) && !is_unused && !ORDINARY.contains(&&*token.text)
 }
 
 /// Refuses tokens that are longer than any Gemma's, one alone or all together, before any time is spent on them.
@@ -134,7 +131,7 @@ struct Merge {
 }
 
 /// Every pair of tokens whose joined text is a token that merges make, the first to be merged first.
-fn list_merges(tokens: &[Token], ids: &HashMap<&str, u32>) -> std::result::Result<Merges, String> {
+fn list_merges(tokens: &[ScoredToken], vocabulary: &TokenTable) -> std::result::Result<Vec<[u32; 3]>, String> {
     let most = limits::most(limits::MERGES, tokens.len());
     let mut merges = Vec::new();
     for (id, token) in (0..).zip(tokens) {
@@ -144,11 +141,11 @@ fn list_merges(tokens: &[Token], ids: &HashMap<&str, u32>) -> std::result::Resul
             TokenKind::UserDefined => 0.0,
             _ => continue,
         };
-        let text = token.text.as_str();
+        let text = &*token.text;
         let characters = text.chars().count();
         for (chars, (at, _)) in text.char_indices().enumerate().skip(1) {
             let (left, right) = text.split_at(at);
-            if let (Some(&l), Some(&r)) = (ids.get(left), ids.get(right)) {
+            if let (Some(l), Some(r)) = (vocabulary.id(left), vocabulary.id(right)) {
                 let lengths = [chars as u16, (characters - chars) as u16];
                 merges.push(Merge { score, lengths, ids: [id, l, r] });
             }
@@ -165,6 +162,5 @@ fn list_merges(tokens: &[Token], ids: &HashMap<&str, u32>) -> std::result::Resul
         let order = |m: &Merge| (Reverse(m.lengths), m.ids);
         (b.score + 0.0).total_cmp(&(a.score + 0.0)).then_with(|| order(a).cmp(&order(b)))
     });
-    let text = |id: u32| tokens[id as usize].text.clone();
-    Ok(merges.into_iter().map(|Merge { ids: [_, left, right], .. }| (text(left), text(right))).collect())
+    Ok(merges.into_iter().map(|Merge { ids: [id, left, right], .. }| [left, right, id]).collect())
 }

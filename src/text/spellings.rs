@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn spelled_tokens_are_marked_and_nothing_else() {
         let tokenizer = small_tokenizer();
-        let spellings = Spellings::gather(tokenizer.inner().get_added_vocabulary());
+        let spellings = Spellings::gather(tokenizer.added());
         let mark = |text: &str| spellings.mark(text, '|');
         for text in ["", "a < b, <b>bold</b>", "<end_of_turn", "<end", "<mask>", "<unused0>", "<bos >"]
             .map(|t| t.to_owned() + "!")

@@ -7,6 +7,11 @@ pub(crate) fn small_tokenizer() -> Tokenizer {
     Tokenizer::from_bytes(include_bytes!("../../tests/golden/tokenizer/tokenizer.json")).unwrap()
 }
 
+/// The same in the `tokenizers` crate.
+pub(crate) fn small_crate_tokenizer() -> tokenizers::Tokenizer {
+    tokenizers::Tokenizer::from_bytes(include_bytes!("../../tests/golden/tokenizer/tokenizer.json")).unwrap()
+}
+
 /// Pseudo-random test data, the same in every run (xorshift64*). The seed must not be 0.
 pub(crate) struct Random(pub u64);
 

@@ -1,10 +1,11 @@
-//! Gemma's tokenizer. The `tokenizers` crate turns text into ids. A table of our own turns ids into text.
+//! Gemma's tokenizer. The `tokenizers` crate cuts added tokens out of a text, [`super::bpe`] turns what is between them into
+//! ids, and a table turns ids into text.
 //!
-//! Encoding is byte-pair merging over whole pieces of text between added tokens; the crate does it well. Decoding is
-//! done here, because one definition must serve both whole sequences and streams of tokens. Tests compare it with the
-//! crate's. It holds for Gemma's decoder only, so a file with another decoder is refused.
+//! Decoding is done here, because one definition must serve both whole sequences and streams of tokens. Tests compare ids and
+//! texts with the crate's. It holds for Gemma's decoder only, so a file with another decoder is refused.
 
 mod encoder;
+mod file;
 mod ids;
 mod kind;
 #[cfg(test)]
@@ -13,12 +14,15 @@ mod tests;
 pub use encoder::TextEncoder;
 pub use ids::{parse_id, parse_ids};
 
+use file::TokenizerFile;
 use kind::TokenizerKind;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use tokenizers::{AddedVocabulary, Model as _, OffsetType, PreTokenizer as _};
+use tokenizers::normalizers::Replace;
+use tokenizers::{AddedToken, AddedVocabulary, Model as _, OffsetType};
 
+use super::bpe::Bpe;
 use super::chat::Rendered;
 use super::pieces::{Piece, Pieces};
 use super::recent::Recent;
@@ -44,7 +48,11 @@ const MAX_WHOLE: usize = 4 << 20;
 /// A tokenizer of Gemma's kind: byte-pair encoding with byte fallback and "▁" for spaces. Added tokens are split off.
 #[derive(Debug)]
 pub struct Tokenizer {
-    inner: tokenizers::Tokenizer,
+    model: Bpe,
+    /// Spaces become "▁".
+    normalizer: Replace,
+    /// The tokens that are cut out of a text first.
+    added: AddedVocabulary,
     pieces: Arc<Pieces>,
     /// Whether a long text can be encoded in windows: no token depends on more of the text than itself.
     can_cut: bool,
@@ -62,8 +70,7 @@ struct Verbatim {
 }
 
 impl Tokenizer {
-    /// Opens `dir/tokenizer.json`. Gemma's own (33 MB) takes one to two seconds, mostly in the crate: open it while the
-    /// weights load.
+    /// Opens `dir/tokenizer.json`. Gemma's own has 33 MB: open it while the weights load.
     ///
     /// # Errors
     /// [`Error::Input`] when the directory has no tokenizer, or the file's tokenizer is not of Gemma's kind.
@@ -97,11 +104,9 @@ impl Tokenizer {
         if let Some(difference) = kind.find_difference() {
             return Err(Error::input(format!("{name} is not a tokenizer of Gemma's kind: {difference}"), REMEDY));
         }
-        let mut inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|e| not_a_tokenizer(&e))?;
-        // A file's truncation and padding are for training batches. `encode` adds BOS itself.
-        inner.with_padding(None).with_post_processor(None::<tokenizers::PostProcessorWrapper>);
-        inner.with_truncation(None).map_err(|e| Error::input(format!("{name}: {e}"), REMEDY))?;
-        Self::of(inner)
+        let file: TokenizerFile = serde_json::from_slice(bytes).map_err(|e| not_a_tokenizer(&e))?;
+        let (model, added) = file.assemble().map_err(|e| not_a_tokenizer(&e))?;
+        Self::of(model, &added)
     }
 
     /// Makes a tokenizer of a GGUF file's tokens, indexed by id. Its ids are those of the model's tokenizer.json.
@@ -109,14 +114,22 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Input`] when they are not a tokenizer of Gemma's kind.
     pub fn from_tokens(tokens: &[Token]) -> Result<Self> {
-        Self::of(scored::assemble(tokens)?)
+        let (model, added) = scored::assemble(tokens)?;
+        Self::of(model, &added)
     }
 
-    fn of(inner: tokenizers::Tokenizer) -> Result<Self> {
-        let pieces = Arc::new(Pieces::gather(&inner)?);
-        let can_cut = pieces.longest().is_some_and(|bytes| bytes <= LONGEST_TOKEN) && has_plain_tokens(&inner);
+    fn of(model: Bpe, tokens: &[AddedToken]) -> Result<Self> {
+        let wrong = |e: tokenizers::Error| Error::input(format!("the tokenizer is wrong: {e}"), REMEDY);
+        let normalizer = Replace::new(" ", "▁").map_err(wrong)?;
+        let mut added = AddedVocabulary::new();
+        added.add_tokens(tokens, &model, Some(&normalizer));
+        let pieces = Arc::new(Pieces::gather(model.vocabulary(), &added)?);
+        let strips = tokens.iter().any(|t| t.single_word || t.lstrip || t.rstrip);
+        let is_plain = !strips && !model.ignores_merges();
+        // Each token stands for its own characters and nothing around them.
+        let can_cut = is_plain && pieces.longest().is_some_and(|bytes| bytes <= LONGEST_TOKEN);
         let recent = Recent::new(pieces.longest().unwrap_or(LONGEST_TOKEN));
-        Ok(Self { inner, pieces, can_cut, verbatim: OnceLock::new(), recent })
+        Ok(Self { model, normalizer, added, pieces, can_cut, verbatim: OnceLock::new(), recent })
     }
 
     /// The ids of `text`. With `add_bos` they start with `<bos>`, even for empty text.
@@ -128,7 +141,7 @@ impl Tokenizer {
     /// [`Error::Input`] when the tokenizer lacks a wanted `<bos>`, or cannot encode the text.
     pub fn encode(&self, text: &str, add_bos: bool) -> Result<Vec<u32>> {
         let mut ids = self.begin(add_bos)?;
-        self.encode_whole(text, self.inner.get_added_vocabulary(), &mut ids)?;
+        self.encode_whole(text, &self.added, &mut ids)?;
         Ok(ids)
     }
 
@@ -141,7 +154,7 @@ impl Tokenizer {
         self.require_bos()?;
         let mut ids = Vec::new();
         let Some(mark) = rendered.mark else {
-            self.encode_whole(&rendered.text, self.inner.get_added_vocabulary(), &mut ids)?;
+            self.encode_whole(&rendered.text, &self.added, &mut ids)?;
             return Ok(ids);
         };
         let verbatim = self.verbatim();
@@ -169,7 +182,7 @@ impl Tokenizer {
 
     fn verbatim(&self) -> &Verbatim {
         self.verbatim.get_or_init(|| {
-            let mut added = self.inner.get_added_vocabulary().clone();
+            let mut added = self.added.clone();
             // The crate's name for: as the text that they are.
             added.set_encode_special_tokens(true);
             Verbatim { spellings: Spellings::gather(&added), added }
@@ -190,7 +203,7 @@ impl Tokenizer {
             return Windows::default().finish(text, encode, ids);
         }
         if self.can_cut {
-            let verbatim = !std::ptr::eq(added, self.inner.get_added_vocabulary());
+            let verbatim = !std::ptr::eq(added, &self.added);
             ids.extend(self.recent.encode(text, verbatim, encode)?);
             return Ok(());
         }
@@ -207,11 +220,9 @@ impl Tokenizer {
     /// Does what the crate's `encode` does, with a choice of the added tokens that are looked for.
     fn encode_part(&self, text: &str, added: &AddedVocabulary, offsets: OffsetType) -> Result<Encoded> {
         let encode = || {
-            let mut split = added.extract_and_normalize(self.inner.get_normalizer(), text);
-            if let Some(splitter) = self.inner.get_pre_tokenizer() {
-                splitter.pre_tokenize(&mut split)?;
-            }
-            split.tokenize(|part| self.inner.get_model().tokenize(part.get()))?;
+            let mut split = added.extract_and_normalize(Some(&self.normalizer), text);
+            // The file's splitting at spaces changes nothing: there are none any more.
+            split.tokenize(|part| self.model.tokenize(part.get()))?;
             split.into_encoding(None, 0, offsets)
         };
         let encoding = encode().map_err(|e: tokenizers::Error| {
@@ -282,13 +293,13 @@ impl Tokenizer {
 
     /// The id of the token spelled `token`, if there is one.
     pub fn token_id(&self, token: &str) -> Option<u32> {
-        self.inner.token_to_id(token)
+        self.added.token_to_id(token, &self.model)
     }
 
     /// `<bos>`, the first token of every sequence; `None` also if the vocabulary has it, but as no token that is found in
     /// text.
     pub fn bos(&self) -> Option<u32> {
-        self.inner.get_added_vocabulary().get_vocab().get("<bos>").copied()
+        self.added.get_vocab().get("<bos>").copied()
     }
 
     /// `<bos>`, without which no prompt is what the model was trained on.
@@ -321,19 +332,9 @@ impl Tokenizer {
     }
 
     #[cfg(test)]
-    pub(super) fn inner(&self) -> &tokenizers::Tokenizer {
-        &self.inner
+    pub(super) fn added(&self) -> &AddedVocabulary {
+        &self.added
     }
-}
-
-/// Whether each token stands for its own characters and nothing around them.
-fn has_plain_tokens(tokenizer: &tokenizers::Tokenizer) -> bool {
-    let far = match tokenizer.get_model() {
-        tokenizers::ModelWrapper::BPE(model) => model.ignore_merges,
-        _ => true,
-    };
-    let added = tokenizer.get_added_vocabulary().get_added_tokens_decoder();
-    !far && !added.values().any(|t| t.single_word || t.lstrip || t.rstrip)
 }
 
 fn without_bos(remedy: impl Into<Text>) -> Error {

@@ -29,7 +29,7 @@ impl<'a> TextEncoder<'a> {
         self.text.push_str(text);
         let t = self.tokenizer;
         if t.can_cut {
-            let encode = |window: &str| t.encode_part(window, t.inner.get_added_vocabulary(), OffsetType::Byte);
+            let encode = |window: &str| t.encode_part(window, &t.added, OffsetType::Byte);
             let done = self.windows.push(&self.text, encode, &mut self.ids)?;
             self.text.drain(..done);
         }
@@ -41,7 +41,7 @@ impl<'a> TextEncoder<'a> {
     /// # Errors
     /// As [`push`](Self::push).
     pub fn finish(mut self) -> Result<Vec<u32>> {
-        let (t, added) = (self.tokenizer, self.tokenizer.inner.get_added_vocabulary());
+        let (t, added) = (self.tokenizer, &self.tokenizer.added);
         match t.can_cut {
             true => {
                 let encode = |window: &str| t.encode_part(window, added, OffsetType::Byte);

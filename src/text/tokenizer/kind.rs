@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::text::limits::{self, ADDED, LONGEST, TOKENS};
 
 /// The fields that make a `tokenizer.json` one of Gemma's kind. They are checked before the `tokenizers` crate sees the
-/// file, since it panics on some subword prefixes and normalizers.
+/// file's added tokens, and nothing else of the file is kept.
 #[derive(Deserialize)]
 pub(super) struct TokenizerKind {
     model: ModelKind,
@@ -114,7 +114,9 @@ impl TokenizerKind {
         ]});
         let normalizer = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
         // That normalizer leaves no spaces to split at, so any behaviour will do.
-        let splits_at_spaces = |v: &serde_json::Value| v["type"] == "Split" && v["pattern"] == json!({"String": " "});
+        let splits_at_spaces = |v: &serde_json::Value| {
+            v["type"] == "Split" && v["pattern"] == json!({"String": " "}) && v["invert"] != true
+        };
         let filled = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
         let model = &self.model;
         [

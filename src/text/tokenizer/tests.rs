@@ -1,5 +1,5 @@
 use super::super::limits::LONGEST;
-use super::super::testing::{Random, small_tokenizer};
+use super::super::testing::{Random, small_crate_tokenizer, small_tokenizer};
 use super::*;
 use serde_json::json;
 
@@ -24,7 +24,7 @@ fn bos_is_there_exactly_when_asked_for() {
 /// What it remembers of earlier texts changes no ids.
 #[test]
 fn texts_that_begin_alike_have_the_ids_of_the_whole() {
-    let (tokenizer, mut random) = (small_tokenizer(), Random(0x7265_6365));
+    let (tokenizer, reference, mut random) = (small_tokenizer(), small_crate_tokenizer(), Random(0x7265_6365));
     let words = ["the ", "he", "llo", " ", "  ", "\n", "ß", "😀", "<bos>", "<start_of_turn>", "<", "Z", "▁"];
     let mut more =
         |count: u32| -> String { (0..count).map(|_| words[random.below(words.len() as u32) as usize]).collect() };
@@ -33,7 +33,7 @@ fn texts_that_begin_alike_have_the_ids_of_the_whole() {
         let cut = begin.len() - 37 * i;
         let cut = (0..=cut).rev().find(|&at| begin.is_char_boundary(at)).unwrap();
         let text = format!("{}{}", &begin[..cut], more(30 * (i as u32 % 3)));
-        let whole = tokenizer.inner().encode_fast(&text[..], false).unwrap();
+        let whole = reference.encode_fast(&text[..], false).unwrap();
         assert_eq!(tokenizer.encode(&text, false).unwrap(), whole.get_ids(), "text {i}");
         let fresh = small_tokenizer().encode_verbatim(&text).unwrap();
         assert!(tokenizer.encode_verbatim(&text).unwrap() == fresh, "text {i}");
@@ -43,7 +43,7 @@ fn texts_that_begin_alike_have_the_ids_of_the_whole() {
 /// Encoding a megabyte at once took 350 MB. Text without a place to cut it was refused beyond 4 MiB.
 #[test]
 fn long_text_is_encoded_in_windows_with_the_ids_of_the_whole() {
-    let tokenizer = small_tokenizer();
+    let (tokenizer, reference) = (small_tokenizer(), small_crate_tokenizer());
     let words =
         ["the ", "he", "llo", " ", "  ", "\n", "\n\n", "ß", "é", "😀", "<bos>", "<start_of_turn>", "<", "Z", "9", "▁"];
     let mut random = Random(5);
@@ -62,7 +62,7 @@ fn long_text_is_encoded_in_windows_with_the_ids_of_the_whole() {
         "\n".repeat(2 * WINDOW),
     ];
     for text in &texts {
-        let whole = tokenizer.inner().encode_fast(text.as_str(), false).unwrap().get_ids().to_vec();
+        let whole = reference.encode_fast(text.as_str(), false).unwrap().get_ids().to_vec();
         assert!(tokenizer.encode(text, false).unwrap() == whole, "{}", &text[..20]);
         // In pieces too.
         let mut encoder = tokenizer.encoder(false).unwrap();
@@ -92,7 +92,7 @@ fn a_tokenizer_whose_text_cannot_be_cut_encodes_text_of_bounded_length() {
 fn the_longest_special_token_is_found_wherever_it_stands() {
     let long = "ab".repeat(LONGEST / 2);
     let tokenizer = edited(|json| json["added_tokens"][5]["content"] = json!(long)).unwrap();
-    let id = tokenizer.inner().token_to_id(&long).unwrap();
+    let id = tokenizer.token_id(&long).unwrap();
     let text = format!("{}{long}{}", "x".repeat(WINDOW - LONGEST / 2), "y".repeat(WINDOW));
     assert_eq!(tokenizer.encode(&text, false).unwrap().iter().filter(|&&found| found == id).count(), 1);
 }
@@ -221,4 +221,45 @@ fn ids_are_parsed_or_the_bad_word_is_named() {
         let message = parse_ids(text).unwrap_err().to_string();
         assert!(message.contains(word), "{text}: {message}");
     }
+}
+
+/// Environment variable for a process of its own: what other tests allocate meanwhile does not count there.
+const CHILD: &str = "KILN_TEST_TOKENIZER_MEMORY";
+
+/// Maps of strings took five times as much.
+#[test]
+fn a_tokenizer_takes_as_much_memory_as_its_lists() {
+    use crate::model::checkpoint::gguf::{Token, TokenKind};
+    if std::env::var_os(CHILD).is_none() {
+        let own = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "text::tokenizer::tests::a_tokenizer_takes_as_much_memory_as_its_lists"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        return assert!(own.status.success(), "{}", String::from_utf8_lossy(&own.stdout));
+    }
+    let resident = || {
+        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+        4 * pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap()
+    };
+    let token = |text: String, kind| Token { text, score: 0.0, kind };
+    let special = ["<pad>", "<eos>", "<bos>", "<unk>"].map(|text| token(text.into(), TokenKind::Control));
+    let mut tokens = special.to_vec();
+    let mut last = vec![String::new()];
+    for _ in 0..4 {
+        let longer = |text: &String| ('a'..='t').map(move |c| format!("{text}{c}")).collect::<Vec<_>>();
+        last = last.iter().flat_map(longer).collect();
+        tokens.extend(last.iter().map(|text| token(text.clone(), TokenKind::Normal)));
+    }
+    let bytes = (0..=u8::MAX).map(|byte| token(format!("<0x{byte:02X}>"), TokenKind::Byte));
+    tokens.extend(bytes);
+    assert_eq!(tokens.len(), 4 + 20 + 400 + 8_000 + 160_000 + 256);
+    // Everything that is loaded once is there before.
+    small_tokenizer().encode("a", true).unwrap();
+    let before = resident();
+    let tokenizer = Tokenizer::from_tokens(&tokens).unwrap();
+    crate::sys::memory::give_back_freed();
+    let taken = resident().saturating_sub(before);
+    assert!(taken < 20 << 10, "{taken} KiB of {} tokens", tokens.len());
+    assert_eq!(tokenizer.decode(&tokenizer.encode("abcdtt", true).unwrap(), true).unwrap(), "abcdtt");
 }
