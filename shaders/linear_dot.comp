@@ -104,15 +104,17 @@ float sums[WIDTH * COLUMNS];
 Weights w[UNROLL * WIDTH];
 uint64_t rows[WIDTH];
 #ifdef GROUPED
-// Scales on their way with the weights; the first load of each row, of what is fetched and what is added.
+// Scales on their way with the weights; the first load of each row, of what is added and then of what is fetched.
 uvec4 w_scale[UNROLL * WIDTH];
-uint next_load[WIDTH], load_of[WIDTH];
+uint first_load[2 * WIDTH];
 // Where each row has the same scales' places, the lane alone says which they are, and where its first one lies in each row.
 const bool LANE_SAYS = BLOCKS % SCALE_PERIOD + SHARERS % SCALE_PERIOD == 0;
 uint next_scales[WIDTH];  // bytes behind the matrix's first
-#define FACTORS(u, j) factors(w_scale[u * WIDTH + j], LANE_SAYS ? PART : load_of[j] + i)
+#define FACTORS(u, j) factors(w_scale[u * WIDTH + j], LANE_SAYS ? PART : first_load[j] + i)
 #else
-float scale_of[WIDTH], next_scale[WIDTH];
+// Of what is added, and then of what is fetched. One array: of two, of which all of one is copied to the other, RADV of Mesa
+// 25.0 reads the copied one even after that has changed.
+float scale_of[2 * WIDTH];
 #endif
 
 // The block of a row that load u of a round is for, and whether there is such a block.
@@ -128,7 +130,7 @@ void fetch(uint round, uint u) {
 #ifdef GROUPED
     [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
         uint from = LANE_SAYS ? next_scales[j] + (round * UNROLL + u) * (SHARERS / SCALE_PERIOD * SCALE_BYTES)
-                              : scale_at(0, next_load[j] + at);
+                              : scale_at(0, first_load[WIDTH + j] + at);
         w_scale[u * WIDTH + j] = fetch_scale(uint64_t(scales) + from, rows[j], at, BLOCKS);
     }
 #endif
@@ -193,10 +195,10 @@ void turn_to(uint first) {
             uint o = min(n0 + j, n - 1) + p * n;
             rows[p * ROWS + j] = weight + uint64_t(o) * row_bytes(BLOCKS);
 #ifdef GROUPED
-            next_load[p * ROWS + j] = o * BLOCKS;
+            first_load[WIDTH + p * ROWS + j] = o * BLOCKS;
             next_scales[p * ROWS + j] = scale_at(0, o * BLOCKS + PART);
 #else
-            next_scale[p * ROWS + j] = scales.at[o];
+            scale_of[WIDTH + p * ROWS + j] = scales.at[o];
 #endif
         }
     }
@@ -237,9 +239,9 @@ void begin(uint n0) {
 void add(bool more, uint next, uint r0, uint live) {
     [[unroll]] for (uint i = 0; i < WIDTH * COLUMNS; ++i) sums[i] = 0;
 #ifdef GROUPED
-    [[unroll]] for (uint j = 0; j < WIDTH; ++j) load_of[j] = next_load[j];
+    [[unroll]] for (uint j = 0; j < WIDTH; ++j) first_load[j] = first_load[WIDTH + j];
 #else
-    [[unroll]] for (uint j = 0; j < WIDTH; ++j) scale_of[j] = next_scale[j];
+    [[unroll]] for (uint j = 0; j < WIDTH; ++j) scale_of[j] = scale_of[WIDTH + j];
 #endif
     for (uint round = 0; round + 1 < ROUNDS; ++round) {
         wait_for((round + 1) * SPAN * X_BLOCKS);

@@ -5,6 +5,8 @@
 
 #[path = "amd/isa.rs"]
 mod isa;
+#[path = "common/radv.rs"]
+mod radv;
 
 use isa::Isa;
 use kiln::model::{Shape, WeightFormat, presets};
@@ -23,19 +25,16 @@ use kiln::testing::replay::measure::{ceiling, fragment};
 use kiln::testing::vulkan::inspect::Compiled;
 use kiln::testing::vulkan::pipelines::Pipelines;
 use kiln::testing::vulkan::{Choice, Gpu};
+use radv::MESA;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::rc::Rc;
 
-const MESA: &str = "25.0.7";
 /// The GPUs to compile for: RADV's name, the instruction set, and the device name that the driver then reports.
 const CHIPS: [(&str, &str, &str); 2] = [("phoenix", "gfx1103", "PHOENIX"), ("gfx1150", "gfx1150", "GFX1150")];
 /// Environment variable for the child process on that driver: the file to write its results to.
 const CHILD: &str = "KILN_TEST_AMD_CHILD";
-/// Set where this machine cannot have the driver: tools/test sets it, and lists what was not checked.
-const WITHOUT: &str = "KILN_TEST_WITHOUT_RADV";
 
 /// Least waves per SIMD for a kernel that waits for memory; a SIMD holds 16.
 const WAVES: u64 = 8;
@@ -67,8 +66,7 @@ fn every_kernel_is_good_machine_code_on_amd() {
     if let Some(out) = std::env::var_os(CHILD) {
         return compile_all(Path::new(&out));
     }
-    if std::env::var_os(WITHOUT).is_some() {
-        println!("not checked: {WITHOUT} is set");
+    if radv::is_missing() {
         return;
     }
     let [first, second] = CHIPS.map(|(family, _, name)| compile_for(family, name));
@@ -85,22 +83,10 @@ fn every_kernel_is_good_machine_code_on_amd() {
     compare(&page(&first, &second));
 }
 
-/// Compiles every kernel for one chip in a child process: the driver must be chosen before Vulkan loads.
+/// Compiles every kernel for one chip in a child process.
 fn compile_for(family: &str, name: &str) -> Vec<Figures> {
-    let run = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("target/mesa-{MESA}/run"));
-    assert!(run.exists(), "run `tools/fetch-mesa {MESA}` first; where it cannot be had, set {WITHOUT}=1");
     let out = tempfile::NamedTempFile::new().unwrap();
-    let done = Command::new(run)
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "every_kernel_is_good_machine_code_on_amd", "--nocapture"])
-        .env(CHILD, out.path())
-        .env("RADV_FORCE_FAMILY", family)
-        .env("MESA_SHADER_CACHE_DISABLE", "1")
-        .env("KILN_CACHE_DIR", "/dev/null/none")
-        .output()
-        .unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-    assert!(done.status.success(), "RADV does not compile every kernel for {family}:\n{said}");
+    radv::run("every_kernel_is_good_machine_code_on_amd", family, &[(CHILD, out.path())]);
     let (device, figures): (String, Vec<Figures>) =
         serde_json::from_slice(&std::fs::read(out.path()).unwrap()).unwrap();
     assert!(device.contains(name) && device.contains(&format!("Mesa {MESA}")), "{device}");

@@ -4,8 +4,7 @@
 mod common;
 
 use common::{Mixed, ONE_SUBMIT, bits, golden, load};
-use kiln::engine::Options;
-use kiln::engine::ReplayOptions;
+use kiln::engine::{Options, ReplayOptions, Tune};
 use kiln::executor::{HeadRows, Row};
 use kiln::sequence::draft::{MOST_DRAFTED, Repeats};
 use kiln::sequence::session::Session;
@@ -49,13 +48,19 @@ fn counts() -> [u64; 3] {
     [allocations, kiln::testing::vulkan::driver::recordings(), kiln::testing::vulkan::pipelines::pipelines_created()]
 }
 
+/// Where the device is a GPU, what tuning is to measure later is compiled beside the passes.
+fn untuned() -> ReplayOptions {
+    ReplayOptions { tune: Some(Tune::Off), ..ReplayOptions::default() }
+}
+
 /// Serialises the tests of this file, which share process-wide counters.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 #[test]
 fn decode_records_nothing_makes_no_pipeline_and_allocates_nothing() {
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
-    let mut executor = load(&golden("tiny"), Options { device: common::vulkan(), ..Options::default() });
+    let mut executor =
+        load(&golden("tiny"), Options { device: common::vulkan(), vulkan: untuned(), ..Options::default() });
     let mut session = Session::new(0, executor.schedule().extent.context);
     let before_prefill = counts();
     session.prefill(executor.as_mut(), &[2, 17, 5]).unwrap();
@@ -85,6 +90,7 @@ fn sampling_records_nothing_makes_no_pipeline_and_allocates_nothing() {
         sequences: BATCH,
         head_rows: BATCH,
         context: Some(128),
+        vulkan: untuned(),
         ..Options::default()
     };
     let mut executor = load(&golden("tiny"), options);
@@ -124,8 +130,13 @@ fn sampling_records_nothing_makes_no_pipeline_and_allocates_nothing() {
 fn drafts_record_nothing_make_no_pipeline_and_allocate_nothing() {
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
     let context = 512;
-    let options =
-        Options { device: common::vulkan(), drafted: MOST_DRAFTED, context: Some(context), ..Options::default() };
+    let options = Options {
+        device: common::vulkan(),
+        drafted: MOST_DRAFTED,
+        context: Some(context),
+        vulkan: untuned(),
+        ..Options::default()
+    };
     let mut executor = load(&golden("tiny"), options);
     let vocab = executor.schedule().shape.vocab;
     let penalties = SamplerConfig { repeat_penalty: 1.3, ..SamplerConfig::default() };
@@ -275,7 +286,9 @@ fn long_layers_are_given_fewer_rows() {
     let (cut, got) = run(Duration::from_nanos(1));
     assert_eq!(whole, [256, 256, 188]);
     assert_eq!(cut, [256, 128, 64, 64, 64, 64, 60]);
-    assert!(common::relative_rms(&got, &want) < 1e-3);
+    // Chunks of other lengths multiply in another arithmetic where matrix units round their inputs to f16.
+    let most = if common::open_gpu().caps.matrix.is_some() { 4e-3 } else { 1e-3 };
+    assert!(common::relative_rms(&got, &want) < most);
 }
 
 #[test]

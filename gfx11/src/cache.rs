@@ -3,7 +3,7 @@
 //! A cache that gives bytes other than memory's is a fault: a program whose accesses are ordered never sees such bytes.
 
 use crate::fault::What;
-use crate::memory::{Buffer, LINE, Memory};
+use crate::memory::{Buffer, LINE, Memory, User};
 
 const WORDS: usize = LINE as usize / 4;
 
@@ -65,9 +65,33 @@ pub struct Pair {
     pub scalar: Cache,
 }
 
+/// Bytes that loads have moved.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Traffic {
+    /// Asked for by lanes of vector loads and by scalar loads, through the first caches.
+    pub asked: u64,
+    /// Lines that a first cache had to get.
+    pub from_gl1: u64,
+    /// Lines that the GL1 had to get.
+    pub from_l2: u64,
+    /// Asked for past the caches.
+    pub past: u64,
+}
+
+impl std::ops::AddAssign for Traffic {
+    fn add_assign(&mut self, other: Self) {
+        self.asked += other.asked;
+        self.from_gl1 += other.from_gl1;
+        self.from_l2 += other.from_l2;
+        self.past += other.past;
+    }
+}
+
 /// Caches of a shader array.
 #[derive(Debug)]
 pub struct Caches {
+    /// Since somebody took it.
+    pub traffic: Traffic,
     /// Of each WGP.
     pub pairs: Vec<Pair>,
     /// Of all of them.
@@ -87,7 +111,8 @@ impl Caches {
     /// Empty caches for so many WGPs.
     pub fn new(pairs: usize) -> Self {
         let pair = || Pair { l0: [Cache::new(32 << 10), Cache::new(32 << 10)], scalar: Cache::new(16 << 10) };
-        Self { pairs: (0..pairs).map(|_| pair()).collect(), gl1: Cache::new(256 << 10) }
+        let traffic = Traffic::default();
+        Self { traffic, pairs: (0..pairs).map(|_| pair()).collect(), gl1: Cache::new(256 << 10) }
     }
 
     fn first(&mut self, pair: usize, way: Way) -> &mut Cache {
@@ -109,6 +134,7 @@ impl Caches {
         out: &mut [(u32, u8)],
     ) -> Result<(), What> {
         if device {
+            self.traffic.past += 4 * out.len() as u64;
             for (i, out) in out.iter_mut().enumerate() {
                 *out = buffer.word(index + i);
             }
@@ -119,6 +145,7 @@ impl Caches {
             }
             return Ok(());
         }
+        self.traffic.asked += 4 * out.len() as u64;
         let mut slot = (u64::MAX, 0, false);
         for (i, out) in out.iter_mut().enumerate() {
             let at = address + 4 * i as u64;
@@ -149,9 +176,11 @@ impl Caches {
         if let Some(slot) = self.first(pair, way).has(tag) {
             return (slot, false);
         }
+        self.traffic.from_gl1 += LINE;
         let (slot, hit) = match self.gl1.has(tag) {
             Some(slot) => (slot, true),
             None => {
+                self.traffic.from_l2 += LINE;
                 let (mut words, mut poison) = ([0; WORDS], [15; WORDS]);
                 let first = ((tag * LINE - buffer.base) / 4) as usize;
                 let count = (buffer.bytes.div_ceil(4) as usize - first).min(WORDS);
@@ -190,6 +219,8 @@ pub struct Ctx<'a> {
     pub pair: usize,
     /// Memory.
     pub memory: &'a Memory,
+    /// Its dispatch, where those beside it must not use what it uses.
+    pub user: Option<User>,
     /// The odds, one in so many, that a vector memory access is left until its counter is waited for; 0: none is.
     pub defer: u64,
 }

@@ -211,16 +211,17 @@ fn atomic_step(inst: &Inst, rest: &str) -> Result<Step, What> {
     }))
 }
 
-/// Adds or takes the number of active lanes; all get the old value.
+/// Adds or takes the number of active lanes; all get the old value. The manual adds M0's base to the address. RADV leaves M0
+/// alone: waves begin with 0 there as far as this instruction can tell.
 fn append(inst: &Inst) -> Result<Step, What> {
     let (dst, offset) = (inst.get("vdst") as usize, inst.get("offset0") | inst.get("offset1") << 8);
     let adds = inst.opcode.name == "ds_append";
     Ok(Box::new(move |w: &mut Wave, ctx| {
-        let (m0, bad) = w.read_s(M0, false);
-        if bad != 0 {
-            return Err(What::Poison("M0".into()));
-        }
-        let byte = (m0 as u32 >> 16) + offset;
+        let base = match w.read_s(M0, false) {
+            (m0, 0) => m0 as u32 >> 16,
+            _ => 0,
+        };
+        let byte = base + offset;
         ctx.lds.touch(byte, 4, Use::Atomic, w.id, w.epoch)?;
         let (old, poison) = ctx.lds.word(byte);
         if poison != 0 {

@@ -44,6 +44,15 @@ pub enum What {
         /// The two waves of the workgroup.
         waves: [u32; 2],
     },
+    /// Two dispatches with nothing between them use one dword, and one writes it.
+    Unordered {
+        /// The dword.
+        address: u64,
+        /// What it is in.
+        buffer: String,
+        /// The two of the run, the one that came first here before the other.
+        dispatches: [u32; 2],
+    },
     /// The wave reaches a barrier with stores to LDS in flight.
     BarrierBeforeStore,
     /// All waves wait, or the budget of instructions is spent.
@@ -63,6 +72,12 @@ impl fmt::Display for What {
             Self::Misaligned(address) => write!(f, "address {address:#x} is not aligned"),
             Self::Stale { cache, address } => write!(f, "the {cache} has stale bytes at {address:#x}"),
             Self::Race { byte, waves: [a, b] } => write!(f, "waves {a} and {b} race for byte {byte} of LDS"),
+            Self::Unordered { address, buffer, dispatches: [a, b] } => {
+                write!(
+                    f,
+                    "dispatches {a} and {b} of one run use the dword at {address:#x} of {buffer}, and nothing orders them"
+                )
+            }
             Self::BarrierBeforeStore => write!(f, "a barrier with stores to LDS in flight"),
             Self::NoEnd => write!(f, "the program does not end"),
         }
@@ -80,6 +95,8 @@ pub struct Fault {
     pub at: usize,
     /// Workgroup and wave.
     pub wave: ([u32; 3], u32),
+    /// The dispatch among those of the run.
+    pub dispatch: usize,
 }
 
 impl fmt::Display for Fault {
@@ -94,6 +111,6 @@ impl std::error::Error for Fault {}
 impl From<Refused> for Fault {
     fn from(refused: Refused) -> Self {
         let (inst, at) = (format!("{:08x}", refused.word), refused.at * 4);
-        Self { what: What::Refused(refused.to_string()), inst, at, wave: ([0; 3], 0) }
+        Self { what: What::Refused(refused.to_string()), inst, at, wave: ([0; 3], 0), dispatch: 0 }
     }
 }

@@ -1,10 +1,10 @@
 //! Shader arrays that run a grid: workgroups on WGPs, waves in an order that a seed chooses, all cores.
 
-use crate::cache::{Caches, Ctx};
+use crate::cache::{Caches, Ctx, Traffic};
 use crate::fault::{Fault, What};
 use crate::float::Mode;
 use crate::lds::Lds;
-use crate::memory::Memory;
+use crate::memory::{Memory, User};
 use crate::program::Program;
 use crate::wave::{State, Wave};
 use std::sync::Mutex;
@@ -23,6 +23,9 @@ pub struct Config {
     pub seed: u64,
     /// One in so many vector memory accesses waits for its counter before it touches memory; 0: none.
     pub defer: u64,
+    /// Whether dispatches that run beside each other must not use what another of them writes. Those that wait for each
+    /// other by counters in memory may.
+    pub apart: bool,
     /// Threads of this machine; arrays are divided among them.
     pub threads: usize,
     /// Most instructions of a wave.
@@ -33,7 +36,7 @@ impl Config {
     /// A Radeon 780M: two arrays of three WGPs.
     pub fn gfx1103(seed: u64) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(2);
-        Self { arrays: 2, pairs: 3, resident: 2, seed, defer: 8, threads, budget: 100_000_000 }
+        Self { arrays: 2, pairs: 3, resident: 2, seed, defer: 8, apart: true, threads, budget: 100_000_000 }
     }
 }
 
@@ -56,10 +59,22 @@ pub struct Dispatch<'a> {
 }
 
 /// What a run cost.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Report {
     /// Instructions, summed over waves.
     pub steps: u64,
+    /// Of these, waits for the counters of loads.
+    pub waits: u64,
+    /// Bytes.
+    pub traffic: Traffic,
+}
+
+impl std::ops::AddAssign for Report {
+    fn add_assign(&mut self, other: Self) {
+        self.steps += other.steps;
+        self.waits += other.waits;
+        self.traffic += other.traffic;
+    }
 }
 
 /// See the module. Its caches live from one dispatch to the next.
@@ -67,6 +82,8 @@ pub struct Report {
 pub struct Machine {
     config: Config,
     caches: Vec<Caches>,
+    /// Runs so far.
+    runs: u32,
 }
 
 struct Group {
@@ -80,18 +97,19 @@ struct Group {
 /// What all threads of one run share.
 struct Shared<'a> {
     config: Config,
+    run: u32,
     dispatches: &'a [Dispatch<'a>],
     memory: &'a Memory,
     next: AtomicUsize,
     failed: AtomicBool,
     fault: Mutex<Option<Fault>>,
-    steps: Mutex<u64>,
+    report: Mutex<Report>,
 }
 
 impl Machine {
     /// A machine with empty caches.
     pub fn new(config: Config) -> Self {
-        Self { config, caches: (0..config.arrays).map(|_| Caches::new(config.pairs)).collect() }
+        Self { config, caches: (0..config.arrays).map(|_| Caches::new(config.pairs)).collect(), runs: 0 }
     }
 
     /// Invalidates all caches, as an edge between dispatches does.
@@ -114,14 +132,16 @@ impl Machine {
     /// there is room.
     pub fn run_beside(&mut self, memory: &Memory, dispatches: &[Dispatch]) -> Result<Report, Fault> {
         let config = self.config;
+        self.runs += 1;
         let shared = Shared {
             config,
+            run: self.runs,
             dispatches,
             memory,
             next: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
             fault: Mutex::new(None),
-            steps: Mutex::new(0),
+            report: Mutex::default(),
         };
         let share = config.arrays.div_ceil(config.threads.max(1));
         std::thread::scope(|scope| {
@@ -131,10 +151,10 @@ impl Machine {
                 scope.spawn(move || shared.run(caches, seed));
             }
         });
-        let steps = *shared.steps.lock().unwrap_or_else(|e| e.into_inner());
+        let report = *shared.report.lock().unwrap_or_else(|e| e.into_inner());
         match shared.fault.into_inner().unwrap_or_else(|e| e.into_inner()) {
             Some(fault) => Err(fault),
-            None => Ok(Report { steps }),
+            None => Ok(report),
         }
     }
 }
@@ -151,7 +171,7 @@ impl Shared<'_> {
     fn run(&self, arrays: &mut [Caches], seed: u64) {
         let mut random = seed | 1;
         let mut resident: Vec<Vec<Group>> = arrays.iter().map(|_| Vec::new()).collect();
-        let mut steps = 0;
+        let mut report = Report::default();
         loop {
             let mut idle = true;
             for (caches, groups) in arrays.iter_mut().zip(&mut resident) {
@@ -164,7 +184,12 @@ impl Shared<'_> {
                 let quantum = 1 + chance(&mut random) % 128;
                 match self.turn(&mut groups[at], caches, quantum, &mut random) {
                     Ok(false) => {}
-                    Ok(true) => steps += groups.swap_remove(at).waves.iter().map(|w| w.steps).sum::<u64>(),
+                    Ok(true) => {
+                        for wave in groups.swap_remove(at).waves {
+                            report.steps += wave.steps;
+                            report.waits += wave.waits;
+                        }
+                    }
                     Err(fault) => {
                         self.failed.store(true, Relaxed);
                         self.fault.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(fault);
@@ -175,7 +200,10 @@ impl Shared<'_> {
                 break;
             }
         }
-        *self.steps.lock().unwrap_or_else(|e| e.into_inner()) += steps;
+        for caches in arrays {
+            report.traffic += std::mem::take(&mut caches.traffic);
+        }
+        *self.report.lock().unwrap_or_else(|e| e.into_inner()) += report;
     }
 
     /// Starts a workgroup where there is room: one at a time, so that arrays take turns.
@@ -230,7 +258,10 @@ impl Shared<'_> {
         let Some(n) = n else { return Ok(true) };
         let wave = &mut group.waves[n];
         let (pair, program) = (group.pair, self.dispatches[group.dispatch].program);
-        let mut ctx = Ctx { lds: &mut group.lds, caches, pair, memory: self.memory, defer: self.config.defer };
+        let user = User { run: self.run, dispatch: group.dispatch as u32 };
+        // One alone has nobody beside it.
+        let user = Some(user).filter(|_| self.config.apart && self.dispatches.len() > 1);
+        let mut ctx = Ctx { lds: &mut group.lds, caches, pair, memory: self.memory, user, defer: self.config.defer };
         for _ in 0..quantum {
             let at = wave.pc;
             let mut done = program.step(wave, &mut ctx);
@@ -240,7 +271,7 @@ impl Shared<'_> {
             if let Err(what) = done {
                 let inst = program.ready.get(at).map(|r| (r.inst.name(), r.inst.at * 4));
                 let (inst, at) = inst.unwrap_or_default();
-                return Err(Fault { what, inst, at, wave: (group.id, wave.id) });
+                return Err(Fault { what, inst, at, wave: (group.id, wave.id), dispatch: group.dispatch });
             }
             if wave.state != State::Running {
                 break;

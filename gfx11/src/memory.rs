@@ -2,7 +2,7 @@
 
 use crate::fault::What;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 /// Bytes of a cache line.
 pub const LINE: u64 = 128;
@@ -19,6 +19,28 @@ pub struct Buffer {
     words: Box<[AtomicU32]>,
     /// A bit for each byte that was never written.
     poison: Box<[AtomicU8]>,
+    /// The dispatch that has written each dword last, and the one that has read it last; empty where nobody wants to know.
+    users: [Box<[AtomicU32]>; 2],
+    /// Parts of [`PART`] dwords that were written since somebody looked.
+    changed: Box<[AtomicBool]>,
+}
+
+/// Dwords of a part of a buffer ([`Memory::take_changed`]).
+pub const PART: usize = 1024;
+
+/// Which dispatch an access is of: a run of dispatches beside each other, and its number among them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct User {
+    /// Counts runs, from 1 on.
+    pub run: u32,
+    /// Below 256.
+    pub dispatch: u32,
+}
+
+impl User {
+    fn mark(self) -> u32 {
+        self.run << 8 | self.dispatch
+    }
 }
 
 impl Buffer {
@@ -31,6 +53,7 @@ impl Buffer {
     /// Writes bytes of a dword.
     #[inline]
     pub fn write(&self, index: usize, value: u32, bytes: u8, poison: u8) {
+        self.changed[index / PART].store(true, Relaxed);
         if bytes == 15 {
             self.words[index].store(value, Relaxed);
             self.poison[index].store(poison, Relaxed);
@@ -41,11 +64,31 @@ impl Buffer {
         let _ = self.poison[index].fetch_update(Relaxed, Relaxed, |old| Some(old & !bytes | poison & bytes));
     }
 
+    /// Marks a dword as read or written by a dispatch. A fault where one beside it has written that dword, or has read what
+    /// this one writes: nothing says which of the two comes first.
+    #[inline]
+    pub fn mark(&self, index: usize, by: User, writes: bool) -> Result<(), What> {
+        let [written, read] = &self.users;
+        if written.is_empty() {
+            return Ok(());
+        }
+        let beside = |mark: u32| mark >> 8 == by.run & 0xff_ffff && mark & 255 != by.dispatch;
+        let (writer, reader) = (written[index].load(Relaxed), read[index].load(Relaxed));
+        let other = [Some(writer), Some(reader).filter(|_| writes)].into_iter().flatten().find(|mark| beside(*mark));
+        if let Some(other) = other {
+            let address = self.base + 4 * index as u64;
+            return Err(What::Unordered { address, buffer: self.name.clone(), dispatches: [other & 255, by.dispatch] });
+        }
+        self.users[!writes as usize][index].store(by.mark(), Relaxed);
+        Ok(())
+    }
+
     /// Changes a dword at once.
     pub fn update(&self, index: usize, f: impl Fn(u32) -> u32) -> Result<u32, What> {
         if self.poison[index].load(Relaxed) != 0 {
             return Err(What::Poison(format!("what an atomic changes in {}", self.name)));
         }
+        self.changed[index / PART].store(true, Relaxed);
         self.words[index].fetch_update(Relaxed, Relaxed, |old| Some(f(old))).map_err(|_| What::NoEnd)
     }
 
@@ -76,8 +119,17 @@ impl Memory {
         assert!(self.buffers.iter().all(free), "{name} meets another buffer");
         let words = bytes.div_ceil(4) as usize;
         let poison = (0..words).map(|_| AtomicU8::new(15)).collect();
-        let words = (0..words).map(|_| AtomicU32::new(0xdead_beef)).collect();
-        self.buffers.insert(at, Buffer { name: name.to_string(), base, bytes, words, poison });
+        let words: Box<[AtomicU32]> = (0..words).map(|_| AtomicU32::new(0xdead_beef)).collect();
+        let users = [Box::default(), Box::default()];
+        let changed = (0..words.len().div_ceil(PART)).map(|_| AtomicBool::new(false)).collect();
+        self.buffers.insert(at, Buffer { name: name.to_string(), base, bytes, words, poison, users, changed });
+    }
+
+    /// Lets a buffer's dwords know which dispatches use them ([`Buffer::mark`]).
+    pub fn watch(&mut self, name: &str) {
+        for buffer in self.buffers.iter_mut().filter(|b| b.name == name) {
+            buffer.users = [0, 1].map(|_| (0..buffer.words.len()).map(|_| AtomicU32::new(0)).collect());
+        }
     }
 
     /// Adds a buffer with these dwords.
@@ -90,6 +142,22 @@ impl Memory {
     pub fn write(&self, address: u64, words: &[u32]) -> Result<(), What> {
         let (buffer, index) = self.find(address, 4 * words.len() as u32)?;
         words.iter().enumerate().for_each(|(i, word)| buffer.write(index + i, *word, 15, 0));
+        Ok(())
+    }
+
+    /// Reads the parts of a buffer that were written since the last look, and calls with the index of the first dword of
+    /// each and its dwords; those that were never written, or only in part, are `unwritten`.
+    pub fn take_changed(&self, base: u64, unwritten: u32, mut look: impl FnMut(usize, &[u32])) -> Result<(), What> {
+        let (buffer, _) = self.find(base, 4)?;
+        let mut words = [0; PART];
+        for (part, _) in buffer.changed.iter().enumerate().filter(|(_, changed)| changed.swap(false, Relaxed)) {
+            let here = part * PART..buffer.words.len().min((part + 1) * PART);
+            for (word, index) in words.iter_mut().zip(here.clone()) {
+                let (value, poison) = buffer.word(index);
+                *word = if poison == 0 { value } else { unwritten };
+            }
+            look(here.start, &words[..here.len()]);
+        }
         Ok(())
     }
 

@@ -50,7 +50,7 @@ impl Program {
             Arc::new(insts.iter().enumerate().map(|(i, inst)| (inst.at, i)).collect());
         let end = insts.len();
         let ready = insts.iter().map(|inst| {
-            let place = |what| Fault { what, inst: inst.name(), at: inst.at * 4, wave: ([0; 3], 0) };
+            let place = |what| Fault { what, inst: inst.name(), at: inst.at * 4, wave: ([0; 3], 0), dispatch: 0 };
             let step = step(inst, &index, end).map_err(place)?;
             let (uses, vm, lgkm) = registers(inst).map_err(place)?;
             Ok(Ready { step, uses, vm, lgkm, inst: *inst })
@@ -135,6 +135,7 @@ fn control(inst: &Inst, index: &Arc<HashMap<usize, usize>>, last: usize) -> Resu
         "s_waitcnt" => {
             let (vm, lgkm) = (imm >> 10 & 63, imm >> 4 & 63);
             Box::new(move |w, ctx| {
+                w.waits += 1;
                 vmem::wait(w, ctx, true, vm)?;
                 ds::wait(w, ctx, lgkm)
             })
@@ -332,7 +333,9 @@ fn span(inst: &Inst, field: &str, operand: Operand) -> Option<Span> {
     let vector = |first: usize| Some(Span { scalar: false, first, count });
     let scalar = |first: usize, count: usize| (first < 128).then_some(Span { scalar: true, first, count });
     let mask = if operand.format == "m64" { 1 } else { count };
-    let low = if operand.bits == 16 && inst.encoding() != "VOP3" { 127 } else { 255 };
+    // In the short encodings the highest bit of a 16-bit register names its half.
+    let is_short = matches!(inst.encoding(), "VOP1" | "VOP2" | "VOPC");
+    let low = if operand.bits == 16 && is_short { 127 } else { 255 };
     match operand.kind {
         _ if inst.get("src0") >= 233 && field == "src0" && inst.variant != Variant::Plain => {
             vector(inst.get("vsrc0") as usize)

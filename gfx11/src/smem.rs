@@ -58,6 +58,9 @@ pub fn step(inst: &Inst) -> Result<Step, What> {
         let mut words = [(0, 0); 16];
         let words = &mut words[..dwords];
         ctx.caches.read((ctx.pair, Way::Scalar), device, (buffer, index, address), 15, words)?;
+        if let Some(user) = ctx.user {
+            (index..index + dwords).try_for_each(|i| buffer.mark(i, user, false))?;
+        }
         for (i, (word, bad)) in words.iter().enumerate() {
             let bits = (0..4).filter(|b| bad >> b & 1 != 0).fold(0u64, |all, b| all | 0xff << (8 * b));
             w.write_s(dst + i, false, *word as u64, bits)?;

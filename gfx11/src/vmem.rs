@@ -4,6 +4,7 @@ use crate::atomics::{Atomic, atomic};
 use crate::cache::{Ctx, Way};
 use crate::decode::Inst;
 use crate::fault::What;
+use crate::memory::Buffer;
 use crate::ops::Lanes;
 use crate::program::Step;
 use crate::wave::{Deferred, InFlight, NULL, Span, Wave};
@@ -147,6 +148,9 @@ pub fn access(rest: &str, dst: usize, glc: bool) -> Option<(Access, usize)> {
     Some((access, data))
 }
 
+/// Most that a counter of vector memory counts.
+const MOST: usize = 63;
+
 /// Issues an access: it touches memory now, or when its counter is waited for.
 pub fn start(
     w: &mut Wave,
@@ -182,10 +186,13 @@ pub fn start(
         perform(w, ctx, access, &addresses, exec, &sources)?;
     }
     w.vmem.push_back((loads, flight));
-    if w.vmem.len() > 126 {
-        return Err(What::NotExecuted("more than 63 vector memory instructions in flight".into()));
+    let of_kind = w.vmem.iter().filter(|(kind, _)| *kind == loads).count();
+    match of_kind > MOST {
+        // The wave stalls until the oldest is done, and no register tells.
+        true if !loads => wait(w, ctx, false, MOST),
+        true => Err(What::NotExecuted("more than 63 vector loads in flight".into())),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// First and last address of an access.
@@ -252,6 +259,16 @@ pub fn byte_poison([low, high]: [u32; 2], lane: usize) -> u8 {
     (3 * (low >> lane & 1) as u8) | (12 * (high >> lane & 1) as u8)
 }
 
+/// Marks the dwords of an access as its dispatch's.
+#[inline]
+fn mark(ctx: &Ctx, access: &Access, buffer: &Buffer, index: usize) -> Result<(), What> {
+    let writes = !matches!(access.kind, Kind::Load);
+    match ctx.user {
+        Some(user) => (index..index + access.dwords).try_for_each(|i| buffer.mark(i, user, writes)),
+        None => Ok(()),
+    }
+}
+
 fn perform(
     w: &mut Wave,
     ctx: &mut Ctx,
@@ -279,6 +296,7 @@ fn perform(
                     let mut words = [(0, 0); 4];
                     let words = &mut words[..access.dwords];
                     ctx.caches.read(way, access.device, (buffer, index, address), mask, words)?;
+                    mark(ctx, access, buffer, index)?;
                     if let Some(part) = access.part {
                         let (mut word, mut poison) = (words[0].0 >> shift, words[0].1 & mask);
                         if split {
@@ -300,6 +318,7 @@ fn perform(
                     }
                 }
                 Kind::Store => {
+                    mark(ctx, access, buffer, index)?;
                     for (i, word) in data.iter().enumerate() {
                         let (lanes, poison) = &word[half];
                         let (mut x, mut poison) = (lanes[lane], byte_poison(*poison, lane));
@@ -315,6 +334,7 @@ fn perform(
                     ctx.caches.evict(way.0, way.1, address + size as u64 - 1);
                 }
                 Kind::Atomic(f) => {
+                    mark(ctx, access, buffer, index)?;
                     let bad = data.iter().any(|word| (word[half].1[0] | word[half].1[1]) >> lane & 1 != 0);
                     if bad {
                         return Err(What::Poison("an atomic's data".into()));

@@ -145,6 +145,8 @@ pub struct Wave {
     pub fast: bool,
     /// Steps taken.
     pub steps: u64,
+    /// Waits for the counters of loads so far.
+    pub waits: u64,
     /// Barriers passed.
     pub epoch: u32,
     /// The wave's own source of chance.
@@ -175,6 +177,7 @@ impl Wave {
             scratch: crate::scratch::Scratch::new(0),
             fast: crate::ops::has_fast(),
             steps: 0,
+            waits: 0,
             epoch: 0,
             random: seed | 1,
         };

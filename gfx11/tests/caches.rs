@@ -60,7 +60,8 @@ fn run(code: Vec<u32>, groups: u32, waves: u32, seed: u64) -> Result<(), What> {
     let mut memory = Memory::default();
     memory.add_words("data", DATA, &[1; 64]);
     memory.add_words("flags", FLAGS, &[0; 128]);
-    let config = Config { arrays: 2, pairs: 1, resident: 1, seed, defer: 4, threads: 1, budget: 1_000_000 };
+    let config =
+        Config { arrays: 2, pairs: 1, resident: 1, seed, defer: 4, threads: 1, budget: 1_000_000, apart: true };
     let program = Program::new(&[code, vec![END]].concat()).unwrap();
     let enter = |w: &mut Wave, [group, ..]: [u32; 3]| {
         for (r, x) in [(0, DATA as u32), (1, 0), (2, FLAGS as u32), (3, 0), (4, group), (5, w.id)] {

@@ -230,7 +230,8 @@ fn relayed(code: &Kernel, seed: u64) -> Result<(), What> {
     }
     let launch =
         |i: u32, push| Launch { kernel: code, grid: [1, rows, 1], push, push_low: PUSH as u32 + 0x1000 * (1 + i) };
-    let mut machine = Machine::new(Config { budget: 1_000_000, resident: 8, threads: 1, ..Config::gfx1103(seed) });
+    let mut machine =
+        Machine::new(Config { budget: 1_000_000, resident: 8, threads: 1, apart: false, ..Config::gfx1103(seed) });
     let fault = |f: gfx11::fault::Fault| f.what;
     // Twice, so that each array has read each row.
     kernel::run(&mut machine, &memory, &[launch(0, &warm), launch(0, &warm)]).map_err(fault)?;

@@ -360,3 +360,42 @@ fn scratch_and_descriptors_hold_values_and_have_an_end() {
         assert_eq!(found, Err(What::NotWaited { register: "v2".into(), counter: "vmcnt" }));
     }
 }
+
+/// Only the short encodings keep a half's number in the register's: elsewhere v205 is v205, not the upper half of v77.
+#[test]
+fn sixteen_bits_of_a_long_encoding_lie_in_any_register() {
+    let mix =
+        assemble("VOP3P", "v_fma_mixlo_f16", &[("vdst", 205), ("src0", 256 + 63), ("src1", 256 + 40), ("src2", 128)]);
+    let store = assemble("GLOBAL", "global_store_b16", &[("addr", 2), ("data", 200), ("saddr", 124)]);
+    let mut memory = Memory::default();
+    memory.add_words("some", 0x1000, &[7; 64]);
+    let with = |loaded: u32, code: &[u32]| {
+        let load = assemble("GLOBAL", "global_load_b32", &[("addr", 2), ("vdst", loaded), ("saddr", 124)]);
+        let mut w = wave();
+        for (r, x) in [(2, 0x1000), (3, 0), (40, 0), (63, 0), (200, 0), (205, 0)] {
+            w.set_v(0, r, [x; 32]);
+        }
+        run(&[&load, code, &[END]].concat(), &mut w, &mut Lds::new(0), &memory)
+    };
+    assert_eq!((with(77, &mix), with(72, &store)), (Ok(()), Ok(())));
+    for (register, code) in [(205, &mix), (200, &store)] {
+        let in_flight = What::NotWaited { register: format!("v{register}"), counter: "vmcnt" };
+        assert_eq!(with(register, code), Err(in_flight));
+    }
+}
+
+/// A wave stalls where the counter of its stores is full.
+#[test]
+fn more_stores_than_their_counter_counts_are_all_done() {
+    let store = assemble("GLOBAL", "global_store_b32", &[("addr", 2), ("data", 4), ("saddr", 124)]);
+    let next = assemble("VOP2", "v_add_nc_u32", &[("vdst", 2), ("src0", 132), ("vsrc1", 2)]);
+    let mut memory = Memory::default();
+    memory.add("some", 0x1000, 4 * 200);
+    let mut w = wave();
+    for (r, x) in [(2, 0x1000), (3, 0), (4, 9)] {
+        w.set_v(0, r, [x; 32]);
+    }
+    let code: Vec<u32> = (0..200).flat_map(|_| [store.clone(), next.clone()].concat()).chain([END]).collect();
+    run(&code, &mut w, &mut Lds::new(0), &memory).unwrap();
+    assert_eq!(memory.buffer("some").unwrap().contents(), vec![9; 200]);
+}

@@ -49,7 +49,8 @@ fn run(code: &[u32], lanes: usize) -> Result<After, String> {
     while waves.iter().any(|w| w.state != State::Ended) {
         for w in &mut waves {
             while w.state == State::Running {
-                let mut ctx = Ctx { lds: &mut lds, caches: &mut caches, pair: 0, memory: &memory, defer: 0 };
+                let mut ctx =
+                    Ctx { lds: &mut lds, caches: &mut caches, pair: 0, memory: &memory, user: None, defer: 0 };
                 program.step(w, &mut ctx).map_err(|e| e.to_string())?;
             }
         }

@@ -24,6 +24,8 @@ pub mod run;
 #[cfg(feature = "serve")]
 pub mod serve;
 mod signals;
+#[cfg(feature = "serve")]
+pub mod status;
 pub mod stderr;
 mod terminal;
 pub mod tokenize;
@@ -76,6 +78,9 @@ pub enum Command {
     /// Answer other programs over HTTP
     #[cfg(feature = "serve")]
     Serve(Box<serve::ServeArgs>),
+    /// Say whether a server is ready
+    #[cfg(feature = "serve")]
+    Status(status::StatusArgs),
     /// Print the logits behind a list of tokens
     Logits(logits::LogitsArgs),
     /// Measure how well a model predicts a text
@@ -215,6 +220,8 @@ fn run_command(cli: Cli) -> Result<()> {
         Command::Batch(args) => batch::run(&args, cli.json),
         #[cfg(feature = "serve")]
         Command::Serve(args) => serve::run(&args, cli.json),
+        #[cfg(feature = "serve")]
+        Command::Status(args) => status::run(&args, cli.json),
         Command::Logits(args) => logits::run(&args, cli.json),
         Command::Perplexity(args) => perplexity::run(&args, cli.json),
         Command::Compare(args) => compare::run(&args, cli.json),

@@ -83,6 +83,16 @@ A configuration, as /etc/kiln.toml or --config FILE:
 SIGTERM or Ctrl-C stops the server once replies under way are complete; SIGHUP reads the
 keys, the system prompt, the defaults of replies and the model's files anew, and opens the access log anew.";
 
+/// What follows `kiln status --help`.
+#[cfg(feature = "serve")]
+pub(super) const STATUS: &str = "\
+Examples:
+  kiln status                    the server at 127.0.0.1:8080
+  kiln status /run/kiln.sock     one at a Unix socket
+
+Ends with 0 where the model answers, and with 1 where it does not, with the reason: it loads, stops, stalls, or is not there.
+It needs no key.";
+
 /// What follows `kiln perplexity --help`.
 pub(super) const PERPLEXITY: &str = "\
 Example:

@@ -1,14 +1,14 @@
 //! The inputs of lowering: the schedule, the device addresses of its operands, and the kind of pass.
 
-use super::arithmetic::{Arithmetic, modules};
+use super::arithmetic::{Arithmetic, Operand, modules};
 use super::dispatch::Addresses;
 use super::layout::GpuLayout;
 use super::target::{Product, Target};
-use crate::executor::{self, Row};
+use crate::executor::{self, Row, Tolerance};
 use crate::lower::kernels::Kernel;
 use crate::lower::kernels::push::{Push, PushBlock, word};
 use crate::schedule::layout::StateLayout;
-use crate::schedule::step::{Matrix, Op, Rows, Slot, Vector, WeightBuffer};
+use crate::schedule::step::{KvType, Matrix, Op, Rows, Slot, Vector, WeightBuffer};
 use crate::schedule::{Pool, Schedule, Step};
 use std::ops::Range;
 
@@ -162,6 +162,26 @@ impl Lowering<'_> {
         let layout = |weight: Matrix| modules(weight.format).inputs(of(weight));
         let is_shared = self.readers(at, slot).all(|other| layout(other) == layout(weight));
         if is_shared { of(weight) } else { Arithmetic::F32 }
+    }
+
+    /// How far from exact the kernels compute a step, as [`Stepwise::tolerance`](executor::Stepwise::tolerance) says.
+    pub fn tolerance(&self, step: usize) -> Tolerance {
+        let s = &self.schedule.steps[step];
+        let about = Tolerance::ABOUT_F32;
+        match s.op {
+            Op::Linear { weight, x, .. } => match self.arithmetic(step, weight, x, s.rows) {
+                Arithmetic::F32 => about,
+                // Inputs of 16 bits, with a scale for 16 of them or for a row.
+                Arithmetic::IntegerDot => Tolerance { inputs: 2e-5, block: 16, ..about },
+                Arithmetic::Matrix(Operand::S8) => Tolerance { inputs: 2e-5, block: usize::MAX, ..about },
+                // Inputs of f16, and weights.
+                Arithmetic::Matrix(Operand::F16) => Tolerance { inputs: 1e-3, ..about },
+            },
+            Op::KvWrite { kv, .. } if kv.element == KvType::F16 => Tolerance::F16,
+            // Queries and weights of f16 on matrix units.
+            Op::Attend { .. } if self.target.units.is_some() => Tolerance { inputs: 1e-3, outputs: 1e-3, ..about },
+            _ => about,
+        }
     }
 
     /// The matrices of the linear step at `at` and of those next to it that read the same slot.

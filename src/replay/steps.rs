@@ -5,10 +5,8 @@ use super::list::Relay;
 use super::{Replay, page_in};
 use crate::Result;
 use crate::executor::{self, HeadRows, PageId, Row, Stepwise, Tolerance};
-use crate::lower::arithmetic::{Arithmetic, Operand};
 use crate::lower::{PassKind, RowOrder, TokenSource};
 use crate::schedule::kv::KvLayer;
-use crate::schedule::step::{KvType, Op};
 use crate::schedule::{Pool, Segment};
 use std::ops::Range;
 
@@ -102,22 +100,6 @@ impl<D: Driver> Stepwise for Replay<D> {
         let Ok([kind, head]) = self.kinds_of_pass() else { return Tolerance::F32 };
         let kind = if s.segment == Segment::Head { head } else { kind };
         let addresses = self.addresses();
-        let about = Tolerance::ABOUT_F32;
-        match s.op {
-            Op::Linear { weight, x, .. } => {
-                match self.lowering(&addresses, kind).arithmetic(step, weight, x, s.rows) {
-                    Arithmetic::F32 => about,
-                    // Inputs of 16 bits, with a scale for 16 of them or for a row.
-                    Arithmetic::IntegerDot => Tolerance { inputs: 2e-5, block: 16, ..about },
-                    Arithmetic::Matrix(Operand::S8) => Tolerance { inputs: 2e-5, block: usize::MAX, ..about },
-                    // Inputs of f16, and weights.
-                    Arithmetic::Matrix(Operand::F16) => Tolerance { inputs: 1e-3, ..about },
-                }
-            }
-            Op::KvWrite { kv, .. } if kv.element == KvType::F16 => Tolerance::F16,
-            // Queries and weights of f16 on matrix units.
-            Op::Attend { .. } if self.target.units.is_some() => Tolerance { inputs: 1e-3, outputs: 1e-3, ..about },
-            _ => about,
-        }
+        self.lowering(&addresses, kind).tolerance(step)
     }
 }

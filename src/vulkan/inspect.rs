@@ -7,7 +7,7 @@
 use crate::lower::kernels::Kernel;
 use crate::vulkan::device::failure;
 use crate::vulkan::device::inspector::Inspector;
-use crate::vulkan::pipelines::Pipelines;
+use crate::vulkan::pipelines::{Compiler, Pipelines};
 use crate::{Error, Result};
 use ash::vk;
 use std::ffi::CStr;
@@ -50,6 +50,26 @@ impl Pipelines {
             unsafe { inspector.get_pipeline_executable_statistics(&info) }.map_err(failure("tell what it compiled"))?;
         let statistics = statistics.iter().map(|s| (text(s.name_as_c_str()), number(s))).collect();
         Ok(Compiled { statistics, texts: read_texts(inspector, &info)? })
+    }
+
+    /// What the driver keeps of `kernel` in a pipeline cache: its machine code, among other things. Drivers keep nothing of
+    /// what they were asked to explain, so the device is not one that was opened for inspection.
+    ///
+    /// # Errors
+    /// Device: the driver cannot compile it.
+    pub fn cached(&self, kernel: Kernel) -> Result<Vec<u8>> {
+        let device = &self.gpu.device;
+        let info = vk::PipelineCacheCreateInfo::default();
+        // SAFETY: the device lives as long as `self`; the pipeline and the cache are used here alone, and destroyed once.
+        unsafe {
+            let cache = device.create_pipeline_cache(&info, None).map_err(failure("make a pipeline cache"))?;
+            let data = Compiler::new(&self.gpu, cache, self.layout).compile(kernel).and_then(|pipeline| {
+                device.destroy_pipeline(pipeline, None);
+                device.get_pipeline_cache_data(cache).map_err(failure("tell what it compiled"))
+            });
+            device.destroy_pipeline_cache(cache, None);
+            data
+        }
     }
 }
 

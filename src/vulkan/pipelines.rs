@@ -163,7 +163,7 @@ fn threads() -> usize {
 }
 
 /// The parts that pipelines are made with. Shared by the compiler threads.
-struct Compiler {
+pub(super) struct Compiler {
     device: ash::Device,
     /// Vulkan lets several threads use it at once.
     cache: vk::PipelineCache,
@@ -177,7 +177,7 @@ struct Compiler {
 
 impl Compiler {
     /// `cache` and `layout` are of the device, and live as long as a compile may run.
-    fn new(gpu: &Gpu, cache: vk::PipelineCache, layout: vk::PipelineLayout) -> Compiler {
+    pub(super) fn new(gpu: &Gpu, cache: vk::PipelineCache, layout: vk::PipelineLayout) -> Compiler {
         let required = gpu.features.subgroup_choice.then_some(gpu.caps.subgroup);
         let (device, flags, subgroup) = (gpu.device.clone(), gpu.pipeline_flags(), gpu.caps.subgroup);
         Compiler { device, cache, layout, flags, subgroup, required }
@@ -210,7 +210,7 @@ impl Compiler {
         made.into_iter().map(|m| m.1).collect()
     }
 
-    fn compile(&self, kernel: Kernel) -> Result<vk::Pipeline> {
+    pub(super) fn compile(&self, kernel: Kernel) -> Result<vk::Pipeline> {
         let name = kernel.module.name();
         let damaged = |e: &dyn std::fmt::Display| {
             Error::device(format!("the SPIR-V of {name} in this executable is damaged: {e}"), "rebuild Kiln")

@@ -50,7 +50,8 @@ pub fn check_prompts(
     }
 }
 
-fn check_prompt(
+/// As [`check_prompts`], one of them.
+pub fn check_prompt(
     case: &Case,
     executor: &mut dyn Executor,
     prompt: &serde_json::Value,

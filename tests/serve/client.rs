@@ -97,9 +97,14 @@ impl Server {
         as_json(answer(self.ask("POST", path, &body.to_string())))
     }
 
+    /// All metrics, in Prometheus' text.
+    pub fn metrics(&self) -> String {
+        answer(self.ask("GET", "/metrics", "")).1
+    }
+
     /// The value of a metric.
     pub fn metric(&self, name: &str) -> f64 {
-        let (_, text) = answer(self.ask("GET", "/metrics", ""));
+        let text = self.metrics();
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("no {name}: {text}")).parse().unwrap()
     }

@@ -6,6 +6,7 @@ mod common;
 
 mod client;
 mod config;
+mod fleet;
 mod load;
 mod manager;
 mod prefixes;
@@ -38,9 +39,13 @@ fn it_answers_at_its_socket_until_it_is_told_to_stop() {
     assert!(status == 200 && !text.is_empty(), "{answer}");
     let alone = kiln(&["run", "-p", "Who are you?", "--device", "cpu", "--ctx", "256", "-n", "8", "--json"]).json();
     assert_eq!(json!(text), alone["text"]);
+    let at = server.path.to_str().unwrap().to_owned();
+    assert_eq!(kiln(&["status", &at]).stdout, "ready\n");
+    assert_eq!(kiln(&["status", &at, "--json"]).json()["ready"]["phase"], "ready");
     server.signal(Signal::SIGTERM);
     assert_eq!(server.wait().code(), Some(0), "{}", server.said());
     assert!(!server.path.exists(), "the socket is left behind");
+    kiln(&["status", &at]).refused(1, &["no server answers"]);
     server.wait_to_say("kiln serve: stopped");
     let said = server.said();
     let ready = said.lines().find(|line| line.starts_with("kiln serve: ready")).unwrap();

@@ -51,7 +51,7 @@ pub const END: u32 = 0xbfb0_0000;
 pub fn run(code: &[u32], wave: &mut Wave, lds: &mut Lds, memory: &Memory) -> Result<(), What> {
     let program = Program::new(code).map_err(|fault| fault.what)?;
     let mut caches = Caches::new(1);
-    let mut ctx = Ctx { lds, caches: &mut caches, pair: 0, memory, defer: 0 };
+    let mut ctx = Ctx { lds, caches: &mut caches, pair: 0, memory, user: None, defer: 0 };
     while wave.state != State::Ended {
         wave.state = State::Running;
         program.step(wave, &mut ctx)?;

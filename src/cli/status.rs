@@ -1,0 +1,144 @@
+//! `kiln status`: whether a server is ready, for the health checks of containers and for scripts.
+
+use super::{print, print_json};
+use crate::{Error, Result};
+use serde_json::Value;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// Says whether a server is ready.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = super::usage::STATUS)]
+pub struct StatusArgs {
+    /// Where it listens: an address with a port, or the path of a Unix socket
+    #[arg(value_name = "AT", default_value = "127.0.0.1:8080")]
+    at: String,
+}
+
+/// Longest time for all of it. A server answers this without waiting for its engine.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Most bytes of an answer.
+const MOST_BYTES: usize = 64 << 10;
+/// Most headers of an answer.
+const MOST_HEADERS: usize = 64;
+
+/// Runs the command.
+///
+/// # Errors
+/// Failed: the server does not answer, or is not ready.
+pub fn run(args: &StatusArgs, json: bool) -> Result<()> {
+    let at = &args.at;
+    let answer = ask(at).map_err(|e| {
+        let remedy = "start it with `kiln serve`, or name where it listens, as in `kiln status 127.0.0.1:8080`";
+        Error::failed(format!("no server answers at {at}: {e}"), remedy)
+    })?;
+    let health = health(&answer)
+        .ok_or_else(|| Error::failed(format!("what answers at {at} is no Kiln"), "name where `kiln serve` listens"))?;
+    if let Some(why) = complaint(&health) {
+        return Err(Error::failed(format!("the server at {at} is not ready: {why}"), "see its log"));
+    }
+    match json {
+        true => print_json(&health),
+        false => print("ready\n"),
+    }
+}
+
+/// What the server says of its health, in HTTP.
+fn ask(at: &str) -> io::Result<Vec<u8>> {
+    let end = Instant::now() + PATIENCE;
+    if at.contains('/') {
+        let stream = UnixStream::connect(at)?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        return exchange(&stream, &stream, |left| stream.set_read_timeout(Some(left)), end);
+    }
+    let mut failure = io::Error::from(ErrorKind::NotFound);
+    for address in at.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(stream) => {
+                stream.set_write_timeout(Some(PATIENCE))?;
+                return exchange(&stream, &stream, |left| stream.set_read_timeout(Some(left)), end);
+            }
+            Err(e) => failure = e,
+        }
+    }
+    Err(failure)
+}
+
+/// Asks, and reads until the server closes the connection.
+fn exchange(
+    mut to: impl Write,
+    mut from: impl Read,
+    limit: impl Fn(Duration) -> io::Result<()>,
+    end: Instant,
+) -> io::Result<Vec<u8>> {
+    to.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+    while answer.len() < MOST_BYTES {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        limit(left)?;
+        match from.read(&mut piece) {
+            Ok(0) => break,
+            Ok(read) => answer.extend_from_slice(&piece[..read]),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == ErrorKind::WouldBlock => return Err(ErrorKind::TimedOut.into()),
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(answer)
+}
+
+/// The object of an answer. `None`: it is not Kiln's.
+fn health(answer: &[u8]) -> Option<Value> {
+    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut response = httparse::Response::new(&mut headers);
+    let httparse::Status::Complete(length) = response.parse(answer).ok()? else { return None };
+    let health: Value = serde_json::from_slice(answer.get(length..)?).ok()?;
+    let is_kilns =
+        matches!(response.code, Some(200 | 503)) && health["live"].is_object() && health["ready"].is_object();
+    is_kilns.then_some(health)
+}
+
+/// Why a server is not ready. `None`: it is.
+fn complaint(health: &Value) -> Option<String> {
+    if health["status"] == "ok" {
+        return None;
+    }
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let stalled = || format!("no progress for {:.0} s", health["live"]["since_progress_s"].as_f64().unwrap_or(0.0));
+    Some(text(&health["ready"]["reason"]).or_else(|| text(&health["ready"]["phase"])).unwrap_or_else(stalled))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READY: &str = r#"{"status":"ok","live":{"live":true},"ready":{"ready":true,"phase":"ready","reason":null}}"#;
+    const LOADING: &str = r#"{"status":"unavailable","live":{"live":true},"ready":{"ready":false,"phase":"loading","reason":"it loads"}}"#;
+
+    #[test]
+    fn only_kilns_answers_are_believed() {
+        let said = |head: &str, body: &str| health(format!("HTTP/1.1 {head}\r\nX: y\r\n\r\n{body}").as_bytes());
+        assert_eq!(said("200 OK", READY).and_then(|health| complaint(&health)), None);
+        assert!(said("200 OK", READY).is_some());
+        assert_eq!(said("503 no", LOADING).and_then(|health| complaint(&health)).as_deref(), Some("it loads"));
+        for (head, body) in [("200 OK", "{}"), ("200 OK", "<html>"), ("404 no", READY), ("200 OK", "")] {
+            assert!(said(head, body).is_none(), "{head} {body}");
+        }
+        assert!(health(b"SSH-2.0\r\n").is_none() && health(b"").is_none());
+    }
+
+    #[test]
+    fn a_server_that_says_nothing_is_given_up() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let begun = Instant::now();
+        let end = begun + Duration::from_millis(50);
+        let done = exchange(&ours, &ours, |left| ours.set_read_timeout(Some(left)), end);
+        assert_eq!(done.map_err(|e| e.kind()), Err(ErrorKind::TimedOut));
+        drop(theirs);
+    }
+}

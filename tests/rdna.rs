@@ -1,0 +1,469 @@
+//! RADV's code of Kiln's kernels for gfx1103, executed: replay itself runs whole passes of small models on a driver that
+//! interprets that code (gfx11/), beside the golden logits and the reference. A fault that the interpreter finds ends the
+//! test: a wait that is missing, a cache that is stale, a byte that nothing wrote, two dispatches that use one place with no
+//! edge between.
+//!
+//! Each test runs in a child process on Mesa's driver, which compiles without the hardware (`tools/fetch-mesa`). What takes
+//! minutes is run by `tools/test --full`.
+
+mod common;
+
+#[path = "rdna/broken.rs"]
+mod broken;
+#[path = "rdna/code.rs"]
+mod code;
+#[path = "rdna/driver.rs"]
+mod driver;
+#[path = "common/radv.rs"]
+mod radv;
+
+use code::Compiler;
+use common::check::{F16_SHALLOW, F32_SHALLOW, check_prompt};
+use common::{AUTO, Case, DOT, F32, MATRIX_F16, MATRIX_S8, floats, golden, ids, observe, relative_rms};
+use driver::{Interpreter, Watch};
+use kiln::Cancel;
+use kiln::diagnose::compare::{Compared, HEAD_ROWS, compare, passes};
+use kiln::engine::{ReplayOptions, Tune};
+use kiln::executor::weights::Progress;
+use kiln::executor::{Asks, Executor, HeadRows, Row};
+use kiln::machine::heaps::{Heap, Memory};
+use kiln::model::checkpoint::Checkpoint;
+use kiln::model::write::{WriteMonitor, forge};
+use kiln::model::{Shape, WeightFormat, presets};
+use kiln::plan::{Needs, Plan};
+use kiln::schedule::choice::Ask;
+use kiln::schedule::{Extent, KvType, Schedule};
+use kiln::sequence::session::Session;
+use kiln::testing::lower::arithmetic::Arithmetic;
+use kiln::testing::lower::target::{DotTile, Tile};
+use kiln::testing::reference::Reference;
+use kiln::testing::replay::Replay;
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Set in the child process.
+const CHILD: &str = "KILN_TEST_RDNA_CHILD";
+
+type Shared = Rc<RefCell<Compiler>>;
+
+/// Runs `body` in a child process on RADV.
+fn on_radv(test: &str, body: impl FnOnce(&Shared)) {
+    if std::env::var_os(CHILD).is_some() {
+        let start = Instant::now();
+        body(&Rc::new(RefCell::new(Compiler::new())));
+        println!("{:.1} s", start.elapsed().as_secs_f64());
+    } else if !radv::is_missing() {
+        println!("{}", radv::run(test, "phoenix", &[(CHILD, Path::new("1"))]));
+    }
+}
+
+/// What a model is loaded as.
+#[derive(Debug, Clone, Copy)]
+struct Setup {
+    weights: WeightFormat,
+    arithmetic: Option<Arithmetic>,
+    kv: KvType,
+    context: usize,
+    chunk: usize,
+    sequences: usize,
+    head_rows: usize,
+    tile: Option<Tile>,
+    relay: bool,
+    seed: u64,
+}
+
+/// INT8 as the product chooses its kernels.
+const INT8: Setup = Setup {
+    weights: WeightFormat::Int8,
+    arithmetic: AUTO,
+    kv: KvType::F16,
+    context: 160,
+    chunk: 160,
+    sequences: 1,
+    head_rows: 8,
+    tile: None,
+    relay: false,
+    seed: 1,
+};
+
+impl Setup {
+    fn extent(&self, kv: KvType) -> Extent {
+        let Setup { context, chunk, sequences, head_rows, .. } = *self;
+        let max_rows = chunk.max(sequences);
+        Extent { context, max_rows, head_rows: head_rows.min(max_rows), sequences, kv, kv_tokens: None }
+    }
+
+    /// Loads a model onto the interpreter.
+    fn load(&self, compiler: &Shared, checkpoint: &Checkpoint) -> (Replay<Interpreter>, Rc<Watch>) {
+        let extent = self.extent(self.kv);
+        let schedule = Schedule::build(checkpoint.shape(), extent, checkpoint.formats(self.weights));
+        let heap =
+            Heap { name: "memory".into(), available: 8 << 30, reserved: 0, device_local: true, host_visible: true };
+        let memory = Memory {
+            device: "interpreter".into(),
+            heaps: vec![heap],
+            max_allocation: 4 << 30,
+            unified: true,
+            pool: None,
+        };
+        let plan = Plan::place(&schedule, &memory, Needs::on_device(&schedule, false)).unwrap();
+        let options = ReplayOptions {
+            arithmetic: self.arithmetic,
+            tile: self.tile,
+            relay: Some(self.relay),
+            tune: Some(Tune::Off),
+            ..ReplayOptions::default()
+        };
+        let driver = Interpreter::new(compiler, self.seed, self.relay);
+        let watch = driver.watch();
+        let loaded = Replay::load(driver, checkpoint, schedule, &plan, options, &Progress::default());
+        (loaded.unwrap_or_else(|e| panic!("{e}")), watch)
+    }
+
+    /// The same on the reference executor.
+    fn reference(&self, checkpoint: &Checkpoint) -> Reference {
+        let formats = checkpoint.formats(self.weights);
+        let schedule = Schedule::build(checkpoint.shape(), self.extent(KvType::F32), formats);
+        Reference::load(checkpoint, schedule, &Progress::default()).unwrap()
+    }
+
+    /// Runs a prompt of a golden case, and the tokens that follow it.
+    fn check(&self, compiler: &Shared, name: &'static str, prompt: &str) {
+        let (case, start) = (Case::open(name), Instant::now());
+        let checkpoint = Checkpoint::open(&golden(name)).unwrap();
+        let (mut replay, watch) = self.load(compiler, &checkpoint);
+        let is_exact = self.arithmetic == F32 && self.kv == KvType::F32;
+        let tolerance = if is_exact { F32_SHALLOW } else { F16_SHALLOW };
+        check_prompt(&case, &mut replay, case.prompt(prompt), self.weights, tolerance, &format!("{self:?}"));
+        println!("{} instructions, {:.1} s", watch.steps.get(), start.elapsed().as_secs_f64());
+    }
+}
+
+/// What the product chooses, in chunks of every size of kernel; then each arithmetic that it may choose.
+const RUNS: [(&str, &str, Setup); 9] = [
+    ("tiny", "len100", INT8),
+    ("tiny", "len33", Setup { chunk: 16, ..INT8 }),
+    ("tiny", "len16", Setup { chunk: 7, seed: 2, ..INT8 }),
+    ("tiny", "len17", Setup { chunk: 1, ..INT8 }),
+    ("wide_small", "len33", INT8),
+    ("tiny", "len17", Setup { arithmetic: F32, kv: KvType::F32, chunk: 7, ..INT8 }),
+    ("tiny", "len17", Setup { arithmetic: DOT, chunk: 7, ..INT8 }),
+    ("tiny", "len17", Setup { weights: WeightFormat::Bf16, arithmetic: F32, kv: KvType::F32, ..INT8 }),
+    ("wide_small", "len7", Setup { weights: WeightFormat::Bf16, ..INT8 }),
+];
+
+#[test]
+fn passes_have_the_golden_logits() {
+    on_radv("passes_have_the_golden_logits", |compiler| {
+        RUNS.into_iter().for_each(|(name, prompt, setup)| setup.check(compiler, name, prompt));
+    });
+}
+
+/// Takes ten minutes.
+#[test]
+#[ignore]
+fn passes_of_every_arithmetic_have_the_golden_logits() {
+    on_radv("passes_of_every_arithmetic_have_the_golden_logits", |compiler| {
+        for name in ["tiny", "wide_small"] {
+            for weights in [WeightFormat::Int8, WeightFormat::Bf16] {
+                for arithmetic in [AUTO, F32, DOT, MATRIX_F16, MATRIX_S8] {
+                    for (kv, chunk) in [(KvType::F16, 160), (KvType::F32, 16), (KvType::F16, 7), (KvType::F32, 1)] {
+                        for seed in [1, 7] {
+                            let setup = Setup { weights, arithmetic, kv, chunk, seed, ..INT8 };
+                            setup.check(compiler, name, "len33");
+                        }
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// Runs a pass of many rows and one of a row step by step, beside the reference.
+fn check_steps(compiler: &Shared, setup: Setup) {
+    let setup = Setup { context: 64, chunk: 32, head_rows: HEAD_ROWS, ..setup };
+    let checkpoint = Checkpoint::open(&golden("tiny")).unwrap();
+    let tokens: Vec<u32> = (0..28).map(|i| (2 + 37 * i * i) % 512).collect();
+    let (mut replay, _) = setup.load(compiler, &checkpoint);
+    let mut steps = 0;
+    let seen = &mut |compared: Compared| {
+        steps += 1;
+        assert!(!compared.differs(), "{setup:?}: {compared:?}");
+        ControlFlow::Continue(())
+    };
+    let passes = passes(&tokens, 32, HEAD_ROWS);
+    compare([&mut setup.reference(&checkpoint), &mut replay], &passes, 1.0, seen).unwrap();
+    assert!(steps > 100, "{steps}");
+}
+
+#[test]
+fn steps_compute_what_the_reference_does() {
+    on_radv("steps_compute_what_the_reference_does", |compiler| {
+        check_steps(compiler, INT8);
+        check_steps(compiler, Setup { arithmetic: DOT, kv: KvType::F32, ..INT8 });
+        check_steps(compiler, Setup { arithmetic: MATRIX_S8, ..INT8 });
+        check_steps(compiler, Setup { weights: WeightFormat::Int4, ..INT8 });
+        check_steps(compiler, Setup { weights: WeightFormat::Bf16, ..INT8 });
+    });
+}
+
+/// Takes four minutes.
+#[test]
+#[ignore]
+fn steps_of_every_arithmetic_compute_what_the_reference_does() {
+    on_radv("steps_of_every_arithmetic_compute_what_the_reference_does", |compiler| {
+        for weights in [WeightFormat::Int8, WeightFormat::Bf16, WeightFormat::Int4] {
+            for arithmetic in [AUTO, F32, DOT, MATRIX_F16, MATRIX_S8] {
+                for kv in [KvType::F16, KvType::F32] {
+                    check_steps(compiler, Setup { weights, arithmetic, kv, ..INT8 });
+                }
+            }
+        }
+    });
+}
+
+/// Prompts of eight sequences, passes with a row of each, one with a chunk beside such rows, and one of rows in any order.
+fn check_rows(compiler: &Shared, name: &str, setup: Setup) {
+    let setup = Setup { chunk: 64, sequences: 32, head_rows: 32, ..setup };
+    let checkpoint = Checkpoint::open(&golden(name)).unwrap();
+    let (mut replay, _) = setup.load(compiler, &checkpoint);
+    let mut reference = setup.reference(&checkpoint);
+    let token = |s: usize, p: usize| ((2 + 31 * s + 7 * p * p) % 257) as u32;
+    let row = |s: usize, p: usize| Row { token: token(s, p), position: p as u32, sequence: s as u32 };
+    let depth = |s: usize| 1 + 5 * s % 40;
+    let prompts = (0..8).map(|s| (0..depth(s)).map(|p| row(s, p)).collect::<Vec<_>>());
+    let apart = |extra: usize| (0..8).map(|s| row(s, depth(s) + extra)).collect::<Vec<_>>();
+    let mixed = (0..20).map(|p| row(8, p)).chain(apart(2)).collect();
+    let any = (0..8).flat_map(|s| (3..6).map(move |extra| row(s, depth(s) + extra))).collect();
+    for rows in prompts.chain([apart(0), apart(1), mixed, any]) {
+        let count = rows.len().min(8);
+        let head = Some(HeadRows { first: rows.len() - count, count });
+        replay.forward(&rows, head).unwrap_or_else(|e| panic!("{setup:?}: {e}"));
+        reference.forward(&rows, head).unwrap();
+        for row in 0..count {
+            let error = relative_rms(replay.logits(row).unwrap(), reference.logits(row).unwrap());
+            assert!(error < 0.015, "{setup:?}: {} rows, head row {row}: {error}", rows.len());
+        }
+    }
+}
+
+#[test]
+fn rows_of_several_sequences_have_the_references_logits() {
+    on_radv("rows_of_several_sequences_have_the_references_logits", |compiler| {
+        check_rows(compiler, "tiny", INT8);
+        check_rows(compiler, "tiny", Setup { weights: WeightFormat::Int4, seed: 3, ..INT8 });
+    });
+}
+
+/// Takes six minutes.
+#[test]
+#[ignore]
+fn rows_of_several_sequences_in_every_arithmetic() {
+    on_radv("rows_of_several_sequences_in_every_arithmetic", |compiler| {
+        for name in ["tiny", "wide_small"] {
+            for weights in [WeightFormat::Int8, WeightFormat::Int4, WeightFormat::Bf16] {
+                for arithmetic in [AUTO, F32, DOT, MATRIX_F16, MATRIX_S8] {
+                    check_rows(compiler, name, Setup { weights, arithmetic, ..INT8 });
+                }
+            }
+        }
+    });
+}
+
+/// Q4_K, Q6_K, Q5_0, Q8_0 and others in one model.
+#[test]
+fn a_gguf_model_of_every_type_has_its_golden_logits() {
+    on_radv("a_gguf_model_of_every_type_has_its_golden_logits", |compiler| {
+        let json: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(golden("gguf/golden.json")).unwrap()).unwrap();
+        let prompt = ids(&json["prompt"]);
+        let want: Vec<f32> = json["logits"].as_array().unwrap().iter().flat_map(floats).collect();
+        let checkpoint = Checkpoint::open(&golden("gguf/model.gguf")).unwrap();
+        for (arithmetic, tolerance) in [(F32, 2e-5), (DOT, 5e-4), (AUTO, 3e-3), (MATRIX_F16, 3e-3)] {
+            for chunk in [1, 4, 64] {
+                let (weights, kv) = (WeightFormat::Bf16, KvType::F32);
+                let setup = Setup { weights, arithmetic, kv, context: 64, chunk, ..INT8 };
+                let (mut replay, _) = setup.load(compiler, &checkpoint);
+                let got = observe(&mut replay, &mut Session::new(0, 64), &prompt).logits.concat();
+                let error = relative_rms(&got, &want);
+                println!("{arithmetic:?}, chunks of {chunk}: {error:.1e}");
+                assert!(error < tolerance, "{arithmetic:?}, chunks of {chunk}: {error}");
+            }
+        }
+    });
+}
+
+/// A workgroup that makes several outputs one after the other keeps each one's scale: RADV of Mesa 25.0 mixes them up where
+/// all of an array is copied to another one that changes later.
+#[test]
+fn every_way_to_divide_a_product_gives_the_same() {
+    on_radv("every_way_to_divide_a_product_gives_the_same", |compiler| {
+        let checkpoint = Checkpoint::open(&golden("tiny")).unwrap();
+        let tokens = ids(&Case::open("tiny").prompt("len7")["ids"]);
+        for weights in [WeightFormat::Int8, WeightFormat::Int4] {
+            for (outputs, subgroups, turns) in [(1, 4, 1), (1, 8, 1), (2, 4, 2), (2, 16, 2), (4, 4, 2)] {
+                for chunk in [1, 2] {
+                    let tile = Tile::Dot(DotTile { outputs, sharers: 32, unroll: 1, subgroups, turns });
+                    let tile = Some(tile);
+                    let setup = Setup { weights, arithmetic: DOT, kv: KvType::F32, chunk, tile, ..INT8 };
+                    let executors: [&mut dyn Executor; 2] =
+                        [&mut setup.load(compiler, &checkpoint).0, &mut setup.reference(&checkpoint)];
+                    let [got, want] = executors.map(|executor| {
+                        Session::new(0, 160).prefill(executor, &tokens).unwrap();
+                        executor.logits(0).unwrap().to_vec()
+                    });
+                    let error = relative_rms(&got, &want);
+                    assert!(error < 1e-3, "{setup:?}: {error}");
+                }
+            }
+        }
+    });
+}
+
+/// Dispatches that start beside those whose results they need: no barrier between, and loads past the caches.
+#[test]
+fn relayed_passes_have_the_golden_logits() {
+    on_radv("relayed_passes_have_the_golden_logits", |compiler| {
+        for (chunk, seed) in [(160, 1), (7, 2), (1, 3)] {
+            let setup = Setup { relay: true, chunk, seed, ..INT8 };
+            setup.check(compiler, "tiny", "len17");
+            let (mut replay, watch) = setup.load(compiler, &Checkpoint::open(&golden("tiny")).unwrap());
+            let rows = [Row { token: 5, position: 0, sequence: 0 }];
+            // The second pass is one submit.
+            for _ in 0..2 {
+                replay.forward(&rows, Some(HeadRows { first: 0, count: 1 })).unwrap_or_else(|e| panic!("{e}"));
+            }
+            assert!(watch.most_beside.get() > 20, "{} dispatches beside each other", watch.most_beside.get());
+        }
+    });
+}
+
+/// Takes five minutes.
+#[test]
+#[ignore]
+fn relayed_passes_of_every_arithmetic_have_the_golden_logits() {
+    on_radv("relayed_passes_of_every_arithmetic_have_the_golden_logits", |compiler| {
+        for (name, prompt) in [("tiny", "len33"), ("wide_small", "len33")] {
+            for arithmetic in [AUTO, F32, DOT, MATRIX_F16, MATRIX_S8] {
+                for (chunk, seed) in [(160, 1), (7, 2), (1, 3)] {
+                    Setup { arithmetic, relay: true, chunk, seed, ..INT8 }.check(compiler, name, prompt);
+                }
+            }
+        }
+    });
+}
+
+/// Passes that start before the host has seen what those before them chose.
+#[test]
+fn passes_submitted_ahead_choose_what_others_do() {
+    on_radv("passes_submitted_ahead_choose_what_others_do", |compiler| {
+        let checkpoint = Checkpoint::open(&golden("tiny")).unwrap();
+        let setup = Setup { sequences: 4, chunk: 8, ..INT8 };
+        let run = |is_ahead: bool| {
+            let (mut replay, watch) = setup.load(compiler, &checkpoint);
+            let mut rows: Vec<Row> = (0..4).map(|s| Row { token: 7 + 50 * s, position: 0, sequence: s }).collect();
+            let head = HeadRows { first: 0, count: 4 };
+            let (mut tokens, mut ahead) = (Vec::new(), 0);
+            for _ in 0..6 {
+                match is_ahead {
+                    true => replay.forward_ahead(&rows, head).unwrap_or_else(|e| panic!("{e}")),
+                    false => replay.forward(&rows, Some(head)).unwrap_or_else(|e| panic!("{e}")),
+                }
+                ahead += usize::from(replay.is_ahead());
+                for (i, row) in rows.iter_mut().enumerate() {
+                    (row.token, row.position) = (replay.next(i), row.position + 1);
+                    tokens.push(row.token);
+                }
+            }
+            assert!(watch.dispatches.get() > 0);
+            (tokens, ahead)
+        };
+        let ((with, ahead), (without, none)) = (run(true), run(false));
+        assert_eq!((with, none), (without, 0));
+        assert!(ahead >= 3, "{ahead} passes ran ahead");
+    });
+}
+
+/// Prints what the products of a layer of Gemma 3 1B's size cost, with 1 and with 64 rows.
+#[test]
+#[ignore]
+fn costs_of_products() {
+    on_radv("costs_of_products", |compiler| {
+        let full = presets::preset("gemma3-1b").unwrap();
+        let shape = Shape { layers: full.layers[..1].to_vec(), vocab: 4096, ..full };
+        for weights in [WeightFormat::Int8, WeightFormat::Int4] {
+            let dir = tempfile::tempdir().unwrap();
+            let monitor = WriteMonitor { progress: &|_, _| {}, cancel: &Cancel::default() };
+            forge::forge(&shape, &dir.path().join("model"), weights, 7, &monitor).unwrap();
+            let checkpoint = Checkpoint::open(&dir.path().join("model")).unwrap();
+            for rows in [1, 64] {
+                let setup = Setup { weights, chunk: rows, ..INT8 };
+                let (mut replay, watch) = setup.load(compiler, &checkpoint);
+                let row = |p: usize| Row { token: p as u32, position: p as u32, sequence: 0 };
+                let rows: Vec<Row> = (0..rows).map(row).collect();
+                replay.forward(&rows, Some(HeadRows { first: 0, count: 1 })).unwrap_or_else(|e| panic!("{e}"));
+                for (kernel, (report, weights)) in watch.costs.borrow().iter().filter(|(_, (_, weights))| *weights > 0)
+                {
+                    let [waves, registers] = compiler.borrow().occupancy(*kernel);
+                    let of = |n: u64| n as f64 / *weights as f64;
+                    let t = report.traffic;
+                    println!(
+                        "| {} | {} | {waves} | {registers} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} |",
+                        kernel.module.name(),
+                        rows.len(),
+                        1e3 * of(report.steps),
+                        1e3 * of(report.waits),
+                        of(t.asked),
+                        of(t.from_gl1),
+                        of(t.from_l2),
+                        of(t.past),
+                    );
+                }
+            }
+        }
+    });
+}
+
+/// What a pass finds in the logits for a choice is in the logits.
+#[test]
+fn what_a_pass_finds_is_in_its_logits() {
+    on_radv("what_a_pass_finds_is_in_its_logits", |compiler| {
+        let checkpoint = Checkpoint::open(&golden("tiny")).unwrap();
+        let (mut replay, _) = Setup { sequences: 4, chunk: 8, ..INT8 }.load(compiler, &checkpoint);
+        let rows: Vec<Row> = (0..4).map(|s| Row { token: 7 + 50 * s, position: 0, sequence: s }).collect();
+        let allowed: Vec<u32> = vec![0x1111_1111; checkpoint.shape().vocab.div_ceil(32)];
+        let is_allowed = |id: usize| id.is_multiple_of(4);
+        let fill = &mut |row: usize, ask: &mut Ask<'_>| match row {
+            0 => ask.set(5, 1.0, None, std::iter::empty(), None),
+            1 => ask.set(1, 1.0, None, std::iter::empty(), Some(&allowed)),
+            2 => ask.set(3, 0.7, Some(0.5), [3, 9].into_iter(), Some(&allowed)),
+            _ => {}
+        };
+        let asks = Asks { fill, is_slow: false, goes_on: false, meanwhile: &mut || {} };
+        replay.forward_choosing(&rows, HeadRows { first: 0, count: 4 }, asks).unwrap_or_else(|e| panic!("{e}"));
+        assert!(replay.found(3).is_none());
+        for (row, want, masked) in [(0, 5, false), (1, 1, true), (2, 3, true)] {
+            let logits = replay.logits(row).unwrap().to_vec();
+            let found = replay.found(row).unwrap();
+            let eligible = |id: usize| (!masked || is_allowed(id)) && !(row == 2 && [3, 9].contains(&id));
+            let mut best: Vec<f32> = (0..logits.len()).filter(|id| eligible(*id)).map(|id| logits[id]).collect();
+            best.sort_by(|a, b| b.total_cmp(a));
+            let mut listed: Vec<(u32, f32)> = found.list().unwrap().collect();
+            listed.sort_by(|a, b| b.1.total_cmp(&a.1));
+            assert!(listed.len() >= want && found.is_sound(), "row {row}: {listed:?}");
+            for (i, (id, logit)) in listed.iter().enumerate() {
+                assert!(eligible(*id as usize) && logits[*id as usize] == *logit, "row {row}: {id}");
+                assert_eq!(*logit, best[i], "row {row}, place {i}");
+            }
+            if row == 1 {
+                assert_eq!((found.has_likeliest(), replay.next(1)), (true, listed[0].0));
+            }
+            if row == 2 {
+                assert_eq!([found.edited(0), found.edited(1)], [logits[3], logits[9]]);
+            }
+        }
+    });
+}
