@@ -56,6 +56,8 @@
 //! - **Chunk**: rows of a prompt that one pass takes; made in [`sequence::session::Session::propose`].
 //! - **Closing**: the way from a place in a document to its end, in tokens ([`grammar`]).
 //! - **Draft**: tokens that may come next, guessed without the model; a pass *verifies* them ([`sequence::draft`]).
+//! - **Driver**: a way to a device: what replaying needs of it (`replay::driver`).
+//! - **Edge**: what a dispatch, a fill, a copy or the host waits for of the work before it (`lower::dispatch`).
 //! - **Edit**: a token whose logit the sampler changes, by a penalty or a bias; the host reads its logit for itself.
 //! - **Eligible**: of a row's tokens those that are allowed, are no edits, and have a logit above −∞.
 //! - **Fragment**: the part of a matrix that one lane holds while its subgroup multiplies it.
@@ -63,6 +65,7 @@
 //! - **Guest**: what computes steps of a device's passes in its place, between two submits ([`executor::guest`]).
 //! - **Head rows**: the rows of a pass whose logits are wanted.
 //! - **Kind of pass**: what is baked for: how many rows, how they stand to each other, and where their tokens come from.
+//! - **List**: commands that are baked once and submitted any number of times: dispatches, fills, copies, stamps, and edges.
 //! - **Mixed pass**: a pass with a chunk of one sequence, and behind it rows of others that decode.
 //! - **Next token** of a head row: its argmax, or the one token that it asked for. The pass behind may take it before the host
 //!   does.
@@ -74,7 +77,7 @@
 //! - **Plan**: where each byte goes: weights, KV cache, arena, staging.
 //! - **Prefix**: what a KV slot that is free keeps of its last sequence, for prompts that begin alike.
 //! - **Relay**: dispatches that depend on each other without a barrier between them: each starts early, asks for its weights,
-//!   and waits for the one before it by a counter in the arena (shaders/relay.glsl, `vulkan::queue::record`).
+//!   and waits for the one before it by a counter in the arena (shaders/relay.glsl, `replay::list`).
 //! - **Page**: keys and values of 64 positions of a sequence, for all local or all global layers ([`schedule::kv`]). A
 //!   sequence's *page table* says which page holds which positions; sequences that begin alike share pages.
 //! - **Row**: a token at a position of a sequence.

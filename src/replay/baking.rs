@@ -31,6 +31,9 @@ pub(crate) struct Baking<'a, D: Driver> {
     pub guest: Option<GuestKind>,
 }
 
+/// A pass in one list for each tail, and the one that follows it, per slot of results.
+type Whole<D> = ([Stamped<D>; 3], Option<[Stamped<D>; SLOTS]>);
+
 /// A part of a segment.
 enum Part {
     /// What the device runs.
@@ -171,7 +174,7 @@ impl<'a, D: Driver> Baking<'a, D> {
     }
 
     /// A pass in one list for each tail, and the pass that follows one of its kind, if it can.
-    fn whole(&mut self, kind: PassKind) -> Result<([Stamped<D>; 3], Option<[Stamped<D>; SLOTS]>)> {
+    fn whole(&mut self, kind: PassKind) -> Result<Whole<D>> {
         // No more rows of logits than the pass has rows.
         let most = kind.rows.min(kind.head_rows);
         let layers = self.schedule.segments().filter(|s| matches!(s, Segment::Layer(_)));

@@ -117,6 +117,7 @@ pub trait Driver: Sized + 'static {
 }
 
 /// A command of a list.
+#[allow(clippy::large_enum_variant)] // Nearly all commands of a list run kernels.
 pub enum Command<'a, D: Driver> {
     /// What follows waits for what is before.
     Wait(Edge),
