@@ -1,5 +1,5 @@
-//! Gemma's tokenizer. The `tokenizers` crate cuts added tokens out of a text, [`super::bpe`] turns what is between them into
-//! ids, and a table turns ids into text.
+//! Gemma's tokenizer. The `tokenizers` crate cuts added tokens out of a text, bpe.rs turns what is between them into ids, and a
+//! table turns ids into text.
 //!
 //! Decoding is done here, because one definition must serve both whole sequences and streams of tokens. Tests compare ids and
 //! texts with the crate's. It holds for Gemma's decoder only, so a file with another decoder is refused.
