@@ -30,6 +30,7 @@ use super::scored;
 use super::spellings::Spellings;
 use super::stream::StreamDecoder;
 use super::windows::{Encoded, LONGEST_TOKEN, WINDOW, Windows};
+use crate::display::quote;
 use crate::error::{Setting, Text, text};
 use crate::model::checkpoint::gguf::Token;
 use crate::model::{json, text_file};
@@ -105,8 +106,16 @@ impl Tokenizer {
             return Err(Error::input(format!("{name} is not a tokenizer of Gemma's kind: {difference}"), REMEDY));
         }
         let file: TokenizerFile = serde_json::from_slice(bytes).map_err(|e| not_a_tokenizer(&e))?;
-        let (model, added) = file.assemble().map_err(|e| not_a_tokenizer(&e))?;
-        Self::of(model, &added)
+        let (model, listed) = file.assemble().map_err(|e| not_a_tokenizer(&e))?;
+        let (ids, tokens): (Vec<u32>, Vec<AddedToken>) = listed.into_iter().map(|l| (l.id, l.token)).unzip();
+        let tokenizer = Self::of(model, &tokens)?;
+        let taken = tokens.iter().map(|token| tokenizer.token_id(&token.content));
+        let mut others = ids.iter().zip(&tokens).zip(taken).filter(|((listed, _), taken)| Some(**listed) != *taken);
+        if let Some(((listed, token), Some(taken))) = others.next() {
+            let token = quote(&token.content);
+            log::warn!("{name} gives the added token {token} the id {listed}, its vocabulary {taken}: that is taken");
+        }
+        Ok(tokenizer)
     }
 
     /// Makes a tokenizer of a GGUF file's tokens, indexed by id. Its ids are those of the model's tokenizer.json.

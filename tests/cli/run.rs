@@ -20,11 +20,12 @@ fn run_prints_the_golden_ids_as_json() {
             assert_eq!(ran["prompt_tokens"], prompt["ids"]);
             assert_eq!(ran["finish"], "length");
             assert_eq!(ran["text"], Value::Null, "the directory has no tokenizer");
-            for key in ["model", "device", "prefill_s", "decode_s", "decode_tok_s", "roofline_share"] {
+            for key in ["model", "device", "prefill_s", "decode_s", "decode_tok_s"] {
                 assert!(!ran[key].is_null(), "{key} is missing");
             }
-            let share = ran["roofline_share"].as_f64().unwrap();
-            assert!(share > 0.0 && share <= 1.0, "a rate above its physical limit: {share}");
+            // None where the ceiling was measured while the machine had other work: a share above 1 is not told.
+            let share = ran.get("roofline_share").expect("the field is there").as_f64();
+            assert!(share.is_none_or(|s| s > 0.0 && s <= 1.0), "a rate above its physical limit: {share:?}");
         }
     }
 }

@@ -15,8 +15,16 @@ pub(super) struct TokenizerFile {
     #[serde(default)]
     version: Option<String>,
     #[serde(default)]
-    added_tokens: Vec<AddedToken>,
+    added_tokens: Vec<ListedToken>,
     model: ModelFile,
+}
+
+/// An added token with the id that the file gives it.
+#[derive(Deserialize)]
+pub(super) struct ListedToken {
+    pub(super) id: u32,
+    #[serde(flatten)]
+    pub(super) token: AddedToken,
 }
 
 #[derive(Deserialize)]
@@ -35,7 +43,7 @@ impl TokenizerFile {
     ///
     /// # Errors
     /// What is wrong with them.
-    pub(super) fn assemble(self) -> Result<(Bpe, Vec<AddedToken>), String> {
+    pub(super) fn assemble(self) -> Result<(Bpe, Vec<ListedToken>), String> {
         if let Some(version) = self.version.filter(|version| version != "1.0") {
             return Err(format!("its version is {}, not 1.0", quote(&version)));
         }
