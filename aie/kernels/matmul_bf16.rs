@@ -25,13 +25,13 @@ pub fn design() -> Design {
     design.run(core, "matmul_bf16");
 
     // Rows in the memory tile.
-    let a_rows = design.buffer(Buffer { tile: memory, address: 0x0000, bytes: A_BYTES, empty: 0, full: 1 });
-    let b_rows = design.buffer(Buffer { tile: memory, address: 0x4000, bytes: B_BYTES, empty: 2, full: 3 });
-    let c_rows = design.buffer(Buffer { tile: memory, address: 0x8000, bytes: C_BYTES, empty: 4, full: 5 });
+    let a_rows = design.buffer(Buffer { tile: memory, address: 0x0000, bytes: A_BYTES, count: 1, empty: 0, full: 1 });
+    let b_rows = design.buffer(Buffer { tile: memory, address: 0x4000, bytes: B_BYTES, count: 1, empty: 2, full: 3 });
+    let c_rows = design.buffer(Buffer { tile: memory, address: 0x8000, bytes: C_BYTES, count: 1, empty: 4, full: 5 });
     // Tiles in the core, as the kernel has them: its own memory starts at 0x70000 for it, its own locks at 48.
-    let a_tiles = design.buffer(Buffer { tile: core, address: 0x0000, bytes: A_BYTES, empty: 0, full: 1 });
-    let b_tiles = design.buffer(Buffer { tile: core, address: 0x4000, bytes: B_BYTES, empty: 2, full: 3 });
-    let c_tiles = design.buffer(Buffer { tile: core, address: 0x8000, bytes: C_BYTES, empty: 4, full: 5 });
+    let a_tiles = design.buffer(Buffer { tile: core, address: 0x0000, bytes: A_BYTES, count: 1, empty: 0, full: 1 });
+    let b_tiles = design.buffer(Buffer { tile: core, address: 0x4000, bytes: B_BYTES, count: 1, empty: 2, full: 3 });
+    let c_tiles = design.buffer(Buffer { tile: core, address: 0x8000, bytes: C_BYTES, count: 1, empty: 4, full: 5 });
 
     design.fill(a_rows, 0, &[]);
     design.fill(b_rows, 1, &[]);

@@ -17,9 +17,9 @@ pub fn design() -> Design {
         design.run(core, "vector_add_bf16");
 
         // As the kernel has them: its own memory starts at 0x70000 for it, its own locks at 48.
-        let a_in = design.buffer(Buffer { tile: core, address: 0x0000, bytes: BYTES, empty: 0, full: 1 });
-        let b_in = design.buffer(Buffer { tile: core, address: 0x4000, bytes: BYTES, empty: 2, full: 3 });
-        let c_out = design.buffer(Buffer { tile: core, address: 0x8000, bytes: BYTES, empty: 4, full: 5 });
+        let a_in = design.buffer(Buffer { tile: core, address: 0x0000, bytes: BYTES, count: 1, empty: 0, full: 1 });
+        let b_in = design.buffer(Buffer { tile: core, address: 0x4000, bytes: BYTES, count: 1, empty: 2, full: 3 });
+        let c_out = design.buffer(Buffer { tile: core, address: 0x8000, bytes: BYTES, count: 1, empty: 4, full: 5 });
         design.fill(a_in, 0, &[]);
         design.fill(b_in, 1, &[]);
         design.drain(c_out, 0, &[]);

@@ -1,7 +1,8 @@
 //! What can be wrong with a design.
 
 use super::array::{COLUMNS, Direction, Kind, ROWS};
-use super::design::{Argument, Buffer, Design, Task, Transfer};
+use super::design::{Argument, Buffer, Constant, Design, Task, Transfer, extent};
+use super::run;
 use super::stream::{self, Connection};
 
 impl Design {
@@ -24,7 +25,8 @@ impl Design {
         let buffers = self.buffers.iter().map(|buffer| buffer.tile);
         let connections = self.connections.iter().map(|connection| connection.tile);
         let transfers = self.transfers.iter().map(|transfer| transfer.channel.tile);
-        let mut tiles = programs.clone().chain(buffers).chain(connections).chain(transfers);
+        let constants = self.constants.iter().map(|constant| constant.tile);
+        let mut tiles = programs.clone().chain(buffers).chain(constants).chain(connections).chain(transfers);
         if let Some(tile) = tiles.find(|tile| tile.column >= self.columns || tile.row >= ROWS) {
             return Err(format!("{tile} is outside of {} columns and {ROWS} rows", self.columns));
         }
@@ -41,20 +43,34 @@ impl Design {
 
     fn check_buffers(&self) -> Result<(), String> {
         for (index, buffer) in self.buffers.iter().enumerate() {
-            let Buffer { tile, address, bytes, .. } = *buffer;
-            let end = u64::from(address) + u64::from(bytes);
+            let Buffer { tile, address, bytes, count, .. } = *buffer;
+            let end = end_of(buffer);
             if bytes == 0 || !bytes.is_multiple_of(4) || end > u64::from(tile.map().memory) {
                 let memory = tile.map().memory;
                 return Err(format!(
                     "{tile}: {bytes} bytes at {address:#x}: words within {memory:#x} bytes are a buffer"
                 ));
             }
+            // A lock counts to 63.
+            if !(1..64).contains(&count) {
+                return Err(format!("{tile}: a ring has 1 to 63 buffers, not {count}"));
+            }
             let overlaps = |other: &Buffer| {
-                let other_end = u64::from(other.address) + u64::from(other.bytes);
-                other.tile == tile && u64::from(other.address) < end && u64::from(address) < other_end
+                other.tile == tile && u64::from(other.address) < end && u64::from(address) < end_of(other)
             };
             if let Some(other) = self.buffers[..index].iter().find(|other| overlaps(other)) {
                 return Err(format!("{tile}: the buffers at {:#x} and {address:#x} overlap", other.address));
+            }
+        }
+        for Constant { tile, address, words } in &self.constants {
+            let end = u64::from(*address) + 4 * words.len() as u64;
+            let holds = |other: &Buffer| {
+                other.tile == *tile && u64::from(other.address) < end && u64::from(*address) < end_of(other)
+            };
+            let fits = !words.is_empty() && address.is_multiple_of(4) && end <= u64::from(tile.map().memory);
+            if !fits || self.buffers.iter().any(holds) {
+                let count = words.len();
+                return Err(format!("{tile}: {count} words at {address:#x} are not free memory of it"));
             }
         }
         for (index, (tile, lock, _)) in self.locks().enumerate() {
@@ -95,11 +111,17 @@ impl Design {
     }
 
     fn check_transfers(&self) -> Result<(), String> {
-        for Transfer { channel, argument, offset, bytes } in &self.transfers {
+        for transfer in &self.transfers {
+            let Transfer { channel, argument, offset, bytes, .. } = transfer;
+
             let Some(Argument { name, bytes: size }) = self.arguments.get(*argument) else {
                 return Err(format!("{channel}: there is no argument {argument}"));
             };
-            let end = u64::from(*offset) + u64::from(*bytes);
+            let (moved, last) = extent(&transfer.walk);
+            if !transfer.walk.is_empty() && (moved != u64::from(bytes / 4) || last > u64::from(u32::MAX)) {
+                return Err(format!("{channel}: the walk has {moved} words, the transfer {bytes} bytes"));
+            }
+            let end = u64::from(*offset) + run::reach(transfer);
             if end > u64::from(*size) || !bytes.is_multiple_of(4) {
                 return Err(format!("{channel}: {bytes} bytes from {offset} are no words of {name}, which has {size}"));
             }
@@ -109,4 +131,9 @@ impl Design {
         }
         Ok(())
     }
+}
+
+/// The byte behind a ring's last.
+fn end_of(ring: &Buffer) -> u64 {
+    u64::from(ring.address) + u64::from(ring.bytes) * u64::from(ring.count)
 }

@@ -32,6 +32,11 @@ pub struct Descriptor {
     pub release: Option<LockUse>,
     /// The descriptor that follows.
     pub next: Option<u8>,
+    /// Each time that the descriptor is used, it starts so many words behind where it started before, and over again
+    /// after so many times: up to 64.
+    pub iteration: Option<Dimension>,
+    /// AxCache of a shim's accesses to the host's memory; other tiles have none.
+    pub cache: u8,
 }
 
 /// Collects fields that must fit.
@@ -65,6 +70,15 @@ impl Words<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Puts the iteration's step and count, both held less one. The current iteration has the six bits behind the
+    /// count's, and starts at 0.
+    fn iteration(&mut self, word: usize, step_bits: u32, count_low: u32) -> Result<(), String> {
+        let Some(Dimension { count, step }) = self.descriptor.iteration else { return Ok(()) };
+        let less = |value: u32, what: &str| value.checked_sub(1).ok_or(format!("an iteration's {what} is 0"));
+        self.put(word, 0, step_bits, less(step, "step")?, "iteration's step less one")?;
+        self.put(word, count_low, 6, less(count, "count")?, "iteration's count less one")
     }
 
     fn locks(&mut self, word: usize, places: &LockPlaces) -> Result<(), String> {
@@ -117,6 +131,7 @@ impl Descriptor {
                 words.put(0, 0, 14, self.words, "length")?;
                 words.put(0, 14, 14, self.address / 4, "address")?;
                 words.walk(&[(2, 0, 13), (2, 13, 13), (3, 0, 13)], &[(3, 13, 8), (3, 21, 8)])?;
+                words.iteration(4, 13, 13)?;
                 words.put(5, 27, 4, next.1, "next")?;
                 words.words[5] |= next.0 << 26 | 1 << 25;
                 words.locks(5, &OF_16_LOCKS)?;
@@ -128,6 +143,7 @@ impl Descriptor {
                 words.words[1] |= next.0 << 19;
                 let steps = [(2, 0, 17), (3, 0, 17), (4, 0, 17), (5, 0, 17)];
                 words.walk(&steps, &[(2, 17, 10), (3, 17, 10), (4, 17, 10)])?;
+                words.iteration(6, 17, 17)?;
                 words.words[7] |= 1 << 31;
                 words.locks(7, &OF_192_LOCKS)?;
             }
@@ -137,6 +153,8 @@ impl Descriptor {
                 words.walk(&[(3, 0, 20), (4, 0, 20), (5, 0, 20)], &[(3, 20, 10), (4, 20, 10)])?;
                 // Bursts of 256 bytes.
                 words.words[4] |= 2 << 30;
+                words.put(5, 24, 4, u32::from(self.cache), "cache")?;
+                words.iteration(6, 20, 20)?;
                 words.put(7, 27, 4, next.1, "next")?;
                 words.words[7] |= next.0 << 26 | 1 << 25;
                 words.locks(7, &OF_16_LOCKS)?;

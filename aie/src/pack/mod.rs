@@ -9,9 +9,10 @@ pub mod descriptor;
 pub mod design;
 pub mod image;
 pub mod listing;
+pub mod run;
 pub mod sequence;
 pub mod stream;
 
 pub use array::{Channel, Tile};
 pub use descriptor::Dimension;
-pub use design::{Argument, Buffer, Design, Packed};
+pub use design::{Argument, Buffer, Design, Packed, Transfer};

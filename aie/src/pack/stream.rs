@@ -1,6 +1,7 @@
 //! Stream switches: each tile has one; a master port takes the words of one slave port.
 //!
-//! A route goes through the switches of one column, tile to tile, by wires that no other route has.
+//! A route goes through the switches of one column, tile to tile, by wires that no other stream has. Routes of one output
+//! share their way as far as it is the same; where they part, a slave port has several masters.
 //!
 //! Source: AM025 (ports in the order of their registers); Xilinx/mlir-aie, AIETargetModel.cpp (what a switch can join).
 
@@ -161,7 +162,8 @@ pub fn multiplex(channel: Channel) -> Option<Command> {
     Some(Command::mask_write(channel.tile.address(offset), 3 << place, 1 << place))
 }
 
-/// The connections that lead from one channel to another of the same column, by wires that `taken` does not have.
+/// The connections that lead from one channel to another of the same column, by wires that `taken` does not have, or has
+/// for the same output.
 ///
 /// # Errors
 /// One line: the channels' directions or columns are wrong, or no wire is free.
@@ -188,6 +190,10 @@ fn lead(tile: Tile, entry: Port, to: Channel, taken: &[Connection], hops: &mut V
     let upward = to.tile.row > tile.row;
     let (wire, arrival): (Wires, Wires) = if upward { (Port::North, Port::South) } else { (Port::South, Port::North) };
     let next = Tile::new(tile.column, if upward { tile.row + 1 } else { tile.row - 1 });
+    let leads = |number: u8| Connection { tile, from: entry, to: wire(number) };
+    if let Some(number) = (0..8).find(|number| taken.contains(&leads(*number))) {
+        return lead(next, arrival(number), to, taken, hops);
+    }
     (0..8).any(|number| {
         let free = wire(number).master(tile.kind()).is_some()
             && arrival(number).slave(next.kind()).is_some()
@@ -197,7 +203,7 @@ fn lead(tile: Tile, entry: Port, to: Channel, taken: &[Connection], hops: &mut V
             return false;
         }
         let before = hops.len();
-        hops.push(Connection { tile, from: entry, to: wire(number) });
+        hops.push(leads(number));
         let led = lead(next, arrival(number), to, taken, hops);
         if !led {
             hops.truncate(before);

@@ -86,6 +86,23 @@ fn descriptors_are_as_aie_rt_writes_them() {
     }
 }
 
+/// AM025: DMA_BD0_4 of a core's memory, DMA_BD0_6 of a memory tile and of a shim, DMA_BD0_5 of a shim. Steps and counts are
+/// held less one.
+#[test]
+fn iterations_and_caches_are_where_the_registers_have_them() {
+    let iterated = |count, step| Descriptor { iteration: Some(Dimension { count, step }), ..Descriptor::default() };
+    let word = |descriptor: Descriptor, tile: Tile, word: usize| descriptor.encode(tile.kind()).expect("words")[word];
+    assert_eq!(word(iterated(3, 0x1000), CORE, 4), 2 << 13 | 0xFFF);
+    assert_eq!(word(iterated(64, 0x20000), MEMORY, 6), 63 << 17 | 0x1FFFF);
+    assert_eq!(word(iterated(64, 0x100000), SHIM, 6), 63 << 20 | 0xFFFFF);
+    assert_eq!(word(Descriptor { cache: 2, ..Descriptor::default() }, SHIM, 5), 2 << 24);
+    let refused = [(iterated(65, 1), "count less one is 64"), (iterated(2, 0x2001), "step less one is 8192")];
+    for (descriptor, message) in refused {
+        let error = descriptor.encode(CORE.kind()).expect_err("an error");
+        assert!(error.contains(message), "{error}");
+    }
+}
+
 /// The same configuration's locks, queues and connections.
 #[test]
 fn registers_are_where_aie_rt_writes_them() {
