@@ -103,7 +103,7 @@ impl Follower<'_> {
                     Some(Operand::Immediate(address)) => self.bundle_at(from, address, "the branch's target"),
                     _ => None,
                 };
-                let falls_through = matches!(op.mnemonic.as_str(), "jz" | "jnz" | "jl");
+                let falls_through = matches!(op.mnemonic.as_str(), "jz" | "jnz" | "jnzd" | "jl");
                 if from + delay >= self.bundles.len() {
                     let missing = from + delay + 1 - self.bundles.len();
                     self.fail(from, format!("{delay} bundles issue behind a branch: {missing} are missing"));

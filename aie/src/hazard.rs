@@ -77,6 +77,14 @@ fn reach(isa: &Isa) -> i64 {
 fn effects(isa: &Isa, instruction: &Instruction) -> Effects {
     let op = isa.op(instruction);
     let register_of = |target: &str| match (target.len(), target.chars().next()) {
+        // The counter among the registers of an operand that moves a pointer in two dimensions.
+        _ if target.starts_with("dc(") => {
+            let letter = target.chars().nth(3)?;
+            match isa.operand(instruction, letter) {
+                Some(Operand::Register(Register { file: File::D, index })) => Some(Register { file: File::Dc, index }),
+                _ => None,
+            }
+        }
         (1, Some(letter)) => match isa.operand(instruction, letter) {
             Some(Operand::Register(register)) => Some(register),
             _ => None,

@@ -116,7 +116,7 @@ impl Op {
     }
 
     pub fn is_branch(&self) -> bool {
-        matches!(self.mnemonic.as_str(), "j" | "jl" | "jz" | "jnz" | "ret")
+        matches!(self.mnemonic.as_str(), "j" | "jl" | "jz" | "jnz" | "jnzd" | "ret")
     }
 }
 

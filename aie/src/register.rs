@@ -15,6 +15,8 @@ pub enum File {
     Dn,
     Dj,
     Dc,
+    /// What a pointer is moved by in two dimensions: `m`, `dn`, `dj` and `dc` of one index.
+    D,
     /// Shifts of conversions.
     S,
     /// Low half of a vector, 256 bits.
@@ -39,13 +41,14 @@ pub enum File {
 }
 
 /// Names of the files but [`File::Named`], and how many registers each holds.
-const FILES: [(&str, File, u8); 17] = [
+const FILES: [(&str, File, u8); 18] = [
     ("r", File::R, 32),
     ("p", File::P, 8),
     ("m", File::M, 8),
     ("dn", File::Dn, 8),
     ("dj", File::Dj, 8),
     ("dc", File::Dc, 8),
+    ("d", File::D, 8),
     ("s", File::S, 4),
     ("wl", File::Wl, 12),
     ("wh", File::Wh, 12),
@@ -111,9 +114,11 @@ impl Register {
         (index < count && (number == "0" || !number.starts_with('0'))).then_some(Register { file, index })
     }
 
-    /// The smallest registers that this one consists of: halves of vectors, quarters of accumulators, else itself.
+    /// The smallest registers that this one consists of: halves of vectors, quarters of accumulators,
+    /// what moves a pointer in two dimensions, else itself.
     pub fn parts(self) -> Vec<Register> {
         let files: &[File] = match self.file {
+            File::D => &[File::M, File::Dn, File::Dj, File::Dc],
             File::X => &[File::Wl, File::Wh],
             File::Bml => &[File::Amll, File::Amlh],
             File::Bmh => &[File::Amhl, File::Amhh],
