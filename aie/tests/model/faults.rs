@@ -1,7 +1,8 @@
 //! What has no meaning on the array is a fault that says so.
 
 use kiln_aie::pack::command::Command;
-use kiln_aie::pack::image;
+use kiln_aie::pack::sequence::{self, Operation};
+use kiln_aie::pack::{Tile, image};
 
 use crate::machine::Fault;
 use crate::program::{Program, matmul, vector_add};
@@ -90,4 +91,88 @@ fn packed_files_are_checked() {
     machine.load_image(&packed.image).expect("an image");
     let cut = &packed.sequence[..packed.sequence.len() - 4];
     assert_eq!(machine.run(cut), Err("the stream has another length".into()));
+}
+
+/// What comes of the product with another stream.
+fn fault_of_stream(change: impl Fn(&mut Vec<Operation>)) -> Result<(), Fault> {
+    let program = matmul(1);
+    let packed = program.pack();
+    let mut operations = packed.operations.clone();
+    change(&mut operations);
+    let mut machine = program.machine();
+    machine.load_image(&packed.image)?;
+    program.exercise(&mut machine, &sequence::pack(1, &operations))
+}
+
+/// A descriptor of the shim that sends a word of the first argument, or of whatever its address is.
+fn word_sent(number: u8, next: Option<u32>) -> [Operation; 2] {
+    let address = Tile::new(0, 0).descriptor(number);
+    let chain = next.map_or(0, |next| next << 27 | 1 << 26);
+    let words = vec![1, 0, 0, 0, 2 << 30, 0, 0, 1 << 25 | chain];
+    [Operation::Block { address, words }, Operation::Patch { address: address + 4, argument: 0, offset: 0 }]
+}
+
+#[test]
+fn what_real_arrays_may_not_bear_is_a_fault() {
+    let output = Tile::new(0, 0).output(1);
+    let start = |descriptor: u32| Operation::Write { address: output.queue(), value: descriptor };
+    let with_token = |descriptor: u32| Operation::Write { address: output.queue(), value: 1 << 31 | descriptor };
+    // The stream as it is sends B on this output, by descriptor 1.
+    assert_eq!(fault_of_stream(|_| ()), Ok(()));
+    let cases: [(&str, Result<(), Fault>); 5] = [
+        (
+            "output 1 has 4 tasks that are not known to be done, and gets another",
+            fault_of_stream(|operations| {
+                operations.extend(word_sent(9, None));
+                operations.extend((0..4).map(|_| start(9)));
+            }),
+        ),
+        (
+            "descriptor 1 is rewritten while output 1 is not known to be done with it",
+            fault_of_stream(|operations| operations.extend(word_sent(1, None))),
+        ),
+        (
+            "outputs use more than 8 descriptors in a run",
+            fault_of_stream(|operations| {
+                (3..10).for_each(|number| operations.extend(word_sent(number, (number < 9).then_some(number.into()))));
+                // A chain of seven, and the two that the stream uses anyway.
+                (3..9).for_each(|number| operations.extend(word_sent(number, Some(u32::from(number) + 1))));
+                operations.push(start(3));
+            }),
+        ),
+        (
+            "descriptor 1 has an absolute address, not that of an argument",
+            fault_of_stream(|operations| {
+                let patch = |operation: &Operation| matches!(operation, Operation::Patch { argument: 1, .. });
+                operations.retain(|operation| !patch(operation));
+                let absolute = operations.iter_mut().filter_map(|operation| match operation {
+                    Operation::Block { words, .. } => Some(words),
+                    _ => None,
+                });
+                // Where the model's host has the buffer: nothing else would be wrong.
+                absolute.skip(1).take(1).for_each(|words| (words[1], words[2]) = (0x1000, 2));
+            }),
+        ),
+        (
+            "an argument's address is put at 0x1d008, where no shim's descriptor has one",
+            fault_of_stream(|operations| {
+                operations.insert(0, Operation::Patch { address: 0x1D008, argument: 0, offset: 0 });
+            }),
+        ),
+    ];
+    for (message, outcome) in cases {
+        let fault = outcome.expect_err(message);
+        assert!(fault.contains(message), "{message:?}: {fault}");
+    }
+    // A token waited for makes room in the queue, and the descriptor free.
+    let outcome = fault_of_stream(|operations| {
+        let sends_b = operations.iter().position(|operation| *operation == start(1)).expect("a start");
+        operations[sends_b] = with_token(1);
+        operations.push(Operation::Wait { channel: output });
+        operations.extend(word_sent(1, None));
+    });
+    assert_eq!(outcome, Ok(()));
+    // And one of another channel does not.
+    let fault = fault_of_stream(|operations| operations.extend(word_sent(0, None))).expect_err("a fault");
+    assert!(fault.contains("descriptor 0 is rewritten while output 0"), "{fault}");
 }

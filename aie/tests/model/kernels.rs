@@ -1,6 +1,6 @@
 //! The programs on the model: what is checked in, byte for byte.
 
-use crate::machine::{Memory, narrow, widen};
+use crate::machine::{HostMemory, narrow, widen};
 use crate::program::{Program, Random, matmul, to_bytes, vector_add};
 
 /// A checked-in output.
@@ -37,9 +37,9 @@ fn product_of_random_values_is_within_its_bound() {
     let [a, b]: [Vec<u16>; 2] = [0, 1].map(|_| (0..64 * 128).map(|_| random.bf16()).collect());
     let mut machine = matmul(0).machine();
     machine.load_container(&output("matmul_bf16", "xclbin")).unwrap_or_else(|fault| panic!("{fault}"));
-    machine.host[0].memory = Memory::of(to_bytes(&a));
-    machine.host[1].memory = Memory::of(to_bytes(&b));
-    machine.host[2].memory = Memory::new(64 * 64 * 4);
+    machine.host[0].memory = HostMemory::of(&to_bytes(&a));
+    machine.host[1].memory = HostMemory::of(&to_bytes(&b));
+    machine.host[2].memory = HostMemory::new(64 * 64 * 4);
     machine.run(&output("matmul_bf16", "txn")).unwrap_or_else(|fault| panic!("{fault}"));
     let bytes = machine.host[2].memory.bytes().expect("all of C");
     let mut rounded = 0;

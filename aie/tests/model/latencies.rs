@@ -41,6 +41,16 @@ fn probes() -> Vec<Probe> {
         probe("acq #49, r7", "vlda wl4, [p0], #32", 4),
         probe("vst.conv.bf16.fp32 bml0, [p1], #32", "rel #48, r8", 6),
         probe("acq #49, r7", "vst.conv.bf16.fp32 bml0, [p1], #32", 2),
+        // From here on by the itineraries alone (AIE2Schedule.td: II_MUL, II_VBLOG, II_VUPS, II_VSRS, II_VUNPACK,
+        // II_VLDA_UPS).
+        probe("mul r2, r2, r7", "mov m0, r2", 2),
+        probe("vband x3, x0, x1", "vst wl3, [p1], #32", 2),
+        probe("vups.s32.s16 bml3, wl0, s0", "vst amll3, [p1], #32", 3),
+        probe("vsrs.s16.s32 wl3, bml0, s0", "vst wl3, [p1], #32", 4),
+        probe("vunpack.s16.s8 x3, wl0", "vst wl3, [p1], #32", 7),
+        probe("vlda.ups.s32.s16 bml3, s0, [p0, #0]", "vst amll3, [p1], #32", 9),
+        // The load reads the shift late: a move before its seventh stage is seen.
+        probe("vlda.ups.s32.s16 bml3, s0, [p0, #0]", "mov s0, #3", 6),
         // The sixth bundle behind a branch does not issue.
         probe("j #END", "padda [p1], #32", 6),
     ]
@@ -53,11 +63,15 @@ impl Probe {
             "movxm p0, #0x70000",
             "movxm p2, #0x70020",
             "movxm p1, #0x70100",
+            "movxm m0, #0",
             "mova r0, #28",
             "mova r1, #29",
             "mova r7, #-1",
             "mova r8, #1",
             "mov crrnd, #12",
+            "mov crsat, #1",
+            "mov s0, #2",
+            "mov r2, #32",
             "vlda wl0, [p0, #0]",
             "vlda wh0, [p0, #32]",
             "vlda wl1, [p0, #64]",
@@ -81,6 +95,7 @@ impl Probe {
         lines.extend(idle(12));
         let end = lines.len();
         // What registers hold by now is stored, too.
+        lines.push("padda [p1], m0".into());
         lines.extend(["vst wl3, [p1], #32", "vst amll3, [p1], #32", "vst amll0, [p1], #32"].map(String::from));
         lines.extend(idle(12));
         lines.push("acq #63, r7".into()); // nothing releases it
@@ -103,6 +118,7 @@ impl Probe {
         let commands = [
             Command::block(CORE.address(PROGRAM), words(&code)),
             Command::block(CORE.address(0), words(&data)),
+            Command::block(CORE.address(0x100), vec![0xEEEE_EEEE; 64]),
             Command::write(CORE.lock(1), 1),
             Command::mask_write(CORE.address(CORE_CONTROL), 1, 1),
         ];
@@ -110,8 +126,8 @@ impl Probe {
         machine.load_image(&image::pack(&commands))?;
         machine.settle()?;
         let memory = machine.memory((0, 2))?;
-        // Five stores at most. What was not written shows where they went.
-        let stored = (0..5).map(|index| memory.read(0x100 + 32 * index, 32).map(|bytes| bytes.map(<[u8]>::to_vec)));
+        // Five stores at most, from as many places. What was not written shows where they went.
+        let stored = (0..8).map(|index| memory.bytes(0x100 + 32 * index, 32));
         let stored = stored.collect::<Result<Vec<_>, Fault>>()?;
         Ok(stored.into_iter().flat_map(|bytes| bytes.unwrap_or_else(|| vec![0xEE; 32])).collect())
     }

@@ -6,3 +6,4 @@ mod latencies;
 mod machine;
 mod mutations;
 mod program;
+mod rings;

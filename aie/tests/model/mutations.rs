@@ -106,8 +106,13 @@ fn every_turned_route_is_caught() {
     }
 }
 
-/// It moves the pointer as it should and loads half a vector, which the next load replaces before it is read.
-const HARMLESS: &str = "matmul_bf16: ldb paddb: bit 6";
+/// Turned bits that change nothing that is read.
+const HARMLESS: [&str; 2] = [
+    // It moves the pointer as it should and loads half a vector, which the next load replaces before it is read.
+    "matmul_bf16: ldb paddb: bit 6",
+    // `ne` for `ltu`: the number of a block in its panel goes up to 3, so that it is not 3 where it is less.
+    "matmul_bf16: alu ltu: bit 3",
+];
 
 /// The kernels with a wrong opcode: assembled by a table in which a bit of one instruction is turned, run by the right
 /// one.
@@ -129,7 +134,7 @@ fn every_turned_bit_of_an_opcode_is_caught() {
                 turned.ops[op].value ^= 1 << bit;
                 let packed = program.design.pack(|_| Some(code_of(&turned))).expect("a design");
                 let name = format!("{kernel}: {} {}: bit {bit}", isa.ops[op].slot.name(), isa.ops[op].mnemonic);
-                if run(&program, &packed.configuration, &sequence).is_ok() && name != HARMLESS {
+                if run(&program, &packed.configuration, &sequence).is_ok() && !HARMLESS.contains(&name.as_str()) {
                     missed.push(name);
                 }
             }

@@ -4,7 +4,7 @@ use kiln_aie::isa::Isa;
 use kiln_aie::pack::{Design, Packed};
 use kiln_aie::{assemble, designs};
 
-use crate::machine::{Fault, Latencies, Machine, Memory, narrow, widen};
+use crate::machine::{Fault, HostMemory, Latencies, Machine, narrow, widen};
 
 /// A program, and rounds of inputs with the output that they give.
 pub struct Program {
@@ -88,7 +88,7 @@ impl Program {
     /// An array, and a host with the buffers of two rounds.
     pub fn machine(&self) -> Machine {
         let mut machine = Machine::new(u32::from(self.design.columns), Latencies::default());
-        (0..6).for_each(|_| machine.share(Memory::new(0)));
+        (0..6).for_each(|_| machine.share(HostMemory::new(0)));
         machine
     }
 
@@ -117,13 +117,13 @@ impl Program {
 
 fn run_rounds(machine: &mut Machine, sequence: &[u8], rounds: &[&Round]) -> Result<(), Fault> {
     for (round, buffers) in rounds.iter().zip(machine.host.chunks_mut(3)) {
-        buffers[0].memory = Memory::of(round.inputs[0].clone());
-        buffers[1].memory = Memory::of(round.inputs[1].clone());
-        buffers[2].memory = Memory::new(round.output.len());
+        buffers[0].memory = HostMemory::of(&round.inputs[0]);
+        buffers[1].memory = HostMemory::of(&round.inputs[1]);
+        buffers[2].memory = HostMemory::new(round.output.len());
     }
     machine.run(sequence)?;
     for (index, round) in rounds.iter().enumerate() {
-        if machine.host[3 * index + 2].memory.bytes() != Some(&round.output) {
+        if machine.host[3 * index + 2].memory.bytes().as_ref() != Some(&round.output) {
             return Err(format!("the output of round {index} is wrong"));
         }
     }

@@ -2,14 +2,18 @@
 
 use super::Fault;
 
-pub struct Locks(Vec<i32>);
+pub struct Locks {
+    values: Vec<i32>,
+    /// Whether one was released since this was last taken: who waits looks again.
+    pub released: bool,
+}
 
 /// The largest value that a lock's register holds.
 const MOST: i32 = 63;
 
 impl Locks {
     pub fn new(count: usize) -> Locks {
-        Locks(vec![0; count])
+        Locks { values: vec![0; count], released: false }
     }
 
     pub fn set(&mut self, lock: u32, value: u32) -> Result<(), Fault> {
@@ -29,6 +33,7 @@ impl Locks {
     }
 
     pub fn release(&mut self, lock: u32, value: i32) -> Result<(), Fault> {
+        self.released = true;
         let held = self.lock(lock)?;
         *held += value;
         if !(0..=MOST).contains(held) {
@@ -38,7 +43,7 @@ impl Locks {
     }
 
     fn lock(&mut self, lock: u32) -> Result<&mut i32, Fault> {
-        let count = self.0.len();
-        self.0.get_mut(lock as usize).ok_or_else(|| format!("there is no lock {lock}: {count} of them"))
+        let count = self.values.len();
+        self.values.get_mut(lock as usize).ok_or_else(|| format!("there is no lock {lock}: {count} of them"))
     }
 }

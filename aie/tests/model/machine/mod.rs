@@ -7,28 +7,33 @@
 //!
 //! # What it models
 //!
-//! - Cores: the instructions that the kernels use, to the cycle. A result is not visible before its latency; what reads
-//!   too early gets the old value. Delay slots, hardware loops, the lock instruction's window.
-//! - Locks with their values; DMA descriptors in up to four dimensions, chained, queued, repeated; circuit-switched
-//!   routes; the shim's multiplexers; tokens of finished tasks.
+//! - Cores: the instructions that the kernels use and some more, to the cycle. A result is not visible before its latency;
+//!   what reads too early gets the old value. Delay slots, hardware loops, the lock instruction's window.
+//! - Locks with their values; DMA descriptors in up to four dimensions, iterated, chained, queued, repeated;
+//!   circuit-switched streams, to several ends too; the shim's multiplexers; tokens of finished tasks.
 //! - The image (container, boot image, commands) and the instruction stream with its patches and waits.
+//! - Cycles of streams and channels, as far as [`group`] says.
 //!
 //! What has no meaning on the array is a fault, by name: memory that nothing has written, an address out of range, a
-//! route that leads nowhere, a descriptor that is not valid, a lock that overflows, a wait that nothing can end.
+//! route that leads nowhere, a descriptor that is not valid, a lock that overflows, a wait that nothing can end. So is
+//! what real arrays sometimes bear, as far as the host cannot know that they will: a task more than a queue holds, and a
+//! descriptor that is rewritten, unless a token has said that what was before is done; more descriptors in a direction of
+//! a shim than real arrays bear; an address that is not an argument's.
 //!
 //! # What it does not
 //!
-//! - Cycles of streams, DMA and memory banks: a channel moves a word a cycle, a wire has no delay. Results must not depend
-//!   on that: programs run with slow cores and a slow host, too.
-//! - Packets, compression, zero padding, iterations, broadcasts to cores, cascades, traces, neighbours' memory and locks:
-//!   a fault says so.
+//! - Cycles of memory banks, of the host's memory and of the firmware. Results must not depend on cycles that are not a
+//!   core's: programs run with slow cores and a slow host, too. A wait of the stream lets all go on as far as it can.
+//! - Packets, compression, zero padding, cascades, traces, neighbours' memory and locks: a fault says so.
 //! - How `vmac.f` rounds inside: the model sums a tile's products and the accumulator in f64 and rounds once, to the
 //!   nearest f32. AMD does not say what the core does. Sums that are exact in f32 have one answer; others have a bound.
 //! - Ports of the register files and the distance from a loop register's write to the loop's end: the assembler's tests
 //!   have them.
 
 mod core;
+mod descriptor;
 mod dma;
+mod group;
 mod image;
 mod lock;
 mod memory;
@@ -36,15 +41,14 @@ mod number;
 mod sequence;
 mod stream;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
-
 pub use self::core::Latencies;
-pub use self::memory::Memory;
+pub use self::dma::Traffic;
+pub use self::memory::{HostMemory, Memory};
 pub use self::number::{narrow, widen};
 
 use self::core::Core;
 use self::dma::{Channel, Dma};
+use self::group::Group;
 use self::lock::Locks;
 use self::stream::Switch;
 
@@ -52,8 +56,15 @@ use self::stream::Switch;
 pub type Fault = String;
 /// Column and row.
 pub type Place = (u32, u32);
-/// A tile's input.
-type Goal = (Place, u32);
+
+const ROWS: u32 = 6;
+
+/// An end of a stream: the input of a tile, by their indices, behind so many switches.
+struct Goal {
+    tile: usize,
+    channel: usize,
+    switches: u32,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -71,42 +82,45 @@ pub fn kind(place: Place) -> Kind {
 }
 
 pub struct Tile {
-    pub memory: Memory,
-    pub locks: Locks,
-    pub switch: Switch,
-    pub dma: Dma,
-    pub core: Option<Core>,
+    place: Place,
+    memory: Memory,
+    locks: Locks,
+    switch: Switch,
+    dma: Dma,
+    core: Option<Core>,
+    /// Whether the core may go on.
+    awake: bool,
 }
 
 /// A buffer of the host and the address at which the array sees it.
 pub struct HostBuffer {
     pub address: u64,
-    pub memory: Memory,
+    pub memory: HostMemory,
 }
 
 /// A shim's channel: place, whether it sends to the array, number.
 type Task = (Place, bool, u32);
 
 pub struct Machine {
-    tiles: BTreeMap<Place, Tile>,
+    /// Column by column, each from its shim up.
+    tiles: Vec<Tile>,
     pub host: Vec<HostBuffer>,
-    /// Where the words of outputs go, as far as they have been followed since a switch was last written.
-    routes: BTreeMap<(Place, u32), Rc<[Goal]>>,
     /// Tokens that have reached the firmware.
     tokens: Vec<Task>,
-    cycles: u64,
+    cycle: u64,
+    /// Whether something may move: since it last stood still, a register was written.
+    stirred: bool,
     /// Cycles of streams and DMA to one of a core, and to one in which the host takes a word.
     pub core_period: u64,
     pub host_period: u64,
+    /// Cycles from the start after which a program has gone astray.
+    pub limit: u64,
 }
-
-/// No program of the tests comes near.
-const MOST_CYCLES: u64 = 200_000;
 
 impl Machine {
     /// An array of so many columns after its reset.
     pub fn new(columns: u32, latencies: Latencies) -> Machine {
-        let places = (0..columns).flat_map(|column| (0..6).map(move |row| (column, row)));
+        let places = (0..columns).flat_map(|column| (0..ROWS).map(move |row| (column, row)));
         let tile = |place: Place| {
             let (bytes, locks) = match kind(place) {
                 Kind::Shim => (0, 16),
@@ -114,27 +128,30 @@ impl Machine {
                 Kind::Core => (64 << 10, 16),
             };
             Tile {
+                place,
                 memory: Memory::new(bytes),
                 locks: Locks::new(locks),
                 switch: Switch::new(kind(place)),
                 dma: Dma::new(kind(place)),
                 core: (kind(place) == Kind::Core).then(|| Core::new(latencies)),
+                awake: false,
             }
         };
-        let tiles = places.map(|place| (place, tile(place))).collect();
         Machine {
-            tiles,
+            tiles: places.map(tile).collect(),
             host: Vec::new(),
-            routes: BTreeMap::new(),
             tokens: Vec::new(),
-            cycles: 0,
+            cycle: 0,
+            stirred: true,
             core_period: 1,
             host_period: 1,
+            // None of the small programs comes near.
+            limit: 200_000,
         }
     }
 
     /// Gives the array a buffer of the host; it lies apart from all others.
-    pub fn share(&mut self, memory: Memory) {
+    pub fn share(&mut self, memory: HostMemory) {
         let address = 0x1_0000_0000 * (self.host.len() as u64 + 1) + 0x1000;
         self.host.push(HostBuffer { address, memory });
     }
@@ -160,12 +177,15 @@ impl Machine {
                 sequence::Operation::Patch { address, argument, offset } => {
                     let buffer = self.host.get(argument).ok_or_else(|| format!("there is no argument {argument}"))?;
                     let target = buffer.address + offset;
-                    self.write(address, u32::MAX, target as u32)?;
-                    self.write(address + 4, 0xFFFF, (target >> 32) as u32)?;
+                    let place = place_of(address);
+                    let dma = &mut self.tile_mut(place)?.dma;
+                    dma.patch(address & 0xFFFFF, target).map_err(|fault| format!("tile {place:?}: {fault}"))?;
                 }
                 sequence::Operation::Wait { place, output, channel } => self.wait((place, output, channel))?,
             }
         }
+        self.settle()?;
+        self.tiles.iter_mut().for_each(|tile| tile.dma.end_run());
         // The next run's wait would take it for its own.
         match self.tokens.first() {
             Some(token) => Err(format!("a token is left that nothing has waited for: {token:?}")),
@@ -173,12 +193,45 @@ impl Machine {
         }
     }
 
-    /// Runs until nothing moves any more.
+    /// Runs until nothing moves any more: each group of columns that streams join on a thread of its own.
     pub fn settle(&mut self) -> Result<(), Fault> {
-        while self.step()? {
-            self.check_end()?;
+        if !std::mem::take(&mut self.stirred) {
+            return Ok(());
         }
-        Ok(())
+        let mut groups: Vec<Group> = Vec::new();
+        let mut rest = self.tiles.as_mut_slice();
+        let mut first_column = 0;
+        while !rest.is_empty() {
+            let joined = |column: &[Tile]| column.iter().any(|tile| tile.switch.joins_columns());
+            let mut columns = 1;
+            while joined(&rest[..columns * ROWS as usize]) && columns * (ROWS as usize) < rest.len() {
+                columns += 1;
+            }
+            let (tiles, others) = rest.split_at_mut(columns * ROWS as usize);
+            groups.push(Group {
+                tiles,
+                first_column,
+                host: &self.host,
+                cycle: self.cycle,
+                core_period: self.core_period,
+                host_period: self.host_period,
+                tokens: Vec::new(),
+            });
+            (rest, first_column) = (others, first_column + columns as u32);
+        }
+        let limit = self.limit;
+        let outcomes: Vec<Result<(), Fault>> = match groups.as_mut_slice() {
+            [group] => vec![group.settle(limit)],
+            groups => std::thread::scope(|scope| {
+                let threads: Vec<_> = groups.iter_mut().map(|group| scope.spawn(|| group.settle(limit))).collect();
+                threads.into_iter().map(|thread| thread.join().map_err(|_| "the model panicked".to_string())?).collect()
+            }),
+        };
+        for group in groups {
+            self.cycle = self.cycle.max(group.cycle);
+            self.tokens.extend(group.tokens);
+        }
+        outcomes.into_iter().collect()
     }
 
     /// What a tile's memory holds.
@@ -186,181 +239,88 @@ impl Machine {
         Ok(&self.tile(place)?.memory)
     }
 
+    /// What a tile's channel has moved so far.
+    pub fn traffic(&self, place: Place, output: bool, number: u32) -> Result<Traffic, Fault> {
+        let channel = self.tile(place)?.dma.channel(output, number);
+        channel.map(|channel| channel.traffic).ok_or_else(|| format!("there is no channel {number}"))
+    }
+
     fn wait(&mut self, task: Task) -> Result<(), Fault> {
-        loop {
-            if let Some(index) = self.tokens.iter().position(|token| *token == task) {
-                self.tokens.remove(index);
-                return Ok(());
-            }
-            if !self.step()? {
-                return Err(format!("deadlock: {}", self.waiting()));
-            }
-            self.check_end()?;
-        }
-    }
-
-    fn check_end(&self) -> Result<(), Fault> {
-        if self.cycles > MOST_CYCLES {
-            return Err(format!("it runs on for more than {MOST_CYCLES} cycles"));
-        }
+        self.settle()?;
+        let Some(index) = self.tokens.iter().position(|token| *token == task) else {
+            return Err(format!("deadlock: {}", self.waiting()));
+        };
+        let (place, output, number) = self.tokens.remove(index);
+        self.tile_mut(place)?.dma.know(output, number);
         Ok(())
-    }
-
-    /// One cycle of everything; whether anything moved.
-    fn step(&mut self) -> Result<bool, Fault> {
-        self.cycles += 1;
-        let busy = |tile: &Tile| !tile.dma.is_idle() || tile.core.as_ref().is_some_and(|core| !core.is_off());
-        let busy = self.tiles.iter().filter(|(_, tile)| busy(tile));
-        let places: Vec<Place> = busy.map(|(place, _)| *place).collect();
-        let mut moved = false;
-        for place in places {
-            let named = |fault: Fault| format!("tile {place:?}: {fault}");
-            moved |= self.step_core(place).map_err(named)?;
-            for channel in 0..self.tile(place)?.dma.channels.len() {
-                moved |= self.step_channel(place, channel).map_err(named)?;
-            }
-        }
-        Ok(moved)
-    }
-
-    fn step_core(&mut self, place: Place) -> Result<bool, Fault> {
-        let idles = !self.cycles.is_multiple_of(self.core_period);
-        let tile = self.tile_mut(place)?;
-        let Tile { memory, locks, core: Some(core), .. } = tile else { return Ok(false) };
-        // A core whose turn it is not may yet go on.
-        if idles { Ok(!core.is_off()) } else { core.step(memory, locks) }
-    }
-
-    fn step_channel(&mut self, place: Place, index: usize) -> Result<bool, Fault> {
-        let tile = self.tile_mut(place)?;
-        if !tile.dma.begin(index, &mut tile.locks)? {
-            return Ok(false);
-        }
-        let (output, number) = (tile.dma.channels[index].output, tile.dma.channels[index].number);
-        let waits_for_host = kind(place) == Kind::Shim && !output && !self.cycles.is_multiple_of(self.host_period);
-        let tile = self.tile_mut(place)?;
-        if waits_for_host {
-            // A channel whose turn it is not may yet go on.
-            return Ok(!tile.dma.channels[index].words.is_empty());
-        }
-        if tile.dma.channels[index].is_moving() {
-            let moved = if output { self.send(place, index)? } else { self.receive(place, index)? };
-            if !moved {
-                return Ok(false);
-            }
-        }
-        let tile = self.tile_mut(place)?;
-        if tile.dma.finish(index, &mut tile.locks)? {
-            self.send_token(place)?;
-            self.tokens.push((place, output, number));
-        }
-        Ok(true)
-    }
-
-    /// Sends a word, where all that it goes to have room.
-    fn send(&mut self, place: Place, index: usize) -> Result<bool, Fault> {
-        let number = self.tile(place)?.dma.channels[index].number;
-        if !self.routes.contains_key(&(place, number)) {
-            let goals = stream::goals(&self.tiles, place, number)?;
-            self.routes.insert((place, number), goals.into());
-        }
-        let goals = Rc::clone(&self.routes[&(place, number)]);
-        for &(goal, input) in goals.iter() {
-            if self.tile(goal)?.dma.input(input)?.words.len() >= dma::ROOM {
-                return Ok(false);
-            }
-        }
-        let address = self.tile(place)?.dma.channels[index].address();
-        let word = self.memory_of(place, address)?.read_word()?;
-        for &(goal, input) in goals.iter() {
-            self.tile_mut(goal)?.dma.input_mut(input)?.words.push_back(word);
-        }
-        self.tile_mut(place)?.dma.channels[index].advance();
-        Ok(true)
-    }
-
-    fn receive(&mut self, place: Place, index: usize) -> Result<bool, Fault> {
-        let channel = &mut self.tile_mut(place)?.dma.channels[index];
-        let Some(word) = channel.words.pop_front() else { return Ok(false) };
-        let address = channel.address();
-        channel.advance();
-        self.memory_of(place, address)?.write_word(word)?;
-        Ok(true)
-    }
-
-    /// The memory that a tile's DMA reaches at an address, from there on.
-    fn memory_of(&mut self, place: Place, address: u64) -> Result<memory::Cursor<'_>, Fault> {
-        match kind(place) {
-            Kind::Shim => {
-                let holds = |buffer: &&mut HostBuffer| {
-                    (buffer.address..buffer.address + buffer.memory.len() as u64).contains(&address)
-                };
-                let buffer = self.host.iter_mut().find(holds);
-                let buffer = buffer.ok_or_else(|| format!("the host has no memory at {address:#x}"))?;
-                Ok(buffer.memory.at(address - buffer.address))
-            }
-            Kind::Memory if !(0x80000..0x100000).contains(&address) => {
-                Err(format!("a neighbour's memory, {address:#x}, is not modelled"))
-            }
-            Kind::Memory => Ok(self.tile_mut(place)?.memory.at(address - 0x80000)),
-            Kind::Core => Ok(self.tile_mut(place)?.memory.at(address)),
-        }
-    }
-
-    /// A token leaves by the shim's first south port.
-    fn send_token(&self, place: Place) -> Result<(), Fault> {
-        if kind(place) != Kind::Shim {
-            return Err("tokens of other tiles than shims are not modelled".into());
-        }
-        self.tile(place)?.switch.token_leaves()
     }
 
     /// Changes the bits of `mask` of a register, or a word of memory.
     fn write(&mut self, address: u32, mask: u32, value: u32) -> Result<(), Fault> {
-        let place = (address >> 25, address >> 20 & 31);
+        let place = place_of(address);
         let offset = address & 0xFFFFF;
         let kind = kind(place);
-        self.routes.clear();
+        self.stirred = true;
         let tile = self.tile_mut(place)?;
         let unknown = || format!("tile {place:?} has no register at {offset:#x} in this model");
-        match (kind, offset) {
-            (Kind::Core, 0..0x10000) if mask == u32::MAX => tile.memory.at(u64::from(offset)).write_word(value),
+        let switches = match (kind, offset) {
+            (Kind::Core, 0..0x10000) if mask == u32::MAX => return tile.memory.write_word(u64::from(offset), value),
+            (Kind::Shim, 0x1F000 | 0x1F004) => Some(tile.switch.multiplex(offset == 0x1F004, mask, value)),
+            (Kind::Shim | Kind::Core, 0x3F000..0x3F200) => Some(tile.switch.write(offset - 0x3F000, value)),
+            (Kind::Memory, 0xB0000..0xB0200) => Some(tile.switch.write(offset - 0xB0000, value)),
+            _ => None,
+        };
+        if switches.is_some() {
+            let channels = self.tiles.iter_mut().flat_map(|tile| &mut tile.dma.channels);
+            channels.for_each(|channel| channel.goals = None);
+        }
+        let tile = self.tile_mut(place)?;
+        // Whatever was written, whoever waits looks again.
+        tile.awake = tile.core.is_some();
+        tile.dma.wake();
+        let written = match (kind, offset) {
+            _ if switches.is_some() => switches.unwrap_or(Ok(())),
             (Kind::Core, 0x20000..0x24000) if mask == u32::MAX => {
                 tile.core.as_mut().ok_or_else(unknown)?.write_program(offset - 0x20000, value)
             }
             (Kind::Core, 0x32000) => tile.core.as_mut().ok_or_else(unknown)?.control(mask, value),
-            (Kind::Shim, 0x1F000 | 0x1F004) => tile.switch.multiplex(offset == 0x1F004, mask, value),
             (Kind::Shim, 0x14000..0x14100) | (Kind::Core, 0x1F000..0x1F100) | (Kind::Memory, 0xC0000..0xC0400) => {
                 tile.locks.set((offset & 0x3FF) / 16, value)
             }
-            (Kind::Shim | Kind::Core, 0x3F000..0x3F200) => tile.switch.write(offset - 0x3F000, value),
-            (Kind::Memory, 0xB0000..0xB0200) => tile.switch.write(offset - 0xB0000, value),
             _ => tile.dma.write(offset, mask, value).ok_or_else(unknown)?,
-        }
-        .map_err(|fault| format!("tile {place:?}: {fault}"))
+        };
+        written.map_err(|fault| format!("tile {place:?}: {fault}"))
+    }
+
+    fn index((column, row): Place) -> Option<usize> {
+        (row < ROWS).then_some((column * ROWS + row) as usize)
     }
 
     fn tile(&self, place: Place) -> Result<&Tile, Fault> {
-        self.tiles.get(&place).ok_or_else(|| format!("there is no tile {place:?}"))
+        let tile = Machine::index(place).and_then(|index| self.tiles.get(index));
+        tile.ok_or_else(|| format!("there is no tile {place:?}"))
     }
 
     fn tile_mut(&mut self, place: Place) -> Result<&mut Tile, Fault> {
-        self.tiles.get_mut(&place).ok_or_else(|| format!("there is no tile {place:?}"))
+        let tile = Machine::index(place).and_then(|index| self.tiles.get_mut(index));
+        tile.ok_or_else(|| format!("there is no tile {place:?}"))
     }
 
     /// Who waits for what.
     fn waiting(&self) -> String {
-        let cores = self.tiles.iter().filter_map(|(place, tile)| {
+        let cores = self.tiles.iter().filter_map(|tile| {
             let lock = tile.core.as_ref()?.waits_for()?;
-            Some(format!("core {place:?} for lock {lock}"))
+            Some(format!("core {:?} for lock {lock}", tile.place))
         });
-        let channels = self.tiles.iter().flat_map(|(place, tile)| {
+        let channels = self.tiles.iter().flat_map(|tile| {
             let busy = tile.dma.channels.iter().filter_map(Channel::waits_for);
-            busy.map(move |what| format!("tile {place:?}'s {what}"))
+            busy.map(|what| format!("tile {:?}'s {what}", tile.place))
         });
         cores.chain(channels).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// Words on their way.
-type Words = VecDeque<u32>;
+/// The tile of an address.
+fn place_of(address: u32) -> Place {
+    (address >> 25, address >> 20 & 31)
+}

@@ -1,8 +1,13 @@
 //! Stream switches with circuit-switched connections.
 
-use std::collections::BTreeMap;
+use super::{Fault, Kind, Place};
 
-use super::{Fault, Goal, Kind, Place, Tile};
+/// Where a stream ends: a tile's input, behind so many switches.
+pub struct End {
+    pub place: Place,
+    pub input: u32,
+    pub switches: u32,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Port {
@@ -138,6 +143,12 @@ impl Switch {
         }
     }
 
+    /// Whether it has a way out to the east or the west.
+    pub fn joins_columns(&self) -> bool {
+        let sideways = |port: Port| matches!(port, Port::East(_) | Port::West(_));
+        self.masters.iter().any(|(port, value)| sideways(*port) && value & ENABLE != 0)
+    }
+
     /// A token goes from the tile's control to the first south port.
     pub fn token_leaves(&self) -> Result<(), Fault> {
         if self.takers(Port::Control)? == [Port::South(0)] {
@@ -147,29 +158,37 @@ impl Switch {
     }
 }
 
-/// The tiles and inputs that the words of a tile's output reach.
-pub fn goals(tiles: &BTreeMap<Place, Tile>, place: Place, output: u32) -> Result<Vec<Goal>, Fault> {
-    let entry = tiles.get(&place).ok_or("there is no such tile")?.switch.entry(output)?;
-    let mut goals = Vec::new();
-    let mut fronts = vec![(place, entry)];
-    // No route passes as many switches.
-    for _ in 0..32 {
-        let Some(((column, row), slave)) = fronts.pop() else { return Ok(goals) };
-        let tile =
-            tiles.get(&(column, row)).ok_or_else(|| format!("a route leaves the array at {:?}", (column, row)))?;
-        let takers = tile.switch.takers(slave).map_err(|fault| format!("switch of {:?}: {fault}", (column, row)))?;
+/// The ends of the stream that a tile's output feeds. A stream that a switch gives to several has several.
+pub fn ends<'a>(switch: impl Fn(Place) -> Option<&'a Switch>, place: Place, output: u32) -> Result<Vec<End>, Fault> {
+    let entry = switch(place).ok_or("there is no such tile")?.entry(output)?;
+    let mut ends = Vec::new();
+    let mut fronts = vec![(place, entry, 1)];
+    // No stream passes as many switches.
+    for _ in 0..64 {
+        let Some(((column, row), slave, switches)) = fronts.pop() else { return Ok(ends) };
+        let here = switch((column, row));
+        let here = here.ok_or_else(|| format!("a route leaves the array at {:?}", (column, row)))?;
+        let takers = here.takers(slave).map_err(|fault| format!("switch of {:?}: {fault}", (column, row)))?;
+        let end = |input| End { place: (column, row), input, switches };
         for taker in takers {
-            match taker {
-                Port::Dma(input) => goals.push(((column, row), input)),
-                Port::South(port) if row == 0 => goals.push(((column, row), tile.switch.exit(port)?)),
-                Port::South(wire) => fronts.push(((column, row - 1), Port::North(wire))),
-                Port::North(wire) => fronts.push(((column, row + 1), Port::South(wire))),
-                Port::East(wire) => fronts.push(((column + 1, row), Port::West(wire))),
-                Port::West(wire) => fronts.push(((column.wrapping_sub(1), row), Port::East(wire))),
+            let (next, entry) = match taker {
+                Port::Dma(input) => {
+                    ends.push(end(input));
+                    continue;
+                }
+                Port::South(port) if row == 0 => {
+                    ends.push(end(here.exit(port)?));
+                    continue;
+                }
+                Port::South(wire) => ((column, row - 1), Port::North(wire)),
+                Port::North(wire) => ((column, row + 1), Port::South(wire)),
+                Port::East(wire) => ((column + 1, row), Port::West(wire)),
+                Port::West(wire) => ((column.wrapping_sub(1), row), Port::East(wire)),
                 Port::Core | Port::Control | Port::Fifo | Port::Trace => {
                     return Err(format!("a route to {taker:?} is not modelled"));
                 }
-            }
+            };
+            fronts.push((next, entry, switches + 1));
         }
     }
     Err("a route goes in circles".into())

@@ -1,155 +1,298 @@
 //! What instructions do.
 
-use super::bundle::Operands;
+use super::decode::{Address, Branch, Operation, Scalars, Step, Value, fixed};
+use super::registers::{Parts, Scalar, Span, named};
+use super::vector::{self, Kind, Modes};
 use super::{Action, Core, Fault};
-use crate::machine::number::{narrow, to_bf16, to_f32};
+use crate::machine::number::{halves, widen};
 
 /// Its own memory, as the core addresses it.
 const OWN: u32 = 0x70000;
+/// Where a core's dimension registers stand, by their file.
+const MODIFIERS: [u8; 4] = [40, 48, 56, 64];
 
 impl Core {
     /// Reads what is read in stage 1, and schedules the rest.
-    pub(super) fn execute(&mut self, operands: &Operands) -> Result<(), Fault> {
-        let mnemonic = operands.mnemonic.as_str();
+    pub(super) fn execute(&mut self, operation: &Operation) -> Result<(), Fault> {
         let (scalar, memory) = (self.latencies.scalar, self.latencies.memory);
-        match mnemonic {
-            "mov" | "movx" | "mova" | "movxm" => {
-                let value = match operands.immediate('i') {
-                    Some(value) => Some(value as u32),
-                    None => self.scalar(operands.register('x')?),
+        match *operation {
+            Operation::Move { to, from } => self.write_scalar(to, self.value(from), scalar),
+            Operation::Scalars { kind, to, left, right } => {
+                let value = self.registers.scalar(left).zip(self.value(right));
+                let stage = if kind == Scalars::Multiply { self.latencies.multiply } else { scalar };
+                self.write_scalar(to, value.map(|(left, right)| calculate(kind, left, right)), stage);
+            }
+            Operation::Select { to, set, clear } => {
+                let choice = self.registers.scalar(fixed().choice);
+                let choice = choice.ok_or("a choice by a value that nothing has written")?;
+                self.write_scalar(to, self.registers.scalar(if choice != 0 { set } else { clear }), scalar);
+            }
+            Operation::Pointer(address) => {
+                self.pointer(address)?;
+            }
+            Operation::LoadScalar { to, address } => {
+                let address = own(self.pointer(address)?)?;
+                self.schedule(memory, Action::LoadScalar { address, to });
+            }
+            Operation::StoreScalar { from, address } => {
+                let address = own(self.pointer(address)?)?;
+                let value = self.registers.scalar(from).ok_or("it stores what nothing has written")?;
+                self.schedule(memory, Action::StoreScalar { address, value });
+            }
+            Operation::Load { to, address, kind } => {
+                let address = own(self.pointer(address)?)?;
+                self.schedule(memory, Action::Load { address, to, kind });
+            }
+            Operation::Store { from, address, kind } => {
+                let address = own(self.pointer(address)?)?;
+                let parts = self.registers.parts(from).ok_or("it stores what nothing has written")?;
+                let (parts, stage) = match kind {
+                    None => (parts, memory),
+                    Some((kind, shift)) => {
+                        let shift = self.value(shift).ok_or("a shift that nothing has written")?;
+                        let parts = vector::convert(kind, &parts, from.count, shift, self.modes(kind))?;
+                        (parts, self.latencies.narrowing_store)
+                    }
                 };
-                self.write_scalar(operands.register('d')?, value, scalar);
+                self.schedule(stage, Action::Store { address, part: parts[0] });
             }
-            "add" | "and" | "ltu" => {
-                let left = self.scalar(operands.register('x')?);
-                let right = match operands.immediate('i') {
-                    Some(value) => Some(value as u32),
-                    None => self.scalar(operands.register('y')?),
+            Operation::Vector { kind, to, mask, left, right, control } => {
+                self.vector(kind, to, mask, left, right, control)?;
+            }
+            Operation::Compare { kind, mask, left, right } => {
+                let operands = self.registers.parts(left).zip(self.registers.parts(right));
+                let value = operands.map(|(left, right)| vector::compare(kind, &left, &right)).transpose()?;
+                self.write_scalar(mask, value, self.latencies.vector);
+            }
+            Operation::Extract { kind, to, from, index } => {
+                let operands = self.registers.parts(from).zip(self.registers.scalar(index));
+                let value = operands.map(|(from, index)| vector::extract(kind, &from, index)).transpose()?;
+                self.write_scalar(to, value, self.latencies.vector);
+            }
+            Operation::Product { to, accumulator, negative, left, right, control } => {
+                // Bit 0 takes the accumulator as zero; the rest is a tile of 4 x 8 by one of 8 x 4 bf16, or the lanes
+                // of the vectors' halves, one by one.
+                let control = self.registers.scalar(control);
+                let multiply = match control.map(|control| control & !1) {
+                    Some(28) => tile_product,
+                    Some(60) => lane_product,
+                    _ => return Err(format!("configuration {control:?} is not modelled")),
                 };
-                let value = left.zip(right).map(|(left, right)| match mnemonic {
-                    "add" => left.wrapping_add(right),
-                    "and" => left & right,
-                    _ => u32::from(left < right),
-                });
-                self.write_scalar(operands.register('d')?, value, scalar);
+                let fresh = control.is_some_and(|control| control & 1 == 1);
+                let factors = self.registers.parts(left).zip(self.registers.parts(right));
+                let products = factors.map(|(left, right)| multiply(&left, &right));
+                let products = products.map(|products| if negative { products.map(|value| -value) } else { products });
+                let accumulator = accumulator.filter(|_| !fresh);
+                self.schedule(self.latencies.product_read, Action::Product { to, accumulator, products });
             }
-            "sel.nez" => {
-                let choice = self.named("r27").ok_or("a choice by a value that nothing has written")?;
-                let chosen = operands.register(if choice != 0 { 'x' } else { 'y' })?;
-                let value = self.scalar(chosen);
-                self.write_scalar(operands.register('d')?, value, scalar);
-            }
-            "padda" | "paddb" | "padds" => {
-                self.pointer(operands)?;
-            }
-            "vlda" | "vldb" => {
-                let address = own(self.pointer(operands)?)?;
-                let target = operands.register('d')?;
-                let wait = self.latencies.load + 1 - memory;
-                self.schedule(memory, Action::Load { address, target, widen: false, wait });
-            }
-            "vlda.conv.fp32.bf16" => {
-                let address = own(self.pointer(operands)?)?;
-                let target = operands.register('d')?;
-                let wait = self.latencies.widening_load + 1 - memory;
-                self.schedule(memory, Action::Load { address, target, widen: true, wait });
-            }
-            "vst" | "vst.conv.bf16.fp32" => {
-                let narrows = mnemonic != "vst";
-                let address = own(self.pointer(operands)?)?;
-                let bytes = self.vector(operands.register('x')?).ok_or("it stores what nothing has written")?;
-                let bytes = if narrows { self.round(&bytes)? } else { bytes };
-                let stage = if narrows { self.latencies.narrowing_store } else { memory };
-                self.schedule(stage, Action::Store { address, bytes });
-            }
-            "vmac.f" => {
-                // Bit 0 takes the accumulator as zero; the rest is a tile of 4 x 8 by one of 8 x 4 bf16.
-                let configuration = self.scalar(operands.register('c')?);
-                let fresh = match configuration {
-                    Some(28) => false,
-                    Some(29) => true,
-                    other => return Err(format!("configuration {other:?} is not modelled")),
-                };
-                let factors = self.vector(operands.register('x')?).zip(self.vector(operands.register('y')?));
-                let products = factors.map(|(left, right)| tile_product(&to_bf16(&left), &to_bf16(&right)));
-                let accumulator = if fresh { None } else { Some(operands.register('a')?) };
-                let target = operands.register('d')?;
-                self.schedule(self.latencies.product_read, Action::Product { target, accumulator, products });
-            }
-            "vadd.f" => {
-                let configuration = self.scalar(operands.register('c')?);
-                if configuration != Some(28) {
-                    return Err(format!("configuration {configuration:?} is not modelled"));
+            Operation::Sum { to, left, right, control, negative, integers } => {
+                let control = self.registers.scalar(control);
+                if control != Some(28) || integers {
+                    return Err(format!("configuration {control:?} is not modelled"));
                 }
-                let [target, left, right] = ['d', 'a', 'b'].map(|letter| operands.register(letter));
-                let action = Action::Sum { target: target?, left: left?, right: right? };
-                self.schedule(self.latencies.sum_read, action);
+                self.schedule(self.latencies.sum_read, Action::Sum { to, left, right, negative });
             }
-            "acq" | "rel" => {
-                let lock = operands.immediate('i').ok_or("a lock by register is not modelled")? as u32;
-                let value = self.scalar(operands.register('y')?);
-                let value = value.ok_or("a lock's value that nothing has written")? as i32;
+            Operation::Clear { to, integers } => {
+                let stage = if integers { self.latencies.product - 1 } else { self.latencies.product };
+                self.write_parts(to, Some(&[[0; 8]; 4]), stage);
+            }
+            Operation::Lock { lock, value, acquire } => {
+                let value = self.registers.scalar(value).ok_or("a lock's value that nothing has written")? as i32;
                 self.locks.push_back(self.cycle);
-                self.schedule(self.latencies.lock_stall, Action::Lock { lock, value, acquire: mnemonic == "acq" });
+                self.schedule(self.latencies.lock_stall, Action::Lock { lock, value, acquire });
             }
-            "j" | "jnz" => {
-                let target = operands.immediate('i').ok_or("a branch by pointer is not modelled")? as u32;
-                let taken = match operands.register('x') {
-                    Ok(register) => self.scalar(register).ok_or("a branch on what nothing has written")? != 0,
-                    Err(_) => true,
-                };
-                if self.branch.is_some() {
-                    return Err("a branch in the delay slots of another".into());
-                }
-                if taken {
-                    self.branch = Some((self.cycle + self.latencies.delay_slots + 1, target));
-                }
-            }
-            _ => return Err("this instruction is not modelled".into()),
+            Operation::Jump { branch, target } => self.jump(branch, target)?,
+            Operation::Unknown(why) => return Err(why.into()),
         }
         Ok(())
     }
 
-    /// The address that an instruction accesses; it moves the pointer where the instruction does.
-    fn pointer(&mut self, operands: &Operands) -> Result<u32, Fault> {
-        let pointer = operands.register('p')?;
-        let base = self.scalar(pointer).ok_or("a pointer that nothing has written")?;
-        let step = match (operands.immediate('i'), operands.register('m')) {
-            (Some(step), _) => step as u32,
-            (None, Ok(register)) => self.scalar(register).ok_or("a step that nothing has written")?,
-            (None, Err(_)) => return Err("this way to address is not modelled".into()),
-        };
-        let moved = base.wrapping_add(step) & 0xF_FFFF;
-        if !operands.moves_pointer {
-            return Ok(moved);
+    fn vector(
+        &mut self,
+        kind: Kind,
+        to: Span,
+        mask: Option<Scalar>,
+        left: Span,
+        right: Span,
+        control: Value,
+    ) -> Result<(), Fault> {
+        if let Kind::Unpack(..) = kind {
+            self.schedule(self.latencies.unpacking, Action::Unpack { kind, to, from: left });
+            return Ok(());
         }
-        self.write_scalar(pointer, Some(moved), self.latencies.pointer);
-        Ok(base)
+        let index = self.registers.scalar(fixed().index);
+        let operands = self.registers.parts(left).zip(self.registers.parts(right)).zip(self.value(control));
+        // A broadcast has no vector to read.
+        let operands = match kind {
+            Kind::Broadcast(_) => self.value(control).map(|control| (([[0; 8]; 4], [[0; 8]; 4]), control)),
+            _ => operands,
+        };
+        let stage = match kind {
+            Kind::Ups(..) => self.latencies.widening,
+            Kind::Srs(..) => self.latencies.narrowing,
+            _ => self.latencies.vector,
+        };
+        let modes = self.modes(kind);
+        let converts =
+            |kind| matches!(kind, Kind::Widen | Kind::Narrow | Kind::Ups(..) | Kind::Srs(..) | Kind::Pack(..));
+        let made = operands.map(|((left_parts, right), control)| match kind {
+            _ if converts(kind) => vector::convert(kind, &left_parts, left.count, control, modes),
+            _ => vector::combine(kind, &left_parts, &right, control, index),
+        });
+        self.write_parts(to, made.transpose()?.as_ref(), stage);
+        if let Some(place) = mask {
+            let value = operands.map(|((left, right), _)| vector::compare(kind, &left, &right)).transpose()?;
+            self.write_scalar(place, value, stage);
+        }
+        Ok(())
     }
 
-    fn round(&self, bytes: &[u8]) -> Result<Vec<u8>, Fault> {
-        if self.named("crrnd") != Some(12) {
-            return Err(format!("rounding mode {:?} is not modelled", self.named("crrnd")));
+    fn jump(&mut self, branch: Branch, target: Value) -> Result<(), Fault> {
+        let known = |value: Option<u32>| value.ok_or("a branch on what nothing has written");
+        let taken = match branch {
+            Branch::Always => true,
+            Branch::IfZero(register) => known(self.registers.scalar(register))? == 0,
+            Branch::IfNotZero(register) => known(self.registers.scalar(register))? != 0,
+            Branch::Count { to, from } => {
+                let left = known(self.registers.scalar(from))?.wrapping_sub(1);
+                self.write_scalar(to, Some(left), self.latencies.scalar);
+                left != 0
+            }
+        };
+        if self.branch.is_some() {
+            return Err("a branch in the delay slots of another".into());
         }
-        Ok(to_f32(bytes).into_iter().flat_map(|value| narrow(value).to_le_bytes()).collect())
+        if taken {
+            let target = self.value(target).ok_or("a branch to where nothing has written")?;
+            self.branch = Some((self.cycle + self.latencies.delay_slots + 1, target));
+        }
+        Ok(())
+    }
+
+    /// The control registers of a conversion.
+    pub(super) fn modes(&self, kind: Kind) -> Modes {
+        let sign = match kind {
+            Kind::Ups(..) => "crupssign",
+            Kind::Unpack(..) => "crunpacksign",
+            Kind::Pack(..) => "crpacksign",
+            Kind::Srs(..) => "crsrssign",
+            _ => return Modes { rounding: self.registers.scalar(fixed().rounding), saturation: None, signed: None },
+        };
+        Modes {
+            rounding: self.registers.scalar(fixed().rounding),
+            saturation: self.registers.scalar(fixed().saturation),
+            signed: self.registers.scalar(named(sign)),
+        }
+    }
+
+    pub(super) fn value(&self, value: Value) -> Option<u32> {
+        match value {
+            Value::Constant(value) => Some(value),
+            Value::Register(register) => self.registers.scalar(register),
+        }
+    }
+
+    /// The address that an instruction accesses; it moves the pointer where the instruction does.
+    fn pointer(&mut self, address: Address) -> Result<u32, Fault> {
+        let base = self.registers.scalar(address.pointer).ok_or("a pointer that nothing has written")?;
+        let step = match address.step {
+            Step::By(value) => self.value(value).ok_or("a step that nothing has written")?,
+            Step::Plane(index) => {
+                let read = MODIFIERS.map(|first| self.registers.scalar(first + index));
+                let [Some(step), Some(last), Some(jump), Some(count)] = read else {
+                    return Err("a plane that nothing has written".into());
+                };
+                let wraps = count >= last;
+                self.write_scalar(64 + index, Some(if wraps { 0 } else { count + 1 }), self.latencies.pointer);
+                if wraps { jump } else { step }
+            }
+        };
+        let moved = base.wrapping_add(step) & 0xF_FFFF;
+        if !address.moves {
+            return Ok(moved);
+        }
+        self.write_scalar(address.pointer, Some(moved), self.latencies.pointer);
+        Ok(base)
+    }
+}
+
+fn calculate(kind: Scalars, left: u32, right: u32) -> u32 {
+    let (low, high) = (left as i32, right as i32);
+    // A negative shift goes the other way.
+    let shift = |up: fn(u32, u32) -> Option<u32>, down: fn(u32, u32) -> u32| {
+        if high < 0 { down(left, high.unsigned_abs()) } else { up(left, right).unwrap_or(0) }
+    };
+    match kind {
+        Scalars::Add => left.wrapping_add(right),
+        Scalars::Sub => left.wrapping_sub(right),
+        Scalars::And => left & right,
+        Scalars::Or => left | right,
+        Scalars::Xor => left ^ right,
+        Scalars::Equal => u32::from(left == right),
+        Scalars::Differ => u32::from(left != right),
+        Scalars::Less => u32::from(low < high),
+        Scalars::AtLeast => u32::from(low >= high),
+        Scalars::LessUnsigned => u32::from(left < right),
+        Scalars::AtLeastUnsigned => u32::from(left >= right),
+        Scalars::ShiftLogical => shift(u32::checked_shl, |value, by| value.checked_shr(by).unwrap_or(0)),
+        Scalars::ShiftArithmetic => shift(u32::checked_shl, |value, by| (value as i32 >> by.min(31)) as u32),
+        Scalars::Multiply => left.wrapping_mul(right),
     }
 }
 
 /// The offset of an address in the core's own memory.
 fn own(address: u32) -> Result<u64, Fault> {
-    if !address.is_multiple_of(32) {
-        return Err(format!("an access of 32 bytes at {address:#x}, which is no multiple of 32"));
-    }
     match address.checked_sub(OWN) {
         Some(own) if own < 0x10000 => Ok(u64::from(own)),
         _ => Err(format!("a neighbour's memory, {address:#x}, is not modelled")),
     }
 }
 
+/// The 32 bf16 values of a vector.
+fn values(parts: &Parts) -> [f64; 32] {
+    let mut values = [0.0; 32];
+    for (value, half) in values.iter_mut().zip(halves(parts[..2].as_flattened())) {
+        *value = f64::from(widen(half));
+    }
+    values
+}
+
 /// A tile of 4 x 8 by one of 8 x 4, row by row: 4 x 4 sums.
-fn tile_product(left: &[f32], right: &[f32]) -> Vec<f64> {
-    let sum = |row: usize, column: usize| {
-        (0..8).map(|k| f64::from(left[8 * row + k]) * f64::from(right[4 * k + column])).sum()
-    };
-    (0..16).map(|index| sum(index / 4, index % 4)).collect()
+fn tile_product(left: &Parts, right: &Parts) -> [f64; 16] {
+    let (left, right) = (values(left), values(right));
+    let mut sums = [0.0; 16];
+    for (row, sums) in left.chunks_exact(8).zip(sums.chunks_exact_mut(4)) {
+        for (factor, column) in row.iter().zip(right.chunks_exact(4)) {
+            for (sum, value) in sums.iter_mut().zip(column) {
+                *sum += factor * value;
+            }
+        }
+    }
+    sums
+}
+
+/// 16 sums of two products: of the lanes of the lower halves, and of the upper ones.
+fn lane_product(left: &Parts, right: &Parts) -> [f64; 16] {
+    let (left, right) = (values(left), values(right));
+    std::array::from_fn(|lane| left[lane] * right[lane] + left[lane + 16] * right[lane + 16])
+}
+
+/// Sums of f32 lanes, each rounded once.
+pub(super) fn sums(before: &Parts, products: &[f64; 16]) -> Parts {
+    let mut sums = [[0; 8]; 4];
+    for ((sum, before), product) in sums.as_flattened_mut().iter_mut().zip(before.as_flattened()).zip(products) {
+        *sum = ((f64::from(f32::from_bits(*before)) + product) as f32).to_bits();
+    }
+    sums
+}
+
+/// Both parts of an accumulator's half, f32 by f32.
+pub(super) fn add(left: &Parts, right: &Parts, negative: bool) -> Parts {
+    let mut sums: Parts = [[0; 8]; 4];
+    let lanes = left[..2].as_flattened().iter().zip(right[..2].as_flattened());
+    for (sum, (left, right)) in sums.as_flattened_mut().iter_mut().zip(lanes) {
+        let (left, right) = (f32::from_bits(*left), f32::from_bits(*right));
+        *sum = if negative { left - right } else { left + right }.to_bits();
+    }
+    sums
 }

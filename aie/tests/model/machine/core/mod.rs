@@ -1,56 +1,69 @@
 //! A core: fetch, issue, and the pipeline with nothing in it that waits.
 //!
 //! Cycles count from an instruction's issue, stage 1. What it writes in stage s is there for reads in later cycles only.
+//! What is under way lies in a wheel of cycles, each with what lands and what is to be done in it.
 
-mod bundle;
+mod decode;
 mod execute;
 mod latencies;
+mod registers;
+mod vector;
 
-use std::collections::{HashMap, VecDeque};
-use std::rc::Rc;
-use std::sync::OnceLock;
-
-use kiln_aie::isa::Isa;
-use kiln_aie::register::{File, Register};
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 pub use self::latencies::Latencies;
 
-use self::bundle::{Bundle, Operands};
+use self::decode::{Bundle, Value, fixed};
+use self::registers::{Parts, Registers, Scalar, Span};
+use self::vector::Kind;
 use super::Fault;
 use super::lock::Locks;
-use super::memory::Memory;
-use super::number::{of_f32, to_bf16, to_f32};
-
-/// What a register, or a part of 256 bits of one, holds. A register without is unknown.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Bits {
-    Scalar(u32),
-    Part([u8; 32]),
-}
+use super::memory::{Memory, Part};
 
 /// What an instruction does behind its issue.
 enum Action {
-    /// 32 bytes into a part, or into both parts of a register when they are widened.
+    LoadScalar {
+        address: u64,
+        to: Scalar,
+    },
+    StoreScalar {
+        address: u64,
+        value: u32,
+    },
+    /// 32 bytes, as they are or converted.
     Load {
         address: u64,
-        target: Register,
-        widen: bool,
-        wait: u64,
+        to: Span,
+        kind: Option<(Kind, Value)>,
     },
     Store {
         address: u64,
-        bytes: Vec<u8>,
+        part: Part,
     },
-    /// `target` = sum of products and accumulator.
+    /// What a load that shifts up makes of its bytes.
+    Convert {
+        part: Option<Part>,
+        to: Span,
+        kind: Kind,
+        shift: Value,
+    },
+    Unpack {
+        kind: Kind,
+        to: Span,
+        from: Span,
+    },
+    /// `to` = sum of products and accumulator.
     Product {
-        target: Register,
-        accumulator: Option<Register>,
-        products: Option<Vec<f64>>,
+        to: Span,
+        accumulator: Option<Span>,
+        products: Option<[f64; 16]>,
     },
     Sum {
-        target: Register,
-        left: Register,
-        right: Register,
+        to: Span,
+        left: Span,
+        right: Span,
+        negative: bool,
     },
     Lock {
         lock: u32,
@@ -59,21 +72,42 @@ enum Action {
     },
 }
 
+impl Action {
+    fn stores(&self) -> bool {
+        matches!(self, Action::Store { .. } | Action::StoreScalar { .. })
+    }
+}
+
+/// A write of a register.
+enum Landing {
+    Scalar(Scalar, Option<u32>),
+    Part(u8, Option<Part>),
+}
+
+/// What happens in a cycle to come.
+#[derive(Default)]
+struct Due {
+    landings: Vec<Landing>,
+    actions: Vec<Action>,
+}
+
+/// Cycles that an instruction can be under way, and more.
+const WHEEL: usize = 16;
+/// Bytes of program memory.
+const PROGRAM: usize = 16 << 10;
+
 pub struct Core {
-    isa: &'static Isa,
     latencies: Latencies,
     enabled: bool,
     reset: bool,
     program: Memory,
-    decoded: HashMap<u32, Rc<Bundle>>,
+    /// Bundles by half of their address, as far as they have issued.
+    decoded: Vec<Option<Arc<Bundle>>>,
     /// The next bundle, and the core's own cycle: it stands while the core waits for a lock.
     pc: u32,
     cycle: u64,
-    registers: HashMap<Register, Bits>,
-    /// Writes on their way: the cycle from which they are seen.
-    landing: Vec<(u64, Register, Option<Bits>)>,
-    /// What is to be done in a later cycle.
-    later: Vec<(u64, Action)>,
+    registers: Registers,
+    wheel: [Due; WHEEL],
     /// Target of a branch, and the cycle of the first bundle there.
     branch: Option<(u64, u32)>,
     /// Cycles in which lock instructions issued.
@@ -81,26 +115,18 @@ pub struct Core {
     waiting: Option<u32>,
 }
 
-/// The disassembler's table, read once.
-fn isa() -> &'static Isa {
-    static ISA: OnceLock<Isa> = OnceLock::new();
-    ISA.get_or_init(Isa::aie2)
-}
-
 impl Core {
     pub fn new(latencies: Latencies) -> Core {
         Core {
-            isa: isa(),
             latencies,
             enabled: false,
             reset: false,
-            program: Memory::new(16 << 10),
-            decoded: HashMap::new(),
+            program: Memory::new(PROGRAM),
+            decoded: Vec::new(),
             pc: 0,
             cycle: 0,
-            registers: HashMap::new(),
-            landing: Vec::new(),
-            later: Vec::new(),
+            registers: Registers::new(),
+            wheel: std::array::from_fn(|_| Due::default()),
             branch: None,
             locks: VecDeque::new(),
             waiting: None,
@@ -109,7 +135,7 @@ impl Core {
 
     pub fn write_program(&mut self, offset: u32, value: u32) -> Result<(), Fault> {
         self.decoded.clear();
-        self.program.write(u64::from(offset), &value.to_le_bytes())
+        self.program.write_word(u64::from(offset), value)
     }
 
     /// Core_Control: bit 0 enables, bit 1 resets.
@@ -139,24 +165,41 @@ impl Core {
         if self.is_off() {
             return Ok(false);
         }
-        let named = |pc: u32, fault: Fault| format!("core at {pc:#06x}: {fault}");
         let pc = self.pc;
-        if !self.pass_locks(locks).map_err(|fault| named(pc, fault))? {
+        self.cycle_on(memory, locks).map_err(|fault| format!("core at {pc:#06x}: {fault}"))
+    }
+
+    fn cycle_on(&mut self, memory: &mut Memory, locks: &mut Locks) -> Result<bool, Fault> {
+        let now = self.cycle as usize % WHEEL;
+        if !self.locks.is_empty() && !self.pass_locks(now, locks)? {
             return Ok(false);
         }
-        self.land();
-        self.act(memory).map_err(|fault| named(pc, fault))?;
-        self.issue().map_err(|fault| named(pc, fault))?;
+        let Due { landings, actions } = &mut self.wheel[now];
+        for landing in landings.drain(..) {
+            match landing {
+                Landing::Scalar(place, value) => self.registers.write_scalar(place, value),
+                Landing::Part(place, part) => self.registers.write_part(place, part.as_ref()),
+            }
+        }
+        if !actions.is_empty() {
+            let mut due = std::mem::take(actions);
+            self.act(&mut due, memory)?;
+            due.clear();
+            self.wheel[now].actions = due;
+        }
+        self.issue()?;
         self.cycle += 1;
         Ok(true)
     }
 
     /// Does the lock instructions that are in their stage; whether they let the core go on.
-    fn pass_locks(&mut self, locks: &mut Locks) -> Result<bool, Fault> {
+    fn pass_locks(&mut self, now: usize, locks: &mut Locks) -> Result<bool, Fault> {
         self.waiting = None;
-        let due = |(cycle, action): &(u64, Action), now| *cycle == now && matches!(action, Action::Lock { .. });
-        let Some(index) = self.later.iter().position(|entry| due(entry, self.cycle)) else { return Ok(true) };
-        let Action::Lock { lock, value, acquire } = self.later[index].1 else { return Ok(true) };
+        let actions = &mut self.wheel[now].actions;
+        let Some(index) = actions.iter().position(|action| matches!(action, Action::Lock { .. })) else {
+            return Ok(true);
+        };
+        let Action::Lock { lock, value, acquire } = actions[index] else { return Ok(true) };
         let own = lock.checked_sub(48).filter(|own| *own < 16);
         let own = own.ok_or_else(|| format!("a neighbour's lock, {lock}, is not modelled"))?;
         if !acquire {
@@ -165,73 +208,87 @@ impl Core {
             self.waiting = Some(lock);
             return Ok(false);
         }
-        self.later.remove(index);
+        actions.remove(index);
         Ok(true)
     }
 
-    fn land(&mut self) {
-        let now = self.cycle;
-        for (due, register, bits) in &self.landing {
-            if *due <= now {
-                match bits {
-                    Some(bits) => self.registers.insert(*register, *bits),
-                    None => self.registers.remove(register),
-                };
-            }
+    /// Does what is due in this cycle. What a store writes, loads see from the next cycle on.
+    fn act(&mut self, due: &mut [Action], memory: &mut Memory) -> Result<(), Fault> {
+        for action in due.iter().filter(|action| !action.stores()) {
+            self.do_action(action, memory)?;
         }
-        self.landing.retain(|(due, ..)| *due > now);
+        for action in due.iter().filter(|action| action.stores()) {
+            self.do_action(action, memory)?;
+        }
+        Ok(())
     }
 
-    /// Does what is due in this cycle. What a store writes, loads see from the next cycle on.
-    fn act(&mut self, memory: &mut Memory) -> Result<(), Fault> {
-        let now = self.cycle;
-        if self.later.iter().all(|(at, _)| *at > now) {
-            return Ok(());
-        }
-        let (mut due, later): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.later).into_iter().partition(|(at, _)| *at <= now);
-        self.later = later;
-        due.sort_by_key(|(_, action)| matches!(action, Action::Store { .. }));
-        for (_, action) in due {
-            match action {
-                Action::Load { address, target, widen, wait } => {
-                    self.check_order()?;
-                    let bytes = memory.read(address, 32)?.map(<[u8]>::to_vec);
-                    let bytes = if widen { bytes.map(|bytes| of_f32(&to_bf16(&bytes))) } else { bytes };
-                    self.write_vector(target, bytes, wait);
-                }
-                Action::Store { address, bytes } => {
-                    self.check_order()?;
-                    memory.write(address, &bytes)?;
-                }
-                Action::Product { target, accumulator, products } => {
-                    let before = match accumulator {
-                        Some(register) => self.vector(register).map(|bytes| to_f32(&bytes)),
-                        None => Some(vec![0.0; 16]),
-                    };
-                    let sums = before.zip(products).map(|(before, products)| {
-                        let sums =
-                            before.iter().zip(products).map(|(before, product)| (f64::from(*before) + product) as f32);
-                        of_f32(&sums.collect::<Vec<_>>())
-                    });
-                    self.write_vector(target, sums, self.latencies.product + 1 - self.latencies.product_read);
-                }
-                Action::Sum { target, left, right } => {
-                    let operands = self.vector(left).zip(self.vector(right));
-                    let sums = operands.map(|(left, right)| {
-                        let sums = to_f32(&left).into_iter().zip(to_f32(&right)).map(|(left, right)| left + right);
-                        of_f32(&sums.collect::<Vec<_>>())
-                    });
-                    self.write_vector(target, sums, self.latencies.sum + 1 - self.latencies.sum_read);
-                }
-                Action::Lock { .. } => return Err("a lock instruction in a lock's stall is not modelled".into()),
+    fn do_action(&mut self, action: &Action, memory: &mut Memory) -> Result<(), Fault> {
+        let Latencies { memory: access, load, widening_load, shifting_read, shifting_load, .. } = self.latencies;
+        match *action {
+            Action::LoadScalar { address, to } => {
+                self.check_order()?;
+                let value = memory.word(address)?;
+                self.write_scalar(to, value, load + 1 - access);
             }
+            Action::StoreScalar { address, value } => {
+                self.check_order()?;
+                memory.write_word(address, value)?;
+            }
+            Action::Load { address, to, kind } => {
+                self.check_order()?;
+                let part = memory.part(address)?;
+                match kind {
+                    None => self.write_parts(to, part.map(widened).as_ref(), load + 1 - access),
+                    Some((kind @ Kind::Ups(..), shift)) => {
+                        let convert = Action::Convert { part, to, kind, shift };
+                        self.schedule(shifting_read + 1 - access, convert);
+                    }
+                    Some((kind, _)) => {
+                        let convert = |part| vector::convert(kind, &widened(part), 1, 0, self.modes(kind));
+                        let made = part.map(convert).transpose()?;
+                        self.write_parts(to, made.as_ref(), widening_load + 1 - access);
+                    }
+                }
+            }
+            Action::Store { address, part } => {
+                self.check_order()?;
+                memory.write_part(address, &part)?;
+            }
+            Action::Convert { part, to, kind, shift } => {
+                let operands = part.zip(self.value(shift));
+                let convert = |(part, shift)| vector::convert(kind, &widened(part), 1, shift, self.modes(kind));
+                let made = operands.map(convert).transpose()?;
+                self.write_parts(to, made.as_ref(), shifting_load + 1 - shifting_read);
+            }
+            Action::Unpack { kind, to, from } => {
+                let convert = |parts| vector::convert(kind, &parts, from.count, 0, self.modes(kind));
+                let made = self.registers.parts(from).map(convert).transpose()?;
+                self.write_parts(to, made.as_ref(), 1);
+            }
+            Action::Product { to, accumulator, ref products } => {
+                let before = match accumulator {
+                    Some(span) => self.registers.parts(span),
+                    None => Some([[0; 8]; 4]),
+                };
+                let sums = before.zip(products.as_ref()).map(|(before, products)| execute::sums(&before, products));
+                self.write_parts(to, sums.as_ref(), self.latencies.product + 1 - self.latencies.product_read);
+            }
+            Action::Sum { to, left, right, negative } => {
+                let operands = self.registers.parts(left).zip(self.registers.parts(right));
+                let sums = operands.map(|(left, right)| execute::add(&left, &right, negative));
+                self.write_parts(to, sums.as_ref(), self.latencies.sum + 1 - self.latencies.sum_read);
+            }
+            Action::Lock { .. } => return Err("a lock instruction in a lock's stall is not modelled".into()),
         }
         Ok(())
     }
 
     /// A lock instruction orders no access of memory while it is under way.
     fn check_order(&mut self) -> Result<(), Fault> {
+        if self.locks.is_empty() {
+            return Ok(());
+        }
         let (stall, resume) = (self.latencies.lock_stall, self.latencies.lock_resume);
         let now = self.cycle;
         self.locks.retain(|issued| now < issued + resume);
@@ -243,86 +300,67 @@ impl Core {
 
     fn issue(&mut self) -> Result<(), Fault> {
         let bundle = self.fetch()?;
-        for operands in &bundle.instructions {
-            self.execute(operands).map_err(|fault| format!("{}: {fault}", operands.text))?;
+        for decoded in &bundle.instructions {
+            self.execute(&decoded.operation).map_err(|fault| format!("{}: {fault}", decoded.text))?;
         }
         let here = self.pc;
         self.pc += bundle.bytes;
+        let fixed = fixed();
         if let Some((at, target)) = self.branch
             && at == self.cycle + 1
         {
             (self.pc, self.branch) = (target, None);
-        } else if self.named("le") == Some(here) {
-            let count = self.named("lc").ok_or("a loop of unknown count")?;
+        } else if self.registers.scalar(fixed.loop_end) == Some(here) {
+            let count = self.registers.scalar(fixed.loop_count).ok_or("a loop of unknown count")?;
             if count > 1 {
-                self.pc = self.named("ls").ok_or("a loop of unknown start")?;
+                self.pc = self.registers.scalar(fixed.loop_start).ok_or("a loop of unknown start")?;
             }
-            self.registers.insert(register("lc"), Bits::Scalar(count.saturating_sub(1)));
+            self.registers.write_scalar(fixed.loop_count, Some(count.saturating_sub(1)));
         }
         Ok(())
     }
 
-    fn fetch(&mut self) -> Result<Rc<Bundle>, Fault> {
-        if let Some(bundle) = self.decoded.get(&self.pc) {
-            return Ok(Rc::clone(bundle));
+    fn fetch(&mut self) -> Result<Arc<Bundle>, Fault> {
+        let place = self.pc as usize / 2;
+        if let Some(Some(bundle)) = self.decoded.get(place) {
+            return Ok(Arc::clone(bundle));
         }
-        let nothing = || format!("nothing is at {:#06x} of the program", self.pc);
-        let first = self.program.read(u64::from(self.pc), 1)?.ok_or_else(nothing)?[0];
-        let length = kiln_aie::isa::bundle_bytes(first);
-        let bytes = self.program.read(u64::from(self.pc), length)?.ok_or_else(nothing)?;
-        let decoded = self.isa.decode_bundle(bytes)?;
-        let busy = decoded.instructions.iter().filter(|instruction| !self.isa.op(instruction).is_nop());
-        let instructions = busy.map(|instruction| Operands::of(self.isa, instruction)).collect();
-        let bundle = Rc::new(Bundle { bytes: length as u32, instructions });
-        self.decoded.insert(self.pc, Rc::clone(&bundle));
+        let mut bytes = Vec::new();
+        let (start, offset) = (u64::from(self.pc) & !3, self.pc as usize & 3);
+        let mut length = None;
+        while length.is_none_or(|length| bytes.len() < offset + length) {
+            let word = self.program.word(start + bytes.len() as u64)?;
+            let word = word.ok_or_else(|| format!("nothing is at {:#06x} of the program", self.pc))?;
+            bytes.extend(word.to_le_bytes());
+            length = Some(kiln_aie::isa::bundle_bytes(bytes[offset]));
+        }
+        let bundle = decode::bundle(&bytes[offset..offset + length.unwrap_or(0)])?;
+        if self.decoded.is_empty() {
+            self.decoded.resize(PROGRAM / 2, None);
+        }
+        self.decoded[place] = Some(Arc::clone(&bundle));
         Ok(bundle)
     }
 
-    /// Schedules what an instruction does in a stage.
+    /// Schedules what an instruction does so many stages from now; now is stage 1.
     fn schedule(&mut self, stage: u64, action: Action) {
-        self.later.push((self.cycle + stage - 1, action));
+        self.wheel[(self.cycle + stage - 1) as usize % WHEEL].actions.push(action);
     }
 
-    fn named(&self, name: &str) -> Option<u32> {
-        self.scalar(register(name))
+    /// Writes a register so many cycles from now.
+    fn write_scalar(&mut self, place: Scalar, value: Option<u32>, wait: u64) {
+        self.wheel[(self.cycle + wait) as usize % WHEEL].landings.push(Landing::Scalar(place, value));
     }
 
-    fn scalar(&self, register: Register) -> Option<u32> {
-        match self.registers.get(&register) {
-            Some(Bits::Scalar(value)) => Some(*value),
-            _ => None,
-        }
-    }
-
-    /// The bytes of a vector or of parts of an accumulator, where all of them are known.
-    fn vector(&self, register: Register) -> Option<Vec<u8>> {
-        let mut bytes = Vec::new();
-        for part in register.parts() {
-            match self.registers.get(&part) {
-                Some(Bits::Part(part)) => bytes.extend(part),
-                _ => return None,
-            }
-        }
-        Some(bytes)
-    }
-
-    /// Writes a register of an instruction that issues in this cycle. Pointers and steps have 20 bits.
-    fn write_scalar(&mut self, register: Register, value: Option<u32>, stage: u64) {
-        let short = matches!(register.file, File::P | File::M | File::Dj | File::Dn | File::Dc);
-        let value = value.map(|value| Bits::Scalar(if short { value & 0xF_FFFF } else { value }));
-        self.landing.push((self.cycle + stage, register, value));
-    }
-
-    /// Writes a vector register so many cycles from now.
-    fn write_vector(&mut self, register: Register, bytes: Option<Vec<u8>>, wait: u64) {
-        for (index, part) in register.parts().into_iter().enumerate() {
-            let bits = bytes.as_ref().and_then(|bytes| bytes.get(32 * index..32 * index + 32));
-            let bits = bits.and_then(|part| part.try_into().ok()).map(Bits::Part);
-            self.landing.push((self.cycle + wait, part, bits));
+    fn write_parts(&mut self, to: Span, parts: Option<&Parts>, wait: u64) {
+        let landings = &mut self.wheel[(self.cycle + wait) as usize % WHEEL].landings;
+        for index in 0..to.count {
+            landings.push(Landing::Part(to.first + index, parts.map(|parts| parts[index as usize])));
         }
     }
 }
 
-fn register(name: &str) -> Register {
-    Register::parse(name).expect("a register's name")
+/// One part and nothing behind it.
+fn widened(part: Part) -> Parts {
+    [part, [0; 8], [0; 8], [0; 8]]
 }
