@@ -1,6 +1,7 @@
 //! The packed programs on a functional model of the array: right on it, and wrong with one thing changed.
 
 mod faults;
+mod instructions;
 mod kernels;
 mod latencies;
 mod machine;
