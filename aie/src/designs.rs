@@ -2,11 +2,13 @@
 
 use crate::pack::Design;
 
+#[path = "../kernels/attend_decode_bf16.rs"]
+pub mod attend_decode_bf16;
 #[path = "../kernels/matmul_bf16.rs"]
 pub mod matmul_bf16;
 #[path = "../kernels/vector_add_bf16.rs"]
 pub mod vector_add_bf16;
 
 pub fn all() -> Vec<Design> {
-    vec![matmul_bf16::design(), vector_add_bf16::design()]
+    vec![attend_decode_bf16::design(), matmul_bf16::design(), vector_add_bf16::design()]
 }

@@ -190,6 +190,13 @@ fn loads_shift_up_and_stores_shift_down() {
         &[&["mov crrnd, #0", "mov crsat, #0"], &load[..], &["vst.srs.s16.s32 bml0, s1, [p1, #0]"]].concat(),
         |bytes| lanes!(bytes[..64], i32).into_iter().flat_map(|lane| ((lane >> 9) as i16).to_le_bytes()).collect(),
     );
+    // Halves of what a lane is shifted by: ties of both signs.
+    let ties: Vec<i32> = (-8..8).map(|half| 256 * half).collect();
+    let vectors: Vec<u8> = ties.iter().flat_map(|lane| lane.to_le_bytes()).chain([0; 64]).collect();
+    let stored = run(&[&load[..], &["vst.srs.s16.s32 bml0, s1, [p1, #0]"]].concat(), &vectors);
+    let stored = stored.unwrap_or_else(|fault| panic!("{fault}"));
+    let even: Vec<i16> = ties.iter().map(|lane| nearest(*lane, 9) as i16).collect();
+    assert_eq!(lanes!(stored[..32], i16), even);
     // Two lanes of 64 bits are one of 32 each.
     check(&[&load[..], &["vst.srs.s32.s64 bml0, s1, [p1, #0]"]].concat(), |bytes| {
         let lanes = lanes!(bytes[..64], i64).into_iter().map(|lane| {
@@ -275,4 +282,31 @@ fn countdowns_jump_unless_nothing_is_left() {
     assert_eq!(lanes!(stored[..8], u32), [0, 1]);
     let fault = passes("mova r23, #2").expect_err("a jump to where nothing is");
     assert!(fault.contains("nothing is at 0x3ff0"), "{fault}");
+}
+
+/// Vector instructions see what others of their kind write in the next cycle; a store sees it in the one behind that.
+#[test]
+fn vectors_are_forwarded() {
+    let isa = Isa::aie2();
+    let run = |lines: &[&str]| -> Vec<u32> {
+        let setup = ["movxm p0, #0x70000", "movxm p1, #0x70200", "mova r7, #-1", "mova r5, #5", "vbcst.32 x0, r5"];
+        let idle = ["nop"; 10];
+        let lines = [&setup[..], &["vbcst.32 x2, r5"], &idle, lines, &idle, &["acq #63, r7"], &idle].concat();
+        let encode = |line: &&str| isa.encode_bundle(&assemble::bundle(&isa, line).expect("a bundle")).expect("bytes");
+        let mut code: Vec<u8> = lines.iter().flat_map(encode).collect();
+        code.resize(code.len().next_multiple_of(4), 0);
+        let words = lanes!(code, u32);
+        let commands =
+            [Command::block(CORE.address(PROGRAM), words), Command::mask_write(CORE.address(CORE_CONTROL), 1, 1)];
+        let mut machine = Machine::new(1, Latencies::default());
+        machine
+            .load_image(&image::pack(&commands))
+            .and_then(|()| machine.settle())
+            .unwrap_or_else(|fault| panic!("{fault}"));
+        let stored = machine.memory((0, 2)).and_then(|memory| memory.bytes(0x200, 4)).expect("memory");
+        lanes!(stored.expect("a store"), u32)
+    };
+    assert_eq!(run(&["vadd.32 x2, x0, x0", "vadd.32 x2, x2, x0", "nop", "vst wl2, [p1, #0]"]), [15]);
+    assert_eq!(run(&["vadd.32 x2, x0, x0", "nop", "vst wl2, [p1, #0]"]), [10]);
+    assert_eq!(run(&["vadd.32 x2, x0, x0", "vst wl2, [p1, #0]"]), [5]);
 }

@@ -1,5 +1,6 @@
 //! The packed programs on a functional model of the array: right on it, and wrong with one thing changed.
 
+mod attend;
 mod faults;
 mod instructions;
 mod kernels;

@@ -116,6 +116,22 @@ pub fn distances() -> Vec<Distance> {
         never("vadd.f bml0, bml3, bml2, r5", "vst.conv.bf16.fp32 bml1, [p0], #32", 2),
         never("vadd.f bml0, bml3, bml2, r5", "vst amll4, [p0], #32", 2),
         never("vadd.f bml0, bml3, bml2, r5", "vst amll4, [p0], m2", 2),
+        // By the itineraries alone (AIE2Schedule.td: II_VCLRf, II_VCONV, II_VCMP, II_VMAX_LT, II_VSEL, II_VSHIFT).
+        least("vclr bml2", "vst amll2, [p1, #0]", 6),
+        least("vconv.bf16.fp32 wl3, bml0", "vst wl3, [p1, #0]", 2),
+        least("vlt.s32 r20, x0, x1", "or r1, r20, r20", 2),
+        least("vmax_lt.s32 x2, r20, x0, x1", "vst wl2, [p1, #0]", 2),
+        least("vmax_lt.s32 x2, r20, x0, x1", "or r1, r20, r20", 2),
+        least("vsel.32 x2, x0, x1, r16", "vst wl2, [p1, #0]", 2),
+        least("vshift x2, x0, x1, r1", "vst wl2, [p1, #0]", 2),
+        // And the forms of loads and stores that the tests above have not beside a lock: all access memory in stage 5
+        // (II_VLDA_W, II_VLDA_AM, II_VLDB, II_VST_W, II_VST_POSTINC_W, II_VST_AM).
+        least("acq #0, r0", "vlda wl0, [p0, #0]", 4),
+        least("acq #0, r0", "vlda amll0, [p0, #0]", 4),
+        least("acq #0, r0", "vldb wl0, [p0, #0]", 4),
+        least("vst wl0, [p0, #0]", "rel #0, r0", 4),
+        least("vst wl0, [p0], #32", "rel #0, r0", 4),
+        least("vst amll0, [p0, #0]", "rel #0, r0", 4),
         // resource/r_rv.mir
         never("vmul cm0, x0, x1, r0", "st r13, [p0, #0]", 0),
         never("vmac.f bml0, bml0, x0, x1, r0", "st r13, [p0, #0]", 0),

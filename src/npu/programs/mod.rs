@@ -3,6 +3,20 @@
 
 use super::program::{Argument, Program};
 
+/// aie/kernels/attend_decode_bf16.rs
+pub const ATTEND_DECODE_BF16: Program = Program {
+    name: "attend_decode_bf16",
+    columns: 1,
+    arguments: &[
+        Argument { name: "k", bytes: 24576 },
+        Argument { name: "v", bytes: 16384 },
+        Argument { name: "o", bytes: 8448 },
+    ],
+    image: include_bytes!("attend_decode_bf16.pdi"),
+    sequence: include_bytes!("attend_decode_bf16.txn"),
+    container: include_bytes!("attend_decode_bf16.xclbin"),
+};
+
 /// aie/kernels/matmul_bf16.rs
 pub const MATMUL_BF16: Program = Program {
     name: "matmul_bf16",

@@ -60,12 +60,12 @@ impl Core {
                 self.vector(kind, to, mask, left, right, control)?;
             }
             Operation::Compare { kind, mask, left, right } => {
-                let operands = self.registers.parts(left).zip(self.registers.parts(right));
+                let operands = self.forwarded_parts(left).zip(self.forwarded_parts(right));
                 let value = operands.map(|(left, right)| vector::compare(kind, &left, &right)).transpose()?;
                 self.write_scalar(mask, value, self.latencies.vector);
             }
             Operation::Extract { kind, to, from, index } => {
-                let operands = self.registers.parts(from).zip(self.registers.scalar(index));
+                let operands = self.forwarded_parts(from).zip(self.registers.scalar(index));
                 let value = operands.map(|(from, index)| vector::extract(kind, &from, index)).transpose()?;
                 self.write_scalar(to, value, self.latencies.vector);
             }
@@ -121,7 +121,8 @@ impl Core {
             return Ok(());
         }
         let index = self.registers.scalar(fixed().index);
-        let operands = self.registers.parts(left).zip(self.registers.parts(right)).zip(self.value(control));
+        let read = |span| if forwards(kind) { self.forwarded_parts(span) } else { self.registers.parts(span) };
+        let operands = read(left).zip(read(right)).zip(self.value(control));
         // A broadcast has no vector to read.
         let operands = match kind {
             Kind::Broadcast(_) => self.value(control).map(|control| (([[0; 8]; 4], [[0; 8]; 4]), control)),
@@ -139,7 +140,12 @@ impl Core {
             _ if converts(kind) => vector::convert(kind, &left_parts, left.count, control, modes),
             _ => vector::combine(kind, &left_parts, &right, control, index),
         });
-        self.write_parts(to, made.transpose()?.as_ref(), stage);
+        let made = made.transpose()?;
+        if forwards(kind) {
+            let parts = (0..to.count).map(|index| (to.first + index, made.map(|made| made[index as usize])));
+            self.forwarding.extend(parts);
+        }
+        self.write_parts(to, made.as_ref(), stage);
         if let Some(place) = mask {
             let value = operands.map(|((left, right), _)| vector::compare(kind, &left, &right)).transpose()?;
             self.write_scalar(place, value, stage);
@@ -214,6 +220,15 @@ impl Core {
         self.write_scalar(address.pointer, Some(moved), self.latencies.pointer);
         Ok(base)
     }
+}
+
+/// Whether an instruction is one of those that see what others of them write a cycle earlier (MOV_Bypass of the
+/// itineraries): not moves and conversions.
+fn forwards(kind: Kind) -> bool {
+    !matches!(
+        kind,
+        Kind::Copy | Kind::Widen | Kind::Narrow | Kind::Ups(..) | Kind::Srs(..) | Kind::Pack(..) | Kind::Unpack(..)
+    )
 }
 
 fn calculate(kind: Scalars, left: u32, right: u32) -> u32 {

@@ -108,6 +108,9 @@ pub struct Core {
     cycle: u64,
     registers: Registers,
     wheel: [Due; WHEEL],
+    /// What the last cycle's vector instructions will write, which others of their kind see a cycle earlier.
+    forwarded: Vec<(u8, Option<Part>)>,
+    forwarding: Vec<(u8, Option<Part>)>,
     /// Target of a branch, and the cycle of the first bundle there.
     branch: Option<(u64, u32)>,
     /// Cycles in which lock instructions issued.
@@ -127,6 +130,8 @@ impl Core {
             cycle: 0,
             registers: Registers::new(),
             wheel: std::array::from_fn(|_| Due::default()),
+            forwarded: Vec::new(),
+            forwarding: Vec::new(),
             branch: None,
             locks: VecDeque::new(),
             waiting: None,
@@ -153,6 +158,11 @@ impl Core {
     /// The lock that the core waits for, as it numbers it.
     pub fn waits_for(&self) -> Option<u32> {
         self.waiting
+    }
+
+    /// Cycles in which it did not wait.
+    pub fn cycles(&self) -> u64 {
+        self.cycle
     }
 
     /// Whether the core does nothing at all.
@@ -188,6 +198,8 @@ impl Core {
             self.wheel[now].actions = due;
         }
         self.issue()?;
+        std::mem::swap(&mut self.forwarded, &mut self.forwarding);
+        self.forwarding.clear();
         self.cycle += 1;
         Ok(true)
     }
@@ -340,6 +352,23 @@ impl Core {
         }
         self.decoded[place] = Some(Arc::clone(&bundle));
         Ok(bundle)
+    }
+
+    /// The parts of a span, as the instructions read them that see forwarded ones.
+    fn forwarded_parts(&self, span: Span) -> Option<Parts> {
+        if self.forwarded.is_empty() {
+            return self.registers.parts(span);
+        }
+        let mut parts = [[0; 8]; 4];
+        for index in 0..span.count {
+            let place = span.first + index;
+            let forwarded = self.forwarded.iter().find(|(written, _)| *written == place);
+            parts[index as usize] = match forwarded {
+                Some((_, part)) => (*part)?,
+                None => self.registers.parts(Span { first: place, count: 1 })?[0],
+            };
+        }
+        Some(parts)
     }
 
     /// Schedules what an instruction does so many stages from now; now is stage 1.

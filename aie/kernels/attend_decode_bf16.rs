@@ -1,0 +1,121 @@
+//! Attention of one token on the array, on one core: the head's K and V come in pages, and what it leaves in f32 is divided
+//! by the host.
+//!
+//! The shim's first output sends each sequence's header and then K, its second V, both row by row as they lie in the
+//! cache; the memory tile re-tiles them. What the core leaves goes back past the memory tile.
+
+use crate::pack::{Buffer, Design, Dimension, Tile};
+
+/// Bytes of a unit of K or V, and of the header.
+pub const UNIT: u32 = 8192;
+/// Positions of a page of the cache.
+pub const PAGE: u32 = 64;
+/// Bytes of what a sequence leaves: for each four queries the maximum, the sums and O, tiles of 4 x 4 f32.
+pub const OUTPUT: u32 = 2 * QUAD;
+/// Of four queries.
+pub const QUAD: u32 = 66 * 64;
+/// What a score may be after scaling, of either sign: the kernel's integers have room for no more.
+pub const MOST: f32 = 16384.0;
+
+/// 1.5 * 2^16: what is added to a score leaves 128 times the score in the lower half of the sum.
+pub const MAGIC: u32 = 0x47C0_0000;
+
+/// One sequence of a page, of a head of 128 dimensions.
+pub fn design() -> Design {
+    let mut design = stream(128, 1, 1);
+    let (k, v) = (design.argument("k", 3 * UNIT), design.argument("v", 2 * UNIT));
+    let o = design.argument("o", OUTPUT);
+    let shim = Tile::new(0, 0);
+    design.receive(shim.input(0), o, 0, OUTPUT);
+    design.send(shim.output(0), k, 0, 3 * UNIT);
+    design.send(shim.output(1), v, 0, 2 * UNIT);
+    design
+}
+
+/// The streams alone, with no arguments and transfers: rings of so many units in the memory tile.
+pub fn stream(head_dim: u32, k_units: u8, v_units: u8) -> Design {
+    let mut design = Design::new("attend_decode_bf16", 1);
+    design.cache = 2;
+    let (shim, memory, core) = (Tile::new(0, 0), Tile::new(0, 1), Tile::new(0, 2));
+    design.run(core, "attend_decode_bf16");
+    design.constant(core, 0x9000, constants());
+    let ring = |tile: Tile, address: u32, bytes: u32, count: u8, empty: u8| Buffer {
+        tile,
+        address,
+        bytes,
+        count,
+        empty,
+        full: empty + 1,
+    };
+    let k_rows = design.buffer(ring(memory, 0, UNIT, 2 * k_units, 0));
+    let v_rows = design.buffer(ring(memory, 0x40000, UNIT, 2 * v_units, 2));
+    // As the kernel has them: its own memory starts at 0x70000 for it, its own locks at 48.
+    let k_tiles = design.buffer(ring(core, 0, UNIT, 2, 0));
+    let v_tiles = design.buffer(ring(core, 0x4000, UNIT, 2, 2));
+    let o_tiles = design.buffer(ring(core, 0xA000, OUTPUT, 1, 4));
+    design.fill(k_rows, 0, &[]);
+    design.fill(v_rows, 1, &[]);
+    design.drain(k_rows, 0, &k_walk(head_dim));
+    design.drain(v_rows, 1, &v_walk(head_dim));
+    design.fill(k_tiles, 0, &[]);
+    design.fill(v_tiles, 1, &[]);
+    design.drain(o_tiles, 0, &[]);
+    design.route(shim.output(0), memory.input(0));
+    design.route(shim.output(1), memory.input(1));
+    design.route(memory.output(0), core.input(0));
+    design.route(memory.output(1), core.input(1));
+    design.route(core.output(0), shim.input(0));
+    design
+}
+
+/// Words of a row: two dimensions each.
+fn walk(head_dim: u32, tile: u32) -> [Dimension; 4] {
+    let row = head_dim / 2;
+    let steps = UNIT / 4 / (16 * row);
+    [
+        Dimension { count: tile, step: 1 },
+        Dimension { count: 16, step: row },
+        Dimension { count: row / tile, step: tile },
+        Dimension { count: steps, step: 16 * row },
+    ]
+}
+
+/// Rows of K as tiles of 4 positions by 8 dimensions: 16 positions of 8 dimensions, then of the next 8.
+pub fn k_walk(head_dim: u32) -> [Dimension; 4] {
+    walk(head_dim, 4)
+}
+
+/// Rows of V as tiles of 8 positions by 4 dimensions, likewise.
+pub fn v_walk(head_dim: u32) -> [Dimension; 4] {
+    walk(head_dim, 2)
+}
+
+/// What the core's memory holds for the kernel: vectors of 64 bytes, in the kernel's order.
+fn constants() -> Vec<u32> {
+    // 2^f = CONSTANT + g * (SQUARE * g) of g = 1 + f, where f is in [0, 1) and the inner product a bf16.
+    const CONSTANT: f32 = 0.668_64;
+    const SQUARE: f32 = 0.332_031_25;
+    let bf16 = |value: f32| value.to_bits() >> 16;
+    let pair = |value: u32| value << 16 | value;
+    let all = |word: u32| vec![word; 16];
+    let halves = |low: u32, high: u32| [vec![low; 8], vec![high; 8]].concat();
+    [
+        all(0xC000_0000), // what is not seen: below whatever is
+        all(MAGIC + 128 * 16),
+        all(MAGIC - 128 * 126),
+        all(pair(0xFF80)),
+        all(pair(0x007F)),
+        all(pair(bf16(1.0))),
+        halves(pair(bf16(SQUARE)), 0),
+        halves(0, pair(bf16(SQUARE))),
+        all(CONSTANT.to_bits()),
+        all(0x7FFF_FFFF),
+        all(0x8000_0000),
+        all(0xFFFF_FF80),
+        all(128 * 255),
+        all((-128i32 * 255) as u32),
+        all(MAGIC),
+        all(0),
+    ]
+    .concat()
+}

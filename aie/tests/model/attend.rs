@@ -1,0 +1,327 @@
+//! Attention of one token on the model, against f64 on the same bf16 inputs.
+
+use kiln_aie::designs::attend_decode_bf16::{MAGIC, MOST, OUTPUT, PAGE, QUAD, UNIT, k_walk, stream};
+use kiln_aie::isa::Isa;
+use kiln_aie::pack::{Dimension, Tile};
+
+use crate::machine::{Fault, HostMemory, Latencies, Machine, narrow, widen};
+use crate::program::{Random, code};
+
+/// A sequence: queries, and K and V of whole pages, row by row, of which a range of positions is seen.
+#[derive(Clone)]
+struct Sequence {
+    head_dim: usize,
+    group: usize,
+    first: usize,
+    end: usize,
+    /// Scaled: a score is a power of two's exponent.
+    queries: Vec<u16>,
+    k: Vec<u16>,
+    v: Vec<u16>,
+}
+
+/// What the core leaves of a query: O and the sum, in powers of 2^`maximum`.
+#[derive(Clone)]
+struct Output {
+    maximum: f64,
+    sum: f64,
+    o: Vec<f64>,
+}
+
+const NAN: u16 = 0x7FC1;
+
+impl Sequence {
+    /// Random numbers of a normal-like distribution; what is not seen is NaN.
+    fn random(random: &mut Random, head_dim: usize, group: usize, first: usize, end: usize, scale: f32) -> Sequence {
+        let mut value = |scale: f32| {
+            let sum: u64 = (0..6).map(|_| random.below(1 << 16)).sum();
+            narrow((sum as f32 / 65536.0 - 3.0) * scale)
+        };
+        let positions = end.next_multiple_of(PAGE as usize);
+        let queries = (0..group * head_dim).map(|_| value(scale)).collect();
+        let mut rows = |scale: f32| -> Vec<u16> {
+            let seen = |index: usize| (first..end).contains(&(index / head_dim));
+            (0..positions * head_dim).map(|index| if seen(index) { value(scale) } else { NAN }).collect()
+        };
+        let (k, v) = (rows(1.0), rows(1.0));
+        Sequence { head_dim, group, first, end, queries, k, v }
+    }
+
+    /// The header's unit, as the memory tile's walk through K's units makes it the core's.
+    fn header(&self) -> Vec<u8> {
+        let dim = self.head_dim as u32;
+        let quads = self.group.div_ceil(4) as u32;
+        let units = (self.k.len() * 2) as u32 / UNIT;
+        let step = 32 * dim;
+        let parts = if quads == 2 { (2048 + 8 * dim) / 32 } else { 8 * dim / 32 };
+        let words = [
+            units,
+            UNIT / step,
+            dim / 16 - 1,
+            dim / 32 - 1,
+            self.first as u32,
+            self.end as u32,
+            quads,
+            step,
+            dim / 4 + 1,
+            parts,
+        ];
+        let mut unit = vec![0u16; UNIT as usize / 2];
+        for (index, word) in words.into_iter().enumerate() {
+            (unit[2 * index], unit[2 * index + 1]) = (word as u16, (word >> 16) as u16);
+        }
+        for query in 0..self.group {
+            for d in 0..self.head_dim {
+                // Tiles of 8 dimensions by 4 queries.
+                let tile = 32 * (d / 8) + 4 * (d % 8) + query % 4;
+                unit[32 + 1024 * (query / 4) + tile] = self.queries[query * self.head_dim + d];
+            }
+        }
+        let mut rows = vec![0u8; UNIT as usize];
+        for (index, word) in order(&k_walk(dim)).into_iter().enumerate() {
+            for half in 0..2 {
+                rows[4 * word + 2 * half..][..2].copy_from_slice(&unit[2 * index + half].to_le_bytes());
+            }
+        }
+        rows
+    }
+
+    /// Of a query, in f64.
+    fn expected(&self, query: usize) -> Vec<f64> {
+        let (dim, of) =
+            (self.head_dim, |values: &[u16], row: usize, d: usize| f64::from(widen(values[row * self.head_dim + d])));
+        let scores: Vec<f64> = (self.first..self.end)
+            .map(|position| (0..dim).map(|d| of(&self.queries, query, d) * of(&self.k, position, d)).sum())
+            .collect();
+        let most = scores.iter().copied().fold(f64::MIN, f64::max);
+        let weights: Vec<f64> = scores.iter().map(|score| (score - most).exp2()).collect();
+        let sum: f64 = weights.iter().sum();
+        let mut o = vec![0.0; dim];
+        for (weight, position) in weights.iter().zip(self.first..self.end) {
+            (0..dim).for_each(|d| o[d] += weight / sum * of(&self.v, position, d));
+        }
+        o
+    }
+}
+
+/// The places that a walk comes to, one after another.
+fn order(walk: &[Dimension; 4]) -> Vec<usize> {
+    let steps =
+        |dimension: &Dimension| (0..dimension.count).map(|index| (index * dimension.step) as usize).collect::<Vec<_>>();
+    let [a, b, c, d] = [0, 1, 2, 3].map(|index: usize| steps(&walk[index]));
+    let mut order = Vec::new();
+    for d in &d {
+        for c in &c {
+            for b in &b {
+                order.extend(a.iter().map(|a| a + b + c + d));
+            }
+        }
+    }
+    order
+}
+
+/// Runs sequences of one head's size after one another in one run, their pages anywhere in the cache.
+fn attend(sequences: &[Sequence]) -> Result<(Vec<Vec<Output>>, u64), Fault> {
+    let dim = sequences[0].head_dim;
+    let page = PAGE as usize * dim;
+    let mut design = stream(dim as u32, 2, 2);
+    let pages: usize = sequences.iter().map(|sequence| sequence.k.len() / page).sum();
+    // Pages from the last to the first, so that none follows another.
+    let bytes = (pages * page * 2) as u32;
+    let arguments = [
+        design.argument("headers", sequences.len() as u32 * UNIT),
+        design.argument("k", bytes),
+        design.argument("v", bytes),
+        design.argument("o", sequences.len() as u32 * OUTPUT),
+    ];
+    let shim = Tile::new(0, 0);
+    design.receive(shim.input(0), arguments[3], 0, sequences.len() as u32 * OUTPUT);
+    let (mut headers, mut k, mut v) = (Vec::new(), vec![0u8; bytes as usize], vec![0u8; bytes as usize]);
+    let mut next = pages;
+    for (index, sequence) in sequences.iter().enumerate() {
+        headers.extend(sequence.header());
+        design.send(shim.output(0), arguments[0], index as u32 * UNIT, UNIT);
+        for (k_page, v_page) in sequence.k.chunks(page).zip(sequence.v.chunks(page)) {
+            next -= 1;
+            let start = next * page * 2;
+            for (to, from, argument, channel) in [(&mut k, k_page, 1, 0), (&mut v, v_page, 2, 1)] {
+                let values = from.iter().flat_map(|value| value.to_le_bytes());
+                to[start..start + 2 * page].iter_mut().zip(values).for_each(|(to, byte)| *to = byte);
+                design.send(shim.output(channel), arguments[argument], start as u32, 2 * page as u32);
+            }
+        }
+    }
+    let packed = design.pack(|kernel| code(&Isa::aie2(), kernel))?;
+    let mut machine = Machine::new(1, Latencies::default());
+    machine.limit = 100_000_000;
+    [headers, k, v].iter().for_each(|bytes| machine.share(HostMemory::of(bytes)));
+    machine.share(HostMemory::new(sequences.len() * OUTPUT as usize));
+    machine.load_container(&packed.container)?;
+    machine.run(&packed.sequence)?;
+    let left = machine.host[3].memory.bytes().ok_or("not all came back")?;
+    let left: Vec<f32> = left.chunks(4).map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect();
+    let outputs = sequences.iter().zip(left.chunks(OUTPUT as usize / 4)).map(|(sequence, left)| {
+        (0..sequence.group).map(|query| read(&left[query / 4 * (QUAD as usize / 4)..], query % 4, dim)).collect()
+    });
+    Ok((outputs.collect(), machine.busy_cycles((0, 2))?))
+}
+
+fn read(left: &[f32], query: usize, dim: usize) -> Output {
+    let o = (0..dim).map(|d| f64::from(left[32 + 16 * (d / 4) + 4 * query + d % 4]));
+    let maximum = f64::from(f32::from_bits(MAGIC)) - f64::from(left[query]);
+    Output { maximum, sum: f64::from(left[16 + 4 * query]), o: o.collect() }
+}
+
+/// The largest relative root mean square of a query's error.
+fn error(sequence: &Sequence, outputs: &[Output]) -> f64 {
+    let of = |(query, output): (usize, &Output)| {
+        let expected = sequence.expected(query);
+        let squares = expected.iter().zip(&output.o).map(|(expected, o)| (o / output.sum - expected).powi(2));
+        let (error, all) = (squares.sum::<f64>(), expected.iter().map(|value| value * value).sum::<f64>());
+        (error / all).sqrt()
+    };
+    outputs
+        .iter()
+        .enumerate()
+        .map(of)
+        .fold(0.0, |most, error| if error > most || error.is_nan() { error } else { most })
+}
+
+/// Runs sequences and asserts that each is within 1 % of f64, in the root mean square relative to all of O.
+fn assert_right(name: &str, sequences: &[Sequence]) {
+    let (outputs, _) = attend(sequences).unwrap_or_else(|fault| panic!("{name}: {fault}"));
+    for (sequence, outputs) in sequences.iter().zip(&outputs) {
+        let error = error(sequence, outputs);
+        let Sequence { head_dim, group, first, end, .. } = sequence;
+        assert!(error <= 0.01, "{name}: {head_dim} x {group}, {first}..{end}: {error}");
+    }
+}
+
+/// Sizes of heads and groups, and positions that are seen: all, windows with and without an edge in a page, one alone.
+#[test]
+fn shapes_are_within_one_percent_of_f64() {
+    let mut random = Random(5);
+    let ranges = [(0, 1), (0, 64), (0, 65), (3, 16), (17, 18), (15, 33), (63, 130), (100, 612), (128, 192)];
+    let mut shapes = 0;
+    for head_dim in [64, 128, 256] {
+        for group in 1..=8 {
+            let range = |random: &mut Random| ranges[random.below(ranges.len() as u64) as usize];
+            // Another number of sequences in each run, of which some see little and others much.
+            let sequences: Vec<Sequence> = (0..1 + group % 3)
+                .map(|_| {
+                    let ((first, end), scale) = (range(&mut random), [0.05, 0.3, 1.0][random.below(3) as usize]);
+                    Sequence::random(&mut random, head_dim, group, first, end, scale)
+                })
+                .collect();
+            shapes += sequences.len();
+            assert_right("shapes", &sequences);
+        }
+    }
+    assert!(shapes >= 45, "{shapes}");
+}
+
+#[test]
+fn long_and_many_sequences_are_right() {
+    let mut random = Random(6);
+    assert_right("long", &[Sequence::random(&mut random, 64, 2, 0, 40_000, 0.3)]);
+    assert_right("window", &[Sequence::random(&mut random, 128, 2, 37, 1061, 0.3)]);
+    let mut batch: Vec<Sequence> = Vec::new();
+    for end in [1, 2000, 64, 63, 129, 1000, 16, 500] {
+        batch.push(Sequence::random(&mut random, 128, 2, 0, end, 0.3));
+    }
+    assert_right("batch", &batch);
+}
+
+/// Scores that are large, of either sign, and grow late; and values of V far apart.
+#[test]
+fn extreme_values_are_right() {
+    let mut random = Random(8);
+    let plain = Sequence::random(&mut random, 64, 3, 0, 200, 0.1);
+    let changed = |change: &dyn Fn(usize, &mut f32, &mut f32)| {
+        let mut sequence = plain.clone();
+        for (index, (k, v)) in sequence.k.iter_mut().zip(&mut sequence.v).enumerate().take(200 * 64) {
+            let (mut wide_k, mut wide_v) = (widen(*k), widen(*v));
+            change(index / 64, &mut wide_k, &mut wide_v);
+            (*k, *v) = (narrow(wide_k), narrow(wide_v));
+        }
+        sequence
+    };
+    assert_right(
+        "extreme",
+        &[
+            // All far below 0, and all far above.
+            changed(&|_, k, _| *k = -64.0 + *k),
+            changed(&|_, k, _| *k *= 300.0),
+            // Each step's scores are larger than all before, and smaller.
+            changed(&|position, k, _| *k *= position as f32),
+            changed(&|position, k, _| *k *= 200.0 - position as f32),
+            // One position alone has all the weight, in the last step.
+            changed(&|position, k, _| *k *= if position == 199 { 800.0 } else { 0.01 }),
+            changed(&|position, _, v| *v *= if position % 2 == 0 { 1e30 } else { 1e-30 }),
+        ],
+    );
+}
+
+/// 2^x of every bf16 that is a score: within 0.8 %, where it is a normal number beside the maximum.
+#[test]
+fn powers_of_two_are_within_their_bound() {
+    let scores: Vec<u16> = (0..=u16::MAX).filter(|bits| widen(*bits).abs() < MOST).collect();
+    let mut sorted = scores.clone();
+    sorted.sort_by(|a, b| widen(*a).total_cmp(&widen(*b)));
+    // A sequence of 64 positions: query q's score is K's dimension q, and dimension d of V picks position d out. The first
+    // position's score is 0, or that of the first of the others where those are above.
+    let mut sequences = Vec::new();
+    for chunk in sorted.chunks(8 * 63) {
+        let mut sequence = Sequence::random(&mut Random(1), 64, 8, 0, 64, 0.0);
+        sequence.queries.iter_mut().enumerate().for_each(|(index, value)| {
+            *value = if index % 65 == 0 { narrow(1.0) } else { 0 };
+        });
+        let of = |position: usize, query: usize| {
+            let anchor = if widen(chunk[0]) > 0.0 { chunk[0] } else { 0 };
+            if position == 0 { anchor } else { *chunk.get(8 * (position - 1) + query).unwrap_or(&anchor) }
+        };
+        for position in 0..64 {
+            for d in 0..64 {
+                sequence.k[64 * position + d] = if d < 8 { of(position, d) } else { 0 };
+                sequence.v[64 * position + d] = if d == position { narrow(1.0) } else { 0 };
+            }
+        }
+        sequences.push(sequence);
+    }
+    let (mut most, mut squares, mut count) = (0f64, 0f64, 0);
+    for sequences in sequences.chunks(64) {
+        let (outputs, _) = attend(sequences).unwrap_or_else(|fault| panic!("{fault}"));
+        for (sequence, outputs) in sequences.iter().zip(outputs) {
+            for (query, output) in outputs.iter().enumerate() {
+                for position in 0..64 {
+                    let exponent = f64::from(widen(sequence.k[64 * position + query])) - output.maximum;
+                    let (found, exact) = (output.o[position], exponent.exp2());
+                    if exponent < -125.0 {
+                        assert!((0.0..=2f64.powi(-124)).contains(&found), "2^{exponent} is {found}");
+                        continue;
+                    }
+                    let error = found / exact - 1.0;
+                    (most, squares, count) = (most.max(error.abs()), squares + error * error, count + 1);
+                    assert!(error.abs() <= 0.008, "2^{exponent} is {found}, not {exact}");
+                }
+            }
+        }
+    }
+    let rms = (squares / f64::from(count)).sqrt();
+    assert!(count > 20_000 && most > 0.005 && rms < 0.004, "{count} values, at most {most}, rms {rms}");
+}
+
+/// Cycles of a page of 64 positions, beside what a sequence costs once: its longer one less its shorter one.
+#[test]
+fn pages_take_so_many_cycles() {
+    let mut random = Random(2);
+    for (head_dim, group, most) in [(64, 4, 1200), (128, 4, 1200), (256, 4, 2000), (128, 8, 2300)] {
+        let mut cycles = |end: usize| {
+            let sequence = Sequence::random(&mut random, head_dim, group, 0, end, 0.02);
+            attend(&[sequence]).unwrap_or_else(|fault| panic!("{fault}")).1
+        };
+        let page = (cycles(11 * 64) - cycles(64)) / 10;
+        println!("head of {head_dim}, group of {group}: {page} cycles a page");
+        assert!(page <= most, "head of {head_dim}, group of {group}: {page} cycles a page");
+    }
+}
