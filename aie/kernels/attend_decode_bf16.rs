@@ -1,8 +1,9 @@
-//! Attention of one token on the array, on one core: the head's K and V come in pages, and what it leaves in f32 is divided
-//! by the host.
+//! Attention of one token on the array: columns of four cores, each with the same program and a head of K and V at a time.
 //!
-//! The shim's first output sends each sequence's header and then K, its second V, both row by row as they lie in the
-//! cache; the memory tile re-tiles them. What the core leaves goes back past the memory tile.
+//! A shim's first output sends a sequence's header and then K, its second V, both row by row as they lie in the pages of
+//! the cache; the memory tile re-tiles them and gives them to all cores of its column, of which the one that the header
+//! names takes them. What the cores leave, in f32 and undivided, the memory tile collects from one after another, so a
+//! column's sequences are its cores' in turn.
 
 use crate::pack::{Buffer, Design, Dimension, Tile};
 
@@ -20,51 +21,66 @@ pub const MOST: f32 = 16384.0;
 /// 1.5 * 2^16: what is added to a score leaves 128 times the score in the lower half of the sum.
 pub const MAGIC: u32 = 0x47C0_0000;
 
-/// One sequence of a page, of a head of 128 dimensions.
+/// Sixteen heads of 128 dimensions, of a page each: two units of K and two of V.
 pub fn design() -> Design {
-    let mut design = stream(128, 1, 1);
-    let (k, v) = (design.argument("k", 3 * UNIT), design.argument("v", 2 * UNIT));
-    let o = design.argument("o", OUTPUT);
-    let shim = Tile::new(0, 0);
-    design.receive(shim.input(0), o, 0, OUTPUT);
-    design.send(shim.output(0), k, 0, 3 * UNIT);
-    design.send(shim.output(1), v, 0, 2 * UNIT);
+    const HEADS: u32 = 16;
+    let mut design = stream(128, 4, 4);
+    let (k, v) = (design.argument("k", HEADS * 3 * UNIT), design.argument("v", HEADS * 2 * UNIT));
+    let o = design.argument("o", HEADS * OUTPUT);
+    for column in 0..4 {
+        let (shim, heads) = (Tile::new(column, 0), HEADS / 4);
+        let first = u32::from(column) * heads;
+        design.receive(shim.input(0), o, first * OUTPUT, heads * OUTPUT);
+        design.send(shim.output(0), k, first * 3 * UNIT, heads * 3 * UNIT);
+        design.send(shim.output(1), v, first * 2 * UNIT, heads * 2 * UNIT);
+    }
     design
 }
 
-/// The streams alone, with no arguments and transfers: rings of so many units in the memory tile.
-pub fn stream(head_dim: u32, k_units: u8, v_units: u8) -> Design {
-    let mut design = Design::new("attend_decode_bf16", 1);
+/// The streams alone, with no arguments and transfers: so many columns of one to four cores.
+pub fn stream(head_dim: u32, columns: u8, cores: u8) -> Design {
+    let mut design = Design::new("attend_decode_bf16", columns);
     design.cache = 2;
-    let (shim, memory, core) = (Tile::new(0, 0), Tile::new(0, 1), Tile::new(0, 2));
-    design.run(core, "attend_decode_bf16");
-    design.constant(core, 0x9000, constants());
-    let ring = |tile: Tile, address: u32, bytes: u32, count: u8, empty: u8| Buffer {
-        tile,
-        address,
-        bytes,
-        count,
-        empty,
-        full: empty + 1,
-    };
-    let k_rows = design.buffer(ring(memory, 0, UNIT, 2 * k_units, 0));
-    let v_rows = design.buffer(ring(memory, 0x40000, UNIT, 2 * v_units, 2));
-    // As the kernel has them: its own memory starts at 0x70000 for it, its own locks at 48.
-    let k_tiles = design.buffer(ring(core, 0, UNIT, 2, 0));
-    let v_tiles = design.buffer(ring(core, 0x4000, UNIT, 2, 2));
-    let o_tiles = design.buffer(ring(core, 0xA000, OUTPUT, 1, 4));
-    design.fill(k_rows, 0, &[]);
-    design.fill(v_rows, 1, &[]);
-    design.drain(k_rows, 0, &k_walk(head_dim));
-    design.drain(v_rows, 1, &v_walk(head_dim));
-    design.fill(k_tiles, 0, &[]);
-    design.fill(v_tiles, 1, &[]);
-    design.drain(o_tiles, 0, &[]);
-    design.route(shim.output(0), memory.input(0));
-    design.route(shim.output(1), memory.input(1));
-    design.route(memory.output(0), core.input(0));
-    design.route(memory.output(1), core.input(1));
-    design.route(core.output(0), shim.input(0));
+    for column in 0..columns {
+        let (shim, memory) = (Tile::new(column, 0), Tile::new(column, 1));
+        let ring = |tile: Tile, address: u32, bytes: u32, count: u8, empty: u8| Buffer {
+            tile,
+            address,
+            bytes,
+            count,
+            empty,
+            full: empty + 1,
+        };
+        let k_rows = design.buffer(ring(memory, 0, UNIT, 4, 0));
+        let v_rows = design.buffer(ring(memory, 0x8000, UNIT, 4, 2));
+        design.fill(k_rows, 0, &[]);
+        design.fill(v_rows, 1, &[]);
+        design.drain(k_rows, 0, &k_walk(head_dim));
+        design.drain(v_rows, 1, &v_walk(head_dim));
+        design.route(shim.output(0), memory.input(0));
+        design.route(shim.output(1), memory.input(1));
+        let mut left = Vec::new();
+        for index in 0..cores {
+            let core = Tile::new(column, 2 + index);
+            design.run(core, "attend_decode_bf16");
+            design.constant(core, 0x9000, [constants(), vec![u32::from(index)]].concat());
+            // As the kernel has them: its own memory starts at 0x70000 for it, its own locks at 48.
+            let k_tiles = design.buffer(ring(core, 0, UNIT, 2, 0));
+            let v_tiles = design.buffer(ring(core, 0x4000, UNIT, 2, 2));
+            let o_tiles = design.buffer(ring(core, 0xA000, OUTPUT, 1, 4));
+            design.fill(k_tiles, 0, &[]);
+            design.fill(v_tiles, 1, &[]);
+            design.drain(o_tiles, 0, &[]);
+            design.route(memory.output(0), core.input(0));
+            design.route(memory.output(1), core.input(1));
+            design.route(core.output(0), memory.input(2 + index));
+            let o = design.buffer(ring(memory, 0x10000 + 0x8000 * u32::from(index), OUTPUT, 2, 4 + 2 * index));
+            design.fill(o, 2 + index, &[]);
+            left.push(o);
+        }
+        design.drain_in_turn(&left, 2, &[]);
+        design.route(memory.output(2), shim.input(0));
+    }
     design
 }
 

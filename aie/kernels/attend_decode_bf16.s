@@ -8,7 +8,8 @@
 //
 // Word of the header: 0 units, 1 steps of 16 positions in a unit, 2 dimensions / 16 - 1, 3 dimensions / 32 - 1, 4 the first
 // position that is seen, 5 that behind the last, 6 quads of queries, 7 bytes of a step, 8 dimensions / 4 + 1, 9 parts of
-// 32 bytes that the queries have.
+// 32 bytes that the queries have, 10 the core whose it is. All cores of a column see all headers and units; each lets
+// those of others go at once. Its own number is at INDEX.
 //
 // p0 to p7 point at what a piece reads and writes; r9 and r14 at a quad's O and Q, r12 and r13 at a step's K and V, r10 and
 // r11 at the units'. r15 is the step's position, r16 to r19 the masks of its four tiles of scores, r28 is 1 in a
@@ -20,6 +21,7 @@
 .const RINGS = 0x2000       // from one unit of a ring to the other, and back
 .const Q = 0x8000           // 4 KiB
 .const CONSTANTS = 0x9000   // as attend_decode_bf16.rs has them
+.const INDEX = 0x9400
 .const O = 0xA000           // of a quad: the maximum, the sums, O; each a tile of 4 x 4
 .const O_BYTES = 66 * 64
 
@@ -47,7 +49,8 @@
 sequence:
     acq #K_FULL, r7
     .nops 4
-    mov p0, r10
+    movxm p3, #OWN + INDEX
+    lda r27, [p3, #0] ; mov p0, r10
     lda r22, [p0, #0] ; mov p1, r10
     lda r23, [p0, #4] ; movxm p2, #OWN + Q
     lda r26, [p0, #8]
@@ -58,11 +61,18 @@ sequence:
     lda r29, [p0, #28] ; mov dn2, r22
     lda r30, [p0, #32] ; mov dn3, r23
     lda r20, [p0, #36]
+    lda r21, [p0, #40]
     padda [p1], #64
-    nop
     nop
     mov dn0, r31
     .nops 3
+    ne r21, r21, r27
+    jnz r21, #other
+    nop
+    nop
+    nop
+    nop
+    nop
 .align 16
 queries:
     vlda wl0, [p1], #32 ; add r20, r20, #-1
@@ -330,6 +340,36 @@ next_step:
     nop
     nop
     rel #O_FULL, r8
+    j #sequence
+    nop
+    nop
+    nop
+    nop
+    nop
+
+// Another core's sequence: its units are let go as they come.
+.align 16
+other:
+    rel #K_EMPTY, r8
+    movxm r20, #RINGS
+    xor r10, r10, r20
+.align 16
+others_unit:
+    add r22, r22, #-1
+    acq #K_FULL, r7
+    .nops 3
+    acq #V_FULL, r7
+    xor r10, r10, r20
+    xor r11, r11, r20
+    nop
+    rel #K_EMPTY, r8
+    nop
+    jnz r22, #others_unit
+    nop
+    rel #V_EMPTY, r8
+    nop
+    nop
+    nop
     j #sequence
     nop
     nop
