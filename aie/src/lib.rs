@@ -17,8 +17,9 @@
 //! bundle, gives labels their addresses and encodes by [`isa`]. [`flow`] follows branches and hardware loops, [`hazard`]
 //! checks what can meet in the pipeline along them. [`listing`] writes what came out; [`disassemble`] reads it back.
 //!
-//! A [`pack::Design`] ([`designs`]) places programs on tiles. It becomes [commands](pack::command), which are writes of the
-//! array's registers, and [operations](pack::sequence) of a run. The commands go into a partition's
+//! A [`pack::Design`] ([`designs`]) places programs on tiles, and rings of buffers between the channels that fill and drain
+//! them. It becomes [commands](pack::command), which are writes of the
+//! array's registers, and [operations](pack::sequence) of a [run](pack::run). The commands go into a partition's
 //! [image](pack::image), which the driver takes, and that into a [container](pack::container), which libxrt takes. A table
 //! in Rust ([`host`]) embeds them in the executable.
 //!
@@ -31,6 +32,8 @@
 //! - `x`, `w`: vector registers of 512 bits and their halves. `cm`, `bm`, `am`: accumulators of 1024 bits, their halves
 //!   and quarters.
 //! - Shim: the tile through which a column reaches the host's memory. Memory tile: 512 KiB between it and the cores.
+//! - Ring: buffers of a tile that are filled and drained in turn, with a lock that counts the empty ones and one that counts
+//!   the full ones.
 //! - Descriptor: what a DMA channel moves in one go, in a walk of up to four dimensions; its locks say when.
 //! - Input, output: a channel that writes a tile's memory from a stream (S2MM), or reads it into one (MM2S).
 //! - Token: what a shim's channel sends the firmware when a task is done.

@@ -3,20 +3,6 @@
 
 use super::program::{Argument, Program};
 
-/// aie/kernels/attend_decode_bf16.rs
-pub const ATTEND_DECODE_BF16: Program = Program {
-    name: "attend_decode_bf16",
-    columns: 4,
-    arguments: &[
-        Argument { name: "k", bytes: 393216 },
-        Argument { name: "v", bytes: 262144 },
-        Argument { name: "o", bytes: 135168 },
-    ],
-    image: include_bytes!("attend_decode_bf16.pdi"),
-    sequence: include_bytes!("attend_decode_bf16.txn"),
-    container: include_bytes!("attend_decode_bf16.xclbin"),
-};
-
 /// aie/kernels/matmul_bf16.rs
 pub const MATMUL_BF16: Program = Program {
     name: "matmul_bf16",
