@@ -3,8 +3,8 @@
 //
 // K and V come in units of 8 KiB, of 16 positions or a multiple, as the memory tile re-tiles them: of 16 positions, K has
 // for each eight of the head's dimensions four tiles of 4 positions by 8, V for each four two tiles of 8 positions by 4.
-// A sequence begins with a unit in K's stream that is its header: words, and from byte 64 on the queries, scaled by the
-// logarithm of e, in tiles of 8 dimensions by 4 queries, the fifth to eighth query's 2 KiB behind the first's.
+// A sequence begins with a unit in K's stream that is its header: words, and from byte 64 on the queries, scaled so that a
+// score is a power of two's exponent, in tiles of 8 dimensions by 4 queries, the fifth to eighth query's 2 KiB behind.
 //
 // Word of the header: 0 units, 1 steps of 16 positions in a unit, 2 dimensions / 16 - 1, 3 dimensions / 32 - 1, 4 the first
 // position that is seen, 5 that behind the last, 6 quads of queries, 7 bytes of a step, 8 dimensions / 4 + 1, 9 parts of
@@ -13,7 +13,8 @@
 //
 // p0 to p7 point at what a piece reads and writes; r9 and r14 at a quad's O and Q, r12 and r13 at a step's K and V, r10 and
 // r11 at the units'. r15 is the step's position, r16 to r19 the masks of its four tiles of scores, r28 is 1 in a
-// sequence's first step. r2 and r5 count what is left of a step's quads and of a unit's steps, dn2 the units.
+// sequence's first step. r2 and r5 count what is left of a step's quads and of a unit's steps, dn2 the
+// units; dn0 and dn3 hold what r2 and r5 start with.
 
 .const OWN = 0x70000
 .const K = 0                // two units
@@ -68,20 +69,13 @@ sequence:
     .nops 3
     ne r21, r21, r27
     jnz r21, #other
-    nop
-    nop
-    nop
-    nop
-    nop
+    .nops 5
 .align 16
 queries:
     vlda wl0, [p1], #32 ; add r20, r20, #-1
     nop
     jnz r20, #queries
-    nop
-    nop
-    nop
-    nop
+    .nops 4
     vst wl0, [p2], #32
     .nops 4
     rel #K_EMPTY, r8
@@ -100,9 +94,7 @@ queries:
 zeros:
     add r20, r20, #-1
     jnz r20, #zeros
-    nop
-    nop
-    nop
+    .nops 3
     vst wl0, [p3], #32
     nop
     movxm p3, #OWN + O
@@ -200,9 +192,7 @@ dims_end:
     or r20, r20, r28
 // Where one is larger than the maximum by 16 or more, or at a sequence's first step, the maximum is set anew.
     jnz r20, #grow
-    nop
-    nop
-    nop
+    .nops 3
     vlda wl8, [p1], #64 ; vldb wh8, [p2], #64
     vlda wl9, [p1], #64 ; vldb wh9, [p2], #64
 
@@ -323,8 +313,7 @@ next_step:
     mova r28, #0 ; add r12, r12, r29
     add r13, r13, r29
     add r15, r15, #16
-    nop
-    nop
+    .nops 2
     movxm r20, #RINGS
     rel #K_EMPTY, r8
     xor r10, r10, r20
@@ -334,18 +323,10 @@ next_step:
     add r20, r20, #-1
     mov dn2, r20
     jnz r20, #unit
-    nop
-    nop
-    nop
-    nop
-    nop
+    .nops 5
     rel #O_FULL, r8
     j #sequence
-    nop
-    nop
-    nop
-    nop
-    nop
+    .nops 5
 
 // Another core's sequence: its units are let go as they come.
 .align 16
@@ -367,15 +348,9 @@ others_unit:
     jnz r22, #others_unit
     nop
     rel #V_EMPTY, r8
-    nop
-    nop
-    nop
+    .nops 3
     j #sequence
-    nop
-    nop
-    nop
-    nop
-    nop
+    .nops 5
 
 // A step of which not all is seen, or nothing: masks of four bits a position, 1 where it is not, and rows of 0 in V.
 .align 16
@@ -386,9 +361,7 @@ edge:
     jnz r22, #next_step
     mova r9, #0
     mova r14, #4
-    nop
-    nop
-    nop
+    .nops 3
     add r22, r20, #0
     lt r27, r22, r9
     sel.nez r22, r9, r22, r27
@@ -479,10 +452,7 @@ rows:
     vlda wh0, [p1, #32]
     vlda wl1, [p1, #64]
     vlda wh1, [p1, #96]
-    nop
-    nop
-    nop
-    nop
+    .nops 4
     vsel.16 x0, x0, x2, r22
     nop
     vst wl0, [p1], #32 ; vsel.16 x1, x1, x2, r23
@@ -491,14 +461,11 @@ rows:
     nop
     vst wl1, [p1], #32
     vst wh1, [p1], #32
-    nop
-    nop
+    .nops 2
     j #quad
     movxm r9, #OWN + O
     movxm r14, #OWN + Q
-    nop
-    nop
-    nop
+    .nops 3
 
 // The maximum of each query over the positions, in whole numbers, and not less than before but in the first step; what the
 // scores, the sums and the maximum change by.
@@ -520,8 +487,7 @@ grow:
     vlda wh5, [p1, #416]
     mova r22, #0
     mova r23, #18 ; sub r22, r22, r28
-    nop
-    nop
+    .nops 2
     mova r22, #34 ; vsel.32 x10, x11, x9, r22
     vmax_lt.s32 x4, r20, x4, x10
     vlda wl6, [p0, #0] ; vband x4, x4, x6
@@ -530,8 +496,7 @@ grow:
     vsub.32 x1, x1, x4
     vsub.32 x2, x2, x4
     vsub.32 x3, x3, x4
-    nop
-    nop
+    .nops 2
     vsub.32 x6, x6, x4
     vsub.32 x4, x5, x4
     vst wl6, [p0, #0]
@@ -539,11 +504,7 @@ grow:
     vlda wl10, [p1, #256]
     vlda wh10, [p1, #288] ; mov p1, r9
     padda [p1], #64
-    nop
-    nop
-    nop
-    nop
-    nop
+    .nops 5
     vmax_lt.s32 x4, r20, x4, x10
     vmin_ge.s32 x4, r20, x4, x7
     vshuffle x4, x4, x4, r22
@@ -551,29 +512,19 @@ grow:
     vshuffle x4, x5, x4, r23
     mov r20, r30
     jnz r28, #grown
-    nop
-    nop
-    nop
-    nop
-    nop
+    .nops 5
 // The sums and O, by adding to exponents; what would have none left is 0.
 .align 16
 rescale:
     vlda wl6, [p1], #64 ; vldb wh6, [p2], #64 ; add r20, r20, #-1
-    nop
-    nop
-    nop
-    nop
-    nop
-    nop
+    .nops 6
     vband x7, x6, x8
     vband x6, x6, x9
     vadd.32 x7, x7, x4
     vmax_lt.s32 x7, r21, x7, x5
     vbor x7, x7, x6
     jnz r20, #rescale
-    nop
-    nop
+    .nops 2
     vst wl7, [p3], #32
     vst wh7, [p3], #32
     nop
@@ -584,11 +535,8 @@ grown:
     vlda wl6, [p1], #64 ; vldb wh5, [p2], #64
     vlda wl7, [p1], #64 ; vldb wh6, [p2], #64
     vldb wh7, [p2], #64
-    nop
-    nop
+    .nops 2
     j #exponents
-    nop
-    nop
-    nop
+    .nops 3
     vlda wl8, [p1], #64 ; vldb wh8, [p2], #64
     vlda wl9, [p1], #64 ; vldb wh9, [p2], #64
