@@ -88,15 +88,17 @@ queries:
 // O and the sums are 0, and so is the maximum.
     movxm p1, #OWN + CONSTANTS + ZERO
     vlda wl0, [p1, #0] ; movxm p3, #OWN + O
-    vlda wl1, [p1, #-64] ; movxm r20, #2 * O_BYTES / 32
+    vlda wl1, [p1, #-64] ; movxm r20, #2 * O_BYTES / 128
     .nops 6
 .align 16
 zeros:
     add r20, r20, #-1
     jnz r20, #zeros
-    .nops 3
-    vst wl0, [p3], #32
     nop
+    vst wl0, [p3], #32
+    vst wl0, [p3], #32
+    vst wl0, [p3], #32
+    vst wl0, [p3], #32
     movxm p3, #OWN + O
     vst wl1, [p3, #0] ; movxm p2, #OWN + O + O_BYTES
     vst wl1, [p3, #32]

@@ -1,7 +1,7 @@
 //! What instructions make of vectors: lanes of 4 to 64 bits, from the lowest.
 //!
 //! Sources: the names and operands of the public LLVM backend's instructions; the orders of bf16 as they were measured on
-//! a Phoenix (FIM43-Redeye/xdna-emu, vector_compare.rs); shuffle modes by what their names say, of the modes that are here.
+//! a Phoenix and the bytes that shuffle modes choose (FIM43-Redeye/xdna-emu has both), which are what the modes' names say.
 
 use super::Fault;
 use super::registers::Parts;
