@@ -6,7 +6,7 @@
 What is held out follows from the material alone, never from chance at run time, so that training with any seed and any
 length keeps clear of it: phrasings marked `*`, and one in eight of all sums, routes, opening times, and pairings of a
 phrasing with its arguments (by CRC-32). Whatever still renders to the same words as a question of heldout.json or of a
-freely worded set (free.json, blind.json, fresh.json, unseen.json) is dropped, and so is what differs from a question of
+freely worded set (free.json to late.json, FREE_FILES) is dropped, and so is what differs from a question of
 the latter by one word. heldout.py proves it.
 """
 
@@ -77,7 +77,9 @@ from wording import (
 from world import CATEGORIES, GOODS, LARGE, OPENING, PARKING, PAYING, PLACES, REACHED, Ask, answer, cost, is_group
 
 HELDOUT_FILE = Path(__file__).with_name("heldout.json")
-FREE_FILES = tuple(Path(__file__).with_name(name) for name in ("free.json", "blind.json", "fresh.json", "unseen.json"))
+FREE_FILES = tuple(
+    Path(__file__).with_name(f"{name}.json") for name in ("free", "blind", "fresh", "unseen", "late")
+)
 ONE_IN = 8
 
 # How often each intent is asked, and of whom. Sums, and questions that ask for two things, are the hard ones: they get more

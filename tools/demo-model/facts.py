@@ -1,7 +1,7 @@
 """Whether a freely worded question was answered: every fact it asks for, and no number beside them.
 
-A question of free.json, blind.json, fresh.json or unseen.json has `facts`, strings that its answer must hold, and perhaps
-`also`, further strings that it may hold: the steps of a sum, or hours that go with a yes.
+A question of free.json, blind.json, fresh.json, unseen.json or late.json has `facts`, strings that its answer must hold,
+and perhaps `also`, further strings that it may hold: the steps of a sum, or hours that go with a yes.
 """
 
 import re

@@ -3,8 +3,8 @@
 
 heldout.py N     generates the first N batches of the training stream (N = the training's steps: all of it) and checks that
                  no dialogue shows a held-out phrasing, sum, combination or question of heldout.json, or a question of
-                 free.json, blind.json, fresh.json or unseen.json or one that differs from it by a word, and that no
-                 question has two answers; prints the counts, exits 1 otherwise
+                 free.json, blind.json, fresh.json, unseen.json or late.json or one that differs from it by a word, and
+                 that no question has two answers; prints the counts, exits 1 otherwise
 
 heldout.json is fixed: the generator drew it once, at seed 20, when it knew less than today. The others were
 written by hand.
