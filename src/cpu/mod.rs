@@ -13,8 +13,9 @@ mod pool;
 mod product;
 
 use crate::Result;
-use crate::executor::host::{Host, StepState, Steps, zeroed};
+use crate::executor::host::{Host, StepState, Steps};
 use crate::executor::weights::Progress;
+use crate::executor::zeroed::{Zeroed, zeroed};
 use crate::executor::{PageId, Tolerance};
 use crate::machine::threads;
 use crate::model::checkpoint::Checkpoint;
@@ -57,7 +58,7 @@ pub struct Kernels {
     vectors: HashMap<Place, Vec<f32>>,
     layout: WeightLayout,
     /// The pools of KV pages, f16.
-    kv: [Vec<u16>; 2],
+    kv: [Zeroed<u16>; 2],
     kv_layout: KvLayout,
     inputs: Inputs,
     /// By vector of frequencies: cosines and sines of the pass's rows, once a step has asked for them.

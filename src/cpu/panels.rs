@@ -16,7 +16,7 @@
 
 use super::lanes::{BYTES, LANES};
 use crate::Result;
-use crate::executor::host::zeroed;
+use crate::executor::zeroed::{Zeroed, zeroed};
 use crate::model::checkpoint::Checkpoint;
 use crate::model::grouped::{Grouped, LOAD, SUPER, ScaleParts, Scales};
 use crate::model::{TensorId, WeightFormat};
@@ -47,7 +47,7 @@ pub struct Panels {
     pub cols: usize,
     /// What bytes of eight bits are offset by.
     offset: u8,
-    lines: Vec<Line>,
+    lines: Zeroed<Line>,
 }
 
 /// How the scales of a grouped format lie in a panel.
@@ -142,7 +142,7 @@ impl Panels {
         read: impl Fn(usize, &mut [u8], &mut [u8]) -> Result<()> + Sync,
     ) -> Result<Panels> {
         let form = Form { format, cols, row_bytes: format.row_bytes(cols), scale_bytes: format.scale_bytes(cols) };
-        let mut panels = Panels { format, rows, cols, offset, lines: Vec::new() };
+        let mut panels = Panels { format, rows, cols, offset, lines: Zeroed::default() };
         let stride = panels.stride() / BYTES;
         panels.lines = zeroed(rows.div_ceil(LANES) * stride, "weights")?;
         let together = (READ / (LANES * form.row_bytes)).max(1);

@@ -2,13 +2,13 @@
 //! reference executor and the CPU executor differ in that alone.
 
 use super::pages::Change;
+use super::zeroed::{Zeroed, zeroed};
 use super::{Asks, Executor, HeadRows, Measure, PageId, Pages, Row, Stepwise, Timed, Tolerance, Watch};
-use crate::error::{Setting, text};
 use crate::schedule::choice::Found;
 use crate::schedule::kv::{KvLayer, PAGE, Pool};
 use crate::schedule::step::{Op, Rows};
 use crate::schedule::{Schedule, Segment, Step};
-use crate::{Cancel, Error, Result};
+use crate::{Cancel, Result};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -135,7 +135,7 @@ impl StepState {
 pub struct Host<S> {
     schedule: Schedule,
     steps: S,
-    arena: Vec<f32>,
+    arena: Zeroed<f32>,
     pages: Pages,
     state: StepState,
     /// Rows of the last pass, and its first head row and number of head rows.
@@ -192,21 +192,6 @@ impl<S: Steps> Host<S> {
         self.steps.begin(&self.state);
         Ok(())
     }
-}
-
-/// A zeroed vector. Refused if it cannot be allocated. The system gives its pages as they are written to, so what is never
-/// used of a KV cache takes no memory.
-pub(crate) fn zeroed<T: bytemuck::Zeroable>(len: usize, what: &str) -> Result<Vec<T>> {
-    let zeroed = bytemuck::allocation::try_zeroed_slice_box(len).map_err(|()| {
-        Error::refused(
-            format!(
-                "{} of system memory for the {what} cannot be had",
-                crate::display::bytes(size_of::<T>() as u64 * len as u64)
-            ),
-            text!("close other programs or use a smaller model or ", Setting::Context),
-        )
-    })?;
-    Ok(zeroed.into_vec())
 }
 
 impl<S: Steps> Executor for Host<S> {

@@ -8,6 +8,7 @@ pub mod measure;
 pub mod pages;
 pub mod stepwise;
 pub mod weights;
+pub(crate) mod zeroed;
 
 pub use measure::{Measure, Timed};
 pub use pages::{PageId, Pages};

@@ -5,8 +5,9 @@ pub(crate) mod choice;
 mod ops;
 
 use crate::Result;
-use crate::executor::host::{Host, StepState, Steps, zeroed};
+use crate::executor::host::{Host, StepState, Steps};
 use crate::executor::weights::{self, Progress};
+use crate::executor::zeroed::{Zeroed, zeroed};
 use crate::executor::{PageId, Tolerance};
 use crate::model::checkpoint::Checkpoint;
 use crate::schedule::kv::{KvLayout, Pool};
@@ -18,7 +19,7 @@ use std::collections::HashSet;
 /// Weight buffers in system memory, laid out as on a device.
 pub(crate) struct Weights {
     /// One per buffer of the layout; u64, so that every tensor is aligned.
-    buffers: Vec<Vec<u64>>,
+    buffers: Vec<Zeroed<u64>>,
     layout: WeightLayout,
 }
 
@@ -51,7 +52,7 @@ pub type Reference = Host<Formulas>;
 pub struct Formulas {
     weights: Weights,
     /// The pools of KV pages.
-    kv: [Vec<f32>; 2],
+    kv: [Zeroed<f32>; 2],
     layout: KvLayout,
     device: String,
 }

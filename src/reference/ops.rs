@@ -2,11 +2,12 @@
 
 use super::{Weights, choice};
 use crate::executor::host::StepState;
+use crate::executor::zeroed::Zeroed;
 use crate::schedule::step::{Matrix, Op, Slot};
 use rayon::prelude::*;
 
 /// Runs one step over the state's rows.
-pub(super) fn run(op: &Op, state: &StepState, weights: &Weights, arena: &mut [f32], pools: &mut [Vec<f32>; 2]) {
+pub(super) fn run(op: &Op, state: &StepState, weights: &Weights, arena: &mut [f32], pools: &mut [Zeroed<f32>; 2]) {
     match *op {
         Op::Embed { table, scale, out } => {
             for r in 0..state.rows {
