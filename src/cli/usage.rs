@@ -146,7 +146,7 @@ const FOREIGN: [(&[&str], &str, &str); 10] = [
     (&["--n-predict", "--predict"], "max-tokens", "give the most tokens as --max-tokens N"),
     (&["--max-tokens", "--n-predict", "--predict"], "seed", "give the most tokens as -n N"),
     (&["-ngl", "--gpu-layers", "--n-gpu-layers"], "device", "leave it out: all layers run on the --device"),
-    (&["-t", "--threads"], "device", "leave it out: --device cpu uses every core"),
+    (&["-t"], "threads", "give the processor's threads as --threads N"),
     (&["-a"], "alias", "give another name of the model as --alias NAME"),
     (&["--api-key"], "api-key-file", "write the keys into a file and give --api-key-file FILE"),
     (&["-hf", "--hf-repo"], "model", "get the model with `hf download NAME` and give -m NAME"),
@@ -286,6 +286,7 @@ mod tests {
             (&["serve", "-c", "4096"], "unexpected argument '-c' found; give the context as --ctx N"),
             (&["serve", "-np", "4"], "unexpected argument '-n' found; give the replies made at once as --batch N"),
             (&["serve", "-ngl", "99"], "unexpected argument '-n' found; leave it out: all layers run on the --device"),
+            (&["serve", "-t", "8"], "unexpected argument '-t' found; give the processor's threads as --threads N"),
             (
                 &["run", "-ngl", "99"],
                 "invalid value 'gl' for '-n <N>': it is not a whole number of 0 or more; leave it out: all layers run on the --device",
