@@ -345,3 +345,39 @@ fn a_comparison_needs_tokens_and_one_schedule() {
     let e = compare([a.as_mut(), other.as_mut()], &passes, 1.0, &mut |_| ControlFlow::Continue(())).unwrap_err();
     assert!(e.to_string().contains("same schedule"), "{e}");
 }
+
+/// Lets attention weigh every key alike.
+fn all_keys_alike(schedule: &mut Schedule) {
+    for layer in 0..schedule.shape.layers.len() {
+        change(schedule, Some(layer), "attend", |op| {
+            let Op::Attend { scale, .. } = op else { panic!("{op:?}") };
+            *scale = 0.0;
+        });
+    }
+}
+
+/// Attention averages the errors of what it reads, and the product behind it rounds that average anew: where both run as one,
+/// the bound of what they leave is not below that of the product alone.
+#[test]
+fn what_is_rounded_within_a_fusion_counts_in_its_bound() {
+    let bounds = |b: Which, fused: bool| -> Vec<f32> {
+        let [mut cpu, mut other] =
+            [Which::Cpu, b].map(|which| load(which, &golden("tiny"), WeightFormat::Int8, all_keys_alike));
+        let mut bounds = Vec::new();
+        // So small a scale puts everything past its bound, so that what rounding does is looked at everywhere.
+        compare([cpu.as_mut(), other.as_mut()], &passes(&tokens(), 32, HEAD_ROWS), 1e-6, &mut |compared| {
+            let ends = compared.label.ends_with("attention_out") && compared.tensor == "sublayer" && compared.pass == 1;
+            if ends && (compared.steps.len() > 1) == fused {
+                bounds.push(compared.bound);
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        bounds
+    };
+    let alone = bounds(Which::Reference, false);
+    let together = bounds(Which::Vulkan(DOT, KvType::F16), true);
+    println!("alone {alone:?}\ntogether {together:?}");
+    assert!(alone.len() == together.len() && !alone.is_empty());
+    assert!(alone.iter().zip(&together).all(|(alone, together)| together > &(0.7 * alone)), "{alone:?} {together:?}");
+}

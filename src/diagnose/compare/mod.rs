@@ -14,7 +14,7 @@ mod bound;
 mod tensor;
 
 use crate::error::{Setting, text};
-use crate::executor::{HeadRows, Row, Stepwise, Tolerance};
+use crate::executor::{HeadRows, Row, Stepwise};
 use crate::schedule::{Schedule, Segment};
 use crate::{Error, Result};
 use std::ops::{ControlFlow, Range};
@@ -192,9 +192,11 @@ impl Pair<'_> {
         };
         let mut worst = find(&bounds(&[]));
         if worst.iter().flatten().any(|worst| worst.is_past()) {
-            // The one that rounds less shows what rounding does.
-            let (by, left) = if own[1].inputs < own[0].inputs { (1, &of_b) } else { (0, &of_a) };
-            let moved = self.moved(by, steps.clone(), [&inputs, tensors], [&given, left], tolerance, pass)?;
+            let [a, b] = [self.parts(0, &steps)?, self.parts(1, &steps)?];
+            // The one that runs smaller ranges shows what rounding does in the midst of these steps, else the one that rounds less.
+            let is_b = b.len().cmp(&a.len()).then(own[0].inputs.total_cmp(&own[1].inputs)).is_gt();
+            let (by, parts, left) = if is_b { (1, b, &of_b) } else { (0, a, &of_a) };
+            let moved = self.moved(by, &parts, [&inputs, tensors], [&given, left], pass)?;
             worst = find(&bounds(&moved));
         }
         let labels = [steps.start, steps.end - 1].map(|step| self.schedule.steps[step].label);
@@ -218,25 +220,40 @@ impl Pair<'_> {
         Ok((found.collect(), of_a))
     }
 
-    /// How far each element moves that steps leave in executor `by`, as a root mean square, when their inputs move by as much as
-    /// they may be rounded. `given`: the inputs; `left`: what the steps have left, which is there again in the end.
+    /// The ranges that an executor runs by itself within `steps`, at whose ends it has one of its own.
+    fn parts(&self, executor: usize, steps: &Range<usize>) -> Result<Vec<Range<usize>>> {
+        let is_within = |part: &Range<usize>| steps.start <= part.start && part.end <= steps.end;
+        Ok(self.executors[executor].ranges()?.into_iter().filter(is_within).collect())
+    }
+
+    /// How far each element moves that steps leave in executor `by`, as a root mean square, when the inputs of each of its ranges
+    /// `parts` move by as much as both executors may round them. What is rounded in the midst counts as much as what comes in:
+    /// attention averages its inputs' errors, and the product behind it rounds that average anew. `given`: the inputs of all the
+    /// steps; `left`: what they have left, which is there again in the end.
     fn moved(
         &mut self,
         by: usize,
-        steps: Range<usize>,
+        parts: &[Range<usize>],
         [inputs, outputs]: [&[Tensor]; 2],
         [given, left]: [&[Vec<f32>]; 2],
-        tolerance: Tolerance,
         pass: &Pass,
     ) -> Result<Vec<Vec<f32>>> {
         let mut squares: Vec<Vec<f32>> = left.iter().map(|values| vec![0.0; values.len()]).collect();
         for trial in 0..bound::TRIALS {
-            for (i, (tensor, values)) in inputs.iter().zip(given).enumerate() {
-                let seed = (trial * inputs.len() + i) as u64;
-                let moved = bound::moved(values, tensor.width(), tolerance, trial, seed);
-                tensor.write(self.executors[by], pass, &moved)?;
+            for (tensor, values) in inputs.iter().zip(given) {
+                tensor.write(self.executors[by], pass, values)?;
             }
-            self.executors[by].run_steps(steps.clone())?;
+            for part in parts {
+                let both = self.executors.iter().flat_map(|e| part.clone().map(|step| e.tolerance(step)));
+                let tolerance = bound::sum(both);
+                for (i, tensor) in read(&self.schedule, part.clone()).iter().enumerate() {
+                    let seed = (trial << 32 | part.start << 8 | i) as u64;
+                    let values = tensor.read(self.executors[by], pass)?;
+                    let moved = bound::moved(&values, tensor.width(), tolerance, trial, seed);
+                    tensor.write(self.executors[by], pass, &moved)?;
+                }
+                self.executors[by].run_steps(part.clone())?;
+            }
             for (tensor, (squares, left)) in outputs.iter().zip(squares.iter_mut().zip(left)) {
                 let values = tensor.read(self.executors[by], pass)?;
                 squares.iter_mut().zip(values.iter().zip(left)).for_each(|(s, (x, y))| *s += (x - y) * (x - y));
