@@ -39,12 +39,17 @@ impl Given<'_> {
             "bf16" => WeightFormat::Bf16,
             other => return Err(Fault::input(format!("weights {other:?}"), "use int8, int4 or bf16")),
         };
-        let listen = self.listen.split(',').filter(|place| !place.is_empty()).map(place).collect::<Result<_, _>>()?;
+        let listen = places(self.listen)?;
         let system = Some(self.system.to_owned()).filter(|text| !text.is_empty());
         let model = Some(PathBuf::from(self.model)).filter(|path| !path.as_os_str().is_empty());
         let settings = Settings { system, ..Settings::default() };
         Ok(EngineOptions { files: ModelFiles::from(model), options, settings, listen })
     }
+}
+
+/// Places with commas between them.
+pub(crate) fn places(list: &str) -> Result<Vec<Listen>, Fault> {
+    list.split(',').filter(|place| !place.is_empty()).map(place).collect()
 }
 
 /// `ADDRESS:PORT`, or `unix:PATH` for a socket that this user alone may use.

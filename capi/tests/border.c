@@ -1,61 +1,7 @@
 /* What a C program may do to libkiln, rightly and wrongly. Says what it checked; ends with 1 at the first thing that is not so. */
-#include <kiln.h>
+#include "common.h"
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#define TEXT(literal) ((struct kiln_text){literal, sizeof literal - 1})
-#define REQUIRE(what)                                                                                                  \
-    do {                                                                                                               \
-        if (!(what)) {                                                                                                 \
-            fprintf(stderr, "%s:%d: not so: %s (%s)\n", __FILE__, __LINE__, #what, last());                            \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
-static char said[4096];
-
-static const char *last(void) {
-    struct kiln_error error = {.size = sizeof error};
-    if (kiln_last_error(&error) != KILN_OK) return "no error to read";
-    snprintf(said, sizeof said, "%d: %.*s; %.*s", error.code, (int)error.message.length, error.message.data,
-             (int)error.remedy.length, error.remedy.data);
-    return said;
-}
-
-/* The call was refused, with words that hold `word`. */
-static void refused(int code, int expected, const char *word) {
-    if (code != expected || !strstr(last(), word)) {
-        fprintf(stderr, "%d and %s, where %d with %s was due\n", code, last(), expected, word);
-        exit(1);
-    }
-}
-
-struct heard {
-    char text[4096];
-    size_t length;
-    int pieces, stop_after;
-};
-
-static int hear(void *user, struct kiln_text piece) {
-    struct heard *heard = user;
-    if (heard->length + piece.length < sizeof heard->text) {
-        memcpy(heard->text + heard->length, piece.data, piece.length);
-        heard->length += piece.length;
-        heard->text[heard->length] = 0;
-    }
-    return ++heard->pieces == heard->stop_after;
-}
-
-static struct kiln_engine *open_demo(unsigned context) {
-    struct kiln_engine_options options = {.size = sizeof options, .device = TEXT("cpu"), .context = context, .threads = 2};
-    struct kiln_engine *engine = NULL;
-    REQUIRE(kiln_engine_open(&options, &engine) == KILN_OK && engine);
-    return engine;
-}
 
 static void nonsense(void) {
     struct kiln_engine *engine = (void *)1;
@@ -90,9 +36,10 @@ static void nonsense(void) {
     refused(kiln_engine_open(&newer.known, &engine), KILN_INPUT, "newer libkiln");
 
     struct kiln_session *session;
+    struct kiln_server *server;
     char *text;
     size_t length;
-    uint32_t *tokens;
+    uint32_t *tokens, token = 2;
     uint16_t status;
     void *wrong[] = {NULL, (void *)999, &options, (void *)-1};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
@@ -106,8 +53,22 @@ static void nonsense(void) {
         refused(kiln_session_free(wrong[i]), KILN_INPUT, word);
         refused(kiln_cancel(wrong[i]), KILN_INPUT, word);
         refused(kiln_generate(wrong[i], TEXT("{}"), NULL, NULL, &text, &length), KILN_INPUT, word);
+        refused(kiln_session_clone(wrong[i], &session), KILN_INPUT, word);
+        REQUIRE(session == NULL);
+        refused(kiln_session_sync(wrong[i], &token, 1, NULL), KILN_INPUT, word);
+        refused(kiln_session_save(wrong[i], TEXT("/nowhere/at/all")), KILN_INPUT, word);
+        refused(kiln_session_load(wrong[i], TEXT("/nowhere/at/all"), NULL, NULL), KILN_INPUT, word);
+        refused(kiln_serve_start(wrong[i], NULL, &server, NULL, NULL), KILN_INPUT, word);
+        REQUIRE(server == NULL);
+        refused(kiln_serve_stop(wrong[i], 0), KILN_INPUT, word);
         refused(kiln_request(wrong[i], TEXT("GET"), TEXT("/"), TEXT(""), NULL, NULL, &status), KILN_INPUT, word);
     }
+    refused(kiln_probe_json(false, NULL, &length), KILN_INPUT, "place of the answer is NULL");
+    REQUIRE(kiln_probe_json(false, &text, &length) == KILN_OK && length == strlen(text));
+    REQUIRE(strstr(text, "\"checks\":[{\"name\":") && strstr(text, "\"summary\":{\"runs\":"));
+    kiln_free(text);
+    REQUIRE(kiln_probe_json(false, &text, NULL) == KILN_OK);
+    kiln_free(text);
     struct kiln_error small = {.size = 8};
     REQUIRE(kiln_last_error(NULL) == KILN_INPUT && kiln_last_error(&small) == KILN_INPUT);
     kiln_free(NULL);
@@ -143,8 +104,6 @@ static void texts(struct kiln_engine *engine) {
     refused(kiln_engine_info_json(engine, NULL, NULL), KILN_INPUT, "NULL");
     puts("texts");
 }
-
-#define ASK "{\"messages\":[{\"role\":\"user\",\"content\":\"How much is the museum for 2 adults?\"}],\"temperature\":0"
 
 static void replies(struct kiln_engine *engine) {
     struct kiln_session *session;
@@ -224,22 +183,18 @@ static void cancelled(struct kiln_engine *engine, int (*end)(struct kiln_session
     puts(end == kiln_cancel ? "cancelled" : "freed in use");
 }
 
-static long resident_kb(void) {
-    long pages = 0, resident = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    REQUIRE(file && fscanf(file, "%ld %ld", &pages, &resident) == 2);
-    fclose(file);
-    return resident * (sysconf(_SC_PAGESIZE) / 1024);
-}
-
 static void many_sessions(struct kiln_engine *engine) {
     long before = 0;
     for (int i = 0; i < 1000; ++i) {
         struct kiln_session *session;
         struct heard heard = {.length = 0};
+        struct kiln_session *other;
+        uint32_t tokens[] = {2, 105, 300 + (uint32_t)i % 100, 400};
         REQUIRE(kiln_session_new(engine, &session) == KILN_OK);
         REQUIRE(kiln_generate(session, TEXT(ASK ",\"max_tokens\":1}"), hear, &heard, NULL, NULL) == KILN_OK);
-        REQUIRE(kiln_session_free(session) == KILN_OK);
+        REQUIRE(kiln_session_sync(session, tokens, 4, NULL) == KILN_OK);
+        REQUIRE(kiln_session_clone(session, &other) == KILN_OK);
+        REQUIRE(kiln_session_free(session) == KILN_OK && kiln_session_free(other) == KILN_OK);
         if (i == 200) before = resident_kb();
     }
     long grown = resident_kb() - before;

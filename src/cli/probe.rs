@@ -3,13 +3,12 @@
 use super::model::{ModelArgs, Npu};
 use super::progress::{self, LiveBar};
 use super::{face, print, print_json};
-use crate::diagnose::probe::{Check, Report, Request, Verdict, Wanted, run as probe};
+use crate::diagnose::probe::{Report, Request, Wanted, run as probe};
 use crate::engine::{Device, ModelFiles, Options};
 use crate::machine::files::Files;
 use crate::model::Shape;
 use crate::vulkan::Choice;
 use crate::{Error, Result};
-use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// Checks GPU, NPU, memory sharing and system, and measures what the device reaches. With -m, --ctx or --weights,
@@ -52,7 +51,7 @@ pub fn run(args: &ProbeArgs, json: bool) -> Result<()> {
     let report = probe(&request, &|what| bar.iter().for_each(|bar| bar.say(what)));
     drop(bar);
     match json {
-        true => print_json(&to_json(&report))?,
+        true => print_json(&report.to_json(&face::words))?,
         false => print(&to_text(&report))?,
     }
     conclude(&report)
@@ -97,24 +96,4 @@ fn to_text(report: &Report) -> String {
     }
     let _ = writeln!(t, "\n{}", report.summary());
     t
-}
-
-fn to_json(report: &Report) -> Value {
-    let check = |c: &Check| {
-        let remedy = c.remedy.as_ref().map(face::words);
-        json!({"name": c.name, "verdict": c.verdict.name(), "evidence": face::words(&c.evidence), "remedy": remedy})
-    };
-    json!({
-        "checks": report.checks.iter().map(check).collect::<Vec<_>>(),
-        "summary": {
-            "runs": report.device.is_some(),
-            "device": report.device,
-            "on_cpu": report.on_cpu,
-            "ok": report.count(Verdict::Ok),
-            "warn": report.count(Verdict::Warn),
-            "fail": report.count(Verdict::Fail),
-            "skip": report.count(Verdict::Skip),
-            "text": report.summary(),
-        },
-    })
 }

@@ -297,6 +297,7 @@ fn load_any(
         Some(gpu) => {
             let load = || {
                 let (schedule, plan) = place(opened, checkpoint, extent, options)?;
+                progress.add_to_total(schedule.weights.bytes());
                 for (kind, bytes) in plan.sums() {
                     log::info!("{kind}: {}", display::bytes(bytes));
                 }
@@ -308,6 +309,7 @@ fn load_any(
         None if options.vulkan.guest.is_some() => return Err(no_device_for_guest()),
         None => {
             let (schedule, _) = place(opened, checkpoint, extent, options)?;
+            progress.add_to_total(schedule.weights.bytes());
             match options.device {
                 Device::Reference => Box::new(Reference::load(checkpoint, schedule, progress)?),
                 _ => Box::new(Cpu::load(checkpoint, schedule, options.threads, progress)?),

@@ -5,11 +5,11 @@ use super::job::{End, Event, Job, Outbox, Token};
 use super::model::Model;
 use super::pace::Pace;
 use super::places::Parked;
-use super::prefixes::{Identity, PrefixFile};
+use super::prefixes::PrefixFile;
 use super::queue::Found;
 use super::server::Loaded;
 use super::service::{Counts, Service};
-use crate::executor::{Executor, Measure};
+use crate::executor::Measure;
 use crate::sequence::draft::Drafts;
 use crate::sequence::meter::Meter;
 use crate::sequence::{Batch, Ended, Finish, Generation, Request};
@@ -118,6 +118,9 @@ impl<'a> Worker<'a> {
                 self.swept = Instant::now();
                 self.service.metrics.cancelled.inc_by(queue.sweep() as u64);
             }
+            for errand in queue.take_errands(self.model.id) {
+                errand(&mut self.batch, self.executor.as_mut());
+            }
             self.admit();
             if self.batch.is_empty() {
                 self.outbox.borrow_mut().send();
@@ -148,25 +151,20 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// What runs the model.
-    pub fn executor(&self) -> &dyn Executor {
-        self.executor.as_ref()
-    }
-
     /// Takes what a file of prefixes has.
     ///
     /// # Errors
     /// Device: it failed.
-    pub fn load_prefixes(&mut self, file: &PrefixFile, identity: Identity) -> Result<()> {
-        file.load(identity, &mut self.batch, self.executor.as_mut())
+    pub fn load_prefixes(&mut self, file: &PrefixFile) -> Result<()> {
+        file.load(self.model.identity, &mut self.batch, self.executor.as_mut())
     }
 
     /// Writes the prefixes that are worth keeping to a file, `first` before the others.
     ///
     /// # Errors
     /// Device: it failed.
-    pub fn save_prefixes(&mut self, file: &PrefixFile, identity: Identity, first: &[u32]) -> Result<()> {
-        file.save(identity, &self.batch, first, self.executor.as_mut())
+    pub fn save_prefixes(&mut self, file: &PrefixFile, first: &[u32]) -> Result<()> {
+        file.save(self.model.identity, &self.batch, first, self.executor.as_mut())
     }
 
     /// Takes a job into a free slot.
