@@ -207,6 +207,60 @@ typedef struct kiln_serve_options {
     struct kiln_text keys;
 } kiln_serve_options;
 
+/*
+ What is planned. Zero and empty are the defaults.
+ */
+typedef struct kiln_plan_options {
+    /*
+     sizeof(struct kiln_plan_options), set by the caller. Fields beyond it have their defaults.
+     */
+    size_t size;
+    /*
+     The model, as kiln_engine_open takes it. Empty: the built-in one.
+     */
+    struct kiln_text model;
+    /*
+     A model by name (gemma3-27b), or its config.json, in the place of `model`.
+     */
+    struct kiln_text shape;
+    /*
+     The machine: this, 780m, 890m or 8060s; with GiB of carve-out as in 780m:4. Empty: this one.
+     */
+    struct kiln_text machine;
+    /*
+     The device of this machine, as kiln_engine_open takes it.
+     */
+    struct kiln_text device;
+    /*
+     int8, int4 or bf16.
+     */
+    struct kiln_text weights;
+    /*
+     A smaller model beside it that drafts: by name, as `model`, or demo.
+     */
+    struct kiln_text draft;
+    /*
+     Longest sequence, in tokens.
+     */
+    uint32_t context;
+    /*
+     Sequences at once.
+     */
+    uint32_t batch;
+    /*
+     Tokens that the cache has room for, of all sequences together.
+     */
+    uint32_t kv_tokens;
+    /*
+     GiB of RAM of a machine by name, its carve-out included.
+     */
+    uint32_t ram_gib;
+    /*
+     Anything but 0: every step of a pass is told too.
+     */
+    uint32_t with_schedule;
+} kiln_plan_options;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -366,6 +420,14 @@ int32_t kiln_serve_stop(struct kiln_server *server,
 int32_t kiln_probe_json(bool measures,
                         char **json,
                         size_t *length);
+
+/*
+ Whether a model fits a machine, where each byte goes and what that allows: the object that `kiln plan --json` prints, whose
+ settings have the command line's names. A model that does not fit is no error: `fits` is false then. It needs no engine.
+ */
+int32_t kiln_plan_json(const struct kiln_plan_options *options,
+                       char **json,
+                       size_t *length);
 
 #ifdef __cplusplus
 }  // extern "C"

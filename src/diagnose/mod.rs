@@ -3,6 +3,8 @@
 
 pub mod bench;
 pub mod compare;
+#[cfg(any(feature = "cli", feature = "serve"))]
+pub mod forecast;
 pub mod perplexity;
 pub mod probe;
 pub mod status;

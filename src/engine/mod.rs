@@ -13,9 +13,7 @@ pub use crate::replay::options::{ReplayOptions, Tune};
 #[cfg(any(feature = "cli", feature = "serve"))]
 pub use draft::DraftFiles;
 #[cfg(any(feature = "cli", feature = "serve"))]
-pub(crate) use draft::without as without_draft;
-#[cfg(feature = "cli")]
-pub(crate) use draft::{check_context as check_draft_context, draft_options};
+pub(crate) use draft::{check_context as check_draft_context, draft_options, without as without_draft};
 pub use files::ModelFiles;
 
 use crate::cpu::Cpu;
