@@ -3,6 +3,7 @@
 
 pub mod bench;
 pub mod compare;
+pub mod energy;
 #[cfg(any(feature = "cli", feature = "serve"))]
 pub mod forecast;
 pub mod perplexity;

@@ -9,7 +9,9 @@ use super::prefixes::PrefixFile;
 use super::queue::Found;
 use super::server::Loaded;
 use super::service::{Counts, Service};
+use crate::diagnose::energy::{EnergyMeter, Mark};
 use crate::executor::Measure;
+use crate::machine::files::Files;
 use crate::sequence::draft::Drafts;
 use crate::sequence::meter::Meter;
 use crate::sequence::{Batch, Ended, Finish, Generation, Request};
@@ -43,6 +45,8 @@ pub(super) struct Worker<'a> {
     outbox: Rc<RefCell<Outbox>>,
     pace: Pace,
     meter: Meter,
+    /// `None` where nothing can be read.
+    spent: Option<Spent>,
     /// When the rates of `meter` were last published.
     published: Instant,
     /// When the queue was last swept.
@@ -59,6 +63,15 @@ pub(super) struct Running {
     pub(super) turn: Option<Instant>,
     pub(super) first_token: Option<Instant>,
     pub(super) last_token: Instant,
+}
+
+/// The energy that is used.
+struct Spent {
+    meter: EnergyMeter,
+    /// When it was last published.
+    mark: Mark,
+    /// Tokens decoded since.
+    tokens: usize,
 }
 
 impl Running {
@@ -88,6 +101,7 @@ impl<'a> Worker<'a> {
             Drafts::new(service.settings.drafted, service.settings.draft_text.as_deref(), &model.tokenizer)?;
         drafts.model = draft;
         drafts.begin(&mut batch, schedule.extent.context);
+        let energy = EnergyMeter::start(&Files::system(), !executor.is_on_cpu());
         let outbox = Rc::<RefCell<Outbox>>::default();
         let meanwhile = outbox.clone();
         batch.set_meanwhile(move || meanwhile.borrow_mut().send());
@@ -99,6 +113,7 @@ impl<'a> Worker<'a> {
             outbox,
             pace: Pace::new(service.settings.gap, executor.prefill_rows()),
             meter: Meter::default(),
+            spent: energy.map(|meter| Spent { mark: meter.mark(), meter, tokens: 0 }),
             published: Instant::now(),
             swept: Instant::now(),
             service,
@@ -318,6 +333,14 @@ impl<'a> Worker<'a> {
         let running = self.running.iter().flatten().count();
         let kept = self.batch.kept_bytes(self.executor.as_ref());
         self.service.metrics.publish(&self.meter, running, self.executor.pages(), kept);
+        if let Some(Spent { meter, mark, tokens }) = &mut self.spent {
+            *tokens += self.meter.tokens;
+            let now = meter.mark();
+            if let Some(used) = now.since(*mark) {
+                self.service.metrics.add_energy(used, *tokens);
+                (*mark, *tokens) = (now, 0);
+            }
+        }
         self.meter = Meter::default();
         self.published = Instant::now();
     }

@@ -2,7 +2,7 @@
 //! value that cannot be read is `None`. A device that goes away is reported as such, and sampling goes on.
 
 pub mod clients;
-mod nvidia;
+pub(super) mod nvidia;
 // These tests read samples as the terminal shows them.
 #[cfg(all(test, feature = "cli"))]
 mod tests;
