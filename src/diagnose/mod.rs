@@ -8,5 +8,6 @@ pub mod energy;
 pub mod forecast;
 pub mod perplexity;
 pub mod probe;
+pub mod report;
 pub mod status;
 pub mod top;
