@@ -149,6 +149,7 @@ fn valgrind_finds_nothing_wrong() {
         run(Command::new("valgrind")
             .args(["--quiet", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite"])
             .args(["--show-leak-kinds=definite", "--fair-sched=yes"])
+            .arg(format!("--suppressions={}", root().join("tests/valgrind.supp").display()))
             .arg(program)
             .args(arguments));
     }
