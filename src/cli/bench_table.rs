@@ -70,6 +70,9 @@ pub(super) fn write_report(t: &mut String, r: &BenchReport) -> Result {
     r.layers.iter().try_for_each(|l| write_layer(t, l, layers))
 }
 
+/// A part of the energy of a token.
+type EnergyPart = fn(Energy) -> Option<f64>;
+
 fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".into(), |s| format!("{:.1} %", 100.0 * s))
 }
@@ -77,9 +80,8 @@ fn percent(share: Option<f64>) -> String {
 fn write_lines(t: &mut String, r: &BenchReport) -> Result {
     let width = r.lines.iter().map(|l| l.case.name().len()).max().unwrap_or(0);
     // Columns of what nothing says would be empty.
-    let has = |part: fn(Energy) -> Option<f64>| r.lines.iter().any(|l| l.energy_per_token.and_then(part).is_some());
-    let columns: Vec<(&str, fn(Energy) -> Option<f64>)> =
-        vec![("J/tok GPU", |energy| energy.gpu), ("J/tok pkg", |energy| energy.package)];
+    let has = |part: EnergyPart| r.lines.iter().any(|l| l.energy_per_token.and_then(part).is_some());
+    let columns: [(&str, EnergyPart); 2] = [("J/tok GPU", |energy| energy.gpu), ("J/tok pkg", |energy| energy.package)];
     let columns: Vec<_> = columns.into_iter().filter(|(_, part)| has(*part)).collect();
     let heads: String = columns.iter().map(|(head, _)| format!(" {head:>9}")).collect();
     writeln!(
@@ -100,7 +102,7 @@ fn write_lines(t: &mut String, r: &BenchReport) -> Result {
     )?;
     for l in &r.lines {
         let (rate, rates) = (l.tokens_per_second(), l.rates);
-        let joules = |part: fn(Energy) -> Option<f64>| match l.energy_per_token.and_then(part) {
+        let joules = |part: EnergyPart| match l.energy_per_token.and_then(part) {
             Some(joules) => format!(" {joules:>9.3}"),
             None => format!(" {:>9}", "-"),
         };
