@@ -5,6 +5,7 @@ mod common;
 use common::golden;
 use common::program::{Ran, kiln, program, run};
 use serde_json::Value;
+use std::process::Command;
 
 fn probe(arguments: &[&str]) -> Ran {
     kiln(&[&["probe"], arguments].concat())
@@ -146,4 +147,34 @@ fn a_kernel_that_shares_memory_is_seen_to_share_it() {
     let sample = kiln(&["top", "--once", "--json"]).json();
     assert_eq!(sample["gpus"][0]["name"], "renderD128", "{sample}");
     assert!(sample["gpus"][0]["fault"].is_string(), "{sample}");
+}
+
+/// The file of `--report` has all that is asked for first, and nobody's name.
+#[test]
+fn a_report_is_one_file_without_names_and_is_never_written_over_another() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("report.json");
+    let file = place.to_str().unwrap();
+    let arguments = ["probe", "--quick", "--device", "cpu", "--json", "--report", file];
+    let set = |command: &mut Command| {
+        command.env("KILN_MODEL", "demo").env("KILN_API_KEY", "sk-1234").env("KILN_CACHE_DIR", "/home/anna/cache");
+    };
+    let mut command = program();
+    command.args(arguments);
+    set(&mut command);
+    let ran = run(&mut command, b"");
+    assert!(ran.stderr.contains("look at it before you give it away"), "{}", ran.stderr);
+    let text = std::fs::read_to_string(&place).unwrap();
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let printed: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(report["probe"]["checks"].as_array().unwrap().len(), printed["checks"].as_array().unwrap().len());
+    assert!(report["plan"]["verdict"].as_str().unwrap().starts_with("fits; "), "{}", report["plan"]);
+    for key in ["kiln", "time", "kernel_log", "devcoredumps", "cache", "kilns"] {
+        assert!(!report[key].is_null(), "no {key}");
+    }
+    assert_eq!(report["cache"]["directory"], "/home/USER/cache");
+    assert_eq!(report["environment"]["KILN_API_KEY"], "***");
+    assert!(!text.contains("anna") && !text.contains("sk-1234"), "{text}");
+    probe(&["--quick", "--device", "cpu", "--report", file]).refused(2, &["exists already"]);
+    assert_eq!(std::fs::read_to_string(&place).unwrap(), text);
 }

@@ -113,6 +113,39 @@ fn a_run_without_a_place_to_report_runs_all_the_same() {
 }
 
 #[test]
+fn a_recording_is_written_beside_what_is_shown_and_replayed_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("recording");
+    let file = place.to_str().unwrap();
+    let top = |arguments: &[&str]| run(kiln(dir.path()).arg("top").args(arguments), b"");
+    let shown = top(&["--once", "--json", "--record", file]).stdout;
+    assert_eq!(std::fs::read_to_string(&place).unwrap(), shown);
+    assert_eq!(top(&["--replay", file, "--json"]).stdout, shown);
+    assert!(top(&["--replay", file, "--once"]).stdout.contains("no Kiln is running"));
+    top(&["--once", "--record", file]).refused(2, &["exists already"]);
+    top(&["--replay", "/no/such", "--once"]).refused(2, &["/no/such does not exist"]);
+    std::fs::write(&place, "").unwrap();
+    top(&["--replay", file, "--once"]).refused(2, &["has no samples"]);
+    std::fs::write(&place, "a letter\n").unwrap();
+    top(&["--replay", file, "--once"]).refused(2, &["line 1 of", "no sample"]);
+}
+
+#[test]
+fn without_a_terminal_a_recording_goes_on_until_a_signal() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("recording");
+    let mut command = kiln(dir.path());
+    command.args(["top", "--interval", "0.05", "--record"]).arg(&file);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = || std::fs::read_to_string(&file).unwrap_or_default().lines().count();
+    wait_for("it records", || lines() >= 3);
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id() as i32), nix::sys::signal::SIGTERM).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(nix::sys::signal::SIGTERM as i32));
+    let replayed = run(kiln(dir.path()).args(["top", "--json", "--replay"]).arg(&file), b"");
+    assert_eq!(replayed.stdout, std::fs::read_to_string(&file).unwrap());
+}
+
+#[test]
 fn a_stream_is_one_object_a_line_and_ends_with_its_reader() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = kiln(dir.path());

@@ -11,6 +11,13 @@ static int print(void *user, struct kiln_text text) {
     return 0;
 }
 
+/* Says how the load goes. Anything but 0 would end it. */
+static int progress(void *user, struct kiln_text stage, double share) {
+    (void)user;
+    fprintf(stderr, "\r%.*s %3.0f %%\033[K", (int)stage.length, stage.data, 100 * share);
+    return 0;
+}
+
 static int complain(void) {
     struct kiln_error error = {.size = sizeof error};
     kiln_last_error(&error);
@@ -33,10 +40,12 @@ static size_t request_of(const char *question, char *into, size_t room) {
 
 int main(int argc, char **argv) {
     const char *model = argc > 1 ? argv[1] : "", *question = argc > 2 ? argv[2] : "How much is the museum for 2 adults?";
-    struct kiln_engine_options options = {.size = sizeof options, .model = {model, strlen(model)}};
+    struct kiln_engine_options options = {
+        .size = sizeof options, .model = {model, strlen(model)}, .on_progress = progress};
     struct kiln_engine *engine;
     struct kiln_session *session;
     if (kiln_engine_open(&options, &engine)) return complain();
+    fprintf(stderr, "\n");
     if (kiln_session_new(engine, &session)) return complain();
 
     char request[8192], *result;

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""Shows a text's tokens by libkiln through ctypes: tokens.py LIBRARY TEXT."""
+"""Shows a text's tokens by libkiln through ctypes: tokens.py LIBRARY TEXT [FILE].
+
+With FILE, a session is brought to the tokens, and saved there or taken from there."""
 import ctypes
 import json
+import os
 import sys
 
 
@@ -23,6 +26,10 @@ class Error(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("code", ctypes.c_int32), ("message", Text), ("remedy", Text)]
 
 
+class Synced(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in ("size", "reused", "extended", "rebuilt")]
+
+
 kiln = ctypes.CDLL(sys.argv[1])
 kiln.kiln_free.argtypes = [ctypes.c_void_p]
 
@@ -41,7 +48,18 @@ tokens, count = ctypes.POINTER(ctypes.c_uint32)(), ctypes.c_size_t()
 check(kiln.kiln_tokenize(engine, Text(sys.argv[2]), True, ctypes.byref(tokens), ctypes.byref(count)))
 text, length = ctypes.c_void_p(), ctypes.c_size_t()
 check(kiln.kiln_detokenize(engine, tokens, count, ctypes.byref(text), ctypes.byref(length)))
-print(json.dumps({"tokens": tokens[: count.value], "text": ctypes.string_at(text.value, length.value).decode()}))
+shown = {"tokens": tokens[: count.value], "text": ctypes.string_at(text.value, length.value).decode()}
+if len(sys.argv) > 3:
+    file, session = Text(sys.argv[3]), ctypes.c_void_p()
+    check(kiln.kiln_session_new(engine, ctypes.byref(session)))
+    if os.path.exists(sys.argv[3]):
+        check(kiln.kiln_session_load(session, file, None, None))
+    synced = Synced(size=ctypes.sizeof(Synced))
+    check(kiln.kiln_session_sync(session, tokens, count, ctypes.byref(synced)))
+    shown["reused"] = synced.reused
+    check(kiln.kiln_session_save(session, file))
+    check(kiln.kiln_session_free(session))
+print(json.dumps(shown))
 kiln.kiln_free(text)
 kiln.kiln_free(tokens)
 check(kiln.kiln_engine_close(engine))

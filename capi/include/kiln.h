@@ -1,4 +1,4 @@
-/* libkiln: Kiln's C interface. Made of capi/src/border.rs; `KILN_BLESS=1 cargo test -p kiln-capi` makes it anew.
+/* libkiln: Kiln's C interface. Made of capi/src/border; `KILN_BLESS=1 cargo test -p kiln-capi` makes it anew.
  *
  * A handle is a number in the place of a pointer: one that was given back is an error and not a crash. Functions block; each may
  * be called by any thread. They return KILN_OK or what went wrong, and kiln_last_error has the words. Texts are UTF-8, with
@@ -54,7 +54,13 @@
 typedef struct kiln_engine kiln_engine;
 
 /*
- A thread of questions to an engine. All of an engine share its batch, and each may be used by any thread.
+ Places where others reach an engine.
+ */
+typedef struct kiln_server kiln_server;
+
+/*
+ A thread of questions to an engine, and the tokens that it was brought to. All of an engine share its batch, and each may be
+ used by any thread.
  */
 typedef struct kiln_session kiln_session;
 
@@ -101,6 +107,12 @@ typedef struct kiln_error {
 typedef void (*kiln_log_function)(void *user, uint32_t level, struct kiln_text line);
 
 /*
+ Is told a load's stage (loading, tuning, first token, ready) and which share of the stage is done, from 0 to 1, by the thread
+ that loads. Anything but 0 ends the load.
+ */
+typedef int (*kiln_progress_function)(void *user, struct kiln_text stage, double share);
+
+/*
  How an engine is opened. Zero and empty are the defaults.
  */
 typedef struct kiln_engine_options {
@@ -140,12 +152,114 @@ typedef struct kiln_engine_options {
      Threads on the CPU.
      */
     uint32_t threads;
+    /*
+     Is told how the load goes. NULL: nobody is.
+     */
+    kiln_progress_function on_progress;
+    /*
+     What `on_progress` is called with.
+     */
+    void *user;
 } kiln_engine_options;
+
+/*
+ How a session came to its tokens, of which each is one of the three.
+ */
+typedef struct kiln_synced {
+    /*
+     sizeof(struct kiln_synced), set by the caller.
+     */
+    size_t size;
+    /*
+     Tokens whose keys and values were there.
+     */
+    size_t reused;
+    /*
+     Tokens that were run behind what the session held before.
+     */
+    size_t extended;
+    /*
+     Tokens that were run in the place of what the session held before, or of what the cache had lost of it.
+     */
+    size_t rebuilt;
+} kiln_synced;
 
 /*
  Takes a piece of a reply's text. Anything but 0 ends the reply.
  */
 typedef int (*kiln_text_function)(void *user, struct kiln_text text);
+
+/*
+ Where and to whom an engine is open. Zero and empty are the defaults.
+ */
+typedef struct kiln_serve_options {
+    /*
+     sizeof(struct kiln_serve_options), set by the caller. Fields beyond it have their defaults.
+     */
+    size_t size;
+    /*
+     ADDRESS:PORT or unix:PATH, several with commas between. Port 0 is any that is free. Empty: 127.0.0.1:8080.
+     */
+    struct kiln_text listen;
+    /*
+     A file of API keys, one on each line, of which a request needs one. Addresses that other machines reach need it.
+     */
+    struct kiln_text keys;
+} kiln_serve_options;
+
+/*
+ What is planned. Zero and empty are the defaults.
+ */
+typedef struct kiln_plan_options {
+    /*
+     sizeof(struct kiln_plan_options), set by the caller. Fields beyond it have their defaults.
+     */
+    size_t size;
+    /*
+     The model, as kiln_engine_open takes it. Empty: the built-in one.
+     */
+    struct kiln_text model;
+    /*
+     A model by name (gemma3-27b), or its config.json, in the place of `model`.
+     */
+    struct kiln_text shape;
+    /*
+     The machine: this, 780m, 890m or 8060s; with GiB of carve-out as in 780m:4. Empty: this one.
+     */
+    struct kiln_text machine;
+    /*
+     The device of this machine, as kiln_engine_open takes it.
+     */
+    struct kiln_text device;
+    /*
+     int8, int4 or bf16.
+     */
+    struct kiln_text weights;
+    /*
+     A smaller model beside it that drafts: by name, as `model`, or demo.
+     */
+    struct kiln_text draft;
+    /*
+     Longest sequence, in tokens.
+     */
+    uint32_t context;
+    /*
+     Sequences at once.
+     */
+    uint32_t batch;
+    /*
+     Tokens that the cache has room for, of all sequences together.
+     */
+    uint32_t kv_tokens;
+    /*
+     GiB of RAM of a machine by name, its carve-out included.
+     */
+    uint32_t ram_gib;
+    /*
+     Anything but 0: every step of a pass is told too.
+     */
+    uint32_t with_schedule;
+} kiln_plan_options;
 
 #ifdef __cplusplus
 extern "C" {
@@ -172,9 +286,10 @@ void kiln_free(void *given);
 int32_t kiln_set_log(uint32_t level, kiln_log_function function, void *user);
 
 /*
- Loads a model, and returns once it answers.
+ Loads a model, and returns once it answers. KILN_INTERRUPTED: `on_progress` ended it.
  */
-int32_t kiln_engine_open(const struct kiln_engine_options *options, struct kiln_engine **engine);
+int32_t kiln_engine_open(const struct kiln_engine_options *options,
+                         struct kiln_engine **engine);
 
 /*
  Gives an engine back. What is under way ends, and its memory is freed once the last call that uses it has returned.
@@ -220,6 +335,39 @@ int32_t kiln_session_new(struct kiln_engine *engine, struct kiln_session **sessi
 int32_t kiln_session_free(struct kiln_session *session);
 
 /*
+ Another session of the same engine with the same tokens. Each goes on by itself; what the cache holds, they share.
+ */
+int32_t kiln_session_clone(struct kiln_session *session, struct kiln_session **clone);
+
+/*
+ Brings a session to `tokens`: the engine's cache then holds their keys and values, and a prompt that begins with them goes on
+ from there. What is there already is kept, and the rest is run. `synced` says how many tokens are which; it may be NULL. The
+ cache keeps a session as it keeps conversations: what others need of its room is run again when it is asked for. Replies of
+ the session do not change its tokens.
+ */
+int32_t kiln_session_sync(struct kiln_session *session,
+                          const uint32_t *tokens,
+                          size_t count,
+                          struct kiln_synced *synced);
+
+/*
+ Writes a session's tokens with their keys and values to a file, all of it or nothing. A file that is no session's stays as it
+ is. The file holds the conversation, and this user alone may read it.
+ */
+int32_t kiln_session_save(struct kiln_session *session,
+                          struct kiln_text path);
+
+/*
+ Brings a session to the tokens of a file that kiln_session_save wrote, of the same model on the same device, in this process
+ or another. What goes on behind them is what it would have been there. `tokens` gets them, and `count` how many they are;
+ both may be NULL.
+ */
+int32_t kiln_session_load(struct kiln_session *session,
+                          struct kiln_text path,
+                          uint32_t **tokens,
+                          size_t *count);
+
+/*
  Ends what the session's calls do, from any thread. They return KILN_INTERRUPTED. The next call runs again.
  */
 int32_t kiln_cancel(struct kiln_session *session);
@@ -247,6 +395,39 @@ int32_t kiln_request(struct kiln_session *session,
                      kiln_text_function on_body,
                      void *user,
                      uint16_t *status);
+
+/*
+ Opens an engine to other programs, by HTTP, until kiln_serve_stop. `places` is a JSON array of where it listens; it and
+ `length` may be NULL. A server keeps its engine, as a session does.
+ */
+int32_t kiln_serve_start(struct kiln_engine *engine,
+                         const struct kiln_serve_options *options,
+                         struct kiln_server **server,
+                         char **places,
+                         size_t *length);
+
+/*
+ Closes what kiln_serve_start opened: takes no more connections, and returns once the requests under way are answered, or
+ `grace_seconds` have passed and they were cut.
+ */
+int32_t kiln_serve_stop(struct kiln_server *server,
+                        uint32_t grace_seconds);
+
+/*
+ Checks of this machine, as `kiln probe --json` prints them: a JSON object of checks, each with its verdict, and a summary.
+ `measures`: whether a GPU is measured too, which takes seconds. It needs no engine.
+ */
+int32_t kiln_probe_json(bool measures,
+                        char **json,
+                        size_t *length);
+
+/*
+ Whether a model fits a machine, where each byte goes and what that allows: the object that `kiln plan --json` prints, whose
+ settings have the command line's names. A model that does not fit is no error: `fits` is false then. It needs no engine.
+ */
+int32_t kiln_plan_json(const struct kiln_plan_options *options,
+                       char **json,
+                       size_t *length);
 
 #ifdef __cplusplus
 }  // extern "C"

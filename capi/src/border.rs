@@ -2,14 +2,19 @@
 // Types have the names that C programs use.
 #![allow(non_camel_case_types)]
 
+mod machine;
+mod server;
+mod session;
+
+pub use machine::*;
+pub use server::*;
+pub use session::*;
+
 use crate::fault::{self, Fault};
-use crate::generate::generate;
-use crate::handles::{ENGINES, SESSIONS, Session};
+use crate::handles::ENGINES;
 use crate::logging;
 use crate::options::Given;
-use kiln::Cancel;
 use kiln::serve::embedded::Engine;
-use kiln::serve::http::Method;
 use kiln::text::Message;
 use serde_json::json;
 use std::ffi::{c_char, c_int, c_void};
@@ -38,8 +43,14 @@ pub struct kiln_engine {
     _private: [u8; 0],
 }
 
-/// A thread of questions to an engine. All of an engine share its batch, and each may be used by any thread.
+/// A thread of questions to an engine, and the tokens that it was brought to. All of an engine share its batch, and each may be
+/// used by any thread.
 pub struct kiln_session {
+    _private: [u8; 0],
+}
+
+/// Places where others reach an engine.
+pub struct kiln_server {
     _private: [u8; 0],
 }
 
@@ -89,7 +100,16 @@ pub struct kiln_engine_options {
     pub batch: u32,
     /// Threads on the CPU.
     pub threads: u32,
+    /// Is told how the load goes. NULL: nobody is.
+    pub on_progress: kiln_progress_function,
+    /// What `on_progress` is called with.
+    pub user: *mut c_void,
 }
+
+/// Is told a load's stage (loading, tuning, first token, ready) and which share of the stage is done, from 0 to 1, by the thread
+/// that loads. Anything but 0 ends the load.
+pub type kiln_progress_function =
+    Option<unsafe extern "C" fn(user: *mut c_void, stage: kiln_text, share: f64) -> c_int>;
 
 /// Takes a piece of a reply's text. Anything but 0 ends the reply.
 pub type kiln_text_function = Option<unsafe extern "C" fn(user: *mut c_void, text: kiln_text) -> c_int>;
@@ -97,6 +117,8 @@ pub type kiln_text_function = Option<unsafe extern "C" fn(user: *mut c_void, tex
 pub type kiln_log_function = Option<unsafe extern "C" fn(user: *mut c_void, level: u32, line: kiln_text)>;
 
 impl kiln_text {
+    const NONE: kiln_text = kiln_text { data: std::ptr::null(), length: 0 };
+
     fn of(text: &str) -> kiln_text {
         kiln_text { data: text.as_ptr().cast(), length: text.len() }
     }
@@ -159,10 +181,6 @@ fn engine_of(engine: *mut kiln_engine) -> Result<Arc<Engine>, Fault> {
     ENGINES.get(engine.addr() as u64)
 }
 
-fn session_of(session: *mut kiln_session) -> Result<Arc<Session>, Fault> {
-    SESSIONS.get(session.addr() as u64)
-}
-
 fn handle<T>(number: u64) -> *mut T {
     std::ptr::without_provenance_mut(number as usize)
 }
@@ -220,18 +238,32 @@ pub unsafe extern "C" fn kiln_set_log(level: u32, function: kiln_log_function, u
     })
 }
 
-/// Loads a model, and returns once it answers.
+/// Loads a model, and returns once it answers. KILN_INTERRUPTED: `on_progress` ended it.
 ///
 /// # Safety
-/// `options` is NULL or begins with its size, and its texts may be read; `engine` may be written.
+/// `options` is NULL or begins with its size, its texts may be read, and `on_progress` may be called with `user`; `engine` may be
+/// written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kiln_engine_open(options: *const kiln_engine_options, engine: *mut *mut kiln_engine) -> i32 {
     enter(|| {
         // SAFETY: as the caller promises.
         let place = unsafe { out(engine, "engine") }?;
         *place = std::ptr::null_mut();
-        // SAFETY: as the caller promises.
-        let options = unsafe { read_options(options) }?;
+        let none = kiln_engine_options {
+            size: 0,
+            model: kiln_text::NONE,
+            device: kiln_text::NONE,
+            weights: kiln_text::NONE,
+            system: kiln_text::NONE,
+            listen: kiln_text::NONE,
+            context: 0,
+            batch: 0,
+            threads: 0,
+            on_progress: None,
+            user: std::ptr::null_mut(),
+        };
+        // SAFETY: as the caller promises; any bytes are valid for the fields.
+        let options = unsafe { read_options(options, none) }?;
         // SAFETY: as the caller promises of the texts.
         let given = unsafe {
             Given {
@@ -245,37 +277,30 @@ pub unsafe extern "C" fn kiln_engine_open(options: *const kiln_engine_options, e
                 threads: options.threads,
             }
         };
-        let opened = Engine::open(given.engine()?)?;
+        let opened = Engine::open_watched(given.engine()?, &mut |stage, share| match options.on_progress {
+            // SAFETY: as the caller promises of the function and of `user`.
+            Some(tell) if unsafe { tell(options.user, kiln_text::of(stage), share) } != 0 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        })?;
         *place = handle(ENGINES.add(Arc::new(opened)));
         Ok(())
     })
 }
 
-/// The options, with zeros for what the caller's version of them does not have.
+/// The options, with those of `none` for what the caller's version of them does not have.
 ///
 /// # Safety
-/// `options` is NULL, or so many bytes may be read as its first field says.
-unsafe fn read_options(options: *const kiln_engine_options) -> Result<kiln_engine_options, Fault> {
-    let none = kiln_text { data: std::ptr::null(), length: 0 };
-    let mut read = kiln_engine_options {
-        size: 0,
-        model: none,
-        device: none,
-        weights: none,
-        system: none,
-        listen: none,
-        context: 0,
-        batch: 0,
-        threads: 0,
-    };
+/// `options` is NULL, or so many bytes may be read as its first field, a size_t, says; any bytes are valid for a `T`.
+unsafe fn read_options<T: Copy>(options: *const T, none: T) -> Result<T, Fault> {
+    let mut read = none;
     if options.is_null() {
         return Ok(read);
     }
     // SAFETY: as the caller promises, the size is there.
     let size = unsafe { options.cast::<usize>().read() };
-    let (least, whole) = (size_of::<usize>() + size_of::<kiln_text>(), size_of::<kiln_engine_options>());
+    let (least, whole) = (size_of::<usize>() + size_of::<kiln_text>(), size_of::<T>());
     if size < least || size > 16 * whole {
-        let remedy = "set size to sizeof(struct kiln_engine_options)";
+        let remedy = "set size to what sizeof says of the structure";
         return Err(Fault::input(format!("the options say that they have {size} bytes"), remedy));
     }
     // SAFETY: as the caller promises, `size` bytes are there; any bytes are valid for the fields.
@@ -298,7 +323,7 @@ pub extern "C" fn kiln_engine_close(engine: *mut kiln_engine) -> i32 {
         let taken = ENGINES.take(engine.addr() as u64)?;
         match Arc::try_unwrap(taken) {
             Ok(engine) => Ok(engine.close()?),
-            // Sessions hold it on; each ends its part.
+            // Sessions and servers hold it on; each ends its part.
             Err(_) => Ok(()),
         }
     })
@@ -366,6 +391,16 @@ pub unsafe extern "C" fn kiln_tokenize(
     })
 }
 
+/// # Safety
+/// `tokens` is NULL or `count` of them may be read.
+unsafe fn read_tokens(tokens: *const u32, count: usize) -> Result<Vec<u32>, Fault> {
+    let bytes = kiln_text { data: tokens.cast(), length: count.saturating_mul(size_of::<u32>()) };
+    // SAFETY: as the caller promises.
+    let bytes = unsafe { bytes.bytes("tokens") }?;
+    let ids = bytes.chunks_exact(size_of::<u32>());
+    Ok(ids.map(|id| id.try_into().map(u32::from_ne_bytes).unwrap_or_default()).collect())
+}
+
 /// The text of tokens.
 ///
 /// # Safety
@@ -379,13 +414,8 @@ pub unsafe extern "C" fn kiln_detokenize(
     length: *mut usize,
 ) -> i32 {
     enter(|| {
-        let bytes = kiln_text { data: tokens.cast(), length: count.saturating_mul(size_of::<u32>()) };
         // SAFETY: as the caller promises.
-        let bytes = unsafe { bytes.bytes("tokens") }?;
-        let ids: Vec<u32> = bytes
-            .chunks_exact(size_of::<u32>())
-            .map(|id| id.try_into().map(u32::from_ne_bytes).unwrap_or_default())
-            .collect();
+        let ids = unsafe { read_tokens(tokens, count) }?;
         let model = engine_of(engine)?.model()?;
         ids.iter().try_for_each(|&id| model.tokenizer.check(id))?;
         let found = model.tokenizer.decode(&ids, false)?;
@@ -416,110 +446,5 @@ pub unsafe extern "C" fn kiln_render_chat(
         let rendered = engine_of(engine)?.model()?.template.render(&messages, opens)?;
         // SAFETY: as the caller promises.
         unsafe { give_text(&rendered, text, length) }
-    })
-}
-
-/// A session of an engine.
-///
-/// # Safety
-/// `session` may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn kiln_session_new(engine: *mut kiln_engine, session: *mut *mut kiln_session) -> i32 {
-    enter(|| {
-        // SAFETY: as the caller promises.
-        let place = unsafe { out(session, "session") }?;
-        *place = std::ptr::null_mut();
-        let new = Session { engine: engine_of(engine)?, cancel: Cancel::default() };
-        *place = handle(SESSIONS.add(Arc::new(new)));
-        Ok(())
-    })
-}
-
-/// Gives a session back. A call that uses it ends first, as if it were cancelled.
-#[unsafe(no_mangle)]
-pub extern "C" fn kiln_session_free(session: *mut kiln_session) -> i32 {
-    enter(|| {
-        SESSIONS.take(session.addr() as u64)?.cancel.set();
-        Ok(())
-    })
-}
-
-/// Ends what the session's calls do, from any thread. They return KILN_INTERRUPTED. The next call runs again.
-#[unsafe(no_mangle)]
-pub extern "C" fn kiln_cancel(session: *mut kiln_session) -> i32 {
-    enter(|| {
-        session_of(session)?.cancel.set();
-        Ok(())
-    })
-}
-
-/// Makes a reply to `request`, the JSON of a chat completion (messages, sampling, response_format, tools). `on_text` gets its
-/// text as it comes, on this thread. `result` is a JSON object of text, finish_reason, usage, and tool_calls where there are
-/// some; it is given for a reply that was cut too. What the cache holds of the conversation is taken over.
-///
-/// # Safety
-/// `request` may be read; `on_text` may be called with `user`; `result` and `length` may be written or are NULL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn kiln_generate(
-    session: *mut kiln_session,
-    request: kiln_text,
-    on_text: kiln_text_function,
-    user: *mut c_void,
-    result: *mut *mut c_char,
-    length: *mut usize,
-) -> i32 {
-    enter(|| {
-        // SAFETY: as the caller promises.
-        let request = unsafe { request.read("request") }?;
-        let session = session_of(session)?;
-        session.cancel.clear();
-        let mut hear = |text: &str| match on_text {
-            // SAFETY: as the caller promises of the function and of `user`.
-            Some(on_text) if unsafe { on_text(user, kiln_text::of(text)) } != 0 => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        };
-        let (reply, ended) = generate(&session, request, &mut hear)?;
-        if !result.is_null() {
-            // SAFETY: as the caller promises.
-            unsafe { give_text(&reply.to_string(), result, length) }?;
-        }
-        ended
-    })
-}
-
-/// Asks any path of the HTTP interface, such as GET /metrics or POST /v1/completions, without a port. `on_body` gets the
-/// answer's body as it comes, which need not end where a character does. An answer that is an error is KILN_OK, with its status.
-///
-/// # Safety
-/// `method`, `path` and `body` may be read; `on_body` may be called with `user`; `status` may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn kiln_request(
-    session: *mut kiln_session,
-    method: kiln_text,
-    path: kiln_text,
-    body: kiln_text,
-    on_body: kiln_text_function,
-    user: *mut c_void,
-    status: *mut u16,
-) -> i32 {
-    enter(|| {
-        // SAFETY: as the caller promises.
-        let (method, path, body, status) =
-            unsafe { (method.read("method")?, path.read("path")?, body.bytes("body")?, out(status, "status")?) };
-        let known = Method::ALL.into_iter().find(|known| known.to_string() == method);
-        let method = known.ok_or_else(|| Fault::input(format!("{method:?} is no method"), "use GET or POST"))?;
-        let session = session_of(session)?;
-        session.cancel.clear();
-        *status = session.engine.request(method, path, body, &session.cancel, &mut |_, bytes| match on_body {
-            // SAFETY: as the caller promises of the function and of `user`.
-            Some(on_body) => {
-                match unsafe { on_body(user, kiln_text { data: bytes.as_ptr().cast(), length: bytes.len() }) } {
-                    0 => ControlFlow::Continue(()),
-                    _ => ControlFlow::Break(()),
-                }
-            }
-            None => ControlFlow::Continue(()),
-        })?;
-        Ok(())
     })
 }

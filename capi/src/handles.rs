@@ -2,32 +2,37 @@
 
 use crate::fault::Fault;
 use kiln::Cancel;
-use kiln::serve::embedded::Engine;
+use kiln::serve::embedded::{Engine, Serving};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 
-/// A caller's thread of questions: what it cancels at once.
+/// A caller's thread of questions: what it cancels at once, and what it was brought to.
 pub(crate) struct Session {
     pub engine: Arc<Engine>,
     pub cancel: Cancel,
+    /// What kiln_session_sync or kiln_session_load gave it last. A call that changes them holds them until it returns.
+    pub tokens: Mutex<Vec<u32>>,
 }
 
 /// What handles of one kind stand for.
 pub(crate) struct Handles<T> {
     kind: &'static str,
+    /// The function that gives one.
+    maker: &'static str,
     all: LazyLock<RwLock<HashMap<u64, Arc<T>>>>,
 }
 
 /// The next number. Odd numbers are no addresses of structures, which a caller may pass by mistake.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-pub(crate) static ENGINES: Handles<Engine> = Handles::new("engine");
-pub(crate) static SESSIONS: Handles<Session> = Handles::new("session");
+pub(crate) static ENGINES: Handles<Engine> = Handles::new("engine", "kiln_engine_open");
+pub(crate) static SESSIONS: Handles<Session> = Handles::new("session", "kiln_session_new");
+pub(crate) static SERVERS: Handles<Serving> = Handles::new("server", "kiln_serve_start");
 
 impl<T> Handles<T> {
-    const fn new(kind: &'static str) -> Handles<T> {
-        Handles { kind, all: LazyLock::new(RwLock::default) }
+    const fn new(kind: &'static str, maker: &'static str) -> Handles<T> {
+        Handles { kind, maker, all: LazyLock::new(RwLock::default) }
     }
 
     pub fn add(&self, what: Arc<T>) -> u64 {
@@ -49,17 +54,11 @@ impl<T> Handles<T> {
     fn unknown(&self, number: u64) -> Fault {
         let kind = self.kind;
         match number {
-            0 => {
-                Fault::input(format!("the {kind} is NULL"), format!("pass one that kiln_{kind}_{} gave", self.maker()))
-            }
+            0 => Fault::input(format!("the {kind} is NULL"), format!("pass one that {} gave", self.maker)),
             _ => Fault::input(
                 format!("the {kind} was given back already, or is none"),
                 "keep a handle until its last use",
             ),
         }
-    }
-
-    fn maker(&self) -> &'static str {
-        if self.kind == "engine" { "open" } else { "new" }
     }
 }

@@ -8,7 +8,7 @@
 //! - Each function returns a code; the words are the thread's, until its next call ([`kiln_last_error`]).
 //! - Texts have lengths. What a function gives is `malloc`'s, and the caller frees it with [`kiln_free`].
 //!
-//! `unsafe` is in `border.rs` alone, beside the signatures: what C hands over is turned into values there.
+//! `unsafe` is in `border` alone, beside the signatures: what C hands over is turned into values there.
 #![warn(missing_docs)]
 
 mod border;

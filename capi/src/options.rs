@@ -1,7 +1,8 @@
-//! What an engine is opened with.
+//! What an engine is opened with, and what is planned.
 
 use crate::fault::Fault;
-use kiln::engine::{ModelFiles, Options};
+use kiln::diagnose::forecast::Asked;
+use kiln::engine::{Device, ModelFiles, Options};
 use kiln::model::WeightFormat;
 use kiln::serve::embedded::EngineOptions;
 use kiln::serve::http::Listen;
@@ -26,25 +27,90 @@ pub(crate) struct Given<'a> {
 
 impl Given<'_> {
     pub fn engine(&self) -> Result<EngineOptions, Fault> {
-        let size = |n: u32| (n > 0).then_some(n as usize);
         let mut options = Options { context: size(self.context), threads: size(self.threads), ..Options::default() };
         options.sequences = size(self.batch).unwrap_or(DEFAULT_BATCH);
         options.head_rows = options.sequences;
-        if !self.device.is_empty() {
-            options.device = self.device.parse().map_err(|e| Fault::input(format!("device {:?}", self.device), e))?;
-        }
-        options.weights = match self.weights {
-            "" | "int8" => WeightFormat::Int8,
-            "int4" => WeightFormat::Int4,
-            "bf16" => WeightFormat::Bf16,
-            other => return Err(Fault::input(format!("weights {other:?}"), "use int8, int4 or bf16")),
-        };
-        let listen = self.listen.split(',').filter(|place| !place.is_empty()).map(place).collect::<Result<_, _>>()?;
+        (options.device, options.weights) = (device(self.device)?, weights(self.weights)?);
+        let listen = places(self.listen)?;
         let system = Some(self.system.to_owned()).filter(|text| !text.is_empty());
-        let model = Some(PathBuf::from(self.model)).filter(|path| !path.as_os_str().is_empty());
         let settings = Settings { system, ..Settings::default() };
-        Ok(EngineOptions { files: ModelFiles::from(model), options, settings, listen })
+        Ok(EngineOptions { files: files(self.model), options, settings, listen })
     }
+}
+
+/// What is planned, as Rust holds it. Zero and empty are the defaults.
+#[derive(Debug, Default)]
+pub(crate) struct Planned<'a> {
+    pub model: &'a str,
+    pub shape: &'a str,
+    pub machine: &'a str,
+    pub device: &'a str,
+    pub weights: &'a str,
+    pub draft: &'a str,
+    pub context: u32,
+    pub batch: u32,
+    pub kv_tokens: u32,
+    pub ram: u32,
+    pub with_schedule: bool,
+}
+
+impl Planned<'_> {
+    pub fn asked(&self) -> Result<Asked, Fault> {
+        let text = |of: &str| Some(of.to_owned()).filter(|text| !text.is_empty());
+        if !self.shape.is_empty() && !self.model.is_empty() {
+            return Err(Fault::input(
+                "a model and a shape are given, of which one is planned",
+                "leave one of them empty",
+            ));
+        }
+        let options = Options {
+            device: device(self.device)?,
+            weights: weights(self.weights)?,
+            context: size(self.context),
+            sequences: size(self.batch).unwrap_or(1),
+            kv_tokens: size(self.kv_tokens),
+            ..Options::default()
+        };
+        Ok(Asked {
+            files: files(self.model),
+            shape: text(self.shape),
+            machine: text(self.machine).unwrap_or_else(|| "this".into()),
+            ram: (self.ram > 0).then_some(self.ram.into()),
+            draft: text(self.draft),
+            options,
+            with_schedule: self.with_schedule,
+        })
+    }
+}
+
+/// A count that 0 leaves to Kiln.
+fn size(n: u32) -> Option<usize> {
+    (n > 0).then_some(n as usize)
+}
+
+fn files(model: &str) -> ModelFiles {
+    ModelFiles::from(Some(PathBuf::from(model)).filter(|path| !path.as_os_str().is_empty()))
+}
+
+fn device(word: &str) -> Result<Device, Fault> {
+    match word {
+        "" => Ok(Device::Auto),
+        word => word.parse().map_err(|e| Fault::input(format!("device {word:?}"), e)),
+    }
+}
+
+fn weights(word: &str) -> Result<WeightFormat, Fault> {
+    match word {
+        "" | "int8" => Ok(WeightFormat::Int8),
+        "int4" => Ok(WeightFormat::Int4),
+        "bf16" => Ok(WeightFormat::Bf16),
+        other => Err(Fault::input(format!("weights {other:?}"), "use int8, int4 or bf16")),
+    }
+}
+
+/// Places with commas between them.
+pub(crate) fn places(list: &str) -> Result<Vec<Listen>, Fault> {
+    list.split(',').filter(|place| !place.is_empty()).map(place).collect()
 }
 
 /// `ADDRESS:PORT`, or `unix:PATH` for a socket that this user alone may use.

@@ -1,60 +1,46 @@
 /* What a C program may do to libkiln, rightly and wrongly. Says what it checked; ends with 1 at the first thing that is not so. */
-#include <kiln.h>
+#include "common.h"
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#define TEXT(literal) ((struct kiln_text){literal, sizeof literal - 1})
-#define REQUIRE(what)                                                                                                  \
-    do {                                                                                                               \
-        if (!(what)) {                                                                                                 \
-            fprintf(stderr, "%s:%d: not so: %s (%s)\n", __FILE__, __LINE__, #what, last());                            \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
-static char said[4096];
-
-static const char *last(void) {
-    struct kiln_error error = {.size = sizeof error};
-    if (kiln_last_error(&error) != KILN_OK) return "no error to read";
-    snprintf(said, sizeof said, "%d: %.*s; %.*s", error.code, (int)error.message.length, error.message.data,
-             (int)error.remedy.length, error.remedy.data);
-    return said;
-}
-
-/* The call was refused, with words that hold `word`. */
-static void refused(int code, int expected, const char *word) {
-    if (code != expected || !strstr(last(), word)) {
-        fprintf(stderr, "%d and %s, where %d with %s was due\n", code, last(), expected, word);
-        exit(1);
-    }
-}
-
-struct heard {
-    char text[4096];
+/* Plans, of machines that are not here and of this one. */
+static void planned(void) {
+    struct kiln_plan_options options = {.size = sizeof options, .shape = TEXT("gemma3-27b"), .machine = TEXT("780m")};
+    char *json = NULL;
     size_t length;
-    int pieces, stop_after;
-};
-
-static int hear(void *user, struct kiln_text piece) {
-    struct heard *heard = user;
-    if (heard->length + piece.length < sizeof heard->text) {
-        memcpy(heard->text + heard->length, piece.data, piece.length);
-        heard->length += piece.length;
-        heard->text[heard->length] = 0;
-    }
-    return ++heard->pieces == heard->stop_after;
-}
-
-static struct kiln_engine *open_demo(unsigned context) {
-    struct kiln_engine_options options = {.size = sizeof options, .device = TEXT("cpu"), .context = context, .threads = 2};
-    struct kiln_engine *engine = NULL;
-    REQUIRE(kiln_engine_open(&options, &engine) == KILN_OK && engine);
-    return engine;
+    refused(kiln_plan_json(&options, NULL, &length), KILN_INPUT, "place of the answer is NULL");
+    REQUIRE(kiln_plan_json(&options, &json, &length) == KILN_OK && length == strlen(json));
+    REQUIRE(strstr(json, "\"verdict\":\"fits; ") && strstr(json, "\"fits\":true") && !strstr(json, "\"schedule\""));
+    kiln_free(json);
+    options.ram_gib = 1025;
+    refused(kiln_plan_json(&options, &json, NULL), KILN_INPUT, "1025 GiB");
+    options.ram_gib = 16;
+    options.with_schedule = 1;
+    REQUIRE(kiln_plan_json(&options, &json, NULL) == KILN_OK);
+    REQUIRE(strstr(json, "\"verdict\":\"does not fit: ") && strstr(json, "\"fits\":false") && strstr(json, "\"schedule\""));
+    kiln_free(json);
+    options.machine = TEXT("this");
+    refused(kiln_plan_json(&options, &json, NULL), KILN_INPUT, "that of a machine by name");
+    options.machine = TEXT("toaster");
+    refused(kiln_plan_json(&options, &json, NULL), KILN_INPUT, "toaster");
+    options = (struct kiln_plan_options){.size = sizeof options, .shape = TEXT("gemma3-99b")};
+    refused(kiln_plan_json(&options, &json, NULL), KILN_INPUT, "gemma3-99b");
+    options.model = TEXT("demo");
+    refused(kiln_plan_json(&options, &json, NULL), KILN_INPUT, "one is planned");
+    options.shape = TEXT("");
+    options.device = TEXT("cpu");
+    options.context = 1u << 30;
+    refused(kiln_plan_json(&options, &json, NULL), KILN_INPUT, "context");
+    options.context = 0;
+    options.draft = TEXT("nonsense");
+    refused(kiln_plan_json(&options, &json, NULL), KILN_INPUT, "nonsense");
+    options.draft = (struct kiln_text){"\xff", 1};
+    refused(kiln_plan_json(&options, &json, NULL), KILN_INPUT, "draft is not UTF-8");
+    options.size = 7;
+    refused(kiln_plan_json(&options, &json, NULL), KILN_INPUT, "7 bytes");
+    REQUIRE(kiln_plan_json(NULL, &json, NULL) == KILN_OK && strstr(json, "\"model\":\"demo\""));
+    kiln_free(json);
+    puts("planned");
 }
 
 static void nonsense(void) {
@@ -90,9 +76,10 @@ static void nonsense(void) {
     refused(kiln_engine_open(&newer.known, &engine), KILN_INPUT, "newer libkiln");
 
     struct kiln_session *session;
+    struct kiln_server *server;
     char *text;
     size_t length;
-    uint32_t *tokens;
+    uint32_t *tokens, token = 2;
     uint16_t status;
     void *wrong[] = {NULL, (void *)999, &options, (void *)-1};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
@@ -106,8 +93,23 @@ static void nonsense(void) {
         refused(kiln_session_free(wrong[i]), KILN_INPUT, word);
         refused(kiln_cancel(wrong[i]), KILN_INPUT, word);
         refused(kiln_generate(wrong[i], TEXT("{}"), NULL, NULL, &text, &length), KILN_INPUT, word);
+        refused(kiln_session_clone(wrong[i], &session), KILN_INPUT, word);
+        REQUIRE(session == NULL);
+        refused(kiln_session_sync(wrong[i], &token, 1, NULL), KILN_INPUT, word);
+        refused(kiln_session_save(wrong[i], TEXT("/nowhere/at/all")), KILN_INPUT, word);
+        refused(kiln_session_load(wrong[i], TEXT("/nowhere/at/all"), NULL, NULL), KILN_INPUT, word);
+        refused(kiln_serve_start(wrong[i], NULL, &server, NULL, NULL), KILN_INPUT, word);
+        REQUIRE(server == NULL);
+        refused(kiln_serve_stop(wrong[i], 0), KILN_INPUT, word);
         refused(kiln_request(wrong[i], TEXT("GET"), TEXT("/"), TEXT(""), NULL, NULL, &status), KILN_INPUT, word);
     }
+    refused(kiln_probe_json(false, NULL, &length), KILN_INPUT, "place of the answer is NULL");
+    REQUIRE(kiln_probe_json(false, &text, &length) == KILN_OK && length == strlen(text));
+    REQUIRE(strstr(text, "\"checks\":[{\"name\":") && strstr(text, "\"summary\":{\"runs\":"));
+    kiln_free(text);
+    REQUIRE(kiln_probe_json(false, &text, NULL) == KILN_OK);
+    kiln_free(text);
+    planned();
     struct kiln_error small = {.size = 8};
     REQUIRE(kiln_last_error(NULL) == KILN_INPUT && kiln_last_error(&small) == KILN_INPUT);
     kiln_free(NULL);
@@ -143,8 +145,6 @@ static void texts(struct kiln_engine *engine) {
     refused(kiln_engine_info_json(engine, NULL, NULL), KILN_INPUT, "NULL");
     puts("texts");
 }
-
-#define ASK "{\"messages\":[{\"role\":\"user\",\"content\":\"How much is the museum for 2 adults?\"}],\"temperature\":0"
 
 static void replies(struct kiln_engine *engine) {
     struct kiln_session *session;
@@ -224,27 +224,23 @@ static void cancelled(struct kiln_engine *engine, int (*end)(struct kiln_session
     puts(end == kiln_cancel ? "cancelled" : "freed in use");
 }
 
-static long resident_kb(void) {
-    long pages = 0, resident = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    REQUIRE(file && fscanf(file, "%ld %ld", &pages, &resident) == 2);
-    fclose(file);
-    return resident * (sysconf(_SC_PAGESIZE) / 1024);
-}
-
-static void many_sessions(struct kiln_engine *engine) {
+static void many_sessions(struct kiln_engine *engine, int count) {
     long before = 0;
-    for (int i = 0; i < 1000; ++i) {
+    for (int i = 0; i < count; ++i) {
         struct kiln_session *session;
         struct heard heard = {.length = 0};
+        struct kiln_session *other;
+        uint32_t tokens[] = {2, 105, 300 + (uint32_t)i % 100, 400};
         REQUIRE(kiln_session_new(engine, &session) == KILN_OK);
         REQUIRE(kiln_generate(session, TEXT(ASK ",\"max_tokens\":1}"), hear, &heard, NULL, NULL) == KILN_OK);
-        REQUIRE(kiln_session_free(session) == KILN_OK);
-        if (i == 200) before = resident_kb();
+        REQUIRE(kiln_session_sync(session, tokens, 4, NULL) == KILN_OK);
+        REQUIRE(kiln_session_clone(session, &other) == KILN_OK);
+        REQUIRE(kiln_session_free(session) == KILN_OK && kiln_session_free(other) == KILN_OK);
+        if (i == count / 5) before = resident_kb();
     }
     long grown = resident_kb() - before;
-    printf("1000 sessions, %ld KiB more than after 200\n", grown);
-    REQUIRE(grown < 8192);
+    printf("%d sessions, %ld KiB more than after a fifth\n", count, grown);
+    REQUIRE(count < 1000 || grown < 8192);
 }
 
 static void *open_and_ask(void *unused) {
@@ -268,7 +264,7 @@ static void log_line(void *user, uint32_t level, struct kiln_text line) {
     if (user == &lines && level >= 1 && level <= 3 && line.length) atomic_fetch_add(&lines, 1);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     REQUIRE(kiln_abi_version() == KILN_ABI_VERSION);
     REQUIRE(kiln_set_log(3, log_line, &lines) == KILN_OK);
     nonsense();
@@ -279,7 +275,7 @@ int main(void) {
     replies(engine);
     cancelled(engine, kiln_cancel);
     cancelled(engine, kiln_session_free);
-    many_sessions(engine);
+    many_sessions(engine, argc > 1 ? atoi(argv[1]) : 1000);
     pthread_t others[2];
     for (int i = 0; i < 2; ++i) REQUIRE(!pthread_create(&others[i], NULL, open_and_ask, NULL));
     for (int i = 0; i < 2; ++i) REQUIRE(!pthread_join(others[i], NULL));

@@ -299,6 +299,7 @@ impl BenchReport {
             "cpu_us_per_token": 1e6 * l.cpu_per_token.process,
             "thread_cpu_us_per_token": 1e6 * l.cpu_per_token.thread,
             "gpu_busy": l.busy,
+            "joules_per_token": l.energy_per_token,
         });
         if let Work::Draft { stated, .. } = l.case.work {
             value["drafted"] = json!(stated.drafted);

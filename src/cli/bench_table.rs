@@ -3,6 +3,7 @@
 use super::column::column;
 use crate::diagnose::bench::kernels::group;
 use crate::diagnose::bench::{Ceilings, KernelTime, LayerTime, Line, Rates};
+use crate::diagnose::energy::Energy;
 use crate::display::{bytes, counted};
 use std::fmt::{Result, Write};
 
@@ -69,15 +70,23 @@ pub(super) fn write_report(t: &mut String, r: &BenchReport) -> Result {
     r.layers.iter().try_for_each(|l| write_layer(t, l, layers))
 }
 
+/// A part of the energy of a token.
+type EnergyPart = fn(Energy) -> Option<f64>;
+
 fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".into(), |s| format!("{:.1} %", 100.0 * s))
 }
 
 fn write_lines(t: &mut String, r: &BenchReport) -> Result {
     let width = r.lines.iter().map(|l| l.case.name().len()).max().unwrap_or(0);
+    // Columns of what nothing says would be empty.
+    let has = |part: EnergyPart| r.lines.iter().any(|l| l.energy_per_token.and_then(part).is_some());
+    let columns: [(&str, EnergyPart); 2] = [("J/tok GPU", |energy| energy.gpu), ("J/tok pkg", |energy| energy.package)];
+    let columns: Vec<_> = columns.into_iter().filter(|(_, part)| has(*part)).collect();
+    let heads: String = columns.iter().map(|(head, _)| format!(" {head:>9}")).collect();
     writeln!(
         t,
-        "\n{:<width$} {:>10} {:>7} {:>9} {:>8} {:>9} {:>9} {:>9} {:>9} {:>8} {:>9} {:>8}",
+        "\n{:<width$} {:>10} {:>7} {:>9} {:>8} {:>9} {:>9} {:>9} {:>9} {:>8} {:>9} {:>8}{heads}",
         "",
         "tokens/s",
         "spread",
@@ -93,9 +102,14 @@ fn write_lines(t: &mut String, r: &BenchReport) -> Result {
     )?;
     for l in &r.lines {
         let (rate, rates) = (l.tokens_per_second(), l.rates);
+        let joules = |part: EnergyPart| match l.energy_per_token.and_then(part) {
+            Some(joules) => format!(" {joules:>9.3}"),
+            None => format!(" {:>9}", "-"),
+        };
+        let energy: String = columns.iter().map(|(_, part)| joules(*part)).collect();
         writeln!(
             t,
-            "{:<width$} {:>10.2} {:>7} {:>9.2} {:>8} {:>9.3} {:>9} {:>9.3} {:>9.4} {:>8.3} {:>9.1} {:>8}",
+            "{:<width$} {:>10.2} {:>7} {:>9.2} {:>8} {:>9.3} {:>9} {:>9.3} {:>9.4} {:>8.3} {:>9.1} {:>8}{energy}",
             l.case.name(),
             rate.median(),
             percent(Some(rate.spread())),
@@ -116,7 +130,15 @@ fn write_lines(t: &mut String, r: &BenchReport) -> Result {
         "\nMedian of {repetitions} repetitions; spread: largest less smallest. GB/s: weights and KV. ms/layer: a pass's time over \
          its layers.\nSubmits and CPU time are per token; CPU time is that of all threads, what the driver spins in waits included.\n\
          GPU busy: by timestamps, against wall time."
-    )
+    )?;
+    match columns.is_empty() {
+        true => Ok(()),
+        false => writeln!(
+            t,
+            "J/tok: joules a token, over all repetitions, of the GPU and of the processor's package, each of all that runs there; \
+             an APU's hold each other."
+        ),
+    }
 }
 
 fn write_kernels(t: &mut String, r: &BenchReport, line: &Line) -> Result {

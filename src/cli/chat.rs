@@ -4,7 +4,7 @@ mod command;
 mod input;
 
 use super::progress::LiveBar;
-use super::reply::{Printer, ReplyArgs, rate, summary};
+use super::reply::{Printer, ReplyArgs, Spent, rate, summary};
 use super::tokenize::parse_messages;
 use super::wrap::{columns, wrapped};
 use super::{face, note, signals};
@@ -42,6 +42,7 @@ struct Chat<'a> {
     conversation: Conversation,
     batch: Batch,
     chooser: Chooser,
+    spent: Spent,
 }
 
 /// Chats until the input ends. If `quiet`, shows no greeting and no summaries.
@@ -65,6 +66,7 @@ pub(super) fn chat(
         let device = executor.device();
         tell(&format!("{model} on {device}. Ctrl-C ends a reply, Ctrl-D or /bye the chat; /help lists more."));
     }
+    let spent = Spent::start(executor);
     let mut c = Chat {
         args,
         quiet,
@@ -74,6 +76,7 @@ pub(super) fn chat(
         conversation: Conversation::new(args.system.as_deref()),
         batch,
         chooser,
+        spent,
     };
     if let Err(e) = handle_signals() {
         log::warn!("Ctrl-C ends the chat, and a signal leaves the terminal as the chat has it: {e}");
@@ -262,14 +265,19 @@ impl Chat<'_> {
         let mut printer = Printer::new(Some(self.tokenizer), &self.args.stop, true, bar)?;
         let request =
             Request { prompt: ids, chooser: self.chooser.clone(), stops, limit: self.args.limit(), reuse: true };
-        let (g, chooser) = generate(self.executor, &mut self.batch, request, &mut |id| printer.push(id))?;
+        let spent = &mut self.spent;
+        let (g, chooser) = generate(self.executor, &mut self.batch, request, &mut |id| {
+            spent.note_token();
+            printer.push(id)
+        })?;
+        let energy = spent.per_token(&g);
         self.chooser = chooser;
         printer.finish()?;
         super::print("\n")?;
         if !self.quiet {
             let rate = rate(self.executor, &g);
             let prompt = format!("{} of {} prompt tokens new,", g.prompt - g.kept, g.prompt);
-            tell(&summary(self.executor, &prompt, &g, rate.as_deref(), false));
+            tell(&summary(self.executor, &prompt, &g, rate.as_deref(), energy, false));
         }
         let answered = g.finish != Finish::Interrupted || !g.tokens.is_empty();
         Ok(printer.text().filter(|_| answered).map(str::to_owned))

@@ -1,12 +1,12 @@
 //! `kiln forge`: a synthetic checkpoint at full size.
 
 use crate::model::write::forge;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::model::{Shape, WeightFormat, config, presets};
-use crate::{Error, Result};
+use crate::Result;
+use crate::model::{WeightFormat, presets};
 
 /// Write a synthetic checkpoint, for tests and benchmarks.
 #[derive(Debug, clap::Args)]
@@ -30,24 +30,10 @@ pub struct ForgeArgs {
 /// # Errors
 /// [`Error::Input`] for an unknown name or a wrong config; else as [`forge::forge`].
 pub fn run(args: &ForgeArgs, json: bool) -> Result<()> {
-    let shape = find_shape(&args.shape)?;
+    let shape = presets::find(&args.shape)?;
     let format = args.weights;
     let more = [("weights", json!(format.name())), ("seed", json!(args.seed))];
     super::job::run(&args.shape, &args.output, &more, json, |watch| {
         forge::forge(&shape, &args.output, format, args.seed, watch)
     })
-}
-
-/// A public model's shape by name, else the one of a config file.
-pub(super) fn find_shape(word: &str) -> Result<Shape> {
-    if let Some(shape) = presets::preset(word) {
-        return Ok(shape);
-    }
-    let path = Path::new(word);
-    if !path.exists() {
-        let names = presets::NAMES.join(", ");
-        let remedy = format!("give one of {names}, or check the path of the config.json");
-        return Err(Error::input(format!("{word} does not exist"), remedy));
-    }
-    config::read(path)
 }

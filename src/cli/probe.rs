@@ -2,15 +2,19 @@
 
 use super::model::{ModelArgs, Npu};
 use super::progress::{self, LiveBar};
-use super::{face, print, print_json};
-use crate::diagnose::probe::{Check, Report, Request, Verdict, Wanted, run as probe};
+use super::{face, note, print, print_json};
+use crate::diagnose::forecast::{Asked, look};
+use crate::diagnose::probe::{Report, Request, Wanted, run as probe};
+use crate::diagnose::report;
 use crate::engine::{Device, ModelFiles, Options};
 use crate::machine::files::Files;
 use crate::model::Shape;
 use crate::vulkan::Choice;
 use crate::{Error, Result};
-use serde_json::{Value, json};
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
 
 /// Checks GPU, NPU, memory sharing and system, and measures what the device reaches. With -m, --ctx or --weights,
 /// whether the model fits.
@@ -21,6 +25,10 @@ pub struct ProbeArgs {
     /// Leave out what is measured
     #[arg(long)]
     quick: bool,
+    /// Write all of it to a new file for whoever helps from elsewhere, with a plan of the model, the kernel's words on GPU and NPU,
+    /// and Kiln's files here; names of users and machines are taken out
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
 }
 
 /// Runs the command.
@@ -30,6 +38,10 @@ pub struct ProbeArgs {
 /// the checks are printed all the same. Device: an NPU is required.
 pub fn run(args: &ProbeArgs, json: bool) -> Result<()> {
     args.model.check_npu()?;
+    // Before the machine is measured.
+    if let Some(path) = args.report.as_deref().filter(|path| path.symlink_metadata().is_ok()) {
+        return Err(taken(path));
+    }
     let shape = read_shape(&args.model)?;
     let model = args.model.files();
     let name = model.name();
@@ -50,12 +62,57 @@ pub fn run(args: &ProbeArgs, json: bool) -> Result<()> {
     };
     let bar = progress::is_shown(json).then(LiveBar::spinner);
     let report = probe(&request, &|what| bar.iter().for_each(|bar| bar.say(what)));
+    if let Some(path) = &args.report {
+        bar.iter().for_each(|bar| bar.say("the report"));
+        write_report(path, &files, &report, &args.model)?;
+    }
     drop(bar);
     match json {
-        true => print_json(&to_json(&report))?,
+        true => print_json(&report.to_json(&face::words))?,
         false => print(&to_text(&report))?,
     }
     conclude(&report)
+}
+
+/// Writes the file of `--report`.
+///
+/// # Errors
+/// Input: there is a file of that name, which would be lost. Failed: it cannot be written.
+fn write_report(path: &Path, files: &Files, report: &Report, model: &ModelArgs) -> Result<()> {
+    let asked = Asked {
+        files: model.files(),
+        shape: None,
+        machine: "this".into(),
+        ram: None,
+        draft: None,
+        options: model.options(),
+        with_schedule: false,
+    };
+    let plan = look(&asked, &face::words, |view, verdict| Ok(view.to_json(verdict)));
+    let plan = plan.map_or_else(|e| face::object(&e), |(plan, _)| plan);
+    let whole = report::gather(files, report.to_json(&face::words), plan);
+    let text = serde_json::to_string_pretty(&whole);
+    let text = text.map_err(|e| Error::failed(format!("the report is no JSON: {e}"), "report this"))? + "\n";
+    let mut file = create(path)?;
+    file.write_all(text.as_bytes()).map_err(|e| {
+        // Half a report is of no use.
+        let _ = std::fs::remove_file(path);
+        Error::unwritable(path, &e)
+    })?;
+    note(&format!("kiln: the report is in {}; look at it before you give it away", path.display()));
+    Ok(())
+}
+
+/// A new file.
+fn create(path: &Path) -> Result<File> {
+    File::create_new(path).map_err(|e| match e.kind() {
+        ErrorKind::AlreadyExists => taken(path),
+        _ => Error::unwritable(path, &e),
+    })
+}
+
+fn taken(path: &Path) -> Error {
+    Error::input(format!("{} exists already", path.display()), "choose another name, or remove it")
 }
 
 /// Shape of the model to check: the one given, or the built-in model if options for loading are given.
@@ -97,24 +154,4 @@ fn to_text(report: &Report) -> String {
     }
     let _ = writeln!(t, "\n{}", report.summary());
     t
-}
-
-fn to_json(report: &Report) -> Value {
-    let check = |c: &Check| {
-        let remedy = c.remedy.as_ref().map(face::words);
-        json!({"name": c.name, "verdict": c.verdict.name(), "evidence": face::words(&c.evidence), "remedy": remedy})
-    };
-    json!({
-        "checks": report.checks.iter().map(check).collect::<Vec<_>>(),
-        "summary": {
-            "runs": report.device.is_some(),
-            "device": report.device,
-            "on_cpu": report.on_cpu,
-            "ok": report.count(Verdict::Ok),
-            "warn": report.count(Verdict::Warn),
-            "fail": report.count(Verdict::Fail),
-            "skip": report.count(Verdict::Skip),
-            "text": report.summary(),
-        },
-    })
 }

@@ -4,6 +4,7 @@ use super::progress::LiveBar;
 use super::terminal::for_terminal;
 use super::wrap::{self, Wrap};
 use super::{face, print};
+use crate::diagnose::energy::{Energy, EnergyMeter, Mark};
 use crate::display::counted;
 use crate::executor::{Executor, Measure};
 use crate::machine::caches;
@@ -210,12 +211,42 @@ pub(super) fn reads_memory(executor: &dyn Executor) -> bool {
     executor.schedule().cost(Pass::Decode { sequences: 1, depth: 0 }).memory_bytes() > caches
 }
 
-/// A summary of a reply in one line. `prompt` describes the prompt that was run, `rate` is what [`rate`] says.
+/// The energy of a reply's tokens behind its first one.
+pub(super) struct Spent {
+    /// `None` where nothing can be read.
+    meter: Option<EnergyMeter>,
+    /// At the first token.
+    first: Option<Mark>,
+}
+
+impl Spent {
+    /// Begins to measure what an executor uses.
+    pub(super) fn start(executor: &dyn Executor) -> Spent {
+        Spent { meter: EnergyMeter::start(&Files::system(), !executor.is_on_cpu()), first: None }
+    }
+
+    /// There is a token.
+    pub(super) fn note_token(&mut self) {
+        if self.first.is_none() {
+            self.first = self.meter.as_ref().map(EnergyMeter::mark);
+        }
+    }
+
+    /// Of a token on average, once the reply has ended; the next reply is measured anew. `None`: it is not known.
+    pub(super) fn per_token(&mut self, g: &Generation) -> Option<Energy> {
+        let first = self.first.take()?;
+        self.meter.as_ref()?.mark().since(first)?.per(g.decoded())
+    }
+}
+
+/// A summary of a reply in one line. `prompt` describes the prompt that was run, `rate` is what [`rate`] says, and `energy` what
+/// [`Spent::per_token`] does.
 pub(super) fn summary(
     executor: &dyn Executor,
     prompt: &str,
     g: &Generation,
     rate: Option<&str>,
+    energy: Option<Energy>,
     with_device: bool,
 ) -> String {
     let (tokens, prefill) = (g.tokens.len(), g.prefill.as_secs_f64());
@@ -233,6 +264,9 @@ pub(super) fn summary(
     }
     if let Some(rate) = rate {
         line += &format!(", {rate}");
+    }
+    if let Some(energy) = energy {
+        line += &format!(", {}", energy.per_token_words());
     }
     if let Some(tokens) = g.tokens_per_pass().filter(|_| g.drafted > 0) {
         let drafted = counted(g.drafted, "drafted token");

@@ -4,7 +4,7 @@ use super::chat;
 use super::drafts::{self, DraftArgs};
 use super::model::ModelArgs;
 use super::progress::LiveBar;
-use super::reply::{Printer, ReplyArgs, rate, roofline_share, summary};
+use super::reply::{Printer, ReplyArgs, Spent, rate, roofline_share, summary};
 use super::{note, print, print_json, signals};
 use crate::diagnose::status::Reporter;
 use crate::display::counted;
@@ -172,7 +172,12 @@ fn answer(
     };
     let bar = LiveBar::prefill(ids.len(), json.is_some() || args.quiet);
     let mut printer = Printer::new(tokenizer, &args.reply.stop, json.is_none(), bar)?;
-    let (g, chooser) = generate(executor, &mut batch, request, &mut |id| printer.push(id))?;
+    let mut spent = Spent::start(executor);
+    let (g, chooser) = generate(executor, &mut batch, request, &mut |id| {
+        spent.note_token();
+        printer.push(id)
+    })?;
+    let energy = spent.per_token(&g);
     printer.finish()?;
     // Whoever interrupts it does not wait for a measurement.
     let is_measured = g.finish != Finish::Interrupted;
@@ -193,6 +198,7 @@ fn answer(
             "accepted": g.accepted,
             "tokens_per_pass": g.tokens_per_pass(),
             "roofline_share": share,
+            "joules_per_token": energy,
         }));
     }
     print("\n")?;
@@ -201,6 +207,6 @@ fn answer(
     }
     let rate = if is_measured { rate(executor, &g) } else { None };
     let prompt = counted(g.prompt, "prompt token");
-    note(&summary(executor, &prompt, &g, rate.as_deref(), true));
+    note(&summary(executor, &prompt, &g, rate.as_deref(), energy, true));
     Ok(())
 }

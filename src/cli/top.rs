@@ -4,6 +4,7 @@ use super::signals;
 use super::terminal::json_for_terminal;
 use super::top_view::{self, Order, View};
 use crate::diagnose::status::Environment;
+use crate::diagnose::top::recording::{Recorder, Recording};
 use crate::diagnose::top::{Monitor, Snapshot};
 use crate::machine::files::Files;
 use crate::{Error, Result};
@@ -19,6 +20,7 @@ use ratatui::{DefaultTerminal, Frame, TerminalOptions, Viewport};
 use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Shows GPU, NPU and running Kilns. With --json, one object a line for each sample, until the reader goes away.
@@ -30,8 +32,82 @@ pub struct TopArgs {
     /// Seconds between samples
     #[arg(long, default_value_t = 1.0, value_name = "SECONDS", allow_negative_numbers = true)]
     interval: f64,
+    /// Write every sample to a new file too, one JSON object a line; without a terminal, do that alone until a signal
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    record: Option<PathBuf>,
+    /// Show what --record or --json wrote, as fast as it was written; with --once the last sample, with --json all at once
+    #[arg(long, value_name = "FILE", conflicts_with = "interval")]
+    replay: Option<PathBuf>,
 }
 
+/// Where samples come from.
+enum Source {
+    /// This machine, every so often.
+    Machine { monitor: Box<Monitor>, interval: Duration, recorder: Option<Recorder> },
+    /// A file. The sample behind the one that is shown is read already.
+    File { recording: Recording, upcoming: Option<Snapshot>, pause: Duration },
+}
+
+impl Source {
+    fn open(args: &TopArgs) -> Result<Source> {
+        if let Some(path) = &args.replay {
+            let mut recording = Recording::open(path)?;
+            let upcoming = recording.next()?;
+            if upcoming.is_none() {
+                let cause = format!("{} has no samples", path.display());
+                return Err(Error::input(cause, "give a file that `kiln top --record` or `kiln top --json` wrote"));
+            }
+            return Ok(Source::File { recording, upcoming, pause: Duration::ZERO });
+        }
+        let recorder = args.record.as_deref().map(Recorder::create).transpose()?;
+        let monitor = Box::new(Monitor::new(Files::system(), Environment::of_process()));
+        Ok(Source::Machine { monitor, interval: Duration::from_secs_f64(args.interval), recorder })
+    }
+
+    /// The next sample; `None`: the recording has ended.
+    fn next(&mut self) -> Result<Option<Snapshot>> {
+        match self {
+            Source::Machine { monitor, recorder, .. } => {
+                let sample = monitor.sample();
+                recorder.iter_mut().try_for_each(|recorder| recorder.add(&sample))?;
+                Ok(Some(sample))
+            }
+            Source::File { recording, upcoming, pause } => {
+                let Some(sample) = upcoming.take() else { return Ok(None) };
+                *upcoming = recording.next()?;
+                // Whoever looks does not wait for hours in which nothing was recorded.
+                let between = upcoming.as_ref().map_or(0.0, |next| next.time - sample.time).clamp(0.0, LONGEST_PAUSE);
+                *pause = Duration::from_secs_f64(between);
+                Ok(Some(sample))
+            }
+        }
+    }
+
+    /// How long the last sample is shown.
+    fn pause(&self) -> Duration {
+        match self {
+            Source::Machine { interval, .. } => *interval,
+            Source::File { pause, .. } => *pause,
+        }
+    }
+
+    /// One sample: of a machine with the rates of a moment, of a recording the last one.
+    fn once(&mut self) -> Result<Option<Snapshot>> {
+        if let Source::Machine { monitor, .. } = self {
+            monitor.sample();
+            std::thread::sleep(Duration::from_secs_f64(FIRST_SECONDS));
+            return self.next();
+        }
+        let mut last = None;
+        while let Some(sample) = self.next()? {
+            last = Some(sample);
+        }
+        Ok(last)
+    }
+}
+
+/// Longest time, in seconds, that a sample of a recording is shown before the next one.
+const LONGEST_PAUSE: f64 = 10.0;
 /// Seconds over which the rates of a single sample are taken.
 const FIRST_SECONDS: f64 = 0.25;
 /// Area to draw on if the terminal does not report its size, as on a serial line.
@@ -52,24 +128,40 @@ pub fn run(args: &TopArgs, json: bool) -> Result<()> {
             "choose another --interval",
         ));
     }
-    let mut sampler = Monitor::new(Files::system(), Environment::of_process());
-    let interval = Duration::from_secs_f64(args.interval);
+    let is_live = !args.once && !json;
+    // Before a file is made.
+    if is_live && args.record.is_none() && !std::io::stdout().is_terminal() {
+        return Err(Error::input("standard output is no terminal", "use --once or --json"));
+    }
+    if is_live && std::io::stdout().is_terminal() && std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
+        let remedy = "use --once or --json, or set TERM to what it is";
+        return Err(Error::input("a dumb terminal cannot be drawn on", remedy));
+    }
+    let mut source = Source::open(args)?;
     match (args.once, json) {
         (true, json) => {
-            sampler.sample();
-            std::thread::sleep(Duration::from_secs_f64(FIRST_SECONDS));
-            let sample = sampler.sample();
-            super::print(&if json { to_json(&sample)? } else { to_text(&sample) })
+            let show = |sample| if json { to_json(&sample) } else { Ok(to_text(&sample)) };
+            source.once()?.map_or(Ok(()), |sample| super::print(&show(sample)?))
         }
-        (false, true) => stream(&mut sampler, interval),
-        (false, false) if !std::io::stdout().is_terminal() => {
-            Err(Error::input("standard output is no terminal", "use --once or --json"))
-        }
-        (false, false) if std::env::var_os("TERM").is_some_and(|term| term == "dumb") => {
-            Err(Error::input("a dumb terminal cannot be drawn on", "use --once or --json, or set TERM to what it is"))
-        }
-        (false, false) => live(&mut sampler, interval),
+        (false, true) => stream(&mut source),
+        (false, false) if !std::io::stdout().is_terminal() => record(&mut source),
+        (false, false) => live(&mut source),
     }
+}
+
+/// Takes samples until a signal comes.
+fn record(source: &mut Source) -> Result<()> {
+    signals::catch(signals::stops().iter().copied());
+    let stopped = signals::cancel();
+    let mut next = Instant::now();
+    while !stopped.is_set() {
+        source.next()?;
+        next = (next + source.pause()).max(Instant::now());
+        while !stopped.is_set() && Instant::now() < next {
+            std::thread::sleep((next - Instant::now()).min(PATIENCE));
+        }
+    }
+    Ok(())
 }
 
 fn to_json(sample: &Snapshot) -> Result<String> {
@@ -92,28 +184,31 @@ fn write_out(text: &str) -> Result<bool> {
     }
 }
 
-fn stream(sampler: &mut Monitor, interval: Duration) -> Result<()> {
+fn stream(source: &mut Source) -> Result<()> {
     let mut next = Instant::now();
-    loop {
-        if !write_out(&to_json(&sampler.sample())?)? {
-            return Ok(());
+    while let Some(sample) = source.next()? {
+        if !write_out(&to_json(&sample)?)? {
+            break;
         }
-        // Samples keep to the interval however long each takes. Missed ones are skipped.
-        next = (next + interval).max(Instant::now());
-        std::thread::sleep(next - Instant::now());
+        if let Source::Machine { interval, .. } = source {
+            // Samples keep to the interval however long each takes. Missed ones are skipped.
+            next = (next + *interval).max(Instant::now());
+            std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
     }
+    Ok(())
 }
 
 fn failed(e: std::io::Error) -> Error {
     Error::failed(format!("the terminal failed: {e}"), "use --once or --json")
 }
 
-fn live(sampler: &mut Monitor, interval: Duration) -> Result<()> {
+fn live(source: &mut Source) -> Result<()> {
     // Ctrl-C too: in raw mode the key raises no signal, but other processes may send it.
     signals::catch(signals::stops().iter().copied());
     let keys = open_keys().map_err(failed)?;
     let mut terminal = open_terminal().map_err(failed)?;
-    let ended = show(&mut terminal, keys, sampler, interval);
+    let ended = show(&mut terminal, keys, source);
     let restored = ratatui::try_restore().map_err(failed);
     if terminal.show_cursor().is_err() {
         // Dropping it would try again, and panic if standard error is gone as well.
@@ -163,9 +258,10 @@ enum End {
     Gone,
 }
 
-fn show(terminal: &mut DefaultTerminal, mut keys: File, sampler: &mut Monitor, interval: Duration) -> Result<End> {
+fn show(terminal: &mut DefaultTerminal, mut keys: File, source: &mut Source) -> Result<End> {
     let mut view = View::default();
-    let mut sample = sampler.sample();
+    let Some(mut sample) = source.next()? else { return Ok(End::Asked) };
+    let mut has_ended = false;
     view.note(&sample);
     let mut taken = Instant::now();
     let mut area = drawn(terminal::size());
@@ -178,16 +274,25 @@ fn show(terminal: &mut DefaultTerminal, mut keys: File, sampler: &mut Monitor, i
         }
         view.columns = Some(usize::from(area.width));
         terminal.draw(|frame| draw(frame, &view, &sample)).map_err(failed)?;
-        let left = interval.saturating_sub(taken.elapsed());
+        let left = match has_ended {
+            true => PATIENCE,
+            false => source.pause().saturating_sub(taken.elapsed()),
+        };
         match wait(&mut keys, left.min(PATIENCE)).map_err(failed)? {
             Heard::Nothing => {}
             Heard::End(end) => return Ok(end),
             Heard::Order(order) => view.order = order,
         }
-        if taken.elapsed() >= interval {
-            sample = sampler.sample();
-            view.note(&sample);
-            taken = Instant::now();
+        if !has_ended && taken.elapsed() >= source.pause() {
+            match source.next()? {
+                Some(next) => {
+                    sample = next;
+                    view.note(&sample);
+                    taken = Instant::now();
+                }
+                // The last sample of a recording stays until a key ends the view.
+                None => has_ended = true,
+            }
         }
     }
     Ok(End::Asked)

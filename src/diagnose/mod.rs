@@ -3,7 +3,11 @@
 
 pub mod bench;
 pub mod compare;
+pub mod energy;
+#[cfg(any(feature = "cli", feature = "serve"))]
+pub mod forecast;
 pub mod perplexity;
 pub mod probe;
+pub mod report;
 pub mod status;
 pub mod top;

@@ -13,9 +13,7 @@ pub use crate::replay::options::{ReplayOptions, Tune};
 #[cfg(any(feature = "cli", feature = "serve"))]
 pub use draft::DraftFiles;
 #[cfg(any(feature = "cli", feature = "serve"))]
-pub(crate) use draft::without as without_draft;
-#[cfg(feature = "cli")]
-pub(crate) use draft::{check_context as check_draft_context, draft_options};
+pub(crate) use draft::{check_context as check_draft_context, draft_options, without as without_draft};
 pub use files::ModelFiles;
 
 use crate::cpu::Cpu;
@@ -297,6 +295,7 @@ fn load_any(
         Some(gpu) => {
             let load = || {
                 let (schedule, plan) = place(opened, checkpoint, extent, options)?;
+                progress.add_to_total(schedule.weights.bytes());
                 for (kind, bytes) in plan.sums() {
                     log::info!("{kind}: {}", display::bytes(bytes));
                 }
@@ -308,6 +307,7 @@ fn load_any(
         None if options.vulkan.guest.is_some() => return Err(no_device_for_guest()),
         None => {
             let (schedule, _) = place(opened, checkpoint, extent, options)?;
+            progress.add_to_total(schedule.weights.bytes());
             match options.device {
                 Device::Reference => Box::new(Reference::load(checkpoint, schedule, progress)?),
                 _ => Box::new(Cpu::load(checkpoint, schedule, options.threads, progress)?),

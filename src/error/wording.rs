@@ -24,6 +24,12 @@ pub enum Setting {
     Weights(&'static str),
     /// A draft model.
     Draft,
+    /// The RAM of a machine that is planned for by its name.
+    Ram,
+    /// The machine that is planned for.
+    Machine,
+    /// The device to run on.
+    Device,
     /// Leaving the NPU unused.
     NoNpu,
     /// Using the NPU through the kernel's driver instead of libxrt.
@@ -70,6 +76,9 @@ impl Setting {
             Setting::VulkanIndex => "its Vulkan index",
             Setting::Weights(format) => return format!("the weight format {format}"),
             Setting::Draft => "the draft model",
+            Setting::Ram => "size of RAM",
+            Setting::Machine => "machine",
+            Setting::Device => "device",
             Setting::NoNpu => "no NPU",
             Setting::KernelNpu => "the kernel's NPU interface",
             Setting::Temperature => "temperature",

@@ -16,6 +16,7 @@ const CHUNK: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub struct Progress {
     done: AtomicU64,
+    total: AtomicU64,
     /// Questions of tuning that are open, and the milliseconds that they may take.
     tuning: [AtomicU64; 2],
     pub(crate) cancel: Cancel,
@@ -30,6 +31,15 @@ impl Progress {
     /// Bytes of weights loaded so far.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of weights that are loaded in the end; 0 as long as that is not known.
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_to_total(&self, bytes: u64) {
+        self.total.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Questions of tuning that are open, and the seconds that they may take; `None` if none is.

@@ -1,6 +1,9 @@
 //! The public Gemma 3 models by name. Source: their config.json on the hub, text part, defaults filled in.
 
+use crate::model::config;
 use crate::model::shape::{LayerKind, Shape};
+use crate::{Error, Result};
+use std::path::Path;
 
 /// The names that [`preset`] knows.
 pub const NAMES: [&str; 5] = ["gemma3-270m", "gemma3-1b", "gemma3-4b", "gemma3-12b", "gemma3-27b"];
@@ -25,6 +28,23 @@ pub fn preset(name: &str) -> Option<Shape> {
         _ => return None,
     };
     Some(shape)
+}
+
+/// A public model's shape by name, else the one of a config file.
+///
+/// # Errors
+/// Input: there is no such model or file, or the file is no config of a Gemma 3.
+pub fn find(word: &str) -> Result<Shape> {
+    if let Some(shape) = preset(word) {
+        return Ok(shape);
+    }
+    let path = Path::new(word);
+    if !path.exists() {
+        let names = NAMES.join(", ");
+        let remedy = format!("give one of {names}, or check the path of the config.json");
+        return Err(Error::input(format!("{word} does not exist"), remedy));
+    }
+    config::read(path)
 }
 
 /// The values that 270M and 1B share. The caller sets the sizes.

@@ -32,7 +32,7 @@ mod submits;
 mod tuning;
 mod upload;
 
-#[cfg(any(feature = "cli", test))]
+#[cfg(any(feature = "cli", feature = "serve", test))]
 pub(crate) use passes::tuned as tuned_kinds;
 
 use crate::executor::guest::Guest;

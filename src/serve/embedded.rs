@@ -3,7 +3,14 @@
 //! [`Engine::open`] runs the server on threads of its own. Requests reach it through a socket that only this process can connect
 //! to, so every path of the API, its checks, its batch and its cache are those of `kiln serve`.
 
+mod answer;
+mod serving;
+mod sessions;
+
+pub use serving::Serving;
+
 use super::api::Api;
+use super::health::Phase;
 use super::http::{Guard, Limits, Listen, Method};
 use super::model::Model;
 use super::server::{self, Notice, Order, Reread, Setup, Started};
@@ -12,13 +19,14 @@ use super::unique::unique;
 use crate::engine::{ModelFiles, Options};
 use crate::machine::threads;
 use crate::{Cancel, Error, Result};
+use answer::Answer;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::ops::ControlFlow;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -26,8 +34,6 @@ use std::time::Duration;
 const SLICE: Duration = Duration::from_millis(20);
 /// How long requests under way may take once the engine is closed.
 const DRAIN: Duration = Duration::from_secs(2);
-/// Headers of an answer that are read.
-const MOST_HEADERS: usize = 64;
 
 /// How an engine is opened.
 #[derive(Debug, Clone)]
@@ -41,6 +47,10 @@ pub struct EngineOptions {
     /// Where others may reach it too.
     pub listen: Vec<Listen>,
 }
+
+/// Is told how a load goes: its stage (`loading`, `tuning`, `first token`, `ready`), and which share of the stage is done. A
+/// break ends the load.
+pub type OnProgress<'a> = &'a mut dyn FnMut(&str, f64) -> ControlFlow<()>;
 
 /// A loaded model that answers requests of this process, from any thread, many at once. Dropped, it ends what is under way and
 /// gives its memory back.
@@ -58,6 +68,14 @@ impl Engine {
     /// # Errors
     /// As [`server::serve`].
     pub fn open(options: EngineOptions) -> Result<Engine> {
+        Engine::open_watched(options, &mut |_, _| ControlFlow::Continue(()))
+    }
+
+    /// As [`Engine::open`]. `on` is told how it goes, on this thread: first that it begins, last that it is ready.
+    ///
+    /// # Errors
+    /// As [`server::serve`]. Interrupted: `on` broke.
+    pub fn open_watched(options: EngineOptions, on: OnProgress<'_>) -> Result<Engine> {
         let name = unique("kiln-engine-");
         let address = SocketAddr::from_abstract_name(&name)
             .map_err(|e| Error::failed(format!("no socket can be named {name}: {e}"), "report this"))?;
@@ -88,13 +106,32 @@ impl Engine {
         let thread = thread::Builder::new().name("kiln".into()).spawn(run);
         let thread = thread
             .map_err(|e| Error::failed(format!("a thread of the engine cannot be started: {e}"), threads::REMEDY))?;
-        let started = notices.iter().find_map(|notice| match notice {
-            Notice::Ready(started) => Some(started),
-            _ => None,
-        });
-        match (started, given.try_recv()) {
-            (Some(started), Ok(service)) => Ok(Engine { address, orders, service, started, thread: Some(thread) }),
-            _ => Err(ended(thread)),
+        let Ok(service) = given.recv() else { return Err(ended(thread)) };
+        let (mut stages, mut told) = (Stages::default(), Some(("loading", 0)));
+        let mut flow = on("loading", 0.0);
+        let started = loop {
+            if flow.is_break() {
+                let _ = orders.send(Order::Stop);
+                let _ = thread.join();
+                return Err(given_up());
+            }
+            match notices.recv_timeout(SLICE) {
+                Ok(Notice::Ready(started)) => break started,
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(ended(thread)),
+                Err(RecvTimeoutError::Timeout) => {
+                    let (stage, share) = stages.now(&service);
+                    let now = Some((stage, (share * 1000.0) as u32));
+                    if now != told {
+                        (told, flow) = (now, on(stage, share));
+                    }
+                }
+            }
+        };
+        let engine = Engine { address, orders, service, started, thread: Some(thread) };
+        match on("ready", 1.0) {
+            ControlFlow::Continue(()) => Ok(engine),
+            ControlFlow::Break(()) => Err(given_up()),
         }
     }
 
@@ -193,6 +230,33 @@ impl Drop for Engine {
     }
 }
 
+/// How far a load is.
+#[derive(Debug, Default)]
+struct Stages {
+    /// The most questions of tuning that were open.
+    questions: u64,
+}
+
+impl Stages {
+    fn now(&mut self, service: &Service) -> (&'static str, f64) {
+        let progress = service.progress();
+        let share = |part: u64, whole: u64| if whole > 0 { (part as f64 / whole as f64).min(1.0) } else { 0.0 };
+        match (service.health.phase(), progress.tuning()) {
+            (Phase::Loading, None) => ("loading", share(progress.done(), progress.total())),
+            (Phase::Loading, Some((open, _))) => {
+                self.questions = self.questions.max(open);
+                ("tuning", share(self.questions - open, self.questions))
+            }
+            _ => ("first token", 0.0),
+        }
+    }
+}
+
+/// The error of a load whose caller wants no more of it.
+fn given_up() -> Error {
+    Error::Interrupted { cause: "the caller ended the load".into(), remedy: "open the engine again".into() }
+}
+
 /// Why an engine ended before it answered.
 fn ended(thread: JoinHandle<Result<()>>) -> Error {
     let silent = || Error::failed("the engine ended without an answer", "report this");
@@ -204,135 +268,4 @@ fn ended(thread: JoinHandle<Result<()>>) -> Error {
 
 fn unanswered(e: std::io::Error) -> Error {
     Error::failed(format!("the engine does not answer: {e}"), "open it again")
-}
-
-/// How an answer's body ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Framing {
-    /// After so many bytes more.
-    Length(u64),
-    /// With the last chunk. So many bytes of this one are still to come, with the line's end behind it; `None`: its line is.
-    Chunks(Option<u64>),
-    /// It has ended.
-    Done,
-}
-
-/// An answer as it comes.
-#[derive(Debug, Default)]
-struct Answer {
-    /// Bytes that are not understood yet.
-    raw: Vec<u8>,
-    status: Option<u16>,
-    framing: Option<Framing>,
-    /// The body's bytes that nobody took yet.
-    body: Vec<u8>,
-}
-
-impl Answer {
-    fn is_done(&self) -> bool {
-        self.framing == Some(Framing::Done)
-    }
-
-    fn take(&mut self, bytes: &[u8]) -> Result<()> {
-        self.raw.extend_from_slice(bytes);
-        if self.framing.is_none() && !self.take_head()? {
-            return Ok(());
-        }
-        while self.take_part()? {}
-        Ok(())
-    }
-
-    /// Whether the head is whole.
-    fn take_head(&mut self) -> Result<bool> {
-        let wrong = |what: &str| Error::failed(format!("the engine's answer has {what}"), "report this");
-        let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
-        let mut response = httparse::Response::new(&mut headers);
-        let parsed = response.parse(&self.raw).map_err(|e| wrong(&format!("a head that is none: {e}")))?;
-        let httparse::Status::Complete(length) = parsed else { return Ok(false) };
-        let value = |name: &str| {
-            let found = response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
-            found.and_then(|header| std::str::from_utf8(header.value).ok())
-        };
-        self.framing = Some(match (value("transfer-encoding"), value("content-length")) {
-            (Some(_), _) => Framing::Chunks(None),
-            (None, Some(length)) => match length.parse().map_err(|_| wrong("a length that is none"))? {
-                0 => Framing::Done,
-                length => Framing::Length(length),
-            },
-            (None, None) => Framing::Done,
-        });
-        self.status = response.code;
-        self.raw.drain(..length);
-        Ok(true)
-    }
-
-    /// Whether there may be more to take.
-    fn take_part(&mut self) -> Result<bool> {
-        match self.framing {
-            Some(Framing::Length(left)) => {
-                let length = self.raw.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                self.body.extend(self.raw.drain(..length));
-                let left = left - length as u64;
-                self.framing = Some(if left == 0 { Framing::Done } else { Framing::Length(left) });
-                Ok(false)
-            }
-            Some(Framing::Chunks(None)) => match httparse::parse_chunk_size(&self.raw) {
-                Ok(httparse::Status::Partial) => Ok(false),
-                Ok(httparse::Status::Complete((_, 0))) => {
-                    self.framing = Some(Framing::Done);
-                    Ok(false)
-                }
-                Ok(httparse::Status::Complete((line, size))) => {
-                    self.raw.drain(..line);
-                    self.framing = Some(Framing::Chunks(Some(size)));
-                    Ok(true)
-                }
-                Err(_) => Err(Error::failed("the engine's answer has a chunk that is none", "report this")),
-            },
-            Some(Framing::Chunks(Some(size))) => {
-                // The line's end behind a chunk is taken with it.
-                let whole = usize::try_from(size).unwrap_or(usize::MAX).saturating_add(2);
-                if self.raw.len() < whole {
-                    return Ok(false);
-                }
-                self.body.extend_from_slice(&self.raw[..whole - 2]);
-                self.raw.drain(..whole);
-                self.framing = Some(Framing::Chunks(None));
-                Ok(true)
-            }
-            Some(Framing::Done) | None => Ok(false),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// An answer that comes byte by byte is the answer that comes at once.
-    #[test]
-    fn an_answer_is_read_however_it_is_cut() {
-        for (raw, status, body) in [
-            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, "hello"),
-            ("HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", 204, ""),
-            (
-                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nb\r\n defghijkl\n\r\n0\r\n\r\n",
-                200,
-                "abc defghijkl\n",
-            ),
-        ] {
-            for step in [1, 2, 7, raw.len()] {
-                let mut answer = Answer::default();
-                for piece in raw.as_bytes().chunks(step) {
-                    answer.take(piece).unwrap();
-                }
-                assert_eq!((answer.status, answer.is_done()), (Some(status), true), "{raw:?} by {step}");
-                assert_eq!(String::from_utf8(answer.body).unwrap(), body);
-            }
-        }
-        assert!(Answer::default().take(b"no head\r\n\r\n").is_err());
-        let mut cut = Answer::default();
-        cut.take(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel").unwrap();
-        assert!(!cut.is_done());
-    }
 }

@@ -1,5 +1,6 @@
 //! What the server has done, as counters, gauges and histograms for Prometheus.
 
+use crate::diagnose::energy::Energy;
 use crate::executor::Pages;
 use crate::schedule::kv::Pool;
 use crate::schedule::{Pass, Schedule};
@@ -11,13 +12,16 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::Unit::{self, Bytes, Seconds};
+use prometheus_client::registry::Unit::{self, Bytes, Joules, Seconds};
 use prometheus_client::registry::{Metric, Registry};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// A gauge of a rate or a share.
 type Real = Gauge<f64, AtomicU64>;
+
+/// A metric by where energy is used: the GPU, the processor's package.
+type BySource<M> = Family<[(&'static str, &'static str); 1], M>;
 
 /// The server's metrics. Any thread reads and writes them.
 pub struct Metrics {
@@ -57,6 +61,9 @@ pub struct Metrics {
     bytes_per_second: Real,
     read_ceiling: Real,
     roofline_share: Real,
+    /// Neither has a sample where nothing can be read.
+    energy: BySource<Counter<f64, AtomicU64>>,
+    joules_per_token: BySource<Real>,
     /// Seconds in the queue.
     pub(super) queued: Histogram,
     /// Seconds from a request's arrival to the first token.
@@ -109,6 +116,14 @@ impl Default for Metrics {
             bytes_per_second: register(r, "decode_bytes_per_second", "Bytes a second that decoding moves"),
             read_ceiling: register(r, "read_ceiling_bytes_per_second", "Most that the device reads"),
             roofline_share: register(r, "roofline_share", "Share of that which decoding uses"),
+            energy: register_with_unit(
+                r,
+                "energy",
+                "Energy that was used since the model answers, by all that runs there",
+                Joules,
+                BySource::default(),
+            ),
+            joules_per_token: register(r, "joules_per_token", "Energy by the tokens decoded meanwhile, while some are"),
             queued: register_with_unit(r, "queue_time", "Time in the queue", Seconds, times()),
             first_token: register_with_unit(r, "time_to_first_token", "Arrival to first token", Seconds, times()),
             gap: register_with_unit(r, "time_between_tokens", "From token to token", Seconds, times()),
@@ -215,6 +230,18 @@ impl Metrics {
         self.roofline_share.set(meter.share(self.read_ceiling.get()).unwrap_or(0.0));
     }
 
+    /// Publishes what was used since the last time, in which so many tokens were decoded.
+    pub(super) fn add_energy(&self, used: Energy, tokens: usize) {
+        // Of no token there is no figure, not the last one's.
+        self.joules_per_token.clear();
+        for (source, joules) in used.parts() {
+            self.energy.get_or_create(&[("source", source)]).inc_by(joules);
+            if tokens > 0 {
+                self.joules_per_token.get_or_create(&[("source", source)]).set(joules / tokens as f64);
+            }
+        }
+    }
+
     /// What the page shows.
     pub(super) fn rates(&self) -> Rates {
         Rates {
@@ -242,4 +269,24 @@ pub(super) struct Rates {
     pub bytes: i64,
     pub pages: i64,
     pub pages_used: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn energy_has_samples_where_something_is_known_and_of_no_token_none() {
+        let metrics = Metrics::default();
+        metrics.add_energy(Energy::default(), 5);
+        assert!(!metrics.prometheus().contains("energy") && !metrics.prometheus().contains("joules"));
+        metrics.add_energy(Energy { gpu: Some(12.0), package: None }, 4);
+        let text = metrics.openmetrics();
+        assert!(text.contains("kiln_energy_joules_total{source=\"gpu\"} 12.0\n"), "{text}");
+        assert!(text.contains("kiln_joules_per_token{source=\"gpu\"} 3.0\n") && !text.contains("package"), "{text}");
+        metrics.add_energy(Energy { gpu: Some(1.5), package: None }, 0);
+        let text = metrics.prometheus();
+        assert!(text.contains("kiln_energy_joules_total{source=\"gpu\"} 13.5\n"), "{text}");
+        assert!(!text.contains("kiln_joules_per_token{"), "{text}");
+    }
 }

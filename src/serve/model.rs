@@ -1,6 +1,7 @@
 //! What connections know of a loaded model: all but its weights.
 
 use super::http::ApiError;
+use super::prefixes::Identity;
 use crate::engine::ModelFiles;
 use crate::error::Error;
 use crate::grammar::Grammars;
@@ -34,6 +35,8 @@ pub struct Model {
     pub slots: usize,
     /// When it was loaded.
     pub loaded: SystemTime,
+    /// What its keys and values depend on.
+    pub(super) identity: Identity,
     /// Tokens that end a reply.
     stops: Vec<u32>,
 }
@@ -55,6 +58,7 @@ impl Model {
         Ok(Model {
             id,
             name: files.name(),
+            identity: Identity::new(files, schedule, device)?,
             grammars: Grammars::new(tokenizer.clone(), stops.clone()),
             stops,
             template: files.template()?,

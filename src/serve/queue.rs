@@ -6,12 +6,18 @@
 use super::deadline::after;
 use super::http::ApiError;
 use super::job::{Client, Job};
+use crate::executor::Executor;
+use crate::sequence::Batch;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest time after which a client that found the queue full is told to come back.
 const LONGEST_RETRY: f64 = 120.0;
+
+/// What somebody wants of the cache, done by the engine's thread between two passes. Dropped, it says that the engine has
+/// ended.
+pub(super) type Errand = Box<dyn FnOnce(&mut Batch, &mut dyn Executor) + Send>;
 
 /// Jobs that wait. Connections push; the engine's thread takes.
 pub(super) struct Queue {
@@ -26,6 +32,8 @@ pub(super) struct Queue {
 struct State {
     /// In the order of their arrival.
     waiting: VecDeque<Job>,
+    /// Errands, each for a model.
+    errands: Vec<(u64, Errand)>,
     /// Nothing is taken in any more, and why.
     closed: Option<ApiError>,
     /// The model that jobs are made for now. One before it does those that were made for it, and ends.
@@ -70,14 +78,29 @@ impl Queue {
     /// 503: there is no room, or the server stops. What their model's jobs are told, where its engine has ended.
     pub fn push(&self, jobs: Vec<Job>) -> Result<(), ApiError> {
         let mut state = self.state();
-        let ended = || state.ended.iter().find(|(model, _)| jobs.iter().any(|job| job.model == *model));
-        if let Some(e) = state.closed.as_ref().or_else(|| ended().map(|(_, e)| e)) {
-            return Err(e.clone());
-        }
+        jobs.iter().try_for_each(|job| state.check_open(job.model))?;
         state.admit(&jobs, self.most)?;
         state.waiting.extend(jobs);
         self.changed.notify_all();
         Ok(())
+    }
+
+    /// Adds an errand for `model`.
+    ///
+    /// # Errors
+    /// As [`Queue::push`], but there is always room.
+    pub fn send(&self, model: u64, errand: Errand) -> Result<(), ApiError> {
+        let mut state = self.state();
+        state.check_open(model)?;
+        state.errands.push((model, errand));
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Takes the errands for `model`, the oldest first.
+    pub fn take_errands(&self, model: u64) -> Vec<Errand> {
+        let mut state = self.state();
+        state.errands.extract_if(.., |(of, _)| *of == model).map(|(_, errand)| errand).collect()
     }
 
     /// The next job for `model`: the oldest of the client that has the fewest, by `count`. Returns that number, and since when
@@ -119,13 +142,13 @@ impl Queue {
         before - state.waiting.len()
     }
 
-    /// Waits until there are jobs for `model` or `time` has passed.
+    /// Waits until there are jobs or errands for `model` or `time` has passed.
     pub fn wait(&self, model: u64, time: Duration) -> Found {
         let deadline = after(time);
         let mut state = self.state();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || state.waiting.iter().any(|job| job.model == model) {
+            if left.is_zero() || state.waits_for(model) {
                 return Found::Jobs;
             }
             if state.current != model || state.closed.is_some() {
@@ -159,6 +182,7 @@ impl Queue {
     pub fn end(&self, model: u64, e: ApiError) -> Vec<Job> {
         let mut state = self.state();
         state.ended.push((model, e));
+        state.errands.retain(|(of, _)| *of != model);
         let (of_it, others) = state.waiting.drain(..).partition::<VecDeque<Job>, _>(|job| job.model == model);
         state.waiting = others;
         of_it.into()
@@ -172,11 +196,25 @@ impl Queue {
 
     /// Takes all jobs that wait, to be told why they are not run.
     pub fn drain(&self) -> Vec<Job> {
-        self.state().waiting.drain(..).collect()
+        let mut state = self.state();
+        state.errands.clear();
+        state.waiting.drain(..).collect()
     }
 }
 
 impl State {
+    /// # Errors
+    /// What jobs for `model` are told, where none are taken in any more.
+    fn check_open(&self, model: u64) -> Result<(), ApiError> {
+        let ended = || self.ended.iter().find(|(of, _)| *of == model).map(|(_, e)| e);
+        self.closed.as_ref().or_else(ended).map_or(Ok(()), |e| Err(e.clone()))
+    }
+
+    /// Whether there is something to do for `model`.
+    fn waits_for(&self, model: u64) -> bool {
+        self.waiting.iter().any(|job| job.model == model) || self.errands.iter().any(|(of, _)| *of == model)
+    }
+
     /// Where the next job for `model` is.
     fn next(&self, model: u64, count: impl Fn(Client) -> usize) -> Option<usize> {
         let own = self.waiting.iter().enumerate().filter(|(_, job)| job.model == model);
@@ -207,5 +245,33 @@ impl State {
             }
         };
         Err(ApiError::unavailable(message, retry as u64).code("queue_full"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn an_errand_is_its_models_and_whoever_waits_for_it_is_told_of_its_end() {
+        let queue = Queue::new(1);
+        let (say, said) = channel();
+        let errand = |model| {
+            let say = say.clone();
+            queue.send(model, Box::new(move |_, _| say.send(model).unwrap()))
+        };
+        errand(1).unwrap();
+        errand(2).unwrap();
+        assert_eq!(queue.wait(1, Duration::from_secs(60)), Found::Jobs);
+        assert_eq!((queue.take_errands(2).len(), queue.take_errands(2).len()), (1, 0));
+        assert!(queue.end(1, ApiError::stopping()).is_empty() && queue.take_errands(1).is_empty());
+        assert_eq!(errand(1).unwrap_err(), ApiError::stopping());
+        errand(3).unwrap();
+        queue.close(ApiError::internal());
+        assert_eq!(errand(3).unwrap_err(), ApiError::internal());
+        queue.drain();
+        drop(say);
+        assert!(said.recv().is_err(), "dropped, and not done");
     }
 }

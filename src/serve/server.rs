@@ -2,11 +2,11 @@
 //! thread, loads again on demand, and stops in good order.
 
 use super::health::Phase;
-use super::http::{AccessLog, ApiError, Drainer, Guard, Handler, Limits, Listen, Server};
+use super::http::{AccessLog, ApiError, Drainer, Guard, Handler, Keys, Limits, Listen, Server};
 use super::job::{Ask, Defaults};
 use super::manager::Manager;
 use super::model::Model;
-use super::prefixes::{Identity, PrefixFile};
+use super::prefixes::PrefixFile;
 use super::service::{Service, Settings};
 use super::worker::Worker;
 use crate::diagnose::status::Reporter;
@@ -19,7 +19,6 @@ use crate::sequence::prompt;
 use crate::text::{Message, SamplerConfig};
 use crate::{Cancel, Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -227,7 +226,8 @@ pub fn serve<H: Handler + Send>(
         watch.end_all();
         watched.unwrap_or_else(|_| Err(panicked("thread that watches over the others")))
     });
-    // Engines and connections have ended.
+    // Engines and connections have ended. Whoever waits yet is told so by what is dropped.
+    drop(service.queue.drain());
     done.inspect(|()| say(Notice::Stopped))
 }
 
@@ -268,6 +268,7 @@ impl Watching<'_> {
     fn begin(&mut self) -> u64 {
         self.last += 1;
         self.progress = Arc::new(Progress::new(Cancel::default()));
+        self.service.set_progress(self.progress.clone());
         self.loading = Some(self.last);
         self.seen = (0, Instant::now());
         self.last
@@ -357,14 +358,7 @@ impl Watching<'_> {
 
     /// Takes over keys whose file has changed: one that was taken out of it is right no more.
     fn refresh_keys(&self) {
-        for keys in self.setup.guard.all_keys() {
-            let name = keys.path().unwrap_or(Path::new("")).display();
-            match keys.refresh() {
-                Ok(true) => log::warn!("{name} has changed, and its API keys hold from here on"),
-                Ok(false) => {}
-                Err(e) => log::error!("the API keys stay as they were: {e}"),
-            }
-        }
+        self.setup.guard.all_keys().for_each(Keys::follow);
     }
 
     /// Tells all other threads to end.
@@ -460,16 +454,12 @@ fn run_engine(
         service.health.enter(Phase::Tuning);
     }
     let mut worker = Worker::new(service, &model, loaded)?;
-    let prefix_file = match prefix_file {
-        Some(file) => Some((file, Identity::new(&setup.files, worker.executor())?)),
-        None => None,
-    };
-    if let Some((file, identity)) = prefix_file {
-        worker.load_prefixes(file, identity)?;
+    if let Some(file) = prefix_file {
+        worker.load_prefixes(file)?;
     }
     let (first, is_new) = warm_up(service, &model, &mut worker)?;
-    if let Some((file, identity)) = prefix_file.filter(|_| is_new) {
-        worker.save_prefixes(file, identity, &first)?;
+    if let Some(file) = prefix_file.filter(|_| is_new) {
+        worker.save_prefixes(file, &first)?;
     }
     service.set_model(model.clone());
     service.health.enter(Phase::Ready);
@@ -478,7 +468,7 @@ fn run_engine(
     // A model that was replaced leaves the file to the one that answers now.
     let is_current = service.model().is_ok_and(|current| current.id == id);
     match prefix_file.filter(|_| is_current) {
-        Some((file, identity)) => worker.save_prefixes(file, identity, &first),
+        Some(file) => worker.save_prefixes(file, &first),
         None => Ok(()),
     }
 }

@@ -8,8 +8,10 @@ use super::metrics::Metrics;
 use super::model::Model;
 use super::queue::Queue;
 use crate::Error;
+use crate::executor::Executor;
+use crate::executor::weights::Progress;
 use crate::grammar::{self, Constraint, Masks};
-use crate::sequence::{Chooser, Reply};
+use crate::sequence::{Batch, Chooser, Reply};
 use crate::text::SamplerConfig;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -78,6 +80,8 @@ pub struct Service {
     /// Threads that say what replies of a given form may be next.
     masks: Masks,
     model: RwLock<Option<Arc<Model>>>,
+    /// See [`Service::progress`].
+    progress: RwLock<Arc<Progress>>,
     /// See [`Service::system`].
     system: RwLock<Option<String>>,
     /// See [`Service::defaults`].
@@ -128,6 +132,7 @@ impl Service {
             health: Health::default(),
             metrics: Metrics::default(),
             model: RwLock::new(None),
+            progress: RwLock::default(),
             system: RwLock::new(settings.system.clone()),
             defaults: RwLock::new(Arc::new(settings.defaults.clone())),
             slots: RwLock::default(),
@@ -180,6 +185,29 @@ impl Service {
     pub(super) fn set_model(&self, model: Arc<Model>) {
         self.queue.hand_to(model.id);
         *self.model.write().unwrap_or_else(PoisonError::into_inner) = Some(model);
+    }
+
+    /// How far the model is that was loaded last, or that loads now.
+    pub(super) fn progress(&self) -> Arc<Progress> {
+        self.progress.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_progress(&self, progress: Arc<Progress>) {
+        *self.progress.write().unwrap_or_else(PoisonError::into_inner) = progress;
+    }
+
+    /// Has the engine's thread do something with the cache, between two passes, and waits for what comes of it.
+    ///
+    /// # Errors
+    /// 503: the engine has ended, or ends before it comes to it.
+    pub(super) fn on_engine<T: Send + 'static>(
+        &self,
+        model: &Model,
+        work: impl FnOnce(&mut Batch, &mut dyn Executor) -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let (give, given) = channel();
+        self.queue.send(model.id, Box::new(move |batch, executor| drop(give.send(work(batch, executor)))))?;
+        given.recv().map_err(|_| ApiError::stopping())
     }
 
     /// The names that `model` goes by: its own, then the aliases.

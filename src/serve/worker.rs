@@ -5,11 +5,13 @@ use super::job::{End, Event, Job, Outbox, Token};
 use super::model::Model;
 use super::pace::Pace;
 use super::places::Parked;
-use super::prefixes::{Identity, PrefixFile};
+use super::prefixes::PrefixFile;
 use super::queue::Found;
 use super::server::Loaded;
 use super::service::{Counts, Service};
-use crate::executor::{Executor, Measure};
+use crate::diagnose::energy::{EnergyMeter, Mark};
+use crate::executor::Measure;
+use crate::machine::files::Files;
 use crate::sequence::draft::Drafts;
 use crate::sequence::meter::Meter;
 use crate::sequence::{Batch, Ended, Finish, Generation, Request};
@@ -43,6 +45,8 @@ pub(super) struct Worker<'a> {
     outbox: Rc<RefCell<Outbox>>,
     pace: Pace,
     meter: Meter,
+    /// `None` where nothing can be read.
+    spent: Option<Spent>,
     /// When the rates of `meter` were last published.
     published: Instant,
     /// When the queue was last swept.
@@ -59,6 +63,15 @@ pub(super) struct Running {
     pub(super) turn: Option<Instant>,
     pub(super) first_token: Option<Instant>,
     pub(super) last_token: Instant,
+}
+
+/// The energy that is used.
+struct Spent {
+    meter: EnergyMeter,
+    /// When it was last published.
+    mark: Mark,
+    /// Tokens decoded since.
+    tokens: usize,
 }
 
 impl Running {
@@ -88,6 +101,7 @@ impl<'a> Worker<'a> {
             Drafts::new(service.settings.drafted, service.settings.draft_text.as_deref(), &model.tokenizer)?;
         drafts.model = draft;
         drafts.begin(&mut batch, schedule.extent.context);
+        let energy = EnergyMeter::start(&Files::system(), !executor.is_on_cpu());
         let outbox = Rc::<RefCell<Outbox>>::default();
         let meanwhile = outbox.clone();
         batch.set_meanwhile(move || meanwhile.borrow_mut().send());
@@ -99,6 +113,7 @@ impl<'a> Worker<'a> {
             outbox,
             pace: Pace::new(service.settings.gap, executor.prefill_rows()),
             meter: Meter::default(),
+            spent: energy.map(|meter| Spent { mark: meter.mark(), meter, tokens: 0 }),
             published: Instant::now(),
             swept: Instant::now(),
             service,
@@ -117,6 +132,9 @@ impl<'a> Worker<'a> {
             if self.swept.elapsed() >= SWEEP {
                 self.swept = Instant::now();
                 self.service.metrics.cancelled.inc_by(queue.sweep() as u64);
+            }
+            for errand in queue.take_errands(self.model.id) {
+                errand(&mut self.batch, self.executor.as_mut());
             }
             self.admit();
             if self.batch.is_empty() {
@@ -148,25 +166,20 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// What runs the model.
-    pub fn executor(&self) -> &dyn Executor {
-        self.executor.as_ref()
-    }
-
     /// Takes what a file of prefixes has.
     ///
     /// # Errors
     /// Device: it failed.
-    pub fn load_prefixes(&mut self, file: &PrefixFile, identity: Identity) -> Result<()> {
-        file.load(identity, &mut self.batch, self.executor.as_mut())
+    pub fn load_prefixes(&mut self, file: &PrefixFile) -> Result<()> {
+        file.load(self.model.identity, &mut self.batch, self.executor.as_mut())
     }
 
     /// Writes the prefixes that are worth keeping to a file, `first` before the others.
     ///
     /// # Errors
     /// Device: it failed.
-    pub fn save_prefixes(&mut self, file: &PrefixFile, identity: Identity, first: &[u32]) -> Result<()> {
-        file.save(identity, &self.batch, first, self.executor.as_mut())
+    pub fn save_prefixes(&mut self, file: &PrefixFile, first: &[u32]) -> Result<()> {
+        file.save(self.model.identity, &self.batch, first, self.executor.as_mut())
     }
 
     /// Takes a job into a free slot.
@@ -320,6 +333,14 @@ impl<'a> Worker<'a> {
         let running = self.running.iter().flatten().count();
         let kept = self.batch.kept_bytes(self.executor.as_ref());
         self.service.metrics.publish(&self.meter, running, self.executor.pages(), kept);
+        if let Some(Spent { meter, mark, tokens }) = &mut self.spent {
+            *tokens += self.meter.tokens;
+            let now = meter.mark();
+            if let Some(used) = now.since(*mark) {
+                self.service.metrics.add_energy(used, *tokens);
+                (*mark, *tokens) = (now, 0);
+            }
+        }
         self.meter = Meter::default();
         self.published = Instant::now();
     }

@@ -58,7 +58,7 @@ pub struct Clocks {
 }
 
 /// One sensor.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct NpuSensor {
     /// What it measures.
     pub label: String,

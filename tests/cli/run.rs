@@ -26,6 +26,9 @@ fn run_prints_the_golden_ids_as_json() {
             // None where the ceiling was measured while the machine had other work: a share above 1 is not told.
             let share = ran.get("roofline_share").expect("the field is there").as_f64();
             assert!(share.is_none_or(|s| s > 0.0 && s <= 1.0), "a rate above its physical limit: {share:?}");
+            let joules = ran.get("joules_per_token").expect("the field is there");
+            let is_used = |part: &Value| part.as_f64().is_none_or(|joules| joules > 0.0);
+            assert!(joules.as_object().is_none_or(|all| all.values().all(is_used)), "energy of nothing: {joules}");
         }
     }
 }

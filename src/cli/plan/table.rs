@@ -1,25 +1,26 @@
 //! A plan's tables.
 
-use super::View;
-use super::rates::{BATCHES, DRAFTED, RIGHT, roof};
-use super::verdict::{Verdict, assumptions};
+use super::explained::{assumptions, figures};
 use crate::cli::column::column;
+use crate::diagnose::forecast::View;
+use crate::diagnose::forecast::rates::{BATCHES, DRAFTED, RIGHT, roof};
+use crate::diagnose::forecast::verdict::Verdict;
 use crate::display::{bytes, counted};
 use crate::machine::heaps::{Heap, Memory};
 use crate::plan::Plan;
-use crate::replay::measure::estimate::seconds_for;
 use crate::schedule::cost::step_cost;
 use crate::schedule::{Pass, Schedule};
 use std::fmt::Write;
 
-impl View<'_> {
-    pub(super) fn to_text(&self, verdict: &Verdict) -> String {
-        let mut t = String::new();
-        // Writing to a String cannot fail.
-        let _ = self.write_text(&mut t, verdict);
-        t
-    }
+/// All that is printed of a forecast.
+pub(super) fn of(view: &View<'_>, verdict: &Verdict) -> String {
+    let mut t = String::new();
+    // Writing to a String cannot fail.
+    let _ = view.write_text(&mut t, verdict);
+    t
+}
 
+impl View<'_> {
     fn write_text(&self, t: &mut String, verdict: &Verdict) -> std::fmt::Result {
         writeln!(t, "{}", verdict.line())?;
         if let Some(named) = &self.target.named {
@@ -37,9 +38,9 @@ impl View<'_> {
                 write_placement(t, plan)?;
                 self.write_room(t)?;
                 self.write_roofline(t)?;
-                write!(t, "{}", rates.explain())?;
+                write!(t, "{}", figures(rates))?;
                 self.write_drafts(t)?;
-                if let Some(seconds) = seconds_for(&self.args.machine, self.args.model.device, self.schedule) {
+                if let Some(seconds) = self.tuning_seconds() {
                     let takes = format!("tuning takes about {seconds:.0} s of idle moments, or of `kiln tune`");
                     writeln!(t, "\n{takes}; a first token waits for 3 s of it at most")?;
                 }
@@ -49,8 +50,8 @@ impl View<'_> {
                 self.write_room(t)?;
             }
         }
-        match self.args.schedule {
-            true => write_schedule(t, self.schedule, self.args.batch),
+        match self.asked.with_schedule {
+            true => write_schedule(t, self.schedule, self.asked.options.sequences),
             false => Ok(()),
         }
     }

@@ -8,7 +8,9 @@ use super::stats::Sample;
 use super::usage::CpuTime;
 use super::{Case, Work};
 use crate::Result;
+use crate::diagnose::energy::{Energy, EnergyMeter};
 use crate::executor::{Asks, Executor, HeadRows, Measure, Row};
+use crate::machine::files::Files;
 use crate::schedule::choice::Ask;
 use crate::schedule::cost::step_cost;
 use crate::schedule::{Cost, Pass, Schedule, Segment};
@@ -43,6 +45,8 @@ pub struct Line {
     pub cpu_per_token: CpuTime,
     /// Share of the time in which the device was busy, by the device's clock. `None` without such a clock.
     pub busy: Option<f64>,
+    /// Energy of each token, over all repetitions. `None`: it is not known.
+    pub energy_per_token: Option<Energy>,
     /// The kernels of its pass, if they were asked for.
     pub kernels: Vec<KernelTime>,
 }
@@ -91,6 +95,8 @@ pub struct Bench<'a> {
     pub(super) draft: Option<SharedModel>,
     /// What is known of passes with drafts of the line that is measured.
     policy: Policy,
+    /// `None` where nothing can be read.
+    energy: Option<EnergyMeter>,
     /// Called with a description of each measurement, for a person who waits.
     pub(super) progress: &'a dyn Fn(&str),
 }
@@ -122,7 +128,9 @@ impl<'a> Bench<'a> {
         let (idle, matrix) = (executor.measure_read_ceiling()?, matrix()?);
         let ceilings = Ceilings { read: executor.measure_read_ceiling()?.max(idle), matrix };
         let filled = vec![0; executor.schedule().extent.sequences];
-        Ok(Bench { executor, ceilings, filled, choosers: Vec::new(), draft: None, policy: Policy::default(), progress })
+        let energy = EnergyMeter::start(&Files::system(), !executor.is_on_cpu());
+        let (choosers, draft, policy) = (Vec::new(), None, Policy::default());
+        Ok(Bench { executor, ceilings, filled, choosers, draft, policy, energy, progress })
     }
 
     /// Lets every sequence that decodes sample by the default settings, each with its own seed.
@@ -191,11 +199,14 @@ impl<'a> Bench<'a> {
         self.check_finite(case)?;
         let (tokens, mut passes, mut cost) = self.size(case);
         let chunk = self.executor.prefill_rows();
+        let before = self.energy.as_ref().map(EnergyMeter::mark);
         let mut done = Vec::with_capacity(repetitions);
         for i in 0..repetitions {
             (self.progress)(&format!("{}: repetition {} of {repetitions}", case.name(), i + 1));
             done.push(self.run_once(case, &mut next)?);
         }
+        let after = self.energy.as_ref().map(EnergyMeter::mark);
+        let used = after.zip(before).and_then(|(after, before)| after.since(before)?.per(tokens * repetitions));
         if self.executor.prefill_rows() != chunk {
             // The device has become slower and wants smaller chunks, so the repetitions are not comparable. Start
             // again.
@@ -229,6 +240,7 @@ impl<'a> Bench<'a> {
             // 0 is the answer of a device without a clock.
             busy: (busy > 0.0).then_some(busy),
             seconds,
+            energy_per_token: used,
             kernels: Vec::new(),
         })
     }

@@ -21,6 +21,7 @@ use crate::error::Text;
 use crate::machine::files::Files;
 use crate::npu::Api;
 use crate::vulkan::Choice;
+use serde_json::{Value, json};
 
 /// How a check came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,6 +127,27 @@ pub struct Report {
 }
 
 impl Report {
+    /// The checks and the summary as an object. `words` names settings as the reader's face of Kiln does.
+    pub fn to_json(&self, words: &dyn Fn(&Text) -> String) -> Value {
+        let check = |c: &Check| {
+            let remedy = c.remedy.as_ref().map(words);
+            json!({"name": c.name, "verdict": c.verdict.name(), "evidence": words(&c.evidence), "remedy": remedy})
+        };
+        json!({
+            "checks": self.checks.iter().map(check).collect::<Vec<_>>(),
+            "summary": {
+                "runs": self.device.is_some(),
+                "device": self.device,
+                "on_cpu": self.on_cpu,
+                "ok": self.count(Verdict::Ok),
+                "warn": self.count(Verdict::Warn),
+                "fail": self.count(Verdict::Fail),
+                "skip": self.count(Verdict::Skip),
+                "text": self.summary(),
+            },
+        })
+    }
+
     /// Number of checks with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.checks.iter().filter(|c| c.verdict == verdict).count()
@@ -188,6 +210,14 @@ pub struct Request<'a> {
     pub npu: Option<Api>,
     /// A model that should run here.
     pub model: Option<Wanted<'a>>,
+}
+
+impl<'a> Request<'a> {
+    /// A request for what is taken where no device is named, and for no model.
+    pub fn of_machine(files: &'a Files, measure: bool) -> Request<'a> {
+        let (vulkan, npu) = (Some(Choice::Best), Some(Api::Kernel));
+        Request { files, vulkan, auto: true, measure, npu, model: None }
+    }
 }
 
 /// Makes every check. `progress` is called with the name of each part.

@@ -2,7 +2,8 @@
 //! value that cannot be read is `None`. A device that goes away is reported as such, and sampling goes on.
 
 pub mod clients;
-mod nvidia;
+pub(super) mod nvidia;
+pub mod recording;
 // These tests read samples as the terminal shows them.
 #[cfg(all(test, feature = "cli"))]
 mod tests;
@@ -13,13 +14,13 @@ use crate::machine::nodes::{DeviceNode, Nvidia, gfx_name};
 use crate::sys::amdgpu::{self, GpuSensor};
 use crate::sys::{self, Failure, amdxdna, drm};
 use clients::Client;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Bytes of a heap.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fill {
     /// Total.
     pub total: u64,
@@ -28,7 +29,7 @@ pub struct Fill {
 }
 
 /// A process on a GPU.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Process {
     /// The process.
     pub pid: u32,
@@ -43,7 +44,7 @@ pub struct Process {
 }
 
 /// A GPU.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GpuSample {
     /// Its node, and its instruction set if known: `renderD128 gfx1103`.
     pub name: String,
@@ -70,7 +71,7 @@ pub struct GpuSample {
 }
 
 /// A program on an NPU.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContextSample {
     /// Process that it belongs to.
     pub pid: i64,
@@ -89,7 +90,7 @@ pub struct ContextSample {
 }
 
 /// An NPU.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NpuSample {
     /// Its node and its name: `accel0 RyzenAI-npu1`.
     pub name: String,
@@ -110,7 +111,7 @@ pub struct NpuSample {
 }
 
 /// A running Kiln.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KilnSample {
     /// Its own report.
     #[serde(flatten)]
@@ -120,7 +121,7 @@ pub struct KilnSample {
 }
 
 /// One sample of everything.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Seconds since 1970.
     pub time: f64,
@@ -189,7 +190,7 @@ impl Monitor {
         let npus: Vec<NpuSample> =
             accelerators.iter().filter(|n| n.is_amdxdna()).map(|node| self.sample_npu(node, seconds)).collect();
         let kilns = with_energy(status::read_all(&self.files, &self.environment), &gpus);
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_micros() as f64 / 1e6);
         Snapshot { time, gpus, npus, kilns }
     }
 

@@ -3,16 +3,16 @@
 
 use super::{Fill, GpuSample, Process};
 use crate::machine::files::Files;
-use nvml_wrapper::Nvml;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::enums::device::UsedGpuMemory;
+use nvml_wrapper::{Device, Nvml};
 use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::ffi::OsStr;
 
 /// NVIDIA's library, once it is needed.
 #[derive(Default)]
-pub(super) struct Library {
+pub(in crate::diagnose) struct Library {
     /// `None` if it cannot be used.
     loaded: OnceCell<Option<Nvml>>,
 }
@@ -20,10 +20,7 @@ pub(super) struct Library {
 impl Library {
     /// Adds what the library says of the GPU at the bus address `slot`. Without it the sample stays as it is.
     pub(super) fn complete(&self, files: &Files, slot: &str, gpu: &mut GpuSample) {
-        // The library knows this machine alone.
-        let load = || if files.are_the_systems() { load() } else { None };
-        let Some(nvml) = self.loaded.get_or_init(load) else { return };
-        let Ok(device) = nvml.device_by_pci_bus_id(slot) else { return };
+        let Some(device) = self.device(files, slot) else { return };
         gpu.busy = device.utilization_rates().ok().map(|rates| f64::from(rates.gpu.min(100)));
         gpu.engine_mhz = device.clock_info(Clock::SM).ok().map(f64::from);
         gpu.memory_mhz = device.clock_info(Clock::Memory).ok().map(f64::from);
@@ -50,6 +47,22 @@ impl Library {
         if gpu.busy.is_some() || gpu.vram.is_some() || gpu.power.is_some() {
             gpu.fault = None;
         }
+    }
+
+    fn device(&self, files: &Files, slot: &str) -> Option<Device<'_>> {
+        // The library knows this machine alone.
+        let load = || if files.are_the_systems() { load() } else { None };
+        self.loaded.get_or_init(load).as_ref()?.device_by_pci_bus_id(slot).ok()
+    }
+
+    /// Joules that a GPU has used since its driver began to count.
+    pub(in crate::diagnose) fn energy(&self, files: &Files, slot: &str) -> Option<f64> {
+        self.device(files, slot)?.total_energy_consumption().ok().map(|mj| mj as f64 / 1e3)
+    }
+
+    /// A GPU's power, W.
+    pub(in crate::diagnose) fn power(&self, files: &Files, slot: &str) -> Option<f64> {
+        self.device(files, slot)?.power_usage().ok().map(|mw| f64::from(mw) / 1e3)
     }
 }
 

@@ -4,7 +4,7 @@ pub mod agenda;
 pub mod ceiling;
 pub mod choices;
 pub mod costs;
-#[cfg(any(feature = "cli", test))]
+#[cfg(any(feature = "cli", feature = "serve", test))]
 pub mod estimate;
 pub mod fastest;
 pub mod fragment;

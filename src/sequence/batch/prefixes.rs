@@ -97,6 +97,19 @@ impl Batch {
         all.map(|(slot, length)| Prefix { slot, tokens: &tokens(slot)[..length] }).collect()
     }
 
+    /// What a slot holds of `tokens`, with all pages that what goes on behind them sees. `None`: no slot holds them all.
+    pub fn holder(&self, executor: &dyn Executor, tokens: &[u32]) -> Option<Prefix<'_>> {
+        let pages = executor.pages();
+        let holds = |slot: &usize| {
+            let Slot { session, open, .. } = &self.slots[*slot];
+            let is_whole =
+                |pool| pages.seen(pool, *slot, tokens.len()).count() == pages.numbers(pool, tokens.len()).len();
+            *open >= tokens.len() && session.tokens().starts_with(tokens) && Pool::ALL.into_iter().all(is_whole)
+        };
+        let slot = (0..self.slots.len()).find(holds)?;
+        Some(Prefix { slot, tokens: &self.slots[slot].session.tokens()[..tokens.len()] })
+    }
+
     /// Makes a free slot hold `tokens` as if they had been run: `read` fills in the pages that it does not share with
     /// another slot. It counts as the one that ended last. Where pages are short, free slots give back theirs. Returns
     /// whether there was room.

@@ -114,6 +114,16 @@ impl Keys {
         }
     }
 
+    /// As [`Keys::refresh`], and logs what came of it.
+    pub fn follow(&self) {
+        let name = self.path().unwrap_or(Path::new("")).display();
+        match self.refresh() {
+            Ok(true) => log::warn!("{name} has changed, and its API keys hold from here on"),
+            Ok(false) => {}
+            Err(e) => log::error!("the API keys stay as they were: {e}"),
+        }
+    }
+
     /// The file that they come from.
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()

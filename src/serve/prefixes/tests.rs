@@ -1,10 +1,14 @@
 //! Files of prefixes of the demo model on the CPU: those that are in order, and all others.
 
+use super::format::{HASH, HEAD};
 use super::*;
-use crate::engine::{self, Device, Options};
+use crate::engine::{self, Device, ModelFiles, Options};
 use crate::executor::Measure;
 use crate::executor::weights::Progress;
+use crate::schedule::kv::Pool;
 use crate::sequence::{Chooser, Generation, Request, generate};
+use sha2::{Digest, Sha256};
+use std::fs::File;
 use std::ops::ControlFlow;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -21,7 +25,7 @@ impl Engine {
             Options { device: Device::Cpu, context: Some(256), chunk: Some(64), sequences: 3, ..Options::default() };
         let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
         let executor = engine::load(&checkpoint, &options, &Progress::default()).unwrap();
-        let identity = Identity::new(&ModelFiles::BuiltIn, executor.as_ref()).unwrap();
+        let identity = Identity::new(&ModelFiles::BuiltIn, executor.schedule(), executor.device()).unwrap();
         Engine { batch: Batch::new(executor.schedule()), identity, executor }
     }
 
@@ -191,7 +195,7 @@ fn a_file_that_is_cut_off_damaged_or_foreign_is_not_used_and_is_replaced() {
         flipped[at] ^= 1;
         let flip = fault(&flipped);
         let is_named = match at {
-            ..8 => matches!(flip, Some(Fault::Magic)),
+            ..8 => matches!(flip, Some(Fault::Magic(_))),
             8..44 => matches!(flip, Some(Fault::Stale)),
             _ => matches!(flip, Some(Fault::Damaged)),
         };
@@ -236,7 +240,7 @@ fn an_identity_follows_the_models_files() {
     let of = |text: &str| {
         std::fs::write(directory.path().join("config.json"), text).unwrap();
         let files = ModelFiles::Directory(directory.path().to_owned());
-        Identity::new(&files, engine.executor.as_ref()).unwrap()
+        Identity::new(&files, engine.executor.schedule(), engine.executor.device()).unwrap()
     };
     assert!(of("{}") == of("{}") && of("{}") != of("[]") && of("{}") != engine.identity);
 }
@@ -282,7 +286,7 @@ fn a_file_of_another_kind_is_never_replaced() {
     // One without a byte loses nothing.
     std::fs::write(&path, "").unwrap();
     engine.save(&file, &prompt(1, 70));
-    assert!(std::fs::read(&path).unwrap().starts_with(&MAGIC));
+    assert!(std::fs::read(&path).unwrap().starts_with(&PREFIXES.magic));
     engine.save(&file, &prompt(1, 70));
 }
 

@@ -4,7 +4,6 @@ use super::View;
 use super::form::Form;
 use super::machine::{Named, gib};
 use super::rates::{Prefill, draft_rate, roof};
-use crate::cli::face;
 use crate::display::{bytes, excess};
 use crate::engine;
 use crate::model::WeightFormat;
@@ -15,15 +14,15 @@ use serde_json::{Value, json};
 
 /// How many tokens are drafted at a time for the rate with a draft, and the probability that one is right. Drafts that are
 /// longer gain more where passes of more rows take no longer.
-const DRAFTED: usize = 1;
-const RIGHT: f64 = 0.6;
+pub(crate) const DRAFTED: usize = 1;
+pub(crate) const RIGHT: f64 = 0.6;
 /// The shortest context, in tokens, that is a remedy: a shorter one holds no conversation.
 const LEAST_CONTEXT: usize = 1024;
 /// A smaller form is worth naming where this one reads, or takes, so many times as much.
 const WORTH: f64 = 1.05;
 
 /// What a plan comes to.
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// It fits.
     Fits(Rates),
     /// It does not, and what would.
@@ -31,7 +30,7 @@ pub(super) enum Verdict {
 }
 
 /// What the machine allows at best.
-pub(super) struct Rates {
+pub(crate) struct Rates {
     /// Tokens a second of one sequence.
     one: f64,
     /// The sequences that are planned for, where they are several, and the tokens a second of all of them.
@@ -40,13 +39,13 @@ pub(super) struct Rates {
     in_4_bits: Option<f64>,
     /// Tokens a second of one sequence with drafts, in 4 bits where that is faster, and the matrices' formats at that rate.
     /// `None`: drafts gain nothing.
-    with_draft: Option<(f64, String)>,
+    pub(crate) with_draft: Option<(f64, String)>,
     /// `None`: nothing is known of the device's arithmetic.
-    prefill: Option<Prefill>,
+    pub(crate) prefill: Option<Prefill>,
 }
 
 /// By how much a model does not fit, and with what it would.
-pub(super) struct Shortage {
+pub(crate) struct Shortage {
     cause: String,
     smaller: Option<Smaller>,
     ways: Vec<Way>,
@@ -78,7 +77,7 @@ enum Way {
 }
 
 impl Verdict {
-    pub(super) fn of(view: &View) -> Verdict {
+    pub(crate) fn of(view: &View) -> Verdict {
         match &view.placed {
             Ok(_) => Verdict::Fits(Rates::of(view)),
             Err(e) => {
@@ -88,7 +87,7 @@ impl Verdict {
                         let excess = excess(needed, free).map_or(String::new(), |excess| format!(" ({excess})"));
                         format!("needs {}{excess}, this machine gives {}", bytes(needed), bytes(free))
                     }
-                    false => face::words(e.parts().0),
+                    false => (view.words)(e.parts().0),
                 };
                 Verdict::DoesNotFit(Shortage { cause, smaller: Smaller::find(view), ways: Way::all(view) })
             }
@@ -96,7 +95,7 @@ impl Verdict {
     }
 
     /// One line, without its end.
-    pub(super) fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         match self {
             Verdict::Fits(rates) => rates.line(),
             Verdict::DoesNotFit(shortage) => shortage.line(),
@@ -104,7 +103,7 @@ impl Verdict {
     }
 
     /// What the machine allows at best; null where the model does not fit.
-    pub(super) fn rates_json(&self) -> Value {
+    pub(crate) fn rates_json(&self) -> Value {
         let Verdict::Fits(rates) = self else { return Value::Null };
         let draft = rates.with_draft.as_ref().map(|(rate, weights)| {
             json!({
@@ -128,7 +127,7 @@ impl Verdict {
     }
 
     /// What would make the model fit; null where it does.
-    pub(super) fn remedies_json(&self, view: &View) -> Value {
+    pub(crate) fn remedies_json(&self, view: &View) -> Value {
         let Verdict::DoesNotFit(shortage) = self else { return Value::Null };
         let smaller = shortage
             .smaller
@@ -153,7 +152,7 @@ impl Rates {
     fn of(view: &View) -> Rates {
         let (s, target) = (view.schedule, view.target);
         let one = roof(s, target, 1).tokens_s;
-        let sequences = view.args.batch;
+        let sequences = view.asked.options.sequences;
         let int4 = Form::made(&s.shape, WeightFormat::Int4, target).build(s.extent).0;
         let rate = roof(&int4, target, 1).tokens_s;
         let in_4_bits = (rate > WORTH * one).then_some(rate);
@@ -182,35 +181,6 @@ impl Rates {
             line += &format!("; first token of a prompt of {} after {} at best", prompt(p.tokens), duration(p.seconds));
         }
         line
-    }
-
-    /// How the figures of the line come about, a line each.
-    pub(super) fn explain(&self) -> String {
-        let mut t = match &self.with_draft {
-            Some((rate, weights)) => format!(
-                "with a draft, in {weights}: a pass with {DRAFTED} drafted token, right with a probability of {RIGHT}, gives \
-                 {} tokens: {} tokens/s\n",
-                expected_tokens(DRAFTED, RIGHT),
-                shown(*rate)
-            ),
-            None => String::new(),
-        };
-        t += &match &self.prefill {
-            Some(p) => format!(
-                "a prompt of {}: {} operations, {} at the matrix units' {} a second, {} at {} % of that, \
-                 which Kiln was measured to reach on an H200\n",
-                prompt(p.tokens),
-                count(p.operations as f64),
-                duration(p.seconds_at_peak),
-                count(p.peak),
-                duration(p.seconds),
-                100.0 * crate::machine::profile::PREFILL_SHARE,
-            ),
-            None => {
-                "how long a prompt takes is not known without a GPU's matrix units: `kiln bench` measures it\n".into()
-            }
-        };
-        t
     }
 }
 
@@ -270,7 +240,7 @@ impl Way {
         let fits = |options: engine::Options| {
             options.extent(&view.schedule.shape).is_ok_and(|extent| view.form.fit(extent, memory).is_ok())
         };
-        if view.args.kv_tokens.is_some() && fits(engine::Options { kv_tokens: Some(tokens), ..options }) {
+        if view.asked.options.kv_tokens.is_some() && fits(engine::Options { kv_tokens: Some(tokens), ..options }) {
             return Some(Way::KvTokens(tokens));
         }
         let context = tokens.min(view.extent.context.saturating_sub(1)) / PAGE * PAGE;
@@ -304,46 +274,18 @@ impl Shortage {
 }
 
 /// Whether a form that needs so many bytes is enough smaller than the one that is planned.
-fn is_worth(bytes: u64, view: &View) -> bool {
+pub(crate) fn is_worth(bytes: u64, view: &View) -> bool {
     view.total() as f64 > WORTH * bytes as f64
 }
 
 /// The least RAM that is sold with which the machine by name has room for `form`, in GiB.
-fn least_ram(view: &View, form: &Form) -> Option<u64> {
+pub(crate) fn least_ram(view: &View, form: &Form) -> Option<u64> {
     let mut sizes = view.target.named.as_ref()?.by_ram();
     sizes.find(|(_, memory)| view.fits_in(form, memory)).map(|(gib, _)| gib)
 }
 
-/// What a machine by name was taken to have, and with how much RAM the model fits there: the line below the verdict.
-pub(super) fn assumptions(view: &View, named: &Named) -> String {
-    let p = &named.profile;
-    let (ram, carve_out) = (p.ram, gib(p.carve_out));
-    let has = match (named.has_ram, named.has_carve_out()) {
-        (true, true) => format!("with {ram} GiB of RAM, {carve_out} of them carved out for the GPU"),
-        (true, false) => format!(
-            "with {ram} GiB of RAM; assumes that {carve_out} of them are carved out for the GPU (--machine {}:N takes N)",
-            p.name
-        ),
-        (false, true) => {
-            format!("assumes {ram} GiB of RAM (--ram N takes N), with {carve_out} of them carved out for the GPU")
-        }
-        (false, false) => format!(
-            "assumes {ram} GiB of RAM (--ram N takes N), {carve_out} of them carved out for the GPU (--machine {}:N takes N)",
-            p.name
-        ),
-    };
-    let from = match least_ram(view, view.form) {
-        Some(gib) => format!("it fits from {gib} GiB of RAM on"),
-        None => "it fits with no RAM that is sold".into(),
-    };
-    let int4 = Form::made(&view.schedule.shape, WeightFormat::Int4, view.target);
-    let in_4_bits = least_ram(view, &int4).filter(|_| is_worth(int4.bytes(view.extent), view));
-    let in_4_bits = in_4_bits.filter(|gib| least_ram(view, view.form).is_none_or(|least| *gib < least));
-    format!("{has}; {from}{}", in_4_bits.map_or(String::new(), |gib| format!(", in 4 bits from {gib}")))
-}
-
-/// [`assumptions`] as fields: bytes, and which of them were assumed.
-pub(super) fn machine_json(view: &View, named: &Named) -> Value {
+/// What a machine by name was taken to have: bytes, and which of them were assumed.
+pub(crate) fn machine_json(view: &View, named: &Named) -> Value {
     let p = &named.profile;
     let of = |is_assumed: bool, name: &'static str| is_assumed.then_some(name);
     let assumed: Vec<&str> =
@@ -354,7 +296,7 @@ pub(super) fn machine_json(view: &View, named: &Named) -> Value {
     })
 }
 
-fn shown(rate: f64) -> String {
+pub(crate) fn shown(rate: f64) -> String {
     if rate < 100.0 { format!("{rate:.1}") } else { format!("{rate:.0}") }
 }
 
@@ -362,16 +304,7 @@ fn about(rate: f64) -> String {
     if rate < 3.0 { format!("{rate:.1}") } else { format!("{rate:.0}") }
 }
 
-/// A count of operations: `51.7 T`.
-fn count(operations: f64) -> String {
-    match operations {
-        0.0..1e9 => format!("{:.1} M", operations / 1e6),
-        1e9..1e12 => format!("{:.1} G", operations / 1e9),
-        _ => format!("{:.1} T", operations / 1e12),
-    }
-}
-
-fn duration(seconds: f64) -> String {
+pub(crate) fn duration(seconds: f64) -> String {
     match seconds {
         0.0..0.1 => format!("{:.1} ms", 1e3 * seconds),
         0.1..1.0 => format!("{seconds:.2} s"),
@@ -381,7 +314,7 @@ fn duration(seconds: f64) -> String {
 }
 
 /// A prompt's tokens, with a comma after the thousands.
-fn prompt(tokens: usize) -> String {
+pub(crate) fn prompt(tokens: usize) -> String {
     match tokens {
         1 => "1 token".into(),
         0..1000 => format!("{tokens} tokens"),

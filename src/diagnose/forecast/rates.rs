@@ -7,14 +7,14 @@ use crate::schedule::{Pass, Schedule};
 use crate::sequence::draft::gain::expected_tokens;
 
 /// Batches that the roofline is printed for.
-pub(super) const BATCHES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+pub(crate) const BATCHES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 /// The roofline of a batch: tokens per second of all sequences together.
-pub(super) struct Roof {
-    pub(super) batch: usize,
-    pub(super) bytes: u64,
-    pub(super) tokens_s: f64,
-    pub(super) bound: &'static str,
+pub(crate) struct Roof {
+    pub(crate) batch: usize,
+    pub(crate) bytes: u64,
+    pub(crate) tokens_s: f64,
+    pub(crate) bound: &'static str,
 }
 
 /// The least seconds that a pass takes for its memory, and for its matrix products.
@@ -24,7 +24,7 @@ fn least_seconds(cost: Cost, target: &PlannedMachine) -> (f64, f64) {
 }
 
 /// The roofline of `sequences` that each decode a token at a short context.
-pub(super) fn roof(schedule: &Schedule, target: &PlannedMachine, sequences: usize) -> Roof {
+pub(crate) fn roof(schedule: &Schedule, target: &PlannedMachine, sequences: usize) -> Roof {
     let cost = schedule.cost(Pass::Decode { sequences, depth: 0 });
     let (memory, matrix) = least_seconds(cost, target);
     Roof {
@@ -36,13 +36,13 @@ pub(super) fn roof(schedule: &Schedule, target: &PlannedMachine, sequences: usiz
 }
 
 /// Drafted tokens that fill a kind of pass with the row before them.
-pub(super) const DRAFTED: [usize; 3] = [1, 3, 7];
+pub(crate) const DRAFTED: [usize; 3] = [1, 3, 7];
 /// Probabilities that a drafted token is right, once those before it are.
-pub(super) const RIGHT: [f64; 4] = [0.5, 0.6, 0.7, 0.8];
+pub(crate) const RIGHT: [f64; 4] = [0.5, 0.6, 0.7, 0.8];
 
 /// Tokens per second of one sequence with so many drafted, each of them right with a probability of `right` once those before
 /// it are: by a draft model, or at no cost.
-pub(super) fn draft_rate(
+pub(crate) fn draft_rate(
     schedule: &Schedule,
     draft: Option<&Schedule>,
     target: &PlannedMachine,
@@ -63,22 +63,22 @@ pub(super) fn draft_rate(
 const PROMPT: usize = 1000;
 
 /// What a prompt takes before its first token, at best.
-pub(super) struct Prefill {
+pub(crate) struct Prefill {
     /// Tokens of the prompt.
-    pub(super) tokens: usize,
+    pub(crate) tokens: usize,
     /// Multiplications and additions of all its passes.
-    pub(super) operations: u64,
+    pub(crate) operations: u64,
     /// What the matrix units compute in a second at their peak.
-    pub(super) peak: f64,
+    pub(crate) peak: f64,
     /// Seconds with matrix units at their peak.
-    pub(super) seconds_at_peak: f64,
+    pub(crate) seconds_at_peak: f64,
     /// Seconds with matrix units at [`PREFILL_SHARE`] of it.
-    pub(super) seconds: f64,
+    pub(crate) seconds: f64,
 }
 
 impl Prefill {
     /// The passes of a prompt; `None` where nothing is known of the device's matrix units.
-    pub(super) fn of(schedule: &Schedule, target: &PlannedMachine) -> Option<Prefill> {
+    pub(crate) fn of(schedule: &Schedule, target: &PlannedMachine) -> Option<Prefill> {
         let peak = target.operations?;
         let tokens = PROMPT.min(schedule.extent.context);
         let mut prefill = Prefill { tokens, operations: 0, peak, seconds_at_peak: 0.0, seconds: 0.0 };

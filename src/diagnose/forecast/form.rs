@@ -4,14 +4,14 @@ use super::machine::PlannedMachine;
 use crate::Result;
 use crate::engine::{self, ModelFiles};
 use crate::machine::heaps::Memory;
-use crate::model::{Shape, TensorId, WeightFormat};
+use crate::model::{Shape, TensorId, WeightFormat, presets};
 use crate::plan::{Needs, Plan};
 use crate::schedule::{Extent, Schedule};
 use std::path::Path;
 
 /// A model in one form: the schedules that are built of it, and what they need.
-pub(super) struct Form {
-    pub(super) shape: Shape,
+pub(crate) struct Form {
+    pub(crate) shape: Shape,
     formats: Box<dyn Fn(TensorId) -> WeightFormat>,
     /// Whether uploads go through staging; `None` if there is no device.
     staged: Option<bool>,
@@ -19,20 +19,20 @@ pub(super) struct Form {
 
 impl Form {
     /// As Kiln makes it of floating-point weights.
-    pub(super) fn made(shape: &Shape, weights: WeightFormat, target: &PlannedMachine) -> Form {
+    pub(crate) fn made(shape: &Shape, weights: WeightFormat, target: &PlannedMachine) -> Form {
         let of = shape.clone();
         let formats = Box::new(move |id| weights.of_matrix(id, &of, None));
         Form { shape: shape.clone(), formats, staged: target.staged }
     }
 
     /// As Kiln loads it from its files.
-    pub(super) fn of_files(files: &ModelFiles, shape: &Shape, weights: WeightFormat, target: &PlannedMachine) -> Form {
+    pub(crate) fn of_files(files: &ModelFiles, shape: &Shape, weights: WeightFormat, target: &PlannedMachine) -> Form {
         let formats = Box::new(files.formats(weights, shape));
         Form { shape: shape.clone(), formats, staged: target.staged }
     }
 
     /// The schedule for `extent`, and what an executor needs beside its weights and KV.
-    pub(super) fn build(&self, extent: Extent) -> (Schedule, Needs) {
+    pub(crate) fn build(&self, extent: Extent) -> (Schedule, Needs) {
         let schedule = Schedule::build(&self.shape, extent, &self.formats);
         let needs = self.staged.map_or(Needs::of(&schedule), |staged| Needs::on_device(&schedule, staged));
         (schedule, needs)
@@ -42,22 +42,22 @@ impl Form {
     ///
     /// # Errors
     /// As [`Plan::fit`].
-    pub(super) fn fit(&self, extent: Extent, memory: &Memory) -> Result<(Schedule, Plan)> {
+    pub(crate) fn fit(&self, extent: Extent, memory: &Memory) -> Result<(Schedule, Plan)> {
         Plan::fit(extent, memory, |extent| self.build(extent))
     }
 
     /// Bytes of all that a schedule for `extent` needs.
-    pub(super) fn bytes(&self, extent: Extent) -> u64 {
+    pub(crate) fn bytes(&self, extent: Extent) -> u64 {
         let (schedule, needs) = self.build(extent);
         Plan::wanted(&schedule, needs).iter().fold(0, |sum, wanted| sum.saturating_add(wanted.1))
     }
 }
 
 /// A draft model, and where it goes before the model.
-pub(super) struct Draft {
-    pub(super) name: String,
-    pub(super) schedule: Schedule,
-    pub(super) plan: Plan,
+pub(crate) struct Draft {
+    pub(crate) name: String,
+    pub(crate) schedule: Schedule,
+    pub(crate) plan: Plan,
     form: Form,
 }
 
@@ -66,10 +66,10 @@ impl Draft {
     ///
     /// # Errors
     /// Input: there is no such model, or its context is shorter. Refused: it does not fit.
-    pub(super) fn plan(word: &str, options: engine::Options, target: &PlannedMachine) -> Result<Draft> {
+    pub(crate) fn plan(word: &str, options: engine::Options, target: &PlannedMachine) -> Result<Draft> {
         let files = ModelFiles::of_draft(Path::new(word));
         let is_model = Path::new(word).is_dir() || !matches!(files, ModelFiles::Directory(_));
-        let shape = if is_model { files.shape()? } else { crate::cli::forge::find_shape(word)? };
+        let shape = if is_model { files.shape()? } else { presets::find(word)? };
         engine::check_draft_context(&shape, options.context)?;
         let form = match is_model {
             true => Form::of_files(&files, &shape, options.weights, target),
@@ -84,7 +84,7 @@ impl Draft {
     ///
     /// # Errors
     /// Refused: it has no room for the draft model.
-    pub(super) fn beside(&self, memory: &Memory) -> Result<Memory> {
+    pub(crate) fn beside(&self, memory: &Memory) -> Result<Memory> {
         let (_, plan) = self.form.fit(self.schedule.extent, memory)?;
         Ok(memory.less(plan.regions.iter().map(|r| (r.heap, r.bytes))))
     }

@@ -1,0 +1,254 @@
+//! Sessions: replies, and the tokens that a session was brought to.
+
+use super::{
+    engine_of, enter, give, give_text, handle, kiln_engine, kiln_session, kiln_text, kiln_text_function, out,
+    read_tokens,
+};
+use crate::fault::Fault;
+use crate::generate::generate;
+use crate::handles::{SESSIONS, Session};
+use kiln::Cancel;
+use kiln::serve::http::Method;
+use std::ffi::{c_char, c_void};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+fn session_of(session: *mut kiln_session) -> Result<Arc<Session>, Fault> {
+    SESSIONS.get(session.addr() as u64)
+}
+
+/// The tokens that a session was brought to, for this thread alone.
+fn tokens_of(session: &Session) -> MutexGuard<'_, Vec<u32>> {
+    // They are replaced as a whole.
+    session.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How a session came to its tokens, of which each is one of the three.
+#[repr(C)]
+pub struct kiln_synced {
+    /// sizeof(struct kiln_synced), set by the caller.
+    pub size: usize,
+    /// Tokens whose keys and values were there.
+    pub reused: usize,
+    /// Tokens that were run behind what the session held before.
+    pub extended: usize,
+    /// Tokens that were run in the place of what the session held before, or of what the cache had lost of it.
+    pub rebuilt: usize,
+}
+
+/// A session of an engine.
+///
+/// # Safety
+/// `session` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kiln_session_new(engine: *mut kiln_engine, session: *mut *mut kiln_session) -> i32 {
+    enter(|| {
+        // SAFETY: as the caller promises.
+        let place = unsafe { out(session, "session") }?;
+        *place = std::ptr::null_mut();
+        let new = Session { engine: engine_of(engine)?, cancel: Cancel::default(), tokens: Mutex::default() };
+        *place = handle(SESSIONS.add(Arc::new(new)));
+        Ok(())
+    })
+}
+
+/// Gives a session back. A call that uses it ends first, as if it were cancelled.
+#[unsafe(no_mangle)]
+pub extern "C" fn kiln_session_free(session: *mut kiln_session) -> i32 {
+    enter(|| {
+        SESSIONS.take(session.addr() as u64)?.cancel.set();
+        Ok(())
+    })
+}
+
+/// Another session of the same engine with the same tokens. Each goes on by itself; what the cache holds, they share.
+///
+/// # Safety
+/// `clone` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kiln_session_clone(session: *mut kiln_session, clone: *mut *mut kiln_session) -> i32 {
+    enter(|| {
+        // SAFETY: as the caller promises.
+        let place = unsafe { out(clone, "clone") }?;
+        *place = std::ptr::null_mut();
+        let of = session_of(session)?;
+        let tokens = tokens_of(&of).clone();
+        let new = Session { engine: of.engine.clone(), cancel: Cancel::default(), tokens: Mutex::new(tokens) };
+        *place = handle(SESSIONS.add(Arc::new(new)));
+        Ok(())
+    })
+}
+
+/// Brings a session to `tokens`: the engine's cache then holds their keys and values, and a prompt that begins with them goes on
+/// from there. What is there already is kept, and the rest is run. `synced` says how many tokens are which; it may be NULL. The
+/// cache keeps a session as it keeps conversations: what others need of its room is run again when it is asked for. Replies of
+/// the session do not change its tokens.
+///
+/// # Safety
+/// `count` tokens may be read; `synced` is NULL, or may be written and its size is set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kiln_session_sync(
+    session: *mut kiln_session,
+    tokens: *const u32,
+    count: usize,
+    synced: *mut kiln_synced,
+) -> i32 {
+    enter(|| {
+        // SAFETY: as the caller promises.
+        let (tokens, place) = unsafe { (read_tokens(tokens, count)?, synced.as_mut()) };
+        if let Some(place) = place.as_ref().filter(|place| place.size < size_of::<kiln_synced>()) {
+            let remedy = "set size to sizeof(struct kiln_synced)";
+            return Err(Fault::input(format!("synced says that it has {} bytes", place.size), remedy));
+        }
+        let session = session_of(session)?;
+        let mut held = tokens_of(&session);
+        session.cancel.clear();
+        let reused = session.engine.sync(&tokens, &session.cancel)?;
+        if let Some(place) = place {
+            let old = held.len().min(count).max(reused);
+            (place.reused, place.rebuilt, place.extended) = (reused, old - reused, count - old);
+        }
+        *held = tokens;
+        Ok(())
+    })
+}
+
+/// Writes a session's tokens with their keys and values to a file, all of it or nothing. A file that is no session's stays as it
+/// is. The file holds the conversation, and this user alone may read it.
+///
+/// # Safety
+/// `path` may be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kiln_session_save(session: *mut kiln_session, path: kiln_text) -> i32 {
+    enter(|| {
+        // SAFETY: as the caller promises.
+        let path = unsafe { read_path(path) }?;
+        let session = session_of(session)?;
+        let held = tokens_of(&session);
+        if held.is_empty() {
+            return Err(Fault::input("the session holds no tokens", "bring it to some with kiln_session_sync"));
+        }
+        session.cancel.clear();
+        Ok(session.engine.save(&held, path, &session.cancel)?)
+    })
+}
+
+/// Brings a session to the tokens of a file that kiln_session_save wrote, of the same model on the same device, in this process
+/// or another. What goes on behind them is what it would have been there. `tokens` gets them, and `count` how many they are;
+/// both may be NULL.
+///
+/// # Safety
+/// `path` may be read; `tokens` and `count` are NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kiln_session_load(
+    session: *mut kiln_session,
+    path: kiln_text,
+    tokens: *mut *mut u32,
+    count: *mut usize,
+) -> i32 {
+    enter(|| {
+        // SAFETY: as the caller promises.
+        let (path, place, count) = unsafe { (read_path(path)?, tokens.as_mut(), count.as_mut()) };
+        let session = session_of(session)?;
+        let mut held = tokens_of(&session);
+        let loaded = session.engine.load(path)?;
+        if let Some(place) = place {
+            *place = give(&loaded)?;
+        }
+        count.into_iter().for_each(|count| *count = loaded.len());
+        *held = loaded;
+        Ok(())
+    })
+}
+
+/// # Safety
+/// The text may be read.
+unsafe fn read_path<'a>(path: kiln_text) -> Result<&'a Path, Fault> {
+    // SAFETY: as the caller promises.
+    match unsafe { path.read("path") }? {
+        "" => Err(Fault::input("the path is empty", "name a file")),
+        path if path.contains('\0') => Err(Fault::input("the path has a 0 byte", "name a file")),
+        path => Ok(Path::new(path)),
+    }
+}
+
+/// Ends what the session's calls do, from any thread. They return KILN_INTERRUPTED. The next call runs again.
+#[unsafe(no_mangle)]
+pub extern "C" fn kiln_cancel(session: *mut kiln_session) -> i32 {
+    enter(|| {
+        session_of(session)?.cancel.set();
+        Ok(())
+    })
+}
+
+/// Makes a reply to `request`, the JSON of a chat completion (messages, sampling, response_format, tools). `on_text` gets its
+/// text as it comes, on this thread. `result` is a JSON object of text, finish_reason, usage, and tool_calls where there are
+/// some; it is given for a reply that was cut too. What the cache holds of the conversation is taken over.
+///
+/// # Safety
+/// `request` may be read; `on_text` may be called with `user`; `result` and `length` may be written or are NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kiln_generate(
+    session: *mut kiln_session,
+    request: kiln_text,
+    on_text: kiln_text_function,
+    user: *mut c_void,
+    result: *mut *mut c_char,
+    length: *mut usize,
+) -> i32 {
+    enter(|| {
+        // SAFETY: as the caller promises.
+        let request = unsafe { request.read("request") }?;
+        let session = session_of(session)?;
+        session.cancel.clear();
+        let mut hear = |text: &str| match on_text {
+            // SAFETY: as the caller promises of the function and of `user`.
+            Some(on_text) if unsafe { on_text(user, kiln_text::of(text)) } != 0 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        };
+        let (reply, ended) = generate(&session, request, &mut hear)?;
+        if !result.is_null() {
+            // SAFETY: as the caller promises.
+            unsafe { give_text(&reply.to_string(), result, length) }?;
+        }
+        ended
+    })
+}
+
+/// Asks any path of the HTTP interface, such as GET /metrics or POST /v1/completions, without a port. `on_body` gets the
+/// answer's body as it comes, which need not end where a character does. An answer that is an error is KILN_OK, with its status.
+///
+/// # Safety
+/// `method`, `path` and `body` may be read; `on_body` may be called with `user`; `status` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kiln_request(
+    session: *mut kiln_session,
+    method: kiln_text,
+    path: kiln_text,
+    body: kiln_text,
+    on_body: kiln_text_function,
+    user: *mut c_void,
+    status: *mut u16,
+) -> i32 {
+    enter(|| {
+        // SAFETY: as the caller promises.
+        let (method, path, body, status) =
+            unsafe { (method.read("method")?, path.read("path")?, body.bytes("body")?, out(status, "status")?) };
+        let known = Method::ALL.into_iter().find(|known| known.to_string() == method);
+        let method = known.ok_or_else(|| Fault::input(format!("{method:?} is no method"), "use GET or POST"))?;
+        let session = session_of(session)?;
+        session.cancel.clear();
+        *status = session.engine.request(method, path, body, &session.cancel, &mut |_, bytes| match on_body {
+            // SAFETY: as the caller promises of the function and of `user`.
+            Some(on_body) => {
+                match unsafe { on_body(user, kiln_text { data: bytes.as_ptr().cast(), length: bytes.len() }) } {
+                    0 => ControlFlow::Continue(()),
+                    _ => ControlFlow::Break(()),
+                }
+            }
+            None => ControlFlow::Continue(()),
+        })?;
+        Ok(())
+    })
+}

@@ -1,0 +1,352 @@
+//! The energy that tokens take: what the GPU and the processor's package have used between two moments, where the machine says.
+//!
+//! A processor counts its package's energy (RAPL, which most systems show to root alone), and so do some GPUs; of others the
+//! power is sampled and summed up. An APU's package holds its GPU, and its GPU's figure may hold the processor: so the two are
+//! told apart, and never added. Both are of all that runs on the machine.
+
+use super::top::nvidia::Library;
+use crate::machine::files::Files;
+use crate::machine::nodes::{DeviceNode, Nvidia};
+use serde::Serialize;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often a power is sampled.
+const SAMPLE: Duration = Duration::from_millis(100);
+/// How often counters are read at least: the smallest begins anew after a quarter of an hour at full power.
+const COUNT: Duration = Duration::from_secs(60);
+/// Less time than this says nothing: powers are means over as much.
+const LEAST: Duration = Duration::from_millis(200);
+
+/// Joules. `None`: this machine, or this user's rights, do not say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Energy {
+    /// Of the GPU.
+    pub gpu: Option<f64>,
+    /// Of the processor's packages.
+    pub package: Option<f64>,
+}
+
+impl Energy {
+    /// Each part that is known, by its name.
+    pub fn parts(self) -> impl Iterator<Item = (&'static str, f64)> {
+        let parts = [("gpu", self.gpu), ("package", self.package)];
+        parts.into_iter().filter_map(|(name, joules)| Some((name, joules?)))
+    }
+
+    /// The same for each of `tokens`. `None`: there are none, or nothing is known.
+    pub fn per(self, tokens: usize) -> Option<Energy> {
+        let each = |joules: Option<f64>| joules.map(|joules| joules / tokens as f64);
+        let is_known = self.gpu.or(self.package).is_some();
+        (tokens > 0 && is_known).then(|| Energy { gpu: each(self.gpu), package: each(self.package) })
+    }
+
+    /// In words, of a token: `0.41 J/token (GPU), 1.20 (package)`.
+    pub fn per_token_words(self) -> String {
+        match (self.gpu, self.package) {
+            (Some(gpu), Some(package)) => format!("{gpu:.2} J/token (GPU), {package:.2} (package)"),
+            (Some(gpu), None) => format!("{gpu:.2} J/token (GPU)"),
+            (None, Some(package)) => format!("{package:.2} J/token (package)"),
+            (None, None) => String::new(),
+        }
+    }
+}
+
+/// What was used until a moment, since the meter began.
+#[derive(Debug, Clone, Copy)]
+pub struct Mark {
+    at: Instant,
+    used: Energy,
+}
+
+impl Mark {
+    /// What was used from `before` on. `None`: that was less than a fifth of a second ago, which says nothing.
+    pub fn since(self, before: Mark) -> Option<Energy> {
+        let between = |now: Option<f64>, then: Option<f64>| now.zip(then).map(|(now, then)| now - then);
+        (self.at - before.at >= LEAST).then(|| Energy {
+            gpu: between(self.used.gpu, before.used.gpu),
+            package: between(self.used.package, before.used.package),
+        })
+    }
+}
+
+/// Measures energy as long as it is there.
+pub struct EnergyMeter {
+    sources: Arc<Mutex<Sources>>,
+    /// Its drop ends the thread that samples.
+    _ends: Sender<()>,
+}
+
+impl EnergyMeter {
+    /// A meter of the packages, and `with_gpu` of the machine's GPU, if it has one only. `None`: neither can be read.
+    pub fn start(files: &Files, with_gpu: bool) -> Option<EnergyMeter> {
+        let sources = Sources::find(files, with_gpu)?;
+        let pause = if matches!(sources.gpu, Some(Gpu { kind: Kind::Power(_) | Kind::NvidiaPower(_), .. })) {
+            SAMPLE
+        } else {
+            COUNT
+        };
+        let sources = Arc::new(Mutex::new(sources));
+        let (ends, ended) = channel::<()>();
+        let sampled = sources.clone();
+        let sample = move || {
+            while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                sampled.lock().unwrap_or_else(PoisonError::into_inner).mark();
+            }
+        };
+        // Without the thread a power is known at the ends alone, which says little.
+        thread::Builder::new().name("energy".into()).spawn(sample).ok()?;
+        Some(EnergyMeter { sources, _ends: ends })
+    }
+
+    /// What was used until now.
+    pub fn mark(&self) -> Mark {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner).mark()
+    }
+}
+
+/// What the machine shows.
+struct Sources {
+    files: Files,
+    nvidia: Library,
+    packages: Vec<Package>,
+    gpu: Option<Gpu>,
+    last: Instant,
+    used: Energy,
+}
+
+/// A processor's package.
+struct Package {
+    /// Its counter's file, in µJ.
+    path: String,
+    /// Where the counter begins anew.
+    range: u64,
+    last: u64,
+}
+
+struct Gpu {
+    kind: Kind,
+    /// The counter, J, or the power, W, when it was last read.
+    last: f64,
+}
+
+/// How a GPU tells what it uses.
+enum Kind {
+    /// A file of a counter, in µJ.
+    Counter(String),
+    /// A file of a power, in µW.
+    Power(String),
+    /// NVIDIA's library counts, of the GPU at this address.
+    NvidiaCounter(String),
+    /// NVIDIA's library says its power alone.
+    NvidiaPower(String),
+}
+
+impl Sources {
+    fn find(files: &Files, with_gpu: bool) -> Option<Sources> {
+        let nvidia = Library::default();
+        let packages = packages(files);
+        let gpu = if with_gpu { find_gpu(files, &nvidia) } else { None };
+        let used = Energy { gpu: gpu.as_ref().map(|_| 0.0), package: (!packages.is_empty()).then_some(0.0) };
+        let is_known = used.gpu.or(used.package).is_some();
+        is_known.then(|| Sources { files: files.clone(), nvidia, packages, gpu, last: Instant::now(), used })
+    }
+
+    fn mark(&mut self) -> Mark {
+        let now = Instant::now();
+        let seconds = (now - std::mem::replace(&mut self.last, now)).as_secs_f64();
+        self.advance(seconds);
+        Mark { at: now, used: self.used }
+    }
+
+    /// Adds what was used in the last `seconds`. A source that says nothing any more is none from there on.
+    fn advance(&mut self, seconds: f64) {
+        for package in &mut self.packages {
+            let now = self.files.value::<u64>(&package.path).ok();
+            let used = now.map(|now| match now.checked_sub(package.last) {
+                Some(used) => used,
+                None => (package.range - package.last.min(package.range)).saturating_add(now),
+            });
+            package.last = now.unwrap_or(package.last);
+            self.used.package = self.used.package.zip(used).map(|(sum, used)| sum + used as f64 / 1e6);
+        }
+        if let Some(gpu) = &mut self.gpu {
+            let now = gpu.kind.read(&self.files, &self.nvidia);
+            let used = now.map(|now| match gpu.kind {
+                // One that began anew, as after a reset, has lost what was before.
+                Kind::Counter(_) | Kind::NvidiaCounter(_) => (now - gpu.last).max(0.0),
+                Kind::Power(_) | Kind::NvidiaPower(_) => (now + gpu.last) / 2.0 * seconds,
+            });
+            gpu.last = now.unwrap_or(gpu.last);
+            self.used.gpu = self.used.gpu.zip(used).map(|(sum, used)| sum + used);
+        }
+    }
+}
+
+/// The packages whose counters this user may read; none where one of them is hidden.
+fn packages(files: &Files) -> Vec<Package> {
+    const ZONES: &str = "/sys/class/powercap";
+    let is_zone = |name: &String| name.strip_prefix("intel-rapl:").is_some_and(|n| n.parse::<u32>().is_ok());
+    let names = files.list(ZONES).unwrap_or_default().into_iter().filter(is_zone);
+    let is_package =
+        |zone: &String| files.text(&format!("{ZONES}/{zone}/name")).is_ok_and(|name| name.starts_with("package"));
+    let read = |zone: String| {
+        let path = format!("{ZONES}/{zone}/energy_uj");
+        let range = files.value(&format!("{ZONES}/{zone}/max_energy_range_uj")).ok()?;
+        Some(Package { range, last: files.value(&path).ok()?, path })
+    };
+    names.filter(is_package).map(read).collect::<Option<Vec<_>>>().unwrap_or_default()
+}
+
+/// How the machine's GPU tells what it uses. With several, it is not known which of them computes.
+fn find_gpu(files: &Files, nvidia: &Library) -> Option<Gpu> {
+    let nodes = DeviceNode::gpus(files);
+    let closed: Vec<Nvidia> =
+        Nvidia::all(files).into_iter().filter(|gpu| nodes.iter().all(|node| node.slot != gpu.slot)).collect();
+    let kinds = match (nodes.as_slice(), closed.as_slice()) {
+        ([node], []) => {
+            let hwmon = files.list(&node.file("hwmon")).ok().and_then(|all| all.into_iter().next()).unwrap_or_default();
+            let meter = |name: &str| node.file(&format!("hwmon/{hwmon}/{name}"));
+            let [counter, average, input] = ["energy1_input", "power1_average", "power1_input"].map(meter);
+            let (counted, power) = (Kind::NvidiaCounter(node.slot.clone()), Kind::NvidiaPower(node.slot.clone()));
+            vec![Kind::Counter(counter), Kind::Power(average), Kind::Power(input), counted, power]
+        }
+        ([], [gpu]) => vec![Kind::NvidiaCounter(gpu.slot.clone()), Kind::NvidiaPower(gpu.slot.clone())],
+        _ => Vec::new(),
+    };
+    kinds.into_iter().find_map(|kind| Some(Gpu { last: kind.read(files, nvidia)?, kind }))
+}
+
+impl Kind {
+    /// J of a counter, W of a power.
+    fn read(&self, files: &Files, nvidia: &Library) -> Option<f64> {
+        match self {
+            Kind::Counter(path) | Kind::Power(path) => files.value::<u64>(path).ok().map(|micro| micro as f64 / 1e6),
+            Kind::NvidiaCounter(slot) => nvidia.energy(files, slot),
+            Kind::NvidiaPower(slot) => nvidia.power(files, slot),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// A machine of files under a directory.
+    struct Machine {
+        directory: tempfile::TempDir,
+    }
+
+    const PACKAGE: &str = "sys/class/powercap/intel-rapl:0";
+    const GPU: &str = "sys/class/drm/renderD128/device/hwmon/hwmon3";
+
+    impl Machine {
+        fn new() -> Machine {
+            Machine { directory: tempfile::tempdir().unwrap() }
+        }
+
+        fn put(&self, path: &str, text: &str) {
+            let path = self.directory.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+
+        fn with_package(self) -> Machine {
+            self.put(&format!("{PACKAGE}/name"), "package-0\n");
+            self.put(&format!("{PACKAGE}/max_energy_range_uj"), "1000000\n");
+            self.put(&format!("{PACKAGE}/energy_uj"), "900000\n");
+            // Parts of the package, the whole board, and the same counter by another way.
+            for (zone, name) in
+                [("intel-rapl:0:0", "core"), ("intel-rapl:1", "psys"), ("intel-rapl-mmio:0", "package-0")]
+            {
+                self.put(&format!("sys/class/powercap/{zone}/name"), name);
+                self.put(&format!("sys/class/powercap/{zone}/energy_uj"), "1");
+                self.put(&format!("sys/class/powercap/{zone}/max_energy_range_uj"), "2");
+            }
+            self
+        }
+
+        fn with_power(self, microwatts: &str) -> Machine {
+            self.put(&format!("{GPU}/power1_average"), microwatts);
+            self
+        }
+
+        fn files(&self) -> Files {
+            Files::under(self.directory.path())
+        }
+
+        fn sources(&self) -> Option<Sources> {
+            Sources::find(&self.files(), true)
+        }
+    }
+
+    #[test]
+    fn a_machine_that_says_nothing_has_no_meter() {
+        let machine = Machine::new();
+        assert!(machine.sources().is_none() && EnergyMeter::start(&machine.files(), true).is_none());
+        // A counter that this user may not read, or that is none.
+        let machine = machine.with_package();
+        for text in ["", "much\n", "-1"] {
+            machine.put(&format!("{PACKAGE}/energy_uj"), text);
+            assert!(machine.sources().is_none(), "{text:?}");
+        }
+        assert_eq!(Energy::default().per(5), None);
+        assert_eq!(Energy::default().parts().count(), 0);
+    }
+
+    #[test]
+    fn packages_count_and_begin_anew_and_the_gpus_power_is_summed_up() {
+        let machine = Machine::new().with_package().with_power("10000000\n");
+        let mut sources = machine.sources().unwrap();
+        assert_eq!(sources.used, Energy { gpu: Some(0.0), package: Some(0.0) });
+        machine.put(&format!("{PACKAGE}/energy_uj"), "950000");
+        machine.put(&format!("{GPU}/power1_average"), "30000000");
+        sources.advance(2.0);
+        let close = |used: Energy, gpu: f64, package: f64| {
+            assert!(
+                (used.gpu.unwrap() - gpu).abs() < 1e-9 && (used.package.unwrap() - package).abs() < 1e-9,
+                "{used:?}"
+            );
+        };
+        close(sources.used, 40.0, 0.05);
+        machine.put(&format!("{PACKAGE}/energy_uj"), "150000");
+        sources.advance(1.0);
+        close(sources.used, 70.0, 0.25);
+        let each = sources.used.per(10).unwrap();
+        assert_eq!(each.per_token_words(), "7.00 J/token (GPU), 0.03 (package)");
+        // One that is gone is none from there on, and the other goes on.
+        fs::remove_file(machine.directory.path().join(GPU).join("power1_average")).unwrap();
+        machine.put(&format!("{PACKAGE}/energy_uj"), "250000");
+        sources.advance(1.0);
+        assert_eq!(sources.used.gpu, None);
+        assert!((sources.used.package.unwrap() - 0.35).abs() < 1e-9);
+        machine.put(&format!("{GPU}/power1_average"), "30000000");
+        sources.advance(1.0);
+        assert_eq!(sources.used.gpu, None, "what was used meanwhile is not known");
+    }
+
+    #[test]
+    fn of_two_gpus_none_is_taken_and_a_counter_is_taken_before_a_power() {
+        let machine = Machine::new().with_power("10000000");
+        machine.put(&format!("{GPU}/energy1_input"), "5000000");
+        let mut sources = machine.sources().unwrap();
+        machine.put(&format!("{GPU}/energy1_input"), "7500000");
+        sources.advance(100.0);
+        assert_eq!(sources.used, Energy { gpu: Some(2.5), package: None });
+        assert!(Sources::find(&machine.files(), false).is_none(), "a GPU that does not compute");
+        machine.put("sys/class/drm/renderD129/device/hwmon/hwmon4/power1_average", "1");
+        assert!(machine.sources().is_none());
+    }
+
+    #[test]
+    fn a_moment_says_nothing() {
+        let mark = |at: Instant, joules: f64| Mark { at, used: Energy { gpu: None, package: Some(joules) } };
+        let start = Instant::now();
+        let (first, soon, later) = (mark(start, 1.0), mark(start + LEAST / 2, 2.0), mark(start + LEAST, 3.5));
+        assert_eq!(soon.since(first), None);
+        assert_eq!(later.since(first), Some(Energy { gpu: None, package: Some(2.5) }));
+    }
+}

@@ -1,0 +1,268 @@
+//! The forecast: whether a model fits a machine, which may be another than this one, and what that allows.
+
+pub(crate) mod form;
+pub(crate) mod machine;
+pub(crate) mod rates;
+pub(crate) mod verdict;
+
+use crate::Result;
+use crate::engine::{self, ModelFiles, Options};
+use crate::error::Text;
+use crate::machine::heaps::Memory;
+use crate::model::presets;
+use crate::plan::{Plan, Purpose, kernel_parameters, sums};
+use crate::replay::measure::estimate::seconds_for;
+use crate::schedule::cost::step_cost;
+use crate::schedule::{Extent, Pass, Schedule};
+use crate::sequence::draft::MOST_DRAFTED;
+use form::{Draft, Form};
+use machine::PlannedMachine;
+use rates::{BATCHES, DRAFTED, RIGHT, draft_rate, roof};
+use serde_json::{Value, json};
+use verdict::Verdict;
+
+/// What is asked.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// The model's files, of which the config and the headers of the weights are read.
+    pub files: ModelFiles,
+    /// A model by name, or by its config.json, in the place of files.
+    pub shape: Option<String>,
+    /// The machine: `this`, or one by name, with GiB of carve-out as in `780m:4`.
+    pub machine: String,
+    /// GiB of RAM of a machine by name, its carve-out included. `None`: what it is assumed to have.
+    pub ram: Option<u64>,
+    /// A smaller model beside it that drafts: by name, by its config.json, as a model's path, or `demo`.
+    pub draft: Option<String>,
+    /// How it is loaded: `sequences` at once, with `kv_tokens` in all.
+    pub options: Options,
+    /// Whether every step of a decode pass is told too.
+    pub with_schedule: bool,
+}
+
+/// Words of an error as the reader's face of Kiln has them.
+pub(crate) type Words<'a> = &'a dyn Fn(&Text) -> String;
+
+/// The forecast as one object, as `kiln plan --json` prints it: `fits` says whether the model does.
+///
+/// # Errors
+/// Input: the model is wrong, or the machine is unknown. Device: this machine has no such device.
+pub fn to_json(asked: &Asked) -> Result<Value> {
+    look(asked, &|text| text.to_string(), |view, verdict| Ok(view.to_json(verdict))).map(|(value, _)| value)
+}
+
+/// Makes the forecast, and shows it by `show`. Returns what that returned, and beside it the refusal of a model that does not
+/// fit.
+///
+/// # Errors
+/// As [`to_json`], and those of `show`.
+pub(crate) fn look<T>(
+    asked: &Asked,
+    words: Words<'_>,
+    show: impl FnOnce(&View<'_>, &Verdict) -> Result<T>,
+) -> Result<(T, Result<()>)> {
+    let shape = match &asked.shape {
+        Some(word) => presets::find(word)?,
+        None => asked.files.shape()?,
+    };
+    let mut target = PlannedMachine::find(asked)?;
+    let of_batch = |batch| Options {
+        sequences: batch,
+        head_rows: batch,
+        drafted: if asked.draft.is_some() { MOST_DRAFTED } else { 0 },
+        ..asked.options
+    };
+    let options = of_batch(asked.options.sequences);
+    let extent = options.extent(&shape)?;
+    let draft = match &asked.draft {
+        Some(word) => {
+            let draft = Draft::plan(word, engine::draft_options(&options, extent.context), &target);
+            let draft = draft.map_err(engine::without_draft)?;
+            target.memory = draft.beside(&target.memory)?;
+            Some(draft)
+        }
+        None => None,
+    };
+    let target = target;
+    // By name there are no files that could have the matrices in another format.
+    let form = match asked.shape {
+        Some(_) => Form::made(&shape, options.weights, &target),
+        None => Form::of_files(&asked.files, &shape, options.weights, &target),
+    };
+    let (schedule, placed) = match form.fit(extent, &target.memory) {
+        Ok((schedule, plan)) => (schedule, Ok(plan)),
+        Err(e) => (form.build(extent).0, Err(e)),
+    };
+    let room = |batch: usize| {
+        let extent = Options { context: Some(shape.max_context), ..of_batch(batch) }.extent(&shape).ok()?;
+        Some((batch, Plan::room(extent, &target.memory, |extent| form.build(extent))))
+    };
+    let view = View {
+        asked,
+        words,
+        options,
+        extent,
+        wanted: Plan::wanted(&schedule, form.build(schedule.extent).1),
+        schedule: &schedule,
+        form: &form,
+        placed,
+        room: BATCHES.into_iter().filter_map(room).collect(),
+        target: &target,
+        draft: draft.as_ref(),
+    };
+    let verdict = Verdict::of(&view);
+    let shown = show(&view, &verdict)?;
+    Ok((shown, view.placed.map(drop)))
+}
+
+/// Everything that is shown of a forecast.
+pub(crate) struct View<'a> {
+    pub(crate) asked: &'a Asked,
+    words: Words<'a>,
+    pub(crate) options: engine::Options,
+    /// As asked for: the KV cache of [`View::schedule`] may be smaller.
+    pub(crate) extent: Extent,
+    pub(crate) schedule: &'a Schedule,
+    pub(crate) form: &'a Form,
+    wanted: Vec<(Purpose, u64)>,
+    pub(crate) placed: Result<Plan>,
+    /// By sequences: the most tokens of KV that there is room for, of all of them together.
+    pub(crate) room: Vec<(usize, usize)>,
+    pub(crate) target: &'a PlannedMachine,
+    pub(crate) draft: Option<&'a Draft>,
+}
+
+impl View<'_> {
+    pub(crate) fn name(&self) -> String {
+        self.asked.shape.clone().unwrap_or_else(|| self.asked.files.name())
+    }
+
+    /// The matrices' formats as text.
+    pub(crate) fn weights(&self) -> String {
+        self.schedule.weights.format_names()
+    }
+
+    pub(crate) fn sums(&self) -> Vec<(&'static str, u64)> {
+        sums(self.wanted.iter().copied())
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.wanted.iter().fold(0, |sum, w| sum.saturating_add(w.1))
+    }
+
+    /// Kernel parameters with which the model would fit; `None` if it fits or none would help.
+    pub(crate) fn parameters(&self) -> Option<String> {
+        self.placed.is_err().then(|| kernel_parameters(&self.wanted, &self.target.memory))?
+    }
+
+    /// Whether a form of the model fits a memory beside the draft model, if there is one.
+    fn fits_in(&self, form: &Form, memory: &Memory) -> bool {
+        let left = match self.draft {
+            Some(draft) => draft.beside(memory),
+            None => Ok(memory.clone()),
+        };
+        left.is_ok_and(|left| form.fit(self.extent, &left).is_ok())
+    }
+
+    /// Seconds that tuning takes; `None` where nothing is tuned.
+    pub(crate) fn tuning_seconds(&self) -> Option<f64> {
+        seconds_for(&self.asked.machine, self.asked.options.device, self.schedule)
+    }
+
+    /// Tokens per second of one sequence with so many drafted, for each of [`RIGHT`].
+    pub(crate) fn draft_rates(&self, drafted: usize) -> [f64; 4] {
+        let draft = self.draft.map(|draft| &draft.schedule);
+        RIGHT.map(|right| draft_rate(self.schedule, draft, self.target, drafted, right))
+    }
+
+    pub(crate) fn to_json(&self, verdict: &Verdict) -> Value {
+        let (asked, s, target) = (self.asked, self.schedule, self.target);
+        let plan = self.placed.as_ref().ok();
+        let regions: Vec<Value> = plan
+            .into_iter()
+            .flat_map(|p| &p.regions)
+            .map(|r| json!({"purpose": r.purpose.to_string(), "kind": r.purpose.kind(), "bytes": r.bytes, "heap": r.heap, "offset": r.offset}))
+            .collect();
+        let heaps: Vec<Value> = target
+            .memory
+            .heaps
+            .iter()
+            .map(|h| {
+                json!({
+                    "name": h.name, "available": h.available, "reserved": h.reserved, "device_local": h.device_local,
+                    "host_visible": h.host_visible,
+                })
+            })
+            .collect();
+        // No rate is a figure of a model that does not fit.
+        let (batches, drafted): (&[usize], &[usize]) = if plan.is_some() { (&BATCHES, &DRAFTED) } else { (&[], &[]) };
+        let roofline: Vec<Value> = batches
+            .iter()
+            .map(|&batch| roof(s, target, batch))
+            .map(|r| json!({"batch": r.batch, "bytes": r.bytes, "tokens_s": r.tokens_s, "bound": r.bound}))
+            .collect();
+        let room = self.room.iter().filter(|(_, tokens)| *tokens > 0);
+        let mut value = json!({
+            "verdict": verdict.line(),
+            "model": self.name(),
+            "weights": self.weights(),
+            "device": target.memory.device,
+            "machine": target.named.as_ref().map(|named| verdict::machine_json(self, named)),
+            "fits": plan.is_some(),
+            "reason": self.placed.as_ref().err().map(|e| (self.words)(e.parts().0)),
+            "at_best": verdict.rates_json(),
+            "remedies": verdict.remedies_json(self),
+            "bytes": self.total(),
+            "sums": self.sums().into_iter().map(|(k, b)| (k.to_string(), json!(b))).collect::<serde_json::Map<_, _>>(),
+            "kv_tokens": s.kv.tokens(),
+            "kv_room": room.map(|(n, tokens)| json!({"sequences": n, "tokens": tokens})).collect::<Vec<_>>(),
+            "heaps": heaps,
+            "pool": target.memory.pool.map(|p| {
+                json!({
+                    "available": p.available(),
+                    "vram": p.vram,
+                    "gtt": p.gtt,
+                    "gtt_used": p.gtt_used,
+                    "gtt_reserved": p.gtt_reserved,
+                    "system": p.system,
+                })
+            }),
+            "kernel_parameters": self.parameters(),
+            "regions": regions,
+            "bandwidth": target.bandwidth,
+            "bandwidth_source": target.source,
+            "tuning_s": self.tuning_seconds(),
+            "roofline": roofline,
+        });
+        value["drafts"] = drafted
+            .iter()
+            .map(|&drafted| {
+                let rates = self.draft_rates(drafted);
+                let rates: Vec<Value> =
+                    RIGHT.iter().zip(rates).map(|(right, rate)| json!({"right": right, "tokens_s": rate})).collect();
+                json!({"drafted": drafted, "rates": rates})
+            })
+            .collect();
+        if let Some(draft) = self.draft {
+            let sums = draft.plan.sums().into_iter().map(|(kind, sum)| (kind.to_string(), json!(sum)));
+            let sums = sums.collect::<serde_json::Map<_, _>>();
+            value["draft"] = json!({"model": draft.name, "bytes": draft.plan.bytes(), "sums": sums});
+        }
+        if asked.with_schedule {
+            let pass = Pass::Decode { sequences: asked.options.sequences, depth: 0 };
+            value["schedule"] = s
+                .steps
+                .iter()
+                .map(|step| {
+                    let c = step_cost(step, pass);
+                    json!({
+                        "segment": step.segment.to_string(), "label": step.label, "kernel": step.op.name(),
+                        "operands": step.op.operands(), "weight_bytes": c.weight_bytes, "kv_bytes": c.kv_bytes,
+                        "activation_bytes": c.activation_bytes, "operations": c.operations, "after": step.after,
+                    })
+                })
+                .collect();
+        }
+        value
+    }
+}

@@ -1,0 +1,383 @@
+//! A file of tokens with their keys and values: what a server's prefixes and a session are kept in.
+//!
+//! All numbers are little-endian, and no field is padded:
+//!
+//! | field | bytes |
+//! | --- | --- |
+//! | the magic of its [`Kind`], [`VERSION`] | 8, 4 |
+//! | [`Identity`] of what computed the pages | 32 |
+//! | number of prefixes, of global pages, of local pages, of words in the table | 4 each |
+//! | table: for each prefix its number of tokens, the tokens, and for each pool the pages that it sees, as indices | 4 each |
+//! | SHA-256 of all of that | 32 |
+//! | the global pages, then the local ones, each with the SHA-256 of the header's, the page's place, and its bytes | |
+//!
+//! The file is a claim. Its length must be the sum of what it says before memory is taken for any of it, each page is
+//! checked before the device gets it, and no prefix is used unless all are in order.
+
+use crate::Error;
+use crate::engine::ModelFiles;
+use crate::executor::{Executor, PageId};
+use crate::machine::regular::{self, Links};
+use crate::schedule::Schedule;
+use crate::schedule::kv::{PAGE, Pool};
+use crate::sequence::Batch;
+use crate::sequence::batch::Prefix;
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// What a file is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Kind {
+    /// What it begins with.
+    pub magic: [u8; 8],
+    /// What it is a file of.
+    what: &'static str,
+}
+
+/// A server's prefixes.
+pub(super) const PREFIXES: Kind = Kind { magic: *b"KILNpfx\n", what: "prefixes" };
+/// A session, which is one prefix.
+pub(super) const SESSION: Kind = Kind { magic: *b"KILNses\n", what: "a session" };
+
+/// The version of its layout.
+const VERSION: u32 = 1;
+/// Most bytes of the file. Reading them takes a second or a few, and a drain has time to write them.
+pub(super) const MOST_BYTES: u64 = 4 << 30;
+/// Bytes before the table.
+pub(super) const HEAD: usize = 8 + 4 + 32 + 4 * 4;
+/// Bytes of a hash.
+pub(super) const HASH: usize = 32;
+
+/// A SHA-256.
+type Hash = [u8; HASH];
+
+/// What prefixes' keys and values depend on: the model's files, their form on the device, the device, and Kiln's version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::serve) struct Identity(pub(super) Hash);
+
+impl Identity {
+    /// That of what a device has loaded from `files`.
+    ///
+    /// # Errors
+    /// Input: a file cannot be read.
+    pub fn new(files: &ModelFiles, schedule: &Schedule, device: &str) -> Result<Identity, Error> {
+        let kv = (PAGE, Pool::ALL.map(|pool| schedule.kv.pool(pool).page_bytes), schedule.extent.kv);
+        let form = (&schedule.shape, &schedule.weights, kv, device, env!("CARGO_PKG_VERSION"));
+        let mut hash = Sha256::new().chain_update(format!("{form:?}"));
+        files.add_to(&mut hash)?;
+        Ok(Identity(hash.finalize().into()))
+    }
+}
+
+/// Why a file is not used.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::serve) enum Fault {
+    #[error(transparent)]
+    File(#[from] regular::Fault),
+    #[error("it is no file of {0}")]
+    Magic(&'static str),
+    #[error("it is of another model, another form of it, another device, or another version of Kiln")]
+    Stale,
+    #[error("it is cut off or damaged")]
+    Damaged,
+    /// The executor's, or a prompt that this model does not take.
+    #[error(transparent)]
+    Engine(#[from] Error),
+}
+
+impl From<io::Error> for Fault {
+    fn from(e: io::Error) -> Fault {
+        match e.kind() {
+            ErrorKind::UnexpectedEof => Fault::Damaged,
+            _ => Fault::File(e.into()),
+        }
+    }
+}
+
+impl Kind {
+    /// Checks what a file begins with.
+    fn check(self, file: &File, length: u64) -> Result<(), Fault> {
+        let mut magic = [0; 8];
+        if length >= magic.len() as u64 {
+            file.read_exact_at(&mut magic, 0)?;
+        }
+        if magic == self.magic { Ok(()) } else { Err(Fault::Magic(self.what)) }
+    }
+
+    /// Reads a whole file of this kind into memory.
+    ///
+    /// # Errors
+    /// Why it is none. What it holds is not looked at, but for whose it is.
+    pub fn read(self, path: &Path, identity: Identity) -> Result<Vec<u8>, Fault> {
+        let (file, length) = regular::open(path, Links::Refuse)?;
+        self.check(&file, length)?;
+        if length > MOST_BYTES {
+            return Err(regular::Fault::TooLong { length, max: MOST_BYTES }.into());
+        }
+        // Of another model there may be gigabytes, which are not read for a refusal.
+        let mut head = [0; HEAD];
+        file.read_exact_at(&mut head, 0)?;
+        self.counts(&head, identity)?;
+        let mut bytes = vec![0; length as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(bytes)
+    }
+
+    /// The numbers of prefixes, pages and words of a head that is in order.
+    fn counts(self, head: &[u8; HEAD], identity: Identity) -> Result<&[u8], Fault> {
+        let (version, rest) = head.strip_prefix(&self.magic).ok_or(Fault::Magic(self.what))?.split_at(4);
+        let (of, counts) = rest.split_at(HASH);
+        if version != VERSION.to_le_bytes() || of != identity.0 {
+            return Err(Fault::Stale);
+        }
+        Ok(counts)
+    }
+}
+
+/// Checks that there is nothing at `path` but a file of a kind, of whatever model or version, or an empty one.
+pub(super) fn check_kind(path: &Path, kind: Kind) -> Result<(), Fault> {
+    let (file, length) = match regular::open(path, Links::Refuse) {
+        Err(regular::Fault::Io(e)) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    if length == 0 { Ok(()) } else { kind.check(&file, length) }
+}
+
+fn hash_of_page(header: &Hash, pool: Pool, index: usize, bytes: &[u8]) -> Hash {
+    let place = [pool as u64, index as u64].map(u64::to_le_bytes).concat();
+    Sha256::new().chain_update(header).chain_update(place).chain_update(bytes).finalize().into()
+}
+
+/// Bytes of a file with so many words in its table and so many pages. `None`: they are more than any file has.
+fn file_bytes(words: u64, pages: [u64; 2], executor: &dyn Executor) -> Option<u64> {
+    let mut bytes = words.checked_mul(4)?.checked_add((HEAD + HASH) as u64)?;
+    for pool in Pool::ALL {
+        let each = executor.schedule().kv.pool(pool).page_bytes + HASH as u64;
+        bytes = bytes.checked_add(pages[pool as usize].checked_mul(each)?)?;
+    }
+    Some(bytes)
+}
+
+/// What is to be written.
+pub(super) struct Table {
+    pub prefixes: u32,
+    words: Vec<u32>,
+    /// By pool, the pages, each once, and how many of their positions belong to a prefix.
+    pages: [Vec<(PageId, usize)>; 2],
+    /// Bytes of the file.
+    bytes: Option<u64>,
+}
+
+impl Table {
+    pub fn new(prefixes: &[Prefix<'_>], executor: &dyn Executor) -> Table {
+        let mut table =
+            Table { prefixes: prefixes.len() as u32, words: Vec::new(), pages: Default::default(), bytes: None };
+        let mut indices: [HashMap<PageId, usize>; 2] = Default::default();
+        for prefix in prefixes {
+            table.words.push(prefix.tokens.len() as u32);
+            table.words.extend(prefix.tokens);
+            for pool in Pool::ALL {
+                let pages = &mut table.pages[pool as usize];
+                for (number, page) in prefix.pages(executor, pool) {
+                    let index = *indices[pool as usize].entry(page).or_insert_with(|| {
+                        pages.push((page, 0));
+                        pages.len() - 1
+                    });
+                    let positions = (prefix.tokens.len() - number * PAGE).min(PAGE);
+                    pages[index].1 = pages[index].1.max(positions);
+                    table.words.push(index as u32);
+                }
+            }
+        }
+        table.bytes = file_bytes(table.words.len() as u64, table.counts().map(u64::from), executor);
+        table
+    }
+
+    fn counts(&self) -> [u32; 2] {
+        [0, 1].map(|pool| self.pages[pool].len() as u32)
+    }
+
+    pub fn fits(&self) -> bool {
+        self.bytes.is_some_and(|bytes| bytes <= MOST_BYTES)
+    }
+
+    /// All that stands before the header's hash.
+    fn header(&self, kind: Kind, identity: Identity) -> Vec<u8> {
+        let [global, local] = self.counts();
+        let mut header = [&kind.magic[..], &VERSION.to_le_bytes(), &identity.0].concat();
+        let counts = [self.prefixes, global, local, self.words.len() as u32];
+        header.extend(counts.iter().chain(&self.words).flat_map(|word| word.to_le_bytes()));
+        header
+    }
+
+    /// Writes the whole file.
+    ///
+    /// # Errors
+    /// Of the executor, or of what is written to.
+    pub fn write(
+        &self,
+        out: &mut dyn Write,
+        kind: Kind,
+        identity: Identity,
+        executor: &mut dyn Executor,
+    ) -> Result<(), Fault> {
+        let header = self.header(kind, identity);
+        let hash: Hash = Sha256::digest(&header).into();
+        out.write_all(&header)?;
+        out.write_all(&hash)?;
+        for pool in Pool::ALL {
+            let layout = *executor.schedule().kv.pool(pool);
+            let mut bytes = vec![0; layout.page_bytes as usize];
+            for (index, &(page, positions)) in self.pages[pool as usize].iter().enumerate() {
+                executor.read_page(pool, page, &mut bytes)?;
+                // Others' words may lie behind the prefix.
+                layout.clear_behind(&mut bytes, positions);
+                out.write_all(&bytes)?;
+                out.write_all(&hash_of_page(&hash, pool, index, &bytes))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A prefix of a file.
+pub(super) struct Stored {
+    pub tokens: Vec<u32>,
+    /// By pool and number, the index of the page in the file.
+    pages: [BTreeMap<usize, usize>; 2],
+}
+
+/// Where a file's bytes are.
+pub(super) enum Source {
+    File(File),
+    Memory(Vec<u8>),
+}
+
+impl Source {
+    fn read(&self, bytes: &mut [u8], at: u64) -> Result<(), Fault> {
+        match self {
+            Source::File(file) => Ok(file.read_exact_at(bytes, at)?),
+            Source::Memory(all) => {
+                let rest = usize::try_from(at).ok().and_then(|at| all.get(at..)).ok_or(Fault::Damaged)?;
+                bytes.copy_from_slice(rest.get(..bytes.len()).ok_or(Fault::Damaged)?);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A file whose header is in order.
+pub(super) struct Contents {
+    source: Source,
+    pub prefixes: Vec<Stored>,
+    hash: Hash,
+    /// By pool, where its pages begin.
+    starts: [u64; 2],
+}
+
+impl Contents {
+    /// Opens the file at `path`.
+    ///
+    /// # Errors
+    /// Why it is not used.
+    pub fn open(path: &Path, kind: Kind, identity: Identity, executor: &dyn Executor) -> Result<Contents, Fault> {
+        let (file, length) = regular::open(path, Links::Refuse)?;
+        if length > MOST_BYTES {
+            return Err(regular::Fault::TooLong { length, max: MOST_BYTES }.into());
+        }
+        Contents::of(Source::File(file), length, kind, identity, executor)
+    }
+
+    /// What `length` bytes hold.
+    ///
+    /// # Errors
+    /// As [`Contents::open`].
+    pub fn of(
+        source: Source,
+        length: u64,
+        kind: Kind,
+        identity: Identity,
+        executor: &dyn Executor,
+    ) -> Result<Contents, Fault> {
+        let mut head = [0; HEAD];
+        source.read(&mut head, 0)?;
+        let counts = kind.counts(&head, identity)?;
+        let mut counts = words_of(counts);
+        let mut count = || counts.next().map(u64::from).ok_or(Fault::Damaged);
+        let (prefixes, pages, words) = (count()?, [count()?, count()?], count()?);
+        // The file is as long as it says, so nothing that it says is longer than the file.
+        if file_bytes(words, pages, executor) != Some(length) {
+            return Err(Fault::Damaged);
+        }
+        let mut header = vec![0; HEAD + 4 * words as usize + HASH];
+        source.read(&mut header, 0)?;
+        let (header, hash) = header.split_at(header.len() - HASH);
+        if Sha256::digest(header)[..] != *hash {
+            return Err(Fault::Damaged);
+        }
+        let hash = hash.try_into().map_err(|_| Fault::Damaged)?;
+        let start = (header.len() + HASH) as u64;
+        let global = executor.schedule().kv.pool(Pool::Global).page_bytes + HASH as u64;
+        let mut words = words_of(&header[HEAD..]);
+        let prefixes = (0..prefixes).map(|_| Stored::read(&mut words, pages, executor)).collect::<Option<Vec<_>>>();
+        match (prefixes, words.next()) {
+            (Some(prefixes), None) => {
+                Ok(Contents { source, prefixes, hash, starts: [start, start + pages[0] * global] })
+            }
+            _ => Err(Fault::Damaged),
+        }
+    }
+
+    fn read_page(&self, pool: Pool, index: usize, bytes: &mut [u8]) -> Result<(), Fault> {
+        let at = self.starts[pool as usize] + (index * (bytes.len() + HASH)) as u64;
+        let mut hash = Hash::default();
+        self.source.read(bytes, at)?;
+        self.source.read(&mut hash, at + bytes.len() as u64)?;
+        match hash == hash_of_page(&self.hash, pool, index, bytes) {
+            true => Ok(()),
+            false => Err(Fault::Damaged),
+        }
+    }
+}
+
+impl Contents {
+    /// Puts one of the prefixes into a free slot. Returns whether there was room.
+    ///
+    /// # Errors
+    /// Damaged: a page is. Engine: the device failed, or the model does not take such a prompt.
+    pub fn restore(&self, prefix: &Stored, batch: &mut Batch, executor: &mut dyn Executor) -> Result<bool, Fault> {
+        let mut read = |pool: Pool, number: usize, bytes: &mut [u8]| {
+            let index = prefix.pages[pool as usize].get(&number).ok_or(Fault::Damaged)?;
+            self.read_page(pool, *index, bytes)
+        };
+        batch.restore(executor, &prefix.tokens, &mut read)
+    }
+}
+
+impl Stored {
+    /// Reads a prefix of a table; `None`: it is not in order.
+    fn read(words: &mut impl Iterator<Item = u32>, pages: [u64; 2], executor: &dyn Executor) -> Option<Stored> {
+        let length = words.next()? as usize;
+        let tokens: Vec<u32> = words.by_ref().take(length).collect();
+        let mut stored = Stored { tokens, pages: Default::default() };
+        if stored.tokens.len() != length {
+            return None;
+        }
+        for pool in Pool::ALL {
+            for number in executor.pages().numbers(pool, length) {
+                let index = words.next().filter(|index| u64::from(*index) < pages[pool as usize])?;
+                stored.pages[pool as usize].insert(number, index as usize);
+            }
+        }
+        Some(stored)
+    }
+}
+
+/// The words of bytes.
+fn words_of(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+}
