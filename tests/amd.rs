@@ -5,6 +5,8 @@
 
 #[path = "amd/isa.rs"]
 mod isa;
+#[path = "amd/page.rs"]
+mod page;
 #[path = "common/radv.rs"]
 mod radv;
 
@@ -31,8 +33,8 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// The GPUs to compile for: RADV's name, the instruction set, and the device name that the driver then reports.
-const CHIPS: [(&str, &str, &str); 2] = [("phoenix", "gfx1103", "PHOENIX"), ("gfx1150", "gfx1150", "GFX1150")];
+/// The GPUs to compile for: the instruction set, and the device name that the driver then reports.
+const CHIPS: [(&str, &str); 3] = [("gfx1103", "PHOENIX"), ("gfx1150", "GFX1150"), ("gfx1151", "GFX1151")];
 /// Environment variable for the child process on that driver: the file to write its results to.
 const CHILD: &str = "KILN_TEST_AMD_CHILD";
 
@@ -69,10 +71,12 @@ fn every_kernel_is_good_machine_code_on_amd() {
     if radv::is_missing() {
         return;
     }
-    let [first, second] = CHIPS.map(|(family, _, name)| compile_for(family, name));
-    assert_eq!(first.len(), second.len());
+    let all = std::thread::scope(|scope| {
+        let chips = CHIPS.map(|(chip, name)| scope.spawn(move || compile_for(chip, name)));
+        chips.map(|chip| chip.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
     let mut broken = Vec::new();
-    for (chip, figures) in [(CHIPS[0].1, &first), (CHIPS[1].1, &second)] {
+    for ((chip, _), figures) in CHIPS.into_iter().zip(&all) {
         for f in figures {
             let header = header_of(&f.module);
             let place = format!("{} ({}, {}) on {chip}", f.module, f.workgroup, f.constants);
@@ -80,13 +84,13 @@ fn every_kernel_is_good_machine_code_on_amd() {
         }
     }
     assert!(broken.is_empty(), "\n{}\n", broken.join("\n"));
-    compare(&page(&first, &second));
+    compare(&page::page(&all));
 }
 
 /// Compiles every kernel for one chip in a child process.
-fn compile_for(family: &str, name: &str) -> Vec<Figures> {
+fn compile_for(chip: &str, name: &str) -> Vec<Figures> {
     let out = tempfile::NamedTempFile::new().unwrap();
-    radv::run("every_kernel_is_good_machine_code_on_amd", family, &[(CHILD, out.path())]);
+    radv::run("every_kernel_is_good_machine_code_on_amd", chip, &[(CHILD, out.path())]);
     let (device, figures): (String, Vec<Figures>) =
         serde_json::from_slice(&std::fs::read(out.path()).unwrap()).unwrap();
     assert!(device.contains(name) && device.contains(&format!("Mesa {MESA}")), "{device}");
@@ -296,65 +300,6 @@ fn header_of(module: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("shaders/{source}.comp"));
     let text = std::fs::read_to_string(path).unwrap();
     text.lines().take_while(|l| l.starts_with("//")).map(|l| format!("{l}\n")).collect()
-}
-
-fn page(first: &[Figures], second: &[Figures]) -> String {
-    let [a, b] = [CHIPS[0].1, CHIPS[1].1];
-    let mut page = format!(
-        "# The kernels on {a} and {b}\n\
-         \n\
-         What RADV of Mesa {MESA} compiles each kernel to: every one that can be chosen for the shapes of Gemma 3 27B and of the\n\
-         demo model, whatever tuning finds (for the types of GGUF files, as without tuning), for passes of 1 to 512 rows in waves\n\
-         of 32, and each other module once. Where the chips differ, {a} is before the\n\
-         slash. `cargo test --test amd` (in [amd.rs](amd.rs)) compares this page with the compiler and holds the kernels to rules:\n\
-         no register is spilled and no scratch used; linear kernels load weights by 16 bytes; linear, attend and read kernels\n\
-         leave room for {WAVES} waves a SIMD; kernels for matrix units and for dot products use those instructions; what a relayed\n\
-         kernel loads behind its wait skips the cache of its compute unit (`glc`), but for weights and the KV cache. After a change\n\
-         to a shader, `KILN_BLESS=1 cargo test --test amd` writes it anew.\n\
-         \n\
-         - constants: the kernel's specialisation by number, where it is not 0; its source says what they mean\n\
-         - VGPRs of a wave, LDS in bytes of a workgroup, code in bytes\n\
-         - waves: how many a SIMD holds at a time, at most 16\n\
-         - loads: global loads within loops that hold 16-byte loads, 16-byte ones + narrower ones\n\
-         - matrix, dot: `v_wmma_*` and `v_dot4_i32_iu8` instructions\n\
-         \n\
-         | kernel | workgroup | constants | VGPRs | LDS | waves | code | loads | matrix | dot |\n\
-         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
-    );
-    for (name, [constants, figures @ ..], workgroups) in rows(first, second) {
-        page += &format!("| {name} | {} | {constants} | {} |\n", workgroups.join(", "), figures.join(" | "));
-    }
-    page
-}
-
-/// A row of the page: module, constants and figures, and the workgroup sizes that have these figures.
-type Row = (String, [String; 8], Vec<String>);
-
-fn rows(first: &[Figures], second: &[Figures]) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
-    for (x, y) in first.iter().zip(second) {
-        assert_eq!((&x.module, x.workgroup, &x.constants), (&y.module, y.workgroup, &y.constants));
-        let cell = |of: &dyn Fn(&Figures) -> String| {
-            let (x, y) = (of(x), of(y));
-            if x == y { x } else { format!("{x} / {y}") }
-        };
-        let cells = [
-            x.constants.clone(),
-            cell(&|f| f.vgprs.to_string()),
-            cell(&|f| f.lds.to_string()),
-            cell(&|f| f.waves.to_string()),
-            cell(&|f| f.code.to_string()),
-            cell(&|f| format!("{} + {}", f.isa.wide_loads, f.isa.narrow_loads)),
-            cell(&|f| f.isa.wmma.to_string()),
-            cell(&|f| f.isa.dot4.to_string()),
-        ];
-        match rows.iter_mut().find(|(name, c, _)| *name == x.module && *c == cells) {
-            Some((_, _, workgroups)) => workgroups.push(x.workgroup.to_string()),
-            None => rows.push((x.module.clone(), cells, vec![x.workgroup.to_string()])),
-        }
-    }
-    rows.sort_by(|a, b| (&a.0, &a.1[0]).cmp(&(&b.0, &b.1[0])));
-    rows
 }
 
 fn compare(page: &str) {

@@ -1,5 +1,5 @@
-//! RADV's code of Kiln's kernels for gfx1103, executed: replay itself runs whole passes of small models on a driver that
-//! interprets that code (gfx11/), beside the golden logits and the reference. A fault that the interpreter finds ends the
+//! RADV's code of Kiln's kernels for gfx1103 and gfx1151, executed: replay itself runs whole passes of small models on a driver
+//! that interprets that code (gfx11/), beside the golden logits and the reference. A fault that the interpreter finds ends the
 //! test: a wait that is missing, a cache that is stale, a byte that nothing wrote, two dispatches that use one place with no
 //! edge between.
 //!
@@ -21,6 +21,7 @@ use code::Compiler;
 use common::check::{F16_SHALLOW, F32_SHALLOW, check_prompt};
 use common::{AUTO, Case, DOT, F32, MATRIX_F16, MATRIX_S8, floats, golden, ids, observe, relative_rms};
 use driver::{Interpreter, Watch};
+use gfx11::machine::Config;
 use kiln::Cancel;
 use kiln::diagnose::compare::{Compared, HEAD_ROWS, compare, passes};
 use kiln::engine::{ReplayOptions, Tune};
@@ -49,15 +50,52 @@ const CHILD: &str = "KILN_TEST_RDNA_CHILD";
 
 type Shared = Rc<RefCell<Compiler>>;
 
-/// Runs `body` in a child process on RADV.
-fn on_radv(test: &str, body: impl FnOnce(&Shared)) {
+/// The chips whose code runs here.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Chip {
+    Gfx1103,
+    /// RDNA 3.5: arithmetic of floats on scalar registers, and registers for half as many waves more.
+    Gfx1151,
+}
+
+impl Chip {
+    fn name(self) -> &'static str {
+        match self {
+            Chip::Gfx1103 => "gfx1103",
+            Chip::Gfx1151 => "gfx1151",
+        }
+    }
+
+    /// A part of the name of the device that RADV then shows.
+    fn device(self) -> &'static str {
+        match self {
+            Chip::Gfx1103 => "PHOENIX",
+            Chip::Gfx1151 => "GFX1151",
+        }
+    }
+
+    fn config(self, seed: u64) -> Config {
+        match self {
+            Chip::Gfx1103 => Config::gfx1103(seed),
+            Chip::Gfx1151 => Config::gfx1151(seed),
+        }
+    }
+}
+
+/// Runs `body` in a child process on RADV for a chip.
+fn on_chip(chip: Chip, test: &str, body: impl FnOnce(&Shared)) {
     if std::env::var_os(CHILD).is_some() {
         let start = Instant::now();
-        body(&Rc::new(RefCell::new(Compiler::new())));
+        body(&Rc::new(RefCell::new(Compiler::new(chip))));
         println!("{:.1} s", start.elapsed().as_secs_f64());
     } else if !radv::is_missing() {
-        println!("{}", radv::run(test, "phoenix", &[(CHILD, Path::new("1"))]));
+        println!("{}", radv::run(test, chip.name(), &[(CHILD, Path::new("1"))]));
     }
+}
+
+/// The same for gfx1103.
+fn on_radv(test: &str, body: impl FnOnce(&Shared)) {
+    on_chip(Chip::Gfx1103, test, body);
 }
 
 /// What a model is loaded as.
@@ -159,6 +197,29 @@ const RUNS: [(&str, &str, Setup); 9] = [
 fn passes_have_the_golden_logits() {
     on_radv("passes_have_the_golden_logits", |compiler| {
         RUNS.into_iter().for_each(|(name, prompt, setup)| setup.check(compiler, name, prompt));
+    });
+}
+
+/// As above, in chunks of each size of kernel and relayed: the compiler's code for RDNA 3.5 is other code.
+#[test]
+fn passes_on_gfx1151_have_the_golden_logits() {
+    on_chip(Chip::Gfx1151, "passes_on_gfx1151_have_the_golden_logits", |compiler| {
+        for (prompt, setup) in [
+            ("len33", INT8),
+            ("len16", Setup { chunk: 7, seed: 2, ..INT8 }),
+            ("len17", Setup { chunk: 1, relay: true, ..INT8 }),
+            ("len17", Setup { arithmetic: F32, kv: KvType::F32, chunk: 7, ..INT8 }),
+        ] {
+            setup.check(compiler, "tiny", prompt);
+        }
+        // Not gfx1103's code by another name.
+        let is_scalar = |name: &str| name.starts_with("s_") && name.ends_with("_f32");
+        let count = |kernel| {
+            compiler.borrow_mut().get(kernel).program.ready.iter().filter(|r| is_scalar(r.inst.opcode.name)).count()
+        };
+        let kernels = compiler.borrow().kernels();
+        let floats: usize = kernels.into_iter().map(count).sum();
+        assert!(floats > 20, "{floats} instructions of floats on scalar registers");
     });
 }
 

@@ -38,6 +38,11 @@ impl Config {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(2);
         Self { arrays: 2, pairs: 3, resident: 2, seed, defer: 8, apart: true, threads, budget: 100_000_000 }
     }
+
+    /// A Radeon 8060S: four arrays of five WGPs.
+    pub fn gfx1151(seed: u64) -> Self {
+        Self { arrays: 4, pairs: 5, ..Self::gfx1103(seed) }
+    }
 }
 
 /// A kernel with what the hardware is told of it.

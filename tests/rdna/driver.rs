@@ -97,7 +97,7 @@ impl Interpreter {
     pub fn new(compiler: &Rc<RefCell<Compiler>>, seed: u64, relays: bool) -> Interpreter {
         let mut memory = DeviceMemory::default();
         memory.add("push constants", PUSH_HIGH, u64::from(MOST_BESIDE * PUSH_BYTES));
-        let config = Config { apart: !relays, ..Config::gfx1103(seed) };
+        let config = Config { apart: !relays, ..compiler.borrow().chip.config(seed) };
         Interpreter {
             caps: Caps { has_clock: true, ..compiler.borrow().gpu.caps.clone() },
             compiler: compiler.clone(),
