@@ -19,7 +19,7 @@ use crate::schedule::{Extent, Pass, Schedule};
 use crate::sequence::draft::MOST_DRAFTED;
 use form::{Draft, Form};
 use machine::PlannedMachine;
-use rates::{BATCHES, DRAFTED, RIGHT, draft_rate, roof};
+use rates::{BATCHES, DRAFTED, Prediction, RIGHT, draft_rate, roof};
 use serde_json::{Value, json};
 use verdict::Verdict;
 
@@ -200,6 +200,11 @@ impl View<'_> {
             .map(|&batch| roof(s, target, batch))
             .map(|r| json!({"batch": r.batch, "bytes": r.bytes, "tokens_s": r.tokens_s, "bound": r.bound}))
             .collect();
+        let prediction = plan.and_then(|_| Prediction::of(self.form, self.extent, target)).map(|p| {
+            let decode: Vec<Value> =
+                p.decode.iter().map(|(n, rate)| json!({"sequences": n, "tokens_s": rate})).collect();
+            json!({"decode": decode, "prefill": {"rows": p.prefill.0, "tokens_s": p.prefill.1}})
+        });
         let room = self.room.iter().filter(|(_, tokens)| *tokens > 0);
         let mut value = json!({
             "verdict": verdict.line(),
@@ -231,6 +236,7 @@ impl View<'_> {
             "bandwidth": target.bandwidth,
             "tuning_s": seconds_for(&args.machine, args.model.device, s),
             "roofline": roofline,
+            "prediction": prediction,
         });
         value["drafts"] = drafted
             .iter()
