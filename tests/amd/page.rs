@@ -11,7 +11,8 @@ pub fn page(all: &[Vec<Figures>; 3]) -> String {
          \n\
          What RADV of Mesa {MESA} compiles each kernel to: every one that can be chosen for the shapes of Gemma 3 27B and of the\n\
          demo model, whatever tuning finds (for the types of GGUF files, as without tuning), for passes of 1 to 512 rows in waves\n\
-         of 32, and each other module once.\n\
+         of 32; the other public shapes' attention in every tile; and each other module once. Not listed, but held to the rules on\n\
+         {first}, is what the cost model chooses for the other public shapes in INT8, and for 27B in the formats most used.\n\
          Where the chips differ, their figures stand in the order above, between slashes.\n\
          `cargo test --test amd` (in [amd.rs](amd.rs)) compares this page with the compiler and holds the kernels to rules:\n\
          no register is spilled and no scratch used; linear kernels load weights by 16 bytes; linear, attend and read kernels\n\
