@@ -65,14 +65,9 @@ const HOPPER: Figures = Figures {
 /// Vector instructions for a weight in the dot products of one row, most of them to bring the weight into the form that these
 /// take: RADV 25.0.7's code for gfx1103, counted by an interpreter on 2026-11-27 (docs/figures.md; `cargo test --test rdna
 /// costs_of_products -- --ignored --nocapture`).
-const INSTRUCTIONS: [(WeightFormat, f64); 5] = [
-    (WeightFormat::Int8, 0.044),
-    (WeightFormat::Int4, 0.052),
-    (WeightFormat::Blocks(BlockFormat::Q4K), 0.058),
-    (WeightFormat::Blocks(BlockFormat::Q6K), 0.08),
-    (WeightFormat::Blocks(BlockFormat::Q8_0), 0.05),
-];
-/// Of the other formats with scales of groups: about as many as the dearest of these.
+const INSTRUCTIONS: [(WeightFormat, f64); 3] =
+    [(WeightFormat::Int8, 0.044), (WeightFormat::Int4, 0.052), (WeightFormat::Blocks(BlockFormat::Q4K), 0.058)];
+/// Of the formats that were not counted: an estimate, above those that were.
 const MOST_INSTRUCTIONS: f64 = 0.08;
 /// The same of every further row: two dot products for four weights, and the loads of its inputs.
 const OF_ROW: f64 = 0.02;
