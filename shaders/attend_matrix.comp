@@ -5,10 +5,10 @@
 // byte 2P, rows out_stride bytes apart. DIM is a multiple of the matrix units' shape and at most 256.
 // A workgroup takes QT queries: `group` heads of one KV head for QT / group rows; a subgroup M of them. A subgroup's scores
 // pass through its own part of shared memory, because only there can rows be reduced; weights return over them as f16.
-// Keys and values are a tile ahead in registers.
+// Keys and values are a tile ahead in registers. Queries are in registers too, or in shared memory where the sums fill those.
 // Where few workgroups have the queries of a pass, the grid's z divides the keys among them: each leaves its sums, and the last
 // to finish adds them.
-// Shared memory: max(2 KT (DIM + 8) 2 + QT (KT + 8) 4, QT (DIM + 8) 2) + 4 QT bytes.
+// Shared memory: max(2 KT (DIM + 8) 2 + QT (KT + 8) 4, QT (DIM + 8) 2) + 4 QT bytes; with queries in it the sum, not the larger.
 // Bytes: keys in view * kv_heads * 2 * DIM * 2 for every QT / group rows, and with n parts n * rows * heads * 2 * (DIM + 4) * 4;
 // operations: 4 * keys * heads * DIM * rows.
 // Few waves: it is bound by the matrix units, whose operands and sums fill the registers.
@@ -51,6 +51,8 @@ layout(constant_id = 5) const uint N = 16;
 layout(constant_id = 6) const uint K = 16;
 // Whether the grid's z divides the keys: 1 or 0.
 layout(constant_id = 7) const uint DIVIDED = 0;
+// Whether queries stay in shared memory and are loaded anew for each tile of keys: 1 or 0.
+layout(constant_id = 9) const uint RELOAD = 0;
 
 const uint SUBGROUPS = WORKGROUP / SUBGROUP;
 const uint QT = SUBGROUPS * M;
@@ -65,7 +67,8 @@ const uint VALUES = KT * ROW_UNITS;
 const uint SCORES = 2 * VALUES;
 const uint TILE_UNITS = SCORES + QT * SCORE_UNITS;
 const uint QUERY_UNITS = QT * ROW_UNITS;
-shared uvec4 tiles[TILE_UNITS > QUERY_UNITS ? TILE_UNITS : QUERY_UNITS];
+const uint QUERIES = RELOAD != 0 ? TILE_UNITS : 0;
+shared uvec4 tiles[RELOAD != 0 || QUERY_UNITS > TILE_UNITS ? QUERIES + QUERY_UNITS : TILE_UNITS];
 shared float factors[QT];
 shared bool is_last;
 
@@ -76,6 +79,8 @@ const uint EACH = (LOADS + WORKGROUP - 1) / WORKGROUP;
 // Matrices of a row of scores, and of a row of outputs.
 const uint MATS_S = KT / N;
 const uint MATS_O = DIM / N;
+// Matrices of queries in registers.
+const uint KEPT = RELOAD != 0 ? 1 : DIM / K;
 
 // Fewest tiles of keys that are worth a part of their own.
 #define LEAST_TILES 2
@@ -144,16 +149,18 @@ void main() {
         uint j = i / OCTETS, r = min(r0 + j / group, live - 1);
         uint at = (r * q_stride + (h0 + j % group) * DIM) / 4 + i % OCTETS * 2;
         vec4 a = q.at[at] * q_scale, b = q.at[at + 1] * q_scale;
-        tiles[j * ROW_UNITS + i % OCTETS] =
+        tiles[QUERIES + j * ROW_UNITS + i % OCTETS] =
             uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
     }
     barrier();
-    coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> query[DIM / K];
-    [[unroll]] for (uint i = 0; i < DIM / K; ++i) {
-        coopMatLoad(query[i], tiles, gl_SubgroupID * M * ROW_UNITS + i * (K / 8), ROW_UNITS,
-                    gl_CooperativeMatrixLayoutRowMajor);
+    coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> query[KEPT];
+#define LOAD_QUERY(to, i)                                                                                              \
+    coopMatLoad(query[to], tiles, QUERIES + gl_SubgroupID * M * ROW_UNITS + (i) * (K / 8), ROW_UNITS,                  \
+                gl_CooperativeMatrixLayoutRowMajor);
+    if (RELOAD == 0) {
+        [[unroll]] for (uint i = 0; i < KEPT; ++i) LOAD_QUERY(i, i)
+        barrier();
     }
-    barrier();
 
     coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator> sums[MATS_O];
     [[unroll]] for (uint i = 0; i < MATS_O; ++i) {
@@ -176,10 +183,11 @@ void main() {
         [[unroll]] for (uint n = 0; n < MATS_S; ++n) {
             s[n] = coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>(0.0);
             [[unroll]] for (uint i = 0; i < DIM / K; ++i) {
+                if (RELOAD != 0) LOAD_QUERY(0, i)
                 coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> key;
                 coopMatLoad(key, tiles, n * N * ROW_UNITS + i * (K / 8), ROW_UNITS,
                             gl_CooperativeMatrixLayoutColumnMajor);
-                s[n] = coopMatMulAdd(query[i], key, s[n]);
+                s[n] = coopMatMulAdd(query[RELOAD != 0 ? 0 : i], key, s[n]);
             }
             coopMatStore(s[n], tiles, scores + n * (N / 4), SCORE_UNITS, gl_CooperativeMatrixLayoutRowMajor);
         }
@@ -265,18 +273,21 @@ void main() {
             }
         }
         subgroupBarrier();
-        for (uint e = lane; e < M * (KT / 8); e += SUBGROUP) {
-            uint query_row = e / (KT / 8), eighth = e % (KT / 8), column = chunk * N + eighth * 8;
+        // Unrolled: RADV keeps the loop around another loop, and with it the sums in memory.
+        [[unroll]] for (uint first_e = 0; first_e < M * (KT / 8); first_e += SUBGROUP) {
+            uint e = first_e + lane, query_row = e / (KT / 8), eighth = e % (KT / 8), column = chunk * N + eighth * 8;
             uint at = gl_SubgroupID * M + query_row, r = r0 + at / group;
-            if (at / group >= tile_rows || r >= live || column >= DIM) continue;
-            uint unit = scores + query_row * SCORE_UNITS + eighth * 2;
-            vec4 a = uintBitsToFloat(tiles[unit]) * factors[at], b = uintBitsToFloat(tiles[unit + 1]) * factors[at];
-            if (DIVIDED == 0 || splits == 1) {
-                put(r, (h0 + at % group) * DIM + column, a, b);
-            } else {
-                uint to = own + (at / group * heads + at % group) * OF_PART + column / 4;
-                parts.at[to] = a;
-                parts.at[to + 1] = b;
+            if (e < M * (KT / 8) && at / group < tile_rows && r < live && column < DIM) {
+                uint unit = scores + query_row * SCORE_UNITS + eighth * 2;
+                vec4 a = uintBitsToFloat(tiles[unit]) * factors[at];
+                vec4 b = uintBitsToFloat(tiles[unit + 1]) * factors[at];
+                if (DIVIDED == 0 || splits == 1) {
+                    put(r, (h0 + at % group) * DIM + column, a, b);
+                } else {
+                    uint to = own + (at / group * heads + at % group) * OF_PART + column / 4;
+                    parts.at[to] = a;
+                    parts.at[to + 1] = b;
+                }
             }
         }
     }

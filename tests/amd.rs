@@ -5,11 +5,13 @@
 
 #[path = "amd/isa.rs"]
 mod isa;
+#[path = "amd/page.rs"]
+mod page;
 #[path = "common/radv.rs"]
 mod radv;
 
 use isa::Isa;
-use kiln::model::{Shape, WeightFormat, presets};
+use kiln::model::{BlockFormat, Shape, WeightFormat, presets};
 use kiln::schedule::{Extent, KvType, Schedule, Segment};
 use kiln::testing::lower::arithmetic::{Arithmetic, Operand, modules};
 use kiln::testing::lower::attend_tile;
@@ -31,10 +33,13 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// The GPUs to compile for: RADV's name, the instruction set, and the device name that the driver then reports.
-const CHIPS: [(&str, &str, &str); 2] = [("phoenix", "gfx1103", "PHOENIX"), ("gfx1150", "gfx1150", "GFX1150")];
+/// The GPUs to compile for: the instruction set, and the device name that the driver then reports.
+const CHIPS: [(&str, &str); 3] = [("gfx1103", "PHOENIX"), ("gfx1150", "GFX1150"), ("gfx1151", "GFX1151")];
 /// Environment variable for the child process on that driver: the file to write its results to.
 const CHILD: &str = "KILN_TEST_AMD_CHILD";
+
+/// The types of GGUF files that are most used.
+const MOST_USED: [WeightFormat; 2] = [WeightFormat::Blocks(BlockFormat::Q4K), WeightFormat::Blocks(BlockFormat::Q6K)];
 
 /// Least waves per SIMD for a kernel that waits for memory; a SIMD holds 16.
 const WAVES: u64 = 8;
@@ -44,6 +49,8 @@ const MOST_CODE: u64 = 52_000;
 /// Figures of one kernel on one chip.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Figures {
+    /// Whether the page has it. The others only keep the rules, and are compiled for the first chip alone.
+    is_listed: bool,
     module: String,
     workgroup: u32,
     /// The module's other constants.
@@ -69,10 +76,12 @@ fn every_kernel_is_good_machine_code_on_amd() {
     if radv::is_missing() {
         return;
     }
-    let [first, second] = CHIPS.map(|(family, _, name)| compile_for(family, name));
-    assert_eq!(first.len(), second.len());
+    let all = std::thread::scope(|scope| {
+        let chips = CHIPS.map(|(chip, name)| scope.spawn(move || compile_for(chip, name)));
+        chips.map(|chip| chip.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
     let mut broken = Vec::new();
-    for (chip, figures) in [(CHIPS[0].1, &first), (CHIPS[1].1, &second)] {
+    for ((chip, _), figures) in CHIPS.into_iter().zip(&all) {
         for f in figures {
             let header = header_of(&f.module);
             let place = format!("{} ({}, {}) on {chip}", f.module, f.workgroup, f.constants);
@@ -80,13 +89,13 @@ fn every_kernel_is_good_machine_code_on_amd() {
         }
     }
     assert!(broken.is_empty(), "\n{}\n", broken.join("\n"));
-    compare(&page(&first, &second));
+    compare(&page::page(&all.map(|figures| figures.into_iter().filter(|f| f.is_listed).collect())));
 }
 
 /// Compiles every kernel for one chip in a child process.
-fn compile_for(family: &str, name: &str) -> Vec<Figures> {
+fn compile_for(chip: &str, name: &str) -> Vec<Figures> {
     let out = tempfile::NamedTempFile::new().unwrap();
-    radv::run("every_kernel_is_good_machine_code_on_amd", family, &[(CHILD, out.path())]);
+    radv::run("every_kernel_is_good_machine_code_on_amd", chip, &[(CHILD, out.path())]);
     let (device, figures): (String, Vec<Figures>) =
         serde_json::from_slice(&std::fs::read(out.path()).unwrap()).unwrap();
     assert!(device.contains(name) && device.contains(&format!("Mesa {MESA}")), "{device}");
@@ -102,34 +111,33 @@ fn compile_all(out: &Path) {
     // Running a kernel would find this out, but nothing runs here. The value is from the instruction set's manual: how
     // a wave holds its matrices.
     let units = Units { row_lanes: Some(1), ..units };
-    let figures: Vec<Figures> = kernels(gpu.caps.subgroup, units)
-        .into_iter()
-        .map(|k| figures(k, &pipelines.inspect(k).unwrap_or_else(|e| panic!("{k:?}: {e}"))))
-        .collect();
+    let (listed, others) = (kernels(gpu.caps.subgroup, units), kernels_of_others(gpu.caps.subgroup, units));
+    let is_first = gpu.caps.name.contains(CHIPS[0].1);
+    let others = others.into_iter().filter(|k| is_first && !listed.contains(k));
+    let mut all = |kernel: Kernel, is_listed: bool| {
+        let compiled = pipelines.inspect(kernel).unwrap_or_else(|e| panic!("{kernel:?}: {e}"));
+        figures(kernel, &compiled, is_listed)
+    };
+    let figures: Vec<Figures> = listed.iter().map(|&k| all(k, true)).collect();
+    let others: Vec<Figures> = others.map(|k| all(k, false)).collect();
+    let figures = [figures, others].concat();
     std::fs::write(out, serde_json::to_vec(&(&gpu.caps.name, figures)).unwrap()).unwrap();
 }
 
 /// Every kernel that can be chosen for 27B's shapes and the demo model's, whatever tuning finds, or as without tuning for
-/// the types of GGUF files, and each module that is chosen for neither.
+/// the types of GGUF files; the other public shapes' attention in every tile; and each module that is chosen for none.
 fn kernels(subgroup: u32, units: Units) -> Vec<Kernel> {
     let mut kernels = HashSet::new();
     let demo = kiln::engine::demo::checkpoint().unwrap().shape().clone();
     for shape in [presets::preset("gemma3-27b").unwrap(), demo] {
-        kernels.extend(matrix_kernels(&shape, units));
+        kernels.extend(linear_kernels(&shape, units));
+        kernels.extend(attend_kernels(&shape, units));
         for weights in WeightFormat::ALL {
-            let kv = if weights == WeightFormat::Bf16 { KvType::F32 } else { KvType::F16 };
-            let extent = Extent { context: 4096, max_rows: 512, head_rows: 8, sequences: 64, kv, kv_tokens: None };
-            let schedule = Schedule::build(&shape, extent, |id| {
-                let holds = |format: &WeightFormat| format.holds(id.dims(&shape)[1]);
-                Some(weights.of_matrix(id, &shape, None)).filter(holds).unwrap_or(WeightFormat::Int8)
-            });
-            for target in targets(subgroup, units, weights) {
-                for batch in kinds() {
-                    kernels.extend(chosen(&schedule, batch, &target));
-                }
-            }
+            kernels.extend(of_passes(&shape, weights, &targets(subgroup, units, weights)));
         }
     }
+    kernels.extend([ceiling::matrix_rate_kernel(units), fragment::kernel(units)]);
+    other_shapes().for_each(|shape| kernels.extend(attend_kernels(&shape, units)));
     for &module in Module::ALL {
         // These chips have no matrices as narrow as that.
         if module != Module::LinearMatrixS8NarrowInt8 && !kernels.iter().any(|k| k.module == module) {
@@ -141,8 +149,39 @@ fn kernels(subgroup: u32, units: Units) -> Vec<Kernel> {
     kernels
 }
 
-/// Every tile for a pass's products and attention on matrix units; for the types of GGUF files the first of each module.
-fn matrix_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
+/// The public shapes beside 27B's.
+fn other_shapes() -> impl Iterator<Item = Shape> {
+    presets::NAMES.into_iter().filter(|name| *name != "gemma3-27b").filter_map(presets::preset)
+}
+
+/// What the cost model chooses on these chips: for the other public shapes in INT8, and for 27B in the formats that are most used.
+fn kernels_of_others(subgroup: u32, units: Units) -> HashSet<Kernel> {
+    let large = presets::preset("gemma3-27b").unwrap();
+    let of_large = WeightFormat::MADE.into_iter().chain(MOST_USED).map(|format| (large.clone(), format));
+    let all = other_shapes().map(|shape| (shape, WeightFormat::Int8)).chain(of_large);
+    all.flat_map(|(shape, format)| of_passes(&shape, format, &usual(subgroup, units))).collect()
+}
+
+/// The kernels of passes of a shape with its matrices in one format, where they can be.
+fn of_passes(shape: &Shape, weights: WeightFormat, targets: &[Target]) -> HashSet<Kernel> {
+    let kv = if weights == WeightFormat::Bf16 { KvType::F32 } else { KvType::F16 };
+    let extent = Extent { context: 4096, max_rows: 512, head_rows: 8, sequences: 64, kv, kv_tokens: None };
+    let schedule = Schedule::build(shape, extent, |id| {
+        let holds = |format: &WeightFormat| format.holds(id.dims(shape)[1]);
+        Some(weights.of_matrix(id, shape, None)).filter(holds).unwrap_or(WeightFormat::Int8)
+    });
+    targets.iter().flat_map(|target| kinds().flat_map(|kind| chosen(&schedule, kind, target))).collect()
+}
+
+/// Every tile for attention on matrix units.
+fn attend_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
+    let tiles = attend_tile::tiles(units, 1, shape.heads, shape.kv_heads, shape.head_dim);
+    assert!(!tiles.is_empty(), "heads of {} elements", shape.head_dim);
+    tiles.into_iter().map(|tile| tile.kernel(units)).collect()
+}
+
+/// Every tile for a pass's products on matrix units; for the types of GGUF files the first of each module.
+fn linear_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
     assert!(units.s8_k.is_some(), "these chips have matrices of bytes");
     let mut linear = Vec::new();
     for format in WeightFormat::ALL {
@@ -163,24 +202,36 @@ fn matrix_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
             }
         }
     }
-    let attends = attend_tile::tiles(units, 1, shape.heads, shape.kv_heads, shape.head_dim);
-    let attend = attends.into_iter().map(|a| a.kernel(units));
-    linear.into_iter().chain(attend).chain([ceiling::matrix_rate_kernel(units), fragment::kernel(units)]).collect()
+    linear
 }
 
-/// Targets with f32, with integer dot products and with matrix units. Then one for each tile that tuning may choose for
-/// a product of few rows; [`matrix_kernels`] has those for many rows.
-fn targets(subgroup: u32, units: Units, weights: WeightFormat) -> Vec<Target> {
+/// Targets with f32, with integer dot products and with matrix units, on which nothing was tuned.
+fn untuned(subgroup: u32, units: Units) -> [Target; 5] {
     let float = Target::new(subgroup, false, None);
     let dot = Target::new(subgroup, true, None);
     let matrix = Target::new(subgroup, true, Some(units));
     let chosen = |operand| [(usize::MAX, Arithmetic::Matrix(operand))].into();
     let [halves, bytes] =
         [Operand::F16, Operand::S8].map(|operand| Target { chosen: chosen(operand), ..matrix.clone() });
-    let plain = [float, dot.clone(), matrix, halves, bytes];
+    [float, dot, matrix, halves, bytes]
+}
+
+/// The chips as the cost model knows them, untuned.
+fn usual(subgroup: u32, units: Units) -> [Target; 3] {
+    ["780m", "890m", "8060s"].map(|name| {
+        let figures = Some(kiln::testing::lower::figures::Figures::named(name).unwrap());
+        Target { figures, ..Target::new(subgroup, true, Some(units)) }
+    })
+}
+
+/// [`untuned`], and one for each tile that tuning may choose for a product of few rows; [`linear_kernels`] has those for many
+/// rows.
+fn targets(subgroup: u32, units: Units, weights: WeightFormat) -> Vec<Target> {
+    let plain = untuned(subgroup, units);
+    let dot = plain[1].clone();
     // Of the types of GGUF files, only what is usual: their tiles would take as long again as all others.
     if modules(weights).dot.is_none() || !WeightFormat::MADE.contains(&weights) {
-        return plain.to_vec();
+        return plain.into();
     }
     let product = |rows, gelu| Product { format: weights, outputs: 5376, inputs: 5376, rows, gelu, blocks: false };
     let products = [product(1, false), product(1, true), product(8, false), product(8, true)];
@@ -208,11 +259,12 @@ fn chosen(schedule: &Schedule, kind: PassKind, target: &Target) -> Vec<Kernel> {
     layers.flat_map(|s| lowering.segment(s)).map(|d| d.kernel).collect()
 }
 
-fn figures(kernel: Kernel, compiled: &Compiled) -> Figures {
+fn figures(kernel: Kernel, compiled: &Compiled, is_listed: bool) -> Figures {
     let figure =
         |name| compiled.figure(name).unwrap_or_else(|| panic!("no {name} among {:?}", compiled.statistics)) as u64;
     let text = compiled.text("Assembly").expect("the driver shows its machine code");
     Figures {
+        is_listed,
         module: kernel.module.name().into(),
         workgroup: kernel.workgroup,
         constants: shown(kernel.constants.values()),
@@ -298,65 +350,6 @@ fn header_of(module: &str) -> String {
     text.lines().take_while(|l| l.starts_with("//")).map(|l| format!("{l}\n")).collect()
 }
 
-fn page(first: &[Figures], second: &[Figures]) -> String {
-    let [a, b] = [CHIPS[0].1, CHIPS[1].1];
-    let mut page = format!(
-        "# The kernels on {a} and {b}\n\
-         \n\
-         What RADV of Mesa {MESA} compiles each kernel to: every one that can be chosen for the shapes of Gemma 3 27B and of the\n\
-         demo model, whatever tuning finds (for the types of GGUF files, as without tuning), for passes of 1 to 512 rows in waves\n\
-         of 32, and each other module once. Where the chips differ, {a} is before the\n\
-         slash. `cargo test --test amd` (in [amd.rs](amd.rs)) compares this page with the compiler and holds the kernels to rules:\n\
-         no register is spilled and no scratch used; linear kernels load weights by 16 bytes; linear, attend and read kernels\n\
-         leave room for {WAVES} waves a SIMD; kernels for matrix units and for dot products use those instructions; what a relayed\n\
-         kernel loads behind its wait skips the cache of its compute unit (`glc`), but for weights and the KV cache. After a change\n\
-         to a shader, `KILN_BLESS=1 cargo test --test amd` writes it anew.\n\
-         \n\
-         - constants: the kernel's specialisation by number, where it is not 0; its source says what they mean\n\
-         - VGPRs of a wave, LDS in bytes of a workgroup, code in bytes\n\
-         - waves: how many a SIMD holds at a time, at most 16\n\
-         - loads: global loads within loops that hold 16-byte loads, 16-byte ones + narrower ones\n\
-         - matrix, dot: `v_wmma_*` and `v_dot4_i32_iu8` instructions\n\
-         \n\
-         | kernel | workgroup | constants | VGPRs | LDS | waves | code | loads | matrix | dot |\n\
-         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
-    );
-    for (name, [constants, figures @ ..], workgroups) in rows(first, second) {
-        page += &format!("| {name} | {} | {constants} | {} |\n", workgroups.join(", "), figures.join(" | "));
-    }
-    page
-}
-
-/// A row of the page: module, constants and figures, and the workgroup sizes that have these figures.
-type Row = (String, [String; 8], Vec<String>);
-
-fn rows(first: &[Figures], second: &[Figures]) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
-    for (x, y) in first.iter().zip(second) {
-        assert_eq!((&x.module, x.workgroup, &x.constants), (&y.module, y.workgroup, &y.constants));
-        let cell = |of: &dyn Fn(&Figures) -> String| {
-            let (x, y) = (of(x), of(y));
-            if x == y { x } else { format!("{x} / {y}") }
-        };
-        let cells = [
-            x.constants.clone(),
-            cell(&|f| f.vgprs.to_string()),
-            cell(&|f| f.lds.to_string()),
-            cell(&|f| f.waves.to_string()),
-            cell(&|f| f.code.to_string()),
-            cell(&|f| format!("{} + {}", f.isa.wide_loads, f.isa.narrow_loads)),
-            cell(&|f| f.isa.wmma.to_string()),
-            cell(&|f| f.isa.dot4.to_string()),
-        ];
-        match rows.iter_mut().find(|(name, c, _)| *name == x.module && *c == cells) {
-            Some((_, _, workgroups)) => workgroups.push(x.workgroup.to_string()),
-            None => rows.push((x.module.clone(), cells, vec![x.workgroup.to_string()])),
-        }
-    }
-    rows.sort_by(|a, b| (&a.0, &a.1[0]).cmp(&(&b.0, &b.1[0])));
-    rows
-}
-
 fn compare(page: &str) {
     let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/amd-isa.md");
     if std::env::var_os("KILN_BLESS").is_some() {
@@ -378,6 +371,7 @@ fn compare(page: &str) {
 #[test]
 fn each_rule_sees_what_it_is_for() {
     let good = Figures {
+        is_listed: true,
         module: "linear_dot_int8".into(),
         workgroup: 128,
         constants: "1, 1".into(),

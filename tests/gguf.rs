@@ -2,13 +2,10 @@
 
 mod common;
 
-use common::gguf::{GgufFile, Tensor, Value};
-use common::{AUTO, DOT, F32, MATRIX_F16, Random, floats, golden, ids, load, observe, relative_rms};
-use half::f16;
+use common::{AUTO, DOT, F32, MATRIX_F16, floats, golden, ids, load, observe, relative_rms};
 use kiln::engine::{Device, Options, ReplayOptions};
 use kiln::executor::{HeadRows, Row};
-use kiln::model::checkpoint::gguf::GgmlType;
-use kiln::model::{BlockFormat, WeightFormat};
+use kiln::model::{BlockFormat, LayerKind, Shape, WeightFormat};
 use kiln::schedule::{KvType, Op, Segment, Step};
 use kiln::sequence::session::Session;
 use kiln::testing::lower::target::{DotTile, Tile};
@@ -70,92 +67,22 @@ fn each_matrix_is_in_its_own_type() {
     assert_eq!(executor.schedule().weights.embedding.format, q6_k);
 }
 
-/// Rows of `cols` random weights of about the same size in each type, in whole random blocks.
-fn random_rows(random: &mut Random, format: BlockFormat, rows: usize, cols: usize) -> Vec<u8> {
-    let mut bytes: Vec<u8> = (0..rows * format.row_bytes(cols)).map(|_| random.bits() as u8).collect();
-    for block in bytes.chunks_exact_mut(format.block_bytes()) {
-        let mut put = |at: usize, size: f32| {
-            block[at..at + 2].copy_from_slice(&f16::from_f32(size * (1.0 + 0.5 * random.real())).to_le_bytes());
-        };
-        // A weight is within 0.1 or so.
-        let (size, least) = match format {
-            BlockFormat::Q4_0 => (0.013, 0.0),
-            BlockFormat::Q4_1 => (0.013, -0.1),
-            BlockFormat::Q5_0 => (6.5e-3, 0.0),
-            BlockFormat::Q5_1 => (6.5e-3, -0.1),
-            BlockFormat::Q8_0 => (8e-4, 0.0),
-            BlockFormat::Q2K => (9e-3, 0.013),
-            BlockFormat::Q3K => (1.2e-3, 0.0),
-            BlockFormat::Q4K => (1.2e-4, 9e-4),
-            BlockFormat::Q5K => (6e-5, 9e-4),
-            BlockFormat::Q6K => (4.5e-5, 0.0),
-            BlockFormat::Iq4Nl => (9e-4, 0.0),
-            BlockFormat::Iq4Xs => (5e-5, 0.0),
-        };
-        put(format.scales_at(), size);
-        if format.has_offset() {
-            put(format.scales_at() + 2, least);
-        }
-    }
-    bytes
-}
-
-const HIDDEN: usize = 512;
 const VOCAB: usize = 320;
 
 /// A model with two layers, whose matrices have the types that `format` gives their names.
 fn random_model(seed: u64, format: impl Fn(&str) -> BlockFormat) -> (tempfile::TempDir, PathBuf) {
-    let mut random = Random(seed);
-    let mut file = GgufFile::default();
-    file.set("general.architecture", Value::text("gemma3"));
-    for (key, value) in [
-        ("context_length", Value::u32(512)),
-        ("embedding_length", Value::u32(HIDDEN as u32)),
-        ("block_count", Value::u32(2)),
-        ("feed_forward_length", Value::u32(768)),
-        ("attention.head_count", Value::u32(4)),
-        ("attention.head_count_kv", Value::u32(2)),
-        ("attention.key_length", Value::u32(64)),
-        ("attention.value_length", Value::u32(64)),
-        ("attention.layer_norm_rms_epsilon", Value::f32(1e-6)),
-        ("attention.sliding_window", Value::u32(16)),
-        ("attention.sliding_window_pattern", Value::u32(2)),
-        ("rope.freq_base", Value::f32(1e6)),
-    ] {
-        file.set(&format!("gemma3.{key}"), value);
-    }
-    let mut put = |name: &str, rows: usize, cols: usize| {
-        let format = format(name);
-        let code = GgmlType::of_name(format.name()).unwrap().code;
-        let bytes = random_rows(&mut random, format, rows, cols);
-        file.tensors.push(Tensor::new(&format!("{name}.weight"), &[rows, cols], code, bytes));
+    let shape = Shape {
+        vocab: VOCAB,
+        hidden: 512,
+        ffn: 768,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 64,
+        layers: vec![LayerKind::Local, LayerKind::Global],
+        window: 16,
+        ..common::small_shape()
     };
-    put("token_embd", VOCAB, HIDDEN);
-    for layer in 0..2 {
-        for (name, rows, cols) in [
-            ("attn_q", 256, HIDDEN),
-            ("attn_k", 128, HIDDEN),
-            ("attn_v", 128, HIDDEN),
-            ("attn_output", HIDDEN, 256),
-            ("ffn_gate", 768, HIDDEN),
-            ("ffn_up", 768, HIDDEN),
-            ("ffn_down", HIDDEN, 768),
-        ] {
-            put(&format!("blk.{layer}.{name}"), rows, cols);
-        }
-    }
-    let norms = ["attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"].map(|name| (name, HIDDEN));
-    for layer in 0..2 {
-        for (name, width) in norms.into_iter().chain([("attn_q_norm", 64), ("attn_k_norm", 64)]) {
-            let weights: Vec<f32> = (0..width).map(|_| 1.0 + 0.3 * random.real()).collect();
-            file.tensors.push(Tensor::f32(&format!("blk.{layer}.{name}.weight"), &[width], &weights));
-        }
-    }
-    file.tensors.push(Tensor::f32("output_norm.weight", &[HIDDEN], &[1.0; HIDDEN]));
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("model.gguf");
-    std::fs::write(&path, file.bytes()).unwrap();
-    (dir, path)
+    common::gguf::random_model(&shape, seed, format)
 }
 
 /// The logits of a prompt's last position, then of a few passes of one row.

@@ -1,5 +1,5 @@
-//! RADV's code of Kiln's kernels for gfx1103, executed: replay itself runs whole passes of small models on a driver that
-//! interprets that code (gfx11/), beside the golden logits and the reference. A fault that the interpreter finds ends the
+//! RADV's code of Kiln's kernels for gfx1103 and gfx1151, executed: replay itself runs whole passes of small models on a driver
+//! that interprets that code (gfx11/), beside the golden logits and the reference. A fault that the interpreter finds ends the
 //! test: a wait that is missing, a cache that is stale, a byte that nothing wrote, two dispatches that use one place with no
 //! edge between.
 //!
@@ -12,29 +12,33 @@ mod common;
 mod broken;
 #[path = "rdna/code.rs"]
 mod code;
+#[path = "rdna/costs.rs"]
+mod costs;
 #[path = "rdna/driver.rs"]
 mod driver;
 #[path = "common/radv.rs"]
 mod radv;
 
 use code::Compiler;
-use common::check::{F16_SHALLOW, F32_SHALLOW, check_prompt};
+use common::check::{F16_DEEP, F16_SHALLOW, F32_DEEP, F32_SHALLOW, check_prompt};
+use common::gguf::random_model;
 use common::{AUTO, Case, DOT, F32, MATRIX_F16, MATRIX_S8, floats, golden, ids, observe, relative_rms};
 use driver::{Interpreter, Watch};
-use kiln::Cancel;
+use gfx11::machine::Config;
 use kiln::diagnose::compare::{Compared, HEAD_ROWS, compare, passes};
 use kiln::engine::{ReplayOptions, Tune};
 use kiln::executor::weights::Progress;
 use kiln::executor::{Asks, Executor, HeadRows, Row};
 use kiln::machine::heaps::{Heap, Memory};
 use kiln::model::checkpoint::Checkpoint;
-use kiln::model::write::{WriteMonitor, forge};
-use kiln::model::{Shape, WeightFormat, presets};
+use kiln::model::{BlockFormat, LayerKind, Shape, WeightFormat};
 use kiln::plan::{Needs, Plan};
 use kiln::schedule::choice::Ask;
 use kiln::schedule::{Extent, KvType, Schedule};
 use kiln::sequence::session::Session;
 use kiln::testing::lower::arithmetic::Arithmetic;
+use kiln::testing::lower::kernels::constants::{AttendMatrixConstants, Specialization};
+use kiln::testing::lower::kernels::{Kernel, Module};
 use kiln::testing::lower::target::{DotTile, Tile};
 use kiln::testing::reference::Reference;
 use kiln::testing::replay::Replay;
@@ -49,15 +53,52 @@ const CHILD: &str = "KILN_TEST_RDNA_CHILD";
 
 type Shared = Rc<RefCell<Compiler>>;
 
-/// Runs `body` in a child process on RADV.
-fn on_radv(test: &str, body: impl FnOnce(&Shared)) {
+/// The chips whose code runs here.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Chip {
+    Gfx1103,
+    /// RDNA 3.5: arithmetic of floats on scalar registers, and registers for half as many waves more.
+    Gfx1151,
+}
+
+impl Chip {
+    fn name(self) -> &'static str {
+        match self {
+            Chip::Gfx1103 => "gfx1103",
+            Chip::Gfx1151 => "gfx1151",
+        }
+    }
+
+    /// A part of the name of the device that RADV then shows.
+    fn device(self) -> &'static str {
+        match self {
+            Chip::Gfx1103 => "PHOENIX",
+            Chip::Gfx1151 => "GFX1151",
+        }
+    }
+
+    fn config(self, seed: u64) -> Config {
+        match self {
+            Chip::Gfx1103 => Config::gfx1103(seed),
+            Chip::Gfx1151 => Config::gfx1151(seed),
+        }
+    }
+}
+
+/// Runs `body` in a child process on RADV for a chip.
+fn on_chip(chip: Chip, test: &str, body: impl FnOnce(&Shared)) {
     if std::env::var_os(CHILD).is_some() {
         let start = Instant::now();
-        body(&Rc::new(RefCell::new(Compiler::new())));
+        body(&Rc::new(RefCell::new(Compiler::new(chip))));
         println!("{:.1} s", start.elapsed().as_secs_f64());
     } else if !radv::is_missing() {
-        println!("{}", radv::run(test, "phoenix", &[(CHILD, Path::new("1"))]));
+        println!("{}", radv::run(test, chip.name(), &[(CHILD, Path::new("1"))]));
     }
+}
+
+/// The same for gfx1103.
+fn on_radv(test: &str, body: impl FnOnce(&Shared)) {
+    on_chip(Chip::Gfx1103, test, body);
 }
 
 /// What a model is loaded as.
@@ -136,7 +177,12 @@ impl Setup {
         let checkpoint = Checkpoint::open(&golden(name)).unwrap();
         let (mut replay, watch) = self.load(compiler, &checkpoint);
         let is_exact = self.arithmetic == F32 && self.kv == KvType::F32;
-        let tolerance = if is_exact { F32_SHALLOW } else { F16_SHALLOW };
+        let tolerance = match (is_exact, name) {
+            (true, "deep62") => F32_DEEP,
+            (false, "deep62") => F16_DEEP,
+            (true, _) => F32_SHALLOW,
+            (false, _) => F16_SHALLOW,
+        };
         check_prompt(&case, &mut replay, case.prompt(prompt), self.weights, tolerance, &format!("{self:?}"));
         println!("{} instructions, {:.1} s", watch.steps.get(), start.elapsed().as_secs_f64());
     }
@@ -159,6 +205,29 @@ const RUNS: [(&str, &str, Setup); 9] = [
 fn passes_have_the_golden_logits() {
     on_radv("passes_have_the_golden_logits", |compiler| {
         RUNS.into_iter().for_each(|(name, prompt, setup)| setup.check(compiler, name, prompt));
+    });
+}
+
+/// As above, in chunks of each size of kernel and relayed: the compiler's code for RDNA 3.5 is other code.
+#[test]
+fn passes_on_gfx1151_have_the_golden_logits() {
+    on_chip(Chip::Gfx1151, "passes_on_gfx1151_have_the_golden_logits", |compiler| {
+        for (prompt, setup) in [
+            ("len33", INT8),
+            ("len16", Setup { chunk: 7, seed: 2, ..INT8 }),
+            ("len17", Setup { chunk: 1, relay: true, ..INT8 }),
+            ("len17", Setup { arithmetic: F32, kv: KvType::F32, chunk: 7, ..INT8 }),
+        ] {
+            setup.check(compiler, "tiny", prompt);
+        }
+        // Not gfx1103's code by another name.
+        let is_scalar = |name: &str| name.starts_with("s_") && name.ends_with("_f32");
+        let count = |kernel| {
+            compiler.borrow_mut().get(kernel).program.ready.iter().filter(|r| is_scalar(r.inst.opcode.name)).count()
+        };
+        let kernels = compiler.borrow().kernels();
+        let floats: usize = kernels.into_iter().map(count).sum();
+        assert!(floats > 20, "{floats} instructions of floats on scalar registers");
     });
 }
 
@@ -227,10 +296,14 @@ fn steps_of_every_arithmetic_compute_what_the_reference_does() {
 
 /// Prompts of eight sequences, passes with a row of each, one with a chunk beside such rows, and one of rows in any order.
 fn check_rows(compiler: &Shared, name: &str, setup: Setup) {
+    check_rows_of(compiler, &Checkpoint::open(&golden(name)).unwrap(), setup);
+}
+
+/// The same of a model.
+fn check_rows_of(compiler: &Shared, checkpoint: &Checkpoint, setup: Setup) {
     let setup = Setup { chunk: 64, sequences: 32, head_rows: 32, ..setup };
-    let checkpoint = Checkpoint::open(&golden(name)).unwrap();
-    let (mut replay, _) = setup.load(compiler, &checkpoint);
-    let mut reference = setup.reference(&checkpoint);
+    let (mut replay, _) = setup.load(compiler, checkpoint);
+    let mut reference = setup.reference(checkpoint);
     let token = |s: usize, p: usize| ((2 + 31 * s + 7 * p * p) % 257) as u32;
     let row = |s: usize, p: usize| Row { token: token(s, p), position: p as u32, sequence: s as u32 };
     let depth = |s: usize| 1 + 5 * s % 40;
@@ -387,43 +460,40 @@ fn passes_submitted_ahead_choose_what_others_do() {
     });
 }
 
-/// Prints what the products of a layer of Gemma 3 1B's size cost, with 1 and with 64 rows.
+/// Three layers of deep62's shape, four times as wide, since its rows are no whole blocks of such types; with heads of so many
+/// elements.
+fn deep3(head_dim: usize) -> Shape {
+    let deep = Checkpoint::open(&golden("deep62")).unwrap().shape().clone();
+    Shape {
+        hidden: 4 * deep.hidden,
+        ffn: 4 * deep.ffn,
+        head_dim,
+        layers: vec![LayerKind::Local, LayerKind::Local, LayerKind::Global],
+        ..deep
+    }
+}
+
+/// Prompts, single rows and rows of several sequences of three deep layers in the usual types of GGUF files.
 #[test]
-#[ignore]
-fn costs_of_products() {
-    on_radv("costs_of_products", |compiler| {
-        let full = presets::preset("gemma3-1b").unwrap();
-        let shape = Shape { layers: full.layers[..1].to_vec(), vocab: 4096, ..full };
-        for weights in [WeightFormat::Int8, WeightFormat::Int4] {
-            let dir = tempfile::tempdir().unwrap();
-            let monitor = WriteMonitor { progress: &|_, _| {}, cancel: &Cancel::default() };
-            forge::forge(&shape, &dir.path().join("model"), weights, 7, &monitor).unwrap();
-            let checkpoint = Checkpoint::open(&dir.path().join("model")).unwrap();
-            for rows in [1, 64] {
-                let setup = Setup { weights, chunk: rows, ..INT8 };
-                let (mut replay, watch) = setup.load(compiler, &checkpoint);
-                let row = |p: usize| Row { token: p as u32, position: p as u32, sequence: 0 };
-                let rows: Vec<Row> = (0..rows).map(row).collect();
-                replay.forward(&rows, Some(HeadRows { first: 0, count: 1 })).unwrap_or_else(|e| panic!("{e}"));
-                for (kernel, (report, weights)) in watch.costs.borrow().iter().filter(|(_, (_, weights))| *weights > 0)
-                {
-                    let [waves, registers] = compiler.borrow().occupancy(*kernel);
-                    let of = |n: u64| n as f64 / *weights as f64;
-                    let t = report.traffic;
-                    println!(
-                        "| {} | {} | {waves} | {registers} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} |",
-                        kernel.module.name(),
-                        rows.len(),
-                        1e3 * of(report.steps),
-                        1e3 * of(report.waits),
-                        of(t.asked),
-                        of(t.from_gl1),
-                        of(t.from_l2),
-                        of(t.past),
-                    );
-                }
-            }
+fn three_deep_layers_in_q4_k_and_q6_k_have_the_references_logits() {
+    on_radv("three_deep_layers_in_q4_k_and_q6_k_have_the_references_logits", |compiler| {
+        // Of heads as wide as 256, attention of many rows leaves its queries in shared memory.
+        for (format, head_dim, seed) in [(BlockFormat::Q4K, 256, 5), (BlockFormat::Q6K, 64, 6)] {
+            let (_dir, path) = random_model(&deep3(head_dim), 0x6767_0041 + seed, |_| format);
+            check_rows_of(compiler, &Checkpoint::open(&path).unwrap(), Setup { seed, ..INT8 });
         }
+        let is_it =
+            |k: &Kernel| k.module == Module::AttendMatrixF16 && AttendMatrixConstants::of(&k.constants).reload == 1;
+        assert!(compiler.borrow().kernels().iter().any(is_it), "no queries in shared memory");
+    });
+}
+
+/// All of deep62, in INT8.
+#[test]
+fn all_layers_of_deep62_have_the_golden_logits() {
+    on_radv("all_layers_of_deep62_have_the_golden_logits", |compiler| {
+        let setup = Setup { chunk: 16, ..INT8 };
+        setup.check(compiler, "deep62", "len33");
     });
 }
 

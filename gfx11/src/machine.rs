@@ -5,7 +5,7 @@ use crate::fault::{Fault, What};
 use crate::float::Mode;
 use crate::lds::Lds;
 use crate::memory::{Memory, User};
-use crate::program::Program;
+use crate::program::{Program, Unit};
 use crate::wave::{State, Wave};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -38,6 +38,11 @@ impl Config {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(2);
         Self { arrays: 2, pairs: 3, resident: 2, seed, defer: 8, apart: true, threads, budget: 100_000_000 }
     }
+
+    /// A Radeon 8060S: four arrays of five WGPs.
+    pub fn gfx1151(seed: u64) -> Self {
+        Self { arrays: 4, pairs: 5, ..Self::gfx1103(seed) }
+    }
 }
 
 /// A kernel with what the hardware is told of it.
@@ -63,8 +68,14 @@ pub struct Dispatch<'a> {
 pub struct Report {
     /// Instructions, summed over waves.
     pub steps: u64,
+    /// Of these, by what executes them ([`crate::program::Unit`]).
+    pub by_unit: [u64; Unit::COUNT],
     /// Of these, waits for the counters of loads.
     pub waits: u64,
+    /// Waves.
+    pub waves: u64,
+    /// Most bytes of vector loads that a wave has in flight where it waits.
+    pub most_in_flight: u64,
     /// Bytes.
     pub traffic: Traffic,
 }
@@ -72,7 +83,10 @@ pub struct Report {
 impl std::ops::AddAssign for Report {
     fn add_assign(&mut self, other: Self) {
         self.steps += other.steps;
+        self.by_unit.iter_mut().zip(other.by_unit).for_each(|(sum, n)| *sum += n);
         self.waits += other.waits;
+        self.waves += other.waves;
+        self.most_in_flight = self.most_in_flight.max(other.most_in_flight);
         self.traffic += other.traffic;
     }
 }
@@ -186,8 +200,14 @@ impl Shared<'_> {
                     Ok(false) => {}
                     Ok(true) => {
                         for wave in groups.swap_remove(at).waves {
-                            report.steps += wave.steps;
-                            report.waits += wave.waits;
+                            report += Report {
+                                steps: wave.steps,
+                                by_unit: wave.by_unit,
+                                waits: wave.waits,
+                                waves: 1,
+                                most_in_flight: wave.most_in_flight,
+                                traffic: Traffic::default(),
+                            };
                         }
                     }
                     Err(fault) => {

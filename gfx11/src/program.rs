@@ -12,6 +12,36 @@ use std::sync::Arc;
 /// What an instruction does to its wave. The next step's index is set before.
 pub type Step = Box<dyn Fn(&mut Wave, &mut Ctx) -> Result<(), What> + Send + Sync>;
 
+/// What executes an instruction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Unit {
+    /// A SIMD's lanes.
+    Vector,
+    /// A SIMD's matrix products.
+    Matrix,
+    /// LDS.
+    Lds,
+    /// Vector memory.
+    Memory,
+    /// Scalar arithmetic and loads, branches, waits and hints.
+    Scalar,
+}
+
+impl Unit {
+    /// How many there are.
+    pub const COUNT: usize = 5;
+
+    fn of(inst: &Inst) -> Self {
+        match inst.encoding() {
+            "SOPP" | "SOP1" | "SOP2" | "SOPC" | "SOPK" | "SMEM" => Self::Scalar,
+            "DS" => Self::Lds,
+            "GLOBAL" | "FLAT" | "MUBUF" | "SCRATCH" => Self::Memory,
+            _ if inst.opcode.name.starts_with("v_wmma") => Self::Matrix,
+            _ => Self::Vector,
+        }
+    }
+}
+
 /// An instruction, ready to run.
 pub struct Ready {
     /// What it does.
@@ -22,6 +52,8 @@ pub struct Ready {
     vm: Regs,
     /// The same of LDS and scalar memory.
     lgkm: Regs,
+    /// What executes it.
+    unit: Unit,
     /// For messages.
     pub inst: Inst,
 }
@@ -53,7 +85,7 @@ impl Program {
             let place = |what| Fault { what, inst: inst.name(), at: inst.at * 4, wave: ([0; 3], 0), dispatch: 0 };
             let step = step(inst, &index, end).map_err(place)?;
             let (uses, vm, lgkm) = registers(inst).map_err(place)?;
-            Ok(Ready { step, uses, vm, lgkm, inst: *inst })
+            Ok(Ready { step, uses, vm, lgkm, unit: Unit::of(inst), inst: *inst })
         });
         Ok(Self { ready: ready.collect::<Result<_, Fault>>()? })
     }
@@ -73,6 +105,7 @@ impl Program {
         }
         w.pc += 1;
         w.steps += 1;
+        w.by_unit[ready.unit as usize] += 1;
         (ready.step)(w, ctx)
     }
 }
@@ -136,6 +169,7 @@ fn control(inst: &Inst, index: &Arc<HashMap<usize, usize>>, last: usize) -> Resu
             let (vm, lgkm) = (imm >> 10 & 63, imm >> 4 & 63);
             Box::new(move |w, ctx| {
                 w.waits += 1;
+                w.most_in_flight = w.most_in_flight.max(vmem::in_flight(w));
                 vmem::wait(w, ctx, true, vm)?;
                 ds::wait(w, ctx, lgkm)
             })

@@ -222,6 +222,12 @@ fn perform_all(w: &mut Wave, ctx: &mut Ctx) -> Result<(), What> {
     done
 }
 
+/// Bytes of loads in flight, over all lanes.
+pub fn in_flight(w: &Wave) -> u64 {
+    let dwords = w.vmem.iter().filter(|(loads, _)| *loads).filter_map(|(_, flight)| flight.regs);
+    dwords.map(|span| 4 * span.count as u64).sum::<u64>() * 32 * w.halves as u64
+}
+
 /// Waits until no more than so many loads, or stores, are in flight.
 pub fn wait(w: &mut Wave, ctx: &mut Ctx, loads: bool, most: usize) -> Result<(), What> {
     let mut finish = w.vmem.iter().filter(|(kind, _)| *kind == loads).count().saturating_sub(most);

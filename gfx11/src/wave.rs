@@ -145,8 +145,12 @@ pub struct Wave {
     pub fast: bool,
     /// Steps taken.
     pub steps: u64,
+    /// Of these, by what executes them ([`crate::program::Unit`]).
+    pub by_unit: [u64; crate::program::Unit::COUNT],
     /// Waits for the counters of loads so far.
     pub waits: u64,
+    /// Most bytes of vector loads in flight where it waited.
+    pub most_in_flight: u64,
     /// Barriers passed.
     pub epoch: u32,
     /// The wave's own source of chance.
@@ -177,7 +181,9 @@ impl Wave {
             scratch: crate::scratch::Scratch::new(0),
             fast: crate::ops::has_fast(),
             steps: 0,
+            by_unit: Default::default(),
             waits: 0,
+            most_in_flight: 0,
             epoch: 0,
             random: seed | 1,
         };

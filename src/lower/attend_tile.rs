@@ -78,12 +78,18 @@ impl AttendTile {
         self.subgroups * units.m
     }
 
+    /// Whether queries stay in shared memory: the sums of wide heads leave them no registers.
+    fn reloads_queries(self, units: Units) -> bool {
+        4 * units.m * self.dim / units.subgroup > units.sum_bytes
+    }
+
     /// Bytes of shared memory on a device with `units`.
     pub fn shared_bytes(self, units: Units) -> u32 {
         let queries = self.queries(units);
         let row = 2 * (self.dim + 8);
-        let tiles = 2 * self.keys * row + queries * 4 * (self.keys + 8);
-        tiles.max(queries * row) + 4 * queries + SHARED_REST
+        let (tiles, of_queries) = (2 * self.keys * row + queries * 4 * (self.keys + 8), queries * row);
+        let both = if self.reloads_queries(units) { tiles + of_queries } else { tiles.max(of_queries) };
+        both + 4 * queries + SHARED_REST
     }
 
     fn fits(self, units: Units) -> bool {
@@ -101,8 +107,8 @@ impl AttendTile {
     /// The pipeline.
     pub fn kernel(self, units: Units) -> Kernel {
         let Units { subgroup, m, n, k, .. } = units;
-        let divided = u32::from(self.splits > 1);
-        let constants = AttendMatrixConstants { dim: self.dim, kt: self.keys, subgroup, m, n, k, divided };
+        let (divided, reload) = (u32::from(self.splits > 1), u32::from(self.reloads_queries(units)));
+        let constants = AttendMatrixConstants { dim: self.dim, kt: self.keys, subgroup, m, n, k, divided, reload };
         Kernel::new(Module::AttendMatrixF16, self.subgroups * subgroup, constants)
     }
 

@@ -10,6 +10,7 @@ use super::fragment::Inputs;
 use super::matrix::{MatrixShape, MatrixTile};
 use super::target::{DotTile, Product, Tile};
 use crate::lower::units::Units;
+use crate::model::{BlockFormat, WeightFormat};
 
 /// What a device can do, as far as choosing tiles depends on it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,6 +31,8 @@ pub struct Figures {
     pub matrix: f64,
     /// The same of packed integer dot products, each of 16-bit inputs with bytes counted as two of bytes.
     pub dot: f64,
+    /// Vector instructions of a subgroup per second, where [`INSTRUCTIONS`] are this device's.
+    pub issue: Option<f64>,
     /// Seconds from a load to its data, under load.
     pub latency: f64,
     /// Seconds that a dispatch behind a barrier takes beside its work.
@@ -51,12 +54,23 @@ const HOPPER: Figures = Figures {
     cache: 7e12,
     matrix: 800e12,
     dot: 60e12,
+    issue: None,
     latency: 1e-6,
     dispatch: 3e-6,
     is_listed: true,
     is_known: true,
     relays: true,
 };
+
+/// Vector instructions for a weight in the dot products of one row, most of them to bring the weight into the form that these
+/// take: RADV 25.0.7's code for gfx1103, counted by an interpreter on 2026-11-27 (docs/figures.md; `cargo test --test rdna
+/// costs_of_products -- --ignored --nocapture`).
+const INSTRUCTIONS: [(WeightFormat, f64); 3] =
+    [(WeightFormat::Int8, 0.044), (WeightFormat::Int4, 0.052), (WeightFormat::Blocks(BlockFormat::Q4K), 0.058)];
+/// Of the formats that were not counted: an estimate, above those that were.
+const MOST_INSTRUCTIONS: f64 = 0.08;
+/// The same of every further row: two dot products for four weights, and the loads of its inputs.
+const OF_ROW: f64 = 0.02;
 
 /// RDNA 3 and 3.5 in an APU: per processor two SIMDs of 1024 registers for each of 32 lanes.
 const fn rdna3(processors: u32, memory: f64, ghz: f64) -> Figures {
@@ -69,6 +83,7 @@ const fn rdna3(processors: u32, memory: f64, ghz: f64) -> Figures {
         cache: 10.0 * memory,
         matrix: 512.0 * processors as f64 * ghz * 1e9 / 2.2,
         dot: 512.0 * processors as f64 * ghz * 1e9 / 2.0,
+        issue: Some(2.0 * processors as f64 * ghz * 1e9),
         latency: 1.2e-6,
         dispatch: 8e-6,
         is_listed: false,
@@ -125,13 +140,18 @@ impl Figures {
         (p.weight_bytes() / self.memory).max(p.operations() / self.rate(arithmetic)) + self.dispatch
     }
 
+    /// Multiplications and additions of f32 per second.
+    pub(super) fn float(&self) -> f64 {
+        0.25 * self.dot
+    }
+
     fn rate(&self, arithmetic: Arithmetic) -> f64 {
         match arithmetic {
             Arithmetic::Matrix(Operand::F16) => self.matrix,
             // Two planes, at most at twice the rate.
             Arithmetic::Matrix(Operand::S8) => 0.8 * self.matrix,
             Arithmetic::IntegerDot => self.dot,
-            Arithmetic::F32 => 0.25 * self.dot,
+            Arithmetic::F32 => self.float(),
         }
     }
 
@@ -158,6 +178,15 @@ impl Figures {
         let needed = self.memory * self.latency;
         // Twice as much in flight as memory needs is as good as any.
         self.memory * (bytes / (bytes + 0.25 * needed)).min(bytes / (0.5 * needed)).min(1.0)
+    }
+
+    /// Seconds that dot products' instructions take if nothing is ever idle.
+    fn dot_instructions(&self, p: Product) -> f64 {
+        let Some(issue) = self.issue else { return p.operations() / self.dot };
+        let known = INSTRUCTIONS.iter().find(|(format, _)| *format == p.format);
+        let first = known.map_or(MOST_INSTRUCTIONS, |(_, first)| *first);
+        let weights = p.weight_rows(p.outputs) as f64 * p.inputs as f64;
+        weights * (first + OF_ROW * (p.rows - 1) as f64) / issue
     }
 
     /// Seconds of a product in a tile.
@@ -188,7 +217,7 @@ impl Figures {
         // Each output's sums are added up over its sharers; each workgroup begins with loads that nothing hides.
         let sums = p.outputs as f64 * p.rows as f64 * f64::from(t.sharers.ilog2()) * 2.0 * 32.0 / self.dot;
         let begun = self.latency * f64::from(groups) / (running * 4.0);
-        let operations = p.operations() / (self.dot * used);
+        let operations = self.dot_instructions(p) / used;
         self.in_rounds(memory.max(operations) + sums, groups, resident) + begun
     }
 
@@ -245,7 +274,6 @@ mod tests {
     use super::*;
     use crate::lower::target::Target;
     use crate::lower::units::RDNA3;
-    use crate::model::{BlockFormat, WeightFormat};
 
     fn product(format: WeightFormat, outputs: usize, inputs: usize, rows: usize, gelu: bool) -> Product {
         Product { format, outputs, inputs, rows, gelu, blocks: false }

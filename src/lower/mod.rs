@@ -21,6 +21,8 @@ pub mod lowering;
 pub mod matrix;
 mod measured;
 mod piece;
+#[cfg(any(feature = "cli", test))]
+pub(crate) mod prediction;
 mod row;
 pub mod shared_tile;
 pub mod target;

@@ -5,6 +5,14 @@ use serde::{Deserialize, Serialize};
 /// Counts of instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Isa {
+    /// All of them.
+    pub instructions: usize,
+    /// Arithmetic of floats on scalar registers, which RDNA 3.5 has.
+    pub scalar_floats: usize,
+    /// Waits for the counters of loads, stores and LDS.
+    pub waits: usize,
+    /// Hints of how long a result takes (`s_delay_alu`).
+    pub delays: usize,
     /// Global loads of 16 bytes within loops.
     pub wide_loads: usize,
     /// Narrower loads in the same loops. Loops inside or around them do not count.
@@ -38,7 +46,12 @@ impl Isa {
         // The relay's look at a counter is the first coherent load.
         let behind = lines.iter().filter(|l| is_global_load(l)).skip_while(|l| !is_coherent(l));
         let [coherent, cached] = [true, false].map(|c| behind.clone().filter(move |l| is_coherent(l) == c));
+        let named = |is: fn(&str) -> bool| lines.iter().filter(|l| is(l.split(' ').next().unwrap_or_default())).count();
         Isa {
+            instructions: named(|name| !name.is_empty() && !name.ends_with(':')),
+            scalar_floats: named(|name| name.starts_with("s_") && (name.contains("_f32") || name.contains("_f16"))),
+            waits: named(|name| name.starts_with("s_waitcnt")),
+            delays: named(|name| name == "s_delay_alu"),
             wide_loads: wide().count(),
             narrow_loads: narrow.filter_map(own).filter(|&l| wide().any(|w| w == l)).count(),
             wmma: lines.iter().filter(|l| l.starts_with("v_wmma_")).count(),
@@ -97,7 +110,7 @@ fn loads_count_with_the_innermost_loop_that_they_stand_in() {
         v_wmma_f32_16x16x16_f16 v[0:7], v[8:15], v[16:23], v[0:7]
         s_cbranch_scc1 BB1                      ; bfa10000
         global_load_b32 v0, v0, s[0:1]          ; dc520000 00000000";
-    let counted = Isa { wide_loads: 1, narrow_loads: 1, wmma: 1, dot4: 1, ..Isa::default() };
+    let counted = Isa { instructions: 11, wide_loads: 1, narrow_loads: 1, wmma: 1, dot4: 1, ..Isa::default() };
     assert_eq!(Isa::read(listing), counted);
     // Without the branch back, the same loads are only in the outer loop, together with the byte load.
     let outer = Isa::read(&listing.replace("s_branch BB2", "s_branch BB3"));
@@ -115,6 +128,23 @@ fn loads_behind_the_first_coherent_one_count_by_the_cache_they_take() {
         global_load_u8 v9, v[6:7], off                              ; 00000000
         global_load_b64 v[8:9], v[6:7], off                         ; 00000000
         ds_load_b128 v[8:11], v6";
-    let counted = Isa { coherent_wide: 1, cached_wide: 1, cached_pairs: 1, cached_narrow: 1, ..Isa::default() };
+    let counted =
+        Isa { instructions: 9, coherent_wide: 1, cached_wide: 1, cached_pairs: 1, cached_narrow: 1, ..Isa::default() };
+    assert_eq!(Isa::read(listing), counted);
+}
+
+#[test]
+fn instructions_count_by_what_they_are() {
+    let listing = "BB0:
+        s_fmac_f32 s0, s1, s2                   ; a3800201
+        s_delay_alu instid0(SALU_CYCLE_2)       ; bf87000a
+        s_cmp_lt_f32 s0, s3                     ; bf410300
+        s_mov_b32 s1, s0                        ; be810000
+        s_waitcnt vmcnt(3)                      ; bf890ff7
+        s_waitcnt_vscnt null, 0x0               ; bc7c0000
+        v_add_f32_e32 v0, v1, v2                ; 06000501
+
+        s_endpgm                                ; bfb00000";
+    let counted = Isa { instructions: 8, scalar_floats: 2, waits: 2, delays: 1, ..Isa::default() };
     assert_eq!(Isa::read(listing), counted);
 }

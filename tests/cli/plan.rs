@@ -428,6 +428,32 @@ fn what_the_files_have_in_int4_is_planned_so() {
     assert_eq!([weights(&[dir]), weights(&[dir, "--weights", "int4"])], [int4; 2]);
 }
 
+/// What the cost model expects of a machine by name stands beside the roofline, below it, and is called a prediction.
+#[test]
+fn a_machine_by_name_has_a_prediction_below_its_roofline() {
+    for machine in ["780m", "890m", "8060s"] {
+        let plan = kiln(&["plan", "--shape", "gemma3-27b", "--machine", machine, "--json"]).json();
+        let rate = |list: &Value, field: &str, n: u64| {
+            let line = list.as_array().unwrap().iter().find(|line| line[field] == n).unwrap();
+            line["tokens_s"].as_f64().unwrap()
+        };
+        for n in [1, 8, 32] {
+            let predicted = rate(&plan["prediction"]["decode"], "sequences", n);
+            let roof = rate(&plan["roofline"], "batch", n);
+            assert!(predicted < roof && predicted > 0.2 * roof, "{machine}, {n}: {predicted} of {roof}");
+        }
+        assert!(plan["prediction"]["prefill"]["tokens_s"].as_f64().unwrap() > 10.0, "{plan}");
+    }
+    let text = kiln(&["plan", "--shape", "gemma3-27b", "--machine", "780m"]);
+    assert_eq!(text.code, 0, "{}", text.stderr);
+    assert!(
+        text.stdout.contains("prediction") && text.stdout.contains("nothing of it was measured"),
+        "{}",
+        text.stdout
+    );
+    assert!(kiln(&["plan", "--shape", "gemma3-270m", "--device", "cpu", "--json"]).json()["prediction"].is_null());
+}
+
 /// Rates with drafts are arithmetic: tokens of a pass over what it reads, and what drafting reads.
 #[test]
 fn drafts_are_planned_as_arithmetic() {

@@ -1,6 +1,10 @@
 //! GGUF files for the tests, written without Kiln's own code.
 
-use super::golden;
+use super::{Random, golden};
+use half::f16;
+use kiln::model::checkpoint::gguf::GgmlType;
+use kiln::model::{BlockFormat, LayerKind, Shape};
+use std::path::PathBuf;
 
 /// A value of a key, as the file has it: its type and its bytes.
 #[derive(Clone)]
@@ -259,4 +263,93 @@ pub fn add_tokenizer(file: &mut GgufFile, tokenizer_json: &[u8]) {
     file.set("tokenizer.ggml.bos_token_id", Value::u32(2));
     file.set("tokenizer.ggml.eos_token_id", Value::u32(1));
     file.set("tokenizer.ggml.add_bos_token", Value::bool(true));
+}
+
+/// Rows of `cols` random weights of about the same size in each type, in whole random blocks.
+fn random_rows(random: &mut Random, format: BlockFormat, rows: usize, cols: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..rows * format.row_bytes(cols)).map(|_| random.bits() as u8).collect();
+    for block in bytes.chunks_exact_mut(format.block_bytes()) {
+        let mut put = |at: usize, size: f32| {
+            block[at..at + 2].copy_from_slice(&f16::from_f32(size * (1.0 + 0.5 * random.real())).to_le_bytes());
+        };
+        // A weight is within 0.1 or so.
+        let (size, least) = match format {
+            BlockFormat::Q4_0 => (0.013, 0.0),
+            BlockFormat::Q4_1 => (0.013, -0.1),
+            BlockFormat::Q5_0 => (6.5e-3, 0.0),
+            BlockFormat::Q5_1 => (6.5e-3, -0.1),
+            BlockFormat::Q8_0 => (8e-4, 0.0),
+            BlockFormat::Q2K => (9e-3, 0.013),
+            BlockFormat::Q3K => (1.2e-3, 0.0),
+            BlockFormat::Q4K => (1.2e-4, 9e-4),
+            BlockFormat::Q5K => (6e-5, 9e-4),
+            BlockFormat::Q6K => (4.5e-5, 0.0),
+            BlockFormat::Iq4Nl => (9e-4, 0.0),
+            BlockFormat::Iq4Xs => (5e-5, 0.0),
+        };
+        put(format.scales_at(), size);
+        if format.has_offset() {
+            put(format.scales_at() + 2, least);
+        }
+    }
+    bytes
+}
+
+/// A model of a shape with random weights, whose matrices have the types that `format` gives their names. Every so many layers,
+/// as the shape has them, is global.
+pub fn random_model(shape: &Shape, seed: u64, format: impl Fn(&str) -> BlockFormat) -> (tempfile::TempDir, PathBuf) {
+    let mut random = Random(seed);
+    let mut file = GgufFile::default();
+    let (heads, kv_heads) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
+    let pattern = shape.layers.iter().position(|kind| *kind == LayerKind::Global).map_or(shape.layers.len(), |i| i) + 1;
+    file.set("general.architecture", Value::text("gemma3"));
+    for (key, value) in [
+        ("context_length", shape.max_context),
+        ("embedding_length", shape.hidden),
+        ("block_count", shape.layers.len()),
+        ("feed_forward_length", shape.ffn),
+        ("attention.head_count", shape.heads),
+        ("attention.head_count_kv", shape.kv_heads),
+        ("attention.key_length", shape.head_dim),
+        ("attention.value_length", shape.head_dim),
+        ("attention.sliding_window", shape.window),
+        ("attention.sliding_window_pattern", pattern),
+    ] {
+        file.set(&format!("gemma3.{key}"), Value::u32(value as u32));
+    }
+    file.set("gemma3.attention.layer_norm_rms_epsilon", Value::f32(1e-6));
+    file.set("gemma3.rope.freq_base", Value::f32(1e6));
+    let mut put = |name: &str, rows: usize, cols: usize| {
+        let format = format(name);
+        let code = GgmlType::of_name(format.name()).unwrap().code;
+        let bytes = random_rows(&mut random, format, rows, cols);
+        file.tensors.push(Tensor::new(&format!("{name}.weight"), &[rows, cols], code, bytes));
+    };
+    put("token_embd", shape.vocab, shape.hidden);
+    for layer in 0..shape.layers.len() {
+        for (name, rows, cols) in [
+            ("attn_q", heads, shape.hidden),
+            ("attn_k", kv_heads, shape.hidden),
+            ("attn_v", kv_heads, shape.hidden),
+            ("attn_output", shape.hidden, heads),
+            ("ffn_gate", shape.ffn, shape.hidden),
+            ("ffn_up", shape.ffn, shape.hidden),
+            ("ffn_down", shape.hidden, shape.ffn),
+        ] {
+            put(&format!("blk.{layer}.{name}"), rows, cols);
+        }
+    }
+    let norms = ["attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"].map(|name| (name, shape.hidden));
+    for layer in 0..shape.layers.len() {
+        let of_heads = [("attn_q_norm", shape.head_dim), ("attn_k_norm", shape.head_dim)];
+        for (name, width) in norms.into_iter().chain(of_heads) {
+            let weights: Vec<f32> = (0..width).map(|_| 1.0 + 0.3 * random.real()).collect();
+            file.tensors.push(Tensor::f32(&format!("blk.{layer}.{name}.weight"), &[width], &weights));
+        }
+    }
+    file.tensors.push(Tensor::f32("output_norm.weight", &[shape.hidden], &vec![1.0; shape.hidden]));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    std::fs::write(&path, file.bytes()).unwrap();
+    (dir, path)
 }

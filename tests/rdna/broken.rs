@@ -2,7 +2,6 @@
 
 use super::*;
 use gfx11::fault::What;
-use kiln::testing::lower::kernels::Kernel;
 
 const HEAD: Option<HeadRows> = Some(HeadRows { first: 0, count: 1 });
 const ROW: [Row; 1] = [Row { token: 5, position: 0, sequence: 0 }];

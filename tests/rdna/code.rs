@@ -1,5 +1,6 @@
 //! RADV's code of kernels, as the interpreter takes it.
 
+use crate::Chip;
 use gfx11::kernel::Kernel as Code;
 use gfx11::program::Program;
 use kiln::testing::lower::kernels::Kernel;
@@ -10,19 +11,20 @@ use std::rc::Rc;
 
 /// Compiles each kernel once.
 pub struct Compiler {
+    pub chip: Chip,
     pub gpu: Rc<Gpu>,
     pipelines: Pipelines,
     made: HashMap<Kernel, Rc<Code>>,
 }
 
 impl Compiler {
-    /// On the device that RADV is told to compile for.
-    pub fn new() -> Compiler {
+    /// On the device that RADV was told of, which is that chip.
+    pub fn new(chip: Chip) -> Compiler {
         let gpu = Rc::new(Gpu::open(Choice::Best).unwrap());
-        assert!(gpu.caps.name.contains("PHOENIX"), "{}", gpu.caps.name);
+        assert!(gpu.caps.name.contains(chip.device()), "{}", gpu.caps.name);
         assert_eq!(gpu.caps.subgroup, 32);
         let pipelines = Pipelines::new(&gpu).unwrap();
-        Compiler { gpu, pipelines, made: HashMap::new() }
+        Compiler { chip, gpu, pipelines, made: HashMap::new() }
     }
 
     /// A kernel's code.

@@ -28,6 +28,8 @@ const PUSH_BYTES: u32 = 128;
 const MOST_BESIDE: u32 = 4096;
 /// What the host sees of a word that nothing has written: no number.
 const UNWRITTEN: u32 = 0x7fff_dead;
+/// The constant of linear_fragment.comp that says that it makes a gated GELU.
+const GATED: usize = 13;
 /// Seconds of an instruction: the interpreter has no clock.
 const TICK: f64 = 1e-9;
 
@@ -86,7 +88,12 @@ fn weights(kernel: Kernel, push: &Push) -> u64 {
         let field = push.fields().iter().find(|field| field.name == name)?;
         Some(u64::from(u32::from_le_bytes(push.bytes()[field.offset..][..4].try_into().unwrap())))
     };
-    let halves = if kernel.module.name().contains("_gelu") { 2 } else { 1 };
+    // Gate and up in one: its outputs are half of the weight's rows.
+    let name = kernel.module.name();
+    let constant = |number: usize| kernel.constants.values()[number - 1];
+    let is_gated = name.contains("_gelu")
+        || name.starts_with("linear_fragment") && !name.contains("_tall") && constant(GATED) == 1;
+    let halves = if is_gated { 2 } else { 1 };
     let inputs = word("k").or_else(|| word("x_padded"));
     word("n").zip(inputs).map_or(0, |(outputs, inputs)| halves * outputs * inputs)
 }
@@ -97,7 +104,7 @@ impl Interpreter {
     pub fn new(compiler: &Rc<RefCell<Compiler>>, seed: u64, relays: bool) -> Interpreter {
         let mut memory = DeviceMemory::default();
         memory.add("push constants", PUSH_HIGH, u64::from(MOST_BESIDE * PUSH_BYTES));
-        let config = Config { apart: !relays, ..Config::gfx1103(seed) };
+        let config = Config { apart: !relays, ..compiler.borrow().chip.config(seed) };
         Interpreter {
             caps: Caps { has_clock: true, ..compiler.borrow().gpu.caps.clone() },
             compiler: compiler.clone(),

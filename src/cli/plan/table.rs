@@ -38,6 +38,7 @@ impl View<'_> {
                 write_placement(t, plan)?;
                 self.write_room(t)?;
                 self.write_roofline(t)?;
+                self.write_prediction(t)?;
                 write!(t, "{}", figures(rates))?;
                 self.write_drafts(t)?;
                 if let Some(seconds) = self.tuning_seconds() {
@@ -114,6 +115,19 @@ impl View<'_> {
             writeln!(t, "{:>6} {:>14} {:>12.1}  {}", r.batch, write(r.bytes), r.tokens_s, r.bound)?;
         }
         Ok(())
+    }
+
+    /// What the cost model expects, beside what the memory and the matrix units allow.
+    fn write_prediction(&self, t: &mut String) -> std::fmt::Result {
+        let Some(predicted) = self.prediction() else { return Ok(()) };
+        writeln!(t, "\nprediction, from the kernels' instructions, bytes and edges: nothing of it was measured")?;
+        writeln!(t, "{:>14} {:>12} {:>12}", "sequences", "tokens/s", "of roofline")?;
+        for (sequences, rate) in predicted.decode {
+            let share = 100.0 * rate / roof(self.schedule, self.target, sequences).tokens_s;
+            writeln!(t, "{sequences:>14} {rate:>12.1} {share:>10.0} %")?;
+        }
+        let (rows, rate) = predicted.prefill;
+        writeln!(t, "{:>14} {rate:>12.1}\n", format!("prefill {rows}"))
     }
 
     fn write_drafts(&self, t: &mut String) -> std::fmt::Result {

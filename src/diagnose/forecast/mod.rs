@@ -17,7 +17,7 @@ use crate::schedule::{Extent, Pass, Schedule};
 use crate::sequence::draft::MOST_DRAFTED;
 use form::{Draft, Form};
 use machine::PlannedMachine;
-use rates::{BATCHES, DRAFTED, RIGHT, draft_rate, roof};
+use rates::{BATCHES, DRAFTED, Prediction, RIGHT, draft_rate, roof};
 use serde_json::{Value, json};
 use verdict::Verdict;
 
@@ -169,6 +169,11 @@ impl View<'_> {
         seconds_for(&self.asked.machine, self.asked.options.device, self.schedule)
     }
 
+    /// What the cost model expects; `None` where the machine is not one by name.
+    pub(crate) fn prediction(&self) -> Option<Prediction> {
+        Prediction::of(self.form, self.extent, self.target)
+    }
+
     /// Tokens per second of one sequence with so many drafted, for each of [`RIGHT`].
     pub(crate) fn draft_rates(&self, drafted: usize) -> [f64; 4] {
         let draft = self.draft.map(|draft| &draft.schedule);
@@ -201,6 +206,11 @@ impl View<'_> {
             .map(|&batch| roof(s, target, batch))
             .map(|r| json!({"batch": r.batch, "bytes": r.bytes, "tokens_s": r.tokens_s, "bound": r.bound}))
             .collect();
+        let prediction = plan.and_then(|_| self.prediction()).map(|p| {
+            let decode: Vec<Value> =
+                p.decode.iter().map(|(n, rate)| json!({"sequences": n, "tokens_s": rate})).collect();
+            json!({"decode": decode, "prefill": {"rows": p.prefill.0, "tokens_s": p.prefill.1}})
+        });
         let room = self.room.iter().filter(|(_, tokens)| *tokens > 0);
         let mut value = json!({
             "verdict": verdict.line(),
@@ -233,6 +243,7 @@ impl View<'_> {
             "bandwidth_source": target.source,
             "tuning_s": self.tuning_seconds(),
             "roofline": roofline,
+            "prediction": prediction,
         });
         value["drafts"] = drafted
             .iter()

@@ -1,9 +1,11 @@
 //! What a machine's memory and matrix units allow: tokens a second, and the time that a prompt takes.
 
+use super::form::Form;
 use super::machine::PlannedMachine;
+use crate::lower::prediction;
 use crate::machine::profile::PREFILL_SHARE;
 use crate::schedule::cost::Cost;
-use crate::schedule::{Pass, Schedule};
+use crate::schedule::{Extent, Pass, Schedule};
 use crate::sequence::draft::gain::expected_tokens;
 
 /// Batches that the roofline is printed for.
@@ -91,5 +93,34 @@ impl Prefill {
             prefill.seconds += memory.max(matrix / PREFILL_SHARE);
         }
         Some(prefill)
+    }
+}
+
+/// Sequences that decoding is predicted for.
+const PREDICTED: [usize; 3] = [1, 8, 32];
+
+/// What the cost model expects of a machine by name. Nothing of it is measured.
+pub(crate) struct Prediction {
+    /// Sequences, and the tokens a second of all of them.
+    pub(crate) decode: Vec<(usize, f64)>,
+    /// Rows of a prompt's first pass, and the tokens a second in it.
+    pub(crate) prefill: (usize, f64),
+}
+
+impl Prediction {
+    /// `None`: the machine is this one.
+    pub(super) fn of(form: &Form, extent: Extent, target: &PlannedMachine) -> Option<Prediction> {
+        let name = target.named.as_ref()?.profile.name;
+        let rate = |sequences: usize, pass: Pass, tokens: usize| {
+            let extent = Extent { sequences, head_rows: sequences, max_rows: extent.max_rows.max(sequences), ..extent };
+            let extent = Extent { kv_tokens: None, ..extent };
+            Some(tokens as f64 / prediction::seconds(name, &form.build(extent).0, pass)?)
+        };
+        let decode = PREDICTED
+            .into_iter()
+            .map(|n| Some((n, rate(n, Pass::Decode { sequences: n, depth: 0 }, n)?)))
+            .collect::<Option<_>>()?;
+        let rows = extent.max_rows;
+        Some(Prediction { decode, prefill: (rows, rate(1, Pass::Prefill { rows, depth: 0 }, rows)?) })
     }
 }

@@ -1,0 +1,119 @@
+//! How long a pass takes on a device that the cost model knows by name, predicted from what its kernels are: nothing is measured.
+
+use super::dispatch::{Addresses, Dispatch};
+use super::figures::Figures;
+use super::kernels::Module;
+use super::layout::GpuLayout;
+use super::target::Target;
+use super::units::{RDNA3, Units};
+use super::{Lowering, PassKind, RowOrder, TokenSource};
+use crate::schedule::cost::{Cost, Pass, step_cost};
+use crate::schedule::{Schedule, Segment};
+
+/// Share of a memory's peak that reads reach: 212 of an 8060S's 256 GB/s by rocm_bandwidth_test, as llm-tracker.info published it in
+/// 2025.
+const READS: f64 = 0.83;
+/// Share of the matrix units' rate that attention of a prompt reaches: its scores pass through shared memory. An estimate.
+const ATTENDS: f64 = 0.25;
+/// Seconds of a pass on the host and of its submit, which no dispatch hides. An estimate.
+const SUBMIT: f64 = 150e-6;
+
+/// Seconds of a pass on one of [`crate::machine::profile`]'s machines, without its carve-out: each of `sequences` decodes a
+/// token, or one sequence's first `rows` are read. `None`: the cost model does not know the machine.
+pub(crate) fn seconds(machine: &str, schedule: &Schedule, pass: Pass) -> Option<f64> {
+    let figures = Figures::named(machine)?;
+    let units = Units { row_lanes: Some(1), ..RDNA3 };
+    let target = Target { figures: Some(figures), ..Target::new(units.subgroup, true, Some(units)) };
+    // Tiles are chosen by the peak, as they are where a model runs.
+    let reached = Figures { memory: READS * figures.memory, ..figures };
+    let (rows, order) = match pass {
+        Pass::Decode { sequences: 1, .. } => (1, RowOrder::Consecutive),
+        Pass::Decode { sequences, .. } => (sequences, RowOrder::Apart),
+        Pass::Prefill { rows, .. } => (rows, RowOrder::Consecutive),
+        Pass::Mixed { .. } | Pass::Verify { .. } => return None,
+    };
+    let head_rows = if order == RowOrder::Apart { rows } else { 1 };
+    let kind = PassKind { rows, head_rows, order, tokens: TokenSource::Host };
+    let (layout, weights) = (GpuLayout::new(schedule), vec![0; schedule.weights.buffers.len()]);
+    let addresses = Addresses { arena: 0, weights };
+    let lowering = Lowering { schedule, layout: &layout, addresses: &addresses, target: &target, kind };
+    let segments = schedule.segments().filter(|segment| *segment != Segment::Choice);
+    let dispatches = segments.flat_map(|segment| lowering.segment(segment));
+    Some(SUBMIT + dispatches.map(|d| dispatch_seconds(&target, reached, schedule, pass, &d)).sum::<f64>())
+}
+
+fn dispatch_seconds(target: &Target, reached: Figures, schedule: &Schedule, pass: Pass, d: &Dispatch) -> f64 {
+    if let Some((arithmetic, p)) = d.product {
+        let tile = target.tile(arithmetic, p);
+        let of_tile = tile.map(|tile| reached.seconds(target.subgroup, target.units, p, tile, d.groups));
+        return of_tile.unwrap_or_else(|| reached.least_seconds(arithmetic, p));
+    }
+    let mut cost = Cost::default();
+    d.steps.clone().for_each(|at| cost += step_cost(&schedule.steps[at], pass));
+    let rate = match d.kernel.module {
+        Module::AttendMatrixF16 => ATTENDS * reached.matrix,
+        _ => reached.float(),
+    };
+    let moved = cost.memory_bytes() as f64 / reached.memory + cost.activation_bytes as f64 / reached.cache;
+    moved.max(cost.operations as f64 / rate) + reached.dispatch
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{BlockFormat, LayerKind, Shape, WeightFormat, presets};
+    use crate::schedule::{Extent, KvType};
+
+    fn tokens_s(machine: &str, shape: &Shape, format: WeightFormat, pass: Pass) -> f64 {
+        let (sequences, tokens) = match pass {
+            Pass::Decode { sequences, .. } => (sequences, sequences),
+            Pass::Prefill { rows, .. } => (1, rows),
+            _ => unreachable!(),
+        };
+        let kv = KvType::F16;
+        let extent = Extent { context: 4096, max_rows: 512, head_rows: sequences, sequences, kv, kv_tokens: None };
+        let schedule = Schedule::build(shape, extent, |id| format.of_matrix(id, shape, None));
+        tokens as f64 / seconds(machine, &schedule, pass).unwrap()
+    }
+
+    fn decode(sequences: usize) -> Pass {
+        Pass::Decode { sequences, depth: 0 }
+    }
+
+    /// No machine beats what its memory gives, one sequence comes near it, and more of them make more together.
+    #[test]
+    fn predictions_keep_to_the_roofline() {
+        let shape = presets::preset("gemma3-27b").unwrap();
+        for (machine, bandwidth) in [("780m", 89.6e9), ("890m", 120e9), ("8060s", 256e9)] {
+            for (format, gigabytes) in [(WeightFormat::Int8, 27.0), (WeightFormat::Int4, 15.8)] {
+                let roof = bandwidth / 1e9 / gigabytes;
+                let [one, eight, many] = [1, 8, 32].map(|n| tokens_s(machine, &shape, format, decode(n)));
+                assert!((0.7..READS).contains(&(one / roof)), "{machine}, {}: {one} of {roof}", format.name());
+                assert!(one < eight && eight < many && many < 32.0 * one, "{machine}: {one}, {eight}, {many}");
+            }
+        }
+        assert_eq!(Figures::named("a machine"), None);
+    }
+
+    /// llama.cpp on an 8060S by RADV, Llama 3 8B, prompts of 512 tokens (its pull request 18749 of 2026-01-11): the same work, by
+    /// other kernels.
+    #[test]
+    fn prefill_is_predicted_near_what_llama_cpp_was_published_with() {
+        let shape = Shape {
+            vocab: 128_256,
+            hidden: 4096,
+            ffn: 14_336,
+            heads: 32,
+            kv_heads: 8,
+            head_dim: 128,
+            layers: vec![LayerKind::Global; 32],
+            ..presets::preset("gemma3-27b").unwrap()
+        };
+        for (format, published) in [(BlockFormat::Q4_0, 875.0), (BlockFormat::Q4K, 794.0), (BlockFormat::Q8_0, 742.0)] {
+            let format = format.kept_as();
+            let predicted = tokens_s("8060s", &shape, format, Pass::Prefill { rows: 512, depth: 0 });
+            println!("{}: {predicted:.0} tokens/s predicted, {published} published", format.name());
+            assert!((0.5..2.5).contains(&(predicted / published)), "{}: {predicted}, {published}", format.name());
+        }
+    }
+}
