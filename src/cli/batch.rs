@@ -245,8 +245,9 @@ impl Work {
                     "drafted": g.drafted,
                     "accepted": g.accepted,
                     "tokens_per_pass": g.tokens_per_pass(),
-                    // A sequence has no roofline of its own: the weights are read for all at once.
+                    // A sequence has no roofline and no energy of its own: the weights are read for all at once.
                     "roofline_share": Value::Null,
+                    "joules_per_token": Value::Null,
                 });
                 line.extend([fields, response].into_iter().filter_map(|object| object.as_object().cloned()).flatten());
                 self.output.put(index, line.into())

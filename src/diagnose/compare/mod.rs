@@ -192,7 +192,7 @@ impl Pair<'_> {
         };
         let mut worst = find(&bounds(&[]));
         if worst.iter().flatten().any(|worst| worst.is_past()) {
-            let [a, b] = [self.parts(0, &steps)?, self.parts(1, &steps)?];
+            let [a, b] = [within(self.executors[0].ranges()?, &steps), within(self.executors[1].ranges()?, &steps)];
             // The one that runs smaller ranges shows what rounding does in the midst of these steps, else the one that rounds less.
             let is_b = b.len().cmp(&a.len()).then(own[0].inputs.total_cmp(&own[1].inputs)).is_gt();
             let (by, parts, left) = if is_b { (1, b, &of_b) } else { (0, a, &of_a) };
@@ -218,12 +218,6 @@ impl Pair<'_> {
             })
         });
         Ok((found.collect(), of_a))
-    }
-
-    /// The ranges that an executor runs by itself within `steps`, at whose ends it has one of its own.
-    fn parts(&self, executor: usize, steps: &Range<usize>) -> Result<Vec<Range<usize>>> {
-        let is_within = |part: &Range<usize>| steps.start <= part.start && part.end <= steps.end;
-        Ok(self.executors[executor].ranges()?.into_iter().filter(is_within).collect())
     }
 
     /// How far each element moves that steps leave in executor `by`, as a root mean square, when the inputs of each of its ranges
@@ -284,9 +278,27 @@ impl Pair<'_> {
     }
 }
 
+/// Those of an executor's ranges that `steps` consist of; `steps` themselves where they are a part of one.
+fn within(ranges: Vec<Range<usize>>, steps: &Range<usize>) -> Vec<Range<usize>> {
+    let parts: Vec<_> = ranges.into_iter().filter(|part| steps.start <= part.start && part.end <= steps.end).collect();
+    if parts.is_empty() { vec![steps.clone()] } else { parts }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What an executor fuses is compared step by step too: a bound that nothing moves for is 0.
+    #[test]
+    fn steps_consist_of_ranges_or_are_a_part_of_one() {
+        let of = |steps| within(vec![0..1, 1..2, 2..5, 5..6], &steps);
+        assert_eq!(of(0..2), [0..1, 1..2]);
+        assert_eq!(of(2..5), [2..5; 1]);
+        assert_eq!(of(1..6), [1..2, 2..5, 5..6]);
+        for step in 2..5 {
+            assert_eq!(of(step..step + 1), [step..step + 1; 1]);
+        }
+    }
 
     #[test]
     fn the_last_token_runs_alone_behind_chunks_of_the_others() {
