@@ -21,7 +21,7 @@ pub mod lowering;
 pub mod matrix;
 mod measured;
 mod piece;
-#[cfg(any(feature = "cli", test))]
+#[cfg(any(feature = "cli", feature = "serve", test))]
 pub(crate) mod prediction;
 mod row;
 pub mod shared_tile;
