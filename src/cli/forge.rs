@@ -28,7 +28,7 @@ pub struct ForgeArgs {
 /// Runs the command; `json` asks for the summary as an object.
 ///
 /// # Errors
-/// [`Error::Input`] for an unknown name or a wrong config; else as [`forge::forge`].
+/// [`Error::Input`](crate::Error::Input) for an unknown name or a wrong config; else as [`forge::forge`].
 pub fn run(args: &ForgeArgs, json: bool) -> Result<()> {
     let shape = presets::find(&args.shape)?;
     let format = args.weights;

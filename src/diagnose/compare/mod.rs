@@ -6,9 +6,9 @@
 //! with the kernels of a whole pass.
 //!
 //! An element differs if it is further apart than its bound, which follows from the tolerances of both executors
-//! ([`Tolerance`]): a share of the larger of the element and its row's root mean square in `a`, and where that does not
-//! suffice, some times what the element moves when the inputs of the step move by as much as they may be rounded. So
-//! a product whose terms cancel may be off by more than one whose terms do not.
+//! ([`Tolerance`](crate::executor::Tolerance)): a share of the larger of the element and its row's root mean square in `a`,
+//! and where that does not suffice, some times what the element moves when the inputs of the step move by as much as they may
+//! be rounded. So a product whose terms cancel may be off by more than one whose terms do not.
 
 mod bound;
 mod tensor;
