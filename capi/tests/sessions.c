@@ -72,6 +72,17 @@ static void synced(struct kiln_session *session, const uint32_t *tokens, size_t 
     exit(1);
 }
 
+/* Prints what a session that has these tokens answers to one more; frees them. */
+static void say_reply(struct kiln_session *session, uint32_t *tokens, size_t count) {
+    static char reply[4096];
+    uint32_t *prompt = realloc(tokens, (count + 1) * sizeof *prompt);
+    REQUIRE(prompt);
+    prompt[count] = 301;
+    REQUIRE(go_on(session, prompt, count + 1, reply, sizeof reply) == count);
+    printf("reply %s\n", reply);
+    kiln_free(prompt);
+}
+
 static void keep(void) {
     struct told told = {.stop_at = 1}, whole = {.stop_at = 0};
     struct kiln_engine *engine = (void *)1;
@@ -138,13 +149,7 @@ static void keep(void) {
     synced(session, tokens, count, count, 0, 0);
     puts("saved");
 
-    static char reply[4096];
-    uint32_t *prompt = realloc(tokens, (count + 1) * sizeof *prompt);
-    REQUIRE(prompt);
-    prompt[count] = 301;
-    REQUIRE(go_on(session, prompt, count + 1, reply, sizeof reply) == count);
-    printf("reply %s\n", reply);
-    kiln_free(prompt);
+    say_reply(session, tokens, count);
     REQUIRE(kiln_session_free(session) == KILN_OK && kiln_engine_close(engine) == KILN_OK);
 }
 
@@ -158,13 +163,7 @@ static void load_and_go_on(void) {
     REQUIRE(kiln_session_load(session, at(path), &tokens, &count) == KILN_OK && count > 70);
     REQUIRE(kiln_session_clone(session, &twin) == KILN_OK);
     synced(twin, tokens, count, count, 0, 0);
-    static char reply[4096];
-    uint32_t *prompt = realloc(tokens, (count + 1) * sizeof *prompt);
-    REQUIRE(prompt);
-    prompt[count] = 301;
-    REQUIRE(go_on(twin, prompt, count + 1, reply, sizeof reply) == count);
-    printf("reply %s\n", reply);
-    kiln_free(prompt);
+    say_reply(twin, tokens, count);
     REQUIRE(kiln_session_free(session) == KILN_OK && kiln_session_free(twin) == KILN_OK);
     REQUIRE(kiln_engine_close(engine) == KILN_OK);
 }
