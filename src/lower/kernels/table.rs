@@ -220,6 +220,11 @@ macro_rules! spirv_modules {
                 name: "attend_matrix_f16", source: "attend_matrix", defines: [],
                 constants: AttendMatrixConstants, push: AttendMatrixPush, relay: Never, matrix_units: true,
             }
+            /// As above, queries in shared memory.
+            AttendMatrixReloadF16 {
+                name: "attend_matrix_reload_f16", source: "attend_matrix", defines: ["RELOAD"],
+                constants: AttendMatrixConstants, push: AttendMatrixPush, relay: Never, matrix_units: true,
+            }
             /// The matrix units' ceiling.
             MatrixRate {
                 name: "matrix_rate", source: "matrix_rate", defines: [],
