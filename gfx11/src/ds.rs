@@ -294,14 +294,16 @@ fn swizzle(inst: &Inst) -> Result<Step, What> {
     }))
 }
 
-/// Waits until no more than so many of LDS and scalar memory are in flight. A scalar load may come back last of all:
-/// short of zero, nothing behind or before one is sure.
+/// Waits until no more than so many of LDS and scalar memory are in flight. LDS answers in order, a scalar load may come back
+/// last of all: so what is sure is that the accesses of LDS before so many are done, and of scalar loads nothing short of zero.
 pub fn wait(w: &mut Wave, ctx: &mut Ctx, most: usize) -> Result<(), What> {
-    if w.lgkm.len() <= most || most > 0 && w.lgkm.iter().any(|f| f.scalar) {
-        return Ok(());
-    }
-    while w.lgkm.len() > most {
-        let Some(done) = w.lgkm.pop_front() else { break };
+    let mut ordered = w.lgkm.iter().filter(|f| !f.scalar).count();
+    for done in std::mem::take(&mut w.lgkm) {
+        ordered -= usize::from(!done.scalar);
+        if most > 0 && (done.scalar || ordered < most) {
+            w.lgkm.push_back(done);
+            continue;
+        }
         let Some(touch) = done.lds.filter(|t| t.epoch != w.epoch) else { continue };
         // It was in flight across a barrier: it raced with what came behind as well.
         let how = if done.writes { Use::Write } else { Use::Read };

@@ -297,6 +297,9 @@ fn what_is_not_there_yet_is_named() {
     let whole = assemble("SOPP", "s_waitcnt", &[("simm16", 0)]);
     let use_v2 = assemble("VOP1", "v_mov_b32", &[("vdst", 6), ("src0", 256 + 2)]);
     let use_s4 = assemble("SOP1", "s_mov_b32", &[("sdst", 6), ("ssrc0", 4)]);
+    let use_v5 = assemble("VOP1", "v_mov_b32", &[("vdst", 6), ("src0", 256 + 5)]);
+    let stored = assemble("DS", "ds_store_b32", &[("addr", 1), ("data0", 1)]);
+    let other = assemble("DS", "ds_load_b32", &[("vdst", 8), ("addr", 1)]);
     let address = assemble("GLOBAL", "global_load_b32", &[("vdst", 7), ("addr", 2), ("saddr", 0)]);
     let fault = |code: &[Vec<u32>]| {
         let code = [code.concat(), vec![END]].concat();
@@ -304,8 +307,10 @@ fn what_is_not_there_yet_is_named() {
     };
     let in_flight = |register: &str, counter| Err(What::NotWaited { register: register.into(), counter });
     assert_eq!(fault(&[load.clone(), use_v2.clone()]), in_flight("v2", "vmcnt"));
-    // A scalar load and one of LDS: of the two one may be waited for in vain.
-    assert_eq!(fault(&[scalar.clone(), ds, partial, use_s4]), in_flight("s4", "lgkmcnt"));
+    // A scalar load and one of LDS: of the two one may be waited for in vain. Two of LDS come in order.
+    assert_eq!(fault(&[scalar.clone(), ds.clone(), partial.clone(), use_s4]), in_flight("s4", "lgkmcnt"));
+    assert_eq!(fault(&[scalar.clone(), ds.clone(), partial.clone(), use_v5.clone()]), in_flight("v5", "lgkmcnt"));
+    assert_eq!(fault(&[stored, ds, scalar, other, partial, use_v5]), Ok(()));
     assert_eq!(fault(&[load.clone(), whole.clone(), use_v2]), Ok(()));
     assert_eq!(fault(&[load, whole, address.clone()]), Err(What::Poison("an address".into())));
     assert_eq!(fault(&[address]), Err(What::Poison("an address".into())));
