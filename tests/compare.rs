@@ -5,7 +5,7 @@ mod common;
 use common::{DOT, F32, MATRIX_F16, golden};
 use kiln::diagnose::compare::{Compared, HEAD_ROWS, compare, passes};
 use kiln::executor::weights::Progress;
-use kiln::executor::{Asks, Executor, HeadRows, PageId, Pages, Row, Stepwise, Tolerance, Watch};
+use kiln::executor::{Executor, HeadRows, PageId, Pages, Row, SampleRequests, Stepwise, Tolerance, Watch};
 use kiln::model::WeightFormat;
 use kiln::model::checkpoint::Checkpoint;
 use kiln::plan::{Needs, Plan};
@@ -264,7 +264,7 @@ impl Executor for Fused {
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> kiln::Result<()> {
         self.inner.forward(rows, head)
     }
-    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> kiln::Result<()> {
+    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: SampleRequests<'_>) -> kiln::Result<()> {
         self.inner.forward_choosing(rows, head, asks)
     }
     fn project(&mut self, head: HeadRows) -> kiln::Result<()> {

@@ -10,9 +10,9 @@ use crate::executor::{Executor, Measure};
 use crate::machine::caches;
 use crate::machine::files::Files;
 use crate::model::Shape;
-use crate::schedule::Pass;
+use crate::schedule::PassShape;
 use crate::sequence::reply::stop_tokens;
-use crate::sequence::{Finish, Generation, Limits, Reply};
+use crate::sequence::{Finish, Generation, Reply, SequenceLimits};
 use crate::text::{SamplerConfig, Stopped, Tokenizer};
 use crate::{Error, Result};
 use std::io::IsTerminal;
@@ -208,21 +208,21 @@ pub(super) fn reads_memory(executor: &dyn Executor) -> bool {
     /// The largest of any GPU: AMD's MI300X has it. Vulkan does not say.
     const GPU_CACHE: u64 = 256 << 20;
     let caches = if executor.is_on_cpu() { caches::bytes(&Files::system()) } else { GPU_CACHE };
-    executor.schedule().cost(Pass::Decode { sequences: 1, depth: 0 }).memory_bytes() > caches
+    executor.schedule().cost(PassShape::Decode { sequences: 1, depth: 0 }).memory_bytes() > caches
 }
 
 /// The energy of a reply's tokens behind its first one.
-pub(super) struct Spent {
+pub(super) struct ReplyEnergy {
     /// `None` where nothing can be read.
     meter: Option<EnergyMeter>,
     /// At the first token.
     first: Option<Mark>,
 }
 
-impl Spent {
+impl ReplyEnergy {
     /// Begins to measure what an executor uses.
-    pub(super) fn start(executor: &dyn Executor) -> Spent {
-        Spent { meter: EnergyMeter::start(&Files::system(), !executor.is_on_cpu()), first: None }
+    pub(super) fn start(executor: &dyn Executor) -> ReplyEnergy {
+        ReplyEnergy { meter: EnergyMeter::start(&Files::system(), !executor.is_on_cpu()), first: None }
     }
 
     /// There is a token.
@@ -239,8 +239,9 @@ impl Spent {
     }
 }
 
-/// A summary of a reply in one line. `prompt` describes the prompt that was run, `rate` is what [`rate`] says, and `energy` what
-/// [`Spent::per_token`] does.
+/// A summary of a reply in one line. `prompt` describes the prompt that was run, `rate` is what [`rate`] says, and
+/// `energy` what
+/// [`ReplyEnergy::per_token`] does.
 pub(super) fn summary(
     executor: &dyn Executor,
     prompt: &str,
@@ -273,7 +274,7 @@ pub(super) fn summary(
         line += &format!(", {} of {drafted} accepted, {tokens:.2} tokens a pass", g.accepted);
     }
     if g.full {
-        let limits = Limits::of(executor.schedule());
+        let limits = SequenceLimits::of(executor.schedule());
         let larger = limits.larger_context();
         let remedy = larger.map_or("the model has no larger one".into(), |larger| face::words(&larger));
         line += &format!(", stopped: the context of {} is full, {remedy}", limits.context);

@@ -125,7 +125,7 @@ fn fragment(tile: FragmentTile, splits: u32) -> MatrixTile {
 mod tests {
     use super::*;
     use crate::lower::figures::Figures;
-    use crate::lower::matrix::Role;
+    use crate::lower::matrix::MatrixVariant;
     use crate::lower::units::HOPPER;
     use crate::model::{BlockFormat, WeightFormat};
 
@@ -146,7 +146,7 @@ mod tests {
                     Product { gelu: true, ..plain(21504, 5376) },
                     Product { blocks: true, ..plain(5376, 21504) },
                 ];
-                let is_made = |p: &Product| rows <= gated_rows(*p) || p.role() == Role::Plain;
+                let is_made = |p: &Product| rows <= gated_rows(*p) || p.role() == MatrixVariant::Plain;
                 for p in all.into_iter().filter(is_made) {
                     let Some(best) = matrix(p) else { continue };
                     let tiles = target.tiles(Arithmetic::Matrix(Operand::F16), p);

@@ -4,20 +4,20 @@
 
 use super::arithmetic::{ActivationLayout, Arithmetic, Operand, modules};
 use super::layout::PackedSlot;
-use super::lowering::{Lowered, Lowering, is_halves};
+use super::lowering::{LoweredKernel, Lowering, is_halves};
 use super::target::Product;
 use crate::schedule::Step;
 use crate::schedule::step::{AccessRange, Matrix, Op, Rows, Slot};
 use std::ops::{Deref, Range};
 
 /// Lowers steps of one piece.
-pub(super) struct Piece<'a> {
+pub(super) struct PieceLowering<'a> {
     lowering: Lowering<'a>,
     /// The piece's steps.
     pub(super) steps: Range<usize>,
 }
 
-impl<'a> Deref for Piece<'a> {
+impl<'a> Deref for PieceLowering<'a> {
     type Target = Lowering<'a>;
 
     fn deref(&self) -> &Lowering<'a> {
@@ -25,9 +25,9 @@ impl<'a> Deref for Piece<'a> {
     }
 }
 
-impl<'a> Piece<'a> {
-    pub(super) fn new(lowering: Lowering<'a>, steps: Range<usize>) -> Piece<'a> {
-        Piece { lowering, steps }
+impl<'a> PieceLowering<'a> {
+    pub(super) fn new(lowering: Lowering<'a>, steps: Range<usize>) -> PieceLowering<'a> {
+        PieceLowering { lowering, steps }
     }
 
     /// The activation layout that the step at `at` has to write for `slot`, and where its packed slot lies. f32 stays in the
@@ -87,7 +87,7 @@ impl<'a> Piece<'a> {
     }
 
     /// Packs what the piece's linear steps read and steps before the piece have written.
-    pub(super) fn entry_packs(&self) -> Vec<Lowered> {
+    pub(super) fn entry_packs(&self) -> Vec<LoweredKernel> {
         let mut known: Vec<Slot> = Vec::new();
         let mut packs = Vec::new();
         for at in self.steps.clone() {

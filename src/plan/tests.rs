@@ -46,7 +46,7 @@ fn schedule(dice: &mut Dice) -> Schedule {
 }
 
 /// One to three heaps. Some have random sizes; others exactly or nearly hold `wanted`, so that packing is hard.
-fn memory(dice: &mut Dice, wanted: &[(Purpose, u64)]) -> Memory {
+fn memory(dice: &mut Dice, wanted: &[(Purpose, u64)]) -> DeviceMemory {
     let total: u64 = wanted.iter().map(|w| w.1).sum();
     let count = if dice.below(8) == 0 { 3 } else { 1 + dice.below(2) };
     let mut sizes: Vec<u64> = (0..count).map(|_| dice.below(total * 3 / 2)).collect();
@@ -61,7 +61,7 @@ fn memory(dice: &mut Dice, wanted: &[(Purpose, u64)]) -> Memory {
     let heaps = sizes.into_iter().enumerate().map(heap).collect();
     let pool = (dice.below(4) == 0).then(|| {
         let vram = dice.below(total);
-        heaps::Pool {
+        heaps::ApuMemory {
             vram,
             gtt: dice.below(2 * total),
             gtt_used: dice.below(total / 4),
@@ -76,15 +76,15 @@ fn memory(dice: &mut Dice, wanted: &[(Purpose, u64)]) -> Memory {
         1 => largest - dice.below(2),
         _ => u64::MAX,
     };
-    Memory { device: "a device".into(), heaps, max_allocation, unified: dice.toss(), pool }
+    DeviceMemory { device: "a device".into(), heaps, max_allocation, unified: dice.toss(), pool }
 }
 
-fn exceeds_cap(wanted: &[(Purpose, u64)], memory: &Memory) -> bool {
+fn exceeds_cap(wanted: &[(Purpose, u64)], memory: &DeviceMemory) -> bool {
     wanted.iter().any(|w| w.1 > memory.max_allocation)
 }
 
 /// Whether any placement fits. Tracks every reachable filling of the heaps, item by item.
-fn oracle(wanted: &[(Purpose, u64)], memory: &Memory) -> bool {
+fn oracle(wanted: &[(Purpose, u64)], memory: &DeviceMemory) -> bool {
     let total: u64 = wanted.iter().map(|w| w.1).sum();
     if exceeds_cap(wanted, memory) {
         return false;
@@ -186,7 +186,8 @@ fn large_models_are_placed_to_the_last_byte() {
                 host_visible: true,
             };
             let heaps = vec![heap(first, true), heap(total - first + spare, false)];
-            let memory = Memory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: true, pool: None };
+            let memory =
+                DeviceMemory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: true, pool: None };
             match Plan::place(&schedule, &memory, needs(&schedule, 0)) {
                 Ok(plan) => check(&plan, &wanted),
                 Err(_) => assert!(spare < layer, "{spare} bytes to spare, and refused"),
@@ -214,7 +215,7 @@ fn the_hottest_bytes_have_the_fastest_heap() {
             host_visible: true,
         };
         let heaps = vec![heap(1 << 30, false), heap(total - (1 << 20) - kv - cold, true)];
-        let memory = Memory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: false, pool: None };
+        let memory = DeviceMemory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: false, pool: None };
         let plan = Plan::place(&schedule, &memory, needs(&schedule, 1 << 20)).unwrap();
         for r in plan.regions {
             let is_cold = match r.purpose {
@@ -229,14 +230,14 @@ fn the_hottest_bytes_have_the_fastest_heap() {
 #[test]
 fn a_refusal_names_the_kernel_parameter_that_would_help_and_no_other() {
     const GIB: u64 = 1 << 30;
-    let pool = heaps::Pool { vram: 16 * GIB, gtt: 24 * GIB, gtt_used: GIB, gtt_reserved: 0, system: 44 * GIB };
+    let pool = heaps::ApuMemory { vram: 16 * GIB, gtt: 24 * GIB, gtt_used: GIB, gtt_reserved: 0, system: 44 * GIB };
     assert_eq!(pool.available(), (16 + 23) * GIB);
     let parameters = "amdgpu.gttsize=36864 ttm.pages_limit=9437184 ttm.page_pool_size=9437184";
     assert_eq!(pool.parameters(51 * GIB), Some(parameters.into()), "35 GiB from the system and the one in use");
     assert_eq!(pool.parameters(39 * GIB), None, "fits as it is");
     assert_eq!(pool.parameters(61 * GIB), None, "more than the system has");
     // The system's memory is short here, not GTT's limit.
-    let full = heaps::Pool { system: 2 * GIB, ..pool };
+    let full = heaps::ApuMemory { system: 2 * GIB, ..pool };
     assert_eq!((full.available(), full.parameters(20 * GIB)), (18 * GIB, None));
     assert_eq!(pool.parameters(u64::MAX), None);
 }
@@ -255,7 +256,7 @@ fn an_allocation_above_the_devices_cap_is_refused_for_that_wherever_there_is_roo
         assert!(!said.contains("in one allocation"), "{machine}: {said}");
     }
     // The refusal names whichever allocation is too large.
-    let memory = Memory { max_allocation: 5_000_000, ..profile("8060s", None).unwrap().memory };
+    let memory = DeviceMemory { max_allocation: 5_000_000, ..profile("8060s", None).unwrap().memory };
     for (purpose, words) in [
         (Purpose::Weights(WeightBuffer::Layer(3)), "the weights of layer 3: 6.0 MB needed"),
         (Purpose::Weights(WeightBuffer::Embedding), "the weights of the embedding or the head: 6.0 MB needed"),
@@ -275,9 +276,10 @@ fn a_refusal_never_says_that_as_much_is_free_as_is_needed() {
     let said = |missing: u64, pooled: bool| {
         let available = total - missing;
         let heap = Heap { name: "VRAM".into(), available, reserved: 0, device_local: true, host_visible: true };
-        let pool = pooled.then_some(heaps::Pool { vram: available, gtt: 0, gtt_used: 0, gtt_reserved: 0, system: 0 });
+        let pool =
+            pooled.then_some(heaps::ApuMemory { vram: available, gtt: 0, gtt_used: 0, gtt_reserved: 0, system: 0 });
         let heaps = vec![Heap { available: if pooled { total } else { available }, ..heap }];
-        let memory = Memory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: true, pool };
+        let memory = DeviceMemory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: true, pool };
         Plan::place(&schedule, &memory, needs(&schedule, 0)).unwrap_err().to_string()
     };
     let needs_too_much = format!("needs {} (1 B too much; weights ", bytes(total));
@@ -294,7 +296,7 @@ fn a_refusal_never_says_that_as_much_is_free_as_is_needed() {
 fn the_kv_cache_takes_what_the_model_leaves() {
     let memory = |bytes| {
         let heap = Heap { name: "VRAM".into(), available: bytes, reserved: 0, device_local: true, host_visible: true };
-        Memory { device: "d".into(), heaps: vec![heap], max_allocation: u64::MAX, unified: true, pool: None }
+        DeviceMemory { device: "d".into(), heaps: vec![heap], max_allocation: u64::MAX, unified: true, pool: None }
     };
     let shape = presets::preset("gemma3-1b").unwrap();
     let build = |extent| {
@@ -339,7 +341,7 @@ fn a_large_gpu_holds_many_long_sequences() {
         Heap { name: "heap".into(), available: available - reserved, reserved, device_local, host_visible: true }
     };
     let heaps = vec![heap(140_000_000_000, true), heap(64 << 30, false)];
-    let memory = Memory { device: "d".into(), heaps, max_allocation: 4 << 30, unified: false, pool: None };
+    let memory = DeviceMemory { device: "d".into(), heaps, max_allocation: 4 << 30, unified: false, pool: None };
     let extent =
         Extent { context: 32_768, max_rows: 512, head_rows: 32, sequences: 32, kv: KvType::F16, kv_tokens: None };
     let schedule = Schedule::build(&presets::preset("gemma3-27b").unwrap(), extent, int8);
@@ -375,7 +377,8 @@ fn an_apu_is_planned_by_what_amdgpu_says_of_it() {
         };
         // The heaps claim more than the driver has left, as when another program has taken some.
         let heaps = vec![heap(2, true), heap(1, false)];
-        let memory = Memory { device: name.into(), heaps, max_allocation: u64::MAX, unified: true, pool: Some(pool) };
+        let memory =
+            DeviceMemory { device: name.into(), heaps, max_allocation: u64::MAX, unified: true, pool: Some(pool) };
         let layers = |bytes: u64| {
             (0..1000).map(move |i| (Purpose::Kv(Pool::Local, i), (bytes + i as u64) / 1000)).collect::<Vec<_>>()
         };
@@ -399,7 +402,7 @@ fn no_driver_whatever_its_numbers_makes_a_plan_that_is_wrong() {
                 let name = "heap".into();
                 Heap { name, available, reserved: reserve(available), device_local: true, host_visible: true }
             };
-            let memory = Memory {
+            let memory = DeviceMemory {
                 device: "odd".into(),
                 heaps: vec![heap(usable), heap(system)],
                 max_allocation: u64::MAX,

@@ -4,7 +4,7 @@ use crate::executor::{HeadRows, Row};
 use crate::lower::{PassKind, RowOrder, TokenSource};
 use crate::plan::device::SLOTS;
 use crate::replay::driver::{Driver, Stamps};
-use crate::replay::pace::{Pace, Reach};
+use crate::replay::pace::{Reach, SubmitPace};
 use crate::schedule::{Extent, Segment};
 use crate::{Error, Result};
 use std::ops::Range;
@@ -83,7 +83,7 @@ pub(crate) struct BakedKind<D: Driver> {
     pub ends: Vec<Option<Segment>>,
     /// What runs, one after the other: the lists, and between them what a guest runs.
     pub pieces: Vec<Piece>,
-    pub pace: Pace,
+    pub pace: SubmitPace,
     /// How long the last pass took, if it was a whole one; else 0.
     pub last: Duration,
 }

@@ -2,7 +2,7 @@
 
 use super::http::ApiError;
 pub use super::http::Client;
-use crate::grammar::Compiled;
+use crate::grammar::CompiledGrammar;
 use crate::sequence::{Chooser, Finish, Likelihood, Reply};
 use crate::text::SamplerConfig;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ impl Default for Defaults {
 
 /// What a request asks: one or more replies to a prompt.
 #[derive(Debug, Clone)]
-pub struct Ask {
-    /// The prompt's tokens, which fit the context ([`crate::sequence::Limits::check`]).
+pub struct ReplyRequest {
+    /// The prompt's tokens, which fit the context ([`crate::sequence::SequenceLimits::check`]).
     pub prompt: Vec<u32>,
     /// How the tokens are chosen. With a seed, reply `i` draws with `seed + i`.
     pub sampler: SamplerConfig,
@@ -46,17 +46,17 @@ pub struct Ask {
     /// count for `limit`, which may be 0, and no token ends the reply before it.
     pub scores: bool,
     /// What the replies may be. They end where it does, whatever `ignore_eos` says.
-    pub grammar: Option<Arc<Compiled>>,
+    pub grammar: Option<Arc<CompiledGrammar>>,
     /// Takes over what the cache holds of the prompt.
     pub reuse: bool,
     /// How many replies, at least 1 and at most [`MOST_CHOICES`].
     pub choices: usize,
 }
 
-impl Ask {
+impl ReplyRequest {
     /// One reply to a prompt, as long as the model makes it, with the default sampler.
-    pub fn new(prompt: Vec<u32>) -> Ask {
-        Ask {
+    pub fn new(prompt: Vec<u32>) -> ReplyRequest {
+        ReplyRequest {
             prompt,
             sampler: SamplerConfig::default(),
             limit: usize::MAX,
@@ -75,16 +75,16 @@ impl Ask {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// It has one token more.
-    Token(Token),
+    Token(ReplyToken),
     /// It is complete.
-    End(End),
+    End(ReplyEnd),
     /// It will not be completed. What came before is not the whole reply.
     Failed(ApiError),
 }
 
 /// A token of a reply.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Token {
+pub struct ReplyToken {
     /// Its id.
     pub id: u32,
     /// The text that is final with it. May be empty: a character may take several tokens, and what may begin a stop text is
@@ -96,7 +96,7 @@ pub struct Token {
 
 /// How a reply ended, and what it cost.
 #[derive(Debug, Clone, PartialEq)]
-pub struct End {
+pub struct ReplyEnd {
     /// Text that was held back.
     pub text: String,
     /// Why it ended: [`Finish::Stop`] or [`Finish::Length`].
@@ -122,9 +122,9 @@ pub(super) type Abandoned = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// What is to be told to those who wait, in this order. Each send may wake a thread.
 #[derive(Default)]
-pub(super) struct Outbox(Vec<Message>);
+pub(super) struct Outbox(Vec<QueuedEvent>);
 
-struct Message {
+struct QueuedEvent {
     to: Sender<(usize, Event)>,
     choice: usize,
     event: Event,
@@ -133,12 +133,12 @@ struct Message {
 impl Outbox {
     /// Adds what is to be told of a job.
     pub fn add(&mut self, job: &Job, event: Event) {
-        self.0.push(Message { to: job.events.clone(), choice: job.choice, event });
+        self.0.push(QueuedEvent { to: job.events.clone(), choice: job.choice, event });
     }
 
     /// Tells all of it. A receiver that is gone does not matter: [`Job::is_abandoned`] will say so.
     pub fn send(&mut self) {
-        for Message { to, choice, event } in self.0.drain(..) {
+        for QueuedEvent { to, choice, event } in self.0.drain(..) {
             let _ = to.send((choice, event));
         }
     }

@@ -7,7 +7,7 @@
 
 use super::http::Client;
 use super::job::Event;
-use super::worker::{Running, Worker};
+use super::worker::{RunningJob, Worker};
 use crate::sequence::batch;
 use std::time::{Duration, Instant};
 
@@ -17,9 +17,9 @@ const TURN: Duration = Duration::from_secs(1);
 const LONG_TURN: Duration = Duration::from_secs(10);
 
 /// A job whose place others have for a while.
-pub(super) struct Parked {
-    pub running: Running,
-    sequence: batch::Parked,
+pub(super) struct ParkedJob {
+    pub running: RunningJob,
+    sequence: batch::ParkedSequence,
     since: Instant,
 }
 
@@ -32,7 +32,7 @@ fn is_over(places: usize, fewest: usize, time: Duration) -> bool {
 }
 
 /// Who comes next, by how many replies its client has and since when it waits.
-type Next = (usize, Instant);
+type Precedence = (usize, Instant);
 
 impl Worker<'_> {
     /// Takes jobs into free places, and makes room for clients that have too few.
@@ -65,13 +65,13 @@ impl Worker<'_> {
         running.filter(|running| running.job.client == client).count()
     }
 
-    fn next_waiting(&self) -> Option<Next> {
+    fn next_waiting(&self) -> Option<Precedence> {
         self.service.queue.next(self.model.id, |client| self.replies(client))
     }
 
     /// The parked job that comes next, and where it is.
-    fn next_parked(&self) -> Option<(usize, Next)> {
-        let of = |(at, parked): (usize, &Parked)| (at, (self.replies(parked.running.job.client) - 1, parked.since));
+    fn next_parked(&self) -> Option<(usize, Precedence)> {
+        let of = |(at, parked): (usize, &ParkedJob)| (at, (self.replies(parked.running.job.client) - 1, parked.since));
         self.parked.iter().enumerate().map(of).min_by_key(|(_, next)| *next)
     }
 
@@ -93,15 +93,15 @@ impl Worker<'_> {
         if let Some(sequence) = self.batch.park(self.executor.as_mut(), slot)
             && let Some(running) = self.running[slot].take()
         {
-            self.parked.push(Parked { running, sequence, since: now });
+            self.parked.push(ParkedJob { running, sequence, since: now });
         }
     }
 
     /// Gives a parked job a place again.
     fn go_on(&mut self, at: usize) {
-        let Parked { running, sequence, .. } = self.parked.remove(at);
+        let ParkedJob { running, sequence, .. } = self.parked.remove(at);
         match self.batch.unpark(self.executor.as_mut(), sequence) {
-            Ok(slot) => self.running[slot] = Some(Running { turn: None, ..running }),
+            Ok(slot) => self.running[slot] = Some(RunningJob { turn: None, ..running }),
             Err(e) => running.job.tell(Event::Failed((&e).into())),
         }
     }

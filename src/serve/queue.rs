@@ -20,16 +20,16 @@ const LONGEST_RETRY: f64 = 120.0;
 pub(super) type Errand = Box<dyn FnOnce(&mut Batch, &mut dyn Executor) + Send>;
 
 /// Jobs that wait. Connections push; the engine's thread takes.
-pub(super) struct Queue {
+pub(super) struct JobQueue {
     /// Most jobs of one client.
     most: usize,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// Told when a job arrives, the queue closes, or another model takes over.
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     /// In the order of their arrival.
     waiting: VecDeque<Job>,
     /// Errands, each for a model.
@@ -49,20 +49,20 @@ struct State {
 
 /// What the engine's thread finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum QueuePoll {
     /// There are jobs, or the time is over.
     Jobs,
     /// No more will come for this model.
     Nothing,
 }
 
-impl Queue {
+impl JobQueue {
     /// An empty queue for `most` jobs of each client, at least 1.
-    pub fn new(most: usize) -> Queue {
-        Queue { most: most.max(1), state: Mutex::default(), changed: Condvar::new() }
+    pub fn new(most: usize) -> JobQueue {
+        JobQueue { most: most.max(1), state: Mutex::default(), changed: Condvar::new() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         // Nothing is left half done by a panic: each call changes one field.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -88,7 +88,7 @@ impl Queue {
     /// Adds an errand for `model`.
     ///
     /// # Errors
-    /// As [`Queue::push`], but there is always room.
+    /// As [`JobQueue::push`], but there is always room.
     pub fn send(&self, model: u64, errand: Errand) -> Result<(), ApiError> {
         let mut state = self.state();
         state.check_open(model)?;
@@ -110,7 +110,7 @@ impl Queue {
         state.next(model, &count).map(|at| (count(state.waiting[at].client), state.waiting[at].since))
     }
 
-    /// Takes the job that [`Queue::next`] says.
+    /// Takes the job that [`JobQueue::next`] says.
     pub fn take(&self, model: u64, count: impl Fn(Client) -> usize) -> Option<Job> {
         let mut state = self.state();
         let at = state.next(model, &count)?;
@@ -143,16 +143,16 @@ impl Queue {
     }
 
     /// Waits until there are jobs or errands for `model` or `time` has passed.
-    pub fn wait(&self, model: u64, time: Duration) -> Found {
+    pub fn wait(&self, model: u64, time: Duration) -> QueuePoll {
         let deadline = after(time);
         let mut state = self.state();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || state.waits_for(model) {
-                return Found::Jobs;
+                return QueuePoll::Jobs;
             }
             if state.current != model || state.closed.is_some() {
-                return Found::Nothing;
+                return QueuePoll::Nothing;
             }
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -202,7 +202,7 @@ impl Queue {
     }
 }
 
-impl State {
+impl QueueState {
     /// # Errors
     /// What jobs for `model` are told, where none are taken in any more.
     fn check_open(&self, model: u64) -> Result<(), ApiError> {
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn an_errand_is_its_models_and_whoever_waits_for_it_is_told_of_its_end() {
-        let queue = Queue::new(1);
+        let queue = JobQueue::new(1);
         let (say, said) = channel();
         let errand = |model| {
             let say = say.clone();
@@ -263,7 +263,7 @@ mod tests {
         };
         errand(1).unwrap();
         errand(2).unwrap();
-        assert_eq!(queue.wait(1, Duration::from_secs(60)), Found::Jobs);
+        assert_eq!(queue.wait(1, Duration::from_secs(60)), QueuePoll::Jobs);
         assert_eq!((queue.take_errands(2).len(), queue.take_errands(2).len()), (1, 0));
         assert!(queue.end(1, ApiError::stopping()).is_empty() && queue.take_errands(1).is_empty());
         assert_eq!(errand(1).unwrap_err(), ApiError::stopping());

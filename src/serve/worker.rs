@@ -1,20 +1,20 @@
 //! The engine's thread: takes jobs from the queue, runs passes over all of them, and tells each what comes of it.
 
 use super::http::Client;
-use super::job::{End, Event, Job, Outbox, Token};
+use super::job::{Event, Job, Outbox, ReplyEnd, ReplyToken};
 use super::model::Model;
-use super::pace::Pace;
-use super::places::Parked;
+use super::pace::ChunkPace;
+use super::places::ParkedJob;
 use super::prefixes::PrefixFile;
-use super::queue::Found;
-use super::server::Loaded;
-use super::service::{Counts, Service};
+use super::queue::QueuePoll;
+use super::server::LoadedExecutor;
+use super::service::{ReplyTokens, Service};
 use crate::diagnose::energy::{EnergyMeter, Mark};
 use crate::executor::Measure;
 use crate::machine::files::Files;
 use crate::sequence::draft::Drafts;
-use crate::sequence::meter::Meter;
-use crate::sequence::{Batch, Ended, Finish, Generation, Request};
+use crate::sequence::meter::DecodeMeter;
+use crate::sequence::{Batch, Finish, FinishedSequence, Generation, SequenceRequest};
 use crate::text::Stopped;
 use crate::{Error, Result};
 use std::cell::RefCell;
@@ -36,17 +36,17 @@ pub(super) struct Worker<'a> {
     pub(super) executor: Box<dyn Measure>,
     pub(super) batch: Batch,
     /// Per slot of the batch.
-    pub(super) running: Vec<Option<Running>>,
+    pub(super) running: Vec<Option<RunningJob>>,
     /// Jobs whose slots others have for a while, the first one first.
-    pub(super) parked: Vec<Parked>,
+    pub(super) parked: Vec<ParkedJob>,
     /// Tokens of the pass that just ran, each with its slot, and with its text in the slot's reply.
     chosen: Vec<(usize, u32, String)>,
     /// What came of it and is not told yet. The next pass tells it, where not all take their argmax.
     outbox: Rc<RefCell<Outbox>>,
-    pace: Pace,
-    meter: Meter,
+    pace: ChunkPace,
+    meter: DecodeMeter,
     /// `None` where nothing can be read.
-    spent: Option<Spent>,
+    spent: Option<EnergyUse>,
     /// When the rates of `meter` were last published.
     published: Instant,
     /// When the queue was last swept.
@@ -54,10 +54,10 @@ pub(super) struct Worker<'a> {
 }
 
 /// A job in a slot.
-pub(super) struct Running {
+pub(super) struct RunningJob {
     pub(super) job: Job,
     /// Tokens of its prompt, and of its reply so far.
-    pub(super) counts: Counts,
+    pub(super) counts: ReplyTokens,
     pub(super) began: Instant,
     /// When it had a first token in this slot.
     pub(super) turn: Option<Instant>,
@@ -66,7 +66,7 @@ pub(super) struct Running {
 }
 
 /// The energy that is used.
-struct Spent {
+struct EnergyUse {
     meter: EnergyMeter,
     /// When it was last published.
     mark: Mark,
@@ -74,7 +74,7 @@ struct Spent {
     tokens: usize,
 }
 
-impl Running {
+impl RunningJob {
     /// Counts one token more: of the reply, once those of the prompt that are scored have gone by.
     pub(super) fn count_token(&mut self) {
         match self.job.given.checked_sub(1) {
@@ -90,8 +90,8 @@ impl<'a> Worker<'a> {
     /// # Errors
     /// Device: it failed as its read rate was measured. Input: the tokenizer cannot encode the text that tokens are drafted
     /// from.
-    pub fn new(service: &'a Service, model: &'a Model, loaded: impl Into<Loaded>) -> Result<Worker<'a>> {
-        let Loaded { mut executor, draft } = loaded.into();
+    pub fn new(service: &'a Service, model: &'a Model, loaded: impl Into<LoadedExecutor>) -> Result<Worker<'a>> {
+        let LoadedExecutor { mut executor, draft } = loaded.into();
         let ceiling = executor.measure_read_ceiling()?;
         let schedule = executor.schedule();
         service.metrics.set_model(schedule, ceiling, service.settings.prefix_bytes);
@@ -111,9 +111,9 @@ impl<'a> Worker<'a> {
             parked: Vec::new(),
             chosen: Vec::with_capacity(schedule.extent.head_rows),
             outbox,
-            pace: Pace::new(service.settings.gap, executor.prefill_rows()),
-            meter: Meter::default(),
-            spent: energy.map(|meter| Spent { mark: meter.mark(), meter, tokens: 0 }),
+            pace: ChunkPace::new(service.settings.gap, executor.prefill_rows()),
+            meter: DecodeMeter::default(),
+            spent: energy.map(|meter| EnergyUse { mark: meter.mark(), meter, tokens: 0 }),
             published: Instant::now(),
             swept: Instant::now(),
             service,
@@ -143,7 +143,7 @@ impl<'a> Worker<'a> {
                 self.publish();
                 // Nobody waits: the device has a moment for what makes later passes faster.
                 let pause = self.executor.improve()?.unwrap_or(IDLE).min(IDLE);
-                if queue.wait(self.model.id, pause) == Found::Nothing {
+                if queue.wait(self.model.id, pause) == QueuePoll::Nothing {
                     return Ok(());
                 }
                 continue;
@@ -184,8 +184,8 @@ impl<'a> Worker<'a> {
 
     /// Takes a job into a free slot.
     pub(super) fn begin(&mut self, mut job: Job) {
-        let counts = Counts { prompt: job.prompt.len() + job.given, reply: 0 };
-        let request = Request {
+        let counts = ReplyTokens { prompt: job.prompt.len() + job.given, reply: 0 };
+        let request = SequenceRequest {
             prompt: std::mem::take(&mut job.prompt),
             chooser: std::mem::replace(&mut job.chooser, crate::sequence::Chooser::Greedy),
             stops: std::mem::take(&mut job.stops),
@@ -202,7 +202,7 @@ impl<'a> Worker<'a> {
         match self.batch.join_of(self.executor.as_mut(), request, owner) {
             Ok(slot) => {
                 self.running[slot] =
-                    Some(Running { job, counts, began: now, turn: None, first_token: None, last_token: now })
+                    Some(RunningJob { job, counts, began: now, turn: None, first_token: None, last_token: now })
             }
             Err(e) => job.tell(Event::Failed((&e).into())),
         }
@@ -237,7 +237,9 @@ impl<'a> Worker<'a> {
         batch.set_chunk(self.pace.rows());
         let start = Instant::now();
         batch.step(executor.as_mut(), &mut |slot, id| {
-            let Some(Running { job, .. }) = &mut running[slot] else { return ControlFlow::Break(Finish::Interrupted) };
+            let Some(RunningJob { job, .. }) = &mut running[slot] else {
+                return ControlFlow::Break(Finish::Interrupted);
+            };
             let (text, stopped) = job.reply.push(id);
             chosen.push((slot, id, text.to_owned()));
             match stopped {
@@ -266,7 +268,7 @@ impl<'a> Worker<'a> {
     fn note(&mut self) {
         let now = Instant::now();
         // A sequence's chooser leaves the batch with it.
-        let mut ended: Vec<Ended> = std::iter::from_fn(|| self.batch.take_ended()).collect();
+        let mut ended: Vec<FinishedSequence> = std::iter::from_fn(|| self.batch.take_ended()).collect();
         for (slot, id, text) in self.chosen.drain(..) {
             let Some(running) = &mut self.running[slot] else { continue };
             let likelihood = match ended.iter_mut().find(|ended| ended.slot == slot) {
@@ -284,14 +286,14 @@ impl<'a> Worker<'a> {
             running.last_token = now;
             running.count_token();
             running.turn.get_or_insert(now);
-            self.outbox.borrow_mut().add(&running.job, Event::Token(Token { id, text, likelihood }));
+            self.outbox.borrow_mut().add(&running.job, Event::Token(ReplyToken { id, text, likelihood }));
         }
         for ended in ended {
             self.end(ended);
         }
     }
 
-    fn end(&mut self, ended: Ended) {
+    fn end(&mut self, ended: FinishedSequence) {
         let Some(mut running) = self.running[ended.slot].take() else { return };
         self.service.queue.note_end();
         let event = match ended.reply {
@@ -303,10 +305,10 @@ impl<'a> Worker<'a> {
         self.outbox.borrow_mut().add(&running.job, event);
     }
 
-    fn end_of(&self, running: &mut Running, g: Generation) -> End {
+    fn end_of(&self, running: &mut RunningJob, g: Generation) -> ReplyEnd {
         let first = running.first_token.unwrap_or(running.last_token);
         self.service.metrics.note_end(&g);
-        End {
+        ReplyEnd {
             text: running.job.reply.finish().to_owned(),
             finish: g.finish,
             stop: running.job.reply.stopped_by().map(str::to_owned),
@@ -333,7 +335,7 @@ impl<'a> Worker<'a> {
         let running = self.running.iter().flatten().count();
         let kept = self.batch.kept_bytes(self.executor.as_ref());
         self.service.metrics.publish(&self.meter, running, self.executor.pages(), kept);
-        if let Some(Spent { meter, mark, tokens }) = &mut self.spent {
+        if let Some(EnergyUse { meter, mark, tokens }) = &mut self.spent {
             *tokens += self.meter.tokens;
             let now = meter.mark();
             if let Some(used) = now.since(*mark) {
@@ -341,7 +343,7 @@ impl<'a> Worker<'a> {
                 (*mark, *tokens) = (now, 0);
             }
         }
-        self.meter = Meter::default();
+        self.meter = DecodeMeter::default();
         self.published = Instant::now();
     }
 }

@@ -33,4 +33,4 @@ pub mod xrt;
 #[path = "../../ffi/bindings.rs"]
 pub(crate) mod bindings;
 
-pub use failure::{Failure, Result};
+pub use failure::{DriverResult, Failure};

@@ -12,7 +12,7 @@ const MAX_IDS: u32 = TOKENS as u32;
 
 /// What one id decodes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Piece<'a> {
+pub(super) enum DecodedPiece<'a> {
     /// Text, spaces already restored from "▁".
     Text(&'a str),
     /// One byte of UTF-8: a byte-fallback token `<0xNN>`.
@@ -29,7 +29,7 @@ enum PieceKind {
 
 #[derive(Debug, Clone, Copy)]
 struct TokenPiece {
-    /// End of the id's text in `Pieces::text`. It begins where the previous one ends.
+    /// End of the id's text in `PieceTable::text`. It begins where the previous one ends.
     end: u32,
     kind: PieceKind,
     special: bool,
@@ -37,7 +37,7 @@ struct TokenPiece {
 
 /// The table of pieces, indexed by id.
 #[derive(Debug)]
-pub(super) struct Pieces {
+pub(super) struct PieceTable {
     text: String,
     entries: Vec<TokenPiece>,
     /// Bytes of the longest token as spelled in the vocabulary; 0 if a token may stand for more text than that. This is
@@ -45,7 +45,7 @@ pub(super) struct Pieces {
     longest: usize,
 }
 
-impl Pieces {
+impl PieceTable {
     /// Reads every token of the vocabulary and of those that are cut out before.
     ///
     /// # Errors
@@ -105,15 +105,15 @@ impl Pieces {
     }
 
     /// What `id` decodes to and whether it is a special token; `None` when no token has this id.
-    pub(super) fn get(&self, id: u32) -> Option<(Piece<'_>, bool)> {
+    pub(super) fn get(&self, id: u32) -> Option<(DecodedPiece<'_>, bool)> {
         let index = id as usize;
         let entry = self.entries.get(index)?;
         let piece = match entry.kind {
             PieceKind::Absent => return None,
-            PieceKind::Byte(byte) => Piece::Byte(byte),
+            PieceKind::Byte(byte) => DecodedPiece::Byte(byte),
             PieceKind::Text => {
                 let start = index.checked_sub(1).map_or(0, |before| self.entries[before].end);
-                Piece::Text(&self.text[start as usize..entry.end as usize])
+                DecodedPiece::Text(&self.text[start as usize..entry.end as usize])
             }
         };
         Some((piece, entry.special))

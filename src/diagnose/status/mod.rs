@@ -155,8 +155,10 @@ impl Reporter {
         let started = started(&Files::system(), pid).unwrap_or(0);
         let names = [command, model, device].map(str::to_owned);
         let [command, model, device] = names;
-        let mut meter =
-            Meter { status: Status { pid, started, command, model, device, ..Status::default() }, past: Vec::new() };
+        let mut meter = RateMeter {
+            status: Status { pid, started, command, model, device, ..Status::default() },
+            past: Vec::new(),
+        };
         meter.write(&file)?;
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (signal, path) = (stop.clone(), file.clone());
@@ -190,15 +192,15 @@ impl Drop for Reporter {
 }
 
 /// Counters over time, for rates.
-struct Meter {
+struct RateMeter {
     status: Status,
     past: Vec<(Instant, u64, u64)>,
 }
 
-impl Meter {
+impl RateMeter {
     fn write(&mut self, file: &Path) -> std::io::Result<()> {
         let now = Instant::now();
-        let counts::Counts { decoded, prefilled, sequences } = counts::read();
+        let counts::TokenCounters { decoded, prefilled, sequences } = counts::read();
         self.past.push((now, decoded, prefilled));
         // The oldest that is kept is the newest one that is at least a window old.
         while self.past.len() > 2 && now - self.past[1].0 >= WINDOW {

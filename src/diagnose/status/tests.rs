@@ -84,8 +84,8 @@ fn a_process_reports_while_it_runs_and_is_gone_after() {
 fn rates_are_of_what_was_counted_since_the_window_began() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("report.json");
-    let mut meter = Meter { status: Status::default(), past: Vec::new() };
-    let report = |meter: &mut Meter| {
+    let mut meter = RateMeter { status: Status::default(), past: Vec::new() };
+    let report = |meter: &mut RateMeter| {
         meter.write(&file).unwrap();
         serde_json::from_slice::<Status>(&std::fs::read(&file).unwrap()).unwrap()
     };

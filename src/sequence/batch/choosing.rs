@@ -1,6 +1,6 @@
 //! What comes of a pass: a token for each head row, with which its sequence goes on or ends.
 
-use super::member::{Chosen, Slot};
+use super::member::{Chosen, KvSlot};
 use super::plan::{NextPass, STALE};
 use super::{Batch, OnToken};
 use crate::Result;
@@ -50,15 +50,15 @@ impl Batch {
         steady: &mut bool,
         on_token: OnToken<'_>,
     ) -> bool {
-        let Slot { session, member: Some(member), .. } = &mut self.slots[slot] else { return false };
+        let KvSlot { session, member: Some(member), .. } = &mut self.slots[slot] else { return false };
         if session.pending() > 0 {
             session.commit(1);
             member.so_far.passes += 1;
         }
         let end = match member.choose(executor, head, slot, on_token) {
             Chosen::Token(token) => {
-                let goes_on = member.goes_on_greedily();
-                if !goes_on {
+                let may_run_ahead = member.may_run_ahead_greedily();
+                if !may_run_ahead {
                     *steady &= !stands_on_another(executor, head, token);
                 }
                 let row = session.push_chosen(token);
@@ -70,7 +70,7 @@ impl Batch {
                 if *steady || executor.is_ahead() {
                     self.plan.rows[head] = row;
                 }
-                return goes_on;
+                return may_run_ahead;
             }
             Chosen::End(finish) => Ok(finish),
             // If the device failed, the next pass finds it failed again, and ends every sequence.

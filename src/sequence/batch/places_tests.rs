@@ -1,11 +1,11 @@
 use crate::schedule::kv::PAGE;
-use crate::sequence::batch::{Batch, Request};
+use crate::sequence::batch::{Batch, SequenceRequest};
 use crate::sequence::noting::Noting;
 use crate::sequence::{Chooser, Finish};
 use std::ops::ControlFlow;
 
-fn request(prompt: &[u32], limit: usize) -> Request {
-    Request { prompt: prompt.to_vec(), chooser: Chooser::Greedy, stops: Vec::new(), limit, reuse: true }
+fn request(prompt: &[u32], limit: usize) -> SequenceRequest {
+    SequenceRequest { prompt: prompt.to_vec(), chooser: Chooser::Greedy, stops: Vec::new(), limit, reuse: true }
 }
 
 fn go_on(_: usize, _: u32) -> ControlFlow<Finish> {

@@ -1,11 +1,11 @@
 //! What free slots keep for the prompts that come next: how much of it, and how it comes back from elsewhere.
 
 use super::Batch;
-use super::member::Slot;
+use super::member::KvSlot;
 use crate::Error;
 use crate::executor::{Executor, PageId};
 use crate::schedule::kv::{PAGE, Pool};
-use crate::sequence::prompt::Limits;
+use crate::sequence::prompt::SequenceLimits;
 
 /// Tokens that a free slot holds, with their keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Batch {
         let free = || (0..self.slots.len()).filter(|&slot| self.slots[slot].keeps());
         // What is one client's stays out: whoever comes later may be another.
         let tokens = |slot: usize| {
-            let Slot { session, open, .. } = &self.slots[slot];
+            let KvSlot { session, open, .. } = &self.slots[slot];
             &session.tokens()[..session.tokens().len().min(*open)]
         };
         let mut used: Vec<usize> = free().filter(|&slot| self.slots[slot].uses > 0).collect();
@@ -101,7 +101,7 @@ impl Batch {
     pub fn holder(&self, executor: &dyn Executor, tokens: &[u32]) -> Option<Prefix<'_>> {
         let pages = executor.pages();
         let holds = |slot: &usize| {
-            let Slot { session, open, .. } = &self.slots[*slot];
+            let KvSlot { session, open, .. } = &self.slots[*slot];
             let is_whole =
                 |pool| pages.seen(pool, *slot, tokens.len()).count() == pages.numbers(pool, tokens.len()).len();
             *open >= tokens.len() && session.tokens().starts_with(tokens) && Pool::ALL.into_iter().all(is_whole)
@@ -122,7 +122,7 @@ impl Batch {
         tokens: &[u32],
         read: ReadPage<'_, E>,
     ) -> Result<bool, E> {
-        Limits::of(executor.schedule()).check(0, tokens)?;
+        SequenceLimits::of(executor.schedule()).check(0, tokens)?;
         let free = (0..self.slots.len()).filter(|&slot| self.slots[slot].member.is_none());
         let Some(slot) = free.min_by_key(|&slot| (self.slots[slot].keeps(), self.slots[slot].ended)) else {
             return Ok(false);
@@ -174,7 +174,7 @@ fn fill<E: From<Error>>(
     Ok(())
 }
 
-impl Slot {
+impl KvSlot {
     /// Whether it is free and holds a prefix.
     pub(super) fn keeps(&self) -> bool {
         self.member.is_none() && !self.session.tokens().is_empty()

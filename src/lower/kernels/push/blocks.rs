@@ -485,7 +485,7 @@ push_blocks! {
 
     /// fragment.comp.
     FragmentPush {
-        /// u32: a bit set of the values of [`crate::lower::units::Units::row_lanes`] that hold.
+        /// u32: a bit set of the values of [`crate::lower::units::MatrixUnits::row_lanes`] that hold.
         found: u64,
     }
 
