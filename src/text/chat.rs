@@ -38,7 +38,7 @@ const MAX_CONFIG: usize = 16 << 20;
 
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with role and content")]
 pub struct Message {
     /// `system` (first message only), `user` or `assistant`.
     pub role: String,

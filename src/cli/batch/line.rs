@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 /// What a line may hold. Options are named as those of `kiln run`, and default to those of the command line.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case", expecting = "an object")]
 struct BatchLine {
     // Marks have these two.
     #[serde(rename = "id")]
@@ -50,6 +50,7 @@ struct OpenAi {
 
 /// A request for a chat completion.
 #[derive(Debug, Deserialize)]
+#[serde(expecting = "the body to be an object")]
 struct ChatRequest {
     messages: Vec<Message>,
     max_completion_tokens: Option<usize>,
@@ -304,10 +305,7 @@ fn is_empty(content: &MessageContent) -> bool {
 
 /// Says in JSON's words what serde says in Rust's.
 fn in_plain_words(message: &str) -> String {
-    const WORDS: [(&str, &str); 10] = [
-        ("expected struct Line", "expected an object"),
-        ("expected struct Body", "the body has to be an object"),
-        ("expected struct Message", "expected an object with role and content"),
+    const WORDS: [(&str, &str); 7] = [
         ("expected usize", "expected a whole number of 0 or more"),
         ("expected u64", "expected a whole number of 0 or more"),
         ("expected u32", "expected a whole number from 0 to 4294967295"),
