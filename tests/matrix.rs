@@ -290,14 +290,8 @@ impl Product {
                 variant.groups(self.rows, self.n),
             );
             let name = format!(
-                "{:?} {:?} {role:?}, {live} of {} rows, {} x {}, {} in {} splits",
-                self.format,
-                self.operand,
-                self.rows,
-                self.n,
-                self.k,
-                variant.shape.name(),
-                variant.splits
+                "{:?} {:?} {role:?}, {live} of {} rows, {} x {}, {:?} in {} splits",
+                self.format, self.operand, self.rows, self.n, self.k, variant.shape, variant.splits
             );
             // Twice, since a run must reset its counters.
             for _ in 0..2 {
@@ -337,13 +331,8 @@ impl Product {
                 Push::new(&push),
                 variant.groups(self.rows, 2 * n),
             );
-            let name = format!(
-                "{:?} gated, {live} of {} rows, {n} x {}, {}",
-                self.format,
-                self.rows,
-                self.k,
-                variant.shape.name()
-            );
+            let name =
+                format!("{:?} gated, {live} of {} rows, {n} x {}, {:?}", self.format, self.rows, self.k, variant.shape);
             x.copy_from(&self.form()).unwrap();
             out.copy_from(bytemuck::cast_slice(&vec![POISON; out.size() as usize / 4])).unwrap();
             bench.run(std::slice::from_ref(&dispatch));

@@ -342,14 +342,8 @@ mod tests {
             name: "renderD128 gfx1103".into(),
             driver: "amdgpu".into(),
             busy,
-            engine_mhz: None,
-            memory_mhz: None,
-            power: None,
-            temperature: None,
-            vram: None,
-            gtt: None,
             processes,
-            fault: None,
+            ..GpuSample::default()
         };
         Snapshot { time: 0.0, gpus: vec![gpu], npus: Vec::new(), kilns: Vec::new() }
     }

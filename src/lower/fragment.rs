@@ -251,16 +251,6 @@ impl FragmentTile {
             }
         }
     }
-
-    /// The tile as text.
-    pub fn name(self) -> String {
-        let FragmentTile { rows, outputs, subgroups, depth, inputs } = self;
-        let inputs = match inputs {
-            InputPath::Direct { parts, span } => format!("{parts} parts, span {span}"),
-            InputPath::Shared { row_parts, stages } => format!("{row_parts} row parts, {stages} stages"),
-        };
-        format!("{rows}x{outputs} x{subgroups} d{depth}, {inputs}")
-    }
 }
 
 /// Inputs of a step through shared memory. A step has more where one load of all lanes covers more, or half of one with 32
@@ -273,7 +263,7 @@ const BATCH: u32 = 8;
 const PRODUCTS: u32 = 32;
 
 /// The tiles that measured best on an H200 or an H100, for few rows and for many. The first of each row count suits any product,
-/// and the first with pairs suits a gated one: for 8 rows, some of those behind it take twice as long with weights of 4 bits.
+/// and the first with pairs suits a gated one: for 8 rows, some of those after it take twice as long with weights of 4 bits.
 #[rustfmt::skip]
 const TILES: &[FragmentTile] = &[
     FragmentTile::direct(8, 16, [1, 8], 2, 1),

@@ -44,14 +44,6 @@ impl MatrixShape {
             _ => None,
         }
     }
-
-    /// The tile as text.
-    pub fn name(self) -> String {
-        match self {
-            MatrixShape::Shared(t) => t.name(),
-            MatrixShape::Fragment(t) => t.name(),
-        }
-    }
 }
 
 /// What a product on matrix units does beside multiplying.

@@ -115,12 +115,6 @@ impl SharedTile {
         };
         Kernel::new(module, self.subgroups() * units.subgroup, constants)
     }
-
-    /// The tile as text: `rows x outputs x inputs`, the subgroup's share, input parts, round and depth.
-    pub fn name(self) -> String {
-        let SharedTile { rows, outputs, inputs, subgroup_rows, subgroup_outputs, input_parts, round, depth } = self;
-        format!("{rows}x{outputs}x{inputs}/{subgroup_rows}x{subgroup_outputs}/{input_parts} r{round}d{depth}")
-    }
 }
 
 /// The tiles that measured best on an H200, for 128 rows and more, 64, 32 and 16. For each row count, one tile fits the

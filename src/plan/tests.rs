@@ -4,26 +4,19 @@ use super::*;
 use crate::machine::heaps::{self, Heap, reserve};
 use crate::model::presets;
 use crate::schedule::{Extent, KvType};
+use crate::text::testing::Random;
 use std::collections::HashSet;
 
 fn needs(schedule: &Schedule, staging: u64) -> Needs {
     Needs { staging, ..Needs::of(schedule) }
 }
 
-/// Pseudo-random numbers, the same in every run (xorshift).
-struct Dice(u64);
+fn below(random: &mut Random, n: u64) -> u64 {
+    random.next() % n
+}
 
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-
-    fn toss(&mut self) -> bool {
-        self.below(2) == 1
-    }
+fn toss(random: &mut Random) -> bool {
+    random.below(2) == 1
 }
 
 fn shape(tied: bool) -> crate::model::Shape {
@@ -37,46 +30,46 @@ fn int8(_: crate::model::TensorId) -> crate::model::WeightFormat {
     crate::model::WeightFormat::Int8
 }
 
-fn schedule(dice: &mut Dice) -> Schedule {
-    let shape = shape(dice.toss());
-    let (context, sequences) = (16 + dice.below(400) as usize, 1 + dice.below(4) as usize);
+fn schedule(dice: &mut Random) -> Schedule {
+    let shape = shape(toss(dice));
+    let (context, sequences) = (16 + below(dice, 400) as usize, 1 + below(dice, 4) as usize);
     let extent =
         Extent { context, max_rows: 16.max(sequences), head_rows: 1, sequences, kv: KvType::F16, kv_tokens: None };
     Schedule::build(&shape, extent, int8)
 }
 
 /// One to three heaps. Some have random sizes; others exactly or nearly hold `wanted`, so that packing is hard.
-fn memory(dice: &mut Dice, wanted: &[(Purpose, u64)]) -> DeviceMemory {
+fn memory(dice: &mut Random, wanted: &[(Purpose, u64)]) -> DeviceMemory {
     let total: u64 = wanted.iter().map(|w| w.1).sum();
-    let count = if dice.below(8) == 0 { 3 } else { 1 + dice.below(2) };
-    let mut sizes: Vec<u64> = (0..count).map(|_| dice.below(total * 3 / 2)).collect();
-    if dice.toss() {
-        sizes.iter_mut().for_each(|s| *s = if dice.toss() { 0 } else { dice.below(total / 100) });
-        wanted.iter().for_each(|w| sizes[dice.below(count) as usize] += w.1);
+    let count = if below(dice, 8) == 0 { 3 } else { 1 + below(dice, 2) };
+    let mut sizes: Vec<u64> = (0..count).map(|_| below(dice, total * 3 / 2)).collect();
+    if toss(dice) {
+        sizes.iter_mut().for_each(|s| *s = if toss(dice) { 0 } else { below(dice, total / 100) });
+        wanted.iter().for_each(|w| sizes[below(dice, count) as usize] += w.1);
     }
     let heap = |(i, available): (usize, u64)| {
-        let (device_local, host_visible) = (dice.toss(), dice.below(4) > 0);
+        let (device_local, host_visible) = (toss(dice), below(dice, 4) > 0);
         Heap { name: format!("heap {i}"), available, reserved: 0, device_local, host_visible }
     };
     let heaps = sizes.into_iter().enumerate().map(heap).collect();
-    let pool = (dice.below(4) == 0).then(|| {
-        let vram = dice.below(total);
+    let pool = (below(dice, 4) == 0).then(|| {
+        let vram = below(dice, total);
         heaps::ApuMemory {
             vram,
-            gtt: dice.below(2 * total),
-            gtt_used: dice.below(total / 4),
-            gtt_reserved: dice.below(total / 16),
-            system: dice.below(2 * total),
+            gtt: below(dice, 2 * total),
+            gtt_used: below(dice, total / 4),
+            gtt_reserved: below(dice, total / 16),
+            system: below(dice, 2 * total),
         }
     });
     // No cap, a random one, or one just at or just below the largest allocation.
     let largest = wanted.iter().map(|w| w.1).max().unwrap();
-    let max_allocation = match dice.below(8) {
-        0 => dice.below(largest * 2),
-        1 => largest - dice.below(2),
+    let max_allocation = match below(dice, 8) {
+        0 => below(dice, largest * 2),
+        1 => largest - below(dice, 2),
         _ => u64::MAX,
     };
-    DeviceMemory { device: "a device".into(), heaps, max_allocation, unified: dice.toss(), pool }
+    DeviceMemory { device: "a device".into(), heaps, max_allocation, unified: toss(dice), pool }
 }
 
 fn exceeds_cap(wanted: &[(Purpose, u64)], memory: &DeviceMemory) -> bool {
@@ -137,14 +130,14 @@ fn check(plan: &Plan, wanted: &[(Purpose, u64)]) {
 
 #[test]
 fn generated_heaps_are_never_overfilled_and_refused_only_where_nothing_fits() {
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let dice = &mut Random(0x9e37_79b9_7f4a_7c15);
     let (mut placed, mut refused, mut hard, mut capped) = (0, 0, 0, 0);
     for _ in 0..200 {
-        let schedule = schedule(&mut dice);
+        let schedule = schedule(dice);
         for _ in 0..20 {
-            let staging = if dice.toss() { dice.below(1 << 20) } else { 0 };
+            let staging = if toss(dice) { below(dice, 1 << 20) } else { 0 };
             let wanted = Plan::wanted(&schedule, needs(&schedule, staging));
-            let memory = memory(&mut dice, &wanted);
+            let memory = memory(dice, &wanted);
             match Plan::place(&schedule, &memory, needs(&schedule, staging)) {
                 Ok(plan) => {
                     check(&plan, &wanted);
@@ -271,7 +264,7 @@ fn an_allocation_above_the_devices_cap_is_refused_for_that_wherever_there_is_roo
 
 #[test]
 fn a_refusal_never_says_that_as_much_is_free_as_is_needed() {
-    let schedule = schedule(&mut Dice(1));
+    let schedule = schedule(&mut Random(1));
     let total: u64 = Plan::wanted(&schedule, needs(&schedule, 0)).iter().map(|w| w.1).sum();
     let said = |missing: u64, pooled: bool| {
         let available = total - missing;

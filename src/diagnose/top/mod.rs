@@ -44,7 +44,7 @@ pub struct Process {
 }
 
 /// A GPU.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GpuSample {
     /// Its node, and its instruction set if known: `renderD128 gfx1103`.
     pub name: String,
@@ -343,19 +343,7 @@ fn name_of(node: &str, model: Option<String>) -> String {
 
 /// A GPU of which only the name is known.
 fn closed(name: String) -> GpuSample {
-    GpuSample {
-        name,
-        driver: "nvidia".into(),
-        busy: None,
-        engine_mhz: None,
-        memory_mhz: None,
-        power: None,
-        temperature: None,
-        vram: None,
-        gtt: None,
-        processes: Vec::new(),
-        fault: Some(CLOSED.into()),
-    }
+    GpuSample { name, driver: "nvidia".into(), fault: Some(CLOSED.into()), ..GpuSample::default() }
 }
 
 fn context_sample(c: &amdxdna::ContextInfo, completed_s: Option<f64>) -> ContextSample {

@@ -251,14 +251,7 @@ fn event(kind: &str, mut data: Value) -> String {
 
 impl Wording for MessageWording {
     fn whole(&mut self, replies: Vec<CompleteReply>) -> Value {
-        for reply in replies {
-            for token in reply.tokens {
-                self.token(0, token);
-            }
-            if let Some(end) = reply.end {
-                self.end(0, end);
-            }
-        }
+        self.replay(replies);
         self.object()
     }
 

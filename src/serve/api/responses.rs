@@ -289,14 +289,7 @@ fn part(text: &str) -> Value {
 
 impl Wording for Response {
     fn whole(&mut self, replies: Vec<CompleteReply>) -> Value {
-        for reply in replies {
-            for token in reply.tokens {
-                self.token(0, token);
-            }
-            if let Some(end) = reply.end {
-                self.end(0, end);
-            }
-        }
+        self.replay(replies);
         self.object(self.status(), Value::Null)
     }
 

@@ -40,6 +40,17 @@ pub(super) trait Wording {
     fn token(&mut self, choice: usize, token: ReplyToken) -> String;
     /// A reply is complete.
     fn end(&mut self, choice: usize, end: ReplyEnd) -> String;
+    /// Takes whole replies token by token, for a whole answer that is made as a stream's last part is.
+    fn replay(&mut self, replies: Vec<CompleteReply>) {
+        for reply in replies {
+            for token in reply.tokens {
+                self.token(0, token);
+            }
+            if let Some(end) = reply.end {
+                self.end(0, end);
+            }
+        }
+    }
     /// All replies are complete.
     fn finish(&mut self) -> String;
     /// The stream ends here, with an error.
