@@ -242,7 +242,7 @@ fn together_by<G: Guide + 'static>(
     let mut batch = batch_of_four(executor, request);
     let mut together = Together { replies: Vec::new(), passes: 0, ahead: 0 };
     while !batch.is_empty() {
-        batch.step(executor, &mut |_, _| ControlFlow::Continue(())).unwrap();
+        batch.step(executor, &mut |_, _, _| ControlFlow::Continue(())).unwrap();
         executor.pages().check();
         together.passes += 1;
         together.ahead += usize::from(executor.is_ahead());
@@ -335,7 +335,7 @@ fn a_guided_sequence_that_ends_early_harms_no_other() {
         let (mut replies, mut ahead) = (Vec::new(), 0);
         for pass in 0.. {
             let before = executor.submits();
-            batch.step(executor, &mut |_, _| ControlFlow::Continue(())).unwrap();
+            batch.step(executor, &mut |_, _, _| ControlFlow::Continue(())).unwrap();
             executor.pages().check();
             ahead += usize::from(executor.is_ahead());
             if fails.is_none() && pass == 9 {

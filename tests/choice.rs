@@ -315,7 +315,7 @@ fn replies(executor: &mut dyn Executor) -> Vec<Vec<u32>> {
     }
     let mut replies = vec![Vec::new(); 6];
     while !batch.is_empty() {
-        batch.step(executor, &mut |_, _| ControlFlow::Continue(())).unwrap();
+        batch.step(executor, &mut |_, _, _| ControlFlow::Continue(())).unwrap();
         while let Some(ended) = batch.take_ended() {
             replies[ended.slot] = ended.reply.unwrap().tokens;
         }

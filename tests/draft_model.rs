@@ -65,7 +65,7 @@ fn replies(executor: &mut dyn Measure, draft: Option<(SharedModel, bool)>) -> Ve
         if round % 4 == 1 {
             continue;
         }
-        while let Some(ended) = batch.run(executor, &mut |_, _| ControlFlow::Continue(())).unwrap() {
+        while let Some(ended) = batch.run(executor, &mut |_, _, _| ControlFlow::Continue(())).unwrap() {
             executor.pages().check();
             replies.push(ended.reply.unwrap());
         }

@@ -137,7 +137,7 @@ fn check(name: &str, device: Device, kv: KvType, rounds: usize, tolerance: impl 
         known.lock().unwrap()[slot] = [&prompt[..], &want.tokens].concat();
         let mut ended = None;
         while ended.is_none() {
-            batch.step(executor.as_mut(), &mut |_, _| ControlFlow::Continue(())).unwrap();
+            batch.step(executor.as_mut(), &mut |_, _, _| ControlFlow::Continue(())).unwrap();
             executor.pages().check();
             if let Some(kiln::schedule::PassShape::Verify { rows, depth, .. }) = batch.last_pass() {
                 seen.drafts += 1;
@@ -215,7 +215,7 @@ fn check_together(name: &str, device: Device, kv: KvType, rounds: usize, toleran
             known.lock().unwrap()[slot] = [&prompt[..], &want.tokens].concat();
             wanted[slot] = Some((prompt, want));
         }
-        batch.step(executor.as_mut(), &mut |_, _| ControlFlow::Continue(())).unwrap();
+        batch.step(executor.as_mut(), &mut |_, _, _| ControlFlow::Continue(())).unwrap();
         executor.pages().check();
         if let Some(kiln::schedule::PassShape::Verify { sequences, rows, .. }) = batch.last_pass() {
             together += usize::from(sequences > 1 && rows > sequences);

@@ -113,7 +113,7 @@ fn sampling_records_nothing_makes_no_pipeline_and_allocates_nothing() {
     }
     let mut steps = |count| {
         for _ in 0..count {
-            batch.step(executor.as_mut(), &mut |_, _| ControlFlow::Continue(())).unwrap();
+            batch.step(executor.as_mut(), &mut |_, _, _| ControlFlow::Continue(())).unwrap();
             assert!(batch.take_ended().is_none());
         }
     };
@@ -157,7 +157,7 @@ fn drafts_record_nothing_make_no_pipeline_and_allocate_nothing() {
         let mut verified = 0;
         let mut steps = |count| {
             for _ in 0..count {
-                batch.step(executor.as_mut(), &mut |_, _| ControlFlow::Continue(())).unwrap();
+                batch.step(executor.as_mut(), &mut |_, _, _| ControlFlow::Continue(())).unwrap();
                 verified += usize::from(batch.last_verified() > 0);
                 assert!(batch.take_ended().is_none());
             }

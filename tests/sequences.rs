@@ -138,7 +138,7 @@ fn run(executor: &mut dyn Executor, traffic: &mut Traffic, passes: usize) -> (Ve
         }
         // Some end by what the caller sees in them.
         let mut last = None;
-        let on_token = &mut |slot, token| {
+        let on_token = &mut |slot, token, _: &mut Chooser| {
             last = Some(slot);
             match token {
                 9 => ControlFlow::Break(Finish::Stop),

@@ -202,7 +202,7 @@ impl OpenLines {
     fn step(&mut self, executor: &mut dyn Measure) -> Result<()> {
         let slots = &mut self.slots;
         let start = Instant::now();
-        self.batch.step(executor, &mut |slot, token| {
+        self.batch.step(executor, &mut |slot, token, _| {
             let reply = slots[slot].as_mut().and_then(|running| running.reply.as_mut());
             match reply.map(|reply| reply.push(token).1) {
                 Some(Stopped::Yes) => ControlFlow::Break(Finish::Stop),

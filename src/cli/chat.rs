@@ -238,7 +238,7 @@ impl Chat<'_> {
 
     /// Answers the conversation's last message, or removes it if there is no answer.
     fn answer(&mut self) -> Result<()> {
-        // One that came behind the last reply.
+        // One that came after the last reply.
         signals::forget();
         let replied = self.reply();
         // A Ctrl-C has ended the reply and ends nothing else.

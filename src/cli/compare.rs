@@ -36,7 +36,7 @@ pub struct CompareArgs {
     /// Rows of a prefill pass; the last token always runs alone [default: 512, or all that come before it if fewer]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     chunk: Option<usize>,
-    /// Go on behind a difference, and print every step
+    /// Go on after a difference, and print every step
     #[arg(long)]
     all: bool,
     /// Multiplies all bounds: below 1 to find what is within them

@@ -211,7 +211,7 @@ pub(super) fn reads_memory(executor: &dyn Executor) -> bool {
     executor.schedule().cost(PassShape::Decode { sequences: 1, depth: 0 }).memory_bytes() > caches
 }
 
-/// The energy of a reply's tokens behind its first one.
+/// The energy of a reply's tokens after its first one.
 pub(super) struct ReplyEnergy {
     /// `None` where nothing can be read.
     meter: Option<EnergyMeter>,

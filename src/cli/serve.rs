@@ -38,7 +38,7 @@ use std::time::Duration;
 #[command(after_help = super::usage::SERVE)]
 pub struct ServeArgs {
     /// A file of these options by their long names, in TOML; those of the command line come first. The files of the folder
-    /// FILE.d are read behind it, in the order of their names [default: $KILN_CONFIG, else /etc/kiln.toml if it is there]
+    /// FILE.d are read after it, in the order of their names [default: $KILN_CONFIG, else /etc/kiln.toml if it is there]
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
     #[command(flatten)]

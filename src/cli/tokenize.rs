@@ -32,7 +32,7 @@ pub struct TokenizeArgs {
     /// Leave special tokens out of decoded text
     #[arg(long, requires = "decode")]
     pub skip_special: bool,
-    /// Do not open the model's turn behind the messages
+    /// Do not open the model's turn after the messages
     #[arg(long, requires = "chat")]
     pub no_generation_prompt: bool,
     /// The text, ids or messages [default: standard input]

@@ -44,7 +44,7 @@ pub struct TopArgs {
 enum SampleSource {
     /// This machine, every so often.
     Machine { monitor: Box<Monitor>, interval: Duration, recorder: Option<Recorder> },
-    /// A file. The sample behind the one that is shown is read already.
+    /// A file. The sample after the one that is shown is read already.
     File { recording: Recording, upcoming: Option<Snapshot>, pause: Duration },
 }
 

@@ -298,7 +298,7 @@ const fn is_bytes<F: PanelFormat>() -> bool {
 /// The weights of columns `4 v ..` of a load, four of each row.
 #[inline(always)]
 unsafe fn unpack<L: Lanes, F: PanelFormat>(from: *const u8, v: usize) -> L::B {
-    // SAFETY: the vectors of a load lie behind each other.
+    // SAFETY: the vectors of a load lie one after the other.
     unsafe {
         let Some(grouped) = F::GROUPED else { return L::load_bytes(from.add(v * BYTES)) };
         if grouped.low == 8 {

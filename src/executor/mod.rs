@@ -124,7 +124,7 @@ pub trait Executor {
         self.forward(rows, Some(head))
     }
 
-    /// Whether the pass behind the last one was started by [`Executor::forward_ahead`], or for
+    /// Whether the pass after the last one was started by [`Executor::forward_ahead`], or for
     /// [`SampleRequests::may_run_ahead`].
     fn is_ahead(&self) -> bool {
         false
@@ -311,7 +311,7 @@ pub fn leading_run(rows: &[Row]) -> usize {
     rows.len().min(1) + rows.windows(2).take_while(|pair| follows(pair[0], pair[1])).count()
 }
 
-/// Whether `next` is the row behind `row` in its sequence.
+/// Whether `next` is the row after `row` in its sequence.
 fn follows(row: Row, next: Row) -> bool {
     row.sequence == next.sequence && row.position + 1 == next.position
 }

@@ -258,7 +258,7 @@ impl Pages {
         if is_there && local.first <= self.oldest(Pool::Local, keep) { keep } else { 0 }
     }
 
-    /// Gives back the pages of a sequence behind its first `keep` positions.
+    /// Gives back the pages of a sequence after its first `keep` positions.
     pub fn truncate(&mut self, sequence: usize, keep: usize) {
         self.ready[sequence] = (0, 0);
         for (counted, table) in self.pools.iter_mut().zip(&mut self.tables[sequence]) {

@@ -132,7 +132,7 @@ fn a_shared_page_is_never_written() {
     let mut pages = Pages::new(&schedule);
     pages.extend(0, 0..2 * PAGE + 5).unwrap();
     assert_eq!(pages.share(0, 1, 2 * PAGE + 3), 2 * PAGE);
-    // Both go on behind the pages that they share; within them they begin with the page.
+    // Both go on after the pages that they share; within them they begin with the page.
     assert_eq!(
         (pages.kept(0, 2 * PAGE + 1), pages.kept(0, PAGE + 9), pages.kept(1, PAGE + 9)),
         (2 * PAGE + 1, PAGE, PAGE)

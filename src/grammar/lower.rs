@@ -21,7 +21,7 @@ mod unions;
 
 pub(super) use embedded::lower_embedded;
 
-/// Blanks between two parts of a document: one, or a line's end and the indentation behind it.
+/// Blanks between two parts of a document: one, or a line's end and the indentation after it.
 const BLANKS: &str = r"[ ]|\n[ \t]{0,40}";
 
 /// References in a schema. Each may lead to the next, and llguidance follows them by recursion.

@@ -238,7 +238,7 @@ pub(super) fn sheltered<T>(failure: impl Fn(&str) -> Error, run: impl FnOnce() -
     ran.unwrap_or_else(|e| Err(failure(&said(&e))))
 }
 
-/// What llguidance says, on one line. What lies behind an empty line or in a backtrace is for its authors.
+/// What llguidance says, on one line. What lies after an empty line or in a backtrace is for its authors.
 pub(super) fn said(error: &impl std::fmt::Display) -> String {
     let text = format!("{error:#}");
     let text = text.split("<backtrace>").next().unwrap_or_default();

@@ -143,7 +143,7 @@ impl PieceLowering<'_> {
         self.attend_rows(at, a, prepare, taken, false)
     }
 
-    /// What attends beside the dispatch of the step at `at`: where that takes the chunk of a pass alone, the rows behind it.
+    /// What attends beside the dispatch of the step at `at`: where that takes the chunk of a pass alone, the rows after it.
     /// Both write rows of their own.
     pub(super) fn attend_behind(&self, at: usize, step: &Step) -> Option<LoweredKernel> {
         let a = AttendOperands::of(&step.op).filter(|_| self.kind.order == RowOrder::Mixed)?;
@@ -151,7 +151,7 @@ impl PieceLowering<'_> {
         Some(self.attend_rows(at, a, None, 0, true))
     }
 
-    /// Attention row by row: all rows of a pass, or only those behind its chunk.
+    /// Attention row by row: all rows of a pass, or only those after its chunk.
     fn attend_rows(
         &self,
         at: usize,

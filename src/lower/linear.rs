@@ -106,7 +106,7 @@ impl PieceLowering<'_> {
         let Product { format, inputs, .. } = l.product;
         let kernel = tile.kernel(self.target.units?, format, inputs, l.product.role())?;
         let [parts, arrived] = self.layout.scratch.product.map(|offset| arena + offset);
-        // A row's scale lies behind its elements; of a row in F16Block behind that of the row it was made from.
+        // A row's scale lies after its elements; of a row in F16Block after that of the row it was made from.
         let (scaled, behind) = match from {
             Some(from) => (self.layout.packed(from)?, 4),
             None => (x, 0),

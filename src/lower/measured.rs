@@ -42,7 +42,7 @@ impl Target {
     }
 }
 
-/// Most rows of a gated GELU that is made behind its products: with more, the products alone and the GELU apart take less.
+/// Most rows of a gated GELU that is made after its products: with more, the products alone and the GELU apart take less.
 pub(super) fn gated_rows(p: Product) -> usize {
     if p.format.grouped().is_some() { 16 } else { 32 }
 }

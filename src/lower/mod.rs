@@ -50,7 +50,7 @@ impl Lowering<'_> {
     }
 
     /// The dispatches of a range of steps that the device runs by themselves: every step before is done when the first of them
-    /// begins, by whatever executor, and every step behind finds what it reads in slots.
+    /// begins, by whatever executor, and every step after finds what it reads in slots.
     pub fn lower(&self, range: Range<usize>) -> Vec<Dispatch> {
         self.part(range.clone(), range)
     }

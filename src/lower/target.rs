@@ -110,7 +110,7 @@ pub struct Target {
     /// The arithmetic that is chosen for passes. Key: upper row bound. The smallest bound ≥ the pass's rows applies;
     /// without one, or where a product cannot have it, the usual one.
     pub chosen: BTreeMap<usize, Arithmetic>,
-    /// Whether matrix units make the gated GELU behind its products, as tuned. Key: upper row bound, as of `chosen`.
+    /// Whether matrix units make the gated GELU after its products, as tuned. Key: upper row bound, as of `chosen`.
     /// Without one, as is usual.
     pub gated: BTreeMap<usize, bool>,
     /// How rows of one sequence attend, as tuned. Key: rows of the kind of pass.
@@ -144,7 +144,7 @@ const MATRIX_ROWS: usize = 2;
 const USUAL_MATRIX_ROWS: usize = 5;
 /// Fewest rows for which matrix units are tried on s8: its smallest tile has 16 rows.
 const S8_ROWS: usize = 5;
-/// Most rows for which matrix units make the gated GELU behind its products.
+/// Most rows for which matrix units make the gated GELU after its products.
 const GATED_ROWS: usize = 64;
 /// Fewest rows for `linear_tile` and `linear_dot_tile`, which then read weights less often than the kernels for few
 /// rows.
@@ -246,7 +246,7 @@ impl Target {
         rows < TILE_ROWS
     }
 
-    /// Whether matrix units make a gated GELU behind its products: `gated` are these, `reader` is what reads it.
+    /// Whether matrix units make a gated GELU after its products: `gated` are these, `reader` is what reads it.
     pub fn gates(&self, gated: Product, reader: Product) -> bool {
         let f16 = Arithmetic::Matrix(Operand::F16);
         let can = |p: Product| {

@@ -30,7 +30,7 @@ impl<'a> EligibleLogits<'a> {
         &self.words[EDIT_IDS..][..(self.words[EDITS] as usize).min(MOST_EDITS)]
     }
 
-    /// A block's logits: those of eligible tokens, −∞ for the others and behind the last one.
+    /// A block's logits: those of eligible tokens, −∞ for the others and after the last one.
     pub(crate) fn block(&self, block: usize) -> [f32; BLOCK] {
         let first = block * BLOCK;
         let own = &self.logits[first..self.logits.len().min(first + BLOCK)];

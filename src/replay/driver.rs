@@ -63,7 +63,7 @@ pub trait Driver: Sized + 'static {
     /// Device: the device failed.
     fn stamps(&self, count: usize) -> Result<Option<Self::Stamps>>;
 
-    /// Submits lists, one after the other, behind what was submitted before. They see what the host wrote before this call.
+    /// Submits lists, one after the other, after what was submitted before. They see what the host wrote before this call.
     /// With `signal`, a number below [`SIGNALS`], the end of all that was submitted so far can be waited for by it. Without
     /// any list there is only the signal. Does not wait.
     ///

@@ -187,7 +187,7 @@ impl<'a, D: Driver> List<'a, D> {
     }
 }
 
-/// Dispatches, each part behind the one before it, then copies of what they have written.
+/// Dispatches, each part after the one before it, then copies of what they have written.
 pub(super) fn list_of<'a, D: Driver>(
     parts: &[&[Dispatch]],
     relay: Option<Relay<'a, D>>,
@@ -203,7 +203,7 @@ pub(super) fn list_of<'a, D: Driver>(
     list.end(span.map(|(stamps, i)| (stamps, 2 * i + 1)))
 }
 
-/// For each of a series of dispatches, the weights that the next one behind it that has any reads.
+/// For each of a series of dispatches, the weights that the next one after it that has any reads.
 fn weights_ahead(weights: impl DoubleEndedIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut next = 0..0;
     let of = |own: Range<u64>| if own.is_empty() { next.clone() } else { std::mem::replace(&mut next, own) };

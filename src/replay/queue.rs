@@ -109,12 +109,12 @@ impl<D: Driver> DeviceQueue<D> {
         Ok(())
     }
 
-    /// Whether something was submitted that has no signal behind it.
+    /// Whether something was submitted that has no signal after it.
     pub fn is_open(&self) -> bool {
         self.open.get() > 0
     }
 
-    /// Puts a signal behind what was submitted without one.
+    /// Puts a signal after what was submitted without one.
     ///
     /// # Errors
     /// Device: the device was lost.
@@ -165,7 +165,7 @@ impl<D: Driver> DeviceQueue<D> {
         self.wait()
     }
 
-    /// Copies between memories, behind everything submitted before, and waits. The host sees what was copied.
+    /// Copies between memories, after everything submitted before, and waits. The host sees what was copied.
     ///
     /// # Errors
     /// Device: the device was lost.

@@ -1,4 +1,4 @@
-//! How a pass comes to the device, and how it is waited for: whole or in pieces, alone or with the one behind it.
+//! How a pass comes to the device, and how it is waited for: whole or in pieces, alone or with the one after it.
 
 use super::driver::{Driver, Memory};
 use super::pace::Reach;
@@ -71,7 +71,7 @@ impl<D: Driver> Replay<D> {
     }
 
     /// Submits a pass, unless it `is_under_way`; writes what its head rows ask for while it runs, and submits what finds that.
-    /// The pass behind it follows at once where the rows go on. Returns when the host came to it.
+    /// The pass after it follows at once where the rows go on. Returns when the host came to it.
     pub(super) fn submit_and_ask(
         &mut self,
         kind: usize,
@@ -105,7 +105,7 @@ impl<D: Driver> Replay<D> {
         asked.map(|(row, _)| self.results.found(&self.schedule, row)).all(SampleResult::has_likeliest)
     }
 
-    /// Runs the last pass again, with the same asks: the pass behind it, which has begun, stands on a token that was not
+    /// Runs the last pass again, with the same asks: the pass after it, which has begun, stands on a token that was not
     /// found, and has taken the place of the logits.
     #[cold]
     pub(super) fn run_again(&mut self, kind: usize, head: HeadRows) -> Result<()> {

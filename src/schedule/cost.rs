@@ -69,7 +69,7 @@ pub enum PassShape {
         /// Position of each of their rows.
         beside: usize,
     },
-    /// The next row of each of `sequences` sequences and the drafted ones behind it, all of them head rows.
+    /// The next row of each of `sequences` sequences and the drafted ones after it, all of them head rows.
     Verify {
         /// Sequences.
         sequences: usize,

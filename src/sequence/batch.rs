@@ -5,7 +5,7 @@
 //! they would leave a chunk less than half of a pass, the two take turns. Several short prompts run in one pass: alone each
 //! would take nearly as long as all of them.
 //!
-//! A sequence that decodes may have drafted tokens in a pass behind its own ([`Batch::speculate`]).
+//! A sequence that decodes may have drafted tokens in a pass after its own ([`Batch::speculate`]).
 //!
 //! A slot that is free keeps what the cache holds of its last sequence, for the prompts that begin as that did.
 
@@ -23,7 +23,6 @@ use crate::schedule::{PassShape, Schedule};
 use crate::sequence::chooser::Chooser;
 use crate::sequence::counts;
 use crate::sequence::generate::{Finish, Generation};
-use crate::sequence::likelihood::Likelihood;
 use crate::sequence::prompt::SequenceLimits;
 use crate::sequence::session::Session;
 use crate::{Error, Result};
@@ -62,8 +61,8 @@ pub struct FinishedSequence {
     pub chooser: Chooser,
 }
 
-/// Sees each token as it is chosen: its slot and the token. A break ends that sequence.
-pub type OnToken<'a> = &'a mut dyn FnMut(usize, u32) -> ControlFlow<Finish>;
+/// Sees each token as it is chosen: its slot, the token, and what chose it. A break ends that sequence.
+pub type OnToken<'a> = &'a mut dyn FnMut(usize, u32, &mut Chooser) -> ControlFlow<Finish>;
 
 /// The sequences of an executor.
 pub struct Batch {
@@ -123,7 +122,7 @@ impl Batch {
         self.most_chunk = rows.max(1);
     }
 
-    /// Calls `meanwhile` in each pass but those that greedy sequences alone run one behind the other: what else there is to do
+    /// Calls `meanwhile` in each pass but those that greedy sequences alone run one after the other: what else there is to do
     /// about the tokens of the pass before. Where the host chooses, it is called once the pass is under way.
     pub fn set_meanwhile(&mut self, meanwhile: impl FnMut() + 'static) {
         self.meanwhile = Box::new(meanwhile);
@@ -198,11 +197,6 @@ impl Batch {
     /// Ends a sequence before its time. `None`: the slot is free.
     pub fn leave(&mut self, executor: &mut dyn Executor, slot: usize) -> Option<FinishedSequence> {
         self.end(executor, slot, Ok(Finish::Interrupted))
-    }
-
-    /// As [`Chooser::take_likelihood`], of a sequence that runs.
-    pub fn take_likelihood(&mut self, slot: usize) -> Option<Likelihood> {
-        self.slots.get_mut(slot)?.member.as_mut()?.chooser.take_likelihood()
     }
 
     /// Runs one pass and chooses a token for each of its head rows. [`Batch::take_ended`] gives
@@ -317,7 +311,7 @@ impl Batch {
         }
     }
 
-    /// Runs a pass whose rows each take their argmax next, and may start the one behind it.
+    /// Runs a pass whose rows each take their argmax next, and may start the one after it.
     #[inline(always)]
     fn run_ahead(&mut self, executor: &mut dyn Executor) -> Result<()> {
         let head = HeadRows { first: 0, count: self.plan.rows.len() };
@@ -346,7 +340,7 @@ impl Batch {
             // Rows of one sequence stand together.
             let behind = heads[..row].iter().rev().take_while(|other| **other == slot).count();
             if let Some(member) = &mut slots[slot].member {
-                member.chooser.ask_behind(&draft[..behind.min(draft.len())], ask);
+                member.chooser.ask_after(&draft[..behind.min(draft.len())], ask);
             }
         };
         executor.forward_choosing(rows, head, SampleRequests { fill, is_slow, may_run_ahead, meanwhile })

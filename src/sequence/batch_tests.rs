@@ -12,7 +12,7 @@ fn request(prompt: &[u32], limit: usize) -> SequenceRequest {
     SequenceRequest { prompt: prompt.to_vec(), chooser: Chooser::Greedy, stops: Vec::new(), limit, reuse: true }
 }
 
-fn go_on(_: usize, _: u32) -> ControlFlow<Finish> {
+fn go_on(_: usize, _: u32, _: &mut Chooser) -> ControlFlow<Finish> {
     ControlFlow::Continue(())
 }
 
@@ -52,7 +52,7 @@ fn a_generation_that_is_cancelled_ends_there_and_the_prefix_stays() {
     assert_eq!(reply(usize::MAX, &prompt, 9), (12, 9, Finish::Length, 9, 21));
 }
 
-/// A batch of which slot 0 decodes, a token behind a prompt of two; what it ran is forgotten.
+/// A batch of which slot 0 decodes, a token after a prompt of two; what it ran is forgotten.
 fn decoding(executor: &mut Noting) -> Batch {
     let mut batch = Batch::new(&executor.schedule);
     batch.join(executor, request(&[1; 2], 40)).unwrap();
@@ -107,7 +107,7 @@ fn a_pass_holds_a_chunk_of_one_prompt_and_a_row_of_each_that_decodes() {
     assert_eq!(step(), (chunk(long, most, &[0]), mixed(most, 0, false, 1, 2)));
     assert_eq!(step(), (chunk(short, most, &[0]), mixed(most, 0, false, 1, 3)));
     assert_eq!(step(), (chunk(long, most, &[0]), mixed(most, most, false, 1, 4)));
-    // What is left of both is short, and ends in one pass: the last rows behind the others.
+    // What is left of both is short, and ends in one pass: the last rows after the others.
     assert_eq!(step(), (vec![1, 2, 1, 0], mixed(3, 2 * most, true, 1, 5)));
     assert_eq!(step(), (vec![0, 1, 2], PassShape::Decode { sequences: 3, depth: (6 + 2 * CHUNK + CHUNK) / 3 }));
     // Each has the replies of its own rows.
@@ -195,7 +195,7 @@ fn each_ends_for_itself_and_the_others_go_on() {
     let left = join(request(&[40], 9));
     let (mut ended, mut of_the_last) = (Vec::new(), 0);
     while of_the_last < 4 {
-        let on_token = &mut |slot, token| {
+        let on_token = &mut |slot, token, _: &mut Chooser| {
             of_the_last += usize::from(slot == left);
             match (slot, token) {
                 (2, 32) => ControlFlow::Break(Finish::Stop),
@@ -243,7 +243,7 @@ fn a_pass_that_runs_ahead_serves_those_who_stay() {
     // The three prompts in a pass, then the first pass of all three, and one ahead.
     (0..2).for_each(|_| step(&mut executor, &mut batch));
     assert!(executor.is_ahead());
-    // One stops while the pass behind it runs. Its slot is another one's at once.
+    // One stops while the pass after it runs. Its slot is another one's at once.
     (0..3).for_each(|_| step(&mut executor, &mut batch));
     assert!(executor.is_ahead() && batch.room() == 2);
     let comes = join(&mut executor, &mut batch, request(&[40, 41], 20));

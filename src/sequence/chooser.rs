@@ -23,7 +23,7 @@ pub enum Chooser {
     Follow(Box<Following>),
 }
 
-/// Tokens that are given, and what chooses those behind them.
+/// Tokens that are given, and what chooses those after them.
 #[derive(Clone)]
 pub struct Following {
     given: std::vec::IntoIter<u32>,
@@ -64,7 +64,7 @@ impl Chooser {
         Ok(Chooser::Guide(Box::new(Guided::new(self, guide, vocab)?)))
     }
 
-    /// The given tokens, and the same choices behind them.
+    /// The given tokens, and the same choices after them.
     pub fn following(self, given: Vec<u32>) -> Chooser {
         Chooser::Follow(Box::new(Following { given: given.into_iter(), then: self }))
     }
@@ -125,13 +125,13 @@ impl Chooser {
         }
     }
 
-    /// As [`Chooser::ask`], for the token behind `drafted`: as if these were chosen before it. Asks for nothing where that
+    /// As [`Chooser::ask`], for the token after `drafted`: as if these were chosen before it. Asks for nothing where that
     /// cannot be told yet; the logits have it.
-    pub fn ask_behind(&mut self, drafted: &[u32], ask: &mut SampleRequest<'_>) {
+    pub fn ask_after(&mut self, drafted: &[u32], ask: &mut SampleRequest<'_>) {
         match self {
             _ if drafted.is_empty() => self.ask(ask),
-            Chooser::Sample(sampler) => sampler.ask_behind(drafted, ask),
-            Chooser::Report(reported) => reported.chooser.ask_behind(drafted, ask),
+            Chooser::Sample(sampler) => sampler.ask_after(drafted, ask),
+            Chooser::Report(reported) => reported.chooser.ask_after(drafted, ask),
             // A guide cannot go back, and the logits have what a given token needs.
             Chooser::Greedy | Chooser::Guide(_) | Chooser::Follow(_) => {}
         }

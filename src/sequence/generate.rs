@@ -135,7 +135,7 @@ pub fn generate(
     on_token: &mut dyn FnMut(u32) -> ControlFlow<Finish>,
 ) -> Result<(Generation, Chooser)> {
     let slot = batch.join(executor, request)?;
-    let mut on_token = |_, token| on_token(token);
+    let mut on_token = |_, token, _: &mut Chooser| on_token(token);
     loop {
         match batch.run(executor, &mut on_token)? {
             Some(ended) if ended.slot == slot => return Ok((ended.reply?, ended.chooser)),

@@ -3,7 +3,7 @@
 use super::http::ApiError;
 pub use super::http::Client;
 use crate::grammar::CompiledGrammar;
-use crate::sequence::{Chooser, Finish, Likelihood, Reply};
+use crate::sequence::{Finish, Likelihood, Reply, SequenceRequest};
 use crate::text::SamplerConfig;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -42,7 +42,7 @@ pub struct ReplyRequest {
     pub ignore_eos: bool,
     /// Reports each token's likelihood, and those of so many likeliest tokens.
     pub likelihoods: Option<usize>,
-    /// Begins the reply with the prompt's own tokens behind its first, so that their likelihoods are reported too. They do not
+    /// Begins the reply with the prompt's own tokens after its first, so that their likelihoods are reported too. They do not
     /// count for `limit`, which may be 0, and no token ends the reply before it.
     pub scores: bool,
     /// What the replies may be. They end where it does, whatever `ignore_eos` says.
@@ -122,42 +122,37 @@ pub(super) type Abandoned = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// What is to be told to those who wait, in this order. Each send may wake a thread.
 #[derive(Default)]
-pub(super) struct Outbox(Vec<QueuedEvent>);
-
-struct QueuedEvent {
-    to: Sender<(usize, Event)>,
-    choice: usize,
-    event: Event,
-}
+pub(super) struct Outbox(Vec<(Sender<(usize, Event)>, (usize, Event))>);
 
 impl Outbox {
-    /// Adds what is to be told of a job.
-    pub fn add(&mut self, job: &Job, event: Event) {
-        self.0.push(QueuedEvent { to: job.events.clone(), choice: job.choice, event });
+    /// Adds what a recipient is to be told.
+    pub fn add(&mut self, to: &Recipient, event: Event) {
+        self.0.push((to.events.clone(), (to.choice, event)));
     }
 
-    /// Tells all of it. A receiver that is gone does not matter: [`Job::is_abandoned`] will say so.
+    /// Tells all of it. A receiver that is gone does not matter: [`Recipient::is_abandoned`] will say so.
     pub fn send(&mut self) {
-        for QueuedEvent { to, choice, event } in self.0.drain(..) {
-            let _ = to.send((choice, event));
+        for (to, event) in self.0.drain(..) {
+            let _ = to.send(event);
         }
     }
 }
 
 /// One reply to be made.
 pub(super) struct Job {
-    /// The model that its tokens are of.
+    /// What the batch is asked. The prompt's tokens that are scored stand in its reply.
+    pub request: SequenceRequest,
+    pub recipient: Recipient,
+}
+
+/// Who waits for a reply, and how far its text is.
+pub(super) struct Recipient {
+    /// The model that the reply's tokens are of.
     pub model: u64,
     /// Which reply of its request it is.
     pub choice: usize,
-    pub prompt: Vec<u32>,
     /// Tokens of the prompt that the reply begins with, for their likelihoods.
     pub given: usize,
-    pub chooser: Chooser,
-    /// Tokens that end the reply.
-    pub stops: Vec<u32>,
-    pub limit: usize,
-    pub reuse: bool,
     pub reply: Reply,
     pub client: Client,
     pub abandoned: Abandoned,
@@ -167,13 +162,13 @@ pub(super) struct Job {
     pub events: Sender<(usize, Event)>,
 }
 
-impl Job {
-    /// Tells whoever waits. A receiver that is gone does not matter: [`Job::is_abandoned`] will say so.
+impl Recipient {
+    /// Tells it. A receiver that is gone does not matter: [`Recipient::is_abandoned`] will say so.
     pub fn tell(&self, event: Event) {
         let _ = self.events.send((self.choice, event));
     }
 
-    /// Whether nobody waits for it any more.
+    /// Whether nobody waits any more.
     pub fn is_abandoned(&self) -> bool {
         (self.abandoned)()
     }
@@ -183,9 +178,9 @@ impl Job {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    /// Tells that its time is over.
-    pub fn tell_late(&self) {
-        self.tell(Event::Failed(late(self.since)));
+    /// What it is told where its time is over.
+    pub fn late(&self) -> Event {
+        Event::Failed(late(self.since))
     }
 }
 

@@ -47,7 +47,7 @@ impl Worker<'_> {
                     let taken = self.service.queue.take(self.model.id, |client| self.replies(client));
                     match taken {
                         None => break,
-                        Some(job) if job.is_abandoned() => {
+                        Some(job) if job.recipient.is_abandoned() => {
                             self.service.metrics.cancelled.inc();
                         }
                         Some(job) => self.begin(job),
@@ -62,7 +62,7 @@ impl Worker<'_> {
     /// Replies of a client that have begun.
     fn replies(&self, client: Client) -> usize {
         let running = self.running.iter().flatten().chain(self.parked.iter().map(|parked| &parked.running));
-        running.filter(|running| running.job.client == client).count()
+        running.filter(|running| running.recipient.client == client).count()
     }
 
     fn next_waiting(&self) -> Option<Precedence> {
@@ -71,7 +71,8 @@ impl Worker<'_> {
 
     /// The parked job that comes next, and where it is.
     fn next_parked(&self) -> Option<(usize, Precedence)> {
-        let of = |(at, parked): (usize, &ParkedJob)| (at, (self.replies(parked.running.job.client) - 1, parked.since));
+        let of =
+            |(at, parked): (usize, &ParkedJob)| (at, (self.replies(parked.running.recipient.client) - 1, parked.since));
         self.parked.iter().enumerate().map(of).min_by_key(|(_, next)| *next)
     }
 
@@ -84,9 +85,10 @@ impl Worker<'_> {
         let Some((fewest, _)) = parked.into_iter().chain(self.next_waiting()).min() else { return };
         let now = Instant::now();
         let running = self.running.iter().enumerate().filter_map(|(slot, running)| Some((slot, running.as_ref()?)));
-        let places = |of: Client| self.running.iter().flatten().filter(|running| running.job.client == of).count();
+        let places =
+            |of: Client| self.running.iter().flatten().filter(|running| running.recipient.client == of).count();
         let had = running.filter_map(|(slot, running)| {
-            let (places, time) = (places(running.job.client), now - running.turn?);
+            let (places, time) = (places(running.recipient.client), now - running.turn?);
             is_over(places, fewest, time).then_some((places, time, slot))
         });
         let Some((_, _, slot)) = had.max() else { return };
@@ -102,7 +104,7 @@ impl Worker<'_> {
         let ParkedJob { running, sequence, .. } = self.parked.remove(at);
         match self.batch.unpark(self.executor.as_mut(), sequence) {
             Ok(slot) => self.running[slot] = Some(RunningJob { turn: None, ..running }),
-            Err(e) => running.job.tell(Event::Failed((&e).into())),
+            Err(e) => running.recipient.tell(Event::Failed((&e).into())),
         }
     }
 }

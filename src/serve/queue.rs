@@ -78,7 +78,7 @@ impl JobQueue {
     /// 503: there is no room, or the server stops. What their model's jobs are told, where its engine has ended.
     pub fn push(&self, jobs: Vec<Job>) -> Result<(), ApiError> {
         let mut state = self.state();
-        jobs.iter().try_for_each(|job| state.check_open(job.model))?;
+        jobs.iter().try_for_each(|job| state.check_open(job.recipient.model))?;
         state.admit(&jobs, self.most)?;
         state.waiting.extend(jobs);
         self.changed.notify_all();
@@ -107,7 +107,9 @@ impl JobQueue {
     /// it waits.
     pub fn next(&self, model: u64, count: impl Fn(Client) -> usize) -> Option<(usize, Instant)> {
         let state = self.state();
-        state.next(model, &count).map(|at| (count(state.waiting[at].client), state.waiting[at].since))
+        state
+            .next(model, &count)
+            .map(|at| (count(state.waiting[at].recipient.client), state.waiting[at].recipient.since))
     }
 
     /// Takes the job that [`JobQueue::next`] says.
@@ -132,12 +134,12 @@ impl JobQueue {
         let now = Instant::now();
         let mut state = self.state();
         let before = state.waiting.len();
-        state.waiting.retain(|job| {
-            if job.is_late(now) {
-                job.tell_late();
+        state.waiting.retain(|Job { recipient, .. }| {
+            if recipient.is_late(now) {
+                recipient.tell(recipient.late());
                 return false;
             }
-            !job.is_abandoned()
+            !recipient.is_abandoned()
         });
         before - state.waiting.len()
     }
@@ -183,7 +185,7 @@ impl JobQueue {
         let mut state = self.state();
         state.ended.push((model, e));
         state.errands.retain(|(of, _)| *of != model);
-        let (of_it, others) = state.waiting.drain(..).partition::<VecDeque<Job>, _>(|job| job.model == model);
+        let (of_it, others) = state.waiting.drain(..).partition::<VecDeque<Job>, _>(|job| job.recipient.model == model);
         state.waiting = others;
         of_it.into()
     }
@@ -212,13 +214,13 @@ impl QueueState {
 
     /// Whether there is something to do for `model`.
     fn waits_for(&self, model: u64) -> bool {
-        self.waiting.iter().any(|job| job.model == model) || self.errands.iter().any(|(of, _)| *of == model)
+        self.waiting.iter().any(|job| job.recipient.model == model) || self.errands.iter().any(|(of, _)| *of == model)
     }
 
     /// Where the next job for `model` is.
     fn next(&self, model: u64, count: impl Fn(Client) -> usize) -> Option<usize> {
-        let own = self.waiting.iter().enumerate().filter(|(_, job)| job.model == model);
-        own.min_by_key(|(_, job)| count(job.client)).map(|(at, _)| at)
+        let own = self.waiting.iter().enumerate().filter(|(_, job)| job.recipient.model == model);
+        own.min_by_key(|(_, job)| count(job.recipient.client)).map(|(at, _)| at)
     }
 
     /// Whether there is room for a request's jobs, where each client may have `most`.
@@ -226,10 +228,10 @@ impl QueueState {
     /// # Errors
     /// 503: there is none.
     fn admit(&self, jobs: &[Job], most: usize) -> Result<(), ApiError> {
-        let Some(client) = jobs.first().map(|job| job.client) else { return Ok(()) };
+        let Some(client) = jobs.first().map(|job| job.recipient.client) else { return Ok(()) };
         let mut waiting = HashMap::<Client, usize>::new();
         // The first ones have a place, and are on their way to it.
-        self.waiting.iter().skip(self.places).for_each(|job| *waiting.entry(job.client).or_default() += 1);
+        self.waiting.iter().skip(self.places).for_each(|job| *waiting.entry(job.recipient.client).or_default() += 1);
         let own = waiting.get(&client).copied().unwrap_or(0);
         let all: usize = waiting.values().map(|&count| count.min(most)).sum();
         let wait = jobs.len().saturating_sub(self.places.saturating_sub(self.waiting.len()));

@@ -503,7 +503,7 @@ fn encode_first(model: &Model, system: Option<&str>, question: &str) -> Result<V
 }
 
 /// Answers a first question with one token, so that the system prompt is in the cache and everything has run once. Returns
-/// what prompts behind a system prompt begin with, and one token more, and whether it was new to the cache.
+/// what prompts after a system prompt begin with, and one token more, and whether it was new to the cache.
 fn warm_up(service: &Service, model: &Model, worker: &mut Worker<'_>) -> Result<(Vec<u32>, bool)> {
     let system = service.system();
     let encode = |question: &str| encode_first(model, system.as_deref(), question);

@@ -3,7 +3,7 @@
 use super::deadline::later;
 use super::health::{Health, Phase};
 use super::http::{ApiError, PeerWatch};
-use super::job::{Abandoned, Client, Defaults, Event, Job, MOST_CHOICES, ReplyEnd, ReplyRequest};
+use super::job::{Abandoned, Client, Defaults, Event, Job, MOST_CHOICES, Recipient, ReplyEnd, ReplyRequest};
 use super::metrics::Metrics;
 use super::model::Model;
 use super::queue::JobQueue;
@@ -11,7 +11,7 @@ use crate::Error;
 use crate::executor::Executor;
 use crate::executor::weights::Progress;
 use crate::grammar::{self, Constraint, Masks};
-use crate::sequence::{Batch, Chooser, Reply};
+use crate::sequence::{Batch, Chooser, Reply, SequenceRequest};
 use crate::text::SamplerConfig;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -288,11 +288,8 @@ impl Service {
             if ask.scores {
                 chooser = chooser.following(given.to_vec());
             }
-            Ok(Job {
-                model: model.id,
-                choice,
+            let request = SequenceRequest {
                 prompt: prompt.to_vec(),
-                given: given.len(),
                 chooser: match ask.likelihoods {
                     Some(top) => chooser.reporting(top),
                     None => chooser,
@@ -300,13 +297,19 @@ impl Service {
                 stops: if ignores_stops { Vec::new() } else { model.stops().to_vec() },
                 limit: limit + given.len(),
                 reuse: ask.reuse,
+            };
+            let recipient = Recipient {
+                model: model.id,
+                choice,
+                given: given.len(),
                 reply: Reply::new(&model.tokenizer, &ask.stop)?,
                 client,
                 abandoned: abandoned.clone(),
                 since,
                 deadline: self.settings.deadline.map(|deadline| later(since, deadline)),
                 events: events_in.clone(),
-            })
+            };
+            Ok(Job { request, recipient })
         };
         let all = asks.iter().flat_map(|ask| (0..ask.choices).map(move |own| (ask, own)));
         let jobs = all.enumerate().map(|(choice, of)| job(choice, of)).collect::<crate::Result<Vec<Job>>>();
@@ -324,7 +327,7 @@ impl Service {
             None => ApiError::unavailable("the model was loaded anew as the request came; ask again", 1)
                 .code("model_replaced"),
         };
-        self.queue.end(model, e.clone()).iter().for_each(|job| job.tell(Event::Failed(e.clone())));
+        self.queue.end(model, e.clone()).iter().for_each(|job| job.recipient.tell(Event::Failed(e.clone())));
     }
 
     /// The engine has failed: nothing more is answered, and whoever waits is told.
@@ -332,7 +335,7 @@ impl Service {
         self.health.enter(Phase::Failed(why.to_owned()));
         let e = self.failure();
         self.queue.close(e.clone());
-        self.queue.drain().iter().for_each(|job| job.tell(Event::Failed(e.clone())));
+        self.queue.drain().iter().for_each(|job| job.recipient.tell(Event::Failed(e.clone())));
     }
 
     /// What a client is told when the engine has failed.

@@ -67,11 +67,21 @@ fn setup(settings: ServerSettings, load: super::server::ModelLoader) -> Setup {
 
 /// Starts a server that `load` loads a model for, and waits until it answers.
 fn start(settings: ServerSettings, load: super::server::ModelLoader) -> TestService {
+    start_with(settings, load, |_| {})
+}
+
+/// As [`start`], of a setup that is changed before.
+fn start_with(
+    settings: ServerSettings,
+    load: super::server::ModelLoader,
+    change: impl FnOnce(&mut Setup) + Send + 'static,
+) -> TestService {
     let (orders, taken) = channel();
     let (say, notices) = channel();
     let (give, given) = channel();
     let done = thread::spawn(move || {
-        let setup = setup(settings, load);
+        let mut setup = setup(settings, load);
+        change(&mut setup);
         let handler = |service: Arc<Service>| {
             give.send(service).unwrap();
             |_: HttpRequest, reply: Responder<'_>| -> std::result::Result<(), Gone> {
@@ -337,7 +347,7 @@ fn the_client_with_the_fewest_running_replies_comes_first() {
     }
     let mut taken: Vec<(Client, usize)> = Vec::new();
     while let Some(job) = service.queue.take(7, |client| taken.iter().filter(|(of, _)| *of == client).count()) {
-        taken.push((job.client, job.limit));
+        taken.push((job.recipient.client, job.request.limit));
     }
     assert_eq!(taken.iter().map(|(_, limit)| *limit).collect::<Vec<_>>(), [1, 4, 5, 2, 6, 3]);
     assert!(service.queue.take(8, |_| 0).is_none(), "another model's");
@@ -349,7 +359,7 @@ struct Faulty {
     /// Passes until then.
     left: Arc<AtomicUsize>,
     panics: bool,
-    /// Passes so far, and behind how many of them it was improved.
+    /// Passes so far, and after how many of them it was improved.
     improved: Arc<Mutex<(usize, BTreeSet<usize>)>>,
     /// How long a pass takes at least.
     pause: Duration,

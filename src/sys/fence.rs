@@ -51,7 +51,7 @@ impl SyncFile {
     /// ENOTTY: not a sync_file.
     pub fn state(&self) -> DriverResult<FenceState> {
         let mut info = b::sync_file_info::default();
-        // SAFETY: the structure is valid for the call; with num_fences 0 the kernel fills nothing behind it.
+        // SAFETY: the structure is valid for the call; with num_fences 0 the kernel fills nothing after it.
         retry("ask a fence's state", || unsafe { raw::sync_file_info(self.fd.as_raw_fd(), &mut info) })?;
         Ok(match info.status {
             0 => FenceState::Pending,

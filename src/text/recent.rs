@@ -32,7 +32,7 @@ struct EncodedText {
 
 impl EncodedText {
     /// The last token at which the encoding of a text can begin that has the first `common` bytes in common with this one.
-    /// A token that begins before it and ends behind them would be longer than any.
+    /// A token that begins before it and ends after them would be longer than any.
     fn find_cut(&self, common: usize, longest: usize) -> Option<usize> {
         let last = common.checked_sub(longest)?;
         let offsets = &self.found.offsets;

@@ -66,7 +66,7 @@ pub struct Sampler {
     history: VecDeque<u32>,
     /// The reply's tokens by ascending id, with how often each came; empty where they do not count.
     said: Vec<(u32, u32)>,
-    /// Room for `history` and `said` while tokens are asked for that come behind a draft.
+    /// Room for `history` and `said` while tokens are asked for that come after a draft.
     aside: (VecDeque<u32>, Vec<(u32, u32)>),
     /// The tokens that may be chosen; `None` for all.
     allowed: Option<TokenSet>,
@@ -242,8 +242,8 @@ impl Sampler {
         self.reach == FilterScope::Top(1) && !self.config.edits()
     }
 
-    /// As [`Sampler::ask`], for the token behind `drafted`: as if these were chosen before it.
-    pub fn ask_behind(&mut self, drafted: &[u32], ask: &mut SampleRequest<'_>) {
+    /// As [`Sampler::ask`], for the token after `drafted`: as if these were chosen before it.
+    pub fn ask_after(&mut self, drafted: &[u32], ask: &mut SampleRequest<'_>) {
         let random = self.random.clone();
         let (mut history, mut said) = std::mem::take(&mut self.aside);
         history.clone_from(&self.history);

@@ -284,7 +284,7 @@ fn a_set_takes_over_words_and_no_token_outside_of_its_vocabulary() {
     assert!(whole.contains(63) && !whole.contains(64));
 }
 
-/// What is asked for a token behind a draft is what would be asked had the draft been chosen, and asking changes nothing.
+/// What is asked for a token after a draft is what would be asked had the draft been chosen, and asking changes nothing.
 #[test]
 fn a_token_behind_a_draft_is_asked_for_as_if_the_draft_had_been_chosen() {
     const VOCAB: usize = 3000;
@@ -293,9 +293,9 @@ fn a_token_behind_a_draft_is_asked_for_as_if_the_draft_had_been_chosen() {
         let (mut words, mut allowed) = (vec![0; ASK_WORDS], vec![0; set_words(VOCAB)]);
         match drafted {
             [] => sampler.ask(&mut SampleRequest::new(&mut words, &mut allowed)),
-            _ => sampler.ask_behind(drafted, &mut SampleRequest::new(&mut words, &mut allowed)),
+            _ => sampler.ask_after(drafted, &mut SampleRequest::new(&mut words, &mut allowed)),
         }
-        // Words behind the edits mean nothing.
+        // Words after the edits mean nothing.
         words.truncate(EDIT_IDS + words[EDITS] as usize);
         words
     };

@@ -174,7 +174,7 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// The ids of `text` behind `<bos>`, for text that is data: special tokens that it spells stay text.
+    /// The ids of `text` after `<bos>`, for text that is data: special tokens that it spells stay text.
     ///
     /// # Errors
     /// [`Error::Input`] when the tokenizer lacks `<bos>`, or cannot encode the text.

@@ -38,7 +38,7 @@ pub(super) enum Typed {
     Line(String),
     /// Ctrl-C.
     Interrupt,
-    /// Bytes that are not UTF-8. What was typed behind them is discarded.
+    /// Bytes that are not UTF-8. What was typed after them is discarded.
     NotText,
     /// Ctrl-D, or the terminal is gone.
     End,
@@ -52,7 +52,7 @@ pub(super) struct PromptEditor {
     modes: Termios,
     /// Whether the terminal itself edits lines.
     is_plain: bool,
-    /// Handlers of SIGINT at the prompt and behind it. The editor keeps for its next prompt what its own one hears
+    /// Handlers of SIGINT at the prompt and after it. The editor keeps for its next prompt what its own one hears
     /// between prompts: a resize of the terminal would then throw away what is typed.
     handlers: [InterruptHandler; 2],
 }

@@ -15,7 +15,7 @@ use std::time::Instant;
 pub struct Stated {
     /// Tokens of each draft; `None`: as many as pay, [`MOST_DRAFTED`] at most.
     pub drafted: Option<usize>,
-    /// Of a thousand drafted tokens behind right ones, how many are right.
+    /// Of a thousand drafted tokens after right ones, how many are right.
     pub right: u32,
 }
 

@@ -214,7 +214,7 @@ fn mixed_rows_run_at_one_depth() {
     }
 }
 
-/// Each pass begins behind the drafted tokens that were right, and has the logits of all of its rows.
+/// Each pass begins after the drafted tokens that were right, and has the logits of all of its rows.
 #[test]
 fn drafts_are_run_as_rows_behind_those_that_were_right() {
     let mut executor = NotingBench { schedule: NotingBench::new(8, 8, 1.0).schedule, ..NotingBench::new(1, 8, 1e15) };
@@ -235,7 +235,7 @@ fn drafts_are_run_as_rows_behind_those_that_were_right() {
     assert_eq!((at, line.cost), (22, cost));
 }
 
-/// Sequences that decode together share the rows that a pass has logits of, and each goes on behind its own right tokens.
+/// Sequences that decode together share the rows that a pass has logits of, and each goes on after its own right tokens.
 #[test]
 fn drafts_of_several_sequences_share_a_pass() {
     let mut executor = NotingBench { schedule: NotingBench::new(8, 8, 1.0).schedule, ..NotingBench::new(2, 8, 1e15) };

@@ -1,7 +1,7 @@
 //! Runs two executors step by step from the same inputs, and finds where their numbers differ.
 //!
 //! Every step begins from `a`'s values in both: what `a` has computed is given to `b` once it has been compared. So a
-//! difference is of one step, and the steps behind a wrong one are judged for themselves. Keys and values are rounded to the
+//! difference is of one step, and the steps after a wrong one are judged for themselves. Keys and values are rounded to the
 //! narrower of the two caches. What an executor runs as one, it runs twice: each of its steps alone, and then all together,
 //! with the kernels of a whole pass.
 //!
@@ -222,7 +222,7 @@ impl Pair<'_> {
 
     /// How far each element moves that steps leave in executor `by`, as a root mean square, when the inputs of each of its ranges
     /// `parts` move by as much as both executors may round them. What is rounded in the midst counts as much as what comes in:
-    /// attention averages its inputs' errors, and the product behind it rounds that average anew. `given`: the inputs of all the
+    /// attention averages its inputs' errors, and the product after it rounds that average anew. `given`: the inputs of all the
     /// steps; `left`: what they have left, which is there again in the end.
     fn moved(
         &mut self,

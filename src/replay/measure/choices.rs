@@ -31,7 +31,7 @@ struct TuningFile {
     relay: BTreeMap<u64, bool>,
     /// The arithmetic of products, by the model's bytes of weights and the pass's rows.
     arithmetic: BTreeMap<String, Arithmetic>,
-    /// Whether matrix units make the gated GELU behind its products, by the same.
+    /// Whether matrix units make the gated GELU after its products, by the same.
     gated: BTreeMap<String, bool>,
     /// Tiles of products whose tile is not chosen yet, with the seconds of a dispatch alone, by [`product_name`].
     #[serde(default)]
@@ -50,7 +50,7 @@ struct TuningFile {
 pub struct ProductMethod {
     /// The arithmetic.
     pub arithmetic: Arithmetic,
-    /// Whether matrix units make the gated GELU behind its products.
+    /// Whether matrix units make the gated GELU after its products.
     pub gated: bool,
 }
 

@@ -152,7 +152,7 @@ fn no_clock() -> Error {
     )
 }
 
-/// Dispatches in order, each behind the one before it, with a stamp before the first and after each.
+/// Dispatches in order, each after the one before it, with a stamp before the first and after each.
 fn bake_stamped<D: Driver>(
     queue: &mut DeviceQueue<D>,
     dispatches: &[Dispatch],

@@ -16,7 +16,7 @@ use crate::schedule::layout::StateLayout;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Positions before the rows of a measured pass: the window of a local layer. Behind no positions attention takes hardly
+/// Positions before the rows of a measured pass: the window of a local layer. After no positions attention takes hardly
 /// any time, and other tiles are the fastest beside it.
 const DEPTH: usize = 1024;
 

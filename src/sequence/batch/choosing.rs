@@ -91,7 +91,7 @@ impl Batch {
     }
 }
 
-/// Whether the next pass runs already, and with another token than this one behind head row `head`: a guide has put this one
+/// Whether the next pass runs already, and with another token than this one after head row `head`: a guide has put this one
 /// in its place. The others take what that pass has for them.
 fn stands_on_another(executor: &dyn Executor, head: usize, token: u32) -> bool {
     executor.is_ahead() && executor.next(head) != token

@@ -143,7 +143,7 @@ impl Member {
             return Chosen::End(Finish::Stop);
         }
         self.so_far.tokens.push(token);
-        match on_token(slot, token) {
+        match on_token(slot, token, &mut self.chooser) {
             ControlFlow::Break(finish) => Chosen::End(finish),
             ControlFlow::Continue(()) if self.so_far.tokens.len() >= self.limit => Chosen::End(Finish::Length),
             ControlFlow::Continue(()) => Chosen::Token(token),

@@ -16,7 +16,7 @@ pub struct Prefix<'a> {
 }
 
 impl Prefix<'_> {
-    /// The pages of a pool that what goes on behind the prefix sees, each with the number that says which positions it
+    /// The pages of a pool that what goes on after the prefix sees, each with the number that says which positions it
     /// holds: `PAGE * number ..`. The last one may hold more than the prefix.
     pub fn pages(&self, executor: &dyn Executor, pool: Pool) -> impl Iterator<Item = (usize, PageId)> {
         executor.pages().seen(pool, self.slot, self.tokens.len())
@@ -40,8 +40,7 @@ impl Batch {
         Pool::ALL.into_iter().map(bytes).sum()
     }
 
-    /// Gives back pages of free slots, of the one that ended first before the others, the last ones of each first, until
-    /// what they keep is within the bound.
+    /// Evicts the oldest prefixes first, tail pages first, until what free slots keep is within the bound.
     pub(super) fn trim(&mut self, executor: &mut dyn Executor) {
         if self.most_kept == u64::MAX {
             return;
@@ -97,7 +96,7 @@ impl Batch {
         all.map(|(slot, length)| Prefix { slot, tokens: &tokens(slot)[..length] }).collect()
     }
 
-    /// What a slot holds of `tokens`, with all pages that what goes on behind them sees. `None`: no slot holds them all.
+    /// What a slot holds of `tokens`, with all pages that what goes on after them sees. `None`: no slot holds them all.
     pub fn holder(&self, executor: &dyn Executor, tokens: &[u32]) -> Option<Prefix<'_>> {
         let pages = executor.pages();
         let holds = |slot: &usize| {

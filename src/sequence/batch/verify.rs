@@ -1,8 +1,8 @@
-//! Drafts in passes: each sequence that decodes may have drafted tokens as rows behind its own.
+//! Drafts in passes: each sequence that decodes may have drafted tokens as rows after its own.
 //!
 //! Each row's token is chosen as that of any row, one after the other, and a row counts only where its token is the one that
 //! was chosen before it. What the cache holds of the other rows is forgotten with them: the sequence goes on at the first of
-//! their positions, and no row sees positions behind its own.
+//! their positions, and no row sees positions after its own.
 //!
 //! While a pass that was started ahead is under way nothing can be drafted for it. So where there is something to draft, no
 //! pass is started ahead of the next one.
@@ -54,7 +54,7 @@ impl Speculating {
         self.slots[slot].acceptance = Default::default();
     }
 
-    /// The draft whose rows stand behind a slot's own in the pass.
+    /// The draft whose rows stand after a slot's own in the pass.
     pub(super) fn draft(&self, slot: usize) -> &[u32] {
         &self.slots[slot].draft
     }
@@ -190,7 +190,7 @@ impl Batch {
         Ok(has_drafts)
     }
 
-    /// Runs a pass with the drafts behind the sequences' next rows.
+    /// Runs a pass with the drafts after the sequences' next rows.
     fn run_drafts(&mut self, executor: &mut dyn Executor) -> Result<()> {
         let Batch { plan: PassPlan { rows, heads, .. }, speculating: Some(speculating), .. } = self else {
             return Ok(());
@@ -299,7 +299,7 @@ impl Batch {
     }
 }
 
-/// Takes pages for `count` positions behind position `at` of a sequence, as far as there are any to spare. Returns how many
+/// Takes pages for `count` positions after position `at` of a sequence, as far as there are any to spare. Returns how many
 /// positions have one.
 fn positions_behind(executor: &mut dyn Executor, slot: usize, at: usize, count: usize) -> usize {
     let positions = at..at + 1 + count;

@@ -169,7 +169,7 @@ fn sequences_that_decode_together_have_drafts_each() {
     *whole.lock().unwrap() = (1..100).map(|token| token % VOCAB as u32).collect();
     let rows = |executor: &mut Noting, batch: &mut Batch| {
         executor.passes.clear();
-        batch.step(executor, &mut |_, _| ControlFlow::Continue(())).unwrap();
+        batch.step(executor, &mut |_, _, _| ControlFlow::Continue(())).unwrap();
         executor.pages.check();
         executor.passes[0].0.len()
     };
@@ -215,7 +215,7 @@ fn a_pass_that_fails_leaves_no_draft_behind() {
     let (mut executor, mut batch, whole) = drafting(4 * PAGE, None, 0);
     *whole.lock().unwrap() = (1..100).map(|token| token % VOCAB as u32).collect();
     batch.join(&mut executor, request(&[1, 2, 3], Chooser::Greedy, 40)).unwrap();
-    let mut step = |executor: &mut Noting| batch.step(executor, &mut |_, _| ControlFlow::Continue(()));
+    let mut step = |executor: &mut Noting| batch.step(executor, &mut |_, _, _| ControlFlow::Continue(()));
     step(&mut executor).unwrap();
     executor.fails = true;
     assert_eq!(step(&mut executor).unwrap_err().exit_code(), 4);

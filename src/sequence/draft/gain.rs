@@ -14,7 +14,7 @@ const TRIED: usize = 3;
 const NEW: f64 = 0.2;
 /// A measurement counts for no more than this many times what is known: what held up one pass holds up no other.
 const MOST_GROWTH: f64 = 8.0;
-/// Share of what a kind takes more than the one that ran, by which it counts as less: one that is not run is tried again
+/// Each pass, an untried kind's estimate decays by this share toward that of the kind just run, so that it is tried again
 /// some time.
 const FADING: f64 = 1.0 / 512.0;
 /// Drafts passed up before one is tried all the same.

@@ -4,7 +4,7 @@
 //! token, so that the reply is drawn from the larger model's distribution, with the random numbers of plain decoding.
 //!
 //! Its cache has places for a few sequences, the last ones that it drafted for. Their drafts grow together, a token of each in a
-//! pass. Of a sequence that has grown it runs the new tokens; of another one, those behind what both have in common. All
+//! pass. Of a sequence that has grown it runs the new tokens; of another one, those after what both have in common. All
 //! drafted tokens but the last have been run: those that were right are in the cache already, the others leave it with the
 //! next draft.
 

@@ -10,7 +10,7 @@ const MOST_HEADERS: usize = 64;
 enum BodyState {
     /// After so many bytes more.
     Length(u64),
-    /// With the last chunk. So many bytes of this one are still to come, with the line's end behind it; `None`: its line is.
+    /// With the last chunk. So many bytes of this one are still to come, with the line's end after it; `None`: its line is.
     Chunks(Option<u64>),
     /// It has ended.
     Done,
@@ -89,7 +89,7 @@ impl ResponseParser {
                 Err(_) => Err(Error::failed("the engine's answer has a chunk that is none", "report this")),
             },
             Some(BodyState::Chunks(Some(size))) => {
-                // The line's end behind a chunk is taken with it.
+                // The line's end after a chunk is taken with it.
                 let whole = usize::try_from(size).unwrap_or(usize::MAX).saturating_add(2);
                 if self.raw.len() < whole {
                     return Ok(false);

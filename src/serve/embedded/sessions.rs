@@ -64,7 +64,7 @@ impl Engine {
         Err(Error::refused("other sequences leave the session no room in the cache", "save it once they have ended"))
     }
 
-    /// Puts what a file of [`Engine::save`] holds into the cache, and returns its tokens: what goes on behind them is what it
+    /// Puts what a file of [`Engine::save`] holds into the cache, and returns its tokens: what goes on after them is what it
     /// would have been where they were saved.
     ///
     /// # Errors

@@ -58,7 +58,7 @@ pub(super) struct Scan {
     at: usize,
     /// Where the present line starts.
     line: usize,
-    /// Where the head starts, behind empty lines.
+    /// Where the head starts, after empty lines.
     start: usize,
     /// Complete lines of the head.
     lines: usize,

@@ -234,7 +234,7 @@ impl PrefixTable {
             let mut bytes = vec![0; layout.page_bytes as usize];
             for (index, &(page, positions)) in self.pages[pool as usize].iter().enumerate() {
                 executor.read_page(pool, page, &mut bytes)?;
-                // Others' words may lie behind the prefix.
+                // Others' words may lie after the prefix.
                 layout.clear_behind(&mut bytes, positions);
                 out.write_all(&bytes)?;
                 out.write_all(&hash_of_page(&hash, pool, index, &bytes))?;

@@ -149,7 +149,7 @@ fn pages_that_prefixes_share_are_written_once() {
         engine.batch.join(engine.executor.as_mut(), request).unwrap();
     }
     while !engine.batch.is_empty() {
-        engine.batch.step(engine.executor.as_mut(), &mut |_, _| ControlFlow::Continue(())).unwrap();
+        engine.batch.step(engine.executor.as_mut(), &mut |_, _, _| ControlFlow::Continue(())).unwrap();
     }
     let both = bytes(&mut engine);
     assert_eq!(engine.tokens(&prompt(1, 129)).iter().map(Vec::len).collect::<Vec<_>>(), [130 + 2, 131 + 8, 128]);

@@ -8,31 +8,17 @@ use crate::serve::server::Reread;
 /// The keys and the system prompt are read anew with the model, and stay where they cannot be.
 #[test]
 fn a_reload_takes_over_keys_and_system_prompt() {
-    let (orders, taken) = channel();
-    let (say, notices) = channel();
-    let (give, given) = channel();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("keys");
     std::fs::write(&path, "old").unwrap();
     let keys = ApiKeys::read(&path).unwrap();
     let next: Arc<Mutex<Option<Result<Reread>>>> = Arc::default();
     let (own, rereads) = (keys.clone(), next.clone());
-    let done = thread::spawn(move || {
-        let settings = ServerSettings { system: Some("Be brief.".into()), ..ServerSettings::default() };
-        let mut setup = setup(settings, loader(ModelFiles::BuiltIn, None, options(1), false));
+    let settings = ServerSettings { system: Some("Be brief.".into()), ..ServerSettings::default() };
+    let served = start_with(settings, loader(ModelFiles::BuiltIn, None, options(1), false), move |setup| {
         setup.guard.keys = own;
         setup.reread = Box::new(move || rereads.lock().unwrap().take().unwrap());
-        let handler = |service: Arc<Service>| {
-            give.send(service).unwrap();
-            |_: HttpRequest, reply: Responder<'_>| -> std::result::Result<(), Gone> {
-                reply.error(&ApiError::not_found("/"))
-            }
-        };
-        serve(&setup, taken, handler, &mut |notice| drop(say.send(notice)))
     });
-    let service = given.recv_timeout(PATIENCE).unwrap();
-    let served = TestService { service, orders, notices, done };
-    served.wait_for(|notice| matches!(notice, Notice::Ready(_)));
     let reload = |reread: Result<Reread>| {
         *next.lock().unwrap() = Some(reread);
         served.orders.send(ServerOrder::Reload).unwrap();

@@ -66,7 +66,7 @@ fn places(length: usize, start: Option<i64>, end: Option<i64>) -> Range<usize> {
         Err(_) => length.saturating_sub(at.unsigned_abs() as usize),
     };
     let end = end.map_or(length, place);
-    // A start behind the end is no place at all, not even of nothing.
+    // A start after the end is no place at all, not even of nothing.
     start.filter(|&at| at > length as i64).map_or_else(|| start.map_or(0, place)..end, |_| length + 1..end)
 }
 
@@ -80,7 +80,7 @@ fn part(text: &str, start: Option<i64>, end: Option<i64>) -> Option<(&str, usize
     (range.start <= range.end).then(|| (&text[byte(range.start)..byte(range.end)], range.start))
 }
 
-/// Python's `title`: each letter behind none is a capital.
+/// Python's `title`: each letter after none is a capital.
 pub(super) fn title(text: &str) -> String {
     let mut inside = false;
     let mut titled = String::with_capacity(text.len());

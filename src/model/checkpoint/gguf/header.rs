@@ -298,7 +298,7 @@ impl GgufHeader {
 
 /// Why a header is not parsed.
 enum ParseFault {
-    /// It goes on behind the bytes that are there.
+    /// It goes on after the bytes that are there.
     More,
     /// The file is of another format.
     Foreign,

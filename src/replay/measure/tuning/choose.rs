@@ -25,7 +25,7 @@ const MOST_NEAR: usize = 5;
 /// up both took 641 us alone, and prefill with the second was a tenth slower.
 const TIE: f64 = 1.03;
 /// A way to multiply is tuned too if its pass takes no more than this times that of the best way, each with the tiles known
-/// so far. Matrix units on bytes took 1.4 to 1.5 times as long for 512 rows, before and behind their tuning (H200).
+/// so far. Matrix units on bytes took 1.4 to 1.5 times as long for 512 rows, before and after their tuning (H200).
 const RIVAL: f64 = 1.2;
 
 impl Tuner<'_> {
@@ -166,7 +166,7 @@ impl Tuner<'_> {
     }
 
     fn find_ways(&self, target: &Target, kind: PassKind) -> Vec<ProductMethod> {
-        // What only few of the weights can have, such as an INT8 head behind layers in INT4, changes no pass by much.
+        // What only few of the weights can have, such as an INT8 head after layers in INT4, changes no pass by much.
         let format = self.schedule.weights.format();
         let mut ways = Vec::new();
         let sampled: Vec<Segment> = [Segment::Layer(0), Segment::Layer(self.layers() / 2)].into();

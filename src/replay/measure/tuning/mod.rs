@@ -62,7 +62,7 @@ enum Trial {
     Alone(TileKey, Tile),
     /// Layers of a pass with a product in a tile.
     Beside(PassKind, TileKey, Tile),
-    /// Layers of a pass that multiplies in a way, before its tiles were tuned or behind that.
+    /// Layers of a pass that multiplies in a way, before its tiles were tuned or after that.
     Way(PassKind, ProductMethod, bool),
     /// A pass of one row, relayed or not.
     Relay(bool),
@@ -383,7 +383,7 @@ impl Tuner<'_> {
         }
     }
 
-    /// Asks for the kernels of the first question, and behind them for those of the next one that has tiles.
+    /// Asks for the kernels of the first question, and after them for those of the next one that has tiles.
     fn ask_for_kernels(&mut self, target: &Target, open: &[(Question, f64, f64)]) {
         let first = open.first().map(|o| o.0);
         if self.tuning.asked == first {

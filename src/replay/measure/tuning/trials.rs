@@ -41,9 +41,9 @@ impl Tuner<'_> {
         Ok(Some(layers as f64 * sample / count as f64 + head))
     }
 
-    /// Mean seconds of a product's dispatches in a tile, each behind the one before. Of the head, which has one, with the norm
+    /// Mean seconds of a product's dispatches in a tile, each after the one before. Of the head, which has one, with the norm
     /// before it: where dispatches are relayed, a head of many workgroups is as fast as one of few while nothing is waited for,
-    /// and 1 % of a pass slower behind its norm (H100). `best`: of the tiles so far.
+    /// and 1 % of a pass slower after its norm (H100). `best`: of the tiles so far.
     pub(super) fn time_alone(
         &mut self,
         target: &Target,
