@@ -120,9 +120,12 @@ pub struct ReplyEnd {
 /// Says whether nobody waits for a job any more. Any thread asks it, often.
 pub(super) type Abandoned = Arc<dyn Fn() -> bool + Send + Sync>;
 
+/// An event of a reply, which the request knows by its number.
+pub(super) type ChoiceEvent = (usize, Event);
+
 /// What is to be told to those who wait, in this order. Each send may wake a thread.
 #[derive(Default)]
-pub(super) struct Outbox(Vec<(Sender<(usize, Event)>, (usize, Event))>);
+pub(super) struct Outbox(Vec<(Sender<ChoiceEvent>, ChoiceEvent)>);
 
 impl Outbox {
     /// Adds what a recipient is to be told.
@@ -159,7 +162,7 @@ pub(super) struct Recipient {
     pub since: Instant,
     /// When it is given up.
     pub deadline: Option<Instant>,
-    pub events: Sender<(usize, Event)>,
+    pub events: Sender<ChoiceEvent>,
 }
 
 impl Recipient {

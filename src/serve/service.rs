@@ -3,7 +3,9 @@
 use super::deadline::later;
 use super::health::{Health, Phase};
 use super::http::{ApiError, PeerWatch};
-use super::job::{Abandoned, Client, Defaults, Event, Job, MOST_CHOICES, Recipient, ReplyEnd, ReplyRequest};
+use super::job::{
+    Abandoned, ChoiceEvent, Client, Defaults, Event, Job, MOST_CHOICES, Recipient, ReplyEnd, ReplyRequest,
+};
 use super::metrics::Metrics;
 use super::model::Model;
 use super::queue::JobQueue;
@@ -102,7 +104,7 @@ pub struct ReplyTokens {
 /// What comes of an [`ReplyRequest`].
 pub struct ReplyEvents<'a> {
     service: &'a Service,
-    events: Receiver<(usize, Event)>,
+    events: Receiver<ChoiceEvent>,
     /// Replies that have not ended.
     left: usize,
     /// Its end says that nobody waits for those any more.
