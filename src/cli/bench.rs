@@ -9,7 +9,7 @@ use crate::diagnose::bench::kernels::group;
 use crate::diagnose::bench::profile::check_layer;
 use crate::diagnose::bench::usage::MemoryWatch;
 use crate::diagnose::bench::{
-    Bench, BenchLine, BenchSettings, Ceilings, KernelTime, LayerTime, RooflineRates, Sample, Stated, Work,
+    Bench, BenchLine, BenchSettings, Ceilings, KernelTime, LayerTime, MeasuredRates, Sample, Stated, Work,
 };
 use crate::diagnose::status::Reporter;
 use crate::engine::{self, DEFAULT_CHUNK, DraftFiles, ModelFiles};
@@ -329,7 +329,7 @@ fn sample_json(s: &Sample) -> Value {
     json!({"median": s.median(), "min": s.min(), "max": s.max(), "spread": s.spread(), "values": s.values})
 }
 
-fn put_rates(value: &mut Value, rates: Option<RooflineRates>) {
+fn put_rates(value: &mut Value, rates: Option<MeasuredRates>) {
     value["gb_s"] = json!(rates.map(|r| r.bytes / 1e9));
     value["read_share"] = json!(rates.map(|r| r.read_share));
     value["tflop_s"] = json!(rates.map(|r| r.operations / 1e12));

@@ -2,7 +2,7 @@
 
 use super::column::column;
 use crate::diagnose::bench::kernels::group;
-use crate::diagnose::bench::{BenchLine, Ceilings, KernelTime, LayerTime, RooflineRates};
+use crate::diagnose::bench::{BenchLine, Ceilings, KernelTime, LayerTime, MeasuredRates};
 use crate::diagnose::energy::Energy;
 use crate::display::{bytes, counted};
 use std::fmt::{Result, Write};
@@ -155,7 +155,7 @@ fn write_kernels(t: &mut String, r: &BenchReport, line: &BenchLine) -> Result {
     let write = column(groups.iter().map(|g| g.kernel.cost.memory_bytes()));
     for g in &groups {
         let k = &g.kernel;
-        let number = |f: fn(RooflineRates) -> f64, digits: usize| {
+        let number = |f: fn(MeasuredRates) -> f64, digits: usize| {
             k.rates.map_or_else(|| "-".into(), |rates| format!("{:.digits$}", f(rates)))
         };
         writeln!(

@@ -63,7 +63,7 @@ pub fn set_words(vocab: usize) -> usize {
     vocab.div_ceil(32)
 }
 
-/// A head row's ask, to be filled in. It may lie in memory that the host should not read.
+/// What the host asks of a head row's logits, to be filled in. It may lie in memory that the host should not read.
 pub struct SampleRequest<'a> {
     words: &'a mut [u32],
     allowed: &'a mut [u32],

@@ -19,8 +19,8 @@ use crate::sequence::prompt;
 use crate::text::{Message, SamplerConfig};
 use crate::{Cancel, Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -184,6 +184,8 @@ pub fn serve<H: Handler + Send>(
     let places = server.names();
     say(Notice::Listening(places.clone()));
     let drainer = server.drainer();
+    let reporter = OnceLock::new();
+    let reporter = &reporter;
     let done = thread::scope(|scope| {
         let closed = tell.clone();
         let take_connections = move || {
@@ -210,7 +212,7 @@ pub fn serve<H: Handler + Send>(
             let (id, progress, tell) = (watch.begin(), watch.progress.clone(), tell.clone());
             let (service, failed) = (&service, tell.clone());
             let work = move || {
-                let run = || run_engine(id, setup, service, prefix_file, &progress, &tell);
+                let run = || run_engine(id, setup, service, prefix_file, &progress, reporter, &tell);
                 let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(panicked("engine's thread")));
                 let _ = tell.send(Told::Ended(id, done));
             };
@@ -435,19 +437,31 @@ fn reloading() -> String {
     format!("RELOADING=1\nMONOTONIC_USEC={}", now.as_micros())
 }
 
+/// Reports to `kiln top` what replies wait, and which model answers: from the first load on, through all others.
+fn report(service: &Arc<Service>, model: &str, device: &str) -> Option<Reporter> {
+    let service = service.clone();
+    Reporter::start_with("serve", model, device, move |status| {
+        status.queue = service.metrics.waiting.get().try_into().unwrap_or_default();
+        if let Ok(model) = service.model() {
+            (status.model, status.device) = (model.name.clone(), model.device.clone());
+        }
+    })
+}
+
 /// Loads a model, makes a first token, takes over the queue, and runs jobs until there are no more. What is worth keeping of
 /// the cache comes from a file, and goes there.
 fn run_engine(
     id: u64,
     setup: &Setup,
-    service: &Service,
+    service: &Arc<Service>,
     prefix_file: Option<&PrefixFile>,
     progress: &Progress,
+    reporter: &OnceLock<Option<Reporter>>,
     tell: &Sender<Told>,
 ) -> Result<()> {
     let loaded = (setup.load)(progress)?;
     let executor = &loaded.executor;
-    let _status = Reporter::start("serve", &setup.files.name(), executor.device());
+    reporter.get_or_init(|| report(service, &setup.files.name(), executor.device()));
     let model = Arc::new(Model::open(id, &setup.files, executor.schedule(), executor.device())?);
     let answers_first = service.model().is_err();
     if answers_first {

@@ -101,7 +101,7 @@ pub struct ReplyTokens {
     pub reply: usize,
 }
 
-/// What comes of an [`ReplyRequest`].
+/// What comes of a [`ReplyRequest`].
 pub struct ReplyEvents<'a> {
     service: &'a Service,
     events: Receiver<ChoiceEvent>,

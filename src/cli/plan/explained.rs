@@ -3,15 +3,13 @@
 use crate::diagnose::forecast::ForecastView;
 use crate::diagnose::forecast::form::ModelForm;
 use crate::diagnose::forecast::machine::{Named, gib};
-use crate::diagnose::forecast::verdict::{
-    DRAFTED, PredictedRates, RIGHT, duration, is_worth, least_ram, prompt, shown,
-};
+use crate::diagnose::forecast::verdict::{BestRates, DRAFTED, RIGHT, duration, is_worth, least_ram, prompt, shown};
 use crate::machine::profile::PREFILL_SHARE;
 use crate::model::WeightFormat;
 use crate::sequence::draft::gain::expected_tokens;
 
 /// How the figures of the line come about, a line each.
-pub(super) fn figures(rates: &PredictedRates) -> String {
+pub(super) fn figures(rates: &BestRates) -> String {
     let mut t = match &rates.with_draft {
         Some((rate, weights)) => format!(
             "with a draft, in {weights}: a pass with {DRAFTED} drafted token, right with a probability of {RIGHT}, gives \

@@ -1,6 +1,6 @@
 //! Where a pass's time goes: the time of each kernel.
 
-use super::roof::{Ceilings, RooflineRates};
+use super::roof::{Ceilings, MeasuredRates};
 use super::stats::Sample;
 use crate::executor::KernelTiming;
 use crate::schedule::cost::step_cost;
@@ -24,7 +24,7 @@ pub struct KernelTime {
     pub seconds: f64,
     /// Rates. `None` where the clock is too coarse or a rate is above its ceiling: a kernel may find in a cache what
     /// the kernel before it wrote, and the ceiling is that of memory.
-    pub rates: Option<RooflineRates>,
+    pub rates: Option<MeasuredRates>,
 }
 
 /// Kernels of the same kind and size, as one line for all layers.

@@ -3,7 +3,7 @@
 
 use super::drafts::Policy;
 use super::kernels::KernelTime;
-use super::roof::{Ceilings, RooflineRates};
+use super::roof::{Ceilings, MeasuredRates};
 use super::stats::Sample;
 use super::usage::CpuTime;
 use super::{Case, Work};
@@ -38,7 +38,7 @@ pub struct BenchLine {
     /// Seconds of each repetition.
     pub seconds: Sample,
     /// Rates of the median repetition. Those of the fastest one are checked against the ceilings too.
-    pub rates: RooflineRates,
+    pub rates: MeasuredRates,
     /// Submits per token.
     pub submits_per_token: f64,
     /// CPU seconds per token: of all the process's threads, and of the submitting thread alone.
@@ -152,7 +152,7 @@ impl<'a> Bench<'a> {
 
     /// Rates of some work. A rate above the read ceiling is looked at once more: the device may have read below its clocks when
     /// the ceiling was measured, which now follows work.
-    fn judge(&mut self, case: Case, cost: Cost, seconds: f64) -> Result<RooflineRates> {
+    fn judge(&mut self, case: Case, cost: Cost, seconds: f64) -> Result<MeasuredRates> {
         if self.ceilings.rates(cost, seconds).read_share > 1.0 {
             self.ceilings.read = self.executor.measure_read_ceiling()?.max(self.ceilings.read);
         }
@@ -160,7 +160,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Rates of a line beside the ceilings as they are known now, which a later line may have raised.
-    pub fn rates(&self, line: &BenchLine) -> RooflineRates {
+    pub fn rates(&self, line: &BenchLine) -> MeasuredRates {
         self.ceilings.rates(line.cost, line.seconds.median())
     }
 

@@ -12,7 +12,7 @@ pub use drafts::Stated;
 pub use kernels::KernelTime;
 pub use measure::{Bench, BenchLine};
 pub use profile::LayerTime;
-pub use roof::{Ceilings, RooflineRates};
+pub use roof::{Ceilings, MeasuredRates};
 pub use stats::Sample;
 
 use crate::error::{Setting, Text, text};

@@ -2,7 +2,7 @@
 
 use super::kernels::KernelTime;
 use super::measure::{Bench, BenchLine};
-use super::roof::{Ceilings, RooflineRates};
+use super::roof::{Ceilings, MeasuredRates};
 use super::{Case, Work};
 use crate::error::{Setting, text};
 use crate::model::LayerKind;
@@ -29,7 +29,7 @@ pub struct LayerTime {
     /// Number of back-to-back runs, and the seconds of one run.
     pub runs: Vec<(usize, f64)>,
     /// Rates of the longest series of runs.
-    pub rates: RooflineRates,
+    pub rates: MeasuredRates,
     /// Seconds of the embedding and of the head.
     pub ends: [f64; 2],
     /// Seconds of a whole pass if every layer took as long as this one.

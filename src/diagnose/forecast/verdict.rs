@@ -24,13 +24,13 @@ const WORTH: f64 = 1.05;
 /// What a plan comes to.
 pub(crate) enum FitVerdict {
     /// It fits.
-    Fits(PredictedRates),
+    Fits(BestRates),
     /// It does not, and what would.
     DoesNotFit(Shortage),
 }
 
 /// What the machine allows at best.
-pub(crate) struct PredictedRates {
+pub(crate) struct BestRates {
     /// Tokens a second of one sequence.
     one: f64,
     /// The sequences that are planned for, where they are several, and the tokens a second of all of them.
@@ -79,7 +79,7 @@ enum FitOption {
 impl FitVerdict {
     pub(crate) fn of(view: &ForecastView) -> FitVerdict {
         match &view.placed {
-            Ok(_) => FitVerdict::Fits(PredictedRates::of(view)),
+            Ok(_) => FitVerdict::Fits(BestRates::of(view)),
             Err(e) => {
                 let (needed, free) = (view.total(), view.target.memory.available());
                 let cause = match needed > free {
@@ -148,8 +148,8 @@ impl FitVerdict {
     }
 }
 
-impl PredictedRates {
-    fn of(view: &ForecastView) -> PredictedRates {
+impl BestRates {
+    fn of(view: &ForecastView) -> BestRates {
         let (s, target) = (view.schedule, view.target);
         let one = roof(s, target, 1).tokens_s;
         let sequences = view.asked.options.sequences;
@@ -158,7 +158,7 @@ impl PredictedRates {
         let in_4_bits = (rate > WORTH * one).then_some(rate);
         let fastest = if in_4_bits.is_some() { &int4 } else { s };
         let drafted = draft_rate(fastest, view.draft.map(|draft| &draft.schedule), target, DRAFTED, RIGHT);
-        PredictedRates {
+        BestRates {
             one,
             together: (sequences > 1).then(|| (sequences, roof(s, target, sequences).tokens_s)),
             in_4_bits,

@@ -16,7 +16,7 @@ enum BodyState {
     Done,
 }
 
-/// An answer as it comes.
+/// Reads an answer as it comes.
 #[derive(Debug, Default)]
 pub(super) struct ResponseParser {
     /// Bytes that are not understood yet.
