@@ -5,7 +5,7 @@ mod common;
 
 use common::{Fifths, Mixed, Random, golden, load};
 use kiln::engine::{Device, Options};
-use kiln::executor::{self, Executor, HeadRows, Pages, Row, SampleRequests, Watch};
+use kiln::executor::{self, Executor, HeadRows, Row, SampleRequests};
 use kiln::model::{Shape, WeightFormat, presets};
 use kiln::plan::{Needs, Plan, Purpose};
 use kiln::schedule::choice::{MOST_LISTED, SampleRequest, SampleResult};
@@ -230,21 +230,7 @@ impl Watched {
 }
 
 impl Executor for Watched {
-    fn schedule(&self) -> &Schedule {
-        self.executor.schedule()
-    }
-
-    fn device(&self) -> &str {
-        self.executor.device()
-    }
-
-    fn pages(&self) -> &Pages {
-        self.executor.pages()
-    }
-
-    fn pages_mut(&mut self) -> &mut Pages {
-        self.executor.pages_mut()
-    }
+    kiln::executor_methods!(of executor);
 
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> kiln::Result<()> {
         self.executor.forward(rows, head)
@@ -257,28 +243,8 @@ impl Executor for Watched {
         }
     }
 
-    fn is_ahead(&self) -> bool {
-        self.executor.is_ahead()
-    }
-
     fn found(&self, row: usize) -> Option<SampleResult<'_>> {
         if self.finds { self.executor.found(row) } else { None }
-    }
-
-    fn project(&mut self, head: HeadRows) -> kiln::Result<()> {
-        self.executor.project(head)
-    }
-
-    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> kiln::Result<()> {
-        self.executor.forward_watched(rows, head, watch)
-    }
-
-    fn next(&self, row: usize) -> u32 {
-        self.executor.next(row)
-    }
-
-    fn is_finite(&self, row: usize) -> bool {
-        self.executor.is_finite(row)
     }
 
     fn logits(&mut self, row: usize) -> kiln::Result<&[f32]> {

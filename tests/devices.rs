@@ -117,16 +117,13 @@ fn requests_of_another_driver_are_refused_in_words() {
     for (name, number) in FIRMWARES {
         ask(name, amdgpu::firmware(&node, number).map(drop));
     }
-    for sensor in
-        [GpuSensor::EngineClock, GpuSensor::MemoryClock, GpuSensor::Temperature, GpuSensor::Load, GpuSensor::Power]
-    {
+    for sensor in [GpuSensor::EngineClock, GpuSensor::MemoryClock, GpuSensor::Temperature, GpuSensor::Power] {
         ask("amdgpu sensor", amdgpu::sensor(&node, sensor).map(drop));
     }
     ask("amdgpu GTT", amdgpu::allocate_gtt(&node, SIZE).map(drop));
     ask("NPU array", amdxdna::array(&node).map(drop));
     ask("NPU clocks", amdxdna::clocks(&node).map(drop));
     ask("NPU sensors", amdxdna::sensors(&node).map(drop));
-    ask("NPU firmware", amdxdna::firmware(&node).map(drop));
     ask("NPU power mode", amdxdna::power_mode(&node).map(drop));
     ask("NPU contexts", amdxdna::contexts(&node).map(drop));
     ask("NPU last error", amdxdna::last_error(&node).map(drop));
@@ -134,7 +131,6 @@ fn requests_of_another_driver_are_refused_in_words() {
         ask("NPU buffer", npu_program::allocate(&node, kind, page_size()).map(drop));
     }
     ask("NPU buffer's place", npu_program::locate(&node, &gem).map(drop));
-    ask("NPU set power mode", npu_program::set_power_mode(&node, 0));
     ask("NPU context", npu_program::HardwareContext::new(&node, 4).map(drop));
     for (name, failure) in &answers {
         let failure = failure.as_ref().unwrap_or_else(|| panic!("{name}: vgem answered"));
@@ -168,8 +164,7 @@ fn what_a_kernel_refuses_is_an_errno() {
     refused(node.import(unsealed.as_fd()).map(drop), &[Errno::EINVAL], "a memfd is no dma-buf for a DRM driver");
     let heap = open_node(Path::new(SYSTEM_HEAP)).unwrap();
     refused(DmaBuf::from_heap(heap.as_fd(), 0).map(drop), &[Errno::EINVAL], "nothing of a heap");
-    refused(node.new_timeline().map(drop), &[Errno::EOPNOTSUPP], "vgem has no timelines");
-    refused(node.wait_timeline(1, 1, Duration::ZERO), &[Errno::EOPNOTSUPP], "nor waits for them");
+    refused(node.wait_timeline(1, 1, Duration::ZERO), &[Errno::EOPNOTSUPP], "vgem has no timelines");
     let no_fence = SyncFile::from_fd(memfd.try_clone().unwrap());
     refused(make(UDMABUF_MEMFD).import_fence(&no_fence, Access::Write), &[Errno::EINVAL], "a memfd is no fence");
 }

@@ -119,21 +119,7 @@ impl Free {
 }
 
 impl Executor for Free {
-    fn schedule(&self) -> &Schedule {
-        &self.schedule
-    }
-
-    fn device(&self) -> &str {
-        "none"
-    }
-
-    fn pages(&self) -> &Pages {
-        &self.pages
-    }
-
-    fn pages_mut(&mut self) -> &mut Pages {
-        &mut self.pages
-    }
+    kiln::executor_methods!(own);
 
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> kiln::Result<()> {
         executor::admit_pass(&self.schedule, &mut self.pages, rows, head)?;

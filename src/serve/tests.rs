@@ -10,10 +10,10 @@ use super::service::{CompleteReply, EventPoll, ReplyEvents, ServerSettings, Serv
 use crate::engine::{self, Device, ModelFiles, Options};
 use crate::executor::measure::{KernelTiming, Measure};
 use crate::executor::weights::Progress;
-use crate::executor::{Executor, HeadRows, Pages, Row, SampleRequests, Watch};
+use crate::executor::{Executor, HeadRows, Row, SampleRequests};
 use crate::grammar::Grammar;
+use crate::schedule::Segment;
 use crate::schedule::choice::SampleResult;
-use crate::schedule::{Schedule, Segment};
 use crate::sequence::{Batch, Chooser, Finish, generate, prompt};
 use crate::text::{Message, SamplerConfig};
 use crate::{Error, Result, sequence};
@@ -378,18 +378,8 @@ impl Faulty {
 }
 
 impl Executor for Faulty {
-    fn schedule(&self) -> &Schedule {
-        self.inner.schedule()
-    }
-    fn device(&self) -> &str {
-        self.inner.device()
-    }
-    fn pages(&self) -> &Pages {
-        self.inner.pages()
-    }
-    fn pages_mut(&mut self) -> &mut Pages {
-        self.inner.pages_mut()
-    }
+    crate::executor_methods!(of inner);
+
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
         self.count()?;
         self.inner.forward(rows, head)
@@ -404,23 +394,8 @@ impl Executor for Faulty {
         improved.1.insert(passes);
         Ok(Some(Duration::from_millis(1)))
     }
-    fn is_ahead(&self) -> bool {
-        self.inner.is_ahead()
-    }
     fn found(&self, row: usize) -> Option<SampleResult<'_>> {
         self.inner.found(row)
-    }
-    fn project(&mut self, head: HeadRows) -> Result<()> {
-        self.inner.project(head)
-    }
-    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
-        self.inner.forward_watched(rows, head, watch)
-    }
-    fn next(&self, row: usize) -> u32 {
-        self.inner.next(row)
-    }
-    fn is_finite(&self, row: usize) -> bool {
-        self.inner.is_finite(row)
     }
     fn logits(&mut self, row: usize) -> Result<&[f32]> {
         self.inner.logits(row)

@@ -75,8 +75,6 @@ pub enum GpuSensor {
     MemoryClock,
     /// Temperature, thousandths of a degree Celsius.
     Temperature,
-    /// Engine load, percent.
-    Load,
     /// Average power, W.
     Power,
 }
@@ -215,7 +213,6 @@ pub fn sensor(node: &Node, sensor: GpuSensor) -> DriverResult<u32> {
         GpuSensor::EngineClock => b::AMDGPU_INFO_SENSOR_GFX_SCLK,
         GpuSensor::MemoryClock => b::AMDGPU_INFO_SENSOR_GFX_MCLK,
         GpuSensor::Temperature => b::AMDGPU_INFO_SENSOR_GPU_TEMP,
-        GpuSensor::Load => b::AMDGPU_INFO_SENSOR_GPU_LOAD,
         GpuSensor::Power => b::AMDGPU_INFO_SENSOR_GPU_AVG_POWER,
     };
     let put = |info: &mut b::drm_amdgpu_info| info.__bindgen_anon_1.sensor_info.type_ = number;

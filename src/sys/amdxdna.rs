@@ -19,7 +19,6 @@ const _: () = {
     assert!(size_of::<b::amdxdna_drm_sync_bo>() == 24);
     assert!(size_of::<b::amdxdna_drm_exec_cmd>() == 56);
     assert!(size_of::<b::amdxdna_drm_get_info>() == 16);
-    assert!(size_of::<b::amdxdna_drm_set_state>() == 16);
     assert!(size_of::<b::amdxdna_drm_get_array>() == 24);
     assert!(size_of::<b::amdxdna_drm_query_hwctx>() == 64);
     assert!(size_of::<b::amdxdna_drm_query_aie_version>() == 8);
@@ -27,7 +26,6 @@ const _: () = {
     assert!(size_of::<b::amdxdna_drm_query_aie_metadata>() == 64);
     assert!(size_of::<b::amdxdna_drm_query_clock_metadata>() == 48);
     assert!(size_of::<b::amdxdna_drm_query_sensor>() == 168);
-    assert!(size_of::<b::amdxdna_drm_query_firmware_version>() == 16);
     assert!(size_of::<b::amdxdna_drm_power_mode>() == 8);
     assert!(size_of::<b::amdxdna_drm_get_resource_info>() == 40);
     assert!(size_of::<b::amdxdna_drm_hwctx_entry>() == 144);
@@ -169,17 +167,6 @@ pub fn sensors(node: &Node) -> DriverResult<Vec<NpuSensor>> {
     };
     // All ones: the driver has no reading.
     Ok(sensors.iter().filter(|s| s.input != u32::MAX).map(sensor).collect())
-}
-
-/// The firmware's version: major, minor, patch, build.
-///
-/// # Errors
-/// As [`array()`].
-pub fn firmware(node: &Node) -> DriverResult<[u32; 4]> {
-    let answer = info(node, "ask for the NPU's firmware", b::DRM_AMDXDNA_QUERY_FIRMWARE_VERSION)?;
-    // SAFETY: the structure consists of integers only.
-    let f: b::amdxdna_drm_query_firmware_version = unsafe { answer.read(0) };
-    Ok([f.major, f.minor, f.patch, f.build])
 }
 
 /// The name of the current power mode.

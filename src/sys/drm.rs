@@ -2,7 +2,6 @@
 
 use super::dma_buf::{DmaBuf, open_node};
 use super::failure::{DriverResult, Failure, retry};
-use super::fence::SyncFile;
 use super::{bindings as b, raw};
 use nix::errno::Errno;
 use nix::time::{ClockId, clock_gettime};
@@ -100,17 +99,6 @@ impl Node {
         Syncobj { node: self.clone(), handle }
     }
 
-    /// A new timeline fence.
-    ///
-    /// # Errors
-    /// EOPNOTSUPP: the driver has no timeline fences.
-    pub fn new_timeline(&self) -> DriverResult<Syncobj> {
-        let mut data = b::drm_syncobj_create::default();
-        // SAFETY: the structure is valid for the call.
-        retry("make a timeline fence", || unsafe { raw::drm_syncobj_create(self.raw(), &mut data) })?;
-        Ok(self.own_timeline(data.handle))
-    }
-
     /// Waits until the timeline `handle` of this node passes `point`, whether or not that point is submitted yet.
     ///
     /// # Errors
@@ -181,22 +169,6 @@ impl Syncobj {
     /// The handle.
     pub fn handle(&self) -> u32 {
         self.handle
-    }
-
-    /// The current fence as a sync_file.
-    ///
-    /// # Errors
-    /// EINVAL: nothing has been submitted yet.
-    pub fn export(&self) -> DriverResult<SyncFile> {
-        let flags = b::DRM_SYNCOBJ_HANDLE_TO_FD_FLAGS_EXPORT_SYNC_FILE;
-        let mut data = b::drm_syncobj_handle { handle: self.handle, flags, fd: -1, ..Default::default() };
-        // SAFETY: the structure is valid for the call.
-        retry("export a fence", || unsafe { raw::drm_syncobj_handle_to_fd(self.node.raw(), &mut data) })?;
-        if data.fd < 0 {
-            return Err(Failure::new("export a fence", Errno::EBADF));
-        }
-        // SAFETY: the kernel put a new descriptor there, which nothing else owns.
-        Ok(SyncFile::from_fd(unsafe { OwnedFd::from_raw_fd(data.fd) }))
     }
 }
 

@@ -9,7 +9,6 @@
 pub mod amdgpu;
 pub mod amdxdna;
 mod answer;
-pub mod cache;
 pub mod dma_buf;
 pub mod drm;
 pub mod exit;

@@ -118,21 +118,6 @@ pub fn flush(bytes: &[u8]) {
     let _ = bytes;
 }
 
-/// Sets the power mode by its number in the interface (0 default … 4 turbo). Only root may.
-///
-/// # Errors
-/// EPERM, EACCES: not root. EINVAL: no such mode.
-pub fn set_power_mode(node: &Node, mode: u8) -> DriverResult<()> {
-    let mode = b::amdxdna_drm_power_mode { power_mode: mode, ..Default::default() };
-    let mut data = b::amdxdna_drm_set_state {
-        param: b::DRM_AMDXDNA_SET_POWER_MODE,
-        buffer_size: size_of_val(&mode) as u32,
-        buffer: (&raw const mode) as u64,
-    };
-    // SAFETY: the structure and the one that it points to are valid for the call.
-    retry("set the NPU's power mode", || unsafe { raw::amdxdna_set_state(node.raw(), &mut data) }).map(drop)
-}
-
 impl DeviceHeap {
     /// Bytes of a heap.
     pub const BYTES: usize = 64 << 20;

@@ -327,15 +327,6 @@ impl ResponseStream<'_> {
         self.exchange.write_part(self.ending, bytes)
     }
 
-    /// Sends an event's comment, which readers of events skip, so that neither they nor a proxy take silence for an end. When
-    /// is up to the caller.
-    ///
-    /// # Errors
-    /// The peer is gone, or reads too slowly.
-    pub fn heartbeat(&mut self) -> Result<(), Gone> {
-        self.write(b":\n\n")
-    }
-
     /// Ends the stream.
     ///
     /// # Errors
