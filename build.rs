@@ -164,7 +164,12 @@ mod bindings {
 mod table;
 
 #[cfg(feature = "shaders")]
+#[path = "shaders/visibility.rs"]
+mod visibility;
+
+#[cfg(feature = "shaders")]
 mod shaders {
+    use super::visibility;
     use glslang::{Compiler, CompilerOptions, GlslProfile, ShaderInput, ShaderMessage, ShaderSource, ShaderStage};
     use glslang::{SourceLanguage, SpirvVersion, Target, VulkanVersion};
     use std::fs;
@@ -200,7 +205,7 @@ mod shaders {
         fs::create_dir_all("shaders/spv").expect("shaders/spv");
         for (name, source, defines) in MODULES {
             let body = fs::read_to_string(format!("shaders/{source}.comp")).expect("a shader's source");
-            let words = compile(name, &preprocess(&includes, &body, defines));
+            let words = visibility::by_barriers(&compile(name, &preprocess(&includes, &body, defines)));
             let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
             let path = format!("shaders/spv/{name}.spv");
             // Untouched when unchanged, so that cargo does not rebuild what includes it.

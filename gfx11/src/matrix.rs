@@ -141,7 +141,7 @@ fn add_all(sums: &mut Elements<f32>, a: &Elements<f32>, b: &Elements<f32>) {
     }
 }
 
-#[target_feature(enable = "avx2,fma")]
+#[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
 fn add_all_fast(sums: &mut Elements<f32>, a: &Elements<f32>, b: &Elements<f32>) {
     add_all(sums, a, b);
 }

@@ -384,6 +384,26 @@ fn sixteen_bits_of_a_long_encoding_lie_in_any_register() {
     }
 }
 
+/// Loads beyond what their counter counts are done once a wait leaves fewer of them, and not before.
+#[test]
+fn more_loads_than_their_counter_counts_are_waited_for_by_what_it_counts() {
+    let mut memory = Memory::default();
+    memory.add_words("some", 0x1000, &(0..32).collect::<Vec<_>>());
+    let load = |to: u32| assemble("GLOBAL", "global_load_b32", &[("addr", 2), ("vdst", to), ("saddr", 124)]);
+    let loads: Vec<u32> = (10..80).flat_map(load).collect();
+    let wait = assemble("SOPP", "s_waitcnt", &[("simm16", 62 << 10 | 0x3f7)]);
+    let used = |register: u32, wait: &[u32]| {
+        let copy = assemble("VOP1", "v_mov_b32", &[("vdst", 6), ("src0", 256 + register)]);
+        let mut w = wave();
+        w.set_v(0, 2, std::array::from_fn(|i| 0x1000 + 4 * i as u32));
+        w.set_v(0, 3, [0; 32]);
+        run(&[&loads, wait, &copy, &[END]].concat(), &mut w, &mut Lds::new(0), &memory).map(|()| w.v[6][31])
+    };
+    let in_flight = |register: u32| Err(What::NotWaited { register: format!("v{register}"), counter: "vmcnt" });
+    assert_eq!((used(10, &wait), used(17, &wait), used(18, &wait)), (Ok(31), Ok(31), in_flight(18)));
+    assert_eq!(used(10, &[]), in_flight(10));
+}
+
 /// A wave stalls where the counter of its stores is full.
 #[test]
 fn more_stores_than_their_counter_counts_are_all_done() {

@@ -275,7 +275,7 @@ impl Chat<'_> {
             spent.note_token();
             printer.push(id)
         })?;
-        let energy = spent.per_token(&g);
+        let energy = spent.per_token();
         self.chooser = chooser;
         printer.finish()?;
         super::print("\n")?;

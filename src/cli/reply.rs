@@ -17,6 +17,7 @@ use crate::text::{SamplerConfig, Stopped, Tokenizer};
 use crate::{Error, Result};
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
+use std::thread::{self, JoinHandle};
 
 /// How a reply is made.
 #[derive(Debug, Clone, clap::Args)]
@@ -211,31 +212,43 @@ pub(super) fn reads_memory(executor: &dyn Executor) -> bool {
     executor.schedule().cost(PassShape::Decode { sequences: 1, depth: 0 }).memory_bytes() > caches
 }
 
-/// The energy of a reply's tokens after its first one.
+/// The energy of a reply's tokens after its first one. The meter is made beside the first pass: opening a GPU's library takes
+/// longer than many a token, and no token waits for it.
 pub(super) struct ReplyEnergy {
-    /// `None` where nothing can be read.
+    opening: Option<JoinHandle<Option<EnergyMeter>>>,
+    /// `None` where nothing can be read, or not yet.
     meter: Option<EnergyMeter>,
-    /// At the first token.
-    first: Option<Mark>,
+    /// The reply's tokens until now.
+    tokens: usize,
+    /// What was used at a token, and how many there were: at the first one for which there was a meter.
+    first: Option<(Mark, usize)>,
 }
 
 impl ReplyEnergy {
     /// Begins to measure what an executor uses.
     pub(super) fn start(executor: &dyn Executor) -> ReplyEnergy {
-        ReplyEnergy { meter: EnergyMeter::start(&Files::system(), !executor.is_on_cpu()), first: None }
+        let with_gpu = !executor.is_on_cpu();
+        let open = move || EnergyMeter::start(&Files::system(), with_gpu);
+        let opening = thread::Builder::new().name("energy".into()).spawn(open).ok();
+        ReplyEnergy { opening, meter: None, tokens: 0, first: None }
     }
 
     /// There is a token.
     pub(super) fn note_token(&mut self) {
+        self.tokens += 1;
+        if let Some(opened) = self.opening.take_if(|opening| opening.is_finished()) {
+            self.meter = opened.join().ok().flatten();
+        }
         if self.first.is_none() {
-            self.first = self.meter.as_ref().map(EnergyMeter::mark);
+            self.first = self.meter.as_ref().map(|meter| (meter.mark(), self.tokens));
         }
     }
 
     /// Of a token on average, once the reply has ended; the next reply is measured anew. `None`: it is not known.
-    pub(super) fn per_token(&mut self, g: &Generation) -> Option<Energy> {
-        let first = self.first.take()?;
-        self.meter.as_ref()?.mark().since(first)?.per(g.decoded())
+    pub(super) fn per_token(&mut self) -> Option<Energy> {
+        let tokens = std::mem::take(&mut self.tokens);
+        let (first, before) = self.first.take()?;
+        self.meter.as_ref()?.mark().since(first)?.per(tokens - before)
     }
 }
 

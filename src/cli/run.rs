@@ -177,7 +177,7 @@ fn answer(
         spent.note_token();
         printer.push(id)
     })?;
-    let energy = spent.per_token(&g);
+    let energy = spent.per_token();
     printer.finish()?;
     // Whoever interrupts it does not wait for a measurement.
     let is_measured = g.finish != Finish::Interrupted;

@@ -107,9 +107,11 @@ impl AttendTile {
     /// The pipeline.
     pub fn kernel(self, units: MatrixUnits) -> Kernel {
         let MatrixUnits { subgroup, m, n, k, .. } = units;
-        let (divided, reload) = (u32::from(self.splits > 1), u32::from(self.reloads_queries(units)));
-        let constants = AttendMatrixConstants { dim: self.dim, kt: self.keys, subgroup, m, n, k, divided, reload };
-        Kernel::new(Module::AttendMatrixF16, self.subgroups * subgroup, constants)
+        let divided = u32::from(self.splits > 1);
+        let constants = AttendMatrixConstants { dim: self.dim, kt: self.keys, subgroup, m, n, k, divided };
+        let reloads = self.reloads_queries(units);
+        let module = if reloads { Module::AttendMatrixReloadF16 } else { Module::AttendMatrixF16 };
+        Kernel::new(module, self.subgroups * subgroup, constants)
     }
 
     /// Workgroups for `rows` rows of `heads` heads.

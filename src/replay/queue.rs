@@ -8,8 +8,8 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// Time per submit before the device counts as hung. A CPU driver on a small machine may take minutes for a layer of a
-/// large model. A GPU's own lockup timeout is seconds.
-const GPU_DEADLINE: Duration = Duration::from_secs(20);
+/// large model. amdgpu resets a ring after 2 s where nobody says otherwise, and is through with that in seconds.
+const GPU_DEADLINE: Duration = Duration::from_secs(10);
 const CPU_DEADLINE: Duration = Duration::from_secs(600);
 
 /// A wait may wake up this long after its signal. So [`DeviceQueue::wait_promptly`] looks at the signal itself for this
@@ -235,7 +235,7 @@ mod tests {
         queue.wait().unwrap();
         submit(&queue, true).unwrap();
         queue.drain().unwrap();
-        let want = ["wait for 0, 60 s", "submit [7], signal Some(0)", "wait for 1, 20 s", "wait for 0, 20 s"];
+        let want = ["wait for 0, 30 s", "submit [7], signal Some(0)", "wait for 1, 10 s", "wait for 0, 10 s"];
         assert_eq!(queue.driver.take_said(), want);
         // What an error left without a signal gets one.
         submit(&queue, false).unwrap();
@@ -253,7 +253,7 @@ mod tests {
         };
         let (from, to) = (memory(&queue), memory(&queue));
         queue.copy([MemoryCopy::new(&from, &to, 64)]).unwrap();
-        let want = ["wait Device, copy 64, wait Host", "submit [7], signal Some(0)", "wait for 0, 20 s", "free [7]"];
+        let want = ["wait Device, copy 64, wait Host", "submit [7], signal Some(0)", "wait for 0, 10 s", "free [7]"];
         assert_eq!(queue.driver.take_said(), want);
     }
 }

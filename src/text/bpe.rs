@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tokenizers::models::bpe::BpeTrainer;
 use tokenizers::{Model, Token};
@@ -125,7 +126,7 @@ struct RankedMerge {
 /// How text is made tokens of.
 #[derive(Debug)]
 pub(super) struct Bpe {
-    vocabulary: TokenTable,
+    vocabulary: Arc<TokenTable>,
     /// The merges, by the left token and then by the right one.
     merges: Vec<RankedMerge>,
     /// Where the merges of each left token begin, and where the last ones end.
@@ -174,11 +175,11 @@ impl Bpe {
         }
         let merges = sorted.into_iter().map(|(_, merge)| merge).collect::<Box<[_]>>().into_vec();
         let bytes = (0..=u8::MAX).map(|byte| vocabulary.id(&format!("<{byte:#04X}>"))).collect();
-        Bpe { vocabulary, merges, starts, bytes, rules }
+        Bpe { vocabulary: Arc::new(vocabulary), merges, starts, bytes, rules }
     }
 
     /// Its tokens.
-    pub(super) fn vocabulary(&self) -> &TokenTable {
+    pub(super) fn vocabulary(&self) -> &Arc<TokenTable> {
         &self.vocabulary
     }
 

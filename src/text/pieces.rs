@@ -1,97 +1,78 @@
-//! A table of what each token id decodes to, built when a tokenizer is opened. Streaming then decodes a token by an
-//! array access.
+//! What each token id decodes to: the vocabulary's own text, looked at when it is asked for. A table of decoded text would
+//! hold every token a second time.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tokenizers::AddedVocabulary;
 
 use super::bpe::TokenTable;
 use super::limits::TOKENS;
 use crate::{Error, Result};
-use std::collections::HashSet;
-use tokenizers::AddedVocabulary;
 
-/// Limit on ids, since the table is as long as the largest id and a file may claim any.
+/// Limit on ids: a file may claim any.
 const MAX_IDS: u32 = TOKENS as u32;
+
+/// What the vocabulary has for a space.
+const SPACE: char = '▁';
 
 /// What one id decodes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DecodedPiece<'a> {
-    /// Text, spaces already restored from "▁".
+    /// Text as the vocabulary spells it. [`push_text`] restores its spaces.
     Text(&'a str),
     /// One byte of UTF-8: a byte-fallback token `<0xNN>`.
     Byte(u8),
 }
 
-#[derive(Debug, Clone, Copy)]
-enum PieceKind {
-    /// No token has this id.
-    Absent,
-    Text,
-    Byte(u8),
-}
-
-#[derive(Debug, Clone, Copy)]
-struct TokenPiece {
-    /// End of the id's text in `PieceTable::text`. It begins where the previous one ends.
-    end: u32,
-    kind: PieceKind,
-    special: bool,
-}
-
-/// The table of pieces, indexed by id.
+/// The pieces, by id.
 #[derive(Debug)]
 pub(super) struct PieceTable {
-    text: String,
-    entries: Vec<TokenPiece>,
+    vocabulary: Arc<TokenTable>,
+    /// Added tokens that the vocabulary has not, or spells otherwise, by id.
+    added: Vec<(u32, String)>,
+    /// The ids of special tokens, ascending.
+    special: Vec<u32>,
+    /// The largest id plus one.
+    end: u32,
     /// Bytes of the longest token as spelled in the vocabulary; 0 if a token may stand for more text than that. This is
     /// so where a byte token is missing, or an added token strips blanks around it.
     longest: usize,
 }
 
 impl PieceTable {
-    /// Reads every token of the vocabulary and of those that are cut out before.
+    /// Looks at every token of the vocabulary and of those that are cut out before.
     ///
     /// # Errors
     /// [`Error::Input`] when an id is implausibly large.
-    pub(super) fn gather(vocabulary: &TokenTable, added: &AddedVocabulary) -> Result<Self> {
-        let cut_out = added.get_added_tokens_decoder();
-        let Some(last) = cut_out.keys().copied().chain(vocabulary.end().checked_sub(1)).max() else {
-            return Ok(Self { text: String::new(), entries: Vec::new(), longest: 0 });
-        };
-        if last >= MAX_IDS {
+    pub(super) fn gather(vocabulary: &Arc<TokenTable>, cut_out: &AddedVocabulary) -> Result<Self> {
+        let tokens = cut_out.get_added_tokens_decoder();
+        let end = tokens.keys().map(|id| id.saturating_add(1)).chain([vocabulary.end()]).max().unwrap_or(0);
+        if end > MAX_IDS {
             return Err(Error::input(
-                format!("tokenizer.json has a token with id {last}; ids end below {MAX_IDS}"),
+                format!("tokenizer.json has a token with id {}; ids end below {MAX_IDS}", end - 1),
                 "use the tokenizer.json that came with the model",
             ));
         }
-        let (mut text, mut longest, mut bytes) = (String::new(), 0, HashSet::new());
-        let mut entries = Vec::with_capacity(last as usize + 1);
-        for id in 0..=last {
-            let token = cut_out.get(&id).map(|token| &*token.content).or_else(|| vocabulary.get(id));
-            let special = token.is_some_and(|token| added.is_special_token(token));
-            let kind = match token {
-                None => PieceKind::Absent,
-                // As in Gemma's decoder: "▁" is replaced first. What then still looks like <0xNN> is a byte.
-                Some(token) => {
-                    longest = longest.max(token.len());
-                    let piece = token.replace('▁', " ");
-                    match parse_byte(&piece) {
-                        Some(byte) => {
-                            bytes.insert(byte);
-                            PieceKind::Byte(byte)
-                        }
-                        None => {
-                            text.push_str(&piece);
-                            PieceKind::Text
-                        }
-                    }
-                }
-            };
-            let end = u32::try_from(text.len()).map_err(|_| {
-                Error::input("the tokens of tokenizer.json are longer than 4 GiB", "use the model's own tokenizer.json")
-            })?;
-            entries.push(TokenPiece { end, kind, special });
+        let mut added: Vec<_> = tokens
+            .iter()
+            .filter(|(id, token)| vocabulary.get(**id) != Some(&token.content))
+            .map(|(id, token)| (*id, token.content.clone()))
+            .collect();
+        added.sort_unstable();
+        let mut pieces = Self { vocabulary: vocabulary.clone(), added, special: Vec::new(), end, longest: 0 };
+        let (mut longest, mut bytes) = (0, HashSet::new());
+        for id in 0..end {
+            let Some(token) = pieces.token(id) else { continue };
+            longest = longest.max(token.len());
+            bytes.extend(parse_byte(token));
+            if cut_out.is_special_token(token) {
+                pieces.special.push(id);
+            }
         }
-        text.shrink_to_fit();
-        let strips = cut_out.values().any(|t| t.lstrip || t.rstrip);
-        Ok(Self { text, entries, longest: if bytes.len() == 256 && !strips { longest } else { 0 } })
+        let strips = tokens.values().any(|t| t.lstrip || t.rstrip);
+        pieces.longest = if bytes.len() == 256 && !strips { longest } else { 0 };
+        Ok(pieces)
     }
 
     /// The most bytes of text that one id can stand for; `None` if unknown.
@@ -101,22 +82,30 @@ impl PieceTable {
 
     /// The number of ids: the largest one plus one.
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.end as usize
     }
 
     /// What `id` decodes to and whether it is a special token; `None` when no token has this id.
     pub(super) fn get(&self, id: u32) -> Option<(DecodedPiece<'_>, bool)> {
-        let index = id as usize;
-        let entry = self.entries.get(index)?;
-        let piece = match entry.kind {
-            PieceKind::Absent => return None,
-            PieceKind::Byte(byte) => DecodedPiece::Byte(byte),
-            PieceKind::Text => {
-                let start = index.checked_sub(1).map_or(0, |before| self.entries[before].end);
-                DecodedPiece::Text(&self.text[start as usize..entry.end as usize])
-            }
-        };
-        Some((piece, entry.special))
+        let token = self.token(id)?;
+        let piece = parse_byte(token).map_or(DecodedPiece::Text(token), DecodedPiece::Byte);
+        Some((piece, self.special.binary_search(&id).is_ok()))
+    }
+
+    /// A token as it is spelled.
+    fn token(&self, id: u32) -> Option<&str> {
+        match self.added.binary_search_by_key(&id, |(id, _)| *id) {
+            Ok(at) => Some(&self.added[at].1),
+            Err(_) => self.vocabulary.get(id),
+        }
+    }
+}
+
+/// Appends what a token's spelling stands for.
+pub(super) fn push_text(spelled: &str, out: &mut String) {
+    for (i, part) in spelled.split(SPACE).enumerate() {
+        out.extend((i > 0).then_some(' '));
+        out.push_str(part);
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::pieces::{DecodedPiece, PieceTable};
+use super::pieces::{DecodedPiece, PieceTable, push_text};
 
 /// Decodes a sequence of ids incrementally. The output of all [`push`](Self::push) calls followed by
 /// [`finish`](Self::finish) equals [`Tokenizer::decode`](super::Tokenizer::decode) of all ids, exactly.
@@ -37,9 +37,9 @@ impl StreamDecoder {
         {
             match piece {
                 DecodedPiece::Byte(byte) => self.run.push(byte, &mut self.out),
-                DecodedPiece::Text(text) => {
+                DecodedPiece::Text(spelled) => {
                     self.run.end(&mut self.out);
-                    self.out.push_str(text);
+                    push_text(spelled, &mut self.out);
                 }
             }
         }

@@ -24,7 +24,7 @@ use tokenizers::{AddedToken, AddedVocabulary, Model as _, OffsetType};
 
 use super::bpe::Bpe;
 use super::chat::Rendered;
-use super::pieces::{DecodedPiece, PieceTable};
+use super::pieces::{DecodedPiece, PieceTable, push_text};
 use super::recent::Recent;
 use super::scored;
 use super::spellings::Spellings;
@@ -264,7 +264,11 @@ impl Tokenizer {
     /// The bytes that a token stands for: its text in UTF-8, or the one byte of a byte token. Empty for an id without a token.
     pub fn bytes(&self, id: u32) -> Vec<u8> {
         match self.pieces.get(id) {
-            Some((DecodedPiece::Text(text), _)) => text.into(),
+            Some((DecodedPiece::Text(spelled), _)) => {
+                let mut text = String::with_capacity(spelled.len());
+                push_text(spelled, &mut text);
+                text.into_bytes()
+            }
             Some((DecodedPiece::Byte(byte), _)) => vec![byte],
             None => Vec::new(),
         }

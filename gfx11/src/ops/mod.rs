@@ -41,10 +41,13 @@ impl Op {
 
 /// Whether this processor has what the fast functions were compiled with.
 pub fn has_fast() -> bool {
-    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
 }
 
-/// Makes an [`Op`] of an expression of MODE and three lanes: once for any x86-64, once with AVX2 and FMA.
+/// Makes an [`Op`] of an expression of MODE and three lanes: once for any processor, once with AVX2 and FMA.
 macro_rules! op {
     (|$m:ident, $a:ident, $b:ident, $c:ident| $e:expr) => {{
         #[allow(unused_variables)]
@@ -57,7 +60,7 @@ macro_rules! op {
                 d[i] = one(m, a[i], b[i], c[i]);
             }
         }
-        #[target_feature(enable = "avx2,fma")]
+        #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
         fn fast(m: &$crate::float::Mode, [a, b, c]: [&$crate::ops::Lanes; 3], d: &mut $crate::ops::Lanes) {
             for i in 0..32 {
                 d[i] = one(m, a[i], b[i], c[i]);

@@ -280,25 +280,24 @@ fn check_firmware(checks: &mut Checks, files: &Files, node: &DeviceNode, opened:
 /// Milliseconds that one of Kiln's jobs may run before the ring is reset.
 ///
 /// The parameter is a list, by amdgpu's documentation "[GFX,Compute,SDMA,Video]", or one value. One value holds for all
-/// rings; in older kernels it does not hold for compute. With RADV, Kiln's queue is on the graphics ring, so the first
-/// value counts in either case and the second never does.
+/// rings; in older kernels it does not hold for compute. Kiln's queue is on a compute ring.
 fn job_timeout(parameter: &str) -> Option<i64> {
     let parts: Vec<i64> = parameter.split(',').map(|p| p.trim().parse().ok()).collect::<Option<_>>()?;
-    parts.first().copied()
+    parts.get(1).or(parts.first()).copied()
 }
 
 fn check_lockup(checks: &mut Checks, files: &Files) {
     const FILE: &str = "/sys/module/amdgpu/parameters/lockup_timeout";
     match files.text(FILE) {
         Err(FileFault::Empty(_)) => {
-            checks.ok("lockup", "the driver's default (2 s in newer kernels, else 10 s): submits stay far below")
+            checks.ok("lockup", "the driver's default (2 s in newer kernels, else 60 s): submits stay far below")
         }
         Err(f) => checks.unseen("lockup", f.to_string(), "mount /sys"),
         Ok(text) => match job_timeout(&text) {
             Some(ms) if (1..1000).contains(&ms) => checks.warn(
                 "lockup",
                 format!("jobs are reset after {ms} ms"),
-                "boot with amdgpu.lockup_timeout=10000: long contexts may take longer in one submit",
+                "boot with amdgpu.lockup_timeout=10000,10000: long contexts may take longer in one submit",
             ),
             Some(ms) if ms <= 0 => {
                 checks.ok("lockup", format!("{text}: jobs are never reset, or after the driver's default"))

@@ -399,10 +399,10 @@ fn what_holds_a_machine_back_is_a_warning_with_its_remedy() {
     let cases: &[(&str, &str, &str, Verdict, &str)] = &[
         (&format!("{device}/power_dpm_force_performance_level"), "low\n", "gpu0.clocks", Verdict::Warn, "echo auto"),
         (&format!("{device}/gpu_busy_percent"), "97\n", "gpu0.activity", Verdict::Warn, "kiln top"),
-        // The order is graphics, compute, SDMA, video. Kiln's jobs are on the graphics ring.
-        (lockup, "500,60000\n", "gpu0.lockup", Verdict::Warn, "lockup_timeout=10000"),
-        (lockup, "10000,500\n", "gpu0.lockup", Verdict::Ok, ""),
-        (lockup, "500,60000,10000,10000\n", "gpu0.lockup", Verdict::Warn, "lockup_timeout=10000"),
+        // The order is graphics, compute, SDMA, video. Kiln's jobs are on a compute ring.
+        (lockup, "500,60000\n", "gpu0.lockup", Verdict::Ok, ""),
+        (lockup, "10000,500\n", "gpu0.lockup", Verdict::Warn, "lockup_timeout=10000"),
+        (lockup, "10000,500,10000,10000\n", "gpu0.lockup", Verdict::Warn, "lockup_timeout=10000"),
         (lockup, "500\n", "gpu0.lockup", Verdict::Warn, "lockup_timeout=10000"),
         (lockup, "soon\n", "gpu0.lockup", Verdict::Warn, "milliseconds"),
         (lockup, "10000\n", "gpu0.lockup", Verdict::Ok, ""),

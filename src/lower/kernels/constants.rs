@@ -252,8 +252,6 @@ constants! {
         k = 6,
         /// 1: keys are divided among workgroups.
         divided = 7,
-        /// 1: queries stay in shared memory.
-        reload = 9,
     }
 
     /// pack.comp.

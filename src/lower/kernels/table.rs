@@ -219,6 +219,11 @@ macro_rules! spirv_modules {
                 name: "attend_matrix_f16", source: "attend_matrix", defines: [],
                 constants: AttendMatrixConstants, push: AttendMatrixPush, relay: Never,
             }
+            /// As above, queries in shared memory.
+            AttendMatrixReloadF16 {
+                name: "attend_matrix_reload_f16", source: "attend_matrix", defines: ["RELOAD"],
+                constants: AttendMatrixConstants, push: AttendMatrixPush, relay: Never,
+            }
             /// The matrix units' ceiling.
             MatrixRate {
                 name: "matrix_rate", source: "matrix_rate", defines: [],

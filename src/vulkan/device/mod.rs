@@ -121,13 +121,24 @@ fn missing_features(instance: &ash::Instance, physical: vk::PhysicalDevice) -> V
     .collect()
 }
 
-/// The first queue family that computes, and the bits of its timestamps. On RADV it is the family of the graphics ring,
-/// which is why `probe` looks at that ring's lockup timeout.
+/// The queue family that passes run on, and the bits of its timestamps.
 pub(crate) fn compute_family(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Option<(u32, u32)> {
     // SAFETY: `physical` comes from this instance.
     let families = unsafe { instance.get_physical_device_queue_family_properties(physical) };
-    let family = families.iter().position(|f| f.queue_flags.contains(vk::QueueFlags::COMPUTE))?;
+    // SAFETY: as above.
+    let vendor = unsafe { instance.get_physical_device_properties(physical) }.vendor_id;
+    let family = choose_family(families.iter().map(|f| f.queue_flags), vendor)?;
     Some((family as u32, families[family].timestamp_valid_bits))
+}
+
+/// The first family that computes; on AMD the first that does nothing else of the two, where there is one. AMD's first family
+/// is the graphics ring, which a desktop draws on, and whose barriers also write back colours and depths.
+fn choose_family(families: impl Iterator<Item = vk::QueueFlags> + Clone, vendor: u32) -> Option<usize> {
+    let first = |skipped: vk::QueueFlags| {
+        families.clone().position(|f| f.contains(vk::QueueFlags::COMPUTE) && !f.intersects(skipped))
+    };
+    let of_amd = if vendor == units::AMD { first(vk::QueueFlags::GRAPHICS) } else { None };
+    of_amd.or_else(|| first(vk::QueueFlags::empty()))
 }
 
 pub(crate) fn name_of(properties: &vk::PhysicalDeviceProperties) -> String {

@@ -109,6 +109,17 @@ fn shapes(entry: &ash::Entry, instance: &ash::Instance, physical: vk::PhysicalDe
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vulkan::device::{choose_family, units};
+
+    #[test]
+    fn passes_run_on_amds_compute_rings_and_on_the_first_family_that_computes_elsewhere() {
+        let (all, compute) = (vk::QueueFlags::GRAPHICS | vk::QueueFlags::COMPUTE, vk::QueueFlags::COMPUTE);
+        let of = |families: &[vk::QueueFlags], vendor| choose_family(families.iter().copied(), vendor);
+        let (copies, nvidia) = (vk::QueueFlags::TRANSFER, 0x10de);
+        assert_eq!((of(&[all, copies, compute], units::AMD), of(&[all, copies, compute], nvidia)), (Some(2), Some(0)));
+        // RADV_DEBUG=nocompute leaves the graphics ring alone.
+        assert_eq!((of(&[copies, all], units::AMD), of(&[copies], units::AMD)), (Some(1), None));
+    }
 
     #[test]
     fn component_types_have_the_fields_names() {
