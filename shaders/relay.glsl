@@ -23,7 +23,7 @@
 
 // Words between counters: a cache line.
 #define RELAY_STRIDE 32
-#define STATE_STALLED 3
+#define STATE_RELAY_TIMEOUT 3
 // Bytes of the pages that NVIDIA's driver makes of large allocations.
 #define PAGE_OF_MEMORY (2u << 20)
 // Looks at a counter before giving up: about a second.
@@ -60,8 +60,8 @@ void relay_wait_for(Words state, uint turn, uint before, uint behind) {
         uint looks = 0;
         while (look(state, turn - (1 + behind) * RELAY_STRIDE) < before) {
             if (++looks % 1024 != 0) continue;
-            if (looks >= RELAY_LOOKS) atomicOr(state.at[STATE_STALLED], 1u);
-            if (look(state, STATE_STALLED) != 0) break;
+            if (looks >= RELAY_LOOKS) atomicOr(state.at[STATE_RELAY_TIMEOUT], 1u);
+            if (look(state, STATE_RELAY_TIMEOUT) != 0) break;
         }
         relay_acquire();
     }
@@ -86,7 +86,7 @@ void relay_ask(uint low, uint high, uint bytes) {
 
 // A use of what was asked for, without which no load is made. Nothing changes.
 void relay_take(Words state) {
-    if (relay_asked == 0x5eed5eedu) atomicOr(state.at[STATE_STALLED], 0u);
+    if (relay_asked == 0x5eed5eedu) atomicOr(state.at[STATE_RELAY_TIMEOUT], 0u);
 }
 
 void relay_pass(Words state, uint turn) {

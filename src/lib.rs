@@ -2,15 +2,15 @@
 //!
 //! # Principles
 //!
-//! - **Baked once, replayed for every token.** Loading a model bakes lists of commands. Decoding replays them. Nothing is
-//!   recorded, bound or allocated while tokens flow; what changes from token to token is data in device memory.
+//! - **Baked once, replayed for every token.** Loading a model bakes lists of commands. Decoding replays them. Nothing
+//!   is recorded, bound or allocated while tokens flow; what changes from token to token is data in device memory.
 //! - **Every byte is placed before anything is allocated.** A model that does not fit is refused with the sum.
 //! - **One schedule, several executors.** A forward pass is a list of steps as plain data. The executor on a
-//!   device turns it into dispatches; the CPU executor runs it with the processor's vector units; the reference executor interprets
-//!   it as its formulas read. Altering a step alters all alike.
+//!   device turns it into dispatches; the CPU executor runs it with the processor's vector units; the reference
+//!   executor interprets it as its formulas read. Altering a step alters all alike.
 //! - **Synchronous.** Threads and waits with deadlines; no async runtime, no graph framework.
-//! - **Claims are checked.** Offsets in a file, answers of a driver and words of a user are claims until validated. A rate is
-//!   printed with its share of the roofline, and one above it is an error.
+//! - **Claims are checked.** Offsets in a file, answers of a driver and words of a user are claims until validated. A
+//!   rate is printed with its share of the roofline, and one above it is an error.
 //!
 //! # The flow
 //!
@@ -48,11 +48,11 @@
 //!
 //! # Glossary
 //!
-//! - **Activation layout**: how a row of activations lies in memory for the kernel that reads it: f32, f16 with a scale a row,
-//!   or 16-bit fixed point in two planes of int8.
+//! - **Activation layout**: how a row of activations lies in memory for the kernel that reads it: f32, f16 with a scale
+//!   a row, or 16-bit fixed point in two planes of int8.
 //! - **Arena**: the one allocation that holds the step state and every activation.
-//! - **Arithmetic**: in what a matrix product is computed: f32, packed integer dot products, or matrix units on f16 or s8.
-//! - **Ask**: what the host wants of a head row's logits where the row's token is not their argmax ([`schedule::choice`]).
+//! - **Arithmetic**: in what a matrix product is computed: f32, packed integer dot products, or matrix units on f16 or
+//!   s8.
 //! - **Chunk**: rows of a prompt that one pass takes; made in [`sequence::session::Session::propose`].
 //! - **Closing**: the way from a place in a document to its end, in tokens ([`grammar`]).
 //! - **Draft**: tokens that may come next, guessed without the model; a pass *verifies* them ([`sequence::draft`]).
@@ -64,28 +64,34 @@
 //! - **Group**: the 32 weights of a row that share a scale in INT4, Q8_0 and Q4_K ([`model::WeightFormat`]).
 //! - **Guest**: what computes steps of a device's passes in its place, between two submits ([`executor::guest`]).
 //! - **Head rows**: the rows of a pass whose logits are wanted.
-//! - **Kind of pass**: what is baked for: how many rows, how they stand to each other, and where their tokens come from.
-//! - **List**: commands that are baked once and submitted any number of times: dispatches, fills, copies, stamps, and edges.
-//! - **Mixed pass**: a pass with a chunk of one sequence, and behind it rows of others that decode.
-//! - **Next token** of a head row: its argmax, or the one token that it asked for. The pass behind may take it before the host
-//!   does.
+//! - **Kind of pass**: what is baked for: how many rows, how they stand to each other, and where their tokens come
+//!   from.
+//! - **List**: commands that are baked once and submitted any number of times: dispatches, fills, copies, stamps, and
+//!   edges.
+//! - **Mixed pass**: a pass with a chunk of one sequence, and after it rows of others that decode.
+//! - **Next token** of a head row: its argmax, or the one token that it asked for. The next pass may take it before the
+//!   host does.
 //! - **Panel**: sixteen rows of a matrix as the CPU executor reads them, a lane each.
 //! - **Packed slot**: a copy of a slot in the activation layout of the linear step that reads it.
 //! - **Pass**: one run of the schedule over some rows.
-//! - **Piece**: a part of a pass that one executor runs without a break: dispatches of the device, or a guest's step. What
-//!   passes from one to the next lies in slots, in f32.
+//! - **Piece**: a part of a pass that one executor runs without a break: dispatches of the device, or a guest's step.
+//!   What passes from one to the next lies in slots, in f32.
 //! - **Plan**: where each byte goes: weights, KV cache, arena, staging.
 //! - **Prefix**: what a KV slot that is free keeps of its last sequence, for prompts that begin alike.
-//! - **Relay**: dispatches that depend on each other without a barrier between them: each starts early, asks for its weights,
-//!   and waits for the one before it by a counter in the arena (shaders/relay.glsl, `replay::list`).
+//! - **Relay**: dispatches that depend on each other without a barrier between them: each starts early, asks for its
+//!   weights, and waits for the one before it by a counter in the arena (shaders/relay.glsl, `replay::list`).
 //! - **Page**: keys and values of 64 positions of a sequence, for all local or all global layers ([`schedule::kv`]). A
 //!   sequence's *page table* says which page holds which positions; sequences that begin alike share pages.
 //! - **Row**: a token at a position of a sequence.
-//! - **Run ahead**: of a pass, to start before the host has the tokens of the one before ([`executor::Executor::is_ahead`]).
+//! - **Run ahead**: of a pass, to start before the host has the tokens of the one before
+//!   ([`executor::Executor::is_ahead`]).
+//! - **Sample request**: what the host asks of a head row's logits where the row's token is not their argmax
+//!   ([`schedule::choice`]).
 //! - **Segment**: the part of a pass that one layer, the embedding or the head makes.
 //! - **Slot**: an activation's place in the arena: `[rows, width]` of f32.
 //! - **Stage**: a part of a relayed dispatch's output that the next dispatch waits for by itself.
-//! - **Staging**: memory that the host maps, which uploads and results pass through where the host cannot map the device's.
+//! - **Staging**: memory that the host maps, which uploads and results pass through where the host cannot map the
+//!   device's.
 //! - **Step state**: what changes from token to token: ids, positions, sequences, and each row's next token.
 //! - **Tile**: how a product is divided among workgroups and lanes.
 //! - **Tuning**: measuring which tiles a device runs fastest.

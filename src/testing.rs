@@ -1,5 +1,59 @@
 //! What this crate's own tests reach into, behind the feature `testing`. No interface for others: it changes with the code.
 
+/// Methods of an [`Executor`](crate::Executor) that a test wraps or makes: `of inner` has them from the executor in field
+/// `inner`, `own` from fields `schedule` and `pages`.
+#[macro_export]
+macro_rules! executor_methods {
+    (of $inner:ident) => {
+        fn schedule(&self) -> &$crate::schedule::Schedule {
+            self.$inner.schedule()
+        }
+        fn device(&self) -> &str {
+            self.$inner.device()
+        }
+        fn pages(&self) -> &$crate::executor::Pages {
+            self.$inner.pages()
+        }
+        fn pages_mut(&mut self) -> &mut $crate::executor::Pages {
+            self.$inner.pages_mut()
+        }
+        fn is_ahead(&self) -> bool {
+            self.$inner.is_ahead()
+        }
+        fn project(&mut self, head: $crate::executor::HeadRows) -> $crate::Result<()> {
+            self.$inner.project(head)
+        }
+        fn forward_watched(
+            &mut self,
+            rows: &[$crate::executor::Row],
+            head: Option<$crate::executor::HeadRows>,
+            watch: $crate::executor::Watch<'_>,
+        ) -> $crate::Result<()> {
+            self.$inner.forward_watched(rows, head, watch)
+        }
+        fn next(&self, row: usize) -> u32 {
+            self.$inner.next(row)
+        }
+        fn is_finite(&self, row: usize) -> bool {
+            self.$inner.is_finite(row)
+        }
+    };
+    (own) => {
+        fn schedule(&self) -> &$crate::schedule::Schedule {
+            &self.schedule
+        }
+        fn device(&self) -> &str {
+            "none"
+        }
+        fn pages(&self) -> &$crate::executor::Pages {
+            &self.pages
+        }
+        fn pages_mut(&mut self) -> &mut $crate::executor::Pages {
+            &mut self.pages
+        }
+    };
+}
+
 /// From steps to dispatches.
 pub mod lower {
     pub use crate::lower::*;

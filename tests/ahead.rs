@@ -11,7 +11,7 @@ use kiln::model::{Checkpoint, Shape, WeightFormat};
 use kiln::schedule::choice::MOST_LISTED;
 use kiln::sequence::guide::Guide;
 use kiln::sequence::session::Session;
-use kiln::sequence::{Batch, Chooser, Request};
+use kiln::sequence::{Batch, Chooser, SequenceRequest};
 use kiln::text::{SamplerConfig, TokenSet};
 use kiln::{Cancel, Error};
 use std::ops::ControlFlow;
@@ -206,14 +206,14 @@ struct Together {
 }
 
 /// The `i`-th of a batch's requests, greedy if it is one of the first two, else guided.
-fn request<G: Guide + 'static>(i: u32, vocab: usize, limit: usize, guide: impl Fn(u32) -> G) -> Request {
+fn request<G: Guide + 'static>(i: u32, vocab: usize, limit: usize, guide: impl Fn(u32) -> G) -> SequenceRequest {
     let chooser = Chooser::new(SamplerConfig::greedy(), vocab).unwrap();
     let chooser = if i < 2 { chooser } else { chooser.guided(guide(i), vocab).unwrap() };
-    Request { prompt: vec![2, 3 + 40 * i, 7], chooser, stops: Vec::new(), limit, reuse: true }
+    SequenceRequest { prompt: vec![2, 3 + 40 * i, 7], chooser, stops: Vec::new(), limit, reuse: true }
 }
 
 /// A batch of the requests 0 to 3, each in the slot of its number.
-fn batch_of_four(executor: &mut dyn Measure, request: impl Fn(u32) -> Request) -> Batch {
+fn batch_of_four(executor: &mut dyn Measure, request: impl Fn(u32) -> SequenceRequest) -> Batch {
     let mut batch = Batch::new(executor.schedule());
     for i in 0..4 {
         assert_eq!(batch.join(executor, request(i)).unwrap(), i as usize);
@@ -237,12 +237,12 @@ fn together_by<G: Guide + 'static>(
     let vocab = executor.schedule().shape.vocab;
     let request = |i: u32| {
         let stops = stop.filter(|(slot, _)| *slot == i as usize).map(|(_, token)| token).into_iter().collect();
-        Request { stops, ..request(i, vocab, limit, &guide) }
+        SequenceRequest { stops, ..request(i, vocab, limit, &guide) }
     };
     let mut batch = batch_of_four(executor, request);
     let mut together = Together { replies: Vec::new(), passes: 0, ahead: 0 };
     while !batch.is_empty() {
-        batch.step(executor, &mut |_, _| ControlFlow::Continue(())).unwrap();
+        batch.step(executor, &mut |_, _, _| ControlFlow::Continue(())).unwrap();
         executor.pages().check();
         together.passes += 1;
         together.ahead += usize::from(executor.is_ahead());
@@ -335,7 +335,7 @@ fn a_guided_sequence_that_ends_early_harms_no_other() {
         let (mut replies, mut ahead) = (Vec::new(), 0);
         for pass in 0.. {
             let before = executor.submits();
-            batch.step(executor, &mut |_, _| ControlFlow::Continue(())).unwrap();
+            batch.step(executor, &mut |_, _, _| ControlFlow::Continue(())).unwrap();
             executor.pages().check();
             ahead += usize::from(executor.is_ahead());
             if fails.is_none() && pass == 9 {

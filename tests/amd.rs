@@ -19,14 +19,14 @@ use kiln::testing::lower::dispatch::Addresses;
 use kiln::testing::lower::kernels::constants::Constants;
 use kiln::testing::lower::kernels::{Kernel, Module, Relaying};
 use kiln::testing::lower::layout::GpuLayout;
-use kiln::testing::lower::matrix::{self, MatrixTile, Role};
+use kiln::testing::lower::matrix::{self, MatrixTile, MatrixVariant};
 use kiln::testing::lower::target::{Product, Target};
-use kiln::testing::lower::units::Units;
+use kiln::testing::lower::units::MatrixUnits;
 use kiln::testing::lower::{Lowering, PassKind, RowOrder, TokenSource};
 use kiln::testing::replay::measure::{ceiling, fragment};
-use kiln::testing::vulkan::inspect::Compiled;
+use kiln::testing::vulkan::inspect::CompiledKernel;
 use kiln::testing::vulkan::pipelines::Pipelines;
-use kiln::testing::vulkan::{Choice, Gpu};
+use kiln::testing::vulkan::{DeviceChoice, Gpu};
 use radv::MESA;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -103,14 +103,14 @@ fn compile_for(chip: &str, name: &str) -> Vec<Figures> {
 }
 
 fn compile_all(out: &Path) {
-    let gpu = Rc::new(Gpu::open_for_inspection(Choice::Best).unwrap());
+    let gpu = Rc::new(Gpu::open_for_inspection(DeviceChoice::Best).unwrap());
     assert_eq!(gpu.caps.subgroup, 32);
     assert!(!gpu.caps.tries_relay, "relay has run on no AMD GPU");
     let mut pipelines = Pipelines::new(&gpu).unwrap();
     let units = gpu.caps.matrix.expect("these chips have matrix units");
     // Running a kernel would find this out, but nothing runs here. The value is from the instruction set's manual: how
     // a wave holds its matrices.
-    let units = Units { row_lanes: Some(1), ..units };
+    let units = MatrixUnits { row_lanes: Some(1), ..units };
     let (listed, others) = (kernels(gpu.caps.subgroup, units), kernels_of_others(gpu.caps.subgroup, units));
     let is_first = gpu.caps.name.contains(CHIPS[0].1);
     let others = others.into_iter().filter(|k| is_first && !listed.contains(k));
@@ -126,7 +126,7 @@ fn compile_all(out: &Path) {
 
 /// Every kernel that can be chosen for 27B's shapes and the demo model's, whatever tuning finds, or as without tuning for
 /// the types of GGUF files; the other public shapes' attention in every tile; and each module that is chosen for none.
-fn kernels(subgroup: u32, units: Units) -> Vec<Kernel> {
+fn kernels(subgroup: u32, units: MatrixUnits) -> Vec<Kernel> {
     let mut kernels = HashSet::new();
     let demo = kiln::engine::demo::checkpoint().unwrap().shape().clone();
     for shape in [presets::preset("gemma3-27b").unwrap(), demo] {
@@ -155,7 +155,7 @@ fn other_shapes() -> impl Iterator<Item = Shape> {
 }
 
 /// What the cost model chooses on these chips: for the other public shapes in INT8, and for 27B in the formats that are most used.
-fn kernels_of_others(subgroup: u32, units: Units) -> HashSet<Kernel> {
+fn kernels_of_others(subgroup: u32, units: MatrixUnits) -> HashSet<Kernel> {
     let large = presets::preset("gemma3-27b").unwrap();
     let of_large = WeightFormat::MADE.into_iter().chain(MOST_USED).map(|format| (large.clone(), format));
     let all = other_shapes().map(|shape| (shape, WeightFormat::Int8)).chain(of_large);
@@ -174,14 +174,14 @@ fn of_passes(shape: &Shape, weights: WeightFormat, targets: &[Target]) -> HashSe
 }
 
 /// Every tile for attention on matrix units.
-fn attend_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
+fn attend_kernels(shape: &Shape, units: MatrixUnits) -> Vec<Kernel> {
     let tiles = attend_tile::tiles(units, 1, shape.heads, shape.kv_heads, shape.head_dim);
     assert!(!tiles.is_empty(), "heads of {} elements", shape.head_dim);
     tiles.into_iter().map(|tile| tile.kernel(units)).collect()
 }
 
 /// Every tile for a pass's products on matrix units; for the types of GGUF files the first of each module.
-fn linear_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
+fn linear_kernels(shape: &Shape, units: MatrixUnits) -> Vec<Kernel> {
     assert!(units.s8_k.is_some(), "these chips have matrices of bytes");
     let mut linear = Vec::new();
     for format in WeightFormat::ALL {
@@ -190,14 +190,16 @@ fn linear_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
             for rows in [8, 16, 32, 64, 512] {
                 let mut seen = HashSet::new();
                 let (up, down) = ([rows, 2 * shape.ffn, shape.hidden], [rows, shape.hidden, shape.ffn]);
-                let kernels = [(up, Role::Gated), (down, Role::Blocks)].into_iter().flat_map(|(product, role)| {
-                    let roles = [Some(Role::Plain), Some(role).filter(|_| operand == Operand::F16)];
-                    let of = move |t: MatrixTile| {
-                        let roles = roles.into_iter().flatten().filter(move |&role| t.has(units, role));
-                        roles.filter_map(move |role| t.kernel(units, format, product[2], role))
-                    };
-                    matrix::tiles(units, format, operand, product).into_iter().flat_map(of)
-                });
+                let kernels = [(up, MatrixVariant::Gated), (down, MatrixVariant::Blocks)].into_iter().flat_map(
+                    |(product, role)| {
+                        let roles = [Some(MatrixVariant::Plain), Some(role).filter(|_| operand == Operand::F16)];
+                        let of = move |t: MatrixTile| {
+                            let roles = roles.into_iter().flatten().filter(move |&role| t.has(units, role));
+                            roles.filter_map(move |role| t.kernel(units, format, product[2], role))
+                        };
+                        matrix::tiles(units, format, operand, product).into_iter().flat_map(of)
+                    },
+                );
                 linear.extend(kernels.filter(|k| seen.insert(k.module) || WeightFormat::MADE.contains(&format)));
             }
         }
@@ -206,7 +208,7 @@ fn linear_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
 }
 
 /// Targets with f32, with integer dot products and with matrix units, on which nothing was tuned.
-fn untuned(subgroup: u32, units: Units) -> [Target; 5] {
+fn untuned(subgroup: u32, units: MatrixUnits) -> [Target; 5] {
     let float = Target::new(subgroup, false, None);
     let dot = Target::new(subgroup, true, None);
     let matrix = Target::new(subgroup, true, Some(units));
@@ -217,7 +219,7 @@ fn untuned(subgroup: u32, units: Units) -> [Target; 5] {
 }
 
 /// The chips as the cost model knows them, untuned.
-fn usual(subgroup: u32, units: Units) -> [Target; 3] {
+fn usual(subgroup: u32, units: MatrixUnits) -> [Target; 3] {
     ["780m", "890m", "8060s"].map(|name| {
         let figures = Some(kiln::testing::lower::figures::Figures::named(name).unwrap());
         Target { figures, ..Target::new(subgroup, true, Some(units)) }
@@ -226,7 +228,7 @@ fn usual(subgroup: u32, units: Units) -> [Target; 3] {
 
 /// [`untuned`], and one for each tile that tuning may choose for a product of few rows; [`linear_kernels`] has those for many
 /// rows.
-fn targets(subgroup: u32, units: Units, weights: WeightFormat) -> Vec<Target> {
+fn targets(subgroup: u32, units: MatrixUnits, weights: WeightFormat) -> Vec<Target> {
     let plain = untuned(subgroup, units);
     let dot = plain[1].clone();
     // Of the types of GGUF files, only what is usual: their tiles would take as long again as all others.
@@ -259,7 +261,7 @@ fn chosen(schedule: &Schedule, kind: PassKind, target: &Target) -> Vec<Kernel> {
     layers.flat_map(|s| lowering.segment(s)).map(|d| d.kernel).collect()
 }
 
-fn figures(kernel: Kernel, compiled: &Compiled, is_listed: bool) -> Figures {
+fn figures(kernel: Kernel, compiled: &CompiledKernel, is_listed: bool) -> Figures {
     let figure =
         |name| compiled.figure(name).unwrap_or_else(|| panic!("no {name} among {:?}", compiled.statistics)) as u64;
     let text = compiled.text("Assembly").expect("the driver shows its machine code");

@@ -5,19 +5,19 @@ mod common;
 
 use common::{Fifths, Mixed, Random, golden, load};
 use kiln::engine::{Device, Options};
-use kiln::executor::{self, Asks, Executor, HeadRows, Pages, Row, Watch};
+use kiln::executor::{self, Executor, HeadRows, Row, SampleRequests};
 use kiln::model::{Shape, WeightFormat, presets};
 use kiln::plan::{Needs, Plan, Purpose};
-use kiln::schedule::choice::{Ask, Found, MOST_LISTED};
+use kiln::schedule::choice::{MOST_LISTED, SampleRequest, SampleResult};
 use kiln::schedule::{Extent, KvType, Schedule, Segment};
 use kiln::sequence::draft::MOST_DRAFTED;
-use kiln::sequence::{Batch, Chooser, Generation, Request, generate};
+use kiln::sequence::{Batch, Chooser, Generation, SequenceRequest, generate};
 use kiln::testing::lower::dispatch::Addresses;
 use kiln::testing::lower::layout::GpuLayout;
 use kiln::testing::lower::target::Target;
 use kiln::testing::lower::{Lowering, PassKind, RowOrder, TokenSource};
 use kiln::testing::replay::driver::{Driver, HostAccess, Memory, MemorySource};
-use kiln::testing::replay::queue::Queue;
+use kiln::testing::replay::queue::DeviceQueue;
 use kiln::testing::vulkan::Vulkan;
 use kiln::testing::vulkan::memory::{Buffer, heaps};
 use kiln::text::{Sampler, SamplerConfig, TokenSet};
@@ -33,7 +33,7 @@ struct Choice {
     schedule: Schedule,
     arena: Buffer,
     list: <Vulkan as Driver>::Baked,
-    queue: Queue<Vulkan>,
+    queue: DeviceQueue<Vulkan>,
 }
 
 impl Choice {
@@ -47,7 +47,7 @@ impl Choice {
         let plan = Plan::place(&schedule, &heaps::describe(&gpu), Needs::on_device(&schedule, true)).unwrap();
         let layout = GpuLayout::new(&schedule);
         let heap = plan.heap(Purpose::Arena).unwrap();
-        let mut queue = Queue::new(Vulkan::new(&gpu).unwrap());
+        let mut queue = DeviceQueue::new(Vulkan::new(&gpu).unwrap());
         let arena = queue.driver.allocate(layout.bytes, heap, HostAccess::Host, MemorySource::Ordinary).unwrap();
         let addresses = Addresses { arena: arena.address(), weights: vec![0; 8] };
         let target = Target::new(gpu.caps.subgroup, false, None);
@@ -72,7 +72,7 @@ impl Choice {
                 words[schedule.arena.state.next() + row] = u32::MAX;
             }
             let mut asked = [false; ROWS];
-            let fill = &mut |row: usize, ask: &mut Ask<'_>| samplers[row].ask(ask);
+            let fill = &mut |row: usize, ask: &mut SampleRequest<'_>| samplers[row].ask(ask);
             executor::write_asks(&mut words[executor::asks_in(schedule)], schedule, head, fill, &mut asked);
         };
         self.queue.edit(&mut self.arena, write).unwrap();
@@ -80,11 +80,11 @@ impl Choice {
         unsafe { self.queue.run(self.list) }.unwrap();
     }
 
-    fn found(&self, row: usize) -> Found<'_> {
+    fn found(&self, row: usize) -> SampleResult<'_> {
         // SAFETY: everything submitted was waited for.
         let words: &[u32] = bytemuck::cast_slice(unsafe { self.arena.bytes() }.unwrap());
         let slot = self.schedule.found;
-        Found::new(&words[slot.row(row) as usize / 4..][..slot.width])
+        SampleResult::new(&words[slot.row(row) as usize / 4..][..slot.width])
     }
 
     /// The token that the device took for a row.
@@ -230,55 +230,21 @@ impl Watched {
 }
 
 impl Executor for Watched {
-    fn schedule(&self) -> &Schedule {
-        self.executor.schedule()
-    }
-
-    fn device(&self) -> &str {
-        self.executor.device()
-    }
-
-    fn pages(&self) -> &Pages {
-        self.executor.pages()
-    }
-
-    fn pages_mut(&mut self) -> &mut Pages {
-        self.executor.pages_mut()
-    }
+    kiln::executor_methods!(of executor);
 
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> kiln::Result<()> {
         self.executor.forward(rows, head)
     }
 
-    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> kiln::Result<()> {
+    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: SampleRequests<'_>) -> kiln::Result<()> {
         match self.finds {
             true => self.executor.forward_choosing(rows, head, asks),
             false => self.executor.forward(rows, Some(head)),
         }
     }
 
-    fn is_ahead(&self) -> bool {
-        self.executor.is_ahead()
-    }
-
-    fn found(&self, row: usize) -> Option<Found<'_>> {
+    fn found(&self, row: usize) -> Option<SampleResult<'_>> {
         if self.finds { self.executor.found(row) } else { None }
-    }
-
-    fn project(&mut self, head: HeadRows) -> kiln::Result<()> {
-        self.executor.project(head)
-    }
-
-    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> kiln::Result<()> {
-        self.executor.forward_watched(rows, head, watch)
-    }
-
-    fn next(&self, row: usize) -> u32 {
-        self.executor.next(row)
-    }
-
-    fn is_finite(&self, row: usize) -> bool {
-        self.executor.is_finite(row)
     }
 
     fn logits(&mut self, row: usize) -> kiln::Result<&[f32]> {
@@ -311,11 +277,11 @@ fn replies(executor: &mut dyn Executor) -> Vec<Vec<u32>> {
             chooser = chooser.guided(Fifths(0), vocab).unwrap();
         }
         let prompt = (0..4 + i as u32).map(|p| 2 + 31 * i as u32 + 7 * p).collect();
-        batch.join(executor, Request { prompt, chooser, stops: Vec::new(), limit: 24, reuse: true }).unwrap();
+        batch.join(executor, SequenceRequest { prompt, chooser, stops: Vec::new(), limit: 24, reuse: true }).unwrap();
     }
     let mut replies = vec![Vec::new(); 6];
     while !batch.is_empty() {
-        batch.step(executor, &mut |_, _| ControlFlow::Continue(())).unwrap();
+        batch.step(executor, &mut |_, _, _| ControlFlow::Continue(())).unwrap();
         while let Some(ended) = batch.take_ended() {
             replies[ended.slot] = ended.reply.unwrap().tokens;
         }
@@ -346,7 +312,7 @@ fn drafted(executor: &mut Watched, config: &SamplerConfig, allowed: Option<usize
     let known = Arc::new(Mutex::new(vec![known.to_vec()]));
     let mut batch = Batch::new(executor.schedule());
     batch.speculate(MOST_DRAFTED, false, Box::new(Mixed::new(&known, 17, vocab)));
-    let request = Request { prompt: vec![2, 17, 5], chooser, stops: Vec::new(), limit: 40, reuse: false };
+    let request = SequenceRequest { prompt: vec![2, 17, 5], chooser, stops: Vec::new(), limit: 40, reuse: false };
     generate(executor, &mut batch, request, &mut |_| ControlFlow::Continue(())).unwrap().0
 }
 

@@ -5,7 +5,7 @@ mod common;
 use common::{DOT, F32, MATRIX_F16, golden};
 use kiln::diagnose::compare::{Compared, HEAD_ROWS, compare, passes};
 use kiln::executor::weights::Progress;
-use kiln::executor::{Asks, Executor, HeadRows, PageId, Pages, Row, Stepwise, Tolerance, Watch};
+use kiln::executor::{Executor, HeadRows, PageId, Row, SampleRequests, Stepwise, Tolerance};
 use kiln::model::WeightFormat;
 use kiln::model::checkpoint::Checkpoint;
 use kiln::plan::{Needs, Plan};
@@ -249,35 +249,13 @@ struct Fused {
 }
 
 impl Executor for Fused {
-    fn schedule(&self) -> &Schedule {
-        self.inner.schedule()
-    }
-    fn device(&self) -> &str {
-        self.inner.device()
-    }
-    fn pages(&self) -> &Pages {
-        self.inner.pages()
-    }
-    fn pages_mut(&mut self) -> &mut Pages {
-        self.inner.pages_mut()
-    }
+    kiln::executor_methods!(of inner);
+
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> kiln::Result<()> {
         self.inner.forward(rows, head)
     }
-    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> kiln::Result<()> {
+    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: SampleRequests<'_>) -> kiln::Result<()> {
         self.inner.forward_choosing(rows, head, asks)
-    }
-    fn project(&mut self, head: HeadRows) -> kiln::Result<()> {
-        self.inner.project(head)
-    }
-    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> kiln::Result<()> {
-        self.inner.forward_watched(rows, head, watch)
-    }
-    fn next(&self, row: usize) -> u32 {
-        self.inner.next(row)
-    }
-    fn is_finite(&self, row: usize) -> bool {
-        self.inner.is_finite(row)
     }
     fn logits(&mut self, row: usize) -> kiln::Result<&[f32]> {
         self.inner.logits(row)

@@ -15,7 +15,7 @@ use kiln::testing::lower::dispatch::Addresses;
 use kiln::testing::lower::kernels::Kernel;
 use kiln::testing::lower::layout::GpuLayout;
 use kiln::testing::lower::target::{Product, Target};
-use kiln::testing::lower::units::Units;
+use kiln::testing::lower::units::MatrixUnits;
 use kiln::testing::lower::{Lowering, PassKind, RowOrder, TokenSource};
 use kiln::testing::vulkan::pipelines::Pipelines;
 use std::collections::BTreeSet;
@@ -77,7 +77,7 @@ fn every_kernel_compiles_in_time() {
     // Such a driver runs no kernel that could tell how a wave holds its matrices; tests/amd.rs says where 1 is from.
     let only_compiles = std::env::var_os("RADV_FORCE_FAMILY").is_some();
     let units = match only_compiles {
-        true => gpu.caps.matrix.map(|units| Units { row_lanes: Some(1), ..units }),
+        true => gpu.caps.matrix.map(|units| MatrixUnits { row_lanes: Some(1), ..units }),
         false => common::units(&gpu),
     };
     let longest = if only_compiles { LONGEST_RADV } else { LONGEST };

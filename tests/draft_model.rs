@@ -10,7 +10,7 @@ use kiln::model::{Checkpoint, Shape, WeightFormat};
 use kiln::schedule::KvType;
 use kiln::sequence::draft::model::GROWN;
 use kiln::sequence::draft::{MOST_DRAFTED, SharedModel};
-use kiln::sequence::{Batch, Chooser, Generation, Request};
+use kiln::sequence::{Batch, Chooser, Generation, SequenceRequest};
 use kiln::text::SamplerConfig;
 use std::ops::ControlFlow;
 
@@ -60,12 +60,12 @@ fn replies(executor: &mut dyn Measure, draft: Option<(SharedModel, bool)>) -> Ve
         let config = SamplerConfig { seed: Some(round as u64), ..configs[round % configs.len()].clone() };
         let chooser = Chooser::new(config, vocab).unwrap();
         let limit = if round % 3 == 2 { usize::MAX } else { 24 };
-        batch.join(executor, Request { prompt, chooser, stops: Vec::new(), limit, reuse: true }).unwrap();
+        batch.join(executor, SequenceRequest { prompt, chooser, stops: Vec::new(), limit, reuse: true }).unwrap();
         // Now and then two decode together, and one goes on alone.
         if round % 4 == 1 {
             continue;
         }
-        while let Some(ended) = batch.run(executor, &mut |_, _| ControlFlow::Continue(())).unwrap() {
+        while let Some(ended) = batch.run(executor, &mut |_, _, _| ControlFlow::Continue(())).unwrap() {
             executor.pages().check();
             replies.push(ended.reply.unwrap());
         }

@@ -10,7 +10,7 @@ use kiln::executor::Measure;
 use kiln::schedule::KvType;
 use kiln::schedule::kv::PAGE;
 use kiln::sequence::draft::MOST_DRAFTED;
-use kiln::sequence::{Batch, Chooser, Finish, Generation, Request, generate};
+use kiln::sequence::{Batch, Chooser, Finish, Generation, SequenceRequest, generate};
 use kiln::text::{SamplerConfig, TokenSet};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
@@ -67,7 +67,8 @@ fn chooser(config: &SamplerConfig, vocab: usize, round: usize) -> Chooser {
 
 /// The logits behind `tokens`.
 fn logits_behind(executor: &mut dyn Measure, batch: &mut Batch, tokens: &[u32], reuse: bool) -> (Vec<f32>, usize) {
-    let request = Request { prompt: tokens.to_vec(), chooser: Chooser::Greedy, stops: Vec::new(), limit: 1, reuse };
+    let request =
+        SequenceRequest { prompt: tokens.to_vec(), chooser: Chooser::Greedy, stops: Vec::new(), limit: 1, reuse };
     let (g, _) = generate(executor, batch, request, &mut go_on).unwrap();
     (executor.logits(0).unwrap().to_vec(), g.kept)
 }
@@ -124,7 +125,7 @@ fn check(name: &str, device: Device, kv: KvType, rounds: usize, tolerance: impl 
         let config = if exact { configs[round % configs.len()].clone() } else { SamplerConfig::greedy() };
         let config = SamplerConfig { seed, ..config };
         let stops: Vec<u32> = if random.below(2) == 0 { (0..vocab as u32).step_by(31).collect() } else { Vec::new() };
-        let ask = |reuse| Request {
+        let ask = |reuse| SequenceRequest {
             prompt: prompt.clone(),
             chooser: chooser(&config, vocab, if exact { round } else { 0 }),
             stops: stops.clone(),
@@ -136,9 +137,9 @@ fn check(name: &str, device: Device, kv: KvType, rounds: usize, tolerance: impl 
         known.lock().unwrap()[slot] = [&prompt[..], &want.tokens].concat();
         let mut ended = None;
         while ended.is_none() {
-            batch.step(executor.as_mut(), &mut |_, _| ControlFlow::Continue(())).unwrap();
+            batch.step(executor.as_mut(), &mut |_, _, _| ControlFlow::Continue(())).unwrap();
             executor.pages().check();
-            if let Some(kiln::schedule::Pass::Verify { rows, depth, .. }) = batch.last_pass() {
+            if let Some(kiln::schedule::PassShape::Verify { rows, depth, .. }) = batch.last_pass() {
                 seen.drafts += 1;
                 seen.across += usize::from(depth / PAGE != (depth + rows - 1) / PAGE);
             }
@@ -202,7 +203,7 @@ fn check_together(name: &str, device: Device, kv: KvType, rounds: usize, toleran
                 true => SamplerConfig { temperature: 1.3, seed: Some(joined), ..SamplerConfig::default() },
                 false => SamplerConfig::greedy(),
             };
-            let ask = || Request {
+            let ask = || SequenceRequest {
                 prompt: prompt.clone(),
                 chooser: Chooser::new(config.clone(), vocab).unwrap(),
                 stops: Vec::new(),
@@ -214,9 +215,9 @@ fn check_together(name: &str, device: Device, kv: KvType, rounds: usize, toleran
             known.lock().unwrap()[slot] = [&prompt[..], &want.tokens].concat();
             wanted[slot] = Some((prompt, want));
         }
-        batch.step(executor.as_mut(), &mut |_, _| ControlFlow::Continue(())).unwrap();
+        batch.step(executor.as_mut(), &mut |_, _, _| ControlFlow::Continue(())).unwrap();
         executor.pages().check();
-        if let Some(kiln::schedule::Pass::Verify { sequences, rows, .. }) = batch.last_pass() {
+        if let Some(kiln::schedule::PassShape::Verify { sequences, rows, .. }) = batch.last_pass() {
             together += usize::from(sequences > 1 && rows > sequences);
         }
         while let Some(ended) = batch.take_ended() {

@@ -4,9 +4,9 @@
 mod common;
 
 use kiln::testing::replay::driver::{Driver, HostAccess, Memory, MemoryCopy};
-use kiln::testing::replay::queue::Queue;
+use kiln::testing::replay::queue::DeviceQueue;
 use kiln::testing::sys::dma_buf;
-use kiln::testing::sys::fence::{State, SyncFile};
+use kiln::testing::sys::fence::{FenceState, SyncFile};
 use kiln::testing::vulkan::fence::{Gate, Timeline, TimelineOrder};
 use kiln::testing::vulkan::memory::Buffer;
 use kiln::testing::vulkan::memory::allocators::UDMABUF_MEMFD;
@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_secs(20);
 /// A device with a command buffer that copies `from` to `to`.
 struct Copier {
     // Dropped in this order: the queue waits for the device first.
-    queue: Queue<Vulkan>,
+    queue: DeviceQueue<Vulkan>,
     list: <Vulkan as Driver>::Baked,
     from: Buffer,
     to: Buffer,
@@ -35,7 +35,7 @@ impl Copier {
             .find(|&heap| Buffer::new(&gpu, 64, heap, HostAccess::Host).is_ok())
             .unwrap();
         let buffer = || Buffer::new(&gpu, 64, heap, HostAccess::Host).unwrap();
-        let (mut from, mut to, mut queue) = (buffer(), buffer(), Queue::new(Vulkan::new(&gpu).unwrap()));
+        let (mut from, mut to, mut queue) = (buffer(), buffer(), DeviceQueue::new(Vulkan::new(&gpu).unwrap()));
         from.copy_from(&[7; 64]).unwrap();
         to.copy_from(&[0; 64]).unwrap();
         let list = queue.bake(&[], None, None, [MemoryCopy::new(&from, &to, 64)]).unwrap();
@@ -106,7 +106,7 @@ fn a_submit_gives_out_a_fence_that_another_takes_in() {
         assert!(c.copied(), "round {round}");
         if let Some(fence) = &fence {
             fence.wait(LONG).unwrap();
-            assert_eq!(fence.state().unwrap(), State::Signaled);
+            assert_eq!(fence.state().unwrap(), FenceState::Signaled);
         }
         c.to.copy_from(&[0; 64]).unwrap();
         let order = TimelineOrder { after: None, then: Some((&timeline, round + 1)) };

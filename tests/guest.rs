@@ -8,7 +8,7 @@ use common::{Case, DOT, F32, Forged, bits, golden, load, relative_rms, small_sha
 use kiln::engine::{self, Device, Options, ReplayOptions};
 use kiln::executor::guest::GuestKind;
 use kiln::executor::weights::Progress;
-use kiln::executor::{Asks, Executor, HeadRows, Measure, Row};
+use kiln::executor::{Executor, HeadRows, Measure, Row, SampleRequests};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{LayerKind, Shape, WeightFormat};
 use kiln::schedule::KvType;
@@ -148,7 +148,8 @@ fn a_pass_with_a_guest_takes_several_submits_and_none_runs_ahead() {
         assert!(position == 0 || submits == shape().layers.len() as u64 + 2, "{submits} submits");
     }
     let mut filled = false;
-    let asks = Asks { fill: &mut |_, _| filled = true, is_slow: true, goes_on: true, meanwhile: &mut || {} };
+    let asks =
+        SampleRequests { fill: &mut |_, _| filled = true, is_slow: true, may_run_ahead: true, meanwhile: &mut || {} };
     executor.forward_choosing(&[row(0, 4)], head, asks).unwrap();
     assert!(!executor.is_ahead());
     assert!(filled);

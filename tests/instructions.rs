@@ -2,12 +2,12 @@
 //! text. The device waits while they run. Callgrind counts them, with the same result on any machine for the same
 //! compiler. tools/test prints the counts and fails if one has grown.
 
-use kiln::executor::{self, Asks, Executor, HeadRows, Pages, Row, Watch};
+use kiln::executor::{self, Executor, HeadRows, Pages, Row, SampleRequests, Watch};
 use kiln::model::presets;
-use kiln::schedule::choice::{self, Found};
+use kiln::schedule::choice::{self, SampleResult};
 use kiln::schedule::{Extent, KvType, Schedule};
 use kiln::sequence::draft::{MOST_DRAFTED, Repeats};
-use kiln::sequence::{Batch, Chooser, Finish, Generation, Request, generate};
+use kiln::sequence::{Batch, Chooser, Finish, Generation, SequenceRequest, generate};
 use kiln::text::SamplerConfig;
 use std::ops::ControlFlow;
 use std::process::Command;
@@ -119,21 +119,7 @@ impl Free {
 }
 
 impl Executor for Free {
-    fn schedule(&self) -> &Schedule {
-        &self.schedule
-    }
-
-    fn device(&self) -> &str {
-        "none"
-    }
-
-    fn pages(&self) -> &Pages {
-        &self.pages
-    }
-
-    fn pages_mut(&mut self) -> &mut Pages {
-        &mut self.pages
-    }
+    kiln::executor_methods!(own);
 
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> kiln::Result<()> {
         executor::admit_pass(&self.schedule, &mut self.pages, rows, head)?;
@@ -143,7 +129,7 @@ impl Executor for Free {
         Ok(())
     }
 
-    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> kiln::Result<()> {
+    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: SampleRequests<'_>) -> kiln::Result<()> {
         self.forward(rows, Some(head))?;
         let words = &mut self.arena[executor::asks_in(&self.schedule)];
         executor::write_asks(words, &self.schedule, head, asks.fill, &mut [false]);
@@ -158,8 +144,8 @@ impl Executor for Free {
         Ok(())
     }
 
-    fn found(&self, _: usize) -> Option<Found<'_>> {
-        Some(Found::new(&self.found))
+    fn found(&self, _: usize) -> Option<SampleResult<'_>> {
+        Some(SampleResult::new(&self.found))
     }
 
     fn project(&mut self, head: HeadRows) -> kiln::Result<()> {
@@ -214,7 +200,7 @@ fn decode(case: &Case, tokens: usize) {
         batch.speculate(MOST_DRAFTED, true, Box::new(Repeats::new(batch.slots(), context, None)));
     }
     let chooser = Chooser::new(case.sampler.clone(), executor.schedule.shape.vocab).unwrap();
-    let request = Request { prompt: vec![2], chooser, stops: Vec::new(), limit: tokens, reuse: true };
+    let request = SequenceRequest { prompt: vec![2], chooser, stops: Vec::new(), limit: tokens, reuse: true };
     let mut stream = case.text.then(|| kiln::engine::demo::tokenizer().unwrap().stream(true));
     let mut bytes = 0;
     let done = counted(&mut executor, &mut batch, request, &mut |id| {
@@ -231,7 +217,7 @@ fn decode(case: &Case, tokens: usize) {
 fn counted(
     executor: &mut Free,
     batch: &mut Batch,
-    request: Request,
+    request: SequenceRequest,
     on_token: &mut dyn FnMut(u32) -> ControlFlow<Finish>,
 ) -> Generation {
     generate(executor, batch, request, on_token).unwrap().0

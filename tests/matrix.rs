@@ -12,16 +12,16 @@ use kiln::schedule::layout::StateLayout;
 use kiln::testing::lower::arithmetic::Operand;
 use kiln::testing::lower::attend_tile;
 use kiln::testing::lower::dispatch::Dispatch;
-use kiln::testing::lower::fragment::{FragmentTile, Inputs};
+use kiln::testing::lower::fragment::{FragmentTile, InputPath};
 use kiln::testing::lower::kernels::Module;
 use kiln::testing::lower::kernels::constants::{LinearFragmentTallConstants, Specialization};
 use kiln::testing::lower::kernels::push::{AttendMatrixPush, LinearMatrixPush, Push, word};
-use kiln::testing::lower::matrix::{self, MatrixShape, MatrixTile, Role};
+use kiln::testing::lower::matrix::{self, MatrixShape, MatrixTile, MatrixVariant};
 use kiln::testing::lower::shared_tile::SharedTile;
-use kiln::testing::lower::units::Units;
+use kiln::testing::lower::units::MatrixUnits;
 use kiln::testing::replay::driver::{HostAccess, Memory};
 use kiln::testing::replay::measure::ceiling;
-use kiln::testing::replay::queue::Queue;
+use kiln::testing::replay::queue::DeviceQueue;
 use kiln::testing::vulkan::memory::Buffer;
 use kiln::testing::vulkan::{Gpu, Vulkan};
 use std::collections::HashSet;
@@ -32,8 +32,8 @@ const POISON: u32 = 0x7fc0_dead;
 
 /// A device with matrix units, and the objects for running kernels on it.
 struct Bench {
-    queue: Queue<Vulkan>,
-    units: Units,
+    queue: DeviceQueue<Vulkan>,
+    units: MatrixUnits,
     heap: usize,
     gpu: Rc<Gpu>,
 }
@@ -47,7 +47,7 @@ impl Bench {
         };
         println!("{test}: {}, {units:?}", gpu.caps.name);
         let heap = common::shared_heap(&gpu);
-        let queue = Queue::new(Vulkan::new(&gpu).unwrap());
+        let queue = DeviceQueue::new(Vulkan::new(&gpu).unwrap());
         Some(Bench { queue, units, heap, gpu })
     }
 
@@ -265,7 +265,7 @@ impl Product {
 
     /// Runs every tile in `variants` on a pass of `self.rows` rows, of which `live` are live.
     fn check(&self, bench: &mut Bench, live: usize, variants: &[MatrixTile]) {
-        let role = if self.block_scales.is_empty() { Role::Plain } else { Role::Blocks };
+        let role = if self.block_scales.is_empty() { MatrixVariant::Plain } else { MatrixVariant::Blocks };
         // Output rows that are aligned for whole matrices, and some that are not.
         let out_stride = self.n + if self.n.is_multiple_of(8) { 8 } else { 5 };
         // Words of the step state, with `live` at index 2.
@@ -290,14 +290,8 @@ impl Product {
                 variant.groups(self.rows, self.n),
             );
             let name = format!(
-                "{:?} {:?} {role:?}, {live} of {} rows, {} x {}, {} in {} splits",
-                self.format,
-                self.operand,
-                self.rows,
-                self.n,
-                self.k,
-                variant.shape.name(),
-                variant.splits
+                "{:?} {:?} {role:?}, {live} of {} rows, {} x {}, {:?} in {} splits",
+                self.format, self.operand, self.rows, self.n, self.k, variant.shape, variant.splits
             );
             // Twice, since a run must reset its counters.
             for _ in 0..2 {
@@ -333,17 +327,12 @@ impl Product {
             let mut out = bench.poisoned(self.rows * out_stride / 4);
             let push = self.push([&state, &weight, &scales, &x, &out], n, out_stride);
             let dispatch = Dispatch::new(
-                variant.kernel(bench.units, self.format, self.k, Role::Gated).unwrap(),
+                variant.kernel(bench.units, self.format, self.k, MatrixVariant::Gated).unwrap(),
                 Push::new(&push),
                 variant.groups(self.rows, 2 * n),
             );
-            let name = format!(
-                "{:?} gated, {live} of {} rows, {n} x {}, {}",
-                self.format,
-                self.rows,
-                self.k,
-                variant.shape.name()
-            );
+            let name =
+                format!("{:?} gated, {live} of {} rows, {n} x {}, {:?}", self.format, self.rows, self.k, variant.shape);
             x.copy_from(&self.form()).unwrap();
             out.copy_from(bytemuck::cast_slice(&vec![POISON; out.size() as usize / 4])).unwrap();
             bench.run(std::slice::from_ref(&dispatch));
@@ -400,22 +389,22 @@ const SMALL_TALL: SharedTile = SharedTile {
 /// Tiles that are small enough for a CPU driver. Each has a feature that the usual ones there lack: rows in two
 /// matrices, subgroups side by side, several loads of a row in a step, steps in flight, inputs through shared memory.
 const SMALL_FRAGMENTS: [FragmentTile; 10] = {
-    const fn tile(rows: u32, outputs: u32, subgroups: u32, depth: u32, inputs: Inputs) -> FragmentTile {
+    const fn tile(rows: u32, outputs: u32, subgroups: u32, depth: u32, inputs: InputPath) -> FragmentTile {
         FragmentTile { rows, outputs, subgroups, depth, inputs }
     }
     [
-        tile(16, 8, 2, 1, Inputs::Direct { parts: 2, span: 1 }),
-        tile(8, 16, 1, 1, Inputs::Direct { parts: 1, span: 1 }),
-        tile(8, 8, 1, 1, Inputs::Direct { parts: 4, span: 2 }),
-        tile(8, 8, 2, 2, Inputs::Direct { parts: 1, span: 1 }),
+        tile(16, 8, 2, 1, InputPath::Direct { parts: 2, span: 1 }),
+        tile(8, 16, 1, 1, InputPath::Direct { parts: 1, span: 1 }),
+        tile(8, 8, 1, 1, InputPath::Direct { parts: 4, span: 2 }),
+        tile(8, 8, 2, 2, InputPath::Direct { parts: 1, span: 1 }),
         // Whole blocks of gate and up.
-        tile(8, 8, 4, 1, Inputs::Direct { parts: 2, span: 1 }),
+        tile(8, 8, 4, 1, InputPath::Direct { parts: 2, span: 1 }),
         // Several matrices of weights with several loads of a row, and with several matrices of inputs.
-        tile(8, 16, 2, 1, Inputs::Direct { parts: 1, span: 2 }),
-        tile(16, 16, 2, 1, Inputs::Direct { parts: 1, span: 1 }),
-        tile(32, 8, 2, 1, Inputs::Shared { row_parts: 2, stages: 1 }),
-        tile(24, 8, 4, 1, Inputs::Shared { row_parts: 3, stages: 2 }),
-        tile(16, 16, 2, 2, Inputs::Shared { row_parts: 2, stages: 1 }),
+        tile(8, 16, 2, 1, InputPath::Direct { parts: 1, span: 2 }),
+        tile(16, 16, 2, 1, InputPath::Direct { parts: 1, span: 1 }),
+        tile(32, 8, 2, 1, InputPath::Shared { row_parts: 2, stages: 1 }),
+        tile(24, 8, 4, 1, InputPath::Shared { row_parts: 3, stages: 2 }),
+        tile(16, 16, 2, 2, InputPath::Shared { row_parts: 2, stages: 1 }),
     ]
 };
 
@@ -505,7 +494,7 @@ fn check_linear(bench: &mut Bench, format: WeightFormat, operand: Operand) {
         }
         if operand == Operand::F16 && rows <= 160 {
             // As deep as no CPU driver unrolls what is not only tried.
-            let units = Units { unrolled_steps: 2, ..bench.units };
+            let units = MatrixUnits { unrolled_steps: 2, ..bench.units };
             let small = fragments.iter().filter(|t| t.fits(units, format)).map(|t| MatrixShape::Fragment(*t));
             variants.extend(small.flat_map(|shape| [1, 3].map(|splits| MatrixTile { operand, shape, splits })));
         }
@@ -513,7 +502,7 @@ fn check_linear(bench: &mut Bench, format: WeightFormat, operand: Operand) {
         assert!(!variants.is_empty(), "{rows} rows of {n} x {k}");
         let seed = 7 + i as u64;
         Product::new(format, operand, [rows, n, k], false, seed).check(bench, live, &variants);
-        let kernels = variants.iter().filter_map(|v| v.kernel(bench.units, format, k, Role::Plain));
+        let kernels = variants.iter().filter_map(|v| v.kernel(bench.units, format, k, MatrixVariant::Plain));
         let tall = kernels.filter(|kernel| kernel.module == Module::LinearFragmentTallGrouped);
         let tall = tall.map(|kernel| LinearFragmentTallConstants::of(&kernel.constants));
         batched.extend(tall.filter(|tall| tall.in_batches > 0).map(|tall| tall.stages));
@@ -523,7 +512,7 @@ fn check_linear(bench: &mut Bench, format: WeightFormat, operand: Operand) {
             let fits = |v: &&MatrixTile| has_roles && v.has(bench.units, role) && (!is_cpu || is_one(v));
             variants.iter().filter(fits).copied().collect::<Vec<_>>()
         };
-        let (gated, blocks) = (in_role(Role::Gated), in_role(Role::Blocks));
+        let (gated, blocks) = (in_role(MatrixVariant::Gated), in_role(MatrixVariant::Blocks));
         Product::new(format, operand, [rows, n, k], true, seed).check(bench, live, &blocks);
         Product::new(format, operand, [rows, 2 * n.next_multiple_of(8), k], false, seed)
             .check_gated(bench, live, &gated);

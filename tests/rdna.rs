@@ -28,16 +28,15 @@ use gfx11::machine::Config;
 use kiln::diagnose::compare::{Compared, HEAD_ROWS, compare, passes};
 use kiln::engine::{ReplayOptions, Tune};
 use kiln::executor::weights::Progress;
-use kiln::executor::{Asks, Executor, HeadRows, Row};
-use kiln::machine::heaps::{Heap, Memory};
+use kiln::executor::{Executor, HeadRows, Row, SampleRequests};
+use kiln::machine::heaps::{DeviceMemory, Heap};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{BlockFormat, LayerKind, Shape, WeightFormat};
 use kiln::plan::{Needs, Plan};
-use kiln::schedule::choice::Ask;
+use kiln::schedule::choice::SampleRequest;
 use kiln::schedule::{Extent, KvType, Schedule};
 use kiln::sequence::session::Session;
 use kiln::testing::lower::arithmetic::Arithmetic;
-use kiln::testing::lower::kernels::constants::Specialization;
 use kiln::testing::lower::kernels::{Kernel, Module};
 use kiln::testing::lower::target::{DotTile, Tile};
 use kiln::testing::reference::Reference;
@@ -143,7 +142,7 @@ impl Setup {
         let schedule = Schedule::build(checkpoint.shape(), extent, checkpoint.formats(self.weights));
         let heap =
             Heap { name: "memory".into(), available: 8 << 30, reserved: 0, device_local: true, host_visible: true };
-        let memory = Memory {
+        let memory = DeviceMemory {
             device: "interpreter".into(),
             heaps: vec![heap],
             max_allocation: 4 << 30,
@@ -505,13 +504,13 @@ fn what_a_pass_finds_is_in_its_logits() {
         let rows: Vec<Row> = (0..4).map(|s| Row { token: 7 + 50 * s, position: 0, sequence: s }).collect();
         let allowed: Vec<u32> = vec![0x1111_1111; checkpoint.shape().vocab.div_ceil(32)];
         let is_allowed = |id: usize| id.is_multiple_of(4);
-        let fill = &mut |row: usize, ask: &mut Ask<'_>| match row {
+        let fill = &mut |row: usize, ask: &mut SampleRequest<'_>| match row {
             0 => ask.set(5, 1.0, None, std::iter::empty(), None),
             1 => ask.set(1, 1.0, None, std::iter::empty(), Some(&allowed)),
             2 => ask.set(3, 0.7, Some(0.5), [3, 9].into_iter(), Some(&allowed)),
             _ => {}
         };
-        let asks = Asks { fill, is_slow: false, goes_on: false, meanwhile: &mut || {} };
+        let asks = SampleRequests { fill, is_slow: false, may_run_ahead: false, meanwhile: &mut || {} };
         replay.forward_choosing(&rows, HeadRows { first: 0, count: 4 }, asks).unwrap_or_else(|e| panic!("{e}"));
         assert!(replay.found(3).is_none());
         for (row, want, masked) in [(0, 5, false), (1, 1, true), (2, 3, true)] {

@@ -8,7 +8,7 @@ use kiln::engine::{Options, ReplayOptions, Tune};
 use kiln::executor::{HeadRows, Row};
 use kiln::sequence::draft::{MOST_DRAFTED, Repeats};
 use kiln::sequence::session::Session;
-use kiln::sequence::{Batch, Chooser, Request};
+use kiln::sequence::{Batch, Chooser, SequenceRequest};
 use kiln::text::{SamplerConfig, TokenSet};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -108,12 +108,12 @@ fn sampling_records_nothing_makes_no_pipeline_and_allocates_nothing() {
             (0..vocab as u32).step_by(2).for_each(|id| allowed.insert(id));
             chooser.allow(allowed).unwrap();
         }
-        let request = Request { prompt: vec![2, 17 + i], chooser, stops: Vec::new(), limit: 60, reuse: true };
+        let request = SequenceRequest { prompt: vec![2, 17 + i], chooser, stops: Vec::new(), limit: 60, reuse: true };
         batch.join(executor.as_mut(), request).unwrap();
     }
     let mut steps = |count| {
         for _ in 0..count {
-            batch.step(executor.as_mut(), &mut |_, _| ControlFlow::Continue(())).unwrap();
+            batch.step(executor.as_mut(), &mut |_, _, _| ControlFlow::Continue(())).unwrap();
             assert!(batch.take_ended().is_none());
         }
     };
@@ -152,12 +152,12 @@ fn drafts_record_nothing_make_no_pipeline_and_allocate_nothing() {
             false => batch.speculate(MOST_DRAFTED, true, Box::new(Repeats::new(1, context, None))),
         }
         let chooser = Chooser::new(config, vocab).unwrap();
-        let request = Request { prompt: vec![2, 17, 5], chooser, stops: Vec::new(), limit: 500, reuse: false };
+        let request = SequenceRequest { prompt: vec![2, 17, 5], chooser, stops: Vec::new(), limit: 500, reuse: false };
         batch.join(executor.as_mut(), request).unwrap();
         let mut verified = 0;
         let mut steps = |count| {
             for _ in 0..count {
-                batch.step(executor.as_mut(), &mut |_, _| ControlFlow::Continue(())).unwrap();
+                batch.step(executor.as_mut(), &mut |_, _, _| ControlFlow::Continue(())).unwrap();
                 verified += usize::from(batch.last_verified() > 0);
                 assert!(batch.take_ended().is_none());
             }

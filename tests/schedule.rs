@@ -12,18 +12,18 @@ use kiln::model::{BlockFormat, Shape, TensorId, WeightFormat, presets};
 use kiln::plan::{Needs, Plan};
 use kiln::schedule::kv::PAGE;
 use kiln::schedule::layout::StateLayout;
-use kiln::schedule::{Extent, KvLayout, KvType, Op, Pass, Pool, Schedule, Segment, Step};
+use kiln::schedule::{Extent, KvLayout, KvType, Op, PassShape, Pool, Schedule, Segment, Step};
 use kiln::sequence::session::Session;
 use kiln::testing::lower::arithmetic::{ActivationLayout, Arithmetic, Operand};
 use kiln::testing::lower::attend_tile::{self, AttendTile};
 use kiln::testing::lower::dispatch::{Addresses, Dispatch, Edge};
-use kiln::testing::lower::fragment::{FragmentTile, Inputs};
+use kiln::testing::lower::fragment::{FragmentTile, InputPath};
 use kiln::testing::lower::kernels::Module;
 use kiln::testing::lower::kernels::constants::{AttendConstants, LinearFragmentTallConstants, Specialization};
-use kiln::testing::lower::layout::{COUNTER_BYTES, GpuLayout, PRODUCT_SCRATCH, RELAY_STRIDE, STALLED};
-use kiln::testing::lower::matrix::{self, MatrixShape, MatrixTile, Role};
+use kiln::testing::lower::layout::{COUNTER_BYTES, GpuLayout, PRODUCT_SCRATCH, RELAY_STRIDE};
+use kiln::testing::lower::matrix::{self, MatrixShape, MatrixTile, MatrixVariant};
 use kiln::testing::lower::target::Target;
-use kiln::testing::lower::units::Units;
+use kiln::testing::lower::units::MatrixUnits;
 use kiln::testing::lower::{Lowering, PassKind, RowOrder, TokenSource};
 use kiln::testing::reference::Reference;
 use kiln::testing::replay::Replay;
@@ -45,7 +45,7 @@ fn gemma_27b() -> Shape {
 #[test]
 fn a_27b_token_reads_27_gigabytes() {
     let schedule = Schedule::build(&gemma_27b(), extent(1), int8);
-    let cost = schedule.cost(Pass::Decode { sequences: 1, depth: 0 });
+    let cost = schedule.cost(PassShape::Decode { sequences: 1, depth: 0 });
 
     // By hand: INT8 elements of the matrices, their f32 row scales, f32 norms.
     let qkv = (32 + 16 + 16) * 128;
@@ -65,11 +65,11 @@ fn a_27b_token_reads_27_gigabytes() {
     assert_eq!(cost.operations, 2 * 27_007_991_808 + 62 * 4 * 32 * 128, "each element twice, and one key a head");
 
     // At depth 4095, 52 local layers see 1024 keys and 10 global ones 4096, each 2 x 16 x 128 values.
-    let deep = schedule.cost(Pass::Decode { sequences: 1, depth: 4095 });
+    let deep = schedule.cost(PassShape::Decode { sequences: 1, depth: 4095 });
     let kv_element = 4 * 2 * 16 * 128;
     assert_eq!(deep.kv_bytes, kv_element * (52 * (1024 + 1) + 10 * (4096 + 1)), "keys read, and one written");
     // A batch reads the weights once.
-    let batch = schedule.cost(Pass::Decode { sequences: 32, depth: 0 });
+    let batch = schedule.cost(PassShape::Decode { sequences: 32, depth: 0 });
     assert_eq!(batch.weight_bytes, weights + 31 * embedding_row);
 }
 
@@ -77,9 +77,9 @@ fn a_27b_token_reads_27_gigabytes() {
 #[test]
 fn a_mixed_pass_costs_what_its_parts_cost_but_the_weights() {
     let schedule = Schedule::build(&gemma_27b(), Extent { context: 8192, ..extent(512) }, int8);
-    let chunk = schedule.cost(Pass::Prefill { rows: 480, depth: 900 });
-    let beside = schedule.cost(Pass::Decode { sequences: 31, depth: 2000 });
-    let mixed = |ends| schedule.cost(Pass::Mixed { chunk: 480, depth: 900, ends, sequences: 31, beside: 2000 });
+    let chunk = schedule.cost(PassShape::Prefill { rows: 480, depth: 900 });
+    let beside = schedule.cost(PassShape::Decode { sequences: 31, depth: 2000 });
+    let mixed = |ends| schedule.cost(PassShape::Mixed { chunk: 480, depth: 900, ends, sequences: 31, beside: 2000 });
     let (whole, part) = (mixed(true), mixed(false));
     assert_eq!(whole.kv_bytes, chunk.kv_bytes + beside.kv_bytes);
     assert_eq!(whole.operations, chunk.operations + beside.operations);
@@ -170,9 +170,9 @@ fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
 /// hold one step of inputs.
 #[test]
 fn scales_of_groups_come_in_batches() {
-    let tall = |units: Units, format, inputs: usize| -> Vec<LinearFragmentTallConstants> {
+    let tall = |units: MatrixUnits, format, inputs: usize| -> Vec<LinearFragmentTallConstants> {
         let tiles = matrix::tiles(units, format, Operand::F16, [512, 8192, inputs]);
-        let kernels = tiles.iter().filter_map(|tile| tile.kernel(units, format, inputs, Role::Plain));
+        let kernels = tiles.iter().filter_map(|tile| tile.kernel(units, format, inputs, MatrixVariant::Plain));
         let modules = [Module::LinearFragmentTallGrouped, Module::LinearFragmentTallInt8];
         let tall = kernels.filter(|kernel| modules.contains(&kernel.module));
         tall.map(|kernel| LinearFragmentTallConstants::of(&kernel.constants)).collect()
@@ -188,7 +188,7 @@ fn scales_of_groups_come_in_batches() {
         (q5_0, 5376, 4, 1),
         (q4_k, 5376, 4, 0),
     ] {
-        let tall = tall(Units { row_lanes: Some(row_lanes), ..nvidia_units() }, format, inputs);
+        let tall = tall(MatrixUnits { row_lanes: Some(row_lanes), ..nvidia_units() }, format, inputs);
         let small = |t: &&LinearFragmentTallConstants| t.subs_n * t.parts <= 4;
         assert!(tall.iter().any(|t| small(&t)) && (row_lanes != 4 || tall.iter().any(|t| t.stages == 2)), "{tall:?}");
         for t in &tall {
@@ -202,10 +202,10 @@ fn scales_of_groups_come_in_batches() {
 #[test]
 fn gated_tiles_have_a_power_of_two_of_outputs() {
     let gates = |outputs, subgroups| {
-        let inputs = Inputs::Direct { parts: 2, span: 1 };
+        let inputs = InputPath::Direct { parts: 2, span: 1 };
         let tile = FragmentTile { rows: 16, outputs, subgroups, depth: 1, inputs };
         let shape = MatrixShape::Fragment(tile);
-        MatrixTile { operand: Operand::F16, shape, splits: 1 }.has(nvidia_units(), Role::Gated)
+        MatrixTile { operand: Operand::F16, shape, splits: 1 }.has(nvidia_units(), MatrixVariant::Gated)
     };
     assert_eq!([gates(32, 1), gates(64, 2), gates(16, 4)], [true; 3]);
     assert_eq!([gates(48, 2), gates(48, 1), gates(16, 1)], [false; 3]);
@@ -439,7 +439,7 @@ fn shaders_and_layout_agree() {
         (common, define("STATE_HEAD_FIRST", StateLayout::HEAD_FIRST as u64)),
         (common, define("STATE_HEAD_ROWS", StateLayout::HEAD_ROWS as u64)),
         (common, define("STATE_CHUNK", StateLayout::CHUNK as u64)),
-        (relay, define("STATE_STALLED", STALLED as u64)),
+        (relay, define("STATE_RELAY_TIMEOUT", StateLayout::RELAY_TIMEOUT as u64)),
         (relay, define("RELAY_STRIDE", RELAY_STRIDE / 4)),
         (include_str!("../shaders/argmax.comp"), define("COUNTER_BYTES", COUNTER_BYTES)),
         (include_str!("../shaders/attend.comp"), constant("COUNTER_BYTES", COUNTER_BYTES)),

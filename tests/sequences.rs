@@ -12,8 +12,8 @@ use kiln::executor::{Executor, HeadRows, Row};
 use kiln::model::{Checkpoint, WeightFormat};
 use kiln::plan::{Needs, Plan};
 use kiln::schedule::kv::PAGE;
-use kiln::schedule::{KvType, Pass, Pool, Schedule};
-use kiln::sequence::{Batch, Chooser, Ended, Finish, Request, generate};
+use kiln::schedule::{KvType, PassShape, Pool, Schedule};
+use kiln::sequence::{Batch, Chooser, Finish, FinishedSequence, SequenceRequest, generate};
 use kiln::testing::replay::Replay;
 use kiln::testing::vulkan::Vulkan;
 use kiln::testing::vulkan::memory::heaps;
@@ -84,9 +84,9 @@ impl Traffic {
         prompt
     }
 
-    fn request(&mut self) -> Request {
+    fn request(&mut self) -> SequenceRequest {
         let limit = self.random.below(30);
-        Request {
+        SequenceRequest {
             prompt: self.prompt(),
             chooser: Chooser::Greedy,
             stops: (0..VOCAB as u32).step_by(24).collect(),
@@ -98,7 +98,7 @@ impl Traffic {
 
 /// A reply with its prompt.
 struct Answered {
-    request: Request,
+    request: SequenceRequest,
     tokens: Vec<u32>,
     finish: Finish,
 }
@@ -122,11 +122,11 @@ fn run(executor: &mut dyn Executor, traffic: &mut Traffic, passes: usize) -> (Ve
     let mut seen = Seen { free: usize::MAX, ..Seen::default() };
     let slots = executor.schedule().extent.sequences;
     let mut batch = Batch::new(executor.schedule());
-    let mut running: Vec<Option<Request>> = vec![None; slots];
+    let mut running: Vec<Option<SequenceRequest>> = vec![None; slots];
     let mut answered = Vec::new();
     let mut pass = 0;
     while pass < passes || !batch.is_empty() {
-        let mut ended: Vec<Ended> = Vec::new();
+        let mut ended: Vec<FinishedSequence> = Vec::new();
         // All at first, then one now and then.
         while pass < passes && batch.room() > 0 && (pass == 0 || batch.is_empty() || traffic.random.below(3) == 0) {
             let request = traffic.request();
@@ -138,7 +138,7 @@ fn run(executor: &mut dyn Executor, traffic: &mut Traffic, passes: usize) -> (Ve
         }
         // Some end by what the caller sees in them.
         let mut last = None;
-        let on_token = &mut |slot, token| {
+        let on_token = &mut |slot, token, _: &mut Chooser| {
             last = Some(slot);
             match token {
                 9 => ControlFlow::Break(Finish::Stop),
@@ -151,7 +151,7 @@ fn run(executor: &mut dyn Executor, traffic: &mut Traffic, passes: usize) -> (Ve
         if let Some(request) = last.and_then(|slot: usize| running[slot].as_ref()) {
             traffic.running.clone_from(&request.prompt);
         }
-        if let Some(Pass::Mixed { sequences, .. }) = batch.last_pass() {
+        if let Some(PassShape::Mixed { sequences, .. }) = batch.last_pass() {
             seen.mixed += 1;
             seen.beside = seen.beside.max(sequences);
         }
@@ -299,7 +299,7 @@ fn the_plans_bytes_are_the_bytes_that_are_taken() {
 
 /// The reply to a prompt, how much of it the cache held, and the bits of the last logits.
 fn reply(executor: &mut dyn Executor, batch: &mut Batch, prompt: Vec<u32>) -> (Vec<u32>, usize, Vec<u32>) {
-    let request = Request { prompt, chooser: Chooser::Greedy, stops: Vec::new(), limit: 5, reuse: true };
+    let request = SequenceRequest { prompt, chooser: Chooser::Greedy, stops: Vec::new(), limit: 5, reuse: true };
     let (reply, _) = generate(executor, batch, request, &mut |_| ControlFlow::Continue(())).unwrap();
     let logits = executor.logits(0).unwrap().iter().map(|logit| logit.to_bits()).collect();
     (reply.tokens, reply.kept, logits)

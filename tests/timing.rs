@@ -8,7 +8,7 @@ use kiln::testing::lower::kernels::push::{Push, ReadPush};
 use kiln::testing::lower::kernels::{Kernel, Module};
 use kiln::testing::replay::driver::{Driver, HostAccess, Memory};
 use kiln::testing::replay::measure::timing::Timing;
-use kiln::testing::replay::queue::Queue;
+use kiln::testing::replay::queue::DeviceQueue;
 use kiln::testing::vulkan::Vulkan;
 use kiln::testing::vulkan::memory::Buffer;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ const IDLE: Duration = Duration::from_millis(30);
 fn what_was_timed_last_warms_up_a_device_that_was_idle() {
     let gpu = Rc::new(common::open_gpu());
     let heap = common::shared_heap(&gpu);
-    let mut queue = Queue::new(Vulkan::new(&gpu).unwrap());
+    let mut queue = DeviceQueue::new(Vulkan::new(&gpu).unwrap());
     let mut data = Buffer::new(&gpu, 16, heap, HostAccess::Host).unwrap();
     data.copy_from(bytemuck::cast_slice(&FOUND)).unwrap();
     let mut sink = Buffer::new(&gpu, 16, heap, HostAccess::Host).unwrap();

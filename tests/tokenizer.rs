@@ -4,7 +4,7 @@ mod common;
 
 use common::gguf::{GgufFile, Value, add_tokenizer};
 use common::{gemma3_tokenizer, golden};
-use kiln::model::checkpoint::gguf::{Gguf, Token, TokenKind};
+use kiln::model::checkpoint::gguf::{Gguf, TokenKind, VocabularyToken};
 use kiln::text::{ChatTemplate, Message, Tokenizer};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -197,8 +197,8 @@ fn the_tokenizer_of_a_gguf_file_gives_the_same_ids() {
 #[test]
 fn tokens_that_can_be_made_in_too_many_ways_are_refused() {
     let refused = |texts: Vec<String>| {
-        let unknown = Token { text: "<unk>".into(), score: 0.0, kind: TokenKind::Unknown };
-        let tokens = texts.into_iter().map(|text| Token { text, score: 0.0, kind: TokenKind::Normal });
+        let unknown = VocabularyToken { text: "<unk>".into(), score: 0.0, kind: TokenKind::Unknown };
+        let tokens = texts.into_iter().map(|text| VocabularyToken { text, score: 0.0, kind: TokenKind::Normal });
         let error = Tokenizer::from_tokens(&[unknown].into_iter().chain(tokens).collect::<Vec<_>>()).unwrap_err();
         assert_eq!((error.exit_code(), error.to_string().lines().count()), (2, 1), "{error}");
         error.to_string()
@@ -224,10 +224,11 @@ fn control_tokens_are_such_whatever_type_a_gguf_file_gives_them() {
     let mut file = GgufFile::default();
     add_tokenizer(&mut file, &json);
     let tokens = Gguf::from_bytes(file.bytes()).unwrap().tokens().unwrap();
-    let named = |tokens: &[Token], kind| -> Vec<Token> {
-        let is_control = |t: &Token| ["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"].contains(&t.text.as_str());
-        let kind_of = |t: &Token| if is_control(t) { kind } else { t.kind };
-        tokens.iter().map(|t| Token { kind: kind_of(t), ..t.clone() }).collect()
+    let named = |tokens: &[VocabularyToken], kind| -> Vec<VocabularyToken> {
+        let is_control =
+            |t: &VocabularyToken| ["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"].contains(&t.text.as_str());
+        let kind_of = |t: &VocabularyToken| if is_control(t) { kind } else { t.kind };
+        tokens.iter().map(|t| VocabularyToken { kind: kind_of(t), ..t.clone() }).collect()
     };
     let template = ChatTemplate::of_gguf(None).unwrap();
     for kind in [TokenKind::UserDefined, TokenKind::Normal] {
@@ -242,14 +243,15 @@ fn control_tokens_are_such_whatever_type_a_gguf_file_gives_them() {
         };
         assert_eq!(ids(&scored), ids(&own), "{kind:?}");
         // FunctionGemma's, which has one more token here.
-        let escape = Token { text: "<escape>".into(), score: -1000.0, kind };
+        let escape = VocabularyToken { text: "<escape>".into(), score: -1000.0, kind };
         let scored = Tokenizer::from_tokens(&[&tokens[..], &[escape]].concat()).unwrap();
         assert_eq!(scored.encode("<escape>", false).unwrap(), [512]);
         assert_eq!(scored.encode_verbatim("<escape>").unwrap(), own.encode("<escape>", true).unwrap());
         assert_eq!(scored.decode(&[512], true).unwrap(), "");
     }
     // Ollama's padding of the vocabulary is no text either.
-    let padding = (0..3).map(|i| Token { text: format!("[PAD{i}]"), score: -1.0, kind: TokenKind::UserDefined });
+    let padding =
+        (0..3).map(|i| VocabularyToken { text: format!("[PAD{i}]"), score: -1.0, kind: TokenKind::UserDefined });
     let padded = Tokenizer::from_tokens(&tokens.iter().cloned().chain(padding).collect::<Vec<_>>()).unwrap();
     assert_eq!(padded.encode("x[PAD1]", true).unwrap(), own.encode("x[PAD1]", true).unwrap());
 }

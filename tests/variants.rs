@@ -13,7 +13,7 @@ use kiln::schedule::{Op, Schedule};
 use kiln::sequence::session::Session;
 use kiln::testing::lower::arithmetic::{Arithmetic, Operand};
 use kiln::testing::lower::target::{Product, Target, Tile};
-use kiln::testing::lower::units::Units;
+use kiln::testing::lower::units::MatrixUnits;
 use kiln::testing::vulkan::Gpu;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -54,7 +54,7 @@ fn sharers(gpu: &Gpu, schedule: &Schedule, rows: usize, tile: Tile) -> Vec<u32> 
 }
 
 /// The tiles that these products can have.
-fn variants(gpu: &Gpu, units: Option<Units>, schedule: &Schedule, family: Arithmetic, rows: usize) -> Vec<Tile> {
+fn variants(gpu: &Gpu, units: Option<MatrixUnits>, schedule: &Schedule, family: Arithmetic, rows: usize) -> Vec<Tile> {
     let target = Target::new(gpu.caps.subgroup, true, units);
     let mut all = Vec::new();
     for v in products(schedule, rows).into_iter().flat_map(|p| target.tiles(family, p)) {

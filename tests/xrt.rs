@@ -6,9 +6,11 @@
 mod compile;
 
 use kiln::testing::npu::trial::VECTOR_ADD;
-use kiln::testing::npu::{BufferId, Context};
+use kiln::testing::npu::{BufferId, LoadedProgram};
 use kiln::testing::sys::dma_buf::{DmaBuf, sealed_memfd};
-use kiln::testing::sys::xrt::{Library, Missing, NAME, Program, Run, XrtBuffer, XrtBufferKind, XrtDevice, XrtKernel};
+use kiln::testing::sys::xrt::{
+    Library, Missing, NAME, Run, XrtBuffer, XrtBufferKind, XrtDevice, XrtKernel, XrtProgram,
+};
 use kiln::{Error, Result};
 use libloading::os::unix::Library as Object;
 use std::fs;
@@ -78,7 +80,7 @@ impl Fake {
 /// A device with a program, a kernel, buffers for its arguments and a run.
 struct Parts<'x> {
     device: XrtDevice<'x>,
-    program: Program<'x>,
+    program: XrtProgram<'x>,
     kernel: XrtKernel<'x>,
     from: XrtBuffer<'x>,
     to: XrtBuffer<'x>,
@@ -169,8 +171,8 @@ fn memory_is_imported_and_exported_and_no_descriptor_is_lost() {
 }
 
 /// The vector add through libxrt, with its buffers.
-fn vector_add(fake: &Fake) -> (Context<'_>, [BufferId; 3]) {
-    let mut context = Context::through_xrt(&fake.library, SLOT, VECTOR_ADD.program).unwrap();
+fn vector_add(fake: &Fake) -> (LoadedProgram<'_>, [BufferId; 3]) {
+    let mut context = LoadedProgram::through_xrt(&fake.library, SLOT, VECTOR_ADD.program).unwrap();
     let buffers = [0; 3].map(|_| context.allocate(8192).unwrap());
     (context, buffers)
 }
@@ -220,7 +222,7 @@ fn what_is_thrown_at_any_step_of_a_program_is_an_error() {
     let shared = DmaBuf::from_fd(sealed_memfd(8192).unwrap()).unwrap();
     fake.fail(1);
     let failures = [
-        Context::through_xrt(&fake.library, SLOT, VECTOR_ADD.program).map(drop),
+        LoadedProgram::through_xrt(&fake.library, SLOT, VECTOR_ADD.program).map(drop),
         context.allocate(8192).map(drop),
         context.import(&shared).map(drop),
         context.write(buffers[0], &[0]),

@@ -1,12 +1,12 @@
 //! What an engine is opened with, and what is planned.
 
 use crate::fault::Fault;
-use kiln::diagnose::forecast::Asked;
+use kiln::diagnose::forecast::ForecastOptions;
 use kiln::engine::{Device, ModelFiles, Options};
 use kiln::model::WeightFormat;
 use kiln::serve::embedded::EngineOptions;
 use kiln::serve::http::Listen;
-use kiln::serve::service::Settings;
+use kiln::serve::service::ServerSettings;
 use std::path::PathBuf;
 
 /// Sequences at once where the caller does not say.
@@ -33,7 +33,7 @@ impl Given<'_> {
         (options.device, options.weights) = (device(self.device)?, weights(self.weights)?);
         let listen = places(self.listen)?;
         let system = Some(self.system.to_owned()).filter(|text| !text.is_empty());
-        let settings = Settings { system, ..Settings::default() };
+        let settings = ServerSettings { system, ..ServerSettings::default() };
         Ok(EngineOptions { files: files(self.model), options, settings, listen })
     }
 }
@@ -55,7 +55,7 @@ pub(crate) struct Planned<'a> {
 }
 
 impl Planned<'_> {
-    pub fn asked(&self) -> Result<Asked, Fault> {
+    pub fn asked(&self) -> Result<ForecastOptions, Fault> {
         let text = |of: &str| Some(of.to_owned()).filter(|text| !text.is_empty());
         if !self.shape.is_empty() && !self.model.is_empty() {
             return Err(Fault::input(
@@ -71,7 +71,7 @@ impl Planned<'_> {
             kv_tokens: size(self.kv_tokens),
             ..Options::default()
         };
-        Ok(Asked {
+        Ok(ForecastOptions {
             files: files(self.model),
             shape: text(self.shape),
             machine: text(self.machine).unwrap_or_else(|| "this".into()),

@@ -5,10 +5,10 @@ mod input;
 mod line;
 mod output;
 
-use self::identity::Identity;
-use self::input::Input;
-use self::line::{Asked, Marks, Reader};
-use self::output::Output;
+use self::identity::LineHasher;
+use self::input::InputLines;
+use self::line::{Marks, ParsedLine, Reader};
+use self::output::OrderedOutput;
 use super::drafts::{self, DraftArgs};
 use super::model::ModelArgs;
 use super::reply::{ReplyArgs, reads_memory};
@@ -17,8 +17,8 @@ use crate::diagnose::status::Reporter;
 use crate::display::counted;
 use crate::engine::{self, Options};
 use crate::executor::Measure;
-use crate::sequence::meter::Meter;
-use crate::sequence::{Batch, Ended, Finish, Limits, Reply};
+use crate::sequence::meter::DecodeMeter;
+use crate::sequence::{Batch, Finish, FinishedSequence, Reply, SequenceLimits};
 use crate::text::{StopMatcher, Stopped};
 use crate::{Error, Result};
 use indicatif::ProgressBar;
@@ -78,16 +78,16 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
     let context = options.extent(&shape)?.context;
     let draft = args.drafts.model(&files, context)?;
 
-    let identity = Identity::new(&files, &args.model, &args.reply, context)?;
-    let mut input = Input::open(&args.input)?;
+    let identity = LineHasher::new(&files, &args.model, &args.reply, context)?;
+    let mut input = InputLines::open(&args.input)?;
     // What cannot be read is found before the output is made.
     input.read_ahead(1)?;
     if is_same_file(&args.input, &args.output) {
         return Err(Error::input("IN and OUT are the same file", "choose another file with -o"));
     }
     let output = match args.output == Path::new("-") {
-        true => Output::stdout(),
-        false => Output::open(&args.output, &mut input, &identity, args.retry_failed)?,
+        true => OrderedOutput::stdout(),
+        false => OrderedOutput::open(&args.output, &mut input, &identity, args.retry_failed)?,
     };
     if output.written() > 0 {
         let again = match input.again() {
@@ -113,14 +113,14 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
     let _status = Reporter::start("batch", &name, executor.device());
     let reader = Reader {
         defaults: &args.reply,
-        limits: Limits { shape: &shape, context },
+        limits: SequenceLimits { shape: &shape, context },
         text: text.as_ref().map(|(tokenizer, template)| (tokenizer, template)),
     };
     let slots = (0..sequences).map(|_| None).collect();
     let bar = progress::bar(None, "{msg}", json);
     let mut batch = Batch::new(executor.schedule());
     drafts.begin(&mut batch, context);
-    let mut work = Work { batch, slots, output, gauge: Gauge::default(), model: name, bar };
+    let mut work = OpenLines { batch, slots, output, gauge: Gauge::default(), model: name, bar };
     if !work.bar.is_hidden() {
         work.gauge.measure(executor.as_mut());
     }
@@ -133,7 +133,7 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
 }
 
 /// A sequence that runs: which line it answers.
-struct Running {
+struct RunningLine {
     index: usize,
     request: String,
     marks: Marks,
@@ -142,17 +142,17 @@ struct Running {
 }
 
 /// The lines in work.
-struct Work {
+struct OpenLines {
     batch: Batch,
     /// Per slot of the batch.
-    slots: Vec<Option<Running>>,
-    output: Output,
+    slots: Vec<Option<RunningLine>>,
+    output: OrderedOutput,
     gauge: Gauge,
     model: String,
     bar: ProgressBar,
 }
 
-impl Work {
+impl OpenLines {
     /// Answers what is left of the input.
     ///
     /// # Errors
@@ -160,9 +160,9 @@ impl Work {
     /// answered before is written.
     fn run(
         &mut self,
-        input: &mut Input,
+        input: &mut InputLines,
         reader: &Reader<'_>,
-        identity: &Identity,
+        identity: &LineHasher,
         executor: &mut dyn Measure,
     ) -> Result<()> {
         loop {
@@ -191,18 +191,18 @@ impl Work {
         index: usize,
         request: String,
         marks: Marks,
-        asked: Asked,
+        asked: ParsedLine,
     ) -> Result<()> {
         let prompt = asked.request.prompt.clone();
         let slot = self.batch.join(executor, asked.request)?;
-        self.slots[slot] = Some(Running { index, request, marks, prompt, reply: asked.reply });
+        self.slots[slot] = Some(RunningLine { index, request, marks, prompt, reply: asked.reply });
         Ok(())
     }
 
     fn step(&mut self, executor: &mut dyn Measure) -> Result<()> {
         let slots = &mut self.slots;
         let start = Instant::now();
-        self.batch.step(executor, &mut |slot, token| {
+        self.batch.step(executor, &mut |slot, token, _| {
             let reply = slots[slot].as_mut().and_then(|running| running.reply.as_mut());
             match reply.map(|reply| reply.push(token).1) {
                 Some(Stopped::Yes) => ControlFlow::Break(Finish::Stop),
@@ -218,8 +218,8 @@ impl Work {
     }
 
     /// Writes a reply. One that was interrupted is left for the next run.
-    fn end(&mut self, executor: &dyn Measure, ended: Ended) -> Result<()> {
-        let Some(Running { index, request, marks, prompt, reply }) = self.slots[ended.slot].take() else {
+    fn end(&mut self, executor: &dyn Measure, ended: FinishedSequence) -> Result<()> {
+        let Some(RunningLine { index, request, marks, prompt, reply }) = self.slots[ended.slot].take() else {
             return Ok(());
         };
         match ended.reply {
@@ -299,7 +299,7 @@ impl Work {
 /// A meter and what the device reads at best, in bytes per second; `None`: not measured.
 #[derive(Default)]
 struct Gauge {
-    meter: Meter,
+    meter: DecodeMeter,
     ceiling: Option<f64>,
 }
 

@@ -1,6 +1,6 @@
 //! `kiln bench`: a model's rates on a device, and what the device allows.
 
-use super::bench_table::{BenchReport, Load, seconds, write_report};
+use super::bench_table::{BenchReport, LoadTime, seconds, write_report};
 use super::drafts;
 use super::model::ModelArgs;
 use super::progress::{self, LiveBar};
@@ -8,7 +8,9 @@ use super::{note, print, print_json};
 use crate::diagnose::bench::kernels::group;
 use crate::diagnose::bench::profile::check_layer;
 use crate::diagnose::bench::usage::MemoryWatch;
-use crate::diagnose::bench::{Bench, Ceilings, KernelTime, LayerTime, Line, Rates, Sample, Settings, Stated, Work};
+use crate::diagnose::bench::{
+    Bench, BenchLine, BenchSettings, Ceilings, KernelTime, LayerTime, MeasuredRates, Sample, Stated, Work,
+};
 use crate::diagnose::status::Reporter;
 use crate::engine::{self, DEFAULT_CHUNK, DraftFiles, ModelFiles};
 use crate::executor::Measure;
@@ -81,11 +83,11 @@ pub struct BenchArgs {
 }
 
 impl BenchArgs {
-    fn settings(&self) -> Result<Settings> {
+    fn settings(&self) -> Result<BenchSettings> {
         let by_rows = !self.rows.is_empty();
         let prefill = if self.prefill == [0] || by_rows { Vec::new() } else { self.prefill.clone() };
         let drafts = self.accept.iter().map(|&share| Stated::new(self.speculate.map(usize::from), share));
-        Ok(Settings {
+        Ok(BenchSettings {
             prefill,
             decode: self.decode,
             batch: match by_rows {
@@ -148,7 +150,7 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
     let executor = args.model.load_on(&opened, &checkpoint, &options, json);
     let mut executor = executor.map_err(|e| drafts::beside(&drafts, e))?;
     let load =
-        Load { bytes: executor.schedule().weights.bytes(), seconds: start.elapsed().as_secs_f64(), open_seconds };
+        LoadTime { bytes: executor.schedule().weights.bytes(), seconds: start.elapsed().as_secs_f64(), open_seconds };
     drop(checkpoint);
     let _status = Reporter::start("bench", &name, executor.device());
     if let Some(watch) = &watch {
@@ -192,11 +194,11 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
     }
 }
 
-type Measured = (Ceilings, Vec<Line>, Vec<LayerTime>);
+type Measured = (Ceilings, Vec<BenchLine>, Vec<LayerTime>);
 
 fn measure(
     args: &BenchArgs,
-    settings: &Settings,
+    settings: &BenchSettings,
     executor: &mut dyn Measure,
     draft: Option<SharedModel>,
     gpu: Option<&Rc<Gpu>>,
@@ -273,7 +275,7 @@ impl BenchReport {
         })
     }
 
-    fn line_json(&self, l: &Line) -> Value {
+    fn line_json(&self, l: &BenchLine) -> Value {
         let (kind, sequences, length) = match l.case.work {
             Work::Prefill(tokens) => ("prefill", 1, tokens),
             Work::Rows { rows, beside, .. } => ("rows", 1 + beside, rows),
@@ -327,7 +329,7 @@ fn sample_json(s: &Sample) -> Value {
     json!({"median": s.median(), "min": s.min(), "max": s.max(), "spread": s.spread(), "values": s.values})
 }
 
-fn put_rates(value: &mut Value, rates: Option<Rates>) {
+fn put_rates(value: &mut Value, rates: Option<MeasuredRates>) {
     value["gb_s"] = json!(rates.map(|r| r.bytes / 1e9));
     value["read_share"] = json!(rates.map(|r| r.read_share));
     value["tflop_s"] = json!(rates.map(|r| r.operations / 1e12));

@@ -2,7 +2,7 @@
 
 use super::column::column;
 use crate::diagnose::bench::kernels::group;
-use crate::diagnose::bench::{Ceilings, KernelTime, LayerTime, Line, Rates};
+use crate::diagnose::bench::{BenchLine, Ceilings, KernelTime, LayerTime, MeasuredRates};
 use crate::diagnose::energy::Energy;
 use crate::display::{bytes, counted};
 use std::fmt::{Result, Write};
@@ -13,9 +13,9 @@ pub(super) struct BenchReport {
     pub device: String,
     /// By what the kernels' tiles were chosen, in a word; `None` where there are none.
     pub tiles: Option<&'static str>,
-    pub load: Load,
+    pub load: LoadTime,
     pub ceilings: Ceilings,
-    pub lines: Vec<Line>,
+    pub lines: Vec<BenchLine>,
     pub layers: Vec<LayerTime>,
     /// Bytes of anonymous memory: before the model, and at its peak.
     pub memory: Option<[u64; 2]>,
@@ -26,7 +26,7 @@ pub(super) struct BenchReport {
 }
 
 /// Time of loading the model.
-pub(super) struct Load {
+pub(super) struct LoadTime {
     pub bytes: u64,
     pub seconds: f64,
     /// Seconds to open the device, before anything is loaded.
@@ -141,7 +141,7 @@ fn write_lines(t: &mut String, r: &BenchReport) -> Result {
     }
 }
 
-fn write_kernels(t: &mut String, r: &BenchReport, line: &Line) -> Result {
+fn write_kernels(t: &mut String, r: &BenchReport, line: &BenchLine) -> Result {
     let (groups, pass) = (group(&line.kernels, r.ceilings), seconds(&line.kernels));
     let widest =
         |f: fn(&crate::diagnose::bench::KernelTime) -> usize| groups.iter().map(|g| f(&g.kernel)).max().unwrap_or(0);
@@ -155,7 +155,7 @@ fn write_kernels(t: &mut String, r: &BenchReport, line: &Line) -> Result {
     let write = column(groups.iter().map(|g| g.kernel.cost.memory_bytes()));
     for g in &groups {
         let k = &g.kernel;
-        let number = |f: fn(Rates) -> f64, digits: usize| {
+        let number = |f: fn(MeasuredRates) -> f64, digits: usize| {
             k.rates.map_or_else(|| "-".into(), |rates| format!("{:.digits$}", f(rates)))
         };
         writeln!(

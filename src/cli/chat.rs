@@ -4,7 +4,7 @@ mod command;
 mod input;
 
 use super::progress::LiveBar;
-use super::reply::{Printer, ReplyArgs, Spent, rate, summary};
+use super::reply::{Printer, ReplyArgs, ReplyEnergy, rate, summary};
 use super::tokenize::parse_messages;
 use super::wrap::{columns, wrapped};
 use super::{face, note, signals};
@@ -13,11 +13,11 @@ use crate::executor::Measure;
 use crate::machine::regular::{self, Links};
 use crate::sequence::conversation::Fitted;
 use crate::sequence::draft::Drafts;
-use crate::sequence::{Batch, Chooser, Conversation, Finish, Limits, Request, generate};
+use crate::sequence::{Batch, Chooser, Conversation, Finish, SequenceLimits, SequenceRequest, generate};
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::{Error, Result};
-use command::Command;
-use input::{Input, Typed};
+use command::SlashCommand;
+use input::{PromptEditor, Typed};
 use nix::sys::termios::{SetArg, tcgetattr, tcsetattr};
 use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
@@ -42,7 +42,7 @@ struct Chat<'a> {
     conversation: Conversation,
     batch: Batch,
     chooser: Chooser,
-    spent: Spent,
+    spent: ReplyEnergy,
 }
 
 /// Chats until the input ends. If `quiet`, shows no greeting and no summaries.
@@ -66,7 +66,7 @@ pub(super) fn chat(
         let device = executor.device();
         tell(&format!("{model} on {device}. Ctrl-C ends a reply, Ctrl-D or /bye the chat; /help lists more."));
     }
-    let spent = Spent::start(executor);
+    let spent = ReplyEnergy::start(executor);
     let mut c = Chat {
         args,
         quiet,
@@ -81,7 +81,7 @@ pub(super) fn chat(
     if let Err(e) = handle_signals() {
         log::warn!("Ctrl-C ends the chat, and a signal leaves the terminal as the chat has it: {e}");
     }
-    let mut input = Input::open()?;
+    let mut input = PromptEditor::open()?;
     loop {
         match read(&mut input, c.executor)? {
             Typed::Line(line) if line.trim().is_empty() => {}
@@ -114,7 +114,7 @@ fn tell(text: &str) {
 ///
 /// # Errors
 /// The terminal or the device fails.
-fn read(input: &mut Input, executor: &mut dyn Measure) -> Result<Typed> {
+fn read(input: &mut PromptEditor, executor: &mut dyn Measure) -> Result<Typed> {
     let Some(mut pause) = executor.improve()? else { return input.read() };
     std::thread::scope(|scope| {
         let reader = std::thread::Builder::new().name("terminal".into()).spawn_scoped(scope, || input.read());
@@ -153,23 +153,23 @@ impl Chat<'_> {
     fn take(&mut self, line: &str) -> Result<ControlFlow<()>> {
         match command::parse(line)? {
             None => self.exchange(line)?,
-            Some(Command::Help) => tell(&command::help()),
-            Some(Command::Clear) => {
+            Some(SlashCommand::Help) => tell(&command::help()),
+            Some(SlashCommand::Clear) => {
                 self.conversation.clear();
                 self.forget()?;
                 note("(the conversation begins anew)");
             }
-            Some(Command::System("")) => {
+            Some(SlashCommand::System("")) => {
                 self.conversation.set_system(None);
                 note("(there is no system message now)");
             }
-            Some(Command::System(text)) => {
+            Some(SlashCommand::System(text)) => {
                 self.conversation.set_system(Some(text));
                 note("(the system message is replaced)");
             }
-            Some(Command::Load(file)) => self.load(Path::new(file))?,
-            Some(Command::Save(file)) => self.save(Path::new(file))?,
-            Some(Command::Exit) => return Ok(ControlFlow::Break(())),
+            Some(SlashCommand::Load(file)) => self.load(Path::new(file))?,
+            Some(SlashCommand::Save(file)) => self.save(Path::new(file))?,
+            Some(SlashCommand::Exit) => return Ok(ControlFlow::Break(())),
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -238,7 +238,7 @@ impl Chat<'_> {
 
     /// Answers the conversation's last message, or removes it if there is no answer.
     fn answer(&mut self) -> Result<()> {
-        // One that came behind the last reply.
+        // One that came after the last reply.
         signals::forget();
         let replied = self.reply();
         // A Ctrl-C has ended the reply and ends nothing else.
@@ -253,7 +253,7 @@ impl Chat<'_> {
     /// Answers the conversation's last message. `None` if that was interrupted before the first token.
     fn reply(&mut self) -> Result<Option<String>> {
         let schedule = self.executor.schedule();
-        let limits = Limits::of(schedule);
+        let limits = SequenceLimits::of(schedule);
         let Fitted { ids, exchanges, dropped } = self.conversation.fit(self.tokenizer, self.template, limits)?;
         if dropped > 0 {
             let exchanges = counted(exchanges, "exchange");
@@ -263,8 +263,13 @@ impl Chat<'_> {
         let held = self.batch.shared(self.executor, &ids);
         let bar = LiveBar::prefill(ids.len() - held, self.quiet);
         let mut printer = Printer::new(Some(self.tokenizer), &self.args.stop, true, bar)?;
-        let request =
-            Request { prompt: ids, chooser: self.chooser.clone(), stops, limit: self.args.limit(), reuse: true };
+        let request = SequenceRequest {
+            prompt: ids,
+            chooser: self.chooser.clone(),
+            stops,
+            limit: self.args.limit(),
+            reuse: true,
+        };
         let spent = &mut self.spent;
         let (g, chooser) = generate(self.executor, &mut self.batch, request, &mut |id| {
             spent.note_token();

@@ -2,12 +2,12 @@
 
 use super::model::ModelArgs;
 use super::{print, print_json, signals};
-use crate::diagnose::compare::{Compared, HEAD_ROWS, Pass, compare, passes};
+use crate::diagnose::compare::{Compared, ComparedPass, HEAD_ROWS, compare, passes};
 use crate::display::counted;
 use crate::engine::{self, DEFAULT_CHUNK, Device, Options};
 use crate::executor::weights::Progress;
 use crate::model::Shape;
-use crate::sequence::Limits;
+use crate::sequence::SequenceLimits;
 use crate::sequence::prompt::encode_text;
 use crate::text::parse_ids;
 use crate::{Error, Result};
@@ -36,7 +36,7 @@ pub struct CompareArgs {
     /// Rows of a prefill pass; the last token always runs alone [default: 512, or all that come before it if fewer]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     chunk: Option<usize>,
-    /// Go on behind a difference, and print every step
+    /// Go on after a difference, and print every step
     #[arg(long)]
     all: bool,
     /// Multiplies all bounds: below 1 to find what is within them
@@ -82,7 +82,7 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
         seen.push(compared);
         if ends { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
-    let report = Report { devices: [a.device(), b.device()], passes: &passes, seen: &seen };
+    let report = ComparisonReport { devices: [a.device(), b.device()], passes: &passes, seen: &seen };
     match json {
         true => print_json(&report.object(&args.model.files().name(), args.all))?,
         false => print(&report.text(args.all))?,
@@ -92,7 +92,7 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
 
 /// The tokens to compare with.
 fn tokens(args: &CompareArgs, shape: &Shape) -> Result<Vec<u32>> {
-    let limits = Limits { shape, context: args.model.ctx.unwrap_or(shape.max_context) };
+    let limits = SequenceLimits { shape, context: args.model.ctx.unwrap_or(shape.max_context) };
     let tokens = match (&args.tokens, &args.prompt) {
         (Some(ids), _) => parse_ids(ids)?,
         (None, Some(text)) => encode_text(&args.model.files().tokenizer_for(shape.vocab)?, text, limits)?,
@@ -106,13 +106,13 @@ fn tokens(args: &CompareArgs, shape: &Shape) -> Result<Vec<u32>> {
 }
 
 /// What was found.
-struct Report<'a> {
+struct ComparisonReport<'a> {
     devices: [&'a str; 2],
-    passes: &'a [Pass],
+    passes: &'a [ComparedPass],
     seen: &'a [Compared],
 }
 
-impl Report<'_> {
+impl ComparisonReport<'_> {
     fn first(&self) -> Option<&Compared> {
         self.seen.iter().find(|compared| compared.differs())
     }
@@ -140,7 +140,7 @@ impl Report<'_> {
         let worst = || self.seen.iter().max_by(|x, y| x.share.total_cmp(&y.share));
         match self.first() {
             Some(c) => {
-                let (step, pass) = (Report::step(c), self.pass(c.pass));
+                let (step, pass) = (ComparisonReport::step(c), self.pass(c.pass));
                 let _ = writeln!(t, "the first step that differs: {step}, in {pass}");
                 let _ = writeln!(
                     t,
@@ -161,7 +161,7 @@ impl Report<'_> {
                 };
                 let _ = writeln!(t, "equal within their bounds: {} of {passes}", counted(self.seen.len(), "tensor"));
                 if let Some(c) = worst() {
-                    let (step, share) = (Report::step(c), 100.0 * c.share);
+                    let (step, share) = (ComparisonReport::step(c), 100.0 * c.share);
                     let _ =
                         writeln!(t, "nearest to its bound: {step}, {}, at {share:.0} % of {:.1e}", c.tensor, c.bound);
                 }
@@ -172,7 +172,7 @@ impl Report<'_> {
 
     /// All steps, a line for each tensor.
     fn table(&self) -> String {
-        let steps: Vec<String> = self.seen.iter().map(Report::step).collect();
+        let steps: Vec<String> = self.seen.iter().map(ComparisonReport::step).collect();
         let step_width = steps.iter().map(String::len).max().unwrap_or(0);
         let width = self.seen.iter().map(|c| c.tensor.len()).max().unwrap_or(0);
         let mut t = String::new();
@@ -220,7 +220,7 @@ impl Report<'_> {
                 "differs": c.differs(),
             })
         };
-        let pass = |p: &Pass| json!({"position": p.rows[0].position, "rows": p.rows.len()});
+        let pass = |p: &ComparedPass| json!({"position": p.rows[0].position, "rows": p.rows.len()});
         let mut object = json!({
             "model": model,
             "a": self.devices[0],
@@ -238,7 +238,7 @@ impl Report<'_> {
     /// The command's result: an error if the two differ.
     fn conclude(&self) -> Result<()> {
         let Some(c) = self.first() else { return Ok(()) };
-        let cause = format!("{} and {} differ in {}", self.devices[0], self.devices[1], Report::step(c));
+        let cause = format!("{} and {} differ in {}", self.devices[0], self.devices[1], ComparisonReport::step(c));
         Err(Error::failed(cause, "see the element above; --all shows which steps behind it differ too"))
     }
 }

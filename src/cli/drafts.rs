@@ -3,7 +3,7 @@
 use super::signals;
 use crate::engine::{self, DraftFiles, ModelFiles, Opened, Options};
 use crate::executor::weights::Progress;
-use crate::machine::regular::{self, Fault, Links};
+use crate::machine::regular::{self, Links, ReadFault};
 use crate::sequence::draft::{Drafts, MOST_DRAFTED};
 use crate::text::Tokenizer;
 use crate::{Error, Result};
@@ -99,11 +99,11 @@ impl DraftSource {
 fn read_text(path: &Path) -> Result<String> {
     let name = path.display();
     let bytes = regular::read(path, Links::Follow, MOST_BYTES).map_err(|fault| match fault {
-        Fault::Io(e) => Error::unreadable(path, &e),
-        Fault::Irregular | Fault::Foreign => {
+        ReadFault::Io(e) => Error::unreadable(path, &e),
+        ReadFault::Irregular | ReadFault::Foreign => {
             Error::input(format!("{name} is not a regular file"), "put the text to draft from into one")
         }
-        Fault::TooLong { length, max } => {
+        ReadFault::TooLong { length, max } => {
             Error::input(format!("{name} has {length} bytes, and at most {max} are drafted from"), "shorten it")
         }
     })?;

@@ -72,7 +72,7 @@ pub(super) fn object(e: &Error) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnose::bench::{Settings, profile::check_layer};
+    use crate::diagnose::bench::{BenchSettings, profile::check_layer};
     use crate::engine::Options;
     use crate::model::presets;
     use crate::text::{SamplerConfig, StopMatcher};
@@ -82,7 +82,7 @@ mod tests {
         let shape = presets::preset("gemma3-1b").unwrap();
         let sampler = |config: SamplerConfig| config.validate().unwrap_err();
         let extent = |options: Options| options.extent(&shape).unwrap_err();
-        let bench = Settings {
+        let bench = BenchSettings {
             prefill: vec![16],
             decode: 8,
             batch: vec![1],
@@ -113,7 +113,7 @@ mod tests {
             ),
             (check_layer(7, 7).unwrap_err(), "there is no layer 7: the model has 7; choose a --layer of 0 to 6"),
             (
-                Settings { repetitions: 0, ..bench.clone() }.check(&shape, None).unwrap_err(),
+                BenchSettings { repetitions: 0, ..bench.clone() }.check(&shape, None).unwrap_err(),
                 "a count of repetitions of 0 measures nothing; choose --reps of 1 or more",
             ),
             (

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{progress, signals};
 use crate::Result;
 use crate::display::{bytes, counted};
-use crate::model::write::{WriteMonitor, Written};
+use crate::model::write::{WriteMonitor, WriteSummary};
 
 /// Runs a write and prints its summary on stdout. The summary is a line or, with `json`, an object of `source`,
 /// `destination`, `tensors`, `bytes`, `seconds` and the keys of `more`. A progress bar shows on stderr if that is a
@@ -20,7 +20,7 @@ pub(super) fn run(
     destination: &Path,
     more: &[(&str, Value)],
     json: bool,
-    write: impl FnOnce(&WriteMonitor) -> Result<Written>,
+    write: impl FnOnce(&WriteMonitor) -> Result<WriteSummary>,
 ) -> Result<()> {
     signals::catch(signals::stops().iter().copied());
     let style = "{bar:40} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta}";

@@ -10,7 +10,7 @@ use crate::machine::regular::{self, Links};
 use crate::model::checkpoint::gguf;
 use crate::model::write::header;
 use crate::sequence::chooser::not_finite;
-use crate::sequence::{Limits, Session};
+use crate::sequence::{SequenceLimits, Session};
 use crate::text::parse_ids;
 use crate::{Error, Result};
 use serde_json::json;
@@ -57,11 +57,11 @@ pub fn run(args: &LogitsArgs, json: bool) -> Result<()> {
     let mut options = crate::engine::Options { chunk, head_rows, ..args.model.options() };
     options.vulkan.guest = args.guest;
     let context = options.extent(checkpoint.shape())?.context;
-    Limits { shape: checkpoint.shape(), context }.check(0, &ids)?;
+    SequenceLimits { shape: checkpoint.shape(), context }.check(0, &ids)?;
     // From here on there is a file to remove.
     signals::catch(signals::stops().iter().copied());
     let path = args.out.as_deref().map(|path| replaced(path, &args.model.files())).transpose()?;
-    let mut out = path.as_deref().map(|path| Output::create(path, &checkpoint, &ids, args.all)).transpose()?;
+    let mut out = path.as_deref().map(|path| LogitsFile::create(path, &checkpoint, &ids, args.all)).transpose()?;
     let mut executor = args.model.load(&checkpoint, &options, json)?;
     drop(checkpoint);
 
@@ -105,7 +105,7 @@ pub fn run(args: &LogitsArgs, json: bool) -> Result<()> {
     print(&top(&device, position, logits))
 }
 
-fn write_all(executor: &mut dyn Executor, rows: &[Row], out: &mut Output) -> Result<()> {
+fn write_all(executor: &mut dyn Executor, rows: &[Row], out: &mut LogitsFile) -> Result<()> {
     let step = executor.schedule().extent.head_rows;
     for first in (0..rows.len()).step_by(step) {
         let count = step.min(rows.len() - first);
@@ -186,18 +186,18 @@ fn is_part_of(model: &ModelFiles, file: &Path) -> bool {
 
 /// A safetensors file, written front to back, so that not all logits have to be held at once. It gets its name only
 /// when it is complete.
-struct Output {
+struct LogitsFile {
     path: PathBuf,
     file: BufWriter<PartialFile>,
 }
 
-impl Output {
-    fn create(path: &Path, checkpoint: &crate::model::Checkpoint, ids: &[u32], all: bool) -> Result<Output> {
+impl LogitsFile {
+    fn create(path: &Path, checkpoint: &crate::model::Checkpoint, ids: &[u32], all: bool) -> Result<LogitsFile> {
         let shape = checkpoint.shape();
         let (rows, layers) = (if all { ids.len() } else { 1 }, shape.layers.len() + 2);
         let header = header::encode_f32(&[("logits", &[rows, shape.vocab]), ("hidden", &[layers, shape.hidden])])?;
         let file = PartialFile::create(path, 0o666).map_err(|e| Error::unwritable(path, &e.kind().into()))?;
-        let mut out = Output { path: path.into(), file: BufWriter::new(file) };
+        let mut out = LogitsFile { path: path.into(), file: BufWriter::new(file) };
         out.put(&header)?;
         Ok(out)
     }

@@ -81,7 +81,7 @@ pub enum Command {
     /// Say whether a server is ready
     #[cfg(feature = "serve")]
     Status(status::StatusArgs),
-    /// Print the logits behind a list of tokens
+    /// Print the logits after a list of tokens
     Logits(logits::LogitsArgs),
     /// Measure how well a model predicts a text
     Perplexity(perplexity::PerplexityArgs),

@@ -8,7 +8,7 @@ use crate::executor::Measure;
 use crate::executor::weights::Progress;
 use crate::model::WeightFormat;
 use crate::model::checkpoint::Checkpoint;
-use crate::npu::Api;
+use crate::npu::DriverApi;
 use crate::schedule::layout::WeightLayout;
 use crate::{Error, Result};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -36,10 +36,10 @@ pub struct ModelArgs {
     pub threads: Option<u16>,
     /// When the GPU is measured to choose among its kernels' tiles [default: auto; bench and tune: now]
     #[arg(long, value_enum, value_name = "WHEN")]
-    pub tune: Option<Tune>,
+    pub tune: Option<TuneArg>,
     /// Whether attention runs on the NPU (none does in this build: auto takes the GPU); off: probe runs nothing on it
     #[arg(long, default_value = "auto", value_enum)]
-    pub npu: Npu,
+    pub npu: NpuArg,
     /// How the NPU is reached, which is probe's matter alone in this build
     #[arg(long, default_value = "kernel", value_enum)]
     pub npu_api: NpuApi,
@@ -66,7 +66,7 @@ pub(super) fn weights_parser(
 
 /// Values of `--tune`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Tune {
+pub enum TuneArg {
     /// For at most 3 s before the first token, on what gains most; the rest in idle moments of a server or a chat
     Auto,
     /// All of it before the first token
@@ -77,21 +77,21 @@ pub enum Tune {
     Off,
 }
 
-impl Tune {
+impl TuneArg {
     /// The library's word for it.
     fn tune(self) -> engine::Tune {
         match self {
-            Tune::Auto => engine::Tune::Auto,
-            Tune::Now => engine::Tune::Now,
-            Tune::Idle => engine::Tune::Idle,
-            Tune::Off => engine::Tune::Off,
+            TuneArg::Auto => engine::Tune::Auto,
+            TuneArg::Now => engine::Tune::Now,
+            TuneArg::Idle => engine::Tune::Idle,
+            TuneArg::Off => engine::Tune::Off,
         }
     }
 }
 
 /// Values of `--npu`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Npu {
+pub enum NpuArg {
     /// On the NPU if there is a usable one
     Auto,
     /// Never
@@ -111,10 +111,10 @@ pub enum NpuApi {
 
 impl NpuApi {
     /// The library's name of it.
-    pub fn api(self) -> Api {
+    pub fn api(self) -> DriverApi {
         match self {
-            NpuApi::Kernel => Api::Kernel,
-            NpuApi::Xrt => Api::Xrt,
+            NpuApi::Kernel => DriverApi::Kernel,
+            NpuApi::Xrt => DriverApi::Xrt,
         }
     }
 }
@@ -130,7 +130,7 @@ impl ModelArgs {
 
     /// The library's options for these arguments.
     pub fn options(&self) -> Options {
-        let vulkan = ReplayOptions { tune: self.tune.map(Tune::tune), ..ReplayOptions::default() };
+        let vulkan = ReplayOptions { tune: self.tune.map(TuneArg::tune), ..ReplayOptions::default() };
         Options {
             device: self.device,
             weights: self.weights,
@@ -154,10 +154,10 @@ impl ModelArgs {
     /// Device: an NPU is required.
     pub fn check_npu(&self) -> Result<()> {
         match self.npu {
-            Npu::Require => {
+            NpuArg::Require => {
                 Err(Error::device("this build of Kiln runs no attention on the NPU", "use --npu auto or off"))
             }
-            Npu::Auto | Npu::Off => Ok(()),
+            NpuArg::Auto | NpuArg::Off => Ok(()),
         }
     }
 

@@ -25,14 +25,14 @@ pub fn guard(json: bool, program: impl FnOnce() -> ExitCode) -> ExitCode {
 const REMEDY: &str = "report this";
 
 /// A panic that was reported.
-struct Reported {
+struct ReportedPanic {
     place: String,
     /// What it said, and where.
     message: String,
 }
 
 /// The panics reported so far.
-static REPORTED: Mutex<Vec<Reported>> = Mutex::new(Vec::new());
+static REPORTED: Mutex<Vec<ReportedPanic>> = Mutex::new(Vec::new());
 
 /// Prints a panic, with a backtrace if `RUST_BACKTRACE` is set. Panics of several workers at one place are one line.
 fn report(panic: &PanicHookInfo<'_>) {
@@ -49,7 +49,7 @@ fn report(panic: &PanicHookInfo<'_>) {
     if trace.status() == BacktraceStatus::Captured {
         note(&trace.to_string());
     }
-    reported.push(Reported { place, message });
+    reported.push(ReportedPanic { place, message });
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::model::ModelArgs;
 use super::{face, print, print_json};
 use crate::Result;
 use crate::diagnose::forecast::machine::MOST_RAM;
-use crate::diagnose::forecast::{Asked, look};
+use crate::diagnose::forecast::{ForecastOptions, look};
 use crate::engine::Options;
 
 /// Plans a model for a machine; of a model directory, config.json and the headers of the weights are read.
@@ -46,7 +46,7 @@ pub struct PlanArgs {
 /// device, or an NPU is required.
 pub fn run(args: &PlanArgs, json: bool) -> Result<()> {
     args.model.check_npu()?;
-    let asked = Asked {
+    let asked = ForecastOptions {
         files: args.model.files(),
         shape: args.shape.clone(),
         machine: args.machine.clone(),

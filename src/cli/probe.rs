@@ -1,15 +1,15 @@
 //! `kiln probe`: describes this machine, finds what is wrong with it, and measures it.
 
-use super::model::{ModelArgs, Npu};
+use super::model::{ModelArgs, NpuArg};
 use super::progress::{self, LiveBar};
 use super::{face, note, print, print_json};
-use crate::diagnose::forecast::{Asked, look};
-use crate::diagnose::probe::{Report, Request, Wanted, run as probe};
+use crate::diagnose::forecast::{ForecastOptions, look};
+use crate::diagnose::probe::{ProbeOptions, ProbeReport, Wanted, run as probe};
 use crate::diagnose::report;
 use crate::engine::{Device, ModelFiles, Options};
 use crate::machine::files::Files;
 use crate::model::Shape;
-use crate::vulkan::Choice;
+use crate::vulkan::DeviceChoice;
 use crate::{Error, Result};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -48,16 +48,16 @@ pub fn run(args: &ProbeArgs, json: bool) -> Result<()> {
     // Settings that are wrong on any machine are refused before this one is checked.
     shape.as_ref().map(|shape| args.model.options().extent(shape)).transpose()?;
     let files = Files::system();
-    let request = Request {
+    let request = ProbeOptions {
         files: &files,
         vulkan: match args.model.device {
             Device::Cpu | Device::Reference => None,
-            Device::Vulkan(n) => Some(n.map_or(Choice::Best, Choice::Index)),
-            Device::Auto => Some(Choice::Best),
+            Device::Vulkan(n) => Some(n.map_or(DeviceChoice::Best, DeviceChoice::Index)),
+            Device::Auto => Some(DeviceChoice::Best),
         },
         auto: args.model.device == Device::Auto,
         measure: !args.quick,
-        npu: (args.model.npu != Npu::Off).then_some(args.model.npu_api.api()),
+        npu: (args.model.npu != NpuArg::Off).then_some(args.model.npu_api.api()),
         model: shape.as_ref().map(|shape| Wanted { name: &name, shape, files: &model, options: args.model.options() }),
     };
     let bar = progress::is_shown(json).then(LiveBar::spinner);
@@ -78,8 +78,8 @@ pub fn run(args: &ProbeArgs, json: bool) -> Result<()> {
 ///
 /// # Errors
 /// Input: there is a file of that name, which would be lost. Failed: it cannot be written.
-fn write_report(path: &Path, files: &Files, report: &Report, model: &ModelArgs) -> Result<()> {
-    let asked = Asked {
+fn write_report(path: &Path, files: &Files, report: &ProbeReport, model: &ModelArgs) -> Result<()> {
+    let asked = ForecastOptions {
         files: model.files(),
         shape: None,
         machine: "this".into(),
@@ -123,7 +123,7 @@ fn read_shape(args: &ModelArgs) -> Result<Option<Shape>> {
 }
 
 /// The command's result: an error if Kiln or the model cannot run.
-fn conclude(report: &Report) -> Result<()> {
+fn conclude(report: &ProbeReport) -> Result<()> {
     if let Some((chosen, others)) = report.instead() {
         return Err(Error::failed(
             format!("Kiln cannot run on vulkan:{chosen}, which was chosen"),
@@ -142,7 +142,7 @@ fn conclude(report: &Report) -> Result<()> {
     }
 }
 
-fn to_text(report: &Report) -> String {
+fn to_text(report: &ProbeReport) -> String {
     let mut t = String::new();
     let width = report.checks.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);
     for c in &report.checks {

@@ -10,9 +10,9 @@ use crate::executor::{Executor, Measure};
 use crate::machine::caches;
 use crate::machine::files::Files;
 use crate::model::Shape;
-use crate::schedule::Pass;
+use crate::schedule::PassShape;
 use crate::sequence::reply::stop_tokens;
-use crate::sequence::{Finish, Generation, Limits, Reply};
+use crate::sequence::{Finish, Generation, Reply, SequenceLimits};
 use crate::text::{SamplerConfig, Stopped, Tokenizer};
 use crate::{Error, Result};
 use std::io::IsTerminal;
@@ -209,12 +209,12 @@ pub(super) fn reads_memory(executor: &dyn Executor) -> bool {
     /// The largest of any GPU: AMD's MI300X has it. Vulkan does not say.
     const GPU_CACHE: u64 = 256 << 20;
     let caches = if executor.is_on_cpu() { caches::bytes(&Files::system()) } else { GPU_CACHE };
-    executor.schedule().cost(Pass::Decode { sequences: 1, depth: 0 }).memory_bytes() > caches
+    executor.schedule().cost(PassShape::Decode { sequences: 1, depth: 0 }).memory_bytes() > caches
 }
 
-/// The energy of a reply's tokens behind its first one. The meter is made beside the first pass: opening a GPU's library takes
+/// The energy of a reply's tokens after its first one. The meter is made beside the first pass: opening a GPU's library takes
 /// longer than many a token, and no token waits for it.
-pub(super) struct Spent {
+pub(super) struct ReplyEnergy {
     opening: Option<JoinHandle<Option<EnergyMeter>>>,
     /// `None` where nothing can be read, or not yet.
     meter: Option<EnergyMeter>,
@@ -224,13 +224,13 @@ pub(super) struct Spent {
     first: Option<(Mark, usize)>,
 }
 
-impl Spent {
+impl ReplyEnergy {
     /// Begins to measure what an executor uses.
-    pub(super) fn start(executor: &dyn Executor) -> Spent {
+    pub(super) fn start(executor: &dyn Executor) -> ReplyEnergy {
         let with_gpu = !executor.is_on_cpu();
         let open = move || EnergyMeter::start(&Files::system(), with_gpu);
         let opening = thread::Builder::new().name("energy".into()).spawn(open).ok();
-        Spent { opening, meter: None, tokens: 0, first: None }
+        ReplyEnergy { opening, meter: None, tokens: 0, first: None }
     }
 
     /// There is a token.
@@ -252,8 +252,9 @@ impl Spent {
     }
 }
 
-/// A summary of a reply in one line. `prompt` describes the prompt that was run, `rate` is what [`rate`] says, and `energy` what
-/// [`Spent::per_token`] does.
+/// A summary of a reply in one line. `prompt` describes the prompt that was run, `rate` is what [`rate`] says, and
+/// `energy` what
+/// [`ReplyEnergy::per_token`] does.
 pub(super) fn summary(
     executor: &dyn Executor,
     prompt: &str,
@@ -286,7 +287,7 @@ pub(super) fn summary(
         line += &format!(", {} of {drafted} accepted, {tokens:.2} tokens a pass", g.accepted);
     }
     if g.full {
-        let limits = Limits::of(executor.schedule());
+        let limits = SequenceLimits::of(executor.schedule());
         let larger = limits.larger_context();
         let remedy = larger.map_or("the model has no larger one".into(), |larger| face::words(&larger));
         line += &format!(", stopped: the context of {} is full, {remedy}", limits.context);

@@ -4,7 +4,7 @@ use super::chat;
 use super::drafts::{self, DraftArgs};
 use super::model::ModelArgs;
 use super::progress::LiveBar;
-use super::reply::{Printer, ReplyArgs, Spent, rate, roofline_share, summary};
+use super::reply::{Printer, ReplyArgs, ReplyEnergy, rate, roofline_share, summary};
 use super::{note, print, print_json, signals};
 use crate::diagnose::status::Reporter;
 use crate::display::counted;
@@ -12,7 +12,7 @@ use crate::engine::{self, DEFAULT_CHUNK, Options};
 use crate::executor::Measure;
 use crate::sequence::draft::Drafts;
 use crate::sequence::prompt::{encode_messages, encode_text};
-use crate::sequence::{Batch, Chooser, Conversation, Finish, Limits, Request, generate};
+use crate::sequence::{Batch, Chooser, Conversation, Finish, SequenceLimits, SequenceRequest, generate};
 use crate::text::{ChatTemplate, StopMatcher, Tokenizer, parse_ids};
 use crate::{Error, Result};
 use serde_json::json;
@@ -48,15 +48,15 @@ pub struct RunArgs {
 }
 
 /// The prompt as it was given.
-enum Prompt {
+enum GivenPrompt {
     Ids(Vec<u32>),
     Text(String),
     Chat,
 }
 
-fn read_prompt(args: &RunArgs, json: bool) -> Result<Prompt> {
+fn read_prompt(args: &RunArgs, json: bool) -> Result<GivenPrompt> {
     if let Some(ids) = &args.tokens {
-        return Ok(Prompt::Ids(parse_ids(ids)?));
+        return Ok(GivenPrompt::Ids(parse_ids(ids)?));
     }
     let behind = match &args.file {
         Some(file) => Some(super::read_file(file)?),
@@ -69,12 +69,12 @@ fn read_prompt(args: &RunArgs, json: bool) -> Result<Prompt> {
         (None, None) if json || args.reply.raw || !std::io::stdout().is_terminal() => {
             return Err(Error::input("there is no prompt", "give one with -p, with -f or on standard input"));
         }
-        (None, None) => return Ok(Prompt::Chat),
+        (None, None) => return Ok(GivenPrompt::Chat),
     };
     if text.trim().is_empty() {
         return Err(Error::input("the prompt is empty", "give some text with -p, with -f or on standard input"));
     }
-    Ok(Prompt::Text(text))
+    Ok(GivenPrompt::Text(text))
 }
 
 /// Runs the command.
@@ -91,12 +91,12 @@ pub fn run(args: &RunArgs, json: bool) -> Result<()> {
     let shape = checkpoint.shape();
     let tokenizer = match prompt {
         // Ids need no tokenizer. If there is one, the reply is text all the same.
-        Prompt::Ids(_) if !files.has_tokenizer() => None,
+        GivenPrompt::Ids(_) if !files.has_tokenizer() => None,
         _ => Some(files.tokenizer_for(shape.vocab)?),
     };
     let template = match prompt {
-        Prompt::Text(_) if args.reply.raw => None,
-        Prompt::Ids(_) => None,
+        GivenPrompt::Text(_) if args.reply.raw => None,
+        GivenPrompt::Ids(_) => None,
         _ => Some(files.template()?),
     };
     if tokenizer.is_none() && !args.reply.stop.is_empty() {
@@ -107,8 +107,8 @@ pub fn run(args: &RunArgs, json: bool) -> Result<()> {
     let mut options = Options { chunk: args.chunk, drafted: drafts.most, ..args.model.options() };
     let draft = args.drafts.model(&files, options.extent(shape)?.context)?;
     let mut ids = Vec::new();
-    if !matches!(prompt, Prompt::Chat) {
-        let limits = Limits { shape, context: options.extent(shape)?.context };
+    if !matches!(prompt, GivenPrompt::Chat) {
+        let limits = SequenceLimits { shape, context: options.extent(shape)?.context };
         ids = encode(args, &prompt, tokenizer.as_ref(), template.as_ref(), limits)?;
         // No pass is longer than the prompt. A larger chunk would only take memory.
         options.chunk = Some(args.chunk.unwrap_or(DEFAULT_CHUNK).min(ids.len()));
@@ -122,7 +122,7 @@ pub fn run(args: &RunArgs, json: bool) -> Result<()> {
     let name = files.name();
     let _status = Reporter::start("run", &name, executor.device());
     match (prompt, &tokenizer, &template) {
-        (Prompt::Chat, Some(tokenizer), Some(template)) => {
+        (GivenPrompt::Chat, Some(tokenizer), Some(template)) => {
             chat::chat(&name, &args.reply, args.quiet, &drafts, executor.as_mut(), tokenizer, template)
         }
         _ => answer(args, json.then_some(name.as_str()), &drafts, executor.as_mut(), &ids, tokenizer.as_ref()),
@@ -132,15 +132,15 @@ pub fn run(args: &RunArgs, json: bool) -> Result<()> {
 /// The prompt's ids: as given, or those of the text, in the chat template if there is one.
 fn encode(
     args: &RunArgs,
-    prompt: &Prompt,
+    prompt: &GivenPrompt,
     tokenizer: Option<&Tokenizer>,
     template: Option<&ChatTemplate>,
-    limits: Limits<'_>,
+    limits: SequenceLimits<'_>,
 ) -> Result<Vec<u32>> {
     match (prompt, tokenizer, template) {
-        (Prompt::Ids(ids), ..) => limits.check(0, ids).map(|()| ids.clone()),
-        (Prompt::Text(text), Some(tokenizer), None) => encode_text(tokenizer, text, limits),
-        (Prompt::Text(text), Some(tokenizer), Some(template)) => {
+        (GivenPrompt::Ids(ids), ..) => limits.check(0, ids).map(|()| ids.clone()),
+        (GivenPrompt::Text(text), Some(tokenizer), None) => encode_text(tokenizer, text, limits),
+        (GivenPrompt::Text(text), Some(tokenizer), Some(template)) => {
             let mut conversation = Conversation::new(args.reply.system.as_deref());
             conversation.ask(text);
             encode_messages(tokenizer, template, conversation.messages(), limits)
@@ -163,7 +163,7 @@ fn answer(
     let schedule = executor.schedule();
     let mut batch = Batch::new(schedule);
     drafts.begin(&mut batch, schedule.extent.context);
-    let request = Request {
+    let request = SequenceRequest {
         prompt: ids.to_vec(),
         chooser: Chooser::new(args.reply.sampler(), schedule.shape.vocab)?,
         stops: args.reply.stops(&schedule.shape, tokenizer),
@@ -172,7 +172,7 @@ fn answer(
     };
     let bar = LiveBar::prefill(ids.len(), json.is_some() || args.quiet);
     let mut printer = Printer::new(tokenizer, &args.reply.stop, json.is_none(), bar)?;
-    let mut spent = Spent::start(executor);
+    let mut spent = ReplyEnergy::start(executor);
     let (g, chooser) = generate(executor, &mut batch, request, &mut |id| {
         spent.note_token();
         printer.push(id)

@@ -5,7 +5,7 @@ mod allowed;
 pub mod config;
 mod sampling;
 
-use self::access::Lines;
+use self::access::AccessLogFile;
 use self::config::Configured;
 use self::sampling::SamplingArgs;
 use super::batch::MOST_SEQUENCES;
@@ -17,9 +17,9 @@ use crate::executor::weights::Progress;
 use crate::machine::regular::{self, Links};
 use crate::machine::threads;
 use crate::serve::api::Api;
-use crate::serve::http::{AccessLog, Guard, Keys, Limits, Listen, Place};
-use crate::serve::server::{self, Notice, Order, Reread, Setup, Started};
-use crate::serve::service::Settings;
+use crate::serve::http::{AccessLog, ApiKeys, Guard, Limits, Listen, ListenAddress};
+use crate::serve::server::{self, Notice, Reread, ServerOrder, Setup, Started};
+use crate::serve::service::ServerSettings;
 use crate::version;
 use crate::{Error, Result};
 use clap::Parser;
@@ -38,7 +38,7 @@ use std::time::Duration;
 #[command(after_help = super::usage::SERVE)]
 pub struct ServeArgs {
     /// A file of these options by their long names, in TOML; those of the command line come first. The files of the folder
-    /// FILE.d are read behind it, in the order of their names [default: $KILN_CONFIG, else /etc/kiln.toml if it is there]
+    /// FILE.d are read after it, in the order of their names [default: $KILN_CONFIG, else /etc/kiln.toml if it is there]
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
     #[command(flatten)]
@@ -131,7 +131,7 @@ pub struct ServeArgs {
 /// A value of `--keys-at`.
 #[derive(Debug, Clone)]
 struct KeysAt {
-    place: Place,
+    place: ListenAddress,
     /// `None`: requests need no key there.
     file: Option<PathBuf>,
 }
@@ -143,7 +143,7 @@ fn keys_at(text: &str) -> std::result::Result<KeysAt, String> {
         .filter(|(place, file)| !place.is_empty() && !file.is_empty())
         .ok_or("give PLACE=FILE, such as 0.0.0.0:8080=/etc/kiln/keys, or PLACE=none")?;
     let is_address = place.contains(':') && !place.contains('/');
-    let place = if is_address { Place::Tcp(address(place)?) } else { Place::Named(place.into()) };
+    let place = if is_address { ListenAddress::Tcp(address(place)?) } else { ListenAddress::Named(place.into()) };
     Ok(KeysAt { place, file: (file != "none").then(|| file.into()) })
 }
 
@@ -201,19 +201,19 @@ impl ServeArgs {
         let system = system.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
         let defaults = self.sampling.defaults()?;
         let own_keys = |at: &KeysAt| {
-            let keys = at.file.as_deref().map(Keys::read).transpose()?.unwrap_or_default();
+            let keys = at.file.as_deref().map(ApiKeys::read).transpose()?.unwrap_or_default();
             Ok((at.place.clone(), keys))
         };
         let lines = match &self.access_log {
-            Some(path) if self.check => Lines::try_out(path).map(|()| None)?,
-            path => path.as_deref().map(Lines::open).transpose()?.map(Arc::new),
+            Some(path) if self.check => AccessLogFile::try_out(path).map(|()| None)?,
+            path => path.as_deref().map(AccessLogFile::open).transpose()?.map(Arc::new),
         };
         let access = match lines.clone() {
             Some(lines) => AccessLog::new(move |access| lines.write(access)),
             None => AccessLog::default(),
         };
         let first = self.clone();
-        let keys = self.api_key_file.as_deref().map(Keys::read).transpose()?.unwrap_or_default();
+        let keys = self.api_key_file.as_deref().map(ApiKeys::read).transpose()?.unwrap_or_default();
         let drafts = self.drafts.read()?;
         let files = self.model.files();
         let options = Options {
@@ -227,7 +227,7 @@ impl ServeArgs {
         Ok(Setup {
             load: server::loader(files.clone(), self.drafts.files(), options, self.batch.is_none()),
             files,
-            settings: Settings {
+            settings: ServerSettings {
                 queue: self.queue as usize,
                 deadline: self.deadline.map(Duration::from_secs),
                 gap: Duration::from_millis(self.max_gap),
@@ -239,7 +239,7 @@ impl ServeArgs {
                 prefix_file: self.prefix_file.clone(),
                 drafted: drafts.most,
                 draft_text: drafts.text,
-                ..Settings::default()
+                ..ServerSettings::default()
             },
             listen: self.places(),
             limits: Limits {
@@ -319,8 +319,8 @@ impl ServeArgs {
 /// Input: it cannot be read, or is not UTF-8.
 fn reread_prompt(path: &Path) -> Result<Option<String>> {
     match regular::open(path, Links::Follow) {
-        Err(regular::Fault::Irregular) => Ok(None),
-        Err(regular::Fault::Io(_)) if path == Path::new("-") => Ok(None),
+        Err(regular::ReadFault::Irregular) => Ok(None),
+        Err(regular::ReadFault::Io(_)) if path == Path::new("-") => Ok(None),
         _ => read_file(path).map(|text| Some(text.trim().to_owned())),
     }
 }
@@ -329,15 +329,15 @@ fn reread_prompt(path: &Path) -> Result<Option<String>> {
 ///
 /// # Errors
 /// Failed: signals cannot be caught.
-fn orders() -> Result<Receiver<Order>> {
+fn orders() -> Result<Receiver<ServerOrder>> {
     let failed = |e| Error::failed(format!("signals cannot be caught: {e}"), "report this");
     let mut signals = Signals::new(signals::stops()).map_err(failed)?;
     let (give, orders) = channel();
     let watch = move || {
         let mut stops = false;
         for signal in signals.forever() {
-            let order = if signal == SIGHUP { Order::Reload } else { Order::Stop };
-            if order == Order::Stop && std::mem::replace(&mut stops, true) {
+            let order = if signal == SIGHUP { ServerOrder::Reload } else { ServerOrder::Stop };
+            if order == ServerOrder::Stop && std::mem::replace(&mut stops, true) {
                 let _ = signal_hook::low_level::emulate_default_handler(signal);
             }
             if give.send(order).is_err() {

@@ -32,7 +32,7 @@ pub struct TokenizeArgs {
     /// Leave special tokens out of decoded text
     #[arg(long, requires = "decode")]
     pub skip_special: bool,
-    /// Do not open the model's turn behind the messages
+    /// Do not open the model's turn after the messages
     #[arg(long, requires = "chat")]
     pub no_generation_prompt: bool,
     /// The text, ids or messages [default: standard input]
@@ -61,7 +61,7 @@ pub fn tokenize(
     stdin: impl Read,
     stdout: impl Write,
 ) -> Result<()> {
-    let mut out = Output { to: stdout, held: String::new() };
+    let mut out = BufferedOutput { to: stdout, held: String::new() };
     let input: Box<dyn Read + '_> = match &args.input {
         Some(input) => Box::new(input.as_bytes()),
         None => Box::new(stdin),
@@ -79,11 +79,11 @@ pub fn tokenize(
 }
 
 /// Prints the ids of a text.
-fn encode(tokenizer: &Tokenizer, add_bos: bool, input: impl Read, out: &mut Output<impl Write>) -> Result<()> {
+fn encode(tokenizer: &Tokenizer, add_bos: bool, input: impl Read, out: &mut BufferedOutput<impl Write>) -> Result<()> {
     let mut encoder = tokenizer.encoder(add_bos)?;
     out.held.push_str("{\"ids\":[");
     let mut separator = "";
-    let mut print = |ids: Vec<u32>, out: &mut Output<_>| {
+    let mut print = |ids: Vec<u32>, out: &mut BufferedOutput<_>| {
         for id in ids {
             out.held.push_str(separator);
             out.held.push_str(&id.to_string());
@@ -98,7 +98,12 @@ fn encode(tokenizer: &Tokenizer, add_bos: bool, input: impl Read, out: &mut Outp
 }
 
 /// Prints the text of ids.
-fn decode(tokenizer: &Tokenizer, skip_special: bool, input: impl BufRead, out: &mut Output<impl Write>) -> Result<()> {
+fn decode(
+    tokenizer: &Tokenizer,
+    skip_special: bool,
+    input: impl BufRead,
+    out: &mut BufferedOutput<impl Write>,
+) -> Result<()> {
     let mut stream = tokenizer.stream(skip_special);
     out.held.push_str("{\"text\":\"");
     read_ids(input, &mut |id| {
@@ -146,12 +151,12 @@ struct RenderedMessages {
 }
 
 /// The output, written in large parts. If the command fails before the first, nothing is printed.
-struct Output<W> {
+struct BufferedOutput<W> {
     to: W,
     held: String,
 }
 
-impl<W: Write> Output<W> {
+impl<W: Write> BufferedOutput<W> {
     /// Adds text to the JSON string that is being printed.
     fn hold_string_part(&mut self, text: &str) {
         let quoted = serde_json::Value::from(text).to_string();

@@ -2,7 +2,7 @@
 
 use super::signals;
 use super::terminal::json_for_terminal;
-use super::top_view::{self, Order, View};
+use super::top_view::{self, SortKey, TopView};
 use crate::diagnose::status::Environment;
 use crate::diagnose::top::recording::{Recorder, Recording};
 use crate::diagnose::top::{Monitor, Snapshot};
@@ -41,15 +41,15 @@ pub struct TopArgs {
 }
 
 /// Where samples come from.
-enum Source {
+enum SampleSource {
     /// This machine, every so often.
     Machine { monitor: Box<Monitor>, interval: Duration, recorder: Option<Recorder> },
-    /// A file. The sample behind the one that is shown is read already.
+    /// A file. The sample after the one that is shown is read already.
     File { recording: Recording, upcoming: Option<Snapshot>, pause: Duration },
 }
 
-impl Source {
-    fn open(args: &TopArgs) -> Result<Source> {
+impl SampleSource {
+    fn open(args: &TopArgs) -> Result<SampleSource> {
         if let Some(path) = &args.replay {
             let mut recording = Recording::open(path)?;
             let upcoming = recording.next()?;
@@ -57,22 +57,22 @@ impl Source {
                 let cause = format!("{} has no samples", path.display());
                 return Err(Error::input(cause, "give a file that `kiln top --record` or `kiln top --json` wrote"));
             }
-            return Ok(Source::File { recording, upcoming, pause: Duration::ZERO });
+            return Ok(SampleSource::File { recording, upcoming, pause: Duration::ZERO });
         }
         let recorder = args.record.as_deref().map(Recorder::create).transpose()?;
         let monitor = Box::new(Monitor::new(Files::system(), Environment::of_process()));
-        Ok(Source::Machine { monitor, interval: Duration::from_secs_f64(args.interval), recorder })
+        Ok(SampleSource::Machine { monitor, interval: Duration::from_secs_f64(args.interval), recorder })
     }
 
     /// The next sample; `None`: the recording has ended.
     fn next(&mut self) -> Result<Option<Snapshot>> {
         match self {
-            Source::Machine { monitor, recorder, .. } => {
+            SampleSource::Machine { monitor, recorder, .. } => {
                 let sample = monitor.sample();
                 recorder.iter_mut().try_for_each(|recorder| recorder.add(&sample))?;
                 Ok(Some(sample))
             }
-            Source::File { recording, upcoming, pause } => {
+            SampleSource::File { recording, upcoming, pause } => {
                 let Some(sample) = upcoming.take() else { return Ok(None) };
                 *upcoming = recording.next()?;
                 // Whoever looks does not wait for hours in which nothing was recorded.
@@ -86,14 +86,14 @@ impl Source {
     /// How long the last sample is shown.
     fn pause(&self) -> Duration {
         match self {
-            Source::Machine { interval, .. } => *interval,
-            Source::File { pause, .. } => *pause,
+            SampleSource::Machine { interval, .. } => *interval,
+            SampleSource::File { pause, .. } => *pause,
         }
     }
 
     /// One sample: of a machine with the rates of a moment, of a recording the last one.
     fn once(&mut self) -> Result<Option<Snapshot>> {
-        if let Source::Machine { monitor, .. } = self {
+        if let SampleSource::Machine { monitor, .. } = self {
             monitor.sample();
             std::thread::sleep(Duration::from_secs_f64(FIRST_SECONDS));
             return self.next();
@@ -137,7 +137,7 @@ pub fn run(args: &TopArgs, json: bool) -> Result<()> {
         let remedy = "use --once or --json, or set TERM to what it is";
         return Err(Error::input("a dumb terminal cannot be drawn on", remedy));
     }
-    let mut source = Source::open(args)?;
+    let mut source = SampleSource::open(args)?;
     match (args.once, json) {
         (true, json) => {
             let show = |sample| if json { to_json(&sample) } else { Ok(to_text(&sample)) };
@@ -150,7 +150,7 @@ pub fn run(args: &TopArgs, json: bool) -> Result<()> {
 }
 
 /// Takes samples until a signal comes.
-fn record(source: &mut Source) -> Result<()> {
+fn record(source: &mut SampleSource) -> Result<()> {
     signals::catch(signals::stops().iter().copied());
     let stopped = signals::cancel();
     let mut next = Instant::now();
@@ -184,13 +184,13 @@ fn write_out(text: &str) -> Result<bool> {
     }
 }
 
-fn stream(source: &mut Source) -> Result<()> {
+fn stream(source: &mut SampleSource) -> Result<()> {
     let mut next = Instant::now();
     while let Some(sample) = source.next()? {
         if !write_out(&to_json(&sample)?)? {
             break;
         }
-        if let Source::Machine { interval, .. } = source {
+        if let SampleSource::Machine { interval, .. } = source {
             // Samples keep to the interval however long each takes. Missed ones are skipped.
             next = (next + *interval).max(Instant::now());
             std::thread::sleep(next.saturating_duration_since(Instant::now()));
@@ -203,7 +203,7 @@ fn failed(e: std::io::Error) -> Error {
     Error::failed(format!("the terminal failed: {e}"), "use --once or --json")
 }
 
-fn live(source: &mut Source) -> Result<()> {
+fn live(source: &mut SampleSource) -> Result<()> {
     // Ctrl-C too: in raw mode the key raises no signal, but other processes may send it.
     signals::catch(signals::stops().iter().copied());
     let keys = open_keys().map_err(failed)?;
@@ -215,9 +215,9 @@ fn live(source: &mut Source) -> Result<()> {
         std::mem::forget(terminal);
     }
     match ended? {
-        End::Asked => restored,
+        ViewEnd::Asked => restored,
         // The terminal is gone: there is nothing to restore.
-        End::Gone => Ok(()),
+        ViewEnd::Gone => Ok(()),
     }
 }
 
@@ -251,16 +251,16 @@ fn open_terminal() -> std::io::Result<DefaultTerminal> {
 }
 
 /// Why the view ends.
-enum End {
+enum ViewEnd {
     /// A key or a signal.
     Asked,
     /// The terminal was closed.
     Gone,
 }
 
-fn show(terminal: &mut DefaultTerminal, mut keys: File, source: &mut Source) -> Result<End> {
-    let mut view = View::default();
-    let Some(mut sample) = source.next()? else { return Ok(End::Asked) };
+fn show(terminal: &mut DefaultTerminal, mut keys: File, source: &mut SampleSource) -> Result<ViewEnd> {
+    let mut view = TopView::default();
+    let Some(mut sample) = source.next()? else { return Ok(ViewEnd::Asked) };
     let mut has_ended = false;
     view.note(&sample);
     let mut taken = Instant::now();
@@ -295,14 +295,14 @@ fn show(terminal: &mut DefaultTerminal, mut keys: File, source: &mut Source) -> 
             }
         }
     }
-    Ok(End::Asked)
+    Ok(ViewEnd::Asked)
 }
 
 /// What a key asks for.
 enum Heard {
     Nothing,
-    End(End),
-    Order(Order),
+    End(ViewEnd),
+    Order(SortKey),
 }
 
 /// Waits for a key for at most `most`.
@@ -316,11 +316,11 @@ fn wait(keys: &mut File, most: Duration) -> std::io::Result<Heard> {
     };
     let mut pressed = [0; 64];
     match keys.read(&mut pressed) {
-        Ok(0) => Ok(Heard::End(End::Gone)),
-        Ok(n) if is_end(&pressed[..n]) => Ok(Heard::End(End::Asked)),
+        Ok(0) => Ok(Heard::End(ViewEnd::Gone)),
+        Ok(n) if is_end(&pressed[..n]) => Ok(Heard::End(ViewEnd::Asked)),
         Ok(n) => Ok(order_of(&pressed[..n]).map_or(Heard::Nothing, Heard::Order)),
         Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => Ok(Heard::Nothing),
-        Err(e) if e.raw_os_error() == Some(Errno::EIO as i32) => Ok(Heard::End(End::Gone)),
+        Err(e) if e.raw_os_error() == Some(Errno::EIO as i32) => Ok(Heard::End(ViewEnd::Gone)),
         Err(e) => Err(e),
     }
 }
@@ -331,13 +331,13 @@ fn is_end(pressed: &[u8]) -> bool {
 }
 
 /// The order that the pressed keys choose; the last one counts.
-fn order_of(pressed: &[u8]) -> Option<Order> {
+fn order_of(pressed: &[u8]) -> Option<SortKey> {
     // Another key's sequence is no letter.
     let letters = if pressed.starts_with(b"\x1b") { &[][..] } else { pressed };
-    letters.iter().rev().find_map(|&key| Order::of_key(key))
+    letters.iter().rev().find_map(|&key| SortKey::of_key(key))
 }
 
-fn draw(frame: &mut Frame<'_>, view: &View, sample: &Snapshot) {
+fn draw(frame: &mut Frame<'_>, view: &TopView, sample: &Snapshot) {
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(frame.area());
     const TITLE: &str = "kiln top  (q ends; processes by m memory, b busy, p pid, n name)";
     const SHORT: &str = "kiln top  (q ends; order m b p n)";
@@ -361,10 +361,10 @@ mod tests {
     fn any_size_of_terminal_is_drawn_on() {
         for (width, height) in [(1, 1), (3, 2), (80, 24), (400, 3)] {
             let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-            terminal.draw(|frame| draw(frame, &View::default(), &empty())).unwrap();
+            terminal.draw(|frame| draw(frame, &TopView::default(), &empty())).unwrap();
         }
         let mut terminal = Terminal::new(TestBackend::new(40, 4)).unwrap();
-        terminal.draw(|frame| draw(frame, &View::default(), &empty())).unwrap();
+        terminal.draw(|frame| draw(frame, &TopView::default(), &empty())).unwrap();
         let text = terminal.backend().to_string();
         assert!(text.contains("kiln top") && text.contains("no Kiln is running"), "{text}");
     }
@@ -386,7 +386,7 @@ mod tests {
         for pressed in [&b"c"[..], b"\x1b[A", b"\x1bq", b"Q", "ä".as_bytes()] {
             assert!(!is_end(pressed), "{pressed:?}");
         }
-        assert_eq!(order_of(b"mxb"), Some(Order::Busy));
+        assert_eq!(order_of(b"mxb"), Some(SortKey::Busy));
         assert_eq!((order_of(b"\x1bm"), order_of(b"x")), (None, None));
     }
 }

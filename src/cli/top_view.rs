@@ -17,7 +17,7 @@ const HISTORY: usize = 60;
 
 /// What the processes of a GPU are sorted by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum SortKey {
     /// Memory, the most first.
     #[default]
     Memory,
@@ -29,40 +29,40 @@ pub enum Order {
     Name,
 }
 
-impl Order {
+impl SortKey {
     /// The order that a key chooses.
-    pub fn of_key(key: u8) -> Option<Order> {
+    pub fn of_key(key: u8) -> Option<SortKey> {
         match key {
-            b'm' => Some(Order::Memory),
-            b'b' => Some(Order::Busy),
-            b'p' => Some(Order::Pid),
-            b'n' => Some(Order::Name),
+            b'm' => Some(SortKey::Memory),
+            b'b' => Some(SortKey::Busy),
+            b'p' => Some(SortKey::Pid),
+            b'n' => Some(SortKey::Name),
             _ => None,
         }
     }
 
     fn sort(self, processes: &mut [&Process]) {
         match self {
-            Order::Memory => processes.sort_by_key(|p| Reverse(p.vram.saturating_add(p.gtt))),
-            Order::Busy => processes.sort_by(|a, b| b.busy.unwrap_or(-1.0).total_cmp(&a.busy.unwrap_or(-1.0))),
-            Order::Pid => processes.sort_by_key(|p| p.pid),
-            Order::Name => processes.sort_by(|a, b| a.name.cmp(&b.name)),
+            SortKey::Memory => processes.sort_by_key(|p| Reverse(p.vram.saturating_add(p.gtt))),
+            SortKey::Busy => processes.sort_by(|a, b| b.busy.unwrap_or(-1.0).total_cmp(&a.busy.unwrap_or(-1.0))),
+            SortKey::Pid => processes.sort_by_key(|p| p.pid),
+            SortKey::Name => processes.sort_by(|a, b| a.name.cmp(&b.name)),
         }
     }
 }
 
 /// The live view's memory: how processes are sorted, and what the graphs show.
 #[derive(Debug, Default)]
-pub struct View {
+pub struct TopView {
     /// How each GPU's processes are sorted.
-    pub order: Order,
+    pub order: SortKey,
     /// Columns of the terminal; `None`: as many as a line has.
     pub columns: Option<usize>,
     /// The latest values by what they are of.
     history: HashMap<String, VecDeque<f64>>,
 }
 
-impl View {
+impl TopView {
     /// Adds a sample to the graphs. What is no longer there loses its graph.
     pub fn note(&mut self, sample: &Snapshot) {
         let gpus = sample.gpus.iter().filter_map(|gpu| Some((load_of(gpu), gpu.busy?)));
@@ -177,11 +177,11 @@ fn color(share: f64) -> Color {
 
 /// A sample without graphs, in the usual order.
 pub fn lines(sample: &Snapshot) -> Vec<Line<'static>> {
-    View::default().lines(sample)
+    TopView::default().lines(sample)
 }
 
 /// All but the GPUs.
-fn show_others(out: &mut Vec<Line<'static>>, sample: &Snapshot, view: &View) {
+fn show_others(out: &mut Vec<Line<'static>>, sample: &Snapshot, view: &TopView) {
     if sample.gpus.is_empty() {
         out.push(faint("no GPU: /sys/class/drm has no render node (`kiln probe` says more)"));
     }
@@ -215,7 +215,7 @@ fn bar(share: f64) -> Span<'static> {
     Span::styled(format!("[{}{}]", "#".repeat(full), "-".repeat(BAR - full)), Style::new().fg(color(share)))
 }
 
-impl View {
+impl TopView {
     fn show_gpu(&self, out: &mut Vec<Line<'static>>, gpu: &GpuSample) {
         let mut spans = vec![bold(format!("GPU {}", plain(&gpu.name)))];
         if let Some(fault) = &gpu.fault {
@@ -342,25 +342,19 @@ mod tests {
             name: "renderD128 gfx1103".into(),
             driver: "amdgpu".into(),
             busy,
-            engine_mhz: None,
-            memory_mhz: None,
-            power: None,
-            temperature: None,
-            vram: None,
-            gtt: None,
             processes,
-            fault: None,
+            ..GpuSample::default()
         };
         Snapshot { time: 0.0, gpus: vec![gpu], npus: Vec::new(), kilns: Vec::new() }
     }
 
-    fn text(view: &View, sample: &Snapshot) -> String {
+    fn text(view: &TopView, sample: &Snapshot) -> String {
         view.lines(sample).iter().map(|line| format!("{line}\n")).collect()
     }
 
     #[test]
     fn the_graph_shows_the_latest_samples_and_ends_with_its_gpu() {
-        let mut view = View::default();
+        let mut view = TopView::default();
         view.note(&gpu(Some(0.0), Vec::new()));
         assert!(!text(&view, &gpu(Some(0.0), Vec::new())).contains('▁'), "one sample is no history");
         for busy in [50.0, 100.0, 400.0, f64::NAN] {
@@ -384,7 +378,7 @@ mod tests {
         sample.gpus[0].power = Some(98.7);
         sample.gpus[0].vram = Some(Fill { total: 16 << 30, used: 5 << 30 });
         sample.gpus[0].gtt = Some(Fill { total: 32 << 30, used: 1 << 30 });
-        let mut view = View::default();
+        let mut view = TopView::default();
         (0..HISTORY).for_each(|_| view.note(&gpu(Some(0.0), Vec::new())));
         view.note(&sample);
         let words = |text: &str| -> Vec<String> {
@@ -416,12 +410,12 @@ mod tests {
             (b'p', ["gamma", "beta", "alpha"]),
             (b'n', ["alpha", "beta", "gamma"]),
         ] {
-            let view = View { order: Order::of_key(key).unwrap(), ..View::default() };
+            let view = TopView { order: SortKey::of_key(key).unwrap(), ..TopView::default() };
             let shown = text(&view, &sample);
             let mut found: Vec<&str> = names.to_vec();
             found.sort_by_key(|name| shown.find(name).unwrap());
             assert_eq!(found, names, "{}", char::from(key));
         }
-        assert_eq!(Order::of_key(b'x'), None);
+        assert_eq!(SortKey::of_key(b'x'), None);
     }
 }

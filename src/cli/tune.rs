@@ -3,7 +3,7 @@
 use super::model::ModelArgs;
 use super::{print, print_json};
 use crate::engine::Tune;
-use crate::executor::measure::Gain;
+use crate::executor::measure::TuningGain;
 use crate::{Error, Result};
 use serde_json::json;
 use std::fmt::Write;
@@ -57,7 +57,7 @@ pub fn run(args: &TuneArgs, json: bool) -> Result<()> {
 }
 
 /// The report for a person.
-fn text(name: &str, device: &str, seconds: f64, gains: &[Gain]) -> Result<String> {
+fn text(name: &str, device: &str, seconds: f64, gains: &[TuningGain]) -> Result<String> {
     let mut text = String::new();
     let unwritten = |_| Error::failed("a report cannot be written", "report this");
     writeln!(text, "{name} on {device}: loaded and tuned in {seconds:.1} s").map_err(unwritten)?;
@@ -65,7 +65,7 @@ fn text(name: &str, device: &str, seconds: f64, gains: &[Gain]) -> Result<String
         writeln!(text, "there is nothing to choose on this device").map_err(unwritten)?;
     }
     let width = gains.iter().map(|g| g.kind.len()).max().unwrap_or(0);
-    for Gain { kind, before, after, .. } in gains {
+    for TuningGain { kind, before, after, .. } in gains {
         let (share, before, after) = (100.0 * after / before, before * 1e3, after * 1e3);
         writeln!(text, "a pass of {kind:<width$} {after:>9.3} ms, {share:.1} % of the {before:.3} ms of default tiles")
             .map_err(unwritten)?;

@@ -122,7 +122,7 @@ impl Wrap {
     fn put(&mut self, columns: usize) {
         let width = width(&self.word);
         self.column += width;
-        // A terminal goes on to its next line with the character behind the last column.
+        // A terminal goes on to its next line with the character after the last column.
         if self.column > columns {
             self.column = (self.column - 1) % columns + 1;
         }
@@ -138,7 +138,7 @@ impl Wrap {
     }
 }
 
-/// The column behind a space or a tab at `column`.
+/// The column after a space or a tab at `column`.
 fn after_space(column: usize, space: char) -> usize {
     if space == '\t' { (column / TAB + 1) * TAB } else { column + 1 }
 }

@@ -7,7 +7,7 @@
 
 #![allow(clippy::needless_range_loop)] // Rows and positions index several arrays at once.
 
-use super::lanes::{Kernel, LANES, Lanes, Units, exp};
+use super::lanes::{LANES, Lanes, VectorKernel, VectorUnits, exp};
 use crate::schedule::kv::{KvLayer, PAGE};
 
 /// Rows that are taken together.
@@ -16,7 +16,7 @@ pub const ROWS: usize = 4;
 const TOGETHER: usize = 4;
 
 /// Where a sequence's keys and values are found.
-pub struct Cache<'a> {
+pub struct KvView<'a> {
     /// The pool, f16.
     pub pool: &'a [u16],
     /// The layer's part of each page.
@@ -34,7 +34,7 @@ pub struct Attend<'a> {
     /// The first row's position.
     pub position: usize,
     /// The keys and values of the rows' sequence.
-    pub cache: Cache<'a>,
+    pub cache: KvView<'a>,
     /// The head's KV head.
     pub kv_head: usize,
     /// Multiplies scores.
@@ -44,12 +44,12 @@ pub struct Attend<'a> {
     /// Where results go, as `q`.
     pub out: (*mut f32, usize),
     /// Memory to work with.
-    pub scratch: &'a mut Scratch,
+    pub scratch: &'a mut AttentionScratch,
 }
 
 /// A thread's memory for attention.
 #[derive(Default)]
-pub struct Scratch {
+pub struct AttentionScratch {
     /// Sums of values, `[ROWS, padded dim]`.
     sums: Vec<f32>,
     /// Queries times the scale, `[ROWS, padded dim]`.
@@ -58,7 +58,7 @@ pub struct Scratch {
 
 /// A row's softmax so far.
 #[derive(Clone, Copy)]
-struct Running {
+struct RunningSoftmax {
     largest: f32,
     sum: f32,
 }
@@ -69,13 +69,13 @@ impl Attend<'_> {
     /// # Safety
     /// `q` and `out` have `rows` rows of the head's elements, and nobody else writes those of `out`. Each visible position has
     /// a page in `cache`.
-    pub unsafe fn run(self, units: Units) {
+    pub unsafe fn run(self, units: VectorUnits) {
         // SAFETY: the caller's.
         unsafe { units.run(self) }
     }
 }
 
-impl Kernel for Attend<'_> {
+impl VectorKernel for Attend<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -94,7 +94,7 @@ impl Kernel for Attend<'_> {
             scratch.q[r * width..][..dim].iter_mut().zip(from).for_each(|(to, x)| *to = x * scale);
         }
         let first = |r: usize| window.map_or(0, |w| (position + r + 1).saturating_sub(w));
-        let mut running = [Running { largest: f32::NEG_INFINITY, sum: 0.0 }; ROWS];
+        let mut running = [RunningSoftmax { largest: f32::NEG_INFINITY, sum: 0.0 }; ROWS];
         for number in first(0) / PAGE..=(position + rows - 1) / PAGE {
             let start = (cache.page)(number);
             let element = |half: usize| start + cache.kv.element_at(half, kv_head, 0);
@@ -269,7 +269,7 @@ impl Page {
     }
 }
 
-impl Running {
+impl RunningSoftmax {
     /// Makes a page's scores weights, and scales what came before to the new maximum.
     #[inline(always)]
     unsafe fn join<L: Lanes>(&mut self, scores: &mut [f32; PAGE], seen: (usize, usize), sums: *mut f32, width: usize) {

@@ -1,6 +1,6 @@
 //! The steps between products, a row at a time: norms, rotations, gates, conversions, the largest logit.
 
-use super::lanes::{Kernel, LANES, Lanes, exp};
+use super::lanes::{LANES, Lanes, VectorKernel, exp};
 
 /// The sum of squares.
 #[inline(always)]
@@ -35,7 +35,7 @@ pub struct Norm<'a> {
     pub out: &'a mut [f32],
 }
 
-impl Kernel for Norm<'_> {
+impl VectorKernel for Norm<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -61,7 +61,7 @@ pub struct NormRope<'a> {
     pub turns: &'a [f32],
 }
 
-impl Kernel for NormRope<'_> {
+impl VectorKernel for NormRope<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -102,7 +102,7 @@ unsafe fn gelu<L: Lanes>(x: L::F) -> L::F {
     }
 }
 
-impl Kernel for GatedGelu<'_> {
+impl VectorKernel for GatedGelu<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -132,7 +132,7 @@ pub struct ToHalf<'a> {
     pub out: &'a mut [u16],
 }
 
-impl Kernel for ToHalf<'_> {
+impl VectorKernel for ToHalf<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -150,7 +150,7 @@ impl Kernel for ToHalf<'_> {
 /// The largest element and its index, the lowest among equals; NaN counts as −∞.
 pub struct Largest<'a>(pub &'a [f32]);
 
-impl Kernel for Largest<'_> {
+impl VectorKernel for Largest<'_> {
     type Output = (usize, f32);
 
     #[inline(always)]
@@ -180,7 +180,7 @@ pub struct SumOfExp<'a> {
     pub scale: f32,
 }
 
-impl Kernel for SumOfExp<'_> {
+impl VectorKernel for SumOfExp<'_> {
     type Output = f32;
 
     #[inline(always)]

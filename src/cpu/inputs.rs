@@ -1,6 +1,6 @@
 //! A product's inputs in eight bits: for each 32 columns a scale in f32, so that the largest is 127.
 
-use super::lanes::{Kernel, LANES, Lanes, Units};
+use super::lanes::{LANES, Lanes, VectorKernel, VectorUnits};
 use crate::model::grouped::LOAD;
 
 /// What a product does with its weights' zero and offsets, which the inputs' sums serve.
@@ -74,7 +74,7 @@ pub struct InputRow<'a> {
 
 impl InputRow<'_> {
     /// Quantises a row. A value that is not finite makes its group's scale NaN, and so each product.
-    pub fn quantize(&mut self, units: Units, x: &[f32]) {
+    pub fn quantize(&mut self, units: VectorUnits, x: &[f32]) {
         // SAFETY: `units` is what the processor has; pointers stay within the row's slices.
         unsafe { units.run(Quantize { x, row: self }) }
     }
@@ -85,7 +85,7 @@ struct Quantize<'a, 'b> {
     row: &'a mut InputRow<'b>,
 }
 
-impl Kernel for Quantize<'_, '_> {
+impl VectorKernel for Quantize<'_, '_> {
     type Output = ();
 
     #[inline(always)]

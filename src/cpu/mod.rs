@@ -13,26 +13,26 @@ mod pool;
 mod product;
 
 use crate::Result;
-use crate::executor::host::{Host, StepState, Steps};
+use crate::executor::host::{HostExecutor, StepState, Steps};
 use crate::executor::weights::Progress;
 use crate::executor::zeroed::{Zeroed, zeroed};
 use crate::executor::{PageId, Tolerance};
 use crate::machine::threads;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::{TensorId, WeightFormat};
-use crate::reference::choice::{self, Asked};
+use crate::reference::choice::{self, EligibleLogits};
 use crate::schedule::choice::{BLOCK, blocks};
 use crate::schedule::kv::{KvLayer, KvLayout, Pool as KvPool};
 use crate::schedule::layout::{Placement, WeightLayout};
 use crate::schedule::step::{Matrix, Op, Slot, Vector, WeightBuffer};
 use crate::schedule::{KvType, Schedule, Step};
-use attend::{Attend, Cache, Scratch};
+use attend::{Attend, AttentionScratch, KvView};
 use elementwise::{GatedGelu, Largest, Norm, NormRope, SumOfExp, ToHalf};
 use inputs::Inputs;
-use lanes::Units;
+use lanes::VectorUnits;
 use panels::Panels;
-use pool::Pool;
-use product::{Output, Product};
+use pool::ThreadPool;
+use product::{PanelProduct, ResultRows};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -45,24 +45,24 @@ const INPUT_BYTES: usize = 256 << 10;
 const PARTS: usize = 8;
 
 /// The CPU executor.
-pub type Cpu = Host<Kernels>;
+pub type Cpu = HostExecutor<Kernels>;
 
 /// Where a tensor of the schedule lies: its buffer, and the offset of its first byte.
-type Place = (WeightBuffer, u64);
+type TensorLocation = (WeightBuffer, u64);
 
 /// Computes steps with vector units.
 pub struct Kernels {
-    units: Units,
-    pool: Pool,
-    matrices: HashMap<Place, Panels>,
-    vectors: HashMap<Place, Vec<f32>>,
+    units: VectorUnits,
+    pool: ThreadPool,
+    matrices: HashMap<TensorLocation, Panels>,
+    vectors: HashMap<TensorLocation, Vec<f32>>,
     layout: WeightLayout,
     /// The pools of KV pages, f16.
     kv: [Zeroed<u16>; 2],
     kv_layout: KvLayout,
     inputs: Inputs,
     /// By vector of frequencies: cosines and sines of the pass's rows, once a step has asked for them.
-    turns: HashMap<Place, Turns>,
+    turns: HashMap<TensorLocation, Turns>,
     /// Rows at consecutive positions of one sequence that attention takes together: the first, and how many.
     runs: Vec<(usize, usize)>,
     device: String,
@@ -85,7 +85,7 @@ impl Cpu {
     /// # Panics
     /// If the schedule's KV cache is not f16.
     pub fn load(checkpoint: &Checkpoint, schedule: Schedule, most: Option<usize>, progress: &Progress) -> Result<Cpu> {
-        Cpu::load_with(Units::best(), checkpoint, schedule, most, progress)
+        Cpu::load_with(VectorUnits::best(), checkpoint, schedule, most, progress)
     }
 
     /// As [`Cpu::load`], with vector units that the processor has.
@@ -93,14 +93,14 @@ impl Cpu {
     /// # Errors
     /// As [`Cpu::load`].
     pub fn load_with(
-        units: Units,
+        units: VectorUnits,
         checkpoint: &Checkpoint,
         schedule: Schedule,
         most: Option<usize>,
         progress: &Progress,
     ) -> Result<Cpu> {
         let steps = Kernels::load(units, checkpoint, &schedule, &schedule.steps, most, progress)?;
-        Host::new(schedule, steps, progress.cancel.clone())
+        HostExecutor::new(schedule, steps, progress.cancel.clone())
     }
 }
 
@@ -113,7 +113,7 @@ impl Kernels {
     /// # Panics
     /// As [`Cpu::load`].
     pub(crate) fn load(
-        units: Units,
+        units: VectorUnits,
         checkpoint: &Checkpoint,
         schedule: &Schedule,
         of: &[Step],
@@ -121,7 +121,7 @@ impl Kernels {
         progress: &Progress,
     ) -> Result<Kernels> {
         assert_eq!(schedule.extent.kv, KvType::F16, "the CPU executor keeps keys and values in f16");
-        let used: HashSet<Place> = of.iter().flat_map(|step| step.op.weights()).collect();
+        let used: HashSet<TensorLocation> = of.iter().flat_map(|step| step.op.weights()).collect();
         let (mut matrices, mut vectors) = (HashMap::new(), HashMap::new());
         for placement in schedule.weights.buffers.iter().flat_map(|buffer| &buffer.tensors) {
             match *placement {
@@ -158,7 +158,7 @@ impl Kernels {
             zeroed(layout.pages * (layout.page_bytes / 2) as usize, "KV cache")
         };
         let kv = [kv(KvPool::Global)?, kv(KvPool::Local)?];
-        let pool = Pool::start(most.unwrap_or_else(threads::cores));
+        let pool = ThreadPool::start(most.unwrap_or_else(threads::cores));
         let threads = pool.threads();
         let device = format!("CPU, {threads} thread{}, {}", if threads == 1 { "" } else { "s" }, units.name());
         Ok(Kernels {
@@ -270,7 +270,7 @@ impl Steps for Kernels {
                         let at =
                             |slot: Slot| (arena.at(slot.columns(head * kv.head_dim, kv.head_dim), row), slot.stride);
                         SCRATCH.with_borrow_mut(|scratch| {
-                            let cache = Cache { pool, kv, page: &page };
+                            let cache = KvView { pool, kv, page: &page };
                             let (q, out) = (at(q), at(out));
                             let kv_head = head / (heads / kv.kv_heads);
                             Attend {
@@ -311,7 +311,7 @@ impl Steps for Kernels {
             Op::BlockSums { x, ask, allowed, sums, tops } => {
                 let units = self.units;
                 for r in 0..rows {
-                    let Some(asked) = Asked::of(arena, x, ask, allowed, r) else { continue };
+                    let Some(asked) = EligibleLogits::of(arena, x, ask, allowed, r) else { continue };
                     let found: Vec<_> = (0..blocks(x.width)).map(|_| Mutex::default()).collect();
                     each_row(&mut self.pool, found.len(), &|block| {
                         // SAFETY: the units are the processor's.
@@ -351,21 +351,21 @@ impl Steps for Kernels {
     }
 
     fn weights(&self, buffer: usize) -> Vec<&[u64]> {
-        let own = |place: &Place| self.layout.index(place.0) == buffer;
+        let own = |place: &TensorLocation| self.layout.index(place.0) == buffer;
         self.matrices.iter().filter(|(place, _)| own(place)).map(|(_, panels)| panels.words()).collect()
     }
 }
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+    static SCRATCH: RefCell<AttentionScratch> = RefCell::default();
 }
 
-fn vector(vectors: &HashMap<Place, Vec<f32>>, v: Vector) -> &[f32] {
+fn vector(vectors: &HashMap<TensorLocation, Vec<f32>>, v: Vector) -> &[f32] {
     &vectors[&(v.buffer, v.offset)]
 }
 
 /// Calls `row` for each row: several threads share many rows.
-fn each_row(pool: &mut Pool, rows: usize, row: &(dyn Fn(usize) + Sync)) {
+fn each_row(pool: &mut ThreadPool, rows: usize, row: &(dyn Fn(usize) + Sync)) {
     if rows < MANY_ROWS {
         return (0..rows).for_each(row);
     }
@@ -374,7 +374,7 @@ fn each_row(pool: &mut Pool, rows: usize, row: &(dyn Fn(usize) + Sync)) {
 }
 
 /// The largest element and its index, found on all threads.
-fn largest(pool: &mut Pool, units: Units, x: &[f32]) -> (usize, f32) {
+fn largest(pool: &mut ThreadPool, units: VectorUnits, x: &[f32]) -> (usize, f32) {
     let each = x.len().div_ceil(pool.threads()).next_multiple_of(lanes::LANES);
     let found = Mutex::new((0, f32::NEG_INFINITY));
     pool.run(x.len().div_ceil(each), &|part| {
@@ -424,13 +424,13 @@ impl Kernels {
             let (panel, row) = (part / row_parts * each, part % row_parts * most_rows);
             // SAFETY: `inputs` are of this product, each part's results are another's, and slots have the rows.
             unsafe {
-                let product = Product {
+                let product = PanelProduct {
                     weights: panels,
                     panels: panel..panels.count().min(panel + each),
                     rows: row..rows.min(row + most_rows),
                     x: (arena.at(x, 0), x.stride),
                     inputs,
-                    out: Output { start: arena.at(out, 0), stride: out.stride },
+                    out: ResultRows { start: arena.at(out, 0), stride: out.stride },
                 };
                 product.run(units);
             }

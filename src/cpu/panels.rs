@@ -32,10 +32,10 @@ pub const LOADS: usize = SUPER / LOAD;
 /// A cache line, so that panels begin with one.
 #[derive(Debug, Clone, Copy, bytemuck::Zeroable)]
 #[repr(C, align(64))]
-pub struct Line([u8; BYTES]);
+pub struct CacheLine([u8; BYTES]);
 
 // SAFETY: any bytes are one, and it has no padding.
-unsafe impl bytemuck::Pod for Line {}
+unsafe impl bytemuck::Pod for CacheLine {}
 
 /// A matrix in panels.
 pub struct Panels {
@@ -47,7 +47,7 @@ pub struct Panels {
     pub cols: usize,
     /// What bytes of eight bits are offset by.
     offset: u8,
-    lines: Zeroed<Line>,
+    lines: Zeroed<CacheLine>,
 }
 
 /// How the scales of a grouped format lie in a panel.
@@ -122,7 +122,7 @@ pub fn read_stacked(
 }
 
 /// The sizes of a row of weights as a checkpoint gives it, before it is packed into a panel.
-struct Form {
+struct RowLayout {
     format: WeightFormat,
     cols: usize,
     row_bytes: usize,
@@ -141,7 +141,7 @@ impl Panels {
         offset: u8,
         read: impl Fn(usize, &mut [u8], &mut [u8]) -> Result<()> + Sync,
     ) -> Result<Panels> {
-        let form = Form { format, cols, row_bytes: format.row_bytes(cols), scale_bytes: format.scale_bytes(cols) };
+        let form = RowLayout { format, cols, row_bytes: format.row_bytes(cols), scale_bytes: format.scale_bytes(cols) };
         let mut panels = Panels { format, rows, cols, offset, lines: Zeroed::default() };
         let stride = panels.stride() / BYTES;
         panels.lines = zeroed(rows.div_ceil(LANES) * stride, "weights")?;
@@ -246,7 +246,7 @@ fn plane_bytes(format: WeightFormat, cols: usize) -> usize {
 }
 
 /// Packs up to sixteen rows.
-fn pack(form: &Form, offset: u8, data: &[u8], scales: &[u8], panel: &mut [u8]) {
+fn pack(form: &RowLayout, offset: u8, data: &[u8], scales: &[u8], panel: &mut [u8]) {
     let loads = form.cols.div_ceil(LOAD);
     let (panel_scales, planes) = panel.split_at_mut(scale_bytes(form.format, loads));
     let Some(grouped) = form.format.grouped() else {

@@ -18,15 +18,15 @@ const LOOKS: u32 = 64;
 const CLOSED: u32 = u32::MAX;
 
 /// What runs a part.
-struct Job<'a> {
+struct PoolTask<'a> {
     part: &'a (dyn Fn(usize) + Sync),
 }
 
-struct Shared {
+struct PoolState {
     /// The job's number, and below it the index of its next part. Whoever moves the index has the part.
     next: AtomicU64,
     /// The job of that number, on its caller's stack; valid while a part of it is taken and not done.
-    job: AtomicPtr<Job<'static>>,
+    job: AtomicPtr<PoolTask<'static>>,
     parts: AtomicUsize,
     done: AtomicUsize,
     has_panicked: AtomicBool,
@@ -37,8 +37,8 @@ struct Shared {
 }
 
 /// The threads, and their caller.
-pub struct Pool {
-    shared: Arc<Shared>,
+pub struct ThreadPool {
+    shared: Arc<PoolState>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -50,7 +50,7 @@ fn index(word: u64) -> u32 {
     word as u32
 }
 
-impl Shared {
+impl PoolState {
     /// Takes parts of the job of `number` and runs them until none is left.
     fn work(&self, of: u32) {
         loop {
@@ -64,7 +64,7 @@ impl Shared {
             if self.next.compare_exchange_weak(word, word + 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                 continue;
             }
-            // SAFETY: this part is taken and not done, so that `Pool::run` has not returned from the job.
+            // SAFETY: this part is taken and not done, so that `ThreadPool::run` has not returned from the job.
             let job = unsafe { &*job };
             if catch_unwind(AssertUnwindSafe(|| (job.part)(at as usize))).is_err() {
                 self.has_panicked.store(true, Ordering::Relaxed);
@@ -118,10 +118,10 @@ impl Shared {
     }
 }
 
-impl Pool {
+impl ThreadPool {
     /// Starts `threads - 1` threads, or fewer where the system grants no more. The caller is the last one.
-    pub fn start(threads: usize) -> Pool {
-        let shared = Arc::new(Shared {
+    pub fn start(threads: usize) -> ThreadPool {
+        let shared = Arc::new(PoolState {
             next: AtomicU64::new(u64::from(CLOSED)),
             job: AtomicPtr::new(std::ptr::null_mut()),
             parts: AtomicUsize::new(0),
@@ -144,7 +144,7 @@ impl Pool {
             std::thread::Builder::new().name("cpu".into()).spawn(run)
         };
         let threads: Vec<_> = (1..threads).map(spawn).map_while(std::io::Result::ok).collect();
-        Pool { shared, threads }
+        ThreadPool { shared, threads }
     }
 
     /// Threads, the caller included.
@@ -162,7 +162,7 @@ impl Pool {
         }
         assert!(parts < CLOSED as usize, "{parts} parts");
         let shared = &*self.shared;
-        let mut job = Job { part };
+        let mut job = PoolTask { part };
         let of = number(shared.next.load(Ordering::Relaxed)).wrapping_add(1);
         // Closed first: a thread that still looks at the job before finds it gone before it can mix up the two.
         shared.next.store(u64::from(of) << 32 | u64::from(CLOSED), Ordering::SeqCst);
@@ -187,7 +187,7 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::SeqCst);
         drop(self.shared.bed.lock().unwrap_or_else(PoisonError::into_inner));
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn each_part_runs_once_in_each_of_many_jobs() {
-        let mut pool = Pool::start(4);
+        let mut pool = ThreadPool::start(4);
         for parts in (0..40).chain([1000]).cycle().take(3000) {
             let counts: Vec<AtomicUsize> = (0..parts).map(|_| AtomicUsize::new(0)).collect();
             pool.run(parts, &|i| {
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn threads_that_sleep_are_woken() {
-        let mut pool = Pool::start(2);
+        let mut pool = ThreadPool::start(2);
         for _ in 0..3 {
             // Both are in a part at once: so the other thread is there.
             let there = AtomicUsize::new(0);
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_panic_comes_out_and_the_pool_goes_on() {
-        let mut pool = Pool::start(3);
+        let mut pool = ThreadPool::start(3);
         let fails = |i: usize| assert!(i != 5, "this one");
         assert!(catch_unwind(AssertUnwindSafe(|| pool.run(9, &fails))).is_err());
         let count = AtomicUsize::new(0);

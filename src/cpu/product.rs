@@ -9,7 +9,7 @@
 //! Each result is summed in one order, whatever the number of rows: it does not depend on the rows beside it.
 
 use super::inputs::{Correction, Inputs};
-use super::lanes::{BYTES, Kernel, LANES, Lanes, Units};
+use super::lanes::{BYTES, LANES, Lanes, VectorKernel, VectorUnits};
 use super::panels::{LOADS, Panels, ScaleForm, words_of};
 use crate::model::WeightFormat;
 use crate::model::blocks::BlockFormat;
@@ -17,7 +17,7 @@ use crate::model::grouped::{Grouped, LOAD, VALUES};
 use std::ops::Range;
 
 /// What the inputs of a product in `format` have to be corrected by.
-pub fn correction(format: WeightFormat, units: Units) -> Correction {
+pub fn correction(format: WeightFormat, units: VectorUnits) -> Correction {
     let zero_of_bytes = i32::from(units.offset());
     match format.grouped() {
         Some(Grouped { low: 8, .. } | Grouped { table: true, .. }) => {
@@ -31,7 +31,7 @@ pub fn correction(format: WeightFormat, units: Units) -> Correction {
 
 /// Where results go: `[rows, width]`, `stride` elements from row to row.
 #[derive(Clone, Copy)]
-pub struct Output {
+pub struct ResultRows {
     /// The first row's first element.
     pub start: *mut f32,
     /// Elements from one row to the next.
@@ -39,12 +39,12 @@ pub struct Output {
 }
 
 // SAFETY: threads that share it write apart from each other, which is their caller's care.
-unsafe impl Send for Output {}
+unsafe impl Send for ResultRows {}
 // SAFETY: as above.
-unsafe impl Sync for Output {}
+unsafe impl Sync for ResultRows {}
 
 /// A part of a product: some panels, all rows.
-pub struct Product<'a> {
+pub struct PanelProduct<'a> {
     /// The weights.
     pub weights: &'a Panels,
     /// Of these, the panels to be multiplied.
@@ -56,22 +56,22 @@ pub struct Product<'a> {
     /// The inputs in eight bits.
     pub inputs: &'a Inputs,
     /// The results.
-    pub out: Output,
+    pub out: ResultRows,
 }
 
-impl Product<'_> {
+impl PanelProduct<'_> {
     /// Computes it.
     ///
     /// # Safety
     /// `inputs` holds `rows` of the weights' columns, quantised with their format's [`correction`]; for BF16 `x` does. `out`
     /// has room for `rows` of the weights' rows, and nobody else writes those of `panels`.
-    pub unsafe fn run(self, units: Units) {
+    pub unsafe fn run(self, units: VectorUnits) {
         // SAFETY: the caller's.
         unsafe { units.run(self) }
     }
 }
 
-impl Kernel for Product<'_> {
+impl VectorKernel for PanelProduct<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -93,28 +93,28 @@ impl Kernel for Product<'_> {
 }
 
 /// How the vectors of a load are unpacked and scaled.
-trait Form {
+trait PanelFormat {
     const GROUPED: Option<Grouped>;
 }
 
 /// INT8: a scale for each row.
 struct Bytes;
 
-impl Form for Bytes {
+impl PanelFormat for Bytes {
     const GROUPED: Option<Grouped> = None;
 }
 
 /// The formats of GGUF files.
 #[allow(non_camel_case_types)]
 mod formats {
-    use super::{BlockFormat, Form, Grouped};
+    use super::{BlockFormat, Grouped, PanelFormat};
 
     macro_rules! forms {
         ($($format:ident)*) => {
             $(
                 pub struct $format;
 
-                impl Form for $format {
+                impl PanelFormat for $format {
                     const GROUPED: Option<Grouped> = Some(BlockFormat::$format.grouped());
                 }
             )*
@@ -123,9 +123,9 @@ mod formats {
     forms!(Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2K Q3K Q4K Q5K Q6K Iq4Nl Iq4Xs);
 }
 
-impl Product<'_> {
+impl PanelProduct<'_> {
     #[inline(always)]
-    unsafe fn panels_by<L: Lanes, F: Form>(self) {
+    unsafe fn panels_by<L: Lanes, F: PanelFormat>(self) {
         for panel in self.panels.clone() {
             let mut row = self.rows.start;
             while row < self.rows.end {
@@ -144,7 +144,7 @@ impl Product<'_> {
 
     /// A panel and `M` rows of inputs. Returns M.
     #[inline(always)]
-    unsafe fn tile<L: Lanes, F: Form, const M: usize>(&self, panel: usize, row: usize) -> usize {
+    unsafe fn tile<L: Lanes, F: PanelFormat, const M: usize>(&self, panel: usize, row: usize) -> usize {
         let (scales, planes) = self.weights.panel(panel);
         let (loads, groups) = (self.weights.loads(), self.inputs.groups());
         let vectors = match F::GROUPED {
@@ -280,7 +280,7 @@ unsafe fn add_column<L: Lanes, const M: usize>(planes: &[u8], x: [*const f32; M]
     }
 }
 
-const fn scale_form<F: Form>() -> ScaleForm {
+const fn scale_form<F: PanelFormat>() -> ScaleForm {
     match F::GROUPED {
         Some(grouped) => ScaleForm::of(grouped.scales),
         None => ScaleForm { is_shared: false, by_16: false, has_offsets: false },
@@ -288,7 +288,7 @@ const fn scale_form<F: Form>() -> ScaleForm {
 }
 
 /// Whether weights come as eight bits with a sign.
-const fn is_bytes<F: Form>() -> bool {
+const fn is_bytes<F: PanelFormat>() -> bool {
     match F::GROUPED {
         Some(grouped) => grouped.low == 8 || grouped.table,
         None => true,
@@ -297,8 +297,8 @@ const fn is_bytes<F: Form>() -> bool {
 
 /// The weights of columns `4 v ..` of a load, four of each row.
 #[inline(always)]
-unsafe fn unpack<L: Lanes, F: Form>(from: *const u8, v: usize) -> L::B {
-    // SAFETY: the vectors of a load lie behind each other.
+unsafe fn unpack<L: Lanes, F: PanelFormat>(from: *const u8, v: usize) -> L::B {
+    // SAFETY: the vectors of a load lie one after the other.
     unsafe {
         let Some(grouped) = F::GROUPED else { return L::load_bytes(from.add(v * BYTES)) };
         if grouped.low == 8 {
@@ -338,7 +338,7 @@ unsafe fn unpack<L: Lanes, F: Form>(from: *const u8, v: usize) -> L::B {
     }
 }
 
-const fn first_words<F: Form>() -> usize {
+const fn first_words<F: PanelFormat>() -> usize {
     match F::GROUPED {
         Some(grouped) => words_of(grouped)[0],
         None => 0,
@@ -347,7 +347,7 @@ const fn first_words<F: Form>() -> usize {
 
 /// Bit `v` of each byte, moved to where the low bits end.
 #[inline(always)]
-unsafe fn high_bit<L: Lanes, F: Form>(word: L::B, v: usize) -> L::B {
+unsafe fn high_bit<L: Lanes, F: PanelFormat>(word: L::B, v: usize) -> L::B {
     macro_rules! at {
         ($up:literal: $($at:literal)*) => { match v { $($at => L::bits_at::<$at, $up>(word, 1),)* _ => word } };
     }
@@ -373,7 +373,7 @@ const fn table<L: Lanes>() -> [u8; 16] {
 
 /// What a block's sums are multiplied by, and what the inputs' sum is multiplied by and subtracted. `half`: of 16 columns.
 #[inline(always)]
-unsafe fn scales_of<L: Lanes, F: Form>(record: *const u8, small: *const u8, half: usize) -> (L::F, L::F) {
+unsafe fn scales_of<L: Lanes, F: PanelFormat>(record: *const u8, small: *const u8, half: usize) -> (L::F, L::F) {
     let form = const { scale_form::<F>() };
     // SAFETY: a record and its scale bytes are as long as their form says.
     unsafe {

@@ -1,40 +1,31 @@
 //! Kernels against formulas, on each kind of vector units that the processor has.
 
-use super::attend::{Attend, Cache, ROWS, Scratch};
+use super::attend::{Attend, AttentionScratch, KvView, ROWS};
 use super::inputs::Inputs;
-use super::lanes::Units;
+use super::lanes::VectorUnits;
 use super::panels::Panels;
-use super::product::{Output, Product, correction};
+use super::product::{PanelProduct, ResultRows, correction};
 use crate::model::WeightFormat;
 use crate::schedule::KvType;
 use crate::schedule::kv::{KvLayer, PAGE, Pool};
+use crate::text::testing::Random;
 use half::f16;
 
-/// Numbers that look random, the same in each run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u32 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as u32
-    }
-
-    /// In -1 .. 1.
-    fn float(&mut self) -> f32 {
-        self.next() as f32 / (1u32 << 30) as f32 - 1.0
-    }
+/// In -1 .. 1.
+fn signed(random: &mut Random) -> f32 {
+    2.0 * random.unit() - 1.0
 }
 
 /// The rows of a matrix as a checkpoint gives them, and what they decode to.
-struct Rows {
+struct DecodedRows {
     data: Vec<u8>,
     scales: Vec<u8>,
     decoded: Vec<f32>,
 }
 
-impl Rows {
-    fn new(format: WeightFormat, rows: usize, cols: usize) -> Rows {
-        let mut numbers = Numbers(cols as u64);
+impl DecodedRows {
+    fn new(format: WeightFormat, rows: usize, cols: usize) -> DecodedRows {
+        let mut random = Random(cols as u64);
         let [row_bytes, scale_bytes] = [format.row_bytes(cols), format.scale_bytes(cols)];
         let (mut data, mut scales) = (vec![0u8; rows * row_bytes], vec![0u8; rows * scale_bytes]);
         let mut decoded = vec![0f32; rows * cols];
@@ -42,22 +33,22 @@ impl Rows {
             let (data, scales) =
                 (&mut data[r * row_bytes..][..row_bytes], &mut scales[r * scale_bytes..][..scale_bytes]);
             if WeightFormat::MADE.contains(&format) {
-                let row: Vec<f32> = (0..cols).map(|_| numbers.float()).collect();
+                let row: Vec<f32> = (0..cols).map(|_| signed(&mut random)).collect();
                 format.encode_row(&row, data, scales).unwrap();
             } else {
-                data.fill_with(|| numbers.next() as u8);
-                scales.fill_with(|| numbers.next() as u8);
+                data.fill_with(|| random.next() as u8);
+                scales.fill_with(|| random.next() as u8);
                 // Small halves wherever a record may begin: bits of small scales may be any.
                 for half in scales.chunks_exact_mut(2) {
-                    half.copy_from_slice(&f16::from_f32(0.01 * numbers.float()).to_le_bytes());
+                    half.copy_from_slice(&f16::from_f32(0.01 * signed(&mut random)).to_le_bytes());
                 }
             }
             format.decode_row(data, scales, &mut decoded[r * cols..][..cols]);
         }
-        Rows { data, scales, decoded }
+        DecodedRows { data, scales, decoded }
     }
 
-    fn pack(&self, format: WeightFormat, rows: usize, cols: usize, units: Units) -> Panels {
+    fn pack(&self, format: WeightFormat, rows: usize, cols: usize, units: VectorUnits) -> Panels {
         let [row_bytes, scale_bytes] = [format.row_bytes(cols), format.scale_bytes(cols)];
         Panels::pack([rows, cols], format, units.offset(), |first, data, scales| {
             data.copy_from_slice(&self.data[first * row_bytes..][..data.len()]);
@@ -83,8 +74,8 @@ fn cases() -> impl Iterator<Item = (WeightFormat, usize, usize)> {
 #[test]
 fn panels_decode_to_the_rows_that_were_packed() {
     for (format, rows, cols) in cases() {
-        let matrix = Rows::new(format, rows, cols);
-        for units in Units::all() {
+        let matrix = DecodedRows::new(format, rows, cols);
+        for units in VectorUnits::all() {
             let panels = matrix.pack(format, rows, cols, units);
             let mut row = vec![0f32; cols];
             for r in 0..rows {
@@ -95,7 +86,7 @@ fn panels_decode_to_the_rows_that_were_packed() {
     }
 }
 
-fn product(panels: &Panels, x: &[f32], rows: usize, units: Units) -> (Vec<f32>, Vec<f32>) {
+fn product(panels: &Panels, x: &[f32], rows: usize, units: VectorUnits) -> (Vec<f32>, Vec<f32>) {
     let mut inputs = Inputs::default();
     inputs.resize(rows, panels.cols, correction(panels.format, units));
     for (mut row, x) in inputs.rows().zip(x.chunks_exact(panels.cols)) {
@@ -103,13 +94,13 @@ fn product(panels: &Panels, x: &[f32], rows: usize, units: Units) -> (Vec<f32>, 
     }
     let mut out = vec![f32::NAN; rows * panels.rows];
     let (start, stride) = (out.as_mut_ptr(), panels.rows);
-    let part = Product {
+    let part = PanelProduct {
         weights: panels,
         panels: 0..panels.count(),
         rows: 0..rows,
         x: (x.as_ptr(), panels.cols),
         inputs: &inputs,
-        out: Output { start, stride },
+        out: ResultRows { start, stride },
     };
     // SAFETY: all are of these sizes.
     unsafe { part.run(units) };
@@ -126,15 +117,15 @@ fn product(panels: &Panels, x: &[f32], rows: usize, units: Units) -> (Vec<f32>, 
 #[test]
 fn products_are_those_of_the_decoded_weights() {
     for (format, rows, cols) in cases() {
-        let matrix = Rows::new(format, rows, cols);
-        let mut numbers = Numbers(7);
+        let matrix = DecodedRows::new(format, rows, cols);
+        let mut random = Random(7);
         // More rows than a panel meets at a time; the first load of the second one is zero, and one value is large.
         let count = 15;
-        let mut x: Vec<f32> = (0..count * cols).map(|_| numbers.float()).collect();
+        let mut x: Vec<f32> = (0..count * cols).map(|_| signed(&mut random)).collect();
         x[cols..cols + 32].fill(0.0);
         x[2 * cols + 5] = 300.0;
-        let mut results: Vec<(Units, Vec<f32>)> = Vec::new();
-        for units in Units::all() {
+        let mut results: Vec<(VectorUnits, Vec<f32>)> = Vec::new();
+        for units in VectorUnits::all() {
             let panels = matrix.pack(format, rows, cols, units);
             let (out, rounded) = product(&panels, &x, count, units);
             for (r, out) in out.chunks_exact(rows).enumerate() {
@@ -172,7 +163,7 @@ fn products_are_those_of_the_decoded_weights() {
             results.push((units, out));
         }
         // Kinds that round products and sums once agree in each bit.
-        let fused = results.iter().filter(|(units, _)| *units != Units::Portable).collect::<Vec<_>>();
+        let fused = results.iter().filter(|(units, _)| *units != VectorUnits::Portable).collect::<Vec<_>>();
         fused.windows(2).for_each(|pair| assert_eq!(pair[0].1, pair[1].1, "{}: {:?}", format.name(), pair[1].0));
     }
 }
@@ -180,8 +171,8 @@ fn products_are_those_of_the_decoded_weights() {
 #[test]
 fn what_is_not_finite_comes_out_so() {
     let (format, rows, cols) = (WeightFormat::Int8, 16, 64);
-    let matrix = Rows::new(format, rows, cols);
-    for units in Units::all() {
+    let matrix = DecodedRows::new(format, rows, cols);
+    for units in VectorUnits::all() {
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut x = vec![1f32; cols];
             x[40] = bad;
@@ -223,9 +214,9 @@ fn attention_is_softmax_of_scores_over_pages_and_windows() {
             context: 512,
         };
         let (pages, page_elements) = (5, 2 * kv.elements());
-        let mut numbers = Numbers(dim as u64);
+        let mut random = Random(dim as u64);
         let mut pool: Vec<u16> =
-            (0..pages * page_elements).map(|_| f16::from_f32(2.0 * numbers.float()).to_bits()).collect();
+            (0..pages * page_elements).map(|_| f16::from_f32(2.0 * signed(&mut random)).to_bits()).collect();
         // Pages in another order than positions, and infinities where no row may look.
         let place = |number: usize| (pages - 1 - number) * page_elements;
         let end = first + rows;
@@ -239,16 +230,16 @@ fn attention_is_softmax_of_scores_over_pages_and_windows() {
             let at = place(p / PAGE) + kv.element_at(half, 1, p);
             pool[at..at + dim].iter().map(|x| f16::from_bits(*x).to_f32()).collect()
         };
-        let q: Vec<f32> = (0..rows * dim).map(|_| 3.0 * numbers.float()).collect();
-        for units in Units::all() {
+        let q: Vec<f32> = (0..rows * dim).map(|_| 3.0 * signed(&mut random)).collect();
+        for units in VectorUnits::all() {
             let run = |from: usize, count: usize| {
                 let mut out = vec![f32::NAN; count * dim];
-                let mut scratch = Scratch::default();
+                let mut scratch = AttentionScratch::default();
                 let attend = Attend {
                     q: (q[from * dim..].as_ptr(), dim),
                     rows: count,
                     position: first + from,
-                    cache: Cache { pool: &pool, kv, page: &place },
+                    cache: KvView { pool: &pool, kv, page: &place },
                     kv_head: 1,
                     scale: 0.25,
                     window,
@@ -307,8 +298,9 @@ const TIMES: usize = 8;
 fn a_row_of_inputs_alone() {
     let told = std::env::var(CHILD).ok().map(|told| told.parse::<usize>().unwrap());
     for (i, format) in WeightFormat::ALL.into_iter().enumerate().filter(|(i, _)| told.is_none_or(|told| told == *i)) {
-        let units = Units::best();
-        let panels = Rows::new(format, ROWS_COUNTED, COLS_COUNTED).pack(format, ROWS_COUNTED, COLS_COUNTED, units);
+        let units = VectorUnits::best();
+        let panels =
+            DecodedRows::new(format, ROWS_COUNTED, COLS_COUNTED).pack(format, ROWS_COUNTED, COLS_COUNTED, units);
         let x = vec![1.0; COLS_COUNTED];
         let mut inputs = Inputs::default();
         inputs.resize(1, COLS_COUNTED, correction(format, units));
@@ -321,12 +313,12 @@ fn a_row_of_inputs_alone() {
 
 /// Callgrind counts this function, by its name.
 #[inline(never)]
-fn counted(panels: &Panels, x: &[f32], inputs: &Inputs, out: &mut [f32], units: Units, times: usize) {
+fn counted(panels: &Panels, x: &[f32], inputs: &Inputs, out: &mut [f32], units: VectorUnits, times: usize) {
     for _ in 0..times {
-        let out = Output { start: out.as_mut_ptr(), stride: panels.rows };
+        let out = ResultRows { start: out.as_mut_ptr(), stride: panels.rows };
         let (all, x) = (0..panels.count(), (x.as_ptr(), panels.cols));
         // SAFETY: all are of these sizes.
-        unsafe { Product { weights: panels, panels: all, rows: 0..1, x, inputs, out }.run(units) };
+        unsafe { PanelProduct { weights: panels, panels: all, rows: 0..1, x, inputs, out }.run(units) };
     }
 }
 

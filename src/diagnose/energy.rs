@@ -4,7 +4,7 @@
 //! power is sampled and summed up. An APU's package holds its GPU, and its GPU's figure may hold the processor: so the two are
 //! told apart, and never added. Both are of all that runs on the machine.
 
-use super::top::nvidia::Library;
+use super::top::nvidia::NvmlLibrary;
 use crate::machine::files::Files;
 use crate::machine::nodes::{DeviceNode, Nvidia};
 use serde::Serialize;
@@ -83,7 +83,10 @@ impl EnergyMeter {
     /// A meter of the packages, and `with_gpu` of the machine's GPU, if it has one only. `None`: neither can be read.
     pub fn start(files: &Files, with_gpu: bool) -> Option<EnergyMeter> {
         let sources = Sources::find(files, with_gpu)?;
-        let pause = if matches!(sources.gpu, Some(Gpu { kind: Kind::Power(_) | Kind::NvidiaPower(_), .. })) {
+        let pause = if matches!(
+            sources.gpu,
+            Some(GpuMeter { kind: EnergySource::Power(_) | EnergySource::NvidiaPower(_), .. })
+        ) {
             SAMPLE
         } else {
             COUNT
@@ -110,9 +113,9 @@ impl EnergyMeter {
 /// What the machine shows.
 struct Sources {
     files: Files,
-    nvidia: Library,
+    nvidia: NvmlLibrary,
     packages: Vec<Package>,
-    gpu: Option<Gpu>,
+    gpu: Option<GpuMeter>,
     last: Instant,
     used: Energy,
 }
@@ -126,14 +129,14 @@ struct Package {
     last: u64,
 }
 
-struct Gpu {
-    kind: Kind,
+struct GpuMeter {
+    kind: EnergySource,
     /// The counter, J, or the power, W, when it was last read.
     last: f64,
 }
 
 /// How a GPU tells what it uses.
-enum Kind {
+enum EnergySource {
     /// A file of a counter, in µJ.
     Counter(String),
     /// A file of a power, in µW.
@@ -146,7 +149,7 @@ enum Kind {
 
 impl Sources {
     fn find(files: &Files, with_gpu: bool) -> Option<Sources> {
-        let nvidia = Library::default();
+        let nvidia = NvmlLibrary::default();
         let packages = packages(files);
         let gpu = if with_gpu { find_gpu(files, &nvidia) } else { None };
         let used = Energy { gpu: gpu.as_ref().map(|_| 0.0), package: (!packages.is_empty()).then_some(0.0) };
@@ -176,8 +179,8 @@ impl Sources {
             let now = gpu.kind.read(&self.files, &self.nvidia);
             let used = now.map(|now| match gpu.kind {
                 // One that began anew, as after a reset, has lost what was before.
-                Kind::Counter(_) | Kind::NvidiaCounter(_) => (now - gpu.last).max(0.0),
-                Kind::Power(_) | Kind::NvidiaPower(_) => (now + gpu.last) / 2.0 * seconds,
+                EnergySource::Counter(_) | EnergySource::NvidiaCounter(_) => (now - gpu.last).max(0.0),
+                EnergySource::Power(_) | EnergySource::NvidiaPower(_) => (now + gpu.last) / 2.0 * seconds,
             });
             gpu.last = now.unwrap_or(gpu.last);
             self.used.gpu = self.used.gpu.zip(used).map(|(sum, used)| sum + used);
@@ -201,7 +204,7 @@ fn packages(files: &Files) -> Vec<Package> {
 }
 
 /// How the machine's GPU tells what it uses. With several, it is not known which of them computes.
-fn find_gpu(files: &Files, nvidia: &Library) -> Option<Gpu> {
+fn find_gpu(files: &Files, nvidia: &NvmlLibrary) -> Option<GpuMeter> {
     let nodes = DeviceNode::gpus(files);
     let closed: Vec<Nvidia> =
         Nvidia::all(files).into_iter().filter(|gpu| nodes.iter().all(|node| node.slot != gpu.slot)).collect();
@@ -210,22 +213,31 @@ fn find_gpu(files: &Files, nvidia: &Library) -> Option<Gpu> {
             let hwmon = files.list(&node.file("hwmon")).ok().and_then(|all| all.into_iter().next()).unwrap_or_default();
             let meter = |name: &str| node.file(&format!("hwmon/{hwmon}/{name}"));
             let [counter, average, input] = ["energy1_input", "power1_average", "power1_input"].map(meter);
-            let (counted, power) = (Kind::NvidiaCounter(node.slot.clone()), Kind::NvidiaPower(node.slot.clone()));
-            vec![Kind::Counter(counter), Kind::Power(average), Kind::Power(input), counted, power]
+            let (counted, power) =
+                (EnergySource::NvidiaCounter(node.slot.clone()), EnergySource::NvidiaPower(node.slot.clone()));
+            vec![
+                EnergySource::Counter(counter),
+                EnergySource::Power(average),
+                EnergySource::Power(input),
+                counted,
+                power,
+            ]
         }
-        ([], [gpu]) => vec![Kind::NvidiaCounter(gpu.slot.clone()), Kind::NvidiaPower(gpu.slot.clone())],
+        ([], [gpu]) => vec![EnergySource::NvidiaCounter(gpu.slot.clone()), EnergySource::NvidiaPower(gpu.slot.clone())],
         _ => Vec::new(),
     };
-    kinds.into_iter().find_map(|kind| Some(Gpu { last: kind.read(files, nvidia)?, kind }))
+    kinds.into_iter().find_map(|kind| Some(GpuMeter { last: kind.read(files, nvidia)?, kind }))
 }
 
-impl Kind {
+impl EnergySource {
     /// J of a counter, W of a power.
-    fn read(&self, files: &Files, nvidia: &Library) -> Option<f64> {
+    fn read(&self, files: &Files, nvidia: &NvmlLibrary) -> Option<f64> {
         match self {
-            Kind::Counter(path) | Kind::Power(path) => files.value::<u64>(path).ok().map(|micro| micro as f64 / 1e6),
-            Kind::NvidiaCounter(slot) => nvidia.energy(files, slot),
-            Kind::NvidiaPower(slot) => nvidia.power(files, slot),
+            EnergySource::Counter(path) | EnergySource::Power(path) => {
+                files.value::<u64>(path).ok().map(|micro| micro as f64 / 1e6)
+            }
+            EnergySource::NvidiaCounter(slot) => nvidia.energy(files, slot),
+            EnergySource::NvidiaPower(slot) => nvidia.power(files, slot),
         }
     }
 }

@@ -161,21 +161,7 @@ mod tests {
     }
 
     impl Executor for Counting {
-        fn schedule(&self) -> &Schedule {
-            &self.schedule
-        }
-
-        fn device(&self) -> &str {
-            "counting"
-        }
-
-        fn pages(&self) -> &Pages {
-            &self.pages
-        }
-
-        fn pages_mut(&mut self) -> &mut Pages {
-            &mut self.pages
-        }
+        crate::executor_methods!(own);
 
         fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
             crate::executor::check_pass(&self.schedule, rows, head)?;

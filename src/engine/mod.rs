@@ -33,7 +33,7 @@ use crate::schedule::{Extent, KvType, Schedule};
 use crate::sys::memory;
 use crate::vulkan::device::instance::validation_wanted;
 use crate::vulkan::memory::heaps as device_heaps;
-use crate::vulkan::{Choice, Gpu, Vulkan};
+use crate::vulkan::{DeviceChoice, Gpu, Vulkan};
 use crate::{Error, Result};
 use std::rc::Rc;
 use std::time::Instant;
@@ -238,11 +238,11 @@ pub(crate) fn open(device: Device) -> Result<Opened> {
     let files = Files::system();
     match device {
         Device::Cpu | Device::Reference => Ok(Opened { gpu: None, fallback: None }),
-        Device::Vulkan(n) => Gpu::open(n.map_or(Choice::Best, Choice::Index)).map(on),
-        Device::Auto if validation_wanted() => Gpu::open(Choice::Best).map(on),
+        Device::Vulkan(n) => Gpu::open(n.map_or(DeviceChoice::Best, DeviceChoice::Index)).map(on),
+        Device::Auto if validation_wanted() => Gpu::open(DeviceChoice::Best).map(on),
         // A driver for the CPU takes time and memory to load, and dies where memory is limited.
         Device::Auto if !nodes::may_have_gpu(&files) => Ok(instead(Fallback::NoGpu)),
-        Device::Auto => match Gpu::open(Choice::Best) {
+        Device::Auto => match Gpu::open(DeviceChoice::Best) {
             Ok(gpu) if takes_vulkan(&files, &gpu) => Ok(on(gpu)),
             Ok(gpu) => Ok(instead(Fallback::Unusable(format!(
                 "a GPU has a device node, and Vulkan knows only {}, which computes on the CPU as well",
@@ -275,23 +275,23 @@ pub(crate) fn load_on(
 }
 
 /// All that an executor can do.
-trait Loaded: Measure + Stepwise {}
+trait AnyExecutor: Measure + Stepwise {}
 
-impl<E: Measure + Stepwise> Loaded for E {}
+impl<E: Measure + Stepwise> AnyExecutor for E {}
 
 fn load_any(
     opened: &Opened,
     checkpoint: &Checkpoint,
     options: &Options,
     progress: &Progress,
-) -> Result<Box<dyn Loaded>> {
+) -> Result<Box<dyn AnyExecutor>> {
     let extent = check(checkpoint, options)?;
     if let Some(exceptions) = options.weights.exceptions(checkpoint.shape()) {
         log::warn!("{exceptions}");
     }
     threads::start()?;
     let start = Instant::now();
-    let executor: Box<dyn Loaded> = match &opened.gpu {
+    let executor: Box<dyn AnyExecutor> = match &opened.gpu {
         Some(gpu) => {
             let load = || {
                 let (schedule, plan) = place(opened, checkpoint, extent, options)?;

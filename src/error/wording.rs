@@ -101,17 +101,17 @@ impl Setting {
 
     /// "a context" in plain words. A face's name takes no article.
     pub fn a(self) -> Text {
-        Text(vec![Part::Setting { article: "a ", setting: self }])
+        Text(vec![MessagePart::Setting { article: "a ", setting: self }])
     }
 
     /// "the context" in plain words. A face's name takes no article.
     pub fn the(self) -> Text {
-        Text(vec![Part::Setting { article: "the ", setting: self }])
+        Text(vec![MessagePart::Setting { article: "the ", setting: self }])
     }
 
     /// A face's name in brackets, after words that describe the setting. Empty in plain words.
     pub fn aside(self) -> Text {
-        Text(vec![Part::Aside(self)])
+        Text(vec![MessagePart::Aside(self)])
     }
 }
 
@@ -120,10 +120,10 @@ pub type Face<'a> = &'a dyn Fn(Setting) -> Option<String>;
 
 /// A cause or a remedy: words and settings. [`fmt::Display`] gives it in plain words.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Text(Vec<Part>);
+pub struct Text(Vec<MessagePart>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum MessagePart {
     Words(String),
     Setting { article: &'static str, setting: Setting },
     Aside(Setting),
@@ -133,14 +133,14 @@ enum Part {
 impl Text {
     /// "a, b or c". A face that has names for some of the settings leaves out those that it has none for.
     pub fn any_of(alternatives: impl IntoIterator<Item = Text>) -> Text {
-        Text(vec![Part::AnyOf(alternatives.into_iter().collect())])
+        Text(vec![MessagePart::AnyOf(alternatives.into_iter().collect())])
     }
 
     /// Appends `more`.
     pub fn and(mut self, more: impl Into<Text>) -> Text {
         for part in more.into().0 {
             match (self.0.last_mut(), part) {
-                (Some(Part::Words(words)), Part::Words(more)) => words.push_str(&more),
+                (Some(MessagePart::Words(words)), MessagePart::Words(more)) => words.push_str(&more),
                 (_, part) => self.0.push(part),
             }
         }
@@ -156,9 +156,9 @@ impl Text {
     fn change_words(&mut self, change: &dyn Fn(&str) -> String) {
         for part in &mut self.0 {
             match part {
-                Part::Words(words) => *words = change(words),
-                Part::AnyOf(alternatives) => alternatives.iter_mut().for_each(|text| text.change_words(change)),
-                Part::Setting { .. } | Part::Aside(_) => {}
+                MessagePart::Words(words) => *words = change(words),
+                MessagePart::AnyOf(alternatives) => alternatives.iter_mut().for_each(|text| text.change_words(change)),
+                MessagePart::Setting { .. } | MessagePart::Aside(_) => {}
             }
         }
     }
@@ -169,10 +169,10 @@ impl Text {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        let of = |part: &Part| match part {
-            Part::Words(_) => Vec::new(),
-            Part::Setting { setting, .. } | Part::Aside(setting) => vec![*setting],
-            Part::AnyOf(alternatives) => alternatives.iter().flat_map(Text::settings).collect(),
+        let of = |part: &MessagePart| match part {
+            MessagePart::Words(_) => Vec::new(),
+            MessagePart::Setting { setting, .. } | MessagePart::Aside(setting) => vec![*setting],
+            MessagePart::AnyOf(alternatives) => alternatives.iter().flat_map(Text::settings).collect(),
         };
         self.0.iter().flat_map(of).collect()
     }
@@ -182,12 +182,14 @@ impl Text {
         let mut out = String::new();
         for part in &self.0 {
             match part {
-                Part::Words(words) => out += words,
-                Part::Setting { article, setting } => {
+                MessagePart::Words(words) => out += words,
+                MessagePart::Setting { article, setting } => {
                     out += &face(*setting).unwrap_or_else(|| format!("{article}{}", setting.plain()));
                 }
-                Part::Aside(setting) => out += &face(*setting).map_or(String::new(), |name| format!(" ({name})")),
-                Part::AnyOf(alternatives) => out += &either(alternatives, face),
+                MessagePart::Aside(setting) => {
+                    out += &face(*setting).map_or(String::new(), |name| format!(" ({name})"))
+                }
+                MessagePart::AnyOf(alternatives) => out += &either(alternatives, face),
             }
         }
         out
@@ -218,13 +220,13 @@ impl From<&str> for Text {
 
 impl From<String> for Text {
     fn from(words: String) -> Text {
-        Text(vec![Part::Words(words)])
+        Text(vec![MessagePart::Words(words)])
     }
 }
 
 impl From<Setting> for Text {
     fn from(setting: Setting) -> Text {
-        Text(vec![Part::Setting { article: "", setting }])
+        Text(vec![MessagePart::Setting { article: "", setting }])
     }
 }
 

@@ -3,8 +3,10 @@
 
 use super::pages::Change;
 use super::zeroed::{Zeroed, zeroed};
-use super::{Asks, Executor, HeadRows, Measure, PageId, Pages, Row, Stepwise, Timed, Tolerance, Watch};
-use crate::schedule::choice::Found;
+use super::{
+    Executor, HeadRows, KernelTiming, Measure, PageId, Pages, Row, SampleRequests, Stepwise, Tolerance, Watch,
+};
+use crate::schedule::choice::SampleResult;
 use crate::schedule::kv::{KvLayer, PAGE, Pool};
 use crate::schedule::step::{Op, Rows};
 use crate::schedule::{Schedule, Segment, Step};
@@ -52,11 +54,11 @@ pub struct StepState {
     /// Word index of the flags that say whether each argmax is finite.
     pub finite: usize,
     /// The sequences' page tables, by pool.
-    tables: [Table; 2],
+    tables: [PageTables; 2],
 }
 
 /// Sequences' page tables of a pool.
-struct Table {
+struct PageTables {
     /// Entries of a sequence, a power of two.
     entries: usize,
     /// First element in the pool of each entry's page, `[sequences][entries]`.
@@ -65,11 +67,11 @@ struct Table {
     page: usize,
 }
 
-impl Table {
-    fn new(schedule: &Schedule, pool: Pool) -> Table {
+impl PageTables {
+    fn new(schedule: &Schedule, pool: Pool) -> PageTables {
         let (entries, layout) = (schedule.arena.tables[pool as usize].entries, schedule.kv.pool(pool));
         let page = layout.page_bytes as usize / schedule.extent.kv.bytes();
-        Table { entries, starts: vec![0; schedule.extent.sequences * entries], page }
+        PageTables { entries, starts: vec![0; schedule.extent.sequences * entries], page }
     }
 
     fn at(&self, sequence: usize, number: usize) -> usize {
@@ -90,7 +92,7 @@ impl StepState {
             sequence: rows(),
             next: layout.next(),
             finite: layout.finite(),
-            tables: Pool::ALL.map(|pool| Table::new(schedule, pool)),
+            tables: Pool::ALL.map(|pool| PageTables::new(schedule, pool)),
         }
     }
 
@@ -132,7 +134,7 @@ impl StepState {
 }
 
 /// An executor whose steps `S` computes.
-pub struct Host<S> {
+pub struct HostExecutor<S> {
     schedule: Schedule,
     steps: S,
     arena: Zeroed<f32>,
@@ -149,16 +151,16 @@ pub struct Host<S> {
 /// No head rows.
 const NONE: HeadRows = HeadRows { first: 0, count: 0 };
 
-impl<S: Steps> Host<S> {
+impl<S: Steps> HostExecutor<S> {
     /// An executor of `schedule`, with an arena of its own.
     ///
     /// # Errors
     /// Refused: not enough memory.
-    pub(crate) fn new(schedule: Schedule, steps: S, cancel: Cancel) -> Result<Host<S>> {
+    pub(crate) fn new(schedule: Schedule, steps: S, cancel: Cancel) -> Result<HostExecutor<S>> {
         let arena = zeroed((schedule.arena.bytes / 4) as usize, "arena")?;
         let (pages, state) = (Pages::new(&schedule), StepState::new(&schedule));
         let asked = vec![false; schedule.extent.head_rows];
-        Ok(Host { schedule, steps, arena, pages, state, rows: 0, head: NONE, asked, cancel })
+        Ok(HostExecutor { schedule, steps, arena, pages, state, rows: 0, head: NONE, asked, cancel })
     }
 
     fn run(&mut self, segment: Segment) -> Result<()> {
@@ -194,7 +196,7 @@ impl<S: Steps> Host<S> {
     }
 }
 
-impl<S: Steps> Executor for Host<S> {
+impl<S: Steps> Executor for HostExecutor<S> {
     fn schedule(&self) -> &Schedule {
         &self.schedule
     }
@@ -219,7 +221,7 @@ impl<S: Steps> Executor for Host<S> {
         self.forward_watched(rows, head, &mut |_, _| {})
     }
 
-    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> Result<()> {
+    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: SampleRequests<'_>) -> Result<()> {
         (asks.meanwhile)();
         self.forward(rows, Some(head))?;
         let words: &mut [u32] = bytemuck::cast_slice_mut(&mut self.arena);
@@ -243,9 +245,9 @@ impl<S: Steps> Executor for Host<S> {
         Ok(())
     }
 
-    fn found(&self, row: usize) -> Option<Found<'_>> {
+    fn found(&self, row: usize) -> Option<SampleResult<'_>> {
         let found = || super::slot_row(&self.arena, self.schedule.found, row);
-        self.asked.get(row).is_some_and(|asked| *asked).then(|| Found::new(bytemuck::cast_slice(found())))
+        self.asked.get(row).is_some_and(|asked| *asked).then(|| SampleResult::new(bytemuck::cast_slice(found())))
     }
 
     fn project(&mut self, head: HeadRows) -> Result<()> {
@@ -282,7 +284,7 @@ impl<S: Steps> Executor for Host<S> {
     }
 }
 
-impl<S: Steps> Stepwise for Host<S> {
+impl<S: Steps> Stepwise for HostExecutor<S> {
     fn begin_pass(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
         self.begin(rows, head)
     }
@@ -317,7 +319,7 @@ impl<S: Steps> Stepwise for Host<S> {
     }
 }
 
-impl<S: Steps> Measure for Host<S> {
+impl<S: Steps> Measure for HostExecutor<S> {
     fn submits(&self) -> u64 {
         0
     }
@@ -326,17 +328,17 @@ impl<S: Steps> Measure for Host<S> {
         Duration::ZERO
     }
 
-    fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>> {
+    fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<KernelTiming>> {
         self.begin(rows, Some(head))?;
         let steps = self.schedule.steps.iter().enumerate().filter(|(_, s)| s.segment != Segment::Choice);
-        let timed = |(i, s): (usize, &Step)| Timed {
+        let timed = |(i, s): (usize, &Step)| KernelTiming {
             segment: s.segment,
             steps: i..i + 1,
             kernel: s.op.name(),
             variant: String::new(),
             seconds: Vec::with_capacity(repetitions),
         };
-        let mut timed: Vec<Timed> = steps.map(timed).collect();
+        let mut timed: Vec<KernelTiming> = steps.map(timed).collect();
         for run in 0..=repetitions {
             for (i, t) in timed.iter_mut().enumerate() {
                 let start = Instant::now();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// One kernel of a pass with its times.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Timed {
+pub struct KernelTiming {
     /// The kernel's part of the pass.
     pub segment: Segment,
     /// Indices into the schedule of the steps that this kernel runs. Empty for a kernel that only prepares the next
@@ -24,7 +24,7 @@ pub struct Timed {
 
 /// What tuning has gained for passes of a kind.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Gain {
+pub struct TuningGain {
     /// The kind, as text: `one row`, `512 rows of one sequence`.
     pub kind: String,
     /// Rows of a pass.
@@ -58,7 +58,7 @@ pub trait Measure: Executor {
     ///
     /// # Errors
     /// Input: as [`Executor::forward`]. Device: no clock, or the device failed.
-    fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>>;
+    fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<KernelTiming>>;
 
     /// Seconds for `replays` back-to-back runs of one segment of a pass.
     ///
@@ -75,7 +75,7 @@ pub trait Measure: Executor {
     ///
     /// # Errors
     /// Device: the device failed.
-    fn measure_gains(&mut self) -> Result<Vec<Gain>> {
+    fn measure_gains(&mut self) -> Result<Vec<TuningGain>> {
         Ok(Vec::new())
     }
 

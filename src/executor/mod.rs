@@ -10,12 +10,12 @@ pub mod stepwise;
 pub mod weights;
 pub(crate) mod zeroed;
 
-pub use measure::{Measure, Timed};
+pub use measure::{KernelTiming, Measure};
 pub use pages::{PageId, Pages};
 pub use stepwise::{Stepwise, Tolerance};
 
 use crate::error::{Setting, text};
-use crate::schedule::choice::{Ask, Found};
+use crate::schedule::choice::{SampleRequest, SampleResult};
 use crate::schedule::kv::{KvLayer, Pool};
 use crate::schedule::layout::{ArenaLayout, StateLayout};
 use crate::schedule::step::{Slot, WeightBuffer};
@@ -49,15 +49,15 @@ pub struct HeadRows {
 pub type Watch<'a> = &'a mut dyn FnMut(Segment, &[f32]);
 
 /// What a pass's head rows ask for.
-pub struct Asks<'a> {
+pub struct SampleRequests<'a> {
     /// Called with each head row and its ask, to be filled in where the row's token is not its argmax.
-    pub fill: &'a mut dyn FnMut(usize, &mut Ask<'_>),
+    pub fill: &'a mut dyn FnMut(usize, &mut SampleRequest<'_>),
     /// Whether that takes so long that the pass should begin before it, for the price of one more submit.
     pub is_slow: bool,
     /// Whether the next pass may start before the host has chosen, as by [`Executor::forward_ahead`], with each row's
     /// [`Executor::next`] as its token. No choice needs logits then. It is the caller's to run a row again whose token is
     /// another one.
-    pub goes_on: bool,
+    pub may_run_ahead: bool,
     /// Called once the pass is under way, where it may be: what it does costs the device no time.
     pub meanwhile: &'a mut dyn FnMut(),
 }
@@ -124,7 +124,8 @@ pub trait Executor {
         self.forward(rows, Some(head))
     }
 
-    /// Whether the pass behind the last one was started by [`Executor::forward_ahead`], or for [`Asks::goes_on`].
+    /// Whether the pass after the last one was started by [`Executor::forward_ahead`], or for
+    /// [`SampleRequests::may_run_ahead`].
     fn is_ahead(&self) -> bool {
         false
     }
@@ -134,14 +135,14 @@ pub trait Executor {
     ///
     /// # Errors
     /// As [`Executor::forward`].
-    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> Result<()> {
+    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: SampleRequests<'_>) -> Result<()> {
         (asks.meanwhile)();
         self.forward(rows, Some(head))
     }
 
     /// What was found in head row `row` of the last pass. `None` if nothing was asked of it, or if this executor finds
     /// nothing: the logits have it.
-    fn found(&self, row: usize) -> Option<Found<'_>> {
+    fn found(&self, row: usize) -> Option<SampleResult<'_>> {
         let _ = row;
         None
     }
@@ -158,8 +159,8 @@ pub trait Executor {
     /// As [`Executor::forward`].
     fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()>;
 
-    /// The next token of head row `row` of the last pass: the argmax of its logits, or the one token that it asked for where
-    /// that was found ([`Ask::set`]).
+    /// The next token of head row `row` of the last pass: the argmax of its logits, or the one token that it asked for
+    /// where that was found ([`SampleRequest::set`]).
     fn next(&self, row: usize) -> u32;
 
     /// Whether the largest logit of head row `row` is finite. A NaN anywhere in the last layers makes every logit NaN.
@@ -310,7 +311,7 @@ pub fn leading_run(rows: &[Row]) -> usize {
     rows.len().min(1) + rows.windows(2).take_while(|pair| follows(pair[0], pair[1])).count()
 }
 
-/// Whether `next` is the row behind `row` in its sequence.
+/// Whether `next` is the row after `row` in its sequence.
 fn follows(row: Row, next: Row) -> bool {
     row.sequence == next.sequence && row.position + 1 == next.position
 }
@@ -384,13 +385,13 @@ pub fn asks_in(schedule: &Schedule) -> Range<usize> {
     (ask.offset / 4) as usize..(allowed.row(schedule.extent.head_rows - 1) / 4) as usize + allowed.width
 }
 
-/// Lets `fill` ([`Asks::fill`]) write what the head rows ask for; `asked` says which of them do. `words` is the part of the
-/// arena that [`asks_in`] names.
+/// Lets `fill` ([`SampleRequests::fill`]) write what the head rows ask for; `asked` says which of them do. `words` is
+/// the part of the arena that [`asks_in`] names.
 pub fn write_asks(
     words: &mut [u32],
     schedule: &Schedule,
     head: HeadRows,
-    fill: &mut dyn FnMut(usize, &mut Ask<'_>),
+    fill: &mut dyn FnMut(usize, &mut SampleRequest<'_>),
     asked: &mut [bool],
 ) {
     let (ask, allowed) = (schedule.ask, schedule.allowed);
@@ -399,7 +400,7 @@ pub fn write_asks(
     for (row, asked) in asked.iter_mut().enumerate().take(head.count) {
         let words = &mut asks_words[((ask.row(row) - ask.offset) / 4) as usize..][..ask.width];
         let allowed = &mut sets[((allowed.row(row) - allowed.offset) / 4) as usize..][..allowed.width];
-        let mut ask = Ask::new(words, allowed);
+        let mut ask = SampleRequest::new(words, allowed);
         fill(row, &mut ask);
         *asked = ask.is_set();
     }

@@ -72,13 +72,13 @@ impl Counted {
 
 /// A sequence's pages in one pool.
 #[derive(Debug, Clone, Default)]
-struct Table {
+struct PageTable {
     /// Number of the first page in `pages`. Those before it were given back.
     first: usize,
     pages: VecDeque<PageId>,
 }
 
-impl Table {
+impl PageTable {
     /// One past the number of the last page.
     fn end(&self) -> usize {
         self.first + self.pages.len()
@@ -103,7 +103,7 @@ pub struct Pages {
     /// By pool.
     pools: [Counted; 2],
     /// Of each sequence, by pool.
-    tables: Vec<[Table; 2]>,
+    tables: Vec<[PageTable; 2]>,
     /// Of each sequence, positions that a pass may write: pages are there for them and for what they see, and they are
     /// nobody else's. The first, and how many; there may be more.
     ready: Vec<(usize, usize)>,
@@ -121,7 +121,7 @@ impl Pages {
     pub fn new(schedule: &Schedule) -> Pages {
         let kv = &schedule.kv;
         let most = Pool::ALL.map(|pool| kv.pool(pool).most);
-        let table = |pool: Pool| Table { first: 0, pages: VecDeque::with_capacity(most[pool as usize]) };
+        let table = |pool: Pool| PageTable { first: 0, pages: VecDeque::with_capacity(most[pool as usize]) };
         let sequences = schedule.extent.sequences;
         Pages {
             pools: Pool::ALL.map(|pool| Counted::new(kv.pool(pool).pages)),
@@ -258,7 +258,7 @@ impl Pages {
         if is_there && local.first <= self.oldest(Pool::Local, keep) { keep } else { 0 }
     }
 
-    /// Gives back the pages of a sequence behind its first `keep` positions.
+    /// Gives back the pages of a sequence after its first `keep` positions.
     pub fn truncate(&mut self, sequence: usize, keep: usize) {
         self.ready[sequence] = (0, 0);
         for (counted, table) in self.pools.iter_mut().zip(&mut self.tables[sequence]) {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::model::{Shape, WeightFormat, presets};
 use crate::schedule::{Extent, KvType};
+use crate::text::testing::Random;
 use std::collections::HashMap;
 
 const CONTEXT: usize = 20 * PAGE;
@@ -16,25 +17,15 @@ fn schedule(sequences: usize) -> Schedule {
     Schedule::build(&shape, extent, |_| WeightFormat::Int8)
 }
 
-/// Numbers below a bound, the same in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % n.max(1)
-    }
-}
-
 /// Page tables as a device has them, and what was written through them: the history of a position names all tokens up
 /// to it.
-struct Device {
+struct FakeDevice {
     tables: HashMap<(usize, usize, usize), PageId>,
     content: HashMap<(usize, PageId, usize), u64>,
     entries: [usize; 2],
 }
 
-impl Device {
+impl FakeDevice {
     fn apply(&mut self, pages: &mut Pages) {
         for change in pages.take_changes() {
             let entry = change.number % self.entries[change.pool as usize];
@@ -54,41 +45,41 @@ fn every_position_in_view_keeps_what_its_sequence_wrote_there() {
         let schedule = schedule(5);
         let mut pages = Pages::new(&schedule);
         let entries = Pool::ALL.map(|pool| schedule.kv.pool(pool).entries());
-        let mut device = Device { tables: HashMap::new(), content: HashMap::new(), entries };
-        let mut numbers = Numbers(seed);
+        let mut device = FakeDevice { tables: HashMap::new(), content: HashMap::new(), entries };
+        let mut random = Random(seed);
         // What each sequence wrote, by position.
         let mut histories: Vec<Vec<u64>> = vec![Vec::new(); 5];
         let (mut rewound, mut shared, mut restored) = (0, 0, 0);
         for step in 0..400 {
-            let sequence = numbers.below(5);
+            let sequence = random.index(5);
             let length = histories[sequence].len();
-            match numbers.below(9) {
+            match random.index(9) {
                 0 => {
-                    let kept = pages.kept(sequence, numbers.below(length + 1));
+                    let kept = pages.kept(sequence, random.index(length + 1));
                     pages.truncate(sequence, kept);
                     histories[sequence].truncate(kept);
                     rewound += usize::from(kept > 0);
                 }
                 1 => {
-                    let other = numbers.below(5);
+                    let other = random.index(5);
                     pages.truncate(sequence, 0);
                     histories[sequence].clear();
-                    let most = numbers.below(histories[other].len() + 1);
+                    let most = random.index(histories[other].len() + 1);
                     let kept = pages.share(other, sequence, most);
                     assert!(kept <= most && kept.is_multiple_of(PAGE));
                     histories[sequence] = histories[other][..kept].to_vec();
                     shared += usize::from(kept > 0);
                 }
                 2 => {
-                    let other = numbers.below(5);
-                    let history = histories[other][..numbers.below(histories[other].len() + 1)].to_vec();
+                    let other = random.index(5);
+                    let history = histories[other][..random.index(histories[other].len() + 1)].to_vec();
                     pages.truncate(sequence, 0);
                     let kept = pages.share(other, sequence, history.len());
                     assert_eq!(pages.restore(sequence, history.len()), Ok(()), "the pools hold all sequences");
                     device.apply(&mut pages);
                     for pool in Pool::ALL {
-                        let numbers = pages.seen(pool, sequence, history.len()).map(|(number, _)| number);
-                        let new = numbers.filter(|number| number * PAGE >= kept);
+                        let random = pages.seen(pool, sequence, history.len()).map(|(number, _)| number);
+                        let new = random.filter(|number| number * PAGE >= kept);
                         for at in new.flat_map(|number| number * PAGE..((number + 1) * PAGE).min(history.len())) {
                             device.content.insert(device.at(sequence, pool, at), history[at]);
                         }
@@ -98,7 +89,7 @@ fn every_position_in_view_keeps_what_its_sequence_wrote_there() {
                     histories[sequence] = history;
                 }
                 _ => {
-                    let rows = (1 + numbers.below(ROWS)).min(CONTEXT - length);
+                    let rows = (1 + random.index(ROWS)).min(CONTEXT - length);
                     if rows == 0 {
                         pages.truncate(sequence, 0);
                         histories[sequence].clear();
@@ -141,7 +132,7 @@ fn a_shared_page_is_never_written() {
     let mut pages = Pages::new(&schedule);
     pages.extend(0, 0..2 * PAGE + 5).unwrap();
     assert_eq!(pages.share(0, 1, 2 * PAGE + 3), 2 * PAGE);
-    // Both go on behind the pages that they share; within them they begin with the page.
+    // Both go on after the pages that they share; within them they begin with the page.
     assert_eq!(
         (pages.kept(0, 2 * PAGE + 1), pages.kept(0, PAGE + 9), pages.kept(1, PAGE + 9)),
         (2 * PAGE + 1, PAGE, PAGE)

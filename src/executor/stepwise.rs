@@ -35,7 +35,7 @@ pub trait Stepwise: Executor {
     fn begin_pass(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()>;
 
     /// Runs a range of the begun pass's steps, which find what they read in slots and in the KV cache, and leave there what
-    /// steps behind the range read.
+    /// steps after the range read.
     ///
     /// # Errors
     /// Interrupted: it was cancelled. Device: the device failed or was lost.

@@ -51,7 +51,7 @@ pub struct Function {
 /// The grammar of calls in Lark's syntax.
 pub(super) struct Lark {
     pub text: String,
-    pub exact: Vec<exact::Number>,
+    pub exact: Vec<exact::NumberPattern>,
     pub ignored: Vec<String>,
 }
 
@@ -177,7 +177,7 @@ fn followed(schema: &Value) -> Value {
 struct Arguments {
     schema: Value,
     definitions: Map<String, Value>,
-    exact: Vec<exact::Number>,
+    exact: Vec<exact::NumberPattern>,
     ignored: Vec<String>,
 }
 

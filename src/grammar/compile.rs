@@ -9,7 +9,7 @@ use std::time::Duration;
 use llguidance::TokenParser;
 
 use super::Grammar;
-use super::source::{Source, Stop, refusal, sheltered, too_long};
+use super::source::{GrammarSource, StopSignal, refusal, sheltered, too_long};
 use super::vocabulary::Vocabulary;
 use crate::display::quote;
 use crate::machine::threads::REMEDY as THREADS_REMEDY;
@@ -31,42 +31,42 @@ const LONGEST: Duration = Duration::from_secs(10);
 
 /// Compiles grammars for one tokenizer, and keeps what it has compiled. Clones share it.
 #[derive(Clone)]
-pub struct Grammars(Arc<Shared>);
+pub struct Grammars(Arc<CompilerState>);
 
-struct Shared {
+struct CompilerState {
     tokenizer: Arc<Tokenizer>,
     stops: Vec<u32>,
     /// Gathered for the first grammar.
     vocabulary: OnceLock<Result<Arc<Vocabulary>>>,
-    cache: Mutex<Cache>,
+    cache: Mutex<GrammarCache>,
     /// A compilation has ended.
     ended: Condvar,
 }
 
 #[derive(Default)]
-struct Cache {
+struct GrammarCache {
     /// By the text that is compiled.
-    entries: HashMap<String, Entry>,
+    entries: HashMap<String, CacheEntry>,
     /// The clients whose grammars are compiled.
     running: Vec<u64>,
     /// Counts compilations and uses.
     clock: u64,
 }
 
-enum Entry {
+enum CacheEntry {
     /// `waiting`: those who asked for it and still wait. When nobody does, it is stopped.
     Running {
         waiting: usize,
-        stop: Stop,
+        stop: StopSignal,
     },
     Done {
-        compiled: Result<Arc<Compiled>>,
+        compiled: Result<Arc<CompiledGrammar>>,
         used: u64,
     },
 }
 
 /// A compiled grammar: what the [`super::Constraint`]s of sequences start from.
-pub struct Compiled {
+pub struct CompiledGrammar {
     pub(super) vocabulary: Arc<Vocabulary>,
     /// At the beginning of the document.
     pub(super) parser: TokenParser,
@@ -76,13 +76,13 @@ pub struct Compiled {
     pub(super) bytes: usize,
 }
 
-impl fmt::Debug for Compiled {
+impl fmt::Debug for CompiledGrammar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a grammar of {} bytes", self.bytes)
     }
 }
 
-impl Compiled {
+impl CompiledGrammar {
     /// What the schemas of functions ask for and the grammar does not hold replies to: the function, the keyword, where it is
     /// and why.
     pub fn ignored(&self) -> &[String] {
@@ -94,7 +94,7 @@ impl Grammars {
     /// `stops`: the tokens that end an answer, at least one.
     pub fn new(tokenizer: Arc<Tokenizer>, stops: Vec<u32>) -> Grammars {
         let (vocabulary, cache, ended) = (OnceLock::new(), Mutex::default(), Condvar::new());
-        Grammars(Arc::new(Shared { tokenizer, stops, vocabulary, cache, ended }))
+        Grammars(Arc::new(CompilerState { tokenizer, stops, vocabulary, cache, ended }))
     }
 
     /// Compiles a grammar, or returns what was compiled for it before. The first one also gathers the vocabulary: for Gemma
@@ -104,8 +104,13 @@ impl Grammars {
     /// Input: the grammar is wrong, too large, or uses what is not supported, which is named. Interrupted: `abandoned` says that
     /// the client is gone; it is asked now and then, and the compilation ends if no other waits for it.
     /// Failed: no thread can be started.
-    pub fn compile(&self, grammar: &Grammar, client: u64, abandoned: &dyn Fn() -> bool) -> Result<Arc<Compiled>> {
-        let source = Source::of(grammar)?;
+    pub fn compile(
+        &self,
+        grammar: &Grammar,
+        client: u64,
+        abandoned: &dyn Fn() -> bool,
+    ) -> Result<Arc<CompiledGrammar>> {
+        let source = GrammarSource::of(grammar)?;
         let key = source.key().to_owned();
         let mut source = Some(source);
         let mut waits = false;
@@ -122,8 +127,8 @@ impl Grammars {
             }
             let has_room = cache.running.len() < MOST_AT_ONCE && !cache.running.contains(&client);
             match cache.entries.get_mut(&key) {
-                Some(Entry::Done { .. }) => return cache.find(&key),
-                Some(Entry::Running { waiting, stop }) => {
+                Some(CacheEntry::Done { .. }) => return cache.find(&key),
+                Some(CacheEntry::Running { waiting, stop }) => {
                     if !waits && !stop.is_asked() {
                         *waiting += 1;
                         waits = true;
@@ -136,7 +141,7 @@ impl Grammars {
                     let source = match source.take() {
                         Some(source) => source,
                         // It was compiled, and has already made room for others.
-                        None => Source::of(grammar)?,
+                        None => GrammarSource::of(grammar)?,
                     };
                     self.start(&mut cache, &key, source, client)?;
                     waits = true;
@@ -161,8 +166,8 @@ impl Grammars {
     }
 
     /// Starts a thread that compiles `source`.
-    fn start(&self, cache: &mut Cache, key: &str, source: Source, client: u64) -> Result<()> {
-        let (shared, of, stop) = (self.0.clone(), key.to_owned(), Stop::within(LONGEST));
+    fn start(&self, cache: &mut GrammarCache, key: &str, source: GrammarSource, client: u64) -> Result<()> {
+        let (shared, of, stop) = (self.0.clone(), key.to_owned(), StopSignal::within(LONGEST));
         let stopped = stop.clone();
         let run = move || {
             let compiled = shared.vocabulary().and_then(|vocabulary| {
@@ -180,14 +185,14 @@ impl Grammars {
             .stack_size(STACK)
             .spawn(run)
             .map_err(|e| Error::failed(format!("no thread can be started: {e}"), THREADS_REMEDY))?;
-        cache.entries.insert(key.to_owned(), Entry::Running { waiting: 1, stop });
+        cache.entries.insert(key.to_owned(), CacheEntry::Running { waiting: 1, stop });
         cache.running.push(client);
         Ok(())
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Cache> {
+impl CompilerState {
+    fn lock(&self) -> MutexGuard<'_, GrammarCache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -196,12 +201,12 @@ impl Shared {
     }
 }
 
-impl Cache {
+impl GrammarCache {
     /// What was compiled.
-    fn find(&mut self, key: &str) -> Result<Arc<Compiled>> {
+    fn find(&mut self, key: &str) -> Result<Arc<CompiledGrammar>> {
         self.clock += 1;
         match self.entries.get_mut(key) {
-            Some(Entry::Done { compiled, used }) => {
+            Some(CacheEntry::Done { compiled, used }) => {
                 *used = self.clock;
                 compiled.clone()
             }
@@ -211,7 +216,7 @@ impl Cache {
 
     /// One who waited for `key` has left.
     fn leave(&mut self, key: &str) {
-        if let Some(Entry::Running { waiting, stop }) = self.entries.get_mut(key) {
+        if let Some(CacheEntry::Running { waiting, stop }) = self.entries.get_mut(key) {
             *waiting = waiting.saturating_sub(1);
             if *waiting == 0 {
                 stop.ask();
@@ -220,7 +225,7 @@ impl Cache {
     }
 
     /// Keeps what was compiled, and drops what was not used for the longest time.
-    fn put(&mut self, key: String, client: u64, stop: &Stop, compiled: Result<Arc<Compiled>>) {
+    fn put(&mut self, key: String, client: u64, stop: &StopSignal, compiled: Result<Arc<CompiledGrammar>>) {
         if let Some(at) = self.running.iter().position(|running| *running == client) {
             self.running.swap_remove(at);
         }
@@ -232,10 +237,10 @@ impl Cache {
         }
         // The parser of one that was stopped stays stopped.
         let compiled = if stop.is_asked() { compiled.and_then(|_| Err(too_long())) } else { compiled };
-        self.entries.insert(key, Entry::Done { compiled, used: self.clock });
+        self.entries.insert(key, CacheEntry::Done { compiled, used: self.clock });
         while self.entries.len() > 1 && (self.entries.len() > MOST_KEPT || self.bytes() > MOST_BYTES) {
             let uses = self.entries.iter().filter_map(|(key, entry)| match entry {
-                Entry::Done { used, .. } if *used < self.clock => Some((*used, key.clone())),
+                CacheEntry::Done { used, .. } if *used < self.clock => Some((*used, key.clone())),
                 _ => None,
             });
             let Some((_, oldest)) = uses.min() else { break };
@@ -244,8 +249,8 @@ impl Cache {
     }
 
     fn bytes(&self) -> usize {
-        let of = |(key, entry): (&String, &Entry)| match entry {
-            Entry::Done { compiled: Ok(compiled), .. } => key.len() + compiled.bytes,
+        let of = |(key, entry): (&String, &CacheEntry)| match entry {
+            CacheEntry::Done { compiled: Ok(compiled), .. } => key.len() + compiled.bytes,
             _ => key.len(),
         };
         self.entries.iter().map(of).sum()

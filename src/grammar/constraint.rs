@@ -6,7 +6,7 @@ use llguidance::TokenParser;
 use llguidance::earley::Parser;
 use llguidance::toktrie::{Recognizer, TokTrie};
 
-use super::compile::Compiled;
+use super::compile::CompiledGrammar;
 use super::source::{said, sheltered};
 use crate::display::quote;
 use crate::text::TokenSet;
@@ -22,17 +22,17 @@ const END: u8 = TokTrie::SPECIAL_TOKEN_MARKER;
 
 /// Follows one document token by token.
 pub struct Constraint {
-    compiled: Arc<Compiled>,
+    compiled: Arc<CompiledGrammar>,
     parser: TokenParser,
     is_finished: bool,
-    numbers: Numbers,
+    numbers: DigitCounter,
 }
 
 impl Constraint {
     /// At the beginning of a document.
-    pub fn new(compiled: Arc<Compiled>) -> Constraint {
+    pub fn new(compiled: Arc<CompiledGrammar>) -> Constraint {
         let parser = compiled.parser.deep_clone();
-        Constraint { compiled, parser, is_finished: false, numbers: Numbers::default() }
+        Constraint { compiled, parser, is_finished: false, numbers: DigitCounter::default() }
     }
 
     /// Fills `set` with the tokens that may come next, the stops among them where the document may end. There is always one.
@@ -120,7 +120,7 @@ fn too_much(is_json: bool, error: impl std::fmt::Display) -> Error {
 
 /// Counts a number's digits, in the text of a JSON document.
 #[derive(Clone, Copy, Default)]
-struct Numbers {
+struct DigitCounter {
     in_string: bool,
     is_escaped: bool,
     /// Digits at the end of the text, one after the other.
@@ -129,7 +129,7 @@ struct Numbers {
     in_exponent: bool,
 }
 
-impl Numbers {
+impl DigitCounter {
     fn read(&mut self, bytes: &[u8], is_json: bool) {
         for &byte in bytes.iter().filter(|_| is_json) {
             let is_quote = byte == b'"' && !self.is_escaped;

@@ -17,7 +17,7 @@ const LONGEST: usize = 1 << 20;
 
 /// A text that stands for numbers, and the regular expression of those.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Number {
+pub(super) struct NumberPattern {
     pub text: String,
     pub regex: String,
 }
@@ -26,7 +26,7 @@ pub(super) struct Number {
 ///
 /// # Errors
 /// Input: a text was joined with other parts of the schema, so that it does not stand for itself alone.
-pub(super) fn put(lexemes: &mut LexerSpec, numbers: &[Number]) -> Result<()> {
+pub(super) fn put(lexemes: &mut LexerSpec, numbers: &[NumberPattern]) -> Result<()> {
     if numbers.is_empty() {
         return Ok(());
     }

@@ -21,7 +21,7 @@ mod unions;
 
 pub(super) use embedded::lower_embedded;
 
-/// Blanks between two parts of a document: one, or a line's end and the indentation behind it.
+/// Blanks between two parts of a document: one, or a line's end and the indentation after it.
 const BLANKS: &str = r"[ ]|\n[ \t]{0,40}";
 
 /// References in a schema. Each may lead to the next, and llguidance follows them by recursion.
@@ -41,7 +41,7 @@ const MOST_COMPARISONS: usize = 20_000;
 
 /// A lowered schema.
 #[derive(Debug)]
-pub(super) struct Lowered {
+pub(super) struct LoweredSchema {
     root: Value,
     definitions: Map<String, Value>,
     /// Regular expressions of numbers, by the number in their definition's name.
@@ -65,7 +65,7 @@ impl fmt::Display for Ignored {
     }
 }
 
-impl Lowered {
+impl LoweredSchema {
     /// # Errors
     /// Input: something was left out, which is named. `whose`: the schema.
     pub fn refuse_ignored(&self, whose: &str) -> Result<()> {
@@ -84,18 +84,18 @@ impl Lowered {
     }
 
     /// The schema, its definitions, and its numbers. `prefix` tells the texts of numbers from those of other schemas.
-    pub fn into_parts(mut self, prefix: &str) -> (Value, Map<String, Value>, Vec<exact::Number>) {
+    pub fn into_parts(mut self, prefix: &str) -> (Value, Map<String, Value>, Vec<exact::NumberPattern>) {
         let mut all = Vec::new();
         for (i, regex) in self.exact.into_iter().enumerate() {
             let text = format!("{}{prefix}{i}.", exact::MARK);
             self.definitions.insert(exact_name(i), json!({"const": text}));
-            all.push(exact::Number { text, regex });
+            all.push(exact::NumberPattern { text, regex });
         }
         (self.root, self.definitions, all)
     }
 
     /// The schema as it is compiled, and its numbers.
-    pub fn into_schema(self, prefix: &str) -> (Value, Vec<exact::Number>) {
+    pub fn into_schema(self, prefix: &str) -> (Value, Vec<exact::NumberPattern>) {
         let (root, definitions, numbers) = self.into_parts(prefix);
         let mut schema = if root.is_object() { root } else { json!({}) };
         schema["$defs"] = Value::Object(definitions);
@@ -118,7 +118,7 @@ fn bound_blanks(schema: &mut Value) {
 ///
 /// # Errors
 /// Input: it is none, no document satisfies it, or it has too many references.
-pub(super) fn lower(schema: &Value) -> Result<Lowered> {
+pub(super) fn lower(schema: &Value) -> Result<LoweredSchema> {
     match schema {
         Value::Object(_) | Value::Bool(true) => {}
         Value::Bool(false) => {
@@ -143,7 +143,7 @@ pub(super) fn lower(schema: &Value) -> Result<Lowered> {
             "use a smaller schema",
         ));
     }
-    let mut lowering = Lowering {
+    let mut lowering = SchemaLowering {
         whole: schema,
         references: References::of(schema),
         names: HashMap::new(),
@@ -161,14 +161,14 @@ pub(super) fn lower(schema: &Value) -> Result<Lowered> {
         let definition = schema.pointer(&place).map_or(Value::Bool(true), |part| lowering.schema(part, &place));
         definitions.insert(name, definition);
     }
-    Ok(Lowered { root, definitions, exact: lowering.exact, ignored: lowering.ignored })
+    Ok(LoweredSchema { root, definitions, exact: lowering.exact, ignored: lowering.ignored })
 }
 
 /// Lowers a schema that a document has to satisfy in full.
 ///
 /// # Errors
 /// Input: as [`lower`], or something is left out, which is named.
-pub(super) fn lower_whole(schema: &Value) -> Result<Lowered> {
+pub(super) fn lower_whole(schema: &Value) -> Result<LoweredSchema> {
     let lowered = lower(schema)?;
     lowered.refuse_ignored("the JSON schema")?;
     Ok(lowered)
@@ -234,7 +234,7 @@ fn most_optional(schema: &Value) -> usize {
 }
 
 /// A schema on its way.
-struct Lowering<'s> {
+struct SchemaLowering<'s> {
     whole: &'s Value,
     references: References<'s>,
     /// The definitions' names, by the places that references lead to.
@@ -252,7 +252,7 @@ struct Lowering<'s> {
     comparisons: Cell<usize>,
 }
 
-impl Lowering<'_> {
+impl SchemaLowering<'_> {
     fn ignore(&mut self, keyword: &str, at: &str, why: impl Into<String>) {
         let ignored = Ignored { keyword: keyword.into(), at: at.into(), why: why.into() };
         if self.ignored.len() < MOST_LISTED && !self.ignored.contains(&ignored) {

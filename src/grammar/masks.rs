@@ -8,20 +8,20 @@ use crate::sequence::guide::Guide;
 use crate::text::TokenSet;
 use crate::{Error, Result};
 
-/// Threads that fill sets. They end when this and all [`Step`]s are dropped.
+/// Threads that fill sets. They end when this and all [`MaskStepper`]s are dropped.
 #[derive(Clone)]
 pub struct Masks {
     /// `None` where no thread could be started: then sets are filled at once.
-    jobs: Option<Sender<Job>>,
+    jobs: Option<Sender<MaskJob>>,
 }
 
-struct Job {
-    work: Box<Work>,
-    done: Sender<Box<Work>>,
+struct MaskJob {
+    work: Box<MaskWork>,
+    done: Sender<Box<MaskWork>>,
 }
 
 /// What goes to a thread and comes back.
-struct Work {
+struct MaskWork {
     constraint: Constraint,
     set: TokenSet,
     filled: Result<()>,
@@ -30,7 +30,7 @@ struct Work {
 impl Masks {
     /// Starts `threads` threads, or as many as the system grants.
     pub fn start(threads: usize) -> Masks {
-        let (jobs, queue) = channel::<Job>();
+        let (jobs, queue) = channel::<MaskJob>();
         let queue = Arc::new(Mutex::new(queue));
         let start = |i: usize| {
             let queue = queue.clone();
@@ -42,42 +42,42 @@ impl Masks {
 }
 
 /// Fills sets until nobody can ask for one.
-fn serve(queue: &Mutex<Receiver<Job>>) {
+fn serve(queue: &Mutex<Receiver<MaskJob>>) {
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Job { mut work, done }) = next else { return };
+        let Ok(MaskJob { mut work, done }) = next else { return };
         work.fill();
         // Nobody waits for a sequence that has ended.
         let _ = done.send(work);
     }
 }
 
-impl Work {
+impl MaskWork {
     fn fill(&mut self) {
         self.filled = self.constraint.fill(&mut self.set);
     }
 }
 
 /// The steps of one sequence: a token is given, and the set of the next is taken.
-pub struct Step {
+pub struct MaskStepper {
     masks: Masks,
-    work: Place,
+    work: WorkState,
 }
 
 /// Where a sequence's work is.
-enum Place {
-    Here(Box<Work>),
+enum WorkState {
+    Here(Box<MaskWork>),
     /// With a thread, which sends it back.
-    Away(Receiver<Box<Work>>),
+    Away(Receiver<Box<MaskWork>>),
     /// With a thread that has ended.
     Lost,
 }
 
-impl Step {
+impl MaskStepper {
     /// Begins a document, and asks for the first token's set. `vocab`: tokens of the model's vocabulary.
-    pub fn new(masks: &Masks, constraint: Constraint, vocab: usize) -> Step {
-        let work = Box::new(Work { constraint, set: TokenSet::new(vocab), filled: Ok(()) });
-        let mut step = Step { masks: masks.clone(), work: Place::Lost };
+    pub fn new(masks: &Masks, constraint: Constraint, vocab: usize) -> MaskStepper {
+        let work = Box::new(MaskWork { constraint, set: TokenSet::new(vocab), filled: Ok(()) });
+        let mut step = MaskStepper { masks: masks.clone(), work: WorkState::Lost };
         step.send(work);
         step
     }
@@ -92,7 +92,7 @@ impl Step {
         if taken.is_ok() && !work.constraint.is_finished() {
             self.send(work);
         } else {
-            self.work = Place::Here(work);
+            self.work = WorkState::Here(work);
         }
         taken
     }
@@ -105,35 +105,35 @@ impl Step {
         let mut work = self.fetch()?;
         std::mem::swap(&mut work.set, set);
         let filled = work.filled.clone();
-        self.work = Place::Here(work);
+        self.work = WorkState::Here(work);
         filled
     }
 
-    fn send(&mut self, work: Box<Work>) {
+    fn send(&mut self, work: Box<MaskWork>) {
         let (done, back) = channel();
         let unsent = match &self.masks.jobs {
-            Some(jobs) => jobs.send(Job { work, done }).err().map(|unsent| unsent.0.work),
+            Some(jobs) => jobs.send(MaskJob { work, done }).err().map(|unsent| unsent.0.work),
             None => Some(work),
         };
         self.work = match unsent {
             Some(mut work) => {
                 work.fill();
-                Place::Here(work)
+                WorkState::Here(work)
             }
-            None => Place::Away(back),
+            None => WorkState::Away(back),
         };
     }
 
-    fn fetch(&mut self) -> Result<Box<Work>> {
-        match std::mem::replace(&mut self.work, Place::Lost) {
-            Place::Here(work) => Ok(work),
-            Place::Away(back) => back.recv().map_err(|_| lost()),
-            Place::Lost => Err(lost()),
+    fn fetch(&mut self) -> Result<Box<MaskWork>> {
+        match std::mem::replace(&mut self.work, WorkState::Lost) {
+            WorkState::Here(work) => Ok(work),
+            WorkState::Away(back) => back.recv().map_err(|_| lost()),
+            WorkState::Lost => Err(lost()),
         }
     }
 }
 
-impl Guide for Step {
+impl Guide for MaskStepper {
     fn fill(&mut self, set: &mut TokenSet) -> Result<()> {
         self.wait(set)
     }

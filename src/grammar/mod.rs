@@ -25,9 +25,9 @@ mod source;
 mod vocabulary;
 
 pub use calls::{Beside, Calls, Function};
-pub use compile::{Compiled, Grammars};
+pub use compile::{CompiledGrammar, Grammars};
 pub use constraint::Constraint;
-pub use masks::{Masks, Step};
+pub use masks::{MaskStepper, Masks};
 
 use crate::{Error, Result};
 use llguidance::api::ParserLimits;

@@ -10,7 +10,7 @@ use llguidance::toktrie::InferenceCapabilities;
 use llguidance::{CancellationHandle, Logger, panic_utils};
 
 use super::calls::Calls;
-use super::compile::Compiled;
+use super::compile::CompiledGrammar;
 use super::vocabulary::Vocabulary;
 use super::{Grammar, LIMITS, exact, lower, sizes};
 use crate::display::quote;
@@ -27,7 +27,7 @@ const DOCUMENT: &str = "document";
 
 /// Ends a compilation: when it is asked to, or when its time is over.
 #[derive(Clone)]
-pub(super) struct Stop(Arc<StopState>);
+pub(super) struct StopSignal(Arc<StopState>);
 
 struct StopState {
     time: Duration,
@@ -36,10 +36,10 @@ struct StopState {
     asked: Mutex<(bool, Option<CancellationHandle>)>,
 }
 
-impl Stop {
+impl StopSignal {
     /// Of a compilation that may take `time`, once it has begun.
-    pub fn within(time: Duration) -> Stop {
-        Stop(Arc::new(StopState { time, begun: OnceLock::new(), asked: Mutex::default() }))
+    pub fn within(time: Duration) -> StopSignal {
+        StopSignal(Arc::new(StopState { time, begun: OnceLock::new(), asked: Mutex::default() }))
     }
 
     /// The compilation begins.
@@ -87,7 +87,7 @@ pub(super) fn too_long() -> Error {
 }
 
 /// A grammar as it was asked for, and the text that tells it from others.
-pub(super) struct Source {
+pub(super) struct GrammarSource {
     asked: Grammar,
     key: String,
 }
@@ -96,14 +96,14 @@ pub(super) struct Source {
 struct Prepared {
     document: GrammarWithLexer,
     /// The regular expressions of numbers that it does not hold exactly.
-    exact: Vec<exact::Number>,
+    exact: Vec<exact::NumberPattern>,
     ignored: Vec<String>,
 }
 
-impl Source {
+impl GrammarSource {
     /// # Errors
     /// Input: it is too large, or wrong beyond doubt.
-    pub fn of(grammar: &Grammar) -> Result<Source> {
+    pub fn of(grammar: &Grammar) -> Result<GrammarSource> {
         let asked = match grammar {
             Grammar::JsonObject => Grammar::JsonSchema(json!({"type": "object"})),
             other => other.clone(),
@@ -120,7 +120,7 @@ impl Source {
                 "use a smaller one",
             ));
         }
-        Ok(Source { asked, key })
+        Ok(GrammarSource { asked, key })
     }
 
     pub fn key(&self) -> &str {
@@ -129,7 +129,7 @@ impl Source {
 
     /// # Errors
     /// Input: it is refused, or ended by `stop`.
-    pub fn compile(self, vocabulary: Arc<Vocabulary>, stop: &Stop) -> Result<Compiled> {
+    pub fn compile(self, vocabulary: Arc<Vocabulary>, stop: &StopSignal) -> Result<CompiledGrammar> {
         stop.begin();
         let is_json = !matches!(self.asked, Grammar::Lark(_));
         match &self.asked {
@@ -152,7 +152,7 @@ impl Source {
 }
 
 /// Compiles the grammar of calls. What is advice, and makes them too large together, is left out.
-fn compile_calls(calls: &Calls, vocabulary: &Arc<Vocabulary>, stop: &Stop) -> Result<Compiled> {
+fn compile_calls(calls: &Calls, vocabulary: &Arc<Vocabulary>, stop: &StopSignal) -> Result<CompiledGrammar> {
     let compile = |free: bool| {
         let lark = calls.to_lark(free, &|| stop.check())?;
         let document = GrammarWithLexer::from_lark(lark.text);
@@ -165,7 +165,7 @@ fn compile_calls(calls: &Calls, vocabulary: &Arc<Vocabulary>, stop: &Stop) -> Re
 }
 
 impl Prepared {
-    fn compile(mut self, vocabulary: &Arc<Vocabulary>, is_json: bool, stop: &Stop) -> Result<Compiled> {
+    fn compile(mut self, vocabulary: &Arc<Vocabulary>, is_json: bool, stop: &StopSignal) -> Result<CompiledGrammar> {
         let refused = |reason: &str| if is_json { refusal(reason) } else { lark_refusal(reason) };
         self.document.name = Some(DOCUMENT.into());
         let stops: Vec<String> = vocabulary.stops.iter().map(u32::to_string).collect();
@@ -195,7 +195,7 @@ impl Prepared {
             })?;
             let bytes = parser.parser.lexer_stats().num_bytes;
             let ignored = self.ignored;
-            Ok(Compiled { vocabulary: vocabulary.clone(), parser, is_json, ignored, bytes })
+            Ok(CompiledGrammar { vocabulary: vocabulary.clone(), parser, is_json, ignored, bytes })
         })
     }
 }
@@ -238,7 +238,7 @@ pub(super) fn sheltered<T>(failure: impl Fn(&str) -> Error, run: impl FnOnce() -
     ran.unwrap_or_else(|e| Err(failure(&said(&e))))
 }
 
-/// What llguidance says, on one line. What lies behind an empty line or in a backtrace is for its authors.
+/// What llguidance says, on one line. What lies after an empty line or in a backtrace is for its authors.
 pub(super) fn said(error: &impl std::fmt::Display) -> String {
     let text = format!("{error:#}");
     let text = text.split("<backtrace>").next().unwrap_or_default();

@@ -9,16 +9,16 @@ mod schemas;
 static TOKENIZER: LazyLock<Arc<Tokenizer>> = LazyLock::new(|| Arc::new(small_tokenizer()));
 static GRAMMARS: LazyLock<Grammars> = LazyLock::new(|| Grammars::new(TOKENIZER.clone(), TOKENIZER.stop_ids()));
 
-fn compile(grammar: Grammar) -> Result<Arc<Compiled>> {
+fn compile(grammar: Grammar) -> Result<Arc<CompiledGrammar>> {
     GRAMMARS.compile(&grammar, 0, &|| false)
 }
 
-fn lark(text: &str) -> Result<Arc<Compiled>> {
+fn lark(text: &str) -> Result<Arc<CompiledGrammar>> {
     compile(Grammar::from_text(text.into())?)
 }
 
 /// Whether the grammar takes a text, up to its end.
-fn accepts(compiled: &Arc<Compiled>, text: &str) -> bool {
+fn accepts(compiled: &Arc<CompiledGrammar>, text: &str) -> bool {
     let mut constraint = Constraint::new(compiled.clone());
     let mut set = TokenSet::new(TOKENIZER.vocab_size());
     let tokens = TOKENIZER.encode(text, false).unwrap();
@@ -39,7 +39,7 @@ struct Walk {
 }
 
 /// Takes a document's tokens by `choose`, from the set of what may come next and the document so far.
-fn walk(compiled: &Arc<Compiled>, limit: usize, mut choose: impl FnMut(&[u32], &[u32]) -> u32) -> Walk {
+fn walk(compiled: &Arc<CompiledGrammar>, limit: usize, mut choose: impl FnMut(&[u32], &[u32]) -> u32) -> Walk {
     let mut constraint = Constraint::new(compiled.clone());
     let mut set = TokenSet::new(TOKENIZER.vocab_size());
     let mut tokens = Vec::new();
@@ -457,7 +457,7 @@ fn a_panic_of_the_parser_is_told_without_its_words() {
 fn a_grammar_is_compiled_once_however_many_ask_for_it() {
     let grammars = Grammars::new(TOKENIZER.clone(), TOKENIZER.stop_ids());
     let grammar = Grammar::JsonSchema(json!({"type": "array", "maxItems": 3}));
-    let all: Vec<Arc<Compiled>> = std::thread::scope(|scope| {
+    let all: Vec<Arc<CompiledGrammar>> = std::thread::scope(|scope| {
         let ask = || grammars.compile(&grammar, 0, &|| false).unwrap();
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -486,7 +486,8 @@ fn sets_filled_by_threads_are_those_of_the_constraint() {
         let masks = Masks::start(threads);
         let mut random = Random(9);
         let start = || Constraint::new(compiled.clone());
-        let mut steps: Vec<(Step, Constraint)> = (0..5).map(|_| (Step::new(&masks, start(), vocab), start())).collect();
+        let mut steps: Vec<(MaskStepper, Constraint)> =
+            (0..5).map(|_| (MaskStepper::new(&masks, start(), vocab), start())).collect();
         let (mut by_thread, mut here) = (TokenSet::new(vocab), TokenSet::new(vocab));
         for _ in 0..60 {
             steps.retain_mut(|(step, constraint)| {
@@ -521,16 +522,16 @@ fn a_client_has_one_grammar_compiled_at_a_time_and_others_go_on() {
 
 #[test]
 fn a_compilation_ends_when_it_is_asked_to_or_its_time_is_over() {
-    use super::source::{Source, Stop};
+    use super::source::{GrammarSource, StopSignal};
     let vocabulary = Arc::new(super::vocabulary::Vocabulary::gather(&TOKENIZER, &TOKENIZER.stop_ids()).unwrap());
     let hour = std::time::Duration::from_secs(3600);
-    let (asked, late) = (Stop::within(hour), Stop::within(std::time::Duration::ZERO));
+    let (asked, late) = (StopSignal::within(hour), StopSignal::within(std::time::Duration::ZERO));
     asked.ask();
     for stop in [asked, late] {
-        let error = Source::of(&Grammar::JsonObject).unwrap().compile(vocabulary.clone(), &stop).err().unwrap();
+        let error = GrammarSource::of(&Grammar::JsonObject).unwrap().compile(vocabulary.clone(), &stop).err().unwrap();
         assert!(error.to_string().contains("takes too long"), "{error}");
     }
-    assert!(Source::of(&Grammar::JsonObject).unwrap().compile(vocabulary, &Stop::within(hour)).is_ok());
+    assert!(GrammarSource::of(&Grammar::JsonObject).unwrap().compile(vocabulary, &StopSignal::within(hour)).is_ok());
 }
 
 #[test]

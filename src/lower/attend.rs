@@ -5,15 +5,15 @@ use super::arithmetic::ActivationLayout;
 use super::attend_tile::{self, AttendTile};
 use super::heads::{Heads, by_kv, paging};
 use super::layout::{COUNTER_BYTES, PackedSlot, SPLIT_ROWS};
-use super::lowering::{Lowered, Lowering, RowOrder};
+use super::lowering::{LoweredKernel, Lowering, RowOrder};
 use super::measured;
-use super::piece::Piece;
+use super::piece::PieceLowering;
 use super::row::whole_blocks;
 use super::target::AttendBy;
 use crate::lower::kernels::constants::AttendConstants;
 use crate::lower::kernels::push::{AttendMatrixPush, AttendPush, word};
 use crate::lower::kernels::{Kernel, Module};
-use crate::lower::units::Units;
+use crate::lower::units::MatrixUnits;
 use crate::schedule::Step;
 use crate::schedule::kv::KvLayer;
 use crate::schedule::step::{KvType, Op, Rows, Slot};
@@ -111,13 +111,13 @@ impl Lowering<'_> {
         if !whole_blocks(a.kv.head_dim) || self.kind.rows > MOST_ROWS {
             return Vec::new();
         }
-        let layout = Piece::new(*self, 0..self.schedule.steps.len()).written(at, a.out, Rows::Pass).0;
+        let layout = PieceLowering::new(*self, 0..self.schedule.steps.len()).written(at, a.out, Rows::Pass).0;
         let tiles = (0..self.attend_tiles(units, &a, layout).len()).map(AttendBy::Tile);
         tiles.chain([AttendBy::Row]).collect()
     }
 
     /// The tiles in which matrix units can attend.
-    fn attend_tiles(&self, units: Units, a: &AttendOperands, layout: ActivationLayout) -> Vec<AttendTile> {
+    fn attend_tiles(&self, units: MatrixUnits, a: &AttendOperands, layout: ActivationLayout) -> Vec<AttendTile> {
         let fits = layout == ActivationLayout::F16Row
             && matches!(self.kind.order, RowOrder::Consecutive | RowOrder::Mixed)
             && self.kind.rows >= MATRIX_QUERIES
@@ -126,16 +126,16 @@ impl Lowering<'_> {
     }
 }
 
-impl Piece<'_> {
+impl PieceLowering<'_> {
     /// `at`: index of the attend step. With `prepare` (Q, K, V), the kernel also applies norm and RoPE and writes the
-    /// KV cache; the kind of pass must allow it ([`Piece::fuses_attention`]).
+    /// KV cache; the kind of pass must allow it ([`PieceLowering::fuses_attention`]).
     pub(super) fn attend(
         &self,
         at: usize,
         a: AttendOperands,
         prepare: Option<(Heads, Heads, Slot)>,
         taken: usize,
-    ) -> Lowered {
+    ) -> LoweredKernel {
         let (layout, packed) = self.attended(at, &a);
         if let (Some(p), None, Some((units, tile))) = (packed, prepare, self.attend_tile(&a, layout)) {
             return self.attend_matrix(&a, tile, units, p);
@@ -143,15 +143,15 @@ impl Piece<'_> {
         self.attend_rows(at, a, prepare, taken, false)
     }
 
-    /// What attends beside the dispatch of the step at `at`: where that takes the chunk of a pass alone, the rows behind it.
+    /// What attends beside the dispatch of the step at `at`: where that takes the chunk of a pass alone, the rows after it.
     /// Both write rows of their own.
-    pub(super) fn attend_behind(&self, at: usize, step: &Step) -> Option<Lowered> {
+    pub(super) fn attend_behind(&self, at: usize, step: &Step) -> Option<LoweredKernel> {
         let a = AttendOperands::of(&step.op).filter(|_| self.kind.order == RowOrder::Mixed)?;
         self.attend_tile(&a, self.written(at, a.out, Rows::Pass).0)?;
         Some(self.attend_rows(at, a, None, 0, true))
     }
 
-    /// Attention row by row: all rows of a pass, or only those behind its chunk.
+    /// Attention row by row: all rows of a pass, or only those after its chunk.
     fn attend_rows(
         &self,
         at: usize,
@@ -159,7 +159,7 @@ impl Piece<'_> {
         prepare: Option<(Heads, Heads, Slot)>,
         taken: usize,
         behind: bool,
-    ) -> Lowered {
+    ) -> LoweredKernel {
         let state = self.schedule.arena.state;
         let (layout, packed) = self.attended(at, &a);
         let rows = match behind {
@@ -202,7 +202,7 @@ impl Piece<'_> {
         };
         let module = by_kv(a.kv.element, Module::AttendF16, Module::AttendF32);
         let groups = [(a.heads / group) as u32, rows as u32, splits as u32];
-        Lowered::new(Kernel::new(module, workgroup, constants), &push, groups, taken)
+        LoweredKernel::new(Kernel::new(module, workgroup, constants), &push, groups, taken)
     }
 
     /// The activation layout that attention writes, and where its packed slot lies.
@@ -214,7 +214,7 @@ impl Piece<'_> {
     }
 
     /// The tile in which matrix units attend: the tuned one, else the best on most devices. `None`: row by row.
-    fn attend_tile(&self, a: &AttendOperands, layout: ActivationLayout) -> Option<(Units, AttendTile)> {
+    fn attend_tile(&self, a: &AttendOperands, layout: ActivationLayout) -> Option<(MatrixUnits, AttendTile)> {
         let units = self.target.units?;
         let tiles = self.attend_tiles(units, a, layout);
         let tile = match self.target.attend.get(&self.kind.rows) {
@@ -249,7 +249,13 @@ impl Piece<'_> {
     }
 
     /// Attention of the chunk by matrix units.
-    fn attend_matrix(&self, a: &AttendOperands, attend: AttendTile, units: Units, out: PackedSlot) -> Lowered {
+    fn attend_matrix(
+        &self,
+        a: &AttendOperands,
+        attend: AttendTile,
+        units: MatrixUnits,
+        out: PackedSlot,
+    ) -> LoweredKernel {
         let state = self.schedule.arena.state;
         let [parts, arrived] = self.layout.scratch.product.map(|offset| self.addresses.arena + offset);
         let push = AttendMatrixPush {
@@ -271,6 +277,6 @@ impl Piece<'_> {
             scale: a.scale,
         };
         let groups = attend.groups(units, self.kind.rows, a.heads);
-        Lowered::new(attend.kernel(units), &push, groups, 1)
+        LoweredKernel::new(attend.kernel(units), &push, groups, 1)
     }
 }

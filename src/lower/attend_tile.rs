@@ -4,7 +4,7 @@ use super::layout::PRODUCT_SCRATCH;
 use super::shared_tile::SHARED_REST;
 use crate::lower::kernels::constants::AttendMatrixConstants;
 use crate::lower::kernels::{Kernel, Module};
-use crate::lower::units::Units;
+use crate::lower::units::MatrixUnits;
 
 /// How attention on matrix units is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,7 +34,7 @@ const ATTEND_SHAPES: &[[u32; 2]] = &[[32, 8], [32, 4], [48, 4], [16, 8], [16, 4]
 /// Tiles for `rows` rows of `heads` query heads over `kv_heads` KV heads of `dim` elements, the best first; then those that
 /// share keys, where so few rows leave room for that. Empty if none fits `units`, or if `dim` is more than 256 or no multiple
 /// of the units' `n` and `k`.
-pub fn tiles(units: Units, rows: usize, heads: usize, kv_heads: usize, dim: usize) -> Vec<AttendTile> {
+pub fn tiles(units: MatrixUnits, rows: usize, heads: usize, kv_heads: usize, dim: usize) -> Vec<AttendTile> {
     let (dim, ratio) = (dim as u32, (heads / kv_heads) as u32);
     if dim > 256 || !dim.is_multiple_of(units.k) || !dim.is_multiple_of(units.n) {
         return Vec::new();
@@ -53,7 +53,7 @@ pub fn tiles(units: Units, rows: usize, heads: usize, kv_heads: usize, dim: usiz
 
 impl AttendTile {
     /// The tile with its keys divided among as many workgroups as fill a large device, and as the scratch has room for.
-    fn shared(self, units: Units, rows: usize, heads: usize) -> Option<AttendTile> {
+    fn shared(self, units: MatrixUnits, rows: usize, heads: usize) -> Option<AttendTile> {
         let [x, y, _] = self.groups(units, rows, heads);
         let fits = |splits: &u32| {
             let bytes = AttendTile { splits: *splits, ..self }.scratch_bytes(units, rows, heads);
@@ -65,7 +65,7 @@ impl AttendTile {
     }
 
     /// Bytes of [`AttendMatrixPush::parts`](crate::lower::kernels::push::AttendMatrixPush::parts) and of its `arrived`.
-    pub fn scratch_bytes(self, units: Units, rows: usize, heads: usize) -> [u64; 2] {
+    pub fn scratch_bytes(self, units: MatrixUnits, rows: usize, heads: usize) -> [u64; 2] {
         if self.splits == 1 {
             return [0, 0];
         }
@@ -74,17 +74,17 @@ impl AttendTile {
         [4 * splits * queries * u64::from(self.dim + 4), 4 * x * y]
     }
 
-    fn queries(self, units: Units) -> u32 {
+    fn queries(self, units: MatrixUnits) -> u32 {
         self.subgroups * units.m
     }
 
     /// Whether queries stay in shared memory: the sums of wide heads leave them no registers.
-    fn reloads_queries(self, units: Units) -> bool {
+    fn reloads_queries(self, units: MatrixUnits) -> bool {
         4 * units.m * self.dim / units.subgroup > units.sum_bytes
     }
 
     /// Bytes of shared memory on a device with `units`.
-    pub fn shared_bytes(self, units: Units) -> u32 {
+    pub fn shared_bytes(self, units: MatrixUnits) -> u32 {
         let queries = self.queries(units);
         let row = 2 * (self.dim + 8);
         let (tiles, of_queries) = (2 * self.keys * row + queries * 4 * (self.keys + 8), queries * row);
@@ -92,7 +92,7 @@ impl AttendTile {
         both + 4 * queries + SHARED_REST
     }
 
-    fn fits(self, units: Units) -> bool {
+    fn fits(self, units: MatrixUnits) -> bool {
         // Each lane takes whole vectors of its row's scores.
         let lanes = units.subgroup / units.m;
         units.subgroup.is_multiple_of(units.m)
@@ -105,8 +105,8 @@ impl AttendTile {
     }
 
     /// The pipeline.
-    pub fn kernel(self, units: Units) -> Kernel {
-        let Units { subgroup, m, n, k, .. } = units;
+    pub fn kernel(self, units: MatrixUnits) -> Kernel {
+        let MatrixUnits { subgroup, m, n, k, .. } = units;
         let divided = u32::from(self.splits > 1);
         let constants = AttendMatrixConstants { dim: self.dim, kt: self.keys, subgroup, m, n, k, divided };
         let reloads = self.reloads_queries(units);
@@ -115,7 +115,7 @@ impl AttendTile {
     }
 
     /// Workgroups for `rows` rows of `heads` heads.
-    pub fn groups(self, units: Units, rows: usize, heads: usize) -> [u32; 3] {
+    pub fn groups(self, units: MatrixUnits, rows: usize, heads: usize) -> [u32; 3] {
         [heads as u32 / self.group, (rows as u32).div_ceil(self.queries(units) / self.group), self.splits]
     }
 }

@@ -1,6 +1,6 @@
 //! What a device can do, as far as lowering and replaying depend on it. Its driver says so.
 
-use super::units::Units;
+use super::units::MatrixUnits;
 
 /// What a device is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct Caps {
     /// Whether it has a clock that stamps are read from.
     pub has_clock: bool,
     /// The matrix units, if it has any that the kernels can use.
-    pub matrix: Option<Units>,
+    pub matrix: Option<MatrixUnits>,
     /// Whether packed integer dot products are native instructions of the device.
     pub dot_accelerated: bool,
     /// Whether relay (shaders/relay.glsl) is tried without being asked for. Not on AMD: its order hangs on which caches the

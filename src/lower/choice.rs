@@ -1,6 +1,6 @@
 //! Lowering of what a choice other than argmax needs of a row's logits.
 
-use super::lowering::{Lowered, Lowering};
+use super::lowering::{LoweredKernel, Lowering};
 use crate::lower::kernels::constants::NoConstants;
 use crate::lower::kernels::push::{BlockSumsPush, CandidatesPush, word};
 use crate::lower::kernels::{Kernel, Module};
@@ -12,7 +12,7 @@ use crate::schedule::step::{Rows, Slot};
 const BLOCK_WORKGROUP: u32 = 256;
 
 impl Lowering<'_> {
-    pub(super) fn block_sums(&self, rows: Rows, [x, ask, allowed]: [Slot; 3], sums: Slot, tops: Slot) -> Lowered {
+    pub(super) fn block_sums(&self, rows: Rows, [x, ask, allowed]: [Slot; 3], sums: Slot, tops: Slot) -> LoweredKernel {
         let push = BlockSumsPush {
             state: self.addresses.arena,
             x: self.slot(x),
@@ -30,7 +30,7 @@ impl Lowering<'_> {
         };
         let kernel = Kernel::new(Module::BlockSums, BLOCK_WORKGROUP, NoConstants {});
         let groups = [word(choice::blocks(x.width)), self.count(rows) as u32, 1];
-        Lowered::new(kernel, &push, groups, 1)
+        LoweredKernel::new(kernel, &push, groups, 1)
     }
 
     pub(super) fn candidates(
@@ -40,7 +40,7 @@ impl Lowering<'_> {
         sums: Slot,
         tops: Slot,
         found: Slot,
-    ) -> Lowered {
+    ) -> LoweredKernel {
         let push = CandidatesPush {
             state: self.addresses.arena,
             x: self.slot(x),
@@ -60,6 +60,6 @@ impl Lowering<'_> {
             next: word(self.schedule.arena.state.next()),
         };
         let kernel = Kernel::new(Module::Candidates, MAX_WORKGROUP, NoConstants {});
-        Lowered::new(kernel, &push, [1, self.count(rows) as u32, 1], 1)
+        LoweredKernel::new(kernel, &push, [1, self.count(rows) as u32, 1], 1)
     }
 }

@@ -6,10 +6,10 @@
 
 use super::arithmetic::{Arithmetic, Operand};
 use super::caps::{Caps, DeviceKind};
-use super::fragment::Inputs;
+use super::fragment::InputPath;
 use super::matrix::{MatrixShape, MatrixTile};
 use super::target::{DotTile, Product, Tile};
-use crate::lower::units::Units;
+use crate::lower::units::MatrixUnits;
 use crate::model::{BlockFormat, WeightFormat};
 
 /// What a device can do, as far as choosing tiles depends on it.
@@ -190,7 +190,7 @@ impl Figures {
     }
 
     /// Seconds of a product in a tile.
-    pub fn seconds(&self, subgroup: u32, units: Option<Units>, p: Product, tile: Tile, groups: [u32; 3]) -> f64 {
+    pub fn seconds(&self, subgroup: u32, units: Option<MatrixUnits>, p: Product, tile: Tile, groups: [u32; 3]) -> f64 {
         self.dispatch
             + match (tile, units) {
                 (Tile::Dot(t), _) => self.dot_seconds(subgroup, p, t, groups),
@@ -221,7 +221,7 @@ impl Figures {
         self.in_rounds(memory.max(operations) + sums, groups, resident) + begun
     }
 
-    fn matrix_seconds(&self, units: Units, p: Product, t: MatrixTile) -> f64 {
+    fn matrix_seconds(&self, units: MatrixUnits, p: Product, t: MatrixTile) -> f64 {
         let weight_rows = p.weight_rows(p.outputs);
         let [tile_rows, tile_outputs] = t.shape.area();
         let groups: u32 = t.groups(p.rows, weight_rows).iter().product();
@@ -235,12 +235,12 @@ impl Figures {
             }
             MatrixShape::Fragment(f) => {
                 let rows = match f.inputs {
-                    Inputs::Direct { .. } => f.rows,
-                    Inputs::Shared { row_parts, .. } => f.rows / row_parts,
+                    InputPath::Direct { .. } => f.rows,
+                    InputPath::Shared { row_parts, .. } => f.rows / row_parts,
                 };
                 let stages = match f.inputs {
-                    Inputs::Direct { .. } => 0,
-                    Inputs::Shared { stages, .. } => stages,
+                    InputPath::Direct { .. } => 0,
+                    InputPath::Shared { stages, .. } => stages,
                 };
                 ([rows, f.outputs], f.subgroups(), f.depth, stages * f.rows * (2 * step + 16))
             }

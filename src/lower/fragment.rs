@@ -1,15 +1,15 @@
 //! Tiles of `linear_fragment`, which loads weights from memory straight into fragments.
 //!
 //! A fragment is the part of a matrix that one lane holds. Which elements those are is up to the device. The kernel
-//! runs only where neighbouring lanes share each matrix row evenly ([`Units::row_lanes`]).
+//! runs only where neighbouring lanes share each matrix row evenly ([`MatrixUnits::row_lanes`]).
 
 use super::arithmetic::MatrixModules;
-use super::matrix::Role;
+use super::matrix::MatrixVariant;
 use super::shared_tile::SHARED_REST;
 use super::target::DOT_BLOCK;
 use crate::lower::kernels::Kernel;
 use crate::lower::kernels::constants::{LinearFragmentConstants, LinearFragmentTallConstants};
-use crate::lower::units::Units;
+use crate::lower::units::MatrixUnits;
 use crate::model::WeightFormat;
 use crate::model::grouped::Scales;
 
@@ -25,12 +25,12 @@ pub struct FragmentTile {
     /// Steps of weights in flight from memory, those that share a load counted once.
     pub depth: u32,
     /// How inputs come to the matrix units.
-    pub inputs: Inputs,
+    pub inputs: InputPath,
 }
 
 /// How inputs come to the matrix units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub enum Inputs {
+pub enum InputPath {
     /// From memory to registers, like the weights.
     Direct {
         /// Subgroups that share an output. Each takes a part of the inputs.
@@ -49,7 +49,7 @@ pub enum Inputs {
 
 impl FragmentTile {
     pub(super) const fn direct(rows: u32, outputs: u32, [subgroups, parts]: [u32; 2], span: u32, depth: u32) -> Self {
-        FragmentTile { rows, outputs, subgroups, depth, inputs: Inputs::Direct { parts, span } }
+        FragmentTile { rows, outputs, subgroups, depth, inputs: InputPath::Direct { parts, span } }
     }
 
     pub(super) const fn shared(
@@ -59,38 +59,38 @@ impl FragmentTile {
         depth: u32,
         stages: u32,
     ) -> Self {
-        FragmentTile { rows, outputs, subgroups, depth, inputs: Inputs::Shared { row_parts, stages } }
+        FragmentTile { rows, outputs, subgroups, depth, inputs: InputPath::Shared { row_parts, stages } }
     }
 
     /// The tile with a single step of inputs in shared memory, for devices that have little of it.
     fn in_one_stage(self) -> Self {
         match self.inputs {
-            Inputs::Shared { row_parts, .. } => {
-                FragmentTile { inputs: Inputs::Shared { row_parts, stages: 1 }, ..self }
+            InputPath::Shared { row_parts, .. } => {
+                FragmentTile { inputs: InputPath::Shared { row_parts, stages: 1 }, ..self }
             }
-            Inputs::Direct { .. } => self,
+            InputPath::Direct { .. } => self,
         }
     }
 
     /// The tile with as many steps of inputs in shared memory as suit: one where two do not fit, and for weights with scales
     /// of groups with more than 32 rows in workgroups of up to four subgroups. Two of these share a processor and are short of
     /// registers: one step is 2 to 5 % faster (INT4 on an H200; the other formats are taken to be alike).
-    fn in_stages_for(self, units: Units, format: WeightFormat) -> FragmentTile {
+    fn in_stages_for(self, units: MatrixUnits, format: WeightFormat) -> FragmentTile {
         let few_registers = format.grouped().is_some() && self.subgroups() <= 4 && self.rows > 32;
         if self.fits(units, format) && !few_registers { self } else { self.in_one_stage() }
     }
 
     /// Subgroups that divide the inputs or the rows.
     fn parts(self) -> u32 {
-        let (Inputs::Direct { parts, .. } | Inputs::Shared { row_parts: parts, .. }) = self.inputs;
+        let (InputPath::Direct { parts, .. } | InputPath::Shared { row_parts: parts, .. }) = self.inputs;
         parts
     }
 
     /// Steps of inputs at hand.
     const fn stages(self) -> u32 {
         match self.inputs {
-            Inputs::Direct { .. } => 1,
-            Inputs::Shared { stages, .. } => stages,
+            InputPath::Direct { .. } => 1,
+            InputPath::Shared { stages, .. } => stages,
         }
     }
 
@@ -102,23 +102,23 @@ impl FragmentTile {
     /// Rows of a subgroup.
     fn subgroup_rows(self) -> u32 {
         match self.inputs {
-            Inputs::Direct { .. } => self.rows,
-            Inputs::Shared { row_parts, .. } => self.rows / row_parts,
+            InputPath::Direct { .. } => self.rows,
+            InputPath::Shared { row_parts, .. } => self.rows / row_parts,
         }
     }
 
     /// Lane loads per weight row, for the steps that share them. `row_lanes`: lanes per matrix row.
     fn span(self, row_lanes: u32, format: WeightFormat) -> u32 {
         match self.inputs {
-            Inputs::Direct { span, .. } => span,
-            Inputs::Shared { .. } => (STEP / (row_lanes * format.per_load() as u32)).max(1),
+            InputPath::Direct { span, .. } => span,
+            InputPath::Shared { .. } => (STEP / (row_lanes * format.per_load() as u32)).max(1),
         }
     }
 
     /// Steps that share a load of weights: two where a load has 32 elements, and one of all lanes covers more than [`STEP`]
     /// inputs.
     fn halves(self, row_lanes: u32, format: WeightFormat) -> u32 {
-        let is_shared = matches!(self.inputs, Inputs::Shared { .. });
+        let is_shared = matches!(self.inputs, InputPath::Shared { .. });
         let per_load = format.per_load();
         1 + u32::from(is_shared && per_load > DOT_BLOCK && row_lanes * per_load as u32 > STEP)
     }
@@ -140,7 +140,7 @@ impl FragmentTile {
 
     /// Inputs per step, over all subgroups that share an output. `row_lanes`: lanes per matrix row.
     pub fn inputs(self, row_lanes: u32, format: WeightFormat) -> u32 {
-        let parts = if let Inputs::Direct { parts, .. } = self.inputs { parts } else { 1 };
+        let parts = if let InputPath::Direct { parts, .. } = self.inputs { parts } else { 1 };
         parts * self.step(row_lanes, format)
     }
 
@@ -151,17 +151,17 @@ impl FragmentTile {
     }
 
     /// Matrix products in one unrolled round of a subgroup's loop.
-    pub fn unrolled(self, units: Units, format: WeightFormat) -> u32 {
+    pub fn unrolled(self, units: MatrixUnits, format: WeightFormat) -> u32 {
         let row_lanes = units.row_lanes.unwrap_or(1);
         let (step, round) = (self.step(row_lanes, format), self.round(self.halves(row_lanes, format)));
         (self.subgroup_rows() / units.least_n) * (self.outputs / units.m) * (step / units.k) * round
     }
 
     /// Bytes of shared memory.
-    fn shared_bytes(self, units: Units, row_lanes: u32, format: WeightFormat) -> u32 {
+    fn shared_bytes(self, units: MatrixUnits, row_lanes: u32, format: WeightFormat) -> u32 {
         let step = match self.inputs {
-            Inputs::Direct { .. } => 0,
-            Inputs::Shared { stages, .. } => stages * self.rows * (2 * self.inputs(row_lanes, format) + 16),
+            InputPath::Direct { .. } => 0,
+            InputPath::Shared { stages, .. } => stages * self.rows * (2 * self.inputs(row_lanes, format) + 16),
         };
         // Scales lie in shared memory too: with direct inputs one f32 for each of INT8's rows, with shared inputs a batch of each
         // row's, where the format has them by groups. How long a row is is not known here; 0 asks for the case that takes most.
@@ -175,10 +175,10 @@ impl FragmentTile {
     }
 
     /// Whether a device with `units` can run it, with weights of `format`.
-    pub fn fits(self, units: Units, format: WeightFormat) -> bool {
+    pub fn fits(self, units: MatrixUnits, format: WeightFormat) -> bool {
         let Some(row_lanes) = units.row_lanes else { return false };
         let workgroup = self.subgroups() * units.subgroup;
-        let shared = matches!(self.inputs, Inputs::Shared { .. });
+        let shared = matches!(self.inputs, InputPath::Shared { .. });
         // One load feeds a whole number of products.
         (format.per_load() as u32).is_multiple_of(units.k / row_lanes)
             && self.subgroup_rows().is_multiple_of(units.least_n)
@@ -193,7 +193,7 @@ impl FragmentTile {
 
     /// Whether a workgroup's rows of weights are pairs of matrices, of gate and of up, that make whole blocks of outputs. The
     /// lanes of a row find its largest scale by halving.
-    pub(super) fn has_pairs(self, units: Units) -> bool {
+    pub(super) fn has_pairs(self, units: MatrixUnits) -> bool {
         let rows = self.subgroups * self.outputs;
         rows.is_multiple_of(2 * units.m) && rows.is_multiple_of(2 * DOT_BLOCK as u32) && rows.is_power_of_two()
     }
@@ -201,20 +201,20 @@ impl FragmentTile {
     /// The pipeline for weights with rows of `inputs`.
     pub(super) fn kernel(
         self,
-        units: Units,
+        units: MatrixUnits,
         format: WeightFormat,
         inputs: usize,
         modules: &MatrixModules,
-        role: Role,
+        role: MatrixVariant,
     ) -> Kernel {
         let sharers = units.row_lanes.unwrap_or(1);
         let workgroup = self.subgroups() * units.subgroup;
         let FragmentTile { rows: bm, outputs, subgroups: subs_n, depth, .. } = self;
         let (span, halves) = (self.span(sharers, format), self.halves(sharers, format));
-        let Units { m, least_n: n, k, .. } = units;
+        let MatrixUnits { m, least_n: n, k, .. } = units;
         match self.inputs {
-            Inputs::Direct { parts, .. } => {
-                let [gated, blocks] = [Role::Gated, Role::Blocks].map(|r| u32::from(role == r));
+            InputPath::Direct { parts, .. } => {
+                let [gated, blocks] = [MatrixVariant::Gated, MatrixVariant::Blocks].map(|r| u32::from(role == r));
                 let constants = LinearFragmentConstants {
                     bm,
                     outputs,
@@ -231,7 +231,7 @@ impl FragmentTile {
                 };
                 Kernel::new(modules.fragment, workgroup, constants)
             }
-            Inputs::Shared { row_parts: parts, stages } => {
+            InputPath::Shared { row_parts: parts, stages } => {
                 let constants = LinearFragmentTallConstants {
                     bm,
                     outputs,
@@ -251,16 +251,6 @@ impl FragmentTile {
             }
         }
     }
-
-    /// The tile as text.
-    pub fn name(self) -> String {
-        let FragmentTile { rows, outputs, subgroups, depth, inputs } = self;
-        let inputs = match inputs {
-            Inputs::Direct { parts, span } => format!("{parts} parts, span {span}"),
-            Inputs::Shared { row_parts, stages } => format!("{row_parts} row parts, {stages} stages"),
-        };
-        format!("{rows}x{outputs} x{subgroups} d{depth}, {inputs}")
-    }
 }
 
 /// Inputs of a step through shared memory. A step has more where one load of all lanes covers more, or half of one with 32
@@ -273,7 +263,7 @@ const BATCH: u32 = 8;
 const PRODUCTS: u32 = 32;
 
 /// The tiles that measured best on an H200 or an H100, for few rows and for many. The first of each row count suits any product,
-/// and the first with pairs suits a gated one: for 8 rows, some of those behind it take twice as long with weights of 4 bits.
+/// and the first with pairs suits a gated one: for 8 rows, some of those after it take twice as long with weights of 4 bits.
 #[rustfmt::skip]
 const TILES: &[FragmentTile] = &[
     FragmentTile::direct(8, 16, [1, 8], 2, 1),
@@ -329,14 +319,15 @@ const _: () = {
 
 /// The tiles for passes of `rows` rows. With direct inputs: those of the smallest row count ≥ `rows`. With shared
 /// inputs: those from `min(rows, 64)` rows up to the next power of two.
-pub(super) fn tiles(units: Units, format: WeightFormat, rows: usize) -> impl Iterator<Item = FragmentTile> {
+pub(super) fn tiles(units: MatrixUnits, format: WeightFormat, rows: usize) -> impl Iterator<Item = FragmentTile> {
     let rows = rows as u32;
-    let direct =
-        move |t: &&FragmentTile| matches!(t.inputs, Inputs::Direct { .. }) && t.rows >= rows && t.fits(units, format);
+    let direct = move |t: &&FragmentTile| {
+        matches!(t.inputs, InputPath::Direct { .. }) && t.rows >= rows && t.fits(units, format)
+    };
     let least = TILES.iter().filter(direct).map(|t| t.rows).min();
     let direct = TILES.iter().filter(direct).filter(move |t| Some(t.rows) == least);
     let fit = rows.min(64)..=rows.next_power_of_two();
-    let shared = move |t: &&FragmentTile| matches!(t.inputs, Inputs::Shared { .. }) && fit.contains(&t.rows);
+    let shared = move |t: &&FragmentTile| matches!(t.inputs, InputPath::Shared { .. }) && fit.contains(&t.rows);
     let shared = TILES.iter().filter(shared).map(move |t| t.in_stages_for(units, format));
     direct.copied().chain(shared.filter(move |t| t.fits(units, format)))
 }

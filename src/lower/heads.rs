@@ -1,6 +1,6 @@
 //! Lowering of the work on heads before attention: norm and RoPE of Q and K, and the KV write.
 
-use super::lowering::{Lowered, Lowering};
+use super::lowering::{LoweredKernel, Lowering};
 use crate::lower::kernels::constants::NoConstants;
 use crate::lower::kernels::push::{HeadPreparePush, word};
 use crate::lower::kernels::{Kernel, Module};
@@ -47,7 +47,7 @@ impl Lowering<'_> {
         k: Option<Heads>,
         write: Option<(Slot, Slot, KvLayer)>,
         taken: usize,
-    ) -> Lowered {
+    ) -> LoweredKernel {
         // No workgroup touches an operand that is not given. Any valid address fills its field.
         let some = q.or(k);
         let slot = |s: Option<Slot>| s.or(some.map(|h| h.x)).map_or(0, |s| self.slot(s));
@@ -81,7 +81,7 @@ impl Lowering<'_> {
         let module = by_kv(kv, Module::HeadPrepareF16, Module::HeadPrepareF32);
         let groups = [(heads + 2 * kv_heads) as u32, self.count(rows) as u32, 1];
         let kernel = Kernel::new(module, HEAD_WORKGROUP, NoConstants {});
-        Lowered::new(kernel, &push, groups, taken)
+        LoweredKernel::new(kernel, &push, groups, taken)
     }
 }
 

@@ -2,13 +2,9 @@
 //! latter.
 
 use super::arithmetic::modules;
-use crate::schedule::layout::{ALIGN, StateLayout};
+use crate::schedule::layout::ALIGN;
 use crate::schedule::step::{Op, Rows, Slot};
 use crate::schedule::{Extent, Schedule};
-
-/// State word that a relayed dispatch sets when it gives up waiting. The pass's results are then invalid. It is the
-/// word that the schedule reserves for the executor.
-pub const STALLED: usize = StateLayout::EXECUTOR;
 
 /// Relay counters in the arena.
 pub const RELAY_COUNTERS: usize = 1024;

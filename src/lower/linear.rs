@@ -2,9 +2,9 @@
 
 use super::arithmetic::{ActivationLayout, Arithmetic};
 use super::layout::PackedSlot;
-use super::lowering::{Lowered, Lowering};
+use super::lowering::{LoweredKernel, Lowering};
 use super::matrix::MatrixTile;
-use super::piece::Piece;
+use super::piece::PieceLowering;
 use super::target::{DOT_BLOCK, DotTile, Product, Tile};
 use crate::lower::kernels::push::{LinearDotPush, LinearDotTilePush, LinearMatrixPush, LinearPush, word};
 use crate::schedule::step::{Matrix, Rows, Slot};
@@ -20,9 +20,17 @@ struct Linear {
     scales: u64,
 }
 
-impl Piece<'_> {
+impl PieceLowering<'_> {
     /// The step at `at`. With `gelu`, `weight` holds gate's rows and up's, and `out` takes the gated product.
-    pub(super) fn linear(&self, at: usize, weight: Matrix, x: Slot, out: Slot, rows: Rows, gelu: bool) -> Lowered {
+    pub(super) fn linear(
+        &self,
+        at: usize,
+        weight: Matrix,
+        x: Slot,
+        out: Slot,
+        rows: Rows,
+        gelu: bool,
+    ) -> LoweredKernel {
         let from = self.gated_from(at, x);
         let product = Product { blocks: from.is_some(), ..Product::new(weight, self.count(rows), gelu) };
         let arithmetic = self.arithmetic(at, weight, x, rows);
@@ -40,10 +48,10 @@ impl Piece<'_> {
         let last =
             end(w, weight.format.row_bytes(weight.cols)).max(end(scales, weight.format.scale_bytes(weight.cols)));
         let weights = w..last;
-        Lowered { taken, weights, ..lowered.unwrap_or_else(|| self.linear_f32(&l)) }
+        LoweredKernel { taken, weights, ..lowered.unwrap_or_else(|| self.linear_f32(&l)) }
     }
 
-    fn linear_dot(&self, at: usize, l: &Linear, x: PackedSlot, tile: DotTile) -> Option<Lowered> {
+    fn linear_dot(&self, at: usize, l: &Linear, x: PackedSlot, tile: DotTile) -> Option<LoweredKernel> {
         let arena = self.addresses.arena;
         let (form, to) = match l.product.gelu {
             true => self.written(at + 1, l.out, l.rows),
@@ -64,10 +72,10 @@ impl Piece<'_> {
             out_padded: to.map_or(0, |t| word(t.padded)),
         };
         let product = Some((Arithmetic::IntegerDot, l.product));
-        Some(Lowered { product, ..Lowered::new(kernel, &push, groups, 1) })
+        Some(LoweredKernel { product, ..LoweredKernel::new(kernel, &push, groups, 1) })
     }
 
-    fn linear_dot_tile(&self, l: &Linear, x: PackedSlot) -> Option<Lowered> {
+    fn linear_dot_tile(&self, l: &Linear, x: PackedSlot) -> Option<LoweredKernel> {
         let (kernel, groups) = self.target.dot_tile(l.product)?;
         let push = LinearDotTilePush {
             state: self.addresses.arena,
@@ -82,10 +90,10 @@ impl Piece<'_> {
             x_stride: word(x.stride),
             out_stride: word(l.out.stride),
         };
-        Some(Lowered::new(kernel, &push, groups, 1))
+        Some(LoweredKernel::new(kernel, &push, groups, 1))
     }
 
-    /// `from`: as [`Piece::gated_from`] of the step.
+    /// `from`: as [`PieceLowering::gated_from`] of the step.
     fn linear_matrix(
         &self,
         at: usize,
@@ -93,12 +101,12 @@ impl Piece<'_> {
         x: PackedSlot,
         from: Option<Slot>,
         tile: MatrixTile,
-    ) -> Option<Lowered> {
+    ) -> Option<LoweredKernel> {
         let arena = self.addresses.arena;
         let Product { format, inputs, .. } = l.product;
         let kernel = tile.kernel(self.target.units?, format, inputs, l.product.role())?;
         let [parts, arrived] = self.layout.scratch.product.map(|offset| arena + offset);
-        // A row's scale lies behind its elements; of a row in F16Block behind that of the row it was made from.
+        // A row's scale lies after its elements; of a row in F16Block after that of the row it was made from.
         let (scaled, behind) = match from {
             Some(from) => (self.layout.packed(from)?, 4),
             None => (x, 0),
@@ -123,10 +131,10 @@ impl Piece<'_> {
         };
         let groups = tile.groups(l.product.rows, l.product.weight_rows(l.product.outputs));
         let product = Some((Arithmetic::Matrix(tile.operand), l.product));
-        Some(Lowered { product, ..Lowered::new(kernel, &push, groups, 1) })
+        Some(LoweredKernel { product, ..LoweredKernel::new(kernel, &push, groups, 1) })
     }
 
-    fn linear_f32(&self, l: &Linear) -> Lowered {
+    fn linear_f32(&self, l: &Linear) -> LoweredKernel {
         let (kernel, groups) = self.target.f32(l.product);
         let push = LinearPush {
             state: self.addresses.arena,
@@ -140,6 +148,6 @@ impl Piece<'_> {
             x_stride: word(l.x.stride),
             out_stride: word(l.out.stride),
         };
-        Lowered::new(kernel, &push, groups, 1)
+        LoweredKernel::new(kernel, &push, groups, 1)
     }
 }

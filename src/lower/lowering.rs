@@ -106,7 +106,7 @@ pub(super) fn is_halves(whole: Slot, gate: Slot, up: Slot) -> bool {
 
 /// A kernel that runs the first `taken` steps of a range.
 #[derive(Clone)]
-pub(super) struct Lowered {
+pub(super) struct LoweredKernel {
     pub(super) kernel: Kernel,
     pub(super) push: Push,
     pub(super) groups: [u32; 3],
@@ -117,10 +117,10 @@ pub(super) struct Lowered {
     pub(super) weights: Range<u64>,
 }
 
-impl Lowered {
+impl LoweredKernel {
     /// A kernel that computes no product.
-    pub(super) fn new<B: PushBlock>(kernel: Kernel, push: &B, groups: [u32; 3], taken: usize) -> Lowered {
-        Lowered { kernel, push: Push::new(push), groups, taken, product: None, weights: 0..0 }
+    pub(super) fn new<B: PushBlock>(kernel: Kernel, push: &B, groups: [u32; 3], taken: usize) -> LoweredKernel {
+        LoweredKernel { kernel, push: Push::new(push), groups, taken, product: None, weights: 0..0 }
     }
 }
 

@@ -2,13 +2,13 @@
 //! tile is a multiple of them.
 
 use super::arithmetic::{Operand, modules};
-use super::fragment::{self, FragmentTile, Inputs};
+use super::fragment::{self, FragmentTile, InputPath};
 use super::shared_tile::SharedTile;
 use crate::lower::kernels::Kernel;
 #[cfg(doc)]
 use crate::lower::kernels::push::LinearMatrixPush;
 use crate::lower::limits::MAX_GROUPS;
-use crate::lower::units::Units;
+use crate::lower::units::MatrixUnits;
 use crate::model::WeightFormat;
 
 /// The kernel of a product, and a workgroup's tile in it.
@@ -30,7 +30,7 @@ impl MatrixShape {
     }
 
     /// Inputs of a step.
-    pub fn inputs(self, units: Units, format: WeightFormat) -> u32 {
+    pub fn inputs(self, units: MatrixUnits, format: WeightFormat) -> u32 {
         match self {
             MatrixShape::Shared(t) => t.inputs,
             MatrixShape::Fragment(t) => t.inputs(units.row_lanes.unwrap_or(1), format),
@@ -40,23 +40,15 @@ impl MatrixShape {
     /// The tile, if it is a fragment with direct inputs.
     fn direct(self) -> Option<FragmentTile> {
         match self {
-            MatrixShape::Fragment(t) if matches!(t.inputs, Inputs::Direct { .. }) => Some(t),
+            MatrixShape::Fragment(t) if matches!(t.inputs, InputPath::Direct { .. }) => Some(t),
             _ => None,
-        }
-    }
-
-    /// The tile as text.
-    pub fn name(self) -> String {
-        match self {
-            MatrixShape::Shared(t) => t.name(),
-            MatrixShape::Fragment(t) => t.name(),
         }
     }
 }
 
 /// What a product on matrix units does beside multiplying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum MatrixVariant {
     /// Nothing.
     Plain,
     /// Gate and up in one product, whose gated GELU it writes in F16Block.
@@ -79,7 +71,13 @@ pub struct MatrixTile {
 impl MatrixTile {
     /// The pipeline for weights of `format` with rows of `inputs`; `None` if that has none on matrix units. `role`: one that the
     /// tile has ([`MatrixTile::has`]).
-    pub fn kernel(self, units: Units, format: WeightFormat, inputs: usize, role: Role) -> Option<Kernel> {
+    pub fn kernel(
+        self,
+        units: MatrixUnits,
+        format: WeightFormat,
+        inputs: usize,
+        role: MatrixVariant,
+    ) -> Option<Kernel> {
         let modules = modules(format).matrix.as_ref()?;
         let kernel = match self.shape {
             MatrixShape::Shared(t) => t.kernel(units, self.operand, modules),
@@ -89,18 +87,18 @@ impl MatrixTile {
     }
 
     /// Whether a product can be divided so in this role.
-    pub fn has(self, units: Units, role: Role) -> bool {
+    pub fn has(self, units: MatrixUnits, role: MatrixVariant) -> bool {
         let direct = self.shape.direct();
         match role {
-            Role::Plain => true,
-            Role::Gated => self.splits == 1 && direct.is_some_and(|t| t.has_pairs(units)),
-            Role::Blocks => direct.is_some(),
+            MatrixVariant::Plain => true,
+            MatrixVariant::Gated => self.splits == 1 && direct.is_some_and(|t| t.has_pairs(units)),
+            MatrixVariant::Blocks => direct.is_some(),
         }
     }
 
     /// Matrix products in one unrolled round of a subgroup's loop. A CPU driver's compile time grows with it; tests
     /// skip tiles that would take minutes.
-    pub fn unrolled(self, units: Units, format: WeightFormat) -> u32 {
+    pub fn unrolled(self, units: MatrixUnits, format: WeightFormat) -> u32 {
         match self.shape {
             MatrixShape::Shared(t) => {
                 let k = self.operand.k(units).unwrap_or(units.k);
@@ -138,7 +136,7 @@ impl MatrixTile {
 
 /// Tiles for a product of `rows` rows with a matrix `[outputs, inputs]` of `format`, the one expected to be fastest first.
 pub fn tiles(
-    units: Units,
+    units: MatrixUnits,
     format: WeightFormat,
     operand: Operand,
     [rows, outputs, inputs]: [usize; 3],

@@ -42,7 +42,7 @@ impl Target {
     }
 }
 
-/// Most rows of a gated GELU that is made behind its products: with more, the products alone and the GELU apart take less.
+/// Most rows of a gated GELU that is made after its products: with more, the products alone and the GELU apart take less.
 pub(super) fn gated_rows(p: Product) -> usize {
     if p.format.grouped().is_some() { 16 } else { 32 }
 }
@@ -125,7 +125,7 @@ fn fragment(tile: FragmentTile, splits: u32) -> MatrixTile {
 mod tests {
     use super::*;
     use crate::lower::figures::Figures;
-    use crate::lower::matrix::Role;
+    use crate::lower::matrix::MatrixVariant;
     use crate::lower::units::HOPPER;
     use crate::model::{BlockFormat, WeightFormat};
 
@@ -146,7 +146,7 @@ mod tests {
                     Product { gelu: true, ..plain(21504, 5376) },
                     Product { blocks: true, ..plain(5376, 21504) },
                 ];
-                let is_made = |p: &Product| rows <= gated_rows(*p) || p.role() == Role::Plain;
+                let is_made = |p: &Product| rows <= gated_rows(*p) || p.role() == MatrixVariant::Plain;
                 for p in all.into_iter().filter(is_made) {
                     let Some(best) = matrix(p) else { continue };
                     let tiles = target.tiles(Arithmetic::Matrix(Operand::F16), p);

@@ -1,8 +1,8 @@
 //! From steps to dispatches: the kernel, push constants and grid of each. Plain data, made without a device.
 //!
-//! A dispatch runs one step, or several adjacent ones by a fusion that [`Piece::fuse`] declares. [`Lowering::lower`]
-//! takes any range of steps, as a piece of a pass. What another executor takes out of a layer ends one piece and begins the
-//! next. What passes from piece to piece lies in slots, in f32.
+//! A dispatch runs one step, or several adjacent ones by a fusion that [`PieceLowering::fuse`] declares.
+//! [`Lowering::lower`] takes any range of steps, as a piece of a pass. What another executor takes out of a layer ends
+//! one piece and begins the next. What passes from piece to piece lies in slots, in f32.
 
 pub mod arithmetic;
 mod attend;
@@ -34,9 +34,9 @@ use arithmetic::{ActivationLayout, Arithmetic};
 use attend::AttendOperands;
 use dispatch::{Dispatch, Edge};
 use heads::Heads;
-use lowering::{Lowered, is_halves};
-use piece::Piece;
-use row::Norm;
+use lowering::{LoweredKernel, is_halves};
+use piece::PieceLowering;
+use row::NormOperands;
 
 use crate::lower::kernels::Module;
 use crate::schedule::step::{Matrix, Op, Rows, Slot};
@@ -46,24 +46,24 @@ use std::ops::Range;
 impl Lowering<'_> {
     /// The dispatches of a segment of a pass that the device runs whole.
     pub fn segment(&self, segment: Segment) -> Vec<Dispatch> {
-        Piece::new(*self, 0..self.schedule.steps.len()).lower(self.schedule.steps_of(segment))
+        PieceLowering::new(*self, 0..self.schedule.steps.len()).lower(self.schedule.steps_of(segment))
     }
 
     /// The dispatches of a range of steps that the device runs by themselves: every step before is done when the first of them
-    /// begins, by whatever executor, and every step behind finds what it reads in slots.
+    /// begins, by whatever executor, and every step after finds what it reads in slots.
     pub fn lower(&self, range: Range<usize>) -> Vec<Dispatch> {
         self.part(range.clone(), range)
     }
 
     /// The dispatches of a part of a piece: those of all its parts, one after the other, are the piece.
     pub fn part(&self, piece: Range<usize>, part: Range<usize>) -> Vec<Dispatch> {
-        Piece::new(*self, piece).lower(part)
+        PieceLowering::new(*self, piece).lower(part)
     }
 
     /// The smallest ranges of the steps `of` a pass that the device can run by themselves with the kernels of a whole pass, in
     /// order: within one, a kernel runs several steps, or hands on what only the next one can read.
     pub fn alone(&self, of: Range<usize>) -> Vec<Range<usize>> {
-        let whole = Piece::new(*self, 0..self.schedule.steps.len());
+        let whole = PieceLowering::new(*self, 0..self.schedule.steps.len());
         let mut ranges: Vec<Range<usize>> = Vec::new();
         let mut handed_on = of.start;
         let segments = self.schedule.steps[of.clone()].chunk_by(|a, b| a.segment == b.segment);
@@ -80,14 +80,14 @@ impl Lowering<'_> {
     }
 }
 
-impl Piece<'_> {
+impl PieceLowering<'_> {
     /// The dispatches of a part of the piece.
     fn lower(&self, range: Range<usize>) -> Vec<Dispatch> {
         let mut out: Vec<Dispatch> = Vec::new();
         // What linear steps read is packed first where other pieces have made it.
         let entry = if range.start == self.steps.start { self.entry_packs() } else { Vec::new() };
         let mut is_packing = !entry.is_empty();
-        out.extend(entry.into_iter().map(|Lowered { kernel, push, groups, .. }| Dispatch {
+        out.extend(entry.into_iter().map(|LoweredKernel { kernel, push, groups, .. }| Dispatch {
             steps: range.start..range.start,
             ..Dispatch::new(kernel, push, groups)
         }));
@@ -96,7 +96,7 @@ impl Piece<'_> {
         let mut settled = range.start;
         while at < range.end {
             let steps = &self.schedule.steps[at..range.end];
-            let Lowered { mut kernel, push, groups, taken, product, weights } =
+            let LoweredKernel { mut kernel, push, groups, taken, product, weights } =
                 self.fuse(at, steps).unwrap_or_else(|| self.step(at, &steps[0]));
             if self.kind.count(steps[0].rows) == 1 {
                 kernel.constants.set_single_row();
@@ -115,10 +115,10 @@ impl Piece<'_> {
             }
             out.push(Dispatch { steps: at..at + taken, kernel, push, groups, edge, product, weights });
             at += taken;
-            if let Some(Lowered { kernel, push, groups, .. }) = self.attend_behind(at - 1, &steps[taken - 1]) {
+            if let Some(LoweredKernel { kernel, push, groups, .. }) = self.attend_behind(at - 1, &steps[taken - 1]) {
                 out.push(Dispatch { steps: at..at, ..Dispatch::new(kernel, push, groups) });
             }
-            if let Some(Lowered { kernel, push, groups, .. }) = self.pack(at - 1, &steps[taken - 1], kernel) {
+            if let Some(LoweredKernel { kernel, push, groups, .. }) = self.pack(at - 1, &steps[taken - 1], kernel) {
                 // No barrier follows the pack yet, so readers of the step still need one.
                 settled = at - 1;
                 out.push(Dispatch { steps: at..at, edge: Edge::Kernels, ..Dispatch::new(kernel, push, groups) });
@@ -128,7 +128,7 @@ impl Piece<'_> {
     }
 
     /// The declared fusions: one kernel for the first few of `steps`, which begin at `at`.
-    fn fuse(&self, at: usize, steps: &[Step]) -> Option<Lowered> {
+    fn fuse(&self, at: usize, steps: &[Step]) -> Option<LoweredKernel> {
         let rows = steps[0].rows;
         let same_rows = |n: usize| steps.len() >= n && steps[..n].iter().all(|s| s.rows == rows);
         if !same_rows(2) {
@@ -139,7 +139,7 @@ impl Piece<'_> {
                 if x2 == residual && rows == Rows::Pass =>
             {
                 let second = Some((w2, eps2, out));
-                let norm = Norm { x, weight, eps, residual: Some(residual), second };
+                let norm = NormOperands { x, weight, eps, residual: Some(residual), second };
                 Some(self.norm(Module::NormAddNorm, rows, norm, at + 1, 2))
             }
             (&Op::Linear { weight, x, out }, &Op::GatedGelu { gate, up, out: gated })
@@ -166,7 +166,7 @@ impl Piece<'_> {
     }
 
     /// Fuses norm and RoPE of Q and of K with the KV write. Attention joins if a row sees few keys of its own pass.
-    fn fuse_heads(&self, at: usize, steps: &[Step], with_attend: bool) -> Option<Lowered> {
+    fn fuse_heads(&self, at: usize, steps: &[Step], with_attend: bool) -> Option<LoweredKernel> {
         let (q, k) = (Heads::of(&steps[0].op)?, Heads::of(&steps[1].op)?);
         let Op::KvWrite { k: written, v, kv } = steps[2].op else { return None };
         if k.x != written || q.x.stride != k.x.stride || q.x.stride != v.stride || k.heads != kv.kv_heads {
@@ -184,16 +184,16 @@ impl Piece<'_> {
     }
 
     /// A single step; `at` is its index.
-    fn step(&self, at: usize, step: &Step) -> Lowered {
+    fn step(&self, at: usize, step: &Step) -> LoweredKernel {
         let rows = step.rows;
         match step.op {
             Op::Embed { table, scale, out } => self.embed(rows, table, scale, out),
             Op::RmsNorm { x, weight, eps, out } => {
-                let norm = Norm { x, weight, eps, residual: None, second: Some((weight, eps, out)) };
+                let norm = NormOperands { x, weight, eps, residual: None, second: Some((weight, eps, out)) };
                 self.norm(Module::RmsNorm, rows, norm, at, 1)
             }
             Op::NormAdd { x, weight, eps, residual } => {
-                let norm = Norm { x, weight, eps, residual: Some(residual), second: None };
+                let norm = NormOperands { x, weight, eps, residual: Some(residual), second: None };
                 self.norm(Module::NormAdd, rows, norm, at, 1)
             }
             Op::Linear { weight, x, out } => self.linear(at, weight, x, out, rows, false),

@@ -1,23 +1,23 @@
 //! A piece of a pass: a range of steps that the device runs without a break. Within it, kernels hand on values in the activation
 //! layout that the next linear step reads. At its ends all values lie in slots, in f32, where any executor finds them: what
-//! is read behind the piece is written there, and what the piece reads from before is packed at its entry.
+//! is read after the piece is written there, and what the piece reads from before is packed at its entry.
 
 use super::arithmetic::{ActivationLayout, Arithmetic, Operand, modules};
 use super::layout::PackedSlot;
-use super::lowering::{Lowered, Lowering, is_halves};
+use super::lowering::{LoweredKernel, Lowering, is_halves};
 use super::target::Product;
 use crate::schedule::Step;
 use crate::schedule::step::{AccessRange, Matrix, Op, Rows, Slot};
 use std::ops::{Deref, Range};
 
 /// Lowers steps of one piece.
-pub(super) struct Piece<'a> {
+pub(super) struct PieceLowering<'a> {
     lowering: Lowering<'a>,
     /// The piece's steps.
     pub(super) steps: Range<usize>,
 }
 
-impl<'a> Deref for Piece<'a> {
+impl<'a> Deref for PieceLowering<'a> {
     type Target = Lowering<'a>;
 
     fn deref(&self) -> &Lowering<'a> {
@@ -25,13 +25,13 @@ impl<'a> Deref for Piece<'a> {
     }
 }
 
-impl<'a> Piece<'a> {
-    pub(super) fn new(lowering: Lowering<'a>, steps: Range<usize>) -> Piece<'a> {
-        Piece { lowering, steps }
+impl<'a> PieceLowering<'a> {
+    pub(super) fn new(lowering: Lowering<'a>, steps: Range<usize>) -> PieceLowering<'a> {
+        PieceLowering { lowering, steps }
     }
 
     /// The activation layout that the step at `at` has to write for `slot`, and where its packed slot lies. f32 stays in the
-    /// slot: also where the value is read behind the piece.
+    /// slot: also where the value is read after the piece.
     pub(super) fn written(&self, at: usize, slot: Slot, rows: Rows) -> (ActivationLayout, Option<PackedSlot>) {
         match self.is_read_behind(at, slot) {
             true => (ActivationLayout::F32, None),
@@ -54,7 +54,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// Whether a step behind the piece reads what the step at `at` writes to `slot`.
+    /// Whether a step after the piece reads what the step at `at` writes to `slot`.
     fn is_read_behind(&self, at: usize, slot: Slot) -> bool {
         let has_steps_behind = self.steps.end < self.schedule.steps.len();
         has_steps_behind && self.last_reader(at, slot).is_some_and(|reader| reader >= self.steps.end)
@@ -87,7 +87,7 @@ impl<'a> Piece<'a> {
     }
 
     /// Packs what the piece's linear steps read and steps before the piece have written.
-    pub(super) fn entry_packs(&self) -> Vec<Lowered> {
+    pub(super) fn entry_packs(&self) -> Vec<LoweredKernel> {
         let mut known: Vec<Slot> = Vec::new();
         let mut packs = Vec::new();
         for at in self.steps.clone() {
@@ -106,7 +106,7 @@ impl<'a> Piece<'a> {
         packs
     }
 
-    /// Whether the step at `at` is a gated GELU that matrix units make behind its products, just before it in the piece.
+    /// Whether the step at `at` is a gated GELU that matrix units make after its products, just before it in the piece.
     /// `weight` is that of the step at `reader`, which reads it.
     fn is_gated(&self, at: usize, reader: usize, weight: Matrix) -> bool {
         let Some(of) = self.gate_and_up(at) else { return false };

@@ -5,9 +5,9 @@ use super::figures::Figures;
 use super::kernels::Module;
 use super::layout::GpuLayout;
 use super::target::Target;
-use super::units::{RDNA3, Units};
+use super::units::{MatrixUnits, RDNA3};
 use super::{Lowering, PassKind, RowOrder, TokenSource};
-use crate::schedule::cost::{Cost, Pass, step_cost};
+use crate::schedule::cost::{Cost, PassShape, step_cost};
 use crate::schedule::{Schedule, Segment};
 
 /// Share of a memory's peak that reads reach: 212 of an 8060S's 256 GB/s by rocm_bandwidth_test, as llm-tracker.info published it in
@@ -20,17 +20,17 @@ const SUBMIT: f64 = 150e-6;
 
 /// Seconds of a pass on one of [`crate::machine::profile`]'s machines, without its carve-out: each of `sequences` decodes a
 /// token, or one sequence's first `rows` are read. `None`: the cost model does not know the machine.
-pub(crate) fn seconds(machine: &str, schedule: &Schedule, pass: Pass) -> Option<f64> {
+pub(crate) fn seconds(machine: &str, schedule: &Schedule, pass: PassShape) -> Option<f64> {
     let figures = Figures::named(machine)?;
-    let units = Units { row_lanes: Some(1), ..RDNA3 };
+    let units = MatrixUnits { row_lanes: Some(1), ..RDNA3 };
     let target = Target { figures: Some(figures), ..Target::new(units.subgroup, true, Some(units)) };
     // Tiles are chosen by the peak, as they are where a model runs.
     let reached = Figures { memory: READS * figures.memory, ..figures };
     let (rows, order) = match pass {
-        Pass::Decode { sequences: 1, .. } => (1, RowOrder::Consecutive),
-        Pass::Decode { sequences, .. } => (sequences, RowOrder::Apart),
-        Pass::Prefill { rows, .. } => (rows, RowOrder::Consecutive),
-        Pass::Mixed { .. } | Pass::Verify { .. } => return None,
+        PassShape::Decode { sequences: 1, .. } => (1, RowOrder::Consecutive),
+        PassShape::Decode { sequences, .. } => (sequences, RowOrder::Apart),
+        PassShape::Prefill { rows, .. } => (rows, RowOrder::Consecutive),
+        PassShape::Mixed { .. } | PassShape::Verify { .. } => return None,
     };
     let head_rows = if order == RowOrder::Apart { rows } else { 1 };
     let kind = PassKind { rows, head_rows, order, tokens: TokenSource::Host };
@@ -42,7 +42,7 @@ pub(crate) fn seconds(machine: &str, schedule: &Schedule, pass: Pass) -> Option<
     Some(SUBMIT + dispatches.map(|d| dispatch_seconds(&target, reached, schedule, pass, &d)).sum::<f64>())
 }
 
-fn dispatch_seconds(target: &Target, reached: Figures, schedule: &Schedule, pass: Pass, d: &Dispatch) -> f64 {
+fn dispatch_seconds(target: &Target, reached: Figures, schedule: &Schedule, pass: PassShape, d: &Dispatch) -> f64 {
     if let Some((arithmetic, p)) = d.product {
         let tile = target.tile(arithmetic, p);
         let of_tile = tile.map(|tile| reached.seconds(target.subgroup, target.units, p, tile, d.groups));
@@ -64,10 +64,10 @@ mod tests {
     use crate::model::{BlockFormat, LayerKind, Shape, WeightFormat, presets};
     use crate::schedule::{Extent, KvType};
 
-    fn tokens_s(machine: &str, shape: &Shape, format: WeightFormat, pass: Pass) -> f64 {
+    fn tokens_s(machine: &str, shape: &Shape, format: WeightFormat, pass: PassShape) -> f64 {
         let (sequences, tokens) = match pass {
-            Pass::Decode { sequences, .. } => (sequences, sequences),
-            Pass::Prefill { rows, .. } => (1, rows),
+            PassShape::Decode { sequences, .. } => (sequences, sequences),
+            PassShape::Prefill { rows, .. } => (1, rows),
             _ => unreachable!(),
         };
         let kv = KvType::F16;
@@ -76,8 +76,8 @@ mod tests {
         tokens as f64 / seconds(machine, &schedule, pass).unwrap()
     }
 
-    fn decode(sequences: usize) -> Pass {
-        Pass::Decode { sequences, depth: 0 }
+    fn decode(sequences: usize) -> PassShape {
+        PassShape::Decode { sequences, depth: 0 }
     }
 
     /// No machine beats what its memory gives, one sequence comes near it, and more of them make more together.
@@ -111,7 +111,7 @@ mod tests {
         };
         for (format, published) in [(BlockFormat::Q4_0, 875.0), (BlockFormat::Q4K, 794.0), (BlockFormat::Q8_0, 742.0)] {
             let format = format.kept_as();
-            let predicted = tokens_s("8060s", &shape, format, Pass::Prefill { rows: 512, depth: 0 });
+            let predicted = tokens_s("8060s", &shape, format, PassShape::Prefill { rows: 512, depth: 0 });
             println!("{}: {predicted:.0} tokens/s predicted, {published} published", format.name());
             assert!((0.5..2.5).contains(&(predicted / published)), "{}: {predicted}, {published}", format.name());
         }

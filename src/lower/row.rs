@@ -3,8 +3,8 @@
 
 use super::arithmetic::{ActivationLayout, modules};
 use super::layout::{ARGMAX_GROUPS, COUNTER_BYTES, MAXIMA_PARTS, MAXIMA_ROWS, PackedSlot};
-use super::lowering::{Lowered, Lowering, TokenSource};
-use super::piece::Piece;
+use super::lowering::{LoweredKernel, Lowering, TokenSource};
+use super::piece::PieceLowering;
 use crate::lower::kernels::constants::{ArgmaxConstants, EmbedConstants, NormConstants, PackConstants};
 use crate::lower::kernels::push::{ArgmaxPush, EmbedPush, NormPush, PackPush, word};
 use crate::lower::kernels::{Kernel, Module};
@@ -28,7 +28,7 @@ fn row_division(width: usize) -> (u32, u32) {
 }
 
 /// The operands of the norm kernels. The kernel does not touch those that are `None`.
-pub(super) struct Norm {
+pub(super) struct NormOperands {
     pub(super) x: Slot,
     pub(super) weight: Vector,
     pub(super) eps: f32,
@@ -39,7 +39,7 @@ pub(super) struct Norm {
 }
 
 impl Lowering<'_> {
-    pub(super) fn embed(&self, rows: Rows, table: Matrix, scale: f32, out: Slot) -> Lowered {
+    pub(super) fn embed(&self, rows: Rows, table: Matrix, scale: f32, out: Slot) -> LoweredKernel {
         let state = self.schedule.arena.state;
         let push = EmbedPush {
             state: self.addresses.arena,
@@ -57,10 +57,10 @@ impl Lowering<'_> {
         let chosen = u32::from(self.kind.tokens == TokenSource::Next);
         let kernel =
             Kernel::new(modules(table.format).embed, ROW_WORKGROUP, EmbedConstants { chosen }).of_weights(table.format);
-        Lowered::new(kernel, &push, [1, self.count(rows) as u32, 1], 1)
+        LoweredKernel::new(kernel, &push, [1, self.count(rows) as u32, 1], 1)
     }
 
-    pub(super) fn argmax(&self, rows: Rows, x: Slot) -> Lowered {
+    pub(super) fn argmax(&self, rows: Rows, x: Slot) -> LoweredKernel {
         let state = self.schedule.arena.state;
         // One counter a row.
         let most = if self.count(rows) as u64 * 4 <= COUNTER_BYTES { ARGMAX_GROUPS } else { 1 };
@@ -76,13 +76,13 @@ impl Lowering<'_> {
             stride: word(x.stride),
         };
         let kernel = Kernel::new(Module::Argmax, ROW_WORKGROUP, ArgmaxConstants { groups });
-        Lowered::new(kernel, &push, [groups, self.count(rows) as u32, 1], 1)
+        LoweredKernel::new(kernel, &push, [groups, self.count(rows) as u32, 1], 1)
     }
 }
 
-impl Piece<'_> {
+impl PieceLowering<'_> {
     /// `at`: index of the last step that the dispatch runs.
-    pub(super) fn norm(&self, module: Module, rows: Rows, n: Norm, at: usize, taken: usize) -> Lowered {
+    pub(super) fn norm(&self, module: Module, rows: Rows, n: NormOperands, at: usize, taken: usize) -> LoweredKernel {
         let residual = n.residual.unwrap_or(n.x);
         let (w2, eps2, out) = n.second.unwrap_or((n.weight, n.eps, n.x));
         let written = n.second.map(|_| self.written(at, out, rows));
@@ -110,7 +110,7 @@ impl Piece<'_> {
         };
         let (vecs, workgroup) = row_division(packed.map_or(n.x.width, |p| p.padded));
         let kernel = Kernel::new(module, workgroup, NormConstants { vecs, form: layout as u32, keep });
-        Lowered::new(kernel, &push, [1, self.count(rows) as u32, 1], taken)
+        LoweredKernel::new(kernel, &push, [1, self.count(rows) as u32, 1], taken)
     }
 
     /// Workgroups per row of the gated product. With several, the output is f32: none of them knows the whole row's
@@ -120,7 +120,7 @@ impl Piece<'_> {
         if scaled && self.count(rows) <= MAXIMA_ROWS { MAXIMA_PARTS } else { 1 }
     }
 
-    pub(super) fn gated_gelu(&self, at: usize, rows: Rows, gate: Slot, up: Slot, out: Slot) -> Lowered {
+    pub(super) fn gated_gelu(&self, at: usize, rows: Rows, gate: Slot, up: Slot, out: Slot) -> LoweredKernel {
         let parts = self.gelu_parts(at, rows, out);
         let (layout, packed) = if parts > 1 { (ActivationLayout::F32, None) } else { self.written(at, out, rows) };
         let push = PackPush {
@@ -138,12 +138,12 @@ impl Piece<'_> {
         let (vecs, workgroup) = row_division(packed.map_or(gate.width, |p| p.padded).div_ceil(parts));
         let constants = PackConstants { vecs, form: layout as u32, parts: parts as u32 };
         let kernel = Kernel::new(Module::GatedGelu, workgroup, constants);
-        Lowered::new(kernel, &push, [parts as u32, self.count(rows) as u32, 1], 1)
+        LoweredKernel::new(kernel, &push, [parts as u32, self.count(rows) as u32, 1], 1)
     }
 
     /// Packs the output of the step at `at` for the next linear step. `None` if `kernel`, which ran the step, has
     /// written the packed slot itself, or no linear step of the piece reads it packed.
-    pub(super) fn pack(&self, at: usize, step: &Step, kernel: Kernel) -> Option<Lowered> {
+    pub(super) fn pack(&self, at: usize, step: &Step, kernel: Kernel) -> Option<LoweredKernel> {
         let mut parts = 1;
         let is_in_slot = |out: Slot| self.written(at, out, step.rows).0 == ActivationLayout::F32;
         let out = match step.op {
@@ -177,7 +177,7 @@ impl Piece<'_> {
         layout: ActivationLayout,
         packed: PackedSlot,
         parts: usize,
-    ) -> Option<Lowered> {
+    ) -> Option<LoweredKernel> {
         if layout == ActivationLayout::F32 {
             return None;
         }
@@ -197,7 +197,7 @@ impl Piece<'_> {
         let constants = PackConstants { vecs, form: layout as u32, parts: parts as u32 };
         let kernel = Kernel::new(Module::Pack, workgroup, constants);
         let groups = [parts as u32, self.count(rows) as u32, 1];
-        Some(Lowered::new(kernel, &push, groups, 0))
+        Some(LoweredKernel::new(kernel, &push, groups, 0))
     }
 }
 

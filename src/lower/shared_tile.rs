@@ -3,14 +3,14 @@
 use super::arithmetic::{MatrixModules, Operand};
 use crate::lower::kernels::Kernel;
 use crate::lower::kernels::constants::LinearMatrixConstants;
-use crate::lower::units::Units;
+use crate::lower::units::MatrixUnits;
 
 /// Bytes of shared memory beside the tiles: common.glsl's declarations, and flags.
 pub(super) const SHARED_REST: u32 = 1024 + 16;
 
 impl Operand {
     /// Columns of A; `None` if `units` cannot multiply these types.
-    pub(super) fn k(self, units: Units) -> Option<u32> {
+    pub(super) fn k(self, units: MatrixUnits) -> Option<u32> {
         match self {
             Operand::F16 => Some(units.k),
             Operand::S8 => units.s8_k,
@@ -73,14 +73,14 @@ impl SharedTile {
     }
 
     /// Bytes of shared memory on a device with `units`.
-    pub fn shared_bytes(self, units: Units, operand: Operand) -> u32 {
+    pub fn shared_bytes(self, units: MatrixUnits, operand: Operand) -> u32 {
         let row = self.inputs * operand.element_bytes() + 16;
         let step = (operand.planes() * self.rows + self.outputs) * row;
         let stage = self.subgroups() * units.m * self.subgroup_outputs * 4;
         step.max(stage) + SHARED_REST
     }
 
-    pub(super) fn fits(self, units: Units, operand: Operand) -> bool {
+    pub(super) fn fits(self, units: MatrixUnits, operand: Operand) -> bool {
         let sums = operand.planes() * self.subgroup_rows * self.subgroup_outputs;
         self.subgroup_rows.is_multiple_of(units.m)
             && self.subgroup_outputs.is_multiple_of(units.n)
@@ -94,7 +94,7 @@ impl SharedTile {
     }
 
     /// The pipeline.
-    pub(super) fn kernel(self, units: Units, operand: Operand, modules: &MatrixModules) -> Kernel {
+    pub(super) fn kernel(self, units: MatrixUnits, operand: Operand, modules: &MatrixModules) -> Kernel {
         let constants = LinearMatrixConstants {
             bm: self.rows,
             bn: self.outputs,
@@ -114,12 +114,6 @@ impl SharedTile {
             (Operand::S8, Some([_, wide]), _) => wide,
         };
         Kernel::new(module, self.subgroups() * units.subgroup, constants)
-    }
-
-    /// The tile as text: `rows x outputs x inputs`, the subgroup's share, input parts, round and depth.
-    pub fn name(self) -> String {
-        let SharedTile { rows, outputs, inputs, subgroup_rows, subgroup_outputs, input_parts, round, depth } = self;
-        format!("{rows}x{outputs}x{inputs}/{subgroup_rows}x{subgroup_outputs}/{input_parts} r{round}d{depth}")
     }
 }
 

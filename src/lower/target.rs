@@ -5,12 +5,12 @@ use super::arithmetic::{ActivationLayout, Arithmetic, FormatModules, Operand, mo
 use super::figures::Figures;
 use super::layout::PRODUCT_SCRATCH;
 use super::lowering::RowOrder;
-use super::matrix::{self, MatrixTile, Role};
+use super::matrix::{self, MatrixTile, MatrixVariant};
 use super::measured;
 use crate::lower::kernels::Kernel;
 use crate::lower::kernels::constants::{LinearConstants, LinearDotConstants, NoConstants};
 use crate::lower::limits::{MAX_GROUPS, MAX_WORKGROUP, grid};
-use crate::lower::units::Units;
+use crate::lower::units::MatrixUnits;
 use crate::model::WeightFormat;
 use crate::model::grouped::Scales;
 use crate::schedule::step::Matrix;
@@ -43,11 +43,11 @@ impl Product {
     }
 
     /// What it does on matrix units beside multiplying.
-    pub fn role(self) -> Role {
+    pub fn role(self) -> MatrixVariant {
         match self {
-            Product { gelu: true, .. } => Role::Gated,
-            Product { blocks: true, .. } => Role::Blocks,
-            _ => Role::Plain,
+            Product { gelu: true, .. } => MatrixVariant::Gated,
+            Product { blocks: true, .. } => MatrixVariant::Blocks,
+            _ => MatrixVariant::Plain,
         }
     }
 
@@ -104,13 +104,13 @@ pub struct Target {
     /// Whether packed integer dot products are used.
     pub dot: bool,
     /// The matrix units; `None` if they are not used.
-    pub units: Option<Units>,
+    pub units: Option<MatrixUnits>,
     /// Tiles that tuning has chosen.
     pub tuned: HashMap<(Arithmetic, Product), Tile>,
     /// The arithmetic that is chosen for passes. Key: upper row bound. The smallest bound ≥ the pass's rows applies;
     /// without one, or where a product cannot have it, the usual one.
     pub chosen: BTreeMap<usize, Arithmetic>,
-    /// Whether matrix units make the gated GELU behind its products, as tuned. Key: upper row bound, as of `chosen`.
+    /// Whether matrix units make the gated GELU after its products, as tuned. Key: upper row bound, as of `chosen`.
     /// Without one, as is usual.
     pub gated: BTreeMap<usize, bool>,
     /// How rows of one sequence attend, as tuned. Key: rows of the kind of pass.
@@ -144,7 +144,7 @@ const MATRIX_ROWS: usize = 2;
 const USUAL_MATRIX_ROWS: usize = 5;
 /// Fewest rows for which matrix units are tried on s8: its smallest tile has 16 rows.
 const S8_ROWS: usize = 5;
-/// Most rows for which matrix units make the gated GELU behind its products.
+/// Most rows for which matrix units make the gated GELU after its products.
 const GATED_ROWS: usize = 64;
 /// Fewest rows for `linear_tile` and `linear_dot_tile`, which then read weights less often than the kernels for few
 /// rows.
@@ -181,7 +181,7 @@ const COLUMNS: usize = 8;
 
 impl Target {
     /// A device with subgroups of `subgroup` lanes, untuned.
-    pub fn new(subgroup: u32, dot: bool, units: Option<Units>) -> Target {
+    pub fn new(subgroup: u32, dot: bool, units: Option<MatrixUnits>) -> Target {
         let (tuned, seconds) = (HashMap::new(), HashMap::new());
         let (chosen, gated, attend) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let (figures, found) = (None, RefCell::default());
@@ -246,7 +246,7 @@ impl Target {
         rows < TILE_ROWS
     }
 
-    /// Whether matrix units make a gated GELU behind its products: `gated` are these, `reader` is what reads it.
+    /// Whether matrix units make a gated GELU after its products: `gated` are these, `reader` is what reads it.
     pub fn gates(&self, gated: Product, reader: Product) -> bool {
         let f16 = Arithmetic::Matrix(Operand::F16);
         let can = |p: Product| {
@@ -430,7 +430,7 @@ fn load_registers(format: WeightFormat) -> usize {
 }
 
 /// The tiles on matrix units whose partial sums the scratch has room for.
-fn matrix_tiles(units: Units, operand: Operand, p: Product) -> Vec<Tile> {
+fn matrix_tiles(units: MatrixUnits, operand: Operand, p: Product) -> Vec<Tile> {
     matrix::tiles(units, p.format, operand, [p.rows, p.weight_rows(p.outputs), p.inputs])
         .into_iter()
         .filter(|t| t.has(units, p.role()))

@@ -3,7 +3,7 @@
 /// A device's matrix units as the kernels use them. A subgroup computes D = A B + C with A `[m, k]` and B `[k, n]` of
 /// f16, C and D `[m, n]` of f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Units {
+pub struct MatrixUnits {
     /// Rows of A.
     pub m: u32,
     /// Columns of B.
@@ -31,7 +31,7 @@ pub struct Units {
 
 /// The matrix units of RDNA 3 and 3.5 as RADV reports them.
 #[cfg(any(feature = "cli", feature = "serve", test))]
-pub(crate) const RDNA3: Units = Units {
+pub(crate) const RDNA3: MatrixUnits = MatrixUnits {
     m: 16,
     n: 16,
     k: 16,
@@ -47,5 +47,11 @@ pub(crate) const RDNA3: Units = Units {
 
 /// Those of Hopper as NVIDIA's driver reports them, and as lanes hold them.
 #[cfg(test)]
-pub(crate) const HOPPER: Units =
-    Units { least_n: 8, row_lanes: Some(4), s8_k: Some(32), shared_bytes: 48 << 10, sum_bytes: u32::MAX, ..RDNA3 };
+pub(crate) const HOPPER: MatrixUnits = MatrixUnits {
+    least_n: 8,
+    row_lanes: Some(4),
+    s8_k: Some(32),
+    shared_bytes: 48 << 10,
+    sum_bytes: u32::MAX,
+    ..RDNA3
+};

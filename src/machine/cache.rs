@@ -2,7 +2,7 @@
 //! reads them. None of them is needed: one that cannot be read is set aside.
 
 use super::partial::PartialFile;
-use super::regular::{self, Fault, Links};
+use super::regular::{self, Links, ReadFault};
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
@@ -21,7 +21,7 @@ pub fn directory() -> Option<PathBuf> {
 pub fn read(file: &Path, max: u64) -> Option<Vec<u8>> {
     match regular::read(file, Links::Refuse, max) {
         Ok(bytes) => Some(bytes),
-        Err(Fault::Io(e)) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => None,
+        Err(ReadFault::Io(e)) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => None,
         Err(fault) => {
             log::warn!("{} is not used: {fault}", file.display());
             None

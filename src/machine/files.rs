@@ -1,5 +1,5 @@
 //! Reads sysfs, proc and device nodes under a root that tests replace. A file's content is a claim: it may be absent,
-//! empty, huge, binary, or vanish during the read. Each of these is a [`Fault`] that a check reports.
+//! empty, huge, binary, or vanish during the read. Each of these is a [`FileFault`] that a check reports.
 
 use crate::display::{is_obeyed, plain};
 use std::fs::{self, File, OpenOptions};
@@ -15,7 +15,7 @@ const MAX_ENTRIES: usize = 65_536;
 
 /// Why a file could not be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum FileFault {
     /// The file does not exist, or its device is gone.
     #[error("{0} is absent")]
     Absent(String),
@@ -40,7 +40,7 @@ pub enum Fault {
 }
 
 /// A file's content, or why it could not be used.
-pub type Reading<T> = std::result::Result<T, Fault>;
+pub type Reading<T> = std::result::Result<T, FileFault>;
 
 /// The files of a machine.
 #[derive(Debug, Clone)]
@@ -84,8 +84,8 @@ impl Files {
         let mut bytes = Vec::new();
         file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| fault(&e))?;
         match bytes.len() as u64 {
-            0 => Err(Fault::Empty(path.into())),
-            n if n > MAX_BYTES => Err(Fault::TooLong(path.into())),
+            0 => Err(FileFault::Empty(path.into())),
+            n if n > MAX_BYTES => Err(FileFault::TooLong(path.into())),
             _ => Ok(bytes),
         }
     }
@@ -100,12 +100,12 @@ impl Files {
     /// # Errors
     /// The fault of the file.
     pub fn text(&self, path: &str) -> Reading<String> {
-        let text = String::from_utf8(self.bytes(path)?).map_err(|_| Fault::Binary(path.into()))?;
+        let text = String::from_utf8(self.bytes(path)?).map_err(|_| FileFault::Binary(path.into()))?;
         if text.chars().any(|c| is_obeyed(c) && !matches!(c, '\n' | '\t' | '\r')) {
-            return Err(Fault::Binary(path.into()));
+            return Err(FileFault::Binary(path.into()));
         }
         match text.trim() {
-            "" => Err(Fault::Empty(path.into())),
+            "" => Err(FileFault::Empty(path.into())),
             text => Ok(text.to_owned()),
         }
     }
@@ -113,7 +113,7 @@ impl Files {
     /// Reads a file that holds one value, such as a number or a name.
     ///
     /// # Errors
-    /// The fault of the file; [`Fault::Odd`] if it does not parse.
+    /// The fault of the file; [`FileFault::Odd`] if it does not parse.
     pub fn value<T: FromStr>(&self, path: &str) -> Reading<T> {
         let text = self.text(path)?;
         text.parse().map_err(|_| odd(path, &text))
@@ -135,7 +135,7 @@ impl Files {
     pub fn field(&self, path: &str, key: &str) -> Reading<String> {
         let text = self.text(path)?;
         let value = text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(['=', ' ', ':', '\t']));
-        value.map(|v| v.trim().to_owned()).ok_or_else(|| Fault::Absent(format!("{key} in {path}")))
+        value.map(|v| v.trim().to_owned()).ok_or_else(|| FileFault::Absent(format!("{key} in {path}")))
     }
 
     /// The names in a directory, in order. Names that are not UTF-8 are left out.
@@ -178,19 +178,19 @@ fn by_number(a: &str, b: &str) -> std::cmp::Ordering {
     split(a).cmp(&split(b))
 }
 
-fn fault(path: &str, e: &std::io::Error) -> Fault {
+fn fault(path: &str, e: &std::io::Error) -> FileFault {
     match e.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => Fault::Absent(path.into()),
-        ErrorKind::PermissionDenied => Fault::Denied(path.into()),
+        ErrorKind::NotFound | ErrorKind::NotADirectory => FileFault::Absent(path.into()),
+        ErrorKind::PermissionDenied => FileFault::Denied(path.into()),
         // sysfs files answer these when their device is gone.
-        _ if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => Fault::Absent(path.into()),
-        _ => Fault::Failed(path.into(), e.to_string()),
+        _ if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => FileFault::Absent(path.into()),
+        _ => FileFault::Failed(path.into(), e.to_string()),
     }
 }
 
-/// A [`Fault::Odd`] that quotes the content, shortened and on one line.
-fn odd(path: &str, text: &str) -> Fault {
-    Fault::Odd(path.into(), plain(&text.chars().take(40).collect::<String>()))
+/// A [`FileFault::Odd`] that quotes the content, shortened and on one line.
+fn odd(path: &str, text: &str) -> FileFault {
+    FileFault::Odd(path.into(), plain(&text.chars().take(40).collect::<String>()))
 }
 
 #[cfg(test)]
@@ -218,27 +218,27 @@ mod tests {
         put("word", b"forty-two\nlines");
         let name = |n: &str| n.to_owned();
         assert_eq!(files.value::<u64>("/number"), Ok(42));
-        assert_eq!(files.value::<u64>("/absent"), Err(Fault::Absent(name("/absent"))));
-        assert_eq!(files.value::<u64>("/number/below"), Err(Fault::Absent(name("/number/below"))));
-        assert_eq!(files.value::<u64>("/empty"), Err(Fault::Empty(name("/empty"))));
-        assert_eq!(files.value::<u64>("/blank"), Err(Fault::Empty(name("/blank"))));
-        assert_eq!(files.value::<u64>("/huge"), Err(Fault::TooLong(name("/huge"))));
-        assert_eq!(files.text("/binary"), Err(Fault::Binary(name("/binary"))));
-        assert_eq!(files.text("/escape"), Err(Fault::Binary(name("/escape"))));
-        assert_eq!(files.text("/turned"), Err(Fault::Binary(name("/turned"))));
-        assert_eq!(files.value::<u64>("/word"), Err(Fault::Odd(name("/word"), "forty-two lines".into())));
-        assert!(matches!(files.text("/"), Err(Fault::Failed(..))), "a directory");
+        assert_eq!(files.value::<u64>("/absent"), Err(FileFault::Absent(name("/absent"))));
+        assert_eq!(files.value::<u64>("/number/below"), Err(FileFault::Absent(name("/number/below"))));
+        assert_eq!(files.value::<u64>("/empty"), Err(FileFault::Empty(name("/empty"))));
+        assert_eq!(files.value::<u64>("/blank"), Err(FileFault::Empty(name("/blank"))));
+        assert_eq!(files.value::<u64>("/huge"), Err(FileFault::TooLong(name("/huge"))));
+        assert_eq!(files.text("/binary"), Err(FileFault::Binary(name("/binary"))));
+        assert_eq!(files.text("/escape"), Err(FileFault::Binary(name("/escape"))));
+        assert_eq!(files.text("/turned"), Err(FileFault::Binary(name("/turned"))));
+        assert_eq!(files.value::<u64>("/word"), Err(FileFault::Odd(name("/word"), "forty-two lines".into())));
+        assert!(matches!(files.text("/"), Err(FileFault::Failed(..))), "a directory");
     }
 
     #[test]
     fn neither_a_pipe_nor_an_endless_file_holds_a_reader_up() {
         let (dir, files) = files();
         nix::unistd::mkfifo(&dir.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert_eq!(files.text("/pipe"), Err(Fault::Empty("/pipe".into())));
+        assert_eq!(files.text("/pipe"), Err(FileFault::Empty("/pipe".into())));
         std::os::unix::fs::symlink("/dev/zero", dir.path().join("endless")).unwrap();
-        assert_eq!(files.text("/endless"), Err(Fault::TooLong("/endless".into())));
+        assert_eq!(files.text("/endless"), Err(FileFault::TooLong("/endless".into())));
         std::os::unix::fs::symlink("loop", dir.path().join("loop")).unwrap();
-        assert!(matches!(files.text("/loop"), Err(Fault::Failed(..))));
+        assert!(matches!(files.text("/loop"), Err(FileFault::Failed(..))));
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
         let odd = std::ffi::OsStr::from_bytes(b"\xff");
         fs::create_dir(dir.path().join(odd)).unwrap();
         assert_eq!(files.list("/").unwrap(), ["card2", "card10", "renderD128", "version"]);
-        assert_eq!(files.list("/none"), Err(Fault::Absent("/none".into())));
+        assert_eq!(files.list("/none"), Err(FileFault::Absent("/none".into())));
     }
 
     #[test]

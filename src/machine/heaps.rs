@@ -17,7 +17,7 @@ pub struct Heap {
 
 /// A device's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Memory {
+pub struct DeviceMemory {
     /// The device's name in messages.
     pub device: String,
     /// Its heaps.
@@ -27,18 +27,18 @@ pub struct Memory {
     /// Whether all heaps are the same DRAM, as on an APU. The arena then lies where the NPU and the host see it too.
     pub unified: bool,
     /// The memory behind all heaps, where known. It may be less than the heaps' sum.
-    pub pool: Option<Pool>,
+    pub pool: Option<ApuMemory>,
 }
 
-impl Memory {
+impl DeviceMemory {
     /// Bytes that may still be allocated in all heaps together.
     pub fn available(&self) -> u64 {
         let heaps = self.heaps.iter().fold(0u64, |sum, h| sum.saturating_add(h.available));
-        self.pool.map_or(heaps, Pool::available)
+        self.pool.map_or(heaps, ApuMemory::available)
     }
 
     /// What is left once so many bytes are taken of each heap, by its index.
-    pub fn less(&self, taken: impl IntoIterator<Item = (usize, u64)>) -> Memory {
+    pub fn less(&self, taken: impl IntoIterator<Item = (usize, u64)>) -> DeviceMemory {
         let mut left = self.clone();
         for (heap, bytes) in taken {
             let Some(heap) = left.heaps.get_mut(heap) else { continue };
@@ -57,7 +57,7 @@ impl Memory {
 
 /// An AMD APU's memory as its driver counts it. Whatever heaps Vulkan shows are parts of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pool {
+pub struct ApuMemory {
     /// Free bytes of the carve-out (VRAM).
     pub vram: u64,
     /// Bytes of system memory that the driver lets the GPU use (GTT).
@@ -70,7 +70,7 @@ pub struct Pool {
     pub system: u64,
 }
 
-impl Pool {
+impl ApuMemory {
     /// Bytes that may still be allocated, in any heap.
     pub fn available(self) -> u64 {
         self.vram
@@ -95,7 +95,7 @@ pub fn reserve(free: u64) -> u64 {
 }
 
 /// The system's memory as one heap, for plans of executors on the CPU.
-pub fn host_memory() -> Memory {
+pub fn host_memory() -> DeviceMemory {
     let free = super::available_memory();
     let reserved = reserve(free);
     let heap = Heap {
@@ -105,5 +105,5 @@ pub fn host_memory() -> Memory {
         device_local: true,
         host_visible: true,
     };
-    Memory { device: "the CPU".into(), heaps: vec![heap], max_allocation: u64::MAX, unified: true, pool: None }
+    DeviceMemory { device: "the CPU".into(), heaps: vec![heap], max_allocation: u64::MAX, unified: true, pool: None }
 }

@@ -1,6 +1,6 @@
 //! Machines that Kiln can plan for by name, with their vendors' published figures for memory and matrix units.
 
-use crate::machine::heaps::{Heap, Memory, Pool, reserve};
+use crate::machine::heaps::{ApuMemory, DeviceMemory, Heap, reserve};
 use crate::{Error, Result};
 
 /// A machine by name.
@@ -15,7 +15,7 @@ pub struct Profile {
     /// The carve-outs that the firmware offers, in MiB, in no order.
     pub carve_outs: &'static [u64],
     /// Heaps: the carve-out as VRAM, and half of the rest as GTT, which is the kernel's default.
-    pub memory: Memory,
+    pub memory: DeviceMemory,
     /// Peak memory bandwidth, bytes per second.
     pub bandwidth: f64,
     /// Peak f16 multiplications and additions per second of the matrix units: 512 per clock and compute unit.
@@ -25,7 +25,7 @@ pub struct Profile {
 const MIB: u64 = 1 << 20;
 
 /// A row of the table.
-struct Machine {
+struct MachineProfile {
     name: &'static str,
     /// GPU and memory.
     device: &'static str,
@@ -39,8 +39,8 @@ struct Machine {
     ghz: f64,
 }
 
-const MACHINES: [Machine; 3] = [
-    Machine {
+const MACHINES: [MachineProfile; 3] = [
+    MachineProfile {
         name: "780m",
         device: "Radeon 780M (gfx1103), DDR5-5600",
         ram: 96,
@@ -49,7 +49,7 @@ const MACHINES: [Machine; 3] = [
         compute_units: 12,
         ghz: 2.8,
     },
-    Machine {
+    MachineProfile {
         name: "890m",
         device: "Radeon 890M (gfx1150), LPDDR5X-7500",
         ram: 64,
@@ -58,7 +58,7 @@ const MACHINES: [Machine; 3] = [
         compute_units: 16,
         ghz: 2.9,
     },
-    Machine {
+    MachineProfile {
         name: "8060s",
         device: "Radeon 8060S (gfx1151), LPDDR5X-8000",
         ram: 128,
@@ -109,7 +109,7 @@ pub fn profile(word: &str, ram: Option<u64>) -> Result<Profile> {
     Ok(machine.with(ram, carve_out))
 }
 
-fn find_carve_out(machine: &Machine, gib: &str) -> Result<u64> {
+fn find_carve_out(machine: &MachineProfile, gib: &str) -> Result<u64> {
     let mib = gib.parse::<f64>().ok().map(|gib| gib * 1024.0);
     let found = machine.carve_outs.iter().copied().find(|&c| mib == Some(c as f64));
     found.ok_or_else(|| {
@@ -123,7 +123,7 @@ fn find_carve_out(machine: &Machine, gib: &str) -> Result<u64> {
     })
 }
 
-impl Machine {
+impl MachineProfile {
     /// The carve-out, in MiB, that a machine with `ram` GiB is taken to have where nobody says.
     fn usual_carve_out(&self, ram: u64) -> u64 {
         let most = (ram.saturating_mul(1024) / 2).min(self.carve_outs[0]);
@@ -142,7 +142,7 @@ impl Machine {
             device_local,
             host_visible: true,
         };
-        let pool = Pool {
+        let pool = ApuMemory {
             vram: vram - reserve(vram),
             gtt,
             gtt_used: 0,
@@ -154,7 +154,7 @@ impl Machine {
             ram,
             carve_out,
             carve_outs: self.carve_outs,
-            memory: Memory {
+            memory: DeviceMemory {
                 device: self.device.into(),
                 heaps: vec![heap("VRAM", vram, true), heap("GTT", gtt, false)],
                 // RADV allows 4 GiB less a page in one allocation.
@@ -247,7 +247,7 @@ mod tests {
                     let gtt = parameters.strip_prefix("amdgpu.gttsize=").and_then(|p| p.split(' ').next());
                     let mib: u64 = gtt.unwrap().parse().unwrap();
                     assert!(mib > default, "{} with {carve_out} MiB: {parameters}", m.name);
-                    assert!(Pool { gtt: mib * MIB, ..pool }.available() >= needed, "{}: {parameters}", m.name);
+                    assert!(ApuMemory { gtt: mib * MIB, ..pool }.available() >= needed, "{}: {parameters}", m.name);
                 }
             }
         }

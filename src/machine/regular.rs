@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Why a file could not be read.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Fault {
+pub(crate) enum ReadFault {
     /// The system's error, such as that there is no such file.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -38,7 +38,7 @@ pub(crate) enum Links {
 }
 
 /// Opens a regular file. Returns it with its length in bytes.
-pub(crate) fn open(path: &Path, links: Links) -> Result<(File, u64), Fault> {
+pub(crate) fn open(path: &Path, links: Links) -> Result<(File, u64), ReadFault> {
     // Checked before opening, since opening a device may act on it. Checked after it too, since the path may then name
     // another file. Without O_NONBLOCK, opening a FIFO would wait for its writer.
     let before = match links {
@@ -46,16 +46,16 @@ pub(crate) fn open(path: &Path, links: Links) -> Result<(File, u64), Fault> {
         Links::Refuse => path.symlink_metadata()?,
     };
     if !before.is_file() {
-        return Err(Fault::Irregular);
+        return Err(ReadFault::Irregular);
     }
     let no_links = if links == Links::Refuse { libc::O_NOFOLLOW } else { 0 };
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC | no_links).open(path)?;
     let opened = file.metadata()?;
     if !opened.is_file() {
-        return Err(Fault::Irregular);
+        return Err(ReadFault::Irregular);
     }
     if links == Links::Refuse && !is_trusted(opened.uid()) {
-        return Err(Fault::Foreign);
+        return Err(ReadFault::Foreign);
     }
     Ok((file, opened.len()))
 }
@@ -66,16 +66,16 @@ pub(crate) fn is_trusted(owner: u32) -> bool {
 }
 
 /// The bytes of a regular file of at most `max` bytes.
-pub(crate) fn read(path: &Path, links: Links, max: u64) -> Result<Vec<u8>, Fault> {
+pub(crate) fn read(path: &Path, links: Links, max: u64) -> Result<Vec<u8>, ReadFault> {
     let (file, length) = open(path, links)?;
     if length > max {
-        return Err(Fault::TooLong { length, max });
+        return Err(ReadFault::TooLong { length, max });
     }
     let mut bytes = Vec::with_capacity(length as usize);
     // The limit holds even if the file grows meanwhile.
     file.take(max + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 {
-        length if length > max => Err(Fault::TooLong { length, max }),
+        length if length > max => Err(ReadFault::TooLong { length, max }),
         _ => Ok(bytes),
     }
 }
@@ -97,14 +97,14 @@ mod tests {
         let read = |name: &str, links, max| read(&at(name), links, max);
         for links in [Links::Follow, Links::Refuse] {
             assert_eq!(read("four", links, 4).unwrap(), b"four");
-            assert!(matches!(read("four", links, 3), Err(Fault::TooLong { length: 4, max: 3 })));
-            assert!(matches!(read("sparse", links, 1 << 20), Err(Fault::TooLong { length: 0x100_0000_0000, .. })));
+            assert!(matches!(read("four", links, 3), Err(ReadFault::TooLong { length: 4, max: 3 })));
+            assert!(matches!(read("sparse", links, 1 << 20), Err(ReadFault::TooLong { length: 0x100_0000_0000, .. })));
             for name in ["fifo", "endless", "."] {
-                assert!(matches!(read(name, links, 4), Err(Fault::Irregular)), "{name}");
+                assert!(matches!(read(name, links, 4), Err(ReadFault::Irregular)), "{name}");
             }
-            assert!(matches!(read("absent", links, 4), Err(Fault::Io(e)) if e.kind() == io::ErrorKind::NotFound));
+            assert!(matches!(read("absent", links, 4), Err(ReadFault::Io(e)) if e.kind() == io::ErrorKind::NotFound));
         }
         assert_eq!(read("link", Links::Follow, 4).unwrap(), b"four");
-        assert!(matches!(read("link", Links::Refuse, 4), Err(Fault::Irregular)));
+        assert!(matches!(read("link", Links::Refuse, 4), Err(ReadFault::Irregular)));
     }
 }

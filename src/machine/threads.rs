@@ -91,7 +91,7 @@ fn mapped_bytes() -> u64 {
 /// Builds rayon's global pool of `wanted` threads or fewer. Rayon tries only once, so the threads are there before it
 /// does.
 fn build(wanted: usize) -> Result<()> {
-    let granted: Vec<Waiting> = (0..wanted).map_while(|_| Waiting::start().ok()).collect();
+    let granted: Vec<WaitingThread> = (0..wanted).map_while(|_| WaitingThread::start().ok()).collect();
     let builder = match granted.len() {
         0 if nix::unistd::gettid() == nix::unistd::getpid() => {
             ThreadPoolBuilder::new().num_threads(1).use_current_thread()
@@ -115,9 +115,9 @@ fn build(wanted: usize) -> Result<()> {
 
 /// How many threads can be started now, up to `most`. They have ended when this returns.
 pub(crate) fn count_startable(most: usize) -> usize {
-    let started: Vec<Waiting> = (0..most).map_while(|_| Waiting::start().ok()).collect();
+    let started: Vec<WaitingThread> = (0..most).map_while(|_| WaitingThread::start().ok()).collect();
     let count = started.len();
-    for Waiting { part, thread } in started {
+    for WaitingThread { part, thread } in started {
         drop(part);
         // It had nothing to do that could fail.
         let _ = thread.join();
@@ -126,17 +126,17 @@ pub(crate) fn count_startable(most: usize) -> usize {
 }
 
 /// A thread that waits for its part in the pool. It ends if `part` is dropped.
-struct Waiting {
+struct WaitingThread {
     part: Sender<ThreadBuilder>,
     thread: JoinHandle<()>,
 }
 
-impl Waiting {
-    fn start() -> std::io::Result<Waiting> {
+impl WaitingThread {
+    fn start() -> std::io::Result<WaitingThread> {
         let (part, parts) = channel::<ThreadBuilder>();
         let run = move || parts.recv().into_iter().for_each(ThreadBuilder::run);
         let thread = std::thread::Builder::new().name("worker".into()).spawn(run)?;
-        Ok(Waiting { part, thread })
+        Ok(WaitingThread { part, thread })
     }
 }
 

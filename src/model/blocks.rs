@@ -263,7 +263,7 @@ impl BlockFormat {
         }
     }
 
-    /// Puts the scales of a block behind its row, and beside the rows.
+    /// Puts the scales of a block after its row, and beside the rows.
     fn split_scales(self, block: &[u8], small: &mut [u8], beside: &mut [u8]) {
         let at = self.scales_at();
         match self {

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use self::keys::{Keys, REMEDY_CONFIG, excerpt};
+use self::keys::{ConfigReader, REMEDY_CONFIG, excerpt};
 pub(crate) use self::quantization::Quantization;
 use crate::model::json::parse as parse_json;
 use crate::model::shape::{LayerKind, Shape};
@@ -48,17 +48,17 @@ pub fn parse(config: &str, generation: Option<&str>) -> Result<Shape> {
 /// As [`parse`].
 pub(crate) fn parse_model(config: &str, generation: Option<&str>) -> Result<(Shape, Quantization)> {
     let root = parse_object(config, "config.json")?;
-    let outer = Keys { map: &root, file: "config.json" };
+    let outer = ConfigReader { map: &root, file: "config.json" };
     check_architecture(&outer)?;
     let text = match outer.get("text_config") {
-        None => Keys { map: &root, file: "config.json" },
-        Some(Value::Object(map)) => Keys { map, file: "config.json" },
+        None => ConfigReader { map: &root, file: "config.json" },
+        Some(Value::Object(map)) => ConfigReader { map, file: "config.json" },
         Some(other) => return Err(outer.wrong("text_config", other, "an object")),
     };
     let mut shape = parse_text(&outer, &text)?;
     if let Some(generation) = generation {
         let map = parse_object(generation, "generation_config.json")?;
-        Keys { map: &map, file: "generation_config.json" }.add_eos(&mut shape.eos, shape.vocab)?;
+        ConfigReader { map: &map, file: "generation_config.json" }.add_eos(&mut shape.eos, shape.vocab)?;
     }
     Ok((shape, Quantization::parse(&outer, &text)?))
 }
@@ -151,7 +151,7 @@ fn parse_object(text: &str, file: &str) -> Result<Map<String, Value>> {
 }
 
 /// Accepts the two Gemma 3 architectures that hold a text model with a language head.
-fn check_architecture(outer: &Keys) -> Result<()> {
+fn check_architecture(outer: &ConfigReader) -> Result<()> {
     const REMEDY: &str = "Kiln runs Gemma 3 text models (Gemma3ForCausalLM, Gemma3ForConditionalGeneration)";
     let known = |name: &str| matches!(name, "Gemma3ForCausalLM" | "Gemma3ForConditionalGeneration");
     let architectures = match outer.get("architectures") {
@@ -176,7 +176,7 @@ fn check_architecture(outer: &Keys) -> Result<()> {
 }
 
 /// Parses the text model's keys. `outer` is the same object, or the one around `text_config`.
-fn parse_text(outer: &Keys, text: &Keys) -> Result<Shape> {
+fn parse_text(outer: &ConfigReader, text: &ConfigReader) -> Result<Shape> {
     text.refuse_unsupported()?;
     let layers = parse_layers(text)?;
     let rope = RopeConfig::parse(text)?;
@@ -259,7 +259,7 @@ pub(crate) fn check_shape(shape: &Shape, keys: &ShapeKeys) -> std::result::Resul
 }
 
 /// Reads `layer_types`. Without it, every `sliding_window_pattern`-th layer is global.
-fn parse_layers(text: &Keys) -> Result<Vec<LayerKind>> {
+fn parse_layers(text: &ConfigReader) -> Result<Vec<LayerKind>> {
     let count = text.size("num_hidden_layers", 26, limit::LAYERS)?;
     let Some(types) = text.get("layer_types") else {
         // 5.x keeps the 4.x key under its private name.
@@ -293,7 +293,7 @@ struct RopeConfig {
 }
 
 impl RopeConfig {
-    fn parse(text: &Keys) -> Result<RopeConfig> {
+    fn parse(text: &ConfigReader) -> Result<RopeConfig> {
         let mut rope = RopeConfig {
             theta_local: text.positive("rope_local_base_freq", 1e4)?,
             theta_global: text.positive("rope_theta", 1e6)?,

@@ -45,12 +45,12 @@ pub enum Scales {
     /// `d (s - 32) (q - z)`: beside the rows 8 bytes for each 256: d in f16, then for the eight groups the high two bits of s
     /// in a u16, and the low four in a u32.
     Six = 3,
-    /// `d s (q - z)`: s i8 for each 16, behind the row; d f16 for each 256, beside the rows.
+    /// `d s (q - z)`: s i8 for each 16, after the row; d f16 for each 256, beside the rows.
     Bytes = 4,
-    /// `d (s - 32) (q - z)`: s 6 bits for each 16, behind the row: for each 256 the low four bits of the sixteen in two u32,
+    /// `d (s - 32) (q - z)`: s 6 bits for each 16, after the row: for each 256 the low four bits of the sixteen in two u32,
     /// and the high two in a third; d f16 for each 256, beside the rows.
     SixBy16 = 5,
-    /// `d s q - m n`: for each 16 a byte with s in its low half and n in its high one, behind the row; d and m f16 for each
+    /// `d s q - m n`: for each 16 a byte with s in its low half and n in its high one, after the row; d and m f16 for each
     /// 256, beside the rows.
     FourOffset = 6,
 }
@@ -74,7 +74,7 @@ impl Scales {
         }
     }
 
-    /// Bytes behind a row for each [`SUPER`].
+    /// Bytes after a row for each [`SUPER`].
     fn behind(self) -> usize {
         match self {
             Scales::Half | Scales::HalfOffset | Scales::SixOffset | Scales::Six => 0,

@@ -32,7 +32,7 @@ pub(crate) fn parse(text: &[u8]) -> serde_json::Result<Value> {
 /// As [`parse`].
 pub(crate) fn check(text: &[u8]) -> serde_json::Result<()> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
-    Names { left: &Cell::new(MOST) }.deserialize(&mut deserializer)?;
+    UniqueNames { left: &Cell::new(MOST) }.deserialize(&mut deserializer)?;
     deserializer.end()
 }
 
@@ -48,11 +48,11 @@ fn doubled<E: Error>(name: &str) -> E {
 
 /// Reads a value whose objects have each name once, for the names alone.
 #[derive(Clone, Copy)]
-struct Names<'c> {
+struct UniqueNames<'c> {
     left: &'c Cell<usize>,
 }
 
-impl<'de> DeserializeSeed<'de> for Names<'_> {
+impl<'de> DeserializeSeed<'de> for UniqueNames<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -60,7 +60,7 @@ impl<'de> DeserializeSeed<'de> for Names<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Names<'_> {
+impl<'de> Visitor<'de> for UniqueNames<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {

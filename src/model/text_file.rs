@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use crate::machine::regular::{self, Fault, Links};
+use crate::machine::regular::{self, Links, ReadFault};
 use crate::{Error, Result};
 
 /// The most bytes of a Git LFS pointer.
@@ -17,7 +17,7 @@ pub(crate) const MAX_POINTER: usize = 1024;
 pub(crate) fn read_bytes(path: &Path, max: usize, remedy: &str) -> Result<Option<Vec<u8>>> {
     match regular::read(path, Links::Follow, max as u64) {
         Ok(bytes) => refuse_pointer(path, &bytes).map(|()| Some(bytes)),
-        Err(Fault::Io(e)) if e.kind() == ErrorKind::NotFound && !is_there(path) => Ok(None),
+        Err(ReadFault::Io(e)) if e.kind() == ErrorKind::NotFound && !is_there(path) => Ok(None),
         Err(fault) => Err(refusal(path, &fault, remedy)),
     }
 }
@@ -53,14 +53,14 @@ pub(crate) fn refuse_pointer(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// The error for a file that is not read.
-pub(crate) fn refusal(path: &Path, fault: &Fault, remedy: &str) -> Error {
+pub(crate) fn refusal(path: &Path, fault: &ReadFault, remedy: &str) -> Error {
     match fault {
-        Fault::Io(e) => Error::unreadable(path, e),
-        Fault::Foreign => Error::input(format!("{} is another user's", path.display()), "give a model's own files"),
-        Fault::Irregular => {
+        ReadFault::Io(e) => Error::unreadable(path, e),
+        ReadFault::Foreign => Error::input(format!("{} is another user's", path.display()), "give a model's own files"),
+        ReadFault::Irregular => {
             Error::input(format!("{} is not a regular file", path.display()), "give a model's own files")
         }
-        Fault::TooLong { length, max } => {
+        ReadFault::TooLong { length, max } => {
             Error::input(format!("{} has {length} bytes; at most {max} make sense", path.display()), remedy)
         }
     }

@@ -1,8 +1,8 @@
 //! A program on the NPU with the buffers that it works on.
 
-use super::kernel::Kernel;
+use super::kernel::KernelBackend;
 use super::program::Program;
-use super::xrt::Xrt;
+use super::xrt::XrtBackend;
 use crate::sys::dma_buf::DmaBuf;
 use crate::sys::drm::Node;
 use crate::sys::xrt::Library;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// One way to the NPU: a hardware context with a program on it, and numbered buffers.
 ///
 /// Dropping it ends the hardware context before any buffer goes: until then a late run may use them.
-pub(super) trait Way {
+pub(super) trait Backend {
     /// Makes the next buffer.
     fn allocate(&mut self, bytes: u64) -> Result<()>;
 
@@ -36,28 +36,28 @@ pub(super) trait Way {
     fn restart(&mut self) -> Result<()>;
 }
 
-/// What a [`Way`] answers that could not restart.
+/// What a [`Backend`] answers that could not restart.
 pub(super) fn lost() -> Error {
     Error::device("the NPU has not come back", "reload its driver (`modprobe -r amdxdna`, `modprobe amdxdna`)")
 }
 
 /// A program that holds columns of the NPU, and its buffers. Both are given back when it is dropped.
-pub struct Context<'x> {
+pub struct LoadedProgram<'x> {
     program: &'static Program,
-    way: Box<dyn Way + 'x>,
+    way: Box<dyn Backend + 'x>,
     /// Bytes of each buffer.
     buffers: Vec<u64>,
     /// Whether the last run ended well. If not, it may still be going on.
     usable: bool,
 }
 
-/// A buffer of a [`Context`].
+/// A buffer of a [`LoadedProgram`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferId(usize);
 
-impl fmt::Debug for Context<'_> {
+impl fmt::Debug for LoadedProgram<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Context { program, buffers, usable, way: _ } = self;
+        let LoadedProgram { program, buffers, usable, way: _ } = self;
         f.debug_struct("Context")
             .field("program", &program.name)
             .field("buffers", buffers)
@@ -66,25 +66,25 @@ impl fmt::Debug for Context<'_> {
     }
 }
 
-impl<'x> Context<'x> {
+impl<'x> LoadedProgram<'x> {
     /// Loads `program` through the kernel's driver, whose accel node is `node`.
     ///
     /// # Errors
     /// Refused: memory or locked memory is short. Device: the driver refuses, or no columns are free.
-    pub fn through_kernel(node: Node, program: &'static Program) -> Result<Context<'static>> {
-        Ok(Context::of(program, Kernel::new(node, program)?))
+    pub fn through_kernel(node: Node, program: &'static Program) -> Result<LoadedProgram<'static>> {
+        Ok(LoadedProgram::of(program, KernelBackend::new(node, program)?))
     }
 
     /// Loads `program` through libxrt on the device at the PCI address `slot`, as in `0000:c6:00.1`.
     ///
     /// # Errors
     /// Device: no such device, or libxrt's own.
-    pub fn through_xrt(library: &'x Library, slot: &str, program: &'static Program) -> Result<Context<'x>> {
-        Ok(Context::of(program, Xrt::new(library, slot, program)?))
+    pub fn through_xrt(library: &'x Library, slot: &str, program: &'static Program) -> Result<LoadedProgram<'x>> {
+        Ok(LoadedProgram::of(program, XrtBackend::new(library, slot, program)?))
     }
 
-    fn of(program: &'static Program, way: impl Way + 'x) -> Context<'x> {
-        Context { program, way: Box::new(way), buffers: Vec::new(), usable: true }
+    fn of(program: &'static Program, way: impl Backend + 'x) -> LoadedProgram<'x> {
+        LoadedProgram { program, way: Box::new(way), buffers: Vec::new(), usable: true }
     }
 
     /// The program.
@@ -128,7 +128,7 @@ impl<'x> Context<'x> {
     /// Fills `bytes` from the start of a buffer, as the last run left it.
     ///
     /// # Errors
-    /// As [`Context::write`].
+    /// As [`LoadedProgram::write`].
     pub fn read(&mut self, buffer: BufferId, bytes: &mut [u8]) -> Result<()> {
         self.check_usable()?;
         self.check_size(buffer, bytes.len() as u64)?;

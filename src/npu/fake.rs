@@ -4,8 +4,8 @@
 
 use super::programs::{MATMUL_BF16, VECTOR_ADD_BF16};
 use crate::sys::bindings as b;
-use crate::sys::fake::{Fake, decode};
-use crate::sys::npu_program::Heap;
+use crate::sys::fake::{FakeIoctls, decode};
+use crate::sys::npu_program::DeviceHeap;
 use half::bf16;
 use nix::errno::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,11 +33,11 @@ pub enum Behaviour {
 
 /// The fake's state. What a caller must not do is an assertion, which the caller sees as EFAULT.
 #[derive(Debug, Default)]
-pub struct Array {
+pub struct ArrayState {
     path: PathBuf,
     next: u32,
-    buffers: BTreeMap<u32, Buffer>,
-    contexts: BTreeMap<u32, Context>,
+    buffers: BTreeMap<u32, FakeBuffer>,
+    contexts: BTreeMap<u32, FakeContext>,
     timelines: BTreeSet<u32>,
     /// Bytes of the heap that are given away.
     heap_used: u64,
@@ -54,7 +54,7 @@ pub struct Array {
 }
 
 #[derive(Debug)]
-struct Buffer {
+struct FakeBuffer {
     kind: u32,
     size: u64,
     /// In the file that stands for the node, or in the heap.
@@ -64,7 +64,7 @@ struct Buffer {
 }
 
 #[derive(Debug, Default)]
-struct Context {
+struct FakeContext {
     tiles: u32,
     image: Option<u32>,
     runs: u64,
@@ -74,25 +74,27 @@ struct Context {
 
 /// An array behind a file that stands for its node.
 #[derive(Debug, Clone, Default)]
-pub struct Npu(Arc<Mutex<Array>>);
+pub struct FakeNpu(Arc<Mutex<ArrayState>>);
 
-impl Npu {
+impl FakeNpu {
     /// The array behind the existing file `path`.
-    pub fn new(path: &Path) -> Npu {
+    pub fn new(path: &Path) -> FakeNpu {
         let file = OpenOptions::new().write(true).open(path).unwrap();
         file.set_len(1 << 40).unwrap(); // sparse: only what is written of it is there
-        Npu(Arc::new(Mutex::new(Array { path: path.canonicalize().unwrap(), ..Default::default() })))
+        FakeNpu(Arc::new(Mutex::new(ArrayState { path: path.canonicalize().unwrap(), ..Default::default() })))
     }
 
     /// Its state.
-    pub fn state(&self) -> MutexGuard<'_, Array> {
+    pub fn state(&self) -> MutexGuard<'_, ArrayState> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Answers for its file.
-    pub fn at(&self, path: &Path) -> Fake {
+    pub fn at(&self, path: &Path) -> FakeIoctls {
         let npu = self.clone();
-        Fake::new(path, move |request, argument| npu.answer(decode(request).3, argument).unwrap_or(Err(Errno::ENOTTY)))
+        FakeIoctls::new(path, move |request, argument| {
+            npu.answer(decode(request).3, argument).unwrap_or(Err(Errno::ENOTTY))
+        })
     }
 
     /// The answer to the request `number`; `None` if it is another fake's.
@@ -106,7 +108,7 @@ impl Npu {
     }
 }
 
-impl Array {
+impl ArrayState {
     /// Handles that are not given back, and mappings of the node's file.
     pub fn held(&self) -> usize {
         self.buffers.len() + self.contexts.len() + self.timelines.len() + self.mappings().len()
@@ -160,7 +162,7 @@ impl Array {
             // Each has a part of the file of its own.
             _ => u64::from(self.next) << 26,
         };
-        self.buffers.insert(self.next, Buffer { kind, size, offset, exported: false });
+        self.buffers.insert(self.next, FakeBuffer { kind, size, offset, exported: false });
         self.next
     }
 
@@ -189,12 +191,12 @@ impl Array {
                     let data = &mut *argument.cast::<b::amdxdna_drm_create_hwctx>();
                     let heap = self.buffers.iter().find(|(_, b)| b.kind == b::AMDXDNA_BO_DEV_HEAP);
                     let mapped = heap.and_then(|(&heap, _)| self.address(heap)).ok_or(Errno::EINVAL)?;
-                    if !mapped.is_multiple_of(Heap::BYTES as u64) || data.num_tiles == 0 || data.num_tiles > 16 {
+                    if !mapped.is_multiple_of(DeviceHeap::BYTES as u64) || data.num_tiles == 0 || data.num_tiles > 16 {
                         return Err(Errno::EINVAL);
                     }
                     self.next += 2;
                     (data.handle, data.syncobj_handle) = (self.next, self.next - 1);
-                    self.contexts.insert(data.handle, Context { tiles: data.num_tiles, ..Default::default() });
+                    self.contexts.insert(data.handle, FakeContext { tiles: data.num_tiles, ..Default::default() });
                     self.timelines.insert(data.syncobj_handle);
                 }
                 0x41 => {

@@ -1,13 +1,13 @@
 //! Runs a program on the NPU through the kernel's driver alone, by amdxdna's ioctls. src/npu/xrt.rs does the same through libxrt.
 
-use super::context::{Way, lost};
+use super::context::{Backend, lost};
 use super::packet;
 use super::program::Program;
 use crate::Result;
 use crate::sys::Failure;
 use crate::sys::dma_buf::{DmaBuf, Mapping};
 use crate::sys::drm::{Gem, Node};
-use crate::sys::npu_program::{BufferKind, HardwareContext, Heap, allocate, flush, locate, map};
+use crate::sys::npu_program::{BufferKind, DeviceHeap, HardwareContext, allocate, flush, locate, map};
 use nix::errno::Errno;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -19,20 +19,20 @@ const COMMAND_BYTES: u64 = 4096;
 
 /// A program on the NPU. Fields are dropped in this order: the hardware context ends before the memory goes that it may
 /// be using.
-pub(super) struct Kernel {
+pub(super) struct KernelBackend {
     /// With the number of its last run. `None`: it could not be made anew.
     context: Option<(HardwareContext, u64)>,
-    buffers: Vec<Shared>,
-    command: Shared,
+    buffers: Vec<SharedBuffer>,
+    command: SharedBuffer,
     sequence: Resident,
     image: Resident,
-    _heap: Heap,
+    _heap: DeviceHeap,
     node: Node,
     program: &'static Program,
 }
 
 /// Ordinary memory that host and NPU reach.
-struct Shared {
+struct SharedBuffer {
     mapping: Mapping,
     /// Address on the device. It is this process's own: the driver knows it once the buffer is mapped.
     address: u64,
@@ -45,16 +45,16 @@ struct Resident {
     gem: Gem,
 }
 
-impl Kernel {
-    pub(super) fn new(node: Node, program: &'static Program) -> Result<Kernel> {
-        let mut heap = Heap::new(&node)?;
+impl KernelBackend {
+    pub(super) fn new(node: Node, program: &'static Program) -> Result<KernelBackend> {
+        let mut heap = DeviceHeap::new(&node)?;
         let image = Resident::new(&node, &mut heap, program.image)?;
         let sequence = Resident::new(&node, &mut heap, program.sequence)?;
         let command = allocate(&node, BufferKind::Command, COMMAND_BYTES)?;
-        let command = Shared { mapping: mapped(&node, &command, COMMAND_BYTES)?, address: 0, gem: command };
+        let command = SharedBuffer { mapping: mapped(&node, &command, COMMAND_BYTES)?, address: 0, gem: command };
         let context = load(&node, program, &image)?;
         let context = Some((context, 0));
-        Ok(Kernel { context, buffers: Vec::new(), command, sequence, image, _heap: heap, node, program })
+        Ok(KernelBackend { context, buffers: Vec::new(), command, sequence, image, _heap: heap, node, program })
     }
 }
 
@@ -75,16 +75,16 @@ fn given(what: &str, answer: Option<u64>) -> Result<u64> {
     Ok(answer.ok_or_else(|| Failure::new(what, Errno::ENODATA))?)
 }
 
-impl Shared {
-    fn new(node: &Node, gem: Gem, bytes: u64) -> Result<Shared> {
+impl SharedBuffer {
+    fn new(node: &Node, gem: Gem, bytes: u64) -> Result<SharedBuffer> {
         let mapping = mapped(node, &gem, bytes)?;
         let address = given("give an NPU buffer an address", locate(node, &gem)?.device_address)?;
-        Ok(Shared { mapping, address, gem })
+        Ok(SharedBuffer { mapping, address, gem })
     }
 }
 
 impl Resident {
-    fn new(node: &Node, heap: &mut Heap, bytes: &[u8]) -> Result<Resident> {
+    fn new(node: &Node, heap: &mut DeviceHeap, bytes: &[u8]) -> Result<Resident> {
         let gem = allocate(node, BufferKind::Device, bytes.len() as u64)?;
         let place = locate(node, &gem)?;
         let what = "give a place in the NPU's heap";
@@ -93,16 +93,16 @@ impl Resident {
     }
 }
 
-impl Way for Kernel {
+impl Backend for KernelBackend {
     fn allocate(&mut self, bytes: u64) -> Result<()> {
         let gem = allocate(&self.node, BufferKind::Shared, bytes)?;
-        self.buffers.push(Shared::new(&self.node, gem, bytes)?);
+        self.buffers.push(SharedBuffer::new(&self.node, gem, bytes)?);
         Ok(())
     }
 
     fn import(&mut self, buffer: &DmaBuf) -> Result<()> {
         let gem = self.node.import(buffer.as_fd())?;
-        self.buffers.push(Shared::new(&self.node, gem, buffer.size())?);
+        self.buffers.push(SharedBuffer::new(&self.node, gem, buffer.size())?);
         Ok(())
     }
 
@@ -121,7 +121,7 @@ impl Way for Kernel {
     }
 
     fn start(&mut self, arguments: &[usize]) -> Result<()> {
-        let used: Vec<&Shared> = arguments.iter().map(|&i| &self.buffers[i]).collect();
+        let used: Vec<&SharedBuffer> = arguments.iter().map(|&i| &self.buffers[i]).collect();
         let addresses: Vec<u64> = used.iter().map(|b| b.address).collect();
         let words = (self.program.sequence.len() / 4) as u32;
         let packet = packet::pack(self.sequence.address, words, &addresses)?;

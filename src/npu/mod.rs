@@ -1,7 +1,7 @@
 //! Programs on the NPU: what `aie/` packs ([`programs`]), loaded and run.
 //!
-//! A [`Context`] holds columns of the array with one program on them, and the buffers that the program works on. A run
-//! ends within its deadline, or the context is of no use until it is restarted.
+//! A [`LoadedProgram`] holds columns of the array with one program on them, and the buffers that the program works on.
+//! A run ends within its deadline, or the context is of no use until it is restarted.
 //!
 //! Two ways lead to the NPU: the kernel's driver (`kernel`) and libxrt (`xrt`). Which one a context takes shows nowhere
 //! else.
@@ -18,24 +18,24 @@ mod tests;
 pub mod trial;
 mod xrt;
 
-pub use context::{BufferId, Context};
+pub use context::{BufferId, LoadedProgram};
 pub use program::Program;
 
 /// A way to the NPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Api {
+pub enum DriverApi {
     /// The kernel's driver, amdxdna.
     Kernel,
     /// libxrt.
     Xrt,
 }
 
-impl Api {
+impl DriverApi {
     /// Its name in a sentence.
     pub fn name(self) -> &'static str {
         match self {
-            Api::Kernel => "the kernel's driver",
-            Api::Xrt => "libxrt",
+            DriverApi::Kernel => "the kernel's driver",
+            DriverApi::Xrt => "libxrt",
         }
     }
 }

@@ -1,13 +1,13 @@
 //! The host side against a fake of the driver's interface: right where it answers, and whatever it refuses at whatever
 //! step, one line with a remedy, nothing left behind, and no wait past the deadline.
 
-use super::fake::{Array, Behaviour, Npu};
-use super::trial::{self, Trial};
-use super::{BufferId, Context};
+use super::fake::{ArrayState, Behaviour, FakeNpu};
+use super::trial::{self, ProgramTrial};
+use super::{BufferId, LoadedProgram};
 use crate::Result;
 use crate::sys::dma_buf::{DmaBuf, sealed_memfd};
 use crate::sys::drm::Node;
-use crate::sys::fake::Fake;
+use crate::sys::fake::FakeIoctls;
 use nix::errno::Errno;
 use std::path::Path;
 use std::time::Duration;
@@ -15,26 +15,26 @@ use tempfile::NamedTempFile;
 
 const DEADLINE: Duration = Duration::from_secs(2);
 
-struct Machine {
+struct NpuMachine {
     file: NamedTempFile,
-    npu: Npu,
-    _fake: Fake,
+    npu: FakeNpu,
+    _fake: FakeIoctls,
 }
 
-impl Machine {
-    fn new() -> Machine {
+impl NpuMachine {
+    fn new() -> NpuMachine {
         // In memory where that is possible: thousands of files with mapped pages keep a disk busy for minutes.
         let file = NamedTempFile::new_in("/dev/shm").or_else(|_| NamedTempFile::new()).unwrap();
-        let npu = Npu::new(file.path());
-        Machine { _fake: npu.at(file.path()), npu, file }
+        let npu = FakeNpu::new(file.path());
+        NpuMachine { _fake: npu.at(file.path()), npu, file }
     }
 
-    fn load(&self, trial: &Trial) -> Result<Context<'static>> {
-        Context::through_kernel(open(self.file.path())?, trial.program)
+    fn load(&self, trial: &ProgramTrial) -> Result<LoadedProgram<'static>> {
+        LoadedProgram::through_kernel(open(self.file.path())?, trial.program)
     }
 
     /// Loads, runs on own buffers and on imported ones.
-    fn try_all(&self, trial: &Trial) -> Result<()> {
+    fn try_all(&self, trial: &ProgramTrial) -> Result<()> {
         let mut context = self.load(trial)?;
         let own = trial.allocate(&mut context)?;
         trial.run(&mut context, &own, DEADLINE)?;
@@ -42,7 +42,7 @@ impl Machine {
         trial.run(&mut context, &imported, DEADLINE).map(drop)
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut Array) -> T) -> T {
+    fn with<T>(&self, change: impl FnOnce(&mut ArrayState) -> T) -> T {
         change(&mut self.npu.state())
     }
 
@@ -66,7 +66,7 @@ fn dma_bufs() -> [DmaBuf; 3] {
 #[test]
 fn programs_run_on_own_and_on_imported_buffers_and_all_is_given_back() {
     for trial in [trial::VECTOR_ADD, trial::PRODUCT] {
-        let machine = Machine::new();
+        let machine = NpuMachine::new();
         machine.try_all(&trial).unwrap();
         assert_eq!(machine.with(|array| array.log.iter().filter(|&&n| n == 0x46).count()), 6, "runs");
         machine.assert_clean();
@@ -76,7 +76,7 @@ fn programs_run_on_own_and_on_imported_buffers_and_all_is_given_back() {
 #[test]
 fn a_wrong_value_is_found() {
     for trial in [trial::VECTOR_ADD, trial::PRODUCT] {
-        let machine = Machine::new();
+        let machine = NpuMachine::new();
         machine.with(|array| array.behaviour = Behaviour::Wrong);
         let e = machine.try_all(&trial).unwrap_err();
         assert!(e.to_string().starts_with("1 of "), "{e}");
@@ -88,7 +88,7 @@ fn a_wrong_value_is_found() {
 /// Refuses each request in turn: once with each error, and with EIO from there on whenever it is made.
 #[test]
 fn whatever_is_refused_at_whatever_step_is_one_line_and_leaves_nothing() {
-    let counted = Machine::new();
+    let counted = NpuMachine::new();
     counted.try_all(&trial::VECTOR_ADD).unwrap();
     let log = counted.with(|array| array.log.clone());
     // Handles are closed whatever the driver says of it.
@@ -126,7 +126,7 @@ fn whatever_is_refused_at_whatever_step_is_one_line_and_leaves_nothing() {
                 if always && !(errno == Errno::EIO || errno == Errno::EAGAIN && submits) {
                     continue;
                 }
-                let machine = Machine::new();
+                let machine = NpuMachine::new();
                 machine.with(|array| array.refuse = Some((index, errno, always)));
                 let answer = machine.try_all(&trial::VECTOR_ADD);
                 let what = format!("request {number:#x}, number {index}, {errno}, always: {always}");
@@ -153,10 +153,10 @@ fn whatever_is_refused_at_whatever_step_is_one_line_and_leaves_nothing() {
 
 #[test]
 fn a_signal_at_any_step_changes_nothing() {
-    let counted = Machine::new();
+    let counted = NpuMachine::new();
     counted.try_all(&trial::VECTOR_ADD).unwrap();
     for index in 0..counted.with(|array| array.log.len()) {
-        let machine = Machine::new();
+        let machine = NpuMachine::new();
         machine.with(|array| array.refuse = Some((index, Errno::EINTR, false)));
         machine.try_all(&trial::VECTOR_ADD).unwrap();
         machine.assert_clean();
@@ -164,7 +164,7 @@ fn a_signal_at_any_step_changes_nothing() {
 }
 
 /// A context of the vector add with its buffers, whose last run failed in this way.
-fn failed(machine: &Machine, behaviour: Behaviour) -> (Context<'static>, [BufferId; 3], crate::Error) {
+fn failed(machine: &NpuMachine, behaviour: Behaviour) -> (LoadedProgram<'static>, [BufferId; 3], crate::Error) {
     let mut context = machine.load(&trial::VECTOR_ADD).unwrap();
     let buffers = [0; 3].map(|_| context.allocate(8192).unwrap());
     context.write(buffers[0], &[1; 8192]).unwrap();
@@ -184,7 +184,7 @@ fn after_a_failed_run_nothing_is_answered_until_a_restart() {
         (Behaviour::State(1), "the program on the NPU ended in state 1"),
     ];
     for (behaviour, words) in cases {
-        let machine = Machine::new();
+        let machine = NpuMachine::new();
         let (mut context, buffers, e) = failed(&machine, behaviour);
         assert!(e.to_string().starts_with(words), "{e}");
         for refused in [
@@ -207,7 +207,7 @@ fn after_a_failed_run_nothing_is_answered_until_a_restart() {
 
 #[test]
 fn an_npu_that_does_not_come_back_can_be_asked_again() {
-    let machine = Machine::new();
+    let machine = NpuMachine::new();
     let (mut context, buffers, _) = failed(&machine, Behaviour::Late);
     // The old context ends; the new one is refused.
     for _ in 0..2 {
@@ -225,7 +225,7 @@ fn an_npu_that_does_not_come_back_can_be_asked_again() {
 
 #[test]
 fn a_late_context_ends_before_the_memory_that_its_run_uses() {
-    let machine = Machine::new();
+    let machine = NpuMachine::new();
     let (context, ..) = failed(&machine, Behaviour::Late);
     drop(context);
     machine.assert_clean();
@@ -233,7 +233,7 @@ fn a_late_context_ends_before_the_memory_that_its_run_uses() {
 
 #[test]
 fn only_the_buffers_that_a_program_takes_are_taken() {
-    let machine = Machine::new();
+    let machine = NpuMachine::new();
     let mut context = machine.load(&trial::VECTOR_ADD).unwrap();
     let [a, b, c] = [0; 3].map(|_| context.allocate(8192).unwrap());
     let short = context.allocate(4096).unwrap();
@@ -248,7 +248,7 @@ fn only_the_buffers_that_a_program_takes_are_taken() {
 
 #[test]
 fn addresses_outside_of_the_heap_are_not_written_to() {
-    let machine = Machine::new();
+    let machine = NpuMachine::new();
     for shift in [1 << 26, 1 << 40, u64::MAX - (1 << 30), 0u64.wrapping_sub(4096)] {
         machine.with(|array| array.shift = shift);
         let e = machine.load(&trial::VECTOR_ADD).unwrap_err();
@@ -260,6 +260,6 @@ fn addresses_outside_of_the_heap_are_not_written_to() {
 #[test]
 fn a_node_that_is_no_npu_is_refused_in_words() {
     let file = NamedTempFile::new().unwrap();
-    let e = Context::through_kernel(open(file.path()).unwrap(), trial::VECTOR_ADD.program).unwrap_err();
+    let e = LoadedProgram::through_kernel(open(file.path()).unwrap(), trial::VECTOR_ADD.program).unwrap_err();
     assert!(e.to_string().contains("allocate an NPU buffer"), "{e}");
 }

@@ -1,6 +1,6 @@
 //! Whether the NPU computes: programs run on numbers whose results are known, and every value is compared.
 
-use super::{BufferId, Context, Program, programs};
+use super::{BufferId, LoadedProgram, Program, programs};
 use crate::sys::dma_buf::DmaBuf;
 use crate::{Error, Result};
 use half::bf16;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// A program, and how its results are known.
 #[derive(Debug, Clone, Copy)]
-pub struct Trial {
+pub struct ProgramTrial {
     /// What it computes, for a reader.
     pub what: &'static str,
     /// The program. It takes two buffers of bf16 and gives a third.
@@ -18,16 +18,16 @@ pub struct Trial {
     /// With other inputs, how far a value may be from the exact one, as a share of the sum of magnitudes.
     tolerance: f64,
     /// Its result.
-    expect: fn(&[f32], &[f32]) -> Vec<Value>,
+    expect: fn(&[f32], &[f32]) -> Vec<Expected>,
     /// The values in the bytes of its result.
     decode: fn(&[u8]) -> Vec<f64>,
 }
 
 /// A value of a result, and the sum of magnitudes that it comes from.
-type Value = (f64, f64);
+type Expected = (f64, f64);
 
 /// c = a + b: 4,096 bf16. Sums are rounded to the nearest bf16, which is exact for integers of 8 bits. 24 KB are moved.
-pub const VECTOR_ADD: Trial = Trial {
+pub const VECTOR_ADD: ProgramTrial = ProgramTrial {
     what: "vector add of 4,096 bf16 on four columns",
     program: &programs::VECTOR_ADD_BF16,
     largest: 127,
@@ -39,7 +39,7 @@ pub const VECTOR_ADD: Trial = Trial {
 /// C = A B: A of 64 x 128 bf16, B of 128 x 64 bf16, C of 64 x 64 f32; 524,288 products. Sums of integers are below 2^24,
 /// which f32 holds exactly in any order. Each of 16 steps of another sum rounds once, by at most half a unit in the last
 /// place of what is summed up by then. 48 KB are moved.
-pub const PRODUCT: Trial = Trial {
+pub const PRODUCT: ProgramTrial = ProgramTrial {
     what: "bf16 block product of 64 x 128 by 128 x 64 on one core",
     program: &programs::MATMUL_BF16,
     largest: 255,
@@ -56,29 +56,29 @@ pub const PRODUCT: Trial = Trial {
 /// Runs of a trial on the same buffers: a second one shows that locks and descriptors are as they were.
 const RUNS: u32 = 3;
 
-impl Trial {
+impl ProgramTrial {
     /// Buffers of the context's own for the program.
     ///
     /// # Errors
-    /// As [`Context::allocate`].
-    pub fn allocate(&self, context: &mut Context<'_>) -> Result<Vec<BufferId>> {
+    /// As [`LoadedProgram::allocate`].
+    pub fn allocate(&self, context: &mut LoadedProgram<'_>) -> Result<Vec<BufferId>> {
         self.program.arguments.iter().map(|argument| context.allocate(argument.bytes)).collect()
     }
 
     /// Dma-bufs as buffers for the program.
     ///
     /// # Errors
-    /// As [`Context::import`].
-    pub fn import(&self, context: &mut Context<'_>, shared: &[DmaBuf; 3]) -> Result<Vec<BufferId>> {
+    /// As [`LoadedProgram::import`].
+    pub fn import(&self, context: &mut LoadedProgram<'_>, shared: &[DmaBuf; 3]) -> Result<Vec<BufferId>> {
         shared.iter().map(|shared| context.import(shared)).collect()
     }
 
-    /// Runs the program three times on `buffers`: twice on integers, then on other numbers. Returns the shortest time of
-    /// a run.
+    /// Runs the program three times on `buffers`: twice on integers, then on other numbers. Returns the shortest time
+    /// of a run.
     ///
     /// # Errors
-    /// Device: a result is wrong. Otherwise as [`Context::run`].
-    pub fn run(&self, context: &mut Context<'_>, buffers: &[BufferId], deadline: Duration) -> Result<Duration> {
+    /// Device: a result is wrong. Otherwise as [`LoadedProgram::run`].
+    pub fn run(&self, context: &mut LoadedProgram<'_>, buffers: &[BufferId], deadline: Duration) -> Result<Duration> {
         let mut shortest = Duration::MAX;
         for round in 0..RUNS {
             shortest = shortest.min(self.run_once(context, buffers, round, deadline)?);
@@ -88,7 +88,7 @@ impl Trial {
 
     fn run_once(
         &self,
-        context: &mut Context<'_>,
+        context: &mut LoadedProgram<'_>,
         buffers: &[BufferId],
         round: u32,
         deadline: Duration,

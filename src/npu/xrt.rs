@@ -1,11 +1,11 @@
 //! Runs a program on the NPU through libxrt, AMD's library, where that is installed. src/npu/kernel.rs does the same without it.
 
-use super::context::{Way, lost};
+use super::context::{Backend, lost};
 use super::packet::RUN_SEQUENCE;
 use super::program::Program;
 use crate::Result;
 use crate::sys::dma_buf::DmaBuf;
-use crate::sys::xrt::{Library, Program as Loaded, Run, XrtBuffer, XrtBufferKind, XrtDevice, XrtKernel};
+use crate::sys::xrt::{Library, Run, XrtBuffer, XrtBufferKind, XrtDevice, XrtKernel, XrtProgram as Loaded};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const BUFFERS: i32 = 3;
 
 /// A program on the NPU. Fields are dropped in this order: the hardware context ends before the memory goes that it may
 /// be using.
-pub(super) struct Xrt<'x> {
+pub(super) struct XrtBackend<'x> {
     /// `None`: it could not be made anew.
     on_array: Option<OnArray<'x>>,
     buffers: Vec<XrtBuffer<'x>>,
@@ -51,11 +51,11 @@ impl<'x> OnArray<'x> {
     }
 }
 
-impl<'x> Xrt<'x> {
-    pub(super) fn new(library: &'x Library, slot: &str, program: &'static Program) -> Result<Xrt<'x>> {
+impl<'x> XrtBackend<'x> {
+    pub(super) fn new(library: &'x Library, slot: &str, program: &'static Program) -> Result<XrtBackend<'x>> {
         let device = library.open(slot)?;
         let on_array = Some(OnArray::new(&device, program)?);
-        Ok(Xrt { on_array, buffers: Vec::new(), device, program })
+        Ok(XrtBackend { on_array, buffers: Vec::new(), device, program })
     }
 
     fn on_array(&mut self) -> Result<&mut OnArray<'x>> {
@@ -63,7 +63,7 @@ impl<'x> Xrt<'x> {
     }
 }
 
-impl Way for Xrt<'_> {
+impl Backend for XrtBackend<'_> {
     fn allocate(&mut self, bytes: u64) -> Result<()> {
         let on_array = self.on_array()?;
         let buffer = on_array.loaded.allocate(bytes, XrtBufferKind::Data, on_array.kernel.group(BUFFERS)?)?;

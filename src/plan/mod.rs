@@ -7,7 +7,7 @@ mod tests;
 
 use crate::display::{bytes, excess};
 use crate::error::{Setting, Text, text};
-use crate::machine::heaps::Memory;
+use crate::machine::heaps::DeviceMemory;
 use crate::model::WeightFormat;
 use crate::schedule::kv::PAGE;
 use crate::schedule::layout::{BufferLayout, Placement};
@@ -60,7 +60,7 @@ pub struct Region {
     pub purpose: Purpose,
     /// Bytes.
     pub bytes: u64,
-    /// Index of the heap in [`Memory::heaps`].
+    /// Index of the heap in [`DeviceMemory::heaps`].
     pub heap: usize,
     /// Bytes of earlier regions in the same heap. For accounting only: drivers choose addresses themselves.
     pub offset: u64,
@@ -86,7 +86,7 @@ impl Needs {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// The memory that was planned for.
-    pub memory: Memory,
+    pub memory: DeviceMemory,
     /// Every allocation.
     pub regions: Vec<Region>,
 }
@@ -121,7 +121,7 @@ impl Plan {
     /// # Errors
     /// Refused, with the sum if the model does not fit, or with the allocation that is larger than the device allows.
     /// Nothing has been allocated.
-    pub fn place(schedule: &Schedule, memory: &Memory, needs: Needs) -> Result<Plan> {
+    pub fn place(schedule: &Schedule, memory: &DeviceMemory, needs: Needs) -> Result<Plan> {
         let wanted = Plan::wanted(schedule, needs);
         // Checked first: more room would not help.
         if let Some(&(purpose, bytes)) = too_large(&wanted, memory) {
@@ -145,7 +145,7 @@ impl Plan {
     /// As [`Plan::place`].
     pub fn fit(
         extent: Extent,
-        memory: &Memory,
+        memory: &DeviceMemory,
         build: impl Fn(Extent) -> (Schedule, Needs),
     ) -> Result<(Schedule, Plan)> {
         let place = |kv_tokens| {
@@ -166,7 +166,7 @@ impl Plan {
 
     /// The most tokens of KV, of all sequences together, with which the schedule for `extent` fits `memory`; 0 if it fits
     /// with none.
-    pub fn room(extent: Extent, memory: &Memory, build: impl Fn(Extent) -> (Schedule, Needs)) -> usize {
+    pub fn room(extent: Extent, memory: &DeviceMemory, build: impl Fn(Extent) -> (Schedule, Needs)) -> usize {
         let fits = |pages: usize| {
             let (schedule, needs) = build(Extent { kv_tokens: Some(pages * PAGE), ..extent });
             Plan::place(&schedule, memory, needs).is_ok()
@@ -204,7 +204,7 @@ fn most_pages(mut few: usize, mut many: usize, mut fits: impl FnMut(usize) -> bo
 }
 
 /// The heap of each allocation; `None` if they do not fit.
-fn place(wanted: &[(Purpose, u64)], memory: &Memory) -> Option<Vec<usize>> {
+fn place(wanted: &[(Purpose, u64)], memory: &DeviceMemory) -> Option<Vec<usize>> {
     let total = wanted.iter().try_fold(0u64, |sum, w| sum.checked_add(w.1))?;
     if memory.pool.is_some_and(|pool| total > pool.available()) {
         return None;
@@ -216,7 +216,7 @@ fn place(wanted: &[(Purpose, u64)], memory: &Memory) -> Option<Vec<usize>> {
 }
 
 /// Puts each allocation in turn into the fastest heap with room for it.
-fn hottest_first(wanted: &[(Purpose, u64)], memory: &Memory) -> Option<Vec<usize>> {
+fn hottest_first(wanted: &[(Purpose, u64)], memory: &DeviceMemory) -> Option<Vec<usize>> {
     let mut left: Vec<u64> = memory.heaps.iter().map(|h| h.available).collect();
     let heap = |&(purpose, bytes): &(Purpose, u64)| {
         // Staging is never hot: leave the device's own memory to what is hot.
@@ -247,17 +247,17 @@ pub fn sums(regions: impl Iterator<Item = (Purpose, u64)> + Clone) -> Vec<(&'sta
 }
 
 /// The first allocation above the device's limit for one allocation.
-fn too_large<'a>(wanted: &'a [(Purpose, u64)], memory: &Memory) -> Option<&'a (Purpose, u64)> {
+fn too_large<'a>(wanted: &'a [(Purpose, u64)], memory: &DeviceMemory) -> Option<&'a (Purpose, u64)> {
     wanted.iter().find(|w| w.1 > memory.max_allocation)
 }
 
 /// Kernel parameters that would give the GPU enough memory for `wanted`. `None` if more memory would not help.
-pub fn kernel_parameters(wanted: &[(Purpose, u64)], memory: &Memory) -> Option<String> {
+pub fn kernel_parameters(wanted: &[(Purpose, u64)], memory: &DeviceMemory) -> Option<String> {
     let total = wanted.iter().try_fold(0u64, |sum, w| sum.checked_add(w.1))?;
     memory.pool.filter(|_| too_large(wanted, memory).is_none())?.parameters(total)
 }
 
-fn refuse_allocation(purpose: Purpose, needed: u64, schedule: &Schedule, memory: &Memory) -> Error {
+fn refuse_allocation(purpose: Purpose, needed: u64, schedule: &Schedule, memory: &DeviceMemory) -> Error {
     let what = match purpose {
         Purpose::Weights(WeightBuffer::Layer(i)) => format!("the weights of layer {i}"),
         Purpose::Weights(_) => "the weights of the embedding or the head".into(),
@@ -294,7 +294,7 @@ fn least_weights(schedule: &Schedule, format: WeightFormat) -> u64 {
     schedule.weights.buffers.iter().flat_map(|buffer| &buffer.tensors).map(of).sum()
 }
 
-fn refuse_sum(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -> Error {
+fn refuse_sum(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &DeviceMemory) -> Error {
     let total = wanted.iter().fold(0u64, |sum, w| sum.saturating_add(w.1));
     let parts: Vec<_> = sums(wanted.iter().copied()).into_iter().map(|(k, b)| format!("{k} {}", bytes(b))).collect();
     let heaps: Vec<_> = memory.heaps.iter().map(|h| format!("{} in {}", bytes(h.available), h.name)).collect();

@@ -4,26 +4,19 @@ use super::*;
 use crate::machine::heaps::{self, Heap, reserve};
 use crate::model::presets;
 use crate::schedule::{Extent, KvType};
+use crate::text::testing::Random;
 use std::collections::HashSet;
 
 fn needs(schedule: &Schedule, staging: u64) -> Needs {
     Needs { staging, ..Needs::of(schedule) }
 }
 
-/// Pseudo-random numbers, the same in every run (xorshift).
-struct Dice(u64);
+fn below(random: &mut Random, n: u64) -> u64 {
+    random.next() % n
+}
 
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-
-    fn toss(&mut self) -> bool {
-        self.below(2) == 1
-    }
+fn toss(random: &mut Random) -> bool {
+    random.below(2) == 1
 }
 
 fn shape(tied: bool) -> crate::model::Shape {
@@ -37,54 +30,54 @@ fn int8(_: crate::model::TensorId) -> crate::model::WeightFormat {
     crate::model::WeightFormat::Int8
 }
 
-fn schedule(dice: &mut Dice) -> Schedule {
-    let shape = shape(dice.toss());
-    let (context, sequences) = (16 + dice.below(400) as usize, 1 + dice.below(4) as usize);
+fn schedule(dice: &mut Random) -> Schedule {
+    let shape = shape(toss(dice));
+    let (context, sequences) = (16 + below(dice, 400) as usize, 1 + below(dice, 4) as usize);
     let extent =
         Extent { context, max_rows: 16.max(sequences), head_rows: 1, sequences, kv: KvType::F16, kv_tokens: None };
     Schedule::build(&shape, extent, int8)
 }
 
 /// One to three heaps. Some have random sizes; others exactly or nearly hold `wanted`, so that packing is hard.
-fn memory(dice: &mut Dice, wanted: &[(Purpose, u64)]) -> Memory {
+fn memory(dice: &mut Random, wanted: &[(Purpose, u64)]) -> DeviceMemory {
     let total: u64 = wanted.iter().map(|w| w.1).sum();
-    let count = if dice.below(8) == 0 { 3 } else { 1 + dice.below(2) };
-    let mut sizes: Vec<u64> = (0..count).map(|_| dice.below(total * 3 / 2)).collect();
-    if dice.toss() {
-        sizes.iter_mut().for_each(|s| *s = if dice.toss() { 0 } else { dice.below(total / 100) });
-        wanted.iter().for_each(|w| sizes[dice.below(count) as usize] += w.1);
+    let count = if below(dice, 8) == 0 { 3 } else { 1 + below(dice, 2) };
+    let mut sizes: Vec<u64> = (0..count).map(|_| below(dice, total * 3 / 2)).collect();
+    if toss(dice) {
+        sizes.iter_mut().for_each(|s| *s = if toss(dice) { 0 } else { below(dice, total / 100) });
+        wanted.iter().for_each(|w| sizes[below(dice, count) as usize] += w.1);
     }
     let heap = |(i, available): (usize, u64)| {
-        let (device_local, host_visible) = (dice.toss(), dice.below(4) > 0);
+        let (device_local, host_visible) = (toss(dice), below(dice, 4) > 0);
         Heap { name: format!("heap {i}"), available, reserved: 0, device_local, host_visible }
     };
     let heaps = sizes.into_iter().enumerate().map(heap).collect();
-    let pool = (dice.below(4) == 0).then(|| {
-        let vram = dice.below(total);
-        heaps::Pool {
+    let pool = (below(dice, 4) == 0).then(|| {
+        let vram = below(dice, total);
+        heaps::ApuMemory {
             vram,
-            gtt: dice.below(2 * total),
-            gtt_used: dice.below(total / 4),
-            gtt_reserved: dice.below(total / 16),
-            system: dice.below(2 * total),
+            gtt: below(dice, 2 * total),
+            gtt_used: below(dice, total / 4),
+            gtt_reserved: below(dice, total / 16),
+            system: below(dice, 2 * total),
         }
     });
     // No cap, a random one, or one just at or just below the largest allocation.
     let largest = wanted.iter().map(|w| w.1).max().unwrap();
-    let max_allocation = match dice.below(8) {
-        0 => dice.below(largest * 2),
-        1 => largest - dice.below(2),
+    let max_allocation = match below(dice, 8) {
+        0 => below(dice, largest * 2),
+        1 => largest - below(dice, 2),
         _ => u64::MAX,
     };
-    Memory { device: "a device".into(), heaps, max_allocation, unified: dice.toss(), pool }
+    DeviceMemory { device: "a device".into(), heaps, max_allocation, unified: toss(dice), pool }
 }
 
-fn exceeds_cap(wanted: &[(Purpose, u64)], memory: &Memory) -> bool {
+fn exceeds_cap(wanted: &[(Purpose, u64)], memory: &DeviceMemory) -> bool {
     wanted.iter().any(|w| w.1 > memory.max_allocation)
 }
 
 /// Whether any placement fits. Tracks every reachable filling of the heaps, item by item.
-fn oracle(wanted: &[(Purpose, u64)], memory: &Memory) -> bool {
+fn oracle(wanted: &[(Purpose, u64)], memory: &DeviceMemory) -> bool {
     let total: u64 = wanted.iter().map(|w| w.1).sum();
     if exceeds_cap(wanted, memory) {
         return false;
@@ -137,14 +130,14 @@ fn check(plan: &Plan, wanted: &[(Purpose, u64)]) {
 
 #[test]
 fn generated_heaps_are_never_overfilled_and_refused_only_where_nothing_fits() {
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let dice = &mut Random(0x9e37_79b9_7f4a_7c15);
     let (mut placed, mut refused, mut hard, mut capped) = (0, 0, 0, 0);
     for _ in 0..200 {
-        let schedule = schedule(&mut dice);
+        let schedule = schedule(dice);
         for _ in 0..20 {
-            let staging = if dice.toss() { dice.below(1 << 20) } else { 0 };
+            let staging = if toss(dice) { below(dice, 1 << 20) } else { 0 };
             let wanted = Plan::wanted(&schedule, needs(&schedule, staging));
-            let memory = memory(&mut dice, &wanted);
+            let memory = memory(dice, &wanted);
             match Plan::place(&schedule, &memory, needs(&schedule, staging)) {
                 Ok(plan) => {
                     check(&plan, &wanted);
@@ -186,7 +179,8 @@ fn large_models_are_placed_to_the_last_byte() {
                 host_visible: true,
             };
             let heaps = vec![heap(first, true), heap(total - first + spare, false)];
-            let memory = Memory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: true, pool: None };
+            let memory =
+                DeviceMemory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: true, pool: None };
             match Plan::place(&schedule, &memory, needs(&schedule, 0)) {
                 Ok(plan) => check(&plan, &wanted),
                 Err(_) => assert!(spare < layer, "{spare} bytes to spare, and refused"),
@@ -214,7 +208,7 @@ fn the_hottest_bytes_have_the_fastest_heap() {
             host_visible: true,
         };
         let heaps = vec![heap(1 << 30, false), heap(total - (1 << 20) - kv - cold, true)];
-        let memory = Memory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: false, pool: None };
+        let memory = DeviceMemory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: false, pool: None };
         let plan = Plan::place(&schedule, &memory, needs(&schedule, 1 << 20)).unwrap();
         for r in plan.regions {
             let is_cold = match r.purpose {
@@ -229,14 +223,14 @@ fn the_hottest_bytes_have_the_fastest_heap() {
 #[test]
 fn a_refusal_names_the_kernel_parameter_that_would_help_and_no_other() {
     const GIB: u64 = 1 << 30;
-    let pool = heaps::Pool { vram: 16 * GIB, gtt: 24 * GIB, gtt_used: GIB, gtt_reserved: 0, system: 44 * GIB };
+    let pool = heaps::ApuMemory { vram: 16 * GIB, gtt: 24 * GIB, gtt_used: GIB, gtt_reserved: 0, system: 44 * GIB };
     assert_eq!(pool.available(), (16 + 23) * GIB);
     let parameters = "amdgpu.gttsize=36864 ttm.pages_limit=9437184 ttm.page_pool_size=9437184";
     assert_eq!(pool.parameters(51 * GIB), Some(parameters.into()), "35 GiB from the system and the one in use");
     assert_eq!(pool.parameters(39 * GIB), None, "fits as it is");
     assert_eq!(pool.parameters(61 * GIB), None, "more than the system has");
     // The system's memory is short here, not GTT's limit.
-    let full = heaps::Pool { system: 2 * GIB, ..pool };
+    let full = heaps::ApuMemory { system: 2 * GIB, ..pool };
     assert_eq!((full.available(), full.parameters(20 * GIB)), (18 * GIB, None));
     assert_eq!(pool.parameters(u64::MAX), None);
 }
@@ -255,7 +249,7 @@ fn an_allocation_above_the_devices_cap_is_refused_for_that_wherever_there_is_roo
         assert!(!said.contains("in one allocation"), "{machine}: {said}");
     }
     // The refusal names whichever allocation is too large.
-    let memory = Memory { max_allocation: 5_000_000, ..profile("8060s", None).unwrap().memory };
+    let memory = DeviceMemory { max_allocation: 5_000_000, ..profile("8060s", None).unwrap().memory };
     for (purpose, words) in [
         (Purpose::Weights(WeightBuffer::Layer(3)), "the weights of layer 3: 6.0 MB needed"),
         (Purpose::Weights(WeightBuffer::Embedding), "the weights of the embedding or the head: 6.0 MB needed"),
@@ -270,14 +264,15 @@ fn an_allocation_above_the_devices_cap_is_refused_for_that_wherever_there_is_roo
 
 #[test]
 fn a_refusal_never_says_that_as_much_is_free_as_is_needed() {
-    let schedule = schedule(&mut Dice(1));
+    let schedule = schedule(&mut Random(1));
     let total: u64 = Plan::wanted(&schedule, needs(&schedule, 0)).iter().map(|w| w.1).sum();
     let said = |missing: u64, pooled: bool| {
         let available = total - missing;
         let heap = Heap { name: "VRAM".into(), available, reserved: 0, device_local: true, host_visible: true };
-        let pool = pooled.then_some(heaps::Pool { vram: available, gtt: 0, gtt_used: 0, gtt_reserved: 0, system: 0 });
+        let pool =
+            pooled.then_some(heaps::ApuMemory { vram: available, gtt: 0, gtt_used: 0, gtt_reserved: 0, system: 0 });
         let heaps = vec![Heap { available: if pooled { total } else { available }, ..heap }];
-        let memory = Memory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: true, pool };
+        let memory = DeviceMemory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: true, pool };
         Plan::place(&schedule, &memory, needs(&schedule, 0)).unwrap_err().to_string()
     };
     let needs_too_much = format!("needs {} (1 B too much; weights ", bytes(total));
@@ -294,7 +289,7 @@ fn a_refusal_never_says_that_as_much_is_free_as_is_needed() {
 fn the_kv_cache_takes_what_the_model_leaves() {
     let memory = |bytes| {
         let heap = Heap { name: "VRAM".into(), available: bytes, reserved: 0, device_local: true, host_visible: true };
-        Memory { device: "d".into(), heaps: vec![heap], max_allocation: u64::MAX, unified: true, pool: None }
+        DeviceMemory { device: "d".into(), heaps: vec![heap], max_allocation: u64::MAX, unified: true, pool: None }
     };
     let shape = presets::preset("gemma3-1b").unwrap();
     let build = |extent| {
@@ -339,7 +334,7 @@ fn a_large_gpu_holds_many_long_sequences() {
         Heap { name: "heap".into(), available: available - reserved, reserved, device_local, host_visible: true }
     };
     let heaps = vec![heap(140_000_000_000, true), heap(64 << 30, false)];
-    let memory = Memory { device: "d".into(), heaps, max_allocation: 4 << 30, unified: false, pool: None };
+    let memory = DeviceMemory { device: "d".into(), heaps, max_allocation: 4 << 30, unified: false, pool: None };
     let extent =
         Extent { context: 32_768, max_rows: 512, head_rows: 32, sequences: 32, kv: KvType::F16, kv_tokens: None };
     let schedule = Schedule::build(&presets::preset("gemma3-27b").unwrap(), extent, int8);
@@ -375,7 +370,8 @@ fn an_apu_is_planned_by_what_amdgpu_says_of_it() {
         };
         // The heaps claim more than the driver has left, as when another program has taken some.
         let heaps = vec![heap(2, true), heap(1, false)];
-        let memory = Memory { device: name.into(), heaps, max_allocation: u64::MAX, unified: true, pool: Some(pool) };
+        let memory =
+            DeviceMemory { device: name.into(), heaps, max_allocation: u64::MAX, unified: true, pool: Some(pool) };
         let layers = |bytes: u64| {
             (0..1000).map(move |i| (Purpose::Kv(Pool::Local, i), (bytes + i as u64) / 1000)).collect::<Vec<_>>()
         };
@@ -399,7 +395,7 @@ fn no_driver_whatever_its_numbers_makes_a_plan_that_is_wrong() {
                 let name = "heap".into();
                 Heap { name, available, reserved: reserve(available), device_local: true, host_visible: true }
             };
-            let memory = Memory {
+            let memory = DeviceMemory {
                 device: "odd".into(),
                 heaps: vec![heap(usable), heap(system)],
                 max_allocation: u64::MAX,

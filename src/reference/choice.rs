@@ -3,23 +3,23 @@
 use crate::executor::slot_row;
 use crate::schedule::choice::{
     ASK_WORDS, BLOCK, COUNT, EDIT_IDS, EDITED, EDITS, FLOOR, LIST, MASKED, MOST_EDITS, MOST_LISTED, PARTS, PICKED,
-    PICKED_LOGITS, SCALE, UNIT, WANT, blocks,
+    PICKED_LOGITS, SCALE, TOP_K, UNIT, blocks,
 };
 use crate::schedule::step::Slot;
 
 /// What a row asks for, and which of its tokens are eligible.
-pub(crate) struct Asked<'a> {
+pub(crate) struct EligibleLogits<'a> {
     words: &'a [u32],
     allowed: &'a [u32],
     logits: &'a [f32],
 }
 
-impl<'a> Asked<'a> {
+impl<'a> EligibleLogits<'a> {
     /// `None` if the row asks for nothing.
-    pub(crate) fn of(arena: &'a [f32], x: Slot, ask: Slot, allowed: Slot, r: usize) -> Option<Asked<'a>> {
+    pub(crate) fn of(arena: &'a [f32], x: Slot, ask: Slot, allowed: Slot, r: usize) -> Option<EligibleLogits<'a>> {
         let words: &[u32] = &bytemuck::cast_slice(slot_row(arena, ask, r))[..ASK_WORDS];
         let allowed = bytemuck::cast_slice(slot_row(arena, allowed, r));
-        (words[WANT] > 0).then(|| Asked { words, allowed, logits: slot_row(arena, x, r) })
+        (words[TOP_K] > 0).then(|| EligibleLogits { words, allowed, logits: slot_row(arena, x, r) })
     }
 
     fn float(&self, word: usize) -> f32 {
@@ -30,7 +30,7 @@ impl<'a> Asked<'a> {
         &self.words[EDIT_IDS..][..(self.words[EDITS] as usize).min(MOST_EDITS)]
     }
 
-    /// A block's logits: those of eligible tokens, −∞ for the others and behind the last one.
+    /// A block's logits: those of eligible tokens, −∞ for the others and after the last one.
     pub(crate) fn block(&self, block: usize) -> [f32; BLOCK] {
         let first = block * BLOCK;
         let own = &self.logits[first..self.logits.len().min(first + BLOCK)];
@@ -83,13 +83,13 @@ impl<'a> Asked<'a> {
     /// The `want`-th largest of `values`; −∞ if they are fewer.
     fn bound(&self, mut values: Vec<f32>) -> f32 {
         values.sort_unstable_by(|a, b| b.total_cmp(a));
-        values.get(self.words[WANT] as usize - 1).copied().unwrap_or(f32::NEG_INFINITY)
+        values.get(self.words[TOP_K] as usize - 1).copied().unwrap_or(f32::NEG_INFINITY)
     }
 }
 
 pub(crate) fn block_sums(arena: &mut [f32], operands: [Slot; 3], sums: Slot, tops: Slot, r: usize) {
     let [x, ask, allowed] = operands;
-    let Some(asked) = Asked::of(arena, x, ask, allowed, r) else { return };
+    let Some(asked) = EligibleLogits::of(arena, x, ask, allowed, r) else { return };
     let weight =
         |l: f32, largest: f32, scale: f32| if l > f32::NEG_INFINITY { ((l - largest) * scale).exp() } else { 0.0 };
     let sum = |logits: &[f32; BLOCK], largest, scale| logits.iter().map(|l| weight(*l, largest, scale)).sum::<f32>();
@@ -97,7 +97,7 @@ pub(crate) fn block_sums(arena: &mut [f32], operands: [Slot; 3], sums: Slot, top
     write_sums(arena, sums, tops, r, &found);
 }
 
-/// Writes what [`Asked::sums`] has found in each block of row `r`.
+/// Writes what [`EligibleLogits::sums`] has found in each block of row `r`.
 pub(crate) fn write_sums(arena: &mut [f32], sums: Slot, tops: Slot, r: usize, found: &[([f32; 2], [f32; PARTS])]) {
     let row = super::ops::row_mut(arena, sums, r).chunks_exact_mut(2);
     row.zip(found).for_each(|(row, (sums, _))| row.copy_from_slice(sums));
@@ -115,7 +115,7 @@ pub(crate) fn candidates(
     r: usize,
 ) -> Option<u32> {
     let [x, ask, allowed] = operands;
-    let asked = Asked::of(arena, x, ask, allowed, r)?;
+    let asked = EligibleLogits::of(arena, x, ask, allowed, r)?;
     let tops = slot_row(arena, tops, r);
     let mut floor = asked.bound(tops.to_vec());
     let mut list = asked.above(floor, tops);
@@ -123,7 +123,7 @@ pub(crate) fn candidates(
         floor = asked.bound(list.iter().map(|&(_, logit)| logit).collect());
         list = asked.above(floor, tops);
     }
-    let is_one = asked.words[WANT] == 1 && asked.edits().is_empty() && asked.float(UNIT) < 0.0;
+    let is_one = asked.words[TOP_K] == 1 && asked.edits().is_empty() && asked.float(UNIT) < 0.0;
     let next = list.first().filter(|_| is_one && list.len() <= MOST_LISTED).map(|&(id, _)| id);
     let edited: Vec<f32> = asked.edits().iter().map(|&id| asked.logits[id as usize]).collect();
     let picked = pick(slot_row(arena, sums, r), asked.float(SCALE), asked.float(UNIT));

@@ -5,7 +5,7 @@ pub(crate) mod choice;
 mod ops;
 
 use crate::Result;
-use crate::executor::host::{Host, StepState, Steps};
+use crate::executor::host::{HostExecutor, StepState, Steps};
 use crate::executor::weights::{self, Progress};
 use crate::executor::zeroed::{Zeroed, zeroed};
 use crate::executor::{PageId, Tolerance};
@@ -46,7 +46,7 @@ impl Weights {
 }
 
 /// The reference executor.
-pub type Reference = Host<Formulas>;
+pub type Reference = HostExecutor<Formulas>;
 
 /// Every step as its formula says.
 pub struct Formulas {
@@ -64,7 +64,7 @@ impl Reference {
     /// Input: a tensor cannot be read. Refused: not enough memory. Interrupted: it was cancelled.
     pub fn load(checkpoint: &Checkpoint, schedule: Schedule, progress: &Progress) -> Result<Reference> {
         let steps = Formulas::load(checkpoint, &schedule, &schedule.steps, progress)?;
-        Host::new(schedule, steps, progress.cancel.clone())
+        HostExecutor::new(schedule, steps, progress.cancel.clone())
     }
 }
 

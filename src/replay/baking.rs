@@ -2,9 +2,9 @@
 
 use super::driver::{Driver, MemoryCopy};
 use super::list::Relay;
-use super::pace::Pace;
+use super::pace::SubmitPace;
 use super::passes::{BakedKind, Passes, Piece, Stamped, TAILS, Tail, kinds, tuned};
-use super::queue::Queue;
+use super::queue::DeviceQueue;
 use super::results::Results;
 use crate::executor::guest::GuestKind;
 use crate::lower::dispatch::{Addresses, Dispatch};
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// The parts that passes are baked from.
 pub(crate) struct Baking<'a, D: Driver> {
-    pub queue: &'a mut Queue<D>,
+    pub queue: &'a mut DeviceQueue<D>,
     pub schedule: &'a Schedule,
     pub layout: &'a GpuLayout,
     pub addresses: &'a Addresses,
@@ -32,10 +32,10 @@ pub(crate) struct Baking<'a, D: Driver> {
 }
 
 /// A pass in one list for each tail, and the one that follows it, per slot of results.
-type Whole<D> = ([Stamped<D>; 3], Option<[Stamped<D>; SLOTS]>);
+type WholePass<D> = ([Stamped<D>; 3], Option<[Stamped<D>; SLOTS]>);
 
 /// A part of a segment.
-enum Part {
+enum SegmentPart {
     /// What the device runs.
     Device(Vec<Dispatch>),
     /// A step that the guest runs.
@@ -50,7 +50,7 @@ impl<'a, D: Driver> Baking<'a, D> {
         let mut add = |dispatches: Vec<Dispatch>| kernels.extend(dispatches.into_iter().map(|d| d.kernel));
         for kind in kinds(extent) {
             for part in self.schedule.segments().filter(|s| *s != Segment::Head).flat_map(|s| self.parts(s, kind)) {
-                if let Part::Device(dispatches) = part {
+                if let SegmentPart::Device(dispatches) = part {
                     add(dispatches);
                 }
             }
@@ -135,8 +135,8 @@ impl<'a, D: Driver> Baking<'a, D> {
         for segment in self.schedule.segments().filter(|s| *s != Segment::Head) {
             for part in self.parts(segment, kind) {
                 match (part, pieces.last_mut()) {
-                    (Part::Guest(step), _) => pieces.push(Piece::Guest(step)),
-                    (Part::Device(dispatches), last) => {
+                    (SegmentPart::Guest(step), _) => pieces.push(Piece::Guest(step)),
+                    (SegmentPart::Device(dispatches), last) => {
                         match last {
                             Some(Piece::Device(lists)) => lists.end += 1,
                             _ => pieces.push(Piece::Device(parts.len()..parts.len() + 1)),
@@ -168,13 +168,13 @@ impl<'a, D: Driver> Baking<'a, D> {
             segments,
             ends,
             pieces,
-            pace: Pace::default(),
+            pace: SubmitPace::default(),
             last: Duration::ZERO,
         })
     }
 
     /// A pass in one list for each tail, and the pass that follows one of its kind, if it can.
-    fn whole(&mut self, kind: PassKind) -> Result<Whole<D>> {
+    fn whole(&mut self, kind: PassKind) -> Result<WholePass<D>> {
         // No more rows of logits than the pass has rows.
         let most = kind.rows.min(kind.head_rows);
         let layers = self.schedule.segments().filter(|s| matches!(s, Segment::Layer(_)));
@@ -201,7 +201,7 @@ impl<'a, D: Driver> Baking<'a, D> {
     }
 
     /// A segment's parts: what the device runs of it, and between them the steps that the guest runs.
-    fn parts(&self, segment: Segment, kind: PassKind) -> Vec<Part> {
+    fn parts(&self, segment: Segment, kind: PassKind) -> Vec<SegmentPart> {
         let steps = &self.schedule.steps;
         let is_guests = |at: &usize| self.guest.is_some_and(|guest| guest.takes(&steps[*at]));
         let of = self.schedule.steps_of(segment);
@@ -209,7 +209,7 @@ impl<'a, D: Driver> Baking<'a, D> {
         let mut at = of.start;
         while at < of.end {
             if is_guests(&at) {
-                parts.push(Part::Guest(at));
+                parts.push(SegmentPart::Guest(at));
                 at += 1;
                 continue;
             }
@@ -218,7 +218,8 @@ impl<'a, D: Driver> Baking<'a, D> {
                 ..(at..steps.len()).find(is_guests).unwrap_or(steps.len());
             let end = piece.end.min(of.end);
             let Baking { schedule, layout, addresses, target, .. } = *self;
-            parts.push(Part::Device(Lowering { schedule, layout, addresses, target, kind }.part(piece, at..end)));
+            parts
+                .push(SegmentPart::Device(Lowering { schedule, layout, addresses, target, kind }.part(piece, at..end)));
             at = end;
         }
         parts

@@ -5,10 +5,10 @@ use super::driver::{Driver, Memory};
 use super::passes::Piece;
 use super::submits::all_rows;
 use crate::Result;
-use crate::executor::measure::{Gain, TuningState};
-use crate::executor::{self, Asks, Executor, HeadRows, Measure, PageId, Pages, Row, Timed, Watch};
+use crate::executor::measure::{TuningGain, TuningState};
+use crate::executor::{self, Executor, HeadRows, KernelTiming, Measure, PageId, Pages, Row, SampleRequests, Watch};
 use crate::replay::measure::ceiling::Ceiling;
-use crate::schedule::choice::Found;
+use crate::schedule::choice::SampleResult;
 use crate::schedule::{Pool, Schedule, Segment};
 use std::time::Duration;
 
@@ -33,13 +33,13 @@ impl<D: Driver> Executor for Replay<D> {
         self.ahead.is_some()
     }
 
-    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> Result<()> {
+    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: SampleRequests<'_>) -> Result<()> {
         self.cancel.check()?;
         let foreseen = self.take_ahead(rows, Some(head));
         let kind = foreseen.map_or_else(|| self.begin(rows, Some(head)), Ok)?;
         let is_under_way = foreseen.is_some();
         let can_be_late = !self.arena.is_handed_over() && self.passes.kinds[kind].is_whole(&self.rows);
-        let submitted = match is_under_way || can_be_late && (asks.is_slow || asks.goes_on) {
+        let submitted = match is_under_way || can_be_late && (asks.is_slow || asks.may_run_ahead) {
             true => self.submit_and_ask(kind, head, asks, is_under_way),
             false => self.ask_and_submit(kind, head, asks),
         };
@@ -71,7 +71,7 @@ impl<D: Driver> Executor for Replay<D> {
         self.write_to_page(pool, page, 0, bytes)
     }
 
-    fn found(&self, row: usize) -> Option<Found<'_>> {
+    fn found(&self, row: usize) -> Option<SampleResult<'_>> {
         self.asked.get(row).is_some_and(|asked| *asked).then(|| self.results.found(&self.schedule, row))
     }
 
@@ -187,7 +187,7 @@ impl<D: Driver> Measure for Replay<D> {
         Duration::from_secs_f64(self.busy)
     }
 
-    fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>> {
+    fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<KernelTiming>> {
         let kind = self.begin(rows, Some(head))?;
         self.profiler(kind, head).time_steps(repetitions)
     }
@@ -206,7 +206,7 @@ impl<D: Driver> Measure for Replay<D> {
         }
     }
 
-    fn measure_gains(&mut self) -> Result<Vec<Gain>> {
+    fn measure_gains(&mut self) -> Result<Vec<TuningGain>> {
         Replay::measure_gains(self)
     }
 

@@ -1,9 +1,9 @@
-//! What replaying needs of a way to a device. [`super::Replay`] runs on whatever implements [`Driver`]: Vulkan, one that writes
-//! a GPU's own packets, or one that interprets machine code.
+//! What replaying needs of a way to a device. [`super::Replay`] runs on whatever implements [`Driver`]: Vulkan, one
+//! that writes a GPU's own packets, or one that interprets machine code.
 //!
-//! A pass is baked once into *lists* of [`Command`]s: kernels with their push constants and grids, fills, copies, stamps, and
-//! between them what waits for what ([`Edge`]). A list is submitted any number of times. What changes from pass to pass is
-//! data in [`Memory`], which the host writes before a submit or while the device does not use it.
+//! A pass is baked once into *lists* of [`DeviceCommand`]s: kernels with their push constants and grids, fills, copies,
+//! stamps, and between them what waits for what ([`Edge`]). A list is submitted any number of times. What changes from
+//! pass to pass is data in [`Memory`], which the host writes before a submit or while the device does not use it.
 //!
 //! Nothing here is called through a pointer: replay is compiled for each driver. Of these calls a pass makes only
 //! [`Driver::submit`], [`Driver::is_done`] and [`Driver::wait`], and reads stamps; they allocate nothing.
@@ -52,7 +52,7 @@ pub trait Driver: Sized + 'static {
     ///
     /// # Errors
     /// Device: a kernel cannot be compiled, or the device failed.
-    fn bake(&mut self, commands: &[Command<'_, Self>]) -> Result<Self::Baked>;
+    fn bake(&mut self, commands: &[DeviceCommand<'_, Self>]) -> Result<Self::Baked>;
 
     /// Gives up lists that were baked here. What is submitted of them has been waited for.
     fn free(&self, lists: &[Self::Baked]);
@@ -63,7 +63,7 @@ pub trait Driver: Sized + 'static {
     /// Device: the device failed.
     fn stamps(&self, count: usize) -> Result<Option<Self::Stamps>>;
 
-    /// Submits lists, one after the other, behind what was submitted before. They see what the host wrote before this call.
+    /// Submits lists, one after the other, after what was submitted before. They see what the host wrote before this call.
     /// With `signal`, a number below [`SIGNALS`], the end of all that was submitted so far can be waited for by it. Without
     /// any list there is only the signal. Does not wait.
     ///
@@ -118,7 +118,7 @@ pub trait Driver: Sized + 'static {
 
 /// A command of a list.
 #[allow(clippy::large_enum_variant)] // Nearly all commands of a list run kernels.
-pub enum Command<'a, D: Driver> {
+pub enum DeviceCommand<'a, D: Driver> {
     /// What follows waits for what is before.
     Wait(Edge),
     /// Workgroups of a kernel. The push constants are the whole block, relay's words included.

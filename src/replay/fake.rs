@@ -1,6 +1,6 @@
 //! A driver in the processor's memory, for tests: it runs nothing but notes what it is asked.
 
-use super::driver::{Command, Driver, HostAccess, Memory, MemorySource, Stamps};
+use super::driver::{DeviceCommand, Driver, HostAccess, Memory, MemorySource, Stamps};
 use crate::Result;
 use crate::lower::caps::{Caps, DeviceKind};
 use crate::lower::kernels::Kernel;
@@ -9,13 +9,13 @@ use std::ops::Range;
 use std::time::Duration;
 
 /// The driver, and what it was asked since the last look.
-pub struct Fake {
+pub struct RecordingDriver {
     caps: Caps,
     said: RefCell<Vec<String>>,
 }
 
-impl Fake {
-    pub fn new() -> Fake {
+impl RecordingDriver {
+    pub fn new() -> RecordingDriver {
         let caps = Caps {
             name: "fake".into(),
             kind: DeviceKind::Other,
@@ -27,7 +27,7 @@ impl Fake {
             tries_relay: false,
             cache_id: "fake".into(),
         };
-        Fake { caps, said: RefCell::default() }
+        RecordingDriver { caps, said: RefCell::default() }
     }
 
     /// What it was asked since the last look.
@@ -41,18 +41,18 @@ impl Fake {
 }
 
 /// Commands in words.
-pub fn words(commands: &[Command<'_, Fake>]) -> Vec<String> {
-    let word = |command: &Command<'_, Fake>| match command {
-        Command::Wait(edge) => format!("wait {edge:?}"),
-        Command::Run { kernel, groups, .. } => format!("{} {}", kernel.module.name(), groups[0]),
-        Command::Fill(_, range) => format!("fill {}", range.end - range.start),
-        Command::Copy(copy) => format!("copy {}", copy.bytes),
-        Command::Stamp(_, number) => format!("stamp {number}"),
+pub fn words(commands: &[DeviceCommand<'_, RecordingDriver>]) -> Vec<String> {
+    let word = |command: &DeviceCommand<'_, RecordingDriver>| match command {
+        DeviceCommand::Wait(edge) => format!("wait {edge:?}"),
+        DeviceCommand::Run { kernel, groups, .. } => format!("{} {}", kernel.module.name(), groups[0]),
+        DeviceCommand::Fill(_, range) => format!("fill {}", range.end - range.start),
+        DeviceCommand::Copy(copy) => format!("copy {}", copy.bytes),
+        DeviceCommand::Stamp(_, number) => format!("stamp {number}"),
     };
     commands.iter().map(word).collect()
 }
 
-impl Driver for Fake {
+impl Driver for RecordingDriver {
     type Memory = HostMemory;
     type Baked = usize;
     type Stamps = NoTimes;
@@ -69,7 +69,7 @@ impl Driver for Fake {
         Ok(())
     }
 
-    fn bake(&mut self, commands: &[Command<'_, Fake>]) -> Result<usize> {
+    fn bake(&mut self, commands: &[DeviceCommand<'_, RecordingDriver>]) -> Result<usize> {
         self.note(words(commands).join(", "));
         Ok(7)
     }

@@ -3,7 +3,7 @@
 use super::driver::{Driver, Memory};
 use super::{Replay, page_in};
 use crate::cpu::Kernels;
-use crate::cpu::lanes::Units;
+use crate::cpu::lanes::VectorUnits;
 use crate::executor::guest::{Guest, GuestKind, HostGuest};
 use crate::executor::weights::Progress;
 use crate::executor::{PageId, Row};
@@ -32,7 +32,10 @@ pub(super) fn load(
         }
         GuestKind::Cpu => {
             let own = schedule.with_kv(KvType::F16);
-            Box::new(HostGuest::new(&own, Kernels::load(Units::best(), checkpoint, &own, &steps, None, progress)?))
+            Box::new(HostGuest::new(
+                &own,
+                Kernels::load(VectorUnits::best(), checkpoint, &own, &steps, None, progress)?,
+            ))
         }
     })
 }

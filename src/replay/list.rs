@@ -5,7 +5,7 @@
 //! workgroups by a counter (shaders/relay.glsl). That hides the dispatch's start and its first latency of memory and of
 //! address translation. Dispatches that do not need each other share a counter, and wait for the same one before them.
 
-use super::driver::{Command, Driver, MemoryCopy};
+use super::driver::{DeviceCommand, Driver, MemoryCopy};
 use crate::lower::dispatch::{Dispatch, Edge};
 use crate::lower::kernels::Relaying;
 use crate::lower::kernels::push::{ProductRelayPush, RelayPush, StagedRelayPush, word};
@@ -40,7 +40,7 @@ pub type Span<'a, D> = (&'a <D as Driver>::Stamps, usize);
 
 /// Commands in the order in which they run.
 pub struct List<'a, D: Driver> {
-    commands: Vec<Command<'a, D>>,
+    commands: Vec<DeviceCommand<'a, D>>,
     relay: Option<Relay<'a, D>>,
     /// Counters used since the last reset.
     taken: usize,
@@ -90,8 +90,8 @@ impl<'a, D: Driver> List<'a, D> {
     /// A list that waits for everything submitted before it, from the time of `stamp` on.
     pub fn new(relay: Option<Relay<'a, D>>, stamp: Option<(&'a D::Stamps, usize)>) -> List<'a, D> {
         let mut list = List { commands: Vec::new(), relay, taken: RELAY_COUNTERS, before: None };
-        list.commands.extend(stamp.map(|(stamps, number)| Command::Stamp(stamps, number)));
-        list.commands.push(Command::Wait(Edge::Device));
+        list.commands.extend(stamp.map(|(stamps, number)| DeviceCommand::Stamp(stamps, number)));
+        list.commands.push(DeviceCommand::Wait(Edge::Device));
         list
     }
 
@@ -135,17 +135,17 @@ impl<'a, D: Driver> List<'a, D> {
             }
             Relaying::Staged => d.push.followed_by(&words),
         };
-        self.commands.push(Command::Run { kernel: d.kernel, push, groups: d.groups });
+        self.commands.push(DeviceCommand::Run { kernel: d.kernel, push, groups: d.groups });
     }
 
     /// Notes the time of what is before.
     pub fn stamp(&mut self, stamps: &'a D::Stamps, number: usize) {
-        self.commands.push(Command::Stamp(stamps, number));
+        self.commands.push(DeviceCommand::Stamp(stamps, number));
     }
 
     /// Adds copies of what the dispatches have written.
     fn copy(&mut self, copies: impl IntoIterator<Item = MemoryCopy<'a, D>>) {
-        let mut copies = copies.into_iter().map(Command::Copy).peekable();
+        let mut copies = copies.into_iter().map(DeviceCommand::Copy).peekable();
         if copies.peek().is_some() {
             self.wait(Edge::Fill);
             self.commands.extend(copies);
@@ -153,14 +153,14 @@ impl<'a, D: Driver> List<'a, D> {
     }
 
     /// The commands. The host sees what they have written.
-    pub fn end(mut self, stamp: Option<(&'a D::Stamps, usize)>) -> Vec<Command<'a, D>> {
+    pub fn end(mut self, stamp: Option<(&'a D::Stamps, usize)>) -> Vec<DeviceCommand<'a, D>> {
         self.wait(Edge::Host);
-        self.commands.extend(stamp.map(|(stamps, number)| Command::Stamp(stamps, number)));
+        self.commands.extend(stamp.map(|(stamps, number)| DeviceCommand::Stamp(stamps, number)));
         self.commands
     }
 
     fn wait(&mut self, edge: Edge) {
-        self.commands.push(Command::Wait(edge));
+        self.commands.push(DeviceCommand::Wait(edge));
     }
 
     /// A counter for a dispatch that waits for those of the last.
@@ -181,19 +181,19 @@ impl<'a, D: Driver> List<'a, D> {
     fn reset(&mut self, relay: Relay<'a, D>) {
         let bytes = RELAY_COUNTERS as u64 * RELAY_STRIDE;
         self.wait(Edge::Fill);
-        self.commands.push(Command::Fill(relay.arena, relay.offset..relay.offset + bytes));
+        self.commands.push(DeviceCommand::Fill(relay.arena, relay.offset..relay.offset + bytes));
         self.wait(Edge::Device);
         (self.taken, self.before) = (0, None);
     }
 }
 
-/// Dispatches, each part behind the one before it, then copies of what they have written.
+/// Dispatches, each part after the one before it, then copies of what they have written.
 pub(super) fn list_of<'a, D: Driver>(
     parts: &[&[Dispatch]],
     relay: Option<Relay<'a, D>>,
     span: Option<Span<'a, D>>,
     copies: impl IntoIterator<Item = MemoryCopy<'a, D>>,
-) -> Vec<Command<'a, D>> {
+) -> Vec<DeviceCommand<'a, D>> {
     let dispatches = || parts.iter().flat_map(|part| part.iter().enumerate());
     let mut list = List::new(relay, span.map(|(stamps, i)| (stamps, 2 * i)));
     for ((i, d), ahead) in dispatches().zip(weights_ahead(dispatches().map(|(_, d)| d.weights.clone()))) {
@@ -203,7 +203,7 @@ pub(super) fn list_of<'a, D: Driver>(
     list.end(span.map(|(stamps, i)| (stamps, 2 * i + 1)))
 }
 
-/// For each of a series of dispatches, the weights that the next one behind it that has any reads.
+/// For each of a series of dispatches, the weights that the next one after it that has any reads.
 fn weights_ahead(weights: impl DoubleEndedIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut next = 0..0;
     let of = |own: Range<u64>| if own.is_empty() { next.clone() } else { std::mem::replace(&mut next, own) };
@@ -215,7 +215,7 @@ fn weights_ahead(weights: impl DoubleEndedIterator<Item = Range<u64>>) -> Vec<Ra
 #[cfg(test)]
 mod tests {
     use super::super::driver::{HostAccess, MemorySource};
-    use super::super::fake::{Fake, words};
+    use super::super::fake::{RecordingDriver, words};
     use super::*;
     use crate::lower::kernels::constants::{NoConstants, Specialization};
     use crate::lower::kernels::push::{NormPush, Push, PushBlock, ReadPush};
@@ -255,23 +255,23 @@ mod tests {
     fn a_list_waits_for_what_came_before_and_ends_where_the_host_sees_it() {
         let read = |groups, edge| dispatch::<ReadPush>(Module::Read, groups, edge);
         let first = [read(1, Edge::None), read(2, Edge::None), read(3, Edge::Kernels)];
-        let driver = Fake::new();
+        let driver = RecordingDriver::new();
         let memory = driver.allocate(64, 0, HostAccess::Host, MemorySource::Ordinary).unwrap();
         let stamps = driver.stamps(4).unwrap().unwrap();
-        let copies = [16, 32].map(|bytes| MemoryCopy::<Fake>::new(&memory, &memory, bytes));
+        let copies = [16, 32].map(|bytes| MemoryCopy::<RecordingDriver>::new(&memory, &memory, bytes));
         let list = list_of(&[&first, &[read(4, Edge::None)]], None, Some((&stamps, 1)), copies);
         let want = "stamp 2, wait Device, wait Kernels, read 1, read 2, wait Kernels, read 3, wait Kernels, read 4, \
                     wait Fill, copy 16, copy 32, wait Host, stamp 3";
         assert_eq!(words(&list).join(", "), want);
-        assert_eq!(words(&list_of::<Fake>(&[], None, None, [])).join(", "), "wait Device, wait Host");
+        assert_eq!(words(&list_of::<RecordingDriver>(&[], None, None, [])).join(", "), "wait Device, wait Host");
     }
 
     /// Counters are zeroed where nobody counts, and once they are used up.
     #[test]
     fn relayed_dispatches_wait_by_counters_and_others_by_edges() {
-        let driver = Fake::new();
+        let driver = RecordingDriver::new();
         let arena = driver.allocate(64, 0, HostAccess::Host, MemorySource::Ordinary).unwrap();
-        let relay = || Some(Relay::<Fake> { arena: &arena, offset: 1 << 20 });
+        let relay = || Some(Relay::<RecordingDriver> { arena: &arena, offset: 1 << 20 });
         let norm = |groups| dispatch::<NormPush>(Module::RmsNorm, groups, Edge::Kernels);
         let list =
             list_of(&[&[norm(5), norm(6), dispatch::<ReadPush>(Module::Read, 7, Edge::None)]], relay(), None, []);
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(words(&list).join(", "), want);
         // Each waits for the workgroups of the one before it, at that one's counter.
         let turns = list.iter().filter_map(|command| match command {
-            Command::Run { kernel, push, .. } if kernel.module == Module::RmsNorm => {
+            DeviceCommand::Run { kernel, push, .. } if kernel.module == Module::RmsNorm => {
                 let words: &[u32] = bytemuck::cast_slice(&push.bytes()[size_of::<NormPush>()..]);
                 Some((words[0], words[1]))
             }

@@ -56,7 +56,7 @@ use crate::replay::measure::timing::Timing;
 use crate::replay::measure::tuning::Tuning;
 use crate::replay::options::ReplayOptions;
 use crate::replay::passes::Passes;
-use crate::replay::queue::Queue;
+use crate::replay::queue::DeviceQueue;
 use crate::replay::results::Results;
 use crate::schedule::{Pool, Schedule};
 use crate::{Cancel, Error, Result};
@@ -69,7 +69,7 @@ pub struct Replay<D: Driver> {
     layout: GpuLayout,
     options: ReplayOptions,
     target: Target,
-    queue: Queue<D>,
+    queue: DeviceQueue<D>,
     /// What tuning keeps, where there is something to choose.
     tuning: Option<Tuning>,
     timing: Timing<D>,
@@ -124,7 +124,7 @@ impl<D: Driver> Replay<D> {
         options: ReplayOptions,
         progress: &Progress,
     ) -> Result<Replay<D>> {
-        let mut queue = Queue::new(driver);
+        let mut queue = DeviceQueue::new(driver);
         let start = Instant::now();
         let weights = load_weights(&mut queue, checkpoint, &schedule, plan, options, progress)?;
         let layout = GpuLayout::new(&schedule);
@@ -276,7 +276,7 @@ fn allocate_arena<D: Driver>(driver: &D, source: MemorySource, bytes: u64, heap:
 }
 
 fn load_weights<D: Driver>(
-    queue: &mut Queue<D>,
+    queue: &mut DeviceQueue<D>,
     checkpoint: &Checkpoint,
     schedule: &Schedule,
     plan: &Plan,

@@ -20,7 +20,7 @@ impl Reach {
 /// How many segments keep a submit within the budget, and the reach of the pass that this was measured on. One kind of
 /// pass serves few rows and many, at any depth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Pace {
+pub(crate) struct SubmitPace {
     /// Segments per submit; 0 if nothing was measured.
     pub(crate) per_submit: usize,
     timed: Reach,
@@ -30,7 +30,7 @@ pub(crate) struct Pace {
 /// room for that.
 const DEEPER: usize = 4096;
 
-impl Pace {
+impl SubmitPace {
     /// Whether the pace holds for a pass.
     pub(crate) fn covers(&self, pass: Reach) -> bool {
         self.per_submit > 0 && pass.rows <= self.timed.rows && pass.depths <= 2 * self.timed.depths + pass.rows * DEEPER
@@ -44,18 +44,18 @@ impl Pace {
         } else if known && per_submit == self.per_submit {
             self.timed.depths = self.timed.depths.max(pass.depths);
         } else {
-            *self = Pace { per_submit, timed: pass };
+            *self = SubmitPace { per_submit, timed: pass };
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{DEEPER, Pace, Reach};
+    use super::{DEEPER, Reach, SubmitPace};
 
     #[test]
     fn what_is_known_of_few_rows_says_nothing_of_many() {
-        let mut pace = Pace::default();
+        let mut pace = SubmitPace::default();
         // Rows of different sequences, all at the same depth.
         let reach = |rows, depth| Reach { rows, depths: rows * depth };
         assert!(!pace.covers(reach(1, 0)), "nothing is known");
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn every_rows_depth_counts() {
         let reach = |deep: usize| Reach { rows: 32, depths: 30_000 * deep };
-        let mut pace = Pace::default();
+        let mut pace = SubmitPace::default();
         pace.learn(reach(1), 62);
         assert!(pace.covers(reach(6)) && !pace.covers(reach(32)));
     }

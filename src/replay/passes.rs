@@ -4,7 +4,7 @@ use crate::executor::{HeadRows, Row};
 use crate::lower::{PassKind, RowOrder, TokenSource};
 use crate::plan::device::SLOTS;
 use crate::replay::driver::{Driver, Stamps};
-use crate::replay::pace::{Pace, Reach};
+use crate::replay::pace::{Reach, SubmitPace};
 use crate::schedule::{Extent, Segment};
 use crate::{Error, Result};
 use std::ops::Range;
@@ -83,7 +83,7 @@ pub(crate) struct BakedKind<D: Driver> {
     pub ends: Vec<Option<Segment>>,
     /// What runs, one after the other: the lists, and between them what a guest runs.
     pub pieces: Vec<Piece>,
-    pub pace: Pace,
+    pub pace: SubmitPace,
     /// How long the last pass took, if it was a whole one; else 0.
     pub last: Duration,
 }
@@ -113,7 +113,7 @@ pub(crate) struct Passes<D: Driver> {
     /// Copies of the logits to memory that the host reads, for one row and for `head_rows`. `None` if the host reads
     /// the arena.
     pub(super) fetches: [Option<D::Baked>; 2],
-    /// What a choice other than argmax needs, for one row and for `head_rows`, per slot of results: submitted behind a head
+    /// What a choice other than argmax needs, for one row and for `head_rows`, per slot of results: submitted after a head
     /// where a row asks.
     pub(super) choices: Vec<[D::Baked; SLOTS]>,
 }
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(of(&[row(1, 5), row(0, 6), row(2, 7)]), (RowOrder::Apart, 4));
         assert_eq!(of(&then(&chunk(1, 2), &[row(0, 0)])), (RowOrder::Mixed, 32));
         assert_eq!(of(&then(&chunk(1, 7), &[row(2, 3), row(0, 3), row(3, 70)])), (RowOrder::Mixed, 32));
-        // A row of the chunk's sequence behind it, two of another's, and a chunk that is not first.
+        // A row of the chunk's sequence after it, two of another's, and a chunk that is not first.
         let in_any_order = [
             then(&chunk(1, 7), &[row(2, 3), row(1, 67)]),
             then(&chunk(1, 7), &[row(2, 3), row(2, 4)]),

@@ -1,6 +1,6 @@
 //! A driver's queue as replay uses it: it counts what is under way, waits in the order of submits, and knows when nothing is.
 
-use super::driver::{Command, Driver, Memory, MemoryCopy, SIGNALS, unmapped};
+use super::driver::{DeviceCommand, Driver, Memory, MemoryCopy, SIGNALS, unmapped};
 use super::list::{Relay, Span, list_of};
 use crate::lower::dispatch::{Dispatch, Edge};
 use crate::{Error, Result};
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 const GPU_DEADLINE: Duration = Duration::from_secs(10);
 const CPU_DEADLINE: Duration = Duration::from_secs(600);
 
-/// A wait may wake up this long after its signal. So [`Queue::wait_promptly`] looks at the signal itself for this long
-/// before the expected end, and after it.
+/// A wait may wake up this long after its signal. So [`DeviceQueue::wait_promptly`] looks at the signal itself for this
+/// long before the expected end, and after it.
 const WAKING: Duration = Duration::from_micros(300);
 
 /// A driver, and what of its work is under way. Signals are waited for in the order of their submits.
-pub struct Queue<D: Driver> {
+pub struct DeviceQueue<D: Driver> {
     /// The driver.
     pub driver: D,
     deadline: Duration,
@@ -30,12 +30,12 @@ pub struct Queue<D: Driver> {
     waits: Cell<usize>,
 }
 
-impl<D: Driver> Queue<D> {
+impl<D: Driver> DeviceQueue<D> {
     /// A driver's queue, with nothing under way.
-    pub fn new(driver: D) -> Queue<D> {
+    pub fn new(driver: D) -> DeviceQueue<D> {
         let deadline = if driver.caps().is_cpu() { CPU_DEADLINE } else { GPU_DEADLINE };
         let (submits, open) = Default::default();
-        Queue { driver, deadline, submits, open, signals: Cell::new(0), waits: Cell::new(0) }
+        DeviceQueue { driver, deadline, submits, open, signals: Cell::new(0), waits: Cell::new(0) }
     }
 
     /// Bakes dispatches into a list that may be replayed any number of times. Each part waits for the one before it, and the
@@ -97,7 +97,7 @@ impl<D: Driver> Queue<D> {
     /// Waits for everything submitted. If an error left submits without a signal, submits one.
     ///
     /// # Errors
-    /// As [`Queue::wait`].
+    /// As [`DeviceQueue::wait`].
     pub fn drain(&self) -> Result<()> {
         while self.under_way() > 0 {
             self.wait()?;
@@ -109,12 +109,12 @@ impl<D: Driver> Queue<D> {
         Ok(())
     }
 
-    /// Whether something was submitted that has no signal behind it.
+    /// Whether something was submitted that has no signal after it.
     pub fn is_open(&self) -> bool {
         self.open.get() > 0
     }
 
-    /// Puts a signal behind what was submitted without one.
+    /// Puts a signal after what was submitted without one.
     ///
     /// # Errors
     /// Device: the device was lost.
@@ -134,11 +134,11 @@ impl<D: Driver> Queue<D> {
         Ok(())
     }
 
-    /// As [`Queue::wait`], where the device idles until the host has seen the end: what was just submitted takes about
-    /// `expected`. Sleeps for most of that time.
+    /// As [`DeviceQueue::wait`], where the device idles until the host has seen the end: what was just submitted takes
+    /// about `expected`. Sleeps for most of that time.
     ///
     /// # Errors
-    /// As [`Queue::wait`].
+    /// As [`DeviceQueue::wait`].
     pub fn wait_promptly(&self, expected: Duration) -> Result<()> {
         // A CPU driver needs the processor itself.
         if !self.driver.caps().is_cpu() && !self.driver.is_hung() {
@@ -155,7 +155,7 @@ impl<D: Driver> Queue<D> {
     /// Runs a list once, and waits. What is under way is waited for as well.
     ///
     /// # Errors
-    /// As [`Queue::wait`].
+    /// As [`DeviceQueue::wait`].
     ///
     /// # Safety
     /// As [`Driver::submit`].
@@ -165,14 +165,14 @@ impl<D: Driver> Queue<D> {
         self.wait()
     }
 
-    /// Copies between memories, behind everything submitted before, and waits. The host sees what was copied.
+    /// Copies between memories, after everything submitted before, and waits. The host sees what was copied.
     ///
     /// # Errors
     /// Device: the device was lost.
     pub fn copy<'a>(&mut self, copies: impl IntoIterator<Item = MemoryCopy<'a, D>>) -> Result<()> {
-        let mut commands = vec![Command::Wait(Edge::Device)];
-        commands.extend(copies.into_iter().map(Command::Copy));
-        commands.push(Command::Wait(Edge::Host));
+        let mut commands = vec![DeviceCommand::Wait(Edge::Device)];
+        commands.extend(copies.into_iter().map(DeviceCommand::Copy));
+        commands.push(DeviceCommand::Wait(Edge::Host));
         let list = self.driver.bake(&commands)?;
         // SAFETY: the list was just baked; the caller holds the memories that it copies between.
         unsafe { self.run(list) }?;
@@ -199,19 +199,19 @@ impl<D: Driver> Queue<D> {
 #[cfg(test)]
 mod tests {
     use super::super::driver::{HostAccess, MemorySource};
-    use super::super::fake::Fake;
+    use super::super::fake::RecordingDriver;
     use super::*;
 
-    fn submit(queue: &Queue<Fake>, signal: bool) -> Result<()> {
+    fn submit(queue: &DeviceQueue<RecordingDriver>, signal: bool) -> Result<()> {
         // SAFETY: the lists do nothing.
         unsafe { queue.submit(&[7], signal) }
     }
 
     #[test]
     fn the_host_edits_memory_only_while_nothing_is_under_way() {
-        let queue = Queue::new(Fake::new());
+        let queue = DeviceQueue::new(RecordingDriver::new());
         let mut memory = queue.driver.allocate(64, 0, HostAccess::Host, MemorySource::Ordinary).unwrap();
-        let mut edit = |queue: &Queue<Fake>| queue.edit(&mut memory, |words| words[0] += 1);
+        let mut edit = |queue: &DeviceQueue<RecordingDriver>| queue.edit(&mut memory, |words| words[0] += 1);
         edit(&queue).unwrap();
         for signal in [false, true] {
             submit(&queue, signal).unwrap();
@@ -226,7 +226,7 @@ mod tests {
     /// Signals are waited for in the order of their submits, each as long as the submits that it covers may take.
     #[test]
     fn a_wait_has_a_deadline_for_each_submit_that_it_covers() {
-        let queue = Queue::new(Fake::new());
+        let queue = DeviceQueue::new(RecordingDriver::new());
         for signal in [false, false, true, true] {
             submit(&queue, signal).unwrap();
         }
@@ -247,9 +247,10 @@ mod tests {
 
     #[test]
     fn a_copy_is_waited_for_and_its_list_is_given_up() {
-        let mut queue = Queue::new(Fake::new());
-        let memory =
-            |queue: &Queue<Fake>| queue.driver.allocate(64, 0, HostAccess::Host, MemorySource::Ordinary).unwrap();
+        let mut queue = DeviceQueue::new(RecordingDriver::new());
+        let memory = |queue: &DeviceQueue<RecordingDriver>| {
+            queue.driver.allocate(64, 0, HostAccess::Host, MemorySource::Ordinary).unwrap()
+        };
         let (from, to) = (memory(&queue), memory(&queue));
         queue.copy([MemoryCopy::new(&from, &to, 64)]).unwrap();
         let want = ["wait Device, copy 64, wait Host", "submit [7], signal Some(0)", "wait for 0, 10 s", "free [7]"];

@@ -5,11 +5,10 @@
 //! itself through its caches.
 
 use crate::Result;
-use crate::lower::layout::STALLED;
 use crate::plan::device::{SLOTS, found_bytes, logits_bytes, piece_bytes, state_bytes};
 use crate::replay::driver::{Driver, HostAccess, Memory, MemoryCopy, MemorySource};
 use crate::schedule::Schedule;
-use crate::schedule::choice::Found;
+use crate::schedule::choice::SampleResult;
 use crate::schedule::layout::StateLayout;
 
 /// The results of passes as the host reads them.
@@ -83,10 +82,10 @@ impl<D: Driver> Results<D> {
     }
 
     /// What the last choice found in a head row.
-    pub(crate) fn found(&self, schedule: &Schedule, row: usize) -> Found<'_> {
+    pub(crate) fn found(&self, schedule: &Schedule, row: usize) -> SampleResult<'_> {
         // SAFETY: the executor waits for a choice before it looks at it, and runs no other while the slice borrows it.
         let words: &[u32] = bytemuck::cast_slice(unsafe { self.found.bytes() }.unwrap_or_default());
-        Found::new(&words[row * schedule.found.stride..][..schedule.found.width])
+        SampleResult::new(&words[row * schedule.found.stride..][..schedule.found.width])
     }
 
     fn word(&self, i: usize) -> u32 {
@@ -107,8 +106,8 @@ impl<D: Driver> Results<D> {
     }
 
     /// Whether a relayed dispatch of the pass gave up waiting.
-    pub(crate) fn is_stalled(&self) -> bool {
-        self.word(STALLED) != 0
+    pub(crate) fn has_timed_out(&self) -> bool {
+        self.word(StateLayout::RELAY_TIMEOUT) != 0
     }
 
     /// Logits of a head row, `[vocab]`. If they are apart from the arena, they must have been copied.

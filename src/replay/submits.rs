@@ -1,12 +1,12 @@
-//! How a pass comes to the device, and how it is waited for: whole or in pieces, alone or with the one behind it.
+//! How a pass comes to the device, and how it is waited for: whole or in pieces, alone or with the one after it.
 
 use super::driver::{Driver, Memory};
 use super::pace::Reach;
 use super::passes::{Piece, Tail};
 use super::{Replay, page_address};
-use crate::executor::{self, Asks, HeadRows, Row};
-use crate::lower::layout::STALLED;
-use crate::schedule::choice::{Ask, Found};
+use crate::executor::{self, HeadRows, Row, SampleRequests};
+use crate::schedule::choice::{SampleRequest, SampleResult};
+use crate::schedule::layout::StateLayout;
 use crate::{Error, Result};
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ impl<D: Driver> Replay<D> {
     }
 
     /// Writes what the head rows ask for. A pass may be under way: it does not use these words.
-    fn write_asks(&mut self, head: HeadRows, fill: &mut dyn FnMut(usize, &mut Ask<'_>)) -> Result<()> {
+    fn write_asks(&mut self, head: HeadRows, fill: &mut dyn FnMut(usize, &mut SampleRequest<'_>)) -> Result<()> {
         let (words, schedule, asked) = (executor::asks_in(&self.schedule), &self.schedule, &mut self.asked);
         let mut write = |words: &mut [u32]| executor::write_asks(words, schedule, head, fill, asked);
         if self.arena.is_handed_over() {
@@ -62,7 +62,7 @@ impl<D: Driver> Replay<D> {
     }
 
     /// Writes what the head rows ask for, and submits the pass. Returns when.
-    pub(super) fn ask_and_submit(&mut self, kind: usize, head: HeadRows, asks: Asks<'_>) -> Result<Instant> {
+    pub(super) fn ask_and_submit(&mut self, kind: usize, head: HeadRows, asks: SampleRequests<'_>) -> Result<Instant> {
         self.write_asks(head, asks.fill)?;
         self.submit(kind, Some(head))?;
         let begun = Instant::now();
@@ -71,12 +71,12 @@ impl<D: Driver> Replay<D> {
     }
 
     /// Submits a pass, unless it `is_under_way`; writes what its head rows ask for while it runs, and submits what finds that.
-    /// The pass behind it follows at once where the rows go on. Returns when the host came to it.
+    /// The pass after it follows at once where the rows go on. Returns when the host came to it.
     pub(super) fn submit_and_ask(
         &mut self,
         kind: usize,
         head: HeadRows,
-        asks: Asks<'_>,
+        asks: SampleRequests<'_>,
         is_under_way: bool,
     ) -> Result<Instant> {
         if !is_under_way {
@@ -92,7 +92,7 @@ impl<D: Driver> Replay<D> {
         // SAFETY: as in `submit`.
         unsafe { self.queue.submit(choice.as_slice(), true) }?;
         self.submits += 1;
-        if asks.goes_on && head == all_rows(&self.rows) {
+        if asks.may_run_ahead && head == all_rows(&self.rows) {
             // Its signal will be that of its own choice.
             self.submit_ahead(kind, false)?;
         }
@@ -102,10 +102,10 @@ impl<D: Driver> Replay<D> {
     /// Whether the last choice has found the next token of every row that asked for one.
     pub(super) fn has_all_next(&self) -> bool {
         let asked = self.asked.iter().enumerate().filter(|(_, asked)| **asked);
-        asked.map(|(row, _)| self.results.found(&self.schedule, row)).all(Found::has_likeliest)
+        asked.map(|(row, _)| self.results.found(&self.schedule, row)).all(SampleResult::has_likeliest)
     }
 
-    /// Runs the last pass again, with the same asks: the pass behind it, which has begun, stands on a token that was not
+    /// Runs the last pass again, with the same asks: the pass after it, which has begun, stands on a token that was not
     /// found, and has taken the place of the logits.
     #[cold]
     pub(super) fn run_again(&mut self, kind: usize, head: HeadRows) -> Result<()> {
@@ -287,11 +287,11 @@ impl<D: Driver> Replay<D> {
     /// Refuses a pass if one of its relayed dispatches gave up waiting, or one of a pass without a head before it.
     pub(super) fn check_order(&mut self) -> Result<()> {
         // The flag stays set until a head copies it with the step state.
-        if self.head_rows == 0 || !self.target.relay || !self.results.is_stalled() {
+        if self.head_rows == 0 || !self.target.relay || !self.results.has_timed_out() {
             return Ok(());
         }
         self.settle()?;
-        self.queue.edit(&mut self.arena, |words| words[STALLED] = 0)?;
+        self.queue.edit(&mut self.arena, |words| words[StateLayout::RELAY_TIMEOUT] = 0)?;
         Err(Error::device(
             "the GPU did not start dispatches in the order that they were given in",
             "report this, with the driver's name and version",

@@ -12,7 +12,7 @@ use crate::lower::target::Target;
 use crate::replay::measure::agenda::Allowance;
 use crate::replay::measure::choices::Choices;
 use crate::replay::measure::testbed::QueueBed;
-use crate::replay::measure::tuning::{Advance, Gain, Tuner, Tuning};
+use crate::replay::measure::tuning::{Advance, Tuner, Tuning, TuningGain};
 use crate::{Error, Result};
 use std::time::{Duration, Instant};
 
@@ -148,7 +148,7 @@ impl<D: Driver> Replay<D> {
     ///
     /// # Errors
     /// Device: the device failed.
-    pub(super) fn measure_gains(&mut self) -> Result<Vec<Gain>> {
+    pub(super) fn measure_gains(&mut self) -> Result<Vec<TuningGain>> {
         let mut untuned = self.options.target(self.queue.driver.caps());
         untuned.units = self.target.units;
         let Some(tuning) = &mut self.tuning else { return Ok(Vec::new()) };

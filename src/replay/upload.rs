@@ -5,7 +5,7 @@ use crate::executor::weights::{self, Progress};
 use crate::model::checkpoint::Checkpoint;
 use crate::plan::device::STAGING_BYTES;
 use crate::replay::driver::{Driver, Memory, MemoryCopy};
-use crate::replay::queue::Queue;
+use crate::replay::queue::DeviceQueue;
 use crate::schedule::layout::{BufferLayout, Placement};
 use crate::{Error, Result};
 
@@ -18,7 +18,7 @@ pub fn upload<D: Driver>(
     layout: &BufferLayout,
     target: &mut D::Memory,
     staging: Option<&mut D::Memory>,
-    queue: &mut Queue<D>,
+    queue: &mut DeviceQueue<D>,
     progress: &Progress,
 ) -> Result<()> {
     // SAFETY: nothing that uses the buffer was submitted yet.
@@ -68,7 +68,7 @@ fn unmapped() -> Error {
 fn stage<D: Driver>(
     staging: &mut D::Memory,
     target: &D::Memory,
-    queue: &mut Queue<D>,
+    queue: &mut DeviceQueue<D>,
     offset: u64,
     data: &[u8],
 ) -> Result<()> {

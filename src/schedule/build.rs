@@ -44,11 +44,11 @@ pub struct Schedule {
     pub normed: Slot,
     /// `[head_rows, vocab]`.
     pub logits: Slot,
-    /// What the host asks of each head row's logits ([`choice::Ask`]), `[head_rows, ASK_WORDS]` of u32.
+    /// What the host asks of each head row's logits ([`choice::SampleRequest`]), `[head_rows, ASK_WORDS]` of u32.
     pub ask: Slot,
     /// The tokens that each head row allows, a bit each, `[head_rows, vocab / 32]` of u32.
     pub allowed: Slot,
-    /// What is found in each head row's logits ([`choice::Found`]), `[head_rows, found_words]` of u32.
+    /// What is found in each head row's logits ([`choice::SampleResult`]), `[head_rows, found_words]` of u32.
     pub found: Slot,
     /// All steps, in an order that satisfies `after`; a segment's steps are contiguous.
     pub steps: Vec<Step>,

@@ -11,14 +11,15 @@ pub const BLOCK: usize = 1024;
 /// maxima.
 pub const PARTS: usize = 16;
 /// Most tokens that a row can be asked for.
-pub const MOST_WANTED: usize = 256;
+pub const MOST_TOP_K: usize = 256;
 /// Most tokens that are listed: a bound that lets the wanted ones through lets a few more through.
 pub const MOST_LISTED: usize = 512;
 /// Most tokens of a row whose logits the host reads for itself.
 pub const MOST_EDITS: usize = 384;
 
-/// Word of an ask: how many of the likeliest tokens are wanted; 0 where the row takes its argmax, and nothing is found.
-pub const WANT: usize = 0;
+/// Word of an ask: how many of the likeliest tokens are asked for; 0 where the row takes its argmax, and nothing is
+/// found.
+pub const TOP_K: usize = 0;
 /// Word of an ask: f32, multiplies the logits in the sums.
 pub const SCALE: usize = 1;
 /// Word of an ask: f32 in [0, 1], where in the sum of all blocks the picked block lies; negative for none.
@@ -62,18 +63,18 @@ pub fn set_words(vocab: usize) -> usize {
     vocab.div_ceil(32)
 }
 
-/// A head row's ask, to be filled in. It may lie in memory that the host should not read.
-pub struct Ask<'a> {
+/// What the host asks of a head row's logits, to be filled in. It may lie in memory that the host should not read.
+pub struct SampleRequest<'a> {
     words: &'a mut [u32],
     allowed: &'a mut [u32],
     is_set: bool,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> SampleRequest<'a> {
     /// An ask for nothing. `words`: [`ASK_WORDS`]; `allowed`: [`set_words`].
-    pub fn new(words: &'a mut [u32], allowed: &'a mut [u32]) -> Ask<'a> {
-        words[WANT] = 0;
-        Ask { words, allowed, is_set: false }
+    pub fn new(words: &'a mut [u32], allowed: &'a mut [u32]) -> SampleRequest<'a> {
+        words[TOP_K] = 0;
+        SampleRequest { words, allowed, is_set: false }
     }
 
     /// Whether anything is asked for.
@@ -81,23 +82,23 @@ impl<'a> Ask<'a> {
         self.is_set
     }
 
-    /// Asks for the `want` likeliest tokens, at most [`MOST_WANTED`], and for each block's sum of `exp(scale * logit)`; with
-    /// `unit`, for the logits of the block in which that part of all sums ends. `edits`, at most [`MOST_EDITS`], are the
-    /// tokens that the host reads for itself; `allowed` is the set of allowed tokens, a bit each.
+    /// Asks for the `top_k` likeliest tokens, at most [`MOST_TOP_K`], and for each block's sum of `exp(scale * logit)`;
+    /// with `unit`, for the logits of the block in which that part of all sums ends. `edits`, at most [`MOST_EDITS`],
+    /// are the tokens that the host reads for itself; `allowed` is the set of allowed tokens, a bit each.
     ///
-    /// With a `want` of 1, no `unit` and no edits, the pass takes the likeliest eligible token itself, the lowest of equals:
-    /// it becomes the row's [`crate::executor::Executor::next`] in the argmax's place. Where none is eligible, or more are equal
-    /// than are listed, that stays the argmax ([`Found::has_likeliest`]).
+    /// With a `top_k` of 1, no `unit` and no edits, the pass takes the likeliest eligible token itself, the lowest of
+    /// equals: it becomes the row's [`crate::executor::Executor::next`] in the argmax's place. Where none is eligible,
+    /// or more are equal than are listed, that stays the argmax ([`SampleResult::has_likeliest`]).
     pub fn set(
         &mut self,
-        want: usize,
+        top_k: usize,
         scale: f32,
         unit: Option<f32>,
         edits: impl Iterator<Item = u32>,
         allowed: Option<&[u32]>,
     ) {
-        self.is_set = want > 0;
-        self.words[WANT] = want.min(MOST_WANTED) as u32;
+        self.is_set = top_k > 0;
+        self.words[TOP_K] = top_k.min(MOST_TOP_K) as u32;
         self.words[SCALE] = scale.to_bits();
         self.words[UNIT] = unit.unwrap_or(-1.0).to_bits();
         self.words[MASKED] = u32::from(allowed.is_some());
@@ -116,18 +117,18 @@ impl<'a> Ask<'a> {
 
 /// What was found in a head row's logits.
 #[derive(Clone, Copy)]
-pub struct Found<'a> {
+pub struct SampleResult<'a> {
     words: &'a [u32],
 }
 
-impl<'a> Found<'a> {
+impl<'a> SampleResult<'a> {
     /// What is found in a row, [`found_words`].
-    pub fn new(words: &'a [u32]) -> Found<'a> {
-        Found { words }
+    pub fn new(words: &'a [u32]) -> SampleResult<'a> {
+        SampleResult { words }
     }
 
-    /// The listed tokens with their logits, in any order: every eligible token of at least [`Found::floor`]. `None` if there
-    /// were too many.
+    /// The listed tokens with their logits, in any order: every eligible token of at least [`SampleResult::floor`].
+    /// `None` if there were too many.
     pub fn list(self) -> Option<impl Iterator<Item = (u32, f32)> + 'a> {
         let count = self.words[COUNT] as usize;
         let entries = self.words[LIST..EDITED].chunks_exact(2).take(count);

@@ -41,7 +41,7 @@ impl std::ops::AddAssign for Cost {
 
 /// The pass to cost: its number of rows and their positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pass {
+pub enum PassShape {
     /// `rows` consecutive positions of one sequence, the first at `depth`.
     Prefill {
         /// Rows.
@@ -69,7 +69,7 @@ pub enum Pass {
         /// Position of each of their rows.
         beside: usize,
     },
-    /// The next row of each of `sequences` sequences and the drafted ones behind it, all of them head rows.
+    /// The next row of each of `sequences` sequences and the drafted ones after it, all of them head rows.
     Verify {
         /// Sequences.
         sequences: usize,
@@ -80,22 +80,22 @@ pub enum Pass {
     },
 }
 
-impl Pass {
+impl PassShape {
     fn rows(self) -> u64 {
         match self {
-            Pass::Prefill { rows, .. } | Pass::Verify { rows, .. } => rows as u64,
-            Pass::Decode { sequences, .. } => sequences as u64,
-            Pass::Mixed { chunk, sequences, .. } => (chunk + sequences) as u64,
+            PassShape::Prefill { rows, .. } | PassShape::Verify { rows, .. } => rows as u64,
+            PassShape::Decode { sequences, .. } => sequences as u64,
+            PassShape::Mixed { chunk, sequences, .. } => (chunk + sequences) as u64,
         }
     }
 
     /// Rows whose logits are wanted: the last of a prefill, all of a decode and of a draft.
     fn head_rows(self) -> u64 {
         match self {
-            Pass::Prefill { .. } => 1,
-            Pass::Decode { sequences, .. } => sequences as u64,
-            Pass::Verify { rows, .. } => rows as u64,
-            Pass::Mixed { ends, sequences, .. } => sequences as u64 + u64::from(ends),
+            PassShape::Prefill { .. } => 1,
+            PassShape::Decode { sequences, .. } => sequences as u64,
+            PassShape::Verify { rows, .. } => rows as u64,
+            PassShape::Mixed { ends, sequences, .. } => sequences as u64 + u64::from(ends),
         }
     }
 
@@ -103,26 +103,26 @@ impl Pass {
     fn keys(self, window: Option<usize>) -> (u64, u64) {
         let seen = |position: usize| window.map_or(position + 1, |w| w.min(position + 1)) as u64;
         match self {
-            Pass::Decode { sequences, depth } => {
+            PassShape::Decode { sequences, depth } => {
                 let n = seen(depth) * sequences as u64;
                 (n, n)
             }
-            Pass::Verify { sequences, rows, depth } => {
+            PassShape::Verify { sequences, rows, depth } => {
                 // As if the rows were spread evenly.
                 let (each, longer) = (rows / sequences, rows % sequences);
-                let of = |rows| Pass::Prefill { rows, depth }.keys(window);
+                let of = |rows| PassShape::Prefill { rows, depth }.keys(window);
                 let ((few, some), (more, others)) = (of(each), of(each + 1));
                 let sum = |a, b| (sequences - longer) as u64 * a + longer as u64 * b;
                 (sum(few, more), sum(some, others))
             }
-            Pass::Prefill { rows, depth } => {
+            PassShape::Prefill { rows, depth } => {
                 let pairs = (depth..depth + rows).map(seen).sum();
                 let oldest = window.map_or(0, |w| (depth + 1).saturating_sub(w));
                 (pairs, (depth + rows - oldest) as u64)
             }
-            Pass::Mixed { chunk, depth, sequences, beside, .. } => {
-                let of_chunk = Pass::Prefill { rows: chunk, depth }.keys(window);
-                let of_others = Pass::Decode { sequences, depth: beside }.keys(window);
+            PassShape::Mixed { chunk, depth, sequences, beside, .. } => {
+                let of_chunk = PassShape::Prefill { rows: chunk, depth }.keys(window);
+                let of_others = PassShape::Decode { sequences, depth: beside }.keys(window);
                 (of_chunk.0 + of_others.0, of_chunk.1 + of_others.1)
             }
         }
@@ -130,7 +130,7 @@ impl Pass {
 }
 
 /// Cost of one step of `pass`.
-pub fn step_cost(step: &Step, pass: Pass) -> Cost {
+pub fn step_cost(step: &Step, pass: PassShape) -> Cost {
     let rows = match step.rows {
         Rows::Pass => pass.rows(),
         Rows::Head => pass.head_rows(),
@@ -174,7 +174,7 @@ pub fn step_cost(step: &Step, pass: Pass) -> Cost {
         Op::BlockSums { x, sums, tops, .. } => c.activation_bytes = f32s(x.width + sums.width + tops.width),
         // The parts that hold the candidates, and what is written.
         Op::Candidates { tops, found, .. } => {
-            c.activation_bytes = f32s(tops.width + choice::MOST_WANTED * choice::BLOCK / choice::PARTS + found.width);
+            c.activation_bytes = f32s(tops.width + choice::MOST_TOP_K * choice::BLOCK / choice::PARTS + found.width);
         }
     }
     c
@@ -182,7 +182,7 @@ pub fn step_cost(step: &Step, pass: Pass) -> Cost {
 
 impl Schedule {
     /// Cost of a whole pass, head included, in which every row takes its argmax.
-    pub fn cost(&self, pass: Pass) -> Cost {
+    pub fn cost(&self, pass: PassShape) -> Cost {
         let mut sum = Cost::default();
         for s in self.steps.iter().filter(|s| s.segment != Segment::Choice) {
             sum += step_cost(s, pass);

@@ -113,7 +113,7 @@ impl PoolLayout {
         (0..pages.div_ceil(block)).map(move |i| block.min(pages - i * block))
     }
 
-    /// Clears what a page's bytes hold of positions behind its first `positions`.
+    /// Clears what a page's bytes hold of positions after its first `positions`.
     pub fn clear_behind(&self, page: &mut [u8], positions: usize) {
         for head in page.chunks_exact_mut(PAGE * self.position_bytes) {
             head[positions.min(PAGE) * self.position_bytes..].fill(0);
@@ -161,7 +161,7 @@ impl KvLayout {
         self.0.iter().all(|pool| pool.pages >= pool.most)
     }
 
-    /// Takes away a pool's pages behind its first `pages`.
+    /// Takes away a pool's pages after its first `pages`.
     pub fn limit(&mut self, pool: Pool, pages: usize) {
         let layout = &mut self.0[pool as usize];
         layout.pages = layout.pages.min(pages);

@@ -31,8 +31,8 @@ impl StateLayout {
     pub const HEAD_FIRST: usize = 1;
     /// Word index: how many rows' logits are wanted.
     pub const HEAD_ROWS: usize = 2;
-    /// Word index: for the executor's own use.
-    pub const EXECUTOR: usize = 3;
+    /// Word index: set where a relayed dispatch gives up waiting. The pass's results are invalid then.
+    pub const RELAY_TIMEOUT: usize = 3;
     /// Word index: how many rows the pass begins with that stand at consecutive positions of one sequence.
     pub const CHUNK: usize = 4;
 

@@ -8,6 +8,6 @@ pub mod layout;
 pub mod step;
 
 pub use build::{Extent, Schedule};
-pub use cost::{Cost, Pass};
+pub use cost::{Cost, PassShape};
 pub use kv::{KvLayout, Pool};
 pub use step::{KvType, Op, Segment, Step};

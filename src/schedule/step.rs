@@ -224,7 +224,8 @@ pub enum Op {
         x: Slot,
     },
     /// For each block of `x[r]`: the largest eligible logit and the sum of `exp(scale * (logit - largest))`, as
-    /// [`super::choice::Found::sums`] says, and the largest of each of its parts. Rows that ask for nothing are left out.
+    /// [`super::choice::SampleResult::sums`] says, and the largest of each of its parts. Rows that ask for nothing are
+    /// left out.
     BlockSums {
         /// `[rows, vocab]`.
         x: Slot,
@@ -237,9 +238,9 @@ pub enum Op {
         /// `[rows, blocks, PARTS]`: largest of a part; −∞ where none is eligible.
         tops: Slot,
     },
-    /// The list, the edited tokens' logits and the picked block of `x[r]` ([`super::choice::Found`]). The list's floor is the
-    /// `want`-th largest part; where that lists too many, the `want`-th largest logit. Where the row asks for the likeliest
-    /// token alone ([`super::choice::Ask::set`]), `next[r]` becomes that.
+    /// The list, the edited tokens' logits and the picked block of `x[r]` ([`super::choice::SampleResult`]). The list's
+    /// floor is the `want`-th largest part; where that lists too many, the `want`-th largest logit. Where the row asks
+    /// for the likeliest token alone ([`super::choice::SampleRequest::set`]), `next[r]` becomes that.
     Candidates {
         /// `[rows, vocab]`.
         x: Slot,

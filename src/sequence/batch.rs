@@ -5,7 +5,7 @@
 //! they would leave a chunk less than half of a pass, the two take turns. Several short prompts run in one pass: alone each
 //! would take nearly as long as all of them.
 //!
-//! A sequence that decodes may have drafted tokens in a pass behind its own ([`Batch::speculate`]).
+//! A sequence that decodes may have drafted tokens in a pass after its own ([`Batch::speculate`]).
 //!
 //! A slot that is free keeps what the cache holds of its last sequence, for the prompts that begin as that did.
 
@@ -17,29 +17,28 @@ mod prefixes;
 mod rows;
 mod verify;
 
-use crate::executor::{Asks, Executor, HeadRows};
-use crate::schedule::choice::Ask;
-use crate::schedule::{Pass, Schedule};
+use crate::executor::{Executor, HeadRows, SampleRequests};
+use crate::schedule::choice::SampleRequest;
+use crate::schedule::{PassShape, Schedule};
 use crate::sequence::chooser::Chooser;
 use crate::sequence::counts;
 use crate::sequence::generate::{Finish, Generation};
-use crate::sequence::likelihood::Likelihood;
-use crate::sequence::prompt::Limits;
+use crate::sequence::prompt::SequenceLimits;
 use crate::sequence::session::Session;
 use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use member::{Member, Slot};
-pub use places::Parked;
+use member::{KvSlot, Member};
+pub use places::ParkedSequence;
 use plan::{NextPass, PassPlan, STALE};
 pub use prefixes::{Prefix, ReadPage};
 use verify::Speculating;
 
 /// What a sequence is to do.
 #[derive(Clone)]
-pub struct Request {
+pub struct SequenceRequest {
     /// The prompt's tokens.
     pub prompt: Vec<u32>,
     /// Chooses the reply's tokens.
@@ -53,7 +52,7 @@ pub struct Request {
 }
 
 /// A sequence that has left.
-pub struct Ended {
+pub struct FinishedSequence {
     /// Its slot, which [`Batch::join`] returned.
     pub slot: usize,
     /// The reply. Failed: its logits were not finite.
@@ -62,15 +61,15 @@ pub struct Ended {
     pub chooser: Chooser,
 }
 
-/// Sees each token as it is chosen: its slot and the token. A break ends that sequence.
-pub type OnToken<'a> = &'a mut dyn FnMut(usize, u32) -> ControlFlow<Finish>;
+/// Sees each token as it is chosen: its slot, the token, and what chose it. A break ends that sequence.
+pub type OnToken<'a> = &'a mut dyn FnMut(usize, u32, &mut Chooser) -> ControlFlow<Finish>;
 
 /// The sequences of an executor.
 pub struct Batch {
     /// One for each KV slot.
-    slots: Vec<Slot>,
+    slots: Vec<KvSlot>,
     /// Sequences that have ended and were not taken yet.
-    ended: VecDeque<Ended>,
+    ended: VecDeque<FinishedSequence>,
     /// The slot whose prompt comes first.
     prompt_turn: usize,
     /// The slot that comes first where not all that decode can have a row.
@@ -94,7 +93,7 @@ impl Batch {
     pub fn new(schedule: &Schedule) -> Batch {
         let extent = &schedule.extent;
         Batch {
-            slots: (0..extent.sequences).map(|i| Slot::new(Session::new(i as u32, extent.context))).collect(),
+            slots: (0..extent.sequences).map(|i| KvSlot::new(Session::new(i as u32, extent.context))).collect(),
             ended: VecDeque::new(),
             prompt_turn: 0,
             decode_turn: 0,
@@ -123,7 +122,7 @@ impl Batch {
         self.most_chunk = rows.max(1);
     }
 
-    /// Calls `meanwhile` in each pass but those that greedy sequences alone run one behind the other: what else there is to do
+    /// Calls `meanwhile` in each pass but those that greedy sequences alone run one after the other: what else there is to do
     /// about the tokens of the pass before. Where the host chooses, it is called once the pass is under way.
     pub fn set_meanwhile(&mut self, meanwhile: impl FnMut() + 'static) {
         self.meanwhile = Box::new(meanwhile);
@@ -135,7 +134,7 @@ impl Batch {
     }
 
     /// What the last [`Batch::step`] ran; the depth of decoding rows is their mean. Several prompts count as one chunk.
-    pub fn last_pass(&self) -> Option<Pass> {
+    pub fn last_pass(&self) -> Option<PassShape> {
         if let Some((pass, _)) = self.speculating.as_ref().and_then(|speculating| speculating.verified) {
             return Some(pass);
         }
@@ -147,9 +146,9 @@ impl Batch {
         // The next pass's rows are a position further.
         let mean = || positions / decoding.len() - usize::from(*next != NextPass::Anew);
         Some(match (chunk, sequences) {
-            (_, 0) => Pass::Prefill { rows: chunk, depth },
-            (0, _) => Pass::Decode { sequences, depth: mean() },
-            _ => Pass::Mixed { chunk, depth, ends: heads.len() > sequences, sequences, beside: mean() },
+            (_, 0) => PassShape::Prefill { rows: chunk, depth },
+            (0, _) => PassShape::Decode { sequences, depth: mean() },
+            _ => PassShape::Mixed { chunk, depth, ends: heads.len() > sequences, sequences, beside: mean() },
         })
     }
 
@@ -163,7 +162,7 @@ impl Batch {
     /// # Errors
     /// Input: the prompt is empty, is longer than the context, or has a token outside of the vocabulary. Refused: no slot
     /// is free.
-    pub fn join(&mut self, executor: &mut dyn Executor, request: Request) -> Result<usize> {
+    pub fn join(&mut self, executor: &mut dyn Executor, request: SequenceRequest) -> Result<usize> {
         self.join_of(executor, request, None)
     }
 
@@ -172,11 +171,16 @@ impl Batch {
     ///
     /// # Errors
     /// As [`Batch::join`].
-    pub fn join_of(&mut self, executor: &mut dyn Executor, request: Request, owner: Option<u64>) -> Result<usize> {
-        let Request { prompt, mut chooser, stops, limit, reuse } = request;
+    pub fn join_of(
+        &mut self,
+        executor: &mut dyn Executor,
+        request: SequenceRequest,
+        owner: Option<u64>,
+    ) -> Result<usize> {
+        let SequenceRequest { prompt, mut chooser, stops, limit, reuse } = request;
         let known = if reuse { &prompt[..] } else { &[] };
         let slot = self.best_slot(executor, known, owner).ok_or_else(|| self.full())?;
-        Limits::of(executor.schedule()).check(0, &prompt)?;
+        SequenceLimits::of(executor.schedule()).check(0, &prompt)?;
         let kept = self.place(executor, slot, &prompt, owner, reuse)?;
         chooser.begin(&prompt);
         let so_far = Generation::new(prompt.len(), kept);
@@ -191,13 +195,8 @@ impl Batch {
     }
 
     /// Ends a sequence before its time. `None`: the slot is free.
-    pub fn leave(&mut self, executor: &mut dyn Executor, slot: usize) -> Option<Ended> {
+    pub fn leave(&mut self, executor: &mut dyn Executor, slot: usize) -> Option<FinishedSequence> {
         self.end(executor, slot, Ok(Finish::Interrupted))
-    }
-
-    /// As [`Chooser::take_likelihood`], of a sequence that runs.
-    pub fn take_likelihood(&mut self, slot: usize) -> Option<Likelihood> {
-        self.slots.get_mut(slot)?.member.as_mut()?.chooser.take_likelihood()
     }
 
     /// Runs one pass and chooses a token for each of its head rows. [`Batch::take_ended`] gives
@@ -214,7 +213,7 @@ impl Batch {
     ///
     /// # Errors
     /// As [`Batch::step`].
-    pub fn run(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) -> Result<Option<Ended>> {
+    pub fn run(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) -> Result<Option<FinishedSequence>> {
         while self.ended.is_empty() && !self.is_empty() {
             self.run_pass(executor, on_token)?;
             // Asked for only when they may have changed.
@@ -252,7 +251,7 @@ impl Batch {
     }
 
     /// Takes a sequence that has ended, the first one first.
-    pub fn take_ended(&mut self) -> Option<Ended> {
+    pub fn take_ended(&mut self) -> Option<FinishedSequence> {
         if self.ended.is_empty() { None } else { self.ended.pop_front() }
     }
 
@@ -312,7 +311,7 @@ impl Batch {
         }
     }
 
-    /// Runs a pass whose rows each take their argmax next, and may start the one behind it.
+    /// Runs a pass whose rows each take their argmax next, and may start the one after it.
     #[inline(always)]
     fn run_ahead(&mut self, executor: &mut dyn Executor) -> Result<()> {
         let head = HeadRows { first: 0, count: self.plan.rows.len() };
@@ -331,8 +330,8 @@ impl Batch {
             return executor.forward(rows, plan.head_rows());
         };
         let is_slow = members().any(Member::is_guided);
-        let goes_on = plan.is_steady() && speculating.is_none() && members().all(Member::goes_on);
-        let fill = &mut |row: usize, ask: &mut Ask<'_>| {
+        let may_run_ahead = plan.is_steady() && speculating.is_none() && members().all(Member::may_run_ahead);
+        let fill = &mut |row: usize, ask: &mut SampleRequest<'_>| {
             let slot = heads[row];
             if slot == STALE {
                 return;
@@ -341,10 +340,10 @@ impl Batch {
             // Rows of one sequence stand together.
             let behind = heads[..row].iter().rev().take_while(|other| **other == slot).count();
             if let Some(member) = &mut slots[slot].member {
-                member.chooser.ask_behind(&draft[..behind.min(draft.len())], ask);
+                member.chooser.ask_after(&draft[..behind.min(draft.len())], ask);
             }
         };
-        executor.forward_choosing(rows, head, Asks { fill, is_slow, goes_on, meanwhile })
+        executor.forward_choosing(rows, head, SampleRequests { fill, is_slow, may_run_ahead, meanwhile })
     }
 
     /// Runs a pass of the rows that are chosen.
@@ -362,7 +361,7 @@ impl Batch {
     fn commit_chunk(&mut self, executor: &dyn Executor) {
         counts::count_prefilled(self.plan.chunk);
         for &(slot, rows) in &self.plan.prompts {
-            let Slot { session, member, .. } = &mut self.slots[slot];
+            let KvSlot { session, member, .. } = &mut self.slots[slot];
             session.commit(rows);
             if let Some(member) = member.as_mut().filter(|_| session.pending() == 0) {
                 member.begin_reply(session.tokens().len(), session.room(executor.schedule()));
@@ -377,7 +376,7 @@ impl Batch {
         self.ended.extend(ended);
     }
 
-    fn end(&mut self, executor: &mut dyn Executor, slot: usize, end: Result<Finish>) -> Option<Ended> {
+    fn end(&mut self, executor: &mut dyn Executor, slot: usize, end: Result<Finish>) -> Option<FinishedSequence> {
         self.plan.leave(slot);
         self.endings += 1;
         self.slots[slot].ended = self.endings;

@@ -3,16 +3,16 @@
 use super::*;
 use crate::schedule::kv::{PAGE, Pool};
 use crate::sequence::generate;
-use crate::sequence::meter::Meter;
+use crate::sequence::meter::DecodeMeter;
 use crate::sequence::noting::{CHUNK, CONTEXT, Noting, VOCAB};
 use crate::text::SamplerConfig;
 
 /// Greedy, without stop tokens.
-fn request(prompt: &[u32], limit: usize) -> Request {
-    Request { prompt: prompt.to_vec(), chooser: Chooser::Greedy, stops: Vec::new(), limit, reuse: true }
+fn request(prompt: &[u32], limit: usize) -> SequenceRequest {
+    SequenceRequest { prompt: prompt.to_vec(), chooser: Chooser::Greedy, stops: Vec::new(), limit, reuse: true }
 }
 
-fn go_on(_: usize, _: u32) -> ControlFlow<Finish> {
+fn go_on(_: usize, _: u32, _: &mut Chooser) -> ControlFlow<Finish> {
     ControlFlow::Continue(())
 }
 
@@ -52,7 +52,7 @@ fn a_generation_that_is_cancelled_ends_there_and_the_prefix_stays() {
     assert_eq!(reply(usize::MAX, &prompt, 9), (12, 9, Finish::Length, 9, 21));
 }
 
-/// A batch of which slot 0 decodes, a token behind a prompt of two; what it ran is forgotten.
+/// A batch of which slot 0 decodes, a token after a prompt of two; what it ran is forgotten.
 fn decoding(executor: &mut Noting) -> Batch {
     let mut batch = Batch::new(&executor.schedule);
     batch.join(executor, request(&[1; 2], 40)).unwrap();
@@ -71,7 +71,7 @@ fn the_host_works_while_the_device_does() {
     batch.set_meanwhile(move || noted.set(noted.get() + 1));
     let sampler = SamplerConfig { seed: Some(1), ..SamplerConfig::default() };
     let chooser = Chooser::new(sampler, VOCAB).unwrap();
-    batch.join(&mut executor, Request { chooser, ..request(&[1; 2], 5) }).unwrap();
+    batch.join(&mut executor, SequenceRequest { chooser, ..request(&[1; 2], 5) }).unwrap();
     for pass in 1..=5 {
         assert!(!batch.is_greedy());
         batch.step(&mut executor, &mut go_on).unwrap();
@@ -102,14 +102,14 @@ fn a_pass_holds_a_chunk_of_one_prompt_and_a_row_of_each_that_decodes() {
         (passes(&mut executor).remove(0).0, batch.last_pass().unwrap())
     };
     let chunk = |slot: usize, rows: usize, others: &[u32]| [&vec![slot as u32; rows], others].concat();
-    let mixed = |chunk, depth, ends, sequences, beside| Pass::Mixed { chunk, depth, ends, sequences, beside };
+    let mixed = |chunk, depth, ends, sequences, beside| PassShape::Mixed { chunk, depth, ends, sequences, beside };
     let most = CHUNK - 1;
     assert_eq!(step(), (chunk(long, most, &[0]), mixed(most, 0, false, 1, 2)));
     assert_eq!(step(), (chunk(short, most, &[0]), mixed(most, 0, false, 1, 3)));
     assert_eq!(step(), (chunk(long, most, &[0]), mixed(most, most, false, 1, 4)));
-    // What is left of both is short, and ends in one pass: the last rows behind the others.
+    // What is left of both is short, and ends in one pass: the last rows after the others.
     assert_eq!(step(), (vec![1, 2, 1, 0], mixed(3, 2 * most, true, 1, 5)));
-    assert_eq!(step(), (vec![0, 1, 2], Pass::Decode { sequences: 3, depth: (6 + 2 * CHUNK + CHUNK) / 3 }));
+    assert_eq!(step(), (vec![0, 1, 2], PassShape::Decode { sequences: 3, depth: (6 + 2 * CHUNK + CHUNK) / 3 }));
     // Each has the replies of its own rows.
     let replies = [1, 2, 3].map(|first: u32| (first + 1..).take(20).collect::<Vec<u32>>());
     for (slot, reply) in finish(&mut batch, &mut executor) {
@@ -124,7 +124,8 @@ fn short_prompts_share_a_pass() {
     let mut executor = Noting::new();
     let mut batch = decoding(&mut executor);
     let join = |batch: &mut Batch, executor: &mut Noting, lengths: [usize; 3]| {
-        lengths.map(|n| batch.join(executor, Request { reuse: false, ..request(&vec![n as u32; n], 20) }).unwrap())
+        lengths
+            .map(|n| batch.join(executor, SequenceRequest { reuse: false, ..request(&vec![n as u32; n], 20) }).unwrap())
     };
     join(&mut batch, &mut executor, [2, 3, 1]);
     // The first rows of all, the last row of each, and the one that decodes.
@@ -188,13 +189,13 @@ fn each_ends_for_itself_and_the_others_go_on() {
     let mut executor = Noting::new();
     let mut batch = Batch::new(&executor.schedule);
     let mut join = |request| batch.join(&mut executor, request).unwrap();
-    let stopped = join(Request { stops: vec![14], ..request(&[10], 9) });
+    let stopped = join(SequenceRequest { stops: vec![14], ..request(&[10], 9) });
     let limited = join(request(&[20], 3));
     let broken = join(request(&[30], 9));
     let left = join(request(&[40], 9));
     let (mut ended, mut of_the_last) = (Vec::new(), 0);
     while of_the_last < 4 {
-        let on_token = &mut |slot, token| {
+        let on_token = &mut |slot, token, _: &mut Chooser| {
             of_the_last += usize::from(slot == left);
             match (slot, token) {
                 (2, 32) => ControlFlow::Break(Finish::Stop),
@@ -228,9 +229,9 @@ fn a_pass_that_runs_ahead_serves_those_who_stay() {
     let mut batch = Batch::new(&executor.schedule);
     let join = |executor: &mut Noting, batch: &mut Batch, request| batch.join(executor, request).unwrap();
     let stays = join(&mut executor, &mut batch, request(&[10], 20));
-    let stops = join(&mut executor, &mut batch, Request { stops: vec![25], ..request(&[20], 20) });
+    let stops = join(&mut executor, &mut batch, SequenceRequest { stops: vec![25], ..request(&[20], 20) });
     let leaves = join(&mut executor, &mut batch, request(&[30], 20));
-    let mut meter = Meter::default();
+    let mut meter = DecodeMeter::default();
     let (mut passes, mut ended) = (0, Vec::new());
     let mut step = |executor: &mut Noting, batch: &mut Batch| {
         batch.step(executor, &mut go_on).unwrap();
@@ -242,14 +243,14 @@ fn a_pass_that_runs_ahead_serves_those_who_stay() {
     // The three prompts in a pass, then the first pass of all three, and one ahead.
     (0..2).for_each(|_| step(&mut executor, &mut batch));
     assert!(executor.is_ahead());
-    // One stops while the pass behind it runs. Its slot is another one's at once.
+    // One stops while the pass after it runs. Its slot is another one's at once.
     (0..3).for_each(|_| step(&mut executor, &mut batch));
     assert!(executor.is_ahead() && batch.room() == 2);
     let comes = join(&mut executor, &mut batch, request(&[40, 41], 20));
     assert_ne!(comes, stays);
     step(&mut executor, &mut batch);
     assert!(!executor.is_ahead());
-    assert_eq!(batch.last_pass(), Some(Pass::Decode { sequences: 2, depth: 5 }));
+    assert_eq!(batch.last_pass(), Some(PassShape::Decode { sequences: 2, depth: 5 }));
     // The one that came is in the next pass; then three run ahead again, one leaves, and another one comes.
     (0..3).for_each(|_| step(&mut executor, &mut batch));
     assert!(executor.is_ahead());
@@ -276,7 +277,7 @@ fn stopped_ahead() -> (Noting, Batch) {
     let mut executor = Noting::new();
     executor.runs_ahead = true;
     let mut batch = Batch::new(&executor.schedule);
-    batch.join(&mut executor, Request { stops: vec![15], ..request(&[10], 20) }).unwrap();
+    batch.join(&mut executor, SequenceRequest { stops: vec![15], ..request(&[10], 20) }).unwrap();
     assert_eq!(finish(&mut batch, &mut executor)[0].1.tokens, [11, 12, 13, 14]);
     assert!(executor.is_ahead());
     (executor, batch)
@@ -332,7 +333,7 @@ fn a_penalty_counts_the_whole_prompt_once() {
     let config = SamplerConfig { repeat_penalty: 2.0, ..SamplerConfig::greedy() };
     let mut chooser = Chooser::new(config, VOCAB).unwrap();
     for (prompt, reply) in [(&[0, 1, 2, 3][..], [4, 5]), (&[0, 1, 2, 4], [3, 5]), (&[9, 1], [0, 2])] {
-        batch.join(&mut executor, Request { chooser, ..request(prompt, 2) }).unwrap();
+        batch.join(&mut executor, SequenceRequest { chooser, ..request(prompt, 2) }).unwrap();
         let ended = batch.run(&mut executor, &mut go_on).unwrap().unwrap();
         assert_eq!(ended.reply.unwrap().tokens, reply, "the lowest ids that are not in {prompt:?}");
         chooser = ended.chooser;

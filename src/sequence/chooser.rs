@@ -1,10 +1,10 @@
 //! Chooses the next token of one sequence.
 
 use super::guide::{Guide, Guided};
-use super::likelihood::{Likelihood, Reported};
+use super::likelihood::{Likelihood, ReportingChooser};
 use crate::error::{Setting, Text, text};
 use crate::executor::Executor;
-use crate::schedule::choice::Ask;
+use crate::schedule::choice::SampleRequest;
 use crate::text::{Sampler, SamplerConfig, TokenSet};
 use crate::{Error, Result};
 
@@ -16,14 +16,14 @@ pub enum Chooser {
     /// Samples from what the pass has found in the logits, or else from the logits.
     Sample(Box<Sampler>),
     /// Chooses as another one, and reports how likely the token was. Fetches the logits of each.
-    Report(Box<Reported>),
+    Report(Box<ReportingChooser>),
     /// Chooses as another one, among what a guide allows.
     Guide(Box<Guided>),
     /// Takes given tokens, and then chooses as another one: a report tells how likely a text is.
     Follow(Box<Following>),
 }
 
-/// Tokens that are given, and what chooses those behind them.
+/// Tokens that are given, and what chooses those after them.
 #[derive(Clone)]
 pub struct Following {
     given: std::vec::IntoIter<u32>,
@@ -64,14 +64,14 @@ impl Chooser {
         Ok(Chooser::Guide(Box::new(Guided::new(self, guide, vocab)?)))
     }
 
-    /// The given tokens, and the same choices behind them.
+    /// The given tokens, and the same choices after them.
     pub fn following(self, given: Vec<u32>) -> Chooser {
         Chooser::Follow(Box::new(Following { given: given.into_iter(), then: self }))
     }
 
     /// The same choices, with a report of each: its likelihood, and those of the `top` likeliest tokens.
     pub fn reporting(self, top: usize) -> Chooser {
-        Chooser::Report(Box::new(Reported { chooser: self, top, last: None }))
+        Chooser::Report(Box::new(ReportingChooser { chooser: self, top, last: None }))
     }
 
     /// The likelihood of the last token chosen, once. `None` without reports.
@@ -114,7 +114,7 @@ impl Chooser {
     }
 
     /// Asks the next pass for what [`Chooser::choose`] needs of it beside the argmax.
-    pub fn ask(&mut self, ask: &mut Ask<'_>) {
+    pub fn ask(&mut self, ask: &mut SampleRequest<'_>) {
         match self {
             Chooser::Greedy => {}
             Chooser::Sample(sampler) => sampler.ask(ask),
@@ -125,13 +125,13 @@ impl Chooser {
         }
     }
 
-    /// As [`Chooser::ask`], for the token behind `drafted`: as if these were chosen before it. Asks for nothing where that
+    /// As [`Chooser::ask`], for the token after `drafted`: as if these were chosen before it. Asks for nothing where that
     /// cannot be told yet; the logits have it.
-    pub fn ask_behind(&mut self, drafted: &[u32], ask: &mut Ask<'_>) {
+    pub fn ask_after(&mut self, drafted: &[u32], ask: &mut SampleRequest<'_>) {
         match self {
             _ if drafted.is_empty() => self.ask(ask),
-            Chooser::Sample(sampler) => sampler.ask_behind(drafted, ask),
-            Chooser::Report(reported) => reported.chooser.ask_behind(drafted, ask),
+            Chooser::Sample(sampler) => sampler.ask_after(drafted, ask),
+            Chooser::Report(reported) => reported.chooser.ask_after(drafted, ask),
             // A guide cannot go back, and the logits have what a given token needs.
             Chooser::Greedy | Chooser::Guide(_) | Chooser::Follow(_) => {}
         }

@@ -1,7 +1,7 @@
 //! A conversation whose oldest messages are dropped to fit the context.
 
 use crate::error::text;
-use crate::sequence::prompt::Limits;
+use crate::sequence::prompt::SequenceLimits;
 use crate::text::{ChatTemplate, Message, Tokenizer};
 use crate::{Error, Result};
 
@@ -93,7 +93,12 @@ impl Conversation {
     ///
     /// # Errors
     /// Input: the last message alone does not fit, or the template refuses the messages. Then nothing is dropped.
-    pub fn fit(&mut self, tokenizer: &Tokenizer, template: &ChatTemplate, limits: Limits<'_>) -> Result<Fitted> {
+    pub fn fit(
+        &mut self,
+        tokenizer: &Tokenizer,
+        template: &ChatTemplate,
+        limits: SequenceLimits<'_>,
+    ) -> Result<Fitted> {
         let context = limits.context;
         let most = context - context / 8;
         let exchanges = (self.messages.len() - self.system) / 2;
@@ -157,7 +162,8 @@ mod tests {
     fn the_oldest_exchanges_are_dropped_and_never_the_system_message() {
         let (tokenizer, template) = (small_tokenizer(), ChatTemplate::from_files(None, None).unwrap());
         let shape = presets::preset("gemma3-1b").unwrap();
-        let fit = |c: &mut Conversation, context| c.fit(&tokenizer, &template, Limits { shape: &shape, context });
+        let fit =
+            |c: &mut Conversation, context| c.fit(&tokenizer, &template, SequenceLimits { shape: &shape, context });
         let mut whole = Conversation::new(Some("Be brief."));
         for i in 0..4 {
             whole.ask(&format!("question {i}"));

@@ -9,7 +9,7 @@ static SEQUENCES: AtomicU64 = AtomicU64::new(0);
 
 /// Tokens since the process began, of all sequences together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counts {
+pub struct TokenCounters {
     /// Prompt tokens.
     pub prefilled: u64,
     /// Decoded tokens.
@@ -19,9 +19,9 @@ pub struct Counts {
 }
 
 /// The counts so far.
-pub fn read() -> Counts {
+pub fn read() -> TokenCounters {
     let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    Counts { prefilled: load(&PREFILLED), decoded: load(&DECODED), sequences: load(&SEQUENCES) }
+    TokenCounters { prefilled: load(&PREFILLED), decoded: load(&DECODED), sequences: load(&SEQUENCES) }
 }
 
 /// Counts a prompt's chunk of `tokens` tokens.

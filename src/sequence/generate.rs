@@ -1,8 +1,8 @@
 //! Generation: takes a prompt and produces tokens one by one until a stop.
 
 use crate::executor::{Executor, Measure};
-use crate::schedule::Pass;
-use crate::sequence::batch::{Batch, Request};
+use crate::schedule::PassShape;
+use crate::sequence::batch::{Batch, SequenceRequest};
 use crate::sequence::chooser::Chooser;
 use crate::{Error, Result};
 use std::ops::ControlFlow;
@@ -96,7 +96,7 @@ impl Generation {
     /// Bytes that the decode passes read, those of drafts included, right or wrong.
     fn bytes(&self, executor: &dyn Executor) -> u64 {
         let depth = self.depth + self.decoded() / 2;
-        let of_rows = |rows| executor.schedule().cost(Pass::Verify { sequences: 1, rows, depth }).memory_bytes();
+        let of_rows = |rows| executor.schedule().cost(PassShape::Verify { sequences: 1, rows, depth }).memory_bytes();
         let (one, two) = (of_rows(1), of_rows(2));
         self.passes as u64 * one + self.drafted as u64 * (two - one) + self.draft_bytes
     }
@@ -131,11 +131,11 @@ impl Generation {
 pub fn generate(
     executor: &mut dyn Executor,
     batch: &mut Batch,
-    request: Request,
+    request: SequenceRequest,
     on_token: &mut dyn FnMut(u32) -> ControlFlow<Finish>,
 ) -> Result<(Generation, Chooser)> {
     let slot = batch.join(executor, request)?;
-    let mut on_token = |_, token| on_token(token);
+    let mut on_token = |_, token, _: &mut Chooser| on_token(token);
     loop {
         match batch.run(executor, &mut on_token)? {
             Some(ended) if ended.slot == slot => return Ok((ended.reply?, ended.chooser)),

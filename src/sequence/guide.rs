@@ -3,7 +3,7 @@
 use super::chooser::Chooser;
 use crate::Result;
 use crate::executor::Executor;
-use crate::schedule::choice::Ask;
+use crate::schedule::choice::SampleRequest;
 use crate::text::TokenSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -58,7 +58,7 @@ impl Guided {
     }
 
     /// As [`Chooser::ask`].
-    pub(super) fn ask(&mut self, ask: &mut Ask<'_>) {
+    pub(super) fn ask(&mut self, ask: &mut SampleRequest<'_>) {
         self.prepare();
         if self.ready.is_ok() {
             self.chooser.ask(ask);

@@ -42,13 +42,13 @@ impl Likelihood {
 
 /// A chooser whose choices are reported.
 #[derive(Clone)]
-pub struct Reported {
+pub struct ReportingChooser {
     pub(super) chooser: Chooser,
     pub(super) top: usize,
     pub(super) last: Option<Likelihood>,
 }
 
-impl Reported {
+impl ReportingChooser {
     /// As [`Chooser::choose`].
     pub(super) fn choose(&mut self, executor: &mut dyn Executor, row: usize) -> Result<u32> {
         let token = self.chooser.choose(executor, row)?;

@@ -2,12 +2,12 @@
 
 use super::batch::Batch;
 use crate::executor::Executor;
-use crate::schedule::Pass;
+use crate::schedule::PassShape;
 use std::time::Duration;
 
 /// Decoded tokens, and bytes and time of the passes that they come from, with what a prompt's chunk takes of a mixed one.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Meter {
+pub struct DecodeMeter {
     /// Decoded tokens.
     pub tokens: usize,
     /// Passes that each sequence took part in, all together.
@@ -18,14 +18,14 @@ pub struct Meter {
     pub time: Duration,
 }
 
-impl Meter {
+impl DecodeMeter {
     /// Adds the batch's last pass, which took `time`.
     pub fn add(&mut self, batch: &Batch, executor: &dyn Executor, time: Duration) {
         let Some(pass) = batch.last_pass() else { return };
         let (tokens, passes) = match pass {
-            Pass::Decode { sequences, .. } | Pass::Mixed { sequences, .. } => (sequences, sequences),
-            Pass::Verify { sequences, .. } => (batch.last_verified(), sequences),
-            Pass::Prefill { .. } => return,
+            PassShape::Decode { sequences, .. } | PassShape::Mixed { sequences, .. } => (sequences, sequences),
+            PassShape::Verify { sequences, .. } => (batch.last_verified(), sequences),
+            PassShape::Prefill { .. } => return,
         };
         self.tokens += tokens;
         self.passes += passes;

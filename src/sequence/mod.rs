@@ -24,11 +24,11 @@ pub mod prompt;
 pub mod reply;
 pub mod session;
 
-pub use batch::{Batch, Ended, Request};
+pub use batch::{Batch, FinishedSequence, SequenceRequest};
 pub use chooser::Chooser;
 pub use conversation::Conversation;
 pub use generate::{Finish, Generation, generate};
 pub use likelihood::Likelihood;
-pub use prompt::Limits;
+pub use prompt::SequenceLimits;
 pub use reply::Reply;
 pub use session::Session;

@@ -71,21 +71,7 @@ impl Noting {
 }
 
 impl Executor for Noting {
-    fn schedule(&self) -> &Schedule {
-        &self.schedule
-    }
-
-    fn device(&self) -> &str {
-        "noting"
-    }
-
-    fn pages(&self) -> &Pages {
-        &self.pages
-    }
-
-    fn pages_mut(&mut self) -> &mut Pages {
-        &mut self.pages
-    }
+    crate::executor_methods!(own);
 
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
         if self.passes.len() >= self.cancelled_after {

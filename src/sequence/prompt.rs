@@ -8,17 +8,17 @@ use crate::{Error, Result};
 
 /// Limits of every sequence of a loaded model: its vocabulary and the context.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits<'a> {
+pub struct SequenceLimits<'a> {
     /// The model's shape.
     pub shape: &'a Shape,
     /// Positions of a sequence.
     pub context: usize,
 }
 
-impl<'a> Limits<'a> {
+impl<'a> SequenceLimits<'a> {
     /// The limits that a schedule was built for.
-    pub fn of(schedule: &'a Schedule) -> Limits<'a> {
-        Limits { shape: &schedule.shape, context: schedule.extent.context }
+    pub fn of(schedule: &'a Schedule) -> SequenceLimits<'a> {
+        SequenceLimits { shape: &schedule.shape, context: schedule.extent.context }
     }
 
     /// Checks tokens that will follow `used` tokens.
@@ -71,7 +71,7 @@ impl<'a> Limits<'a> {
 /// # Errors
 /// Input: the text has more tokens than the context, which is found before encoding it if possible; or the tokenizer
 /// has no `<bos>` or cannot encode it.
-pub fn encode_text(tokenizer: &Tokenizer, text: &str, limits: Limits<'_>) -> Result<Vec<u32>> {
+pub fn encode_text(tokenizer: &Tokenizer, text: &str, limits: SequenceLimits<'_>) -> Result<Vec<u32>> {
     tokenizer.require_bos()?;
     limits.check_text(tokenizer, text)?;
     let ids = tokenizer.encode(text, !text.starts_with("<bos>"))?;
@@ -88,7 +88,7 @@ pub fn encode_messages(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
     messages: &[Message],
-    limits: Limits<'_>,
+    limits: SequenceLimits<'_>,
 ) -> Result<Vec<u32>> {
     let ids = encode_rendered(tokenizer, template, messages, limits, true)?;
     limits.check(0, &ids)?;
@@ -103,7 +103,7 @@ pub fn encode_unfinished(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
     messages: &[Message],
-    limits: Limits<'_>,
+    limits: SequenceLimits<'_>,
 ) -> Result<Vec<u32>> {
     let mut ids = encode_rendered(tokenizer, template, messages, limits, false)?;
     // Those that a message spells are text, so the last one is the template's.
@@ -121,7 +121,7 @@ fn encode_rendered(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
     messages: &[Message],
-    limits: Limits<'_>,
+    limits: SequenceLimits<'_>,
     open_answer: bool,
 ) -> Result<Vec<u32>> {
     // Templates trim messages and keep the rest of them.

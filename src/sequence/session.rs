@@ -4,7 +4,7 @@ use crate::Result;
 use crate::executor::{Executor, HeadRows, Row};
 use crate::schedule::Schedule;
 use crate::sequence::counts;
-use crate::sequence::prompt::Limits;
+use crate::sequence::prompt::SequenceLimits;
 use std::ops::Range;
 
 /// Runs one chunk of a prompt: the executor, the chunk's rows, and whether it is the last chunk.
@@ -61,7 +61,7 @@ impl Session {
     /// # Errors
     /// Input: there are no tokens, one is outside of the vocabulary, or they exceed the context; nothing is changed then.
     pub fn replace(&mut self, executor: &mut dyn Executor, tokens: &[u32]) -> Result<usize> {
-        Limits::of(executor.schedule()).check(0, tokens)?;
+        SequenceLimits::of(executor.schedule()).check(0, tokens)?;
         let shared = self.shared(executor, tokens);
         let kept = self.rewind(executor, shared);
         self.tokens.extend_from_slice(&tokens[kept..]);
@@ -82,7 +82,7 @@ impl Session {
     }
 
     fn append(&mut self, schedule: &Schedule, tokens: &[u32]) -> Result<()> {
-        Limits::of(schedule).check(self.tokens.len(), tokens)?;
+        SequenceLimits::of(schedule).check(self.tokens.len(), tokens)?;
         self.tokens.extend_from_slice(tokens);
         Ok(())
     }

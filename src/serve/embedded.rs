@@ -13,13 +13,13 @@ use super::api::Api;
 use super::health::Phase;
 use super::http::{Guard, Limits, Listen, Method};
 use super::model::Model;
-use super::server::{self, Notice, Order, Reread, Setup, Started};
-use super::service::{Service, Settings};
+use super::server::{self, Notice, Reread, ServerOrder, Setup, Started};
+use super::service::{ServerSettings, Service};
 use super::unique::unique;
 use crate::engine::{ModelFiles, Options};
 use crate::machine::threads;
 use crate::{Cancel, Error, Result};
-use answer::Answer;
+use answer::ResponseParser;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::ops::ControlFlow;
@@ -43,7 +43,7 @@ pub struct EngineOptions {
     /// How it is loaded: for as many sequences as `options.sequences` says, or for as many of them as fit.
     pub options: Options,
     /// How requests are treated.
-    pub settings: Settings,
+    pub settings: ServerSettings,
     /// Where others may reach it too.
     pub listen: Vec<Listen>,
 }
@@ -56,7 +56,7 @@ pub type OnProgress<'a> = &'a mut dyn FnMut(&str, f64) -> ControlFlow<()>;
 /// gives its memory back.
 pub struct Engine {
     address: SocketAddr,
-    orders: Sender<Order>,
+    orders: Sender<ServerOrder>,
     service: Arc<Service>,
     started: Started,
     thread: Option<JoinHandle<Result<()>>>,
@@ -111,7 +111,7 @@ impl Engine {
         let mut flow = on("loading", 0.0);
         let started = loop {
             if flow.is_break() {
-                let _ = orders.send(Order::Stop);
+                let _ = orders.send(ServerOrder::Stop);
                 let _ = thread.join();
                 return Err(given_up());
             }
@@ -173,7 +173,7 @@ impl Engine {
         );
         // Where the answer comes before all is read, the rest is not wanted.
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
-        let mut answer = Answer::default();
+        let mut answer = ResponseParser::default();
         let mut piece = [0; 16 << 10];
         loop {
             if cancel.is_set() {
@@ -214,7 +214,7 @@ impl Engine {
     }
 
     fn end(&mut self) -> Result<()> {
-        let _ = self.orders.send(Order::Stop);
+        let _ = self.orders.send(ServerOrder::Stop);
         match self.thread.take() {
             Some(thread) => thread.join().unwrap_or_else(|_| Err(Error::device("the engine panicked", "report this"))),
             None => Ok(()),

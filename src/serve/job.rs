@@ -2,8 +2,8 @@
 
 use super::http::ApiError;
 pub use super::http::Client;
-use crate::grammar::Compiled;
-use crate::sequence::{Chooser, Finish, Likelihood, Reply};
+use crate::grammar::CompiledGrammar;
+use crate::sequence::{Finish, Likelihood, Reply, SequenceRequest};
 use crate::text::SamplerConfig;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -29,8 +29,8 @@ impl Default for Defaults {
 
 /// What a request asks: one or more replies to a prompt.
 #[derive(Debug, Clone)]
-pub struct Ask {
-    /// The prompt's tokens, which fit the context ([`crate::sequence::Limits::check`]).
+pub struct ReplyRequest {
+    /// The prompt's tokens, which fit the context ([`crate::sequence::SequenceLimits::check`]).
     pub prompt: Vec<u32>,
     /// How the tokens are chosen. With a seed, reply `i` draws with `seed + i`.
     pub sampler: SamplerConfig,
@@ -42,21 +42,21 @@ pub struct Ask {
     pub ignore_eos: bool,
     /// Reports each token's likelihood, and those of so many likeliest tokens.
     pub likelihoods: Option<usize>,
-    /// Begins the reply with the prompt's own tokens behind its first, so that their likelihoods are reported too. They do not
+    /// Begins the reply with the prompt's own tokens after its first, so that their likelihoods are reported too. They do not
     /// count for `limit`, which may be 0, and no token ends the reply before it.
     pub scores: bool,
     /// What the replies may be. They end where it does, whatever `ignore_eos` says.
-    pub grammar: Option<Arc<Compiled>>,
+    pub grammar: Option<Arc<CompiledGrammar>>,
     /// Takes over what the cache holds of the prompt.
     pub reuse: bool,
     /// How many replies, at least 1 and at most [`MOST_CHOICES`].
     pub choices: usize,
 }
 
-impl Ask {
+impl ReplyRequest {
     /// One reply to a prompt, as long as the model makes it, with the default sampler.
-    pub fn new(prompt: Vec<u32>) -> Ask {
-        Ask {
+    pub fn new(prompt: Vec<u32>) -> ReplyRequest {
+        ReplyRequest {
             prompt,
             sampler: SamplerConfig::default(),
             limit: usize::MAX,
@@ -75,16 +75,16 @@ impl Ask {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// It has one token more.
-    Token(Token),
+    Token(ReplyToken),
     /// It is complete.
-    End(End),
+    End(ReplyEnd),
     /// It will not be completed. What came before is not the whole reply.
     Failed(ApiError),
 }
 
 /// A token of a reply.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Token {
+pub struct ReplyToken {
     /// Its id.
     pub id: u32,
     /// The text that is final with it. May be empty: a character may take several tokens, and what may begin a stop text is
@@ -96,7 +96,7 @@ pub struct Token {
 
 /// How a reply ended, and what it cost.
 #[derive(Debug, Clone, PartialEq)]
-pub struct End {
+pub struct ReplyEnd {
     /// Text that was held back.
     pub text: String,
     /// Why it ended: [`Finish::Stop`] or [`Finish::Length`].
@@ -120,60 +120,58 @@ pub struct End {
 /// Says whether nobody waits for a job any more. Any thread asks it, often.
 pub(super) type Abandoned = Arc<dyn Fn() -> bool + Send + Sync>;
 
+/// An event of a reply, which the request knows by its number.
+pub(super) type ChoiceEvent = (usize, Event);
+
 /// What is to be told to those who wait, in this order. Each send may wake a thread.
 #[derive(Default)]
-pub(super) struct Outbox(Vec<Message>);
-
-struct Message {
-    to: Sender<(usize, Event)>,
-    choice: usize,
-    event: Event,
-}
+pub(super) struct Outbox(Vec<(Sender<ChoiceEvent>, ChoiceEvent)>);
 
 impl Outbox {
-    /// Adds what is to be told of a job.
-    pub fn add(&mut self, job: &Job, event: Event) {
-        self.0.push(Message { to: job.events.clone(), choice: job.choice, event });
+    /// Adds what a recipient is to be told.
+    pub fn add(&mut self, to: &Recipient, event: Event) {
+        self.0.push((to.events.clone(), (to.choice, event)));
     }
 
-    /// Tells all of it. A receiver that is gone does not matter: [`Job::is_abandoned`] will say so.
+    /// Tells all of it. A receiver that is gone does not matter: [`Recipient::is_abandoned`] will say so.
     pub fn send(&mut self) {
-        for Message { to, choice, event } in self.0.drain(..) {
-            let _ = to.send((choice, event));
+        for (to, event) in self.0.drain(..) {
+            let _ = to.send(event);
         }
     }
 }
 
 /// One reply to be made.
 pub(super) struct Job {
-    /// The model that its tokens are of.
+    /// What the batch is asked. The prompt's tokens that are scored stand in its reply.
+    pub request: SequenceRequest,
+    pub recipient: Recipient,
+}
+
+/// Who waits for a reply, and how far its text is.
+pub(super) struct Recipient {
+    /// The model that the reply's tokens are of.
     pub model: u64,
     /// Which reply of its request it is.
     pub choice: usize,
-    pub prompt: Vec<u32>,
     /// Tokens of the prompt that the reply begins with, for their likelihoods.
     pub given: usize,
-    pub chooser: Chooser,
-    /// Tokens that end the reply.
-    pub stops: Vec<u32>,
-    pub limit: usize,
-    pub reuse: bool,
     pub reply: Reply,
     pub client: Client,
     pub abandoned: Abandoned,
     pub since: Instant,
     /// When it is given up.
     pub deadline: Option<Instant>,
-    pub events: Sender<(usize, Event)>,
+    pub events: Sender<ChoiceEvent>,
 }
 
-impl Job {
-    /// Tells whoever waits. A receiver that is gone does not matter: [`Job::is_abandoned`] will say so.
+impl Recipient {
+    /// Tells it. A receiver that is gone does not matter: [`Recipient::is_abandoned`] will say so.
     pub fn tell(&self, event: Event) {
         let _ = self.events.send((self.choice, event));
     }
 
-    /// Whether nobody waits for it any more.
+    /// Whether nobody waits any more.
     pub fn is_abandoned(&self) -> bool {
         (self.abandoned)()
     }
@@ -183,9 +181,9 @@ impl Job {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    /// Tells that its time is over.
-    pub fn tell_late(&self) {
-        self.tell(Event::Failed(late(self.since)));
+    /// What it is told where its time is over.
+    pub fn late(&self) -> Event {
+        Event::Failed(late(self.since))
     }
 }
 

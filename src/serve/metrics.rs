@@ -3,9 +3,9 @@
 use crate::diagnose::energy::Energy;
 use crate::executor::Pages;
 use crate::schedule::kv::Pool;
-use crate::schedule::{Pass, Schedule};
+use crate::schedule::{PassShape, Schedule};
 use crate::sequence::Generation;
-use crate::sequence::meter::Meter;
+use crate::sequence::meter::DecodeMeter;
 use crate::version;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -199,10 +199,10 @@ impl Metrics {
     }
 
     /// Notes a pass.
-    pub(super) fn note_pass(&self, pass: Pass, time: Duration) {
+    pub(super) fn note_pass(&self, pass: PassShape, time: Duration) {
         self.passes.inc();
         self.device_seconds.inc_by(time.as_secs_f64());
-        if let Pass::Mixed { .. } = pass {
+        if let PassShape::Mixed { .. } = pass {
             self.mixed_passes.inc();
         }
     }
@@ -218,7 +218,7 @@ impl Metrics {
     }
 
     /// Publishes the rates of the last second, and what is in use.
-    pub(super) fn publish(&self, meter: &Meter, running: usize, pages: &Pages, kept: u64) {
+    pub(super) fn publish(&self, meter: &DecodeMeter, running: usize, pages: &Pages, kept: u64) {
         self.prefix_bytes.set(kept as i64);
         self.running.set(running as i64);
         let (total, free) = (pages.total(Pool::Global), pages.free(Pool::Global));
@@ -243,8 +243,8 @@ impl Metrics {
     }
 
     /// What the page shows.
-    pub(super) fn rates(&self) -> Rates {
-        Rates {
+    pub(super) fn rates(&self) -> GaugeValues {
+        GaugeValues {
             tokens_per_s: self.tokens_per_second.get(),
             roofline_share: self.roofline_share.get(),
             running: self.running.get(),
@@ -259,7 +259,7 @@ impl Metrics {
 
 /// A few of the gauges.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Rates {
+pub(super) struct GaugeValues {
     pub tokens_per_s: f64,
     pub roofline_share: f64,
     pub running: i64,

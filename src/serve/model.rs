@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::grammar::Grammars;
 use crate::model::Shape;
 use crate::schedule::Schedule;
-use crate::sequence::Limits;
+use crate::sequence::SequenceLimits;
 use crate::sequence::reply::stop_tokens;
 use crate::text::{ChatTemplate, Tokenizer};
 use std::sync::Arc;
@@ -72,8 +72,8 @@ impl Model {
     }
 
     /// The limits of a sequence.
-    pub fn limits(&self) -> Limits<'_> {
-        Limits { shape: &self.shape, context: self.context }
+    pub fn limits(&self) -> SequenceLimits<'_> {
+        SequenceLimits { shape: &self.shape, context: self.context }
     }
 
     /// The tokens that end a reply.

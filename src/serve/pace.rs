@@ -1,6 +1,6 @@
 //! How many rows of a prompt a pass takes while others wait for their next tokens.
 
-use crate::schedule::Pass;
+use crate::schedule::PassShape;
 use std::time::Duration;
 
 /// Fewest rows: a smaller pass takes hardly less time.
@@ -8,18 +8,18 @@ const FEWEST: usize = 16;
 
 /// Keeps passes that hold a prompt's chunk below a time, by the times of those before.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct ChunkPace {
     /// Longest time of a pass, in seconds.
     gap: f64,
     rows: usize,
     most: usize,
 }
 
-impl Pace {
+impl ChunkPace {
     /// Chunks of `most` rows at most, in passes of `gap` at most where [`FEWEST`] rows take no longer.
-    pub fn new(gap: Duration, most: usize) -> Pace {
+    pub fn new(gap: Duration, most: usize) -> ChunkPace {
         // The first prompt begins small: nothing is known yet.
-        Pace { gap: gap.as_secs_f64(), rows: FEWEST.min(most), most }
+        ChunkPace { gap: gap.as_secs_f64(), rows: FEWEST.min(most), most }
     }
 
     /// Most rows of the next chunk while others decode.
@@ -29,8 +29,8 @@ impl Pace {
 
     /// Learns from a pass. One that was too long cuts the next ones at once; one with time to spare lets them grow to the
     /// double.
-    pub fn note(&mut self, pass: Pass, time: Duration) {
-        let (Pass::Mixed { chunk, .. } | Pass::Prefill { rows: chunk, .. }) = pass else { return };
+    pub fn note(&mut self, pass: PassShape, time: Duration) {
+        let (PassShape::Mixed { chunk, .. } | PassShape::Prefill { rows: chunk, .. }) = pass else { return };
         let fits = chunk as f64 * self.gap / time.as_secs_f64().max(1e-9);
         // What a few rows took says little of many: most of it does not grow with the rows.
         let grown = self.rows.max(chunk).saturating_mul(2);
@@ -43,12 +43,12 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn mixed(chunk: usize) -> Pass {
-        Pass::Mixed { chunk, depth: 0, ends: false, sequences: 3, beside: 9 }
+    fn mixed(chunk: usize) -> PassShape {
+        PassShape::Mixed { chunk, depth: 0, ends: false, sequences: 3, beside: 9 }
     }
 
     /// A device on which a pass takes 20 ms and 1 ms a row.
-    fn run(pace: &mut Pace, passes: usize) -> Vec<usize> {
+    fn run(pace: &mut ChunkPace, passes: usize) -> Vec<usize> {
         (0..passes)
             .map(|_| {
                 let rows = pace.rows();
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn chunks_grow_to_what_the_gap_allows_and_shrink_at_once() {
-        let mut pace = Pace::new(Duration::from_millis(200), 512);
+        let mut pace = ChunkPace::new(Duration::from_millis(200), 512);
         let rows = run(&mut pace, 30);
         assert!(rows.iter().all(|&rows| rows + 20 <= 205), "{rows:?}");
         assert!(*rows.last().unwrap() >= 150, "{rows:?}");
@@ -68,10 +68,10 @@ mod tests {
         pace.note(mixed(160), Duration::from_secs(2));
         assert_eq!(pace.rows(), 16);
         // A prompt alone says as much, and decode passes say nothing.
-        pace.note(Pass::Prefill { rows: 100, depth: 0 }, Duration::from_millis(100));
+        pace.note(PassShape::Prefill { rows: 100, depth: 0 }, Duration::from_millis(100));
         assert_eq!(pace.rows(), 200);
-        pace.note(Pass::Decode { sequences: 9, depth: 5 }, Duration::from_secs(9));
+        pace.note(PassShape::Decode { sequences: 9, depth: 5 }, Duration::from_secs(9));
         assert_eq!(pace.rows(), 200);
-        assert_eq!(Pace::new(Duration::from_millis(1), 8).rows(), 8, "no more than a pass takes");
+        assert_eq!(ChunkPace::new(Duration::from_millis(1), 8).rows(), 8, "no more than a pass takes");
     }
 }

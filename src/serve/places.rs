@@ -7,7 +7,7 @@
 
 use super::http::Client;
 use super::job::Event;
-use super::worker::{Running, Worker};
+use super::worker::{RunningJob, Worker};
 use crate::sequence::batch;
 use std::time::{Duration, Instant};
 
@@ -17,9 +17,9 @@ const TURN: Duration = Duration::from_secs(1);
 const LONG_TURN: Duration = Duration::from_secs(10);
 
 /// A job whose place others have for a while.
-pub(super) struct Parked {
-    pub running: Running,
-    sequence: batch::Parked,
+pub(super) struct ParkedJob {
+    pub running: RunningJob,
+    sequence: batch::ParkedSequence,
     since: Instant,
 }
 
@@ -32,7 +32,7 @@ fn is_over(places: usize, fewest: usize, time: Duration) -> bool {
 }
 
 /// Who comes next, by how many replies its client has and since when it waits.
-type Next = (usize, Instant);
+type Precedence = (usize, Instant);
 
 impl Worker<'_> {
     /// Takes jobs into free places, and makes room for clients that have too few.
@@ -47,7 +47,7 @@ impl Worker<'_> {
                     let taken = self.service.queue.take(self.model.id, |client| self.replies(client));
                     match taken {
                         None => break,
-                        Some(job) if job.is_abandoned() => {
+                        Some(job) if job.recipient.is_abandoned() => {
                             self.service.metrics.cancelled.inc();
                         }
                         Some(job) => self.begin(job),
@@ -62,16 +62,17 @@ impl Worker<'_> {
     /// Replies of a client that have begun.
     fn replies(&self, client: Client) -> usize {
         let running = self.running.iter().flatten().chain(self.parked.iter().map(|parked| &parked.running));
-        running.filter(|running| running.job.client == client).count()
+        running.filter(|running| running.recipient.client == client).count()
     }
 
-    fn next_waiting(&self) -> Option<Next> {
+    fn next_waiting(&self) -> Option<Precedence> {
         self.service.queue.next(self.model.id, |client| self.replies(client))
     }
 
     /// The parked job that comes next, and where it is.
-    fn next_parked(&self) -> Option<(usize, Next)> {
-        let of = |(at, parked): (usize, &Parked)| (at, (self.replies(parked.running.job.client) - 1, parked.since));
+    fn next_parked(&self) -> Option<(usize, Precedence)> {
+        let of =
+            |(at, parked): (usize, &ParkedJob)| (at, (self.replies(parked.running.recipient.client) - 1, parked.since));
         self.parked.iter().enumerate().map(of).min_by_key(|(_, next)| *next)
     }
 
@@ -84,25 +85,26 @@ impl Worker<'_> {
         let Some((fewest, _)) = parked.into_iter().chain(self.next_waiting()).min() else { return };
         let now = Instant::now();
         let running = self.running.iter().enumerate().filter_map(|(slot, running)| Some((slot, running.as_ref()?)));
-        let places = |of: Client| self.running.iter().flatten().filter(|running| running.job.client == of).count();
+        let places =
+            |of: Client| self.running.iter().flatten().filter(|running| running.recipient.client == of).count();
         let had = running.filter_map(|(slot, running)| {
-            let (places, time) = (places(running.job.client), now - running.turn?);
+            let (places, time) = (places(running.recipient.client), now - running.turn?);
             is_over(places, fewest, time).then_some((places, time, slot))
         });
         let Some((_, _, slot)) = had.max() else { return };
         if let Some(sequence) = self.batch.park(self.executor.as_mut(), slot)
             && let Some(running) = self.running[slot].take()
         {
-            self.parked.push(Parked { running, sequence, since: now });
+            self.parked.push(ParkedJob { running, sequence, since: now });
         }
     }
 
     /// Gives a parked job a place again.
     fn go_on(&mut self, at: usize) {
-        let Parked { running, sequence, .. } = self.parked.remove(at);
+        let ParkedJob { running, sequence, .. } = self.parked.remove(at);
         match self.batch.unpark(self.executor.as_mut(), sequence) {
-            Ok(slot) => self.running[slot] = Some(Running { turn: None, ..running }),
-            Err(e) => running.job.tell(Event::Failed((&e).into())),
+            Ok(slot) => self.running[slot] = Some(RunningJob { turn: None, ..running }),
+            Err(e) => running.recipient.tell(Event::Failed((&e).into())),
         }
     }
 }

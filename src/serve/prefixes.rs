@@ -11,7 +11,7 @@ use crate::machine::partial::{Lock, PartialFile, lock_for};
 use crate::machine::regular;
 use crate::sequence::Batch;
 use crate::{Error, Result};
-use format::{Contents, Fault, PREFIXES, Table, check_kind};
+use format::{Contents, Fault, PREFIXES, PrefixTable, check_kind};
 use std::io::{self, BufWriter, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -63,7 +63,7 @@ impl PrefixFile {
                 let seconds = start.elapsed().as_secs_f64();
                 log::info!("{path}: {prefixes} prefixes of {tokens} tokens were read in {seconds:.2} s");
             }
-            Err(Fault::File(regular::Fault::Io(e))) if e.kind() == ErrorKind::NotFound => {}
+            Err(Fault::File(regular::ReadFault::Io(e))) if e.kind() == ErrorKind::NotFound => {}
             Err(Fault::Engine(e @ Error::Device { .. })) => return Err(e),
             Err(fault) => {
                 batch.forget(executor);
@@ -98,7 +98,8 @@ impl PrefixFile {
     pub fn save(&self, identity: Identity, batch: &Batch, first: &[u32], executor: &mut dyn Executor) -> Result<()> {
         let (start, path) = (Instant::now(), self.path.display());
         let prefixes = batch.prefixes(executor, first);
-        let Some(table) = (0..prefixes.len()).map(|from| Table::new(&prefixes[from..], executor)).find(Table::fits)
+        let Some(table) =
+            (0..prefixes.len()).map(|from| PrefixTable::new(&prefixes[from..], executor)).find(PrefixTable::fits)
         else {
             return Ok(());
         };
@@ -113,7 +114,12 @@ impl PrefixFile {
         Ok(())
     }
 
-    fn write(&self, identity: Identity, table: &Table, executor: &mut dyn Executor) -> std::result::Result<(), Fault> {
+    fn write(
+        &self,
+        identity: Identity,
+        table: &PrefixTable,
+        executor: &mut dyn Executor,
+    ) -> std::result::Result<(), Fault> {
         let mut file = BufWriter::new(PartialFile::create(&self.path, 0o600)?);
         table.write(&mut file, PREFIXES, identity, executor)?;
         let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;

@@ -20,16 +20,16 @@ const LONGEST_RETRY: f64 = 120.0;
 pub(super) type Errand = Box<dyn FnOnce(&mut Batch, &mut dyn Executor) + Send>;
 
 /// Jobs that wait. Connections push; the engine's thread takes.
-pub(super) struct Queue {
+pub(super) struct JobQueue {
     /// Most jobs of one client.
     most: usize,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// Told when a job arrives, the queue closes, or another model takes over.
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     /// In the order of their arrival.
     waiting: VecDeque<Job>,
     /// Errands, each for a model.
@@ -49,20 +49,20 @@ struct State {
 
 /// What the engine's thread finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum QueuePoll {
     /// There are jobs, or the time is over.
     Jobs,
     /// No more will come for this model.
     Nothing,
 }
 
-impl Queue {
+impl JobQueue {
     /// An empty queue for `most` jobs of each client, at least 1.
-    pub fn new(most: usize) -> Queue {
-        Queue { most: most.max(1), state: Mutex::default(), changed: Condvar::new() }
+    pub fn new(most: usize) -> JobQueue {
+        JobQueue { most: most.max(1), state: Mutex::default(), changed: Condvar::new() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         // Nothing is left half done by a panic: each call changes one field.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -78,7 +78,7 @@ impl Queue {
     /// 503: there is no room, or the server stops. What their model's jobs are told, where its engine has ended.
     pub fn push(&self, jobs: Vec<Job>) -> Result<(), ApiError> {
         let mut state = self.state();
-        jobs.iter().try_for_each(|job| state.check_open(job.model))?;
+        jobs.iter().try_for_each(|job| state.check_open(job.recipient.model))?;
         state.admit(&jobs, self.most)?;
         state.waiting.extend(jobs);
         self.changed.notify_all();
@@ -88,7 +88,7 @@ impl Queue {
     /// Adds an errand for `model`.
     ///
     /// # Errors
-    /// As [`Queue::push`], but there is always room.
+    /// As [`JobQueue::push`], but there is always room.
     pub fn send(&self, model: u64, errand: Errand) -> Result<(), ApiError> {
         let mut state = self.state();
         state.check_open(model)?;
@@ -107,10 +107,12 @@ impl Queue {
     /// it waits.
     pub fn next(&self, model: u64, count: impl Fn(Client) -> usize) -> Option<(usize, Instant)> {
         let state = self.state();
-        state.next(model, &count).map(|at| (count(state.waiting[at].client), state.waiting[at].since))
+        state
+            .next(model, &count)
+            .map(|at| (count(state.waiting[at].recipient.client), state.waiting[at].recipient.since))
     }
 
-    /// Takes the job that [`Queue::next`] says.
+    /// Takes the job that [`JobQueue::next`] says.
     pub fn take(&self, model: u64, count: impl Fn(Client) -> usize) -> Option<Job> {
         let mut state = self.state();
         let at = state.next(model, &count)?;
@@ -132,27 +134,27 @@ impl Queue {
         let now = Instant::now();
         let mut state = self.state();
         let before = state.waiting.len();
-        state.waiting.retain(|job| {
-            if job.is_late(now) {
-                job.tell_late();
+        state.waiting.retain(|Job { recipient, .. }| {
+            if recipient.is_late(now) {
+                recipient.tell(recipient.late());
                 return false;
             }
-            !job.is_abandoned()
+            !recipient.is_abandoned()
         });
         before - state.waiting.len()
     }
 
     /// Waits until there are jobs or errands for `model` or `time` has passed.
-    pub fn wait(&self, model: u64, time: Duration) -> Found {
+    pub fn wait(&self, model: u64, time: Duration) -> QueuePoll {
         let deadline = after(time);
         let mut state = self.state();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || state.waits_for(model) {
-                return Found::Jobs;
+                return QueuePoll::Jobs;
             }
             if state.current != model || state.closed.is_some() {
-                return Found::Nothing;
+                return QueuePoll::Nothing;
             }
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -183,7 +185,7 @@ impl Queue {
         let mut state = self.state();
         state.ended.push((model, e));
         state.errands.retain(|(of, _)| *of != model);
-        let (of_it, others) = state.waiting.drain(..).partition::<VecDeque<Job>, _>(|job| job.model == model);
+        let (of_it, others) = state.waiting.drain(..).partition::<VecDeque<Job>, _>(|job| job.recipient.model == model);
         state.waiting = others;
         of_it.into()
     }
@@ -202,7 +204,7 @@ impl Queue {
     }
 }
 
-impl State {
+impl QueueState {
     /// # Errors
     /// What jobs for `model` are told, where none are taken in any more.
     fn check_open(&self, model: u64) -> Result<(), ApiError> {
@@ -212,13 +214,13 @@ impl State {
 
     /// Whether there is something to do for `model`.
     fn waits_for(&self, model: u64) -> bool {
-        self.waiting.iter().any(|job| job.model == model) || self.errands.iter().any(|(of, _)| *of == model)
+        self.waiting.iter().any(|job| job.recipient.model == model) || self.errands.iter().any(|(of, _)| *of == model)
     }
 
     /// Where the next job for `model` is.
     fn next(&self, model: u64, count: impl Fn(Client) -> usize) -> Option<usize> {
-        let own = self.waiting.iter().enumerate().filter(|(_, job)| job.model == model);
-        own.min_by_key(|(_, job)| count(job.client)).map(|(at, _)| at)
+        let own = self.waiting.iter().enumerate().filter(|(_, job)| job.recipient.model == model);
+        own.min_by_key(|(_, job)| count(job.recipient.client)).map(|(at, _)| at)
     }
 
     /// Whether there is room for a request's jobs, where each client may have `most`.
@@ -226,10 +228,10 @@ impl State {
     /// # Errors
     /// 503: there is none.
     fn admit(&self, jobs: &[Job], most: usize) -> Result<(), ApiError> {
-        let Some(client) = jobs.first().map(|job| job.client) else { return Ok(()) };
+        let Some(client) = jobs.first().map(|job| job.recipient.client) else { return Ok(()) };
         let mut waiting = HashMap::<Client, usize>::new();
         // The first ones have a place, and are on their way to it.
-        self.waiting.iter().skip(self.places).for_each(|job| *waiting.entry(job.client).or_default() += 1);
+        self.waiting.iter().skip(self.places).for_each(|job| *waiting.entry(job.recipient.client).or_default() += 1);
         let own = waiting.get(&client).copied().unwrap_or(0);
         let all: usize = waiting.values().map(|&count| count.min(most)).sum();
         let wait = jobs.len().saturating_sub(self.places.saturating_sub(self.waiting.len()));
@@ -255,7 +257,7 @@ mod tests {
 
     #[test]
     fn an_errand_is_its_models_and_whoever_waits_for_it_is_told_of_its_end() {
-        let queue = Queue::new(1);
+        let queue = JobQueue::new(1);
         let (say, said) = channel();
         let errand = |model| {
             let say = say.clone();
@@ -263,7 +265,7 @@ mod tests {
         };
         errand(1).unwrap();
         errand(2).unwrap();
-        assert_eq!(queue.wait(1, Duration::from_secs(60)), Found::Jobs);
+        assert_eq!(queue.wait(1, Duration::from_secs(60)), QueuePoll::Jobs);
         assert_eq!((queue.take_errands(2).len(), queue.take_errands(2).len()), (1, 0));
         assert!(queue.end(1, ApiError::stopping()).is_empty() && queue.take_errands(1).is_empty());
         assert_eq!(errand(1).unwrap_err(), ApiError::stopping());

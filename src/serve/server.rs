@@ -2,12 +2,12 @@
 //! thread, loads again on demand, and stops in good order.
 
 use super::health::Phase;
-use super::http::{AccessLog, ApiError, Drainer, Guard, Handler, Keys, Limits, Listen, Server};
-use super::job::{Ask, Defaults};
+use super::http::{AccessLog, ApiError, ApiKeys, Drainer, Guard, Handler, Limits, Listen, Server};
+use super::job::{Defaults, ReplyRequest};
 use super::manager::Manager;
 use super::model::Model;
 use super::prefixes::PrefixFile;
-use super::service::{Service, Settings};
+use super::service::{ServerSettings, Service};
 use super::worker::Worker;
 use crate::diagnose::status::Reporter;
 use crate::engine::{self, DraftFiles, ModelFiles, Options};
@@ -19,8 +19,8 @@ use crate::sequence::prompt;
 use crate::text::{Message, SamplerConfig};
 use crate::{Cancel, Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,9 +29,9 @@ pub struct Setup {
     /// The model's files, of which its tokenizer is read.
     pub files: ModelFiles,
     /// Loads the model on the engine's thread.
-    pub load: Load,
+    pub load: ModelLoader,
     /// How requests are treated.
-    pub settings: Settings,
+    pub settings: ServerSettings,
     /// Where connections come from.
     pub listen: Vec<Listen>,
     /// What a peer may cost.
@@ -58,10 +58,10 @@ pub struct Reread {
 }
 
 /// Loads a model, and ends early as the progress says.
-pub type Load = Box<dyn Fn(&Progress) -> Result<Loaded> + Send + Sync>;
+pub type ModelLoader = Box<dyn Fn(&Progress) -> Result<LoadedExecutor> + Send + Sync>;
 
 /// What the engine's thread loads.
-pub struct Loaded {
+pub struct LoadedExecutor {
     /// The model.
     pub executor: Box<dyn Measure>,
     /// A model that drafts for it.
@@ -69,15 +69,15 @@ pub struct Loaded {
 }
 
 /// A model without a draft model.
-impl From<Box<dyn Measure>> for Loaded {
-    fn from(executor: Box<dyn Measure>) -> Loaded {
-        Loaded { executor, draft: None }
+impl From<Box<dyn Measure>> for LoadedExecutor {
+    fn from(executor: Box<dyn Measure>) -> LoadedExecutor {
+        LoadedExecutor { executor, draft: None }
     }
 }
 
 /// Loads the model of `files` for as many sequences as `options` says, or with `fewer` for as many of them as fit; and before
 /// it, with the files of one, a draft model.
-pub fn loader(files: ModelFiles, draft: Option<ModelFiles>, options: Options, fewer: bool) -> Load {
+pub fn loader(files: ModelFiles, draft: Option<ModelFiles>, options: Options, fewer: bool) -> ModelLoader {
     Box::new(move |progress| {
         let checkpoint = files.checkpoint()?;
         let context = options.extent(checkpoint.shape())?.context;
@@ -91,13 +91,13 @@ pub fn loader(files: ModelFiles, draft: Option<ModelFiles>, options: Options, fe
         let options = Options { sequences, head_rows: sequences, ..options };
         let executor = engine::load_on(&opened, &checkpoint, &options, progress);
         let executor = executor.map_err(|e| if draft.is_some() { engine::without_draft(e) } else { e })?;
-        Ok(Loaded { executor, draft })
+        Ok(LoadedExecutor { executor, draft })
     })
 }
 
 /// What a server is told from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum ServerOrder {
     /// Stop: complete what is under way, take nothing new.
     Stop,
     /// Read the keys, the system message and the defaults anew, and load the model's files anew; answer with the old ones until the new
@@ -141,7 +141,7 @@ pub struct Started {
 
 /// What the threads tell the one that watches over them.
 enum Told {
-    Order(Order),
+    Order(ServerOrder),
     /// The model answers.
     Ready(u64),
     /// An engine's thread has ended.
@@ -166,7 +166,7 @@ const LONGEST_TUNING: Duration = Duration::from_secs(600);
 /// it failed, or the engine's thread panicked.
 pub fn serve<H: Handler + Send>(
     setup: &Setup,
-    orders: Receiver<Order>,
+    orders: Receiver<ServerOrder>,
     handler: impl FnOnce(Arc<Service>) -> H,
     say: &mut dyn FnMut(Notice),
 ) -> Result<()> {
@@ -184,6 +184,8 @@ pub fn serve<H: Handler + Send>(
     let places = server.names();
     say(Notice::Listening(places.clone()));
     let drainer = server.drainer();
+    let reporter = OnceLock::new();
+    let reporter = &reporter;
     let done = thread::scope(|scope| {
         let closed = tell.clone();
         let take_connections = move || {
@@ -210,7 +212,7 @@ pub fn serve<H: Handler + Send>(
             let (id, progress, tell) = (watch.begin(), watch.progress.clone(), tell.clone());
             let (service, failed) = (&service, tell.clone());
             let work = move || {
-                let run = || run_engine(id, setup, service, prefix_file, &progress, &tell);
+                let run = || run_engine(id, setup, service, prefix_file, &progress, reporter, &tell);
                 let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(panicked("engine's thread")));
                 let _ = tell.send(Told::Ended(id, done));
             };
@@ -283,14 +285,14 @@ impl Watching<'_> {
         let mut failure = Ok(());
         loop {
             match messages.recv_timeout(TICK) {
-                Ok(Told::Order(Order::Stop)) => self.stop(self.setup.drain, say),
-                Ok(Told::Order(Order::Reload)) if self.loading.is_none() && !self.drainer.is_draining() => {
+                Ok(Told::Order(ServerOrder::Stop)) => self.stop(self.setup.drain, say),
+                Ok(Told::Order(ServerOrder::Reload)) if self.loading.is_none() && !self.drainer.is_draining() => {
                     log::info!("loading the model anew");
                     self.manager.tell(&reloading());
                     self.reread();
                     start(self);
                 }
-                Ok(Told::Order(Order::Reload)) => {
+                Ok(Told::Order(ServerOrder::Reload)) => {
                     log::warn!("the model is not loaded anew: one is loading already, or the server stops");
                     self.reread();
                 }
@@ -358,7 +360,7 @@ impl Watching<'_> {
 
     /// Takes over keys whose file has changed: one that was taken out of it is right no more.
     fn refresh_keys(&self) {
-        self.setup.guard.all_keys().for_each(Keys::follow);
+        self.setup.guard.all_keys().for_each(ApiKeys::follow);
     }
 
     /// Tells all other threads to end.
@@ -435,19 +437,31 @@ fn reloading() -> String {
     format!("RELOADING=1\nMONOTONIC_USEC={}", now.as_micros())
 }
 
+/// Reports to `kiln top` what replies wait, and which model answers: from the first load on, through all others.
+fn report(service: &Arc<Service>, model: &str, device: &str) -> Option<Reporter> {
+    let service = service.clone();
+    Reporter::start_with("serve", model, device, move |status| {
+        status.queue = service.metrics.waiting.get().try_into().unwrap_or_default();
+        if let Ok(model) = service.model() {
+            (status.model, status.device) = (model.name.clone(), model.device.clone());
+        }
+    })
+}
+
 /// Loads a model, makes a first token, takes over the queue, and runs jobs until there are no more. What is worth keeping of
 /// the cache comes from a file, and goes there.
 fn run_engine(
     id: u64,
     setup: &Setup,
-    service: &Service,
+    service: &Arc<Service>,
     prefix_file: Option<&PrefixFile>,
     progress: &Progress,
+    reporter: &OnceLock<Option<Reporter>>,
     tell: &Sender<Told>,
 ) -> Result<()> {
     let loaded = (setup.load)(progress)?;
     let executor = &loaded.executor;
-    let _status = Reporter::start("serve", &setup.files.name(), executor.device());
+    reporter.get_or_init(|| report(service, &setup.files.name(), executor.device()));
     let model = Arc::new(Model::open(id, &setup.files, executor.schedule(), executor.device())?);
     let answers_first = service.model().is_err();
     if answers_first {
@@ -503,7 +517,7 @@ fn encode_first(model: &Model, system: Option<&str>, question: &str) -> Result<V
 }
 
 /// Answers a first question with one token, so that the system prompt is in the cache and everything has run once. Returns
-/// what prompts behind a system prompt begin with, and one token more, and whether it was new to the cache.
+/// what prompts after a system prompt begin with, and one token more, and whether it was new to the cache.
 fn warm_up(service: &Service, model: &Model, worker: &mut Worker<'_>) -> Result<(Vec<u32>, bool)> {
     let system = service.system();
     let encode = |question: &str| encode_first(model, system.as_deref(), question);
@@ -516,7 +530,8 @@ fn warm_up(service: &Service, model: &Model, worker: &mut Worker<'_>) -> Result<
         }
         None => Vec::new(),
     };
-    let ask = Ask { limit: 1, sampler: SamplerConfig::greedy(), ignore_eos: true, ..Ask::new(prompt) };
+    let ask =
+        ReplyRequest { limit: 1, sampler: SamplerConfig::greedy(), ignore_eos: true, ..ReplyRequest::new(prompt) };
     let failed = |e: ApiError| Error::failed(format!("the first question failed: {}", e.message), "report this");
     let answers = service.start_own(model, ask).map_err(failed)?;
     worker.run_out()?;

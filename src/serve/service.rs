@@ -2,16 +2,18 @@
 
 use super::deadline::later;
 use super::health::{Health, Phase};
-use super::http::{ApiError, Watch};
-use super::job::{Abandoned, Ask, Client, Defaults, End, Event, Job, MOST_CHOICES};
+use super::http::{ApiError, PeerWatch};
+use super::job::{
+    Abandoned, ChoiceEvent, Client, Defaults, Event, Job, MOST_CHOICES, Recipient, ReplyEnd, ReplyRequest,
+};
 use super::metrics::Metrics;
 use super::model::Model;
-use super::queue::Queue;
+use super::queue::JobQueue;
 use crate::Error;
 use crate::executor::Executor;
 use crate::executor::weights::Progress;
 use crate::grammar::{self, Constraint, Masks};
-use crate::sequence::{Batch, Chooser, Reply};
+use crate::sequence::{Batch, Chooser, Reply, SequenceRequest};
 use crate::text::SamplerConfig;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -22,7 +24,7 @@ use std::time::{Duration, Instant};
 
 /// How the server treats requests.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ServerSettings {
     /// Replies that may wait for a place.
     pub queue: usize,
     /// Longest time that a reply may take, waiting included.
@@ -49,9 +51,9 @@ pub struct Settings {
     pub draft_text: Option<String>,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for ServerSettings {
+    fn default() -> ServerSettings {
+        ServerSettings {
             queue: 256,
             deadline: None,
             gap: Duration::from_millis(250),
@@ -71,12 +73,12 @@ impl Default for Settings {
 /// What all connections share.
 pub struct Service {
     /// How requests are treated.
-    pub settings: Settings,
+    pub settings: ServerSettings,
     /// How the server does.
     pub health: Health,
     /// What it has done.
     pub metrics: Metrics,
-    pub(super) queue: Queue,
+    pub(super) queue: JobQueue,
     /// Threads that say what replies of a given form may be next.
     masks: Masks,
     model: RwLock<Option<Arc<Model>>>,
@@ -87,22 +89,22 @@ pub struct Service {
     /// See [`Service::defaults`].
     defaults: RwLock<Arc<Defaults>>,
     /// See [`Service::slots`].
-    slots: RwLock<Vec<Option<Counts>>>,
+    slots: RwLock<Vec<Option<ReplyTokens>>>,
 }
 
 /// Tokens of a reply that is being made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counts {
+pub struct ReplyTokens {
     /// Those of its prompt.
     pub prompt: usize,
     /// Those made so far.
     pub reply: usize,
 }
 
-/// What comes of an [`Ask`].
-pub struct Answers<'a> {
+/// What comes of a [`ReplyRequest`].
+pub struct ReplyEvents<'a> {
     service: &'a Service,
-    events: Receiver<(usize, Event)>,
+    events: Receiver<ChoiceEvent>,
     /// Replies that have not ended.
     left: usize,
     /// Its end says that nobody waits for those any more.
@@ -114,9 +116,9 @@ const MOST_MASKS: usize = 8;
 /// How often somebody who waits for the engine looks whether it has failed.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What [`Answers::next`] finds.
+/// What [`ReplyEvents::next`] finds.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum EventPoll {
     /// Something has happened to reply `.0`.
     Event(usize, Event),
     /// Nothing has happened for a while: a stream sends a heartbeat.
@@ -125,9 +127,9 @@ pub enum Step {
 
 impl Service {
     /// A service without a model.
-    pub fn new(settings: Settings) -> Service {
+    pub fn new(settings: ServerSettings) -> Service {
         Service {
-            queue: Queue::new(settings.queue),
+            queue: JobQueue::new(settings.queue),
             masks: Masks::start(thread::available_parallelism().map_or(1, |n| n.get().div_ceil(2)).min(MOST_MASKS)),
             health: Health::default(),
             metrics: Metrics::default(),
@@ -161,11 +163,11 @@ impl Service {
     }
 
     /// What the engine's places held when that was last published, once a second while it works.
-    pub fn slots(&self) -> Vec<Option<Counts>> {
+    pub fn slots(&self) -> Vec<Option<ReplyTokens>> {
         self.slots.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn set_slots(&self, slots: Vec<Option<Counts>>) {
+    pub(super) fn set_slots(&self, slots: Vec<Option<ReplyTokens>>) {
         *self.slots.write().unwrap_or_else(PoisonError::into_inner) = slots;
     }
 
@@ -223,11 +225,11 @@ impl Service {
     pub fn start(
         &self,
         model: &Model,
-        asks: &[Ask],
+        asks: &[ReplyRequest],
         client: Client,
-        watch: Watch,
+        watch: PeerWatch,
         since: Instant,
-    ) -> Result<Answers<'_>, ApiError> {
+    ) -> Result<ReplyEvents<'_>, ApiError> {
         self.submit_since(model, asks, client, Arc::new(move || watch.is_gone()), since)
     }
 
@@ -240,28 +242,28 @@ impl Service {
     ///
     /// # Errors
     /// As [`Service::start`].
-    pub(super) fn start_own(&self, model: &Model, ask: Ask) -> Result<Answers<'_>, ApiError> {
+    pub(super) fn start_own(&self, model: &Model, ask: ReplyRequest) -> Result<ReplyEvents<'_>, ApiError> {
         self.submit(model, &[ask], Client::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), Arc::new(|| false))
     }
 
     pub(super) fn submit(
         &self,
         model: &Model,
-        asks: &[Ask],
+        asks: &[ReplyRequest],
         client: Client,
         abandoned: Abandoned,
-    ) -> Result<Answers<'_>, ApiError> {
+    ) -> Result<ReplyEvents<'_>, ApiError> {
         self.submit_since(model, asks, client, abandoned, Instant::now())
     }
 
     fn submit_since(
         &self,
         model: &Model,
-        asks: &[Ask],
+        asks: &[ReplyRequest],
         client: Client,
         abandoned: Abandoned,
         since: Instant,
-    ) -> Result<Answers<'_>, ApiError> {
+    ) -> Result<ReplyEvents<'_>, ApiError> {
         let replies: usize = asks.iter().map(|ask| ask.choices).sum();
         if !(1..=MOST_CHOICES).contains(&replies) {
             return Err(ApiError::bad(format!("{replies} replies are not in 1..={MOST_CHOICES}")).param("n"));
@@ -273,7 +275,7 @@ impl Service {
         let held = Arc::downgrade(&waits);
         let abandoned: Abandoned = Arc::new(move || held.strong_count() == 0 || abandoned());
         let (events_in, events) = channel();
-        let job = |choice: usize, (ask, own): (&Ask, usize)| {
+        let job = |choice: usize, (ask, own): (&ReplyRequest, usize)| {
             let seed = ask.sampler.seed.map(|seed| seed.wrapping_add(own as u64));
             let vocab = model.shape.vocab;
             let mut chooser = Chooser::new(SamplerConfig { seed, ..ask.sampler.clone() }, vocab)?;
@@ -281,39 +283,42 @@ impl Service {
             let limit = ask.limit.min(model.context - ask.prompt.len() + 1);
             if let Some(grammar) = &ask.grammar {
                 let constraint = Constraint::new(grammar.clone());
-                chooser = chooser.guided(grammar::Step::new(&self.masks, constraint, vocab), vocab)?;
+                chooser = chooser.guided(grammar::MaskStepper::new(&self.masks, constraint, vocab), vocab)?;
             }
-            let goes_on = ask.scores || ask.ignore_eos && ask.grammar.is_none();
+            let ignores_stops = ask.scores || ask.ignore_eos && ask.grammar.is_none();
             let (prompt, given) = ask.prompt.split_at(if ask.scores { 1 } else { ask.prompt.len() });
             if ask.scores {
                 chooser = chooser.following(given.to_vec());
             }
-            Ok(Job {
-                model: model.id,
-                choice,
+            let request = SequenceRequest {
                 prompt: prompt.to_vec(),
-                given: given.len(),
                 chooser: match ask.likelihoods {
                     Some(top) => chooser.reporting(top),
                     None => chooser,
                 },
-                stops: if goes_on { Vec::new() } else { model.stops().to_vec() },
+                stops: if ignores_stops { Vec::new() } else { model.stops().to_vec() },
                 limit: limit + given.len(),
                 reuse: ask.reuse,
+            };
+            let recipient = Recipient {
+                model: model.id,
+                choice,
+                given: given.len(),
                 reply: Reply::new(&model.tokenizer, &ask.stop)?,
                 client,
                 abandoned: abandoned.clone(),
                 since,
                 deadline: self.settings.deadline.map(|deadline| later(since, deadline)),
                 events: events_in.clone(),
-            })
+            };
+            Ok(Job { request, recipient })
         };
         let all = asks.iter().flat_map(|ask| (0..ask.choices).map(move |own| (ask, own)));
         let jobs = all.enumerate().map(|(choice, of)| job(choice, of)).collect::<crate::Result<Vec<Job>>>();
         self.queue.push(jobs.map_err(|e| ApiError::from(&e))?).inspect_err(|_| {
             self.metrics.refused.inc();
         })?;
-        Ok(Answers { service: self, events, left: replies, _waits: waits })
+        Ok(ReplyEvents { service: self, events, left: replies, _waits: waits })
     }
 
     /// The engine of `model` has ended, by `failure` or because another took over. Whoever waits for it, or comes for it yet,
@@ -324,7 +329,7 @@ impl Service {
             None => ApiError::unavailable("the model was loaded anew as the request came; ask again", 1)
                 .code("model_replaced"),
         };
-        self.queue.end(model, e.clone()).iter().for_each(|job| job.tell(Event::Failed(e.clone())));
+        self.queue.end(model, e.clone()).iter().for_each(|job| job.recipient.tell(Event::Failed(e.clone())));
     }
 
     /// The engine has failed: nothing more is answered, and whoever waits is told.
@@ -332,7 +337,7 @@ impl Service {
         self.health.enter(Phase::Failed(why.to_owned()));
         let e = self.failure();
         self.queue.close(e.clone());
-        self.queue.drain().iter().for_each(|job| job.tell(Event::Failed(e.clone())));
+        self.queue.drain().iter().for_each(|job| job.recipient.tell(Event::Failed(e.clone())));
     }
 
     /// What a client is told when the engine has failed.
@@ -349,10 +354,10 @@ fn engine_failed(why: &str) -> ApiError {
 }
 
 /// Waits for the next event of any reply. `None`: all have ended.
-impl Iterator for Answers<'_> {
-    type Item = Step;
+impl Iterator for ReplyEvents<'_> {
+    type Item = EventPoll;
 
-    fn next(&mut self) -> Option<Step> {
+    fn next(&mut self) -> Option<EventPoll> {
         if self.left == 0 {
             return None;
         }
@@ -362,36 +367,36 @@ impl Iterator for Answers<'_> {
             match self.events.recv_timeout(wait) {
                 Ok((choice, event)) => {
                     self.left -= usize::from(!matches!(event, Event::Token(_)));
-                    return Some(Step::Event(choice, event));
+                    return Some(EventPoll::Event(choice, event));
                 }
                 Err(RecvTimeoutError::Timeout) if !matches!(self.service.health.phase(), Phase::Failed(_)) => {
                     quiet += wait;
                     if quiet >= self.service.settings.heartbeat {
-                        return Some(Step::Idle);
+                        return Some(EventPoll::Idle);
                     }
                 }
                 // The engine has failed, or dropped the job without a word.
                 Err(_) => {
                     self.left = 0;
-                    return Some(Step::Event(0, Event::Failed(self.service.failure())));
+                    return Some(EventPoll::Event(0, Event::Failed(self.service.failure())));
                 }
             }
         }
     }
 }
 
-impl Answers<'_> {
+impl ReplyEvents<'_> {
     /// Waits for all replies to end, before anything was heard of them. Returns the tokens and the end of each.
     ///
     /// # Errors
     /// The first reply that failed.
-    pub fn gather(self) -> Result<Vec<Whole>, ApiError> {
-        let mut whole = vec![Whole::default(); self.left];
+    pub fn gather(self) -> Result<Vec<CompleteReply>, ApiError> {
+        let mut whole = vec![CompleteReply::default(); self.left];
         for step in self {
             match step {
-                Step::Idle => {}
-                Step::Event(_, Event::Failed(e)) => return Err(e),
-                Step::Event(choice, event) => whole[choice].add(event),
+                EventPoll::Idle => {}
+                EventPoll::Event(_, Event::Failed(e)) => return Err(e),
+                EventPoll::Event(choice, event) => whole[choice].add(event),
             }
         }
         Ok(whole)
@@ -400,16 +405,16 @@ impl Answers<'_> {
 
 /// A complete reply.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Whole {
+pub struct CompleteReply {
     /// Its text.
     pub text: String,
     /// Its tokens, with the text that became final with each.
-    pub tokens: Vec<super::job::Token>,
+    pub tokens: Vec<super::job::ReplyToken>,
     /// How it ended.
-    pub end: Option<End>,
+    pub end: Option<ReplyEnd>,
 }
 
-impl Whole {
+impl CompleteReply {
     fn add(&mut self, event: Event) {
         match event {
             Event::Token(token) => {

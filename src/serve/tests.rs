@@ -3,17 +3,17 @@
 mod reload;
 mod shares;
 
-use super::http::{ApiError, Gone, Guard, Limits, Listen, Reply, Request};
-use super::job::{Ask, Client, Event};
-use super::server::{Loaded, Notice, Order, Setup, loader, serve};
-use super::service::{Answers, Service, Settings, Step, Whole};
+use super::http::{ApiError, Gone, Guard, HttpRequest, Limits, Listen, Responder};
+use super::job::{Client, Event, ReplyRequest};
+use super::server::{LoadedExecutor, Notice, ServerOrder, Setup, loader, serve};
+use super::service::{CompleteReply, EventPoll, ReplyEvents, ServerSettings, Service};
 use crate::engine::{self, Device, ModelFiles, Options};
-use crate::executor::measure::{Measure, Timed};
+use crate::executor::measure::{KernelTiming, Measure};
 use crate::executor::weights::Progress;
-use crate::executor::{Asks, Executor, HeadRows, Pages, Row, Watch};
+use crate::executor::{Executor, HeadRows, Row, SampleRequests};
 use crate::grammar::Grammar;
-use crate::schedule::choice::Found;
-use crate::schedule::{Schedule, Segment};
+use crate::schedule::Segment;
+use crate::schedule::choice::SampleResult;
 use crate::sequence::{Batch, Chooser, Finish, generate, prompt};
 use crate::text::{Message, SamplerConfig};
 use crate::{Error, Result, sequence};
@@ -43,14 +43,14 @@ fn options(slots: usize) -> Options {
 }
 
 /// A server whose requests the tests make themselves.
-struct Served {
+struct TestService {
     service: Arc<Service>,
-    orders: Sender<Order>,
+    orders: Sender<ServerOrder>,
     notices: Receiver<Notice>,
     done: thread::JoinHandle<Result<()>>,
 }
 
-fn setup(settings: Settings, load: super::server::Load) -> Setup {
+fn setup(settings: ServerSettings, load: super::server::ModelLoader) -> Setup {
     Setup {
         files: ModelFiles::BuiltIn,
         load,
@@ -66,25 +66,37 @@ fn setup(settings: Settings, load: super::server::Load) -> Setup {
 }
 
 /// Starts a server that `load` loads a model for, and waits until it answers.
-fn start(settings: Settings, load: super::server::Load) -> Served {
+fn start(settings: ServerSettings, load: super::server::ModelLoader) -> TestService {
+    start_with(settings, load, |_| {})
+}
+
+/// As [`start`], of a setup that is changed before.
+fn start_with(
+    settings: ServerSettings,
+    load: super::server::ModelLoader,
+    change: impl FnOnce(&mut Setup) + Send + 'static,
+) -> TestService {
     let (orders, taken) = channel();
     let (say, notices) = channel();
     let (give, given) = channel();
     let done = thread::spawn(move || {
-        let setup = setup(settings, load);
+        let mut setup = setup(settings, load);
+        change(&mut setup);
         let handler = |service: Arc<Service>| {
             give.send(service).unwrap();
-            |_: Request, reply: Reply<'_>| -> std::result::Result<(), Gone> { reply.error(&ApiError::not_found("/")) }
+            |_: HttpRequest, reply: Responder<'_>| -> std::result::Result<(), Gone> {
+                reply.error(&ApiError::not_found("/"))
+            }
         };
         serve(&setup, taken, handler, &mut |notice| drop(say.send(notice)))
     });
     let service = given.recv_timeout(PATIENCE).unwrap();
-    let served = Served { service, orders, notices, done };
+    let served = TestService { service, orders, notices, done };
     served.wait_for(|notice| matches!(notice, Notice::Ready(_)));
     served
 }
 
-impl Served {
+impl TestService {
     fn wait_for(&self, is: impl Fn(&Notice) -> bool) -> Notice {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -95,12 +107,12 @@ impl Served {
         }
     }
 
-    fn ask(&self, ask: Ask) -> Answers<'_> {
+    fn ask(&self, ask: ReplyRequest) -> ReplyEvents<'_> {
         self.service.submit(&self.service.model().unwrap(), &[ask], client(1), Arc::new(|| false)).unwrap()
     }
 
     fn stop(self) -> Result<()> {
-        self.orders.send(Order::Stop).unwrap();
+        self.orders.send(ServerOrder::Stop).unwrap();
         self.done.join().unwrap()
     }
 }
@@ -120,34 +132,36 @@ fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
 fn question(text: &str) -> Vec<u32> {
     let files = ModelFiles::BuiltIn;
     let (tokenizer, template, shape) = (files.tokenizer().unwrap(), files.template().unwrap(), files.shape().unwrap());
-    let limits = sequence::Limits { shape: &shape, context: 256 };
+    let limits = sequence::SequenceLimits { shape: &shape, context: 256 };
     prompt::encode_messages(&tokenizer, &template, &[Message::new("user", text)], limits).unwrap()
 }
 
-fn greedy(prompt: Vec<u32>, limit: usize) -> Ask {
-    Ask { sampler: SamplerConfig::greedy(), limit, ..Ask::new(prompt) }
+fn greedy(prompt: Vec<u32>, limit: usize) -> ReplyRequest {
+    ReplyRequest { sampler: SamplerConfig::greedy(), limit, ..ReplyRequest::new(prompt) }
 }
 
-fn ids(whole: &Whole) -> Vec<u32> {
+fn ids(whole: &CompleteReply) -> Vec<u32> {
     whole.tokens.iter().map(|token| token.id).collect()
 }
 
 #[test]
 fn replies_made_together_are_those_made_alone() {
-    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, None, options(SLOTS), false));
+    let served = start(ServerSettings::default(), loader(ModelFiles::BuiltIn, None, options(SLOTS), false));
     let sampled = |seed| SamplerConfig { seed: Some(seed), ..SamplerConfig::default() };
     let texts =
         ["Who are you?", "What is a fence?", "Why is the sky blue?", "Hello", "Who are you, and what can you do?"];
-    let asks: Vec<Ask> = texts
+    let asks: Vec<ReplyRequest> = texts
         .iter()
         .enumerate()
         .flat_map(|(i, text)| {
             let prompt = question(text);
-            let seeded = Ask { sampler: sampled(i as u64), choices: 2, limit: 20, ..Ask::new(prompt.clone()) };
+            let seeded =
+                ReplyRequest { sampler: sampled(i as u64), choices: 2, limit: 20, ..ReplyRequest::new(prompt.clone()) };
             [greedy(prompt, 5 + 7 * i), seeded]
         })
         .collect();
-    let started: Vec<(Ask, Answers<'_>)> = asks.iter().map(|ask| (ask.clone(), served.ask(ask.clone()))).collect();
+    let started: Vec<(ReplyRequest, ReplyEvents<'_>)> =
+        asks.iter().map(|ask| (ask.clone(), served.ask(ask.clone()))).collect();
 
     let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
     let mut executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
@@ -157,7 +171,7 @@ fn replies_made_together_are_those_made_alone() {
         for (i, whole) in whole.iter().enumerate() {
             let seed = ask.sampler.seed.map(|seed| seed + i as u64);
             let vocab = executor.schedule().shape.vocab;
-            let request = sequence::Request {
+            let request = sequence::SequenceRequest {
                 prompt: ask.prompt.clone(),
                 chooser: Chooser::new(SamplerConfig { seed, ..ask.sampler.clone() }, vocab).unwrap(),
                 stops: stops.clone(),
@@ -174,7 +188,7 @@ fn replies_made_together_are_those_made_alone() {
     // The second time most of the prompt is in the cache, unless that is not wanted.
     let prompt = question(texts[4]);
     let cached = |reuse| {
-        let ask = Ask { reuse, ..greedy(prompt.clone(), 3) };
+        let ask = ReplyRequest { reuse, ..greedy(prompt.clone(), 3) };
         served.ask(ask).gather().unwrap()[0].end.as_ref().unwrap().cached_tokens
     };
     assert_eq!((cached(true), cached(false)), (prompt.len() - 1, 0));
@@ -183,10 +197,11 @@ fn replies_made_together_are_those_made_alone() {
 
 #[test]
 fn likelihoods_and_stop_texts_come_with_the_tokens() {
-    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, None, options(2), false));
+    let served = start(ServerSettings::default(), loader(ModelFiles::BuiltIn, None, options(2), false));
     let prompt = question("Who are you?");
     let plain = served.ask(greedy(prompt.clone(), 12)).gather().unwrap().remove(0);
-    let reported = served.ask(Ask { likelihoods: Some(3), ..greedy(prompt.clone(), 12) }).gather().unwrap().remove(0);
+    let reported =
+        served.ask(ReplyRequest { likelihoods: Some(3), ..greedy(prompt.clone(), 12) }).gather().unwrap().remove(0);
     assert_eq!(ids(&reported), ids(&plain));
     for token in &reported.tokens {
         let likelihood = token.likelihood.as_ref().unwrap();
@@ -194,7 +209,8 @@ fn likelihoods_and_stop_texts_come_with_the_tokens() {
         assert!(likelihood.logprob <= 0.0 && likelihood.top[2].1 <= likelihood.top[1].1);
     }
     let stop: String = plain.text.chars().skip(3).take(4).collect();
-    let stopped = served.ask(Ask { stop: vec![stop.clone()], ..greedy(prompt, 12) }).gather().unwrap().remove(0);
+    let stopped =
+        served.ask(ReplyRequest { stop: vec![stop.clone()], ..greedy(prompt, 12) }).gather().unwrap().remove(0);
     let end = stopped.end.unwrap();
     assert_eq!((stopped.text.as_str(), end.finish), (plain.text.split(&stop).next().unwrap(), Finish::Stop));
     served.stop().unwrap();
@@ -202,7 +218,7 @@ fn likelihoods_and_stop_texts_come_with_the_tokens() {
 
 #[test]
 fn replies_of_a_given_form_have_it_and_end_at_their_limit_all_the_same() {
-    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, None, options(SLOTS), false));
+    let served = start(ServerSettings::default(), loader(ModelFiles::BuiltIn, None, options(SLOTS), false));
     let model = served.service.model().unwrap();
     let schema = json!({
         "type": "object",
@@ -211,7 +227,7 @@ fn replies_of_a_given_form_have_it_and_end_at_their_limit_all_the_same() {
         "additionalProperties": false,
     });
     let compiled = model.grammars.compile(&Grammar::JsonSchema(schema), 0, &|| false).unwrap();
-    let ask = |i: usize, limit| Ask {
+    let ask = |i: usize, limit| ReplyRequest {
         grammar: Some(compiled.clone()),
         sampler: SamplerConfig {
             temperature: (i % 3) as f32,
@@ -224,9 +240,9 @@ fn replies_of_a_given_form_have_it_and_end_at_their_limit_all_the_same() {
         ignore_eos: true,
         likelihoods: i.is_multiple_of(2).then_some(2),
         limit,
-        ..Ask::new(question("Who are you?"))
+        ..ReplyRequest::new(question("Who are you?"))
     };
-    let started: Vec<(usize, Answers<'_>)> = (0..12)
+    let started: Vec<(usize, ReplyEvents<'_>)> = (0..12)
         .map(|i| {
             let limit = if i % 2 == 0 { 1000 } else { 3 };
             (limit, served.ask(ask(i, limit)))
@@ -251,16 +267,16 @@ fn replies_of_a_given_form_have_it_and_end_at_their_limit_all_the_same() {
 
 #[test]
 fn a_reply_that_nobody_waits_for_ends_whether_it_runs_or_waits() {
-    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, None, options(1), false));
+    let served = start(ServerSettings::default(), loader(ModelFiles::BuiltIn, None, options(1), false));
     let model = served.service.model().unwrap();
     let flags: Vec<Arc<AtomicBool>> = (0..2).map(|_| Arc::default()).collect();
-    let long = || Ask { ignore_eos: true, ..greedy(question("Hello"), 200) };
+    let long = || ReplyRequest { ignore_eos: true, ..greedy(question("Hello"), 200) };
     let submit = |flag: &Arc<AtomicBool>| {
         let flag = flag.clone();
         served.service.submit(&model, &[long()], client(1), Arc::new(move || flag.load(Ordering::SeqCst))).unwrap()
     };
     let (mut runs, mut waits) = (submit(&flags[0]), submit(&flags[1]));
-    assert!(matches!(runs.next(), Some(Step::Event(0, Event::Token(_)))));
+    assert!(matches!(runs.next(), Some(EventPoll::Event(0, Event::Token(_)))));
     flags[1].store(true, Ordering::SeqCst);
     wait_until("the one that waits is gone", || served.service.metrics.cancelled.get() == 1);
     assert_eq!(served.service.queue.len(), 0);
@@ -268,17 +284,17 @@ fn a_reply_that_nobody_waits_for_ends_whether_it_runs_or_waits() {
     wait_until("the one that runs is gone", || served.service.metrics.cancelled.get() == 2);
     let mut tokens = 1;
     // No event but tokens, then the end of the channel.
-    while let Some(Step::Event(_, event)) = runs.next() {
+    while let Some(EventPoll::Event(_, event)) = runs.next() {
         match event {
             Event::Token(_) => tokens += 1,
             event => assert!(matches!(event, Event::Failed(_)), "{event:?}"),
         }
     }
     assert!(tokens < 200, "{tokens}");
-    assert!(matches!(waits.next(), Some(Step::Event(0, Event::Failed(_)))));
+    assert!(matches!(waits.next(), Some(EventPoll::Event(0, Event::Failed(_)))));
     // Whoever drops the answers does not wait for them either.
     let mut dropped = served.ask(long());
-    assert!(matches!(dropped.next(), Some(Step::Event(0, Event::Token(_)))));
+    assert!(matches!(dropped.next(), Some(EventPoll::Event(0, Event::Token(_)))));
     drop(dropped);
     wait_until("the one that was dropped is gone", || served.service.metrics.cancelled.get() == 3);
     // The place is free.
@@ -288,14 +304,14 @@ fn a_reply_that_nobody_waits_for_ends_whether_it_runs_or_waits() {
 
 #[test]
 fn a_full_queue_says_when_to_come_back_and_late_replies_end() {
-    let settings = Settings { queue: 2, deadline: Some(Duration::from_millis(1)), ..Settings::default() };
+    let settings = ServerSettings { queue: 2, deadline: Some(Duration::from_millis(1)), ..ServerSettings::default() };
     // No engine takes anything.
     let service = Service::new(settings);
     let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
     let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
     let model = super::model::Model::open(1, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
     let submit = |n, choices| {
-        let ask = Ask { choices, ..greedy(question("Hello"), 4) };
+        let ask = ReplyRequest { choices, ..greedy(question("Hello"), 4) };
         service.submit(&model, &[ask], client(n), Arc::new(|| false))
     };
     let mut first = submit(1, 2).unwrap();
@@ -310,7 +326,7 @@ fn a_full_queue_says_when_to_come_back_and_late_replies_end() {
     });
     assert_eq!(late, 2);
     for choice in 0..2 {
-        let Some(Step::Event(of, Event::Failed(e))) = first.next() else { panic!("no failure") };
+        let Some(EventPoll::Event(of, Event::Failed(e))) = first.next() else { panic!("no failure") };
         assert_eq!((of, e.status, e.code), (choice, 504, Some("deadline_exceeded")));
     }
     assert_eq!(first.next(), None);
@@ -322,7 +338,7 @@ fn a_full_queue_says_when_to_come_back_and_late_replies_end() {
 
 #[test]
 fn the_client_with_the_fewest_running_replies_comes_first() {
-    let service = Service::new(Settings::default());
+    let service = Service::new(ServerSettings::default());
     let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
     let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
     let model = super::model::Model::open(7, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
@@ -331,7 +347,7 @@ fn the_client_with_the_fewest_running_replies_comes_first() {
     }
     let mut taken: Vec<(Client, usize)> = Vec::new();
     while let Some(job) = service.queue.take(7, |client| taken.iter().filter(|(of, _)| *of == client).count()) {
-        taken.push((job.client, job.limit));
+        taken.push((job.recipient.client, job.request.limit));
     }
     assert_eq!(taken.iter().map(|(_, limit)| *limit).collect::<Vec<_>>(), [1, 4, 5, 2, 6, 3]);
     assert!(service.queue.take(8, |_| 0).is_none(), "another model's");
@@ -343,7 +359,7 @@ struct Faulty {
     /// Passes until then.
     left: Arc<AtomicUsize>,
     panics: bool,
-    /// Passes so far, and behind how many of them it was improved.
+    /// Passes so far, and after how many of them it was improved.
     improved: Arc<Mutex<(usize, BTreeSet<usize>)>>,
     /// How long a pass takes at least.
     pause: Duration,
@@ -362,23 +378,13 @@ impl Faulty {
 }
 
 impl Executor for Faulty {
-    fn schedule(&self) -> &Schedule {
-        self.inner.schedule()
-    }
-    fn device(&self) -> &str {
-        self.inner.device()
-    }
-    fn pages(&self) -> &Pages {
-        self.inner.pages()
-    }
-    fn pages_mut(&mut self) -> &mut Pages {
-        self.inner.pages_mut()
-    }
+    crate::executor_methods!(of inner);
+
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
         self.count()?;
         self.inner.forward(rows, head)
     }
-    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> Result<()> {
+    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: SampleRequests<'_>) -> Result<()> {
         self.count()?;
         self.inner.forward_choosing(rows, head, asks)
     }
@@ -388,23 +394,8 @@ impl Executor for Faulty {
         improved.1.insert(passes);
         Ok(Some(Duration::from_millis(1)))
     }
-    fn is_ahead(&self) -> bool {
-        self.inner.is_ahead()
-    }
-    fn found(&self, row: usize) -> Option<Found<'_>> {
+    fn found(&self, row: usize) -> Option<SampleResult<'_>> {
         self.inner.found(row)
-    }
-    fn project(&mut self, head: HeadRows) -> Result<()> {
-        self.inner.project(head)
-    }
-    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
-        self.inner.forward_watched(rows, head, watch)
-    }
-    fn next(&self, row: usize) -> u32 {
-        self.inner.next(row)
-    }
-    fn is_finite(&self, row: usize) -> bool {
-        self.inner.is_finite(row)
     }
     fn logits(&mut self, row: usize) -> Result<&[f32]> {
         self.inner.logits(row)
@@ -418,7 +409,7 @@ impl Measure for Faulty {
     fn busy(&self) -> Duration {
         self.inner.busy()
     }
-    fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>> {
+    fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<KernelTiming>> {
         self.inner.time_steps(rows, head, repetitions)
     }
     fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64> {
@@ -437,7 +428,7 @@ fn an_engine_that_fails_or_panics_tells_all_clients_and_ends_with_exit_code_4() 
     for panics in [false, true] {
         let left = Arc::new(AtomicUsize::new(usize::MAX));
         let (load, shared) = (loader(ModelFiles::BuiltIn, None, options(2), false), left.clone());
-        let faulty = move |progress: &Progress| -> Result<Loaded> {
+        let faulty = move |progress: &Progress| -> Result<LoadedExecutor> {
             let inner = load(progress)?.executor;
             let executor: Box<dyn Measure> = Box::new(Faulty {
                 inner,
@@ -448,14 +439,14 @@ fn an_engine_that_fails_or_panics_tells_all_clients_and_ends_with_exit_code_4() 
             });
             Ok(executor.into())
         };
-        let served = start(Settings::default(), Box::new(faulty));
-        let long = || Ask { ignore_eos: true, ..greedy(question("Hello"), 200) };
-        let mut answers: Vec<Answers<'_>> = (0..3).map(|_| served.ask(long())).collect();
-        assert!(matches!(answers[0].next(), Some(Step::Event(0, Event::Token(_)))));
+        let served = start(ServerSettings::default(), Box::new(faulty));
+        let long = || ReplyRequest { ignore_eos: true, ..greedy(question("Hello"), 200) };
+        let mut answers: Vec<ReplyEvents<'_>> = (0..3).map(|_| served.ask(long())).collect();
+        assert!(matches!(answers[0].next(), Some(EventPoll::Event(0, Event::Token(_)))));
         left.store(3, Ordering::SeqCst);
         for answers in &mut answers {
             let last = std::iter::from_fn(|| answers.next()).last().unwrap();
-            let Step::Event(_, Event::Failed(e)) = last else { panic!("{last:?}") };
+            let EventPoll::Event(_, Event::Failed(e)) = last else { panic!("{last:?}") };
             assert_eq!(e.status, 500, "{e:?}");
         }
         assert!(served.service.health.ready().is_err());
@@ -469,20 +460,20 @@ fn an_engine_that_fails_or_panics_tells_all_clients_and_ends_with_exit_code_4() 
 fn what_is_not_asked_for_anything_is_improved() {
     let improved: Arc<Mutex<(usize, BTreeSet<usize>)>> = Arc::default();
     let (load, shared) = (loader(ModelFiles::BuiltIn, None, options(2), false), improved.clone());
-    let counting = move |progress: &Progress| -> Result<Loaded> {
+    let counting = move |progress: &Progress| -> Result<LoadedExecutor> {
         let (inner, left) = (load(progress)?.executor, Arc::new(AtomicUsize::new(usize::MAX)));
         let executor: Box<dyn Measure> =
             Box::new(Faulty { inner, left, panics: false, improved: shared.clone(), pause: Duration::ZERO });
         Ok(executor.into())
     };
-    let served = start(Settings::default(), Box::new(counting));
+    let served = start(ServerSettings::default(), Box::new(counting));
     let is_improved = || {
         let improved = improved.lock().unwrap();
         improved.1.contains(&improved.0)
     };
     wait_until("the idle executor is improved", is_improved);
     let before = improved.lock().unwrap().0;
-    let whole = served.ask(Ask { ignore_eos: true, ..greedy(question("Hello"), 40) }).gather().unwrap();
+    let whole = served.ask(ReplyRequest { ignore_eos: true, ..greedy(question("Hello"), 40) }).gather().unwrap();
     assert_eq!(whole[0].tokens.len(), 40);
     wait_until("it is improved behind the reply", is_improved);
     let (passes, at) = improved.lock().unwrap().clone();
@@ -498,7 +489,7 @@ fn a_model_is_loaded_anew_while_the_old_one_answers_and_a_damaged_one_is_not_tak
     let failure: Arc<Mutex<Option<Error>>> = Arc::default();
     let next = failure.clone();
     let served = start(
-        Settings::default(),
+        ServerSettings::default(),
         Box::new(move |progress| match next.lock().unwrap().take() {
             Some(e) => Err(e),
             None => load(progress),
@@ -506,13 +497,13 @@ fn a_model_is_loaded_anew_while_the_old_one_answers_and_a_damaged_one_is_not_tak
     );
     let reply = |limit| ids(&served.ask(greedy(question("Who are you?"), limit)).gather().unwrap()[0]);
     let before = reply(9);
-    let long = served.ask(Ask { ignore_eos: true, ..greedy(question("Hello"), 150) });
-    served.orders.send(Order::Reload).unwrap();
+    let long = served.ask(ReplyRequest { ignore_eos: true, ..greedy(question("Hello"), 150) });
+    served.orders.send(ServerOrder::Reload).unwrap();
     served.wait_for(|notice| *notice == Notice::Reloaded);
     assert_eq!(long.gather().unwrap()[0].end.as_ref().unwrap().tokens, 150, "the old model ends what it has begun");
     assert_eq!(reply(9), before);
     *failure.lock().unwrap() = Some(Error::refused("it does not fit", "use a smaller one"));
-    served.orders.send(Order::Reload).unwrap();
+    served.orders.send(ServerOrder::Reload).unwrap();
     assert!(
         matches!(served.wait_for(|notice| *notice != Notice::Reloaded), Notice::NotReloaded(e) if e.exit_code() == 3)
     );
@@ -522,7 +513,7 @@ fn a_model_is_loaded_anew_while_the_old_one_answers_and_a_damaged_one_is_not_tak
 
 #[test]
 fn requests_for_a_model_whose_engine_has_ended_are_told() {
-    let service = Service::new(Settings::default());
+    let service = Service::new(ServerSettings::default());
     let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
     let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
     let model = |id| super::model::Model::open(id, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
@@ -534,7 +525,7 @@ fn requests_for_a_model_whose_engine_has_ended_are_told() {
     for (id, answers, status, code) in
         [(1, &mut replaced, 503, "model_replaced"), (2, &mut failed, 500, "engine_failed")]
     {
-        let Some(Step::Event(0, Event::Failed(e))) = answers.next() else { panic!("no failure") };
+        let Some(EventPoll::Event(0, Event::Failed(e))) = answers.next() else { panic!("no failure") };
         assert_eq!((e.status, e.code), (status, Some(code)));
         // And as late as then.
         let e = submit(id, 4).err().unwrap();
@@ -548,10 +539,10 @@ fn requests_for_a_model_whose_engine_has_ended_are_told() {
 
 #[test]
 fn a_request_that_was_read_before_a_reload_is_answered_or_told_to_come_again() {
-    let settings = Settings { deadline: Some(PATIENCE), ..Settings::default() };
+    let settings = ServerSettings { deadline: Some(PATIENCE), ..ServerSettings::default() };
     let served = start(settings, loader(ModelFiles::BuiltIn, None, options(1), false));
     let old = served.service.model().unwrap();
-    served.orders.send(Order::Reload).unwrap();
+    served.orders.send(ServerOrder::Reload).unwrap();
     served.wait_for(|notice| *notice == Notice::Reloaded);
     let refused = loop {
         // The old engine may be there yet.
@@ -570,23 +561,23 @@ fn a_request_that_was_read_before_a_reload_is_answered_or_told_to_come_again() {
 
 #[test]
 fn a_server_that_is_told_to_stop_completes_what_is_under_way_and_one_that_loads_stops_at_once() {
-    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, None, options(1), false));
-    served.orders.send(Order::Stop).unwrap();
+    let served = start(ServerSettings::default(), loader(ModelFiles::BuiltIn, None, options(1), false));
+    served.orders.send(ServerOrder::Stop).unwrap();
     served.wait_for(|notice| *notice == Notice::Draining);
     assert!(served.service.health.ready().is_err());
     served.done.join().unwrap().unwrap();
 
     let (orders, taken) = channel();
-    let load = |progress: &Progress| -> Result<Loaded> {
+    let load = |progress: &Progress| -> Result<LoadedExecutor> {
         loop {
             progress.cancel.check()?;
             thread::yield_now();
         }
     };
-    let setup = setup(Settings::default(), Box::new(load));
-    let handler = |_| |_: Request, reply: Reply<'_>| reply.error(&ApiError::not_found("/"));
+    let setup = setup(ServerSettings::default(), Box::new(load));
+    let handler = |_| |_: HttpRequest, reply: Responder<'_>| reply.error(&ApiError::not_found("/"));
     let mut notices = Vec::new();
-    orders.send(Order::Stop).unwrap();
+    orders.send(ServerOrder::Stop).unwrap();
     serve(&setup, taken, handler, &mut |notice| notices.push(notice)).unwrap();
     assert_eq!(notices.last(), Some(&Notice::Stopped));
     assert!(notices.contains(&Notice::Draining) && !notices.iter().any(|n| matches!(n, Notice::Ready(_))));

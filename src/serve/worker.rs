@@ -1,20 +1,20 @@
 //! The engine's thread: takes jobs from the queue, runs passes over all of them, and tells each what comes of it.
 
 use super::http::Client;
-use super::job::{End, Event, Job, Outbox, Token};
+use super::job::{Event, Job, Outbox, Recipient, ReplyEnd, ReplyToken};
 use super::model::Model;
-use super::pace::Pace;
-use super::places::Parked;
+use super::pace::ChunkPace;
+use super::places::ParkedJob;
 use super::prefixes::PrefixFile;
-use super::queue::Found;
-use super::server::Loaded;
-use super::service::{Counts, Service};
+use super::queue::QueuePoll;
+use super::server::LoadedExecutor;
+use super::service::{ReplyTokens, Service};
 use crate::diagnose::energy::{EnergyMeter, Mark};
 use crate::executor::Measure;
 use crate::machine::files::Files;
 use crate::sequence::draft::Drafts;
-use crate::sequence::meter::Meter;
-use crate::sequence::{Batch, Ended, Finish, Generation, Request};
+use crate::sequence::meter::DecodeMeter;
+use crate::sequence::{Batch, Finish, FinishedSequence, Generation};
 use crate::text::Stopped;
 use crate::{Error, Result};
 use std::cell::RefCell;
@@ -36,17 +36,15 @@ pub(super) struct Worker<'a> {
     pub(super) executor: Box<dyn Measure>,
     pub(super) batch: Batch,
     /// Per slot of the batch.
-    pub(super) running: Vec<Option<Running>>,
+    pub(super) running: Vec<Option<RunningJob>>,
     /// Jobs whose slots others have for a while, the first one first.
-    pub(super) parked: Vec<Parked>,
-    /// Tokens of the pass that just ran, each with its slot, and with its text in the slot's reply.
-    chosen: Vec<(usize, u32, String)>,
+    pub(super) parked: Vec<ParkedJob>,
     /// What came of it and is not told yet. The next pass tells it, where not all take their argmax.
     outbox: Rc<RefCell<Outbox>>,
-    pace: Pace,
-    meter: Meter,
+    pace: ChunkPace,
+    meter: DecodeMeter,
     /// `None` where nothing can be read.
-    spent: Option<Spent>,
+    spent: Option<EnergyUse>,
     /// When the rates of `meter` were last published.
     published: Instant,
     /// When the queue was last swept.
@@ -54,10 +52,10 @@ pub(super) struct Worker<'a> {
 }
 
 /// A job in a slot.
-pub(super) struct Running {
-    pub(super) job: Job,
+pub(super) struct RunningJob {
+    pub(super) recipient: Recipient,
     /// Tokens of its prompt, and of its reply so far.
-    pub(super) counts: Counts,
+    pub(super) counts: ReplyTokens,
     pub(super) began: Instant,
     /// When it had a first token in this slot.
     pub(super) turn: Option<Instant>,
@@ -66,7 +64,7 @@ pub(super) struct Running {
 }
 
 /// The energy that is used.
-struct Spent {
+struct EnergyUse {
     meter: EnergyMeter,
     /// When it was last published.
     mark: Mark,
@@ -74,11 +72,26 @@ struct Spent {
     tokens: usize,
 }
 
-impl Running {
+impl RunningJob {
+    /// Notes that a pass which was done at `now` gave one token more.
+    fn note_token(&mut self, service: &Service, now: Instant) {
+        match self.first_token {
+            None => {
+                service.metrics.first_token.observe((now - self.recipient.since).as_secs_f64());
+                service.health.note_first_token();
+                self.first_token = Some(now);
+            }
+            Some(_) => service.metrics.gap.observe((now - self.last_token).as_secs_f64()),
+        }
+        self.last_token = now;
+        self.count_token();
+        self.turn.get_or_insert(now);
+    }
+
     /// Counts one token more: of the reply, once those of the prompt that are scored have gone by.
     pub(super) fn count_token(&mut self) {
-        match self.job.given.checked_sub(1) {
-            Some(left) => self.job.given = left,
+        match self.recipient.given.checked_sub(1) {
+            Some(left) => self.recipient.given = left,
             None => self.counts.reply += 1,
         }
     }
@@ -90,8 +103,8 @@ impl<'a> Worker<'a> {
     /// # Errors
     /// Device: it failed as its read rate was measured. Input: the tokenizer cannot encode the text that tokens are drafted
     /// from.
-    pub fn new(service: &'a Service, model: &'a Model, loaded: impl Into<Loaded>) -> Result<Worker<'a>> {
-        let Loaded { mut executor, draft } = loaded.into();
+    pub fn new(service: &'a Service, model: &'a Model, loaded: impl Into<LoadedExecutor>) -> Result<Worker<'a>> {
+        let LoadedExecutor { mut executor, draft } = loaded.into();
         let ceiling = executor.measure_read_ceiling()?;
         let schedule = executor.schedule();
         service.metrics.set_model(schedule, ceiling, service.settings.prefix_bytes);
@@ -109,11 +122,10 @@ impl<'a> Worker<'a> {
             batch,
             running: (0..schedule.extent.sequences).map(|_| None).collect(),
             parked: Vec::new(),
-            chosen: Vec::with_capacity(schedule.extent.head_rows),
             outbox,
-            pace: Pace::new(service.settings.gap, executor.prefill_rows()),
-            meter: Meter::default(),
-            spent: energy.map(|meter| Spent { mark: meter.mark(), meter, tokens: 0 }),
+            pace: ChunkPace::new(service.settings.gap, executor.prefill_rows()),
+            meter: DecodeMeter::default(),
+            spent: energy.map(|meter| EnergyUse { mark: meter.mark(), meter, tokens: 0 }),
             published: Instant::now(),
             swept: Instant::now(),
             service,
@@ -143,7 +155,7 @@ impl<'a> Worker<'a> {
                 self.publish();
                 // Nobody waits: the device has a moment for what makes later passes faster.
                 let pause = self.executor.improve()?.unwrap_or(IDLE).min(IDLE);
-                if queue.wait(self.model.id, pause) == Found::Nothing {
+                if queue.wait(self.model.id, pause) == QueuePoll::Nothing {
                     return Ok(());
                 }
                 continue;
@@ -183,28 +195,21 @@ impl<'a> Worker<'a> {
     }
 
     /// Takes a job into a free slot.
-    pub(super) fn begin(&mut self, mut job: Job) {
-        let counts = Counts { prompt: job.prompt.len() + job.given, reply: 0 };
-        let request = Request {
-            prompt: std::mem::take(&mut job.prompt),
-            chooser: std::mem::replace(&mut job.chooser, crate::sequence::Chooser::Greedy),
-            stops: std::mem::take(&mut job.stops),
-            limit: job.limit,
-            reuse: job.reuse,
-        };
+    pub(super) fn begin(&mut self, Job { request, recipient }: Job) {
+        let counts = ReplyTokens { prompt: request.prompt.len() + recipient.given, reply: 0 };
         // What one key's holder asks is nobody else's to find.
-        let owner = match job.client {
+        let owner = match recipient.client {
             Client::Key(number) => Some(number),
             Client::Address(_) | Client::User(_) => None,
         };
         let now = Instant::now();
-        self.service.metrics.queued.observe((now - job.since).as_secs_f64());
+        self.service.metrics.queued.observe((now - recipient.since).as_secs_f64());
         match self.batch.join_of(self.executor.as_mut(), request, owner) {
             Ok(slot) => {
                 self.running[slot] =
-                    Some(Running { job, counts, began: now, turn: None, first_token: None, last_token: now })
+                    Some(RunningJob { recipient, counts, began: now, turn: None, first_token: None, last_token: now })
             }
-            Err(e) => job.tell(Event::Failed((&e).into())),
+            Err(e) => recipient.tell(Event::Failed((&e).into())),
         }
     }
 
@@ -212,19 +217,18 @@ impl<'a> Worker<'a> {
     fn drop_abandoned(&mut self) {
         let now = Instant::now();
         let Worker { service, outbox, .. } = self;
-        let is_over = |job: &Job| {
-            let is_late = job.is_late(now);
+        let is_over = |recipient: &Recipient| {
+            let is_late = recipient.is_late(now);
             if is_late {
-                outbox.borrow_mut().send();
-                job.tell_late();
+                outbox.borrow_mut().add(recipient, recipient.late());
             }
-            let is_over = is_late || job.is_abandoned();
+            let is_over = is_late || recipient.is_abandoned();
             service.metrics.cancelled.inc_by(u64::from(is_over));
             is_over
         };
-        self.parked.retain(|parked| !is_over(&parked.running.job));
+        self.parked.retain(|parked| !is_over(&parked.running.recipient));
         for slot in 0..self.running.len() {
-            if self.running[slot].take_if(|running| is_over(&running.job)).is_some() {
+            if self.running[slot].take_if(|running| is_over(&running.recipient)).is_some() {
                 self.batch.leave(self.executor.as_mut(), slot);
             }
         }
@@ -232,14 +236,18 @@ impl<'a> Worker<'a> {
 
     /// Runs one pass and tells what came of it.
     fn run_pass(&mut self) -> Result<()> {
-        let Worker { running, chosen, batch, executor, .. } = self;
-        self.service.health.progress(true);
+        let Worker { service, running, batch, executor, outbox, .. } = self;
+        service.health.progress(true);
         batch.set_chunk(self.pace.rows());
         let start = Instant::now();
-        batch.step(executor.as_mut(), &mut |slot, id| {
-            let Some(Running { job, .. }) = &mut running[slot] else { return ControlFlow::Break(Finish::Interrupted) };
-            let (text, stopped) = job.reply.push(id);
-            chosen.push((slot, id, text.to_owned()));
+        let mut done = None;
+        batch.step(executor.as_mut(), &mut |slot, id, chooser| {
+            let Some(running) = &mut running[slot] else { return ControlFlow::Break(Finish::Interrupted) };
+            running.note_token(service, *done.get_or_insert_with(Instant::now));
+            let RunningJob { recipient, .. } = running;
+            let (text, stopped) = recipient.reply.push(id);
+            let token = ReplyToken { id, text: text.to_owned(), likelihood: chooser.take_likelihood() };
+            outbox.borrow_mut().add(recipient, Event::Token(token));
             match stopped {
                 Stopped::Yes => ControlFlow::Break(Finish::Stop),
                 Stopped::No => ControlFlow::Continue(()),
@@ -252,7 +260,9 @@ impl<'a> Worker<'a> {
             self.pace.note(pass, time);
             self.service.metrics.note_pass(pass, time);
         }
-        self.note();
+        while let Some(ended) = self.batch.take_ended() {
+            self.end(ended);
+        }
         if self.batch.is_greedy() {
             self.outbox.borrow_mut().send();
         }
@@ -262,36 +272,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Notes the tokens of the last pass, and the ends that came with it, for those who wait.
-    fn note(&mut self) {
-        let now = Instant::now();
-        // A sequence's chooser leaves the batch with it.
-        let mut ended: Vec<Ended> = std::iter::from_fn(|| self.batch.take_ended()).collect();
-        for (slot, id, text) in self.chosen.drain(..) {
-            let Some(running) = &mut self.running[slot] else { continue };
-            let likelihood = match ended.iter_mut().find(|ended| ended.slot == slot) {
-                Some(leaving) => leaving.chooser.take_likelihood(),
-                None => self.batch.take_likelihood(slot),
-            };
-            match running.first_token {
-                None => {
-                    self.service.metrics.first_token.observe((now - running.job.since).as_secs_f64());
-                    self.service.health.note_first_token();
-                    running.first_token = Some(now);
-                }
-                Some(_) => self.service.metrics.gap.observe((now - running.last_token).as_secs_f64()),
-            }
-            running.last_token = now;
-            running.count_token();
-            running.turn.get_or_insert(now);
-            self.outbox.borrow_mut().add(&running.job, Event::Token(Token { id, text, likelihood }));
-        }
-        for ended in ended {
-            self.end(ended);
-        }
-    }
-
-    fn end(&mut self, ended: Ended) {
+    fn end(&mut self, ended: FinishedSequence) {
         let Some(mut running) = self.running[ended.slot].take() else { return };
         self.service.queue.note_end();
         let event = match ended.reply {
@@ -300,20 +281,20 @@ impl<'a> Worker<'a> {
             Ok(generation) => Event::End(self.end_of(&mut running, generation)),
             Err(e) => Event::Failed((&e).into()),
         };
-        self.outbox.borrow_mut().add(&running.job, event);
+        self.outbox.borrow_mut().add(&running.recipient, event);
     }
 
-    fn end_of(&self, running: &mut Running, g: Generation) -> End {
+    fn end_of(&self, running: &mut RunningJob, g: Generation) -> ReplyEnd {
         let first = running.first_token.unwrap_or(running.last_token);
         self.service.metrics.note_end(&g);
-        End {
-            text: running.job.reply.finish().to_owned(),
+        ReplyEnd {
+            text: running.recipient.reply.finish().to_owned(),
             finish: g.finish,
-            stop: running.job.reply.stopped_by().map(str::to_owned),
+            stop: running.recipient.reply.stopped_by().map(str::to_owned),
             prompt_tokens: g.prompt,
             cached_tokens: g.kept,
             tokens: g.tokens.len(),
-            queued: running.began - running.job.since,
+            queued: running.began - running.recipient.since,
             prefill: first - running.began,
             decode: running.last_token - first,
         }
@@ -321,10 +302,11 @@ impl<'a> Worker<'a> {
 
     /// Tells all that run that the engine has failed.
     fn fail_all(&mut self, e: &Error) {
-        self.outbox.borrow_mut().send();
         let parked = self.parked.drain(..).map(|parked| parked.running);
         let all = self.running.iter_mut().filter_map(Option::take).chain(parked);
-        all.for_each(|running| running.job.tell(Event::Failed(e.into())));
+        let mut outbox = self.outbox.borrow_mut();
+        all.for_each(|running| outbox.add(&running.recipient, Event::Failed(e.into())));
+        outbox.send();
     }
 
     /// Publishes the rates since the last time, and what is in use.
@@ -333,7 +315,7 @@ impl<'a> Worker<'a> {
         let running = self.running.iter().flatten().count();
         let kept = self.batch.kept_bytes(self.executor.as_ref());
         self.service.metrics.publish(&self.meter, running, self.executor.pages(), kept);
-        if let Some(Spent { meter, mark, tokens }) = &mut self.spent {
+        if let Some(EnergyUse { meter, mark, tokens }) = &mut self.spent {
             *tokens += self.meter.tokens;
             let now = meter.mark();
             if let Some(used) = now.since(*mark) {
@@ -341,7 +323,7 @@ impl<'a> Worker<'a> {
                 (*mark, *tokens) = (now, 0);
             }
         }
-        self.meter = Meter::default();
+        self.meter = DecodeMeter::default();
         self.published = Instant::now();
     }
 }

@@ -1,10 +1,10 @@
 //! amdgpu's own interface: the GPU's properties, memory use and sensors, and buffers that always stay in GTT.
 
-use super::answer::Answer;
+use super::answer::ReplyBuffer;
 use super::bindings as b;
 use super::dma_buf::page_size;
 use super::drm::{Gem, Node};
-use super::failure::{Failure, Result, retry};
+use super::failure::{DriverResult, Failure, retry};
 use super::raw;
 use nix::errno::Errno;
 
@@ -75,8 +75,6 @@ pub enum GpuSensor {
     MemoryClock,
     /// Temperature, thousandths of a degree Celsius.
     Temperature,
-    /// Engine load, percent.
-    Load,
     /// Average power, W.
     Power,
 }
@@ -98,8 +96,8 @@ const LPDDR5: u32 = 12;
 
 /// Sends `query` to the driver; `put` writes its arguments. `T` consists of integers only. An older kernel fills less
 /// of the answer and leaves the rest zero. A newer one truncates its answer to `T`.
-fn ask<T: Default>(node: &Node, what: &str, query: u32, put: impl FnOnce(&mut b::drm_amdgpu_info)) -> Result<T> {
-    let mut answer = Answer::new();
+fn ask<T: Default>(node: &Node, what: &str, query: u32, put: impl FnOnce(&mut b::drm_amdgpu_info)) -> DriverResult<T> {
+    let mut answer = ReplyBuffer::new();
     let mut info = b::drm_amdgpu_info {
         return_pointer: answer.address(),
         return_size: size_of::<T>() as u32,
@@ -147,7 +145,7 @@ impl GpuInfo {
 ///
 /// # Errors
 /// ENOTTY, EINVAL: not amdgpu. ENODEV: it is gone.
-pub fn device(node: &Node) -> Result<GpuInfo> {
+pub fn device(node: &Node) -> DriverResult<GpuInfo> {
     let d: b::drm_amdgpu_info_device = ask(node, "ask what the GPU is", b::AMDGPU_INFO_DEV_INFO, |_| {})?;
     Ok(GpuInfo {
         device_id: d.device_id,
@@ -167,7 +165,7 @@ pub fn device(node: &Node) -> Result<GpuInfo> {
 ///
 /// # Errors
 /// As [`device`].
-pub fn memory(node: &Node) -> Result<GpuMemory> {
+pub fn memory(node: &Node) -> DriverResult<GpuMemory> {
     let m: b::drm_amdgpu_memory_info = ask(node, "ask what the GPU's memory holds", b::AMDGPU_INFO_MEMORY, |_| {})?;
     let heap = |h: b::drm_amdgpu_heap_info| GpuHeap {
         total: h.total_heap_size,
@@ -182,7 +180,7 @@ pub fn memory(node: &Node) -> Result<GpuMemory> {
 ///
 /// # Errors
 /// As [`device`].
-pub fn evictions(node: &Node) -> Result<u64> {
+pub fn evictions(node: &Node) -> DriverResult<u64> {
     ask(node, "ask for evictions", b::AMDGPU_INFO_NUM_EVICTIONS, |_| {})
 }
 
@@ -190,7 +188,7 @@ pub fn evictions(node: &Node) -> Result<u64> {
 ///
 /// # Errors
 /// As [`device`].
-pub fn losses(node: &Node) -> Result<u32> {
+pub fn losses(node: &Node) -> DriverResult<u32> {
     ask(node, "ask for resets", b::AMDGPU_INFO_VRAM_LOST_COUNTER, |_| {})
 }
 
@@ -198,7 +196,7 @@ pub fn losses(node: &Node) -> Result<u32> {
 ///
 /// # Errors
 /// EINVAL: no such firmware.
-pub fn firmware(node: &Node, number: u32) -> Result<Firmware> {
+pub fn firmware(node: &Node, number: u32) -> DriverResult<Firmware> {
     let put = |info: &mut b::drm_amdgpu_info| {
         info.__bindgen_anon_1.query_fw = b::drm_amdgpu_query_fw { fw_type: number, ..Default::default() };
     };
@@ -210,12 +208,11 @@ pub fn firmware(node: &Node, number: u32) -> Result<Firmware> {
 ///
 /// # Errors
 /// EINVAL, EOPNOTSUPP: this GPU lacks the sensor.
-pub fn sensor(node: &Node, sensor: GpuSensor) -> Result<u32> {
+pub fn sensor(node: &Node, sensor: GpuSensor) -> DriverResult<u32> {
     let number = match sensor {
         GpuSensor::EngineClock => b::AMDGPU_INFO_SENSOR_GFX_SCLK,
         GpuSensor::MemoryClock => b::AMDGPU_INFO_SENSOR_GFX_MCLK,
         GpuSensor::Temperature => b::AMDGPU_INFO_SENSOR_GPU_TEMP,
-        GpuSensor::Load => b::AMDGPU_INFO_SENSOR_GPU_LOAD,
         GpuSensor::Power => b::AMDGPU_INFO_SENSOR_GPU_AVG_POWER,
     };
     let put = |info: &mut b::drm_amdgpu_info| info.__bindgen_anon_1.sensor_info.type_ = number;
@@ -226,7 +223,7 @@ pub fn sensor(node: &Node, sensor: GpuSensor) -> Result<u32> {
 ///
 /// # Errors
 /// ENOMEM: GTT is full. EINVAL: `size` is 0 or not a multiple of the page size.
-pub fn allocate_gtt(node: &Node, size: u64) -> Result<Gem> {
+pub fn allocate_gtt(node: &Node, size: u64) -> DriverResult<Gem> {
     let what = "allocate GTT memory";
     if size == 0 || !size.is_multiple_of(page_size()) {
         return Err(Failure::new(what, Errno::EINVAL));

@@ -1,9 +1,9 @@
 //! amdxdna's own interface: the NPU's array, clocks, sensors, firmware, contexts and errors.
 
-use super::answer::{ANSWER_BYTES, Answer};
+use super::answer::{ANSWER_BYTES, ReplyBuffer};
 use super::bindings as b;
 use super::drm::{Node, text};
-use super::failure::{Result, retry};
+use super::failure::{DriverResult, retry};
 use super::raw;
 
 // Sizes as in a running driver (Linux 7.2), because ffi/amdxdna_accel.h is written by hand.
@@ -19,7 +19,6 @@ const _: () = {
     assert!(size_of::<b::amdxdna_drm_sync_bo>() == 24);
     assert!(size_of::<b::amdxdna_drm_exec_cmd>() == 56);
     assert!(size_of::<b::amdxdna_drm_get_info>() == 16);
-    assert!(size_of::<b::amdxdna_drm_set_state>() == 16);
     assert!(size_of::<b::amdxdna_drm_get_array>() == 24);
     assert!(size_of::<b::amdxdna_drm_query_hwctx>() == 64);
     assert!(size_of::<b::amdxdna_drm_query_aie_version>() == 8);
@@ -27,7 +26,6 @@ const _: () = {
     assert!(size_of::<b::amdxdna_drm_query_aie_metadata>() == 64);
     assert!(size_of::<b::amdxdna_drm_query_clock_metadata>() == 48);
     assert!(size_of::<b::amdxdna_drm_query_sensor>() == 168);
-    assert!(size_of::<b::amdxdna_drm_query_firmware_version>() == 16);
     assert!(size_of::<b::amdxdna_drm_power_mode>() == 8);
     assert!(size_of::<b::amdxdna_drm_get_resource_info>() == 40);
     assert!(size_of::<b::amdxdna_drm_hwctx_entry>() == 144);
@@ -37,7 +35,7 @@ const _: () = {
 
 /// The array of tiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Array {
+pub struct TileArray {
     /// Version of the tile architecture: major, minor.
     pub version: [u32; 2],
     /// Columns.
@@ -105,8 +103,8 @@ const POWER_MODES: [&str; 5] = ["default", "low", "medium", "high", "turbo"];
 const MAX_CONTEXTS: usize = 32;
 
 /// The GET_INFO ioctl.
-fn info(node: &Node, what: &str, param: u32) -> Result<Answer> {
-    let mut answer = Answer::new();
+fn info(node: &Node, what: &str, param: u32) -> DriverResult<ReplyBuffer> {
+    let mut answer = ReplyBuffer::new();
     let mut data = b::amdxdna_drm_get_info { param, buffer_size: ANSWER_BYTES as u32, buffer: answer.address() };
     // SAFETY: the structure and the buffer that it points to, with its size, are valid for the call.
     retry(what, || unsafe { raw::amdxdna_get_info(node.raw(), &mut data) })?;
@@ -114,8 +112,8 @@ fn info(node: &Node, what: &str, param: u32) -> Result<Answer> {
 }
 
 /// The GET_ARRAY ioctl: the answer, and the stride between its entries in bytes.
-fn array_of(node: &Node, what: &str, param: u32, element: usize, count: usize) -> Result<(Answer, usize)> {
-    let mut answer = Answer::new();
+fn array_of(node: &Node, what: &str, param: u32, element: usize, count: usize) -> DriverResult<(ReplyBuffer, usize)> {
+    let mut answer = ReplyBuffer::new();
     let mut data = b::amdxdna_drm_get_array {
         param,
         element_size: element as u32,
@@ -134,19 +132,19 @@ fn array_of(node: &Node, what: &str, param: u32, element: usize, count: usize) -
 ///
 /// # Errors
 /// ENOTTY, EINVAL: not amdxdna. ENODEV: it is gone.
-pub fn array(node: &Node) -> Result<Array> {
+pub fn array(node: &Node) -> DriverResult<TileArray> {
     let answer = info(node, "ask what the NPU is", b::DRM_AMDXDNA_QUERY_AIE_METADATA)?;
     // SAFETY: the structure consists of integers only.
     let m: b::amdxdna_drm_query_aie_metadata = unsafe { answer.read(0) };
     let version = [m.version.major, m.version.minor];
-    Ok(Array { version, columns: m.cols, rows: m.rows, core_rows: m.core.row_count })
+    Ok(TileArray { version, columns: m.cols, rows: m.rows, core_rows: m.core.row_count })
 }
 
 /// The NPU's clocks.
 ///
 /// # Errors
 /// As [`array()`].
-pub fn clocks(node: &Node) -> Result<Clocks> {
+pub fn clocks(node: &Node) -> DriverResult<Clocks> {
     let answer = info(node, "ask for the NPU's clocks", b::DRM_AMDXDNA_QUERY_CLOCK_METADATA)?;
     // SAFETY: the structure consists of integers only.
     let m: b::amdxdna_drm_query_clock_metadata = unsafe { answer.read(0) };
@@ -157,7 +155,7 @@ pub fn clocks(node: &Node) -> Result<Clocks> {
 ///
 /// # Errors
 /// EOPNOTSUPP: this driver reads no sensors. Otherwise as [`array()`].
-pub fn sensors(node: &Node) -> Result<Vec<NpuSensor>> {
+pub fn sensors(node: &Node) -> DriverResult<Vec<NpuSensor>> {
     let answer = info(node, "read the NPU's sensors", b::DRM_AMDXDNA_QUERY_SENSORS)?;
     // SAFETY: the structure consists of integers only.
     let sensors: Vec<b::amdxdna_drm_query_sensor> = unsafe { answer.entries(size_of::<b::amdxdna_drm_query_sensor>()) };
@@ -171,22 +169,11 @@ pub fn sensors(node: &Node) -> Result<Vec<NpuSensor>> {
     Ok(sensors.iter().filter(|s| s.input != u32::MAX).map(sensor).collect())
 }
 
-/// The firmware's version: major, minor, patch, build.
-///
-/// # Errors
-/// As [`array()`].
-pub fn firmware(node: &Node) -> Result<[u32; 4]> {
-    let answer = info(node, "ask for the NPU's firmware", b::DRM_AMDXDNA_QUERY_FIRMWARE_VERSION)?;
-    // SAFETY: the structure consists of integers only.
-    let f: b::amdxdna_drm_query_firmware_version = unsafe { answer.read(0) };
-    Ok([f.major, f.minor, f.patch, f.build])
-}
-
 /// The name of the current power mode.
 ///
 /// # Errors
 /// As [`array()`].
-pub fn power_mode(node: &Node) -> Result<String> {
+pub fn power_mode(node: &Node) -> DriverResult<String> {
     let answer = info(node, "ask for the NPU's power mode", b::DRM_AMDXDNA_GET_POWER_MODE)?;
     // SAFETY: the structure consists of integers only.
     let m: b::amdxdna_drm_power_mode = unsafe { answer.read(0) };
@@ -198,7 +185,7 @@ pub fn power_mode(node: &Node) -> Result<String> {
 ///
 /// # Errors
 /// EPERM, EACCES: the driver shows contexts to root only. Otherwise as [`array()`].
-pub fn contexts(node: &Node) -> Result<Vec<ContextInfo>> {
+pub fn contexts(node: &Node) -> DriverResult<Vec<ContextInfo>> {
     let what = "list the NPU's contexts";
     let element = size_of::<b::amdxdna_drm_hwctx_entry>();
     let (answer, stride) = match array_of(node, what, b::DRM_AMDXDNA_HW_CONTEXT_ALL, element, MAX_CONTEXTS) {
@@ -240,7 +227,7 @@ pub fn columns_held(contexts: &[ContextInfo]) -> u64 {
 ///
 /// # Errors
 /// EINVAL, ENOTTY: an older driver. Otherwise as [`array()`].
-pub fn last_error(node: &Node) -> Result<Option<AsyncError>> {
+pub fn last_error(node: &Node) -> DriverResult<Option<AsyncError>> {
     let size = size_of::<b::amdxdna_async_error>();
     let (answer, _) = array_of(node, "ask for the NPU's last error", b::DRM_AMDXDNA_HW_LAST_ASYNC_ERR, size, 1)?;
     // SAFETY: the structure consists of integers only.

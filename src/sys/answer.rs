@@ -5,11 +5,11 @@
 pub(super) const ANSWER_BYTES: usize = 8192;
 
 /// A buffer for an answer, aligned for any structure.
-pub(super) struct Answer(Box<[u64]>);
+pub(super) struct ReplyBuffer(Box<[u64]>);
 
-impl Answer {
-    pub(super) fn new() -> Answer {
-        Answer(vec![0; ANSWER_BYTES / 8].into())
+impl ReplyBuffer {
+    pub(super) fn new() -> ReplyBuffer {
+        ReplyBuffer(vec![0; ANSWER_BYTES / 8].into())
     }
 
     pub(super) fn address(&mut self) -> u64 {
@@ -36,7 +36,7 @@ impl Answer {
     /// entry is never all zero.
     ///
     /// # Safety
-    /// As [`Answer::read`].
+    /// As [`ReplyBuffer::read`].
     pub(super) unsafe fn entries<T: Default>(&self, stride: usize) -> Vec<T> {
         let bytes: &[u8] = bytemuck::cast_slice(&self.0);
         let used = bytes.chunks_exact(stride).take_while(|c| c.iter().any(|&b| b != 0)).count();

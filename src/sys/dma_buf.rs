@@ -1,7 +1,7 @@
 //! Buffers shared between drivers: allocated from /dev/udmabuf or a dma-heap, mapped, and synchronised with the CPU's
 //! caches and the devices' fences.
 
-use super::failure::{Failure, Result, retry};
+use super::failure::{DriverResult, Failure, retry};
 use super::fence::SyncFile;
 use super::{bindings as b, raw};
 use memmap2::{MmapOptions, MmapRaw};
@@ -51,7 +51,7 @@ pub struct DmaBuf {
 ///
 /// # Errors
 /// The kernel's answer: ENOENT, EACCES, ENODEV, ….
-pub fn open_node(path: &Path) -> Result<OwnedFd> {
+pub fn open_node(path: &Path) -> DriverResult<OwnedFd> {
     let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(path);
     file.map(OwnedFd::from).map_err(|e| Failure::from_io(format!("open {}", path.display()), &e))
 }
@@ -60,7 +60,7 @@ pub fn open_node(path: &Path) -> Result<OwnedFd> {
 ///
 /// # Errors
 /// ENOMEM, EMFILE. EINVAL: `size` is 0 or not a multiple of the page size.
-pub fn sealed_memfd(size: u64) -> Result<OwnedFd> {
+pub fn sealed_memfd(size: u64) -> DriverResult<OwnedFd> {
     let what = format!("make a memfd of {size} bytes");
     let failure = |errno| Failure::new(what.clone(), errno);
     if size == 0 || !size.is_multiple_of(page_size()) {
@@ -83,7 +83,7 @@ impl DmaBuf {
     ///
     /// # Errors
     /// EINVAL: not page-aligned, not sealed against shrinking, or larger than udmabuf's `size_limit_mb` (64 by default).
-    pub fn from_memfd(udmabuf: BorrowedFd<'_>, memfd: BorrowedFd<'_>, size: u64) -> Result<DmaBuf> {
+    pub fn from_memfd(udmabuf: BorrowedFd<'_>, memfd: BorrowedFd<'_>, size: u64) -> DriverResult<DmaBuf> {
         let create =
             b::udmabuf_create { memfd: memfd.as_raw_fd() as u32, flags: b::UDMABUF_FLAGS_CLOEXEC, offset: 0, size };
         // SAFETY: the structure is valid for the call; the answer is a new descriptor that nothing else owns.
@@ -96,7 +96,7 @@ impl DmaBuf {
     ///
     /// # Errors
     /// ENOMEM, EINVAL.
-    pub fn from_heap(heap: BorrowedFd<'_>, size: u64) -> Result<DmaBuf> {
+    pub fn from_heap(heap: BorrowedFd<'_>, size: u64) -> DriverResult<DmaBuf> {
         let mut data = b::dma_heap_allocation_data {
             len: size,
             fd_flags: (libc::O_RDWR | libc::O_CLOEXEC) as u32,
@@ -112,7 +112,7 @@ impl DmaBuf {
     ///
     /// # Errors
     /// ESPIPE: `fd` is not a dma-buf.
-    pub fn from_fd(fd: OwnedFd) -> Result<DmaBuf> {
+    pub fn from_fd(fd: OwnedFd) -> DriverResult<DmaBuf> {
         let end = |whence| lseek(&fd, 0, whence).map_err(|e| Failure::new("ask a dma-buf's size", e));
         let size = end(Whence::SeekEnd)?;
         end(Whence::SeekSet)?;
@@ -128,7 +128,7 @@ impl DmaBuf {
     ///
     /// # Errors
     /// EACCES: exported read-only. ENOMEM, ENODEV: its driver cannot map it.
-    pub fn map(&self) -> Result<Mapping> {
+    pub fn map(&self) -> DriverResult<Mapping> {
         Mapping::new("map a dma-buf", &self.fd, 0, self.size)
     }
 
@@ -137,7 +137,7 @@ impl DmaBuf {
     ///
     /// # Errors
     /// ENOTTY: not a dma-buf (a memfd does not need this call). Others as the exporting driver answers.
-    pub fn begin(&self, access: Access) -> Result<()> {
+    pub fn begin(&self, access: Access) -> DriverResult<()> {
         self.sync(b::DMA_BUF_SYNC_START, access)
     }
 
@@ -145,11 +145,11 @@ impl DmaBuf {
     ///
     /// # Errors
     /// As [`DmaBuf::begin`].
-    pub fn end(&self, access: Access) -> Result<()> {
+    pub fn end(&self, access: Access) -> DriverResult<()> {
         self.sync(b::DMA_BUF_SYNC_END, access)
     }
 
-    fn sync(&self, phase: u32, access: Access) -> Result<()> {
+    fn sync(&self, phase: u32, access: Access) -> DriverResult<()> {
         let sync = b::dma_buf_sync { flags: u64::from(phase | access.flags()) };
         // SAFETY: the structure is valid for the call.
         retry("synchronise a dma-buf", || unsafe { raw::dma_buf_sync(self.fd.as_raw_fd(), &sync) }).map(drop)
@@ -159,7 +159,7 @@ impl DmaBuf {
     ///
     /// # Errors
     /// ENOTTY: an older kernel, or not a dma-buf.
-    pub fn export_fence(&self, access: Access) -> Result<SyncFile> {
+    pub fn export_fence(&self, access: Access) -> DriverResult<SyncFile> {
         let mut data = b::dma_buf_export_sync_file { flags: access.flags(), fd: -1 };
         let what = "export a dma-buf's fence";
         // SAFETY: the structure is valid for the call.
@@ -173,7 +173,7 @@ impl DmaBuf {
     ///
     /// # Errors
     /// As [`DmaBuf::export_fence`].
-    pub fn import_fence(&self, fence: &SyncFile, access: Access) -> Result<()> {
+    pub fn import_fence(&self, fence: &SyncFile, access: Access) -> DriverResult<()> {
         let data = b::dma_buf_import_sync_file { flags: access.flags(), fd: fence.as_fd().as_raw_fd() };
         let what = "put a fence on a dma-buf";
         // SAFETY: the structure is valid for the call, and the fence's descriptor is open.
@@ -206,7 +206,7 @@ impl Mapping {
     ///
     /// # Errors
     /// EACCES: not open for reading and writing. EINVAL: `size` is 0. ENOMEM, ENODEV: its driver cannot map it.
-    pub(super) fn new(what: &'static str, fd: impl AsFd, offset: u64, size: u64) -> Result<Mapping> {
+    pub(super) fn new(what: &'static str, fd: impl AsFd, offset: u64, size: u64) -> DriverResult<Mapping> {
         let len = usize::try_from(size).ok().filter(|&len| len != 0);
         let len = len.ok_or_else(|| Failure::new(what, Errno::EINVAL))?;
         // Given a length, memmap2 does not query the file's length, which device nodes lack.

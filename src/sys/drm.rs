@@ -1,8 +1,7 @@
 //! The ioctls common to all DRM and accel drivers: version, buffer import and export, timeline fences.
 
 use super::dma_buf::{DmaBuf, open_node};
-use super::failure::{Failure, Result, retry};
-use super::fence::SyncFile;
+use super::failure::{DriverResult, Failure, retry};
 use super::{bindings as b, raw};
 use nix::errno::Errno;
 use nix::time::{ClockId, clock_gettime};
@@ -51,7 +50,7 @@ impl Node {
     ///
     /// # Errors
     /// ENOENT, EACCES, ENODEV, ….
-    pub fn open(path: &Path) -> Result<Node> {
+    pub fn open(path: &Path) -> DriverResult<Node> {
         Ok(Node { fd: Arc::new(open_node(path)?) })
     }
 
@@ -63,7 +62,7 @@ impl Node {
     ///
     /// # Errors
     /// ENOTTY: not a DRM node.
-    pub fn version(&self) -> Result<Version> {
+    pub fn version(&self) -> DriverResult<Version> {
         let (mut name, mut description) = ([0u8; TEXT], [0u8; TEXT]);
         let mut v = b::drm_version {
             name_len: TEXT as _,
@@ -83,7 +82,7 @@ impl Node {
     ///
     /// # Errors
     /// The driver's answer for a buffer that it cannot access.
-    pub fn import(&self, buffer: BorrowedFd<'_>) -> Result<Gem> {
+    pub fn import(&self, buffer: BorrowedFd<'_>) -> DriverResult<Gem> {
         let mut data = b::drm_prime_handle { fd: buffer.as_raw_fd(), ..Default::default() };
         // SAFETY: the structure is valid for the call.
         retry("import a dma-buf", || unsafe { raw::drm_prime_fd_to_handle(self.raw(), &mut data) })?;
@@ -100,22 +99,11 @@ impl Node {
         Syncobj { node: self.clone(), handle }
     }
 
-    /// A new timeline fence.
-    ///
-    /// # Errors
-    /// EOPNOTSUPP: the driver has no timeline fences.
-    pub fn new_timeline(&self) -> Result<Syncobj> {
-        let mut data = b::drm_syncobj_create::default();
-        // SAFETY: the structure is valid for the call.
-        retry("make a timeline fence", || unsafe { raw::drm_syncobj_create(self.raw(), &mut data) })?;
-        Ok(self.own_timeline(data.handle))
-    }
-
     /// Waits until the timeline `handle` of this node passes `point`, whether or not that point is submitted yet.
     ///
     /// # Errors
     /// ETIME: `timeout` is over.
-    pub fn wait_timeline(&self, handle: u32, point: u64, timeout: Duration) -> Result<()> {
+    pub fn wait_timeline(&self, handle: u32, point: u64, timeout: Duration) -> DriverResult<()> {
         let what = "wait for a timeline fence";
         // The kernel takes an absolute deadline, so that an interrupted wait does not take longer.
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(|e| Failure::new(what, e))?;
@@ -156,7 +144,7 @@ impl Gem {
     ///
     /// # Errors
     /// The driver's answer for a buffer that it does not share.
-    pub fn export(&self) -> Result<DmaBuf> {
+    pub fn export(&self) -> DriverResult<DmaBuf> {
         let flags = (libc::O_RDWR | libc::O_CLOEXEC) as u32;
         let mut data = b::drm_prime_handle { handle: self.handle, flags, fd: -1 };
         // SAFETY: the structure is valid for the call.
@@ -181,22 +169,6 @@ impl Syncobj {
     /// The handle.
     pub fn handle(&self) -> u32 {
         self.handle
-    }
-
-    /// The current fence as a sync_file.
-    ///
-    /// # Errors
-    /// EINVAL: nothing has been submitted yet.
-    pub fn export(&self) -> Result<SyncFile> {
-        let flags = b::DRM_SYNCOBJ_HANDLE_TO_FD_FLAGS_EXPORT_SYNC_FILE;
-        let mut data = b::drm_syncobj_handle { handle: self.handle, flags, fd: -1, ..Default::default() };
-        // SAFETY: the structure is valid for the call.
-        retry("export a fence", || unsafe { raw::drm_syncobj_handle_to_fd(self.node.raw(), &mut data) })?;
-        if data.fd < 0 {
-            return Err(Failure::new("export a fence", Errno::EBADF));
-        }
-        // SAFETY: the kernel put a new descriptor there, which nothing else owns.
-        Ok(SyncFile::from_fd(unsafe { OwnedFd::from_raw_fd(data.fd) }))
     }
 }
 

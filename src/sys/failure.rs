@@ -14,7 +14,7 @@ pub struct Failure {
 }
 
 /// The result of a request to a driver.
-pub type Result<T> = std::result::Result<T, Failure>;
+pub type DriverResult<T> = std::result::Result<T, Failure>;
 
 impl Failure {
     /// A failure to do `what`.
@@ -74,7 +74,7 @@ const BUSY_TRIES: u32 = 1000;
 
 /// Repeats a request while signals interrupt it, and up to [`BUSY_TRIES`] times while the driver answers EAGAIN.
 /// dma-buf's documentation demands the latter, and libdrm does it for all of DRM.
-pub(super) fn retry<T>(what: &str, mut ioctl: impl FnMut() -> nix::Result<T>) -> Result<T> {
+pub(super) fn retry<T>(what: &str, mut ioctl: impl FnMut() -> nix::Result<T>) -> DriverResult<T> {
     let mut busy = 0;
     loop {
         match ioctl() {

@@ -2,7 +2,7 @@
 //! the real code runs right down to the system call.
 
 use super::bindings as b;
-use crate::npu::fake::Npu;
+use crate::npu::fake::FakeNpu;
 use nix::errno::Errno;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_ulong, c_void};
@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Answers a request, given its number and argument.
-type Handler = dyn FnMut(c_ulong, *mut c_void) -> Result<c_int, Errno> + Send;
-type Handlers = HashMap<PathBuf, Arc<Mutex<Box<Handler>>>>;
+type IoctlHandler = dyn FnMut(c_ulong, *mut c_void) -> Result<c_int, Errno> + Send;
+type Handlers = HashMap<PathBuf, Arc<Mutex<Box<IoctlHandler>>>>;
 
 static HANDLERS: Mutex<Option<Handlers>> = Mutex::new(None);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -22,23 +22,23 @@ fn handlers() -> MutexGuard<'static, Option<Handlers>> {
 }
 
 /// Answers the ioctls on a file until dropped.
-pub struct Fake(PathBuf);
+pub struct FakeIoctls(PathBuf);
 
-impl Fake {
+impl FakeIoctls {
     /// Answers every ioctl on the existing file `path` by `handler`.
     pub fn new(
         path: &Path,
         handler: impl FnMut(c_ulong, *mut c_void) -> Result<c_int, Errno> + Send + 'static,
-    ) -> Fake {
+    ) -> FakeIoctls {
         let path = path.canonicalize().unwrap();
-        let handler: Box<Handler> = Box::new(handler);
+        let handler: Box<IoctlHandler> = Box::new(handler);
         handlers().get_or_insert_default().insert(path.clone(), Arc::new(Mutex::new(handler)));
         COUNT.fetch_add(1, Ordering::SeqCst);
-        Fake(path)
+        FakeIoctls(path)
     }
 }
 
-impl Drop for Fake {
+impl Drop for FakeIoctls {
     fn drop(&mut self) {
         COUNT.fetch_sub(1, Ordering::SeqCst);
         handlers().get_or_insert_default().remove(&self.0);
@@ -91,7 +91,7 @@ pub type Answers = HashMap<(u8, u32, u32), Result<Vec<u8>, Errno>>;
 /// A fake DRM driver. Its answers are keyed by ioctl number, query and the query's own argument (0 if it has none).
 /// Anything else is EINVAL.
 #[derive(Default, Clone)]
-pub struct Driver {
+pub struct FakeDrmDriver {
     /// Name, as in "amdgpu".
     pub name: &'static str,
     /// Version of its interface.
@@ -101,29 +101,29 @@ pub struct Driver {
     /// Offset of the NPU's buffers in the file that stands for the node; 0 if they cannot be mapped.
     pub map_offset: u64,
     /// The array that runs the NPU's programs.
-    pub array: Option<Npu>,
+    pub array: Option<FakeNpu>,
 }
 
 pub const AMDGPU_INFO: u8 = (b::DRM_COMMAND_BASE + b::DRM_AMDGPU_INFO) as u8;
 pub const XDNA_INFO: u8 = (b::DRM_COMMAND_BASE + b::DRM_AMDXDNA_GET_INFO) as u8;
 pub const XDNA_ARRAY: u8 = (b::DRM_COMMAND_BASE + b::DRM_AMDXDNA_GET_ARRAY) as u8;
 
-impl Driver {
+impl FakeDrmDriver {
     /// Adds an answer.
-    pub fn with(mut self, ioctl: u8, query: u32, argument: u32, answer: Vec<u8>) -> Driver {
+    pub fn with(mut self, ioctl: u8, query: u32, argument: u32, answer: Vec<u8>) -> FakeDrmDriver {
         self.answers.insert((ioctl, query, argument), Ok(answer));
         self
     }
 
     /// Adds a refusal.
-    pub fn without(mut self, ioctl: u8, query: u32, argument: u32, errno: Errno) -> Driver {
+    pub fn without(mut self, ioctl: u8, query: u32, argument: u32, errno: Errno) -> FakeDrmDriver {
         self.answers.insert((ioctl, query, argument), Err(errno));
         self
     }
 
     /// Answers for the file at `path`.
-    pub fn at(self, path: &Path) -> Fake {
-        Fake::new(path, move |request, argument| self.answer(request, argument))
+    pub fn at(self, path: &Path) -> FakeIoctls {
+        FakeIoctls::new(path, move |request, argument| self.answer(request, argument))
     }
 
     fn find(&self, ioctl: u8, query: u32, argument: u32) -> Result<&[u8], Errno> {

@@ -1,6 +1,6 @@
 //! Explicit fences: a sync_file becomes ready when the work behind it is done.
 
-use super::failure::{Failure, Result, retry};
+use super::failure::{DriverResult, Failure, retry};
 use super::{bindings as b, raw};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// The state of a fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum FenceState {
     /// The work is under way.
     Pending,
     /// The work is done.
@@ -34,7 +34,7 @@ impl SyncFile {
     ///
     /// # Errors
     /// ENOTTY, EINVAL: one of them is not a sync_file.
-    pub fn merge(&self, other: &SyncFile) -> Result<SyncFile> {
+    pub fn merge(&self, other: &SyncFile) -> DriverResult<SyncFile> {
         let mut data = b::sync_merge_data { fd2: other.fd.as_raw_fd(), fence: -1, ..Default::default() };
         for (to, from) in data.name.iter_mut().zip(*b"kiln") {
             *to = from as _;
@@ -49,14 +49,14 @@ impl SyncFile {
     ///
     /// # Errors
     /// ENOTTY: not a sync_file.
-    pub fn state(&self) -> Result<State> {
+    pub fn state(&self) -> DriverResult<FenceState> {
         let mut info = b::sync_file_info::default();
-        // SAFETY: the structure is valid for the call; with num_fences 0 the kernel fills nothing behind it.
+        // SAFETY: the structure is valid for the call; with num_fences 0 the kernel fills nothing after it.
         retry("ask a fence's state", || unsafe { raw::sync_file_info(self.fd.as_raw_fd(), &mut info) })?;
         Ok(match info.status {
-            0 => State::Pending,
-            1.. => State::Signaled,
-            failed => State::Failed(Errno::from_raw(failed.saturating_neg())),
+            0 => FenceState::Pending,
+            1.. => FenceState::Signaled,
+            failed => FenceState::Failed(Errno::from_raw(failed.saturating_neg())),
         })
     }
 
@@ -64,7 +64,7 @@ impl SyncFile {
     ///
     /// # Errors
     /// ETIMEDOUT: `timeout` is over. Otherwise the errno with which the work failed.
-    pub fn wait(&self, timeout: Duration) -> Result<()> {
+    pub fn wait(&self, timeout: Duration) -> DriverResult<()> {
         let what = "wait for a fence";
         let start = Instant::now();
         loop {
@@ -80,7 +80,7 @@ impl SyncFile {
             }
         }
         match self.state()? {
-            State::Failed(errno) => Err(Failure::new(what, errno)),
+            FenceState::Failed(errno) => Err(Failure::new(what, errno)),
             _ => Ok(()),
         }
     }

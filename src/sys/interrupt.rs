@@ -6,19 +6,19 @@ use nix::errno::Errno;
 use std::ptr::{null, null_mut};
 
 /// A handler of SIGINT.
-pub struct Handler(libc::sigaction);
+pub struct InterruptHandler(libc::sigaction);
 
-impl Handler {
+impl InterruptHandler {
     /// The handler that is installed.
     ///
     /// # Errors
     /// The system's.
-    pub fn installed() -> nix::Result<Handler> {
+    pub fn installed() -> nix::Result<InterruptHandler> {
         // SAFETY: of a structure of numbers, pointers and an optional function, zeros are a value.
         let mut found: libc::sigaction = unsafe { std::mem::zeroed() };
         // SAFETY: `found` is writable, and without a new action the handler stays.
         Errno::result(unsafe { libc::sigaction(libc::SIGINT, null(), &mut found) })?;
-        Ok(Handler(found))
+        Ok(InterruptHandler(found))
     }
 
     /// Installs it again.

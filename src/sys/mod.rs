@@ -9,7 +9,6 @@
 pub mod amdgpu;
 pub mod amdxdna;
 mod answer;
-pub mod cache;
 pub mod dma_buf;
 pub mod drm;
 pub mod exit;
@@ -33,4 +32,4 @@ pub mod xrt;
 #[path = "../../ffi/bindings.rs"]
 pub(crate) mod bindings;
 
-pub use failure::{Failure, Result};
+pub use failure::{DriverResult, Failure};

@@ -3,7 +3,7 @@
 use super::bindings as b;
 use super::dma_buf::Mapping;
 use super::drm::{Gem, Node, Syncobj};
-use super::failure::{Failure, Result, retry};
+use super::failure::{DriverResult, Failure, retry};
 use super::raw;
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
@@ -27,7 +27,7 @@ pub enum BufferKind {
 
 /// Where a buffer lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct BufferLocation {
     /// Offset for mapping it through the node; `None` if it cannot be mapped.
     pub map_offset: Option<u64>,
     /// Address in this process, once the buffer or its heap is mapped.
@@ -38,7 +38,7 @@ pub struct Place {
 
 /// The device heap, mapped at a multiple of its size, as the driver requires. [`BufferKind::Device`] buffers lie in it.
 #[derive(Debug)]
-pub struct Heap {
+pub struct DeviceHeap {
     /// Twice the heap's size: some part of that is aligned.
     reserved: NonNull<c_void>,
     /// The aligned part.
@@ -58,7 +58,7 @@ pub struct HardwareContext {
 ///
 /// # Errors
 /// ENOMEM: the locked-memory limit is reached, or memory is full. EINVAL: the driver rejects the size.
-pub fn allocate(node: &Node, kind: BufferKind, size: u64) -> Result<Gem> {
+pub fn allocate(node: &Node, kind: BufferKind, size: u64) -> DriverResult<Gem> {
     let kind = match kind {
         BufferKind::Shared => b::AMDXDNA_BO_SHMEM,
         BufferKind::DeviceHeap => b::AMDXDNA_BO_DEV_HEAP,
@@ -75,20 +75,24 @@ pub fn allocate(node: &Node, kind: BufferKind, size: u64) -> Result<Gem> {
 ///
 /// # Errors
 /// EINVAL, ENOENT: the buffer is not this node's.
-pub fn locate(node: &Node, buffer: &Gem) -> Result<Place> {
+pub fn locate(node: &Node, buffer: &Gem) -> DriverResult<BufferLocation> {
     let mut data = b::amdxdna_drm_get_bo_info { handle: buffer.handle(), ..Default::default() };
     // SAFETY: the structure is valid for the call.
     retry("ask where an NPU buffer lies", || unsafe { raw::amdxdna_get_bo_info(node.raw(), &mut data) })?;
     // For a missing address the driver's header says 0, but the driver answers all ones.
     let known = |address: u64| (address != 0 && address != u64::MAX).then_some(address);
-    Ok(Place { map_offset: known(data.map_offset), address: known(data.vaddr), device_address: known(data.xdna_addr) })
+    Ok(BufferLocation {
+        map_offset: known(data.map_offset),
+        address: known(data.vaddr),
+        device_address: known(data.xdna_addr),
+    })
 }
 
 /// Maps `size` bytes of a buffer, made here or imported, through its node. `None` if it cannot be mapped.
 ///
 /// # Errors
 /// As [`locate`]. ENOMEM, EINVAL: `size` exceeds the buffer.
-pub fn map(node: &Node, buffer: &Gem, size: u64) -> Result<Option<Mapping>> {
+pub fn map(node: &Node, buffer: &Gem, size: u64) -> DriverResult<Option<Mapping>> {
     let offset = locate(node, buffer)?.map_offset;
     offset.map(|offset| Mapping::new("map an NPU buffer", node, offset, size)).transpose()
 }
@@ -114,22 +118,7 @@ pub fn flush(bytes: &[u8]) {
     let _ = bytes;
 }
 
-/// Sets the power mode by its number in the interface (0 default … 4 turbo). Only root may.
-///
-/// # Errors
-/// EPERM, EACCES: not root. EINVAL: no such mode.
-pub fn set_power_mode(node: &Node, mode: u8) -> Result<()> {
-    let mode = b::amdxdna_drm_power_mode { power_mode: mode, ..Default::default() };
-    let mut data = b::amdxdna_drm_set_state {
-        param: b::DRM_AMDXDNA_SET_POWER_MODE,
-        buffer_size: size_of_val(&mode) as u32,
-        buffer: (&raw const mode) as u64,
-    };
-    // SAFETY: the structure and the one that it points to are valid for the call.
-    retry("set the NPU's power mode", || unsafe { raw::amdxdna_set_state(node.raw(), &mut data) }).map(drop)
-}
-
-impl Heap {
+impl DeviceHeap {
     /// Bytes of a heap.
     pub const BYTES: usize = 64 << 20;
 
@@ -137,20 +126,20 @@ impl Heap {
     ///
     /// # Errors
     /// ENOMEM: the locked-memory limit is reached, or memory is full. EBUSY, EINVAL: the node has a heap already.
-    pub fn new(node: &Node) -> Result<Heap> {
+    pub fn new(node: &Node) -> DriverResult<DeviceHeap> {
         const WHAT: &str = "map the NPU's heap";
-        const ONCE: NonZeroUsize = NonZeroUsize::new(Heap::BYTES).unwrap();
-        const TWICE: NonZeroUsize = NonZeroUsize::new(2 * Heap::BYTES).unwrap();
+        const ONCE: NonZeroUsize = NonZeroUsize::new(DeviceHeap::BYTES).unwrap();
+        const TWICE: NonZeroUsize = NonZeroUsize::new(2 * DeviceHeap::BYTES).unwrap();
         let failure = |errno| Failure::new(WHAT, errno);
-        let buffer = allocate(node, BufferKind::DeviceHeap, Heap::BYTES as u64)?;
+        let buffer = allocate(node, BufferKind::DeviceHeap, DeviceHeap::BYTES as u64)?;
         let offset = locate(node, &buffer)?.map_offset.and_then(|offset| i64::try_from(offset).ok());
         let offset = offset.ok_or_else(|| failure(Errno::ENODEV))?;
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
         // SAFETY: at no address of its own, this mapping replaces none.
         let reserved = unsafe { mmap_anonymous(None, TWICE, ProtFlags::PROT_NONE, flags) }.map_err(failure)?;
         // From here on, what fails unmaps the reservation.
-        let mut heap = Heap { reserved, mapped: reserved, _buffer: buffer };
-        let aligned = NonZeroUsize::new(reserved.addr().get().next_multiple_of(Heap::BYTES));
+        let mut heap = DeviceHeap { reserved, mapped: reserved, _buffer: buffer };
+        let aligned = NonZeroUsize::new(reserved.addr().get().next_multiple_of(DeviceHeap::BYTES));
         let (access, flags) =
             (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED | MapFlags::MAP_FIXED);
         // SAFETY: the aligned part lies in the reservation, which is this value's own and holds nothing.
@@ -162,9 +151,9 @@ impl Heap {
     ///
     /// # Errors
     /// EFAULT: the address is not the heap's.
-    pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<()> {
+    pub fn write(&mut self, address: u64, bytes: &[u8]) -> DriverResult<()> {
         let start = usize::try_from(address).ok().and_then(|a| a.checked_sub(self.mapped.addr().get()));
-        let start = start.filter(|start| start.checked_add(bytes.len()).is_some_and(|end| end <= Heap::BYTES));
+        let start = start.filter(|start| start.checked_add(bytes.len()).is_some_and(|end| end <= DeviceHeap::BYTES));
         let start = start.ok_or_else(|| Failure::new("write to the NPU's heap", Errno::EFAULT))?;
         // SAFETY: the mapping holds the range, lives as long as this value, and is this process's only one.
         let to = unsafe { std::slice::from_raw_parts_mut(self.mapped.cast::<u8>().as_ptr().add(start), bytes.len()) };
@@ -174,10 +163,10 @@ impl Heap {
     }
 }
 
-impl Drop for Heap {
+impl Drop for DeviceHeap {
     fn drop(&mut self) {
         // SAFETY: the reservation, with the heap in it, is this value's own.
-        let _ = unsafe { munmap(self.reserved, 2 * Heap::BYTES) };
+        let _ = unsafe { munmap(self.reserved, 2 * DeviceHeap::BYTES) };
     }
 }
 
@@ -186,7 +175,7 @@ impl HardwareContext {
     ///
     /// # Errors
     /// ENOSPC, EAGAIN: no columns are free. EINVAL: the heap is missing or unmapped, or `tiles` exceeds the array.
-    pub fn new(node: &Node, tiles: u32) -> Result<HardwareContext> {
+    pub fn new(node: &Node, tiles: u32) -> DriverResult<HardwareContext> {
         let qos = b::amdxdna_qos_info::default();
         let mut data = b::amdxdna_drm_create_hwctx {
             qos_p: (&raw const qos) as u64,
@@ -208,7 +197,7 @@ impl HardwareContext {
     ///
     /// # Errors
     /// EINVAL: the driver rejects it.
-    pub fn load(&self, program: &Gem) -> Result<()> {
+    pub fn load(&self, program: &Gem) -> DriverResult<()> {
         let config = b::amdxdna_config_one_cu {
             num_cus: 1,
             cu: b::amdxdna_cu_config { cu_bo: program.handle(), ..Default::default() },
@@ -229,7 +218,7 @@ impl HardwareContext {
     ///
     /// # Errors
     /// EINVAL: the command is malformed. EIO, ETIME: the array does not answer.
-    pub fn submit(&self, command: &Gem, buffers: &[&Gem]) -> Result<u64> {
+    pub fn submit(&self, command: &Gem, buffers: &[&Gem]) -> DriverResult<u64> {
         let what = "submit an NPU command";
         let handles: Vec<u32> = buffers.iter().map(|b| b.handle()).collect();
         let mut data = b::amdxdna_drm_exec_cmd {
@@ -250,7 +239,7 @@ impl HardwareContext {
     ///
     /// # Errors
     /// ETIME: `timeout` is over.
-    pub fn wait(&self, number: u64, timeout: Duration) -> Result<()> {
+    pub fn wait(&self, number: u64, timeout: Duration) -> DriverResult<()> {
         self.node.wait_timeline(self.timeline.handle(), number, timeout)
     }
 }

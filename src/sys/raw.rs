@@ -24,9 +24,7 @@ ioctl_readwrite!(drm_version, b'd', 0x00, b::drm_version);
 ioctl_write_ptr!(drm_gem_close, b'd', 0x09, b::drm_gem_close);
 ioctl_readwrite!(drm_prime_handle_to_fd, b'd', 0x2d, b::drm_prime_handle);
 ioctl_readwrite!(drm_prime_fd_to_handle, b'd', 0x2e, b::drm_prime_handle);
-ioctl_readwrite!(drm_syncobj_create, b'd', 0xbf, b::drm_syncobj_create);
 ioctl_readwrite!(drm_syncobj_destroy, b'd', 0xc0, b::drm_syncobj_destroy);
-ioctl_readwrite!(drm_syncobj_handle_to_fd, b'd', 0xc1, b::drm_syncobj_handle);
 ioctl_readwrite!(drm_syncobj_timeline_wait, b'd', 0xca, b::drm_syncobj_timeline_wait);
 
 const fn amdgpu(number: u32) -> u32 {
@@ -49,5 +47,4 @@ ioctl_readwrite!(amdxdna_create_bo, b'd', amdxdna(b::DRM_AMDXDNA_CREATE_BO), b::
 ioctl_readwrite!(amdxdna_get_bo_info, b'd', amdxdna(b::DRM_AMDXDNA_GET_BO_INFO), b::amdxdna_drm_get_bo_info);
 ioctl_readwrite!(amdxdna_exec_cmd, b'd', amdxdna(b::DRM_AMDXDNA_EXEC_CMD), b::amdxdna_drm_exec_cmd);
 ioctl_readwrite!(amdxdna_get_info, b'd', amdxdna(b::DRM_AMDXDNA_GET_INFO), b::amdxdna_drm_get_info);
-ioctl_readwrite!(amdxdna_set_state, b'd', amdxdna(b::DRM_AMDXDNA_SET_STATE), b::amdxdna_drm_set_state);
 ioctl_readwrite!(amdxdna_get_array, b'd', amdxdna(b::DRM_AMDXDNA_GET_ARRAY), b::amdxdna_drm_get_array);

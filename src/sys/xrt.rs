@@ -223,7 +223,7 @@ pub struct XrtDevice<'x>(Owned<'x, b::kiln_xrt_device>);
 
 /// A program on a device: an xclbin, and a hardware context that holds its columns.
 #[derive(Debug)]
-pub struct Program<'x>(Owned<'x, b::kiln_xrt_program>);
+pub struct XrtProgram<'x>(Owned<'x, b::kiln_xrt_program>);
 
 /// A kernel of a program.
 #[derive(Debug)]
@@ -277,15 +277,15 @@ impl<'x> XrtDevice<'x> {
     ///
     /// # Errors
     /// Device: not an xclbin, or no columns are free.
-    pub fn load(&self, xclbin: &[u8]) -> Result<Program<'x>> {
+    pub fn load(&self, xclbin: &[u8]) -> Result<XrtProgram<'x>> {
         let (library, mut program) = (self.0.library, null_mut());
         let (bytes, size) = (xclbin.as_ptr().cast::<c_void>(), xclbin.len() as u64);
         call!(library, "load a program", load(self.0.get(), bytes, size, &mut program))?;
-        Ok(Program(Owned::new(library, "load a program", program, library.face.close_program)?))
+        Ok(XrtProgram(Owned::new(library, "load a program", program, library.face.close_program)?))
     }
 }
 
-impl<'x> Program<'x> {
+impl<'x> XrtProgram<'x> {
     /// A kernel by name.
     ///
     /// # Errors

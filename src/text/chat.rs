@@ -18,7 +18,7 @@ use minijinja::{Environment, ErrorKind, Value};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use self::bounds::{Excess, FUEL, Program};
+use self::bounds::{ChargedTemplate, Excess, FUEL};
 use self::source::MAX_SOURCE;
 use super::spellings::choose_mark;
 use super::tokenizer::Tokenizer;
@@ -38,7 +38,7 @@ const MAX_CONFIG: usize = 16 << 20;
 
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with role and content")]
 pub struct Message {
     /// `system` (first message only), `user` or `assistant`.
     pub role: String,
@@ -266,7 +266,7 @@ impl ChatTemplate {
 
     fn compile(name: &str, source: &str, special_tokens: BTreeMap<&'static str, String>) -> Result<Self> {
         let source = source::prepare(source).map_err(|excess| refuse(name, &excess.into()))?;
-        Program::compile(&source).map_err(|e| refuse(name, &e))?;
+        ChargedTemplate::compile(&source).map_err(|e| refuse(name, &e))?;
         Ok(Self { source, special_tokens })
     }
 
@@ -287,7 +287,7 @@ impl ChatTemplate {
             ..Value::from_serialize(&self.special_tokens)
         };
         let describe = |e| describe(&e, self.rejected_remedy());
-        let program = Program::compile(&self.source).map_err(describe)?;
+        let program = ChargedTemplate::compile(&self.source).map_err(describe)?;
         program.run(context, extend).map_err(describe)
     }
 

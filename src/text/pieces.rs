@@ -18,7 +18,7 @@ const SPACE: char = '▁';
 
 /// What one id decodes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Piece<'a> {
+pub(super) enum DecodedPiece<'a> {
     /// Text as the vocabulary spells it. [`push_text`] restores its spaces.
     Text(&'a str),
     /// One byte of UTF-8: a byte-fallback token `<0xNN>`.
@@ -27,7 +27,7 @@ pub(super) enum Piece<'a> {
 
 /// The pieces, by id.
 #[derive(Debug)]
-pub(super) struct Pieces {
+pub(super) struct PieceTable {
     vocabulary: Arc<TokenTable>,
     /// Added tokens that the vocabulary has not, or spells otherwise, by id.
     added: Vec<(u32, String)>,
@@ -40,7 +40,7 @@ pub(super) struct Pieces {
     longest: usize,
 }
 
-impl Pieces {
+impl PieceTable {
     /// Looks at every token of the vocabulary and of those that are cut out before.
     ///
     /// # Errors
@@ -86,9 +86,9 @@ impl Pieces {
     }
 
     /// What `id` decodes to and whether it is a special token; `None` when no token has this id.
-    pub(super) fn get(&self, id: u32) -> Option<(Piece<'_>, bool)> {
+    pub(super) fn get(&self, id: u32) -> Option<(DecodedPiece<'_>, bool)> {
         let token = self.token(id)?;
-        let piece = parse_byte(token).map_or(Piece::Text(token), Piece::Byte);
+        let piece = parse_byte(token).map_or(DecodedPiece::Text(token), DecodedPiece::Byte);
         Some((piece, self.special.binary_search(&id).is_ok()))
     }
 

@@ -19,20 +19,20 @@ const LEAST: usize = 1 << 10;
 pub(super) struct Recent {
     /// Bytes of the longest token.
     longest: usize,
-    known: Mutex<VecDeque<Arc<Known>>>,
+    known: Mutex<VecDeque<Arc<EncodedText>>>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct EncodedText {
     text: String,
     found: Encoded,
     /// With which added tokens it was encoded.
     verbatim: bool,
 }
 
-impl Known {
+impl EncodedText {
     /// The last token at which the encoding of a text can begin that has the first `common` bytes in common with this one.
-    /// A token that begins before it and ends behind them would be longer than any.
+    /// A token that begins before it and ends after them would be longer than any.
     fn find_cut(&self, common: usize, longest: usize) -> Option<usize> {
         let last = common.checked_sub(longest)?;
         let offsets = &self.found.offsets;
@@ -63,7 +63,7 @@ impl Recent {
     ) -> Result<Vec<u32>> {
         debug_assert!(text.len() <= WINDOW);
         let known: Vec<_> = self.known.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
-        let common = |known: &Known| if known.verbatim == verbatim { common_bytes(&known.text, text) } else { 0 };
+        let common = |known: &EncodedText| if known.verbatim == verbatim { common_bytes(&known.text, text) } else { 0 };
         let of = known.iter().map(|known| (common(known), known)).max_by_key(|(common, _)| *common);
         let of = of.filter(|(common, _)| *common >= LEAST);
         let found = match of.and_then(|(common, known)| Some((known, known.find_cut(common, self.longest)?))) {
@@ -74,13 +74,13 @@ impl Recent {
         let ids = found.ids.clone();
         if text.len() >= LEAST {
             let replaced = of.map(|(_, known)| known.clone());
-            self.keep(Arc::new(Known { text: text.to_owned(), found, verbatim }), replaced);
+            self.keep(Arc::new(EncodedText { text: text.to_owned(), found, verbatim }), replaced);
         }
         Ok(ids)
     }
 
     /// Keeps a text, in the place of the one that it went on from.
-    fn keep(&self, text: Arc<Known>, replaced: Option<Arc<Known>>) {
+    fn keep(&self, text: Arc<EncodedText>, replaced: Option<Arc<EncodedText>>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|other| replaced.as_ref().is_none_or(|replaced| !Arc::ptr_eq(other, replaced)));
         known.push_front(text);
@@ -89,7 +89,12 @@ impl Recent {
 }
 
 /// Encodes `text` from the token `cut` of `known` on. `None`: it cannot begin there.
-fn go_on(known: &Known, cut: usize, text: &str, encode: impl Fn(&str) -> Result<Encoded>) -> Result<Option<Encoded>> {
+fn go_on(
+    known: &EncodedText,
+    cut: usize,
+    text: &str,
+    encode: impl Fn(&str) -> Result<Encoded>,
+) -> Result<Option<Encoded>> {
     let from = known.found.offsets[cut].0;
     let rest = encode(&text[from..])?;
     if rest.ids.first() != Some(&known.found.ids[cut]) {

@@ -4,10 +4,10 @@
 //! temperature, draw. Each filter sees what the previous one left. So top-p's probabilities are those among the top-k,
 //! and temperature affects neither top-p nor min-p.
 //!
-//! A sampler takes all logits, or what a pass has found in them ([`Found`]): the likeliest tokens and the sums of blocks.
-//! Both give the same token, within the rounding of those sums. So where nothing limits the tokens, a draw has three
-//! stages: whether one whose logit the sampler changes, which block, which token of the block. Each takes a number of its
-//! own, so that the rounding of a sum moves the bounds between blocks only.
+//! A sampler takes all logits, or what a pass has found in them ([`SampleResult`]): the likeliest tokens and the sums
+//! of blocks. Both give the same token, within the rounding of those sums. So where nothing limits the tokens, a draw
+//! has three stages: whether one whose logit the sampler changes, which block, which token of the block. Each takes a
+//! number of its own, so that the rounding of a sum moves the bounds between blocks only.
 //!
 //! A seed gives the same tokens on every machine. The random numbers are SplitMix64's. Exponentials come from the
 //! `libm` crate, since C libraries differ in the last bit.
@@ -19,7 +19,7 @@ mod token_set;
 
 use std::collections::VecDeque;
 
-use crate::schedule::choice::{Ask, BLOCK, Found, MOST_EDITS, MOST_WANTED, blocks};
+use crate::schedule::choice::{BLOCK, MOST_EDITS, MOST_TOP_K, SampleRequest, SampleResult, blocks};
 use crate::{Error, Result};
 use candidates::{Candidate, Candidates, likelier};
 use random::{SplitMix64, draw_by_weight, draw_seed};
@@ -45,7 +45,7 @@ struct Edit {
 
 /// What the filters leave depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reach {
+enum FilterScope {
     /// This many of the likeliest tokens.
     Top(usize),
     /// The sum of all tokens, or the largest logit.
@@ -61,12 +61,12 @@ pub struct Sampler {
     vocab: usize,
     seed: u64,
     random: SplitMix64,
-    reach: Reach,
+    reach: FilterScope,
     /// The latest tokens, at most [`REPEAT_WINDOW`].
     history: VecDeque<u32>,
     /// The reply's tokens by ascending id, with how often each came; empty where they do not count.
     said: Vec<(u32, u32)>,
-    /// Room for `history` and `said` while tokens are asked for that come behind a draft.
+    /// Room for `history` and `said` while tokens are asked for that come after a draft.
     aside: (VecDeque<u32>, Vec<(u32, u32)>),
     /// The tokens that may be chosen; `None` for all.
     allowed: Option<TokenSet>,
@@ -97,9 +97,9 @@ impl Sampler {
             (false, top_k) => top_k.min(vocab),
         };
         let reach = match (keep < vocab || keep == 1, config.top_p < 1.0 || config.min_p > 0.0) {
-            (true, _) => Reach::Top(keep),
-            (false, true) => Reach::Nucleus,
-            (false, false) => Reach::Open,
+            (true, _) => FilterScope::Top(keep),
+            (false, true) => FilterScope::Nucleus,
+            (false, false) => FilterScope::Open,
         };
         let edits = REPEAT_WINDOW + config.bias.len();
         Ok(Self {
@@ -179,7 +179,7 @@ impl Sampler {
         self.mark();
         self.edit(|_, id| logits[id as usize]);
         let id = match self.reach {
-            Reach::Open => {
+            FilterScope::Open => {
                 let temperature = f64::from(self.config.temperature);
                 self.sums.clear();
                 for (block, part) in logits.chunks(BLOCK).enumerate() {
@@ -214,21 +214,21 @@ impl Sampler {
     }
 
     /// Asks a pass for what [`Sampler::sample_found`] needs. Asks for nothing if that could not decide.
-    pub fn ask(&mut self, ask: &mut Ask<'_>) {
+    pub fn ask(&mut self, ask: &mut SampleRequest<'_>) {
         self.mark();
         let want = match self.reach {
-            Reach::Top(keep) => keep,
-            Reach::Nucleus => MOST_WANTED,
-            Reach::Open => 1,
+            FilterScope::Top(keep) => keep,
+            FilterScope::Nucleus => MOST_TOP_K,
+            FilterScope::Open => 1,
         };
         let scale = match self.reach {
-            Reach::Open => 1.0 / self.config.temperature,
+            FilterScope::Open => 1.0 / self.config.temperature,
             _ => 1.0,
         };
-        if want > MOST_WANTED || self.edits.len() > MOST_EDITS || !scale.is_finite() {
+        if want > MOST_TOP_K || self.edits.len() > MOST_EDITS || !scale.is_finite() {
             return;
         }
-        let unit = (self.reach == Reach::Open).then(|| {
+        let unit = (self.reach == FilterScope::Open).then(|| {
             let mut random = self.random.clone();
             random.next_unit();
             random.next_unit() as f32
@@ -239,11 +239,11 @@ impl Sampler {
 
     /// Whether each choice is the likeliest allowed token, by the logits as they are.
     pub fn takes_likeliest(&self) -> bool {
-        self.reach == Reach::Top(1) && !self.config.edits()
+        self.reach == FilterScope::Top(1) && !self.config.edits()
     }
 
-    /// As [`Sampler::ask`], for the token behind `drafted`: as if these were chosen before it.
-    pub fn ask_behind(&mut self, drafted: &[u32], ask: &mut Ask<'_>) {
+    /// As [`Sampler::ask`], for the token after `drafted`: as if these were chosen before it.
+    pub fn ask_after(&mut self, drafted: &[u32], ask: &mut SampleRequest<'_>) {
         let random = self.random.clone();
         let (mut history, mut said) = std::mem::take(&mut self.aside);
         history.clone_from(&self.history);
@@ -264,14 +264,14 @@ impl Sampler {
     fn draws(&self) -> usize {
         match self.reach {
             _ if self.config.temperature == 0.0 => 0,
-            Reach::Open => 3,
-            Reach::Top(_) | Reach::Nucleus => 1,
+            FilterScope::Open => 3,
+            FilterScope::Top(_) | FilterScope::Nucleus => 1,
         }
     }
 
     /// Chooses the next token from what a pass has found for [`Sampler::ask`], and records it: the token that
     /// [`Sampler::sample`] chooses. `None`, and nothing is drawn, if that does not decide it or if a logit is unsound.
-    pub fn sample_found(&mut self, found: Found<'_>) -> Option<u32> {
+    pub fn sample_found(&mut self, found: SampleResult<'_>) -> Option<u32> {
         if !found.is_sound() {
             return None;
         }
@@ -279,7 +279,7 @@ impl Sampler {
         self.edit(|i, _| found.edited(i));
         let random = self.random.clone();
         let id = match self.reach {
-            Reach::Open => {
+            FilterScope::Open => {
                 self.sums.clear();
                 self.sums.extend(found.sums().take(blocks(self.vocab)).map(|(peak, sum)| (peak, f64::from(sum))));
                 let (block, logits) = found.picked()?;
@@ -344,7 +344,7 @@ impl Sampler {
     }
 
     /// Fills the candidates from what was found and the edits, sorted. `None` if they cannot decide the choice.
-    fn gather(&mut self, found: Found<'_>) -> Option<Limits> {
+    fn gather(&mut self, found: SampleResult<'_>) -> Option<Remainder> {
         let (vocab, floor) = (self.vocab, found.floor());
         let list = &mut self.candidates.list;
         list.clear();
@@ -362,10 +362,10 @@ impl Sampler {
         let complete = floor == f32::NEG_INFINITY;
         let peak = list.first()?.logit;
         match self.reach {
-            Reach::Top(keep) => {
+            FilterScope::Top(keep) => {
                 let enough = complete || list.len() >= keep;
                 list.truncate(keep);
-                enough.then_some(Limits { total: None, complete: true, floor })
+                enough.then_some(Remainder { total: None, complete: true, floor })
             }
             _ => {
                 let weight = |logit: f32| libm::exp(f64::from(logit) - f64::from(peak));
@@ -373,24 +373,24 @@ impl Sampler {
                 let total: f64 = sums.map(|(largest, sum)| f64::from(sum) * weight(largest)).sum();
                 let edits = eligible(&self.edits, self.allowed.as_ref());
                 let edited: f64 = edits.map(|edit| weight(edit.logit)).sum();
-                Some(Limits { total: Some(total + edited), complete, floor })
+                Some(Remainder { total: Some(total + edited), complete, floor })
             }
         }
     }
 
     /// Filters the candidates and draws one. `None` if there is none, or if more than `limits` gives would be needed.
-    fn choose(&mut self, limits: Option<Limits>) -> Option<u32> {
+    fn choose(&mut self, limits: Option<Remainder>) -> Option<u32> {
         let Self { config, candidates, random, reach, .. } = self;
         if config.temperature == 0.0 {
             return candidates.list.first().map(|c| c.id);
         }
-        let limits = limits.unwrap_or(Limits { total: None, complete: true, floor: f32::NEG_INFINITY });
+        let limits = limits.unwrap_or(Remainder { total: None, complete: true, floor: f32::NEG_INFINITY });
         let is_cut = candidates.keep_top_p(config.top_p, limits.total);
         let least = candidates.keep_min_p(config.min_p);
         if !(is_cut || limits.complete || least > f64::from(limits.floor)) {
             return None;
         }
-        if *reach == Reach::Nucleus && config.top_p >= 1.0 {
+        if *reach == FilterScope::Nucleus && config.top_p >= 1.0 {
             // The order that all logits have.
             candidates.list.sort_unstable_by_key(|c| c.id);
         }
@@ -428,7 +428,7 @@ impl Sampler {
 
 /// What is known of the tokens that are no candidates.
 #[derive(Debug, Clone, Copy)]
-struct Limits {
+struct Remainder {
     /// The sum of all tokens' probabilities, as multiples of the likeliest's; `None` if it is that of the candidates.
     total: Option<f64>,
     /// Whether the filters need no other tokens.

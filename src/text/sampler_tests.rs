@@ -93,7 +93,7 @@ fn the_filters_leave_what_their_definition_leaves_and_nothing_is_allocated() {
             let id = sampler.sample(&logits).unwrap();
             let expected = survivors(&config, &logits, &history, allowed.as_ref());
             // A draw from all tokens makes no list of them.
-            if sampler.reach != Reach::Open {
+            if sampler.reach != FilterScope::Open {
                 let mut left: Vec<u32> = sampler.candidates.list.iter().map(|c| c.id).collect();
                 left.sort_unstable();
                 assert_eq!(left, expected, "{config:?}, vocabulary {vocab}");
@@ -284,7 +284,7 @@ fn a_set_takes_over_words_and_no_token_outside_of_its_vocabulary() {
     assert!(whole.contains(63) && !whole.contains(64));
 }
 
-/// What is asked for a token behind a draft is what would be asked had the draft been chosen, and asking changes nothing.
+/// What is asked for a token after a draft is what would be asked had the draft been chosen, and asking changes nothing.
 #[test]
 fn a_token_behind_a_draft_is_asked_for_as_if_the_draft_had_been_chosen() {
     const VOCAB: usize = 3000;
@@ -292,10 +292,10 @@ fn a_token_behind_a_draft_is_asked_for_as_if_the_draft_had_been_chosen() {
     let asked = |sampler: &mut Sampler, drafted: &[u32]| {
         let (mut words, mut allowed) = (vec![0; ASK_WORDS], vec![0; set_words(VOCAB)]);
         match drafted {
-            [] => sampler.ask(&mut Ask::new(&mut words, &mut allowed)),
-            _ => sampler.ask_behind(drafted, &mut Ask::new(&mut words, &mut allowed)),
+            [] => sampler.ask(&mut SampleRequest::new(&mut words, &mut allowed)),
+            _ => sampler.ask_after(drafted, &mut SampleRequest::new(&mut words, &mut allowed)),
         }
-        // Words behind the edits mean nothing.
+        // Words after the edits mean nothing.
         words.truncate(EDIT_IDS + words[EDITS] as usize);
         words
     };

@@ -12,7 +12,7 @@ use tokenizers::AddedToken;
 
 use super::bpe::{Bpe, Rules, TokenTable};
 use super::limits::{self, LONGEST};
-use crate::model::checkpoint::gguf::{Token, TokenKind};
+use crate::model::checkpoint::gguf::{TokenKind, VocabularyToken};
 use crate::{Error, Result};
 
 /// Gemma 3's special tokens, and FunctionGemma's. Some files give them another type.
@@ -52,11 +52,11 @@ struct ScoredToken<'t> {
 /// # Errors
 /// [`Error::Input`]: a token is there twice, there is none for what has no token, or the tokens are longer, or can be made
 /// in more ways, than any Gemma's.
-pub(super) fn assemble(tokens: &[Token]) -> Result<(Bpe, Vec<AddedToken>)> {
+pub(super) fn assemble(tokens: &[VocabularyToken]) -> Result<(Bpe, Vec<AddedToken>)> {
     let wrong = |what: String| Error::input(format!("the file's tokenizer is wrong: {what}"), REMEDY);
     check_sizes(tokens).map_err(wrong)?;
     let entry = |token| {
-        let &Token { ref text, score, kind } = token;
+        let &VocabularyToken { ref text, score, kind } = token;
         let kind = if SPECIAL.contains(&text.as_str()) { TokenKind::Control } else { kind };
         // Files have spaces here that stand for the literal "▁" of the vocabulary.
         let spaced = kind == TokenKind::UserDefined && text.contains(' ');
@@ -106,7 +106,7 @@ fn is_special(token: &ScoredToken) -> bool {
 }
 
 /// Refuses tokens that are longer than any Gemma's, one alone or all together, before any time is spent on them.
-fn check_sizes(tokens: &[Token]) -> std::result::Result<(), String> {
+fn check_sizes(tokens: &[VocabularyToken]) -> std::result::Result<(), String> {
     let mut places = 0;
     for (id, token) in tokens.iter().enumerate() {
         if token.text.len() > LONGEST {

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::pieces::{Piece, Pieces, push_text};
+use super::pieces::{DecodedPiece, PieceTable, push_text};
 
 /// Decodes a sequence of ids incrementally. The output of all [`push`](Self::push) calls followed by
 /// [`finish`](Self::finish) equals [`Tokenizer::decode`](super::Tokenizer::decode) of all ids, exactly.
@@ -15,14 +15,14 @@ use super::pieces::{Piece, Pieces, push_text};
 /// allocated.
 #[derive(Debug, Clone)]
 pub struct StreamDecoder {
-    pieces: Arc<Pieces>,
+    pieces: Arc<PieceTable>,
     skip_special: bool,
     run: ByteRun,
     out: String,
 }
 
 impl StreamDecoder {
-    pub(super) fn new(pieces: Arc<Pieces>, skip_special: bool) -> Self {
+    pub(super) fn new(pieces: Arc<PieceTable>, skip_special: bool) -> Self {
         Self { pieces, skip_special, run: ByteRun::default(), out: String::with_capacity(256) }
     }
 
@@ -36,8 +36,8 @@ impl StreamDecoder {
             && !(special && self.skip_special)
         {
             match piece {
-                Piece::Byte(byte) => self.run.push(byte, &mut self.out),
-                Piece::Text(spelled) => {
+                DecodedPiece::Byte(byte) => self.run.push(byte, &mut self.out),
+                DecodedPiece::Text(spelled) => {
                     self.run.end(&mut self.out);
                     push_text(spelled, &mut self.out);
                 }

@@ -28,6 +28,11 @@ impl Random {
         ((self.next() >> 32) % u64::from(bound)) as u32
     }
 
+    /// A place among `count`; 0 where there is none.
+    pub(crate) fn index(&mut self, count: usize) -> usize {
+        (self.next() >> 32) as usize % count.max(1)
+    }
+
     /// A number in [0, 1).
     pub(crate) fn unit(&mut self) -> f32 {
         (self.next() >> 40) as f32 / (1u64 << 24) as f32

@@ -24,7 +24,7 @@ use tokenizers::{AddedToken, AddedVocabulary, Model as _, OffsetType};
 
 use super::bpe::Bpe;
 use super::chat::Rendered;
-use super::pieces::{Piece, Pieces, push_text};
+use super::pieces::{DecodedPiece, PieceTable, push_text};
 use super::recent::Recent;
 use super::scored;
 use super::spellings::Spellings;
@@ -32,7 +32,7 @@ use super::stream::StreamDecoder;
 use super::windows::{Encoded, LONGEST_TOKEN, WINDOW, Windows};
 use crate::display::quote;
 use crate::error::{Setting, Text, text};
-use crate::model::checkpoint::gguf::Token;
+use crate::model::checkpoint::gguf::VocabularyToken;
 use crate::model::{json, text_file};
 use crate::{Error, Result};
 
@@ -54,7 +54,7 @@ pub struct Tokenizer {
     normalizer: Replace,
     /// The tokens that are cut out of a text first.
     added: AddedVocabulary,
-    pieces: Arc<Pieces>,
+    pieces: Arc<PieceTable>,
     /// Whether a long text can be encoded in windows: no token depends on more of the text than itself.
     can_cut: bool,
     /// Gathered for the first message that spells a special token.
@@ -122,7 +122,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// [`Error::Input`] when they are not a tokenizer of Gemma's kind.
-    pub fn from_tokens(tokens: &[Token]) -> Result<Self> {
+    pub fn from_tokens(tokens: &[VocabularyToken]) -> Result<Self> {
         let (model, added) = scored::assemble(tokens)?;
         Self::of(model, &added)
     }
@@ -132,7 +132,7 @@ impl Tokenizer {
         let normalizer = Replace::new(" ", "▁").map_err(wrong)?;
         let mut added = AddedVocabulary::new();
         added.add_tokens(tokens, &model, Some(&normalizer));
-        let pieces = Arc::new(Pieces::gather(model.vocabulary(), &added)?);
+        let pieces = Arc::new(PieceTable::gather(model.vocabulary(), &added)?);
         let strips = tokens.iter().any(|t| t.single_word || t.lstrip || t.rstrip);
         let is_plain = !strips && !model.ignores_merges();
         // Each token stands for its own characters and nothing around them.
@@ -174,7 +174,7 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// The ids of `text` behind `<bos>`, for text that is data: special tokens that it spells stay text.
+    /// The ids of `text` after `<bos>`, for text that is data: special tokens that it spells stay text.
     ///
     /// # Errors
     /// [`Error::Input`] when the tokenizer lacks `<bos>`, or cannot encode the text.
@@ -264,12 +264,12 @@ impl Tokenizer {
     /// The bytes that a token stands for: its text in UTF-8, or the one byte of a byte token. Empty for an id without a token.
     pub fn bytes(&self, id: u32) -> Vec<u8> {
         match self.pieces.get(id) {
-            Some((Piece::Text(spelled), _)) => {
+            Some((DecodedPiece::Text(spelled), _)) => {
                 let mut text = String::with_capacity(spelled.len());
                 push_text(spelled, &mut text);
                 text.into_bytes()
             }
-            Some((Piece::Byte(byte), _)) => vec![byte],
+            Some((DecodedPiece::Byte(byte), _)) => vec![byte],
             None => Vec::new(),
         }
     }

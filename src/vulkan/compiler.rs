@@ -22,7 +22,7 @@ type Compile<T> = Arc<dyn Fn(Kernel) -> Result<T> + Send + Sync>;
 /// Compiles in the background.
 pub struct Background<T> {
     compile: Compile<T>,
-    shared: Arc<Shared>,
+    shared: Arc<CompileQueue>,
     sender: Sender<(Kernel, Result<T>)>,
     made: Receiver<(Kernel, Result<T>)>,
     late: Duration,
@@ -32,7 +32,7 @@ pub struct Background<T> {
 
 /// What the threads share.
 #[derive(Default)]
-struct Shared {
+struct CompileQueue {
     jobs: Mutex<Jobs>,
     changed: Condvar,
 }
@@ -49,7 +49,7 @@ struct Jobs {
     closed: bool,
 }
 
-impl Shared {
+impl CompileQueue {
     fn jobs(&self) -> MutexGuard<'_, Jobs> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -8,7 +8,7 @@ use super::stamps::StampPool;
 use crate::error::{Setting, text};
 use crate::lower::caps::Caps;
 use crate::lower::kernels::Kernel;
-use crate::replay::driver::{Command, Driver, HostAccess, MemorySource, Readiness, SIGNALS};
+use crate::replay::driver::{DeviceCommand, Driver, HostAccess, MemorySource, Readiness, SIGNALS};
 use crate::{Error, Result};
 use ash::vk;
 use std::rc::Rc;
@@ -112,9 +112,9 @@ impl Driver for Vulkan {
         self.pipelines.get(kernels).map(drop)
     }
 
-    fn bake(&mut self, commands: &[Command<'_, Vulkan>]) -> Result<vk::CommandBuffer> {
+    fn bake(&mut self, commands: &[DeviceCommand<'_, Vulkan>]) -> Result<vk::CommandBuffer> {
         let kernels = commands.iter().filter_map(|command| match command {
-            Command::Run { kernel, .. } => Some(*kernel),
+            DeviceCommand::Run { kernel, .. } => Some(*kernel),
             _ => None,
         });
         let pipelines = self.pipelines.get(&kernels.collect::<Vec<_>>())?;

@@ -3,7 +3,7 @@
 
 use super::driver::Vulkan;
 use crate::Result;
-use crate::replay::queue::Queue;
+use crate::replay::queue::DeviceQueue;
 use crate::sys::fence::SyncFile;
 use crate::vulkan::device::sync_files::SYNC_FILE;
 use crate::vulkan::device::{Gpu, failure};
@@ -88,16 +88,16 @@ impl Gate {
     }
 
     /// Submits baked command buffers that wait for `after` and for `order`'s point. Returns a fence for other devices,
-    /// or `None` if the work is already done. On the host, [`Queue::wait`] waits for it.
+    /// or `None` if the work is already done. On the host, [`DeviceQueue::wait`] waits for it.
     ///
     /// # Errors
     /// Device: the device was lost, or the driver does not take the fence.
     ///
     /// # Safety
-    /// As [`Queue::submit`]; this and the timelines live until the wait.
+    /// As [`DeviceQueue::submit`]; this and the timelines live until the wait.
     pub unsafe fn submit(
         &self,
-        queue: &Queue<Vulkan>,
+        queue: &DeviceQueue<Vulkan>,
         commands: &[vk::CommandBuffer],
         after: Option<SyncFile>,
         order: TimelineOrder<'_>,
@@ -126,21 +126,21 @@ pub struct TimelineOrder<'a> {
 }
 
 impl TimelineOrder<'_> {
-    /// Submits baked command buffers in this order; [`Queue::wait`] waits for them on the host.
+    /// Submits baked command buffers in this order; [`DeviceQueue::wait`] waits for them on the host.
     ///
     /// # Errors
     /// Device: the device was lost.
     ///
     /// # Safety
-    /// As [`Queue::submit`]; the timelines live until the wait.
-    pub unsafe fn submit(self, queue: &Queue<Vulkan>, commands: &[vk::CommandBuffer]) -> Result<()> {
+    /// As [`DeviceQueue::submit`]; the timelines live until the wait.
+    pub unsafe fn submit(self, queue: &DeviceQueue<Vulkan>, commands: &[vk::CommandBuffer]) -> Result<()> {
         // SAFETY: as the caller promises.
         unsafe { self.submit_with(queue, commands, None, None) }
     }
 
     unsafe fn submit_with(
         self,
-        queue: &Queue<Vulkan>,
+        queue: &DeviceQueue<Vulkan>,
         commands: &[vk::CommandBuffer],
         incoming: Option<vk::Semaphore>,
         outgoing: Option<vk::Semaphore>,

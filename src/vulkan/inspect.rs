@@ -14,14 +14,14 @@ use std::ffi::CStr;
 
 /// One compiled kernel.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Compiled {
+pub struct CompiledKernel {
     /// The driver's figures, by the driver's names.
     pub statistics: Vec<(String, f64)>,
     /// The driver's texts, by name: its intermediate representations and the machine code.
     pub texts: Vec<(String, String)>,
 }
 
-impl Compiled {
+impl CompiledKernel {
     /// The figure of that name.
     pub fn figure(&self, name: &str) -> Option<f64> {
         self.statistics.iter().find(|(n, _)| n == name).map(|&(_, value)| value)
@@ -38,7 +38,7 @@ impl Pipelines {
     ///
     /// # Errors
     /// Device: the driver cannot compile it, or the device was not opened for inspection.
-    pub fn inspect(&mut self, kernel: Kernel) -> Result<Compiled> {
+    pub fn inspect(&mut self, kernel: Kernel) -> Result<CompiledKernel> {
         let pipeline = self.get(&[kernel])?[0];
         let inspector = self.gpu.inspector.as_ref();
         let inspector = inspector
@@ -49,7 +49,7 @@ impl Pipelines {
         let statistics =
             unsafe { inspector.get_pipeline_executable_statistics(&info) }.map_err(failure("tell what it compiled"))?;
         let statistics = statistics.iter().map(|s| (text(s.name_as_c_str()), number(s))).collect();
-        Ok(Compiled { statistics, texts: read_texts(inspector, &info)? })
+        Ok(CompiledKernel { statistics, texts: read_texts(inspector, &info)? })
     }
 
     /// What the driver keeps of `kernel` in a pipeline cache: its machine code, among other things. Drivers keep nothing of

@@ -24,7 +24,7 @@ pub mod pipelines;
 mod record;
 pub mod stamps;
 
-pub use device::{Choice, Gpu};
+pub use device::{DeviceChoice, Gpu};
 pub use driver::Vulkan;
 
 #[cfg(test)]

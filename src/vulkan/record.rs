@@ -2,7 +2,7 @@
 
 use super::driver::Vulkan;
 use crate::lower::dispatch::Edge;
-use crate::replay::driver::{Command, MemoryCopy};
+use crate::replay::driver::{DeviceCommand, MemoryCopy};
 use ash::vk;
 use vk::{AccessFlags2 as Access, PipelineStageFlags2 as Stage};
 
@@ -14,7 +14,7 @@ pub(super) unsafe fn record(
     device: &ash::Device,
     buffer: vk::CommandBuffer,
     layout: vk::PipelineLayout,
-    commands: &[Command<'_, Vulkan>],
+    commands: &[DeviceCommand<'_, Vulkan>],
     pipelines: &[vk::Pipeline],
 ) {
     let (mut run, mut bound) = (0, vk::Pipeline::null());
@@ -23,8 +23,8 @@ pub(super) unsafe fn record(
         reset_stamps(device, buffer, commands);
         for command in commands {
             match command {
-                Command::Wait(edge) => wait(device, buffer, *edge),
-                Command::Run { push, groups: [x, y, z], .. } => {
+                DeviceCommand::Wait(edge) => wait(device, buffer, *edge),
+                DeviceCommand::Run { push, groups: [x, y, z], .. } => {
                     let pipeline = pipelines[run];
                     run += 1;
                     if pipeline != bound {
@@ -34,14 +34,14 @@ pub(super) unsafe fn record(
                     device.cmd_push_constants(buffer, layout, vk::ShaderStageFlags::COMPUTE, 0, push.bytes());
                     device.cmd_dispatch(buffer, *x, *y, *z);
                 }
-                Command::Fill(memory, range) => {
+                DeviceCommand::Fill(memory, range) => {
                     device.cmd_fill_buffer(buffer, memory.handle, range.start, range.end - range.start, 0);
                 }
-                Command::Copy(MemoryCopy { from, from_offset, to, to_offset, bytes }) => {
+                DeviceCommand::Copy(MemoryCopy { from, from_offset, to, to_offset, bytes }) => {
                     let region = vk::BufferCopy::default().src_offset(*from_offset).dst_offset(*to_offset).size(*bytes);
                     device.cmd_copy_buffer(buffer, from.handle, to.handle, &[region]);
                 }
-                Command::Stamp(stamps, number) => {
+                DeviceCommand::Stamp(stamps, number) => {
                     device.cmd_write_timestamp2(buffer, Stage::ALL_COMMANDS, stamps.queries(), *number as u32);
                 }
             }
@@ -53,9 +53,9 @@ pub(super) unsafe fn record(
 ///
 /// # Safety
 /// As [`record`].
-unsafe fn reset_stamps(device: &ash::Device, buffer: vk::CommandBuffer, commands: &[Command<'_, Vulkan>]) {
+unsafe fn reset_stamps(device: &ash::Device, buffer: vk::CommandBuffer, commands: &[DeviceCommand<'_, Vulkan>]) {
     let stamps = commands.iter().filter_map(|command| match command {
-        Command::Stamp(stamps, number) => Some((stamps.queries(), *number as u32)),
+        DeviceCommand::Stamp(stamps, number) => Some((stamps.queries(), *number as u32)),
         _ => None,
     });
     let stamps: Vec<_> = stamps.collect();

@@ -1,6 +1,6 @@
 //! GGUF files that are wrong, each refused by one line that names the key or the tensor.
 
-use kiln::model::checkpoint::gguf::{Header, Value as Read};
+use kiln::model::checkpoint::gguf::{GgufHeader, MetadataValue as Read};
 
 use crate::common::gguf::{GgufFile, Tensor, Value, length_and};
 use crate::files::bad_input;
@@ -26,8 +26,8 @@ fn sound() -> GgufFile {
     file
 }
 
-fn parse(bytes: &[u8]) -> kiln::Result<Header> {
-    Header::parse("file", bytes, bytes.len())
+fn parse(bytes: &[u8]) -> kiln::Result<GgufHeader> {
+    GgufHeader::parse("file", bytes, bytes.len())
 }
 
 fn refused_bytes(bytes: &[u8]) -> String {

@@ -4,17 +4,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kiln::Cancel;
-use kiln::model::write::{WriteMonitor, Written, forge, quantize};
+use kiln::model::write::{WriteMonitor, WriteSummary, forge, quantize};
 use kiln::model::{Checkpoint, Shape, SourceFormat, TensorId, WeightFormat, config, presets};
 
 use crate::files::{golden, read_matrix};
 
-fn quantize(src: &Path, dst: &Path) -> kiln::Result<Written> {
+fn quantize(src: &Path, dst: &Path) -> kiln::Result<WriteSummary> {
     let monitor = WriteMonitor { progress: &|_, _| {}, cancel: &Cancel::default() };
     quantize::quantize(src, dst, WeightFormat::Int8, &monitor)
 }
 
-fn forge(shape: &Shape, dst: &Path, format: WeightFormat, seed: u64) -> kiln::Result<Written> {
+fn forge(shape: &Shape, dst: &Path, format: WeightFormat, seed: u64) -> kiln::Result<WriteSummary> {
     let monitor = WriteMonitor { progress: &|_, _| {}, cancel: &Cancel::default() };
     forge::forge(shape, dst, format, seed, &monitor)
 }

@@ -343,7 +343,7 @@ fn each_line_gets_its_id_back() {
         "does not serve n of a body",
         "expected a whole number of 0 or more",
         "another path",
-        "the body has to be an object",
+        "expected the body to be an object",
     ]) {
         let message = got["error"]["message"].as_str().unwrap_or_else(|| panic!("{got} passed"));
         assert!(message.contains(cause), "{cause}: {message}");

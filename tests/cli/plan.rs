@@ -1,6 +1,6 @@
 //! `kiln plan`, and the refusals of other commands for a model that does not fit.
 
-use crate::common::gguf::{GgufFile, Tensor, Value as GgufValue, renamed};
+use crate::common::gguf::{Tensor, file_of, renamed};
 use crate::common::program::{Ran, kiln};
 use crate::{path, tiny};
 use kiln::model::{Shape, TensorId, config, presets};
@@ -240,22 +240,7 @@ fn what_a_refusal_suggests_fits() {
 /// A GGUF file of 27B whose data is a hole, with the layers' matrices in Q8_0 and the embedding in Q6_K.
 fn hollow_gguf(path: &Path) {
     let shape: Shape = presets::preset("gemma3-27b").unwrap();
-    let mut file = GgufFile::default();
-    file.set("general.architecture", GgufValue::text("gemma3"));
-    for (key, n) in [
-        ("context_length", shape.max_context),
-        ("embedding_length", shape.hidden),
-        ("block_count", shape.layers.len()),
-        ("feed_forward_length", shape.ffn),
-        ("attention.head_count", shape.heads),
-        ("attention.head_count_kv", shape.kv_heads),
-        ("attention.key_length", shape.head_dim),
-        ("attention.value_length", shape.head_dim),
-        ("attention.sliding_window", shape.window),
-    ] {
-        file.set(&format!("gemma3.{key}"), GgufValue::u32(n as u32));
-    }
-    file.set("gemma3.attention.layer_norm_rms_epsilon", GgufValue::f32(shape.eps));
+    let mut file = file_of(&shape);
     let mut end = 0u64;
     for id in TensorId::all(&shape) {
         let [rows, cols] = id.dims(&shape);

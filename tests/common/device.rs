@@ -8,12 +8,12 @@ use kiln::model::WeightFormat;
 use kiln::model::checkpoint::Checkpoint;
 use kiln::testing::lower::arithmetic::{Arithmetic, Operand};
 use kiln::testing::lower::matrix::MatrixTile;
-use kiln::testing::lower::units::Units;
+use kiln::testing::lower::units::MatrixUnits;
 use kiln::testing::replay::driver::{Driver, HostAccess, MemorySource};
 use kiln::testing::replay::measure::fragment;
-use kiln::testing::replay::queue::Queue;
+use kiln::testing::replay::queue::DeviceQueue;
 use kiln::testing::vulkan::memory::heaps::describe;
-use kiln::testing::vulkan::{Choice, Gpu, Vulkan};
+use kiln::testing::vulkan::{DeviceChoice, Gpu, Vulkan};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -34,7 +34,9 @@ pub fn vulkan() -> Device {
 pub fn open_gpu() -> Gpu {
     listen();
     match vulkan() {
-        Device::Vulkan(n) => Gpu::open(n.map_or(Choice::Best, Choice::Index)).unwrap_or_else(|e| panic!("{e}")),
+        Device::Vulkan(n) => {
+            Gpu::open(n.map_or(DeviceChoice::Best, DeviceChoice::Index)).unwrap_or_else(|e| panic!("{e}"))
+        }
         other => panic!("KILN_TEST_DEVICE must name a Vulkan device, not {other:?}"),
     }
 }
@@ -46,16 +48,16 @@ pub fn shared_heap(gpu: &Gpu) -> usize {
 }
 
 /// A device's matrix units, with the properties that are found by running kernels.
-pub fn units(gpu: &Rc<Gpu>) -> Option<Units> {
-    let mut queue = Queue::new(Vulkan::new(gpu).unwrap());
+pub fn units(gpu: &Rc<Gpu>) -> Option<MatrixUnits> {
+    let mut queue = DeviceQueue::new(Vulkan::new(gpu).unwrap());
     let heap = shared_heap(gpu);
     let mut found = queue.driver.allocate(64, heap, HostAccess::Host, MemorySource::Ordinary).unwrap();
     gpu.caps.matrix.map(|units| fragment::find(&mut queue, &mut found, units).unwrap())
 }
 
 /// The matrix units of recent NVIDIA GPUs.
-pub fn nvidia_units() -> Units {
-    Units {
+pub fn nvidia_units() -> MatrixUnits {
+    MatrixUnits {
         m: 16,
         n: 16,
         k: 16,
@@ -71,7 +73,7 @@ pub fn nvidia_units() -> Units {
 }
 
 /// Whether a tile compiles in seconds. A CPU driver takes minutes for a large tile, unrolled in matrices of 8 x 8.
-pub fn worth_compiling(gpu: &Gpu, units: Units, format: WeightFormat, tile: &MatrixTile) -> bool {
+pub fn worth_compiling(gpu: &Gpu, units: MatrixUnits, format: WeightFormat, tile: &MatrixTile) -> bool {
     !gpu.caps.is_cpu() || tile.unrolled(units, format) <= 128
 }
 

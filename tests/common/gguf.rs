@@ -295,12 +295,9 @@ fn random_rows(random: &mut Random, format: BlockFormat, rows: usize, cols: usiz
     bytes
 }
 
-/// A model of a shape with random weights, whose matrices have the types that `format` gives their names. Every so many layers,
-/// as the shape has them, is global.
-pub fn random_model(shape: &Shape, seed: u64, format: impl Fn(&str) -> BlockFormat) -> (tempfile::TempDir, PathBuf) {
-    let mut random = Random(seed);
+/// A file of a shape, before its tensors. Every so many layers, as the shape has them, is global.
+pub fn file_of(shape: &Shape) -> GgufFile {
     let mut file = GgufFile::default();
-    let (heads, kv_heads) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
     let pattern = shape.layers.iter().position(|kind| *kind == LayerKind::Global).map_or(shape.layers.len(), |i| i) + 1;
     file.set("general.architecture", Value::text("gemma3"));
     for (key, value) in [
@@ -319,6 +316,14 @@ pub fn random_model(shape: &Shape, seed: u64, format: impl Fn(&str) -> BlockForm
     }
     file.set("gemma3.attention.layer_norm_rms_epsilon", Value::f32(1e-6));
     file.set("gemma3.rope.freq_base", Value::f32(1e6));
+    file
+}
+
+/// A model of a shape with random weights, whose matrices have the types that `format` gives their names.
+pub fn random_model(shape: &Shape, seed: u64, format: impl Fn(&str) -> BlockFormat) -> (tempfile::TempDir, PathBuf) {
+    let mut random = Random(seed);
+    let mut file = file_of(shape);
+    let (heads, kv_heads) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
     let mut put = |name: &str, rows: usize, cols: usize| {
         let format = format(name);
         let code = GgmlType::of_name(format.name()).unwrap().code;

@@ -1,8 +1,8 @@
 //! Passes that run ahead and passes that ask for tokens, one behind the other.
 
 use super::Fifths;
-use kiln::executor::{Asks, Executor, HeadRows, Row};
-use kiln::schedule::choice::Ask;
+use kiln::executor::{Executor, HeadRows, Row, SampleRequests};
+use kiln::schedule::choice::SampleRequest;
 use kiln::sequence::Chooser;
 use kiln::sequence::guide::Guide;
 use kiln::sequence::session::Session;
@@ -43,8 +43,8 @@ pub fn decode_in_turns(
             let (mut chooser, mut set) = (Chooser::Greedy, TokenSet::new(vocab as usize));
             Fifths(step).fill(&mut set).unwrap();
             chooser.allow(set).unwrap();
-            let fill = &mut |_: usize, ask: &mut Ask<'_>| chooser.ask(ask);
-            let asks = Asks { fill, is_slow: false, goes_on: step % 2 == 0, meanwhile: &mut || {} };
+            let fill = &mut |_: usize, ask: &mut SampleRequest<'_>| chooser.ask(ask);
+            let asks = SampleRequests { fill, is_slow: false, may_run_ahead: step % 2 == 0, meanwhile: &mut || {} };
             let row = Row { token, position: session.tokens().len() as u32, sequence: 0 };
             session.push(executor.schedule(), token).unwrap();
             let was_ahead = executor.is_ahead();

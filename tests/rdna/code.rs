@@ -5,7 +5,7 @@ use gfx11::kernel::Kernel as Code;
 use gfx11::program::Program;
 use kiln::testing::lower::kernels::Kernel;
 use kiln::testing::vulkan::pipelines::Pipelines;
-use kiln::testing::vulkan::{Choice, Gpu};
+use kiln::testing::vulkan::{DeviceChoice, Gpu};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ pub struct Compiler {
 impl Compiler {
     /// On the device that RADV was told of, which is that chip.
     pub fn new(chip: Chip) -> Compiler {
-        let gpu = Rc::new(Gpu::open(Choice::Best).unwrap());
+        let gpu = Rc::new(Gpu::open(DeviceChoice::Best).unwrap());
         assert!(gpu.caps.name.contains(chip.device()), "{}", gpu.caps.name);
         assert_eq!(gpu.caps.subgroup, 32);
         let pipelines = Pipelines::new(&gpu).unwrap();
@@ -46,7 +46,7 @@ impl Compiler {
 
     /// Waves of a kernel that a SIMD holds at a time, and its registers, as the driver says.
     pub fn occupancy(&self, kernel: Kernel) -> [u64; 2] {
-        let gpu = Rc::new(Gpu::open_for_inspection(Choice::Best).unwrap());
+        let gpu = Rc::new(Gpu::open_for_inspection(DeviceChoice::Best).unwrap());
         let compiled = Pipelines::new(&gpu).unwrap().inspect(kernel).unwrap();
         ["Subgroups per SIMD", "VGPRs"].map(|name| compiled.figure(name).unwrap() as u64)
     }
@@ -69,7 +69,7 @@ impl Compiler {
 
     /// The driver's listing of a kernel around a byte of its code.
     pub fn listing(&self, kernel: Kernel, at: usize) -> String {
-        let gpu = Rc::new(Gpu::open_for_inspection(Choice::Best).unwrap());
+        let gpu = Rc::new(Gpu::open_for_inspection(DeviceChoice::Best).unwrap());
         let compiled = Pipelines::new(&gpu).unwrap().inspect(kernel).unwrap();
         let mut byte = 0;
         let line = |line: &str| {

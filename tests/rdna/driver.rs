@@ -10,7 +10,7 @@ use kiln::testing::lower::caps::Caps;
 use kiln::testing::lower::dispatch::Edge;
 use kiln::testing::lower::kernels::Kernel;
 use kiln::testing::lower::kernels::push::Push;
-use kiln::testing::replay::driver::{Command, Driver, HostAccess, Memory, MemorySource, Stamps};
+use kiln::testing::replay::driver::{DeviceCommand, Driver, HostAccess, Memory, MemorySource, Stamps};
 use kiln::{Error, Result};
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::collections::HashMap;
@@ -260,24 +260,24 @@ impl Driver for Interpreter {
         Ok(())
     }
 
-    fn bake(&mut self, commands: &[Command<'_, Interpreter>]) -> Result<usize> {
-        let op = |command: &Command<'_, Interpreter>| match command {
-            Command::Wait(edge) => Op::Wait(*edge),
-            Command::Run { kernel, push, groups } => {
+    fn bake(&mut self, commands: &[DeviceCommand<'_, Interpreter>]) -> Result<usize> {
+        let op = |command: &DeviceCommand<'_, Interpreter>| match command {
+            DeviceCommand::Wait(edge) => Op::Wait(*edge),
+            DeviceCommand::Run { kernel, push, groups } => {
                 let word = |b: &[u8]| u32::from_le_bytes(b.try_into().unwrap());
                 let weights = weights(*kernel, push);
                 let push = push.bytes().chunks_exact(4).map(word).collect();
                 Op::Run(Run { kernel: *kernel, push, groups: *groups, weights })
             }
-            Command::Fill(memory, range) => {
+            DeviceCommand::Fill(memory, range) => {
                 Op::Fill(memory.address() + range.start, (range.end - range.start) as usize / 4)
             }
-            Command::Copy(copy) => Op::Copy {
+            DeviceCommand::Copy(copy) => Op::Copy {
                 from: copy.from.address() + copy.from_offset,
                 to: copy.to.address() + copy.to_offset,
                 words: copy.bytes as usize / 4,
             },
-            Command::Stamp(stamps, number) => Op::Stamp(stamps.0.clone(), *number),
+            DeviceCommand::Stamp(stamps, number) => Op::Stamp(stamps.0.clone(), *number),
         };
         self.lists.push(commands.iter().map(op).collect());
         Ok(self.lists.len() - 1)

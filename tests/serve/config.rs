@@ -14,7 +14,7 @@ fn write(directory: &Path, name: &str, text: &str) -> String {
     path.display().to_string()
 }
 
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(super) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < until, "{what}");

@@ -3,7 +3,7 @@
 use super::{enter, give_text, kiln_text, out, read_options};
 use crate::options::Planned;
 use kiln::diagnose::forecast;
-use kiln::diagnose::probe::{self, Request};
+use kiln::diagnose::probe::{self, ProbeOptions};
 use kiln::machine::files::Files;
 use std::ffi::c_char;
 
@@ -18,7 +18,7 @@ pub unsafe extern "C" fn kiln_probe_json(measures: bool, json: *mut *mut c_char,
         // SAFETY: as the caller promises. A missing place is said before seconds are spent.
         unsafe { out(json, "the place of the answer") }?;
         let files = Files::system();
-        let report = probe::run(&Request::of_machine(&files, measures), &|_| ());
+        let report = probe::run(&ProbeOptions::of_machine(&files, measures), &|_| ());
         let report = report.to_json(&|words| words.to_string());
         // SAFETY: as the caller promises.
         unsafe { give_text(&report.to_string(), json, length) }

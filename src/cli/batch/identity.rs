@@ -7,19 +7,19 @@ use crate::engine::ModelFiles;
 use sha2::{Digest, Sha256};
 
 /// A hash over the model and the options.
-pub(super) struct Identity(Sha256);
+pub(super) struct LineHasher(Sha256);
 
-impl Identity {
+impl LineHasher {
     /// That of a model's files and the command's options. `context` is the longest sequence, in tokens.
     ///
     /// # Errors
     /// Input: a file of the model cannot be read.
-    pub(super) fn new(files: &ModelFiles, model: &ModelArgs, reply: &ReplyArgs, context: usize) -> Result<Identity> {
+    pub(super) fn new(files: &ModelFiles, model: &ModelArgs, reply: &ReplyArgs, context: usize) -> Result<LineHasher> {
         // Where the model lies does not matter, and what is in it does.
         let place = ModelArgs { model: None, ..model.clone() };
         let mut hash = Sha256::new().chain_update(format!("{place:?} {reply:?} {context}"));
         files.add_to(&mut hash)?;
-        Ok(Identity(hash))
+        Ok(LineHasher(hash))
     }
 
     /// That of a line of the input.
@@ -46,7 +46,7 @@ mod tests {
     fn identity(directory: &Path, arguments: &[&str]) -> String {
         let args = Arguments::parse_from(["kiln"].iter().chain(arguments));
         let files = ModelFiles::Directory(directory.to_owned());
-        Identity::new(&files, &args.model, &args.reply, 64).unwrap().of(b"{}")
+        LineHasher::new(&files, &args.model, &args.reply, 64).unwrap().of(b"{}")
     }
 
     #[test]

@@ -9,50 +9,50 @@ use std::path::Path;
 const MAX_LINE: u64 = 64 << 20;
 
 /// The lines of the input, with their numbers from 0.
-pub(super) struct Input {
+pub(super) struct InputLines {
     from: Box<dyn BufRead>,
     name: String,
     /// Lines that are asked again, before all others.
-    again: VecDeque<(usize, Line)>,
+    again: VecDeque<(usize, RawLine)>,
     /// Lines that were read ahead.
-    ahead: VecDeque<Line>,
+    ahead: VecDeque<RawLine>,
     next: usize,
 }
 
 /// A line without its end.
-pub(super) enum Line {
+pub(super) enum RawLine {
     Whole(Vec<u8>),
     /// Longer than any prompt; only its beginning is kept.
     TooLong(Vec<u8>),
 }
 
-impl Line {
+impl RawLine {
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
-            Line::Whole(bytes) | Line::TooLong(bytes) => bytes,
+            RawLine::Whole(bytes) | RawLine::TooLong(bytes) => bytes,
         }
     }
 
     pub(super) fn whole(&self) -> Result<&[u8]> {
         match self {
-            Line::Whole(bytes) => Ok(bytes),
-            Line::TooLong(_) => Err(Error::input("the line is longer than any prompt", "give at most 64 MiB")),
+            RawLine::Whole(bytes) => Ok(bytes),
+            RawLine::TooLong(_) => Err(Error::input("the line is longer than any prompt", "give at most 64 MiB")),
         }
     }
 }
 
-impl Input {
-    pub(super) fn open(path: &Path) -> Result<Input> {
+impl InputLines {
+    pub(super) fn open(path: &Path) -> Result<InputLines> {
         let name = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
         let from: Box<dyn BufRead> = match path == Path::new("-") {
             true => Box::new(std::io::stdin().lock()),
             false => Box::new(BufReader::new(std::fs::File::open(path).map_err(|e| Error::unreadable(path, &e))?)),
         };
-        Ok(Input { from, name, again: VecDeque::new(), ahead: VecDeque::new(), next: 0 })
+        Ok(InputLines { from, name, again: VecDeque::new(), ahead: VecDeque::new(), next: 0 })
     }
 
     /// The next line to answer.
-    pub(super) fn next(&mut self) -> Result<Option<(usize, Line)>> {
+    pub(super) fn next(&mut self) -> Result<Option<(usize, RawLine)>> {
         match self.again.pop_front() {
             Some(line) => Ok(Some(line)),
             None => self.pass(),
@@ -60,7 +60,7 @@ impl Input {
     }
 
     /// Notes that a line that was passed is to be answered again.
-    pub(super) fn ask_again(&mut self, index: usize, line: Line) {
+    pub(super) fn ask_again(&mut self, index: usize, line: RawLine) {
         self.again.push_back((index, line));
     }
 
@@ -70,7 +70,7 @@ impl Input {
     }
 
     /// The next line in the input's order.
-    pub(super) fn pass(&mut self) -> Result<Option<(usize, Line)>> {
+    pub(super) fn pass(&mut self) -> Result<Option<(usize, RawLine)>> {
         let line = match self.ahead.pop_front() {
             Some(line) => Some(line),
             None => self.read()?,
@@ -90,7 +90,7 @@ impl Input {
         Ok(most.min(self.again.len() + self.ahead.len()))
     }
 
-    fn read(&mut self) -> Result<Option<Line>> {
+    fn read(&mut self) -> Result<Option<RawLine>> {
         let is_first = self.next == 0 && self.ahead.is_empty();
         let unreadable = |e: std::io::Error| Error::input(format!("cannot read {}: {e}", self.name), "check the file");
         let mut line = Vec::new();
@@ -102,7 +102,7 @@ impl Input {
         if !is_whole {
             line.truncate(1 << 10);
             self.from.skip_until(b'\n').map_err(unreadable)?;
-            return Ok(Some(Line::TooLong(line)));
+            return Ok(Some(RawLine::TooLong(line)));
         }
         // Some editors put a byte order mark before UTF-8.
         if is_first && line.starts_with(b"\xef\xbb\xbf") {
@@ -110,6 +110,6 @@ impl Input {
         }
         line.pop_if(|byte| *byte == b'\n');
         line.pop_if(|byte| *byte == b'\r');
-        Ok(Some(Line::Whole(line)))
+        Ok(Some(RawLine::Whole(line)))
     }
 }

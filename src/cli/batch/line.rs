@@ -3,7 +3,7 @@
 
 use crate::cli::reply::ReplyArgs;
 use crate::sequence::prompt::{encode_messages, encode_text};
-use crate::sequence::{Chooser, Conversation, Generation, Limits, Reply, Request};
+use crate::sequence::{Chooser, Conversation, Generation, Reply, SequenceLimits, SequenceRequest};
 use crate::text::{ChatTemplate, Message, MessageContent, Tokenizer};
 use crate::{Error, Result};
 use serde::Deserialize;
@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 
 /// What a line may hold. Options are named as those of `kiln run`, and default to those of the command line.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-struct Line {
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case", expecting = "an object")]
+struct BatchLine {
     // Marks have these two.
     #[serde(rename = "id")]
     _id: Option<IgnoredAny>,
@@ -45,12 +45,13 @@ struct OpenAi {
     _custom_id: Option<IgnoredAny>,
     method: Option<String>,
     url: Option<String>,
-    body: Body,
+    body: ChatRequest,
 }
 
 /// A request for a chat completion.
 #[derive(Debug, Deserialize)]
-struct Body {
+#[serde(expecting = "the body to be an object")]
+struct ChatRequest {
     messages: Vec<Message>,
     max_completion_tokens: Option<usize>,
     max_tokens: Option<usize>,
@@ -72,10 +73,10 @@ const CHAT: &str = "/v1/chat/completions";
 const IGNORED: [&str; 8] =
     ["model", "user", "metadata", "store", "service_tier", "stream_options", "prompt_cache_key", "safety_identifier"];
 
-impl TryFrom<OpenAi> for Line {
+impl TryFrom<OpenAi> for BatchLine {
     type Error = Error;
 
-    fn try_from(line: OpenAi) -> Result<Line> {
+    fn try_from(line: OpenAi) -> Result<BatchLine> {
         let body = line.body;
         if line.method.is_some_and(|method| method != "POST") || line.url.is_some_and(|url| url != CHAT) {
             return Err(Error::input("the line asks another path than a batch has", format!("give POST and {CHAT}")));
@@ -97,7 +98,7 @@ impl TryFrom<OpenAi> for Line {
         }
         let mut messages = body.messages;
         messages.iter_mut().filter(|m| m.role == "developer").for_each(|m| m.role = "system".into());
-        Ok(Line {
+        Ok(BatchLine {
             messages: Some(messages),
             n: body.max_completion_tokens.or(body.max_tokens),
             temp: body.temperature,
@@ -108,7 +109,7 @@ impl TryFrom<OpenAi> for Line {
             seed: body.seed.map(|seed| seed as u64),
             stop: body.stop,
             ignore_eos: body.ignore_eos,
-            ..Line::default()
+            ..BatchLine::default()
         })
     }
 }
@@ -179,14 +180,14 @@ const REMEDY: &str = r#"write a line such as {"prompt": "Hello", "n": 50}"#;
 /// What lines are read with.
 pub(super) struct Reader<'a> {
     pub(super) defaults: &'a ReplyArgs,
-    pub(super) limits: Limits<'a>,
+    pub(super) limits: SequenceLimits<'a>,
     /// `None`: the model directory has none. Then lines give token ids.
     pub(super) text: Option<(&'a Tokenizer, &'a ChatTemplate)>,
 }
 
 /// A line that was understood.
-pub(super) struct Asked {
-    pub(super) request: Request,
+pub(super) struct ParsedLine {
+    pub(super) request: SequenceRequest,
     /// `None` without a tokenizer.
     pub(super) reply: Option<Reply>,
 }
@@ -196,7 +197,7 @@ impl Reader<'_> {
     ///
     /// # Errors
     /// Input: it is no object of these keys, a value is out of range, or the prompt does not fit the context.
-    pub(super) fn read(&self, line: &[u8]) -> Result<Asked> {
+    pub(super) fn read(&self, line: &[u8]) -> Result<ParsedLine> {
         match line.trim_ascii().first() {
             None => return Err(Error::input("the line is empty", REMEDY)),
             // An array would be taken for the values of the keys in their order.
@@ -211,7 +212,7 @@ impl Reader<'_> {
         if marks.are_odd() {
             return Err(Error::input("the line's id is neither a text nor an integer of 64 bits", "give another one"));
         }
-        let line: Line = match marks.body {
+        let line: BatchLine = match marks.body {
             true => serde_json::from_slice::<OpenAi>(line).map_err(unread)?.try_into()?,
             false => serde_json::from_slice(line).map_err(unread)?,
         };
@@ -225,17 +226,17 @@ impl Reader<'_> {
             ));
         }
         let reply = tokenizer.map(|tokenizer| Reply::new(tokenizer, &options.stop)).transpose()?;
-        let request = Request {
+        let request = SequenceRequest {
             prompt: self.encode(line, &options)?,
             chooser: Chooser::new(options.sampler(), self.limits.shape.vocab)?,
             stops: options.stops(self.limits.shape, tokenizer),
             limit: options.limit(),
             reuse: true,
         };
-        Ok(Asked { request, reply })
+        Ok(ParsedLine { request, reply })
     }
 
-    fn options(&self, line: &Line) -> ReplyArgs {
+    fn options(&self, line: &BatchLine) -> ReplyArgs {
         let d = self.defaults;
         ReplyArgs {
             raw: line.raw.unwrap_or(d.raw),
@@ -257,7 +258,7 @@ impl Reader<'_> {
         }
     }
 
-    fn encode(&self, line: Line, options: &ReplyArgs) -> Result<Vec<u32>> {
+    fn encode(&self, line: BatchLine, options: &ReplyArgs) -> Result<Vec<u32>> {
         let with_text = || {
             let none = || Error::input("text needs a tokenizer, and the model directory has none", "give tokens");
             self.text.ok_or_else(none)
@@ -304,10 +305,7 @@ fn is_empty(content: &MessageContent) -> bool {
 
 /// Says in JSON's words what serde says in Rust's.
 fn in_plain_words(message: &str) -> String {
-    const WORDS: [(&str, &str); 10] = [
-        ("expected struct Line", "expected an object"),
-        ("expected struct Body", "the body has to be an object"),
-        ("expected struct Message", "expected an object with role and content"),
+    const WORDS: [(&str, &str); 7] = [
         ("expected usize", "expected a whole number of 0 or more"),
         ("expected u64", "expected a whole number of 0 or more"),
         ("expected u32", "expected a whole number from 0 to 4294967295"),

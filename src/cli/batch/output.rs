@@ -1,7 +1,7 @@
 //! The output of `kiln batch`: a line for each line of the input, in the same order, and where an earlier run left off.
 
-use super::identity::Identity;
-use super::input::Input;
+use super::identity::LineHasher;
+use super::input::InputLines;
 use crate::cli::terminal::json_for_terminal;
 use crate::machine::partial::PartialFile;
 use crate::{Error, Result};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 /// What an earlier run wrote of a line.
 #[derive(Deserialize)]
-struct Written {
+struct WrittenLine {
     index: usize,
     request: String,
     error: Option<Value>,
@@ -29,7 +29,7 @@ enum Sink {
 }
 
 /// The output. Lines that come early wait for those before them.
-pub(super) struct Output {
+pub(super) struct OrderedOutput {
     sink: Sink,
     next: usize,
     waiting: BTreeMap<usize, Value>,
@@ -40,10 +40,17 @@ pub(super) struct Output {
     lock: Option<Flock<File>>,
 }
 
-impl Output {
+impl OrderedOutput {
     /// Standard output.
-    pub(super) fn stdout() -> Output {
-        Output { sink: Sink::Stdout, next: 0, waiting: BTreeMap::new(), again: BTreeMap::new(), failed: 0, lock: None }
+    pub(super) fn stdout() -> OrderedOutput {
+        OrderedOutput {
+            sink: Sink::Stdout,
+            next: 0,
+            waiting: BTreeMap::new(),
+            again: BTreeMap::new(),
+            failed: 0,
+            lock: None,
+        }
     }
 
     /// The file at `path`. What an earlier run wrote stays; a line that was cut off is removed. The input's
@@ -51,9 +58,14 @@ impl Output {
     ///
     /// # Errors
     /// Input: the file is of another input, model or options, another Kiln writes it, or it cannot be written.
-    pub(super) fn open(path: &Path, input: &mut Input, identity: &Identity, retry: bool) -> Result<Output> {
+    pub(super) fn open(
+        path: &Path,
+        input: &mut InputLines,
+        identity: &LineHasher,
+        retry: bool,
+    ) -> Result<OrderedOutput> {
         let fault = |e: std::io::Error| Error::unwritable(path, &e);
-        let mut output = Output::stdout();
+        let mut output = OrderedOutput::stdout();
         if path.metadata().is_ok_and(|there| !there.is_file()) {
             let file = OpenOptions::new().write(true).open(path).map_err(fault)?;
             output.sink = Sink::File(file, path.to_owned());
@@ -73,7 +85,14 @@ impl Output {
     }
 
     /// Goes over what is there. Returns where its last whole line ends.
-    fn resume(&mut self, path: &Path, file: &File, input: &mut Input, identity: &Identity, retry: bool) -> Result<u64> {
+    fn resume(
+        &mut self,
+        path: &Path,
+        file: &File,
+        input: &mut InputLines,
+        identity: &LineHasher,
+        retry: bool,
+    ) -> Result<u64> {
         let foreign = |line: usize| {
             let cause = format!("{} is of another input, model or options, from line {}", path.display(), line + 1);
             Error::input(cause, "choose another file with -o, or remove this one")
@@ -88,7 +107,7 @@ impl Output {
                 let known = line.len().min(begin.len());
                 return if line[..known] == begin.as_bytes()[..known] { Ok(end) } else { Err(foreign(self.next)) };
             }
-            let written: Written = serde_json::from_slice(&line).map_err(|_| foreign(self.next))?;
+            let written: WrittenLine = serde_json::from_slice(&line).map_err(|_| foreign(self.next))?;
             let asked = input.pass()?.filter(|(_, line)| identity.of(line.bytes()) == written.request);
             let (index, asked) = asked.filter(|_| written.index == self.next).ok_or_else(|| foreign(self.next))?;
             if written.error.is_some() {

@@ -4,7 +4,7 @@ use crate::{Error, Result};
 
 /// What a command asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Command<'a> {
+pub(super) enum SlashCommand<'a> {
     /// The list of commands.
     Help,
     /// Forget all exchanges.
@@ -48,7 +48,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 ///
 /// # Errors
 /// Input: there is no such command, or its argument is wrong.
-pub(super) fn parse(line: &str) -> Result<Option<Command<'_>>> {
+pub(super) fn parse(line: &str) -> Result<Option<SlashCommand<'_>>> {
     let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     // Only a word is a command: a path is part of a message, and so is a comment in code.
     if !name.strip_prefix('/').is_some_and(|word| word.chars().all(char::is_alphabetic)) {
@@ -56,15 +56,15 @@ pub(super) fn parse(line: &str) -> Result<Option<Command<'_>>> {
     }
     let argument = argument.trim();
     let command = match name {
-        "/help" => Command::Help,
-        "/clear" => Command::Clear,
-        "/system" => return Ok(Some(Command::System(argument))),
+        "/help" => SlashCommand::Help,
+        "/clear" => SlashCommand::Clear,
+        "/system" => return Ok(Some(SlashCommand::System(argument))),
         "/load" | "/save" if argument.is_empty() => {
             return Err(Error::input(format!("{name} takes a file's name"), "give one behind it"));
         }
-        "/load" => return Ok(Some(Command::Load(argument))),
-        "/save" => return Ok(Some(Command::Save(argument))),
-        "/exit" | "/quit" | "/bye" => Command::Exit,
+        "/load" => return Ok(Some(SlashCommand::Load(argument))),
+        "/save" => return Ok(Some(SlashCommand::Save(argument))),
+        "/exit" | "/quit" | "/bye" => SlashCommand::Exit,
         _ => {
             let remedy = "type /help for those there are, or put a space before the line to send it";
             return Err(Error::input(format!("there is no command {name}"), remedy));
@@ -83,14 +83,14 @@ mod tests {
     #[test]
     fn what_begins_with_a_slash_is_a_command_and_never_sent_by_mistake() {
         for (line, command) in [
-            ("/help", Some(Command::Help)),
-            ("/clear ", Some(Command::Clear)),
-            ("/system  Be brief.", Some(Command::System("Be brief."))),
-            ("/system\nBe brief.\nBe kind.", Some(Command::System("Be brief.\nBe kind."))),
-            ("/system", Some(Command::System(""))),
-            ("/save my chat.json", Some(Command::Save("my chat.json"))),
-            ("/load my chat.json", Some(Command::Load("my chat.json"))),
-            ("/bye", Some(Command::Exit)),
+            ("/help", Some(SlashCommand::Help)),
+            ("/clear ", Some(SlashCommand::Clear)),
+            ("/system  Be brief.", Some(SlashCommand::System("Be brief."))),
+            ("/system\nBe brief.\nBe kind.", Some(SlashCommand::System("Be brief.\nBe kind."))),
+            ("/system", Some(SlashCommand::System(""))),
+            ("/save my chat.json", Some(SlashCommand::Save("my chat.json"))),
+            ("/load my chat.json", Some(SlashCommand::Load("my chat.json"))),
+            ("/bye", Some(SlashCommand::Exit)),
             (" /help", None),
             ("// a comment", None),
             ("/* a comment */", None),

@@ -7,7 +7,7 @@
 use super::command;
 use crate::cli::terminal::for_terminal;
 use crate::machine::cache;
-use crate::sys::interrupt::Handler;
+use crate::sys::interrupt::InterruptHandler;
 use crate::{Error, Result};
 use nix::errno::Errno;
 use nix::libc::O_NOFOLLOW;
@@ -38,37 +38,37 @@ pub(super) enum Typed {
     Line(String),
     /// Ctrl-C.
     Interrupt,
-    /// Bytes that are not UTF-8. What was typed behind them is discarded.
+    /// Bytes that are not UTF-8. What was typed after them is discarded.
     NotText,
     /// Ctrl-D, or the terminal is gone.
     End,
 }
 
 /// The prompt and its history.
-pub(super) struct Input {
-    editor: Editor<Lines, DefaultHistory>,
+pub(super) struct PromptEditor {
+    editor: Editor<EditorHelper, DefaultHistory>,
     history: Option<PathBuf>,
     /// The terminal's modes before the chat.
     modes: Termios,
     /// Whether the terminal itself edits lines.
     is_plain: bool,
-    /// Handlers of SIGINT at the prompt and behind it. The editor keeps for its next prompt what its own one hears
+    /// Handlers of SIGINT at the prompt and after it. The editor keeps for its next prompt what its own one hears
     /// between prompts: a resize of the terminal would then throw away what is typed.
-    handlers: [Handler; 2],
+    handlers: [InterruptHandler; 2],
 }
 
-impl Input {
+impl PromptEditor {
     /// Opens the terminal, and the history if there is a place for one.
     ///
     /// # Errors
     /// Failed: the terminal cannot be used.
-    pub(super) fn open() -> Result<Input> {
+    pub(super) fn open() -> Result<PromptEditor> {
         let unusable = |e: Errno| failed(ReadlineError::Io(e.into()));
         let modes = tcgetattr(stdin()).map_err(unusable)?;
-        let between = Handler::installed().map_err(unusable)?;
+        let between = InterruptHandler::installed().map_err(unusable)?;
         let mut editor = Editor::new().map_err(failed)?;
-        let handlers = [Handler::installed().map_err(unusable)?, between];
-        editor.set_helper(Some(Lines));
+        let handlers = [InterruptHandler::installed().map_err(unusable)?, between];
+        editor.set_helper(Some(EditorHelper));
         editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
         let history = cache::directory().map(|d| d.join("history"));
         // The editor opens whatever has the name, so it is checked first.
@@ -78,7 +78,7 @@ impl Input {
         }
         let is_plain =
             std::env::var("TERM").is_ok_and(|term| PLAIN.iter().any(|plain| term.eq_ignore_ascii_case(plain)));
-        Ok(Input { editor, history, modes, is_plain, handlers })
+        Ok(PromptEditor { editor, history, modes, is_plain, handlers })
     }
 
     /// Reads the next line or message of several lines.
@@ -141,7 +141,7 @@ impl Input {
     }
 }
 
-impl Drop for Input {
+impl Drop for PromptEditor {
     fn drop(&mut self) {
         let _ = tcsetattr(stdin(), SetArg::TCSANOW, &self.modes);
     }
@@ -196,16 +196,16 @@ fn message(text: &str) -> String {
 }
 
 /// Tells the editor which text is whole, and completes commands.
-struct Lines;
+struct EditorHelper;
 
-impl Helper for Lines {}
-impl Highlighter for Lines {}
+impl Helper for EditorHelper {}
+impl Highlighter for EditorHelper {}
 
-impl Hinter for Lines {
+impl Hinter for EditorHelper {
     type Hint = String;
 }
 
-impl Validator for Lines {
+impl Validator for EditorHelper {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         Ok(match is_whole(context.input()) {
             true => ValidationResult::Valid(None),
@@ -214,7 +214,7 @@ impl Validator for Lines {
     }
 }
 
-impl Completer for Lines {
+impl Completer for EditorHelper {
     type Candidate = String;
 
     fn complete(&self, line: &str, end: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {

@@ -1,15 +1,15 @@
 //! What stands behind a plan's verdict: what was assumed, and how its figures come about.
 
-use crate::diagnose::forecast::View;
-use crate::diagnose::forecast::form::Form;
+use crate::diagnose::forecast::ForecastView;
+use crate::diagnose::forecast::form::ModelForm;
 use crate::diagnose::forecast::machine::{Named, gib};
-use crate::diagnose::forecast::verdict::{DRAFTED, RIGHT, Rates, duration, is_worth, least_ram, prompt, shown};
+use crate::diagnose::forecast::verdict::{BestRates, DRAFTED, RIGHT, duration, is_worth, least_ram, prompt, shown};
 use crate::machine::profile::PREFILL_SHARE;
 use crate::model::WeightFormat;
 use crate::sequence::draft::gain::expected_tokens;
 
 /// How the figures of the line come about, a line each.
-pub(super) fn figures(rates: &Rates) -> String {
+pub(super) fn figures(rates: &BestRates) -> String {
     let mut t = match &rates.with_draft {
         Some((rate, weights)) => format!(
             "with a draft, in {weights}: a pass with {DRAFTED} drafted token, right with a probability of {RIGHT}, gives \
@@ -36,7 +36,7 @@ pub(super) fn figures(rates: &Rates) -> String {
 }
 
 /// What a machine by name was taken to have, and with how much RAM the model fits there: the line below the verdict.
-pub(super) fn assumptions(view: &View<'_>, named: &Named) -> String {
+pub(super) fn assumptions(view: &ForecastView<'_>, named: &Named) -> String {
     let p = &named.profile;
     let (ram, carve_out) = (p.ram, gib(p.carve_out));
     let has = match (named.has_ram, named.has_carve_out()) {
@@ -57,7 +57,7 @@ pub(super) fn assumptions(view: &View<'_>, named: &Named) -> String {
         Some(gib) => format!("it fits from {gib} GiB of RAM on"),
         None => "it fits with no RAM that is sold".into(),
     };
-    let int4 = Form::made(&view.schedule.shape, WeightFormat::Int4, view.target);
+    let int4 = ModelForm::made(&view.schedule.shape, WeightFormat::Int4, view.target);
     let in_4_bits = least_ram(view, &int4).filter(|_| is_worth(int4.bytes(view.extent), view));
     let in_4_bits = in_4_bits.filter(|gib| least_ram(view, view.form).is_none_or(|least| *gib < least));
     format!("{has}; {from}{}", in_4_bits.map_or(String::new(), |gib| format!(", in 4 bits from {gib}")))

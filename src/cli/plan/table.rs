@@ -2,26 +2,26 @@
 
 use super::explained::{assumptions, figures};
 use crate::cli::column::column;
-use crate::diagnose::forecast::View;
+use crate::diagnose::forecast::ForecastView;
 use crate::diagnose::forecast::rates::{BATCHES, DRAFTED, RIGHT, roof};
-use crate::diagnose::forecast::verdict::Verdict;
+use crate::diagnose::forecast::verdict::FitVerdict;
 use crate::display::{bytes, counted};
-use crate::machine::heaps::{Heap, Memory};
+use crate::machine::heaps::{DeviceMemory, Heap};
 use crate::plan::Plan;
 use crate::schedule::cost::step_cost;
-use crate::schedule::{Pass, Schedule};
+use crate::schedule::{PassShape, Schedule};
 use std::fmt::Write;
 
 /// All that is printed of a forecast.
-pub(super) fn of(view: &View<'_>, verdict: &Verdict) -> String {
+pub(super) fn of(view: &ForecastView<'_>, verdict: &FitVerdict) -> String {
     let mut t = String::new();
     // Writing to a String cannot fail.
     let _ = view.write_text(&mut t, verdict);
     t
 }
 
-impl View<'_> {
-    fn write_text(&self, t: &mut String, verdict: &Verdict) -> std::fmt::Result {
+impl ForecastView<'_> {
+    fn write_text(&self, t: &mut String, verdict: &FitVerdict) -> std::fmt::Result {
         writeln!(t, "{}", verdict.line())?;
         if let Some(named) = &self.target.named {
             writeln!(t, "{}", assumptions(self, named))?;
@@ -34,7 +34,7 @@ impl View<'_> {
             writeln!(t, "beside {}, which drafts: {layers}, {weights} weights, {all}\n", draft.name)?;
         }
         match (&self.placed, verdict) {
-            (Ok(plan), Verdict::Fits(rates)) => {
+            (Ok(plan), FitVerdict::Fits(rates)) => {
                 write_placement(t, plan)?;
                 self.write_room(t)?;
                 self.write_roofline(t)?;
@@ -170,7 +170,7 @@ fn kept(heap: &Heap) -> String {
     }
 }
 
-fn write_pool(t: &mut String, memory: &Memory) -> std::fmt::Result {
+fn write_pool(t: &mut String, memory: &DeviceMemory) -> std::fmt::Result {
     let Some(p) = memory.pool else { return Ok(()) };
     writeln!(
         t,
@@ -185,12 +185,13 @@ fn write_pool(t: &mut String, memory: &Memory) -> std::fmt::Result {
 
 fn write_schedule(t: &mut String, s: &Schedule, batch: usize) -> std::fmt::Result {
     writeln!(t, "\none decode pass of {}, at position 0\n", counted(batch, "sequence"))?;
-    let write = column(s.steps.iter().map(|step| step_cost(step, Pass::Decode { sequences: batch, depth: 0 }).bytes()));
+    let write =
+        column(s.steps.iter().map(|step| step_cost(step, PassShape::Decode { sequences: batch, depth: 0 }).bytes()));
     let columns = ["step", "segment", "label", "kernel", "operands", "bytes", "operations", "after"];
     let [a, b, c, d, e, f, g, h] = columns;
     writeln!(t, "{a:>5} {b:<9} {c:<15} {d:<14} {e:<24} {f:>10} {g:>12}  {h}")?;
     for (i, step) in s.steps.iter().enumerate() {
-        let cost = step_cost(step, Pass::Decode { sequences: batch, depth: 0 });
+        let cost = step_cost(step, PassShape::Decode { sequences: batch, depth: 0 });
         let after: Vec<String> = step.after.iter().map(ToString::to_string).collect();
         let (segment, operands) = (step.segment.to_string(), step.op.operands());
         writeln!(
@@ -203,7 +204,7 @@ fn write_schedule(t: &mut String, s: &Schedule, batch: usize) -> std::fmt::Resul
             after.join(",")
         )?;
     }
-    let sum = s.cost(Pass::Decode { sequences: batch, depth: 0 });
+    let sum = s.cost(PassShape::Decode { sequences: batch, depth: 0 });
     writeln!(
         t,
         "\n{} steps, {}: weights {}, KV {}, activations {}; {:.1} G operations",

@@ -3,7 +3,7 @@
 use crate::cli::note;
 use crate::cli::terminal::json_for_terminal;
 use crate::machine::partial::PartialFile;
-use crate::serve::http::Access;
+use crate::serve::http::AccessRecord;
 use crate::{Error, Result};
 use serde_json::{Map, Value, json};
 use std::fs::{File, OpenOptions};
@@ -18,32 +18,33 @@ use std::time::UNIX_EPOCH;
 const MODE: u32 = 0o640;
 
 /// Where the lines go: a file, or standard error.
-pub(super) struct Lines {
+pub(super) struct AccessLogFile {
     file: Option<(PathBuf, RwLock<File>)>,
     /// The last line could not be written, which was said.
     fails: AtomicBool,
 }
 
-impl Lines {
+impl AccessLogFile {
     /// Lines at the end of the file at `path`; `-`: on standard error.
     ///
     /// # Errors
     /// Input: the file cannot be written, or is no regular file.
-    pub fn open(path: &Path) -> Result<Lines> {
+    pub fn open(path: &Path) -> Result<AccessLogFile> {
         let file = match path == Path::new("-") {
             true => None,
             false => Some((path.to_owned(), RwLock::new(open(path)?))),
         };
-        Ok(Lines { file, fails: AtomicBool::new(false) })
+        Ok(AccessLogFile { file, fails: AtomicBool::new(false) })
     }
 
-    /// Tries whether lines can be written to the file at `path`. Leaves no file behind: one that root had made would be root's.
+    /// Tries whether lines can be written to the file at `path`. Leaves no file behind: one that root had made would be
+    /// root's.
     ///
     /// # Errors
-    /// As [`Lines::open`].
+    /// As [`AccessLogFile::open`].
     pub fn try_out(path: &Path) -> Result<()> {
         match path == Path::new("-") || path.exists() {
-            true => Lines::open(path).map(|_| ()),
+            true => AccessLogFile::open(path).map(|_| ()),
             false => PartialFile::create(path, MODE).map(drop).map_err(|e| Error::unwritable(path, &e.kind().into())),
         }
     }
@@ -51,7 +52,7 @@ impl Lines {
     /// Opens the file anew, which somebody may have moved away.
     ///
     /// # Errors
-    /// As [`Lines::open`]: lines go where they went.
+    /// As [`AccessLogFile::open`]: lines go where they went.
     pub fn reopen(&self) -> Result<()> {
         let Some((path, file)) = &self.file else { return Ok(()) };
         let new = open(path)?;
@@ -60,7 +61,7 @@ impl Lines {
     }
 
     /// Writes a request's line. One that cannot be written is lost, and the log says so once.
-    pub fn write(&self, access: &Access) {
+    pub fn write(&self, access: &AccessRecord) {
         let line = line(access);
         let Some((path, file)) = &self.file else { return note(&line) };
         let file = file.read().unwrap_or_else(PoisonError::into_inner);
@@ -90,8 +91,8 @@ fn open(path: &Path) -> Result<File> {
 }
 
 /// A request as a line.
-fn line(access: &Access) -> String {
-    let Access { id, peer, key, asked, status, begun, time, end, notes } = access;
+fn line(access: &AccessRecord) -> String {
+    let AccessRecord { id, peer, key, asked, status, begun, time, end, notes } = access;
     let (method, path) = asked.as_ref().map(|(method, path)| (method.to_string(), path)).unzip();
     let begun = begun.duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut line: Map<String, Value> = Map::new();
@@ -114,11 +115,11 @@ fn line(access: &Access) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::http::{Ended, Method, Peer};
+    use crate::serve::http::{Method, Outcome, Peer};
     use std::time::{Duration, SystemTime};
 
-    fn access(path: &str) -> Access {
-        Access {
+    fn access(path: &str) -> AccessRecord {
+        AccessRecord {
             id: "req_1".into(),
             peer: Peer::Tcp(([192, 0, 2, 1], 9).into()),
             key: Some("desk".into()),
@@ -126,7 +127,7 @@ mod tests {
             status: Some(200),
             begun: SystemTime::UNIX_EPOCH + Duration::from_millis(1500),
             time: Duration::from_millis(250),
-            end: Ended::Whole,
+            end: Outcome::Whole,
             notes: Map::from_iter([("reply_tokens".to_owned(), json!(3))]),
         }
     }
@@ -135,7 +136,7 @@ mod tests {
     fn a_request_is_one_line_whatever_its_path_and_the_file_may_be_moved_away() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("access");
-        let lines = Lines::open(&path).unwrap();
+        let lines = AccessLogFile::open(&path).unwrap();
         lines.write(&access("/v1/a\n\u{9b}b"));
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.lines().count() == 1 && !text.contains('\u{9b}'), "{text}");
@@ -156,13 +157,13 @@ mod tests {
     #[test]
     fn what_is_no_file_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        assert!(Lines::open(directory.path()).is_err());
-        assert!(Lines::open(&directory.path().join("none/access")).is_err());
+        assert!(AccessLogFile::open(directory.path()).is_err());
+        assert!(AccessLogFile::open(&directory.path().join("none/access")).is_err());
         let path = directory.path().join("access");
-        Lines::try_out(&path).unwrap();
-        assert!(!path.exists() && Lines::try_out(&directory.path().join("none/access")).is_err());
-        assert!(Lines::try_out(Path::new("/dev/null")).is_err());
-        let e = Lines::open(Path::new("/dev/null")).err().unwrap();
+        AccessLogFile::try_out(&path).unwrap();
+        assert!(!path.exists() && AccessLogFile::try_out(&directory.path().join("none/access")).is_err());
+        assert!(AccessLogFile::try_out(Path::new("/dev/null")).is_err());
+        let e = AccessLogFile::open(Path::new("/dev/null")).err().unwrap();
         assert!(e.to_string().contains("is no regular file, and no access log; name a file"), "{e}");
     }
 }

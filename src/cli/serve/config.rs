@@ -49,7 +49,7 @@ impl Configured {
 pub fn apply(cli: Cli, arguments: &[OsString]) -> Result<Cli> {
     let Command::Serve(args) = &cli.command else { return Ok(cli) };
     let Some(files) = files(args.config.as_deref())? else { return Ok(with(cli, arguments, Configured::default())) };
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<FileOption> = Vec::new();
     for file in &files {
         for entry in read(file)? {
             entries.retain(|earlier| earlier.name != entry.name);
@@ -59,7 +59,7 @@ pub fn apply(cli: Cli, arguments: &[OsString]) -> Result<Cli> {
     // They were parsed before, and are parsed again for where each came from.
     let matches = Cli::command().try_get_matches_from(arguments).map_err(|e| usage::error(&e, arguments))?;
     let own = matches.subcommand().map(|(_, own)| own);
-    let is_own = |entry: &Entry| {
+    let is_own = |entry: &FileOption| {
         let is_set = own.is_some_and(|own| own.value_source(&entry.id) == Some(ValueSource::CommandLine));
         is_set || entry.name == "model" && std::env::var_os("KILN_MODEL").is_some_and(|model| !model.is_empty())
     };
@@ -116,7 +116,7 @@ fn files(asked: Option<&Path>) -> Result<Option<Vec<PathBuf>>> {
 
 /// An option of a file.
 #[derive(Debug)]
-struct Entry {
+struct FileOption {
     /// Its long name, and clap's own.
     name: String,
     id: String,
@@ -125,9 +125,9 @@ struct Entry {
     is_flag: bool,
 }
 
-impl Entry {
+impl FileOption {
     fn arguments(&self) -> Vec<String> {
-        let Entry { name, values, .. } = self;
+        let FileOption { name, values, .. } = self;
         match self.is_flag {
             // One that is not set is as it is without the file.
             true => values.iter().filter(|value| *value == "true").map(|_| format!("--{name}")).collect(),
@@ -137,10 +137,10 @@ impl Entry {
 }
 
 /// The options of a file.
-fn read(path: &Path) -> Result<Vec<Entry>> {
+fn read(path: &Path) -> Result<Vec<FileOption>> {
     let file = path.display().to_string();
     let bytes = regular::read(path, Links::Follow, MOST_BYTES).map_err(|fault| match fault {
-        regular::Fault::Io(e) => Error::unreadable(path, &e),
+        regular::ReadFault::Io(e) => Error::unreadable(path, &e),
         fault => Error::input(format!("{file} is no configuration: {fault}"), "give a file of options in TOML"),
     })?;
     let text = String::from_utf8(bytes).map_err(|e| {
@@ -149,7 +149,7 @@ fn read(path: &Path) -> Result<Vec<Entry>> {
     parse(&text, &file)
 }
 
-fn parse(text: &str, file: &str) -> Result<Vec<Entry>> {
+fn parse(text: &str, file: &str) -> Result<Vec<FileOption>> {
     let at = |start: usize| {
         let line = 1 + text.bytes().take(start).filter(|byte| *byte == b'\n').count();
         format!("{file}:{line}")
@@ -165,7 +165,7 @@ fn parse(text: &str, file: &str) -> Result<Vec<Entry>> {
         let Some(arg) = known.iter().find(|arg| arg.get_long() == Some(name)) else {
             return Err(unknown(name, &place, &known));
         };
-        let (kind, values) = (Kind::of(arg), value.get_ref());
+        let (kind, values) = (ValueKind::of(arg), value.get_ref());
         let wrong = || {
             let what =
                 format!("{place}: {name} is {}, and has to be {}", described(values), kind.described(is_list(arg)));
@@ -179,7 +179,7 @@ fn parse(text: &str, file: &str) -> Result<Vec<Entry>> {
             value => vec![kind.text(value).ok_or_else(wrong)?],
         };
         let (name, id) = (name.to_owned(), arg.get_id().to_string());
-        let entry = Entry { name, id, values, is_flag: kind == Kind::Flag };
+        let entry = FileOption { name, id, values, is_flag: kind == ValueKind::Flag };
         let words = ["kiln", "serve"].map(str::to_owned).into_iter().chain(entry.arguments());
         if let Err(e) = Cli::command().try_get_matches_from(words) {
             return Err(Error::input(format!("{place}: {}", usage::words(&e)), "see `kiln serve --help`"));
@@ -216,7 +216,7 @@ fn unknown(name: &str, place: &str, known: &[Arg]) -> Error {
 
 /// What an option takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ValueKind {
     Flag,
     Number,
     Text,
@@ -226,8 +226,8 @@ fn is_list(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::Append)
 }
 
-impl Kind {
-    fn of(arg: &Arg) -> Kind {
+impl ValueKind {
+    fn of(arg: &Arg) -> ValueKind {
         let numbers = [
             TypeId::of::<u8>(),
             TypeId::of::<u16>(),
@@ -238,28 +238,28 @@ impl Kind {
         ];
         let held = arg.get_value_parser().type_id();
         match arg.get_action() {
-            ArgAction::SetTrue => Kind::Flag,
-            _ if numbers.iter().any(|number| held == *number) => Kind::Number,
-            _ => Kind::Text,
+            ArgAction::SetTrue => ValueKind::Flag,
+            _ if numbers.iter().any(|number| held == *number) => ValueKind::Number,
+            _ => ValueKind::Text,
         }
     }
 
     fn described(self, is_list: bool) -> &'static str {
         match (self, is_list) {
-            (Kind::Flag, _) => "true or false",
-            (Kind::Number, _) => "a number in decimal digits",
-            (Kind::Text, false) => "a text",
-            (Kind::Text, true) => "a text or a list of texts",
+            (ValueKind::Flag, _) => "true or false",
+            (ValueKind::Number, _) => "a number in decimal digits",
+            (ValueKind::Text, false) => "a text",
+            (ValueKind::Text, true) => "a text or a list of texts",
         }
     }
 
     /// The value as an argument has it. `None`: it is of another kind.
     fn text(self, value: &DeValue<'_>) -> Option<String> {
         match (self, value) {
-            (Kind::Flag, DeValue::Boolean(is_set)) => Some(is_set.to_string()),
-            (Kind::Number, DeValue::Integer(number)) if number.radix() == 10 => Some(number.as_str().to_owned()),
-            (Kind::Number, DeValue::Float(number)) => Some(number.as_str().to_owned()),
-            (Kind::Text, DeValue::String(text)) => Some(text.to_string()),
+            (ValueKind::Flag, DeValue::Boolean(is_set)) => Some(is_set.to_string()),
+            (ValueKind::Number, DeValue::Integer(number)) if number.radix() == 10 => Some(number.as_str().to_owned()),
+            (ValueKind::Number, DeValue::Float(number)) => Some(number.as_str().to_owned()),
+            (ValueKind::Text, DeValue::String(text)) => Some(text.to_string()),
             _ => None,
         }
     }
@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     fn arguments(text: &str) -> Vec<String> {
-        parse(text, "kiln.toml").unwrap().iter().flat_map(Entry::arguments).collect()
+        parse(text, "kiln.toml").unwrap().iter().flat_map(FileOption::arguments).collect()
     }
 
     #[test]
@@ -341,13 +341,13 @@ mod tests {
             assert_ne!(is_known, NOT_IN_A_FILE.contains(&long), "{long}");
         }
         // Their kinds are found by the types that they are parsed into.
-        let kind = |long: &str| Kind::of(known.iter().find(|arg| arg.get_long() == Some(long)).unwrap());
+        let kind = |long: &str| ValueKind::of(known.iter().find(|arg| arg.get_long() == Some(long)).unwrap());
         for number in
             ["batch", "ctx", "kv-tokens", "queue", "drain", "temp", "top-k", "speculate", "threads", "max-tokens"]
         {
-            assert_eq!(kind(number), Kind::Number, "{number}");
+            assert_eq!(kind(number), ValueKind::Number, "{number}");
         }
-        assert_eq!([kind("listen"), kind("model"), kind("json")], [Kind::Text, Kind::Text, Kind::Flag]);
+        assert_eq!([kind("listen"), kind("model"), kind("json")], [ValueKind::Text, ValueKind::Text, ValueKind::Flag]);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 #![allow(unsafe_op_in_unsafe_fn)] // A method is nothing but such operations.
 
-use super::{Kernel, Lanes};
+use super::{Lanes, VectorKernel};
 use std::arch::x86_64::*;
 
 pub struct Avx2;
 
 #[target_feature(enable = "avx2,fma,f16c")]
-pub unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
+pub unsafe fn run<K: VectorKernel>(kernel: K) -> K::Output {
     // SAFETY: the caller's.
     kernel.run::<Avx2>()
 }

@@ -2,13 +2,13 @@
 
 #![allow(unsafe_op_in_unsafe_fn)] // A method is nothing but such operations.
 
-use super::{Kernel, LANES, Lanes};
+use super::{LANES, Lanes, VectorKernel};
 use std::arch::x86_64::*;
 
 pub struct Avx512;
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-pub unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
+pub unsafe fn run<K: VectorKernel>(kernel: K) -> K::Output {
     // SAFETY: the caller's.
     kernel.run::<Avx512>()
 }

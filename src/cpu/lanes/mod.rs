@@ -1,8 +1,8 @@
 //! Sixteen lanes: what the kernels compute with, on each kind of vector unit.
 //!
-//! A kernel is written once, over [`Lanes`], and compiled for each of these kinds. [`Units::run`] enters the kernel with the
-//! instructions of the kind that the processor has. All methods are `#[inline(always)]`, so that a kernel becomes one
-//! function for its kind.
+//! A kernel is written once, over [`Lanes`], and compiled for each of these kinds. [`VectorUnits::run`] enters the
+//! kernel with the instructions of the kind that the processor has. All methods are `#[inline(always)]`, so that a
+//! kernel becomes one function for its kind.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -20,8 +20,8 @@ pub const BYTES: usize = 4 * LANES;
 /// Vectors of sixteen lanes. A lane of `B` is four bytes.
 ///
 /// # Safety
-/// The processor has the instructions of the implementing kind: methods are called below [`Units::run`] alone. Pointers are
-/// valid for what a method reads or writes; they need no alignment.
+/// The processor has the instructions of the implementing kind: methods are called below [`VectorUnits::run`] alone.
+/// Pointers are valid for what a method reads or writes; they need no alignment.
 #[allow(clippy::missing_safety_doc)] // It is the trait's.
 pub unsafe trait Lanes {
     /// Sixteen f32.
@@ -97,7 +97,7 @@ pub unsafe trait Lanes {
 }
 
 /// A computation over vectors of any kind.
-pub trait Kernel {
+pub trait VectorKernel {
     /// What it gives.
     type Output;
 
@@ -110,7 +110,7 @@ pub trait Kernel {
 
 /// The kinds of vector units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Units {
+pub enum VectorUnits {
     /// AVX-512 with VNNI: F, BW, VL, VNNI.
     #[cfg(target_arch = "x86_64")]
     Avx512,
@@ -127,14 +127,14 @@ pub enum Units {
     Portable,
 }
 
-impl Units {
+impl VectorUnits {
     /// The best kind that this processor has.
-    pub fn best() -> Units {
-        Units::all()[0]
+    pub fn best() -> VectorUnits {
+        VectorUnits::all()[0]
     }
 
     /// All kinds that this processor has, the best first.
-    pub fn all() -> Vec<Units> {
+    pub fn all() -> Vec<VectorUnits> {
         let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]
         {
@@ -146,20 +146,20 @@ impl Units {
                 && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("avx512vnni");
             if avx2 && avx512 {
-                all.push(Units::Avx512);
+                all.push(VectorUnits::Avx512);
             }
             if avx2 {
-                all.push(Units::Avx2);
+                all.push(VectorUnits::Avx2);
             }
         }
         #[cfg(target_arch = "aarch64")]
         {
             if std::arch::is_aarch64_feature_detected!("dotprod") {
-                all.push(Units::NeonDot);
+                all.push(VectorUnits::NeonDot);
             }
-            all.push(Units::Neon);
+            all.push(VectorUnits::Neon);
         }
-        all.push(Units::Portable);
+        all.push(VectorUnits::Portable);
         all
     }
 
@@ -167,14 +167,14 @@ impl Units {
     pub fn name(self) -> &'static str {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Units::Avx512 => "AVX-512 VNNI",
+            VectorUnits::Avx512 => "AVX-512 VNNI",
             #[cfg(target_arch = "x86_64")]
-            Units::Avx2 => "AVX2",
+            VectorUnits::Avx2 => "AVX2",
             #[cfg(target_arch = "aarch64")]
-            Units::NeonDot => "NEON with dot products",
+            VectorUnits::NeonDot => "NEON with dot products",
             #[cfg(target_arch = "aarch64")]
-            Units::Neon => "NEON",
-            Units::Portable => "no vector units known",
+            VectorUnits::Neon => "NEON",
+            VectorUnits::Portable => "no vector units known",
         }
     }
 
@@ -182,35 +182,35 @@ impl Units {
     pub fn offset(self) -> u8 {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Units::Avx512 => avx512::Avx512::OFFSET,
+            VectorUnits::Avx512 => avx512::Avx512::OFFSET,
             #[cfg(target_arch = "x86_64")]
-            Units::Avx2 => avx2::Avx2::OFFSET,
+            VectorUnits::Avx2 => avx2::Avx2::OFFSET,
             #[cfg(target_arch = "aarch64")]
-            Units::NeonDot => neon::Neon::<true>::OFFSET,
+            VectorUnits::NeonDot => neon::Neon::<true>::OFFSET,
             #[cfg(target_arch = "aarch64")]
-            Units::Neon => neon::Neon::<false>::OFFSET,
-            Units::Portable => portable::Portable::OFFSET,
+            VectorUnits::Neon => neon::Neon::<false>::OFFSET,
+            VectorUnits::Portable => portable::Portable::OFFSET,
         }
     }
 
     /// Runs a kernel with this kind's instructions.
     ///
     /// # Safety
-    /// What the kernel asks of its caller. A kind that [`Units::all`] gave is one that the processor has.
+    /// What the kernel asks of its caller. A kind that [`VectorUnits::all`] gave is one that the processor has.
     #[inline]
-    pub unsafe fn run<K: Kernel>(self, kernel: K) -> K::Output {
+    pub unsafe fn run<K: VectorKernel>(self, kernel: K) -> K::Output {
         // SAFETY: `all` gives only kinds whose instructions were detected; the rest is the caller's.
         unsafe {
             match self {
                 #[cfg(target_arch = "x86_64")]
-                Units::Avx512 => avx512::run(kernel),
+                VectorUnits::Avx512 => avx512::run(kernel),
                 #[cfg(target_arch = "x86_64")]
-                Units::Avx2 => avx2::run(kernel),
+                VectorUnits::Avx2 => avx2::run(kernel),
                 #[cfg(target_arch = "aarch64")]
-                Units::NeonDot => neon::run_with_dot(kernel),
+                VectorUnits::NeonDot => neon::run_with_dot(kernel),
                 #[cfg(target_arch = "aarch64")]
-                Units::Neon => neon::run(kernel),
-                Units::Portable => kernel.run::<portable::Portable>(),
+                VectorUnits::Neon => neon::run(kernel),
+                VectorUnits::Portable => kernel.run::<portable::Portable>(),
             }
         }
     }
@@ -242,12 +242,12 @@ pub unsafe fn exp<L: Lanes>(x: L::F) -> L::F {
 /// Reads words with the processor's vector units, as fast as memory gives them. What it returns only keeps them read.
 pub fn read(words: &[u64]) -> f32 {
     // SAFETY: the units are the processor's, and pointers stay within `words`.
-    unsafe { Units::best().run(Read(bytemuck::cast_slice(words))) }
+    unsafe { VectorUnits::best().run(Read(bytemuck::cast_slice(words))) }
 }
 
 struct Read<'a>(&'a [u8]);
 
-impl Kernel for Read<'_> {
+impl VectorKernel for Read<'_> {
     type Output = f32;
 
     #[inline(always)]

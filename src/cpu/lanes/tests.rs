@@ -3,7 +3,7 @@ use crate::cpu::elementwise::{GatedGelu, Largest, Norm, SumOfExp};
 
 struct Exponential<'a>(&'a [f32; LANES], &'a mut [f32; LANES]);
 
-impl Kernel for Exponential<'_> {
+impl VectorKernel for Exponential<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -15,7 +15,7 @@ impl Kernel for Exponential<'_> {
 
 #[test]
 fn exponentials_are_right_to_the_last_places() {
-    for units in Units::all() {
+    for units in VectorUnits::all() {
         let of = |x: f32| {
             let mut out = [0f32; LANES];
             // SAFETY: the processor has them.
@@ -34,7 +34,7 @@ fn exponentials_are_right_to_the_last_places() {
 
 #[test]
 fn gates_norms_and_the_largest_are_by_their_formulas() {
-    for units in Units::all() {
+    for units in VectorUnits::all() {
         let x: Vec<f32> = (0..77).map(|i| (i as f32 - 40.0) * 0.2).collect();
         let mut out = vec![0f32; 77];
         // SAFETY: the processor has them.
@@ -66,7 +66,7 @@ fn gates_norms_and_the_largest_are_by_their_formulas() {
 fn sums_of_exponentials_leave_out_what_is_not_eligible() {
     let mut x = vec![f32::NEG_INFINITY; 64];
     (x[3], x[40], x[63]) = (2.0, 1.0, 2.0);
-    for units in Units::all() {
+    for units in VectorUnits::all() {
         for (scale, want) in [(1.0, 2.0 + (-1f64).exp()), (0.5, 2.0 + (-0.5f64).exp()), (0.0, 3.0)] {
             // SAFETY: the processor has them.
             let sum = unsafe { units.run(SumOfExp { x: &x, largest: 2.0, scale }) };
@@ -81,7 +81,7 @@ fn sums_of_exponentials_leave_out_what_is_not_eligible() {
 /// Bytes, and what each operation on bytes and integers makes of them.
 struct Operations<'a>(&'a [u8; BYTES], i32);
 
-impl Kernel for Operations<'_> {
+impl VectorKernel for Operations<'_> {
     type Output = Vec<[f32; LANES]>;
 
     #[inline(always)]
@@ -143,8 +143,8 @@ fn each_kind_computes_what_plain_arrays_do() {
         // Signed bytes from -127 on, as inputs have them.
         let x = i32::from_le_bytes(bits.to_le_bytes().map(|b| (b as i8).max(-127) as u8));
         // SAFETY: the processor has them.
-        let want = unsafe { Units::Portable.run(Operations(&bytes, x)) };
-        for units in Units::all() {
+        let want = unsafe { VectorUnits::Portable.run(Operations(&bytes, x)) };
+        for units in VectorUnits::all() {
             // SAFETY: as above.
             let got = unsafe { units.run(Operations(&bytes, x)) };
             for (i, (got, want)) in got.iter().zip(&want).enumerate() {

@@ -3,9 +3,9 @@
 
 use super::measure::{Bench, Repetition, pass_cost};
 use crate::executor::{HeadRows, Row};
-use crate::schedule::{Cost, Pass};
+use crate::schedule::{Cost, PassShape};
 use crate::sequence::counts;
-use crate::sequence::draft::gain::{Acceptance, Candidate, Gain};
+use crate::sequence::draft::gain::{Acceptance, DraftCandidate, PassTimes};
 use crate::sequence::draft::{MOST_DRAFTED, Proposer, SharedModel};
 use crate::{Error, Result};
 use std::time::Instant;
@@ -15,7 +15,7 @@ use std::time::Instant;
 pub struct Stated {
     /// Tokens of each draft; `None`: as many as pay, [`MOST_DRAFTED`] at most.
     pub drafted: Option<usize>,
-    /// Of a thousand drafted tokens behind right ones, how many are right.
+    /// Of a thousand drafted tokens after right ones, how many are right.
     pub right: u32,
 }
 
@@ -65,7 +65,7 @@ impl Stated {
 /// What is known of a device's passes with drafts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Policy {
-    gain: Gain,
+    gain: PassTimes,
     acceptance: Acceptance,
 }
 
@@ -93,7 +93,7 @@ impl Bench<'_> {
             Decoding { sequence: s, at: depth, next: whole[depth], most: 0, coins: Box::new(stated.coins(s)), whole }
         };
         let mut decoding: Vec<Decoding> = (0..sequences).map(start).collect();
-        let mut candidates: Vec<Candidate> = Vec::with_capacity(sequences);
+        let mut candidates: Vec<DraftCandidate> = Vec::with_capacity(sequences);
         let extent = self.executor.schedule().extent;
         let (mut passes, mut rows) = (Vec::with_capacity(sequences * tokens), Vec::with_capacity(extent.max_rows));
         let mut draft_bytes = 0;
@@ -113,7 +113,7 @@ impl Bench<'_> {
                 candidates.clear();
                 for decoding in &mut decoding {
                     decoding.most = stated.most().min(decoding.whole.len() - decoding.at - 1);
-                    candidates.push(Candidate::new(decoding.most, policy.acceptance.share()));
+                    candidates.push(DraftCandidate::new(decoding.most, policy.acceptance.share()));
                 }
                 let wanted = match stated.drafted {
                     Some(_) => {
@@ -150,9 +150,9 @@ impl Bench<'_> {
                     false => executor.forward(&rows, Some(head))?,
                 }
                 let mean = decoding.iter().map(|decoding| decoding.at).sum::<usize>() / decoding.len();
-                passes.push(Pass::Verify { sequences: decoding.len(), rows: rows.len(), depth: mean });
+                passes.push(PassShape::Verify { sequences: decoding.len(), rows: rows.len(), depth: mean });
                 let mut first = 0;
-                for (decoding, &Candidate { drafted, .. }) in decoding.iter_mut().zip(&candidates) {
+                for (decoding, &DraftCandidate { drafted, .. }) in decoding.iter_mut().zip(&candidates) {
                     let right = (decoding.coins)(drafted);
                     counts::count_verified(1, 1 + right);
                     decoding.at += 1 + right;

@@ -1,10 +1,10 @@
 //! Where a pass's time goes: the time of each kernel.
 
-use super::roof::{Ceilings, Rates};
+use super::roof::{Ceilings, MeasuredRates};
 use super::stats::Sample;
-use crate::executor::Timed;
+use crate::executor::KernelTiming;
 use crate::schedule::cost::step_cost;
-use crate::schedule::{Cost, Pass, Schedule, Segment};
+use crate::schedule::{Cost, PassShape, Schedule, Segment};
 
 /// One kernel of a pass.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +24,7 @@ pub struct KernelTime {
     pub seconds: f64,
     /// Rates. `None` where the clock is too coarse or a rate is above its ceiling: a kernel may find in a cache what
     /// the kernel before it wrote, and the ceiling is that of memory.
-    pub rates: Option<Rates>,
+    pub rates: Option<MeasuredRates>,
 }
 
 /// Kernels of the same kind and size, as one line for all layers.
@@ -37,7 +37,7 @@ pub struct KernelGroup {
 }
 
 impl KernelTime {
-    pub(super) fn new(schedule: &Schedule, timed: &Timed, pass: Pass, ceilings: Ceilings) -> KernelTime {
+    pub(super) fn new(schedule: &Schedule, timed: &KernelTiming, pass: PassShape, ceilings: Ceilings) -> KernelTime {
         let steps = &schedule.steps[timed.steps.clone()];
         let mut cost = Cost::default();
         steps.iter().for_each(|s| cost += step_cost(s, pass));

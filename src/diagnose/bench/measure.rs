@@ -3,17 +3,17 @@
 
 use super::drafts::Policy;
 use super::kernels::KernelTime;
-use super::roof::{Ceilings, Rates};
+use super::roof::{Ceilings, MeasuredRates};
 use super::stats::Sample;
 use super::usage::CpuTime;
 use super::{Case, Work};
 use crate::Result;
 use crate::diagnose::energy::{Energy, EnergyMeter};
-use crate::executor::{Asks, Executor, HeadRows, Measure, Row};
+use crate::executor::{Executor, HeadRows, Measure, Row, SampleRequests};
 use crate::machine::files::Files;
-use crate::schedule::choice::Ask;
+use crate::schedule::choice::SampleRequest;
 use crate::schedule::cost::step_cost;
-use crate::schedule::{Cost, Pass, Schedule, Segment};
+use crate::schedule::{Cost, PassShape, Schedule, Segment};
 use crate::sequence::chooser::not_finite;
 use crate::sequence::draft::SharedModel;
 use crate::sequence::{Chooser, Session, counts};
@@ -26,7 +26,7 @@ const WARM_UP_TOKENS: usize = 8;
 
 /// A measured line.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Line {
+pub struct BenchLine {
     /// What was timed.
     pub case: Case,
     /// Tokens of all sequences in one repetition.
@@ -38,7 +38,7 @@ pub struct Line {
     /// Seconds of each repetition.
     pub seconds: Sample,
     /// Rates of the median repetition. Those of the fastest one are checked against the ceilings too.
-    pub rates: Rates,
+    pub rates: MeasuredRates,
     /// Submits per token.
     pub submits_per_token: f64,
     /// CPU seconds per token: of all the process's threads, and of the submitting thread alone.
@@ -51,7 +51,7 @@ pub struct Line {
     pub kernels: Vec<KernelTime>,
 }
 
-impl Line {
+impl BenchLine {
     /// Tokens per second of each repetition.
     pub fn tokens_per_second(&self) -> Sample {
         Sample::new(self.seconds.values.iter().map(|s| self.tokens as f64 / s))
@@ -64,7 +64,7 @@ impl Line {
 }
 
 /// Bytes and operations of a pass, with the head or without.
-pub fn pass_cost(schedule: &Schedule, pass: Pass, head: bool) -> Cost {
+pub fn pass_cost(schedule: &Schedule, pass: PassShape, head: bool) -> Cost {
     let mut sum = Cost::default();
     let is_run = |segment| match segment {
         Segment::Head => head,
@@ -76,10 +76,10 @@ pub fn pass_cost(schedule: &Schedule, pass: Pass, head: bool) -> Cost {
 }
 
 /// A pass of `rows` rows of one sequence and of one of each of `beside` others, with the logits of the last and of these.
-fn of_rows(rows: usize, beside: usize, depth: usize) -> Pass {
+fn of_rows(rows: usize, beside: usize, depth: usize) -> PassShape {
     match beside {
-        0 => Pass::Prefill { rows, depth },
-        sequences => Pass::Mixed { chunk: rows, depth, ends: true, sequences, beside: depth },
+        0 => PassShape::Prefill { rows, depth },
+        sequences => PassShape::Mixed { chunk: rows, depth, ends: true, sequences, beside: depth },
     }
 }
 
@@ -152,7 +152,7 @@ impl<'a> Bench<'a> {
 
     /// Rates of some work. A rate above the read ceiling is looked at once more: the device may have read below its clocks when
     /// the ceiling was measured, which now follows work.
-    fn judge(&mut self, case: Case, cost: Cost, seconds: f64) -> Result<Rates> {
+    fn judge(&mut self, case: Case, cost: Cost, seconds: f64) -> Result<MeasuredRates> {
         if self.ceilings.rates(cost, seconds).read_share > 1.0 {
             self.ceilings.read = self.executor.measure_read_ceiling()?.max(self.ceilings.read);
         }
@@ -160,7 +160,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Rates of a line beside the ceilings as they are known now, which a later line may have raised.
-    pub fn rates(&self, line: &Line) -> Rates {
+    pub fn rates(&self, line: &BenchLine) -> MeasuredRates {
         self.ceilings.rates(line.cost, line.seconds.median())
     }
 
@@ -168,7 +168,7 @@ impl<'a> Bench<'a> {
     ///
     /// # Errors
     /// Failed: a rate is above the roofline, or logits are not finite. Device: it failed.
-    pub fn measure(&mut self, case: Case, repetitions: usize) -> Result<Line> {
+    pub fn measure(&mut self, case: Case, repetitions: usize) -> Result<BenchLine> {
         self.fill(case)?;
         (self.progress)(&format!("{}: warming up", case.name()));
         let mut next = vec![0u32; self.filled.len()];
@@ -226,7 +226,7 @@ impl<'a> Bench<'a> {
         let sum = |f: fn(&Repetition) -> f64| done.iter().map(f).sum::<f64>();
         let all_tokens = (tokens * repetitions) as f64;
         let busy = sum(|r| r.busy) / sum(|r| r.seconds);
-        Ok(Line {
+        Ok(BenchLine {
             case,
             tokens,
             passes,
@@ -253,7 +253,7 @@ impl<'a> Bench<'a> {
             Work::Prefill(tokens) => {
                 for first in (0..tokens).step_by(chunk) {
                     let rows = chunk.min(tokens - first);
-                    let pass = Pass::Prefill { rows, depth: case.depth + first };
+                    let pass = PassShape::Prefill { rows, depth: case.depth + first };
                     cost += pass_cost(schedule, pass, first + rows == tokens);
                 }
                 (tokens, tokens.div_ceil(chunk), cost)
@@ -266,7 +266,7 @@ impl<'a> Bench<'a> {
             }
             Work::Decode { sequences, tokens } => {
                 for i in 0..tokens {
-                    cost += pass_cost(schedule, Pass::Decode { sequences, depth: case.depth + i }, true);
+                    cost += pass_cost(schedule, PassShape::Decode { sequences, depth: case.depth + i }, true);
                 }
                 (sequences * tokens, tokens, cost)
             }
@@ -323,13 +323,13 @@ impl<'a> Bench<'a> {
     }
 
     /// A pass of the case's kind and its head rows, to time single kernels with.
-    pub(super) fn pass_of(&self, case: Case) -> (Vec<Row>, HeadRows, Pass) {
+    pub(super) fn pass_of(&self, case: Case) -> (Vec<Row>, HeadRows, PassShape) {
         let depth = case.depth;
         match case.work {
             Work::Prefill(tokens) => {
                 let rows = tokens.min(self.executor.prefill_rows());
                 let head = HeadRows { first: rows - 1, count: 1 };
-                (self.rows(0, depth..depth + rows), head, Pass::Prefill { rows, depth })
+                (self.rows(0, depth..depth + rows), head, PassShape::Prefill { rows, depth })
             }
             Work::Rows { rows, beside, .. } => {
                 let head = HeadRows { first: rows - 1, count: 1 + beside };
@@ -337,14 +337,14 @@ impl<'a> Bench<'a> {
             }
             Work::Decode { sequences, .. } => {
                 let rows = (0..sequences).flat_map(|s| self.rows(s, depth..depth + 1)).collect();
-                (rows, HeadRows { first: 0, count: sequences }, Pass::Decode { sequences, depth })
+                (rows, HeadRows { first: 0, count: sequences }, PassShape::Decode { sequences, depth })
             }
             Work::Draft { stated, sequences, .. } => {
                 let most = (self.executor.schedule().extent.head_rows / sequences).max(1);
                 let each = (1 + stated.most()).min(most);
                 let rows: Vec<Row> = (0..sequences).flat_map(|s| self.rows(s, depth..depth + each)).collect();
                 let (head, count) = (HeadRows { first: 0, count: rows.len() }, rows.len());
-                (rows, head, Pass::Verify { sequences, rows: count, depth })
+                (rows, head, PassShape::Verify { sequences, rows: count, depth })
             }
         }
     }
@@ -380,8 +380,13 @@ impl<'a> Bench<'a> {
                         }
                         match i + 1 < tokens {
                             _ if !choosers.is_empty() => {
-                                let fill = &mut |row: usize, ask: &mut Ask<'_>| choosers[row].ask(ask);
-                                let asks = Asks { fill, is_slow: false, goes_on: false, meanwhile: &mut || {} };
+                                let fill = &mut |row: usize, ask: &mut SampleRequest<'_>| choosers[row].ask(ask);
+                                let asks = SampleRequests {
+                                    fill,
+                                    is_slow: false,
+                                    may_run_ahead: false,
+                                    meanwhile: &mut || {},
+                                };
                                 executor.forward_choosing(&rows, head, asks)?;
                             }
                             true => executor.forward_ahead(&rows, head)?,

@@ -1,8 +1,8 @@
 //! The bench on an executor that only records the passes that it is asked to run.
 
-use super::super::{Settings, Stated};
+use super::super::{BenchSettings, Stated};
 use super::*;
-use crate::executor::{Pages, Timed, Watch};
+use crate::executor::{KernelTiming, Pages, Watch};
 use crate::model::{Shape, WeightFormat, presets};
 use crate::schedule::{Extent, KvType, Step};
 use std::cell::Cell;
@@ -55,21 +55,7 @@ impl NotingBench {
 }
 
 impl Executor for NotingBench {
-    fn schedule(&self) -> &Schedule {
-        &self.schedule
-    }
-
-    fn device(&self) -> &str {
-        "noting"
-    }
-
-    fn pages(&self) -> &Pages {
-        &self.pages
-    }
-
-    fn pages_mut(&mut self) -> &mut Pages {
-        &mut self.pages
-    }
+    crate::executor_methods!(own);
 
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
         crate::executor::check_pass(&self.schedule, rows, head)?;
@@ -114,8 +100,8 @@ impl Measure for NotingBench {
         Duration::from_micros(20) * self.passes.len() as u32
     }
 
-    fn time_steps(&mut self, _: &[Row], _: HeadRows, repetitions: usize) -> Result<Vec<Timed>> {
-        let timed = |(i, s): (usize, &Step)| Timed {
+    fn time_steps(&mut self, _: &[Row], _: HeadRows, repetitions: usize) -> Result<Vec<KernelTiming>> {
+        let timed = |(i, s): (usize, &Step)| KernelTiming {
             segment: s.segment,
             steps: i..i + 1,
             kernel: "noted",
@@ -174,7 +160,7 @@ fn the_read_ceiling_is_measured_once_more_behind_a_line_that_reads_faster() {
     assert_eq!(bench.rates(&line), line.rates);
 }
 
-fn measure(executor: &mut NotingBench, case: Case, repetitions: usize) -> Result<Line> {
+fn measure(executor: &mut NotingBench, case: Case, repetitions: usize) -> Result<BenchLine> {
     Bench::new(executor, || Ok(None), &|_| {})?.measure(case, repetitions)
 }
 
@@ -187,7 +173,7 @@ fn rows_of_one_sequence_run_at_one_depth() {
     let case = Case { work: Work::Rows { rows: 5, beside: 0, passes: 3 }, depth: 10 };
     let line = measure(&mut executor, case, 2).unwrap();
     assert_eq!((line.tokens, line.passes), (15, 3));
-    let once = pass_cost(&executor.schedule, Pass::Prefill { rows: 5, depth: 10 }, true);
+    let once = pass_cost(&executor.schedule, PassShape::Prefill { rows: 5, depth: 10 }, true);
     assert_eq!(line.cost.kv_bytes, 3 * once.kv_bytes);
     let timed = executor.passes.iter().rev().take(2 * 3);
     for (rows, head) in timed {
@@ -203,7 +189,7 @@ fn mixed_rows_run_at_one_depth() {
     let case = Case { work: Work::Rows { rows: 5, beside: 2, passes: 3 }, depth: 10 };
     let line = measure(&mut executor, case, 2).unwrap();
     assert_eq!((line.tokens, line.passes), (21, 3));
-    let pass = Pass::Mixed { chunk: 5, depth: 10, ends: true, sequences: 2, beside: 10 };
+    let pass = PassShape::Mixed { chunk: 5, depth: 10, ends: true, sequences: 2, beside: 10 };
     assert_eq!(line.cost.operations, 3 * executor.schedule.cost(pass).operations);
     let (filling, timed) = executor.passes.split_at(executor.passes.len() - 2 * 3);
     assert_eq!(filling.iter().filter(|(_, head)| head.is_none()).map(|(rows, _)| rows.len()).sum::<usize>(), 3 * 10);
@@ -214,7 +200,7 @@ fn mixed_rows_run_at_one_depth() {
     }
 }
 
-/// Each pass begins behind the drafted tokens that were right, and has the logits of all of its rows.
+/// Each pass begins after the drafted tokens that were right, and has the logits of all of its rows.
 #[test]
 fn drafts_are_run_as_rows_behind_those_that_were_right() {
     let mut executor = NotingBench { schedule: NotingBench::new(8, 8, 1.0).schedule, ..NotingBench::new(1, 8, 1e15) };
@@ -229,13 +215,13 @@ fn drafts_are_run_as_rows_behind_those_that_were_right() {
         let positions: Vec<usize> = rows.iter().map(|row| row.position as usize).collect();
         assert_eq!(positions, (at..=at + drafted).collect::<Vec<_>>());
         assert_eq!(*head, Some(HeadRows { first: 0, count: 1 + drafted }));
-        cost += executor.schedule.cost(Pass::Verify { sequences: 1, rows: 1 + drafted, depth: at });
+        cost += executor.schedule.cost(PassShape::Verify { sequences: 1, rows: 1 + drafted, depth: at });
         at += 1 + coins(drafted);
     }
     assert_eq!((at, line.cost), (22, cost));
 }
 
-/// Sequences that decode together share the rows that a pass has logits of, and each goes on behind its own right tokens.
+/// Sequences that decode together share the rows that a pass has logits of, and each goes on after its own right tokens.
 #[test]
 fn drafts_of_several_sequences_share_a_pass() {
     let mut executor = NotingBench { schedule: NotingBench::new(8, 8, 1.0).schedule, ..NotingBench::new(2, 8, 1e15) };
@@ -292,7 +278,7 @@ fn a_decode_feeds_each_sequence_its_own_choice_and_rewinds_between_repetitions()
 #[test]
 fn a_prefill_runs_in_chunks_with_one_head_and_a_cache_is_only_prefilled_further() {
     let mut executor = NotingBench::new(1, 8, f64::MAX);
-    let settings = Settings {
+    let settings = BenchSettings {
         prefill: vec![20],
         decode: 0,
         batch: vec![1],
@@ -303,7 +289,7 @@ fn a_prefill_runs_in_chunks_with_one_head_and_a_cache_is_only_prefilled_further(
         repetitions: 1,
     };
     let mut bench = Bench::new(&mut executor, || Ok(None), &|_| {}).unwrap();
-    let lines: Vec<Line> = settings.cases().into_iter().map(|c| bench.measure(c, 1).unwrap()).collect();
+    let lines: Vec<BenchLine> = settings.cases().into_iter().map(|c| bench.measure(c, 1).unwrap()).collect();
     assert!(lines.iter().all(|l| (l.tokens, l.passes) == (20, 3)));
     // Deeper cases read more keys. All operations but those of attention stay the same.
     assert!(lines.windows(2).all(|l| l[0].cost.kv_bytes < l[1].cost.kv_bytes));
@@ -332,7 +318,7 @@ fn a_prefill_is_timed_in_chunks_that_keep_to_the_submit_budget() {
     let rows: Vec<usize> = executor.passes.iter().map(|(rows, _)| rows.len()).collect();
     // The warm-up runs twice: the first run shows that smaller chunks are better.
     assert_eq!(rows, [&[8, 2][..], &[3, 3, 3, 1], &[3, 3, 3, 1], &[3, 3, 3, 1]].concat());
-    let full = pass_cost(&executor.schedule, Pass::Prefill { rows: 3, depth: 0 }, false).weight_bytes;
+    let full = pass_cost(&executor.schedule, PassShape::Prefill { rows: 3, depth: 0 }, false).weight_bytes;
     assert!(line.cost.weight_bytes > 3 * full, "weights are read for each chunk");
 }
 
@@ -359,7 +345,7 @@ fn a_rate_above_the_read_ceiling_is_refused_and_so_is_nonsense() {
 #[test]
 fn a_pass_without_its_head_costs_less_by_the_head() {
     let schedule = NotingBench::new(1, 8, 1.0).schedule;
-    let pass = Pass::Prefill { rows: 4, depth: 3 };
+    let pass = PassShape::Prefill { rows: 4, depth: 3 };
     let (with, without) = (pass_cost(&schedule, pass, true), pass_cost(&schedule, pass, false));
     assert_eq!(with, schedule.cost(pass));
     let head = schedule.weights.head;

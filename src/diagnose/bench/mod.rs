@@ -10,9 +10,9 @@ pub mod usage;
 
 pub use drafts::Stated;
 pub use kernels::KernelTime;
-pub use measure::{Bench, Line};
+pub use measure::{Bench, BenchLine};
 pub use profile::LayerTime;
-pub use roof::{Ceilings, Rates};
+pub use roof::{Ceilings, MeasuredRates};
 pub use stats::Sample;
 
 use crate::error::{Setting, Text, text};
@@ -24,7 +24,7 @@ const MOST_REPETITIONS: usize = 1_000_000;
 
 /// What is measured: every prefill and every decode, at every depth.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct BenchSettings {
     /// Prompt lengths; empty for no prefill.
     pub prefill: Vec<usize>,
     /// Tokens that each sequence decodes in a repetition; 0 for no decode.
@@ -116,7 +116,7 @@ impl Case {
     }
 }
 
-impl Settings {
+impl BenchSettings {
     /// The lines to measure, shallow ones first, so that each prefill continues the one before.
     pub fn cases(&self) -> Vec<Case> {
         let ascending = |list: &[usize]| {
@@ -212,8 +212,8 @@ mod tests {
     use super::*;
     use crate::model::presets;
 
-    fn settings() -> Settings {
-        Settings {
+    fn settings() -> BenchSettings {
+        BenchSettings {
             prefill: vec![16],
             decode: 8,
             batch: vec![4, 1, 4],
@@ -232,22 +232,22 @@ mod tests {
         let deep = expected.map(|n| format!("{n} at depth 32"));
         assert_eq!(names, [expected.map(String::from), deep].concat());
         assert_eq!((settings().context(), settings().sequences()), (48, 4));
-        let rows = Settings { prefill: vec![], rows: vec![40, 2], depth: vec![0], ..settings() };
+        let rows = BenchSettings { prefill: vec![], rows: vec![40, 2], depth: vec![0], ..settings() };
         let names: Vec<String> = rows.cases().iter().map(Case::name).collect();
         assert_eq!(names, ["decode", "decode x 4", "2 rows of one sequence", "40 rows of one sequence"]);
         assert_eq!((rows.context(), rows.sequences(), rows.largest_pass()), (40, 4, 40));
-        let mixed = Settings { rows: vec![40], beside: 6, batch: vec![6], depth: vec![0], ..rows };
+        let mixed = BenchSettings { rows: vec![40], beside: 6, batch: vec![6], depth: vec![0], ..rows };
         let names: Vec<String> = mixed.cases().iter().map(Case::name).collect();
         assert_eq!(names, ["decode x 6", "40 rows of one sequence", "40 rows of one sequence beside 6"]);
         assert_eq!((mixed.context(), mixed.sequences(), mixed.largest_pass()), (40, 7, 46));
-        let none = Settings { decode: 0, prefill: vec![], ..settings() };
+        let none = BenchSettings { decode: 0, prefill: vec![], ..settings() };
         assert_eq!((none.cases().len(), none.context(), none.sequences()), (0, 33, 1));
     }
 
     #[test]
     fn drafts_are_measured_behind_plain_decoding() {
         let drafts = vec![Stated::new(Some(2), 0.25).unwrap(), Stated::new(None, 0.5).unwrap()];
-        let names: Vec<String> = Settings { drafts, ..settings() }.cases().iter().map(Case::name).collect();
+        let names: Vec<String> = BenchSettings { drafts, ..settings() }.cases().iter().map(Case::name).collect();
         assert_eq!(
             names[3..7],
             [
@@ -262,21 +262,21 @@ mod tests {
     #[test]
     fn what_cannot_be_measured_is_refused() {
         let shape = presets::preset("gemma3-1b").unwrap();
-        let refusal = |s: Settings, asked| {
+        let refusal = |s: BenchSettings, asked| {
             let e = s.check(&shape, asked).unwrap_err();
             assert_eq!(e.exit_code(), 2, "{e}");
             e
         };
-        let refused = |s: Settings, setting| {
+        let refused = |s: BenchSettings, setting| {
             let e = refusal(s, None);
             assert!(e.names(setting), "{e}");
         };
-        refused(Settings { repetitions: 0, ..settings() }, Setting::Repetitions);
-        refused(Settings { batch: vec![1, 0], ..settings() }, Setting::Batch);
-        refused(Settings { prefill: vec![0], ..settings() }, Setting::Prefill);
-        refused(Settings { rows: vec![8, 0], ..settings() }, Setting::Rows);
+        refused(BenchSettings { repetitions: 0, ..settings() }, Setting::Repetitions);
+        refused(BenchSettings { batch: vec![1, 0], ..settings() }, Setting::Batch);
+        refused(BenchSettings { prefill: vec![0], ..settings() }, Setting::Prefill);
+        refused(BenchSettings { rows: vec![8, 0], ..settings() }, Setting::Rows);
         for depth in [shape.max_context, usize::MAX] {
-            let full = refusal(Settings { depth: vec![depth], ..settings() }, None);
+            let full = refusal(BenchSettings { depth: vec![depth], ..settings() }, None);
             assert!(full.to_string().contains("the model") && !full.names(Setting::Context), "{full}");
         }
         let small = refusal(settings(), Some(47));

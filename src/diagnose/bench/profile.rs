@@ -1,8 +1,8 @@
 //! Measurements of less than a pass: each kernel of one, and a layer by itself.
 
 use super::kernels::KernelTime;
-use super::measure::{Bench, Line};
-use super::roof::{Ceilings, Rates};
+use super::measure::{Bench, BenchLine};
+use super::roof::{Ceilings, MeasuredRates};
 use super::{Case, Work};
 use crate::error::{Setting, text};
 use crate::model::LayerKind;
@@ -29,7 +29,7 @@ pub struct LayerTime {
     /// Number of back-to-back runs, and the seconds of one run.
     pub runs: Vec<(usize, f64)>,
     /// Rates of the longest series of runs.
-    pub rates: Rates,
+    pub rates: MeasuredRates,
     /// Seconds of the embedding and of the head.
     pub ends: [f64; 2],
     /// Seconds of a whole pass if every layer took as long as this one.
@@ -79,7 +79,7 @@ impl Bench<'_> {
     ///
     /// # Errors
     /// Device: it has no clock to time by, or it failed.
-    pub fn measure_kernels(&mut self, line: &mut Line, repetitions: usize) -> Result<()> {
+    pub fn measure_kernels(&mut self, line: &mut BenchLine, repetitions: usize) -> Result<()> {
         (self.progress)(&format!("{}: kernel by kernel", line.case.name()));
         let (rows, head, pass) = self.pass_of(line.case);
         let timed = self.executor.time_steps(&rows, head, repetitions)?;

@@ -15,7 +15,7 @@ pub struct Ceilings {
 
 /// Rates of some work, and their shares of the ceilings.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rates {
+pub struct MeasuredRates {
     /// Bytes of weights and KV per second.
     pub bytes: f64,
     /// Its share of the read ceiling.
@@ -28,9 +28,9 @@ pub struct Rates {
 
 impl Ceilings {
     /// The rates of work that took `seconds`.
-    pub fn rates(&self, cost: Cost, seconds: f64) -> Rates {
+    pub fn rates(&self, cost: Cost, seconds: f64) -> MeasuredRates {
         let (bytes, operations) = (cost.memory_bytes() as f64 / seconds, cost.operations as f64 / seconds);
-        Rates {
+        MeasuredRates {
             bytes,
             read_share: bytes / self.read,
             operations,
@@ -42,7 +42,7 @@ impl Ceilings {
     ///
     /// # Errors
     /// Failed: a rate is above its ceiling or is not finite, so the measurement is wrong.
-    pub fn judge(&self, what: &str, cost: Cost, seconds: f64) -> Result<Rates> {
+    pub fn judge(&self, what: &str, cost: Cost, seconds: f64) -> Result<MeasuredRates> {
         let r = self.rates(cost, seconds);
         let wrong = |cause: String| {
             let remedy = "run it again on an otherwise idle machine, and report it if that does not help";

@@ -55,14 +55,14 @@ const RUNNING: Duration = Duration::from_millis(100);
 
 /// Watches this process's anonymous memory on its own thread.
 pub struct MemoryWatch {
-    shared: Arc<Shared>,
+    shared: Arc<UsageState>,
     thread: Option<JoinHandle<()>>,
     /// Bytes that the process held when the watch began.
     pub baseline: u64,
 }
 
 #[derive(Default)]
-struct Shared {
+struct UsageState {
     peak: AtomicU64,
     running: AtomicBool,
     done: AtomicBool,
@@ -73,7 +73,7 @@ impl MemoryWatch {
     /// does not say, or grants no thread to look.
     pub fn start() -> Option<MemoryWatch> {
         let baseline = anonymous_bytes()?;
-        let shared = Arc::new(Shared { peak: baseline.into(), ..Shared::default() });
+        let shared = Arc::new(UsageState { peak: baseline.into(), ..UsageState::default() });
         let own = shared.clone();
         let watch = move || {
             while !own.done.load(Ordering::Relaxed) {

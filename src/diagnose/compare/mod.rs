@@ -1,7 +1,7 @@
 //! Runs two executors step by step from the same inputs, and finds where their numbers differ.
 //!
 //! Every step begins from `a`'s values in both: what `a` has computed is given to `b` once it has been compared. So a
-//! difference is of one step, and the steps behind a wrong one are judged for themselves. Keys and values are rounded to the
+//! difference is of one step, and the steps after a wrong one are judged for themselves. Keys and values are rounded to the
 //! narrower of the two caches. What an executor runs as one, it runs twice: each of its steps alone, and then all together,
 //! with the kernels of a whole pass.
 //!
@@ -25,7 +25,7 @@ pub const HEAD_ROWS: usize = 4;
 
 /// A pass of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pass {
+pub struct ComparedPass {
     /// Its rows, of one sequence.
     pub rows: Vec<Row>,
     /// Those whose logits are made: the last ones.
@@ -67,13 +67,13 @@ impl Compared {
 }
 
 /// The passes that a comparison runs over `tokens`: all but the last in chunks of `chunk`, then the last one alone.
-pub fn passes(tokens: &[u32], chunk: usize, head_rows: usize) -> Vec<Pass> {
+pub fn passes(tokens: &[u32], chunk: usize, head_rows: usize) -> Vec<ComparedPass> {
     let rows = (0..).zip(tokens).map(|(position, &token)| Row { token, position, sequence: 0 });
     let rows: Vec<Row> = rows.collect();
     let (prompt, last) = rows.split_at(rows.len().saturating_sub(1));
     let pass = |rows: &[Row]| {
         let count = rows.len().min(head_rows);
-        Pass { rows: rows.to_vec(), head: HeadRows { first: rows.len() - count, count } }
+        ComparedPass { rows: rows.to_vec(), head: HeadRows { first: rows.len() - count, count } }
     };
     prompt.chunks(chunk.max(1)).chain([last]).filter(|rows| !rows.is_empty()).map(pass).collect()
 }
@@ -84,7 +84,7 @@ pub fn passes(tokens: &[u32], chunk: usize, head_rows: usize) -> Vec<Pass> {
 /// Input: there is no token. Failed: the executors do not run the same schedule. As for [`Stepwise`].
 pub fn compare(
     [a, b]: [&mut dyn Stepwise; 2],
-    passes: &[Pass],
+    passes: &[ComparedPass],
     scale: f32,
     seen: &mut dyn FnMut(Compared) -> ControlFlow<()>,
 ) -> Result<()> {
@@ -116,7 +116,7 @@ impl Pair<'_> {
     fn run(
         &mut self,
         index: usize,
-        pass: &Pass,
+        pass: &ComparedPass,
         seen: &mut dyn FnMut(Compared) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         for executor in &mut self.executors {
@@ -168,7 +168,7 @@ impl Pair<'_> {
         index: usize,
         steps: Range<usize>,
         tensors: &[Tensor],
-        pass: &Pass,
+        pass: &ComparedPass,
     ) -> Result<(Vec<Compared>, Vec<Vec<f32>>)> {
         let inputs = read(&self.schedule, steps.clone());
         let given = self.read_all(&inputs, pass)?;
@@ -222,7 +222,7 @@ impl Pair<'_> {
 
     /// How far each element moves that steps leave in executor `by`, as a root mean square, when the inputs of each of its ranges
     /// `parts` move by as much as both executors may round them. What is rounded in the midst counts as much as what comes in:
-    /// attention averages its inputs' errors, and the product behind it rounds that average anew. `given`: the inputs of all the
+    /// attention averages its inputs' errors, and the product after it rounds that average anew. `given`: the inputs of all the
     /// steps; `left`: what they have left, which is there again in the end.
     fn moved(
         &mut self,
@@ -230,7 +230,7 @@ impl Pair<'_> {
         parts: &[Range<usize>],
         [inputs, outputs]: [&[Tensor]; 2],
         [given, left]: [&[Vec<f32>]; 2],
-        pass: &Pass,
+        pass: &ComparedPass,
     ) -> Result<Vec<Vec<f32>>> {
         let mut squares: Vec<Vec<f32>> = left.iter().map(|values| vec![0.0; values.len()]).collect();
         for trial in 0..bound::TRIALS {
@@ -261,12 +261,12 @@ impl Pair<'_> {
     }
 
     /// The tensors in `a`.
-    fn read_all(&mut self, tensors: &[Tensor], pass: &Pass) -> Result<Vec<Vec<f32>>> {
+    fn read_all(&mut self, tensors: &[Tensor], pass: &ComparedPass) -> Result<Vec<Vec<f32>>> {
         tensors.iter().map(|tensor| tensor.read(self.executors[0], pass)).collect()
     }
 
     /// Gives both executors the same tensors, rounded as the narrower of them keeps them.
-    fn write_all(&mut self, tensors: &[Tensor], values: &[Vec<f32>], pass: &Pass) -> Result<()> {
+    fn write_all(&mut self, tensors: &[Tensor], values: &[Vec<f32>], pass: &ComparedPass) -> Result<()> {
         let elements = self.executors.each_ref().map(|executor| executor.schedule().extent.kv);
         for (tensor, values) in tensors.iter().zip(values) {
             let values = tensor.rounded(values.clone(), elements);
@@ -304,7 +304,7 @@ mod tests {
     fn the_last_token_runs_alone_behind_chunks_of_the_others() {
         let lengths = |tokens: usize, chunk| {
             let all = passes(&vec![5; tokens], chunk, 4);
-            let of = |p: &Pass| (p.rows[0].position, p.rows.len(), p.head.first, p.head.count);
+            let of = |p: &ComparedPass| (p.rows[0].position, p.rows.len(), p.head.first, p.head.count);
             all.iter().map(of).collect::<Vec<_>>()
         };
         assert_eq!(lengths(8, 3), [(0, 3, 0, 3), (3, 3, 0, 3), (6, 1, 0, 1), (7, 1, 0, 1)]);

@@ -1,6 +1,6 @@
 //! What a step leaves, and how it is read from an executor and given to one.
 
-use super::Pass;
+use super::ComparedPass;
 use crate::executor::Stepwise;
 use crate::schedule::Schedule;
 use crate::schedule::kv::PAGE;
@@ -110,7 +110,7 @@ impl Tensor {
     }
 
     /// Reads it from an executor, `[rows, width]`.
-    pub(super) fn read(&self, executor: &mut dyn Stepwise, pass: &Pass) -> Result<Vec<f32>> {
+    pub(super) fn read(&self, executor: &mut dyn Stepwise, pass: &ComparedPass) -> Result<Vec<f32>> {
         let mut values = Vec::new();
         match *self {
             Tensor::Slot(slot, rows) => executor.access_arena(&mut |arena| {
@@ -131,7 +131,7 @@ impl Tensor {
     }
 
     /// Gives it to an executor.
-    pub(super) fn write(&self, executor: &mut dyn Stepwise, pass: &Pass, values: &[f32]) -> Result<()> {
+    pub(super) fn write(&self, executor: &mut dyn Stepwise, pass: &ComparedPass, values: &[f32]) -> Result<()> {
         match *self {
             Tensor::Slot(slot, rows) => executor.access_arena(&mut |arena| {
                 for (r, row) in (0..count(rows, pass)).zip(values.chunks(slot.width)) {
@@ -160,7 +160,7 @@ impl Tensor {
     }
 }
 
-fn count(rows: Rows, pass: &Pass) -> usize {
+fn count(rows: Rows, pass: &ComparedPass) -> usize {
     match rows {
         Rows::Pass => pass.rows.len(),
         Rows::Head => pass.head.count,
@@ -173,7 +173,7 @@ fn visit_kv(
     executor: &mut dyn Stepwise,
     layer: usize,
     half: usize,
-    pass: &Pass,
+    pass: &ComparedPass,
     visit: &mut dyn FnMut(usize, &mut [f32]),
 ) -> Result<()> {
     let kv = executor.schedule().kv_layers[layer];

@@ -3,32 +3,37 @@
 use super::machine::PlannedMachine;
 use crate::Result;
 use crate::engine::{self, ModelFiles};
-use crate::machine::heaps::Memory;
+use crate::machine::heaps::DeviceMemory;
 use crate::model::{Shape, TensorId, WeightFormat, presets};
 use crate::plan::{Needs, Plan};
 use crate::schedule::{Extent, Schedule};
 use std::path::Path;
 
 /// A model in one form: the schedules that are built of it, and what they need.
-pub(crate) struct Form {
+pub(crate) struct ModelForm {
     pub(crate) shape: Shape,
     formats: Box<dyn Fn(TensorId) -> WeightFormat>,
     /// Whether uploads go through staging; `None` if there is no device.
     staged: Option<bool>,
 }
 
-impl Form {
+impl ModelForm {
     /// As Kiln makes it of floating-point weights.
-    pub(crate) fn made(shape: &Shape, weights: WeightFormat, target: &PlannedMachine) -> Form {
+    pub(crate) fn made(shape: &Shape, weights: WeightFormat, target: &PlannedMachine) -> ModelForm {
         let of = shape.clone();
         let formats = Box::new(move |id| weights.of_matrix(id, &of, None));
-        Form { shape: shape.clone(), formats, staged: target.staged }
+        ModelForm { shape: shape.clone(), formats, staged: target.staged }
     }
 
     /// As Kiln loads it from its files.
-    pub(crate) fn of_files(files: &ModelFiles, shape: &Shape, weights: WeightFormat, target: &PlannedMachine) -> Form {
+    pub(crate) fn of_files(
+        files: &ModelFiles,
+        shape: &Shape,
+        weights: WeightFormat,
+        target: &PlannedMachine,
+    ) -> ModelForm {
         let formats = Box::new(files.formats(weights, shape));
-        Form { shape: shape.clone(), formats, staged: target.staged }
+        ModelForm { shape: shape.clone(), formats, staged: target.staged }
     }
 
     /// The schedule for `extent`, and what an executor needs beside its weights and KV.
@@ -42,7 +47,7 @@ impl Form {
     ///
     /// # Errors
     /// As [`Plan::fit`].
-    pub(crate) fn fit(&self, extent: Extent, memory: &Memory) -> Result<(Schedule, Plan)> {
+    pub(crate) fn fit(&self, extent: Extent, memory: &DeviceMemory) -> Result<(Schedule, Plan)> {
         Plan::fit(extent, memory, |extent| self.build(extent))
     }
 
@@ -58,7 +63,7 @@ pub(crate) struct Draft {
     pub(crate) name: String,
     pub(crate) schedule: Schedule,
     pub(crate) plan: Plan,
-    form: Form,
+    form: ModelForm,
 }
 
 impl Draft {
@@ -72,8 +77,8 @@ impl Draft {
         let shape = if is_model { files.shape()? } else { presets::find(word)? };
         engine::check_draft_context(&shape, options.context)?;
         let form = match is_model {
-            true => Form::of_files(&files, &shape, options.weights, target),
-            false => Form::made(&shape, options.weights, target),
+            true => ModelForm::of_files(&files, &shape, options.weights, target),
+            false => ModelForm::made(&shape, options.weights, target),
         };
         let (schedule, plan) = form.fit(options.extent(&shape)?, &target.memory)?;
         let name = if is_model { files.name() } else { word.to_owned() };
@@ -84,7 +89,7 @@ impl Draft {
     ///
     /// # Errors
     /// Refused: it has no room for the draft model.
-    pub(crate) fn beside(&self, memory: &Memory) -> Result<Memory> {
+    pub(crate) fn beside(&self, memory: &DeviceMemory) -> Result<DeviceMemory> {
         let (_, plan) = self.form.fit(self.schedule.extent, memory)?;
         Ok(memory.less(plan.regions.iter().map(|r| (r.heap, r.bytes))))
     }

@@ -1,10 +1,10 @@
 //! The machine that is planned for: this one, as measured, or one by name.
 
-use super::Asked;
+use super::ForecastOptions;
 use crate::display::bytes;
 use crate::engine::{self, Device};
 use crate::error::{Setting, text};
-use crate::machine::heaps::{Memory, host_memory};
+use crate::machine::heaps::{DeviceMemory, host_memory};
 use crate::machine::profile::{Profile, profile};
 use crate::replay::measure::ceiling;
 use crate::vulkan::Vulkan;
@@ -20,7 +20,7 @@ const SOLD: [u64; 7] = [16, 24, 32, 48, 64, 96, 128];
 
 /// The machine that is planned for.
 pub(crate) struct PlannedMachine {
-    pub(crate) memory: Memory,
+    pub(crate) memory: DeviceMemory,
     /// Bytes per second of its memory.
     pub(crate) bandwidth: f64,
     /// Where that figure comes from.
@@ -50,12 +50,12 @@ impl Named {
 
     /// The memory with each size of RAM that is sold, in GiB and rising. A size with no room for the carve-out that was given
     /// is left out.
-    pub(crate) fn by_ram(&self) -> impl Iterator<Item = (u64, Memory)> + '_ {
+    pub(crate) fn by_ram(&self) -> impl Iterator<Item = (u64, DeviceMemory)> + '_ {
         SOLD.into_iter().filter_map(|gib| Some((gib, profile(&self.word, Some(gib)).ok()?.memory)))
     }
 
     /// The memory with each larger carve-out that the firmware offers, in MiB and rising.
-    pub(crate) fn larger_carve_outs(&self) -> impl Iterator<Item = (u64, Memory)> + '_ {
+    pub(crate) fn larger_carve_outs(&self) -> impl Iterator<Item = (u64, DeviceMemory)> + '_ {
         let p = &self.profile;
         let mut larger: Vec<u64> = p.carve_outs.iter().copied().filter(|&mib| mib > p.carve_out).collect();
         larger.sort_unstable();
@@ -70,7 +70,7 @@ pub(crate) fn gib(mib: u64) -> f64 {
 }
 
 impl PlannedMachine {
-    pub(crate) fn find(asked: &Asked) -> Result<PlannedMachine> {
+    pub(crate) fn find(asked: &ForecastOptions) -> Result<PlannedMachine> {
         match (asked.machine.as_str(), asked.ram) {
             ("this", None) => PlannedMachine::this(asked.options.device),
             ("this", Some(_)) => Err(Error::input(

@@ -8,22 +8,22 @@ pub(crate) mod verdict;
 use crate::Result;
 use crate::engine::{self, ModelFiles, Options};
 use crate::error::Text;
-use crate::machine::heaps::Memory;
+use crate::machine::heaps::DeviceMemory;
 use crate::model::presets;
 use crate::plan::{Plan, Purpose, kernel_parameters, sums};
 use crate::replay::measure::estimate::seconds_for;
 use crate::schedule::cost::step_cost;
-use crate::schedule::{Extent, Pass, Schedule};
+use crate::schedule::{Extent, PassShape, Schedule};
 use crate::sequence::draft::MOST_DRAFTED;
-use form::{Draft, Form};
+use form::{Draft, ModelForm};
 use machine::PlannedMachine;
 use rates::{BATCHES, DRAFTED, Prediction, RIGHT, draft_rate, roof};
 use serde_json::{Value, json};
-use verdict::Verdict;
+use verdict::FitVerdict;
 
 /// What is asked.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct ForecastOptions {
     /// The model's files, of which the config and the headers of the weights are read.
     pub files: ModelFiles,
     /// A model by name, or by its config.json, in the place of files.
@@ -41,13 +41,13 @@ pub struct Asked {
 }
 
 /// Words of an error as the reader's face of Kiln has them.
-pub(crate) type Words<'a> = &'a dyn Fn(&Text) -> String;
+pub(crate) type TextWording<'a> = &'a dyn Fn(&Text) -> String;
 
 /// The forecast as one object, as `kiln plan --json` prints it: `fits` says whether the model does.
 ///
 /// # Errors
 /// Input: the model is wrong, or the machine is unknown. Device: this machine has no such device.
-pub fn to_json(asked: &Asked) -> Result<Value> {
+pub fn to_json(asked: &ForecastOptions) -> Result<Value> {
     look(asked, &|text| text.to_string(), |view, verdict| Ok(view.to_json(verdict))).map(|(value, _)| value)
 }
 
@@ -57,9 +57,9 @@ pub fn to_json(asked: &Asked) -> Result<Value> {
 /// # Errors
 /// As [`to_json`], and those of `show`.
 pub(crate) fn look<T>(
-    asked: &Asked,
-    words: Words<'_>,
-    show: impl FnOnce(&View<'_>, &Verdict) -> Result<T>,
+    asked: &ForecastOptions,
+    words: TextWording<'_>,
+    show: impl FnOnce(&ForecastView<'_>, &FitVerdict) -> Result<T>,
 ) -> Result<(T, Result<()>)> {
     let shape = match &asked.shape {
         Some(word) => presets::find(word)?,
@@ -86,8 +86,8 @@ pub(crate) fn look<T>(
     let target = target;
     // By name there are no files that could have the matrices in another format.
     let form = match asked.shape {
-        Some(_) => Form::made(&shape, options.weights, &target),
-        None => Form::of_files(&asked.files, &shape, options.weights, &target),
+        Some(_) => ModelForm::made(&shape, options.weights, &target),
+        None => ModelForm::of_files(&asked.files, &shape, options.weights, &target),
     };
     let (schedule, placed) = match form.fit(extent, &target.memory) {
         Ok((schedule, plan)) => (schedule, Ok(plan)),
@@ -97,7 +97,7 @@ pub(crate) fn look<T>(
         let extent = Options { context: Some(shape.max_context), ..of_batch(batch) }.extent(&shape).ok()?;
         Some((batch, Plan::room(extent, &target.memory, |extent| form.build(extent))))
     };
-    let view = View {
+    let view = ForecastView {
         asked,
         words,
         options,
@@ -110,20 +110,20 @@ pub(crate) fn look<T>(
         target: &target,
         draft: draft.as_ref(),
     };
-    let verdict = Verdict::of(&view);
+    let verdict = FitVerdict::of(&view);
     let shown = show(&view, &verdict)?;
     Ok((shown, view.placed.map(drop)))
 }
 
 /// Everything that is shown of a forecast.
-pub(crate) struct View<'a> {
-    pub(crate) asked: &'a Asked,
-    words: Words<'a>,
+pub(crate) struct ForecastView<'a> {
+    pub(crate) asked: &'a ForecastOptions,
+    words: TextWording<'a>,
     pub(crate) options: engine::Options,
-    /// As asked for: the KV cache of [`View::schedule`] may be smaller.
+    /// As asked for: the KV cache of [`ForecastView::schedule`] may be smaller.
     pub(crate) extent: Extent,
     pub(crate) schedule: &'a Schedule,
-    pub(crate) form: &'a Form,
+    pub(crate) form: &'a ModelForm,
     wanted: Vec<(Purpose, u64)>,
     pub(crate) placed: Result<Plan>,
     /// By sequences: the most tokens of KV that there is room for, of all of them together.
@@ -132,7 +132,7 @@ pub(crate) struct View<'a> {
     pub(crate) draft: Option<&'a Draft>,
 }
 
-impl View<'_> {
+impl ForecastView<'_> {
     pub(crate) fn name(&self) -> String {
         self.asked.shape.clone().unwrap_or_else(|| self.asked.files.name())
     }
@@ -156,7 +156,7 @@ impl View<'_> {
     }
 
     /// Whether a form of the model fits a memory beside the draft model, if there is one.
-    fn fits_in(&self, form: &Form, memory: &Memory) -> bool {
+    fn fits_in(&self, form: &ModelForm, memory: &DeviceMemory) -> bool {
         let left = match self.draft {
             Some(draft) => draft.beside(memory),
             None => Ok(memory.clone()),
@@ -180,7 +180,7 @@ impl View<'_> {
         RIGHT.map(|right| draft_rate(self.schedule, draft, self.target, drafted, right))
     }
 
-    pub(crate) fn to_json(&self, verdict: &Verdict) -> Value {
+    pub(crate) fn to_json(&self, verdict: &FitVerdict) -> Value {
         let (asked, s, target) = (self.asked, self.schedule, self.target);
         let plan = self.placed.as_ref().ok();
         let regions: Vec<Value> = plan
@@ -260,7 +260,7 @@ impl View<'_> {
             value["draft"] = json!({"model": draft.name, "bytes": draft.plan.bytes(), "sums": sums});
         }
         if asked.with_schedule {
-            let pass = Pass::Decode { sequences: asked.options.sequences, depth: 0 };
+            let pass = PassShape::Decode { sequences: asked.options.sequences, depth: 0 };
             value["schedule"] = s
                 .steps
                 .iter()

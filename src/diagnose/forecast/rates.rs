@@ -1,11 +1,11 @@
 //! What a machine's memory and matrix units allow: tokens a second, and the time that a prompt takes.
 
-use super::form::Form;
+use super::form::ModelForm;
 use super::machine::PlannedMachine;
 use crate::lower::prediction;
 use crate::machine::profile::PREFILL_SHARE;
 use crate::schedule::cost::Cost;
-use crate::schedule::{Extent, Pass, Schedule};
+use crate::schedule::{Extent, PassShape, Schedule};
 use crate::sequence::draft::gain::expected_tokens;
 
 /// Batches that the roofline is printed for.
@@ -27,7 +27,7 @@ fn least_seconds(cost: Cost, target: &PlannedMachine) -> (f64, f64) {
 
 /// The roofline of `sequences` that each decode a token at a short context.
 pub(crate) fn roof(schedule: &Schedule, target: &PlannedMachine, sequences: usize) -> Roof {
-    let cost = schedule.cost(Pass::Decode { sequences, depth: 0 });
+    let cost = schedule.cost(PassShape::Decode { sequences, depth: 0 });
     let (memory, matrix) = least_seconds(cost, target);
     Roof {
         batch: sequences,
@@ -55,9 +55,9 @@ pub(crate) fn draft_rate(
         let (memory, matrix) = least_seconds(schedule.cost(pass), target);
         memory.max(matrix)
     };
-    let one = |draft| seconds(draft, Pass::Decode { sequences: 1, depth: 0 });
+    let one = |draft| seconds(draft, PassShape::Decode { sequences: 1, depth: 0 });
     let drafting = drafted as f64 * draft.map_or(0.0, one);
-    let all = drafting + seconds(schedule, Pass::Verify { sequences: 1, rows: 1 + drafted, depth: 0 });
+    let all = drafting + seconds(schedule, PassShape::Verify { sequences: 1, rows: 1 + drafted, depth: 0 });
     expected_tokens(drafted, right) / all
 }
 
@@ -86,7 +86,7 @@ impl Prefill {
         let mut prefill = Prefill { tokens, operations: 0, peak, seconds_at_peak: 0.0, seconds: 0.0 };
         let chunk = schedule.extent.max_rows;
         for depth in (0..tokens).step_by(chunk) {
-            let cost = schedule.cost(Pass::Prefill { rows: chunk.min(tokens - depth), depth });
+            let cost = schedule.cost(PassShape::Prefill { rows: chunk.min(tokens - depth), depth });
             let (memory, matrix) = least_seconds(cost, target);
             prefill.operations += cost.operations;
             prefill.seconds_at_peak += memory.max(matrix);
@@ -109,18 +109,18 @@ pub(crate) struct Prediction {
 
 impl Prediction {
     /// `None`: the machine is this one.
-    pub(super) fn of(form: &Form, extent: Extent, target: &PlannedMachine) -> Option<Prediction> {
+    pub(super) fn of(form: &ModelForm, extent: Extent, target: &PlannedMachine) -> Option<Prediction> {
         let name = target.named.as_ref()?.profile.name;
-        let rate = |sequences: usize, pass: Pass, tokens: usize| {
+        let rate = |sequences: usize, pass: PassShape, tokens: usize| {
             let extent = Extent { sequences, head_rows: sequences, max_rows: extent.max_rows.max(sequences), ..extent };
             let extent = Extent { kv_tokens: None, ..extent };
             Some(tokens as f64 / prediction::seconds(name, &form.build(extent).0, pass)?)
         };
         let decode = PREDICTED
             .into_iter()
-            .map(|n| Some((n, rate(n, Pass::Decode { sequences: n, depth: 0 }, n)?)))
+            .map(|n| Some((n, rate(n, PassShape::Decode { sequences: n, depth: 0 }, n)?)))
             .collect::<Option<_>>()?;
         let rows = extent.max_rows;
-        Some(Prediction { decode, prefill: (rows, rate(1, Pass::Prefill { rows, depth: 0 }, rows)?) })
+        Some(Prediction { decode, prefill: (rows, rate(1, PassShape::Prefill { rows, depth: 0 }, rows)?) })
     }
 }

@@ -1,7 +1,7 @@
 //! A plan in one line: whether it fits, and what the machine allows at best or what would make it fit.
 
-use super::View;
-use super::form::Form;
+use super::ForecastView;
+use super::form::ModelForm;
 use super::machine::{Named, gib};
 use super::rates::{Prefill, draft_rate, roof};
 use crate::display::{bytes, excess};
@@ -22,15 +22,15 @@ const LEAST_CONTEXT: usize = 1024;
 const WORTH: f64 = 1.05;
 
 /// What a plan comes to.
-pub(crate) enum Verdict {
+pub(crate) enum FitVerdict {
     /// It fits.
-    Fits(Rates),
+    Fits(BestRates),
     /// It does not, and what would.
     DoesNotFit(Shortage),
 }
 
 /// What the machine allows at best.
-pub(crate) struct Rates {
+pub(crate) struct BestRates {
     /// Tokens a second of one sequence.
     one: f64,
     /// The sequences that are planned for, where they are several, and the tokens a second of all of them.
@@ -48,7 +48,7 @@ pub(crate) struct Rates {
 pub(crate) struct Shortage {
     cause: String,
     smaller: Option<Smaller>,
-    ways: Vec<Way>,
+    ways: Vec<FitOption>,
 }
 
 /// The model in a smaller form: the largest that fits, or the smallest.
@@ -63,7 +63,7 @@ struct Smaller {
 }
 
 /// A way to make the model fit in its form.
-enum Way {
+enum FitOption {
     /// The longest context.
     Context(usize),
     /// The largest KV cache, in tokens.
@@ -76,10 +76,10 @@ enum Way {
     Ram(u64),
 }
 
-impl Verdict {
-    pub(crate) fn of(view: &View) -> Verdict {
+impl FitVerdict {
+    pub(crate) fn of(view: &ForecastView) -> FitVerdict {
         match &view.placed {
-            Ok(_) => Verdict::Fits(Rates::of(view)),
+            Ok(_) => FitVerdict::Fits(BestRates::of(view)),
             Err(e) => {
                 let (needed, free) = (view.total(), view.target.memory.available());
                 let cause = match needed > free {
@@ -89,7 +89,7 @@ impl Verdict {
                     }
                     false => (view.words)(e.parts().0),
                 };
-                Verdict::DoesNotFit(Shortage { cause, smaller: Smaller::find(view), ways: Way::all(view) })
+                FitVerdict::DoesNotFit(Shortage { cause, smaller: Smaller::find(view), ways: FitOption::all(view) })
             }
         }
     }
@@ -97,14 +97,14 @@ impl Verdict {
     /// One line, without its end.
     pub(crate) fn line(&self) -> String {
         match self {
-            Verdict::Fits(rates) => rates.line(),
-            Verdict::DoesNotFit(shortage) => shortage.line(),
+            FitVerdict::Fits(rates) => rates.line(),
+            FitVerdict::DoesNotFit(shortage) => shortage.line(),
         }
     }
 
     /// What the machine allows at best; null where the model does not fit.
     pub(crate) fn rates_json(&self) -> Value {
-        let Verdict::Fits(rates) = self else { return Value::Null };
+        let FitVerdict::Fits(rates) = self else { return Value::Null };
         let draft = rates.with_draft.as_ref().map(|(rate, weights)| {
             json!({
                 "weights": weights, "drafted": DRAFTED, "right": RIGHT,
@@ -127,8 +127,8 @@ impl Verdict {
     }
 
     /// What would make the model fit; null where it does.
-    pub(crate) fn remedies_json(&self, view: &View) -> Value {
-        let Verdict::DoesNotFit(shortage) = self else { return Value::Null };
+    pub(crate) fn remedies_json(&self, view: &ForecastView) -> Value {
+        let FitVerdict::DoesNotFit(shortage) = self else { return Value::Null };
         let smaller = shortage
             .smaller
             .as_ref()
@@ -136,11 +136,11 @@ impl Verdict {
         let mut value = json!({"smaller": smaller});
         for way in &shortage.ways {
             let (key, of) = match *way {
-                Way::Context(tokens) => ("ctx", json!(tokens)),
-                Way::KvTokens(tokens) => ("kv_tokens", json!(tokens)),
-                Way::CarveOut(mib) => ("carve_out", json!(mib << 20)),
-                Way::Parameters => ("kernel_parameters", json!(view.parameters())),
-                Way::Ram(gib) => ("ram", json!(gib << 30)),
+                FitOption::Context(tokens) => ("ctx", json!(tokens)),
+                FitOption::KvTokens(tokens) => ("kv_tokens", json!(tokens)),
+                FitOption::CarveOut(mib) => ("carve_out", json!(mib << 20)),
+                FitOption::Parameters => ("kernel_parameters", json!(view.parameters())),
+                FitOption::Ram(gib) => ("ram", json!(gib << 30)),
             };
             value[key] = of;
         }
@@ -148,17 +148,17 @@ impl Verdict {
     }
 }
 
-impl Rates {
-    fn of(view: &View) -> Rates {
+impl BestRates {
+    fn of(view: &ForecastView) -> BestRates {
         let (s, target) = (view.schedule, view.target);
         let one = roof(s, target, 1).tokens_s;
         let sequences = view.asked.options.sequences;
-        let int4 = Form::made(&s.shape, WeightFormat::Int4, target).build(s.extent).0;
+        let int4 = ModelForm::made(&s.shape, WeightFormat::Int4, target).build(s.extent).0;
         let rate = roof(&int4, target, 1).tokens_s;
         let in_4_bits = (rate > WORTH * one).then_some(rate);
         let fastest = if in_4_bits.is_some() { &int4 } else { s };
         let drafted = draft_rate(fastest, view.draft.map(|draft| &draft.schedule), target, DRAFTED, RIGHT);
-        Rates {
+        BestRates {
             one,
             together: (sequences > 1).then(|| (sequences, roof(s, target, sequences).tokens_s)),
             in_4_bits,
@@ -185,7 +185,7 @@ impl Rates {
 }
 
 impl Smaller {
-    fn find(view: &View) -> Option<Smaller> {
+    fn find(view: &ForecastView) -> Option<Smaller> {
         let (shape, target, extent) = (&view.schedule.shape, view.target, view.extent);
         let now = view.schedule.weights.format();
         let is_made = WeightFormat::MADE.contains(&now);
@@ -193,7 +193,7 @@ impl Smaller {
         let first = if is_made { now.smaller() } else { Some(WeightFormat::Int4) };
         let mut found = None;
         for format in std::iter::successors(first, |format| format.smaller()) {
-            let form = Form::made(shape, format, target);
+            let form = ModelForm::made(shape, format, target);
             let bytes = form.bytes(extent);
             if !is_worth(bytes, view) {
                 continue;
@@ -221,19 +221,20 @@ impl Smaller {
     }
 }
 
-impl Way {
+impl FitOption {
     /// Every way, the one that costs least first.
-    fn all(view: &View) -> Vec<Way> {
+    fn all(view: &ForecastView) -> Vec<FitOption> {
         let fits = |(_, memory): &(u64, _)| view.fits_in(view.form, memory);
         let named = view.target.named.as_ref();
-        let carve_out = named.and_then(|named| named.larger_carve_outs().find(fits)).map(|(mib, _)| Way::CarveOut(mib));
-        let ram = least_ram(view, view.form).map(Way::Ram);
-        let parameters = view.parameters().map(|_| Way::Parameters);
-        [Way::kv(view), carve_out, parameters, ram].into_iter().flatten().collect()
+        let carve_out =
+            named.and_then(|named| named.larger_carve_outs().find(fits)).map(|(mib, _)| FitOption::CarveOut(mib));
+        let ram = least_ram(view, view.form).map(FitOption::Ram);
+        let parameters = view.parameters().map(|_| FitOption::Parameters);
+        [FitOption::kv(view), carve_out, parameters, ram].into_iter().flatten().collect()
     }
 
     /// A smaller KV cache, if the weights leave it room.
-    fn kv(view: &View) -> Option<Way> {
+    fn kv(view: &ForecastView) -> Option<FitOption> {
         let (memory, options) = (&view.target.memory, view.options);
         let open = engine::Options { kv_tokens: None, ..options }.extent(&view.schedule.shape).ok()?;
         let tokens = Plan::room(open, memory, |extent| view.form.build(extent));
@@ -241,21 +242,21 @@ impl Way {
             options.extent(&view.schedule.shape).is_ok_and(|extent| view.form.fit(extent, memory).is_ok())
         };
         if view.asked.options.kv_tokens.is_some() && fits(engine::Options { kv_tokens: Some(tokens), ..options }) {
-            return Some(Way::KvTokens(tokens));
+            return Some(FitOption::KvTokens(tokens));
         }
         let context = tokens.min(view.extent.context.saturating_sub(1)) / PAGE * PAGE;
         let is_remedy =
             context >= LEAST_CONTEXT && fits(engine::Options { kv_tokens: None, context: Some(context), ..options });
-        is_remedy.then_some(Way::Context(context))
+        is_remedy.then_some(FitOption::Context(context))
     }
 
     fn words(&self) -> String {
         match self {
-            Way::Context(tokens) => format!("--ctx {tokens}"),
-            Way::KvTokens(tokens) => format!("--kv-tokens {tokens}"),
-            Way::CarveOut(mib) => format!("a carve-out of {} GiB", gib(*mib)),
-            Way::Parameters => "the kernel's parameters below".into(),
-            Way::Ram(gib) => format!("{gib} GiB of RAM"),
+            FitOption::Context(tokens) => format!("--ctx {tokens}"),
+            FitOption::KvTokens(tokens) => format!("--kv-tokens {tokens}"),
+            FitOption::CarveOut(mib) => format!("a carve-out of {} GiB", gib(*mib)),
+            FitOption::Parameters => "the kernel's parameters below".into(),
+            FitOption::Ram(gib) => format!("{gib} GiB of RAM"),
         }
     }
 }
@@ -264,7 +265,7 @@ impl Shortage {
     fn line(&self) -> String {
         let mut parts = vec![format!("does not fit: {}", self.cause)];
         parts.extend(self.smaller.as_ref().map(Smaller::line));
-        let mut ways: Vec<String> = self.ways.iter().map(Way::words).collect();
+        let mut ways: Vec<String> = self.ways.iter().map(FitOption::words).collect();
         if let Some(last) = ways.pop() {
             let all = if ways.is_empty() { last } else { format!("{} or {last}", ways.join(", ")) };
             parts.push(format!("as it is it fits with {all}"));
@@ -274,18 +275,18 @@ impl Shortage {
 }
 
 /// Whether a form that needs so many bytes is enough smaller than the one that is planned.
-pub(crate) fn is_worth(bytes: u64, view: &View) -> bool {
+pub(crate) fn is_worth(bytes: u64, view: &ForecastView) -> bool {
     view.total() as f64 > WORTH * bytes as f64
 }
 
 /// The least RAM that is sold with which the machine by name has room for `form`, in GiB.
-pub(crate) fn least_ram(view: &View, form: &Form) -> Option<u64> {
+pub(crate) fn least_ram(view: &ForecastView, form: &ModelForm) -> Option<u64> {
     let mut sizes = view.target.named.as_ref()?.by_ram();
     sizes.find(|(_, memory)| view.fits_in(form, memory)).map(|(gib, _)| gib)
 }
 
 /// What a machine by name was taken to have: bytes, and which of them were assumed.
-pub(crate) fn machine_json(view: &View, named: &Named) -> Value {
+pub(crate) fn machine_json(view: &ForecastView, named: &Named) -> Value {
     let p = &named.profile;
     let of = |is_assumed: bool, name: &'static str| is_assumed.then_some(name);
     let assumed: Vec<&str> =

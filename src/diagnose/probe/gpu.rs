@@ -2,7 +2,7 @@
 
 use super::{Check, Checks};
 use crate::display::bytes;
-use crate::machine::files::{Fault, Files};
+use crate::machine::files::{FileFault, Files};
 use crate::machine::nodes::{AMD_GPU, DeviceNode, Nvidia, PciDevice, gfx_name};
 use crate::sys::{self, amdgpu, drm};
 
@@ -138,7 +138,7 @@ pub(super) fn check_driver(checks: &mut Checks, node: &DeviceNode, opened: Optio
 }
 
 /// The value as text, or the reason why an unprivileged user cannot read it.
-fn fault_or<T>(value: Result<T, Fault>, show: impl FnOnce(T) -> String) -> String {
+fn fault_or<T>(value: Result<T, FileFault>, show: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|f| f.to_string(), show)
 }
 
@@ -173,7 +173,7 @@ fn check_family(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: O
 }
 
 /// Bytes of a heap: total and used.
-fn heap_of(files: &Files, node: &DeviceNode, heap: &str) -> Result<(u64, u64), Fault> {
+fn heap_of(files: &Files, node: &DeviceNode, heap: &str) -> Result<(u64, u64), FileFault> {
     let read = |what| files.value::<u64>(&node.file(&format!("mem_info_{heap}_{what}")));
     Ok((read("total")?, read("used")?))
 }
@@ -191,12 +191,12 @@ fn check_memory(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: O
         _ => heap_of(files, node, name),
     };
     let (vram, gtt) = (heap("vram", |m| m.vram), heap("gtt", |m| m.gtt));
-    let show = |h: &Result<(u64, u64), Fault>| match h {
+    let show = |h: &Result<(u64, u64), FileFault>| match h {
         Ok((total, used)) => format!("{} used of {}", bytes(*used), bytes(*total)),
         Err(f) => f.to_string(),
     };
     let evidence = format!("VRAM {}; GTT {}", show(&vram), show(&gtt));
-    let full = |h: &Result<(u64, u64), Fault>| h.as_ref().is_ok_and(|&(total, used)| used > total / 10 * 9);
+    let full = |h: &Result<(u64, u64), FileFault>| h.as_ref().is_ok_and(|&(total, used)| used > total / 10 * 9);
     match (&vram, &gtt) {
         (Ok(_), Ok(_)) if full(&vram) && full(&gtt) => {
             checks.warn("memory", evidence, "close what else uses the GPU's memory (`kiln top` shows who)");
@@ -242,7 +242,7 @@ fn check_activity(checks: &mut Checks, files: &Files, node: &DeviceNode, opened:
     let busy = files.value::<u64>(&node.file("gpu_busy_percent"));
     let sensor = |s| opened.map(|n| amdgpu::sensor(n, s));
     let mut parts = vec![fault_or(busy.clone(), |b| format!("{b} % busy"))];
-    let mut show = |reading: Option<sys::Result<u32>>, text: fn(u32) -> String| {
+    let mut show = |reading: Option<sys::DriverResult<u32>>, text: fn(u32) -> String| {
         if let Some(Ok(value)) = reading {
             parts.push(text(value));
         }
@@ -289,7 +289,7 @@ fn job_timeout(parameter: &str) -> Option<i64> {
 fn check_lockup(checks: &mut Checks, files: &Files) {
     const FILE: &str = "/sys/module/amdgpu/parameters/lockup_timeout";
     match files.text(FILE) {
-        Err(Fault::Empty(_)) => {
+        Err(FileFault::Empty(_)) => {
             checks.ok("lockup", "the driver's default (2 s in newer kernels, else 60 s): submits stay far below")
         }
         Err(f) => checks.unseen("lockup", f.to_string(), "mount /sys"),

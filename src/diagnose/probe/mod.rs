@@ -19,8 +19,8 @@ use crate::display::plain;
 use crate::engine;
 use crate::error::Text;
 use crate::machine::files::Files;
-use crate::npu::Api;
-use crate::vulkan::Choice;
+use crate::npu::DriverApi;
+use crate::vulkan::DeviceChoice;
 use serde_json::{Value, json};
 
 /// How a check came out.
@@ -113,11 +113,11 @@ impl Checks {
 
 /// All checks, and the conclusion from them.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct ProbeReport {
     /// The checks, in order.
     pub checks: Vec<Check>,
     /// The Vulkan device that was asked for; `None` where Vulkan is not wanted.
-    pub choice: Option<Choice>,
+    pub choice: Option<DeviceChoice>,
     /// Name of the Vulkan device that Kiln can run on.
     pub device: Option<String>,
     /// Every Vulkan device that Kiln can run on: its number in `vulkan:N`, and its name.
@@ -126,7 +126,7 @@ pub struct Report {
     pub on_cpu: bool,
 }
 
-impl Report {
+impl ProbeReport {
     /// The checks and the summary as an object. `words` names settings as the reader's face of Kiln does.
     pub fn to_json(&self, words: &dyn Fn(&Text) -> String) -> Value {
         let check = |c: &Check| {
@@ -156,7 +156,7 @@ impl Report {
     /// The number of a Vulkan device that was chosen by number and cannot run Kiln, with a list of those that can:
     /// `vulkan:0 (name), …`. `None` where the choice can run, or no other device can.
     pub fn instead(&self) -> Option<(usize, String)> {
-        let (Some(Choice::Index(chosen)), None) = (self.choice, &self.device) else { return None };
+        let (Some(DeviceChoice::Index(chosen)), None) = (self.choice, &self.device) else { return None };
         let others = self.fit.iter().filter(|(i, _)| *i != chosen);
         let others: Vec<String> = others.map(|(i, name)| format!("vulkan:{i} ({name})")).collect();
         (!others.is_empty()).then(|| (chosen, others.join(", ")))
@@ -197,37 +197,37 @@ impl Report {
 }
 
 /// What to check.
-pub struct Request<'a> {
+pub struct ProbeOptions<'a> {
     /// The machine's files.
     pub files: &'a Files,
     /// The Vulkan device to check; `None` for no Vulkan at all.
-    pub vulkan: Option<Choice>,
+    pub vulkan: Option<DeviceChoice>,
     /// Whether the device is the one that `auto` takes, which may be the CPU.
     pub auto: bool,
     /// Whether to measure rates, which takes some seconds.
     pub measure: bool,
     /// How to reach the NPU; `None` for running no program on it.
-    pub npu: Option<Api>,
+    pub npu: Option<DriverApi>,
     /// A model that should run here.
     pub model: Option<Wanted<'a>>,
 }
 
-impl<'a> Request<'a> {
+impl<'a> ProbeOptions<'a> {
     /// A request for what is taken where no device is named, and for no model.
-    pub fn of_machine(files: &'a Files, measure: bool) -> Request<'a> {
-        let (vulkan, npu) = (Some(Choice::Best), Some(Api::Kernel));
-        Request { files, vulkan, auto: true, measure, npu, model: None }
+    pub fn of_machine(files: &'a Files, measure: bool) -> ProbeOptions<'a> {
+        let (vulkan, npu) = (Some(DeviceChoice::Best), Some(DriverApi::Kernel));
+        ProbeOptions { files, vulkan, auto: true, measure, npu, model: None }
     }
 }
 
 /// Makes every check. `progress` is called with the name of each part.
-pub fn run(request: &Request<'_>, progress: &dyn Fn(&str)) -> Report {
+pub fn run(request: &ProbeOptions<'_>, progress: &dyn Fn(&str)) -> ProbeReport {
     let files = request.files;
     let mut checks = Vec::new();
     progress("system");
     checks.extend(system::check(files));
     progress("Vulkan");
-    let vulkan::Found { checks: vulkan, opened, device, fit, hardware } = vulkan::check(request.vulkan);
+    let vulkan::VulkanChecks { checks: vulkan, opened, device, fit, hardware } = vulkan::check(request.vulkan);
     progress("GPU");
     checks.extend(gpu::check(files, hardware));
     checks.extend(vulkan);
@@ -246,5 +246,5 @@ pub fn run(request: &Request<'_>, progress: &dyn Fn(&str)) -> Report {
     // A device that hung while it was measured cannot run a model.
     let hung = opened.is_some_and(|gpu| gpu.hung.get());
     let device = device.filter(|_| !hung).map(|name| plain(&name));
-    Report { checks, choice: request.vulkan, device, fit, on_cpu }
+    ProbeReport { checks, choice: request.vulkan, device, fit, on_cpu }
 }

@@ -5,10 +5,10 @@ use super::{Check, Checks, share};
 use crate::Result;
 use crate::display::{bytes, counted};
 use crate::error::text;
-use crate::machine::files::{Fault, Files};
+use crate::machine::files::{FileFault, Files};
 use crate::machine::nodes::{DeviceNode, PciDevice, kernel_parameter, npu_generation};
-use crate::npu::trial::{self, Trial};
-use crate::npu::{Api, Context};
+use crate::npu::trial::{self, ProgramTrial};
+use crate::npu::{DriverApi, LoadedProgram};
 use crate::sys::xrt::{Library, Missing};
 use crate::sys::{amdxdna, drm};
 use nix::sys::resource::{Resource, getrlimit};
@@ -23,7 +23,7 @@ const MOST_DEVICES: u32 = 16;
 
 /// Answers of libxrt about itself and the devices that it finds.
 #[derive(Debug, Clone)]
-pub(super) struct Xrt {
+pub(super) struct XrtProbe {
     /// Major, minor, patch level.
     pub(super) version: [u32; 3],
     /// Name and bus address of each device.
@@ -31,7 +31,7 @@ pub(super) struct Xrt {
 }
 
 /// Checks every NPU, and the settings of the system that it needs.
-pub(super) fn check(files: &Files, xrt: &std::result::Result<Xrt, Missing>, api: Option<Api>) -> Vec<Check> {
+pub(super) fn check(files: &Files, xrt: &std::result::Result<XrtProbe, Missing>, api: Option<DriverApi>) -> Vec<Check> {
     let npus: Vec<DeviceNode> = DeviceNode::accelerators(files).into_iter().filter(DeviceNode::is_amdxdna).collect();
     let mut all = Vec::new();
     for (i, node) in npus.iter().enumerate() {
@@ -74,7 +74,7 @@ fn check_undriven(checks: &mut Checks, files: &Files, slot: &PciDevice) {
     checks.fail(&format!("driver.{}", slot.name), format!("{generation} has no driver"), remedy);
 }
 
-fn check_npu(checks: &mut Checks, files: &Files, node: &DeviceNode, api: Option<Api>) {
+fn check_npu(checks: &mut Checks, files: &Files, node: &DeviceNode, api: Option<DriverApi>) {
     let opened = open(checks, files, node);
     check_driver(checks, node, opened.as_ref());
     check_identity(checks, files, node);
@@ -99,7 +99,7 @@ fn check_identity(checks: &mut Checks, files: &Files, node: &DeviceNode) {
     }
     match files.text(&node.file("fw_version")) {
         Ok(version) => checks.ok("firmware", version),
-        Err(Fault::Absent(_)) => checks.unseen("firmware", "the driver does not say", "use Linux 6.14 or newer"),
+        Err(FileFault::Absent(_)) => checks.unseen("firmware", "the driver does not say", "use Linux 6.14 or newer"),
         Err(f) => checks.warn("firmware", f.to_string(), "see `dmesg` for amdxdna's messages"),
     }
 }
@@ -107,7 +107,7 @@ fn check_identity(checks: &mut Checks, files: &Files, node: &DeviceNode) {
 fn check_iommu(checks: &mut Checks, files: &Files, node: &DeviceNode) {
     match files.text(&node.file("iommu_group/type")) {
         Ok(mode) => checks.ok("iommu", format!("the NPU's group is in mode {mode}")),
-        Err(Fault::Absent(_)) => checks.fail(
+        Err(FileFault::Absent(_)) => checks.fail(
             "iommu",
             "the NPU is in no IOMMU group",
             "switch the IOMMU on in the BIOS, and boot without amd_iommu=off",
@@ -195,7 +195,7 @@ fn check_locked_memory(checks: &mut Checks) {
 }
 
 /// Runs programs on the NPU, in its own memory and in imported dma-bufs, and compares every value.
-fn check_programs(checks: &mut Checks, files: &Files, node: &DeviceNode, api: Option<Api>) {
+fn check_programs(checks: &mut Checks, files: &Files, node: &DeviceNode, api: Option<DriverApi>) {
     let Some(api) = api else { return checks.skip("program", "nothing is run on the NPU, as was asked for") };
     if !node.is_xdna1() {
         return checks.skip("program", "Kiln's programs are for XDNA 1");
@@ -215,12 +215,12 @@ fn check_program(
     name: &str,
     files: &Files,
     node: &DeviceNode,
-    api: Api,
-    trial: &Trial,
+    api: DriverApi,
+    trial: &ProgramTrial,
 ) -> Result<()> {
     let mut context = match api {
-        Api::Kernel => Context::through_kernel(drm::Node::open(&files.at(&node.path))?, trial.program)?,
-        Api::Xrt => Context::through_xrt(Library::load()?, &node.slot, trial.program)?,
+        DriverApi::Kernel => LoadedProgram::through_kernel(drm::Node::open(&files.at(&node.path))?, trial.program)?,
+        DriverApi::Xrt => LoadedProgram::through_xrt(Library::load()?, &node.slot, trial.program)?,
     };
     let milliseconds = |took: Duration| format!("{:.2} ms a run", 1e3 * took.as_secs_f64());
     let own = trial.allocate(&mut context)?;
@@ -246,7 +246,7 @@ fn check_program(
 }
 
 /// Loads libxrt if it is installed, and lists its devices.
-pub(super) fn ask_xrt() -> std::result::Result<Xrt, Missing> {
+pub(super) fn ask_xrt() -> std::result::Result<XrtProbe, Missing> {
     let library = Library::load()?;
     let devices = library.count().and_then(|count| {
         (0..count.min(MOST_DEVICES))
@@ -256,11 +256,11 @@ pub(super) fn ask_xrt() -> std::result::Result<Xrt, Missing> {
             })
             .collect()
     });
-    Ok(Xrt { version: library.version(), devices })
+    Ok(XrtProbe { version: library.version(), devices })
 }
 
 /// Checks whether libxrt is usable, and whether it finds the NPUs that the kernel shows.
-fn check_xrt(checks: &mut Checks, xrt: &std::result::Result<Xrt, Missing>, npus: &[DeviceNode]) {
+fn check_xrt(checks: &mut Checks, xrt: &std::result::Result<XrtProbe, Missing>, npus: &[DeviceNode]) {
     const WITHOUT: &str = "nothing needs it: the kernel's driver does without";
     let xrt = match xrt {
         Ok(xrt) => xrt,

@@ -5,7 +5,7 @@ use super::{Check, Checks, Verdict};
 use crate::machine::files::Files;
 use crate::machine::nodes::DeviceNode;
 use crate::replay::driver::{HostAccess, Memory, MemoryCopy};
-use crate::replay::queue::Queue;
+use crate::replay::queue::DeviceQueue;
 use crate::sys::dma_buf::{self, DmaBuf, Mapping, SYSTEM_HEAP, UDMABUF, open_node, sealed_memfd};
 use crate::sys::{amdgpu, drm, npu_program};
 use crate::vulkan::memory::heaps;
@@ -65,13 +65,13 @@ pub(super) fn check(files: &Files, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
 /// Three dma-bufs of [`BYTES`] from each source that makes them here, with the source's name.
 pub(super) fn dma_bufs(files: &Files) -> Vec<(&'static str, [DmaBuf; 3])> {
     let three =
-        |make: fn(&Files) -> sys::Result<DmaBuf>| Some([make(files).ok()?, make(files).ok()?, make(files).ok()?]);
+        |make: fn(&Files) -> sys::DriverResult<DmaBuf>| Some([make(files).ok()?, make(files).ok()?, make(files).ok()?]);
     let sources = [("udmabuf", three(from_udmabuf)), ("the system's DMA heap", three(from_heap))];
     sources.into_iter().filter_map(|(name, made)| Some((name, made?))).collect()
 }
 
 /// Makes a dma-buf of a memfd, and checks that both show the same bytes.
-fn from_udmabuf(files: &Files) -> sys::Result<DmaBuf> {
+fn from_udmabuf(files: &Files) -> sys::DriverResult<DmaBuf> {
     let device = open_node(&files.at(UDMABUF))?;
     let memfd = sealed_memfd(BYTES)?;
     let shared = DmaBuf::from_memfd(device.as_fd(), memfd.as_fd(), BYTES)?;
@@ -86,7 +86,7 @@ fn from_udmabuf(files: &Files) -> sys::Result<DmaBuf> {
     }
 }
 
-fn from_heap(files: &Files) -> sys::Result<DmaBuf> {
+fn from_heap(files: &Files) -> sys::DriverResult<DmaBuf> {
     let shared = DmaBuf::from_heap(open_node(&files.at(SYSTEM_HEAP))?.as_fd(), BYTES)?;
     let (mut one, other) = (shared.map()?, shared.map()?);
     touch(&shared, dma_buf::Access::Write, || fill(one.bytes_mut(), 3))?;
@@ -97,8 +97,8 @@ fn from_heap(files: &Files) -> sys::Result<DmaBuf> {
 }
 
 /// Accesses a dma-buf from the CPU. Its driver is told before and after; a memfd needs neither.
-fn touch<T>(shared: &DmaBuf, access: dma_buf::Access, what: impl FnOnce() -> T) -> sys::Result<T> {
-    let told = |answer: sys::Result<()>| match answer {
+fn touch<T>(shared: &DmaBuf, access: dma_buf::Access, what: impl FnOnce() -> T) -> sys::DriverResult<T> {
+    let told = |answer: sys::DriverResult<()>| match answer {
         Err(e) if e.errno == Errno::ENOTTY => Ok(()),
         answer => answer,
     };
@@ -108,7 +108,7 @@ fn touch<T>(shared: &DmaBuf, access: dma_buf::Access, what: impl FnOnce() -> T) 
     Ok(done)
 }
 
-fn report_source(checks: &mut Checks, name: &str, made: &sys::Result<DmaBuf>, remedy: &str) {
+fn report_source(checks: &mut Checks, name: &str, made: &sys::DriverResult<DmaBuf>, remedy: &str) {
     match made {
         Ok(_) => checks.ok(name, "made a dma-buf; the same bytes through both views of it"),
         Err(e) if e.errno == Errno::ENOENT => checks.unseen(name, e.to_string(), remedy),
@@ -119,7 +119,7 @@ fn report_source(checks: &mut Checks, name: &str, made: &sys::Result<DmaBuf>, re
 
 /// Whether the GPU and a mapping of the same memory see each other's writes.
 fn same_bytes(gpu: &Rc<Gpu>, shared: &Buffer, view: &mut Mapping) -> Result<bool> {
-    let mut queue = Queue::new(Vulkan::new(gpu)?);
+    let mut queue = DeviceQueue::new(Vulkan::new(gpu)?);
     let mut bounce = Buffer::new(gpu, BYTES, heaps::host_heap(gpu)?, HostAccess::Host)?;
     let own = shared.dma_buf().ok_or_else(|| Error::device("the buffer is no dma-buf", "report this"))?;
     // The GPU writes, the view reads.
@@ -171,7 +171,7 @@ fn import(gpu: &Rc<Gpu>, made: DmaBuf) -> Result<bool> {
     same_bytes(gpu, &shared, &mut view)
 }
 
-fn check_import(checks: &mut Checks, gpu: &Rc<Gpu>, sources: [(&str, sys::Result<DmaBuf>); 2]) {
+fn check_import(checks: &mut Checks, gpu: &Rc<Gpu>, sources: [(&str, sys::DriverResult<DmaBuf>); 2]) {
     if !gpu.features.sharing.imports {
         return checks.unseen(
             "import",
@@ -237,7 +237,7 @@ fn check_npu(checks: &mut Checks, name: &str, files: &Files, node: &DeviceNode) 
 
 /// Whether a driver's mapping of a dma-buf and the dma-buf's own have the same bytes; `None` where the driver has no
 /// mapping.
-fn exchange(view: Option<Mapping>, made: &DmaBuf) -> sys::Result<Option<bool>> {
+fn exchange(view: Option<Mapping>, made: &DmaBuf) -> sys::DriverResult<Option<bool>> {
     let Some(mut view) = view else { return Ok(None) };
     let mut beneath = made.map()?;
     fill(&mut view.bytes_mut()[..BYTES as usize], 6);
@@ -246,7 +246,7 @@ fn exchange(view: Option<Mapping>, made: &DmaBuf) -> sys::Result<Option<bool>> {
     Ok(Some(there && holds(&view.bytes()[..BYTES as usize], 7)))
 }
 
-fn report_npu(checks: &mut Checks, name: &str, what: &str, seen: sys::Result<Option<bool>>) {
+fn report_npu(checks: &mut Checks, name: &str, what: &str, seen: sys::DriverResult<Option<bool>>) {
     match seen {
         Ok(Some(true)) => checks.ok(name, format!("{what}: the same bytes through both drivers' views of it")),
         Ok(Some(false)) => checks.fail(name, format!("{what}: each driver has bytes of its own"), "update amdxdna"),

@@ -2,7 +2,7 @@
 
 use super::{Check, Checks};
 use crate::display::{bytes, counted};
-use crate::machine::files::{Fault, Files};
+use crate::machine::files::{FileFault, Files};
 use crate::machine::nodes::kernel_parameter;
 use crate::machine::{cgroup_room, memory_field};
 
@@ -108,7 +108,7 @@ const PARAMETERS: [&str; 8] = [
 
 fn check_parameters(checks: &mut Checks, files: &Files) {
     match files.text("/proc/cmdline") {
-        Err(Fault::Empty(_)) => checks.ok("parameters", "the kernel was booted without any"),
+        Err(FileFault::Empty(_)) => checks.ok("parameters", "the kernel was booted without any"),
         Err(f) => checks.unseen("parameters", f.to_string(), "mount /proc"),
         Ok(line) => {
             let set: Vec<String> = PARAMETERS
@@ -135,7 +135,7 @@ fn check_parameters(checks: &mut Checks, files: &Files) {
         Ok(pages) => {
             checks.ok("gtt-limit", format!("{} of system memory for all GPUs", bytes(pages.saturating_mul(4096))))
         }
-        Err(Fault::Absent(_)) => checks.skip("gtt-limit", "no driver with GTT is loaded"),
+        Err(FileFault::Absent(_)) => checks.skip("gtt-limit", "no driver with GTT is loaded"),
         Err(f) => checks.warn("gtt-limit", f.to_string(), "mount /sys"),
     }
 }
@@ -160,7 +160,9 @@ fn check_pages(checks: &mut Checks, files: &Files) {
 fn check_modules(checks: &mut Checks, files: &Files) {
     const FILE: &str = "/sys/firmware/dmi/tables/DMI";
     match files.bytes(FILE) {
-        Err(Fault::Denied(_)) => checks.unseen("memory-clock", "the BIOS's tables are root's", "run as root to see it"),
+        Err(FileFault::Denied(_)) => {
+            checks.unseen("memory-clock", "the BIOS's tables are root's", "run as root to see it")
+        }
         Err(f) => checks.skip("memory-clock", f.to_string()),
         Ok(table) => {
             let modules = memory_modules(&table);

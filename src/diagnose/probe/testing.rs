@@ -2,9 +2,9 @@
 //! formats that the kernel documents. Neither was recorded on such a machine.
 
 use crate::machine::files::Files;
-use crate::npu::fake::Npu;
+use crate::npu::fake::FakeNpu;
 use crate::sys::bindings as b;
-use crate::sys::fake::{AMDGPU_INFO, Driver, Fake, XDNA_ARRAY, XDNA_INFO, bytes};
+use crate::sys::fake::{AMDGPU_INFO, FakeDrmDriver, FakeIoctls, XDNA_ARRAY, XDNA_INFO, bytes};
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
@@ -13,8 +13,8 @@ use tempfile::TempDir;
 pub struct TestMachine {
     pub dir: TempDir,
     pub files: Files,
-    pub gpu: Driver,
-    pub npu: Driver,
+    pub gpu: FakeDrmDriver,
+    pub npu: FakeDrmDriver,
 }
 
 /// A machine: name, files, compute units, engine clock (MHz), kind, width and clock (MHz) of the memory, NPU columns.
@@ -62,7 +62,7 @@ impl TestMachine {
         };
         let firmware = |ver| bytes(b::drm_amdgpu_info_firmware { ver, feature: 0 });
         let sensor = |value: u32| bytes(value);
-        let gpu = Driver { name: "amdgpu", version: [3, 64, 0], ..Default::default() }
+        let gpu = FakeDrmDriver { name: "amdgpu", version: [3, 64, 0], ..Default::default() }
             .with(AMDGPU_INFO, b::AMDGPU_INFO_DEV_INFO, 0, bytes(device))
             .with(AMDGPU_INFO, b::AMDGPU_INFO_MEMORY, 0, bytes(memory))
             .with(AMDGPU_INFO, b::AMDGPU_INFO_NUM_EVICTIONS, 0, bytes(17u64))
@@ -77,18 +77,18 @@ impl TestMachine {
 
     /// Gives the NPU an array that runs programs.
     pub fn with_array(mut self) -> TestMachine {
-        self.npu.array = Some(Npu::new(&self.files.at("/dev/accel/accel0")));
+        self.npu.array = Some(FakeNpu::new(&self.files.at("/dev/accel/accel0")));
         self
     }
 
     /// Makes the drivers answer.
-    pub fn drive(&self) -> [Fake; 2] {
+    pub fn drive(&self) -> [FakeIoctls; 2] {
         let at = |path| self.files.at(path);
         [self.gpu.clone().at(&at("/dev/dri/renderD128")), self.npu.clone().at(&at("/dev/accel/accel0"))]
     }
 }
 
-fn npu(columns: u16) -> Driver {
+fn npu(columns: u16) -> FakeDrmDriver {
     let version = b::amdxdna_drm_query_aie_version { major: 2, minor: 1 };
     let tiles =
         |row_start, row_count| b::amdxdna_drm_query_aie_tile_metadata { row_count, row_start, ..Default::default() };
@@ -116,7 +116,7 @@ fn npu(columns: u16) -> Driver {
     let size = size_of::<b::amdxdna_drm_hwctx_entry>() as u32;
     let contexts = [size.to_ne_bytes().to_vec(), bytes(context(1)), bytes(context(2))].concat();
     let nothing = [24u32.to_ne_bytes().to_vec(), vec![0; 24]].concat();
-    Driver { name: "amdxdna_accel_driver", version: [0, 6, 0], ..Default::default() }
+    FakeDrmDriver { name: "amdxdna_accel_driver", version: [0, 6, 0], ..Default::default() }
         .with(XDNA_INFO, b::DRM_AMDXDNA_QUERY_AIE_METADATA, 0, bytes(array))
         .with(XDNA_INFO, b::DRM_AMDXDNA_QUERY_CLOCK_METADATA, 0, bytes(clocks))
         .with(XDNA_INFO, b::DRM_AMDXDNA_GET_POWER_MODE, 0, bytes(b::amdxdna_drm_power_mode::default()))

@@ -1,16 +1,16 @@
 //! Checks on intact machines, and on machines with each single fault.
 
 use super::testing::{TestMachine, all_files, names};
-use super::{Check, Report, Verdict, gpu, npu, share, system};
+use super::{Check, ProbeReport, Verdict, gpu, npu, share, system};
 use crate::display::is_obeyed;
 use crate::error::Text;
 use crate::machine::files::Files;
-use crate::npu::Api;
+use crate::npu::DriverApi;
 use crate::npu::fake::Behaviour;
 use crate::sys::bindings as b;
-use crate::sys::fake::Fake;
+use crate::sys::fake::FakeIoctls;
 use crate::sys::xrt::Missing;
-use crate::vulkan::Choice;
+use crate::vulkan::DeviceChoice;
 use nix::errno::Errno;
 use std::fs;
 
@@ -19,7 +19,7 @@ fn checks(files: &Files) -> Vec<Check> {
     [
         system::check(files),
         gpu::check(files, false),
-        npu::check(files, &Err(Missing::NotInstalled), Some(Api::Kernel)),
+        npu::check(files, &Err(Missing::NotInstalled), Some(DriverApi::Kernel)),
         share::check(files, None),
     ]
     .concat()
@@ -207,7 +207,7 @@ fn every_errno_of_every_driver_is_a_verdict() {
         let machine = TestMachine::new("8945hs");
         let node = machine.files.at("/dev/dri/renderD128");
         let accel = machine.files.at("/dev/accel/accel0");
-        let _fakes = [Fake::new(&node, move |_, _| Err(errno)), Fake::new(&accel, move |_, _| Err(errno))];
+        let _fakes = [FakeIoctls::new(&node, move |_, _| Err(errno)), FakeIoctls::new(&accel, move |_, _| Err(errno))];
         let checks = checks(&machine.files);
         assert_sound(&checks, errno.desc());
         assert_eq!(find(&checks, "gpu0.units").verdict, Verdict::Fail, "{errno}");
@@ -448,20 +448,22 @@ fn a_chosen_device_that_cannot_run_is_named_with_those_that_can() {
     let named = |i: usize| (i, format!("device {i}"));
     let report = |choice, fit: &[usize]| {
         let fit = fit.iter().copied().map(named).collect();
-        Report { checks: Vec::new(), choice, device: None, fit, on_cpu: false }
+        ProbeReport { checks: Vec::new(), choice, device: None, fit, on_cpu: false }
     };
-    let some = report(Some(Choice::Index(5)), &[0, 2]);
+    let some = report(Some(DeviceChoice::Index(5)), &[0, 2]);
     assert_eq!(some.instead(), Some((5, "vulkan:0 (device 0), vulkan:2 (device 2)".into())));
     assert!(some.summary().starts_with("Kiln cannot run on vulkan:5, which was chosen; fit: vulkan:0 (device 0), "));
     // Listed as fit, and failed all the same.
-    assert_eq!(report(Some(Choice::Index(2)), &[0, 2]).instead(), Some((2, "vulkan:0 (device 0)".into())));
-    for none in
-        [report(Some(Choice::Index(2)), &[2]), report(Some(Choice::Index(0)), &[]), report(Some(Choice::Best), &[])]
-    {
+    assert_eq!(report(Some(DeviceChoice::Index(2)), &[0, 2]).instead(), Some((2, "vulkan:0 (device 0)".into())));
+    for none in [
+        report(Some(DeviceChoice::Index(2)), &[2]),
+        report(Some(DeviceChoice::Index(0)), &[]),
+        report(Some(DeviceChoice::Best), &[]),
+    ] {
         assert_eq!(none.instead(), None);
         assert!(none.summary().starts_with("no Vulkan device can run Kiln"), "{}", none.summary());
     }
-    let runs = Report { device: Some("it".into()), ..some };
+    let runs = ProbeReport { device: Some("it".into()), ..some };
     assert!(runs.instead().is_none() && runs.summary().starts_with("Kiln can run on it; 0 ok"));
     // A model that does not fit is part of the conclusion.
     let memory = Check {
@@ -470,11 +472,11 @@ fn a_chosen_device_that_cannot_run_is_named_with_those_that_can() {
         evidence: "it needs more".into(),
         remedy: Some("use a smaller one".into()),
     };
-    let full = Report { checks: vec![memory], ..runs };
+    let full = ProbeReport { checks: vec![memory], ..runs };
     let summary = full.summary();
     assert_eq!(summary, "Kiln can run on it, but the model does not fit; 0 ok; 1 failed: model.memory");
     // What `auto` takes is named, not the driver that it leaves alone.
-    let on_cpu = Report { checks: Vec::new(), on_cpu: true, ..full };
+    let on_cpu = ProbeReport { checks: Vec::new(), on_cpu: true, ..full };
     assert_eq!(on_cpu.summary(), "Kiln takes the CPU here by itself; it can be told to run on it; 0 ok");
 }
 
@@ -488,7 +490,7 @@ fn libxrt_is_said_to_be_left_out_absent_broken_blind_or_of_a_version() {
     let machine = TestMachine::new("8945hs");
     let (here, nowhere) = (machine.files.clone(), Files::under("/nonexistent"));
     let slot = "0000:c7:00.1";
-    let found = |devices| Ok(npu::Xrt { version: [2, 25, 0], devices });
+    let found = |devices| Ok(npu::XrtProbe { version: [2, 25, 0], devices });
     let device = |slot: &str| vec![("RyzenAI-npu1".to_owned(), slot.to_owned())];
     let failed = || crate::Error::device("libxrt failed to open device 0: no \u{1b}[1mmemory", "see `dmesg`");
     let cases = [
@@ -531,7 +533,7 @@ fn an_npu_that_shares_only_by_name_fails() {
     let udmabuf = machine.files.at("/dev/udmabuf");
     fs::write(&udmabuf, "").unwrap();
     // Returns the memfd itself, which has the same bytes as a dma-buf of it.
-    let _wraps = Fake::new(&udmabuf, |_, create| {
+    let _wraps = FakeIoctls::new(&udmabuf, |_, create| {
         // SAFETY: udmabuf has one request, which takes this.
         let memfd = unsafe { &*create.cast::<b::udmabuf_create>() }.memfd;
         // SAFETY: the caller holds it open.
@@ -553,7 +555,7 @@ fn programs_are_run_on_an_npu_that_they_are_for() {
     let checks_of = |machine: &TestMachine, api| npu::check(&machine.files, &Err(Missing::NotInstalled), api);
     let machine = TestMachine::new("8945hs").with_array();
     let _drivers = machine.drive();
-    let checks = checks_of(&machine, Some(Api::Kernel));
+    let checks = checks_of(&machine, Some(DriverApi::Kernel));
     for (name, words) in
         [("npu0.add", "vector add of 4,096 bf16 on four"), ("npu0.product", "bf16 block product of 64 x 128")]
     {
@@ -566,13 +568,13 @@ fn programs_are_run_on_an_npu_that_they_are_for() {
     assert_eq!(find(&skipped, "npu0.program").verdict, Verdict::Skip);
     assert!(!skipped.iter().any(|c| c.name == "npu0.add"));
     // libxrt is asked for, and is not there or finds no device.
-    let through_xrt = checks_of(&machine, Some(Api::Xrt));
+    let through_xrt = checks_of(&machine, Some(DriverApi::Xrt));
     assert_eq!(find(&through_xrt, "npu0.add").verdict, Verdict::Fail);
     assert_sound(&through_xrt, "xrt");
 
     let strix = TestMachine::new("890m").with_array();
     let _drivers = strix.drive();
-    assert_eq!(find(&checks_of(&strix, Some(Api::Kernel)), "npu0.program").verdict, Verdict::Skip);
+    assert_eq!(find(&checks_of(&strix, Some(DriverApi::Kernel)), "npu0.program").verdict, Verdict::Skip);
 }
 
 #[test]

@@ -5,11 +5,11 @@ use crate::display::{bytes, counted};
 use crate::error::{Setting, text};
 use crate::lower::caps::DeviceKind;
 use crate::vulkan::device::survey::{self, Listed};
-use crate::vulkan::{Choice, Gpu};
+use crate::vulkan::{DeviceChoice, Gpu};
 use std::rc::Rc;
 
 /// Result of the checks of Vulkan.
-pub(super) struct Found {
+pub(super) struct VulkanChecks {
     /// The checks.
     pub checks: Vec<Check>,
     /// The device that Kiln would run on, opened.
@@ -23,7 +23,7 @@ pub(super) struct Found {
 }
 
 /// Checks every Vulkan device. Opens the one that Kiln would run on, if one is asked for.
-pub(super) fn check(choice: Option<Choice>) -> Found {
+pub(super) fn check(choice: Option<DeviceChoice>) -> VulkanChecks {
     let mut checks = Checks::of("vulkan");
     let devices = survey::list().unwrap_or_else(|e| {
         checks.error("loader", Verdict::Fail, &e);
@@ -43,14 +43,14 @@ pub(super) fn check(choice: Option<Choice>) -> Found {
     let Some(choice) = choice else {
         checks.skip("open", text!("not asked for", Setting::Cpu.aside()));
         let device = fit.first().map(|(_, name)| name.clone());
-        return Found { checks: checks.all, opened: None, device, fit, hardware };
+        return VulkanChecks { checks: checks.all, opened: None, device, fit, hardware };
     };
     let opened = open(&mut checks, choice);
     let device = opened.as_ref().map(|gpu| gpu.caps.name.clone());
-    Found { checks: checks.all, opened, device, fit, hardware }
+    VulkanChecks { checks: checks.all, opened, device, fit, hardware }
 }
 
-fn open(checks: &mut Checks, choice: Choice) -> Option<Rc<Gpu>> {
+fn open(checks: &mut Checks, choice: DeviceChoice) -> Option<Rc<Gpu>> {
     match Gpu::open(choice) {
         Ok(gpu) => {
             let evidence = format!("opened {}", gpu.caps.name);

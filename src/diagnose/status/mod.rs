@@ -14,7 +14,6 @@ use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -55,13 +54,6 @@ pub struct Status {
     pub sequences: u64,
     /// Requests that are waiting.
     pub queue: u64,
-}
-
-static QUEUE: AtomicU64 = AtomicU64::new(0);
-
-/// Sets the number of waiting requests.
-pub fn set_queue(requests: usize) {
-    QUEUE.store(requests as u64, Ordering::Relaxed);
 }
 
 /// The directories that a process's environment variables name.
@@ -137,15 +129,31 @@ pub struct Reporter {
 impl Reporter {
     /// Starts to report. Without a directory for it, logs that and returns `None`: nothing depends on the report.
     pub fn start(command: &str, model: &str, device: &str) -> Option<Reporter> {
+        Reporter::start_with(command, model, device, |_| {})
+    }
+
+    /// As [`Reporter::start`]. Before each report `fill` says what else has changed.
+    pub fn start_with(
+        command: &str,
+        model: &str,
+        device: &str,
+        fill: impl Fn(&mut Status) + Clone + Send + 'static,
+    ) -> Option<Reporter> {
         let directories = Environment::of_process().own(nix::unistd::geteuid().as_raw());
         directories.iter().find_map(|directory| {
-            Reporter::start_in(directory, command, model, device)
+            Reporter::start_in(directory, command, model, device, fill.clone())
                 .inspect_err(|e| log::debug!("no report to `kiln top` in {}: {e}", directory.display()))
                 .ok()
         })
     }
 
-    fn start_in(directory: &Path, command: &str, model: &str, device: &str) -> std::io::Result<Reporter> {
+    fn start_in(
+        directory: &Path,
+        command: &str,
+        model: &str,
+        device: &str,
+        fill: impl Fn(&mut Status) + Send + 'static,
+    ) -> std::io::Result<Reporter> {
         prepare(directory)?;
         let pid = std::process::id();
         let file = directory.join(format!("{pid}.json"));
@@ -155,8 +163,11 @@ impl Reporter {
         let started = started(&Files::system(), pid).unwrap_or(0);
         let names = [command, model, device].map(str::to_owned);
         let [command, model, device] = names;
-        let mut meter =
-            Meter { status: Status { pid, started, command, model, device, ..Status::default() }, past: Vec::new() };
+        let mut meter = RateMeter {
+            status: Status { pid, started, command, model, device, ..Status::default() },
+            past: Vec::new(),
+            fill: Box::new(fill),
+        };
         meter.write(&file)?;
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (signal, path) = (stop.clone(), file.clone());
@@ -190,15 +201,16 @@ impl Drop for Reporter {
 }
 
 /// Counters over time, for rates.
-struct Meter {
+struct RateMeter {
     status: Status,
     past: Vec<(Instant, u64, u64)>,
+    fill: Box<dyn Fn(&mut Status) + Send>,
 }
 
-impl Meter {
+impl RateMeter {
     fn write(&mut self, file: &Path) -> std::io::Result<()> {
         let now = Instant::now();
-        let counts::Counts { decoded, prefilled, sequences } = counts::read();
+        let counts::TokenCounters { decoded, prefilled, sequences } = counts::read();
         self.past.push((now, decoded, prefilled));
         // The oldest that is kept is the newest one that is at least a window old.
         while self.past.len() > 2 && now - self.past[1].0 >= WINDOW {
@@ -210,7 +222,8 @@ impl Meter {
         let s = &mut self.status;
         (s.decoded, s.prefilled) = (decoded, prefilled);
         (s.decode_tokens_s, s.prefill_tokens_s) = (rate(decoded - decoded_then), rate(prefilled - prefilled_then));
-        (s.sequences, s.queue) = (sequences, QUEUE.load(Ordering::Relaxed));
+        s.sequences = sequences;
+        (self.fill)(s);
         let text = serde_json::to_vec(s)?;
         // Renamed into place, so that readers see the old file or the new one.
         PartialFile::write_whole(file, 0o666, &text)

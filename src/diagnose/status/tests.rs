@@ -2,6 +2,7 @@
 
 use super::*;
 use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A machine with only the files that a test creates.
 struct FakeRun {
@@ -57,7 +58,10 @@ fn a_process_reports_while_it_runs_and_is_gone_after() {
     // A dead process's file is removed, and other files are not. No process has this number.
     std::fs::write(dir.path().join("4194305.json"), report_of(4194305, 5)).unwrap();
     std::fs::write(dir.path().join("notes"), "").unwrap();
-    let reporter = Reporter::start_in(dir.path(), "run", "demo", "a device").unwrap();
+    let waiting = Arc::new(AtomicU64::new(0));
+    let queue = waiting.clone();
+    let fill = move |status: &mut Status| status.queue = queue.load(Ordering::Relaxed);
+    let reporter = Reporter::start_in(dir.path(), "run", "demo", "a device", fill).unwrap();
     let own = dir.path().join(format!("{}.json", std::process::id()));
     assert!(own.exists() && dir.path().join("notes").exists() && !dir.path().join("4194305.json").exists());
     let one = || read_directory(&files, &path).pop().unwrap();
@@ -66,7 +70,7 @@ fn a_process_reports_while_it_runs_and_is_gone_after() {
     counts::count_decoded(3);
     counts::count_prefilled(512);
     counts::count_prefilled(512);
-    set_queue(7);
+    waiting.store(7, Ordering::Relaxed);
     // Other tests of this process run passes too.
     let is_told =
         |s: &Status| s.queue == 7 && s.decoded >= before.decoded + 3 && s.prefilled >= before.prefilled + 1024;
@@ -84,8 +88,8 @@ fn a_process_reports_while_it_runs_and_is_gone_after() {
 fn rates_are_of_what_was_counted_since_the_window_began() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("report.json");
-    let mut meter = Meter { status: Status::default(), past: Vec::new() };
-    let report = |meter: &mut Meter| {
+    let mut meter = RateMeter { status: Status::default(), past: Vec::new(), fill: Box::new(|_| {}) };
+    let report = |meter: &mut RateMeter| {
         meter.write(&file).unwrap();
         serde_json::from_slice::<Status>(&std::fs::read(&file).unwrap()).unwrap()
     };
@@ -161,7 +165,7 @@ fn nothing_of_the_users_is_overwritten() {
     std::fs::write(dir.path().join("letter"), "text").unwrap();
     for (suffix, start) in [("json", false), ("next", true), ("txt", true)] {
         symlink("letter", name(suffix)).unwrap();
-        assert_eq!(Reporter::start_in(dir.path(), "run", "demo", "a device").is_ok(), start, "{suffix}");
+        assert_eq!(Reporter::start_in(dir.path(), "run", "demo", "a device", |_| {}).is_ok(), start, "{suffix}");
         assert_eq!(std::fs::read_link(name(suffix)).unwrap(), Path::new("letter"));
         assert_eq!(std::fs::read(dir.path().join("letter")).unwrap(), b"text");
         std::fs::remove_file(name(suffix)).unwrap();

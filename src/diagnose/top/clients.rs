@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 /// One process's use of one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Client {
+pub struct DrmClient {
     /// The process.
     pub pid: u32,
     /// Its name.
@@ -24,7 +24,7 @@ pub struct Client {
 }
 
 /// Every client that this user may see, each once. This process is left out: it opens devices only to ask.
-pub fn find(files: &Files) -> Vec<Client> {
+pub fn find(files: &Files) -> Vec<DrmClient> {
     let own = files.target("/proc/self").unwrap_or_default();
     let mut processes = files.list("/proc").unwrap_or_default();
     processes.retain(|name| *name != own);
@@ -42,14 +42,14 @@ pub fn find(files: &Files) -> Vec<Client> {
             // One client may be open as several descriptors, in several processes.
             if seen.insert((client.slot.clone(), client.id)) {
                 let name = files.text(&format!("/proc/{pid}/comm")).unwrap_or_default();
-                found.push(Client { name, ..client });
+                found.push(DrmClient { name, ..client });
             }
         }
     }
     found
 }
 
-fn parse(pid: u32, text: &str) -> Option<Client> {
+fn parse(pid: u32, text: &str) -> Option<DrmClient> {
     let field = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(':')).map(str::trim);
     // Newer kernels report resident bytes; older ones only have `memory`.
     let memory = |heap: &str| {
@@ -61,7 +61,7 @@ fn parse(pid: u32, text: &str) -> Option<Client> {
         // Capacities are not times.
         if name.starts_with("capacity") { None } else { value.trim().strip_suffix("ns")?.trim().parse::<u64>().ok() }
     });
-    Some(Client {
+    Some(DrmClient {
         pid,
         name: String::new(),
         slot: field("drm-pdev").unwrap_or_default().to_owned(),

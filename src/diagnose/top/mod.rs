@@ -13,7 +13,7 @@ use crate::machine::files::{Files, Reading};
 use crate::machine::nodes::{DeviceNode, Nvidia, gfx_name};
 use crate::sys::amdgpu::{self, GpuSensor};
 use crate::sys::{self, Failure, amdxdna, drm};
-use clients::Client;
+use clients::DrmClient;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -44,7 +44,7 @@ pub struct Process {
 }
 
 /// A GPU.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GpuSample {
     /// Its node, and its instruction set if known: `renderD128 gfx1103`.
     pub name: String,
@@ -145,7 +145,7 @@ pub struct Monitor {
     last: Option<Instant>,
     engine_ns: HashMap<(String, u64), u64>,
     completed: HashMap<(String, u32, i64), u64>,
-    nvidia: nvidia::Library,
+    nvidia: nvidia::NvmlLibrary,
 }
 
 impl Monitor {
@@ -159,7 +159,7 @@ impl Monitor {
             last: None,
             engine_ns: HashMap::new(),
             completed: HashMap::new(),
-            nvidia: nvidia::Library::default(),
+            nvidia: nvidia::NvmlLibrary::default(),
         }
     }
 
@@ -194,7 +194,7 @@ impl Monitor {
         Snapshot { time, gpus, npus, kilns }
     }
 
-    fn sample_gpu(&mut self, node: &DeviceNode, clients: &[Client], seconds: Option<f64>) -> GpuSample {
+    fn sample_gpu(&mut self, node: &DeviceNode, clients: &[DrmClient], seconds: Option<f64>) -> GpuSample {
         let files = &self.files;
         let number = |path: String| files.value::<u64>(&path).ok().map(|v| v as f64);
         let hwmon = files.list(&node.file("hwmon")).ok().and_then(|all| all.into_iter().next()).unwrap_or_default();
@@ -252,7 +252,7 @@ impl Monitor {
     }
 
     /// The processes on a GPU, each with the sum of its clients, the largest first.
-    fn processes(&self, node: &DeviceNode, clients: &[Client], seconds: Option<f64>) -> Vec<Process> {
+    fn processes(&self, node: &DeviceNode, clients: &[DrmClient], seconds: Option<f64>) -> Vec<Process> {
         let mut all: Vec<Process> = Vec::new();
         for c in clients.iter().filter(|c| c.slot == node.slot && !c.slot.is_empty()) {
             let before = self.engine_ns.get(&(c.slot.clone(), c.id));
@@ -327,7 +327,7 @@ fn opened<'a>(
     open: &'a mut HashMap<String, drm::Node>,
     files: &Files,
     node: &DeviceNode,
-) -> sys::Result<&'a drm::Node> {
+) -> sys::DriverResult<&'a drm::Node> {
     Ok(match open.entry(node.path.clone()) {
         Entry::Occupied(entry) => entry.into_mut(),
         Entry::Vacant(entry) => entry.insert(drm::Node::open(&files.at(&node.path))?),
@@ -343,19 +343,7 @@ fn name_of(node: &str, model: Option<String>) -> String {
 
 /// A GPU of which only the name is known.
 fn closed(name: String) -> GpuSample {
-    GpuSample {
-        name,
-        driver: "nvidia".into(),
-        busy: None,
-        engine_mhz: None,
-        memory_mhz: None,
-        power: None,
-        temperature: None,
-        vram: None,
-        gtt: None,
-        processes: Vec::new(),
-        fault: Some(CLOSED.into()),
-    }
+    GpuSample { name, driver: "nvidia".into(), fault: Some(CLOSED.into()), ..GpuSample::default() }
 }
 
 fn context_sample(c: &amdxdna::ContextInfo, completed_s: Option<f64>) -> ContextSample {

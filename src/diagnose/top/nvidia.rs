@@ -12,12 +12,12 @@ use std::ffi::OsStr;
 
 /// NVIDIA's library, once it is needed.
 #[derive(Default)]
-pub(in crate::diagnose) struct Library {
+pub(in crate::diagnose) struct NvmlLibrary {
     /// `None` if it cannot be used.
     loaded: OnceCell<Option<Nvml>>,
 }
 
-impl Library {
+impl NvmlLibrary {
     /// Adds what the library says of the GPU at the bus address `slot`. Without it the sample stays as it is.
     pub(super) fn complete(&self, files: &Files, slot: &str, gpu: &mut GpuSample) {
         let Some(device) = self.device(files, slot) else { return };

@@ -59,7 +59,7 @@ impl Recording {
     /// Input: it cannot be read.
     pub fn open(path: &Path) -> Result<Recording> {
         let (file, _) = regular::open(path, Links::Follow).map_err(|fault| match fault {
-            regular::Fault::Io(e) => Error::unreadable(path, &e),
+            regular::ReadFault::Io(e) => Error::unreadable(path, &e),
             fault => Error::input(format!("{} is no recording: {fault}", path.display()), REMEDY),
         })?;
         Ok(Recording { path: path.to_owned(), lines: BufReader::new(file), number: 0 })

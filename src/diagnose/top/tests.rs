@@ -7,7 +7,7 @@ use crate::diagnose::status::Environment;
 use crate::display::is_obeyed;
 use crate::machine::files::Files;
 use crate::sys::bindings as b;
-use crate::sys::fake::{AMDGPU_INFO, Fake, XDNA_ARRAY, XDNA_INFO, bytes};
+use crate::sys::fake::{AMDGPU_INFO, FakeIoctls, XDNA_ARRAY, XDNA_INFO, bytes};
 use nix::errno::Errno;
 use std::fs;
 
@@ -116,7 +116,7 @@ fn a_device_that_goes_away_says_so_and_comes_back() {
         fs::remove_file(path).unwrap();
     }
     drop(drivers);
-    let gone = |path| Fake::new(&machine.files.at(path), |_, _| Err(Errno::ENODEV));
+    let gone = |path| FakeIoctls::new(&machine.files.at(path), |_, _| Err(Errno::ENODEV));
     let lost = [gone("/dev/dri/renderD128"), gone("/dev/accel/accel0")];
     let shown = text(&mut sampler);
     assert!(shown.contains("it says nothing: ") && shown.contains("gpu_busy_percent is absent"), "{shown}");
@@ -175,7 +175,7 @@ fn devices_stay_open_and_what_does_not_change_is_asked_for_once() {
     assert_eq!(sample(), (Some(1200.0), Some(5), Some(4)));
     // A device that is gone is a reason: the next sample is of the new devices.
     drop(open);
-    let gone = [&gpu, &npu].map(|path| Fake::new(path, |_, _| Err(Errno::ENODEV)));
+    let gone = [&gpu, &npu].map(|path| FakeIoctls::new(path, |_, _| Err(Errno::ENODEV)));
     assert_eq!(sample().0, None);
     drop(gone);
     assert_eq!(sample(), (Some(600.0), Some(8), Some(4)));

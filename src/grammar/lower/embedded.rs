@@ -17,7 +17,7 @@ const OPTIONS: &str = "x-guidance";
 pub(in crate::grammar) fn lower_embedded(
     lark: &str,
     check: &dyn Fn() -> Result<()>,
-) -> Result<(String, Vec<exact::Number>)> {
+) -> Result<(String, Vec<exact::NumberPattern>)> {
     let (mut text, mut exact, mut schemas) = (String::new(), Vec::new(), 0);
     let mut rest = lark;
     while let Some(c) = rest.chars().next() {

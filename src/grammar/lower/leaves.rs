@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::unions::is_of_type;
-use super::{Lowering, exact_name};
+use super::{SchemaLowering, exact_name};
 use crate::display::quote;
 use crate::grammar::numbers::{self, Range};
 use crate::grammar::sizes;
@@ -15,7 +15,7 @@ const UPPER: [&str; 2] = ["maximum", "exclusiveMaximum"];
 /// Why an integer is left out.
 const TOO_LONG: &str = "has an integer beyond 64 bits";
 
-impl Lowering<'_> {
+impl SchemaLowering<'_> {
     /// Leaves out conditions of strings, moduli and counts of properties that llguidance does not take.
     pub(super) fn check_leaves(
         &mut self,

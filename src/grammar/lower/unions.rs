@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use super::Lowering;
+use super::SchemaLowering;
 
 /// References and alternatives that are followed within each other.
 const DEEPEST: usize = 16;
 
-impl<'s> Lowering<'s> {
+impl<'s> SchemaLowering<'s> {
     /// Whether no document satisfies two of `parts`, as far as is easily seen.
     pub(super) fn are_disjoint(&self, parts: &[Value]) -> bool {
         let mut pairs = parts.iter().enumerate().flat_map(|(i, a)| parts[i + 1..].iter().map(move |b| (a, b)));

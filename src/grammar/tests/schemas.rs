@@ -3,7 +3,7 @@
 use super::*;
 use crate::grammar::calls::{Calls, Function};
 
-fn calls(parameters: &Value, strict: bool) -> Result<Arc<Compiled>> {
+fn calls(parameters: &Value, strict: bool) -> Result<Arc<CompiledGrammar>> {
     let function = Function { name: "f".into(), parameters: parameters.clone(), strict };
     compile(Grammar::Calls(Calls { functions: vec![function], beside: Beside::Nothing, several: false }))
 }

@@ -232,7 +232,7 @@ constants! {
         form = 4,
         /// Lanes of a subgroup.
         subgroup = 5,
-        /// 1: only the rows behind the pass's chunk.
+        /// 1: only the rows after the pass's chunk.
         behind = 6,
     }
 

@@ -32,7 +32,7 @@ pub enum Relaying {
 macro_rules! modules {
     ($(#[doc = $doc:literal] $module:ident {
         name: $name:literal, source: $source:literal, defines: [$($define:literal),*],
-        constants: $constants:ident, push: $push:ident, relay: $relay:ident, matrix_units: $matrix_units:literal,
+        constants: $constants:ident, push: $push:ident, relay: $relay:ident,
     })*) => {
         /// A SPIR-V module: one kernel for one set of formats. The first lines of its source say what it computes.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,11 +71,6 @@ macro_rules! modules {
             pub fn is_grouped(self) -> bool {
                 let defines: &[&str] = match self { $(Module::$module => &[$($define),*],)* };
                 defines.contains(&"WEIGHT_GROUPED")
-            }
-
-            /// Whether only devices with matrix units can make pipelines of it.
-            pub fn needs_matrix_units(self) -> bool {
-                match self { $(Module::$module => $matrix_units,)* }
             }
 
             /// Its SPIR-V as the build script deflated it.

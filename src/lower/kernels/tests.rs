@@ -145,7 +145,7 @@ fn every_file_is_a_module() {
     assert_eq!(listed.len(), Module::ALL.len(), "no two modules are one file");
 }
 
-/// RADV's acquire makes the loads behind it skip the cache, but not those of readonly blocks. So only weights and the KV
+/// RADV's acquire makes the loads after it skip the cache, but not those of readonly blocks. So only weights and the KV
 /// cache may be readonly: nothing writes weights, and of the KV cache a pass reads what passes before it wrote. Of the page
 /// tables, what the host wrote.
 #[test]

@@ -62,20 +62,20 @@ pub struct TensorEntry {
 
 /// A checked header: the file's tensors by position, and its free-form metadata.
 #[derive(Debug)]
-pub struct Header {
+pub struct SafetensorsHeader {
     /// Tensors in the order of their bytes, without gap or overlap.
     pub entries: Vec<TensorEntry>,
     /// `__metadata__`.
     pub metadata: HashMap<String, String>,
 }
 
-impl Header {
+impl SafetensorsHeader {
     /// Parses and checks the header of a file of `len` bytes. `head` is the start of the file and contains at least the
     /// header. `label` names the file in errors.
     ///
     /// # Errors
     /// [`Error::Input`] that names the file, the tensor where there is one, and what was found and wanted.
-    pub fn parse(label: &str, head: &[u8], len: usize) -> Result<Header> {
+    pub fn parse(label: &str, head: &[u8], len: usize) -> Result<SafetensorsHeader> {
         let wrong = |what: String| Error::input(format!("{label}: {what}"), REMEDY);
         let Some((length, rest)) = head.split_first_chunk::<8>() else {
             return Err(wrong(format!("{len} bytes are too few for a safetensors file; it is truncated")));
@@ -154,7 +154,7 @@ impl RawTensor {
 
 impl RawHeader {
     /// Checks the tensors of a file of `len` bytes whose data begin at byte `base`.
-    fn check(self, base: usize, len: usize) -> std::result::Result<Header, String> {
+    fn check(self, base: usize, len: usize) -> std::result::Result<SafetensorsHeader, String> {
         let mut tensors: Vec<(String, RawTensor)> = self.tensors.into_iter().collect();
         tensors.sort_by(|(a, x), (b, y)| (x.data_offsets, a).cmp(&(y.data_offsets, b)));
         let infos: Vec<(String, TensorInfo)> = tensors.iter().map(|(name, raw)| (name.clone(), raw.info())).collect();
@@ -170,7 +170,7 @@ impl RawHeader {
             let (start, end) = raw.data_offsets;
             TensorEntry { name, dtype: raw.dtype(), shape: raw.shape, range: base + start..base + end }
         };
-        Ok(Header { entries: tensors.into_iter().map(entry).collect(), metadata: self.metadata })
+        Ok(SafetensorsHeader { entries: tensors.into_iter().map(entry).collect(), metadata: self.metadata })
     }
 }
 
@@ -293,7 +293,7 @@ pub(crate) struct Archive {
     /// The file's name in messages.
     pub(crate) label: String,
     /// Its header.
-    pub(crate) header: Header,
+    pub(crate) header: SafetensorsHeader,
     /// Its bytes. Every entry's range is within them.
     pub(crate) bytes: ByteSource,
 }
@@ -309,7 +309,7 @@ impl Archive {
         let (len, mut buffer) = (bytes.len(), Vec::new());
         let length = bytes.read(0..len.min(8), &mut buffer)?.first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
         let end = len.min(8 + length.min(MAX_HEADER) as usize);
-        let header = Header::parse(&label, bytes.read(0..end, &mut buffer)?, len)?;
+        let header = SafetensorsHeader::parse(&label, bytes.read(0..end, &mut buffer)?, len)?;
         Ok(Archive { label, header, bytes })
     }
 }

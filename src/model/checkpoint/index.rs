@@ -23,7 +23,7 @@ const REMEDY_SCHEMES: &str = "use the model in BF16, in INT8 of llm-compressor (
 
 /// A tensor of the model, located in the files.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredTensor {
     /// Its name in the file.
     pub(crate) name: String,
     /// Bytes of its elements, row-major without padding.
@@ -37,8 +37,8 @@ pub(crate) fn find_tensors(
     shape: &mut Shape,
     quantization: &Quantization,
     files: &[Archive],
-) -> Result<HashMap<TensorId, Stored>> {
-    let names = Names::collect(files)?;
+) -> Result<HashMap<TensorId, StoredTensor>> {
+    let names = TensorNames::collect(files)?;
     let found = names.by_role(shape)?;
     if found.contains_key(&TensorId::Head) {
         shape.tied = false;
@@ -67,15 +67,15 @@ struct At {
 }
 
 /// The names of all tensors in all files.
-struct Names<'a> {
+struct TensorNames<'a> {
     files: &'a [Archive],
     all: HashMap<&'a str, At>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> TensorNames<'a> {
     /// # Errors
     /// Input: two files have the same name.
-    fn collect(files: &'a [Archive]) -> Result<Names<'a>> {
+    fn collect(files: &'a [Archive]) -> Result<TensorNames<'a>> {
         let mut all: HashMap<&str, At> = HashMap::new();
         for (file, archive) in files.iter().enumerate() {
             for (entry, tensor) in archive.header.entries.iter().enumerate() {
@@ -86,7 +86,7 @@ impl<'a> Names<'a> {
                 }
             }
         }
-        Ok(Names { files, all })
+        Ok(TensorNames { files, all })
     }
 
     fn entry(&self, at: At) -> &'a TensorEntry {
@@ -143,7 +143,7 @@ impl<'a> Names<'a> {
     }
 
     /// Checks the dimensions and the encoding of one tensor.
-    fn check(&self, id: TensorId, at: At, shape: &Shape) -> Result<Stored> {
+    fn check(&self, id: TensorId, at: At, shape: &Shape) -> Result<StoredTensor> {
         let entry = self.entry(at);
         let [rows, cols] = id.dims(shape);
         let dtype = self.dtype(at)?;
@@ -164,7 +164,7 @@ impl<'a> Names<'a> {
             None => self.check_plain(id, at, dtype, [rows, cols])?,
         };
         let elements = ByteRange { file: at.file, range: entry.range.clone() };
-        Ok(Stored { name: entry.name.clone(), elements, encoding })
+        Ok(StoredTensor { name: entry.name.clone(), elements, encoding })
     }
 
     /// Checks a tensor without a scheme, and returns its encoding.

@@ -24,7 +24,7 @@ use self::archive::Archive;
 use self::byte_source::ByteSource;
 use self::encoding::{Encoding, GROUP};
 use self::gguf::Gguf;
-use self::index::Stored;
+use self::index::StoredTensor;
 use crate::display::quote;
 use crate::model::config::{self, Quantization};
 use crate::model::format::{BadRow, SourceFormat, WeightFormat};
@@ -41,7 +41,7 @@ pub struct Checkpoint {
     shape: Shape,
     source: SourceFormat,
     files: Vec<DataFile>,
-    tensors: HashMap<TensorId, Stored>,
+    tensors: HashMap<TensorId, StoredTensor>,
     norms: Norms,
 }
 
@@ -155,7 +155,7 @@ impl Checkpoint {
 
     /// Bytes of the model's tensors in the files, scales included; a load reads this much.
     pub fn stored_bytes(&self) -> u64 {
-        let scales = |t: &Stored| t.encoding.scales().map_or(0, |s| s.range.len());
+        let scales = |t: &StoredTensor| t.encoding.scales().map_or(0, |s| s.range.len());
         self.tensors.values().map(|t| (t.elements.range.len() + scales(t)) as u64).sum()
     }
 
@@ -280,7 +280,7 @@ impl Checkpoint {
 
     /// The tensor behind `id`. Opening has found every tensor of the shape; only a layer that the model does not have
     /// is missing.
-    fn stored(&self, id: TensorId) -> &Stored {
+    fn stored(&self, id: TensorId) -> &StoredTensor {
         let id = if id == TensorId::Head && self.shape.tied { TensorId::Embedding } else { id };
         self.tensors.get(&id).unwrap_or_else(|| panic!("the model has no {id:?}"))
     }
@@ -288,7 +288,7 @@ impl Checkpoint {
     /// Reads rows of `cols` elements, with the scales that they need.
     fn read_run<'a>(
         &'a self,
-        tensor: &'a Stored,
+        tensor: &'a StoredTensor,
         rows: Range<usize>,
         cols: usize,
         buffers: &'a mut ReadBuffers,
@@ -327,7 +327,7 @@ struct ReadBuffers {
 
 /// Rows of one tensor in their stored encoding.
 struct StoredRows<'a> {
-    tensor: &'a Stored,
+    tensor: &'a StoredTensor,
     /// Index of its first row.
     first: usize,
     cols: usize,
@@ -359,7 +359,7 @@ impl StoredRows<'_> {
 }
 
 /// The format of most bytes of the matrices.
-fn dominant_source(tensors: &HashMap<TensorId, Stored>) -> SourceFormat {
+fn dominant_source(tensors: &HashMap<TensorId, StoredTensor>) -> SourceFormat {
     let mut bytes: BTreeMap<SourceFormat, usize> = BTreeMap::new();
     for (_, tensor) in tensors.iter().filter(|(id, _)| !id.is_vector()) {
         *bytes.entry(tensor.encoding.source()).or_default() += tensor.elements.range.len();

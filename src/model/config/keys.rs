@@ -8,14 +8,14 @@ use crate::{Error, Result};
 pub(super) const REMEDY_CONFIG: &str = "correct it, or take config.json from the model's original download";
 
 /// Reads a JSON object's keys with their defaults. A null counts as absent.
-pub(super) struct Keys<'a> {
+pub(super) struct ConfigReader<'a> {
     /// The object.
     pub(super) map: &'a Map<String, Value>,
     /// The file that it is in, for errors.
     pub(super) file: &'static str,
 }
 
-impl<'a> Keys<'a> {
+impl<'a> ConfigReader<'a> {
     pub(super) fn get(&self, key: &str) -> Option<&'a Value> {
         self.map.get(key).filter(|v| !v.is_null())
     }
@@ -28,10 +28,10 @@ impl<'a> Keys<'a> {
         format!("correct it, or take {} from the model's original download", self.file)
     }
 
-    pub(super) fn object(&self, key: &str) -> Result<Option<Keys<'a>>> {
+    pub(super) fn object(&self, key: &str) -> Result<Option<ConfigReader<'a>>> {
         match self.get(key) {
             None => Ok(None),
-            Some(Value::Object(map)) => Ok(Some(Keys { map, file: self.file })),
+            Some(Value::Object(map)) => Ok(Some(ConfigReader { map, file: self.file })),
             Some(other) => Err(self.wrong(key, other, "an object")),
         }
     }

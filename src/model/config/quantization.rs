@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::keys::Keys;
+use super::keys::ConfigReader;
 use crate::Result;
 use crate::display::quote;
 
@@ -22,7 +22,7 @@ impl Quantization {
     ///
     /// # Errors
     /// [`crate::Error::Input`]: it is no object, or has a value of another type than it should.
-    pub(super) fn parse(outer: &Keys, text: &Keys) -> Result<Quantization> {
+    pub(super) fn parse(outer: &ConfigReader, text: &ConfigReader) -> Result<Quantization> {
         // The second name is that of older compressed-tensors.
         for key in ["quantization_config", "compression_config"] {
             for keys in [outer, text] {
@@ -37,7 +37,7 @@ impl Quantization {
 
 /// A text of the object. A value of another type is no text that is absent: taken for its default, it would be another
 /// scheme.
-fn word(keys: &Keys, key: &str) -> Result<Option<String>> {
+fn word(keys: &ConfigReader, key: &str) -> Result<Option<String>> {
     match keys.get(key) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(quote(text))),
@@ -45,7 +45,7 @@ fn word(keys: &Keys, key: &str) -> Result<Option<String>> {
     }
 }
 
-fn read(config: &Keys) -> Result<Quantization> {
+fn read(config: &ConfigReader) -> Result<Quantization> {
     let method = word(config, "quant_method")?.unwrap_or_else(|| "another program".into());
     if method != "compressed-tensors" {
         return Ok(Quantization::Other(method));

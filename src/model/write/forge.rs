@@ -12,7 +12,7 @@ use half::bf16;
 use crate::model::format::WeightFormat;
 use crate::model::shape::Shape;
 use crate::model::tensor::{Role, TensorId};
-use crate::model::write::{self, RowSource, WriteMonitor, Written};
+use crate::model::write::{self, RowSource, WriteMonitor, WriteSummary};
 use crate::{Error, Result};
 
 /// Format that rows are forged in. Other formats are encoded from it.
@@ -27,7 +27,13 @@ const NORM_SPREAD: f32 = 0.1;
 /// # Errors
 /// [`crate::Error::Input`]: `dst` exists. [`crate::Error::Failed`]: there is not enough space (with the sum), or
 /// a write fails. [`crate::Error::Interrupted`]: it was cancelled. Nothing is left behind then.
-pub fn forge(shape: &Shape, dst: &Path, format: WeightFormat, seed: u64, monitor: &WriteMonitor) -> Result<Written> {
+pub fn forge(
+    shape: &Shape,
+    dst: &Path,
+    format: WeightFormat,
+    seed: u64,
+    monitor: &WriteMonitor,
+) -> Result<WriteSummary> {
     write::write_checkpoint(dst, shape, format, &Forge { shape, seed }, &[], monitor)
 }
 
@@ -39,7 +45,7 @@ struct Forge<'a> {
 
 impl Forge<'_> {
     /// The random stream of one row.
-    fn stream(&self, id: TensorId, row: usize) -> Stream {
+    fn stream(&self, id: TensorId, row: usize) -> RandomWords {
         let tensor = match id {
             TensorId::Embedding => 0,
             TensorId::Head => 1,
@@ -48,11 +54,11 @@ impl Forge<'_> {
                 3 + (layer * Role::ALL.len() + Role::ALL.iter().position(|r| *r == role).unwrap_or_default()) as u64
             }
         };
-        Stream { start: mix(mix(mix(self.seed) ^ tensor) ^ row as u64) }
+        RandomWords { start: mix(mix(mix(self.seed) ^ tensor) ^ row as u64) }
     }
 
     /// A row's scale: 0.5 to 1.5 times the mean scale.
-    fn scale(&self, stream: &Stream, cols: usize) -> f32 {
+    fn scale(&self, stream: &RandomWords, cols: usize) -> f32 {
         let spread = 0.5 + (stream.word(u64::MAX) >> 40) as f32 / (1 << 24) as f32;
         spread / (UNIFORM_DEVIATION * (cols as f32).sqrt())
     }
@@ -94,11 +100,11 @@ impl RowSource for Forge<'_> {
 }
 
 /// A sequence of random words with random access.
-struct Stream {
+struct RandomWords {
     start: u64,
 }
 
-impl Stream {
+impl RandomWords {
     fn word(&self, index: u64) -> u64 {
         mix(self.start.wrapping_add(index.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }

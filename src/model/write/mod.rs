@@ -37,7 +37,7 @@ const MAX_COMPANION: usize = 256 << 20;
 
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteSummary {
     /// Tensors of the model; scales are not counted.
     pub tensors: usize,
     /// Bytes of the weight files.
@@ -57,7 +57,7 @@ pub(crate) fn write_checkpoint(
     source: &dyn RowSource,
     extra: &[PathBuf],
     monitor: &WriteMonitor,
-) -> Result<Written> {
+) -> Result<WriteSummary> {
     destination::check_destination(dst)?;
     if let Some(exceptions) = asked.exceptions(shape) {
         log::warn!("{exceptions}");
@@ -71,7 +71,7 @@ fn write_in_shards(
     extra: &[PathBuf],
     monitor: &WriteMonitor,
     shard_bytes: u64,
-) -> Result<Written> {
+) -> Result<WriteSummary> {
     let shape = matrices.shape;
     let shards = shards::lay_out(matrices, shard_bytes)?;
     let bytes = shards.iter().map(Shard::file_bytes).sum();
@@ -92,7 +92,7 @@ fn write_in_shards(
     }
     monitor.check()?;
     destination::commit(partial, dst)?;
-    Ok(Written { tensors: TensorId::all(shape).count(), bytes })
+    Ok(WriteSummary { tensors: TensorId::all(shape).count(), bytes })
 }
 
 #[cfg(test)]

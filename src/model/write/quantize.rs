@@ -8,7 +8,7 @@ use crate::model::format::{SourceFormat, WeightFormat};
 use crate::model::shape::Shape;
 use crate::model::tensor::TensorId;
 use crate::model::text_file::is_there;
-use crate::model::write::{self, RowSource, WriteMonitor, Written, destination};
+use crate::model::write::{self, RowSource, WriteMonitor, WriteSummary, destination};
 use crate::{Error, Result};
 
 /// Files of a model directory besides config and weights; those that exist are copied.
@@ -29,7 +29,7 @@ const COMPANIONS: [&str; 6] = [
 /// [`Error::Input`]: `dst` exists, `src` is not a model, a row of it is wrong, `format` cannot be made from it, or it has
 /// types that only GGUF files have. [`Error::Failed`]: there is no space or no permission. [`Error::Interrupted`]: it was
 /// cancelled. Nothing is left behind then.
-pub fn quantize(src: &Path, dst: &Path, format: WeightFormat, monitor: &WriteMonitor) -> Result<Written> {
+pub fn quantize(src: &Path, dst: &Path, format: WeightFormat, monitor: &WriteMonitor) -> Result<WriteSummary> {
     destination::check_destination(dst)?;
     let checkpoint = Checkpoint::open(src)?;
     let formats = checkpoint.formats(format);

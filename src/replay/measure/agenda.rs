@@ -3,7 +3,7 @@
 //! A question is worth the seconds that its answer may save in an hour of use. What costs more to find out is left alone: the
 //! tile that the cost model gives serves there as well as it is expected to.
 
-use super::choices::Way;
+use super::choices::ProductMethod;
 use crate::lower::arithmetic::Arithmetic;
 use crate::lower::target::{Product, Target};
 use crate::lower::{PassKind, RowOrder};
@@ -11,7 +11,7 @@ use crate::schedule::{Extent, Segment};
 use std::time::Duration;
 
 /// The key of a chosen tile: a product, and the arithmetic that computes it.
-pub type Key = (Arithmetic, Product);
+pub type TileKey = (Arithmetic, Product);
 
 /// Something that tuning decides by measuring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -21,7 +21,7 @@ pub enum Question {
     /// How passes of a kind multiply, with the tiles known so far.
     Way(PassKind),
     /// The tile of a product of a kind of pass.
-    Tile(PassKind, Key),
+    Tile(PassKind, TileKey),
     /// How rows of one sequence attend.
     Attend(PassKind),
     /// How passes of a kind multiply, each way with tiles of its own.
@@ -73,9 +73,9 @@ pub fn chance(i: usize) -> f64 {
 
 /// A product of a pass: its key, and the segments that have it.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct PassProduct {
     /// The product, and what computes it.
-    pub key: Key,
+    pub key: TileKey,
     /// A segment for each of its dispatches.
     pub segments: Vec<Segment>,
 }
@@ -110,14 +110,14 @@ impl Allowance {
 }
 
 /// Passes of as many rows as `kind` multiply so.
-pub fn take_way(target: &mut Target, kind: PassKind, way: Way) {
+pub fn take_way(target: &mut Target, kind: PassKind, way: ProductMethod) {
     target.chosen.insert(kind.rows, way.arithmetic);
     target.gated.insert(kind.rows, way.gated);
 }
 
 /// How passes of as many rows as `kind` multiply.
-pub fn way_of(target: &Target, kind: PassKind) -> Option<Way> {
-    Some(Way { arithmetic: *target.chosen.get(&kind.rows)?, gated: *target.gated.get(&kind.rows)? })
+pub fn way_of(target: &Target, kind: PassKind) -> Option<ProductMethod> {
+    Some(ProductMethod { arithmetic: *target.chosen.get(&kind.rows)?, gated: *target.gated.get(&kind.rows)? })
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use crate::lower::dispatch::Dispatch;
 use crate::lower::kernels::constants::{MatrixRateConstants, NoConstants};
 use crate::lower::kernels::push::{MatrixRatePush, Push, ReadPush, word};
 use crate::lower::kernels::{Kernel, Module};
-use crate::lower::units::Units;
+use crate::lower::units::MatrixUnits;
 use crate::replay::driver::{Driver, HostAccess, Memory, MemorySource};
-use crate::replay::queue::Queue;
+use crate::replay::queue::DeviceQueue;
 use std::time::Duration;
 
 const WORKGROUP: u32 = 256;
@@ -33,7 +33,7 @@ impl<D: Driver> Ceiling<D> {
     ///
     /// # Errors
     /// Device: the driver refuses.
-    pub fn bake(queue: &mut Queue<D>, buffers: &[D::Memory], sink: u64) -> Result<Ceiling<D>> {
+    pub fn bake(queue: &mut DeviceQueue<D>, buffers: &[D::Memory], sink: u64) -> Result<Ceiling<D>> {
         let kernel = Kernel::new(Module::Read, WORKGROUP, NoConstants {});
         let dispatch = |b: &D::Memory| {
             let words = b.size() / 16;
@@ -62,7 +62,7 @@ impl<D: Driver> Ceiling<D> {
     ///
     /// # Errors
     /// Device: the device failed or was lost.
-    pub fn measure(&mut self, queue: &Queue<D>) -> Result<f64> {
+    pub fn measure(&mut self, queue: &DeviceQueue<D>) -> Result<f64> {
         let fastest = Fastest::of_runs(self.warm_up, || {
             let mut sum = 0.0;
             for (list, stamps) in &mut self.parts {
@@ -79,7 +79,7 @@ impl<D: Driver> Ceiling<D> {
 /// # Errors
 /// Device: the memory cannot be had, or the driver fails.
 pub fn measure_alone<D: Driver>(driver: D, bytes: u64, heap: usize) -> Result<f64> {
-    let mut queue = Queue::new(driver);
+    let mut queue = DeviceQueue::new(driver);
     let allocate = |bytes| queue.driver.allocate(bytes, heap, HostAccess::None, MemorySource::Ordinary);
     let (sink, buffers) = (allocate(64)?, [allocate(bytes)?]);
     Ceiling::bake(&mut queue, &buffers, sink.address())?.measure(&queue)
@@ -93,8 +93,8 @@ const MATRIX_SECONDS: f64 = 2e-3;
 const MATRIX_PRODUCTS: u32 = 16;
 
 /// The kernel of [`measure_matrix_rate`].
-pub fn matrix_rate_kernel(units: Units) -> Kernel {
-    let Units { m, n, k, subgroup, .. } = units;
+pub fn matrix_rate_kernel(units: MatrixUnits) -> Kernel {
+    let MatrixUnits { m, n, k, subgroup, .. } = units;
     let constants = MatrixRateConstants { m, n, k, subgroups: MATRIX_SUBGROUPS };
     Kernel::new(Module::MatrixRate, MATRIX_SUBGROUPS * subgroup, constants)
 }
@@ -106,7 +106,7 @@ pub fn matrix_rate_kernel(units: Units) -> Kernel {
 /// Device: the driver refuses or fails.
 pub fn measure_matrix_rate<D: Driver>(driver: D, heap: usize) -> Result<Option<f64>> {
     let Some(units) = driver.caps().matrix else { return Ok(None) };
-    let mut queue = Queue::new(driver);
+    let mut queue = DeviceQueue::new(driver);
     let sink = queue.driver.allocate(64, heap, HostAccess::None, MemorySource::Ordinary)?;
     let kernel = matrix_rate_kernel(units);
     let mut stamps = queue.driver.stamps(2)?;

@@ -19,26 +19,26 @@ const MAX_BYTES: u64 = 16 << 20;
 /// The choices for a device, and their file.
 pub struct Choices {
     file: Option<PathBuf>,
-    known: Known,
+    known: TuningFile,
 }
 
 /// The file's content.
 #[derive(Default, serde::Serialize, serde::Deserialize)]
-struct Known {
+struct TuningFile {
     /// Tiles, by [`product_name`].
     tiles: BTreeMap<String, Tile>,
     /// Whether relayed dispatches are faster, by the model's bytes of weights.
     relay: BTreeMap<u64, bool>,
     /// The arithmetic of products, by the model's bytes of weights and the pass's rows.
     arithmetic: BTreeMap<String, Arithmetic>,
-    /// Whether matrix units make the gated GELU behind its products, by the same.
+    /// Whether matrix units make the gated GELU after its products, by the same.
     gated: BTreeMap<String, bool>,
     /// Tiles of products whose tile is not chosen yet, with the seconds of a dispatch alone, by [`product_name`].
     #[serde(default)]
     tried: BTreeMap<String, Vec<(Tile, f64)>>,
     /// Ways that came near the chosen one, and are to be tuned too, by the model's bytes of weights and the pass's rows.
     #[serde(default)]
-    rivals: BTreeMap<String, Vec<Way>>,
+    rivals: BTreeMap<String, Vec<ProductMethod>>,
     /// How rows of one sequence attend, by [`pass_name`].
     attend: BTreeMap<String, AttendBy>,
     /// Seconds of a pass, by [`pass_name`].
@@ -47,10 +47,10 @@ struct Known {
 
 /// How passes of some rows multiply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub struct Way {
+pub struct ProductMethod {
     /// The arithmetic.
     pub arithmetic: Arithmetic,
-    /// Whether matrix units make the gated GELU behind its products.
+    /// Whether matrix units make the gated GELU after its products.
     pub gated: bool,
 }
 
@@ -66,7 +66,7 @@ impl Choices {
 
     /// Choices that are kept nowhere.
     pub fn unkept() -> Choices {
-        Choices { file: None, known: Known::default() }
+        Choices { file: None, known: TuningFile::default() }
     }
 
     /// Writes the file. If that fails, the next start measures again.
@@ -94,12 +94,12 @@ impl Choices {
     }
 
     /// Ways that came near the chosen one.
-    pub fn rivals(&self, weights: u64, rows: usize) -> &[Way] {
+    pub fn rivals(&self, weights: u64, rows: usize) -> &[ProductMethod] {
         self.known.rivals.get(&rows_name(weights, rows)).map_or(&[], Vec::as_slice)
     }
 
     /// Keeps them; with none the chosen one stands.
-    pub fn set_rivals(&mut self, weights: u64, rows: usize, rivals: Vec<Way>) {
+    pub fn set_rivals(&mut self, weights: u64, rows: usize, rivals: Vec<ProductMethod>) {
         match rivals.is_empty() {
             true => drop(self.known.rivals.remove(&rows_name(weights, rows))),
             false => drop(self.known.rivals.insert(rows_name(weights, rows), rivals)),
@@ -123,13 +123,13 @@ impl Choices {
     }
 
     /// How passes of `rows` rows multiply. `weights`: bytes of the model's weights.
-    pub fn way(&self, weights: u64, rows: usize) -> Option<Way> {
+    pub fn way(&self, weights: u64, rows: usize) -> Option<ProductMethod> {
         let name = rows_name(weights, rows);
-        Some(Way { arithmetic: *self.known.arithmetic.get(&name)?, gated: *self.known.gated.get(&name)? })
+        Some(ProductMethod { arithmetic: *self.known.arithmetic.get(&name)?, gated: *self.known.gated.get(&name)? })
     }
 
     /// Keeps the choice.
-    pub fn set_way(&mut self, weights: u64, rows: usize, way: Way) {
+    pub fn set_way(&mut self, weights: u64, rows: usize, way: ProductMethod) {
         self.known.arithmetic.insert(rows_name(weights, rows), way.arithmetic);
         self.known.gated.insert(rows_name(weights, rows), way.gated);
     }

@@ -6,7 +6,7 @@ use crate::lower::kernels::constants::NoConstants;
 use crate::lower::kernels::push::{Push, ReadPush};
 use crate::lower::kernels::{Kernel, Module};
 use crate::replay::driver::{Driver, HostAccess, Memory, MemoryCopy, MemorySource, Stamps};
-use crate::replay::queue::Queue;
+use crate::replay::queue::DeviceQueue;
 use std::time::Instant;
 
 const REPETITIONS: usize = 7;
@@ -29,7 +29,7 @@ pub struct Costs {
 /// # Errors
 /// Device: the driver refuses or fails.
 pub fn measure<D: Driver>(driver: D, heap: usize) -> Result<Costs> {
-    let mut queue = Queue::new(driver);
+    let mut queue = DeviceQueue::new(driver);
     let data = queue.driver.allocate(4096, heap, HostAccess::None, MemorySource::Ordinary)?;
     let workgroup = queue.driver.caps().subgroup.max(32);
     // One workgroup that reads one cache line, so that the dispatch itself dominates.
@@ -77,7 +77,7 @@ pub struct Transfer {
 /// # Errors
 /// Device: the memory cannot be had, or the driver fails.
 pub fn measure_transfer<D: Driver>(driver: D, heap: usize, by: usize, bytes: u64) -> Result<Transfer> {
-    let mut queue = Queue::new(driver);
+    let mut queue = DeviceQueue::new(driver);
     let mut device = queue.driver.allocate(bytes, heap, HostAccess::Device, MemorySource::Ordinary)?;
     let mut host = queue.driver.allocate(bytes, by, HostAccess::Host, MemorySource::Ordinary)?;
     let source = vec![0x5au8; bytes as usize];

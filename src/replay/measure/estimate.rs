@@ -92,7 +92,7 @@ impl Testbed for NoBed {
         Ok(None)
     }
 
-    fn take_stalled(&mut self) -> Result<bool> {
+    fn take_timeout(&mut self) -> Result<bool> {
         Ok(false)
     }
 }

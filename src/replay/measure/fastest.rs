@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::lower::caps::Caps;
 use crate::replay::driver::{Driver, Stamps};
-use crate::replay::queue::Queue;
+use crate::replay::queue::DeviceQueue;
 use std::time::{Duration, Instant};
 
 /// Fewest runs of which the fastest is taken.
@@ -19,7 +19,11 @@ pub fn warm_up(caps: &Caps) -> Duration {
 }
 
 /// Seconds of a run of a list, by the device's clock (span 0 of `stamps`) if it has one.
-pub(super) fn seconds<D: Driver>(queue: &Queue<D>, list: D::Baked, stamps: Option<&mut D::Stamps>) -> Result<f64> {
+pub(super) fn seconds<D: Driver>(
+    queue: &DeviceQueue<D>,
+    list: D::Baked,
+    stamps: Option<&mut D::Stamps>,
+) -> Result<f64> {
     let start = Instant::now();
     // SAFETY: the list is waited for, each time.
     unsafe { queue.run(list) }?;

@@ -5,27 +5,27 @@ use crate::lower::dispatch::Dispatch;
 use crate::lower::kernels::constants::FragmentConstants;
 use crate::lower::kernels::push::{FragmentPush, Push};
 use crate::lower::kernels::{Kernel, Module};
-use crate::lower::units::Units;
+use crate::lower::units::MatrixUnits;
 use crate::replay::driver::{Driver, Memory};
-use crate::replay::queue::Queue;
+use crate::replay::queue::DeviceQueue;
 
 /// The kernel that finds the layout of fragments.
-pub fn kernel(units: Units) -> Kernel {
-    let Units { m, least_n: n, k, .. } = units;
+pub fn kernel(units: MatrixUnits) -> Kernel {
+    let MatrixUnits { m, least_n: n, k, .. } = units;
     Kernel::new(Module::Fragment, units.subgroup, FragmentConstants { m, n, k })
 }
 
-/// Returns `units` with [`Units::row_lanes`] filled in by a run of shaders/fragment.comp, which writes
+/// Returns `units` with [`MatrixUnits::row_lanes`] filled in by a run of shaders/fragment.comp, which writes
 /// to `found`: a word or more that the host maps. If the run fails, logs it and
 /// returns `units` unchanged: products then use other kernels.
 ///
 /// # Errors
 /// Device: the device hangs.
-pub fn find<D: Driver>(queue: &mut Queue<D>, found: &mut D::Memory, units: Units) -> Result<Units> {
+pub fn find<D: Driver>(queue: &mut DeviceQueue<D>, found: &mut D::Memory, units: MatrixUnits) -> Result<MatrixUnits> {
     match run(queue, found, units) {
         Ok(row_lanes) => {
             log::debug!("invocations that share a row of a matrix: {row_lanes:?}");
-            Ok(Units { row_lanes, ..units })
+            Ok(MatrixUnits { row_lanes, ..units })
         }
         Err(e) if queue.driver.is_hung() => Err(e),
         Err(e) => {
@@ -35,7 +35,7 @@ pub fn find<D: Driver>(queue: &mut Queue<D>, found: &mut D::Memory, units: Units
     }
 }
 
-fn run<D: Driver>(queue: &mut Queue<D>, found: &mut D::Memory, units: Units) -> Result<Option<u32>> {
+fn run<D: Driver>(queue: &mut DeviceQueue<D>, found: &mut D::Memory, units: MatrixUnits) -> Result<Option<u32>> {
     found.copy_from(&[0; 4])?;
     let push = Push::new(&FragmentPush { found: found.address() });
     let dispatch = Dispatch::new(kernel(units), push, [1, 1, 1]);

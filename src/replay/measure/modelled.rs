@@ -4,7 +4,7 @@
 //! the efficiency of its tile, which varies from tile to tile in a way that nobody knows, and a launch. A submit takes a
 //! moment of the host. Kernels are compiled on a few threads beside that. Everything is the same in every run.
 
-use super::agenda::{Allowance, Key};
+use super::agenda::{Allowance, TileKey};
 use super::choices::Choices;
 use super::estimate;
 use super::testbed::{Testbed, depth};
@@ -16,13 +16,13 @@ use crate::lower::figures::Figures;
 use crate::lower::kernels::Kernel;
 use crate::lower::layout::GpuLayout;
 use crate::lower::target::Target;
-use crate::lower::units::Units;
+use crate::lower::units::MatrixUnits;
 use crate::lower::units::{HOPPER, RDNA3};
 use crate::lower::{Lowering, PassKind};
 use crate::model::{BlockFormat, Role, Shape, TensorId, WeightFormat, presets};
 use crate::replay::driver::Readiness;
 use crate::replay::tuned_kinds;
-use crate::schedule::cost::{Pass, step_cost};
+use crate::schedule::cost::{PassShape, step_cost};
 use crate::schedule::{Extent, KvType, Schedule, Segment};
 use crate::{Cancel, Result};
 use std::collections::hash_map::DefaultHasher;
@@ -32,10 +32,10 @@ use std::time::Duration;
 
 /// What a modelled device does.
 #[derive(Debug, Clone, Copy)]
-struct Machine {
+struct ModelledDevice {
     /// The name by which Kiln knows it.
     name: &'static str,
-    units: Units,
+    units: MatrixUnits,
     /// Bytes per second, operations per second on f16 and of integer dot products.
     memory: f64,
     matrix: f64,
@@ -47,7 +47,7 @@ struct Machine {
     wait: f64,
 }
 
-const RADEON_780M: Machine = Machine {
+const RADEON_780M: ModelledDevice = ModelledDevice {
     name: "780m",
     units: RDNA3,
     memory: 89.6e9,
@@ -58,7 +58,7 @@ const RADEON_780M: Machine = Machine {
     wait: 0.0,
 };
 
-const H100: Machine = Machine {
+const H100: ModelledDevice = ModelledDevice {
     name: "H100",
     units: HOPPER,
     memory: 3.35e12,
@@ -85,7 +85,7 @@ fn chance(what: impl Hash) -> f64 {
 
 /// The modelled device.
 struct ModelledBed<'a> {
-    machine: Machine,
+    machine: ModelledDevice,
     schedule: &'a Schedule,
     /// Seconds since the start.
     clock: f64,
@@ -101,8 +101,8 @@ struct ModelledBed<'a> {
 }
 
 impl<'a> ModelledBed<'a> {
-    fn new(case: &'a Case) -> ModelledBed<'a> {
-        let Case { machine, schedule, .. } = case;
+    fn new(case: &'a Scenario) -> ModelledBed<'a> {
+        let Scenario { machine, schedule, .. } = case;
         ModelledBed {
             machine: *machine,
             schedule,
@@ -141,11 +141,11 @@ impl<'a> ModelledBed<'a> {
 
     /// Seconds of a dispatch that waits for none.
     fn seconds(&self, kind: PassKind, d: &Dispatch) -> f64 {
-        let Machine { memory, matrix, dot, processors, launch, .. } = self.machine;
+        let ModelledDevice { memory, matrix, dot, processors, launch, .. } = self.machine;
         let groups: u32 = d.groups.iter().product();
         let busy = f64::from(groups.min(processors)) / f64::from(processors);
         let Some((arithmetic, p)) = d.product else {
-            let pass = Pass::Prefill { rows: kind.rows, depth: depth(self.schedule, kind) };
+            let pass = PassShape::Prefill { rows: kind.rows, depth: depth(self.schedule, kind) };
             let cost = d.steps.clone().map(|at| step_cost(&self.schedule.steps[at], pass));
             let (bytes, operations) = cost.fold((0, 0), |sum, c| (sum.0 + c.bytes(), sum.1 + c.operations));
             return launch + (bytes as f64 / memory + operations as f64 / (0.2 * matrix)) / busy.max(0.1);
@@ -227,7 +227,7 @@ impl Testbed for ModelledBed<'_> {
         fastest_of(others, run).map(Some)
     }
 
-    fn take_stalled(&mut self) -> Result<bool> {
+    fn take_timeout(&mut self) -> Result<bool> {
         Ok(false)
     }
 }
@@ -247,8 +247,8 @@ fn q4_k_m(shape: &Shape) -> impl Fn(TensorId) -> WeightFormat + use<> {
 }
 
 /// 27B on the modelled device.
-struct Case {
-    machine: Machine,
+struct Scenario {
+    machine: ModelledDevice,
     schedule: Schedule,
     layout: GpuLayout,
     addresses: Addresses,
@@ -258,8 +258,8 @@ struct Case {
 /// What ends a call of tuning early, and who is told how far it is.
 type Rest = (Cancel, Box<dyn FnMut(usize, f64)>);
 
-impl Case {
-    fn new(machine: Machine, sequences: usize, formats: impl Fn(TensorId) -> WeightFormat) -> Case {
+impl Scenario {
+    fn new(machine: ModelledDevice, sequences: usize, formats: impl Fn(TensorId) -> WeightFormat) -> Scenario {
         let shape = presets::preset("gemma3-27b").unwrap();
         let kv = KvType::F16;
         let extent = Extent { context: 4096, max_rows: 512, head_rows: sequences, sequences, kv, kv_tokens: None };
@@ -267,11 +267,11 @@ impl Case {
         let layout = GpuLayout::new(&schedule);
         let weights = (1..).map(|i| i << 36).take(schedule.weights.buffers.len()).collect();
         let kinds = tuned_kinds(&schedule.extent).collect();
-        Case { machine, addresses: Addresses { arena: 1 << 33, weights }, schedule, layout, kinds }
+        Scenario { machine, addresses: Addresses { arena: 1 << 33, weights }, schedule, layout, kinds }
     }
 
     fn target(&self) -> Target {
-        let Machine { name, units, .. } = self.machine;
+        let ModelledDevice { name, units, .. } = self.machine;
         Target { figures: Figures::named(name), ..Target::new(units.subgroup, true, Some(units)) }
     }
 
@@ -316,7 +316,7 @@ impl Case {
         };
         let own = of(target);
         let seconds: f64 = own.iter().map(|d| bed.waiting_seconds(kind, d)).sum();
-        let mut best: HashMap<Key, f64> = HashMap::new();
+        let mut best: HashMap<TileKey, f64> = HashMap::new();
         for d in &own {
             let Some(key) = d.product else { continue };
             best.entry(key).or_insert_with(|| {
@@ -356,13 +356,13 @@ fn rest() -> Rest {
 }
 
 /// The cases: 27B in INT8 and as llama.cpp's Q4_K_M, for one sequence, on a 780M.
-fn cases() -> [(&'static str, Case); 2] {
+fn cases() -> [(&'static str, Scenario); 2] {
     let mixed = q4_k_m(&presets::preset("gemma3-27b").unwrap());
-    [("INT8", Case::new(RADEON_780M, 1, |_| WeightFormat::Int8)), ("Q4_K_M", Case::new(RADEON_780M, 1, mixed))]
+    [("INT8", Scenario::new(RADEON_780M, 1, |_| WeightFormat::Int8)), ("Q4_K_M", Scenario::new(RADEON_780M, 1, mixed))]
 }
 
 /// Each kind's pass with the chosen tiles takes at most `most` times what it takes with the best of all.
-fn check_passes(case: &Case, bed: &ModelledBed, target: &Target, most: f64) {
+fn check_passes(case: &Scenario, bed: &ModelledBed, target: &Target, most: f64) {
     for &kind in &case.kinds {
         let (seconds, best) = case.pass(bed, target, kind);
         assert!(seconds <= most * best, "{kind}: {:.1} ms, and {:.1} at best", seconds * 1e3, best * 1e3);
@@ -393,7 +393,7 @@ fn all_of_27b_is_tuned_within_ninety_seconds_and_the_time_is_known_beforehand() 
 #[test]
 fn a_fast_device_is_tuned_within_forty_seconds() {
     for sequences in [1, 32] {
-        let case = Case::new(H100, sequences, |_| WeightFormat::Int8);
+        let case = Scenario::new(H100, sequences, |_| WeightFormat::Int8);
         let (mut bed, mut tuning, mut rest) = (ModelledBed::new(&case), Tuning::new(Choices::unkept()), rest());
         let mut target = case.target();
         let mut tuner = case.tuner(&mut tuning, &mut bed, Allowance::ALL, &mut rest);
@@ -423,7 +423,7 @@ fn a_fast_device_is_tuned_within_forty_seconds() {
 #[test]
 fn passes_begin_with_what_is_usual_on_the_device() {
     for (format, most) in [(WeightFormat::Int8, 32), (WeightFormat::Int4, 16)] {
-        let case = Case::new(H100, 1, |_| format);
+        let case = Scenario::new(H100, 1, |_| format);
         let (mut bed, mut tuning, mut rest) = (ModelledBed::new(&case), Tuning::new(Choices::unkept()), rest());
         let mut target = case.target();
         case.tuner(&mut tuning, &mut bed, Allowance::ALL, &mut rest).recall(&mut target);

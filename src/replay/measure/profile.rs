@@ -3,11 +3,11 @@
 //! stamps.
 
 use crate::error::{Setting, text};
-use crate::executor::Timed;
+use crate::executor::KernelTiming;
 use crate::lower::dispatch::{Dispatch, Edge};
 use crate::replay::driver::{Driver, Stamps};
 use crate::replay::list::{List, Relay};
-use crate::replay::queue::Queue;
+use crate::replay::queue::DeviceQueue;
 use crate::schedule::Segment;
 use crate::{Error, Result};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The parts of an executor that a profile uses.
 pub struct Profiler<'a, D: Driver> {
     /// The queue.
-    pub queue: &'a mut Queue<D>,
+    pub queue: &'a mut DeviceQueue<D>,
     /// The dispatches of the pass, segment by segment.
     pub segments: Vec<(Segment, Vec<Dispatch>)>,
     /// The executor's relay counters, if it relays.
@@ -31,7 +31,7 @@ impl<D: Driver> Profiler<'_, D> {
     ///
     /// # Errors
     /// Device: it has no timestamps, or it failed.
-    pub fn time_steps(&mut self, repetitions: usize) -> Result<Vec<Timed>> {
+    pub fn time_steps(&mut self, repetitions: usize) -> Result<Vec<KernelTiming>> {
         // Stamps of a segment are by themselves: every driver can make room for a few. They outlive the lists that note them.
         let mut stamps = Vec::new();
         for (_, dispatches) in &self.segments {
@@ -49,18 +49,19 @@ impl<D: Driver> Profiler<'_, D> {
         stamps: &mut [D::Stamps],
         lists: &mut Vec<D::Baked>,
         repetitions: usize,
-    ) -> Result<Vec<Timed>> {
+    ) -> Result<Vec<KernelTiming>> {
         for ((_, dispatches), stamps) in self.segments.iter().zip(&*stamps) {
             lists.push(bake_stamped(self.queue, dispatches, stamps)?);
         }
-        let timed = |s: &Segment, d: &Dispatch| Timed {
+        let timed = |s: &Segment, d: &Dispatch| KernelTiming {
             segment: *s,
             steps: d.steps.clone(),
             kernel: d.kernel.module.name(),
             variant: variant(d),
             seconds: Vec::with_capacity(repetitions),
         };
-        let mut timed: Vec<Timed> = self.segments.iter().flat_map(|(s, ds)| ds.iter().map(|d| timed(s, d))).collect();
+        let mut timed: Vec<KernelTiming> =
+            self.segments.iter().flat_map(|(s, ds)| ds.iter().map(|d| timed(s, d))).collect();
         // The first run warms up.
         for run in 0..=repetitions {
             for (i, &list) in lists.iter().enumerate() {
@@ -151,8 +152,12 @@ fn no_clock() -> Error {
     )
 }
 
-/// Dispatches in order, each behind the one before it, with a stamp before the first and after each.
-fn bake_stamped<D: Driver>(queue: &mut Queue<D>, dispatches: &[Dispatch], stamps: &D::Stamps) -> Result<D::Baked> {
+/// Dispatches in order, each after the one before it, with a stamp before the first and after each.
+fn bake_stamped<D: Driver>(
+    queue: &mut DeviceQueue<D>,
+    dispatches: &[Dispatch],
+    stamps: &D::Stamps,
+) -> Result<D::Baked> {
     let mut list = List::new(None, Some((stamps, 0)));
     for (i, d) in dispatches.iter().enumerate() {
         list.dispatch(d, Edge::Kernels, 0..0);

@@ -6,16 +6,17 @@ use crate::executor::{self, HeadRows, Row};
 use crate::lower::caps::DeviceKind;
 use crate::lower::dispatch::Dispatch;
 use crate::lower::kernels::Kernel;
-use crate::lower::layout::{GpuLayout, STALLED};
+use crate::lower::layout::GpuLayout;
 use crate::lower::{PassKind, RowOrder};
 use crate::replay::driver::{Driver, Readiness};
 use crate::replay::list::Relay;
-use crate::replay::queue::Queue;
+use crate::replay::queue::DeviceQueue;
 use crate::schedule::Schedule;
+use crate::schedule::layout::StateLayout;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Positions before the rows of a measured pass: the window of a local layer. Behind no positions attention takes hardly
+/// Positions before the rows of a measured pass: the window of a local layer. After no positions attention takes hardly
 /// any time, and other tiles are the fastest beside it.
 const DEPTH: usize = 1024;
 
@@ -54,13 +55,13 @@ pub trait Testbed {
     ///
     /// # Errors
     /// Device: the device failed.
-    fn take_stalled(&mut self) -> Result<bool>;
+    fn take_timeout(&mut self) -> Result<bool>;
 }
 
 /// A device's queue, with the parts of an executor that runs are made with.
 pub struct QueueBed<'a, D: Driver> {
     /// The queue.
-    pub queue: &'a mut Queue<D>,
+    pub queue: &'a mut DeviceQueue<D>,
     /// The model.
     pub schedule: &'a Schedule,
     /// Offsets in the arena.
@@ -128,11 +129,11 @@ impl<D: Driver> QueueBed<'_, D> {
         if self.ready.is_none() {
             return Ok(());
         }
-        // Measuring may have set the stall flag. If it filled the slots: pad columns must be zero.
+        // Measuring may have set the timeout flag. If it filled the slots: pad columns must be zero.
         let slots = if self.fills { self.slots() } else { 0..0 };
         self.edit(|words| {
             words[slots].fill(0);
-            words[STALLED] = 0;
+            words[StateLayout::RELAY_TIMEOUT] = 0;
         })
     }
 }
@@ -175,9 +176,9 @@ impl<D: Driver> Testbed for QueueBed<'_, D> {
         self.timing.time(self.queue, list, stamps, others, self.patience)
     }
 
-    fn take_stalled(&mut self) -> Result<bool> {
-        let mut stalled = false;
-        self.edit(|words| stalled = std::mem::take(&mut words[STALLED]) != 0)?;
-        Ok(stalled)
+    fn take_timeout(&mut self) -> Result<bool> {
+        let mut timed_out = false;
+        self.edit(|words| timed_out = std::mem::take(&mut words[StateLayout::RELAY_TIMEOUT]) != 0)?;
+        Ok(timed_out)
     }
 }

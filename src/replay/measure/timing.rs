@@ -6,7 +6,7 @@
 use super::fastest::{Fastest, seconds};
 use crate::Result;
 use crate::replay::driver::Driver;
-use crate::replay::queue::Queue;
+use crate::replay::queue::DeviceQueue;
 use std::time::{Duration, Instant};
 
 /// Times the warm-up that the first measurement must have gained nothing where there is time for that: the others are
@@ -34,7 +34,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(1500);
 /// Times lists, one after the other. Keeps the last one, to warm the device up with.
 pub struct Timing<D: Driver> {
     warm_up: Duration,
-    last: Option<Timed<D>>,
+    last: Option<TimedList<D>>,
     /// When the device last worked.
     worked: Option<Instant>,
     /// How long clocks have been waited for since they may have fallen.
@@ -44,14 +44,14 @@ pub struct Timing<D: Driver> {
 }
 
 /// A list, the stamps that it writes as span 0, and the seconds of its fastest run.
-struct Timed<D: Driver> {
+struct TimedList<D: Driver> {
     list: D::Baked,
     stamps: D::Stamps,
     best: f64,
 }
 
-impl<D: Driver> Timed<D> {
-    fn run(&mut self, queue: &Queue<D>) -> Result<f64> {
+impl<D: Driver> TimedList<D> {
+    fn run(&mut self, queue: &DeviceQueue<D>) -> Result<f64> {
         seconds(queue, self.list, Some(&mut self.stamps))
     }
 }
@@ -68,7 +68,7 @@ impl<D: Driver> Timing<D> {
     ///
     /// # Errors
     /// Device: the device was lost.
-    pub fn warm_up(&mut self, queue: &Queue<D>, most: Option<Duration>) -> Result<bool> {
+    pub fn warm_up(&mut self, queue: &DeviceQueue<D>, most: Option<Duration>) -> Result<bool> {
         let is_idle = self.worked.is_none_or(|worked| worked.elapsed() > IDLE);
         if self.warm_up.is_zero() || !is_idle && self.waited.is_zero() {
             return Ok(true);
@@ -100,14 +100,14 @@ impl<D: Driver> Timing<D> {
     /// Device: the device was lost.
     pub fn time(
         &mut self,
-        queue: &Queue<D>,
+        queue: &DeviceQueue<D>,
         list: D::Baked,
         stamps: D::Stamps,
         others: f64,
         most: Option<Duration>,
     ) -> Result<Option<f64>> {
         self.free_last(queue);
-        let timed = self.last.insert(Timed { list, stamps, best: f64::INFINITY });
+        let timed = self.last.insert(TimedList { list, stamps, best: f64::INFINITY });
         let start = Instant::now();
         if let Some((fastest, before)) = &mut self.rise {
             // Only the clocks matter here.
@@ -132,7 +132,7 @@ impl<D: Driver> Timing<D> {
     ///
     /// # Errors
     /// Device: the device was lost.
-    pub fn keep_warm(&mut self, queue: &Queue<D>, time: Duration) -> Result<bool> {
+    pub fn keep_warm(&mut self, queue: &DeviceQueue<D>, time: Duration) -> Result<bool> {
         let Some(last) = self.last.as_mut().filter(|_| !self.warm_up.is_zero()) else { return Ok(false) };
         let start = Instant::now();
         while start.elapsed() < time {
@@ -148,12 +148,12 @@ impl<D: Driver> Timing<D> {
     }
 
     /// Frees what was timed last. What is timed next is the first again.
-    pub fn free(&mut self, queue: &Queue<D>) {
+    pub fn free(&mut self, queue: &DeviceQueue<D>) {
         self.free_last(queue);
         self.rise = Timing::<D>::new(self.warm_up).rise;
     }
 
-    fn free_last(&mut self, queue: &Queue<D>) {
+    fn free_last(&mut self, queue: &DeviceQueue<D>) {
         if let Some(last) = self.last.take() {
             queue.driver.free(&[last.list]);
         }

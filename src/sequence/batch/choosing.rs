@@ -1,6 +1,6 @@
 //! What comes of a pass: a token for each head row, with which its sequence goes on or ends.
 
-use super::member::{Chosen, Slot};
+use super::member::{Chosen, KvSlot};
 use super::plan::{NextPass, STALE};
 use super::{Batch, OnToken};
 use crate::Result;
@@ -50,15 +50,15 @@ impl Batch {
         steady: &mut bool,
         on_token: OnToken<'_>,
     ) -> bool {
-        let Slot { session, member: Some(member), .. } = &mut self.slots[slot] else { return false };
+        let KvSlot { session, member: Some(member), .. } = &mut self.slots[slot] else { return false };
         if session.pending() > 0 {
             session.commit(1);
             member.so_far.passes += 1;
         }
         let end = match member.choose(executor, head, slot, on_token) {
             Chosen::Token(token) => {
-                let goes_on = member.goes_on_greedily();
-                if !goes_on {
+                let may_run_ahead = member.may_run_ahead_greedily();
+                if !may_run_ahead {
                     *steady &= !stands_on_another(executor, head, token);
                 }
                 let row = session.push_chosen(token);
@@ -70,7 +70,7 @@ impl Batch {
                 if *steady || executor.is_ahead() {
                     self.plan.rows[head] = row;
                 }
-                return goes_on;
+                return may_run_ahead;
             }
             Chosen::End(finish) => Ok(finish),
             // If the device failed, the next pass finds it failed again, and ends every sequence.
@@ -91,7 +91,7 @@ impl Batch {
     }
 }
 
-/// Whether the next pass runs already, and with another token than this one behind head row `head`: a guide has put this one
+/// Whether the next pass runs already, and with another token than this one after head row `head`: a guide has put this one
 /// in its place. The others take what that pass has for them.
 fn stands_on_another(executor: &dyn Executor, head: usize, token: u32) -> bool {
     executor.is_ahead() && executor.next(head) != token

@@ -1,6 +1,6 @@
 //! A sequence that runs, and the KV slot that it runs in.
 
-use super::{Ended, OnToken};
+use super::{FinishedSequence, OnToken};
 use crate::executor::Executor;
 use crate::sequence::chooser::Chooser;
 use crate::sequence::generate::{Finish, Generation};
@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 /// A KV slot.
-pub(super) struct Slot {
+pub(super) struct KvSlot {
     /// What the cache holds. It stays when the slot is free, as a prefix for who comes next.
     pub(super) session: Session,
     /// The sequence that runs in it. `None`: it is free.
@@ -48,10 +48,10 @@ pub(super) enum Chosen {
     Failure(Box<Error>),
 }
 
-impl Slot {
+impl KvSlot {
     /// A free one.
-    pub(super) fn new(session: Session) -> Slot {
-        Slot { session, member: None, ended: 0, uses: 0, owner: None, open: usize::MAX }
+    pub(super) fn new(session: Session) -> KvSlot {
+        KvSlot { session, member: None, ended: 0, uses: 0, owner: None, open: usize::MAX }
     }
 
     /// Whether its sequence goes on by one row at a time. One that was put off has more to run.
@@ -60,7 +60,12 @@ impl Slot {
     }
 
     /// Ends the sequence that runs. `None`: none does.
-    pub(super) fn end(&mut self, executor: &mut dyn Executor, slot: usize, end: Result<Finish>) -> Option<Ended> {
+    pub(super) fn end(
+        &mut self,
+        executor: &mut dyn Executor,
+        slot: usize,
+        end: Result<Finish>,
+    ) -> Option<FinishedSequence> {
         let Member { decoding, joined, mut so_far, chooser, .. } = self.member.take()?;
         match decoding {
             Some(since) => so_far.decode = since.elapsed(),
@@ -74,7 +79,7 @@ impl Slot {
             so_far.full = finish == Finish::Length && self.session.room(executor.schedule()) == 0;
             so_far
         });
-        Some(Ended { slot, reply, chooser })
+        Some(FinishedSequence { slot, reply, chooser })
     }
 }
 
@@ -104,12 +109,12 @@ impl Member {
     }
 
     /// Whether the next token needs no more than what the pass gives as its next, and the one after it is wanted.
-    pub(super) fn goes_on(&self) -> bool {
+    pub(super) fn may_run_ahead(&self) -> bool {
         self.chooser.takes_likeliest() && self.wants_two()
     }
 
-    /// As [`Member::goes_on`], with the argmax of all tokens.
-    pub(super) fn goes_on_greedily(&self) -> bool {
+    /// As [`Member::may_run_ahead`], with the argmax of all tokens.
+    pub(super) fn may_run_ahead_greedily(&self) -> bool {
         self.is_greedy() && self.wants_two()
     }
 
@@ -138,7 +143,7 @@ impl Member {
             return Chosen::End(Finish::Stop);
         }
         self.so_far.tokens.push(token);
-        match on_token(slot, token) {
+        match on_token(slot, token, &mut self.chooser) {
             ControlFlow::Break(finish) => Chosen::End(finish),
             ControlFlow::Continue(()) if self.so_far.tokens.len() >= self.limit => Chosen::End(Finish::Length),
             ControlFlow::Continue(()) => Chosen::Token(token),

@@ -5,20 +5,20 @@
 //! the template's, so a slot is taken over only by a sequence that gains as much by it as is lost, or by the same prompt again.
 
 use super::Batch;
-use super::member::{Member, Slot};
+use super::member::{KvSlot, Member};
 use crate::Result;
 use crate::executor::Executor;
 use std::cmp::Reverse;
 
 /// A sequence that has left its slot to others, and goes on in any.
-pub struct Parked {
+pub struct ParkedSequence {
     member: Member,
     /// Its prompt and its reply so far.
     tokens: Vec<u32>,
     owner: Option<u64>,
 }
 
-impl Slot {
+impl KvSlot {
     /// The part of `tokens` that a sequence of `owner` may find here, and one token more.
     fn visible<'t>(&self, tokens: &'t [u32], owner: Option<u64>) -> &'t [u32] {
         let most = if self.owner == owner { usize::MAX } else { self.open };
@@ -47,7 +47,7 @@ impl Batch {
     /// Otherwise an empty one, or the one that ended first.
     pub(super) fn best_slot(&self, executor: &dyn Executor, prompt: &[u32], owner: Option<u64>) -> Option<usize> {
         let free = || self.slots.iter().enumerate().filter(|(_, slot)| slot.member.is_none());
-        let of = |slot: &Slot| {
+        let of = |slot: &KvSlot| {
             let shared = slot.shared(executor, prompt, owner);
             (shared, Reverse(slot.session.tokens().len() - shared))
         };
@@ -115,7 +115,7 @@ impl Batch {
 
     /// Takes a sequence whose reply has begun out of its slot, which others may use. `None`: none runs there, or it is within
     /// its prompt.
-    pub fn park(&mut self, executor: &mut dyn Executor, slot: usize) -> Option<Parked> {
+    pub fn park(&mut self, executor: &mut dyn Executor, slot: usize) -> Option<ParkedSequence> {
         let of = &mut self.slots[slot];
         let member = of.member.take_if(|member| member.decoding.is_some())?;
         let tokens = of.session.all_tokens().to_vec();
@@ -126,15 +126,15 @@ impl Batch {
         of.ended = self.endings;
         let owner = of.owner;
         self.trim(executor);
-        Some(Parked { member, tokens, owner })
+        Some(ParkedSequence { member, tokens, owner })
     }
 
     /// Lets a sequence that was parked go on. Returns its slot. What the cache has lost of it is run again.
     ///
     /// # Errors
     /// Refused: no slot is free.
-    pub fn unpark(&mut self, executor: &mut dyn Executor, parked: Parked) -> Result<usize> {
-        let Parked { member, tokens, owner } = parked;
+    pub fn unpark(&mut self, executor: &mut dyn Executor, parked: ParkedSequence) -> Result<usize> {
+        let ParkedSequence { member, tokens, owner } = parked;
         let slot = self.best_slot(executor, &tokens, owner).ok_or_else(|| self.full())?;
         self.place(executor, slot, &tokens, owner, true)?;
         self.slots[slot].member = Some(Member { put_off: None, ..member });

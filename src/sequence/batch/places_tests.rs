@@ -1,14 +1,14 @@
 use crate::schedule::kv::PAGE;
-use crate::sequence::batch::{Batch, Request};
+use crate::sequence::batch::{Batch, SequenceRequest};
 use crate::sequence::noting::Noting;
 use crate::sequence::{Chooser, Finish};
 use std::ops::ControlFlow;
 
-fn request(prompt: &[u32], limit: usize) -> Request {
-    Request { prompt: prompt.to_vec(), chooser: Chooser::Greedy, stops: Vec::new(), limit, reuse: true }
+fn request(prompt: &[u32], limit: usize) -> SequenceRequest {
+    SequenceRequest { prompt: prompt.to_vec(), chooser: Chooser::Greedy, stops: Vec::new(), limit, reuse: true }
 }
 
-fn go_on(_: usize, _: u32) -> ControlFlow<Finish> {
+fn go_on(_: usize, _: u32, _: &mut Chooser) -> ControlFlow<Finish> {
     ControlFlow::Continue(())
 }
 
@@ -103,7 +103,7 @@ fn a_sequence_that_was_parked_goes_on_in_any_slot_with_the_same_reply() {
             assert!(batch.park(&mut executor, slot).is_none(), "it is within its prompt");
             let beside = batch.join(&mut executor, request(&[30], 60)).unwrap();
             let mut tokens = Vec::new();
-            let mut note = |of: usize, token: u32| {
+            let mut note = |of: usize, token: u32, _: &mut Chooser| {
                 if of == slot {
                     tokens.push(token);
                 }

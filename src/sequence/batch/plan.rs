@@ -23,7 +23,7 @@ pub(super) enum NextPass {
 /// The pass that was run last, or that comes next.
 pub(super) struct PassPlan {
     /// `chunk` rows of prompts, then one of each sequence that decodes. Of several prompts, which all end in the pass, the last
-    /// rows stand behind all others.
+    /// rows stand after all others.
     pub(super) rows: Vec<Row>,
     /// How many of them are of prompts.
     pub(super) chunk: usize,

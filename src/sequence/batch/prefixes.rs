@@ -1,11 +1,11 @@
 //! What free slots keep for the prompts that come next: how much of it, and how it comes back from elsewhere.
 
 use super::Batch;
-use super::member::Slot;
+use super::member::KvSlot;
 use crate::Error;
 use crate::executor::{Executor, PageId};
 use crate::schedule::kv::{PAGE, Pool};
-use crate::sequence::prompt::Limits;
+use crate::sequence::prompt::SequenceLimits;
 
 /// Tokens that a free slot holds, with their keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Prefix<'a> {
 }
 
 impl Prefix<'_> {
-    /// The pages of a pool that what goes on behind the prefix sees, each with the number that says which positions it
+    /// The pages of a pool that what goes on after the prefix sees, each with the number that says which positions it
     /// holds: `PAGE * number ..`. The last one may hold more than the prefix.
     pub fn pages(&self, executor: &dyn Executor, pool: Pool) -> impl Iterator<Item = (usize, PageId)> {
         executor.pages().seen(pool, self.slot, self.tokens.len())
@@ -40,8 +40,7 @@ impl Batch {
         Pool::ALL.into_iter().map(bytes).sum()
     }
 
-    /// Gives back pages of free slots, of the one that ended first before the others, the last ones of each first, until
-    /// what they keep is within the bound.
+    /// Evicts the oldest prefixes first, tail pages first, until what free slots keep is within the bound.
     pub(super) fn trim(&mut self, executor: &mut dyn Executor) {
         if self.most_kept == u64::MAX {
             return;
@@ -85,7 +84,7 @@ impl Batch {
         let free = || (0..self.slots.len()).filter(|&slot| self.slots[slot].keeps());
         // What is one client's stays out: whoever comes later may be another.
         let tokens = |slot: usize| {
-            let Slot { session, open, .. } = &self.slots[slot];
+            let KvSlot { session, open, .. } = &self.slots[slot];
             &session.tokens()[..session.tokens().len().min(*open)]
         };
         let mut used: Vec<usize> = free().filter(|&slot| self.slots[slot].uses > 0).collect();
@@ -97,11 +96,11 @@ impl Batch {
         all.map(|(slot, length)| Prefix { slot, tokens: &tokens(slot)[..length] }).collect()
     }
 
-    /// What a slot holds of `tokens`, with all pages that what goes on behind them sees. `None`: no slot holds them all.
+    /// What a slot holds of `tokens`, with all pages that what goes on after them sees. `None`: no slot holds them all.
     pub fn holder(&self, executor: &dyn Executor, tokens: &[u32]) -> Option<Prefix<'_>> {
         let pages = executor.pages();
         let holds = |slot: &usize| {
-            let Slot { session, open, .. } = &self.slots[*slot];
+            let KvSlot { session, open, .. } = &self.slots[*slot];
             let is_whole =
                 |pool| pages.seen(pool, *slot, tokens.len()).count() == pages.numbers(pool, tokens.len()).len();
             *open >= tokens.len() && session.tokens().starts_with(tokens) && Pool::ALL.into_iter().all(is_whole)
@@ -122,7 +121,7 @@ impl Batch {
         tokens: &[u32],
         read: ReadPage<'_, E>,
     ) -> Result<bool, E> {
-        Limits::of(executor.schedule()).check(0, tokens)?;
+        SequenceLimits::of(executor.schedule()).check(0, tokens)?;
         let free = (0..self.slots.len()).filter(|&slot| self.slots[slot].member.is_none());
         let Some(slot) = free.min_by_key(|&slot| (self.slots[slot].keeps(), self.slots[slot].ended)) else {
             return Ok(false);
@@ -174,7 +173,7 @@ fn fill<E: From<Error>>(
     Ok(())
 }
 
-impl Slot {
+impl KvSlot {
     /// Whether it is free and holds a prefix.
     pub(super) fn keeps(&self) -> bool {
         self.member.is_none() && !self.session.tokens().is_empty()

@@ -1,7 +1,7 @@
 //! Which rows a pass has: chunks of prompts, and a row of each sequence that decodes, as far as there are pages for them.
 
 use super::Batch;
-use super::member::{Member, Slot};
+use super::member::{KvSlot, Member};
 use crate::Error;
 use crate::executor::Executor;
 use crate::schedule::Extent;
@@ -46,7 +46,7 @@ impl Batch {
         }
         let decoding = self.plan.heads.len();
         let steady = self.plan.chunk == 0 && decoding > 0 && self.members().count() == decoding;
-        let greedily = self.speculating.is_none() && self.members().all(Member::goes_on_greedily);
+        let greedily = self.speculating.is_none() && self.members().all(Member::may_run_ahead_greedily);
         self.plan.follow(steady, greedily, false);
         let ends = |&&(slot, rows): &&(usize, usize)| self.slots[slot].session.pending() == rows;
         self.plan.heads.splice(..0, self.plan.prompts.iter().filter(ends).map(|prompt| prompt.0));
@@ -162,7 +162,7 @@ impl Batch {
     fn next_prompts(&self) -> impl Iterator<Item = usize> {
         let alone = self.room() + 1 == self.slots.len();
         let waits = move |member: &Member| !alone && member.put_off == Some(self.endings);
-        let is_prompt = move |slot: &Slot| slot.member.as_ref().is_some_and(|m| !waits(m)) && !slot.decodes();
+        let is_prompt = move |slot: &KvSlot| slot.member.as_ref().is_some_and(|m| !waits(m)) && !slot.decodes();
         self.slots_from(self.prompt_turn).filter(move |&slot| is_prompt(&self.slots[slot]))
     }
 

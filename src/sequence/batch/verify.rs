@@ -1,20 +1,20 @@
-//! Drafts in passes: each sequence that decodes may have drafted tokens as rows behind its own.
+//! Drafts in passes: each sequence that decodes may have drafted tokens as rows after its own.
 //!
 //! Each row's token is chosen as that of any row, one after the other, and a row counts only where its token is the one that
 //! was chosen before it. What the cache holds of the other rows is forgotten with them: the sequence goes on at the first of
-//! their positions, and no row sees positions behind its own.
+//! their positions, and no row sees positions after its own.
 //!
 //! While a pass that was started ahead is under way nothing can be drafted for it. So where there is something to draft, no
 //! pass is started ahead of the next one.
 
-use super::member::{Chosen, Member, Slot};
+use super::member::{Chosen, KvSlot, Member};
 use super::plan::{NextPass, PassPlan};
 use super::{Batch, OnToken};
 use crate::Result;
 use crate::executor::{Executor, Row};
-use crate::schedule::{Extent, Pass};
+use crate::schedule::{Extent, PassShape};
 use crate::sequence::counts;
-use crate::sequence::draft::gain::{Acceptance, Candidate, Gain};
+use crate::sequence::draft::gain::{Acceptance, DraftCandidate, PassTimes};
 use crate::sequence::draft::{GRADES, MOST_DRAFTED, Proposer};
 use crate::sequence::generate::Finish;
 use std::time::Instant;
@@ -28,13 +28,13 @@ pub(super) struct Speculating {
     proposer: Box<dyn Proposer>,
     /// One for each KV slot.
     slots: Vec<Drafting>,
-    gain: Gain,
+    gain: PassTimes,
     /// What may be drafted for each sequence of the pass that comes next.
-    candidates: Vec<Candidate>,
+    candidates: Vec<DraftCandidate>,
     /// When the last pass of these sequences was done.
     done: Option<Instant>,
     /// The last pass, if that verified drafts, and the tokens that it gave.
-    pub(super) verified: Option<(Pass, usize)>,
+    pub(super) verified: Option<(PassShape, usize)>,
     /// The sequences that end by it.
     ended: Vec<(usize, Result<Finish>)>,
 }
@@ -54,7 +54,7 @@ impl Speculating {
         self.slots[slot].acceptance = Default::default();
     }
 
-    /// The draft whose rows stand behind a slot's own in the pass.
+    /// The draft whose rows stand after a slot's own in the pass.
     pub(super) fn draft(&self, slot: usize) -> &[u32] {
         &self.slots[slot].draft
     }
@@ -78,7 +78,7 @@ impl Batch {
                 weighs,
                 proposer,
                 slots: (0..count).map(drafting).collect(),
-                gain: Gain::default(),
+                gain: PassTimes::default(),
                 candidates: Vec::with_capacity(count),
                 done: None,
                 verified: None,
@@ -108,7 +108,7 @@ impl Batch {
         let has_drafts = self.draft(executor, is_ahead)?;
         let run = match has_drafts && !is_ahead {
             true => self.run_drafts(executor),
-            false if has_drafts || !self.members().all(Member::goes_on_greedily) => self.run_rows(executor),
+            false if has_drafts || !self.members().all(Member::may_run_ahead_greedily) => self.run_rows(executor),
             false => self.run_ahead(executor),
         };
         if let Some(speculating) = self.speculating.as_mut().filter(|_| is_ahead || run.is_err()) {
@@ -144,7 +144,7 @@ impl Batch {
             // A report tells of a pass's last choice alone.
             let length = if member.chooser.reports() { 0 } else { wanted.min(*most).min(each) };
             let share = drafting[slot].acceptance[grade.unwrap_or_default()].share();
-            candidates.push(Candidate::new(length, share));
+            candidates.push(DraftCandidate::new(length, share));
         }
         if *weighs && grade.is_some() {
             let chosen = gain.choose(candidates, room);
@@ -173,7 +173,7 @@ impl Batch {
             *grade = proposer.copy_draft(slot, draft).min(GRADES - 1);
             let sound = draft.iter().take(candidate.drafted).take_while(|&&token| (token as usize) < vocab).count();
             draft.truncate(sound);
-            *candidate = Candidate::new(sound, acceptance[*grade].share());
+            *candidate = DraftCandidate::new(sound, acceptance[*grade].share());
         }
         if *weighs && grade.is_none() {
             gain.choose(candidates, room);
@@ -190,7 +190,7 @@ impl Batch {
         Ok(has_drafts)
     }
 
-    /// Runs a pass with the drafts behind the sequences' next rows.
+    /// Runs a pass with the drafts after the sequences' next rows.
     fn run_drafts(&mut self, executor: &mut dyn Executor) -> Result<()> {
         let Batch { plan: PassPlan { rows, heads, .. }, speculating: Some(speculating), .. } = self else {
             return Ok(());
@@ -246,7 +246,7 @@ impl Batch {
         let (mut sequences, mut depths, mut tokens) = (0, 0, 0);
         while first < count {
             let slot = rows[first].sequence as usize;
-            let Slot { session, member: Some(member), .. } = &mut slots[slot] else { return };
+            let KvSlot { session, member: Some(member), .. } = &mut slots[slot] else { return };
             let Drafting { draft, grade, acceptance } = &mut drafting[slot];
             (sequences, depths) = (sequences + 1, depths + rows[first].position as usize);
             let (mut accepted, mut missed) = (0, false);
@@ -281,7 +281,7 @@ impl Batch {
             draft.clear();
         }
         counts::count_verified(sequences, tokens);
-        *verified = Some((Pass::Verify { sequences, rows: count, depth: depths / sequences.max(1) }, tokens));
+        *verified = Some((PassShape::Verify { sequences, rows: count, depth: depths / sequences.max(1) }, tokens));
         rows.truncate(left);
         heads.extend(rows.iter().map(|row| row.sequence as usize));
         // Pages are taken where the rows are chosen anew.
@@ -299,7 +299,7 @@ impl Batch {
     }
 }
 
-/// Takes pages for `count` positions behind position `at` of a sequence, as far as there are any to spare. Returns how many
+/// Takes pages for `count` positions after position `at` of a sequence, as far as there are any to spare. Returns how many
 /// positions have one.
 fn positions_behind(executor: &mut dyn Executor, slot: usize, at: usize, count: usize) -> usize {
     let positions = at..at + 1 + count;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::schedule::kv::PAGE;
-use crate::sequence::batch::Request;
+use crate::sequence::batch::SequenceRequest;
 use crate::sequence::noting::{CHUNK, Noting, VOCAB};
 use crate::sequence::{Chooser, Finish, Generation, generate};
 use crate::text::SamplerConfig;
@@ -41,8 +41,8 @@ impl Proposer for Knowing {
     }
 }
 
-fn request(prompt: &[u32], chooser: Chooser, limit: usize) -> Request {
-    Request { prompt: prompt.to_vec(), chooser, stops: Vec::new(), limit, reuse: true }
+fn request(prompt: &[u32], chooser: Chooser, limit: usize) -> SequenceRequest {
+    SequenceRequest { prompt: prompt.to_vec(), chooser, stops: Vec::new(), limit, reuse: true }
 }
 
 /// An executor, and a batch that drafts `whole` with one token in `wrong` exchanged.
@@ -56,7 +56,7 @@ fn drafting(context: usize, kv_tokens: Option<usize>, wrong: u32) -> (Noting, Ba
 }
 
 /// A reply, and the rows of each of its decode passes. What the cache holds afterwards is checked.
-fn reply(executor: &mut Noting, batch: &mut Batch, request: Request) -> (Generation, Vec<Vec<Row>>) {
+fn reply(executor: &mut Noting, batch: &mut Batch, request: SequenceRequest) -> (Generation, Vec<Vec<Row>>) {
     executor.passes.clear();
     let prompt = request.prompt.clone();
     let (g, _) = generate(executor, batch, request, &mut |_| ControlFlow::Continue(())).unwrap();
@@ -88,7 +88,7 @@ fn right_drafts_are_accepted_as_far_as_a_pass_and_the_limit_allow() {
     assert_eq!(rows, [4, 4, 3], "the first token is the prompt's, and the last one needs no row");
     assert_eq!((g.passes, g.drafted, g.accepted, g.decoded(), g.finish), (3, 8, 8, 11, Finish::Length));
     assert_eq!(g.tokens_per_pass(), Some(11.0 / 3.0));
-    assert_eq!(batch.last_pass(), Some(Pass::Verify { sequences: 1, rows: 3, depth: 11 }));
+    assert_eq!(batch.last_pass(), Some(PassShape::Verify { sequences: 1, rows: 3, depth: 11 }));
     assert_eq!(batch.last_verified(), 3);
 }
 
@@ -146,7 +146,7 @@ fn whatever_is_drafted_the_reply_is_the_same() {
 fn a_reply_that_ends_within_a_draft_has_nothing_behind_its_end() {
     let (mut executor, mut batch, whole) = drafting(4 * PAGE, None, 0);
     *whole.lock().unwrap() = (1..60).collect();
-    let stop = Request { stops: vec![9], ..request(&[1, 2, 3], Chooser::Greedy, 40) };
+    let stop = SequenceRequest { stops: vec![9], ..request(&[1, 2, 3], Chooser::Greedy, 40) };
     let (g, passes) = reply(&mut executor, &mut batch, stop);
     assert_eq!((g.tokens, g.finish), (vec![4, 5, 6, 7, 8], Finish::Stop));
     assert_eq!(passes.last().unwrap().len(), 4, "the draft went on behind the stop");
@@ -169,7 +169,7 @@ fn sequences_that_decode_together_have_drafts_each() {
     *whole.lock().unwrap() = (1..100).map(|token| token % VOCAB as u32).collect();
     let rows = |executor: &mut Noting, batch: &mut Batch| {
         executor.passes.clear();
-        batch.step(executor, &mut |_, _| ControlFlow::Continue(())).unwrap();
+        batch.step(executor, &mut |_, _, _| ControlFlow::Continue(())).unwrap();
         executor.pages.check();
         executor.passes[0].0.len()
     };
@@ -179,10 +179,10 @@ fn sequences_that_decode_together_have_drafts_each() {
     // The prompt beside a row; both with a draft; the second one with its last row; then the first one alone.
     assert_eq!(rows(&mut executor, &mut batch), 3);
     assert_eq!(rows(&mut executor, &mut batch), 4);
-    assert_eq!(batch.last_pass(), Some(Pass::Verify { sequences: 2, rows: 4, depth: (12 + 2) / 2 }));
+    assert_eq!(batch.last_pass(), Some(PassShape::Verify { sequences: 2, rows: 4, depth: (12 + 2) / 2 }));
     assert_eq!(batch.last_verified(), 3, "the second one's draft is wrong");
     assert_eq!([(); 2].map(|()| rows(&mut executor, &mut batch)), [3, 4]);
-    assert!(matches!(batch.last_pass(), Some(Pass::Verify { sequences: 1, rows: 4, .. })));
+    assert!(matches!(batch.last_pass(), Some(PassShape::Verify { sequences: 1, rows: 4, .. })));
 }
 
 /// A prefix that may be of use to others keeps its page until the sequence's own row needs it: a draft does not.
@@ -215,7 +215,7 @@ fn a_pass_that_fails_leaves_no_draft_behind() {
     let (mut executor, mut batch, whole) = drafting(4 * PAGE, None, 0);
     *whole.lock().unwrap() = (1..100).map(|token| token % VOCAB as u32).collect();
     batch.join(&mut executor, request(&[1, 2, 3], Chooser::Greedy, 40)).unwrap();
-    let mut step = |executor: &mut Noting| batch.step(executor, &mut |_, _| ControlFlow::Continue(()));
+    let mut step = |executor: &mut Noting| batch.step(executor, &mut |_, _, _| ControlFlow::Continue(()));
     step(&mut executor).unwrap();
     executor.fails = true;
     assert_eq!(step(&mut executor).unwrap_err().exit_code(), 4);

@@ -14,7 +14,7 @@ const TRIED: usize = 3;
 const NEW: f64 = 0.2;
 /// A measurement counts for no more than this many times what is known: what held up one pass holds up no other.
 const MOST_GROWTH: f64 = 8.0;
-/// Share of what a kind takes more than the one that ran, by which it counts as less: one that is not run is tried again
+/// Each pass, an untried kind's estimate decays by this share toward that of the kind just run, so that it is tried again
 /// some time.
 const FADING: f64 = 1.0 / 512.0;
 /// Drafts passed up before one is tried all the same.
@@ -23,7 +23,7 @@ const MOST_PATIENCE: u32 = 1024;
 
 /// What passes take by their rows.
 #[derive(Debug, Clone)]
-pub struct Gain {
+pub struct PassTimes {
     /// Average seconds of a pass of each kind; 0: none was measured.
     seconds: [f64; KINDS],
     /// Drafts that were passed up since the last one that was not, and how many are before the next try.
@@ -33,15 +33,15 @@ pub struct Gain {
     tries: usize,
 }
 
-impl Default for Gain {
-    fn default() -> Gain {
-        Gain { seconds: [0.0; KINDS], passed_up: 0, patience: LEAST_PATIENCE, tries: 0 }
+impl Default for PassTimes {
+    fn default() -> PassTimes {
+        PassTimes { seconds: [0.0; KINDS], passed_up: 0, patience: LEAST_PATIENCE, tries: 0 }
     }
 }
 
 /// What may be drafted for a sequence of a pass.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Candidate {
+pub struct DraftCandidate {
     /// Tokens of its draft, or that it can take.
     pub length: usize,
     /// The probability that each is right once all before it are.
@@ -52,10 +52,10 @@ pub struct Candidate {
     next: f64,
 }
 
-impl Candidate {
-    /// A draft of which all is taken, until [`Gain::choose`] says how much.
-    pub fn new(length: usize, share: f64) -> Candidate {
-        Candidate { length, share, drafted: length, next: share }
+impl DraftCandidate {
+    /// A draft of which all is taken, until [`PassTimes::choose`] says how much.
+    pub fn new(length: usize, share: f64) -> DraftCandidate {
+        DraftCandidate { length, share, drafted: length, next: share }
     }
 }
 
@@ -65,7 +65,7 @@ fn kind(rows: usize) -> usize {
 }
 
 /// Takes the likeliest token of all drafts. Returns its probability; `None`: no draft has one more.
-fn take_likeliest(candidates: &mut [Candidate]) -> Option<f64> {
+fn take_likeliest(candidates: &mut [DraftCandidate]) -> Option<f64> {
     let left = candidates.iter_mut().filter(|candidate| candidate.drafted < candidate.length);
     // Of equals the first, so that a draft is complete before the next one.
     let best = left.reduce(|best, other| if other.next > best.next { other } else { best })?;
@@ -75,11 +75,11 @@ fn take_likeliest(candidates: &mut [Candidate]) -> Option<f64> {
     Some(taken)
 }
 
-fn take_back(candidates: &mut [Candidate]) {
+fn take_back(candidates: &mut [DraftCandidate]) {
     candidates.iter_mut().for_each(|candidate| (candidate.drafted, candidate.next) = (0, candidate.share));
 }
 
-impl Gain {
+impl PassTimes {
     /// Takes in that a pass of `rows` rows of `sequences` sequences took `seconds`.
     pub fn note_pass(&mut self, sequences: usize, rows: usize, seconds: f64) {
         let average = &mut self.seconds[kind(rows)];
@@ -110,13 +110,13 @@ impl Gain {
     /// How many tokens to draft of a draft of `length` tokens, of which each is accepted with a probability of `share` once
     /// all before it are, for a sequence that decodes alone.
     pub fn drafted(&mut self, length: usize, share: f64) -> usize {
-        let mut alone = [Candidate::new(length, share)];
+        let mut alone = [DraftCandidate::new(length, share)];
         self.choose(&mut alone, length);
         alone[0].drafted
     }
 
     /// Sets how many tokens to draft for each of the sequences of a pass, `most` at most together. Returns how many they are.
-    pub fn choose(&mut self, candidates: &mut [Candidate], most: usize) -> usize {
+    pub fn choose(&mut self, candidates: &mut [DraftCandidate], most: usize) -> usize {
         take_back(candidates);
         let sequences = candidates.len();
         let (mut tokens, mut best) = (sequences as f64, (sequences as f64 / self.seconds(sequences), 0));
@@ -193,8 +193,8 @@ mod tests {
     use super::*;
 
     /// A gain that has seen passes of 1, 2, 4 and 8 rows take so long.
-    fn measured(seconds: [f64; 4]) -> Gain {
-        let mut gain = Gain::default();
+    fn measured(seconds: [f64; 4]) -> PassTimes {
+        let mut gain = PassTimes::default();
         for (rows, seconds) in [1, 2, 4, 8].into_iter().zip(seconds) {
             gain.note_pass(1, rows, seconds);
         }
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn what_was_never_measured_is_tried() {
-        let mut gain = Gain::default();
+        let mut gain = PassTimes::default();
         assert_eq!(gain.drafted(7, 0.75), 7);
         gain.note_pass(1, 1, 1.0);
         assert_eq!(gain.drafted(7, 0.75), 7);
@@ -264,12 +264,12 @@ mod tests {
     /// A pass of several sequences takes the likeliest tokens of all their drafts, as many as pay.
     #[test]
     fn sequences_that_decode_together_share_a_pass() {
-        let mut gain = Gain::default();
+        let mut gain = PassTimes::default();
         for (rows, seconds) in [(4, 10.0), (8, 10.5), (16, 12.0), (32, 40.0)] {
             gain.note_pass(4, rows, seconds);
         }
-        let chosen = |gain: &mut Gain, drafts: [(usize, f64); 4], most| {
-            let mut candidates = drafts.map(|(length, share)| Candidate::new(length, share));
+        let chosen = |gain: &mut PassTimes, drafts: [(usize, f64); 4], most| {
+            let mut candidates = drafts.map(|(length, share)| DraftCandidate::new(length, share));
             assert_eq!(gain.choose(&mut candidates, most), candidates.iter().map(|c| c.drafted).sum::<usize>());
             candidates.map(|candidate| candidate.drafted)
         };

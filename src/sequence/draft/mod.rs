@@ -1,7 +1,7 @@
 //! Drafts: tokens that are likely to come next, guessed at hardly any cost.
 //!
 //! A pass of a few rows takes little longer than a pass of one, since it reads the weights once. So a [`Proposer`] drafts
-//! tokens for the sequences that decode, and the next pass takes them as rows behind each sequence's own ([`super::batch`]).
+//! tokens for the sequences that decode, and the next pass takes them as rows after each sequence's own ([`super::batch`]).
 //! Each row's token is chosen as always. A drafted token is accepted where the row before it chose that very token; the first
 //! other choice ends the draft, and takes its place. So every token is chosen from the logits that it has without drafts, and
 //! with the same random numbers.

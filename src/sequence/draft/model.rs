@@ -4,7 +4,7 @@
 //! token, so that the reply is drawn from the larger model's distribution, with the random numbers of plain decoding.
 //!
 //! Its cache has places for a few sequences, the last ones that it drafted for. Their drafts grow together, a token of each in a
-//! pass. Of a sequence that has grown it runs the new tokens; of another one, those behind what both have in common. All
+//! pass. Of a sequence that has grown it runs the new tokens; of another one, those after what both have in common. All
 //! drafted tokens but the last have been run: those that were right are in the cache already, the others leave it with the
 //! next draft.
 
@@ -12,7 +12,7 @@ use super::{Effort, MOST_DRAFTED, Proposer};
 use crate::display;
 use crate::error::{Setting, text};
 use crate::executor::{HeadRows, Measure, Row};
-use crate::schedule::Pass;
+use crate::schedule::PassShape;
 use crate::sequence::session::Session;
 use crate::text::Tokenizer;
 use crate::{Error, Result};
@@ -29,7 +29,7 @@ pub const GROWN: usize = 2;
 struct DraftModel {
     executor: Box<dyn Measure>,
     /// One for each of the executor's sequences.
-    places: Vec<Place>,
+    places: Vec<DraftSlot>,
     /// How often drafts were asked for.
     asked: u64,
     /// Rows of the pass that comes next.
@@ -38,7 +38,7 @@ struct DraftModel {
 }
 
 /// What the cache holds of a sequence, and its draft.
-struct Place {
+struct DraftSlot {
     /// Whose it is.
     slot: Option<usize>,
     session: Session,
@@ -62,7 +62,7 @@ impl SharedModel {
     /// [`GROWN`] rows each.
     pub fn new(executor: Box<dyn Measure>) -> SharedModel {
         let extent = &executor.schedule().extent;
-        let place = |sequence| Place {
+        let place = |sequence| DraftSlot {
             slot: None,
             session: Session::new(sequence as u32, extent.context),
             sound: 0,
@@ -186,7 +186,7 @@ impl DraftModel {
                 let depth = place.session.tokens().len();
                 let count = place.session.propose(chunk.min(place.session.pending() - last), rows);
                 executor.forward(rows, None)?;
-                effort.bytes += executor.schedule().cost(Pass::Prefill { rows: count, depth }).memory_bytes();
+                effort.bytes += executor.schedule().cost(PassShape::Prefill { rows: count, depth }).memory_bytes();
                 place.session.commit(count);
             }
         }
@@ -201,13 +201,13 @@ impl DraftModel {
         let (head, pass) = match wanted {
             1 => {
                 places.iter_mut().for_each(|place| place.head = place.head.map(|_| 0));
-                (HeadRows { first: rows.len() - 1, count: 1 }, Pass::Prefill { rows: rows.len(), depth })
+                (HeadRows { first: rows.len() - 1, count: 1 }, PassShape::Prefill { rows: rows.len(), depth })
             }
-            _ => (HeadRows { first: 0, count: rows.len() }, Pass::Decode { sequences: rows.len(), depth }),
+            _ => (HeadRows { first: 0, count: rows.len() }, PassShape::Decode { sequences: rows.len(), depth }),
         };
-        let goes_on = rows.len() == wanted && places.iter().all(|place| place.most != 1);
+        let may_run_ahead = rows.len() == wanted && places.iter().all(|place| place.most != 1);
         effort.bytes += executor.schedule().cost(pass).memory_bytes();
-        match goes_on {
+        match may_run_ahead {
             true => executor.forward_ahead(rows, head),
             false => executor.forward(rows, Some(head)),
         }
@@ -219,7 +219,7 @@ impl DraftModel {
         let executor = executor.as_mut();
         loop {
             rows.clear();
-            let mut goes_on = true;
+            let mut may_run_ahead = true;
             for place in places.iter_mut().filter(|place| place.most > 0) {
                 let Some(head) = place.head.take() else { continue };
                 if !executor.is_finite(head) {
@@ -233,14 +233,14 @@ impl DraftModel {
                     place.head = Some(rows.len());
                     rows.push(place.session.push_chosen(token));
                     place.session.commit(1);
-                    goes_on &= left > 1;
+                    may_run_ahead &= left > 1;
                 }
             }
             let Some(first) = rows.first() else { return Ok(()) };
             let head = HeadRows { first: 0, count: rows.len() };
-            let pass = Pass::Decode { sequences: rows.len(), depth: first.position as usize };
+            let pass = PassShape::Decode { sequences: rows.len(), depth: first.position as usize };
             effort.bytes += executor.schedule().cost(pass).memory_bytes();
-            match goes_on {
+            match may_run_ahead {
                 true => executor.forward_ahead(rows, head)?,
                 false => executor.forward(rows, Some(head))?,
             }

@@ -3,14 +3,14 @@
 use super::fields::{Fields, shown, wrong_kind};
 use super::messages::{self, Dialogue, Speaker};
 use super::once::warn_once;
-use super::run::{self, Asked, Usage, Wording, unique};
-use super::tools::{self, Layout, Listener, Said, ToolCall, Tools};
+use super::run::{self, ParsedRequest, Usage, Wording, unique};
+use super::tools::{self, CallDetector, Layout, Said, ToolCall, Tools};
 use super::{Call, options};
 use crate::sequence::Finish;
-use crate::serve::http::{ApiError, Gone, LastWords, Reply};
-use crate::serve::job::{End, Token};
+use crate::serve::http::{ApiError, Gone, LastWords, Responder};
+use crate::serve::job::{ReplyEnd, ReplyToken};
 use crate::serve::model::Model;
-use crate::serve::service::Whole;
+use crate::serve::service::CompleteReply;
 use serde_json::{Value, json};
 
 /// Options that would change the reply, each with the value that changes nothing.
@@ -20,7 +20,7 @@ const UNSERVED: [(&str, &str); 2] = [("mcp_servers", "[]"), ("container", "null"
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn respond(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn respond(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     run::answer(call, reply, read(call))
 }
 
@@ -28,7 +28,7 @@ pub(super) fn respond(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn count(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn count(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     let count = || {
         let model = call.service.model()?;
         let body = call.body()?;
@@ -55,7 +55,7 @@ pub(super) fn error(e: &ApiError) -> Value {
     json!({"type": "error", "error": {"type": kind, "message": e.message}})
 }
 
-fn read(call: &Call<'_>) -> Result<(Asked, Answer), ApiError> {
+fn read(call: &Call<'_>) -> Result<(ParsedRequest, MessageWording), ApiError> {
     let model = call.service.model()?;
     let body = call.body()?;
     let fields = Fields::of_body(&body)?;
@@ -74,16 +74,16 @@ fn read(call: &Call<'_>) -> Result<(Asked, Answer), ApiError> {
     let (stream, _) = options::stream(&fields)?;
     let form = tools::form_with(tools.as_ref(), None)?;
     ask.prompt = read_prompt(call, &fields, tools.as_ref(), &model)?;
-    let answer = Answer {
+    let answer = MessageWording {
         id: unique("msg_"),
         model: name,
-        listener: Listener::new(tools.as_ref()),
+        listener: CallDetector::new(tools.as_ref()),
         content: Vec::new(),
         open: None,
         usage: Usage { prompt: ask.prompt.len(), ..Usage::default() },
         ending: None,
     };
-    Ok((Asked { model, asks: vec![ask], form, stream }, answer))
+    Ok((ParsedRequest { model, asks: vec![ask], form, stream }, answer))
 }
 
 fn read_prompt(
@@ -168,10 +168,10 @@ fn read_blocks(blocks: &[Fields<'_>], speaker: Speaker, dialogue: &mut Dialogue)
 }
 
 /// Words an answer.
-struct Answer {
+struct MessageWording {
     id: String,
     model: String,
-    listener: Listener,
+    listener: CallDetector,
     /// Complete blocks.
     content: Vec<Value>,
     /// The text of the block that is being said.
@@ -181,7 +181,7 @@ struct Answer {
     ending: Option<(&'static str, Option<String>)>,
 }
 
-impl Answer {
+impl MessageWording {
     fn object(&self) -> Value {
         let (reason, stop) = self.ending.clone().unzip();
         json!({
@@ -249,16 +249,9 @@ fn event(kind: &str, mut data: Value) -> String {
     format!("event: {kind}\ndata: {data}\n\n")
 }
 
-impl Wording for Answer {
-    fn whole(&mut self, replies: Vec<Whole>) -> Value {
-        for reply in replies {
-            for token in reply.tokens {
-                self.token(0, token);
-            }
-            if let Some(end) = reply.end {
-                self.end(0, end);
-            }
-        }
+impl Wording for MessageWording {
+    fn whole(&mut self, replies: Vec<CompleteReply>) -> Value {
+        self.replay(replies);
         self.object()
     }
 
@@ -266,12 +259,12 @@ impl Wording for Answer {
         event("message_start", json!({"message": self.object()})) + &self.idle()
     }
 
-    fn token(&mut self, _: usize, token: Token) -> String {
+    fn token(&mut self, _: usize, token: ReplyToken) -> String {
         let said = self.listener.push(&token.text);
         self.add(&said)
     }
 
-    fn end(&mut self, choice: usize, end: End) -> String {
+    fn end(&mut self, choice: usize, end: ReplyEnd) -> String {
         self.usage = Usage::default();
         self.usage.add(choice, 1, &end);
         let said = self.listener.push_last(&end.text);
@@ -305,11 +298,11 @@ mod tests {
     use super::*;
     use crate::serve::api::tests::{end, token};
 
-    fn answer(has_tools: bool) -> Answer {
-        Answer {
+    fn answer(has_tools: bool) -> MessageWording {
+        MessageWording {
             id: "msg_1".into(),
             model: "demo".into(),
-            listener: Listener::of(if has_tools { vec!["f".into(), "g".into()] } else { Vec::new() }),
+            listener: CallDetector::of(if has_tools { vec!["f".into(), "g".into()] } else { Vec::new() }),
             content: Vec::new(),
             open: None,
             usage: Usage { prompt: 3, ..Usage::default() },
@@ -352,8 +345,9 @@ mod tests {
             (Finish::Stop, Some("###"), "stop_sequence"),
         ] {
             let mut answer = answer(false);
-            let end = End { text: "!".into(), finish, stop: stop.map(str::to_owned), ..end() };
-            let reply = Whole { text: "Hi you!".into(), tokens: vec![token("Hi"), token(" you")], end: Some(end) };
+            let end = ReplyEnd { text: "!".into(), finish, stop: stop.map(str::to_owned), ..end() };
+            let reply =
+                CompleteReply { text: "Hi you!".into(), tokens: vec![token("Hi"), token(" you")], end: Some(end) };
             let whole = answer.whole(vec![reply]);
             assert_eq!(whole["content"], json!([{"type": "text", "text": "Hi you!"}]));
             assert_eq!((&whole["stop_reason"], &whole["stop_sequence"]), (&json!(reason), &json!(stop)));

@@ -1,14 +1,14 @@
 //! `/v1/chat/completions`.
 
 use super::fields::Fields;
-use super::run::{self, Asked, Usage, Wording, event, unique};
-use super::tools::{self, Layout, Listener, Said};
+use super::run::{self, ParsedRequest, Usage, Wording, event, unique};
+use super::tools::{self, CallDetector, Layout, Said};
 use super::{Call, form, logprobs, messages, options};
 use crate::sequence::Finish;
-use crate::serve::http::{ApiError, Gone, Reply};
-use crate::serve::job::{End, Token};
+use crate::serve::http::{ApiError, Gone, Responder};
+use crate::serve::job::{ReplyEnd, ReplyToken};
 use crate::serve::model::Model;
-use crate::serve::service::Whole;
+use crate::serve::service::CompleteReply;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -17,11 +17,11 @@ use std::time::SystemTime;
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn complete(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn complete(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     run::answer(call, reply, read(call))
 }
 
-fn read(call: &Call<'_>) -> Result<(Asked, Chat), ApiError> {
+fn read(call: &Call<'_>) -> Result<(ParsedRequest, ChatWording), ApiError> {
     let model = call.service.model()?;
     let body = call.body()?;
     let fields = Fields::of_body(&body)?;
@@ -36,35 +36,35 @@ fn read(call: &Call<'_>) -> Result<(Asked, Chat), ApiError> {
     let mut dialogue = messages::read(&fields)?;
     dialogue.complete_system(call.service.system(), tools.as_ref());
     ask.prompt = dialogue.encode(&model, "messages")?;
-    let chat = Chat {
+    let chat = ChatWording {
         id: unique("chatcmpl-"),
         created: run::seconds(SystemTime::now()),
         name,
-        listeners: vec![Listener::new(tools.as_ref()); ask.choices],
+        listeners: vec![CallDetector::new(tools.as_ref()); ask.choices],
         with_logprobs: ask.likelihoods.is_some(),
         with_usage,
         usage: Usage::default(),
         model: model.clone(),
     };
-    Ok((Asked { model, asks: vec![ask], form, stream }, chat))
+    Ok((ParsedRequest { model, asks: vec![ask], form, stream }, chat))
 }
 
 /// Words a chat completion.
-struct Chat {
+struct ChatWording {
     id: String,
     created: u64,
     /// What the model is called.
     name: String,
     model: Arc<Model>,
     /// One for each choice.
-    listeners: Vec<Listener>,
+    listeners: Vec<CallDetector>,
     with_logprobs: bool,
     /// A stream ends in a chunk with the usage.
     with_usage: bool,
     usage: Usage,
 }
 
-impl Chat {
+impl ChatWording {
     fn object(&self, kind: &str, choices: Vec<Value>) -> Value {
         json!({
             "id": self.id, "object": kind, "created": self.created, "model": self.name,
@@ -82,11 +82,12 @@ impl Chat {
     }
 
     /// A token's likelihood, where it is wanted.
-    fn logprobs<'t>(&self, tokens: impl IntoIterator<Item = &'t Token>) -> Value {
+    fn logprobs<'t>(&self, tokens: impl IntoIterator<Item = &'t ReplyToken>) -> Value {
         if !self.with_logprobs {
             return Value::Null;
         }
-        let entry = |token: &'t Token| Some(logprobs::entry(&self.model.tokenizer, token, token.likelihood.as_ref()?));
+        let entry =
+            |token: &'t ReplyToken| Some(logprobs::entry(&self.model.tokenizer, token, token.likelihood.as_ref()?));
         let content: Vec<Value> = tokens.into_iter().filter_map(entry).collect();
         json!({"content": content, "refusal": null})
     }
@@ -100,7 +101,7 @@ impl Chat {
     }
 
     /// What a stream says of a piece of a choice's text, which `hear` gives to its listener.
-    fn said(&mut self, choice: usize, hear: impl FnOnce(&mut Listener) -> Said) -> Value {
+    fn said(&mut self, choice: usize, hear: impl FnOnce(&mut CallDetector) -> Said) -> Value {
         let before = self.listeners[choice].calls;
         let Said { text, calls } = hear(&mut self.listeners[choice]);
         let mut said = json!({});
@@ -119,7 +120,7 @@ impl Chat {
     }
 
     /// A choice of a whole answer.
-    fn choice(&mut self, index: usize, reply: Whole) -> Option<Value> {
+    fn choice(&mut self, index: usize, reply: CompleteReply) -> Option<Value> {
         let end = reply.end?;
         self.usage.add(index, self.listeners.len(), &end);
         let Said { text, calls } = self.listeners[index].push_last(&reply.text);
@@ -139,8 +140,8 @@ fn delta(index: usize, delta: Value, logprobs: Value) -> Value {
     json!({"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": null})
 }
 
-impl Wording for Chat {
-    fn whole(&mut self, replies: Vec<Whole>) -> Value {
+impl Wording for ChatWording {
+    fn whole(&mut self, replies: Vec<CompleteReply>) -> Value {
         let choices = replies.into_iter().enumerate().filter_map(|(i, reply)| self.choice(i, reply)).collect();
         let mut answer = self.object("chat.completion", choices);
         answer["usage"] = self.usage.to_json();
@@ -152,7 +153,7 @@ impl Wording for Chat {
         (0..self.listeners.len()).map(|i| self.chunk(vec![delta(i, first.clone(), Value::Null)])).collect()
     }
 
-    fn token(&mut self, choice: usize, token: Token) -> String {
+    fn token(&mut self, choice: usize, token: ReplyToken) -> String {
         let said = self.said(choice, |listener| listener.push(&token.text));
         if said == json!({}) && !self.with_logprobs {
             return String::new();
@@ -161,7 +162,7 @@ impl Wording for Chat {
         self.chunk(vec![delta(choice, said, logprobs)])
     }
 
-    fn end(&mut self, choice: usize, end: End) -> String {
+    fn end(&mut self, choice: usize, end: ReplyEnd) -> String {
         self.usage.add(choice, self.listeners.len(), &end);
         // The last call may be complete with the text that was held back only.
         let said = self.said(choice, |listener| listener.push_last(&end.text));
@@ -179,17 +180,17 @@ impl Wording for Chat {
 mod tests {
     use super::*;
     use crate::serve::api::tests::{end, token, without_engine};
-    use crate::serve::service::Settings;
+    use crate::serve::service::ServerSettings;
 
     const CALLS: [&str; 3] = ["{\"name\":\"f\",", "\"parameters\":{\"a\":1}}", "\n{\"name\":\"g\",\"parameters\":{}}"];
 
-    fn chat() -> Chat {
-        Chat {
+    fn chat() -> ChatWording {
+        ChatWording {
             id: "chatcmpl-1".into(),
             created: 0,
             name: "demo".into(),
-            model: without_engine(Settings::default()).service.model().unwrap(),
-            listeners: vec![Listener::of(vec!["f".into(), "g".into()])],
+            model: without_engine(ServerSettings::default()).service.model().unwrap(),
+            listeners: vec![CallDetector::of(vec!["f".into(), "g".into()])],
             with_logprobs: false,
             with_usage: false,
             usage: Usage::default(),
@@ -202,7 +203,7 @@ mod tests {
         let mut events = chat.begin();
         CALLS[..2].iter().for_each(|piece| events += &chat.token(0, token(piece)));
         // Text that was held back comes with the end.
-        events += &chat.end(0, End { text: CALLS[2].into(), ..end() });
+        events += &chat.end(0, ReplyEnd { text: CALLS[2].into(), ..end() });
         let events = events.split("\n\n").filter_map(|event| event.strip_prefix("data: "));
         let events: Vec<Value> = events.map(|event| serde_json::from_str(event).unwrap()).collect();
         let calls: Vec<&Value> =
@@ -216,12 +217,12 @@ mod tests {
         assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "tool_calls");
 
         let mut chat = self::chat();
-        let reply = Whole { text: CALLS.concat(), tokens: Vec::new(), end: Some(end()) };
+        let reply = CompleteReply { text: CALLS.concat(), tokens: Vec::new(), end: Some(end()) };
         let choice = &chat.whole(vec![reply])["choices"][0];
         assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&json!(null), &json!("tool_calls")));
         assert_eq!(choice["message"]["tool_calls"][1]["function"]["name"], "g");
         let mut chat = self::chat();
-        let reply = Whole { text: "{no call}".into(), tokens: Vec::new(), end: Some(end()) };
+        let reply = CompleteReply { text: "{no call}".into(), tokens: Vec::new(), end: Some(end()) };
         let choice = &chat.whole(vec![reply])["choices"][0];
         assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&json!("{no call}"), &json!("stop")));
     }

@@ -1,14 +1,14 @@
 //! `/v1/completions`: text goes on where a prompt ends, without a chat template.
 
 use super::fields::Fields;
-use super::logprobs::Table;
-use super::run::{self, Asked, Usage, Wording, event, unique};
+use super::logprobs::LogprobTable;
+use super::run::{self, ParsedRequest, Usage, Wording, event, unique};
 use super::{Call, form, messages, options};
 use crate::sequence::prompt::encode_text;
-use crate::serve::http::{ApiError, Gone, Reply};
-use crate::serve::job::{Ask, End, MOST_CHOICES, Token};
+use crate::serve::http::{ApiError, Gone, Responder};
+use crate::serve::job::{MOST_CHOICES, ReplyEnd, ReplyRequest, ReplyToken};
 use crate::serve::model::Model;
-use crate::serve::service::Whole;
+use crate::serve::service::CompleteReply;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -20,11 +20,11 @@ const MOST_TOP: i64 = 5;
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn complete(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn complete(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     run::answer(call, reply, read(call))
 }
 
-fn read(call: &Call<'_>) -> Result<(Asked, Completion), ApiError> {
+fn read(call: &Call<'_>) -> Result<(ParsedRequest, Completion), ApiError> {
     let model = call.service.model()?;
     let body = call.body()?;
     let fields = Fields::of_body(&body)?;
@@ -42,7 +42,7 @@ fn read(call: &Call<'_>) -> Result<(Asked, Completion), ApiError> {
     ask.choices = options::choices(&fields)?;
     ask.likelihoods = likelihoods;
     if scores {
-        ask = Ask { scores, limit: read_scored(&fields, stream || form.is_some())?, stop: Vec::new(), ..ask };
+        ask = ReplyRequest { scores, limit: read_scored(&fields, stream || form.is_some())?, stop: Vec::new(), ..ask };
     }
     let prompts = read_prompts(&fields, &model)?;
     if ask.limit == 0 && prompts.iter().any(|prompt| prompt.tokens.len() < 2) {
@@ -60,14 +60,14 @@ fn read(call: &Call<'_>) -> Result<(Asked, Completion), ApiError> {
         first: prompts.iter().filter(|_| scores).filter_map(|prompt| prompt.tokens.first().copied()).collect(),
         given: prompts.iter().map(|prompt| if scores { prompt.tokens.len() - 1 } else { 0 }).collect(),
         echoes: prompts.iter().map(|prompt| if echo { prompt.text(&model) } else { String::new() }).collect(),
-        tables: ask.likelihoods.map(|_| vec![Table::default(); prompts.len() * ask.choices]),
+        tables: ask.likelihoods.map(|_| vec![LogprobTable::default(); prompts.len() * ask.choices]),
         each: ask.choices,
         with_usage,
         usage: Usage::default(),
         model: model.clone(),
     };
-    let asks = prompts.into_iter().map(|prompt| Ask { prompt: prompt.tokens, ..ask.clone() }).collect();
-    Ok((Asked { model, asks, form, stream }, completion))
+    let asks = prompts.into_iter().map(|prompt| ReplyRequest { prompt: prompt.tokens, ..ask.clone() }).collect();
+    Ok((ParsedRequest { model, asks, form, stream }, completion))
 }
 
 /// Reads how many tokens follow a prompt whose own likelihoods are wanted.
@@ -90,23 +90,23 @@ fn read_scored(fields: &Fields<'_>, has_more: bool) -> Result<usize, ApiError> {
         .wrong("max_tokens", "is missing, and has to be 0 or 1 where echo and logprobs ask for a prompt's likelihoods"))
 }
 
-struct Prompt {
+struct CompletionPrompt {
     /// As it was given; `None` for tokens.
     text: Option<String>,
     tokens: Vec<u32>,
 }
 
-impl Prompt {
-    fn of_text(text: &str, model: &Model) -> Result<Prompt, ApiError> {
+impl CompletionPrompt {
+    fn of_text(text: &str, model: &Model) -> Result<CompletionPrompt, ApiError> {
         let tokens = encode_text(&model.tokenizer, text, model.limits());
         let tokens = tokens.map_err(|e| messages::refusal(&e, model, "prompt"))?;
-        Ok(Prompt { text: Some(text.to_owned()), tokens })
+        Ok(CompletionPrompt { text: Some(text.to_owned()), tokens })
     }
 
-    fn of_tokens(values: &[Value], model: &Model) -> Result<Prompt, ApiError> {
+    fn of_tokens(values: &[Value], model: &Model) -> Result<CompletionPrompt, ApiError> {
         let tokens = options::tokens(values, "prompt", model.shape.vocab)?;
         model.limits().check(0, &tokens).map_err(|e| messages::refusal(&e, model, "prompt"))?;
-        Ok(Prompt { text: None, tokens })
+        Ok(CompletionPrompt { text: None, tokens })
     }
 
     fn text(&self, model: &Model) -> String {
@@ -121,11 +121,11 @@ impl Prompt {
 }
 
 /// A text, tokens, or a list of either.
-fn read_prompts(fields: &Fields<'_>, model: &Model) -> Result<Vec<Prompt>, ApiError> {
+fn read_prompts(fields: &Fields<'_>, model: &Model) -> Result<Vec<CompletionPrompt>, ApiError> {
     const NAME: &str = "prompt";
     let one = |value: &Value| match value {
-        Value::String(text) => Prompt::of_text(text, model),
-        Value::Array(values) => Prompt::of_tokens(values, model),
+        Value::String(text) => CompletionPrompt::of_text(text, model),
+        Value::Array(values) => CompletionPrompt::of_tokens(values, model),
         _ => Err(fields.wrong(NAME, "mixes tokens with texts")),
     };
     match fields.get(NAME) {
@@ -156,7 +156,7 @@ struct Completion {
     /// How many tokens of each reply are its prompt's.
     given: Vec<usize>,
     /// One for each choice, where likelihoods are wanted.
-    tables: Option<Vec<Table>>,
+    tables: Option<Vec<LogprobTable>>,
     /// Choices of each prompt.
     each: usize,
     /// A stream ends in a chunk with the usage.
@@ -181,7 +181,7 @@ impl Completion {
     }
 
     /// Notes a token's likelihood.
-    fn note(&mut self, choice: usize, token: &Token) {
+    fn note(&mut self, choice: usize, token: &ReplyToken) {
         if let (Some(tables), Some(likelihood)) = (&mut self.tables, &token.likelihood) {
             tables[choice].add(&self.model.tokenizer, token, likelihood);
         }
@@ -192,7 +192,7 @@ impl Completion {
         self.tables.as_mut().map_or(Value::Null, |tables| tables[choice].take())
     }
 
-    fn choice(&mut self, index: usize, reply: Whole) -> Option<Value> {
+    fn choice(&mut self, index: usize, reply: CompleteReply) -> Option<Value> {
         let mut end = reply.end?;
         let prompt = index / self.each;
         let given = self.given[prompt];
@@ -217,7 +217,7 @@ fn piece(index: usize, text: &str, logprobs: Value) -> Value {
 }
 
 impl Wording for Completion {
-    fn whole(&mut self, replies: Vec<Whole>) -> Value {
+    fn whole(&mut self, replies: Vec<CompleteReply>) -> Value {
         let choices = replies.into_iter().enumerate().filter_map(|(i, reply)| self.choice(i, reply)).collect();
         let mut answer = self.object(choices);
         answer["usage"] = self.usage.to_json();
@@ -230,7 +230,7 @@ impl Wording for Completion {
         echoed.map(|(i, echo)| self.chunk(piece(i, echo, Value::Null))).collect()
     }
 
-    fn token(&mut self, choice: usize, token: Token) -> String {
+    fn token(&mut self, choice: usize, token: ReplyToken) -> String {
         if token.text.is_empty() && self.tables.is_none() {
             return String::new();
         }
@@ -239,7 +239,7 @@ impl Wording for Completion {
         self.chunk(piece(choice, &token.text, logprobs))
     }
 
-    fn end(&mut self, choice: usize, end: End) -> String {
+    fn end(&mut self, choice: usize, end: ReplyEnd) -> String {
         self.usage.add(choice, self.each, &end);
         let mut last = piece(choice, &end.text, Value::Null);
         last["finish_reason"] = end.finish.name().into();

@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 
 /// A grammar, and the request's field that asks for it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Form {
+pub(super) struct RequestedGrammar {
     pub grammar: Grammar,
     pub param: String,
     /// The form that a reply without calls has, where the grammar is that of tools with it.
-    pub beside: Option<Box<Form>>,
+    pub beside: Option<Box<RequestedGrammar>>,
 }
 
-impl Form {
-    pub fn new(grammar: Grammar, param: String) -> Form {
-        Form { grammar, param, beside: None }
+impl RequestedGrammar {
+    pub fn new(grammar: Grammar, param: String) -> RequestedGrammar {
+        RequestedGrammar { grammar, param, beside: None }
     }
 }
 
@@ -25,7 +25,7 @@ impl Form {
 ///
 /// # Errors
 /// 400: a field is wrong, or two ask for different forms.
-pub(super) fn read(fields: &Fields<'_>) -> Result<Option<Form>, ApiError> {
+pub(super) fn read(fields: &Fields<'_>) -> Result<Option<RequestedGrammar>, ApiError> {
     let format = match fields.object("response_format")? {
         Some(format) => read_format(&format, Nested::Yes)?,
         None => None,
@@ -33,7 +33,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Option<Form>, ApiError> {
     let schema = fields.get("json_schema").map(|schema| read_schema(schema, fields.path("json_schema")));
     let lark = fields.text("grammar")?.map(|text| {
         let grammar = Grammar::from_text(text.into()).map_err(|e| ApiError::from(&e).param(fields.path("grammar")))?;
-        Ok::<_, ApiError>(Form::new(grammar, fields.path("grammar")))
+        Ok::<_, ApiError>(RequestedGrammar::new(grammar, fields.path("grammar")))
     });
     let mut forms = [format, schema.transpose()?, lark.transpose()?].into_iter().flatten();
     match (forms.next(), forms.next()) {
@@ -56,13 +56,13 @@ pub(super) enum Nested {
 ///
 /// # Errors
 /// 400: it is something else.
-pub(super) fn read_format(format: &Fields<'_>, nested: Nested) -> Result<Option<Form>, ApiError> {
+pub(super) fn read_format(format: &Fields<'_>, nested: Nested) -> Result<Option<RequestedGrammar>, ApiError> {
     match format.text("type")?.ok_or_else(|| format.missing("type"))? {
         "text" => Ok(None),
         // llama.cpp takes a schema here too.
         "json_object" => match format.get("schema") {
             Some(schema) => read_schema(schema, format.path("schema")).map(Some),
-            None => Ok(Some(Form::new(Grammar::JsonObject, format.at().to_owned()))),
+            None => Ok(Some(RequestedGrammar::new(Grammar::JsonObject, format.at().to_owned()))),
         },
         "json_schema" => {
             let holder = match nested {
@@ -82,18 +82,20 @@ pub(super) fn read_format(format: &Fields<'_>, nested: Nested) -> Result<Option<
 ///
 /// # Errors
 /// 400: it is something else.
-pub(super) fn read_ollama(fields: &Fields<'_>) -> Result<Option<Form>, ApiError> {
+pub(super) fn read_ollama(fields: &Fields<'_>) -> Result<Option<RequestedGrammar>, ApiError> {
     match fields.get("format") {
         None => Ok(None),
         Some(Value::String(text)) if text.is_empty() => Ok(None),
-        Some(Value::String(text)) if text == "json" => Ok(Some(Form::new(Grammar::JsonObject, fields.path("format")))),
+        Some(Value::String(text)) if text == "json" => {
+            Ok(Some(RequestedGrammar::new(Grammar::JsonObject, fields.path("format"))))
+        }
         Some(schema) => read_schema(schema, fields.path("format")).map(Some),
     }
 }
 
-fn read_schema(schema: &Value, path: String) -> Result<Form, ApiError> {
+fn read_schema(schema: &Value, path: String) -> Result<RequestedGrammar, ApiError> {
     match schema {
-        Value::Object(_) => Ok(Form::new(Grammar::JsonSchema(schema.clone()), path)),
+        Value::Object(_) => Ok(RequestedGrammar::new(Grammar::JsonSchema(schema.clone()), path)),
         _ => Err(super::fields::wrong_kind(&path, schema, "a JSON schema")),
     }
 }

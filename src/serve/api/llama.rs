@@ -4,15 +4,15 @@ use super::Call;
 use super::fields::shown;
 use super::responses::shortest;
 use super::tokenize::spelling;
-use crate::serve::http::{ApiError, Gone, Reply};
-use crate::serve::service::Counts;
+use crate::serve::http::{ApiError, Gone, Responder};
+use crate::serve::service::ReplyTokens;
 use serde_json::{Value, json};
 
 /// Describes the server and how it samples without parameters.
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn props(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn props(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     let props = call.service.model().map(|model| {
         let defaults = call.service.defaults();
         let (d, limit) = (&defaults.sampler, i64::try_from(defaults.limit).unwrap_or(-1));
@@ -44,7 +44,7 @@ pub(super) fn props(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn slots(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn slots(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     call.answer(reply, list(call))
 }
 
@@ -67,7 +67,7 @@ fn list(call: &Call<'_>) -> Result<Value, ApiError> {
         let mut slot = json!({
             "id": id, "n_ctx": model.context, "speculative": is_speculative, "is_processing": counts.is_some(),
         });
-        if let Some(Counts { prompt, reply }) = counts {
+        if let Some(ReplyTokens { prompt, reply }) = counts {
             slot["n_prompt_tokens"] = prompt.into();
             slot["next_token"] = json!([{"has_next_token": true, "n_decoded": reply}]);
         }

@@ -4,7 +4,7 @@ use super::fields::Fields;
 use crate::sequence::Likelihood;
 use crate::sequence::likelihood::MOST_TOP;
 use crate::serve::http::ApiError;
-use crate::serve::job::Token;
+use crate::serve::job::ReplyToken;
 use crate::text::Tokenizer;
 use serde_json::{Map, Value, json};
 
@@ -26,7 +26,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Option<usize>, ApiError> {
 }
 
 /// A token's entry in a chat completion.
-pub(super) fn entry(tokenizer: &Tokenizer, token: &Token, likelihood: &Likelihood) -> Value {
+pub(super) fn entry(tokenizer: &Tokenizer, token: &ReplyToken, likelihood: &Likelihood) -> Value {
     let one = |id, logprob: f32| {
         let bytes = tokenizer.bytes(id);
         json!({"token": String::from_utf8_lossy(&bytes), "logprob": logprob.max(LEAST), "bytes": bytes})
@@ -38,7 +38,7 @@ pub(super) fn entry(tokenizer: &Tokenizer, token: &Token, likelihood: &Likelihoo
 
 /// The object of a plain completion, which grows token by token.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Table {
+pub(super) struct LogprobTable {
     tokens: Vec<String>,
     logprobs: Vec<Option<f32>>,
     top: Vec<Value>,
@@ -47,7 +47,7 @@ pub(super) struct Table {
     length: usize,
 }
 
-impl Table {
+impl LogprobTable {
     /// Adds a text's first token, which follows none.
     pub fn add_first(&mut self, tokenizer: &Tokenizer, id: u32) {
         self.add_text(String::from_utf8_lossy(&tokenizer.bytes(id)).into_owned());
@@ -61,7 +61,7 @@ impl Table {
         self.tokens.push(text);
     }
 
-    pub fn add(&mut self, tokenizer: &Tokenizer, token: &Token, likelihood: &Likelihood) {
+    pub fn add(&mut self, tokenizer: &Tokenizer, token: &ReplyToken, likelihood: &Likelihood) {
         let text = |id| String::from_utf8_lossy(&tokenizer.bytes(id)).into_owned();
         self.add_text(text(token.id));
         self.logprobs.push(Some(likelihood.logprob.max(LEAST)));
@@ -73,8 +73,8 @@ impl Table {
     /// The entries since the last call.
     pub fn take(&mut self) -> Value {
         let length = self.length;
-        let Table { tokens, logprobs, top, offsets, .. } =
-            std::mem::replace(self, Table { length, ..Table::default() });
+        let LogprobTable { tokens, logprobs, top, offsets, .. } =
+            std::mem::replace(self, LogprobTable { length, ..LogprobTable::default() });
         json!({"tokens": tokens, "token_logprobs": logprobs, "top_logprobs": top, "text_offset": offsets})
     }
 }

@@ -1,8 +1,8 @@
 //! The paths that the server answers: OpenAI's, Ollama's, Anthropic's, llama.cpp's, and its own.
 //!
 //! A request for text goes one way: `fields` reads its JSON strictly, `options`, `messages`, `form` and `tools` make an
-//! [`Ask`](super::job::Ask) of it, and `run` puts that into the queue and answers with what comes of it, in the words of its
-//! API (`run::Wording`).
+//! [`Ask`](super::job::ReplyRequest) of it, and `run` puts that into the queue and answers with what comes of it, in
+//! the words of its API (`run::Wording`).
 
 mod anthropic;
 mod chat;
@@ -26,7 +26,7 @@ mod tests;
 mod tokenize;
 mod tools;
 
-use super::http::{ApiError, Body, Gone, Handler, Json, Method, Notes, Reply, Request, Words};
+use super::http::{ApiError, Body, ErrorWording, Gone, Handler, HttpRequest, Json, Method, Notes, Responder};
 use super::model::Model;
 use super::service::Service;
 use fields::{Fields, shown};
@@ -52,7 +52,7 @@ impl Api {
 }
 
 /// A path, its method, and what answers it. A path that ends in `{}` takes any rest.
-type Route = (Method, &'static str, fn(&Call<'_>, Reply<'_>) -> Result<(), Gone>);
+type Route = (Method, &'static str, fn(&Call<'_>, Responder<'_>) -> Result<(), Gone>);
 
 const ROUTES: [Route; 28] = [
     (Method::Post, "/v1/chat/completions", chat::complete),
@@ -86,7 +86,7 @@ const ROUTES: [Route; 28] = [
 ];
 
 impl Handler for Api {
-    fn handle(&self, mut request: Request, reply: Reply<'_>) -> Result<(), Gone> {
+    fn handle(&self, mut request: HttpRequest, reply: Responder<'_>) -> Result<(), Gone> {
         let body = Cell::new(std::mem::take(&mut request.body));
         let path = request.path.as_str();
         let of_path = || ROUTES.iter().filter_map(|route| Some((route, rest(route.1, path)?)));
@@ -109,7 +109,7 @@ impl Handler for Api {
     }
 
     /// As Ollama and Anthropic do on their paths, and as OpenAI does on all others.
-    fn wording(&self, path: &str) -> Words {
+    fn wording(&self, path: &str) -> ErrorWording {
         match path.strip_prefix("/v1/messages") {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => anthropic::error,
             None if path.starts_with("/api/") => ollama::error,
@@ -133,7 +133,7 @@ fn rest<'p>(route: &str, path: &'p str) -> Option<&'p str> {
 /// A request on its way to an answer.
 struct Call<'a> {
     service: &'a Service,
-    request: &'a Request,
+    request: &'a HttpRequest,
     /// Until it is read.
     body: &'a Cell<Body>,
     /// What the path has in the place of the route's `{}`.
@@ -183,7 +183,7 @@ impl Call<'_> {
     }
 
     /// Sends a value, or says why there is none.
-    fn answer(&self, reply: Reply<'_>, value: Result<Value, ApiError>) -> Result<(), Gone> {
+    fn answer(&self, reply: Responder<'_>, value: Result<Value, ApiError>) -> Result<(), Gone> {
         match value {
             Ok(value) => reply.json(200, &value),
             Err(e) => self.refuse(reply, &e),
@@ -191,7 +191,7 @@ impl Call<'_> {
     }
 
     /// Says what is wrong.
-    fn refuse(&self, reply: Reply<'_>, e: &ApiError) -> Result<(), Gone> {
+    fn refuse(&self, reply: Responder<'_>, e: &ApiError) -> Result<(), Gone> {
         self.note_failure(e, &reply.notes());
         reply.error(e)
     }
@@ -204,7 +204,7 @@ impl Call<'_> {
             return;
         }
         self.service.metrics.errors.inc();
-        let Request { method, path, peer, .. } = self.request;
+        let HttpRequest { method, path, peer, .. } = self.request;
         once::warn_rarely(|| format!("{method} {path} of {peer} is answered {}: {}", e.status, e.message));
     }
 }

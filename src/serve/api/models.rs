@@ -1,7 +1,7 @@
 //! `/v1/models`: the model that is loaded, under its name and its aliases.
 
 use super::{Call, run};
-use crate::serve::http::{Gone, Reply};
+use crate::serve::http::{Gone, Responder};
 use crate::serve::model::Model;
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn list(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn list(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     let list = call.service.model().map(|model| {
         let names = call.service.names(&model);
         json!({"object": "list", "data": names.map(|name| describe(&model, name)).collect::<Vec<Value>>()})
@@ -21,7 +21,7 @@ pub(super) fn list(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn show(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn show(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     let name = call.rest;
     let shown = call.service.model().and_then(|model| Ok(describe(&model, call.own_name(name, &model)?)));
     call.answer(reply, shown)

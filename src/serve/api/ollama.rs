@@ -2,14 +2,14 @@
 
 use super::fields::Fields;
 use super::messages::{self, Dialogue, Speaker};
-use super::run::{self, Asked, Wording};
-use super::tools::{self, Layout, Listener, Said};
+use super::run::{self, ParsedRequest, Wording};
+use super::tools::{self, CallDetector, Layout, Said};
 use super::{Call, form, options};
 use crate::sequence::prompt::encode_text;
-use crate::serve::http::{ApiError, Gone, LastWords, Reply};
-use crate::serve::job::{Ask, Defaults, End, Token};
+use crate::serve::http::{ApiError, Gone, LastWords, Responder};
+use crate::serve::job::{Defaults, ReplyEnd, ReplyRequest, ReplyToken};
 use crate::serve::model::Model;
-use crate::serve::service::Whole;
+use crate::serve::service::CompleteReply;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(super) fn error(e: &ApiError) -> Value {
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn version(_: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn version(_: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     reply.json(200, &json!({"version": API_LEVEL}))
 }
 
@@ -49,7 +49,7 @@ pub(super) fn version(_: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn tags(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn tags(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     let list = call.service.model().map(|model| {
         let describe = |name: &str| {
             json!({
@@ -66,7 +66,7 @@ pub(super) fn tags(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn running(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn running(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     let list = call.service.model().map(|model| {
         let memory = call.service.metrics.rates().bytes;
         let model = json!({
@@ -83,7 +83,7 @@ pub(super) fn running(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn show(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn show(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     call.answer(reply, describe(call))
 }
 
@@ -139,63 +139,65 @@ fn written(time: SystemTime) -> String {
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn chat(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
-    answer(call, reply, Kind::Chat)
+pub(super) fn chat(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
+    answer(call, reply, Endpoint::Chat)
 }
 
 /// Answers `/api/generate`.
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn generate(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
-    answer(call, reply, Kind::Generate)
+pub(super) fn generate(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
+    answer(call, reply, Endpoint::Generate)
 }
 
-fn answer(call: &Call<'_>, reply: Reply<'_>, kind: Kind) -> Result<(), Gone> {
+fn answer(call: &Call<'_>, reply: Responder<'_>, kind: Endpoint) -> Result<(), Gone> {
     match read(call, kind) {
-        Ok(Read::Ask(asked, words)) => run::answer(call, reply, Ok((asked, words))),
+        Ok(OllamaRequest::Ask(asked, words)) => run::answer(call, reply, Ok((asked, words))),
         // Whoever sends nothing wants the model loaded, and it is.
-        Ok(Read::Nothing(words)) => reply.json(200, &words.object("", &json!({"done": true, "done_reason": "load"}))),
+        Ok(OllamaRequest::Nothing(words)) => {
+            reply.json(200, &words.object("", &json!({"done": true, "done_reason": "load"})))
+        }
         Err(e) => call.refuse(reply, &e),
     }
 }
 
 /// Which of the two requests it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum Endpoint {
     Chat,
     Generate,
 }
 
 /// What a request asks for.
-enum Read {
-    Ask(Asked, Words),
-    Nothing(Words),
+enum OllamaRequest {
+    Ask(ParsedRequest, OllamaWording),
+    Nothing(OllamaWording),
 }
 
-fn read(call: &Call<'_>, kind: Kind) -> Result<Read, ApiError> {
+fn read(call: &Call<'_>, kind: Endpoint) -> Result<OllamaRequest, ApiError> {
     let start = Instant::now();
     let model = call.service.model()?;
     let body = call.body()?;
     let fields = Fields::of_body(&body)?;
     fields.refuse_unserved(&UNSERVED)?;
-    let tools = if kind == Kind::Chat { tools::read(&fields, Layout::Nested)? } else { None };
+    let tools = if kind == Endpoint::Chat { tools::read(&fields, Layout::Nested)? } else { None };
     let stream = fields.boolean("stream")?.unwrap_or(true);
     let form = tools::form_with(tools.as_ref(), form::read_ollama(&fields)?)?;
     let name = call.model_name(&fields, &model)?;
     let ask = read_options(&fields, &model, &call.service.defaults())?;
-    let words = Words { kind, model: name, start, listener: Listener::new(tools.as_ref()) };
+    let words = OllamaWording { kind, model: name, start, listener: CallDetector::new(tools.as_ref()) };
     let prompt = match kind {
-        Kind::Chat if fields.list("messages")?.unwrap_or_default().is_empty() => None,
-        Kind::Chat => {
+        Endpoint::Chat if fields.list("messages")?.unwrap_or_default().is_empty() => None,
+        Endpoint::Chat => {
             let mut dialogue = messages::read(&fields)?;
             dialogue.complete_system(call.service.system(), tools.as_ref());
             Some(dialogue.encode(&model, "messages")?)
         }
-        Kind::Generate => read_prompt(&fields, call, &model)?,
+        Endpoint::Generate => read_prompt(&fields, call, &model)?,
     };
-    let Some(prompt) = prompt else { return Ok(Read::Nothing(words)) };
-    Ok(Read::Ask(Asked { model, asks: vec![Ask { prompt, ..ask }], form, stream }, words))
+    let Some(prompt) = prompt else { return Ok(OllamaRequest::Nothing(words)) };
+    Ok(OllamaRequest::Ask(ParsedRequest { model, asks: vec![ReplyRequest { prompt, ..ask }], form, stream }, words))
 }
 
 /// The tokens of `prompt`, in the chat template unless it is `raw`. `None`: there is no text.
@@ -219,7 +221,7 @@ fn read_prompt(fields: &Fields<'_>, call: &Call<'_>, model: &Arc<Model>) -> Resu
 }
 
 /// Reads `options`.
-fn read_options(fields: &Fields<'_>, model: &Model, defaults: &Defaults) -> Result<Ask, ApiError> {
+fn read_options(fields: &Fields<'_>, model: &Model, defaults: &Defaults) -> Result<ReplyRequest, ApiError> {
     let none = Value::Object(Map::new());
     let given = match fields.object("options")? {
         Some(given) => given,
@@ -237,21 +239,21 @@ fn read_options(fields: &Fields<'_>, model: &Model, defaults: &Defaults) -> Resu
 }
 
 /// Words an answer of Ollama's.
-struct Words {
-    kind: Kind,
+struct OllamaWording {
+    kind: Endpoint,
     /// What the model is called.
     model: String,
     start: Instant,
-    listener: Listener,
+    listener: CallDetector,
 }
 
-impl Words {
+impl OllamaWording {
     /// An answer, or a line of one, that says `text`.
     fn object(&self, text: &str, more: &Value) -> Value {
         let mut object = json!({"model": self.model, "created_at": written(SystemTime::now())});
         match self.kind {
-            Kind::Chat => object["message"] = json!({"role": "assistant", "content": text}),
-            Kind::Generate => object["response"] = text.into(),
+            Endpoint::Chat => object["message"] = json!({"role": "assistant", "content": text}),
+            Endpoint::Generate => object["response"] = text.into(),
         }
         if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
             object.extend(more.clone());
@@ -269,7 +271,7 @@ impl Words {
     }
 
     /// What the last line has more than others.
-    fn ending(&self, end: &End) -> Value {
+    fn ending(&self, end: &ReplyEnd) -> Value {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         json!({
             "done": true, "done_reason": end.finish.name(), "total_duration": nanos(self.start.elapsed()),
@@ -283,8 +285,8 @@ fn line(value: &Value) -> String {
     format!("{value}\n")
 }
 
-impl Wording for Words {
-    fn whole(&mut self, replies: Vec<Whole>) -> Value {
+impl Wording for OllamaWording {
+    fn whole(&mut self, replies: Vec<CompleteReply>) -> Value {
         let Some((text, end)) = replies.into_iter().find_map(|reply| Some((reply.text, reply.end?))) else {
             return Value::Null;
         };
@@ -300,7 +302,7 @@ impl Wording for Words {
         String::new()
     }
 
-    fn token(&mut self, _: usize, token: Token) -> String {
+    fn token(&mut self, _: usize, token: ReplyToken) -> String {
         let said = self.listener.push(&token.text);
         match said == Said::default() {
             true => String::new(),
@@ -308,7 +310,7 @@ impl Wording for Words {
         }
     }
 
-    fn end(&mut self, _: usize, end: End) -> String {
+    fn end(&mut self, _: usize, end: ReplyEnd) -> String {
         let said = self.listener.push_last(&end.text);
         line(&self.said(&said, &self.ending(&end)))
     }

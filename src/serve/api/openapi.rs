@@ -1,7 +1,7 @@
 //! `/openapi.json`: the server's description of what it answers, for people and for programs.
 
 use super::Call;
-use crate::serve::http::{Gone, JSON, Reply};
+use crate::serve::http::{Gone, JSON, Responder};
 
 const DESCRIPTION: &str = include_str!("openapi.json");
 
@@ -9,7 +9,7 @@ const DESCRIPTION: &str = include_str!("openapi.json");
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn send(_: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn send(_: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     reply.send(200, JSON, &[], DESCRIPTION.as_bytes())
 }
 

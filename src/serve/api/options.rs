@@ -3,7 +3,7 @@
 use super::fields::{Fields, as_integer, shown, wrong_kind};
 use super::once::warn_once;
 use crate::serve::http::ApiError;
-use crate::serve::job::{Ask, Defaults, MOST_CHOICES};
+use crate::serve::job::{Defaults, MOST_CHOICES, ReplyRequest};
 use crate::text::SamplerConfig;
 use serde_json::Value;
 use std::ops::RangeInclusive;
@@ -83,7 +83,7 @@ const PENALIZES_LINE_ENDS: [(&str, &str); 2] = [("penalize_newline", "true"), ("
 ///
 /// # Errors
 /// 400: a value is wrong, or an option that would change the reply is not served.
-pub(super) fn read(fields: &Fields<'_>, limits: &[&str], vocab: usize, d: &Defaults) -> Result<Ask, ApiError> {
+pub(super) fn read(fields: &Fields<'_>, limits: &[&str], vocab: usize, d: &Defaults) -> Result<ReplyRequest, ApiError> {
     fields.refuse_unserved(&UNSERVED)?;
     let mut ask = read_served(fields, vocab, d)?;
     for name in limits.iter().rev() {
@@ -103,16 +103,16 @@ pub(super) fn read(fields: &Fields<'_>, limits: &[&str], vocab: usize, d: &Defau
 ///
 /// # Errors
 /// 400: a value is wrong.
-pub(super) fn read_lenient(fields: &Fields<'_>, vocab: usize, d: &Defaults) -> Result<Ask, ApiError> {
+pub(super) fn read_lenient(fields: &Fields<'_>, vocab: usize, d: &Defaults) -> Result<ReplyRequest, ApiError> {
     for (name, _) in fields.entries().filter(|(name, _)| !OLLAMA.contains(name)) {
         warn_once(&format!("Ollama's option {} is ignored: it is not one of a reply's here", shown(&name.into())));
     }
     read_served(fields, vocab, d)
 }
 
-fn read_served(fields: &Fields<'_>, vocab: usize, d: &Defaults) -> Result<Ask, ApiError> {
+fn read_served(fields: &Fields<'_>, vocab: usize, d: &Defaults) -> Result<ReplyRequest, ApiError> {
     let sampler = sampler(fields, vocab, &d.sampler)?;
-    let mut ask = Ask { sampler, limit: d.limit, ..Ask::new(Vec::new()) };
+    let mut ask = ReplyRequest { sampler, limit: d.limit, ..ReplyRequest::new(Vec::new()) };
     if ask.sampler.penalizes() {
         fields.refuse_unserved(&PENALIZES_LINE_ENDS)?;
     }
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn ask(body: Value) -> Result<Ask, ApiError> {
+    fn ask(body: Value) -> Result<ReplyRequest, ApiError> {
         read(&Fields::of_body(&body).unwrap(), &["max_completion_tokens", "max_tokens"], 100, &Defaults::default())
     }
 

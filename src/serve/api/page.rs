@@ -1,7 +1,7 @@
 //! The chat page at `/`, and its files.
 
 use super::Call;
-use crate::serve::http::{ApiError, Gone, Reply};
+use crate::serve::http::{ApiError, Gone, Responder};
 
 /// A file of the page: its path, content type and content.
 type File = (&'static str, &'static str, &'static str);
@@ -50,7 +50,7 @@ pub(super) fn has(path: &str) -> bool {
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn send(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn send(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     match FILES.iter().find(|(path, ..)| *path == call.request.path) {
         Some((_, content_type, text)) => reply.send(200, content_type, &HEADERS, text.as_bytes()),
         None => call.refuse(reply, &ApiError::not_found(&call.request.path)),

@@ -3,7 +3,7 @@
 use super::Call;
 use crate::schedule::kv::PAGE;
 use crate::serve::health::Phase;
-use crate::serve::http::{ApiError, Gone, JSON, Reply};
+use crate::serve::http::{ApiError, Gone, JSON, Responder};
 use crate::serve::service::Service;
 use crate::version;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn live(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn live(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     let (is_live, value) = liveness(call.service);
     send(reply, is_live, &value)
 }
@@ -29,7 +29,7 @@ pub(super) fn live(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn ready(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn ready(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     let (is_ready, value) = readiness(call.service);
     send(reply, is_ready, &value)
 }
@@ -38,13 +38,13 @@ pub(super) fn ready(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn health(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn health(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     let ((is_live, live), (is_ready, ready)) = (liveness(call.service), readiness(call.service));
     let word = if is_live && is_ready { "ok" } else { "unavailable" };
     send(reply, is_live && is_ready, &json!({"status": word, "live": live, "ready": ready}))
 }
 
-fn send(reply: Reply<'_>, is_well: bool, value: &Value) -> Result<(), Gone> {
+fn send(reply: Responder<'_>, is_well: bool, value: &Value) -> Result<(), Gone> {
     match is_well {
         true => reply.json(200, value),
         false => reply.send(503, JSON, &[("Retry-After", "5")], value.to_string().as_bytes()),
@@ -66,7 +66,7 @@ fn readiness(service: &Service) -> (bool, Value) {
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn no_embeddings(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn no_embeddings(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     let message = "this server makes text and no embeddings; ask one that has loaded a model for them";
     call.refuse(reply, &ApiError::new(501, message).code("not_implemented"))
 }
@@ -75,7 +75,7 @@ pub(super) fn no_embeddings(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gon
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn metrics(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn metrics(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     let metrics = &call.service.metrics;
     let vary = [("Vary", "Accept")];
     match wants_openmetrics(call.request.headers.all("accept")) {
@@ -104,7 +104,7 @@ fn wants_openmetrics<'a>(accept: impl Iterator<Item = &'a str>) -> bool {
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn status(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn status(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     let Call { service, .. } = call;
     let (health, rates, model) = (&service.health, service.metrics.rates(), service.model().ok());
     reply.json(

@@ -2,13 +2,13 @@
 
 use super::fields::Fields;
 use super::messages::{self, Dialogue, Speaker};
-use super::run::{self, Asked, Usage, Wording, unique};
-use super::tools::{self, Layout, Listener, Said, ToolCall};
+use super::run::{self, ParsedRequest, Usage, Wording, unique};
+use super::tools::{self, CallDetector, Layout, Said, ToolCall};
 use super::{Call, form, options};
 use crate::sequence::Finish;
-use crate::serve::http::{ApiError, Gone, LastWords, Reply};
-use crate::serve::job::{End, Token};
-use crate::serve::service::Whole;
+use crate::serve::http::{ApiError, Gone, LastWords, Responder};
+use crate::serve::job::{ReplyEnd, ReplyToken};
+use crate::serve::service::CompleteReply;
 use crate::text::SamplerConfig;
 use serde_json::{Map, Value, json};
 use std::time::SystemTime;
@@ -27,11 +27,11 @@ const UNSERVED: [(&str, &str); 6] = [
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn respond(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn respond(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     run::answer(call, reply, read(call))
 }
 
-fn read(call: &Call<'_>) -> Result<(Asked, Response), ApiError> {
+fn read(call: &Call<'_>) -> Result<(ParsedRequest, Response), ApiError> {
     let model = call.service.model()?;
     let body = call.body()?;
     let fields = Fields::of_body(&body)?;
@@ -63,14 +63,14 @@ fn read(call: &Call<'_>) -> Result<(Asked, Response), ApiError> {
         created: run::seconds(SystemTime::now()),
         model: name,
         settings: settings(&fields, &ask.sampler),
-        listener: Listener::new(tools.as_ref()),
+        listener: CallDetector::new(tools.as_ref()),
         output: Vec::new(),
         open: None,
         usage: Usage::default(),
         finish: Finish::Stop,
         sequence: 0,
     };
-    Ok((Asked { model, asks: vec![ask], form, stream }, response))
+    Ok((ParsedRequest { model, asks: vec![ask], form, stream }, response))
 }
 
 /// Reads `instructions` and `input`.
@@ -156,7 +156,7 @@ struct Response {
     created: u64,
     model: String,
     settings: Map<String, Value>,
-    listener: Listener,
+    listener: CallDetector,
     /// Complete items.
     output: Vec<Value>,
     /// The message that is being said: its id, and its text so far.
@@ -288,15 +288,8 @@ fn part(text: &str) -> Value {
 }
 
 impl Wording for Response {
-    fn whole(&mut self, replies: Vec<Whole>) -> Value {
-        for reply in replies {
-            for token in reply.tokens {
-                self.token(0, token);
-            }
-            if let Some(end) = reply.end {
-                self.end(0, end);
-            }
-        }
+    fn whole(&mut self, replies: Vec<CompleteReply>) -> Value {
+        self.replay(replies);
         self.object(self.status(), Value::Null)
     }
 
@@ -305,12 +298,12 @@ impl Wording for Response {
         self.event("response.created", response.clone()) + &self.event("response.in_progress", response)
     }
 
-    fn token(&mut self, _: usize, token: Token) -> String {
+    fn token(&mut self, _: usize, token: ReplyToken) -> String {
         let said = self.listener.push(&token.text);
         self.add(&said)
     }
 
-    fn end(&mut self, choice: usize, end: End) -> String {
+    fn end(&mut self, choice: usize, end: ReplyEnd) -> String {
         self.usage.add(choice, 1, &end);
         self.finish = end.finish;
         let said = self.listener.push_last(&end.text);
@@ -357,7 +350,7 @@ mod tests {
             created: 0,
             model: "demo".into(),
             settings: Map::new(),
-            listener: Listener::of(vec!["f".into(), "g".into()]),
+            listener: CallDetector::of(vec!["f".into(), "g".into()]),
             output: Vec::new(),
             open: None,
             usage: Usage::default(),

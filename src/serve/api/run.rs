@@ -1,26 +1,26 @@
 //! Runs what a request asks, and answers with it whole or as a stream. How the answer is worded is up to each API.
 
 use super::Call;
-use super::form::Form;
-use crate::grammar::Compiled;
+use super::form::RequestedGrammar;
+use crate::grammar::CompiledGrammar;
 use crate::serve::health::Phase;
-use crate::serve::http::{ApiError, EVENTS, Gone, LastWords, Notes, Reply};
-use crate::serve::job::{Ask, End, Event, Token, late};
+use crate::serve::http::{ApiError, EVENTS, Gone, LastWords, Notes, Responder};
+use crate::serve::job::{Event, ReplyEnd, ReplyRequest, ReplyToken, late};
 use crate::serve::model::Model;
-use crate::serve::service::{Answers, Step, Whole};
+use crate::serve::service::{CompleteReply, EventPoll, ReplyEvents};
 pub(super) use crate::serve::unique::unique;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A request that was read.
-pub(super) struct Asked {
+pub(super) struct ParsedRequest {
     /// The model that its tokens are of.
     pub model: Arc<Model>,
     /// One for each prompt, all with as many choices.
-    pub asks: Vec<Ask>,
+    pub asks: Vec<ReplyRequest>,
     /// The form of each reply.
-    pub form: Option<Form>,
+    pub form: Option<RequestedGrammar>,
     /// Whether the answer is a stream.
     pub stream: bool,
 }
@@ -29,7 +29,7 @@ pub(super) struct Asked {
 /// write each; an empty one is left out.
 pub(super) trait Wording {
     /// The whole answer.
-    fn whole(&mut self, replies: Vec<Whole>) -> serde_json::Value;
+    fn whole(&mut self, replies: Vec<CompleteReply>) -> serde_json::Value;
     /// The content type of a stream.
     fn content_type(&self) -> &'static str {
         EVENTS
@@ -37,9 +37,20 @@ pub(super) trait Wording {
     /// What a stream begins with.
     fn begin(&mut self) -> String;
     /// A reply has one token more.
-    fn token(&mut self, choice: usize, token: Token) -> String;
+    fn token(&mut self, choice: usize, token: ReplyToken) -> String;
     /// A reply is complete.
-    fn end(&mut self, choice: usize, end: End) -> String;
+    fn end(&mut self, choice: usize, end: ReplyEnd) -> String;
+    /// Takes whole replies token by token, for a whole answer that is made as a stream's last part is.
+    fn replay(&mut self, replies: Vec<CompleteReply>) {
+        for reply in replies {
+            for token in reply.tokens {
+                self.token(0, token);
+            }
+            if let Some(end) = reply.end {
+                self.end(0, end);
+            }
+        }
+    }
     /// All replies are complete.
     fn finish(&mut self) -> String;
     /// The stream ends here, with an error.
@@ -62,8 +73,8 @@ pub(super) trait Wording {
 /// The peer is gone.
 pub(super) fn answer<W: Wording>(
     call: &Call<'_>,
-    reply: Reply<'_>,
-    read: Result<(Asked, W), ApiError>,
+    reply: Responder<'_>,
+    read: Result<(ParsedRequest, W), ApiError>,
 ) -> Result<(), Gone> {
     let watch = reply.watch();
     let started = read.and_then(|(asked, wording)| {
@@ -100,10 +111,14 @@ const IGNORED: &str = "Kiln-Ignored-Schema";
 const LONGEST_LIST: usize = 1000;
 
 /// Puts what is asked into the queue, and says what of its schemas is ignored. All that needs a grammar passes here.
-fn start<'s>(call: &Call<'s>, asked: &Asked, reply: &Reply<'_>) -> Result<(Answers<'s>, String), ApiError> {
+fn start<'s>(
+    call: &Call<'s>,
+    asked: &ParsedRequest,
+    reply: &Responder<'_>,
+) -> Result<(ReplyEvents<'s>, String), ApiError> {
     let client = call.request.client;
     let since = Instant::now();
-    let start = |asks: &[Ask]| call.service.start(&asked.model, asks, client, reply.watch(), since);
+    let start = |asks: &[ReplyRequest]| call.service.start(&asked.model, asks, client, reply.watch(), since);
     let Some(form) = &asked.form else { return Ok((start(&asked.asks)?, String::new())) };
     let watch = reply.watch();
     let is_over = || watch.is_gone() || call.service.is_late(since);
@@ -123,13 +138,13 @@ const LONGEST_SEARCH: Duration = Duration::from_secs(10);
 /// is enough to find it.
 fn compile(
     model: &Model,
-    form: &Form,
+    form: &RequestedGrammar,
     client: u64,
     time: Duration,
     is_over: &dyn Fn() -> bool,
-) -> Result<Arc<Compiled>, ApiError> {
+) -> Result<Arc<CompiledGrammar>, ApiError> {
     let begun = Instant::now();
-    let of = |form: &Form, is_over: &dyn Fn() -> bool| {
+    let of = |form: &RequestedGrammar, is_over: &dyn Fn() -> bool| {
         let compiled = model.grammars.compile(&form.grammar, client, is_over);
         compiled.map_err(|e| refusal(form, (&e).into()))
     };
@@ -143,7 +158,7 @@ fn compile(
 }
 
 /// The refusal of a form, with the field that asks for it.
-fn refusal(form: &Form, e: ApiError) -> ApiError {
+fn refusal(form: &RequestedGrammar, e: ApiError) -> ApiError {
     match e.status == 400 && e.param.is_none() {
         true => e.param(form.param.clone()),
         false => e,
@@ -155,8 +170,8 @@ static CLIENTS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 fn send_stream(
     call: &Call<'_>,
-    reply: Reply<'_>,
-    answers: Answers<'_>,
+    reply: Responder<'_>,
+    answers: ReplyEvents<'_>,
     tally: &mut Tally,
     wording: &mut dyn Wording,
 ) -> Result<(), Gone> {
@@ -165,18 +180,18 @@ fn send_stream(
     stream.write(wording.begin().as_bytes())?;
     for step in answers {
         let part = match step {
-            Step::Event(choice, Event::Token(token)) => wording.token(choice, token),
-            Step::Event(choice, Event::End(end)) => {
+            EventPoll::Event(choice, Event::Token(token)) => wording.token(choice, token),
+            EventPoll::Event(choice, Event::End(end)) => {
                 tally.add(&end);
                 wording.end(choice, end)
             }
             // The engine gives up what nobody waits for.
-            Step::Event(_, Event::Failed(_)) if watch.is_gone() => return Err(Gone),
-            Step::Event(_, Event::Failed(e)) => {
+            EventPoll::Event(_, Event::Failed(_)) if watch.is_gone() => return Err(Gone),
+            EventPoll::Event(_, Event::Failed(e)) => {
                 call.note_failure(&e, &notes);
                 return stream.fail(wording.fail(&e).as_bytes());
             }
-            Step::Idle => wording.idle(),
+            EventPoll::Idle => wording.idle(),
         };
         stream.write(part.as_bytes())?;
     }
@@ -195,7 +210,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn new(asked: &Asked, notes: Notes) -> Tally {
+    fn new(asked: &ParsedRequest, notes: Notes) -> Tally {
         notes.set("model", asked.model.name.as_str());
         notes.set("stream", asked.stream);
         notes.set("replies", asked.asks.iter().map(|ask| ask.choices).sum::<usize>());
@@ -206,7 +221,7 @@ impl Tally {
     }
 
     /// Adds a reply that is complete. Of several, the times are the longest.
-    fn add(&mut self, end: &End) {
+    fn add(&mut self, end: &ReplyEnd) {
         self.cached += end.cached_tokens;
         self.tokens += end.tokens.saturating_sub(self.given);
         self.notes.set("cached_tokens", self.cached);
@@ -237,7 +252,7 @@ pub(super) struct Usage {
 
 impl Usage {
     /// Adds a reply. `each` replies have one prompt, which counts once.
-    pub fn add(&mut self, choice: usize, each: usize, end: &End) {
+    pub fn add(&mut self, choice: usize, each: usize, end: &ReplyEnd) {
         if choice.is_multiple_of(each.max(1)) {
             self.prompt += end.prompt_tokens;
             self.cached += end.cached_tokens;
@@ -281,17 +296,20 @@ mod tests {
     use super::*;
     use crate::grammar::{Beside, Calls, Function, Grammar};
     use crate::serve::api::tests::without_engine;
-    use crate::serve::service::Settings;
+    use crate::serve::service::ServerSettings;
     use serde_json::json;
 
     #[test]
     fn the_form_to_blame_is_searched_for_within_the_time_of_one_request() {
-        let model = without_engine(Settings::default()).service.model().unwrap();
+        let model = without_engine(ServerSettings::default()).service.model().unwrap();
         let schema = json!({"not": {"type": "null"}});
         let functions = vec![Function { name: "f".into(), parameters: json!({"type": "object"}), strict: false }];
         let calls = Calls { functions, beside: Beside::Document(schema.clone()), several: true };
-        let beside = Form::new(Grammar::JsonSchema(schema), "format".into());
-        let form = Form { beside: Some(Box::new(beside)), ..Form::new(Grammar::Calls(calls), "tools".into()) };
+        let beside = RequestedGrammar::new(Grammar::JsonSchema(schema), "format".into());
+        let form = RequestedGrammar {
+            beside: Some(Box::new(beside)),
+            ..RequestedGrammar::new(Grammar::Calls(calls), "tools".into())
+        };
         let blamed = |time| compile(&model, &form, 1, time, &|| false).unwrap_err().param.unwrap();
         assert_eq!(blamed(Duration::ZERO), "tools");
         assert_eq!(blamed(Duration::from_secs(600)), "format");

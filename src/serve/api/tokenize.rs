@@ -2,7 +2,7 @@
 
 use super::fields::Fields;
 use super::{Call, messages, options};
-use crate::serve::http::{ApiError, Gone, JSON, Reply};
+use crate::serve::http::{ApiError, Gone, JSON, Responder};
 use crate::text::Tokenizer;
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn tokenize(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn tokenize(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     match tokens(call) {
         Ok(text) => reply.send(200, JSON, &[], text.as_bytes()),
         Err(e) => call.refuse(reply, &e),
@@ -49,7 +49,7 @@ fn tokens(call: &Call<'_>) -> Result<String, ApiError> {
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn info(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn info(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     let info = call.service.model().map(|model| {
         let spelled = |id: Option<u32>| id.map(|id| spelling(&model.tokenizer, id));
         let (bos, eos) = (model.tokenizer.bos(), model.tokenizer.eos());
@@ -67,7 +67,7 @@ pub(super) fn spelling(tokenizer: &Tokenizer, id: u32) -> String {
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn detokenize(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+pub(super) fn detokenize(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     call.answer(reply, text(call))
 }
 

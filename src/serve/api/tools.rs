@@ -5,7 +5,7 @@
 //! or a JSON document of the form that the request asks for.
 
 use super::fields::{Fields, shown};
-use super::form::Form;
+use super::form::RequestedGrammar;
 use super::once::warn_once;
 use super::run::unique;
 use crate::grammar::{self, Beside, Calls, Grammar};
@@ -18,14 +18,14 @@ const MOST: usize = 128;
 /// The functions of a request, and whether the model has to call them.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tools {
-    functions: Vec<Function>,
-    choice: Choice,
+    functions: Vec<ToolFunction>,
+    choice: ToolChoice,
     /// Several calls in one reply.
     parallel: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Function {
+struct ToolFunction {
     name: String,
     description: Option<String>,
     /// The schema of its arguments.
@@ -35,7 +35,7 @@ struct Function {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Choice {
+enum ToolChoice {
     /// Calls or text, as the model likes.
     Auto,
     /// One call or more.
@@ -75,8 +75,8 @@ pub(super) fn read(fields: &Fields<'_>, layout: Layout) -> Result<Option<Tools>,
     for tool in &tools {
         match tool.text("type")? {
             // Ollama's and Anthropic's clients may leave it out.
-            None => functions.push(Function::read(tool, layout)?),
-            Some(kind) if kind == layout.kind() => functions.push(Function::read(tool, layout)?),
+            None => functions.push(ToolFunction::read(tool, layout)?),
+            Some(kind) if kind == layout.kind() => functions.push(ToolFunction::read(tool, layout)?),
             // Those that other servers run themselves, which clients offer to every server.
             Some(kind) => {
                 warn_once(&format!("tools of type {} are left out: functions are served", shown(&kind.into())))
@@ -85,32 +85,34 @@ pub(super) fn read(fields: &Fields<'_>, layout: Layout) -> Result<Option<Tools>,
     }
     let mut parallel = fields.boolean("parallel_tool_calls")?.unwrap_or(true);
     let choice = match fields.get("tool_choice") {
-        None => Some(Choice::Auto),
+        None => Some(ToolChoice::Auto),
         Some(_) if layout == Layout::Input => {
             let Some(choice) = fields.object("tool_choice")? else { return Err(fields.missing("tool_choice")) };
             parallel = !choice.boolean("disable_parallel_tool_use")?.unwrap_or(false);
             let name = choice.text("name")?;
             match choice.text("type")?.ok_or_else(|| choice.missing("type"))? {
                 "none" => None,
-                "auto" => Some(Choice::Auto),
-                "any" => Some(Choice::Required),
-                "tool" => Some(Choice::Named(name.ok_or_else(|| choice.missing("name"))?.to_owned())),
+                "auto" => Some(ToolChoice::Auto),
+                "any" => Some(ToolChoice::Required),
+                "tool" => Some(ToolChoice::Named(name.ok_or_else(|| choice.missing("name"))?.to_owned())),
                 _ => return Err(choice.wrong("type", "has to be auto, any, tool or none")),
             }
         }
         Some(Value::String(word)) => match word.as_str() {
             "none" => None,
-            "auto" => Some(Choice::Auto),
-            "required" => Some(Choice::Required),
+            "auto" => Some(ToolChoice::Auto),
+            "required" => Some(ToolChoice::Required),
             _ => return Err(fields.wrong("tool_choice", "has to be none, auto, required, or name a function")),
         },
-        Some(_) => Some(Choice::Named(read_named(fields, layout)?)),
+        Some(_) => Some(ToolChoice::Named(read_named(fields, layout)?)),
     };
     match choice {
-        Some(Choice::Named(name)) if !functions.iter().any(|function| function.name == name) => {
+        Some(ToolChoice::Named(name)) if !functions.iter().any(|function| function.name == name) => {
             Err(fields.wrong("tool_choice", format!("names {}, and no tool has that name", json!(name))))
         }
-        Some(Choice::Required) if functions.is_empty() => Err(fields.wrong("tool_choice", "is required without tools")),
+        Some(ToolChoice::Required) if functions.is_empty() => {
+            Err(fields.wrong("tool_choice", "is required without tools"))
+        }
         Some(choice) if !functions.is_empty() => Ok(Some(Tools { functions, choice, parallel })),
         _ => Ok(None),
     }
@@ -129,8 +131,8 @@ fn read_named(fields: &Fields<'_>, layout: Layout) -> Result<String, ApiError> {
     Ok(holder.text("name")?.ok_or_else(|| holder.missing("name"))?.to_owned())
 }
 
-impl Function {
-    fn read(tool: &Fields<'_>, layout: Layout) -> Result<Function, ApiError> {
+impl ToolFunction {
+    fn read(tool: &Fields<'_>, layout: Layout) -> Result<ToolFunction, ApiError> {
         let holder = match layout {
             Layout::Nested => tool.object("function")?.ok_or_else(|| tool.missing("function"))?,
             Layout::Flat | Layout::Input => tool.clone(),
@@ -142,7 +144,7 @@ impl Function {
         let none = || json!({"type": "object", "properties": {}});
         let schema = if layout == Layout::Input { "input_schema" } else { "parameters" };
         let parameters = holder.object(schema)?.and_then(|_| holder.get(schema)).cloned();
-        Ok(Function {
+        Ok(ToolFunction {
             name: name.to_owned(),
             description: holder.text("description")?.map(str::to_owned),
             parameters: parameters.filter(|schema| schema != &json!({})).unwrap_or_else(none),
@@ -152,7 +154,7 @@ impl Function {
 
     /// As the grammar of calls takes it.
     fn callable(&self) -> grammar::Function {
-        let Function { name, parameters, strict, .. } = self;
+        let ToolFunction { name, parameters, strict, .. } = self;
         grammar::Function { name: name.clone(), parameters: parameters.clone(), strict: *strict }
     }
 
@@ -164,12 +166,12 @@ impl Function {
 impl Tools {
     /// What the model is told, in the words that Gemma 3's makers recommend.
     pub fn instructions(&self) -> String {
-        let functions: Vec<Value> = self.functions.iter().map(Function::description).collect();
+        let functions: Vec<Value> = self.functions.iter().map(ToolFunction::description).collect();
         let several = if self.is_parallel() { " To invoke several, write each on a line of its own." } else { "" };
         let duty = match &self.choice {
-            Choice::Auto => "If you decide to invoke any of the functions, you".to_owned(),
-            Choice::Required => "You MUST invoke at least one of the functions. You".to_owned(),
-            Choice::Named(name) => format!("You MUST invoke the function {name}. You"),
+            ToolChoice::Auto => "If you decide to invoke any of the functions, you".to_owned(),
+            ToolChoice::Required => "You MUST invoke at least one of the functions. You".to_owned(),
+            ToolChoice::Named(name) => format!("You MUST invoke the function {name}. You"),
         };
         format!(
             "You have access to functions. {duty} MUST put it in the format of\n\
@@ -180,25 +182,25 @@ impl Tools {
     }
 
     fn is_parallel(&self) -> bool {
-        self.parallel && !matches!(self.choice, Choice::Named(_))
+        self.parallel && !matches!(self.choice, ToolChoice::Named(_))
     }
 
     /// The functions that a reply may call.
-    fn callable(&self) -> impl Iterator<Item = &Function> {
+    fn callable(&self) -> impl Iterator<Item = &ToolFunction> {
         self.functions.iter().filter(|function| match &self.choice {
-            Choice::Named(name) => function.name == *name,
-            Choice::Auto | Choice::Required => true,
+            ToolChoice::Named(name) => function.name == *name,
+            ToolChoice::Auto | ToolChoice::Required => true,
         })
     }
 
     /// The form of a reply that may be `beside` where it may be without calls.
-    fn form(&self, beside: Beside) -> Form {
+    fn form(&self, beside: Beside) -> RequestedGrammar {
         let calls = Calls {
-            functions: self.callable().map(Function::callable).collect(),
-            beside: if self.choice == Choice::Auto { beside } else { Beside::Nothing },
+            functions: self.callable().map(ToolFunction::callable).collect(),
+            beside: if self.choice == ToolChoice::Auto { beside } else { Beside::Nothing },
             several: self.is_parallel(),
         };
-        Form::new(Grammar::Calls(calls), "tools".into())
+        RequestedGrammar::new(Grammar::Calls(calls), "tools".into())
     }
 }
 
@@ -206,7 +208,10 @@ impl Tools {
 ///
 /// # Errors
 /// 400: that form is a Lark grammar, whose texts may look like calls.
-pub(super) fn form_with(tools: Option<&Tools>, form: Option<Form>) -> Result<Option<Form>, ApiError> {
+pub(super) fn form_with(
+    tools: Option<&Tools>,
+    form: Option<RequestedGrammar>,
+) -> Result<Option<RequestedGrammar>, ApiError> {
     match (tools, form) {
         (Some(tools), Some(form)) => {
             let schema = match &form.grammar {
@@ -222,7 +227,7 @@ pub(super) fn form_with(tools: Option<&Tools>, form: Option<Form>) -> Result<Opt
             };
             // Where there has to be a call, there is no document.
             let joined = tools.form(Beside::Document(schema));
-            Ok(Some(Form { beside: (tools.choice == Choice::Auto).then(|| Box::new(form)), ..joined }))
+            Ok(Some(RequestedGrammar { beside: (tools.choice == ToolChoice::Auto).then(|| Box::new(form)), ..joined }))
         }
         (Some(tools), None) => Ok(Some(tools.form(Beside::Text))),
         (None, form) => Ok(form),
@@ -255,8 +260,8 @@ pub(super) struct Said {
 
 /// Tells calls from text in a reply that comes in pieces. Without tools, all is text.
 #[derive(Debug, Clone)]
-pub(super) struct Listener {
-    state: State,
+pub(super) struct CallDetector {
+    state: DetectorState,
     /// The functions that are called.
     names: Vec<String>,
     /// Text of a call that is not complete, or a beginning before it is known of what.
@@ -266,40 +271,40 @@ pub(super) struct Listener {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum DetectorState {
     Undecided,
     Text,
     Calls,
 }
 
-impl Listener {
-    pub fn new(tools: Option<&Tools>) -> Listener {
+impl CallDetector {
+    pub fn new(tools: Option<&Tools>) -> CallDetector {
         let names = tools.map(|tools| tools.callable().map(|function| function.name.clone()).collect());
-        Listener::of(names.unwrap_or_default())
+        CallDetector::of(names.unwrap_or_default())
     }
 
     /// Of calls of these functions.
-    pub fn of(names: Vec<String>) -> Listener {
-        let state = if names.is_empty() { State::Text } else { State::Undecided };
-        Listener { state, names, held: String::new(), calls: 0 }
+    pub fn of(names: Vec<String>) -> CallDetector {
+        let state = if names.is_empty() { DetectorState::Text } else { DetectorState::Undecided };
+        CallDetector { state, names, held: String::new(), calls: 0 }
     }
 
     /// Takes the next piece of text.
     pub fn push(&mut self, piece: &str) -> Said {
-        if self.state == State::Text {
+        if self.state == DetectorState::Text {
             return Said { text: piece.to_owned(), calls: Vec::new() };
         }
         self.held.push_str(piece);
-        if self.state == State::Undecided {
+        if self.state == DetectorState::Undecided {
             match self.begins_call() {
                 None => return Said::default(),
-                Some(true) => self.state = State::Calls,
-                Some(false) => self.state = State::Text,
+                Some(true) => self.state = DetectorState::Calls,
+                Some(false) => self.state = DetectorState::Text,
             }
         }
         match self.state {
-            State::Calls if piece.contains('}') => self.take_calls(),
-            State::Calls => Said::default(),
+            DetectorState::Calls if piece.contains('}') => self.take_calls(),
+            DetectorState::Calls => Said::default(),
             _ => Said { text: std::mem::take(&mut self.held), calls: Vec::new() },
         }
     }
@@ -331,14 +336,14 @@ impl Listener {
         let mut done = 0;
         while let Some(Ok(value)) = values.next() {
             let Some(call) = as_call(&value).filter(|call| self.names.contains(&call.name)) else {
-                self.state = State::Text;
+                self.state = DetectorState::Text;
                 break;
             };
             said.calls.push(call);
             done = values.byte_offset();
         }
         self.held.drain(..done);
-        if self.state == State::Text {
+        if self.state == DetectorState::Text {
             said.text = std::mem::take(&mut self.held);
         }
         self.calls += said.calls.len();
@@ -438,7 +443,7 @@ mod tests {
 
     /// Hears `text` in pieces of `length` bytes: the text, and the calls' names and arguments.
     fn hear(text: &str, length: usize) -> (String, Vec<(String, String)>) {
-        let mut listener = Listener::of(vec!["f".into(), "g".into()]);
+        let mut listener = CallDetector::of(vec!["f".into(), "g".into()]);
         let (mut heard, mut calls) = (String::new(), Vec::new());
         let pieces: Vec<&str> =
             text.as_bytes().chunks(length).map(|piece| std::str::from_utf8(piece).unwrap()).collect();
@@ -481,6 +486,6 @@ mod tests {
             let (text, calls) = hear("{\"name\":\"f\",\"parameters\":{}}\n{\"na", length);
             assert_eq!((text.trim_start(), calls.len()), ("{\"na", 1));
         }
-        assert_eq!(Listener::new(None).push("{\"name\":\"f\",\"parameters\":{}}").calls, []);
+        assert_eq!(CallDetector::new(None).push("{\"name\":\"f\",\"parameters\":{}}").calls, []);
     }
 }

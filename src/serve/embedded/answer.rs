@@ -7,29 +7,29 @@ const MOST_HEADERS: usize = 64;
 
 /// How an answer's body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Framing {
+enum BodyState {
     /// After so many bytes more.
     Length(u64),
-    /// With the last chunk. So many bytes of this one are still to come, with the line's end behind it; `None`: its line is.
+    /// With the last chunk. So many bytes of this one are still to come, with the line's end after it; `None`: its line is.
     Chunks(Option<u64>),
     /// It has ended.
     Done,
 }
 
-/// An answer as it comes.
+/// Reads an answer as it comes.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct ResponseParser {
     /// Bytes that are not understood yet.
     raw: Vec<u8>,
     pub status: Option<u16>,
-    framing: Option<Framing>,
+    framing: Option<BodyState>,
     /// The body's bytes that nobody took yet.
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl ResponseParser {
     pub fn is_done(&self) -> bool {
-        self.framing == Some(Framing::Done)
+        self.framing == Some(BodyState::Done)
     }
 
     pub fn take(&mut self, bytes: &[u8]) -> Result<()> {
@@ -53,12 +53,12 @@ impl Answer {
             found.and_then(|header| std::str::from_utf8(header.value).ok())
         };
         self.framing = Some(match (value("transfer-encoding"), value("content-length")) {
-            (Some(_), _) => Framing::Chunks(None),
+            (Some(_), _) => BodyState::Chunks(None),
             (None, Some(length)) => match length.parse().map_err(|_| wrong("a length that is none"))? {
-                0 => Framing::Done,
-                length => Framing::Length(length),
+                0 => BodyState::Done,
+                length => BodyState::Length(length),
             },
-            (None, None) => Framing::Done,
+            (None, None) => BodyState::Done,
         });
         self.status = response.code;
         self.raw.drain(..length);
@@ -68,38 +68,38 @@ impl Answer {
     /// Whether there may be more to take.
     fn take_part(&mut self) -> Result<bool> {
         match self.framing {
-            Some(Framing::Length(left)) => {
+            Some(BodyState::Length(left)) => {
                 let length = self.raw.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                 self.body.extend(self.raw.drain(..length));
                 let left = left - length as u64;
-                self.framing = Some(if left == 0 { Framing::Done } else { Framing::Length(left) });
+                self.framing = Some(if left == 0 { BodyState::Done } else { BodyState::Length(left) });
                 Ok(false)
             }
-            Some(Framing::Chunks(None)) => match httparse::parse_chunk_size(&self.raw) {
+            Some(BodyState::Chunks(None)) => match httparse::parse_chunk_size(&self.raw) {
                 Ok(httparse::Status::Partial) => Ok(false),
                 Ok(httparse::Status::Complete((_, 0))) => {
-                    self.framing = Some(Framing::Done);
+                    self.framing = Some(BodyState::Done);
                     Ok(false)
                 }
                 Ok(httparse::Status::Complete((line, size))) => {
                     self.raw.drain(..line);
-                    self.framing = Some(Framing::Chunks(Some(size)));
+                    self.framing = Some(BodyState::Chunks(Some(size)));
                     Ok(true)
                 }
                 Err(_) => Err(Error::failed("the engine's answer has a chunk that is none", "report this")),
             },
-            Some(Framing::Chunks(Some(size))) => {
-                // The line's end behind a chunk is taken with it.
+            Some(BodyState::Chunks(Some(size))) => {
+                // The line's end after a chunk is taken with it.
                 let whole = usize::try_from(size).unwrap_or(usize::MAX).saturating_add(2);
                 if self.raw.len() < whole {
                     return Ok(false);
                 }
                 self.body.extend_from_slice(&self.raw[..whole - 2]);
                 self.raw.drain(..whole);
-                self.framing = Some(Framing::Chunks(None));
+                self.framing = Some(BodyState::Chunks(None));
                 Ok(true)
             }
-            Some(Framing::Done) | None => Ok(false),
+            Some(BodyState::Done) | None => Ok(false),
         }
     }
 }
@@ -121,7 +121,7 @@ mod tests {
             ),
         ] {
             for step in [1, 2, 7, raw.len()] {
-                let mut answer = Answer::default();
+                let mut answer = ResponseParser::default();
                 for piece in raw.as_bytes().chunks(step) {
                     answer.take(piece).unwrap();
                 }
@@ -129,8 +129,8 @@ mod tests {
                 assert_eq!(String::from_utf8(answer.body).unwrap(), body);
             }
         }
-        assert!(Answer::default().take(b"no head\r\n\r\n").is_err());
-        let mut cut = Answer::default();
+        assert!(ResponseParser::default().take(b"no head\r\n\r\n").is_err());
+        let mut cut = ResponseParser::default();
         cut.take(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel").unwrap();
         assert!(!cut.is_done());
     }

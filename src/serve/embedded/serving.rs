@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::machine::threads;
 use crate::serve::api::Api;
-use crate::serve::http::{Drainer, Guard, Keys, Limits, Listen, Server};
+use crate::serve::http::{ApiKeys, Drainer, Guard, Limits, Listen, Server};
 use crate::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -36,7 +36,7 @@ impl Engine {
         if listen.is_empty() {
             return Err(Error::input("there is no place to listen at", "name one, as 127.0.0.1:8080"));
         }
-        let keys = keys.map(Keys::read).transpose()?.unwrap_or_default();
+        let keys = keys.map(ApiKeys::read).transpose()?.unwrap_or_default();
         let guard = Guard { open_paths: Api::open_paths(), keys: keys.clone(), ..Guard::default() };
         let server = Server::bind(listen, Limits::default(), guard)?;
         let (drainer, places) = (server.drainer(), server.names());

@@ -4,7 +4,7 @@ use super::Engine;
 use crate::executor::Executor;
 use crate::sequence::Batch;
 use crate::serve::http::ApiError;
-use crate::serve::job::{Ask, Client};
+use crate::serve::job::{Client, ReplyRequest};
 use crate::serve::prefixes::session;
 use crate::text::SamplerConfig;
 use crate::{Cancel, Error, Result};
@@ -30,7 +30,12 @@ impl Engine {
         if self.service.on_engine(&model, holds).map_err(error_of)? {
             return Ok(tokens.len());
         }
-        let ask = Ask { limit: 1, sampler: SamplerConfig::greedy(), ignore_eos: true, ..Ask::new(tokens.to_vec()) };
+        let ask = ReplyRequest {
+            limit: 1,
+            sampler: SamplerConfig::greedy(),
+            ignore_eos: true,
+            ..ReplyRequest::new(tokens.to_vec())
+        };
         let (client, flag) = (Client::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), cancel.clone());
         let answers = self.service.submit(&model, &[ask], client, Arc::new(move || flag.is_set()));
         let done = answers.and_then(|answers| answers.gather());
@@ -59,7 +64,7 @@ impl Engine {
         Err(Error::refused("other sequences leave the session no room in the cache", "save it once they have ended"))
     }
 
-    /// Puts what a file of [`Engine::save`] holds into the cache, and returns its tokens: what goes on behind them is what it
+    /// Puts what a file of [`Engine::save`] holds into the cache, and returns its tokens: what goes on after them is what it
     /// would have been where they were saved.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 /// A request that has ended, or a connection that was turned away before it sent one.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Access {
+pub struct AccessRecord {
     /// The request's id: its header `X-Request-Id`, or one that no other has. The answer carries it.
     pub id: String,
     /// Who asked.
@@ -24,14 +24,14 @@ pub struct Access {
     /// How long it took from there.
     pub time: Duration,
     /// How the answer ended.
-    pub end: Ended,
+    pub end: Outcome,
     /// What the handler notes of it.
     pub notes: Map<String, Value>,
 }
 
 /// How an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum Outcome {
     /// It was sent whole.
     Whole,
     /// It is a stream that ended with an error.
@@ -40,13 +40,13 @@ pub enum Ended {
     Gone,
 }
 
-impl Ended {
+impl Outcome {
     /// Its word in a log.
     pub fn name(self) -> &'static str {
         match self {
-            Ended::Whole => "whole",
-            Ended::Failed => "failed",
-            Ended::Gone => "gone",
+            Outcome::Whole => "whole",
+            Outcome::Failed => "failed",
+            Outcome::Gone => "gone",
         }
     }
 }
@@ -55,7 +55,7 @@ impl Ended {
 #[derive(Clone, Default)]
 pub struct AccessLog(Option<Arc<Write>>);
 
-type Write = dyn Fn(&Access) + Send + Sync;
+type Write = dyn Fn(&AccessRecord) + Send + Sync;
 
 impl fmt::Debug for AccessLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,11 +65,11 @@ impl fmt::Debug for AccessLog {
 
 impl AccessLog {
     /// One that `write` writes.
-    pub fn new(write: impl Fn(&Access) + Send + Sync + 'static) -> AccessLog {
+    pub fn new(write: impl Fn(&AccessRecord) + Send + Sync + 'static) -> AccessLog {
         AccessLog(Some(Arc::new(write)))
     }
 
-    pub(super) fn note(&self, access: impl FnOnce() -> Access) {
+    pub(super) fn note(&self, access: impl FnOnce() -> AccessRecord) {
         if let Some(write) = &self.0 {
             write(&access());
         }

@@ -52,7 +52,7 @@ impl Body {
             ApiError::bad(format!("the body is not the JSON wanted here: {e}")).code("invalid_json")
         };
         let most = self.share.as_ref().map_or(usize::MAX, Share::most_parsed);
-        let mut cost = Cost { bytes: size_of::<Value>(), most };
+        let mut cost = ParsedSize { bytes: size_of::<Value>(), most };
         let measured = cost.measure(&self.bytes);
         if cost.bytes > most {
             let message = format!("the body's JSON has so many parts that it takes more than {most} bytes of memory");
@@ -103,7 +103,7 @@ impl Deref for Json {
 }
 
 /// Counts the bytes that a [`Value`] would take, of JSON that is read and not kept.
-struct Cost {
+struct ParsedSize {
     bytes: usize,
     /// It stops there.
     most: usize,
@@ -112,7 +112,7 @@ struct Cost {
 /// What malloc keeps beside each piece of memory.
 const PIECE: usize = 16;
 
-impl Cost {
+impl ParsedSize {
     fn measure(&mut self, json: &[u8]) -> serde_json::Result<()> {
         let mut reader = serde_json::Deserializer::from_slice(json);
         self.deserialize(&mut reader)?;
@@ -137,7 +137,7 @@ impl Cost {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for &mut Cost {
+impl<'de> DeserializeSeed<'de> for &mut ParsedSize {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
@@ -145,7 +145,7 @@ impl<'de> DeserializeSeed<'de> for &mut Cost {
     }
 }
 
-impl<'de> Visitor<'de> for &mut Cost {
+impl<'de> Visitor<'de> for &mut ParsedSize {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -200,12 +200,12 @@ impl<'de> Visitor<'de> for &mut Cost {
 
 #[cfg(test)]
 mod tests {
-    use super::super::budget::Budget;
+    use super::super::budget::MemoryBudget;
     use super::super::request::Client;
     use super::*;
     use std::sync::Arc;
 
-    fn body(budget: &Arc<Budget>, bytes: &[u8]) -> Result<Body, ApiError> {
+    fn body(budget: &Arc<MemoryBudget>, bytes: &[u8]) -> Result<Body, ApiError> {
         let mut body = Body::new(Share::new(budget.clone(), Client::User(1)));
         bytes.chunks(7).try_for_each(|part| body.extend(part, bytes.len()))?;
         Ok(body)
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_body_counts_as_what_it_holds_and_then_as_what_is_parsed_of_it() {
-        let budget = Arc::new(Budget::new(10_000, 4_000));
+        let budget = Arc::new(MemoryBudget::new(10_000, 4_000));
         let text = format!("{{\"a\": \"{}\"}}", "x".repeat(1000));
         let body = body(&budget, text.as_bytes()).unwrap();
         assert!((text.len()..=text.len() + 7).contains(&budget.taken()), "{}", budget.taken());
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn json_of_many_small_parts_is_refused_before_it_is_built_and_a_budget_without_room_refuses_what_would_fit() {
-        let budget = Arc::new(Budget::new(1 << 20, 1 << 18));
+        let budget = Arc::new(MemoryBudget::new(1 << 20, 1 << 18));
         let lists = format!("[{}[0]]", "[0],".repeat(2000));
         let e = body(&budget, lists.as_bytes()).unwrap().json().unwrap_err();
         assert_eq!((e.status, e.code), (413, Some("body_too_large")));
@@ -259,7 +259,7 @@ mod tests {
         let numbers = format!("[{}0]", "12345,".repeat(999));
         let names: Vec<String> = (0..1000).map(|i| format!("\"name {i}\": {{\"a\": [], \"b\": [null]}}")).collect();
         for text in [numbers, format!("{{{}}}", names.join(",")), "[[0],[0],[\"\\u00e4\"]]".into(), "7".into()] {
-            let mut cost = Cost { bytes: size_of::<Value>(), most: usize::MAX };
+            let mut cost = ParsedSize { bytes: size_of::<Value>(), most: usize::MAX };
             cost.measure(text.as_bytes()).unwrap();
             let real = size_of::<Value>() + taken(&serde_json::from_str(&text).unwrap());
             assert!((real..=4 * real).contains(&cost.bytes), "{} for {real}", cost.bytes);

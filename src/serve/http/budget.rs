@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The memory of all requests.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct MemoryBudget {
     /// Bytes of all requests.
     most: usize,
     /// Bytes of what is parsed of one request.
@@ -19,10 +19,10 @@ pub(super) struct Budget {
     held: Mutex<HashMap<Client, usize>>,
 }
 
-impl Budget {
+impl MemoryBudget {
     /// `most` bytes for all requests, and of them `most_parsed` for what is parsed of one.
-    pub fn new(most: usize, most_parsed: usize) -> Budget {
-        Budget { most, most_parsed, held: Mutex::default() }
+    pub fn new(most: usize, most_parsed: usize) -> MemoryBudget {
+        MemoryBudget { most, most_parsed, held: Mutex::default() }
     }
 
     fn held(&self) -> MutexGuard<'_, HashMap<Client, usize>> {
@@ -39,14 +39,14 @@ impl Budget {
 /// A request's part of the memory. Its drop gives it back.
 #[derive(Debug)]
 pub(super) struct Share {
-    budget: Arc<Budget>,
+    budget: Arc<MemoryBudget>,
     client: Client,
     bytes: usize,
 }
 
 impl Share {
     /// A part without a byte.
-    pub fn new(budget: Arc<Budget>, client: Client) -> Share {
+    pub fn new(budget: Arc<MemoryBudget>, client: Client) -> Share {
         Share { budget, client, bytes: 0 }
     }
 
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_client_has_at_most_what_it_leaves_to_others_and_gives_back_what_it_had() {
-        let budget = Arc::new(Budget::new(100, 10));
+        let budget = Arc::new(MemoryBudget::new(100, 10));
         let share = |user| Share::new(budget.clone(), Client::User(user));
         let (mut first, mut again, mut other) = (share(1), share(1), share(2));
         first.take(30).unwrap();

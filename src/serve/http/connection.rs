@@ -1,17 +1,17 @@
 //! One connection: its requests, one after the other, and how it ends.
 
 use super::Handler;
-use super::access::{Access, AccessLog, Ended, own_id};
+use super::access::{AccessLog, AccessRecord, Outcome, own_id};
 use super::body::Body;
-use super::budget::{Budget, Share};
+use super::budget::{MemoryBudget, Share};
 use super::connections::Connections;
 use super::error::ApiError;
-use super::guard::{Guard, Verdict, preflight};
-use super::incoming::{Incoming, Unread};
+use super::guard::{Admission, Guard, preflight};
+use super::incoming::{Incoming, NoRequest};
 use super::limits::Limits;
 use super::parse::{Framing, Head};
-use super::reply::{Ending, Exchange, Form, State};
-use super::request::{Peer, Request};
+use super::reply::{Ending, Exchange, ResponseForm, ResponseState};
+use super::request::{HttpRequest, Peer};
 use super::socket::{Gone, Socket};
 use crate::serve::deadline::after;
 use crate::serve::unique::unique;
@@ -20,16 +20,16 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 /// What all connections of a server share.
-pub(super) struct Service<'a, H: ?Sized> {
+pub(super) struct ServerContext<'a, H: ?Sized> {
     pub limits: Arc<Limits>,
     pub access: AccessLog,
-    pub budget: Arc<Budget>,
+    pub budget: Arc<MemoryBudget>,
     pub connections: Arc<Connections>,
     pub handler: &'a H,
 }
 
 /// How a connection goes on after a request, or ends.
-enum Next {
+enum AfterRequest {
     /// With the next request.
     Request,
     /// It ends, and the peer reads what was sent.
@@ -40,7 +40,7 @@ enum Next {
     Drop,
 }
 
-impl<H: Handler + ?Sized> Service<'_, H> {
+impl<H: Handler + ?Sized> ServerContext<'_, H> {
     /// Answers a connection's requests until it ends.
     pub fn serve(&self, socket: &Arc<Socket>, peer: &Peer, guard: &Guard) {
         let mut incoming = Incoming::new(&**socket);
@@ -55,15 +55,15 @@ impl<H: Handler + ?Sized> Service<'_, H> {
             }
             let deadline = first.take().unwrap_or_else(|| after(self.limits.head_time));
             match self.answer_next(socket, peer, guard, &mut incoming, deadline) {
-                Next::Request => {}
-                Next::End => {
+                AfterRequest::Request => {}
+                AfterRequest::End => {
                     // Closed with bytes unread, the connection would be reset, and the answer perhaps lost.
                     socket.end();
                     socket.discard(usize::MAX, after(self.limits.linger_time));
                     return;
                 }
-                Next::Reset => return socket.reset_when_dropped(),
-                Next::Drop => return,
+                AfterRequest::Reset => return socket.reset_when_dropped(),
+                AfterRequest::Drop => return,
             }
         }
     }
@@ -76,12 +76,12 @@ impl<H: Handler + ?Sized> Service<'_, H> {
         guard: &Guard,
         incoming: &mut Incoming<&Socket>,
         deadline: Instant,
-    ) -> Next {
+    ) -> AfterRequest {
         let (started, begun) = (Instant::now(), SystemTime::now());
         let mut exchange = Exchange::new(socket.clone(), self.limits.clone(), self.connections.clone());
         let (mut asked, mut key, mut id) = (None, None, unique("req_"));
         let answered = match self.connections.is_draining() {
-            true => Err(Unread::Refused(ApiError::stopping())),
+            true => Err(NoRequest::Refused(ApiError::stopping())),
             false => incoming.head(&self.limits, deadline).and_then(|head| {
                 asked = Some((head.method, head.path.clone()));
                 key = guard.key_name(&head);
@@ -94,7 +94,7 @@ impl<H: Handler + ?Sized> Service<'_, H> {
         };
         match answered {
             Ok(()) => exchange.give_up(),
-            Err(Unread::Refused(e)) => {
+            Err(NoRequest::Refused(e)) => {
                 exchange.form.keep = false;
                 exchange.notes.set("error", e.code.unwrap_or(e.kind));
                 if asked.is_none() {
@@ -103,17 +103,27 @@ impl<H: Handler + ?Sized> Service<'_, H> {
                 }
                 let _ = exchange.reply().error(&e);
             }
-            Err(Unread::Nothing | Unread::Gone) => exchange.state = State::Gone,
+            Err(NoRequest::Nothing | NoRequest::Gone) => exchange.state = ResponseState::Gone,
         }
         if asked.is_some() || exchange.status.is_some() {
             let end = match exchange.state {
-                State::Done => Ended::Whole,
-                State::Failed(_) => Ended::Failed,
-                State::Due | State::Streaming(_) | State::Gone => Ended::Gone,
+                ResponseState::Done => Outcome::Whole,
+                ResponseState::Failed(_) => Outcome::Failed,
+                ResponseState::Due | ResponseState::Streaming(_) | ResponseState::Gone => Outcome::Gone,
             };
             self.access.note(|| {
                 let (peer, asked, notes) = (peer.clone(), asked.clone(), exchange.notes.take());
-                Access { id, peer, key, asked, status: exchange.status, begun, time: started.elapsed(), end, notes }
+                AccessRecord {
+                    id,
+                    peer,
+                    key,
+                    asked,
+                    status: exchange.status,
+                    begun,
+                    time: started.elapsed(),
+                    end,
+                    notes,
+                }
             });
         }
         let time = started.elapsed().as_millis();
@@ -124,13 +134,13 @@ impl<H: Handler + ?Sized> Service<'_, H> {
             (None, None) => {}
         }
         match exchange.state {
-            State::Done if exchange.form.keep => Next::Request,
-            State::Done | State::Failed(Ending::Chunk | Ending::Headers) => Next::End,
-            State::Failed(Ending::Connection) => Next::Reset,
+            ResponseState::Done if exchange.form.keep => AfterRequest::Request,
+            ResponseState::Done | ResponseState::Failed(Ending::Chunk | Ending::Headers) => AfterRequest::End,
+            ResponseState::Failed(Ending::Connection) => AfterRequest::Reset,
             // What has not been sent of a stream that the connection's end would end is not worth an end.
-            State::Due | State::Streaming(_) | State::Gone => match exchange.status {
-                Some(_) => Next::Reset,
-                None => Next::Drop,
+            ResponseState::Due | ResponseState::Streaming(_) | ResponseState::Gone => match exchange.status {
+                Some(_) => AfterRequest::Reset,
+                None => AfterRequest::Drop,
             },
         }
     }
@@ -146,13 +156,13 @@ impl<H: Handler + ?Sized> Service<'_, H> {
         guard: &Guard,
         incoming: &mut Incoming<&Socket>,
         exchange: &mut Exchange,
-    ) -> Result<(), Unread> {
-        exchange.form = Form { is_1_1: head.is_1_1, is_head: head.is_head, keep: head.keep };
+    ) -> Result<(), NoRequest> {
+        exchange.form = ResponseForm { is_1_1: head.is_1_1, is_head: head.is_head, keep: head.keep };
         let own = match guard.judge(&head, peer) {
-            Verdict::Pass if head.path == "*" => Some(Ok(vec![("Allow", "GET, HEAD, POST, OPTIONS".to_owned())])),
-            Verdict::Pass => None,
-            Verdict::Preflight => Some(Ok(preflight(&head))),
-            Verdict::Refuse(e) => Some(Err(e)),
+            Admission::Pass if head.path == "*" => Some(Ok(vec![("Allow", "GET, HEAD, POST, OPTIONS".to_owned())])),
+            Admission::Pass => None,
+            Admission::Preflight => Some(Ok(preflight(&head))),
+            Admission::Refuse(e) => Some(Err(e)),
         };
         if let Some(own) = own {
             // The body that comes is not worth its reading.
@@ -173,24 +183,24 @@ impl<H: Handler + ?Sized> Service<'_, H> {
         if !self.handler.takes_body(head.method, &head.path) {
             // What comes of it is dropped with the connection.
             exchange.form.keep &= head.framing == Framing::None;
-            self.handle(Request::new(head, Body::default(), peer.clone(), client), exchange);
+            self.handle(HttpRequest::new(head, Body::default(), peer.clone(), client), exchange);
             return Ok(());
         }
         if head.expects && head.framing != Framing::None && incoming.rest().is_empty() {
-            exchange.proceed().map_err(|_| Unread::Gone)?;
+            exchange.proceed().map_err(|_| NoRequest::Gone)?;
         }
         let body = incoming.body(head.framing, &self.limits, Share::new(self.budget.clone(), client))?;
-        self.handle(Request::new(head, body, peer.clone(), client), exchange);
+        self.handle(HttpRequest::new(head, body, peer.clone(), client), exchange);
         Ok(())
     }
 
     /// Hands a request to the handler.
-    fn handle(&self, request: Request, exchange: &mut Exchange) {
+    fn handle(&self, request: HttpRequest, exchange: &mut Exchange) {
         exchange.expect_answer();
         // Unwind safe: of what the handler left unfinished, only the exchange is used again, and it says how far it is.
         let handled = catch_unwind(AssertUnwindSafe(|| self.handler.handle(request, exchange.reply())));
-        if matches!(handled, Ok(Err(Gone))) && exchange.state == State::Due {
-            exchange.state = State::Gone;
+        if matches!(handled, Ok(Err(Gone))) && exchange.state == ResponseState::Due {
+            exchange.state = ResponseState::Gone;
         }
     }
 }

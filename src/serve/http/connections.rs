@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// The connections that are open.
 #[derive(Debug)]
 pub(super) struct Connections {
-    state: Mutex<State>,
+    state: Mutex<OpenConnections>,
     /// Told when a connection ends or the deadline moves.
     changed: Condvar,
     draining: AtomicBool,
@@ -25,7 +25,7 @@ pub(super) struct Connections {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct OpenConnections {
     open: HashMap<u64, Open>,
     /// The number of the next connection.
     next: u64,
@@ -124,7 +124,7 @@ impl Connections {
         true
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, OpenConnections> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -141,9 +141,9 @@ impl Drop for Ticket {
 pub struct Drainer(pub(super) Arc<Connections>);
 
 impl Drainer {
-    /// Stops accepting connections, ends those without a request, and lets requests under way take another `grace`. Their
-    /// connections are then cut, and their [`super::Watch`]es say that the peer is gone. A request whose first byte was not
-    /// read by now is answered 503.
+    /// Stops accepting connections, ends those without a request, and lets requests under way take another `grace`.
+    /// Their connections are then cut, and their [`super::PeerWatch`]es say that the peer is gone. A request whose
+    /// first byte was not read by now is answered 503.
     ///
     /// A second call can make the grace end earlier, and no later. Takes a lock: call it from a thread that waits for
     /// signals, not from a signal's handler.

@@ -21,7 +21,7 @@ pub struct ApiError {
 }
 
 /// How an API words an error.
-pub type Words = fn(&ApiError) -> Value;
+pub type ErrorWording = fn(&ApiError) -> Value;
 /// How an API ends a stream with an error.
 pub type LastWords = fn(&ApiError) -> String;
 

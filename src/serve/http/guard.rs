@@ -1,8 +1,8 @@
 //! Who may ask: the names that the server answers to, the pages that may call it, and the keys.
 
 use super::error::ApiError;
-use super::keys::Keys;
-use super::listen::Place;
+use super::keys::ApiKeys;
+use super::listen::ListenAddress;
 use super::parse::Head;
 use super::request::{Client, Method, Peer};
 
@@ -18,9 +18,9 @@ pub struct Guard {
     /// `*` is every page.
     pub origins: Vec<String>,
     /// Keys of which a request needs one, as `Authorization: Bearer KEY` or `x-api-key: KEY`. With none, requests need none.
-    pub keys: Keys,
+    pub keys: ApiKeys,
     /// Places with keys of their own, or none, in place of those.
-    pub keys_at: Vec<(Place, Keys)>,
+    pub keys_at: Vec<(ListenAddress, ApiKeys)>,
     /// Paths that need no key.
     pub open_paths: Vec<String>,
     /// Listens on other than loopback addresses even without keys.
@@ -29,7 +29,7 @@ pub struct Guard {
 
 /// What the guard says of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Admission {
     /// The handler may have it.
     Pass,
     /// A browser asks on behalf of a page whether it may call: it may.
@@ -40,13 +40,13 @@ pub(super) enum Verdict {
 
 impl Guard {
     /// The guard of the listener that `is_it` knows by its place.
-    pub(super) fn of(&self, is_it: impl Fn(&Place) -> bool) -> Guard {
+    pub(super) fn of(&self, is_it: impl Fn(&ListenAddress) -> bool) -> Guard {
         let own = self.keys_at.iter().find(|(place, _)| is_it(place)).map(|(_, keys)| keys.clone());
         Guard { keys: own.unwrap_or_else(|| self.keys.clone()), ..self.clone() }
     }
 
     /// The keys of all places.
-    pub fn all_keys(&self) -> impl Iterator<Item = &Keys> {
+    pub fn all_keys(&self) -> impl Iterator<Item = &ApiKeys> {
         std::iter::once(&self.keys).chain(self.keys_at.iter().map(|(_, keys)| keys))
     }
 
@@ -56,31 +56,31 @@ impl Guard {
     }
 
     /// Judges a request by its head, before its body is read.
-    pub(super) fn judge(&self, head: &Head, peer: &Peer) -> Verdict {
+    pub(super) fn judge(&self, head: &Head, peer: &Peer) -> Admission {
         // A browser does not reach a Unix socket, and what does names any host.
         if matches!(peer, Peer::Tcp(_)) && !self.answers_to(head) {
             let host = head.host.as_ref().map_or("", |host| &host.text);
             let message = format!("this server does not answer to the host {host:?}; add it to the allowed names");
-            return Verdict::Refuse(ApiError::new(403, message).code("host_not_allowed"));
+            return Admission::Refuse(ApiError::new(403, message).code("host_not_allowed"));
         }
         let origin = head.headers.get("origin");
         let asks = head.method == Method::Options && head.headers.get("access-control-request-method").is_some();
         match origin {
-            Some(origin) if asks && self.allows(origin) => return Verdict::Preflight,
+            Some(origin) if asks && self.allows(origin) => return Admission::Preflight,
             Some(origin) if asks || self.is_forged(origin, head) => {
                 let message = format!("pages of {origin:?} may not call this server; add it to the allowed origins");
-                return Verdict::Refuse(ApiError::new(403, message).code("origin_not_allowed"));
+                return Admission::Refuse(ApiError::new(403, message).code("origin_not_allowed"));
             }
             _ => {}
         }
         let needs_key = self.keys.are_needed() && !self.open_paths.contains(&head.path);
         match needs_key && !given_keys(head).any(|key| self.keys.has(key)) {
-            true => Verdict::Refuse(
+            true => Admission::Refuse(
                 ApiError::new(401, "this server needs an API key: `Authorization: Bearer KEY`")
                     .code("invalid_api_key")
                     .header("WWW-Authenticate", "Bearer"),
             ),
-            false => Verdict::Pass,
+            false => Admission::Pass,
         }
     }
 

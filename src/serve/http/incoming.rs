@@ -1,30 +1,30 @@
 //! What a peer sends, as heads and bodies. Reads from a socket, and in tests from bytes.
 
 use super::body::Body;
-use super::budget::{Budget, Share};
+use super::budget::{MemoryBudget, Share};
 use super::error::ApiError;
 use super::limits::Limits;
 use super::parse::{Framing, Head, Scan, line_before, too_large};
-use super::request::{Client, Peer, Request};
-use super::socket::{Socket, Stop};
+use super::request::{Client, HttpRequest, Peer};
+use super::socket::{ReadStop, Socket};
 use crate::serve::deadline::{after, later};
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Where bytes come from.
-pub(super) trait Source {
+pub(super) trait TimedRead {
     /// Reads what is there, waiting for some of it until `deadline`. 0 is the end.
-    fn read(&mut self, into: &mut [u8], deadline: Instant) -> Result<usize, Stop>;
+    fn read(&mut self, into: &mut [u8], deadline: Instant) -> Result<usize, ReadStop>;
 }
 
-impl Source for &Socket {
-    fn read(&mut self, into: &mut [u8], deadline: Instant) -> Result<usize, Stop> {
+impl TimedRead for &Socket {
+    fn read(&mut self, into: &mut [u8], deadline: Instant) -> Result<usize, ReadStop> {
         Socket::read(self, into, deadline)
     }
 }
 
-impl Source for &[u8] {
-    fn read(&mut self, into: &mut [u8], _: Instant) -> Result<usize, Stop> {
+impl TimedRead for &[u8] {
+    fn read(&mut self, into: &mut [u8], _: Instant) -> Result<usize, ReadStop> {
         let length = into.len().min(self.len());
         into[..length].copy_from_slice(&self[..length]);
         *self = &self[length..];
@@ -34,7 +34,7 @@ impl Source for &[u8] {
 
 /// Why there is no request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Unread {
+pub(super) enum NoRequest {
     /// None was begun.
     Nothing,
     /// The connection failed.
@@ -43,9 +43,9 @@ pub(super) enum Unread {
     Refused(ApiError),
 }
 
-impl From<ApiError> for Unread {
-    fn from(e: ApiError) -> Unread {
-        Unread::Refused(e)
+impl From<ApiError> for NoRequest {
+    fn from(e: ApiError) -> NoRequest {
+        NoRequest::Refused(e)
     }
 }
 
@@ -64,7 +64,7 @@ const PIECE: usize = 8 << 10;
 /// The longest line before a chunk, with its extensions. They are ignored, but may hold a signature.
 const CHUNK_LINE: usize = 256;
 
-impl<S: Source> Incoming<S> {
+impl<S: TimedRead> Incoming<S> {
     pub fn new(source: S) -> Incoming<S> {
         Incoming { source, buffer: Vec::new(), taken: 0 }
     }
@@ -84,7 +84,7 @@ impl<S: Source> Incoming<S> {
     }
 
     /// Reads more. Returns the number of bytes.
-    fn fill(&mut self, deadline: Instant) -> Result<usize, Stop> {
+    fn fill(&mut self, deadline: Instant) -> Result<usize, ReadStop> {
         self.buffer.drain(..self.taken);
         self.taken = 0;
         let before = self.buffer.len();
@@ -95,17 +95,17 @@ impl<S: Source> Incoming<S> {
     }
 
     /// As [`Incoming::fill`], within `part` of a request.
-    fn fill_within(&mut self, part: &str, deadline: Instant) -> Result<usize, Unread> {
+    fn fill_within(&mut self, part: &str, deadline: Instant) -> Result<usize, NoRequest> {
         match self.fill(deadline) {
             Ok(0) => Err(ApiError::bad(format!("the connection ended within the {part}")).into()),
             Ok(length) => Ok(length),
-            Err(Stop::Deadline) => Err(ApiError::new(408, format!("the {part} came too slowly")).into()),
-            Err(_) => Err(Unread::Gone),
+            Err(ReadStop::Deadline) => Err(ApiError::new(408, format!("the {part} came too slowly")).into()),
+            Err(_) => Err(NoRequest::Gone),
         }
     }
 
     /// The next request's head, complete at `deadline`.
-    pub fn head(&mut self, limits: &Limits, deadline: Instant) -> Result<Head, Unread> {
+    pub fn head(&mut self, limits: &Limits, deadline: Instant) -> Result<Head, NoRequest> {
         let mut scan = Scan::default();
         loop {
             if let Some(range) = scan.end(self.rest(), limits)? {
@@ -115,14 +115,14 @@ impl<S: Source> Incoming<S> {
             }
             match self.fill_within("headers", deadline) {
                 Ok(_) => {}
-                Err(_) if self.rest().iter().all(|b| b"\r\n".contains(b)) => return Err(Unread::Nothing),
+                Err(_) if self.rest().iter().all(|b| b"\r\n".contains(b)) => return Err(NoRequest::Nothing),
                 Err(e) => return Err(e),
             }
         }
     }
 
     /// The body after a head, whole and within limits. It takes its memory from `share`.
-    pub fn body(&mut self, framing: Framing, limits: &Limits, share: Share) -> Result<Body, Unread> {
+    pub fn body(&mut self, framing: Framing, limits: &Limits, share: Share) -> Result<Body, NoRequest> {
         let start = Instant::now();
         // The time that a body may take grows with what has come of it.
         let deadline = |received: usize| later(start, limits.body_time.saturating_add(limits.time_of(received)));
@@ -142,7 +142,7 @@ impl<S: Source> Incoming<S> {
         most: usize,
         body: &mut Body,
         deadline: &dyn Fn(usize) -> Instant,
-    ) -> Result<(), Unread> {
+    ) -> Result<(), NoRequest> {
         let end = body.len() + length;
         loop {
             let length = self.rest().len().min(end - body.len());
@@ -156,7 +156,12 @@ impl<S: Source> Incoming<S> {
     }
 
     /// Appends the data of all chunks to `body`, and drops the trailers.
-    fn chunks(&mut self, body: &mut Body, limits: &Limits, deadline: &dyn Fn(usize) -> Instant) -> Result<(), Unread> {
+    fn chunks(
+        &mut self,
+        body: &mut Body,
+        limits: &Limits,
+        deadline: &dyn Fn(usize) -> Instant,
+    ) -> Result<(), NoRequest> {
         let mut extensions = 0;
         loop {
             let line = self.line(CHUNK_LINE, deadline(body.len()))?;
@@ -178,7 +183,7 @@ impl<S: Source> Incoming<S> {
     }
 
     /// Drops the trailers: none of them means anything here.
-    fn trailers(&mut self, limits: &Limits, deadline: Instant) -> Result<(), Unread> {
+    fn trailers(&mut self, limits: &Limits, deadline: Instant) -> Result<(), NoRequest> {
         let too_many = || ApiError::new(431, "too many trailers").code("headers_too_large");
         let mut trailers = Vec::new();
         for _ in 0..=limits.fields {
@@ -200,7 +205,7 @@ impl<S: Source> Incoming<S> {
     }
 
     /// A line of at most `most` bytes, without its CR LF.
-    fn line(&mut self, most: usize, deadline: Instant) -> Result<Vec<u8>, Unread> {
+    fn line(&mut self, most: usize, deadline: Instant) -> Result<Vec<u8>, NoRequest> {
         let mut at = 0;
         loop {
             if let Some(length) = self.rest()[at..].iter().position(|&b| b == b'\n') {
@@ -220,16 +225,16 @@ impl<S: Source> Incoming<S> {
 
 /// The requests of a connection on which `peer` sends `bytes` and ends. The last is an error if the connection could not go
 /// on after it. What a server does with a connection, without one.
-pub fn requests(bytes: &[u8], peer: &Peer, limits: &Limits) -> Vec<Result<Request, ApiError>> {
+pub fn requests(bytes: &[u8], peer: &Peer, limits: &Limits) -> Vec<Result<HttpRequest, ApiError>> {
     requests_of(&mut Incoming::new(bytes), peer, limits)
 }
 
-pub(super) fn requests_of<S: Source>(
+pub(super) fn requests_of<S: TimedRead>(
     incoming: &mut Incoming<S>,
     peer: &Peer,
     limits: &Limits,
-) -> Vec<Result<Request, ApiError>> {
-    let budget = Arc::new(Budget::new(limits.memory_bytes, limits.parsed_bytes()));
+) -> Vec<Result<HttpRequest, ApiError>> {
+    let budget = Arc::new(MemoryBudget::new(limits.memory_bytes, limits.parsed_bytes()));
     let client = Client::from(peer);
     let mut all = Vec::new();
     loop {
@@ -237,12 +242,12 @@ pub(super) fn requests_of<S: Source>(
         let keep = head.as_ref().is_ok_and(|head| head.keep);
         let read = head.and_then(|head| {
             let body = incoming.body(head.framing, limits, Share::new(budget.clone(), client))?;
-            Ok(Request::new(head, body, peer.clone(), client))
+            Ok(HttpRequest::new(head, body, peer.clone(), client))
         });
         match read {
             Ok(request) => all.push(Ok(request)),
-            Err(Unread::Refused(e)) => all.push(Err(e)),
-            Err(Unread::Nothing | Unread::Gone) => {}
+            Err(NoRequest::Refused(e)) => all.push(Err(e)),
+            Err(NoRequest::Nothing | NoRequest::Gone) => {}
         }
         if !keep || !matches!(all.last(), Some(Ok(_))) {
             return all;

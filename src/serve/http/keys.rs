@@ -13,26 +13,26 @@ use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
 /// API keys. Clones are the same keys, and change together. Its debug output shows none.
 #[derive(Clone, Default)]
-pub struct Keys(Arc<Shared>);
+pub struct ApiKeys(Arc<KeyFile>);
 
 #[derive(Default)]
-struct Shared {
+struct KeyFile {
     /// The file that they come from.
     path: Option<PathBuf>,
-    state: RwLock<State>,
+    state: RwLock<LoadedKeys>,
 }
 
 #[derive(Default)]
-struct State {
+struct LoadedKeys {
     /// Requests need one. There may be none: all were revoked.
     needed: bool,
-    keys: Vec<Key>,
+    keys: Vec<ApiKey>,
     /// The file as it was when it was last read, and as it was last seen.
     read: Option<Stamp>,
     seen: Option<Stamp>,
 }
 
-struct Key {
+struct ApiKey {
     name: String,
     text: String,
 }
@@ -44,7 +44,7 @@ fn stamp(of: &Metadata) -> Stamp {
     (of.dev(), of.ino(), of.size(), [of.mtime(), of.mtime_nsec(), of.ctime(), of.ctime_nsec()])
 }
 
-impl fmt::Debug for Keys {
+impl fmt::Debug for ApiKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} keys", self.with(|state| state.keys.len()))
     }
@@ -55,35 +55,35 @@ const MOST_BYTES: u64 = 1 << 20;
 /// What a file of keys has to be.
 const REMEDY: &str = "write one key on each line, or `NAME: KEY`";
 
-impl Keys {
+impl ApiKeys {
     /// Keys from a text with one on each line, as `KEY` or `NAME: KEY`. Empty lines do not count, nor those that begin with
     /// `#`, nor blanks around names and keys. A key without a name is called by its line.
     ///
     /// # Errors
     /// Input: a key has blanks, so that no request can bring it.
-    pub fn parse(text: &str) -> Result<Keys> {
-        let state = State { needed: true, keys: parse(text, "the text")?, ..State::default() };
-        Ok(Keys(Arc::new(Shared { path: None, state: RwLock::new(state) })))
+    pub fn parse(text: &str) -> Result<ApiKeys> {
+        let state = LoadedKeys { needed: true, keys: parse(text, "the text")?, ..LoadedKeys::default() };
+        Ok(ApiKeys(Arc::new(KeyFile { path: None, state: RwLock::new(state) })))
     }
 
-    /// Keys from a file, as [`Keys::parse`].
+    /// Keys from a file, as [`ApiKeys::parse`].
     ///
     /// # Errors
     /// Input: it cannot be read, is no regular file of UTF-8 text, has a line that is no key, or has no keys.
-    pub fn read(path: &Path) -> Result<Keys> {
+    pub fn read(path: &Path) -> Result<ApiKeys> {
         let (keys, read) = read(path)?;
         if keys.is_empty() {
             return Err(Error::input(format!("{} has no API keys", path.display()), REMEDY));
         }
-        let state = RwLock::new(State { needed: true, keys, read, seen: read });
-        Ok(Keys(Arc::new(Shared { path: Some(path.to_owned()), state })))
+        let state = RwLock::new(LoadedKeys { needed: true, keys, read, seen: read });
+        Ok(ApiKeys(Arc::new(KeyFile { path: Some(path.to_owned()), state })))
     }
 
-    /// Reads the file anew: what it has from here on are the keys, of all clones. One that has no keys any more leaves none
-    /// that is right.
+    /// Reads the file anew: what it has from here on are the keys, of all clones. One that has no keys any more leaves
+    /// none that is right.
     ///
     /// # Errors
-    /// As [`Keys::read`]. The keys stay as they were.
+    /// As [`ApiKeys::read`]. The keys stay as they were.
     pub fn reread(&self) -> Result<()> {
         let Some(path) = &self.0.path else { return Ok(()) };
         let read = read(path);
@@ -98,11 +98,11 @@ impl Keys {
         Ok(())
     }
 
-    /// Reads the file anew if it has changed, and has then stayed as it is from one look to the next: a file that is being
-    /// written is not read in part. Returns whether it was read.
+    /// Reads the file anew if it has changed, and has then stayed as it is from one look to the next: a file that is
+    /// being written is not read in part. Returns whether it was read.
     ///
     /// # Errors
-    /// As [`Keys::reread`].
+    /// As [`ApiKeys::reread`].
     pub fn refresh(&self) -> Result<bool> {
         let Some(found) = self.0.path.as_ref().and_then(|path| path.metadata().ok()) else { return Ok(false) };
         let now = Some(stamp(&found));
@@ -114,7 +114,7 @@ impl Keys {
         }
     }
 
-    /// As [`Keys::refresh`], and logs what came of it.
+    /// As [`ApiKeys::refresh`], and logs what came of it.
     pub fn follow(&self) {
         let name = self.path().unwrap_or(Path::new("")).display();
         match self.refresh() {
@@ -130,11 +130,11 @@ impl Keys {
     }
 
     /// Whether these are the same keys as `other`, and not only equal ones.
-    pub(super) fn are(&self, other: &Keys) -> bool {
+    pub(super) fn are(&self, other: &ApiKeys) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    fn with<T>(&self, see: impl FnOnce(&State) -> T) -> T {
+    fn with<T>(&self, see: impl FnOnce(&LoadedKeys) -> T) -> T {
         see(&self.0.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -169,19 +169,19 @@ impl Keys {
     }
 }
 
-fn read(path: &Path) -> Result<(Vec<Key>, Option<Stamp>)> {
+fn read(path: &Path) -> Result<(Vec<ApiKey>, Option<Stamp>)> {
     let name = path.display();
     // Before it is read: what is written meanwhile is found later.
     let stamp = path.metadata().ok().map(|found| stamp(&found));
     let bytes = regular::read(path, Links::Follow, MOST_BYTES).map_err(|fault| match fault {
-        regular::Fault::Io(e) => Error::unreadable(path, &e),
+        regular::ReadFault::Io(e) => Error::unreadable(path, &e),
         fault => Error::input(format!("{name} is not used for API keys: {fault}"), "give a file with one key a line"),
     })?;
     let text = String::from_utf8(bytes).map_err(|_| Error::input(format!("{name} is not UTF-8"), REMEDY))?;
     Ok((parse(text.strip_prefix('\u{feff}').unwrap_or(&text), &name.to_string())?, stamp))
 }
 
-fn parse(text: &str, whose: &str) -> Result<Vec<Key>> {
+fn parse(text: &str, whose: &str) -> Result<Vec<ApiKey>> {
     let lines = (1..).zip(text.lines()).map(|(number, line)| (number, line.trim()));
     let parse = |(number, line): (usize, &str)| {
         let named = line.split_once(':').filter(|(name, key)| key.starts_with(char::is_whitespace) && !name.is_empty());
@@ -191,7 +191,7 @@ fn parse(text: &str, whose: &str) -> Result<Vec<Key>> {
         };
         match key.is_empty() || key.contains(char::is_whitespace) {
             true => Err(Error::input(format!("line {number} of {whose} is no API key: it has blanks"), REMEDY)),
-            false => Ok(Key { name, text: key.to_owned() }),
+            false => Ok(ApiKey { name, text: key.to_owned() }),
         }
     };
     lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')).map(parse).collect()
@@ -213,7 +213,7 @@ mod tests {
             [own("line 1", "abc"), own("the desk", "sk-1:2"), own("line 5", "sk:3"),]
         );
         for wrong in ["a b", "desk: a b", "x\ny z", "desk: a # note"] {
-            let e = Keys::parse(wrong).unwrap_err().to_string();
+            let e = ApiKeys::parse(wrong).unwrap_err().to_string();
             assert!(e.contains("is no API key: it has blanks; write one key"), "{e}");
             assert!(!e.contains(wrong), "an error quotes no key: {e}");
         }
@@ -221,13 +221,13 @@ mod tests {
 
     #[test]
     fn the_name_of_a_key_is_found_and_no_other_is_right() {
-        let keys = Keys::parse("first: aaaa\nsecond: bbbb\ncccc").unwrap();
+        let keys = ApiKeys::parse("first: aaaa\nsecond: bbbb\ncccc").unwrap();
         let name = |given: &str| keys.name_of(given);
         assert_eq!(name("aaaa").as_deref(), Some("first"));
         assert_eq!(name("bbbb").as_deref(), Some("second"));
         assert_eq!(name("cccc").as_deref(), Some("line 3"));
         assert_eq!((name("aaa"), name("aaaaa"), name(""), name("first")), (None, None, None, None));
-        assert!(keys.are_needed() && !Keys::default().are_needed());
+        assert!(keys.are_needed() && !ApiKeys::default().are_needed());
     }
 
     #[test]
@@ -241,7 +241,7 @@ mod tests {
             std::fs::rename(new, &path).unwrap();
         };
         write("old\nboth");
-        let keys = Keys::read(&path).unwrap();
+        let keys = ApiKeys::read(&path).unwrap();
         assert!(!keys.refresh().unwrap() && !keys.refresh().unwrap());
         write("both\nnew");
         assert!(!keys.refresh().unwrap() && keys.has("old"), "it may be half written");

@@ -50,7 +50,7 @@ impl Listen {
     /// Input: nothing guards it.
     pub fn check(&self, guard: &Guard) -> Result<()> {
         match self {
-            Listen::Tcp(address) => check_exposure(*address, &guard.of(|place| *place == Place::Tcp(*address))),
+            Listen::Tcp(address) => check_exposure(*address, &guard.of(|place| *place == ListenAddress::Tcp(*address))),
             Listen::Unix { .. } | Listen::Activated | Listen::Process(_) => Ok(()),
         }
     }
@@ -60,9 +60,9 @@ impl Listen {
     /// # Errors
     /// Input: one is none.
     pub fn check_keys(all: &[Listen], guard: &Guard) -> Result<()> {
-        let is_it = |at: &Listen, place: &Place| match (at, place) {
-            (Listen::Tcp(address), Place::Tcp(of)) => address == of,
-            (Listen::Unix { path, .. }, Place::Named(name)) => path == name,
+        let is_it = |at: &Listen, place: &ListenAddress| match (at, place) {
+            (Listen::Tcp(address), ListenAddress::Tcp(of)) => address == of,
+            (Listen::Unix { path, .. }, ListenAddress::Named(name)) => path == name,
             (Listen::Activated, _) => true,
             _ => false,
         };
@@ -74,7 +74,7 @@ impl Listen {
 }
 
 /// The error where keys are given for a place that is none.
-pub(super) fn no_such_place(place: &Place) -> Error {
+pub(super) fn no_such_place(place: &ListenAddress) -> Error {
     let cause = format!("keys are given for {place}, and nothing listens there");
     Error::input(
         cause,
@@ -91,18 +91,18 @@ impl Default for Listen {
 
 /// A listener, by where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum ListenAddress {
     /// An address, as it was given or as it was taken.
     Tcp(SocketAddr),
     /// The path of a Unix socket, or the name of one that the service manager opened (`FileDescriptorName=`).
     Named(PathBuf),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Tcp(address) => address.fmt(f),
-            Place::Named(name) => name.display().fmt(f),
+            ListenAddress::Tcp(address) => address.fmt(f),
+            ListenAddress::Named(name) => name.display().fmt(f),
         }
     }
 }
@@ -110,7 +110,7 @@ impl fmt::Display for Place {
 /// A socket that takes connections.
 #[derive(Debug)]
 pub(super) struct Listener {
-    socket: Kind,
+    socket: ListenerSocket,
     _path: Option<OwnPath>,
     /// Who may ask here.
     pub guard: Arc<Guard>,
@@ -119,7 +119,7 @@ pub(super) struct Listener {
 }
 
 #[derive(Debug)]
-enum Kind {
+enum ListenerSocket {
     Tcp(TcpListener),
     Unix(UnixListener),
     /// For this process alone.
@@ -134,15 +134,15 @@ impl Listener {
     pub fn open(at: &Listen, guard: &Guard) -> Result<Vec<Listener>> {
         let opened = match at {
             Listen::Tcp(address) => {
-                let guard = guard.of(|place| *place == Place::Tcp(*address));
+                let guard = guard.of(|place| *place == ListenAddress::Tcp(*address));
                 check_exposure(*address, &guard)?;
                 let listener = TcpListener::bind(address).map_err(|e| unbound(&address.to_string(), &e))?;
-                vec![Listener::new(Kind::Tcp(listener), guard)]
+                vec![Listener::new(ListenerSocket::Tcp(listener), guard)]
             }
             Listen::Unix { path, mode } => {
-                let guard = guard.of(|place| *place == Place::Named(path.clone()));
+                let guard = guard.of(|place| *place == ListenAddress::Named(path.clone()));
                 let (listener, path) = open_unix(path, *mode)?;
-                vec![Listener { _path: Some(path), ..Listener::new(Kind::Unix(listener), guard) }]
+                vec![Listener { _path: Some(path), ..Listener::new(ListenerSocket::Unix(listener), guard) }]
             }
             Listen::Activated => activated(guard)?,
             Listen::Process(name) => {
@@ -150,14 +150,14 @@ impl Listener {
                     .and_then(|address| UnixListener::bind_addr(&address))
                     .map_err(|e| unbound("a socket of this process", &e))?;
                 // Whoever holds the process needs no key.
-                vec![Listener::new(Kind::Process(opened), Guard::default())]
+                vec![Listener::new(ListenerSocket::Process(opened), Guard::default())]
             }
         };
         for listener in &opened {
             // Between the wait for a connection and its taking the peer may have left.
             let prepared = match &listener.socket {
-                Kind::Tcp(socket) => socket.set_nonblocking(true),
-                Kind::Unix(socket) | Kind::Process(socket) => socket.set_nonblocking(true),
+                ListenerSocket::Tcp(socket) => socket.set_nonblocking(true),
+                ListenerSocket::Unix(socket) | ListenerSocket::Process(socket) => socket.set_nonblocking(true),
             };
             // As many as the system allows may wait: std's 128 are few for a burst.
             let prepared = prepared.and_then(|()| Ok(listen(&listener.as_fd(), Backlog::MAXALLOWABLE)?));
@@ -166,7 +166,7 @@ impl Listener {
         Ok(opened)
     }
 
-    fn new(socket: Kind, guard: Guard) -> Listener {
+    fn new(socket: ListenerSocket, guard: Guard) -> Listener {
         Listener { socket, _path: None, guard: Arc::new(guard), is_inherited: false }
     }
 
@@ -176,13 +176,15 @@ impl Listener {
     /// The system's: none waits, or there is no room for one more file.
     pub fn accept(&self) -> io::Result<(OwnedFd, Peer)> {
         match &self.socket {
-            Kind::Tcp(listener) => listener.accept().map(|(stream, address)| (stream.into(), Peer::Tcp(address))),
-            Kind::Unix(listener) => {
+            ListenerSocket::Tcp(listener) => {
+                listener.accept().map(|(stream, address)| (stream.into(), Peer::Tcp(address)))
+            }
+            ListenerSocket::Unix(listener) => {
                 let (stream, peer) = accept_unix(listener)?;
                 log::info!("connection of {peer}");
                 Ok((stream, peer))
             }
-            Kind::Process(listener) => match accept_unix(listener)? {
+            ListenerSocket::Process(listener) => match accept_unix(listener)? {
                 (stream, peer @ Peer::Unix { pid, .. }) if pid.cast_unsigned() == std::process::id() => {
                     Ok((stream, peer))
                 }
@@ -197,20 +199,22 @@ impl Listener {
     /// The address, if it has one.
     pub fn address(&self) -> Option<SocketAddr> {
         match &self.socket {
-            Kind::Tcp(listener) => listener.local_addr().ok(),
-            Kind::Unix(_) | Kind::Process(_) => None,
+            ListenerSocket::Tcp(listener) => listener.local_addr().ok(),
+            ListenerSocket::Unix(_) | ListenerSocket::Process(_) => None,
         }
     }
 
     /// What a user calls it.
     pub fn name(&self) -> String {
         match &self.socket {
-            Kind::Tcp(_) => self.address().map_or_else(|| "a TCP socket".into(), |address| address.to_string()),
-            Kind::Unix(listener) => {
+            ListenerSocket::Tcp(_) => {
+                self.address().map_or_else(|| "a TCP socket".into(), |address| address.to_string())
+            }
+            ListenerSocket::Unix(listener) => {
                 let path = listener.local_addr().ok().and_then(|address| Some(address.as_pathname()?.to_owned()));
                 path.map_or_else(|| "a Unix socket".into(), |path| path.display().to_string())
             }
-            Kind::Process(_) => "this process".into(),
+            ListenerSocket::Process(_) => "this process".into(),
         }
     }
 }
@@ -218,8 +222,8 @@ impl Listener {
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.socket {
-            Kind::Tcp(listener) => listener.as_fd(),
-            Kind::Unix(listener) | Kind::Process(listener) => listener.as_fd(),
+            ListenerSocket::Tcp(listener) => listener.as_fd(),
+            ListenerSocket::Unix(listener) | ListenerSocket::Process(listener) => listener.as_fd(),
         }
     }
 }
@@ -341,8 +345,8 @@ fn activated(guard: &Guard) -> Result<Vec<Listener>> {
     let mut given = ListenFd::from_env();
     let mut opened = Vec::new();
     for index in 0..given.len() {
-        let tcp = given.take_tcp_listener(index).ok().flatten().map(Kind::Tcp);
-        let unix = || given.take_unix_listener(index).ok().flatten().map(Kind::Unix);
+        let tcp = given.take_tcp_listener(index).ok().flatten().map(ListenerSocket::Tcp);
+        let unix = || given.take_unix_listener(index).ok().flatten().map(ListenerSocket::Unix);
         let Some(socket) = tcp.or_else(unix) else {
             let cause = format!("socket {} of the service manager is no TCP or Unix stream socket", index + 1);
             return Err(Error::input(cause, "use ListenStream= in its socket unit"));
@@ -355,8 +359,8 @@ fn activated(guard: &Guard) -> Result<Vec<Listener>> {
         let (address, own) = (listener.address(), PathBuf::from(listener.name()));
         let named = names.get(index).filter(|name| !name.is_empty());
         listener.guard = Arc::new(guard.of(|place| match place {
-            Place::Tcp(place) => Some(*place) == address,
-            Place::Named(name) => *name == own || named.is_some_and(|named| Path::new(named) == name),
+            ListenAddress::Tcp(place) => Some(*place) == address,
+            ListenAddress::Named(name) => *name == own || named.is_some_and(|named| Path::new(named) == name),
         }));
         if let Some(address) = address {
             check_exposure(address, &listener.guard)?;

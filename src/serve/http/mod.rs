@@ -1,8 +1,9 @@
 //! HTTP/1.1 over std's sockets: one thread a connection, every wait with a deadline, and nothing of models.
 //!
-//! [`Server::bind`] opens sockets, [`Server::run`] answers with a [`Handler`] until a [`Drainer`] stops it. A request reaches
-//! the handler whole and within [`Limits`], and allowed by the [`Guard`]. Its [`Reply`] is one answer or a [`Stream`], and a
-//! [`Watch`] says whether the peer still waits for it.
+//! [`Server::bind`] opens sockets, [`Server::run`] answers with a [`Handler`] until a [`Drainer`] stops it. A request
+//! reaches the handler whole and within [`Limits`], and allowed by the [`Guard`]. Its [`Responder`] is one answer or a
+//! [`ResponseStream`], and a
+//! [`PeerWatch`] says whether the peer still waits for it.
 //!
 //! ```no_run
 //! use kiln::serve::http::{ApiError, EVENTS, Gone, Guard, Limits, Listen, Method, Reply, Request, Server};
@@ -44,19 +45,19 @@ mod socket;
 #[cfg(test)]
 mod tests;
 
-pub use access::{Access, AccessLog, Ended, Notes};
+pub use access::{AccessLog, AccessRecord, Notes, Outcome};
 pub use body::{Body, Json};
 pub use connections::Drainer;
-pub use error::{ApiError, LastWords, Words};
+pub use error::{ApiError, ErrorWording, LastWords};
 pub use guard::Guard;
 pub use incoming::requests;
-pub use keys::Keys;
+pub use keys::ApiKeys;
 pub use limits::{JSON_DEPTH, Limits};
-pub use listen::{Listen, Place};
-pub use reply::{EVENTS, JSON, Reply, Stream};
-pub use request::{Client, Headers, Method, Peer, Request};
+pub use listen::{Listen, ListenAddress};
+pub use reply::{EVENTS, JSON, Responder, ResponseStream};
+pub use request::{Client, Headers, HttpRequest, Method, Peer};
 pub use server::Server;
-pub use socket::{Gone, Watch};
+pub use socket::{Gone, PeerWatch};
 
 /// Answers requests, many at once.
 ///
@@ -67,10 +68,10 @@ pub trait Handler: Sync {
     ///
     /// # Errors
     /// The peer is gone: the connection is closed.
-    fn handle(&self, request: Request, reply: Reply<'_>) -> Result<(), Gone>;
+    fn handle(&self, request: HttpRequest, reply: Responder<'_>) -> Result<(), Gone>;
 
     /// How errors are worded on a path, also those of requests that do not reach the handler.
-    fn wording(&self, _path: &str) -> Words {
+    fn wording(&self, _path: &str) -> ErrorWording {
         ApiError::to_json
     }
 
@@ -80,8 +81,8 @@ pub trait Handler: Sync {
     }
 }
 
-impl<F: Fn(Request, Reply<'_>) -> Result<(), Gone> + Sync> Handler for F {
-    fn handle(&self, request: Request, reply: Reply<'_>) -> Result<(), Gone> {
+impl<F: Fn(HttpRequest, Responder<'_>) -> Result<(), Gone> + Sync> Handler for F {
+    fn handle(&self, request: HttpRequest, reply: Responder<'_>) -> Result<(), Gone> {
         self(request, reply)
     }
 }

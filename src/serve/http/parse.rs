@@ -21,7 +21,7 @@ pub(super) struct Head {
     /// HTTP/1.1 as opposed to HTTP/1.0.
     pub is_1_1: bool,
     /// Whom the request is meant for: the target's authority, else the header. HTTP/1.0 may do without.
-    pub host: Option<Host>,
+    pub host: Option<HostName>,
     pub framing: Framing,
     /// The peer waits for `100 Continue` before it sends the body.
     pub expects: bool,
@@ -42,7 +42,7 @@ pub(super) enum Framing {
 
 /// The name or address of a server, without the port.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Host {
+pub(super) struct HostName {
     /// Lower case, without a final dot and without an address's brackets.
     pub name: String,
     pub is_address: bool,
@@ -58,7 +58,7 @@ pub(super) struct Scan {
     at: usize,
     /// Where the present line starts.
     line: usize,
-    /// Where the head starts, behind empty lines.
+    /// Where the head starts, after empty lines.
     start: usize,
     /// Complete lines of the head.
     lines: usize,
@@ -152,7 +152,7 @@ impl Head {
             (field.name.to_owned(), String::from_utf8_lossy(field.value).trim_matches([' ', '\t']).to_owned())
         });
         let headers = Headers(headers.collect());
-        let target = Target::parse(target, method)?;
+        let target = RequestTarget::parse(target, method)?;
         let host = host(&headers, target.authority, is_1_1)?;
         let framing = framing(&headers, method, is_1_1, limits)?;
         if let Some(expected) = headers.get("expect").filter(|value| !value.eq_ignore_ascii_case("100-continue")) {
@@ -194,18 +194,18 @@ fn is_version(word: &[u8]) -> bool {
 }
 
 /// What the first line asks for.
-struct Target<'a> {
+struct RequestTarget<'a> {
     authority: Option<&'a str>,
     path: &'a str,
     query: &'a str,
 }
 
-impl<'a> Target<'a> {
+impl<'a> RequestTarget<'a> {
     /// `/path?query`, `http://authority/path?query`, or `*` of OPTIONS.
-    fn parse(text: &'a str, method: Method) -> Result<Target<'a>, ApiError> {
+    fn parse(text: &'a str, method: Method) -> Result<RequestTarget<'a>, ApiError> {
         const SCHEME: &str = "http://";
         if text == "*" && method == Method::Options {
-            return Ok(Target { authority: None, path: "*", query: "" });
+            return Ok(RequestTarget { authority: None, path: "*", query: "" });
         }
         let (authority, rest) = match text.get(..SCHEME.len()) {
             Some(scheme) if scheme.eq_ignore_ascii_case(SCHEME) => {
@@ -220,7 +220,7 @@ impl<'a> Target<'a> {
         if !path.starts_with('/') || text.contains('#') {
             return Err(ApiError::bad("the request's target is no path"));
         }
-        Ok(Target { authority, path, query })
+        Ok(RequestTarget { authority, path, query })
     }
 }
 
@@ -243,7 +243,7 @@ fn pairs(query: &str) -> Result<Vec<(String, String)>, ApiError> {
 }
 
 /// Whom the request is meant for.
-fn host(headers: &Headers, authority: Option<&str>, is_1_1: bool) -> Result<Option<Host>, ApiError> {
+fn host(headers: &Headers, authority: Option<&str>, is_1_1: bool) -> Result<Option<HostName>, ApiError> {
     let mut given = headers.all("host");
     let header = given.next();
     if given.next().is_some() {
@@ -252,13 +252,13 @@ fn host(headers: &Headers, authority: Option<&str>, is_1_1: bool) -> Result<Opti
     if header.is_none() && is_1_1 {
         return Err(ApiError::bad("the Host header is missing"));
     }
-    let header = header.map(Host::parse).transpose()?;
-    authority.map(Host::parse).transpose().map(|target| target.or(header))
+    let header = header.map(HostName::parse).transpose()?;
+    authority.map(HostName::parse).transpose().map(|target| target.or(header))
 }
 
-impl Host {
+impl HostName {
     /// Parses `name`, `name:port`, `address`, `[address]:port`. An empty text is a host without a name.
-    pub fn parse(text: &str) -> Result<Host, ApiError> {
+    pub fn parse(text: &str) -> Result<HostName, ApiError> {
         let refused = || ApiError::bad("the Host is no name or address");
         let (name, port) = match text.strip_prefix('[') {
             Some(rest) => rest.split_once(']').ok_or_else(refused)?,
@@ -274,7 +274,7 @@ impl Host {
             return Err(refused());
         }
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
-        Ok(Host { is_address: is_v6 || name.parse::<Ipv4Addr>().is_ok(), name, text: text.to_owned() })
+        Ok(HostName { is_address: is_v6 || name.parse::<Ipv4Addr>().is_ok(), name, text: text.to_owned() })
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::access::Notes;
 use super::connections::Connections;
-use super::error::{ApiError, LastWords, Words};
+use super::error::{ApiError, ErrorWording, LastWords};
 use super::limits::Limits;
-use super::socket::{Gone, Socket, Watch};
+use super::socket::{Gone, PeerWatch, Socket};
 use crate::serve::deadline::after;
 use serde_json::Value;
 use std::fmt::Write;
@@ -17,23 +17,23 @@ pub(super) struct Exchange {
     limits: Arc<Limits>,
     connections: Arc<Connections>,
     /// What the request's head says of its answer.
-    pub form: Form,
+    pub form: ResponseForm,
     /// Headers that any answer to this request carries.
     pub shared: Vec<(&'static str, String)>,
     /// How its errors are worded.
-    pub words: Words,
+    pub words: ErrorWording,
     /// How a stream ends that the handler left unfinished.
     last_words: LastWords,
     /// What the handler notes of the request.
     pub notes: Notes,
-    pub state: State,
+    pub state: ResponseState,
     /// Of the answer, once it has begun.
     pub status: Option<u16>,
 }
 
 /// What the request's head says of its answer. Before one is read: that of HTTP/1.1, on a connection that ends.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Form {
+pub(super) struct ResponseForm {
     pub is_1_1: bool,
     /// The answer is headers alone.
     pub is_head: bool,
@@ -43,7 +43,7 @@ pub(super) struct Form {
 
 /// How far an answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ResponseState {
     /// It has not begun.
     Due,
     /// A stream has begun.
@@ -69,14 +69,14 @@ pub(super) enum Ending {
 
 impl Exchange {
     pub fn new(socket: Arc<Socket>, limits: Arc<Limits>, connections: Arc<Connections>) -> Exchange {
-        let form = Form { is_1_1: true, is_head: false, keep: false };
-        let (words, last_words): (Words, LastWords) = (ApiError::to_json, |_| String::new());
-        let (shared, notes, state, status) = (Vec::new(), Notes::default(), State::Due, None);
+        let form = ResponseForm { is_1_1: true, is_head: false, keep: false };
+        let (words, last_words): (ErrorWording, LastWords) = (ApiError::to_json, |_| String::new());
+        let (shared, notes, state, status) = (Vec::new(), Notes::default(), ResponseState::Due, None);
         Exchange { socket, limits, connections, form, shared, words, last_words, notes, state, status }
     }
 
-    pub fn reply(&mut self) -> Reply<'_> {
-        Reply { exchange: self }
+    pub fn reply(&mut self) -> Responder<'_> {
+        Responder { exchange: self }
     }
 
     /// From here on the socket may send the answer's first bytes ahead.
@@ -91,11 +91,11 @@ impl Exchange {
 
     /// Writes within the time that a peer may take.
     fn write(&mut self, bytes: &[u8]) -> Result<(), Gone> {
-        if self.state == State::Gone {
+        if self.state == ResponseState::Gone {
             return Err(Gone);
         }
         let deadline = after(self.limits.write_time.saturating_add(self.limits.time_of(bytes.len())));
-        self.socket.write(bytes, deadline).inspect_err(|_| self.state = State::Gone)
+        self.socket.write(bytes, deadline).inspect_err(|_| self.state = ResponseState::Gone)
     }
 
     /// Writes the first bytes of an answer, which start with the status line.
@@ -126,8 +126,8 @@ impl Exchange {
     /// Ends the headers.
     fn end_head(&self, head: &mut String) {
         match self.form {
-            Form { keep: false, .. } => field(head, "Connection", "close"),
-            Form { is_1_1: false, .. } => field(head, "Connection", "keep-alive"),
+            ResponseForm { keep: false, .. } => field(head, "Connection", "close"),
+            ResponseForm { is_1_1: false, .. } => field(head, "Connection", "keep-alive"),
             _ => {}
         }
         head.push_str("\r\n");
@@ -150,20 +150,20 @@ impl Exchange {
 
     /// Ends an answer that the handler left unfinished: an error where none has begun, and a stream's last words.
     pub fn give_up(&mut self) {
-        if matches!(self.state, State::Due | State::Streaming(_)) {
+        if matches!(self.state, ResponseState::Due | ResponseState::Streaming(_)) {
             self.notes.set("error", "internal_error");
         }
         match self.state {
-            State::Due => {
+            ResponseState::Due => {
                 let _ = self.reply().error(&ApiError::internal());
             }
-            State::Streaming(ending) => {
+            ResponseState::Streaming(ending) => {
                 let last = (self.last_words)(&ApiError::internal());
                 if self.write_part(ending, last.as_bytes()).is_ok() {
-                    self.state = State::Failed(ending);
+                    self.state = ResponseState::Failed(ending);
                 }
             }
-            State::Failed(_) | State::Done | State::Gone => {}
+            ResponseState::Failed(_) | ResponseState::Done | ResponseState::Gone => {}
         }
     }
 }
@@ -175,16 +175,16 @@ fn field(head: &mut String, name: &str, value: &str) {
     let _ = write!(head, "{name}: {value}\r\n");
 }
 
-/// Answers one request: by [`Reply::send`], [`Reply::json`], [`Reply::error`] or [`Reply::stream`].
+/// Answers one request: by [`Responder::send`], [`Responder::json`], [`Responder::error`] or [`Responder::stream`].
 ///
 /// Each fails with [`Gone`] where the peer does not take the answer. The handler then stops, and returns that.
-pub struct Reply<'a> {
+pub struct Responder<'a> {
     exchange: &'a mut Exchange,
 }
 
-impl<'a> Reply<'a> {
+impl<'a> Responder<'a> {
     /// Looks after the peer, from any thread.
-    pub fn watch(&self) -> Watch {
+    pub fn watch(&self) -> PeerWatch {
         self.exchange.watch()
     }
 
@@ -194,7 +194,7 @@ impl<'a> Reply<'a> {
     }
 
     /// Adds a header to the answer that is sent, whichever it is.
-    pub fn with_header(self, name: &'static str, value: String) -> Reply<'a> {
+    pub fn with_header(self, name: &'static str, value: String) -> Responder<'a> {
         self.exchange.shared.push((name, value));
         self
     }
@@ -237,11 +237,11 @@ impl<'a> Reply<'a> {
     ///
     /// # Errors
     /// The peer is gone.
-    pub fn stream(self, content_type: &str) -> Result<Stream<'a>, Gone> {
+    pub fn stream(self, content_type: &str) -> Result<ResponseStream<'a>, Gone> {
         let exchange = self.exchange;
         let ending = match exchange.form {
-            Form { is_head: true, .. } => Ending::Headers,
-            Form { is_1_1: true, .. } => Ending::Chunk,
+            ResponseForm { is_head: true, .. } => Ending::Headers,
+            ResponseForm { is_1_1: true, .. } => Ending::Chunk,
             _ => Ending::Connection,
         };
         exchange.form.keep &= ending != Ending::Connection;
@@ -255,11 +255,11 @@ impl<'a> Reply<'a> {
         }
         exchange.end_head(&mut head);
         exchange.begin(200, head.as_bytes())?;
-        exchange.state = State::Streaming(ending);
+        exchange.state = ResponseState::Streaming(ending);
         if content_type.starts_with(EVENTS) {
             exchange.last_words = ApiError::to_event;
         }
-        Ok(Stream { exchange, ending })
+        Ok(ResponseStream { exchange, ending })
     }
 }
 
@@ -269,8 +269,8 @@ pub const JSON: &str = "application/json";
 pub const EVENTS: &str = "text/event-stream";
 
 impl Exchange {
-    fn watch(&self) -> Watch {
-        Watch::new(Arc::downgrade(&self.socket))
+    fn watch(&self) -> PeerWatch {
+        PeerWatch::new(Arc::downgrade(&self.socket))
     }
 
     fn send(
@@ -292,22 +292,22 @@ impl Exchange {
             answer.extend_from_slice(body);
         }
         self.begin(status, &answer)?;
-        self.state = State::Done;
+        self.state = ResponseState::Done;
         Ok(())
     }
 }
 
 /// An answer that is sent as it is made. Each write goes out at once.
 ///
-/// [`Stream::finish`] ends it. A stream that is dropped without it is aborted when the handler returns or panics: it ends in
-/// its last words, which of events are OpenAI's error unless others are given, and the connection ends so that the peer sees the stream cut off (HTTP/1.1: no last chunk;
-/// HTTP/1.0 over TCP: a reset).
-pub struct Stream<'a> {
+/// [`ResponseStream::finish`] ends it. A stream that is dropped without it is aborted when the handler returns or
+/// panics: it ends in its last words, which of events are OpenAI's error unless others are given, and the connection
+/// ends so that the peer sees the stream cut off (HTTP/1.1: no last chunk; HTTP/1.0 over TCP: a reset).
+pub struct ResponseStream<'a> {
     exchange: &'a mut Exchange,
     ending: Ending,
 }
 
-impl Stream<'_> {
+impl ResponseStream<'_> {
     /// The same stream, which ends in these words where the handler leaves it unfinished.
     pub fn with_last_words(self, last_words: LastWords) -> Self {
         self.exchange.last_words = last_words;
@@ -315,7 +315,7 @@ impl Stream<'_> {
     }
 
     /// Looks after the peer, from any thread.
-    pub fn watch(&self) -> Watch {
+    pub fn watch(&self) -> PeerWatch {
         self.exchange.watch()
     }
 
@@ -327,15 +327,6 @@ impl Stream<'_> {
         self.exchange.write_part(self.ending, bytes)
     }
 
-    /// Sends an event's comment, which readers of events skip, so that neither they nor a proxy take silence for an end. When
-    /// is up to the caller.
-    ///
-    /// # Errors
-    /// The peer is gone, or reads too slowly.
-    pub fn heartbeat(&mut self) -> Result<(), Gone> {
-        self.write(b":\n\n")
-    }
-
     /// Ends the stream.
     ///
     /// # Errors
@@ -344,7 +335,7 @@ impl Stream<'_> {
         if self.ending == Ending::Chunk {
             self.exchange.write(b"0\r\n\r\n")?;
         }
-        self.exchange.state = State::Done;
+        self.exchange.state = ResponseState::Done;
         Ok(())
     }
 
@@ -354,7 +345,7 @@ impl Stream<'_> {
     /// The peer is gone, or reads too slowly.
     pub fn fail(mut self, last: &[u8]) -> Result<(), Gone> {
         self.write(last)?;
-        self.exchange.state = State::Failed(self.ending);
+        self.exchange.state = ResponseState::Failed(self.ending);
         Ok(())
     }
 }

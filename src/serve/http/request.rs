@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// A complete request.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct HttpRequest {
     /// What is asked. HEAD arrives as [`Method::Get`], and its reply sends headers alone.
     pub method: Method,
     /// The path with its percent-encoding undone, starting with `/`; `*` for `OPTIONS *`.
@@ -24,9 +24,17 @@ pub struct Request {
     pub client: Client,
 }
 
-impl Request {
-    pub(super) fn new(head: Head, body: Body, peer: Peer, client: Client) -> Request {
-        Request { method: head.method, path: head.path, query: head.query, headers: head.headers, body, peer, client }
+impl HttpRequest {
+    pub(super) fn new(head: Head, body: Body, peer: Peer, client: Client) -> HttpRequest {
+        HttpRequest {
+            method: head.method,
+            path: head.path,
+            query: head.query,
+            headers: head.headers,
+            body,
+            peer,
+            client,
+        }
     }
 
     /// The first value of a name in the query.

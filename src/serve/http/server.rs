@@ -1,13 +1,13 @@
 //! Takes connections and gives each a thread, until told to stop.
 
 use super::Handler;
-use super::access::{Access, AccessLog, Ended};
-use super::budget::Budget;
-use super::connection::Service;
+use super::access::{AccessLog, AccessRecord, Outcome};
+use super::budget::MemoryBudget;
+use super::connection::ServerContext;
 use super::connections::{Connections, Drainer, Ticket};
 use super::error::ApiError;
 use super::guard::Guard;
-use super::keys::Keys;
+use super::keys::ApiKeys;
 use super::limits::Limits;
 use super::listen::{Listen, Listener, no_such_place};
 use super::reply::error_answer;
@@ -47,7 +47,7 @@ impl Server {
     pub fn bind(listen: &[Listen], limits: Limits, guard: Guard) -> Result<Server> {
         let opened = listen.iter().map(|at| Listener::open(at, &guard)).collect::<Result<Vec<_>>>()?;
         let listeners: Vec<Listener> = opened.into_iter().flatten().collect();
-        let is_used = |keys: &Keys| listeners.iter().any(|listener| listener.guard.keys.are(keys));
+        let is_used = |keys: &ApiKeys| listeners.iter().any(|listener| listener.guard.keys.are(keys));
         if let Some((place, _)) = guard.keys_at.iter().find(|(_, keys)| !is_used(keys)) {
             return Err(no_such_place(place));
         }
@@ -78,12 +78,12 @@ impl Server {
         Drainer(self.connections.clone())
     }
 
-    /// Answers requests until the server is told to stop, and returns once all connections have ended and the handler has
-    /// returned from each. A handler that looks at its [`super::Watch`] does so soon after the drain's grace.
+    /// Answers requests until the server is told to stop, and returns once all connections have ended and the handler
+    /// has returned from each. A handler that looks at its [`super::PeerWatch`] does so soon after the drain's grace.
     pub fn run<H: Handler + ?Sized>(self, handler: &H) {
         let Server { listeners, limits, access, connections } = self;
-        let budget = Arc::new(Budget::new(limits.memory_bytes, limits.parsed_bytes()));
-        let service = Service { limits, access, budget, connections, handler };
+        let budget = Arc::new(MemoryBudget::new(limits.memory_bytes, limits.parsed_bytes()));
+        let service = ServerContext { limits, access, budget, connections, handler };
         thread::scope(|scope| {
             let mut door =
                 Door { scope, service: &service, spare: spare(), has_complained: false, leaving: Leaving::default() };
@@ -97,7 +97,7 @@ impl Server {
 /// Where connections are taken or turned away.
 struct Door<'scope, 'env, H: ?Sized> {
     scope: &'scope Scope<'scope, 'env>,
-    service: &'env Service<'env, H>,
+    service: &'env ServerContext<'env, H>,
     /// A file that is closed when there is room for no other, so that a connection can be taken and turned away.
     spare: Option<File>,
     /// Since a connection was last taken, it was said that there is no room for one.
@@ -191,8 +191,8 @@ impl<H: Handler + ?Sized> Door<'_, '_, H> {
         self.service.access.note(|| {
             let notes = Map::from_iter([("error".to_owned(), e.code.unwrap_or(e.kind).into())]);
             let (peer, begun, time) = (peer.clone(), SystemTime::now(), Duration::ZERO);
-            let (key, asked, status, end) = (None, None, Some(e.status), Ended::Whole);
-            Access { id: unique("req_"), peer, key, asked, status, begun, time, end, notes }
+            let (key, asked, status, end) = (None, None, Some(e.status), Outcome::Whole);
+            AccessRecord { id: unique("req_"), peer, key, asked, status, begun, time, end, notes }
         });
         socket.write_some(&error_answer(e));
         socket.end();

@@ -21,7 +21,7 @@ pub struct Gone;
 
 /// Why nothing was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(super) enum ReadStop {
     /// The deadline passed.
     Deadline,
     /// The server stops, and there was nothing to read.
@@ -61,20 +61,20 @@ impl Socket {
     }
 
     /// Reads what is there, waiting for some of it until `deadline`. 0 is the end of what the peer sends.
-    pub fn read(&self, into: &mut [u8], deadline: Instant) -> Result<usize, Stop> {
+    pub fn read(&self, into: &mut [u8], deadline: Instant) -> Result<usize, ReadStop> {
         loop {
             match recv(self.fd.as_raw_fd(), into, MsgFlags::MSG_DONTWAIT) {
                 Err(Errno::EAGAIN) => self.wait(PollFlags::POLLIN, deadline, None)?,
                 Err(Errno::EINTR) => {}
-                Err(_) => return Err(Stop::Gone),
-                Ok(_) if self.is_cut() => return Err(Stop::Gone),
+                Err(_) => return Err(ReadStop::Gone),
+                Ok(_) if self.is_cut() => return Err(ReadStop::Gone),
                 Ok(length) => return Ok(length),
             }
         }
     }
 
     /// Waits until there is something to read, or until `wake` is readable.
-    pub fn wait_for_request(&self, deadline: Instant, wake: BorrowedFd<'_>) -> Result<(), Stop> {
+    pub fn wait_for_request(&self, deadline: Instant, wake: BorrowedFd<'_>) -> Result<(), ReadStop> {
         self.wait(PollFlags::POLLIN, deadline, Some(wake))
     }
 
@@ -101,19 +101,19 @@ impl Socket {
         send(self.fd.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL)
     }
 
-    fn wait(&self, events: PollFlags, deadline: Instant, wake: Option<BorrowedFd<'_>>) -> Result<(), Stop> {
+    fn wait(&self, events: PollFlags, deadline: Instant, wake: Option<BorrowedFd<'_>>) -> Result<(), ReadStop> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let mut fds = vec![PollFd::new(self.fd.as_fd(), events)];
             fds.extend(wake.map(|wake| PollFd::new(wake, PollFlags::POLLIN)));
             match poll(&mut fds, timeout(left.min(SLICE))) {
                 Err(Errno::EINTR) => {}
-                Err(_) => return Err(Stop::Gone),
-                Ok(_) if self.is_cut() => return Err(Stop::Gone),
-                Ok(0) if left.is_zero() => return Err(Stop::Deadline),
+                Err(_) => return Err(ReadStop::Gone),
+                Ok(_) if self.is_cut() => return Err(ReadStop::Gone),
+                Ok(0) if left.is_zero() => return Err(ReadStop::Deadline),
                 Ok(0) => {}
                 Ok(_) if fds[0].any() == Some(true) => return Ok(()),
-                Ok(_) => return Err(Stop::Draining),
+                Ok(_) => return Err(ReadStop::Draining),
             }
         }
     }
@@ -178,7 +178,7 @@ impl Socket {
         let mut left = most;
         loop {
             match self.read(&mut dropped, deadline) {
-                Ok(0) | Err(Stop::Gone) => return true,
+                Ok(0) | Err(ReadStop::Gone) => return true,
                 Err(_) => return false,
                 Ok(length) => left = left.saturating_sub(length),
             }
@@ -219,21 +219,21 @@ pub(super) fn timeout(time: Duration) -> PollTimeout {
 
 /// Looks after the peer of a request, from any thread and for as long as one likes.
 #[derive(Debug, Clone)]
-pub struct Watch(Weak<Socket>);
+pub struct PeerWatch(Weak<Socket>);
 
-impl Watch {
-    pub(super) fn new(socket: Weak<Socket>) -> Watch {
-        Watch(socket)
+impl PeerWatch {
+    pub(super) fn new(socket: Weak<Socket>) -> PeerWatch {
+        PeerWatch(socket)
     }
 
-    /// Whether the work on the request is in vain: its connection has ended, or nobody reads the answer. Takes a system call
-    /// or two, waits for nothing, and leaves pipelined requests where they are.
+    /// Whether the work on the request is in vain: its connection has ended, or nobody reads the answer. Takes a system
+    /// call or two, waits for nothing, and leaves pipelined requests where they are.
     ///
-    /// **A peer that only shut its sending side is not gone**, since it may still read: `nc -N` and `socat` do so. curl,
-    /// browsers, Python's and Node's clients never do, but a client that gives up closes its socket, which over TCP looks the
-    /// same at first. So the first look at such a peer sends the answer's first bytes, `HTTP/1.1 `, ahead. The system of a
-    /// peer that closed its socket resets the connection then, and this or a later look, a round trip after, finds it gone.
-    /// Once a [`super::Stream`] has begun, its writes have that effect.
+    /// **A peer that only shut its sending side is not gone**, since it may still read: `nc -N` and `socat` do so.
+    /// curl, browsers, Python's and Node's clients never do, but a client that gives up closes its socket, which over
+    /// TCP looks the same at first. So the first look at such a peer sends the answer's first bytes, `HTTP/1.1 `,
+    /// ahead. The system of a peer that closed its socket resets the connection then, and this or a later look, a round
+    /// trip after, finds it gone. Once a [`super::ResponseStream`] has begun, its writes have that effect.
     pub fn is_gone(&self) -> bool {
         self.0.upgrade().is_none_or(|socket| socket.is_gone())
     }

@@ -4,7 +4,7 @@
 //!
 //! | field | bytes |
 //! | --- | --- |
-//! | the magic of its [`Kind`], [`VERSION`] | 8, 4 |
+//! | the magic of its [`FileKind`], [`VERSION`] | 8, 4 |
 //! | [`Identity`] of what computed the pages | 32 |
 //! | number of prefixes, of global pages, of local pages, of words in the table | 4 each |
 //! | table: for each prefix its number of tokens, the tokens, and for each pool the pages that it sees, as indices | 4 each |
@@ -31,7 +31,7 @@ use std::path::Path;
 
 /// What a file is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Kind {
+pub(super) struct FileKind {
     /// What it begins with.
     pub magic: [u8; 8],
     /// What it is a file of.
@@ -39,9 +39,9 @@ pub(super) struct Kind {
 }
 
 /// A server's prefixes.
-pub(super) const PREFIXES: Kind = Kind { magic: *b"KILNpfx\n", what: "prefixes" };
+pub(super) const PREFIXES: FileKind = FileKind { magic: *b"KILNpfx\n", what: "prefixes" };
 /// A session, which is one prefix.
-pub(super) const SESSION: Kind = Kind { magic: *b"KILNses\n", what: "a session" };
+pub(super) const SESSION: FileKind = FileKind { magic: *b"KILNses\n", what: "a session" };
 
 /// The version of its layout.
 const VERSION: u32 = 1;
@@ -77,7 +77,7 @@ impl Identity {
 #[derive(Debug, thiserror::Error)]
 pub(in crate::serve) enum Fault {
     #[error(transparent)]
-    File(#[from] regular::Fault),
+    File(#[from] regular::ReadFault),
     #[error("it is no file of {0}")]
     Magic(&'static str),
     #[error("it is of another model, another form of it, another device, or another version of Kiln")]
@@ -98,7 +98,7 @@ impl From<io::Error> for Fault {
     }
 }
 
-impl Kind {
+impl FileKind {
     /// Checks what a file begins with.
     fn check(self, file: &File, length: u64) -> Result<(), Fault> {
         let mut magic = [0; 8];
@@ -116,7 +116,7 @@ impl Kind {
         let (file, length) = regular::open(path, Links::Refuse)?;
         self.check(&file, length)?;
         if length > MOST_BYTES {
-            return Err(regular::Fault::TooLong { length, max: MOST_BYTES }.into());
+            return Err(regular::ReadFault::TooLong { length, max: MOST_BYTES }.into());
         }
         // Of another model there may be gigabytes, which are not read for a refusal.
         let mut head = [0; HEAD];
@@ -139,9 +139,9 @@ impl Kind {
 }
 
 /// Checks that there is nothing at `path` but a file of a kind, of whatever model or version, or an empty one.
-pub(super) fn check_kind(path: &Path, kind: Kind) -> Result<(), Fault> {
+pub(super) fn check_kind(path: &Path, kind: FileKind) -> Result<(), Fault> {
     let (file, length) = match regular::open(path, Links::Refuse) {
-        Err(regular::Fault::Io(e)) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(regular::ReadFault::Io(e)) if e.kind() == ErrorKind::NotFound => return Ok(()),
         opened => opened?,
     };
     if length == 0 { Ok(()) } else { kind.check(&file, length) }
@@ -163,7 +163,7 @@ fn file_bytes(words: u64, pages: [u64; 2], executor: &dyn Executor) -> Option<u6
 }
 
 /// What is to be written.
-pub(super) struct Table {
+pub(super) struct PrefixTable {
     pub prefixes: u32,
     words: Vec<u32>,
     /// By pool, the pages, each once, and how many of their positions belong to a prefix.
@@ -172,10 +172,10 @@ pub(super) struct Table {
     bytes: Option<u64>,
 }
 
-impl Table {
-    pub fn new(prefixes: &[Prefix<'_>], executor: &dyn Executor) -> Table {
+impl PrefixTable {
+    pub fn new(prefixes: &[Prefix<'_>], executor: &dyn Executor) -> PrefixTable {
         let mut table =
-            Table { prefixes: prefixes.len() as u32, words: Vec::new(), pages: Default::default(), bytes: None };
+            PrefixTable { prefixes: prefixes.len() as u32, words: Vec::new(), pages: Default::default(), bytes: None };
         let mut indices: [HashMap<PageId, usize>; 2] = Default::default();
         for prefix in prefixes {
             table.words.push(prefix.tokens.len() as u32);
@@ -206,7 +206,7 @@ impl Table {
     }
 
     /// All that stands before the header's hash.
-    fn header(&self, kind: Kind, identity: Identity) -> Vec<u8> {
+    fn header(&self, kind: FileKind, identity: Identity) -> Vec<u8> {
         let [global, local] = self.counts();
         let mut header = [&kind.magic[..], &VERSION.to_le_bytes(), &identity.0].concat();
         let counts = [self.prefixes, global, local, self.words.len() as u32];
@@ -221,7 +221,7 @@ impl Table {
     pub fn write(
         &self,
         out: &mut dyn Write,
-        kind: Kind,
+        kind: FileKind,
         identity: Identity,
         executor: &mut dyn Executor,
     ) -> Result<(), Fault> {
@@ -234,7 +234,7 @@ impl Table {
             let mut bytes = vec![0; layout.page_bytes as usize];
             for (index, &(page, positions)) in self.pages[pool as usize].iter().enumerate() {
                 executor.read_page(pool, page, &mut bytes)?;
-                // Others' words may lie behind the prefix.
+                // Others' words may lie after the prefix.
                 layout.clear_behind(&mut bytes, positions);
                 out.write_all(&bytes)?;
                 out.write_all(&hash_of_page(&hash, pool, index, &bytes))?;
@@ -245,23 +245,23 @@ impl Table {
 }
 
 /// A prefix of a file.
-pub(super) struct Stored {
+pub(super) struct StoredPrefix {
     pub tokens: Vec<u32>,
     /// By pool and number, the index of the page in the file.
     pages: [BTreeMap<usize, usize>; 2],
 }
 
 /// Where a file's bytes are.
-pub(super) enum Source {
+pub(super) enum FileBytes {
     File(File),
     Memory(Vec<u8>),
 }
 
-impl Source {
+impl FileBytes {
     fn read(&self, bytes: &mut [u8], at: u64) -> Result<(), Fault> {
         match self {
-            Source::File(file) => Ok(file.read_exact_at(bytes, at)?),
-            Source::Memory(all) => {
+            FileBytes::File(file) => Ok(file.read_exact_at(bytes, at)?),
+            FileBytes::Memory(all) => {
                 let rest = usize::try_from(at).ok().and_then(|at| all.get(at..)).ok_or(Fault::Damaged)?;
                 bytes.copy_from_slice(rest.get(..bytes.len()).ok_or(Fault::Damaged)?);
                 Ok(())
@@ -272,8 +272,8 @@ impl Source {
 
 /// A file whose header is in order.
 pub(super) struct Contents {
-    source: Source,
-    pub prefixes: Vec<Stored>,
+    source: FileBytes,
+    pub prefixes: Vec<StoredPrefix>,
     hash: Hash,
     /// By pool, where its pages begin.
     starts: [u64; 2],
@@ -284,12 +284,12 @@ impl Contents {
     ///
     /// # Errors
     /// Why it is not used.
-    pub fn open(path: &Path, kind: Kind, identity: Identity, executor: &dyn Executor) -> Result<Contents, Fault> {
+    pub fn open(path: &Path, kind: FileKind, identity: Identity, executor: &dyn Executor) -> Result<Contents, Fault> {
         let (file, length) = regular::open(path, Links::Refuse)?;
         if length > MOST_BYTES {
-            return Err(regular::Fault::TooLong { length, max: MOST_BYTES }.into());
+            return Err(regular::ReadFault::TooLong { length, max: MOST_BYTES }.into());
         }
-        Contents::of(Source::File(file), length, kind, identity, executor)
+        Contents::of(FileBytes::File(file), length, kind, identity, executor)
     }
 
     /// What `length` bytes hold.
@@ -297,9 +297,9 @@ impl Contents {
     /// # Errors
     /// As [`Contents::open`].
     pub fn of(
-        source: Source,
+        source: FileBytes,
         length: u64,
-        kind: Kind,
+        kind: FileKind,
         identity: Identity,
         executor: &dyn Executor,
     ) -> Result<Contents, Fault> {
@@ -323,7 +323,8 @@ impl Contents {
         let start = (header.len() + HASH) as u64;
         let global = executor.schedule().kv.pool(Pool::Global).page_bytes + HASH as u64;
         let mut words = words_of(&header[HEAD..]);
-        let prefixes = (0..prefixes).map(|_| Stored::read(&mut words, pages, executor)).collect::<Option<Vec<_>>>();
+        let prefixes =
+            (0..prefixes).map(|_| StoredPrefix::read(&mut words, pages, executor)).collect::<Option<Vec<_>>>();
         match (prefixes, words.next()) {
             (Some(prefixes), None) => {
                 Ok(Contents { source, prefixes, hash, starts: [start, start + pages[0] * global] })
@@ -349,7 +350,12 @@ impl Contents {
     ///
     /// # Errors
     /// Damaged: a page is. Engine: the device failed, or the model does not take such a prompt.
-    pub fn restore(&self, prefix: &Stored, batch: &mut Batch, executor: &mut dyn Executor) -> Result<bool, Fault> {
+    pub fn restore(
+        &self,
+        prefix: &StoredPrefix,
+        batch: &mut Batch,
+        executor: &mut dyn Executor,
+    ) -> Result<bool, Fault> {
         let mut read = |pool: Pool, number: usize, bytes: &mut [u8]| {
             let index = prefix.pages[pool as usize].get(&number).ok_or(Fault::Damaged)?;
             self.read_page(pool, *index, bytes)
@@ -358,12 +364,12 @@ impl Contents {
     }
 }
 
-impl Stored {
+impl StoredPrefix {
     /// Reads a prefix of a table; `None`: it is not in order.
-    fn read(words: &mut impl Iterator<Item = u32>, pages: [u64; 2], executor: &dyn Executor) -> Option<Stored> {
+    fn read(words: &mut impl Iterator<Item = u32>, pages: [u64; 2], executor: &dyn Executor) -> Option<StoredPrefix> {
         let length = words.next()? as usize;
         let tokens: Vec<u32> = words.by_ref().take(length).collect();
-        let mut stored = Stored { tokens, pages: Default::default() };
+        let mut stored = StoredPrefix { tokens, pages: Default::default() };
         if stored.tokens.len() != length {
             return None;
         }

@@ -1,7 +1,7 @@
 //! A session's tokens with their keys and values, to a file and back. The engine's thread copies them alone: a slow disk holds
 //! up whoever asked, and nobody else.
 
-use super::format::{Contents, Fault, Identity, SESSION, Source, Table, check_kind};
+use super::format::{Contents, Fault, FileBytes, Identity, PrefixTable, SESSION, check_kind};
 use crate::executor::Executor;
 use crate::machine::partial::PartialFile;
 use crate::machine::regular;
@@ -32,7 +32,7 @@ pub(in crate::serve) fn copy(
     executor: &mut dyn Executor,
 ) -> Result<Option<Vec<u8>>> {
     let Some(prefix) = batch.holder(executor, tokens) else { return Ok(None) };
-    let table = Table::new(&[prefix], executor);
+    let table = PrefixTable::new(&[prefix], executor);
     if !table.fits() {
         return Err(Error::refused("a session of more than 4 GiB is not saved", "save one of fewer tokens"));
     }
@@ -74,7 +74,7 @@ pub(in crate::serve) fn restore(
 ) -> Result<Option<Vec<u32>>> {
     let length = bytes.len() as u64;
     let put_in = || -> std::result::Result<_, Fault> {
-        let mut contents = Contents::of(Source::Memory(bytes), length, SESSION, identity, executor)?;
+        let mut contents = Contents::of(FileBytes::Memory(bytes), length, SESSION, identity, executor)?;
         let [stored] = contents.prefixes.as_slice() else { return Err(Fault::Damaged) };
         let has_room = contents.restore(stored, batch, executor)?;
         Ok(contents.prefixes.pop().filter(|_| has_room).map(|stored| stored.tokens))
@@ -85,7 +85,7 @@ pub(in crate::serve) fn restore(
 /// The error of a file that is not used.
 fn unused(path: &Path, fault: Fault) -> Error {
     let remedy = match &fault {
-        Fault::File(regular::Fault::Io(e)) if e.kind() == ErrorKind::NotFound => return Error::unreadable(path, e),
+        Fault::File(regular::ReadFault::Io(e)) if e.kind() == ErrorKind::NotFound => return Error::unreadable(path, e),
         Fault::Engine(e @ Error::Device { .. }) => return e.clone(),
         Fault::Stale => "open the engine as it was when the session was saved, or begin anew",
         _ => "name a file that a session was saved to",

@@ -6,33 +6,34 @@ use crate::engine::{self, Device, ModelFiles, Options};
 use crate::executor::Measure;
 use crate::executor::weights::Progress;
 use crate::schedule::kv::Pool;
-use crate::sequence::{Chooser, Generation, Request, generate};
+use crate::sequence::{Chooser, Generation, SequenceRequest, generate};
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 /// A loaded model, and the sequences of it.
-struct Engine {
+struct TestEngine {
     executor: Box<dyn Measure>,
     batch: Batch,
     identity: Identity,
 }
 
-impl Engine {
-    fn new() -> Engine {
+impl TestEngine {
+    fn new() -> TestEngine {
         let options =
             Options { device: Device::Cpu, context: Some(256), chunk: Some(64), sequences: 3, ..Options::default() };
         let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
         let executor = engine::load(&checkpoint, &options, &Progress::default()).unwrap();
         let identity = Identity::new(&ModelFiles::BuiltIn, executor.schedule(), executor.device()).unwrap();
-        Engine { batch: Batch::new(executor.schedule()), identity, executor }
+        TestEngine { batch: Batch::new(executor.schedule()), identity, executor }
     }
 
     /// A reply of three tokens, and the logits of the last of them.
     fn reply(&mut self, prompt: &[u32]) -> (Generation, Vec<u32>) {
         let stops = Vec::new();
-        let request = Request { prompt: prompt.to_vec(), chooser: Chooser::Greedy, stops, limit: 3, reuse: true };
+        let request =
+            SequenceRequest { prompt: prompt.to_vec(), chooser: Chooser::Greedy, stops, limit: 3, reuse: true };
         let go_on = &mut |_| ControlFlow::Continue(());
         let (generation, _) = generate(self.executor.as_mut(), &mut self.batch, request, go_on).unwrap();
         (generation, self.executor.logits(0).unwrap().iter().map(|logit| logit.to_bits()).collect())
@@ -78,7 +79,7 @@ fn place() -> (tempfile::TempDir, PrefixFile) {
 fn a_reply_behind_a_prefix_from_a_file_is_the_one_without() {
     let (directory, file) = place();
     let system = prompt(1, 80);
-    let mut first = Engine::new();
+    let mut first = TestEngine::new();
     assert_eq!(first.load(&file), 0, "there is no file yet");
     first.reply(&[&system[..], &[601]].concat());
     first.save(&file, &system);
@@ -86,15 +87,15 @@ fn a_reply_behind_a_prefix_from_a_file_is_the_one_without() {
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 
     let question = [system.clone(), prompt(2, 20)].concat();
-    let (without, logits) = Engine::new().reply(&question);
-    let mut second = Engine::new();
+    let (without, logits) = TestEngine::new().reply(&question);
+    let mut second = TestEngine::new();
     assert!(second.load(&file) > 0);
     let (with, same_logits) = second.reply(&question);
     assert_eq!((without.kept, with.kept), (0, 79), "all but the last of the system prompt");
     assert_eq!((with.tokens, same_logits), (without.tokens, logits));
     // What it holds is what it would have computed: it writes the same file.
     let written = std::fs::read(&path).unwrap();
-    let mut third = Engine::new();
+    let mut third = TestEngine::new();
     third.load(&file);
     std::fs::remove_file(&path).unwrap();
     third.save(&file, &system);
@@ -104,7 +105,7 @@ fn a_reply_behind_a_prefix_from_a_file_is_the_one_without() {
 #[test]
 fn what_was_used_again_is_kept_and_what_is_asked_for() {
     let (directory, file) = place();
-    let mut first = Engine::new();
+    let mut first = TestEngine::new();
     first.save(&file, &prompt(1, 80));
     assert!(!directory.path().join("prefixes").exists(), "nothing is worth it");
     for question in [prompt(1, 90), [prompt(1, 80), prompt(4, 9)].concat(), prompt(2, 100), prompt(3, 70)] {
@@ -116,17 +117,17 @@ fn what_was_used_again_is_kept_and_what_is_asked_for() {
     let kept = first.tokens(&prompt(3, 71));
     assert_eq!(lengths(&kept), [91, 122, 70]);
     first.save(&file, &prompt(3, 71));
-    let mut second = Engine::new();
+    let mut second = TestEngine::new();
     assert_eq!(second.read(&file).unwrap(), (3, 91 + 122 + 70));
     for tokens in kept {
         let question = [&tokens[..], &[999]].concat();
         let (with, logits) = second.reply(&question);
         assert_eq!(with.kept, tokens.len());
-        let (without, same_logits) = Engine::new().reply(&question);
+        let (without, same_logits) = TestEngine::new().reply(&question);
         assert_eq!((with.tokens, logits), (without.tokens, same_logits));
     }
     // Where there is room for less, the best are the last to go.
-    let mut small = Engine::new();
+    let mut small = TestEngine::new();
     small.batch.set_kept(small.page_bytes());
     assert_eq!((small.load(&file), small.tokens(&prompt(3, 71))), (small.page_bytes(), vec![prompt(3, 64)]));
 }
@@ -134,26 +135,26 @@ fn what_was_used_again_is_kept_and_what_is_asked_for() {
 #[test]
 fn pages_that_prefixes_share_are_written_once() {
     let (directory, file) = place();
-    let bytes = |engine: &mut Engine| {
+    let bytes = |engine: &mut TestEngine| {
         engine.save(&file, &prompt(1, 129));
         directory.path().join("prefixes").metadata().unwrap().len()
     };
-    let mut engine = Engine::new();
+    let mut engine = TestEngine::new();
     engine.reply(&prompt(1, 130));
     let one = bytes(&mut engine);
     // Two more, whose slots have the first pages of that one's.
     for kind in [50, 51] {
         let prompt = [prompt(1, 128), prompt(kind, 3)].concat();
-        let request = Request { prompt, chooser: Chooser::Greedy, stops: Vec::new(), limit: 9, reuse: true };
+        let request = SequenceRequest { prompt, chooser: Chooser::Greedy, stops: Vec::new(), limit: 9, reuse: true };
         engine.batch.join(engine.executor.as_mut(), request).unwrap();
     }
     while !engine.batch.is_empty() {
-        engine.batch.step(engine.executor.as_mut(), &mut |_, _| ControlFlow::Continue(())).unwrap();
+        engine.batch.step(engine.executor.as_mut(), &mut |_, _, _| ControlFlow::Continue(())).unwrap();
     }
     let both = bytes(&mut engine);
     assert_eq!(engine.tokens(&prompt(1, 129)).iter().map(Vec::len).collect::<Vec<_>>(), [130 + 2, 131 + 8, 128]);
     assert!(both - one < 3 * engine.page_bytes(), "{both} and {one}");
-    let mut second = Engine::new();
+    let mut second = TestEngine::new();
     let [global, local] = Pool::ALL.map(|pool| second.executor.schedule().kv.pool(pool).page_bytes);
     // A local layer sees 64 positions: its first page is not needed.
     assert_eq!(second.load(&file), 4 * global + 3 * local);
@@ -161,7 +162,7 @@ fn pages_that_prefixes_share_are_written_once() {
 }
 
 /// The places in a file where something ends, and one before each.
-fn edges(engine: &Engine, words: usize) -> Vec<usize> {
+fn edges(engine: &TestEngine, words: usize) -> Vec<usize> {
     let table = HEAD + 4 * words;
     let each = Pool::ALL.map(|pool| engine.executor.schedule().kv.pool(pool).page_bytes as usize);
     let first = table + HASH + each[0];
@@ -174,12 +175,12 @@ fn a_file_that_is_cut_off_damaged_or_foreign_is_not_used_and_is_replaced() {
     let (directory, file) = place();
     let path = directory.path().join("prefixes");
     let system = prompt(1, 80);
-    let mut engine = Engine::new();
+    let mut engine = TestEngine::new();
     engine.reply(&system);
     engine.save(&file, &system);
     let whole = std::fs::read(&path).unwrap();
     let words = u32::from_le_bytes(whole[HEAD - 4..HEAD].try_into().unwrap()) as usize;
-    let mut other = Engine::new();
+    let mut other = TestEngine::new();
     let mut fault = |bytes: &[u8]| {
         std::fs::write(&path, bytes).unwrap();
         let fault = other.read(&file).err();
@@ -236,7 +237,7 @@ fn a_file_that_is_cut_off_damaged_or_foreign_is_not_used_and_is_replaced() {
 #[test]
 fn an_identity_follows_the_models_files() {
     let (directory, _) = place();
-    let engine = Engine::new();
+    let engine = TestEngine::new();
     let of = |text: &str| {
         std::fs::write(directory.path().join("config.json"), text).unwrap();
         let files = ModelFiles::Directory(directory.path().to_owned());
@@ -249,20 +250,20 @@ fn an_identity_follows_the_models_files() {
 fn what_is_no_file_of_this_user_is_neither_read_nor_written_through() {
     let (directory, file) = place();
     let (path, letter) = (directory.path().join("prefixes"), directory.path().join("letter"));
-    let mut engine = Engine::new();
+    let mut engine = TestEngine::new();
     engine.reply(&prompt(1, 70));
     std::fs::write(&letter, "text").unwrap();
     symlink(&letter, &path).unwrap();
-    assert!(matches!(engine.read(&file), Err(Fault::File(regular::Fault::Irregular))));
+    assert!(matches!(engine.read(&file), Err(Fault::File(regular::ReadFault::Irregular))));
     engine.save(&file, &prompt(1, 70));
     assert!(path.symlink_metadata().unwrap().is_symlink());
     assert_eq!(std::fs::read(&letter).unwrap(), b"text");
     std::fs::remove_file(&path).unwrap();
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    assert!(matches!(engine.read(&file), Err(Fault::File(regular::Fault::Irregular))));
+    assert!(matches!(engine.read(&file), Err(Fault::File(regular::ReadFault::Irregular))));
     std::fs::remove_file(&path).unwrap();
     File::create(&path).unwrap().set_len(1 << 40).unwrap();
-    assert!(matches!(engine.read(&file), Err(Fault::File(regular::Fault::TooLong { .. }))));
+    assert!(matches!(engine.read(&file), Err(Fault::File(regular::ReadFault::TooLong { .. }))));
 }
 
 /// Whoever names the wrong file does not lose it, whether it is there at the start or comes there later.
@@ -270,7 +271,7 @@ fn what_is_no_file_of_this_user_is_neither_read_nor_written_through() {
 fn a_file_of_another_kind_is_never_replaced() {
     let (directory, file) = place();
     let path = directory.path().join("prefixes");
-    let mut engine = Engine::new();
+    let mut engine = TestEngine::new();
     engine.reply(&prompt(1, 70));
     for text in ["precious", "a long letter", "KILN"] {
         std::fs::write(&path, text).unwrap();

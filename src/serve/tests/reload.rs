@@ -1,39 +1,27 @@
 //! What a reload takes over, and how the server ends whatever becomes of its threads.
 
 use super::*;
-use crate::serve::http::Keys;
+use crate::serve::http::ApiKeys;
 use crate::serve::job::Defaults;
 use crate::serve::server::Reread;
 
 /// The keys and the system prompt are read anew with the model, and stay where they cannot be.
 #[test]
 fn a_reload_takes_over_keys_and_system_prompt() {
-    let (orders, taken) = channel();
-    let (say, notices) = channel();
-    let (give, given) = channel();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("keys");
     std::fs::write(&path, "old").unwrap();
-    let keys = Keys::read(&path).unwrap();
+    let keys = ApiKeys::read(&path).unwrap();
     let next: Arc<Mutex<Option<Result<Reread>>>> = Arc::default();
     let (own, rereads) = (keys.clone(), next.clone());
-    let done = thread::spawn(move || {
-        let settings = Settings { system: Some("Be brief.".into()), ..Settings::default() };
-        let mut setup = setup(settings, loader(ModelFiles::BuiltIn, None, options(1), false));
+    let settings = ServerSettings { system: Some("Be brief.".into()), ..ServerSettings::default() };
+    let served = start_with(settings, loader(ModelFiles::BuiltIn, None, options(1), false), move |setup| {
         setup.guard.keys = own;
         setup.reread = Box::new(move || rereads.lock().unwrap().take().unwrap());
-        let handler = |service: Arc<Service>| {
-            give.send(service).unwrap();
-            |_: Request, reply: Reply<'_>| -> std::result::Result<(), Gone> { reply.error(&ApiError::not_found("/")) }
-        };
-        serve(&setup, taken, handler, &mut |notice| drop(say.send(notice)))
     });
-    let service = given.recv_timeout(PATIENCE).unwrap();
-    let served = Served { service, orders, notices, done };
-    served.wait_for(|notice| matches!(notice, Notice::Ready(_)));
     let reload = |reread: Result<Reread>| {
         *next.lock().unwrap() = Some(reread);
-        served.orders.send(Order::Reload).unwrap();
+        served.orders.send(ServerOrder::Reload).unwrap();
         served.wait_for(|notice| *notice == Notice::Reloaded);
         served.service.system()
     };
@@ -61,8 +49,8 @@ fn a_reload_takes_over_keys_and_system_prompt() {
 #[test]
 fn a_panic_of_the_watching_thread_ends_the_server() {
     let (orders, taken) = channel();
-    let setup = setup(Settings::default(), loader(ModelFiles::BuiltIn, None, options(1), false));
-    let handler = |_| |_: Request, reply: Reply<'_>| reply.error(&ApiError::not_found("/"));
+    let setup = setup(ServerSettings::default(), loader(ModelFiles::BuiltIn, None, options(1), false));
+    let handler = |_| |_: HttpRequest, reply: Responder<'_>| reply.error(&ApiError::not_found("/"));
     let e = serve(&setup, taken, handler, &mut |notice| assert!(!matches!(notice, Notice::Ready(_)))).unwrap_err();
     assert!(e.to_string().contains("the thread that watches over the others panicked"), "{e}");
     drop(orders);
@@ -72,15 +60,17 @@ fn a_panic_of_the_watching_thread_ends_the_server() {
 #[test]
 fn a_server_that_says_that_it_stops_is_ready_no_more() {
     let (orders, taken) = channel();
-    let quick = setup(Settings::default(), loader(ModelFiles::BuiltIn, None, options(1), false));
+    let quick = setup(ServerSettings::default(), loader(ModelFiles::BuiltIn, None, options(1), false));
     let service: std::sync::OnceLock<Arc<Service>> = std::sync::OnceLock::new();
     let handler = |own: Arc<Service>| {
         let _ = service.set(own);
-        |_: Request, reply: Reply<'_>| -> std::result::Result<(), Gone> { reply.error(&ApiError::not_found("/")) }
+        |_: HttpRequest, reply: Responder<'_>| -> std::result::Result<(), Gone> {
+            reply.error(&ApiError::not_found("/"))
+        }
     };
     let mut found = Vec::new();
     serve(&quick, taken, handler, &mut |notice| match notice {
-        Notice::Ready(_) => orders.send(Order::Stop).unwrap(),
+        Notice::Ready(_) => orders.send(ServerOrder::Stop).unwrap(),
         Notice::Draining => found.push(service.get().unwrap().health.ready()),
         _ => {}
     })

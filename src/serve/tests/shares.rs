@@ -3,7 +3,7 @@
 use super::*;
 
 /// A service whose model has no engine: what it takes in waits. `current`: the model is the one that answers.
-fn without_engine(settings: Settings, current: bool) -> (Service, Arc<crate::serve::model::Model>) {
+fn without_engine(settings: ServerSettings, current: bool) -> (Service, Arc<crate::serve::model::Model>) {
     let service = Service::new(settings);
     let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
     let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
@@ -17,16 +17,16 @@ fn without_engine(settings: Settings, current: bool) -> (Service, Arc<crate::ser
 
 #[test]
 fn a_client_that_fills_its_part_of_the_queue_leaves_as_much_to_others() {
-    let (service, model) = without_engine(Settings { queue: 8, ..Settings::default() }, false);
+    let (service, model) = without_engine(ServerSettings { queue: 8, ..ServerSettings::default() }, false);
     let submit = |n, choices| {
-        let ask = Ask { choices, ..greedy(question("Hello"), 4) };
+        let ask = ReplyRequest { choices, ..greedy(question("Hello"), 4) };
         service.submit(&model, &[ask], client(n), Arc::new(|| false))
     };
     let full = |n, choices| submit(n, choices).err().map(|e| (e.status, e.code)) == Some((503, Some("queue_full")));
     // One request is larger than the queue, and no more fit beside it.
     let _large = submit(1, 20).unwrap();
     assert!(full(1, 1));
-    let _others: Vec<Answers<'_>> = (0..4).map(|_| submit(2, 1).unwrap()).collect();
+    let _others: Vec<ReplyEvents<'_>> = (0..4).map(|_| submit(2, 1).unwrap()).collect();
     assert!(full(2, 1) && full(3, 5));
     let _third = submit(3, 2).unwrap();
     let _fourth = submit(4, 1).unwrap();
@@ -37,10 +37,10 @@ fn a_client_that_fills_its_part_of_the_queue_leaves_as_much_to_others() {
 
 #[test]
 fn what_can_begin_at_once_takes_no_place_in_the_queue() {
-    let (service, model) = without_engine(Settings { queue: 1, ..Settings::default() }, true);
+    let (service, model) = without_engine(ServerSettings { queue: 1, ..ServerSettings::default() }, true);
     let submit = |n| service.submit(&model, &[greedy(question("Hello"), 4)], client(n), Arc::new(|| false));
     service.queue.set_places(1, 2);
-    let asked: Vec<Answers<'_>> = (0..3).map(|_| submit(1).unwrap()).collect();
+    let asked: Vec<ReplyEvents<'_>> = (0..3).map(|_| submit(1).unwrap()).collect();
     assert_eq!(submit(1).err().unwrap().code, Some("queue_full"));
     let job = || service.queue.take(1, |_| 0).unwrap();
     let _running = [job(), job()];
@@ -54,7 +54,7 @@ fn what_can_begin_at_once_takes_no_place_in_the_queue() {
 }
 
 /// Reads `answers` until their end. Returns the tokens and when the end was there.
-fn read_on(answers: Answers<'_>) -> (Vec<u32>, Instant) {
+fn read_on(answers: ReplyEvents<'_>) -> (Vec<u32>, Instant) {
     let whole = answers.gather().unwrap().remove(0);
     (ids(&whole), Instant::now())
 }
@@ -63,14 +63,14 @@ fn read_on(answers: Answers<'_>) -> (Vec<u32>, Instant) {
 /// has ended, and all are what they are alone.
 #[test]
 fn who_has_no_place_gets_one_of_a_client_that_has_several() {
-    let served = start(Settings::default(), slow_loader(2));
-    let long = || Ask { ignore_eos: true, ..greedy(question("Hello"), 220) };
+    let served = start(ServerSettings::default(), slow_loader(2));
+    let long = || ReplyRequest { ignore_eos: true, ..greedy(question("Hello"), 220) };
     let submit = |n, ask| {
         served.service.submit(&served.service.model().unwrap(), &[ask], client(n), Arc::new(|| false)).unwrap()
     };
-    let mut held: Vec<Answers<'_>> = (0..4).map(|_| submit(1, long())).collect();
+    let mut held: Vec<ReplyEvents<'_>> = (0..4).map(|_| submit(1, long())).collect();
     for answers in &mut held[..2] {
-        assert!(matches!(answers.next(), Some(Step::Event(0, Event::Token(_)))));
+        assert!(matches!(answers.next(), Some(EventPoll::Event(0, Event::Token(_)))));
     }
     let (other, ended) = read_on(submit(2, greedy(question("Who are you?"), 3)));
     assert_eq!(other.len(), 3);
@@ -97,9 +97,9 @@ fn who_has_no_place_gets_one_of_a_client_that_has_several() {
 }
 
 /// Loads the demo model for so many sequences, each of whose passes takes 40 ms or more.
-fn slow_loader(slots: usize) -> crate::serve::server::Load {
+fn slow_loader(slots: usize) -> crate::serve::server::ModelLoader {
     let load = loader(ModelFiles::BuiltIn, None, options(slots), false);
-    Box::new(move |progress: &Progress| -> Result<Loaded> {
+    Box::new(move |progress: &Progress| -> Result<LoadedExecutor> {
         let inner = load(progress)?.executor;
         let left = Arc::new(AtomicUsize::new(usize::MAX));
         let slow = Faulty { inner, left, panics: false, improved: Arc::default(), pause: Duration::from_millis(40) };
@@ -111,16 +111,16 @@ fn slow_loader(slots: usize) -> crate::serve::server::Load {
 /// What `/slots` says of a reply while it is made, and that it says nothing of one that has ended.
 #[test]
 fn places_are_published_with_the_tokens_of_their_replies() {
-    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, None, options(SLOTS), false));
+    let served = start(ServerSettings::default(), loader(ModelFiles::BuiltIn, None, options(SLOTS), false));
     let prompt = question("Who are you?");
     let length = prompt.len();
     let seen = || served.service.slots().into_iter().flatten().find(|counts| counts.reply > 0);
     // Places are published once a second while there is work.
     wait_until("a reply is published", || {
-        let ask = Ask { ignore_eos: true, choices: 16, ..greedy(prompt.clone(), 230) };
+        let ask = ReplyRequest { ignore_eos: true, choices: 16, ..greedy(prompt.clone(), 230) };
         let mut found = None;
         for step in served.ask(ask) {
-            assert!(!matches!(step, Step::Event(_, Event::Failed(_))), "{step:?}");
+            assert!(!matches!(step, EventPoll::Event(_, Event::Failed(_))), "{step:?}");
             found = found.or_else(seen);
         }
         found.is_some_and(|counts| counts.prompt == length && counts.reply <= 230)
@@ -132,12 +132,12 @@ fn places_are_published_with_the_tokens_of_their_replies() {
 
 #[test]
 fn tokens_of_a_prompt_that_is_scored_are_counted_as_the_prompts() {
-    let service = Service::new(Settings::default());
+    let service = Service::new(ServerSettings::default());
     let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
     let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
     let model = crate::serve::model::Model::open(1, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
     let mut worker = crate::serve::worker::Worker::new(&service, &model, executor).unwrap();
-    let ask = Ask { scores: true, likelihoods: Some(0), limit: 1, ..Ask::new(vec![2, 3, 4, 5]) };
+    let ask = ReplyRequest { scores: true, likelihoods: Some(0), limit: 1, ..ReplyRequest::new(vec![2, 3, 4, 5]) };
     let answers = service.submit(&model, &[ask], client(1), Arc::new(|| false)).unwrap();
     worker.admit();
     let running = worker.running[0].as_mut().unwrap();

@@ -91,23 +91,23 @@ impl From<Excess> for Error {
 }
 
 /// A template, compiled with charges.
-pub(super) struct Program<'s> {
+pub(super) struct ChargedTemplate<'s> {
     main: Instructions<'s>,
     blocks: BTreeMap<&'s str, Instructions<'s>>,
 }
 
-impl<'s> Program<'s> {
+impl<'s> ChargedTemplate<'s> {
     /// Compiles a source that is [prepared](source::prepare).
     ///
     /// # Errors
     /// It is no template.
-    pub(super) fn compile(source: &'s str) -> Result<Program<'s>, Error> {
+    pub(super) fn compile(source: &'s str) -> Result<ChargedTemplate<'s>, Error> {
         let parsed = machinery::parse(source, NAME, Default::default(), source::blanks())?;
         let mut generator = CodeGenerator::new(NAME, source);
         generator.compile_stmt(&parsed);
         let (main, blocks) = generator.finish();
         let blocks = blocks.into_iter().map(|(name, block)| (name, charged(&block))).collect();
-        Ok(Program { main: charged(&main), blocks })
+        Ok(ChargedTemplate { main: charged(&main), blocks })
     }
 
     /// Runs the program. `extend` adds what templates may call.

@@ -11,7 +11,7 @@ use super::format::percent_of;
 use super::json::tojson;
 use super::methods::{capitalize, center, replace, split_lines, strip, to_integer};
 use super::python;
-use super::python::{Number, compare, contains, equal, fail, integer, is_blank, is_list, operate, text_of};
+use super::python::{PyNumber, compare, contains, equal, fail, integer, is_blank, is_list, operate, text_of};
 
 type Made = Result<Value, Error>;
 
@@ -201,7 +201,7 @@ fn add_tests(e: &mut Environment, budget: &Arc<Budget>) {
     e.add_test("divisibleby", move |value: &Value, by: &Value| -> Result<bool, Error> {
         Ok(equal(&operate(&b, "%", value, by)?, &Value::from(0)))
     });
-    e.add_test("number", |value: &Value| Number::of(value).is_some());
+    e.add_test("number", |value: &Value| PyNumber::of(value).is_some());
     e.add_test("integer", |value: &Value| value.kind() == ValueKind::Number && value.is_integer());
     e.add_test("callable", |value: &Value| {
         value.kind() == ValueKind::Plain
@@ -282,9 +282,9 @@ fn ordered(budget: &Budget, name: &str, value: &Value, arguments: &[Value]) -> M
 
 /// What an item is ordered by: itself, or its attributes.
 fn sort_key(item: &Value, attributes: Option<&Value>, case_sensitive: bool) -> Made {
-    let plain = |value: Value| match (value.as_str(), Number::of(&value)) {
+    let plain = |value: Value| match (value.as_str(), PyNumber::of(&value)) {
         (Some(text), _) if !case_sensitive => Value::from(text.to_lowercase()),
-        (_, Some(Number::Int(number))) => integer(number),
+        (_, Some(PyNumber::Int(number))) => integer(number),
         _ => value,
     };
     let Some(attributes) = attributes.map(text_of) else { return Ok(plain(item.clone())) };
@@ -347,9 +347,9 @@ fn indent(budget: &Budget, text: &str, arguments: &[Value]) -> Made {
     let first = first.or(named.get("first")?).unwrap_or(false);
     let blank = blank.or(named.get("blank")?).unwrap_or(false);
     named.assert_all_used()?;
-    let by = match (width.as_str(), Number::of(&width)) {
+    let by = match (width.as_str(), PyNumber::of(&width)) {
         (Some(by), _) => by.to_owned(),
-        (None, Some(Number::Int(width))) => {
+        (None, Some(PyNumber::Int(width))) => {
             let width = u64::try_from(width).unwrap_or(0);
             budget.make(width)?;
             " ".repeat(width as usize)
@@ -409,13 +409,13 @@ fn number_filter(name: &str, value: &Value, arguments: &[Value]) -> Made {
             let default = default.or(named.get("default")?).unwrap_or_else(|| Value::from(0.0));
             named.assert_all_used()?;
             let spelled = || value.as_str().and_then(|text| text.trim_matches(is_blank).replace('_', "").parse().ok());
-            Ok(Number::of(value).map(Number::float).or_else(spelled).map_or(default, Value::from))
+            Ok(PyNumber::of(value).map(PyNumber::float).or_else(spelled).map_or(default, Value::from))
         }
         "abs" => {
             let () = from_args(arguments)?;
-            match Number::of(value) {
-                Some(Number::Int(number)) => Ok(integer(number.saturating_abs())),
-                Some(Number::Float(number)) => Ok(Value::from(number.abs())),
+            match PyNumber::of(value) {
+                Some(PyNumber::Int(number)) => Ok(integer(number.saturating_abs())),
+                Some(PyNumber::Float(number)) => Ok(Value::from(number.abs())),
                 None => fail(format!("{} has no absolute value", value.kind())),
             }
         }
@@ -429,8 +429,8 @@ fn round(value: &Value, arguments: &[Value]) -> Made {
     let precision = precision.or(named.get("precision")?).unwrap_or(0);
     let method: String = method.or(named.get("method")?).unwrap_or_else(|| "common".into());
     named.assert_all_used()?;
-    let (number, scale) = match Number::of(value) {
-        Some(Number::Int(number)) if method == "common" && precision >= 0 => return Ok(integer(number)),
+    let (number, scale) = match PyNumber::of(value) {
+        Some(PyNumber::Int(number)) if method == "common" && precision >= 0 => return Ok(integer(number)),
         Some(number) => (number.float(), 10f64.powi(precision)),
         None => return fail(format!("{} cannot be rounded", value.kind())),
     };

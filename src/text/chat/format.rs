@@ -4,7 +4,7 @@ use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, FormatStyle, Value, format_filter};
 
 use super::bounds::{Budget, weigh};
-use super::python::{Number, fail, integer, is_list, text_of, write_repr};
+use super::python::{PyNumber, fail, integer, is_list, text_of, write_repr};
 
 /// `format % arguments`. A list is a tuple of arguments, unless there is one place for several.
 pub(super) fn percent(budget: &Budget, format: &str, arguments: &Value) -> Result<String, Error> {
@@ -35,7 +35,7 @@ pub(super) fn percent_of(budget: &Budget, format: &str, arguments: &[Value]) -> 
     let mut plain = format.to_owned();
     let mut shown = Vec::new();
     for (&(at, conversion), value) in places.iter().zip(arguments) {
-        shown.push(match (conversion, Number::of(value)) {
+        shown.push(match (conversion, PyNumber::of(value)) {
             ('r', _) => {
                 plain.replace_range(at..=at, "s");
                 let mut text = String::new();
@@ -43,7 +43,7 @@ pub(super) fn percent_of(budget: &Budget, format: &str, arguments: &[Value]) -> 
                 Value::from(text)
             }
             ('s', _) => Value::from(text_of(value)),
-            ('d' | 'i' | 'u', Some(Number::Float(number))) if number.is_finite() => integer(number as i128),
+            ('d' | 'i' | 'u', Some(PyNumber::Float(number))) if number.is_finite() => integer(number as i128),
             _ => value.clone(),
         });
     }
@@ -72,7 +72,7 @@ pub(super) fn braces(budget: &Budget, format: &str, arguments: &[Value]) -> Resu
     check_size(budget, format, fields, arguments, Uses::InEachField)?;
     // A number with a specification is not its text.
     let has_specifications = format.contains(':');
-    let shown = |value: Value| match Number::of(&value) {
+    let shown = |value: Value| match PyNumber::of(&value) {
         Some(_) if has_specifications => value,
         _ => Value::from(text_of(&value)),
     };

@@ -6,7 +6,7 @@ use minijinja::value::{Kwargs, ValueKind, from_args};
 use minijinja::{Error, Value};
 
 use super::bounds::{Budget, Excess, weigh};
-use super::python::{Number, fail, float_text};
+use super::python::{PyNumber, fail, float_text};
 
 /// How JSON is written.
 struct Style {
@@ -43,11 +43,11 @@ pub(super) fn tojson(budget: &Budget, value: &Value, arguments: &[Value]) -> Res
     let sort_keys = one(sort_keys, "sort_keys")?.is_true();
     named.assert_all_used()?;
 
-    let indent = match (Number::of(&indent), indent.as_str()) {
+    let indent = match (PyNumber::of(&indent), indent.as_str()) {
         (_, Some(text)) => Some(text.to_owned()),
-        (Some(Number::Int(by)), _) if by > MAX_INDENT.into() => return Err(Excess::Indent.into()),
-        (Some(Number::Int(by)), _) => Some(" ".repeat(usize::try_from(by).unwrap_or(0))),
-        (Some(Number::Float(_)), _) => return fail("the indent of JSON is no integer"),
+        (Some(PyNumber::Int(by)), _) if by > MAX_INDENT.into() => return Err(Excess::Indent.into()),
+        (Some(PyNumber::Int(by)), _) => Some(" ".repeat(usize::try_from(by).unwrap_or(0))),
+        (Some(PyNumber::Float(_)), _) => return fail("the indent of JSON is no integer"),
         _ => None,
     };
     if indent.as_ref().is_some_and(|by| by.len() as i64 > MAX_INDENT) {

@@ -7,7 +7,7 @@ use minijinja::{Error, ErrorKind, Value};
 
 use super::bounds::Budget;
 use super::format;
-use super::python::{Number, equal, fail, is_blank, is_list};
+use super::python::{PyNumber, equal, fail, is_blank, is_list};
 
 /// Calls a method that MiniJinja does not know.
 pub(super) fn call(budget: &Budget, value: &Value, name: &str, arguments: &[Value]) -> Result<Value, Error> {
@@ -66,7 +66,7 @@ fn places(length: usize, start: Option<i64>, end: Option<i64>) -> Range<usize> {
         Err(_) => length.saturating_sub(at.unsigned_abs() as usize),
     };
     let end = end.map_or(length, place);
-    // A start behind the end is no place at all, not even of nothing.
+    // A start after the end is no place at all, not even of nothing.
     start.filter(|&at| at > length as i64).map_or_else(|| start.map_or(0, place)..end, |_| length + 1..end)
 }
 
@@ -80,7 +80,7 @@ fn part(text: &str, start: Option<i64>, end: Option<i64>) -> Option<(&str, usize
     (range.start <= range.end).then(|| (&text[byte(range.start)..byte(range.end)], range.start))
 }
 
-/// Python's `title`: each letter behind none is a capital.
+/// Python's `title`: each letter after none is a capital.
 pub(super) fn title(text: &str) -> String {
     let mut inside = false;
     let mut titled = String::with_capacity(text.len());
@@ -385,9 +385,9 @@ fn expand_tabs(budget: &Budget, text: &str, size: i64) -> Result<String, Error> 
 
 /// The integer that a text spells in a base, or a number cut off to one.
 pub(super) fn to_integer(value: &Value, base: u32) -> Option<i128> {
-    match (Number::of(value), value.as_str()) {
-        (Some(Number::Int(number)), _) => Some(number),
-        (Some(Number::Float(number)), _) => number.is_finite().then_some(number as i128),
+    match (PyNumber::of(value), value.as_str()) {
+        (Some(PyNumber::Int(number)), _) => Some(number),
+        (Some(PyNumber::Float(number)), _) => number.is_finite().then_some(number as i128),
         (None, Some(text)) => {
             let text = text.trim_matches(is_blank).replace('_', "");
             let (sign, digits) = text.split_at(usize::from(text.starts_with(['+', '-'])));

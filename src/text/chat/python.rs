@@ -22,25 +22,25 @@ pub(super) fn fail<T>(what: impl Into<std::borrow::Cow<'static, str>>) -> Result
 
 /// A number, as which a truth value counts too.
 #[derive(Clone, Copy)]
-pub(super) enum Number {
+pub(super) enum PyNumber {
     Int(i128),
     Float(f64),
 }
 
-impl Number {
-    pub(super) fn of(value: &Value) -> Option<Number> {
+impl PyNumber {
+    pub(super) fn of(value: &Value) -> Option<PyNumber> {
         match value.kind() {
-            ValueKind::Bool => Some(Number::Int(value.is_true().into())),
-            ValueKind::Number if value.is_integer() => i128::try_from(value.clone()).ok().map(Number::Int),
-            ValueKind::Number => f64::try_from(value.clone()).ok().map(Number::Float),
+            ValueKind::Bool => Some(PyNumber::Int(value.is_true().into())),
+            ValueKind::Number if value.is_integer() => i128::try_from(value.clone()).ok().map(PyNumber::Int),
+            ValueKind::Number => f64::try_from(value.clone()).ok().map(PyNumber::Float),
             _ => None,
         }
     }
 
     pub(super) fn float(self) -> f64 {
         match self {
-            Number::Int(number) => number as f64,
-            Number::Float(number) => number,
+            PyNumber::Int(number) => number as f64,
+            PyNumber::Float(number) => number,
         }
     }
 }
@@ -65,17 +65,17 @@ pub(super) fn operate(budget: &Budget, sign: &str, a: &Value, b: &Value) -> Resu
         ("*", ..) if b.as_str().is_some() || is_list(b) => return repeat(budget, b, a),
         _ => {}
     }
-    let (Some(x), Some(y)) = (Number::of(a), Number::of(b)) else {
+    let (Some(x), Some(y)) = (PyNumber::of(a), PyNumber::of(b)) else {
         return fail(format!("{sign} is not for {} and {}", a.kind(), b.kind()));
     };
     let is_zero = match y {
-        Number::Int(y) => y == 0,
-        Number::Float(y) => y == 0.0,
+        PyNumber::Int(y) => y == 0,
+        PyNumber::Float(y) => y == 0.0,
     };
     if is_zero && matches!(sign, "/" | "//" | "%") {
         return fail("division by zero");
     }
-    if let (Number::Int(x), Number::Int(y)) = (x, y) {
+    if let (PyNumber::Int(x), PyNumber::Int(y)) = (x, y) {
         let power = || u32::try_from(y).ok().and_then(|y| x.checked_pow(y));
         let remainder = || x.checked_rem(y).map(|r| if r != 0 && (r < 0) != (y < 0) { r + y } else { r });
         let result = match sign {
@@ -112,7 +112,9 @@ fn float_operation(sign: &str, x: f64, y: f64) -> Result<Value, Error> {
 }
 
 fn repeat(budget: &Budget, what: &Value, times: &Value) -> Result<Value, Error> {
-    let Some(Number::Int(times)) = Number::of(times) else { return fail("only an integer repeats texts and lists") };
+    let Some(PyNumber::Int(times)) = PyNumber::of(times) else {
+        return fail("only an integer repeats texts and lists");
+    };
     let times = u64::try_from(times).unwrap_or(0);
     budget.make(weigh(what)?.saturating_mul(times))?;
     match what.as_str() {
@@ -126,8 +128,8 @@ fn repeat(budget: &Budget, what: &Value, times: &Value) -> Result<Value, Error> 
 
 /// Whether two values are equal.
 pub(super) fn equal(a: &Value, b: &Value) -> bool {
-    match (Number::of(a), Number::of(b)) {
-        (Some(Number::Int(a)), Some(Number::Int(b))) => a == b,
+    match (PyNumber::of(a), PyNumber::of(b)) {
+        (Some(PyNumber::Int(a)), Some(PyNumber::Int(b))) => a == b,
         (Some(a), Some(b)) => a.float() == b.float(),
         _ => a == b,
     }
@@ -135,8 +137,8 @@ pub(super) fn equal(a: &Value, b: &Value) -> bool {
 
 /// The order of two values, which is none for NaN.
 pub(super) fn order(a: &Value, b: &Value) -> Result<Option<Ordering>, Error> {
-    match (Number::of(a), Number::of(b)) {
-        (Some(Number::Int(a)), Some(Number::Int(b))) => return Ok(Some(a.cmp(&b))),
+    match (PyNumber::of(a), PyNumber::of(b)) {
+        (Some(PyNumber::Int(a)), Some(PyNumber::Int(b))) => return Ok(Some(a.cmp(&b))),
         (Some(a), Some(b)) => return Ok(a.float().partial_cmp(&b.float())),
         _ => {}
     }
@@ -187,8 +189,8 @@ pub(super) fn slice(budget: &Budget, value: &Value, start: &Value, stop: &Value,
         (ValueKind::Undefined, _) => return Err(ErrorKind::UndefinedError.into()),
         _ => return Ok(Value::UNDEFINED),
     };
-    let number = |value: &Value| match Number::of(value) {
-        Some(Number::Int(number)) => Ok(Some(number.clamp(i64::MIN.into(), i64::MAX.into()))),
+    let number = |value: &Value| match PyNumber::of(value) {
+        Some(PyNumber::Int(number)) => Ok(Some(number.clamp(i64::MIN.into(), i64::MAX.into()))),
         None if value.is_none() => Ok(None),
         _ => fail("a slice is not by integers"),
     };

@@ -16,7 +16,7 @@ pub(super) const MAX_TAG: usize = 512;
 /// `elif`s, each of which is parsed inside the one before it.
 pub(super) const MAX_ELIFS: usize = 128;
 
-/// The filter behind each literal. The compiled program does not have it.
+/// The filter after each literal. The compiled program does not have it.
 pub(super) const LITERAL: &str = "literal";
 
 /// How transformers configures Jinja.
@@ -71,7 +71,7 @@ fn is_text(token: Option<&Token>) -> bool {
     matches!(token, Some(Token::Str(_) | Token::String(_)))
 }
 
-/// Whether a literal ends with `this`, behind which a filter may stand.
+/// Whether a literal ends with `this`, after which a filter may stand.
 fn ends_literal(earlier: Option<&Token>, before: Option<&Token>, this: &Token, next: Option<&Token>) -> bool {
     if matches!(next, Some(Token::Dot | Token::BracketOpen | Token::ParenOpen)) {
         return false;

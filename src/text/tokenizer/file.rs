@@ -80,7 +80,7 @@ impl<'de> Deserialize<'de> for TokenTable {
     }
 }
 
-/// Pairs of tokens by their texts, which lie behind each other.
+/// Pairs of tokens by their texts, which lie one after the other.
 #[derive(Default)]
 struct Merges {
     text: String,

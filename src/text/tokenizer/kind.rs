@@ -14,7 +14,7 @@ use crate::text::limits::{self, ADDED, LONGEST, TOKENS};
 pub(super) struct TokenizerKind {
     model: ModelKind,
     #[serde(default)]
-    added_tokens: Extent,
+    added_tokens: JsonExtent,
     #[serde(default)]
     decoder: serde_json::Value,
     #[serde(default)]
@@ -35,14 +35,14 @@ struct ModelKind {
     continuing_subword_prefix: Option<String>,
     end_of_word_suffix: Option<String>,
     #[serde(default)]
-    vocab: Extent,
+    vocab: JsonExtent,
     #[serde(default)]
-    merges: Extent,
+    merges: JsonExtent,
 }
 
 /// How much a list or an object of the file has. Nothing of it is kept.
 #[derive(Debug, Default, Clone, Copy)]
-struct Extent {
+struct JsonExtent {
     entries: usize,
     /// Bytes of the longest name in an object, or of the longest `content` in a list of objects.
     longest: usize,
@@ -56,29 +56,29 @@ enum Element {
     Other(IgnoredAny),
 }
 
-impl<'de> Deserialize<'de> for Extent {
+impl<'de> Deserialize<'de> for JsonExtent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Counter;
         impl<'de> Visitor<'de> for Counter {
-            type Value = Extent;
+            type Value = JsonExtent;
 
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
                 f.write_str("a list or an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Extent, A::Error> {
-                let mut extent = Extent::default();
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<JsonExtent, A::Error> {
+                let mut extent = JsonExtent::default();
                 while let Some((name, _)) = map.next_entry::<String, IgnoredAny>()? {
-                    extent = Extent { entries: extent.entries + 1, longest: extent.longest.max(name.len()) };
+                    extent = JsonExtent { entries: extent.entries + 1, longest: extent.longest.max(name.len()) };
                 }
                 Ok(extent)
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Extent, A::Error> {
-                let mut extent = Extent::default();
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<JsonExtent, A::Error> {
+                let mut extent = JsonExtent::default();
                 while let Some(element) = list.next_element::<Element>()? {
                     let length = if let Element::Added { content } = element { content.len() } else { 0 };
-                    extent = Extent { entries: extent.entries + 1, longest: extent.longest.max(length) };
+                    extent = JsonExtent { entries: extent.entries + 1, longest: extent.longest.max(length) };
                 }
                 Ok(extent)
             }
@@ -106,7 +106,7 @@ impl TokenizerKind {
 
     /// The first difference from Gemma's tokenizer.
     pub(super) fn find_difference(&self) -> Option<&'static str> {
-        // The decoder that `Pieces` and `StreamDecoder` reproduce.
+        // The decoder that `PieceTable` and `StreamDecoder` reproduce.
         let decoder = json!({"type": "Sequence", "decoders": [
             {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
             {"type": "ByteFallback"},

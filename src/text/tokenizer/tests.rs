@@ -229,7 +229,7 @@ const CHILD: &str = "KILN_TEST_TOKENIZER_MEMORY";
 /// Maps of strings took five times as much.
 #[test]
 fn a_tokenizer_takes_as_much_memory_as_its_lists() {
-    use crate::model::checkpoint::gguf::{Token, TokenKind};
+    use crate::model::checkpoint::gguf::{TokenKind, VocabularyToken};
     if std::env::var_os(CHILD).is_none() {
         let own = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "text::tokenizer::tests::a_tokenizer_takes_as_much_memory_as_its_lists"])
@@ -242,7 +242,7 @@ fn a_tokenizer_takes_as_much_memory_as_its_lists() {
         let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
         4 * pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap()
     };
-    let token = |text: String, kind| Token { text, score: 0.0, kind };
+    let token = |text: String, kind| VocabularyToken { text, score: 0.0, kind };
     let special = ["<pad>", "<eos>", "<bos>", "<unk>"].map(|text| token(text.into(), TokenKind::Control));
     let mut tokens = special.to_vec();
     let mut last = vec![String::new()];

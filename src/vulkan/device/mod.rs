@@ -25,7 +25,7 @@ use std::ffi::CStr;
 
 /// Which Vulkan device to open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Choice {
+pub enum DeviceChoice {
     /// A discrete one, else an integrated one, else a CPU driver.
     Best,
     /// The one with this index in the loader's own order.
@@ -176,7 +176,7 @@ pub(crate) fn unfit(
     compute_family(instance, physical).is_none().then(|| "has no compute queue".into())
 }
 
-fn choose(instance: &Instance, choice: Choice) -> Result<vk::PhysicalDevice> {
+fn choose(instance: &Instance, choice: DeviceChoice) -> Result<vk::PhysicalDevice> {
     let (devices, instance) = (instance.devices()?, &instance.functions);
     let describe = |d: vk::PhysicalDevice| {
         // SAFETY: `d` comes from this instance.
@@ -184,7 +184,7 @@ fn choose(instance: &Instance, choice: Choice) -> Result<vk::PhysicalDevice> {
         (kind_of(p.device_type), name_of(&p), unfit(instance, d, &p))
     };
     match choice {
-        Choice::Index(i) => {
+        DeviceChoice::Index(i) => {
             let listed = || {
                 let names: Vec<_> =
                     devices.iter().enumerate().map(|(i, &d)| format!("{i}: {}", describe(d).1)).collect();
@@ -197,7 +197,7 @@ fn choose(instance: &Instance, choice: Choice) -> Result<vk::PhysicalDevice> {
                 _ => Ok(device),
             }
         }
-        Choice::Best => {
+        DeviceChoice::Best => {
             let rank = |kind| match kind {
                 DeviceKind::Discrete => 0,
                 DeviceKind::Integrated => 1,
@@ -297,7 +297,7 @@ impl Gpu {
     ///
     /// # Errors
     /// Device: no loader, no driver, no such device, or one that lacks what Kiln needs (named).
-    pub fn open(choice: Choice) -> Result<Gpu> {
+    pub fn open(choice: DeviceChoice) -> Result<Gpu> {
         Gpu::open_as(choice, false)
     }
 
@@ -306,7 +306,7 @@ impl Gpu {
     /// # Errors
     /// Device: as [`Gpu::open`], or the driver cannot report what it compiled.
     #[cfg(feature = "testing")]
-    pub fn open_for_inspection(choice: Choice) -> Result<Gpu> {
+    pub fn open_for_inspection(choice: DeviceChoice) -> Result<Gpu> {
         Gpu::open_as(choice, true)
     }
 
@@ -322,7 +322,7 @@ impl Gpu {
     }
 
     /// `inspect`: opens the device for [`crate::vulkan::inspect`].
-    pub(crate) fn open_as(choice: Choice, inspect: bool) -> Result<Gpu> {
+    pub(crate) fn open_as(choice: DeviceChoice, inspect: bool) -> Result<Gpu> {
         let made = Instance::new()?;
         let (entry, instance) = (&made.entry, &made.functions);
         let physical = choose(&made, choice)?;

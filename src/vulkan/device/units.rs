@@ -1,6 +1,6 @@
 //! Detection of matrix units, which are used through `VK_KHR_cooperative_matrix`.
 
-use crate::lower::units::Units;
+use crate::lower::units::MatrixUnits;
 use ash::vk;
 use std::ffi::CStr;
 
@@ -20,7 +20,7 @@ pub(crate) fn detect(
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,
     subgroup: u32,
-) -> Option<Units> {
+) -> Option<MatrixUnits> {
     let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default();
     let mut f12 = vk::PhysicalDeviceVulkan12Features::default();
     let mut f = vk::PhysicalDeviceFeatures2::default().push_next(&mut f12).push_next(&mut matrix);
@@ -57,7 +57,7 @@ pub(crate) fn detect(
     let s = of(Component::FLOAT16, Component::FLOAT32, 16).max_by_key(|s| s.m_size * s.n_size * s.k_size)?;
     let bytes = of(Component::SINT8, Component::SINT32, 64).filter(|b| (b.m_size, b.n_size) == (s.m_size, s.n_size));
     let alike = of(Component::FLOAT16, Component::FLOAT32, 16).filter(|o| (o.m_size, o.k_size) == (s.m_size, s.k_size));
-    Some(Units {
+    Some(MatrixUnits {
         m: s.m_size,
         n: s.n_size,
         k: s.k_size,

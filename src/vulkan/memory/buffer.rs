@@ -182,7 +182,7 @@ impl Buffer {
         self.to_host()
     }
 
-    fn hold(&self, held: bool, say: impl FnOnce(&DmaBuf) -> crate::sys::Result<()>) -> Result<()> {
+    fn hold(&self, held: bool, say: impl FnOnce(&DmaBuf) -> crate::sys::DriverResult<()>) -> Result<()> {
         let Some(dma_buf) = self.dma_buf.as_ref().filter(|_| self.view.is_some() && self.held.get() != held) else {
             return Ok(());
         };

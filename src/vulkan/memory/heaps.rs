@@ -1,7 +1,7 @@
 //! Heaps: a device's memory, and which heap and memory type serve which use.
 
 use crate::lower::caps::DeviceKind;
-use crate::machine::heaps::{Heap, Memory, Pool, reserve};
+use crate::machine::heaps::{ApuMemory, DeviceMemory, Heap, reserve};
 use crate::replay::driver::HostAccess;
 use crate::sys::amdgpu;
 use crate::sys::drm::Node;
@@ -50,7 +50,7 @@ pub fn needs_staging(gpu: &Gpu) -> bool {
 }
 
 /// The device's heaps as the plan sees them: the driver's budget, less a reserve for other processes.
-pub fn describe(gpu: &Gpu) -> Memory {
+pub fn describe(gpu: &Gpu) -> DeviceMemory {
     let budgets = gpu.heap_budgets();
     let (heap_count, system) = (budgets.len(), crate::machine::available_memory());
     let pool = pool(gpu, system);
@@ -80,11 +80,11 @@ pub fn describe(gpu: &Gpu) -> Memory {
         })
         .collect();
     let unified = gpu.caps.kind != DeviceKind::Discrete;
-    Memory { device: gpu.caps.name.clone(), heaps, max_allocation: gpu.caps.max_allocation, unified, pool }
+    DeviceMemory { device: gpu.caps.name.clone(), heaps, max_allocation: gpu.caps.max_allocation, unified, pool }
 }
 
 /// An APU's memory as amdgpu reports it. RADV divides the same bytes into heaps by its own rule.
-fn pool(gpu: &Gpu, system: u64) -> Option<Pool> {
+fn pool(gpu: &Gpu, system: u64) -> Option<ApuMemory> {
     if gpu.caps.kind != DeviceKind::Integrated {
         return None;
     }
@@ -96,10 +96,10 @@ fn pool(gpu: &Gpu, system: u64) -> Option<Pool> {
 }
 
 /// The pool of an APU with `system` bytes free in its system memory.
-pub fn pool_of(memory: &amdgpu::GpuMemory, system: u64) -> Pool {
+pub fn pool_of(memory: &amdgpu::GpuMemory, system: u64) -> ApuMemory {
     let heap = |h: &amdgpu::GpuHeap| h.usable.saturating_sub(h.used);
     let vram = heap(&memory.vram);
-    Pool {
+    ApuMemory {
         vram: vram - reserve(vram),
         gtt: memory.gtt.usable,
         gtt_used: memory.gtt.used,

@@ -1,14 +1,14 @@
 //! Any bytes as a weight file: the header alone, and as the weights of a model of one small layer, read to the end.
 #![no_main]
 
-use kiln::model::checkpoint::archive::Header;
+use kiln::model::checkpoint::archive::SafetensorsHeader;
 use kiln::model::{Checkpoint, TensorId, WeightFormat};
 
 const CONFIG: &str = r#"{"model_type": "gemma3_text", "vocab_size": 8, "hidden_size": 8, "intermediate_size": 8,
     "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 2}"#;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    if let Ok(header) = Header::parse("fuzz", bytes, bytes.len()) {
+    if let Ok(header) = SafetensorsHeader::parse("fuzz", bytes, bytes.len()) {
         assert!(header.entries.iter().all(|entry| entry.range.end <= bytes.len()));
     }
     let Ok(checkpoint) = Checkpoint::from_bytes(CONFIG, bytes.to_vec()) else { return };

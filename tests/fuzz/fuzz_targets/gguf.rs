@@ -1,14 +1,14 @@
 //! Any bytes as a GGUF file: the header alone, and as a model that is read to the end, with its tokenizer.
 #![no_main]
 
-use kiln::model::checkpoint::gguf::{Gguf, Header, Value};
+use kiln::model::checkpoint::gguf::{Gguf, GgufHeader, MetadataValue};
 use kiln::model::{Checkpoint, TensorId, WeightFormat};
 use kiln::text::Tokenizer;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let Ok(header) = Header::parse("fuzz", bytes, bytes.len()) else { return };
+    let Ok(header) = GgufHeader::parse("fuzz", bytes, bytes.len()) else { return };
     assert!(header.tensors.iter().all(|tensor| tensor.range.end <= bytes.len()));
-    for list in header.metadata.values().filter_map(Value::as_array) {
+    for list in header.metadata.values().filter_map(MetadataValue::as_array) {
         assert_eq!(list.texts().count() + list.numbers().count(), list.len());
     }
     let Ok(gguf) = Gguf::from_bytes(bytes.to_vec()) else { return };

@@ -216,7 +216,7 @@ push_blocks! {
         scales: u64,
         /// F16Row, Int16Row or F16Block `[rows]`: 2 bytes for each of the inputs padded to 32, then scales.
         x: u64,
-        /// The f32 scale of x's row 0; a multiple of 4. With GATED the word behind that of each row is 0, and takes the
+        /// The f32 scale of x's row 0; a multiple of 4. With GATED the word after that of each row is 0, and takes the
         /// scale of the output's row.
         x_scales: u64,
         /// f32 `[rows, out_stride]`; a multiple of 4. With GATED F16Block `[rows]`.
@@ -485,7 +485,7 @@ push_blocks! {
 
     /// fragment.comp.
     FragmentPush {
-        /// u32: a bit set of the values of [`crate::lower::units::Units::row_lanes`] that hold.
+        /// u32: a bit set of the values of [`crate::lower::units::MatrixUnits::row_lanes`] that hold.
         found: u64,
     }
 

@@ -39,7 +39,7 @@ pub(super) const REMEDY: &str = "download the file again, or export the model an
 
 /// The type of a value, or of an array's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueType {
     /// Unsigned, of this many bytes.
     Unsigned(usize),
     /// Signed, of this many bytes.
@@ -54,22 +54,22 @@ pub enum Kind {
     Text,
 }
 
-impl Kind {
+impl ValueType {
     /// The kind with this number; arrays have 9.
-    fn of(code: u32) -> Option<Kind> {
+    fn of(code: u32) -> Option<ValueType> {
         Some(match code {
-            0 => Kind::Unsigned(1),
-            1 => Kind::Signed(1),
-            2 => Kind::Unsigned(2),
-            3 => Kind::Signed(2),
-            4 => Kind::Unsigned(4),
-            5 => Kind::Signed(4),
-            6 => Kind::F32,
-            7 => Kind::Bool,
-            8 => Kind::Text,
-            10 => Kind::Unsigned(8),
-            11 => Kind::Signed(8),
-            12 => Kind::F64,
+            0 => ValueType::Unsigned(1),
+            1 => ValueType::Signed(1),
+            2 => ValueType::Unsigned(2),
+            3 => ValueType::Signed(2),
+            4 => ValueType::Unsigned(4),
+            5 => ValueType::Signed(4),
+            6 => ValueType::F32,
+            7 => ValueType::Bool,
+            8 => ValueType::Text,
+            10 => ValueType::Unsigned(8),
+            11 => ValueType::Signed(8),
+            12 => ValueType::F64,
             _ => return None,
         })
     }
@@ -77,36 +77,36 @@ impl Kind {
     /// Bytes of a value; of a text, those of its length.
     fn bytes(self) -> usize {
         match self {
-            Kind::Unsigned(bytes) | Kind::Signed(bytes) => bytes,
-            Kind::F32 => 4,
-            Kind::F64 | Kind::Text => 8,
-            Kind::Bool => 1,
+            ValueType::Unsigned(bytes) | ValueType::Signed(bytes) => bytes,
+            ValueType::F32 => 4,
+            ValueType::F64 | ValueType::Text => 8,
+            ValueType::Bool => 1,
         }
     }
 
     /// The number in `bytes`, of which there are as many as the kind has. `None` for a text, and for a bool that is
     /// neither 0 nor 1.
-    fn number(self, bytes: &[u8]) -> Option<Value> {
+    fn number(self, bytes: &[u8]) -> Option<MetadataValue> {
         let mut eight = [0; 8];
         eight[..bytes.len()].copy_from_slice(bytes);
         let word = u64::from_le_bytes(eight);
         Some(match self {
-            Kind::Unsigned(_) => Value::Unsigned(word),
-            Kind::Signed(bytes) => {
+            ValueType::Unsigned(_) => MetadataValue::Unsigned(word),
+            ValueType::Signed(bytes) => {
                 let unused = 64 - 8 * bytes as u32;
-                Value::Signed((word << unused) as i64 >> unused)
+                MetadataValue::Signed((word << unused) as i64 >> unused)
             }
-            Kind::F32 => Value::Float(f64::from(f32::from_bits(word as u32))),
-            Kind::F64 => Value::Float(f64::from_bits(word)),
-            Kind::Bool if word <= 1 => Value::Bool(word == 1),
-            Kind::Bool | Kind::Text => return None,
+            ValueType::F32 => MetadataValue::Float(f64::from(f32::from_bits(word as u32))),
+            ValueType::F64 => MetadataValue::Float(f64::from_bits(word)),
+            ValueType::Bool if word <= 1 => MetadataValue::Bool(word == 1),
+            ValueType::Bool | ValueType::Text => return None,
         })
     }
 }
 
 /// The value of a key.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+pub enum MetadataValue {
     /// An unsigned integer of any size.
     Unsigned(u64),
     /// A signed integer of any size.
@@ -118,15 +118,15 @@ pub enum Value {
     /// Text.
     Text(String),
     /// Values of one kind.
-    Array(Array),
+    Array(MetadataArray),
 }
 
-impl Value {
+impl MetadataValue {
     /// An integer that is not negative.
     pub fn as_unsigned(&self) -> Option<u64> {
         match self {
-            Value::Unsigned(n) => Some(*n),
-            Value::Signed(n) => u64::try_from(*n).ok(),
+            MetadataValue::Unsigned(n) => Some(*n),
+            MetadataValue::Signed(n) => u64::try_from(*n).ok(),
             _ => None,
         }
     }
@@ -134,7 +134,7 @@ impl Value {
     /// A float.
     pub fn as_float(&self) -> Option<f64> {
         match self {
-            Value::Float(x) => Some(*x),
+            MetadataValue::Float(x) => Some(*x),
             _ => None,
         }
     }
@@ -142,15 +142,15 @@ impl Value {
     /// Text.
     pub fn as_text(&self) -> Option<&str> {
         match self {
-            Value::Text(text) => Some(text),
+            MetadataValue::Text(text) => Some(text),
             _ => None,
         }
     }
 
     /// An array.
-    pub fn as_array(&self) -> Option<&Array> {
+    pub fn as_array(&self) -> Option<&MetadataArray> {
         match self {
-            Value::Array(array) => Some(array),
+            MetadataValue::Array(array) => Some(array),
             _ => None,
         }
     }
@@ -158,12 +158,12 @@ impl Value {
     /// The value as an error message quotes it.
     pub(super) fn excerpt(&self) -> String {
         match self {
-            Value::Unsigned(n) => n.to_string(),
-            Value::Signed(n) => n.to_string(),
-            Value::Float(x) => x.to_string(),
-            Value::Bool(b) => b.to_string(),
-            Value::Text(text) => quote(text),
-            Value::Array(array) => format!("a list of {}", array.len()),
+            MetadataValue::Unsigned(n) => n.to_string(),
+            MetadataValue::Signed(n) => n.to_string(),
+            MetadataValue::Float(x) => x.to_string(),
+            MetadataValue::Bool(b) => b.to_string(),
+            MetadataValue::Text(text) => quote(text),
+            MetadataValue::Array(array) => format!("a list of {}", array.len()),
         }
     }
 }
@@ -171,27 +171,27 @@ impl Value {
 /// Values of one kind, as the file has them. A tokenizer's arrays have hundreds of thousands, so that they stay in the
 /// header's bytes, which all of them share.
 #[derive(Clone)]
-pub struct Array {
-    kind: Kind,
+pub struct MetadataArray {
+    kind: ValueType,
     len: usize,
     head: Arc<Vec<u8>>,
     /// Its bytes in `head`.
     range: Range<usize>,
 }
 
-impl fmt::Debug for Array {
+impl fmt::Debug for MetadataArray {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "Array({:?}, {:?})", self.kind, self.bytes())
     }
 }
 
-impl PartialEq for Array {
-    fn eq(&self, other: &Array) -> bool {
+impl PartialEq for MetadataArray {
+    fn eq(&self, other: &MetadataArray) -> bool {
         (self.kind, self.len, self.bytes()) == (other.kind, other.len, other.bytes())
     }
 }
 
-impl Array {
+impl MetadataArray {
     fn bytes(&self) -> &[u8] {
         &self.head[self.range.clone()]
     }
@@ -207,14 +207,14 @@ impl Array {
     }
 
     /// The numbers and bools; nothing of an array of texts.
-    pub fn numbers(&self) -> impl Iterator<Item = Value> {
-        let bytes = if self.kind == Kind::Text { &[][..] } else { self.bytes() };
+    pub fn numbers(&self) -> impl Iterator<Item = MetadataValue> {
+        let bytes = if self.kind == ValueType::Text { &[][..] } else { self.bytes() };
         bytes.chunks_exact(self.kind.bytes()).filter_map(|value| self.kind.number(value))
     }
 
     /// The texts; nothing of an array of another kind.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
-        let mut rest = if self.kind == Kind::Text { self.bytes() } else { &[] };
+        let mut rest = if self.kind == ValueType::Text { self.bytes() } else { &[] };
         std::iter::from_fn(move || {
             let (length, after) = rest.split_first_chunk::<8>()?;
             let (text, after) = after.split_at_checked(u64::from_le_bytes(*length) as usize)?;
@@ -239,20 +239,20 @@ pub struct TensorInfo {
 
 /// A checked header.
 #[derive(Debug)]
-pub struct Header {
+pub struct GgufHeader {
     /// Values by their keys.
-    pub metadata: HashMap<String, Value>,
+    pub metadata: HashMap<String, MetadataValue>,
     /// Tensors in the order of their bytes, without overlap.
     pub tensors: Vec<TensorInfo>,
 }
 
-impl Header {
+impl GgufHeader {
     /// Parses and checks the header of a file of `len` bytes. `head` is the start of the file and contains at least the
     /// header. `label` names the file in errors.
     ///
     /// # Errors
     /// [`Error::Input`] that names the file, the key or tensor where there is one, and what was found and wanted.
-    pub fn parse(label: &str, head: &[u8], len: usize) -> Result<Header> {
+    pub fn parse(label: &str, head: &[u8], len: usize) -> Result<GgufHeader> {
         let head = Arc::new(head.to_vec());
         Self::try_parse(&head, len.max(head.len())).map_err(|fault| fault.into_error(label))
     }
@@ -260,31 +260,31 @@ impl Header {
     /// Reads the header of `bytes`.
     ///
     /// # Errors
-    /// As [`Header::parse`]. [`Error::Failed`]: the file was cut short, or its disk fails.
-    pub(super) fn read(label: &str, bytes: &ByteSource) -> Result<Header> {
+    /// As [`GgufHeader::parse`]. [`Error::Failed`]: the file was cut short, or its disk fails.
+    pub(super) fn read(label: &str, bytes: &ByteSource) -> Result<GgufHeader> {
         let most = bytes.len().min(MAX_HEADER);
         let mut size = most.min(FIRST_READ);
         loop {
             let head = Arc::new(bytes.read_owned(0..size)?);
             match Self::try_parse(&head, bytes.len()) {
-                Err(Fault::More) if size < most => size = most.min(4 * size),
+                Err(ParseFault::More) if size < most => size = most.min(4 * size),
                 parsed => return parsed.map_err(|fault| fault.into_error(label)),
             }
         }
     }
 
-    fn try_parse(head: &Arc<Vec<u8>>, len: usize) -> Parsed<Header> {
+    fn try_parse(head: &Arc<Vec<u8>>, len: usize) -> Parsed<GgufHeader> {
         let mut cursor = Cursor { head, at: 0, len };
         if cursor.take(4, || "its magic".into())? != b"GGUF" {
-            return Err(Fault::Foreign);
+            return Err(ParseFault::Foreign);
         }
         let version = cursor.u32(|| "its version".into())?;
         match version {
             2 | 3 => {}
             _ if (1..=3).contains(&version.swap_bytes()) => {
-                return Err(Fault::Wrong("it is a big-endian GGUF file".into()));
+                return Err(ParseFault::Wrong("it is a big-endian GGUF file".into()));
             }
-            _ => return Err(Fault::Wrong(format!("it is GGUF version {version}; versions 2 and 3 are read"))),
+            _ => return Err(ParseFault::Wrong(format!("it is GGUF version {version}; versions 2 and 3 are read"))),
         }
         let tensors = cursor.u64(|| "its number of tensors".into())?;
         let keys = cursor.u64(|| "its number of keys".into())?;
@@ -292,13 +292,13 @@ impl Header {
         let metadata = parse_metadata(&mut cursor, keys)?;
         cursor.check_count(tensors, SMALLEST_TENSOR, "tensors")?;
         let tensors = parse_tensors(&mut cursor, tensors, alignment(&metadata)?)?;
-        Ok(Header { metadata, tensors })
+        Ok(GgufHeader { metadata, tensors })
     }
 }
 
 /// Why a header is not parsed.
-enum Fault {
-    /// It goes on behind the bytes that are there.
+enum ParseFault {
+    /// It goes on after the bytes that are there.
     More,
     /// The file is of another format.
     Foreign,
@@ -306,14 +306,14 @@ enum Fault {
     Wrong(String),
 }
 
-type Parsed<T> = std::result::Result<T, Fault>;
+type Parsed<T> = std::result::Result<T, ParseFault>;
 
-impl Fault {
+impl ParseFault {
     fn into_error(self, label: &str) -> Error {
         let (what, remedy) = match self {
-            Fault::More => (format!("its header has more than {MAX_HEADER} bytes"), REMEDY),
-            Fault::Foreign => ("it is no GGUF file".into(), "give a GGUF file, or a model's directory"),
-            Fault::Wrong(what) => (what, REMEDY),
+            ParseFault::More => (format!("its header has more than {MAX_HEADER} bytes"), REMEDY),
+            ParseFault::Foreign => ("it is no GGUF file".into(), "give a GGUF file, or a model's directory"),
+            ParseFault::Wrong(what) => (what, REMEDY),
         };
         Error::input(format!("{label}: {what}"), remedy)
     }
@@ -338,10 +338,13 @@ impl<'a> Cursor<'a> {
     fn take(&mut self, count: u64, what: impl Fn() -> String) -> Parsed<&'a [u8]> {
         let left = self.left();
         if count > left {
-            return Err(Fault::Wrong(format!("{} takes {count} bytes, but {left} are left; it is truncated", what())));
+            return Err(ParseFault::Wrong(format!(
+                "{} takes {count} bytes, but {left} are left; it is truncated",
+                what()
+            )));
         }
         let end = self.at + count as usize;
-        let bytes = self.head.get(self.at..end).ok_or(Fault::More)?;
+        let bytes = self.head.get(self.at..end).ok_or(ParseFault::More)?;
         self.at = end;
         Ok(bytes)
     }
@@ -357,23 +360,25 @@ impl<'a> Cursor<'a> {
     fn text(&mut self, what: impl Fn() -> String) -> Parsed<&'a str> {
         let length = self.u64(&what)?;
         let bytes = self.take(length, &what)?;
-        std::str::from_utf8(bytes).map_err(|e| Fault::Wrong(format!("{} is not UTF-8: {e}", what())))
+        std::str::from_utf8(bytes).map_err(|e| ParseFault::Wrong(format!("{} is not UTF-8: {e}", what())))
     }
 
     /// Refuses a count that the rest of the file has no room for.
     fn check_count(&self, count: u64, smallest: u64, what: &str) -> Parsed<()> {
         let room = self.left() / smallest;
         if count > room {
-            return Err(Fault::Wrong(format!("it claims {count} {what}, and has room for {room}; it is truncated")));
+            return Err(ParseFault::Wrong(format!(
+                "it claims {count} {what}, and has room for {room}; it is truncated"
+            )));
         }
         if count > MAX_ENTRIES {
-            return Err(Fault::Wrong(format!("it has {count} {what}; at most {MAX_ENTRIES} make sense")));
+            return Err(ParseFault::Wrong(format!("it has {count} {what}; at most {MAX_ENTRIES} make sense")));
         }
         Ok(())
     }
 }
 
-fn parse_metadata(cursor: &mut Cursor, keys: u64) -> Parsed<HashMap<String, Value>> {
+fn parse_metadata(cursor: &mut Cursor, keys: u64) -> Parsed<HashMap<String, MetadataValue>> {
     let mut metadata = HashMap::new();
     for i in 0..keys {
         let key = cursor.text(|| format!("the name of key {i}"))?;
@@ -381,58 +386,58 @@ fn parse_metadata(cursor: &mut Cursor, keys: u64) -> Parsed<HashMap<String, Valu
             Entry::Vacant(slot) => {
                 slot.insert(parse_value(cursor, key)?);
             }
-            Entry::Occupied(_) => return Err(Fault::Wrong(format!("the key {} is there twice", quote(key)))),
+            Entry::Occupied(_) => return Err(ParseFault::Wrong(format!("the key {} is there twice", quote(key)))),
         }
     }
     Ok(metadata)
 }
 
-fn parse_value(cursor: &mut Cursor, key: &str) -> Parsed<Value> {
+fn parse_value(cursor: &mut Cursor, key: &str) -> Parsed<MetadataValue> {
     const ARRAY: u32 = 9;
     let what = || format!("the value of {}", quote(key));
-    let wrong = |of: &str, code: u32| Fault::Wrong(format!("{}{of} has the unknown type {code}", what()));
+    let wrong = |of: &str, code: u32| ParseFault::Wrong(format!("{}{of} has the unknown type {code}", what()));
     match cursor.u32(what)? {
         ARRAY => match cursor.u32(what)? {
-            ARRAY => Err(Fault::Wrong(format!("{} is a list of lists, which no model has", what()))),
-            code => parse_array(cursor, Kind::of(code).ok_or_else(|| wrong(", a list,", code))?, what),
+            ARRAY => Err(ParseFault::Wrong(format!("{} is a list of lists, which no model has", what()))),
+            code => parse_array(cursor, ValueType::of(code).ok_or_else(|| wrong(", a list,", code))?, what),
         },
-        code => match Kind::of(code).ok_or_else(|| wrong("", code))? {
-            Kind::Text => Ok(Value::Text(cursor.text(what)?.to_owned())),
+        code => match ValueType::of(code).ok_or_else(|| wrong("", code))? {
+            ValueType::Text => Ok(MetadataValue::Text(cursor.text(what)?.to_owned())),
             kind => {
                 let number = kind.number(cursor.take(kind.bytes() as u64, what)?);
-                number.ok_or_else(|| Fault::Wrong(format!("{} is neither true nor false", what())))
+                number.ok_or_else(|| ParseFault::Wrong(format!("{} is neither true nor false", what())))
             }
         },
     }
 }
 
-fn parse_array(cursor: &mut Cursor, kind: Kind, what: impl Fn() -> String) -> Parsed<Value> {
+fn parse_array(cursor: &mut Cursor, kind: ValueType, what: impl Fn() -> String) -> Parsed<MetadataValue> {
     let count = cursor.u64(&what)?;
     let least = count.checked_mul(kind.bytes() as u64).filter(|bytes| *bytes <= cursor.left());
     let Some(least) = least else {
         let left = cursor.left();
         let cause = format!("{} claims {count} elements, but {left} bytes are left; it is truncated", what());
-        return Err(Fault::Wrong(cause));
+        return Err(ParseFault::Wrong(cause));
     };
     let start = cursor.at;
-    if kind == Kind::Text {
+    if kind == ValueType::Text {
         for i in 0..count {
             cursor.text(|| format!("element {i} of {}", what()))?;
         }
     } else {
         cursor.take(least, &what)?;
     }
-    let array = Array { kind, len: count as usize, head: cursor.head.clone(), range: start..cursor.at };
-    if kind == Kind::Bool && array.bytes().iter().any(|b| *b > 1) {
-        return Err(Fault::Wrong(format!("an element of {} is neither true nor false", what())));
+    let array = MetadataArray { kind, len: count as usize, head: cursor.head.clone(), range: start..cursor.at };
+    if kind == ValueType::Bool && array.bytes().iter().any(|b| *b > 1) {
+        return Err(ParseFault::Wrong(format!("an element of {} is neither true nor false", what())));
     }
-    Ok(Value::Array(array))
+    Ok(MetadataValue::Array(array))
 }
 
-fn alignment(metadata: &HashMap<String, Value>) -> Parsed<u64> {
+fn alignment(metadata: &HashMap<String, MetadataValue>) -> Parsed<u64> {
     let Some(value) = metadata.get("general.alignment") else { return Ok(DEFAULT_ALIGNMENT) };
     let power = value.as_unsigned().filter(|n| n.is_power_of_two() && *n <= 1 << 30);
-    power.ok_or_else(|| Fault::Wrong(format!("general.alignment is {}; wanted a power of two", value.excerpt())))
+    power.ok_or_else(|| ParseFault::Wrong(format!("general.alignment is {}; wanted a power of two", value.excerpt())))
 }
 
 /// A tensor before its bytes are found.
@@ -451,7 +456,7 @@ fn parse_tensors(cursor: &mut Cursor, count: u64, alignment: u64) -> Parsed<Vec<
     for i in 0..count {
         let claim = parse_tensor(cursor, i)?;
         if names.insert(claim.name.clone(), ()).is_some() {
-            return Err(Fault::Wrong(format!("tensor {} is there twice", quote(&claim.name))));
+            return Err(ParseFault::Wrong(format!("tensor {} is there twice", quote(&claim.name))));
         }
         claims.push(claim);
     }
@@ -463,7 +468,7 @@ fn parse_tensors(cursor: &mut Cursor, count: u64, alignment: u64) -> Parsed<Vec<
     for Claim { name, dtype, shape, bytes, offset } in claims {
         if offset != next {
             let cause = format!("tensor {} lies at byte {offset} of the data; wanted {next}", quote(&name));
-            return Err(Fault::Wrong(cause));
+            return Err(ParseFault::Wrong(cause));
         }
         let start = base + offset;
         let Some(end) = start.checked_add(bytes as u64).filter(|end| *end <= len) else {
@@ -472,7 +477,7 @@ fn parse_tensors(cursor: &mut Cursor, count: u64, alignment: u64) -> Parsed<Vec<
                 quote(&name),
                 len.saturating_sub(base)
             );
-            return Err(Fault::Wrong(cause));
+            return Err(ParseFault::Wrong(cause));
         };
         next = (offset + bytes as u64).next_multiple_of(alignment);
         tensors.push(TensorInfo { name, dtype, shape, range: start as usize..end as usize });
@@ -483,7 +488,7 @@ fn parse_tensors(cursor: &mut Cursor, count: u64, alignment: u64) -> Parsed<Vec<
 fn parse_tensor(cursor: &mut Cursor, index: u64) -> Parsed<Claim> {
     let name = cursor.text(|| format!("the name of tensor {index}"))?;
     let what = || format!("the entry of tensor {}", quote(name));
-    let wrong = |what: String| Fault::Wrong(format!("tensor {} {what}", quote(name)));
+    let wrong = |what: String| ParseFault::Wrong(format!("tensor {} {what}", quote(name)));
     let dimensions = cursor.u32(what)?;
     if dimensions > MAX_DIMENSIONS {
         return Err(wrong(format!("has {dimensions} dimensions; at most {MAX_DIMENSIONS} make sense")));

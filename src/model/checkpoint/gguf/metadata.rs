@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::header::Value;
+use super::header::MetadataValue;
 use crate::model::config::{ShapeKeys, check_shape, limit};
 use crate::model::shape::{LayerKind, Shape};
 use crate::{Error, Result};
@@ -48,7 +48,12 @@ pub(super) const EMBEDS: &str = "EmbeddingGemma, which makes vectors and no text
 /// # Errors
 /// [`Error::Input`] naming the key, its value and what is wanted: another architecture, a size that no Gemma 3 can have,
 /// or an unsupported feature that changes the forward pass.
-pub(super) fn read_shape(label: &str, metadata: &HashMap<String, Value>, vocab: usize, tied: bool) -> Result<Shape> {
+pub(super) fn read_shape(
+    label: &str,
+    metadata: &HashMap<String, MetadataValue>,
+    vocab: usize,
+    tied: bool,
+) -> Result<Shape> {
     let keys = Metadata { label, map: metadata };
     keys.refuse_unsupported()?;
     let hidden = keys.size("embedding_length", None, limit::HIDDEN)?;
@@ -58,7 +63,11 @@ pub(super) fn read_shape(label: &str, metadata: &HashMap<String, Value>, vocab: 
     for same in ["attention.value_length", "rope.dimension_count"] {
         let found = keys.size(same, Some(head_dim), limit::HIDDEN)?;
         if found != head_dim {
-            return Err(keys.wrong(same, &Value::Unsigned(found as u64), &format!("{head_dim}, a head's width")));
+            return Err(keys.wrong(
+                same,
+                &MetadataValue::Unsigned(found as u64),
+                &format!("{head_dim}, a head's width"),
+            ));
         }
     }
     let layers = keys.layers()?;
@@ -98,7 +107,7 @@ pub(super) fn read_shape(label: &str, metadata: &HashMap<String, Value>, vocab: 
 
 /// What a file should say and does not, for whoever runs it: the base of RoPE, without which one converter's 1e4 and
 /// another's 1e6 look alike.
-pub(super) fn assumption(label: &str, metadata: &HashMap<String, Value>) -> Option<String> {
+pub(super) fn assumption(label: &str, metadata: &HashMap<String, MetadataValue>) -> Option<String> {
     let keys = Metadata { label, map: metadata };
     let is_given = ROPE_BASE_KEYS.iter().any(|key| keys.get(key).is_some());
     (!is_given).then(|| format!("{label} gives no base of RoPE; 1e6 is taken, which every Gemma 3 has"))
@@ -107,16 +116,16 @@ pub(super) fn assumption(label: &str, metadata: &HashMap<String, Value>) -> Opti
 /// Reads keys with their defaults. A key without one has to be there.
 struct Metadata<'a> {
     label: &'a str,
-    map: &'a HashMap<String, Value>,
+    map: &'a HashMap<String, MetadataValue>,
 }
 
 impl Metadata<'_> {
     /// The value of a key of the architecture.
-    fn get(&self, key: &str) -> Option<&Value> {
+    fn get(&self, key: &str) -> Option<&MetadataValue> {
         self.map.get(&format!("{ARCHITECTURE}.{key}"))
     }
 
-    fn wrong(&self, key: &str, found: &Value, wanted: &str) -> Error {
+    fn wrong(&self, key: &str, found: &MetadataValue, wanted: &str) -> Error {
         Error::input(format!("{}: {ARCHITECTURE}.{key} is {}; wanted {wanted}", self.label, found.excerpt()), REMEDY)
     }
 
@@ -159,7 +168,7 @@ impl Metadata<'_> {
     fn window(&self) -> Result<Option<usize>> {
         const KEY: &str = "attention.sliding_window";
         match self.get(KEY) {
-            None | Some(Value::Unsigned(0) | Value::Signed(0)) => Ok(None),
+            None | Some(MetadataValue::Unsigned(0) | MetadataValue::Signed(0)) => Ok(None),
             Some(_) => self.size(KEY, None, limit::POSITIONS).map(Some),
         }
     }
@@ -171,13 +180,13 @@ impl Metadata<'_> {
             return Ok(vec![LayerKind::Global; count]);
         }
         let kind = |local: bool| if local { LayerKind::Local } else { LayerKind::Global };
-        if let Some(list) = self.get(PATTERN_KEY).and_then(Value::as_array) {
+        if let Some(list) = self.get(PATTERN_KEY).and_then(MetadataValue::as_array) {
             // One for each layer: whether it is local.
             let local: Option<Vec<bool>> = list.numbers().map(is_local).collect();
             let layers = local.filter(|local| local.len() == count && list.len() == count);
             let layers = layers.map(|local| local.into_iter().map(kind).collect());
             let wanted = format!("a list of {count}, each true or false");
-            return layers.ok_or_else(|| self.wrong(PATTERN_KEY, &Value::Array(list.clone()), &wanted));
+            return layers.ok_or_else(|| self.wrong(PATTERN_KEY, &MetadataValue::Array(list.clone()), &wanted));
         }
         let pattern = self.size(PATTERN_KEY, Some(PATTERN), limit::LAYERS)?;
         Ok((1..=count).map(|i| kind(!i.is_multiple_of(pattern))).collect())
@@ -188,14 +197,14 @@ impl Metadata<'_> {
         const TYPE: &str = "rope.scaling.type";
         match self.get(TYPE) {
             None => {}
-            Some(Value::Text(kind)) if kind == "linear" => {}
-            Some(Value::Text(kind)) if kind == "none" => return Ok(1.0),
+            Some(MetadataValue::Text(kind)) if kind == "linear" => {}
+            Some(MetadataValue::Text(kind)) if kind == "none" => return Ok(1.0),
             Some(other) => return Err(self.wrong(TYPE, other, "linear or none")),
         }
         // The second is an older spelling. Zero means that there is none.
         let key = ["rope.scaling.factor", "rope.scale_linear"].into_iter().find(|key| self.get(key).is_some());
         match key {
-            Some(key) if self.get(key).and_then(Value::as_float) != Some(0.0) => self.positive(key, None),
+            Some(key) if self.get(key).and_then(MetadataValue::as_float) != Some(0.0) => self.positive(key, None),
             None if self.is_ollamas() && SCALED.0.contains(&layers) => Ok(SCALED.1),
             _ => Ok(1.0),
         }
@@ -215,7 +224,7 @@ impl Metadata<'_> {
         for key in ["eos", "eot"] {
             ids.extend(self.token(&format!("tokenizer.ggml.{key}_token_id"), vocab)?);
         }
-        if let Some(tokens) = self.map.get("tokenizer.ggml.tokens").and_then(Value::as_array) {
+        if let Some(tokens) = self.map.get("tokenizer.ggml.tokens").and_then(MetadataValue::as_array) {
             let spelled = tokens.texts().take(vocab).zip(0..).filter(|(text, _)| ENDS.contains(text));
             ids.extend(spelled.map(|(_, id)| id));
         }
@@ -230,7 +239,7 @@ impl Metadata<'_> {
     /// Refuses a file that is no text model, by what it is.
     fn refuse_others(&self) -> Result<()> {
         const KEY: &str = "general.architecture";
-        let word = |key: &str| self.map.get(key).and_then(Value::as_text);
+        let word = |key: &str| self.map.get(key).and_then(MetadataValue::as_text);
         let is = |what: &str, remedy: &str| Err(Error::input(format!("{} is {what}", self.label), remedy));
         match (word("general.type"), word(KEY)) {
             (Some("mmproj"), _) | (_, Some("clip")) => {
@@ -255,23 +264,23 @@ impl Metadata<'_> {
         self.refuse_others()?;
         for key in ["attn_logit_softcapping", "final_logit_softcapping", "expert_count"] {
             match self.get(key) {
-                None | Some(Value::Unsigned(0)) => {}
-                Some(Value::Float(x)) if *x == 0.0 => {}
-                Some(Value::Float(x)) if *x == OLLAMAS_CAP && self.is_ollamas() => {}
+                None | Some(MetadataValue::Unsigned(0)) => {}
+                Some(MetadataValue::Float(x)) if *x == 0.0 => {}
+                Some(MetadataValue::Float(x)) if *x == OLLAMAS_CAP && self.is_ollamas() => {}
                 Some(other) => return Err(self.wrong(key, other, "none: Kiln does not compute it")),
             }
         }
         match self.get("attention.causal") {
-            None | Some(Value::Bool(true)) => Ok(()),
+            None | Some(MetadataValue::Bool(true)) => Ok(()),
             Some(other) => Err(self.wrong("attention.causal", other, "true: Kiln does not compute another")),
         }
     }
 }
 
 /// Whether an element of a list of layers says that its layer is local.
-fn is_local(value: Value) -> Option<bool> {
+fn is_local(value: MetadataValue) -> Option<bool> {
     match value {
-        Value::Bool(local) => Some(local),
+        MetadataValue::Bool(local) => Some(local),
         other => other.as_unsigned().filter(|n| *n <= 1).map(|n| n == 1),
     }
 }

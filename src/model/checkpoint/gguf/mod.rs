@@ -11,12 +11,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-pub use self::header::{Array, Header, Kind, TensorInfo, Value};
+pub use self::header::{GgufHeader, MetadataArray, MetadataValue, TensorInfo, ValueType};
 pub use self::types::GgmlType;
-pub use self::vocabulary::{Token, TokenKind};
+pub use self::vocabulary::{TokenKind, VocabularyToken};
 use super::DataFile;
 use super::byte_source::ByteSource;
-use super::index::Stored;
+use super::index::StoredTensor;
 use crate::model::shape::Shape;
 use crate::model::tensor::TensorId;
 use crate::{Error, Result};
@@ -36,13 +36,13 @@ pub struct Gguf {
 struct GgufFile {
     /// Its name in messages.
     label: String,
-    header: Header,
+    header: GgufHeader,
     bytes: ByteSource,
 }
 
 impl GgufFile {
     fn new(label: String, bytes: ByteSource) -> Result<GgufFile> {
-        let header = Header::read(&label, &bytes)?;
+        let header = GgufHeader::read(&label, &bytes)?;
         Ok(GgufFile { label, header, bytes })
     }
 
@@ -108,7 +108,7 @@ impl Gguf {
         Err(Error::input(cause, "download the parts again, and leave their names as they are"))
     }
 
-    fn metadata(&self) -> &HashMap<String, Value> {
+    fn metadata(&self) -> &HashMap<String, MetadataValue> {
         &self.files[0].header.metadata
     }
 
@@ -143,7 +143,7 @@ impl Gguf {
     ///
     /// # Errors
     /// [`Error::Input`]: there is no tokenizer, it is of another kind than Gemma 3's, or its lists contradict each other.
-    pub fn tokens(&self) -> Result<Vec<Token>> {
+    pub fn tokens(&self) -> Result<Vec<VocabularyToken>> {
         vocabulary::read_tokens(&self.files[0].label, self.metadata())
     }
 
@@ -164,7 +164,7 @@ impl Gguf {
     }
 
     /// The shape, its tensors, and the files that have them.
-    pub(super) fn into_parts(self) -> Result<(Shape, HashMap<TensorId, Stored>, Vec<DataFile>)> {
+    pub(super) fn into_parts(self) -> Result<(Shape, HashMap<TensorId, StoredTensor>, Vec<DataFile>)> {
         let shape = self.shape()?;
         if let Some(assumption) = metadata::assumption(&self.files[0].label, self.metadata()) {
             log::warn!("{assumption}");

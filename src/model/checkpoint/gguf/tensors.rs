@@ -9,7 +9,7 @@ use super::{GgufFile, REMEDY_TYPES, metadata};
 use crate::display::quote;
 use crate::model::blocks::BlockFormat;
 use crate::model::checkpoint::encoding::{ByteRange, Encoding};
-use crate::model::checkpoint::index::Stored;
+use crate::model::checkpoint::index::StoredTensor;
 use crate::model::checkpoint::keys::parse_index;
 use crate::model::format::WeightFormat;
 use crate::model::shape::Shape;
@@ -24,7 +24,7 @@ const OTHERS: [&str; 2] = ["v.", "mm."];
 /// # Errors
 /// [`Error::Input`] naming the tensor: it is missing or twice there, has other dimensions or a type that Kiln does not
 /// read, or is none of Gemma 3's.
-pub(super) fn find_tensors(shape: &Shape, files: &[GgufFile]) -> Result<HashMap<TensorId, Stored>> {
+pub(super) fn find_tensors(shape: &Shape, files: &[GgufFile]) -> Result<HashMap<TensorId, StoredTensor>> {
     let mut tensors = HashMap::new();
     for (file, GgufFile { label, header, .. }) in files.iter().enumerate() {
         for tensor in &header.tensors {
@@ -67,7 +67,7 @@ fn check(
     tensor: &TensorInfo,
     shape: &Shape,
     wrong: impl Fn(&str, &str) -> Error,
-) -> Result<Stored> {
+) -> Result<StoredTensor> {
     let [rows, cols] = id.dims(shape);
     let wanted = if id.is_vector() { vec![cols] } else { vec![rows, cols] };
     if tensor.shape != wanted {
@@ -84,7 +84,7 @@ fn check(
             REMEDY_TYPES,
         ));
     }
-    Ok(Stored { name: tensor.name.clone(), elements: ByteRange { file, range: tensor.range.clone() }, encoding })
+    Ok(StoredTensor { name: tensor.name.clone(), elements: ByteRange { file, range: tensor.range.clone() }, encoding })
 }
 
 /// The encoding of a type that is read.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::header::{Array, Value};
+use super::header::{MetadataArray, MetadataValue};
 use crate::display::quote;
 use crate::model::config::limit;
 use crate::{Error, Result};
@@ -31,7 +31,7 @@ pub enum TokenKind {
 
 /// A token.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Token {
+pub struct VocabularyToken {
     /// Its text, "▁" for spaces.
     pub text: String,
     /// Of two merges, the one whose result has the higher score comes first. Finite.
@@ -44,16 +44,16 @@ pub struct Token {
 ///
 /// # Errors
 /// [`Error::Input`]: there is no tokenizer, it is of another kind, or its lists contradict each other.
-pub(super) fn read_tokens(label: &str, metadata: &HashMap<String, Value>) -> Result<Vec<Token>> {
+pub(super) fn read_tokens(label: &str, metadata: &HashMap<String, MetadataValue>) -> Result<Vec<VocabularyToken>> {
     let wrong = |what: String| Error::input(format!("{label}: {what}"), REMEDY);
     let get = |key: &str| metadata.get(&format!("tokenizer.ggml.{key}"));
     match get("model") {
-        Some(Value::Text(model)) if model == MODEL => {}
+        Some(MetadataValue::Text(model)) if model == MODEL => {}
         Some(other) => return Err(wrong(format!("tokenizer.ggml.model is {}; wanted {MODEL}", other.excerpt()))),
         None => return Err(wrong("it has no tokenizer".into())),
     }
     let list = |key: &str| {
-        let list = get(key).and_then(Value::as_array);
+        let list = get(key).and_then(MetadataValue::as_array);
         list.ok_or_else(|| wrong(format!("tokenizer.ggml.{key} is no list, or is not there")))
     };
     let (texts, scores, kinds) = (list("tokens")?, list("scores")?, list("token_type")?);
@@ -71,7 +71,7 @@ pub(super) fn read_tokens(label: &str, metadata: &HashMap<String, Value>) -> Res
         let of = |what: &str, found: &str| wrong(format!("the {what} of token {id}, {}, is {found}", quote(text)));
         let score = score.filter(|s| s.is_finite()).ok_or_else(|| of("score", "no finite number"))?;
         let kind = kind.as_unsigned().and_then(kind_of).ok_or_else(|| of("type", &kind.excerpt()))?;
-        tokens.push(Token { text: text.to_owned(), score, kind });
+        tokens.push(VocabularyToken { text: text.to_owned(), score, kind });
     }
     if tokens.len() != count {
         return Err(wrong("tokenizer.ggml.tokens, .scores and .token_type are not lists of texts and numbers".into()));
@@ -90,7 +90,7 @@ pub(super) fn read_tokens(label: &str, metadata: &HashMap<String, Value>) -> Res
 }
 
 /// The scores as f32; `None` for what is no float.
-fn numbers(scores: &Array) -> impl Iterator<Item = Option<f32>> {
+fn numbers(scores: &MetadataArray) -> impl Iterator<Item = Option<f32>> {
     scores.numbers().map(|score| score.as_float().map(|x| x as f32))
 }
 

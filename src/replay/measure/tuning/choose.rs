@@ -3,14 +3,14 @@
 
 use super::Question;
 use super::expected::RUNS;
-use super::{Step, Trial, Tuner};
+use super::{HaltResult, Trial, Tuner};
 use crate::lower::PassKind;
 use crate::lower::arithmetic::Arithmetic;
 use crate::lower::kernels::Kernel;
 use crate::lower::target::{AttendBy, Target, Tile};
 use crate::replay::driver::Readiness;
-use crate::replay::measure::agenda::{self, Key, Part, take_way};
-use crate::replay::measure::choices::{Way, product_name};
+use crate::replay::measure::agenda::{self, PassProduct, TileKey, take_way};
+use crate::replay::measure::choices::{ProductMethod, product_name};
 use crate::schedule::Segment;
 use std::rc::Rc;
 
@@ -25,12 +25,12 @@ const MOST_NEAR: usize = 5;
 /// up both took 641 us alone, and prefill with the second was a tenth slower.
 const TIE: f64 = 1.03;
 /// A way to multiply is tuned too if its pass takes no more than this times that of the best way, each with the tiles known
-/// so far. Matrix units on bytes took 1.4 to 1.5 times as long for 512 rows, before and behind their tuning (H200).
+/// so far. Matrix units on bytes took 1.4 to 1.5 times as long for 512 rows, before and after their tuning (H200).
 const RIVAL: f64 = 1.2;
 
 impl Tuner<'_> {
     /// Chooses the tile of a product of a kind of pass.
-    pub(super) fn choose_tile(&mut self, target: &mut Target, kind: PassKind, key: Key) -> Step<()> {
+    pub(super) fn choose_tile(&mut self, target: &mut Target, kind: PassKind, key: TileKey) -> HaltResult<()> {
         let parts = self.parts(target, kind);
         let Some(part) = parts.iter().find(|p| p.key == key) else { return Ok(()) };
         let pass = self.expected_pass(target, kind, &parts);
@@ -96,7 +96,13 @@ impl Tuner<'_> {
     }
 
     /// The best of a few tiles by passes, or the first where passes take too long to tell.
-    pub(super) fn judge_beside(&mut self, target: &Target, kind: PassKind, part: &Part, near: &[Tile]) -> Step<Tile> {
+    pub(super) fn judge_beside(
+        &mut self,
+        target: &Target,
+        kind: PassKind,
+        part: &PassProduct,
+        near: &[Tile],
+    ) -> HaltResult<Tile> {
         let mut best = (f64::INFINITY, near[0]);
         let parts = self.parts(target, kind);
         let pass = self.expected_pass(target, kind, &parts);
@@ -120,7 +126,7 @@ impl Tuner<'_> {
     }
 
     /// Decides whether dispatches are relayed, by passes of one row.
-    pub(super) fn choose_relay(&mut self, target: &mut Target) -> Step<()> {
+    pub(super) fn choose_relay(&mut self, target: &mut Target) -> HaltResult<()> {
         let Some(&kind) = self.kinds.iter().find(|k| k.rows == 1) else { return Ok(()) };
         let weights = self.schedule.weights.bytes();
         let pass = {
@@ -135,12 +141,12 @@ impl Tuner<'_> {
             let timed = self.time_layers(Trial::Relay(relay), &tried, kind, pass, f64::INFINITY)?;
             seconds[usize::from(relay)] = timed.unwrap_or(f64::INFINITY);
         }
-        let stalled = self.bed.take_stalled()?;
-        if stalled {
+        let timed_out = self.bed.take_timeout()?;
+        if timed_out {
             log::info!("dispatches are not relayed: this device does not start them in order");
         }
         log::info!("a pass takes {:.3} ms, with relayed dispatches {:.3} ms", seconds[0] * 1e3, seconds[1] * 1e3);
-        target.relay = seconds[1] < seconds[0] && !stalled;
+        target.relay = seconds[1] < seconds[0] && !timed_out;
         self.tuning.choices.set_relay(weights, target.relay);
         // Tiles that were chosen with the other answer are not those of this one.
         target.tuned.clear();
@@ -150,7 +156,7 @@ impl Tuner<'_> {
     }
 
     /// The ways to multiply that are worth measuring.
-    pub(super) fn ways(&mut self, target: &Target, kind: PassKind) -> Rc<Vec<Way>> {
+    pub(super) fn ways(&mut self, target: &Target, kind: PassKind) -> Rc<Vec<ProductMethod>> {
         if let Some(known) = self.tuning.ways.get(&kind.rows) {
             return known.clone();
         }
@@ -159,14 +165,14 @@ impl Tuner<'_> {
         ways
     }
 
-    fn find_ways(&self, target: &Target, kind: PassKind) -> Vec<Way> {
-        // What only few of the weights can have, such as an INT8 head behind layers in INT4, changes no pass by much.
+    fn find_ways(&self, target: &Target, kind: PassKind) -> Vec<ProductMethod> {
+        // What only few of the weights can have, such as an INT8 head after layers in INT4, changes no pass by much.
         let format = self.schedule.weights.format();
         let mut ways = Vec::new();
         let sampled: Vec<Segment> = [Segment::Layer(0), Segment::Layer(self.layers() / 2)].into();
         for arithmetic in target.arithmetics(format, kind.rows) {
-            let gated = Way { arithmetic, gated: true };
-            let is_gated = |(by, product): Key| matches!(by, Arithmetic::Matrix(_)) && product.gelu;
+            let gated = ProductMethod { arithmetic, gated: true };
+            let is_gated = |(by, product): TileKey| matches!(by, Arithmetic::Matrix(_)) && product.gelu;
             let gates = |tried: &Target| {
                 let lowering = self.lowering(tried, kind);
                 let products = sampled.iter().flat_map(|&s| lowering.segment(s)).filter_map(|d| d.product);
@@ -179,21 +185,21 @@ impl Tuner<'_> {
             tried.gated.remove(&kind.rows);
             let is_usual = can && gates(&tried);
             ways.extend(is_usual.then_some(gated));
-            ways.push(Way { gated: false, ..gated });
+            ways.push(ProductMethod { gated: false, ..gated });
             ways.extend((can && !is_usual).then_some(gated));
         }
         ways
     }
 
     /// Takes the way that is the fastest with the tiles known so far. Ways that come near it are tuned later.
-    pub(super) fn choose_way(&mut self, target: &mut Target, kind: PassKind) -> Step<()> {
+    pub(super) fn choose_way(&mut self, target: &mut Target, kind: PassKind) -> HaltResult<()> {
         let mut timed = Vec::new();
         let ways = self.ways(target, kind);
         let best = self.fastest_way(target, kind, &ways, false, &mut timed)?;
         let Some((seconds, way)) = best else { return Ok(()) };
         log::info!("a pass of {kind} by {way:?} takes {:.3} ms for some layers", seconds * 1e3);
         take_way(target, kind, way);
-        let rivals: Vec<Way> = timed.iter().filter(|t| t.0 < RIVAL * seconds).map(|t| t.1).collect();
+        let rivals: Vec<ProductMethod> = timed.iter().filter(|t| t.0 < RIVAL * seconds).map(|t| t.1).collect();
         let weights = self.schedule.weights.bytes();
         self.tuning.choices.set_way(weights, kind.rows, way);
         if rivals.len() < 2 {
@@ -205,7 +211,7 @@ impl Tuner<'_> {
     }
 
     /// Tunes the ways that came near the best one too, and compares them.
-    pub(super) fn rematch(&mut self, target: &mut Target, kind: PassKind) -> Step<()> {
+    pub(super) fn rematch(&mut self, target: &mut Target, kind: PassKind) -> HaltResult<()> {
         let weights = self.schedule.weights.bytes();
         let rivals = self.tuning.choices.rivals(weights, kind.rows).to_vec();
         for &way in &rivals {
@@ -232,7 +238,7 @@ impl Tuner<'_> {
     }
 
     /// Asks for the kernels of a product's tiles that were not tried yet, once.
-    pub(super) fn ask_for_tiles(&mut self, target: &Target, kind: PassKind, part: &Part) {
+    pub(super) fn ask_for_tiles(&mut self, target: &Target, kind: PassKind, part: &PassProduct) {
         if self.tuning.asked_tiles == Some(part.key) {
             return;
         }
@@ -248,10 +254,10 @@ impl Tuner<'_> {
         &mut self,
         target: &Target,
         kind: PassKind,
-        ways: &[Way],
+        ways: &[ProductMethod],
         tuned: bool,
-        timed: &mut Vec<(f64, Way)>,
-    ) -> Step<Option<(f64, Way)>> {
+        timed: &mut Vec<(f64, ProductMethod)>,
+    ) -> HaltResult<Option<(f64, ProductMethod)>> {
         let parts = self.parts(target, kind);
         let pass = self.expected_pass(target, kind, &parts);
         let mut tried = target.clone();
@@ -268,7 +274,7 @@ impl Tuner<'_> {
     }
 
     /// Decides how rows of one sequence attend.
-    pub(super) fn choose_attention(&mut self, target: &mut Target, kind: PassKind) -> Step<()> {
+    pub(super) fn choose_attention(&mut self, target: &mut Target, kind: PassKind) -> HaltResult<()> {
         let name = self.name(kind);
         let parts = self.parts(target, kind);
         let pass = self.expected_pass(target, kind, &parts);
@@ -291,7 +297,7 @@ impl Tuner<'_> {
     }
 
     /// Measures how long a pass takes.
-    pub(super) fn time_kind(&mut self, target: &mut Target, kind: PassKind) -> Step<()> {
+    pub(super) fn time_kind(&mut self, target: &mut Target, kind: PassKind) -> HaltResult<()> {
         let name = self.name(kind);
         if let Some(seconds) = self.whole_seconds(target, kind, true)? {
             log::info!("{name}: a pass takes {:.3} ms", seconds * 1e3);

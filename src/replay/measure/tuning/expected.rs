@@ -1,13 +1,13 @@
 //! What a trial of tuning is expected to take and may win, in seconds, before it is made: a trial that costs more than it may win
 //! is left out.
 
-use super::{Candidates, PASS_SECONDS, SAMPLE, Trial, Tuner, sampled};
+use super::{PASS_SECONDS, SAMPLE, TileCandidates, Trial, Tuner, sampled};
 use crate::lower::arithmetic::Arithmetic;
 use crate::lower::dispatch::Dispatch;
 use crate::lower::kernels::Kernel;
 use crate::lower::target::{Target, Tile};
 use crate::lower::{Lowering, PassKind};
-use crate::replay::measure::agenda::{self, Key, Part, way_of};
+use crate::replay::measure::agenda::{self, PassProduct, TileKey, way_of};
 use crate::replay::measure::choices::pass_name;
 use crate::replay::measure::testbed::depth;
 use crate::schedule::Segment;
@@ -31,7 +31,14 @@ const OTHERS: f64 = 5.0;
 
 impl Tuner<'_> {
     /// The seconds of an hour's use that a product's tile may save. `best`: seconds of its best tile so far.
-    pub(super) fn worth(&self, target: &Target, kind: PassKind, part: &Part, pass: f64, best: Option<f64>) -> f64 {
+    pub(super) fn worth(
+        &self,
+        target: &Target,
+        kind: PassKind,
+        part: &PassProduct,
+        pass: f64,
+        best: Option<f64>,
+    ) -> f64 {
         let seconds = best.unwrap_or_else(|| self.expected(target, part));
         let part_of_pass = (part.segments.len() as f64 * seconds / pass).min(1.0);
         let floor = target.figures.filter(|f| f.is_known).map(|f| f.least_seconds(part.key.0, part.key.1));
@@ -51,7 +58,7 @@ impl Tuner<'_> {
         &mut self,
         target: &Target,
         kind: PassKind,
-        part: &Part,
+        part: &PassProduct,
         worth: f64,
         counted: &mut HashSet<Kernel>,
     ) -> f64 {
@@ -69,7 +76,7 @@ impl Tuner<'_> {
     }
 
     /// Seconds that trying a tile takes that is not compiled.
-    pub(super) fn trial_cost(&self, part: &Part, expected: f64) -> f64 {
+    pub(super) fn trial_cost(&self, part: &PassProduct, expected: f64) -> f64 {
         self.compile_seconds() + OVERHEAD + RUNS * expected * self.count(part, expected) as f64
     }
 
@@ -79,23 +86,23 @@ impl Tuner<'_> {
     }
 
     /// Dispatches of a product that are timed alone.
-    pub(super) fn count(&self, part: &Part, expected: f64) -> usize {
+    pub(super) fn count(&self, part: &PassProduct, expected: f64) -> usize {
         ((ALONE_SECONDS / expected.max(1e-9)) as usize).clamp(1, part.segments.len().min(DISPATCHES))
     }
 
     /// Seconds of a product alone in its present tile: measured, or by the cost model.
-    pub(super) fn expected(&self, target: &Target, part: &Part) -> f64 {
+    pub(super) fn expected(&self, target: &Target, part: &PassProduct) -> f64 {
         let Some(tile) = target.tile(part.key.0, part.key.1) else { return 1e-6 };
         let measured = self.tuning.measured.get(&Trial::Alone(part.key, tile)).copied().flatten();
         measured.unwrap_or_else(|| self.modelled(target, part.key, tile))
     }
 
-    pub(super) fn modelled(&self, target: &Target, key: Key, tile: Tile) -> f64 {
+    pub(super) fn modelled(&self, target: &Target, key: TileKey, tile: Tile) -> f64 {
         target.modelled_seconds(key.0, key.1, tile).unwrap_or_else(|| key.1.weight_bytes() / 50e9 + 5e-6)
     }
 
     /// Seconds of a pass, about.
-    pub(super) fn expected_pass(&self, target: &Target, kind: PassKind, parts: &[Part]) -> f64 {
+    pub(super) fn expected_pass(&self, target: &Target, kind: PassKind, parts: &[PassProduct]) -> f64 {
         let products: f64 = parts.iter().map(|p| p.segments.len() as f64 * self.expected(target, p)).sum();
         let dispatch = target.figures.map_or(5e-6, |f| f.dispatch);
         products + self.layers() as f64 * OTHERS * dispatch * (1.0 + kind.rows as f64 / 32.0)
@@ -132,17 +139,17 @@ impl Tuner<'_> {
     }
 
     /// The products of a pass that have tiles to choose from.
-    pub(super) fn parts(&mut self, target: &Target, kind: PassKind) -> Rc<Vec<Part>> {
+    pub(super) fn parts(&mut self, target: &Target, kind: PassKind) -> Rc<Vec<PassProduct>> {
         let at = (kind.rows, way_of(target, kind));
         if let Some(parts) = self.tuning.parts.get(&at) {
             return parts.clone();
         }
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<PassProduct> = Vec::new();
         for segment in self.schedule.segments() {
             for key in self.lowering(target, kind).segment(segment).into_iter().filter_map(|d| d.product) {
                 match parts.iter_mut().find(|p| p.key == key) {
                     Some(part) => part.segments.push(segment),
-                    None => parts.push(Part { key, segments: vec![segment] }),
+                    None => parts.push(PassProduct { key, segments: vec![segment] }),
                 }
             }
         }
@@ -153,7 +160,7 @@ impl Tuner<'_> {
 
     /// The tiles of a product in the order in which they are tried: the present one, then by the cost model and by how they
     /// did with other rows.
-    pub(super) fn candidates(&mut self, target: &Target, kind: PassKind, part: &Part) -> Rc<Candidates> {
+    pub(super) fn candidates(&mut self, target: &Target, kind: PassKind, part: &PassProduct) -> Rc<TileCandidates> {
         if let Some(known) = self.tuning.candidates.get(&part.key) {
             return known.clone();
         }
@@ -181,7 +188,13 @@ impl Tuner<'_> {
     }
 
     /// The dispatches of segments that compute a product.
-    pub(super) fn dispatches(&self, target: &Target, kind: PassKind, key: Key, segments: &[Segment]) -> Vec<Dispatch> {
+    pub(super) fn dispatches(
+        &self,
+        target: &Target,
+        kind: PassKind,
+        key: TileKey,
+        segments: &[Segment],
+    ) -> Vec<Dispatch> {
         let lowering = self.lowering(target, kind);
         let all = segments.iter().flat_map(|&segment| lowering.segment(segment));
         all.filter(|d| d.product == Some(key)).collect()

@@ -15,10 +15,10 @@ mod trials;
 
 use self::expected::{OVERHEAD, RUNS, SLICE_SECONDS};
 
-use super::agenda::{self, Allowance, Key, Part, Question, take_way};
-use super::choices::{Choices, Way, product_name};
+use super::agenda::{self, Allowance, PassProduct, Question, TileKey, take_way};
+use super::choices::{Choices, ProductMethod, product_name};
 use super::testbed::Testbed;
-pub use crate::executor::measure::Gain;
+pub use crate::executor::measure::TuningGain;
 use crate::lower::arithmetic::Arithmetic;
 use crate::lower::dispatch::Addresses;
 use crate::lower::kernels::Kernel;
@@ -50,20 +50,20 @@ impl From<Error> for Halt {
     }
 }
 
-type Step<T> = std::result::Result<T, Halt>;
+type HaltResult<T> = std::result::Result<T, Halt>;
 
 /// Tiles, each with its kernels.
-type Candidates = Vec<(Tile, Vec<Kernel>)>;
+type TileCandidates = Vec<(Tile, Vec<Kernel>)>;
 
 /// What one measurement is of.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Trial {
     /// A product alone, in a tile.
-    Alone(Key, Tile),
+    Alone(TileKey, Tile),
     /// Layers of a pass with a product in a tile.
-    Beside(PassKind, Key, Tile),
-    /// Layers of a pass that multiplies in a way, before its tiles were tuned or behind that.
-    Way(PassKind, Way, bool),
+    Beside(PassKind, TileKey, Tile),
+    /// Layers of a pass that multiplies in a way, before its tiles were tuned or after that.
+    Way(PassKind, ProductMethod, bool),
     /// A pass of one row, relayed or not.
     Relay(bool),
     /// A pass that attends in a way.
@@ -78,25 +78,25 @@ pub struct Tuning {
     measured: HashMap<Trial, Option<f64>>,
     settled: HashSet<Question>,
     /// Products whose tile is settled, whatever kind of pass has them.
-    settled_keys: HashSet<Key>,
+    settled_keys: HashSet<TileKey>,
     /// The ways to multiply that passes of so many rows have.
-    ways: HashMap<usize, Rc<Vec<Way>>>,
+    ways: HashMap<usize, Rc<Vec<ProductMethod>>>,
     /// The products of passes, by rows and way.
-    parts: HashMap<(usize, Option<Way>), Rc<Vec<Part>>>,
+    parts: HashMap<(usize, Option<ProductMethod>), Rc<Vec<PassProduct>>>,
     /// The tiles of a product in the order in which they are tried, each with its kernels.
-    candidates: HashMap<Key, Rc<Candidates>>,
+    candidates: HashMap<TileKey, Rc<TileCandidates>>,
     /// Products of which some tiles were tried, as many as the allowance lets each have before the others.
-    begun: HashSet<Key>,
+    begun: HashSet<TileKey>,
     /// The question whose kernels were asked for last.
     asked: Option<Question>,
     /// The product whose kernels a rematch has asked for last.
-    asked_tiles: Option<Key>,
+    asked_tiles: Option<TileKey>,
     /// How much slower a tile was than the model has it, where it was measured.
     slower: HashMap<(Arithmetic, Tile), f64>,
     /// Kernels compiled for tuning, and the seconds that this was waited for.
     waited: (usize, f64),
     /// The passes' seconds without any choice, and with all of them.
-    gains: Vec<Gain>,
+    gains: Vec<TuningGain>,
 }
 
 /// What comes of a call of [`Tuner::advance`].
@@ -129,7 +129,7 @@ impl Tuning {
     }
 
     /// What was gained, once all is tuned.
-    pub fn gains(&self) -> &[Gain] {
+    pub fn gains(&self) -> &[TuningGain] {
         &self.gains
     }
 
@@ -253,7 +253,7 @@ impl Tuner<'_> {
         }
     }
 
-    fn answer_all(&mut self, target: &mut Target) -> Step<()> {
+    fn answer_all(&mut self, target: &mut Target) -> HaltResult<()> {
         loop {
             let open = self.open(target);
             let seconds = self.expected_seconds(target, &open);
@@ -300,7 +300,7 @@ impl Tuner<'_> {
             };
             let (before, after) = (seconds(untuned, false)?, seconds(target, true)?);
             if before.is_finite() && after.is_finite() {
-                gains.push(Gain { kind: kind.to_string(), rows: kind.rows, before, after });
+                gains.push(TuningGain { kind: kind.to_string(), rows: kind.rows, before, after });
             }
         }
         self.tuning.gains = gains;
@@ -383,7 +383,7 @@ impl Tuner<'_> {
         }
     }
 
-    /// Asks for the kernels of the first question, and behind them for those of the next one that has tiles.
+    /// Asks for the kernels of the first question, and after them for those of the next one that has tiles.
     fn ask_for_kernels(&mut self, target: &Target, open: &[(Question, f64, f64)]) {
         let first = open.first().map(|o| o.0);
         if self.tuning.asked == first {

@@ -2,13 +2,13 @@
 //! a call that goes on where another stopped measures nothing twice.
 
 use super::expected::RUNS;
-use super::{Halt, PASS_SECONDS, SAMPLE, Step, Trial, Tuner, sampled};
+use super::{Halt, HaltResult, PASS_SECONDS, SAMPLE, Trial, Tuner, sampled};
 use crate::lower::PassKind;
 use crate::lower::dispatch::{Dispatch, Edge};
 use crate::lower::kernels::Kernel;
 use crate::lower::target::{Target, Tile};
 use crate::replay::driver::Readiness;
-use crate::replay::measure::agenda::Part;
+use crate::replay::measure::agenda::PassProduct;
 use crate::schedule::Segment;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const WAIT: Duration = Duration::from_millis(20);
 
 impl Tuner<'_> {
     /// Seconds of a pass. Of a long one they are estimated: some layers stand for all.
-    pub(super) fn whole_seconds(&mut self, target: &Target, kind: PassKind, tuned: bool) -> Step<Option<f64>> {
+    pub(super) fn whole_seconds(&mut self, target: &Target, kind: PassKind, tuned: bool) -> HaltResult<Option<f64>> {
         let layers = self.layers();
         let lower = |this: &Self, i: usize| this.lowering(target, kind).segment(Segment::Layer(i));
         let time = |this: &mut Self, part: usize, dispatches: Vec<Vec<Dispatch>>| {
@@ -41,18 +41,18 @@ impl Tuner<'_> {
         Ok(Some(layers as f64 * sample / count as f64 + head))
     }
 
-    /// Mean seconds of a product's dispatches in a tile, each behind the one before. Of the head, which has one, with the norm
+    /// Mean seconds of a product's dispatches in a tile, each after the one before. Of the head, which has one, with the norm
     /// before it: where dispatches are relayed, a head of many workgroups is as fast as one of few while nothing is waited for,
-    /// and 1 % of a pass slower behind its norm (H100). `best`: of the tiles so far.
+    /// and 1 % of a pass slower after its norm (H100). `best`: of the tiles so far.
     pub(super) fn time_alone(
         &mut self,
         target: &Target,
         kind: PassKind,
-        part: &Part,
+        part: &PassProduct,
         tile: Tile,
         kernels: &[Kernel],
         best: f64,
-    ) -> Step<Option<f64>> {
+    ) -> HaltResult<Option<f64>> {
         let trial = Trial::Alone(part.key, tile);
         if let Some(&known) = self.tuning.measured.get(&trial) {
             return Ok(known);
@@ -78,7 +78,7 @@ impl Tuner<'_> {
     }
 
     /// Waits for the kernels of a trial. Returns whether they are there: one that does not come is left out.
-    pub(super) fn await_kernels(&mut self, trial: &Trial, kernels: &[Kernel]) -> Step<bool> {
+    pub(super) fn await_kernels(&mut self, trial: &Trial, kernels: &[Kernel]) -> HaltResult<bool> {
         if self.bed.readiness(kernels) == Readiness::Ready {
             return Ok(true);
         }
@@ -114,7 +114,7 @@ impl Tuner<'_> {
         kind: PassKind,
         pass: f64,
         best: f64,
-    ) -> Step<Option<f64>> {
+    ) -> HaltResult<Option<f64>> {
         if let Some(&known) = self.tuning.measured.get(&trial) {
             return Ok(known);
         }
@@ -140,7 +140,7 @@ impl Tuner<'_> {
         relay: bool,
         others: f64,
         cost: f64,
-    ) -> Step<Option<f64>> {
+    ) -> HaltResult<Option<f64>> {
         if let Some(&known) = self.tuning.measured.get(&trial) {
             return Ok(known);
         }

@@ -3,16 +3,16 @@
 use super::*;
 
 /// The note of the request with this id, once it is there.
-fn noted(log: &Mutex<Vec<Access>>, id: &str) -> Access {
+fn noted(log: &Mutex<Vec<AccessRecord>>, id: &str) -> AccessRecord {
     let find = || log.lock().unwrap().iter().find(|access| access.id == id).cloned();
     wait("the request is noted", || find().is_some());
     find().unwrap()
 }
 
-fn send(served: &Served, id: &str, path: &str, body: &Value) -> Answer {
+fn send(served: &TestServer, id: &str, path: &str, body: &Value) -> TextResponse {
     let body = body.to_string();
     let head = format!("POST {path} HTTP/1.0\r\nX-Request-Id: {id}\r\nContent-Length: {}\r\n\r\n", body.len());
-    Answer::read(served.send(format!("{head}{body}").as_bytes()))
+    TextResponse::read(served.send(format!("{head}{body}").as_bytes()))
 }
 
 #[test]
@@ -39,11 +39,11 @@ fn tokens_and_times_are_noted_and_no_content() {
 
 #[test]
 fn what_is_refused_or_late_is_noted_with_its_reason() {
-    let log: Arc<Mutex<Vec<Access>>> = Arc::default();
+    let log: Arc<Mutex<Vec<AccessRecord>>> = Arc::default();
     let own = log.clone();
     let access = AccessLog::new(move |access| own.lock().unwrap().push(access.clone()));
-    let settings = Settings { queue: 1, deadline: Some(Duration::from_millis(50)), ..Settings::default() };
-    let served = with_model(Served::logged(settings, Guard::default(), access));
+    let settings = ServerSettings { queue: 1, deadline: Some(Duration::from_millis(50)), ..ServerSettings::default() };
+    let served = with_model(TestServer::logged(settings, Guard::default(), access));
     let text = json!({"prompt": "hi"});
     let bad = send(&served, "bad", "/v1/completions", &json!({"prompt": "hi", "temperature": 9}));
     assert_eq!((bad.status, &noted(&log, "bad").notes["error"]), (400, &json!("invalid_value")));
@@ -56,6 +56,6 @@ fn what_is_refused_or_late_is_noted_with_its_reason() {
     assert_eq!(noted(&log, "full").notes["error"], "queue_full");
     // No engine looks for what is late.
     wait("it is late", || served.service.queue.sweep() == 1);
-    assert_eq!(Answer::read(waiting).status, 504);
+    assert_eq!(TextResponse::read(waiting).status, 504);
     assert_eq!(noted(&log, "late").notes["error"], "deadline_exceeded");
 }

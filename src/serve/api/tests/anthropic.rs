@@ -90,7 +90,7 @@ fn a_stop_sequence_is_named_and_a_tool_is_called() {
 
 #[test]
 fn what_is_wrong_is_said_as_anthropic_says_it() {
-    let served = without_engine(Settings { strict_model: true, ..Settings::default() });
+    let served = without_engine(ServerSettings { strict_model: true, ..ServerSettings::default() });
     let image = json!([{"role": "user", "content": [{"type": "image", "source": {}}]}]);
     for (more, status, kind, what) in [
         (json!({"model": "demo", "max_tokens": null}), 400, "invalid_request_error", "max_tokens"),
@@ -121,7 +121,7 @@ fn what_is_wrong_is_said_as_anthropic_says_it() {
         assert!(error["error"]["message"].as_str().unwrap().contains(what), "{more}: {error}");
     }
     assert_eq!(
-        Served::new(Settings::default()).post(PATH, &body(json!({}))).json()["error"]["type"],
+        TestServer::new(ServerSettings::default()).post(PATH, &body(json!({}))).json()["error"]["type"],
         "overloaded_error"
     );
 }

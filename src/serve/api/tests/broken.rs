@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::serve::api::Call;
-use crate::serve::api::run::{self, Asked, Wording};
-use crate::serve::http::{ApiError, Body, LastWords, Reply};
-use crate::serve::job::Ask;
-use crate::serve::service::Whole;
+use crate::serve::api::run::{self, ParsedRequest, Wording};
+use crate::serve::http::{ApiError, Body, LastWords, Responder};
+use crate::serve::job::ReplyRequest;
+use crate::serve::service::CompleteReply;
 use std::cell::Cell;
 
 #[test]
@@ -27,11 +27,11 @@ fn a_stream_that_breaks_ends_in_its_apis_error_and_is_cut_off() {
         ("/api/generate", &text, "\n", ollama),
     ];
     for (path, body, end, is_error) in cases {
-        let served = without_engine(Settings::default());
+        let served = without_engine(ServerSettings::default());
         let stream = served.ask("POST", path, body.to_string().as_bytes());
         wait("it is in the queue", || served.service.queue.len() == 1);
         served.service.fail("the GPU hangs");
-        let answer = Answer::read(stream);
+        let answer = TextResponse::read(stream);
         let last = answer.body.trim_end().rsplit(end).next().unwrap();
         assert!(!answer.is_whole && answer.status == 200 && is_error(last), "{path}: {answer:?}");
         assert!(answer.body.ends_with(end) && !answer.body.contains("[DONE]"), "{path}: {answer:?}");
@@ -42,16 +42,16 @@ fn a_stream_that_breaks_ends_in_its_apis_error_and_is_cut_off() {
 struct Failing;
 
 impl Wording for Failing {
-    fn whole(&mut self, _: Vec<Whole>) -> Value {
+    fn whole(&mut self, _: Vec<CompleteReply>) -> Value {
         Value::Null
     }
     fn begin(&mut self) -> String {
         "begun\n".into()
     }
-    fn token(&mut self, _: usize, _: Token) -> String {
+    fn token(&mut self, _: usize, _: ReplyToken) -> String {
         String::new()
     }
-    fn end(&mut self, _: usize, _: End) -> String {
+    fn end(&mut self, _: usize, _: ReplyEnd) -> String {
         String::new()
     }
     fn finish(&mut self) -> String {
@@ -67,19 +67,20 @@ impl Wording for Failing {
 
 #[test]
 fn a_stream_whose_wording_panics_ends_in_the_last_words_of_its_api() {
-    let model = without_engine(Settings::default()).service.model().unwrap();
-    let service = Arc::new(Service::new(Settings { heartbeat: Duration::from_millis(1), ..Settings::default() }));
+    let model = without_engine(ServerSettings::default()).service.model().unwrap();
+    let service =
+        Arc::new(Service::new(ServerSettings { heartbeat: Duration::from_millis(1), ..ServerSettings::default() }));
     let served = service.clone();
-    let handler = move |request: crate::serve::http::Request, reply: Reply<'_>| {
+    let handler = move |request: crate::serve::http::HttpRequest, reply: Responder<'_>| {
         let body = Cell::new(Body::default());
         let call = Call { service: &served, request: &request, body: &body, rest: "" };
-        let asks = vec![Ask::new(vec![2, 3])];
-        run::answer(&call, reply, Ok((Asked { model: model.clone(), asks, form: None, stream: true }, Failing)))
+        let asks = vec![ReplyRequest::new(vec![2, 3])];
+        run::answer(&call, reply, Ok((ParsedRequest { model: model.clone(), asks, form: None, stream: true }, Failing)))
     };
     let server = Server::bind(&[Listen::Tcp(([127, 0, 0, 1], 0).into())], Limits::default(), Guard::default()).unwrap();
     let address = server.addresses()[0];
     std::thread::spawn(move || server.run(&handler));
-    let answer = Answer::read(Served { service, address }.ask("GET", "/", b""));
+    let answer = TextResponse::read(TestServer { service, address }.ask("GET", "/", b""));
     assert_eq!((answer.body.as_str(), answer.is_whole), ("begun\nlast words: 500\n", false));
 }
 
@@ -94,7 +95,7 @@ fn last_words_are_what_each_api_says_of_an_error() {
 
 #[test]
 fn the_time_of_a_request_counts_from_its_beginning_also_where_its_grammar_waits() {
-    let settings = Settings { deadline: Some(Duration::from_millis(50)), ..Settings::default() };
+    let settings = ServerSettings { deadline: Some(Duration::from_millis(50)), ..ServerSettings::default() };
     let served = without_engine(settings);
     // Others compile, and go on.
     (1..=2).for_each(|client| served.service.model().unwrap().grammars.hold(client));

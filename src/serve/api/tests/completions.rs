@@ -114,7 +114,7 @@ fn the_tokens_of_a_prompt_are_as_likely_as_when_they_were_chosen() {
     let made = DEMO
         .well(PLAIN, &json!({"prompt": prompt, "temperature": 0, "max_tokens": 6, "logprobs": 1, "ignore_eos": true}));
     let made_logprobs = &made["choices"][0]["logprobs"];
-    // The tokens behind each other, as the reply's text has them.
+    // The tokens one after the other, as the reply's text has them.
     let mut tokens: Vec<u32> = prompt.clone();
     tokens.extend(alone(&tokens, 6).tokens);
     let count = tokens.len();

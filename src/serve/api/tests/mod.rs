@@ -14,12 +14,12 @@ use super::Api;
 use crate::engine::{self, Device, ModelFiles, Options};
 use crate::executor::weights::Progress;
 use crate::schedule::Schedule;
-use crate::sequence::{Batch, Chooser, Finish, Generation, Request, generate};
+use crate::sequence::{Batch, Chooser, Finish, Generation, SequenceRequest, generate};
 use crate::serve::health::Phase;
-use crate::serve::http::{Access, AccessLog, Guard, Limits, Listen, Server};
-use crate::serve::job::{End, Token};
+use crate::serve::http::{AccessLog, AccessRecord, Guard, Limits, Listen, Server};
+use crate::serve::job::{ReplyEnd, ReplyToken};
 use crate::serve::model::Model;
-use crate::serve::service::{Service, Settings};
+use crate::serve::service::{ServerSettings, Service};
 use crate::serve::worker::Worker;
 use crate::text::SamplerConfig;
 use serde_json::{Value, json};
@@ -33,19 +33,19 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A server that runs until the tests end.
-pub(super) struct Served {
+pub(super) struct TestServer {
     pub service: Arc<Service>,
     address: SocketAddr,
 }
 
 /// The requests that [`DEMO`] has answered.
-static DEMO_LOG: Mutex<Vec<Access>> = Mutex::new(Vec::new());
+static DEMO_LOG: Mutex<Vec<AccessRecord>> = Mutex::new(Vec::new());
 
 /// The demo model on the CPU, four sequences at once. All tests share it.
-pub(super) static DEMO: LazyLock<Served> = LazyLock::new(|| {
-    let settings = Settings { aliases: vec!["alias".into()], ..Settings::default() };
+pub(super) static DEMO: LazyLock<TestServer> = LazyLock::new(|| {
+    let settings = ServerSettings { aliases: vec!["alias".into()], ..ServerSettings::default() };
     let log = AccessLog::new(|access| DEMO_LOG.lock().unwrap().push(access.clone()));
-    let served = Served::logged(settings, Guard::default(), log);
+    let served = TestServer::logged(settings, Guard::default(), log);
     let service = served.service.clone();
     // The executor stays in the thread that made it.
     std::thread::spawn(move || {
@@ -62,12 +62,12 @@ pub(super) static DEMO: LazyLock<Served> = LazyLock::new(|| {
 });
 
 /// A server whose model has no engine: what it takes in waits.
-pub(super) fn without_engine(settings: Settings) -> Served {
-    with_model(Served::new(settings))
+pub(super) fn without_engine(settings: ServerSettings) -> TestServer {
+    with_model(TestServer::new(settings))
 }
 
 /// The same server with the demo model and no engine.
-fn with_model(served: Served) -> Served {
+fn with_model(served: TestServer) -> TestServer {
     let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
     let extent = options().extent(checkpoint.shape()).unwrap();
     let schedule = Schedule::build(checkpoint.shape(), extent, checkpoint.formats(options().weights));
@@ -93,23 +93,23 @@ pub(super) fn wait(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-impl Served {
-    pub fn new(settings: Settings) -> Served {
-        Served::guarded(settings, Guard::default())
+impl TestServer {
+    pub fn new(settings: ServerSettings) -> TestServer {
+        TestServer::guarded(settings, Guard::default())
     }
 
-    pub fn guarded(settings: Settings, guard: Guard) -> Served {
-        Served::logged(settings, guard, AccessLog::default())
+    pub fn guarded(settings: ServerSettings, guard: Guard) -> TestServer {
+        TestServer::logged(settings, guard, AccessLog::default())
     }
 
-    pub fn logged(settings: Settings, guard: Guard, access: AccessLog) -> Served {
+    pub fn logged(settings: ServerSettings, guard: Guard, access: AccessLog) -> TestServer {
         let service = Arc::new(Service::new(settings));
         let server = Server::bind(&[Listen::Tcp(([127, 0, 0, 1], 0).into())], Limits::default(), guard).unwrap();
         let server = server.with_access_log(access);
         let address = server.addresses()[0];
         let api = Api::new(service.clone());
         std::thread::spawn(move || server.run(&api));
-        Served { service, address }
+        TestServer { service, address }
     }
 
     /// Sends a request, and returns the connection that the answer comes on. It is HTTP/1.0: the answer's end is the
@@ -128,15 +128,15 @@ impl Served {
         stream
     }
 
-    pub fn get(&self, path: &str) -> Answer {
-        Answer::read(self.ask("GET", path, b""))
+    pub fn get(&self, path: &str) -> TextResponse {
+        TextResponse::read(self.ask("GET", path, b""))
     }
 
-    pub fn post_bytes(&self, path: &str, body: &[u8]) -> Answer {
-        Answer::read(self.ask("POST", path, body))
+    pub fn post_bytes(&self, path: &str, body: &[u8]) -> TextResponse {
+        TextResponse::read(self.ask("POST", path, body))
     }
 
-    pub fn post(&self, path: &str, body: &Value) -> Answer {
+    pub fn post(&self, path: &str, body: &Value) -> TextResponse {
         self.post_bytes(path, body.to_string().as_bytes())
     }
 
@@ -161,7 +161,7 @@ impl Served {
 
 /// An answer.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct TextResponse {
     pub status: u16,
     pub head: String,
     pub body: String,
@@ -169,8 +169,8 @@ pub(super) struct Answer {
     pub is_whole: bool,
 }
 
-impl Answer {
-    pub fn read(mut stream: TcpStream) -> Answer {
+impl TextResponse {
+    pub fn read(mut stream: TcpStream) -> TextResponse {
         let mut bytes = Vec::new();
         let mut piece = [0; 4096];
         let is_whole = loop {
@@ -184,7 +184,7 @@ impl Answer {
         let text = String::from_utf8(bytes).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Answer { status, head: head.to_owned(), body: body.to_owned(), is_whole }
+        TextResponse { status, head: head.to_owned(), body: body.to_owned(), is_whole }
     }
 
     pub fn json(&self) -> Value {
@@ -211,7 +211,8 @@ fn alone(prompt: &[u32], limit: usize) -> Generation {
     let model = open(executor.schedule());
     let mut batch = Batch::new(executor.schedule());
     let chooser = Chooser::new(SamplerConfig::greedy(), model.shape.vocab).unwrap();
-    let request = Request { prompt: prompt.to_vec(), chooser, stops: model.stops().to_vec(), limit, reuse: true };
+    let request =
+        SequenceRequest { prompt: prompt.to_vec(), chooser, stops: model.stops().to_vec(), limit, reuse: true };
     generate(executor.as_mut(), &mut batch, request, &mut |_| ControlFlow::Continue(())).unwrap().0
 }
 
@@ -221,13 +222,13 @@ fn question(text: &str) -> Value {
 }
 
 /// A token of this text.
-pub(super) fn token(text: &str) -> Token {
-    Token { id: 0, text: text.into(), likelihood: None }
+pub(super) fn token(text: &str) -> ReplyToken {
+    ReplyToken { id: 0, text: text.into(), likelihood: None }
 }
 
 /// The end of a reply.
-pub(super) fn end() -> End {
-    End {
+pub(super) fn end() -> ReplyEnd {
+    ReplyEnd {
         text: String::new(),
         finish: Finish::Stop,
         stop: None,

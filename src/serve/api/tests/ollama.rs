@@ -47,7 +47,7 @@ fn chat_and_generate_say_what_a_chat_completion_says() {
 
 #[test]
 fn the_server_and_its_model_are_described() {
-    let served = without_engine(Settings { aliases: vec!["gemma3:27b".into()], ..Settings::default() });
+    let served = without_engine(ServerSettings { aliases: vec!["gemma3:27b".into()], ..ServerSettings::default() });
     assert_eq!(served.get("/api/version").json()["version"], "0.6.4", "VS Code refuses an older one");
     let tags = served.get("/api/tags").json();
     let names: Vec<&str> =
@@ -91,7 +91,7 @@ fn every_option_of_ollamas_documents_is_taken() {
 
 #[test]
 fn what_is_wrong_is_said_as_ollama_says_it() {
-    let served = without_engine(Settings::default());
+    let served = without_engine(ServerSettings::default());
     let error = |path: &str, body: Value| {
         let answer = served.post(path, &body);
         (answer.status, answer.json()["error"].as_str().unwrap().to_owned())
@@ -124,7 +124,7 @@ fn what_is_wrong_is_said_as_ollama_says_it() {
     let stream = served.ask("POST", "/api/chat", talk(json!({})).to_string().as_bytes());
     wait("it is in the queue", || served.service.queue.len() == 1);
     served.service.fail("the GPU hangs");
-    let answer = Answer::read(stream);
+    let answer = TextResponse::read(stream);
     let last: Value = serde_json::from_str(answer.body.lines().last().unwrap()).unwrap();
     assert!(last["error"].as_str().unwrap().contains("the GPU hangs") && !answer.is_whole);
 }

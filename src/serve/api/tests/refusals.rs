@@ -1,7 +1,7 @@
 //! What is refused, and how a server that cannot answer says so.
 
 use super::*;
-use crate::serve::http::{Handler, Keys, Method};
+use crate::serve::http::{ApiKeys, Handler, Method};
 use std::io::Read;
 
 const CHAT: &str = "/v1/chat/completions";
@@ -13,7 +13,7 @@ fn refused(status: u16, param: &str, code: &str) -> (u16, String, String) {
 
 #[test]
 fn a_body_that_is_no_json_object_is_refused() {
-    let served = without_engine(Settings::default());
+    let served = without_engine(ServerSettings::default());
     for path in [CHAT, PLAIN, "/tokenize", "/detokenize"] {
         for body in [
             &b""[..],
@@ -35,7 +35,7 @@ fn a_body_that_is_no_json_object_is_refused() {
 
 #[test]
 fn wrong_fields_are_named_by_each_path() {
-    let served = without_engine(Settings::default());
+    let served = without_engine(ServerSettings::default());
     let ask = |path: &str, name: &str, value: Value| {
         let mut body = json!({"messages": question("hi"), "prompt": "hi"});
         body[name] = value;
@@ -89,7 +89,7 @@ fn wrong_fields_are_named_by_each_path() {
 
 #[test]
 fn a_prompt_past_the_context_is_refused_with_both_numbers() {
-    let served = without_engine(Settings::default());
+    let served = without_engine(ServerSettings::default());
     for (path, param, body) in [
         (CHAT, "messages", json!({"messages": question(&"word ".repeat(300))})),
         (CHAT, "messages", json!({"messages": question(&"word ".repeat(100_000))})),
@@ -106,7 +106,7 @@ fn a_prompt_past_the_context_is_refused_with_both_numbers() {
 
 #[test]
 fn paths_and_methods_that_there_are_not_are_refused() {
-    let served = without_engine(Settings::default());
+    let served = without_engine(ServerSettings::default());
     for path in ["/v1", "/v1/chat", "/v1/models/", "/nothing", "/v1/chat/completions/"] {
         assert_eq!(served.get(path).error(), refused(404, "", "not_found"), "{path}");
     }
@@ -118,7 +118,7 @@ fn paths_and_methods_that_there_are_not_are_refused() {
 
 #[test]
 fn a_server_without_a_model_says_so_and_tells_how_it_does() {
-    let served = Served::new(Settings::default());
+    let served = TestServer::new(ServerSettings::default());
     let answer = served.post(CHAT, &json!({"messages": question("hi")}));
     assert_eq!((answer.error(), answer.header("Retry-After")), (refused(503, "", "loading"), Some("5")));
     assert_eq!(
@@ -142,7 +142,7 @@ fn a_server_without_a_model_says_so_and_tells_how_it_does() {
         openmetrics.contains("# TYPE kiln_errors counter\nkiln_errors_total 1\n") && openmetrics.ends_with("# EOF\n")
     );
 
-    let served = without_engine(Settings::default());
+    let served = without_engine(ServerSettings::default());
     assert_eq!(
         (served.get("/livez").status, served.get("/readyz").status, served.get("/health").status),
         (200, 200, 200)
@@ -159,7 +159,7 @@ fn a_server_without_a_model_says_so_and_tells_how_it_does() {
 
 #[test]
 fn a_stream_that_waits_has_heartbeats_and_one_that_fails_ends_in_an_error() {
-    let settings = Settings { heartbeat: Duration::from_millis(10), ..Settings::default() };
+    let settings = ServerSettings { heartbeat: Duration::from_millis(10), ..ServerSettings::default() };
     let served = without_engine(settings.clone());
     let mut stream =
         served.ask("POST", CHAT, json!({"messages": question("hi"), "stream": true}).to_string().as_bytes());
@@ -173,7 +173,7 @@ fn a_stream_that_waits_has_heartbeats_and_one_that_fails_ends_in_an_error() {
     }
     wait("both are in the queue", || served.service.queue.len() == 2);
     served.service.fail("the GPU hangs");
-    assert_eq!(Answer::read(whole).error(), refused(500, "", "engine_failed"));
+    assert_eq!(TextResponse::read(whole).error(), refused(500, "", "engine_failed"));
     let mut rest = String::new();
     let ended = stream.read_to_string(&mut rest);
     let last = rest.split("\n\n").filter(|part| !part.is_empty() && *part != ":").last().unwrap();
@@ -185,7 +185,7 @@ fn a_stream_that_waits_has_heartbeats_and_one_that_fails_ends_in_an_error() {
 /// Eight megabytes of small lists would take ninety times that as a tree.
 #[test]
 fn json_that_takes_many_times_its_length_is_refused() {
-    let served = without_engine(Settings::default());
+    let served = without_engine(ServerSettings::default());
     let body = format!("{{\"x\":[{}[0]]}}", "[0],".repeat(500_000));
     for path in [CHAT, PLAIN, "/v1/responses", "/tokenize"] {
         let answer = served.post_bytes(path, body.as_bytes());
@@ -196,7 +196,7 @@ fn json_that_takes_many_times_its_length_is_refused() {
 
 #[test]
 fn only_paths_that_are_posted_to_take_a_body() {
-    let served = without_engine(Settings::default());
+    let served = without_engine(ServerSettings::default());
     let api = Api::new(served.service.clone());
     for (method, path, takes) in [
         (Method::Post, CHAT, true),
@@ -213,7 +213,7 @@ fn only_paths_that_are_posted_to_take_a_body() {
 
 #[test]
 fn a_request_that_finds_the_queue_full_is_asked_to_come_again() {
-    let served = without_engine(Settings { queue: 1, ..Settings::default() });
+    let served = without_engine(ServerSettings { queue: 1, ..ServerSettings::default() });
     let waiting = served.ask("POST", CHAT, json!({"messages": question("hi")}).to_string().as_bytes());
     wait("it is in the queue", || served.service.queue.len() == 1);
     let body = json!({"prompt": ["a", "b"], "stream": true});
@@ -226,9 +226,9 @@ fn a_request_that_finds_the_queue_full_is_asked_to_come_again() {
 /// Also what does not reach the API, down to what is no request, is said as the path's clients read it.
 #[test]
 fn an_error_has_the_shape_of_the_api_whose_path_it_is() {
-    let open = without_engine(Settings::default());
-    let guard = Guard { keys: Keys::parse("secret").unwrap(), ..Guard::default() };
-    let keyed = Served::guarded(Settings::default(), guard);
+    let open = without_engine(ServerSettings::default());
+    let guard = Guard { keys: ApiKeys::parse("secret").unwrap(), ..Guard::default() };
+    let keyed = TestServer::guarded(ServerSettings::default(), guard);
     let many: String = (0..1000).map(|i| format!("A{i}: b\r\n")).collect();
     for (path, shape) in [
         ("/v1/messages", "anthropic"),
@@ -239,9 +239,9 @@ fn an_error_has_the_shape_of_the_api_whose_path_it_is() {
         ("/v1/responses", "openai"),
         ("/tokenize", "openai"),
     ] {
-        let json = |served: &Served, status: u16, method: &str, rest: &str, headers: &str| {
+        let json = |served: &TestServer, status: u16, method: &str, rest: &str, headers: &str| {
             let request = format!("{method} {path}{rest} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n");
-            let answer = Answer::read(served.send(request.as_bytes()));
+            let answer = TextResponse::read(served.send(request.as_bytes()));
             assert_eq!(answer.status, status, "{path}: {answer:?}");
             let value = answer.json();
             let message = match shape {

@@ -5,7 +5,7 @@ use super::*;
 const PATH: &str = "/v1/responses";
 
 /// The events of a stream: each one's name, which is also its type, and its data.
-fn events(answer: &Answer) -> Vec<(String, Value)> {
+fn events(answer: &TextResponse) -> Vec<(String, Value)> {
     let parts = answer.body.split("\n\n").filter(|part| !part.is_empty() && *part != ":");
     let events = parts.enumerate().map(|(i, part)| {
         let (name, data) = part.strip_prefix("event: ").unwrap().split_once("\ndata: ").unwrap();
@@ -71,11 +71,11 @@ fn a_limit_leaves_a_response_incomplete() {
 
 #[test]
 fn a_stream_that_fails_ends_in_one_terminal_event() {
-    let served = without_engine(Settings::default());
+    let served = without_engine(ServerSettings::default());
     let stream = served.ask("POST", PATH, json!({"input": "hi", "stream": true}).to_string().as_bytes());
     wait("it is in the queue", || served.service.queue.len() == 1);
     served.service.fail("the GPU hangs");
-    let answer = Answer::read(stream);
+    let answer = TextResponse::read(stream);
     let names: Vec<String> = events(&answer).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["response.created", "response.in_progress", "response.failed"]);
     assert!(!answer.is_whole);
@@ -83,7 +83,7 @@ fn a_stream_that_fails_ends_in_one_terminal_event() {
 
 #[test]
 fn each_wrong_field_is_named() {
-    let served = without_engine(Settings::default());
+    let served = without_engine(ServerSettings::default());
     for (name, value, param) in [
         ("input", json!(null), "input"),
         ("input", json!([]), "input"),

@@ -2,15 +2,15 @@
 
 use super::*;
 use crate::serve::job::Defaults;
-use crate::serve::service::Counts;
+use crate::serve::service::ReplyTokens;
 
-fn tokens(served: &Served, body: Value) -> Vec<u32> {
+fn tokens(served: &TestServer, body: Value) -> Vec<u32> {
     serde_json::from_value(served.well("/tokenize", &body)["tokens"].clone()).unwrap()
 }
 
 #[test]
 fn content_that_spells_a_special_token_stays_text() {
-    let served = without_engine(Settings::default());
+    let served = without_engine(ServerSettings::default());
     let model = served.service.model().unwrap();
     let text_of = |id: u32, skip: bool| model.tokenizer.decode(&[id], skip).unwrap_or_default();
     let special: Vec<u32> = (0..model.shape.vocab as u32)
@@ -41,7 +41,7 @@ fn content_that_spells_a_special_token_stays_text() {
 
 #[test]
 fn a_last_turn_of_the_assistant_is_continued() {
-    let served = without_engine(Settings::default());
+    let served = without_engine(ServerSettings::default());
     let model = served.service.model().unwrap();
     let spelled = "Yes<end_of_turn>\n";
     let talk = json!([{"role": "user", "content": "Open?"}, {"role": "assistant", "content": spelled}]);
@@ -58,7 +58,7 @@ fn a_last_turn_of_the_assistant_is_continued() {
 
 #[test]
 fn tokens_and_text_turn_into_each_other() {
-    let served = without_engine(Settings::default());
+    let served = without_engine(ServerSettings::default());
     let text = "We open at nine. 😀";
     let (prompt, content) = (tokens(&served, json!({"prompt": text})), tokens(&served, json!({"content": text})));
     assert_eq!((prompt[0], &prompt[1..]), (2, &content[..]));
@@ -70,7 +70,7 @@ fn tokens_and_text_turn_into_each_other() {
 
 #[test]
 fn the_model_goes_by_its_name_and_its_aliases() {
-    let served = without_engine(Settings { aliases: vec!["org/alias".into()], ..Settings::default() });
+    let served = without_engine(ServerSettings { aliases: vec!["org/alias".into()], ..ServerSettings::default() });
     let list = served.get("/v1/models").json();
     let names: Vec<&str> = list["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
     assert_eq!(names, ["demo", "org/alias"]);
@@ -86,7 +86,11 @@ fn the_model_goes_by_its_name_and_its_aliases() {
 
 #[test]
 fn a_strict_server_answers_to_its_names_alone() {
-    let served = without_engine(Settings { strict_model: true, aliases: vec!["alias".into()], ..Settings::default() });
+    let served = without_engine(ServerSettings {
+        strict_model: true,
+        aliases: vec!["alias".into()],
+        ..ServerSettings::default()
+    });
     let ask = |path: &str, model: &str| {
         served.post(
             path,
@@ -103,20 +107,20 @@ fn a_strict_server_answers_to_its_names_alone() {
         assert_eq!(ask("/tokenize", name).status, 200, "{name}");
     }
     assert_eq!(
-        without_engine(Settings::default()).post("/tokenize", &json!({"model": "other", "prompt": "hi"})).status,
+        without_engine(ServerSettings::default()).post("/tokenize", &json!({"model": "other", "prompt": "hi"})).status,
         200
     );
 }
 
 #[test]
 fn a_byte_order_mark_is_no_part_of_a_body_and_a_compressed_one_is_refused() {
-    let served = without_engine(Settings::default());
+    let served = without_engine(ServerSettings::default());
     assert_eq!(served.post_bytes("/tokenize", b"\xef\xbb\xbf{\"prompt\": \"hi\"}").status, 200);
     let ask = |coding: &str| {
         let mut stream = TcpStream::connect(served.address).unwrap();
         let head = format!("POST /tokenize HTTP/1.0\r\nContent-Encoding: {coding}\r\nContent-Length: 15\r\n\r\n");
         stream.write_all((head + "{\"prompt\":\"hi\"}").as_bytes()).unwrap();
-        Answer::read(stream)
+        TextResponse::read(stream)
     };
     let answer = ask("gzip");
     assert_eq!(answer.error(), (415, "".into(), "unsupported_media_type".into()));
@@ -126,7 +130,7 @@ fn a_byte_order_mark_is_no_part_of_a_body_and_a_compressed_one_is_refused() {
 
 #[test]
 fn llama_cpps_clients_learn_what_the_server_is() {
-    let served = without_engine(Settings::default());
+    let served = without_engine(ServerSettings::default());
     let props = served.get("/props").json();
     assert_eq!((&props["default_generation_settings"]["n_ctx"], &props["total_slots"]), (&json!(256), &json!(4)));
     assert_eq!((&props["bos_token"], &props["model_alias"]), (&json!("<bos>"), &json!("demo")));
@@ -141,7 +145,7 @@ fn llama_cpps_clients_learn_what_the_server_is() {
     let params = served.get("/props").json()["default_generation_settings"]["params"].clone();
     assert_eq!((&params["temperature"], &params["max_tokens"]), (&json!(0.1), &json!(7)));
     // Places that are taken have counts, and no text.
-    served.service.set_slots(vec![None, Some(Counts { prompt: 12, reply: 3 })]);
+    served.service.set_slots(vec![None, Some(ReplyTokens { prompt: 12, reply: 3 })]);
     let slots = served.get("/slots").json();
     assert_eq!((&slots[0]["is_processing"], &slots[0].get("n_prompt_tokens")), (&json!(false), &None));
     let taken = json!({"id": 1, "n_ctx": 256, "speculative": false, "is_processing": true, "n_prompt_tokens": 12,
@@ -149,7 +153,7 @@ fn llama_cpps_clients_learn_what_the_server_is() {
     assert_eq!(slots[1], taken);
     let described: Value = served.get("/openapi.json").json()["components"]["schemas"]["Slot"]["properties"].clone();
     assert!(slots[1].as_object().unwrap().keys().all(|name| described.get(name).is_some()), "{described}");
-    served.service.set_slots(vec![Some(Counts { prompt: 1, reply: 0 }); 4]);
+    served.service.set_slots(vec![Some(ReplyTokens { prompt: 1, reply: 0 }); 4]);
     assert_eq!(served.get("/slots?fail_on_no_slot=1").status, 503);
     served.service.set_slots(Vec::new());
     assert_eq!((slots.as_array().unwrap().len(), &slots[3]["is_processing"]), (4, &json!(false)));
@@ -162,7 +166,7 @@ fn llama_cpps_clients_learn_what_the_server_is() {
 
 #[test]
 fn a_conversation_that_brings_no_system_message_has_the_servers() {
-    let served = without_engine(Settings { system: Some("Be brief.".into()), ..Settings::default() });
+    let served = without_engine(ServerSettings { system: Some("Be brief.".into()), ..ServerSettings::default() });
     let text = |messages: Value| {
         let tokens = tokens(&served, json!({"messages": messages}));
         served.service.model().unwrap().tokenizer.decode(&tokens, false).unwrap()

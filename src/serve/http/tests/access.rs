@@ -1,20 +1,24 @@
 //! The access log: every request is in it once, with how it ended.
 
 use super::*;
-use crate::serve::http::access::{Access, AccessLog, Ended};
+use crate::serve::http::access::{AccessLog, AccessRecord, Outcome};
 
 /// A server with an access log, and what that has.
-fn logged(guard: Guard, limits: Limits, handler: impl Handler + Send + 'static) -> (Running, Receiver<Access>) {
+fn logged(
+    guard: Guard,
+    limits: Limits,
+    handler: impl Handler + Send + 'static,
+) -> (RunningServer, Receiver<AccessRecord>) {
     let (tell, told) = channel();
     let tell = Mutex::new(tell);
     let log = AccessLog::new(move |access| drop(tell.lock().unwrap().send(access.clone())));
     let server = Server::bind(&[Listen::Tcp(([127, 0, 0, 1], 0).into())], limits, guard).unwrap().with_access_log(log);
     let (address, drainer) = (server.addresses()[0], server.drainer());
     let thread = Some(std::thread::spawn(move || server.run(&handler)));
-    (Running { address, drainer, thread }, told)
+    (RunningServer { address, drainer, thread }, told)
 }
 
-fn handler(request: Request, reply: Reply<'_>) -> Result<(), Gone> {
+fn handler(request: HttpRequest, reply: Responder<'_>) -> Result<(), Gone> {
     reply.notes().set("tokens", 3);
     match request.path.as_str() {
         "/fail" => reply.stream(EVENTS)?.fail(b"data: no\n\n"),
@@ -25,13 +29,13 @@ fn handler(request: Request, reply: Reply<'_>) -> Result<(), Gone> {
 
 #[test]
 fn each_request_is_noted_once_with_its_key_and_its_end() {
-    let keys = Keys::parse("desk: first").unwrap();
+    let keys = ApiKeys::parse("desk: first").unwrap();
     let guard = Guard { keys, open_paths: vec!["/open".into()], ..Guard::default() };
     let (server, told) = logged(guard, patient(), handler);
     let ask = |text: &str| server.connect().send(text).answer();
     let get = |path: &str, fields: &str| ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
     let key = "Authorization: Bearer first\r\n";
-    let of = |answer: &Answer| {
+    let of = |answer: &ByteResponse| {
         let access = told.recv_timeout(PATIENCE).unwrap();
         assert_eq!(answer.header("X-Request-Id"), Some(access.id.as_str()), "{answer:?}");
         assert_eq!(access.status, Some(answer.status));
@@ -40,18 +44,18 @@ fn each_request_is_noted_once_with_its_key_and_its_end() {
         (path, access.key.clone().unwrap_or_default(), access.end, access.notes.get("error").cloned())
     };
     let row = |path: &str, key: &str, end, error: Option<&str>| (path.into(), key.into(), end, error.map(Into::into));
-    assert_eq!(of(&get("/a", key)), row("/a", "desk", Ended::Whole, None));
-    assert_eq!(of(&get("/open", "")), row("/open", "", Ended::Whole, None));
-    assert_eq!(of(&get("/a", "")), row("/a", "", Ended::Whole, Some("invalid_api_key")));
-    assert_eq!(of(&get("/fail", key)), row("/fail", "desk", Ended::Failed, None));
-    assert_eq!(of(&get("/panic", key)), row("/panic", "desk", Ended::Whole, Some("internal_error")));
-    assert_eq!(of(&ask("BREW /a HTTP/1.1\r\nHost: localhost\r\n\r\n")).2, Ended::Whole);
-    assert_eq!(of(&ask("GET /\u{7f} nonsense\r\n\r\n")).2, Ended::Whole);
+    assert_eq!(of(&get("/a", key)), row("/a", "desk", Outcome::Whole, None));
+    assert_eq!(of(&get("/open", "")), row("/open", "", Outcome::Whole, None));
+    assert_eq!(of(&get("/a", "")), row("/a", "", Outcome::Whole, Some("invalid_api_key")));
+    assert_eq!(of(&get("/fail", key)), row("/fail", "desk", Outcome::Failed, None));
+    assert_eq!(of(&get("/panic", key)), row("/panic", "desk", Outcome::Whole, Some("internal_error")));
+    assert_eq!(of(&ask("BREW /a HTTP/1.1\r\nHost: localhost\r\n\r\n")).2, Outcome::Whole);
+    assert_eq!(of(&ask("GET /\u{7f} nonsense\r\n\r\n")).2, Outcome::Whole);
     // A request's own id is kept where it is a plain word.
     let given = |id: &str| get("/a", &format!("{key}X-Request-Id: {id}\r\n"));
     let own = given("trace-7");
     assert_eq!(own.header("X-Request-Id"), Some("trace-7"));
-    assert_eq!(of(&own).2, Ended::Whole);
+    assert_eq!(of(&own).2, Outcome::Whole);
     for other in ["two words", &"x".repeat(129), "caf\u{e9}"] {
         let answer = given(other);
         assert_ne!(answer.header("X-Request-Id"), Some(other));
@@ -64,7 +68,7 @@ fn each_request_is_noted_once_with_its_key_and_its_end() {
 fn what_the_handler_notes_and_who_is_turned_away_or_leaves_is_in_the_log() {
     let (tell, asked) = channel();
     let tell = Mutex::new(tell);
-    let waits = move |request: Request, reply: Reply<'_>| {
+    let waits = move |request: HttpRequest, reply: Responder<'_>| {
         if request.path != "/wait" {
             return handler(request, reply);
         }
@@ -85,7 +89,7 @@ fn what_the_handler_notes_and_who_is_turned_away_or_leaves_is_in_the_log() {
     assert_eq!((away.asked, away.status, away.notes["error"].as_str()), (None, Some(503), Some("overloaded")));
     drop(first);
     let gone = next();
-    assert_eq!((gone.status, gone.end), (None, Ended::Gone));
+    assert_eq!((gone.status, gone.end), (None, Outcome::Gone));
     eventually("its place is free", || server.connect().get("/a").status == 200);
     let noted = std::iter::from_fn(|| told.recv_timeout(PATIENCE).ok()).find(|access| access.status == Some(200));
     assert_eq!(noted.unwrap().notes["tokens"], 3);

@@ -8,7 +8,7 @@ fn chunked(body: &str) -> String {
 
 #[test]
 fn chunks_become_a_body_whatever_pieces_they_come_in_and_the_next_request_follows() {
-    let server = Running::echo();
+    let server = RunningServer::echo();
     let request = chunked("5;a=\"b\"\r\nhello\r\n00A ;c\r\n, worldly!\r\n0\r\nTrailer: 1\r\n\r\n");
     let mut client = server.connect();
     for byte in request.as_bytes() {
@@ -23,7 +23,7 @@ fn chunks_become_a_body_whatever_pieces_they_come_in_and_the_next_request_follow
 #[test]
 fn chunks_that_are_malformed_or_too_many_are_refused() {
     let limits = Limits { body_bytes: 100, ..patient() };
-    let server = Running::new(limits, Guard::default(), echo);
+    let server = RunningServer::new(limits, Guard::default(), echo);
     for (body, status) in [
         ("x\r\n".to_owned(), 400),
         ("-1\r\n".into(), 400),
@@ -58,7 +58,7 @@ fn chunks_that_are_malformed_or_too_many_are_refused() {
 
 #[test]
 fn a_body_over_the_cap_is_refused_before_it_is_sent_and_one_that_is_sent_anyway_does_not_lose_the_answer() {
-    let server = Running::echo();
+    let server = RunningServer::echo();
     let head = |length: usize| format!("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
     let answer = server.connect().send(head(10 << 20)).answer();
     assert_eq!((answer.status, answer.code()), (413, "body_too_large".into()));
@@ -70,7 +70,7 @@ fn a_body_over_the_cap_is_refused_before_it_is_sent_and_one_that_is_sent_anyway_
 
 #[test]
 fn a_peer_that_waits_to_send_its_body_is_told_to_unless_the_request_is_refused() {
-    let server = Running::echo();
+    let server = RunningServer::echo();
     let head = |length: usize| {
         format!("POST / HTTP/1.1\r\nHost: localhost\r\nExpect: 100-Continue\r\nContent-Length: {length}\r\n\r\n")
     };
@@ -85,8 +85,8 @@ fn a_peer_that_waits_to_send_its_body_is_told_to_unless_the_request_is_refused()
     let mut client = server.connect();
     client.send(old).send("hello");
     assert_eq!(client.answer().status, 200);
-    let guard = Guard { keys: Keys::parse("secret").unwrap(), ..Guard::default() };
-    let guarded = Running::new(patient(), guard, echo);
+    let guard = Guard { keys: ApiKeys::parse("secret").unwrap(), ..Guard::default() };
+    let guarded = RunningServer::new(patient(), guard, echo);
     assert_eq!(guarded.connect().send(head(5)).answer().status, 401);
 }
 
@@ -94,7 +94,7 @@ fn a_peer_that_waits_to_send_its_body_is_told_to_unless_the_request_is_refused()
 fn bodies_take_memory_that_is_bounded_for_all_together_as_long_as_they_are_held() {
     let (handler, tells, go) = waiting();
     let limits = Limits { body_bytes: 100_000, memory_bytes: 400_000, ..patient() };
-    let server = Running::new(limits, Guard::default(), handler);
+    let server = RunningServer::new(limits, Guard::default(), handler);
     let post = || {
         let mut client = server.connect();
         client.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n").send([b'a'; 100_000]);
@@ -118,7 +118,7 @@ fn bodies_take_memory_that_is_bounded_for_all_together_as_long_as_they_are_held(
 struct Choosy;
 
 impl Handler for Choosy {
-    fn handle(&self, request: Request, reply: Reply<'_>) -> Result<(), Gone> {
+    fn handle(&self, request: HttpRequest, reply: Responder<'_>) -> Result<(), Gone> {
         echo(request, reply)
     }
 
@@ -129,7 +129,7 @@ impl Handler for Choosy {
 
 #[test]
 fn where_none_is_taken_a_body_is_neither_waited_for_nor_kept() {
-    let server = Running::new(patient(), Guard::default(), Choosy);
+    let server = RunningServer::new(patient(), Guard::default(), Choosy);
     let head = |line: &str| format!("{line} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n");
     for line in ["GET /takes", "POST /other", "DELETE /takes"] {
         let mut client = server.connect();
@@ -146,11 +146,11 @@ fn where_none_is_taken_a_body_is_neither_waited_for_nor_kept() {
 
 #[test]
 fn json_may_nest_as_deep_as_it_says_on_the_connections_small_stack_and_no_deeper() {
-    let handler = |request: Request, reply: Reply<'_>| match request.body.json() {
+    let handler = |request: HttpRequest, reply: Responder<'_>| match request.body.json() {
         Ok(value) => reply.json(200, &value),
         Err(e) => reply.error(&e),
     };
-    let server = Running::new(patient(), Guard::default(), handler);
+    let server = RunningServer::new(patient(), Guard::default(), handler);
     let mut client = server.connect();
     let mut post = |body: &[u8]| {
         client.send(format!("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len()));

@@ -7,7 +7,7 @@ const REQUEST: &str = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
 #[test]
 fn a_drain_ends_idle_connections_finishes_requests_under_way_and_takes_no_others() {
     let (handler, tells, go) = waiting();
-    let mut server = Running::new(patient(), Guard::default(), handler);
+    let mut server = RunningServer::new(patient(), Guard::default(), handler);
     let mut idle = server.connect();
     go.store(true, Ordering::Relaxed);
     assert_eq!(idle.get("/").status, 200);
@@ -37,7 +37,7 @@ fn a_drain_ends_idle_connections_finishes_requests_under_way_and_takes_no_others
 
 #[test]
 fn a_grace_of_any_length_ends_with_the_last_connection() {
-    let mut server = Running::echo();
+    let mut server = RunningServer::echo();
     assert_eq!(server.connect().get("/").status, 200);
     server.drainer.drain(Duration::MAX);
     server.drainer.drain(Duration::from_secs(u64::MAX));
@@ -47,7 +47,7 @@ fn a_grace_of_any_length_ends_with_the_last_connection() {
 #[test]
 fn a_server_that_is_told_to_stop_before_it_runs_turns_away_who_waits() {
     let server = Server::bind(&[Listen::Tcp(([127, 0, 0, 1], 0).into())], patient(), Guard::default()).unwrap();
-    let mut client = Client::new(TcpStream::connect(server.addresses()[0]).unwrap());
+    let mut client = RawClient::new(TcpStream::connect(server.addresses()[0]).unwrap());
     client.send(REQUEST);
     server.drainer().drain(PATIENCE);
     server.run(&echo);
@@ -60,7 +60,7 @@ fn after_the_grace_connections_are_cut_and_handlers_see_their_peers_gone_and_a_s
     for version in ["1.1", "1.0"] {
         let (told, tells) = channel();
         let told = Mutex::new(told);
-        let handler = move |request: Request, reply: Reply<'_>| {
+        let handler = move |request: HttpRequest, reply: Responder<'_>| {
             let tell = |what| told.lock().unwrap().send(what).unwrap();
             if request.path == "/wait" {
                 let watch = reply.watch();
@@ -77,7 +77,7 @@ fn after_the_grace_connections_are_cut_and_handlers_see_their_peers_gone_and_a_s
             tell("ended");
             Err(Gone)
         };
-        let mut server = Running::new(patient(), Guard::default(), handler);
+        let mut server = RunningServer::new(patient(), Guard::default(), handler);
         let mut waiting = server.connect();
         waiting.send(format!("GET /wait HTTP/{version}\r\nHost: localhost\r\n\r\n"));
         assert_eq!(tells.recv_timeout(PATIENCE).unwrap(), "waiting");

@@ -4,14 +4,14 @@ use super::*;
 use std::os::unix::net::UnixStream;
 
 /// Streams two events, and then ends as the path says.
-fn streaming(request: Request, reply: Reply<'_>) -> Result<(), Gone> {
+fn streaming(request: HttpRequest, reply: Responder<'_>) -> Result<(), Gone> {
     let mut stream = reply.stream(if request.path.starts_with("/text") { "text/plain" } else { EVENTS })?;
     if request.path.ends_with("/words/panic") {
         stream = stream.with_last_words(|e| format!("last words: {}", e.status));
     }
     stream.write(b"data: 1\n\n")?;
     stream.write(b"")?;
-    stream.heartbeat()?;
+    stream.write(b":\n\n")?;
     match request.path.as_str() {
         path if path.ends_with("/panic") => panic!("a test's panic"),
         "/drop" => Ok(()),
@@ -22,7 +22,7 @@ fn streaming(request: Request, reply: Reply<'_>) -> Result<(), Gone> {
 
 #[test]
 fn a_stream_ends_cleanly_when_it_is_finished_and_otherwise_with_an_error_and_cut_off() {
-    let server = Running::new(patient(), Guard::default(), streaming);
+    let server = RunningServer::new(patient(), Guard::default(), streaming);
     let mut client = server.connect();
     for _ in 0..2 {
         let answer = client.get("/");
@@ -51,7 +51,7 @@ fn a_stream_ends_cleanly_when_it_is_finished_and_otherwise_with_an_error_and_cut
 
 #[test]
 fn http_1_0_streams_end_with_the_connection_and_by_a_reset_when_cut_off() {
-    let server = Running::new(patient(), Guard::default(), streaming);
+    let server = RunningServer::new(patient(), Guard::default(), streaming);
     let read = |path: &str| {
         let mut stream = server.connect().stream;
         stream.write_all(format!("GET {path} HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").as_bytes()).unwrap();
@@ -71,7 +71,7 @@ fn http_1_0_streams_end_with_the_connection_and_by_a_reset_when_cut_off() {
 fn each_write_goes_out_before_the_next_is_made() {
     let (go, goes) = channel::<()>();
     let goes = Mutex::new(goes);
-    let handler = move |_: Request, reply: Reply<'_>| {
+    let handler = move |_: HttpRequest, reply: Responder<'_>| {
         let mut stream = reply.stream(EVENTS)?;
         for n in 0..3 {
             goes.lock().unwrap().recv().unwrap();
@@ -79,7 +79,7 @@ fn each_write_goes_out_before_the_next_is_made() {
         }
         stream.finish()
     };
-    let server = Running::new(patient(), Guard::default(), handler);
+    let server = RunningServer::new(patient(), Guard::default(), handler);
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(client.head().status, 200);
@@ -97,15 +97,15 @@ fn a_peer_that_closes_is_gone_and_one_that_only_stopped_sending_or_pipelines_is_
     let (handler, tells, go) = waiting();
     let tcp = Listen::Tcp(([127, 0, 0, 1], 0).into());
     let places = [tcp, Listen::Unix { path: path.clone(), mode: 0o600 }];
-    let server = Running::at(&places, patient(), Guard::default(), handler);
+    let server = RunningServer::at(&places, patient(), Guard::default(), handler);
     check(&server, &|| server.connect(), true, &tells, go);
-    check(&server, &|| Client::new(UnixStream::connect(&path).unwrap()), false, &tells, go);
+    check(&server, &|| RawClient::new(UnixStream::connect(&path).unwrap()), false, &tells, go);
 }
 
 /// The cases over one kind of socket.
 fn check<S: Connection>(
-    server: &Running,
-    connect: &dyn Fn() -> Client<S>,
+    server: &RunningServer,
+    connect: &dyn Fn() -> RawClient<S>,
     is_tcp: bool,
     tells: &Receiver<&'static str>,
     go: &AtomicBool,
@@ -151,12 +151,12 @@ fn check<S: Connection>(
 fn a_peer_that_closes_amid_a_stream_is_found_by_the_next_writes() {
     let (told, tells) = channel();
     let told = Mutex::new(told);
-    let handler = move |_: Request, reply: Reply<'_>| {
+    let handler = move |_: HttpRequest, reply: Responder<'_>| {
         let mut stream = reply.stream(EVENTS)?;
         let watch = stream.watch();
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
-            let written = stream.heartbeat();
+            let written = stream.write(b":\n\n");
             if written.is_err() || watch.is_gone() {
                 told.lock().unwrap().send("gone").unwrap();
                 return Err(Gone);
@@ -165,7 +165,7 @@ fn a_peer_that_closes_amid_a_stream_is_found_by_the_next_writes() {
         }
         stream.finish()
     };
-    let server = Running::new(patient(), Guard::default(), handler);
+    let server = RunningServer::new(patient(), Guard::default(), handler);
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(client.head().status, 200);
@@ -177,11 +177,11 @@ fn a_peer_that_closes_amid_a_stream_is_found_by_the_next_writes() {
 fn a_watch_outlives_its_connection_and_says_that_it_has_ended() {
     let (told, tells) = channel();
     let told = Mutex::new(told);
-    let handler = move |request: Request, reply: Reply<'_>| {
+    let handler = move |request: HttpRequest, reply: Responder<'_>| {
         told.lock().unwrap().send(reply.watch()).unwrap();
         echo(request, reply)
     };
-    let server = Running::new(patient(), Guard::default(), handler);
+    let server = RunningServer::new(patient(), Guard::default(), handler);
     let mut client = server.connect();
     assert_eq!(client.get("/").status, 200);
     let watch = tells.recv().unwrap();
@@ -192,7 +192,7 @@ fn a_watch_outlives_its_connection_and_says_that_it_has_ended() {
 
 #[test]
 fn a_request_that_is_cut_short_is_refused_to_who_still_reads() {
-    let server = Running::echo();
+    let server = RunningServer::echo();
     for cut in ["GET / HTT", "GET / HTTP/1.1\r\n", "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhel"]
     {
         let mut client = server.connect();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 #[test]
 fn who_is_slow_with_headers_or_a_body_gets_408_and_who_sends_nothing_is_left_without_a_word() {
     let limits = Limits { head_time: SHORT, body_time: SHORT, idle_time: SHORT, least_rate: 1 << 30, ..patient() };
-    let server = Running::new(limits, Guard::default(), echo);
+    let server = RunningServer::new(limits, Guard::default(), echo);
     for slow in [
         "GET / HTT",
         "GET / HTTP/1.1\r\nHost: localhost\r\nA: b\r\n",
@@ -30,7 +30,7 @@ fn who_is_slow_with_headers_or_a_body_gets_408_and_who_sends_nothing_is_left_wit
 #[test]
 fn the_deadline_for_headers_is_absolute_so_that_dripping_bytes_do_not_move_it() {
     let limits = Limits { head_time: 3 * SHORT, ..patient() };
-    let server = Running::new(limits, Guard::default(), echo);
+    let server = RunningServer::new(limits, Guard::default(), echo);
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: localhost\r\nA: ");
     client.stream.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
@@ -56,14 +56,14 @@ fn the_time_for_a_body_grows_with_what_has_come() {
 fn a_reader_that_reads_nothing_ends_its_stream_and_costs_no_more_than_the_time_for_a_write() {
     let (ended, ends) = channel();
     let ended = Mutex::new(ended);
-    let handler = move |_: Request, reply: Reply<'_>| {
+    let handler = move |_: HttpRequest, reply: Responder<'_>| {
         let mut stream = reply.stream("text/plain")?;
         let written = (0..10_000).try_for_each(|_| stream.write(&[b'a'; 64 << 10]));
         ended.lock().unwrap().send(written).unwrap();
         written
     };
     let limits = Limits { write_time: SHORT, least_rate: 1 << 30, ..patient() };
-    let server = Running::new(limits, Guard::default(), handler);
+    let server = RunningServer::new(limits, Guard::default(), handler);
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(ends.recv_timeout(PATIENCE).unwrap(), Err(Gone));
@@ -73,7 +73,7 @@ fn a_reader_that_reads_nothing_ends_its_stream_and_costs_no_more_than_the_time_f
 #[test]
 fn connections_over_the_cap_are_answered_503_and_closed_and_a_place_that_is_freed_is_given_again() {
     for limits in [Limits { connections: 2, ..patient() }, Limits { connections_per_peer: Some(2), ..patient() }] {
-        let server = Running::new(limits, Guard::default(), echo);
+        let server = RunningServer::new(limits, Guard::default(), echo);
         let mut held = [server.connect(), server.connect()];
         for client in &mut held {
             assert_eq!(client.get("/").status, 200);
@@ -94,7 +94,7 @@ fn a_thousand_connections_at_once_are_each_answered_and_the_server_goes_on() {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(8192)), hard).unwrap();
     let limits = Limits { connections: 300, ..patient() };
-    let server = Running::new(limits, Guard::default(), echo);
+    let server = RunningServer::new(limits, Guard::default(), echo);
     let mut clients: Vec<_> = (0..1000).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -110,7 +110,7 @@ fn a_thousand_connections_at_once_are_each_answered_and_the_server_goes_on() {
 fn a_connection_for_which_there_is_no_thread_is_answered_503() {
     // No address space holds such a stack.
     let limits = Limits { stack_bytes: 1 << 50, ..patient() };
-    let server = Running::new(limits, Guard::default(), echo);
+    let server = RunningServer::new(limits, Guard::default(), echo);
     for _ in 0..3 {
         let answer = server.connect().send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").answer();
         assert_eq!((answer.status, answer.code()), (503, "overloaded".into()));
@@ -123,7 +123,7 @@ fn without_room_for_one_more_file_connections_are_turned_away_and_the_server_goe
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     const VARIABLE: &str = "KILN_TEST_FEW_FILES";
     if std::env::var_os(VARIABLE).is_some() {
-        let server = Running::echo();
+        let server = RunningServer::echo();
         assert_eq!(server.connect().get("/").status, 200);
         let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
         let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
@@ -138,10 +138,10 @@ fn without_room_for_one_more_file_connections_are_turned_away_and_the_server_goe
     let module = module_path!().split_once("::").unwrap().1;
     command.args(["--exact", &format!("{module}::{this}"), "--nocapture"]).env(VARIABLE, "1");
     let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut output = Client { stream: Pipe(process.stdout.take().unwrap()), read: Vec::new() };
+    let mut output = RawClient { stream: Pipe(process.stdout.take().unwrap()), read: Vec::new() };
     output.until("\nport ").unwrap();
     let port: u16 = output.until("\n").unwrap().trim().parse().unwrap();
-    let connect = || Client::new(TcpStream::connect(("127.0.0.1", port)).unwrap());
+    let connect = || RawClient::new(TcpStream::connect(("127.0.0.1", port)).unwrap());
     let mut clients: Vec<_> = (0..40).map(|_| connect()).collect();
     for client in &mut clients {
         client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -182,7 +182,7 @@ impl Connection for Pipe {
 fn a_panic_costs_its_request_a_500_and_one_without_an_answer_too_and_the_connection_goes_on() {
     let handled = Arc::new(AtomicUsize::new(0));
     let count = handled.clone();
-    let handler = move |request: Request, reply: Reply<'_>| {
+    let handler = move |request: HttpRequest, reply: Responder<'_>| {
         count.fetch_add(1, Ordering::Relaxed);
         match request.path.as_str() {
             "/panic" => panic!("a test's panic"),
@@ -190,7 +190,7 @@ fn a_panic_costs_its_request_a_500_and_one_without_an_answer_too_and_the_connect
             _ => echo(request, reply),
         }
     };
-    let server = Running::new(patient(), Guard::default(), handler);
+    let server = RunningServer::new(patient(), Guard::default(), handler);
     let mut client = server.connect();
     for path in ["/panic", "/nothing", "/panic"] {
         let answer = client.get(path);

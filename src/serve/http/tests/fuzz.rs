@@ -1,20 +1,9 @@
 //! Valid requests with random damage. `KILN_FUZZ_ROUNDS` sets how many, `KILN_FUZZ_SEED` which.
 
-use super::super::incoming::{Incoming, Source, requests_of};
-use super::super::socket::Stop;
+use super::super::incoming::{Incoming, TimedRead, requests_of};
+use super::super::socket::ReadStop;
 use super::*;
-
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
-    }
-}
+use crate::text::testing::Random;
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
@@ -50,19 +39,19 @@ const PIECES: [&str; 16] = [
 /// One or several valid requests in a row, damaged in a few places.
 fn damaged(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for _ in 0..1 + random.below(3) {
-        bytes.extend_from_slice(VALID[random.below(VALID.len())].as_bytes());
+    for _ in 0..1 + random.index(3) {
+        bytes.extend_from_slice(VALID[random.index(VALID.len())].as_bytes());
     }
-    for _ in 0..random.below(5) {
-        let at = random.below(bytes.len());
-        let end = (at + random.below(20)).min(bytes.len());
-        match random.below(5) {
-            0 => bytes[at] = random.below(256) as u8,
+    for _ in 0..random.index(5) {
+        let at = random.index(bytes.len());
+        let end = (at + random.index(20)).min(bytes.len());
+        match random.index(5) {
+            0 => bytes[at] = random.index(256) as u8,
             1 => drop(bytes.drain(at..end)),
-            2 => drop(bytes.splice(at..at, PIECES[random.below(PIECES.len())].bytes())),
+            2 => drop(bytes.splice(at..at, PIECES[random.index(PIECES.len())].bytes())),
             3 => {
                 let copied = bytes[at..end].to_vec();
-                bytes.splice(at..at, copied.repeat(1 + random.below(3)));
+                bytes.splice(at..at, copied.repeat(1 + random.index(3)));
             }
             _ => bytes.truncate(at.max(1)),
         }
@@ -74,13 +63,13 @@ fn damaged(random: &mut Random) -> Vec<u8> {
 }
 
 /// Bytes that come in pieces of random lengths.
-struct Pieces<'a>(&'a [u8], Random);
+struct RandomChunks<'a>(&'a [u8], Random);
 
-impl Source for Pieces<'_> {
-    fn read(&mut self, into: &mut [u8], deadline: Instant) -> Result<usize, Stop> {
-        let most = 1 + self.1.below(12);
+impl TimedRead for RandomChunks<'_> {
+    fn read(&mut self, into: &mut [u8], deadline: Instant) -> Result<usize, ReadStop> {
+        let most = 1 + self.1.index(12);
         let length = into.len().min(most);
-        Source::read(&mut self.0, &mut into[..length], deadline)
+        TimedRead::read(&mut self.0, &mut into[..length], deadline)
     }
 }
 
@@ -94,10 +83,10 @@ fn damaged_requests_are_read_or_refused_in_one_way_however_they_are_cut_into_pie
     for round in 0..setting("KILN_FUZZ_ROUNDS", 20_000) {
         let bytes = damaged(&mut random);
         let whole = requests(&bytes, &peer, &limits);
-        let mut pieces = Incoming::new(Pieces(&bytes, Random(seed + round)));
+        let mut pieces = Incoming::new(RandomChunks(&bytes, Random(seed + round)));
         let cut = requests_of(&mut pieces, &peer, &limits);
         // Which of several faults is found first may depend on the cuts, but not that there is one, and what came before.
-        fn shape(all: &[Result<Request, ApiError>]) -> Vec<Option<&Request>> {
+        fn shape(all: &[Result<HttpRequest, ApiError>]) -> Vec<Option<&HttpRequest>> {
             all.iter().map(|one| one.as_ref().ok()).collect()
         }
         let name = || format!("seed {seed}, round {round}: {:?}", String::from_utf8_lossy(&bytes));
@@ -122,7 +111,7 @@ fn damaged_requests_are_read_or_refused_in_one_way_however_they_are_cut_into_pie
 fn a_server_answers_damaged_requests_or_closes_and_goes_on() {
     let seed = setting("KILN_FUZZ_SEED", 1);
     let mut random = Random(seed | 1 << 41);
-    let server = Running::echo();
+    let server = RunningServer::echo();
     for round in 0..setting("KILN_FUZZ_ROUNDS", 20_000) / 100 {
         let bytes = damaged(&mut random);
         let mut client = server.connect();

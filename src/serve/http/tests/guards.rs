@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 #[test]
 fn only_addresses_localhost_and_given_names_are_answered_to() {
     let guard = Guard { names: vec!["Kiln.example".into()], ..Guard::default() };
-    let server = Running::new(patient(), guard, echo);
+    let server = RunningServer::new(patient(), guard, echo);
     for (host, status) in [
         ("localhost", 200),
         ("LocalHost.:8080", 200),
@@ -31,8 +31,9 @@ fn only_addresses_localhost_and_given_names_are_answered_to() {
     assert_eq!(server.connect().send("GET / HTTP/1.0\r\n\r\n").answer().status, 200);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
-    let server = Running::at(&[Listen::Unix { path: path.clone(), mode: 0o600 }], patient(), Guard::default(), echo);
-    let mut client = Client::new(UnixStream::connect(path).unwrap());
+    let server =
+        RunningServer::at(&[Listen::Unix { path: path.clone(), mode: 0o600 }], patient(), Guard::default(), echo);
+    let mut client = RawClient::new(UnixStream::connect(path).unwrap());
     assert_eq!(client.send("GET / HTTP/1.1\r\nHost: docker\r\n\r\n").answer().status, 200);
     drop(server);
 }
@@ -40,13 +41,13 @@ fn only_addresses_localhost_and_given_names_are_answered_to() {
 #[test]
 fn a_page_may_call_only_from_the_very_origin_that_was_given_and_forms_of_others_do_nothing() {
     let guard = Guard { origins: vec!["https://page.example".into()], ..Guard::default() };
-    let given = Running::new(patient(), guard, echo);
-    let none = Running::echo();
-    let ask = |server: &Running, line: &str, fields: &str| {
+    let given = RunningServer::new(patient(), guard, echo);
+    let none = RunningServer::echo();
+    let ask = |server: &RunningServer, line: &str, fields: &str| {
         let request = format!("{line} HTTP/1.1\r\nHost: localhost:8080\r\n{fields}Content-Length: 0\r\n\r\n");
         server.connect().send(request).answer()
     };
-    let shared = |answer: &Answer| answer.header("Access-Control-Allow-Origin").map(str::to_owned);
+    let shared = |answer: &ByteResponse| answer.header("Access-Control-Allow-Origin").map(str::to_owned);
     let page = "Origin: https://page.example\r\n";
     let method = "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization, x-a\r\n";
 
@@ -70,7 +71,7 @@ fn a_page_may_call_only_from_the_very_origin_that_was_given_and_forms_of_others_
             assert_eq!((posted.status, shared(&posted), posted.code()), (403, None, "origin_not_allowed".into()));
         }
     }
-    let all = Running::new(patient(), Guard { origins: vec!["*".into()], ..Guard::default() }, echo);
+    let all = RunningServer::new(patient(), Guard { origins: vec!["*".into()], ..Guard::default() }, echo);
     for origin in ["https://anything.example", "null"] {
         let fields = format!("Origin: {origin}\r\n");
         assert_eq!(ask(&all, "OPTIONS /", &(fields.clone() + method)).status, 204);
@@ -89,10 +90,10 @@ fn keys_guard_all_but_the_open_paths_and_before_the_body_is_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("keys");
     std::fs::write(&path, "# Of the desk:\n first \n\n  # not a key\n second\r\n#").unwrap();
-    let keys = Keys::read(&path).unwrap();
+    let keys = ApiKeys::read(&path).unwrap();
     assert_eq!(format!("{keys:?}"), "2 keys");
     let guard = Guard { keys, open_paths: vec!["/livez".into(), "/".into()], ..Guard::default() };
-    let server = Running::new(patient(), guard, echo);
+    let server = RunningServer::new(patient(), guard, echo);
     let ask = |path: &str, field: &str| {
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{field}\r\n");
         server.connect().send(request).answer()
@@ -131,14 +132,14 @@ fn keys_guard_all_but_the_open_paths_and_before_the_body_is_read() {
     assert_eq!((client.get("/v1").status, client.get("/livez").status), (401, 200));
 
     std::fs::write(&path, "\n \n# none\n").unwrap();
-    assert!(Keys::read(&path).unwrap_err().to_string().contains("has no API keys; write one key on each line"));
-    assert_eq!(Keys::read(&directory.path().join("none")).unwrap_err().exit_code(), 2);
+    assert!(ApiKeys::read(&path).unwrap_err().to_string().contains("has no API keys; write one key on each line"));
+    assert_eq!(ApiKeys::read(&directory.path().join("none")).unwrap_err().exit_code(), 2);
     for endless in ["/dev/zero", "/"] {
-        let e = Keys::read(std::path::Path::new(endless)).unwrap_err();
+        let e = ApiKeys::read(std::path::Path::new(endless)).unwrap_err();
         assert!(e.exit_code() == 2 && e.to_string().contains("it is not a regular file"), "{e}");
     }
     std::fs::write(&path, b"\xff").unwrap();
-    assert!(Keys::read(&path).unwrap_err().to_string().contains("is not UTF-8"));
+    assert!(ApiKeys::read(&path).unwrap_err().to_string().contains("is not UTF-8"));
 }
 
 /// As they are replaced while the server runs: what was revoked is refused on the next request, also of an open connection.
@@ -147,8 +148,8 @@ fn keys_change_under_open_connections() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("keys");
     std::fs::write(&path, "old\nboth").unwrap();
-    let keys = Keys::read(&path).unwrap();
-    let server = Running::new(patient(), Guard { keys: keys.clone(), ..Guard::default() }, echo);
+    let keys = ApiKeys::read(&path).unwrap();
+    let server = RunningServer::new(patient(), Guard { keys: keys.clone(), ..Guard::default() }, echo);
     let mut client = server.connect();
     let mut ask = |key: &str| {
         client.send(format!("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n")).answer().status
@@ -163,14 +164,14 @@ fn keys_change_under_open_connections() {
 #[test]
 fn a_key_is_a_client_where_there_are_several() {
     let of = |keys: &str| {
-        let handler = |request: Request, reply: Reply<'_>| {
+        let handler = |request: HttpRequest, reply: Responder<'_>| {
             reply.send(200, "text/plain", &[], format!("{:?}", request.client).as_bytes())
         };
-        let keys = if keys.is_empty() { Keys::default() } else { Keys::parse(keys).unwrap() };
+        let keys = if keys.is_empty() { ApiKeys::default() } else { ApiKeys::parse(keys).unwrap() };
         let guard = Guard { keys, open_paths: vec!["/open".into()], ..Guard::default() };
-        Running::new(patient(), guard, handler)
+        RunningServer::new(patient(), guard, handler)
     };
-    let ask = |server: &Running, path: &str, key: &str| {
+    let ask = |server: &RunningServer, path: &str, key: &str| {
         let field = format!("Authorization: Bearer {key}\r\n");
         server
             .connect()

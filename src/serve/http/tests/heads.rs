@@ -13,7 +13,7 @@ fn post_with(fields: &str) -> String {
 
 #[test]
 fn what_two_readers_could_take_differently_or_nobody_serves_is_refused_with_its_status_and_the_connection_ends() {
-    let server = Running::echo();
+    let server = RunningServer::echo();
     let many = |n| (1..n).map(|i| format!("h{i}: 1\r\n")).collect::<String>();
     let cases: Vec<(Vec<u8>, u16)> = [
         // Lines.
@@ -110,7 +110,7 @@ fn what_two_readers_could_take_differently_or_nobody_serves_is_refused_with_its_
 
 #[test]
 fn targets_and_queries_are_decoded_and_old_or_odd_forms_are_understood() {
-    let server = Running::echo();
+    let server = RunningServer::echo();
     for (line, method, path, query) in [
         ("GET /a%20b/%C3%A9?x=1+2&y&z=%26=&&%C3%A9=", "GET", "/a b/é", vec!["x=1 2", "y=", "z=&=", "é="]),
         ("GET http://127.0.0.1:1/a?b=c", "GET", "/a", vec!["b=c"]),
@@ -135,7 +135,7 @@ fn targets_and_queries_are_decoded_and_old_or_odd_forms_are_understood() {
 
 #[test]
 fn a_connection_goes_on_as_its_version_and_headers_say_and_pipelined_requests_are_answered_in_their_order() {
-    let server = Running::echo();
+    let server = RunningServer::echo();
     let mut client = server.connect();
     for n in 0..20 {
         client.send(format!("POST /{n} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nab"));
@@ -159,7 +159,7 @@ fn a_connection_goes_on_as_its_version_and_headers_say_and_pipelined_requests_ar
 
 #[test]
 fn head_is_answered_as_get_with_headers_alone_and_a_path_says_what_methods_it_takes() {
-    let handler = |request: Request, reply: Reply<'_>| match (request.method, request.path.as_str()) {
+    let handler = |request: HttpRequest, reply: Responder<'_>| match (request.method, request.path.as_str()) {
         (Method::Get, "/stream") => {
             let mut stream = reply.stream(EVENTS)?;
             stream.write(b"data: 1\n\n")?;
@@ -168,7 +168,7 @@ fn head_is_answered_as_get_with_headers_alone_and_a_path_says_what_methods_it_ta
         (Method::Get, "/") => reply.send(200, "text/plain", &[("X-Quoted", "a\r\nb")], b"hello"),
         _ => reply.error(&ApiError::method_not_allowed(&[Method::Get, Method::Post])),
     };
-    let server = Running::new(patient(), Guard::default(), handler);
+    let server = RunningServer::new(patient(), Guard::default(), handler);
     let mut client = server.connect();
     let whole = client.get("/");
     let head = client.send("HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n").head();

@@ -27,32 +27,32 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(100);
 
 /// A server in a thread of its own. Its drop stops it.
-struct Running {
+struct RunningServer {
     address: SocketAddr,
     drainer: Drainer,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Running {
-    fn new(limits: Limits, guard: Guard, handler: impl Handler + Send + 'static) -> Running {
-        Running::at(&[Listen::Tcp(([127, 0, 0, 1], 0).into())], limits, guard, handler)
+impl RunningServer {
+    fn new(limits: Limits, guard: Guard, handler: impl Handler + Send + 'static) -> RunningServer {
+        RunningServer::at(&[Listen::Tcp(([127, 0, 0, 1], 0).into())], limits, guard, handler)
     }
 
-    fn at(at: &[Listen], limits: Limits, guard: Guard, handler: impl Handler + Send + 'static) -> Running {
+    fn at(at: &[Listen], limits: Limits, guard: Guard, handler: impl Handler + Send + 'static) -> RunningServer {
         let server = Server::bind(at, limits, guard).unwrap();
         let address = server.addresses().first().copied().unwrap_or(([127, 0, 0, 1], 0).into());
         let drainer = server.drainer();
         let thread = Some(std::thread::spawn(move || server.run(&handler)));
-        Running { address, drainer, thread }
+        RunningServer { address, drainer, thread }
     }
 
     /// Of [`echo`], with limits that do not strike.
-    fn echo() -> Running {
-        Running::new(patient(), Guard::default(), echo)
+    fn echo() -> RunningServer {
+        RunningServer::new(patient(), Guard::default(), echo)
     }
 
-    fn connect(&self) -> Client<TcpStream> {
-        Client::new(TcpStream::connect(self.address).unwrap())
+    fn connect(&self) -> RawClient<TcpStream> {
+        RawClient::new(TcpStream::connect(self.address).unwrap())
     }
 
     /// Waits until the server has returned.
@@ -61,7 +61,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         self.drainer.drain(Duration::ZERO);
         if let Some(thread) = self.thread.take() {
@@ -78,7 +78,7 @@ fn patient() -> Limits {
 }
 
 /// Says what was asked.
-fn echo(request: Request, reply: Reply<'_>) -> Result<(), Gone> {
+fn echo(request: HttpRequest, reply: Responder<'_>) -> Result<(), Gone> {
     let query: Vec<String> = request.query.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let body = String::from_utf8_lossy(&request.body);
     reply.json(
@@ -91,14 +91,14 @@ fn echo(request: Request, reply: Reply<'_>) -> Result<(), Gone> {
 }
 
 /// A client that sends any bytes.
-struct Client<S> {
+struct RawClient<S> {
     stream: S,
     read: Vec<u8>,
 }
 
 /// What a client was answered.
 #[derive(Debug)]
-struct Answer {
+struct ByteResponse {
     status: u16,
     head: String,
     body: Vec<u8>,
@@ -106,7 +106,7 @@ struct Answer {
     is_whole: bool,
 }
 
-impl Answer {
+impl ByteResponse {
     fn header(&self, name: &str) -> Option<&str> {
         let fields = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
         fields.into_iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
@@ -150,10 +150,10 @@ impl Connection for std::os::unix::net::UnixStream {
     }
 }
 
-impl<S: Connection> Client<S> {
-    fn new(stream: S) -> Client<S> {
+impl<S: Connection> RawClient<S> {
+    fn new(stream: S) -> RawClient<S> {
         stream.be_patient();
-        Client { stream, read: Vec::new() }
+        RawClient { stream, read: Vec::new() }
     }
 
     /// Sends bytes, as far as the server takes them.
@@ -162,7 +162,7 @@ impl<S: Connection> Client<S> {
         self
     }
 
-    fn get(&mut self, path: &str) -> Answer {
+    fn get(&mut self, path: &str) -> ByteResponse {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).answer()
     }
 
@@ -208,13 +208,13 @@ impl<S: Connection> Client<S> {
         assert_eq!(String::from_utf8_lossy(&self.read), "");
     }
 
-    fn head(&mut self) -> Answer {
+    fn head(&mut self) -> ByteResponse {
         let head = self.until("\r\n\r\n").expect("an answer");
         let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest[..3].parse().ok()).unwrap();
-        Answer { status, head, body: Vec::new(), is_whole: false }
+        ByteResponse { status, head, body: Vec::new(), is_whole: false }
     }
 
-    fn answer(&mut self) -> Answer {
+    fn answer(&mut self) -> ByteResponse {
         let mut answer = self.head();
         if answer.header("Transfer-Encoding") == Some("chunked") {
             while let Some(line) = self.until("\r\n") {
@@ -246,20 +246,20 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// A handler that tells of each request and, until it is let go, waits and looks whether the peer is gone.
-struct Waiting {
+struct WaitingHandler {
     told: Mutex<Sender<&'static str>>,
     go: &'static AtomicBool,
 }
 
 /// The handler, what it tells, and what lets it go. It tells "asked", and then "gone" or "answered".
-fn waiting() -> (Waiting, Receiver<&'static str>, &'static AtomicBool) {
+fn waiting() -> (WaitingHandler, Receiver<&'static str>, &'static AtomicBool) {
     let (told, tells) = channel();
     let go: &'static AtomicBool = Box::leak(Box::default());
-    (Waiting { told: Mutex::new(told), go }, tells, go)
+    (WaitingHandler { told: Mutex::new(told), go }, tells, go)
 }
 
-impl Handler for Waiting {
-    fn handle(&self, _: Request, reply: Reply<'_>) -> Result<(), Gone> {
+impl Handler for WaitingHandler {
+    fn handle(&self, _: HttpRequest, reply: Responder<'_>) -> Result<(), Gone> {
         let tell = |what| self.told.lock().unwrap().send(what).unwrap_or(());
         tell("asked");
         let watch = reply.watch();
@@ -278,7 +278,7 @@ impl Handler for Waiting {
 
 #[test]
 fn a_server_tells_its_places_and_says_of_each_answer_what_and_when_it_is() {
-    let server = Running::echo();
+    let server = RunningServer::echo();
     let answer = server.connect().get("/a");
     assert_eq!((answer.status, answer.header("Content-Type")), (200, Some(JSON)));
     assert!(httpdate::parse_http_date(answer.header("Date").unwrap()).is_ok());

@@ -2,7 +2,8 @@ use super::*;
 
 fn run(source: &str) -> Result<String, Error> {
     let content = "some text ".repeat(100);
-    Program::compile(&source::prepare(source)?)?.run(minijinja::context! { content, items => [1, 2, 3] }, |_| {})
+    ChargedTemplate::compile(&source::prepare(source)?)?
+        .run(minijinja::context! { content, items => [1, 2, 3] }, |_| {})
 }
 
 fn excess(source: &str) -> Option<Excess> {
