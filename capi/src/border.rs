@@ -10,6 +10,7 @@ pub use machine::*;
 pub use server::*;
 pub use session::*;
 
+use crate::apart::apart;
 use crate::fault::{self, Fault};
 use crate::handles::ENGINES;
 use crate::logging;
@@ -440,10 +441,13 @@ pub unsafe extern "C" fn kiln_render_chat(
     enter(|| {
         // SAFETY: as the caller promises.
         let messages = unsafe { messages.read("messages") }?;
-        let messages: Vec<Message> = serde_json::from_str(messages).map_err(|e| {
-            Fault::input(format!("the messages are none: {e}"), r#"pass [{"role": "user", "content": "..."}]"#)
+        let model = engine_of(engine)?.model()?;
+        let rendered = apart(|| {
+            let messages: Vec<Message> = serde_json::from_str(messages).map_err(|e| {
+                Fault::input(format!("the messages are none: {e}"), r#"pass [{"role": "user", "content": "..."}]"#)
+            })?;
+            Ok(model.template.render(&messages, opens)?)
         })?;
-        let rendered = engine_of(engine)?.model()?.template.render(&messages, opens)?;
         // SAFETY: as the caller promises.
         unsafe { give_text(&rendered, text, length) }
     })

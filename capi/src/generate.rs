@@ -1,5 +1,6 @@
 //! A reply: the request of `/v1/chat/completions`, and what comes of it.
 
+use crate::apart::apart;
 use crate::border::{KILN_FAILED, KILN_INPUT, KILN_REFUSED};
 use crate::fault::Fault;
 use crate::handles::Session;
@@ -25,17 +26,7 @@ pub(crate) fn generate(
     request: &str,
     on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
 ) -> Result<(Value, Result<(), Fault>), Fault> {
-    let parsed: Value = serde_json::from_str(request)
-        .map_err(|e| Fault::input(format!("the request is no JSON: {e}"), "pass a chat completion's request"))?;
-    let Value::Object(mut body) = parsed else {
-        return Err(Fault::input("the request is no JSON object", "pass a chat completion's request"));
-    };
-    if body.get("n").is_some_and(|n| n != &json!(1) && !n.is_null()) {
-        return Err(Fault::input("one reply is made at a time, and n asks for others", "leave n out"));
-    }
-    body.insert("stream".into(), true.into());
-    body.insert("stream_options".into(), json!({"include_usage": true}));
-    let body = Value::Object(body).to_string();
+    let body = apart(|| body_of(request))?;
     let mut reply = Reply::default();
     let (mut waiting, mut refusal) = (Vec::new(), Vec::new());
     let done = session.engine.request(
@@ -64,6 +55,21 @@ pub(crate) fn generate(
         Ok(status) => Err(refused(status, &refusal)),
         Err(e) => Ok((reply.into_value(), Err(e.into()))),
     }
+}
+
+/// The server's request, which streams.
+fn body_of(request: &str) -> Result<String, Fault> {
+    let parsed: Value = serde_json::from_str(request)
+        .map_err(|e| Fault::input(format!("the request is no JSON: {e}"), "pass a chat completion's request"))?;
+    let Value::Object(mut body) = parsed else {
+        return Err(Fault::input("the request is no JSON object", "pass a chat completion's request"));
+    };
+    if body.get("n").is_some_and(|n| n != &json!(1) && !n.is_null()) {
+        return Err(Fault::input("one reply is made at a time, and n asks for others", "leave n out"));
+    }
+    body.insert("stream".into(), true.into());
+    body.insert("stream_options".into(), json!({"include_usage": true}));
+    Ok(Value::Object(body).to_string())
 }
 
 /// The error of an answer that is one.

@@ -11,6 +11,7 @@
 //! `unsafe` is in `border` alone, beside the signatures: what C hands over is turned into values there.
 #![warn(missing_docs)]
 
+mod apart;
 mod border;
 mod fault;
 mod generate;

@@ -106,6 +106,14 @@ fn what_a_c_program_does_wrongly_is_an_error_and_the_rest_works() {
 }
 
 #[test]
+fn a_thread_with_a_small_stack_may_call_every_function() {
+    let at = installed();
+    let program = compile("cc", "-std=gnu11", "tests/stack.c", &at);
+    let file = at.path().join("session");
+    assert_eq!(String::from_utf8(run(Command::new(program).arg(file)).stdout).unwrap(), "all of them\n");
+}
+
+#[test]
 fn a_session_that_was_saved_goes_on_in_another_process_as_it_would_have() {
     let at = installed();
     let program = compile("cc", "-std=gnu11", "tests/sessions.c", &at);

@@ -14,6 +14,7 @@ use super::panels::{LOADS, Panels, ScaleForm, words_of};
 use crate::model::WeightFormat;
 use crate::model::blocks::BlockFormat;
 use crate::model::grouped::{Grouped, LOAD, VALUES};
+use std::marker::PhantomData;
 use std::ops::Range;
 
 /// What the inputs of a product in `format` have to be corrected by.
@@ -60,35 +61,52 @@ pub struct PanelProduct<'a> {
 }
 
 impl PanelProduct<'_> {
-    /// Computes it.
+    /// Computes it. A function for each format: one for all has the stack of all, where nothing optimises it.
     ///
     /// # Safety
     /// `inputs` holds `rows` of the weights' columns, quantised with their format's [`correction`]; for BF16 `x` does. `out`
     /// has room for `rows` of the weights' rows, and nobody else writes those of `panels`.
     pub unsafe fn run(self, units: VectorUnits) {
-        // SAFETY: the caller's.
-        unsafe { units.run(self) }
-    }
-}
-
-impl VectorKernel for PanelProduct<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    unsafe fn run<L: Lanes>(self) {
-        macro_rules! grouped {
+        macro_rules! by_format {
             ($($format:ident)*) => {
                 match self.weights.format {
-                    WeightFormat::Int8 => self.panels_by::<L, Bytes>(),
-                    WeightFormat::Bf16 => self.bf16::<L>(),
-                    WeightFormat::Int4 => self.panels_by::<L, formats::Q4_0>(),
-                    WeightFormat::Blocks(BlockFormat::Q4_0) => self.panels_by::<L, formats::Q4_0>(),
-                    $(WeightFormat::Blocks(BlockFormat::$format) => self.panels_by::<L, formats::$format>(),)*
+                    WeightFormat::Int8 => units.run(InForm::<Bytes>(self, PhantomData)),
+                    WeightFormat::Bf16 => units.run(InBf16(self)),
+                    WeightFormat::Int4 => units.run(InForm::<formats::Q4_0>(self, PhantomData)),
+                    $(WeightFormat::Blocks(BlockFormat::$format) => {
+                        units.run(InForm::<formats::$format>(self, PhantomData))
+                    })*
                 }
             };
         }
         // SAFETY: the caller's.
-        unsafe { grouped!(Q4_1 Q5_0 Q5_1 Q8_0 Q2K Q3K Q4K Q5K Q6K Iq4Nl Iq4Xs) }
+        unsafe { by_format!(Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2K Q3K Q4K Q5K Q6K Iq4Nl Iq4Xs) }
+    }
+}
+
+/// A product of weights in eight bits or less.
+struct InForm<'a, F>(PanelProduct<'a>, PhantomData<F>);
+
+impl<F: Form> VectorKernel for InForm<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) {
+        // SAFETY: the caller's.
+        unsafe { self.0.panels_by::<L, F>() }
+    }
+}
+
+/// A product of BF16 weights.
+struct InBf16<'a>(PanelProduct<'a>);
+
+impl VectorKernel for InBf16<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) {
+        // SAFETY: the caller's.
+        unsafe { self.0.bf16::<L>() }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a machine is, and whether a model fits it.
 
 use super::{enter, give_text, kiln_text, out, read_options};
+use crate::apart::apart;
 use crate::options::Planned;
 use kiln::diagnose::forecast;
 use kiln::diagnose::probe::{self, ProbeOptions};
@@ -17,11 +18,13 @@ pub unsafe extern "C" fn kiln_probe_json(measures: bool, json: *mut *mut c_char,
     enter(|| {
         // SAFETY: as the caller promises. A missing place is said before seconds are spent.
         unsafe { out(json, "the place of the answer") }?;
-        let files = Files::system();
-        let report = probe::run(&ProbeOptions::of_machine(&files, measures), &|_| ());
-        let report = report.to_json(&|words| words.to_string());
+        let report = apart(|| {
+            let files = Files::system();
+            let report = probe::run(&ProbeOptions::of_machine(&files, measures), &|_| ());
+            Ok(report.to_json(&|words| words.to_string()).to_string())
+        })?;
         // SAFETY: as the caller promises.
-        unsafe { give_text(&report.to_string(), json, length) }
+        unsafe { give_text(&report, json, length) }
     })
 }
 
@@ -100,8 +103,8 @@ pub unsafe extern "C" fn kiln_plan_json(
                 with_schedule: options.with_schedule != 0,
             }
         };
-        let forecast = forecast::to_json(&planned.asked()?)?;
+        let forecast = apart(|| Ok(forecast::to_json(&planned.asked()?)?.to_string()))?;
         // SAFETY: as the caller promises.
-        unsafe { give_text(&forecast.to_string(), json, length) }
+        unsafe { give_text(&forecast, json, length) }
     })
 }

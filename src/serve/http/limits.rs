@@ -58,7 +58,8 @@ impl Default for Limits {
             fields: 64,
             body_bytes: 8 << 20,
             memory_bytes: 256 << 20,
-            stack_bytes: 256 << 10,
+            // JSON that nests as deep as it may takes half of it, where nothing optimises its parser.
+            stack_bytes: 512 << 10,
         }
     }
 }
