@@ -103,6 +103,9 @@ pub struct ServeArgs {
     /// Longest time in seconds that a reply may take, waiting included [default: any]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=MOST_SECONDS))]
     deadline: Option<u64>,
+    /// Free the model's memory after so many seconds without a request; the next one loads it again [default: never]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=MOST_SECONDS))]
+    idle_unload: Option<u64>,
     /// Seconds that replies under way may take once the server is told to stop
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(..=MOST_SECONDS))]
     drain: u64,
@@ -231,6 +234,7 @@ impl ServeArgs {
                 queue: self.queue as usize,
                 deadline: self.deadline.map(Duration::from_secs),
                 gap: Duration::from_millis(self.max_gap),
+                idle_unload: self.idle_unload.map(Duration::from_secs),
                 aliases: self.alias.clone(),
                 strict_model: self.strict_model,
                 system,
@@ -389,6 +393,12 @@ fn say(notice: &Notice, json: bool) {
         Notice::NotReloaded(e) => (
             "not_reloaded",
             format!("the model was not loaded anew, and the old one answers on: {}", super::face::line(e)),
+        ),
+        Notice::Unloaded => ("unloaded", "nobody has asked for a while: the model's memory is free".into()),
+        Notice::LoadedAgain => ("loaded_again", "the model was loaded again and answers".into()),
+        Notice::NotLoadedAgain(e) => (
+            "not_loaded_again",
+            format!("the model was not loaded again, which the next request tries: {}", super::face::line(e)),
         ),
         Notice::Draining => ("draining", "stopping; completing what is under way".into()),
         Notice::Stopped => ("stopped", "stopped".into()),

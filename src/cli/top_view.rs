@@ -315,7 +315,8 @@ fn show_npu(out: &mut Vec<Line<'static>>, npu: &NpuSample) {
 fn show_kiln(out: &mut Vec<Line<'static>>, kiln: &KilnSample) {
     let s = &kiln.status;
     let head = format!("Kiln {} {}", s.pid, plain(&s.command));
-    out.push(Line::from(vec![bold(head), Span::raw(format!("  {} on {}", plain(&s.model), plain(&s.device)))]));
+    let state = if s.unloaded { ", unloaded" } else { "" };
+    out.push(Line::from(vec![bold(head), Span::raw(format!("  {} on {}{state}", plain(&s.model), plain(&s.device)))]));
     let mut text = format!(
         "    decode {:.1} tokens/s of {}  prefill {:.1} tokens/s  queue {}",
         s.decode_tokens_s,

@@ -16,6 +16,10 @@ pub enum Phase {
     Tuning,
     /// It answers.
     Ready,
+    /// Nobody asked for a while, so the weights are not in memory. It answers, once they are.
+    Unloaded,
+    /// Somebody asked, and it reads the weights again.
+    LoadingAgain,
     /// It completes what it has begun, and takes nothing new.
     Draining,
     /// The engine has failed, and the process ends.
@@ -29,6 +33,8 @@ impl Phase {
             Phase::Loading => "loading",
             Phase::Tuning => "tuning",
             Phase::Ready => "ready",
+            Phase::Unloaded => "unloaded",
+            Phase::LoadingAgain => "loading_again",
             Phase::Draining => "draining",
             Phase::Failed(_) => "failed",
         }
@@ -119,7 +125,8 @@ impl Health {
             Phase::Ready if self.stalled() > LATE => {
                 Err(format!("the engine has made no progress for {} s", self.stalled().as_secs()))
             }
-            Phase::Ready => Ok(()),
+            // A request is answered, if later: whoever asks this and sends none elsewhere is right.
+            Phase::Ready | Phase::Unloaded | Phase::LoadingAgain => Ok(()),
             Phase::Loading => Err("the model is loading".into()),
             Phase::Tuning => Err("the device is being measured for the model".into()),
             Phase::Draining => Err("the server is stopping".into()),
@@ -141,6 +148,10 @@ mod tests {
         health.note_first_token();
         health.enter(Phase::Ready);
         assert_eq!((health.ready(), health.boot().is_some()), (Ok(()), true));
+        for phase in [Phase::Unloaded, Phase::LoadingAgain] {
+            health.enter(phase);
+            assert!(health.ready().is_ok());
+        }
         health.enter(Phase::Draining);
         health.enter(Phase::Ready);
         assert_eq!(health.phase(), Phase::Draining);

@@ -50,6 +50,7 @@ pub struct Metrics {
     pub(super) waiting: Gauge,
     running: Gauge,
     slots: Gauge,
+    loaded: Gauge,
     kv_pages: Gauge,
     kv_pages_used: Gauge,
     kv_bytes: Gauge,
@@ -93,6 +94,7 @@ impl Default for Metrics {
             waiting: register(r, "queue_length", "Replies that wait for a place"),
             running: register(r, "sequences_running", "Replies that are being made"),
             slots: register(r, "sequences_limit", "Replies that can be made at once"),
+            loaded: register(r, "model_loaded", "Whether the weights are in memory: 1, or 0"),
             kv_pages: register(r, "kv_pages", "Pages of the KV cache"),
             kv_pages_used: register(r, "kv_pages_used", "Pages of the KV cache that hold tokens"),
             kv_bytes: register_with_unit(r, "kv_memory", "Device memory of the KV cache", Bytes, Gauge::default()),
@@ -196,6 +198,23 @@ impl Metrics {
         self.kv_bytes.set(all as i64);
         self.weight_bytes.set(schedule.weights.bytes() as i64);
         self.read_ceiling.set(ceiling);
+        self.loaded.set(1);
+    }
+
+    /// Notes that nothing is loaded.
+    pub(super) fn set_unloaded(&self) {
+        for gauge in [
+            &self.loaded,
+            &self.running,
+            &self.kv_pages,
+            &self.kv_pages_used,
+            &self.kv_bytes,
+            &self.prefix_bytes,
+            &self.prefix_limit,
+            &self.weight_bytes,
+        ] {
+            gauge.set(0);
+        }
     }
 
     /// Notes a pass.

@@ -23,4 +23,5 @@ pub mod service;
 #[cfg(test)]
 mod tests;
 mod unique;
+mod unload;
 mod worker;

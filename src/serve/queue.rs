@@ -184,10 +184,24 @@ impl JobQueue {
     pub fn end(&self, model: u64, e: ApiError) -> Vec<Job> {
         let mut state = self.state();
         state.ended.push((model, e));
-        state.errands.retain(|(of, _)| *of != model);
-        let (of_it, others) = state.waiting.drain(..).partition::<VecDeque<Job>, _>(|job| job.recipient.model == model);
-        state.waiting = others;
-        of_it.into()
+        state.clear(model)
+    }
+
+    /// Takes what waits for `model`, to be told why it is not done.
+    pub fn clear(&self, model: u64) -> Vec<Job> {
+        self.state().clear(model)
+    }
+
+    /// Waits until there is something to do for `model`. False: nothing more will come for it.
+    pub fn wait_for_some(&self, model: u64) -> bool {
+        let mut state = self.state();
+        while !state.waits_for(model) {
+            if state.current != model || state.closed.is_some() {
+                return false;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        true
     }
 
     /// Takes in nothing more: a push is answered by `e`. The jobs that wait stay.
@@ -210,6 +224,14 @@ impl QueueState {
     fn check_open(&self, model: u64) -> Result<(), ApiError> {
         let ended = || self.ended.iter().find(|(of, _)| *of == model).map(|(_, e)| e);
         self.closed.as_ref().or_else(ended).map_or(Ok(()), |e| Err(e.clone()))
+    }
+
+    /// Takes all jobs for `model`, and drops its errands.
+    fn clear(&mut self, model: u64) -> Vec<Job> {
+        self.errands.retain(|(of, _)| *of != model);
+        let (of_it, others) = self.waiting.drain(..).partition::<VecDeque<Job>, _>(|job| job.recipient.model == model);
+        self.waiting = others;
+        of_it.into()
     }
 
     /// Whether there is something to do for `model`.

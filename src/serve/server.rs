@@ -8,7 +8,8 @@ use super::manager::Manager;
 use super::model::Model;
 use super::prefixes::PrefixFile;
 use super::service::{ServerSettings, Service};
-use super::worker::Worker;
+use super::unload::{Said, Unloaded};
+use super::worker::{Rest, Worker};
 use crate::diagnose::status::Reporter;
 use crate::engine::{self, DraftFiles, ModelFiles, Options};
 use crate::executor::Measure;
@@ -114,6 +115,12 @@ pub enum Notice {
     Ready(Started),
     /// A model that was loaded anew answers from here on.
     Reloaded,
+    /// Nobody has asked for a while, and the model's memory was given back.
+    Unloaded,
+    /// Somebody asks, and it is loaded again.
+    LoadedAgain,
+    /// It could not be loaded again. Who waited was told, and the next request tries again.
+    NotLoadedAgain(Error),
     /// A model could not be loaded anew; the old one answers on.
     NotReloaded(Error),
     /// It completes what is under way.
@@ -144,6 +151,10 @@ enum Told {
     Order(ServerOrder),
     /// The model answers.
     Ready(u64),
+    /// Something to say.
+    Notice(Notice),
+    /// The model's files are not those that it was loaded from.
+    Changed,
     /// An engine's thread has ended.
     Ended(u64, Result<()>),
     /// All connections have ended, or the thread that takes them panicked.
@@ -297,6 +308,16 @@ impl Watching<'_> {
                     self.reread();
                 }
                 Ok(Told::Ready(id)) => self.note_ready(id, say),
+                Ok(Told::Notice(notice)) => {
+                    self.manager.tell(if notice == Notice::LoadedAgain {
+                        "STATUS=answering"
+                    } else {
+                        "STATUS=unloaded"
+                    });
+                    say(notice);
+                }
+                Ok(Told::Changed) if self.loading.is_none() && !self.drainer.is_draining() => start(self),
+                Ok(Told::Changed) => {}
                 Ok(Told::Ended(id, done)) => {
                     let was_loading = self.loading.take_if(|loading| *loading == id).is_some();
                     let why = done.as_ref().err().cloned();
@@ -442,6 +463,7 @@ fn report(service: &Arc<Service>, model: &str, device: &str) -> Option<Reporter>
     let service = service.clone();
     Reporter::start_with("serve", model, device, move |status| {
         status.queue = service.metrics.waiting.get().try_into().unwrap_or_default();
+        status.unloaded = matches!(service.health.phase(), Phase::Unloaded | Phase::LoadingAgain);
         if let Ok(model) = service.model() {
             (status.model, status.device) = (model.name.clone(), model.device.clone());
         }
@@ -478,12 +500,29 @@ fn run_engine(
     service.set_model(model.clone());
     service.health.enter(Phase::Ready);
     let _ = tell.send(Told::Ready(id));
-    worker.run()?;
-    // A model that was replaced leaves the file to the one that answers now.
-    let is_current = service.model().is_ok_and(|current| current.id == id);
-    match prefix_file.filter(|_| is_current) {
-        Some(file) => worker.save_prefixes(file, &first),
-        None => Ok(()),
+    loop {
+        let rest = worker.run()?;
+        // A model that was replaced leaves the file to the one that answers now.
+        let is_current = service.model().is_ok_and(|current| current.id == id);
+        if let Some(file) = prefix_file.filter(|_| is_current) {
+            worker.save_prefixes(file, &first)?;
+        }
+        drop(worker);
+        if rest == Rest::End {
+            return Ok(());
+        }
+        let say = |said| {
+            let _ = tell.send(match said {
+                Said::Notice(notice) => Told::Notice(notice),
+                Said::Changed => Told::Changed,
+            });
+        };
+        let unloaded = Unloaded { model: &model, setup, service, cancel: &progress.cancel };
+        let Some(loaded) = unloaded.wait(&say)? else { return Ok(()) };
+        worker = Worker::new(service, &model, loaded)?;
+        if let Some(file) = prefix_file {
+            worker.load_prefixes(file)?;
+        }
     }
 }
 

@@ -31,6 +31,8 @@ pub struct ServerSettings {
     pub deadline: Option<Duration>,
     /// Longest time that a prompt may hold up the others' next tokens, where a pass of a few rows is not longer.
     pub gap: Duration,
+    /// A model that nobody has asked for so long gives its memory back, until somebody asks again.
+    pub idle_unload: Option<Duration>,
     /// Names of the model beside its own.
     pub aliases: Vec<String>,
     /// Refuses requests for a model by another name than its own and its aliases.
@@ -57,6 +59,7 @@ impl Default for ServerSettings {
             queue: 256,
             deadline: None,
             gap: Duration::from_millis(250),
+            idle_unload: None,
             aliases: Vec::new(),
             strict_model: false,
             heartbeat: Duration::from_secs(10),
@@ -330,6 +333,11 @@ impl Service {
                 .code("model_replaced"),
         };
         self.queue.end(model, e.clone()).iter().for_each(|job| job.recipient.tell(Event::Failed(e.clone())));
+    }
+
+    /// Tells whoever waits for `model`, which goes on, that it is not there.
+    pub(super) fn turn_away(&self, model: u64, e: &ApiError) {
+        self.queue.clear(model).iter().for_each(|job| job.tell(Event::Failed(e.clone())));
     }
 
     /// The engine has failed: nothing more is answered, and whoever waits is told.

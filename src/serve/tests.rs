@@ -2,6 +2,7 @@
 
 mod reload;
 mod shares;
+mod unload;
 
 use super::http::{ApiError, Gone, Guard, HttpRequest, Limits, Listen, Responder};
 use super::job::{Client, Event, ReplyRequest};

@@ -51,6 +51,15 @@ pub(super) struct Worker<'a> {
     swept: Instant,
 }
 
+/// Why a worker rests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// No more jobs will come for its model.
+    End,
+    /// None came for as long as the settings say.
+    Idle,
+}
+
 /// A job in a slot.
 pub(super) struct RunningJob {
     pub(super) recipient: Recipient,
@@ -134,18 +143,21 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Runs jobs until no more will come for this model.
+    /// Runs jobs until no more will come for this model, or none has come for long.
     ///
     /// # Errors
     /// Device: it failed. Whoever waits is told.
-    pub fn run(&mut self) -> Result<()> {
+    pub fn run(&mut self) -> Result<Rest> {
         let queue = &self.service.queue;
+        let limit = self.service.settings.idle_unload.unwrap_or(Duration::MAX);
+        let mut busy = Instant::now();
         loop {
             if self.swept.elapsed() >= SWEEP {
                 self.swept = Instant::now();
                 self.service.metrics.cancelled.inc_by(queue.sweep() as u64);
             }
             for errand in queue.take_errands(self.model.id) {
+                busy = Instant::now();
                 errand(&mut self.batch, self.executor.as_mut());
             }
             self.admit();
@@ -153,13 +165,17 @@ impl<'a> Worker<'a> {
                 self.outbox.borrow_mut().send();
                 self.service.health.progress(false);
                 self.publish();
+                if busy.elapsed() >= limit {
+                    return Ok(Rest::Idle);
+                }
                 // Nobody waits: the device has a moment for what makes later passes faster.
                 let pause = self.executor.improve()?.unwrap_or(IDLE).min(IDLE);
-                if queue.wait(self.model.id, pause) == QueuePoll::Nothing {
-                    return Ok(());
+                if queue.wait(self.model.id, pause.min(limit)) == QueuePoll::Nothing {
+                    return Ok(Rest::End);
                 }
                 continue;
             }
+            busy = Instant::now();
             self.drop_abandoned();
             self.run_pass().inspect_err(|e| self.fail_all(e))?;
         }

@@ -208,6 +208,13 @@ class Faults(Case):
         page.until_text("#health", "Ready")
         page.until("document.getElementById('banner').hidden")
 
+    def test_a_model_that_rests_takes_questions(self):
+        for phase, health in [("unloaded", "Resting"), ("loading_again", "Loading")]:
+            self.front.replace("/status", status(phase))
+            page = self.open(health=health)
+            page.until("document.getElementById('status-open').dataset.health === 'ready'")
+            page.until("document.getElementById('banner').hidden")
+
     def test_silence_of_a_dead_machine_is_noticed(self):
         page = self.open()
 

@@ -13,11 +13,12 @@ mod prefixes;
 mod refusals;
 mod resources;
 
-use client::Server;
+use client::{PATIENCE, Server};
 use common::program::kiln;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 #[test]
 fn check_answers_once_and_exits() {
@@ -168,6 +169,31 @@ fn its_report_counts_those_who_wait_and_outlives_a_reload() {
     let decoded = report("decoded");
     assert_eq!(server.post("/v1/completions", &json!({"prompt": "The", "max_tokens": 4})).0, 200);
     config::wait_until("the new engine's tokens are reported", || report("decoded") > decoded);
+}
+
+#[test]
+fn a_model_that_nobody_asks_rests_and_says_so() {
+    let server = Server::start(&["--idle-unload", "1"]);
+    let ask = || {
+        server
+            .post("/v1/chat/completions", &json!({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 2}))
+    };
+    server.wait_to_say("the model's memory is free");
+    assert_eq!(server.get("/v1/models").1["data"][0]["id"], "demo");
+    let (status, health) = server.get("/health");
+    assert_eq!((status, &health["status"], &health["ready"]["phase"]), (200, &json!("ok"), &json!("unloaded")));
+    assert_eq!(
+        (server.get("/status").1["phase"].clone(), server.metric("kiln_model_loaded")),
+        (json!("unloaded"), 0.0)
+    );
+    assert_eq!(ask().0, 200);
+    server.wait_to_say("was loaded again");
+    // As late as the model rests again.
+    let until = Instant::now() + PATIENCE;
+    while server.get("/status").1["phase"] != "unloaded" {
+        assert!(Instant::now() < until, "{}", server.said());
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]

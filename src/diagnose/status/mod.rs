@@ -54,6 +54,8 @@ pub struct Status {
     pub sequences: u64,
     /// Requests that are waiting.
     pub queue: u64,
+    /// The weights are not in memory, since nobody asked for a while.
+    pub unloaded: bool,
 }
 
 /// The directories that a process's environment variables name.

@@ -7,6 +7,8 @@ const AGAIN_S = 1;
 const AGAIN_MOST_S = 15;
 /** Seconds that an answer may take. */
 const PATIENCE_S = 5;
+/** Phases in which questions are answered. A model that was unloaded is loaded for the next one. */
+const ANSWERING = ['ready', 'unloaded', 'loading_again'];
 
 /**
  * The server's health. `status` is what /status answered last, or null; `isThere` whether it answered at the last look;
@@ -34,7 +36,7 @@ export class Health extends EventTarget {
   }
 
   get isReady() {
-    return this.isThere === true && this.status?.phase === 'ready';
+    return this.isThere === true && ANSWERING.includes(this.status?.phase);
   }
 
   /** Looks now, and from then on in turn. A hidden page does not look. */

@@ -3,6 +3,8 @@
 /** What the server does, by its phase: a word, and a sentence where it does not answer questions. */
 const PHASES = {
   ready: ['Ready'],
+  unloaded: ['Resting'],
+  loading_again: ['Loading'],
   loading: ['Loading', 'The model is being loaded. Questions are answered once it is ready.'],
   tuning: ['Tuning', 'The model is being tuned to this machine. Questions are answered once it is ready.'],
   draining: ['Stopping', 'The server is stopping. It finishes the answers that it has begun.'],
