@@ -233,6 +233,7 @@ impl TopView {
         };
         figure(gpu.engine_mhz, |v| format!("{v:.0} MHz"));
         figure(gpu.memory_mhz, |v| format!("memory {v:.0} MHz"));
+        figure(gpu.fabric_mhz, |v| format!("fabric {v:.0} MHz"));
         figure(gpu.power, |v| format!("{v:.1} W"));
         figure(gpu.temperature, |v| format!("{v:.0} °C"));
         out.push(Line::from(spans));
@@ -246,6 +247,14 @@ impl TopView {
         }
         if !spans.is_empty() {
             out.push(Line::from(spans));
+        }
+        let mut words: Vec<String> =
+            gpu.engines.iter().map(|(name, busy)| format!("{} {busy:.0} %", plain(name))).collect();
+        if !gpu.throttled_by.is_empty() {
+            words.push(format!("throttled by {}", plain(&gpu.throttled_by.join(", "))));
+        }
+        if !words.is_empty() {
+            out.push(Line::from(format!("    {}", words.join("  "))));
         }
         self.show_graph(out, "busy", &load_of(gpu), Some(100.0));
         self.show_processes(out, &gpu.processes);
@@ -343,6 +352,9 @@ mod tests {
             name: "renderD128 gfx1103".into(),
             driver: "amdgpu".into(),
             busy,
+            fabric_mhz: Some(2000.0),
+            throttled_by: vec!["SPPT".into(), "TEMP_CORE".into()],
+            engines: vec![("compute".into(), 81.0), ("gfx".into(), 2.0)],
             processes,
             ..GpuSample::default()
         };
@@ -351,6 +363,14 @@ mod tests {
 
     fn text(view: &TopView, sample: &Snapshot) -> String {
         view.lines(sample).iter().map(|line| format!("{line}\n")).collect()
+    }
+
+    #[test]
+    fn the_fabric_the_engines_and_what_holds_clocks_down_are_shown() {
+        let shown = text(&View::default(), &gpu(Some(90.0), Vec::new()));
+        for words in ["fabric 2000 MHz", "compute 81 %  gfx 2 %  throttled by SPPT, TEMP_CORE"] {
+            assert!(shown.contains(words), "no `{words}` in:\n{shown}");
+        }
     }
 
     #[test]

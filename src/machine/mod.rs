@@ -3,6 +3,7 @@
 pub mod cache;
 pub mod caches;
 pub mod files;
+pub mod gpu_metrics;
 pub mod heaps;
 pub mod nodes;
 pub(crate) mod partial;

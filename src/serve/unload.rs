@@ -7,7 +7,7 @@ use super::health::Phase;
 use super::http::ApiError;
 use super::model::Model;
 use super::prefixes::Identity;
-use super::server::{Loaded, Notice, Setup};
+use super::server::{LoadedExecutor, Notice, Setup};
 use super::service::Service;
 use crate::executor::weights::Progress;
 use crate::sys::memory;
@@ -39,7 +39,7 @@ impl Unloaded<'_> {
     ///
     /// # Errors
     /// Interrupted: the load was ended.
-    pub fn wait(&self, say: &dyn Fn(Said)) -> Result<Option<Loaded>> {
+    pub fn wait(&self, say: &dyn Fn(Said)) -> Result<Option<LoadedExecutor>> {
         let Unloaded { model, service, .. } = self;
         memory::give_back_freed();
         self.enter(Phase::Unloaded);
@@ -81,7 +81,7 @@ impl Unloaded<'_> {
     }
 
     /// The model as it was. `None`: its files are others.
-    fn load(&self) -> Result<Option<Loaded>> {
+    fn load(&self) -> Result<Option<LoadedExecutor>> {
         let progress = Arc::new(Progress::new(self.cancel.clone()));
         self.service.set_progress(progress.clone());
         let loaded = (self.setup.load)(&progress)?;

@@ -19,8 +19,15 @@ pub struct DrmClient {
     pub vram: u64,
     /// Bytes of GTT that it holds.
     pub gtt: u64,
-    /// Nanoseconds of the device's engines spent on it.
-    pub engine_ns: u64,
+    /// Nanoseconds of each of the device's engines spent on it.
+    pub engines: Vec<(String, u64)>,
+}
+
+impl Client {
+    /// Nanoseconds of all engines.
+    pub fn engine_ns(&self) -> u64 {
+        self.engines.iter().fold(0, |sum, (_, ns)| sum.saturating_add(*ns))
+    }
 }
 
 /// Every client that this user may see, each once. This process is left out: it opens devices only to ask.
@@ -59,7 +66,8 @@ fn parse(pid: u32, text: &str) -> Option<DrmClient> {
     let engines = text.lines().filter_map(|l| {
         let (name, value) = l.strip_prefix("drm-engine-")?.split_once(':')?;
         // Capacities are not times.
-        if name.starts_with("capacity") { None } else { value.trim().strip_suffix("ns")?.trim().parse::<u64>().ok() }
+        let time = if name.starts_with("capacity") { None } else { value.trim().strip_suffix("ns") };
+        Some((name.to_owned(), time?.trim().parse().ok()?))
     });
     Some(DrmClient {
         pid,
@@ -68,7 +76,7 @@ fn parse(pid: u32, text: &str) -> Option<DrmClient> {
         id: field("drm-client-id")?.parse().ok()?,
         vram: memory("vram"),
         gtt: memory("gtt"),
-        engine_ns: engines.fold(0, u64::saturating_add),
+        engines: engines.collect(),
     })
 }
 
@@ -97,14 +105,18 @@ mod tests {
     #[test]
     fn memory_and_engine_time_are_read_in_the_kernels_units() {
         let c = parse(5, AMDGPU).unwrap();
-        assert_eq!((c.id, c.slot.as_str(), c.vram, c.gtt, c.engine_ns), (71, "0000:c6:00.0", 120 << 10, 2 << 20, 1234));
+        assert_eq!(
+            (c.id, c.slot.as_str(), c.vram, c.gtt, c.engine_ns()),
+            (71, "0000:c6:00.0", 120 << 10, 2 << 20, 1234)
+        );
+        assert_eq!(c.engines, [("gfx".into(), 1000), ("compute".into(), 234)]);
         let newer = format!("{AMDGPU}drm-resident-vram:\t3 MiB\ndrm-total-vram:\t9 MiB\n");
         assert_eq!(parse(5, &newer).unwrap().vram, 3 << 20);
         assert_eq!(parse(5, "pos:\t0\n"), None);
         assert_eq!(parse(5, "drm-client-id:\tx\n"), None);
         let odd = parse(5, "drm-client-id:\t1\ndrm-memory-vram:\t99999999999999999999 KiB\ndrm-engine-gfx:\t-5 ns\n")
             .unwrap();
-        assert_eq!((odd.vram, odd.engine_ns), (0, 0));
+        assert_eq!((odd.vram, odd.engine_ns()), (0, 0));
         assert_eq!(parse_bytes("18446744073709551615 GiB"), None);
     }
 

@@ -10,6 +10,7 @@ mod tests;
 
 use crate::diagnose::status::{self, Environment, Status};
 use crate::machine::files::{Files, Reading};
+use crate::machine::gpu_metrics::{GpuMetrics, Throttle};
 use crate::machine::nodes::{DeviceNode, Nvidia, gfx_name};
 use crate::sys::amdgpu::{self, GpuSensor};
 use crate::sys::{self, Failure, amdxdna, drm};
@@ -64,6 +65,15 @@ pub struct GpuSample {
     pub vram: Option<Fill>,
     /// GTT.
     pub gtt: Option<Fill>,
+    /// Clock of the data fabric between memory and the engines, MHz.
+    #[serde(default)]
+    pub fabric_mhz: Option<f64>,
+    /// What holds its clocks down, by the kernel's names.
+    #[serde(default)]
+    pub throttled_by: Vec<String>,
+    /// Its engines, and the percent of the time since the last sample in which each worked for the processes below.
+    #[serde(default)]
+    pub engines: Vec<(String, f64)>,
     /// Processes on it that this user may see.
     pub processes: Vec<Process>,
     /// Why there are no values.
@@ -143,7 +153,10 @@ pub struct Monitor {
     /// Columns of each open NPU.
     columns: HashMap<String, u32>,
     last: Option<Instant>,
-    engine_ns: HashMap<(String, u64), u64>,
+    /// Nanoseconds of each client's engines.
+    engines: HashMap<(String, u64), Vec<(String, u64)>>,
+    /// What held each GPU's clocks down.
+    throttle: HashMap<String, Throttle>,
     completed: HashMap<(String, u32, i64), u64>,
     nvidia: nvidia::NvmlLibrary,
 }
@@ -157,7 +170,8 @@ impl Monitor {
             open: HashMap::new(),
             columns: HashMap::new(),
             last: None,
-            engine_ns: HashMap::new(),
+            engines: HashMap::new(),
+            throttle: HashMap::new(),
             completed: HashMap::new(),
             nvidia: nvidia::NvmlLibrary::default(),
         }
@@ -184,9 +198,12 @@ impl Monitor {
                     gpus.len() - 1
                 }
             };
-            self.nvidia.complete(&self.files, &nvidia.slot, &mut gpus[i]);
+            match is_suspended(&self.files, &format!("/sys/bus/pci/devices/{}", nvidia.slot)) {
+                true => gpus[i].fault = Some(SUSPENDED.into()),
+                false => self.nvidia.complete(&self.files, &nvidia.slot, &mut gpus[i]),
+            }
         }
-        self.engine_ns = clients.into_iter().map(|c| ((c.slot, c.id), c.engine_ns)).collect();
+        self.engines = clients.into_iter().map(|c| ((c.slot, c.id), c.engines)).collect();
         let npus: Vec<NpuSample> =
             accelerators.iter().filter(|n| n.is_amdxdna()).map(|node| self.sample_npu(node, seconds)).collect();
         let kilns = with_energy(status::read_all(&self.files, &self.environment), &gpus);
@@ -196,6 +213,17 @@ impl Monitor {
 
     fn sample_gpu(&mut self, node: &DeviceNode, clients: &[DrmClient], seconds: Option<f64>) -> GpuSample {
         let files = &self.files;
+        if is_suspended(files, &node.device) {
+            let processes = self.processes(node, clients, seconds);
+            return GpuSample {
+                fault: Some(SUSPENDED.into()),
+                processes,
+                driver: node.driver.clone(),
+                ..closed(node.name.clone())
+            };
+        }
+        let metrics = files.bytes(&node.file("gpu_metrics")).ok().and_then(|table| GpuMetrics::parse(&table));
+        let metrics = metrics.unwrap_or_default();
         let number = |path: String| files.value::<u64>(&path).ok().map(|v| v as f64);
         let hwmon = files.list(&node.file("hwmon")).ok().and_then(|all| all.into_iter().next()).unwrap_or_default();
         let meter = |name: &str| number(node.file(&format!("hwmon/{hwmon}/{name}")));
@@ -214,9 +242,19 @@ impl Monitor {
             temperature: meter("temp1_input").map(|mc| mc / 1e3),
             vram: fill("vram"),
             gtt: fill("gtt"),
+            fabric_mhz: metrics.fabric_mhz.map(f64::from),
+            throttled_by: metrics
+                .throttle
+                .reasons(self.throttle.get(&node.path))
+                .unwrap_or_default()
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
+            engines: self.engines(node, clients, seconds),
             processes: self.processes(node, clients, seconds),
             fault: None,
         };
+        self.throttle.insert(node.path.clone(), metrics.throttle);
         if node.is_amdgpu() {
             self.complete(&mut gpu, node);
         }
@@ -251,12 +289,33 @@ impl Monitor {
         }
     }
 
+    /// The engines of a GPU that its clients used, each with its share of the time, the busiest first.
+    fn engines(&self, node: &DeviceNode, clients: &[Client], seconds: Option<f64>) -> Vec<(String, f64)> {
+        let mut all: Vec<(String, f64)> = Vec::new();
+        let Some(seconds) = seconds else { return all };
+        for c in clients.iter().filter(|c| c.slot == node.slot && !c.slot.is_empty()) {
+            let Some(before) = self.engines.get(&(c.slot.clone(), c.id)) else { continue };
+            for (name, now) in &c.engines {
+                let then = before.iter().find(|(of, _)| of == name).map_or(0, |(_, ns)| *ns);
+                let busy = now.saturating_sub(then) as f64 / 1e7 / seconds;
+                match all.iter_mut().find(|(of, _)| of == name) {
+                    Some((_, sum)) => *sum += busy,
+                    None => all.push((name.clone(), busy)),
+                }
+            }
+        }
+        all.retain(|(_, busy)| *busy > 0.0);
+        all.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        all
+    }
+
     /// The processes on a GPU, each with the sum of its clients, the largest first.
     fn processes(&self, node: &DeviceNode, clients: &[DrmClient], seconds: Option<f64>) -> Vec<Process> {
         let mut all: Vec<Process> = Vec::new();
         for c in clients.iter().filter(|c| c.slot == node.slot && !c.slot.is_empty()) {
-            let before = self.engine_ns.get(&(c.slot.clone(), c.id));
-            let busy = seconds.zip(before).map(|(s, &then)| c.engine_ns.saturating_sub(then) as f64 / 1e7 / s);
+            let before = self.engines.get(&(c.slot.clone(), c.id));
+            let then = before.map(|engines| engines.iter().fold(0, |sum: u64, (_, ns)| sum.saturating_add(*ns)));
+            let busy = seconds.zip(then).map(|(s, then)| c.engine_ns().saturating_sub(then) as f64 / 1e7 / s);
             match all.iter_mut().find(|p| p.pid == c.pid) {
                 Some(p) => {
                     (p.vram, p.gtt) = (p.vram.saturating_add(c.vram), p.gtt.saturating_add(c.gtt));
@@ -333,6 +392,14 @@ fn opened<'a>(
         Entry::Vacant(entry) => entry.insert(drm::Node::open(&files.at(&node.path))?),
     })
 }
+
+/// Whether its driver has put a device to sleep. Most questions would wake it up.
+fn is_suspended(files: &Files, device: &str) -> bool {
+    files.text(&format!("{device}/power/runtime_status")).is_ok_and(|status| status == "suspended")
+}
+
+/// Shown for a GPU that is asleep.
+const SUSPENDED: &str = "it is suspended, and left asleep";
 
 /// Shown for a GPU of NVIDIA's driver where NVIDIA's library is not there to ask.
 const CLOSED: &str = "its driver keeps load, memory, clocks and power to itself: `nvidia-smi` shows them";

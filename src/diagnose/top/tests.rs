@@ -86,6 +86,8 @@ fn a_whole_machine_is_shown_with_its_processes_contexts_and_energy() {
     let _drivers = machine.drive();
     let second = sampler.sample();
     assert!(second.gpus[0].processes[0].busy.unwrap() > 10.0, "{second:?}");
+    let (engine, busy) = &second.gpus[0].engines[0];
+    assert!(engine == "compute" && *busy > 10.0, "{second:?}");
     assert!(second.npus[0].contexts[0].completed_s.unwrap() > 1.0, "{second:?}");
 
     let text = text(&mut sampler);
@@ -101,6 +103,52 @@ fn a_whole_machine_is_shown_with_its_processes_contexts_and_energy() {
     ] {
         assert!(text.contains(words), "no `{words}` in:\n{text}");
     }
+}
+
+#[test]
+fn a_gpu_that_is_asleep_is_left_so() {
+    let machine = TestMachine::new("8945hs");
+    let asked = std::sync::Arc::<std::sync::atomic::AtomicUsize>::default();
+    let count = asked.clone();
+    let _driver = Fake::new(&machine.files.at("/dev/dri/renderD128"), move |_, _| {
+        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Err(Errno::ENODEV)
+    });
+    let device = machine.files.at("/sys/devices/pci0000:00/0000:00:08.1/0000:c6:00.0");
+    fs::create_dir_all(device.join("power")).unwrap();
+    let status = device.join("power/runtime_status");
+    fs::write(&status, "suspended\n").unwrap();
+    put_process(&machine.files, 1_000_000);
+    let mut sampler = sampler_of(&machine.files);
+    let gpu = sampler.sample().gpus.remove(0);
+    assert_eq!((gpu.fault.as_deref(), gpu.busy), (Some("it is suspended, and left asleep"), None));
+    assert_eq!(
+        (gpu.driver.as_str(), gpu.processes.len(), sampler.open.contains_key("/dev/dri/renderD128")),
+        ("amdgpu", 1, false)
+    );
+    assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 0);
+    fs::write(&status, "active\n").unwrap();
+    assert_eq!(sampler.sample().gpus[0].fault, None);
+}
+
+#[test]
+fn the_firmwares_table_says_the_fabrics_clock_and_what_holds_clocks_down() {
+    let machine = TestMachine::new("8945hs");
+    let _drivers = machine.drive();
+    let at = machine.files.at("/sys/devices/pci0000:00/0000:00:08.1/0000:c6:00.0/gpu_metrics");
+    let mut table = vec![0u8; 264];
+    table[..4].copy_from_slice(&[8, 1, 3, 0]);
+    table[182..184].copy_from_slice(&1960u16.to_le_bytes());
+    let mut sampler = sampler_of(&machine.files);
+    let mut sample = |times: [u32; 2]| {
+        table[240..248].copy_from_slice(&times.map(u32::to_le_bytes).concat());
+        fs::write(&at, &table).unwrap();
+        let gpu = sampler.sample().gpus.remove(0);
+        (gpu.fabric_mhz, gpu.throttled_by)
+    };
+    assert_eq!(sample([5, 5]), (Some(1960.0), vec![]));
+    assert_eq!(sample([6, 5]), (Some(1960.0), vec!["SPPT".to_owned()]));
+    assert_eq!(sample([6, 5]), (Some(1960.0), vec![]));
 }
 
 #[test]
