@@ -3,6 +3,7 @@
 pub mod batch;
 pub mod bench;
 mod bench_table;
+pub mod bundle;
 mod chat;
 mod column;
 pub mod compare;
@@ -91,6 +92,8 @@ pub enum Command {
     Tokenize(tokenize::TokenizeArgs),
     /// Convert a checkpoint to INT8 or INT4
     Quantize(quantize::QuantizeArgs),
+    /// Make, check and put in place a model's files with a manifest of their sums
+    Bundle(bundle::BundleArgs),
     /// Write a synthetic checkpoint of a given shape
     Forge(forge::ForgeArgs),
     /// Measure prefill and decode beside what the device allows
@@ -152,7 +155,7 @@ pub fn log_object(level: &str, message: &str) -> Value {
 /// Those of the command.
 pub fn main(cli: Cli) -> Result<()> {
     signals::prepare();
-    let shows = !matches!(cli.command, Command::Quantize(_) | Command::Forge(_));
+    let shows = !matches!(cli.command, Command::Quantize(_) | Command::Forge(_) | Command::Bundle(_));
     // Work whose result cannot be shown is not begun. A manual may go into files.
     if shows && !matches!(cli.command, Command::Man(_)) {
         drop(stdout()?);
@@ -227,6 +230,7 @@ fn run_command(cli: Cli) -> Result<()> {
         Command::Compare(args) => compare::run(&args, cli.json),
         Command::Tokenize(args) => tokenize::run(&args),
         Command::Quantize(args) => quantize::run(&args, cli.json),
+        Command::Bundle(args) => bundle::run(&args, cli.json),
         Command::Forge(args) => forge::run(&args, cli.json),
         Command::Bench(args) => bench::run(&args, cli.json),
         Command::Tune(args) => tune::run(&args, cli.json),

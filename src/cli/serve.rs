@@ -124,6 +124,9 @@ pub struct ServeArgs {
     #[arg(long)]
     check: bool,
     /// What the configuration says of them.
+    /// Check the model's files against the sums of its bundle's manifest before each load
+    #[arg(long)]
+    verify: bool,
     #[arg(skip)]
     pub(super) configured: Configured,
     /// What they were parsed from.
@@ -228,7 +231,11 @@ impl ServeArgs {
         };
         options.extent(&files.shape()?)?;
         Ok(Setup {
-            load: server::loader(files.clone(), self.drafts.files(), options, self.batch.is_none()),
+            load: server::guarded(
+                server::loader(files.clone(), self.drafts.files(), options, self.batch.is_none()),
+                files.clone(),
+                self.verify,
+            ),
             files,
             settings: ServerSettings {
                 queue: self.queue as usize,

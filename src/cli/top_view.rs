@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn the_fabric_the_engines_and_what_holds_clocks_down_are_shown() {
-        let shown = text(&View::default(), &gpu(Some(90.0), Vec::new()));
+        let shown = text(&TopView::default(), &gpu(Some(90.0), Vec::new()));
         for words in ["fabric 2000 MHz", "compute 81 %  gfx 2 %  throttled by SPPT, TEMP_CORE"] {
             assert!(shown.contains(words), "no `{words}` in:\n{shown}");
         }

@@ -59,8 +59,22 @@ impl ModelFiles {
         }
     }
 
-    /// The model's name in output: that of its directory or file, without what a terminal obeys.
+    /// The directory that its files lie in; `None` where it is built in.
+    #[cfg(any(feature = "cli", feature = "serve"))]
+    pub fn place(&self) -> Option<&Path> {
+        match self {
+            ModelFiles::Directory(dir) => Some(dir),
+            ModelFiles::Gguf(file) => Some(crate::machine::partial::parent_of(file)),
+            ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => None,
+        }
+    }
+
+    /// The model's name in output: a bundle's own, else that of its directory or file, without what a terminal obeys.
     pub fn name(&self) -> String {
+        #[cfg(any(feature = "cli", feature = "serve"))]
+        if let Some(Ok(Some(bundle))) = self.place().map(crate::model::bundle::Manifest::read) {
+            return display::plain(&bundle.name);
+        }
         display::plain(&match self {
             ModelFiles::Directory(dir) => directory_name(dir),
             ModelFiles::Gguf(file) => {

@@ -2,6 +2,7 @@
 
 use super::{ModelFiles, demo};
 use crate::machine::regular::{self, Links};
+use crate::model::bundle::MANIFEST;
 use crate::model::checkpoint::gguf;
 use crate::{Error, Result};
 use sha2::{Digest, Sha256};
@@ -31,6 +32,37 @@ impl ModelFiles {
                 model_files(directory)?.iter().try_for_each(|path| add_file(hash, path))
             }
             ModelFiles::Gguf(file) => gguf::parts(file)?.iter().try_for_each(|path| add_file(hash, path)),
+        }
+    }
+}
+
+impl ModelFiles {
+    /// The files that a reply depends on, with their names in a bundle. A GGUF file's is one for all, so that a link to one bundle
+    /// may lead to another's. `None`: the model is built in.
+    ///
+    /// # Errors
+    /// Input: a directory cannot be read, or the file is no first part.
+    pub fn to_bundle(&self) -> Result<Option<Vec<(PathBuf, String)>>> {
+        let named = |path: PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+            let unnamed = || Error::input(format!("{} is no UTF-8", path.display()), "give it another name");
+            Ok::<_, Error>((path.clone(), name.ok_or_else(unnamed)?))
+        };
+        match self {
+            ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => Ok(None),
+            ModelFiles::Directory(directory) => {
+                let files = model_files(directory)?.into_iter().filter(|path| !path.ends_with(MANIFEST));
+                files.map(named).collect::<Result<_>>().map(Some)
+            }
+            ModelFiles::Gguf(file) => {
+                let parts = gguf::parts(file)?;
+                let count = parts.len();
+                let name = |i| match count {
+                    1 => "model.gguf".to_owned(),
+                    _ => format!("model-{:05}-of-{count:05}.gguf", i + 1),
+                };
+                Ok(Some(parts.into_iter().enumerate().map(|(i, path)| (path, name(i))).collect()))
+            }
         }
     }
 }

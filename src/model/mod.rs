@@ -1,6 +1,8 @@
 //! A model: its shape, its tensors, their weight formats, and reading and writing its files.
 
 pub mod blocks;
+#[cfg(any(feature = "cli", feature = "serve"))]
+pub mod bundle;
 pub mod checkpoint;
 pub mod config;
 pub mod format;

@@ -6,6 +6,7 @@
 //! them. Nothing but the engine's thread waits for the device, so [`health`] and [`metrics`] answer while it works.
 
 pub mod api;
+mod bundle;
 mod deadline;
 pub mod embedded;
 pub mod health;

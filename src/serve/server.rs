@@ -96,6 +96,8 @@ pub fn loader(files: ModelFiles, draft: Option<ModelFiles>, options: Options, fe
     })
 }
 
+pub use super::bundle::guarded;
+
 /// What a server is told from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerOrder {

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod bundles;
 mod client;
 mod config;
 mod fleet;

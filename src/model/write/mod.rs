@@ -5,6 +5,8 @@
 //! model's size. The directory is hidden beside its destination until everything is on the disk (destination.rs).
 
 mod blocks;
+#[cfg(any(feature = "cli", feature = "serve"))]
+pub mod bundle;
 mod destination;
 pub mod forge;
 pub mod header;
