@@ -3,10 +3,12 @@
 mod access;
 mod allowed;
 pub mod config;
+mod page;
 mod sampling;
 
 use self::access::AccessLogFile;
 use self::config::Configured;
+use self::page::PageArgs;
 use self::sampling::SamplingArgs;
 use super::batch::MOST_SEQUENCES;
 use super::drafts::DraftArgs;
@@ -116,17 +118,19 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
     connections: u32,
     #[command(flatten)]
+    page: PageArgs,
+    #[command(flatten)]
     drafts: DraftArgs,
     /// A file for a line of JSON on each request, without what was said; -: standard error
     #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
     access_log: Option<PathBuf>,
+    /// Check the model's files against the sums of its bundle's manifest before each load
+    #[arg(long)]
+    verify: bool,
     /// Load the model, answer once, and exit
     #[arg(long)]
     check: bool,
     /// What the configuration says of them.
-    /// Check the model's files against the sums of its bundle's manifest before each load
-    #[arg(long)]
-    verify: bool,
     #[arg(skip)]
     pub(super) configured: Configured,
     /// What they were parsed from.
@@ -154,7 +158,7 @@ fn keys_at(text: &str) -> std::result::Result<KeysAt, String> {
 }
 
 /// Options that a reload takes over.
-const RELOADED: [&str; 9] = [
+const RELOADED: [&str; 14] = [
     "system-prompt",
     "temp",
     "top-k",
@@ -164,6 +168,11 @@ const RELOADED: [&str; 9] = [
     "presence-penalty",
     "frequency-penalty",
     "max-tokens",
+    "page-title",
+    "page-welcome",
+    "page-question",
+    "page-no-status",
+    "page-text",
 ];
 
 /// The longest time that an option takes: a year.
@@ -246,6 +255,7 @@ impl ServeArgs {
                 strict_model: self.strict_model,
                 system,
                 defaults,
+                page: self.page.settings(),
                 prefix_bytes: self.prefix_cache.map(|mib| mib << 20),
                 prefix_file: self.prefix_file.clone(),
                 drafted: drafts.most,
@@ -306,7 +316,7 @@ impl ServeArgs {
             Some(file) => reread_prompt(file)?,
             None => Some(String::new()),
         };
-        Ok(Reread { system, defaults })
+        Ok(Reread { system, defaults, page: Some(now.page.settings()) })
     }
 
     /// Where to listen: as asked, else what a service manager opened, else the default.

@@ -16,6 +16,7 @@ mod manager;
 pub mod metrics;
 pub mod model;
 mod pace;
+pub mod page;
 mod places;
 mod prefixes;
 mod queue;

@@ -6,6 +6,7 @@ use super::http::{AccessLog, ApiError, ApiKeys, Drainer, Guard, Handler, Limits,
 use super::job::{Defaults, ReplyRequest};
 use super::manager::Manager;
 use super::model::Model;
+use super::page::PageSettings;
 use super::prefixes::PrefixFile;
 use super::service::{ServerSettings, Service};
 use super::unload::{Said, Unloaded};
@@ -56,6 +57,8 @@ pub struct Reread {
     pub system: Option<String>,
     /// How replies are made where a request does not say.
     pub defaults: Option<Defaults>,
+    /// What the chat page shows.
+    pub page: Option<PageSettings>,
 }
 
 /// Loads a model, and ends early as the progress says.
@@ -358,7 +361,10 @@ impl Watching<'_> {
             }
         }
         match (self.setup.reread)() {
-            Ok(Reread { system, defaults }) => {
+            Ok(Reread { system, defaults, page }) => {
+                if let Some(page) = page {
+                    self.service.set_page(page);
+                }
                 if let Some(text) = system {
                     let system = Some(text).filter(|text| !text.is_empty());
                     match self.fits(system.as_deref()) {

@@ -8,6 +8,7 @@ use super::job::{
 };
 use super::metrics::Metrics;
 use super::model::Model;
+use super::page::PageSettings;
 use super::queue::JobQueue;
 use crate::Error;
 use crate::executor::Executor;
@@ -43,6 +44,8 @@ pub struct ServerSettings {
     pub system: Option<String>,
     /// How replies are made where a request does not say.
     pub defaults: Defaults,
+    /// What the chat page shows of its owner.
+    pub page: PageSettings,
     /// Most bytes of the cache that are kept for prompts to come and that no running reply has. `None`: what others leave.
     pub prefix_bytes: Option<u64>,
     /// A file that keeps prefixes from one run to the next.
@@ -65,6 +68,7 @@ impl Default for ServerSettings {
             heartbeat: Duration::from_secs(10),
             system: None,
             defaults: Defaults::default(),
+            page: PageSettings::default(),
             prefix_bytes: None,
             prefix_file: None,
             drafted: 0,
@@ -91,6 +95,8 @@ pub struct Service {
     system: RwLock<Option<String>>,
     /// See [`Service::defaults`].
     defaults: RwLock<Arc<Defaults>>,
+    /// See [`Service::page`].
+    page: RwLock<Arc<PageSettings>>,
     /// See [`Service::slots`].
     slots: RwLock<Vec<Option<ReplyTokens>>>,
 }
@@ -140,6 +146,7 @@ impl Service {
             progress: RwLock::default(),
             system: RwLock::new(settings.system.clone()),
             defaults: RwLock::new(Arc::new(settings.defaults.clone())),
+            page: RwLock::new(Arc::new(settings.page.clone())),
             slots: RwLock::default(),
             settings,
         }
@@ -163,6 +170,16 @@ impl Service {
     /// Puts others in the place of [`Service::defaults`].
     pub(super) fn set_defaults(&self, defaults: Defaults) {
         *self.defaults.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(defaults);
+    }
+
+    /// What the chat page shows: as the settings have it, or later.
+    pub fn page(&self) -> Arc<PageSettings> {
+        self.page.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Puts another in the place of [`Service::page`].
+    pub(super) fn set_page(&self, page: PageSettings) {
+        *self.page.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(page);
     }
 
     /// What the engine's places held when that was last published, once a second while it works.

@@ -3,7 +3,7 @@ import time
 import urllib.request
 
 from browser import SHIFT
-from case import Case, turn
+from case import Case, faults, turn
 from front import DONE, answer_of
 
 
@@ -42,6 +42,37 @@ class Chat(Case):
         self.assertEqual(roles, ["user", "assistant", "user"])
         self.assertTrue(self.front.questions[-1][1]["stream"])
         self.assertEqual(page.run("localStorage.length + sessionStorage.length + document.cookie.length"), 0)
+
+    def test_owner_dresses_the_page(self):
+        size = "parseFloat(getComputedStyle(document.documentElement).fontSize)"
+        usual = self.open().run(size)
+        self.front.replace("/page.json", lambda exchange: exchange.send(200, {
+            "title": "Museum <b>", "welcome": "Ask me about the museum", "hides_status": True, "text_percent": 150,
+            "questions": ["When does the museum open on Sunday?", "Wo ist die Garderobe?"]}))
+        page = self.open(health=None)
+        page.until("document.title === 'Museum <b>'")
+        self.assertEqual(page.text("h1").strip(), "Museum <b>")
+        self.assertEqual(page.text("#greeting"), "Ask me about the museum")
+        self.assertTrue(page.run("document.getElementById('status-open').hidden"))
+        self.assertAlmostEqual(page.run(size), 1.5 * usual)
+        self.assertEqual(faults(page), [])
+        page.click("#suggestions li:nth-child(1) button")
+        self.until_answered(page)
+        self.assertEqual(self.question_asked(), [("user", "When does the museum open on Sunday?")])
+
+    def test_answer_is_copied_and_read_aloud(self):
+        page = self.open()
+        page.run("""(navigator.clipboard.writeText = async (text) => { window.copied = text; },
+            speechSynthesis.getVoices = () => [{}], speechSynthesis.speak = (said) => { window.said = said.text; }, 0)""")
+        self.ask(page, "When does the museum open on Sunday?")
+        self.until_answered(page)
+        answer = page.run("document.querySelector('.answer').innerText")
+        page.click(".actions button:nth-child(1)")
+        page.until_text(".actions button:nth-child(1)", "Copied")
+        self.assertEqual(page.run("copied"), answer)
+        page.click(".actions button:nth-child(2)")
+        self.assertEqual(page.run("said"), answer)
+        self.assertEqual(faults(page), [])
 
     def test_stop_keeps_what_came(self):
         page = self.open()

@@ -1,7 +1,8 @@
 //! The chat page at `/`, and its files.
 
 use super::Call;
-use crate::serve::http::{ApiError, Gone, Responder};
+use crate::serve::http::{ApiError, Gone, JSON, Responder};
+use serde_json::json;
 
 /// A file of the page: its path, content type and content.
 type File = (&'static str, &'static str, &'static str);
@@ -36,9 +37,12 @@ const HEADERS: [(&str, &str); 4] = [
     ("X-Content-Type-Options", "nosniff"),
 ];
 
+/// Where the page learns what its owner wants of it.
+const SETTINGS: &str = "/page.json";
+
 /// The paths of the files.
 pub(super) fn paths() -> impl Iterator<Item = &'static str> {
-    FILES.iter().map(|(path, ..)| *path)
+    FILES.iter().map(|(path, ..)| *path).chain([SETTINGS])
 }
 
 /// Whether the page has a file at `path`.
@@ -51,6 +55,10 @@ pub(super) fn has(path: &str) -> bool {
 /// # Errors
 /// The peer is gone.
 pub(super) fn send(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
+    if call.request.path == SETTINGS {
+        let text = json!(*call.service.page()).to_string();
+        return reply.send(200, JSON, &HEADERS, text.as_bytes());
+    }
     match FILES.iter().find(|(path, ..)| *path == call.request.path) {
         Some((_, content_type, text)) => reply.send(200, content_type, &HEADERS, text.as_bytes()),
         None => call.refuse(reply, &ApiError::not_found(&call.request.path)),

@@ -29,6 +29,34 @@ let current = null;
 /** Whether the newest text is kept in view. It is not while the reader looks at something above it. */
 let follows = true;
 
+// --- What the owner wants of the page ---
+
+let owner = {};
+
+/** Shows it. What it does not say stays as it is. */
+function dress(settings) {
+  owner = settings;
+  if (owner.title) document.title = get('title').textContent = owner.title;
+  if (owner.welcome) get('greeting').textContent = owner.welcome;
+  get('status-open').hidden = owner.hides_status === true;
+  document.documentElement.style.setProperty('--scale', String((owner.text_percent ?? 100) / 100));
+  const suggestions = (owner.questions ?? []).map((text) => {
+    const [entry, button] = [make('li', ''), make('button', 'quiet', text)];
+    button.type = 'button';
+    button.dir = 'auto';
+    button.addEventListener('click', () => !current && put(text));
+    entry.append(button);
+    return entry;
+  });
+  get('suggestions').replaceChildren(...suggestions);
+  get('suggestions').hidden = suggestions.length === 0;
+}
+
+fetch('page.json', { cache: 'no-store', signal: AbortSignal.timeout(10_000) })
+  .then((response) => response.json())
+  .then(dress)
+  .catch(() => {}); // A server without them has the page as it is.
+
 // --- The key, for this tab only ---
 
 let key = sessionStorage.getItem('kiln-key') ?? '';
@@ -67,7 +95,7 @@ health.addEventListener('change', () => {
   const [word, sentence] = healthOf(health);
   get('health').textContent = word;
   get('status-open').dataset.health = health.isReady ? 'ready' : health.isThere ? 'busy' : 'gone';
-  if (health.status?.model) document.title = `${health.status.model} – Kiln`;
+  if (health.status?.model && !owner.title) document.title = `${health.status.model} – Kiln`;
   showBanner(sentence);
   if (health.isLocked && (key ? health.refusedKey === key : !wasLocked)) askForKey();
   wasLocked = health.isLocked;
@@ -186,6 +214,7 @@ class TurnView {
   #turn;
   #node = make('article', 'turn');
   #answer = make('div', 'answer');
+  #actions = make('p', 'actions');
   #note = make('p', 'note');
   #markdown = new Markdown(this.#answer);
   #frame = 0;
@@ -196,13 +225,14 @@ class TurnView {
     const asked = make('div', 'question', turn.question);
     asked.dir = 'auto';
     this.#node.append(make('h2', 'visually-hidden', 'Question'), asked, make('h2', 'visually-hidden', 'Answer'));
-    this.#node.append(this.#answer, this.#note);
+    this.#node.append(this.#answer, this.#actions, this.#note);
     get('turns').append(this.#node);
   }
 
   begin() {
     this.#node.setAttribute('aria-busy', 'true');
     this.#node.classList.remove('fault');
+    this.#actions.replaceChildren();
     this.#say('');
     this.#draw();
   }
@@ -233,6 +263,7 @@ class TurnView {
     this.#draw();
     this.#say(note?.text ?? '');
     this.#node.classList.toggle('fault', note?.isFault === true);
+    if (this.#turn.answer) this.#actions.replaceChildren(...actionsFor(this.#answer));
     if (note?.isFault) {
       const again = make('button', 'quiet', note.isFull ? 'New conversation' : 'Try again');
       // The same conversation would find no room again.
@@ -256,6 +287,34 @@ class TurnView {
     this.#note.textContent = text;
     scrollToEnd();
   }
+}
+
+/** What a reader may do with an answer, as far as the browser can. */
+function actionsFor(answer) {
+  const actions = [];
+  // Only a page from this machine or over TLS may write to the clipboard.
+  if (navigator.clipboard) {
+    actions.push(action('Copy', async (button) => {
+      const isCopied = await navigator.clipboard.writeText(answer.innerText).then(() => true, () => false);
+      button.textContent = isCopied ? 'Copied' : 'Not copied';
+      announce(isCopied ? 'The answer is copied.' : 'The browser does not let the answer be copied.');
+    }));
+  }
+  if (window.speechSynthesis?.getVoices().length) {
+    actions.push(action('Read aloud', () => {
+      const wasSpeaking = speechSynthesis.speaking;
+      speechSynthesis.cancel();
+      if (!wasSpeaking) speechSynthesis.speak(new SpeechSynthesisUtterance(answer.innerText));
+    }));
+  }
+  return actions;
+}
+
+function action(text, act) {
+  const button = make('button', 'quiet', text);
+  button.type = 'button';
+  button.addEventListener('click', () => act(button));
+  return button;
 }
 
 function make(tag, className, text = '') {
@@ -351,6 +410,7 @@ function renew() {
   current = null;
   turns = [];
   follows = true;
+  window.speechSynthesis?.cancel();
   get('turns').replaceChildren();
   question.value = '';
   fit();
@@ -360,6 +420,11 @@ function renew() {
 /** Forgets everything that was said, and asks anew. */
 function beginWith(text) {
   renew();
+  put(text);
+}
+
+/** Asks a question. */
+function put(text) {
   question.value = text;
   fit();
   get('composer').requestSubmit();

@@ -3,6 +3,7 @@
 use super::*;
 use crate::serve::http::ApiKeys;
 use crate::serve::job::Defaults;
+use crate::serve::page::PageSettings;
 use crate::serve::server::Reread;
 
 /// The keys and the system prompt are read anew with the model, and stay where they cannot be.
@@ -29,18 +30,20 @@ fn a_reload_takes_over_keys_and_system_prompt() {
     assert_eq!(served.service.system().as_deref(), Some("Be brief."));
     std::fs::write(&path, "new").unwrap();
     let defaults = Defaults { sampler: SamplerConfig::greedy(), limit: 3 };
-    let new = Reread { system: Some("Be kind.".into()), defaults: Some(defaults.clone()) };
+    let page = PageSettings { title: Some("Museum".into()), ..PageSettings::default() };
+    let new = Reread { system: Some("Be kind.".into()), defaults: Some(defaults.clone()), page: Some(page.clone()) };
     assert_eq!(reload(Ok(new)).as_deref(), Some("Be kind."));
     assert!(has("new") && !has("old"));
     assert_eq!(*served.service.defaults(), defaults);
+    assert_eq!(*served.service.page(), page);
     std::fs::remove_file(&path).unwrap();
     assert_eq!(reload(Err(Error::input("keys does not exist", "write it"))).as_deref(), Some("Be kind."));
     assert_eq!(reload(Ok(Reread::default())).as_deref(), Some("Be kind."));
     assert!(has("new"));
     assert_eq!(*served.service.defaults(), defaults);
-    assert_eq!(reload(Ok(Reread { system: Some(String::new()), defaults: None })), None);
+    assert_eq!(reload(Ok(Reread { system: Some(String::new()), ..Reread::default() })), None);
     // One that leaves no room for a question would take it from every conversation.
-    let long = Reread { system: Some("word ".repeat(500)), defaults: None };
+    let long = Reread { system: Some("word ".repeat(500)), ..Reread::default() };
     assert_eq!(reload(Ok(long)), None);
     served.stop().unwrap();
 }
