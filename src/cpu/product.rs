@@ -87,7 +87,7 @@ impl PanelProduct<'_> {
 /// A product of weights in eight bits or less.
 struct InForm<'a, F>(PanelProduct<'a>, PhantomData<F>);
 
-impl<F: Form> VectorKernel for InForm<'_, F> {
+impl<F: PanelFormat> VectorKernel for InForm<'_, F> {
     type Output = ();
 
     #[inline(always)]

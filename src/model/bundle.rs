@@ -55,7 +55,7 @@ impl Manifest {
     pub fn read(directory: &Path) -> Result<Option<Manifest>> {
         let path = directory.join(MANIFEST);
         let bytes = match regular::read(&path, Links::Follow, MOST_BYTES) {
-            Err(regular::Fault::Io(e)) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Err(regular::ReadFault::Io(e)) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Ok(None);
             }
             read => read.map_err(|e| damaged(&path, &e))?,

@@ -38,7 +38,13 @@ pub fn guarded(load: ModelLoader, files: ModelFiles, verify: bool) -> ModelLoade
     })
 }
 
-fn attempt(load: &ModelLoader, files: &ModelFiles, link: Option<&Path>, verify: bool, progress: &Progress) -> Result<LoadedExecutor> {
+fn attempt(
+    load: &ModelLoader,
+    files: &ModelFiles,
+    link: Option<&Path>,
+    verify: bool,
+    progress: &Progress,
+) -> Result<LoadedExecutor> {
     if verify {
         let place = files.place().ok_or_else(|| {
             Error::input("the built-in model is no bundle", "leave out --verify, or name a bundle as the model")

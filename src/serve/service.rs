@@ -354,7 +354,7 @@ impl Service {
 
     /// Tells whoever waits for `model`, which goes on, that it is not there.
     pub(super) fn turn_away(&self, model: u64, e: &ApiError) {
-        self.queue.clear(model).iter().for_each(|job| job.tell(Event::Failed(e.clone())));
+        self.queue.clear(model).iter().for_each(|job| job.recipient.tell(Event::Failed(e.clone())));
     }
 
     /// The engine has failed: nothing more is answered, and whoever waits is told.

@@ -23,7 +23,7 @@ pub struct DrmClient {
     pub engines: Vec<(String, u64)>,
 }
 
-impl Client {
+impl DrmClient {
     /// Nanoseconds of all engines.
     pub fn engine_ns(&self) -> u64 {
         self.engines.iter().fold(0, |sum, (_, ns)| sum.saturating_add(*ns))

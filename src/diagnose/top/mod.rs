@@ -290,7 +290,7 @@ impl Monitor {
     }
 
     /// The engines of a GPU that its clients used, each with its share of the time, the busiest first.
-    fn engines(&self, node: &DeviceNode, clients: &[Client], seconds: Option<f64>) -> Vec<(String, f64)> {
+    fn engines(&self, node: &DeviceNode, clients: &[DrmClient], seconds: Option<f64>) -> Vec<(String, f64)> {
         let mut all: Vec<(String, f64)> = Vec::new();
         let Some(seconds) = seconds else { return all };
         for c in clients.iter().filter(|c| c.slot == node.slot && !c.slot.is_empty()) {

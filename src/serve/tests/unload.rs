@@ -5,7 +5,7 @@ use crate::model::WeightFormat;
 use crate::serve::health::Phase;
 
 /// A server whose model rests as soon as it has nothing to do. `next` is how it is loaded next, once.
-fn resting(next: Arc<Mutex<Option<Result<WeightFormat>>>>) -> Served {
+fn resting(next: Arc<Mutex<Option<Result<WeightFormat>>>>) -> TestService {
     let settings = ServerSettings { idle_unload: Some(Duration::from_millis(1)), ..ServerSettings::default() };
     let load = move |progress: &Progress| {
         let weights = next.lock().unwrap().take().unwrap_or(Ok(WeightFormat::Int8))?;
@@ -14,11 +14,11 @@ fn resting(next: Arc<Mutex<Option<Result<WeightFormat>>>>) -> Served {
     start(settings, Box::new(load))
 }
 
-fn reply(served: &Served) -> std::result::Result<Vec<u32>, ApiError> {
+fn reply(served: &TestService) -> std::result::Result<Vec<u32>, ApiError> {
     Ok(ids(&served.ask(greedy(question("Who are you?"), 9)).gather()?[0]))
 }
 
-impl Served {
+impl TestService {
     fn rests(&self) {
         self.wait_for(|notice| *notice == Notice::Unloaded);
         wait_until("it rests", || self.service.health.phase() == Phase::Unloaded);
@@ -80,7 +80,7 @@ fn a_model_that_rests_is_loaded_anew_by_a_reload_and_a_stop_ends_it() {
     let served = resting(Arc::default());
     served.rests();
     let old = served.service.model().unwrap();
-    served.orders.send(Order::Reload).unwrap();
+    served.orders.send(ServerOrder::Reload).unwrap();
     served.wait_for(|notice| *notice == Notice::Reloaded);
     wait_until("the old engine has ended", || {
         let e = served.service.submit(&old, &[greedy(question("Hello"), 1)], client(1), Arc::new(|| false)).err();
