@@ -316,7 +316,7 @@ fn a_row_of_inputs_alone() {
 fn a_product_in_any_format_needs_little_stack() {
     let all = || {
         for (format, rows, cols) in cases() {
-            let matrix = Rows::new(format, rows, cols);
+            let matrix = DecodedRows::new(format, rows, cols);
             let x = vec![0.5; 15 * cols];
             for units in VectorUnits::all() {
                 let (out, _) = product(&matrix.pack(format, rows, cols, units), &x, 15, units);

@@ -9,8 +9,8 @@ use super::model::Model;
 use super::page::PageSettings;
 use super::prefixes::PrefixFile;
 use super::service::{ServerSettings, Service};
-use super::unload::{Said, Unloaded};
-use super::worker::{Rest, Worker};
+use super::unload::{Unloaded, UnloadedNews};
+use super::worker::{Worker, WorkerRest};
 use crate::diagnose::status::Reporter;
 use crate::engine::{self, DraftFiles, ModelFiles, Options};
 use crate::executor::Measure;
@@ -516,13 +516,13 @@ fn run_engine(
             worker.save_prefixes(file, &first)?;
         }
         drop(worker);
-        if rest == Rest::End {
+        if rest == WorkerRest::End {
             return Ok(());
         }
         let say = |said| {
             let _ = tell.send(match said {
-                Said::Notice(notice) => Told::Notice(notice),
-                Said::Changed => Told::Changed,
+                UnloadedNews::Notice(notice) => Told::Notice(notice),
+                UnloadedNews::Changed => Told::Changed,
             });
         };
         let unloaded = Unloaded { model: &model, setup, service, cancel: &progress.cancel };

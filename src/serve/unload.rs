@@ -27,7 +27,7 @@ pub(super) struct Unloaded<'a> {
 }
 
 /// What the server is told meanwhile.
-pub(super) enum Said {
+pub(super) enum UnloadedNews {
     Notice(Notice),
     /// The files are another model's by now, which has to be loaded as one.
     Changed,
@@ -39,11 +39,11 @@ impl Unloaded<'_> {
     ///
     /// # Errors
     /// Interrupted: the load was ended.
-    pub fn wait(&self, say: &dyn Fn(Said)) -> Result<Option<LoadedExecutor>> {
+    pub fn wait(&self, say: &dyn Fn(UnloadedNews)) -> Result<Option<LoadedExecutor>> {
         let Unloaded { model, service, .. } = self;
         memory::give_back_freed();
         self.enter(Phase::Unloaded);
-        say(Said::Notice(Notice::Unloaded));
+        say(UnloadedNews::Notice(Notice::Unloaded));
         let mut has_changed = false;
         while service.queue.wait_for_some(model.id) {
             let loaded = match has_changed {
@@ -56,7 +56,7 @@ impl Unloaded<'_> {
             match loaded {
                 Ok(Some(loaded)) => {
                     self.enter(Phase::Ready);
-                    say(Said::Notice(Notice::LoadedAgain));
+                    say(UnloadedNews::Notice(Notice::LoadedAgain));
                     return Ok(Some(loaded));
                 }
                 Ok(None) => {
@@ -66,14 +66,14 @@ impl Unloaded<'_> {
                         ApiError::unavailable("the model's files have changed, and they are loaded; ask again", RETRY);
                     service.turn_away(model.id, &e.code("model_replaced"));
                     self.enter(Phase::Unloaded);
-                    say(Said::Changed);
+                    say(UnloadedNews::Changed);
                 }
                 Err(e @ Error::Interrupted { .. }) => return Err(e),
                 Err(e) => {
                     self.enter(Phase::Unloaded);
                     let words = format!("the model was unloaded, and cannot be loaded again: {e}");
                     service.turn_away(model.id, &ApiError::unavailable(words, RETRY).code("not_loaded"));
-                    say(Said::Notice(Notice::NotLoadedAgain(e)));
+                    say(UnloadedNews::Notice(Notice::NotLoadedAgain(e)));
                 }
             }
         }

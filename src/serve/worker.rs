@@ -53,7 +53,7 @@ pub(super) struct Worker<'a> {
 
 /// Why a worker rests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(super) enum WorkerRest {
     /// No more jobs will come for its model.
     End,
     /// None came for as long as the settings say.
@@ -147,7 +147,7 @@ impl<'a> Worker<'a> {
     ///
     /// # Errors
     /// Device: it failed. Whoever waits is told.
-    pub fn run(&mut self) -> Result<Rest> {
+    pub fn run(&mut self) -> Result<WorkerRest> {
         let queue = &self.service.queue;
         let limit = self.service.settings.idle_unload.unwrap_or(Duration::MAX);
         let mut busy = Instant::now();
@@ -166,12 +166,12 @@ impl<'a> Worker<'a> {
                 self.service.health.progress(false);
                 self.publish();
                 if busy.elapsed() >= limit {
-                    return Ok(Rest::Idle);
+                    return Ok(WorkerRest::Idle);
                 }
                 // Nobody waits: the device has a moment for what makes later passes faster.
                 let pause = self.executor.improve()?.unwrap_or(IDLE).min(IDLE);
                 if queue.wait(self.model.id, pause.min(limit)) == QueuePoll::Nothing {
-                    return Ok(Rest::End);
+                    return Ok(WorkerRest::End);
                 }
                 continue;
             }

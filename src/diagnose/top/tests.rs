@@ -110,7 +110,7 @@ fn a_gpu_that_is_asleep_is_left_so() {
     let machine = TestMachine::new("8945hs");
     let asked = std::sync::Arc::<std::sync::atomic::AtomicUsize>::default();
     let count = asked.clone();
-    let _driver = Fake::new(&machine.files.at("/dev/dri/renderD128"), move |_, _| {
+    let _driver = FakeIoctls::new(&machine.files.at("/dev/dri/renderD128"), move |_, _| {
         count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Err(Errno::ENODEV)
     });
