@@ -8,8 +8,8 @@
 //
 // Word of the header: 0 units, 1 steps of 16 positions in a unit, 2 dimensions / 16 - 1, 3 dimensions / 32 - 1, 4 the first
 // position that is seen, 5 that behind the last, 6 quads of queries, 7 bytes of a step, 8 dimensions / 4 + 1, 9 parts of
-// 32 bytes that the queries have, 10 the core whose it is. All cores of a column see all headers and units; each lets
-// those of others go at once. Its own number is at INDEX.
+// 32 bytes that the queries have, 10 the core whose it is, 11 zero; one there, attend_prefill_bf16.s has the rest. All
+// cores of a column see all headers and units; each lets those of others go at once. Its own number is at INDEX.
 //
 // p0 to p7 point at what a piece reads and writes; r9 and r14 at a quad's O and Q, r12 and r13 at a step's K and V, r10 and
 // r11 at the units'. r15 is the step's position, r16 to r19 the masks of its four tiles of scores, r28 is 1 in a
@@ -21,10 +21,11 @@
 .const V = 0x4000           // two units
 .const RINGS = 0x2000       // from one unit of a ring to the other, and back
 .const Q = 0x8000           // 4 KiB
-.const CONSTANTS = 0x9000   // as attend_decode_bf16.rs has them
-.const INDEX = 0x9400
-.const O = 0xA000           // of a quad: the maximum, the sums, O; each a tile of 4 x 4
+.const CONSTANTS = 0xA000   // as attend_bf16.rs has them
+.const INDEX = 0xA400
+.const O = 0xB000           // of a quad: the maximum, the sums, O; each a tile of 4 x 4
 .const O_BYTES = 66 * 64
+.const O_ALL = 18432        // what is sent at a sequence's end
 
 .const K_EMPTY = 48
 .const K_FULL = 49
@@ -44,6 +45,21 @@
     mova r4, #2 ; movxm r11, #OWN + V
     mova r7, #-1
     mova r8, #1
+// All of O is sent, what a sequence leaves of it too.
+    movxm p1, #OWN + CONSTANTS + ZERO
+    vlda wl0, [p1, #0] ; movxm p3, #OWN + O
+    movxm r20, #O_ALL / 128
+    .nops 6
+.align 16
+fresh:
+    add r20, r20, #-1
+    jnz r20, #fresh
+    nop
+    vst wl0, [p3], #32
+    vst wl0, [p3], #32
+    vst wl0, [p3], #32
+    vst wl0, [p3], #32
+    .nops 4
 
 // A sequence: its header, and the queries behind it.
 .align 16
@@ -63,10 +79,11 @@ sequence:
     lda r30, [p0, #32] ; mov dn3, r23
     lda r20, [p0, #36]
     lda r21, [p0, #40]
+    lda r19, [p0, #44]
     padda [p1], #64
     nop
     mov dn0, r31
-    .nops 3
+    .nops 4
     ne r21, r21, r27
     jnz r21, #other
     .nops 5
@@ -333,6 +350,8 @@ next_step:
 // Another core's sequence: its units are let go as they come.
 .align 16
 other:
+    jnz r19, #prefill
+    .nops 5
     rel #K_EMPTY, r8
     movxm r20, #RINGS
     xor r10, r10, r20

@@ -78,6 +78,27 @@ pub fn assemble(isa: &Isa, file: &str, text: &str) -> Result<Program, Vec<Error>
     Ok(Program { name: file.to_string(), code, bundles, labels, constants: source.constants, flow })
 }
 
+/// Assembles sources, each a file's name and text, as if they stood in one file.
+///
+/// # Errors
+/// As [`assemble`], each at its place in its own file.
+pub fn assemble_all(isa: &Isa, name: &str, sources: &[(String, String)]) -> Result<Program, Vec<Error>> {
+    // A text ends with its last line's end, so that the next one's first line follows.
+    let text: String = sources.iter().flat_map(|(_, text)| [text.trim_end(), "\n"]).collect();
+    let at = |mut error: Error| {
+        for (file, text) in sources {
+            let lines = text.trim_end().lines().count().max(1);
+            if error.line <= lines {
+                error.file.clone_from(file);
+                break;
+            }
+            error.line -= lines;
+        }
+        error
+    };
+    assemble(isa, name, &text).map_err(|errors| errors.into_iter().map(at).collect())
+}
+
 /// One bundle of a line without labels, in the shortest format that holds it.
 pub fn bundle(isa: &Isa, line: &str) -> Result<Bundle, Error> {
     let source = source::parse(isa, "line", line).map_err(|mut errors| errors.remove(0))?;

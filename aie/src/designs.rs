@@ -1,13 +1,20 @@
-//! The designs: each lies beside its kernel, `kernels/NAME.rs` by `kernels/NAME.s`.
+//! The designs, `kernels/NAME.rs`, and the kernels that their cores run, of one source `kernels/NAME.s` or of several.
 
 use crate::pack::Design;
 
-#[path = "../kernels/attend_decode_bf16.rs"]
-pub mod attend_decode_bf16;
+#[path = "../kernels/attend_bf16.rs"]
+pub mod attend_bf16;
 #[path = "../kernels/matmul_bf16.rs"]
 pub mod matmul_bf16;
 #[path = "../kernels/vector_add_bf16.rs"]
 pub mod vector_add_bf16;
+
+/// Kernels, and the sources that each is made of, one behind the other.
+pub const KERNELS: [(&str, &[&str]); 3] = [
+    ("attend_bf16", &["attend_decode_bf16", "attend_prefill_bf16", "attend_edges_bf16"]),
+    ("matmul_bf16", &["matmul_bf16"]),
+    ("vector_add_bf16", &["vector_add_bf16"]),
+];
 
 /// Those that the executable carries.
 pub fn carried() -> Vec<Design> {
@@ -16,5 +23,5 @@ pub fn carried() -> Vec<Design> {
 
 /// All, with those that nothing in the executable runs yet.
 pub fn all() -> Vec<Design> {
-    [vec![attend_decode_bf16::design()], carried()].concat()
+    [vec![attend_bf16::design()], carried()].concat()
 }

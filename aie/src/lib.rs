@@ -54,6 +54,6 @@ pub mod source;
 pub mod table;
 pub mod timing;
 
-pub use assemble::{Program, assemble};
+pub use assemble::{Program, assemble, assemble_all};
 pub use error::Error;
 pub use isa::{Bundle, Instruction, Isa, Operand};

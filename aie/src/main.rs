@@ -1,14 +1,14 @@
-//! Makes what the sources in `aie/kernels` come to. For a reader, in `aie/out`: of a kernel, `NAME.s`, what program memory
+//! Makes what the sources in `aie/kernels` come to. For a reader, in `aie/out`: of a kernel, what program memory
 //! holds as `NAME.bin` and the listing `NAME.lst`; of a design, `NAME.rs`, what is where as `NAME.map`. For the executable,
 //! in `src/npu/programs`, of the designs that it carries: the partition's image for the driver, `NAME.pdi`, the same for
 //! libxrt, `NAME.xclbin`, the instruction stream of a run, `NAME.txn`, and the table of them all, `mod.rs`. With `--check`
 //! it writes nothing and fails where a file is not what its source makes.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
-use kiln_aie::{Isa, assemble, designs, host, listing};
+use kiln_aie::{Isa, assemble_all, designs, host, listing};
 
 /// What the executable embeds, from this crate's folder.
 const HOST: &str = "../src/npu/programs";
@@ -37,26 +37,23 @@ fn main() -> ExitCode {
 /// Makes every file of the sources in `root`, and says how many there are.
 fn run(root: &Path, check: bool) -> Result<usize, Vec<String>> {
     let isa = Isa::aie2();
-    let kernels = root.join("kernels");
-    let mut sources: Vec<PathBuf> = std::fs::read_dir(&kernels)
-        .map_err(|error| vec![format!("{}: {error}", kernels.display())])?
-        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "s"))
-        .collect();
-    sources.sort();
     let mut messages = Vec::new();
     let mut files: Vec<(String, Vec<u8>)> = Vec::new();
-    let mut programs: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-    for path in &sources {
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) => {
-                messages.push(format!("{}: {error}", path.display()));
+    let mut programs: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
+    for (name, sources) in designs::KERNELS {
+        let read = |source: &&str| {
+            let file = format!("kernels/{source}.s");
+            let text = std::fs::read_to_string(root.join(&file)).map_err(|error| format!("{file}: {error}"))?;
+            Ok((file, text))
+        };
+        let sources = match sources.iter().map(read).collect::<Result<Vec<_>, String>>() {
+            Ok(sources) => sources,
+            Err(message) => {
+                messages.push(message);
                 continue;
             }
         };
-        match assemble(&isa, &format!("kernels/{name}.s"), &text) {
+        match assemble_all(&isa, &format!("kernels/{name}.s"), &sources) {
             Err(errors) => messages.extend(errors.iter().map(|error| format!("aie/{error}"))),
             Ok(program) => {
                 files.push((format!("out/{name}.bin"), program.code.clone()));

@@ -5,6 +5,8 @@
 //! one piece and begins the next. What passes from piece to piece lies in slots, in f32.
 
 pub mod arithmetic;
+#[cfg(any(feature = "cli", feature = "serve", test))]
+pub(crate) mod array;
 mod attend;
 pub mod attend_tile;
 pub mod caps;

@@ -8,7 +8,7 @@ use super::target::Target;
 use super::units::{MatrixUnits, RDNA3};
 use super::{Lowering, PassKind, RowOrder, TokenSource};
 use crate::schedule::cost::{Cost, PassShape, step_cost};
-use crate::schedule::{Schedule, Segment};
+use crate::schedule::{Op, Schedule, Segment};
 
 /// Share of a memory's peak that reads reach: 212 of an 8060S's 256 GB/s by rocm_bandwidth_test, as llm-tracker.info published it in
 /// 2025.
@@ -18,9 +18,16 @@ const ATTENDS: f64 = 0.25;
 /// Seconds of a pass on the host and of its submit, which no dispatch hides. An estimate.
 const SUBMIT: f64 = 150e-6;
 
+/// Seconds of a pass.
+pub(crate) struct Seconds {
+    pub(crate) all: f64,
+    /// Of its dispatches that attend.
+    pub(crate) attention: f64,
+}
+
 /// Seconds of a pass on one of [`crate::machine::profile`]'s machines, without its carve-out: each of `sequences` decodes a
 /// token, or one sequence's first `rows` are read. `None`: the cost model does not know the machine.
-pub(crate) fn seconds(machine: &str, schedule: &Schedule, pass: PassShape) -> Option<f64> {
+pub(crate) fn seconds(machine: &str, schedule: &Schedule, pass: PassShape) -> Option<Seconds> {
     let figures = Figures::named(machine)?;
     let units = MatrixUnits { row_lanes: Some(1), ..RDNA3 };
     let target = Target { figures: Some(figures), ..Target::new(units.subgroup, true, Some(units)) };
@@ -39,7 +46,15 @@ pub(crate) fn seconds(machine: &str, schedule: &Schedule, pass: PassShape) -> Op
     let lowering = Lowering { schedule, layout: &layout, addresses: &addresses, target: &target, kind };
     let segments = schedule.segments().filter(|segment| *segment != Segment::Choice);
     let dispatches = segments.flat_map(|segment| lowering.segment(segment));
-    Some(SUBMIT + dispatches.map(|d| dispatch_seconds(&target, reached, schedule, pass, &d)).sum::<f64>())
+    let mut seconds = Seconds { all: SUBMIT, attention: 0.0 };
+    for d in dispatches {
+        let of_dispatch = dispatch_seconds(&target, reached, schedule, pass, &d);
+        seconds.all += of_dispatch;
+        if d.steps.clone().any(|at| matches!(schedule.steps[at].op, Op::Attend { .. })) {
+            seconds.attention += of_dispatch;
+        }
+    }
+    Some(seconds)
 }
 
 fn dispatch_seconds(target: &Target, reached: Figures, schedule: &Schedule, pass: PassShape, d: &Dispatch) -> f64 {
@@ -73,7 +88,7 @@ mod tests {
         let kv = KvType::F16;
         let extent = Extent { context: 4096, max_rows: 512, head_rows: sequences, sequences, kv, kv_tokens: None };
         let schedule = Schedule::build(shape, extent, |id| format.of_matrix(id, shape, None));
-        tokens as f64 / seconds(machine, &schedule, pass).unwrap()
+        tokens as f64 / seconds(machine, &schedule, pass).unwrap().all
     }
 
     fn decode(sequences: usize) -> PassShape {

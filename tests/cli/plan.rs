@@ -437,6 +437,26 @@ fn a_machine_by_name_has_a_prediction_below_its_roofline() {
         text.stdout
     );
     assert!(kiln(&["plan", "--shape", "gemma3-270m", "--device", "cpu", "--json"]).json()["prediction"].is_null());
+    // Attention beside: on the NPU of the one machine that has this kind of one, in JSON and as a table.
+    let attention = |machine| {
+        let plan = kiln(&["plan", "--shape", "gemma3-27b", "--machine", machine, "--ram", "96", "--json"]).json();
+        plan["prediction"]["attention"].as_array().unwrap().clone()
+    };
+    let placed = attention("780m");
+    let behind: Vec<u64> = placed.iter().map(|a| a["behind"].as_u64().unwrap()).collect();
+    assert_eq!(behind, [1024, 8192, 32_768]);
+    for a in &placed {
+        let of = |pass: &str, key: &str| a[pass][key].as_f64().unwrap();
+        assert_eq!(a["token"]["chosen"], "GPU", "{a}");
+        for pass in ["token", "chunk"] {
+            assert!(0.0 < of(pass, "on_gpu_s") && of(pass, "on_gpu_s") < of(pass, "pass_s"), "{a}");
+            let gains = of(pass, "pass_with_npu_s") < of(pass, "pass_s");
+            assert_eq!(a[pass]["chosen"] == "NPU", gains, "{a}");
+        }
+    }
+    assert!(attention("8060s").is_empty());
+    let text = kiln(&["plan", "--shape", "gemma3-27b", "--machine", "780m", "--ram", "96"]).stdout;
+    assert!(text.contains("attention on the NPU, a prediction too"), "{text}");
 }
 
 /// Rates with drafts are arithmetic: tokens of a pass over what it reads, and what drafting reads.

@@ -269,6 +269,28 @@ fn lanes_of_both_halves_are_multiplied_and_summed() {
     }
 }
 
+/// Lane by lane, as 824 configures it (the public compiler's, for 32 products of 16 bits by 16: Xilinx/mlir-aie,
+/// test/Conversion/AIEVecToLLVM/mul_elem.mlir): products of halves of words, and sums of words.
+#[test]
+fn integers_are_multiplied_and_summed_lane_by_lane() {
+    let store = ["vst amll2, [p1, #0]", "vst amlh2, [p1, #32]", "vst amhl2, [p1, #64]", "vst amhh2, [p1, #96]"];
+    let setup = ["movxm r1, #824", "mova r3, #0", "vmul cm0, x0, x1, r1", "vmul cm1, x1, x1, r1"];
+    let check_sums = |line: &'static str, expected: fn(i32, i32) -> i32| {
+        check(&[&setup[..], &[line], &store].concat(), |bytes| {
+            let lanes = lanes!(bytes, i16);
+            let of = |lane: usize| {
+                let (left, right) = (i32::from(lanes[lane]), i32::from(lanes[lane + 32]));
+                expected(left, right)
+            };
+            (0..32).flat_map(|lane| of(lane).to_le_bytes()).collect()
+        });
+    };
+    check_sums("vmac cm2, cm0, x1, x1, r1", |left, right| (left * right).wrapping_add(right * right));
+    check_sums("vmsc cm2, cm0, x1, x1, r1", |left, right| (left * right).wrapping_sub(right * right));
+    check_sums("vadd cm2, cm0, cm1, r3", |left, right| (left * right).wrapping_add(right * right));
+    check_sums("vsub cm2, cm0, cm1, r3", |left, right| (left * right).wrapping_sub(right * right));
+}
+
 /// A countdown jumps unless nothing is left, here to where no program is, and leaves the register less one.
 #[test]
 fn countdowns_jump_unless_nothing_is_left() {

@@ -7,5 +7,6 @@ mod kernels;
 mod latencies;
 mod machine;
 mod mutations;
+mod prefill;
 mod program;
 mod rings;

@@ -2,7 +2,7 @@
 
 use kiln_aie::isa::Isa;
 use kiln_aie::pack::{Design, Packed};
-use kiln_aie::{assemble, designs};
+use kiln_aie::{assemble_all, designs};
 
 use crate::machine::{Fault, HostMemory, Latencies, Machine, narrow, widen};
 
@@ -67,9 +67,13 @@ pub fn matmul(seed: u64) -> Program {
 
 /// A kernel's program memory, by an instruction table.
 pub fn code(isa: &Isa, kernel: &str) -> Option<Vec<u8>> {
-    let path = format!("{}/kernels/{kernel}.s", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(path).ok()?;
-    assemble(isa, kernel, &text).ok().map(|program| program.code)
+    let (_, sources) = designs::KERNELS.iter().find(|(name, _)| *name == kernel)?;
+    let read = |source: &&str| {
+        let path = format!("{}/kernels/{source}.s", env!("CARGO_MANIFEST_DIR"));
+        Some((source.to_string(), std::fs::read_to_string(path).ok()?))
+    };
+    let sources: Vec<(String, String)> = sources.iter().map(read).collect::<Option<_>>()?;
+    assemble_all(isa, kernel, &sources).ok().map(|program| program.code)
 }
 
 impl Program {

@@ -124,6 +124,15 @@ pub fn distances() -> Vec<Distance> {
         least("vmax_lt.s32 x2, r20, x0, x1", "or r1, r20, r20", 2),
         least("vsel.32 x2, x0, x1, r16", "vst wl2, [p1, #0]", 2),
         least("vshift x2, x0, x1, r1", "vst wl2, [p1, #0]", 2),
+        // By them alone, too: integer sums and products, shifts down and up, broadcasts.
+        least("vsub cm0, cm1, cm2, r1", "vst amll0, [p0, #0]", 5),
+        least("vlda amll1, [p0, #0]", "vsub cm0, cm1, cm2, r1", 5),
+        least("vlda amll2, [p0, #0]", "vsub cm0, cm1, cm2, r1", 5),
+        least("vlda amll2, [p0, #0]", "vmac cm0, cm2, x2, x3, r1", 5),
+        least("vsrs.s16.s32 x0, cm0, s0", "vst wl0, [p0, #0]", 4),
+        least("vups.s32.s16 cm0, x0, s0", "vst amll0, [p0, #0]", 3),
+        least("vbcst.16 x0, r1", "vst wl0, [p0, #0]", 2),
+        least("vextbcst.32 x0, x1, r1", "vst wl0, [p0, #0]", 2),
         // And the forms of loads and stores that the tests above have not beside a lock: all access memory in stage 5
         // (II_VLDA_W, II_VLDA_AM, II_VLDB, II_VST_W, II_VST_POSTINC_W, II_VST_AM).
         least("acq #0, r0", "vlda wl0, [p0, #0]", 4),

@@ -1,11 +1,11 @@
 //! The kernels: what is checked in is what their sources make, and it can be read back.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use kiln_aie::disassemble::{decode, disassemble};
 use kiln_aie::isa::Isa;
-use kiln_aie::{Program, assemble, designs, listing};
+use kiln_aie::{Program, assemble, assemble_all, designs, listing};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -13,15 +13,16 @@ fn root() -> &'static Path {
 
 /// Each kernel's name and program.
 pub fn kernels(isa: &Isa) -> Vec<(String, Program)> {
-    let entries = std::fs::read_dir(root().join("kernels")).expect("the kernels");
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "s"));
-    paths.sort();
-    let named = paths.iter().map(|path| {
-        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(path).expect("a source");
-        let program = assemble(isa, &format!("kernels/{name}.s"), &text).unwrap_or_else(|errors| panic!("{errors:?}"));
-        (name, program)
+    let read = |source: &&str| {
+        let file = format!("kernels/{source}.s");
+        let text = std::fs::read_to_string(root().join(&file)).expect("a source");
+        (file, text)
+    };
+    let named = designs::KERNELS.iter().map(|(name, sources)| {
+        let sources: Vec<(String, String)> = sources.iter().map(read).collect();
+        let program =
+            assemble_all(isa, &format!("kernels/{name}.s"), &sources).unwrap_or_else(|errors| panic!("{errors:?}"));
+        (name.to_string(), program)
     });
     named.collect()
 }

@@ -3,8 +3,8 @@
 use super::explained::{assumptions, figures};
 use crate::cli::column::column;
 use crate::diagnose::forecast::ForecastView;
-use crate::diagnose::forecast::rates::{BATCHES, DRAFTED, RIGHT, roof};
-use crate::diagnose::forecast::verdict::FitVerdict;
+use crate::diagnose::forecast::rates::{Attention, BATCHES, DRAFTED, RIGHT, roof};
+use crate::diagnose::forecast::verdict::{FitVerdict, duration};
 use crate::display::{bytes, counted};
 use crate::machine::heaps::{DeviceMemory, Heap};
 use crate::plan::Plan;
@@ -127,7 +127,8 @@ impl ForecastView<'_> {
             writeln!(t, "{sequences:>14} {rate:>12.1} {share:>10.0} %")?;
         }
         let (rows, rate) = predicted.prefill;
-        writeln!(t, "{:>14} {rate:>12.1}\n", format!("prefill {rows}"))
+        writeln!(t, "{:>14} {rate:>12.1}\n", format!("prefill {rows}"))?;
+        write_attention(t, rows, &predicted.attention)
     }
 
     fn write_drafts(&self, t: &mut String) -> std::fmt::Result {
@@ -141,6 +142,22 @@ impl ForecastView<'_> {
         }
         Ok(())
     }
+}
+
+/// Where attention would be faster, for each depth: of a token, and of a prompt's chunk.
+fn write_attention(t: &mut String, rows: usize, attention: &[Attention]) -> std::fmt::Result {
+    if attention.is_empty() {
+        return Ok(());
+    }
+    writeln!(t, "attention on the NPU, a prediction too; no part of a model runs there in this version")?;
+    writeln!(t, "{:>8} {:>14} {:>9} {:>9} {:>9}  faster on", "behind", "pass", "of GPU", "GPU's", "NPU's")?;
+    for Attention { behind, token, chunk } in attention {
+        for (pass, p) in [("one token".to_owned(), token), (format!("prefill {rows}"), chunk)] {
+            let [all, gpu, npu] = [p.all, p.on_gpu, p.on_npu].map(duration);
+            writeln!(t, "{behind:>8} {pass:>14} {all:>9} {gpu:>9} {npu:>9}  {}", p.chosen())?;
+        }
+    }
+    writeln!(t)
 }
 
 fn write_placement(t: &mut String, plan: &Plan) -> std::fmt::Result {

@@ -8,6 +8,7 @@ pub(crate) mod verdict;
 use crate::Result;
 use crate::engine::{self, ModelFiles, Options};
 use crate::error::Text;
+use crate::lower::array::Placements;
 use crate::machine::heaps::DeviceMemory;
 use crate::model::presets;
 use crate::plan::{Plan, Purpose, kernel_parameters, sums};
@@ -209,7 +210,19 @@ impl ForecastView<'_> {
         let prediction = plan.and_then(|_| self.prediction()).map(|p| {
             let decode: Vec<Value> =
                 p.decode.iter().map(|(n, rate)| json!({"sequences": n, "tokens_s": rate})).collect();
-            json!({"decode": decode, "prefill": {"rows": p.prefill.0, "tokens_s": p.prefill.1}})
+            let placements = |p: &Placements| {
+                json!({
+                    "pass_s": p.all, "on_gpu_s": p.on_gpu, "on_npu_s": p.on_npu, "pass_with_npu_s": p.with_npu,
+                    "chosen": p.chosen(),
+                })
+            };
+            let attention: Vec<Value> = p
+                .attention
+                .iter()
+                .map(|a| json!({"behind": a.behind, "token": placements(&a.token), "chunk": placements(&a.chunk)}))
+                .collect();
+            let prefill = json!({"rows": p.prefill.0, "tokens_s": p.prefill.1});
+            json!({"decode": decode, "prefill": prefill, "attention": attention})
         });
         let room = self.room.iter().filter(|(_, tokens)| *tokens > 0);
         let mut value = json!({

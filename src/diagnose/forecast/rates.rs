@@ -2,6 +2,7 @@
 
 use super::form::ModelForm;
 use super::machine::PlannedMachine;
+use crate::lower::array::Placements;
 use crate::lower::prediction;
 use crate::machine::profile::PREFILL_SHARE;
 use crate::schedule::cost::Cost;
@@ -99,12 +100,24 @@ impl Prefill {
 /// Sequences that decoding is predicted for.
 const PREDICTED: [usize; 3] = [1, 8, 32];
 
+/// Tokens behind which attention is predicted.
+const DEPTHS: [usize; 3] = [1024, 8192, 32_768];
+
 /// What the cost model expects of a machine by name. Nothing of it is measured.
 pub(crate) struct Prediction {
     /// Sequences, and the tokens a second of all of them.
     pub(crate) decode: Vec<(usize, f64)>,
     /// Rows of a prompt's first pass, and the tokens a second in it.
     pub(crate) prefill: (usize, f64),
+    /// Where attention would run behind so many tokens; none where the machine has no NPU that it could run on.
+    pub(crate) attention: Vec<Attention>,
+}
+
+/// Attention of a token, and of a prompt's chunk, behind so many tokens.
+pub(crate) struct Attention {
+    pub(crate) behind: usize,
+    pub(crate) token: Placements,
+    pub(crate) chunk: Placements,
 }
 
 impl Prediction {
@@ -114,13 +127,23 @@ impl Prediction {
         let rate = |sequences: usize, pass: PassShape, tokens: usize| {
             let extent = Extent { sequences, head_rows: sequences, max_rows: extent.max_rows.max(sequences), ..extent };
             let extent = Extent { kv_tokens: None, ..extent };
-            Some(tokens as f64 / prediction::seconds(name, &form.build(extent).0, pass)?)
+            Some(tokens as f64 / prediction::seconds(name, &form.build(extent).0, pass)?.all)
         };
         let decode = PREDICTED
             .into_iter()
             .map(|n| Some((n, rate(n, PassShape::Decode { sequences: n, depth: 0 }, n)?)))
             .collect::<Option<_>>()?;
         let rows = extent.max_rows;
-        Some(Prediction { decode, prefill: (rows, rate(1, PassShape::Prefill { rows, depth: 0 }, rows)?) })
+        let attention = |behind: usize| {
+            let context = behind + rows;
+            let extent = Extent { context, sequences: 1, head_rows: 1, kv_tokens: None, ..extent };
+            let (schedule, _) = form.build(extent);
+            let token = Placements::of(name, &schedule, PassShape::Decode { sequences: 1, depth: behind - 1 })?;
+            let chunk = Placements::of(name, &schedule, PassShape::Prefill { rows, depth: behind })?;
+            Some(Attention { behind, token, chunk })
+        };
+        let fits = |behind: &usize| behind + rows <= form.shape.max_context;
+        let attention = DEPTHS.into_iter().filter(fits).filter_map(attention).collect();
+        Some(Prediction { decode, prefill: (rows, rate(1, PassShape::Prefill { rows, depth: 0 }, rows)?), attention })
     }
 }

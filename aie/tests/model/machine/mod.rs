@@ -245,6 +245,11 @@ impl Machine {
         channel.map(|channel| channel.traffic).ok_or_else(|| format!("there is no channel {number}"))
     }
 
+    /// Cycles so far, of all that moves.
+    pub fn cycles(&self) -> u64 {
+        self.cycle
+    }
+
     /// Cycles of a core in which it did not wait for a lock.
     pub fn busy_cycles(&self, place: Place) -> Result<u64, Fault> {
         Ok(self.tile(place)?.core.as_ref().map_or(0, Core::cycles))

@@ -281,11 +281,11 @@ impl Operands<'_> {
     }
 
     fn vector_operation(&self, mnemonic: &str) -> Option<Operation> {
-        let negative = matches!(mnemonic, "vmsc.f" | "vnegmul.f");
+        let negative = matches!(mnemonic, "vmsc.f" | "vnegmul.f" | "vmsc" | "vnegmul");
         Some(match mnemonic {
             "vlda" | "vldb" => Operation::Load { to: self.span('d')?, address: self.address()?, kind: None },
             "vst" => Operation::Store { from: self.span('x')?, address: self.address()?, kind: None },
-            "vmac.f" | "vmsc.f" | "vmul.f" | "vnegmul.f" => Operation::Product {
+            "vmac.f" | "vmsc.f" | "vmul.f" | "vnegmul.f" | "vmac" | "vmsc" | "vmul" | "vnegmul" => Operation::Product {
                 to: self.span('d')?,
                 accumulator: self.span('a'),
                 negative,

@@ -69,6 +69,16 @@ impl Core {
                 let value = operands.map(|(from, index)| vector::extract(kind, &from, index)).transpose()?;
                 self.write_scalar(to, value, self.latencies.vector);
             }
+            // Lane by lane: 32 products of signed halves of words, and sums of words.
+            Operation::Product { to, accumulator, negative, left, right, control } if to.count == 4 => {
+                let control = self.registers.scalar(control);
+                if control != Some(824) {
+                    return Err(format!("configuration {control:?} is not modelled"));
+                }
+                let factors = self.registers.parts(left).zip(self.registers.parts(right));
+                let products = factors.map(|(left, right)| integer_products(&left, &right, negative));
+                self.schedule(self.latencies.product_read, Action::Integers { to, accumulator, terms: products });
+            }
             Operation::Product { to, accumulator, negative, left, right, control } => {
                 // Bit 0 takes the accumulator as zero; the rest is a tile of 4 x 8 by one of 8 x 4 bf16, or the lanes
                 // of the vectors' halves, one by one.
@@ -87,10 +97,10 @@ impl Core {
             }
             Operation::Sum { to, left, right, control, negative, integers } => {
                 let control = self.registers.scalar(control);
-                if control != Some(28) || integers {
+                if control != Some(if integers { 0 } else { 28 }) {
                     return Err(format!("configuration {control:?} is not modelled"));
                 }
-                self.schedule(self.latencies.sum_read, Action::Sum { to, left, right, negative });
+                self.schedule(self.latencies.sum_read, Action::Sum { to, left, right, negative, integers });
             }
             Operation::Clear { to, integers } => {
                 let stage = if integers { self.latencies.product - 1 } else { self.latencies.product };
@@ -290,6 +300,27 @@ fn tile_product(left: &Parts, right: &Parts) -> [f64; 16] {
 fn lane_product(left: &Parts, right: &Parts) -> [f64; 16] {
     let (left, right) = (values(left), values(right));
     std::array::from_fn(|lane| left[lane] * right[lane] + left[lane + 16] * right[lane + 16])
+}
+
+/// 32 products of signed lanes of 16 bits.
+fn integer_products(left: &Parts, right: &Parts, negative: bool) -> Parts {
+    let lanes =
+        |parts: &Parts| -> Vec<i32> { halves(parts[..2].as_flattened()).map(|half| i32::from(half as i16)).collect() };
+    let mut products: Parts = [[0; 8]; 4];
+    let pairs = lanes(left).into_iter().zip(lanes(right));
+    for (product, (left, right)) in products.as_flattened_mut().iter_mut().zip(pairs) {
+        *product = if negative { -left * right } else { left * right } as u32;
+    }
+    products
+}
+
+/// Sums of words, or their differences.
+pub(super) fn add_integers(left: &Parts, right: &Parts, negative: bool) -> Parts {
+    let mut sums = *left;
+    for (sum, right) in sums.as_flattened_mut().iter_mut().zip(right.as_flattened()) {
+        *sum = if negative { sum.wrapping_sub(*right) } else { sum.wrapping_add(*right) };
+    }
+    sums
 }
 
 /// Sums of f32 lanes, each rounded once.

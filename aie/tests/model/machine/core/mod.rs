@@ -59,11 +59,18 @@ enum Action {
         accumulator: Option<Span>,
         products: Option<[f64; 16]>,
     },
+    /// The same of integers: `to` = terms and accumulator.
+    Integers {
+        to: Span,
+        accumulator: Option<Span>,
+        terms: Option<Parts>,
+    },
     Sum {
         to: Span,
         left: Span,
         right: Span,
         negative: bool,
+        integers: bool,
     },
     Lock {
         lock: u32,
@@ -286,10 +293,19 @@ impl Core {
                 let sums = before.zip(products.as_ref()).map(|(before, products)| execute::sums(&before, products));
                 self.write_parts(to, sums.as_ref(), self.latencies.product + 1 - self.latencies.product_read);
             }
-            Action::Sum { to, left, right, negative } => {
+            Action::Integers { to, accumulator, ref terms } => {
+                let before = accumulator.map_or(Some([[0; 8]; 4]), |span| self.registers.parts(span));
+                let sums =
+                    before.zip(terms.as_ref()).map(|(before, terms)| execute::add_integers(&before, terms, false));
+                // Integers are there a cycle earlier than f32.
+                self.write_parts(to, sums.as_ref(), self.latencies.product - self.latencies.product_read);
+            }
+            Action::Sum { to, left, right, negative, integers } => {
                 let operands = self.registers.parts(left).zip(self.registers.parts(right));
-                let sums = operands.map(|(left, right)| execute::add(&left, &right, negative));
-                self.write_parts(to, sums.as_ref(), self.latencies.sum + 1 - self.latencies.sum_read);
+                let add = if integers { execute::add_integers } else { execute::add };
+                let sums = operands.map(|(left, right)| add(&left, &right, negative));
+                let stage = if integers { self.latencies.sum - 1 } else { self.latencies.sum };
+                self.write_parts(to, sums.as_ref(), stage + 1 - self.latencies.sum_read);
             }
             Action::Lock { .. } => return Err("a lock instruction in a lock's stall is not modelled".into()),
         }

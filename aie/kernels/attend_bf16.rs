@@ -1,9 +1,10 @@
-//! Attention of one token on the array: columns of four cores, each with the same program and a head of K and V at a time.
+//! Attention on the array: columns of four cores, each with the same program, a head of K and V at a time.
 //!
 //! A shim's first output sends a sequence's header and then K, its second V, both row by row as they lie in the pages of
-//! the cache; the memory tile re-tiles them and gives them to all cores of its column, of which the one that the header
-//! names takes them. What the cores leave, in f32 and undivided, the memory tile collects from one after another, so a
-//! column's sequences are its cores' in turn.
+//! the cache; the memory tile re-tiles them and gives them to all cores of its column. Of one token's attention the core
+//! that the header names takes them, so a column's sequences are its cores' in turn. Of many tokens' all four do, each for
+//! rows of its own, whose queries follow the header. What the cores leave, in f32 and undivided, the memory tile collects
+//! from one after another.
 
 use crate::pack::{Buffer, Design, Dimension, Tile};
 
@@ -11,8 +12,9 @@ use crate::pack::{Buffer, Design, Dimension, Tile};
 pub const UNIT: u32 = 8192;
 /// Positions of a page of the cache.
 pub const PAGE: u32 = 64;
-/// Bytes of what a sequence leaves: for each four queries the maximum, the sums and O, tiles of 4 x 4 f32.
-pub const OUTPUT: u32 = 2 * QUAD;
+/// Bytes of what a core leaves of a sequence: for each four queries the maximum, the sums and O, tiles of 4 x 4 f32. Many
+/// tokens' quads begin [`prefill_quad`] bytes apart, those of one token's [`QUAD`].
+pub const OUTPUT: u32 = 18_432;
 /// Of four queries.
 pub const QUAD: u32 = 66 * 64;
 /// What a score may be after scaling, of either sign: the kernel's integers have room for no more.
@@ -20,6 +22,9 @@ pub const MOST: f32 = 16384.0;
 
 /// 1.5 * 2^16: what is added to a score leaves 128 times the score in the lower half of the sum.
 pub const MAGIC: u32 = 0x47C0_0000;
+
+/// [`MAGIC`] less a maximum below all scores, -32,768: what a sequence of prefill starts with.
+const FIRST: u32 = 0x4800_0000;
 
 /// Sixteen heads of 128 dimensions, of a page each: two units of K and two of V.
 pub fn design() -> Design {
@@ -39,7 +44,7 @@ pub fn design() -> Design {
 
 /// The streams alone, with no arguments and transfers: so many columns of one to four cores.
 pub fn stream(head_dim: u32, columns: u8, cores: u8) -> Design {
-    let mut design = Design::new("attend_decode_bf16", columns);
+    let mut design = Design::new("attend_bf16", columns);
     design.cache = 2;
     for column in 0..columns {
         let (shim, memory) = (Tile::new(column, 0), Tile::new(column, 1));
@@ -62,19 +67,19 @@ pub fn stream(head_dim: u32, columns: u8, cores: u8) -> Design {
         let mut left = Vec::new();
         for index in 0..cores {
             let core = Tile::new(column, 2 + index);
-            design.run(core, "attend_decode_bf16");
-            design.constant(core, 0x9000, [constants(), vec![u32::from(index)]].concat());
+            design.run(core, "attend_bf16");
+            design.constant(core, 0xA000, [constants(), own(index), prefill_constants()].concat());
             // As the kernel has them: its own memory starts at 0x70000 for it, its own locks at 48.
             let k_tiles = design.buffer(ring(core, 0, UNIT, 2, 0));
             let v_tiles = design.buffer(ring(core, 0x4000, UNIT, 2, 2));
-            let o_tiles = design.buffer(ring(core, 0xA000, OUTPUT, 1, 4));
+            let o_tiles = design.buffer(ring(core, 0xB000, OUTPUT, 1, 4));
             design.fill(k_tiles, 0, &[]);
             design.fill(v_tiles, 1, &[]);
             design.drain(o_tiles, 0, &[]);
             design.route(memory.output(0), core.input(0));
             design.route(memory.output(1), core.input(1));
             design.route(core.output(0), memory.input(2 + index));
-            let o = design.buffer(ring(memory, 0x10000 + 0x8000 * u32::from(index), OUTPUT, 2, 4 + 2 * index));
+            let o = design.buffer(ring(memory, 0x10000 + 2 * OUTPUT * u32::from(index), OUTPUT, 2, 4 + 2 * index));
             design.fill(o, 2 + index, &[]);
             left.push(o);
         }
@@ -82,6 +87,16 @@ pub fn stream(head_dim: u32, columns: u8, cores: u8) -> Design {
         design.route(memory.output(2), shim.input(0));
     }
     design
+}
+
+/// Queries that a core has in a sequence of many tokens.
+pub const fn prefill_rows(head_dim: u32) -> u32 {
+    4096 / head_dim
+}
+
+/// Bytes from one of their quads to the next.
+pub const fn prefill_quad(head_dim: u32) -> u32 {
+    18 * head_dim
 }
 
 /// Words of a row: two dimensions each.
@@ -104,6 +119,39 @@ pub fn k_walk(head_dim: u32) -> [Dimension; 4] {
 /// Rows of V as tiles of 8 positions by 4 dimensions, likewise.
 pub fn v_walk(head_dim: u32) -> [Dimension; 4] {
     walk(head_dim, 2)
+}
+
+/// A core's number in its column, and room up to the prefill kernel's constants.
+fn own(index: u8) -> Vec<u32> {
+    let mut words = vec![0; 16];
+    words[0] = u32::from(index);
+    words
+}
+
+/// 2^f is nearly 1 + f - f (1 - f) (BEND + TILT f). Of f in 128ths, m, the bits of a bf16 are those of its exponent and
+/// m + m u / 2^14, where u is the sum of three terms in 2^18ths, of which that of m^2 is TILT's.
+fn prefill_constants() -> Vec<u32> {
+    const TILT: f64 = 1.0 / 16.0;
+    const BEND: f64 = 0.312;
+    let pair = |value: u32| value << 16 | value & 0xFFFF;
+    let all = |word: u32| vec![word; 16];
+    let scale = f64::from(1 << 18);
+    [
+        // Bits of 1.5 * 2^16 as 127 of an exponent's bits would have them, and of 1.5 * 2^23: scores in 128ths, and whole.
+        all(MAGIC - 127 * 128),
+        all(0x4B40_0000),
+        all((-BEND * scale).round() as i32 as u32),
+        all(pair(0x007F)),
+        all(pair(((BEND - TILT) / 128.0 * scale).round() as u32)),
+        all(0),
+        all(0),
+        // Positions 0 to 7 of four queries.
+        (0..16).map(|word| pair(word / 2)).collect(),
+        all(pair(0x8000)),
+        all(FIRST),
+        all(MAGIC - 16 * 128),
+    ]
+    .concat()
 }
 
 /// What the core's memory holds for the kernel: vectors of 64 bytes, in the kernel's order.

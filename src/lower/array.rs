@@ -1,0 +1,165 @@
+//! How long attention would take on the NPU of a machine that has one, predicted from its program's listing
+//! (`aie/out/attend_bf16.lst`) and the model that the program ran on. Nothing is measured, and nothing here runs there.
+
+use super::prediction;
+use crate::schedule::{Op, PassShape, Schedule};
+
+/// Columns of four cores, each with a head of K and V at a time.
+const COLUMNS: usize = 4;
+/// Cycles a second: the array of a Phoenix as others saw it under Linux (xdna-emu, 2026-08-04).
+const CLOCK: f64 = 1.028e9;
+/// Bytes of a unit of K or V, which a channel carries in a cycle for each four.
+const UNIT: usize = 8192;
+/// Cycles of what a column does once for the queries of its cores: it takes parameters and queries, clears O, waits for room.
+const SEQUENCE: f64 = 18_000.0;
+/// And for those of a window, whose rows begin to see one after another: maxima are set anew.
+const WINDOW: f64 = 24_000.0;
+/// Seconds of a command, as others measured them in a chain and alone (28 to 110 µs): one a layer, in the middle.
+const COMMAND: f64 = 60e-6;
+/// Positions of a page.
+const PAGE: usize = 64;
+
+/// Cycles of a core by the dimensions of a head: a page for up to four queries of one token, and a unit of K and one of V
+/// for 4,096 / dimensions rows of many.
+const CYCLES: [(usize, f64, f64); 3] = [(64, 799.0, 6242.0), (128, 1174.0, 2646.0), (256, 1924.0, 1235.0)];
+
+/// Whether a machine by name has this NPU: XDNA 1.
+fn has_array(machine: &str) -> bool {
+    machine == "780m"
+}
+
+/// Seconds of a pass's attention on the NPU with all its commands. `None`: the machine has none, or heads of other sizes.
+fn seconds(machine: &str, schedule: &Schedule, pass: PassShape) -> Option<f64> {
+    if !has_array(machine) {
+        return None;
+    }
+    let mut seconds = 0.0;
+    for step in &schedule.steps {
+        let Op::Attend { kv, heads, window, .. } = &step.op else { continue };
+        let (_, page, units) = CYCLES.into_iter().find(|(dim, ..)| *dim == kv.head_dim)?;
+        let group = heads / kv.kv_heads;
+        let seen = |position: usize| window.map_or(position + 1, |window| window.min(position + 1));
+        let cycles = match pass {
+            PassShape::Decode { sequences, depth } => {
+                let pages = seen(depth).div_ceil(PAGE) as f64;
+                let each = (page * group.div_ceil(4) as f64 * pages, (PAGE * kv.head_dim / 2) as f64 * pages);
+                // A column's streams carry its heads one after another; its cores take turns.
+                let heads = (sequences * kv.kv_heads).div_ceil(COLUMNS) as f64;
+                f64::max(heads / 4.0 * each.0, heads * (each.1 + (UNIT / 4) as f64))
+            }
+            PassShape::Prefill { rows, depth } => {
+                let tokens = 4 * (4096 / kv.head_dim / group).max(1);
+                let of_block = |from: usize| {
+                    let end = depth + (from + tokens).min(rows);
+                    let first = (depth + from + 1).saturating_sub(window.unwrap_or(usize::MAX)) / PAGE * PAGE;
+                    let positions = end.next_multiple_of(PAGE) - first;
+                    let pairs = (positions * kv.head_dim * 2).div_ceil(UNIT) as f64;
+                    pairs * units + SEQUENCE + if first > 0 { WINDOW } else { 0.0 }
+                };
+                let blocks: f64 = (0..rows).step_by(tokens).map(of_block).sum();
+                blocks * kv.kv_heads as f64 / COLUMNS as f64
+            }
+            PassShape::Mixed { .. } | PassShape::Verify { .. } => return None,
+        };
+        seconds += cycles / CLOCK + COMMAND;
+    }
+    Some(seconds)
+}
+
+/// A pass with its attention on the GPU, and on the NPU, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Placements {
+    /// All of the pass on the GPU.
+    pub(crate) all: f64,
+    /// Its attention there.
+    pub(crate) on_gpu: f64,
+    /// Its attention on the NPU.
+    pub(crate) on_npu: f64,
+    /// The pass with attention on the NPU: one after the other, or of a prompt's chunks both at once.
+    pub(crate) with_npu: f64,
+}
+
+impl Placements {
+    /// `None`: the machine has no such NPU, or the cost model does not know the machine.
+    pub(crate) fn of(machine: &str, schedule: &Schedule, pass: PassShape) -> Option<Placements> {
+        let on_npu = seconds(machine, schedule, pass)?;
+        let prediction::Seconds { all, attention } = prediction::seconds(machine, schedule, pass)?;
+        let rest = all - attention;
+        let with_npu = if matches!(pass, PassShape::Prefill { .. }) { rest.max(on_npu) } else { rest + on_npu };
+        Some(Placements { all, on_gpu: attention, on_npu, with_npu })
+    }
+
+    /// What would choose by these seconds.
+    pub(crate) fn chosen(&self) -> &'static str {
+        if self.with_npu < self.all { "NPU" } else { "GPU" }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{WeightFormat, presets};
+    use crate::schedule::{Extent, KvType};
+
+    /// What the assembler made of the program.
+    const LISTING: &str = include_str!("../../aie/out/attend_bf16.lst");
+
+    /// Bundles from one label to another, each a cycle.
+    fn cycles(from: &str, to: &str) -> f64 {
+        let behind = LISTING.split_once(&format!("\n{from}:\n")).expect("the first label").1;
+        let between = behind.split_once(&format!("\n{to}:\n")).expect("the second label").0;
+        between.lines().filter(|line| line.starts_with("  0x")).count() as f64
+    }
+
+    /// The units' cycles are those of the listing's blocks, and little more: steps, locks and the first block of a unit.
+    #[test]
+    fn cycles_are_those_of_the_listing() {
+        for (dim, page, units) in CYCLES {
+            let passes = (dim / 16) as f64;
+            let block = passes * (cycles("scores", "scores_end") + 1.0)
+                + (cycles("scores_end", "weights") - 1.0)
+                + cycles("weights", "values")
+                + (passes - 1.0) * (cycles("values", "values_end") + 1.0);
+            let last = cycles("values_end", "pre_skip") - 1.0;
+            // Blocks of 16 rows and as many positions.
+            let blocks = (UNIT / 2 / dim / 16 * (4096 / dim / 16)) as f64;
+            let share = units / (blocks * (block + last));
+            assert!((0.95..1.08).contains(&share), "{dim}: {units}, {share:.3} of the listing's");
+            let step = cycles("step", "dims")
+                + (passes - 1.0) * (cycles("dims", "dims_end") + 1.0)
+                + cycles("dims_end", "tiles")
+                + (dim / 32 - 1) as f64 * (cycles("tiles", "tiles_end") + 1.0)
+                + cycles("tiles_end", "edge").min(60.0);
+            let share = page / (4.0 * step);
+            assert!((0.85..1.0).contains(&share), "{dim}: {page}, {share:.3} of the listing's");
+        }
+    }
+
+    fn of(machine: &str, pass: PassShape) -> Option<Placements> {
+        let shape = presets::preset("gemma3-27b").expect("a preset");
+        let extent =
+            Extent { context: 40_960, max_rows: 512, head_rows: 1, sequences: 1, kv: KvType::F16, kv_tokens: None };
+        let schedule = Schedule::build(&shape, extent, |id| WeightFormat::Int8.of_matrix(id, &shape, None));
+        Placements::of(machine, &schedule, pass)
+    }
+
+    #[test]
+    fn one_token_s_attention_stays_on_the_gpu() {
+        for depth in [1024, 8192, 32_768] {
+            let placements = of("780m", PassShape::Decode { sequences: 1, depth: depth - 1 }).expect("a machine");
+            assert_eq!(placements.chosen(), "GPU", "{depth}: {placements:?}");
+        }
+    }
+
+    #[test]
+    fn chunks_are_compared_at_each_depth() {
+        for depth in [1024, 8192, 32_768] {
+            let placements = of("780m", PassShape::Prefill { rows: 512, depth }).expect("a machine");
+            let Placements { all, on_gpu, with_npu, on_npu } = placements;
+            assert!(on_gpu < all && with_npu >= on_npu, "{placements:?}");
+            assert_eq!(placements.chosen() == "NPU", with_npu < all);
+        }
+        // The others have an NPU of another kind.
+        assert_eq!(of("8060s", PassShape::Prefill { rows: 512, depth: 1024 }), None);
+    }
+}
