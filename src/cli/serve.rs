@@ -243,7 +243,7 @@ impl ServeArgs {
             load: server::guarded(
                 server::loader(files.clone(), self.drafts.files(), options, self.batch.is_none()),
                 files.clone(),
-                self.verify,
+                server::BundleRules { verify: self.verify, goes_back: !self.check },
             ),
             files,
             settings: ServerSettings {

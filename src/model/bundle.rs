@@ -159,10 +159,17 @@ fn turn(link: &Path, target: &Path) -> Result<()> {
 /// # Errors
 /// Input: there is something else at `link`. Failed: it cannot be written.
 pub fn use_bundle(directory: &Path, link: &Path) -> Result<Option<PathBuf>> {
-    let directory = std::path::absolute(directory).map_err(|e| Error::unreadable(directory, &e))?;
+    // A link is no bundle: named as one, such as LINK.previous, it stands for where it leads. A path that ends with a slash is
+    // what the link leads to.
+    let directory = directory.canonicalize().map_err(|e| Error::unreadable(directory, &e))?;
+    let link = &link.components().collect::<PathBuf>();
+    let folder = parent_of(link).canonicalize().map_err(|e| Error::unreadable(parent_of(link), &e))?;
+    if folder.starts_with(&directory) {
+        let cause = format!("{} lies in the bundle itself", link.display());
+        return Err(Error::input(cause, "name a link in another folder"));
+    }
     // Beside it, the link holds wherever both are moved.
-    let folder = std::path::absolute(parent_of(link)).map_err(|e| Error::unreadable(link, &e))?;
-    let target = directory.strip_prefix(folder).map_or(directory.as_path(), |beside| beside);
+    let target = directory.strip_prefix(&folder).map_or(directory.as_path(), |beside| beside);
     let old = target_of(link)?;
     if old.as_deref() == Some(target) {
         return Ok(old);
@@ -174,17 +181,21 @@ pub fn use_bundle(directory: &Path, link: &Path) -> Result<Option<PathBuf>> {
     Ok(old)
 }
 
-/// Makes `link` lead to where it led before. Returns the bundle that it leads away from, and that; `None` where no link before it
-/// is kept.
+/// Makes `link` lead away from `bad` to where it led before. Returns where it leads; `None` where no link before it is kept. Where
+/// somebody has turned it from `bad` meanwhile it stays.
 ///
 /// # Errors
 /// Failed: it cannot be written.
-pub fn roll_back(link: &Path) -> Result<Option<[PathBuf; 2]>> {
+pub fn roll_back(link: &Path, bad: &Path) -> Result<Option<PathBuf>> {
     let previous = previous_of(link);
-    let (Ok(bad), Ok(good)) = (link.read_link(), previous.read_link()) else { return Ok(None) };
+    let Ok(now) = link.read_link() else { return Ok(None) };
+    if now != bad {
+        return Ok(Some(now));
+    }
+    let Ok(good) = previous.read_link() else { return Ok(None) };
     turn(link, &good)?;
     std::fs::remove_file(&previous).map_err(|e| Error::unwritable(&previous, &e))?;
-    Ok(Some([bad, good]))
+    Ok(Some(good))
 }
 
 #[cfg(test)]
@@ -245,11 +256,20 @@ mod tests {
             std::fs::create_dir(at(name)).unwrap();
         }
         assert_eq!(use_bundle(&at("a"), &link).unwrap(), None);
-        assert_eq!((link.read_link().unwrap(), roll_back(&link).unwrap()), ("a".into(), None));
+        let leads = || link.read_link().unwrap();
+        assert_eq!((leads(), roll_back(&link, Path::new("a")).unwrap()), ("a".into(), None));
         assert_eq!(use_bundle(&at("b"), &link).unwrap(), Some("a".into()));
         assert_eq!(use_bundle(&at("b"), &link).unwrap(), Some("b".into()), "which keeps the one before");
-        assert_eq!(roll_back(&link).unwrap(), Some(["b".into(), "a".into()]));
-        assert_eq!((link.read_link().unwrap(), roll_back(&link).unwrap()), ("a".into(), None));
+        assert_eq!(roll_back(&link, Path::new("c")).unwrap(), Some("b".into()), "somebody has turned it from there");
+        assert_eq!((roll_back(&link, Path::new("b")).unwrap(), leads()), (Some("a".into()), "a".into()));
+        assert_eq!(roll_back(&link, Path::new("a")).unwrap(), None);
+        // By the link before it, and named as shells complete them.
+        use_bundle(&at("b/"), &at("current/")).unwrap();
+        assert_eq!(use_bundle(&at("current.previous"), &link).unwrap(), Some("b".into()));
+        assert_eq!((leads(), previous_of(&link).read_link().unwrap()), ("a".into(), "b".into()));
+        assert_eq!(use_bundle(&link, &link).unwrap(), Some("a".into()));
+        assert!(use_bundle(&at("b"), &at("b/link")).unwrap_err().to_string().contains("in the bundle itself"));
+        std::fs::remove_file(previous_of(&link)).unwrap();
         assert!(use_bundle(&at("b"), &at("a")).unwrap_err().to_string().contains("is no link"));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3, "nothing else is left");
     }

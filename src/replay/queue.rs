@@ -240,7 +240,7 @@ mod tests {
         // What an error left without a signal gets one.
         submit(&queue, false).unwrap();
         queue.drain().unwrap();
-        let want = ["submit [7], signal None", "submit [], signal Some(1)", "wait for 1, 40 s"];
+        let want = ["submit [7], signal None", "submit [], signal Some(1)", "wait for 1, 20 s"];
         assert_eq!(queue.driver.take_said(), want);
         assert!(queue.is_idle());
     }

@@ -1,39 +1,71 @@
-//! Loads a bundle, and the one before it where that fails.
+//! Loads a bundle, and the one before it where that is at fault.
 
 use super::model::Model;
 use super::server::{LoadedExecutor, ModelLoader};
+use crate::Error;
 use crate::engine::ModelFiles;
 use crate::executor::weights::Progress;
 use crate::model::bundle::{Manifest, roll_back};
-use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// As `load`. With `verify` the bundle's sums are checked first. Where the model is a link to a bundle that cannot be loaded, and has
-/// not been loaded before, the link is turned back to the one before it, which is loaded in its place.
-pub fn guarded(load: ModelLoader, files: ModelFiles, verify: bool) -> ModelLoader {
+/// How a bundle is loaded.
+#[derive(Debug, Clone, Copy)]
+pub struct BundleRules {
+    /// Its sums are checked first.
+    pub verify: bool,
+    /// Where it is at fault, its link is turned back to the one before it. A mere check of a configuration turns nothing.
+    pub goes_back: bool,
+}
+
+/// Why a load failed, and whether the files are at fault: not a full memory, an option or a draft model.
+struct Failure {
+    error: Error,
+    is_of_files: bool,
+}
+
+/// As `load`, by `rules`. Where the model is a link to a bundle whose files are at fault, and which has not been loaded before, the
+/// link is turned back to the one before it, which is loaded in its place. Where the link is turned during a load, that counts for
+/// nothing: weights, tokenizer and name are of one bundle.
+pub fn guarded(load: ModelLoader, files: ModelFiles, rules: BundleRules) -> ModelLoader {
     let good = Mutex::<Option<PathBuf>>::default();
     Box::new(move |progress| {
-        let link = files.place().filter(|place| place.is_symlink());
-        let target = link.and_then(|link| link.read_link().ok());
+        // A path that ends with a slash is what the link leads to.
+        let place = files.place().map(|place| place.components().collect::<PathBuf>());
+        let link = place.filter(|place| place.is_symlink());
+        let target = || link.as_ref().and_then(|link| link.read_link().ok());
         let mut good = good.lock().unwrap_or_else(PoisonError::into_inner);
-        match attempt(&load, &files, link, verify, progress) {
-            Ok(loaded) => {
-                *good = target;
-                Ok(loaded)
+        let mut has_gone_back = false;
+        loop {
+            let before = target();
+            let loaded = attempt(&load, &files, link.as_deref(), rules, progress);
+            if before != target() {
+                log::warn!("the link to the bundle was turned during the load, which begins anew");
+                continue;
             }
-            // What fails by itself is no fault of a bundle's.
-            Err(e @ (Error::Input { .. } | Error::Refused { .. })) if target != *good => {
-                let turned = link.map(roll_back).transpose().unwrap_or_else(|not| {
+            let Failure { error, is_of_files } = match loaded {
+                Ok(loaded) => {
+                    *good = before;
+                    return Ok(loaded);
+                }
+                Err(failure) => failure,
+            };
+            let (Some(link), Some(failed)) = (&link, &before) else { return Err(error) };
+            if !is_of_files || !rules.goes_back || has_gone_back || before == *good {
+                return Err(error);
+            }
+            has_gone_back = true;
+            match roll_back(link, failed) {
+                Ok(Some(to)) => {
+                    log::error!("the bundle {} cannot be used: {error}", failed.display());
+                    log::error!("going back to the bundle before it, {}", to.display());
+                }
+                Ok(None) => return Err(error),
+                Err(not) => {
                     log::error!("the link to the bundle before it stays as it is: {not}");
-                    None
-                });
-                let Some([from, to]) = turned.flatten() else { return Err(e) };
-                log::error!("the bundle {} cannot be used: {e}", from.display());
-                log::error!("going back to the bundle before it, {}", to.display());
-                attempt(&load, &files, link, verify, progress).inspect(|_| *good = Some(to))
+                    return Err(error);
+                }
             }
-            Err(e) => Err(e),
         }
     })
 }
@@ -42,20 +74,69 @@ fn attempt(
     load: &ModelLoader,
     files: &ModelFiles,
     link: Option<&Path>,
-    verify: bool,
+    rules: BundleRules,
     progress: &Progress,
-) -> Result<LoadedExecutor> {
-    if verify {
+) -> std::result::Result<LoadedExecutor, Failure> {
+    let is_input = |error: &Error| matches!(error, Error::Input { .. });
+    let of_files = |error: Error| Failure { is_of_files: is_input(&error), error };
+    if rules.verify {
         let place = files.place().ok_or_else(|| {
-            Error::input("the built-in model is no bundle", "leave out --verify, or name a bundle as the model")
+            of_files(Error::input(
+                "the built-in model is no bundle",
+                "leave out --verify, or name a bundle as the model",
+            ))
         })?;
-        let bundle = Manifest::verify(place, &progress.cancel)?;
+        let bundle = Manifest::verify(place, &progress.cancel).map_err(of_files)?;
         log::info!("all files of the bundle {} are as they were made", bundle.name);
     }
-    let loaded = load(progress)?;
+    // A draft model and options fail in the same words: only what the files say by themselves is theirs.
+    let loaded = load(progress)
+        .map_err(|error| Failure { is_of_files: is_input(&error) && files.checkpoint().is_err(), error })?;
     if link.is_some() {
         // Its text side fails here too, before the bundle is taken for good.
-        Model::open(0, files, loaded.executor.schedule(), loaded.executor.device())?;
+        Model::open(0, files, loaded.executor.schedule(), loaded.executor.device()).map_err(of_files)?;
     }
     Ok(loaded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Cancel;
+    use std::os::unix::fs::symlink;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn only_files_at_fault_turn_a_link_back_and_no_check_does() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        for name in ["one", "two"] {
+            std::fs::create_dir(at(name)).unwrap();
+            for file in ["config.json", "model.safetensors"] {
+                let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny").join(file);
+                std::fs::copy(golden, at(name).join(file)).unwrap();
+            }
+        }
+        symlink("two", at("current")).unwrap();
+        symlink("one", at("current.previous")).unwrap();
+        let loads = std::sync::Arc::new(AtomicUsize::new(0));
+        let attempts = |goes_back: bool| {
+            let (count, before) = (loads.clone(), loads.load(Ordering::Relaxed));
+            let fails: ModelLoader = Box::new(move |_| {
+                count.fetch_add(1, Ordering::Relaxed);
+                Err(Error::input("no file named by an option", "name another"))
+            });
+            // As shells complete it.
+            let files = ModelFiles::Directory(at("current/"));
+            let load = guarded(fails, files, BundleRules { verify: false, goes_back });
+            assert!(load(&Progress::new(Cancel::default())).is_err());
+            let leads = at("current").read_link().unwrap();
+            (loads.load(Ordering::Relaxed) - before, leads.display().to_string())
+        };
+        assert_eq!(attempts(true), (1, "two".into()), "the files are not at fault");
+        std::fs::write(at("two/model.safetensors"), "cut").unwrap();
+        assert_eq!(attempts(false), (1, "two".into()));
+        assert_eq!(attempts(true), (2, "one".into()));
+        assert!(!at("current.previous").is_symlink());
+    }
 }

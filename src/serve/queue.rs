@@ -6,6 +6,7 @@
 use super::deadline::after;
 use super::http::ApiError;
 use super::job::{Client, Job};
+use crate::Error;
 use crate::executor::Executor;
 use crate::sequence::Batch;
 use std::collections::{HashMap, VecDeque};
@@ -19,12 +20,24 @@ const LONGEST_RETRY: f64 = 120.0;
 /// ended.
 pub(super) type Errand = Box<dyn FnOnce(&mut Batch, &mut dyn Executor) + Send>;
 
+/// How far the model is that is loaded anew, to take over from the one that answers.
+#[derive(Debug, Clone, Default)]
+pub(super) enum Takeover {
+    /// None is being loaded.
+    #[default]
+    None,
+    /// It is being loaded.
+    UnderWay,
+    /// It could not be loaded.
+    Failed(Error),
+}
+
 /// Jobs that wait. Connections push; the engine's thread takes.
 pub(super) struct JobQueue {
     /// Most jobs of one client.
     most: usize,
     state: Mutex<QueueState>,
-    /// Told when a job arrives, the queue closes, or another model takes over.
+    /// Told when a job arrives, the queue closes, or another model takes over or fails to.
     changed: Condvar,
 }
 
@@ -38,6 +51,8 @@ struct QueueState {
     closed: Option<ApiError>,
     /// The model that jobs are made for now. One before it does those that were made for it, and ends.
     current: u64,
+    /// The model to come.
+    takeover: Takeover,
     /// Places of the current model that no sequence has: as many jobs only pass through.
     places: usize,
     /// Models whose engines have ended, and what their jobs are told.
@@ -192,16 +207,35 @@ impl JobQueue {
         self.state().clear(model)
     }
 
-    /// Waits until there is something to do for `model`. False: nothing more will come for it.
+    /// Waits until there is something to do for `model`, which was unloaded, and no other one is being loaded: both at once may
+    /// not fit. False: another has taken over, or the queue is closed.
     pub fn wait_for_some(&self, model: u64) -> bool {
         let mut state = self.state();
-        while !state.waits_for(model) {
-            if state.current != model || state.closed.is_some() {
-                return false;
+        while state.is_open_for(model) {
+            if state.waits_for(model) && !state.is_under_way() {
+                return true;
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        true
+        false
+    }
+
+    /// Notes how far the model is that is to take over.
+    pub fn set_takeover(&self, takeover: Takeover) {
+        self.state().takeover = takeover;
+        self.changed.notify_all();
+    }
+
+    /// Waits until another has taken over from `model`, or cannot: why.
+    pub fn wait_for_takeover(&self, model: u64) -> Option<Error> {
+        let mut state = self.state();
+        while state.is_open_for(model) && state.is_under_way() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        match &state.takeover {
+            Takeover::Failed(e) if state.is_open_for(model) => Some(e.clone()),
+            _ => None,
+        }
     }
 
     /// Takes in nothing more: a push is answered by `e`. The jobs that wait stay.
@@ -232,6 +266,15 @@ impl QueueState {
         let (of_it, others) = self.waiting.drain(..).partition::<VecDeque<Job>, _>(|job| job.recipient.model == model);
         self.waiting = others;
         of_it.into()
+    }
+
+    /// Whether jobs for `model` are taken in, and no other has taken over from it.
+    fn is_open_for(&self, model: u64) -> bool {
+        self.current == model && self.closed.is_none()
+    }
+
+    fn is_under_way(&self) -> bool {
+        matches!(self.takeover, Takeover::UnderWay)
     }
 
     /// Whether there is something to do for `model`.

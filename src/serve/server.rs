@@ -8,8 +8,9 @@ use super::manager::Manager;
 use super::model::Model;
 use super::page::PageSettings;
 use super::prefixes::PrefixFile;
+use super::queue::Takeover;
 use super::service::{ServerSettings, Service};
-use super::unload::{Unloaded, UnloadedNews};
+use super::unload::{self, Unloaded, UnloadedNews};
 use super::worker::{Worker, WorkerRest};
 use crate::diagnose::status::Reporter;
 use crate::engine::{self, DraftFiles, ModelFiles, Options};
@@ -99,7 +100,7 @@ pub fn loader(files: ModelFiles, draft: Option<ModelFiles>, options: Options, fe
     })
 }
 
-pub use super::bundle::guarded;
+pub use super::bundle::{BundleRules, guarded};
 
 /// What a server is told from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,8 +159,8 @@ enum Told {
     Ready(u64),
     /// Something to say.
     Notice(Notice),
-    /// The model's files are not those that it was loaded from.
-    Changed,
+    /// This model's files are not those that it was loaded from.
+    Changed(u64),
     /// An engine's thread has ended.
     Ended(u64, Result<()>),
     /// All connections have ended, or the thread that takes them panicked.
@@ -217,6 +218,7 @@ pub fn serve<H: Handler + Send>(
             places,
             manager: if setup.is_service { Manager::from_environment() } else { Manager::default() },
             progress: Arc::default(),
+            cancels: Vec::new(),
             loading: None,
             answering: None,
             last: 0,
@@ -269,6 +271,8 @@ struct Watching<'a> {
     manager: Manager,
     /// Of the model that is loading.
     progress: Arc<Progress>,
+    /// What ends the work of each engine that has not ended, by its model: one that answers loads again too.
+    cancels: Vec<(u64, Cancel)>,
     loading: Option<u64>,
     answering: Option<u64>,
     /// The last model's number.
@@ -286,7 +290,9 @@ impl Watching<'_> {
     fn begin(&mut self) -> u64 {
         self.last += 1;
         self.progress = Arc::new(Progress::new(Cancel::default()));
+        self.cancels.push((self.last, self.progress.cancel.clone()));
         self.service.set_progress(self.progress.clone());
+        self.service.queue.set_takeover(Takeover::UnderWay);
         self.loading = Some(self.last);
         self.seen = (0, Instant::now());
         self.last
@@ -321,11 +327,21 @@ impl Watching<'_> {
                     });
                     say(notice);
                 }
-                Ok(Told::Changed) if self.loading.is_none() && !self.drainer.is_draining() => start(self),
-                Ok(Told::Changed) => {}
+                // What is loading, or has taken over, was loaded from the new files.
+                Ok(Told::Changed(_)) if self.loading.is_some() => {}
+                Ok(Told::Changed(id)) if self.answering == Some(id) && !self.drainer.is_draining() => start(self),
+                // Its engine waits for what comes of it.
+                Ok(Told::Changed(_)) => {
+                    let e = Error::failed("the server is stopping", "start it again");
+                    self.service.queue.set_takeover(Takeover::Failed(e));
+                }
                 Ok(Told::Ended(id, done)) => {
                     let was_loading = self.loading.take_if(|loading| *loading == id).is_some();
+                    self.cancels.retain(|(of, _)| *of != id);
                     let why = done.as_ref().err().cloned();
+                    if was_loading {
+                        self.service.queue.set_takeover(why.clone().map_or(Takeover::None, Takeover::Failed));
+                    }
                     match done {
                         Ok(()) => {}
                         Err(Error::Interrupted { .. }) if self.drainer.is_draining() => {}
@@ -395,12 +411,13 @@ impl Watching<'_> {
     /// Tells all other threads to end.
     fn end_all(&self) {
         self.drainer.drain(Duration::ZERO);
-        self.progress.cancel.set();
+        self.cancels.iter().for_each(|(_, cancel)| cancel.set());
         self.service.queue.close(ApiError::stopping());
     }
 
     fn note_ready(&mut self, id: u64, say: &mut dyn FnMut(Notice)) {
         self.loading.take_if(|loading| *loading == id);
+        self.service.queue.set_takeover(Takeover::None);
         let is_first = self.answering.replace(id).is_none();
         self.manager.tell("READY=1\nSTATUS=answering");
         say(match is_first {
@@ -442,6 +459,7 @@ impl Watching<'_> {
             self.looked = Instant::now();
             self.refresh_keys();
         }
+        unload::sweep(self.service);
         let done = self.progress.done();
         if done != self.seen.0 {
             self.seen = (done, Instant::now());
@@ -506,7 +524,7 @@ fn run_engine(
         worker.save_prefixes(file, &first)?;
     }
     service.set_model(model.clone());
-    service.health.enter(Phase::Ready);
+    worker.note_ready();
     let _ = tell.send(Told::Ready(id));
     loop {
         let rest = worker.run()?;
@@ -522,15 +540,12 @@ fn run_engine(
         let say = |said| {
             let _ = tell.send(match said {
                 UnloadedNews::Notice(notice) => Told::Notice(notice),
-                UnloadedNews::Changed => Told::Changed,
+                UnloadedNews::Changed => Told::Changed(id),
             });
         };
-        let unloaded = Unloaded { model: &model, setup, service, cancel: &progress.cancel };
+        let unloaded = Unloaded { model: &model, setup, service, prefix_file, cancel: &progress.cancel };
         let Some(loaded) = unloaded.wait(&say)? else { return Ok(()) };
-        worker = Worker::new(service, &model, loaded)?;
-        if let Some(file) = prefix_file {
-            worker.load_prefixes(file)?;
-        }
+        worker = loaded;
     }
 }
 

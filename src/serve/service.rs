@@ -203,6 +203,14 @@ impl Service {
         })
     }
 
+    /// Does `then` if the model of this number answers, and none takes over from it meanwhile.
+    pub(super) fn while_current(&self, model: u64, then: impl FnOnce()) {
+        let current = self.model.read().unwrap_or_else(PoisonError::into_inner);
+        if current.as_ref().is_some_and(|current| current.id == model) {
+            then();
+        }
+    }
+
     /// Makes `model` the one that answers.
     pub(super) fn set_model(&self, model: Arc<Model>) {
         self.queue.hand_to(model.id);

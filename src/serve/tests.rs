@@ -417,7 +417,10 @@ impl Measure for Faulty {
         self.inner.time_segment(segment, rows, head, replays)
     }
     fn measure_read_ceiling(&mut self) -> Result<f64> {
-        self.inner.measure_read_ceiling()
+        match self.left.load(Ordering::SeqCst) {
+            0 => Err(Error::device("the GPU does not answer", "look at the kernel's log")),
+            _ => self.inner.measure_read_ceiling(),
+        }
     }
     fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64> {
         self.inner.measure_segment_ceiling(segment)

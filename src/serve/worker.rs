@@ -1,5 +1,6 @@
 //! The engine's thread: takes jobs from the queue, runs passes over all of them, and tells each what comes of it.
 
+use super::health::Phase;
 use super::http::Client;
 use super::job::{Event, Job, Outbox, Recipient, ReplyEnd, ReplyToken};
 use super::model::Model;
@@ -43,6 +44,8 @@ pub(super) struct Worker<'a> {
     outbox: Rc<RefCell<Outbox>>,
     pace: ChunkPace,
     meter: DecodeMeter,
+    /// Most bytes a second that the device reads.
+    read_ceiling: f64,
     /// `None` where nothing can be read.
     spent: Option<EnergyUse>,
     /// When the rates of `meter` were last published.
@@ -114,9 +117,8 @@ impl<'a> Worker<'a> {
     /// from.
     pub fn new(service: &'a Service, model: &'a Model, loaded: impl Into<LoadedExecutor>) -> Result<Worker<'a>> {
         let LoadedExecutor { mut executor, draft } = loaded.into();
-        let ceiling = executor.measure_read_ceiling()?;
+        let read_ceiling = executor.measure_read_ceiling()?;
         let schedule = executor.schedule();
-        service.metrics.set_model(schedule, ceiling, service.settings.prefix_bytes);
         let mut batch = Batch::new(schedule);
         batch.set_kept(service.settings.prefix_bytes.unwrap_or(u64::MAX));
         let mut drafts =
@@ -134,6 +136,7 @@ impl<'a> Worker<'a> {
             outbox,
             pace: ChunkPace::new(service.settings.gap, executor.prefill_rows()),
             meter: DecodeMeter::default(),
+            read_ceiling,
             spent: energy.map(|meter| EnergyUse { mark: meter.mark(), meter, tokens: 0 }),
             published: Instant::now(),
             swept: Instant::now(),
@@ -141,6 +144,16 @@ impl<'a> Worker<'a> {
             model,
             executor,
         })
+    }
+
+    /// Says that its model is in memory and answers, unless another one answers by now. Not before it does: until then what is
+    /// said is said of the one before it.
+    pub fn note_ready(&self) {
+        let Worker { service, model, executor, .. } = self;
+        service.while_current(model.id, || {
+            service.metrics.set_model(executor.schedule(), self.read_ceiling, service.settings.prefix_bytes);
+            service.health.enter(Phase::Ready);
+        });
     }
 
     /// Runs jobs until no more will come for this model, or none has come for long.

@@ -4,8 +4,9 @@ use crate::executor::Tolerance;
 
 /// How often inputs are moved to see how far outputs move: once rounded, then by chance.
 pub(super) const TRIALS: usize = 3;
-/// A rounding error is seldom this many times its root mean square: the largest of a million of them is 5.
-const TIMES: f32 = 8.0;
+/// A rounding error is seldom this many times its root mean square: the largest of a million of them is 5, and the mean is one of
+/// few trials. With 8, equal executors came to 67 to 100 % of the bound.
+const TIMES: f32 = 12.0;
 
 /// The tolerance of steps that run one after the other, on two executors. Each rounds what it reads, and only the first reads
 /// what is moved: so that is moved by all of them, in the blocks of the coarsest.

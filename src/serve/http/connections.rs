@@ -29,7 +29,7 @@ struct OpenConnections {
     open: HashMap<u64, Open>,
     /// The number of the next connection.
     next: u64,
-    /// When requests under way are ended.
+    /// The time at which a drain ends the requests that still run. `None`: no drain has begun.
     deadline: Option<Instant>,
 }
 

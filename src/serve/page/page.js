@@ -289,6 +289,11 @@ class TurnView {
   }
 }
 
+/** The answer that is read aloud, or was last. */
+let spoken = null;
+// A browser looks for its voices once it is asked, and has them later.
+window.speechSynthesis?.getVoices();
+
 /** What a reader may do with an answer, as far as the browser can. */
 function actionsFor(answer) {
   const actions = [];
@@ -302,9 +307,11 @@ function actionsFor(answer) {
   }
   if (window.speechSynthesis?.getVoices().length) {
     actions.push(action('Read aloud', () => {
-      const wasSpeaking = speechSynthesis.speaking;
+      const isSpoken = speechSynthesis.speaking && spoken === answer;
       speechSynthesis.cancel();
-      if (!wasSpeaking) speechSynthesis.speak(new SpeechSynthesisUtterance(answer.innerText));
+      if (isSpoken) return;
+      spoken = answer;
+      speechSynthesis.speak(new SpeechSynthesisUtterance(answer.innerText));
     }));
   }
   return actions;

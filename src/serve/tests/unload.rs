@@ -3,6 +3,10 @@
 use super::*;
 use crate::model::WeightFormat;
 use crate::serve::health::Phase;
+use crate::serve::model::Model;
+use crate::serve::unload::Unloaded;
+use crate::serve::worker::Worker;
+use std::collections::VecDeque;
 
 /// A server whose model rests as soon as it has nothing to do. `next` is how it is loaded next, once.
 fn resting(next: Arc<Mutex<Option<Result<WeightFormat>>>>) -> TestService {
@@ -82,10 +86,216 @@ fn a_model_that_rests_is_loaded_anew_by_a_reload_and_a_stop_ends_it() {
     let old = served.service.model().unwrap();
     served.orders.send(ServerOrder::Reload).unwrap();
     served.wait_for(|notice| *notice == Notice::Reloaded);
-    wait_until("the old engine has ended", || {
-        let e = served.service.submit(&old, &[greedy(question("Hello"), 1)], client(1), Arc::new(|| false)).err();
-        e.is_some_and(|e| e.code == Some("model_replaced"))
-    });
+    served.is_replaced(&old);
     assert!(reply(&served).is_ok());
+    served.stop().unwrap();
+}
+
+/// Loads that go as a test says, in their order; those after them load the model as it is.
+#[derive(Clone, Default)]
+struct Loads {
+    next: Arc<Mutex<VecDeque<NextLoad>>>,
+    /// How many have begun.
+    begun: Arc<AtomicUsize>,
+    /// Ends the wait of those that wait.
+    open: Arc<AtomicBool>,
+}
+
+enum NextLoad {
+    At(WeightFormat),
+    Fails(Error),
+    /// Waits until the gate opens, and loads then.
+    WaitsFor(WeightFormat),
+    /// Its executor fails before the first pass.
+    Faulty,
+}
+
+impl Loads {
+    fn is_next(&self, next: impl IntoIterator<Item = NextLoad>) {
+        self.next.lock().unwrap().extend(next);
+    }
+
+    fn begun(&self) -> usize {
+        self.begun.load(Ordering::SeqCst)
+    }
+
+    fn load(&self, progress: &Progress) -> Result<LoadedExecutor> {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        let next = self.next.lock().unwrap().pop_front();
+        let load = |weights| loader(ModelFiles::BuiltIn, None, Options { weights, ..options(2) }, false)(progress);
+        match next {
+            None => load(WeightFormat::Int8),
+            Some(NextLoad::At(weights)) => load(weights),
+            Some(NextLoad::Fails(e)) => Err(e),
+            Some(NextLoad::WaitsFor(weights)) => {
+                while !self.open.load(Ordering::SeqCst) {
+                    progress.cancel.check()?;
+                    thread::sleep(Duration::from_millis(1));
+                }
+                load(weights)
+            }
+            Some(NextLoad::Faulty) => {
+                let executor: Box<dyn Measure> = Box::new(Faulty {
+                    inner: load(WeightFormat::Int8)?.executor,
+                    left: Arc::default(),
+                    panics: false,
+                    improved: Arc::default(),
+                    pause: Duration::ZERO,
+                });
+                Ok(executor.into())
+            }
+        }
+    }
+
+    /// A server that rests, and loads so.
+    fn serve(&self, deadline: Option<Duration>) -> TestService {
+        let loads = self.clone();
+        let idle_unload = Some(Duration::from_millis(1));
+        let settings = ServerSettings { idle_unload, deadline, ..ServerSettings::default() };
+        let served = start(settings, Box::new(move |progress| loads.load(progress)));
+        served.rests();
+        served
+    }
+}
+
+impl TestService {
+    /// Waits until the engine of `old` has ended, which another has taken over from.
+    fn is_replaced(&self, old: &Model) {
+        wait_until("the old engine has ended", || {
+            let e = self.service.submit(old, &[greedy(question("Hello"), 1)], client(1), Arc::new(|| false)).err();
+            e.is_some_and(|e| e.code == Some("model_replaced"))
+        });
+    }
+}
+
+/// The thread that sweeps the queue otherwise has the model to load.
+#[test]
+fn who_waits_for_a_load_keeps_the_deadline_and_who_has_gone_keeps_no_place() {
+    let loads = Loads::default();
+    let served = loads.serve(Some(Duration::from_secs(3)));
+    loads.is_next([NextLoad::WaitsFor(WeightFormat::Int8)]);
+    let (stays, goes) = (served.ask(greedy(question("Hello"), 1)), served.ask(greedy(question("Hello"), 1)));
+    let (service, metrics) = (&served.service, &served.service.metrics);
+    drop(goes);
+    wait_until("who has gone is taken out", || service.queue.len() == 1);
+    let e = stays.gather().unwrap_err();
+    assert_eq!((e.status, e.code), (504, Some("deadline_exceeded")));
+    wait_until("it is counted", || (metrics.cancelled.get(), metrics.waiting.get()) == (2, 0));
+    assert_eq!(service.health.phase(), Phase::LoadingAgain);
+    loads.open.store(true, Ordering::SeqCst);
+    served.wait_for(|notice| *notice == Notice::LoadedAgain);
+    served.stop().unwrap();
+}
+
+#[test]
+fn a_model_that_takes_over_as_the_old_one_is_unloaded_counts_as_loaded() {
+    let setup = setup(ServerSettings::default(), loader(ModelFiles::BuiltIn, None, options(1), false));
+    let service = Service::new(ServerSettings::default());
+    let load = || (setup.load)(&Progress::default()).unwrap();
+    let loaded = load();
+    let open = |id| {
+        Arc::new(Model::open(id, &ModelFiles::BuiltIn, loaded.executor.schedule(), loaded.executor.device()).unwrap())
+    };
+    let (old, new) = (open(1), open(2));
+    service.set_model(old.clone());
+    let worker = Worker::new(&service, &new, load()).unwrap();
+    let unload = || {
+        let cancel = Default::default();
+        let unloaded = Unloaded { model: &old, setup: &setup, service: &service, prefix_file: None, cancel: &cancel };
+        assert!(unloaded.wait(&|_| ()).unwrap().is_none());
+    };
+    // Who waits ends at once.
+    service.queue.close(ApiError::stopping());
+    let is_loaded = || service.metrics.openmetrics().contains("\nkiln_model_loaded 1\n");
+    worker.note_ready();
+    assert!(!is_loaded(), "the old one answers");
+    unload();
+    assert_eq!(service.health.phase(), Phase::Unloaded);
+    service.set_model(new.clone());
+    worker.note_ready();
+    unload();
+    assert!(is_loaded());
+    assert_eq!(service.health.phase(), Phase::Ready);
+}
+
+#[test]
+fn a_stop_ends_a_load_again_after_a_reload_that_failed() {
+    let loads = Loads::default();
+    let served = loads.serve(None);
+    loads.is_next([NextLoad::Fails(Error::refused("it does not fit", "use a smaller one"))]);
+    served.orders.send(ServerOrder::Reload).unwrap();
+    served.wait_for(|notice| matches!(notice, Notice::NotReloaded(_)));
+    loads.is_next([NextLoad::WaitsFor(WeightFormat::Int8)]);
+    let waits = served.ask(greedy(question("Hello"), 1));
+    wait_until("it is loaded again", || loads.begun() == 3);
+    drop(waits);
+    served.orders.send(ServerOrder::Stop).unwrap();
+    wait_until("it ends", || served.done.is_finished());
+    served.done.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_model_that_another_is_to_replace_is_not_loaded_again_beside_it() {
+    let loads = Loads::default();
+    let served = loads.serve(None);
+    loads.is_next([NextLoad::WaitsFor(WeightFormat::Int8)]);
+    served.orders.send(ServerOrder::Reload).unwrap();
+    wait_until("it is loaded anew", || loads.begun() == 2);
+    let waits = served.ask(greedy(question("Hello"), 1));
+    // Long enough for a load to begin that must not.
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!((loads.begun(), served.service.health.phase()), (2, Phase::Unloaded));
+    loads.open.store(true, Ordering::SeqCst);
+    assert_eq!(waits.gather().unwrap_err().code, Some("model_replaced"));
+    assert!(reply(&served).is_ok());
+    served.stop().unwrap();
+}
+
+#[test]
+fn files_that_have_changed_are_not_loaded_once_more_where_a_reload_has_taken_them_over() {
+    let loads = Loads::default();
+    let served = loads.serve(None);
+    let old = served.service.model().unwrap();
+    loads.is_next([NextLoad::WaitsFor(WeightFormat::Int4)]);
+    let waits = served.ask(greedy(question("Hello"), 1));
+    wait_until("it is loaded again", || loads.begun() == 2);
+    served.orders.send(ServerOrder::Reload).unwrap();
+    served.wait_for(|notice| *notice == Notice::Reloaded);
+    loads.open.store(true, Ordering::SeqCst);
+    assert_eq!(waits.gather().unwrap_err().code, Some("model_replaced"));
+    served.is_replaced(&old);
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(loads.begun(), 3);
+    assert!(reply(&served).is_ok());
+    served.stop().unwrap();
+}
+
+#[test]
+fn who_waits_for_changed_files_that_cannot_be_loaded_is_told_why() {
+    let loads = Loads::default();
+    let served = loads.serve(None);
+    let refused = || NextLoad::Fails(Error::refused("it does not fit", "use a smaller one"));
+    loads.is_next([NextLoad::At(WeightFormat::Int4), refused(), refused()]);
+    // The second one asks for one load, not for two.
+    for begun in [3, 4] {
+        let e = reply(&served).unwrap_err();
+        assert_eq!((e.status, e.code, loads.begun()), (503, Some("not_loaded"), begun));
+        assert!(e.message.contains("have changed") && e.message.contains("it does not fit"), "{e:?}");
+    }
+    assert_eq!(reply(&served).unwrap_err().code, Some("model_replaced"));
+    assert_eq!(reply(&served).unwrap().len(), 9);
+    served.stop().unwrap();
+}
+
+#[test]
+fn a_device_that_fails_after_a_load_again_does_not_end_the_server() {
+    let loads = Loads::default();
+    let served = loads.serve(None);
+    loads.is_next([NextLoad::Faulty]);
+    let e = reply(&served).unwrap_err();
+    assert_eq!((e.status, e.code), (503, Some("not_loaded")));
+    let said = served.wait_for(|notice| matches!(notice, Notice::LoadedAgain | Notice::NotLoadedAgain(_)));
+    assert!(matches!(said, Notice::NotLoadedAgain(e) if e.exit_code() == 4));
+    assert_eq!(reply(&served).unwrap().len(), 9);
     served.stop().unwrap();
 }

@@ -54,7 +54,7 @@ pub(super) static DEMO: LazyLock<TestServer> = LazyLock::new(|| {
         let model = Arc::new(open(executor.schedule()));
         let mut worker = Worker::new(&service, &model, executor).unwrap();
         service.set_model(model.clone());
-        service.health.enter(Phase::Ready);
+        worker.note_ready();
         worker.run().unwrap();
     });
     wait("the model is loaded", || served.service.model().is_ok());
