@@ -149,8 +149,8 @@ fn encode(
     }
 }
 
-/// Prints the reply: text and a summary, or an object if `json` names the model. A signal ends the reply early, and the
-/// process once all of this is printed.
+/// Prints the reply: text and a summary, or one object of JSON, in which the model is called `json`. A signal ends the reply
+/// early, and the process once all of this is printed.
 fn answer(
     args: &RunArgs,
     json: Option<&str>,

@@ -108,7 +108,7 @@ const INDENT: usize = 6;
 /// Columns from which lines are folded: on fewer, little would stand beside the indent.
 const NARROWEST: usize = 20;
 
-/// A line as several that have at most so many columns each, broken before a figure where that is possible.
+/// Breaks a line into lines of at most `columns` columns, before a figure where it can.
 fn fold(line: Line<'static>, columns: usize) -> Vec<Line<'static>> {
     if line.width() <= columns || columns < NARROWEST {
         return vec![line];

@@ -362,7 +362,7 @@ fn a_lark_grammar_is_followed() {
         lark("start: sum\nsum: NUMBER (\"+\" sum)? | \"(\" sum \")\"\nNUMBER: /[0-9]{1,3}/\n%ignore / /").unwrap();
     assert!(accepts(&compiled, "(12+(7))") && accepts(&compiled, "1 + 2"));
     assert!(!accepts(&compiled, "(12") && !accepts(&compiled, "1234"));
-    // Text up to the end, which a byte of it must not be taken for.
+    // A grammar that takes any text to its end: no byte of the text is taken for the end.
     let open = lark("start: /(.|\\n)+/").unwrap();
     assert!(accepts(&open, "x\n]") && !accepts(&open, ""));
 }

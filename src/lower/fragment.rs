@@ -86,7 +86,7 @@ impl FragmentTile {
         parts
     }
 
-    /// Steps of inputs at hand.
+    /// Steps whose inputs are loaded at once: one from memory, or as many as shared memory holds.
     const fn stages(self) -> u32 {
         match self.inputs {
             InputPath::Direct { .. } => 1,

@@ -10,7 +10,7 @@ pub struct MatrixUnits {
     pub n: u32,
     /// Columns of A.
     pub k: u32,
-    /// The fewest columns of B that the device offers.
+    /// The smallest `n` that the device offers with this `m` and `k`.
     pub least_n: u32,
     /// Lanes per row of A (per column of B) in a subgroup's fragments, if the driver lays them out evenly. Unknown
     /// before [`crate::replay::measure::fragment::find`] has run.

@@ -209,7 +209,7 @@ fn after_a_failed_run_nothing_is_answered_until_a_restart() {
 fn an_npu_that_does_not_come_back_can_be_asked_again() {
     let machine = NpuMachine::new();
     let (mut context, buffers, _) = failed(&machine, Behaviour::Late);
-    // The old context ends; the new one is refused.
+    // The driver refuses every new context: a restart ends the old one and gets none.
     for _ in 0..2 {
         machine
             .with(|array| array.refuse = Some((array.log.iter().position(|&n| n == 0x40).unwrap(), Errno::EIO, true)));

@@ -48,7 +48,7 @@ impl Weights {
 /// The reference executor.
 pub type Reference = HostExecutor<Formulas>;
 
-/// Every step as its formula says.
+/// Computes each step in f32 as its formula reads. The other executors are compared with it.
 pub struct Formulas {
     weights: Weights,
     /// The pools of KV pages.

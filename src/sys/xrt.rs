@@ -17,7 +17,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// The library that the bridge links to.
+/// The file name of libxrt. The bridge, a shim in C++, is linked to it.
 pub const NAME: &str = "libxrt_coreutil.so.2";
 /// Further folders to search, since AMD's packages do not register theirs with the loader.
 const FOLDERS: [&str; 2] = ["/opt/xilinx/xrt/lib", "/opt/xilinx/xrt/lib64"];

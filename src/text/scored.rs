@@ -47,11 +47,11 @@ struct ScoredToken<'t> {
     kind: TokenKind,
 }
 
-/// Lists the merges of tokens that are indexed by id, and those tokens that are cut out of a text before.
+/// Makes the tokenizer of a vocabulary with scores, in the order of its ids, and lists the added tokens, which are cut out of a
+/// text before merges apply.
 ///
 /// # Errors
-/// [`Error::Input`]: a token is there twice, there is none for what has no token, or the tokens are longer, or can be made
-/// in more ways, than any Gemma's.
+/// [`Error::Input`]: a token is listed twice, `<unk>` is missing, or tokens are longer, or have more merges, than any Gemma's.
 pub(super) fn assemble(tokens: &[VocabularyToken]) -> Result<(Bpe, Vec<AddedToken>)> {
     let wrong = |what: String| Error::input(format!("the file's tokenizer is wrong: {what}"), REMEDY);
     check_sizes(tokens).map_err(wrong)?;

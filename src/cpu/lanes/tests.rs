@@ -142,10 +142,10 @@ fn each_kind_computes_what_plain_arrays_do() {
         });
         // Signed bytes from -127 on, as inputs have them.
         let x = i32::from_le_bytes(bits.to_le_bytes().map(|b| (b as i8).max(-127) as u8));
-        // SAFETY: the processor has them.
+        // SAFETY: these need no feature of a processor.
         let want = unsafe { VectorUnits::Portable.run(Operations(&bytes, x)) };
         for units in VectorUnits::all() {
-            // SAFETY: as above.
+            // SAFETY: all lists those that this processor has.
             let got = unsafe { units.run(Operations(&bytes, x)) };
             for (i, (got, want)) in got.iter().zip(&want).enumerate() {
                 let same = got.iter().zip(want).all(|(a, b)| a == b || a.is_nan() && b.is_nan());

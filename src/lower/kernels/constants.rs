@@ -25,7 +25,7 @@ impl std::fmt::Debug for Constants {
 }
 
 impl Constants {
-    /// The values of constants 1, 2, ….
+    /// The values of the specialization constants: index i holds that of constant i + 1.
     pub fn values(&self) -> &[u32] {
         &self.0
     }
@@ -190,7 +190,7 @@ constants! {
         blocks = 14,
     }
 
-    /// linear_fragment.comp with TALL, inputs through shared memory.
+    /// linear_fragment.comp built with TALL, its variant for many rows, which reads its inputs through shared memory.
     LinearFragmentTallConstants {
         /// Rows of a workgroup.
         bm = 1,

@@ -131,7 +131,8 @@ impl Checkpoint {
         self.stored(id).encoding.source()
     }
 
-    /// The format of each matrix where `asked` is asked for ([`WeightFormat::of_matrix`]).
+    /// The format in which each matrix is kept if the user asks for `asked`. It may differ: a quantized matrix may stay as the file
+    /// has it ([`WeightFormat::of_matrix`]).
     pub fn formats(&self, asked: WeightFormat) -> impl Fn(TensorId) -> WeightFormat + '_ {
         move |id| asked.of_matrix(id, &self.shape, Some(self.stored_as(id)))
     }
