@@ -19,7 +19,7 @@ pub struct BundleRules {
 }
 
 /// Why a load failed, and whether the files are at fault: not a full memory, an option or a draft model.
-struct Failure {
+struct LoadFailure {
     error: Error,
     is_of_files: bool,
 }
@@ -43,7 +43,7 @@ pub fn guarded(load: ModelLoader, files: ModelFiles, rules: BundleRules) -> Mode
                 log::warn!("the link to the bundle was turned during the load, which begins anew");
                 continue;
             }
-            let Failure { error, is_of_files } = match loaded {
+            let LoadFailure { error, is_of_files } = match loaded {
                 Ok(loaded) => {
                     *good = before;
                     return Ok(loaded);
@@ -76,9 +76,9 @@ fn attempt(
     link: Option<&Path>,
     rules: BundleRules,
     progress: &Progress,
-) -> std::result::Result<LoadedExecutor, Failure> {
+) -> std::result::Result<LoadedExecutor, LoadFailure> {
     let is_input = |error: &Error| matches!(error, Error::Input { .. });
-    let of_files = |error: Error| Failure { is_of_files: is_input(&error), error };
+    let of_files = |error: Error| LoadFailure { is_of_files: is_input(&error), error };
     if rules.verify {
         let place = files.place().ok_or_else(|| {
             of_files(Error::input(
@@ -91,7 +91,7 @@ fn attempt(
     }
     // A draft model and options fail in the same words: only what the files say by themselves is theirs.
     let loaded = load(progress)
-        .map_err(|error| Failure { is_of_files: is_input(&error) && files.checkpoint().is_err(), error })?;
+        .map_err(|error| LoadFailure { is_of_files: is_input(&error) && files.checkpoint().is_err(), error })?;
     if link.is_some() {
         // Its text side fails here too, before the bundle is taken for good.
         Model::open(0, files, loaded.executor.schedule(), loaded.executor.device()).map_err(of_files)?;
