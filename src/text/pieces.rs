@@ -14,7 +14,7 @@ use crate::{Error, Result};
 const MAX_IDS: u32 = TOKENS as u32;
 
 /// What the vocabulary has for a space.
-const SPACE: char = '▁';
+const SPACE: &str = "▁";
 
 /// What one id decodes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +31,8 @@ pub(super) struct PieceTable {
     vocabulary: Arc<TokenTable>,
     /// Added tokens that the vocabulary has not, or spells otherwise, by id.
     added: Vec<(u32, String)>,
-    /// The ids of special tokens, ascending.
-    special: Vec<u32>,
+    /// A bit for each id: whether its token is special.
+    special: Vec<u64>,
     /// The largest id plus one.
     end: u32,
     /// Bytes of the longest token as spelled in the vocabulary; 0 if a token may stand for more text than that. This is
@@ -60,14 +60,20 @@ impl PieceTable {
             .map(|(id, token)| (*id, token.content.clone()))
             .collect();
         added.sort_unstable();
-        let mut pieces = Self { vocabulary: vocabulary.clone(), added, special: Vec::new(), end, longest: 0 };
+        let mut pieces = Self {
+            vocabulary: vocabulary.clone(),
+            added,
+            special: vec![0; end.div_ceil(64) as usize],
+            end,
+            longest: 0,
+        };
         let (mut longest, mut bytes) = (0, HashSet::new());
         for id in 0..end {
             let Some(token) = pieces.token(id) else { continue };
             longest = longest.max(token.len());
             bytes.extend(parse_byte(token));
             if cut_out.is_special_token(token) {
-                pieces.special.push(id);
+                pieces.special[id as usize / 64] |= 1 << (id % 64);
             }
         }
         let strips = tokens.values().any(|t| t.lstrip || t.rstrip);
@@ -89,7 +95,8 @@ impl PieceTable {
     pub(super) fn get(&self, id: u32) -> Option<(DecodedPiece<'_>, bool)> {
         let token = self.token(id)?;
         let piece = parse_byte(token).map_or(DecodedPiece::Text(token), DecodedPiece::Byte);
-        Some((piece, self.special.binary_search(&id).is_ok()))
+        let is_special = self.special.get(id as usize / 64).is_some_and(|bits| bits >> (id % 64) & 1 != 0);
+        Some((piece, is_special))
     }
 
     /// A token as it is spelled.
@@ -101,12 +108,20 @@ impl PieceTable {
     }
 }
 
-/// Appends what a token's spelling stands for.
+/// Appends what a token's spelling stands for. Tokens have a few bytes: a loop over them takes fewer instructions than a search.
 pub(super) fn push_text(spelled: &str, out: &mut String) {
-    for (i, part) in spelled.split(SPACE).enumerate() {
-        out.extend((i > 0).then_some(' '));
-        out.push_str(part);
+    let (mut from, mut at) = (0, 0);
+    while let Some(byte) = spelled.as_bytes().get(at) {
+        if *byte == SPACE.as_bytes()[0] && spelled[at..].starts_with(SPACE) {
+            out.push_str(&spelled[from..at]);
+            out.push(' ');
+            at += SPACE.len();
+            from = at;
+        } else {
+            at += 1;
+        }
     }
+    out.push_str(&spelled[from..]);
 }
 
 /// The byte that a token `<0xNN>` stands for.
