@@ -20,7 +20,7 @@ pub enum Throttle {
     Unknown,
     /// What does now, a bit each.
     Now(u64),
-    /// For how long each of [`RESIDENT`] has.
+    /// For how long each of `RESIDENT` has.
     Since([u32; RESIDENT.len()]),
 }
 
