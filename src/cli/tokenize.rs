@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Command {
+    struct TokenizeCommand {
         #[command(flatten)]
         args: TokenizeArgs,
     }
@@ -284,7 +284,7 @@ mod tests {
     }
 
     fn call(words: &[&str], stdin: &[u8]) -> Result<String> {
-        let args = Command::try_parse_from(std::iter::once(&"tokenize").chain(words))
+        let args = TokenizeCommand::try_parse_from(std::iter::once(&"tokenize").chain(words))
             .map_err(|e| Error::input(e.to_string(), "usage"))?
             .args;
         let mut out = Vec::new();

@@ -36,7 +36,7 @@ mod tests {
     use std::path::Path;
 
     #[derive(Parser)]
-    struct Arguments {
+    struct LineArguments {
         #[command(flatten)]
         model: ModelArgs,
         #[command(flatten)]
@@ -44,7 +44,7 @@ mod tests {
     }
 
     fn identity(directory: &Path, arguments: &[&str]) -> String {
-        let args = Arguments::parse_from(["kiln"].iter().chain(arguments));
+        let args = LineArguments::parse_from(["kiln"].iter().chain(arguments));
         let files = ModelFiles::Directory(directory.to_owned());
         LineHasher::new(&files, &args.model, &args.reply, 64).unwrap().of(b"{}")
     }

@@ -24,7 +24,7 @@ const MOST_TEXT: usize = 1 << 20;
 
 /// Where runs of tokens occurred last.
 #[derive(Debug, Clone)]
-struct Index {
+struct RepeatIndex {
     /// For each length a table: where what follows a run begins; 0 for a free place.
     places: Vec<u32>,
     /// Places of a table, a power of two.
@@ -44,11 +44,11 @@ fn hashes(tokens: &[u32]) -> [u64; LONGEST + 1] {
     hashes
 }
 
-impl Index {
+impl RepeatIndex {
     /// An index with places for the runs of `tokens` tokens.
-    fn new(tokens: usize) -> Index {
+    fn new(tokens: usize) -> RepeatIndex {
         let size = (2 * tokens.max(PROBES)).next_power_of_two();
-        Index { places: vec![0; LENGTHS * size], size, noted: SHORTEST }
+        RepeatIndex { places: vec![0; LENGTHS * size], size, noted: SHORTEST }
     }
 
     fn clear(&mut self) {
@@ -99,13 +99,13 @@ impl Index {
 #[derive(Debug)]
 pub struct DraftText {
     tokens: Vec<u32>,
-    index: Index,
+    index: RepeatIndex,
 }
 
 impl DraftText {
     /// Takes a text's tokens, fewer than 2³².
     pub fn new(tokens: Vec<u32>) -> DraftText {
-        let mut index = Index::new(tokens.len().min(MOST_TEXT));
+        let mut index = RepeatIndex::new(tokens.len().min(MOST_TEXT));
         index.note(&tokens);
         DraftText { tokens, index }
     }
@@ -123,7 +123,7 @@ pub struct Repeats {
 /// What is known of a slot's sequence.
 #[derive(Debug)]
 struct Own {
-    index: Index,
+    index: RepeatIndex,
     draft: Vec<u32>,
     grade: usize,
 }
@@ -131,7 +131,7 @@ struct Own {
 impl Repeats {
     /// For so many sequences, each of `context` tokens at most, fewer than 2³².
     pub fn new(slots: usize, context: usize, text: Option<Arc<DraftText>>) -> Repeats {
-        let index = || Index::new(context.min(MOST_OWN));
+        let index = || RepeatIndex::new(context.min(MOST_OWN));
         let own = |_| Own { index: index(), draft: Vec::with_capacity(MOST_DRAFTED), grade: 0 };
         Repeats { slots: (0..slots).map(own).collect(), text }
     }

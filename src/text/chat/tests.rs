@@ -188,17 +188,17 @@ fn templates_render_as_in_transformers() {
     struct Table {
         messages: Vec<Message>,
         prelude: String,
-        cases: Vec<Case>,
+        cases: Vec<TemplateCase>,
     }
     #[derive(Deserialize)]
-    struct Case {
+    struct TemplateCase {
         template: String,
         text: Option<String>,
     }
     let table: Table = serde_json::from_slice(include_bytes!("../../../tests/golden/chat/templates.json")).unwrap();
     assert!(table.cases.len() > 250);
     let differences: Vec<String> = (table.cases.iter())
-        .filter_map(|Case { template, text }| {
+        .filter_map(|TemplateCase { template, text }| {
             let source = table.prelude.clone() + template;
             let rendered = from_source(&source).and_then(|compiled| compiled.render(&table.messages, true));
             let is_same = rendered.as_ref().ok() == text.as_ref();

@@ -58,8 +58,8 @@ enum Element {
 
 impl<'de> Deserialize<'de> for JsonExtent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Counter;
-        impl<'de> Visitor<'de> for Counter {
+        struct ExtentVisitor;
+        impl<'de> Visitor<'de> for ExtentVisitor {
             type Value = JsonExtent;
 
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -83,7 +83,7 @@ impl<'de> Deserialize<'de> for JsonExtent {
                 Ok(extent)
             }
         }
-        deserializer.deserialize_any(Counter)
+        deserializer.deserialize_any(ExtentVisitor)
     }
 }
 
