@@ -255,39 +255,43 @@ fn long_and_many_sequences_are_right() {
     assert_right("batch", &batch);
 }
 
-/// Scores that are large, of either sign, and grow late; and values of V far apart.
-#[test]
-fn extreme_values_are_right() {
-    let mut random = Random(8);
-    let plain = Sequence::random(&mut random, 64, 3, 0, 200, 0.1);
+/// K and V of 200 positions and 64 dimensions as `k` and `v` are, with scores that are large, of either sign, and grow late, and
+/// with values of V far apart. `alone`: the position that has all the weight in one of them.
+pub fn extremes(k: &[u16], v: &[u16], alone: usize) -> Vec<[Vec<u16>; 2]> {
     let changed = |change: &dyn Fn(usize, &mut f32, &mut f32)| {
-        let mut sequence = plain.clone();
-        for (index, (k, v)) in sequence.k.iter_mut().zip(&mut sequence.v).enumerate().take(200 * 64) {
+        let (mut k, mut v) = (k.to_vec(), v.to_vec());
+        for (index, (k, v)) in k.iter_mut().zip(&mut v).enumerate().take(200 * 64) {
             let (mut wide_k, mut wide_v) = (widen(*k), widen(*v));
             change(index / 64, &mut wide_k, &mut wide_v);
             (*k, *v) = (narrow(wide_k), narrow(wide_v));
         }
-        sequence
+        [k, v]
     };
-    assert_right(
-        "extreme",
-        &[
-            // All far below 0, and all far above.
-            changed(&|_, k, _| *k -= 64.0),
-            changed(&|_, k, _| *k *= 300.0),
-            // Each step's scores are larger than all before, and smaller.
-            changed(&|position, k, _| *k *= position as f32),
-            changed(&|position, k, _| *k *= 200.0 - position as f32),
-            // One position alone has all the weight, in the last step.
-            changed(&|position, k, _| *k *= if position == 199 { 800.0 } else { 0.01 }),
-            changed(&|position, _, v| *v *= if position % 2 == 0 { 1e30 } else { 1e-30 }),
-            // What counts is of positions whose weights have been scaled down: the sums are.
-            changed(&|position, k, v| {
-                *k *= 1.0 + position as f32 / 2.0;
-                *v *= if position < 100 { 1e25 } else { 1e-5 };
-            }),
-        ],
-    );
+    vec![
+        // All far below 0, and all far above.
+        changed(&|_, k, _| *k -= 64.0),
+        changed(&|_, k, _| *k *= 300.0),
+        // Each step's scores are larger than all before, and smaller.
+        changed(&|position, k, _| *k *= position as f32),
+        changed(&|position, k, _| *k *= 200.0 - position as f32),
+        // One position alone has all the weight.
+        changed(&|position, k, _| *k *= if position == alone { 800.0 } else { 0.01 }),
+        changed(&|position, _, v| *v *= if position % 2 == 0 { 1e30 } else { 1e-30 }),
+        // What counts is of positions whose weights have been scaled down: the sums are.
+        changed(&|position, k, v| {
+            *k *= 1.0 + position as f32 / 2.0;
+            *v *= if position < 100 { 1e25 } else { 1e-5 };
+        }),
+    ]
+}
+
+#[test]
+fn extreme_values_are_right() {
+    let plain = Sequence::random(&mut Random(8), 64, 3, 0, 200, 0.1);
+    // The last step's last position.
+    let extreme: Vec<Sequence> =
+        extremes(&plain.k, &plain.v, 199).into_iter().map(|[k, v]| Sequence { k, v, ..plain.clone() }).collect();
+    assert_right("extreme", &extreme);
 }
 
 /// 2^x of every bf16 that is a score: within 0.8 %, where it is a normal number beside the maximum.
