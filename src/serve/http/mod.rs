@@ -2,13 +2,12 @@
 //!
 //! [`Server::bind`] opens sockets, [`Server::run`] answers with a [`Handler`] until a [`Drainer`] stops it. A request
 //! reaches the handler whole and within [`Limits`], and allowed by the [`Guard`]. Its [`Responder`] is one answer or a
-//! [`ResponseStream`], and a
-//! [`PeerWatch`] says whether the peer still waits for it.
+//! [`ResponseStream`], and a [`PeerWatch`] says whether the peer still waits for it.
 //!
 //! ```no_run
-//! use kiln::serve::http::{ApiError, EVENTS, Gone, Guard, Limits, Listen, Method, Reply, Request, Server};
+//! use kiln::serve::http::{ApiError, EVENTS, Gone, Guard, HttpRequest, Limits, Listen, Method, Responder, Server};
 //!
-//! fn answer(request: Request, reply: Reply<'_>) -> Result<(), Gone> {
+//! fn answer(request: HttpRequest, reply: Responder<'_>) -> Result<(), Gone> {
 //!     match (request.method, request.path.as_str()) {
 //!         (Method::Get, "/count") => {
 //!             let mut stream = reply.stream(EVENTS)?;
