@@ -88,7 +88,7 @@ def status(phase="ready", **changed):
 
 def settings_of(languages):
     """What the server tells a page that wants these languages."""
-    request = urllib.request.Request(f"{front.url}page.json", headers={"Accept-Language": languages})
+    request = urllib.request.Request(f"http://{front.upstream}/page.json", headers={"Accept-Language": languages})
     with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
         return json.load(answer)
 

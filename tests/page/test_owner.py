@@ -66,10 +66,10 @@ class Owner(Case):
 
     def test_waiting_is_said_in_the_language(self):
         page = self.open(languages="de", health="Bereit")
-        self.front.take(lambda exchange: exchange.send(503, {"error": {"message": "full"}}, {"Retry-After": "2"}))
+        self.front.take(lambda exchange: exchange.send(503, {"error": {"message": "full"}}, {"Retry-After": "1"}))
         self.front.take(answer_of("Ja."))
         self.ask(page, "Hallo?")
-        page.until_text(".note", "Der Server ist ausgelastet. Die Frage wird in 2 Sekunden noch einmal gestellt.")
+        page.until_text(".note", "Der Server ist ausgelastet. Die Frage wird in 1 Sekunde noch einmal gestellt.")
         self.until_answered(page)
 
     def test_language_from_the_right_turns_the_page_round(self):

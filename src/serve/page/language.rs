@@ -133,7 +133,10 @@ fn entries(text: &str, file: &str) -> Result<Vec<(String, Value, usize)>> {
         let cause = || format!("{file}:{line}: {} is no text and no list of texts", quote(name));
         Ok((name.to_string(), found.ok_or_else(|| Error::input(cause(), "write it in quotes"))?, line))
     };
-    table.get_ref().iter().map(entry).collect()
+    let mut found: Vec<_> = table.get_ref().iter().map(entry).collect::<Result<_>>()?;
+    // The table is in the order of the names.
+    found.sort_by_key(|(.., line)| *line);
+    Ok(found)
 }
 
 /// What is wrong with a value, and what to do.
@@ -243,7 +246,7 @@ mod tests {
             ("[\"qwertyuiop\", ", "[\"qwerty uiop\", ", "letters is no list of 1 to 5 rows of 1 to 14 keys; "),
             ("[\"qwertyuiop\", \"asdfghjkl\", \"zxcvbnm'\"]", "\"abc\"", "letters is no list; "),
             ("[\"qwertyuiop\", \"asdfghjkl\", \"zxcvbnm'\"]", "[]", "letters is no list of 1 to 5 rows"),
-            ("ask = ", "ask = \"again\"\nask = ", "it.toml:4"),
+            ("ask = ", "ask = \"again\"\nask = ", "duplicate key; "),
             ("language = ", "language ", "it.toml:5: "),
         ] {
             let e = italian(|text| {
