@@ -107,9 +107,13 @@ class KeyboardOnScreen(Case):
 
     def test_input_method_completes_what_it_has_in_hand(self):
         page = self.open_with_keys()
+        page.run("""(window.told = [], ['compositionend', 'input'].forEach((type) =>
+            question.addEventListener(type, (event) => told.push(`${event.type} ${event.data}`))))""")
         page.call("Input.imeSetComposition", text="né", selectionStart=2, selectionEnd=2)
         page.click(key("o"))
         self.assertEqual(page.run("question.value"), "néo")
+        self.assertEqual(page.run("told"), ["input né", "compositionend né", "input o"])
+        self.assertEqual(page.run("document.activeElement.id"), "question")
 
     def test_keys_fit_a_finger_and_the_field_stays_in_view(self):
         for language in ["en", "de", "fr", "es"]:
