@@ -31,6 +31,14 @@ pub fn plain(text: &str) -> String {
     text.chars().map(|c| if is_obeyed(c) { ' ' } else { c }).collect()
 }
 
+/// The one of `names` that somebody may have meant by `name`, if any is like it.
+#[cfg(feature = "serve")]
+pub(crate) fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let name = name.replace('_', "-").to_lowercase();
+    let likeness = |other: &&str| strsim::jaro_winkler(other, &name);
+    names.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|nearest| likeness(nearest) > 0.7)
+}
+
 /// A name or value from a file as an error message quotes it: at most 160 characters.
 pub(crate) fn quote(text: &str) -> String {
     const MAX: usize = 160;

@@ -158,7 +158,7 @@ fn keys_at(text: &str) -> std::result::Result<KeysAt, String> {
 }
 
 /// Options that a reload takes over.
-const RELOADED: [&str; 14] = [
+const RELOADED: [&str; 18] = [
     "system-prompt",
     "temp",
     "top-k",
@@ -171,6 +171,10 @@ const RELOADED: [&str; 14] = [
     "page-title",
     "page-welcome",
     "page-question",
+    "page-language",
+    "page-logo",
+    "page-logo-dark",
+    "page-keyboard",
     "page-no-status",
     "page-text",
 ];
@@ -255,7 +259,7 @@ impl ServeArgs {
                 strict_model: self.strict_model,
                 system,
                 defaults,
-                page: self.page.settings(),
+                page: self.page.settings()?,
                 prefix_bytes: self.prefix_cache.map(|mib| mib << 20),
                 prefix_file: self.prefix_file.clone(),
                 drafted: drafts.most,
@@ -316,7 +320,7 @@ impl ServeArgs {
             Some(file) => reread_prompt(file)?,
             None => Some(String::new()),
         };
-        Ok(Reread { system, defaults, page: Some(now.page.settings()) })
+        Ok(Reread { system, defaults, page: Some(now.page.settings()?) })
     }
 
     /// Where to listen: as asked, else what a service manager opened, else the default.
@@ -346,7 +350,7 @@ fn reread_prompt(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// The orders that signals give. SIGHUP loads the model, the keys, the system prompt and the defaults anew; the others stop the server, and a second one ends it at once.
+/// The orders that signals give. SIGHUP loads the model, the keys, the system prompt, the defaults and the page anew; the others stop the server, and a second one ends it at once.
 ///
 /// # Errors
 /// Failed: signals cannot be caught.

@@ -392,7 +392,7 @@ impl Watching<'_> {
                     self.service.set_defaults(defaults);
                 }
             }
-            Err(e) => log::error!("the system prompt and the defaults stay as they were: {e}"),
+            Err(e) => log::error!("the system prompt, the defaults and the page stay as they were: {e}"),
         }
     }
 

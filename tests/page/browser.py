@@ -99,7 +99,9 @@ class Page:
         self.browser, self.session, self.target = browser, session, target
         self.requests, self.complaints, self.refusals = [], [], []
 
-    def start(self, url, size=(390, 844), dark=False, still=False):
+    def start(self, url, size=(390, 844), dark=False, still=False, languages="en"):
+        agent = self.browser.call("Browser.getVersion")["userAgent"]
+        self.call("Emulation.setUserAgentOverride", userAgent=agent, acceptLanguage=languages)
         for domain in ["Page", "Runtime", "Network", "Log"]:
             self.call(f"{domain}.enable")
         self.resize(*size)
@@ -159,9 +161,9 @@ class Page:
         found = f"document.querySelector({json.dumps(selector)})"
         return self.until(f"{found}?.checkVisibility() && {found}.innerText.includes({json.dumps(part)})")
 
-    def click(self, selector):
-        """Presses the mouse on the middle of an element, which must be what lies there."""
-        x, y = self.until(f"""(() => {{
+    def middle(self, selector):
+        """The middle of an element, which must be what lies there."""
+        return self.until(f"""(() => {{
             const found = document.querySelector({json.dumps(selector)});
             if (!found?.checkVisibility()) return null;
             found.scrollIntoView({{ block: 'nearest' }});
@@ -169,8 +171,23 @@ class Page:
             const at = [box.x + box.width / 2, box.y + box.height / 2];
             return found.contains(document.elementFromPoint(...at)) ? at : null;
         }})()""")
-        for kind in ["mousePressed", "mouseReleased"]:
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def click(self, selector):
+        self.press(selector)()
+
+    def press(self, selector):
+        """Presses the mouse on an element. Returns what lets it go."""
+        x, y = self.middle(selector)
+        event = {"x": x, "y": y, "button": "left", "clickCount": 1}
+        self.call("Input.dispatchMouseEvent", type="mousePressed", **event)
+        return lambda: self.call("Input.dispatchMouseEvent", type="mouseReleased", **event)
+
+    def tap(self, selector):
+        """Touches an element with a finger."""
+        x, y = self.middle(selector)
+        self.call("Emulation.setTouchEmulationEnabled", enabled=True)
+        self.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+        self.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
 
     def type(self, text):
         self.call("Input.insertText", text=text)
@@ -181,10 +198,13 @@ class Page:
         self.call("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **same)
         self.call("Input.dispatchKeyEvent", type="keyUp", **same)
 
+    def picture(self):
+        """What is seen: a PNG in base64."""
+        return self.call("Page.captureScreenshot", format="png")["data"]
+
     def shoot(self, path):
-        data = self.call("Page.captureScreenshot", format="png")["data"]
         with open(path, "wb") as file:
-            file.write(base64.b64decode(data))
+            file.write(base64.b64decode(self.picture()))
 
     def close(self):
         self.browser.call("Target.closeTarget", targetId=self.target)

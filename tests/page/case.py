@@ -3,9 +3,10 @@ import json
 import os
 import unittest
 import urllib.error
+import urllib.parse
 import urllib.request
 
-from browser import Browser
+from browser import PATIENCE, Browser
 from front import Front
 
 browser: Browser
@@ -18,6 +19,10 @@ def begin(url):
         urllib.request.urlopen(url, timeout=10).close()
     except (urllib.error.URLError, ValueError) as error:
         raise SystemExit(f"kiln: no page at {url}: {error}; start a server and give its address by --url")
+    try:
+        urllib.request.urlopen(urllib.parse.urljoin(url, "/logo"), timeout=10).close()
+    except urllib.error.HTTPError as error:
+        raise SystemExit(f"kiln: no logo at {url}: {error}; start the server with --page-logo tests/page/logo.svg")
     browser, front = Browser(), Front(url)
 
 
@@ -45,6 +50,11 @@ class Case(unittest.TestCase):
         if health:
             page.until_text("#health", health)
         return page
+
+    def dress(self, languages="en", **changed):
+        """Lets pages find other settings of their owner, in one of the server's languages."""
+        settings = settings_of(languages)
+        front.replace("/page.json", lambda exchange: exchange.send(200, {**settings, **changed}))
 
     def write(self, page, text):
         page.click("#question")
@@ -74,6 +84,32 @@ def status(phase="ready", **changed):
             "uptime_s": 93784, "tokens_per_s": 61.4, "running": 6, "queued": 2, "slots": 8, "kv_tokens": 32768,
             "kv_tokens_used": 21880, "roofline_share": 0.71, **changed}
     return lambda exchange: exchange.send(200, said)
+
+
+def settings_of(languages):
+    """What the server tells a page that wants these languages."""
+    request = urllib.request.Request(f"http://{front.upstream}/page.json", headers={"Accept-Language": languages})
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        return json.load(answer)
+
+
+def colors(page, points):
+    """The colors that are seen at these points, as (red, green, blue)."""
+    script = """(async ([data, points]) => {
+        const image = new Image();
+        image.src = 'data:image/png;base64,' + data;
+        await image.decode();
+        const canvas = new OffscreenCanvas(image.width, image.height).getContext('2d');
+        canvas.drawImage(image, 0, 0);
+        return points.map(([x, y]) => [...canvas.getImageData(x, y, 1, 1).data].slice(0, 3));
+    })"""
+    picture = page.picture()
+    # The page itself loads nothing that is not the server's.
+    blank = browser.open("data:text/html,")
+    try:
+        return [tuple(color) for color in blank.run(f"{script}({json.dumps([picture, points])})")]
+    finally:
+        blank.close()
 
 
 def axe():

@@ -1,7 +1,8 @@
 """What may go wrong on a question's way, and what the page makes of it."""
+import re
 import time
 
-from case import Case, status
+from case import Case, faults, status, turn
 from front import answer_of
 
 
@@ -55,20 +56,33 @@ class Faults(Case):
         page.until("document.querySelector('.turn[aria-busy=false] .note')?.textContent === ''")
         self.assertEqual([role for role, _ in self.question_asked()], ["user"])
 
-    def test_full_conversation_offers_a_new_one_with_the_question(self):
+    def test_full_conversation_forgets_its_oldest_questions_and_says_so(self):
         page = self.open()
-        full = {"error": {"message": "400 tokens are longer than the context of 256", "code": "context_length_exceeded"}}
-        self.front.take(answer_of("Whole."))
-        self.ask(page, "one")
-        self.until_answered(page)
-        self.front.take(lambda exchange: exchange.send(400, full))
-        self.ask(page, "two")
-        page.until_text(".turn:last-child .note", "The conversation is full")
-        self.assertEqual(page.text(".turn:last-child .note button"), "New conversation")
-        self.front.take(answer_of("Anew."))
-        page.click(".turn:last-child .note button")
-        page.until("document.querySelectorAll('.turn').length === 1 && document.querySelector('.answer').innerText === 'Anew.'")
-        self.assertEqual(self.question_asked(), [("user", "two")])
+        # Two answers that no context of this server takes together, nor one of them beside much else.
+        words = ["word " * 1900, "thing " * 1900]
+        for count, said in enumerate(words, 1):
+            self.front.take(answer_of(said))
+            self.ask(page, f"question {count}")
+            self.until_answered(page, count)
+        self.ask(page, "When does the museum open on Sunday?")
+        self.until_answered(page, 3)
+        # The server under test left them out by itself, and answered.
+        self.assertTrue(page.text(turn(3, ".answer")).strip())
+        self.assertEqual(page.text(turn(3, ".note")) or "", "")
+        memory = page.text(turn(3, ".memory"))
+        self.assertIn("has forgotten the oldest questions", memory)
+        forgotten, of = map(int, re.search(r"\((\d) of (\d)\)", memory).groups())
+        self.assertEqual(of, 2)
+        self.assertIn(memory, page.run("announcer.textContent"))
+        self.assertEqual(faults(page), [])
+        # What is forgotten is not sent again, and all of it can still be read.
+        self.front.take(answer_of("Yes."))
+        self.ask(page, "Really?")
+        self.until_answered(page, 4)
+        self.assertEqual(len(self.question_asked()), 2 * (3 - forgotten) + 1)
+        self.assertNotIn(("user", "question 1"), self.question_asked())
+        self.assertEqual(page.text(turn(4, ".memory")) or "", "")
+        self.assertIn("word word", page.text(turn(1, ".answer")))
 
     def test_question_that_is_too_long_alone_is_said_to_be_so(self):
         page = self.open()
@@ -150,7 +164,7 @@ class Faults(Case):
         page = self.open()
         self.front.take(refusal(400, "the prompt has 5000 tokens, and the context 4096"))
         self.ask(page, "one")
-        page.until_text(".note", "the prompt has 5000 tokens")
+        page.until_text(".note", "The server cannot answer this: the prompt has 5000 tokens")
         self.front.take(answer_of("Now."))
         page.click(".note button")
         page.until_text(".answer", "Now.")

@@ -5,7 +5,7 @@ import threading
 from case import Case, faults, status
 from front import DONE, answer_of, event_of
 
-SIZES = [(390, 844), (1080, 1920), (1440, 900)]
+SIZES = [(360, 640), (768, 1024), (1280, 800), (1920, 1080), (1080, 1920)]
 
 MARKDOWN = """### Stages
 
@@ -219,7 +219,7 @@ class Looks(Case):
         page.click("#status-open")
         page.until_text("#facts", "6 of 8")
         view = page.text("#status-dialog")
-        for part in ["61.4 tokens/s", "21,880 of 32,768", "71 %", "AMD Radeon 780M", "gemma-3-27b-it", "1 d 2 h"]:
+        for part in ["61.4 tokens/s", "21,880 of 32,768", "71%", "AMD Radeon 780M", "gemma-3-27b-it", "1 day 2 hr"]:
             self.assertIn(part, view.replace("\n", " "))
         page.key("Escape")
         page.until("!document.getElementById('status-dialog').open")

@@ -57,7 +57,11 @@ fn a_file_has_options_and_the_command_line_comes_first() {
 #[test]
 fn a_hangup_takes_over_what_can_change_and_says_what_takes_a_restart() {
     let directory = tempfile::tempdir().unwrap();
-    let file = write(directory.path(), "k.toml", "temp = 0.5\nmax-tokens = 3\nctx = 256\n");
+    let english = std::fs::read_to_string("src/serve/page/languages/en.toml").unwrap();
+    let words = write(directory.path(), "it.toml", &english.replace("\"Ask a question\"", "\"Chieda\""));
+    let page = format!("page-language = '{words}'\n");
+    let options = format!("temp = 0.5\nmax-tokens = 3\nctx = 256\n{page}");
+    let file = write(directory.path(), "k.toml", &options);
     let mut serve = command(directory.path(), &["--device", "cpu", "--batch", "1", "--config", &file]);
     serve.env_remove("KILN_CONFIG");
     let server = Server::spawn(serve, directory);
@@ -70,16 +74,32 @@ fn a_hangup_takes_over_what_can_change_and_says_what_takes_a_restart() {
         (params["temperature"].as_f64().unwrap(), params["max_tokens"].as_i64().unwrap())
     };
     assert_eq!(defaults(), (0.5, 3));
+    let page_says = |name: &str| {
+        let page = server.get("/page.json").1;
+        page.get(name).unwrap_or(&page["texts"][name]).clone()
+    };
+    assert_eq!((page_says("title"), page_says("ask")), (json!(null), json!("Chieda")));
     let question = json!({"messages": [{"role": "user", "content": "Who are you?"}]});
     let tokens = || server.post("/v1/chat/completions", &question).1["usage"]["completion_tokens"].as_u64().unwrap();
     assert_eq!(tokens(), 3);
     let directory = server.directory.clone();
-    write(directory.path(), "k.toml", "temp = 0.25\nmax-tokens = 2\nctx = 128\nalias = 'a'\n");
+    // The option is as it was, and its file is another.
+    write(directory.path(), "it.toml", &english.replace("\"Ask a question\"", "\"Domandi\""));
+    let logo = write(directory.path(), "logo.svg", "<svg xmlns='http://www.w3.org/2000/svg'/>");
+    let page = format!("{page}page-title = 'Museo'\npage-logo = '{logo}'\npage-keyboard = true\n");
+    write(directory.path(), "k.toml", &format!("temp = 0.25\nmax-tokens = 2\nctx = 128\nalias = 'a'\n{page}"));
     server.signal(Signal::SIGHUP);
     server.wait_to_say("these take a restart: alias, ctx");
     wait_until("the defaults are others", || defaults() == (0.25, 2));
     assert_eq!(tokens(), 2);
+    assert_eq!((page_says("title"), page_says("ask")), (json!("Museo"), json!("Domandi")));
+    assert_eq!((page_says("has_logo"), page_says("has_keyboard")), (json!(true), json!(true)));
     server.wait_to_say("was loaded anew");
+    // A file that was damaged changes nothing.
+    write(directory.path(), "it.toml", "greting = 'Ciao'\n");
+    server.signal(Signal::SIGHUP);
+    server.wait_to_say("it.toml:1: the page has no text `greting`; `greeting` comes nearest");
+    assert_eq!(page_says("ask"), json!("Domandi"));
     write(directory.path(), "k.toml", "temp = 'hot'\n");
     server.signal(Signal::SIGHUP);
     server.wait_to_say("stay as they were: ");
@@ -115,6 +135,24 @@ fn a_key_that_is_taken_out_of_its_file_is_refused_without_a_signal_and_the_log_n
     wait_until("the request is noted", || std::fs::read_to_string(&log).unwrap().lines().count() == 1);
     let version = server.status_of_server("sk-secret-2");
     assert!(version["version"] == env!("CARGO_PKG_VERSION") && version["features"][0].is_string(), "{version}");
+}
+
+#[test]
+fn what_the_page_is_to_show_is_checked_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str, text: &str| write(directory.path(), name, text);
+    let small = |more: &[&str]| kiln(&[&["serve"], &SMALL[..], &["--check"], more].concat());
+    small(&["--page-language", "it"]).refused(2, &["no language it", "en, de, es, fr", "it.toml"]);
+    small(&["--page-language", "/no/such.toml"]).refused(2, &["/no/such.toml does not exist"]);
+    let short = at("it.toml", "language = 'it'\n");
+    small(&["--page-language", "en", "--page-language", &short]).refused(2, &["it.toml has no direction, letters,"]);
+    let html = at("logo.svg", "<html><svg/></html>");
+    small(&["--page-logo", &html]).refused(2, &["logo.svg is no SVG, PNG or WebP"]);
+    let long = at("long.svg", &"<svg>".repeat(1 << 18));
+    small(&["--page-logo", &long]).refused(2, &["long.svg is no logo", "at most 1048576"]);
+    small(&["--page-logo-dark", &html]).refused(2, &["--page-logo"]);
+    let file = at("k.toml", "\npage-languages = 'de'\n");
+    small(&["--config", &file]).refused(2, &["k.toml:2", "`page-language` comes nearest"]);
 }
 
 #[test]

@@ -85,6 +85,8 @@ fn configurations_of_packages_and_fleets_have_options_that_there_are() {
         let at = |name: &str| directory.path().join(name).display().to_string();
         std::fs::write(at("keys"), "clients: secret\n").unwrap();
         std::fs::write(at("prompt"), "You are a kiosk.\n").unwrap();
+        std::fs::write(at("it.toml"), text("src/serve/page/languages/en.toml")).unwrap();
+        std::fs::write(at("logo.svg"), text("tests/page/logo.svg")).unwrap();
         // The built-in model on the processor, and files that are here.
         let own = |line: &&str| !line.starts_with("model") && !line.starts_with("device") && !line.starts_with("ctx");
         let options: Vec<&str> = options.lines().filter(own).collect();

@@ -2,7 +2,7 @@
 //! is clap's to say: the file's options become arguments, before those of the command line.
 
 use crate::cli::{Cli, Command, usage};
-use crate::display::quote;
+use crate::display::{nearest, quote};
 use crate::machine::regular::{self, Links};
 use crate::{Error, Result};
 use clap::parser::ValueSource;
@@ -204,10 +204,7 @@ fn unknown(name: &str, place: &str, known: &[Arg]) -> Error {
         return Error::input(format!("{place}: {name} is no option of a file"), "give it on the command line");
     }
     let shown = quote(name).replace(char::is_control, " ");
-    let likeness = |arg: &&str| strsim::jaro_winkler(arg, &name.replace('_', "-").to_lowercase());
-    let names = known.iter().filter_map(Arg::get_long);
-    let nearest = names.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|nearest| likeness(nearest) > 0.7);
-    let remedy = match nearest {
+    let remedy = match nearest(name, known.iter().filter_map(Arg::get_long)) {
         Some(nearest) => format!("`{nearest}` comes nearest; `kiln serve --help` lists them all"),
         None => "`kiln serve --help` lists them all".to_owned(),
     };

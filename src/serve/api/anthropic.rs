@@ -83,7 +83,7 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, MessageWording), ApiError> {
         usage: Usage { prompt: ask.prompt.len(), ..Usage::default() },
         ending: None,
     };
-    Ok((ParsedRequest { model, asks: vec![ask], form, stream }, answer))
+    Ok((ParsedRequest { model, asks: vec![ask], form, stream, forgotten: 0 }, answer))
 }
 
 fn read_prompt(

@@ -35,7 +35,8 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, ChatWording), ApiError> {
     let form = tools::form_with(tools.as_ref(), form::read(&fields)?)?;
     let mut dialogue = messages::read(&fields)?;
     dialogue.complete_system(call.service.system(), tools.as_ref());
-    ask.prompt = dialogue.encode(&model, "messages")?;
+    let (prompt, forgotten) = dialogue.encode_truncated(&fields, &model, "messages")?;
+    ask.prompt = prompt;
     let chat = ChatWording {
         id: unique("chatcmpl-"),
         created: run::seconds(SystemTime::now()),
@@ -46,7 +47,7 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, ChatWording), ApiError> {
         usage: Usage::default(),
         model: model.clone(),
     };
-    Ok((ParsedRequest { model, asks: vec![ask], form, stream }, chat))
+    Ok((ParsedRequest { model, asks: vec![ask], form, stream, forgotten }, chat))
 }
 
 /// Words a chat completion.

@@ -67,7 +67,7 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, Completion), ApiError> {
         model: model.clone(),
     };
     let asks = prompts.into_iter().map(|prompt| ReplyRequest { prompt: prompt.tokens, ..ask.clone() }).collect();
-    Ok((ParsedRequest { model, asks, form, stream }, completion))
+    Ok((ParsedRequest { model, asks, form, stream, forgotten: 0 }, completion))
 }
 
 /// Reads how many tokens follow a prompt whose own likelihoods are wanted.

@@ -6,6 +6,7 @@
 
 use super::fields::Fields;
 use super::tools::Tools;
+use crate::sequence::Conversation;
 use crate::sequence::prompt::{encode_messages, encode_unfinished};
 use crate::serve::http::ApiError;
 use crate::serve::model::Model;
@@ -120,12 +121,41 @@ impl Dialogue {
         let tokens = encode(&model.tokenizer, &model.template, &messages, model.limits());
         tokens.map_err(|e| refusal(&e, model, param))
     }
+
+    /// As [`Dialogue::encode`]. With `truncation: "auto"` in `fields` it is without the oldest exchanges where they leave the
+    /// reply less than an eighth of the context, as in the chat of `kiln run`. Also how many exchanges that are.
+    ///
+    /// # Errors
+    /// As [`Dialogue::encode`]; with `truncation: "auto"` also where the last message is the assistant's.
+    pub fn encode_truncated(
+        self,
+        fields: &Fields<'_>,
+        model: &Model,
+        param: &str,
+    ) -> Result<(Vec<u32>, usize), ApiError> {
+        match fields.text("truncation")?.unwrap_or("disabled") {
+            "disabled" => return self.encode(model, param).map(|tokens| (tokens, 0)),
+            "auto" => {}
+            other => {
+                return Err(fields.wrong("truncation", format!("is {}, and has to be auto or disabled", json!(other))));
+            }
+        }
+        let refused = |e| refusal(&e, model, param);
+        let mut conversation = Conversation::from_messages(self.into_messages()).map_err(refused)?;
+        if !conversation.is_asked() {
+            return Err(fields.wrong("truncation", "is auto, and then the last message has to be the user's"));
+        }
+        let fitted = conversation.fit(&model.tokenizer, &model.template, model.limits()).map_err(refused)?;
+        Ok((fitted.ids, fitted.dropped))
+    }
 }
 
 /// The error for a prompt. One that is too long has OpenAI's code for it.
 pub(super) fn refusal(e: &crate::Error, model: &Model, param: &str) -> ApiError {
     let e = ApiError::from(e).param(param);
-    let is_length = e.message.contains(&format!("longer than the context of {}", model.context));
+    let context = model.context;
+    let lengths = [format!("longer than the context of {context}"), format!("too long: a context of {context}")];
+    let is_length = lengths.iter().any(|words| e.message.contains(words));
     e.code(if is_length { "context_length_exceeded" } else { "invalid_value" })
 }
 

@@ -42,7 +42,7 @@ pub struct Api {
 impl Api {
     /// The paths that need no key: what supervisors ask, and the page's files.
     pub fn open_paths() -> Vec<String> {
-        ["/livez", "/readyz", "/health"].into_iter().chain(page::paths()).map(str::to_owned).collect()
+        ["/livez", "/readyz", "/health"].into_iter().map(str::to_owned).chain(page::paths()).collect()
     }
 
     /// The paths of a service.

@@ -197,7 +197,10 @@ fn read(call: &Call<'_>, kind: Endpoint) -> Result<OllamaRequest, ApiError> {
         Endpoint::Generate => read_prompt(&fields, call, &model)?,
     };
     let Some(prompt) = prompt else { return Ok(OllamaRequest::Nothing(words)) };
-    Ok(OllamaRequest::Ask(ParsedRequest { model, asks: vec![ReplyRequest { prompt, ..ask }], form, stream }, words))
+    Ok(OllamaRequest::Ask(
+        ParsedRequest { model, asks: vec![ReplyRequest { prompt, ..ask }], form, stream, forgotten: 0 },
+        words,
+    ))
 }
 
 /// The tokens of `prompt`, in the chat template unless it is `raw`. `None`: there is no text.

@@ -2,29 +2,38 @@
 
 use super::Call;
 use crate::serve::http::{ApiError, Gone, JSON, Responder};
-use serde_json::json;
+use crate::serve::page::language;
 
 /// A file of the page: its path, content type and content.
 type File = (&'static str, &'static str, &'static str);
 
+/// The content type of the page's modules.
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
 macro_rules! file {
-    ($path:literal, $content_type:literal, $name:literal) => {
+    ($path:literal, $content_type:expr, $name:literal) => {
         ($path, $content_type, include_str!(concat!("../page/", $name)))
     };
 }
 
 /// The files. They need no key: what they ask of the server does.
-const FILES: [File; 9] = [
+const FILES: [File; 12] = [
     file!("/", "text/html; charset=utf-8", "index.html"),
     file!("/page.css", "text/css; charset=utf-8", "page.css"),
-    file!("/page.js", "text/javascript; charset=utf-8", "page.js"),
-    file!("/health.js", "text/javascript; charset=utf-8", "health.js"),
-    file!("/idle.js", "text/javascript; charset=utf-8", "idle.js"),
-    file!("/markdown.js", "text/javascript; charset=utf-8", "markdown.js"),
-    file!("/panel.js", "text/javascript; charset=utf-8", "panel.js"),
-    file!("/stream.js", "text/javascript; charset=utf-8", "stream.js"),
+    file!("/page.js", SCRIPT, "page.js"),
+    file!("/health.js", SCRIPT, "health.js"),
+    file!("/idle.js", SCRIPT, "idle.js"),
+    file!("/keyboard.js", SCRIPT, "keyboard.js"),
+    file!("/markdown.js", SCRIPT, "markdown.js"),
+    file!("/owner.js", SCRIPT, "owner.js"),
+    file!("/panel.js", SCRIPT, "panel.js"),
+    file!("/stream.js", SCRIPT, "stream.js"),
+    file!("/turn.js", SCRIPT, "turn.js"),
     file!("/icon.svg", "image/svg+xml", "icon.svg"),
 ];
+
+/// The path of the languages that are built in, `/languages/en.toml` and so on: models for a language of one's own.
+const LANGUAGES: &str = "/languages/";
 
 /// What a browser may do with the page: nothing but with this server.
 const HEADERS: [(&str, &str); 4] = [
@@ -37,15 +46,28 @@ const HEADERS: [(&str, &str); 4] = [
     ("X-Content-Type-Options", "nosniff"),
 ];
 
-/// Where the page learns what its owner wants of it.
+/// What a browser may do with a logo that it opens by itself: nothing. An SVG's own style is part of the picture.
+const LOGO_HEADERS: [(&str, &str); 4] = [
+    ("Cache-Control", "no-store"),
+    ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"),
+    ("Referrer-Policy", "no-referrer"),
+    ("X-Content-Type-Options", "nosniff"),
+];
+
+/// Where the page learns what its owner wants of it, in the browser's language.
 const SETTINGS: &str = "/page.json";
 
+/// Where the owner's logo is, and the one for a dark ground.
+const LOGO: &str = "/logo";
+const DARK_LOGO: &str = "/logo-dark";
+
 /// The paths of the files.
-pub(super) fn paths() -> impl Iterator<Item = &'static str> {
-    FILES.iter().map(|(path, ..)| *path).chain([SETTINGS])
+pub(super) fn paths() -> impl Iterator<Item = String> {
+    let languages = language::FILES.iter().map(|(tag, _)| format!("{LANGUAGES}{tag}.toml"));
+    FILES.iter().map(|(path, ..)| *path).chain([SETTINGS, LOGO, DARK_LOGO]).map(str::to_owned).chain(languages)
 }
 
-/// Whether the page has a file at `path`.
+/// Whether the page has a file at `path`, whoever its owner is.
 pub(super) fn has(path: &str) -> bool {
     paths().any(|file| file == path)
 }
@@ -55,12 +77,25 @@ pub(super) fn has(path: &str) -> bool {
 /// # Errors
 /// The peer is gone.
 pub(super) fn send(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
-    if call.request.path == SETTINGS {
-        let text = json!(*call.service.page()).to_string();
-        return reply.send(200, JSON, &HEADERS, text.as_bytes());
-    }
-    match FILES.iter().find(|(path, ..)| *path == call.request.path) {
-        Some((_, content_type, text)) => reply.send(200, content_type, &HEADERS, text.as_bytes()),
-        None => call.refuse(reply, &ApiError::not_found(&call.request.path)),
+    let (path, page) = (call.request.path.as_str(), call.service.page());
+    let language = || {
+        let tag = path.strip_prefix(LANGUAGES)?.strip_suffix(".toml")?;
+        language::FILES.iter().find(|(of, _)| *of == tag).map(|(_, text)| *text)
+    };
+    match (path, FILES.iter().find(|(of, ..)| *of == path)) {
+        (_, Some((_, content_type, text))) => reply.send(200, content_type, &HEADERS, text.as_bytes()),
+        (SETTINGS, _) => {
+            let wanted: Vec<&str> = call.request.headers.all("accept-language").collect();
+            let text = page.for_browser(&wanted.join(",")).to_string();
+            reply.send(200, JSON, &HEADERS, text.as_bytes())
+        }
+        (LOGO | DARK_LOGO, _) => match if path == LOGO { &page.logo } else { &page.dark_logo } {
+            Some(logo) => reply.send(200, logo.content_type(), &LOGO_HEADERS, logo.bytes()),
+            None => call.refuse(reply, &ApiError::not_found(path)),
+        },
+        _ => match language() {
+            Some(text) => reply.send(200, "application/toml; charset=utf-8", &HEADERS, text.as_bytes()),
+            None => call.refuse(reply, &ApiError::not_found(path)),
+        },
     }
 }

@@ -14,12 +14,11 @@ use serde_json::{Map, Value, json};
 use std::time::SystemTime;
 
 /// Options that would change the response, each with the value that changes nothing.
-const UNSERVED: [(&str, &str); 6] = [
+const UNSERVED: [(&str, &str); 5] = [
     ("previous_response_id", "null"),
     ("conversation", "null"),
     ("background", "false"),
     ("prompt", "null"),
-    ("truncation", "disabled"),
     ("top_logprobs", "0"),
 ];
 
@@ -57,7 +56,8 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, Response), ApiError> {
     let form = tools::form_with(tools.as_ref(), form)?;
     let mut dialogue = read_input(&fields)?;
     dialogue.complete_system(call.service.system(), tools.as_ref());
-    ask.prompt = dialogue.encode(&model, "input")?;
+    let (prompt, forgotten) = dialogue.encode_truncated(&fields, &model, "input")?;
+    ask.prompt = prompt;
     let response = Response {
         id: unique("resp_"),
         created: run::seconds(SystemTime::now()),
@@ -70,7 +70,7 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, Response), ApiError> {
         finish: Finish::Stop,
         sequence: 0,
     };
-    Ok((ParsedRequest { model, asks: vec![ask], form, stream }, response))
+    Ok((ParsedRequest { model, asks: vec![ask], form, stream, forgotten }, response))
 }
 
 /// Reads `instructions` and `input`.
@@ -141,7 +141,7 @@ fn settings(fields: &Fields<'_>, sampler: &SamplerConfig) -> Map<String, Value> 
         ("previous_response_id".to_owned(), Value::Null),
         ("reasoning".to_owned(), json!({"effort": null, "summary": null})),
         ("store".to_owned(), json!(false)),
-        ("truncation".to_owned(), json!("disabled")),
+        given("truncation", json!("disabled")),
     ])
 }
 

@@ -23,6 +23,8 @@ pub(super) struct ParsedRequest {
     pub form: Option<RequestedGrammar>,
     /// Whether the answer is a stream.
     pub stream: bool,
+    /// Exchanges of the conversation that its prompt is without, for want of room.
+    pub forgotten: usize,
 }
 
 /// How an API words its answers. Choices are numbered through all prompts. A stream's parts are texts that go out in one
@@ -79,13 +81,14 @@ pub(super) fn answer<W: Wording>(
     let watch = reply.watch();
     let started = read.and_then(|(asked, wording)| {
         let tally = Tally::new(&asked, reply.notes());
-        Ok((asked.stream, start(call, &asked, &reply)?, tally, wording))
+        Ok(((asked.stream, asked.forgotten), start(call, &asked, &reply)?, tally, wording))
     });
-    let (stream, (answers, ignored), mut tally, mut wording) = match started {
+    let ((stream, forgotten), (answers, ignored), mut tally, mut wording) = match started {
         Ok(started) => started,
         Err(e) => return call.refuse(reply, &e),
     };
     let reply = if ignored.is_empty() { reply } else { reply.with_header(IGNORED, ignored) };
+    let reply = if forgotten == 0 { reply } else { reply.with_header(FORGOTTEN, forgotten.to_string()) };
     let sent = match stream {
         true => send_stream(call, reply, answers, &mut tally, &mut wording),
         false => match answers.gather() {
@@ -109,6 +112,8 @@ pub(super) fn answer<W: Wording>(
 const IGNORED: &str = "Kiln-Ignored-Schema";
 /// Bytes of the longest such list.
 const LONGEST_LIST: usize = 1000;
+/// The header that says how many exchanges the prompt is without.
+const FORGOTTEN: &str = "Kiln-Forgotten-Exchanges";
 
 /// Puts what is asked into the queue, and says what of its schemas is ignored. All that needs a grammar passes here.
 fn start<'s>(

@@ -1,6 +1,8 @@
 // A kiosk's next visitor finds a new conversation: `?idle=SECONDS` in the page's address says after how long without a
 // touch.
 
+import { count } from './owner.js';
+
 /** The most seconds for which the page asks whether somebody is still there. */
 const WARNING_S = 20;
 
@@ -21,7 +23,7 @@ export function watchIdle({ hasSomething, heard, renew }) {
 
   const look = () => {
     const left = Math.max(touched, heard()) + limit - performance.now();
-    seconds.textContent = Math.max(Math.ceil(left / 1000), 0);
+    seconds.textContent = count(Math.max(Math.ceil(left / 1000), 0), 'second', 'narrow');
     if (left <= 0 && hasSomething()) {
       for (const open of document.querySelectorAll('dialog[open]')) open.close();
       renew();

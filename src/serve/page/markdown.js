@@ -3,6 +3,8 @@
 // Known are paragraphs, headings, lists, quotes, fenced code, tables and rules, and in them bold, italic, struck and
 // code. Links stay text, because a kiosk's page leads nowhere else.
 
+import { text } from './owner.js';
+
 /** Quotes and lists within each other. What lies deeper is shown as it is written. */
 const DEPTH = 8;
 
@@ -122,7 +124,7 @@ const BUILDERS = {
     pre.tabIndex = 0;
     pre.dir = 'ltr';
     pre.setAttribute('role', 'region');
-    pre.setAttribute('aria-label', language ? `Code, ${language}` : 'Code');
+    pre.setAttribute('aria-label', language ? text('code-of', { language }) : text('code'));
     pre.append(element('code', lines.slice(1, isClosed ? -1 : undefined).join('\n')));
     return pre;
   },
@@ -168,7 +170,7 @@ const BUILDERS = {
     frame.className = 'table';
     frame.tabIndex = 0;
     frame.setAttribute('role', 'region');
-    frame.setAttribute('aria-label', 'Table');
+    frame.setAttribute('aria-label', text('table'));
     frame.append(table);
     return frame;
   },

@@ -1,13 +1,14 @@
 // The chat: a conversation that lives in this page's memory alone, and what may befall a question on its way.
 
 import { Health } from './health.js';
-import { Markdown } from './markdown.js';
-import { Panel, healthOf } from './panel.js';
 import { watchIdle } from './idle.js';
+import { OnScreenKeyboard } from './keyboard.js';
+import { dress, owner, text } from './owner.js';
+import { Panel, healthOf } from './panel.js';
 import { ask } from './stream.js';
+import { TurnView, announce, clearTurns, make, scrollToEnd } from './turn.js';
 
 const get = (id) => document.getElementById(id);
-const conversation = get('conversation');
 const question = get('question');
 const send = get('send');
 
@@ -18,7 +19,7 @@ const SILENCE_S = 20;
 /** Milliseconds in which a second tap on the button that sent does not stop. */
 const DOUBLE_TAP_MS = 500;
 
-/** The conversation: `{ question, answer, view }` each. */
+/** The conversation: `{ question, answer, view, isForgotten }` each; the model is no longer asked with what is forgotten. */
 let turns = [];
 /**
  * The question that is being answered, or null: `{ turn, stop, lose, since, heard }`. `stop` is the reader's
@@ -26,36 +27,20 @@ let turns = [];
  * life.
  */
 let current = null;
-/** Whether the newest text is kept in view. It is not while the reader looks at something above it. */
-let follows = true;
 
 // --- What the owner wants of the page ---
 
-let owner = {};
-
-/** Shows it. What it does not say stays as it is. */
-function dress(settings) {
-  owner = settings;
-  if (owner.title) document.title = get('title').textContent = owner.title;
-  if (owner.welcome) get('greeting').textContent = owner.welcome;
-  get('status-open').hidden = owner.hides_status === true;
-  document.documentElement.style.setProperty('--scale', String((owner.text_percent ?? 100) / 100));
-  const suggestions = (owner.questions ?? []).map((text) => {
-    const [entry, button] = [make('li', ''), make('button', 'quiet', text)];
-    button.type = 'button';
-    button.dir = 'auto';
-    button.addEventListener('click', () => !current && put(text));
-    entry.append(button);
-    return entry;
-  });
-  get('suggestions').replaceChildren(...suggestions);
-  get('suggestions').hidden = suggestions.length === 0;
-}
-
-fetch('page.json', { cache: 'no-store', signal: AbortSignal.timeout(10_000) })
-  .then((response) => response.json())
-  .then(dress)
-  .catch(() => {}); // A server without them has the page as it is.
+dress();
+const keyboard = owner.has_keyboard ? new OnScreenKeyboard(question, () => !current && get('composer').requestSubmit()) : null;
+get('suggestions').append(...(owner.questions ?? []).map((suggested) => {
+  const [entry, button] = [make('li', ''), make('button', 'quiet', suggested)];
+  button.type = 'button';
+  button.dir = 'auto';
+  button.addEventListener('click', () => !current && put(suggested));
+  entry.append(button);
+  return entry;
+}));
+get('suggestions').hidden = get('suggestions').childElementCount === 0;
 
 // --- The key, for this tab only ---
 
@@ -106,10 +91,10 @@ health.addEventListener('change', () => {
 function showBanner(sentence) {
   const banner = get('banner');
   if (sentence && banner.dataset.sentence !== sentence) announce(sentence);
-  if (!sentence && banner.dataset.sentence) announce('The server is ready.');
+  if (!sentence && banner.dataset.sentence) announce(text('is-ready'));
   banner.dataset.sentence = sentence ?? '';
   banner.hidden = !sentence;
-  banner.textContent = sentence && !health.isThere ? `${sentence} It is tried again by itself.` : (sentence ?? '');
+  banner.textContent = sentence && !health.isThere ? `${sentence} ${text('is-tried-again')}` : (sentence ?? '');
 }
 
 get('status-open').addEventListener('click', () => get('status-dialog').showModal());
@@ -137,8 +122,9 @@ async function answer(turn) {
       model: health.status?.model,
       key,
       signal: AbortSignal.any([stop.signal, lost.signal]),
-      onText: (text) => turn.view.add(text),
+      onText: (piece) => turn.view.add(piece),
       onSign: () => (mine.heard = performance.now()),
+      onForgotten: (forgotten) => forget(turn, forgotten),
     });
     if (turn.answer || !(await mayAskAgain(result, turn, stop.signal, () => (losses += 1) < LOSSES))) break;
   }
@@ -150,26 +136,38 @@ async function answer(turn) {
 
 /** What is said so far, for the server. Questions without an answer are left out: the model expects both in turn. */
 function messagesFor(turn) {
-  const messages = turns.slice(0, turns.indexOf(turn)).filter((past) => past.answer).flatMap((past) => [
+  const messages = remembered(turn).flatMap((past) => [
     { role: 'user', content: past.question },
     { role: 'assistant', content: past.answer },
   ]);
   return [...messages, { role: 'user', content: turn.question }];
 }
 
+/** What was asked and answered before a turn, as far as the model is asked with it. */
+function remembered(turn) {
+  return turns.slice(0, Math.max(turns.indexOf(turn), 0)).filter((past) => past.answer && !past.isForgotten);
+}
+
+/** The server left out the oldest: the model has no room for all of them. */
+function forget(turn, forgotten) {
+  const known = remembered(turn);
+  for (const past of known.slice(0, forgotten)) past.isForgotten = true;
+  turn.view.forget(forgotten, known.length);
+}
+
 /** Waits for what hinders an answer to pass. False where it does not. */
 async function mayAskAgain(result, turn, signal, mayLose) {
   switch (result.end) {
     case 'busy':
-      turn.view.wait(healthOf(health)[1] ?? 'The server is busy.', result.seconds);
+      turn.view.wait(healthOf(health)[1] ?? text('is-busy'), result.seconds);
       return sleep(result.seconds * 1000, signal);
     case 'lost':
       if (!mayLose()) return false;
-      turn.view.wait('The server cannot be reached. The question is asked again once it is back.');
+      turn.view.wait(text('waits'));
       // A server that lost a question may need a moment to notice itself.
       return (await sleep(500, signal)) && health.becomesReady(signal);
     case 'locked':
-      turn.view.wait('The server needs a key.');
+      turn.view.wait(text('is-locked'));
       return (await askForKey()) && !signal.aborted;
     default:
       return false;
@@ -186,177 +184,26 @@ function sleep(ms, signal) {
   });
 }
 
-/** What is said below an answer: `{ text, isFault, isFull }`, or null. */
+/** What is said below an answer: `{ text, message, isFault }`, or null. */
 function noteOn(result, turn) {
   switch (result.end) {
     case 'done':
-      if (result.isShort) return { text: 'The answer ends here: it reached the limit of its length.' };
-      return turn.answer ? null : { text: 'The answer is empty.' };
+      if (result.isShort) return { text: text('is-short') };
+      return turn.answer ? null : { text: text('is-empty') };
     case 'stopped':
-      return { text: 'Stopped.' };
+      return { text: text('is-stopped') };
     case 'lost':
-      if (!turn.answer) return { text: 'The server did not answer.', isFault: true };
-      return { text: 'The answer was cut off: the connection to the server was lost.', isFault: true };
+      return { text: text(turn.answer ? 'is-cut' : 'is-unanswered'), isFault: true };
     case 'locked':
-      return { text: 'The server needs a key.', isFault: true };
+      return { text: text('is-locked'), isFault: true };
+    case 'nonsense':
+      return { text: text('is-nonsense'), isFault: true };
     case 'full':
-      if (messagesFor(turn).length === 1) return { text: 'The question is longer than the model can read. Ask a shorter one.' };
-      return { text: 'The conversation is full: the model has no room for more of it. A new one takes the question.', isFault: true, isFull: true };
+      return { text: text('is-long') };
     default:
-      return { text: result.message, isFault: true };
+      return { message: result.message, isFault: true };
   }
 }
-
-// --- The conversation's view ---
-
-/** One question and its answer on the page. */
-class TurnView {
-  #turn;
-  #node = make('article', 'turn');
-  #answer = make('div', 'answer');
-  #actions = make('p', 'actions');
-  #note = make('p', 'note');
-  #markdown = new Markdown(this.#answer);
-  #frame = 0;
-  #countdown = 0;
-
-  constructor(turn) {
-    this.#turn = turn;
-    const asked = make('div', 'question', turn.question);
-    asked.dir = 'auto';
-    this.#node.append(make('h2', 'visually-hidden', 'Question'), asked, make('h2', 'visually-hidden', 'Answer'));
-    this.#node.append(this.#answer, this.#actions, this.#note);
-    get('turns').append(this.#node);
-  }
-
-  begin() {
-    this.#node.setAttribute('aria-busy', 'true');
-    this.#node.classList.remove('fault');
-    this.#actions.replaceChildren();
-    this.#say('');
-    this.#draw();
-  }
-
-  add(text) {
-    this.#turn.answer += text;
-    this.#say('');
-    this.#frame ||= requestAnimationFrame(() => this.#draw());
-  }
-
-  /** Says what is waited for, with the seconds that are left. Only the first is announced. */
-  wait(sentence, seconds = 0) {
-    announce(seconds ? `${sentence} The question is asked again in ${seconds} seconds.` : sentence);
-    this.#say(sentence);
-    if (!seconds) return;
-    const until = performance.now() + seconds * 1000;
-    const show = () => {
-      if (!this.#node.isConnected) return clearInterval(this.#countdown);
-      const left = Math.max(Math.ceil((until - performance.now()) / 1000), 0);
-      this.#say(`${sentence} The question is asked again in ${left} s.`, true);
-    };
-    this.#countdown = setInterval(show, 250);
-    show();
-  }
-
-  end(note) {
-    this.#node.setAttribute('aria-busy', 'false');
-    this.#draw();
-    this.#say(note?.text ?? '');
-    this.#node.classList.toggle('fault', note?.isFault === true);
-    if (this.#turn.answer) this.#actions.replaceChildren(...actionsFor(this.#answer));
-    if (note?.isFault) {
-      const again = make('button', 'quiet', note.isFull ? 'New conversation' : 'Try again');
-      // The same conversation would find no room again.
-      again.addEventListener('click', () => !current && (note.isFull ? beginWith(this.#turn.question) : answer(this.#turn)));
-      this.#note.append(again);
-    }
-    scrollToEnd();
-    announce([this.#answer.innerText, note?.text].filter(Boolean).join('\n'));
-  }
-
-  #draw() {
-    cancelAnimationFrame(this.#frame);
-    this.#frame = 0;
-    this.#markdown.show(this.#turn.answer);
-    scrollToEnd();
-  }
-
-  #say(text, counts = false) {
-    if (!counts) clearInterval(this.#countdown);
-    if (this.#note.textContent === text) return;
-    this.#note.textContent = text;
-    scrollToEnd();
-  }
-}
-
-/** The answer that is read aloud, or was last. */
-let spoken = null;
-// A browser looks for its voices once it is asked, and has them later.
-window.speechSynthesis?.getVoices();
-
-/** What a reader may do with an answer, as far as the browser can. */
-function actionsFor(answer) {
-  const actions = [];
-  // Only a page from this machine or over TLS may write to the clipboard.
-  if (navigator.clipboard) {
-    actions.push(action('Copy', async (button) => {
-      const isCopied = await navigator.clipboard.writeText(answer.innerText).then(() => true, () => false);
-      button.textContent = isCopied ? 'Copied' : 'Not copied';
-      announce(isCopied ? 'The answer is copied.' : 'The browser does not let the answer be copied.');
-    }));
-  }
-  if (window.speechSynthesis?.getVoices().length) {
-    actions.push(action('Read aloud', () => {
-      const isSpoken = speechSynthesis.speaking && spoken === answer;
-      speechSynthesis.cancel();
-      if (isSpoken) return;
-      spoken = answer;
-      speechSynthesis.speak(new SpeechSynthesisUtterance(answer.innerText));
-    }));
-  }
-  return actions;
-}
-
-function action(text, act) {
-  const button = make('button', 'quiet', text);
-  button.type = 'button';
-  button.addEventListener('click', () => act(button));
-  return button;
-}
-
-function make(tag, className, text = '') {
-  const node = document.createElement(tag);
-  node.className = className;
-  node.textContent = text;
-  return node;
-}
-
-/** Tells those who listen instead of reading. Tokens are not told one by one. */
-function announce(text) {
-  get('announcer').textContent = text;
-}
-
-/** Shows the newest text, unless the reader looks at something above it. */
-function scrollToEnd(always = false) {
-  follows ||= always;
-  if (follows) conversation.scrollTop = conversation.scrollHeight;
-  showWhereEnd();
-}
-
-function showWhereEnd() {
-  const below = conversation.scrollHeight - conversation.clientHeight - conversation.scrollTop;
-  get('to-end').hidden = follows || below < 1;
-}
-
-conversation.addEventListener('scroll', () => {
-  follows = conversation.scrollHeight - conversation.clientHeight - conversation.scrollTop < 40;
-  showWhereEnd();
-});
-new ResizeObserver(() => scrollToEnd()).observe(conversation);
-get('to-end').addEventListener('click', () => {
-  scrollToEnd(true);
-  conversation.focus();
-});
 
 /** Brings buttons in line with what is going on. */
 function showState() {
@@ -364,7 +211,7 @@ function showState() {
   get('welcome').hidden = turns.length > 0;
   get('renew').disabled = turns.length === 0;
   send.classList.toggle('busy', isBusy);
-  send.setAttribute('aria-label', isBusy ? 'Stop' : 'Send');
+  send.setAttribute('aria-label', text(isBusy ? 'stop' : 'send'));
   // A button that is disabled would lose the focus.
   send.setAttribute('aria-disabled', String(!isBusy && !question.value.trim()));
 }
@@ -374,11 +221,13 @@ function showState() {
 get('composer').addEventListener('submit', (event) => {
   event.preventDefault();
   if (current) return stopAnswer();
-  const text = question.value.trim();
-  if (!text) return;
-  const turn = { question: text, answer: '' };
-  turn.view = new TurnView(turn);
+  const asked = question.value.trim();
+  if (!asked) return;
+  const turn = { question: asked, answer: '', isForgotten: false };
+  turn.view = new TurnView(turn, () => !current && answer(turn));
   turns.push(turn);
+  // The answer is read now.
+  keyboard?.hide();
   question.value = '';
   fit();
   answer(turn);
@@ -401,7 +250,9 @@ question.addEventListener('keydown', (event) => {
   if (!current) get('composer').requestSubmit();
 });
 document.addEventListener('keydown', (event) => {
-  if (event.key === 'Escape' && current && !document.querySelector('dialog[open]')) stopAnswer();
+  if (event.key !== 'Escape' || document.querySelector('dialog[open]')) return;
+  if (current) stopAnswer();
+  else keyboard?.hide();
 });
 
 /** Makes the field as high as its text, up to what the style allows. */
@@ -416,26 +267,20 @@ function renew() {
   current?.stop.abort('renewed');
   current = null;
   turns = [];
-  follows = true;
-  window.speechSynthesis?.cancel();
-  get('turns').replaceChildren();
+  clearTurns();
+  keyboard?.hide();
   question.value = '';
   fit();
-  announce('A new conversation begins.');
-}
-
-/** Forgets everything that was said, and asks anew. */
-function beginWith(text) {
-  renew();
-  put(text);
+  announce(text('begins-anew'));
 }
 
 /** Asks a question. */
-function put(text) {
-  question.value = text;
+function put(asked) {
+  question.value = asked;
   fit();
   get('composer').requestSubmit();
-  question.focus();
+  // In the field it would bring the keyboard back before the answer.
+  (keyboard ? get('conversation') : question).focus();
 }
 
 get('renew').addEventListener('click', () => {
@@ -446,5 +291,5 @@ get('renew').addEventListener('click', () => {
 watchIdle({ hasSomething: () => turns.length > 0 || question.value !== '', heard: () => current?.heard ?? 0, renew });
 showState();
 health.look();
-// A touch screen would open its keyboard over the page.
-if (matchMedia('(pointer: fine)').matches) question.focus();
+// A touch screen would open its keyboard over the page, and the page its own.
+if (!keyboard && matchMedia('(pointer: fine)').matches) question.focus();

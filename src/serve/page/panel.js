@@ -1,14 +1,16 @@
 // The status view: the server's health in a word, its rate over the last minutes, its queue and its memory.
 
-/** What the server does, by its phase: a word, and a sentence where it does not answer questions. */
+import { decimal, duration, percent, text, whole } from './owner.js';
+
+/** What the server does, by its phase: the names of a word, and of a sentence where it does not answer questions. */
 const PHASES = {
-  ready: ['Ready'],
-  unloaded: ['Resting'],
-  loading_again: ['Loading'],
-  loading: ['Loading', 'The model is being loaded. Questions are answered once it is ready.'],
-  tuning: ['Tuning', 'The model is being tuned to this machine. Questions are answered once it is ready.'],
-  draining: ['Stopping', 'The server is stopping. It finishes the answers that it has begun.'],
-  failed: ['Failed', 'The server cannot answer: its device or its model failed.'],
+  ready: ['ready'],
+  unloaded: ['resting'],
+  loading_again: ['loading'],
+  loading: ['loading', 'is-loading'],
+  tuning: ['tuning', 'is-tuning'],
+  draining: ['stopping', 'is-stopping'],
+  failed: ['failed', 'has-failed'],
 };
 
 /** Looks that the graph shows. */
@@ -17,9 +19,10 @@ const SAMPLES = 90;
 /** The server's health as `[word, sentence]`, the sentence where it does not answer. */
 export function healthOf(health) {
   if (health.isThere === null) return ['…'];
-  if (!health.isThere) return ['Offline', 'The server cannot be reached.'];
-  if (health.isLocked) return ['Locked', 'The server needs a key.'];
-  return PHASES[health.status.phase] ?? [health.status.phase, 'The server is not ready.'];
+  if (!health.isThere) return [text('offline'), text('is-offline')];
+  if (health.isLocked) return [text('locked'), text('is-locked')];
+  const names = PHASES[health.status.phase];
+  return names ? names.map((name) => text(name)) : [health.status.phase, text('is-not-ready')];
 }
 
 /** The dialog with all of it. */
@@ -41,7 +44,7 @@ export class Panel {
     this.#rate.textContent = isThere && status ? decimal(status.tokens_per_s) : '–';
     this.#line.setAttribute('points', points(this.#rates));
     const facts = isThere && status ? factsOf(status) : [];
-    this.#facts.replaceChildren(...[['Health', healthOf(this.#health)[0]], ...facts].map(fact));
+    this.#facts.replaceChildren(...[[text('health'), healthOf(this.#health)[0]], ...facts].map(fact));
   }
 }
 
@@ -49,12 +52,13 @@ export class Panel {
 function factsOf(status) {
   const { running, slots, queued, kv_tokens_used: used, kv_tokens: all, roofline_share: share } = status;
   const facts = [
-    ['Answering', `${whole(running)} of ${whole(slots)}`, running / slots],
-    ['Waiting', whole(queued)],
-    ['Memory for text', `${whole(used)} of ${whole(all)} tokens`, used / all],
+    [text('answering'), text('part-of', { part: whole(running), all: whole(slots) }), running / slots],
+    [text('waiting'), whole(queued)],
+    [text('memory'), text('tokens-of', { part: whole(used), all: whole(all) }), used / all],
   ];
-  if (Number.isFinite(share)) facts.push(['Share of memory bandwidth', `${whole(share * 100)} %`, share]);
-  return [...facts, ['Model', status.model], ['Device', status.device], ['Running for', duration(status.uptime_s)]];
+  if (Number.isFinite(share)) facts.push([text('bandwidth'), percent(share), share]);
+  const more = [['model', status.model], ['device', status.device], ['uptime', duration(status.uptime_s)]];
+  return [...facts, ...more.map(([name, value]) => [text(name), value])];
 }
 
 function fact([name, value, share]) {
@@ -84,21 +88,4 @@ function points(rates) {
   const most = Math.max(...rates, 1);
   const x = (i) => (120 * (i + SAMPLES - rates.length)) / (SAMPLES - 1);
   return rates.map((rate, i) => `${x(i).toFixed(1)},${(31 - (30 * rate) / most).toFixed(1)}`).join(' ');
-}
-
-function whole(number) {
-  return Math.round(number ?? 0).toLocaleString('en');
-}
-
-function decimal(number) {
-  return (number ?? 0).toLocaleString('en', { maximumFractionDigits: number < 100 ? 1 : 0 });
-}
-
-function duration(seconds) {
-  const parts = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']].map(([unit, name], i, units) => {
-    const within = i ? seconds % units[i - 1][0] : seconds;
-    return [Math.floor(within / unit), name];
-  });
-  const first = parts.findIndex(([count]) => count > 0);
-  return first < 0 ? '0 s' : parts.slice(first, first + 2).map(([count, name]) => `${count} ${name}`).join(' ');
 }

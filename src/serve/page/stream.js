@@ -7,27 +7,30 @@ const RETRY_MOST_S = 60;
 
 /**
  * Asks `messages` of `model`. Never throws. `onText` gets each piece of the answer, `onSign` is called for each sign of
- * life. What becomes of it is the result's `end`:
+ * life, `onForgotten` how many of the oldest exchanges the server left out for want of room. What becomes of it is the result's `end`:
  *
  * - `done`: the answer is whole; `isShort` where it ended at the limit of its length
  * - the reason of `signal`, where that ended it
  * - `lost`: the server was not reached, or the connection ended first
  * - `busy`: the server asks to come again after `seconds`
  * - `locked`: the server wants a key, or another one
- * - `full`: the messages are more than the model reads
+ * - `full`: the last message alone is more than the model reads
+ * - `nonsense`: the server sent what is no answer
  * - `failed`: the server says in `message` why there is no answer, or no more of it
  */
-export async function ask(messages, { model, key, signal, onText, onSign }) {
+export async function ask(messages, { model, key, signal, onText, onSign, onForgotten }) {
   try {
     const headers = { 'Content-Type': 'application/json' };
     if (key) headers.Authorization = `Bearer ${key}`;
-    const body = JSON.stringify({ model, messages, stream: true });
+    const body = JSON.stringify({ model, messages, stream: true, truncation: 'auto' });
     const response = await fetch('v1/chat/completions', { method: 'POST', headers, body, signal });
     onSign();
+    const forgotten = Number(response.headers.get('Kiln-Forgotten-Exchanges') ?? 0);
+    if (forgotten > 0) onForgotten(forgotten);
     return response.ok ? await read(response, { onText, onSign }) : await refusal(response);
   } catch (error) {
     if (signal.aborted) return { end: signal.reason };
-    if (error instanceof SyntaxError) return { end: 'failed', message: 'The server sent what is no answer.' };
+    if (error instanceof SyntaxError) return { end: 'nonsense' };
     return { end: 'lost' };
   }
 }
@@ -76,7 +79,7 @@ async function refusal(response) {
   if (status === 502 || status === 504) return { end: 'lost' };
   if (status === 503 || status === 429) return { end: 'busy', seconds: seconds(headers.get('Retry-After')) };
   const text = await response.text();
-  let message = `The server answered with status ${status}.`;
+  let message = `HTTP ${status}`;
   try {
     const { error } = JSON.parse(text);
     if (error?.code === 'context_length_exceeded') return { end: 'full' };

@@ -75,7 +75,11 @@ fn a_stream_whose_wording_panics_ends_in_the_last_words_of_its_api() {
         let body = Cell::new(Body::default());
         let call = Call { service: &served, request: &request, body: &body, rest: "" };
         let asks = vec![ReplyRequest::new(vec![2, 3])];
-        run::answer(&call, reply, Ok((ParsedRequest { model: model.clone(), asks, form: None, stream: true }, Failing)))
+        run::answer(
+            &call,
+            reply,
+            Ok((ParsedRequest { model: model.clone(), asks, form: None, stream: true, forgotten: 0 }, Failing)),
+        )
     };
     let server = Server::bind(&[Listen::Tcp(([127, 0, 0, 1], 0).into())], Limits::default(), Guard::default()).unwrap();
     let address = server.addresses()[0];

@@ -5,6 +5,7 @@ mod anthropic;
 mod broken;
 mod completions;
 mod ollama;
+mod page;
 mod refusals;
 mod responses;
 mod text;

@@ -97,7 +97,7 @@ fn each_wrong_field_is_named() {
         ("previous_response_id", json!("resp_1"), "previous_response_id"),
         ("conversation", json!("conv_1"), "conversation"),
         ("background", json!(true), "background"),
-        ("truncation", json!("auto"), "truncation"),
+        ("truncation", json!("sometimes"), "truncation"),
         ("max_output_tokens", json!(0), "max_output_tokens"),
         ("reasoning", json!({"effort": "high"}), "reasoning.effort"),
         ("include", json!(["message.output_text.logprobs"]), "include"),

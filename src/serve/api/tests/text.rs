@@ -56,6 +56,39 @@ fn a_last_turn_of_the_assistant_is_continued() {
     );
 }
 
+/// As the chat of `kiln run` does, and by the same code.
+#[test]
+fn truncation_forgets_the_oldest_exchanges_and_says_how_many() {
+    let said = |i: usize| {
+        [
+            json!({"role": "user", "content": format!("{i} {}", "word ".repeat(30))}),
+            json!({"role": "assistant", "content": "Yes."}),
+        ]
+    };
+    let talk: Vec<Value> =
+        (0..6).flat_map(said).chain(question("When do you open?").as_array().cloned().unwrap()).collect();
+    let body = |talk: &[Value], truncation: &str| json!({"messages": talk, "input": talk, "truncation": truncation, "max_tokens": 2, "max_output_tokens": 2, "temperature": 0});
+    for (path, count) in [("/v1/chat/completions", "prompt_tokens"), ("/v1/responses", "input_tokens")] {
+        let tokens = |talk: &[Value]| DEMO.well(path, &body(talk, "auto"))["usage"][count].as_u64().unwrap();
+        assert_eq!(DEMO.post(path, &body(&talk, "disabled")).error().2, "context_length_exceeded");
+        let answer = DEMO.post(path, &body(&talk, "auto"));
+        let forgotten: usize = answer.header("Kiln-Forgotten-Exchanges").unwrap().parse().unwrap();
+        assert!((1..6).contains(&forgotten), "{answer:?}");
+        // What is left is all that fits seven eighths of the context.
+        let kept = answer.json()["usage"][count].as_u64().unwrap();
+        assert_eq!(kept, tokens(&talk[2 * forgotten..]));
+        assert!(kept <= 224 && kept + tokens(&said(0)[..1]) > 224, "{kept}");
+        let whole = DEMO.post(path, &body(&talk[2 * forgotten..], "auto"));
+        assert_eq!((whole.status, whole.header("Kiln-Forgotten-Exchanges")), (200, None));
+        let long = [json!({"role": "user", "content": "word ".repeat(300)})];
+        assert_eq!(DEMO.post(path, &body(&long, "auto")).error().2, "context_length_exceeded");
+        let (status, param, _) = DEMO.post(path, &body(&talk[..2], "auto")).error();
+        assert_eq!((status, param.as_str()), (400, "truncation"));
+        let (status, param, _) = DEMO.post(path, &body(&talk, "middle")).error();
+        assert_eq!((status, param.as_str()), (400, "truncation"));
+    }
+}
+
 #[test]
 fn tokens_and_text_turn_into_each_other() {
     let served = without_engine(ServerSettings::default());

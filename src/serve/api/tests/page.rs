@@ -1,0 +1,63 @@
+//! The page's files, and what its owner wants of it.
+
+use super::*;
+use crate::serve::page::{PageLogo, PageSettings};
+
+const SVG: &[u8] = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>";
+
+/// What the page is told by a browser that is set to a language.
+fn told(served: &TestServer, wanted: &str) -> Value {
+    let head = format!("GET /page.json HTTP/1.0\r\nHost: localhost\r\nAccept-Language: {wanted}\r\n\r\n");
+    TextResponse::read(served.send(head.as_bytes())).json()
+}
+
+#[test]
+fn the_page_is_told_what_its_owner_wants_in_the_browsers_language() {
+    let served = TestServer::new(ServerSettings::default());
+    let usual = told(&served, "de-AT, en;q=0.5");
+    assert_eq!(
+        (&usual["title"], &usual["has_logo"], &usual["has_keyboard"]),
+        (&json!(null), &json!(false), &json!(false))
+    );
+    assert_eq!((&usual["texts"]["language"], &usual["texts"]["copy"]), (&json!("de"), &json!("Kopieren")));
+    assert_eq!(served.get("/page.json").json()["texts"]["language"], "en");
+    // Each language is there as a model for another one.
+    let answer = served.get("/languages/fr.toml");
+    assert!(answer.status == 200 && answer.body.starts_with("language = \"fr\""), "{answer:?}");
+    for path in ["/languages/it.toml", "/languages/", "/logo", "/logo-dark"] {
+        assert_eq!(served.get(path).status, 404, "{path}");
+    }
+    let french = crate::serve::page::PageLanguage::of_tag("fr").unwrap();
+    served.service.set_page(PageSettings {
+        title: Some("Museum".into()),
+        languages: vec![french],
+        logo: PageLogo::from_bytes(SVG.to_vec()),
+        has_keyboard: true,
+        ..PageSettings::default()
+    });
+    let own = told(&served, "de");
+    assert_eq!((&own["title"], &own["texts"]["language"]), (&json!("Museum"), &json!("fr")));
+    assert_eq!(
+        (&own["has_logo"], &own["has_dark_logo"], &own["has_keyboard"]),
+        (&json!(true), &json!(false), &json!(true))
+    );
+}
+
+#[test]
+fn a_logo_is_sent_as_what_it_is_and_runs_nothing() {
+    let page = PageSettings {
+        logo: PageLogo::from_bytes(SVG.to_vec()),
+        dark_logo: PageLogo::from_bytes(b"RIFF\x04\0\0\0WEBP".to_vec()),
+        ..PageSettings::default()
+    };
+    let served = TestServer::new(ServerSettings { page, ..ServerSettings::default() });
+    for (path, content_type) in [("/logo", "image/svg+xml"), ("/logo-dark", "image/webp")] {
+        let answer = served.get(path);
+        assert_eq!((answer.status, answer.header("Content-Type")), (200, Some(content_type)));
+        let policy = answer.header("Content-Security-Policy").unwrap();
+        assert!(policy.starts_with("default-src 'none';") && policy.ends_with("; sandbox"), "{policy}");
+        assert!(!policy.contains("script-src"), "{policy}");
+        assert_eq!(answer.header("X-Content-Type-Options"), Some("nosniff"));
+    }
+    assert_eq!(served.get("/logo").body.as_bytes(), SVG);
+}
