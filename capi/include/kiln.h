@@ -415,7 +415,7 @@ int32_t kiln_serve_stop(struct kiln_server *server,
 
 /*
  Checks of this machine, as `kiln probe --json` prints them: a JSON object of checks, each with its verdict, and a summary.
- `measures`: whether a GPU is measured too, which takes seconds. It needs no engine.
+ `measures`: whether a GPU is measured too, which takes seconds, and wakes one that is suspended. It needs no engine.
  */
 int32_t kiln_probe_json(bool measures,
                         char **json,

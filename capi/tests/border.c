@@ -1,5 +1,6 @@
 /* What a C program may do to libkiln, rightly and wrongly. Says what it checked; ends with 1 at the first thing that is not so. */
 #include "common.h"
+#include "faults.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -8,7 +9,6 @@ static void planned(void) {
     struct kiln_plan_options options = {.size = sizeof options, .shape = TEXT("gemma3-27b"), .machine = TEXT("780m")};
     char *json = NULL;
     size_t length;
-    refused(kiln_plan_json(&options, NULL, &length), KILN_INPUT, "place of the answer is NULL");
     REQUIRE(kiln_plan_json(&options, &json, &length) == KILN_OK && length == strlen(json));
     REQUIRE(strstr(json, "\"verdict\":\"fits; ") && strstr(json, "\"fits\":true") && !strstr(json, "\"schedule\""));
     kiln_free(json);
@@ -34,10 +34,6 @@ static void planned(void) {
     options.context = 0;
     options.draft = TEXT("nonsense");
     refused(kiln_plan_json(&options, &json, NULL), KILN_INPUT, "nonsense");
-    options.draft = (struct kiln_text){"\xff", 1};
-    refused(kiln_plan_json(&options, &json, NULL), KILN_INPUT, "draft is not UTF-8");
-    options.size = 7;
-    refused(kiln_plan_json(&options, &json, NULL), KILN_INPUT, "7 bytes");
     REQUIRE(kiln_plan_json(NULL, &json, NULL) == KILN_OK && strstr(json, "\"model\":\"demo\""));
     kiln_free(json);
     puts("planned");
@@ -45,20 +41,12 @@ static void planned(void) {
 
 static void nonsense(void) {
     struct kiln_engine *engine = (void *)1;
-    struct kiln_engine_options options = {.size = 3};
-    refused(kiln_engine_open(&options, &engine), KILN_INPUT, "3 bytes");
-    REQUIRE(engine == NULL);
-    options.size = sizeof options;
-    refused(kiln_engine_open(&options, NULL), KILN_INPUT, "NULL");
-    options.device = TEXT("toaster");
+    struct kiln_engine_options options = {.size = sizeof options, .device = TEXT("toaster")};
     refused(kiln_engine_open(&options, &engine), KILN_INPUT, "toaster");
+    REQUIRE(engine == NULL);
     options.device = TEXT("cpu");
     options.weights = TEXT("int3");
     refused(kiln_engine_open(&options, &engine), KILN_INPUT, "int3");
-    options.weights = (struct kiln_text){NULL, 4};
-    refused(kiln_engine_open(&options, &engine), KILN_INPUT, "weights is NULL");
-    options.weights = (struct kiln_text){"\xff\xfe", 2};
-    refused(kiln_engine_open(&options, &engine), KILN_INPUT, "UTF-8");
     options.weights = (struct kiln_text){NULL, 0};
     options.model = TEXT("/nowhere/at/all");
     refused(kiln_engine_open(&options, &engine), KILN_INPUT, "/nowhere/at/all");
@@ -68,50 +56,15 @@ static void nonsense(void) {
     options.context = 0;
     options.listen = TEXT("everywhere");
     refused(kiln_engine_open(&options, &engine), KILN_INPUT, "everywhere");
-    /* A newer program's options: what this version does not know must be 0. */
-    struct {
-        struct kiln_engine_options known;
-        size_t more;
-    } newer = {.known = {.size = sizeof newer, .device = TEXT("cpu")}, .more = 1};
-    refused(kiln_engine_open(&newer.known, &engine), KILN_INPUT, "newer libkiln");
 
-    struct kiln_session *session;
-    struct kiln_server *server;
     char *text;
     size_t length;
-    uint32_t *tokens, token = 2;
-    uint16_t status;
-    void *wrong[] = {NULL, (void *)999, &options, (void *)-1};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
-        const char *word = wrong[i] ? "given back" : "is NULL";
-        refused(kiln_engine_close(wrong[i]), KILN_INPUT, word);
-        refused(kiln_engine_info_json(wrong[i], &text, &length), KILN_INPUT, word);
-        refused(kiln_tokenize(wrong[i], TEXT("a"), true, &tokens, &length), KILN_INPUT, word);
-        refused(kiln_detokenize(wrong[i], NULL, 0, &text, &length), KILN_INPUT, word);
-        refused(kiln_render_chat(wrong[i], TEXT("[]"), true, &text, &length), KILN_INPUT, word);
-        refused(kiln_session_new(wrong[i], &session), KILN_INPUT, word);
-        refused(kiln_session_free(wrong[i]), KILN_INPUT, word);
-        refused(kiln_cancel(wrong[i]), KILN_INPUT, word);
-        refused(kiln_generate(wrong[i], TEXT("{}"), NULL, NULL, &text, &length), KILN_INPUT, word);
-        refused(kiln_session_clone(wrong[i], &session), KILN_INPUT, word);
-        REQUIRE(session == NULL);
-        refused(kiln_session_sync(wrong[i], &token, 1, NULL), KILN_INPUT, word);
-        refused(kiln_session_save(wrong[i], TEXT("/nowhere/at/all")), KILN_INPUT, word);
-        refused(kiln_session_load(wrong[i], TEXT("/nowhere/at/all"), NULL, NULL), KILN_INPUT, word);
-        refused(kiln_serve_start(wrong[i], NULL, &server, NULL, NULL), KILN_INPUT, word);
-        REQUIRE(server == NULL);
-        refused(kiln_serve_stop(wrong[i], 0), KILN_INPUT, word);
-        refused(kiln_request(wrong[i], TEXT("GET"), TEXT("/"), TEXT(""), NULL, NULL, &status), KILN_INPUT, word);
-    }
-    refused(kiln_probe_json(false, NULL, &length), KILN_INPUT, "place of the answer is NULL");
     REQUIRE(kiln_probe_json(false, &text, &length) == KILN_OK && length == strlen(text));
     REQUIRE(strstr(text, "\"checks\":[{\"name\":") && strstr(text, "\"summary\":{\"runs\":"));
     kiln_free(text);
     REQUIRE(kiln_probe_json(false, &text, NULL) == KILN_OK);
     kiln_free(text);
     planned();
-    struct kiln_error small = {.size = 8};
-    REQUIRE(kiln_last_error(NULL) == KILN_INPUT && kiln_last_error(&small) == KILN_INPUT);
     kiln_free(NULL);
     puts("nonsense");
 }
@@ -127,13 +80,8 @@ static void texts(struct kiln_engine *engine) {
     kiln_free(tokens);
     REQUIRE(kiln_tokenize(engine, TEXT(""), false, &tokens, &count) == KILN_OK && count == 0);
     kiln_free(tokens);
-    refused(kiln_tokenize(engine, (struct kiln_text){"\xc3", 1}, true, &tokens, &count), KILN_INPUT, "UTF-8");
-    refused(kiln_tokenize(engine, (struct kiln_text){"a", SIZE_MAX}, true, &tokens, &count), KILN_INPUT, "longer");
-    refused(kiln_tokenize(engine, TEXT("a"), true, NULL, &count), KILN_INPUT, "tokens is NULL");
-    refused(kiln_tokenize(engine, TEXT("a"), true, &tokens, NULL), KILN_INPUT, "count is NULL");
     uint32_t beyond[] = {2, 4000000000u};
     refused(kiln_detokenize(engine, beyond, 2, &text, &length), KILN_INPUT, "4000000000");
-    refused(kiln_detokenize(engine, NULL, 2, &text, &length), KILN_INPUT, "NULL");
     struct kiln_text messages = TEXT("[{\"role\":\"user\",\"content\":\"Hello\"}]");
     REQUIRE(kiln_render_chat(engine, messages, true, &text, NULL) == KILN_OK);
     REQUIRE(strstr(text, "<start_of_turn>user\nHello<end_of_turn>") && strstr(text, "<start_of_turn>model\n"));
@@ -142,7 +90,6 @@ static void texts(struct kiln_engine *engine) {
     refused(kiln_render_chat(engine, TEXT("{"), true, &text, &length), KILN_INPUT, "messages");
     REQUIRE(kiln_engine_info_json(engine, &text, &length) == KILN_OK && strstr(text, "\"model\":\"demo\""));
     kiln_free(text);
-    refused(kiln_engine_info_json(engine, NULL, NULL), KILN_INPUT, "NULL");
     puts("texts");
 }
 
@@ -185,7 +132,6 @@ static void replies(struct kiln_engine *engine) {
     REQUIRE(kiln_request(session, TEXT("GET"), TEXT("/none"), TEXT(""), NULL, NULL, &status) == KILN_OK && status == 404);
     refused(kiln_request(session, TEXT("EAT"), TEXT("/"), TEXT(""), NULL, NULL, &status), KILN_INPUT, "EAT");
     refused(kiln_request(session, TEXT("GET"), TEXT("/ \r\nX: y"), TEXT(""), NULL, NULL, &status), KILN_INPUT, "path");
-    refused(kiln_request(session, TEXT("GET"), TEXT("/"), TEXT(""), NULL, NULL, NULL), KILN_INPUT, "status is NULL");
     REQUIRE(kiln_session_free(session) == KILN_OK);
     refused(kiln_session_free(session), KILN_INPUT, "given back");
     refused(kiln_generate(session, TEXT(ASK "}"), hear, &heard, NULL, NULL), KILN_INPUT, "given back");
@@ -243,8 +189,7 @@ static void many_sessions(struct kiln_engine *engine, int count) {
     REQUIRE(count < 1000 || grown < 8192);
 }
 
-static void *open_and_ask(void *unused) {
-    (void)unused;
+static void *open_and_ask(void *opened) {
     struct kiln_engine *engine = open_demo(512);
     struct kiln_session *session;
     static _Thread_local struct heard heard;
@@ -255,6 +200,7 @@ static void *open_and_ask(void *unused) {
     heard.length = 0;
     REQUIRE(kiln_generate(session, TEXT(ASK "}"), hear, &heard, NULL, NULL) == KILN_OK);
     REQUIRE(kiln_session_free(session) == KILN_OK);
+    *(struct kiln_engine **)opened = engine;
     return NULL;
 }
 
@@ -277,9 +223,11 @@ int main(int argc, char **argv) {
     cancelled(engine, kiln_session_free);
     many_sessions(engine, argc > 1 ? atoi(argv[1]) : 1000);
     pthread_t others[2];
-    for (int i = 0; i < 2; ++i) REQUIRE(!pthread_create(&others[i], NULL, open_and_ask, NULL));
+    struct kiln_engine *closed[2];
+    for (int i = 0; i < 2; ++i) REQUIRE(!pthread_create(&others[i], NULL, open_and_ask, &closed[i]));
     for (int i = 0; i < 2; ++i) REQUIRE(!pthread_join(others[i], NULL));
     puts("three engines");
+    faults(engine, closed[0]);
     REQUIRE(kiln_engine_close(engine) == KILN_OK);
     refused(kiln_engine_close(engine), KILN_INPUT, "given back");
     return 0;

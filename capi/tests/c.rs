@@ -1,6 +1,8 @@
 //! The C interface, as programs in C, C++ and Python use it: the header is current, the examples run, and what a caller may do
 //! wrongly is an error.
 
+mod faults;
+
 use std::collections::BTreeSet;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -17,11 +19,31 @@ fn library() -> PathBuf {
     own.parent().unwrap().join("libkiln_capi.so")
 }
 
-/// A directory with the library by the name that programs load it by.
+fn header() -> String {
+    std::fs::read_to_string(root().join("include/kiln.h")).unwrap_or_default()
+}
+
+/// libkiln optimised as it is released, with the names that valgrind tells: without optimisation valgrind sees other code.
+fn released_library() -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("released");
+    run(Command::new(env!("CARGO"))
+        .args(["build", "--locked", "--release", "--package", "kiln-capi", "--target-dir"])
+        .arg(&target)
+        .current_dir(root())
+        .envs([("CARGO_PROFILE_RELEASE_STRIP", "none"), ("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only")]));
+    target.join("release/libkiln_capi.so")
+}
+
+/// A directory with the library by the name that programs load it by, and what is made of the header for a program to include.
 fn installed() -> TempDir {
+    install(&library())
+}
+
+fn install(library: &Path) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("faults.h"), faults::source(&header())).unwrap();
     for name in ["libkiln.so.0", "libkiln.so"] {
-        symlink(library(), directory.path().join(name)).unwrap();
+        symlink(library, directory.path().join(name)).unwrap();
     }
     directory
 }
@@ -40,6 +62,7 @@ fn compile(compiler: &str, standard: &str, source: &str, at: &TempDir) -> PathBu
         .args([standard, "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
         .args([program.as_os_str(), root().join(source).as_os_str()])
         .arg(format!("-I{}", root().join("include").display()))
+        .arg(format!("-I{}", at.path().display()))
         .arg(format!("-L{}", at.path().display()))
         .arg(format!("-Wl,-rpath,{}", at.path().display()))
         .arg("-lkiln"));
@@ -60,12 +83,10 @@ fn the_header_is_current() {
         .unwrap()
         .write(&mut made);
     let made = without_safety(&String::from_utf8(made).unwrap());
-    let path = root().join("include/kiln.h");
     if std::env::var_os("KILN_BLESS").is_some() {
-        std::fs::write(&path, &made).unwrap();
+        std::fs::write(root().join("include/kiln.h"), &made).unwrap();
     }
-    let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(kept == made, "include/kiln.h is not of today's sources: run this test with KILN_BLESS=1");
+    assert!(header() == made, "include/kiln.h is not of today's sources: run this test with KILN_BLESS=1");
 }
 
 /// The header without the sections on what a caller in Rust must promise.
@@ -83,7 +104,7 @@ fn the_library_has_the_headers_functions_and_no_others() {
     let named = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library())).stdout;
     let named = String::from_utf8(named).unwrap();
     let exported: BTreeSet<&str> = named.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
-    let header = std::fs::read_to_string(root().join("include/kiln.h")).unwrap();
+    let header = header();
     let declared: BTreeSet<&str> = header
         .match_indices("kiln_")
         .map(|(at, _)| header[at..].split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default())
@@ -100,8 +121,17 @@ fn what_a_c_program_does_wrongly_is_an_error_and_the_rest_works() {
     let at = installed();
     let program = compile("cc", "-std=gnu11", "tests/border.c", &at);
     let said = String::from_utf8(run(&mut Command::new(program)).stdout).unwrap();
-    let checked =
-        ["planned", "nonsense", "texts", "replies", "cancelled", "freed in use", "1000 sessions", "three engines"];
+    let checked = [
+        "planned",
+        "nonsense",
+        "texts",
+        "replies",
+        "cancelled",
+        "freed in use",
+        "1000 sessions",
+        "three engines",
+        "faults",
+    ];
     assert!(checked.iter().all(|part| said.contains(part)), "{said}");
 }
 
@@ -144,6 +174,7 @@ fn an_engine_is_opened_to_others_and_closed_again() {
 #[test]
 #[ignore = "it takes minutes"]
 fn valgrind_finds_nothing_wrong() {
+    let library = released_library();
     let files = tempfile::tempdir().unwrap();
     let directory = files.path().to_str().unwrap();
     for (source, arguments) in [
@@ -152,10 +183,16 @@ fn valgrind_finds_nothing_wrong() {
         ("tests/sessions.c", &["go-on", directory]),
         ("tests/server.c", &[directory]),
     ] {
-        let at = installed();
+        let at = install(&library);
         let program = compile("cc", "-std=gnu11", source, &at);
         run(Command::new("valgrind")
-            .args(["--quiet", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite"])
+            .args([
+                "--quiet",
+                "--error-exitcode=99",
+                "--track-origins=yes",
+                "--leak-check=full",
+                "--errors-for-leak-kinds=definite",
+            ])
             .args(["--show-leak-kinds=definite", "--fair-sched=yes"])
             .arg(format!("--suppressions={}", root().join("tests/valgrind.supp").display()))
             .arg(program)

@@ -96,14 +96,9 @@ static void keep(void) {
 
     /* What is refused, and changes nothing. */
     refused(kiln_session_save(session, at(path)), KILN_INPUT, "holds no tokens");
-    struct kiln_synced small = {.size = 8};
-    refused(kiln_session_sync(session, tokens, count, &small), KILN_INPUT, "8 bytes");
-    refused(kiln_session_sync(session, NULL, 2, NULL), KILN_INPUT, "tokens is NULL");
-    refused(kiln_session_sync(session, tokens, SIZE_MAX, NULL), KILN_INPUT, "longer than memory");
     refused(kiln_session_sync(session, tokens, 0, NULL), KILN_INPUT, "empty");
     uint32_t beyond[] = {2, 4000000000u};
     refused(kiln_session_sync(session, beyond, 2, NULL), KILN_INPUT, "4000000000");
-    refused(kiln_session_clone(session, NULL), KILN_INPUT, "clone is NULL");
 
     /* New tokens, the same, more, fewer, and others from a place on. */
     synced(session, tokens, 70, 0, 70, 0);
@@ -124,7 +119,7 @@ static void keep(void) {
     puts("synced");
 
     /* Saved; what is no session stays as it is, and is none. */
-    struct kiln_text not_paths[] = {{NULL, 3}, {"\xff", 1}, {"", 0}, {"a\0b", 3}};
+    struct kiln_text not_paths[] = {{"", 0}, {"a\0b", 3}};
     for (size_t i = 0; i < sizeof not_paths / sizeof *not_paths; ++i) {
         refused(kiln_session_save(session, not_paths[i]), KILN_INPUT, "path");
         refused(kiln_session_load(session, not_paths[i], NULL, NULL), KILN_INPUT, "path");

@@ -33,6 +33,7 @@ fn argument(setting: Setting) -> String {
         Setting::Ram => "--ram",
         Setting::Machine => "--machine",
         Setting::Device => "--device",
+        Setting::Wake => "--wake",
         Setting::NoNpu => "--npu off",
         Setting::KernelNpu => "--npu-api kernel",
         Setting::Temperature => "--temp",

@@ -25,6 +25,9 @@ pub struct ProbeArgs {
     /// Leave out what is measured
     #[arg(long)]
     quick: bool,
+    /// Wake GPUs up that are asleep (`--device vulkan` does too): otherwise neither they nor Vulkan are asked
+    #[arg(long)]
+    wake: bool,
     /// Write all of it to a new file for whoever helps from elsewhere, with a plan of the model, the kernel's words on GPU and NPU,
     /// and Kiln's files here; names of users and machines are taken out
     #[arg(long, value_name = "FILE")]
@@ -58,6 +61,7 @@ pub fn run(args: &ProbeArgs, json: bool) -> Result<()> {
         auto: args.model.device == Device::Auto,
         measure: !args.quick,
         npu: (args.model.npu != NpuArg::Off).then_some(args.model.npu_api.api()),
+        wakes: args.wake || matches!(args.model.device, Device::Vulkan(_)),
         model: shape.as_ref().map(|shape| Wanted { name: &name, shape, files: &model, options: args.model.options() }),
     };
     let bar = progress::is_shown(json).then(LiveBar::spinner);
@@ -88,8 +92,12 @@ fn write_report(path: &Path, files: &Files, report: &ProbeReport, model: &ModelA
         options: model.options(),
         with_schedule: false,
     };
-    let plan = look(&asked, &face::words, |view, verdict| Ok(view.to_json(verdict)));
-    let plan = plan.map_or_else(|e| face::object(&e), |(plan, _)| plan);
+    // A plan of this machine asks Vulkan too.
+    let plan = match check_known(report) {
+        Ok(()) => look(&asked, &face::words, |view, verdict| Ok(view.to_json(verdict))).map(|(plan, _)| plan),
+        Err(e) => Err(e),
+    };
+    let plan = plan.unwrap_or_else(|e| face::object(&e));
     let whole = report::gather(files, report.to_json(&face::words), plan);
     let text = serde_json::to_string_pretty(&whole);
     let text = text.map_err(|e| Error::failed(format!("the report is no JSON: {e}"), "report this"))? + "\n";
@@ -122,8 +130,14 @@ fn read_shape(args: &ModelArgs) -> Result<Option<Shape>> {
     is_asked.then(|| args.files().shape()).transpose()
 }
 
-/// The command's result: an error if Kiln or the model cannot run.
+/// An error if a GPU was left asleep.
+fn check_known(report: &ProbeReport) -> Result<()> {
+    report.unknown().map_or(Ok(()), |(cause, remedy)| Err(Error::failed(cause, remedy)))
+}
+
+/// The command's result: an error if Kiln or the model cannot run, or that is not known.
 fn conclude(report: &ProbeReport) -> Result<()> {
+    check_known(report)?;
     if let Some((chosen, others)) = report.instead() {
         return Err(Error::failed(
             format!("Kiln cannot run on vulkan:{chosen}, which was chosen"),
@@ -154,4 +168,25 @@ fn to_text(report: &ProbeReport) -> String {
     }
     let _ = writeln!(t, "\n{}", report.summary());
     t
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_gpu_was_left_asleep_it_is_not_concluded_that_none_can_run_kiln() {
+        let asleep = vec!["renderD128".to_owned()];
+        let report =
+            ProbeReport { checks: Vec::new(), choice: None, device: None, fit: Vec::new(), on_cpu: false, asleep };
+        let e = conclude(&report).unwrap_err();
+        assert_eq!(
+            (face::line(&e).as_str(), e.exit_code()),
+            (
+                "whether Kiln can run here is not known: Vulkan was not asked, which would wake renderD128 up; ask again \
+                 with --wake",
+                1
+            )
+        );
+    }
 }

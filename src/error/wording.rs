@@ -30,6 +30,8 @@ pub enum Setting {
     Machine,
     /// The device to run on.
     Device,
+    /// Waking GPUs that are asleep.
+    Wake,
     /// Leaving the NPU unused.
     NoNpu,
     /// Using the NPU through the kernel's driver instead of libxrt.
@@ -79,6 +81,7 @@ impl Setting {
             Setting::Ram => "size of RAM",
             Setting::Machine => "machine",
             Setting::Device => "device",
+            Setting::Wake => "leave to wake it",
             Setting::NoNpu => "no NPU",
             Setting::KernelNpu => "the kernel's NPU interface",
             Setting::Temperature => "temperature",

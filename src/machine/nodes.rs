@@ -74,10 +74,31 @@ impl DeviceNode {
         self.id == XDNA_1
     }
 
+    /// Whether its driver has put it to sleep. Most questions would wake it up.
+    pub fn is_suspended(&self, files: &Files) -> bool {
+        is_suspended(files, &self.device)
+    }
+
     /// Path of a file in the device's sysfs directory.
     pub fn file(&self, name: &str) -> String {
         format!("{}/{name}", self.device)
     }
+}
+
+fn is_suspended(files: &Files, device: &str) -> bool {
+    files.text(&format!("{device}/power/runtime_status")).is_ok_and(|status| status == "suspended")
+}
+
+/// Said of a GPU that is asleep.
+pub const SUSPENDED: &str = "it is suspended, and left asleep";
+
+/// Every GPU that is asleep and that a Vulkan driver would wake: the name of its render node, or its PCI address where it has none.
+pub fn sleeping_gpus(files: &Files) -> Vec<String> {
+    let nodes = DeviceNode::gpus(files);
+    let without_node = Nvidia::all(files).into_iter().filter(|gpu| nodes.iter().all(|node| node.slot != gpu.slot));
+    let without_node = without_node.filter(|gpu| gpu.is_suspended(files)).map(|gpu| gpu.slot);
+    let with_node = nodes.iter().filter(|node| node.is_suspended(files)).map(|node| node.name.clone());
+    with_node.chain(without_node).collect()
 }
 
 /// Whether there may be a GPU that a Vulkan driver drives: a node of some driver is there.
@@ -137,6 +158,11 @@ pub struct Nvidia {
 }
 
 impl Nvidia {
+    /// Whether its driver has put it to sleep. Most questions would wake it up.
+    pub fn is_suspended(&self, files: &Files) -> bool {
+        is_suspended(files, &format!("/sys/bus/pci/devices/{}", self.slot))
+    }
+
     /// Every GPU that the driver lists in /proc or that the bus shows. If a container hides both, every device node.
     pub fn all(files: &Files) -> Vec<Nvidia> {
         const GPUS: &str = "/proc/driver/nvidia/gpus";

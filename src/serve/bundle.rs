@@ -1,7 +1,6 @@
 //! Loads a bundle, and the one before it where that is at fault.
 
-use super::model::Model;
-use super::server::{LoadedExecutor, ModelLoader};
+use super::load::{LoadedExecutor, ModelLoader};
 use crate::Error;
 use crate::engine::ModelFiles;
 use crate::executor::weights::Progress;
@@ -90,11 +89,11 @@ fn attempt(
         log::info!("all files of the bundle {} are as they were made", bundle.name);
     }
     // A draft model and options fail in the same words: only what the files say by themselves is theirs.
-    let loaded = load(progress)
+    let mut loaded = load(progress)
         .map_err(|error| LoadFailure { is_of_files: is_input(&error) && files.checkpoint().is_err(), error })?;
     if link.is_some() {
-        // Its text side fails here too, before the bundle is taken for good.
-        Model::open(0, files, loaded.executor.schedule(), loaded.executor.device()).map_err(of_files)?;
+        // Its text side fails here too, before the bundle is taken for good, and is of the same bundle as the weights.
+        loaded.text = Some(loaded.take_text(0, files).map_err(of_files)?);
     }
     Ok(loaded)
 }
@@ -103,22 +102,49 @@ fn attempt(
 mod tests {
     use super::*;
     use crate::Cancel;
+    use crate::engine::{Device, Options};
+    use crate::serve::load::loader;
     use std::os::unix::fs::symlink;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    #[test]
-    fn only_files_at_fault_turn_a_link_back_and_no_check_does() {
+    const FILES: [&str; 4] =
+        ["tiny/config.json", "tiny/model.safetensors", "tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json"];
+
+    /// Folders `one` and `two` with a model each, `current` that leads to `two`, and `current.previous` that leads to `one`.
+    fn linked() -> tempfile::TempDir {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
         for name in ["one", "two"] {
             std::fs::create_dir(at(name)).unwrap();
-            for file in ["config.json", "model.safetensors"] {
-                let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny").join(file);
-                std::fs::copy(golden, at(name).join(file)).unwrap();
+            for file in FILES {
+                let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
+                std::fs::copy(&golden, at(name).join(golden.file_name().unwrap())).unwrap();
             }
         }
         symlink("two", at("current")).unwrap();
         symlink("one", at("current.previous")).unwrap();
+        place
+    }
+
+    #[test]
+    fn the_text_side_is_opened_once_and_is_of_the_bundle_that_was_loaded() {
+        let place = linked();
+        let files = ModelFiles::Directory(place.path().join("current"));
+        let options = Options { device: Device::Cpu, context: Some(64), ..Options::default() };
+        let load = loader(files.clone(), None, options, false);
+        let load = guarded(load, files.clone(), BundleRules { verify: false, goes_back: true });
+        let mut loaded = load(&Progress::new(Cancel::default())).unwrap();
+        // Whoever opened it again would find none.
+        std::fs::remove_file(place.path().join("two/tokenizer.json")).unwrap();
+        let text = loaded.take_text(7, &files).unwrap();
+        assert_eq!((text.id, text.context), (7, 64));
+        assert!(loaded.take_text(8, &files).is_err());
+    }
+
+    #[test]
+    fn only_files_at_fault_turn_a_link_back_and_no_check_does() {
+        let place = linked();
+        let at = |name: &str| place.path().join(name);
         let loads = std::sync::Arc::new(AtomicUsize::new(0));
         let attempts = |goes_back: bool| {
             let (count, before) = (loads.clone(), loads.load(Ordering::Relaxed));

@@ -12,6 +12,7 @@ pub mod embedded;
 pub mod health;
 pub mod http;
 pub mod job;
+mod load;
 mod manager;
 pub mod metrics;
 pub mod model;

@@ -13,11 +13,9 @@ use super::service::{ServerSettings, Service};
 use super::unload::{self, Unloaded, UnloadedNews};
 use super::worker::{Worker, WorkerRest};
 use crate::diagnose::status::Reporter;
-use crate::engine::{self, DraftFiles, ModelFiles, Options};
-use crate::executor::Measure;
+use crate::engine::ModelFiles;
 use crate::executor::weights::Progress;
 use crate::machine::threads;
-use crate::sequence::draft::SharedModel;
 use crate::sequence::prompt;
 use crate::text::{Message, SamplerConfig};
 use crate::{Cancel, Error, Result};
@@ -62,45 +60,8 @@ pub struct Reread {
     pub page: Option<PageSettings>,
 }
 
-/// Loads a model, and ends early as the progress says.
-pub type ModelLoader = Box<dyn Fn(&Progress) -> Result<LoadedExecutor> + Send + Sync>;
-
-/// What the engine's thread loads.
-pub struct LoadedExecutor {
-    /// The model.
-    pub executor: Box<dyn Measure>,
-    /// A model that drafts for it.
-    pub draft: Option<SharedModel>,
-}
-
-/// A model without a draft model.
-impl From<Box<dyn Measure>> for LoadedExecutor {
-    fn from(executor: Box<dyn Measure>) -> LoadedExecutor {
-        LoadedExecutor { executor, draft: None }
-    }
-}
-
-/// Loads the model of `files` for as many sequences as `options` says, or with `fewer` for as many of them as fit; and before
-/// it, with the files of one, a draft model.
-pub fn loader(files: ModelFiles, draft: Option<ModelFiles>, options: Options, fewer: bool) -> ModelLoader {
-    Box::new(move |progress| {
-        let checkpoint = files.checkpoint()?;
-        let context = options.extent(checkpoint.shape())?.context;
-        let draft = draft.clone().map(|draft| DraftFiles::new(draft, &files, context)).transpose()?;
-        let opened = engine::open_for(&checkpoint, &options)?;
-        let draft = draft.map(|draft| draft.load(&opened, &options, progress)).transpose()?;
-        let sequences = match fewer {
-            true => engine::most_sequences(&opened, &checkpoint, &options, options.sequences)?,
-            false => options.sequences,
-        };
-        let options = Options { sequences, head_rows: sequences, ..options };
-        let executor = engine::load_on(&opened, &checkpoint, &options, progress);
-        let executor = executor.map_err(|e| if draft.is_some() { engine::without_draft(e) } else { e })?;
-        Ok(LoadedExecutor { executor, draft })
-    })
-}
-
 pub use super::bundle::{BundleRules, guarded};
+pub use super::load::{LoadedExecutor, ModelLoader, loader};
 
 /// What a server is told from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -507,10 +468,9 @@ fn run_engine(
     reporter: &OnceLock<Option<Reporter>>,
     tell: &Sender<Told>,
 ) -> Result<()> {
-    let loaded = (setup.load)(progress)?;
-    let executor = &loaded.executor;
-    reporter.get_or_init(|| report(service, &setup.files.name(), executor.device()));
-    let model = Arc::new(Model::open(id, &setup.files, executor.schedule(), executor.device())?);
+    let mut loaded = (setup.load)(progress)?;
+    reporter.get_or_init(|| report(service, &setup.files.name(), loaded.executor.device()));
+    let model = Arc::new(loaded.take_text(id, &setup.files)?);
     let answers_first = service.model().is_err();
     if answers_first {
         service.health.enter(Phase::Tuning);
@@ -561,9 +521,8 @@ pub fn check(setup: &Setup, progress: &Progress) -> Result<(Arc<Model>, Duration
     setup.listen.iter().try_for_each(|at| at.check(&setup.guard))?;
     Listen::check_keys(&setup.listen, &setup.guard)?;
     let service = Service::new(setup.settings.clone());
-    let loaded = (setup.load)(progress)?;
-    let executor = &loaded.executor;
-    let model = Arc::new(Model::open(1, &setup.files, executor.schedule(), executor.device())?);
+    let mut loaded = (setup.load)(progress)?;
+    let model = Arc::new(loaded.take_text(1, &setup.files)?);
     warm_up(&service, &model, &mut Worker::new(&service, &model, loaded)?)?;
     Ok((model, start.elapsed()))
 }

@@ -94,7 +94,11 @@ impl<'a> Unloaded<'a> {
         self.service.set_progress(progress.clone());
         let loaded = (self.setup.load)(&progress)?;
         let executor = &loaded.executor;
-        if Identity::new(&self.setup.files, executor.schedule(), executor.device())? != self.model.identity {
+        let identity = match &loaded.text {
+            Some(text) => text.identity,
+            None => Identity::new(&self.setup.files, executor.schedule(), executor.device())?,
+        };
+        if identity != self.model.identity {
             return Ok(None);
         }
         let mut worker = Worker::new(self.service, self.model, loaded)?;

@@ -3,12 +3,12 @@
 use super::health::Phase;
 use super::http::Client;
 use super::job::{Event, Job, Outbox, Recipient, ReplyEnd, ReplyToken};
+use super::load::LoadedExecutor;
 use super::model::Model;
 use super::pace::ChunkPace;
 use super::places::ParkedJob;
 use super::prefixes::PrefixFile;
 use super::queue::QueuePoll;
-use super::server::LoadedExecutor;
 use super::service::{ReplyTokens, Service};
 use crate::diagnose::energy::{EnergyMeter, Mark};
 use crate::executor::Measure;
@@ -116,7 +116,7 @@ impl<'a> Worker<'a> {
     /// Device: it failed as its read rate was measured. Input: the tokenizer cannot encode the text that tokens are drafted
     /// from.
     pub fn new(service: &'a Service, model: &'a Model, loaded: impl Into<LoadedExecutor>) -> Result<Worker<'a>> {
-        let LoadedExecutor { mut executor, draft } = loaded.into();
+        let LoadedExecutor { mut executor, draft, text: _ } = loaded.into();
         let read_ceiling = executor.measure_read_ceiling()?;
         let schedule = executor.schedule();
         let mut batch = Batch::new(schedule);

@@ -9,7 +9,7 @@ use kiln::machine::files::Files;
 use std::ffi::c_char;
 
 /// Checks of this machine, as `kiln probe --json` prints them: a JSON object of checks, each with its verdict, and a summary.
-/// `measures`: whether a GPU is measured too, which takes seconds. It needs no engine.
+/// `measures`: whether a GPU is measured too, which takes seconds, and wakes one that is suspended. It needs no engine.
 ///
 /// # Safety
 /// `json` and `length` may be written; `length` may be NULL.

@@ -1,28 +1,40 @@
 //! The GPU as its kernel driver describes it.
 
-use super::{Check, Checks};
+use super::{Check, Checks, wake_it};
 use crate::display::bytes;
 use crate::machine::files::{FileFault, Files};
-use crate::machine::nodes::{AMD_GPU, DeviceNode, Nvidia, PciDevice, gfx_name};
+use crate::machine::nodes::{AMD_GPU, DeviceNode, Nvidia, PciDevice, SUSPENDED, gfx_name};
 use crate::sys::{self, amdgpu, drm};
 
-/// Checks every GPU. `reached`: Vulkan lists a GPU even if sysfs shows none.
-pub(super) fn check(files: &Files, reached: bool) -> Vec<Check> {
+/// Checks every GPU but those that are `asleep`. `reached`: Vulkan lists a GPU even if sysfs shows none.
+pub(super) fn check(files: &Files, reached: bool, asleep: &[String]) -> Vec<Check> {
     let gpus = DeviceNode::gpus(files);
     let mut all = Vec::new();
     for (i, node) in gpus.iter().enumerate() {
         let mut checks = Checks::of(format!("gpu{i}"));
-        check_gpu(&mut checks, files, node);
+        match asleep.contains(&node.name) {
+            true => leave_asleep(&mut checks, files, node),
+            false => check_gpu(&mut checks, files, node),
+        }
         all.extend(checks.all);
     }
     let mut checks = Checks::of("gpu");
-    check_bus(&mut checks, files, gpus.is_empty(), reached);
+    check_bus(&mut checks, files, gpus.is_empty(), reached, asleep);
     all.extend(checks.all);
     all
 }
 
+/// Says of a GPU what its driver need not be asked for: amdgpu's own files in sysfs wake it up too.
+fn leave_asleep(checks: &mut Checks, files: &Files, node: &DeviceNode) {
+    let at = if node.slot.is_empty() { String::new() } else { format!(" at {}", node.slot) };
+    checks.unseen("node", format!("{}{at}, driven by {}: {SUSPENDED}", node.path, or_unknown(&node.driver)), wake_it());
+    if let Some(gfx) = gfx_name(files, node).filter(|_| node.is_amdgpu()) {
+        checks.ok("family", format!("{gfx} (device {:04x}, revision {:02x})", node.id.1, node.revision));
+    }
+}
+
 /// Reports GPUs without a driver, and the absence of any GPU.
-fn check_bus(checks: &mut Checks, files: &Files, none: bool, reached: bool) {
+fn check_bus(checks: &mut Checks, files: &Files, none: bool, reached: bool, asleep: &[String]) {
     let slots = PciDevice::all(files);
     for slot in slots.iter().filter(|s| s.is_gpu() && !s.driven) {
         let (vendor, device) = slot.id;
@@ -47,6 +59,9 @@ fn check_bus(checks: &mut Checks, files: &Files, none: bool, reached: bool) {
     }
     if let Some(nvidia) = Nvidia::all(files).first() {
         let model = nvidia.model.as_deref().unwrap_or("a GPU of NVIDIA's driver");
+        if asleep.contains(&nvidia.slot) {
+            return checks.unseen("", format!("{model} at {}: {SUSPENDED}", nvidia.slot), wake_it());
+        }
         return checks.warn(
             "",
             format!("{model} is at {}, and Vulkan does not reach it", nvidia.slot),

@@ -17,8 +17,9 @@ pub use model::Wanted;
 
 use crate::display::plain;
 use crate::engine;
-use crate::error::Text;
+use crate::error::{Setting, Text, text};
 use crate::machine::files::Files;
+use crate::machine::nodes;
 use crate::npu::DriverApi;
 use crate::vulkan::DeviceChoice;
 use serde_json::{Value, json};
@@ -124,6 +125,8 @@ pub struct ProbeReport {
     pub fit: Vec<(usize, String)>,
     /// Whether `auto`, if it was asked for, takes the CPU and not `device`.
     pub on_cpu: bool,
+    /// GPUs that were left asleep, by the names of their nodes. Where there is one, Vulkan was not asked.
+    pub asleep: Vec<String>,
 }
 
 impl ProbeReport {
@@ -136,7 +139,8 @@ impl ProbeReport {
         json!({
             "checks": self.checks.iter().map(check).collect::<Vec<_>>(),
             "summary": {
-                "runs": self.device.is_some(),
+                "runs": self.asleep.is_empty().then_some(self.device.is_some()),
+                "asleep": self.asleep,
                 "device": self.device,
                 "on_cpu": self.on_cpu,
                 "ok": self.count(Verdict::Ok),
@@ -162,6 +166,14 @@ impl ProbeReport {
         (!others.is_empty()).then(|| (chosen, others.join(", ")))
     }
 
+    /// Why it is not known whether Kiln can run here, where a GPU was left asleep, and what to do.
+    pub fn unknown(&self) -> Option<(Text, Text)> {
+        (!self.asleep.is_empty()).then(|| {
+            let cause = format!("Vulkan was not asked, which would wake {} up", self.asleep.join(", "));
+            (text!("whether Kiln can run here is not known: ", cause), wake_it())
+        })
+    }
+
     /// The check that the model does not pass; `None` if it fits, or none was asked about.
     pub fn unfit(&self) -> Option<&Check> {
         self.checks.iter().find(|c| c.name == "model.memory" && c.verdict == Verdict::Fail)
@@ -171,6 +183,9 @@ impl ProbeReport {
     pub fn summary(&self) -> String {
         let unfit = if self.unfit().is_some() { ", but the model does not fit" } else { "" };
         let runs = match (&self.device, self.instead()) {
+            _ if !self.asleep.is_empty() => {
+                format!("not known whether Kiln can run: {} left asleep", self.asleep.join(", "))
+            }
             (Some(device), _) if self.on_cpu => {
                 format!("Kiln takes the CPU here by itself{unfit}; it can be told to run on {device}")
             }
@@ -210,14 +225,21 @@ pub struct ProbeOptions<'a> {
     pub npu: Option<DriverApi>,
     /// A model that should run here.
     pub model: Option<Wanted<'a>>,
+    /// Whether GPUs that are asleep are woken up. Otherwise they are not asked, nor is Vulkan, which would wake them.
+    pub wakes: bool,
 }
 
 impl<'a> ProbeOptions<'a> {
-    /// A request for what is taken where no device is named, and for no model.
+    /// A request for what is taken where no device is named, and for no model. To measure wakes a GPU up.
     pub fn of_machine(files: &'a Files, measure: bool) -> ProbeOptions<'a> {
         let (vulkan, npu) = (Some(DeviceChoice::Best), Some(DriverApi::Kernel));
-        ProbeOptions { files, vulkan, auto: true, measure, npu, model: None }
+        ProbeOptions { files, vulkan, auto: true, measure, npu, model: None, wakes: measure }
     }
+}
+
+/// What to do about a GPU that is asleep.
+fn wake_it() -> Text {
+    text!("ask again with ", Setting::Wake)
 }
 
 /// Makes every check. `progress` is called with the name of each part.
@@ -226,10 +248,14 @@ pub fn run(request: &ProbeOptions<'_>, progress: &dyn Fn(&str)) -> ProbeReport {
     let mut checks = Vec::new();
     progress("system");
     checks.extend(system::check(files));
+    let asleep = if request.wakes { Vec::new() } else { nodes::sleeping_gpus(files) };
     progress("Vulkan");
-    let vulkan::VulkanChecks { checks: vulkan, opened, device, fit, hardware } = vulkan::check(request.vulkan);
+    let vulkan::VulkanChecks { checks: vulkan, opened, device, fit, hardware } = match asleep.is_empty() {
+        true => vulkan::check(request.vulkan),
+        false => vulkan::unasked(&asleep),
+    };
     progress("GPU");
-    checks.extend(gpu::check(files, hardware));
+    checks.extend(gpu::check(files, hardware, &asleep));
     checks.extend(vulkan);
     if let (true, Some(gpu)) = (request.measure, &opened) {
         checks.extend(measure::check(files, gpu, progress));
@@ -237,14 +263,16 @@ pub fn run(request: &ProbeOptions<'_>, progress: &dyn Fn(&str)) -> ProbeReport {
     progress("NPU");
     checks.extend(npu::check(files, &npu::ask_xrt(), request.npu));
     progress("dma-buf");
-    checks.extend(share::check(files, opened.as_ref()));
+    checks.extend(share::check(files, opened.as_ref(), &asleep));
     let on_cpu = request.auto && opened.as_ref().is_some_and(|gpu| !engine::takes_vulkan(files, gpu));
-    if let Some(model) = &request.model {
+    // Without a word of Vulkan's it would be told what the CPU has room for.
+    let model = request.model.as_ref().filter(|_| asleep.is_empty() || request.vulkan.is_none());
+    if let Some(model) = model {
         progress("model");
         checks.extend(model::check(model, opened.as_ref().filter(|_| !on_cpu)));
     }
     // A device that hung while it was measured cannot run a model.
     let hung = opened.is_some_and(|gpu| gpu.hung.get());
     let device = device.filter(|_| !hung).map(|name| plain(&name));
-    ProbeReport { checks, choice: request.vulkan, device, fit, on_cpu }
+    ProbeReport { checks, choice: request.vulkan, device, fit, on_cpu, asleep }
 }

@@ -32,8 +32,8 @@ fn holds(bytes: &[u8], seed: u8) -> bool {
     bytes.iter().enumerate().all(|(i, &b)| b == pattern(seed, i))
 }
 
-/// Checks which drivers make dma-bufs, and which import them.
-pub(super) fn check(files: &Files, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
+/// Checks which drivers make dma-bufs, and which import them. GPUs that are `asleep` are left so.
+pub(super) fn check(files: &Files, gpu: Option<&Rc<Gpu>>, asleep: &[String]) -> Vec<Check> {
     let mut checks = Checks::of("share");
     let memfd = from_udmabuf(files);
     report_source(
@@ -53,7 +53,8 @@ pub(super) fn check(files: &Files, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
         check_export(&mut checks, gpu);
         check_import(&mut checks, gpu, [("udmabuf", memfd), ("heap", heap)]);
     }
-    for (i, node) in DeviceNode::gpus(files).iter().enumerate().filter(|(_, n)| n.is_amdgpu()) {
+    let is_asked = |node: &DeviceNode| node.is_amdgpu() && !asleep.contains(&node.name);
+    for (i, node) in DeviceNode::gpus(files).iter().enumerate().filter(|(_, node)| is_asked(node)) {
         check_amdgpu(&mut checks, &format!("gpu{i}"), files, node, gpu);
     }
     for (i, node) in DeviceNode::accelerators(files).iter().filter(|n| n.is_amdxdna()).enumerate() {

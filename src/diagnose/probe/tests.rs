@@ -1,6 +1,8 @@
 //! Checks on intact machines, and on machines with each single fault.
 
 use super::testing::{TestMachine, all_files, names};
+mod asleep;
+
 use super::{Check, ProbeReport, Verdict, gpu, npu, share, system};
 use crate::display::is_obeyed;
 use crate::error::Text;
@@ -18,9 +20,9 @@ use std::fs;
 fn checks(files: &Files) -> Vec<Check> {
     [
         system::check(files),
-        gpu::check(files, false),
+        gpu::check(files, false, &[]),
         npu::check(files, &Err(Missing::NotInstalled), Some(DriverApi::Kernel)),
-        share::check(files, None),
+        share::check(files, None, &[]),
     ]
     .concat()
 }
@@ -306,7 +308,7 @@ fn a_node_that_is_no_device_is_a_verdict() {
 #[test]
 fn a_gpu_that_vulkan_reaches_without_a_render_node_is_no_warning() {
     let dir = tempfile::tempdir().unwrap();
-    let checks = gpu::check(&Files::under(dir.path()), true);
+    let checks = gpu::check(&Files::under(dir.path()), true, &[]);
     assert_eq!(find(&checks, "gpu").verdict, Verdict::Skip);
 }
 
@@ -324,7 +326,7 @@ fn an_nvidia_gpu_that_vulkan_does_not_reach_is_a_warning_of_its_own() {
         (found.verdict, found.evidence.to_string().as_str()),
         (Verdict::Warn, "NVIDIA H200 is at 0000:01:00.0, and Vulkan does not reach it")
     );
-    assert_eq!(find(&gpu::check(&files, true), "gpu").verdict, Verdict::Skip);
+    assert_eq!(find(&gpu::check(&files, true, &[]), "gpu").verdict, Verdict::Skip);
 }
 
 #[test]
@@ -448,7 +450,7 @@ fn a_chosen_device_that_cannot_run_is_named_with_those_that_can() {
     let named = |i: usize| (i, format!("device {i}"));
     let report = |choice, fit: &[usize]| {
         let fit = fit.iter().copied().map(named).collect();
-        ProbeReport { checks: Vec::new(), choice, device: None, fit, on_cpu: false }
+        ProbeReport { checks: Vec::new(), choice, device: None, fit, on_cpu: false, asleep: Vec::new() }
     };
     let some = report(Some(DeviceChoice::Index(5)), &[0, 2]);
     assert_eq!(some.instead(), Some((5, "vulkan:0 (device 0), vulkan:2 (device 2)".into())));

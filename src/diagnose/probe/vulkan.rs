@@ -1,6 +1,6 @@
 //! Vulkan: the devices that the loader lists, and which of them can run Kiln.
 
-use super::{Check, Checks, Verdict};
+use super::{Check, Checks, Verdict, wake_it};
 use crate::display::{bytes, counted};
 use crate::error::{Setting, text};
 use crate::lower::caps::DeviceKind;
@@ -20,6 +20,14 @@ pub(super) struct VulkanChecks {
     pub fit: Vec<(usize, String)>,
     /// Whether any device is hardware, fit or not.
     pub hardware: bool,
+}
+
+/// Says that nothing was asked, since these GPUs are asleep: each driver opens every GPU that it finds.
+pub(super) fn unasked(asleep: &[String]) -> VulkanChecks {
+    let mut checks = Checks::of("vulkan");
+    let evidence = format!("not asked: its drivers open every GPU, and would wake {} up", asleep.join(", "));
+    checks.unseen("loader", evidence, wake_it());
+    VulkanChecks { checks: checks.all, opened: None, device: None, fit: Vec::new(), hardware: false }
 }
 
 /// Checks every Vulkan device. Opens the one that Kiln would run on, if one is asked for.

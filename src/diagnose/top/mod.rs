@@ -11,7 +11,7 @@ mod tests;
 use crate::diagnose::status::{self, Environment, Status};
 use crate::machine::files::{Files, Reading};
 use crate::machine::gpu_metrics::{GpuMetrics, Throttle};
-use crate::machine::nodes::{DeviceNode, Nvidia, gfx_name};
+use crate::machine::nodes::{DeviceNode, Nvidia, SUSPENDED, gfx_name};
 use crate::sys::amdgpu::{self, GpuSensor};
 use crate::sys::{self, Failure, amdxdna, drm};
 use clients::DrmClient;
@@ -188,6 +188,7 @@ impl Monitor {
         self.columns.retain(|path, _| self.open.contains_key(path));
         let mut gpus: Vec<GpuSample> = nodes.iter().map(|node| self.sample_gpu(node, &clients, seconds)).collect();
         for nvidia in Nvidia::all(&self.files) {
+            let is_suspended = nvidia.is_suspended(&self.files);
             let i = match nodes.iter().position(|node| node.slot == nvidia.slot) {
                 Some(i) => {
                     gpus[i].name = name_of(&nodes[i].name, nvidia.model);
@@ -198,7 +199,7 @@ impl Monitor {
                     gpus.len() - 1
                 }
             };
-            match is_suspended(&self.files, &format!("/sys/bus/pci/devices/{}", nvidia.slot)) {
+            match is_suspended {
                 true => gpus[i].fault = Some(SUSPENDED.into()),
                 false => self.nvidia.complete(&self.files, &nvidia.slot, &mut gpus[i]),
             }
@@ -213,7 +214,7 @@ impl Monitor {
 
     fn sample_gpu(&mut self, node: &DeviceNode, clients: &[DrmClient], seconds: Option<f64>) -> GpuSample {
         let files = &self.files;
-        if is_suspended(files, &node.device) {
+        if node.is_suspended(files) {
             let processes = self.processes(node, clients, seconds);
             return GpuSample {
                 fault: Some(SUSPENDED.into()),
@@ -392,14 +393,6 @@ fn opened<'a>(
         Entry::Vacant(entry) => entry.insert(drm::Node::open(&files.at(&node.path))?),
     })
 }
-
-/// Whether its driver has put a device to sleep. Most questions would wake it up.
-fn is_suspended(files: &Files, device: &str) -> bool {
-    files.text(&format!("{device}/power/runtime_status")).is_ok_and(|status| status == "suspended")
-}
-
-/// Shown for a GPU that is asleep.
-const SUSPENDED: &str = "it is suspended, and left asleep";
 
 /// Shown for a GPU of NVIDIA's driver where NVIDIA's library is not there to ask.
 const CLOSED: &str = "its driver keeps load, memory, clocks and power to itself: `nvidia-smi` shows them";
