@@ -14,8 +14,6 @@ use std::ops::Range;
 
 /// Transfers that a channel takes before the first is known to be done, and the descriptors that it has.
 const DEPTH: usize = 4;
-/// Words of a stream's head.
-const HEAD: usize = 4;
 /// Words of what starts a transfer: a descriptor, its address, the channel's queue.
 const START: usize = 12 + 12 + 6;
 /// Most words between two parts of a transfer: the DMA's field has 20 bits.
