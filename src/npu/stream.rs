@@ -91,7 +91,7 @@ impl ShimTransfer {
             }
             // Words of a piece, pieces of a part, and parts: their steps are held less one.
             registers[3] = PIECE << 20;
-            registers[4] |= words / PIECE << 20 | (PIECE - 1);
+            registers[4] |= (words / PIECE) << 20 | (PIECE - 1);
             registers[5] |= step - 1;
         }
         Ok(registers)

@@ -321,11 +321,15 @@ fn a_stream_that_is_patched_is_the_one_made_anew() {
     assert!(patched > 20, "{patched}");
 }
 
-/// What is sent of eight pages on one channel.
+/// The positions of eight pages.
+const ALL: Range<usize> = 0..8 * 64;
+
+/// One sequence that sees eight pages, which lie anywhere.
 fn eight_pages(head_dim: usize) -> (HeadLayout, Cache, DecodeAttention) {
     let layout = HeadLayout { head_dim, kv_heads: 1, group: 1, columns: 1, cores: 4, transfers: 64 };
-    let cache = Cache::random(&mut Random(34), layout, &[8 * 64], true);
-    let attention = DecodeAttention::new(layout, ARGUMENTS, &pages(&cache, &[0..8 * 64])).expect("a stream");
+    let cache = Cache::random(&mut Random(34), layout, &[ALL.end], true);
+    let attention =
+        DecodeAttention::new(layout, ARGUMENTS, &pages(&cache, std::slice::from_ref(&ALL))).expect("a stream");
     (layout, cache, attention)
 }
 
@@ -340,7 +344,13 @@ fn a_stream_waits_where_a_channel_takes_no_more() {
         words[3] = 4 * words.len() as u32;
         let mut units = vec![0; attention.bytes(0).0];
         let queries = vec![0u16; 64];
-        attention.write_parameters(0, &mut CoreTurns::default(), &[0..8 * 64], &|_, _| &queries, &mut units);
+        attention.write_parameters(
+            0,
+            &mut CoreTurns::default(),
+            std::slice::from_ref(&ALL),
+            &|_, _| &queries,
+            &mut units,
+        );
         let mut machine = cache.machine().expect("a program");
         machine.host[0].memory = HostMemory::of(&units);
         machine.host[1].memory = HostMemory::new(attention.bytes(0).1);
