@@ -175,7 +175,7 @@ mod shaders {
     use std::fs;
 
     /// What shaders may include, in the order in which they do.
-    const INCLUDES: [&str; 11] = [
+    const INCLUDES: [&str; 12] = [
         "common.glsl",
         "reduce.glsl",
         "kv.glsl",
@@ -184,6 +184,7 @@ mod shaders {
         "weights.glsl",
         "activation_layout.glsl",
         "rope.glsl",
+        "bf16.glsl",
         "tiles.glsl",
         "product.glsl",
         "splits.glsl",

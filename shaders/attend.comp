@@ -1,5 +1,5 @@
 // attend: out[r][h] = softmax(q[r][h] . K * scale) V over the visible positions of sequence[r], for few rows (flash decoding).
-// q f32 [rows, heads * DIM]; keys and values f16 or f32, in pages (kv.glsl); visible are
+// q f32 [rows, heads * DIM]; keys and values f16, bf16 or f32, in pages (kv.glsl); visible are
 // max(0, p - window + 1) ..= p; query head h reads KV head h / (heads / kv_heads). out [rows, heads * DIM] in F32, or in
 // Int16Block or F16Row (activation_layout.glsl) where DIM is a multiple of 16. DIM is even and at most 256; GROUP divides
 // heads / kv_heads.
@@ -78,6 +78,19 @@ void store8(uint64_t entry, uint o, vec4 a, vec4 b) {
 }
 // What a page gives back of an element.
 vec2 through_page(vec2 x) { return unpackHalf2x16(packHalf2x16(clamp(x, -65504.0, 65504.0))); }
+#elif defined(KV_BF16)
+#include "bf16.glsl"
+#define ELEMENT_BYTES 2
+struct Octet { uvec4 all; };
+Octet load8(uint64_t entry, uint o) { return Octet(Words4(entry).at[o]); }
+void widen8(Octet x, out vec4 a, out vec4 b) {
+    a = vec4(unpack_bf16(x.all.x), unpack_bf16(x.all.y));
+    b = vec4(unpack_bf16(x.all.z), unpack_bf16(x.all.w));
+}
+void store8(uint64_t entry, uint o, vec4 a, vec4 b) {
+    PackedOut(entry).at[o] = uvec4(pack_bf16(a.xy), pack_bf16(a.zw), pack_bf16(b.xy), pack_bf16(b.zw));
+}
+vec2 through_page(vec2 x) { return unpack_bf16(pack_bf16(x)); }
 #else
 #define ELEMENT_BYTES 4
 struct Octet { uvec4 low, high; };

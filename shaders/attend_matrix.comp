@@ -1,6 +1,6 @@
 // attend_matrix: out[r][h] = softmax(q[r][h] . K * scale) V by matrix units, for the pass's chunk: its first rows, at
 // consecutive positions of one sequence. Row r is at position[0] + r. Flash attention: an online softmax over tiles of KT keys.
-// q [rows, heads * DIM] f32; keys and values f16, in pages (kv.glsl); visible are max(0, p - window + 1) ..= p.
+// q [rows, heads * DIM] f32; keys and values f16 or bf16, in pages (kv.glsl); visible are max(0, p - window + 1) ..= p.
 // out in F16Row (activation_layout.glsl): per row f16[P], P = heads * DIM padded to 32 with zeros, then the f32 scale 1 at
 // byte 2P, rows out_stride bytes apart. DIM is a multiple of the matrix units' shape and at most 256.
 // A workgroup takes QT queries: `group` heads of one KV head for QT / group rows; a subgroup M of them. A subgroup's scores
@@ -18,6 +18,15 @@
 #extension GL_KHR_shader_subgroup_shuffle : require
 #include "common.glsl"
 #include "kv.glsl"
+#ifdef KV_BF16
+#include "bf16.glsl"
+// Eight elements as the matrix units take them: f16 has more bits of each, but for those below 2^-14.
+uint to_half(uint x) { return packHalf2x16(unpack_bf16(x)); }
+uvec4 to_halves(uvec4 all) { return uvec4(to_half(all.x), to_half(all.y), to_half(all.z), to_half(all.w)); }
+#define AS_F16(octet) to_halves(octet)
+#else
+#define AS_F16(octet) octet
+#endif
 
 layout(buffer_reference, std430, buffer_reference_align = 16) writeonly buffer Packed4 { uvec4 at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) nonprivate buffer Parts4 { vec4 at[]; };
@@ -142,7 +151,8 @@ void main() {
 #define STORE(next, to)                                                                                                \
     [[unroll]] for (uint i = 0; i < EACH; ++i) {                                                                       \
         uint load = id + i * WORKGROUP;                                                                                \
-        if (LOADS % WORKGROUP == 0 || load < LOADS) tiles[(to) + load / OCTETS * ROW_UNITS + load % OCTETS] = next[i]; \
+        if (LOADS % WORKGROUP == 0 || load < LOADS)                                                                    \
+            tiles[(to) + load / OCTETS * ROW_UNITS + load % OCTETS] = AS_F16(next[i]);                                 \
     }
     FETCH(k_next, keys, split * each)
     FETCH(v_next, values, split * each)

@@ -3,7 +3,7 @@
 //   heads .. heads + kv_heads:      k = rope(norm(k; wk)), in place and into the row's page
 //   heads + kv_heads .. + kv_heads: v, into the row's page
 // norm is RMSNorm over the head's dim with (1 + w); rope is rotate-half at position[r], frequencies [dim / 2].
-// q [rows, heads * dim], k, v [rows, kv_heads * dim] f32; keys and values f16 or f32, in pages (kv.glsl). dim is even and
+// q [rows, heads * dim], k, v [rows, kv_heads * dim] f32; keys and values f16, bf16 or f32, in pages (kv.glsl). dim is even and
 // at most 256.
 // Bytes per head and row: 4 * dim read, 4 * dim written (q, k), 2 or 4 * dim into the page (k, v). Operations: about 8 for
 // each element of q and k, and a sine and a cosine for each two.
@@ -11,6 +11,9 @@
 #include "reduce.glsl"
 #include "kv.glsl"
 #include "rope.glsl"
+#ifdef KV_BF16
+#include "bf16.glsl"
+#endif
 
 layout(push_constant) uniform Push {
     Words state;
@@ -84,6 +87,11 @@ void main() {
         // Keys are normed, but values are not: one past the range of f16 must not become an infinity.
         vec2 pair = 2 * i < dim ? clamp(vec2(head[2 * i], head[2 * i + 1]), -65504.0, 65504.0) : vec2(0);
         to.at[i] = packHalf2x16(pair);
+    }
+#elif defined(KV_BF16)
+    Words to = Words(page + first_element * 2);
+    for (uint i = id; i < padded / 2; i += WORKGROUP) {
+        to.at[i] = 2 * i < dim ? pack_bf16(vec2(head[2 * i], head[2 * i + 1])) : 0;
     }
 #else
     Floats to = Floats(page + first_element * 4);

@@ -95,14 +95,16 @@ fn load(model: &Forged, weights: WeightFormat, device: Device, kv: KvType, seque
     model.load(device, options)
 }
 
-/// Sums are taken in another order, and keys may round to the neighbouring f16. On the CPU inputs have eight bits with INT8
+/// Sums are taken in another order, and keys may round to the neighbouring f16; bf16 is eight times as coarse. On the CPU inputs have eight bits with INT8
 /// weights, so that what attention adds shows with BF16 alone.
-fn runs() -> [(Device, WeightFormat, KvType, f32); 3] {
+fn runs() -> [(Device, WeightFormat, KvType, f32); 5] {
     let int8 = WeightFormat::Int8;
     [
         (vulkan(), int8, KvType::F32, 2e-5),
         (vulkan(), int8, KvType::F16, 2e-3),
+        (vulkan(), int8, KvType::Bf16, 8.0 * 2e-3),
         (Device::Cpu, WeightFormat::Bf16, KvType::F16, 2e-3),
+        (Device::Cpu, WeightFormat::Bf16, KvType::Bf16, 8.0 * 2e-3),
     ]
 }
 
@@ -112,6 +114,10 @@ fn parts_of_a_long_context_make_the_whole() {
     // Every number of heads per KV head, and heads narrower and wider than a subgroup's octets.
     for (heads, kv_heads, dim) in [(2, 2, 16), (4, 2, 32), (3, 1, 40), (4, 1, 16), (8, 1, 64)] {
         for (device, weights, kv, tolerance) in runs() {
+            // Two shapes show what differs: whole loads of eight lanes, and others.
+            if kv == KvType::Bf16 && ![32, 40].contains(&dim) {
+                continue;
+            }
             let model = Forged::new(&shape(heads, kv_heads, dim), weights);
             let want = run(load(&model, weights, Device::Reference, KvType::F32, 1).as_mut(), &tokens);
             let got = run(load(&model, weights, device, kv, 1).as_mut(), &tokens);

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::check::{F16_DEEP, F16_SHALLOW, F32_DEEP, F32_SHALLOW, Tolerance, check_prompts};
+use common::check::{BF16_KV, F16_DEEP, F16_SHALLOW, F32_DEEP, F32_SHALLOW, Tolerance, check_prompts};
 use common::{Case, DOT, F32, MATRIX_F16, MATRIX_S8, golden, ids, load, observe};
 use kiln::engine::ReplayOptions;
 use kiln::engine::{Device, Options};
@@ -37,7 +37,7 @@ fn check_reference(name: &'static str, tolerance: Tolerance, chunks: &[usize]) {
     }
 }
 
-/// Runs a case with every arithmetic that a device may have, with KV in f32 and in f16.
+/// Runs a case with every arithmetic that a device may have, with KV in f32, f16 and bf16.
 fn check_vulkan(name: &'static str, f32: Tolerance, f16: Tolerance, runs: &[Run]) {
     let case = Case::open(name);
     let units = common::open_gpu().caps.matrix;
@@ -51,7 +51,11 @@ fn check_vulkan(name: &'static str, f32: Tolerance, f16: Tolerance, runs: &[Run]
             println!("{name} {arithmetic:?}: not run: the device has no such matrix units");
             continue;
         }
-        let tolerance = if arithmetic == F32 && kv == KvType::F32 { f32 } else { f16 };
+        let tolerance = match kv {
+            KvType::F32 if arithmetic == F32 => f32,
+            KvType::Bf16 => Tolerance::RelativeRms(BF16_KV),
+            KvType::F16 | KvType::F32 => f16,
+        };
         let vulkan = common::forced(arithmetic);
         let options = Options { device: common::vulkan(), weights, kv, vulkan, ..Options::default() };
         println!("{name} {weights:?} {arithmetic:?} {kv:?}");
@@ -71,8 +75,10 @@ const SHALLOW: &[Run] = &[
     // 16-bit activations, whatever the type of the cache.
     (WeightFormat::Int8, DOT, KvType::F32, &[160, 7]),
     (WeightFormat::Int8, DOT, KvType::F16, &[16, 7, 1]),
+    (WeightFormat::Int8, DOT, KvType::Bf16, &[16, 1]),
     (WeightFormat::Int8, MATRIX_F16, KvType::F32, &[7]),
     (WeightFormat::Int8, MATRIX_F16, KvType::F16, &[160, 16]),
+    (WeightFormat::Int8, MATRIX_F16, KvType::Bf16, &[160]),
     (WeightFormat::Int8, MATRIX_S8, KvType::F32, &[7]),
     (WeightFormat::Int8, MATRIX_S8, KvType::F16, &[160, 16]),
 ];
@@ -105,14 +111,19 @@ fn reference_matches_deep62() {
 /// With BF16 weights only the cache of f16 differs from the reference. With INT8 weights inputs have eight bits too: these models'
 /// weights are random, and have no redundancy that hides it. Over 62 such layers it grows to half of the logits, which tells
 /// nothing.
-fn check_cpu(name: &'static str, tolerances: &[(WeightFormat, f32)], chunks: &[usize]) {
-    for &(weights, tolerance) in tolerances {
-        let options = Options { device: Device::Cpu, weights, ..Options::default() };
+fn check_cpu(name: &'static str, tolerances: &[(WeightFormat, KvType, f32)], chunks: &[usize]) {
+    for &(weights, kv, tolerance) in tolerances {
+        let options = Options { device: Device::Cpu, weights, kv, ..Options::default() };
         check_case(&Case::open(name), options, Tolerance::RelativeRms(tolerance), chunks);
     }
 }
 
-const CPU_SHALLOW: [(WeightFormat, f32); 2] = [(WeightFormat::Bf16, 0.005), (WeightFormat::Int8, 0.1)];
+/// A cache of bf16 rounds eight times as much as one of f16.
+const CPU_SHALLOW: [(WeightFormat, KvType, f32); 3] = [
+    (WeightFormat::Bf16, KvType::F16, 0.005),
+    (WeightFormat::Bf16, KvType::Bf16, BF16_KV),
+    (WeightFormat::Int8, KvType::F16, 0.1),
+];
 
 #[test]
 fn the_cpu_matches_tiny() {
@@ -126,7 +137,7 @@ fn the_cpu_matches_wide_small() {
 
 #[test]
 fn the_cpu_matches_deep62() {
-    check_cpu("deep62", &[(WeightFormat::Bf16, 0.05)], &[160, 7]);
+    check_cpu("deep62", &[(WeightFormat::Bf16, KvType::F16, 0.05)], &[160, 7]);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Makes what the sources in `aie/kernels` come to. For a reader, in `aie/out`: of a kernel, what program memory
 //! holds as `NAME.bin` and the listing `NAME.lst`; of a design, `NAME.rs`, what is where as `NAME.map`. For the executable,
-//! in `src/npu/programs`, of the designs that it carries: the partition's image for the driver, `NAME.pdi`, the same for
-//! libxrt, `NAME.xclbin`, the instruction stream of a run, `NAME.txn`, and the table of them all, `mod.rs`. With `--check`
-//! it writes nothing and fails where a file is not what its source makes.
+//! in `src/npu/programs`, of a design: the partition's image for the driver, `NAME.pdi`, the same for libxrt,
+//! `NAME.xclbin`, the instruction stream of a run, `NAME.txn`, and the table of them all, `mod.rs`. With `--check` it writes
+//! nothing and fails where a file is not what its source makes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -64,8 +64,7 @@ fn run(root: &Path, check: bool) -> Result<usize, Vec<String>> {
     }
     // A design whose kernel has mistakes would only say so again.
     let designs = if messages.is_empty() { designs::all() } else { Vec::new() };
-    let carried = designs::carried();
-    files.push((format!("{HOST}/mod.rs"), host::write(&carried).into_bytes()));
+    files.push((format!("{HOST}/mod.rs"), host::write(&designs::all()).into_bytes()));
     for design in designs {
         match design.pack(|kernel| programs.get(kernel).cloned()) {
             Err(error) => messages.push(format!("aie/kernels/{}.rs: {error}", design.name)),
@@ -73,9 +72,7 @@ fn run(root: &Path, check: bool) -> Result<usize, Vec<String>> {
                 let name = design.name;
                 files.push((format!("out/{name}.map"), packed.listing.into_bytes()));
                 let outputs = [("pdi", packed.image), ("txn", packed.sequence), ("xclbin", packed.container)];
-                if carried.iter().any(|carried| carried.name == name) {
-                    files.extend(outputs.map(|(extension, bytes)| (format!("{HOST}/{name}.{extension}"), bytes)));
-                }
+                files.extend(outputs.map(|(extension, bytes)| (format!("{HOST}/{name}.{extension}"), bytes)));
             }
         }
     }

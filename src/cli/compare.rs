@@ -4,7 +4,7 @@ use super::model::ModelArgs;
 use super::{print, print_json, signals};
 use crate::diagnose::compare::{Compared, ComparedPass, HEAD_ROWS, compare, passes};
 use crate::display::counted;
-use crate::engine::{self, DEFAULT_CHUNK, Device, Options};
+use crate::engine::{self, DEFAULT_CHUNK, Device, NpuUse, Options};
 use crate::executor::weights::Progress;
 use crate::model::Shape;
 use crate::sequence::SequenceLimits;
@@ -70,6 +70,11 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
             chunk: Some(chunk),
             context: Some(args.model.ctx.unwrap_or(tokens.len())),
             head_rows: HEAD_ROWS.min(chunk),
+            // The formulas and the processor have no guest.
+            npu: match device {
+                Device::Cpu | Device::Reference => NpuUse::Off,
+                Device::Auto | Device::Vulkan(_) => args.model.options().npu,
+            },
             ..args.model.options()
         };
         engine::load_stepwise(&checkpoint, &options, &Progress::new(signals::cancel()))

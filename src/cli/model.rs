@@ -2,15 +2,17 @@
 
 use super::progress::{self, LiveBar};
 use super::{note, signals};
+use crate::Result;
 use crate::display::counted;
-use crate::engine::{self, Device, Fallback, ModelFiles, Opened, Options, ReplayOptions};
+use crate::engine::{self, Device, Fallback, ModelFiles, NpuUse, Opened, Options, ReplayOptions};
 use crate::executor::Measure;
 use crate::executor::weights::Progress;
+use crate::machine::files::Files;
 use crate::model::WeightFormat;
 use crate::model::checkpoint::Checkpoint;
-use crate::npu::DriverApi;
+use crate::npu::{self, DriverApi};
+use crate::schedule::KvType;
 use crate::schedule::layout::WeightLayout;
-use crate::{Error, Result};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +30,10 @@ pub struct ModelArgs {
     /// Form of the matrices on the device
     #[arg(long, default_value = "int8", value_parser = weights_parser(|_| true, true))]
     pub weights: WeightFormat,
+    /// Form of keys and values in the cache; bf16 is what the NPU multiplies, in as many bytes and with fewer bits. The
+    /// reference keeps f32
+    #[arg(long, default_value = "f16", value_enum)]
+    pub kv: KvArg,
     /// Longest sequence, in tokens [default: 4096, or the model's maximum if smaller]
     #[arg(long, alias = "context", value_name = "N", allow_negative_numbers = true)]
     pub ctx: Option<usize>,
@@ -37,10 +43,11 @@ pub struct ModelArgs {
     /// When the GPU is measured to choose among its kernels' tiles [default: auto; bench and tune: now]
     #[arg(long, value_enum, value_name = "WHEN")]
     pub tune: Option<TuneArg>,
-    /// Whether attention runs on the NPU (none does in this build: auto takes the GPU); off: probe runs nothing on it
+    /// Whether attention runs on the NPU: auto leaves it on the GPU, where it is faster in this version; require: on the
+    /// NPU, whatever it costs; off: never, and probe runs nothing on it
     #[arg(long, default_value = "auto", value_enum)]
     pub npu: NpuArg,
-    /// How the NPU is reached, which is probe's matter alone in this build
+    /// How the NPU is reached
     #[arg(long, default_value = "kernel", value_enum)]
     pub npu_api: NpuApi,
 }
@@ -89,10 +96,29 @@ impl TuneArg {
     }
 }
 
+/// Values of `--kv`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum KvArg {
+    /// IEEE half
+    F16,
+    /// bfloat16
+    Bf16,
+}
+
+impl KvArg {
+    /// The library's name of it.
+    fn element(self) -> KvType {
+        match self {
+            KvArg::F16 => KvType::F16,
+            KvArg::Bf16 => KvType::Bf16,
+        }
+    }
+}
+
 /// Values of `--npu`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum NpuArg {
-    /// On the NPU if there is a usable one
+    /// On the NPU where that is faster: in this version on the GPU
     Auto,
     /// Never
     Off,
@@ -134,8 +160,14 @@ impl ModelArgs {
         Options {
             device: self.device,
             weights: self.weights,
+            kv: self.kv.element(),
             context: self.ctx,
             threads: self.threads.map(usize::from),
+            npu: match self.npu {
+                NpuArg::Auto => NpuUse::Auto,
+                NpuArg::Off => NpuUse::Off,
+                NpuArg::Require => NpuUse::Require(self.npu_api.api()),
+            },
             vulkan,
             ..Options::default()
         }
@@ -148,15 +180,13 @@ impl ModelArgs {
         options
     }
 
-    /// Refuses `--npu require`: this build runs no attention on an NPU.
+    /// Refuses `--npu require` where there is no NPU that Kiln has a program for.
     ///
     /// # Errors
-    /// Device: an NPU is required.
+    /// Device: there is none.
     pub fn check_npu(&self) -> Result<()> {
         match self.npu {
-            NpuArg::Require => {
-                Err(Error::device("this build of Kiln runs no attention on the NPU", "use --npu auto or off"))
-            }
+            NpuArg::Require => npu::guest::find(&Files::system()).map(drop),
             NpuArg::Auto | NpuArg::Off => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! Attention of rows of one sequence over pages of f16 keys and values: for each query head `softmax(q · K * scale) V`.
+//! Attention of rows of one sequence over pages of f16 or bf16 keys and values: for each query head `softmax(q · K * scale) V`.
 //!
 //! Rows are taken up to four at a time. For each page that they see, keys are multiplied by all of their queries, the page's
 //! scores join what came before as in flash attention (a running maximum and sum), and values are added. Each row's result is
@@ -9,6 +9,7 @@
 
 use super::lanes::{LANES, Lanes, VectorKernel, VectorUnits, exp};
 use crate::schedule::kv::{KvLayer, PAGE};
+use crate::schedule::step::KvType;
 
 /// Rows that are taken together.
 pub const ROWS: usize = 4;
@@ -17,7 +18,7 @@ const TOGETHER: usize = 4;
 
 /// Where a sequence's keys and values are found.
 pub struct KvView<'a> {
-    /// The pool, f16.
+    /// The pool, of the layer's type of two bytes.
     pub pool: &'a [u16],
     /// The layer's part of each page.
     pub kv: KvLayer,
@@ -80,6 +81,18 @@ impl VectorKernel for Attend<'_> {
 
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
+        // SAFETY: the caller's.
+        match self.cache.kv.element {
+            KvType::Bf16 => unsafe { self.over_pages::<L, true>() },
+            KvType::F16 | KvType::F32 => unsafe { self.over_pages::<L, false>() },
+        }
+    }
+}
+
+impl Attend<'_> {
+    /// Computes it, over keys and values in bf16 or in f16.
+    #[inline(always)]
+    unsafe fn over_pages<L: Lanes, const BF16: bool>(self) {
         let Attend { q, rows, position, cache, kv_head, scale, window, out, scratch } = self;
         let dim = cache.kv.head_dim;
         let vectors = dim.div_ceil(LANES);
@@ -98,7 +111,7 @@ impl VectorKernel for Attend<'_> {
         for number in first(0) / PAGE..=(position + rows - 1) / PAGE {
             let start = (cache.page)(number);
             let element = |half: usize| start + cache.kv.element_at(half, kv_head, 0);
-            let page = Page {
+            let page = Page::<BF16> {
                 keys: cache.pool[element(0)..].as_ptr(),
                 values: cache.pool[element(1)..].as_ptr(),
                 stride: cache.kv.dim_stride(),
@@ -168,15 +181,15 @@ struct Sums<'a> {
     weights: &'a [[f32; PAGE]],
 }
 
-/// A page's keys and values of one head, `[PAGE, stride]`.
-struct Page {
+/// A page's keys and values of one head, `[PAGE, stride]`: in bf16, or in f16.
+struct Page<const BF16: bool> {
     keys: *const u16,
     values: *const u16,
     stride: usize,
     dim: usize,
 }
 
-impl Page {
+impl<const BF16: bool> Page<BF16> {
     /// Sixteen elements of a position, or those that are left and zeros.
     #[inline(always)]
     unsafe fn load<L: Lanes>(&self, of: *const u16, p: usize, vector: usize) -> L::F {
@@ -184,12 +197,13 @@ impl Page {
         // SAFETY: a position has `dim` elements.
         unsafe {
             let from = of.add(p * self.stride + vector * LANES);
+            let widen = |from: *const u16| if BF16 { L::load_bf16(from.cast()) } else { L::load_f16(from.cast()) };
             if left >= LANES {
-                return L::load_f16(from.cast());
+                return widen(from);
             }
             let mut all = [0u16; LANES];
             all.as_mut_ptr().copy_from_nonoverlapping(from, left);
-            L::load_f16(all.as_ptr().cast())
+            widen(all.as_ptr())
         }
     }
 

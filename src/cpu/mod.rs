@@ -2,7 +2,7 @@
 //!
 //! Weights lie in panels of sixteen rows ([`panels`]), in their file's format. A product's inputs are rounded to eight bits with
 //! a scale for each 32 columns ([`inputs`]), except for BF16 weights; sums are exact integers within 32 columns, and f32 beyond.
-//! Keys and values are f16. Everything else is f32, as in the reference executor, which this one is compared with.
+//! Keys and values are f16 or bf16. Everything else is f32, as in the reference executor, which this one is compared with.
 
 mod attend;
 mod elementwise;
@@ -28,6 +28,7 @@ use crate::schedule::step::{Matrix, Op, Slot, Vector, WeightBuffer};
 use crate::schedule::{KvType, Schedule, Step};
 use attend::{Attend, AttentionScratch, KvView};
 use elementwise::{GatedGelu, Largest, Norm, NormRope, SumOfExp, ToHalf};
+use half::bf16;
 use inputs::Inputs;
 use lanes::VectorUnits;
 use panels::Panels;
@@ -57,7 +58,7 @@ pub struct Kernels {
     matrices: HashMap<TensorLocation, Panels>,
     vectors: HashMap<TensorLocation, Vec<f32>>,
     layout: WeightLayout,
-    /// The pools of KV pages, f16.
+    /// The pools of KV pages: f16 or bf16.
     kv: [Zeroed<u16>; 2],
     kv_layout: KvLayout,
     inputs: Inputs,
@@ -83,7 +84,7 @@ impl Cpu {
     /// Input: a tensor cannot be read. Refused: not enough memory. Interrupted: it was cancelled.
     ///
     /// # Panics
-    /// If the schedule's KV cache is not f16.
+    /// If the schedule's KV cache is f32.
     pub fn load(checkpoint: &Checkpoint, schedule: Schedule, most: Option<usize>, progress: &Progress) -> Result<Cpu> {
         Cpu::load_with(VectorUnits::best(), checkpoint, schedule, most, progress)
     }
@@ -120,7 +121,7 @@ impl Kernels {
         most: Option<usize>,
         progress: &Progress,
     ) -> Result<Kernels> {
-        assert_eq!(schedule.extent.kv, KvType::F16, "the CPU executor keeps keys and values in f16");
+        assert_ne!(schedule.extent.kv, KvType::F32, "the CPU executor keeps keys and values in two bytes");
         let used: HashSet<TensorLocation> = of.iter().flat_map(|step| step.op.weights()).collect();
         let (mut matrices, mut vectors) = (HashMap::new(), HashMap::new());
         for placement in schedule.weights.buffers.iter().flat_map(|buffer| &buffer.tensors) {
@@ -210,7 +211,7 @@ impl Steps for Kernels {
         }
     }
 
-    fn run(&mut self, op: &Op, state: &StepState, arena: &mut [f32]) {
+    fn run(&mut self, op: &Op, state: &StepState, arena: &mut [f32]) -> Result<()> {
         let rows = state.rows;
         match *op {
             Op::Embed { table, scale, out } => {
@@ -332,6 +333,7 @@ impl Steps for Kernels {
                 }
             }
         }
+        Ok(())
     }
 
     fn tolerance(&self, op: &Op) -> Tolerance {
@@ -340,6 +342,7 @@ impl Steps for Kernels {
             Op::Linear { weight, .. } if weight.format != WeightFormat::Bf16 => {
                 Tolerance { inputs: 1.0 / 254.0, block: 32, ..Tolerance::ABOUT_F32 }
             }
+            Op::KvWrite { kv, .. } if kv.element == KvType::Bf16 => Tolerance::BF16,
             Op::KvWrite { .. } => Tolerance::F16,
             _ => Tolerance::ABOUT_F32,
         }
@@ -444,8 +447,11 @@ impl Kernels {
                 for (head, x) in x.chunks_exact(kv.head_dim).enumerate() {
                     let at = state.kv_at(&kv, r, half, head, state.position[r] as usize);
                     let out = &mut self.kv[kv.pool as usize][at..at + kv.head_dim];
-                    // SAFETY: the units are the processor's.
-                    unsafe { self.units.run(ToHalf { x, out }) };
+                    match kv.element {
+                        KvType::Bf16 => x.iter().zip(out).for_each(|(x, out)| *out = bf16::from_f32(*x).to_bits()),
+                        // SAFETY: the units are the processor's.
+                        KvType::F16 | KvType::F32 => unsafe { self.units.run(ToHalf { x, out }) },
+                    }
                 }
             }
         }

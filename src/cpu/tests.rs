@@ -9,7 +9,7 @@ use crate::model::WeightFormat;
 use crate::schedule::KvType;
 use crate::schedule::kv::{KvLayer, PAGE, Pool};
 use crate::text::testing::Random;
-use half::f16;
+use half::{bf16, f16};
 
 /// In -1 .. 1.
 fn signed(random: &mut Random) -> f32 {
@@ -196,12 +196,14 @@ fn formula(q: &[f32], keys: &[Vec<f32>], values: &[Vec<f32>], scale: f32) -> Vec
 #[test]
 fn attention_is_softmax_of_scores_over_pages_and_windows() {
     // A dim that is no whole vector, and one that is.
-    for (dim, window, first, rows) in [
-        (24, None, 130, ROWS),
-        (32, Some(70), 126, ROWS),
-        (32, Some(64), 63, 3),
-        (256, None, 0, 1),
-        (16, Some(1), 200, ROWS),
+    for (dim, window, first, rows, element) in [
+        (24, None, 130, ROWS, KvType::F16),
+        (32, Some(70), 126, ROWS, KvType::F16),
+        (32, Some(64), 63, 3, KvType::F16),
+        (256, None, 0, 1, KvType::F16),
+        (16, Some(1), 200, ROWS, KvType::F16),
+        (24, None, 130, ROWS, KvType::Bf16),
+        (32, Some(64), 63, 3, KvType::Bf16),
     ] {
         let kv = KvLayer {
             layer: 1,
@@ -209,26 +211,31 @@ fn attention_is_softmax_of_scores_over_pages_and_windows() {
             place: 1,
             kv_heads: 2,
             head_dim: dim,
-            element: KvType::F16,
+            element,
             entries: 8,
             context: 512,
         };
         let (pages, page_elements) = (5, 2 * kv.elements());
         let mut random = Random(dim as u64);
-        let mut pool: Vec<u16> =
-            (0..pages * page_elements).map(|_| f16::from_f32(2.0 * signed(&mut random)).to_bits()).collect();
+        let is_bf16 = element == KvType::Bf16;
+        let mut value = || 2.0 * signed(&mut random);
+        let mut pool: Vec<u16> = (0..pages * page_elements)
+            .map(|_| if is_bf16 { bf16::from_f32(value()).to_bits() } else { f16::from_f32(value()).to_bits() })
+            .collect();
+        let infinity = if is_bf16 { bf16::INFINITY.to_bits() } else { f16::INFINITY.to_bits() };
         // Pages in another order than positions, and infinities where no row may look.
         let place = |number: usize| (pages - 1 - number) * page_elements;
         let end = first + rows;
         for p in (0..pages * PAGE).filter(|&p| p >= end || window.is_some_and(|w| p + w < first + 1)) {
             for half in 0..2 {
                 let at = place(p / PAGE) + kv.element_at(half, 1, p);
-                pool[at..at + dim].fill(f16::INFINITY.to_bits());
+                pool[at..at + dim].fill(infinity);
             }
         }
         let entry = |half: usize, p: usize| -> Vec<f32> {
             let at = place(p / PAGE) + kv.element_at(half, 1, p);
-            pool[at..at + dim].iter().map(|x| f16::from_bits(*x).to_f32()).collect()
+            let widen = |x: &u16| if is_bf16 { bf16::from_bits(*x).to_f32() } else { f16::from_bits(*x).to_f32() };
+            pool[at..at + dim].iter().map(widen).collect()
         };
         let q: Vec<f32> = (0..rows * dim).map(|_| 3.0 * signed(&mut random)).collect();
         for units in VectorUnits::all() {

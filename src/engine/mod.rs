@@ -19,6 +19,7 @@ pub use files::ModelFiles;
 use crate::cpu::Cpu;
 use crate::display;
 use crate::error::{Setting, text};
+use crate::executor::guest::GuestKind;
 use crate::executor::weights::Progress;
 use crate::executor::{Measure, Stepwise};
 use crate::lower::limits::MAX_GROUPS;
@@ -26,6 +27,7 @@ use crate::machine::files::Files;
 use crate::machine::{heaps, nodes, threads};
 use crate::model::checkpoint::Checkpoint;
 use crate::model::{Shape, WeightFormat};
+use crate::npu::{self, DriverApi};
 use crate::plan::{Needs, Plan};
 use crate::reference::Reference;
 use crate::replay::Replay;
@@ -85,15 +87,28 @@ pub struct Options {
     pub head_rows: usize,
     /// Most drafted tokens of a sequence that a pass verifies ([`crate::sequence::draft`]).
     pub drafted: usize,
-    /// Element type of the KV cache on a device.
+    /// Element type of the KV cache.
     pub kv: KvType,
     /// Tokens that the KV cache has room for, of all sequences together. Default: as many as their contexts have, or as fit
     /// the device if those are fewer.
     pub kv_tokens: Option<usize>,
     /// Threads of the CPU executor. Default: one a core.
     pub threads: Option<usize>,
+    /// Whether a Vulkan device's attention runs on the NPU.
+    pub npu: NpuUse,
     /// Settings of the executor on a device.
     pub vulkan: ReplayOptions,
+}
+
+/// Whether attention runs on the NPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NpuUse {
+    /// Where it is faster. In this version it never is, since the guest waits for each step and copies what it reads.
+    Auto,
+    /// Never.
+    Off,
+    /// On the NPU, reached in this way, or not at all.
+    Require(DriverApi),
 }
 
 impl Default for Options {
@@ -109,6 +124,7 @@ impl Default for Options {
             kv: KvType::F16,
             kv_tokens: None,
             threads: None,
+            npu: NpuUse::Off,
             vulkan: ReplayOptions::default(),
         }
     }
@@ -189,8 +205,9 @@ pub(crate) fn open_for(checkpoint: &Checkpoint, options: &Options) -> Result<Ope
 /// Checks the options against the checkpoint before anything is opened or loaded.
 fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
     checkpoint.check_format(options.weights)?;
-    if options.vulkan.guest.is_some() {
-        if matches!(options.device, Device::Cpu | Device::Reference) {
+    let required = matches!(options.npu, NpuUse::Require(_));
+    if options.vulkan.guest.is_some() || required {
+        if !required && matches!(options.device, Device::Cpu | Device::Reference) {
             return Err(no_device_for_guest());
         }
         if options.drafted > 0 {
@@ -199,6 +216,28 @@ fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
         }
     }
     options.extent(checkpoint.shape())
+}
+
+/// Who attends in place of the Vulkan device. Says why `auto` leaves the NPU unused.
+///
+/// # Errors
+/// Device: the NPU that is required is not there, or has no program for the model.
+fn guest(shape: &Shape, options: &Options) -> Result<Option<GuestKind>> {
+    let files = Files::system();
+    match options.npu {
+        NpuUse::Off => {}
+        NpuUse::Auto => match npu::guest::check(&files, shape) {
+            Ok(_) => {
+                log::info!("attention stays on the GPU: on the NPU it waits for each step and copies what it reads")
+            }
+            Err(e) => log::info!("attention stays on the GPU: {}", e.parts().0),
+        },
+        NpuUse::Require(api) => {
+            npu::guest::check(&files, shape)?;
+            return Ok(Some(GuestKind::Npu(api)));
+        }
+    }
+    Ok(options.vulkan.guest)
 }
 
 fn no_device_for_guest() -> Error {
@@ -299,12 +338,17 @@ fn load_any(
                 for (kind, bytes) in plan.sums() {
                     log::info!("{kind}: {}", display::bytes(bytes));
                 }
-                Replay::load(Vulkan::new(gpu)?, checkpoint, schedule, &plan, options.vulkan, progress)
+                let vulkan = ReplayOptions { guest: guest(checkpoint.shape(), options)?, ..options.vulkan };
+                Replay::load(Vulkan::new(gpu)?, checkpoint, schedule, &plan, vulkan, progress)
             };
             Box::new(load().map_err(|e| if gpu.caps.is_cpu() { or_without_vulkan(e) } else { e })?)
         }
         // `auto` has taken the CPU.
         None if options.vulkan.guest.is_some() => return Err(no_device_for_guest()),
+        None if matches!(options.npu, NpuUse::Require(_)) => {
+            let cause = "without a Vulkan device nothing of a model runs on the NPU";
+            return Err(Error::device(cause, text!("use ", Setting::NoNpu)));
+        }
         None => {
             let (schedule, _) = place(opened, checkpoint, extent, options)?;
             progress.add_to_total(schedule.weights.bytes());
@@ -390,7 +434,11 @@ fn place(opened: &Opened, checkpoint: &Checkpoint, extent: Extent, options: &Opt
             })
         }
         None => {
-            let kv = if options.device == Device::Reference { KvType::F32 } else { KvType::F16 };
+            let kv = match (options.device, options.kv) {
+                (Device::Reference, _) => KvType::F32,
+                (_, KvType::Bf16) => KvType::Bf16,
+                (_, KvType::F16 | KvType::F32) => KvType::F16,
+            };
             Plan::fit(Extent { kv, ..extent }, &heaps::host_memory(), |extent| {
                 let schedule = build(extent);
                 let needs = Needs::of(&schedule);

@@ -4,6 +4,8 @@
 use super::host::{StepState, Steps};
 use super::pages::Change;
 use super::{PageId, Row};
+use crate::Result;
+use crate::npu::DriverApi;
 use crate::schedule::kv::KvLayer;
 use crate::schedule::step::{KvType, Op};
 use crate::schedule::{Schedule, Step};
@@ -15,6 +17,8 @@ pub enum GuestKind {
     Reference,
     /// The CPU executor's kernels.
     Cpu,
+    /// The NPU's program, reached in this way.
+    Npu(DriverApi),
 }
 
 impl std::str::FromStr for GuestKind {
@@ -51,7 +55,10 @@ pub trait Guest {
     fn copy_kv(&mut self, layer: &KvLayer, page: PageId, element: KvType, bytes: &[u8]);
 
     /// Runs a step over all of the rows. What it reads of the KV cache was copied before.
-    fn run(&mut self, op: &Op, arena: &mut [f32]);
+    ///
+    /// # Errors
+    /// Device: what computes it failed.
+    fn run(&mut self, op: &Op, arena: &mut [f32]) -> Result<()>;
 }
 
 /// A guest in the processor's own memory, whose steps `S` computes.
@@ -91,8 +98,8 @@ impl<S: Steps> Guest for HostGuest<S> {
         }
     }
 
-    fn run(&mut self, op: &Op, arena: &mut [f32]) {
+    fn run(&mut self, op: &Op, arena: &mut [f32]) -> Result<()> {
         self.state.rows = self.state.token.len();
-        self.steps.run(op, &self.state, arena);
+        self.steps.run(op, &self.state, arena)
     }
 }

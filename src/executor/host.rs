@@ -25,7 +25,10 @@ pub trait Steps {
     }
 
     /// Runs one step over the state's rows.
-    fn run(&mut self, op: &Op, state: &StepState, arena: &mut [f32]);
+    ///
+    /// # Errors
+    /// Device: what computes it failed.
+    fn run(&mut self, op: &Op, state: &StepState, arena: &mut [f32]) -> Result<()>;
 
     /// How far from exact it computes a step, as [`Stepwise::tolerance`] says.
     fn tolerance(&self, op: &Op) -> Tolerance;
@@ -170,15 +173,15 @@ impl<S: Steps> HostExecutor<S> {
     fn run_all(&mut self, steps: Range<usize>) -> Result<()> {
         for i in steps {
             self.cancel.check().inspect_err(|_| (self.rows, self.head) = (0, NONE))?;
-            self.run_step(i);
+            self.run_step(i)?;
         }
         Ok(())
     }
 
-    fn run_step(&mut self, i: usize) {
+    fn run_step(&mut self, i: usize) -> Result<()> {
         let step = &self.schedule.steps[i];
         self.state.set_step(step.rows, self.head);
-        self.steps.run(&step.op, &self.state, &mut self.arena);
+        self.steps.run(&step.op, &self.state, &mut self.arena)
     }
 
     fn begin(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
@@ -342,7 +345,7 @@ impl<S: Steps> Measure for HostExecutor<S> {
         for run in 0..=repetitions {
             for (i, t) in timed.iter_mut().enumerate() {
                 let start = Instant::now();
-                self.run_step(i);
+                self.run_step(i)?;
                 if run > 0 {
                     t.seconds.push(start.elapsed().as_secs_f64());
                 }

@@ -24,6 +24,8 @@ impl Tolerance {
     pub const ABOUT_F32: Tolerance = Tolerance { outputs: 1e-4, ..Tolerance::F32 };
     /// Of what is kept in f16: half of its last bit.
     pub const F16: Tolerance = Tolerance { inputs: 5e-4, block: 32, outputs: 5e-4 };
+    /// Of what is kept in bf16: half of its last bit.
+    pub const BF16: Tolerance = Tolerance { inputs: 2e-3, block: 32, outputs: 2e-3 };
 }
 
 /// An executor that runs parts of a pass by themselves.

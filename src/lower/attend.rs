@@ -121,7 +121,7 @@ impl Lowering<'_> {
         let fits = layout == ActivationLayout::F16Row
             && matches!(self.kind.order, RowOrder::Consecutive | RowOrder::Mixed)
             && self.kind.rows >= MATRIX_QUERIES
-            && a.kv.element == KvType::F16;
+            && a.kv.element != KvType::F32;
         if fits { attend_tile::tiles(units, self.kind.rows, a.heads, a.kv.kv_heads, a.kv.head_dim) } else { Vec::new() }
     }
 }
@@ -200,7 +200,7 @@ impl PieceLowering<'_> {
             scale: a.scale,
             eps: q.map_or(0.0, |q| q.eps),
         };
-        let module = by_kv(a.kv.element, Module::AttendF16, Module::AttendF32);
+        let module = by_kv(a.kv.element, Module::AttendF16, Module::AttendBf16, Module::AttendF32);
         let groups = [(a.heads / group) as u32, rows as u32, splits as u32];
         LoweredKernel::new(Kernel::new(module, workgroup, constants), &push, groups, taken)
     }
@@ -277,6 +277,6 @@ impl PieceLowering<'_> {
             scale: a.scale,
         };
         let groups = attend.groups(units, self.kind.rows, a.heads);
-        LoweredKernel::new(attend.kernel(units), &push, groups, 1)
+        LoweredKernel::new(attend.kernel(units, a.kv.element), &push, groups, 1)
     }
 }

@@ -5,6 +5,7 @@ use super::shared_tile::SHARED_REST;
 use crate::lower::kernels::constants::AttendMatrixConstants;
 use crate::lower::kernels::{Kernel, Module};
 use crate::lower::units::MatrixUnits;
+use crate::schedule::step::KvType;
 
 /// How attention on matrix units is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -104,13 +105,17 @@ impl AttendTile {
             && self.subgroups * units.subgroup <= units.max_workgroup
     }
 
-    /// The pipeline.
-    pub fn kernel(self, units: MatrixUnits) -> Kernel {
+    /// The pipeline, over a cache of two-byte elements of type `element`.
+    pub fn kernel(self, units: MatrixUnits, element: KvType) -> Kernel {
         let MatrixUnits { subgroup, m, n, k, .. } = units;
         let divided = u32::from(self.splits > 1);
         let constants = AttendMatrixConstants { dim: self.dim, kt: self.keys, subgroup, m, n, k, divided };
-        let reloads = self.reloads_queries(units);
-        let module = if reloads { Module::AttendMatrixReloadF16 } else { Module::AttendMatrixF16 };
+        let module = match (element, self.reloads_queries(units)) {
+            (KvType::Bf16, true) => Module::AttendMatrixReloadBf16,
+            (KvType::Bf16, false) => Module::AttendMatrixBf16,
+            (_, true) => Module::AttendMatrixReloadF16,
+            (_, false) => Module::AttendMatrixF16,
+        };
         Kernel::new(module, self.subgroups * subgroup, constants)
     }
 

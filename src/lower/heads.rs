@@ -31,9 +31,10 @@ impl Heads {
 }
 
 /// The module for a type of KV cache.
-pub(super) fn by_kv(kv: KvType, f16: Module, f32: Module) -> Module {
+pub(super) fn by_kv(kv: KvType, f16: Module, bf16: Module, f32: Module) -> Module {
     match kv {
         KvType::F16 => f16,
+        KvType::Bf16 => bf16,
         KvType::F32 => f32,
     }
 }
@@ -78,7 +79,7 @@ impl Lowering<'_> {
             eps_k: k.map_or(0.0, |k| k.eps),
         };
         let kv = write.map_or(KvType::F16, |w| w.2.element);
-        let module = by_kv(kv, Module::HeadPrepareF16, Module::HeadPrepareF32);
+        let module = by_kv(kv, Module::HeadPrepareF16, Module::HeadPrepareBf16, Module::HeadPrepareF32);
         let groups = [(heads + 2 * kv_heads) as u32, self.count(rows) as u32, 1];
         let kernel = Kernel::new(module, HEAD_WORKGROUP, NoConstants {});
         LoweredKernel::new(kernel, &push, groups, taken)

@@ -178,6 +178,7 @@ impl Lowering<'_> {
                 Arithmetic::Matrix(Operand::F16) => Tolerance { inputs: 1e-3, ..about },
             },
             Op::KvWrite { kv, .. } if kv.element == KvType::F16 => Tolerance::F16,
+            Op::KvWrite { kv, .. } if kv.element == KvType::Bf16 => Tolerance::BF16,
             // Queries and weights of f16 on matrix units.
             Op::Attend { .. } if self.target.units.is_some() => Tolerance { inputs: 1e-3, outputs: 1e-3, ..about },
             _ => about,

@@ -66,7 +66,10 @@ fn dispatch_seconds(target: &Target, reached: Figures, schedule: &Schedule, pass
     let mut cost = Cost::default();
     d.steps.clone().for_each(|at| cost += step_cost(&schedule.steps[at], pass));
     let rate = match d.kernel.module {
-        Module::AttendMatrixF16 | Module::AttendMatrixReloadF16 => ATTENDS * reached.matrix,
+        Module::AttendMatrixF16
+        | Module::AttendMatrixReloadF16
+        | Module::AttendMatrixBf16
+        | Module::AttendMatrixReloadBf16 => ATTENDS * reached.matrix,
         _ => reached.float(),
     };
     let moved = cost.memory_bytes() as f64 / reached.memory + cost.activation_bytes as f64 / reached.cache;

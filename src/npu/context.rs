@@ -26,30 +26,61 @@ pub(super) trait Backend {
     /// Fills `bytes` from the start of a buffer with what the NPU wrote there. They fit.
     fn read(&mut self, buffer: usize, bytes: &mut [u8]) -> Result<()>;
 
-    /// Starts a run on these buffers.
-    fn start(&mut self, arguments: &[usize]) -> Result<()>;
+    /// Makes the next command, with room for `bytes` of instructions.
+    fn add_command(&mut self, bytes: usize) -> Result<()>;
 
-    /// Waits for the run to end. `false`: it has not, within this time.
-    fn wait(&mut self, within: Duration) -> Result<bool>;
+    /// Writes a command's instructions, from a byte on. They fit, and `total` of them are its stream from then on.
+    fn write_stream(&mut self, command: usize, from: usize, bytes: &[u8], total: usize) -> Result<()>;
 
-    /// Ends the hardware context and makes another one. The buffers stay.
+    /// Starts a command on these buffers, each from a byte on.
+    fn start(&mut self, command: usize, arguments: &[(usize, u64)]) -> Result<()>;
+
+    /// Waits for a command to end. `false`: it has not, within this time.
+    fn wait(&mut self, command: usize, within: Duration) -> Result<bool>;
+
+    /// Ends the hardware context and makes another one. Buffers and commands stay.
     fn restart(&mut self) -> Result<()>;
 }
+
+/// The remedy where Kiln itself is wrong.
+const REPORT: &str = "report this";
 
 /// What a [`Backend`] answers that could not restart.
 pub(super) fn lost() -> Error {
     Error::device("the NPU has not come back", "reload its driver (`modprobe -r amdxdna`, `modprobe amdxdna`)")
 }
 
-/// A program that holds columns of the NPU, and its buffers. Both are given back when it is dropped.
+/// Commands that may run at a time: the firmware takes no more of a context.
+const MOST_RUNNING: usize = 4;
+
+/// A program that holds columns of the NPU, its buffers and its commands. All are given back when it is dropped.
 pub struct LoadedProgram<'x> {
     program: &'static Program,
     way: Box<dyn Backend + 'x>,
     /// Bytes of each buffer.
     buffers: Vec<u64>,
-    /// Whether the last run ended well. If not, it may still be going on.
+    /// The first is a run of the program's own stream.
+    commands: Vec<NpuCommand>,
+    /// Whether all that has ended so far ended well. If not, some may still be going on.
     usable: bool,
 }
+
+/// An instruction stream on the NPU, and what it runs on.
+#[derive(Debug)]
+struct NpuCommand {
+    /// Bytes that there is room for, and that the stream has.
+    room: usize,
+    length: usize,
+    /// The buffers that it runs on, while it runs.
+    runs_on: Option<Vec<usize>>,
+}
+
+/// A command of a [`LoadedProgram`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommandId(usize);
+
+/// The command that runs a program's own stream.
+const OWN: CommandId = CommandId(0);
 
 /// A buffer of a [`LoadedProgram`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,10 +88,11 @@ pub struct BufferId(usize);
 
 impl fmt::Debug for LoadedProgram<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LoadedProgram { program, buffers, usable, way: _ } = self;
+        let LoadedProgram { program, buffers, commands, usable, way: _ } = self;
         f.debug_struct("Context")
             .field("program", &program.name)
             .field("buffers", buffers)
+            .field("commands", commands)
             .field("usable", usable)
             .finish_non_exhaustive()
     }
@@ -72,7 +104,7 @@ impl<'x> LoadedProgram<'x> {
     /// # Errors
     /// Refused: memory or locked memory is short. Device: the driver refuses, or no columns are free.
     pub fn through_kernel(node: Node, program: &'static Program) -> Result<LoadedProgram<'static>> {
-        Ok(LoadedProgram::of(program, KernelBackend::new(node, program)?))
+        LoadedProgram::of(program, KernelBackend::new(node, program)?)
     }
 
     /// Loads `program` through libxrt on the device at the PCI address `slot`, as in `0000:c6:00.1`.
@@ -80,11 +112,15 @@ impl<'x> LoadedProgram<'x> {
     /// # Errors
     /// Device: no such device, or libxrt's own.
     pub fn through_xrt(library: &'x Library, slot: &str, program: &'static Program) -> Result<LoadedProgram<'x>> {
-        Ok(LoadedProgram::of(program, XrtBackend::new(library, slot, program)?))
+        LoadedProgram::of(program, XrtBackend::new(library, slot, program)?)
     }
 
-    fn of(program: &'static Program, way: impl Backend + 'x) -> LoadedProgram<'x> {
-        LoadedProgram { program, way: Box::new(way), buffers: Vec::new(), usable: true }
+    pub(super) fn of(program: &'static Program, way: impl Backend + 'x) -> Result<LoadedProgram<'x>> {
+        let (buffers, commands) = (Vec::new(), Vec::new());
+        let mut loaded = LoadedProgram { program, way: Box::new(way), buffers, commands, usable: true };
+        let own = loaded.add_command(program.sequence.len())?;
+        loaded.set_stream(own, program.sequence)?;
+        Ok(loaded)
     }
 
     /// The program.
@@ -115,12 +151,54 @@ impl<'x> LoadedProgram<'x> {
         BufferId(self.buffers.len() - 1)
     }
 
+    /// Makes a command with room for `bytes` of instructions.
+    ///
+    /// # Errors
+    /// Refused: memory is short. Device: the driver refuses.
+    pub fn add_command(&mut self, bytes: usize) -> Result<CommandId> {
+        self.way.add_command(bytes)?;
+        self.commands.push(NpuCommand { room: bytes, length: 0, runs_on: None });
+        Ok(CommandId(self.commands.len() - 1))
+    }
+
+    /// Makes `stream` what a command does.
+    ///
+    /// # Errors
+    /// Input: it does not fit, or the command runs. Device: a command failed, or the driver refuses.
+    pub fn set_stream(&mut self, command: CommandId, stream: &[u8]) -> Result<()> {
+        self.check_at_rest(command)?;
+        let CommandId(index) = command;
+        if stream.len() > self.commands[index].room {
+            let room = self.commands[index].room;
+            return Err(Error::input(format!("an NPU command of {} bytes has room for {room}", stream.len()), REPORT));
+        }
+        self.way.write_stream(index, 0, stream, stream.len())?;
+        self.commands[index].length = stream.len();
+        Ok(())
+    }
+
+    /// Changes bytes of a command's stream in place, from a byte on.
+    ///
+    /// # Errors
+    /// As [`LoadedProgram::set_stream`].
+    pub fn patch_stream(&mut self, command: CommandId, from: usize, bytes: &[u8]) -> Result<()> {
+        self.check_at_rest(command)?;
+        let CommandId(index) = command;
+        let length = self.commands[index].length;
+        if from.checked_add(bytes.len()).is_none_or(|end| end > length) {
+            let cause = format!("{} bytes from {from} are not in an NPU command of {length}", bytes.len());
+            return Err(Error::input(cause, REPORT));
+        }
+        self.way.write_stream(index, from, bytes, length)
+    }
+
     /// Copies `bytes` to the start of a buffer, where the next run sees them.
     ///
     /// # Errors
-    /// Input: they do not fit. Device: the last run failed, or the driver refuses.
+    /// Input: they do not fit, or a command runs on the buffer. Device: a command failed, or the driver refuses.
     pub fn write(&mut self, buffer: BufferId, bytes: &[u8]) -> Result<()> {
         self.check_usable()?;
+        self.check_unused(buffer)?;
         self.check_size(buffer, bytes.len() as u64)?;
         self.way.write(buffer.0, bytes)
     }
@@ -131,6 +209,7 @@ impl<'x> LoadedProgram<'x> {
     /// As [`LoadedProgram::write`].
     pub fn read(&mut self, buffer: BufferId, bytes: &mut [u8]) -> Result<()> {
         self.check_usable()?;
+        self.check_unused(buffer)?;
         self.check_size(buffer, bytes.len() as u64)?;
         self.way.read(buffer.0, bytes)
     }
@@ -146,32 +225,90 @@ impl<'x> LoadedProgram<'x> {
         let takes = self.program.arguments;
         if arguments.len() != takes.len() {
             let cause = format!("{} takes {} buffers, not {}", self.program.name, takes.len(), arguments.len());
-            return Err(Error::input(cause, "report this"));
+            return Err(Error::input(cause, REPORT));
         }
         for (argument, buffer) in takes.iter().zip(arguments) {
             self.check_size(*buffer, argument.bytes)?;
         }
-        let arguments: Vec<usize> = arguments.iter().map(|b| b.0).collect();
-        self.usable = false;
         let started = Instant::now();
-        self.way.start(&arguments)?;
-        if !self.way.wait(deadline.saturating_sub(started.elapsed()))? {
-            return Err(Error::device(
-                format!("{} on the NPU did not end within {:.1} s", self.program.name, deadline.as_secs_f64()),
-                "see `dmesg` for amdxdna's messages; end what else uses the NPU or loads the GPU",
-            ));
-        }
-        self.usable = true;
+        let arguments: Vec<(BufferId, u64)> = arguments.iter().map(|buffer| (*buffer, 0)).collect();
+        self.start(OWN, &arguments)?;
+        self.wait(OWN, deadline.saturating_sub(started.elapsed()), deadline)?;
         Ok(started.elapsed())
     }
 
-    /// Ends what is left of a failed run, and loads the program anew. The buffers keep their bytes.
+    /// Starts a command on buffers, each from a byte on. Commands end in the order in which they are started.
+    ///
+    /// # Errors
+    /// Input: it runs already, as many run as may at a time, or a buffer is not there. Device: a command failed, or the
+    /// driver refuses.
+    pub fn start(&mut self, command: CommandId, arguments: &[(BufferId, u64)]) -> Result<()> {
+        self.check_at_rest(command)?;
+        for (buffer, from) in arguments {
+            self.check_size(*buffer, from.saturating_add(1))?;
+        }
+        if self.commands.iter().filter(|command| command.runs_on.is_some()).count() >= MOST_RUNNING {
+            return Err(Error::input(format!("{MOST_RUNNING} commands run on the NPU, and no more can"), REPORT));
+        }
+        let arguments: Vec<(usize, u64)> = arguments.iter().map(|(buffer, from)| (buffer.0, *from)).collect();
+        self.commands[command.0].runs_on = Some(arguments.iter().map(|(buffer, _)| *buffer).collect());
+        let started = self.way.start(command.0, &arguments);
+        self.usable &= started.is_ok();
+        started
+    }
+
+    /// Whether a command that was started has ended. Returns at once.
+    ///
+    /// # Errors
+    /// Device: it ended with an error, or a command failed before.
+    pub fn poll(&mut self, command: CommandId) -> Result<bool> {
+        self.end(command, Duration::ZERO)
+    }
+
+    /// Waits for a command that was started. If that fails, the context must be restarted: the NPU may still be using the
+    /// buffers.
+    ///
+    /// # Errors
+    /// Device: it did not end within `within`, ended with an error, or a command failed before. `deadline` is what the message
+    /// says.
+    pub fn wait(&mut self, command: CommandId, within: Duration, deadline: Duration) -> Result<()> {
+        if self.end(command, within)? {
+            return Ok(());
+        }
+        self.usable = false;
+        Err(Error::device(
+            format!("{} on the NPU did not end within {:.1} s", self.program.name, deadline.as_secs_f64()),
+            "see `dmesg` for amdxdna's messages; end what else uses the NPU or loads the GPU",
+        ))
+    }
+
+    fn end(&mut self, command: CommandId, within: Duration) -> Result<bool> {
+        self.check_usable()?;
+        if self.commands[command.0].runs_on.is_none() {
+            return Ok(true);
+        }
+        match self.way.wait(command.0, within) {
+            Ok(ended) => {
+                if ended {
+                    self.commands[command.0].runs_on = None;
+                }
+                Ok(ended)
+            }
+            failed => {
+                self.usable = false;
+                failed
+            }
+        }
+    }
+
+    /// Ends what is left of failed runs, and loads the program anew. Buffers and commands keep their bytes.
     ///
     /// # Errors
     /// Device: the NPU does not come back. It can be tried again.
     pub fn restart(&mut self) -> Result<()> {
         self.usable = false;
         self.way.restart()?;
+        self.commands.iter_mut().for_each(|command| command.runs_on = None);
         self.usable = true;
         Ok(())
     }
@@ -186,12 +323,31 @@ impl<'x> LoadedProgram<'x> {
         }
     }
 
+    /// That a command may be changed or started.
+    fn check_at_rest(&self, command: CommandId) -> Result<()> {
+        self.check_usable()?;
+        match self.commands.get(command.0) {
+            Some(NpuCommand { runs_on: None, .. }) => Ok(()),
+            Some(_) => Err(Error::input("a command on the NPU is changed or started while it runs", REPORT)),
+            None => Err(Error::input("a command on the NPU is another program's", REPORT)),
+        }
+    }
+
+    /// That no command runs on a buffer.
+    fn check_unused(&self, buffer: BufferId) -> Result<()> {
+        let uses = |command: &NpuCommand| command.runs_on.as_ref().is_some_and(|used| used.contains(&buffer.0));
+        match self.commands.iter().any(uses) {
+            true => Err(Error::input("an NPU buffer is read or written while a command runs on it", REPORT)),
+            false => Ok(()),
+        }
+    }
+
     fn check_size(&self, buffer: BufferId, bytes: u64) -> Result<()> {
         match self.buffers.get(buffer.0) {
             Some(&size) if bytes <= size => Ok(()),
             size => {
                 let size = size.copied().unwrap_or(0);
-                Err(Error::input(format!("{bytes} bytes are not in an NPU buffer of {size}"), "report this"))
+                Err(Error::input(format!("{bytes} bytes are not in an NPU buffer of {size}"), REPORT))
             }
         }
     }

@@ -27,6 +27,8 @@ pub enum Behaviour {
     Wrong,
     /// It never ends.
     Late,
+    /// It ends when it is let go, and those before it are.
+    Held,
     /// It ends in this state of its packet.
     State(u32),
 }
@@ -67,9 +69,21 @@ struct FakeBuffer {
 struct FakeContext {
     tiles: u32,
     image: Option<u32>,
+    timeline: u32,
     runs: u64,
-    /// Handles that a run uses which has not ended.
-    running: Vec<u32>,
+    /// Runs that have not ended, in their order.
+    running: Vec<HeldRun>,
+}
+
+/// A run that has not ended.
+#[derive(Debug)]
+struct HeldRun {
+    number: u64,
+    command: u32,
+    /// Handles that it uses.
+    used: Vec<u32>,
+    adds: bool,
+    arguments: Vec<(u32, u64)>,
 }
 
 /// An array behind a file that stands for its node.
@@ -196,12 +210,13 @@ impl ArrayState {
                     }
                     self.next += 2;
                     (data.handle, data.syncobj_handle) = (self.next, self.next - 1);
-                    self.contexts.insert(data.handle, FakeContext { tiles: data.num_tiles, ..Default::default() });
+                    let (tiles, timeline) = (data.num_tiles, data.syncobj_handle);
+                    self.contexts.insert(data.handle, FakeContext { tiles, timeline, ..Default::default() });
                     self.timelines.insert(data.syncobj_handle);
                 }
                 0x41 => {
                     let context = self.contexts.remove(&(*argument.cast::<b::amdxdna_drm_destroy_hwctx>()).handle);
-                    for handle in context.ok_or(Errno::EINVAL)?.running {
+                    for handle in context.ok_or(Errno::EINVAL)?.running.into_iter().flat_map(|run| run.used) {
                         if !self.buffers.contains_key(&handle) || self.address(handle).is_none() {
                             self.violations.push(format!("buffer {handle} went before the run that uses it"));
                         }
@@ -241,7 +256,15 @@ impl ArrayState {
                     let handle = (*argument.cast::<b::drm_syncobj_destroy>()).handle;
                     assert!(self.timelines.remove(&handle), "timeline {handle} is no one's");
                 }
-                0xca if self.contexts.values().any(|c| !c.running.is_empty()) => return Err(Errno::ETIME),
+                0xca => {
+                    let data = &*argument.cast::<b::drm_syncobj_timeline_wait>();
+                    let (timeline, point) = (*(data.handles as *const u32), *(data.points as *const u64));
+                    let context = self.contexts.values().find(|context| context.timeline == timeline);
+                    let running = &context.ok_or(Errno::EINVAL)?.running;
+                    if running.iter().any(|run| run.number <= point) {
+                        return Err(Errno::ETIME);
+                    }
+                }
                 _ => {}
             }
         }
@@ -250,7 +273,7 @@ impl ArrayState {
 
     fn close(&mut self, handle: u32) -> Result<(), Errno> {
         self.buffers.remove(&handle).ok_or(Errno::EINVAL)?;
-        if self.contexts.values().any(|c| c.running.contains(&handle)) {
+        if self.contexts.values().flat_map(|context| &context.running).any(|run| run.used.contains(&handle)) {
             self.violations.push(format!("buffer {handle} was closed while a run used it"));
         }
         Ok(())
@@ -268,23 +291,30 @@ impl ArrayState {
         assert_eq!(words[..4], [1 | 12 << 12, 1, 3, 0]);
         let (sequence, length) = (u64::from(words[4]) | u64::from(words[5]) << 32, words[6]);
         let resident = used.iter().find(|h| HEAP_ADDRESS + self.buffers[h].offset == sequence);
-        assert_eq!(self.bytes(*resident.expect("the stream")), program.sequence);
+        assert_eq!(self.bytes(*resident.expect("the stream"))[..4 * length as usize], *program.sequence);
         assert_eq!(length as usize, program.sequence.len() / 4);
         let addresses = words[7..13].chunks(2).map(|half| u64::from(half[0]) | u64::from(half[1]) << 32);
-        let handle = |address| used.iter().copied().find(|&h| self.address(h) == Some(address)).expect("a used buffer");
-        let arguments: Vec<u32> = addresses.map(handle).collect();
+        let argument = |address: u64| {
+            let inside = used.iter().filter_map(|&handle| {
+                let from = address.checked_sub(self.address(handle)?)?;
+                (from + 8192 <= self.buffers[&handle].size).then_some((handle, from))
+            });
+            inside.min_by_key(|(_, from)| *from).expect("a used buffer")
+        };
+        let arguments: Vec<(u32, u64)> = addresses.map(argument).collect();
+        let adds = program.columns == 4;
 
         let context = self.contexts.get_mut(&context).ok_or(Errno::EINVAL)?;
         context.runs += 1;
         let number = context.runs - 1;
         let state = match self.behaviour {
-            Behaviour::Late => {
-                context.running = used;
+            Behaviour::Late | Behaviour::Held => {
+                context.running.push(HeldRun { number, command, used, adds, arguments });
                 return Ok(number);
             }
             Behaviour::State(state) => state,
             Behaviour::Right | Behaviour::Wrong => {
-                self.compute(program.columns == 4, &arguments);
+                self.compute(adds, &arguments);
                 4
             }
         };
@@ -292,9 +322,20 @@ impl ArrayState {
         Ok(number)
     }
 
-    fn compute(&mut self, add: bool, arguments: &[u32]) {
+    /// Lets the oldest run that has not ended do so, in this state of its packet.
+    pub fn let_go(&mut self, state: u8) {
+        let context = self.contexts.values_mut().find(|context| !context.running.is_empty()).expect("a run");
+        let run = context.running.remove(0);
+        if state == 4 {
+            self.compute(run.adds, &run.arguments);
+        }
+        let header = &mut self.bytes_mut(run.command)[0];
+        *header = *header & !0xf | state;
+    }
+
+    fn compute(&mut self, add: bool, arguments: &[(u32, u64)]) {
         let [a, b] = [0, 1].map(|i| {
-            let bytes = self.bytes(arguments[i]).chunks(2);
+            let bytes = self.bytes(arguments[i].0)[arguments[i].1 as usize..].chunks(2);
             bytes.map(|v| bf16::from_le_bytes(v.try_into().unwrap()).to_f32()).collect::<Vec<f32>>()
         });
         let result: Vec<u8> = match add {
@@ -307,7 +348,7 @@ impl ArrayState {
                 .collect(),
         };
         let wrong = self.behaviour == Behaviour::Wrong;
-        let to = self.bytes_mut(arguments[2]);
+        let to = &mut self.bytes_mut(arguments[2].0)[arguments[2].1 as usize..];
         to[..result.len()].copy_from_slice(&result);
         to[17] ^= u8::from(wrong);
     }

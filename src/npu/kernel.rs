@@ -20,13 +20,12 @@ const COMMAND_BYTES: u64 = 4096;
 /// A program on the NPU. Fields are dropped in this order: the hardware context ends before the memory goes that it may
 /// be using.
 pub(super) struct KernelBackend {
-    /// With the number of its last run. `None`: it could not be made anew.
-    context: Option<(HardwareContext, u64)>,
+    /// `None`: it could not be made anew.
+    context: Option<HardwareContext>,
     buffers: Vec<SharedBuffer>,
-    command: SharedBuffer,
-    sequence: Resident,
+    commands: Vec<KernelCommand>,
     image: Resident,
-    _heap: DeviceHeap,
+    heap: DeviceHeap,
     node: Node,
     program: &'static Program,
 }
@@ -41,20 +40,28 @@ struct SharedBuffer {
 
 /// Bytes in the device heap.
 struct Resident {
+    /// In this process, and on the device.
+    place: u64,
     address: u64,
     gem: Gem,
+}
+
+/// A command: its packet, and the instructions that the packet names.
+struct KernelCommand {
+    packet: SharedBuffer,
+    stream: Resident,
+    /// Words of the stream.
+    words: u32,
+    /// The number of its last run.
+    number: u64,
 }
 
 impl KernelBackend {
     pub(super) fn new(node: Node, program: &'static Program) -> Result<KernelBackend> {
         let mut heap = DeviceHeap::new(&node)?;
         let image = Resident::new(&node, &mut heap, program.image)?;
-        let sequence = Resident::new(&node, &mut heap, program.sequence)?;
-        let command = allocate(&node, BufferKind::Command, COMMAND_BYTES)?;
-        let command = SharedBuffer { mapping: mapped(&node, &command, COMMAND_BYTES)?, address: 0, gem: command };
-        let context = load(&node, program, &image)?;
-        let context = Some((context, 0));
-        Ok(KernelBackend { context, buffers: Vec::new(), command, sequence, image, _heap: heap, node, program })
+        let context = Some(load(&node, program, &image)?);
+        Ok(KernelBackend { context, buffers: Vec::new(), commands: Vec::new(), image, heap, node, program })
     }
 }
 
@@ -86,10 +93,11 @@ impl SharedBuffer {
 impl Resident {
     fn new(node: &Node, heap: &mut DeviceHeap, bytes: &[u8]) -> Result<Resident> {
         let gem = allocate(node, BufferKind::Device, bytes.len() as u64)?;
-        let place = locate(node, &gem)?;
+        let located = locate(node, &gem)?;
         let what = "give a place in the NPU's heap";
-        heap.write(given(what, place.address)?, bytes)?;
-        Ok(Resident { address: given(what, place.device_address)?, gem })
+        let place = given(what, located.address)?;
+        heap.write(place, bytes)?;
+        Ok(Resident { place, address: given(what, located.device_address)?, gem })
     }
 }
 
@@ -120,34 +128,48 @@ impl Backend for KernelBackend {
         Ok(())
     }
 
-    fn start(&mut self, arguments: &[usize]) -> Result<()> {
-        let used: Vec<&SharedBuffer> = arguments.iter().map(|&i| &self.buffers[i]).collect();
-        let addresses: Vec<u64> = used.iter().map(|b| b.address).collect();
-        let words = (self.program.sequence.len() / 4) as u32;
-        let packet = packet::pack(self.sequence.address, words, &addresses)?;
-        let packet: Vec<u8> = packet.iter().flat_map(|word| word.to_le_bytes()).collect();
-        self.command.mapping.bytes_mut()[..packet.len()].copy_from_slice(&packet);
-        let mut gems = vec![&self.sequence.gem];
-        gems.extend(used.iter().map(|b| &b.gem));
-        let (context, number) = self.context.as_mut().ok_or_else(lost)?;
-        *number = context.submit(&self.command.gem, &gems)?;
+    fn add_command(&mut self, bytes: usize) -> Result<()> {
+        let stream = Resident::new(&self.node, &mut self.heap, &vec![0; bytes])?;
+        let gem = allocate(&self.node, BufferKind::Command, COMMAND_BYTES)?;
+        let packet = SharedBuffer { mapping: mapped(&self.node, &gem, COMMAND_BYTES)?, address: 0, gem };
+        self.commands.push(KernelCommand { packet, stream, words: 0, number: 0 });
         Ok(())
     }
 
-    fn wait(&mut self, within: Duration) -> Result<bool> {
-        let (context, number) = self.context.as_ref().ok_or_else(lost)?;
-        match context.wait(*number, within) {
+    fn write_stream(&mut self, command: usize, from: usize, bytes: &[u8], total: usize) -> Result<()> {
+        let command = &mut self.commands[command];
+        self.heap.write(command.stream.place + from as u64, bytes)?;
+        command.words = (total / 4) as u32;
+        Ok(())
+    }
+
+    fn start(&mut self, command: usize, arguments: &[(usize, u64)]) -> Result<()> {
+        let command = &mut self.commands[command];
+        let addresses: Vec<u64> = arguments.iter().map(|(buffer, from)| self.buffers[*buffer].address + from).collect();
+        let packet = packet::pack(command.stream.address, command.words, &addresses)?;
+        let packet: Vec<u8> = packet.iter().flat_map(|word| word.to_le_bytes()).collect();
+        command.packet.mapping.bytes_mut()[..packet.len()].copy_from_slice(&packet);
+        let mut gems = vec![&command.stream.gem];
+        gems.extend(arguments.iter().map(|(buffer, _)| &self.buffers[*buffer].gem));
+        let context = self.context.as_ref().ok_or_else(lost)?;
+        command.number = context.submit(&command.packet.gem, &gems)?;
+        Ok(())
+    }
+
+    fn wait(&mut self, command: usize, within: Duration) -> Result<bool> {
+        let command = &self.commands[command];
+        match self.context.as_ref().ok_or_else(lost)?.wait(command.number, within) {
             Err(late) if late.errno == Errno::ETIME => return Ok(false),
             ended => ended?,
         }
-        let header = self.command.mapping.bytes().first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
+        let header = command.packet.mapping.bytes().first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
         packet::judge(header).map(|()| true)
     }
 
     fn restart(&mut self) -> Result<()> {
-        // The driver stops a context's run when it ends the context, and the new one takes the same columns.
+        // The driver stops a context's runs when it ends the context, and the new one takes the same columns.
         self.context = None;
-        self.context = Some((load(&self.node, self.program, &self.image)?, 0));
+        self.context = Some(load(&self.node, self.program, &self.image)?);
         Ok(())
     }
 }

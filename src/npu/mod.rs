@@ -3,22 +3,29 @@
 //! A [`LoadedProgram`] holds columns of the array with one program on them, and the buffers that the program works on.
 //! A run ends within its deadline, or the context is of no use until it is restarted.
 //!
+//! [`guest`] attends in place of a device, by streams that [`attend`] makes.
+//!
 //! Two ways lead to the NPU: the kernel's driver (`kernel`) and libxrt (`xrt`). Which one a context takes shows nowhere
 //! else.
 
+pub mod attend;
 mod context;
 #[cfg(test)]
 pub(crate) mod fake;
+pub(crate) mod guest;
 mod kernel;
+#[cfg(test)]
+mod modelled;
 mod packet;
 pub mod program;
 pub mod programs;
+pub mod stream;
 #[cfg(test)]
 mod tests;
 pub mod trial;
 mod xrt;
 
-pub use context::{BufferId, LoadedProgram};
+pub use context::{BufferId, CommandId, LoadedProgram};
 pub use program::Program;
 
 /// A way to the NPU.

@@ -3,11 +3,12 @@
 
 use super::fake::{ArrayState, Behaviour, FakeNpu};
 use super::trial::{self, ProgramTrial};
-use super::{BufferId, LoadedProgram};
+use super::{BufferId, CommandId, LoadedProgram};
 use crate::Result;
 use crate::sys::dma_buf::{DmaBuf, sealed_memfd};
 use crate::sys::drm::Node;
 use crate::sys::fake::FakeIoctls;
+use half::bf16;
 use nix::errno::Errno;
 use std::path::Path;
 use std::time::Duration;
@@ -203,6 +204,110 @@ fn after_a_failed_run_nothing_is_answered_until_a_restart() {
         drop(context);
         machine.assert_clean();
     }
+}
+
+/// A context of the vector add with so many commands, and three buffers of four parts, of which each command takes one.
+fn with_commands(machine: &NpuMachine, count: usize) -> (LoadedProgram<'static>, Vec<CommandId>, [BufferId; 3]) {
+    let mut context = machine.load(&trial::VECTOR_ADD).unwrap();
+    let buffers = [0; 3].map(|_| context.allocate(4 * 8192).unwrap());
+    let stream = trial::VECTOR_ADD.program.sequence;
+    let commands = (0..count)
+        .map(|_| {
+            // More room than it needs.
+            let command = context.add_command(stream.len() + 4096).unwrap();
+            context.set_stream(command, stream).unwrap();
+            command
+        })
+        .collect();
+    (context, commands, buffers)
+}
+
+#[test]
+fn commands_in_flight_are_polled_and_end_in_their_order() {
+    let machine = NpuMachine::new();
+    let (mut context, commands, buffers) = with_commands(&machine, 5);
+    let numbers: Vec<u8> =
+        (0..4u8).flat_map(|part| (0..4096).flat_map(move |_| bf16::from_f32(f32::from(part)).to_le_bytes())).collect();
+    context.write(buffers[0], &numbers).unwrap();
+    context.write(buffers[1], &numbers).unwrap();
+    machine.with(|array| array.behaviour = Behaviour::Held);
+    let part = |index: u64| buffers.map(|buffer| (buffer, 8192 * index));
+    for (index, command) in (0u64..4).zip(&commands) {
+        context.start(*command, &part(index)).unwrap();
+    }
+    let refused = |result: Result<()>, words: &str| {
+        let e = result.unwrap_err();
+        assert!(e.exit_code() == 2 && e.to_string().contains(words), "{e}");
+    };
+    refused(context.start(commands[4], &part(0)), "4 commands run on the NPU");
+    refused(context.start(commands[0], &part(0)), "while it runs");
+    refused(context.set_stream(commands[1], trial::VECTOR_ADD.program.sequence), "while it runs");
+    refused(context.write(buffers[0], &[0]), "while a command runs on it");
+    refused(context.read(buffers[2], &mut [0]), "while a command runs on it");
+    for ended in 0..4 {
+        for (index, command) in commands[..4].iter().enumerate() {
+            assert_eq!(context.poll(*command).unwrap(), index < ended, "{index} of {ended}");
+        }
+        machine.with(|array| array.let_go(4));
+    }
+    for command in &commands[..4] {
+        context.wait(*command, DEADLINE, DEADLINE).unwrap();
+    }
+    let mut sums = vec![0; 4 * 8192];
+    context.read(buffers[2], &mut sums).unwrap();
+    for (index, sums) in sums.chunks(8192).enumerate() {
+        let all = sums.chunks(2).all(|sum| bf16::from_le_bytes([sum[0], sum[1]]).to_f32() == 2.0 * index as f32);
+        assert!(all, "part {index}");
+    }
+    drop(context);
+    machine.assert_clean();
+}
+
+#[test]
+fn a_command_that_fails_ends_them_all_until_a_restart() {
+    let machine = NpuMachine::new();
+    let (mut context, commands, buffers) = with_commands(&machine, 3);
+    machine.with(|array| array.behaviour = Behaviour::Held);
+    let arguments = buffers.map(|buffer| (buffer, 0));
+    commands.iter().for_each(|command| context.start(*command, &arguments).unwrap());
+    machine.with(|array| array.let_go(5));
+    let e = context.poll(commands[0]).unwrap_err();
+    assert!(e.to_string().starts_with("the NPU reports an error"), "{e}");
+    for command in &commands {
+        assert!(context.poll(*command).unwrap_err().to_string().contains("failed before"));
+        assert!(context.start(*command, &arguments).unwrap_err().to_string().contains("failed before"));
+    }
+    context.restart().unwrap();
+    machine.with(|array| array.behaviour = Behaviour::Right);
+    for command in &commands {
+        context.start(*command, &arguments).unwrap();
+        assert!(context.poll(*command).unwrap());
+    }
+    drop(context);
+    machine.assert_clean();
+}
+
+#[test]
+fn a_stream_is_changed_within_its_room_alone() {
+    let machine = NpuMachine::new();
+    let (mut context, commands, buffers) = with_commands(&machine, 1);
+    let stream = trial::VECTOR_ADD.program.sequence;
+    let refusals = [
+        context.set_stream(commands[0], &vec![0; stream.len() + 4100]),
+        context.patch_stream(commands[0], stream.len() - 4, &[0; 8]),
+        context.patch_stream(commands[0], usize::MAX, &[0; 4]),
+        context.start(commands[0], &buffers.map(|buffer| (buffer, 4 * 8192))),
+    ];
+    assert!(refusals.into_iter().all(|refusal| refusal.unwrap_err().exit_code() == 2));
+    // The fake takes no other stream: what is changed back is whole again.
+    context.patch_stream(commands[0], 16, &[1; 8]).unwrap();
+    context.patch_stream(commands[0], 16, &stream[16..24]).unwrap();
+    context.start(commands[0], &buffers.map(|buffer| (buffer, 0))).unwrap();
+    assert!(context.poll(commands[0]).unwrap());
+    // A larger program's numbers are no commands of this one.
+    let other = NpuMachine::new();
+    let (_context, others, _) = with_commands(&other, 3);
+    assert_eq!(context.set_stream(others[2], stream).unwrap_err().exit_code(), 2);
 }
 
 #[test]

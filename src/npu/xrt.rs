@@ -3,9 +3,10 @@
 use super::context::{Backend, lost};
 use super::packet::RUN_SEQUENCE;
 use super::program::Program;
-use crate::Result;
+use crate::error::{Setting, text};
 use crate::sys::dma_buf::DmaBuf;
 use crate::sys::xrt::{Library, Run, XrtBuffer, XrtBufferKind, XrtDevice, XrtKernel, XrtProgram as Loaded};
+use crate::{Error, Result};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -22,40 +23,65 @@ pub(super) struct XrtBackend<'x> {
     /// `None`: it could not be made anew.
     on_array: Option<OnArray<'x>>,
     buffers: Vec<XrtBuffer<'x>>,
+    /// The instructions of each command, in all the room that it has, and how many of them there are.
+    streams: Vec<(Vec<u8>, usize)>,
     device: XrtDevice<'x>,
     program: &'static Program,
 }
 
 /// The program on the array: a hardware context, and what depends on it.
 struct OnArray<'x> {
-    run: Run<'x>,
+    commands: Vec<XrtCommand<'x>>,
     kernel: XrtKernel<'x>,
     loaded: Loaded<'x>,
-    /// The instruction stream, which the run reads.
-    _sequence: XrtBuffer<'x>,
+}
+
+/// A command: a run, and the instructions that it reads.
+struct XrtCommand<'x> {
+    run: Run<'x>,
+    stream: XrtBuffer<'x>,
+}
+
+impl XrtCommand<'_> {
+    /// Makes the first `length` of these bytes its instructions.
+    fn set(&mut self, bytes: &[u8], length: usize) -> Result<()> {
+        self.stream.write(0, bytes)?;
+        self.stream.sync_to_device()?;
+        self.run.set_number(SEQUENCE_WORDS, (length / 4) as u32)
+    }
 }
 
 impl<'x> OnArray<'x> {
-    fn new(device: &XrtDevice<'x>, program: &Program) -> Result<OnArray<'x>> {
+    /// Loads the program, with commands of these instructions.
+    fn new(device: &XrtDevice<'x>, program: &Program, streams: &[(Vec<u8>, usize)]) -> Result<OnArray<'x>> {
         let loaded = device.load(program.container)?;
         let kernel = loaded.kernel(program.name)?;
-        let (bytes, group) = (program.sequence.len() as u64, kernel.group(SEQUENCE)?);
-        let mut sequence = loaded.allocate(bytes, XrtBufferKind::Instructions, group)?;
-        sequence.write(0, program.sequence)?;
-        sequence.sync_to_device()?;
-        let mut run = kernel.run()?;
+        let mut on_array = OnArray { commands: Vec::new(), kernel, loaded };
+        for (bytes, length) in streams {
+            on_array.add_command(bytes.len())?;
+            if let Some(command) = on_array.commands.last_mut() {
+                command.set(bytes, *length)?;
+            }
+        }
+        Ok(on_array)
+    }
+
+    fn add_command(&mut self, bytes: usize) -> Result<()> {
+        let group = self.kernel.group(SEQUENCE)?;
+        let stream = self.loaded.allocate(bytes as u64, XrtBufferKind::Instructions, group)?;
+        let mut run = self.kernel.run()?;
         run.set_number(OPERATION, RUN_SEQUENCE)?;
-        run.set_buffer(SEQUENCE, &sequence)?;
-        run.set_number(SEQUENCE_WORDS, (program.sequence.len() / 4) as u32)?;
-        Ok(OnArray { run, kernel, loaded, _sequence: sequence })
+        run.set_buffer(SEQUENCE, &stream)?;
+        self.commands.push(XrtCommand { run, stream });
+        Ok(())
     }
 }
 
 impl<'x> XrtBackend<'x> {
     pub(super) fn new(library: &'x Library, slot: &str, program: &'static Program) -> Result<XrtBackend<'x>> {
         let device = library.open(slot)?;
-        let on_array = Some(OnArray::new(&device, program)?);
-        Ok(XrtBackend { on_array, buffers: Vec::new(), device, program })
+        let on_array = Some(OnArray::new(&device, program, &[])?);
+        Ok(XrtBackend { on_array, buffers: Vec::new(), streams: Vec::new(), device, program })
     }
 
     fn on_array(&mut self) -> Result<&mut OnArray<'x>> {
@@ -87,22 +113,40 @@ impl Backend for XrtBackend<'_> {
         self.buffers[buffer].read(0, bytes)
     }
 
-    fn start(&mut self, arguments: &[usize]) -> Result<()> {
-        let OnArray { run, .. } = self.on_array.as_mut().ok_or_else(lost)?;
-        for (number, &buffer) in (BUFFERS..).zip(arguments) {
+    fn add_command(&mut self, bytes: usize) -> Result<()> {
+        self.on_array()?.add_command(bytes)?;
+        self.streams.push((vec![0; bytes], 0));
+        Ok(())
+    }
+
+    fn write_stream(&mut self, command: usize, from: usize, bytes: &[u8], total: usize) -> Result<()> {
+        let (stream, length) = &mut self.streams[command];
+        stream[from..from + bytes.len()].copy_from_slice(bytes);
+        *length = total;
+        let on_array = self.on_array.as_mut().ok_or_else(lost)?;
+        on_array.commands[command].set(&self.streams[command].0, total)
+    }
+
+    fn start(&mut self, command: usize, arguments: &[(usize, u64)]) -> Result<()> {
+        let XrtCommand { run, .. } = &mut self.on_array.as_mut().ok_or_else(lost)?.commands[command];
+        for (number, &(buffer, from)) in (BUFFERS..).zip(arguments) {
+            if from > 0 {
+                let cause = "libxrt's interface takes no part of a buffer for an NPU program";
+                return Err(Error::device(cause, text!("use ", Setting::KernelNpu)));
+            }
             run.set_buffer(number, &self.buffers[buffer])?;
         }
         run.start()
     }
 
-    fn wait(&mut self, within: Duration) -> Result<bool> {
-        self.on_array()?.run.wait(within)
+    fn wait(&mut self, command: usize, within: Duration) -> Result<bool> {
+        self.on_array()?.commands[command].run.wait(within)
     }
 
     fn restart(&mut self) -> Result<()> {
-        // libxrt stops a context's run when it ends the context, and the new one takes the same columns.
+        // libxrt stops a context's runs when it ends the context, and the new one takes the same columns.
         self.on_array = None;
-        self.on_array = Some(OnArray::new(&self.device, self.program)?);
+        self.on_array = Some(OnArray::new(&self.device, self.program, &self.streams)?);
         Ok(())
     }
 }

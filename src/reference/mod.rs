@@ -107,8 +107,9 @@ impl Steps for Formulas {
         &self.device
     }
 
-    fn run(&mut self, op: &Op, state: &StepState, arena: &mut [f32]) {
+    fn run(&mut self, op: &Op, state: &StepState, arena: &mut [f32]) -> Result<()> {
         ops::run(op, state, &self.weights, arena, &mut self.kv);
+        Ok(())
     }
 
     fn tolerance(&self, _: &Op) -> Tolerance {

@@ -8,6 +8,7 @@ use crate::executor::guest::{Guest, GuestKind, HostGuest};
 use crate::executor::weights::Progress;
 use crate::executor::{PageId, Row};
 use crate::model::checkpoint::Checkpoint;
+use crate::npu;
 use crate::reference::Formulas;
 use crate::schedule::kv::KvLayer;
 use crate::schedule::step::{KvType, Op};
@@ -30,8 +31,16 @@ pub(super) fn load(
             let own = schedule.with_kv(KvType::F32);
             Box::new(HostGuest::new(&own, Formulas::load(checkpoint, &own, &steps, progress)?))
         }
+        GuestKind::Npu(api) => {
+            let own = schedule.with_kv(KvType::Bf16);
+            Box::new(HostGuest::new(&own, npu::guest::load(&own, api)?))
+        }
         GuestKind::Cpu => {
-            let own = schedule.with_kv(KvType::F16);
+            // What the device keeps, where the guest can keep it.
+            let own = match schedule.extent.kv {
+                KvType::Bf16 => schedule.clone(),
+                KvType::F16 | KvType::F32 => schedule.with_kv(KvType::F16),
+            };
             Box::new(HostGuest::new(
                 &own,
                 Kernels::load(VectorUnits::best(), checkpoint, &own, &steps, None, progress)?,
@@ -65,7 +74,9 @@ impl<D: Driver> Replay<D> {
             self.copy_kv(guest, &kv)?;
         }
         let op = &self.schedule.steps[step].op;
-        self.queue.edit(&mut self.arena, |words| guest.run(op, bytemuck::cast_slice_mut(words)))
+        let mut ran = Ok(());
+        self.queue.edit(&mut self.arena, |words| ran = guest.run(op, bytemuck::cast_slice_mut(words)))?;
+        ran
     }
 
     /// Copies what the pass's rows see of a layer's keys and values to the guest's own memory: all of it for every pass, since

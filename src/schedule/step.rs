@@ -76,11 +76,13 @@ impl Slot {
     }
 }
 
-/// The element type of the KV cache on a device. The CPU executor always keeps f16, the reference executor f32.
+/// The element type of the KV cache. The reference executor always keeps f32, the CPU executor f16 or bf16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KvType {
     /// IEEE half, 2 bytes.
     F16,
+    /// bfloat16, 2 bytes: what the NPU multiplies.
+    Bf16,
     /// f32, 4 bytes.
     F32,
 }
@@ -89,7 +91,7 @@ impl KvType {
     /// Bytes of one element.
     pub fn bytes(self) -> usize {
         match self {
-            KvType::F16 => 2,
+            KvType::F16 | KvType::Bf16 => 2,
             KvType::F32 => 4,
         }
     }
@@ -98,6 +100,7 @@ impl KvType {
     pub fn decode(self, bytes: &[u8]) -> Vec<f32> {
         match self {
             KvType::F16 => bytes.chunks_exact(2).map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32()).collect(),
+            KvType::Bf16 => bytes.chunks_exact(2).map(|b| half::bf16::from_le_bytes([b[0], b[1]]).to_f32()).collect(),
             KvType::F32 => bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
         }
     }
@@ -106,14 +109,16 @@ impl KvType {
     pub fn encode(self, elements: &[f32]) -> Vec<u8> {
         match self {
             KvType::F16 => elements.iter().flat_map(|x| half::f16::from_f32(*x).to_le_bytes()).collect(),
+            KvType::Bf16 => elements.iter().flat_map(|x| half::bf16::from_f32(*x).to_le_bytes()).collect(),
             KvType::F32 => elements.iter().flat_map(|x| x.to_le_bytes()).collect(),
         }
     }
 
-    /// As schedules print it: `f16`, `f32`.
+    /// As schedules print it: `f16`, `bf16`, `f32`.
     pub fn name(self) -> &'static str {
         match self {
             KvType::F16 => "f16",
+            KvType::Bf16 => "bf16",
             KvType::F32 => "f32",
         }
     }

@@ -8,6 +8,8 @@ use kiln::sequence::session::Session;
 pub const F32_SHALLOW: Tolerance = Tolerance::MaxAbs(3e-4);
 pub const F32_DEEP: Tolerance = Tolerance::MaxAbs(2e-3);
 pub const F16_SHALLOW: Tolerance = Tolerance::RelativeRms(0.015);
+/// With keys and values in bf16, of eight bits: of few layers.
+pub const BF16_KV: f32 = 0.02;
 pub const F16_DEEP: Tolerance = Tolerance::RelativeRms(0.12);
 
 /// How close a result must be.

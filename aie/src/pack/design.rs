@@ -306,9 +306,9 @@ impl Design {
         Ok(commands)
     }
 
-    /// The shims that the host asks for transfers.
+    /// The shims whose channels are in use.
     fn shims(&self) -> Vec<Tile> {
-        let mut shims: Vec<Tile> = self.transfers.iter().map(|transfer| transfer.channel.tile).collect();
+        let mut shims: Vec<Tile> = self.shim_channels.iter().map(|channel| channel.tile).collect();
         shims.sort();
         shims.dedup();
         shims

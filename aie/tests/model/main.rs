@@ -7,6 +7,8 @@ mod kernels;
 mod latencies;
 mod machine;
 mod mutations;
+mod npu;
 mod prefill;
 mod program;
 mod rings;
+mod streams;

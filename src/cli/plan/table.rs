@@ -149,7 +149,10 @@ fn write_attention(t: &mut String, rows: usize, attention: &[Attention]) -> std:
     if attention.is_empty() {
         return Ok(());
     }
-    writeln!(t, "attention on the NPU, a prediction too; no part of a model runs there in this version")?;
+    writeln!(
+        t,
+        "attention on the NPU, a prediction too; in this version it runs there with --npu require alone, and slower"
+    )?;
     writeln!(t, "{:>8} {:>14} {:>9} {:>9} {:>9}  faster on", "behind", "pass", "of GPU", "GPU's", "NPU's")?;
     for Attention { behind, token, chunk } in attention {
         for (pass, p) in [("one token".to_owned(), token), (format!("prefill {rows}"), chunk)] {

@@ -153,8 +153,10 @@ impl Tensor {
 
     /// The values as the narrower of two caches keeps them.
     pub(super) fn rounded(&self, mut values: Vec<f32>, elements: [KvType; 2]) -> Vec<f32> {
-        if matches!(self, Tensor::Kv { .. }) && elements.contains(&KvType::F16) {
-            values.iter_mut().for_each(|x| *x = half::f16::from_f32(*x).to_f32());
+        if matches!(self, Tensor::Kv { .. }) {
+            for kept in [KvType::F16, KvType::Bf16].into_iter().filter(|kept| elements.contains(kept)) {
+                values = kept.decode(&kept.encode(&values));
+            }
         }
         values
     }

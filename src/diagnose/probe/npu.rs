@@ -56,7 +56,10 @@ pub(super) fn check(files: &Files, xrt: &std::result::Result<XrtProbe, Missing>,
         }
     } else {
         // What is checked above is the machine's. Nothing of it is wrong for what a model needs.
-        checks.skip("use", "this build of Kiln runs no part of a model on the NPU: attention runs on the GPU");
+        checks.skip(
+            "use",
+            "attention runs on the GPU, where it is faster in this version; `--npu require` puts it on the NPU",
+        );
         check_locked_memory(&mut checks);
     }
     check_xrt(&mut checks, xrt, &npus);

@@ -124,6 +124,11 @@ macro_rules! spirv_modules {
                 name: "head_prepare_f16", source: "head_prepare", defines: ["KV_F16"],
                 constants: NoConstants, push: HeadPreparePush, relay: Never,
             }
+            /// QK-norm, RoPE and KV write, bf16 cache.
+            HeadPrepareBf16 {
+                name: "head_prepare_bf16", source: "head_prepare", defines: ["KV_BF16"],
+                constants: NoConstants, push: HeadPreparePush, relay: Never,
+            }
             /// QK-norm, RoPE and KV write, f32 cache.
             HeadPrepareF32 {
                 name: "head_prepare_f32", source: "head_prepare", defines: ["KV_F32"],
@@ -132,6 +137,11 @@ macro_rules! spirv_modules {
             /// Attention over an f16 cache.
             AttendF16 {
                 name: "attend_f16", source: "attend", defines: ["KV_F16"],
+                constants: AttendConstants, push: AttendPush, relay: Whole,
+            }
+            /// Attention over a bf16 cache.
+            AttendBf16 {
+                name: "attend_bf16", source: "attend", defines: ["KV_BF16"],
                 constants: AttendConstants, push: AttendPush, relay: Whole,
             }
             /// Attention over an f32 cache.
@@ -222,6 +232,16 @@ macro_rules! spirv_modules {
             /// As above, queries in shared memory.
             AttendMatrixReloadF16 {
                 name: "attend_matrix_reload_f16", source: "attend_matrix", defines: ["RELOAD"],
+                constants: AttendMatrixConstants, push: AttendMatrixPush, relay: Never,
+            }
+            /// Attention of consecutive rows by matrix units, bf16 cache.
+            AttendMatrixBf16 {
+                name: "attend_matrix_bf16", source: "attend_matrix", defines: ["KV_BF16"],
+                constants: AttendMatrixConstants, push: AttendMatrixPush, relay: Never,
+            }
+            /// As above, queries in shared memory.
+            AttendMatrixReloadBf16 {
+                name: "attend_matrix_reload_bf16", source: "attend_matrix", defines: ["RELOAD", "KV_BF16"],
                 constants: AttendMatrixConstants, push: AttendMatrixPush, relay: Never,
             }
             /// The matrix units' ceiling.

@@ -3,6 +3,20 @@
 
 use super::program::{Argument, Program};
 
+/// aie/kernels/attend_bf16.rs
+pub const ATTEND_BF16: Program = Program {
+    name: "attend_bf16",
+    columns: 4,
+    arguments: &[
+        Argument { name: "k", bytes: 393216 },
+        Argument { name: "v", bytes: 262144 },
+        Argument { name: "o", bytes: 294912 },
+    ],
+    image: include_bytes!("attend_bf16.pdi"),
+    sequence: include_bytes!("attend_bf16.txn"),
+    container: include_bytes!("attend_bf16.xclbin"),
+};
+
 /// aie/kernels/matmul_bf16.rs
 pub const MATMUL_BF16: Program = Program {
     name: "matmul_bf16",

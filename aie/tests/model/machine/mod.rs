@@ -105,6 +105,8 @@ pub struct Machine {
     /// Column by column, each from its shim up.
     tiles: Vec<Tile>,
     pub host: Vec<HostBuffer>,
+    /// What a run's arguments are: a buffer of the host, and bytes from its start.
+    pub arguments: Vec<(usize, u64)>,
     /// Tokens that have reached the firmware.
     tokens: Vec<Task>,
     cycle: u64,
@@ -140,6 +142,7 @@ impl Machine {
         Machine {
             tiles: places.map(tile).collect(),
             host: Vec::new(),
+            arguments: Vec::new(),
             tokens: Vec::new(),
             cycle: 0,
             stirred: true,
@@ -150,9 +153,10 @@ impl Machine {
         }
     }
 
-    /// Gives the array a buffer of the host; it lies apart from all others.
+    /// Gives the array a buffer of the host, which is the next argument; it lies apart from all others.
     pub fn share(&mut self, memory: HostMemory) {
         let address = 0x1_0000_0000 * (self.host.len() as u64 + 1) + 0x1000;
+        self.arguments.push((self.host.len(), 0));
         self.host.push(HostBuffer { address, memory });
     }
 
@@ -175,8 +179,9 @@ impl Machine {
             match operation {
                 sequence::Operation::Write { address, mask, value } => self.write(address, mask, value)?,
                 sequence::Operation::Patch { address, argument, offset } => {
-                    let buffer = self.host.get(argument).ok_or_else(|| format!("there is no argument {argument}"))?;
-                    let target = buffer.address + offset;
+                    let found =
+                        self.arguments.get(argument).ok_or_else(|| format!("there is no argument {argument}"))?;
+                    let target = self.host[found.0].address + found.1 + offset;
                     let place = place_of(address);
                     let dma = &mut self.tile_mut(place)?.dma;
                     dma.patch(address & 0xFFFFF, target).map_err(|fault| format!("tile {place:?}: {fault}"))?;

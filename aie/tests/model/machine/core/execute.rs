@@ -1,10 +1,10 @@
 //! What instructions do.
 
+use super::super::number::{halves, widen};
 use super::decode::{Address, Branch, Operation, Scalars, Step, Value, fixed};
 use super::registers::{Parts, Scalar, Span, named};
 use super::vector::{self, Kind, Modes};
 use super::{Action, Core, Fault};
-use crate::machine::number::{halves, widen};
 
 /// Its own memory, as the core addresses it.
 const OWN: u32 = 0x70000;

@@ -2,7 +2,7 @@
 
 use kiln_aie::register::{File, NAMED, Register};
 
-use crate::machine::memory::Part;
+use super::super::memory::Part;
 
 /// Scalars of all files, one file behind another.
 const SCALARS: usize = 76 + NAMED.len();

@@ -3,9 +3,9 @@
 //! Sources: the names and operands of the public LLVM backend's instructions; the orders of bf16 as they were measured on
 //! a Phoenix and the bytes that shuffle modes choose (FIM43-Redeye/xdna-emu has both), which are what the modes' names say.
 
+use super::super::number::{halves, narrow, widen};
 use super::Fault;
 use super::registers::Parts;
-use crate::machine::number::{halves, narrow, widen};
 
 /// Where an instruction has its operands.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,206 @@
+//! Attention of a layer on the NPU: what its program takes and leaves, and the instruction streams that move it.
+//!
+//! The program is `aie/kernels/attend_bf16.rs` with its kernels, which says what a core does. Here is the host's side. Keys
+//! and values stay where they are, in the pages of the cache: a stream's descriptors cover whole pages, runs of them that
+//! lie evenly apart in one. What changes from token to token, queries and the positions that they see, is in units of
+//! parameters beside them. So a stream changes where a page comes or goes, and one serves all layers whose pages are the
+//! same: the layer's offset is in the buffers' addresses.
+//!
+//! A column takes heads of K and V one after another. Where there are fewer heads than columns, a head's pages are
+//! divided into parts, and what is left of them is merged.
+//!
+//! Nothing here knows a device. `aie/tests/model` runs these streams on the functional model, against f64.
+
+pub mod decode;
+pub mod partial;
+pub mod prefill;
+
+pub use decode::DecodeAttention;
+pub use partial::Partial;
+pub use prefill::{ChunkPages, PrefillAttention};
+
+use std::ops::Range;
+
+use super::stream::{MOST_STEP, MOST_TRANSFERS, ShimChannel, ShimTransfer};
+
+/// Bytes of a unit: what a memory tile's ring has a buffer for, of K, of V and of parameters.
+pub const UNIT_BYTES: usize = 8192;
+/// Positions of a page of the cache.
+pub const PAGE_POSITIONS: usize = 64;
+/// Bytes of what a core leaves of a sequence.
+pub const LEFT_BYTES: usize = 18_432;
+/// Bytes from what is left of four queries of one token to the next four.
+pub const DECODE_QUAD_BYTES: usize = 66 * 64;
+/// Cores of a column.
+pub const CORES: usize = 4;
+/// Columns of the program.
+pub const COLUMNS: u8 = 4;
+/// What a score may be after scaling, of either sign.
+pub const MOST_SCORE: f32 = 16384.0;
+/// A layer's heads, and where they lie in a page's part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeadLayout {
+    /// Elements of a head: 64, 128 or 256.
+    pub head_dim: usize,
+    /// Heads of K and of V.
+    pub kv_heads: usize,
+    /// Query heads of each: 1 to 8.
+    pub group: usize,
+    /// Columns that take part: 1 to 4.
+    pub columns: u8,
+    /// Cores of a column that take part in attention of one token: 1 to 4, as the program's image has them.
+    pub cores: usize,
+    /// Transfers of a command, in all columns: 8 or more. What takes more is divided.
+    pub transfers: usize,
+}
+
+/// Where a page's part for the layer begins: K of all heads, each `[PAGE_POSITIONS][head_dim]` bf16, and behind them V.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PagePlace {
+    /// The buffer: an argument's index.
+    pub argument: u32,
+    /// Bytes from its start.
+    pub offset: u64,
+}
+
+/// Arguments of a stream beside those of pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnitArguments {
+    /// Units of parameters and queries.
+    pub parameters: u32,
+    /// What the cores leave.
+    pub left: u32,
+}
+
+/// The core of each column whose turn it is to leave something. A column's memory tile collects from its cores in turn, from
+/// run to run: one token's sequences go to the core whose turn it is, and what many tokens' cores leave begins with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CoreTurns([usize; COLUMNS as usize]);
+
+/// How the queries of a layer are read: bf16 of a row and a query head, `head_dim` elements, scaled by the layer's scale
+/// and the logarithm of e to base 2.
+pub type Queries<'q> = &'q dyn Fn(usize, usize) -> &'q [u16];
+
+impl HeadLayout {
+    /// # Errors
+    /// One line: what the program does not take.
+    pub fn check(&self) -> Result<(), String> {
+        let HeadLayout { head_dim, kv_heads, group, columns, cores, transfers } = *self;
+        if ![64, 128, 256].contains(&head_dim) {
+            return Err(format!("heads of {head_dim} elements: the NPU's attention takes 64, 128 and 256"));
+        }
+        if kv_heads == 0 || !(1..=8).contains(&group) {
+            return Err(format!("{group} query heads for each of {kv_heads}: the NPU's attention takes 1 to 8"));
+        }
+        if !(1..=COLUMNS).contains(&columns) || !(1..=CORES).contains(&cores) {
+            return Err(format!("{columns} columns of {cores} cores: an array has {COLUMNS} of {CORES}"));
+        }
+        if !(8..=MOST_TRANSFERS).contains(&transfers) {
+            return Err(format!("commands of {transfers} transfers: 8 to {MOST_TRANSFERS}"));
+        }
+        Ok(())
+    }
+
+    /// Bytes of a head's K, or V, in a page.
+    pub fn head_bytes(&self) -> usize {
+        2 * PAGE_POSITIONS * self.head_dim
+    }
+
+    /// Bytes of a page's part for the layer.
+    pub fn part_bytes(&self) -> usize {
+        2 * self.kv_heads * self.head_bytes()
+    }
+
+    /// Units of a page of one head's K.
+    fn page_units(&self) -> usize {
+        self.head_bytes() / UNIT_BYTES
+    }
+
+    /// Transfers of a head's K and V over pages: for each run of them one of either.
+    fn send_pages(&self, column: u8, head: usize, pages: &[PagePlace], transfers: &mut Vec<ShimTransfer>) {
+        let head_bytes = self.head_bytes() as u64;
+        for PageRun { first, count, step } in runs(pages) {
+            for (number, half) in [(0, 0), (1, self.kv_heads)] {
+                transfers.push(ShimTransfer {
+                    column,
+                    channel: ShimChannel::Send(number),
+                    argument: first.argument,
+                    offset: first.offset + (half + head) as u64 * head_bytes,
+                    words: self.head_bytes() as u32 / 4,
+                    parts: count,
+                    step,
+                });
+            }
+        }
+    }
+
+    /// Words in the order in which the memory tile sends them of a unit of K (`rows` of a tile 4) or V (2).
+    pub fn walk(&self, tile: usize) -> Vec<usize> {
+        let row = self.head_dim / 2;
+        let mut order = Vec::with_capacity(UNIT_BYTES / 4);
+        for step in 0..UNIT_BYTES / 4 / (16 * row) {
+            for column in 0..row / tile {
+                for position in 0..16 {
+                    order.extend((0..tile).map(|word| word + position * row + column * tile + step * 16 * row));
+                }
+            }
+        }
+        order
+    }
+}
+
+/// Pages in ranges, each in so few runs that a command takes their transfers.
+fn split(pages: &[PagePlace], ranges: Vec<Range<usize>>, transfers: usize) -> Vec<Range<usize>> {
+    let fits = |range: &Range<usize>| range.len() == 1 || 3 + 2 * runs(&pages[range.clone()]).len() <= transfers;
+    let mut split = Vec::new();
+    let mut rest: Vec<Range<usize>> = ranges.into_iter().rev().collect();
+    while let Some(range) = rest.pop() {
+        if fits(&range) {
+            split.push(range);
+        } else {
+            let middle = range.start.midpoint(range.end);
+            rest.extend([middle..range.end, range.start..middle]);
+        }
+    }
+    split
+}
+
+/// A unit whose words a core is to have in this order, as it lies in memory: the memory tile walks through every unit.
+fn unwalk(walk: &[usize], words: &[u32], to: &mut [u8]) {
+    for (place, word) in walk.iter().zip(words) {
+        to[4 * place..][..4].copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// Pages that one descriptor covers: evenly apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageRun {
+    /// The first page.
+    pub first: PagePlace,
+    /// How many.
+    pub count: u32,
+    /// Words from one to the next.
+    pub step: u32,
+}
+
+/// The runs of pages, in their order.
+pub fn runs(pages: &[PagePlace]) -> Vec<PageRun> {
+    let step = |a: &PagePlace, b: &PagePlace| -> Option<u32> {
+        let bytes =
+            b.offset.checked_sub(a.offset).filter(|bytes| a.argument == b.argument && bytes.is_multiple_of(4))?;
+        (1..=MOST_STEP).contains(&(bytes / 4)).then_some((bytes / 4) as u32)
+    };
+    let mut runs: Vec<PageRun> = Vec::new();
+    let mut last: Option<&PagePlace> = None;
+    for page in pages {
+        let step = last.and_then(|last| step(last, page));
+        match (runs.last_mut(), step) {
+            (Some(run), Some(step)) if run.count == 1 || run.step == step => {
+                (run.count, run.step) = (run.count + 1, step);
+            }
+            _ => runs.push(PageRun { first: *page, count: 1, step: 1 }),
+        }
+        last = Some(page);
+    }
+    runs
+}

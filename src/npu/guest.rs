@@ -1,0 +1,290 @@
+//! Attention steps on the NPU, in place of another executor's.
+//!
+//! Each step copies what its rows see of the layer's keys and values to one buffer, page behind page, so that a sequence's pages
+//! are one run. Rows that are alone of their sequence are attended to as one token each, the others as chunks. The host waits
+//! for each command, at most until its deadline.
+
+use super::attend::{
+    ChunkPages, CoreTurns, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Partial,
+    PrefillAttention, UNIT_BYTES, UnitArguments,
+};
+use super::programs::ATTEND_BF16;
+use super::stream::{InstructionStream, MOST_TRANSFERS};
+use super::{BufferId, CommandId, DriverApi, LoadedProgram};
+use crate::error::{Setting, text};
+use crate::executor::host::{StepState, Steps};
+use crate::executor::zeroed::{Zeroed, zeroed};
+use crate::executor::{PageId, Tolerance};
+use crate::machine::files::Files;
+use crate::machine::nodes::DeviceNode;
+use crate::model::Shape;
+use crate::schedule::Schedule;
+use crate::schedule::kv::{KvLayer, KvLayout, PAGE, Pool};
+use crate::schedule::step::{Op, Slot};
+use crate::sys::drm;
+use crate::sys::xrt::Library;
+use crate::{Error, Result};
+use half::bf16;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::time::Duration;
+
+/// Elements of a head in the program that the executable carries.
+pub(crate) const HEAD_DIM: usize = 128;
+/// Longest time for a command: the driver's own is two seconds.
+const DEADLINE: Duration = Duration::from_secs(2);
+/// Transfers of a command.
+const TRANSFERS: usize = 256;
+/// Most blocks of a command: each has five transfers or more.
+const BLOCKS: usize = TRANSFERS / 5;
+/// Bytes of a command's parameters: five units of a block, or of parts of one token's attention, which are fewer.
+const PARAMETER_BYTES: usize = 5 * BLOCKS * UNIT_BYTES;
+/// Bytes of what a command's cores leave.
+const LEFT_ROOM: usize = 4 * BLOCKS * LEFT_BYTES;
+/// Room for a stream: what starts a transfer, and a wait for each.
+const STREAM_BYTES: usize = MOST_TRANSFERS * 4 * 40;
+/// Arguments of every stream.
+const ARGUMENTS: UnitArguments = UnitArguments { parameters: 0, left: 1 };
+const PAGES: u32 = 2;
+
+/// Attention on the NPU, with copies of the pools of keys and values in bf16.
+pub(crate) struct NpuSteps<'x> {
+    name: String,
+    program: LoadedProgram<'x>,
+    heads: HeadLayout,
+    kv: [Zeroed<u16>; 2],
+    layout: KvLayout,
+    buffers: [BufferId; 3],
+    command: CommandId,
+    turns: CoreTurns,
+}
+
+/// This machine's NPU for attention of a model of this shape.
+///
+/// # Errors
+/// Device: no NPU that Kiln has a program for, or heads of other sizes.
+pub(crate) fn check(files: &Files, shape: &Shape) -> Result<DeviceNode> {
+    let node = find(files)?;
+    let group = shape.heads / shape.kv_heads.max(1);
+    if shape.head_dim != HEAD_DIM || !(1..=8).contains(&group) {
+        let cause = format!(
+            "the NPU's program attends with heads of {HEAD_DIM} elements and up to 8 queries, not {} and {group}",
+            shape.head_dim
+        );
+        return Err(Error::device(cause, text!("use ", Setting::NoNpu)));
+    }
+    Ok(node)
+}
+
+/// This machine's NPU that Kiln has programs for.
+///
+/// # Errors
+/// Device: there is none.
+pub(crate) fn find(files: &Files) -> Result<DeviceNode> {
+    let npus: Vec<DeviceNode> = DeviceNode::accelerators(files).into_iter().filter(DeviceNode::is_amdxdna).collect();
+    let found = !npus.is_empty();
+    npus.into_iter().find(DeviceNode::is_xdna1).ok_or_else(|| {
+        let cause = if found { "the NPU is none that Kiln has a program for (XDNA 1)" } else { "there is no NPU here" };
+        Error::device(cause, text!("use ", Setting::NoNpu))
+    })
+}
+
+/// Loads attention of `schedule` on this machine's NPU. The schedule's KV type is bf16.
+///
+/// # Errors
+/// Device: as [`check`], or the driver refuses. Refused: memory is short.
+pub(crate) fn load(schedule: &Schedule, api: DriverApi) -> Result<NpuSteps<'static>> {
+    let files = Files::system();
+    let node = check(&files, &schedule.shape)?;
+    let program = match api {
+        DriverApi::Kernel => LoadedProgram::through_kernel(drm::Node::open(&files.at(&node.path))?, &ATTEND_BF16)?,
+        DriverApi::Xrt => LoadedProgram::through_xrt(Library::load()?, &node.slot, &ATTEND_BF16)?,
+    };
+    NpuSteps::new(format!("NPU through {}", api.name()), program, schedule)
+}
+
+impl<'x> NpuSteps<'x> {
+    /// Attention of `schedule`, whose KV type is bf16, by a loaded program.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub(super) fn new(name: String, mut program: LoadedProgram<'x>, schedule: &Schedule) -> Result<NpuSteps<'x>> {
+        let shape = &schedule.shape;
+        let (head_dim, kv_heads, group) = (shape.head_dim, shape.kv_heads, shape.heads / shape.kv_heads);
+        let heads = HeadLayout { head_dim, kv_heads, group, columns: 4, cores: 4, transfers: TRANSFERS };
+        heads.check().map_err(own_fault)?;
+        let pages = Pool::ALL.map(|pool| schedule.kv.pool(pool).pages).into_iter().max().unwrap_or(0);
+        let bytes = [PARAMETER_BYTES, LEFT_ROOM, pages.max(1) * heads.part_bytes()];
+        let mut buffers = bytes.into_iter().map(|bytes| program.allocate(bytes as u64));
+        let mut next = || buffers.next().unwrap_or_else(|| Err(Error::failed("too few NPU buffers", "report this")));
+        let buffers = [next()?, next()?, next()?];
+        let command = program.add_command(STREAM_BYTES)?;
+        let pool = |pool| {
+            let layout = schedule.kv.pool(pool);
+            zeroed(layout.pages * (layout.page_bytes / 2) as usize, "KV cache of the NPU")
+        };
+        let kv = [pool(Pool::Global)?, pool(Pool::Local)?];
+        let turns = CoreTurns::default();
+        Ok(NpuSteps { name, program, heads, kv, layout: schedule.kv, buffers, command, turns })
+    }
+
+    fn attend(&mut self, attended: &Attended, state: &StepState, arena: &mut [f32]) -> Result<()> {
+        let staged = self.stage(attended, state)?;
+        let query_heads = self.heads.kv_heads * self.heads.group;
+        let width = query_heads * self.heads.head_dim;
+        // A score is a power of two's exponent.
+        let scale = attended.scale * std::f32::consts::LOG2_E;
+        let queries: Vec<u16> = (0..state.rows)
+            .flat_map(|row| crate::executor::slot_row(arena, attended.q, row)[..width].iter())
+            .map(|x| bf16::from_f32(x * scale).to_bits())
+            .collect();
+        let query = |row: usize, head: usize| &queries[(row * query_heads + head) * self.heads.head_dim..];
+        let mut partials: Vec<Option<Partial>> = vec![None; state.rows * query_heads];
+        let (alone, chunks): (Vec<_>, Vec<_>) = staged.into_iter().partition(|chunk| chunk.pages.tokens == 1);
+        if !alone.is_empty() {
+            let pages: Vec<Vec<PagePlace>> = alone.iter().map(|one| one.pages.pages.clone()).collect();
+            let attention = DecodeAttention::new(self.heads, ARGUMENTS, &pages).map_err(own_fault)?;
+            let seen: Vec<Range<usize>> = alone
+                .iter()
+                .map(|one| one.pages.seen(0))
+                .zip(&alone)
+                .map(|(seen, one)| seen.start - one.pages.from..seen.end - one.pages.from)
+                .collect();
+            let mut found = vec![None; alone.len() * query_heads];
+            for (index, stream) in attention.streams().enumerate() {
+                let (units, left) = attention.bytes(index);
+                let mut parameters = vec![0; units];
+                let own = |one: usize, head: usize| query(alone[one].row, head);
+                attention.write_parameters(index, &mut self.turns, &seen, &own, &mut parameters);
+                let left = run(&mut self.program, self.command, self.buffers, stream, &parameters, left)?;
+                attention.merge_left(index, &left, &mut found);
+            }
+            for (one, found) in alone.iter().zip(found.chunks_mut(query_heads)) {
+                partials[one.row * query_heads..][..query_heads].swap_with_slice(found);
+            }
+        }
+        for chunk in chunks {
+            let row = chunk.row;
+            let tokens = chunk.pages.tokens;
+            let attention = PrefillAttention::new(self.heads, ARGUMENTS, vec![chunk.pages]).map_err(own_fault)?;
+            let found = &mut partials[row * query_heads..(row + tokens) * query_heads];
+            for (index, stream) in attention.streams().enumerate() {
+                let (units, left) = attention.bytes(index);
+                let mut parameters = vec![0; units];
+                attention.write_parameters(index, &|token, head| query(row + token, head), &mut parameters);
+                let left = run(&mut self.program, self.command, self.buffers, stream, &parameters, left)?;
+                attention.merge_left(index, &self.turns, &left, found);
+            }
+        }
+        for (index, found) in partials.iter().enumerate() {
+            let (row, head) = (index / query_heads, index % query_heads);
+            let first = (attended.out.columns(head * self.heads.head_dim, self.heads.head_dim).row(row) / 4) as usize;
+            let found = found.as_ref().ok_or_else(|| Error::device("the NPU left a query out", "report this"))?;
+            found.divide(&mut arena[first..first + self.heads.head_dim]);
+        }
+        Ok(())
+    }
+
+    /// Copies what the pass's rows see of the layer to the NPU, each page once: the rows of one sequence that follow each other,
+    /// with their pages.
+    fn stage(&mut self, attended: &Attended, state: &StepState) -> Result<Vec<StagedRows>> {
+        let Attended { kv, window, .. } = *attended;
+        let part = kv.elements();
+        let mut slots: HashMap<usize, u64> = HashMap::new();
+        let mut staged: Vec<u8> = Vec::new();
+        let mut rows: Vec<StagedRows> = Vec::new();
+        let mut row = 0;
+        while row < state.rows {
+            let follows = |next: usize| {
+                state.sequence[next] == state.sequence[row]
+                    && state.position[next] as usize == state.position[row] as usize + next - row
+            };
+            let tokens = 1 + (row + 1..state.rows).take_while(|next| follows(*next)).count();
+            let past = state.position[row] as usize;
+            let first = window.map_or(0, |window| (past + 1).saturating_sub(window)) / PAGE;
+            let pages = (first..=(past + tokens - 1) / PAGE)
+                .map(|number| {
+                    let start = state.page_at(kv.pool, row, number) + kv.place * part;
+                    let offset = *slots.entry(start).or_insert_with(|| {
+                        let offset = staged.len() as u64;
+                        staged.extend_from_slice(bytemuck::cast_slice(&self.kv[kv.pool as usize][start..start + part]));
+                        offset
+                    });
+                    PagePlace { argument: PAGES, offset }
+                })
+                .collect();
+            let pages = ChunkPages { pages, from: first * PAGE_POSITIONS, past, tokens, window };
+            rows.push(StagedRows { row, pages });
+            row += tokens;
+        }
+        self.program.write(self.buffers[PAGES as usize], &staged)?;
+        Ok(rows)
+    }
+}
+
+/// Rows of one sequence at consecutive positions, from `row` on, and the pages that they see.
+struct StagedRows {
+    row: usize,
+    pages: ChunkPages,
+}
+
+/// What an attention step works on.
+struct Attended {
+    q: Slot,
+    out: Slot,
+    kv: KvLayer,
+    scale: f32,
+    window: Option<usize>,
+}
+
+/// Runs a stream: what its cores leave.
+fn run(
+    program: &mut LoadedProgram<'_>,
+    command: CommandId,
+    buffers: [BufferId; 3],
+    stream: &InstructionStream,
+    parameters: &[u8],
+    left: usize,
+) -> Result<Vec<u8>> {
+    program.write(buffers[0], parameters)?;
+    program.set_stream(command, &stream.bytes())?;
+    program.start(command, &buffers.map(|buffer| (buffer, 0)))?;
+    program.wait(command, DEADLINE, DEADLINE)?;
+    let mut bytes = vec![0; left];
+    program.read(buffers[1], &mut bytes)?;
+    Ok(bytes)
+}
+
+/// A stream that cannot be made, though all that it is made of was checked.
+fn own_fault(cause: String) -> Error {
+    Error::failed(cause, "report this, and attend on the GPU (`--npu off`)")
+}
+
+impl Steps for NpuSteps<'_> {
+    fn device(&self) -> &str {
+        &self.name
+    }
+
+    fn run(&mut self, op: &Op, state: &StepState, arena: &mut [f32]) -> Result<()> {
+        match *op {
+            Op::Attend { q, kv, out, heads: _, scale, window } => {
+                self.attend(&Attended { q, out, kv, scale, window }, state, arena)
+            }
+            _ => Err(Error::failed("the NPU runs attention alone", "report this")),
+        }
+    }
+
+    fn tolerance(&self, _: &Op) -> Tolerance {
+        // Queries, weights and values of bf16: 1 % of a row's root mean square (aie/tests/model).
+        Tolerance { outputs: 4e-2, ..Tolerance::BF16 }
+    }
+
+    fn page(&mut self, pool: Pool, page: PageId) -> &mut [u8] {
+        let bytes = self.layout.pool(pool).page_bytes as usize;
+        &mut bytemuck::cast_slice_mut(&mut self.kv[pool as usize])[page as usize * bytes..][..bytes]
+    }
+
+    fn weights(&self, _: usize) -> Vec<&[u64]> {
+        Vec::new()
+    }
+}

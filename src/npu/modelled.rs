@@ -1,0 +1,208 @@
+//! The guest's streams on the functional model of the array: a whole model whose attention they make, beside the reference
+//! executor. The model is a test's instrument, and no device of any command.
+
+use super::context::{Backend, lost};
+use super::guest::NpuSteps;
+use super::programs::ATTEND_BF16;
+use super::{LoadedProgram, Program};
+use crate::executor::host::{HostExecutor, StepState, Steps};
+use crate::executor::weights::Progress;
+use crate::executor::{Executor, HeadRows, PageId, Row, Tolerance};
+use crate::model::WeightFormat;
+use crate::model::checkpoint::Checkpoint;
+use crate::reference::{Formulas, Reference};
+use crate::schedule::kv::Pool;
+use crate::schedule::step::{KvType, Op};
+use crate::schedule::{Extent, Schedule};
+use crate::sys::dma_buf::DmaBuf;
+use crate::{Error, Result};
+use array::{HostMemory, Latencies, Machine};
+use std::path::Path;
+use std::time::Duration;
+
+#[allow(dead_code, unused_imports)] // aie's own tests use the rest.
+#[path = "../../aie/tests/model/machine/mod.rs"]
+mod array;
+
+/// The array as a way to the NPU: a command has run when it is started.
+struct ModelledArray {
+    machine: Machine,
+    program: &'static Program,
+    streams: Vec<Vec<u8>>,
+    /// The command of this number fails.
+    fails: Option<u64>,
+    commands: u64,
+}
+
+impl ModelledArray {
+    fn new(program: &'static Program, fails: Option<u64>) -> ModelledArray {
+        let mut machine = Machine::new(program.columns, Latencies::default());
+        machine.limit = u64::MAX;
+        machine.load_image(program.image).expect("an image");
+        ModelledArray { machine, program, streams: Vec::new(), fails, commands: 0 }
+    }
+}
+
+impl Backend for ModelledArray {
+    fn allocate(&mut self, bytes: u64) -> Result<()> {
+        self.machine.share(HostMemory::new(bytes as usize));
+        Ok(())
+    }
+
+    fn import(&mut self, _: &DmaBuf) -> Result<()> {
+        Err(lost())
+    }
+
+    fn write(&mut self, buffer: usize, bytes: &[u8]) -> Result<()> {
+        for (index, word) in bytes.chunks(4).enumerate() {
+            let word = u32::from_le_bytes(word.try_into().expect("whole words"));
+            self.machine.host[buffer].memory.write_word(4 * index as u64, word);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, buffer: usize, bytes: &mut [u8]) -> Result<()> {
+        for (index, bytes) in bytes.chunks_mut(4).enumerate() {
+            let word = self.machine.host[buffer].memory.word(4 * index as u64);
+            bytes.copy_from_slice(&word.expect("a word that was written").to_le_bytes());
+        }
+        Ok(())
+    }
+
+    fn add_command(&mut self, bytes: usize) -> Result<()> {
+        self.streams.push(vec![0; bytes]);
+        Ok(())
+    }
+
+    fn write_stream(&mut self, command: usize, from: usize, bytes: &[u8], total: usize) -> Result<()> {
+        self.streams[command].resize(total, 0);
+        self.streams[command][from..from + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn start(&mut self, command: usize, arguments: &[(usize, u64)]) -> Result<()> {
+        self.commands += 1;
+        if self.fails == Some(self.commands) {
+            return Err(Error::device("the NPU reports an error in the program", "see the model"));
+        }
+        self.machine.arguments = arguments.to_vec();
+        self.machine.run(&self.streams[command]).map_err(|fault| Error::device(fault, "see the model"))
+    }
+
+    fn wait(&mut self, _: usize, _: Duration) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        *self = ModelledArray::new(self.program, self.fails);
+        Ok(())
+    }
+}
+
+/// The reference executor, whose attention the guest makes.
+struct AttendedByGuest {
+    formulas: Formulas,
+    guest: NpuSteps<'static>,
+    schedule: Schedule,
+}
+
+impl Steps for AttendedByGuest {
+    fn device(&self) -> &str {
+        "the reference with a guest on the model"
+    }
+
+    fn run(&mut self, op: &Op, state: &StepState, arena: &mut [f32]) -> Result<()> {
+        let Op::Attend { kv, .. } = op else { return self.formulas.run(op, state, arena) };
+        // All pages: the model is a small one's.
+        for page in 0..self.schedule.kv.pool(kv.pool).pages as PageId {
+            let values = KvType::F32.decode(self.formulas.page(kv.pool, page));
+            self.guest.page(kv.pool, page).copy_from_slice(&KvType::Bf16.encode(&values));
+        }
+        self.guest.run(op, state, arena)
+    }
+
+    fn tolerance(&self, op: &Op) -> Tolerance {
+        self.guest.tolerance(op)
+    }
+
+    fn page(&mut self, pool: Pool, page: PageId) -> &mut [u8] {
+        self.formulas.page(pool, page)
+    }
+
+    fn weights(&self, buffer: usize) -> Vec<&[u64]> {
+        self.formulas.weights(buffer)
+    }
+}
+
+/// The golden model with heads of 128 elements: two sequences.
+fn schedule(checkpoint: &Checkpoint, kv: KvType) -> Schedule {
+    let extent = Extent { context: 160, max_rows: 40, head_rows: 2, sequences: 2, kv, kv_tokens: None };
+    Schedule::build(checkpoint.shape(), extent, checkpoint.formats(WeightFormat::Bf16))
+}
+
+fn checkpoint() -> Checkpoint {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/wide_small");
+    Checkpoint::open(&root).expect("the golden model")
+}
+
+/// The executor whose attention is made on the model, where the command of a number may fail.
+fn on_the_model(checkpoint: &Checkpoint, fails: Option<u64>) -> HostExecutor<AttendedByGuest> {
+    let (schedule, progress) = (schedule(checkpoint, KvType::F32), Progress::default());
+    let own = schedule.with_kv(KvType::Bf16);
+    let program = LoadedProgram::of(&ATTEND_BF16, ModelledArray::new(&ATTEND_BF16, fails)).expect("a program");
+    let guest = NpuSteps::new("the model".into(), program, &own).expect("a guest");
+    let formulas = Formulas::load(checkpoint, &schedule, &schedule.steps, &progress).expect("weights");
+    let steps = AttendedByGuest { formulas, guest, schedule: schedule.clone() };
+    HostExecutor::new(schedule, steps, progress.cancel.clone()).expect("an executor")
+}
+
+/// The passes: a chunk, another behind it, one token each of two sequences, and a chunk beside one token.
+fn passes() -> Vec<(Vec<Row>, HeadRows)> {
+    let rows = |sequence: u32, positions: std::ops::Range<u32>| {
+        positions.map(move |position| Row { token: (2 + 37 * position + 11 * sequence) % 97, position, sequence })
+    };
+    let head = |first, count| HeadRows { first, count };
+    vec![
+        (rows(0, 0..33).collect(), head(32, 1)),
+        (rows(0, 33..70).collect(), head(36, 1)),
+        (rows(1, 0..1).collect(), head(0, 1)),
+        (rows(0, 70..71).chain(rows(1, 1..2)).collect(), head(0, 2)),
+        (rows(0, 71..90).chain(rows(1, 2..3)).collect(), head(18, 2)),
+        (rows(0, 90..91).chain(rows(1, 3..4)).collect(), head(0, 2)),
+    ]
+}
+
+/// Logits of the passes' head rows.
+fn logits(executor: &mut dyn Executor) -> Vec<Vec<f32>> {
+    let mut logits = Vec::new();
+    for (rows, head) in passes() {
+        executor.forward(&rows, Some(head)).expect("a pass");
+        logits.extend((0..head.count).map(|row| executor.logits(row).expect("logits").to_vec()));
+    }
+    logits
+}
+
+/// Keys, values, queries and weights have eight bits: logits are within 2 % of their root mean square.
+#[test]
+fn a_golden_model_attends_on_the_model_of_the_array() {
+    let checkpoint = checkpoint();
+    let plain = schedule(&checkpoint, KvType::F32);
+    let mut reference = Reference::load(&checkpoint, plain, &Progress::default()).expect("the reference");
+    let (want, got) = (logits(&mut reference), logits(&mut on_the_model(&checkpoint, None)));
+    assert_eq!(want.len(), 9);
+    for (index, (want, got)) in want.iter().zip(&got).enumerate() {
+        let squares = |values: &mut dyn Iterator<Item = f32>| values.map(|x| f64::from(x).powi(2)).sum::<f64>();
+        let error = squares(&mut want.iter().zip(got).map(|(want, got)| want - got));
+        let error = (error / squares(&mut want.iter().copied())).sqrt();
+        println!("row {index}: {error:.4}");
+        assert!(error > 0.0 && error <= 0.02, "row {index}: {error}");
+    }
+}
+
+#[test]
+fn a_command_that_fails_is_the_passs_error() {
+    let mut executor = on_the_model(&checkpoint(), Some(2));
+    let (rows, head) = passes().swap_remove(0);
+    let e = executor.forward(&rows, Some(head)).unwrap_err();
+    assert!(e.exit_code() == 4 && e.to_string().contains("reports an error"), "{e}");
+}
