@@ -5,12 +5,12 @@ mod wording;
 use crate::display::is_obeyed;
 use std::io::ErrorKind;
 pub(crate) use wording::text;
-pub use wording::{Face, Setting, Text};
+pub use wording::{Setting, SettingNames, Text};
 
 /// What went wrong, why, and what the user can do about it.
 ///
 /// `cause` and `remedy` are clauses without a final full stop. [`Error::render`] joins them on one line and names
-/// settings as a [`Face`] does. [`std::fmt::Display`] does the same in plain words.
+/// settings as a [`SettingNames`] does. [`std::fmt::Display`] does the same in plain words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A valid request failed while it ran (disk full, I/O, no thread can be started). Exit code 1.
@@ -73,8 +73,8 @@ pub(crate) fn remedy_of_full(kind: ErrorKind) -> Option<&'static str> {
 }
 
 /// `cause; remedy`. Characters that a terminal obeys are escaped, so that an error stays one line whatever it quotes.
-fn line(cause: &Text, remedy: &Text, face: Face<'_>) -> String {
-    let (cause, remedy) = (cause.render(face), remedy.render(face));
+fn line(cause: &Text, remedy: &Text, names: SettingNames<'_>) -> String {
+    let (cause, remedy) = (cause.render(names), remedy.render(names));
     let mut out = String::with_capacity(cause.len() + remedy.len() + 2);
     for c in cause.chars().chain("; ".chars()).chain(remedy.chars()) {
         if is_obeyed(c) {
@@ -151,10 +151,10 @@ impl Error {
         cause.names(setting) || remedy.names(setting)
     }
 
-    /// `cause; remedy` on one line, with settings named by `face`.
-    pub fn render(&self, face: Face<'_>) -> String {
+    /// `cause; remedy` on one line, with settings named by `names`.
+    pub fn render(&self, names: SettingNames<'_>) -> String {
         let (cause, remedy) = self.parts();
-        line(cause, remedy, face)
+        line(cause, remedy, names)
     }
 
     /// The process's exit code: 1 failed or interrupted, 2 input, 3 refused, 4 device.

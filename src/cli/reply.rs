@@ -4,7 +4,7 @@ use super::progress::LiveBar;
 use super::terminal::for_terminal;
 use super::wrap::{self, Wrap};
 use super::{face, print};
-use crate::diagnose::energy::{Energy, EnergyMeter, Mark};
+use crate::diagnose::energy::{Energy, EnergyMark, EnergyMeter};
 use crate::display::counted;
 use crate::executor::{Executor, Measure};
 use crate::machine::caches;
@@ -221,7 +221,7 @@ pub(super) struct ReplyEnergy {
     /// The reply's tokens until now.
     tokens: usize,
     /// What was used at a token, and how many there were: at the first one for which there was a meter.
-    first: Option<(Mark, usize)>,
+    first: Option<(EnergyMark, usize)>,
 }
 
 impl ReplyEnergy {

@@ -13,7 +13,7 @@ mod pool;
 mod product;
 
 use crate::Result;
-use crate::executor::host::{HostExecutor, StepState, Steps};
+use crate::executor::host::{HostExecutor, StepKernels, StepState};
 use crate::executor::weights::Progress;
 use crate::executor::zeroed::{Zeroed, zeroed};
 use crate::executor::{PageId, Tolerance};
@@ -46,13 +46,13 @@ const INPUT_BYTES: usize = 256 << 10;
 const PARTS: usize = 8;
 
 /// The CPU executor.
-pub type Cpu = HostExecutor<Kernels>;
+pub type Cpu = HostExecutor<CpuKernels>;
 
 /// Where a tensor of the schedule lies: its buffer, and the offset of its first byte.
 type TensorLocation = (WeightBuffer, u64);
 
 /// Computes steps with vector units.
-pub struct Kernels {
+pub struct CpuKernels {
     units: VectorUnits,
     pool: ThreadPool,
     matrices: HashMap<TensorLocation, Panels>,
@@ -63,7 +63,7 @@ pub struct Kernels {
     kv_layout: KvLayout,
     inputs: Inputs,
     /// By vector of frequencies: cosines and sines of the pass's rows, once a step has asked for them.
-    turns: HashMap<TensorLocation, Turns>,
+    turns: HashMap<TensorLocation, RopeAngles>,
     /// Rows at consecutive positions of one sequence that attention takes together: the first, and how many.
     runs: Vec<(usize, usize)>,
     device: String,
@@ -71,7 +71,7 @@ pub struct Kernels {
 
 /// Cosines and sines of a pass's positions, `[rows][2][half]`.
 #[derive(Default)]
-struct Turns {
+struct RopeAngles {
     is_known: bool,
     values: Vec<f32>,
 }
@@ -100,12 +100,12 @@ impl Cpu {
         most: Option<usize>,
         progress: &Progress,
     ) -> Result<Cpu> {
-        let steps = Kernels::load(units, checkpoint, &schedule, &schedule.steps, most, progress)?;
+        let steps = CpuKernels::load(units, checkpoint, &schedule, &schedule.steps, most, progress)?;
         HostExecutor::new(schedule, steps, progress.cancel.clone())
     }
 }
 
-impl Kernels {
+impl CpuKernels {
     /// Loads the weights of some of the schedule's steps, and allocates the KV cache.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl Kernels {
         of: &[Step],
         most: Option<usize>,
         progress: &Progress,
-    ) -> Result<Kernels> {
+    ) -> Result<CpuKernels> {
         assert_ne!(schedule.extent.kv, KvType::F32, "the CPU executor keeps keys and values in two bytes");
         let used: HashSet<TensorLocation> = of.iter().flat_map(|step| step.op.weights()).collect();
         let (mut matrices, mut vectors) = (HashMap::new(), HashMap::new());
@@ -162,7 +162,7 @@ impl Kernels {
         let pool = ThreadPool::start(most.unwrap_or_else(threads::cores));
         let threads = pool.threads();
         let device = format!("CPU, {threads} thread{}, {}", if threads == 1 { "" } else { "s" }, units.name());
-        Ok(Kernels {
+        Ok(CpuKernels {
             units,
             pool,
             matrices,
@@ -193,7 +193,7 @@ fn stacked(layout: &WeightLayout, matrix: &Matrix) -> Vec<(TensorId, Matrix)> {
         .collect()
 }
 
-impl Steps for Kernels {
+impl StepKernels for CpuKernels {
     fn device(&self) -> &str {
         &self.device
     }
@@ -397,7 +397,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Kernels {
+impl CpuKernels {
     /// `out[r] = weight · x[r]`.
     fn linear(&mut self, weight: Matrix, x: Slot, out: Slot, rows: usize, arena: &mut [f32]) {
         let panels = &self.matrices[&(weight.buffer, weight.offset)];

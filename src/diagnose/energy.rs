@@ -56,14 +56,14 @@ impl Energy {
 
 /// What was used until a moment, since the meter began.
 #[derive(Debug, Clone, Copy)]
-pub struct Mark {
+pub struct EnergyMark {
     at: Instant,
     used: Energy,
 }
 
-impl Mark {
+impl EnergyMark {
     /// What was used from `before` on. `None`: that was less than a fifth of a second ago, which says nothing.
-    pub fn since(self, before: Mark) -> Option<Energy> {
+    pub fn since(self, before: EnergyMark) -> Option<Energy> {
         let between = |now: Option<f64>, then: Option<f64>| now.zip(then).map(|(now, then)| now - then);
         (self.at - before.at >= LEAST).then(|| Energy {
             gpu: between(self.used.gpu, before.used.gpu),
@@ -105,7 +105,7 @@ impl EnergyMeter {
     }
 
     /// What was used until now.
-    pub fn mark(&self) -> Mark {
+    pub fn mark(&self) -> EnergyMark {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner).mark()
     }
 }
@@ -157,11 +157,11 @@ impl Sources {
         is_known.then(|| Sources { files: files.clone(), nvidia, packages, gpu, last: Instant::now(), used })
     }
 
-    fn mark(&mut self) -> Mark {
+    fn mark(&mut self) -> EnergyMark {
         let now = Instant::now();
         let seconds = (now - std::mem::replace(&mut self.last, now)).as_secs_f64();
         self.advance(seconds);
-        Mark { at: now, used: self.used }
+        EnergyMark { at: now, used: self.used }
     }
 
     /// Adds what was used in the last `seconds`. A source that says nothing any more is none from there on.
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_moment_says_nothing() {
-        let mark = |at: Instant, joules: f64| Mark { at, used: Energy { gpu: None, package: Some(joules) } };
+        let mark = |at: Instant, joules: f64| EnergyMark { at, used: Energy { gpu: None, package: Some(joules) } };
         let start = Instant::now();
         let (first, soon, later) = (mark(start, 1.0), mark(start + LEAST / 2, 2.0), mark(start + LEAST, 3.5));
         assert_eq!(soon.since(first), None);

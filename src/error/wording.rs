@@ -102,24 +102,24 @@ impl Setting {
         words.into()
     }
 
-    /// "a context" in plain words. A face's name takes no article.
+    /// "a context" in plain words. A setting's name takes no article.
     pub fn a(self) -> Text {
         Text(vec![MessagePart::Setting { article: "a ", setting: self }])
     }
 
-    /// "the context" in plain words. A face's name takes no article.
+    /// "the context" in plain words. A setting's name takes no article.
     pub fn the(self) -> Text {
         Text(vec![MessagePart::Setting { article: "the ", setting: self }])
     }
 
-    /// A face's name in brackets, after words that describe the setting. Empty in plain words.
+    /// A setting's name in brackets, after words that describe the setting. Empty in plain words.
     pub fn aside(self) -> Text {
         Text(vec![MessagePart::Aside(self)])
     }
 }
 
 /// Gives a setting its name where an error is shown; `None` for plain words.
-pub type Face<'a> = &'a dyn Fn(Setting) -> Option<String>;
+pub type SettingNames<'a> = &'a dyn Fn(Setting) -> Option<String>;
 
 /// A cause or a remedy: words and settings. [`fmt::Display`] gives it in plain words.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -134,7 +134,7 @@ enum MessagePart {
 }
 
 impl Text {
-    /// "a, b or c". A face that has names for some of the settings leaves out those that it has none for.
+    /// "a, b or c". Where some of the settings have names, those without one are left out.
     pub fn any_of(alternatives: impl IntoIterator<Item = Text>) -> Text {
         Text(vec![MessagePart::AnyOf(alternatives.into_iter().collect())])
     }
@@ -180,19 +180,19 @@ impl Text {
         self.0.iter().flat_map(of).collect()
     }
 
-    /// The text with settings named by `face`.
-    pub fn render(&self, face: Face<'_>) -> String {
+    /// The text with settings named by `names`.
+    pub fn render(&self, names: SettingNames<'_>) -> String {
         let mut out = String::new();
         for part in &self.0 {
             match part {
                 MessagePart::Words(words) => out += words,
                 MessagePart::Setting { article, setting } => {
-                    out += &face(*setting).unwrap_or_else(|| format!("{article}{}", setting.plain()));
+                    out += &names(*setting).unwrap_or_else(|| format!("{article}{}", setting.plain()));
                 }
                 MessagePart::Aside(setting) => {
-                    out += &face(*setting).map_or(String::new(), |name| format!(" ({name})"))
+                    out += &names(*setting).map_or(String::new(), |name| format!(" ({name})"))
                 }
-                MessagePart::AnyOf(alternatives) => out += &either(alternatives, face),
+                MessagePart::AnyOf(alternatives) => out += &either(alternatives, names),
             }
         }
         out
@@ -200,11 +200,11 @@ impl Text {
 }
 
 /// The alternatives as "a, b or c": all of them, or without those whose settings have no name here while others have.
-fn either(alternatives: &[Text], face: Face<'_>) -> String {
-    let is_named = |setting: &Setting| face(*setting).is_some();
+fn either(alternatives: &[Text], names: SettingNames<'_>) -> String {
+    let is_named = |setting: &Setting| names(*setting).is_some();
     let has_names = alternatives.iter().flat_map(Text::settings).any(|s| is_named(&s));
     let kept = alternatives.iter().filter(|text| !has_names || text.settings().iter().all(is_named));
-    let mut kept: Vec<String> = kept.map(|text| text.render(face)).collect();
+    let mut kept: Vec<String> = kept.map(|text| text.render(names)).collect();
     let last = kept.pop().unwrap_or_default();
     if kept.is_empty() { last } else { format!("{} or {last}", kept.join(", ")) }
 }
@@ -255,14 +255,14 @@ mod tests {
             format!("{}", 1)
         )
         .and(Setting::Stop.aside());
-        let face = |setting| match setting {
+        let names = |setting| match setting {
             Setting::Context => Some("`ctx`".into()),
             Setting::Batch => Some("`batch`".into()),
             Setting::Stop => Some("`stop`".into()),
             _ => None,
         };
         assert_eq!(text.to_string(), "use the CPU, a smaller context or the batch1");
-        assert_eq!(text.render(&face), "use the CPU, a smaller `ctx` or `batch`1 (`stop`)");
+        assert_eq!(text.render(&names), "use the CPU, a smaller `ctx` or `batch`1 (`stop`)");
         assert!(text.names(Setting::Context) && text.names(Setting::Stop) && !text.names(Setting::Depth));
         assert_eq!(text!("a", "b", String::from("c")), Text::from("abc"));
     }

@@ -1,8 +1,8 @@
 //! Guests: what computes steps of another executor's passes. The pass's owner stops before such a step, lets the guest see
 //! its arena and the keys and values that the step reads, and goes on when the step is done.
 
-use super::host::{StepState, Steps};
-use super::pages::Change;
+use super::host::{StepKernels, StepState};
+use super::pages::PageChange;
 use super::{PageId, Row};
 use crate::Result;
 use crate::npu::DriverApi;
@@ -49,7 +49,7 @@ pub trait Guest {
     fn begin(&mut self, rows: &[Row]);
 
     /// Takes an entry of a page table.
-    fn set_page(&mut self, entry: &Change);
+    fn set_page(&mut self, entry: &PageChange);
 
     /// Makes `bytes`, elements of type `element`, its copy of a layer's part of a page.
     fn copy_kv(&mut self, layer: &KvLayer, page: PageId, element: KvType, bytes: &[u8]);
@@ -68,14 +68,14 @@ pub struct HostGuest<S> {
     element: KvType,
 }
 
-impl<S: Steps> HostGuest<S> {
+impl<S: StepKernels> HostGuest<S> {
     /// The guest of passes of a schedule. `own` is that schedule with the KV type of `steps`.
     pub(crate) fn new(own: &Schedule, steps: S) -> HostGuest<S> {
         HostGuest { steps, state: StepState::new(own), element: own.extent.kv }
     }
 }
 
-impl<S: Steps> Guest for HostGuest<S> {
+impl<S: StepKernels> Guest for HostGuest<S> {
     fn name(&self) -> &str {
         self.steps.device()
     }
@@ -85,7 +85,7 @@ impl<S: Steps> Guest for HostGuest<S> {
         self.steps.begin(&self.state);
     }
 
-    fn set_page(&mut self, entry: &Change) {
+    fn set_page(&mut self, entry: &PageChange) {
         self.state.set_page(entry);
     }
 

@@ -1,7 +1,7 @@
-//! An executor in the processor's own memory: passes, pages and results around what computes one step ([`Steps`]). The
+//! An executor in the processor's own memory: passes, pages and results around what computes one step ([`StepKernels`]). The
 //! reference executor and the CPU executor differ in that alone.
 
-use super::pages::Change;
+use super::pages::PageChange;
 use super::zeroed::{Zeroed, zeroed};
 use super::{
     Executor, HeadRows, KernelTiming, Measure, PageId, Pages, Row, SampleRequests, Stepwise, Tolerance, Watch,
@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Computes steps. It keeps the weights, and the pools of keys and values.
-pub trait Steps {
+pub trait StepKernels {
     /// Its name, as the user should see it.
     fn device(&self) -> &str;
 
@@ -118,7 +118,7 @@ impl StepState {
     }
 
     /// Takes a new entry of a page table.
-    pub(super) fn set_page(&mut self, change: &Change) {
+    pub(super) fn set_page(&mut self, change: &PageChange) {
         let table = &mut self.tables[change.pool as usize];
         let at = table.at(change.sequence, change.number);
         table.starts[at] = change.page as usize * table.page;
@@ -154,7 +154,7 @@ pub struct HostExecutor<S> {
 /// No head rows.
 const NONE: HeadRows = HeadRows { first: 0, count: 0 };
 
-impl<S: Steps> HostExecutor<S> {
+impl<S: StepKernels> HostExecutor<S> {
     /// An executor of `schedule`, with an arena of its own.
     ///
     /// # Errors
@@ -199,7 +199,7 @@ impl<S: Steps> HostExecutor<S> {
     }
 }
 
-impl<S: Steps> Executor for HostExecutor<S> {
+impl<S: StepKernels> Executor for HostExecutor<S> {
     fn schedule(&self) -> &Schedule {
         &self.schedule
     }
@@ -287,7 +287,7 @@ impl<S: Steps> Executor for HostExecutor<S> {
     }
 }
 
-impl<S: Steps> Stepwise for HostExecutor<S> {
+impl<S: StepKernels> Stepwise for HostExecutor<S> {
     fn begin_pass(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
         self.begin(rows, head)
     }
@@ -322,7 +322,7 @@ impl<S: Steps> Stepwise for HostExecutor<S> {
     }
 }
 
-impl<S: Steps> Measure for HostExecutor<S> {
+impl<S: StepKernels> Measure for HostExecutor<S> {
     fn submits(&self) -> u64 {
         0
     }

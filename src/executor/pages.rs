@@ -19,7 +19,7 @@ pub type PageId = u32;
 
 /// An entry of a sequence's page table, as a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change {
+pub struct PageChange {
     /// The sequence.
     pub sequence: usize,
     /// The pool of the page.
@@ -36,15 +36,15 @@ pub struct Exhausted;
 
 /// How many tables hold each page of a pool, and which pages none holds.
 #[derive(Debug, Clone)]
-struct Counted {
+struct PageCounts {
     counts: Vec<u32>,
     free: Vec<PageId>,
 }
 
-impl Counted {
-    fn new(pages: usize) -> Counted {
+impl PageCounts {
+    fn new(pages: usize) -> PageCounts {
         // The first page is taken first.
-        Counted { counts: vec![0; pages], free: (0..pages as PageId).rev().collect() }
+        PageCounts { counts: vec![0; pages], free: (0..pages as PageId).rev().collect() }
     }
 
     fn take(&mut self) -> Result<PageId, Exhausted> {
@@ -89,7 +89,7 @@ impl PageTable {
     }
 
     /// Gives back the first page, which must come before `oldest`.
-    fn drop_first(&mut self, counted: &mut Counted, oldest: usize) -> Result<(), Exhausted> {
+    fn drop_first(&mut self, counted: &mut PageCounts, oldest: usize) -> Result<(), Exhausted> {
         let page = if self.first < oldest { self.pages.pop_front() } else { None };
         counted.give_back(page.ok_or(Exhausted)?);
         self.first += 1;
@@ -101,7 +101,7 @@ impl PageTable {
 #[derive(Debug, Clone)]
 pub struct Pages {
     /// By pool.
-    pools: [Counted; 2],
+    pools: [PageCounts; 2],
     /// Of each sequence, by pool.
     tables: Vec<[PageTable; 2]>,
     /// Of each sequence, positions that a pass may write: pages are there for them and for what they see, and they are
@@ -113,7 +113,7 @@ pub struct Pages {
     window: usize,
     /// Most positions of a sequence.
     context: usize,
-    changes: Vec<Change>,
+    changes: Vec<PageChange>,
 }
 
 impl Pages {
@@ -124,7 +124,7 @@ impl Pages {
         let table = |pool: Pool| PageTable { first: 0, pages: VecDeque::with_capacity(most[pool as usize]) };
         let sequences = schedule.extent.sequences;
         Pages {
-            pools: Pool::ALL.map(|pool| Counted::new(kv.pool(pool).pages)),
+            pools: Pool::ALL.map(|pool| PageCounts::new(kv.pool(pool).pages)),
             ready: vec![(0, 0); sequences],
             tables: (0..sequences).map(|_| Pool::ALL.map(table)).collect(),
             most,
@@ -145,10 +145,10 @@ impl Pages {
     }
 
     /// The entries for the pages of a pool that position `at` of a sequence sees, its own included.
-    pub fn visible(&self, pool: Pool, sequence: usize, at: usize) -> impl Iterator<Item = Change> {
+    pub fn visible(&self, pool: Pool, sequence: usize, at: usize) -> impl Iterator<Item = PageChange> {
         let table = &self.tables[sequence][pool as usize];
         let numbers = self.oldest(pool, at)..at / PAGE + 1;
-        numbers.filter_map(move |number| Some(Change { sequence, pool, number, page: table.page(number)? }))
+        numbers.filter_map(move |number| Some(PageChange { sequence, pool, number, page: table.page(number)? }))
     }
 
     /// The page of a pool with positions `PAGE * number ..` of a sequence, if it has that one.
@@ -207,7 +207,7 @@ impl Pages {
                     continue;
                 }
                 let page = counted.take()?;
-                self.changes.push(Change { sequence, pool, number: table.end(), page });
+                self.changes.push(PageChange { sequence, pool, number: table.end(), page });
                 table.pages.push_back(page);
             }
         }
@@ -292,7 +292,7 @@ impl Pages {
                 let Some(page) = self.tables[from][pool as usize].page(number) else { continue };
                 self.pools[pool as usize].hold(page);
                 self.tables[to][pool as usize].pages.push_back(page);
-                self.changes.push(Change { sequence: to, pool, number, page });
+                self.changes.push(PageChange { sequence: to, pool, number, page });
             }
         }
         positions
@@ -325,7 +325,7 @@ impl Pages {
             table.first = table.first.max(oldest);
             while table.end() < end.div_ceil(PAGE) {
                 let page = counted.take()?;
-                self.changes.push(Change { sequence, pool, number: table.end(), page });
+                self.changes.push(PageChange { sequence, pool, number: table.end(), page });
                 table.pages.push_back(page);
             }
         }
@@ -352,7 +352,7 @@ impl Pages {
     }
 
     /// What has changed of the page tables since the last call, the oldest first.
-    pub fn take_changes(&mut self) -> std::vec::Drain<'_, Change> {
+    pub fn take_changes(&mut self) -> std::vec::Drain<'_, PageChange> {
         self.changes.drain(..)
     }
 

@@ -12,7 +12,7 @@ use super::programs::ATTEND_BF16;
 use super::stream::{InstructionStream, MOST_TRANSFERS};
 use super::{BufferId, CommandId, DriverApi, LoadedProgram};
 use crate::error::{Setting, text};
-use crate::executor::host::{StepState, Steps};
+use crate::executor::host::{StepKernels, StepState};
 use crate::executor::zeroed::{Zeroed, zeroed};
 use crate::executor::{PageId, Tolerance};
 use crate::machine::files::Files;
@@ -260,7 +260,7 @@ fn own_fault(cause: String) -> Error {
     Error::failed(cause, "report this, and attend on the GPU (`--npu off`)")
 }
 
-impl Steps for NpuSteps<'_> {
+impl StepKernels for NpuSteps<'_> {
     fn device(&self) -> &str {
         &self.name
     }

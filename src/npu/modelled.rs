@@ -5,7 +5,7 @@ use super::context::{Backend, lost};
 use super::guest::NpuSteps;
 use super::programs::ATTEND_BF16;
 use super::{LoadedProgram, Program};
-use crate::executor::host::{HostExecutor, StepState, Steps};
+use crate::executor::host::{HostExecutor, StepKernels, StepState};
 use crate::executor::weights::Progress;
 use crate::executor::{Executor, HeadRows, PageId, Row, Tolerance};
 use crate::model::WeightFormat;
@@ -106,7 +106,7 @@ struct AttendedByGuest {
     schedule: Schedule,
 }
 
-impl Steps for AttendedByGuest {
+impl StepKernels for AttendedByGuest {
     fn device(&self) -> &str {
         "the reference with a guest on the model"
     }

@@ -5,7 +5,7 @@ pub(crate) mod choice;
 mod ops;
 
 use crate::Result;
-use crate::executor::host::{HostExecutor, StepState, Steps};
+use crate::executor::host::{HostExecutor, StepKernels, StepState};
 use crate::executor::weights::{self, Progress};
 use crate::executor::zeroed::{Zeroed, zeroed};
 use crate::executor::{PageId, Tolerance};
@@ -102,7 +102,7 @@ impl Formulas {
     }
 }
 
-impl Steps for Formulas {
+impl StepKernels for Formulas {
     fn device(&self) -> &str {
         &self.device
     }

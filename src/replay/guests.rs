@@ -2,7 +2,7 @@
 
 use super::driver::{Driver, Memory};
 use super::{Replay, page_in};
-use crate::cpu::Kernels;
+use crate::cpu::CpuKernels;
 use crate::cpu::lanes::VectorUnits;
 use crate::executor::guest::{Guest, GuestKind, HostGuest};
 use crate::executor::weights::Progress;
@@ -43,7 +43,7 @@ pub(super) fn load(
             };
             Box::new(HostGuest::new(
                 &own,
-                Kernels::load(VectorUnits::best(), checkpoint, &own, &steps, None, progress)?,
+                CpuKernels::load(VectorUnits::best(), checkpoint, &own, &steps, None, progress)?,
             ))
         }
     })

@@ -4,16 +4,16 @@ use crate::executor::Row;
 
 /// The quantities that a pass's time grows with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Reach {
+pub(crate) struct PassLoad {
     rows: usize,
     /// Sum of the rows' positions.
     depths: usize,
 }
 
-impl Reach {
+impl PassLoad {
     /// The reach of a pass of these rows.
-    pub(crate) fn of(rows: &[Row]) -> Reach {
-        Reach { rows: rows.len(), depths: rows.iter().map(|r| r.position as usize).sum() }
+    pub(crate) fn of(rows: &[Row]) -> PassLoad {
+        PassLoad { rows: rows.len(), depths: rows.iter().map(|r| r.position as usize).sum() }
     }
 }
 
@@ -23,7 +23,7 @@ impl Reach {
 pub(crate) struct SubmitPace {
     /// Segments per submit; 0 if nothing was measured.
     pub(crate) per_submit: usize,
-    timed: Reach,
+    timed: PassLoad,
 }
 
 /// How much deeper than the timed pass a pass may be: twice the depth, plus this many positions a row. The budget has
@@ -32,12 +32,12 @@ const DEEPER: usize = 4096;
 
 impl SubmitPace {
     /// Whether the pace holds for a pass.
-    pub(crate) fn covers(&self, pass: Reach) -> bool {
+    pub(crate) fn covers(&self, pass: PassLoad) -> bool {
         self.per_submit > 0 && pass.rows <= self.timed.rows && pass.depths <= 2 * self.timed.depths + pass.rows * DEEPER
     }
 
     /// Takes the result of a timed pass. A pass of fewer rows can only lower the pace of larger ones.
-    pub(crate) fn learn(&mut self, pass: Reach, per_submit: usize) {
+    pub(crate) fn learn(&mut self, pass: PassLoad, per_submit: usize) {
         let known = self.covers(pass);
         if known && pass.rows < self.timed.rows {
             self.per_submit = self.per_submit.min(per_submit);
@@ -51,13 +51,13 @@ impl SubmitPace {
 
 #[cfg(test)]
 mod tests {
-    use super::{DEEPER, Reach, SubmitPace};
+    use super::{DEEPER, PassLoad, SubmitPace};
 
     #[test]
     fn what_is_known_of_few_rows_says_nothing_of_many() {
         let mut pace = SubmitPace::default();
         // Rows of different sequences, all at the same depth.
-        let reach = |rows, depth| Reach { rows, depths: rows * depth };
+        let reach = |rows, depth| PassLoad { rows, depths: rows * depth };
         assert!(!pace.covers(reach(1, 0)), "nothing is known");
         pace.learn(reach(65, 64), 62);
         assert!(pace.covers(reach(65, 64)) && pace.covers(reach(2, DEEPER)));
@@ -80,7 +80,7 @@ mod tests {
     /// One deep row among shallow ones is less work than all rows deep.
     #[test]
     fn every_rows_depth_counts() {
-        let reach = |deep: usize| Reach { rows: 32, depths: 30_000 * deep };
+        let reach = |deep: usize| PassLoad { rows: 32, depths: 30_000 * deep };
         let mut pace = SubmitPace::default();
         pace.learn(reach(1), 62);
         assert!(pace.covers(reach(6)) && !pace.covers(reach(32)));

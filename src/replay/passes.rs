@@ -4,7 +4,7 @@ use crate::executor::{HeadRows, Row};
 use crate::lower::{PassKind, RowOrder, TokenSource};
 use crate::plan::device::SLOTS;
 use crate::replay::driver::{Driver, Stamps};
-use crate::replay::pace::{Reach, SubmitPace};
+use crate::replay::pace::{PassLoad, SubmitPace};
 use crate::schedule::{Extent, Segment};
 use crate::{Error, Result};
 use std::ops::Range;
@@ -91,7 +91,7 @@ pub(crate) struct BakedKind<D: Driver> {
 impl<D: Driver> BakedKind<D> {
     /// Segments per submit of a pass of these rows.
     pub(crate) fn per_submit(&self, rows: &[Row]) -> usize {
-        if self.pace.covers(Reach::of(rows)) { self.pace.per_submit } else { 1 }
+        if self.pace.covers(PassLoad::of(rows)) { self.pace.per_submit } else { 1 }
     }
 
     /// Most lists of a submit: never all where the pass stops for a guest.

@@ -1,7 +1,7 @@
 //! How a pass comes to the device, and how it is waited for: whole or in pieces, alone or with the one after it.
 
 use super::driver::{Driver, Memory};
-use super::pace::Reach;
+use super::pace::PassLoad;
 use super::passes::{Piece, Tail};
 use super::{Replay, page_address};
 use crate::executor::{self, HeadRows, Row, SampleRequests};
@@ -224,7 +224,7 @@ impl<D: Driver> Replay<D> {
     pub(super) fn measure(&mut self, kind: usize, head: Option<HeadRows>, followed: bool) -> Result<()> {
         let budget = self.options.submit_budget.as_secs_f64();
         let slot = self.results.slot;
-        let (rows, pass) = (self.rows.len(), Reach::of(&self.rows));
+        let (rows, pass) = (self.rows.len(), PassLoad::of(&self.rows));
         let k = &mut self.passes.kinds[kind];
         // A pass submitted ahead was whole, even if the pace has changed since.
         let (segments, whole) = (k.segments.lists.len(), followed || k.is_whole(&self.rows));

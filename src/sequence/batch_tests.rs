@@ -4,7 +4,7 @@ use super::*;
 use crate::schedule::kv::{PAGE, Pool};
 use crate::sequence::generate;
 use crate::sequence::meter::DecodeMeter;
-use crate::sequence::noting::{CHUNK, CONTEXT, Noting, VOCAB};
+use crate::sequence::recording::{CHUNK, CONTEXT, RecordingExecutor, VOCAB};
 use crate::text::SamplerConfig;
 
 /// Greedy, without stop tokens.
@@ -17,7 +17,7 @@ fn go_on(_: usize, _: u32, _: &mut Chooser) -> ControlFlow<Finish> {
 }
 
 /// Runs until the batch is empty. Returns each slot's reply.
-fn finish(batch: &mut Batch, executor: &mut Noting) -> Vec<(usize, Generation)> {
+fn finish(batch: &mut Batch, executor: &mut RecordingExecutor) -> Vec<(usize, Generation)> {
     let mut ended = Vec::new();
     while !batch.is_empty() {
         batch.step(executor, &mut go_on).unwrap();
@@ -27,7 +27,7 @@ fn finish(batch: &mut Batch, executor: &mut Noting) -> Vec<(usize, Generation)> 
 }
 
 /// Rows of each sequence in each pass, and whether the pass had a head.
-fn passes(executor: &mut Noting) -> Vec<(Vec<u32>, bool)> {
+fn passes(executor: &mut RecordingExecutor) -> Vec<(Vec<u32>, bool)> {
     let passes = executor.passes.drain(..);
     passes.map(|(rows, head)| (rows.iter().map(|row| row.sequence).collect(), head)).collect()
 }
@@ -35,7 +35,7 @@ fn passes(executor: &mut Noting) -> Vec<(Vec<u32>, bool)> {
 /// A caller may end a prompt between its chunks, and a reply between its tokens.
 #[test]
 fn a_generation_that_is_cancelled_ends_there_and_the_prefix_stays() {
-    let mut executor = Noting::new();
+    let mut executor = RecordingExecutor::new();
     let mut batch = Batch::new(&executor.schedule);
     let prompt: Vec<u32> = (0..13).collect();
     let mut reply = |after, prompt: &[u32], limit| {
@@ -53,7 +53,7 @@ fn a_generation_that_is_cancelled_ends_there_and_the_prefix_stays() {
 }
 
 /// A batch of which slot 0 decodes, a token after a prompt of two; what it ran is forgotten.
-fn decoding(executor: &mut Noting) -> Batch {
+fn decoding(executor: &mut RecordingExecutor) -> Batch {
     let mut batch = Batch::new(&executor.schedule);
     batch.join(executor, request(&[1; 2], 40)).unwrap();
     batch.step(executor, &mut go_on).unwrap();
@@ -64,7 +64,7 @@ fn decoding(executor: &mut Noting) -> Batch {
 /// What else there is to do about a pass's tokens is done in the next pass, where that one could not begin without them.
 #[test]
 fn the_host_works_while_the_device_does() {
-    let mut executor = Noting::new();
+    let mut executor = RecordingExecutor::new();
     let mut batch = Batch::new(&executor.schedule);
     let calls = std::rc::Rc::new(std::cell::Cell::new(0));
     let noted = calls.clone();
@@ -85,14 +85,14 @@ fn the_host_works_while_the_device_does() {
 }
 
 /// The sequences of each pass's rows over so many passes.
-fn run(batch: &mut Batch, executor: &mut Noting, count: usize) -> Vec<Vec<u32>> {
+fn run(batch: &mut Batch, executor: &mut RecordingExecutor, count: usize) -> Vec<Vec<u32>> {
     (0..count).for_each(|_| batch.step(executor, &mut go_on).unwrap());
     passes(executor).into_iter().map(|(sequences, _)| sequences).collect()
 }
 
 #[test]
 fn a_pass_holds_a_chunk_of_one_prompt_and_a_row_of_each_that_decodes() {
-    let mut executor = Noting::new();
+    let mut executor = RecordingExecutor::new();
     let mut batch = decoding(&mut executor);
     let long = batch.join(&mut executor, request(&[2; 2 * CHUNK], 20)).unwrap();
     let short = batch.join(&mut executor, request(&[3; CHUNK], 20)).unwrap();
@@ -121,9 +121,9 @@ fn a_pass_holds_a_chunk_of_one_prompt_and_a_row_of_each_that_decodes() {
 /// first.
 #[test]
 fn short_prompts_share_a_pass() {
-    let mut executor = Noting::new();
+    let mut executor = RecordingExecutor::new();
     let mut batch = decoding(&mut executor);
-    let join = |batch: &mut Batch, executor: &mut Noting, lengths: [usize; 3]| {
+    let join = |batch: &mut Batch, executor: &mut RecordingExecutor, lengths: [usize; 3]| {
         lengths
             .map(|n| batch.join(executor, SequenceRequest { reuse: false, ..request(&vec![n as u32; n], 20) }).unwrap())
     };
@@ -143,7 +143,7 @@ fn short_prompts_share_a_pass() {
 
 #[test]
 fn a_chunk_beside_decoding_rows_is_bounded_and_one_alone_is_not() {
-    let mut executor = Noting::new();
+    let mut executor = RecordingExecutor::new();
     let mut batch = decoding(&mut executor);
     batch.set_chunk(3);
     batch.join(&mut executor, request(&[2; CHUNK], 20)).unwrap();
@@ -158,7 +158,7 @@ fn a_chunk_beside_decoding_rows_is_bounded_and_one_alone_is_not() {
 /// An executor may want fewer rows of a prompt, beside others only.
 #[test]
 fn the_executor_says_how_many_rows_fill_a_pass() {
-    let mut executor = Noting::new();
+    let mut executor = RecordingExecutor::new();
     executor.chunk_rows = |most, beside| most.min(4 - beside);
     let mut batch = decoding(&mut executor);
     batch.join(&mut executor, request(&[2; CHUNK - 2], 20)).unwrap();
@@ -172,7 +172,7 @@ fn the_executor_says_how_many_rows_fill_a_pass() {
 /// Rows of sequences that decode may leave hardly any to a prompt.
 #[test]
 fn where_half_of_a_pass_decodes_prompts_take_turns_with_it() {
-    let mut executor = Noting::new();
+    let mut executor = RecordingExecutor::new();
     let mut batch = decoding(&mut executor);
     batch.join(&mut executor, request(&[2], 20)).unwrap();
     assert_eq!(run(&mut batch, &mut executor, 2), [vec![1, 0], vec![0, 1]]);
@@ -186,7 +186,7 @@ fn where_half_of_a_pass_decodes_prompts_take_turns_with_it() {
 
 #[test]
 fn each_ends_for_itself_and_the_others_go_on() {
-    let mut executor = Noting::new();
+    let mut executor = RecordingExecutor::new();
     let mut batch = Batch::new(&executor.schedule);
     let mut join = |request| batch.join(&mut executor, request).unwrap();
     let stopped = join(SequenceRequest { stops: vec![14], ..request(&[10], 9) });
@@ -224,16 +224,16 @@ fn each_ends_for_itself_and_the_others_go_on() {
 /// Where a sequence ends or joins while the next pass runs, the others take what that pass has for them.
 #[test]
 fn a_pass_that_runs_ahead_serves_those_who_stay() {
-    let mut executor = Noting::new();
+    let mut executor = RecordingExecutor::new();
     executor.runs_ahead = true;
     let mut batch = Batch::new(&executor.schedule);
-    let join = |executor: &mut Noting, batch: &mut Batch, request| batch.join(executor, request).unwrap();
+    let join = |executor: &mut RecordingExecutor, batch: &mut Batch, request| batch.join(executor, request).unwrap();
     let stays = join(&mut executor, &mut batch, request(&[10], 20));
     let stops = join(&mut executor, &mut batch, SequenceRequest { stops: vec![25], ..request(&[20], 20) });
     let leaves = join(&mut executor, &mut batch, request(&[30], 20));
     let mut meter = DecodeMeter::default();
     let (mut passes, mut ended) = (0, Vec::new());
-    let mut step = |executor: &mut Noting, batch: &mut Batch| {
+    let mut step = |executor: &mut RecordingExecutor, batch: &mut Batch| {
         batch.step(executor, &mut go_on).unwrap();
         passes += 1;
         meter.add(batch, executor, std::time::Duration::from_secs(1));
@@ -273,8 +273,8 @@ fn a_pass_that_runs_ahead_serves_those_who_stay() {
 }
 
 /// A batch whose one sequence has stopped while the next pass runs.
-fn stopped_ahead() -> (Noting, Batch) {
-    let mut executor = Noting::new();
+fn stopped_ahead() -> (RecordingExecutor, Batch) {
+    let mut executor = RecordingExecutor::new();
     executor.runs_ahead = true;
     let mut batch = Batch::new(&executor.schedule);
     batch.join(&mut executor, SequenceRequest { stops: vec![15], ..request(&[10], 20) }).unwrap();
@@ -311,7 +311,7 @@ fn a_cancelled_pass_leaves_no_rows_to_the_one_that_runs_ahead() {
 
 #[test]
 fn a_request_takes_the_slot_that_holds_its_prefix() {
-    let mut executor = Noting::new();
+    let mut executor = RecordingExecutor::new();
     let mut batch = Batch::new(&executor.schedule);
     for first in [1, 2, 3] {
         batch.join(&mut executor, request(&[first; 6], 0)).unwrap();
@@ -328,7 +328,7 @@ fn a_request_takes_the_slot_that_holds_its_prefix() {
 /// Whether a prompt's tokens were run or kept, the penalty counts them.
 #[test]
 fn a_penalty_counts_the_whole_prompt_once() {
-    let mut executor = Noting::new();
+    let mut executor = RecordingExecutor::new();
     let mut batch = Batch::new(&executor.schedule);
     let config = SamplerConfig { repeat_penalty: 2.0, ..SamplerConfig::greedy() };
     let mut chooser = Chooser::new(config, VOCAB).unwrap();
@@ -342,7 +342,7 @@ fn a_penalty_counts_the_whole_prompt_once() {
 
 #[test]
 fn who_cannot_join_changes_nothing() {
-    let mut executor = Noting::new();
+    let mut executor = RecordingExecutor::new();
     let mut batch = Batch::new(&executor.schedule);
     let mut refused = |prompt: &[u32]| batch.join(&mut executor, request(prompt, 1)).unwrap_err().exit_code();
     assert_eq!((refused(&[]), refused(&[64]), refused(&[2; CONTEXT + 1])), (2, 2, 2));
@@ -356,7 +356,7 @@ fn who_cannot_join_changes_nothing() {
 /// A full context ends a reply: its last token needs no position.
 #[test]
 fn a_full_context_ends_a_reply() {
-    let mut executor = Noting::new();
+    let mut executor = RecordingExecutor::new();
     let mut batch = Batch::new(&executor.schedule);
     batch.join(&mut executor, request(&[1; CONTEXT - 2], 99)).unwrap();
     let (_, g) = finish(&mut batch, &mut executor).remove(0);
@@ -366,7 +366,7 @@ fn a_full_context_ends_a_reply() {
 /// Nothing of what ran before a device failed counts as held if it may be wrong.
 #[test]
 fn a_device_that_fails_ends_all_and_a_prompt_in_part_is_not_a_prefix() {
-    let mut executor = Noting::new();
+    let mut executor = RecordingExecutor::new();
     let mut batch = Batch::new(&executor.schedule);
     batch.join(&mut executor, request(&[1; 20], 9)).unwrap();
     batch.join(&mut executor, request(&[2; 3], 9)).unwrap();
@@ -380,7 +380,7 @@ fn a_device_that_fails_ends_all_and_a_prompt_in_part_is_not_a_prefix() {
 /// Four sequences where there are pages for one of the whole context: whoever finds none waits, and its reply is whole.
 #[test]
 fn a_sequence_without_a_page_waits_and_nobody_else_suffers() {
-    let mut executor = Noting::of(4 * PAGE, Some(4 * PAGE));
+    let mut executor = RecordingExecutor::of(4 * PAGE, Some(4 * PAGE));
     let mut batch = Batch::new(&executor.schedule);
     let long = 2 * PAGE;
     for first in 0..4u32 {
@@ -408,7 +408,7 @@ fn a_sequence_without_a_page_waits_and_nobody_else_suffers() {
 /// A sequence that joins begins as another one that runs does, by whole pages.
 #[test]
 fn a_prefix_of_a_sequence_that_runs_is_shared() {
-    let mut executor = Noting::of(4 * PAGE, None);
+    let mut executor = RecordingExecutor::of(4 * PAGE, None);
     let mut batch = Batch::new(&executor.schedule);
     let prompt: Vec<u32> = (0..PAGE as u32 + 20).map(|i| i % 64).collect();
     batch.join(&mut executor, request(&prompt, 90)).unwrap();
@@ -425,7 +425,7 @@ fn a_prefix_of_a_sequence_that_runs_is_shared() {
 /// With pages for fewer tokens than one sequence asks for, it ends with an error that says so, and others go on.
 #[test]
 fn a_sequence_for_which_there_is_no_room_at_all_is_refused() {
-    let mut executor = Noting::of(4 * PAGE, Some(2 * PAGE));
+    let mut executor = RecordingExecutor::of(4 * PAGE, Some(2 * PAGE));
     let mut batch = Batch::new(&executor.schedule);
     batch.join(&mut executor, request(&[1; 3 * PAGE], 1)).unwrap();
     batch.join(&mut executor, request(&[2; 10], 5)).unwrap();
@@ -442,7 +442,7 @@ fn a_sequence_for_which_there_is_no_room_at_all_is_refused() {
 
 #[test]
 fn what_free_slots_keep_stays_within_its_bound_and_the_newest_stays_longest() {
-    let mut executor = Noting::of(4 * PAGE, None);
+    let mut executor = RecordingExecutor::of(4 * PAGE, None);
     let mut batch = Batch::new(&executor.schedule);
     let page: u64 = Pool::ALL.map(|pool| executor.schedule.kv.pool(pool).page_bytes).iter().sum();
     let mut run = |batch: &mut Batch, token: u32, length: usize| {

@@ -20,12 +20,12 @@ pub enum Chooser {
     /// Chooses as another one, among what a guide allows.
     Guide(Box<Guided>),
     /// Takes given tokens, and then chooses as another one: a report tells how likely a text is.
-    Follow(Box<Following>),
+    Forced(Box<ForcedTokens>),
 }
 
 /// Tokens that are given, and what chooses those after them.
 #[derive(Clone)]
-pub struct Following {
+pub struct ForcedTokens {
     given: std::vec::IntoIter<u32>,
     then: Chooser,
 }
@@ -52,7 +52,7 @@ impl Chooser {
             Chooser::Sample(sampler) => Some(sampler.seed()),
             Chooser::Report(reported) => reported.chooser.seed(),
             Chooser::Guide(guided) => guided.chooser.seed(),
-            Chooser::Follow(following) => following.then.seed(),
+            Chooser::Forced(following) => following.then.seed(),
         }
     }
 
@@ -66,7 +66,7 @@ impl Chooser {
 
     /// The given tokens, and the same choices after them.
     pub fn following(self, given: Vec<u32>) -> Chooser {
-        Chooser::Follow(Box::new(Following { given: given.into_iter(), then: self }))
+        Chooser::Forced(Box::new(ForcedTokens { given: given.into_iter(), then: self }))
     }
 
     /// The same choices, with a report of each: its likelihood, and those of the `top` likeliest tokens.
@@ -79,7 +79,7 @@ impl Chooser {
         match self {
             Chooser::Report(reported) => reported.last.take(),
             Chooser::Guide(guided) => guided.chooser.take_likelihood(),
-            Chooser::Follow(following) => following.then.take_likelihood(),
+            Chooser::Forced(following) => following.then.take_likelihood(),
             Chooser::Greedy | Chooser::Sample(_) => None,
         }
     }
@@ -97,7 +97,7 @@ impl Chooser {
             Chooser::Sample(sampler) => sampler.allow(Some(allowed)),
             Chooser::Report(reported) => reported.chooser.allow(allowed)?,
             Chooser::Guide(guided) => guided.chooser.allow(allowed)?,
-            Chooser::Follow(following) => following.then.allow(allowed)?,
+            Chooser::Forced(following) => following.then.allow(allowed)?,
         }
         Ok(())
     }
@@ -109,7 +109,7 @@ impl Chooser {
             Chooser::Sample(sampler) => sampler.allowed_mut(),
             Chooser::Report(reported) => reported.chooser.allowed_mut(),
             Chooser::Guide(guided) => guided.chooser.allowed_mut(),
-            Chooser::Follow(following) => following.then.allowed_mut(),
+            Chooser::Forced(following) => following.then.allowed_mut(),
         }
     }
 
@@ -120,8 +120,8 @@ impl Chooser {
             Chooser::Sample(sampler) => sampler.ask(ask),
             Chooser::Report(reported) => reported.chooser.ask(ask),
             Chooser::Guide(guided) => guided.ask(ask),
-            Chooser::Follow(following) if following.given.as_slice().is_empty() => following.then.ask(ask),
-            Chooser::Follow(_) => {}
+            Chooser::Forced(following) if following.given.as_slice().is_empty() => following.then.ask(ask),
+            Chooser::Forced(_) => {}
         }
     }
 
@@ -133,7 +133,7 @@ impl Chooser {
             Chooser::Sample(sampler) => sampler.ask_after(drafted, ask),
             Chooser::Report(reported) => reported.chooser.ask_after(drafted, ask),
             // A guide cannot go back, and the logits have what a given token needs.
-            Chooser::Greedy | Chooser::Guide(_) | Chooser::Follow(_) => {}
+            Chooser::Greedy | Chooser::Guide(_) | Chooser::Forced(_) => {}
         }
     }
 
@@ -146,7 +146,7 @@ impl Chooser {
             // The report needs the logits.
             Chooser::Report(_) => false,
             Chooser::Guide(guided) => guided.chooser.takes_likeliest(),
-            Chooser::Follow(_) => false,
+            Chooser::Forced(_) => false,
         }
     }
 
@@ -156,7 +156,7 @@ impl Chooser {
             Chooser::Greedy | Chooser::Sample(_) => false,
             Chooser::Report(_) => true,
             Chooser::Guide(guided) => guided.chooser.reports(),
-            Chooser::Follow(following) => following.then.reports(),
+            Chooser::Forced(following) => following.then.reports(),
         }
     }
 
@@ -168,7 +168,7 @@ impl Chooser {
             Chooser::Sample(s) => s.begin(prompt),
             Chooser::Report(reported) => reported.chooser.begin(prompt),
             Chooser::Guide(guided) => guided.chooser.begin(prompt),
-            Chooser::Follow(following) => {
+            Chooser::Forced(following) => {
                 following.then.begin(&[prompt, following.given.as_slice()].concat());
             }
         }
@@ -198,7 +198,7 @@ impl Chooser {
             },
             Chooser::Report(reported) => reported.choose(executor, row),
             Chooser::Guide(guided) => guided.choose(executor, row),
-            Chooser::Follow(following) => match following.given.next() {
+            Chooser::Forced(following) => match following.given.next() {
                 Some(token) => Ok(token),
                 None => following.then.choose(executor, row),
             },

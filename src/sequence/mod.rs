@@ -18,9 +18,9 @@ pub mod generate;
 pub mod guide;
 pub mod likelihood;
 pub mod meter;
-#[cfg(test)]
-mod noting;
 pub mod prompt;
+#[cfg(test)]
+mod recording;
 pub mod reply;
 pub mod session;
 

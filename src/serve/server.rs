@@ -114,7 +114,7 @@ pub struct Started {
 }
 
 /// What the threads tell the one that watches over them.
-enum Told {
+enum ServerEvent {
     Order(ServerOrder),
     /// The model answers.
     Ready(u64),
@@ -157,7 +157,7 @@ pub fn serve<H: Handler + Send>(
     let prefix_file = prefix_file.as_ref();
     let told = tell.clone();
     // Not part of the scope below: it ends when nobody gives orders any more, which may be never.
-    let relay = move || orders.iter().map(Told::Order).try_for_each(|order| told.send(order));
+    let relay = move || orders.iter().map(ServerEvent::Order).try_for_each(|order| told.send(order));
     thread::Builder::new().name("orders".into()).spawn(relay).map_err(no_thread)?;
     let places = server.names();
     say(Notice::Listening(places.clone()));
@@ -169,7 +169,7 @@ pub fn serve<H: Handler + Send>(
         let take_connections = move || {
             // What the panic left unfinished ends with the thread.
             let ran = catch_unwind(AssertUnwindSafe(|| server.run(&handler)));
-            let _ = closed.send(Told::Closed(ran.map_err(|_| panicked("thread that takes connections"))));
+            let _ = closed.send(ServerEvent::Closed(ran.map_err(|_| panicked("thread that takes connections"))));
         };
         thread::Builder::new().name("listen".into()).spawn_scoped(scope, take_connections).map_err(no_thread)?;
         let mut watch = Watching {
@@ -193,10 +193,10 @@ pub fn serve<H: Handler + Send>(
             let work = move || {
                 let run = || run_engine(id, setup, service, prefix_file, &progress, reporter, &tell);
                 let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(panicked("engine's thread")));
-                let _ = tell.send(Told::Ended(id, done));
+                let _ = tell.send(ServerEvent::Ended(id, done));
             };
             if let Err(e) = thread::Builder::new().name("engine".into()).spawn_scoped(scope, work) {
-                let _ = failed.send(Told::Ended(id, Err(no_thread(e))));
+                let _ = failed.send(ServerEvent::Ended(id, Err(no_thread(e))));
             }
         };
         // The scope waits for all threads, so whatever becomes of this one, the others are told to end.
@@ -261,26 +261,28 @@ impl Watching<'_> {
 
     fn run(
         &mut self,
-        messages: &Receiver<Told>,
+        messages: &Receiver<ServerEvent>,
         start: &mut dyn FnMut(&mut Self),
         say: &mut dyn FnMut(Notice),
     ) -> Result<()> {
         let mut failure = Ok(());
         loop {
             match messages.recv_timeout(TICK) {
-                Ok(Told::Order(ServerOrder::Stop)) => self.stop(self.setup.drain, say),
-                Ok(Told::Order(ServerOrder::Reload)) if self.loading.is_none() && !self.drainer.is_draining() => {
+                Ok(ServerEvent::Order(ServerOrder::Stop)) => self.stop(self.setup.drain, say),
+                Ok(ServerEvent::Order(ServerOrder::Reload))
+                    if self.loading.is_none() && !self.drainer.is_draining() =>
+                {
                     log::info!("loading the model anew");
                     self.manager.tell(&reloading());
                     self.reread();
                     start(self);
                 }
-                Ok(Told::Order(ServerOrder::Reload)) => {
+                Ok(ServerEvent::Order(ServerOrder::Reload)) => {
                     log::warn!("the model is not loaded anew: one is loading already, or the server stops");
                     self.reread();
                 }
-                Ok(Told::Ready(id)) => self.note_ready(id, say),
-                Ok(Told::Notice(notice)) => {
+                Ok(ServerEvent::Ready(id)) => self.note_ready(id, say),
+                Ok(ServerEvent::Notice(notice)) => {
                     self.manager.tell(if notice == Notice::LoadedAgain {
                         "STATUS=answering"
                     } else {
@@ -289,14 +291,16 @@ impl Watching<'_> {
                     say(notice);
                 }
                 // What is loading, or has taken over, was loaded from the new files.
-                Ok(Told::Changed(_)) if self.loading.is_some() => {}
-                Ok(Told::Changed(id)) if self.answering == Some(id) && !self.drainer.is_draining() => start(self),
+                Ok(ServerEvent::Changed(_)) if self.loading.is_some() => {}
+                Ok(ServerEvent::Changed(id)) if self.answering == Some(id) && !self.drainer.is_draining() => {
+                    start(self)
+                }
                 // Its engine waits for what comes of it.
-                Ok(Told::Changed(_)) => {
+                Ok(ServerEvent::Changed(_)) => {
                     let e = Error::failed("the server is stopping", "start it again");
                     self.service.queue.set_takeover(Takeover::Failed(e));
                 }
-                Ok(Told::Ended(id, done)) => {
+                Ok(ServerEvent::Ended(id, done)) => {
                     let was_loading = self.loading.take_if(|loading| *loading == id).is_some();
                     self.cancels.retain(|(of, _)| *of != id);
                     let why = done.as_ref().err().cloned();
@@ -322,7 +326,7 @@ impl Watching<'_> {
                     self.service.end_model(id, why.as_ref());
                 }
                 // Without connections nobody waits for anything.
-                Ok(Told::Closed(done)) => return failure.and(done),
+                Ok(ServerEvent::Closed(done)) => return failure.and(done),
                 Err(RecvTimeoutError::Disconnected) => return failure,
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -466,7 +470,7 @@ fn run_engine(
     prefix_file: Option<&PrefixFile>,
     progress: &Progress,
     reporter: &OnceLock<Option<Reporter>>,
-    tell: &Sender<Told>,
+    tell: &Sender<ServerEvent>,
 ) -> Result<()> {
     let mut loaded = (setup.load)(progress)?;
     reporter.get_or_init(|| report(service, &setup.files.name(), loaded.executor.device()));
@@ -485,7 +489,7 @@ fn run_engine(
     }
     service.set_model(model.clone());
     worker.note_ready();
-    let _ = tell.send(Told::Ready(id));
+    let _ = tell.send(ServerEvent::Ready(id));
     loop {
         let rest = worker.run()?;
         // A model that was replaced leaves the file to the one that answers now.
@@ -499,8 +503,8 @@ fn run_engine(
         }
         let say = |said| {
             let _ = tell.send(match said {
-                UnloadedNews::Notice(notice) => Told::Notice(notice),
-                UnloadedNews::Changed => Told::Changed(id),
+                UnloadedNews::Notice(notice) => ServerEvent::Notice(notice),
+                UnloadedNews::Changed => ServerEvent::Changed(id),
             });
         };
         let unloaded = Unloaded { model: &model, setup, service, prefix_file, cancel: &progress.cancel };

@@ -10,7 +10,7 @@ use super::places::ParkedJob;
 use super::prefixes::PrefixFile;
 use super::queue::QueuePoll;
 use super::service::{ReplyTokens, Service};
-use crate::diagnose::energy::{EnergyMeter, Mark};
+use crate::diagnose::energy::{EnergyMark, EnergyMeter};
 use crate::executor::Measure;
 use crate::machine::files::Files;
 use crate::sequence::draft::Drafts;
@@ -79,7 +79,7 @@ pub(super) struct RunningJob {
 struct EnergyUse {
     meter: EnergyMeter,
     /// When it was last published.
-    mark: Mark,
+    mark: EnergyMark,
     /// Tokens decoded since.
     tokens: usize,
 }

@@ -85,8 +85,13 @@ impl Server {
         let budget = Arc::new(MemoryBudget::new(limits.memory_bytes, limits.parsed_bytes()));
         let service = ServerContext { limits, access, budget, connections, handler };
         thread::scope(|scope| {
-            let mut door =
-                Door { scope, service: &service, spare: spare(), has_complained: false, leaving: Leaving::default() };
+            let mut door = Acceptor {
+                scope,
+                service: &service,
+                spare: spare(),
+                has_complained: false,
+                leaving: Leaving::default(),
+            };
             door.keep(&listeners);
             door.close(&listeners);
             drop(listeners);
@@ -95,7 +100,7 @@ impl Server {
 }
 
 /// Where connections are taken or turned away.
-struct Door<'scope, 'env, H: ?Sized> {
+struct Acceptor<'scope, 'env, H: ?Sized> {
     scope: &'scope Scope<'scope, 'env>,
     service: &'env ServerContext<'env, H>,
     /// A file that is closed when there is room for no other, so that a connection can be taken and turned away.
@@ -110,7 +115,7 @@ fn spare() -> Option<File> {
     File::open("/dev/null").ok()
 }
 
-impl<H: Handler + ?Sized> Door<'_, '_, H> {
+impl<H: Handler + ?Sized> Acceptor<'_, '_, H> {
     /// Takes connections until the server stops.
     fn keep(&mut self, listeners: &[Listener]) {
         let connections = &self.service.connections;

@@ -6,7 +6,7 @@ use crate::schedule::{Extent, KvType, Schedule};
 use crate::{Cancel, Error, Result};
 
 /// Computes nothing: the argmax of a row is its token and 1 more, modulo the vocabulary, and all logits are alike.
-pub struct Noting {
+pub struct RecordingExecutor {
     pub schedule: Schedule,
     pub pages: Pages,
     /// The rows of each pass, and whether it had a head.
@@ -36,19 +36,19 @@ pub const CHUNK: usize = 8;
 pub const CONTEXT: usize = 64;
 pub const VOCAB: usize = 64;
 
-impl Noting {
-    pub fn new() -> Noting {
-        Noting::of(CONTEXT, None)
+impl RecordingExecutor {
+    pub fn new() -> RecordingExecutor {
+        RecordingExecutor::of(CONTEXT, None)
     }
 
     /// With another context, and with a KV cache of so many tokens.
-    pub fn of(context: usize, kv_tokens: Option<usize>) -> Noting {
+    pub fn of(context: usize, kv_tokens: Option<usize>) -> RecordingExecutor {
         let full = presets::preset("gemma3-1b").unwrap();
         let layers = full.layers[..2].to_vec();
         let shape = Shape { layers, vocab: VOCAB, hidden: 32, ffn: 64, window: WINDOW, ..full };
         let extent = Extent { context, max_rows: CHUNK, head_rows: 4, sequences: 4, kv: KvType::F16, kv_tokens };
         let schedule = Schedule::build(&shape, extent, |_| WeightFormat::Int8);
-        Noting {
+        RecordingExecutor {
             pages: Pages::new(&schedule),
             schedule,
             passes: Vec::new(),
@@ -70,7 +70,7 @@ impl Noting {
     }
 }
 
-impl Executor for Noting {
+impl Executor for RecordingExecutor {
     crate::executor_methods!(own);
 
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
@@ -138,7 +138,7 @@ impl Executor for Noting {
     }
 }
 
-/// Tokens at consecutive positions, as [`Noting::take`] gives them.
+/// Tokens at consecutive positions, as [`RecordingExecutor::take`] gives them.
 pub fn at(first: u32, tokens: &[u32]) -> Vec<(u32, u32)> {
     tokens.iter().copied().zip(first..).collect()
 }
