@@ -7,6 +7,7 @@ use common::Random;
 use half::f16;
 use kiln::model::grouped::SUPER;
 use kiln::model::{BlockFormat, WeightFormat};
+use kiln::schedule::KvType;
 use kiln::schedule::kv::PAGE;
 use kiln::schedule::layout::StateLayout;
 use kiln::testing::lower::arithmetic::Operand;
@@ -651,8 +652,11 @@ impl Attention {
                 window: word(window.unwrap_or(0)),
                 scale,
             };
-            let dispatch =
-                Dispatch::new(variant.kernel(bench.units), Push::new(&push), variant.groups(bench.units, rows, heads));
+            let dispatch = Dispatch::new(
+                variant.kernel(bench.units, KvType::F16),
+                Push::new(&push),
+                variant.groups(bench.units, rows, heads),
+            );
             // Twice, since a run must reset its counters.
             for _ in 0..2 {
                 out.copy_from(bytemuck::cast_slice(&vec![POISON; out.size() as usize / 4])).unwrap();
