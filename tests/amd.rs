@@ -131,13 +131,13 @@ fn kernels(subgroup: u32, units: MatrixUnits) -> Vec<Kernel> {
     let demo = kiln::engine::demo::checkpoint().unwrap().shape().clone();
     for shape in [presets::preset("gemma3-27b").unwrap(), demo] {
         kernels.extend(linear_kernels(&shape, units));
-        kernels.extend(attend_kernels(&shape, units, &[KvType::F16, KvType::Bf16]));
+        kernels.extend(attend_kernels(&shape, units));
         for weights in WeightFormat::ALL {
             kernels.extend(of_passes(&shape, weights, &targets(subgroup, units, weights)));
         }
     }
     kernels.extend([ceiling::matrix_rate_kernel(units), fragment::kernel(units)]);
-    other_shapes().for_each(|shape| kernels.extend(attend_kernels(&shape, units, &[KvType::F16])));
+    other_shapes().for_each(|shape| kernels.extend(attend_kernels(&shape, units)));
     for &module in Module::ALL {
         // These chips have no matrices as narrow as that.
         if module != Module::LinearMatrixS8NarrowInt8 && !kernels.iter().any(|k| k.module == module) {
@@ -173,11 +173,12 @@ fn of_passes(shape: &Shape, weights: WeightFormat, targets: &[Target]) -> HashSe
     targets.iter().flat_map(|target| kinds().flat_map(|kind| chosen(&schedule, kind, target))).collect()
 }
 
-/// Every tile for attention on matrix units, over caches of these types.
-fn attend_kernels(shape: &Shape, units: MatrixUnits, types: &[KvType]) -> Vec<Kernel> {
+/// Every tile for attention on matrix units, over caches of f16 and of bf16.
+fn attend_kernels(shape: &Shape, units: MatrixUnits) -> Vec<Kernel> {
     let tiles = attend_tile::tiles(units, 1, shape.heads, shape.kv_heads, shape.head_dim);
     assert!(!tiles.is_empty(), "heads of {} elements", shape.head_dim);
-    types.iter().flat_map(|kv| tiles.iter().map(|tile| tile.kernel(units, *kv))).collect()
+    let types = [KvType::F16, KvType::Bf16];
+    types.into_iter().flat_map(|kv| tiles.iter().map(move |tile| tile.kernel(units, kv))).collect()
 }
 
 /// Every tile for a pass's products on matrix units; for the types of GGUF files the first of each module.
