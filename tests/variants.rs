@@ -135,17 +135,17 @@ fn check_family(weights: WeightFormat, arithmetic: Option<Arithmetic>, family: A
 }
 
 /// Kernels for two, four and eight rows share each weight load. The last row of the prompt and the head use the kernel
-/// for one.
+/// for one. INT8 and INT4 take turns: each number of rows is in one of them.
 #[test]
 fn variants_of_dot_products_match() {
-    for chunk in [2, 4, 8] {
+    for chunk in [2, 8] {
         check_family(WeightFormat::Int8, DOT, Arithmetic::IntegerDot, chunk);
     }
 }
 
 #[test]
 fn variants_of_dot_products_with_int4_match() {
-    for chunk in [1, 2, 8] {
+    for chunk in [1, 4] {
         check_family(WeightFormat::Int4, DOT, Arithmetic::IntegerDot, chunk);
     }
 }
