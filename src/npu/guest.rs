@@ -115,9 +115,8 @@ impl<'x> NpuSteps<'x> {
         heads.check().map_err(own_fault)?;
         let pages = Pool::ALL.map(|pool| schedule.kv.pool(pool).pages).into_iter().max().unwrap_or(0);
         let bytes = [PARAMETER_BYTES, LEFT_ROOM, pages.max(1) * heads.part_bytes()];
-        let mut buffers = bytes.into_iter().map(|bytes| program.allocate(bytes as u64));
-        let mut next = || buffers.next().unwrap_or_else(|| Err(Error::failed("too few NPU buffers", "report this")));
-        let buffers = [next()?, next()?, next()?];
+        let [parameters, left, pages] = bytes.map(|bytes| program.allocate(bytes as u64));
+        let buffers = [parameters?, left?, pages?];
         let command = program.add_command(STREAM_BYTES)?;
         let pool = |pool| {
             let layout = schedule.kv.pool(pool);

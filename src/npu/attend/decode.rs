@@ -2,7 +2,7 @@
 
 use super::partial::Partial;
 use super::{
-    CoreTurns, DECODE_QUAD_BYTES, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Queries, UNIT_BYTES,
+    ColumnWork, CoreTurns, DECODE_QUAD_BYTES, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Queries, UNIT_BYTES,
     UnitArguments, runs, split, unwalk,
 };
 use crate::npu::stream::{InstructionStream, ShimChannel, ShimTransfer};
@@ -120,11 +120,8 @@ impl DecodeAttention {
         let HeadLayout { head_dim, group, kv_heads, .. } = self.layout;
         for (part, left) in self.commands[command].parts().zip(left.chunks_exact(LEFT_BYTES)) {
             for query in 0..group {
-                let found = Partial::read(&left[query / 4 * DECODE_QUAD_BYTES..], query % 4, head_dim);
-                match &mut partials[part.sequence * kv_heads * group + part.head * group + query] {
-                    Some(partial) => partial.merge(&found),
-                    none => *none = Some(found),
-                }
+                Partial::read(&left[query / 4 * DECODE_QUAD_BYTES..], query % 4, head_dim)
+                    .merge_into(&mut partials[part.sequence * kv_heads * group + part.head * group + query]);
             }
         }
     }
@@ -168,10 +165,7 @@ impl DecodeAttention {
 fn divide(layout: &HeadLayout, sequences: &[Vec<PagePlace>]) -> Result<Vec<Vec<Vec<DecodePart>>>, String> {
     let columns = usize::from(layout.columns);
     let heads = (sequences.len() * layout.kv_heads).max(1);
-    let mut commands = Vec::new();
-    let none = || vec![Vec::<DecodePart>::new(); columns];
-    let mut command = none();
-    let (mut item, mut count) = (0, 0);
+    let mut work = ColumnWork::new(layout);
     for (sequence, pages) in sequences.iter().enumerate() {
         if pages.is_empty() {
             return Err(format!("sequence {sequence} has no pages"));
@@ -180,20 +174,11 @@ fn divide(layout: &HeadLayout, sequences: &[Vec<PagePlace>]) -> Result<Vec<Vec<V
         let even = (0..parts).map(|part| part * pages.len() / parts..(part + 1) * pages.len() / parts).collect();
         let ranges = split(pages, even, layout.transfers);
         for (head, range) in (0..layout.kv_heads).flat_map(|head| ranges.iter().map(move |range| (head, range))) {
-            // Beside the part's own, a column may begin here.
             let transfers = 2 + 2 * runs(&pages[range.clone()]).len();
-            if count + transfers > layout.transfers && count > 0 {
-                commands.push(std::mem::replace(&mut command, none()));
-                count = 0;
-            }
-            command[item % columns].push(DecodePart { sequence, head, pages: range.clone() });
-            (item, count) = (item + 1, count + transfers);
+            work.deal(DecodePart { sequence, head, pages: range.clone() }, transfers);
         }
     }
-    if count > 0 {
-        commands.push(command);
-    }
-    Ok(commands)
+    Ok(work.commands)
 }
 
 /// What a command's shims move: of each column what its cores leave, and of each part its parameters, K and V.

@@ -37,6 +37,7 @@ pub const CORES: usize = 4;
 pub const COLUMNS: u8 = 4;
 /// What a score may be after scaling, of either sign.
 pub const MOST_SCORE: f32 = 16384.0;
+
 /// A layer's heads, and where they lie in a page's part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadLayout {
@@ -146,6 +147,36 @@ impl HeadLayout {
             }
         }
         order
+    }
+}
+
+/// Work dealt to columns in turn, in commands of so few transfers.
+struct ColumnWork<T> {
+    columns: usize,
+    most: usize,
+    /// Pieces dealt so far, and the transfers of the last command.
+    dealt: usize,
+    transfers: usize,
+    /// Commands, of each the pieces of its columns.
+    commands: Vec<Vec<Vec<T>>>,
+}
+
+impl<T> ColumnWork<T> {
+    fn new(layout: &HeadLayout) -> ColumnWork<T> {
+        let columns = usize::from(layout.columns);
+        ColumnWork { columns, most: layout.transfers, dealt: 0, transfers: 0, commands: Vec::new() }
+    }
+
+    /// Deals a piece to the next column. `transfers` are those of the piece, and one more, since a column may begin with it.
+    fn deal(&mut self, piece: T, transfers: usize) {
+        if self.commands.is_empty() || self.transfers + transfers > self.most {
+            self.commands.push((0..self.columns).map(|_| Vec::new()).collect());
+            self.transfers = 0;
+        }
+        if let Some(command) = self.commands.last_mut() {
+            command[self.dealt % self.columns].push(piece);
+        }
+        (self.dealt, self.transfers) = (self.dealt + 1, self.transfers + transfers);
     }
 }
 

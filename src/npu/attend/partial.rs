@@ -35,6 +35,14 @@ impl Partial {
         self.maximum = maximum;
     }
 
+    /// Takes a place, or is merged into what has it.
+    pub fn merge_into(self, place: &mut Option<Partial>) {
+        match place {
+            Some(partial) => partial.merge(&self),
+            none => *none = Some(self),
+        }
+    }
+
     /// O divided by the sum.
     pub fn divide(&self, to: &mut [f32]) {
         to.iter_mut().zip(&self.o).for_each(|(to, o)| *to = o / self.sum);

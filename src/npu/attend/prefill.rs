@@ -2,8 +2,8 @@
 
 use super::partial::Partial;
 use super::{
-    CORES, CoreTurns, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Queries, UNIT_BYTES, UnitArguments, runs,
-    split, unwalk,
+    CORES, ColumnWork, CoreTurns, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Queries, UNIT_BYTES,
+    UnitArguments, runs, split, unwalk,
 };
 use crate::npu::stream::{InstructionStream, ShimChannel, ShimTransfer};
 use std::ops::Range;
@@ -152,11 +152,8 @@ impl PrefillAttention {
                         if quad[..place].contains(&(query, token)) {
                             continue;
                         }
-                        let found = Partial::read(left, place, head_dim);
-                        match &mut partials[((first + token) * kv_heads + block.head) * group + query] {
-                            Some(partial) => partial.merge(&found),
-                            none => *none = Some(found),
-                        }
+                        Partial::read(left, place, head_dim)
+                            .merge_into(&mut partials[((first + token) * kv_heads + block.head) * group + query]);
                     }
                 }
             }
@@ -244,32 +241,20 @@ pub fn quad_bytes(head_dim: usize) -> usize {
 
 /// Commands, of each the blocks of its columns.
 fn divide(layout: &HeadLayout, chunks: &[ChunkPages]) -> Vec<Vec<Vec<PrefillBlock>>> {
-    let columns = usize::from(layout.columns);
     let tokens = 4 * (core_rows(layout.head_dim) / layout.group).max(1);
-    let none = || vec![Vec::new(); columns];
-    let (mut commands, mut command) = (Vec::new(), none());
-    let (mut item, mut count) = (0, 0);
+    let mut work = ColumnWork::new(layout);
     for (index, chunk) in chunks.iter().enumerate() {
         for first in (0..chunk.tokens).step_by(tokens) {
             let of_block = first..(first + tokens).min(chunk.tokens);
             let parts = split(&chunk.pages, vec![chunk.pages(&of_block)], layout.transfers);
             for (head, pages) in (0..layout.kv_heads).flat_map(|head| parts.iter().map(move |part| (head, part))) {
-                // Beside the block's own, a column may begin here.
                 let transfers = 3 + 2 * runs(&chunk.pages[pages.clone()]).len();
-                if count + transfers > layout.transfers && count > 0 {
-                    commands.push(std::mem::replace(&mut command, none()));
-                    count = 0;
-                }
-                let tokens = of_block.clone();
-                command[item % columns].push(PrefillBlock { chunk: index, head, tokens, pages: pages.clone() });
-                (item, count) = (item + 1, count + transfers);
+                let (tokens, pages) = (of_block.clone(), pages.clone());
+                work.deal(PrefillBlock { chunk: index, head, tokens, pages }, transfers);
             }
         }
     }
-    if count > 0 {
-        commands.push(command);
-    }
-    commands
+    work.commands
 }
 
 /// What a command's shims move: of each column what its cores leave, and of each block its units, K and V.
