@@ -1,6 +1,7 @@
 //! What a program does wrong.
 
 use crate::decode::Refused;
+use crate::memory::SEVERAL;
 use std::fmt;
 
 /// One fault, without its place.
@@ -50,7 +51,7 @@ pub enum What {
         address: u64,
         /// What it is in.
         buffer: String,
-        /// The two of the run, the one that came first here before the other.
+        /// The two of the run, the one that came first here before the other; [`SEVERAL`] where more than one did.
         dispatches: [u32; 2],
     },
     /// The wave reaches a barrier with stores to LDS in flight.
@@ -73,6 +74,7 @@ impl fmt::Display for What {
             Self::Stale { cache, address } => write!(f, "the {cache} has stale bytes at {address:#x}"),
             Self::Race { byte, waves: [a, b] } => write!(f, "waves {a} and {b} race for byte {byte} of LDS"),
             Self::Unordered { address, buffer, dispatches: [a, b] } => {
+                let a = if *a == SEVERAL { "several others".into() } else { a.to_string() };
                 write!(
                     f,
                     "dispatches {a} and {b} of one run use the dword at {address:#x} of {buffer}, and nothing orders them"

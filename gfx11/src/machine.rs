@@ -4,7 +4,7 @@ use crate::cache::{Caches, Ctx, Traffic};
 use crate::fault::{Fault, What};
 use crate::float::Mode;
 use crate::lds::Lds;
-use crate::memory::{Memory, User};
+use crate::memory::{Memory, SEVERAL, User};
 use crate::program::{Program, Unit};
 use crate::wave::{State, Wave};
 use std::sync::Mutex;
@@ -143,9 +143,10 @@ impl Machine {
     }
 
     /// Runs grids with nothing between them: workgroups start in the order of dispatches, the next one's as soon as
-    /// there is room.
+    /// there is room. Panics where they are apart and more than [`SEVERAL`].
     pub fn run_beside(&mut self, memory: &Memory, dispatches: &[Dispatch]) -> Result<Report, Fault> {
         let config = self.config;
+        assert!(!config.apart || dispatches.len() <= SEVERAL as usize, "too many dispatches beside each other");
         self.runs += 1;
         let shared = Shared {
             config,

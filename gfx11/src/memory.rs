@@ -2,7 +2,10 @@
 
 use crate::fault::What;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU32,
+    Ordering::{Relaxed, SeqCst},
+};
 
 /// Bytes of a cache line.
 pub const LINE: u64 = 128;
@@ -33,9 +36,12 @@ pub const PART: usize = 1024;
 pub struct User {
     /// Counts runs, from 1 on.
     pub run: u32,
-    /// Below 256.
+    /// Below [`SEVERAL`].
     pub dispatch: u32,
 }
+
+/// Stands for a dispatch's number where several have used a dword.
+pub const SEVERAL: u32 = 255;
 
 impl User {
     fn mark(self) -> u32 {
@@ -65,22 +71,32 @@ impl Buffer {
     }
 
     /// Marks a dword as read or written by a dispatch. A fault where one beside it has written that dword, or has read what
-    /// this one writes: nothing says which of the two comes first.
+    /// this one writes: nothing says which of the two comes first. Threads mark first and look then, so that of two that use
+    /// a dword at the same time at least one sees the other.
     #[inline]
     pub fn mark(&self, index: usize, by: User, writes: bool) -> Result<(), What> {
-        let [written, read] = &self.users;
-        if written.is_empty() {
+        let [mine_of, theirs_of] = if writes { [0, 1] } else { [1, 0] }.map(|which: usize| &self.users[which]);
+        if mine_of.is_empty() {
             return Ok(());
         }
-        let beside = |mark: u32| mark >> 8 == by.run & 0xff_ffff && mark & 255 != by.dispatch;
-        let (writer, reader) = (written[index].load(Relaxed), read[index].load(Relaxed));
-        let other = [Some(writer), Some(reader).filter(|_| writes)].into_iter().flatten().find(|mark| beside(*mark));
-        if let Some(other) = other {
-            let address = self.base + 4 * index as u64;
-            return Err(What::Unordered { address, buffer: self.name.clone(), dispatches: [other & 255, by.dispatch] });
+        let (mine, several) = (by.mark(), User { dispatch: SEVERAL, ..by }.mark());
+        let of_this_run = |mark: u32| mark >> 8 == mine >> 8;
+        let own = &mine_of[index];
+        let mut before = own.load(SeqCst);
+        while before != mine && before != several {
+            let mark = if of_this_run(before) { several } else { mine };
+            match own.compare_exchange(before, mark, SeqCst, SeqCst) {
+                Ok(_) => break,
+                Err(now) => before = now,
+            }
         }
-        self.users[!writes as usize][index].store(by.mark(), Relaxed);
-        Ok(())
+        // Two may read it, but not two write it.
+        let others = [writes.then_some(before), Some(theirs_of[index].load(SeqCst))];
+        let other = others.into_iter().flatten().find(|mark| of_this_run(*mark) && *mark != mine);
+        other.map_or(Ok(()), |other| {
+            let address = self.base + 4 * index as u64;
+            Err(What::Unordered { address, buffer: self.name.clone(), dispatches: [other & 255, by.dispatch] })
+        })
     }
 
     /// Changes a dword at once.

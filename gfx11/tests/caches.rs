@@ -6,9 +6,10 @@ use common::{END, assemble};
 use gfx11::fault::What;
 use gfx11::float::Mode;
 use gfx11::machine::{Config, Dispatch, Machine};
-use gfx11::memory::Memory;
+use gfx11::memory::{Memory, SEVERAL, User};
 use gfx11::program::Program;
 use gfx11::wave::Wave;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 const DATA: u64 = 0x1000_0000;
 const FLAGS: u64 = 0x2000_0000;
@@ -183,4 +184,67 @@ fn what_is_in_flight_across_a_barrier_races_behind_it() {
     assert!((1..20).all(|seed| run(program(true), 1, 2, seed) == Ok(())));
     assert!((1..20).all(|seed| matches!(run(program(false), 1, 2, seed), Err(What::Race { .. }))));
     assert_eq!(run([store(false), barrier()].concat(), 1, 1, 1), Err(What::BarrierBeforeStore));
+}
+
+/// What the last of some uses of one dword, each by a dispatch of a run, is told.
+fn uses(of: &[(u32, u32, bool)]) -> Result<(), Option<u32>> {
+    let mut memory = Memory::default();
+    memory.add_words("data", DATA, &[0]);
+    memory.watch("data");
+    let buffer = memory.buffer("data").unwrap();
+    let mark =
+        |(run, dispatch, writes): &(u32, u32, bool)| buffer.mark(0, User { run: *run, dispatch: *dispatch }, *writes);
+    let (last, before) = of.split_last().unwrap();
+    assert!(before.iter().all(|one| mark(one) == Ok(())));
+    mark(last)
+        .map_err(|what| if let What::Unordered { dispatches: [other, _], .. } = what { Some(other) } else { None })
+}
+
+#[test]
+fn a_dword_that_two_dispatches_use_and_one_writes_is_told() {
+    let (reads, writes) = (false, true);
+    for fine in [
+        vec![(1, 0, reads), (1, 1, reads), (1, 2, reads)],
+        vec![(1, 0, reads), (1, 0, writes), (1, 0, writes), (1, 0, reads)],
+        vec![(1, 0, writes), (2, 1, reads), (3, 0, writes), (4, 1, writes)],
+        vec![(1, 0, reads), (1, 1, reads), (2, 0, writes)],
+    ] {
+        assert_eq!(uses(&fine), Ok(()), "{fine:?}");
+    }
+    assert_eq!(uses(&[(7, 3, writes), (7, 4, reads)]), Err(Some(3)));
+    assert_eq!(uses(&[(7, 3, reads), (7, 4, writes)]), Err(Some(3)));
+    assert_eq!(uses(&[(7, 3, writes), (7, 4, writes)]), Err(Some(3)));
+    // The one that writes has read it last itself.
+    assert_eq!(uses(&[(7, 3, reads), (7, 4, reads), (7, 4, writes)]), Err(Some(SEVERAL)));
+}
+
+#[test]
+fn of_two_threads_that_use_a_dword_at_once_one_is_told() {
+    const DWORDS: usize = 20_000;
+    let mut memory = Memory::default();
+    memory.add_words("data", DATA, &vec![0; DWORDS]);
+    memory.watch("data");
+    let buffer = memory.buffer("data").unwrap();
+    let arrived = AtomicUsize::new(0);
+    let told = [false, true].map(|writes| (writes, writes as u32));
+    let told = std::thread::scope(|scope| {
+        let threads = told.map(|(writes, dispatch)| {
+            let arrived = &arrived;
+            scope.spawn(move || {
+                let by = User { run: 1, dispatch };
+                let use_of = |i: usize| {
+                    // Both begin a dword when both have left the one before.
+                    arrived.fetch_add(1, SeqCst);
+                    while arrived.load(SeqCst) < 2 * (i + 1) {
+                        std::thread::yield_now();
+                    }
+                    buffer.mark(i, by, writes).is_err()
+                };
+                (0..DWORDS).map(use_of).collect::<Vec<_>>()
+            })
+        });
+        threads.map(|thread| thread.join().unwrap())
+    });
+    let unseen = (0..DWORDS).filter(|i| !told[0][*i] && !told[1][*i]).count();
+    assert_eq!(unseen, 0);
 }
