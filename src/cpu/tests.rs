@@ -214,6 +214,7 @@ fn attention_is_softmax_of_scores_over_pages_and_windows() {
             element,
             entries: 8,
             context: 512,
+            block_pages: 5,
         };
         let (pages, page_elements) = (5, 2 * kv.elements());
         let mut random = Random(dim as u64);

@@ -34,23 +34,40 @@ pub struct PageChange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exhausted;
 
-/// How many tables hold each page of a pool, and which pages none holds.
+/// How many tables hold each page of a pool; none holds those that are free.
 #[derive(Debug, Clone)]
 struct PageCounts {
     counts: Vec<u32>,
-    free: Vec<PageId>,
+    free: usize,
 }
 
 impl PageCounts {
     fn new(pages: usize) -> PageCounts {
-        // The first page is taken first.
-        PageCounts { counts: vec![0; pages], free: (0..pages as PageId).rev().collect() }
+        PageCounts { counts: vec![0; pages], free: pages }
     }
 
-    fn take(&mut self) -> Result<PageId, Exhausted> {
-        let page = self.free.pop().ok_or(Exhausted)?;
-        self.counts[page as usize] = 1;
-        Ok(page)
+    /// Takes the page that follows `last`, so that pages of a sequence that follow each other also do so in memory. Where
+    /// there is none, or it is taken, this begins in the longest run of free pages: in its middle where somebody's pages end
+    /// before it, who will want to go on there, and else at its start.
+    fn take(&mut self, last: Option<PageId>) -> Result<PageId, Exhausted> {
+        let next = last.map(|page| page as usize + 1).filter(|&page| self.counts.get(page) == Some(&0));
+        let page = next.or_else(|| self.roomiest()).ok_or(Exhausted)?;
+        self.counts[page] = 1;
+        self.free -= 1;
+        Ok(page as PageId)
+    }
+
+    fn roomiest(&self) -> Option<usize> {
+        let (mut longest, mut start) = (0..0, 0);
+        for held in self.counts.split_inclusive(|count| *count > 0) {
+            let free = start..start + held.iter().filter(|count| **count == 0).count();
+            start += held.len();
+            if free.len() > longest.len() {
+                longest = free;
+            }
+        }
+        let middle = if longest.start > 0 { longest.len() / 2 } else { 0 };
+        (!longest.is_empty()).then_some(longest.start + middle)
     }
 
     fn hold(&mut self, page: PageId) {
@@ -61,7 +78,7 @@ impl PageCounts {
         let count = &mut self.counts[page as usize];
         *count -= 1;
         if *count == 0 {
-            self.free.push(page);
+            self.free += 1;
         }
     }
 
@@ -136,7 +153,7 @@ impl Pages {
 
     /// Free pages of a pool.
     pub fn free(&self, pool: Pool) -> usize {
-        self.pools[pool as usize].free.len()
+        self.pools[pool as usize].free
     }
 
     /// Pages of a pool.
@@ -165,7 +182,7 @@ impl Pages {
             let behind = table.first..self.oldest(pool, positions.start).min(table.end());
             let counted = &self.pools[pool as usize];
             let own = behind.filter(|&n| table.page(n).is_some_and(|page| !counted.is_shared(page)));
-            end.saturating_sub(table.end()) <= counted.free.len() + own.count()
+            end.saturating_sub(table.end()) <= counted.free + own.count()
         })
     }
 
@@ -202,11 +219,11 @@ impl Pages {
             let (counted, table) = (&mut self.pools[pool as usize], &mut self.tables[sequence][pool as usize]);
             while table.end() < positions.end.div_ceil(PAGE) {
                 let is_full = table.pages.len() == self.most[pool as usize];
-                if is_full || counted.free.is_empty() {
+                if is_full || counted.free == 0 {
                     table.drop_first(counted, oldest)?;
                     continue;
                 }
-                let page = counted.take()?;
+                let page = counted.take(table.pages.back().copied())?;
                 self.changes.push(PageChange { sequence, pool, number: table.end(), page });
                 table.pages.push_back(page);
             }
@@ -324,7 +341,7 @@ impl Pages {
             }
             table.first = table.first.max(oldest);
             while table.end() < end.div_ceil(PAGE) {
-                let page = counted.take()?;
+                let page = counted.take(table.pages.back().copied())?;
                 self.changes.push(PageChange { sequence, pool, number: table.end(), page });
                 table.pages.push_back(page);
             }
@@ -376,10 +393,7 @@ impl Pages {
                 assert_eq!(distinct.len(), pages.len(), "{pool:?}: a table has a page twice");
             }
             assert_eq!(held, counted.counts, "{pool:?}: counts");
-            let mut free = counted.free.clone();
-            free.sort_unstable();
-            let unheld: Vec<PageId> = (0..held.len() as PageId).filter(|&page| held[page as usize] == 0).collect();
-            assert_eq!(free, unheld, "{pool:?}: free pages");
+            assert_eq!(held.iter().filter(|count| **count == 0).count(), counted.free, "{pool:?}: free pages");
         }
     }
 }

@@ -17,6 +17,13 @@ fn schedule(sequences: usize) -> Schedule {
     Schedule::build(&shape, extent, |_| WeightFormat::Int8)
 }
 
+/// Leaves so many pages of a pool free: nobody has the others.
+fn leave(pages: &mut Pages, pool: Pool, free: usize) {
+    let counted = &mut pages.pools[pool as usize];
+    counted.counts.iter_mut().filter(|count| **count == 0).skip(free).for_each(|count| *count = 1);
+    counted.free = free;
+}
+
 /// Page tables as a device has them, and what was written through them: the history of a position names all tokens up
 /// to it.
 struct FakeDevice {
@@ -162,7 +169,7 @@ fn a_pool_without_a_free_page_says_so_and_loses_none() {
     let schedule = schedule(2);
     let mut pages = Pages::new(&schedule);
     // Sequence 0 takes all there is, one page after the other, of both sequences' share.
-    pages.pools[Pool::Global as usize].free.truncate(3);
+    leave(&mut pages, Pool::Global, 3);
     let taken = (0..).take_while(|n| pages.extend(0, n * PAGE..(n + 1) * PAGE).is_ok()).count();
     assert_eq!(taken, 3);
     assert!(!pages.has_room(0, &(3 * PAGE..3 * PAGE + 1)) && pages.has_room(0, &(2 * PAGE..3 * PAGE)));
@@ -188,7 +195,7 @@ fn pages_that_some_sequences_alone_hold_are_counted_once() {
 fn a_sequence_that_finds_no_page_to_come_back_to_can_give_back_what_it_took() {
     let schedule = schedule(2);
     let mut pages = Pages::new(&schedule);
-    pages.pools[Pool::Global as usize].free.truncate(3);
+    leave(&mut pages, Pool::Global, 3);
     pages.extend(0, 0..2 * PAGE).unwrap();
     assert_eq!(pages.restore(1, 2 * PAGE), Err(Exhausted));
     pages.truncate(1, 0);
@@ -251,9 +258,31 @@ fn pages_behind_the_window_serve_first() {
     let schedule = schedule(1);
     let mut pages = Pages::new(&schedule);
     pages.extend(0, 0..3 * PAGE).unwrap();
-    pages.pools[Pool::Local as usize].free.clear();
+    leave(&mut pages, Pool::Local, 0);
     // Position 192 sees 93 and later ones, which begin in the second page.
     assert!(pages.has_room(0, &(3 * PAGE..3 * PAGE + 1)) && !pages.has_room(0, &(3 * PAGE..4 * PAGE + 1)));
     pages.extend(0, 3 * PAGE..3 * PAGE + 1).unwrap();
     assert_eq!(pages.tables[0][Pool::Local as usize].first, 1);
+}
+
+/// A DMA engine reads pages that follow each other at once.
+#[test]
+fn pages_of_sequences_that_grow_in_turn_follow_each_other() {
+    let schedule = schedule(4);
+    let mut pages = Pages::new(&schedule);
+    for n in 0..CONTEXT / PAGE {
+        (0..4).for_each(|sequence| pages.extend(sequence, n * PAGE..(n + 1) * PAGE).unwrap());
+    }
+    for pool in Pool::ALL {
+        for tables in &pages.tables {
+            let held = &tables[pool as usize].pages;
+            let apart = held.iter().zip(held.iter().skip(1)).filter(|(page, next)| **next != **page + 1).count();
+            assert!(apart <= 1, "{pool:?}: {held:?}");
+        }
+    }
+    pages.check();
+    // One that is alone has the pool from its start.
+    (0..4).for_each(|sequence| pages.truncate(sequence, 0));
+    pages.extend(2, 0..3 * PAGE).unwrap();
+    assert_eq!(pages.tables[2][0].pages, [0, 1, 2]);
 }

@@ -88,5 +88,5 @@ impl Lowering<'_> {
 
 /// What a push block says of a layer's pages: see shaders/kv.glsl.
 pub(crate) fn paging(kv: &KvLayer) -> u32 {
-    kv.entries.trailing_zeros() | word(kv.place) << 8
+    kv.entries.trailing_zeros() | word(kv.place * kv.block_pages) << 8
 }

@@ -104,8 +104,7 @@ impl Plan {
         };
         let kv = Pool::ALL.into_iter().flat_map(|pool| {
             let layout = *schedule.kv.pool(pool);
-            let bytes = move |pages: usize| layout.page_bytes.saturating_mul(pages as u64);
-            layout.blocks().enumerate().map(move |(i, pages)| (Purpose::Kv(pool, i), bytes(pages)))
+            (0..layout.blocks()).map(move |i| (Purpose::Kv(pool, i), layout.block_bytes()))
         });
         let mut wanted = vec![(Purpose::Arena, needs.arena)];
         if needs.staging > 0 {

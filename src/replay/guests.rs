@@ -1,7 +1,7 @@
 //! A guest in a pass: what it needs before its step, and where the pass stops for it.
 
+use super::Replay;
 use super::driver::{Driver, Memory};
-use super::{Replay, page_in};
 use crate::cpu::CpuKernels;
 use crate::cpu::lanes::VectorUnits;
 use crate::executor::guest::{Guest, GuestKind, HostGuest};
@@ -85,6 +85,7 @@ impl<D: Driver> Replay<D> {
     fn copy_kv(&mut self, guest: &mut dyn Guest, layer: &KvLayer) -> Result<()> {
         let part = layer.elements() * layer.element.bytes();
         let offset = layer.place * part;
+        let layout = *self.schedule.kv.pool(layer.pool);
         let of = |row: &Row| self.pages.visible(layer.pool, row.sequence as usize, row.position as usize);
         let mut pages: Vec<PageId> = Vec::new();
         for entry in self.rows.iter().flat_map(of) {
@@ -95,11 +96,11 @@ impl<D: Driver> Replay<D> {
         pages.dedup();
         let mut copied = Vec::new();
         for page in pages {
-            let (block, start) = page_in(&self.schedule, &self.kv, layer.pool, page as usize);
+            let (block, start) = layout.in_block(page as usize);
             // SAFETY: everything submitted has been waited for, so the device does not write the cache.
-            match unsafe { block.bytes() } {
+            match unsafe { self.kv[layer.pool as usize][block].bytes() } {
                 Some(bytes) => {
-                    let first = start as usize + offset;
+                    let first = start as usize + offset * layout.block_pages;
                     guest.copy_kv(layer, page, layer.element, &bytes[first..first + part]);
                 }
                 None => {

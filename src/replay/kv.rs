@@ -35,7 +35,7 @@ pub fn allocate<D: Driver>(
 /// Allocates the blocks of both pools until one is refused. The next block is always of the pool that has the smaller share of
 /// its planned ones, so that a refusal leaves both about as full.
 fn take<B>(layout: &mut KvLayout, mut block: impl FnMut(Pool, usize) -> Result<B>) -> Result<[Vec<B>; 2]> {
-    let planned = Pool::ALL.map(|pool| layout.pool(pool).blocks().count());
+    let planned = Pool::ALL.map(|pool| layout.pool(pool).blocks());
     let mut blocks = [Vec::with_capacity(planned[0]), Vec::with_capacity(planned[1])];
     let mut order = Vec::with_capacity(planned[0] + planned[1]);
     let mut refused = None;
@@ -55,9 +55,7 @@ fn take<B>(layout: &mut KvLayout, mut block: impl FnMut(Pool, usize) -> Result<B
     }
     let limited = |blocks: &[Vec<B>; 2]| {
         let mut limited = *layout;
-        Pool::ALL
-            .into_iter()
-            .for_each(|pool| limited.limit(pool, blocks[pool as usize].len() * limited.pool(pool).block_pages()));
+        Pool::ALL.into_iter().for_each(|pool| limited.limit(pool, blocks[pool as usize].len()));
         limited
     };
     let mut had = limited(&blocks);
@@ -67,7 +65,7 @@ fn take<B>(layout: &mut KvLayout, mut block: impl FnMut(Pool, usize) -> Result<B
     // What is left may be next to nothing, and the driver needs some for itself: the last block goes back.
     if let Some(last) = order.pop() {
         let mut fewer = had;
-        fewer.limit(last, (blocks[last as usize].len() - 1) * fewer.pool(last).block_pages());
+        fewer.limit(last, blocks[last as usize].len() - 1);
         if fewer.holds_one() {
             blocks[last as usize].pop();
             had = fewer;
@@ -94,9 +92,8 @@ mod tests {
     fn take_of(bytes: u64) -> (KvLayout, Result<[Vec<u64>; 2]>) {
         let (mut layout, whole) = (layout(), layout());
         let mut left = bytes;
-        let taken = take(&mut layout, |pool, number| {
-            let of_pool = whole.pool(pool);
-            let bytes = of_pool.blocks().nth(number).unwrap() as u64 * of_pool.page_bytes;
+        let taken = take(&mut layout, |pool, _| {
+            let bytes = whole.pool(pool).block_bytes();
             left = left.checked_sub(bytes).ok_or_else(|| Error::refused("no memory left", "use less"))?;
             Ok(bytes)
         });

@@ -250,17 +250,10 @@ impl<D: Driver> Replay<D> {
     }
 }
 
-/// The address of a page.
+/// The address of a page: of its part of the pool's first layer.
 fn page_address<M: Memory>(schedule: &Schedule, kv: &[Vec<M>; 2], pool: Pool, page: usize) -> u64 {
-    let (block, offset) = page_in(schedule, kv, pool, page);
-    block.address() + offset
-}
-
-/// The allocation that a page lies in, and the bytes from its start to the page.
-fn page_in<'a, M>(schedule: &Schedule, kv: &'a [Vec<M>; 2], pool: Pool, page: usize) -> (&'a M, u64) {
-    let layout = schedule.kv.pool(pool);
-    let (block, page) = (page / layout.block_pages(), page % layout.block_pages());
-    (&kv[pool as usize][block], page as u64 * layout.page_bytes)
+    let (block, offset) = schedule.kv.pool(pool).in_block(page);
+    kv[pool as usize][block].address() + offset
 }
 
 fn planned(plan: &Plan, purpose: Purpose) -> Result<usize> {

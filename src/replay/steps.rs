@@ -1,13 +1,13 @@
 //! Steps of a pass by themselves, for who compares executors: each call bakes a list, where passes replay.
 
+use super::Replay;
 use super::driver::{Driver, Memory, MemoryCopy};
 use super::list::Relay;
-use super::{Replay, page_in};
 use crate::Result;
 use crate::executor::{self, HeadRows, PageId, Row, Stepwise, Tolerance};
 use crate::lower::{PassKind, RowOrder, TokenSource};
 use crate::schedule::kv::KvLayer;
-use crate::schedule::{Pool, Segment};
+use crate::schedule::{Pool, Schedule, Segment};
 use std::ops::Range;
 
 impl<D: Driver> Replay<D> {
@@ -27,13 +27,20 @@ impl<D: Driver> Replay<D> {
     /// Copies what follows `offset` bytes of a page to `bytes`. Waits for what is under way.
     pub(super) fn read_from_page(&mut self, pool: Pool, page: PageId, offset: usize, bytes: &mut [u8]) -> Result<()> {
         self.settle()?;
-        let (block, start) = page_in(&self.schedule, &self.kv, pool, page as usize);
-        let mut at = start + offset as u64;
-        for piece in bytes.chunks_mut(self.results.pages.size() as usize) {
-            let copy = MemoryCopy::new(block, &self.results.pages, piece.len() as u64);
-            self.queue.copy([MemoryCopy { from_offset: at, ..copy }])?;
-            self.results.pages.copy_to(piece)?;
-            at += piece.len() as u64;
+        let staging = &self.results.pages;
+        let mut at = offset as u64;
+        for piece in bytes.chunks_mut(staging.size() as usize) {
+            let end = at + piece.len() as u64;
+            let copy = |(block, there, here, bytes)| MemoryCopy {
+                from: block,
+                from_offset: there,
+                to: staging,
+                to_offset: here,
+                bytes,
+            };
+            self.queue.copy(pieces(&self.schedule, &self.kv, pool, page, at..end).map(copy))?;
+            staging.copy_to(piece)?;
+            at = end;
         }
         Ok(())
     }
@@ -41,16 +48,42 @@ impl<D: Driver> Replay<D> {
     /// Copies `bytes` to what follows `offset` bytes of a page. Waits for what is under way.
     pub(super) fn write_to_page(&mut self, pool: Pool, page: PageId, offset: usize, bytes: &[u8]) -> Result<()> {
         self.settle()?;
-        let (block, start) = page_in(&self.schedule, &self.kv, pool, page as usize);
-        let mut at = start + offset as u64;
+        let mut at = offset as u64;
         for piece in bytes.chunks(self.results.pages.size() as usize) {
             self.results.pages.copy_from(piece)?;
-            let copy = MemoryCopy::new(&self.results.pages, block, piece.len() as u64);
-            self.queue.copy([MemoryCopy { to_offset: at, ..copy }])?;
-            at += piece.len() as u64;
+            let staging = &self.results.pages;
+            let end = at + piece.len() as u64;
+            let copy = |(block, there, here, bytes)| MemoryCopy {
+                from: staging,
+                from_offset: here,
+                to: block,
+                to_offset: there,
+                bytes,
+            };
+            self.queue.copy(pieces(&self.schedule, &self.kv, pool, page, at..end).map(copy))?;
+            at = end;
         }
         Ok(())
     }
+}
+
+/// Where a range of a page's bytes lies: for each piece its block, the bytes from there to the piece and from the range's start
+/// to it, and its size.
+fn pieces<'a, M>(
+    schedule: &Schedule,
+    kv: &'a [Vec<M>; 2],
+    pool: Pool,
+    page: PageId,
+    bytes: Range<u64>,
+) -> impl Iterator<Item = (&'a M, u64, u64, u64)> + use<'a, M> {
+    let layout = schedule.kv.pool(pool);
+    let block = &kv[pool as usize][layout.in_block(page as usize).0];
+    let mut here = 0;
+    layout.pieces(page as usize, bytes).map(move |piece| {
+        let size = piece.end - piece.start;
+        here += size;
+        (block, piece.start, here - size, size)
+    })
 }
 
 impl<D: Driver> Stepwise for Replay<D> {

@@ -1,16 +1,19 @@
 //! The KV cache: pools of pages.
 //!
-//! A page holds [`PAGE`] consecutive positions of one sequence, for all layers of its pool one after the other. A layer's
-//! part of it is contiguous, `[K, V][kv_heads][PAGE][padded head_dim]`, so that a DMA engine can read it. Each sequence has
-//! a page table in the arena for each pool: the page of positions `PAGE * n ..` is entry `n % entries`.
+//! A page holds [`PAGE`] consecutive positions of one sequence, for all layers of its pool. A layer's part of it is
+//! contiguous, `[K, V][kv_heads][PAGE][padded head_dim]`, so that a DMA engine can read it. On the host a page's parts follow
+//! each other. On a device the pages of a pool are in blocks, each an allocation: `[layer][page of the block]` parts, so that
+//! pages that follow each other lie one part apart in each layer, and a DMA engine reads a run of them at once. Each sequence
+//! has a page table in the arena for each pool: the page of positions `PAGE * n ..` is entry `n % entries`.
 
 use super::step::KvType;
 use crate::model::{LayerKind, Shape};
 use crate::schedule::Extent;
+use std::ops::Range;
 
 /// Positions of a page.
 pub const PAGE: usize = 64;
-/// Most bytes of an allocation of pages, unless one page is larger. Drivers limit the size of an allocation, and also
+/// Most bytes of a block of pages, unless one page is larger. Drivers limit the size of an allocation, and also
 /// their number.
 const BLOCK_BYTES: u64 = 512 << 20;
 
@@ -55,6 +58,8 @@ pub struct KvLayer {
     pub entries: usize,
     /// Most positions of a sequence.
     pub context: usize,
+    /// Pages of a block: as many parts lie on a device between a page's part of this layer and that of the pool's next one.
+    pub block_pages: usize,
 }
 
 impl KvLayer {
@@ -74,7 +79,7 @@ impl KvLayer {
         2 * self.half_elements()
     }
 
-    /// Elements from a page's start to the layer's K (`half` 0) or V (1) of a head, at position `p`.
+    /// Elements from a page's start on the host to the layer's K (`half` 0) or V (1) of a head, at position `p`.
     pub fn element_at(&self, half: usize, head: usize, p: usize) -> usize {
         let head = self.place * self.elements() + half * self.half_elements() + head * PAGE * self.dim_stride();
         head + p % PAGE * self.dim_stride()
@@ -94,6 +99,10 @@ pub struct PoolLayout {
     pub page_bytes: u64,
     /// Bytes of a position's part of it for one head's keys, or values.
     pub position_bytes: usize,
+    /// Bytes of a layer's part of a page.
+    pub part_bytes: u64,
+    /// Pages of a block. All blocks have as many, so that layers are as far apart in each.
+    pub block_pages: usize,
 }
 
 impl PoolLayout {
@@ -102,15 +111,31 @@ impl PoolLayout {
         self.most.next_power_of_two()
     }
 
-    /// Pages of an allocation; the last one may have fewer.
-    pub fn block_pages(&self) -> usize {
-        (BLOCK_BYTES / self.page_bytes.max(1)).max(1) as usize
+    /// How many blocks the pages are in.
+    pub fn blocks(&self) -> usize {
+        self.pages / self.block_pages
     }
 
-    /// The pages of each allocation.
-    pub fn blocks(&self) -> impl Iterator<Item = usize> + use<> {
-        let (pages, block) = (self.pages, self.block_pages());
-        (0..pages.div_ceil(block)).map(move |i| block.min(pages - i * block))
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> u64 {
+        self.page_bytes.saturating_mul(self.block_pages as u64)
+    }
+
+    /// The block that a page is in on a device, and the bytes from its start to the page's part of the pool's first layer.
+    pub fn in_block(&self, page: usize) -> (usize, u64) {
+        (page / self.block_pages, (page % self.block_pages) as u64 * self.part_bytes)
+    }
+
+    /// Where a range of a page's bytes, as they follow each other on the host, lies on a device: pieces of bytes from the
+    /// start of the page's block, in order. Each lies in one layer's part.
+    pub fn pieces(&self, page: usize, bytes: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+        let (part, stride) = (self.part_bytes, self.part_bytes * self.block_pages as u64);
+        let (_, start) = self.in_block(page);
+        (bytes.start / part..bytes.end.div_ceil(part)).map(move |layer| {
+            let within = bytes.start.max(layer * part)..bytes.end.min((layer + 1) * part);
+            let first = start + layer * stride - layer * part;
+            first + within.start..first + within.end
+        })
     }
 
     /// Clears what a page's bytes hold of positions after its first `positions`.
@@ -127,9 +152,10 @@ pub struct KvLayout([PoolLayout; 2]);
 
 impl KvLayout {
     /// The pools of `shape` for `extent`. A sequence of the local pool holds the pages that a pass of most rows sees, and
-    /// one for a row ahead. Each of its local pages has a global one beside it, so that there are never more.
+    /// one for a row ahead. Each of its local pages has a global one beside it, so that there are never more wanted. There
+    /// are as many more as make all blocks alike: mostly none.
     pub fn new(shape: &Shape, extent: &Extent) -> KvLayout {
-        let layer = KvLayer::new(shape, extent, 0, 0, 0);
+        let layer = KvLayer::new(shape, extent, 0, 0, None);
         let whole = extent.context.div_ceil(PAGE);
         let all = whole.saturating_mul(extent.sequences);
         let wanted = extent.kv_tokens.map_or(all, |tokens| tokens.div_ceil(PAGE).min(all));
@@ -139,10 +165,13 @@ impl KvLayout {
                 Pool::Global => whole,
                 Pool::Local => ((shape.window + extent.max_rows).div_ceil(PAGE) + 1).min(whole),
             };
-            let page_bytes = (layers * layer.elements() * extent.kv.bytes()) as u64;
+            let part_bytes = (layer.elements() * extent.kv.bytes()) as u64;
+            let page_bytes = layers as u64 * part_bytes;
             let position_bytes = layer.dim_stride() * extent.kv.bytes();
             let pages = most.saturating_mul(extent.sequences).min(wanted);
-            PoolLayout { pool, pages, most, page_bytes, position_bytes }
+            let block_pages = block_pages(pages, page_bytes);
+            let pages = pages.div_ceil(block_pages).saturating_mul(block_pages);
+            PoolLayout { pool, pages, most, page_bytes, position_bytes, part_bytes, block_pages }
         }))
     }
 
@@ -161,10 +190,10 @@ impl KvLayout {
         self.0.iter().all(|pool| pool.pages >= pool.most)
     }
 
-    /// Takes away a pool's pages after its first `pages`.
-    pub fn limit(&mut self, pool: Pool, pages: usize) {
+    /// Takes away a pool's blocks after its first `blocks`.
+    pub fn limit(&mut self, pool: Pool, blocks: usize) {
         let layout = &mut self.0[pool as usize];
-        layout.pages = layout.pages.min(pages);
+        layout.pages = layout.pages.min(blocks * layout.block_pages);
     }
 
     /// Bytes of all pages.
@@ -173,8 +202,19 @@ impl KvLayout {
     }
 }
 
+/// Pages of each block of a pool of so many, at least: as many in a block as make the fewest too many, and of those that
+/// make as few the most.
+fn block_pages(pages: usize, page_bytes: u64) -> usize {
+    let most = (BLOCK_BYTES / page_bytes.max(1)).max(1) as usize;
+    if pages <= most {
+        return pages.max(1);
+    }
+    let too_many = |each: &usize| (each - pages % each) % each;
+    (most / 2 + 1..=most).rev().min_by_key(too_many).unwrap_or(most)
+}
+
 impl KvLayer {
-    fn new(shape: &Shape, extent: &Extent, layer: usize, place: usize, entries: usize) -> KvLayer {
+    fn new(shape: &Shape, extent: &Extent, layer: usize, place: usize, pool: Option<&PoolLayout>) -> KvLayer {
         KvLayer {
             layer,
             pool: Pool::of(shape.layers[layer]),
@@ -182,8 +222,9 @@ impl KvLayer {
             kv_heads: shape.kv_heads,
             head_dim: shape.head_dim,
             element: extent.kv,
-            entries,
+            entries: pool.map_or(0, PoolLayout::entries),
             context: extent.context,
+            block_pages: pool.map_or(0, |pool| pool.block_pages),
         }
     }
 
@@ -191,7 +232,78 @@ impl KvLayer {
     pub(super) fn all(shape: &Shape, extent: &Extent, kv: &KvLayout) -> Vec<KvLayer> {
         let place = |layer: usize| shape.layers[..layer].iter().filter(|kind| **kind == shape.layers[layer]).count();
         let layers = 0..shape.layers.len();
-        let entries = |layer: usize| kv.pool(Pool::of(shape.layers[layer])).entries();
-        layers.map(|layer| KvLayer::new(shape, extent, layer, place(layer), entries(layer))).collect()
+        let pool = |layer: usize| Some(kv.pool(Pool::of(shape.layers[layer])));
+        layers.map(|layer| KvLayer::new(shape, extent, layer, place(layer), pool(layer))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::presets;
+
+    fn layout(sequences: usize) -> KvLayout {
+        let shape = presets::preset("gemma3-27b").unwrap();
+        let extent =
+            Extent { context: 32_768, max_rows: 512, head_rows: 1, sequences, kv: KvType::Bf16, kv_tokens: None };
+        KvLayout::new(&shape, &extent)
+    }
+
+    /// In a layer, pages that follow each other lie one part apart, and no two parts meet.
+    #[test]
+    fn a_block_has_each_part_of_each_page_once() {
+        let layout = layout(1);
+        for pool in Pool::ALL {
+            let pool = *layout.pool(pool);
+            let layers = pool.page_bytes / pool.part_bytes;
+            assert!(pool.part_bytes <= 4 << 20, "farther apart than a step of a DMA engine");
+            let mut places: Vec<(usize, u64)> = Vec::new();
+            for page in 0..pool.pages {
+                let (block, first) = pool.in_block(page);
+                let pieces: Vec<_> = pool.pieces(page, 0..pool.page_bytes).collect();
+                assert!(pieces.iter().all(|piece| piece.end - piece.start == pool.part_bytes));
+                assert_eq!((pieces.len() as u64, pieces[0].start), (layers, first));
+                if pool.in_block(page + 1).0 == block {
+                    let next = pool.pieces(page + 1, 0..pool.page_bytes);
+                    assert!(pieces.iter().zip(next).all(|(one, next)| one.end == next.start));
+                }
+                places.extend(pieces.iter().map(|piece| (block, piece.start)));
+            }
+            places.sort_unstable();
+            let each = pool.block_bytes() / pool.part_bytes;
+            let all = (0..pool.blocks()).flat_map(|block| (0..each).map(move |n| (block, n * pool.part_bytes)));
+            assert!(places.iter().copied().eq(all));
+        }
+    }
+
+    #[test]
+    fn a_range_of_a_page_is_cut_where_a_layer_ends() {
+        let pool = *layout(1).pool(Pool::Global);
+        let (part, stride) = (pool.part_bytes, pool.part_bytes * pool.block_pages as u64);
+        let pieces = |bytes| pool.pieces(1, bytes).collect::<Vec<_>>();
+        assert_eq!(pieces(0..0), []);
+        assert_eq!(pieces(8..part), [part + 8..2 * part]);
+        assert_eq!(pieces(part - 8..part + 8), [2 * part - 8..2 * part, part + stride..part + stride + 8]);
+        assert_eq!(pieces(2 * part + 8..2 * part + 16), [part + 2 * stride + 8..part + 2 * stride + 16]);
+    }
+
+    #[test]
+    fn blocks_are_alike_and_hold_what_is_wanted() {
+        for sequences in [1, 3, 7, 32] {
+            for pool in Pool::ALL {
+                let pool = *layout(sequences).pool(pool);
+                let wanted = pool.most * sequences;
+                assert!(pool.pages >= wanted && pool.pages == pool.blocks() * pool.block_pages);
+                assert!(pool.block_bytes() <= BLOCK_BYTES);
+            }
+        }
+        assert_eq!([1, 20, 40, 800].map(|pages| block_pages(pages, BLOCK_BYTES / 20)), [1, 20, 20, 20]);
+        assert_eq!([23, 41, 802].map(|pages| block_pages(pages, BLOCK_BYTES / 20)), [12, 14, 11]);
+        assert_eq!(block_pages(5, 3 * BLOCK_BYTES), 1);
+        // What is too many is little.
+        for pages in 1..5_000_usize {
+            let each = block_pages(pages, BLOCK_BYTES / 20);
+            assert!(pages.next_multiple_of(each) - pages <= 1 + pages / 20, "{pages} {each}");
+        }
     }
 }
