@@ -17,6 +17,9 @@ macro_rules! executor_methods {
         fn pages_mut(&mut self) -> &mut $crate::executor::Pages {
             self.$inner.pages_mut()
         }
+        fn guest(&self) -> Option<$crate::executor::guest::GuestReport> {
+            self.$inner.guest()
+        }
         fn is_ahead(&self) -> bool {
             self.$inner.is_ahead()
         }

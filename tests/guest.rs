@@ -6,14 +6,24 @@ mod common;
 use common::check::{F16_SHALLOW, F32_SHALLOW, check_prompts};
 use common::{Case, DOT, F32, Forged, bits, golden, load, relative_rms, small_shape};
 use kiln::engine::{self, Device, Options, ReplayOptions};
-use kiln::executor::guest::GuestKind;
+use kiln::executor::guest::{Guest, GuestKind};
+use kiln::executor::pages::PageChange;
 use kiln::executor::weights::Progress;
-use kiln::executor::{Executor, HeadRows, Measure, Row, SampleRequests};
+use kiln::executor::{Executor, HeadRows, Measure, PageId, Row, SampleRequests};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{LayerKind, Shape, WeightFormat};
-use kiln::schedule::KvType;
+use kiln::plan::{Needs, Plan};
+use kiln::schedule::kv::KvLayer;
+use kiln::schedule::step::Op;
+use kiln::schedule::{Extent, KvType, Schedule};
 use kiln::sequence::session::Session;
 use kiln::testing::lower::arithmetic::Arithmetic;
+use kiln::testing::replay::{Replay, load_guest};
+use kiln::testing::vulkan::Vulkan;
+use kiln::{Error, Result};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
 
 const GUESTS: [GuestKind; 2] = [GuestKind::Reference, GuestKind::Cpu];
 
@@ -154,6 +164,244 @@ fn a_pass_with_a_guest_takes_several_submits_and_none_runs_ahead() {
     assert!(!executor.is_ahead());
     assert!(filled);
     assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
+}
+
+/// What a guest of tests does wrong, from which of its steps on, and what became of it.
+#[derive(Default)]
+struct Faults {
+    /// Steps of any guest that fail.
+    fails: Cell<Option<u32>>,
+    /// Its outputs are this many times what they should be.
+    scale: Cell<Option<f32>>,
+    /// It can not be loaded.
+    is_missing: Cell<bool>,
+    steps: Cell<u32>,
+    loads: Cell<u32>,
+    alive: Cell<u32>,
+}
+
+struct FaultyGuest {
+    inner: Box<dyn Guest>,
+    faults: Rc<Faults>,
+}
+
+impl Drop for FaultyGuest {
+    fn drop(&mut self) {
+        self.faults.alive.set(self.faults.alive.get() - 1);
+    }
+}
+
+impl Guest for FaultyGuest {
+    fn name(&self) -> &str {
+        "a faulty guest"
+    }
+
+    fn begin(&mut self, rows: &[Row]) {
+        self.inner.begin(rows);
+    }
+
+    fn set_page(&mut self, entry: &PageChange) {
+        self.inner.set_page(entry);
+    }
+
+    fn copy_kv(&mut self, layer: &KvLayer, page: PageId, element: KvType, bytes: &[u8]) {
+        self.inner.copy_kv(layer, page, element, bytes);
+    }
+
+    fn run(&mut self, op: &Op, arena: &mut [f32]) -> Result<()> {
+        let step = self.faults.steps.get();
+        self.faults.steps.set(step + 1);
+        let Op::Attend { out, .. } = *op else { panic!("a guest attends") };
+        let first = (out.row(0) / 4) as usize;
+        if self.faults.fails.get() == Some(step) {
+            // What it leaves is no number.
+            arena[first..first + out.width].fill(f32::NAN);
+            return Err(Error::device("a command is late", "wait"));
+        }
+        self.inner.run(op, arena)?;
+        let scale = self.faults.scale.get().unwrap_or(1.0);
+        arena[first..first + out.width].iter_mut().for_each(|x| *x *= scale);
+        Ok(())
+    }
+}
+
+/// A model on lavapipe to which guests come and go.
+struct Seated {
+    replay: Replay<Vulkan>,
+    faults: Rc<Faults>,
+    checkpoint: Rc<Checkpoint>,
+}
+
+impl Seated {
+    fn new(model: &Forged) -> Seated {
+        common::listen();
+        let checkpoint = Rc::new(Checkpoint::open(&model.path()).unwrap());
+        let (kv, sequences) = (KvType::F32, SEQUENCES);
+        let extent = Extent { context: CONTEXT, max_rows: 48, head_rows: SEQUENCES, sequences, kv, kv_tokens: None };
+        let schedule = Schedule::build(checkpoint.shape(), extent, checkpoint.formats(WeightFormat::Int8));
+        let gpu = Rc::new(common::open_gpu());
+        let heaps = kiln::testing::vulkan::memory::heaps::describe(&gpu);
+        let plan = Plan::place(&schedule, &heaps, Needs::on_device(&schedule, true)).unwrap();
+        let (options, progress) = (with_guest(F32, None), Progress::default());
+        let replay = Replay::load(Vulkan::new(&gpu).unwrap(), &checkpoint, schedule, &plan, options, &progress);
+        Seated { replay: replay.unwrap(), faults: Rc::default(), checkpoint }
+    }
+
+    /// Has a guest from the next pass on, with the faults that it has then.
+    fn give(&mut self, first_reload: Duration) {
+        let faults = self.faults.clone();
+        faults.steps.set(0);
+        faults.loads.set(0);
+        let (checkpoint, schedule) = (self.checkpoint.clone(), self.replay.schedule().clone());
+        let load = move || -> Result<Box<dyn Guest>> {
+            faults.loads.set(faults.loads.get() + 1);
+            if faults.is_missing.get() {
+                return Err(Error::device("there is no NPU here", "look"));
+            }
+            let inner = load_guest(GuestKind::Reference, &checkpoint, &schedule, &Progress::default())?;
+            faults.alive.set(faults.alive.get() + 1);
+            Ok(Box::new(FaultyGuest { inner, faults: faults.clone() }))
+        };
+        self.replay.give_guest(GuestKind::Reference, first_reload, Box::new(load));
+    }
+
+    fn is_attended(&self) -> bool {
+        self.replay.device().contains("attention on a faulty guest")
+    }
+
+    fn report(&self) -> Option<(bool, u32)> {
+        self.replay.guest().map(|guest| (guest.attends, guest.failures))
+    }
+
+    /// The tokens of a greedy reply to a prompt of two chunks, and the bits of the last logits.
+    fn reply(&mut self) -> (Vec<u32>, Vec<u32>) {
+        self.replay.pages_mut().truncate(0, 0);
+        let prompt: Vec<u32> = (0..50).map(|position| row(0, position).token).collect();
+        let mut session = Session::new(0, CONTEXT);
+        session.prefill(&mut self.replay, &prompt).unwrap();
+        let mut tokens = vec![self.replay.next(0)];
+        for n in 0..3 {
+            session.decode(&mut self.replay, tokens[n]).unwrap();
+            tokens.push(self.replay.next(0));
+        }
+        (tokens, bits(&mut self.replay, 0))
+    }
+}
+
+const LATER: Duration = Duration::from_secs(3600);
+
+/// Two chunks and three tokens of three layers each.
+const STEPS: u32 = 15;
+
+/// A step that fails in any layer of any pass is made by the device, and so is all that follows.
+#[test]
+fn a_guest_that_fails_is_left_and_no_token_is_another() {
+    let model = Forged::new(&shape(), WeightFormat::Int8);
+    let mut seated = Seated::new(&model);
+    let plain = seated.reply();
+    assert_eq!(seated.report(), None);
+    for step in 0..=STEPS {
+        seated.faults.fails.set(Some(step));
+        seated.give(LATER);
+        let (tokens, last) = seated.reply();
+        assert_eq!(tokens, plain.0, "step {step} fails");
+        let apart = relative_rms(&floats(&[last]), &floats(std::slice::from_ref(&plain.1)));
+        assert!(apart < 2e-3, "step {step}: {apart}");
+        let has_failed = step < STEPS;
+        assert_eq!(seated.faults.steps.get(), STEPS.min(step + 1), "no step of a guest that has failed runs");
+        assert_eq!((seated.faults.alive.get(), seated.faults.loads.get()), (u32::from(!has_failed), 1));
+    }
+    // Passes after one that failed are those that there were before.
+    seated.faults.fails.set(Some(0));
+    seated.give(LATER);
+    seated.reply();
+    assert!(!seated.is_attended());
+    assert_eq!(seated.report(), Some((false, STEPS + 1)));
+    assert!(seated.reply() == plain);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
+}
+
+#[test]
+#[ignore = "a minute: tools/test --full runs it"]
+fn a_thousand_failures_leave_nothing_behind() {
+    let model = Forged::new(&shape(), WeightFormat::Int8);
+    let mut seated = Seated::new(&model);
+    let plain = seated.reply();
+    let mut resident = 0;
+    for n in 0..1_000 {
+        seated.faults.fails.set(Some(n % STEPS));
+        seated.give(LATER);
+        assert_eq!(seated.reply().0, plain.0, "after {n}");
+        assert_eq!(seated.faults.alive.get(), 0);
+        if n == 200 {
+            resident = resident_bytes();
+        }
+    }
+    let grown = resident_bytes().saturating_sub(resident);
+    assert!(grown < 4 << 20, "800 failures left {grown} bytes");
+}
+
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    1024 * line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+}
+
+/// It is tried again three times, and then no more.
+#[test]
+fn a_guest_that_failed_is_tried_again_a_bounded_number_of_times() {
+    let model = Forged::new(&shape(), WeightFormat::Int8);
+    let mut seated = Seated::new(&model);
+    let plain = seated.reply();
+    seated.faults.is_missing.set(true);
+    seated.give(Duration::ZERO);
+    for loads in [3, 3] {
+        assert!(seated.reply() == plain && !seated.is_attended());
+        assert_eq!(seated.faults.loads.get(), loads, "five passes, and three tries");
+    }
+    // One that fails, and is well when it comes back.
+    seated.faults.is_missing.set(false);
+    seated.faults.fails.set(Some(4));
+    seated.give(Duration::ZERO);
+    assert_eq!(seated.reply().0, plain.0);
+    assert!(seated.is_attended());
+    assert_eq!((seated.faults.loads.get(), seated.faults.alive.get()), (2, 1));
+    assert_eq!(seated.report(), Some((true, 4)), "three loads failed before, and a step");
+    // Not before it is time.
+    seated.faults.fails.set(Some(0));
+    seated.give(LATER);
+    seated.reply();
+    seated.reply();
+    assert_eq!((seated.faults.loads.get(), seated.faults.alive.get()), (1, 0));
+}
+
+/// What computes wrong is found in the first pass that it takes part in, and nothing of it is used.
+#[test]
+fn a_guest_that_computes_wrong_is_found_before_it_is_relied_on() {
+    let model = Forged::new(&shape(), WeightFormat::Int8);
+    let mut seated = Seated::new(&model);
+    let plain = seated.reply();
+    for scale in [1.05, -1.0, 0.0, f32::NAN, f32::INFINITY] {
+        seated.faults.scale.set(Some(scale));
+        seated.give(LATER);
+        assert_eq!(seated.reply().0, plain.0, "{scale}");
+        assert_eq!((seated.faults.steps.get(), seated.faults.alive.get()), (1, 0), "{scale}");
+    }
+    // What is as far off as arithmetic in bf16 may be is not.
+    seated.faults.scale.set(Some(1.01));
+    seated.give(LATER);
+    seated.reply();
+    assert_eq!((seated.faults.steps.get(), seated.faults.alive.get()), (STEPS, 1));
+    // One that is wrong for one row alone.
+    seated.faults.scale.set(None);
+    seated.give(LATER);
+    let prompt: Vec<Row> = (0..40).map(|position| row(1, position)).collect();
+    let head = Some(HeadRows { first: 0, count: 1 });
+    seated.replay.forward(&prompt, Some(HeadRows { first: 39, count: 1 })).unwrap();
+    assert!(seated.is_attended());
+    seated.faults.scale.set(Some(1.5));
+    seated.replay.forward(&[row(1, 40)], head).unwrap();
+    assert_eq!((seated.faults.steps.get(), seated.faults.alive.get()), (4, 0));
 }
 
 #[test]

@@ -40,6 +40,15 @@ impl GuestKind {
     }
 }
 
+/// How a guest does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GuestReport {
+    /// It attends. Otherwise the device does.
+    pub attends: bool,
+    /// How often it has failed, or could not be loaded again.
+    pub failures: u32,
+}
+
 /// Computes steps of another executor's passes.
 pub trait Guest {
     /// Its name, as the user should see it.

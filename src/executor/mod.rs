@@ -15,6 +15,7 @@ pub use pages::{PageId, Pages};
 pub use stepwise::{Stepwise, Tolerance};
 
 use crate::error::{Setting, text};
+use crate::executor::guest::GuestReport;
 use crate::schedule::choice::{SampleRequest, SampleResult};
 use crate::schedule::kv::{KvLayer, Pool};
 use crate::schedule::layout::{ArenaLayout, StateLayout};
@@ -79,6 +80,11 @@ pub trait Executor {
     /// Whether it computes on the processor, in its memory.
     fn is_on_cpu(&self) -> bool {
         false
+    }
+
+    /// How the guest does that attends in place of the device; `None` where there is none.
+    fn guest(&self) -> Option<GuestReport> {
+        None
     }
 
     /// The pages of the KV cache.

@@ -5,6 +5,7 @@ use super::driver::{Driver, Memory};
 use super::passes::Piece;
 use super::submits::all_rows;
 use crate::Result;
+use crate::executor::guest::GuestReport;
 use crate::executor::measure::{TuningGain, TuningState};
 use crate::executor::{self, Executor, HeadRows, KernelTiming, Measure, PageId, Pages, Row, SampleRequests, Watch};
 use crate::replay::measure::ceiling::Ceiling;
@@ -143,6 +144,10 @@ impl<D: Driver> Executor for Replay<D> {
 
     fn improve(&mut self) -> Result<Option<Duration>> {
         self.improve_once()
+    }
+
+    fn guest(&self) -> Option<GuestReport> {
+        self.seat.report()
     }
 
     fn pages(&self) -> &Pages {

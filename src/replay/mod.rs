@@ -32,10 +32,11 @@ mod submits;
 mod tuning;
 mod upload;
 
+#[cfg(feature = "testing")]
+pub use guests::{GuestLoader, load as load_guest};
 #[cfg(any(feature = "cli", feature = "serve", test))]
 pub(crate) use passes::tuned as tuned_kinds;
 
-use crate::executor::guest::Guest;
 use crate::executor::weights::Progress;
 use crate::executor::{self, HeadRows, Pages, Row};
 use crate::lower::dispatch::Addresses;
@@ -47,6 +48,7 @@ use crate::plan::device::STAGING_BYTES;
 use crate::plan::{Plan, Purpose};
 use crate::replay::baking::Baking;
 use crate::replay::driver::{Driver, HostAccess, Memory, MemorySource, unmapped};
+use crate::replay::guests::GuestSeat;
 use crate::replay::list::Relay;
 use crate::replay::measure::ceiling::Ceiling;
 use crate::replay::measure::fastest::warm_up;
@@ -86,7 +88,7 @@ pub struct Replay<D: Driver> {
     pages: Pages,
     arena: D::Memory,
     /// Who computes some steps in place of the device.
-    guest: Option<Box<dyn Guest>>,
+    seat: GuestSeat,
     /// What the device is called.
     name: String,
     results: Results<D>,
@@ -137,8 +139,7 @@ impl<D: Driver> Replay<D> {
         if options.staged {
             kv.iter_mut().flatten().for_each(Memory::hide);
         }
-        let guest = options.guest.map(|kind| guests::load(kind, checkpoint, &schedule, progress)).transpose()?;
-        let name = guests::name(&queue.driver.caps().name, guest.as_deref());
+        let seat = GuestSeat::load(options.guest, checkpoint, &schedule, progress)?;
         let ceiling = Ceiling::bake(&mut queue, &weights, arena.address())?;
         let mut replay = Replay {
             options,
@@ -154,8 +155,8 @@ impl<D: Driver> Replay<D> {
             kv,
             pages: Pages::new(&schedule),
             arena,
-            guest,
-            name,
+            seat,
+            name: String::new(),
             results,
             fetched: 0,
             head_rows: 0,
@@ -171,6 +172,7 @@ impl<D: Driver> Replay<D> {
             queue,
             schedule,
         };
+        replay.set_name();
         replay.fill_tables()?;
         replay.bake(start.elapsed(), progress)?;
         replay.queue.driver.save_kernels();
@@ -216,7 +218,7 @@ impl<D: Driver> Replay<D> {
             relay: self.target.relay.then(|| Relay::new(&self.arena, &self.layout)),
             arena: &self.arena,
             results: &self.results,
-            guest: self.options.guest,
+            guest: self.seat.kind(),
         }
     }
 

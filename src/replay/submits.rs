@@ -259,6 +259,9 @@ impl<D: Driver> Replay<D> {
 
     pub(super) fn begin(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<usize> {
         executor::admit_pass(&self.schedule, &mut self.pages, rows, head)?;
+        if !self.seat.is_settled() {
+            self.settle_guest()?;
+        }
         let kind = self.passes.kind_for(rows)?;
         self.settle()?;
         if self.compiles {

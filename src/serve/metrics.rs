@@ -62,6 +62,8 @@ pub struct Metrics {
     bytes_per_second: Real,
     read_ceiling: Real,
     roofline_share: Real,
+    npu_attends: Gauge,
+    npu_failures: Counter,
     /// Neither has a sample where nothing can be read.
     energy: BySource<Counter<f64, AtomicU64>>,
     joules_per_token: BySource<Real>,
@@ -95,6 +97,8 @@ impl Default for Metrics {
             running: register(r, "sequences_running", "Replies that are being made"),
             slots: register(r, "sequences_limit", "Replies that can be made at once"),
             loaded: register(r, "model_loaded", "Whether the weights are in memory: 1, or 0"),
+            npu_attends: register(r, "npu_attends", "Whether attention is on the NPU: 1, or 0"),
+            npu_failures: register(r, "npu_failures", "Failures of the NPU after which the GPU went on"),
             kv_pages: register(r, "kv_pages", "Pages of the KV cache"),
             kv_pages_used: register(r, "kv_pages_used", "Pages of the KV cache that hold tokens"),
             kv_bytes: register_with_unit(r, "kv_memory", "Device memory of the KV cache", Bytes, Gauge::default()),
@@ -249,6 +253,12 @@ impl Metrics {
         self.roofline_share.set(meter.share(self.read_ceiling.get()).unwrap_or(0.0));
     }
 
+    /// Publishes how attention's guest does: `new` are its failures since the last time.
+    pub(super) fn set_guest(&self, attends: bool, new: u32) {
+        self.npu_attends.set(attends.into());
+        self.npu_failures.inc_by(new.into());
+    }
+
     /// Publishes what was used since the last time, in which so many tokens were decoded.
     pub(super) fn add_energy(&self, used: Energy, tokens: usize) {
         // Of no token there is no figure, not the last one's.
@@ -293,6 +303,18 @@ pub(super) struct GaugeValues {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guest_that_fails_is_counted_once() {
+        let metrics = Metrics::default();
+        assert!(metrics.prometheus().contains("kiln_npu_attends 0\n"));
+        for (attends, new) in [(true, 0), (false, 2), (false, 0)] {
+            metrics.set_guest(attends, new);
+            let text = metrics.openmetrics();
+            assert!(text.contains(&format!("kiln_npu_attends {}\n", u32::from(attends))), "{text}");
+        }
+        assert!(metrics.openmetrics().contains("kiln_npu_failures_total 2\n"));
+    }
 
     #[test]
     fn energy_has_samples_where_something_is_known_and_of_no_token_none() {

@@ -48,6 +48,8 @@ pub(super) struct Worker<'a> {
     read_ceiling: f64,
     /// `None` where nothing can be read.
     spent: Option<EnergyUse>,
+    /// Failures of the executor's guest that are published.
+    guest_failures: u32,
     /// When the rates of `meter` were last published.
     published: Instant,
     /// When the queue was last swept.
@@ -138,6 +140,7 @@ impl<'a> Worker<'a> {
             meter: DecodeMeter::default(),
             read_ceiling,
             spent: energy.map(|meter| EnergyUse { mark: meter.mark(), meter, tokens: 0 }),
+            guest_failures: 0,
             published: Instant::now(),
             swept: Instant::now(),
             service,
@@ -344,6 +347,10 @@ impl<'a> Worker<'a> {
         let running = self.running.iter().flatten().count();
         let kept = self.batch.kept_bytes(self.executor.as_ref());
         self.service.metrics.publish(&self.meter, running, self.executor.pages(), kept);
+        if let Some(guest) = self.executor.guest() {
+            let seen = std::mem::replace(&mut self.guest_failures, guest.failures);
+            self.service.metrics.set_guest(guest.attends, guest.failures - seen);
+        }
         if let Some(EnergyUse { meter, mark, tokens }) = &mut self.spent {
             *tokens += self.meter.tokens;
             let now = meter.mark();

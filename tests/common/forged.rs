@@ -6,6 +6,7 @@ use kiln::engine::{Device, Options};
 use kiln::executor::Measure;
 use kiln::model::write::{WriteMonitor, forge};
 use kiln::model::{LayerKind, Shape, WeightFormat};
+use std::path::PathBuf;
 
 /// Two local layers and a global one, in small odd sizes.
 pub fn small_shape() -> Shape {
@@ -43,6 +44,10 @@ impl Forged {
         Forged { dir }
     }
 
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().join("model")
+    }
+
     /// Makes row i of the head a copy of row `i % period`, scale included.
     pub fn repeat_head_rows(&self, period: usize) {
         let path = self.dir.path().join("model/model.safetensors");
@@ -61,6 +66,6 @@ impl Forged {
     }
 
     pub fn load(&self, device: Device, options: Options) -> Box<dyn Measure> {
-        load(&self.dir.path().join("model"), Options { device, ..options })
+        load(&self.path(), Options { device, ..options })
     }
 }
