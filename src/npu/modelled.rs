@@ -4,20 +4,28 @@
 use super::context::{Backend, lost};
 use super::guest::NpuSteps;
 use super::programs::ATTEND_BF16;
-use super::{LoadedProgram, Program};
+use super::{DriverApi, LoadedProgram, Program};
+use crate::executor::guest::{Guest, GuestKind, HostGuest};
 use crate::executor::host::{HostExecutor, StepKernels, StepState};
 use crate::executor::weights::Progress;
 use crate::executor::{Executor, HeadRows, PageId, Row, Tolerance};
 use crate::model::WeightFormat;
 use crate::model::checkpoint::Checkpoint;
+use crate::plan::{Needs, Plan};
 use crate::reference::{Formulas, Reference};
+use crate::replay::Replay;
+use crate::replay::options::{ReplayOptions, Tune};
 use crate::schedule::kv::Pool;
 use crate::schedule::step::{KvType, Op};
 use crate::schedule::{Extent, Schedule};
 use crate::sys::dma_buf::DmaBuf;
+use crate::vulkan::Vulkan;
+use crate::vulkan::device::{DeviceChoice, Gpu};
+use crate::vulkan::memory::heaps;
 use crate::{Error, Result};
 use array::{HostMemory, Latencies, Machine};
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 
 #[allow(dead_code, unused_imports)] // aie's own tests use the rest.
@@ -182,13 +190,12 @@ fn logits(executor: &mut dyn Executor) -> Vec<Vec<f32>> {
     logits
 }
 
-/// Keys, values, queries and weights have eight bits: logits are within 2 % of their root mean square.
-#[test]
-fn a_golden_model_attends_on_the_model_of_the_array() {
-    let checkpoint = checkpoint();
-    let plain = schedule(&checkpoint, KvType::F32);
-    let mut reference = Reference::load(&checkpoint, plain, &Progress::default()).expect("the reference");
-    let (want, got) = (logits(&mut reference), logits(&mut on_the_model(&checkpoint, None)));
+/// Compares the passes' logits with the reference executor's: keys, values, queries and weights have eight bits, so they are
+/// within 2 % of their root mean square.
+fn check(checkpoint: &Checkpoint, executor: &mut dyn Executor) {
+    let plain = schedule(checkpoint, KvType::F32);
+    let mut reference = Reference::load(checkpoint, plain, &Progress::default()).expect("the reference");
+    let (want, got) = (logits(&mut reference), logits(executor));
     assert_eq!(want.len(), 9);
     for (index, (want, got)) in want.iter().zip(&got).enumerate() {
         let squares = |values: &mut dyn Iterator<Item = f32>| values.map(|x| f64::from(x).powi(2)).sum::<f64>();
@@ -196,6 +203,37 @@ fn a_golden_model_attends_on_the_model_of_the_array() {
         let error = (error / squares(&mut want.iter().copied())).sqrt();
         println!("row {index}: {error:.4}");
         assert!(error > 0.0 && error <= 0.02, "row {index}: {error}");
+    }
+}
+
+#[test]
+fn a_golden_model_attends_on_the_model_of_the_array() {
+    let checkpoint = checkpoint();
+    check(&checkpoint, &mut on_the_model(&checkpoint, None));
+}
+
+/// In passes of a Vulkan device, lavapipe here, whose keys and values the guest copies: chunks, rows of two sequences, mixed passes.
+/// The guest stands the proof beside the device, and is left where a command fails.
+#[test]
+fn passes_of_a_vulkan_device_attend_on_the_model_of_the_array() {
+    let (checkpoint, progress) = (checkpoint(), Progress::default());
+    let gpu = Rc::new(Gpu::open(DeviceChoice::Best).expect("a Vulkan device"));
+    let own = schedule(&checkpoint, KvType::Bf16);
+    let plan = Plan::place(&own, &heaps::describe(&gpu), Needs::on_device(&own, true)).expect("room");
+    let options = ReplayOptions { tune: Some(Tune::Off), ..ReplayOptions::default() };
+    let vulkan = Vulkan::new(&gpu).expect("a driver");
+    let mut replay = Replay::load(vulkan, &checkpoint, own.clone(), &plan, options, &progress).expect("a model");
+    for (fails, report) in [(None, (true, 0)), (Some(20), (false, 1))] {
+        let own = own.clone();
+        let load = move || -> Result<Box<dyn Guest>> {
+            let program = LoadedProgram::of(&ATTEND_BF16, ModelledArray::new(&ATTEND_BF16, fails))?;
+            Ok(Box::new(HostGuest::new(&own, NpuSteps::new("the model".into(), program, &own)?)))
+        };
+        replay.give_guest(GuestKind::Npu(DriverApi::Kernel), Duration::from_secs(3600), Box::new(load));
+        (0..2).for_each(|sequence| replay.pages_mut().truncate(sequence, 0));
+        check(&checkpoint, &mut replay);
+        let guest = replay.guest().expect("a guest");
+        assert_eq!((guest.attends, guest.failures), report);
     }
 }
 

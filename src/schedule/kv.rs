@@ -280,11 +280,11 @@ mod tests {
     fn a_range_of_a_page_is_cut_where_a_layer_ends() {
         let pool = *layout(1).pool(Pool::Global);
         let (part, stride) = (pool.part_bytes, pool.part_bytes * pool.block_pages as u64);
-        let pieces = |bytes| pool.pieces(1, bytes).collect::<Vec<_>>();
-        assert_eq!(pieces(0..0), []);
-        assert_eq!(pieces(8..part), [part + 8..2 * part]);
-        assert_eq!(pieces(part - 8..part + 8), [2 * part - 8..2 * part, part + stride..part + stride + 8]);
-        assert_eq!(pieces(2 * part + 8..2 * part + 16), [part + 2 * stride + 8..part + 2 * stride + 16]);
+        let pieces = |bytes| pool.pieces(1, bytes).map(|piece| [piece.start, piece.end]).collect::<Vec<_>>();
+        assert_eq!(pieces(0..0), [[0; 2]; 0]);
+        assert_eq!(pieces(8..part), [[part + 8, 2 * part]]);
+        assert_eq!(pieces(part - 8..part + 8), [[2 * part - 8, 2 * part], [part + stride, part + stride + 8]]);
+        assert_eq!(pieces(2 * part + 8..2 * part + 16), [[part + 2 * stride + 8, part + 2 * stride + 16]]);
     }
 
     #[test]
