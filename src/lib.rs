@@ -44,7 +44,8 @@
 //! | `cli` | the command line (feature `cli`, on by default) |
 //!
 //! To answer a prompt: [`engine::ModelFiles`] names the model, [`engine::load`] gives an executor, and
-//! [`sequence::generate()`] runs a [`sequence::Session`] on it. Another thread stops any of this by a [`Cancel`].
+//! [`sequence::generate()`] runs a [`sequence::Session`] on it. Another thread stops any of this by a [`Cancel`]. Many at once, from
+//! any thread, are answered by an `Engine` of `serve::embedded`, which the C interface wraps.
 //!
 //! # Glossary
 //!

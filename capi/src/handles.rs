@@ -1,19 +1,10 @@
 //! The handles that callers hold: numbers, each used once.
 
 use crate::fault::Fault;
-use kiln::Cancel;
-use kiln::serve::embedded::{Engine, Serving};
+use kiln::serve::embedded::{Engine, EngineSession, Serving};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
-
-/// A caller's thread of questions: what it cancels at once, and what it was brought to.
-pub(crate) struct Session {
-    pub engine: Arc<Engine>,
-    pub cancel: Cancel,
-    /// What kiln_session_sync or kiln_session_load gave it last. A call that changes them holds them until it returns.
-    pub tokens: Mutex<Vec<u32>>,
-}
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 /// What handles of one kind stand for.
 pub(crate) struct Handles<T> {
@@ -27,7 +18,7 @@ pub(crate) struct Handles<T> {
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 pub(crate) static ENGINES: Handles<Engine> = Handles::new("engine", "kiln_engine_open");
-pub(crate) static SESSIONS: Handles<Session> = Handles::new("session", "kiln_session_new");
+pub(crate) static SESSIONS: Handles<EngineSession> = Handles::new("session", "kiln_session_new");
 pub(crate) static SERVERS: Handles<Serving> = Handles::new("server", "kiln_serve_start");
 
 impl<T> Handles<T> {

@@ -14,7 +14,6 @@
 mod apart;
 mod border;
 mod fault;
-mod generate;
 mod handles;
 mod logging;
 mod options;

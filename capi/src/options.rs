@@ -6,11 +6,7 @@ use kiln::engine::{Device, ModelFiles, Options};
 use kiln::model::WeightFormat;
 use kiln::serve::embedded::EngineOptions;
 use kiln::serve::http::Listen;
-use kiln::serve::service::ServerSettings;
 use std::path::PathBuf;
-
-/// Sequences at once where the caller does not say.
-const DEFAULT_BATCH: usize = 8;
 
 /// The options' values, as Rust holds them. Zero and empty are the defaults.
 #[derive(Debug, Default)]
@@ -27,14 +23,15 @@ pub(crate) struct Given<'a> {
 
 impl Given<'_> {
     pub fn engine(&self) -> Result<EngineOptions, Fault> {
-        let mut options = Options { context: size(self.context), threads: size(self.threads), ..Options::default() };
-        options.sequences = size(self.batch).unwrap_or(DEFAULT_BATCH);
+        let mut asked = EngineOptions::from(files(self.model));
+        let options = &mut asked.options;
+        (options.context, options.threads) = (size(self.context), size(self.threads));
+        options.sequences = size(self.batch).unwrap_or(options.sequences);
         options.head_rows = options.sequences;
         (options.device, options.weights) = (device(self.device)?, weights(self.weights)?);
-        let listen = places(self.listen)?;
-        let system = Some(self.system.to_owned()).filter(|text| !text.is_empty());
-        let settings = ServerSettings { system, ..ServerSettings::default() };
-        Ok(EngineOptions { files: files(self.model), options, settings, listen })
+        asked.listen = places(self.listen)?;
+        asked.settings.system = Some(self.system.to_owned()).filter(|text| !text.is_empty());
+        Ok(asked)
     }
 }
 

@@ -2,6 +2,8 @@
 //! wrongly is an error.
 
 mod faults;
+#[path = "../examples/reply.rs"]
+mod reply;
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -27,7 +29,8 @@ fn header() -> String {
 fn released_library() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("released");
     run(Command::new(env!("CARGO"))
-        .args(["build", "--locked", "--release", "--package", "kiln-capi", "--target-dir"])
+        .args(["rustc", "--locked", "--release", "--package", "kiln-capi", "--crate-type", "cdylib,staticlib"])
+        .arg("--target-dir")
         .arg(&target)
         .current_dir(root())
         .envs([("CARGO_PROFILE_RELEASE_STRIP", "none"), ("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only")]));
@@ -167,6 +170,21 @@ fn an_engine_is_opened_to_others_and_closed_again() {
     let files = tempfile::tempdir().unwrap();
     let said = String::from_utf8(run(Command::new(program).arg(files.path())).stdout).unwrap();
     assert_eq!(said, "served\n");
+}
+
+#[test]
+fn the_engine_answers_a_program_in_rust() {
+    let mut heard = String::new();
+    let mut hear = |piece: &str| heard.push_str(piece);
+    let answer = reply::reply(None.into(), "How much is the museum for 2 adults?", &mut hear).unwrap();
+    assert!(heard.contains("museum"), "{heard}");
+    assert_eq!(answer["text"], heard);
+    // The prompt was brought into the cache before.
+    let usage = &answer["usage"];
+    let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
+    assert!(cached > 0 && cached <= usage["prompt_tokens"].as_u64().unwrap(), "{answer}");
+    let missing = std::path::PathBuf::from("/nowhere");
+    assert_eq!(reply::reply(Some(missing).into(), "", &mut |_| ()).unwrap_err().exit_code(), 2);
 }
 
 /// What valgrind finds: memory that is read before it is written, after it was freed or beyond its end, and what is lost. It runs

@@ -4,10 +4,13 @@
 //! to, so every path of the API, its checks, its batch and its cache are those of `kiln serve`.
 
 mod answer;
+mod reply;
 mod serving;
-mod sessions;
+mod session;
 
+pub use reply::CompletionRequest;
 pub use serving::Serving;
+pub use session::{EngineSession, Synced};
 
 use super::api::Api;
 use super::health::Phase;
@@ -46,6 +49,17 @@ pub struct EngineOptions {
     pub settings: ServerSettings,
     /// Where others may reach it too.
     pub listen: Vec<Listen>,
+}
+
+/// Replies at once where nobody says how many.
+const DEFAULT_BATCH: usize = 8;
+
+/// The defaults for a model: 8 replies at once, reached by this process alone.
+impl From<ModelFiles> for EngineOptions {
+    fn from(files: ModelFiles) -> EngineOptions {
+        let options = Options { sequences: DEFAULT_BATCH, head_rows: DEFAULT_BATCH, ..Options::default() };
+        EngineOptions { files, options, settings: ServerSettings::default(), listen: Vec::new() }
+    }
 }
 
 /// Is told how a load goes: its stage (`loading`, `tuning`, `first token`, `ready`), and which share of the stage is done. A

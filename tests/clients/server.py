@@ -15,12 +15,12 @@ PATIENCE = 180
 class Server:
     """A running server: its address, and the path of its Unix socket."""
 
-    def __init__(self, program, folder, *options):
+    def __init__(self, program, folder, *options, context=2048):
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.socket = os.path.join(folder, f"{self.port}.socket")
         command = [program, "serve", "--device", "cpu", "--listen", f"127.0.0.1:{self.port}", "--unix", self.socket]
-        command += ["--ctx", "2048", "--batch", "4", "--drain", str(PATIENCE), *options]
+        command += ["--ctx", str(context), "--batch", "4", "--drain", str(PATIENCE), *options]
         # A configuration of the machine is not the tests'.
         self.process = subprocess.Popen(command, env={**os.environ, "KILN_CONFIG": ""})
 
@@ -47,9 +47,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(program, *options):
+def serving(program, *options, context=2048):
     with tempfile.TemporaryDirectory() as folder:
-        server = Server(program, folder, *options)
+        server = Server(program, folder, *options, context=context)
         try:
             server.wait_until_ready()
             yield server

@@ -4,24 +4,18 @@ use super::{
     engine_of, enter, give, give_text, handle, kiln_engine, kiln_session, kiln_text, kiln_text_function, out,
     read_tokens,
 };
+use crate::apart::apart;
 use crate::fault::Fault;
-use crate::generate::generate;
-use crate::handles::{SESSIONS, Session};
-use kiln::Cancel;
+use crate::handles::SESSIONS;
+use kiln::serve::embedded::{CompletionRequest, EngineSession};
 use kiln::serve::http::Method;
 use std::ffi::{c_char, c_void};
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-fn session_of(session: *mut kiln_session) -> Result<Arc<Session>, Fault> {
+fn session_of(session: *mut kiln_session) -> Result<Arc<EngineSession>, Fault> {
     SESSIONS.get(session.addr() as u64)
-}
-
-/// The tokens that a session was brought to, for this thread alone.
-fn tokens_of(session: &Session) -> MutexGuard<'_, Vec<u32>> {
-    // They are replaced as a whole.
-    session.tokens.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How a session came to its tokens, of which each is one of the three.
@@ -47,8 +41,7 @@ pub unsafe extern "C" fn kiln_session_new(engine: *mut kiln_engine, session: *mu
         // SAFETY: as the caller promises.
         let place = unsafe { out(session, "session") }?;
         *place = std::ptr::null_mut();
-        let new = Session { engine: engine_of(engine)?, cancel: Cancel::default(), tokens: Mutex::default() };
-        *place = handle(SESSIONS.add(Arc::new(new)));
+        *place = handle(SESSIONS.add(Arc::new(EngineSession::new(engine_of(engine)?))));
         Ok(())
     })
 }
@@ -57,7 +50,7 @@ pub unsafe extern "C" fn kiln_session_new(engine: *mut kiln_engine, session: *mu
 #[unsafe(no_mangle)]
 pub extern "C" fn kiln_session_free(session: *mut kiln_session) -> i32 {
     enter(|| {
-        SESSIONS.take(session.addr() as u64)?.cancel.set();
+        SESSIONS.take(session.addr() as u64)?.cancel();
         Ok(())
     })
 }
@@ -72,9 +65,7 @@ pub unsafe extern "C" fn kiln_session_clone(session: *mut kiln_session, clone: *
         // SAFETY: as the caller promises.
         let place = unsafe { out(clone, "clone") }?;
         *place = std::ptr::null_mut();
-        let of = session_of(session)?;
-        let tokens = tokens_of(&of).clone();
-        let new = Session { engine: of.engine.clone(), cancel: Cancel::default(), tokens: Mutex::new(tokens) };
+        let new = EngineSession::clone(&*session_of(session)?);
         *place = handle(SESSIONS.add(Arc::new(new)));
         Ok(())
     })
@@ -101,15 +92,10 @@ pub unsafe extern "C" fn kiln_session_sync(
             let remedy = "set size to sizeof(struct kiln_synced)";
             return Err(Fault::input(format!("synced says that it has {} bytes", place.size), remedy));
         }
-        let session = session_of(session)?;
-        let mut held = tokens_of(&session);
-        session.cancel.clear();
-        let reused = session.engine.sync(&tokens, &session.cancel)?;
+        let synced = session_of(session)?.sync(tokens)?;
         if let Some(place) = place {
-            let old = held.len().min(count).max(reused);
-            (place.reused, place.rebuilt, place.extended) = (reused, old - reused, count - old);
+            (place.reused, place.extended, place.rebuilt) = (synced.reused, synced.extended, synced.rebuilt);
         }
-        *held = tokens;
         Ok(())
     })
 }
@@ -124,13 +110,7 @@ pub unsafe extern "C" fn kiln_session_save(session: *mut kiln_session, path: kil
     enter(|| {
         // SAFETY: as the caller promises.
         let path = unsafe { read_path(path) }?;
-        let session = session_of(session)?;
-        let held = tokens_of(&session);
-        if held.is_empty() {
-            return Err(Fault::input("the session holds no tokens", "bring it to some with kiln_session_sync"));
-        }
-        session.cancel.clear();
-        Ok(session.engine.save(&held, path, &session.cancel)?)
+        Ok(session_of(session)?.save(path)?)
     })
 }
 
@@ -150,14 +130,11 @@ pub unsafe extern "C" fn kiln_session_load(
     enter(|| {
         // SAFETY: as the caller promises.
         let (path, place, count) = unsafe { (read_path(path)?, tokens.as_mut(), count.as_mut()) };
-        let session = session_of(session)?;
-        let mut held = tokens_of(&session);
-        let loaded = session.engine.load(path)?;
+        let loaded = session_of(session)?.load(path)?;
         if let Some(place) = place {
             *place = give(&loaded)?;
         }
         count.into_iter().for_each(|count| *count = loaded.len());
-        *held = loaded;
         Ok(())
     })
 }
@@ -177,7 +154,7 @@ unsafe fn read_path<'a>(path: kiln_text) -> Result<&'a Path, Fault> {
 #[unsafe(no_mangle)]
 pub extern "C" fn kiln_cancel(session: *mut kiln_session) -> i32 {
     enter(|| {
-        session_of(session)?.cancel.set();
+        session_of(session)?.cancel();
         Ok(())
     })
 }
@@ -201,18 +178,18 @@ pub unsafe extern "C" fn kiln_generate(
         // SAFETY: as the caller promises.
         let request = unsafe { request.read("request") }?;
         let session = session_of(session)?;
-        session.cancel.clear();
+        let request = apart(|| Ok(CompletionRequest::parse(request)?))?;
         let mut hear = |text: &str| match on_text {
             // SAFETY: as the caller promises of the function and of `user`.
             Some(on_text) if unsafe { on_text(user, kiln_text::of(text)) } != 0 => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         };
-        let (reply, ended) = generate(&session, request, &mut hear)?;
+        let (reply, ended) = session.generate(&request, &mut hear)?;
         if !result.is_null() {
             // SAFETY: as the caller promises.
             unsafe { give_text(&reply.to_string(), result, length) }?;
         }
-        ended
+        Ok(ended?)
     })
 }
 
@@ -238,8 +215,7 @@ pub unsafe extern "C" fn kiln_request(
         let known = Method::ALL.into_iter().find(|known| known.to_string() == method);
         let method = known.ok_or_else(|| Fault::input(format!("{method:?} is no method"), "use GET or POST"))?;
         let session = session_of(session)?;
-        session.cancel.clear();
-        *status = session.engine.request(method, path, body, &session.cancel, &mut |_, bytes| match on_body {
+        *status = session.request(method, path, body, &mut |_, bytes| match on_body {
             // SAFETY: as the caller promises of the function and of `user`.
             Some(on_body) => {
                 match unsafe { on_body(user, kiln_text { data: bytes.as_ptr().cast(), length: bytes.len() }) } {

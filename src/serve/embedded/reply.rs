@@ -1,40 +1,49 @@
-//! A reply: the request of `/v1/chat/completions`, and what comes of it.
+//! A session's reply: the request of `/v1/chat/completions`, and what comes of it.
 
-use crate::apart::apart;
-use crate::border::{KILN_FAILED, KILN_INPUT, KILN_REFUSED};
-use crate::fault::Fault;
-use crate::handles::Session;
-use kiln::serve::http::Method;
+use super::session::{EngineSession, error_of};
+use crate::serve::http::Method;
+use crate::{Error, Result};
 use serde_json::{Map, Value, json};
 use std::ops::ControlFlow;
 
-/// A reply as it grows.
-#[derive(Debug, Default)]
-struct Reply {
-    text: String,
-    calls: Vec<Value>,
-    finish: Value,
-    usage: Value,
-    model: Value,
-    error: Option<Fault>,
+/// The JSON of a chat completion, as the server takes it, for one reply that comes piece by piece.
+#[derive(Debug, Clone)]
+pub struct CompletionRequest(String);
+
+impl CompletionRequest {
+    /// Takes the request's JSON: messages, sampling, `response_format`, tools. Its fields are checked once it is asked.
+    ///
+    /// # Errors
+    /// Input: it is no JSON object, or asks for several replies.
+    pub fn parse(request: &str) -> Result<CompletionRequest> {
+        let parsed: Value = serde_json::from_str(request)
+            .map_err(|e| Error::input(format!("the request is no JSON: {e}"), "pass a chat completion's request"))?;
+        let Value::Object(mut body) = parsed else {
+            return Err(Error::input("the request is no JSON object", "pass a chat completion's request"));
+        };
+        if body.get("n").is_some_and(|n| n != &json!(1) && !n.is_null()) {
+            return Err(Error::input("one reply is made at a time, and n asks for others", "leave n out"));
+        }
+        body.insert("stream".into(), true.into());
+        body.insert("stream_options".into(), json!({"include_usage": true}));
+        Ok(CompletionRequest(Value::Object(body).to_string()))
+    }
 }
 
-/// Makes a reply. `on_text` gets its text as it comes and may break, which ends it. Returns what the reply was, also of one that
-/// was cut, and why it was cut.
-pub(crate) fn generate(
-    session: &Session,
-    request: &str,
-    on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
-) -> Result<(Value, Result<(), Fault>), Fault> {
-    let body = apart(|| body_of(request))?;
-    let mut reply = Reply::default();
-    let (mut waiting, mut refusal) = (Vec::new(), Vec::new());
-    let done = session.engine.request(
-        Method::Post,
-        "/v1/chat/completions",
-        body.as_bytes(),
-        &session.cancel,
-        &mut |status, bytes| {
+impl EngineSession {
+    /// Makes a reply. `on_text` gets its text as it comes, on this thread, and may break, which ends the reply. Returns an object
+    /// of text, finish_reason, usage, and tool_calls where there are some, of a reply that was cut too, and why it was cut.
+    ///
+    /// # Errors
+    /// Input: a field of the request is wrong. Refused: there is no place for it now. Failed: the engine does not answer.
+    pub fn generate(
+        &self,
+        request: &CompletionRequest,
+        on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<(Value, Result<()>)> {
+        let mut reply = StreamedReply::default();
+        let (mut waiting, mut refusal) = (Vec::new(), Vec::new());
+        let done = self.request(Method::Post, "/v1/chat/completions", request.0.as_bytes(), &mut |status, bytes| {
             if status != 200 {
                 refusal.extend_from_slice(bytes);
                 return ControlFlow::Continue(());
@@ -45,51 +54,37 @@ pub(crate) fn generate(
                 reply.take(&event, on_text)?;
             }
             ControlFlow::Continue(())
-        },
-    );
-    match done {
-        Ok(200) => {
-            let error = reply.error.take();
-            Ok((reply.into_value(), error.map_or(Ok(()), Err)))
+        });
+        match done {
+            Ok(200) => {
+                let error = reply.error.take();
+                Ok((reply.into_value(), error.map_or(Ok(()), Err)))
+            }
+            Ok(status) => Err(refused(status, &refusal)),
+            Err(e) => Ok((reply.into_value(), Err(e))),
         }
-        Ok(status) => Err(refused(status, &refusal)),
-        Err(e) => Ok((reply.into_value(), Err(e.into()))),
     }
-}
-
-/// The server's request, which streams.
-fn body_of(request: &str) -> Result<String, Fault> {
-    let parsed: Value = serde_json::from_str(request)
-        .map_err(|e| Fault::input(format!("the request is no JSON: {e}"), "pass a chat completion's request"))?;
-    let Value::Object(mut body) = parsed else {
-        return Err(Fault::input("the request is no JSON object", "pass a chat completion's request"));
-    };
-    if body.get("n").is_some_and(|n| n != &json!(1) && !n.is_null()) {
-        return Err(Fault::input("one reply is made at a time, and n asks for others", "leave n out"));
-    }
-    body.insert("stream".into(), true.into());
-    body.insert("stream_options".into(), json!({"include_usage": true}));
-    Ok(Value::Object(body).to_string())
 }
 
 /// The error of an answer that is one.
-fn refused(status: u16, body: &[u8]) -> Fault {
+fn refused(status: u16, body: &[u8]) -> Error {
     let parsed: Value = serde_json::from_slice(body).unwrap_or_default();
     let message = parsed["error"]["message"].as_str().map(str::to_owned);
-    let message = message.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
-    let code = match status {
-        503 => KILN_REFUSED,
-        400..=499 => KILN_INPUT,
-        _ => KILN_FAILED,
-    };
-    let (message, remedy) = match message.rsplit_once("; ") {
-        Some((message, remedy)) => (message.to_owned(), remedy.to_owned()),
-        None => (message, String::new()),
-    };
-    Fault { code, message, remedy }
+    error_of(status, &message.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()))
 }
 
-impl Reply {
+/// A reply as it grows.
+#[derive(Debug, Default)]
+struct StreamedReply {
+    text: String,
+    calls: Vec<Value>,
+    finish: Value,
+    usage: Value,
+    model: Value,
+    error: Option<Error>,
+}
+
+impl StreamedReply {
     /// Takes one event of the stream.
     fn take(&mut self, event: &[u8], on_text: &mut dyn FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
         let event = String::from_utf8_lossy(event);
@@ -97,7 +92,7 @@ impl Reply {
         for chunk in data.filter_map(|data| serde_json::from_str::<Value>(data).ok()) {
             if let Some(error) = chunk.get("error") {
                 let message = error["message"].as_str().unwrap_or("the reply broke off");
-                self.error = Some(Fault::failed(message, "ask again"));
+                self.error = Some(Error::failed(message.to_owned(), "ask again"));
             }
             if chunk["model"].is_string() {
                 self.model = chunk["model"].clone();
@@ -155,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_streams_events_make_a_reply() {
-        let mut reply = Reply::default();
+        let mut reply = StreamedReply::default();
         let mut heard = String::new();
         let events = [
             r#"data: {"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}"#,
@@ -185,8 +180,9 @@ mod tests {
     #[test]
     fn an_answer_that_is_an_error_keeps_its_words() {
         let body = br#"{"error":{"message":"max_tokens is 0; use 1 or more","type":"x"}}"#;
-        let fault = refused(400, body);
-        assert_eq!((fault.code, &*fault.message, &*fault.remedy), (KILN_INPUT, "max_tokens is 0", "use 1 or more"));
-        assert_eq!((refused(503, b"busy").code, refused(500, b"").code), (KILN_REFUSED, KILN_FAILED));
+        let Error::Input { cause, remedy } = refused(400, body) else { panic!("400 is no input error") };
+        assert_eq!((cause.to_string(), remedy.to_string()), ("max_tokens is 0".into(), "use 1 or more".into()));
+        assert!(matches!(refused(503, b"busy"), Error::Refused { .. }));
+        assert!(matches!(refused(500, b""), Error::Failed { .. }));
     }
 }
