@@ -26,18 +26,27 @@ pub const MAGIC: u32 = 0x47C0_0000;
 /// [`MAGIC`] less a maximum below all scores, -32,768: what a sequence of prefill starts with.
 const FIRST: u32 = 0x4800_0000;
 
-/// Sixteen heads of 128 dimensions, of a page each: two units of K and two of V.
-pub fn design() -> Design {
+/// Dimensions of a head, and the design for heads of so many: memory tiles walk through units otherwise, cores run the same.
+pub const NAMES: [(u32, &str); 3] = [(64, "attend_bf16_64"), (128, "attend_bf16_128"), (256, "attend_bf16_256")];
+
+/// A design for heads of each size. Its own run is one of sixteen heads, of a page each.
+pub fn designs() -> Vec<Design> {
+    NAMES.map(|(head_dim, name)| design(head_dim, name)).to_vec()
+}
+
+fn design(head_dim: u32, name: &'static str) -> Design {
     const HEADS: u32 = 16;
-    let mut design = stream(128, 4, 4);
-    let (k, v) = (design.argument("k", HEADS * 3 * UNIT), design.argument("v", HEADS * 2 * UNIT));
+    let page = 2 * PAGE * head_dim;
+    let mut design = stream(head_dim, 4, 4);
+    design.name = name;
+    let (k, v) = (design.argument("k", HEADS * (UNIT + page)), design.argument("v", HEADS * page));
     let o = design.argument("o", HEADS * OUTPUT);
     for column in 0..4 {
         let (shim, heads) = (Tile::new(column, 0), HEADS / 4);
         let first = u32::from(column) * heads;
         design.receive(shim.input(0), o, first * OUTPUT, heads * OUTPUT);
-        design.send(shim.output(0), k, first * 3 * UNIT, heads * 3 * UNIT);
-        design.send(shim.output(1), v, first * 2 * UNIT, heads * 2 * UNIT);
+        design.send(shim.output(0), k, first * (UNIT + page), heads * (UNIT + page));
+        design.send(shim.output(1), v, first * page, heads * page);
     }
     design
 }

@@ -18,5 +18,6 @@ pub const KERNELS: [(&str, &[&str]); 3] = [
 
 /// All, which the executable carries.
 pub fn all() -> Vec<Design> {
-    vec![attend_bf16::design(), matmul_bf16::design(), vector_add_bf16::design()]
+    let others = [matmul_bf16::design(), vector_add_bf16::design()];
+    attend_bf16::designs().into_iter().chain(others).collect()
 }

@@ -11,7 +11,7 @@ pub fn write(designs: &[Design]) -> String {
     );
     for design in designs {
         let name = design.name;
-        text += &format!("\n/// aie/kernels/{name}.rs\n");
+        text += &format!("\n/// aie/kernels/{}.rs\n", design.source);
         text += &format!("pub const {}: Program = Program {{\n    name: \"{name}\",\n", name.to_uppercase());
         text += &format!("    columns: {},\n    arguments: &[\n", design.columns);
         for argument in &design.arguments {

@@ -67,7 +67,7 @@ fn run(root: &Path, check: bool) -> Result<usize, Vec<String>> {
     files.push((format!("{HOST}/mod.rs"), host::write(&designs::all()).into_bytes()));
     for design in designs {
         match design.pack(|kernel| programs.get(kernel).cloned()) {
-            Err(error) => messages.push(format!("aie/kernels/{}.rs: {error}", design.name)),
+            Err(error) => messages.push(format!("aie/kernels/{}.rs: {error}", design.source)),
             Ok(packed) => {
                 let name = design.name;
                 files.push((format!("out/{name}.map"), packed.listing.into_bytes()));

@@ -5,12 +5,12 @@
 //! for each command, at most until its deadline.
 
 use super::attend::{
-    ChunkPages, CoreTurns, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Partial,
+    COLUMNS, CORES, ChunkPages, CoreTurns, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Partial,
     PrefillAttention, UNIT_BYTES, UnitArguments,
 };
-use super::programs::ATTEND_BF16;
+use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256};
 use super::stream::{InstructionStream, MOST_TRANSFERS};
-use super::{BufferId, CommandId, DriverApi, LoadedProgram};
+use super::{BufferId, CommandId, DriverApi, LoadedProgram, Program};
 use crate::error::{Setting, text};
 use crate::executor::host::{StepKernels, StepState};
 use crate::executor::zeroed::{Zeroed, zeroed};
@@ -29,8 +29,6 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Elements of a head in the program that the executable carries.
-pub(crate) const HEAD_DIM: usize = 128;
 /// Longest time for a command: the driver's own is two seconds.
 const DEADLINE: Duration = Duration::from_secs(2);
 /// Transfers of a command.
@@ -62,18 +60,28 @@ pub(crate) struct NpuSteps<'x> {
 /// This machine's NPU for attention of a model of this shape.
 ///
 /// # Errors
-/// Device: no NPU that Kiln has a program for, or heads of other sizes.
+/// Device: no NPU that Kiln has programs for, or none of them takes the model's heads.
 pub(crate) fn check(files: &Files, shape: &Shape) -> Result<DeviceNode> {
     let node = find(files)?;
-    let group = shape.heads / shape.kv_heads.max(1);
-    if shape.head_dim != HEAD_DIM || !(1..=8).contains(&group) {
-        let cause = format!(
-            "the NPU's program attends with heads of {HEAD_DIM} elements and up to 8 queries, not {} and {group}",
-            shape.head_dim
-        );
-        return Err(Error::device(cause, text!("use ", Setting::NoNpu)));
-    }
+    heads(shape)?;
     Ok(node)
+}
+
+/// The layer's heads, as a command takes them, and the program for them.
+///
+/// # Errors
+/// Device: there is no program for heads of this size, or for so many queries of each.
+pub(super) fn heads(shape: &Shape) -> Result<(HeadLayout, &'static Program)> {
+    let Shape { head_dim, kv_heads, .. } = *shape;
+    let group = shape.heads / kv_heads.max(1);
+    let layout = HeadLayout { head_dim, kv_heads, group, columns: COLUMNS, cores: CORES, transfers: TRANSFERS };
+    layout.check().map_err(|cause| Error::device(cause, text!("use ", Setting::NoNpu)))?;
+    let program = match head_dim {
+        64 => &ATTEND_BF16_64,
+        128 => &ATTEND_BF16_128,
+        _ => &ATTEND_BF16_256,
+    };
+    Ok((layout, program))
 }
 
 /// This machine's NPU that Kiln has programs for.
@@ -95,10 +103,11 @@ pub(crate) fn find(files: &Files) -> Result<DeviceNode> {
 /// Device: as [`check`], or the driver refuses. Refused: memory is short.
 pub(crate) fn load(schedule: &Schedule, api: DriverApi) -> Result<NpuSteps<'static>> {
     let files = Files::system();
-    let node = check(&files, &schedule.shape)?;
+    let node = find(&files)?;
+    let (_, program) = heads(&schedule.shape)?;
     let program = match api {
-        DriverApi::Kernel => LoadedProgram::through_kernel(drm::Node::open(&files.at(&node.path))?, &ATTEND_BF16)?,
-        DriverApi::Xrt => LoadedProgram::through_xrt(Library::load()?, &node.slot, &ATTEND_BF16)?,
+        DriverApi::Kernel => LoadedProgram::through_kernel(drm::Node::open(&files.at(&node.path))?, program)?,
+        DriverApi::Xrt => LoadedProgram::through_xrt(Library::load()?, &node.slot, program)?,
     };
     NpuSteps::new(format!("NPU through {}", api.name()), program, schedule)
 }
@@ -109,10 +118,7 @@ impl<'x> NpuSteps<'x> {
     /// # Errors
     /// As [`load`].
     pub(super) fn new(name: String, mut program: LoadedProgram<'x>, schedule: &Schedule) -> Result<NpuSteps<'x>> {
-        let shape = &schedule.shape;
-        let (head_dim, kv_heads, group) = (shape.head_dim, shape.kv_heads, shape.heads / shape.kv_heads);
-        let heads = HeadLayout { head_dim, kv_heads, group, columns: 4, cores: 4, transfers: TRANSFERS };
-        heads.check().map_err(own_fault)?;
+        let (heads, _) = heads(&schedule.shape)?;
         let pages = Pool::ALL.map(|pool| schedule.kv.pool(pool).pages).into_iter().max().unwrap_or(0);
         let bytes = [PARAMETER_BYTES, LEFT_ROOM, pages.max(1) * heads.part_bytes()];
         let [parameters, left, pages] = bytes.map(|bytes| program.allocate(bytes as u64));

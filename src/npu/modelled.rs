@@ -2,15 +2,16 @@
 //! executor. The model is a test's instrument, and no device of any command.
 
 use super::context::{Backend, lost};
-use super::guest::NpuSteps;
-use super::programs::ATTEND_BF16;
+use super::guest::{self, NpuSteps};
 use super::{DriverApi, LoadedProgram, Program};
 use crate::executor::guest::{Guest, GuestKind, HostGuest};
 use crate::executor::host::{HostExecutor, StepKernels, StepState};
 use crate::executor::weights::Progress;
 use crate::executor::{Executor, HeadRows, PageId, Row, Tolerance};
-use crate::model::WeightFormat;
 use crate::model::checkpoint::Checkpoint;
+use crate::model::write::WriteMonitor;
+use crate::model::write::forge::forge;
+use crate::model::{LayerKind, Shape, WeightFormat};
 use crate::plan::{Needs, Plan};
 use crate::reference::{Formulas, Reference};
 use crate::replay::Replay;
@@ -22,7 +23,7 @@ use crate::sys::dma_buf::DmaBuf;
 use crate::vulkan::Vulkan;
 use crate::vulkan::device::{DeviceChoice, Gpu};
 use crate::vulkan::memory::heaps;
-use crate::{Error, Result};
+use crate::{Cancel, Error, Result};
 use array::{HostMemory, Latencies, Machine};
 use std::path::Path;
 use std::rc::Rc;
@@ -142,12 +143,13 @@ impl StepKernels for AttendedByGuest {
     }
 }
 
-/// The golden model with heads of 128 elements: two sequences.
+/// Two sequences.
 fn schedule(checkpoint: &Checkpoint, kv: KvType) -> Schedule {
     let extent = Extent { context: 160, max_rows: 40, head_rows: 2, sequences: 2, kv, kv_tokens: None };
     Schedule::build(checkpoint.shape(), extent, checkpoint.formats(WeightFormat::Bf16))
 }
 
+/// The golden model with heads of 128 elements.
 fn checkpoint() -> Checkpoint {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/wide_small");
     Checkpoint::open(&root).expect("the golden model")
@@ -157,7 +159,8 @@ fn checkpoint() -> Checkpoint {
 fn on_the_model(checkpoint: &Checkpoint, fails: Option<u64>) -> HostExecutor<AttendedByGuest> {
     let (schedule, progress) = (schedule(checkpoint, KvType::F32), Progress::default());
     let own = schedule.with_kv(KvType::Bf16);
-    let program = LoadedProgram::of(&ATTEND_BF16, ModelledArray::new(&ATTEND_BF16, fails)).expect("a program");
+    let (_, program) = guest::heads(checkpoint.shape()).expect("heads that the array takes");
+    let program = LoadedProgram::of(program, ModelledArray::new(program, fails)).expect("a program");
     let guest = NpuSteps::new("the model".into(), program, &own).expect("a guest");
     let formulas = Formulas::load(checkpoint, &schedule, &schedule.steps, &progress).expect("weights");
     let steps = AttendedByGuest { formulas, guest, schedule: schedule.clone() };
@@ -188,6 +191,42 @@ fn logits(executor: &mut dyn Executor) -> Vec<Vec<f32>> {
         logits.extend((0..head.count).map(|row| executor.logits(row).expect("logits").to_vec()));
     }
     logits
+}
+
+#[test]
+fn a_golden_model_attends_on_the_model_of_the_array() {
+    let checkpoint = checkpoint();
+    check(&checkpoint, &mut on_the_model(&checkpoint, None));
+}
+
+/// Heads and groups of the public shapes: 270M's and 1B's, 4B's and 12B's; and of the smallest heads with most queries.
+#[test]
+fn heads_of_every_size_attend_on_the_model_of_the_array() {
+    for (head_dim, heads, kv_heads) in [(256, 4, 1), (256, 4, 2), (64, 8, 1), (64, 6, 2)] {
+        println!("{heads}/{kv_heads} heads of {head_dim}");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("model");
+        let layers = vec![LayerKind::Local, LayerKind::Global];
+        let shape = Shape { heads, kv_heads, head_dim, layers, ..checkpoint().shape().clone() };
+        let monitor = WriteMonitor { progress: &|_, _| {}, cancel: &Cancel::default() };
+        forge(&shape, &path, WeightFormat::Bf16, 7, &monitor).expect("a model");
+        let checkpoint = Checkpoint::open(&path).expect("the model");
+        check(&checkpoint, &mut on_the_model(&checkpoint, None));
+    }
+}
+
+/// What the array has no program for is refused in one line.
+#[test]
+fn heads_that_no_program_takes_are_refused() {
+    let shape = checkpoint().shape().clone();
+    for (shape, words) in [
+        (Shape { head_dim: 32, ..shape.clone() }, "heads of 32 elements"),
+        (Shape { heads: 9, kv_heads: 1, ..shape.clone() }, "9 query heads for each of 1"),
+        (Shape { kv_heads: 0, ..shape }, "for each of 0"),
+    ] {
+        let e = guest::heads(&shape).expect_err("no program");
+        assert!(e.exit_code() == 4 && e.to_string().contains(words), "{e}");
+    }
 }
 
 /// Compares the passes' logits with the reference executor's: keys, values, queries and weights have eight bits, so they are
@@ -226,7 +265,8 @@ fn passes_of_a_vulkan_device_attend_on_the_model_of_the_array() {
     for (fails, report) in [(None, (true, 0)), (Some(20), (false, 1))] {
         let own = own.clone();
         let load = move || -> Result<Box<dyn Guest>> {
-            let program = LoadedProgram::of(&ATTEND_BF16, ModelledArray::new(&ATTEND_BF16, fails))?;
+            let (_, program) = guest::heads(&own.shape)?;
+            let program = LoadedProgram::of(program, ModelledArray::new(program, fails))?;
             Ok(Box::new(HostGuest::new(&own, NpuSteps::new("the model".into(), program, &own)?)))
         };
         replay.give_guest(GuestKind::Npu(DriverApi::Kernel), Duration::from_secs(3600), Box::new(load));

@@ -74,6 +74,8 @@ pub struct Transfer {
 #[derive(Clone, Debug)]
 pub struct Design {
     pub name: &'static str,
+    /// The file that describes it, without `.rs`.
+    pub source: &'static str,
     pub columns: u8,
     pub arguments: Vec<Argument>,
     /// Cores, and the kernels that they run: names of files without `.s`.
@@ -109,6 +111,7 @@ impl Design {
     pub fn new(name: &'static str, columns: u8) -> Design {
         Design {
             name,
+            source: name,
             columns,
             arguments: Vec::new(),
             programs: Vec::new(),

@@ -4,17 +4,45 @@
 use super::program::{Argument, Program};
 
 /// aie/kernels/attend_bf16.rs
-pub const ATTEND_BF16: Program = Program {
-    name: "attend_bf16",
+pub const ATTEND_BF16_64: Program = Program {
+    name: "attend_bf16_64",
+    columns: 4,
+    arguments: &[
+        Argument { name: "k", bytes: 262144 },
+        Argument { name: "v", bytes: 131072 },
+        Argument { name: "o", bytes: 294912 },
+    ],
+    image: include_bytes!("attend_bf16_64.pdi"),
+    sequence: include_bytes!("attend_bf16_64.txn"),
+    container: include_bytes!("attend_bf16_64.xclbin"),
+};
+
+/// aie/kernels/attend_bf16.rs
+pub const ATTEND_BF16_128: Program = Program {
+    name: "attend_bf16_128",
     columns: 4,
     arguments: &[
         Argument { name: "k", bytes: 393216 },
         Argument { name: "v", bytes: 262144 },
         Argument { name: "o", bytes: 294912 },
     ],
-    image: include_bytes!("attend_bf16.pdi"),
-    sequence: include_bytes!("attend_bf16.txn"),
-    container: include_bytes!("attend_bf16.xclbin"),
+    image: include_bytes!("attend_bf16_128.pdi"),
+    sequence: include_bytes!("attend_bf16_128.txn"),
+    container: include_bytes!("attend_bf16_128.xclbin"),
+};
+
+/// aie/kernels/attend_bf16.rs
+pub const ATTEND_BF16_256: Program = Program {
+    name: "attend_bf16_256",
+    columns: 4,
+    arguments: &[
+        Argument { name: "k", bytes: 655360 },
+        Argument { name: "v", bytes: 524288 },
+        Argument { name: "o", bytes: 294912 },
+    ],
+    image: include_bytes!("attend_bf16_256.pdi"),
+    sequence: include_bytes!("attend_bf16_256.txn"),
+    container: include_bytes!("attend_bf16_256.xclbin"),
 };
 
 /// aie/kernels/matmul_bf16.rs
