@@ -245,12 +245,6 @@ fn check(checkpoint: &Checkpoint, executor: &mut dyn Executor) {
     }
 }
 
-#[test]
-fn a_golden_model_attends_on_the_model_of_the_array() {
-    let checkpoint = checkpoint();
-    check(&checkpoint, &mut on_the_model(&checkpoint, None));
-}
-
 /// In passes of a Vulkan device, lavapipe here, whose keys and values the guest copies: chunks, rows of two sequences, mixed passes.
 /// The guest stands the proof beside the device, and is left where a command fails.
 #[test]
