@@ -9,6 +9,7 @@ pub mod api;
 mod bundle;
 mod deadline;
 pub mod embedded;
+mod engine_thread;
 pub mod health;
 pub mod http;
 pub mod job;

@@ -1,0 +1,136 @@
+//! The engine's thread: loads a model, warms it up, and runs jobs until there are no more.
+
+use super::health::Phase;
+use super::http::{ApiError, Listen};
+use super::job::ReplyRequest;
+use super::model::Model;
+use super::prefixes::PrefixFile;
+use super::server::{ServerEvent, Setup};
+use super::service::Service;
+use super::unload::{Unloaded, UnloadedNews};
+use super::worker::{Worker, WorkerRest};
+use crate::diagnose::status::Reporter;
+use crate::executor::weights::Progress;
+use crate::sequence::prompt;
+use crate::text::{Message, SamplerConfig};
+use crate::{Error, Result};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Reports to `kiln top` what replies wait, and which model answers: from the first load on, through all others.
+fn report(service: &Arc<Service>, model: &str, device: &str) -> Option<Reporter> {
+    let service = service.clone();
+    Reporter::start_with("serve", model, device, move |status| {
+        status.queue = service.metrics.waiting.get().try_into().unwrap_or_default();
+        status.unloaded = matches!(service.health.phase(), Phase::Unloaded | Phase::LoadingAgain);
+        if let Ok(model) = service.model() {
+            (status.model, status.device) = (model.name.clone(), model.device.clone());
+        }
+    })
+}
+
+/// Loads a model, makes a first token, takes over the queue, and runs jobs until there are no more. What is worth keeping of
+/// the cache comes from a file, and goes there.
+pub(super) fn run_engine(
+    id: u64,
+    setup: &Setup,
+    service: &Arc<Service>,
+    prefix_file: Option<&PrefixFile>,
+    progress: &Progress,
+    reporter: &OnceLock<Option<Reporter>>,
+    tell: &Sender<ServerEvent>,
+) -> Result<()> {
+    let mut loaded = (setup.load)(progress)?;
+    reporter.get_or_init(|| report(service, &setup.files.name(), loaded.executor.device()));
+    let model = Arc::new(loaded.take_text(id, &setup.files)?);
+    let answers_first = service.model().is_err();
+    if answers_first {
+        service.health.enter(Phase::Tuning);
+    }
+    let mut worker = Worker::new(service, &model, loaded)?;
+    if let Some(file) = prefix_file {
+        worker.load_prefixes(file)?;
+    }
+    let (first, is_new) = warm_up(service, &model, &mut worker)?;
+    if let Some(file) = prefix_file.filter(|_| is_new) {
+        worker.save_prefixes(file, &first)?;
+    }
+    service.set_model(model.clone());
+    worker.note_ready();
+    let _ = tell.send(ServerEvent::Ready(id));
+    loop {
+        let rest = worker.run()?;
+        // A model that was replaced leaves the file to the one that answers now.
+        let is_current = service.model().is_ok_and(|current| current.id == id);
+        if let Some(file) = prefix_file.filter(|_| is_current) {
+            worker.save_prefixes(file, &first)?;
+        }
+        drop(worker);
+        if rest == WorkerRest::End {
+            return Ok(());
+        }
+        let say = |said| {
+            let _ = tell.send(match said {
+                UnloadedNews::Notice(notice) => ServerEvent::Notice(notice),
+                UnloadedNews::Changed => ServerEvent::Changed(id),
+            });
+        };
+        let unloaded = Unloaded { model: &model, setup, service, prefix_file, cancel: &progress.cancel };
+        let Some(loaded) = unloaded.wait(&say)? else { return Ok(()) };
+        worker = loaded;
+    }
+}
+
+/// Loads a model and answers once, without taking connections. Tries too whether the file of prefixes can be written, and
+/// whether keys guard what others reach.
+/// Returns what it loaded.
+///
+/// # Errors
+/// As [`serve`].
+pub fn check(setup: &Setup, progress: &Progress) -> Result<(Arc<Model>, Duration)> {
+    let start = Instant::now();
+    setup.settings.prefix_file.as_deref().map_or(Ok(()), PrefixFile::try_out)?;
+    setup.listen.iter().try_for_each(|at| at.check(&setup.guard))?;
+    Listen::check_keys(&setup.listen, &setup.guard)?;
+    let service = Service::new(setup.settings.clone());
+    let mut loaded = (setup.load)(progress)?;
+    let model = Arc::new(loaded.take_text(1, &setup.files)?);
+    warm_up(&service, &model, &mut Worker::new(&service, &model, loaded)?)?;
+    Ok((model, start.elapsed()))
+}
+
+/// The prompt of a conversation's first question.
+///
+/// # Errors
+/// Input: it does not fit the context.
+pub(super) fn encode_first(model: &Model, system: Option<&str>, question: &str) -> Result<Vec<u32>> {
+    let system = system.map(|text| Message::new("system", text));
+    let messages: Vec<Message> = system.into_iter().chain([Message::new("user", question)]).collect();
+    prompt::encode_messages(&model.tokenizer, &model.template, &messages, model.limits())
+}
+
+/// Answers a first question with one token, so that the system prompt is in the cache and everything has run once. Returns
+/// what prompts after a system prompt begin with, and one token more, and whether it was new to the cache.
+fn warm_up(service: &Service, model: &Model, worker: &mut Worker<'_>) -> Result<(Vec<u32>, bool)> {
+    let system = service.system();
+    let encode = |question: &str| encode_first(model, system.as_deref(), question);
+    let prompt = encode("Hello")?;
+    let first = match &system {
+        Some(_) => {
+            let other = encode("Why?")?;
+            let common = prompt.iter().zip(&other).take_while(|(a, b)| a == b).count();
+            prompt[..prompt.len().min(common + 1)].to_vec()
+        }
+        None => Vec::new(),
+    };
+    let ask =
+        ReplyRequest { limit: 1, sampler: SamplerConfig::greedy(), ignore_eos: true, ..ReplyRequest::new(prompt) };
+    let failed = |e: ApiError| Error::failed(format!("the first question failed: {}", e.message), "report this");
+    let answers = service.start_own(model, ask).map_err(failed)?;
+    worker.run_out()?;
+    let ends = answers.gather().map_err(failed)?.into_iter().filter_map(|whole| whole.end);
+    let cached: usize = ends.map(|end| end.cached_tokens).sum();
+    let is_new = cached + 1 < first.len();
+    Ok((first, is_new))
+}
