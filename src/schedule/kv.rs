@@ -13,8 +13,8 @@ use std::ops::Range;
 
 /// Positions of a page.
 pub const PAGE: usize = 64;
-/// Most bytes of a block of pages, unless one page is larger. Drivers limit the size of an allocation, and also
-/// their number.
+/// Usual bytes of a block of pages, unless one page is larger. Drivers limit the size of an allocation, of 1 GiB at least in
+/// Vulkan, and also their number.
 const BLOCK_BYTES: u64 = 512 << 20;
 
 /// Which layers a page is for.
@@ -202,15 +202,20 @@ impl KvLayout {
     }
 }
 
-/// Pages of each block of a pool of so many, at least: as many in a block as make the fewest too many, and of those that
-/// make as few the most.
+/// Pages of each block of a pool of so many, at least: as many in a block as make the fewest too many, in blocks of at least
+/// half of their usual size. Where those are more than a hundredth, in blocks of up to the double of it: larger ones fill heaps
+/// less well.
 fn block_pages(pages: usize, page_bytes: u64) -> usize {
-    let most = (BLOCK_BYTES / page_bytes.max(1)).max(1) as usize;
-    if pages <= most {
+    let usual = (BLOCK_BYTES / page_bytes.max(1)).max(1) as usize;
+    if pages <= usual {
         return pages.max(1);
     }
     let too_many = |each: &usize| (each - pages % each) % each;
-    (most / 2 + 1..=most).rev().min_by_key(too_many).unwrap_or(most)
+    let small = (usual / 2 + 1..=usual).rev().min_by_key(too_many).unwrap_or(usual);
+    if 100 * too_many(&small) <= pages || page_bytes > BLOCK_BYTES {
+        return small;
+    }
+    (usual + 1..=2 * usual).chain([small]).min_by_key(too_many).unwrap_or(small)
 }
 
 impl KvLayer {
@@ -294,16 +299,16 @@ mod tests {
                 let pool = *layout(sequences).pool(pool);
                 let wanted = pool.most * sequences;
                 assert!(pool.pages >= wanted && pool.pages == pool.blocks() * pool.block_pages);
-                assert!(pool.block_bytes() <= BLOCK_BYTES);
+                assert!(pool.block_bytes() <= 2 * BLOCK_BYTES);
             }
         }
         assert_eq!([1, 20, 40, 800].map(|pages| block_pages(pages, BLOCK_BYTES / 20)), [1, 20, 20, 20]);
-        assert_eq!([23, 41, 802].map(|pages| block_pages(pages, BLOCK_BYTES / 20)), [12, 14, 11]);
+        assert_eq!([23, 41, 802].map(|pages| block_pages(pages, BLOCK_BYTES / 20)), [23, 21, 11]);
         assert_eq!(block_pages(5, 3 * BLOCK_BYTES), 1);
         // What is too many is little.
         for pages in 1..5_000_usize {
             let each = block_pages(pages, BLOCK_BYTES / 20);
-            assert!(pages.next_multiple_of(each) - pages <= 1 + pages / 20, "{pages} {each}");
+            assert!(pages.next_multiple_of(each) - pages <= 1 + pages / 50, "{pages} {each}");
         }
     }
 }
