@@ -87,7 +87,7 @@ pub(super) fn run_engine(
 /// Returns what it loaded.
 ///
 /// # Errors
-/// As [`serve`].
+/// As [`super::server::serve`].
 pub fn check(setup: &Setup, progress: &Progress) -> Result<(Arc<Model>, Duration)> {
     let start = Instant::now();
     setup.settings.prefix_file.as_deref().map_or(Ok(()), PrefixFile::try_out)?;
