@@ -29,8 +29,7 @@ fn header() -> String {
 fn released_library() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("released");
     run(Command::new(env!("CARGO"))
-        .args(["rustc", "--locked", "--release", "--package", "kiln-capi", "--crate-type", "cdylib,staticlib"])
-        .arg("--target-dir")
+        .args(["build", "--locked", "--release", "--package", "kiln-capi", "--target-dir"])
         .arg(&target)
         .current_dir(root())
         .envs([("CARGO_PROFILE_RELEASE_STRIP", "none"), ("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only")]));
