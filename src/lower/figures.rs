@@ -62,13 +62,18 @@ const HOPPER: Figures = Figures {
     relays: true,
 };
 
-/// Vector instructions for a weight in the dot products of one row, most of them to bring the weight into the form that these
-/// take: RADV 25.0.7's code for gfx1103, counted by an interpreter on 2026-11-27 (docs/figures.md; `cargo test --test rdna
-/// costs_of_products -- --ignored --nocapture`).
-const INSTRUCTIONS: [(WeightFormat, f64); 3] =
-    [(WeightFormat::Int8, 0.044), (WeightFormat::Int4, 0.052), (WeightFormat::Blocks(BlockFormat::Q4K), 0.058)];
-/// Of the formats that were not counted: an estimate, above those that were.
-const MOST_INSTRUCTIONS: f64 = 0.08;
+/// Vector instructions for a weight: in the dot products of one row, most of them to bring it into the form that these take, and
+/// each time that it is widened for matrix units. RADV 25.0.7's code for gfx1103, counted by an interpreter on 2026-11-27
+/// (docs/figures.md; `cargo test --test rdna costs_of_products -- --ignored --nocapture`).
+const INSTRUCTIONS: [(WeightFormat, [f64; 2]); 5] = [
+    (WeightFormat::Int8, [0.044, 0.086]),
+    (WeightFormat::Int4, [0.052, 0.155]),
+    (WeightFormat::Blocks(BlockFormat::Q4K), [0.058, 0.22]),
+    (WeightFormat::Blocks(BlockFormat::Q6K), [0.089, 0.31]),
+    (WeightFormat::Blocks(BlockFormat::Q8_0), [0.035, 0.20]),
+];
+/// Of the formats that were not counted: those of the one that takes most.
+const MOST_INSTRUCTIONS: [f64; 2] = [0.089, 0.31];
 /// The same of every further row: two dot products for four weights, and the loads of its inputs.
 const OF_ROW: f64 = 0.02;
 
@@ -148,7 +153,8 @@ impl Figures {
     fn rate(&self, arithmetic: Arithmetic) -> f64 {
         match arithmetic {
             Arithmetic::Matrix(Operand::F16) => self.matrix,
-            // Two planes, at most at twice the rate.
+            // Two planes: RDNA 3 multiplies bytes as fast as f16, and others at most twice as fast.
+            Arithmetic::Matrix(Operand::S8) if self.issue.is_some() => 0.5 * self.matrix,
             Arithmetic::Matrix(Operand::S8) => 0.8 * self.matrix,
             Arithmetic::IntegerDot => self.dot,
             Arithmetic::F32 => self.float(),
@@ -183,10 +189,17 @@ impl Figures {
     /// Seconds that dot products' instructions take if nothing is ever idle.
     fn dot_instructions(&self, p: Product) -> f64 {
         let Some(issue) = self.issue else { return p.operations() / self.dot };
-        let known = INSTRUCTIONS.iter().find(|(format, _)| *format == p.format);
-        let first = known.map_or(MOST_INSTRUCTIONS, |(_, first)| *first);
+        let [of_first, _] = instructions(p.format);
         let weights = p.weight_rows(p.outputs) as f64 * p.inputs as f64;
-        weights * (first + OF_ROW * (p.rows - 1) as f64) / issue
+        weights * (of_first + OF_ROW * (p.rows - 1) as f64) / issue
+    }
+
+    /// Seconds that the instructions take which widen all weights `times` for matrix units. No product hides them: both are
+    /// issued to the same units.
+    fn widening(&self, p: Product, times: f64) -> f64 {
+        let Some(issue) = self.issue else { return 0.0 };
+        let [_, to_widen] = instructions(p.format);
+        p.weight_rows(p.outputs) as f64 * p.inputs as f64 * to_widen * times / issue
     }
 
     /// Seconds of a product in a tile.
@@ -263,10 +276,21 @@ impl Figures {
         let reuse = f64::from(part[0] * part[1]) / f64::from(part[0] + part[1]);
         let padded = f64::from(row_tiles * tile_rows) * weight_rows as f64 * p.inputs as f64 * 2.0 * planes;
         let rate = self.rate(Arithmetic::Matrix(t.operand)) * planes.min(2.0) * reuse / (reuse + 6.0);
-        let products = padded / rate;
+        // A subgroup widens the weights that it multiplies, or those that its workgroup does are divided among its subgroups.
+        let widened = match t.shape {
+            MatrixShape::Fragment(_) => (row_tiles * tile_rows).div_ceil(part[0]),
+            MatrixShape::Shared(_) => row_tiles,
+        };
+        let is_widened = t.operand == Operand::F16;
+        let products = padded / rate + if is_widened { self.widening(p, f64::from(widened)) } else { 0.0 };
         let begun = self.latency * f64::from(groups) / (running * 2.0) * if t.splits > 1 { 2.0 } else { 1.0 };
         self.in_rounds(memory.max(products).max(cache) + 0.15 * memory.min(products), groups, resident) + begun
     }
+}
+
+/// [`INSTRUCTIONS`] of a format.
+fn instructions(format: WeightFormat) -> [f64; 2] {
+    INSTRUCTIONS.iter().find(|(known, _)| *known == format).map_or(MOST_INSTRUCTIONS, |(_, counted)| *counted)
 }
 
 #[cfg(test)]
@@ -289,6 +313,20 @@ mod tests {
         assert_eq!(memory("NVIDIA H100 80GB HBM3, 580"), Some((132, 3.35e12)));
         assert_eq!(memory("NVIDIA H200, 580"), Some((132, 4.8e12)));
         assert_eq!(memory("AMD Radeon RX 7900 XTX"), None);
+    }
+
+    /// Weights of 4 bits are widened once for many rows, in the tile that does so the fewest times.
+    #[test]
+    fn what_widening_takes_decides_between_tiles_that_multiply_alike() {
+        let units = MatrixUnits { row_lanes: Some(1), ..RDNA3 };
+        for machine in ["780m", "890m", "8060s"] {
+            let target = Target { figures: Figures::named(machine), ..Target::new(32, true, Some(units)) };
+            for format in [WeightFormat::Int4, WeightFormat::Blocks(BlockFormat::Q4K)] {
+                let usual = target.usual(Arithmetic::Matrix(Operand::F16), product(format, 8192, 5376, 512, false));
+                let Some(Tile::Matrix(tile)) = usual else { panic!("{usual:?}") };
+                assert_eq!(tile.shape.area()[0], 128, "{machine} {}: {tile:?}", format.name());
+            }
+        }
     }
 
     /// No tile is faster than its bytes and operations allow, none is hopeless, and the chosen one is the model's best.
