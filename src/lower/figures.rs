@@ -63,17 +63,20 @@ const HOPPER: Figures = Figures {
 };
 
 /// Vector instructions for a weight: in the dot products of one row, most of them to bring it into the form that these take, and
-/// each time that it is widened for matrix units. RADV 25.0.7's code for gfx1103, counted by an interpreter on 2026-11-27
+/// each time that a workgroup widens it for matrix units. RADV 25.0.7's code for gfx1103, counted by an interpreter on 2026-11-27
 /// (docs/figures.md; `cargo test --test rdna costs_of_products -- --ignored --nocapture`).
 const INSTRUCTIONS: [(WeightFormat, [f64; 2]); 5] = [
     (WeightFormat::Int8, [0.044, 0.086]),
-    (WeightFormat::Int4, [0.052, 0.155]),
-    (WeightFormat::Blocks(BlockFormat::Q4K), [0.058, 0.22]),
-    (WeightFormat::Blocks(BlockFormat::Q6K), [0.089, 0.31]),
-    (WeightFormat::Blocks(BlockFormat::Q8_0), [0.035, 0.20]),
+    (WeightFormat::Int4, [0.052, 0.105]),
+    (WeightFormat::Blocks(BlockFormat::Q4K), [0.058, 0.116]),
+    (WeightFormat::Blocks(BlockFormat::Q6K), [0.089, 0.184]),
+    (WeightFormat::Blocks(BlockFormat::Q8_0), [0.035, 0.109]),
 ];
 /// Of the formats that were not counted: those of the one that takes most.
-const MOST_INSTRUCTIONS: [f64; 2] = [0.089, 0.31];
+const MOST_INSTRUCTIONS: [f64; 2] = [0.089, 0.184];
+/// So many times as many take weights that go from memory straight into fragments: 155 for 1,000 of INT4, and 105 through shared
+/// memory.
+const IN_FRAGMENTS: f64 = 1.5;
 /// The same of every further row: two dot products for four weights, and the loads of its inputs.
 const OF_ROW: f64 = 0.02;
 
@@ -278,11 +281,11 @@ impl Figures {
         let rate = self.rate(Arithmetic::Matrix(t.operand)) * planes.min(2.0) * reuse / (reuse + 6.0);
         // A subgroup widens the weights that it multiplies, or those that its workgroup does are divided among its subgroups.
         let widened = match t.shape {
-            MatrixShape::Fragment(_) => (row_tiles * tile_rows).div_ceil(part[0]),
-            MatrixShape::Shared(_) => row_tiles,
+            MatrixShape::Fragment(_) => IN_FRAGMENTS * f64::from((row_tiles * tile_rows).div_ceil(part[0])),
+            MatrixShape::Shared(_) => f64::from(row_tiles),
         };
         let is_widened = t.operand == Operand::F16;
-        let products = padded / rate + if is_widened { self.widening(p, f64::from(widened)) } else { 0.0 };
+        let products = padded / rate + if is_widened { self.widening(p, widened) } else { 0.0 };
         let begun = self.latency * f64::from(groups) / (running * 2.0) * if t.splits > 1 { 2.0 } else { 1.0 };
         self.in_rounds(memory.max(products).max(cache) + 0.15 * memory.min(products), groups, resident) + begun
     }
