@@ -16,6 +16,8 @@ mod code;
 mod costs;
 #[path = "rdna/driver.rs"]
 mod driver;
+#[path = "rdna/packets.rs"]
+mod packets;
 #[path = "common/radv.rs"]
 mod radv;
 
@@ -41,6 +43,7 @@ use kiln::testing::lower::kernels::{Kernel, Module};
 use kiln::testing::lower::target::{DotTile, Tile};
 use kiln::testing::reference::Reference;
 use kiln::testing::replay::Replay;
+use kiln::testing::replay::driver::{Driver, MemorySource};
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -138,8 +141,6 @@ impl Setup {
 
     /// Loads a model onto the interpreter.
     fn load(&self, compiler: &Shared, checkpoint: &Checkpoint) -> (Replay<Interpreter>, Rc<Watch>) {
-        let extent = self.extent(self.kv);
-        let schedule = Schedule::build(checkpoint.shape(), extent, checkpoint.formats(self.weights));
         let heap =
             Heap { name: "memory".into(), available: 8 << 30, reserved: 0, device_local: true, host_visible: true };
         let memory = DeviceMemory {
@@ -149,18 +150,26 @@ impl Setup {
             unified: true,
             pool: None,
         };
-        let plan = Plan::place(&schedule, &memory, Needs::on_device(&schedule, false)).unwrap();
+        let driver = Interpreter::new(compiler, self.seed, self.relay);
+        let watch = driver.watch();
+        (self.load_on(driver, &memory, checkpoint), watch)
+    }
+
+    /// Loads a model onto a driver with memory.
+    fn load_on<D: Driver>(&self, driver: D, memory: &DeviceMemory, checkpoint: &Checkpoint) -> Replay<D> {
+        let extent = self.extent(self.kv);
+        let schedule = Schedule::build(checkpoint.shape(), extent, checkpoint.formats(self.weights));
+        let plan = Plan::place(&schedule, memory, Needs::on_device(&schedule, false)).unwrap();
         let options = ReplayOptions {
             arithmetic: self.arithmetic,
             tile: self.tile,
             relay: Some(self.relay),
             tune: Some(Tune::Off),
+            arena: MemorySource::Ordinary,
             ..ReplayOptions::default()
         };
-        let driver = Interpreter::new(compiler, self.seed, self.relay);
-        let watch = driver.watch();
         let loaded = Replay::load(driver, checkpoint, schedule, &plan, options, &Progress::default());
-        (loaded.unwrap_or_else(|e| panic!("{e}")), watch)
+        loaded.unwrap_or_else(|e| panic!("{e}"))
     }
 
     /// The same on the reference executor.

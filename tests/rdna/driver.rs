@@ -49,7 +49,12 @@ pub struct Watch {
     /// Dispatches so far, and the most that ran beside each other.
     pub dispatches: Cell<usize>,
     pub most_beside: Cell<usize>,
+    /// Kernels between which there was nothing, and the bytes that they stored.
+    pub groups: RefCell<Vec<Group>>,
 }
+
+/// Kernels with their workgroups, and bytes.
+pub type Group = (Vec<(Kernel, [u32; 3])>, u64);
 
 /// See the module.
 pub struct Interpreter {
@@ -178,6 +183,8 @@ impl Interpreter {
         match kernel::run(&mut self.machine.borrow_mut(), &self.memory.borrow(), &launches) {
             Ok(report) => {
                 watch.steps.set(watch.steps.get() + report.steps);
+                let kernels = runs.iter().map(|run| (run.kernel, run.groups)).collect();
+                watch.groups.borrow_mut().push((kernels, report.traffic.stored));
                 if let [run] = runs.as_slice() {
                     let mut costs = watch.costs.borrow_mut();
                     let (sum, weights) = costs.entry(run.kernel).or_default();
