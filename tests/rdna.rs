@@ -115,6 +115,8 @@ struct Setup {
     head_rows: usize,
     tile: Option<Tile>,
     relay: bool,
+    /// Relayed dispatches start behind each other, as they do on AMD.
+    behind: bool,
     seed: u64,
 }
 
@@ -129,6 +131,7 @@ const INT8: Setup = Setup {
     head_rows: 8,
     tile: None,
     relay: false,
+    behind: false,
     seed: 1,
 };
 
@@ -150,7 +153,7 @@ impl Setup {
             unified: true,
             pool: None,
         };
-        let driver = Interpreter::new(compiler, self.seed, self.relay);
+        let driver = Interpreter::new(compiler, self.seed, self.relay, self.behind);
         let watch = driver.watch();
         (self.load_on(driver, &memory, checkpoint), watch)
     }
@@ -404,7 +407,8 @@ fn every_way_to_divide_a_product_gives_the_same() {
     });
 }
 
-/// Dispatches that start beside those whose results they need: no barrier between, and loads past the caches.
+/// Dispatches that start beside those whose results they need: no barrier between, and loads past the caches. Then the same
+/// behind each other.
 #[test]
 fn relayed_passes_have_the_golden_logits() {
     on_radv("relayed_passes_have_the_golden_logits", |compiler| {
@@ -418,6 +422,8 @@ fn relayed_passes_have_the_golden_logits() {
                 replay.forward(&rows, Some(HeadRows { first: 0, count: 1 })).unwrap_or_else(|e| panic!("{e}"));
             }
             assert!(watch.most_beside.get() > 20, "{} dispatches beside each other", watch.most_beside.get());
+            // Behind each other, as they are on AMD.
+            Setup { behind: true, ..setup }.check(compiler, "tiny", "len17");
         }
     });
 }

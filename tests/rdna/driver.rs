@@ -105,13 +105,13 @@ fn weights(kernel: Kernel, push: &Push) -> u64 {
 
 impl Interpreter {
     /// An interpreter with nothing in its memory. `seed` chooses the order of waves; `relays`: dispatches beside each other
-    /// read what others of them write.
-    pub fn new(compiler: &Rc<RefCell<Compiler>>, seed: u64, relays: bool) -> Interpreter {
+    /// read what others of them write; `behind`: relayed ones start behind each other.
+    pub fn new(compiler: &Rc<RefCell<Compiler>>, seed: u64, relays: bool, behind: bool) -> Interpreter {
         let mut memory = DeviceMemory::default();
         memory.add("push constants", PUSH_HIGH, u64::from(MOST_BESIDE * PUSH_BYTES));
         let config = Config { apart: !relays, ..compiler.borrow().chip.config(seed) };
         Interpreter {
-            caps: Caps { has_clock: true, ..compiler.borrow().gpu.caps.clone() },
+            caps: Caps { has_clock: true, relays_behind: behind, ..compiler.borrow().gpu.caps.clone() },
             compiler: compiler.clone(),
             lists: Vec::new(),
             machine: RefCell::new(Machine::new(config)),
@@ -157,7 +157,7 @@ impl Interpreter {
             }
         }
         self.flush(beside)?;
-        if matches!(edge, Edge::Kernels | Edge::Device) {
+        if matches!(edge, Edge::Kernels | Edge::Relayed | Edge::Device) {
             self.machine.borrow_mut().invalidate();
         }
         Ok(())

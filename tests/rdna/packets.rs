@@ -4,6 +4,7 @@
 
 use super::*;
 use kiln::Result;
+use kiln::model::presets;
 use kiln::testing::lower::caps::Caps;
 use kiln::testing::lower::dispatch::Edge;
 use kiln::testing::replay::driver::{DeviceCommand, HostAccess, Memory, MemoryCopy};
@@ -17,6 +18,8 @@ use std::time::Duration;
 const PACKETS: &str = "KILN_TEST_PACKETS";
 /// RADV's switches; `nocompute` hides the family of queues that only computes.
 const SWITCHES: &str = "RADV_DEBUG";
+/// Bytes of L2 on these chips.
+const L2_BYTES: u64 = 2 << 20;
 /// Rows of a chunk.
 const CHUNK: usize = 64;
 
@@ -44,8 +47,11 @@ const L2_GONE: u32 = 1 << 14;
 /// The caches of scalars, of a CU and of a shader array are invalidated.
 const FIRST_GONE: u32 = 1 << 7 | 1 << 8 | 1 << 9;
 
-/// An edge between kernels of RADV 25.0.7: Vulkan cannot ask it for a narrower one.
+/// An edge between kernels of RADV 25.0.7.
 const KERNELS: Between = Between { waits: true, caches: FIRST_GONE | L2_GONE | L2_BACK, colours: false };
+
+/// An edge between kernels that make available themselves what they write.
+const RELAYED: Between = Between { caches: FIRST_GONE, ..KERNELS };
 
 /// One packet, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -313,9 +319,31 @@ const PLACES: [Place; 4] = [
 
 #[test]
 fn radv_sends_a_dispatch_for_each_and_no_wider_edges() {
-    const NAME: &str = "packets::radv_sends_a_dispatch_for_each_and_no_wider_edges";
+    in_places("packets::radv_sends_a_dispatch_for_each_and_no_wider_edges", |place| {
+        check_packets(place, "tiny", &Checkpoint::open(&golden("tiny")).unwrap());
+    });
+}
+
+/// As many layers as Gemma 3 27B has, and a layer of its size. docs/figures.md has the table.
+#[test]
+#[ignore]
+fn packets_of_many_layers_and_of_a_large_one() {
+    in_places("packets::packets_of_many_layers_and_of_a_large_one", |place| {
+        check_packets(place, "deep62", &Checkpoint::open(&golden("deep62")).unwrap());
+        // What kernels store depends neither on the ring nor much on the chip, and takes the interpreter a minute.
+        if place.ring == Ring::Graphics || place.chip != Chip::Gfx1103 {
+            return;
+        }
+        let full = presets::preset("gemma3-27b").unwrap();
+        let (_dir, checkpoint) = costs::model_of(WeightFormat::Int8, full.ffn);
+        check_packets(place, "a layer of 27B", &checkpoint);
+    });
+}
+
+/// Runs `body` in a child process for each place.
+fn in_places(test: &str, body: impl Fn(Place)) {
     if let Ok(place) = std::env::var(CHILD) {
-        return check_packets(PLACES[place.parse::<usize>().unwrap()], "tiny");
+        return body(PLACES[place.parse::<usize>().unwrap()]);
     }
     if radv::is_missing() {
         return;
@@ -326,22 +354,21 @@ fn radv_sends_a_dispatch_for_each_and_no_wider_edges() {
         if place.ring == Ring::Graphics {
             variables.push((SWITCHES, Path::new("nocompute")));
         }
-        println!("{}", radv::run(NAME, place.chip.name(), &variables));
+        println!("{}", radv::run(test, place.chip.name(), &variables));
     }
 }
 
-/// Runs passes of a golden model by the Vulkan driver and in the interpreter, and compares what was asked for, what was sent
+/// Runs passes of a model by the Vulkan driver and in the interpreter, and compares what was asked for, what was sent
 /// and what ran. Prints a row of a table for each kind of pass.
-fn check_packets(place: Place, name: &str) {
+fn check_packets(place: Place, name: &str, checkpoint: &Checkpoint) {
     let Place { chip, ring, relay } = place;
     let compiler = Rc::new(RefCell::new(Compiler::new(chip)));
-    let checkpoint = Checkpoint::open(&golden(name)).unwrap();
-    let setup = Setup { chunk: CHUNK, relay, ..INT8 };
+    let setup = Setup { chunk: CHUNK, relay, behind: true, ..INT8 };
     let gpu = Rc::new(Gpu::open(DeviceChoice::Best).unwrap());
     let recorder = Recorder::new(&gpu);
     let asks = recorder.asks.clone();
-    let mut sent = setup.load_on(recorder, &describe(&gpu), &checkpoint);
-    let (mut ran, watch) = setup.load(&compiler, &checkpoint);
+    let mut sent = setup.load_on(recorder, &describe(&gpu), checkpoint);
+    let (mut ran, watch) = setup.load(&compiler, checkpoint);
     let mut seen = 0;
     captured(&asks, &mut seen);
     for rows in passes_of() {
@@ -354,20 +381,35 @@ fn check_packets(place: Place, name: &str) {
         if !is_whole {
             continue;
         }
-        let count = |has: fn(&Between) -> bool| captured.sent.edges().filter(has).count();
+        let (sent, back) = (&captured.sent, written_back(&captured.sent, &groups));
+        let count = |has: fn(&Between) -> bool| sent.edges().filter(has).count();
+        let colours = sent.dispatches.iter().filter(|d| d.0.colours).count() + usize::from(sent.end.colours);
         println!(
-            "| {name} | {} | {ring:?} | {relay} | {} | {} | {} | {} | {} | {} | {} | {} |",
-            chip.name(),
+            "| {name} | {} | {} | {ring:?} | {} | {} | {} | {} | {colours} | {} | {} | {} |",
             rows.len(),
-            captured.sent.dispatches.len(),
+            chip.name(),
+            if relay { "yes" } else { "no" },
+            sent.dispatches.len(),
             count(|b| b.waits),
             count(|b| b.caches & L2_BACK != 0),
-            count(|b| b.colours),
-            groups.iter().map(|group| group.1).sum::<u64>(),
-            groups.iter().map(|group| group.1).max().unwrap(),
-            captured.sent.words,
+            back.iter().sum::<u64>(),
+            back.iter().max().unwrap(),
+            4 * sent.words,
         );
     }
+}
+
+/// The most bytes that each write-back of L2 can have to write: what kernels have stored since the last one, as far as L2 holds it.
+fn written_back(sent: &Sent, groups: &[driver::Group]) -> Vec<u64> {
+    let (mut all, mut at) = (Vec::new(), 0);
+    for (runs, stored) in groups {
+        if at == 0 || sent.dispatches[at].0.caches & L2_BACK != 0 {
+            all.push(0);
+        }
+        *all.last_mut().unwrap() += stored;
+        at += runs.len();
+    }
+    all.into_iter().map(|bytes| bytes.min(L2_BYTES)).collect()
 }
 
 fn check_pass(place: Place, captured: &Captured, groups: &[driver::Group]) {
@@ -394,6 +436,7 @@ fn check_pass(place: Place, captured: &Captured, groups: &[driver::Group]) {
                 let edge = edges.next().unwrap();
                 match waits.as_slice() {
                     [] => assert_eq!(edge, Between::default(), "{place:?}: before {kernel:?}, which waits for nothing"),
+                    [Edge::Relayed] => assert_eq!(edge, RELAYED, "{place:?}: before {kernel:?}"),
                     [Edge::Kernels, ..] if waits.iter().all(|wait| *wait == Edge::Kernels) => {
                         assert_eq!(edge, KERNELS, "{place:?}: before {kernel:?}")
                     }
