@@ -92,7 +92,7 @@ fn packet(opcode: u32, body: &[u32]) -> Packet {
         // DISPATCH_DIRECT.
         0x15 if body[3] & 0x8000 != 0 => Packet::Dispatch([body[0], body[1], body[2]]),
         0x15 => Packet::Own,
-        // EVENT_WRITE.
+        // EVENT_WRITE: the end of kernels, colours' flushes, the ends of other shaders, and counting for statistics.
         0x46 => match body[0] & 0x3f {
             7 => between(true, 0, false),
             0x2c | 0x2e => between(false, 0, true),
