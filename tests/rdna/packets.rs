@@ -175,7 +175,7 @@ impl Recorder {
 /// The same command for Kiln's Vulkan driver.
 fn of_vulkan<'a>(command: &DeviceCommand<'a, Recorder>) -> DeviceCommand<'a, Vulkan> {
     match *command {
-        DeviceCommand::Run { kernel, ref push, groups } => DeviceCommand::Run { kernel, push: push.clone(), groups },
+        DeviceCommand::Run { kernel, push, groups } => DeviceCommand::Run { kernel, push, groups },
         DeviceCommand::Wait(edge) => DeviceCommand::Wait(edge),
         DeviceCommand::Fill(memory, ref range) => DeviceCommand::Fill(memory, range.clone()),
         DeviceCommand::Copy(MemoryCopy { from, from_offset, to, to_offset, bytes }) => {
