@@ -80,7 +80,8 @@
 //! - **Plan**: where each byte goes: weights, KV cache, arena, staging.
 //! - **Prefix**: what a KV slot that is free keeps of its last sequence, for prompts that begin alike.
 //! - **Relay**: dispatches that depend on each other without a barrier between them: each starts early, asks for its
-//!   weights, and waits for the one before it by a counter in the arena (shaders/relay.glsl, `replay::list`).
+//!   weights, and waits for the one before it by a counter in the arena (shaders/relay.glsl, `replay::list`). On AMD it
+//!   starts behind that one, by an edge that writes no cache back.
 //! - **Page**: keys and values of 64 positions of a sequence, for all local or all global layers ([`schedule::kv`]). A
 //!   sequence's *page table* says which page holds which positions; sequences that begin alike share pages.
 //! - **Row**: a token at a position of a sequence.

@@ -105,7 +105,7 @@ fn compile_for(chip: &str, name: &str) -> Vec<Figures> {
 fn compile_all(out: &Path) {
     let gpu = Rc::new(Gpu::open_for_inspection(DeviceChoice::Best).unwrap());
     assert_eq!(gpu.caps.subgroup, 32);
-    assert!(!gpu.caps.tries_relay, "relay has run on no AMD GPU");
+    assert!(gpu.caps.relays_behind, "dispatches beside each other have run on no AMD GPU");
     let mut pipelines = Pipelines::new(&gpu).unwrap();
     let units = gpu.caps.matrix.expect("these chips have matrix units");
     // Running a kernel would find this out, but nothing runs here. The value is from the instruction set's manual: how

@@ -16,6 +16,8 @@ mod code;
 mod costs;
 #[path = "rdna/driver.rs"]
 mod driver;
+#[path = "rdna/packets.rs"]
+mod packets;
 #[path = "common/radv.rs"]
 mod radv;
 
@@ -41,6 +43,7 @@ use kiln::testing::lower::kernels::{Kernel, Module};
 use kiln::testing::lower::target::{DotTile, Tile};
 use kiln::testing::reference::Reference;
 use kiln::testing::replay::Replay;
+use kiln::testing::replay::driver::{Driver, MemorySource};
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -112,6 +115,8 @@ struct Setup {
     head_rows: usize,
     tile: Option<Tile>,
     relay: bool,
+    /// Relayed dispatches start behind each other, as they do on AMD.
+    behind: bool,
     seed: u64,
 }
 
@@ -126,6 +131,7 @@ const INT8: Setup = Setup {
     head_rows: 8,
     tile: None,
     relay: false,
+    behind: false,
     seed: 1,
 };
 
@@ -138,8 +144,6 @@ impl Setup {
 
     /// Loads a model onto the interpreter.
     fn load(&self, compiler: &Shared, checkpoint: &Checkpoint) -> (Replay<Interpreter>, Rc<Watch>) {
-        let extent = self.extent(self.kv);
-        let schedule = Schedule::build(checkpoint.shape(), extent, checkpoint.formats(self.weights));
         let heap =
             Heap { name: "memory".into(), available: 8 << 30, reserved: 0, device_local: true, host_visible: true };
         let memory = DeviceMemory {
@@ -149,18 +153,26 @@ impl Setup {
             unified: true,
             pool: None,
         };
-        let plan = Plan::place(&schedule, &memory, Needs::on_device(&schedule, false)).unwrap();
+        let driver = Interpreter::new(compiler, self.seed, self.relay, self.behind);
+        let watch = driver.watch();
+        (self.load_on(driver, &memory, checkpoint), watch)
+    }
+
+    /// Loads a model onto a driver with memory.
+    fn load_on<D: Driver>(&self, driver: D, memory: &DeviceMemory, checkpoint: &Checkpoint) -> Replay<D> {
+        let extent = self.extent(self.kv);
+        let schedule = Schedule::build(checkpoint.shape(), extent, checkpoint.formats(self.weights));
+        let plan = Plan::place(&schedule, memory, Needs::on_device(&schedule, false)).unwrap();
         let options = ReplayOptions {
             arithmetic: self.arithmetic,
             tile: self.tile,
             relay: Some(self.relay),
             tune: Some(Tune::Off),
+            arena: MemorySource::Ordinary,
             ..ReplayOptions::default()
         };
-        let driver = Interpreter::new(compiler, self.seed, self.relay);
-        let watch = driver.watch();
         let loaded = Replay::load(driver, checkpoint, schedule, &plan, options, &Progress::default());
-        (loaded.unwrap_or_else(|e| panic!("{e}")), watch)
+        loaded.unwrap_or_else(|e| panic!("{e}"))
     }
 
     /// The same on the reference executor.
@@ -395,7 +407,8 @@ fn every_way_to_divide_a_product_gives_the_same() {
     });
 }
 
-/// Dispatches that start beside those whose results they need: no barrier between, and loads past the caches.
+/// Dispatches that start beside those whose results they need: no barrier between, and loads past the caches. Then the same
+/// behind each other.
 #[test]
 fn relayed_passes_have_the_golden_logits() {
     on_radv("relayed_passes_have_the_golden_logits", |compiler| {
@@ -409,6 +422,8 @@ fn relayed_passes_have_the_golden_logits() {
                 replay.forward(&rows, Some(HeadRows { first: 0, count: 1 })).unwrap_or_else(|e| panic!("{e}"));
             }
             assert!(watch.most_beside.get() > 20, "{} dispatches beside each other", watch.most_beside.get());
+            // Behind each other, as they are on AMD.
+            Setup { behind: true, ..setup }.check(compiler, "tiny", "len17");
         }
     });
 }

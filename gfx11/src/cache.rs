@@ -65,7 +65,7 @@ pub struct Pair {
     pub scalar: Cache,
 }
 
-/// Bytes that loads have moved.
+/// Bytes that loads and stores have moved.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Traffic {
     /// Asked for by lanes of vector loads and by scalar loads, through the first caches.
@@ -76,6 +76,8 @@ pub struct Traffic {
     pub from_l2: u64,
     /// Asked for past the caches.
     pub past: u64,
+    /// Stored by lanes, and written by atomics.
+    pub stored: u64,
 }
 
 impl std::ops::AddAssign for Traffic {
@@ -84,6 +86,7 @@ impl std::ops::AddAssign for Traffic {
         self.from_gl1 += other.from_gl1;
         self.from_l2 += other.from_l2;
         self.past += other.past;
+        self.stored += other.stored;
     }
 }
 

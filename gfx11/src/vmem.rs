@@ -322,6 +322,7 @@ fn perform(
                 }
                 Kind::Store => {
                     mark(ctx, access, buffer, index)?;
+                    ctx.caches.traffic.stored += u64::from(size);
                     for (i, word) in data.iter().enumerate() {
                         let (lanes, poison) = &word[half];
                         let (mut x, mut poison) = (lanes[lane], byte_poison(*poison, lane));
@@ -338,6 +339,7 @@ fn perform(
                 }
                 Kind::Atomic(f) => {
                     mark(ctx, access, buffer, index)?;
+                    ctx.caches.traffic.stored += u64::from(size);
                     let bad = data.iter().any(|word| (word[half].1[0] | word[half].1[1]) >> lane & 1 != 0);
                     if bad {
                         return Err(What::Poison("an atomic's data".into()));

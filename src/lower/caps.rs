@@ -34,9 +34,12 @@ pub struct Caps {
     pub matrix: Option<MatrixUnits>,
     /// Whether packed integer dot products are native instructions of the device.
     pub dot_accelerated: bool,
-    /// Whether relay (shaders/relay.glsl) is tried without being asked for. Not on AMD: its order hangs on which caches the
-    /// compiler has each load pass by (tests/amd.rs looks at that), and no relay has run on that hardware.
+    /// Whether relay (shaders/relay.glsl) is tried without being asked for.
     pub tries_relay: bool,
+    /// Whether a relayed dispatch starts behind those before it and not beside them: by [`super::dispatch::Edge::Relayed`]. It
+    /// then waits for nobody, in whatever order a device starts workgroups, nor hangs anything on which caches a load passes by.
+    /// So on AMD, where RADV writes all of L2 back at any other edge, and where no relay has run on the hardware.
+    pub relays_behind: bool,
     /// Identity of device and driver; names the files that are kept for them.
     pub cache_id: String,
 }

@@ -22,6 +22,9 @@ pub enum Edge {
     None,
     /// Kernels wait for the kernels before them in their list, and see what those wrote.
     Kernels,
+    /// As [`Edge::Kernels`], where the kernels before have themselves made available what they wrote (shaders/relay.glsl): no
+    /// cache has to be written back.
+    Relayed,
     /// Fills and copies wait for the kernels before them in their list, and see what those wrote.
     Fill,
     /// The host sees what is before it, once it has waited for the submit.

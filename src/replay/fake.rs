@@ -25,6 +25,7 @@ impl RecordingDriver {
             matrix: None,
             dot_accelerated: true,
             tries_relay: false,
+            relays_behind: false,
             cache_id: "fake".into(),
         };
         RecordingDriver { caps, said: RefCell::default() }

@@ -3,9 +3,12 @@
 //! A dispatch waits by an edge, or is relayed if its kernel can be and the device was found to run that faster
 //! ([`crate::replay::measure::tuning`]). A relayed dispatch starts beside the one before it and waits for that one's
 //! workgroups by a counter (shaders/relay.glsl). That hides the dispatch's start and its first latency of memory and of
-//! address translation. Dispatches that do not need each other share a counter, and wait for the same one before them.
+//! address translation. Dispatches that do not need each other share a counter, and wait for the same one before them. Where a
+//! device's edges are dear and its order of workgroups is not known ([`Caps::relays_behind`]), a relayed dispatch starts behind
+//! the one before it, by an edge that needs no cache written back: what the counter orders is seen, and nobody waits for it.
 
 use super::driver::{DeviceCommand, Driver, MemoryCopy};
+use crate::lower::caps::Caps;
 use crate::lower::dispatch::{Dispatch, Edge};
 use crate::lower::kernels::Relaying;
 use crate::lower::kernels::push::{ProductRelayPush, RelayPush, StagedRelayPush, word};
@@ -18,6 +21,8 @@ pub struct Relay<'a, D: Driver> {
     arena: &'a D::Memory,
     /// Bytes from the arena's start, where the step state lies, to the first counter.
     offset: u64,
+    /// Whether a relayed dispatch starts only when those before it have ended ([`Caps::relays_behind`]).
+    behind: bool,
 }
 
 impl<D: Driver> Clone for Relay<'_, D> {
@@ -29,9 +34,9 @@ impl<D: Driver> Clone for Relay<'_, D> {
 impl<D: Driver> Copy for Relay<'_, D> {}
 
 impl<'a, D: Driver> Relay<'a, D> {
-    /// The counters of an arena.
-    pub fn new(arena: &'a D::Memory, layout: &GpuLayout) -> Relay<'a, D> {
-        Relay { arena, offset: layout.scratch.relay }
+    /// The counters of an arena of a device.
+    pub fn new(arena: &'a D::Memory, layout: &GpuLayout, caps: &Caps) -> Relay<'a, D> {
+        Relay { arena, offset: layout.scratch.relay, behind: caps.relays_behind }
     }
 }
 
@@ -168,10 +173,13 @@ impl<'a, D: Driver> List<'a, D> {
         if self.taken + stages > RELAY_COUNTERS {
             self.reset(relay);
         }
-        let waits_for = self.before.map(|turn| (turn.groups, turn.stages)).unwrap_or_else(|| {
-            self.wait(Edge::Kernels);
-            (0, 1)
-        });
+        let (edge, waits_for) = match self.before {
+            Some(turn) => (relay.behind.then_some(Edge::Relayed), (turn.groups, turn.stages)),
+            None => (Some(Edge::Kernels), (0, 1)),
+        };
+        if let Some(edge) = edge {
+            self.wait(edge);
+        }
         let counter = relay.offset + self.taken as u64 * RELAY_STRIDE;
         self.taken += stages;
         Turn { counter: word((counter / 4) as usize), waits_for, groups, stages }
@@ -271,7 +279,8 @@ mod tests {
     fn relayed_dispatches_wait_by_counters_and_others_by_edges() {
         let driver = RecordingDriver::new();
         let arena = driver.allocate(64, 0, HostAccess::Host, MemorySource::Ordinary).unwrap();
-        let relay = || Some(Relay::<RecordingDriver> { arena: &arena, offset: 1 << 20 });
+        let relay_by = |behind| Some(Relay::<RecordingDriver> { arena: &arena, offset: 1 << 20, behind });
+        let relay = || relay_by(false);
         let norm = |groups| dispatch::<NormPush>(Module::RmsNorm, groups, Edge::Kernels);
         let list =
             list_of(&[&[norm(5), norm(6), dispatch::<ReadPush>(Module::Read, 7, Edge::None)]], relay(), None, []);
@@ -279,6 +288,18 @@ mod tests {
         let begin = format!("wait Fill, {fill}, wait Device, wait Kernels");
         let want = format!("wait Device, {begin}, rms_norm 5, rms_norm 6, wait Kernels, read 7, wait Host");
         assert_eq!(words(&list).join(", "), want);
+        // Behind each other: an edge that writes back nothing, and the same counters.
+        let behind = list_of(&[&[norm(5), norm(6)]], relay_by(true), None, []);
+        let want = format!("wait Device, {begin}, rms_norm 5, wait Relayed, rms_norm 6, wait Host");
+        assert_eq!(words(&behind).join(", "), want);
+        let pushes = |list: &[DeviceCommand<'_, RecordingDriver>]| -> Vec<Vec<u8>> {
+            let pushes = list.iter().filter_map(|command| match command {
+                DeviceCommand::Run { push, .. } => Some(push.bytes().to_vec()),
+                _ => None,
+            });
+            pushes.take(2).collect()
+        };
+        assert_eq!(pushes(&behind), pushes(&list));
         // Each waits for the workgroups of the one before it, at that one's counter.
         let turns = list.iter().filter_map(|command| match command {
             DeviceCommand::Run { kernel, push, .. } if kernel.module == Module::RmsNorm => {

@@ -209,13 +209,15 @@ impl<D: Driver> Replay<D> {
     }
 
     fn baking<'a>(&'a mut self, addresses: &'a Addresses) -> Baking<'a, D> {
+        let caps = self.queue.driver.caps();
+        let relay = self.target.relay.then(|| Relay::new(&self.arena, &self.layout, caps));
         Baking {
             queue: &mut self.queue,
             schedule: &self.schedule,
             layout: &self.layout,
             addresses,
             target: &self.target,
-            relay: self.target.relay.then(|| Relay::new(&self.arena, &self.layout)),
+            relay,
             arena: &self.arena,
             results: &self.results,
             guest: self.seat.kind(),
@@ -243,12 +245,9 @@ impl<D: Driver> Replay<D> {
         let kind = PassKind { head_rows, ..kind };
         let lowering = self.lowering(&addresses, kind);
         let segments = self.schedule.segments().map(|s| (s, lowering.segment(s))).collect();
-        Profiler {
-            relay: self.target.relay.then(|| Relay::new(&self.arena, &self.layout)),
-            submit_budget: self.options.submit_budget,
-            queue: &mut self.queue,
-            segments,
-        }
+        let caps = self.queue.driver.caps();
+        let relay = self.target.relay.then(|| Relay::new(&self.arena, &self.layout, caps));
+        Profiler { relay, submit_budget: self.options.submit_budget, queue: &mut self.queue, segments }
     }
 }
 

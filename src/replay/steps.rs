@@ -98,7 +98,7 @@ impl<D: Driver> Stepwise for Replay<D> {
         let lowered = parts.map(|(steps, kind)| self.lowering(&addresses, kind).lower(steps));
         let lowered: Vec<_> = lowered.filter(|dispatches| !dispatches.is_empty()).collect();
         let parts: Vec<_> = lowered.iter().map(Vec::as_slice).collect();
-        let relay = self.target.relay.then(|| Relay::new(&self.arena, &self.layout));
+        let relay = self.target.relay.then(|| Relay::new(&self.arena, &self.layout, self.queue.driver.caps()));
         let list = self.queue.bake(&parts, relay, None, None)?;
         self.arena.to_device()?;
         // SAFETY: the list was just baked, and what it uses is this executor's.

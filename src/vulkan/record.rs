@@ -78,6 +78,13 @@ fn wait(device: &ash::Device, buffer: vk::CommandBuffer, edge: Edge) {
             Stage::COMPUTE_SHADER,
             Access::SHADER_STORAGE_READ | Access::SHADER_STORAGE_WRITE,
         ),
+        // What was written is available already. RADV then leaves L2 alone.
+        Edge::Relayed => (
+            Stage::COMPUTE_SHADER,
+            Access::NONE,
+            Stage::COMPUTE_SHADER,
+            Access::SHADER_STORAGE_READ | Access::SHADER_STORAGE_WRITE,
+        ),
         Edge::Fill => (Stage::COMPUTE_SHADER, all, Stage::TRANSFER, all),
         Edge::Host => (work, all, Stage::HOST, all),
         Edge::Device => (work, all, work, all),

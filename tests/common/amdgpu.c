@@ -2,9 +2,12 @@
  * RADV and libdrm ask of the kernel, so far that a Vulkan device opens and pipelines are made; nothing is ever executed.
  * RADV_FORCE_FAMILY will not do for the chips of RDNA 3.5, which RADV then takes for RDNA 3.
  *
- * KILN_TEST_CHIP names the chip. The interface is that of the kernel's drm.h and amdgpu_drm.h, and of libdrm's xf86drm.h. */
+ * KILN_TEST_CHIP names the chip. What is submitted is refused, but where KILN_TEST_PACKETS names a file: its packets are then
+ * appended there, each indirect buffer as its ring's kind, its words' number and its words; and it counts as done.
+ * The interface is that of the kernel's drm.h and amdgpu_drm.h, and of libdrm's xf86drm.h. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -151,7 +154,68 @@ static int answer(const struct info *info) {
     return 0;
 }
 
-enum { VERSION = 0, CLIENT = 5, CAP = 0xc, SYNC_CREATE = 0xbf, GEM_CREATE = 0x40, GEM_MAP = 0x41, CONTEXT = 0x42, INFO = 0x45 };
+/* What buffers have as addresses of the device, and where they lie in the file. */
+struct mapping { uint64_t address, bytes, part; };
+static struct mapping mappings[1 << 14];
+static size_t mapping_count;
+
+struct map { uint32_t handle, pad, operation, flags; uint64_t address, offset, bytes; };
+enum { MAP = 1, REPLACE = 4 };
+
+static int map(const struct map *m, uint64_t part) {
+    size_t kept = 0;
+    for (size_t i = 0; i < mapping_count; i++)
+        if (mappings[i].address != m->address) mappings[kept++] = mappings[i];
+    mapping_count = kept;
+    if (m->operation != MAP && m->operation != REPLACE) return 0;
+    if (mapping_count == sizeof mappings / sizeof *mappings) return ENOMEM;
+    mappings[mapping_count++] = (struct mapping){m->address, m->bytes, part + m->offset};
+    return 0;
+}
+
+/* Appends an indirect buffer's words; then those of the one that it ends with a jump to. */
+static int keep(int out, uint32_t ring, uint64_t address, uint32_t words) {
+    for (size_t i = 0; i < mapping_count; i++) {
+        const struct mapping *m = &mappings[i];
+        if (address < m->address || address - m->address + 4ull * words > m->bytes) continue;
+        uint32_t *ib = malloc(4ull * words), head[2] = {ring, words};
+        ssize_t bytes = 4 * (ssize_t)words;
+        int error = EIO;
+        if (ib && words >= 4 && pread(memory(), ib, (size_t)bytes, (off_t)(m->part + address - m->address)) == bytes &&
+            write(out, head, sizeof head) == sizeof head && write(out, ib, (size_t)bytes) == bytes) {
+            const uint32_t *jump = ib + words - 4;
+            int jumps = jump[0] == 0xc0023f00 && jump[3] >> 20 & 1;
+            error = jumps ? keep(out, ring, jump[1] | (uint64_t)jump[2] << 32, jump[3] & 0xfffff) : 0;
+        }
+        free(ib);
+        return error;
+    }
+    return EFAULT;
+}
+
+struct submit { uint32_t context, list, chunks, flags; uint64_t to; };
+struct chunk { uint32_t kind, words; uint64_t at; };
+struct indirect { uint32_t pad, flags; uint64_t address; uint32_t bytes, ring, instance, number; };
+enum { INDIRECT = 1 };
+
+static int submit(struct submit *s) {
+    static uint64_t number;
+    const char *path = getenv("KILN_TEST_PACKETS");
+    int out = path ? open(path, O_WRONLY | O_APPEND | O_CLOEXEC) : -1, error = 0;
+    if (out < 0) return ENODEV;
+    const uint64_t *chunks = (const void *)(uintptr_t)s->to;
+    for (uint32_t i = 0; i < s->chunks && !error; i++) {
+        const struct chunk *c = (const void *)(uintptr_t)chunks[i];
+        const struct indirect *ib = (const void *)(uintptr_t)c->at;
+        if (c->kind == INDIRECT) error = keep(out, ib->ring, ib->address, ib->bytes / 4);
+    }
+    close(out);
+    *(uint64_t *)s = ++number;
+    return error;
+}
+
+enum { VERSION = 0, CLIENT = 5, CAP = 0xc, SYNC_CREATE = 0xbf, GEM_CREATE = 0x40, GEM_MAP = 0x41, CONTEXT = 0x42, SUBMIT = 0x44,
+       INFO = 0x45, GEM_ADDRESS = 0x48 };
 
 static int request(unsigned number, void *argument) {
     static uint64_t parts[1 << 16], next_part;
@@ -172,6 +236,7 @@ static int request(unsigned number, void *argument) {
     /* One that is made has a number; one that is asked after was never reset. */
     case CONTEXT: words[0] = words[0] == 1, words[1] = words[2] = words[3] = 0; return 0;
     case INFO: return answer(argument);
+    case SUBMIT: return submit(argument);
     case GEM_CREATE: {
         uint64_t bytes = longs[0];
         if (next_handle == sizeof parts / sizeof *parts) return ENOMEM;
@@ -180,6 +245,7 @@ static int request(unsigned number, void *argument) {
         words[0] = next_handle++, words[1] = 0;
         return 0;
     }
+    case GEM_ADDRESS: return map(argument, words[0] < next_handle ? parts[words[0]] : 0);
     case GEM_MAP: longs[0] = words[0] < next_handle ? parts[words[0]] : 0; return 0;
     default: return 0;
     }

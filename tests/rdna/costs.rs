@@ -24,8 +24,13 @@ const FORMATS: [WeightFormat; 5] = [
 
 /// A layer of Gemma 3 27B with as many elements between gate, up and down as its rows have, in one format.
 fn model(format: WeightFormat) -> (tempfile::TempDir, Checkpoint) {
+    model_of(format, presets::preset("gemma3-27b").unwrap().hidden)
+}
+
+/// The same with so many elements between gate, up and down.
+pub fn model_of(format: WeightFormat, ffn: usize) -> (tempfile::TempDir, Checkpoint) {
     let full = presets::preset("gemma3-27b").unwrap();
-    let shape = Shape { layers: full.layers[..1].to_vec(), vocab: 4096, ffn: full.hidden, max_context: 1024, ..full };
+    let shape = Shape { layers: full.layers[..1].to_vec(), vocab: 4096, ffn, max_context: 1024, ..full };
     match format {
         WeightFormat::Blocks(format) => {
             let (dir, path) = random_model(&shape, 7, |_| format);

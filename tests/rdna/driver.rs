@@ -49,7 +49,12 @@ pub struct Watch {
     /// Dispatches so far, and the most that ran beside each other.
     pub dispatches: Cell<usize>,
     pub most_beside: Cell<usize>,
+    /// Kernels between which there was nothing, and the bytes that they stored.
+    pub groups: RefCell<Vec<Group>>,
 }
+
+/// Kernels with their workgroups, and bytes.
+pub type Group = (Vec<(Kernel, [u32; 3])>, u64);
 
 /// See the module.
 pub struct Interpreter {
@@ -100,13 +105,13 @@ fn weights(kernel: Kernel, push: &Push) -> u64 {
 
 impl Interpreter {
     /// An interpreter with nothing in its memory. `seed` chooses the order of waves; `relays`: dispatches beside each other
-    /// read what others of them write.
-    pub fn new(compiler: &Rc<RefCell<Compiler>>, seed: u64, relays: bool) -> Interpreter {
+    /// read what others of them write; `behind`: relayed ones start behind each other.
+    pub fn new(compiler: &Rc<RefCell<Compiler>>, seed: u64, relays: bool, behind: bool) -> Interpreter {
         let mut memory = DeviceMemory::default();
         memory.add("push constants", PUSH_HIGH, u64::from(MOST_BESIDE * PUSH_BYTES));
         let config = Config { apart: !relays, ..compiler.borrow().chip.config(seed) };
         Interpreter {
-            caps: Caps { has_clock: true, ..compiler.borrow().gpu.caps.clone() },
+            caps: Caps { has_clock: true, relays_behind: behind, ..compiler.borrow().gpu.caps.clone() },
             compiler: compiler.clone(),
             lists: Vec::new(),
             machine: RefCell::new(Machine::new(config)),
@@ -152,7 +157,7 @@ impl Interpreter {
             }
         }
         self.flush(beside)?;
-        if matches!(edge, Edge::Kernels | Edge::Device) {
+        if matches!(edge, Edge::Kernels | Edge::Relayed | Edge::Device) {
             self.machine.borrow_mut().invalidate();
         }
         Ok(())
@@ -178,6 +183,8 @@ impl Interpreter {
         match kernel::run(&mut self.machine.borrow_mut(), &self.memory.borrow(), &launches) {
             Ok(report) => {
                 watch.steps.set(watch.steps.get() + report.steps);
+                let kernels = runs.iter().map(|run| (run.kernel, run.groups)).collect();
+                watch.groups.borrow_mut().push((kernels, report.traffic.stored));
                 if let [run] = runs.as_slice() {
                     let mut costs = watch.costs.borrow_mut();
                     let (sum, weights) = costs.entry(run.kernel).or_default();

@@ -170,7 +170,7 @@ impl<D: Driver> Testbed for QueueBed<'_, D> {
         if !self.timing.warm_up(self.queue, self.patience)? {
             return Ok(None);
         }
-        let relay = relay.then(|| Relay::new(self.arena, self.layout));
+        let relay = relay.then(|| Relay::new(self.arena, self.layout, self.queue.driver.caps()));
         let list = self.queue.bake(parts, relay, Some((&stamps, 0)), None)?;
         self.prepare(kind)?;
         self.timing.time(self.queue, list, stamps, others, self.patience)

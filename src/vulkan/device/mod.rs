@@ -256,7 +256,8 @@ pub(crate) fn read_caps(
         has_clock: timestamp_bits > 0,
         matrix: has(units::EXTENSION).then(|| units::detect(entry, instance, physical, subgroup)).flatten(),
         dot_accelerated: p13.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE,
-        tries_relay: properties.vendor_id != units::AMD,
+        tries_relay: true,
+        relays_behind: properties.vendor_id == units::AMD,
         cache_id: format!("{:04x}-{:04x}-{id}", properties.vendor_id, properties.device_id),
     };
     let features = Features {
