@@ -84,6 +84,11 @@ pub(super) fn heads(shape: &Shape) -> Result<(HeadLayout, &'static Program)> {
     Ok((layout, program))
 }
 
+/// Whether this machine has an NPU, of any kind.
+pub(crate) fn is_there(files: &Files) -> bool {
+    DeviceNode::accelerators(files).iter().any(DeviceNode::is_amdxdna)
+}
+
 /// This machine's NPU that Kiln has programs for.
 ///
 /// # Errors

@@ -25,6 +25,7 @@ pub mod measure;
 pub mod options;
 mod pace;
 mod passes;
+mod placement;
 pub mod queue;
 mod results;
 mod steps;
@@ -135,7 +136,7 @@ impl<D: Driver> Replay<D> {
         let apart = !arena.is_cached() || options.staged;
         let results = Results::new(&queue.driver, &schedule, planned(plan, Purpose::Staging)?, apart)?;
         // Last, since it can do with less.
-        let mut kv = kv::allocate(&queue.driver, plan, &mut schedule.kv, options.arena, options.guest.is_some())?;
+        let mut kv = kv::allocate(&queue.driver, plan, &mut schedule.kv, options.arena, options.has_guest())?;
         if options.staged {
             kv.iter_mut().flatten().for_each(Memory::hide);
         }
@@ -175,6 +176,9 @@ impl<D: Driver> Replay<D> {
         replay.set_name();
         replay.fill_tables()?;
         replay.bake(start.elapsed(), progress)?;
+        if let Some(kind) = options.candidate.filter(|_| options.guest.is_none()) {
+            replay.seat_faster(kind, checkpoint, progress)?;
+        }
         replay.queue.driver.save_kernels();
         Ok(replay)
     }
@@ -218,7 +222,7 @@ impl<D: Driver> Replay<D> {
             relay: self.target.relay.then(|| Relay::new(&self.arena, &self.layout)),
             arena: &self.arena,
             results: &self.results,
-            guest: self.seat.kind(),
+            guest: self.seat.seated(),
         }
     }
 

@@ -58,7 +58,7 @@ pub(super) fn check(files: &Files, xrt: &std::result::Result<XrtProbe, Missing>,
         // What is checked above is the machine's. Nothing of it is wrong for what a model needs.
         checks.skip(
             "use",
-            "attention runs on the GPU, where it is faster in this version; `--npu require` puts it on the NPU",
+            "attention runs on the NPU in the passes that are measured to be faster there; `kiln bench` says in which",
         );
         check_locked_memory(&mut checks);
     }
