@@ -22,6 +22,7 @@ use kiln::testing::replay::{GuestLoader, Replay, load_guest};
 use kiln::testing::vulkan::Vulkan;
 use kiln::{Error, Result};
 use std::cell::Cell;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -209,8 +210,8 @@ impl Guest for FaultyGuest {
         self.inner.set_page(entry);
     }
 
-    fn copy_kv(&mut self, layer: &KvLayer, page: PageId, element: KvType, bytes: &[u8]) {
-        self.inner.copy_kv(layer, page, element, bytes);
+    fn copy_kv(&mut self, layer: &KvLayer, page: PageId, element: KvType, bytes: &[u8]) -> Result<()> {
+        self.inner.copy_kv(layer, page, element, bytes)
     }
 
     fn run(&mut self, op: &Op, arena: &mut [f32]) -> Result<()> {
@@ -240,10 +241,15 @@ struct Seated {
 
 impl Seated {
     fn new(model: &Forged) -> Seated {
+        Seated::of(&model.path(), SEQUENCES, 48)
+    }
+
+    /// With so many sequences, and rows of a pass.
+    fn of(model: &Path, sequences: usize, max_rows: usize) -> Seated {
         common::listen();
-        let checkpoint = Rc::new(Checkpoint::open(&model.path()).unwrap());
-        let (kv, sequences) = (KvType::F32, SEQUENCES);
-        let extent = Extent { context: CONTEXT, max_rows: 48, head_rows: SEQUENCES, sequences, kv, kv_tokens: None };
+        let checkpoint = Rc::new(Checkpoint::open(model).unwrap());
+        let (kv, head_rows) = (KvType::F32, sequences);
+        let extent = Extent { context: CONTEXT, max_rows, head_rows, sequences, kv, kv_tokens: None };
         let schedule = Schedule::build(checkpoint.shape(), extent, checkpoint.formats(WeightFormat::Int8));
         let gpu = Rc::new(common::open_gpu());
         let heaps = kiln::testing::vulkan::memory::heaps::describe(&gpu);
@@ -338,6 +344,43 @@ fn a_guest_that_fails_is_left_and_no_token_is_another() {
     assert!(!seated.is_attended());
     assert_eq!(seated.report(), Some((false, STEPS + 1)));
     assert!(seated.reply() == plain);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
+}
+
+/// The same at each of 62 layers, of a chunk and of a token.
+#[test]
+#[ignore = "minutes: tools/test --full runs it"]
+fn a_guest_that_fails_at_any_of_62_layers_is_left() {
+    const LAYERS: u32 = 62;
+    let mut seated = Seated::of(&golden("deep62"), 1, 8);
+    let vocab = seated.replay.schedule().shape.vocab as u32;
+    let row = |position| Row { token: (3 + 7 * position) % vocab, position, sequence: 0 };
+    let run = |seated: &mut Seated| {
+        seated.replay.pages_mut().truncate(0, 0);
+        let chunk: Vec<Row> = (0..8).map(row).collect();
+        let mut next = Vec::new();
+        for rows in [&chunk[..], &[row(8)]] {
+            seated.replay.forward(rows, Some(HeadRows { first: rows.len() - 1, count: 1 })).unwrap();
+            next.push(seated.replay.next(0));
+        }
+        (next, bits(&mut seated.replay, 0))
+    };
+    let plain = run(&mut seated);
+    let mut worst: f64 = 0.0;
+    for step in 0..2 * LAYERS {
+        seated.faults.fails.set(Some(step));
+        seated.give(LATER);
+        let (next, last) = run(&mut seated);
+        assert_eq!(next, plain.0, "step {step} fails");
+        worst = worst.max(relative_rms(&floats(&[last]), &floats(std::slice::from_ref(&plain.1))).into());
+        assert_eq!((seated.faults.steps.get(), seated.faults.alive.get()), (step + 1, 0));
+    }
+    println!("{worst:.1e} apart at most");
+    assert!(worst < 2e-3, "{worst}");
+    seated.faults.fails.set(None);
+    seated.give(LATER);
+    assert_eq!(run(&mut seated).0, plain.0);
+    assert_eq!((seated.faults.steps.get(), seated.report()), (2 * LAYERS, Some((true, 2 * LAYERS))));
     assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 

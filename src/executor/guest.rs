@@ -104,8 +104,11 @@ pub trait Guest {
     /// Takes an entry of a page table.
     fn set_page(&mut self, entry: &PageChange);
 
-    /// Makes `bytes`, elements of type `element`, its copy of a layer's part of a page.
-    fn copy_kv(&mut self, layer: &KvLayer, page: PageId, element: KvType, bytes: &[u8]);
+    /// Makes `bytes`, elements of type `element`, its copy of a layer's part of a page, until the next step of another layer.
+    ///
+    /// # Errors
+    /// Device: what keeps it failed.
+    fn copy_kv(&mut self, layer: &KvLayer, page: PageId, element: KvType, bytes: &[u8]) -> Result<()>;
 
     /// Runs a step over all of the rows. What it reads of the KV cache was copied before.
     ///
@@ -142,12 +145,10 @@ impl<S: StepKernels> Guest for HostGuest<S> {
         self.state.set_page(entry);
     }
 
-    fn copy_kv(&mut self, layer: &KvLayer, page: PageId, element: KvType, bytes: &[u8]) {
-        let first = layer.place * layer.elements() * self.element.bytes();
-        let own = &mut self.steps.page(layer.pool, page)[first..first + layer.elements() * self.element.bytes()];
+    fn copy_kv(&mut self, layer: &KvLayer, page: PageId, element: KvType, bytes: &[u8]) -> Result<()> {
         match element == self.element {
-            true => own.copy_from_slice(bytes),
-            false => own.copy_from_slice(&self.element.encode(&element.decode(bytes))),
+            true => self.steps.take_kv(layer, page, bytes),
+            false => self.steps.take_kv(layer, page, &self.element.encode(&element.decode(bytes))),
         }
     }
 

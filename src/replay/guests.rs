@@ -7,12 +7,12 @@ use crate::cpu::CpuKernels;
 use crate::cpu::lanes::VectorUnits;
 use crate::executor::guest::{Guest, GuestKind, GuestPasses, GuestReport, HostGuest, PlacementTiming};
 use crate::executor::weights::Progress;
-use crate::executor::{PageId, Row, Stepwise, slot_row};
+use crate::executor::{PageId, Pages, Row, Stepwise, slot_row};
 use crate::lower::{PassKind, RowOrder};
 use crate::model::checkpoint::Checkpoint;
 use crate::npu;
 use crate::reference::Formulas;
-use crate::schedule::kv::KvLayer;
+use crate::schedule::kv::{KvLayer, PAGE, Pool};
 use crate::schedule::step::{KvType, Op, Slot};
 use crate::schedule::{Schedule, Step};
 use crate::{Error, Result};
@@ -368,14 +368,7 @@ impl<D: Driver> Replay<D> {
         let part = layer.elements() * layer.element.bytes();
         let offset = layer.place * part;
         let layout = *self.schedule.kv.pool(layer.pool);
-        let of = |row: &Row| self.pages.visible(layer.pool, row.sequence as usize, row.position as usize);
-        let mut pages: Vec<PageId> = Vec::new();
-        for entry in self.rows.iter().flat_map(of) {
-            guest.set_page(&entry);
-            pages.push(entry.page);
-        }
-        pages.sort_unstable();
-        pages.dedup();
+        let pages = show_pages(&self.pages, layer.pool, &self.rows, guest);
         let mut copied = Vec::new();
         for page in pages {
             let (block, start) = layout.in_block(page as usize);
@@ -383,15 +376,48 @@ impl<D: Driver> Replay<D> {
             match unsafe { self.kv[layer.pool as usize][block].bytes() } {
                 Some(bytes) => {
                     let first = start as usize + offset * layout.block_pages;
-                    guest.copy_kv(layer, page, layer.element, &bytes[first..first + part]);
+                    guest.copy_kv(layer, page, layer.element, &bytes[first..first + part])?;
                 }
                 None => {
                     copied.resize(part, 0);
                     self.read_from_page(layer.pool, page, offset, &mut copied)?;
-                    guest.copy_kv(layer, page, layer.element, &copied);
+                    guest.copy_kv(layer, page, layer.element, &copied)?;
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// Shows a guest the tables' entries of what rows see of a pool. Returns the pages, each once.
+pub(crate) fn show_pages(pages: &Pages, pool: Pool, rows: &[Row], guest: &mut dyn Guest) -> Vec<PageId> {
+    let mut seen: Vec<PageId> = Vec::new();
+    for row in first_on_pages(rows) {
+        for entry in pages.visible(pool, row.sequence as usize, row.position as usize) {
+            guest.set_page(&entry);
+            seen.push(entry.page);
+        }
+    }
+    seen.sort_unstable();
+    seen.dedup();
+    seen
+}
+
+/// The rows without those behind another one of their sequence on the same page, which see no page that it does not see.
+fn first_on_pages(rows: &[Row]) -> impl Iterator<Item = &Row> {
+    let page = |row: &Row| (row.sequence, row.position as usize / PAGE);
+    rows.chunk_by(move |a, b| page(a) == page(b) && a.position < b.position).filter_map(|rows| rows.first())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_behind_another_on_its_page_see_no_other_page() {
+        let row = |sequence, position| Row { token: 0, position, sequence };
+        let rows: Vec<Row> = (60..200).map(|p| row(0, p)).chain([row(1, 5), row(1, 4), row(1, 6), row(0, 7)]).collect();
+        let kept: Vec<(u32, u32)> = first_on_pages(&rows).map(|row| (row.sequence, row.position)).collect();
+        assert_eq!(kept, [(0, 60), (0, 64), (0, 128), (0, 192), (1, 5), (1, 4), (0, 7)]);
     }
 }

@@ -33,6 +33,8 @@ mod submits;
 mod tuning;
 mod upload;
 
+#[cfg(test)]
+pub(crate) use guests::show_pages;
 #[cfg(feature = "testing")]
 pub use guests::{GuestLoader, load as load_guest};
 #[cfg(any(feature = "cli", feature = "serve", test))]
