@@ -450,3 +450,37 @@ fn place(opened: &Opened, checkpoint: &Checkpoint, extent: Extent, options: &Opt
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnose::probe::testing::TestMachine;
+    use crate::model::presets;
+
+    /// Only where there is an NPU that takes the model's heads is anything measured; `off` and drafts leave it alone.
+    #[test]
+    fn auto_measures_where_an_npu_takes_the_model() {
+        let api = DriverApi::Kernel;
+        let shape = presets::preset("gemma3-27b").unwrap();
+        let of = |machine: &str, shape: &Shape, npu, drafted| {
+            let machine = TestMachine::new(machine);
+            let vulkan = with_npu(&machine.files, shape, &Options { npu, drafted, ..Options::default() })?;
+            Ok::<_, Error>((vulkan.guest, vulkan.candidate))
+        };
+        let auto = NpuUse::Auto(api);
+        assert_eq!(of("8945hs", &shape, auto, 0).unwrap(), (None, Some(GuestKind::Npu(api))));
+        assert_eq!(of("8945hs", &shape, NpuUse::Require(api), 0).unwrap(), (Some(GuestKind::Npu(api)), None));
+        let odd = Shape { head_dim: 96, ..shape.clone() };
+        for (machine, shape, npu, drafted) in [
+            ("8945hs", &shape, NpuUse::Off, 0),
+            ("8945hs", &shape, auto, 4),
+            ("8945hs", &odd, auto, 0),
+            ("890m", &shape, auto, 0),
+        ] {
+            assert_eq!(of(machine, shape, npu, drafted).unwrap(), (None, None), "{machine}, {npu:?}");
+        }
+        let nothing = tempfile::tempdir().unwrap();
+        let vulkan = with_npu(&Files::under(nothing.path()), &shape, &Options { npu: auto, ..Options::default() });
+        assert_eq!(vulkan.unwrap().candidate, None);
+    }
+}
