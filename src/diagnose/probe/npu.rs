@@ -58,7 +58,7 @@ pub(super) fn check(files: &Files, xrt: &std::result::Result<XrtProbe, Missing>,
         // What is checked above is the machine's. Nothing of it is wrong for what a model needs.
         checks.skip(
             "use",
-            "attention runs on the NPU in the passes that are measured to be faster there; `kiln bench` says in which",
+            "attention runs on the GPU, and on an NPU of XDNA 1 in the passes that are measured to be faster there",
         );
         check_locked_memory(&mut checks);
     }

@@ -114,7 +114,7 @@ fn a_whole_machine_is_described_and_found_sound() {
                 "{name} {check}"
             );
         }
-        // An NPU is described and tried, and nobody is led to think that a model uses it unasked.
+        // An NPU is described and tried, and nobody is led to think that a model uses it whatever it costs.
         let unused = find(&checks, "npu.use");
         assert_eq!(unused.verdict, Verdict::Skip);
         assert!(unused.evidence.to_string().contains("attention runs on the GPU"), "{unused:?}");
