@@ -20,6 +20,9 @@ macro_rules! executor_methods {
         fn guest(&self) -> Option<$crate::executor::guest::GuestReport> {
             self.$inner.guest()
         }
+        fn placements(&self) -> &[$crate::executor::guest::PlacementTiming] {
+            self.$inner.placements()
+        }
         fn is_ahead(&self) -> bool {
             self.$inner.is_ahead()
         }

@@ -6,22 +6,23 @@ mod common;
 use common::check::{F16_SHALLOW, F32_SHALLOW, check_prompts};
 use common::{Case, DOT, F32, Forged, bits, golden, load, relative_rms, small_shape};
 use kiln::engine::{self, Device, Options, ReplayOptions};
-use kiln::executor::guest::{Guest, GuestKind};
+use kiln::executor::guest::{Guest, GuestKind, GuestPasses};
 use kiln::executor::pages::PageChange;
 use kiln::executor::weights::Progress;
 use kiln::executor::{Executor, HeadRows, Measure, PageId, Row, SampleRequests};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{LayerKind, Shape, WeightFormat};
 use kiln::plan::{Needs, Plan};
-use kiln::schedule::kv::KvLayer;
+use kiln::schedule::kv::{KvLayer, Pool};
 use kiln::schedule::step::Op;
 use kiln::schedule::{Extent, KvType, Schedule};
 use kiln::sequence::session::Session;
 use kiln::testing::lower::arithmetic::Arithmetic;
-use kiln::testing::replay::{Replay, load_guest};
+use kiln::testing::replay::{GuestLoader, Replay, load_guest};
 use kiln::testing::vulkan::Vulkan;
 use kiln::{Error, Result};
 use std::cell::Cell;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -178,11 +179,15 @@ struct Faults {
     steps: Cell<u32>,
     loads: Cell<u32>,
     alive: Cell<u32>,
+    /// A clock in seconds, on which a step of one row and one of several take so long more than the device's.
+    now: Cell<f64>,
+    takes_more: Cell<[f64; 2]>,
 }
 
 struct FaultyGuest {
     inner: Box<dyn Guest>,
     faults: Rc<Faults>,
+    rows: usize,
 }
 
 impl Drop for FaultyGuest {
@@ -198,19 +203,21 @@ impl Guest for FaultyGuest {
 
     fn begin(&mut self, rows: &[Row]) {
         self.inner.begin(rows);
+        self.rows = rows.len();
     }
 
     fn set_page(&mut self, entry: &PageChange) {
         self.inner.set_page(entry);
     }
 
-    fn copy_kv(&mut self, layer: &KvLayer, page: PageId, element: KvType, bytes: &[u8]) {
-        self.inner.copy_kv(layer, page, element, bytes);
+    fn copy_kv(&mut self, layer: &KvLayer, page: PageId, element: KvType, bytes: &[u8]) -> Result<()> {
+        self.inner.copy_kv(layer, page, element, bytes)
     }
 
     fn run(&mut self, op: &Op, arena: &mut [f32]) -> Result<()> {
         let step = self.faults.steps.get();
         self.faults.steps.set(step + 1);
+        self.faults.now.set(self.faults.now.get() + self.faults.takes_more.get()[usize::from(self.rows > 1)]);
         let Op::Attend { out, .. } = *op else { panic!("a guest attends") };
         let first = (out.row(0) / 4) as usize;
         if self.faults.fails.get() == Some(step) {
@@ -234,10 +241,15 @@ struct Seated {
 
 impl Seated {
     fn new(model: &Forged) -> Seated {
+        Seated::of(&model.path(), SEQUENCES, 48)
+    }
+
+    /// With so many sequences, and rows of a pass.
+    fn of(model: &Path, sequences: usize, max_rows: usize) -> Seated {
         common::listen();
-        let checkpoint = Rc::new(Checkpoint::open(&model.path()).unwrap());
-        let (kv, sequences) = (KvType::F32, SEQUENCES);
-        let extent = Extent { context: CONTEXT, max_rows: 48, head_rows: SEQUENCES, sequences, kv, kv_tokens: None };
+        let checkpoint = Rc::new(Checkpoint::open(model).unwrap());
+        let (kv, head_rows) = (KvType::F32, sequences);
+        let extent = Extent { context: CONTEXT, max_rows, head_rows, sequences, kv, kv_tokens: None };
         let schedule = Schedule::build(checkpoint.shape(), extent, checkpoint.formats(WeightFormat::Int8));
         let gpu = Rc::new(common::open_gpu());
         let heaps = kiln::testing::vulkan::memory::heaps::describe(&gpu);
@@ -249,20 +261,34 @@ impl Seated {
 
     /// Has a guest from the next pass on, with the faults that it has then.
     fn give(&mut self, first_reload: Duration) {
+        let load = self.loader();
+        self.replay.give_guest(GuestKind::Reference, first_reload, load);
+    }
+
+    /// Has a guest where it is faster, by a clock on which layers without it take a second, and each of its steps takes so
+    /// long more.
+    fn give_if_faster(&mut self, takes_more: [f64; 2]) {
+        let (load, faults) = (self.loader(), self.faults.clone());
+        faults.takes_more.set(takes_more);
+        let clock = move || faults.now.replace(faults.now.get() + 1.0);
+        self.replay.seat_if_faster(GuestKind::Reference, load, &clock).unwrap();
+    }
+
+    /// What loads the guest, and counts anew what it does.
+    fn loader(&self) -> GuestLoader {
         let faults = self.faults.clone();
         faults.steps.set(0);
         faults.loads.set(0);
         let (checkpoint, schedule) = (self.checkpoint.clone(), self.replay.schedule().clone());
-        let load = move || -> Result<Box<dyn Guest>> {
+        Box::new(move || -> Result<Box<dyn Guest>> {
             faults.loads.set(faults.loads.get() + 1);
             if faults.is_missing.get() {
                 return Err(Error::device("there is no NPU here", "look"));
             }
             let inner = load_guest(GuestKind::Reference, &checkpoint, &schedule, &Progress::default())?;
             faults.alive.set(faults.alive.get() + 1);
-            Ok(Box::new(FaultyGuest { inner, faults: faults.clone() }))
-        };
-        self.replay.give_guest(GuestKind::Reference, first_reload, Box::new(load));
+            Ok(Box::new(FaultyGuest { inner, faults: faults.clone(), rows: 0 }))
+        })
     }
 
     fn is_attended(&self) -> bool {
@@ -270,7 +296,7 @@ impl Seated {
     }
 
     fn report(&self) -> Option<(bool, u32)> {
-        self.replay.guest().map(|guest| (guest.attends, guest.failures))
+        self.replay.guest().map(|guest| (guest.attends.any(), guest.failures))
     }
 
     /// The tokens of a greedy reply to a prompt of two chunks, and the bits of the last logits.
@@ -318,6 +344,43 @@ fn a_guest_that_fails_is_left_and_no_token_is_another() {
     assert!(!seated.is_attended());
     assert_eq!(seated.report(), Some((false, STEPS + 1)));
     assert!(seated.reply() == plain);
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
+}
+
+/// The same at each of 62 layers, of a chunk and of a token.
+#[test]
+#[ignore = "minutes: tools/test --full runs it"]
+fn a_guest_that_fails_at_any_of_62_layers_is_left() {
+    const LAYERS: u32 = 62;
+    let mut seated = Seated::of(&golden("deep62"), 1, 8);
+    let vocab = seated.replay.schedule().shape.vocab as u32;
+    let row = |position| Row { token: (3 + 7 * position) % vocab, position, sequence: 0 };
+    let run = |seated: &mut Seated| {
+        seated.replay.pages_mut().truncate(0, 0);
+        let chunk: Vec<Row> = (0..8).map(row).collect();
+        let mut next = Vec::new();
+        for rows in [&chunk[..], &[row(8)]] {
+            seated.replay.forward(rows, Some(HeadRows { first: rows.len() - 1, count: 1 })).unwrap();
+            next.push(seated.replay.next(0));
+        }
+        (next, bits(&mut seated.replay, 0))
+    };
+    let plain = run(&mut seated);
+    let mut worst: f64 = 0.0;
+    for step in 0..2 * LAYERS {
+        seated.faults.fails.set(Some(step));
+        seated.give(LATER);
+        let (next, last) = run(&mut seated);
+        assert_eq!(next, plain.0, "step {step} fails");
+        worst = worst.max(relative_rms(&floats(&[last]), &floats(std::slice::from_ref(&plain.1))).into());
+        assert_eq!((seated.faults.steps.get(), seated.faults.alive.get()), (step + 1, 0));
+    }
+    println!("{worst:.1e} apart at most");
+    assert!(worst < 2e-3, "{worst}");
+    seated.faults.fails.set(None);
+    seated.give(LATER);
+    assert_eq!(run(&mut seated).0, plain.0);
+    assert_eq!((seated.faults.steps.get(), seated.report()), (2 * LAYERS, Some((true, 2 * LAYERS))));
     assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
@@ -373,6 +436,89 @@ fn a_guest_that_failed_is_tried_again_a_bounded_number_of_times() {
     seated.reply();
     seated.reply();
     assert_eq!((seated.faults.loads.get(), seated.faults.alive.get()), (1, 0));
+}
+
+/// Pages of both pools that nobody has.
+fn free_pages(replay: &Replay<Vulkan>) -> [usize; 2] {
+    Pool::ALL.map(|pool| replay.pages().free(pool))
+}
+
+/// Steps of a reply's two chunks, and of its three tokens.
+const PREFILL_STEPS: u32 = 6;
+const DECODE_STEPS: u32 = 9;
+
+/// Where a guest is slower it is not kept, which is no failure. What is measured leaves nothing behind.
+#[test]
+fn a_guest_stays_for_the_passes_in_which_it_is_faster() {
+    let model = Forged::new(&shape(), WeightFormat::Int8);
+    let mut seated = Seated::new(&model);
+    let plain = seated.reply();
+    assert!(seated.replay.placements().is_empty());
+    for (decode, prefill) in [(false, false), (true, true), (false, true), (true, false), (false, false)] {
+        seated.replay.pages_mut().truncate(0, 0);
+        let before = (free_pages(&seated.replay), seated.replay.submits());
+        let more = |is_faster| if is_faster { -0.1 } else { 0.1 };
+        seated.give_if_faster([more(decode), more(prefill)]);
+        let report = seated.replay.guest().unwrap();
+        assert_eq!((report.attends, report.failures), (GuestPasses { decode, prefill }, 0));
+        assert_eq!((free_pages(&seated.replay), seated.replay.submits()), before);
+        let device = seated.replay.device().to_owned();
+        assert_eq!(device.contains(" on a faulty guest"), decode || prefill, "{device}");
+        assert_eq!(device.contains("attention of prefill on"), prefill && !decode, "{device}");
+        // Two of three layers have a guest's step each, and the pass has all three.
+        let timings = seated.replay.placements().to_vec();
+        assert_eq!(timings.iter().map(|t| (t.rows, t.depth)).collect::<Vec<_>>(), CASES);
+        for t in timings {
+            let want = 1.5 * (1.0 + 2.0 * more(if t.rows == 1 { decode } else { prefill }));
+            assert!((t.device - 1.5).abs() < 1e-9 && (t.guest - want).abs() < 1e-9, "{t:?}");
+        }
+        seated.faults.steps.set(0);
+        let got = seated.reply();
+        assert_eq!(got.0, plain.0);
+        assert!(decode || prefill || got == plain, "without a guest passes are those that there were before");
+        let steps = if decode { DECODE_STEPS } else { 0 } + if prefill { PREFILL_STEPS } else { 0 };
+        assert_eq!((seated.faults.steps.get(), seated.faults.alive.get()), (steps, u32::from(decode || prefill)));
+    }
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
+}
+
+/// Rows and depth of the passes that are measured.
+const CASES: [(usize, usize); 6] = [(1, 31), (1, 127), (1, 255), (48, 26), (48, 104), (48, 208)];
+/// Steps in which a guest proves itself, and all that it makes before it is chosen.
+const PROOF_STEPS: u32 = 6;
+const MEASURED_STEPS: u32 = PROOF_STEPS + 6 * 2 * 2;
+
+/// One that fails, computes wrong or is not there while it is measured is off, and said to be.
+#[test]
+fn a_guest_that_fails_while_it_is_measured_is_off() {
+    let model = Forged::new(&shape(), WeightFormat::Int8);
+    let mut seated = Seated::new(&model);
+    let plain = seated.reply();
+    let mut failures = 0;
+    let mut check = |seated: &mut Seated, steps: u32, what: &str| {
+        failures += 1;
+        let report = seated.replay.guest().unwrap();
+        assert_eq!((report.attends, report.failures), (GuestPasses::NONE, failures), "{what}");
+        let counts = [&seated.faults.steps, &seated.faults.loads, &seated.faults.alive].map(Cell::get);
+        assert_eq!(counts, [steps, 1, 0], "{what}");
+        assert!(seated.replay.placements().is_empty(), "{what}");
+        assert!(seated.reply() == plain, "{what}");
+        assert_eq!(seated.faults.loads.get(), 1, "{what}: it is loaded again");
+    };
+    for step in [0, 2, 4, PROOF_STEPS, PROOF_STEPS + 9, MEASURED_STEPS - 1] {
+        seated.faults.fails.set(Some(step));
+        seated.give_if_faster([-0.1; 2]);
+        check(&mut seated, step + 1, &format!("step {step} fails"));
+    }
+    seated.faults.fails.set(None);
+    for scale in [1.05, f32::NAN] {
+        seated.faults.scale.set(Some(scale));
+        seated.give_if_faster([-0.1; 2]);
+        check(&mut seated, 1, &format!("{scale} times what it should be"));
+    }
+    seated.faults.is_missing.set(true);
+    seated.give_if_faster([-0.1; 2]);
+    check(&mut seated, 0, "it is not there");
 }
 
 /// What computes wrong is found in the first pass that it takes part in, and nothing of it is used.

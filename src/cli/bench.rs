@@ -14,6 +14,7 @@ use crate::diagnose::bench::{
 use crate::diagnose::status::Reporter;
 use crate::engine::{self, DEFAULT_CHUNK, DraftFiles, ModelFiles};
 use crate::executor::Measure;
+use crate::executor::guest::PlacementTiming;
 use crate::executor::measure::TuningState;
 use crate::replay::measure::ceiling::measure_matrix_rate;
 use crate::sequence::draft::{Drafts, MOST_DRAFTED, SharedModel};
@@ -179,6 +180,8 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
         ceilings,
         lines,
         layers,
+        attends: executor.guest().map(|guest| guest.attends),
+        placements: executor.placements().to_vec(),
         memory: watch.map(|w| [w.baseline, w.peak()]),
         shape: (schedule.shape.layers.len(), schedule.weights.format().name()),
         extent: [schedule.extent.context, schedule.extent.max_rows, schedule.extent.sequences],
@@ -244,6 +247,10 @@ fn say_case(text: &str, said: &RefCell<String>) {
     }
 }
 
+fn placement_json(t: &PlacementTiming) -> Value {
+    json!({"rows": t.rows, "behind": t.depth, "on_gpu_s": t.device, "on_npu_s": t.guest})
+}
+
 impl BenchReport {
     fn to_json(&self) -> Value {
         let [context, chunk, sequences] = self.extent;
@@ -269,6 +276,10 @@ impl BenchReport {
                 "baseline_bytes": baseline,
                 "peak_bytes": peak,
                 "above_bytes": peak - baseline,
+            })),
+            "attention": self.attends.map(|attends| json!({
+                "on_npu": {"decode": attends.decode, "prefill": attends.prefill},
+                "measured": self.placements.iter().map(placement_json).collect::<Vec<_>>(),
             })),
             "lines": self.lines.iter().map(|l| self.line_json(l)).collect::<Vec<_>>(),
             "layer": self.layers.iter().map(layer_json).collect::<Vec<_>>(),

@@ -5,6 +5,7 @@ use crate::diagnose::bench::kernels::group;
 use crate::diagnose::bench::{BenchLine, Ceilings, KernelTime, LayerTime, MeasuredRates};
 use crate::diagnose::energy::Energy;
 use crate::display::{bytes, counted};
+use crate::executor::guest::{GuestPasses, PlacementTiming};
 use std::fmt::{Result, Write};
 
 /// All results of a bench.
@@ -17,6 +18,10 @@ pub(super) struct BenchReport {
     pub ceilings: Ceilings,
     pub lines: Vec<BenchLine>,
     pub layers: Vec<LayerTime>,
+    /// In which passes attention runs on the NPU; `None` where it was never asked to.
+    pub attends: Option<GuestPasses>,
+    /// What was measured to choose them.
+    pub placements: Vec<PlacementTiming>,
     /// Bytes of anonymous memory: before the model, and at its peak.
     pub memory: Option<[u64; 2]>,
     /// Number of layers, and the weight format.
@@ -61,6 +66,9 @@ pub(super) fn write_report(t: &mut String, r: &BenchReport) -> Result {
         Some(m) => writeln!(t, "matrix ceiling {:.1} TFLOP/s", m / 1e12)?,
         None => writeln!(t, "matrix ceiling none: the device has no matrix units that Kiln can measure")?,
     }
+    if let Some(attends) = r.attends {
+        write_placements(t, attends, &r.placements)?;
+    }
     if !r.lines.is_empty() {
         write_lines(t, r)?;
     }
@@ -68,6 +76,18 @@ pub(super) fn write_report(t: &mut String, r: &BenchReport) -> Result {
         write_kernels(t, r, line)?;
     }
     r.layers.iter().try_for_each(|l| write_layer(t, l, layers))
+}
+
+/// Where attention runs, and by which measurements.
+fn write_placements(t: &mut String, attends: GuestPasses, placements: &[PlacementTiming]) -> Result {
+    writeln!(t, "attention      on the NPU in {}", attends.name())?;
+    for p in placements {
+        let PlacementTiming { rows, depth, device, guest } = p;
+        let [device, guest] = [device, guest].map(|seconds| 1e3 * seconds);
+        let rows = counted(*rows, "row");
+        writeln!(t, "               layers of {rows} behind {depth}: GPU {device:.2} ms, NPU {guest:.2} ms")?;
+    }
+    Ok(())
 }
 
 /// A part of the energy of a token.

@@ -70,10 +70,10 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
             chunk: Some(chunk),
             context: Some(args.model.ctx.unwrap_or(tokens.len())),
             head_rows: HEAD_ROWS.min(chunk),
-            // The formulas and the processor have no guest.
-            npu: match device {
-                Device::Cpu | Device::Reference => NpuUse::Off,
-                Device::Auto | Device::Vulkan(_) => args.model.options().npu,
+            // The formulas and the processor have no guest, and where a guest is faster is not the question here.
+            npu: match (device, args.model.options().npu) {
+                (Device::Auto | Device::Vulkan(_), require @ NpuUse::Require(_)) => require,
+                _ => NpuUse::Off,
             },
             ..args.model.options()
         };

@@ -43,8 +43,8 @@ pub struct ModelArgs {
     /// When the GPU is measured to choose among its kernels' tiles [default: auto; bench and tune: now]
     #[arg(long, value_enum, value_name = "WHEN")]
     pub tune: Option<TuneArg>,
-    /// Whether attention runs on the NPU: auto leaves it on the GPU, where it is faster in this version; require: on the
-    /// NPU, whatever it costs; off: never, and probe runs nothing on it
+    /// Whether attention runs on the NPU: auto measures at the start, and puts that of decode or prefill there where it is
+    /// faster; require: on the NPU, whatever it costs; off: never, and probe runs nothing on it
     #[arg(long, default_value = "auto", value_enum)]
     pub npu: NpuArg,
     /// How the NPU is reached
@@ -118,7 +118,7 @@ impl KvArg {
 /// Values of `--npu`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum NpuArg {
-    /// On the NPU where that is faster: in this version on the GPU
+    /// On the NPU where that is measured to be faster
     Auto,
     /// Never
     Off,
@@ -164,7 +164,7 @@ impl ModelArgs {
             context: self.ctx,
             threads: self.threads.map(usize::from),
             npu: match self.npu {
-                NpuArg::Auto => NpuUse::Auto,
+                NpuArg::Auto => NpuUse::Auto(self.npu_api.api()),
                 NpuArg::Off => NpuUse::Off,
                 NpuArg::Require => NpuUse::Require(self.npu_api.api()),
             },

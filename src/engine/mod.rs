@@ -103,8 +103,9 @@ pub struct Options {
 /// Whether attention runs on the NPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NpuUse {
-    /// Where it is faster. In this version it never is, since the guest waits for each step and copies what it reads.
-    Auto,
+    /// On the NPU, reached in this way, in the passes in which it is measured to be faster there. Where there is no NPU, this is
+    /// [`NpuUse::Off`].
+    Auto(DriverApi),
     /// Never.
     Off,
     /// On the NPU, reached in this way, or not at all.
@@ -218,26 +219,28 @@ fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
     options.extent(checkpoint.shape())
 }
 
-/// Who attends in place of the Vulkan device. Says why `auto` leaves the NPU unused.
+/// The settings of a Vulkan device with who attends in its place. Says why `auto` leaves an NPU unused without measuring.
 ///
 /// # Errors
 /// Device: the NPU that is required is not there, or has no program for the model.
-fn guest(shape: &Shape, options: &Options) -> Result<Option<GuestKind>> {
-    let files = Files::system();
+fn with_npu(files: &Files, shape: &Shape, options: &Options) -> Result<ReplayOptions> {
+    let vulkan = options.vulkan;
     match options.npu {
-        NpuUse::Off => {}
-        NpuUse::Auto => match npu::guest::check(&files, shape) {
-            Ok(_) => {
-                log::info!("attention stays on the GPU: on the NPU it waits for each step and copies what it reads")
-            }
-            Err(e) => log::info!("attention stays on the GPU: {}", e.parts().0),
-        },
         NpuUse::Require(api) => {
-            npu::guest::check(&files, shape)?;
-            return Ok(Some(GuestKind::Npu(api)));
+            npu::guest::check(files, shape)?;
+            Ok(ReplayOptions { guest: Some(GuestKind::Npu(api)), ..vulkan })
         }
+        NpuUse::Auto(api) if vulkan.guest.is_none() && npu::guest::is_there(files) => {
+            let unused = match npu::guest::check(files, shape) {
+                Err(e) => e.parts().0.to_string(),
+                Ok(_) if options.drafted > 0 => "passes in which a guest attends verify no drafts".into(),
+                Ok(_) => return Ok(ReplayOptions { candidate: Some(GuestKind::Npu(api)), ..vulkan }),
+            };
+            log::info!("attention stays on the GPU: {unused}");
+            Ok(vulkan)
+        }
+        NpuUse::Auto(_) | NpuUse::Off => Ok(vulkan),
     }
-    Ok(options.vulkan.guest)
 }
 
 fn no_device_for_guest() -> Error {
@@ -338,7 +341,7 @@ fn load_any(
                 for (kind, bytes) in plan.sums() {
                     log::info!("{kind}: {}", display::bytes(bytes));
                 }
-                let vulkan = ReplayOptions { guest: guest(checkpoint.shape(), options)?, ..options.vulkan };
+                let vulkan = with_npu(&Files::system(), checkpoint.shape(), options)?;
                 Replay::load(Vulkan::new(gpu)?, checkpoint, schedule, &plan, vulkan, progress)
             };
             Box::new(load().map_err(|e| if gpu.caps.is_cpu() { or_without_vulkan(e) } else { e })?)
@@ -445,5 +448,39 @@ fn place(opened: &Opened, checkpoint: &Checkpoint, extent: Extent, options: &Opt
                 (schedule, needs)
             })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnose::probe::testing::TestMachine;
+    use crate::model::presets;
+
+    /// Only where there is an NPU that takes the model's heads is anything measured; `off` and drafts leave it alone.
+    #[test]
+    fn auto_measures_where_an_npu_takes_the_model() {
+        let api = DriverApi::Kernel;
+        let shape = presets::preset("gemma3-27b").unwrap();
+        let of = |machine: &str, shape: &Shape, npu, drafted| {
+            let machine = TestMachine::new(machine);
+            let vulkan = with_npu(&machine.files, shape, &Options { npu, drafted, ..Options::default() })?;
+            Ok::<_, Error>((vulkan.guest, vulkan.candidate))
+        };
+        let auto = NpuUse::Auto(api);
+        assert_eq!(of("8945hs", &shape, auto, 0).unwrap(), (None, Some(GuestKind::Npu(api))));
+        assert_eq!(of("8945hs", &shape, NpuUse::Require(api), 0).unwrap(), (Some(GuestKind::Npu(api)), None));
+        let odd = Shape { head_dim: 96, ..shape.clone() };
+        for (machine, shape, npu, drafted) in [
+            ("8945hs", &shape, NpuUse::Off, 0),
+            ("8945hs", &shape, auto, 4),
+            ("8945hs", &odd, auto, 0),
+            ("890m", &shape, auto, 0),
+        ] {
+            assert_eq!(of(machine, shape, npu, drafted).unwrap(), (None, None), "{machine}, {npu:?}");
+        }
+        let nothing = tempfile::tempdir().unwrap();
+        let vulkan = with_npu(&Files::under(nothing.path()), &shape, &Options { npu: auto, ..Options::default() });
+        assert_eq!(vulkan.unwrap().candidate, None);
     }
 }

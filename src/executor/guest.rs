@@ -40,13 +40,57 @@ impl GuestKind {
     }
 }
 
+/// In which passes a guest attends; in the others the device does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GuestPasses {
+    /// Those of one row, or of one for each of several sequences.
+    pub decode: bool,
+    /// Those with several rows of a sequence.
+    pub prefill: bool,
+}
+
+impl GuestPasses {
+    /// In none.
+    pub const NONE: GuestPasses = GuestPasses { decode: false, prefill: false };
+    /// In all.
+    pub const ALL: GuestPasses = GuestPasses { decode: true, prefill: true };
+
+    /// Whether there is such a pass.
+    pub fn any(self) -> bool {
+        self.decode || self.prefill
+    }
+
+    /// Their name in a sentence.
+    pub fn name(self) -> &'static str {
+        match (self.decode, self.prefill) {
+            (false, false) => "no pass",
+            (true, false) => "decode",
+            (false, true) => "prefill",
+            (true, true) => "all passes",
+        }
+    }
+}
+
 /// How a guest does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GuestReport {
-    /// It attends. Otherwise the device does.
-    pub attends: bool,
-    /// How often it has failed, or could not be loaded again.
+    /// Where it attends.
+    pub attends: GuestPasses,
+    /// How often it has failed, or could not be loaded.
     pub failures: u32,
+}
+
+/// A pass as it was timed with its attention on the device, and on a guest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PlacementTiming {
+    /// Rows of the pass: one, or a prompt's chunk.
+    pub rows: usize,
+    /// Positions before them.
+    pub depth: usize,
+    /// Seconds of its layers, all on the device.
+    pub device: f64,
+    /// The same with attention on the guest.
+    pub guest: f64,
 }
 
 /// Computes steps of another executor's passes.
@@ -60,8 +104,11 @@ pub trait Guest {
     /// Takes an entry of a page table.
     fn set_page(&mut self, entry: &PageChange);
 
-    /// Makes `bytes`, elements of type `element`, its copy of a layer's part of a page.
-    fn copy_kv(&mut self, layer: &KvLayer, page: PageId, element: KvType, bytes: &[u8]);
+    /// Makes `bytes`, elements of type `element`, its copy of a layer's part of a page, until the next step of another layer.
+    ///
+    /// # Errors
+    /// Device: what keeps it failed.
+    fn copy_kv(&mut self, layer: &KvLayer, page: PageId, element: KvType, bytes: &[u8]) -> Result<()>;
 
     /// Runs a step over all of the rows. What it reads of the KV cache was copied before.
     ///
@@ -98,12 +145,10 @@ impl<S: StepKernels> Guest for HostGuest<S> {
         self.state.set_page(entry);
     }
 
-    fn copy_kv(&mut self, layer: &KvLayer, page: PageId, element: KvType, bytes: &[u8]) {
-        let first = layer.place * layer.elements() * self.element.bytes();
-        let own = &mut self.steps.page(layer.pool, page)[first..first + layer.elements() * self.element.bytes()];
+    fn copy_kv(&mut self, layer: &KvLayer, page: PageId, element: KvType, bytes: &[u8]) -> Result<()> {
         match element == self.element {
-            true => own.copy_from_slice(bytes),
-            false => own.copy_from_slice(&self.element.encode(&element.decode(bytes))),
+            true => self.steps.take_kv(layer, page, bytes),
+            false => self.steps.take_kv(layer, page, &self.element.encode(&element.decode(bytes))),
         }
     }
 

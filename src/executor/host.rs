@@ -33,8 +33,18 @@ pub trait StepKernels {
     /// How far from exact it computes a step, as [`Stepwise::tolerance`] says.
     fn tolerance(&self, op: &Op) -> Tolerance;
 
-    /// A page's bytes.
+    /// A page's bytes; none where pools are kept elsewhere.
     fn page(&mut self, pool: Pool, page: PageId) -> &mut [u8];
+
+    /// Takes a layer's part of a page, of elements as its own pools have, before a step that reads it.
+    ///
+    /// # Errors
+    /// Device: what keeps it failed.
+    fn take_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &[u8]) -> Result<()> {
+        let first = layer.place * bytes.len();
+        self.page(layer.pool, page)[first..first + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
 
     /// The memory of a weight buffer, by its index in the schedule's layout.
     fn weights(&self, buffer: usize) -> Vec<&[u64]>;
@@ -122,6 +132,11 @@ impl StepState {
         let table = &mut self.tables[change.pool as usize];
         let at = table.at(change.sequence, change.number);
         table.starts[at] = change.page as usize * table.page;
+    }
+
+    /// The page with positions `PAGE * number ..` of row `r`'s sequence.
+    pub fn page_id(&self, pool: Pool, r: usize, number: usize) -> PageId {
+        (self.page_at(pool, r, number) / self.tables[pool as usize].page) as PageId
     }
 
     /// First element in the pool of the page with positions `PAGE * number ..` of row `r`'s sequence.

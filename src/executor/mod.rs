@@ -15,7 +15,7 @@ pub use pages::{PageId, Pages};
 pub use stepwise::{Stepwise, Tolerance};
 
 use crate::error::{Setting, text};
-use crate::executor::guest::GuestReport;
+use crate::executor::guest::{GuestReport, PlacementTiming};
 use crate::schedule::choice::{SampleRequest, SampleResult};
 use crate::schedule::kv::{KvLayer, Pool};
 use crate::schedule::layout::{ArenaLayout, StateLayout};
@@ -82,9 +82,14 @@ pub trait Executor {
         false
     }
 
-    /// How the guest does that attends in place of the device; `None` where there is none.
+    /// How the guest does that attends in place of the device; `None` where there never was one.
     fn guest(&self) -> Option<GuestReport> {
         None
+    }
+
+    /// What was measured to choose where to attend; nothing where nothing was.
+    fn placements(&self) -> &[PlacementTiming] {
+        &[]
     }
 
     /// The pages of the KV cache.

@@ -20,11 +20,11 @@ pub(super) trait Backend {
     /// Makes a dma-buf the next buffer.
     fn import(&mut self, buffer: &DmaBuf) -> Result<()>;
 
-    /// Copies `bytes` to a buffer and shows them to the NPU. They fit.
-    fn write(&mut self, buffer: usize, bytes: &[u8]) -> Result<()>;
+    /// Copies `bytes` to a buffer, from a byte on, and shows them to the NPU before the next command starts. They fit.
+    fn write(&mut self, buffer: usize, from: usize, bytes: &[u8]) -> Result<()>;
 
-    /// Fills `bytes` from the start of a buffer with what the NPU wrote there. They fit.
-    fn read(&mut self, buffer: usize, bytes: &mut [u8]) -> Result<()>;
+    /// Fills `bytes` with what the NPU wrote to a buffer, from a byte on. They fit.
+    fn read(&mut self, buffer: usize, from: usize, bytes: &mut [u8]) -> Result<()>;
 
     /// Makes the next command, with room for `bytes` of instructions.
     fn add_command(&mut self, bytes: usize) -> Result<()>;
@@ -51,7 +51,7 @@ pub(super) fn lost() -> Error {
 }
 
 /// Commands that may run at a time: the firmware takes no more of a context.
-const MOST_RUNNING: usize = 4;
+pub(super) const MOST_RUNNING: usize = 4;
 
 /// A program that holds columns of the NPU, its buffers and its commands. All are given back when it is dropped.
 pub struct LoadedProgram<'x> {
@@ -197,10 +197,18 @@ impl<'x> LoadedProgram<'x> {
     /// # Errors
     /// Input: they do not fit, or a command runs on the buffer. Device: a command failed, or the driver refuses.
     pub fn write(&mut self, buffer: BufferId, bytes: &[u8]) -> Result<()> {
+        self.write_from(buffer, 0, bytes)
+    }
+
+    /// As [`LoadedProgram::write`], from a byte of the buffer on.
+    ///
+    /// # Errors
+    /// As [`LoadedProgram::write`].
+    pub fn write_from(&mut self, buffer: BufferId, from: usize, bytes: &[u8]) -> Result<()> {
         self.check_usable()?;
         self.check_unused(buffer)?;
-        self.check_size(buffer, bytes.len() as u64)?;
-        self.way.write(buffer.0, bytes)
+        self.check_size(buffer, from as u64 + bytes.len() as u64)?;
+        self.way.write(buffer.0, from, bytes)
     }
 
     /// Fills `bytes` from the start of a buffer, as the last run left it.
@@ -208,10 +216,18 @@ impl<'x> LoadedProgram<'x> {
     /// # Errors
     /// As [`LoadedProgram::write`].
     pub fn read(&mut self, buffer: BufferId, bytes: &mut [u8]) -> Result<()> {
+        self.read_from(buffer, 0, bytes)
+    }
+
+    /// As [`LoadedProgram::read`], from a byte of the buffer on.
+    ///
+    /// # Errors
+    /// As [`LoadedProgram::write`].
+    pub fn read_from(&mut self, buffer: BufferId, from: usize, bytes: &mut [u8]) -> Result<()> {
         self.check_usable()?;
         self.check_unused(buffer)?;
-        self.check_size(buffer, bytes.len() as u64)?;
-        self.way.read(buffer.0, bytes)
+        self.check_size(buffer, from as u64 + bytes.len() as u64)?;
+        self.way.read(buffer.0, from, bytes)
     }
 
     /// Runs the program once on `arguments`, and returns how long it took. If that fails, the context must be

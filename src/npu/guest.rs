@@ -1,31 +1,29 @@
 //! Attention steps on the NPU, in place of another executor's.
 //!
-//! Each step copies what its rows see of the layer's keys and values to one buffer, page behind page, so that a sequence's pages
-//! are one run. Rows that are alone of their sequence are attended to as one token each, the others as chunks. The host waits
+//! What a step's rows see of the layer's keys and values is copied to one buffer, each page to its own place, so that pages which
+//! follow each other are one run. Rows that are alone of their sequence are attended to as one token each, the others as chunks. The host waits
 //! for each command, at most until its deadline.
 
 use super::attend::{
-    COLUMNS, CORES, ChunkPages, CoreTurns, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Partial,
-    PrefillAttention, UNIT_BYTES, UnitArguments,
+    COLUMNS, CORES, ChunkPages, CoreTurns, DECODE_QUAD_BYTES, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS,
+    PagePlace, Partial, PrefillAttention, UNIT_BYTES, UnitArguments,
 };
 use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256};
 use super::stream::{InstructionStream, MOST_TRANSFERS};
 use super::{BufferId, CommandId, DriverApi, LoadedProgram, Program};
 use crate::error::{Setting, text};
 use crate::executor::host::{StepKernels, StepState};
-use crate::executor::zeroed::{Zeroed, zeroed};
-use crate::executor::{PageId, Tolerance};
+use crate::executor::{PageId, Tolerance, slot_row};
 use crate::machine::files::Files;
 use crate::machine::nodes::DeviceNode;
 use crate::model::Shape;
 use crate::schedule::Schedule;
-use crate::schedule::kv::{KvLayer, KvLayout, PAGE, Pool};
+use crate::schedule::kv::{KvLayer, PAGE, Pool};
 use crate::schedule::step::{Op, Slot};
 use crate::sys::drm;
 use crate::sys::xrt::Library;
 use crate::{Error, Result};
 use half::bf16;
-use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -45,16 +43,22 @@ const STREAM_BYTES: usize = MOST_TRANSFERS * 4 * 40;
 const ARGUMENTS: UnitArguments = UnitArguments { parameters: 0, left: 1 };
 const PAGES: u32 = 2;
 
-/// Attention on the NPU, with copies of the pools of keys and values in bf16.
+/// Attention on the NPU, with a copy of a layer's keys and values in bf16.
 pub(crate) struct NpuSteps<'x> {
     name: String,
     program: LoadedProgram<'x>,
     heads: HeadLayout,
-    kv: [Zeroed<u16>; 2],
-    layout: KvLayout,
     buffers: [BufferId; 3],
     command: CommandId,
     turns: CoreTurns,
+    /// By pool: the layers of one have the same pages in the same places.
+    kept: [Option<KeptAttention>; 2],
+}
+
+/// Attention of one token each of some sequences, and their pages.
+struct KeptAttention {
+    pages: Vec<Vec<PagePlace>>,
+    attention: DecodeAttention,
 }
 
 /// This machine's NPU for attention of a model of this shape.
@@ -82,6 +86,11 @@ pub(super) fn heads(shape: &Shape) -> Result<(HeadLayout, &'static Program)> {
         _ => &ATTEND_BF16_256,
     };
     Ok((layout, program))
+}
+
+/// Whether this machine has an NPU, of any kind.
+pub(crate) fn is_there(files: &Files) -> bool {
+    DeviceNode::accelerators(files).iter().any(DeviceNode::is_amdxdna)
 }
 
 /// This machine's NPU that Kiln has programs for.
@@ -124,31 +133,30 @@ impl<'x> NpuSteps<'x> {
         let [parameters, left, pages] = bytes.map(|bytes| program.allocate(bytes as u64));
         let buffers = [parameters?, left?, pages?];
         let command = program.add_command(STREAM_BYTES)?;
-        let pool = |pool| {
-            let layout = schedule.kv.pool(pool);
-            zeroed(layout.pages * (layout.page_bytes / 2) as usize, "KV cache of the NPU")
-        };
-        let kv = [pool(Pool::Global)?, pool(Pool::Local)?];
-        let turns = CoreTurns::default();
-        Ok(NpuSteps { name, program, heads, kv, layout: schedule.kv, buffers, command, turns })
+        Ok(NpuSteps { name, program, heads, buffers, command, turns: CoreTurns::default(), kept: [None, None] })
     }
 
     fn attend(&mut self, attended: &Attended, state: &StepState, arena: &mut [f32]) -> Result<()> {
-        let staged = self.stage(attended, state)?;
+        let runs = self.runs(attended, state);
         let query_heads = self.heads.kv_heads * self.heads.group;
         let width = query_heads * self.heads.head_dim;
         // A score is a power of two's exponent.
         let scale = attended.scale * std::f32::consts::LOG2_E;
-        let queries: Vec<u16> = (0..state.rows)
-            .flat_map(|row| crate::executor::slot_row(arena, attended.q, row)[..width].iter())
-            .map(|x| bf16::from_f32(x * scale).to_bits())
-            .collect();
+        let mut queries: Vec<u16> = Vec::with_capacity(state.rows * width);
+        for row in 0..state.rows {
+            let row = &slot_row(arena, attended.q, row)[..width];
+            queries.extend(row.iter().map(|x| bf16::from_f32(x * scale).to_bits()));
+        }
         let query = |row: usize, head: usize| &queries[(row * query_heads + head) * self.heads.head_dim..];
         let mut partials: Vec<Option<Partial>> = vec![None; state.rows * query_heads];
-        let (alone, chunks): (Vec<_>, Vec<_>) = staged.into_iter().partition(|chunk| chunk.pages.tokens == 1);
+        let (alone, chunks): (Vec<_>, Vec<_>) = runs.into_iter().partition(|chunk| chunk.pages.tokens == 1);
         if !alone.is_empty() {
             let pages: Vec<Vec<PagePlace>> = alone.iter().map(|one| one.pages.pages.clone()).collect();
-            let attention = DecodeAttention::new(self.heads, ARGUMENTS, &pages).map_err(own_fault)?;
+            let kept = self.kept[attended.kv.pool as usize].take().filter(|kept| kept.pages == pages);
+            let attention = match kept {
+                Some(kept) => kept.attention,
+                None => DecodeAttention::new(self.heads, ARGUMENTS, &pages).map_err(own_fault)?,
+            };
             let seen: Vec<Range<usize>> = alone
                 .iter()
                 .map(|one| one.pages.seen(0))
@@ -161,9 +169,11 @@ impl<'x> NpuSteps<'x> {
                 let mut parameters = vec![0; units];
                 let own = |one: usize, head: usize| query(alone[one].row, head);
                 attention.write_parameters(index, &mut self.turns, &seen, &own, &mut parameters);
-                let left = run(&mut self.program, self.command, self.buffers, stream, &parameters, left)?;
+                let used = self.heads.group.div_ceil(4) * DECODE_QUAD_BYTES;
+                let left = run(&mut self.program, self.command, self.buffers, stream, &parameters, (left, used))?;
                 attention.merge_left(index, &left, &mut found);
             }
+            self.kept[attended.kv.pool as usize] = Some(KeptAttention { pages, attention });
             for (one, found) in alone.iter().zip(found.chunks_mut(query_heads)) {
                 partials[one.row * query_heads..][..query_heads].swap_with_slice(found);
             }
@@ -177,6 +187,7 @@ impl<'x> NpuSteps<'x> {
                 let (units, left) = attention.bytes(index);
                 let mut parameters = vec![0; units];
                 attention.write_parameters(index, &|token, head| query(row + token, head), &mut parameters);
+                let left = (left, LEFT_BYTES);
                 let left = run(&mut self.program, self.command, self.buffers, stream, &parameters, left)?;
                 attention.merge_left(index, &self.turns, &left, found);
             }
@@ -190,14 +201,10 @@ impl<'x> NpuSteps<'x> {
         Ok(())
     }
 
-    /// Copies what the pass's rows see of the layer to the NPU, each page once: the rows of one sequence that follow each other,
-    /// with their pages.
-    fn stage(&mut self, attended: &Attended, state: &StepState) -> Result<Vec<StagedRows>> {
+    /// The pass's rows by sequences: those that follow each other, with the pages that they see.
+    fn runs(&self, attended: &Attended, state: &StepState) -> Vec<RowRun> {
         let Attended { kv, window, .. } = *attended;
-        let part = kv.elements();
-        let mut slots: HashMap<usize, u64> = HashMap::new();
-        let mut staged: Vec<u8> = Vec::new();
-        let mut rows: Vec<StagedRows> = Vec::new();
+        let mut runs: Vec<RowRun> = Vec::new();
         let mut row = 0;
         while row < state.rows {
             let follows = |next: usize| {
@@ -207,28 +214,23 @@ impl<'x> NpuSteps<'x> {
             let tokens = 1 + (row + 1..state.rows).take_while(|next| follows(*next)).count();
             let past = state.position[row] as usize;
             let first = window.map_or(0, |window| (past + 1).saturating_sub(window)) / PAGE;
-            let pages = (first..=(past + tokens - 1) / PAGE)
-                .map(|number| {
-                    let start = state.page_at(kv.pool, row, number) + kv.place * part;
-                    let offset = *slots.entry(start).or_insert_with(|| {
-                        let offset = staged.len() as u64;
-                        staged.extend_from_slice(bytemuck::cast_slice(&self.kv[kv.pool as usize][start..start + part]));
-                        offset
-                    });
-                    PagePlace { argument: PAGES, offset }
-                })
-                .collect();
+            let place = |number| PagePlace { argument: PAGES, offset: self.place(state.page_id(kv.pool, row, number)) };
+            let pages = (first..=(past + tokens - 1) / PAGE).map(place).collect();
             let pages = ChunkPages { pages, from: first * PAGE_POSITIONS, past, tokens, window };
-            rows.push(StagedRows { row, pages });
+            runs.push(RowRun { row, pages });
             row += tokens;
         }
-        self.program.write(self.buffers[PAGES as usize], &staged)?;
-        Ok(rows)
+        runs
+    }
+
+    /// Where a page's part is in the buffer of pages.
+    fn place(&self, page: PageId) -> u64 {
+        u64::from(page) * self.heads.part_bytes() as u64
     }
 }
 
 /// Rows of one sequence at consecutive positions, from `row` on, and the pages that they see.
-struct StagedRows {
+struct RowRun {
     row: usize,
     pages: ChunkPages,
 }
@@ -242,21 +244,23 @@ struct Attended {
     window: Option<usize>,
 }
 
-/// Runs a stream: what its cores leave.
+/// Runs a stream: what its cores leave, `left` bytes, of which the first `used` of each core's are read.
 fn run(
     program: &mut LoadedProgram<'_>,
     command: CommandId,
     buffers: [BufferId; 3],
     stream: &InstructionStream,
     parameters: &[u8],
-    left: usize,
+    (left, used): (usize, usize),
 ) -> Result<Vec<u8>> {
     program.write(buffers[0], parameters)?;
     program.set_stream(command, &stream.bytes())?;
     program.start(command, &buffers.map(|buffer| (buffer, 0)))?;
     program.wait(command, DEADLINE, DEADLINE)?;
     let mut bytes = vec![0; left];
-    program.read(buffers[1], &mut bytes)?;
+    for (from, of_core) in (0..).step_by(LEFT_BYTES).zip(bytes.chunks_mut(LEFT_BYTES)) {
+        program.read_from(buffers[1], from, &mut of_core[..used])?;
+    }
     Ok(bytes)
 }
 
@@ -284,9 +288,12 @@ impl StepKernels for NpuSteps<'_> {
         Tolerance { outputs: 4e-2, ..Tolerance::BF16 }
     }
 
-    fn page(&mut self, pool: Pool, page: PageId) -> &mut [u8] {
-        let bytes = self.layout.pool(pool).page_bytes as usize;
-        &mut bytemuck::cast_slice_mut(&mut self.kv[pool as usize])[page as usize * bytes..][..bytes]
+    fn page(&mut self, _: Pool, _: PageId) -> &mut [u8] {
+        &mut []
+    }
+
+    fn take_kv(&mut self, _: &KvLayer, page: PageId, bytes: &[u8]) -> Result<()> {
+        self.program.write_from(self.buffers[PAGES as usize], self.place(page) as usize, bytes)
     }
 
     fn weights(&self, _: usize) -> Vec<&[u64]> {

@@ -114,15 +114,15 @@ impl Backend for KernelBackend {
         Ok(())
     }
 
-    fn write(&mut self, buffer: usize, bytes: &[u8]) -> Result<()> {
-        let to = &mut self.buffers[buffer].mapping.bytes_mut()[..bytes.len()];
+    fn write(&mut self, buffer: usize, from: usize, bytes: &[u8]) -> Result<()> {
+        let to = &mut self.buffers[buffer].mapping.bytes_mut()[from..from + bytes.len()];
         to.copy_from_slice(bytes);
         flush(to);
         Ok(())
     }
 
-    fn read(&mut self, buffer: usize, bytes: &mut [u8]) -> Result<()> {
-        let from = &self.buffers[buffer].mapping.bytes()[..bytes.len()];
+    fn read(&mut self, buffer: usize, from: usize, bytes: &mut [u8]) -> Result<()> {
+        let from = &self.buffers[buffer].mapping.bytes()[from..from + bytes.len()];
         flush(from);
         bytes.copy_from_slice(from);
         Ok(())

@@ -13,6 +13,8 @@ mod context;
 #[cfg(test)]
 pub(crate) mod fake;
 pub(crate) mod guest;
+#[cfg(test)]
+mod handover;
 mod kernel;
 #[cfg(test)]
 mod modelled;

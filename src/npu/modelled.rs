@@ -3,8 +3,9 @@
 
 use super::context::{Backend, lost};
 use super::guest::{self, NpuSteps};
+use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256};
 use super::{DriverApi, LoadedProgram, Program};
-use crate::executor::guest::{Guest, GuestKind, HostGuest};
+use crate::executor::guest::{Guest, GuestKind, GuestPasses, HostGuest};
 use crate::executor::host::{HostExecutor, StepKernels, StepState};
 use crate::executor::weights::Progress;
 use crate::executor::{Executor, HeadRows, PageId, Row, Tolerance};
@@ -25,6 +26,7 @@ use crate::vulkan::device::{DeviceChoice, Gpu};
 use crate::vulkan::memory::heaps;
 use crate::{Cancel, Error, Result};
 use array::{HostMemory, Latencies, Machine};
+use std::cell::Cell;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -41,14 +43,20 @@ struct ModelledArray {
     /// The command of this number fails.
     fails: Option<u64>,
     commands: u64,
+    /// It sees no page that is written after the first: its memory holds what was there before.
+    is_blind: bool,
+    pages: usize,
 }
+
+/// The buffer of pages.
+const PAGES: usize = 2;
 
 impl ModelledArray {
     fn new(program: &'static Program, fails: Option<u64>) -> ModelledArray {
         let mut machine = Machine::new(program.columns, Latencies::default());
         machine.limit = u64::MAX;
         machine.load_image(program.image).expect("an image");
-        ModelledArray { machine, program, streams: Vec::new(), fails, commands: 0 }
+        ModelledArray { machine, program, streams: Vec::new(), fails, commands: 0, is_blind: false, pages: 0 }
     }
 }
 
@@ -62,17 +70,19 @@ impl Backend for ModelledArray {
         Err(lost())
     }
 
-    fn write(&mut self, buffer: usize, bytes: &[u8]) -> Result<()> {
+    fn write(&mut self, buffer: usize, from: usize, bytes: &[u8]) -> Result<()> {
+        self.pages += usize::from(buffer == PAGES);
         for (index, word) in bytes.chunks(4).enumerate() {
-            let word = u32::from_le_bytes(word.try_into().expect("whole words"));
-            self.machine.host[buffer].memory.write_word(4 * index as u64, word);
+            let is_unseen = self.is_blind && buffer == PAGES && self.pages > 1;
+            let word = if is_unseen { 0 } else { u32::from_le_bytes(word.try_into().expect("whole words")) };
+            self.machine.host[buffer].memory.write_word((from + 4 * index) as u64, word);
         }
         Ok(())
     }
 
-    fn read(&mut self, buffer: usize, bytes: &mut [u8]) -> Result<()> {
+    fn read(&mut self, buffer: usize, from: usize, bytes: &mut [u8]) -> Result<()> {
         for (index, bytes) in bytes.chunks_mut(4).enumerate() {
-            let word = self.machine.host[buffer].memory.word(4 * index as u64);
+            let word = self.machine.host[buffer].memory.word((from + 4 * index) as u64);
             bytes.copy_from_slice(&word.expect("a word that was written").to_le_bytes());
         }
         Ok(())
@@ -123,9 +133,10 @@ impl StepKernels for AttendedByGuest {
     fn run(&mut self, op: &Op, state: &StepState, arena: &mut [f32]) -> Result<()> {
         let Op::Attend { kv, .. } = op else { return self.formulas.run(op, state, arena) };
         // All pages: the model is a small one's.
+        let part = kv.elements() * KvType::F32.bytes();
         for page in 0..self.schedule.kv.pool(kv.pool).pages as PageId {
-            let values = KvType::F32.decode(self.formulas.page(kv.pool, page));
-            self.guest.page(kv.pool, page).copy_from_slice(&KvType::Bf16.encode(&values));
+            let bytes = &self.formulas.page(kv.pool, page)[kv.place * part..][..part];
+            self.guest.take_kv(kv, page, &KvType::Bf16.encode(&KvType::F32.decode(bytes)))?;
         }
         self.guest.run(op, state, arena)
     }
@@ -245,17 +256,61 @@ fn check(checkpoint: &Checkpoint, executor: &mut dyn Executor) {
     }
 }
 
+/// The model on a Vulkan device, without a guest.
+fn on_vulkan(checkpoint: &Checkpoint) -> Replay<Vulkan> {
+    let gpu = Rc::new(Gpu::open(DeviceChoice::Best).expect("a Vulkan device"));
+    let own = schedule(checkpoint, KvType::Bf16);
+    let plan = Plan::place(&own, &heaps::describe(&gpu), Needs::on_device(&own, true)).expect("room");
+    let options = ReplayOptions { tune: Some(Tune::Off), ..ReplayOptions::default() };
+    let vulkan = Vulkan::new(&gpu).expect("a driver");
+    Replay::load(vulkan, checkpoint, own, &plan, options, &Progress::default()).expect("a model")
+}
+
+/// What is measured comes behind what proves that the NPU computes on what the device wrote: the program of other heads is
+/// refused, however fast it is, and so is an array that does not see pages. The clock makes everything twice as fast once the device was timed.
+#[test]
+fn a_wrong_program_is_refused_before_it_is_timed() {
+    let checkpoint = checkpoint();
+    let mut replay = on_vulkan(&checkpoint);
+    let (mut failures, own) = (0, replay.schedule().clone());
+    for (program, is_blind, is_right) in [
+        (&ATTEND_BF16_64, false, false),
+        (&ATTEND_BF16_256, false, false),
+        (&ATTEND_BF16_128, true, false),
+        (&ATTEND_BF16_128, false, true),
+    ] {
+        let (now, looks) = (Cell::new(0.0), Cell::new(0));
+        let clock = || {
+            looks.set(looks.get() + 1);
+            now.replace(now.get() + if looks.get() <= DEVICE_LOOKS { 1.0 } else { 0.5 })
+        };
+        let own = own.clone();
+        let load = move || -> Result<Box<dyn Guest>> {
+            let array = ModelledArray { is_blind, ..ModelledArray::new(program, None) };
+            let program = LoadedProgram::of(program, array)?;
+            Ok(Box::new(HostGuest::new(&own, NpuSteps::new("the model".into(), program, &own)?)))
+        };
+        replay.seat_if_faster(GuestKind::Npu(DriverApi::Kernel), Box::new(load), &clock).expect("a device that works");
+        failures += u32::from(!is_right);
+        let report = replay.guest().expect("a guest was there");
+        let passes = if is_right { GuestPasses::ALL } else { GuestPasses::NONE };
+        let what = format!("{}, blind: {is_blind}", program.name);
+        assert_eq!((report.attends, report.failures), (passes, failures), "{what}");
+        assert_eq!(looks.get() > DEVICE_LOOKS, is_right, "{what}: it is timed");
+    }
+    check(&checkpoint, &mut replay);
+}
+
+/// Looks at the clock while the device is timed: before and after two runs of six passes.
+const DEVICE_LOOKS: u32 = 24;
+
 /// In passes of a Vulkan device, lavapipe here, whose keys and values the guest copies: chunks, rows of two sequences, mixed passes.
 /// The guest stands the proof beside the device, and is left where a command fails.
 #[test]
 fn passes_of_a_vulkan_device_attend_on_the_model_of_the_array() {
-    let (checkpoint, progress) = (checkpoint(), Progress::default());
-    let gpu = Rc::new(Gpu::open(DeviceChoice::Best).expect("a Vulkan device"));
-    let own = schedule(&checkpoint, KvType::Bf16);
-    let plan = Plan::place(&own, &heaps::describe(&gpu), Needs::on_device(&own, true)).expect("room");
-    let options = ReplayOptions { tune: Some(Tune::Off), ..ReplayOptions::default() };
-    let vulkan = Vulkan::new(&gpu).expect("a driver");
-    let mut replay = Replay::load(vulkan, &checkpoint, own.clone(), &plan, options, &progress).expect("a model");
+    let checkpoint = checkpoint();
+    let mut replay = on_vulkan(&checkpoint);
+    let own = replay.schedule().clone();
     for (fails, report) in [(None, (true, 0)), (Some(20), (false, 1))] {
         let own = own.clone();
         let load = move || -> Result<Box<dyn Guest>> {
@@ -267,7 +322,7 @@ fn passes_of_a_vulkan_device_attend_on_the_model_of_the_array() {
         (0..2).for_each(|sequence| replay.pages_mut().truncate(sequence, 0));
         check(&checkpoint, &mut replay);
         let guest = replay.guest().expect("a guest");
-        assert_eq!((guest.attends, guest.failures), report);
+        assert_eq!((guest.attends.any(), guest.failures), report);
     }
 }
 

@@ -1,10 +1,11 @@
 //! Whether the NPU computes: programs run on numbers whose results are known, and every value is compared.
 
-use super::{BufferId, LoadedProgram, Program, programs};
+use super::context::MOST_RUNNING;
+use super::{BufferId, CommandId, LoadedProgram, Program, programs};
 use crate::sys::dma_buf::DmaBuf;
 use crate::{Error, Result};
 use half::bf16;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A program, and how its results are known.
 #[derive(Debug, Clone, Copy)]
@@ -130,5 +131,49 @@ impl ProgramTrial {
             false => bf16::from_f32((next() as f32 - 32767.5) * 2f32.powi((next() % 16) as i32 - 20)).to_f32(),
         };
         (0..count).map(|_| number()).collect()
+    }
+}
+
+/// How often commands are timed; the fastest counts.
+const ROUNDS: usize = 16;
+
+/// What commands that compute next to nothing cost, from the start to where the host knows of the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommandTimes {
+    /// One by itself.
+    pub alone: Duration,
+    /// Each of as many as may run at a time.
+    pub together: Duration,
+}
+
+impl CommandTimes {
+    /// Times a program's own stream on `buffers`.
+    ///
+    /// # Errors
+    /// As [`LoadedProgram::start`] and [`LoadedProgram::wait`].
+    pub fn measure(context: &mut LoadedProgram<'_>, buffers: &[BufferId], deadline: Duration) -> Result<CommandTimes> {
+        let stream = context.program().sequence;
+        let arguments: Vec<(BufferId, u64)> = buffers.iter().map(|buffer| (*buffer, 0)).collect();
+        let mut commands: Vec<CommandId> = Vec::with_capacity(MOST_RUNNING);
+        for _ in 0..MOST_RUNNING {
+            let command = context.add_command(stream.len())?;
+            context.set_stream(command, stream)?;
+            commands.push(command);
+        }
+        let mut fastest = |commands: &[CommandId]| {
+            let mut fastest = Duration::MAX;
+            for _ in 0..ROUNDS {
+                let start = Instant::now();
+                for command in commands {
+                    context.start(*command, &arguments)?;
+                }
+                for command in commands {
+                    context.wait(*command, deadline, deadline)?;
+                }
+                fastest = fastest.min(start.elapsed());
+            }
+            Ok::<_, Error>(fastest / commands.len() as u32)
+        };
+        Ok(CommandTimes { alone: fastest(&commands[..1])?, together: fastest(&commands)? })
     }
 }

@@ -103,14 +103,14 @@ impl Backend for XrtBackend<'_> {
         Ok(())
     }
 
-    fn write(&mut self, buffer: usize, bytes: &[u8]) -> Result<()> {
-        self.buffers[buffer].write(0, bytes)?;
-        self.buffers[buffer].sync_to_device()
+    fn write(&mut self, buffer: usize, from: usize, bytes: &[u8]) -> Result<()> {
+        self.buffers[buffer].write(from, bytes)?;
+        self.buffers[buffer].sync_part_to_device(from, bytes.len())
     }
 
-    fn read(&mut self, buffer: usize, bytes: &mut [u8]) -> Result<()> {
-        self.buffers[buffer].sync_to_host()?;
-        self.buffers[buffer].read(0, bytes)
+    fn read(&mut self, buffer: usize, from: usize, bytes: &mut [u8]) -> Result<()> {
+        self.buffers[buffer].sync_part_to_host(from, bytes.len())?;
+        self.buffers[buffer].read(from, bytes)
     }
 
     fn add_command(&mut self, bytes: usize) -> Result<()> {

@@ -6,13 +6,13 @@ use super::pace::SubmitPace;
 use super::passes::{BakedKind, Passes, Piece, Stamped, TAILS, Tail, kinds, tuned};
 use super::queue::DeviceQueue;
 use super::results::Results;
-use crate::executor::guest::GuestKind;
 use crate::lower::dispatch::{Addresses, Dispatch};
 use crate::lower::kernels::Kernel;
 use crate::lower::layout::GpuLayout;
 use crate::lower::target::Target;
 use crate::lower::{Lowering, PassKind, RowOrder, TokenSource};
 use crate::plan::device::SLOTS;
+use crate::replay::guests::SeatedGuest;
 use crate::schedule::{Schedule, Segment};
 use crate::{Error, Result};
 use std::collections::HashSet;
@@ -28,7 +28,7 @@ pub(crate) struct Baking<'a, D: Driver> {
     pub relay: Option<Relay<'a, D>>,
     pub arena: &'a D::Memory,
     pub results: &'a Results<D>,
-    pub guest: Option<GuestKind>,
+    pub guest: Option<SeatedGuest>,
 }
 
 /// A pass in one list for each tail, and the one that follows it, per slot of results.
@@ -127,8 +127,8 @@ impl<'a, D: Driver> Baking<'a, D> {
 
     fn kind(&mut self, kind: PassKind) -> Result<BakedKind<D>> {
         let (mut whole, mut following) = (Default::default(), None);
-        // With a guest, no pass is one submit.
-        if self.guest.is_none() {
+        // No pass with a guest is one submit.
+        if !self.guest.is_some_and(|guest| guest.attends_in(kind)) {
             (whole, following) = self.whole(kind)?;
         }
         let (mut ends, mut pieces, mut parts) = (Vec::new(), Vec::new(), Vec::new());
@@ -203,7 +203,8 @@ impl<'a, D: Driver> Baking<'a, D> {
     /// A segment's parts: what the device runs of it, and between them the steps that the guest runs.
     fn parts(&self, segment: Segment, kind: PassKind) -> Vec<SegmentPart> {
         let steps = &self.schedule.steps;
-        let is_guests = |at: &usize| self.guest.is_some_and(|guest| guest.takes(&steps[*at]));
+        let guest = self.guest.filter(|guest| guest.attends_in(kind));
+        let is_guests = |at: &usize| guest.is_some_and(|guest| guest.kind.takes(&steps[*at]));
         let of = self.schedule.steps_of(segment);
         let mut parts = Vec::new();
         let mut at = of.start;

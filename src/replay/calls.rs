@@ -5,7 +5,7 @@ use super::driver::{Driver, Memory};
 use super::passes::Piece;
 use super::submits::all_rows;
 use crate::Result;
-use crate::executor::guest::GuestReport;
+use crate::executor::guest::{GuestReport, PlacementTiming};
 use crate::executor::measure::{TuningGain, TuningState};
 use crate::executor::{self, Executor, HeadRows, KernelTiming, Measure, PageId, Pages, Row, SampleRequests, Watch};
 use crate::replay::measure::ceiling::Ceiling;
@@ -148,6 +148,10 @@ impl<D: Driver> Executor for Replay<D> {
 
     fn guest(&self) -> Option<GuestReport> {
         self.seat.report()
+    }
+
+    fn placements(&self) -> &[PlacementTiming] {
+        self.seat.timings()
     }
 
     fn pages(&self) -> &Pages {

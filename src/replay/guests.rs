@@ -5,13 +5,14 @@ use super::Replay;
 use super::driver::{Driver, Memory};
 use crate::cpu::CpuKernels;
 use crate::cpu::lanes::VectorUnits;
-use crate::executor::guest::{Guest, GuestKind, GuestReport, HostGuest};
+use crate::executor::guest::{Guest, GuestKind, GuestPasses, GuestReport, HostGuest, PlacementTiming};
 use crate::executor::weights::Progress;
-use crate::executor::{PageId, Row, Stepwise, slot_row};
+use crate::executor::{PageId, Pages, Row, Stepwise, slot_row};
+use crate::lower::{PassKind, RowOrder};
 use crate::model::checkpoint::Checkpoint;
 use crate::npu;
 use crate::reference::Formulas;
-use crate::schedule::kv::KvLayer;
+use crate::schedule::kv::{KvLayer, PAGE, Pool};
 use crate::schedule::step::{KvType, Op, Slot};
 use crate::schedule::{Schedule, Step};
 use crate::{Error, Result};
@@ -28,13 +29,28 @@ const FIRST_RELOAD: Duration = Duration::from_secs(60);
 /// bf16 is off by 1 %.
 const MOST_OFF: f64 = 0.04;
 
+/// Whom passes are baked for, and which passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SeatedGuest {
+    pub kind: GuestKind,
+    pub passes: GuestPasses,
+}
+
+impl SeatedGuest {
+    /// Whether it attends in passes of a kind.
+    pub(crate) fn attends_in(self, kind: PassKind) -> bool {
+        let is_decode = kind.rows == 1 || kind.order == RowOrder::Apart;
+        if is_decode { self.passes.decode } else { self.passes.prefill }
+    }
+}
+
 /// Who attends in place of the device, and what became of it.
 pub(super) struct GuestSeat {
     /// Whom passes are baked for.
-    kind: Option<GuestKind>,
+    seated: Option<SeatedGuest>,
     guest: Option<Box<dyn Guest>>,
     /// Loads it again; `None`: what failed once stays away.
-    reload: Option<(GuestKind, GuestLoader)>,
+    reload: Option<(SeatedGuest, GuestLoader)>,
     first_reload: Duration,
     /// When it is loaded again.
     due: Option<Instant>,
@@ -42,6 +58,8 @@ pub(super) struct GuestSeat {
     failures: u32,
     /// Whether it has proved itself: in a pass of one row, and in one of several.
     is_proved: [bool; 2],
+    /// What was measured to choose its passes.
+    timings: Vec<PlacementTiming>,
 }
 
 impl GuestSeat {
@@ -56,34 +74,86 @@ impl GuestSeat {
         progress: &Progress,
     ) -> Result<GuestSeat> {
         let guest = kind.map(|kind| load(kind, checkpoint, schedule, progress)).transpose()?;
-        let own = schedule.with_kv(KvType::Bf16);
-        let reload = match kind {
-            Some(kind @ GuestKind::Npu(api)) => {
-                let load: GuestLoader = Box::new(move || npu(&own, api));
-                Some((kind, load))
-            }
-            _ => None,
-        };
+        let seated = kind.map(|kind| SeatedGuest { kind, passes: GuestPasses::ALL });
+        let reload = seated.and_then(|seated| Some((seated, device_loader(seated.kind, schedule)?)));
         // What is no device's needs no proof.
         let is_proved = [reload.is_none(); 2];
-        Ok(GuestSeat { kind, guest, reload, first_reload: FIRST_RELOAD, due: None, reloads: 0, failures: 0, is_proved })
+        Ok(GuestSeat { guest, seated, reload, is_proved, ..GuestSeat::empty() })
+    }
+
+    /// Nobody's seat.
+    fn empty() -> GuestSeat {
+        GuestSeat {
+            seated: None,
+            guest: None,
+            reload: None,
+            first_reload: FIRST_RELOAD,
+            due: None,
+            reloads: 0,
+            failures: 0,
+            is_proved: [false; 2],
+            timings: Vec::new(),
+        }
     }
 
     /// Whom passes are baked for.
-    pub(super) fn kind(&self) -> Option<GuestKind> {
-        self.kind
+    pub(super) fn seated(&self) -> Option<SeatedGuest> {
+        self.seated
     }
 
     /// How it does; `None` where there never was one.
     pub(super) fn report(&self) -> Option<GuestReport> {
-        let was_there = self.guest.is_some() || self.failures > 0;
-        was_there.then(|| GuestReport { attends: self.guest.is_some(), failures: self.failures })
+        let was_there = self.guest.is_some() || self.failures > 0 || !self.timings.is_empty();
+        let attends = self.seated.filter(|_| self.guest.is_some()).map_or(GuestPasses::NONE, |seated| seated.passes);
+        was_there.then_some(GuestReport { attends, failures: self.failures })
+    }
+
+    /// What was measured to choose its passes.
+    pub(super) fn timings(&self) -> &[PlacementTiming] {
+        &self.timings
+    }
+
+    /// Whoever has the seat leaves it. The next pass is baked without a guest.
+    pub(super) fn vacate(&mut self) {
+        *self = GuestSeat { seated: self.seated, failures: self.failures, ..GuestSeat::empty() };
+    }
+
+    /// Gives the seat to a guest that is not proved, for all passes. What becomes of it when it fails is not known yet: it is
+    /// not loaded again.
+    pub(super) fn try_out(&mut self, kind: GuestKind, guest: Box<dyn Guest>) {
+        *self = GuestSeat {
+            seated: Some(SeatedGuest { kind, passes: GuestPasses::ALL }),
+            guest: Some(guest),
+            failures: self.failures,
+            ..GuestSeat::empty()
+        };
+    }
+
+    /// Whether the guest that was tried out has failed.
+    pub(super) fn is_lost(&self) -> bool {
+        self.guest.is_none()
+    }
+
+    /// Keeps the guest that was tried out for these passes alone, and loads it again by `load` should it fail. Of none it is
+    /// given up, which is no failure.
+    pub(super) fn keep(&mut self, passes: GuestPasses, timings: Vec<PlacementTiming>, load: GuestLoader) {
+        self.timings = timings;
+        self.seated = self.seated.map(|seated| SeatedGuest { passes, ..seated }).filter(|_| passes.any());
+        match self.seated {
+            Some(seated) => self.reload = Some((seated, load)),
+            None => self.guest = None,
+        }
+    }
+
+    /// Notes that a guest could not be loaded.
+    pub(super) fn note_absent(&mut self) {
+        self.failures += 1;
     }
 
     /// Whether there is something to change before the next pass.
     #[inline]
     pub(super) fn is_settled(&self) -> bool {
-        self.kind.is_some() == self.guest.is_some() && self.due.is_none_or(|due| Instant::now() < due)
+        self.seated.is_some() == self.guest.is_some() && self.due.is_none_or(|due| Instant::now() < due)
     }
 
     /// Takes a guest away that has failed. Whatever it held of its device is given back.
@@ -102,17 +172,17 @@ impl GuestSeat {
 
     /// Loads the guest again, where it is time for that.
     fn try_again(&mut self) {
-        let Some((kind, reload)) = self.reload.as_mut().filter(|_| self.due.is_some_and(|due| Instant::now() >= due))
+        let Some((seated, reload)) = self.reload.as_mut().filter(|_| self.due.is_some_and(|due| Instant::now() >= due))
         else {
             return;
         };
-        let kind = *kind;
+        let seated = *seated;
         self.reloads += 1;
         self.due = None;
         match reload() {
             Ok(guest) => {
                 log::info!("{} is tried again", guest.name());
-                (self.kind, self.guest, self.is_proved) = (Some(kind), Some(guest), [false; 2]);
+                (self.seated, self.guest, self.is_proved) = (Some(seated), Some(guest), [false; 2]);
             }
             Err(e) => {
                 self.failures += 1;
@@ -122,6 +192,13 @@ impl GuestSeat {
             }
         }
     }
+}
+
+/// What loads a guest that is a device, again and again; `None` for one that is not.
+pub(super) fn device_loader(kind: GuestKind, schedule: &Schedule) -> Option<GuestLoader> {
+    let GuestKind::Npu(api) = kind else { return None };
+    let own = schedule.with_kv(KvType::Bf16);
+    Some(Box::new(move || npu(&own, api)))
 }
 
 /// The NPU's guest of passes of a schedule whose KV type is bf16.
@@ -164,12 +241,14 @@ impl<D: Driver> Replay<D> {
     /// What the device is called. Says what a guest costs.
     pub(super) fn set_name(&mut self) {
         let device = &self.queue.driver.caps().name;
-        self.name = match &self.seat.guest {
-            Some(guest) => {
-                log::info!("the device waits for {} at every attention: no pass runs ahead", guest.name());
-                format!("{device}, attention on {}", guest.name())
+        self.name = match (&self.seat.guest, self.seat.seated) {
+            (Some(guest), Some(SeatedGuest { passes, .. })) => {
+                let (name, of) = (guest.name(), passes.name());
+                log::info!("in {of} the device waits for {name} at every attention: no such pass runs ahead");
+                let of = if passes == GuestPasses::ALL { String::new() } else { format!(" of {of}") };
+                format!("{device}, attention{of} on {name}")
             }
-            None => device.clone(),
+            _ => device.clone(),
         };
     }
 
@@ -177,14 +256,12 @@ impl<D: Driver> Replay<D> {
     #[cfg(feature = "testing")]
     pub fn give_guest(&mut self, kind: GuestKind, first_reload: Duration, load: GuestLoader) {
         self.seat = GuestSeat {
-            kind: self.seat.kind,
-            guest: None,
-            reload: Some((kind, load)),
+            seated: self.seat.seated,
+            reload: Some((SeatedGuest { kind, passes: GuestPasses::ALL }, load)),
             first_reload,
             due: Some(Instant::now()),
-            reloads: 0,
             failures: self.seat.failures,
-            is_proved: [false; 2],
+            ..GuestSeat::empty()
         };
     }
 
@@ -195,13 +272,18 @@ impl<D: Driver> Replay<D> {
         self.forget();
         self.seat.try_again();
         if self.seat.guest.is_none() {
-            self.seat.kind = None;
+            self.seat.seated = None;
         }
+        self.rebake_all()
+    }
+
+    /// Bakes every kind of pass anew, for whoever has the seat.
+    pub(super) fn rebake_all(&mut self) -> Result<()> {
         let rows: Vec<usize> = self.passes.kinds.iter().map(|baked| baked.kind.rows).collect();
         let (addresses, target) = (self.addresses(), self.target.clone());
         let mut passes = std::mem::take(&mut self.passes);
         let rebaked = self.baking(&addresses).rebake(&mut passes, &rows, &target);
-        // With a guest, no pass is one submit.
+        // No pass with a guest is one submit, and the paces of those without were others.
         passes.kinds.iter_mut().for_each(|baked| (baked.pace, baked.last) = Default::default());
         self.passes = passes;
         self.set_name();
@@ -286,14 +368,7 @@ impl<D: Driver> Replay<D> {
         let part = layer.elements() * layer.element.bytes();
         let offset = layer.place * part;
         let layout = *self.schedule.kv.pool(layer.pool);
-        let of = |row: &Row| self.pages.visible(layer.pool, row.sequence as usize, row.position as usize);
-        let mut pages: Vec<PageId> = Vec::new();
-        for entry in self.rows.iter().flat_map(of) {
-            guest.set_page(&entry);
-            pages.push(entry.page);
-        }
-        pages.sort_unstable();
-        pages.dedup();
+        let pages = show_pages(&self.pages, layer.pool, &self.rows, guest);
         let mut copied = Vec::new();
         for page in pages {
             let (block, start) = layout.in_block(page as usize);
@@ -301,15 +376,48 @@ impl<D: Driver> Replay<D> {
             match unsafe { self.kv[layer.pool as usize][block].bytes() } {
                 Some(bytes) => {
                     let first = start as usize + offset * layout.block_pages;
-                    guest.copy_kv(layer, page, layer.element, &bytes[first..first + part]);
+                    guest.copy_kv(layer, page, layer.element, &bytes[first..first + part])?;
                 }
                 None => {
                     copied.resize(part, 0);
                     self.read_from_page(layer.pool, page, offset, &mut copied)?;
-                    guest.copy_kv(layer, page, layer.element, &copied);
+                    guest.copy_kv(layer, page, layer.element, &copied)?;
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// Shows a guest the tables' entries of what rows see of a pool. Returns the pages, each once.
+pub(crate) fn show_pages(pages: &Pages, pool: Pool, rows: &[Row], guest: &mut dyn Guest) -> Vec<PageId> {
+    let mut seen: Vec<PageId> = Vec::new();
+    for row in first_on_pages(rows) {
+        for entry in pages.visible(pool, row.sequence as usize, row.position as usize) {
+            guest.set_page(&entry);
+            seen.push(entry.page);
+        }
+    }
+    seen.sort_unstable();
+    seen.dedup();
+    seen
+}
+
+/// The rows without those behind another one of their sequence on the same page, which see no page that it does not see.
+fn first_on_pages(rows: &[Row]) -> impl Iterator<Item = &Row> {
+    let page = |row: &Row| (row.sequence, row.position as usize / PAGE);
+    rows.chunk_by(move |a, b| page(a) == page(b) && a.position < b.position).filter_map(|rows| rows.first())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_behind_another_on_its_page_see_no_other_page() {
+        let row = |sequence, position| Row { token: 0, position, sequence };
+        let rows: Vec<Row> = (60..200).map(|p| row(0, p)).chain([row(1, 5), row(1, 4), row(1, 6), row(0, 7)]).collect();
+        let kept: Vec<(u32, u32)> = first_on_pages(&rows).map(|row| (row.sequence, row.position)).collect();
+        assert_eq!(kept, [(0, 60), (0, 64), (0, 128), (0, 192), (1, 5), (1, 4), (0, 7)]);
     }
 }

@@ -25,6 +25,7 @@ pub mod measure;
 pub mod options;
 mod pace;
 mod passes;
+mod placement;
 pub mod queue;
 mod results;
 mod steps;
@@ -32,6 +33,8 @@ mod submits;
 mod tuning;
 mod upload;
 
+#[cfg(test)]
+pub(crate) use guests::show_pages;
 #[cfg(feature = "testing")]
 pub use guests::{GuestLoader, load as load_guest};
 #[cfg(any(feature = "cli", feature = "serve", test))]
@@ -135,7 +138,7 @@ impl<D: Driver> Replay<D> {
         let apart = !arena.is_cached() || options.staged;
         let results = Results::new(&queue.driver, &schedule, planned(plan, Purpose::Staging)?, apart)?;
         // Last, since it can do with less.
-        let mut kv = kv::allocate(&queue.driver, plan, &mut schedule.kv, options.arena, options.guest.is_some())?;
+        let mut kv = kv::allocate(&queue.driver, plan, &mut schedule.kv, options.arena, options.has_guest())?;
         if options.staged {
             kv.iter_mut().flatten().for_each(Memory::hide);
         }
@@ -175,6 +178,9 @@ impl<D: Driver> Replay<D> {
         replay.set_name();
         replay.fill_tables()?;
         replay.bake(start.elapsed(), progress)?;
+        if let Some(kind) = options.candidate.filter(|_| options.guest.is_none()) {
+            replay.seat_faster(kind, checkpoint, progress)?;
+        }
         replay.queue.driver.save_kernels();
         Ok(replay)
     }
@@ -220,7 +226,7 @@ impl<D: Driver> Replay<D> {
             relay,
             arena: &self.arena,
             results: &self.results,
-            guest: self.seat.kind(),
+            guest: self.seat.seated(),
         }
     }
 

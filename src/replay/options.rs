@@ -48,6 +48,8 @@ pub struct ReplayOptions {
     /// Who attends in place of the device. Passes then take several submits, with a wait for the device between them: none
     /// starts before the one ahead of it is done. The guest keeps a copy of the KV cache, which the plan does not count.
     pub guest: Option<GuestKind>,
+    /// Who attends where that is faster: it is measured once, when everything else is loaded. `guest` comes first.
+    pub candidate: Option<GuestKind>,
 }
 
 impl Default for ReplayOptions {
@@ -62,6 +64,7 @@ impl Default for ReplayOptions {
             tune: None,
             arena: MemorySource::Auto,
             guest: None,
+            candidate: None,
         }
     }
 }
@@ -84,6 +87,11 @@ impl ReplayOptions {
         }
         let relays = caps.tries_relay && figures.is_some_and(|f| f.relays) && self.tuning().is_some();
         Target { forced: self.tile, relay: self.relay.unwrap_or(relays), ..target }
+    }
+
+    /// Whether somebody may attend in place of the device.
+    pub(crate) fn has_guest(&self) -> bool {
+        self.guest.or(self.candidate).is_some()
     }
 
     /// When to tune; `None` if even what was measured before is not to be used.

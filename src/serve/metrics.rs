@@ -2,6 +2,7 @@
 
 use crate::diagnose::energy::Energy;
 use crate::executor::Pages;
+use crate::executor::guest::{GuestPasses, PlacementTiming};
 use crate::schedule::kv::Pool;
 use crate::schedule::{PassShape, Schedule};
 use crate::sequence::Generation;
@@ -22,6 +23,8 @@ type Real = Gauge<f64, AtomicU64>;
 
 /// A metric by where energy is used: the GPU, the processor's package.
 type BySource<M> = Family<[(&'static str, &'static str); 1], M>;
+/// A metric with labels.
+type Labelled<const LABELS: usize, M> = Family<[(&'static str, String); LABELS], M>;
 
 /// The server's metrics. Any thread reads and writes them.
 pub struct Metrics {
@@ -62,8 +65,9 @@ pub struct Metrics {
     bytes_per_second: Real,
     read_ceiling: Real,
     roofline_share: Real,
-    npu_attends: Gauge,
+    npu_attends: Labelled<1, Gauge>,
     npu_failures: Counter,
+    npu_layers: Labelled<3, Real>,
     /// Neither has a sample where nothing can be read.
     energy: BySource<Counter<f64, AtomicU64>>,
     joules_per_token: BySource<Real>,
@@ -80,7 +84,7 @@ impl Default for Metrics {
         let mut registry = Registry::with_prefix("kiln");
         let r = &mut registry;
         register_build(r);
-        Metrics {
+        let metrics = Metrics {
             prompt_tokens: register(r, "prompt_tokens", "Prompt tokens that were run"),
             cached_tokens: register(r, "cached_tokens", "Prompt tokens that the KV cache held already"),
             reply_tokens: register(r, "reply_tokens", "Tokens of replies"),
@@ -97,7 +101,14 @@ impl Default for Metrics {
             running: register(r, "sequences_running", "Replies that are being made"),
             slots: register(r, "sequences_limit", "Replies that can be made at once"),
             loaded: register(r, "model_loaded", "Whether the weights are in memory: 1, or 0"),
-            npu_attends: register(r, "npu_attends", "Whether attention is on the NPU: 1, or 0"),
+            npu_attends: register(r, "npu_attends", "Whether attention of such passes is on the NPU: 1, or 0"),
+            npu_layers: register_with_unit(
+                r,
+                "npu_placement",
+                "Time of a pass's layers at the start, with attention on each of both",
+                Seconds,
+                Labelled::default(),
+            ),
             npu_failures: register(r, "npu_failures", "Failures of the NPU after which the GPU went on"),
             kv_pages: register(r, "kv_pages", "Pages of the KV cache"),
             kv_pages_used: register(r, "kv_pages_used", "Pages of the KV cache that hold tokens"),
@@ -134,7 +145,9 @@ impl Default for Metrics {
             first_token: register_with_unit(r, "time_to_first_token", "Arrival to first token", Seconds, times()),
             gap: register_with_unit(r, "time_between_tokens", "From token to token", Seconds, times()),
             registry,
-        }
+        };
+        metrics.set_attends(GuestPasses::NONE);
+        metrics
     }
 }
 
@@ -254,9 +267,25 @@ impl Metrics {
     }
 
     /// Publishes how attention's guest does: `new` are its failures since the last time.
-    pub(super) fn set_guest(&self, attends: bool, new: u32) {
-        self.npu_attends.set(attends.into());
+    pub(super) fn set_guest(&self, attends: GuestPasses, new: u32) {
+        self.set_attends(attends);
         self.npu_failures.inc_by(new.into());
+    }
+
+    fn set_attends(&self, attends: GuestPasses) {
+        for (pass, is) in [("decode", attends.decode), ("prefill", attends.prefill)] {
+            self.npu_attends.get_or_create(&[("pass", pass.into())]).set(is.into());
+        }
+    }
+
+    /// Publishes what was measured to choose where to attend.
+    pub(super) fn set_placements(&self, timings: &[PlacementTiming]) {
+        for t in timings {
+            for (on, seconds) in [("gpu", t.device), ("npu", t.guest)] {
+                let labels = [("rows", t.rows.to_string()), ("behind", t.depth.to_string()), ("on", on.into())];
+                self.npu_layers.get_or_create(&labels).set(seconds);
+            }
+        }
     }
 
     /// Publishes what was used since the last time, in which so many tokens were decoded.
@@ -307,13 +336,29 @@ mod tests {
     #[test]
     fn a_guest_that_fails_is_counted_once() {
         let metrics = Metrics::default();
-        assert!(metrics.prometheus().contains("kiln_npu_attends 0\n"));
-        for (attends, new) in [(true, 0), (false, 2), (false, 0)] {
+        assert!(metrics.prometheus().contains("kiln_npu_attends{pass=\"decode\"} 0\n"));
+        let prefill = GuestPasses { decode: false, prefill: true };
+        for (attends, new) in [(GuestPasses::ALL, 0), (prefill, 2), (GuestPasses::NONE, 0)] {
             metrics.set_guest(attends, new);
             let text = metrics.openmetrics();
-            assert!(text.contains(&format!("kiln_npu_attends {}\n", u32::from(attends))), "{text}");
+            for (pass, is) in [("decode", attends.decode), ("prefill", attends.prefill)] {
+                let line = format!("kiln_npu_attends{{pass=\"{pass}\"}} {}\n", u32::from(is));
+                assert!(text.contains(&line), "{text}");
+            }
         }
         assert!(metrics.openmetrics().contains("kiln_npu_failures_total 2\n"));
+    }
+
+    #[test]
+    fn what_was_measured_for_the_npu_has_a_sample_for_each_placement() {
+        let metrics = Metrics::default();
+        assert!(!metrics.prometheus().contains("kiln_npu_placement"));
+        metrics.set_placements(&[PlacementTiming { rows: 512, depth: 1792, device: 4.5, guest: 4.25 }]);
+        let text = metrics.prometheus();
+        for (on, seconds) in [("gpu", "4.5"), ("npu", "4.25")] {
+            let labels = format!("{{rows=\"512\",behind=\"1792\",on=\"{on}\"}}");
+            assert!(text.contains(&format!("kiln_npu_placement_seconds{labels} {seconds}\n")), "{text}");
+        }
     }
 
     #[test]

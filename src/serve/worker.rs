@@ -155,6 +155,7 @@ impl<'a> Worker<'a> {
         let Worker { service, model, executor, .. } = self;
         service.while_current(model.id, || {
             service.metrics.set_model(executor.schedule(), self.read_ceiling, service.settings.prefix_bytes);
+            service.metrics.set_placements(executor.placements());
             service.health.enter(Phase::Ready);
         });
     }

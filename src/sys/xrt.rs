@@ -399,7 +399,16 @@ impl<'x> XrtBuffer<'x> {
     /// # Errors
     /// Device: libxrt's own.
     pub fn sync_to_device(&mut self) -> Result<()> {
-        self.sync(b::KILN_XRT_TO_DEVICE)
+        self.sync(b::KILN_XRT_TO_DEVICE, 0, self.size)
+    }
+
+    /// As [`XrtBuffer::sync_to_device`], of so many bytes from `offset` on.
+    ///
+    /// # Errors
+    /// Input: they are not in the buffer. Device: libxrt's own.
+    pub fn sync_part_to_device(&mut self, offset: usize, bytes: usize) -> Result<()> {
+        self.check(offset, bytes)?;
+        self.sync(b::KILN_XRT_TO_DEVICE, offset, bytes)
     }
 
     /// Makes the NPU's writes visible to the host.
@@ -407,12 +416,22 @@ impl<'x> XrtBuffer<'x> {
     /// # Errors
     /// Device: libxrt's own.
     pub fn sync_to_host(&mut self) -> Result<()> {
-        self.sync(b::KILN_XRT_TO_HOST)
+        self.sync(b::KILN_XRT_TO_HOST, 0, self.size)
     }
 
-    fn sync(&mut self, direction: u32) -> Result<()> {
-        let size = self.size as u64;
-        call!(self.owned.library, "synchronise a buffer", sync(self.owned.get(), direction as i32, 0, size)).map(drop)
+    /// As [`XrtBuffer::sync_to_host`], of so many bytes from `offset` on.
+    ///
+    /// # Errors
+    /// As [`XrtBuffer::sync_part_to_device`].
+    pub fn sync_part_to_host(&mut self, offset: usize, bytes: usize) -> Result<()> {
+        self.check(offset, bytes)?;
+        self.sync(b::KILN_XRT_TO_HOST, offset, bytes)
+    }
+
+    fn sync(&mut self, direction: u32, offset: usize, bytes: usize) -> Result<()> {
+        let (offset, bytes) = (offset as u64, bytes as u64);
+        let owned = &self.owned;
+        call!(owned.library, "synchronise a buffer", sync(owned.get(), direction as i32, offset, bytes)).map(drop)
     }
 
     /// Exports the buffer as a dma-buf for other drivers.

@@ -7,7 +7,7 @@ use crate::display::{bytes, counted};
 use crate::error::text;
 use crate::machine::files::{FileFault, Files};
 use crate::machine::nodes::{DeviceNode, PciDevice, kernel_parameter, npu_generation};
-use crate::npu::trial::{self, ProgramTrial};
+use crate::npu::trial::{self, CommandTimes, ProgramTrial};
 use crate::npu::{DriverApi, LoadedProgram};
 use crate::sys::xrt::{Library, Missing};
 use crate::sys::{amdxdna, drm};
@@ -58,7 +58,7 @@ pub(super) fn check(files: &Files, xrt: &std::result::Result<XrtProbe, Missing>,
         // What is checked above is the machine's. Nothing of it is wrong for what a model needs.
         checks.skip(
             "use",
-            "attention runs on the GPU, where it is faster in this version; `--npu require` puts it on the NPU",
+            "attention runs on the GPU, and on an NPU of XDNA 1 in the passes that are measured to be faster there",
         );
         check_locked_memory(&mut checks);
     }
@@ -140,10 +140,10 @@ fn check_array(checks: &mut Checks, opened: &drm::Node) {
         Err(e) => checks.warn("clocks", e.to_string(), e.remedy()),
     }
     match amdxdna::power_mode(opened) {
-        Ok(mode) if mode == "low" => {
+        Ok(mode) if mode == "low" || mode == "medium" => {
             checks.warn(
                 "power",
-                "power mode low: clocks are at their lowest",
+                format!("power mode {mode}: clocks are lower than they may be"),
                 "as root: `xrt-smi configure --pmode default`",
             );
         }
@@ -228,6 +228,11 @@ fn check_program(
     let milliseconds = |took: Duration| format!("{:.2} ms a run", 1e3 * took.as_secs_f64());
     let own = trial.allocate(&mut context)?;
     let took = milliseconds(trial.run(&mut context, &own, DEADLINE)?);
+    if name == "add" {
+        let times = CommandTimes::measure(&mut context, &own, DEADLINE)?;
+        let [alone, together] = [times.alone, times.together].map(|time| 1e6 * time.as_secs_f64());
+        checks.ok("commands", format!("a vector add takes {alone:.0} us alone, and {together:.0} us where four run"));
+    }
     let exact = format!("{} through {}: exact, {took} in its own memory", trial.what, api.name());
     let mut refused = None;
     for (source, shared) in share::dma_bufs(files) {

@@ -10,7 +10,7 @@ use crate::machine::files::Files;
 use crate::npu::DriverApi;
 use crate::npu::fake::Behaviour;
 use crate::sys::bindings as b;
-use crate::sys::fake::FakeIoctls;
+use crate::sys::fake::{FakeIoctls, XDNA_INFO, bytes};
 use crate::sys::xrt::Missing;
 use crate::vulkan::DeviceChoice;
 use nix::errno::Errno;
@@ -114,7 +114,7 @@ fn a_whole_machine_is_described_and_found_sound() {
                 "{name} {check}"
             );
         }
-        // An NPU is described and tried, and nobody is led to think that a model uses it unasked.
+        // An NPU is described and tried, and nobody is led to think that a model uses it whatever it costs.
         let unused = find(&checks, "npu.use");
         assert_eq!(unused.verdict, Verdict::Skip);
         assert!(unused.evidence.to_string().contains("attention runs on the GPU"), "{unused:?}");
@@ -566,6 +566,9 @@ fn programs_are_run_on_an_npu_that_they_are_for() {
         assert_eq!(check.verdict, Verdict::Ok, "{check:?}");
         assert!(evidence.starts_with(words) && evidence.contains("through the kernel's driver: exact, "), "{evidence}");
     }
+    let commands = find(&checks, "npu0.commands");
+    let evidence = commands.evidence.to_string();
+    assert!(evidence.contains(" us alone, and ") && evidence.ends_with(" us where four run"), "{evidence}");
     let skipped = checks_of(&machine, None);
     assert_eq!(find(&skipped, "npu0.program").verdict, Verdict::Skip);
     assert!(!skipped.iter().any(|c| c.name == "npu0.add"));
@@ -577,6 +580,27 @@ fn programs_are_run_on_an_npu_that_they_are_for() {
     let strix = TestMachine::new("890m").with_array();
     let _drivers = strix.drive();
     assert_eq!(find(&checks_of(&strix, Some(DriverApi::Kernel)), "npu0.program").verdict, Verdict::Skip);
+}
+
+/// Those of the driver's interface that hold the clocks down.
+#[test]
+fn power_modes_that_lower_the_npus_clocks_are_warned_of() {
+    for (mode, name, verdict) in [
+        (0, "default", Verdict::Ok),
+        (1, "low", Verdict::Warn),
+        (2, "medium", Verdict::Warn),
+        (3, "high", Verdict::Ok),
+        (4, "turbo", Verdict::Ok),
+    ] {
+        let mut machine = TestMachine::new("8945hs");
+        let answer = bytes(b::amdxdna_drm_power_mode { power_mode: mode, ..Default::default() });
+        machine.npu = machine.npu.with(XDNA_INFO, b::DRM_AMDXDNA_GET_POWER_MODE, 0, answer);
+        let _drivers = machine.drive();
+        let checks = checks(&machine.files);
+        let check = find(&checks, "npu0.power");
+        assert_eq!(check.verdict, verdict, "{name}");
+        assert!(check.evidence.to_string().contains(&format!("power mode {name}")), "{check:?}");
+    }
 }
 
 #[test]

@@ -17,7 +17,11 @@ impl Partial {
         let at = |word: usize| {
             left.get(4 * word..4 * word + 4).map_or(f32::NAN, |b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
         };
-        let o = (0..head_dim).map(|d| at(32 + 16 * (d / 4) + 4 * query + d % 4)).collect();
+        let mut o = Vec::with_capacity(head_dim);
+        for tile in left.get(4 * (32 + 4 * query)..).unwrap_or_default().chunks(64).take(head_dim / 4) {
+            o.extend(tile.as_chunks().0.iter().take(4).map(|bytes| f32::from_le_bytes(*bytes)));
+        }
+        o.resize(head_dim, f32::NAN);
         Partial { maximum: MAGIC - at(query), sum: at(16 + 4 * query), o }
     }
 

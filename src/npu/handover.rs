@@ -1,0 +1,156 @@
+//! What the processor spends to hand attention over: the guest's host side at 27B's size, on a way to the NPU that computes
+//! nothing and whose commands take as long as others measured.
+
+use super::LoadedProgram;
+use super::context::Backend;
+use super::guest::{NpuSteps, heads};
+use crate::Result;
+use crate::executor::guest::{Guest, HostGuest};
+use crate::executor::{Pages, Row};
+use crate::model::{WeightFormat, presets};
+use crate::replay::show_pages;
+use crate::schedule::kv::Pool;
+use crate::schedule::step::{KvType, Op};
+use crate::schedule::{Extent, Schedule};
+use crate::sys::dma_buf::DmaBuf;
+use crate::sys::npu_program::flush;
+use nix::time::{ClockId, clock_gettime};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long a command takes: as the prediction of `kiln plan` has it.
+const COMMAND: Duration = Duration::from_micros(60);
+
+/// What was done, and the processor's time for it.
+#[derive(Debug, Default, Clone, Copy)]
+struct HandOverCost {
+    commands: u64,
+    /// Bytes written to each buffer: parameters, what is left, pages. And the time of it.
+    written: [usize; 3],
+    write: [Duration; 3],
+    read_bytes: usize,
+    read: Duration,
+    /// Of streams, starts and waits.
+    submit: Duration,
+}
+
+/// Buffers in the processor's memory.
+struct IdleArray {
+    buffers: Vec<Vec<u8>>,
+    cost: Rc<RefCell<HandOverCost>>,
+}
+
+/// The processor's time of this thread.
+fn now() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
+
+impl Backend for IdleArray {
+    fn allocate(&mut self, bytes: u64) -> Result<()> {
+        self.buffers.push(vec![0; bytes as usize]);
+        Ok(())
+    }
+
+    fn import(&mut self, _: &DmaBuf) -> Result<()> {
+        Err(super::context::lost())
+    }
+
+    fn write(&mut self, buffer: usize, from: usize, bytes: &[u8]) -> Result<()> {
+        let start = now();
+        let to = &mut self.buffers[buffer][from..from + bytes.len()];
+        to.copy_from_slice(bytes);
+        flush(to);
+        let mut cost = self.cost.borrow_mut();
+        cost.written[buffer] += bytes.len();
+        cost.write[buffer] += now() - start;
+        Ok(())
+    }
+
+    fn read(&mut self, buffer: usize, from: usize, bytes: &mut [u8]) -> Result<()> {
+        let start = now();
+        let from = &self.buffers[buffer][from..from + bytes.len()];
+        flush(from);
+        bytes.copy_from_slice(from);
+        let mut cost = self.cost.borrow_mut();
+        cost.read_bytes += bytes.len();
+        cost.read += now() - start;
+        Ok(())
+    }
+
+    fn add_command(&mut self, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn write_stream(&mut self, _: usize, _: usize, _: &[u8], _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn start(&mut self, _: usize, _: &[(usize, u64)]) -> Result<()> {
+        self.cost.borrow_mut().commands += 1;
+        Ok(())
+    }
+
+    fn wait(&mut self, _: usize, _: Duration) -> Result<bool> {
+        let start = now();
+        std::thread::sleep(COMMAND);
+        self.cost.borrow_mut().submit += now() - start;
+        Ok(true)
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Prints the processor's time for each kind of layer, and for all 62. What it copies of the cache is each page that rows see,
+/// once, and nothing else.
+#[test]
+fn a_hand_over_copies_each_page_that_rows_see_once() {
+    let shape = presets::preset("gemma3-27b").expect("a preset");
+    let extent = Extent { context: 8704, max_rows: 512, head_rows: 1, sequences: 1, kv: KvType::Bf16, kv_tokens: None };
+    let schedule = Schedule::build(&shape, extent, |id| WeightFormat::Int8.of_matrix(id, &shape, None));
+    let cost = Rc::<RefCell<HandOverCost>>::default();
+    let way = IdleArray { buffers: Vec::new(), cost: cost.clone() };
+    let program = LoadedProgram::of(heads(&shape).expect("heads").1, way).expect("a program");
+    let steps = NpuSteps::new("an idle array".into(), program, &schedule).expect("a guest");
+    let mut guest = HostGuest::new(&schedule, steps);
+    let mut arena = vec![0.5; schedule.arena.bytes as usize / 4];
+    println!("    rows behind layers commands  pages us  units us  submit us  read us  rest us  all us");
+    for (count, depth) in [(1, 1023), (1, 8191), (512, 512), (512, 7680)] {
+        let row = |i| Row { token: 0, position: (depth + i) as u32, sequence: 0 };
+        let rows: Vec<Row> = (0..count).map(row).collect();
+        let mut pages = Pages::new(&schedule);
+        pages.extend(0, depth..depth + count).expect("room");
+        for pool in [Pool::Local, Pool::Global] {
+            let of_pool = |op: &&Op| matches!(op, Op::Attend { kv, .. } if kv.pool == pool);
+            let layers = schedule.steps.iter().map(|step| &step.op).filter(of_pool).count();
+            let op = schedule.steps.iter().map(|step| &step.op).find(of_pool).expect("a layer");
+            let Op::Attend { kv, window, .. } = op else { panic!("attention") };
+            let part = vec![0x3c; kv.elements() * 2];
+            let first = window.map_or(0, |window| (depth + 1).saturating_sub(window)) / 64;
+            let seen = (depth + count - 1) / 64 + 1 - first;
+            let mut best: Option<(Duration, HandOverCost)> = None;
+            for _ in 0..3 {
+                cost.take();
+                let start = now();
+                guest.begin(&rows);
+                for page in show_pages(&pages, pool, &rows, &mut guest) {
+                    guest.copy_kv(kv, page, KvType::Bf16, &part).expect("a page");
+                }
+                guest.run(op, &mut arena).expect("a step");
+                let (all, of) = (now() - start, *cost.borrow());
+                assert_eq!(of.written[2], seen * part.len(), "{count} rows behind {depth}, {pool:?}");
+                assert_eq!(of.written[1], 0);
+                if best.as_ref().is_none_or(|(least, _)| all < *least) {
+                    best = Some((all, of));
+                }
+            }
+            let Some((all, of)) = best else { continue };
+            let [units, _, page] = of.write;
+            let rest = all - units - page - of.read - of.submit;
+            let times = [page, units, of.submit, of.read, rest, all].map(|time| time.as_micros());
+            println!("{count:>8} {depth:>6} {layers:>6} {:>8} {times:>9?}", of.commands);
+        }
+    }
+}

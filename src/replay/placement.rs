@@ -1,0 +1,208 @@
+//! Where attention is faster: on the device, or on a guest. It is measured once, when everything else is loaded and before anybody
+//! has a sequence, for decode and for prefill at three depths each.
+//!
+//! Nothing of it stays but the choice. Its rows are those of the first sequence, whose pages are free again at the end.
+//! What it costs is bounded by the number of runs: two short passes in which the guest proves itself, and then for each of six
+//! passes with and without the guest at most [`RUNS`] runs of the layers up to the first of each kind.
+
+use super::Replay;
+use super::driver::{Driver, Memory};
+use super::guests::{GuestLoader, device_loader, load};
+use super::passes::Piece;
+use crate::executor::guest::{GuestKind, GuestPasses, PlacementTiming};
+use crate::executor::weights::Progress;
+use crate::executor::{HeadRows, Row};
+use crate::model::checkpoint::Checkpoint;
+use crate::schedule::Segment;
+use crate::{Error, Result};
+use std::time::Instant;
+
+/// Runs of each measured pass; the fastest counts.
+const RUNS: usize = 2;
+/// Rows of the first pass in which a guest proves itself; the second has one. They lie on two pages.
+const PROOF_ROWS: usize = 80;
+/// Shares of the deepest position that a pass may stand at.
+const DEPTHS: [f64; 3] = [0.125, 0.5, 1.0];
+/// A guest is faster if it takes less than this share of the device's time: runs differ by as much.
+const FASTER: f64 = 0.98;
+
+/// Seconds since some moment.
+type Now<'a> = &'a dyn Fn() -> f64;
+
+impl<D: Driver> Replay<D> {
+    /// Gives the seat to the guest of a kind, for the passes in which it is faster.
+    ///
+    /// # Errors
+    /// Device: the device itself failed. Interrupted: it was cancelled. What the guest does wrong is no error.
+    pub(super) fn seat_faster(&mut self, kind: GuestKind, checkpoint: &Checkpoint, progress: &Progress) -> Result<()> {
+        let start = Instant::now();
+        let loader = match device_loader(kind, &self.schedule) {
+            Some(loader) => loader,
+            // What is no device's is loaded once.
+            None => {
+                let guest = load(kind, checkpoint, &self.schedule, progress)?;
+                let mut guest = Some(guest);
+                let gone = || Error::failed("a guest in the processor's memory has failed", "report this");
+                Box::new(move || guest.take().ok_or_else(gone))
+            }
+        };
+        self.seat_if_faster(kind, loader, &|| start.elapsed().as_secs_f64())
+    }
+
+    /// As `seat_faster`, of a guest that `loader` loads, in seconds of `now`.
+    ///
+    /// # Errors
+    /// As `seat_faster`.
+    pub fn seat_if_faster(&mut self, kind: GuestKind, mut loader: GuestLoader, now: Now<'_>) -> Result<()> {
+        self.seat.vacate();
+        let guest = match loader() {
+            Ok(guest) => guest,
+            Err(e) => {
+                log::warn!("attention stays on the GPU: {e}");
+                self.seat.note_absent();
+                return Ok(());
+            }
+        };
+        let before = (self.submits, self.busy);
+        let name = guest.name().to_owned();
+        let cases = self.cases();
+        let device = self.time_layers(&cases, now)?;
+        self.seat.try_out(kind, guest);
+        self.rebake_all()?;
+        // Where it is lost, that was said.
+        let with_guest = if self.stands_proof()? { self.time_layers(&cases, now)? } else { Vec::new() };
+        if !self.seat.is_lost() {
+            let timing = |((&(rows, depth), device), guest)| PlacementTiming { rows, depth, device, guest };
+            let timings: Vec<_> = cases.iter().zip(device).zip(with_guest).map(timing).collect();
+            let passes = faster(&timings);
+            timings.iter().for_each(|t| log::info!("{}", in_words(t, &name)));
+            log::info!("attention of {} is faster on {name}", passes.name());
+            self.seat.keep(passes, timings, loader);
+        }
+        self.pages.truncate(0, 0);
+        self.forget();
+        (self.submits, self.busy) = before;
+        self.rebake_all()
+    }
+
+    /// Rows and depth of the passes that are measured: one row, and a prompt's chunk.
+    fn cases(&self) -> Vec<(usize, usize)> {
+        let extent = &self.schedule.extent;
+        let mut cases = Vec::new();
+        for rows in [1, extent.max_rows] {
+            let deepest = extent.context.saturating_sub(rows);
+            cases.extend(DEPTHS.map(|share| (rows, (share * deepest as f64) as usize)));
+        }
+        cases.dedup();
+        cases
+    }
+
+    /// Rows of the first sequence behind `depth` positions.
+    fn rows_behind(&self, rows: usize, depth: usize) -> Vec<Row> {
+        let vocab = self.schedule.shape.vocab;
+        let row = |i: usize| Row { token: ((7 + 37 * i) % vocab) as u32, position: (depth + i) as u32, sequence: 0 };
+        (0..rows).map(row).collect()
+    }
+
+    /// Runs two passes with the guest beside the device, which compares each step. Returns whether the guest is still there.
+    fn stands_proof(&mut self) -> Result<bool> {
+        let extent = &self.schedule.extent;
+        let rows = PROOF_ROWS.min(extent.max_rows).min(extent.context.saturating_sub(1)).max(1);
+        for (rows, depth) in [(rows, 0), (1, rows)] {
+            if depth < self.schedule.extent.context {
+                let rows = self.rows_behind(rows, depth);
+                self.run(&rows, Some(HeadRows { first: rows.len() - 1, count: 1 }), false)?;
+            }
+        }
+        Ok(!self.seat.is_lost())
+    }
+
+    /// Seconds of each pass's layers, as many as the model has, by those up to the first of each kind. Ends where the guest is
+    /// lost.
+    fn time_layers(&mut self, cases: &[(usize, usize)], now: Now<'_>) -> Result<Vec<f64>> {
+        let has_guest = !self.seat.is_lost();
+        let layers = &self.schedule.shape.layers;
+        let firsts = layers.iter().filter_map(|kind| layers.iter().position(|other| other == kind));
+        let measured = firsts.max().map_or(0, |last| last + 1);
+        let share = layers.len() as f64 / measured.max(1) as f64;
+        let mut seconds = Vec::with_capacity(cases.len());
+        for &(rows, depth) in cases {
+            self.pages.truncate(0, 0);
+            let rows = self.rows_behind(rows, depth);
+            let mut best = f64::INFINITY;
+            for _ in 0..RUNS {
+                let kind = self.begin(&rows, None)?;
+                let start = now();
+                self.run_layers(kind, measured).inspect_err(|_| self.forget())?;
+                best = best.min(now() - start);
+                if has_guest && self.seat.is_lost() {
+                    return Ok(seconds);
+                }
+            }
+            seconds.push(share * best);
+        }
+        Ok(seconds)
+    }
+
+    /// Runs the begun pass up to the end of so many layers. Nothing is waited for between them but for a guest.
+    fn run_layers(&mut self, kind: usize, layers: usize) -> Result<()> {
+        self.arena.to_device()?;
+        let end = self.schedule.steps_of(Segment::Layer(layers.saturating_sub(1))).end;
+        for i in 0..self.passes.kinds[kind].pieces.len() {
+            self.cancel.check()?;
+            let baked = &self.passes.kinds[kind];
+            match baked.pieces[i].clone() {
+                Piece::Guest(step) if step < end => self.run_guest(step)?,
+                Piece::Guest(_) => break,
+                Piece::Device(lists) => {
+                    for list in lists {
+                        let segment = baked.ends[list..].iter().find_map(|ends| *ends);
+                        if matches!(segment, Some(Segment::Layer(layer)) if layer >= layers) {
+                            break;
+                        }
+                        // SAFETY: as in `Replay::submit`.
+                        unsafe { self.queue.submit(&baked.segments.lists[list..=list], false) }?;
+                    }
+                }
+            }
+        }
+        self.queue.drain()
+    }
+}
+
+/// The passes that take less time with the guest at every depth.
+fn faster(timings: &[PlacementTiming]) -> GuestPasses {
+    let all = |is_decode: bool| {
+        let mut of = timings.iter().filter(|t| (t.rows == 1) == is_decode).peekable();
+        of.peek().is_some() && of.all(|t| t.guest < FASTER * t.device)
+    };
+    GuestPasses { decode: all(true), prefill: all(false) }
+}
+
+fn in_words(t: &PlacementTiming, guest: &str) -> String {
+    let PlacementTiming { rows, depth, device, guest: with } = *t;
+    let [device, with] = [device, with].map(|seconds| 1e3 * seconds);
+    format!("layers of {rows} rows behind {depth} tokens: {device:.2} ms, with {guest} {with:.2} ms")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_is_faster_where_it_is_so_at_every_depth_and_by_more_than_runs_differ() {
+        let timing = |rows, guest| PlacementTiming { rows, depth: 0, device: 1.0, guest };
+        let of = |decode: [f64; 3], prefill: [f64; 3]| {
+            let timings: Vec<_> =
+                decode.map(|s| timing(1, s)).into_iter().chain(prefill.map(|s| timing(512, s))).collect();
+            let GuestPasses { decode, prefill } = faster(&timings);
+            (decode, prefill)
+        };
+        assert_eq!(of([0.9; 3], [0.9; 3]), (true, true));
+        assert_eq!(of([1.1; 3], [0.9; 3]), (false, true));
+        assert_eq!(of([0.9; 3], [0.5, 0.5, 1.1]), (true, false));
+        assert_eq!(of([0.99; 3], [f64::NAN; 3]), (false, false));
+        assert_eq!(faster(&[]), GuestPasses::NONE);
+        assert_eq!(faster(&[timing(1, 0.5)]), GuestPasses { decode: true, prefill: false });
+    }
+}
