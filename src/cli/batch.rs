@@ -9,7 +9,7 @@ use self::identity::LineHasher;
 use self::input::InputLines;
 use self::line::{Marks, ParsedLine, Reader};
 use self::output::OrderedOutput;
-use super::drafts::{self, DraftArgs};
+use super::drafts::DraftArgs;
 use super::model::ModelArgs;
 use super::reply::{ReplyArgs, reads_memory};
 use super::{face, note, progress, signals};
@@ -99,15 +99,11 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
     // No more sequences than lines.
     let most = args.batch.map_or(MOST_SEQUENCES, |n| n as usize);
     let most = input.read_ahead(most)?.max(1);
-    let opened = engine::open(args.model.device)?;
-    drafts::load(&mut drafts, draft, &opened, &Options { sequences: most, ..options })?;
-    let sequences = match args.batch {
-        Some(_) => most,
-        None => engine::most_sequences(&opened, &checkpoint, &options, most)?,
-    };
-    let options = Options { sequences, head_rows: sequences, ..options };
-    let executor = args.model.load_on(&opened, &checkpoint, &options, json);
-    let mut executor = executor.map_err(|e| drafts::beside(&drafts, e))?;
+    let options = Options { sequences: most, head_rows: most, ..options };
+    let opened = engine::open_for(&checkpoint, &options)?;
+    let fewer = args.batch.is_none();
+    let (mut executor, model) = args.model.load_on(&opened, &checkpoint, draft.as_ref(), &options, fewer, json)?;
+    drafts.model = model;
     drop(checkpoint);
     signals::catch(signals::stops().iter().copied());
     let _status = Reporter::start("batch", &name, executor.device());
@@ -116,7 +112,7 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
         limits: SequenceLimits { shape: &shape, context },
         text: text.as_ref().map(|(tokenizer, template)| (tokenizer, template)),
     };
-    let slots = (0..sequences).map(|_| None).collect();
+    let slots = (0..executor.schedule().extent.sequences).map(|_| None).collect();
     let bar = progress::bar(None, "{msg}", json);
     let mut batch = Batch::new(executor.schedule());
     drafts.begin(&mut batch, context);

@@ -1,7 +1,6 @@
 //! `kiln bench`: a model's rates on a device, and what the device allows.
 
 use super::bench_table::{BenchReport, LoadTime, seconds, write_report};
-use super::drafts;
 use super::model::ModelArgs;
 use super::progress::{self, LiveBar};
 use super::{note, print, print_json};
@@ -17,7 +16,7 @@ use crate::executor::Measure;
 use crate::executor::guest::PlacementTiming;
 use crate::executor::measure::TuningState;
 use crate::replay::measure::ceiling::measure_matrix_rate;
-use crate::sequence::draft::{Drafts, MOST_DRAFTED, SharedModel};
+use crate::sequence::draft::{MOST_DRAFTED, SharedModel};
 use crate::vulkan::memory::heaps::best_heap;
 use crate::vulkan::{Gpu, Vulkan};
 use crate::{Error, Result};
@@ -139,19 +138,16 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
     let draft = draft.map(|draft| DraftFiles::new(draft, &args.model.files(), context)).transpose()?;
 
     let start = Instant::now();
-    let opened = engine::open(args.model.device)?;
+    let opened = engine::open_for(&checkpoint, &options)?;
     let open_seconds = start.elapsed().as_secs_f64();
     let is_tuned = opened.gpu.is_some() && options.vulkan.tune == Some(engine::Tune::Now);
     let tuning = if is_tuned { "; the first load of a shape measures which kernels are fastest" } else { "" };
     note(&format!("kiln bench: loading {name}{tuning}"));
     let watch = MemoryWatch::start();
-    let mut drafts = Drafts::default();
-    drafts::load(&mut drafts, draft, &opened, &options)?;
     let start = Instant::now();
-    let executor = args.model.load_on(&opened, &checkpoint, &options, json);
-    let mut executor = executor.map_err(|e| drafts::beside(&drafts, e))?;
-    let load =
-        LoadTime { bytes: executor.schedule().weights.bytes(), seconds: start.elapsed().as_secs_f64(), open_seconds };
+    let (mut executor, draft) = args.model.load_on(&opened, &checkpoint, draft.as_ref(), &options, false, json)?;
+    let bytes = executor.schedule().weights.bytes() + draft.as_ref().map_or(0, SharedModel::weight_bytes);
+    let load = LoadTime { bytes, seconds: start.elapsed().as_secs_f64(), open_seconds };
     drop(checkpoint);
     let _status = Reporter::start("bench", &name, executor.device());
     if let Some(watch) = &watch {
@@ -160,7 +156,7 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
 
     let bar = progress::is_shown(json).then(LiveBar::spinner);
     let said = RefCell::default();
-    let measured = measure(args, &settings, executor.as_mut(), drafts.model, opened.gpu.as_ref(), &|text| match &bar {
+    let measured = measure(args, &settings, executor.as_mut(), draft, opened.gpu.as_ref(), &|text| match &bar {
         Some(bar) => bar.say(text),
         None => say_case(text, &said),
     });

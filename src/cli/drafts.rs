@@ -1,8 +1,6 @@
 //! Arguments for drafts: how many tokens, and a model or a text to draft from.
 
-use super::signals;
-use crate::engine::{self, DraftFiles, ModelFiles, Opened, Options};
-use crate::executor::weights::Progress;
+use crate::engine::{DraftFiles, ModelFiles};
 use crate::machine::regular::{self, Links, ReadFault};
 use crate::sequence::draft::{Drafts, MOST_DRAFTED};
 use crate::text::Tokenizer;
@@ -62,21 +60,6 @@ impl DraftArgs {
             text: self.draft_text.as_deref().map(read_text).transpose()?,
         })
     }
-}
-
-/// Loads a draft model, if there is one, for `drafts`. The model comes after it.
-///
-/// # Errors
-/// As [`DraftFiles::load`].
-pub(super) fn load(drafts: &mut Drafts, files: Option<DraftFiles>, opened: &Opened, options: &Options) -> Result<()> {
-    let load = |files: DraftFiles| files.load(opened, options, &Progress::new(signals::cancel()));
-    drafts.model = files.map(load).transpose()?;
-    Ok(())
-}
-
-/// The error of a model that is loaded beside a draft model, if there is one.
-pub(super) fn beside(drafts: &Drafts, e: Error) -> Error {
-    if drafts.model.is_some() { engine::without_draft(e) } else { e }
 }
 
 impl DraftSource {

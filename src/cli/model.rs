@@ -4,7 +4,7 @@ use super::progress::{self, LiveBar};
 use super::{note, signals};
 use crate::Result;
 use crate::display::counted;
-use crate::engine::{self, Device, Fallback, ModelFiles, NpuUse, Opened, Options, ReplayOptions};
+use crate::engine::{self, Device, DraftFiles, Fallback, ModelFiles, NpuUse, Opened, Options, ReplayOptions};
 use crate::executor::Measure;
 use crate::executor::weights::Progress;
 use crate::machine::files::Files;
@@ -12,7 +12,7 @@ use crate::model::WeightFormat;
 use crate::model::checkpoint::Checkpoint;
 use crate::npu::{self, DriverApi};
 use crate::schedule::KvType;
-use crate::schedule::layout::WeightLayout;
+use crate::sequence::draft::SharedModel;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -198,10 +198,12 @@ impl ModelArgs {
     /// As [`engine::load`]. Device: `--npu require` cannot be met.
     pub fn load(&self, checkpoint: &Checkpoint, options: &Options, json: bool) -> Result<Box<dyn Measure>> {
         self.check_npu()?;
-        self.load_on(&engine::open_for(checkpoint, options)?, checkpoint, options, json)
+        let opened = engine::open_for(checkpoint, options)?;
+        self.load_on(&opened, checkpoint, None, options, false, json).map(|(executor, _)| executor)
     }
 
-    /// As [`ModelArgs::load`], on a device that is open already.
+    /// As [`ModelArgs::load`], on a device that is open already, and after a draft model, if there is one; with `fewer` for as
+    /// many of the sequences as fit.
     ///
     /// # Errors
     /// As [`ModelArgs::load`].
@@ -209,18 +211,20 @@ impl ModelArgs {
         &self,
         opened: &Opened,
         checkpoint: &Checkpoint,
+        draft: Option<&DraftFiles>,
         options: &Options,
+        fewer: bool,
         json: bool,
-    ) -> Result<Box<dyn Measure>> {
+    ) -> Result<(Box<dyn Measure>, Option<SharedModel>)> {
         self.check_npu()?;
         let progress = Arc::new(Progress::new(signals::cancel()));
         let is_long =
             checkpoint.stored_bytes() >= SHOW_PROGRESS_BYTES || options.vulkan.tune == Some(engine::Tune::Now);
         let bar = (is_long && progress::is_shown(json)).then(|| {
-            let total = WeightLayout::new(checkpoint.shape(), checkpoint.formats(options.weights)).bytes();
             let style = "loading {wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}{msg}";
             let loaded = progress.clone();
-            LiveBar::start(progress::bar(Some(total), style, json), move |bar| {
+            LiveBar::start(progress::bar(Some(0), style, json), move |bar| {
+                bar.set_length(loaded.total());
                 bar.set_position(loaded.done());
                 if let Some((open, seconds)) = loaded.tuning() {
                     bar.set_message(format!(
@@ -230,11 +234,11 @@ impl ModelArgs {
                 }
             })
         });
-        let executor = engine::load_on(opened, checkpoint, options, &progress)?;
+        let loaded = engine::load_after_draft(opened, checkpoint, draft, options, fewer, &progress)?;
         drop(bar);
         if opened.fallback == Some(Fallback::NoGpu) {
             note("kiln: there is no GPU; running on the CPU");
         }
-        Ok(executor)
+        Ok(loaded)
     }
 }

@@ -1,7 +1,7 @@
 //! `kiln run`: answers a prompt, or chats on a terminal.
 
 use super::chat;
-use super::drafts::{self, DraftArgs};
+use super::drafts::DraftArgs;
 use super::model::ModelArgs;
 use super::progress::LiveBar;
 use super::reply::{Printer, ReplyArgs, ReplyEnergy, rate, roofline_share, summary};
@@ -115,9 +115,9 @@ pub fn run(args: &RunArgs, json: bool) -> Result<()> {
     }
     args.model.check_npu()?;
     let opened = engine::open_for(&checkpoint, &options)?;
-    drafts::load(&mut drafts, draft, &opened, &options)?;
-    let executor = args.model.load_on(&opened, &checkpoint, &options, json || args.quiet);
-    let mut executor = executor.map_err(|e| drafts::beside(&drafts, e))?;
+    let (mut executor, model) =
+        args.model.load_on(&opened, &checkpoint, draft.as_ref(), &options, false, json || args.quiet)?;
+    drafts.model = model;
     drop(checkpoint);
     let name = files.name();
     let _status = Reporter::start("run", &name, executor.device());

@@ -1,9 +1,11 @@
 //! A draft model beside a model: checked against it, and loaded on its device.
 
-use super::{ModelFiles, Opened, Options, load_on};
+use super::{ModelFiles, Opened, Options, load_on, most_sequences};
 use crate::error::{Setting, text};
+use crate::executor::Measure;
 use crate::executor::weights::Progress;
 use crate::model::Shape;
+use crate::model::checkpoint::Checkpoint;
 use crate::sequence::draft::model::{GROWN, MOST_SEQUENCES};
 use crate::sequence::draft::{SharedModel, check_tokenizers};
 use crate::text::{ChatTemplate, Message};
@@ -42,12 +44,34 @@ impl DraftFiles {
     ///
     /// # Errors
     /// As [`super::load`].
-    pub(crate) fn load(&self, opened: &Opened, options: &Options, progress: &Progress) -> Result<SharedModel> {
+    fn load(&self, opened: &Opened, options: &Options, progress: &Progress) -> Result<SharedModel> {
         let checkpoint = self.files.checkpoint()?;
         let options = draft_options(options, self.context);
         let executor = load_on(opened, &checkpoint, &options, progress).map_err(without)?;
         Ok(SharedModel::new(executor))
     }
+}
+
+/// Loads a draft model, if there is one, and the model after it: for as many sequences as `options` says, or with `fewer` for as
+/// many of them as fit, each with a row of logits.
+///
+/// # Errors
+/// As [`super::load`].
+pub(crate) fn load_after_draft(
+    opened: &Opened,
+    checkpoint: &Checkpoint,
+    draft: Option<&DraftFiles>,
+    options: &Options,
+    fewer: bool,
+    progress: &Progress,
+) -> Result<(Box<dyn Measure>, Option<SharedModel>)> {
+    let draft = draft.map(|draft| draft.load(opened, options, progress)).transpose()?;
+    let options = match fewer {
+        true => most_sequences(opened, checkpoint, options)?,
+        false => *options,
+    };
+    let executor = load_on(opened, checkpoint, &options, progress);
+    Ok((executor.map_err(|e| if draft.is_some() { without(e) } else { e })?, draft))
 }
 
 /// How the draft model of a model that is loaded with `options`, and whose sequences have `context` positions, is loaded.

@@ -13,7 +13,9 @@ pub use crate::replay::options::{ReplayOptions, Tune};
 #[cfg(any(feature = "cli", feature = "serve"))]
 pub use draft::DraftFiles;
 #[cfg(any(feature = "cli", feature = "serve"))]
-pub(crate) use draft::{check_context as check_draft_context, draft_options, without as without_draft};
+pub(crate) use draft::{
+    check_context as check_draft_context, draft_options, load_after_draft, without as without_draft,
+};
 pub use files::ModelFiles;
 
 use crate::cpu::Cpu;
@@ -381,24 +383,22 @@ fn load_any(
     Ok(executor)
 }
 
-/// The most sequences, `most` at most, whose KV cache fits the device beside the model; at least 1, which may not fit.
+/// The options with the most sequences, as many as these say at most, whose KV cache fits the device beside the model, and a row of
+/// logits for each; at least 1, which may not fit.
 ///
 /// # Errors
 /// Input: the options are wrong.
 #[cfg(any(feature = "cli", feature = "serve"))]
-pub(crate) fn most_sequences(
-    opened: &Opened,
-    checkpoint: &Checkpoint,
-    options: &Options,
-    most: usize,
-) -> Result<usize> {
+fn most_sequences(opened: &Opened, checkpoint: &Checkpoint, options: &Options) -> Result<Options> {
+    let of = |sequences| Options { sequences, head_rows: sequences, ..*options };
     let fits = |sequences| {
-        let options = Options { sequences, head_rows: sequences, ..*options };
+        let options = of(sequences);
         let extent = check(checkpoint, &options)?;
         Ok::<_, Error>(place(opened, checkpoint, extent, &options).is_ok())
     };
+    let most = options.sequences;
     if fits(most)? {
-        return Ok(most);
+        return Ok(of(most));
     }
     let (mut fit, mut not) = (1, most);
     while not - fit > 1 {
@@ -408,7 +408,7 @@ pub(crate) fn most_sequences(
             false => not = middle,
         }
     }
-    Ok(fit)
+    Ok(of(fit))
 }
 
 /// Adds the CPU to the remedies where memory is short: it keeps no second copy for a driver.

@@ -46,19 +46,14 @@ impl From<Box<dyn Measure>> for LoadedExecutor {
 /// Loads the model of `files` for as many sequences as `options` says, or with `fewer` for as many of them as fit; and before
 /// it, with the files of one, a draft model.
 pub fn loader(files: ModelFiles, draft: Option<ModelFiles>, options: Options, fewer: bool) -> ModelLoader {
+    let options = Options { head_rows: options.sequences, ..options };
     Box::new(move |progress| {
         let checkpoint = files.checkpoint()?;
         let context = options.extent(checkpoint.shape())?.context;
         let draft = draft.clone().map(|draft| DraftFiles::new(draft, &files, context)).transpose()?;
         let opened = engine::open_for(&checkpoint, &options)?;
-        let draft = draft.map(|draft| draft.load(&opened, &options, progress)).transpose()?;
-        let sequences = match fewer {
-            true => engine::most_sequences(&opened, &checkpoint, &options, options.sequences)?,
-            false => options.sequences,
-        };
-        let options = Options { sequences, head_rows: sequences, ..options };
-        let executor = engine::load_on(&opened, &checkpoint, &options, progress);
-        let executor = executor.map_err(|e| if draft.is_some() { engine::without_draft(e) } else { e })?;
+        let (executor, draft) =
+            engine::load_after_draft(&opened, &checkpoint, draft.as_ref(), &options, fewer, progress)?;
         Ok(LoadedExecutor { executor, draft, text: None })
     })
 }

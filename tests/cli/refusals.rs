@@ -255,6 +255,19 @@ fn under_json_an_error_is_an_object_as_well() {
     assert_eq!((refused.code, &refused.object()["fits"]), (3, &Value::Bool(false)));
 }
 
+/// Whoever loads a model: what the command line has wrong is said before a device is opened, and before a draft model is loaded.
+#[test]
+fn options_that_a_model_cannot_have_are_refused_before_a_device_is_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let [input, output] = ["in.jsonl", "out.jsonl"].map(|name| directory.path().join(name).display().to_string());
+    std::fs::write(&input, "{\"prompt\": \"x\"}\n").unwrap();
+    let commands = [&["run", "-p", "x"][..], &["batch", &input, "-o", &output], &["bench"], &["serve", "--check"]];
+    for command in commands {
+        let wrong = ["-m", "demo", "--device", "vulkan:77", "--weights", "bf16"];
+        kiln(&[command, &wrong].concat()).refused(2, &["INT8 already", "--weights int8"]);
+    }
+}
+
 #[test]
 fn devices_that_are_not_there_are_said_so() {
     let m = &tiny();

@@ -76,6 +76,11 @@ impl SharedModel {
         SharedModel(Rc::new(RefCell::new(DraftModel { executor, places, asked: 0, rows, effort: Effort::default() })))
     }
 
+    /// Bytes of its weights.
+    pub fn weight_bytes(&self) -> u64 {
+        self.0.borrow().executor.schedule().weights.bytes()
+    }
+
     /// Tokens of its vocabulary.
     pub fn vocab(&self) -> usize {
         self.0.borrow().executor.schedule().shape.vocab
