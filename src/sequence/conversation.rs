@@ -116,11 +116,16 @@ impl Conversation {
             }
         }
         let larger = limits.larger_context();
+        // A system message stays, and tools are told in it: it may be what leaves no room.
+        let (what, it) = match self.system {
+            0 => ("the message", "it"),
+            _ => ("the message with the system message", "one of them"),
+        };
         Err(Error::input(
-            format!(
-                "the message is too long: a context of {context} takes {most} tokens and leaves the rest for the reply"
-            ),
-            larger.map_or("shorten it".into(), |larger| text!("shorten it, or start again and ", larger)),
+            format!("{what} is too long: a context of {context} takes {most} tokens and leaves the rest for the reply"),
+            larger.map_or(format!("shorten {it}").into(), |larger| {
+                text!(format!("shorten {it}, or start again and "), larger)
+            }),
         ))
     }
 }
@@ -188,6 +193,17 @@ mod tests {
         let e = fit(&mut none, 8).unwrap_err();
         assert!(e.exit_code() == 2 && e.to_string().contains("too long"), "{e}");
         assert_eq!(none.messages(), whole.messages());
+        // What is too long is named: beside a long system message the shortest question has no room.
+        let mut told = Conversation::new(Some(&"Be brief. ".repeat(40)));
+        let mut asked = Conversation::new(None);
+        asked.ask(&"why ".repeat(80));
+        told.ask("why");
+        for (mut talk, what) in
+            [(told, "the message with the system message is too long"), (asked, "the message is too long")]
+        {
+            let e = fit(&mut talk, 64).unwrap_err().to_string();
+            assert!(e.starts_with(what), "{e}");
+        }
         none.retract();
         assert_eq!(none.messages().len(), 9);
     }

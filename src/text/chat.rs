@@ -211,7 +211,8 @@ pub struct ChatTemplate {
 
 impl ChatTemplate {
     /// The template of a model directory: `chat_template.jinja`, else `chat_template` in `tokenizer_config.json`, else
-    /// Gemma 3's own. If the config names several templates, `default` is taken.
+    /// Gemma 3's own, which also stands for one of nothing but blanks. If the config names several templates, `default` is
+    /// taken.
     ///
     /// # Errors
     /// [`Error::Input`] when one of these files exists but cannot be read or understood.
@@ -255,7 +256,7 @@ impl ChatTemplate {
         Self::compile(name, &source, special_tokens)
     }
 
-    /// The template of a GGUF file; without one, Gemma 3's own.
+    /// The template of a GGUF file; without one, or with one of nothing but blanks, Gemma 3's own.
     ///
     /// # Errors
     /// [`Error::Input`] when it does not compile.
@@ -265,6 +266,8 @@ impl ChatTemplate {
     }
 
     fn compile(name: &str, source: &str, special_tokens: BTreeMap<&'static str, String>) -> Result<Self> {
+        // No prompt can be made of an empty template.
+        let source = if source.trim().is_empty() { GEMMA } else { source };
         let source = source::prepare(source).map_err(|excess| refuse(name, &excess.into()))?;
         ChargedTemplate::compile(&source).map_err(|e| refuse(name, &e))?;
         Ok(Self { source, special_tokens })

@@ -23,6 +23,16 @@ fn the_template_is_looked_for_in_the_order_that_transformers_has() {
     assert_eq!(text(), "<s>jinja\nfile");
 }
 
+#[test]
+fn a_template_of_nothing_but_blanks_is_none() {
+    let own = render(GEMMA).unwrap();
+    let of_gguf = |source| ChatTemplate::of_gguf(Some(source)).unwrap().render(&[Message::new("user", "hi")], true);
+    for blank in ["", " \r\n\t"] {
+        assert_eq!(render(blank).unwrap(), own, "{blank:?}");
+        assert_eq!(of_gguf(blank).unwrap(), own, "{blank:?}");
+    }
+}
+
 /// TranslateGemma's template has a long table of languages, and wants of each text what it is to be translated from
 /// and to.
 #[test]
