@@ -144,10 +144,10 @@ fn write_lines(t: &mut String, r: &BenchReport) -> Result {
             percent(l.busy),
         )?;
     }
-    let repetitions = r.lines[0].seconds.values.len();
+    let repetitions = counted(r.lines[0].seconds.values.len(), "repetition");
     writeln!(
         t,
-        "\nMedian of {repetitions} repetitions; spread: largest less smallest. GB/s: weights and KV. ms/layer: a pass's time over \
+        "\nMedian of {repetitions}; spread: largest less smallest. GB/s: weights and KV. ms/layer: a pass's time over \
          its layers.\nSubmits and CPU time are per token; CPU time is that of all threads, what the driver spins in waits included.\n\
          GPU busy: by timestamps, against wall time."
     )?;

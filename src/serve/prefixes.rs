@@ -105,8 +105,8 @@ impl PrefixFile {
         };
         match self.write(identity, &table, executor) {
             Ok(()) => {
-                let (seconds, count) = (start.elapsed().as_secs_f64(), table.prefixes);
-                log::info!("{path}: {count} prefixes were written in {seconds:.2} s");
+                let (seconds, prefixes) = (start.elapsed().as_secs_f64(), table.prefixes);
+                log::info!("{path}: prefixes written in {seconds:.2} s: {prefixes}");
             }
             Err(Fault::Engine(e @ Error::Device { .. })) => return Err(e),
             Err(fault) => log::warn!("{path}: the prefixes were not written: {fault}"),

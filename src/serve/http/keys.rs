@@ -118,6 +118,8 @@ impl ApiKeys {
     pub fn follow(&self) {
         let name = self.path().unwrap_or(Path::new("")).display();
         match self.refresh() {
+            // That they are gone is said where they are read.
+            Ok(true) if self.with(|state| state.keys.is_empty()) => {}
             Ok(true) => log::warn!("{name} has changed, and its API keys hold from here on"),
             Ok(false) => {}
             Err(e) => log::error!("the API keys stay as they were: {e}"),
