@@ -84,9 +84,10 @@ fn access(inst: &Inst, tail: &str, loads: bool) -> Result<Step, What> {
     let [dst, addr, data0, data1] = ["vdst", "addr", "data0", "data1"].map(|f| inst.get(f) as usize);
     let data = [data0, data1];
     Ok(Box::new(move |w: &mut Wave, ctx| {
-        let mut touch = Touch { epoch: w.epoch, bytes: Vec::with_capacity(32), size };
+        let mut touch = Touch { epoch: w.epoch, lanes: [0; 2], bytes: Vec::with_capacity(32), size };
         for half in 0..w.halves {
             let (base, exec) = (addresses(w, half, addr)?, w.exec(half));
+            touch.lanes[half] = exec;
             for (n, offset) in offsets.iter().enumerate() {
                 let mut out = [([0; 32], [0; 2]); 4];
                 for lane in active(exec) {
@@ -167,7 +168,7 @@ fn atomic_step(inst: &Inst, rest: &str) -> Result<Step, What> {
         vec![inst.get("offset0") | inst.get("offset1") << 8]
     };
     Ok(Box::new(move |w: &mut Wave, ctx| {
-        let mut touch = Touch { epoch: w.epoch, bytes: Vec::new(), size };
+        let mut touch = Touch { epoch: w.epoch, lanes: [0; 2], bytes: Vec::new(), size };
         for half in 0..w.halves {
             let (base, exec) = (addresses(w, half, addr)?, w.exec(half));
             for (n, offset) in offsets.iter().enumerate() {
@@ -233,7 +234,7 @@ fn append(inst: &Inst) -> Result<Step, What> {
         for half in 0..w.halves {
             w.write_v(half, dst, w.exec(half), &[old; 32], [0; 2]);
         }
-        let touch = Touch { epoch: w.epoch, bytes: vec![byte], size: 4 };
+        let touch = Touch { epoch: w.epoch, lanes: [0; 2], bytes: vec![byte], size: 4 };
         flight(w, Some(Span { scalar: false, first: dst, count: 1 }), Some(Box::new(touch)), true);
         Ok(())
     }))
@@ -305,10 +306,18 @@ pub fn wait(w: &mut Wave, ctx: &mut Ctx, most: usize) -> Result<(), What> {
             continue;
         }
         let Some(touch) = done.lds.filter(|t| t.epoch != w.epoch) else { continue };
-        // It was in flight across a barrier: it raced with what came behind as well.
-        let how = if done.writes { Use::Write } else { Use::Read };
-        for byte in &touch.bytes {
-            ctx.lds.touch(*byte, touch.size, how, w.id, w.epoch)?;
+        // It was in flight across a barrier. A write races with what came behind as well. A load may have what was there before or
+        // what came behind: that matters to whoever uses it, and RADV does not wait for one that nobody uses.
+        if done.writes {
+            for byte in &touch.bytes {
+                ctx.lds.touch(*byte, touch.size, Use::Write, w.id, w.epoch)?;
+            }
+        } else if let Some(span) = done.regs {
+            for (half, lanes) in touch.lanes.into_iter().enumerate().take(w.halves) {
+                for poison in &mut w.v_poison[half * 256 + span.first..][..span.count] {
+                    poison.iter_mut().for_each(|part| *part |= lanes);
+                }
+            }
         }
     }
     w.busy_lgkm = Default::default();

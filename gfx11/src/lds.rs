@@ -2,11 +2,13 @@
 
 use crate::fault::What;
 
-/// An access in flight, for races with what comes behind a barrier.
+/// An access in flight, for what comes behind a barrier.
 #[derive(Debug, Clone)]
 pub struct Touch {
     /// Barriers that the wave had passed.
     pub epoch: u32,
+    /// Lanes that take part, by half of the wave.
+    pub lanes: [u32; 2],
     /// First byte of each access.
     pub bytes: Vec<u32>,
     /// Size of each.
