@@ -113,7 +113,7 @@ pub mod grammar;
 mod lower;
 pub mod machine;
 pub mod model;
-// Until attention runs on the NPU, the probe and tests alone drive it.
+// A part of it serves tests alone.
 #[cfg_attr(not(feature = "testing"), allow(dead_code))]
 mod npu;
 pub mod plan;

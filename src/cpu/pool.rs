@@ -51,7 +51,7 @@ fn index(word: u64) -> u32 {
 }
 
 impl PoolState {
-    /// Takes parts of the job of `number` and runs them until none is left.
+    /// Takes parts of the job whose number is `of` and runs them until none is left.
     fn work(&self, of: u32) {
         loop {
             let word = self.next.load(Ordering::Acquire);

@@ -77,7 +77,7 @@ impl Files {
     /// A file's bytes.
     ///
     /// # Errors
-    /// The fault of the file.
+    /// It is absent, denied or otherwise unusable ([`FileFault`]).
     pub fn bytes(&self, path: &str) -> Reading<Vec<u8>> {
         let fault = |e: &std::io::Error| fault(path, e);
         let file = self.open(path).map_err(|e| fault(&e))?;

@@ -1,8 +1,8 @@
 //! Attention steps on the NPU, in place of another executor's.
 //!
-//! What a step's rows see of the layer's keys and values is copied to one buffer, each page to its own place, so that pages which
-//! follow each other are one run. Rows that are alone of their sequence are attended to as one token each, the others as chunks. The host waits
-//! for each command, at most until its deadline.
+//! What a step's rows see of the layer's keys and values is copied to one buffer, each page to its own place, so that pages
+//! which follow each other are one run. Rows that are alone of their sequence are attended to as one token each, the others
+//! as chunks. The host waits for each command, at most until its deadline.
 
 use super::attend::{
     COLUMNS, CORES, ChunkPages, CoreTurns, DECODE_QUAD_BYTES, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS,

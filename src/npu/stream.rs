@@ -184,7 +184,7 @@ impl InstructionStream {
         Ok(Some(changed))
     }
 
-    /// Starts a transfer with a descriptor of its channel.
+    /// Adds the words that start a transfer by descriptor `number` of its channel.
     fn start(&mut self, transfer: ShimTransfer, number: usize) -> Result<(), String> {
         let window = u32::from(transfer.column) << 25;
         let descriptor = (DEPTH * transfer.channel.index() + number) as u32;

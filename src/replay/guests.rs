@@ -196,9 +196,13 @@ impl GuestSeat {
 
 /// What loads a guest that is a device, again and again; `None` for one that is not.
 pub(super) fn device_loader(kind: GuestKind, schedule: &Schedule) -> Option<GuestLoader> {
-    let GuestKind::Npu(api) = kind else { return None };
-    let own = schedule.with_kv(KvType::Bf16);
-    Some(Box::new(move || npu(&own, api)))
+    match kind {
+        GuestKind::Reference | GuestKind::Cpu => None,
+        GuestKind::Npu(api) => {
+            let own = schedule.with_kv(KvType::Bf16);
+            Some(Box::new(move || npu(&own, api)))
+        }
+    }
 }
 
 /// The NPU's guest of passes of a schedule whose KV type is bf16.

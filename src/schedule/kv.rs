@@ -254,7 +254,7 @@ mod tests {
         KvLayout::new(&shape, &extent)
     }
 
-    /// In a layer, pages that follow each other lie one part apart, and no two parts meet.
+    /// Within a block, a layer's part of one page ends where its part of the next begins, and no two overlap.
     #[test]
     fn a_block_has_each_part_of_each_page_once() {
         let layout = layout(1);

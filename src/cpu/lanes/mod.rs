@@ -36,9 +36,9 @@ pub unsafe trait Lanes {
     const ROWS: usize;
 
     unsafe fn splat(x: f32) -> Self::F;
-    /// Reads sixteen.
+    /// Reads sixteen f32.
     unsafe fn load(from: *const f32) -> Self::F;
-    /// Writes sixteen.
+    /// Writes sixteen f32.
     unsafe fn store(to: *mut f32, x: Self::F);
     /// Reads sixteen IEEE halves.
     unsafe fn load_f16(from: *const u8) -> Self::F;

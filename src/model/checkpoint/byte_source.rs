@@ -72,7 +72,7 @@ impl ByteSource {
         }
     }
 
-    /// As [`ByteSource::read`], for bytes that are kept.
+    /// Reads the bytes of `range` into memory that the caller keeps.
     ///
     /// # Errors
     /// As [`ByteSource::read`].

@@ -207,7 +207,7 @@ mod tests {
         let mut device = measured([8.0, 9.4, 10.3, 10.4]);
         assert_eq!([0.95, 0.6, 0.3, 0.1].map(|share| device.drafted(7, share)), [7, 7, 1, 0]);
         assert_eq!((device.drafted(5, 0.95), device.drafted(2, 0.95), device.drafted(0, 0.95)), (5, 2, 0));
-        // One that computes: twice the rows take twice as long.
+        // A device that computes most of the time: twice the rows take twice as long.
         let mut processor = measured([1.0, 2.0, 4.0, 8.0]);
         assert_eq!([1.0, 0.9, 0.1].map(|share| processor.drafted(7, share)), [0, 0, 0]);
     }

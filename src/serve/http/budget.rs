@@ -50,7 +50,7 @@ impl Share {
         Share { budget, client, bytes: 0 }
     }
 
-    /// Bytes that may be parsed of one request.
+    /// Most bytes of memory that one request's parsed JSON may take.
     pub fn most_parsed(&self) -> usize {
         self.budget.most_parsed
     }

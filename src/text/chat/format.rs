@@ -50,7 +50,7 @@ pub(super) fn percent_of(budget: &Budget, format: &str, arguments: &[Value]) -> 
     format_filter(FormatStyle::Printf, &plain, &shown)
 }
 
-/// Where the conversions of a format in the style of `%` are, and which.
+/// The byte offset and letter of each conversion in a `%` format, but for `%%`.
 fn conversions(format: &str) -> Vec<(usize, char)> {
     let mut found = Vec::new();
     let mut at = 0;

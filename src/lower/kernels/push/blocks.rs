@@ -427,13 +427,13 @@ push_blocks! {
         width: u32,
         /// Elements from row to row of x.
         stride: u32,
-        /// Words from row to row.
+        /// Words from a row of `ask` to the next.
         ask_stride: u32,
-        /// Words from row to row.
+        /// Words from a row of `allowed` to the next.
         allowed_stride: u32,
-        /// Words from row to row.
+        /// Words from a row of `sums` to the next.
         sums_stride: u32,
-        /// Elements from row to row.
+        /// Elements from a row of `tops` to the next.
         tops_stride: u32,
     }
 
@@ -459,15 +459,15 @@ push_blocks! {
         width: u32,
         /// Elements from row to row of x.
         stride: u32,
-        /// Words from row to row.
+        /// Words from a row of `ask` to the next.
         ask_stride: u32,
-        /// Words from row to row.
+        /// Words from a row of `allowed` to the next.
         allowed_stride: u32,
-        /// Words from row to row.
+        /// Words from a row of `sums` to the next.
         sums_stride: u32,
-        /// Elements from row to row.
+        /// Elements from a row of `tops` to the next.
         tops_stride: u32,
-        /// Words from row to row.
+        /// Words from a row of `found` to the next.
         found_stride: u32,
         /// Word index of `next[0]`.
         next: u32,
