@@ -236,7 +236,7 @@ fn with_npu(files: &Files, shape: &Shape, options: &Options) -> Result<ReplayOpt
             let unused = match npu::guest::check(files, shape) {
                 Err(e) => e.parts().0.to_string(),
                 Ok(_) if options.drafted > 0 => "passes in which a guest attends verify no drafts".into(),
-                Ok(_) => return Ok(ReplayOptions { candidate: Some(GuestKind::Npu(api)), ..vulkan }),
+                Ok(_) => return Ok(ReplayOptions { candidate: Some(api), ..vulkan }),
             };
             log::info!("attention stays on the GPU: {unused}");
             Ok(vulkan)
@@ -468,7 +468,7 @@ mod tests {
             Ok::<_, Error>((vulkan.guest, vulkan.candidate))
         };
         let auto = NpuUse::Auto(api);
-        assert_eq!(of("8945hs", &shape, auto, 0).unwrap(), (None, Some(GuestKind::Npu(api))));
+        assert_eq!(of("8945hs", &shape, auto, 0).unwrap(), (None, Some(api)));
         assert_eq!(of("8945hs", &shape, NpuUse::Require(api), 0).unwrap(), (Some(GuestKind::Npu(api)), None));
         let odd = Shape { head_dim: 96, ..shape.clone() };
         for (machine, shape, npu, drafted) in [

@@ -195,14 +195,17 @@ impl GuestSeat {
 }
 
 /// What loads a guest that is a device, again and again; `None` for one that is not.
-pub(super) fn device_loader(kind: GuestKind, schedule: &Schedule) -> Option<GuestLoader> {
+fn device_loader(kind: GuestKind, schedule: &Schedule) -> Option<GuestLoader> {
     match kind {
         GuestKind::Reference | GuestKind::Cpu => None,
-        GuestKind::Npu(api) => {
-            let own = schedule.with_kv(KvType::Bf16);
-            Some(Box::new(move || npu(&own, api)))
-        }
+        GuestKind::Npu(api) => Some(npu_loader(schedule, api)),
     }
+}
+
+/// What loads the NPU, again and again.
+pub(super) fn npu_loader(schedule: &Schedule, api: npu::DriverApi) -> GuestLoader {
+    let own = schedule.with_kv(KvType::Bf16);
+    Box::new(move || npu(&own, api))
 }
 
 /// The NPU's guest of passes of a schedule whose KV type is bf16.

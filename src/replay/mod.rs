@@ -178,8 +178,8 @@ impl<D: Driver> Replay<D> {
         replay.set_name();
         replay.fill_tables()?;
         replay.bake(start.elapsed(), progress)?;
-        if let Some(kind) = options.candidate.filter(|_| options.guest.is_none()) {
-            replay.seat_faster(kind, checkpoint, progress)?;
+        if let Some(api) = options.candidate.filter(|_| options.guest.is_none()) {
+            replay.seat_faster(api)?;
         }
         replay.queue.driver.save_kernels();
         Ok(replay)

@@ -5,6 +5,7 @@ use crate::lower::arithmetic::Arithmetic;
 use crate::lower::caps::Caps;
 use crate::lower::figures::Figures;
 use crate::lower::target::{Target, Tile};
+use crate::npu::DriverApi;
 use crate::replay::driver::MemorySource;
 use std::time::Duration;
 
@@ -48,8 +49,9 @@ pub struct ReplayOptions {
     /// Who attends in place of the device. Passes then take several submits, with a wait for the device between them: none
     /// starts before the one ahead of it is done. The guest keeps a copy of the KV cache, which the plan does not count.
     pub guest: Option<GuestKind>,
-    /// Who attends where that is faster: it is measured once, when everything else is loaded. `guest` comes first.
-    pub candidate: Option<GuestKind>,
+    /// By which way the NPU is reached that attends where it is faster: that is measured once, when everything else is loaded.
+    /// `guest` comes first.
+    pub candidate: Option<DriverApi>,
 }
 
 impl Default for ReplayOptions {
@@ -91,7 +93,7 @@ impl ReplayOptions {
 
     /// Whether somebody may attend in place of the device.
     pub(crate) fn has_guest(&self) -> bool {
-        self.guest.or(self.candidate).is_some()
+        self.guest.is_some() || self.candidate.is_some()
     }
 
     /// When to tune; `None` if even what was measured before is not to be used.

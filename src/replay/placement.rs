@@ -7,14 +7,13 @@
 
 use super::Replay;
 use super::driver::{Driver, Memory};
-use super::guests::{GuestLoader, device_loader, load};
+use super::guests::{GuestLoader, npu_loader};
 use super::passes::Piece;
+use crate::Result;
 use crate::executor::guest::{GuestKind, GuestPasses, PlacementTiming};
-use crate::executor::weights::Progress;
 use crate::executor::{HeadRows, Row};
-use crate::model::checkpoint::Checkpoint;
+use crate::npu::DriverApi;
 use crate::schedule::Segment;
-use crate::{Error, Result};
 use std::time::Instant;
 
 /// Runs of each measured pass; the fastest counts.
@@ -30,23 +29,14 @@ const FASTER: f64 = 0.98;
 type Now<'a> = &'a dyn Fn() -> f64;
 
 impl<D: Driver> Replay<D> {
-    /// Gives the seat to the guest of a kind, for the passes in which it is faster.
+    /// Gives the seat to the NPU, reached in this way, for the passes in which it is faster.
     ///
     /// # Errors
-    /// Device: the device itself failed. Interrupted: it was cancelled. What the guest does wrong is no error.
-    pub(super) fn seat_faster(&mut self, kind: GuestKind, checkpoint: &Checkpoint, progress: &Progress) -> Result<()> {
+    /// Device: the device itself failed. Interrupted: it was cancelled. What the NPU does wrong is no error.
+    pub(super) fn seat_faster(&mut self, api: DriverApi) -> Result<()> {
         let start = Instant::now();
-        let loader = match device_loader(kind, &self.schedule) {
-            Some(loader) => loader,
-            // What is no device's is loaded once.
-            None => {
-                let guest = load(kind, checkpoint, &self.schedule, progress)?;
-                let mut guest = Some(guest);
-                let gone = || Error::failed("a guest in the processor's memory has failed", "report this");
-                Box::new(move || guest.take().ok_or_else(gone))
-            }
-        };
-        self.seat_if_faster(kind, loader, &|| start.elapsed().as_secs_f64())
+        let loader = npu_loader(&self.schedule, api);
+        self.seat_if_faster(GuestKind::Npu(api), loader, &|| start.elapsed().as_secs_f64())
     }
 
     /// As `seat_faster`, of a guest that `loader` loads, in seconds of `now`.
