@@ -254,7 +254,7 @@ fn kinds() -> impl Iterator<Item = PassKind> {
 }
 
 fn chosen(schedule: &Schedule, kind: PassKind, target: &Target) -> Vec<Kernel> {
-    let addresses = Addresses { arena: 1 << 40, weights: vec![1 << 41; schedule.weights.buffers.len()] };
+    let addresses = Addresses::new(1 << 40, vec![1 << 41; schedule.weights.buffers.len()]);
     let layout = GpuLayout::new(schedule);
     let lowering = Lowering { schedule, layout: &layout, addresses: &addresses, target, kind };
     // One local and one global layer represent all.

@@ -49,7 +49,7 @@ impl Choice {
         let heap = plan.heap(Purpose::Arena).unwrap();
         let mut queue = DeviceQueue::new(Vulkan::new(&gpu).unwrap());
         let arena = queue.driver.allocate(layout.bytes, heap, HostAccess::Host, MemorySource::Ordinary).unwrap();
-        let addresses = Addresses { arena: arena.address(), weights: vec![0; 8] };
+        let addresses = Addresses::new(arena.address(), vec![0; 8]);
         let target = Target::new(gpu.caps.subgroup, false, None);
         let kind = PassKind { rows: ROWS, head_rows: ROWS, order: RowOrder::Apart, tokens: TokenSource::Host };
         let lowering = Lowering { schedule: &schedule, layout: &layout, addresses: &addresses, target: &target, kind };

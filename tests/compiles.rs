@@ -39,7 +39,7 @@ fn kernels(target: &Target, weights: WeightFormat, all: bool) -> BTreeSet<Kernel
         WeightFormat::Blocks(_) => weights,
         other => other.of_matrix(id, &shape, None),
     });
-    let addresses = Addresses { arena: 1 << 40, weights: vec![1 << 41; schedule.weights.buffers.len()] };
+    let addresses = Addresses::new(1 << 40, vec![1 << 41; schedule.weights.buffers.len()]);
     let layout = GpuLayout::new(&schedule);
     let prompts = [1, 2, 4, 8, 16, 64, 512].map(|rows| (rows, RowOrder::Consecutive));
     let batches = [2, 4, 8, 16, 32, 64].map(|rows| (rows, RowOrder::Apart));

@@ -2,6 +2,8 @@
 //! kernels, and the same bits every time.
 
 mod common;
+#[path = "guest/halves.rs"]
+mod halves;
 
 use common::check::{F16_SHALLOW, F32_SHALLOW, check_prompts};
 use common::{Case, DOT, F32, Forged, bits, golden, load, relative_rms, small_shape};
@@ -182,6 +184,8 @@ struct Faults {
     /// A clock in seconds, on which a step of one row and one of several take so long more than the device's.
     now: Cell<f64>,
     takes_more: Cell<[f64; 2]>,
+    /// What is to change in the arena while a step runs.
+    watched: Cell<Option<halves::WatchedWord>>,
 }
 
 struct FaultyGuest {
@@ -220,6 +224,9 @@ impl Guest for FaultyGuest {
         self.faults.now.set(self.faults.now.get() + self.faults.takes_more.get()[usize::from(self.rows > 1)]);
         let Op::Attend { out, .. } = *op else { panic!("a guest attends") };
         let first = (out.row(0) / 4) as usize;
+        if let Some(watched) = self.faults.watched.get().filter(|watched| watched.step == step) {
+            self.faults.watched.set(Some(watched.wait(arena)));
+        }
         if self.faults.fails.get() == Some(step) {
             // What it leaves is no number.
             arena[first..first + out.width].fill(f32::NAN);
@@ -241,11 +248,11 @@ struct Seated {
 
 impl Seated {
     fn new(model: &Forged) -> Seated {
-        Seated::of(&model.path(), SEQUENCES, 48)
+        Seated::of(&model.path(), SEQUENCES, 48, None)
     }
 
-    /// With so many sequences, and rows of a pass.
-    fn of(model: &Path, sequences: usize, max_rows: usize) -> Seated {
+    /// With so many sequences, rows of a pass, and a guest to begin with.
+    fn of(model: &Path, sequences: usize, max_rows: usize, guest: Option<GuestKind>) -> Seated {
         common::listen();
         let checkpoint = Rc::new(Checkpoint::open(model).unwrap());
         let (kv, head_rows) = (KvType::F32, sequences);
@@ -254,7 +261,7 @@ impl Seated {
         let gpu = Rc::new(common::open_gpu());
         let heaps = kiln::testing::vulkan::memory::heaps::describe(&gpu);
         let plan = Plan::place(&schedule, &heaps, Needs::on_device(&schedule, true)).unwrap();
-        let (options, progress) = (with_guest(F32, None), Progress::default());
+        let (options, progress) = (with_guest(F32, guest), Progress::default());
         let replay = Replay::load(Vulkan::new(&gpu).unwrap(), &checkpoint, schedule, &plan, options, &progress);
         Seated { replay: replay.unwrap(), faults: Rc::default(), checkpoint }
     }
@@ -352,7 +359,7 @@ fn a_guest_that_fails_is_left_and_no_token_is_another() {
 #[ignore = "minutes: tools/test --full runs it"]
 fn a_guest_that_fails_at_any_of_62_layers_is_left() {
     const LAYERS: u32 = 62;
-    let mut seated = Seated::of(&golden("deep62"), 1, 8);
+    let mut seated = Seated::of(&golden("deep62"), 1, 8, None);
     let vocab = seated.replay.schedule().shape.vocab as u32;
     let row = |position| Row { token: (3 + 7 * position) % vocab, position, sequence: 0 };
     let run = |seated: &mut Seated| {

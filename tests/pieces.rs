@@ -163,7 +163,7 @@ fn a_cut_leaves_f32_and_what_is_behind_it_packs_at_its_entry() {
     ];
     for format in formats {
         let schedule = Schedule::build(&shape, extent, format);
-        let addresses = Addresses { arena: 1 << 40, weights: vec![1 << 41; schedule.weights.buffers.len()] };
+        let addresses = Addresses::new(1 << 40, vec![1 << 41; schedule.weights.buffers.len()]);
         let layout = GpuLayout::new(&schedule);
         for (dot, units) in [(true, None), (true, Some(nvidia_units())), (false, Some(nvidia_units())), (false, None)] {
             let target = Target::new(32, dot, units);

@@ -116,10 +116,8 @@ fn a_sequence_holds_its_context_and_of_local_layers_the_window_and_the_chunk() {
 fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
     let shape = gemma_27b();
     let schedule = Schedule::build(&shape, extent(64), int8);
-    let addresses = Addresses {
-        arena: 1 << 40,
-        weights: (0..schedule.weights.buffers.len() as u64).map(|i| (i + 2) << 40).collect(),
-    };
+    let addresses =
+        Addresses::new(1 << 40, (0..schedule.weights.buffers.len() as u64).map(|i| (i + 2) << 40).collect());
     let layout = GpuLayout::new(&schedule);
     let bytes = |step: &Step| match step.op {
         Op::Linear { weight, .. } => weight.bytes(weight.rows),
@@ -215,7 +213,7 @@ fn gated_tiles_have_a_power_of_two_of_outputs() {
 /// Where matrix units cannot attend, all rows attend one by one.
 #[test]
 fn a_chunk_and_the_rows_behind_it_attend_side_by_side() {
-    let addresses = Addresses { arena: 0, weights: vec![0; 64] };
+    let addresses = Addresses::new(0, vec![0; 64]);
     for (kv, units, rows, sequences) in [
         (KvType::F16, Some(nvidia_units()), 32, 64),
         (KvType::F16, Some(nvidia_units()), 512, 20),
@@ -275,7 +273,7 @@ fn assert_limits(d: &Dispatch) {
 fn a_packed_input_is_waited_for() {
     let shape = Shape { head_dim: 34, ..gemma_27b() };
     let schedule = Schedule::build(&shape, extent(64), int8);
-    let addresses = Addresses { arena: 0, weights: vec![0; 64] };
+    let addresses = Addresses::new(0, vec![0; 64]);
     let (layout, target) = (GpuLayout::new(&schedule), Target::new(32, true, None));
     for rows in [1, 3, 8] {
         let kind = PassKind { rows, head_rows: 1, order: RowOrder::Consecutive, tokens: TokenSource::Host };
@@ -295,7 +293,7 @@ fn large_heads_stay_within_the_dispatch_limit() {
     for vocab in [3, 262_208, 1 << 24] {
         let shape = Shape { vocab, ..gemma_27b() };
         let schedule = Schedule::build(&shape, extent(16), int8);
-        let addresses = Addresses { arena: 0, weights: vec![0; 64] };
+        let addresses = Addresses::new(0, vec![0; 64]);
         let layout = GpuLayout::new(&schedule);
         for head_rows in [1, 2, 3, 5, 8, 16] {
             for subgroup in [4, 8, 32, 64] {

@@ -179,7 +179,7 @@ impl PieceLowering<'_> {
         let q = prepare.map(|p| p.0);
         let k = prepare.map(|p| p.1);
         let push = AttendPush {
-            state: self.addresses.arena,
+            state: self.addresses.state,
             q: self.slot(a.q),
             k: k.map_or(0, |k| self.slot(k.x)),
             v: prepare.map_or(0, |p| self.slot(p.2)),
@@ -259,7 +259,7 @@ impl PieceLowering<'_> {
         let state = self.schedule.arena.state;
         let [parts, arrived] = self.layout.scratch.product.map(|offset| self.addresses.arena + offset);
         let push = AttendMatrixPush {
-            state: self.addresses.arena,
+            state: self.addresses.state,
             q: self.slot(a.q),
             table: self.table(a.kv.pool),
             y_out: self.addresses.arena + out.offset,

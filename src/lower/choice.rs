@@ -14,7 +14,7 @@ const BLOCK_WORKGROUP: u32 = 256;
 impl Lowering<'_> {
     pub(super) fn block_sums(&self, rows: Rows, [x, ask, allowed]: [Slot; 3], sums: Slot, tops: Slot) -> LoweredKernel {
         let push = BlockSumsPush {
-            state: self.addresses.arena,
+            state: self.addresses.state,
             x: self.slot(x),
             ask: self.slot(ask),
             allowed: self.slot(allowed),
@@ -42,7 +42,7 @@ impl Lowering<'_> {
         found: Slot,
     ) -> LoweredKernel {
         let push = CandidatesPush {
-            state: self.addresses.arena,
+            state: self.addresses.state,
             x: self.slot(x),
             ask: self.slot(ask),
             allowed: self.slot(allowed),

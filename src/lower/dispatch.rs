@@ -13,6 +13,22 @@ pub struct Addresses {
     pub arena: u64,
     /// The weight buffers, in the layout's order.
     pub weights: Vec<u64>,
+    /// The step state of the rows that dispatches work on.
+    pub state: u64,
+    /// Which row of the pass is the first of them.
+    pub first_row: usize,
+}
+
+impl Addresses {
+    /// For all rows of a pass: their step state is at the arena's start.
+    pub fn new(arena: u64, weights: Vec<u64>) -> Addresses {
+        Addresses { arena, weights, state: arena, first_row: 0 }
+    }
+
+    /// For the rows of a pass from `first_row` on, whose step state is so many bytes from the arena's start.
+    pub fn of_rows(&self, first_row: usize, state: u64) -> Addresses {
+        Addresses { state: self.arena + state, first_row, ..self.clone() }
+    }
 }
 
 /// What work waits for of the work before it. The driver turns it into its own barriers and cache operations.

@@ -58,7 +58,7 @@ impl Lowering<'_> {
         let dim = some.map_or_else(|| write.map_or(0, |w| w.2.head_dim), |h| h.x.width / h.heads);
         let stride = some.map(|h| h.x.stride).or(write.map(|w| w.0.stride)).unwrap_or(0);
         let push = HeadPreparePush {
-            state: self.addresses.arena,
+            state: self.addresses.state,
             q: slot(q.map(|q| q.x)),
             k: slot(write.map(|w| w.0)),
             v: slot(write.map(|w| w.1)),

@@ -62,6 +62,9 @@ pub struct GpuLayout {
     packed: Vec<(Slot, PackedSlot)>,
     /// Partial results.
     pub scratch: Scratch,
+    /// The step states of a pass's two halves, as [`crate::schedule::layout::StateLayout`] has them: bytes from the arena's
+    /// start.
+    pub halves: [u64; 2],
     /// Bytes of the arena in all.
     pub bytes: u64,
 }
@@ -91,7 +94,8 @@ impl GpuLayout {
             }
         }
         let scratch = Scratch::place(&mut tail, schedule, &schedule.extent);
-        GpuLayout { packed, scratch, bytes: tail.bytes }
+        let halves = [(); 2].map(|()| tail.take(4 * schedule.arena.state.words() as u64));
+        GpuLayout { packed, scratch, halves, bytes: tail.bytes }
     }
 
     /// The packed copy of a slot that a linear step reads.

@@ -59,7 +59,7 @@ impl PieceLowering<'_> {
         };
         let (kernel, groups) = self.target.dot(l.product, tile, form)?;
         let push = LinearDotPush {
-            state: arena,
+            state: self.addresses.state,
             weight: l.weight,
             scales: l.scales,
             x: arena + x.offset,
@@ -78,7 +78,7 @@ impl PieceLowering<'_> {
     fn linear_dot_tile(&self, l: &Linear, x: PackedSlot) -> Option<LoweredKernel> {
         let (kernel, groups) = self.target.dot_tile(l.product)?;
         let push = LinearDotTilePush {
-            state: self.addresses.arena,
+            state: self.addresses.state,
             weight: l.weight,
             scales: l.scales,
             x: self.addresses.arena + x.offset,
@@ -113,7 +113,7 @@ impl PieceLowering<'_> {
         };
         let gated = if l.product.gelu { self.written(at + 1, l.out, l.rows).1 } else { None };
         let push = LinearMatrixPush {
-            state: arena,
+            state: self.addresses.state,
             weight: l.weight,
             scales: l.scales,
             x: arena + x.offset,
@@ -137,7 +137,7 @@ impl PieceLowering<'_> {
     fn linear_f32(&self, l: &Linear) -> LoweredKernel {
         let (kernel, groups) = self.target.f32(l.product);
         let push = LinearPush {
-            state: self.addresses.arena,
+            state: self.addresses.state,
             weight: l.weight,
             scales: l.scales,
             x: self.slot(l.x),

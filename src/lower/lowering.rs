@@ -125,8 +125,9 @@ impl LoweredKernel {
 }
 
 impl Lowering<'_> {
+    /// The address of a slot's first row that this pass has.
     pub(super) fn slot(&self, s: Slot) -> u64 {
-        self.addresses.arena + s.offset
+        self.addresses.arena + s.row(self.addresses.first_row)
     }
 
     /// The address of a pool's page tables.

@@ -42,7 +42,7 @@ pub(crate) fn seconds(machine: &str, schedule: &Schedule, pass: PassShape) -> Op
     let head_rows = if order == RowOrder::Apart { rows } else { 1 };
     let kind = PassKind { rows, head_rows, order, tokens: TokenSource::Host };
     let (layout, weights) = (GpuLayout::new(schedule), vec![0; schedule.weights.buffers.len()]);
-    let addresses = Addresses { arena: 0, weights };
+    let addresses = Addresses::new(0, weights);
     let lowering = Lowering { schedule, layout: &layout, addresses: &addresses, target: &target, kind };
     let segments = schedule.segments().filter(|segment| *segment != Segment::Choice);
     let dispatches = segments.flat_map(|segment| lowering.segment(segment));

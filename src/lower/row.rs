@@ -42,7 +42,7 @@ impl Lowering<'_> {
     pub(super) fn embed(&self, rows: Rows, table: Matrix, scale: f32, out: Slot) -> LoweredKernel {
         let state = self.schedule.arena.state;
         let push = EmbedPush {
-            state: self.addresses.arena,
+            state: self.addresses.state,
             table: self.weight(table.buffer, table.offset),
             scales: self.weight(table.buffer, table.scales),
             x_out: self.slot(out),
@@ -66,7 +66,7 @@ impl Lowering<'_> {
         let most = if self.count(rows) as u64 * 4 <= COUNTER_BYTES { ARGMAX_GROUPS } else { 1 };
         let groups = x.width.div_ceil(ARGMAX_SHARE).clamp(1, most) as u32;
         let push = ArgmaxPush {
-            state: self.addresses.arena,
+            state: self.addresses.state,
             x: self.slot(x),
             scratch: self.addresses.arena + self.layout.scratch.argmax,
             which: Lowering::row_count_word(rows),
@@ -90,7 +90,7 @@ impl PieceLowering<'_> {
         // Watchers of a pass read the final norm's output, so it is kept in f32 too.
         let keep = u32::from(rows == Rows::Head);
         let push = NormPush {
-            state: self.addresses.arena,
+            state: self.addresses.state,
             x: self.slot(n.x),
             w: self.vector(n.weight),
             residual: self.slot(residual),
@@ -124,7 +124,7 @@ impl PieceLowering<'_> {
         let parts = self.gelu_parts(at, rows, out);
         let (layout, packed) = if parts > 1 { (ActivationLayout::F32, None) } else { self.written(at, out, rows) };
         let push = PackPush {
-            state: self.addresses.arena,
+            state: self.addresses.state,
             x: self.slot(gate),
             up: self.slot(up),
             y_out: packed.map_or(self.slot(out), |p| self.addresses.arena + p.offset),
@@ -182,7 +182,7 @@ impl PieceLowering<'_> {
             return None;
         }
         let push = PackPush {
-            state: self.addresses.arena,
+            state: self.addresses.state,
             x: self.slot(slot),
             up: self.slot(slot),
             y_out: self.addresses.arena + packed.offset,

@@ -3,7 +3,9 @@
 use super::driver::{Driver, MemoryCopy};
 use super::list::Relay;
 use super::pace::SubmitPace;
-use super::passes::{BakedKind, Passes, Piece, Stamped, TAILS, Tail, kinds, tuned};
+use super::passes::{
+    BakedKind, GuestPiece, ListPart, PassHalf, Passes, Piece, Stamped, TAILS, Tail, half_rows, kinds, tuned,
+};
 use super::queue::DeviceQueue;
 use super::results::Results;
 use crate::lower::dispatch::{Addresses, Dispatch};
@@ -16,6 +18,7 @@ use crate::replay::guests::SeatedGuest;
 use crate::schedule::{Schedule, Segment};
 use crate::{Error, Result};
 use std::collections::HashSet;
+use std::ops::Range;
 use std::time::Duration;
 
 /// The parts that passes are baked from.
@@ -49,11 +52,7 @@ impl<'a, D: Driver> Baking<'a, D> {
         let mut kernels = HashSet::new();
         let mut add = |dispatches: Vec<Dispatch>| kernels.extend(dispatches.into_iter().map(|d| d.kernel));
         for kind in kinds(extent) {
-            for part in self.schedule.segments().filter(|s| *s != Segment::Head).flat_map(|s| self.parts(s, kind)) {
-                if let SegmentPart::Device(dispatches) = part {
-                    add(dispatches);
-                }
-            }
+            self.in_pieces(kind).lists.into_iter().for_each(&mut add);
             add(self.lower(Segment::Embed, PassKind { tokens: TokenSource::Next, ..kind }));
             add(self.head(kind.rows.min(kind.head_rows)));
         }
@@ -64,7 +63,7 @@ impl<'a, D: Driver> Baking<'a, D> {
         kernels
     }
 
-    /// Bakes anew the kinds of pass of as many rows as `rows` names, and those whose head is not what it was for `old`.
+    /// Bakes anew the kinds of pass of which all rows or half of them are as many as `rows` names, and those whose head is not what it was for `old`.
     /// Nothing of them may be under way.
     ///
     /// # Errors
@@ -79,7 +78,8 @@ impl<'a, D: Driver> Baking<'a, D> {
         for baked in &mut passes.kinds {
             let kind = baked.kind;
             let head_rows = kind.rows.min(kind.head_rows);
-            if rows.contains(&kind.rows) || has_moved(self, 1) || has_moved(self, head_rows) {
+            let has_new = rows.contains(&kind.rows) || baked.half.is_some_and(|half| rows.contains(&half));
+            if has_new || has_moved(self, 1) || has_moved(self, head_rows) {
                 let new = self.kind(kind)?;
                 let old = std::mem::replace(baked, new);
                 (baked.pace, baked.last) = (old.pace, old.last);
@@ -128,49 +128,72 @@ impl<'a, D: Driver> Baking<'a, D> {
     fn kind(&mut self, kind: PassKind) -> Result<BakedKind<D>> {
         let (mut whole, mut following) = (Default::default(), None);
         // No pass with a guest is one submit.
-        if !self.guest.is_some_and(|guest| guest.attends_in(kind)) {
+        let attends = self.guest.is_some_and(|guest| guest.attends_in(kind));
+        if !attends {
             (whole, following) = self.whole(kind)?;
         }
-        let (mut ends, mut pieces, mut parts) = (Vec::new(), Vec::new(), Vec::new());
-        for segment in self.schedule.segments().filter(|s| *s != Segment::Head) {
-            for part in self.parts(segment, kind) {
-                match (part, pieces.last_mut()) {
-                    (SegmentPart::Guest(step), _) => pieces.push(Piece::Guest(step)),
-                    (SegmentPart::Device(dispatches), last) => {
-                        match last {
-                            Some(Piece::Device(lists)) => lists.end += 1,
-                            _ => pieces.push(Piece::Device(parts.len()..parts.len() + 1)),
-                        }
-                        parts.push(dispatches);
-                        ends.push(None);
-                    }
-                }
-            }
-            // A guest's step is never a segment's last.
-            if let Some(end) = ends.last_mut() {
-                *end = Some(segment);
-            }
-        }
-        let parts: Vec<&[Dispatch]> = parts.iter().map(Vec::as_slice).collect();
-        let segments = self.each(&parts)?;
+        let PassInPieces { lists, parts, pieces, half } = self.in_pieces(kind);
+        // The words of a relay are counted from the step state of all rows.
+        let segments = self.each(&lists, self.relay.filter(|_| half.is_none()))?;
         // These have the products of consecutive rows.
         let has_own = matches!(kind.order, RowOrder::Consecutive | RowOrder::Apart);
         let order = if has_own { kind.order } else { RowOrder::Consecutive };
         // Kinds are compared by their times: all are measured, or none counts.
         let measured = |k: PassKind| self.target.seconds.contains_key(&(k.rows, k.order));
         let seconds = self.target.seconds.get(&(kind.rows, order)).copied();
-        let seconds = seconds.filter(|_| tuned(&self.schedule.extent).all(measured));
+        let seconds = seconds.filter(|_| !attends && tuned(&self.schedule.extent).all(measured));
         Ok(BakedKind {
             kind,
             seconds,
             whole,
             following,
             segments,
-            ends,
+            parts,
+            half,
             pieces,
             pace: SubmitPace::default(),
             last: Duration::ZERO,
         })
+    }
+
+    /// What a pass consists of besides the head, embedding, then layer by layer.
+    fn in_pieces(&self, kind: PassKind) -> PassInPieces {
+        let half = half_rows(kind).filter(|_| self.guest.is_some_and(|guest| guest.attends_in(kind)));
+        let mut pass = PassInPieces { lists: Vec::new(), parts: Vec::new(), pieces: Vec::new(), half };
+        pass.pieces = match half {
+            None => self.chain(kind, None, &mut pass).pieces(),
+            Some(_) => {
+                let [first, second] = PassHalf::BOTH.map(|half| self.chain(kind, Some(half), &mut pass));
+                first.beside(&second)
+            }
+        };
+        pass
+    }
+
+    /// Adds the lists of a pass's rows or of half of them. Returns them with the guest's steps between them.
+    fn chain(&self, kind: PassKind, half: Option<PassHalf>, pass: &mut PassInPieces) -> Chain {
+        let PassInPieces { lists, parts, .. } = pass;
+        let mut chain = Chain { half, lists: vec![lists.len()..lists.len()], steps: Vec::new() };
+        for segment in self.schedule.segments().filter(|s| *s != Segment::Head) {
+            for part in self.parts(segment, kind, half) {
+                match part {
+                    SegmentPart::Guest(step) => {
+                        chain.steps.push(step);
+                        chain.lists.push(lists.len()..lists.len());
+                    }
+                    SegmentPart::Device(dispatches) => {
+                        lists.push(dispatches);
+                        parts.push(ListPart { segment, half, ends: false });
+                        chain.lists.last_mut().into_iter().for_each(|of| of.end += 1);
+                    }
+                }
+            }
+            // A guest's step is never a segment's last. The last rows are those of the second half.
+            if half != Some(PassHalf::First) {
+                parts.last_mut().into_iter().for_each(|part| part.ends = true);
+            }
+        }
+        chain
     }
 
     /// A pass in one list for each tail, and the pass that follows one of its kind, if it can.
@@ -200,12 +223,19 @@ impl<'a, D: Driver> Baking<'a, D> {
         Ok((whole, following.transpose()?))
     }
 
-    /// A segment's parts: what the device runs of it, and between them the steps that the guest runs.
-    fn parts(&self, segment: Segment, kind: PassKind) -> Vec<SegmentPart> {
+    /// A segment's parts, for all rows or half of them: what the device runs of it, and between them the steps that the guest
+    /// runs.
+    fn parts(&self, segment: Segment, kind: PassKind, half: Option<PassHalf>) -> Vec<SegmentPart> {
         let steps = &self.schedule.steps;
         let guest = self.guest.filter(|guest| guest.attends_in(kind));
         let is_guests = |at: &usize| guest.is_some_and(|guest| guest.kind.takes(&steps[*at]));
         let of = self.schedule.steps_of(segment);
+        let Baking { schedule, layout, addresses, target, .. } = *self;
+        let (kind, addresses) = match half {
+            Some(half) => of_half(kind, half, addresses, layout),
+            None => (kind, addresses.clone()),
+        };
+        let lowering = Lowering { schedule, layout, addresses: &addresses, target, kind };
         let mut parts = Vec::new();
         let mut at = of.start;
         while at < of.end {
@@ -218,9 +248,7 @@ impl<'a, D: Driver> Baking<'a, D> {
             let piece = (0..at).rev().find(is_guests).map_or(0, |step| step + 1)
                 ..(at..steps.len()).find(is_guests).unwrap_or(steps.len());
             let end = piece.end.min(of.end);
-            let Baking { schedule, layout, addresses, target, .. } = *self;
-            parts
-                .push(SegmentPart::Device(Lowering { schedule, layout, addresses, target, kind }.part(piece, at..end)));
+            parts.push(SegmentPart::Device(lowering.part(piece, at..end)));
             at = end;
         }
         parts
@@ -252,14 +280,76 @@ impl<'a, D: Driver> Baking<'a, D> {
     }
 
     /// One list and one span per part.
-    fn each(&mut self, parts: &[&[Dispatch]]) -> Result<Stamped<D>> {
+    fn each(&mut self, parts: &[Vec<Dispatch>], relay: Option<Relay<'a, D>>) -> Result<Stamped<D>> {
         let stamps = self.queue.driver.stamps(2 * parts.len())?;
         let mut lists = Vec::with_capacity(parts.len());
         for (i, part) in parts.iter().enumerate() {
-            lists.push(self.queue.bake(&[part], self.relay, stamps.as_ref().map(|s| (s, i)), None)?);
+            lists.push(self.queue.bake(&[part], relay, stamps.as_ref().map(|s| (s, i)), None)?);
         }
         Ok(Stamped { lists, stamps })
     }
+}
+
+/// What a pass consists of besides the head.
+struct PassInPieces {
+    lists: Vec<Vec<Dispatch>>,
+    /// Of each list.
+    parts: Vec<ListPart>,
+    pieces: Vec<Piece>,
+    /// Rows of the first half, if the pass is divided.
+    half: Option<usize>,
+}
+
+/// What runs one after the other for a pass's rows, or for half of them: lists, and between two groups of them a step of the
+/// guest.
+struct Chain {
+    half: Option<PassHalf>,
+    /// One group more than there are steps.
+    lists: Vec<Range<usize>>,
+    steps: Vec<usize>,
+}
+
+impl Chain {
+    /// The pieces of a pass that this is all of.
+    fn pieces(self) -> Vec<Piece> {
+        let Chain { half, lists, steps } = self;
+        let mut lists = lists.into_iter().map(Piece::Device);
+        let mut pieces: Vec<Piece> = lists.next().into_iter().collect();
+        for (step, lists) in steps.into_iter().zip(lists) {
+            pieces.extend([Piece::Guest(GuestPiece { step, half, beside: 0..0 }), lists]);
+        }
+        pieces.retain(|piece| !matches!(piece, Piece::Device(lists) if lists.is_empty()));
+        pieces
+    }
+
+    /// The pieces of a pass whose other half is `second`. The halves take turns: what comes next of one runs beside each step
+    /// of the other.
+    fn beside(&self, second: &Chain) -> Vec<Piece> {
+        let halves = [self, second];
+        let mut pieces = vec![Piece::Device(self.lists[0].clone())];
+        for i in 0..self.steps.len() {
+            // The second half's lists before its step, then the first half's behind its own.
+            let beside = [second.lists[i].clone(), self.lists[i + 1].clone()];
+            let guest = |(chain, beside): (&Chain, _)| {
+                Piece::Guest(GuestPiece { step: chain.steps[i], half: chain.half, beside })
+            };
+            pieces.extend(halves.into_iter().zip(beside).map(guest));
+        }
+        pieces.extend(second.lists.last().cloned().map(Piece::Device));
+        pieces
+    }
+}
+
+/// What half of a pass's rows is lowered for: a kind of pass, and where their step state and their rows of slots are.
+pub(super) fn of_half(
+    kind: PassKind,
+    half: PassHalf,
+    addresses: &Addresses,
+    layout: &GpuLayout,
+) -> (PassKind, Addresses) {
+    let rows = half_rows(kind).unwrap_or(kind.rows);
+    let first_row = if half == PassHalf::First { 0 } else { rows };
+    (PassKind { rows, ..kind }, addresses.of_rows(first_row, layout.halves[half as usize]))
 }
 
 /// The parts of a pass; `head` may be empty.

@@ -11,6 +11,7 @@ use crate::executor::{self, Executor, HeadRows, KernelTiming, Measure, PageId, P
 use crate::replay::measure::ceiling::Ceiling;
 use crate::schedule::choice::SampleResult;
 use crate::schedule::{Pool, Schedule, Segment};
+use std::ops::Range;
 use std::time::Duration;
 
 impl<D: Driver> Executor for Replay<D> {
@@ -92,14 +93,12 @@ impl<D: Driver> Executor for Replay<D> {
         let kind = self.begin(rows, head)?;
         for i in 0..self.passes.kinds[kind].pieces.len() {
             match self.passes.kinds[kind].pieces[i].clone() {
-                Piece::Guest(step) => self.run_guest(step).inspect_err(|_| self.forget())?,
-                Piece::Device(lists) => {
-                    for i in lists {
-                        let k = &self.passes.kinds[kind];
-                        let (list, ends) = (k.segments.lists[i], k.ends[i]);
-                        self.run_watched(list, ends, watch)?;
-                    }
+                // What a watcher sees is the arena: nothing runs beside it.
+                Piece::Guest(piece) => {
+                    self.run_guest(kind, &piece, 0..0).inspect_err(|_| self.forget())?;
+                    self.run_watched(kind, piece.beside, watch)?;
                 }
+                Piece::Device(lists) => self.run_watched(kind, lists, watch)?,
             }
         }
         if let Some(head) = head {
@@ -164,16 +163,21 @@ impl<D: Driver> Executor for Replay<D> {
 }
 
 impl<D: Driver> Replay<D> {
-    /// Runs a list of a watched pass, and shows the segment that it ends.
-    fn run_watched(&mut self, list: D::Baked, ends: Option<Segment>, watch: Watch<'_>) -> Result<()> {
-        self.cancel.check().inspect_err(|_| self.forget())?;
-        self.arena.to_device()?;
-        // SAFETY: as in `Replay::submit`.
-        unsafe { self.queue.submit(&[list], true) }?;
-        match ends {
-            Some(segment) => self.show(segment, watch),
-            None => self.queue.wait(),
+    /// Runs lists of a watched pass, and shows the segments that they end.
+    fn run_watched(&mut self, kind: usize, lists: Range<usize>, watch: Watch<'_>) -> Result<()> {
+        for i in lists {
+            let baked = &self.passes.kinds[kind];
+            let (list, part) = (baked.segments.lists[i], baked.parts[i]);
+            self.cancel.check().inspect_err(|_| self.forget())?;
+            self.arena.to_device()?;
+            // SAFETY: as in `Replay::submit`.
+            unsafe { self.queue.submit(&[list], true) }?;
+            match part.ends {
+                true => self.show(part.segment, watch)?,
+                false => self.queue.wait()?,
+            }
         }
+        Ok(())
     }
 
     /// Waits for the last submit, and shows what a segment has left.

@@ -190,13 +190,13 @@ pub trait Memory {
     /// The device neither reads nor writes it while the slice lives.
     unsafe fn bytes_mut(&mut self) -> Option<&mut [u8]>;
 
-    /// Some of its words, for writing while the device uses others. What is written before a submit, that submit sees.
+    /// Some of its words, for use beside the device, which uses others. What is written before a submit, that submit sees.
     ///
     /// # Errors
     /// Device: it is not mapped, or is handed over ([`Memory::is_handed_over`]).
     ///
     /// # Safety
-    /// The device neither reads nor writes these words while the slice lives.
+    /// While the slice lives, the device neither writes words that are read through it, nor uses words that are written.
     ///
     /// # Panics
     /// It has fewer words.

@@ -3,11 +3,12 @@
 
 use super::Replay;
 use super::driver::{Driver, Memory};
+use super::passes::{GuestPiece, PassHalf};
 use crate::cpu::CpuKernels;
 use crate::cpu::lanes::VectorUnits;
 use crate::executor::guest::{Guest, GuestKind, GuestPasses, GuestReport, HostGuest, PlacementTiming};
 use crate::executor::weights::Progress;
-use crate::executor::{PageId, Pages, Row, Stepwise, slot_row};
+use crate::executor::{PageId, Pages, Row, slot_row};
 use crate::lower::{PassKind, RowOrder};
 use crate::model::checkpoint::Checkpoint;
 use crate::npu;
@@ -16,6 +17,7 @@ use crate::schedule::kv::{KvLayer, PAGE, Pool};
 use crate::schedule::step::{KvType, Op, Slot};
 use crate::schedule::{Schedule, Step};
 use crate::{Error, Result};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Loads a guest anew after one has failed.
@@ -251,7 +253,7 @@ impl<D: Driver> Replay<D> {
         self.name = match (&self.seat.guest, self.seat.seated) {
             (Some(guest), Some(SeatedGuest { passes, .. })) => {
                 let (name, of) = (guest.name(), passes.name());
-                log::info!("in {of} the device waits for {name} at every attention: no such pass runs ahead");
+                log::info!("attention of {of} is {name}'s: no such pass runs ahead");
                 let of = if passes == GuestPasses::ALL { String::new() } else { format!(" of {of}") };
                 format!("{device}, attention{of} on {name}")
             }
@@ -297,14 +299,47 @@ impl<D: Driver> Replay<D> {
         rebaked
     }
 
-    /// Lets the guest run a step of the pass, between two submits. The device has nothing under way meanwhile. Where the guest
-    /// fails, the device runs this step and those that follow: a guest only reads the KV cache, and the step writes all of what
-    /// the guest may have written.
-    pub(super) fn run_guest(&mut self, step: usize) -> Result<()> {
+    /// Lets the guest run a step of the pass once all that was submitted is done, and submits the lists `beside` it: before the
+    /// step where the guest can do with that, else behind it.
+    pub(super) fn run_guest(&mut self, kind: usize, piece: &GuestPiece, beside: Range<usize>) -> Result<()> {
         self.queue.drain()?;
         self.cancel.check()?;
-        let Some(mut guest) = self.seat.guest.take() else { return self.run_steps(step..step + 1) };
-        let ran = self.run_step_of(guest.as_mut(), step).and_then(|()| self.prove(step));
+        let is_before = self.can_run_beside();
+        if is_before {
+            self.submit_beside(kind, beside.clone())?;
+        }
+        self.run_guest_step(kind, piece)?;
+        if is_before { Ok(()) } else { self.submit_beside(kind, beside) }
+    }
+
+    /// Submits lists of a pass, whose end the next drain waits for.
+    pub(super) fn submit_beside(&mut self, kind: usize, lists: Range<usize>) -> Result<()> {
+        let baked = &self.passes.kinds[kind];
+        let last = lists.end;
+        let per_submit = baked.per_submit(&self.rows);
+        for first in lists.step_by(per_submit) {
+            let end = last.min(first + per_submit);
+            // SAFETY: as in `Replay::submit`.
+            unsafe { self.queue.submit(&baked.segments.lists[first..end], end == last) }?;
+            self.submits += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether the guest's step needs nothing of the device but what is there: the host maps all that the guest works on, and
+    /// the device need not prove what it makes.
+    fn can_run_beside(&self) -> bool {
+        let is_mapped = self.kv.iter().flatten().all(Memory::is_mapped) && !self.arena.is_handed_over();
+        is_mapped && self.seat.guest.is_some() && self.seat.is_proved[usize::from(self.rows.len() > 1)]
+    }
+
+    /// Lets the guest run a step. Where it fails, the device runs this step and those that follow: a guest only reads the KV
+    /// cache, and the step writes all of what the guest may have written.
+    fn run_guest_step(&mut self, kind: usize, piece: &GuestPiece) -> Result<()> {
+        let &GuestPiece { step, half, .. } = piece;
+        let rows = self.passes.kinds[kind].rows_of(half, self.rows.len());
+        let Some(mut guest) = self.seat.guest.take() else { return self.run_step_for(step, half) };
+        let ran = self.run_step_of(guest.as_mut(), step, rows.clone()).and_then(|()| self.prove(piece, rows));
         match ran {
             Ok(()) => self.seat.guest = Some(guest),
             Err(e @ Error::Interrupted { .. }) => {
@@ -313,7 +348,8 @@ impl<D: Driver> Replay<D> {
             }
             Err(e) => {
                 self.seat.lose(guest, &e);
-                return self.run_steps(step..step + 1);
+                self.queue.drain()?;
+                return self.run_step_for(step, half);
             }
         }
         Ok(())
@@ -323,15 +359,16 @@ impl<D: Driver> Replay<D> {
     ///
     /// # Errors
     /// Device: the guest computed something else.
-    fn prove(&mut self, step: usize) -> Result<()> {
+    fn prove(&mut self, piece: &GuestPiece, rows: Range<usize>) -> Result<()> {
+        let &GuestPiece { step, half, .. } = piece;
         let several = usize::from(self.rows.len() > 1);
         if self.seat.is_proved[several] {
             return Ok(());
         }
         let Op::Attend { out, .. } = self.schedule.steps[step].op else { return Ok(()) };
-        let guests = self.rows_of(out)?;
-        self.run_steps(step..step + 1)?;
-        let own = self.rows_of(out)?;
+        let guests = self.rows_of(out, rows.clone())?;
+        self.run_step_for(step, half)?;
+        let own = self.rows_of(out, rows)?;
         for (guests, own) in guests.chunks(out.width).zip(own.chunks(out.width)) {
             let squares = |xs: &mut dyn Iterator<Item = f32>| xs.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
             let off = squares(&mut guests.iter().zip(own).map(|(a, b)| a - b)) / squares(&mut own.iter().copied());
@@ -342,44 +379,51 @@ impl<D: Driver> Replay<D> {
             }
         }
         let is_last = !self.schedule.steps[step + 1..].iter().any(|step| matches!(step.op, Op::Attend { .. }));
-        self.seat.is_proved[several] = is_last;
+        self.seat.is_proved[several] = is_last && half != Some(PassHalf::First);
         Ok(())
     }
 
-    /// The pass's rows of a slot.
-    fn rows_of(&mut self, slot: Slot) -> Result<Vec<f32>> {
-        let (rows, mut values) = (self.rows.len(), Vec::new());
+    /// Rows of a slot.
+    fn rows_of(&mut self, slot: Slot, rows: Range<usize>) -> Result<Vec<f32>> {
+        let mut values = Vec::new();
         let read = |words: &mut [u32]| {
             let arena: &[f32] = bytemuck::cast_slice(words);
-            values.extend((0..rows).flat_map(|row| slot_row(arena, slot, row)));
+            values.extend(rows.flat_map(|row| slot_row(arena, slot, row)));
         };
         self.queue.edit(&mut self.arena, read)?;
         Ok(values)
     }
 
-    fn run_step_of(&mut self, guest: &mut dyn Guest, step: usize) -> Result<()> {
-        guest.begin(&self.rows);
-        if let Op::Attend { kv, .. } = self.schedule.steps[step].op {
-            self.copy_kv(guest, &kv)?;
+    /// Runs a step for rows of the pass by the guest, whose first row is the first of them.
+    fn run_step_of(&mut self, guest: &mut dyn Guest, step: usize, rows: Range<usize>) -> Result<()> {
+        let mut op = self.schedule.steps[step].op.clone();
+        guest.begin(&self.rows[rows.clone()]);
+        if let Op::Attend { kv, q, out, .. } = &mut op {
+            (*q, *out) = (q.from_row(rows.start), out.from_row(rows.start));
+            self.copy_kv(guest, kv, rows)?;
         }
-        let op = &self.schedule.steps[step].op;
-        let mut ran = Ok(());
-        self.queue.edit(&mut self.arena, |words| ran = guest.run(op, bytemuck::cast_slice_mut(words)))?;
-        ran
+        if self.queue.is_idle() {
+            let mut ran = Ok(());
+            self.queue.edit(&mut self.arena, |words| ran = guest.run(&op, bytemuck::cast_slice_mut(words)))?;
+            return ran;
+        }
+        let words = self.arena.size() as usize / 4;
+        // SAFETY: what is under way works on the other half's rows, and the guest on these.
+        guest.run(&op, bytemuck::cast_slice_mut(unsafe { self.arena.words_mut(0..words) }?))
     }
 
-    /// Copies what the pass's rows see of a layer's keys and values to the guest's own memory: all of it for every pass, since
+    /// Copies what rows of the pass see of a layer's keys and values to the guest's own memory: all of it for every pass, since
     /// other passes, and whoever restores pages, may have written any of it. Where the host does not map them, they go
     /// through staging.
-    fn copy_kv(&mut self, guest: &mut dyn Guest, layer: &KvLayer) -> Result<()> {
+    fn copy_kv(&mut self, guest: &mut dyn Guest, layer: &KvLayer, rows: Range<usize>) -> Result<()> {
         let part = layer.elements() * layer.element.bytes();
         let offset = layer.place * part;
         let layout = *self.schedule.kv.pool(layer.pool);
-        let pages = show_pages(&self.pages, layer.pool, &self.rows, guest);
+        let pages = show_pages(&self.pages, layer.pool, &self.rows[rows], guest);
         let mut copied = Vec::new();
         for page in pages {
             let (block, start) = layout.in_block(page as usize);
-            // SAFETY: everything submitted has been waited for, so the device does not write the cache.
+            // SAFETY: what is under way writes other layers, and this layer's positions behind these rows, which nobody looks at.
             match unsafe { self.kv[layer.pool as usize][block].bytes() } {
                 Some(bytes) => {
                     let first = start as usize + offset * layout.block_pages;

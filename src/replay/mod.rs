@@ -11,7 +11,8 @@
 //!
 //! A pass is in pieces: lists of commands, and where there is a guest the steps that it runs between two submits. Before
 //! such a step the host waits for the device and copies the keys and values that the step reads; the guest works on the arena
-//! itself. Such a pass is never one submit, and none starts ahead of it.
+//! itself. Such a pass is never one submit, and none starts ahead of it. A prompt's chunk is divided into two halves of its
+//! rows: while the guest attends for one, the device makes the other's products.
 
 mod baking;
 mod calls;
@@ -190,7 +191,7 @@ impl<D: Driver> Replay<D> {
     }
 
     fn addresses(&self) -> Addresses {
-        Addresses { arena: self.arena.address(), weights: self.weights.iter().map(|b| b.address()).collect() }
+        Addresses::new(self.arena.address(), self.weights.iter().map(|b| b.address()).collect())
     }
 
     fn fill_tables(&mut self) -> Result<()> {

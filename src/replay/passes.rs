@@ -62,8 +62,40 @@ impl<D: Driver> Stamped<D> {
 pub(crate) enum Piece {
     /// Lists, by their indices in [`BakedKind::segments`].
     Device(Range<usize>),
-    /// A step that the guest runs, by its index in the schedule.
-    Guest(usize),
+    /// A step that the guest runs.
+    Guest(GuestPiece),
+}
+
+/// A step that the guest runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GuestPiece {
+    /// Its index in the schedule.
+    pub step: usize,
+    /// The rows that it is run for; `None`: all.
+    pub half: Option<PassHalf>,
+    /// Lists of the other half, which neither read what the step writes nor write what it reads. They follow what is before the
+    /// piece.
+    pub beside: Range<usize>,
+}
+
+/// Half of a pass's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PassHalf {
+    First,
+    Second,
+}
+
+impl PassHalf {
+    pub(crate) const BOTH: [PassHalf; 2] = [PassHalf::First, PassHalf::Second];
+}
+
+/// What a list of [`BakedKind::segments`] is a part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ListPart {
+    pub segment: Segment,
+    pub half: Option<PassHalf>,
+    /// Whether the pass's last rows are through the segment behind it.
+    pub ends: bool,
 }
 
 /// The lists of one kind of pass.
@@ -79,8 +111,10 @@ pub(crate) struct BakedKind<D: Driver> {
     /// The pass segment by segment: embedding, then each layer, which a guest's step divides. Used while the pass's time is
     /// unknown or exceeds the submit budget, and where there is a guest.
     pub segments: Stamped<D>,
-    /// The segment that each of these lists ends, if it ends one.
-    pub ends: Vec<Option<Segment>>,
+    /// What each of these lists is a part of.
+    pub parts: Vec<ListPart>,
+    /// Rows of the first half, where passes are divided.
+    pub half: Option<usize>,
     /// What runs, one after the other: the lists, and between them what a guest runs.
     pub pieces: Vec<Piece>,
     pub pace: SubmitPace,
@@ -97,6 +131,16 @@ impl<D: Driver> BakedKind<D> {
     /// Most lists of a submit: never all where the pass stops for a guest.
     pub(crate) fn most_per_submit(&self) -> usize {
         self.segments.lists.len() - usize::from(self.pieces.len() > 1)
+    }
+
+    /// Which of a pass's rows a half has.
+    pub(crate) fn rows_of(&self, half: Option<PassHalf>, rows: usize) -> Range<usize> {
+        let middle = self.half.unwrap_or(rows).min(rows);
+        match half {
+            None => 0..rows,
+            Some(PassHalf::First) => 0..middle,
+            Some(PassHalf::Second) => middle..rows,
+        }
     }
 
     /// Whether a pass of these rows is one submit.
@@ -214,6 +258,17 @@ fn chunk_rows(count: usize, of: impl Fn(usize) -> (PassKind, Option<f64>), most:
     };
     let better = |best: usize, chunk: usize| if rate(chunk) > rate(best) { chunk } else { best };
     filled.fold(most, better)
+}
+
+/// Fewest rows of a half: with fewer, reading the weights twice costs more than what attention beside the products gains.
+const LEAST_HALF: usize = 64;
+
+/// Rows of the first half of passes of a kind in which a guest attends, if they are divided: the most that a smaller kind has.
+/// Rows behind a half see its keys, and none of a half see those of rows behind it.
+pub(crate) fn half_rows(kind: PassKind) -> Option<usize> {
+    let is_in_order = matches!(kind.order, RowOrder::Consecutive | RowOrder::Mixed);
+    let half = kind.rows.div_ceil(2).next_power_of_two();
+    (is_in_order && LEAST_HALF <= half && half < kind.rows).then_some(half)
 }
 
 /// Powers of two below `most`, then `most`.

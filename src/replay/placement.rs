@@ -14,6 +14,7 @@ use crate::executor::guest::{GuestKind, GuestPasses, PlacementTiming};
 use crate::executor::{HeadRows, Row};
 use crate::npu::DriverApi;
 use crate::schedule::Segment;
+use std::ops::Range;
 use std::time::Instant;
 
 /// Runs of each measured pass; the fastest counts.
@@ -141,15 +142,19 @@ impl<D: Driver> Replay<D> {
         for i in 0..self.passes.kinds[kind].pieces.len() {
             self.cancel.check()?;
             let baked = &self.passes.kinds[kind];
+            // A piece's lists are those of layers that follow each other.
+            let is_before = |list: &usize| !matches!(baked.parts[*list].segment, Segment::Layer(l) if l >= layers);
+            let up_to = |lists: Range<usize>| lists.start..lists.start + lists.take_while(is_before).count();
             match baked.pieces[i].clone() {
-                Piece::Guest(step) if step < end => self.run_guest(step)?,
-                Piece::Guest(_) => break,
+                Piece::Guest(piece) => {
+                    let beside = up_to(piece.beside.clone());
+                    match piece.step < end {
+                        true => self.run_guest(kind, &piece, beside)?,
+                        false => self.submit_beside(kind, beside)?,
+                    }
+                }
                 Piece::Device(lists) => {
-                    for list in lists {
-                        let segment = baked.ends[list..].iter().find_map(|ends| *ends);
-                        if matches!(segment, Some(Segment::Layer(layer)) if layer >= layers) {
-                            break;
-                        }
+                    for list in up_to(lists) {
                         // SAFETY: as in `Replay::submit`.
                         unsafe { self.queue.submit(&baked.segments.lists[list..=list], false) }?;
                     }

@@ -1,8 +1,10 @@
 //! Steps of a pass by themselves, for who compares executors: each call bakes a list, where passes replay.
 
 use super::Replay;
+use super::baking::of_half;
 use super::driver::{Driver, Memory, MemoryCopy};
 use super::list::Relay;
+use super::passes::PassHalf;
 use crate::Result;
 use crate::executor::{self, HeadRows, PageId, Row, Stepwise, Tolerance};
 use crate::lower::{PassKind, RowOrder, TokenSource};
@@ -86,6 +88,27 @@ fn pieces<'a, M>(
     })
 }
 
+impl<D: Driver> Replay<D> {
+    /// Runs a step of the begun pass for rows of it. Nothing is under way.
+    pub(super) fn run_step_for(&mut self, step: usize, half: Option<PassHalf>) -> Result<()> {
+        let Some(half) = half else { return self.run_steps(step..step + 1) };
+        let kind = self.passes.kinds[self.passes.kind_for(&self.rows)?].kind;
+        let (kind, addresses) = of_half(kind, half, &self.addresses(), &self.layout);
+        let lowered = self.lowering(&addresses, kind).lower(step..step + 1);
+        let list = self.queue.bake(&[&lowered], None, None, None)?;
+        self.run_once(list)
+    }
+
+    /// Runs a list that was just baked, waits for it, and gives it up.
+    fn run_once(&mut self, list: D::Baked) -> Result<()> {
+        self.arena.to_device()?;
+        // SAFETY: what the list uses is this executor's.
+        unsafe { self.queue.run(list) }?;
+        self.queue.driver.free(&[list]);
+        Ok(())
+    }
+}
+
 impl<D: Driver> Stepwise for Replay<D> {
     fn begin_pass(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
         self.begin(rows, head).map(drop)
@@ -97,14 +120,9 @@ impl<D: Driver> Stepwise for Replay<D> {
         let parts = self.parts(steps).into_iter().zip(kinds);
         let lowered = parts.map(|(steps, kind)| self.lowering(&addresses, kind).lower(steps));
         let lowered: Vec<_> = lowered.filter(|dispatches| !dispatches.is_empty()).collect();
-        let parts: Vec<_> = lowered.iter().map(Vec::as_slice).collect();
         let relay = self.target.relay.then(|| Relay::new(&self.arena, &self.layout, self.queue.driver.caps()));
-        let list = self.queue.bake(&parts, relay, None, None)?;
-        self.arena.to_device()?;
-        // SAFETY: the list was just baked, and what it uses is this executor's.
-        unsafe { self.queue.run(list) }?;
-        self.queue.driver.free(&[list]);
-        Ok(())
+        let list = self.queue.bake(&lowered.iter().map(Vec::as_slice).collect::<Vec<_>>(), relay, None, None)?;
+        self.run_once(list)
     }
 
     fn ranges(&self) -> Result<Vec<Range<usize>>> {

@@ -2,7 +2,7 @@
 
 use super::driver::{Driver, Memory};
 use super::pace::PassLoad;
-use super::passes::{Piece, Tail};
+use super::passes::{PassHalf, Piece, Tail};
 use super::{Replay, page_address};
 use crate::executor::{self, HeadRows, Row, SampleRequests};
 use crate::schedule::choice::{SampleRequest, SampleResult};
@@ -31,7 +31,9 @@ impl<D: Driver> Replay<D> {
         for i in 0..k.pieces.len() {
             let k = &self.passes.kinds[kind];
             match k.pieces[i].clone() {
-                Piece::Guest(step) => self.run_guest(step)?,
+                Piece::Guest(piece) => {
+                    self.run_guest(kind, &piece, piece.beside.clone())?;
+                }
                 Piece::Device(lists) => {
                     for lists in k.segments.lists[lists].chunks(per_submit) {
                         self.queue.drain()?;
@@ -276,7 +278,23 @@ impl<D: Driver> Replay<D> {
             executor::write_tables(words, &schedule.arena, pages, |pool, page| page_address(schedule, kv, pool, page));
         };
         self.queue.edit(&mut self.arena, write)?;
+        self.write_halves(kind)?;
         Ok(kind)
+    }
+
+    /// Writes the step states of the two halves of the rows, where the pass is divided.
+    fn write_halves(&mut self, kind: usize) -> Result<()> {
+        let baked = &self.passes.kinds[kind];
+        if baked.half.is_none() {
+            return Ok(());
+        }
+        let (rows, state, places) = (&self.rows, self.schedule.arena.state, self.layout.halves);
+        self.queue.edit(&mut self.arena, |words| {
+            for (half, place) in PassHalf::BOTH.into_iter().zip(places) {
+                let words = &mut words[place as usize / 4..];
+                executor::write_pass(words, state, &rows[baked.rows_of(Some(half), rows.len())], None);
+            }
+        })
     }
 
     /// Starts a new head: earlier logits are no longer valid.

@@ -74,6 +74,11 @@ impl Slot {
     pub fn row(self, r: usize) -> u64 {
         self.offset + 4 * (r * self.stride) as u64
     }
+
+    /// The view of the rows from `r` on.
+    pub fn from_row(self, r: usize) -> Slot {
+        Slot { offset: self.row(r), ..self }
+    }
 }
 
 /// The element type of the KV cache. The reference executor always keeps f32, the CPU executor f16 or bf16.

@@ -49,7 +49,7 @@ fn seconds_here(caps: &Caps, schedule: &Schedule) -> Option<f64> {
 }
 
 fn seconds(mut target: Target, choices: Choices, schedule: &Schedule, tries_relay: bool) -> f64 {
-    let (layout, addresses) = (GpuLayout::new(schedule), Addresses { arena: 0, weights: Vec::new() });
+    let (layout, addresses) = (GpuLayout::new(schedule), Addresses::new(0, Vec::new()));
     let weights = vec![0; schedule.weights.buffers.len()];
     let kinds: Vec<PassKind> = tuned_kinds(&schedule.extent).collect();
     let mut tuner = Tuner {

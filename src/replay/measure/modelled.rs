@@ -267,7 +267,7 @@ impl Scenario {
         let layout = GpuLayout::new(&schedule);
         let weights = (1..).map(|i| i << 36).take(schedule.weights.buffers.len()).collect();
         let kinds = tuned_kinds(&schedule.extent).collect();
-        Scenario { machine, addresses: Addresses { arena: 1 << 33, weights }, schedule, layout, kinds }
+        Scenario { machine, addresses: Addresses::new(1 << 33, weights), schedule, layout, kinds }
     }
 
     fn target(&self) -> Target {

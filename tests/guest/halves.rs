@@ -1,0 +1,162 @@
+//! A prompt's chunk in two halves: the guest attends for one while the device makes the other's products.
+
+use super::*;
+use kiln::executor::Stepwise;
+use std::time::Instant;
+
+/// Rows of the largest pass, and of its first half.
+const ROWS: usize = 128;
+const HALF: usize = 64;
+
+/// A word of one half's queries, which the device writes while the guest runs a step of the other.
+#[derive(Clone, Copy)]
+pub struct WatchedWord {
+    /// The step that waits for the word to change.
+    pub step: u32,
+    /// Words from the arena's start to it, and what it was before the pass.
+    at: usize,
+    before: u32,
+    has_changed: bool,
+}
+
+impl WatchedWord {
+    /// Waits until the device has written the word.
+    pub fn wait(self, arena: &[f32]) -> WatchedWord {
+        let word = &raw const arena[self.at];
+        let start = Instant::now();
+        loop {
+            // SAFETY: the word is the arena's, which lives. The device may be writing it.
+            let now = unsafe { word.read_volatile() }.to_bits();
+            if now != self.before || start.elapsed() > Duration::from_secs(60) {
+                return WatchedWord { has_changed: now != self.before, ..self };
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn rows(sequence: u32, positions: std::ops::Range<u32>) -> Vec<Row> {
+    positions.map(|position| row(sequence, position)).collect()
+}
+
+fn last(rows: &[Row]) -> Option<HeadRows> {
+    Some(HeadRows { first: rows.len() - 1, count: 1 })
+}
+
+/// Bits of the last row's logits of chunks that are divided, with one row and with all in the second half, behind nothing and
+/// behind others, and beside rows of other sequences.
+fn divided_passes(executor: &mut dyn Measure) -> Vec<Vec<u32>> {
+    let mut beside = rows(2, 0..90);
+    beside.extend([row(0, 228), row(1, 70)]);
+    let passes = [rows(0, 0..128), rows(0, 128..228), rows(1, 0..65), rows(1, 65..70), beside, rows(2, 90..218)];
+    let run = |rows: Vec<Row>| {
+        executor.forward(&rows, last(&rows)).unwrap();
+        bits(executor, 0)
+    };
+    passes.map(run).into()
+}
+
+/// An executor whose KV cache the host maps, since it is loaded with a guest.
+fn beside_a_guest(model: &Forged) -> Seated {
+    Seated::of(&model.path(), 1, ROWS, Some(GuestKind::Reference))
+}
+
+fn divided(model: &Forged, vulkan: ReplayOptions) -> Box<dyn Measure> {
+    let options =
+        Options { vulkan, sequences: 3, head_rows: 1, chunk: Some(ROWS), context: Some(CONTEXT), ..Options::default() };
+    model.load(common::vulkan(), options)
+}
+
+/// What halves compute does not depend on who waits for whom: through staging, nothing runs beside the guest.
+#[test]
+fn a_divided_pass_computes_what_a_whole_one_does() {
+    let model = Forged::new(&shape(), WeightFormat::Int8);
+    for (arithmetic, tolerance) in [(F32, 2e-3), (DOT, 5e-3)] {
+        let plain = divided_passes(divided(&model, with_guest(arithmetic, None)).as_mut());
+        for guest in GUESTS {
+            let options = with_guest(arithmetic, Some(guest));
+            let mut executor = divided(&model, options);
+            let got = divided_passes(executor.as_mut());
+            for (i, (got, plain)) in got.iter().zip(&plain).enumerate() {
+                let apart = relative_rms(&floats(std::slice::from_ref(got)), &floats(std::slice::from_ref(plain)));
+                assert!(apart < tolerance, "{arithmetic:?}, {guest:?}, pass {i}: {apart}");
+            }
+            for turn in 0..3 {
+                assert!(divided_passes(executor.as_mut()) == got, "{guest:?}: other bits in turn {turn}");
+            }
+            let staged = ReplayOptions { staged: true, ..options };
+            assert!(divided_passes(divided(&model, staged).as_mut()) == got, "{guest:?}: other bits through staging");
+        }
+    }
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
+}
+
+/// While the guest has not come back from a step of either half, the device computes what is next of the other.
+#[test]
+fn the_device_works_while_the_guest_attends() {
+    let model = Forged::new(&shape(), WeightFormat::Int8);
+    let mut seated = beside_a_guest(&model);
+    let queries = seated.replay.schedule().steps.iter().find_map(|step| match step.op {
+        Op::Attend { q, .. } => Some(q),
+        _ => None,
+    });
+    let chunk = rows(0, 0..ROWS as u32);
+    seated.give(LATER);
+    // The first pass proves the guest, whose steps the device runs too: nothing is beside them.
+    seated.replay.forward(&chunk, last(&chunk)).unwrap();
+    let layers = shape().layers.len() as u32;
+    for step in 0..2 * layers - 1 {
+        seated.replay.pages_mut().truncate(0, 0);
+        seated.faults.steps.set(0);
+        // Behind a step of the first half come queries of the second one's same layer, and then the first one's next.
+        let other = if step.is_multiple_of(2) { HALF } else { 0 };
+        let at = (queries.unwrap().row(other) / 4) as usize;
+        let mut before = 0;
+        seated.replay.access_arena(&mut |arena| before = arena[at].to_bits()).unwrap();
+        seated.faults.watched.set(Some(WatchedWord { step, at, before, has_changed: false }));
+        seated.replay.forward(&chunk, last(&chunk)).unwrap();
+        assert_eq!(seated.faults.steps.get(), 2 * layers);
+        assert!(seated.faults.watched.take().unwrap().has_changed, "step {step}: the device waits for the guest");
+    }
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
+}
+
+/// A step of either half that fails, while the other half is under way, is made by the device, and so is all that follows.
+#[test]
+fn a_guest_that_fails_beside_the_device_is_left_and_no_token_is_another() {
+    let model = Forged::new(&shape(), WeightFormat::Int8);
+    let run = |seated: &mut Seated| {
+        seated.replay.pages_mut().truncate(0, 0);
+        let mut next = Vec::new();
+        for rows in [rows(0, 0..128), rows(0, 128..200), rows(0, 200..201)] {
+            seated.replay.forward(&rows, last(&rows)).unwrap();
+            next.push(seated.replay.next(0));
+        }
+        (next, bits(&mut seated.replay, 0))
+    };
+    let plain = run(&mut Seated::of(&model.path(), 1, ROWS, None));
+    let mut seated = beside_a_guest(&model);
+    // Each of two divided passes has two steps a layer.
+    let steps = 5 * shape().layers.len() as u32;
+    for step in 0..steps {
+        seated.faults.fails.set(None);
+        seated.give(LATER);
+        assert_eq!(run(&mut seated).0, plain.0);
+        seated.faults.steps.set(0);
+        seated.faults.fails.set(Some(step));
+        let (next, last) = run(&mut seated);
+        assert_eq!(next, plain.0, "step {step} fails");
+        let apart = relative_rms(&floats(&[last]), &floats(std::slice::from_ref(&plain.1)));
+        assert!(apart < 2e-3, "step {step}: {apart}");
+        assert_eq!((seated.faults.steps.get(), seated.faults.alive.get()), (step + 1, 0));
+    }
+    // What is wrong in either half is found in the first pass.
+    for scale in [1.05, f32::NAN] {
+        seated.faults.fails.set(None);
+        seated.faults.scale.set(Some(scale));
+        seated.give(LATER);
+        assert_eq!(run(&mut seated).0, plain.0, "{scale}");
+        assert_eq!((seated.faults.steps.get(), seated.faults.alive.get()), (1, 0), "{scale}");
+    }
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
+}
