@@ -72,6 +72,19 @@ fn check_line(line: &Value, report: &Value, repetitions: usize) {
     close(number(line, "ms_per_layer"), 1e3 * number(seconds, "median") / passes);
 }
 
+/// Checks the timeline of a pass in which the device does everything: embedding, and then layer by layer.
+fn check_timeline(timeline: &Value, layers: usize) {
+    let spans = list(timeline, "spans");
+    let segments: Vec<&str> = spans.iter().map(|span| span["segment"].as_str().unwrap()).collect();
+    let expected: Vec<String> = (0..layers).map(|layer| format!("layer {layer}")).collect();
+    assert_eq!((segments[0], segments[1..].to_vec()), ("embed", expected.iter().map(String::as_str).collect()));
+    assert!(spans.iter().all(|span| span["engine"] == "device" && number(span, "start_ms") <= number(span, "end_ms")));
+    assert!(spans.is_sorted_by(|a, b| number(a, "end_ms") <= number(b, "start_ms") + 1e-6), "{timeline}");
+    assert_eq!((number(timeline, "npu_share"), number(timeline, "both_share")), (0.0, 0.0));
+    assert!(number(timeline, "device_share") > 0.0 && number(timeline, "device_share") <= 1.0 + 1e-9);
+    close(1e3 * number(timeline, "seconds"), number(&spans[spans.len() - 1], "end_ms") - number(&spans[0], "start_ms"));
+}
+
 /// How often drafts are right is stated and no result: what is measured is what passes cost.
 #[test]
 fn drafts_of_a_stated_quality_are_timed() {
@@ -156,6 +169,7 @@ fn lines_kernels_and_layers_add_up() {
             "--reps",
             "3",
             "--kernels",
+            "--timeline",
             "--layer",
             "5",
             "--chunk",
@@ -183,6 +197,7 @@ fn lines_kernels_and_layers_add_up() {
                     assert_eq!(sum(kernels, key), number(line, key), "{key} of {}", line["name"]);
                 }
             }
+            check_timeline(&line["timeline"], number(&report, "layers") as usize);
             let submits = number(line, "submits_per_token");
             match device {
                 "cpu" => assert_eq!((submits, &line["gpu_busy"]), (0.0, &Value::Null)),

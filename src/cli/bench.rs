@@ -8,13 +8,14 @@ use crate::diagnose::bench::kernels::group;
 use crate::diagnose::bench::profile::check_layer;
 use crate::diagnose::bench::usage::MemoryWatch;
 use crate::diagnose::bench::{
-    Bench, BenchLine, BenchSettings, Ceilings, KernelTime, LayerTime, MeasuredRates, Sample, Stated, Work,
+    Bench, BenchLine, BenchSettings, Ceilings, EngineTimeline, KernelTime, LayerTime, MeasuredRates, Sample, Stated,
+    Work,
 };
 use crate::diagnose::status::Reporter;
 use crate::engine::{self, DEFAULT_CHUNK, DraftFiles, ModelFiles};
-use crate::executor::Measure;
 use crate::executor::guest::PlacementTiming;
 use crate::executor::measure::TuningState;
+use crate::executor::{EngineKind, EngineSpan, Measure};
 use crate::replay::measure::ceiling::measure_matrix_rate;
 use crate::sequence::draft::{MOST_DRAFTED, SharedModel};
 use crate::vulkan::memory::heaps::best_heap;
@@ -74,6 +75,9 @@ pub struct BenchArgs {
     /// Time every kernel of each line's pass as well
     #[arg(long)]
     kernels: bool,
+    /// Show who works when on each line's pass as well: the device, and the NPU where it attends
+    #[arg(long)]
+    timeline: bool,
     /// Time this layer alone as well, for 1, 10 and 50 tokens
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     layer: Option<usize>,
@@ -220,6 +224,9 @@ fn measure(
         if args.kernels {
             bench.measure_kernels(&mut line, settings.repetitions)?;
         }
+        if args.timeline {
+            bench.measure_timeline(&mut line)?;
+        }
         lines.push(line);
     }
     lines.iter_mut().for_each(|line| line.rates = bench.rates(line));
@@ -315,6 +322,9 @@ impl BenchReport {
             value["stated_share_right"] = json!(f64::from(stated.right) / 1000.0);
         }
         put_rates(&mut value, Some(l.rates));
+        if let Some(timeline) = &l.timeline {
+            value["timeline"] = timeline_json(timeline);
+        }
         if !l.kernels.is_empty() {
             let pass = seconds(&l.kernels);
             value["kernels_seconds"] = json!(pass);
@@ -358,6 +368,26 @@ fn kernel_json(k: &KernelTime, pass: f64) -> Value {
     });
     put_rates(&mut value, k.rates);
     value
+}
+
+fn timeline_json(t: &EngineTimeline) -> Value {
+    let span = |span: &EngineSpan| {
+        json!({
+            "engine": match span.engine { EngineKind::Device => "device", EngineKind::Guest => "npu" },
+            "segment": span.segment.to_string(),
+            "first_row": span.rows.start,
+            "rows": span.rows.len(),
+            "start_ms": 1e3 * span.start,
+            "end_ms": 1e3 * span.end,
+        })
+    };
+    json!({
+        "seconds": t.seconds,
+        "device_share": t.device,
+        "npu_share": t.guest,
+        "both_share": t.both,
+        "spans": t.spans.iter().map(span).collect::<Vec<_>>(),
+    })
 }
 
 fn layer_json(l: &LayerTime) -> Value {

@@ -2,9 +2,10 @@
 
 use super::column::column;
 use crate::diagnose::bench::kernels::group;
-use crate::diagnose::bench::{BenchLine, Ceilings, KernelTime, LayerTime, MeasuredRates};
+use crate::diagnose::bench::{BenchLine, Ceilings, EngineTimeline, KernelTime, LayerTime, MeasuredRates};
 use crate::diagnose::energy::Energy;
 use crate::display::{bytes, counted};
+use crate::executor::EngineKind;
 use crate::executor::guest::{GuestPasses, PlacementTiming};
 use std::fmt::{Result, Write};
 
@@ -74,6 +75,11 @@ pub(super) fn write_report(t: &mut String, r: &BenchReport) -> Result {
     }
     for line in r.lines.iter().filter(|l| !l.kernels.is_empty()) {
         write_kernels(t, r, line)?;
+    }
+    for line in &r.lines {
+        line.timeline
+            .iter()
+            .try_for_each(|timeline| write_timeline(t, &line.case.name(), timeline, r.attends.is_some()))?;
     }
     r.layers.iter().try_for_each(|l| write_layer(t, l, layers))
 }
@@ -202,6 +208,36 @@ fn write_kernels(t: &mut String, r: &BenchReport, line: &BenchLine) -> Result {
     Ok(())
 }
 
+/// Columns of a timeline, and what a column shows by the share of its time in which an engine works: nothing for what rounding
+/// leaves.
+const COLUMNS: usize = 100;
+const LEVELS: [char; 5] = [' ', '.', '-', '=', '#'];
+
+/// Who works when on a pass: of all of it the shares, of the layers in its middle the course.
+fn write_timeline(t: &mut String, case: &str, timeline: &EngineTimeline, with_guest: bool) -> Result {
+    let &EngineTimeline { seconds, device, guest, both, .. } = timeline;
+    write!(t, "\ntimeline of a pass of {}, {:.3} ms: ", case, 1e3 * seconds)?;
+    let [device, guest, both] = [device, guest, both].map(|share| percent(Some(share)));
+    match with_guest {
+        true => writeln!(t, "the GPU works for {device} of it, the NPU for {guest}, both at once for {both}")?,
+        false => writeln!(t, "the device works for {device} of it")?,
+    }
+    let Some((layers, time)) = timeline.window() else { return Ok(()) };
+    let (first, last, width) = (layers.start, layers.end - 1, 1e3 * (time.end - time.start) / COLUMNS as f64);
+    writeln!(t, "layers {first} to {last}, {width:.4} ms a column:\n")?;
+    let rows: &[_] = match with_guest {
+        true => &[("GPU", EngineKind::Device), ("NPU", EngineKind::Guest)],
+        false => &[("device", EngineKind::Device)],
+    };
+    for (name, engine) in rows {
+        let shares = timeline.columns(*engine, time.clone(), COLUMNS);
+        let shown: String =
+            shares.iter().map(|share| LEVELS[(share * 4.0 - 1e-6).ceil().clamp(0.0, 4.0) as usize]).collect();
+        writeln!(t, "{name:<6} |{shown}|")?;
+    }
+    Ok(())
+}
+
 fn write_layer(t: &mut String, l: &LayerTime, layers: usize) -> Result {
     let (layer, kind, depth) = (l.layer, l.kind.name(), l.depth);
     writeln!(t, "\nlayer {layer} ({kind}) alone, one sequence at position {depth}:\n")?;
@@ -219,4 +255,37 @@ fn write_layer(t: &mut String, l: &LayerTime, layers: usize) -> Result {
         1e3 * l.pass_seconds,
         1.0 / l.pass_seconds
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::EngineSpan;
+    use crate::schedule::Segment;
+
+    #[test]
+    fn a_timeline_shows_both_engines_of_the_layers_in_the_middle() {
+        let span = |engine, layer, start: f64, end: f64| EngineSpan {
+            engine,
+            segment: Segment::Layer(layer),
+            rows: 0..1,
+            start,
+            end,
+        };
+        let spans = vec![
+            span(EngineKind::Device, 0, 0.0, 0.005),
+            span(EngineKind::Guest, 0, 0.005, 0.01),
+            span(EngineKind::Device, 0, 0.0075, 0.01),
+        ];
+        let timeline = EngineTimeline::of(spans).unwrap();
+        let mut text = String::new();
+        write_timeline(&mut text, "prefill 512", &timeline, true).unwrap();
+        let [half, quarter] = [50, 25].map(|columns| "#".repeat(columns));
+        let [no_half, no_quarter] = [50, 25].map(|columns| " ".repeat(columns));
+        let want = format!(
+            "\ntimeline of a pass of prefill 512, 10.000 ms: the GPU works for 75.0 % of it, the NPU for 50.0 %, both at once for \
+             25.0 %\nlayers 0 to 0, 0.1000 ms a column:\n\nGPU    |{half}{no_quarter}{quarter}|\nNPU    |{no_half}{half}|\n"
+        );
+        assert_eq!(text, want);
+    }
 }

@@ -50,6 +50,7 @@ fn argument(setting: Setting) -> String {
         Setting::Depth => "--depth",
         Setting::Layer => "--layer",
         Setting::Kernels => "--kernels",
+        Setting::Timeline => "--timeline",
     };
     name.into()
 }

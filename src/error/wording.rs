@@ -64,6 +64,8 @@ pub enum Setting {
     Layer,
     /// Measuring every kernel in the bench.
     Kernels,
+    /// A timeline.
+    Timeline,
 }
 
 impl Setting {
@@ -98,6 +100,7 @@ impl Setting {
             Setting::Depth => "depth",
             Setting::Layer => "single layer",
             Setting::Kernels => "kernels' times",
+            Setting::Timeline => "timeline",
         };
         words.into()
     }

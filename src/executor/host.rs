@@ -4,7 +4,8 @@
 use super::pages::PageChange;
 use super::zeroed::{Zeroed, zeroed};
 use super::{
-    Executor, HeadRows, KernelTiming, Measure, PageId, Pages, Row, SampleRequests, Stepwise, Tolerance, Watch,
+    EngineKind, EngineSpan, Executor, HeadRows, KernelTiming, Measure, PageId, Pages, Row, SampleRequests, Stepwise,
+    Tolerance, Watch,
 };
 use crate::schedule::choice::SampleResult;
 use crate::schedule::kv::{KvLayer, PAGE, Pool};
@@ -375,6 +376,22 @@ impl<S: StepKernels> Measure for HostExecutor<S> {
         let start = Instant::now();
         (0..replays).try_for_each(|_| self.run(segment))?;
         Ok(start.elapsed().as_secs_f64())
+    }
+
+    fn timeline(&mut self, rows: &[Row], head: HeadRows) -> Result<Vec<EngineSpan>> {
+        self.begin(rows, Some(head))?;
+        let segments: Vec<Segment> = self.schedule.segments().filter(|s| *s != Segment::Head).collect();
+        segments.iter().try_for_each(|segment| self.run(*segment))?;
+        self.begin(rows, Some(head))?;
+        let origin = Instant::now();
+        let mut spans = Vec::with_capacity(segments.len());
+        for segment in segments {
+            let start = origin.elapsed().as_secs_f64();
+            self.run(segment)?;
+            let end = origin.elapsed().as_secs_f64();
+            spans.push(EngineSpan { engine: EngineKind::Device, segment, rows: 0..rows.len(), start, end });
+        }
+        Ok(spans)
     }
 
     fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64> {

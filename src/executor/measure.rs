@@ -22,6 +22,30 @@ pub struct KernelTiming {
     pub seconds: Vec<f64>,
 }
 
+/// Who works on a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineKind {
+    /// The executor's own device.
+    Device,
+    /// The guest that attends in its place.
+    Guest,
+}
+
+/// A part of a pass, and when it ran.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EngineSpan {
+    /// Who ran it.
+    pub engine: EngineKind,
+    /// What it is a part of.
+    pub segment: Segment,
+    /// The pass's rows that it is of.
+    pub rows: Range<usize>,
+    /// Seconds from the pass's first submit to its start.
+    pub start: f64,
+    /// The same to its end.
+    pub end: f64,
+}
+
 /// What tuning has gained for passes of a kind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TuningGain {
@@ -65,6 +89,15 @@ pub trait Measure: Executor {
     /// # Errors
     /// As [`Measure::time_steps`].
     fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64>;
+
+    /// Runs a pass's embedding and layers once to warm up, and once more: who worked on them when, in the order of starts.
+    /// The device's times are by its own clock, which is taken to be 0 at the first submit. Empty where nobody notes them.
+    ///
+    /// # Errors
+    /// As [`Measure::time_steps`].
+    fn timeline(&mut self, _rows: &[Row], _head: HeadRows) -> Result<Vec<EngineSpan>> {
+        Ok(Vec::new())
+    }
 
     /// By what its kernels were chosen.
     fn tuning(&self) -> TuningState {

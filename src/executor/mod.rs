@@ -10,7 +10,7 @@ pub mod stepwise;
 pub mod weights;
 pub(crate) mod zeroed;
 
-pub use measure::{KernelTiming, Measure};
+pub use measure::{EngineKind, EngineSpan, KernelTiming, Measure};
 pub use pages::{PageId, Pages};
 pub use stepwise::{Stepwise, Tolerance};
 

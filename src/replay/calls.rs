@@ -7,7 +7,9 @@ use super::submits::all_rows;
 use crate::Result;
 use crate::executor::guest::{GuestReport, PlacementTiming};
 use crate::executor::measure::{TuningGain, TuningState};
-use crate::executor::{self, Executor, HeadRows, KernelTiming, Measure, PageId, Pages, Row, SampleRequests, Watch};
+use crate::executor::{
+    self, EngineSpan, Executor, HeadRows, KernelTiming, Measure, PageId, Pages, Row, SampleRequests, Watch,
+};
 use crate::replay::measure::ceiling::Ceiling;
 use crate::schedule::choice::SampleResult;
 use crate::schedule::{Pool, Schedule, Segment};
@@ -208,6 +210,10 @@ impl<D: Driver> Measure for Replay<D> {
     fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64> {
         let kind = self.begin(rows, Some(head))?;
         self.profiler(kind, head).time_segment(segment, replays)
+    }
+
+    fn timeline(&mut self, rows: &[Row], head: HeadRows) -> Result<Vec<EngineSpan>> {
+        self.time_engines(rows, head)
     }
 
     fn tuning(&self) -> TuningState {

@@ -4,6 +4,7 @@
 use super::Replay;
 use super::driver::{Driver, Memory};
 use super::passes::{GuestPiece, PassHalf};
+use super::timeline::GuestSpan;
 use crate::cpu::CpuKernels;
 use crate::cpu::lanes::VectorUnits;
 use crate::executor::guest::{Guest, GuestKind, GuestPasses, GuestReport, HostGuest, PlacementTiming};
@@ -308,7 +309,11 @@ impl<D: Driver> Replay<D> {
         if is_before {
             self.submit_beside(kind, beside.clone())?;
         }
+        let start = Instant::now();
         self.run_guest_step(kind, piece)?;
+        if let Some(spans) = &mut self.guest_spans {
+            spans.push(GuestSpan { piece: piece.clone(), start, end: Instant::now() });
+        }
         if is_before { Ok(()) } else { self.submit_beside(kind, beside) }
     }
 

@@ -31,6 +31,7 @@ pub mod queue;
 mod results;
 mod steps;
 mod submits;
+mod timeline;
 mod tuning;
 mod upload;
 
@@ -64,6 +65,7 @@ use crate::replay::options::ReplayOptions;
 use crate::replay::passes::Passes;
 use crate::replay::queue::DeviceQueue;
 use crate::replay::results::Results;
+use crate::replay::timeline::GuestSpan;
 use crate::schedule::{Pool, Schedule};
 use crate::{Cancel, Error, Result};
 use std::time::{Duration, Instant};
@@ -93,6 +95,8 @@ pub struct Replay<D: Driver> {
     arena: D::Memory,
     /// Who computes some steps in place of the device.
     seat: GuestSeat,
+    /// Its steps of the pass, while somebody times them.
+    guest_spans: Option<Vec<GuestSpan>>,
     /// What the device is called.
     name: String,
     results: Results<D>,
@@ -160,6 +164,7 @@ impl<D: Driver> Replay<D> {
             pages: Pages::new(&schedule),
             arena,
             seat,
+            guest_spans: None,
             name: String::new(),
             results,
             fetched: 0,

@@ -20,7 +20,6 @@ impl<D: Driver> Replay<D> {
     /// something, what finds it follows the head in the same submit.
     fn submit(&mut self, kind: usize, head: Option<HeadRows>) -> Result<()> {
         let k = &self.passes.kinds[kind];
-        let per_submit = k.per_submit(&self.rows);
         if k.is_whole(&self.rows) {
             self.submits += 1;
             let whole = &k.whole[Tail::of(head) as usize].lists;
@@ -28,7 +27,16 @@ impl<D: Driver> Replay<D> {
             // its kind.
             return unsafe { self.queue.submit(self.with_choice(whole, head).as_slice(), true) };
         }
-        for i in 0..k.pieces.len() {
+        self.submit_pieces(kind)?;
+        let Some(head) = head else { return Ok(()) };
+        self.queue.drain()?;
+        self.submit_head(head)
+    }
+
+    /// Submits a pass's embedding and layers in pieces.
+    pub(super) fn submit_pieces(&mut self, kind: usize) -> Result<()> {
+        let per_submit = self.passes.kinds[kind].per_submit(&self.rows);
+        for i in 0..self.passes.kinds[kind].pieces.len() {
             let k = &self.passes.kinds[kind];
             match k.pieces[i].clone() {
                 Piece::Guest(piece) => {
@@ -45,9 +53,7 @@ impl<D: Driver> Replay<D> {
                 }
             }
         }
-        let Some(head) = head else { return Ok(()) };
-        self.queue.drain()?;
-        self.submit_head(head)
+        Ok(())
     }
 
     /// Writes what the head rows ask for. A pass may be under way: it does not use these words.

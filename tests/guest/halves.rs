@@ -1,7 +1,8 @@
 //! A prompt's chunk in two halves: the guest attends for one while the device makes the other's products.
 
 use super::*;
-use kiln::executor::Stepwise;
+use kiln::executor::guest::PlacementTiming;
+use kiln::executor::{EngineKind, EngineSpan, Stepwise};
 use std::time::Instant;
 
 /// Rows of the largest pass, and of its first half.
@@ -119,6 +120,55 @@ fn the_device_works_while_the_guest_attends() {
         assert!(seated.faults.watched.take().unwrap().has_changed, "step {step}: the device waits for the guest");
     }
     assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
+}
+
+/// What is measured of a divided pass are the steps of both halves, and the layers between them.
+#[test]
+fn a_divided_pass_is_measured_by_both_halves() {
+    let model = Forged::new(&shape(), WeightFormat::Int8);
+    let mut seated = beside_a_guest(&model);
+    let chunk = rows(0, 0..ROWS as u32);
+    seated.replay.forward(&chunk, last(&chunk)).unwrap();
+    let plain = seated.replay.next(0);
+    for (more, prefill) in [(-0.05, true), (0.05, false)] {
+        seated.give_if_faster([0.1, more]);
+        let report = seated.replay.guest().unwrap();
+        assert_eq!((report.attends, report.failures), (GuestPasses { decode: false, prefill }, 0));
+        // Two of three layers have two steps each, and the pass has all three.
+        let of_chunks = seated.replay.placements().iter().filter(|t| t.rows == ROWS);
+        let apart = |t: &PlacementTiming| (t.device - 1.5).abs().max((t.guest - 1.5 * (1.0 + 4.0 * more)).abs());
+        assert!(of_chunks.clone().count() > 0 && of_chunks.clone().all(|t| apart(t) < 1e-9));
+        seated.faults.steps.set(0);
+        seated.replay.forward(&chunk, last(&chunk)).unwrap();
+        assert_eq!(seated.replay.next(0), plain);
+        let steps = if prefill { 2 * shape().layers.len() as u32 } else { 0 };
+        assert_eq!(seated.faults.steps.get(), steps);
+    }
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
+}
+
+/// A timeline has each list and each of the guest's steps, which begins when what it stands on is done.
+#[test]
+fn a_timeline_has_the_parts_of_both_halves() {
+    let model = Forged::new(&shape(), WeightFormat::Int8);
+    let mut executor = divided(&model, with_guest(F32, Some(GuestKind::Cpu)));
+    let chunk = rows(0, 0..100);
+    let spans = executor.timeline(&chunk, last(&chunk).unwrap()).unwrap();
+    let layers = shape().layers.len();
+    let of = |engine: EngineKind, rows: std::ops::Range<usize>| -> Vec<&EngineSpan> {
+        spans.iter().filter(|span| span.engine == engine && span.rows == rows).collect()
+    };
+    for rows in [0..HALF, HALF..100] {
+        let (device, guest) = (of(EngineKind::Device, rows.clone()), of(EngineKind::Guest, rows));
+        // Embedding; of each layer what is before attention and what is behind it.
+        assert_eq!((device.len(), guest.len()), (1 + 2 * layers, layers));
+        for (layer, guest) in guest.iter().enumerate() {
+            assert!(device[1 + 2 * layer].end <= guest.start, "layer {layer}: {spans:?}");
+            assert_eq!(device[1 + 2 * layer].segment, guest.segment);
+        }
+        assert!(device.is_sorted_by(|a, b| a.end <= b.start + 1e-6), "{spans:?}");
+    }
+    assert_eq!(spans.len(), 2 * (1 + 3 * layers));
 }
 
 /// A step of either half that fails, while the other half is under way, is made by the device, and so is all that follows.

@@ -5,6 +5,7 @@ use super::drafts::Policy;
 use super::kernels::KernelTime;
 use super::roof::{Ceilings, MeasuredRates};
 use super::stats::Sample;
+use super::timeline::EngineTimeline;
 use super::usage::CpuTime;
 use super::{Case, Work};
 use crate::Result;
@@ -49,6 +50,8 @@ pub struct BenchLine {
     pub energy_per_token: Option<Energy>,
     /// The kernels of its pass, if they were asked for.
     pub kernels: Vec<KernelTime>,
+    /// Who worked when on its pass, if that was asked for.
+    pub timeline: Option<EngineTimeline>,
 }
 
 impl BenchLine {
@@ -242,6 +245,7 @@ impl<'a> Bench<'a> {
             seconds,
             energy_per_token: used,
             kernels: Vec::new(),
+            timeline: None,
         })
     }
 

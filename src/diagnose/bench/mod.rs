@@ -6,6 +6,7 @@ pub mod measure;
 pub mod profile;
 pub mod roof;
 pub mod stats;
+pub mod timeline;
 pub mod usage;
 
 pub use drafts::Stated;
@@ -14,6 +15,7 @@ pub use measure::{Bench, BenchLine};
 pub use profile::LayerTime;
 pub use roof::{Ceilings, MeasuredRates};
 pub use stats::Sample;
+pub use timeline::EngineTimeline;
 
 use crate::error::{Setting, Text, text};
 use crate::model::Shape;

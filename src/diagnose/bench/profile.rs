@@ -3,6 +3,7 @@
 use super::kernels::KernelTime;
 use super::measure::{Bench, BenchLine};
 use super::roof::{Ceilings, MeasuredRates};
+use super::timeline::EngineTimeline;
 use super::{Case, Work};
 use crate::error::{Setting, text};
 use crate::model::LayerKind;
@@ -92,6 +93,19 @@ impl Bench<'_> {
                 Err(Error::device(cause, text!("leave out ", Setting::Kernels.the(), ", or measure a larger model")))
             }
         }
+    }
+}
+
+impl Bench<'_> {
+    /// Sees who works when on one pass of a measured line: for a prefill on the first chunk.
+    ///
+    /// # Errors
+    /// As [`Bench::measure_kernels`].
+    pub fn measure_timeline(&mut self, line: &mut BenchLine) -> Result<()> {
+        (self.progress)(&format!("{}: timeline", line.case.name()));
+        let (rows, head, _) = self.pass_of(line.case);
+        line.timeline = EngineTimeline::of(self.executor.timeline(&rows, head)?);
+        Ok(())
     }
 }
 

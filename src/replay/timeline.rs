@@ -1,0 +1,64 @@
+//! When the device and the guest work on a pass.
+
+use super::Replay;
+use super::driver::{Driver, Stamps};
+use super::passes::GuestPiece;
+use crate::Result;
+use crate::error::{Error, Setting, text};
+use crate::executor::{EngineKind, EngineSpan, HeadRows, Row};
+use std::time::Instant;
+
+/// A step of a guest, and when it ran.
+pub(super) struct GuestSpan {
+    pub piece: GuestPiece,
+    pub start: Instant,
+    pub end: Instant,
+}
+
+impl<D: Driver> Replay<D> {
+    /// Runs a pass's embedding and layers once to warm up, and once more to see when who works on them.
+    ///
+    /// # Errors
+    /// As [`crate::executor::Measure::timeline`].
+    pub(super) fn time_engines(&mut self, rows: &[Row], head: HeadRows) -> Result<Vec<EngineSpan>> {
+        let mut ran = None;
+        for _ in 0..2 {
+            let kind = self.begin(rows, Some(head))?;
+            self.guest_spans = Some(Vec::new());
+            // The device has nothing to do: it begins when it is told to, but for what the driver takes.
+            let origin = Instant::now();
+            let submitted = self.submit_pieces(kind).and_then(|()| self.queue.drain());
+            let guest = self.guest_spans.take().unwrap_or_default();
+            submitted.inspect_err(|_| self.forget())?;
+            ran = Some((kind, origin, guest));
+        }
+        let Some((kind, origin, guest)) = ran else { return Ok(Vec::new()) };
+        let count = self.rows.len();
+        let baked = &mut self.passes.kinds[kind];
+        let Some(stamps) = &mut baked.segments.stamps else {
+            let remedy = text!("leave out ", Setting::Timeline.the());
+            return Err(Error::device("the device's queue has no timestamps to see its work by", remedy));
+        };
+        stamps.fetch()?;
+        let lists: Vec<[f64; 2]> =
+            (0..baked.parts.len()).map(|i| [2 * i, 2 * i + 1].map(|s| stamps.seconds(0, s))).collect();
+        let device = baked.parts.iter().zip(lists).map(|(part, [start, end])| EngineSpan {
+            engine: EngineKind::Device,
+            segment: part.segment,
+            rows: baked.rows_of(part.half, count),
+            start,
+            end,
+        });
+        let since = |moment: Instant| moment.saturating_duration_since(origin).as_secs_f64();
+        let guest = guest.iter().map(|GuestSpan { piece, start, end }| EngineSpan {
+            engine: EngineKind::Guest,
+            segment: self.schedule.steps[piece.step].segment,
+            rows: baked.rows_of(piece.half, count),
+            start: since(*start),
+            end: since(*end),
+        });
+        let mut spans: Vec<EngineSpan> = device.chain(guest).collect();
+        spans.sort_by(|a, b| a.start.total_cmp(&b.start));
+        Ok(spans)
+    }
+}
