@@ -1,6 +1,7 @@
 //! How long attention would take on the NPU of a machine that has one, predicted from its program's listing
 //! (`aie/out/attend_bf16.lst`) and the model that the program ran on. Nothing is measured, and nothing here runs there.
 
+use super::lowering::{PassKind, RowOrder, TokenSource};
 use super::prediction;
 use crate::schedule::{Op, PassShape, Schedule};
 
@@ -28,12 +29,13 @@ fn has_array(machine: &str) -> bool {
     machine == "780m"
 }
 
-/// Seconds of a pass's attention on the NPU with all its commands. `None`: the machine has none, or heads of other sizes.
-fn seconds(machine: &str, schedule: &Schedule, pass: PassShape) -> Option<f64> {
+/// Seconds of a pass's attention on the NPU with all its commands, layer by layer. `None`: the machine has none, or heads of other
+/// sizes.
+fn seconds(machine: &str, schedule: &Schedule, pass: PassShape) -> Option<Vec<f64>> {
     if !has_array(machine) {
         return None;
     }
-    let mut seconds = 0.0;
+    let mut seconds = Vec::new();
     for step in &schedule.steps {
         let Op::Attend { kv, heads, window, .. } = &step.op else { continue };
         let (_, page, units) = CYCLES.into_iter().find(|(dim, ..)| *dim == kv.head_dim)?;
@@ -61,7 +63,7 @@ fn seconds(machine: &str, schedule: &Schedule, pass: PassShape) -> Option<f64> {
             }
             PassShape::Mixed { .. } | PassShape::Verify { .. } => return None,
         };
-        seconds += cycles / CLOCK + COMMAND;
+        seconds.push(cycles / CLOCK + COMMAND);
     }
     Some(seconds)
 }
@@ -75,17 +77,20 @@ pub(crate) struct Placements {
     pub(crate) on_gpu: f64,
     /// Its attention on the NPU.
     pub(crate) on_npu: f64,
-    /// The pass with attention on the NPU: one after the other, or of a prompt's chunks both at once.
+    /// The pass with attention on the NPU: one after the other, or of a prompt's chunk in halves that take turns.
     pub(crate) with_npu: f64,
 }
 
 impl Placements {
     /// `None`: the machine has no such NPU, or the cost model does not know the machine.
     pub(crate) fn of(machine: &str, schedule: &Schedule, pass: PassShape) -> Option<Placements> {
-        let on_npu = seconds(machine, schedule, pass)?;
+        let on_npu: f64 = seconds(machine, schedule, pass)?.iter().sum();
         let prediction::Seconds { all, attention } = prediction::seconds(machine, schedule, pass)?;
-        let rest = all - attention;
-        let with_npu = if matches!(pass, PassShape::Prefill { .. }) { rest.max(on_npu) } else { rest + on_npu };
+        let with_npu = match pass {
+            PassShape::Prefill { rows, depth } => in_halves(machine, schedule, rows, depth)?,
+            _ => None,
+        };
+        let with_npu = with_npu.unwrap_or(all - attention + on_npu);
         Some(Placements { all, on_gpu: attention, on_npu, with_npu })
     }
 
@@ -93,6 +98,24 @@ impl Placements {
     pub(crate) fn chosen(&self) -> &'static str {
         if self.with_npu < self.all { "NPU" } else { "GPU" }
     }
+}
+
+/// Seconds of a chunk whose halves take turns: beside a layer's attention for one half, the GPU makes what is next of the other.
+/// The inner `None`: such a chunk is not divided.
+fn in_halves(machine: &str, schedule: &Schedule, rows: usize, depth: usize) -> Option<Option<f64>> {
+    let kind = PassKind { rows, head_rows: 1, order: RowOrder::Consecutive, tokens: TokenSource::Host };
+    let Some(half) = kind.half() else { return Some(None) };
+    let halves = [(half, depth), (rows - half, depth + half)];
+    let halves = halves.map(|(rows, depth)| PassShape::Prefill { rows, depth });
+    let of = |pass| {
+        let attention = seconds(machine, schedule, pass)?;
+        let on_gpu = prediction::seconds(machine, schedule, pass)?;
+        let products = (on_gpu.all - on_gpu.attention) / attention.len() as f64;
+        Some((attention, products))
+    };
+    let [(first, first_products), (second, second_products)] = [of(halves[0])?, of(halves[1])?];
+    let turns = first.iter().zip(&second).map(|(a, b)| a.max(second_products) + b.max(first_products));
+    Some(Some(turns.sum::<f64>() + first_products))
 }
 
 #[cfg(test)]

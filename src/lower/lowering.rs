@@ -73,7 +73,18 @@ impl std::fmt::Display for PassKind {
     }
 }
 
+/// Fewest rows of a half: with fewer, reading the weights twice costs more than what attention beside the products gains.
+const LEAST_HALF: usize = 64;
+
 impl PassKind {
+    /// Rows of the first half of a pass of this kind, if it is divided where a guest attends: the most that a smaller kind
+    /// has. Rows behind the first half see its keys, and it sees none of theirs.
+    pub(crate) fn half(self) -> Option<usize> {
+        let is_in_order = matches!(self.order, RowOrder::Consecutive | RowOrder::Mixed);
+        let half = self.rows.div_ceil(2).next_power_of_two();
+        (is_in_order && LEAST_HALF <= half && half < self.rows).then_some(half)
+    }
+
     /// Most rows that a step works on.
     pub fn count(self, rows: Rows) -> usize {
         match rows {

@@ -3,9 +3,7 @@
 use super::driver::{Driver, MemoryCopy};
 use super::list::Relay;
 use super::pace::SubmitPace;
-use super::passes::{
-    BakedKind, GuestPiece, ListPart, PassHalf, Passes, Piece, Stamped, TAILS, Tail, half_rows, kinds, tuned,
-};
+use super::passes::{BakedKind, GuestPiece, ListPart, PassHalf, Passes, Piece, Stamped, TAILS, Tail, kinds, tuned};
 use super::queue::DeviceQueue;
 use super::results::Results;
 use crate::lower::dispatch::{Addresses, Dispatch};
@@ -158,7 +156,7 @@ impl<'a, D: Driver> Baking<'a, D> {
 
     /// What a pass consists of besides the head, embedding, then layer by layer.
     fn in_pieces(&self, kind: PassKind) -> PassInPieces {
-        let half = half_rows(kind).filter(|_| self.guest.is_some_and(|guest| guest.attends_in(kind)));
+        let half = kind.half().filter(|_| self.guest.is_some_and(|guest| guest.attends_in(kind)));
         let mut pass = PassInPieces { lists: Vec::new(), parts: Vec::new(), pieces: Vec::new(), half };
         pass.pieces = match half {
             None => self.chain(kind, None, &mut pass).pieces(),
@@ -347,7 +345,7 @@ pub(super) fn of_half(
     addresses: &Addresses,
     layout: &GpuLayout,
 ) -> (PassKind, Addresses) {
-    let rows = half_rows(kind).unwrap_or(kind.rows);
+    let rows = kind.half().unwrap_or(kind.rows);
     let first_row = if half == PassHalf::First { 0 } else { rows };
     (PassKind { rows, ..kind }, addresses.of_rows(first_row, layout.halves[half as usize]))
 }

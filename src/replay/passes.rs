@@ -260,17 +260,6 @@ fn chunk_rows(count: usize, of: impl Fn(usize) -> (PassKind, Option<f64>), most:
     filled.fold(most, better)
 }
 
-/// Fewest rows of a half: with fewer, reading the weights twice costs more than what attention beside the products gains.
-const LEAST_HALF: usize = 64;
-
-/// Rows of the first half of passes of a kind in which a guest attends, if they are divided: the most that a smaller kind has.
-/// Rows behind a half see its keys, and none of a half see those of rows behind it.
-pub(crate) fn half_rows(kind: PassKind) -> Option<usize> {
-    let is_in_order = matches!(kind.order, RowOrder::Consecutive | RowOrder::Mixed);
-    let half = kind.rows.div_ceil(2).next_power_of_two();
-    (is_in_order && LEAST_HALF <= half && half < kind.rows).then_some(half)
-}
-
 /// Powers of two below `most`, then `most`.
 fn sizes(most: usize) -> impl Iterator<Item = usize> {
     (0..).map(|i| 1usize << i).take_while(move |&n| n < most).chain([most])
