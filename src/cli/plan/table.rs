@@ -151,7 +151,7 @@ fn write_attention(t: &mut String, rows: usize, attention: &[Attention]) -> std:
     }
     writeln!(
         t,
-        "attention on the NPU, a prediction too: what --npu auto measures decides, where one waits for the other"
+        "attention on the NPU, a prediction too: what --npu auto measures decides; a prompt in halves, both at work"
     )?;
     writeln!(t, "{:>8} {:>14} {:>9} {:>9} {:>9}  faster on", "behind", "pass", "of GPU", "GPU's", "NPU's")?;
     for Attention { behind, token, chunk } in attention {
