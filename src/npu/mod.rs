@@ -21,6 +21,7 @@ mod modelled;
 mod packet;
 pub mod program;
 pub mod programs;
+pub mod reads;
 pub mod stream;
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,10 @@
 //! The programs on the model: what is checked in, byte for byte.
 
 use crate::machine::{HostMemory, narrow, widen};
-use crate::program::{Program, Random, matmul, to_bytes, vector_add};
+use crate::program::{Program, Random, matmul, read_sum, to_bytes, vector_add};
 
 /// A checked-in output.
-fn output(name: &str, extension: &str) -> Vec<u8> {
+pub fn output(name: &str, extension: &str) -> Vec<u8> {
     let path = format!("{}/../src/npu/programs/{name}.{extension}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
@@ -22,6 +22,11 @@ fn assert_right(program: &Program) {
 #[test]
 fn vector_add_is_exact_on_four_columns() {
     assert_right(&vector_add(1));
+}
+
+#[test]
+fn every_word_read_is_in_its_sum() {
+    assert_right(&read_sum(1));
 }
 
 #[test]

@@ -10,5 +10,6 @@ mod mutations;
 mod npu;
 mod prefill;
 mod program;
+mod reads;
 mod rings;
 mod streams;

@@ -5,5 +5,8 @@
 #[path = "../../../src/npu/attend/mod.rs"]
 pub mod attend;
 #[allow(dead_code)]
+#[path = "../../../src/npu/reads.rs"]
+pub mod reads;
+#[allow(dead_code)]
 #[path = "../../../src/npu/stream.rs"]
 pub mod stream;

@@ -5,6 +5,7 @@ use kiln_aie::pack::{Design, Packed};
 use kiln_aie::{assemble_all, designs};
 
 use crate::machine::{Fault, HostMemory, Latencies, Machine, narrow, widen};
+use crate::npu::reads::{CHANNELS, ReadLayout, UNIT_BYTES};
 
 /// A program, and rounds of inputs with the output that they give.
 pub struct Program {
@@ -63,6 +64,23 @@ pub fn matmul(seed: u64) -> Program {
         Round { inputs: [bf16(&a), bf16(&b)], output }
     });
     Program { design: designs::matmul_bf16::design(), rounds }
+}
+
+/// A unit through each channel of each column, of words at random.
+pub fn read_sum(seed: u64) -> Program {
+    let mut random = Random(seed);
+    let layout = ReadLayout::new(CHANNELS, CHANNELS * UNIT_BYTES, 1).unwrap_or_else(|error| panic!("{error}"));
+    let rounds = [0, 1, 2].map(|_| {
+        // The design's own run has the two units of a column behind each other.
+        let units: Vec<Vec<u8>> = (0..CHANNELS)
+            .map(|_| {
+                (0..UNIT_BYTES / 4).flat_map(|_| (random.below(1 << 31) as u32).wrapping_mul(3).to_le_bytes()).collect()
+            })
+            .collect();
+        let by_column = (0..CHANNELS).flat_map(|index| units[index % 2 * 4 + index / 2].clone()).collect();
+        Round { output: layout.sums(&units.concat()), inputs: [layout.headers(), by_column] }
+    });
+    Program { design: designs::read_sum::design(), rounds }
 }
 
 /// A kernel's program memory, by an instruction table.

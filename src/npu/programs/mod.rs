@@ -59,6 +59,20 @@ pub const MATMUL_BF16: Program = Program {
     container: include_bytes!("matmul_bf16.xclbin"),
 };
 
+/// aie/kernels/read_sum.rs
+pub const READ_SUM: Program = Program {
+    name: "read_sum",
+    columns: 4,
+    arguments: &[
+        Argument { name: "headers", bytes: 32768 },
+        Argument { name: "data", bytes: 65536 },
+        Argument { name: "sums", bytes: 512 },
+    ],
+    image: include_bytes!("read_sum.pdi"),
+    sequence: include_bytes!("read_sum.txn"),
+    container: include_bytes!("read_sum.xclbin"),
+};
+
 /// aie/kernels/vector_add_bf16.rs
 pub const VECTOR_ADD_BF16: Program = Program {
     name: "vector_add_bf16",

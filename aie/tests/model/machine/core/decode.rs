@@ -155,7 +155,7 @@ pub enum Operation {
         integers: bool,
     },
     Lock {
-        lock: u32,
+        lock: Value,
         value: Scalar,
         acquire: bool,
     },
@@ -262,10 +262,7 @@ impl Operands<'_> {
             "lda" => Operation::LoadScalar { to: self.scalar('d')?, address: self.address()? },
             "st" => Operation::StoreScalar { from: self.scalar('x')?, address: self.address()? },
             "acq" | "rel" => {
-                let Some(lock) = self.constant() else {
-                    return Some(Operation::Unknown("a lock by register is not modelled"));
-                };
-                Operation::Lock { lock, value: self.scalar('y')?, acquire: mnemonic == "acq" }
+                Operation::Lock { lock: self.value('x')?, value: self.scalar('y')?, acquire: mnemonic == "acq" }
             }
             "j" | "jz" | "jnz" | "jnzd" => {
                 let branch = match mnemonic {

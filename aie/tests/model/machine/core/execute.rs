@@ -108,6 +108,7 @@ impl Core {
             }
             Operation::Lock { lock, value, acquire } => {
                 let value = self.registers.scalar(value).ok_or("a lock's value that nothing has written")? as i32;
+                let lock = self.value(lock).ok_or("a lock's number that nothing has written")?;
                 self.locks.push_back(self.cycle);
                 self.schedule(self.latencies.lock_stall, Action::Lock { lock, value, acquire });
             }

@@ -1,0 +1,124 @@
+//! Reading through so many of the shims' channels, and the sums by which the host knows that all of it was read: what
+//! `read_sum` is given, and what it is to leave.
+//!
+//! That the core of a column has added up what came proves that it came: the host knows the sums beforehand.
+
+use super::stream::{InstructionStream, ShimChannel, ShimTransfer};
+
+/// Bytes of a unit of a stream, and of a column's header.
+pub const UNIT_BYTES: usize = 8192;
+/// Columns of the program.
+pub const COLUMNS: usize = 4;
+/// Channels of all columns.
+pub const CHANNELS: usize = 2 * COLUMNS;
+/// Sums of a stream: a word is in that of its place among so many.
+const LANES: usize = 16;
+/// Bytes of a column's sums: those of its first stream, then those of its second.
+const COLUMN_BYTES: usize = 2 * 4 * LANES;
+/// Bytes of the buffers of headers and sums.
+pub const HEADERS_BYTES: usize = COLUMNS * UNIT_BYTES;
+pub const SUMS_BYTES: usize = COLUMNS * COLUMN_BYTES;
+
+/// Arguments of the program.
+const HEADERS: u32 = 0;
+const DATA: u32 = 1;
+const SUMS: u32 = 2;
+
+/// A buffer that channels read in equal parts, each its own so many times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadLayout {
+    channels: usize,
+    part: usize,
+    passes: u32,
+}
+
+impl ReadLayout {
+    /// That of `bytes` by `channels`, the first ones of all columns before the second ones.
+    ///
+    /// # Errors
+    /// One line: channels that are not there, parts that are no units or more than a transfer moves, or no pass.
+    pub fn new(channels: usize, bytes: usize, passes: u32) -> Result<ReadLayout, String> {
+        let part = bytes / channels.max(1);
+        let units = (part / UNIT_BYTES) as u64 * u64::from(passes);
+        let is_whole = part * channels == bytes && part.is_multiple_of(UNIT_BYTES);
+        if !(1..=CHANNELS).contains(&channels) || !is_whole || !(1..=u64::from(u32::MAX)).contains(&units) {
+            return Err(format!("{passes} reads of {bytes} bytes by {channels} channels"));
+        }
+        Ok(ReadLayout { channels, part, passes })
+    }
+
+    /// Bytes that a run reads, beside headers.
+    pub fn bytes(&self) -> u64 {
+        self.part as u64 * self.channels as u64 * u64::from(self.passes)
+    }
+
+    /// Columns in use.
+    fn columns(&self) -> usize {
+        self.channels.min(COLUMNS)
+    }
+
+    /// The channels: column, and number in it.
+    fn places(&self) -> impl Iterator<Item = (usize, usize)> {
+        (0..self.channels).map(|index| (index % COLUMNS, index / COLUMNS))
+    }
+
+    /// What the shims move.
+    pub fn transfers(&self) -> Vec<ShimTransfer> {
+        let mut transfers = Vec::new();
+        for column in 0..self.columns() {
+            let at = |bytes: usize| (column * bytes) as u64;
+            let whole = |channel, argument, bytes: usize| {
+                ShimTransfer::whole(column as u8, channel, argument, at(bytes), bytes as u32)
+            };
+            transfers.push(whole(ShimChannel::Receive, SUMS, COLUMN_BYTES));
+            transfers.push(whole(ShimChannel::Send(0), HEADERS, UNIT_BYTES));
+        }
+        for _ in 0..self.passes {
+            for (index, (column, number)) in self.places().enumerate() {
+                let (channel, offset) = (ShimChannel::Send(number as u8), (index * self.part) as u64);
+                transfers.push(ShimTransfer::whole(column as u8, channel, DATA, offset, self.part as u32));
+            }
+        }
+        transfers
+    }
+
+    /// The stream of a run.
+    ///
+    /// # Errors
+    /// As [`InstructionStream::new`].
+    pub fn stream(&self) -> Result<InstructionStream, String> {
+        InstructionStream::new(COLUMNS as u8, &self.transfers())
+    }
+
+    /// The headers of all columns: how many units each stream has.
+    pub fn headers(&self) -> Vec<u8> {
+        let units = (self.part / UNIT_BYTES) as u32 * self.passes;
+        let mut headers = vec![0; HEADERS_BYTES];
+        for (column, number) in self.places() {
+            headers[column * UNIT_BYTES + 4 * number..][..4].copy_from_slice(&units.to_le_bytes());
+        }
+        headers
+    }
+
+    /// What a run over `data` leaves of sums, where there were none.
+    pub fn sums(&self, data: &[u8]) -> Vec<u8> {
+        let mut sums = vec![0; SUMS_BYTES];
+        for ((column, number), part) in self.places().zip(data.chunks_exact(self.part)) {
+            let mut lanes = [0u32; LANES];
+            for words in part.chunks_exact(4 * LANES) {
+                for (lane, word) in lanes.iter_mut().zip(words.chunks_exact(4)) {
+                    *lane = lane.wrapping_add(u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+                }
+            }
+            let bytes = lanes.iter().flat_map(|lane| lane.wrapping_mul(self.passes).to_le_bytes());
+            sums[column * COLUMN_BYTES + 4 * LANES * number..].iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte);
+        }
+        sums
+    }
+}
+
+/// Words that differ from each other, in `bytes` bytes, by `seed`.
+pub fn pattern(bytes: usize, seed: u32) -> Vec<u8> {
+    let word = |index: u32| index.wrapping_add(seed).wrapping_mul(0x9E37_79B1).rotate_left(13) ^ seed;
+    (0..(bytes / 4) as u32).flat_map(|index| word(index).to_le_bytes()).collect()
+}
