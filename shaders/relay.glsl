@@ -5,6 +5,9 @@
 // dispatch's start nor the first latency of memory and of address translation is waited for.
 // This needs a device that starts workgroups in the order of dispatches, so that those waited for are running or done;
 // src/replay/measure/tuning/choose.rs tries it. Where a wait does not end, the step state says so and the pass is refused.
+// On AMD's GPUs, of which that order is not known and whose barriers are dear, a relayed dispatch starts when the one before it
+// has ended, by a barrier that makes nothing available (Edge::Relayed in src/replay/list.rs). Workgroups have made available
+// what they wrote when they count, so it is seen though no cache is written back, and the wait for the counter ends at once.
 //
 // Stages: a dispatch whose workgroups make one part of its output after the other may have a counter for each such part. The
 // next dispatch can begin on the first parts while the last are made.
