@@ -3,6 +3,7 @@
 
 use crate::cli::{Cli, Command, usage};
 use crate::display::{nearest, quote};
+use crate::error::text;
 use crate::machine::regular::{self, Links};
 use crate::{Error, Result};
 use clap::parser::ValueSource;
@@ -181,8 +182,14 @@ fn parse(text: &str, file: &str) -> Result<Vec<FileOption>> {
         let (name, id) = (name.to_owned(), arg.get_id().to_string());
         let entry = FileOption { name, id, values, is_flag: kind == ValueKind::Flag };
         let words = ["kiln", "serve"].map(str::to_owned).into_iter().chain(entry.arguments());
-        if let Err(e) = Cli::command().try_get_matches_from(words) {
-            return Err(Error::input(format!("{place}: {}", usage::words(&e)), "see `kiln serve --help`"));
+        let parsed = Cli::try_parse_from(words);
+        let parsed =
+            parsed.map_err(|e| Error::input(format!("{place}: {}", usage::words(&e)), "see `kiln serve --help`"))?;
+        if let Command::Serve(args) = parsed.command {
+            args.sampling.defaults().map_err(|e| {
+                let (cause, remedy) = e.parts();
+                Error::input(text!(format!("{place}: "), cause.clone()), remedy.clone())
+            })?;
         }
         entries.push((key.span().start, entry));
     }
@@ -306,6 +313,11 @@ mod tests {
         for (text, said) in [
             ("\nbatch = \"8\"", "kiln.toml:2: batch is a text, and has to be a number"),
             ("batch = 0", "kiln.toml:1: invalid value '0' for '--batch <N>'"),
+            ("\ntemp = -3.0", "kiln.toml:2: the temperature"),
+            ("batch = 1\ntop-p = 1.5", "kiln.toml:2: top-p"),
+            ("min-p = -0.5", "kiln.toml:1: min-p"),
+            ("repeat-penalty = 0", "kiln.toml:1: the repetition penalty"),
+            ("presence-penalty = nan", "kiln.toml:1: the presence penalty is NaN"),
             ("temp = true", "kiln.toml:1: temp is true or false, and has to be a number"),
             ("model = 5", "kiln.toml:1: model is a number, and has to be a text"),
             ("alias = ['a', 5]", "kiln.toml:1: alias is a list, and has to be a text or a list of texts"),
