@@ -140,13 +140,39 @@ impl Dialogue {
                 return Err(fields.wrong("truncation", format!("is {}, and has to be auto or disabled", json!(other))));
             }
         }
+        self.encode_fitting(model, param)?
+            .ok_or_else(|| fields.wrong("truncation", "is auto, and then the last message has to be the user's"))
+    }
+
+    /// As [`Dialogue::encode`], as Ollama's `truncate` in `fields` has it: where it is true, and the last message the user's, it is
+    /// without the oldest exchanges where they leave the reply too little. Also how many exchanges that are.
+    ///
+    /// # Errors
+    /// As [`Dialogue::encode`].
+    pub fn encode_as_ollama(
+        self,
+        fields: &Fields<'_>,
+        model: &Model,
+        param: &str,
+    ) -> Result<(Vec<u32>, usize), ApiError> {
+        let truncates = fields.boolean("truncate")?.unwrap_or(false);
+        let is_asked = self.turns.last().is_some_and(|(speaker, _)| *speaker == Speaker::User);
+        match truncates && is_asked {
+            true => self.encode_fitting(model, param)?.ok_or_else(|| fields.wrong(param, "has no question at its end")),
+            false => self.encode(model, param).map(|tokens| (tokens, 0)),
+        }
+    }
+
+    /// The prompt's tokens without the oldest exchanges where they leave the reply less than an eighth of the context, and how
+    /// many those are. `None`: the last message is not the user's.
+    fn encode_fitting(self, model: &Model, param: &str) -> Result<Option<(Vec<u32>, usize)>, ApiError> {
         let refused = |e| refusal(&e, model, param);
         let mut conversation = Conversation::from_messages(self.into_messages()).map_err(refused)?;
         if !conversation.is_asked() {
-            return Err(fields.wrong("truncation", "is auto, and then the last message has to be the user's"));
+            return Ok(None);
         }
         let fitted = conversation.fit(&model.tokenizer, &model.template, model.limits()).map_err(refused)?;
-        Ok((fitted.ids, fitted.dropped))
+        Ok(Some((fitted.ids, fitted.dropped)))
     }
 }
 

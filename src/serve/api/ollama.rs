@@ -192,13 +192,13 @@ fn read(call: &Call<'_>, kind: Endpoint) -> Result<OllamaRequest, ApiError> {
         Endpoint::Chat => {
             let mut dialogue = messages::read(&fields)?;
             dialogue.complete_system(call.service.system(), tools.as_ref());
-            Some(dialogue.encode(&model, "messages")?)
+            Some(dialogue.encode_as_ollama(&fields, &model, "messages")?)
         }
-        Endpoint::Generate => read_prompt(&fields, call, &model)?,
+        Endpoint::Generate => read_prompt(&fields, call, &model)?.map(|prompt| (prompt, 0)),
     };
-    let Some(prompt) = prompt else { return Ok(OllamaRequest::Nothing(words)) };
+    let Some((prompt, forgotten)) = prompt else { return Ok(OllamaRequest::Nothing(words)) };
     Ok(OllamaRequest::Ask(
-        ParsedRequest { model, asks: vec![ReplyRequest { prompt, ..ask }], form, stream, forgotten: 0 },
+        ParsedRequest { model, asks: vec![ReplyRequest { prompt, ..ask }], form, stream, forgotten },
         words,
     ))
 }
@@ -207,6 +207,8 @@ fn read(call: &Call<'_>, kind: Endpoint) -> Result<OllamaRequest, ApiError> {
 fn read_prompt(fields: &Fields<'_>, call: &Call<'_>, model: &Arc<Model>) -> Result<Option<Vec<u32>>, ApiError> {
     let (text, system) = (fields.text("prompt")?.unwrap_or_default(), fields.text("system")?);
     let is_raw = fields.boolean("raw")?.unwrap_or(false);
+    // One exchange alone: there is no older one to leave out, and a prompt is never cut.
+    fields.boolean("truncate")?;
     if text.is_empty() {
         return Ok(None);
     }

@@ -89,6 +89,36 @@ fn truncation_forgets_the_oldest_exchanges_and_says_how_many() {
     }
 }
 
+/// Ollama's word for it. A prompt alone has no exchanges to leave out, and is refused if it is too long.
+#[test]
+fn ollamas_truncate_forgets_the_oldest_exchanges() {
+    let said = |i: usize| {
+        let asked = format!("{i} {}", "word ".repeat(30));
+        [json!({"role": "user", "content": asked}), json!({"role": "assistant", "content": "Yes."})]
+    };
+    let talk: Vec<Value> = (0..6).flat_map(said).chain(question("Open?").as_array().cloned().unwrap()).collect();
+    let body = |talk: &[Value], truncate: Value| json!({"messages": talk, "truncate": truncate, "stream": false, "options": {"num_predict": 2, "temperature": 0}});
+    for refused in [json!(false), json!(null)] {
+        assert_eq!(DEMO.post("/api/chat", &body(&talk, refused)).status, 400);
+    }
+    let answer = DEMO.post("/api/chat", &body(&talk, json!(true)));
+    let forgotten: usize = answer.header("Kiln-Forgotten-Exchanges").unwrap().parse().unwrap();
+    assert!((1..6).contains(&forgotten), "{answer:?}");
+    let kept = DEMO.well("/api/chat", &body(&talk[2 * forgotten..], json!(false)));
+    assert_eq!(answer.json()["prompt_eval_count"], kept["prompt_eval_count"]);
+    // What ends with the assistant's words is continued, as without it.
+    let continued = |truncate| DEMO.well("/api/chat", &body(&talk[..2], truncate))["prompt_eval_count"].clone();
+    assert_eq!(continued(json!(true)), continued(json!(false)));
+    let long = json!({"prompt": "word ".repeat(300), "truncate": true, "stream": false});
+    let refused = DEMO.post("/api/generate", &long);
+    assert!(refused.status == 400 && refused.json()["error"].to_string().contains("context"), "{refused:?}");
+    for path in ["/api/chat", "/api/generate"] {
+        let wrong = json!({"messages": &talk[..1], "prompt": "Hello", "truncate": "yes"});
+        let refused = DEMO.post(path, &wrong);
+        assert!(refused.status == 400 && refused.json()["error"].to_string().contains("truncate"), "{refused:?}");
+    }
+}
+
 #[test]
 fn tokens_and_text_turn_into_each_other() {
     let served = without_engine(ServerSettings::default());
