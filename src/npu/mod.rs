@@ -17,10 +17,11 @@ pub(crate) mod guest;
 mod handover;
 mod kernel;
 #[cfg(test)]
-mod modelled;
+pub(crate) mod modelled;
 mod packet;
 pub mod program;
 pub mod programs;
+pub mod reader;
 pub mod reads;
 pub mod stream;
 #[cfg(test)]

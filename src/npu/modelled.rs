@@ -1,7 +1,7 @@
 //! The guest's streams on the functional model of the array: a whole model whose attention they make, beside the reference
 //! executor. The model is a test's instrument, and no device of any command.
 
-use super::context::{Backend, lost};
+use super::context::Backend;
 use super::guest::{self, NpuSteps};
 use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256};
 use super::{DriverApi, LoadedProgram, Program};
@@ -20,13 +20,14 @@ use crate::replay::options::{ReplayOptions, Tune};
 use crate::schedule::kv::Pool;
 use crate::schedule::step::{KvType, Op};
 use crate::schedule::{Extent, Schedule};
-use crate::sys::dma_buf::DmaBuf;
+use crate::sys::dma_buf::{DmaBuf, Mapping};
 use crate::vulkan::Vulkan;
 use crate::vulkan::device::{DeviceChoice, Gpu};
 use crate::vulkan::memory::heaps;
 use crate::{Cancel, Error, Result};
 use array::{HostMemory, Latencies, Machine};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -35,13 +36,43 @@ use std::time::Duration;
 #[path = "../../aie/tests/model/machine/mod.rs"]
 mod array;
 
+/// What is wrong with an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum ArrayFault {
+    /// Nothing.
+    #[default]
+    Sound,
+    /// It has no memory for buffers.
+    Full,
+    /// The command of this number fails.
+    Fails(u64),
+    /// No command ends.
+    Late,
+    /// A bit of what the host reads is turned, from the command of this number on.
+    Wrong(u64),
+    /// It does not see what others write to dma-bufs.
+    Blind,
+}
+
+/// A program on the model, which has cost `clock` so many cycles so far.
+pub(crate) fn loaded(
+    program: &'static Program,
+    clock: &Rc<Cell<u64>>,
+    fault: ArrayFault,
+) -> Result<LoadedProgram<'static>> {
+    LoadedProgram::of(program, ModelledArray { clock: clock.clone(), ..ModelledArray::new(program, fault) })
+}
+
 /// The array as a way to the NPU: a command has run when it is started.
 struct ModelledArray {
     machine: Machine,
+    /// Cycles that have passed so far, for whoever has asked.
+    clock: Rc<Cell<u64>>,
+    /// The host's view of dma-bufs, by the numbers of their buffers.
+    shared: BTreeMap<usize, Mapping>,
     program: &'static Program,
     streams: Vec<Vec<u8>>,
-    /// The command of this number fails.
-    fails: Option<u64>,
+    fault: ArrayFault,
     commands: u64,
     /// It sees no page that is written after the first: its memory holds what was there before.
     is_blind: bool,
@@ -52,22 +83,41 @@ struct ModelledArray {
 const PAGES: usize = 2;
 
 impl ModelledArray {
-    fn new(program: &'static Program, fails: Option<u64>) -> ModelledArray {
+    fn new(program: &'static Program, fault: ArrayFault) -> ModelledArray {
         let mut machine = Machine::new(program.columns, Latencies::default());
         machine.limit = u64::MAX;
         machine.load_image(program.image).expect("an image");
-        ModelledArray { machine, program, streams: Vec::new(), fails, commands: 0, is_blind: false, pages: 0 }
+        let (clock, shared, streams) = Default::default();
+        ModelledArray { machine, clock, shared, program, streams, fault, commands: 0, is_blind: false, pages: 0 }
+    }
+
+    /// Shows the array what others wrote to dma-bufs, or others what it wrote.
+    fn exchange(&mut self, is_shown: bool) {
+        for (buffer, view) in &mut self.shared {
+            let memory = &mut self.machine.host[*buffer].memory;
+            for (at, bytes) in (0u64..).step_by(4).zip(view.bytes_mut().chunks_exact_mut(4)) {
+                let word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+                match is_shown {
+                    true => memory.write_word(at, if self.fault == ArrayFault::Blind { 0 } else { word }),
+                    false => bytes.copy_from_slice(&memory.word(at).expect("a word that was shown").to_le_bytes()),
+                }
+            }
+        }
     }
 }
 
 impl Backend for ModelledArray {
     fn allocate(&mut self, bytes: u64) -> Result<()> {
+        if self.fault == ArrayFault::Full {
+            return Err(Error::refused("no memory is left for an NPU buffer", "end what else uses memory"));
+        }
         self.machine.share(HostMemory::new(bytes as usize));
         Ok(())
     }
 
-    fn import(&mut self, _: &DmaBuf) -> Result<()> {
-        Err(lost())
+    fn import(&mut self, buffer: &DmaBuf) -> Result<()> {
+        self.shared.insert(self.machine.host.len(), buffer.map()?);
+        self.allocate(buffer.size())
     }
 
     fn write(&mut self, buffer: usize, from: usize, bytes: &[u8]) -> Result<()> {
@@ -85,6 +135,9 @@ impl Backend for ModelledArray {
             let word = self.machine.host[buffer].memory.word((from + 4 * index) as u64);
             bytes.copy_from_slice(&word.expect("a word that was written").to_le_bytes());
         }
+        if matches!(self.fault, ArrayFault::Wrong(from) if self.commands >= from) {
+            bytes[17] ^= 1;
+        }
         Ok(())
     }
 
@@ -101,19 +154,23 @@ impl Backend for ModelledArray {
 
     fn start(&mut self, command: usize, arguments: &[(usize, u64)]) -> Result<()> {
         self.commands += 1;
-        if self.fails == Some(self.commands) {
+        if self.fault == ArrayFault::Fails(self.commands) {
             return Err(Error::device("the NPU reports an error in the program", "see the model"));
         }
         self.machine.arguments = arguments.to_vec();
-        self.machine.run(&self.streams[command]).map_err(|fault| Error::device(fault, "see the model"))
+        self.exchange(true);
+        let ran = self.machine.run(&self.streams[command]).map_err(|fault| Error::device(fault, "see the model"));
+        self.exchange(false);
+        self.clock.set(self.machine.cycles());
+        ran
     }
 
     fn wait(&mut self, _: usize, _: Duration) -> Result<bool> {
-        Ok(true)
+        Ok(self.fault != ArrayFault::Late)
     }
 
     fn restart(&mut self) -> Result<()> {
-        *self = ModelledArray::new(self.program, self.fails);
+        *self = ModelledArray::new(self.program, self.fault);
         Ok(())
     }
 }
@@ -167,11 +224,11 @@ fn checkpoint() -> Checkpoint {
 }
 
 /// The executor whose attention is made on the model, where the command of a number may fail.
-fn on_the_model(checkpoint: &Checkpoint, fails: Option<u64>) -> HostExecutor<AttendedByGuest> {
+fn on_the_model(checkpoint: &Checkpoint, fault: ArrayFault) -> HostExecutor<AttendedByGuest> {
     let (schedule, progress) = (schedule(checkpoint, KvType::F32), Progress::default());
     let own = schedule.with_kv(KvType::Bf16);
     let (_, program) = guest::heads(checkpoint.shape()).expect("heads that the array takes");
-    let program = LoadedProgram::of(program, ModelledArray::new(program, fails)).expect("a program");
+    let program = LoadedProgram::of(program, ModelledArray::new(program, fault)).expect("a program");
     let guest = NpuSteps::new("the model".into(), program, &own).expect("a guest");
     let formulas = Formulas::load(checkpoint, &schedule, &schedule.steps, &progress).expect("weights");
     let steps = AttendedByGuest { formulas, guest, schedule: schedule.clone() };
@@ -207,7 +264,7 @@ fn logits(executor: &mut dyn Executor) -> Vec<Vec<f32>> {
 #[test]
 fn a_golden_model_attends_on_the_model_of_the_array() {
     let checkpoint = checkpoint();
-    check(&checkpoint, &mut on_the_model(&checkpoint, None));
+    check(&checkpoint, &mut on_the_model(&checkpoint, ArrayFault::Sound));
 }
 
 /// Heads and groups of the public shapes: 270M's and 1B's, 4B's and 12B's; and of the smallest heads with most queries.
@@ -222,7 +279,7 @@ fn heads_of_every_size_attend_on_the_model_of_the_array() {
         let monitor = WriteMonitor { progress: &|_, _| {}, cancel: &Cancel::default() };
         forge(&shape, &path, WeightFormat::Bf16, 7, &monitor).expect("a model");
         let checkpoint = Checkpoint::open(&path).expect("the model");
-        check(&checkpoint, &mut on_the_model(&checkpoint, None));
+        check(&checkpoint, &mut on_the_model(&checkpoint, ArrayFault::Sound));
     }
 }
 
@@ -286,7 +343,7 @@ fn a_wrong_program_is_refused_before_it_is_timed() {
         };
         let own = own.clone();
         let load = move || -> Result<Box<dyn Guest>> {
-            let array = ModelledArray { is_blind, ..ModelledArray::new(program, None) };
+            let array = ModelledArray { is_blind, ..ModelledArray::new(program, ArrayFault::Sound) };
             let program = LoadedProgram::of(program, array)?;
             Ok(Box::new(HostGuest::new(&own, NpuSteps::new("the model".into(), program, &own)?)))
         };
@@ -311,11 +368,11 @@ fn passes_of_a_vulkan_device_attend_on_the_model_of_the_array() {
     let checkpoint = checkpoint();
     let mut replay = on_vulkan(&checkpoint);
     let own = replay.schedule().clone();
-    for (fails, report) in [(None, (true, 0)), (Some(20), (false, 1))] {
+    for (fault, report) in [(ArrayFault::Sound, (true, 0)), (ArrayFault::Fails(20), (false, 1))] {
         let own = own.clone();
         let load = move || -> Result<Box<dyn Guest>> {
             let (_, program) = guest::heads(&own.shape)?;
-            let program = LoadedProgram::of(program, ModelledArray::new(program, fails))?;
+            let program = LoadedProgram::of(program, ModelledArray::new(program, fault))?;
             Ok(Box::new(HostGuest::new(&own, NpuSteps::new("the model".into(), program, &own)?)))
         };
         replay.give_guest(GuestKind::Npu(DriverApi::Kernel), Duration::from_secs(3600), Box::new(load));
@@ -328,7 +385,7 @@ fn passes_of_a_vulkan_device_attend_on_the_model_of_the_array() {
 
 #[test]
 fn a_command_that_fails_is_the_passs_error() {
-    let mut executor = on_the_model(&checkpoint(), Some(2));
+    let mut executor = on_the_model(&checkpoint(), ArrayFault::Fails(2));
     let (rows, head) = passes().swap_remove(0);
     let e = executor.forward(&rows, Some(head)).unwrap_err();
     assert!(e.exit_code() == 4 && e.to_string().contains("reports an error"), "{e}");

@@ -15,8 +15,9 @@ pub const CHANNELS: usize = 2 * COLUMNS;
 const LANES: usize = 16;
 /// Bytes of a column's sums: those of its first stream, then those of its second.
 const COLUMN_BYTES: usize = 2 * 4 * LANES;
-/// Bytes of the buffers of headers and sums.
+/// Bytes of the buffer of headers.
 pub const HEADERS_BYTES: usize = COLUMNS * UNIT_BYTES;
+/// Bytes of the buffer of sums.
 pub const SUMS_BYTES: usize = COLUMNS * COLUMN_BYTES;
 
 /// Arguments of the program.
@@ -115,6 +116,12 @@ impl ReadLayout {
         }
         sums
     }
+}
+
+/// Channels whose sums are not those that `expected` has.
+pub fn wrong_channels(found: &[u8], expected: &[u8]) -> usize {
+    let streams = |sums| <[u8]>::chunks_exact(sums, 4 * LANES);
+    streams(found).zip(streams(expected)).filter(|(found, expected)| found != expected).count()
 }
 
 /// Words that differ from each other, in `bytes` bytes, by `seed`.

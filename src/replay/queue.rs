@@ -123,6 +123,15 @@ impl<D: Driver> DeviceQueue<D> {
         unsafe { self.submit(&[], true) }
     }
 
+    /// Whether what stands before the oldest signal under way is done; there must be one. [`DeviceQueue::wait`] does not wait
+    /// then.
+    ///
+    /// # Errors
+    /// Device: the device was lost.
+    pub fn is_done(&self) -> Result<bool> {
+        self.driver.is_done(self.waits.get() % SIGNALS)
+    }
+
     /// Waits for the oldest signal under way; there must be one.
     ///
     /// # Errors

@@ -15,15 +15,19 @@ const CPU_BYTES: u64 = 128 << 20;
 /// Bytes sent to the device.
 const TRANSFER_BYTES: u64 = 64 << 20;
 
+/// The heap whose reads are measured, and bytes of it that are read.
+pub(super) fn read_size(gpu: &Rc<Gpu>) -> (usize, u64) {
+    let memory = heaps::describe(gpu);
+    let heap = heaps::best_heap(gpu);
+    let available = memory.heaps.get(heap).map_or(0, |h| h.available);
+    let most = if gpu.caps.is_cpu() { CPU_BYTES } else { GPU_BYTES };
+    (heap, (most.min(available / 4).min(memory.max_allocation) / 4096 * 4096).max(4096))
+}
+
 /// Measures memory, matrix units, dispatches, submits and transfers.
 pub(super) fn check(files: &Files, gpu: &Rc<Gpu>, progress: &dyn Fn(&str)) -> Vec<Check> {
     let mut checks = Checks::of("measured");
-    let memory = crate::vulkan::memory::heaps::describe(gpu);
-    let heap = heaps::best_heap(gpu);
-    let cpu = gpu.caps.is_cpu();
-    let available = memory.heaps.get(heap).map_or(0, |h| h.available);
-    let most = if cpu { CPU_BYTES } else { GPU_BYTES };
-    let size = (most.min(available / 4).min(memory.max_allocation) / 4096 * 4096).max(4096);
+    let (heap, size) = read_size(gpu);
 
     progress("read bandwidth");
     match Vulkan::new(gpu).and_then(|vulkan| ceiling::measure_alone(vulkan, size, heap)) {

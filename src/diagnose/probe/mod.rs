@@ -5,7 +5,10 @@ mod gpu;
 mod measure;
 mod model;
 mod npu;
+mod reads;
+mod round_trip;
 mod share;
+mod steady;
 mod system;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -261,7 +264,8 @@ pub fn run(request: &ProbeOptions<'_>, progress: &dyn Fn(&str)) -> ProbeReport {
         checks.extend(measure::check(files, gpu, progress));
     }
     progress("NPU");
-    checks.extend(npu::check(files, &npu::ask_xrt(), request.npu));
+    let read = request.measure.then_some(reads::ReadProbe { gpu: opened.as_ref(), progress });
+    checks.extend(npu::check(files, &npu::ask_xrt(), request.npu, read));
     progress("dma-buf");
     checks.extend(share::check(files, opened.as_ref(), &asleep));
     let on_cpu = request.auto && opened.as_ref().is_some_and(|gpu| !engine::takes_vulkan(files, gpu));

@@ -1,6 +1,7 @@
 //! The NPU: its driver's answers, and what the system must allow for it to work.
 
 use super::gpu::{check_driver, open};
+use super::reads::{self, ReadProbe};
 use super::{Check, Checks, share};
 use crate::Result;
 use crate::display::{bytes, counted};
@@ -8,7 +9,7 @@ use crate::error::text;
 use crate::machine::files::{FileFault, Files};
 use crate::machine::nodes::{DeviceNode, PciDevice, kernel_parameter, npu_generation};
 use crate::npu::trial::{self, CommandTimes, ProgramTrial};
-use crate::npu::{DriverApi, LoadedProgram};
+use crate::npu::{DriverApi, LoadedProgram, Program, programs};
 use crate::sys::xrt::{Library, Missing};
 use crate::sys::{amdxdna, drm};
 use nix::sys::resource::{Resource, getrlimit};
@@ -31,12 +32,19 @@ pub(super) struct XrtProbe {
 }
 
 /// Checks every NPU, and the settings of the system that it needs.
-pub(super) fn check(files: &Files, xrt: &std::result::Result<XrtProbe, Missing>, api: Option<DriverApi>) -> Vec<Check> {
+///
+/// What it reads is measured where `read` says beside what.
+pub(super) fn check(
+    files: &Files,
+    xrt: &std::result::Result<XrtProbe, Missing>,
+    api: Option<DriverApi>,
+    read: Option<ReadProbe<'_>>,
+) -> Vec<Check> {
     let npus: Vec<DeviceNode> = DeviceNode::accelerators(files).into_iter().filter(DeviceNode::is_amdxdna).collect();
     let mut all = Vec::new();
     for (i, node) in npus.iter().enumerate() {
         let mut checks = Checks::of(format!("npu{i}"));
-        check_npu(&mut checks, files, node, api);
+        check_npu(&mut checks, files, node, api, read);
         all.extend(checks.all);
     }
     let mut checks = Checks::of("npu");
@@ -77,7 +85,13 @@ fn check_undriven(checks: &mut Checks, files: &Files, slot: &PciDevice) {
     checks.fail(&format!("driver.{}", slot.name), format!("{generation} has no driver"), remedy);
 }
 
-fn check_npu(checks: &mut Checks, files: &Files, node: &DeviceNode, api: Option<DriverApi>) {
+fn check_npu(
+    checks: &mut Checks,
+    files: &Files,
+    node: &DeviceNode,
+    api: Option<DriverApi>,
+    read: Option<ReadProbe<'_>>,
+) {
     let opened = open(checks, files, node);
     check_driver(checks, node, opened.as_ref());
     check_identity(checks, files, node);
@@ -85,7 +99,13 @@ fn check_npu(checks: &mut Checks, files: &Files, node: &DeviceNode, api: Option<
     let Some(opened) = opened else { return };
     check_array(checks, &opened);
     check_contexts(checks, &opened);
-    check_programs(checks, files, node, api);
+    let works = check_programs(checks, files, node, api);
+    if let (Some(api), Some(read)) = (api.filter(|_| works), read) {
+        (read.progress)("NPU reads");
+        let load = || load(files, node, api, &programs::READ_SUM);
+        let clock = amdxdna::clocks(&opened).ok().map(|clocks| clocks.array).filter(|mhz| *mhz > 0);
+        reads::check(checks, load, clock, read.gpu);
+    }
 }
 
 fn check_identity(checks: &mut Checks, files: &Files, node: &DeviceNode) {
@@ -197,19 +217,33 @@ fn check_locked_memory(checks: &mut Checks) {
     }
 }
 
-/// Runs programs on the NPU, in its own memory and in imported dma-bufs, and compares every value.
-fn check_programs(checks: &mut Checks, files: &Files, node: &DeviceNode, api: Option<DriverApi>) {
-    let Some(api) = api else { return checks.skip("program", "nothing is run on the NPU, as was asked for") };
+/// Runs programs on the NPU, in its own memory and in imported dma-bufs, and compares every value. Whether all ran and were
+/// right.
+fn check_programs(checks: &mut Checks, files: &Files, node: &DeviceNode, api: Option<DriverApi>) -> bool {
+    let Some(api) = api else {
+        checks.skip("program", "nothing is run on the NPU, as was asked for");
+        return false;
+    };
     if !node.is_xdna1() {
-        return checks.skip("program", "Kiln's programs are for XDNA 1");
+        checks.skip("program", "Kiln's programs are for XDNA 1");
+        return false;
     }
     for (name, trial) in [("add", trial::VECTOR_ADD), ("product", trial::PRODUCT)] {
         if let Err(e) = check_program(checks, name, files, node, api, &trial) {
             let (cause, remedy) = e.parts();
             checks.fail(name, text!(format!("{}: ", trial.what), cause.clone()), remedy.clone());
             // What holds the array up once does so again.
-            return;
+            return false;
         }
+    }
+    true
+}
+
+/// Loads a program, in this way.
+fn load(files: &Files, node: &DeviceNode, api: DriverApi, program: &'static Program) -> Result<LoadedProgram<'static>> {
+    match api {
+        DriverApi::Kernel => LoadedProgram::through_kernel(drm::Node::open(&files.at(&node.path))?, program),
+        DriverApi::Xrt => LoadedProgram::through_xrt(Library::load()?, &node.slot, program),
     }
 }
 
@@ -221,10 +255,7 @@ fn check_program(
     api: DriverApi,
     trial: &ProgramTrial,
 ) -> Result<()> {
-    let mut context = match api {
-        DriverApi::Kernel => LoadedProgram::through_kernel(drm::Node::open(&files.at(&node.path))?, trial.program)?,
-        DriverApi::Xrt => LoadedProgram::through_xrt(Library::load()?, &node.slot, trial.program)?,
-    };
+    let mut context = load(files, node, api, trial.program)?;
     let milliseconds = |took: Duration| format!("{:.2} ms a run", 1e3 * took.as_secs_f64());
     let own = trial.allocate(&mut context)?;
     let took = milliseconds(trial.run(&mut context, &own, DEADLINE)?);

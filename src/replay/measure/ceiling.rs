@@ -7,7 +7,7 @@ use crate::lower::kernels::constants::{MatrixRateConstants, NoConstants};
 use crate::lower::kernels::push::{MatrixRatePush, Push, ReadPush, word};
 use crate::lower::kernels::{Kernel, Module};
 use crate::lower::units::MatrixUnits;
-use crate::replay::driver::{Driver, HostAccess, Memory, MemorySource};
+use crate::replay::driver::{Driver, HostAccess, Memory, MemorySource, SIGNALS};
 use crate::replay::queue::DeviceQueue;
 use std::time::Duration;
 
@@ -34,18 +34,11 @@ impl<D: Driver> Ceiling<D> {
     /// # Errors
     /// Device: the driver refuses.
     pub fn bake(queue: &mut DeviceQueue<D>, buffers: &[D::Memory], sink: u64) -> Result<Ceiling<D>> {
-        let kernel = Kernel::new(Module::Read, WORKGROUP, NoConstants {});
-        let dispatch = |b: &D::Memory| {
-            let words = b.size() / 16;
-            let groups = words.div_ceil(u64::from(WORKGROUP) * 4).clamp(1, MAX_GROUPS) as u32;
-            let push = Push::new(&ReadPush { data: b.address(), sink, words: word(words as usize) });
-            Dispatch::new(kernel, push, [groups, 1, 1])
-        };
         let mut bytes = 0;
         let part_of = |b: &D::Memory| {
             let part = bytes / SUBMIT_BYTES;
             bytes += b.size();
-            (part, dispatch(b))
+            (part, read(b, sink))
         };
         let dispatches: Vec<(u64, Dispatch)> = buffers.iter().map(part_of).collect();
         let bake = |part: &[(u64, Dispatch)]| {
@@ -71,6 +64,80 @@ impl<D: Driver> Ceiling<D> {
             Ok(sum)
         })?;
         Ok(self.bytes as f64 / fastest)
+    }
+}
+
+/// The kernel that reads a buffer.
+fn read<M: Memory>(buffer: &M, sink: u64) -> Dispatch {
+    let words = buffer.size() / 16;
+    let groups = words.div_ceil(u64::from(WORKGROUP) * 4).clamp(1, MAX_GROUPS) as u32;
+    let push = Push::new(&ReadPush { data: buffer.address(), sink, words: word(words as usize) });
+    Dispatch::new(Kernel::new(Module::Read, WORKGROUP, NoConstants {}), push, [groups, 1, 1])
+}
+
+/// Reads of a buffer that go on without a pause: one is under way while the host learns that the one before it has ended.
+pub struct SteadyRead<D: Driver> {
+    lists: [D::Baked; SIGNALS],
+    /// The list whose read is the next to end.
+    oldest: usize,
+    /// Dropped before the memory: it waits for what is under way.
+    queue: DeviceQueue<D>,
+    buffer: D::Memory,
+    _sink: D::Memory,
+}
+
+impl<D: Driver> SteadyRead<D> {
+    /// Reads of a buffer of `bytes` in one of the driver's heaps.
+    ///
+    /// # Errors
+    /// Refused, Device: the memory cannot be had, or the driver refuses.
+    pub fn new(driver: D, bytes: u64, heap: usize) -> Result<SteadyRead<D>> {
+        let mut queue = DeviceQueue::new(driver);
+        let allocate = |bytes| queue.driver.allocate(bytes, heap, HostAccess::None, MemorySource::Ordinary);
+        let (sink, buffer) = (allocate(64)?, allocate(bytes)?);
+        let dispatch = [read(&buffer, sink.address())];
+        // A list that is under way is not submitted again.
+        let mut bake = || queue.bake(&[&dispatch], None, None, None);
+        Ok(SteadyRead { lists: [bake()?, bake()?], oldest: 0, queue, buffer, _sink: sink })
+    }
+
+    /// Bytes of a read.
+    pub fn bytes(&self) -> u64 {
+        self.buffer.size()
+    }
+
+    /// Starts as many reads as can be under way.
+    ///
+    /// # Errors
+    /// Device: the device was lost, or hangs.
+    pub fn start(&mut self) -> Result<()> {
+        self.oldest = 0;
+        // SAFETY: nothing is under way, and each list is waited for before it is submitted again.
+        self.lists.iter().try_for_each(|list| unsafe { self.queue.submit(&[*list], true) })
+    }
+
+    /// Whether the oldest read has ended; another one is started then.
+    ///
+    /// # Errors
+    /// Device: the device was lost, or hangs.
+    pub fn poll(&mut self) -> Result<bool> {
+        if !self.queue.is_done()? {
+            return Ok(false);
+        }
+        self.queue.wait()?;
+        let list = self.lists[self.oldest];
+        self.oldest = (self.oldest + 1) % self.lists.len();
+        // SAFETY: this list is what was waited for.
+        unsafe { self.queue.submit(&[list], true) }?;
+        Ok(true)
+    }
+
+    /// Waits for what is under way.
+    ///
+    /// # Errors
+    /// Device: the device was lost, or hangs.
+    pub fn stop(&mut self) -> Result<()> {
+        self.queue.drain()
     }
 }
 

@@ -1,0 +1,137 @@
+//! A round trip from the GPU to the NPU and back, through memory that both share: what the GPU wrote the NPU reads, and the
+//! GPU what the NPU wrote.
+
+use super::{Checks, Verdict};
+use crate::lower::dispatch::Edge;
+use crate::npu::reader::check_sums;
+use crate::npu::reads::{CHANNELS, HEADERS_BYTES, ReadLayout, SUMS_BYTES, UNIT_BYTES, pattern};
+use crate::npu::{BufferId, CommandId, LoadedProgram};
+use crate::replay::driver::{DeviceCommand, Driver, HostAccess, Memory, MemoryCopy};
+use crate::replay::queue::DeviceQueue;
+use crate::vulkan::memory::{Backing, Buffer, heaps};
+use crate::vulkan::{Gpu, Vulkan};
+use crate::{Error, Result};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Bytes that the GPU writes: a unit for each channel.
+const BYTES: usize = CHANNELS * UNIT_BYTES;
+/// Trips, of whose times the median counts.
+const TRIPS: usize = 16;
+/// Longest time for the NPU's part of a trip, which takes a fraction of a millisecond.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Goes on trips in memory that Vulkan exports.
+pub(super) fn check(checks: &mut Checks, program: LoadedProgram<'_>, gpu: &Rc<Gpu>, now: &dyn Fn() -> f64) {
+    if !gpu.features.sharing.exports {
+        return checks.unseen(
+            "round-trip",
+            "this Vulkan driver exports no dma-buf that the NPU could read",
+            "on AMD any recent Mesa does",
+        );
+    }
+    let backings = [Backing::Exported, Backing::Exported];
+    match RoundTrip::new(program, gpu, backings).and_then(|mut trip| trip.median(now)) {
+        Ok(seconds) => report(checks, seconds),
+        Err(e) => checks.error("round-trip", Verdict::Fail, &e),
+    }
+}
+
+fn report(checks: &mut Checks, seconds: f64) {
+    let micros = 1e6 * seconds;
+    let read = crate::display::bytes(BYTES as u64);
+    checks.ok(
+        "round-trip",
+        format!(
+            "GPU to NPU to GPU in {micros:.0} us, the median of {TRIPS}; the {read} that the GPU wrote were all read"
+        ),
+    );
+}
+
+/// What a trip takes. Fields are dropped in this order: neither device uses memory that is gone.
+pub(super) struct RoundTrip<'x> {
+    program: LoadedProgram<'x>,
+    command: CommandId,
+    arguments: [BufferId; 3],
+    layout: ReadLayout,
+    /// What the GPU does before the NPU, and behind it.
+    lists: [<Vulkan as Driver>::Baked; 2],
+    queue: DeviceQueue<Vulkan>,
+    /// Where the host puts what the GPU writes, and finds what it reads.
+    written: Buffer,
+    found: Buffer,
+    /// What the GPU writes and the NPU reads, and the sums the other way.
+    data: Buffer,
+    sums: Buffer,
+}
+
+impl<'x> RoundTrip<'x> {
+    /// That of a program `read_sum` and a GPU, in memory of these two kinds.
+    ///
+    /// # Errors
+    /// Refused: memory is short. Device: a driver refuses.
+    pub(super) fn new(
+        mut program: LoadedProgram<'x>,
+        gpu: &Rc<Gpu>,
+        [data, sums]: [Backing; 2],
+    ) -> Result<RoundTrip<'x>> {
+        let wrong = |cause| Error::input(cause, "report this");
+        let layout = ReadLayout::new(CHANNELS, BYTES, 1).map_err(wrong)?;
+        let stream = layout.stream().map_err(wrong)?.bytes();
+        let heap = heaps::host_heap(gpu)?;
+        let host = |bytes| Buffer::new(gpu, bytes as u64, heap, HostAccess::Host);
+        let shared = |bytes, backing| Buffer::backed(gpu, bytes as u64, heap, HostAccess::Host, backing);
+        let (written, found) = (host(BYTES)?, host(SUMS_BYTES)?);
+        let (data, sums) = (shared(BYTES, data)?, shared(SUMS_BYTES, sums)?);
+
+        let headers = program.allocate(HEADERS_BYTES as u64)?;
+        program.write(headers, &layout.headers())?;
+        let mut import = |buffer: &Buffer| {
+            let made = buffer.dma_buf().ok_or_else(|| Error::device("the buffer is no dma-buf", "report this"))?;
+            program.import(made)
+        };
+        let arguments = [headers, import(&data)?, import(&sums)?];
+        let command = program.add_command(stream.len())?;
+        program.set_stream(command, &stream)?;
+
+        let mut queue = DeviceQueue::new(Vulkan::new(gpu)?);
+        let mut bake = |from, to, bytes: usize| {
+            let copy = DeviceCommand::Copy(MemoryCopy::new(from, to, bytes as u64));
+            queue.driver.bake(&[DeviceCommand::Wait(Edge::Device), copy, DeviceCommand::Wait(Edge::Host)])
+        };
+        let lists = [bake(&written, &data, BYTES)?, bake(&sums, &found, SUMS_BYTES)?];
+        Ok(RoundTrip { program, command, arguments, layout, lists, queue, written, found, data, sums })
+    }
+
+    /// Seconds of a trip by `now`: the median of several, each with bytes of its own.
+    ///
+    /// # Errors
+    /// Device: a device fails, or the sums are not those of what the GPU wrote.
+    pub(super) fn median(&mut self, now: &dyn Fn() -> f64) -> Result<f64> {
+        let mut times = (0..TRIPS as u32).map(|seed| self.go(seed, now)).collect::<Result<Vec<f64>>>()?;
+        times.sort_unstable_by(f64::total_cmp);
+        Ok(times[TRIPS / 2])
+    }
+
+    fn go(&mut self, seed: u32, now: &dyn Fn() -> f64) -> Result<f64> {
+        let data = pattern(BYTES, seed + 1);
+        self.written.copy_from(&data)?;
+        let [to_npu, from_npu] = self.lists;
+        let arguments = self.arguments.map(|buffer| (buffer, 0));
+        let begin = now();
+        self.data.to_device()?;
+        // SAFETY: each list is waited for, and what it copies between lives as long.
+        unsafe { self.queue.run(to_npu) }?;
+        self.data.to_host()?;
+        self.program.start(self.command, &arguments)?;
+        self.program.wait(self.command, DEADLINE, DEADLINE)?;
+        self.sums.to_device()?;
+        // SAFETY: as above.
+        unsafe { self.queue.run(from_npu) }?;
+        let took = now() - begin;
+        let mut found = [0; SUMS_BYTES];
+        self.found.copy_to(&mut found)?;
+        check_sums(&found, &self.layout.sums(&data))?;
+        Ok(took)
+    }
+}
