@@ -269,10 +269,18 @@ impl Watching<'_> {
                 Ok(ServerEvent::Order(ServerOrder::Reload))
                     if self.loading.is_none() && !self.drainer.is_draining() =>
                 {
-                    log::info!("loading the model anew");
                     self.manager.tell(&reloading());
                     self.reread();
-                    start(self);
+                    match self.service.health.phase() {
+                        Phase::Unloaded => {
+                            log::info!("the model rests; its files are read anew when somebody asks");
+                            self.manager.tell("READY=1\nSTATUS=unloaded");
+                        }
+                        _ => {
+                            log::info!("loading the model anew");
+                            start(self);
+                        }
+                    }
                 }
                 Ok(ServerEvent::Order(ServerOrder::Reload)) => {
                     log::warn!("the model is not loaded anew: one is loading already, or the server stops");

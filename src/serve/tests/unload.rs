@@ -4,6 +4,7 @@ use super::*;
 use crate::model::WeightFormat;
 use crate::serve::health::Phase;
 use crate::serve::model::Model;
+use crate::serve::server::Reread;
 use crate::serve::unload::Unloaded;
 use crate::serve::worker::Worker;
 use std::collections::VecDeque;
@@ -79,15 +80,28 @@ fn a_model_that_has_changed_meanwhile_is_loaded_as_another() {
     served.stop().unwrap();
 }
 
+/// The keys and the rest are read anew at once. What has changed of the model shows when somebody asks for it.
 #[test]
-fn a_model_that_rests_is_loaded_anew_by_a_reload_and_a_stop_ends_it() {
-    let served = resting(Arc::default());
+fn a_model_that_rests_is_not_loaded_by_a_reload() {
+    let loads = Loads::default();
+    let (own, (read, rereads)) = (loads.clone(), channel());
+    let settings = ServerSettings { idle_unload: Some(Duration::from_millis(1)), ..ServerSettings::default() };
+    let served = start_with(settings, Box::new(move |progress| own.load(progress)), move |setup| {
+        setup.reread = Box::new(move || {
+            read.send(()).unwrap();
+            Ok(Reread::default())
+        });
+    });
     served.rests();
     let old = served.service.model().unwrap();
-    served.orders.send(ServerOrder::Reload).unwrap();
-    served.wait_for(|notice| *notice == Notice::Reloaded);
-    served.is_replaced(&old);
-    assert!(reply(&served).is_ok());
+    for _ in 0..2 {
+        served.orders.send(ServerOrder::Reload).unwrap();
+        rereads.recv_timeout(PATIENCE).unwrap();
+    }
+    // The first reload was over before the second one was taken.
+    assert_eq!((loads.begun(), served.service.health.phase()), (1, Phase::Unloaded));
+    assert_eq!(reply(&served).unwrap().len(), 9);
+    assert_eq!((loads.begun(), served.service.model().unwrap().id), (2, old.id));
     served.stop().unwrap();
 }
 
@@ -97,14 +111,14 @@ struct Loads {
     next: Arc<Mutex<VecDeque<NextLoad>>>,
     /// How many have begun.
     begun: Arc<AtomicUsize>,
-    /// Ends the wait of those that wait.
-    open: Arc<AtomicBool>,
+    /// Those that wait do so until as many may go on, in the order in which they began.
+    open: Arc<AtomicUsize>,
 }
 
 enum NextLoad {
     At(WeightFormat),
     Fails(Error),
-    /// Waits until the gate opens, and loads then.
+    /// Waits until it may go on, and loads then.
     WaitsFor(WeightFormat),
     /// Its executor fails before the first pass.
     Faulty,
@@ -120,7 +134,7 @@ impl Loads {
     }
 
     fn load(&self, progress: &Progress) -> Result<LoadedExecutor> {
-        self.begun.fetch_add(1, Ordering::SeqCst);
+        let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
         let next = self.next.lock().unwrap().pop_front();
         let load = |weights| loader(ModelFiles::BuiltIn, None, Options { weights, ..options(2) }, false)(progress);
         match next {
@@ -128,7 +142,7 @@ impl Loads {
             Some(NextLoad::At(weights)) => load(weights),
             Some(NextLoad::Fails(e)) => Err(e),
             Some(NextLoad::WaitsFor(weights)) => {
-                while !self.open.load(Ordering::SeqCst) {
+                while self.open.load(Ordering::SeqCst) < number {
                     progress.cancel.check()?;
                     thread::sleep(Duration::from_millis(1));
                 }
@@ -182,7 +196,7 @@ fn who_waits_for_a_load_keeps_the_deadline_and_who_has_gone_keeps_no_place() {
     assert_eq!((e.status, e.code), (504, Some("deadline_exceeded")));
     wait_until("it is counted", || (metrics.cancelled.get(), metrics.waiting.get()) == (2, 0));
     assert_eq!(service.health.phase(), Phase::LoadingAgain);
-    loads.open.store(true, Ordering::SeqCst);
+    loads.open.store(usize::MAX, Ordering::SeqCst);
     served.wait_for(|notice| *notice == Notice::LoadedAgain);
     served.stop().unwrap();
 }
@@ -222,12 +236,17 @@ fn a_model_that_takes_over_as_the_old_one_is_unloaded_counts_as_loaded() {
 fn a_stop_ends_a_load_again_after_a_reload_that_failed() {
     let loads = Loads::default();
     let served = loads.serve(None);
-    loads.is_next([NextLoad::Fails(Error::refused("it does not fit", "use a smaller one"))]);
+    let refused = NextLoad::Fails(Error::refused("it does not fit", "use a smaller one"));
+    loads.is_next([NextLoad::WaitsFor(WeightFormat::Int8), refused, NextLoad::WaitsFor(WeightFormat::Int8)]);
+    let waits = served.ask(greedy(question("Hello"), 1));
+    wait_until("it is loaded again", || loads.begun() == 2);
     served.orders.send(ServerOrder::Reload).unwrap();
     served.wait_for(|notice| matches!(notice, Notice::NotReloaded(_)));
-    loads.is_next([NextLoad::WaitsFor(WeightFormat::Int8)]);
+    loads.open.store(2, Ordering::SeqCst);
+    waits.gather().unwrap();
+    served.rests();
     let waits = served.ask(greedy(question("Hello"), 1));
-    wait_until("it is loaded again", || loads.begun() == 3);
+    wait_until("it is loaded again", || loads.begun() == 4);
     drop(waits);
     served.orders.send(ServerOrder::Stop).unwrap();
     wait_until("it ends", || served.done.is_finished());
@@ -238,14 +257,19 @@ fn a_stop_ends_a_load_again_after_a_reload_that_failed() {
 fn a_model_that_another_is_to_replace_is_not_loaded_again_beside_it() {
     let loads = Loads::default();
     let served = loads.serve(None);
-    loads.is_next([NextLoad::WaitsFor(WeightFormat::Int8)]);
+    loads.is_next([NextLoad::WaitsFor(WeightFormat::Int8), NextLoad::WaitsFor(WeightFormat::Int8)]);
+    let first = served.ask(greedy(question("Hello"), 1));
+    wait_until("it is loaded again", || loads.begun() == 2);
     served.orders.send(ServerOrder::Reload).unwrap();
-    wait_until("it is loaded anew", || loads.begun() == 2);
+    wait_until("it is loaded anew", || loads.begun() == 3);
+    loads.open.store(2, Ordering::SeqCst);
+    first.gather().unwrap();
+    served.rests();
     let waits = served.ask(greedy(question("Hello"), 1));
     // Long enough for a load to begin that must not.
     thread::sleep(Duration::from_millis(100));
-    assert_eq!((loads.begun(), served.service.health.phase()), (2, Phase::Unloaded));
-    loads.open.store(true, Ordering::SeqCst);
+    assert_eq!((loads.begun(), served.service.health.phase()), (3, Phase::Unloaded));
+    loads.open.store(usize::MAX, Ordering::SeqCst);
     assert_eq!(waits.gather().unwrap_err().code, Some("model_replaced"));
     assert!(reply(&served).is_ok());
     served.stop().unwrap();
@@ -261,7 +285,7 @@ fn files_that_have_changed_are_not_loaded_once_more_where_a_reload_has_taken_the
     wait_until("it is loaded again", || loads.begun() == 2);
     served.orders.send(ServerOrder::Reload).unwrap();
     served.wait_for(|notice| *notice == Notice::Reloaded);
-    loads.open.store(true, Ordering::SeqCst);
+    loads.open.store(usize::MAX, Ordering::SeqCst);
     assert_eq!(waits.gather().unwrap_err().code, Some("model_replaced"));
     served.is_replaced(&old);
     thread::sleep(Duration::from_millis(100));
