@@ -8,6 +8,7 @@ use crate::sys::drm::Node;
 use crate::sys::xrt::Library;
 use crate::{Error, Result};
 use std::fmt;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// One way to the NPU: a hardware context with a program on it, and numbered buffers.
@@ -20,11 +21,12 @@ pub(super) trait Backend {
     /// Makes a dma-buf the next buffer.
     fn import(&mut self, buffer: &DmaBuf) -> Result<()>;
 
-    /// Copies `bytes` to a buffer, from a byte on, and shows them to the NPU before the next command starts. They fit.
-    fn write(&mut self, buffer: usize, from: usize, bytes: &[u8]) -> Result<()>;
+    /// Has `write` set bytes of a buffer, all of them, and shows them to the NPU before the next command starts. They are in
+    /// the buffer. What they hold before is not said.
+    fn write(&mut self, buffer: usize, bytes: Range<usize>, write: &mut dyn FnMut(&mut [u8])) -> Result<()>;
 
-    /// Fills `bytes` with what the NPU wrote to a buffer, from a byte on. They fit.
-    fn read(&mut self, buffer: usize, from: usize, bytes: &mut [u8]) -> Result<()>;
+    /// Has `read` look at bytes of a buffer, as the NPU wrote them. They are in the buffer.
+    fn read(&mut self, buffer: usize, bytes: Range<usize>, read: &mut dyn FnMut(&[u8])) -> Result<()>;
 
     /// Makes the next command, with room for `bytes` of instructions.
     fn add_command(&mut self, bytes: usize) -> Result<()>;
@@ -205,10 +207,20 @@ impl<'x> LoadedProgram<'x> {
     /// # Errors
     /// As [`LoadedProgram::write`].
     pub fn write_from(&mut self, buffer: BufferId, from: usize, bytes: &[u8]) -> Result<()> {
+        let of_buffer = from..from.saturating_add(bytes.len());
+        self.write_by(buffer, of_buffer, &mut |to| to.copy_from_slice(bytes))
+    }
+
+    /// Has `write` set bytes of a buffer in place, all of them, where the next run sees them. What they hold before is not
+    /// said.
+    ///
+    /// # Errors
+    /// As [`LoadedProgram::write`].
+    pub fn write_by(&mut self, buffer: BufferId, bytes: Range<usize>, write: &mut dyn FnMut(&mut [u8])) -> Result<()> {
         self.check_usable()?;
         self.check_unused(buffer)?;
-        self.check_size(buffer, from as u64 + bytes.len() as u64)?;
-        self.way.write(buffer.0, from, bytes)
+        self.check_size(buffer, bytes.end as u64)?;
+        self.way.write(buffer.0, bytes, write)
     }
 
     /// Fills `bytes` from the start of a buffer, as the last run left it.
@@ -216,18 +228,18 @@ impl<'x> LoadedProgram<'x> {
     /// # Errors
     /// As [`LoadedProgram::write`].
     pub fn read(&mut self, buffer: BufferId, bytes: &mut [u8]) -> Result<()> {
-        self.read_from(buffer, 0, bytes)
+        self.read_by(buffer, 0..bytes.len(), &mut |from| bytes.copy_from_slice(from))
     }
 
-    /// As [`LoadedProgram::read`], from a byte of the buffer on.
+    /// Has `read` look at bytes of a buffer in place, as the last run left them.
     ///
     /// # Errors
     /// As [`LoadedProgram::write`].
-    pub fn read_from(&mut self, buffer: BufferId, from: usize, bytes: &mut [u8]) -> Result<()> {
+    pub fn read_by(&mut self, buffer: BufferId, bytes: Range<usize>, read: &mut dyn FnMut(&[u8])) -> Result<()> {
         self.check_usable()?;
         self.check_unused(buffer)?;
-        self.check_size(buffer, from as u64 + bytes.len() as u64)?;
-        self.way.read(buffer.0, from, bytes)
+        self.check_size(buffer, bytes.end as u64)?;
+        self.way.read(buffer.0, bytes, read)
     }
 
     /// Runs the program once on `arguments`, and returns how long it took. If that fails, the context must be

@@ -2,11 +2,12 @@
 //!
 //! What a step's rows see of the layer's keys and values is copied to one buffer, each page to its own place, so that pages
 //! which follow each other are one run. Rows that are alone of their sequence are attended to as one token each, the others
-//! as chunks. The host waits for each command, at most until its deadline.
+//! as chunks. Queries go from the arena to the NPU's buffer, and results back, in one pass each; streams stay as long as pages
+//! do. The host waits for each command, at most until its deadline.
 
 use super::attend::{
-    COLUMNS, CORES, ChunkPages, CoreTurns, DECODE_QUAD_BYTES, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS,
-    PagePlace, Partial, PrefillAttention, UNIT_BYTES, UnitArguments,
+    COLUMNS, CORES, ChunkPages, CoreTurns, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace,
+    PrefillAttention, Queries, QueryPart, QueryResults, UNIT_BYTES, UnitArguments,
 };
 use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256};
 use super::stream::{InstructionStream, MOST_TRANSFERS};
@@ -23,7 +24,6 @@ use crate::schedule::step::{Op, Slot};
 use crate::sys::drm;
 use crate::sys::xrt::Library;
 use crate::{Error, Result};
-use half::bf16;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -37,11 +37,13 @@ const BLOCKS: usize = TRANSFERS / 5;
 const PARAMETER_BYTES: usize = 5 * BLOCKS * UNIT_BYTES;
 /// Bytes of what a command's cores leave.
 const LEFT_ROOM: usize = 4 * BLOCKS * LEFT_BYTES;
+/// Most commands of a kind of pass whose streams stay on the NPU. Those behind them are written for every step.
+const MOST_KEPT: usize = 16;
 /// Room for a stream: what starts a transfer, and a wait for each.
 const STREAM_BYTES: usize = MOST_TRANSFERS * 4 * 40;
 /// Arguments of every stream.
 const ARGUMENTS: UnitArguments = UnitArguments { parameters: 0, left: 1 };
-const PAGES: u32 = 2;
+const PAGES: usize = 2;
 
 /// Attention on the NPU, with a copy of a layer's keys and values in bf16.
 pub(crate) struct NpuSteps<'x> {
@@ -49,16 +51,65 @@ pub(crate) struct NpuSteps<'x> {
     program: LoadedProgram<'x>,
     heads: HeadLayout,
     buffers: [BufferId; 3],
-    command: CommandId,
     turns: CoreTurns,
+    results: QueryResults,
     /// By pool: the layers of one have the same pages in the same places.
-    kept: [Option<KeptAttention>; 2],
+    kept: [KeptStreams; 2],
 }
 
-/// Attention of one token each of some sequences, and their pages.
-struct KeptAttention {
-    pages: Vec<Vec<PagePlace>>,
-    attention: DecodeAttention,
+/// Streams for the layers of a pool, as the last pass of each kind had them.
+#[derive(Default)]
+struct KeptStreams {
+    decode: Option<(Vec<Vec<PagePlace>>, DecodeAttention)>,
+    decode_commands: KeptCommands,
+    prefill: Option<PrefillAttention>,
+    prefill_commands: KeptCommands,
+}
+
+/// Commands, and of each the number of the stream that it has.
+#[derive(Default)]
+struct KeptCommands(Vec<(CommandId, Option<usize>)>);
+
+impl KeptCommands {
+    /// A command that has this stream, of those that are kept the one of this number.
+    fn command(
+        &mut self,
+        program: &mut LoadedProgram<'_>,
+        number: usize,
+        stream: &InstructionStream,
+    ) -> Result<CommandId> {
+        let index = number.min(MOST_KEPT - 1);
+        while self.0.len() <= index {
+            self.0.push((program.add_command(STREAM_BYTES)?, None));
+        }
+        let (command, has) = &mut self.0[index];
+        if *has != Some(number) {
+            program.set_stream(*command, &stream.bytes())?;
+            *has = Some(number);
+        }
+        Ok(*command)
+    }
+
+    /// Notes that all streams are others.
+    fn forget(&mut self) {
+        self.0.iter_mut().for_each(|(_, has)| *has = None);
+    }
+
+    /// Writes words of a stream that have changed.
+    fn patch(
+        &mut self,
+        program: &mut LoadedProgram<'_>,
+        number: usize,
+        stream: &InstructionStream,
+        changed: &[Range<usize>],
+    ) -> Result<()> {
+        let Some((command, _)) = self.0.iter().find(|(_, has)| *has == Some(number)) else { return Ok(()) };
+        for words in changed {
+            let bytes: Vec<u8> = stream.words()[words.clone()].iter().flat_map(|word| word.to_le_bytes()).collect();
+            program.patch_stream(*command, 4 * words.start, &bytes)?;
+        }
+        Ok(())
+    }
 }
 
 /// This machine's NPU for attention of a model of this shape.
@@ -132,73 +183,118 @@ impl<'x> NpuSteps<'x> {
         let bytes = [PARAMETER_BYTES, LEFT_ROOM, pages.max(1) * heads.part_bytes()];
         let [parameters, left, pages] = bytes.map(|bytes| program.allocate(bytes as u64));
         let buffers = [parameters?, left?, pages?];
-        let command = program.add_command(STREAM_BYTES)?;
-        Ok(NpuSteps { name, program, heads, buffers, command, turns: CoreTurns::default(), kept: [None, None] })
+        let (turns, results, kept) = Default::default();
+        Ok(NpuSteps { name, program, heads, buffers, turns, results, kept })
     }
 
     fn attend(&mut self, attended: &Attended, state: &StepState, arena: &mut [f32]) -> Result<()> {
-        let runs = self.runs(attended, state);
-        let query_heads = self.heads.kv_heads * self.heads.group;
-        let width = query_heads * self.heads.head_dim;
-        // A score is a power of two's exponent.
-        let scale = attended.scale * std::f32::consts::LOG2_E;
-        let mut queries: Vec<u16> = Vec::with_capacity(state.rows * width);
-        for row in 0..state.rows {
-            let row = &slot_row(arena, attended.q, row)[..width];
-            queries.extend(row.iter().map(|x| bf16::from_f32(x * scale).to_bits()));
-        }
-        let query = |row: usize, head: usize| &queries[(row * query_heads + head) * self.heads.head_dim..];
-        let mut partials: Vec<Option<Partial>> = vec![None; state.rows * query_heads];
-        let (alone, chunks): (Vec<_>, Vec<_>) = runs.into_iter().partition(|chunk| chunk.pages.tokens == 1);
+        let (alone, chunks): (Vec<_>, Vec<_>) =
+            self.runs(attended, state).into_iter().partition(|chunk| chunk.pages.tokens == 1);
+        self.results.begin(state.rows * self.heads.kv_heads * self.heads.group);
         if !alone.is_empty() {
-            let pages: Vec<Vec<PagePlace>> = alone.iter().map(|one| one.pages.pages.clone()).collect();
-            let kept = self.kept[attended.kv.pool as usize].take().filter(|kept| kept.pages == pages);
-            let attention = match kept {
-                Some(kept) => kept.attention,
-                None => DecodeAttention::new(self.heads, ARGUMENTS, &pages).map_err(own_fault)?,
-            };
-            let seen: Vec<Range<usize>> = alone
-                .iter()
-                .map(|one| one.pages.seen(0))
-                .zip(&alone)
-                .map(|(seen, one)| seen.start - one.pages.from..seen.end - one.pages.from)
-                .collect();
-            let mut found = vec![None; alone.len() * query_heads];
-            for (index, stream) in attention.streams().enumerate() {
-                let (units, left) = attention.bytes(index);
-                let mut parameters = vec![0; units];
-                let own = |one: usize, head: usize| query(alone[one].row, head);
-                attention.write_parameters(index, &mut self.turns, &seen, &own, &mut parameters);
-                let used = self.heads.group.div_ceil(4) * DECODE_QUAD_BYTES;
-                let left = run(&mut self.program, self.command, self.buffers, stream, &parameters, (left, used))?;
-                attention.merge_left(index, &left, &mut found);
-            }
-            self.kept[attended.kv.pool as usize] = Some(KeptAttention { pages, attention });
-            for (one, found) in alone.iter().zip(found.chunks_mut(query_heads)) {
-                partials[one.row * query_heads..][..query_heads].swap_with_slice(found);
-            }
+            self.attend_tokens(attended, &alone, arena)?;
         }
-        for chunk in chunks {
-            let row = chunk.row;
-            let tokens = chunk.pages.tokens;
-            let attention = PrefillAttention::new(self.heads, ARGUMENTS, vec![chunk.pages]).map_err(own_fault)?;
-            let found = &mut partials[row * query_heads..(row + tokens) * query_heads];
-            for (index, stream) in attention.streams().enumerate() {
-                let (units, left) = attention.bytes(index);
-                let mut parameters = vec![0; units];
-                attention.write_parameters(index, &|token, head| query(row + token, head), &mut parameters);
-                let left = (left, LEFT_BYTES);
-                let left = run(&mut self.program, self.command, self.buffers, stream, &parameters, left)?;
-                attention.merge_left(index, &self.turns, &left, found);
+        if !chunks.is_empty() {
+            self.attend_chunks(attended, chunks, arena)?;
+        }
+        match self.results.missing() {
+            0 => Ok(()),
+            missing => Err(Error::device(format!("the NPU left {missing} queries out"), "report this")),
+        }
+    }
+
+    /// Attention of one token of each of some sequences.
+    fn attend_tokens(&mut self, attended: &Attended, alone: &[RowRun], arena: &mut [f32]) -> Result<()> {
+        let pages: Vec<Vec<PagePlace>> = alone.iter().map(|one| one.pages.pages.clone()).collect();
+        let from = |one: &RowRun| one.pages.seen(0).start - one.pages.from..one.pages.seen(0).end - one.pages.from;
+        let seen: Vec<Range<usize>> = alone.iter().map(from).collect();
+        let attention = self.decode_streams(attended.kv.pool, &pages)?;
+        for (index, stream) in attention.streams().enumerate() {
+            let (units, left) = attention.bytes(index);
+            let queries: &[f32] = arena;
+            let of = |one: usize, head: usize| attended.query(queries, alone[one].row, head);
+            let queries = Queries { of: &of, scale: attended.scale_of_powers() };
+            let turns = &mut self.turns;
+            let mut write = |to: &mut [u8]| attention.write_parameters(index, turns, &seen, queries, to);
+            self.program.write_by(self.buffers[0], 0..units, &mut write)?;
+            let commands = &mut self.kept[attended.kv.pool as usize].decode_commands;
+            let command = commands.command(&mut self.program, index, stream)?;
+            self.run(command, attention.blocks(index))?;
+            for (part, from) in (0..left).step_by(LEFT_BYTES).enumerate() {
+                let results = &mut self.results;
+                let mut read = |left: &[u8]| {
+                    attention.read_left(index, part, left, |found| {
+                        attended.take(&found, alone[found.row].row, results, arena);
+                    });
+                };
+                self.program.read_by(self.buffers[1], from..from + attention.left_bytes(), &mut read)?;
             }
         }
-        for (index, found) in partials.iter().enumerate() {
-            let (row, head) = (index / query_heads, index % query_heads);
-            let first = (attended.out.columns(head * self.heads.head_dim, self.heads.head_dim).row(row) / 4) as usize;
-            let found = found.as_ref().ok_or_else(|| Error::device("the NPU left a query out", "report this"))?;
-            found.divide(&mut arena[first..first + self.heads.head_dim]);
-        }
+        self.kept[attended.kv.pool as usize].decode = Some((pages, attention));
         Ok(())
+    }
+
+    /// Attention of one token over pages. It is to be given back to those that are kept.
+    fn decode_streams(&mut self, pool: Pool, pages: &[Vec<PagePlace>]) -> Result<DecodeAttention> {
+        let KeptStreams { decode, decode_commands, .. } = &mut self.kept[pool as usize];
+        let Some((had, mut attention)) = decode.take() else {
+            decode_commands.forget();
+            return DecodeAttention::new(self.heads, ARGUMENTS, pages).map_err(own_fault);
+        };
+        if had == pages {
+            return Ok(attention);
+        }
+        match attention.set_pages(pages).map_err(own_fault)? {
+            Some(changed) => {
+                for ((number, stream), changed) in attention.streams().enumerate().zip(&changed) {
+                    decode_commands.patch(&mut self.program, number, stream, changed)?;
+                }
+            }
+            None => decode_commands.forget(),
+        }
+        Ok(attention)
+    }
+
+    /// Attention of several tokens of each of some sequences.
+    fn attend_chunks(&mut self, attended: &Attended, chunks: Vec<RowRun>, arena: &mut [f32]) -> Result<()> {
+        let rows: Vec<usize> = chunks.iter().flat_map(|chunk| chunk.row..chunk.row + chunk.pages.tokens).collect();
+        let chunks: Vec<ChunkPages> = chunks.into_iter().map(|chunk| chunk.pages).collect();
+        let pool = attended.kv.pool as usize;
+        let attention = match self.kept[pool].prefill.take().filter(|attention| attention.chunks() == chunks) {
+            Some(attention) => attention,
+            None => {
+                self.kept[pool].prefill_commands.forget();
+                PrefillAttention::new(self.heads, ARGUMENTS, chunks).map_err(own_fault)?
+            }
+        };
+        for (index, stream) in attention.streams().enumerate() {
+            let (units, left) = attention.bytes(index);
+            let queries: &[f32] = arena;
+            let of = |token: usize, head: usize| attended.query(queries, rows[token], head);
+            let queries = Queries { of: &of, scale: attended.scale_of_powers() };
+            let mut write = |to: &mut [u8]| attention.write_parameters(index, queries, to);
+            self.program.write_by(self.buffers[0], 0..units, &mut write)?;
+            let command = self.kept[pool].prefill_commands.command(&mut self.program, index, stream)?;
+            self.run(command, attention.blocks(index))?;
+            let (turns, results) = (&self.turns, &mut self.results);
+            let mut read = |left: &[u8]| {
+                attention.read_left(index, turns, left, |found| {
+                    attended.take(&found, rows[found.row], results, arena);
+                });
+            };
+            self.program.read_by(self.buffers[1], 0..left, &mut read)?;
+        }
+        self.kept[pool].prefill = Some(attention);
+        Ok(())
+    }
+
+    /// Runs a command that reads these blocks, to its end.
+    fn run(&mut self, command: CommandId, blocks: &[u32]) -> Result<()> {
+        let [parameters, left, pages] = self.buffers.map(|buffer| (buffer, 0));
+        let mut arguments = vec![parameters, left];
+        arguments.extend(blocks.iter().map(|_| pages));
+        self.program.start(command, &arguments)?;
+        self.program.wait(command, DEADLINE, DEADLINE)
     }
 
     /// The pass's rows by sequences: those that follow each other, with the pages that they see.
@@ -214,7 +310,7 @@ impl<'x> NpuSteps<'x> {
             let tokens = 1 + (row + 1..state.rows).take_while(|next| follows(*next)).count();
             let past = state.position[row] as usize;
             let first = window.map_or(0, |window| (past + 1).saturating_sub(window)) / PAGE;
-            let place = |number| PagePlace { argument: PAGES, offset: self.place(state.page_id(kv.pool, row, number)) };
+            let place = |number| PagePlace { block: 0, offset: self.place(state.page_id(kv.pool, row, number)) };
             let pages = (first..=(past + tokens - 1) / PAGE).map(place).collect();
             let pages = ChunkPages { pages, from: first * PAGE_POSITIONS, past, tokens, window };
             runs.push(RowRun { row, pages });
@@ -244,24 +340,24 @@ struct Attended {
     window: Option<usize>,
 }
 
-/// Runs a stream: what its cores leave, `left` bytes, of which the first `used` of each core's are read.
-fn run(
-    program: &mut LoadedProgram<'_>,
-    command: CommandId,
-    buffers: [BufferId; 3],
-    stream: &InstructionStream,
-    parameters: &[u8],
-    (left, used): (usize, usize),
-) -> Result<Vec<u8>> {
-    program.write(buffers[0], parameters)?;
-    program.set_stream(command, &stream.bytes())?;
-    program.start(command, &buffers.map(|buffer| (buffer, 0)))?;
-    program.wait(command, DEADLINE, DEADLINE)?;
-    let mut bytes = vec![0; left];
-    for (from, of_core) in (0..).step_by(LEFT_BYTES).zip(bytes.chunks_mut(LEFT_BYTES)) {
-        program.read_from(buffers[1], from, &mut of_core[..used])?;
+impl Attended {
+    /// What queries are multiplied by: a score is a power of two's exponent.
+    fn scale_of_powers(&self) -> f32 {
+        self.scale * std::f32::consts::LOG2_E
     }
-    Ok(bytes)
+
+    /// A query in the arena.
+    fn query<'a>(&self, arena: &'a [f32], row: usize, head: usize) -> &'a [f32] {
+        let dim = self.kv.head_dim;
+        &slot_row(arena, self.q, row)[head * dim..][..dim]
+    }
+
+    /// Takes a part of a query's result into the arena.
+    fn take(&self, found: &QueryPart<'_>, row: usize, results: &mut QueryResults, arena: &mut [f32]) {
+        let dim = self.kv.head_dim;
+        let first = (self.out.row(row) / 4) as usize + found.head * dim;
+        results.take(row * (self.out.width / dim) + found.head, found, &mut arena[first..first + dim]);
+    }
 }
 
 /// A stream that cannot be made, though all that it is made of was checked.
@@ -293,7 +389,7 @@ impl StepKernels for NpuSteps<'_> {
     }
 
     fn take_kv(&mut self, _: &KvLayer, page: PageId, bytes: &[u8]) -> Result<()> {
-        self.program.write_from(self.buffers[PAGES as usize], self.place(page) as usize, bytes)
+        self.program.write_from(self.buffers[PAGES], self.place(page) as usize, bytes)
     }
 
     fn weights(&self, _: usize) -> Vec<&[u64]> {

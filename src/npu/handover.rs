@@ -16,6 +16,7 @@ use crate::sys::dma_buf::DmaBuf;
 use crate::sys::npu_program::flush;
 use nix::time::{ClockId, clock_gettime};
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -56,24 +57,24 @@ impl Backend for IdleArray {
         Err(super::context::lost())
     }
 
-    fn write(&mut self, buffer: usize, from: usize, bytes: &[u8]) -> Result<()> {
+    fn write(&mut self, buffer: usize, bytes: Range<usize>, write: &mut dyn FnMut(&mut [u8])) -> Result<()> {
         let start = now();
-        let to = &mut self.buffers[buffer][from..from + bytes.len()];
-        to.copy_from_slice(bytes);
+        let to = &mut self.buffers[buffer][bytes];
+        write(to);
         flush(to);
         let mut cost = self.cost.borrow_mut();
-        cost.written[buffer] += bytes.len();
+        cost.written[buffer] += to.len();
         cost.write[buffer] += now() - start;
         Ok(())
     }
 
-    fn read(&mut self, buffer: usize, from: usize, bytes: &mut [u8]) -> Result<()> {
+    fn read(&mut self, buffer: usize, bytes: Range<usize>, read: &mut dyn FnMut(&[u8])) -> Result<()> {
         let start = now();
-        let from = &self.buffers[buffer][from..from + bytes.len()];
+        let from = &self.buffers[buffer][bytes];
         flush(from);
-        bytes.copy_from_slice(from);
+        read(from);
         let mut cost = self.cost.borrow_mut();
-        cost.read_bytes += bytes.len();
+        cost.read_bytes += from.len();
         cost.read += now() - start;
         Ok(())
     }

@@ -9,6 +9,7 @@ use crate::sys::dma_buf::{DmaBuf, Mapping};
 use crate::sys::drm::{Gem, Node};
 use crate::sys::npu_program::{BufferKind, DeviceHeap, HardwareContext, allocate, flush, locate, map};
 use nix::errno::Errno;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -114,17 +115,17 @@ impl Backend for KernelBackend {
         Ok(())
     }
 
-    fn write(&mut self, buffer: usize, from: usize, bytes: &[u8]) -> Result<()> {
-        let to = &mut self.buffers[buffer].mapping.bytes_mut()[from..from + bytes.len()];
-        to.copy_from_slice(bytes);
+    fn write(&mut self, buffer: usize, bytes: Range<usize>, write: &mut dyn FnMut(&mut [u8])) -> Result<()> {
+        let to = &mut self.buffers[buffer].mapping.bytes_mut()[bytes];
+        write(to);
         flush(to);
         Ok(())
     }
 
-    fn read(&mut self, buffer: usize, from: usize, bytes: &mut [u8]) -> Result<()> {
-        let from = &self.buffers[buffer].mapping.bytes()[from..from + bytes.len()];
+    fn read(&mut self, buffer: usize, bytes: Range<usize>, read: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let from = &self.buffers[buffer].mapping.bytes()[bytes];
         flush(from);
-        bytes.copy_from_slice(from);
+        read(from);
         Ok(())
     }
 

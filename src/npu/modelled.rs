@@ -28,6 +28,7 @@ use crate::{Cancel, Error, Result};
 use array::{HostMemory, Latencies, Machine};
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -120,24 +121,27 @@ impl Backend for ModelledArray {
         self.allocate(buffer.size())
     }
 
-    fn write(&mut self, buffer: usize, from: usize, bytes: &[u8]) -> Result<()> {
+    fn write(&mut self, buffer: usize, bytes: Range<usize>, write: &mut dyn FnMut(&mut [u8])) -> Result<()> {
+        let first = bytes.start;
+        // What it leaves is seen: numbers that are none.
+        let mut written = vec![0xFF; bytes.len()];
+        write(&mut written);
         self.pages += usize::from(buffer == PAGES);
-        for (index, word) in bytes.chunks(4).enumerate() {
+        for (index, word) in written.chunks(4).enumerate() {
             let is_unseen = self.is_blind && buffer == PAGES && self.pages > 1;
             let word = if is_unseen { 0 } else { u32::from_le_bytes(word.try_into().expect("whole words")) };
-            self.machine.host[buffer].memory.write_word((from + 4 * index) as u64, word);
+            self.machine.host[buffer].memory.write_word((first + 4 * index) as u64, word);
         }
         Ok(())
     }
 
-    fn read(&mut self, buffer: usize, from: usize, bytes: &mut [u8]) -> Result<()> {
-        for (index, bytes) in bytes.chunks_mut(4).enumerate() {
-            let word = self.machine.host[buffer].memory.word((from + 4 * index) as u64);
-            bytes.copy_from_slice(&word.expect("a word that was written").to_le_bytes());
-        }
+    fn read(&mut self, buffer: usize, bytes: Range<usize>, read: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let word = |at: usize| self.machine.host[buffer].memory.word(at as u64).expect("a word that was written");
+        let mut bytes: Vec<u8> = bytes.step_by(4).flat_map(|at| word(at).to_le_bytes()).collect();
         if matches!(self.fault, ArrayFault::Wrong(from) if self.commands >= from) {
             bytes[17] ^= 1;
         }
+        read(&bytes);
         Ok(())
     }
 
@@ -237,7 +241,7 @@ fn on_the_model(checkpoint: &Checkpoint, fault: ArrayFault) -> HostExecutor<Atte
 
 /// The passes: a chunk, another behind it, one token each of two sequences, and a chunk beside one token.
 fn passes() -> Vec<(Vec<Row>, HeadRows)> {
-    let rows = |sequence: u32, positions: std::ops::Range<u32>| {
+    let rows = |sequence: u32, positions: Range<u32>| {
         positions.map(move |position| Row { token: (2 + 37 * position + 11 * sequence) % 97, position, sequence })
     };
     let head = |first, count| HeadRows { first, count };

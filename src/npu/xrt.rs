@@ -7,6 +7,7 @@ use crate::error::{Setting, text};
 use crate::sys::dma_buf::DmaBuf;
 use crate::sys::xrt::{Library, Run, XrtBuffer, XrtBufferKind, XrtDevice, XrtKernel, XrtProgram as Loaded};
 use crate::{Error, Result};
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub(super) struct XrtBackend<'x> {
     buffers: Vec<XrtBuffer<'x>>,
     /// The instructions of each command, in all the room that it has, and how many of them there are.
     streams: Vec<(Vec<u8>, usize)>,
+    /// Bytes on their way to a buffer or from one: libxrt copies them.
+    passing: Vec<u8>,
     device: XrtDevice<'x>,
     program: &'static Program,
 }
@@ -81,7 +84,8 @@ impl<'x> XrtBackend<'x> {
     pub(super) fn new(library: &'x Library, slot: &str, program: &'static Program) -> Result<XrtBackend<'x>> {
         let device = library.open(slot)?;
         let on_array = Some(OnArray::new(&device, program, &[])?);
-        Ok(XrtBackend { on_array, buffers: Vec::new(), streams: Vec::new(), device, program })
+        let (buffers, streams, passing) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(XrtBackend { on_array, buffers, streams, passing, device, program })
     }
 
     fn on_array(&mut self) -> Result<&mut OnArray<'x>> {
@@ -103,14 +107,19 @@ impl Backend for XrtBackend<'_> {
         Ok(())
     }
 
-    fn write(&mut self, buffer: usize, from: usize, bytes: &[u8]) -> Result<()> {
-        self.buffers[buffer].write(from, bytes)?;
-        self.buffers[buffer].sync_part_to_device(from, bytes.len())
+    fn write(&mut self, buffer: usize, bytes: Range<usize>, write: &mut dyn FnMut(&mut [u8])) -> Result<()> {
+        self.passing.resize(bytes.len(), 0);
+        write(&mut self.passing);
+        self.buffers[buffer].write(bytes.start, &self.passing)?;
+        self.buffers[buffer].sync_part_to_device(bytes.start, bytes.len())
     }
 
-    fn read(&mut self, buffer: usize, from: usize, bytes: &mut [u8]) -> Result<()> {
-        self.buffers[buffer].sync_part_to_host(from, bytes.len())?;
-        self.buffers[buffer].read(from, bytes)
+    fn read(&mut self, buffer: usize, bytes: Range<usize>, read: &mut dyn FnMut(&[u8])) -> Result<()> {
+        self.passing.resize(bytes.len(), 0);
+        self.buffers[buffer].sync_part_to_host(bytes.start, bytes.len())?;
+        self.buffers[buffer].read(bytes.start, &mut self.passing)?;
+        read(&self.passing);
+        Ok(())
     }
 
     fn add_command(&mut self, bytes: usize) -> Result<()> {

@@ -9,15 +9,15 @@ use kiln_aie::isa::Isa;
 use crate::attend::{NAN, kernel, order};
 use crate::machine::{Fault, HostMemory, Latencies, Machine, narrow, widen};
 use crate::npu::attend::{
-    ChunkPages, CoreTurns, DECODE_QUAD_BYTES, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace,
-    Partial, PrefillAttention, UNIT_BYTES, UnitArguments, prefill, runs,
+    ChunkPages, CoreTurns, DECODE_QUAD_BYTES, DecodeAttention, HeadLayout, LEFT_BYTES, MOST_BLOCKS, PAGE_POSITIONS,
+    PagePlace, PrefillAttention, Queries, QueryResults, UNIT_BYTES, UnitArguments, prefill, runs,
 };
 use crate::npu::stream::{InstructionStream, MOST_TRANSFERS, ShimChannel, ShimTransfer};
 use crate::program::Random;
 
 const ARGUMENTS: UnitArguments = UnitArguments { parameters: 0, left: 1 };
-/// Buffers of pages: arguments behind those.
-const BLOCKS: usize = 2;
+/// Buffers of pages. A command names those that it reads behind the first two arguments.
+const BLOCKS: usize = 8;
 /// Layers of a pool. Streams are of the first; which layer runs is in the arguments' addresses.
 const LAYERS: usize = 2;
 /// The layer that runs.
@@ -43,7 +43,8 @@ impl Cache {
         let HeadLayout { head_dim, kv_heads, .. } = layout;
         let of_page = layout.part_bytes() * LAYERS;
         let counts: Vec<usize> = ends.iter().map(|end| end.div_ceil(PAGE_POSITIONS)).collect();
-        let mut free: Vec<(usize, usize)> = (0..counts.iter().sum::<usize>() + 2).map(|i| (i % 2, i / 2)).collect();
+        let mut free: Vec<(usize, usize)> =
+            (0..counts.iter().sum::<usize>() + 2).map(|i| (i % BLOCKS, i / BLOCKS)).collect();
         match mixed {
             true => (1..free.len()).for_each(|i| free.swap(i, random.below(i as u64 + 1) as usize)),
             false => free.sort_unstable(),
@@ -68,10 +69,8 @@ impl Cache {
                     blocks[block][at..at + 2].copy_from_slice(&value.to_le_bytes());
                 }
             }
-            let place = |(block, slot): (usize, usize)| PagePlace {
-                argument: 2 + block as u32,
-                offset: (slot * of_page) as u64,
-            };
+            let place =
+                |(block, slot): (usize, usize)| PagePlace { block: block as u32, offset: (slot * of_page) as u64 };
             let [k, v] = halves;
             sequences.push(CachedSequence { pages: taken.into_iter().map(place).collect(), k, v });
         }
@@ -105,9 +104,25 @@ impl Cache {
         machine.load_container(&packed.container)?;
         (0..2).for_each(|_| machine.share(HostMemory::new(4)));
         self.blocks.iter().for_each(|block| machine.share(HostMemory::of(block)));
-        let layer = (LAYER * self.layout.part_bytes()) as u64;
-        machine.arguments[2..].iter_mut().for_each(|(_, offset)| *offset = layer);
         Ok(machine)
+    }
+
+    /// Runs a command, which reads these blocks: what its cores leave.
+    fn run(
+        &self,
+        machine: &mut Machine,
+        (stream, blocks): (&InstructionStream, &[u32]),
+        parameters: &[u8],
+        left: usize,
+    ) -> Result<Vec<u8>, Fault> {
+        assert!(!blocks.is_empty() && blocks.len() <= MOST_BLOCKS, "{blocks:?}");
+        let layer = (LAYER * self.layout.part_bytes()) as u64;
+        machine.arguments = vec![(0, 0), (1, 0)];
+        machine.arguments.extend(blocks.iter().map(|block| (2 + *block as usize, layer)));
+        machine.host[0].memory = HostMemory::of(parameters);
+        machine.host[1].memory = HostMemory::new(left);
+        machine.run(&stream.bytes())?;
+        machine.host[1].memory.bytes().ok_or_else(|| "not all came back".into())
     }
 }
 
@@ -116,22 +131,11 @@ fn normal(random: &mut Random, scale: f32) -> u16 {
     narrow((sum as f32 / 65536.0 - 3.0) * scale)
 }
 
-/// Runs a command: what its cores leave.
-fn run(machine: &mut Machine, stream: &InstructionStream, parameters: &[u8], left: usize) -> Result<Vec<u8>, Fault> {
-    machine.host[0].memory = HostMemory::of(parameters);
-    machine.host[1].memory = HostMemory::new(left);
-    machine.run(&stream.bytes())?;
-    machine.host[1].memory.bytes().ok_or_else(|| "not all came back".into())
-}
-
-/// What is wrong with a query, relative to all of O in the root mean square, or with its sum.
-fn error(found: &Option<Partial>, (expected, log_sum): &(Vec<f64>, f64)) -> f64 {
-    let Some(found) = found else { return f64::INFINITY };
-    let mut o = vec![0.0; expected.len()];
-    found.divide(&mut o);
-    let squares: f64 = expected.iter().zip(&o).map(|(expected, o)| (f64::from(*o) - expected).powi(2)).sum();
+/// What is wrong with a query's O, relative to all of it in the root mean square, or with its sum.
+fn error(o: &[f32], found_sum: f64, (expected, log_sum): &(Vec<f64>, f64)) -> f64 {
+    let squares: f64 = expected.iter().zip(o).map(|(expected, o)| (f64::from(*o) - expected).powi(2)).sum();
     let error = (squares / expected.iter().map(|value| value * value).sum::<f64>()).sqrt();
-    let of_sum = ((found.log_sum() - log_sum).exp2() - 1.0).abs();
+    let of_sum = ((found_sum - log_sum).exp2() - 1.0).abs();
     if error.is_nan() || of_sum.is_nan() { f64::INFINITY } else { error.max(of_sum) }
 }
 
@@ -149,6 +153,8 @@ fn assert_decode_right(
     let scale = [0.05, 0.3, 1.0][random.below(3) as usize] * (64.0 / head_dim as f32).sqrt();
     let queries: Vec<u16> = (0..seen.len() * heads * head_dim).map(|_| normal(random, scale)).collect();
     let query = |row: usize, head: usize| &queries[(row * heads + head) * head_dim..][..head_dim];
+    let wide: Vec<f32> = queries.iter().map(|value| widen(*value)).collect();
+    let wide = |row: usize, head: usize| &wide[(row * heads + head) * head_dim..][..head_dim];
     // Pages begin with the first one that is seen.
     let counted: Vec<Range<usize>> = seen
         .iter()
@@ -157,18 +163,27 @@ fn assert_decode_right(
             seen.start - from..seen.end - from
         })
         .collect();
-    let mut partials = vec![None; seen.len() * heads];
+    let (mut results, mut o) = (QueryResults::default(), vec![f32::NAN; seen.len() * heads * head_dim]);
+    results.begin(seen.len() * heads);
     for (command, stream) in attention.streams().enumerate() {
         let (parameters, left) = attention.bytes(command);
-        let mut units = vec![0; parameters];
-        attention.write_parameters(command, turns, &counted, &query, &mut units);
-        let left = run(machine, stream, &units, left).unwrap_or_else(|fault| panic!("{name}: {fault}"));
-        attention.merge_left(command, &left, &mut partials);
+        // What was there before is not read.
+        let mut units = vec![0xFF; parameters];
+        attention.write_parameters(command, turns, &counted, Queries { of: &wide, scale: 1.0 }, &mut units);
+        let left = cache.run(machine, (stream, attention.blocks(command)), &units, left);
+        let left = left.unwrap_or_else(|fault| panic!("{name}: {fault}"));
+        for (number, left) in left.chunks_exact(LEFT_BYTES).enumerate() {
+            attention.read_left(command, number, &left[..attention.left_bytes()], |part| {
+                let index = part.row * heads + part.head;
+                results.take(index, &part, &mut o[index * head_dim..][..head_dim]);
+            });
+        }
     }
-    for (index, found) in partials.iter().enumerate() {
+    assert_eq!(results.missing(), 0, "{name}");
+    for (index, o) in o.chunks_exact(head_dim).enumerate() {
         let (sequence, head) = (index / heads, index % heads);
         let expected = cache.expected(sequence, head / group, query(sequence, head), seen[sequence].clone());
-        let error = error(found, &expected);
+        let error = error(o, results.log_sum(index), &expected);
         assert!(error <= 0.01, "{name}: {:?}, {:?}, head {head}: {error}", cache.layout, seen[sequence]);
     }
 }
@@ -248,20 +263,27 @@ fn prefill_is_within_one_percent_of_f64() {
             let (all, mut turns) = (ends.iter().map(|end| 0..*end).collect::<Vec<_>>(), CoreTurns::default());
             let one = DecodeAttention::new(layout, ARGUMENTS, &pages(&cache, &all)).expect("a stream");
             assert_decode_right("before", &mut random, &cache, &mut machine, (&one, &mut turns), &all);
-            let mut partials = vec![None; rows.len() * heads];
+            let wide: Vec<f32> = queries.iter().map(|value| widen(*value)).collect();
+            let wide = |row: usize, head: usize| &wide[(row * heads + head) * head_dim..][..head_dim];
+            let (mut results, mut o) = (QueryResults::default(), vec![f32::NAN; rows.len() * heads * head_dim]);
+            results.begin(rows.len() * heads);
             for (command, stream) in attention.streams().enumerate() {
                 let (parameters, left) = attention.bytes(command);
-                let mut units = vec![0; parameters];
-                attention.write_parameters(command, &query, &mut units);
-                let left =
-                    run(&mut machine, stream, &units, left).unwrap_or_else(|fault| panic!("{layout:?}: {fault}"));
-                attention.merge_left(command, &turns, &left, &mut partials);
+                let mut units = vec![0xFF; parameters];
+                attention.write_parameters(command, Queries { of: &wide, scale: 1.0 }, &mut units);
+                let left = cache.run(&mut machine, (stream, attention.blocks(command)), &units, left);
+                let left = left.unwrap_or_else(|fault| panic!("{layout:?}: {fault}"));
+                attention.read_left(command, &turns, &left, |part| {
+                    let index = part.row * heads + part.head;
+                    results.take(index, &part, &mut o[index * head_dim..][..head_dim]);
+                });
             }
-            for (index, found) in partials.iter().enumerate() {
+            assert_eq!(results.missing(), 0, "{layout:?}");
+            for (index, o) in o.chunks_exact(head_dim).enumerate() {
                 let (row, head) = (index / heads, index % heads);
                 let (chunk, token) = rows[row];
                 let expected = cache.expected(chunk, head / group, query(row, head), chunks[chunk].seen(token));
-                let error = error(found, &expected);
+                let error = error(o, results.log_sum(index), &expected);
                 assert!(
                     error <= 0.01,
                     "{layout:?}, {window:?}, {:?}, token {token}, head {head}: {error}",
@@ -343,15 +365,18 @@ fn a_stream_waits_where_a_channel_takes_no_more() {
         change(&mut words);
         words[3] = 4 * words.len() as u32;
         let mut units = vec![0; attention.bytes(0).0];
-        let queries = vec![0u16; 64];
+        let queries = vec![0.0; 64];
         attention.write_parameters(
             0,
             &mut CoreTurns::default(),
             std::slice::from_ref(&ALL),
-            &|_, _| &queries,
+            Queries { of: &|_, _| &queries, scale: 1.0 },
             &mut units,
         );
         let mut machine = cache.machine().expect("a program");
+        let layer = (LAYER * cache.layout.part_bytes()) as u64;
+        machine.arguments = vec![(0, 0), (1, 0)];
+        machine.arguments.extend(attention.blocks(0).iter().map(|block| (2 + *block as usize, layer)));
         machine.host[0].memory = HostMemory::of(&units);
         machine.host[1].memory = HostMemory::new(attention.bytes(0).1);
         machine.run(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>())
@@ -384,7 +409,7 @@ fn what_no_stream_holds_is_refused() {
         assert!(refusal.contains(said), "{refusal}");
     }
     let layout = HeadLayout { head_dim: 128, kv_heads: 2, group: 2, columns: 4, cores: 4, transfers: 256 };
-    let page = PagePlace { argument: 2, offset: 0 };
+    let page = PagePlace { block: 0, offset: 0 };
     for (changed, said) in [
         (HeadLayout { head_dim: 96, ..layout }, "heads of 96"),
         (HeadLayout { group: 9, ..layout }, "9 query heads"),
@@ -404,7 +429,7 @@ fn what_no_stream_holds_is_refused() {
 /// Pages in a row are one descriptor's, whatever their distance up to what its step holds.
 #[test]
 fn runs_are_as_long_as_pages_are_evenly_apart() {
-    let page = |argument: u32, mib: u64| PagePlace { argument, offset: mib << 20 };
+    let page = |block: u32, mib: u64| PagePlace { block, offset: mib << 20 };
     let lengths = |pages: &[PagePlace]| runs(pages).iter().map(|run| run.count).collect::<Vec<_>>();
     assert_eq!(lengths(&[]), []);
     assert_eq!(lengths(&[0, 1, 2, 3].map(|at| page(2, at))), [4]);

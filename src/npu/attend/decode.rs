@@ -1,9 +1,9 @@
 //! Attention of one token of each of some sequences.
 
-use super::partial::Partial;
+use super::queries::{write_quad, write_words};
 use super::{
-    ColumnWork, CoreTurns, DECODE_QUAD_BYTES, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Queries, UNIT_BYTES,
-    UnitArguments, runs, split, unwalk,
+    ColumnWork, CoreTurns, DECODE_QUAD_BYTES, DealtCommand, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Queries,
+    QueryPart, UNIT_BYTES, UnitArguments, runs, split,
 };
 use crate::npu::stream::{InstructionStream, ShimChannel, ShimTransfer};
 use std::ops::Range;
@@ -15,20 +15,15 @@ struct DecodePart {
     head: usize,
     /// Of the sequence's pages.
     pages: Range<usize>,
+    /// In how many parts these are.
+    parts: usize,
 }
 
-/// A command: the parts of each column, and the stream that moves them.
+/// A command: its parts, and the stream that moves them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct DecodeCommand {
-    columns: Vec<Vec<DecodePart>>,
+    dealt: DealtCommand<DecodePart>,
     stream: InstructionStream,
-}
-
-impl DecodeCommand {
-    /// Its parts, column by column: so their units and what is left of them lie.
-    fn parts(&self) -> impl Iterator<Item = &DecodePart> {
-        self.columns.iter().flatten()
-    }
 }
 
 /// Attention of one token over the pages of some sequences, in one or several commands.
@@ -52,9 +47,9 @@ impl DecodeAttention {
         sequences: &[Vec<PagePlace>],
     ) -> Result<DecodeAttention, String> {
         layout.check()?;
-        let command = |columns: Vec<Vec<DecodePart>>| {
-            let stream = InstructionStream::new(layout.columns, &transfers(&layout, arguments, sequences, &columns))?;
-            Ok(DecodeCommand { columns, stream })
+        let command = |dealt: DealtCommand<DecodePart>| {
+            let stream = InstructionStream::new(layout.columns, &transfers(&layout, arguments, sequences, &dealt))?;
+            Ok(DecodeCommand { dealt, stream })
         };
         let commands = divide(&layout, sequences)?.into_iter().map(command).collect::<Result<_, String>>()?;
         Ok(DecodeAttention { layout, arguments, commands, walk: layout.walk(4) })
@@ -63,6 +58,11 @@ impl DecodeAttention {
     /// The streams of its commands.
     pub fn streams(&self) -> impl Iterator<Item = &InstructionStream> {
         self.commands.iter().map(|command| &command.stream)
+    }
+
+    /// The blocks that a command reads, in the order of its arguments.
+    pub fn blocks(&self, command: usize) -> &[u32] {
+        &self.commands[command].dealt.blocks
     }
 
     /// Makes it that of other pages. Where streams keep their transfers, words are changed in place, and what is returned has
@@ -75,9 +75,9 @@ impl DecodeAttention {
         if divided.len() == self.commands.len() {
             let mut next = self.commands.clone();
             let mut changed = Vec::new();
-            for (command, columns) in next.iter_mut().zip(divided) {
-                let transfers = transfers(&self.layout, self.arguments, sequences, &columns);
-                command.columns = columns;
+            for (command, dealt) in next.iter_mut().zip(divided) {
+                let transfers = transfers(&self.layout, self.arguments, sequences, &dealt);
+                command.dealt = dealt;
                 changed.extend(command.stream.patch(self.layout.columns, &transfers)?);
             }
             if changed.len() == next.len() {
@@ -89,10 +89,20 @@ impl DecodeAttention {
         Ok(None)
     }
 
+    /// A command's parts, column by column: so their units and what is left of them lie.
+    fn parts(&self, command: usize) -> impl Iterator<Item = &DecodePart> {
+        self.commands[command].dealt.columns.iter().flatten()
+    }
+
     /// Bytes of a command's parameters, and of what its cores leave.
     pub fn bytes(&self, command: usize) -> (usize, usize) {
-        let parts = self.commands[command].parts().count();
+        let parts = self.parts(command).count();
         (parts * UNIT_BYTES, parts * LEFT_BYTES)
+    }
+
+    /// Bytes that a core leaves of a part, of its [`LEFT_BYTES`] the first.
+    pub fn left_bytes(&self) -> usize {
+        self.layout.group.div_ceil(4) * DECODE_QUAD_BYTES
     }
 
     /// Writes the parameters of a command that is the next to run: `seen` has for each sequence the positions that its token
@@ -107,27 +117,27 @@ impl DecodeAttention {
         to: &mut [u8],
     ) {
         let mut units = to.chunks_exact_mut(UNIT_BYTES);
-        for (parts, turn) in self.commands[command].columns.iter().zip(&mut turns.0) {
+        for (parts, turn) in self.commands[command].dealt.columns.iter().zip(&mut turns.0) {
             for (part, to) in parts.iter().zip(&mut units) {
-                unwalk(&self.walk, &self.parameters(part, *turn, &seen[part.sequence], queries), to);
+                self.write_unit(part, *turn, &seen[part.sequence], queries, to);
                 *turn = (*turn + 1) % self.layout.cores;
             }
         }
     }
 
-    /// Merges what a command's cores left into `partials`, of each sequence and query head.
-    pub fn merge_left(&self, command: usize, left: &[u8], partials: &mut [Option<Partial>]) {
-        let HeadLayout { head_dim, group, kv_heads, .. } = self.layout;
-        for (part, left) in self.commands[command].parts().zip(left.chunks_exact(LEFT_BYTES)) {
-            for query in 0..group {
-                Partial::read(&left[query / 4 * DECODE_QUAD_BYTES..], query % 4, head_dim)
-                    .merge_into(&mut partials[part.sequence * kv_heads * group + part.head * group + query]);
-            }
+    /// Goes through what a command's core left of its part of a number, query by query. A row is a sequence.
+    pub fn read_left(&self, command: usize, part: usize, left: &[u8], mut found: impl FnMut(QueryPart<'_>)) {
+        let HeadLayout { head_dim, group, .. } = self.layout;
+        let Some(part) = self.parts(command).nth(part) else { return };
+        for query in 0..group {
+            let left = left.get(query / 4 * DECODE_QUAD_BYTES..).unwrap_or_default();
+            let of = (part.sequence, part.head * group + query);
+            found(QueryPart::new(of, part.parts, left, query % 4, head_dim));
         }
     }
 
-    /// The unit of a part, as a core is to have it: attend_decode_bf16.s says what its words are.
-    fn parameters(&self, part: &DecodePart, core: usize, seen: &Range<usize>, queries: Queries<'_>) -> Vec<u32> {
+    /// Writes the unit of a part: attend_decode_bf16.s says what its words are.
+    fn write_unit(&self, part: &DecodePart, core: usize, seen: &Range<usize>, queries: Queries<'_>, to: &mut [u8]) {
         let HeadLayout { head_dim, group, .. } = self.layout;
         let (dim, quads, step) = (head_dim as u32, group.div_ceil(4) as u32, 32 * head_dim as u32);
         let covered = part.pages.start * PAGE_POSITIONS..part.pages.end * PAGE_POSITIONS;
@@ -147,22 +157,22 @@ impl DecodeAttention {
             queried,
             core as u32,
         ];
-        let mut unit = vec![0u32; UNIT_BYTES / 4];
-        unit[..words.len()].copy_from_slice(&words);
-        for query in 0..group {
-            for (d, &value) in queries(part.sequence, part.head * group + query).iter().take(head_dim).enumerate() {
-                // Tiles of 8 dimensions by 4 queries.
-                let half = 32 + 1024 * (query / 4) + 32 * (d / 8) + 4 * (d % 8) + query % 4;
-                unit[half / 2] |= u32::from(value) << (16 * (half % 2));
-            }
+        write_words(&words, &self.walk, to);
+        for first in (0..group).step_by(4) {
+            let query = |index: usize| {
+                let of = first + index;
+                (of < group).then(|| (queries.of)(part.sequence, part.head * group + of))
+            };
+            // Behind the parameters, each four queries have half a unit.
+            let place = (16 + 128 * first, 16);
+            write_quad::<4>([0, 1, 2, 3].map(query), (head_dim, queries.scale), &self.walk, place, to);
         }
-        unit
     }
 }
 
-/// Commands, of each the parts of its columns. A sequence's head is in as many parts as there are columns without work
-/// otherwise, and in more where its runs are too many for a command.
-fn divide(layout: &HeadLayout, sequences: &[Vec<PagePlace>]) -> Result<Vec<Vec<Vec<DecodePart>>>, String> {
+/// Commands with their parts. A sequence's head is in as many parts as there are columns without work otherwise, and in more
+/// where its runs or blocks are too many for a command.
+fn divide(layout: &HeadLayout, sequences: &[Vec<PagePlace>]) -> Result<Vec<DealtCommand<DecodePart>>, String> {
     let columns = usize::from(layout.columns);
     let heads = (sequences.len() * layout.kv_heads).max(1);
     let mut work = ColumnWork::new(layout);
@@ -173,9 +183,14 @@ fn divide(layout: &HeadLayout, sequences: &[Vec<PagePlace>]) -> Result<Vec<Vec<V
         let parts = columns.div_ceil(heads).min(pages.len());
         let even = (0..parts).map(|part| part * pages.len() / parts..(part + 1) * pages.len() / parts).collect();
         let ranges = split(pages, even, layout.transfers);
-        for (head, range) in (0..layout.kv_heads).flat_map(|head| ranges.iter().map(move |range| (head, range))) {
-            let transfers = 2 + 2 * runs(&pages[range.clone()]).len();
-            work.deal(DecodePart { sequence, head, pages: range.clone() }, transfers);
+        let parts = ranges.len();
+        // All heads of a part read the same blocks.
+        for range in ranges {
+            let read = &pages[range.clone()];
+            let transfers = 2 + 2 * runs(read).len();
+            for head in 0..layout.kv_heads {
+                work.deal(DecodePart { sequence, head, pages: range.clone(), parts }, read, transfers);
+            }
         }
     }
     Ok(work.commands)
@@ -186,18 +201,20 @@ fn transfers(
     layout: &HeadLayout,
     arguments: UnitArguments,
     sequences: &[Vec<PagePlace>],
-    columns: &[Vec<DecodePart>],
+    dealt: &DealtCommand<DecodePart>,
 ) -> Vec<ShimTransfer> {
+    let argument = |block| arguments.block(&dealt.blocks, block);
     let mut transfers = Vec::new();
     let mut index = 0;
-    for (column, parts) in (0u8..).zip(columns).filter(|(_, parts)| !parts.is_empty()) {
+    for (column, parts) in (0u8..).zip(&dealt.columns).filter(|(_, parts)| !parts.is_empty()) {
         let left = (index * LEFT_BYTES) as u64;
         let bytes = (parts.len() * LEFT_BYTES) as u32;
         transfers.push(ShimTransfer::whole(column, ShimChannel::Receive, arguments.left, left, bytes));
         for part in parts {
             let (at, channel) = ((index * UNIT_BYTES) as u64, ShimChannel::Send(0));
             transfers.push(ShimTransfer::whole(column, channel, arguments.parameters, at, UNIT_BYTES as u32));
-            layout.send_pages(column, part.head, &sequences[part.sequence][part.pages.clone()], &mut transfers);
+            let pages = &sequences[part.sequence][part.pages.clone()];
+            layout.send_pages((column, part.head), pages, argument, &mut transfers);
             index += 1;
         }
     }

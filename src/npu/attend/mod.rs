@@ -12,12 +12,14 @@
 //! Nothing here knows a device. `aie/tests/model` runs these streams on the functional model, against f64.
 
 pub mod decode;
-pub mod partial;
 pub mod prefill;
+pub mod queries;
+pub mod results;
 
 pub use decode::DecodeAttention;
-pub use partial::Partial;
 pub use prefill::{ChunkPages, PrefillAttention};
+pub use queries::Queries;
+pub use results::{QueryPart, QueryResults};
 
 use std::ops::Range;
 
@@ -37,6 +39,8 @@ pub const CORES: usize = 4;
 pub const COLUMNS: u8 = 4;
 /// What a score may be after scaling, of either sign.
 pub const MOST_SCORE: f32 = 16384.0;
+/// Most blocks of pages of a command: a packet names seven buffers, and parameters and what is left are two of them.
+pub const MOST_BLOCKS: usize = 5;
 
 /// A layer's heads, and where they lie in a page's part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,13 +62,13 @@ pub struct HeadLayout {
 /// Where a page's part for the layer begins: K of all heads, each `[PAGE_POSITIONS][head_dim]` bf16, and behind them V.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PagePlace {
-    /// The buffer: an argument's index.
-    pub argument: u32,
-    /// Bytes from its start.
+    /// The block: the number of a buffer among those that hold pages.
+    pub block: u32,
+    /// Bytes from its start to the page's part of the pool's first layer.
     pub offset: u64,
 }
 
-/// Arguments of a stream beside those of pages.
+/// Arguments of a stream, by their index. Those behind both are the command's blocks of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnitArguments {
     /// Units of parameters and queries.
@@ -73,14 +77,18 @@ pub struct UnitArguments {
     pub left: u32,
 }
 
+impl UnitArguments {
+    /// The argument of a block, of those that a command reads.
+    fn block(&self, blocks: &[u32], block: u32) -> u32 {
+        let index = blocks.iter().take_while(|other| **other != block).count();
+        self.parameters.max(self.left) + 1 + index as u32
+    }
+}
+
 /// The core of each column whose turn it is to leave something. A column's memory tile collects from its cores in turn, from
 /// run to run: one token's sequences go to the core whose turn it is, and what many tokens' cores leave begins with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CoreTurns([usize; COLUMNS as usize]);
-
-/// How the queries of a layer are read: bf16 of a row and a query head, `head_dim` elements, scaled by the layer's scale
-/// and the logarithm of e to base 2.
-pub type Queries<'q> = &'q dyn Fn(usize, usize) -> &'q [u16];
 
 impl HeadLayout {
     /// # Errors
@@ -117,15 +125,21 @@ impl HeadLayout {
         self.head_bytes() / UNIT_BYTES
     }
 
-    /// Transfers of a head's K and V over pages: for each run of them one of either.
-    fn send_pages(&self, column: u8, head: usize, pages: &[PagePlace], transfers: &mut Vec<ShimTransfer>) {
+    /// Transfers of a head's K and V over pages: for each run of them one of either. `argument` is that of a block.
+    fn send_pages(
+        &self,
+        (column, head): (u8, usize),
+        pages: &[PagePlace],
+        argument: impl Fn(u32) -> u32,
+        transfers: &mut Vec<ShimTransfer>,
+    ) {
         let head_bytes = self.head_bytes() as u64;
         for PageRun { first, count, step } in runs(pages) {
             for (number, half) in [(0, 0), (1, self.kv_heads)] {
                 transfers.push(ShimTransfer {
                     column,
                     channel: ShimChannel::Send(number),
-                    argument: first.argument,
+                    argument: argument(first.block),
                     offset: first.offset + (half + head) as u64 * head_bytes,
                     words: self.head_bytes() as u32 / 4,
                     parts: count,
@@ -150,15 +164,22 @@ impl HeadLayout {
     }
 }
 
-/// Work dealt to columns in turn, in commands of so few transfers.
+/// What a command does: pieces of work for each column, and the blocks that they read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct DealtCommand<T> {
+    columns: Vec<Vec<T>>,
+    /// Each once. Their arguments are in this order.
+    blocks: Vec<u32>,
+}
+
+/// Work dealt to columns in turn, in commands of so few transfers and blocks.
 struct ColumnWork<T> {
     columns: usize,
     most: usize,
     /// Pieces dealt so far, and the transfers of the last command.
     dealt: usize,
     transfers: usize,
-    /// Commands, of each the pieces of its columns.
-    commands: Vec<Vec<Vec<T>>>,
+    commands: Vec<DealtCommand<T>>,
 }
 
 impl<T> ColumnWork<T> {
@@ -167,22 +188,41 @@ impl<T> ColumnWork<T> {
         ColumnWork { columns, most: layout.transfers, dealt: 0, transfers: 0, commands: Vec::new() }
     }
 
-    /// Deals a piece to the next column. `transfers` are those of the piece, and one more, since a column may begin with it.
-    fn deal(&mut self, piece: T, transfers: usize) {
-        if self.commands.is_empty() || self.transfers + transfers > self.most {
-            self.commands.push((0..self.columns).map(|_| Vec::new()).collect());
+    /// Deals a piece, which reads these pages, to the next column. `transfers` are those of the piece, and one more, since a
+    /// column may begin with it.
+    fn deal(&mut self, piece: T, pages: &[PagePlace], transfers: usize) {
+        let had = self.commands.last().map_or(&[][..], |command| &command.blocks);
+        let blocks = blocks(had, pages);
+        if self.commands.is_empty() || self.transfers + transfers > self.most || blocks.len() > MOST_BLOCKS {
+            let columns = (0..self.columns).map(|_| Vec::new()).collect();
+            self.commands.push(DealtCommand { columns, blocks: Vec::new() });
             self.transfers = 0;
         }
         if let Some(command) = self.commands.last_mut() {
-            command[self.dealt % self.columns].push(piece);
+            command.blocks = self::blocks(&command.blocks, pages);
+            command.columns[self.dealt % self.columns].push(piece);
         }
         (self.dealt, self.transfers) = (self.dealt + 1, self.transfers + transfers);
     }
 }
 
-/// Pages in ranges, each in so few runs that a command takes their transfers.
+/// Blocks that there were, and those of pages behind them, each once.
+fn blocks(had: &[u32], pages: &[PagePlace]) -> Vec<u32> {
+    let mut blocks = had.to_vec();
+    for page in pages {
+        if !blocks.contains(&page.block) {
+            blocks.push(page.block);
+        }
+    }
+    blocks
+}
+
+/// Pages in ranges, each in so few runs and blocks that a command takes them.
 fn split(pages: &[PagePlace], ranges: Vec<Range<usize>>, transfers: usize) -> Vec<Range<usize>> {
-    let fits = |range: &Range<usize>| range.len() == 1 || 3 + 2 * runs(&pages[range.clone()]).len() <= transfers;
+    let fits = |range: &Range<usize>| {
+        let pages = &pages[range.clone()];
+        pages.len() == 1 || (3 + 2 * runs(pages).len() <= transfers && blocks(&[], pages).len() <= MOST_BLOCKS)
+    };
     let mut split = Vec::new();
     let mut rest: Vec<Range<usize>> = ranges.into_iter().rev().collect();
     while let Some(range) = rest.pop() {
@@ -196,9 +236,10 @@ fn split(pages: &[PagePlace], ranges: Vec<Range<usize>>, transfers: usize) -> Ve
     split
 }
 
-/// A unit whose words a core is to have in this order, as it lies in memory: the memory tile walks through every unit.
-fn unwalk(walk: &[usize], words: &[u32], to: &mut [u8]) {
-    for (place, word) in walk.iter().zip(words) {
+/// Writes words of a unit that a core is to have in this order, from its word `first` on, to where they lie in memory: the
+/// memory tile walks through every unit.
+fn unwalk(walk: &[usize], first: usize, words: &[u32], to: &mut [u8]) {
+    for (place, word) in walk[first..].iter().zip(words) {
         to[4 * place..][..4].copy_from_slice(&word.to_le_bytes());
     }
 }
@@ -217,8 +258,7 @@ pub struct PageRun {
 /// The runs of pages, in their order.
 pub fn runs(pages: &[PagePlace]) -> Vec<PageRun> {
     let step = |a: &PagePlace, b: &PagePlace| -> Option<u32> {
-        let bytes =
-            b.offset.checked_sub(a.offset).filter(|bytes| a.argument == b.argument && bytes.is_multiple_of(4))?;
+        let bytes = b.offset.checked_sub(a.offset).filter(|bytes| a.block == b.block && bytes.is_multiple_of(4))?;
         (1..=MOST_STEP).contains(&(bytes / 4)).then_some((bytes / 4) as u32)
     };
     let mut runs: Vec<PageRun> = Vec::new();

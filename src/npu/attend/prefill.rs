@@ -1,9 +1,9 @@
 //! Attention of many tokens of each of some sequences.
 
-use super::partial::Partial;
+use super::queries::{write_quad, write_words};
 use super::{
-    CORES, ColumnWork, CoreTurns, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Queries, UNIT_BYTES,
-    UnitArguments, runs, split, unwalk,
+    CORES, ColumnWork, CoreTurns, DealtCommand, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Queries, QueryPart,
+    UNIT_BYTES, UnitArguments, runs, split, unwalk,
 };
 use crate::npu::stream::{InstructionStream, ShimChannel, ShimTransfer};
 use std::ops::Range;
@@ -66,11 +66,47 @@ struct PrefillBlock {
     tokens: Range<usize>,
     /// Of the chunk's.
     pages: Range<usize>,
+    /// In how many parts the pages are that its tokens see.
+    parts: usize,
+}
+
+impl PrefillBlock {
+    /// The queries of a core, four a quad: the query of the group, and the first token with the number of those that are not
+    /// there before. Quads are dealt to cores in turn, query by query.
+    fn quads(&self, group: usize, core: usize) -> impl Iterator<Item = PrefillQuad> + Clone + '_ {
+        let of_query = self.tokens.len().div_ceil(4);
+        (core..group * of_query).step_by(CORES).map(move |number| {
+            let first = self.tokens.start + 4 * (number % of_query);
+            PrefillQuad { query: number / of_query, first, last: self.tokens.end - 1 }
+        })
+    }
+}
+
+/// Queries of up to four tokens that follow each other.
+#[derive(Debug, Clone, Copy)]
+struct PrefillQuad {
+    /// Of the group.
+    query: usize,
+    first: usize,
+    /// The block's last token.
+    last: usize,
+}
+
+impl PrefillQuad {
+    /// The token of each place. What is left over repeats the last one.
+    fn tokens(self) -> [usize; 4] {
+        [0, 1, 2, 3].map(|index| (self.first + index).min(self.last))
+    }
+
+    /// How many tokens there are.
+    fn count(self) -> usize {
+        (self.last + 1 - self.first).min(4)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PrefillCommand {
-    columns: Vec<Vec<PrefillBlock>>,
+    dealt: DealtCommand<PrefillBlock>,
     stream: InstructionStream,
 }
 
@@ -99,9 +135,9 @@ impl PrefillAttention {
             return Err(format!("attention of many tokens takes {CORES} cores, not {}", layout.cores));
         }
         chunks.iter().try_for_each(ChunkPages::check)?;
-        let command = |columns: Vec<Vec<PrefillBlock>>| {
-            let stream = InstructionStream::new(layout.columns, &transfers(&layout, arguments, &chunks, &columns))?;
-            Ok(PrefillCommand { columns, stream })
+        let command = |dealt: DealtCommand<PrefillBlock>| {
+            let stream = InstructionStream::new(layout.columns, &transfers(&layout, arguments, &chunks, &dealt))?;
+            Ok(PrefillCommand { dealt, stream })
         };
         let commands = divide(&layout, &chunks).into_iter().map(command).collect::<Result<_, String>>()?;
         Ok(PrefillAttention { commands, walks: [layout.walk(4), layout.walk(2)], layout, chunks })
@@ -112,48 +148,53 @@ impl PrefillAttention {
         self.commands.iter().map(|command| &command.stream)
     }
 
-    fn blocks(&self, command: usize) -> impl Iterator<Item = &PrefillBlock> {
-        self.commands[command].columns.iter().flatten()
+    /// The chunks.
+    pub fn chunks(&self) -> &[ChunkPages] {
+        &self.chunks
+    }
+
+    /// The blocks of pages that a command reads, in the order of its arguments.
+    pub fn blocks(&self, command: usize) -> &[u32] {
+        &self.commands[command].dealt.blocks
+    }
+
+    fn dealt(&self, command: usize) -> impl Iterator<Item = &PrefillBlock> {
+        self.commands[command].dealt.columns.iter().flatten()
     }
 
     /// Bytes of a command's parameters, and of what its cores leave.
     pub fn bytes(&self, command: usize) -> (usize, usize) {
-        let blocks = self.blocks(command).count();
+        let blocks = self.dealt(command).count();
         (blocks * (UNITS[0] + UNITS[1]) * UNIT_BYTES, blocks * CORES * LEFT_BYTES)
     }
 
     /// Writes a command's parameters and queries. Rows of `queries` are the chunks' tokens one after another.
     pub fn write_parameters(&self, command: usize, queries: Queries<'_>, to: &mut [u8]) {
-        for (block, to) in self.blocks(command).zip(to.chunks_exact_mut((UNITS[0] + UNITS[1]) * UNIT_BYTES)) {
-            let quads = self.quads(block);
+        for (block, to) in self.dealt(command).zip(to.chunks_exact_mut((UNITS[0] + UNITS[1]) * UNIT_BYTES)) {
             let mut units = to.chunks_exact_mut(UNIT_BYTES);
             if let Some(to) = units.next() {
-                unwalk(&self.walks[0], &self.parameters(block, &quads), to);
+                self.write_unit(block, to);
             }
-            for (core, (quads, to)) in quads.iter().zip(units).enumerate() {
-                unwalk(&self.walks[core / 2], &self.queries(block, quads, queries), to);
+            for (core, to) in (0..CORES).zip(units) {
+                self.write_queries(block, core, queries, to);
             }
         }
     }
 
-    /// Merges what a command's cores left into `partials`, of each row and query head. `turns` are as the command before left
-    /// them; this one leaves them as they were.
-    pub fn merge_left(&self, command: usize, turns: &CoreTurns, left: &[u8], partials: &mut [Option<Partial>]) {
-        let HeadLayout { head_dim, group, kv_heads, .. } = self.layout;
-        let columns = self.commands[command].columns.iter().zip(turns.0);
+    /// Goes through what a command's cores left, query by query. `turns` are as the command before left them; this one leaves
+    /// them as they were.
+    pub fn read_left(&self, command: usize, turns: &CoreTurns, left: &[u8], mut found: impl FnMut(QueryPart<'_>)) {
+        let HeadLayout { head_dim, group, .. } = self.layout;
+        let columns = self.commands[command].dealt.columns.iter().zip(turns.0);
         let blocks = columns.flat_map(|(blocks, turn)| blocks.iter().map(move |block| (block, turn)));
         for ((block, turn), left) in blocks.zip(left.chunks_exact(CORES * LEFT_BYTES)) {
-            let (first, quads) = (self.first_row(block.chunk), self.quads(block));
-            let in_turn = (0..CORES).map(|core| &quads[(turn + core) % CORES]);
+            let first = self.first_row(block.chunk);
+            let in_turn = (0..CORES).map(|core| block.quads(group, (turn + core) % CORES));
             for (quads, left) in in_turn.zip(left.chunks_exact(LEFT_BYTES)) {
-                for (quad, left) in quads.iter().zip(left.chunks(quad_bytes(head_dim))) {
-                    for (place, &(query, token)) in quad.iter().enumerate() {
-                        // What is left over repeats the last token.
-                        if quad[..place].contains(&(query, token)) {
-                            continue;
-                        }
-                        Partial::read(left, place, head_dim)
-                            .merge_into(&mut partials[((first + token) * kv_heads + block.head) * group + query]);
+                for (quad, left) in quads.zip(left.chunks(quad_bytes(head_dim))) {
+                    for place in 0..quad.count() {
+                        let of = (first + quad.first + place, block.head * group + quad.query);
+                        found(QueryPart::new(of, block.parts, left, place, head_dim));
                     }
                 }
             }
@@ -165,67 +206,55 @@ impl PrefillAttention {
         self.chunks[..chunk].iter().map(|chunk| chunk.tokens).sum()
     }
 
-    /// The queries of each core, four a quad: query of the group, and token.
-    fn quads(&self, block: &PrefillBlock) -> [Vec<[(usize, usize); 4]>; CORES] {
-        let mut of_cores: [Vec<[(usize, usize); 4]>; CORES] = Default::default();
-        let firsts = |query| block.tokens.clone().step_by(4).map(move |first| (query, first));
-        for (next, (query, first)) in (0..self.layout.group).flat_map(firsts).enumerate() {
-            let token = |index: usize| (first + index).min(block.tokens.end - 1);
-            of_cores[next % CORES].push([0, 1, 2, 3].map(|index| (query, token(index))));
-        }
-        of_cores
-    }
-
-    /// The unit of a block's parameters, as cores are to have it: attend_prefill_bf16.s says what its words are.
-    fn parameters(&self, block: &PrefillBlock, quads: &[Vec<[(usize, usize); 4]>; CORES]) -> Vec<u32> {
+    /// Writes the unit of a block's parameters: attend_prefill_bf16.s says what its words are.
+    fn write_unit(&self, block: &PrefillBlock, to: &mut [u8]) {
+        let HeadLayout { head_dim, group, .. } = self.layout;
         let chunk = &self.chunks[block.chunk];
         let start = (chunk.from + block.pages.start * PAGE_POSITIONS) as i64;
-        let (dim, units) = (self.layout.head_dim as u32, (block.pages.len() * self.layout.page_units()) as u32);
-        let (step, groups) = (32 * dim, core_rows(dim as usize) as u32 / 16);
-        let quad = quad_bytes(dim as usize) as u32;
+        let (dim, units) = (head_dim as u32, (block.pages.len() * self.layout.page_units()) as u32);
+        let (step, groups) = (32 * dim, core_rows(head_dim) as u32 / 16);
+        let quad = quad_bytes(head_dim) as u32;
         let common =
             [units, UNIT_BYTES as u32 / step, dim / 16, dim / 16 - 1, 0, 0, groups, step, quad, 0, u32::MAX, 1];
-        let mut unit = vec![0u32; UNIT_BYTES / 4];
-        unit[..common.len()].copy_from_slice(&common);
-        let relative = |position: usize| position as i64 - start;
+        write_words(&common, &self.walks[0], to);
+        let relative = |position: usize| (position as i64 - start) as u32;
         let ends = relative(chunk.seen(block.tokens.start).end);
         // Far below all positions.
-        let firsts = chunk.window.map_or(-(1 << 24), |window| ends - window as i64);
-        for (quads, words) in quads.iter().zip(unit[OF_CORE.0..].chunks_exact_mut(OF_CORE.1)) {
-            let seen = quads.iter().flatten().map(|(_, token)| chunk.seen(*token));
-            let (first, end) = (seen.clone().map(|seen| relative(seen.start)), seen.map(|seen| relative(seen.end)));
-            let of_core = [
-                first.clone().min().unwrap_or(0),
-                end.clone().max().unwrap_or(0),
-                first.max().unwrap_or(0),
-                end.min().unwrap_or(0),
-                ends,
-                firsts,
-            ];
-            words.iter_mut().zip(of_core).for_each(|(word, value)| *word = value as u32);
-            for (index, (_, token)) in quads.iter().flatten().enumerate() {
+        let firsts = chunk.window.map_or(-(1 << 24), |window| i64::from(ends as i32) - window as i64) as u32;
+        for core in 0..CORES {
+            let mut words = [0u32; OF_CORE.1];
+            let tokens = || block.quads(group, core).flat_map(PrefillQuad::tokens);
+            if let (Some(least), Some(most)) = (tokens().min(), tokens().max()) {
+                let [least, most] = [least, most].map(|token| chunk.seen(token));
+                let seen = [least.start, most.end, most.start, least.end].map(relative);
+                words[..4].copy_from_slice(&seen);
+            }
+            (words[4], words[5]) = (ends, firsts);
+            for (index, token) in tokens().enumerate() {
                 words[16 + index / 2] |= ((token - block.tokens.start) as u32) << (16 * (index % 2));
             }
+            unwalk(&self.walks[0], OF_CORE.0 + core * OF_CORE.1, &words, to);
         }
-        unit
     }
 
-    /// A core's unit of queries: of each 16 and eight dimensions four tiles of 8 by 4.
-    fn queries(&self, block: &PrefillBlock, quads: &[[(usize, usize); 4]], queries: Queries<'_>) -> Vec<u32> {
+    /// Writes a core's unit of queries: of each 16 and eight dimensions four tiles of 8 by 4. Cores 0 and 1 have theirs in
+    /// K's stream, the others in V's.
+    fn write_queries(&self, block: &PrefillBlock, core: usize, queries: Queries<'_>, to: &mut [u8]) {
         let HeadLayout { head_dim, group, .. } = self.layout;
         let first = self.first_row(block.chunk);
-        let mut unit = vec![0u32; UNIT_BYTES / 4];
-        for (index, quad) in quads.iter().enumerate() {
-            for (place, (query, token)) in quad.iter().enumerate() {
-                let row = queries(first + token, block.head * group + query);
-                for (d, &value) in row.iter().take(head_dim).enumerate() {
-                    let tile = 128 * (d / 8) + 32 * (index % 4) + 4 * (d % 8) + place;
-                    let half = 16 * head_dim * (index / 4) + tile;
-                    unit[half / 2] |= u32::from(value) << (16 * (half % 2));
-                }
+        let quads = block.quads(group, core);
+        if 4 * quads.clone().count() < core_rows(head_dim) {
+            to.fill(0);
+        }
+        for (index, quad) in quads.enumerate() {
+            let query = |token: usize| Some((queries.of)(first + token, block.head * group + quad.query));
+            let (of_four, scaled) = (quad.tokens().map(query), (head_dim, queries.scale));
+            let place = (8 * head_dim * (index / 4) + 16 * (index % 4), 64);
+            match core / 2 {
+                0 => write_quad::<4>(of_four, scaled, &self.walks[0], place, to),
+                _ => write_quad::<2>(of_four, scaled, &self.walks[1], place, to),
             }
         }
-        unit
     }
 }
 
@@ -239,18 +268,28 @@ pub fn quad_bytes(head_dim: usize) -> usize {
     18 * head_dim
 }
 
-/// Commands, of each the blocks of its columns.
-fn divide(layout: &HeadLayout, chunks: &[ChunkPages]) -> Vec<Vec<Vec<PrefillBlock>>> {
+/// Commands with their blocks.
+fn divide(layout: &HeadLayout, chunks: &[ChunkPages]) -> Vec<DealtCommand<PrefillBlock>> {
     let tokens = 4 * (core_rows(layout.head_dim) / layout.group).max(1);
     let mut work = ColumnWork::new(layout);
     for (index, chunk) in chunks.iter().enumerate() {
+        // Tokens, with the number of a part of what they see.
+        let mut parts: Vec<(usize, PrefillBlock)> = Vec::new();
         for first in (0..chunk.tokens).step_by(tokens) {
             let of_block = first..(first + tokens).min(chunk.tokens);
-            let parts = split(&chunk.pages, vec![chunk.pages(&of_block)], layout.transfers);
-            for (head, pages) in (0..layout.kv_heads).flat_map(|head| parts.iter().map(move |part| (head, part))) {
-                let transfers = 3 + 2 * runs(&chunk.pages[pages.clone()]).len();
-                let (tokens, pages) = (of_block.clone(), pages.clone());
-                work.deal(PrefillBlock { chunk: index, head, tokens, pages }, transfers);
+            let ranges = split(&chunk.pages, vec![chunk.pages(&of_block)], layout.transfers);
+            let count = ranges.len();
+            parts.extend(ranges.into_iter().enumerate().map(|(number, pages)| {
+                (number, PrefillBlock { chunk: index, head: 0, tokens: of_block.clone(), pages, parts: count })
+            }));
+        }
+        // Parts of the same number read nearly the same blocks of pages.
+        parts.sort_by_key(|(number, _)| *number);
+        for (_, block) in parts {
+            let pages = &chunk.pages[block.pages.clone()];
+            let transfers = 3 + 2 * runs(pages).len();
+            for head in 0..layout.kv_heads {
+                work.deal(PrefillBlock { head, ..block.clone() }, pages, transfers);
             }
         }
     }
@@ -262,11 +301,12 @@ fn transfers(
     layout: &HeadLayout,
     arguments: UnitArguments,
     chunks: &[ChunkPages],
-    columns: &[Vec<PrefillBlock>],
+    dealt: &DealtCommand<PrefillBlock>,
 ) -> Vec<ShimTransfer> {
+    let argument = |block| arguments.block(&dealt.blocks, block);
     let mut transfers = Vec::new();
     let mut index = 0;
-    for (column, blocks) in (0u8..).zip(columns).filter(|(_, blocks)| !blocks.is_empty()) {
+    for (column, blocks) in (0u8..).zip(&dealt.columns).filter(|(_, blocks)| !blocks.is_empty()) {
         let left = (index * CORES * LEFT_BYTES) as u64;
         let bytes = (blocks.len() * CORES * LEFT_BYTES) as u32;
         transfers.push(ShimTransfer::whole(column, ShimChannel::Receive, arguments.left, left, bytes));
@@ -277,8 +317,8 @@ fn transfers(
                 transfers.push(ShimTransfer::whole(column, channel, arguments.parameters, at, bytes));
                 at += u64::from(bytes);
             }
-            let chunk = &chunks[block.chunk];
-            layout.send_pages(column, block.head, &chunk.pages[block.pages.clone()], &mut transfers);
+            let pages = &chunks[block.chunk].pages[block.pages.clone()];
+            layout.send_pages((column, block.head), pages, argument, &mut transfers);
             index += 1;
         }
     }
