@@ -6,9 +6,10 @@ use super::pages::PageChange;
 use super::{PageId, Row};
 use crate::Result;
 use crate::npu::DriverApi;
-use crate::schedule::kv::KvLayer;
+use crate::schedule::kv::{KvLayer, PoolLayout};
 use crate::schedule::step::{KvType, Op};
 use crate::schedule::{Schedule, Step};
+use crate::sys::dma_buf::DmaBuf;
 
 /// Who computes steps in place of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,10 +94,30 @@ pub struct PlacementTiming {
     pub guest: f64,
 }
 
+/// The blocks of a device's KV cache, each as a dma-buf. A block's bytes are `[layer][page of the block]` parts.
+pub struct KvBlocks<'a> {
+    /// The elements.
+    pub element: KvType,
+    /// By pool: how its pages lie.
+    pub layouts: [PoolLayout; 2],
+    /// By pool: its blocks in their order.
+    pub blocks: [Vec<&'a DmaBuf>; 2],
+}
+
 /// Computes steps of another executor's passes.
 pub trait Guest {
     /// Its name, as the user should see it.
     fn name(&self) -> &str;
+
+    /// Is shown the cache's blocks, once, before its first step. What writes them has ended whenever a step of the guest's
+    /// begins. `true`: it reads keys and values there from now on, and takes no copies.
+    ///
+    /// # Errors
+    /// Device: it cannot reach them there, and takes copies.
+    fn share_kv(&mut self, cache: &KvBlocks<'_>) -> Result<bool> {
+        let _ = cache;
+        Ok(false)
+    }
 
     /// The rows of the steps that follow.
     fn begin(&mut self, rows: &[Row]);
@@ -110,7 +131,7 @@ pub trait Guest {
     /// Device: what keeps it failed.
     fn copy_kv(&mut self, layer: &KvLayer, page: PageId, element: KvType, bytes: &[u8]) -> Result<()>;
 
-    /// Runs a step over all of the rows. What it reads of the KV cache was copied before.
+    /// Runs a step over all of the rows. What it reads of the KV cache was copied before, unless it is shared.
     ///
     /// # Errors
     /// Device: what computes it failed.
@@ -134,6 +155,13 @@ impl<S: StepKernels> HostGuest<S> {
 impl<S: StepKernels> Guest for HostGuest<S> {
     fn name(&self) -> &str {
         self.steps.device()
+    }
+
+    fn share_kv(&mut self, cache: &KvBlocks<'_>) -> Result<bool> {
+        match cache.element == self.element {
+            true => self.steps.share_kv(cache),
+            false => Ok(false),
+        }
     }
 
     fn begin(&mut self, rows: &[Row]) {

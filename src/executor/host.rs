@@ -1,6 +1,7 @@
 //! An executor in the processor's own memory: passes, pages and results around what computes one step ([`StepKernels`]). The
 //! reference executor and the CPU executor differ in that alone.
 
+use super::guest::KvBlocks;
 use super::pages::PageChange;
 use super::zeroed::{Zeroed, zeroed};
 use super::{
@@ -45,6 +46,15 @@ pub trait StepKernels {
         let first = layer.place * bytes.len();
         self.page(layer.pool, page)[first..first + bytes.len()].copy_from_slice(bytes);
         Ok(())
+    }
+
+    /// Is shown the blocks of a device's KV cache, of elements as its own pools have, as [`Guest::share_kv`](super::guest::Guest::share_kv) says.
+    ///
+    /// # Errors
+    /// As there.
+    fn share_kv(&mut self, cache: &KvBlocks<'_>) -> Result<bool> {
+        let _ = cache;
+        Ok(false)
     }
 
     /// The memory of a weight buffer, by its index in the schedule's layout.

@@ -21,12 +21,17 @@ pub(super) trait Backend {
     /// Makes a dma-buf the next buffer.
     fn import(&mut self, buffer: &DmaBuf) -> Result<()>;
 
-    /// Has `write` set bytes of a buffer, all of them, and shows them to the NPU before the next command starts. They are in
-    /// the buffer. What they hold before is not said.
-    fn write(&mut self, buffer: usize, bytes: Range<usize>, write: &mut dyn FnMut(&mut [u8])) -> Result<()>;
+    /// Whether a command's buffers may begin anywhere in those that were made, and not at their start alone.
+    fn takes_offsets(&self) -> bool {
+        true
+    }
 
-    /// Has `read` look at bytes of a buffer, as the NPU wrote them. They are in the buffer.
-    fn read(&mut self, buffer: usize, bytes: Range<usize>, read: &mut dyn FnMut(&[u8])) -> Result<()>;
+    /// Has `write` set pieces of a buffer, and shows them to the NPU before the next command starts. They are in the buffer.
+    /// What they hold before is not said, nor what becomes of bytes between them.
+    fn write(&mut self, buffer: usize, pieces: BufferPieces, write: &mut dyn FnMut(&mut [u8])) -> Result<()>;
+
+    /// Has `read` look at pieces of a buffer, as the NPU wrote them. They are in the buffer. What is between them is not said.
+    fn read(&mut self, buffer: usize, pieces: BufferPieces, read: &mut dyn FnMut(&[u8])) -> Result<()>;
 
     /// Makes the next command, with room for `bytes` of instructions.
     fn add_command(&mut self, bytes: usize) -> Result<()>;
@@ -42,6 +47,38 @@ pub(super) trait Backend {
 
     /// Ends the hardware context and makes another one. Buffers and commands stay.
     fn restart(&mut self) -> Result<()>;
+}
+
+/// Pieces of a buffer, all of one size, evenly apart. Who works on them is given all bytes from the first's start to the last's
+/// end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BufferPieces {
+    /// Bytes from the buffer's start to the first.
+    pub first: usize,
+    /// Bytes of each.
+    pub bytes: usize,
+    /// Bytes from the start of one to that of the next.
+    pub step: usize,
+    /// How many.
+    pub count: usize,
+}
+
+impl BufferPieces {
+    /// One piece.
+    pub fn whole(first: usize, bytes: usize) -> BufferPieces {
+        BufferPieces { first, bytes, step: bytes, count: 1 }
+    }
+
+    /// From the first's start to the last's end.
+    pub fn range(self) -> Range<usize> {
+        let before = self.step.saturating_mul(self.count.saturating_sub(1));
+        self.first..self.first.saturating_add(before).saturating_add(self.bytes)
+    }
+
+    /// Each, counted from the first's start.
+    pub fn each(self) -> impl Iterator<Item = Range<usize>> {
+        (0..self.count).map(move |piece| piece * self.step..piece * self.step + self.bytes)
+    }
 }
 
 /// The remedy where Kiln itself is wrong.
@@ -148,6 +185,11 @@ impl<'x> LoadedProgram<'x> {
         Ok(self.next(buffer.size()))
     }
 
+    /// Whether [`LoadedProgram::start`] takes buffers from other bytes on than their first.
+    pub fn takes_offsets(&self) -> bool {
+        self.way.takes_offsets()
+    }
+
     fn next(&mut self, bytes: u64) -> BufferId {
         self.buffers.push(bytes);
         BufferId(self.buffers.len() - 1)
@@ -207,20 +249,20 @@ impl<'x> LoadedProgram<'x> {
     /// # Errors
     /// As [`LoadedProgram::write`].
     pub fn write_from(&mut self, buffer: BufferId, from: usize, bytes: &[u8]) -> Result<()> {
-        let of_buffer = from..from.saturating_add(bytes.len());
-        self.write_by(buffer, of_buffer, &mut |to| to.copy_from_slice(bytes))
+        let whole = BufferPieces::whole(from, bytes.len());
+        self.write_by(buffer, whole, &mut |to| to.copy_from_slice(bytes))
     }
 
-    /// Has `write` set bytes of a buffer in place, all of them, where the next run sees them. What they hold before is not
-    /// said.
+    /// Has `write` set pieces of a buffer in place, where the next run sees them. What they hold before is not said, nor what
+    /// becomes of bytes between them.
     ///
     /// # Errors
     /// As [`LoadedProgram::write`].
-    pub fn write_by(&mut self, buffer: BufferId, bytes: Range<usize>, write: &mut dyn FnMut(&mut [u8])) -> Result<()> {
+    pub fn write_by(&mut self, buffer: BufferId, pieces: BufferPieces, write: &mut dyn FnMut(&mut [u8])) -> Result<()> {
         self.check_usable()?;
         self.check_unused(buffer)?;
-        self.check_size(buffer, bytes.end as u64)?;
-        self.way.write(buffer.0, bytes, write)
+        self.check_size(buffer, pieces.range().end as u64)?;
+        self.way.write(buffer.0, pieces, write)
     }
 
     /// Fills `bytes` from the start of a buffer, as the last run left it.
@@ -228,18 +270,18 @@ impl<'x> LoadedProgram<'x> {
     /// # Errors
     /// As [`LoadedProgram::write`].
     pub fn read(&mut self, buffer: BufferId, bytes: &mut [u8]) -> Result<()> {
-        self.read_by(buffer, 0..bytes.len(), &mut |from| bytes.copy_from_slice(from))
+        self.read_by(buffer, BufferPieces::whole(0, bytes.len()), &mut |from| bytes.copy_from_slice(from))
     }
 
-    /// Has `read` look at bytes of a buffer in place, as the last run left them.
+    /// Has `read` look at pieces of a buffer in place, as the last run left them. What is between them is not said.
     ///
     /// # Errors
     /// As [`LoadedProgram::write`].
-    pub fn read_by(&mut self, buffer: BufferId, bytes: Range<usize>, read: &mut dyn FnMut(&[u8])) -> Result<()> {
+    pub fn read_by(&mut self, buffer: BufferId, pieces: BufferPieces, read: &mut dyn FnMut(&[u8])) -> Result<()> {
         self.check_usable()?;
         self.check_unused(buffer)?;
-        self.check_size(buffer, bytes.end as u64)?;
-        self.way.read(buffer.0, bytes, read)
+        self.check_size(buffer, pieces.range().end as u64)?;
+        self.way.read(buffer.0, pieces, read)
     }
 
     /// Runs the program once on `arguments`, and returns how long it took. If that fails, the context must be

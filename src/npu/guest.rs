@@ -1,7 +1,8 @@
 //! Attention steps on the NPU, in place of another executor's.
 //!
-//! What a step's rows see of the layer's keys and values is copied to one buffer, each page to its own place, so that pages
-//! which follow each other are one run. Rows that are alone of their sequence are attended to as one token each, the others
+//! Keys and values in bf16 are read where the device has them, in the blocks of its cache, where these are dma-bufs and the way
+//! to the NPU takes them. Elsewhere what a step's rows see of a layer is copied to one buffer, each page to its own place, so
+//! that pages which follow each other are one run. Rows that are alone of their sequence are attended to as one token each, the others
 //! as chunks. Queries go from the arena to the NPU's buffer, and results back, in one pass each; streams stay as long as pages
 //! do. The host waits for each command, at most until its deadline.
 
@@ -11,15 +12,16 @@ use super::attend::{
 };
 use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256};
 use super::stream::{InstructionStream, MOST_TRANSFERS};
-use super::{BufferId, CommandId, DriverApi, LoadedProgram, Program};
+use super::{BufferId, BufferPieces, CommandId, DriverApi, LoadedProgram, Program};
 use crate::error::{Setting, text};
+use crate::executor::guest::KvBlocks;
 use crate::executor::host::{StepKernels, StepState};
 use crate::executor::{PageId, Tolerance, slot_row};
 use crate::machine::files::Files;
 use crate::machine::nodes::DeviceNode;
 use crate::model::Shape;
 use crate::schedule::Schedule;
-use crate::schedule::kv::{KvLayer, PAGE, Pool};
+use crate::schedule::kv::{KvLayer, PAGE, Pool, PoolLayout};
 use crate::schedule::step::{Op, Slot};
 use crate::sys::drm;
 use crate::sys::xrt::Library;
@@ -43,18 +45,27 @@ const MOST_KEPT: usize = 16;
 const STREAM_BYTES: usize = MOST_TRANSFERS * 4 * 40;
 /// Arguments of every stream.
 const ARGUMENTS: UnitArguments = UnitArguments { parameters: 0, left: 1 };
-const PAGES: usize = 2;
 
-/// Attention on the NPU, with a copy of a layer's keys and values in bf16.
+/// Attention on the NPU, of keys and values in bf16.
 pub(crate) struct NpuSteps<'x> {
     name: String,
     program: LoadedProgram<'x>,
     heads: HeadLayout,
-    buffers: [BufferId; 3],
+    /// Parameters, and what the cores leave.
+    buffers: [BufferId; 2],
+    cache: NpuCache,
     turns: CoreTurns,
     results: QueryResults,
     /// By pool: the layers of one have the same pages in the same places.
     kept: [KeptStreams; 2],
+}
+
+/// Where the NPU reads keys and values.
+enum NpuCache {
+    /// In a buffer of copies of a layer's pages, which is made for the first of them.
+    Copied { pages: usize, buffer: Option<BufferId> },
+    /// In the cache's blocks. By pool: how pages lie there, and the blocks.
+    Shared([(PoolLayout, Vec<BufferId>); 2]),
 }
 
 /// Streams for the layers of a pool, as the last pass of each kind had them.
@@ -180,11 +191,11 @@ impl<'x> NpuSteps<'x> {
     pub(super) fn new(name: String, mut program: LoadedProgram<'x>, schedule: &Schedule) -> Result<NpuSteps<'x>> {
         let (heads, _) = heads(&schedule.shape)?;
         let pages = Pool::ALL.map(|pool| schedule.kv.pool(pool).pages).into_iter().max().unwrap_or(0);
-        let bytes = [PARAMETER_BYTES, LEFT_ROOM, pages.max(1) * heads.part_bytes()];
-        let [parameters, left, pages] = bytes.map(|bytes| program.allocate(bytes as u64));
-        let buffers = [parameters?, left?, pages?];
+        let cache = NpuCache::Copied { pages, buffer: None };
+        let [parameters, left] = [PARAMETER_BYTES, LEFT_ROOM].map(|bytes| program.allocate(bytes as u64));
+        let buffers = [parameters?, left?];
         let (turns, results, kept) = Default::default();
-        Ok(NpuSteps { name, program, heads, buffers, turns, results, kept })
+        Ok(NpuSteps { name, program, heads, buffers, cache, turns, results, kept })
     }
 
     fn attend(&mut self, attended: &Attended, state: &StepState, arena: &mut [f32]) -> Result<()> {
@@ -216,19 +227,21 @@ impl<'x> NpuSteps<'x> {
             let queries = Queries { of: &of, scale: attended.scale_of_powers() };
             let turns = &mut self.turns;
             let mut write = |to: &mut [u8]| attention.write_parameters(index, turns, &seen, queries, to);
-            self.program.write_by(self.buffers[0], 0..units, &mut write)?;
+            let (step, bytes) = attention.parameter_rows();
+            let rows = BufferPieces { first: 0, bytes, step, count: units / step };
+            self.program.write_by(self.buffers[0], rows, &mut write)?;
             let commands = &mut self.kept[attended.kv.pool as usize].decode_commands;
             let command = commands.command(&mut self.program, index, stream)?;
-            self.run(command, attention.blocks(index))?;
-            for (part, from) in (0..left).step_by(LEFT_BYTES).enumerate() {
-                let results = &mut self.results;
-                let mut read = |left: &[u8]| {
-                    attention.read_left(index, part, left, |found| {
-                        attended.take(&found, alone[found.row].row, results, arena);
-                    });
-                };
-                self.program.read_by(self.buffers[1], from..from + attention.left_bytes(), &mut read)?;
-            }
+            self.run(command, &attended.kv, attention.blocks(index))?;
+            let results = &mut self.results;
+            let mut read = |left: &[u8]| {
+                attention.read_left(index, left, |found| {
+                    attended.take(&found, alone[found.row].row, results, arena);
+                });
+            };
+            let bytes = attention.left_bytes();
+            let parts = BufferPieces { first: 0, bytes, step: LEFT_BYTES, count: left / LEFT_BYTES };
+            self.program.read_by(self.buffers[1], parts, &mut read)?;
         }
         self.kept[attended.kv.pool as usize].decode = Some((pages, attention));
         Ok(())
@@ -273,26 +286,34 @@ impl<'x> NpuSteps<'x> {
             let of = |token: usize, head: usize| attended.query(queries, rows[token], head);
             let queries = Queries { of: &of, scale: attended.scale_of_powers() };
             let mut write = |to: &mut [u8]| attention.write_parameters(index, queries, to);
-            self.program.write_by(self.buffers[0], 0..units, &mut write)?;
+            self.program.write_by(self.buffers[0], BufferPieces::whole(0, units), &mut write)?;
             let command = self.kept[pool].prefill_commands.command(&mut self.program, index, stream)?;
-            self.run(command, attention.blocks(index))?;
+            self.run(command, &attended.kv, attention.blocks(index))?;
             let (turns, results) = (&self.turns, &mut self.results);
             let mut read = |left: &[u8]| {
                 attention.read_left(index, turns, left, |found| {
                     attended.take(&found, rows[found.row], results, arena);
                 });
             };
-            self.program.read_by(self.buffers[1], 0..left, &mut read)?;
+            self.program.read_by(self.buffers[1], BufferPieces::whole(0, left), &mut read)?;
         }
         self.kept[pool].prefill = Some(attention);
         Ok(())
     }
 
-    /// Runs a command that reads these blocks, to its end.
-    fn run(&mut self, command: CommandId, blocks: &[u32]) -> Result<()> {
-        let [parameters, left, pages] = self.buffers.map(|buffer| (buffer, 0));
-        let mut arguments = vec![parameters, left];
-        arguments.extend(blocks.iter().map(|_| pages));
+    /// Runs a command that reads a layer's keys and values in these blocks, to its end.
+    fn run(&mut self, command: CommandId, layer: &KvLayer, blocks: &[u32]) -> Result<()> {
+        let mut arguments: Vec<(BufferId, u64)> = self.buffers.iter().map(|buffer| (*buffer, 0)).collect();
+        for &block in blocks {
+            arguments.push(match &self.cache {
+                NpuCache::Copied { buffer, .. } => (buffer.ok_or_else(no_pages)?, 0),
+                NpuCache::Shared(pools) => {
+                    let (layout, buffers) = &pools[layer.pool as usize];
+                    let first = layer.place as u64 * layout.part_bytes * layout.block_pages as u64;
+                    (*buffers.get(block as usize).ok_or_else(no_pages)?, first)
+                }
+            });
+        }
         self.program.start(command, &arguments)?;
         self.program.wait(command, DEADLINE, DEADLINE)
     }
@@ -310,7 +331,7 @@ impl<'x> NpuSteps<'x> {
             let tokens = 1 + (row + 1..state.rows).take_while(|next| follows(*next)).count();
             let past = state.position[row] as usize;
             let first = window.map_or(0, |window| (past + 1).saturating_sub(window)) / PAGE;
-            let place = |number| PagePlace { block: 0, offset: self.place(state.page_id(kv.pool, row, number)) };
+            let place = |number| self.place(kv.pool, state.page_id(kv.pool, row, number));
             let pages = (first..=(past + tokens - 1) / PAGE).map(place).collect();
             let pages = ChunkPages { pages, from: first * PAGE_POSITIONS, past, tokens, window };
             runs.push(RowRun { row, pages });
@@ -319,9 +340,41 @@ impl<'x> NpuSteps<'x> {
         runs
     }
 
-    /// Where a page's part is in the buffer of pages.
-    fn place(&self, page: PageId) -> u64 {
-        u64::from(page) * self.heads.part_bytes() as u64
+    /// Where a page's part of its pool's first layer is, or where its copy is.
+    fn place(&self, pool: Pool, page: PageId) -> PagePlace {
+        match &self.cache {
+            NpuCache::Copied { .. } => PagePlace { block: 0, offset: self.copy_at(page) as u64 },
+            NpuCache::Shared(pools) => {
+                let (block, offset) = pools[pool as usize].0.in_block(page as usize);
+                PagePlace { block: block as u32, offset }
+            }
+        }
+    }
+
+    /// Where a page's copy is in their buffer.
+    fn copy_at(&self, page: PageId) -> usize {
+        page as usize * self.heads.part_bytes()
+    }
+
+    /// Imports the cache's blocks.
+    fn import(&mut self, cache: &KvBlocks<'_>) -> Result<NpuCache> {
+        if !self.program.takes_offsets() {
+            let cause = "this way to the NPU starts commands at the start of a buffer alone";
+            return Err(Error::device(cause, text!("use ", Setting::KernelNpu)));
+        }
+        let mut pools = cache.layouts.map(|layout| (layout, Vec::new()));
+        for ((layout, buffers), blocks) in pools.iter_mut().zip(&cache.blocks) {
+            if layout.part_bytes != self.heads.part_bytes() as u64 || blocks.len() < layout.blocks() {
+                return Err(no_pages());
+            }
+            for block in blocks {
+                if block.size() < layout.block_bytes() {
+                    return Err(no_pages());
+                }
+                buffers.push(self.program.import(block)?);
+            }
+        }
+        Ok(NpuCache::Shared(pools))
     }
 }
 
@@ -360,6 +413,11 @@ impl Attended {
     }
 }
 
+/// A page that is nowhere.
+fn no_pages() -> Error {
+    own_fault("the NPU is to read keys and values that it was not given".into())
+}
+
 /// A stream that cannot be made, though all that it is made of was checked.
 fn own_fault(cause: String) -> Error {
     Error::failed(cause, "report this, and attend on the GPU (`--npu off`)")
@@ -389,7 +447,18 @@ impl StepKernels for NpuSteps<'_> {
     }
 
     fn take_kv(&mut self, _: &KvLayer, page: PageId, bytes: &[u8]) -> Result<()> {
-        self.program.write_from(self.buffers[PAGES], self.place(page) as usize, bytes)
+        let (at, part) = (self.copy_at(page), self.heads.part_bytes());
+        let NpuCache::Copied { pages, buffer } = &mut self.cache else { return Err(no_pages()) };
+        let made = match *buffer {
+            Some(made) => made,
+            None => *buffer.insert(self.program.allocate(((*pages).max(1) * part) as u64)?),
+        };
+        self.program.write_from(made, at, bytes)
+    }
+
+    fn share_kv(&mut self, cache: &KvBlocks<'_>) -> Result<bool> {
+        self.cache = self.import(cache)?;
+        Ok(true)
     }
 
     fn weights(&self, _: usize) -> Vec<&[u64]> {

@@ -2,26 +2,28 @@
 //! nothing and whose commands take as long as others measured.
 
 use super::LoadedProgram;
-use super::context::Backend;
+use super::context::{Backend, BufferPieces};
 use super::guest::{NpuSteps, heads};
 use crate::Result;
-use crate::executor::guest::{Guest, HostGuest};
+use crate::executor::guest::{Guest, HostGuest, KvBlocks};
 use crate::executor::{Pages, Row};
 use crate::model::{WeightFormat, presets};
 use crate::replay::show_pages;
 use crate::schedule::kv::Pool;
 use crate::schedule::step::{KvType, Op};
 use crate::schedule::{Extent, Schedule};
-use crate::sys::dma_buf::DmaBuf;
-use crate::sys::npu_program::flush;
+use crate::sys::dma_buf::{DmaBuf, sealed_memfd};
+use crate::sys::npu_program::flush_each;
 use nix::time::{ClockId, clock_gettime};
 use std::cell::RefCell;
-use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
 /// How long a command takes: as the prediction of `kiln plan` has it.
 const COMMAND: Duration = Duration::from_micros(60);
+
+/// The buffer of copies, behind those of parameters and of what is left.
+const PAGES: usize = 2;
 
 /// What was done, and the processor's time for it.
 #[derive(Debug, Default, Clone, Copy)]
@@ -54,27 +56,28 @@ impl Backend for IdleArray {
     }
 
     fn import(&mut self, _: &DmaBuf) -> Result<()> {
-        Err(super::context::lost())
+        // Nobody reads what is another's.
+        self.allocate(0)
     }
 
-    fn write(&mut self, buffer: usize, bytes: Range<usize>, write: &mut dyn FnMut(&mut [u8])) -> Result<()> {
+    fn write(&mut self, buffer: usize, pieces: BufferPieces, write: &mut dyn FnMut(&mut [u8])) -> Result<()> {
         let start = now();
-        let to = &mut self.buffers[buffer][bytes];
+        let to = &mut self.buffers[buffer][pieces.range()];
         write(to);
-        flush(to);
-        let mut cost = self.cost.borrow_mut();
-        cost.written[buffer] += to.len();
+        flush_each(pieces.each().map(|piece| &to[piece]));
+        let (mut cost, buffer) = (self.cost.borrow_mut(), buffer.min(PAGES));
+        cost.written[buffer] += pieces.bytes * pieces.count;
         cost.write[buffer] += now() - start;
         Ok(())
     }
 
-    fn read(&mut self, buffer: usize, bytes: Range<usize>, read: &mut dyn FnMut(&[u8])) -> Result<()> {
+    fn read(&mut self, buffer: usize, pieces: BufferPieces, read: &mut dyn FnMut(&[u8])) -> Result<()> {
         let start = now();
-        let from = &self.buffers[buffer][bytes];
-        flush(from);
+        let from = &self.buffers[buffer][pieces.range()];
+        flush_each(pieces.each().map(|piece| &from[piece]));
         read(from);
         let mut cost = self.cost.borrow_mut();
-        cost.read_bytes += from.len();
+        cost.read_bytes += pieces.bytes * pieces.count;
         cost.read += now() - start;
         Ok(())
     }
@@ -104,21 +107,36 @@ impl Backend for IdleArray {
     }
 }
 
-/// Prints the processor's time for each kind of layer, and for all 62. What it copies of the cache is each page that rows see,
-/// once, and nothing else.
+/// Prints the processor's time for each kind of layer. What is copied of the cache is each page that rows see, once, and where
+/// the guest reads the cache's blocks nothing.
 #[test]
 fn a_hand_over_copies_each_page_that_rows_see_once() {
     let shape = presets::preset("gemma3-27b").expect("a preset");
     let extent = Extent { context: 8704, max_rows: 512, head_rows: 1, sequences: 1, kv: KvType::Bf16, kv_tokens: None };
     let schedule = Schedule::build(&shape, extent, |id| WeightFormat::Int8.of_matrix(id, &shape, None));
     let cost = Rc::<RefCell<HandOverCost>>::default();
-    let way = IdleArray { buffers: Vec::new(), cost: cost.clone() };
-    let program = LoadedProgram::of(heads(&shape).expect("heads").1, way).expect("a program");
-    let steps = NpuSteps::new("an idle array".into(), program, &schedule).expect("a guest");
-    let mut guest = HostGuest::new(&schedule, steps);
     let mut arena = vec![0.5; schedule.arena.bytes as usize / 4];
-    println!("    rows behind layers commands  pages us  units us  submit us  read us  rest us  all us");
-    for (count, depth) in [(1, 1023), (1, 8191), (512, 512), (512, 7680)] {
+    let layouts = Pool::ALL.map(|pool| *schedule.kv.pool(pool));
+    let blocks = layouts.map(|layout| {
+        let block = |_| DmaBuf::from_fd(sealed_memfd(layout.block_bytes()).expect("a memfd")).expect("a buffer");
+        (0..layout.blocks()).map(block).collect::<Vec<_>>()
+    });
+    let mut guests = [false, true].map(|is_shared| {
+        let way = IdleArray { buffers: Vec::new(), cost: cost.clone() };
+        let program = LoadedProgram::of(heads(&shape).expect("heads").1, way).expect("a program");
+        let steps = NpuSteps::new("an idle array".into(), program, &schedule).expect("a guest");
+        let mut guest = HostGuest::new(&schedule, steps);
+        if is_shared {
+            let blocks = [0, 1].map(|pool| blocks[pool].iter().collect());
+            let cache = KvBlocks { element: KvType::Bf16, layouts, blocks };
+            assert!(guest.share_kv(&cache).expect("blocks"));
+        }
+        (guest, is_shared)
+    });
+    println!("    rows behind layers shared commands  pages us  units us  submit us  read us  rest us  all us");
+    let cases = [(1, 1023), (1, 8191), (512, 512), (512, 7680)];
+    for ((count, depth), number) in cases.into_iter().flat_map(|case| [0, 1].map(|guest| (case, guest))) {
+        let (guest, is_shared) = &mut guests[number];
         let row = |i| Row { token: 0, position: (depth + i) as u32, sequence: 0 };
         let rows: Vec<Row> = (0..count).map(row).collect();
         let mut pages = Pages::new(&schedule);
@@ -136,12 +154,15 @@ fn a_hand_over_copies_each_page_that_rows_see_once() {
                 cost.take();
                 let start = now();
                 guest.begin(&rows);
-                for page in show_pages(&pages, pool, &rows, &mut guest) {
-                    guest.copy_kv(kv, page, KvType::Bf16, &part).expect("a page");
+                for page in show_pages(&pages, pool, &rows, guest) {
+                    if !*is_shared {
+                        guest.copy_kv(kv, page, KvType::Bf16, &part).expect("a page");
+                    }
                 }
                 guest.run(op, &mut arena).expect("a step");
                 let (all, of) = (now() - start, *cost.borrow());
-                assert_eq!(of.written[2], seen * part.len(), "{count} rows behind {depth}, {pool:?}");
+                let copied = if *is_shared { 0 } else { seen * part.len() };
+                assert_eq!(of.written[PAGES], copied, "{count} rows behind {depth}, {pool:?}");
                 assert_eq!(of.written[1], 0);
                 if best.as_ref().is_none_or(|(least, _)| all < *least) {
                     best = Some((all, of));
@@ -151,7 +172,7 @@ fn a_hand_over_copies_each_page_that_rows_see_once() {
             let [units, _, page] = of.write;
             let rest = all - units - page - of.read - of.submit;
             let times = [page, units, of.submit, of.read, rest, all].map(|time| time.as_micros());
-            println!("{count:>8} {depth:>6} {layers:>6} {:>8} {times:>9?}", of.commands);
+            println!("{count:>8} {depth:>6} {layers:>6} {is_shared:>6} {:>8} {times:>9?}", of.commands);
         }
     }
 }

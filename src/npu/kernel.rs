@@ -1,15 +1,14 @@
 //! Runs a program on the NPU through the kernel's driver alone, by amdxdna's ioctls. src/npu/xrt.rs does the same through libxrt.
 
-use super::context::{Backend, lost};
+use super::context::{Backend, BufferPieces, lost};
 use super::packet;
 use super::program::Program;
 use crate::Result;
 use crate::sys::Failure;
 use crate::sys::dma_buf::{DmaBuf, Mapping};
 use crate::sys::drm::{Gem, Node};
-use crate::sys::npu_program::{BufferKind, DeviceHeap, HardwareContext, allocate, flush, locate, map};
+use crate::sys::npu_program::{BufferKind, DeviceHeap, HardwareContext, allocate, flush_each, locate, map};
 use nix::errno::Errno;
-use std::ops::Range;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -115,16 +114,16 @@ impl Backend for KernelBackend {
         Ok(())
     }
 
-    fn write(&mut self, buffer: usize, bytes: Range<usize>, write: &mut dyn FnMut(&mut [u8])) -> Result<()> {
-        let to = &mut self.buffers[buffer].mapping.bytes_mut()[bytes];
+    fn write(&mut self, buffer: usize, pieces: BufferPieces, write: &mut dyn FnMut(&mut [u8])) -> Result<()> {
+        let to = &mut self.buffers[buffer].mapping.bytes_mut()[pieces.range()];
         write(to);
-        flush(to);
+        flush_each(pieces.each().map(|piece| &to[piece]));
         Ok(())
     }
 
-    fn read(&mut self, buffer: usize, bytes: Range<usize>, read: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let from = &self.buffers[buffer].mapping.bytes()[bytes];
-        flush(from);
+    fn read(&mut self, buffer: usize, pieces: BufferPieces, read: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let from = &self.buffers[buffer].mapping.bytes()[pieces.range()];
+        flush_each(pieces.each().map(|piece| &from[piece]));
         read(from);
         Ok(())
     }

@@ -9,6 +9,8 @@
 //! else.
 
 pub mod attend;
+#[cfg(test)]
+mod blocks;
 mod context;
 #[cfg(test)]
 pub(crate) mod fake;
@@ -29,7 +31,7 @@ mod tests;
 pub mod trial;
 mod xrt;
 
-pub use context::{BufferId, CommandId, LoadedProgram};
+pub use context::{BufferId, BufferPieces, CommandId, LoadedProgram};
 pub use program::Program;
 
 /// A way to the NPU.

@@ -1,7 +1,7 @@
 //! The guest's streams on the functional model of the array: a whole model whose attention they make, beside the reference
 //! executor. The model is a test's instrument, and no device of any command.
 
-use super::context::Backend;
+use super::context::{Backend, BufferPieces};
 use super::guest::{self, NpuSteps};
 use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256};
 use super::{DriverApi, LoadedProgram, Program};
@@ -65,7 +65,7 @@ pub(crate) fn loaded(
 }
 
 /// The array as a way to the NPU: a command has run when it is started.
-struct ModelledArray {
+pub(super) struct ModelledArray {
     machine: Machine,
     /// Cycles that have passed so far, for whoever has asked.
     clock: Rc<Cell<u64>>,
@@ -80,11 +80,11 @@ struct ModelledArray {
     pages: usize,
 }
 
-/// The buffer of pages.
+/// The buffer of pages, where they are copied.
 const PAGES: usize = 2;
 
 impl ModelledArray {
-    fn new(program: &'static Program, fault: ArrayFault) -> ModelledArray {
+    pub(super) fn new(program: &'static Program, fault: ArrayFault) -> ModelledArray {
         let mut machine = Machine::new(program.columns, Latencies::default());
         machine.limit = u64::MAX;
         machine.load_image(program.image).expect("an image");
@@ -92,15 +92,29 @@ impl ModelledArray {
         ModelledArray { machine, clock, shared, program, streams, fault, commands: 0, is_blind: false, pages: 0 }
     }
 
-    /// Shows the array what others wrote to dma-bufs, or others what it wrote.
-    fn exchange(&mut self, is_shown: bool) {
-        for (buffer, view) in &mut self.shared {
-            let memory = &mut self.machine.host[*buffer].memory;
-            for (at, bytes) in (0u64..).step_by(4).zip(view.bytes_mut().chunks_exact_mut(4)) {
-                let word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-                match is_shown {
-                    true => memory.write_word(at, if self.fault == ArrayFault::Blind { 0 } else { word }),
-                    false => bytes.copy_from_slice(&memory.word(at).expect("a word that was shown").to_le_bytes()),
+    /// Shows the array the dma-bufs among these buffers as they are now. Returns their words.
+    fn show(&mut self, arguments: &[(usize, u64)]) -> Vec<(usize, Vec<u32>)> {
+        let is_used = |buffer: &usize| arguments.iter().any(|(argument, _)| argument == buffer);
+        let mut shown = Vec::new();
+        for (buffer, view) in self.shared.iter().filter(|(buffer, _)| is_used(buffer)) {
+            let words = view.bytes().as_chunks().0.iter().map(|word| u32::from_le_bytes(*word));
+            let words: Vec<u32> = words.map(|word| if self.fault == ArrayFault::Blind { 0 } else { word }).collect();
+            let memory = &self.machine.host[*buffer].memory;
+            (0..).step_by(4).zip(&words).for_each(|(at, word)| memory.write_word(at, *word));
+            shown.push((*buffer, words));
+        }
+        shown
+    }
+
+    /// Gives others what the array wrote to dma-bufs.
+    fn give_back(&mut self, shown: Vec<(usize, Vec<u32>)>) {
+        for (buffer, words) in shown {
+            let memory = &self.machine.host[buffer].memory;
+            let Some(view) = self.shared.get_mut(&buffer) else { continue };
+            for (bytes, (at, word)) in view.bytes_mut().chunks_exact_mut(4).zip((0..).step_by(4).zip(words)) {
+                let now = memory.word(at).expect("a word that was shown");
+                if now != word {
+                    bytes.copy_from_slice(&now.to_le_bytes());
                 }
             }
         }
@@ -121,23 +135,37 @@ impl Backend for ModelledArray {
         self.allocate(buffer.size())
     }
 
-    fn write(&mut self, buffer: usize, bytes: Range<usize>, write: &mut dyn FnMut(&mut [u8])) -> Result<()> {
-        let first = bytes.start;
-        // What it leaves is seen: numbers that are none.
-        let mut written = vec![0xFF; bytes.len()];
+    fn write(&mut self, buffer: usize, pieces: BufferPieces, write: &mut dyn FnMut(&mut [u8])) -> Result<()> {
+        assert!(!self.shared.contains_key(&buffer), "keys and values are copied");
+        // What it leaves is seen: numbers that are none. Words between pieces keep what the array sees.
+        let mut written = vec![0xFF; pieces.range().len()];
         write(&mut written);
         self.pages += usize::from(buffer == PAGES);
-        for (index, word) in written.chunks(4).enumerate() {
-            let is_unseen = self.is_blind && buffer == PAGES && self.pages > 1;
-            let word = if is_unseen { 0 } else { u32::from_le_bytes(word.try_into().expect("whole words")) };
-            self.machine.host[buffer].memory.write_word((first + 4 * index) as u64, word);
+        let is_unseen = self.is_blind && buffer == PAGES && self.pages > 1;
+        let memory = &self.machine.host[buffer].memory;
+        for at in pieces.range().step_by(4) {
+            if memory.word(at as u64).is_none() {
+                memory.write_word(at as u64, u32::MAX);
+            }
+        }
+        for piece in pieces.each() {
+            for (at, word) in (pieces.first + piece.start..).step_by(4).zip(written[piece].chunks(4)) {
+                let word = u32::from_le_bytes(word.try_into().expect("whole words"));
+                memory.write_word(at as u64, if is_unseen { 0 } else { word });
+            }
         }
         Ok(())
     }
 
-    fn read(&mut self, buffer: usize, bytes: Range<usize>, read: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let word = |at: usize| self.machine.host[buffer].memory.word(at as u64).expect("a word that was written");
-        let mut bytes: Vec<u8> = bytes.step_by(4).flat_map(|at| word(at).to_le_bytes()).collect();
+    fn read(&mut self, buffer: usize, pieces: BufferPieces, read: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let mut bytes = vec![0xFF; pieces.range().len()];
+        for piece in pieces.each() {
+            let first = pieces.first + piece.start;
+            for (at, to) in (first..).step_by(4).zip(bytes[piece].chunks_mut(4)) {
+                let word = self.machine.host[buffer].memory.word(at as u64).expect("a word that was written");
+                to.copy_from_slice(&word.to_le_bytes());
+            }
+        }
         if matches!(self.fault, ArrayFault::Wrong(from) if self.commands >= from) {
             bytes[17] ^= 1;
         }
@@ -161,10 +189,12 @@ impl Backend for ModelledArray {
         if self.fault == ArrayFault::Fails(self.commands) {
             return Err(Error::device("the NPU reports an error in the program", "see the model"));
         }
+        // What a packet has room for.
+        assert!(arguments.len() <= 7, "{} buffers", arguments.len());
         self.machine.arguments = arguments.to_vec();
-        self.exchange(true);
+        let shown = self.show(arguments);
         let ran = self.machine.run(&self.streams[command]).map_err(|fault| Error::device(fault, "see the model"));
-        self.exchange(false);
+        self.give_back(shown);
         self.clock.set(self.machine.cycles());
         ran
     }
@@ -222,7 +252,7 @@ fn schedule(checkpoint: &Checkpoint, kv: KvType) -> Schedule {
 }
 
 /// The golden model with heads of 128 elements.
-fn checkpoint() -> Checkpoint {
+pub(super) fn checkpoint() -> Checkpoint {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/wide_small");
     Checkpoint::open(&root).expect("the golden model")
 }

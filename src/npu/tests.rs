@@ -16,14 +16,14 @@ use tempfile::NamedTempFile;
 
 const DEADLINE: Duration = Duration::from_secs(2);
 
-struct NpuMachine {
-    file: NamedTempFile,
+pub(super) struct NpuMachine {
+    pub(super) file: NamedTempFile,
     npu: FakeNpu,
     _fake: FakeIoctls,
 }
 
 impl NpuMachine {
-    fn new() -> NpuMachine {
+    pub(super) fn new() -> NpuMachine {
         // In memory where that is possible: thousands of files with mapped pages keep a disk busy for minutes.
         let file = NamedTempFile::new_in("/dev/shm").or_else(|_| NamedTempFile::new()).unwrap();
         let npu = FakeNpu::new(file.path());
@@ -48,7 +48,7 @@ impl NpuMachine {
     }
 
     #[track_caller]
-    fn assert_clean(&self) {
+    pub(super) fn assert_clean(&self) {
         self.with(|array| {
             assert_eq!(array.held(), 0, "{array:?}");
             assert!(array.violations.is_empty(), "{:?}", array.violations);

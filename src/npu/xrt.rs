@@ -1,6 +1,6 @@
 //! Runs a program on the NPU through libxrt, AMD's library, where that is installed. src/npu/kernel.rs does the same without it.
 
-use super::context::{Backend, lost};
+use super::context::{Backend, BufferPieces, lost};
 use super::packet::RUN_SEQUENCE;
 use super::program::Program;
 use crate::error::{Setting, text};
@@ -107,17 +107,25 @@ impl Backend for XrtBackend<'_> {
         Ok(())
     }
 
-    fn write(&mut self, buffer: usize, bytes: Range<usize>, write: &mut dyn FnMut(&mut [u8])) -> Result<()> {
-        self.passing.resize(bytes.len(), 0);
-        write(&mut self.passing);
-        self.buffers[buffer].write(bytes.start, &self.passing)?;
-        self.buffers[buffer].sync_part_to_device(bytes.start, bytes.len())
+    fn takes_offsets(&self) -> bool {
+        false
     }
 
-    fn read(&mut self, buffer: usize, bytes: Range<usize>, read: &mut dyn FnMut(&[u8])) -> Result<()> {
-        self.passing.resize(bytes.len(), 0);
-        self.buffers[buffer].sync_part_to_host(bytes.start, bytes.len())?;
-        self.buffers[buffer].read(bytes.start, &mut self.passing)?;
+    fn write(&mut self, buffer: usize, pieces: BufferPieces, write: &mut dyn FnMut(&mut [u8])) -> Result<()> {
+        let Range { start, end } = pieces.range();
+        self.passing.resize(end - start, 0);
+        write(&mut self.passing);
+        self.buffers[buffer].write(start, &self.passing)?;
+        self.buffers[buffer].sync_part_to_device(start, end - start)
+    }
+
+    fn read(&mut self, buffer: usize, pieces: BufferPieces, read: &mut dyn FnMut(&[u8])) -> Result<()> {
+        self.passing.resize(pieces.range().len(), 0);
+        for piece in pieces.each() {
+            let (from, to) = (pieces.first + piece.start, &mut self.passing[piece]);
+            self.buffers[buffer].sync_part_to_host(from, to.len())?;
+            self.buffers[buffer].read(from, to)?;
+        }
         read(&self.passing);
         Ok(())
     }

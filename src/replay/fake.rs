@@ -4,6 +4,7 @@ use super::driver::{DeviceCommand, Driver, HostAccess, Memory, MemorySource, Sta
 use crate::Result;
 use crate::lower::caps::{Caps, DeviceKind};
 use crate::lower::kernels::Kernel;
+use crate::sys::dma_buf::{DmaBuf, Mapping, page_size, sealed_memfd};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::time::Duration;
@@ -62,8 +63,8 @@ impl Driver for RecordingDriver {
         &self.caps
     }
 
-    fn allocate(&self, bytes: u64, _: usize, _: HostAccess, _: MemorySource) -> Result<HostMemory> {
-        Ok(HostMemory(vec![0; bytes as usize / 4]))
+    fn allocate(&self, bytes: u64, _: usize, _: HostAccess, source: MemorySource) -> Result<HostMemory> {
+        HostMemory::new(bytes, matches!(source, MemorySource::Exported))
     }
 
     fn compile(&mut self, _: &[Kernel]) -> Result<()> {
@@ -104,16 +105,48 @@ impl Driver for RecordingDriver {
     fn finish(&self) {}
 }
 
-/// Words of the processor's memory.
-pub struct HostMemory(Vec<u32>);
+/// Words of the processor's memory. Another device sees them, where they are a memfd's.
+pub struct HostMemory {
+    words: Vec<u32>,
+    shared: Option<(DmaBuf, Mapping)>,
+    size: u64,
+}
+
+impl HostMemory {
+    fn new(size: u64, is_shared: bool) -> Result<HostMemory> {
+        let mut memory = HostMemory { words: Vec::new(), shared: None, size };
+        if is_shared {
+            let buffer = DmaBuf::from_fd(sealed_memfd(size.max(1).next_multiple_of(page_size()))?)?;
+            let mapping = buffer.map()?;
+            memory.shared = Some((buffer, mapping));
+        } else {
+            memory.words = vec![0; size as usize / 4];
+        }
+        Ok(memory)
+    }
+
+    fn words(&self) -> &[u32] {
+        match &self.shared {
+            Some((_, mapping)) => &bytemuck::cast_slice(mapping.bytes())[..self.size as usize / 4],
+            None => &self.words,
+        }
+    }
+
+    fn all_words_mut(&mut self) -> &mut [u32] {
+        match &mut self.shared {
+            Some((_, mapping)) => &mut bytemuck::cast_slice_mut(mapping.bytes_mut())[..self.size as usize / 4],
+            None => &mut self.words,
+        }
+    }
+}
 
 impl Memory for HostMemory {
     fn address(&self) -> u64 {
-        self.0.as_ptr() as u64
+        self.words().as_ptr() as u64
     }
 
     fn size(&self) -> u64 {
-        4 * self.0.len() as u64
+        self.size
     }
 
     fn is_mapped(&self) -> bool {
@@ -127,25 +160,29 @@ impl Memory for HostMemory {
     fn hide(&mut self) {}
 
     unsafe fn bytes(&self) -> Option<&[u8]> {
-        Some(bytemuck::cast_slice(&self.0))
+        Some(bytemuck::cast_slice(self.words()))
     }
 
     unsafe fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        Some(bytemuck::cast_slice_mut(&mut self.0))
+        Some(bytemuck::cast_slice_mut(self.all_words_mut()))
     }
 
     unsafe fn words_mut(&mut self, words: Range<usize>) -> Result<&mut [u32]> {
-        Ok(&mut self.0[words])
+        Ok(&mut self.all_words_mut()[words])
     }
 
     fn copy_from(&mut self, data: &[u8]) -> Result<()> {
-        bytemuck::cast_slice_mut::<u32, u8>(&mut self.0)[..data.len()].copy_from_slice(data);
+        bytemuck::cast_slice_mut::<u32, u8>(self.all_words_mut())[..data.len()].copy_from_slice(data);
         Ok(())
     }
 
     fn copy_to(&self, data: &mut [u8]) -> Result<()> {
-        data.copy_from_slice(&bytemuck::cast_slice::<u32, u8>(&self.0)[..data.len()]);
+        data.copy_from_slice(&bytemuck::cast_slice::<u32, u8>(self.words())[..data.len()]);
         Ok(())
+    }
+
+    fn dma_buf(&self) -> Option<&DmaBuf> {
+        self.shared.as_ref().map(|(buffer, _)| buffer)
     }
 }
 

@@ -7,7 +7,7 @@ use super::passes::{GuestPiece, PassHalf};
 use super::timeline::GuestSpan;
 use crate::cpu::CpuKernels;
 use crate::cpu::lanes::VectorUnits;
-use crate::executor::guest::{Guest, GuestKind, GuestPasses, GuestReport, HostGuest, PlacementTiming};
+use crate::executor::guest::{Guest, GuestKind, GuestPasses, GuestReport, HostGuest, KvBlocks, PlacementTiming};
 use crate::executor::weights::Progress;
 use crate::executor::{PageId, Pages, Row, slot_row};
 use crate::lower::{PassKind, RowOrder};
@@ -61,6 +61,8 @@ pub(super) struct GuestSeat {
     failures: u32,
     /// Whether it has proved itself: in a pass of one row, and in one of several.
     is_proved: [bool; 2],
+    /// Whether the guest reads the KV cache where it is; `None`: it has not been shown yet.
+    shares_kv: Option<bool>,
     /// What was measured to choose its passes.
     timings: Vec<PlacementTiming>,
 }
@@ -95,6 +97,7 @@ impl GuestSeat {
             reloads: 0,
             failures: 0,
             is_proved: [false; 2],
+            shares_kv: None,
             timings: Vec::new(),
         }
     }
@@ -186,6 +189,7 @@ impl GuestSeat {
             Ok(guest) => {
                 log::info!("{} is tried again", guest.name());
                 (self.seated, self.guest, self.is_proved) = (Some(seated), Some(guest), [false; 2]);
+                self.shares_kv = None;
             }
             Err(e) => {
                 self.failures += 1;
@@ -248,6 +252,34 @@ pub fn load(
 }
 
 impl<D: Driver> Replay<D> {
+    /// Shows an NPU that has come the KV cache's blocks. One that does not read them there gets copies for every step, as other
+    /// guests do.
+    pub(super) fn share_kv(&mut self) {
+        let GuestSeat { guest: Some(guest), seated: Some(seated), shares_kv: shares @ None, .. } = &mut self.seat
+        else {
+            return;
+        };
+        if !matches!(seated.kind, GuestKind::Npu(_)) {
+            return;
+        }
+        let [global, local] = [0, 1].map(|pool| self.kv[pool].iter().map(Memory::dma_buf).collect::<Option<Vec<_>>>());
+        let element = self.schedule.extent.kv;
+        let shared = match (global, local) {
+            (Some(global), Some(local)) => {
+                let layouts = Pool::ALL.map(|pool| *self.schedule.kv.pool(pool));
+                guest.share_kv(&KvBlocks { element, layouts, blocks: [global, local] })
+            }
+            _ => Err(Error::device("its blocks are no dma-bufs here", "update this device's driver")),
+        };
+        let name = guest.name();
+        *shares = Some(*shared.as_ref().unwrap_or(&false));
+        match shared {
+            Ok(true) => log::info!("{name} reads the KV cache where it is"),
+            Ok(false) => log::info!("{name} takes a copy of the KV cache: its elements are {}", element.name()),
+            Err(e) => log::info!("{name} takes a copy of the KV cache: {e}"),
+        }
+    }
+
     /// What the device is called. Says what a guest costs.
     pub(super) fn set_name(&mut self) {
         let device = &self.queue.driver.caps().name;
@@ -296,6 +328,7 @@ impl<D: Driver> Replay<D> {
         // No pass with a guest is one submit, and the paces of those without were others.
         passes.kinds.iter_mut().for_each(|baked| (baked.pace, baked.last) = Default::default());
         self.passes = passes;
+        self.share_kv();
         self.set_name();
         rebaked
     }
@@ -331,11 +364,12 @@ impl<D: Driver> Replay<D> {
         Ok(())
     }
 
-    /// Whether the guest's step needs nothing of the device but what is there: the host maps all that the guest works on, and
-    /// the device need not prove what it makes.
+    /// Whether the guest's step needs nothing of the device but what is there: the guest reaches all that it works on, and the
+    /// device need not prove what it makes.
     fn can_run_beside(&self) -> bool {
-        let is_mapped = self.kv.iter().flatten().all(Memory::is_mapped) && !self.arena.is_handed_over();
-        is_mapped && self.seat.guest.is_some() && self.seat.is_proved[usize::from(self.rows.len() > 1)]
+        let reaches_kv = self.seat.shares_kv == Some(true) || self.kv.iter().flatten().all(Memory::is_mapped);
+        let is_trusted = self.seat.guest.is_some() && self.seat.is_proved[usize::from(self.rows.len() > 1)];
+        reaches_kv && !self.arena.is_handed_over() && is_trusted
     }
 
     /// Lets the guest run a step. Where it fails, the device runs this step and those that follow: a guest only reads the KV
@@ -405,7 +439,7 @@ impl<D: Driver> Replay<D> {
         guest.begin(&self.rows[rows.clone()]);
         if let Op::Attend { kv, q, out, .. } = &mut op {
             (*q, *out) = (q.from_row(rows.start), out.from_row(rows.start));
-            self.copy_kv(guest, kv, rows)?;
+            self.show_kv(guest, kv, rows)?;
         }
         if self.queue.is_idle() {
             let mut ran = Ok(());
@@ -417,14 +451,17 @@ impl<D: Driver> Replay<D> {
         guest.run(&op, bytemuck::cast_slice_mut(unsafe { self.arena.words_mut(0..words) }?))
     }
 
-    /// Copies what rows of the pass see of a layer's keys and values to the guest's own memory: all of it for every pass, since
-    /// other passes, and whoever restores pages, may have written any of it. Where the host does not map them, they go
-    /// through staging.
-    fn copy_kv(&mut self, guest: &mut dyn Guest, layer: &KvLayer, rows: Range<usize>) -> Result<()> {
+    /// Shows the guest the pages that rows of the pass see, and where it does not share the cache copies their part of a layer to
+    /// its own memory: all of it for every pass, since other passes, and whoever restores pages, may have written any of it.
+    /// Where the host does not map them, they go through staging.
+    fn show_kv(&mut self, guest: &mut dyn Guest, layer: &KvLayer, rows: Range<usize>) -> Result<()> {
         let part = layer.elements() * layer.element.bytes();
         let offset = layer.place * part;
         let layout = *self.schedule.kv.pool(layer.pool);
         let pages = show_pages(&self.pages, layer.pool, &self.rows[rows], guest);
+        if self.seat.shares_kv == Some(true) {
+            return Ok(());
+        }
         let mut copied = Vec::new();
         for page in pages {
             let (block, start) = layout.in_block(page as usize);
@@ -466,14 +503,4 @@ fn first_on_pages(rows: &[Row]) -> impl Iterator<Item = &Row> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_behind_another_on_its_page_see_no_other_page() {
-        let row = |sequence, position| Row { token: 0, position, sequence };
-        let rows: Vec<Row> = (60..200).map(|p| row(0, p)).chain([row(1, 5), row(1, 4), row(1, 6), row(0, 7)]).collect();
-        let kept: Vec<(u32, u32)> = first_on_pages(&rows).map(|row| (row.sequence, row.position)).collect();
-        assert_eq!(kept, [(0, 60), (0, 64), (0, 128), (0, 192), (1, 5), (1, 4), (0, 7)]);
-    }
-}
+mod tests;

@@ -181,6 +181,7 @@ impl<D: Driver> Replay<D> {
             queue,
             schedule,
         };
+        replay.share_kv();
         replay.set_name();
         replay.fill_tables()?;
         replay.bake(start.elapsed(), progress)?;

@@ -101,21 +101,28 @@ pub fn map(node: &Node, buffer: &Gem, size: u64) -> DriverResult<Option<Mapping>
 /// the driver's own request for this (SYNC_BO) refuses imported buffers: before a run this shows the NPU what the host
 /// wrote, and after a run the host what the NPU wrote.
 pub fn flush(bytes: &[u8]) {
+    flush_each([bytes]);
+}
+
+/// As [`flush`], of several slices.
+pub fn flush_each<'b>(slices: impl IntoIterator<Item = &'b [u8]>) {
     // The driver exists for x86-64 alone: elsewhere there is no NPU to show anything to.
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 has these instructions, and each line holds at least one of the bytes.
     unsafe {
         use std::arch::x86_64::{_mm_clflush, _mm_mfence};
         const LINE: usize = 64;
-        let before = bytes.as_ptr() as usize % LINE;
         _mm_mfence();
-        for at in (0..bytes.len() + before).step_by(LINE) {
-            _mm_clflush(bytes.as_ptr().wrapping_sub(before).wrapping_add(at));
+        for bytes in slices {
+            let before = bytes.as_ptr() as usize % LINE;
+            for at in (0..bytes.len() + before).step_by(LINE) {
+                _mm_clflush(bytes.as_ptr().wrapping_sub(before).wrapping_add(at));
+            }
         }
         _mm_mfence();
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = bytes;
+    let _ = slices;
 }
 
 impl DeviceHeap {

@@ -167,17 +167,17 @@ fn assert_decode_right(
     results.begin(seen.len() * heads);
     for (command, stream) in attention.streams().enumerate() {
         let (parameters, left) = attention.bytes(command);
-        // What was there before is not read.
+        // What was there before is not read, nor what lies behind the bytes that are said to be.
         let mut units = vec![0xFF; parameters];
         attention.write_parameters(command, turns, &counted, Queries { of: &wide, scale: 1.0 }, &mut units);
+        let (row, used) = attention.parameter_rows();
+        units.chunks_exact_mut(row).for_each(|row| row[used..].fill(0xFF));
         let left = cache.run(machine, (stream, attention.blocks(command)), &units, left);
         let left = left.unwrap_or_else(|fault| panic!("{name}: {fault}"));
-        for (number, left) in left.chunks_exact(LEFT_BYTES).enumerate() {
-            attention.read_left(command, number, &left[..attention.left_bytes()], |part| {
-                let index = part.row * heads + part.head;
-                results.take(index, &part, &mut o[index * head_dim..][..head_dim]);
-            });
-        }
+        attention.read_left(command, &left, |part| {
+            let index = part.row * heads + part.head;
+            results.take(index, &part, &mut o[index * head_dim..][..head_dim]);
+        });
     }
     assert_eq!(results.missing(), 0, "{name}");
     for (index, o) in o.chunks_exact(head_dim).enumerate() {

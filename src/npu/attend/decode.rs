@@ -1,12 +1,16 @@
 //! Attention of one token of each of some sequences.
 
-use super::queries::{write_quad, write_words};
+use super::queries::write_quad;
 use super::{
     ColumnWork, CoreTurns, DECODE_QUAD_BYTES, DealtCommand, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Queries,
-    QueryPart, UNIT_BYTES, UnitArguments, runs, split,
+    QueryPart, UNIT_BYTES, UnitArguments, runs, split, unwalk,
 };
 use crate::npu::stream::{InstructionStream, ShimChannel, ShimTransfer};
 use std::ops::Range;
+
+/// Words of a unit before its queries, and from its first four queries to the next four.
+const QUERIES: usize = 16;
+const SECOND_QUAD: usize = 512;
 
 /// Pages of one head of one sequence, which a core goes through by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,12 +104,22 @@ impl DecodeAttention {
         (parts * UNIT_BYTES, parts * LEFT_BYTES)
     }
 
-    /// Bytes that a core leaves of a part, of its [`LEFT_BYTES`] the first.
+    /// Of each [`LEFT_BYTES`] that a core leaves of a part, the first bytes that have something.
     pub fn left_bytes(&self) -> usize {
         self.layout.group.div_ceil(4) * DECODE_QUAD_BYTES
     }
 
-    /// Writes the parameters of a command that is the next to run: `seen` has for each sequence the positions that its token
+    /// What is read of a unit of parameters: of each so many bytes, so many. A core reads the unit's first words, and these are
+    /// columns of the memory tile's walk.
+    pub fn parameter_rows(&self) -> (usize, usize) {
+        let row = 2 * self.layout.head_dim;
+        let words = QUERIES + (self.layout.group - 1) / 4 * SECOND_QUAD + 2 * self.layout.head_dim;
+        // Of each 16 rows 64 words are a column of 16 bytes.
+        let used = if words > 4 * row { row } else { 16 * words.div_ceil(64) };
+        (row, used)
+    }
+
+    /// Writes what is read of the parameters of a command that is the next to run: `seen` has for each sequence the positions that its token
     /// sees, counted from the start of its first page. A row of `queries` is a sequence. `turns` are as the command before
     /// left them, and become those that this one leaves.
     pub fn write_parameters(
@@ -125,14 +139,15 @@ impl DecodeAttention {
         }
     }
 
-    /// Goes through what a command's core left of its part of a number, query by query. A row is a sequence.
-    pub fn read_left(&self, command: usize, part: usize, left: &[u8], mut found: impl FnMut(QueryPart<'_>)) {
+    /// Goes through what a command's cores left, query by query. A row is a sequence.
+    pub fn read_left(&self, command: usize, left: &[u8], mut found: impl FnMut(QueryPart<'_>)) {
         let HeadLayout { head_dim, group, .. } = self.layout;
-        let Some(part) = self.parts(command).nth(part) else { return };
-        for query in 0..group {
-            let left = left.get(query / 4 * DECODE_QUAD_BYTES..).unwrap_or_default();
-            let of = (part.sequence, part.head * group + query);
-            found(QueryPart::new(of, part.parts, left, query % 4, head_dim));
+        for (part, left) in self.parts(command).zip(left.chunks(LEFT_BYTES)) {
+            for query in 0..group {
+                let left = left.get(query / 4 * DECODE_QUAD_BYTES..).unwrap_or_default();
+                let of = (part.sequence, part.head * group + query);
+                found(QueryPart::new(of, part.parts, left, query % 4, head_dim));
+            }
         }
     }
 
@@ -144,7 +159,8 @@ impl DecodeAttention {
         // Where a part is not seen, it is no part: the first page and the last are seen, and so is what is between.
         let within = |position: usize| (position.clamp(covered.start, covered.end) - covered.start) as u32;
         let queried = if quads == 2 { (2048 + 8 * dim) / 32 } else { 8 * dim / 32 };
-        let words = [
+        let mut words = [0; QUERIES];
+        let of_part = [
             (part.pages.len() * self.layout.page_units()) as u32,
             UNIT_BYTES as u32 / step,
             dim / 16 - 1,
@@ -157,14 +173,14 @@ impl DecodeAttention {
             queried,
             core as u32,
         ];
-        write_words(&words, &self.walk, to);
+        words[..of_part.len()].copy_from_slice(&of_part);
+        unwalk(&self.walk, 0, &words, to);
         for first in (0..group).step_by(4) {
             let query = |index: usize| {
                 let of = first + index;
                 (of < group).then(|| (queries.of)(part.sequence, part.head * group + of))
             };
-            // Behind the parameters, each four queries have half a unit.
-            let place = (16 + 128 * first, 16);
+            let place = (QUERIES + first / 4 * SECOND_QUAD, 16);
             write_quad::<4>([0, 1, 2, 3].map(query), (head_dim, queries.scale), &self.walk, place, to);
         }
     }

@@ -1,6 +1,6 @@
 //! Attention of many tokens of each of some sequences.
 
-use super::queries::{write_quad, write_words};
+use super::queries::write_quad;
 use super::{
     CORES, ColumnWork, CoreTurns, DealtCommand, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Queries, QueryPart,
     UNIT_BYTES, UnitArguments, runs, split, unwalk,
@@ -216,7 +216,8 @@ impl PrefillAttention {
         let quad = quad_bytes(head_dim) as u32;
         let common =
             [units, UNIT_BYTES as u32 / step, dim / 16, dim / 16 - 1, 0, 0, groups, step, quad, 0, u32::MAX, 1];
-        write_words(&common, &self.walks[0], to);
+        to.fill(0);
+        unwalk(&self.walks[0], 0, &common, to);
         let relative = |position: usize| (position as i64 - start) as u32;
         let ends = relative(chunk.seen(block.tokens.start).end);
         // Far below all positions.

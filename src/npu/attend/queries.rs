@@ -1,7 +1,5 @@
 //! Queries as cores have them: in bf16, in tiles of eight dimensions by four queries.
 
-use super::unwalk;
-
 /// Dimensions of a tile.
 const TILE: usize = 8;
 /// Elements of the largest head.
@@ -56,10 +54,4 @@ pub(super) fn write_quad<const WALKED: usize>(
             to.iter_mut().zip(words).for_each(|(to, word)| *to = word.to_le_bytes());
         }
     }
-}
-
-/// Writes the words of parameters at the start of a unit, and zeros behind them.
-pub(super) fn write_words(words: &[u32], walk: &[usize], to: &mut [u8]) {
-    to.fill(0);
-    unwalk(walk, 0, words, to);
 }

@@ -1,0 +1,147 @@
+//! What a guest is shown of pages and of the cache, on a driver that computes nothing.
+
+use super::*;
+use crate::executor::pages::PageChange;
+use crate::executor::{Executor, HeadRows};
+use crate::machine::heaps::{DeviceMemory, Heap};
+use crate::model::WeightFormat;
+use crate::npu::DriverApi;
+use crate::plan::{Needs, Plan};
+use crate::replay::driver::MemorySource;
+use crate::replay::fake::RecordingDriver;
+use crate::replay::options::{ReplayOptions, Tune};
+use crate::schedule::Extent;
+use crate::sys::dma_buf::Mapping;
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+
+/// What a guest was shown, and what it took.
+#[derive(Default)]
+struct ShownKv {
+    blocks: Vec<[Vec<Mapping>; 2]>,
+    copies: usize,
+    steps: usize,
+}
+
+/// A guest that is shown blocks, and answers so. It computes nothing, as the device does.
+struct ShownGuest {
+    shown: Rc<RefCell<ShownKv>>,
+    answer: fn() -> Result<bool>,
+    fails: bool,
+}
+
+impl Guest for ShownGuest {
+    fn name(&self) -> &str {
+        "a guest that is shown"
+    }
+
+    fn share_kv(&mut self, cache: &KvBlocks<'_>) -> Result<bool> {
+        let mappings = |pool: &Vec<&crate::sys::dma_buf::DmaBuf>| pool.iter().map(|b| b.map().unwrap()).collect();
+        self.shown.borrow_mut().blocks.push([mappings(&cache.blocks[0]), mappings(&cache.blocks[1])]);
+        (self.answer)()
+    }
+
+    fn begin(&mut self, _: &[Row]) {}
+
+    fn set_page(&mut self, _: &PageChange) {}
+
+    fn copy_kv(&mut self, _: &KvLayer, _: PageId, _: KvType, _: &[u8]) -> Result<()> {
+        self.shown.borrow_mut().copies += 1;
+        Ok(())
+    }
+
+    fn run(&mut self, _: &Op, _: &mut [f32]) -> Result<()> {
+        self.shown.borrow_mut().steps += 1;
+        match std::mem::take(&mut self.fails) {
+            true => Err(Error::device("it fails once", "see the test")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The golden model on the driver that computes nothing, whose cache is of this type and from there.
+fn replay(kv: KvType, source: MemorySource) -> Replay<RecordingDriver> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny");
+    let checkpoint = Checkpoint::open(&root).unwrap();
+    let extent = Extent { context: 256, max_rows: 16, head_rows: 1, sequences: 1, kv, kv_tokens: None };
+    let schedule = Schedule::build(checkpoint.shape(), extent, checkpoint.formats(WeightFormat::Bf16));
+    let (available, reserved) = (1 << 30, 0);
+    let heap = Heap { name: "heap".into(), available, reserved, device_local: true, host_visible: true };
+    let (device, max_allocation) = ("fake".into(), 1 << 30);
+    let memory = DeviceMemory { device, heaps: vec![heap], max_allocation, unified: true, pool: None };
+    let plan = Plan::place(&schedule, &memory, Needs::on_device(&schedule, true)).unwrap();
+    let options = ReplayOptions { tune: Some(Tune::Off), arena: source, ..ReplayOptions::default() };
+    Replay::load(RecordingDriver::new(), &checkpoint, schedule, &plan, options, &Progress::default()).unwrap()
+}
+
+/// Gives the seat to a guest that answers so when it is shown blocks, and runs a pass.
+fn attend(replay: &mut Replay<RecordingDriver>, answer: fn() -> Result<bool>, fails: bool) -> Rc<RefCell<ShownKv>> {
+    let shown = Rc::<RefCell<ShownKv>>::default();
+    let given = shown.clone();
+    let load = move || -> Result<Box<dyn Guest>> { Ok(Box::new(ShownGuest { shown: given.clone(), answer, fails })) };
+    replay.give_guest(GuestKind::Npu(DriverApi::Kernel), Duration::ZERO, Box::new(load));
+    pass(replay);
+    shown
+}
+
+fn pass(replay: &mut Replay<RecordingDriver>) {
+    replay.pages_mut().truncate(0, 0);
+    let rows: Vec<Row> = (0..9).map(|position| Row { token: 1, position, sequence: 0 }).collect();
+    replay.forward(&rows, Some(HeadRows { first: 8, count: 1 })).unwrap();
+}
+
+/// Blocks are the device's own memory, are shown once to each guest that comes, and who reads them there gets no copy.
+#[test]
+fn an_npu_is_shown_each_block_once_and_gets_no_copies() {
+    let mut replay = replay(KvType::Bf16, MemorySource::Exported);
+    let shown = attend(&mut replay, || Ok(true), false);
+    pass(&mut replay);
+    let layers = replay.schedule.shape.layers.len();
+    {
+        let shown = shown.borrow();
+        assert_eq!((shown.blocks.len(), shown.copies, shown.steps), (1, 0, 2 * layers));
+        for (pool, blocks) in shown.blocks[0].iter().enumerate() {
+            assert_eq!(blocks.len(), replay.kv[pool].len());
+            for (number, block) in blocks.iter().enumerate() {
+                let own = &mut replay.kv[pool][number];
+                // SAFETY: the driver runs nothing.
+                unsafe { own.bytes_mut() }.unwrap()[..4].copy_from_slice(&[7, pool as u8, number as u8, 9]);
+                assert_eq!(block.bytes()[..4], [7, pool as u8, number as u8, 9]);
+                assert_eq!(block.bytes().len() as u64, own.dma_buf().unwrap().size());
+            }
+        }
+    }
+    // One that comes back after a failure is shown them again.
+    let shown = attend(&mut replay, || Ok(true), true);
+    pass(&mut replay);
+    let shown = shown.borrow();
+    assert_eq!((shown.blocks.len(), shown.copies), (2, 0));
+}
+
+/// Where it does not read them there, or there is nothing to show, it gets a copy for each step.
+#[test]
+fn an_npu_that_shares_no_blocks_gets_copies() {
+    let refuses = || Err(Error::device("no room", "see the test"));
+    let cases: [(KvType, MemorySource, fn() -> Result<bool>, usize); 4] = [
+        (KvType::Bf16, MemorySource::Exported, || Ok(false), 1),
+        (KvType::Bf16, MemorySource::Exported, refuses, 1),
+        (KvType::F16, MemorySource::Exported, || Ok(false), 1),
+        (KvType::Bf16, MemorySource::Ordinary, || Ok(true), 0),
+    ];
+    for (kv, source, answer, times) in cases {
+        let mut replay = replay(kv, source);
+        let shown = attend(&mut replay, answer, false);
+        let shown = shown.borrow();
+        assert_eq!((shown.blocks.len(), shown.copies), (times, shown.steps));
+        assert!(shown.steps > 0 && replay.guest().is_some_and(|report| report.failures == 0));
+    }
+}
+
+#[test]
+fn rows_behind_another_on_its_page_see_no_other_page() {
+    let row = |sequence, position| Row { token: 0, position, sequence };
+    let rows: Vec<Row> = (60..200).map(|p| row(0, p)).chain([row(1, 5), row(1, 4), row(1, 6), row(0, 7)]).collect();
+    let kept: Vec<(u32, u32)> = first_on_pages(&rows).map(|row| (row.sequence, row.position)).collect();
+    assert_eq!(kept, [(0, 60), (0, 64), (0, 128), (0, 192), (1, 5), (1, 4), (0, 7)]);
+}
