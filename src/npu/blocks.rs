@@ -168,10 +168,10 @@ fn blocks_that_do_not_hold_the_cache_are_refused_and_copies_taken() {
     assert!(!refused(&|shown| shown.element = KvType::F16).expect("no failure"));
 }
 
-/// A thousand times the driver's interface refuses the first command over imported blocks. Every handle, mapping and descriptor
+/// Two hundred times the driver's interface refuses the first command over imported blocks. Every handle, mapping and descriptor
 /// is given back each time.
 #[test]
-fn a_thousand_failures_over_imported_blocks_leave_nothing() {
+fn failures_over_imported_blocks_leave_nothing() {
     let cache = MemfdCache::new(2);
     let (_, program) = guest::heads(&cache.schedule.shape).expect("heads");
     let (rows, steps) = (cache.rows(1, WRITTEN), cache.steps());
@@ -185,7 +185,7 @@ fn a_thousand_failures_over_imported_blocks_leave_nothing() {
     };
     let before = descriptors();
     assert!(before >= inodes.len() && inodes.len() > 4, "{before} descriptors of {} blocks", inodes.len());
-    for _ in 0..10 {
+    for _ in 0..2 {
         let machine = NpuMachine::new();
         for _ in 0..100 {
             let node = Node::open(machine.file.path()).expect("a node");

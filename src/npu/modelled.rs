@@ -137,13 +137,13 @@ impl Backend for ModelledArray {
 
     fn write(&mut self, buffer: usize, pieces: BufferPieces, write: &mut dyn FnMut(&mut [u8])) -> Result<()> {
         assert!(!self.shared.contains_key(&buffer), "keys and values are copied");
-        // What it leaves is seen: numbers that are none. Words between pieces keep what the array sees.
+        // What it leaves is seen: numbers that are none. Words behind each piece keep what the array sees.
         let mut written = vec![0xFF; pieces.range().len()];
         write(&mut written);
         self.pages += usize::from(buffer == PAGES);
         let is_unseen = self.is_blind && buffer == PAGES && self.pages > 1;
         let memory = &self.machine.host[buffer].memory;
-        for at in pieces.range().step_by(4) {
+        for at in (pieces.first..pieces.first + pieces.step * pieces.count).step_by(4) {
             if memory.word(at as u64).is_none() {
                 memory.write_word(at as u64, u32::MAX);
             }
