@@ -169,8 +169,9 @@ fn assert_decode_right(
         let (parameters, left) = attention.bytes(command);
         // What was there before is not read, nor what lies behind the bytes that are said to be.
         let mut units = vec![0xFF; parameters];
-        attention.write_parameters(command, turns, &counted, Queries { of: &wide, scale: 1.0 }, &mut units);
         let (row, used) = attention.parameter_rows();
+        let to = &mut units[..parameters - row + used];
+        attention.write_parameters(command, turns, &counted, Queries { of: &wide, scale: 1.0 }, to);
         units.chunks_exact_mut(row).for_each(|row| row[used..].fill(0xFF));
         let left = cache.run(machine, (stream, attention.blocks(command)), &units, left);
         let left = left.unwrap_or_else(|fault| panic!("{name}: {fault}"));

@@ -130,7 +130,8 @@ impl DecodeAttention {
         queries: Queries<'_>,
         to: &mut [u8],
     ) {
-        let mut units = to.chunks_exact_mut(UNIT_BYTES);
+        // The last one ends where what is read of it does.
+        let mut units = to.chunks_mut(UNIT_BYTES);
         for (parts, turn) in self.commands[command].dealt.columns.iter().zip(&mut turns.0) {
             for (part, to) in parts.iter().zip(&mut units) {
                 self.write_unit(part, *turn, &seen[part.sequence], queries, to);
