@@ -16,6 +16,9 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 
+/// What a guest says when it is shown blocks.
+type ShareAnswer = fn() -> Result<bool>;
+
 /// What a guest was shown, and what it took.
 #[derive(Default)]
 struct ShownKv {
@@ -27,7 +30,7 @@ struct ShownKv {
 /// A guest that is shown blocks, and answers so. It computes nothing, as the device does.
 struct ShownGuest {
     shown: Rc<RefCell<ShownKv>>,
-    answer: fn() -> Result<bool>,
+    answer: ShareAnswer,
     fails: bool,
 }
 
@@ -76,7 +79,7 @@ fn replay(kv: KvType, source: MemorySource) -> Replay<RecordingDriver> {
 }
 
 /// Gives the seat to a guest that answers so when it is shown blocks, and runs a pass.
-fn attend(replay: &mut Replay<RecordingDriver>, answer: fn() -> Result<bool>, fails: bool) -> Rc<RefCell<ShownKv>> {
+fn attend(replay: &mut Replay<RecordingDriver>, answer: ShareAnswer, fails: bool) -> Rc<RefCell<ShownKv>> {
     let shown = Rc::<RefCell<ShownKv>>::default();
     let given = shown.clone();
     let load = move || -> Result<Box<dyn Guest>> { Ok(Box::new(ShownGuest { shown: given.clone(), answer, fails })) };
@@ -123,7 +126,7 @@ fn an_npu_is_shown_each_block_once_and_gets_no_copies() {
 #[test]
 fn an_npu_that_shares_no_blocks_gets_copies() {
     let refuses = || Err(Error::device("no room", "see the test"));
-    let cases: [(KvType, MemorySource, fn() -> Result<bool>, usize); 4] = [
+    let cases: [(KvType, MemorySource, ShareAnswer, usize); 4] = [
         (KvType::Bf16, MemorySource::Exported, || Ok(false), 1),
         (KvType::Bf16, MemorySource::Exported, refuses, 1),
         (KvType::F16, MemorySource::Exported, || Ok(false), 1),
