@@ -173,14 +173,21 @@ pub(crate) fn find(files: &Files) -> Result<DeviceNode> {
 /// # Errors
 /// Device: as [`check`], or the driver refuses. Refused: memory is short.
 pub(crate) fn load(schedule: &Schedule, api: DriverApi) -> Result<NpuSteps<'static>> {
+    let (_, program) = heads(&schedule.shape)?;
+    NpuSteps::new(format!("NPU through {}", api.name()), open(program, api)?, schedule)
+}
+
+/// Loads a program on this machine's NPU.
+///
+/// # Errors
+/// Device: no NPU that Kiln has programs for, or the driver refuses. Refused: memory is short.
+pub(super) fn open(program: &'static Program, api: DriverApi) -> Result<LoadedProgram<'static>> {
     let files = Files::system();
     let node = find(&files)?;
-    let (_, program) = heads(&schedule.shape)?;
-    let program = match api {
-        DriverApi::Kernel => LoadedProgram::through_kernel(drm::Node::open(&files.at(&node.path))?, program)?,
-        DriverApi::Xrt => LoadedProgram::through_xrt(Library::load()?, &node.slot, program)?,
-    };
-    NpuSteps::new(format!("NPU through {}", api.name()), program, schedule)
+    match api {
+        DriverApi::Kernel => LoadedProgram::through_kernel(drm::Node::open(&files.at(&node.path))?, program),
+        DriverApi::Xrt => LoadedProgram::through_xrt(Library::load()?, &node.slot, program),
+    }
 }
 
 impl<'x> NpuSteps<'x> {

@@ -13,6 +13,8 @@ pub mod attend;
 mod blocks;
 mod context;
 #[cfg(test)]
+mod device;
+#[cfg(test)]
 pub(crate) mod fake;
 pub(crate) mod guest;
 #[cfg(test)]
