@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Against a hang: an emulator takes seconds for a command.
 const DEADLINE: Duration = Duration::from_secs(600);
+/// How long amdxdna's device has no command before it sleeps (`power/autosuspend_delay_ms` of the device).
+const SLEEPS_AFTER: Duration = Duration::from_secs(5);
 /// Places of the buffer of pages.
 const PLACES: usize = 5;
 /// Two lists of three pages, of as many runs.
@@ -153,5 +155,11 @@ fn one_stream_serves_three_lengths_and_another_list_of_pages() {
             }
         }
         assert_ne!(stream(&attention), first, "the other list is in the stream");
+        // The driver lets the array sleep, and what wakes up has nobody's turn.
+        std::thread::sleep(SLEEPS_AFTER + Duration::from_secs(1));
+        assert!(loaded.wake().expect("a program"), "it had nothing to do");
+        let on = (&mut loaded, command, buffers);
+        let error = attend(&pages, (&LISTS[1], LENGTHS[0]), on, (&attention, &mut CoreTurns::default()), &mut random);
+        assert!(error <= 0.01, "{}, awake again: {error}", program.name);
     }
 }

@@ -206,6 +206,10 @@ impl<'x> NpuSteps<'x> {
     }
 
     fn attend(&mut self, attended: &Attended, state: &StepState, arena: &mut [f32]) -> Result<()> {
+        // Cores leave something in turn, from run to run of what is loaded.
+        if self.program.wake()? {
+            self.turns = CoreTurns::default();
+        }
         let (alone, chunks): (Vec<_>, Vec<_>) =
             self.runs(attended, state).into_iter().partition(|chunk| chunk.pages.tokens == 1);
         self.results.begin(state.rows * self.heads.kv_heads * self.heads.group);

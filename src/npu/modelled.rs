@@ -78,6 +78,10 @@ pub(super) struct ModelledArray {
     /// It sees no page that is written after the first: its memory holds what was there before.
     is_blind: bool,
     pages: usize,
+    /// The time. After five seconds without a command the array sleeps, as the driver lets it, and it wakes as it was loaded.
+    time: Rc<Cell<Duration>>,
+    awake: Duration,
+    sleeps: Rc<Cell<u32>>,
 }
 
 /// The buffer of pages, where they are copied.
@@ -85,11 +89,32 @@ const PAGES: usize = 2;
 
 impl ModelledArray {
     pub(super) fn new(program: &'static Program, fault: ArrayFault) -> ModelledArray {
-        let mut machine = Machine::new(program.columns, Latencies::default());
-        machine.limit = u64::MAX;
-        machine.load_image(program.image).expect("an image");
-        let (clock, shared, streams) = Default::default();
-        ModelledArray { machine, clock, shared, program, streams, fault, commands: 0, is_blind: false, pages: 0 }
+        let (clock, shared, streams, time, sleeps) = Default::default();
+        let mut array = ModelledArray {
+            machine: Machine::new(program.columns, Latencies::default()),
+            clock,
+            shared,
+            program,
+            streams,
+            fault,
+            commands: 0,
+            is_blind: false,
+            pages: 0,
+            time,
+            awake: Duration::ZERO,
+            sleeps,
+        };
+        array.load();
+        array
+    }
+
+    /// Loads the program, as if nothing had run. The host's memory stays.
+    fn load(&mut self) {
+        let host = std::mem::take(&mut self.machine.host);
+        self.machine = Machine::new(self.program.columns, Latencies::default());
+        self.machine.limit = u64::MAX;
+        self.machine.load_image(self.program.image).expect("an image");
+        self.machine.host = host;
     }
 
     /// Shows the array the dma-bufs among these buffers as they are now. Returns their words.
@@ -120,6 +145,9 @@ impl ModelledArray {
         }
     }
 }
+
+/// How long amdxdna's device has no command before it sleeps.
+const SLEEPS_AFTER: Duration = Duration::from_secs(5);
 
 impl Backend for ModelledArray {
     fn allocate(&mut self, bytes: u64) -> Result<()> {
@@ -186,6 +214,11 @@ impl Backend for ModelledArray {
 
     fn start(&mut self, command: usize, arguments: &[(usize, u64)]) -> Result<()> {
         self.commands += 1;
+        if self.time.get() - self.awake > SLEEPS_AFTER {
+            self.sleeps.set(self.sleeps.get() + 1);
+            self.load();
+        }
+        self.awake = self.time.get();
         if self.fault == ArrayFault::Fails(self.commands) {
             return Err(Error::device("the NPU reports an error in the program", "see the model"));
         }
@@ -204,7 +237,8 @@ impl Backend for ModelledArray {
     }
 
     fn restart(&mut self) -> Result<()> {
-        *self = ModelledArray::new(self.program, self.fault);
+        self.load();
+        self.awake = self.time.get();
         Ok(())
     }
 }
@@ -259,10 +293,13 @@ pub(super) fn checkpoint() -> Checkpoint {
 
 /// The executor whose attention is made on the model, where the command of a number may fail.
 fn on_the_model(checkpoint: &Checkpoint, fault: ArrayFault) -> HostExecutor<AttendedByGuest> {
+    let (_, program) = guest::heads(checkpoint.shape()).expect("heads that the array takes");
+    attended_by(checkpoint, LoadedProgram::of(program, ModelledArray::new(program, fault)).expect("a program"))
+}
+
+fn attended_by(checkpoint: &Checkpoint, program: LoadedProgram<'static>) -> HostExecutor<AttendedByGuest> {
     let (schedule, progress) = (schedule(checkpoint, KvType::F32), Progress::default());
     let own = schedule.with_kv(KvType::Bf16);
-    let (_, program) = guest::heads(checkpoint.shape()).expect("heads that the array takes");
-    let program = LoadedProgram::of(program, ModelledArray::new(program, fault)).expect("a program");
     let guest = NpuSteps::new("the model".into(), program, &own).expect("a guest");
     let formulas = Formulas::load(checkpoint, &schedule, &schedule.steps, &progress).expect("weights");
     let steps = AttendedByGuest { formulas, guest, schedule: schedule.clone() };
@@ -299,6 +336,44 @@ fn logits(executor: &mut dyn Executor) -> Vec<Vec<f32>> {
 fn a_golden_model_attends_on_the_model_of_the_array() {
     let checkpoint = checkpoint();
     check(&checkpoint, &mut on_the_model(&checkpoint, ArrayFault::Sound));
+}
+
+/// The array sleeps between passes, and what it kept from run to run is gone: attention goes on where Kiln's clock says so.
+/// Where that stands still, a core waits for its turn for ever.
+#[test]
+fn attention_goes_on_where_the_array_slept_between_passes() {
+    let checkpoint = checkpoint();
+    let (_, program) = guest::heads(checkpoint.shape()).expect("heads that the array takes");
+    for stands in [false, true] {
+        let array = ModelledArray::new(program, ArrayFault::Sound);
+        let (time, sleeps) = (array.time.clone(), array.sleeps.clone());
+        let clock = {
+            let time = time.clone();
+            move || if stands { Duration::ZERO } else { time.get() }
+        };
+        let loaded = LoadedProgram::by_clock(program, array, clock).expect("a program");
+        let mut executor = attended_by(&checkpoint, loaded);
+        let mut reference = Reference::load(&checkpoint, schedule(&checkpoint, KvType::F32), &Progress::default())
+            .expect("the reference");
+        // The commands of three layers leave the turn with the fourth core.
+        let passes = (0..4u32).map(|position| Row { token: 2 + 37 * position, position, sequence: 0 });
+        let ended = passes.map(|row| -> Result<f64> {
+            let head = Some(HeadRows { first: 0, count: 1 });
+            reference.forward(&[row], head)?;
+            executor.forward(&[row], head)?;
+            time.set(time.get() + Duration::from_secs(6));
+            let squares = |values: &[f32]| values.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
+            let (want, got) = (reference.logits(0)?.to_vec(), executor.logits(0)?);
+            let apart: Vec<f32> = want.iter().zip(got).map(|(want, got)| want - got).collect();
+            Ok((squares(&apart) / squares(&want)).sqrt())
+        });
+        match ended.collect::<Result<Vec<f64>>>() {
+            Ok(errors) => assert!(!stands && errors.iter().all(|error| *error <= 0.02), "{errors:?}"),
+            Err(e) => assert!(stands, "{e}"),
+        }
+        // What is loaded anew in time has nothing to lose.
+        assert_eq!(sleeps.get() > 0, stands);
+    }
 }
 
 /// Heads and groups of the public shapes: 270M's and 1B's, 4B's and 12B's; and of the smallest heads with most queries.

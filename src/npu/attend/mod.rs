@@ -86,7 +86,8 @@ impl UnitArguments {
 }
 
 /// The core of each column whose turn it is to leave something. A column's memory tile collects from its cores in turn, from
-/// run to run: one token's sequences go to the core whose turn it is, and what many tokens' cores leave begins with it.
+/// run to run for as long as the program is loaded, and begins with the first: one token's sequences go to the core whose turn
+/// it is, and what many tokens' cores leave begins with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CoreTurns([usize; COLUMNS as usize]);
 
