@@ -5,8 +5,8 @@
 //! `KILN_TEST_NPU=kernel cargo test --lib one_stream -- --ignored --nocapture`, or with `xrt`.
 
 use super::attend::{
-    COLUMNS, CORES, CoreTurns, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Partial, UNIT_BYTES,
-    UnitArguments,
+    COLUMNS, CORES, CoreTurns, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Queries,
+    QueryResults, UNIT_BYTES, UnitArguments,
 };
 use super::guest::open;
 use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256};
@@ -25,7 +25,6 @@ const PLACES: usize = 5;
 const LISTS: [[usize; 3]; 2] = [[0, 2, 1], [4, 3, 0]];
 /// Ends in the third page: its first position, one within, its last.
 const LENGTHS: [usize; 3] = [129, 161, 192];
-const PAGES: u32 = 2;
 
 /// Heads of one layer, and five pages of their keys and values.
 struct FivePages {
@@ -41,7 +40,7 @@ impl FivePages {
     }
 
     fn place(&self, page: usize) -> PagePlace {
-        PagePlace { argument: PAGES, offset: (page * self.layout.part_bytes()) as u64 }
+        PagePlace { block: 0, offset: (page * self.layout.part_bytes()) as u64 }
     }
 
     /// Keys (`half` 0) or values (1) of a position of a head.
@@ -53,8 +52,8 @@ impl FivePages {
     }
 
     /// Attention of a query over the first positions.
-    fn expected(&self, pages: &[usize], head: usize, query: &[u16], length: usize) -> Vec<f64> {
-        let query: Vec<f64> = query.iter().map(|bits| bf16::from_bits(*bits).to_f64()).collect();
+    fn expected(&self, pages: &[usize], head: usize, query: &[f32], length: usize) -> Vec<f64> {
+        let query: Vec<f64> = query.iter().map(|x| f64::from(*x)).collect();
         let score = |position| self.row(pages, 0, head, position).zip(&query).map(|(k, q)| k * q).sum::<f64>();
         let scores: Vec<f64> = (0..length).map(score).collect();
         let most = scores.iter().copied().fold(f64::MIN, f64::max);
@@ -84,11 +83,13 @@ fn attend(
     let HeadLayout { head_dim, kv_heads, group, .. } = pages.layout;
     let heads = kv_heads * group;
     let scale = (8.0 / head_dim as f32).sqrt();
-    let queries: Vec<u16> = (0..heads * head_dim).map(|_| bf16::from_f32(normal(random) * scale).to_bits()).collect();
+    // What bf16 holds.
+    let mut rounded = || bf16::from_f32(normal(random) * scale).to_f32();
+    let queries: Vec<f32> = (0..heads * head_dim).map(|_| rounded()).collect();
     let query = |_: usize, head: usize| &queries[head * head_dim..][..head_dim];
     let (parameters, left) = attention.bytes(0);
     let mut units = vec![0; parameters];
-    attention.write_parameters(0, turns, &[0..length], &query, &mut units);
+    attention.write_parameters(0, turns, &[0..length], Queries { of: &query, scale: 1.0 }, &mut units);
     program.write(buffers[0], &units).expect("parameters");
     // What no core leaves stays NaN.
     program.write(buffers[1], &vec![0xFF; left]).expect("room");
@@ -96,14 +97,16 @@ fn attend(
     program.wait(command, DEADLINE, DEADLINE).expect("its end");
     let mut bytes = vec![0; left];
     program.read(buffers[1], &mut bytes).expect("what is left");
-    let mut partials: Vec<Option<Partial>> = vec![None; heads];
-    attention.merge_left(0, &bytes, &mut partials);
+    let (mut results, mut o) = (QueryResults::default(), vec![f32::NAN; heads * head_dim]);
+    results.begin(heads);
+    attention.read_left(0, &bytes, |part| {
+        results.take(part.head, &part, &mut o[part.head * head_dim..][..head_dim]);
+    });
+    assert_eq!(results.missing(), 0, "a query without its attention");
     let mut worst = 0.0f64;
-    for (head, partial) in partials.iter().enumerate() {
-        let mut out = vec![0.0; head_dim];
-        partial.as_ref().expect("a query's attention").divide(&mut out);
+    for (head, out) in o.chunks_exact(head_dim).enumerate() {
         let expected = pages.expected(list, head / group, query(0, head), length);
-        let squares: f64 = expected.iter().zip(&out).map(|(want, got)| (f64::from(*got) - want).powi(2)).sum();
+        let squares: f64 = expected.iter().zip(out).map(|(want, got)| (f64::from(*got) - want).powi(2)).sum();
         let error = (squares / expected.iter().map(|want| want * want).sum::<f64>()).sqrt();
         // NaN is no maximum.
         worst = if error.is_nan() { f64::INFINITY } else { worst.max(error) };
