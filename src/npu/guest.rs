@@ -73,8 +73,15 @@ enum NpuCache {
 struct KeptStreams {
     decode: Option<(Vec<Vec<PagePlace>>, DecodeAttention)>,
     decode_commands: KeptCommands,
-    prefill: Option<PrefillAttention>,
-    prefill_commands: KeptCommands,
+    /// Those of the last two steps with several tokens, the last one behind: the halves of a pass take turns.
+    prefill: [KeptChunks; 2],
+}
+
+/// Streams for several tokens of some sequences.
+#[derive(Default)]
+struct KeptChunks {
+    attention: Option<PrefillAttention>,
+    commands: KeptCommands,
 }
 
 /// Commands, and of each the number of the stream that it has.
@@ -284,10 +291,16 @@ impl<'x> NpuSteps<'x> {
         let rows: Vec<usize> = chunks.iter().flat_map(|chunk| chunk.row..chunk.row + chunk.pages.tokens).collect();
         let chunks: Vec<ChunkPages> = chunks.into_iter().map(|chunk| chunk.pages).collect();
         let pool = attended.kv.pool as usize;
-        let attention = match self.kept[pool].prefill.take().filter(|attention| attention.chunks() == chunks) {
+        let is_of = |kept: &PrefillAttention| kept.chunks() == chunks;
+        let kept = &mut self.kept[pool].prefill;
+        // Where neither has these pages, the older goes.
+        if kept[1].attention.as_ref().is_none_or(|last| !is_of(last)) {
+            kept.swap(0, 1);
+        }
+        let attention = match kept[1].attention.take().filter(is_of) {
             Some(attention) => attention,
             None => {
-                self.kept[pool].prefill_commands.forget();
+                kept[1].commands.forget();
                 PrefillAttention::new(self.heads, ARGUMENTS, chunks).map_err(own_fault)?
             }
         };
@@ -298,7 +311,7 @@ impl<'x> NpuSteps<'x> {
             let queries = Queries { of: &of, scale: attended.scale_of_powers() };
             let mut write = |to: &mut [u8]| attention.write_parameters(index, queries, to);
             self.program.write_by(self.buffers[0], BufferPieces::whole(0, units), &mut write)?;
-            let command = self.kept[pool].prefill_commands.command(&mut self.program, index, stream)?;
+            let command = self.kept[pool].prefill[1].commands.command(&mut self.program, index, stream)?;
             self.run(command, &attended.kv, attention.blocks(index))?;
             let (turns, results) = (&self.turns, &mut self.results);
             let mut read = |left: &[u8]| {
@@ -308,7 +321,7 @@ impl<'x> NpuSteps<'x> {
             };
             self.program.read_by(self.buffers[1], BufferPieces::whole(0, left), &mut read)?;
         }
-        self.kept[pool].prefill = Some(attention);
+        self.kept[pool].prefill[1].attention = Some(attention);
         Ok(())
     }
 

@@ -29,6 +29,8 @@ const PAGES: usize = 2;
 #[derive(Debug, Default, Clone, Copy)]
 struct HandOverCost {
     commands: u64,
+    /// Writes of streams, whole or in part.
+    streams: u64,
     /// Bytes written to each buffer: parameters, what is left, pages. And the time of it.
     written: [usize; 3],
     write: [Duration; 3],
@@ -87,6 +89,7 @@ impl Backend for IdleArray {
     }
 
     fn write_stream(&mut self, _: usize, _: usize, _: &[u8], _: usize) -> Result<()> {
+        self.cost.borrow_mut().streams += 1;
         Ok(())
     }
 
@@ -107,13 +110,50 @@ impl Backend for IdleArray {
     }
 }
 
+/// 27B's, with keys and values in bf16.
+fn schedule() -> Schedule {
+    let shape = presets::preset("gemma3-27b").expect("a preset");
+    let extent = Extent { context: 8704, max_rows: 512, head_rows: 1, sequences: 1, kv: KvType::Bf16, kv_tokens: None };
+    Schedule::build(&shape, extent, |id| WeightFormat::Int8.of_matrix(id, &shape, None))
+}
+
+fn guest(schedule: &Schedule, cost: &Rc<RefCell<HandOverCost>>) -> HostGuest<NpuSteps<'static>> {
+    let way = IdleArray { buffers: Vec::new(), cost: cost.clone() };
+    let program = LoadedProgram::of(heads(&schedule.shape).expect("heads").1, way).expect("a program");
+    HostGuest::new(schedule, NpuSteps::new("an idle array".into(), program, schedule).expect("a guest"))
+}
+
+/// The halves of a chunk take turns, layer by layer, and neither's streams are written again for the next layer.
+#[test]
+fn streams_of_both_halves_stay_from_layer_to_layer() {
+    let (schedule, cost) = (schedule(), Rc::<RefCell<HandOverCost>>::default());
+    let mut guest = guest(&schedule, &cost);
+    let mut arena = vec![0.5; schedule.arena.bytes as usize / 4];
+    let mut pages = Pages::new(&schedule);
+    pages.extend(0, 0..1024).expect("room");
+    let attends = schedule.steps.iter().map(|step| &step.op).filter(|op| matches!(op, Op::Attend { .. }));
+    let mut written = Vec::new();
+    for op in attends.take(3) {
+        let Op::Attend { kv, .. } = op else { panic!("attention") };
+        assert_eq!(kv.pool, Pool::Local);
+        for first in [512, 768] {
+            let rows: Vec<Row> = (first..first + 256).map(|position| Row { token: 0, position, sequence: 0 }).collect();
+            guest.begin(&rows);
+            for page in show_pages(&pages, kv.pool, &rows, &mut guest) {
+                guest.copy_kv(kv, page, KvType::Bf16, &vec![0; kv.elements() * 2]).expect("a page");
+            }
+            guest.run(op, &mut arena).expect("a step");
+        }
+        written.push(cost.take().streams);
+    }
+    assert!(written[0] > 0 && written[1..] == [0, 0], "{written:?}");
+}
+
 /// Prints the processor's time for each kind of layer. What is copied of the cache is each page that rows see, once, and where
 /// the guest reads the cache's blocks nothing.
 #[test]
 fn a_hand_over_copies_each_page_that_rows_see_once() {
-    let shape = presets::preset("gemma3-27b").expect("a preset");
-    let extent = Extent { context: 8704, max_rows: 512, head_rows: 1, sequences: 1, kv: KvType::Bf16, kv_tokens: None };
-    let schedule = Schedule::build(&shape, extent, |id| WeightFormat::Int8.of_matrix(id, &shape, None));
+    let schedule = schedule();
     let cost = Rc::<RefCell<HandOverCost>>::default();
     let mut arena = vec![0.5; schedule.arena.bytes as usize / 4];
     let layouts = Pool::ALL.map(|pool| *schedule.kv.pool(pool));
@@ -122,10 +162,7 @@ fn a_hand_over_copies_each_page_that_rows_see_once() {
         (0..layout.blocks()).map(block).collect::<Vec<_>>()
     });
     let mut guests = [false, true].map(|is_shared| {
-        let way = IdleArray { buffers: Vec::new(), cost: cost.clone() };
-        let program = LoadedProgram::of(heads(&shape).expect("heads").1, way).expect("a program");
-        let steps = NpuSteps::new("an idle array".into(), program, &schedule).expect("a guest");
-        let mut guest = HostGuest::new(&schedule, steps);
+        let mut guest = guest(&schedule, &cost);
         if is_shared {
             let blocks = [0, 1].map(|pool| blocks[pool].iter().collect());
             let cache = KvBlocks { element: KvType::Bf16, layouts, blocks };
