@@ -89,7 +89,13 @@ fn attend(
     let query = |_: usize, head: usize| &queries[head * head_dim..][..head_dim];
     let (parameters, left) = attention.bytes(0);
     let mut units = vec![0; parameters];
-    attention.write_parameters(0, turns, &[0..length], Queries { of: &query, scale: 1.0 }, &mut units);
+    attention.write_parameters(
+        0,
+        turns,
+        std::slice::from_ref(&(0..length)),
+        Queries { of: &query, scale: 1.0 },
+        &mut units,
+    );
     program.write(buffers[0], &units).expect("parameters");
     // What no core leaves stays NaN.
     program.write(buffers[1], &vec![0xFF; left]).expect("room");
