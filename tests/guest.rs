@@ -23,7 +23,7 @@ use kiln::testing::lower::arithmetic::Arithmetic;
 use kiln::testing::replay::{GuestLoader, Replay, load_guest};
 use kiln::testing::vulkan::Vulkan;
 use kiln::{Error, Result};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -184,7 +184,9 @@ struct Faults {
     /// A clock in seconds, on which a step of one row and one of several take so long more than the device's.
     now: Cell<f64>,
     takes_more: Cell<[f64; 2]>,
-    /// What is to change in the arena while a step runs.
+    /// A word of the first query of each step that the guest has run.
+    queries: RefCell<Vec<u32>>,
+    /// What is to come about in the arena while a step runs.
     watched: Cell<Option<halves::WatchedWord>>,
 }
 
@@ -222,8 +224,9 @@ impl Guest for FaultyGuest {
         let step = self.faults.steps.get();
         self.faults.steps.set(step + 1);
         self.faults.now.set(self.faults.now.get() + self.faults.takes_more.get()[usize::from(self.rows > 1)]);
-        let Op::Attend { out, .. } = *op else { panic!("a guest attends") };
+        let Op::Attend { q, out, .. } = *op else { panic!("a guest attends") };
         let first = (out.row(0) / 4) as usize;
+        self.faults.queries.borrow_mut().push(arena[(q.row(0) / 4) as usize].to_bits());
         if let Some(watched) = self.faults.watched.get().filter(|watched| watched.step == step) {
             self.faults.watched.set(Some(watched.wait(arena)));
         }

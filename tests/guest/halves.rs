@@ -2,7 +2,7 @@
 
 use super::*;
 use kiln::executor::guest::PlacementTiming;
-use kiln::executor::{EngineKind, EngineSpan, Stepwise};
+use kiln::executor::{EngineKind, EngineSpan};
 use std::time::Instant;
 
 /// Rows of the largest pass, and of its first half.
@@ -12,12 +12,12 @@ const HALF: usize = 64;
 /// A word of one half's queries, which the device writes while the guest runs a step of the other.
 #[derive(Clone, Copy)]
 pub struct WatchedWord {
-    /// The step that waits for the word to change.
+    /// The step that waits for the word.
     pub step: u32,
-    /// Words from the arena's start to it, and what it was before the pass.
+    /// Words from the arena's start to it, and what it comes to be.
     at: usize,
-    before: u32,
-    has_changed: bool,
+    awaited: u32,
+    has_come: bool,
 }
 
 impl WatchedWord {
@@ -28,8 +28,8 @@ impl WatchedWord {
         loop {
             // SAFETY: the word is the arena's, which lives. The device may be writing it.
             let now = unsafe { word.read_volatile() }.to_bits();
-            if now != self.before || start.elapsed() > Duration::from_secs(60) {
-                return WatchedWord { has_changed: now != self.before, ..self };
+            if now == self.awaited || start.elapsed() > Duration::from_secs(60) {
+                return WatchedWord { has_come: now == self.awaited, ..self };
             }
             std::thread::yield_now();
         }
@@ -103,8 +103,14 @@ fn the_device_works_while_the_guest_attends() {
     });
     let chunk = rows(0, 0..ROWS as u32);
     seated.give(LATER);
-    // The first pass proves the guest, whose steps the device runs too: nothing is beside them.
-    seated.replay.forward(&chunk, last(&chunk)).unwrap();
+    // The first pass proves the guest: nothing is beside its steps, and the device's results count. The second says what queries
+    // are.
+    for _ in 0..2 {
+        seated.replay.pages_mut().truncate(0, 0);
+        seated.faults.queries.take();
+        seated.replay.forward(&chunk, last(&chunk)).unwrap();
+    }
+    let seen = seated.faults.queries.take();
     let layers = shape().layers.len() as u32;
     for step in 0..2 * layers - 1 {
         seated.replay.pages_mut().truncate(0, 0);
@@ -112,12 +118,14 @@ fn the_device_works_while_the_guest_attends() {
         // Behind a step of the first half come queries of the second one's same layer, and then the first one's next.
         let other = if step.is_multiple_of(2) { HALF } else { 0 };
         let at = (queries.unwrap().row(other) / 4) as usize;
-        let mut before = 0;
-        seated.replay.access_arena(&mut |arena| before = arena[at].to_bits()).unwrap();
-        seated.faults.watched.set(Some(WatchedWord { step, at, before, has_changed: false }));
+        // What the word is before, in this pass or at the end of the one before, and what it is for the next step.
+        let (before, awaited) = (step.checked_sub(1).unwrap_or(2 * layers - 1), seen[step as usize + 1]);
+        assert_ne!(seen[before as usize], awaited, "step {step}");
+        seated.faults.watched.set(Some(WatchedWord { step, at, awaited, has_come: false }));
         seated.replay.forward(&chunk, last(&chunk)).unwrap();
+        assert_eq!(seated.faults.queries.take(), seen);
         assert_eq!(seated.faults.steps.get(), 2 * layers);
-        assert!(seated.faults.watched.take().unwrap().has_changed, "step {step}: the device waits for the guest");
+        assert!(seated.faults.watched.take().unwrap().has_come, "step {step}: the device waits for the guest");
     }
     assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
