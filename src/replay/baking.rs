@@ -171,13 +171,14 @@ impl<'a, D: Driver> Baking<'a, D> {
     /// Adds the lists of a pass's rows or of half of them. Returns them with the guest's steps between them.
     fn chain(&self, kind: PassKind, half: Option<PassHalf>, pass: &mut PassInPieces) -> Chain {
         let PassInPieces { lists, parts, .. } = pass;
-        let mut chain = Chain { half, lists: vec![lists.len()..lists.len()], steps: Vec::new() };
+        let none = |lists: &[Vec<Dispatch>]| lists.len()..lists.len();
+        let mut chain = Chain { half, lists: vec![none(lists)], steps: Vec::new() };
         for segment in self.schedule.segments().filter(|s| *s != Segment::Head) {
             for part in self.parts(segment, kind, half) {
                 match part {
                     SegmentPart::Guest(step) => {
                         chain.steps.push(step);
-                        chain.lists.push(lists.len()..lists.len());
+                        chain.lists.push(none(lists));
                     }
                     SegmentPart::Device(dispatches) => {
                         lists.push(dispatches);
