@@ -279,28 +279,19 @@ impl<D: Driver> Replay<D> {
         self.rows.extend_from_slice(rows);
         self.new_head(head);
         let (schedule, kv, pages) = (&self.schedule, &self.kv, &mut self.pages);
+        let (baked, halves) = (&self.passes.kinds[kind], self.layout.halves);
         let write = |words: &mut [u32]| {
             executor::write_pass(words, schedule.arena.state, rows, head);
             executor::write_tables(words, &schedule.arena, pages, |pool, page| page_address(schedule, kv, pool, page));
+            if baked.half.is_some() {
+                for (half, place) in PassHalf::BOTH.into_iter().zip(halves) {
+                    let of_half = &rows[baked.rows_of(Some(half), rows.len())];
+                    executor::write_pass(&mut words[place as usize / 4..], schedule.arena.state, of_half, None);
+                }
+            }
         };
         self.queue.edit(&mut self.arena, write)?;
-        self.write_halves(kind)?;
         Ok(kind)
-    }
-
-    /// Writes the step states of the two halves of the rows, where the pass is divided.
-    fn write_halves(&mut self, kind: usize) -> Result<()> {
-        let baked = &self.passes.kinds[kind];
-        if baked.half.is_none() {
-            return Ok(());
-        }
-        let (rows, state, places) = (&self.rows, self.schedule.arena.state, self.layout.halves);
-        self.queue.edit(&mut self.arena, |words| {
-            for (half, place) in PassHalf::BOTH.into_iter().zip(places) {
-                let words = &mut words[place as usize / 4..];
-                executor::write_pass(words, state, &rows[baked.rows_of(Some(half), rows.len())], None);
-            }
-        })
     }
 
     /// Starts a new head: earlier logits are no longer valid.
