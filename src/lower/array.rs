@@ -87,7 +87,7 @@ impl Placements {
         let on_npu: f64 = seconds(machine, schedule, pass)?.iter().sum();
         let prediction::Seconds { all, attention } = prediction::seconds(machine, schedule, pass)?;
         let with_npu = match pass {
-            PassShape::Prefill { rows, depth } => in_halves(machine, schedule, rows, depth)?,
+            PassShape::Prefill { rows, depth } => in_halves(machine, schedule, rows, depth),
             _ => None,
         };
         let with_npu = with_npu.unwrap_or(all - attention + on_npu);
@@ -101,10 +101,10 @@ impl Placements {
 }
 
 /// Seconds of a chunk whose halves take turns: beside a layer's attention for one half, the GPU makes what is next of the other.
-/// The inner `None`: such a chunk is not divided.
-fn in_halves(machine: &str, schedule: &Schedule, rows: usize, depth: usize) -> Option<Option<f64>> {
+/// `None`: such a chunk is not divided, or there is no prediction of it.
+fn in_halves(machine: &str, schedule: &Schedule, rows: usize, depth: usize) -> Option<f64> {
     let kind = PassKind { rows, head_rows: 1, order: RowOrder::Consecutive, tokens: TokenSource::Host };
-    let Some(half) = kind.half() else { return Some(None) };
+    let half = kind.half()?;
     let halves = [(half, depth), (rows - half, depth + half)];
     let halves = halves.map(|(rows, depth)| PassShape::Prefill { rows, depth });
     let of = |pass| {
@@ -115,7 +115,7 @@ fn in_halves(machine: &str, schedule: &Schedule, rows: usize, depth: usize) -> O
     };
     let [(first, first_products), (second, second_products)] = [of(halves[0])?, of(halves[1])?];
     let turns = first.iter().zip(&second).map(|(a, b)| a.max(second_products) + b.max(first_products));
-    Some(Some(turns.sum::<f64>() + first_products))
+    Some(turns.sum::<f64>() + first_products)
 }
 
 #[cfg(test)]
