@@ -44,8 +44,8 @@ pub struct ModelArgs {
     #[arg(long, value_enum, value_name = "WHEN")]
     pub tune: Option<TuneArg>,
     /// Whether attention runs on the NPU: auto measures at the start, and puts that of decode or prefill there where it is
-    /// faster; require: on the NPU, whatever it costs; off: never, and probe runs nothing on it
-    #[arg(long, default_value = "auto", value_enum)]
+    /// faster; require, or no value: on the NPU, whatever it costs; off: never, and probe runs nothing on it
+    #[arg(long, default_value = "auto", value_enum, num_args = 0..=1, default_missing_value = "require")]
     pub npu: NpuArg,
     /// How the NPU is reached
     #[arg(long, default_value = "kernel", value_enum)]

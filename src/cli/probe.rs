@@ -8,6 +8,7 @@ use crate::diagnose::probe::{ProbeOptions, ProbeReport, Wanted, run as probe};
 use crate::diagnose::report;
 use crate::engine::{Device, ModelFiles, Options};
 use crate::machine::files::Files;
+use crate::machine::profile::THIS;
 use crate::model::Shape;
 use crate::vulkan::DeviceChoice;
 use crate::{Error, Result};
@@ -86,7 +87,7 @@ fn write_report(path: &Path, files: &Files, report: &ProbeReport, model: &ModelA
     let asked = ForecastOptions {
         files: model.files(),
         shape: None,
-        machine: "this".into(),
+        machine: THIS.into(),
         ram: None,
         draft: None,
         options: model.options(),

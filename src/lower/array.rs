@@ -25,29 +25,37 @@ const PAGE: usize = 64;
 const CYCLES: [(usize, f64, f64); 3] = [(64, 799.0, 6242.0), (128, 1174.0, 2646.0), (256, 1924.0, 1235.0)];
 
 /// Whether a machine by name has this NPU: XDNA 1.
-fn has_array(machine: &str) -> bool {
+pub(crate) fn is_of(machine: &str) -> bool {
     machine == "780m"
 }
 
-/// Seconds of a pass's attention on the NPU with all its commands, layer by layer. `None`: the machine has none, or heads of other
-/// sizes.
-fn seconds(machine: &str, schedule: &Schedule, pass: PassShape) -> Option<Vec<f64>> {
-    if !has_array(machine) {
+/// A layer's attention on the NPU.
+struct AttendedLayer {
+    /// With its command.
+    seconds: f64,
+    /// Of keys and values that the array reads.
+    bytes: f64,
+}
+
+/// A pass's attention on the NPU, layer by layer. `None`: the machine has none, or heads of other sizes.
+fn layers(machine: &str, schedule: &Schedule, pass: PassShape) -> Option<Vec<AttendedLayer>> {
+    if !is_of(machine) {
         return None;
     }
-    let mut seconds = Vec::new();
+    let mut layers = Vec::new();
     for step in &schedule.steps {
         let Op::Attend { kv, heads, window, .. } = &step.op else { continue };
         let (_, page, units) = CYCLES.into_iter().find(|(dim, ..)| *dim == kv.head_dim)?;
         let group = heads / kv.kv_heads;
         let seen = |position: usize| window.map_or(position + 1, |window| window.min(position + 1));
-        let cycles = match pass {
+        let (cycles, bytes) = match pass {
             PassShape::Decode { sequences, depth } => {
                 let pages = seen(depth).div_ceil(PAGE) as f64;
                 let each = (page * group.div_ceil(4) as f64 * pages, (PAGE * kv.head_dim / 2) as f64 * pages);
                 // A column's streams carry its heads one after another; its cores take turns.
                 let heads = (sequences * kv.kv_heads).div_ceil(COLUMNS) as f64;
-                f64::max(heads / 4.0 * each.0, heads * (each.1 + (UNIT / 4) as f64))
+                let cycles = f64::max(heads / 4.0 * each.0, heads * (each.1 + (UNIT / 4) as f64));
+                (cycles, (sequences * kv.kv_heads * PAGE * kv.head_dim * 4) as f64 * pages)
             }
             PassShape::Prefill { rows, depth } => {
                 let tokens = 4 * (4096 / kv.head_dim / group).max(1);
@@ -56,16 +64,18 @@ fn seconds(machine: &str, schedule: &Schedule, pass: PassShape) -> Option<Vec<f6
                     let first = (depth + from + 1).saturating_sub(window.unwrap_or(usize::MAX)) / PAGE * PAGE;
                     let positions = end.next_multiple_of(PAGE) - first;
                     let pairs = (positions * kv.head_dim * 2).div_ceil(UNIT) as f64;
-                    pairs * units + SEQUENCE + if first > 0 { WINDOW } else { 0.0 }
+                    (pairs * units + SEQUENCE + if first > 0 { WINDOW } else { 0.0 }, pairs * 2.0 * UNIT as f64)
                 };
-                let blocks: f64 = (0..rows).step_by(tokens).map(of_block).sum();
-                blocks * kv.kv_heads as f64 / COLUMNS as f64
+                let blocks = (0..rows).step_by(tokens).map(of_block);
+                let (cycles, bytes) = blocks.fold((0.0, 0.0), |sums, of| (sums.0 + of.0, sums.1 + of.1));
+                let heads = kv.kv_heads as f64;
+                (cycles * heads / COLUMNS as f64, bytes * heads)
             }
             PassShape::Mixed { .. } | PassShape::Verify { .. } => return None,
         };
-        seconds.push(cycles / CLOCK + COMMAND);
+        layers.push(AttendedLayer { seconds: cycles / CLOCK + COMMAND, bytes });
     }
-    Some(seconds)
+    Some(layers)
 }
 
 /// A pass with its attention on the GPU, and on the NPU, in seconds.
@@ -77,6 +87,8 @@ pub(crate) struct Placements {
     pub(crate) on_gpu: f64,
     /// Its attention on the NPU.
     pub(crate) on_npu: f64,
+    /// Bytes of keys and values that the NPU reads.
+    pub(crate) npu_bytes: f64,
     /// The pass with attention on the NPU: one after the other, or of a prompt's chunk in halves that take turns.
     pub(crate) with_npu: f64,
 }
@@ -84,14 +96,16 @@ pub(crate) struct Placements {
 impl Placements {
     /// `None`: the machine has no such NPU, or the cost model does not know the machine.
     pub(crate) fn of(machine: &str, schedule: &Schedule, pass: PassShape) -> Option<Placements> {
-        let on_npu: f64 = seconds(machine, schedule, pass)?.iter().sum();
+        let layers = layers(machine, schedule, pass)?;
+        let on_npu: f64 = layers.iter().map(|layer| layer.seconds).sum();
+        let npu_bytes = layers.iter().map(|layer| layer.bytes).sum();
         let prediction::Seconds { all, attention } = prediction::seconds(machine, schedule, pass)?;
         let with_npu = match pass {
             PassShape::Prefill { rows, depth } => in_halves(machine, schedule, rows, depth),
             _ => None,
         };
         let with_npu = with_npu.unwrap_or(all - attention + on_npu);
-        Some(Placements { all, on_gpu: attention, on_npu, with_npu })
+        Some(Placements { all, on_gpu: attention, on_npu, npu_bytes, with_npu })
     }
 
     /// What would choose by these seconds.
@@ -108,13 +122,14 @@ fn in_halves(machine: &str, schedule: &Schedule, rows: usize, depth: usize) -> O
     let halves = [(half, depth), (rows - half, depth + half)];
     let halves = halves.map(|(rows, depth)| PassShape::Prefill { rows, depth });
     let of = |pass| {
-        let attention = seconds(machine, schedule, pass)?;
+        let attention = layers(machine, schedule, pass)?;
         let on_gpu = prediction::seconds(machine, schedule, pass)?;
         let products = (on_gpu.all - on_gpu.attention) / attention.len() as f64;
         Some((attention, products))
     };
     let [(first, first_products), (second, second_products)] = [of(halves[0])?, of(halves[1])?];
-    let turns = first.iter().zip(&second).map(|(a, b)| a.max(second_products) + b.max(first_products));
+    let turns = first.iter().zip(&second);
+    let turns = turns.map(|(a, b)| a.seconds.max(second_products) + b.seconds.max(first_products));
     Some(turns.sum::<f64>() + first_products)
 }
 
@@ -160,17 +175,25 @@ mod tests {
 
     fn of(machine: &str, pass: PassShape) -> Option<Placements> {
         let shape = presets::preset("gemma3-27b").expect("a preset");
-        let extent =
-            Extent { context: 40_960, max_rows: 512, head_rows: 1, sequences: 1, kv: KvType::F16, kv_tokens: None };
+        let sequences = if let PassShape::Decode { sequences, .. } = pass { sequences } else { 1 };
+        let (context, head_rows) = (40_960, sequences);
+        let extent = Extent { context, max_rows: 512, head_rows, sequences, kv: KvType::F16, kv_tokens: None };
         let schedule = Schedule::build(&shape, extent, |id| WeightFormat::Int8.of_matrix(id, &shape, None));
         Placements::of(machine, &schedule, pass)
     }
 
     #[test]
-    fn one_token_s_attention_stays_on_the_gpu() {
+    fn attention_of_single_tokens_stays_on_the_gpu() {
         for depth in [1024, 8192, 32_768] {
-            let placements = of("780m", PassShape::Decode { sequences: 1, depth: depth - 1 }).expect("a machine");
-            assert_eq!(placements.chosen(), "GPU", "{depth}: {placements:?}");
+            let of = |sequences| of("780m", PassShape::Decode { sequences, depth: depth - 1 }).expect("a machine");
+            let one = of(1);
+            // 10 global layers and 52 with a window of 1,024; 8 KiB of K and V a position.
+            assert_eq!(one.npu_bytes, (8192 * (10 * depth + 52 * 1024)) as f64);
+            for sequences in [1, 2, 8, 32] {
+                let placements = of(sequences);
+                assert_eq!(placements.chosen(), "GPU", "{sequences} at {depth}: {placements:?}");
+                assert_eq!(placements.npu_bytes, sequences as f64 * one.npu_bytes);
+            }
         }
     }
 
@@ -178,7 +201,7 @@ mod tests {
     fn chunks_are_compared_at_each_depth() {
         for depth in [1024, 8192, 32_768] {
             let placements = of("780m", PassShape::Prefill { rows: 512, depth }).expect("a machine");
-            let Placements { all, on_gpu, with_npu, on_npu } = placements;
+            let Placements { all, on_gpu, with_npu, on_npu, .. } = placements;
             assert!(on_gpu < all && with_npu >= on_npu, "{placements:?}");
             assert_eq!(placements.chosen() == "NPU", with_npu < all);
         }

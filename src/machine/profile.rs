@@ -3,6 +3,9 @@
 use crate::machine::heaps::{ApuMemory, DeviceMemory, Heap, reserve};
 use crate::{Error, Result};
 
+/// This machine, where one is given by name.
+pub(crate) const THIS: &str = "this";
+
 /// A machine by name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {

@@ -451,20 +451,25 @@ fn a_machine_by_name_has_a_prediction_below_its_roofline() {
         plan["prediction"]["attention"].as_array().unwrap().clone()
     };
     let placed = attention("780m");
-    let behind: Vec<u64> = placed.iter().map(|a| a["behind"].as_u64().unwrap()).collect();
-    assert_eq!(behind, [1024, 8192, 32_768]);
+    let rows: Vec<[u64; 3]> =
+        placed.iter().map(|a| ["behind", "sequences", "tokens"].map(|key| a[key].as_u64().unwrap())).collect();
+    let passes = [[1, 1], [2, 1], [8, 1], [32, 1], [1, 512]];
+    let all = [1024, 8192, 32_768].map(|behind| passes.map(|[sequences, tokens]| [behind, sequences, tokens]));
+    assert_eq!(rows, all.concat());
     for a in &placed {
-        let of = |pass: &str, key: &str| a[pass][key].as_f64().unwrap();
-        assert_eq!(a["token"]["chosen"], "GPU", "{a}");
-        for pass in ["token", "chunk"] {
-            assert!(0.0 < of(pass, "on_gpu_s") && of(pass, "on_gpu_s") < of(pass, "pass_s"), "{a}");
-            let gains = of(pass, "pass_with_npu_s") < of(pass, "pass_s");
-            assert_eq!(a[pass]["chosen"] == "NPU", gains, "{a}");
-        }
+        let of = |key: &str| a[key].as_f64().unwrap();
+        assert!(0.0 < of("on_gpu_s") && of("on_gpu_s") < of("pass_s"), "{a}");
+        assert_eq!(a["chosen"] == "NPU", of("pass_with_npu_s") < of("pass_s"), "{a}");
+        assert!(a["tokens"] != 1 || a["chosen"] == "GPU", "{a}");
+        // Eight channels of a word a cycle.
+        assert!(of("npu_bytes") / of("on_npu_s") < 8.0 * 4.0 * 1.028e9, "{a}");
     }
     assert!(attention("8060s").is_empty());
-    let text = kiln(&["plan", "--shape", "gemma3-27b", "--machine", "780m", "--ram", "96"]).stdout;
+    let text = kiln(&["plan", "--shape", "gemma3-27b", "--machine", "780m", "--ram", "96", "--npu"]).stdout;
     assert!(text.contains("attention on the NPU, a prediction too"), "{text}");
+    // One is required of the machine that is planned for, not of this one.
+    kiln(&["plan", "--shape", "gemma3-27b", "--machine", "8060s", "--npu"])
+        .refused(4, &["8060s", "XDNA 1", "--npu off"]);
 }
 
 /// Rates with drafts are arithmetic: tokens of a pass over what it reads, and what drafting reads.

@@ -3,7 +3,7 @@
 use super::explained::{assumptions, figures};
 use crate::cli::column::column;
 use crate::diagnose::forecast::ForecastView;
-use crate::diagnose::forecast::rates::{Attention, BATCHES, DRAFTED, RIGHT, roof};
+use crate::diagnose::forecast::rates::{AttendingPass, Attention, BATCHES, DRAFTED, RIGHT, roof};
 use crate::diagnose::forecast::verdict::{FitVerdict, duration};
 use crate::display::{bytes, counted};
 use crate::machine::heaps::{DeviceMemory, Heap};
@@ -128,7 +128,7 @@ impl ForecastView<'_> {
         }
         let (rows, rate) = predicted.prefill;
         writeln!(t, "{:>14} {rate:>12.1}\n", format!("prefill {rows}"))?;
-        write_attention(t, rows, &predicted.attention)
+        write_attention(t, &predicted.attention)
     }
 
     fn write_drafts(&self, t: &mut String) -> std::fmt::Result {
@@ -144,8 +144,8 @@ impl ForecastView<'_> {
     }
 }
 
-/// Where attention would be faster, for each depth: of a token, and of a prompt's chunk.
-fn write_attention(t: &mut String, rows: usize, attention: &[Attention]) -> std::fmt::Result {
+/// Where attention would be faster, for each depth: of a token of each sequence, and of a prompt's chunk.
+fn write_attention(t: &mut String, attention: &[Attention]) -> std::fmt::Result {
     if attention.is_empty() {
         return Ok(());
     }
@@ -153,12 +153,18 @@ fn write_attention(t: &mut String, rows: usize, attention: &[Attention]) -> std:
         t,
         "attention on the NPU, a prediction too: what --npu auto measures decides; a prompt in halves, both at work"
     )?;
-    writeln!(t, "{:>8} {:>14} {:>9} {:>9} {:>9}  faster on", "behind", "pass", "of GPU", "GPU's", "NPU's")?;
-    for Attention { behind, token, chunk } in attention {
-        for (pass, p) in [("one token".to_owned(), token), (format!("prefill {rows}"), chunk)] {
-            let [all, gpu, npu] = [p.all, p.on_gpu, p.on_npu].map(duration);
-            writeln!(t, "{behind:>8} {pass:>14} {all:>9} {gpu:>9} {npu:>9}  {}", p.chosen())?;
-        }
+    let (of_attention, of_pass) = ("attention on", "the pass");
+    writeln!(t, "{:>8} {:>12} {:>12} {of_attention:>17} {of_pass:>19}", "", "", "NPU reads")?;
+    let heads = ["GPU", "NPU", "GPU", "with NPU"].map(|head| format!("{head:>9}")).join(" ");
+    writeln!(t, "{:>8} {:>12} {:>12} {heads}  auto", "behind", "tokens", "K and V")?;
+    for Attention { behind, pass, placements: p } in attention {
+        let pass = match pass {
+            AttendingPass::Decode(1) => "1".into(),
+            AttendingPass::Decode(sequences) => format!("{sequences} x 1"),
+            AttendingPass::Prefill(rows) => rows.to_string(),
+        };
+        let times = [p.on_gpu, p.on_npu, p.all, p.with_npu].map(|s| format!("{:>9}", duration(s))).join(" ");
+        writeln!(t, "{behind:>8} {pass:>12} {:>12} {times}  {}", bytes(p.npu_bytes as u64), p.chosen())?;
     }
     writeln!(t)
 }

@@ -2,10 +2,11 @@
 
 use super::ForecastOptions;
 use crate::display::bytes;
-use crate::engine::{self, Device};
+use crate::engine::{self, Device, NpuUse};
 use crate::error::{Setting, text};
+use crate::lower::array;
 use crate::machine::heaps::{DeviceMemory, host_memory};
-use crate::machine::profile::{Profile, profile};
+use crate::machine::profile::{Profile, THIS, profile};
 use crate::replay::measure::ceiling;
 use crate::vulkan::Vulkan;
 use crate::vulkan::memory::heaps as device_heaps;
@@ -72,8 +73,8 @@ pub(crate) fn gib(mib: u64) -> f64 {
 impl PlannedMachine {
     pub(crate) fn find(asked: &ForecastOptions) -> Result<PlannedMachine> {
         match (asked.machine.as_str(), asked.ram) {
-            ("this", None) => PlannedMachine::this(asked.options.device),
-            ("this", Some(_)) => Err(Error::input(
+            (THIS, None) => PlannedMachine::this(asked.options.device),
+            (THIS, Some(_)) => Err(Error::input(
                 text!(
                     Setting::Ram.the(),
                     " is that of a machine by name, and the plan is for this one, whose memory is known"
@@ -91,6 +92,10 @@ impl PlannedMachine {
             )),
             (word, ram) => {
                 let p = profile(word, ram)?;
+                if matches!(asked.options.npu, NpuUse::Require(_)) && !array::is_of(p.name) {
+                    let cause = format!("the NPU of {} is none that Kiln has a program for (XDNA 1)", p.name);
+                    return Err(Error::device(cause, text!("use ", Setting::NoNpu)));
+                }
                 Ok(PlannedMachine {
                     memory: p.memory.clone(),
                     bandwidth: p.bandwidth,

@@ -8,7 +8,6 @@ pub(crate) mod verdict;
 use crate::Result;
 use crate::engine::{self, ModelFiles, Options};
 use crate::error::Text;
-use crate::lower::array::Placements;
 use crate::machine::heaps::DeviceMemory;
 use crate::model::presets;
 use crate::plan::{Plan, Purpose, kernel_parameters, sums};
@@ -18,7 +17,7 @@ use crate::schedule::{Extent, PassShape, Schedule};
 use crate::sequence::draft::MOST_DRAFTED;
 use form::{Draft, ModelForm};
 use machine::PlannedMachine;
-use rates::{BATCHES, DRAFTED, Prediction, RIGHT, draft_rate, roof};
+use rates::{AttendingPass, Attention, BATCHES, DRAFTED, Prediction, RIGHT, draft_rate, roof};
 use serde_json::{Value, json};
 use verdict::FitVerdict;
 
@@ -210,17 +209,7 @@ impl ForecastView<'_> {
         let prediction = plan.and_then(|_| self.prediction()).map(|p| {
             let decode: Vec<Value> =
                 p.decode.iter().map(|(n, rate)| json!({"sequences": n, "tokens_s": rate})).collect();
-            let placements = |p: &Placements| {
-                json!({
-                    "pass_s": p.all, "on_gpu_s": p.on_gpu, "on_npu_s": p.on_npu, "pass_with_npu_s": p.with_npu,
-                    "chosen": p.chosen(),
-                })
-            };
-            let attention: Vec<Value> = p
-                .attention
-                .iter()
-                .map(|a| json!({"behind": a.behind, "token": placements(&a.token), "chunk": placements(&a.chunk)}))
-                .collect();
+            let attention: Vec<Value> = p.attention.iter().map(attention_json).collect();
             let prefill = json!({"rows": p.prefill.0, "tokens_s": p.prefill.1});
             json!({"decode": decode, "prefill": prefill, "attention": attention})
         });
@@ -289,4 +278,17 @@ impl ForecastView<'_> {
         }
         value
     }
+}
+
+/// A pass whose attention could run on either engine.
+fn attention_json(attention: &Attention) -> Value {
+    let Attention { behind, pass, placements: p } = attention;
+    let (sequences, tokens) = match *pass {
+        AttendingPass::Decode(sequences) => (sequences, 1),
+        AttendingPass::Prefill(rows) => (1, rows),
+    };
+    json!({
+        "behind": behind, "sequences": sequences, "tokens": tokens, "npu_bytes": p.npu_bytes, "on_gpu_s": p.on_gpu,
+        "on_npu_s": p.on_npu, "pass_s": p.all, "pass_with_npu_s": p.with_npu, "chosen": p.chosen(),
+    })
 }

@@ -100,6 +100,9 @@ impl Prefill {
 /// Sequences that decoding is predicted for.
 const PREDICTED: [usize; 3] = [1, 8, 32];
 
+/// Sequences whose attention is predicted.
+const ATTENDING: [usize; 4] = [1, 2, 8, 32];
+
 /// Tokens behind which attention is predicted.
 const DEPTHS: [usize; 3] = [1024, 8192, 32_768];
 
@@ -113,11 +116,20 @@ pub(crate) struct Prediction {
     pub(crate) attention: Vec<Attention>,
 }
 
-/// Attention of a token, and of a prompt's chunk, behind so many tokens.
+/// A pass's attention behind so many tokens.
 pub(crate) struct Attention {
     pub(crate) behind: usize,
-    pub(crate) token: Placements,
-    pub(crate) chunk: Placements,
+    pub(crate) pass: AttendingPass,
+    pub(crate) placements: Placements,
+}
+
+/// A pass whose attention is predicted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum AttendingPass {
+    /// A token of each of so many sequences.
+    Decode(usize),
+    /// So many tokens of one prompt.
+    Prefill(usize),
 }
 
 impl Prediction {
@@ -134,16 +146,22 @@ impl Prediction {
             .map(|n| Some((n, rate(n, PassShape::Decode { sequences: n, depth: 0 }, n)?)))
             .collect::<Option<_>>()?;
         let rows = extent.max_rows;
-        let attention = |behind: usize| {
+        let attention = |behind: usize, pass: AttendingPass| {
+            let (sequences, shape) = match pass {
+                AttendingPass::Decode(sequences) => (sequences, PassShape::Decode { sequences, depth: behind - 1 }),
+                AttendingPass::Prefill(rows) => (1, PassShape::Prefill { rows, depth: behind }),
+            };
+            let max_rows = rows.max(sequences);
             let context = behind + rows;
-            let extent = Extent { context, sequences: 1, head_rows: 1, kv_tokens: None, ..extent };
-            let (schedule, _) = form.build(extent);
-            let token = Placements::of(name, &schedule, PassShape::Decode { sequences: 1, depth: behind - 1 })?;
-            let chunk = Placements::of(name, &schedule, PassShape::Prefill { rows, depth: behind })?;
-            Some(Attention { behind, token, chunk })
+            let extent = Extent { context, sequences, head_rows: sequences, max_rows, kv_tokens: None, ..extent };
+            let placements = Placements::of(name, &form.build(extent).0, shape)?;
+            Some(Attention { behind, pass, placements })
         };
+        let passes = ATTENDING.map(AttendingPass::Decode).into_iter().chain([AttendingPass::Prefill(rows)]);
         let fits = |behind: &usize| behind + rows <= form.shape.max_context;
-        let attention = DEPTHS.into_iter().filter(fits).filter_map(attention).collect();
+        let depths = DEPTHS.into_iter().filter(fits);
+        let attention = depths.flat_map(|behind| passes.clone().filter_map(move |pass| attention(behind, pass)));
+        let attention = attention.collect();
         Some(Prediction { decode, prefill: (rows, rate(1, PassShape::Prefill { rows, depth: 0 }, rows)?), attention })
     }
 }

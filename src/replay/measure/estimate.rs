@@ -13,6 +13,7 @@ use crate::lower::kernels::Kernel;
 use crate::lower::layout::GpuLayout;
 use crate::lower::target::Target;
 use crate::lower::units::RDNA3;
+use crate::machine::profile::THIS;
 use crate::replay::driver::Readiness;
 use crate::replay::options::ReplayOptions;
 use crate::replay::tuned_kinds;
@@ -23,7 +24,7 @@ use std::time::Duration;
 /// Seconds that tuning takes for a schedule on a machine: `this`, or one by name. `None` where nothing is tuned.
 pub fn seconds_for(machine: &str, device: Device, schedule: &Schedule) -> Option<f64> {
     match machine {
-        "this" => seconds_here(&engine::open(device).ok()?.gpu?.caps, schedule),
+        THIS => seconds_here(&engine::open(device).ok()?.gpu?.caps, schedule),
         name => seconds_on(name, schedule),
     }
 }
