@@ -61,6 +61,8 @@ pub(super) struct GuestSeat {
     failures: u32,
     /// Whether it has proved itself: in a pass of one row, and in one of several.
     is_proved: [bool; 2],
+    /// The attention step of the next pass that the device makes too, should a guest that is proved have turned wrong.
+    next_check: usize,
     /// Whether the guest reads the KV cache where it is; `None`: it has not been shown yet.
     shares_kv: Option<bool>,
     /// What was measured to choose its passes.
@@ -97,6 +99,7 @@ impl GuestSeat {
             reloads: 0,
             failures: 0,
             is_proved: [false; 2],
+            next_check: 0,
             shares_kv: None,
             timings: Vec::new(),
         }
@@ -148,6 +151,24 @@ impl GuestSeat {
         match self.seated {
             Some(seated) => self.reload = Some((seated, load)),
             None => self.guest = None,
+        }
+    }
+
+    /// Whether the device makes this step too, in a pass of one row or of several: all of them until the guest is proved, then
+    /// one a pass of whoever is loaded again when it fails.
+    fn checks(&self, step: usize, several: bool) -> bool {
+        !self.is_proved[usize::from(several)] || (self.reload.is_some() && step == self.next_check)
+    }
+
+    /// Notes that all rows of a pass agree in a step. The next pass checks the layer before; with the first, the last is checked
+    /// again.
+    fn note_agreed(&mut self, step: usize, several: bool, schedule: &Schedule) {
+        let mut attend = (0..schedule.steps.len()).filter(|at| matches!(schedule.steps[*at].op, Op::Attend { .. }));
+        let last = attend.clone().next_back().unwrap_or(step);
+        if self.is_proved[usize::from(several)] {
+            self.next_check = attend.rfind(|at| *at < step).unwrap_or(last);
+        } else if step == last {
+            (self.is_proved[usize::from(several)], self.next_check) = (true, last);
         }
     }
 
@@ -338,7 +359,7 @@ impl<D: Driver> Replay<D> {
     pub(super) fn run_guest(&mut self, kind: usize, piece: &GuestPiece, beside: Range<usize>) -> Result<()> {
         self.queue.drain()?;
         self.cancel.check()?;
-        let is_before = self.can_run_beside();
+        let is_before = self.can_run_beside(piece.step);
         if is_before {
             self.submit_beside(kind, beside.clone())?;
         }
@@ -366,9 +387,9 @@ impl<D: Driver> Replay<D> {
 
     /// Whether the guest's step needs nothing of the device but what is there: the guest reaches all that it works on, and the
     /// device need not prove what it makes.
-    fn can_run_beside(&self) -> bool {
+    fn can_run_beside(&self, step: usize) -> bool {
         let reaches_kv = self.seat.shares_kv == Some(true) || self.kv.iter().flatten().all(Memory::is_mapped);
-        let is_trusted = self.seat.guest.is_some() && self.seat.is_proved[usize::from(self.rows.len() > 1)];
+        let is_trusted = self.seat.guest.is_some() && !self.seat.checks(step, self.rows.len() > 1);
         reaches_kv && !self.arena.is_handed_over() && is_trusted
     }
 
@@ -378,7 +399,7 @@ impl<D: Driver> Replay<D> {
         let &GuestPiece { step, half, .. } = piece;
         let rows = self.passes.kinds[kind].rows_of(half, self.rows.len());
         let Some(mut guest) = self.seat.guest.take() else { return self.run_step_for(step, half) };
-        let ran = self.run_step_of(guest.as_mut(), step, rows.clone()).and_then(|()| self.prove(piece, rows));
+        let ran = self.run_step_of(guest.as_mut(), step, rows.clone()).and_then(|()| self.check(piece, rows));
         match ran {
             Ok(()) => self.seat.guest = Some(guest),
             Err(e @ Error::Interrupted { .. }) => {
@@ -394,20 +415,22 @@ impl<D: Driver> Replay<D> {
         Ok(())
     }
 
-    /// In the first pass of a guest with one row, and in the first with several: lets the device run the step too, and compares.
+    /// In the first pass of a guest with one row, in the first with several, and then in one layer of each: lets the device run
+    /// the step too, and compares. Until the guest is proved the device's results count, and then the guest's, so that a reply
+    /// does not depend on what is checked.
     ///
     /// # Errors
     /// Device: the guest computed something else.
-    fn prove(&mut self, piece: &GuestPiece, rows: Range<usize>) -> Result<()> {
+    fn check(&mut self, piece: &GuestPiece, rows: Range<usize>) -> Result<()> {
         let &GuestPiece { step, half, .. } = piece;
-        let several = usize::from(self.rows.len() > 1);
-        if self.seat.is_proved[several] {
+        let several = self.rows.len() > 1;
+        if !self.seat.checks(step, several) {
             return Ok(());
         }
         let Op::Attend { out, .. } = self.schedule.steps[step].op else { return Ok(()) };
         let guests = self.rows_of(out, rows.clone())?;
         self.run_step_for(step, half)?;
-        let own = self.rows_of(out, rows)?;
+        let own = self.rows_of(out, rows.clone())?;
         for (guests, own) in guests.chunks(out.width).zip(own.chunks(out.width)) {
             let squares = |xs: &mut dyn Iterator<Item = f32>| xs.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
             let off = squares(&mut guests.iter().zip(own).map(|(a, b)| a - b)) / squares(&mut own.iter().copied());
@@ -417,8 +440,18 @@ impl<D: Driver> Replay<D> {
                 return Err(Error::device(what, "report this, and attend on the GPU (`--npu off`)"));
             }
         }
-        let is_last = !self.schedule.steps[step + 1..].iter().any(|step| matches!(step.op, Op::Attend { .. }));
-        self.seat.is_proved[several] = is_last && half != Some(PassHalf::First);
+        if self.seat.is_proved[usize::from(several)] {
+            let write = |words: &mut [u32]| {
+                let arena: &mut [f32] = bytemuck::cast_slice_mut(words);
+                for (row, values) in rows.zip(guests.chunks(out.width)) {
+                    arena[(out.row(row) / 4) as usize..][..out.width].copy_from_slice(values);
+                }
+            };
+            self.queue.edit(&mut self.arena, write)?;
+        }
+        if half != Some(PassHalf::First) {
+            self.seat.note_agreed(step, several, &self.schedule);
+        }
         Ok(())
     }
 
