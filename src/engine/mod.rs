@@ -470,7 +470,7 @@ mod tests {
         let auto = NpuUse::Auto(api);
         assert_eq!(of("8945hs", &shape, auto, 0).unwrap(), (None, Some(api)));
         assert_eq!(of("8945hs", &shape, NpuUse::Require(api), 0).unwrap(), (Some(GuestKind::Npu(api)), None));
-        let odd = Shape { head_dim: 96, ..shape.clone() };
+        let odd = Shape { head_dim: 264, ..shape.clone() };
         for (machine, shape, npu, drafted) in [
             ("8945hs", &shape, NpuUse::Off, 0),
             ("8945hs", &shape, auto, 4),

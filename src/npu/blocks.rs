@@ -159,13 +159,13 @@ fn blocks_that_do_not_hold_the_cache_are_refused_and_copies_taken() {
         cache.attended(&mut npu, true, &rows, &cache.steps()[0].op).expect("a step over copies");
         answer
     };
-    for answer in [
-        refused(&|shown| shown.blocks[1].clear()),
-        refused(&|shown| shown.layouts[0].block_pages += 1),
-        refused(&|shown| shown.layouts[0].part_bytes /= 2),
+    for (answer, words) in [
+        (refused(&|shown| shown.blocks[1].clear()), "that it was not given"),
+        (refused(&|shown| shown.layouts[0].block_pages += 1), "that it was not given"),
+        (refused(&|shown| shown.layouts[0].part_bytes /= 2), "heads are shorter than the NPU's of 128"),
     ] {
         let e = answer.expect_err("a refusal");
-        assert!(e.to_string().contains("that it was not given"), "{e}");
+        assert!(e.to_string().contains(words), "{e}");
     }
     assert!(!refused(&|shown| shown.element = KvType::F16).expect("no failure"));
 }

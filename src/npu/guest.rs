@@ -8,7 +8,7 @@
 
 use super::attend::{
     COLUMNS, CORES, ChunkPages, CoreTurns, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace,
-    PrefillAttention, Queries, QueryPart, QueryResults, UNIT_BYTES, UnitArguments,
+    PrefillAttention, Queries, QueryPart, QueryResults, TILE, UNIT_BYTES, UnitArguments,
 };
 use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256};
 use super::stream::{InstructionStream, MOST_TRANSFERS};
@@ -140,20 +140,22 @@ pub(crate) fn check(files: &Files, shape: &Shape) -> Result<DeviceNode> {
     Ok(node)
 }
 
-/// The layer's heads, as a command takes them, and the program for them.
+/// The layer's heads, as a command takes them, and the program for them: the one for the shortest heads that these fit in, with
+/// zeros behind their elements.
 ///
 /// # Errors
 /// Device: there is no program for heads of this size, or for so many queries of each.
 pub(super) fn heads(shape: &Shape) -> Result<(HeadLayout, &'static Program)> {
     let Shape { head_dim, kv_heads, .. } = *shape;
     let group = shape.heads / kv_heads.max(1);
+    let refused = |cause| Error::device(cause, text!("use ", Setting::NoNpu));
+    let mut programs = [(64, &ATTEND_BF16_64), (128, &ATTEND_BF16_128), (256, &ATTEND_BF16_256)].into_iter();
+    let fitting = programs.find(|(most, _)| head_dim <= *most && head_dim.is_multiple_of(TILE));
+    let (head_dim, program) = fitting.ok_or_else(|| {
+        refused(format!("heads of {head_dim} elements: the NPU's attention takes multiples of {TILE} up to 256"))
+    })?;
     let layout = HeadLayout { head_dim, kv_heads, group, columns: COLUMNS, cores: CORES, transfers: TRANSFERS };
-    layout.check().map_err(|cause| Error::device(cause, text!("use ", Setting::NoNpu)))?;
-    let program = match head_dim {
-        64 => &ATTEND_BF16_64,
-        128 => &ATTEND_BF16_128,
-        _ => &ATTEND_BF16_256,
-    };
+    layout.check().map_err(refused)?;
     Ok((layout, program))
 }
 
@@ -388,7 +390,12 @@ impl<'x> NpuSteps<'x> {
         }
         let mut pools = cache.layouts.map(|layout| (layout, Vec::new()));
         for ((layout, buffers), blocks) in pools.iter_mut().zip(&cache.blocks) {
-            if layout.part_bytes != self.heads.part_bytes() as u64 || blocks.len() < layout.blocks() {
+            let part = self.heads.part_bytes() as u64;
+            if layout.part_bytes < part {
+                let cause = format!("its heads are shorter than the NPU's of {}", self.heads.head_dim);
+                return Err(Error::device(cause, text!("use ", Setting::NoNpu)));
+            }
+            if layout.part_bytes != part || blocks.len() < layout.blocks() {
                 return Err(no_pages());
             }
             for block in blocks {
@@ -470,14 +477,24 @@ impl StepKernels for NpuSteps<'_> {
         &mut []
     }
 
-    fn take_kv(&mut self, _: &KvLayer, page: PageId, bytes: &[u8]) -> Result<()> {
+    fn take_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &[u8]) -> Result<()> {
         let (at, part) = (self.copy_at(page), self.heads.part_bytes());
         let NpuCache::Copied { pages, buffer } = &mut self.cache else { return Err(no_pages()) };
         let made = match *buffer {
             Some(made) => made,
             None => *buffer.insert(self.program.allocate(((*pages).max(1) * part) as u64)?),
         };
-        self.program.write_from(made, at, bytes)
+        if bytes.len() == part {
+            return self.program.write_from(made, at, bytes);
+        }
+        let [own, given] = [self.heads.head_dim, layer.head_dim].map(|dim| 2 * dim);
+        let mut write = |to: &mut [u8]| {
+            for (to, head) in to.chunks_exact_mut(own).zip(bytes.chunks_exact(given)) {
+                to[..given].copy_from_slice(head);
+                to[given..].fill(0);
+            }
+        };
+        self.program.write_by(made, BufferPieces::whole(at, part), &mut write)
     }
 
     fn share_kv(&mut self, cache: &KvBlocks<'_>) -> Result<bool> {

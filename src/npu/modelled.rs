@@ -287,8 +287,11 @@ fn schedule(checkpoint: &Checkpoint, kv: KvType) -> Schedule {
 
 /// The golden model with heads of 128 elements.
 pub(super) fn checkpoint() -> Checkpoint {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/wide_small");
-    Checkpoint::open(&root).expect("the golden model")
+    golden("wide_small")
+}
+
+fn golden(name: &str) -> Checkpoint {
+    Checkpoint::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)).expect("the golden model")
 }
 
 /// The executor whose attention is made on the model, where the command of a number may fail.
@@ -332,10 +335,15 @@ fn logits(executor: &mut dyn Executor) -> Vec<Vec<f32>> {
     logits
 }
 
+/// One whose heads have as many elements as the program's, and one whose heads are half as long. Of the latter, keys and values
+/// in bf16 alone put the CPU executor 2 % off, and queries and weights are rounded as they are.
 #[test]
-fn a_golden_model_attends_on_the_model_of_the_array() {
-    let checkpoint = checkpoint();
-    check(&checkpoint, &mut on_the_model(&checkpoint, ArrayFault::Sound));
+fn golden_models_attend_on_the_model_of_the_array() {
+    for (name, most) in [("wide_small", MOST_APART), ("tiny", 2.0 * MOST_APART)] {
+        println!("{name}");
+        let checkpoint = golden(name);
+        check_within(most, &checkpoint, &mut on_the_model(&checkpoint, ArrayFault::Sound));
+    }
 }
 
 /// The array sleeps between passes, and what it kept from run to run is gone: attention goes on where Kiln's clock says so.
@@ -376,10 +384,11 @@ fn attention_goes_on_where_the_array_slept_between_passes() {
     }
 }
 
-/// Heads and groups of the public shapes: 270M's and 1B's, 4B's and 12B's; and of the smallest heads with most queries.
+/// Heads and groups of the public shapes: 270M's and 1B's, 4B's and 12B's; of the smallest heads with most queries; and of heads
+/// that are shorter than the next program's.
 #[test]
 fn heads_of_every_size_attend_on_the_model_of_the_array() {
-    for (head_dim, heads, kv_heads) in [(256, 4, 1), (256, 4, 2), (64, 8, 1), (64, 6, 2)] {
+    for (head_dim, heads, kv_heads) in [(256, 4, 1), (256, 4, 2), (64, 8, 1), (64, 6, 2), (96, 4, 2), (8, 6, 3)] {
         println!("{heads}/{kv_heads} heads of {head_dim}");
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("model");
@@ -397,7 +406,8 @@ fn heads_of_every_size_attend_on_the_model_of_the_array() {
 fn heads_that_no_program_takes_are_refused() {
     let shape = checkpoint().shape().clone();
     for (shape, words) in [
-        (Shape { head_dim: 32, ..shape.clone() }, "heads of 32 elements"),
+        (Shape { head_dim: 264, ..shape.clone() }, "heads of 264 elements"),
+        (Shape { head_dim: 36, ..shape.clone() }, "heads of 36 elements"),
         (Shape { heads: 9, kv_heads: 1, ..shape.clone() }, "9 query heads for each of 1"),
         (Shape { kv_heads: 0, ..shape }, "for each of 0"),
     ] {
@@ -406,9 +416,16 @@ fn heads_that_no_program_takes_are_refused() {
     }
 }
 
-/// Compares the passes' logits with the reference executor's: keys, values, queries and weights have eight bits, so they are
-/// within 2 % of their root mean square.
+/// How far logits may be off the reference executor's, as a share of their root mean square: keys, values, queries and weights
+/// have eight bits.
+const MOST_APART: f64 = 0.02;
+
+/// Compares the passes' logits with the reference executor's.
 fn check(checkpoint: &Checkpoint, executor: &mut dyn Executor) {
+    check_within(MOST_APART, checkpoint, executor);
+}
+
+fn check_within(most: f64, checkpoint: &Checkpoint, executor: &mut dyn Executor) {
     let plain = schedule(checkpoint, KvType::F32);
     let mut reference = Reference::load(checkpoint, plain, &Progress::default()).expect("the reference");
     let (want, got) = (logits(&mut reference), logits(executor));
@@ -418,7 +435,7 @@ fn check(checkpoint: &Checkpoint, executor: &mut dyn Executor) {
         let error = squares(&mut want.iter().zip(got).map(|(want, got)| want - got));
         let error = (error / squares(&mut want.iter().copied())).sqrt();
         println!("row {index}: {error:.4}");
-        assert!(error > 0.0 && error <= 0.02, "row {index}: {error}");
+        assert!(error > 0.0 && error <= most, "row {index}: {error}");
     }
 }
 

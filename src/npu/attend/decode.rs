@@ -142,12 +142,12 @@ impl DecodeAttention {
 
     /// Goes through what a command's cores left, query by query. A row is a sequence.
     pub fn read_left(&self, command: usize, left: &[u8], mut found: impl FnMut(QueryPart<'_>)) {
-        let HeadLayout { head_dim, group, .. } = self.layout;
+        let HeadLayout { group, .. } = self.layout;
         for (part, left) in self.parts(command).zip(left.chunks(LEFT_BYTES)) {
             for query in 0..group {
                 let left = left.get(query / 4 * DECODE_QUAD_BYTES..).unwrap_or_default();
                 let of = (part.sequence, part.head * group + query);
-                found(QueryPart::new(of, part.parts, left, query % 4, head_dim));
+                found(QueryPart::new(of, part.parts, left, query % 4));
             }
         }
     }

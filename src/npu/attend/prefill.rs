@@ -194,7 +194,7 @@ impl PrefillAttention {
                 for (quad, left) in quads.zip(left.chunks(quad_bytes(head_dim))) {
                     for place in 0..quad.count() {
                         let of = (first + quad.first + place, block.head * group + quad.query);
-                        found(QueryPart::new(of, block.parts, left, place, head_dim));
+                        found(QueryPart::new(of, block.parts, left, place));
                     }
                 }
             }

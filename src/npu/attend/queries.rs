@@ -1,16 +1,14 @@
 //! Queries as cores have them: in bf16, in tiles of eight dimensions by four queries.
 
-/// Dimensions of a tile.
-const TILE: usize = 8;
-/// Elements of the largest head.
-const MOST_DIM: usize = 256;
-/// A query that is none.
-const ABSENT: &[f32] = &[0.0; MOST_DIM];
+/// Elements of a head's tile.
+pub const TILE: usize = 8;
+/// A tile of a query that is none, and of what lies behind its elements.
+const ABSENT: &[f32; TILE] = &[0.0; TILE];
 
 /// How the queries of a layer are read.
 #[derive(Clone, Copy)]
 pub struct Queries<'q> {
-    /// Those of a row and a query head: `head_dim` elements.
+    /// Those of a row and a query head: `head_dim` elements, or fewer tiles, behind which it is zero.
     pub of: &'q dyn Fn(usize, usize) -> &'q [f32],
     /// What they are multiplied by: the layer's scale, and the logarithm of e to base 2, since a score is a power of two's
     /// exponent.
@@ -35,8 +33,9 @@ pub(super) fn write_quad<const WALKED: usize>(
     (first, step): (usize, usize),
     to: &mut [u8],
 ) {
-    let [a, b, c, d] = queries.map(|query| query.unwrap_or(ABSENT)[..head_dim].as_chunks::<TILE>().0);
-    for (index, (((a, b), c), d)) in a.iter().zip(b).zip(c).zip(d).enumerate() {
+    let tiles = queries.map(|query| query.unwrap_or_default().as_chunks::<TILE>().0);
+    for index in 0..head_dim / TILE {
+        let [a, b, c, d] = tiles.map(|tiles| tiles.get(index).unwrap_or(ABSENT));
         let pair = |low: &[f32; TILE], high: &[f32; TILE]| {
             let mut pairs = [0; TILE];
             for ((pair, low), high) in pairs.iter_mut().zip(low).zip(high) {

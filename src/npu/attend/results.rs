@@ -17,15 +17,14 @@ pub struct QueryPart<'l> {
     /// What the core left of four queries, and which of them it is.
     left: &'l [u8],
     place: usize,
-    head_dim: usize,
 }
 
 impl<'l> QueryPart<'l> {
     /// That of query `place` of four, from what a core left of them: the maxima, the sums and O, each in tiles of 4 x 4 f32.
     /// `query` is its row and its head.
-    pub(super) fn new(query: (usize, usize), parts: usize, left: &'l [u8], place: usize, head_dim: usize) -> Self {
+    pub(super) fn new(query: (usize, usize), parts: usize, left: &'l [u8], place: usize) -> Self {
         let (row, head) = query;
-        QueryPart { row, head, parts, left, place: place & 3, head_dim }
+        QueryPart { row, head, parts, left, place: place & 3 }
     }
 
     fn word(&self, word: usize) -> f32 {
@@ -40,11 +39,11 @@ impl<'l> QueryPart<'l> {
         self.word(16 + 4 * self.place)
     }
 
-    /// Changes `to` by O, element by element.
+    /// Changes `to` by as many elements of O.
     fn apply(&self, to: &mut [f32], change: impl Fn(&mut f32, f32)) {
         let tiles = self.left.get(BEFORE_O..).unwrap_or_default().as_chunks::<64>().0;
         let of_query = 16 * self.place;
-        for (to, tile) in to.as_chunks_mut::<4>().0[..self.head_dim / 4].iter_mut().zip(tiles) {
+        for (to, tile) in to.as_chunks_mut::<4>().0.iter_mut().zip(tiles) {
             let o = tile[of_query..of_query + 16].as_chunks().0;
             to.iter_mut().zip(o).for_each(|(to, o)| change(to, f32::from_le_bytes(*o)));
         }
