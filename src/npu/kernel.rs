@@ -3,11 +3,11 @@
 use super::context::{Backend, BufferPieces, lost};
 use super::packet;
 use super::program::Program;
-use crate::Result;
 use crate::sys::Failure;
 use crate::sys::dma_buf::{DmaBuf, Mapping};
 use crate::sys::drm::{Gem, Node};
 use crate::sys::npu_program::{BufferKind, DeviceHeap, HardwareContext, allocate, flush_each, locate, map};
+use crate::{Error, Result};
 use nix::errno::Errno;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -109,7 +109,14 @@ impl Backend for KernelBackend {
     }
 
     fn import(&mut self, buffer: &DmaBuf) -> Result<()> {
-        let gem = self.node.import(buffer.as_fd())?;
+        let gem = self.node.import(buffer.as_fd()).map_err(|failure| match failure.errno {
+            // amdxdna says so of memory in several pieces, where nothing makes them one for the NPU.
+            Errno::EINVAL => Error::device(
+                format!("the kernel failed to {failure}"),
+                "turn the IOMMU on (firmware setup, `amd_iommu=on`): without it the NPU takes memory in one piece alone",
+            ),
+            _ => failure.into(),
+        })?;
         self.buffers.push(SharedBuffer::new(&self.node, gem, buffer.size())?);
         Ok(())
     }
