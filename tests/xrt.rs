@@ -70,6 +70,12 @@ impl Fake {
         unsafe { self.object.get::<unsafe extern "C" fn(i32)>(b"fake_fail\0").unwrap()(how) }
     }
 
+    /// Number of allocations that are still held; they are not counted any more.
+    fn forget(&self) -> i32 {
+        // SAFETY: as fake.cpp declares it.
+        unsafe { self.object.get::<unsafe extern "C" fn() -> i32>(b"fake_forget\0").unwrap()() }
+    }
+
     /// Number of allocations that are still held.
     fn alive(&self) -> i32 {
         // SAFETY: as fake.cpp declares it.
@@ -211,7 +217,8 @@ fn a_program_that_hangs_or_fails_answers_nothing_until_it_is_restarted() {
         context.restart().unwrap();
         context.run(&buffers, SECOND).unwrap();
         drop(context);
-        assert_eq!(fake.alive(), 0);
+        // A stream and three buffers, which the NPU may still be at work on.
+        assert_eq!(fake.forget(), if how == 7 { 4 } else { 0 });
     }
 }
 
@@ -259,6 +266,9 @@ fn a_run_that_hangs_or_fails_is_told_apart_from_one_that_ends() {
     let mut broken = Parts::new(&fake.library, "broken").unwrap();
     broken.run.start().unwrap();
     assert_line(&broken.run.wait(SECOND).unwrap_err(), "libxrt failed to finish a run: kernel aborted");
+    // libxrt ends a process that lets go of a run whose command has not ended.
+    drop((slow, broken));
+    assert_eq!(fake.forget(), 2, "what the NPU may still be at work on");
 }
 
 #[test]

@@ -41,6 +41,7 @@ struct kiln_xrt_buffer {
 struct kiln_xrt_run {
     xrt::run run;
     std::map<int32_t, xrt::bo> arguments; // so that no buffer goes before the run that the NPU may be at work on
+    bool is_started = false;
 };
 
 namespace {
@@ -187,7 +188,7 @@ int sync(kiln_xrt_buffer *buffer, int32_t direction, uint64_t offset, uint64_t s
 int make_run(const kiln_xrt_kernel *kernel, kiln_xrt_run **run, Text *why) noexcept
 {
     return guarded(why, [&] {
-        *run = new kiln_xrt_run{xrt::run{kernel->kernel}, {}};
+        *run = new kiln_xrt_run{xrt::run{kernel->kernel}, {}, false};
         return KILN_XRT_DONE;
     });
 }
@@ -212,6 +213,7 @@ int set_number(kiln_xrt_run *run, int32_t argument, const void *number, uint64_t
 int start(kiln_xrt_run *run, Text *why) noexcept
 {
     return guarded(why, [&] {
+        run->is_started = true;
         run->run.start();
         return KILN_XRT_DONE;
     });
@@ -223,6 +225,28 @@ int wait(kiln_xrt_run *run, uint32_t milliseconds, Text *why) noexcept
         // Throws where the command ended in anything but success.
         const auto status = run->run.wait2(std::chrono::milliseconds{milliseconds});
         return status == std::cv_status::timeout ? KILN_XRT_LATE : KILN_XRT_DONE;
+    });
+}
+
+bool is_at_work(const kiln_xrt_run &run)
+{
+    if (!run.is_started) return false;
+    switch (run.run.state()) {
+    case ERT_CMD_STATE_NEW:
+    case ERT_CMD_STATE_QUEUED:
+    case ERT_CMD_STATE_RUNNING:
+    case ERT_CMD_STATE_SUBMITTED: return true;
+    default: return false;
+    }
+}
+
+// libxrt aborts the process where a run goes whose command has not ended. Such a run stays, with its hardware context
+// and its buffers, until the process ends. So does one whose state is not to be had.
+void close_run(kiln_xrt_run *run) noexcept
+{
+    guarded(nullptr, [&] {
+        if (!is_at_work(*run)) delete run;
+        return KILN_XRT_DONE;
     });
 }
 
@@ -250,5 +274,5 @@ extern "C" __attribute__((visibility("default"))) const kiln_xrt_face kiln_xrt_f
     set_number,
     start,
     wait,
-    close<kiln_xrt_run>,
+    close_run,
 };

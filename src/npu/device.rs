@@ -1,30 +1,39 @@
-//! Streams of attention on this machine's NPU: one token over pages of a cache, against f64 on the same bf16 inputs. The
-//! stream is made once; lengths change in its parameters alone, and another list of pages changes words of it in place.
+//! Streams of attention on this machine's NPU: one token over pages of a cache, and chunks of tokens, against f64 on the same
+//! bf16 inputs. One token's stream is made once; lengths change in its parameters alone, and another list of pages changes
+//! words of it in place.
 //!
-//! A machine with such an NPU runs it, and so does one with an emulated NPU:
-//! `KILN_TEST_NPU=kernel cargo test --lib one_stream -- --ignored --nocapture`, or with `xrt`.
+//! A machine with such an NPU runs them, and so does one with an emulated NPU:
+//! `KILN_TEST_NPU=kernel cargo test --lib npu::device -- --ignored --nocapture`, or with `xrt`; with `model` the chunks are
+//! attended to on the functional model.
 
 use super::attend::{
-    COLUMNS, CORES, CoreTurns, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Queries,
-    QueryResults, UNIT_BYTES, UnitArguments,
+    COLUMNS, CORES, ChunkPages, CoreTurns, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace,
+    PrefillAttention, Queries, QueryResults, UNIT_BYTES, UnitArguments,
 };
 use super::guest::open;
+use super::modelled::{self, ArrayFault};
 use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256};
-use super::{BufferId, CommandId, DriverApi, LoadedProgram};
+use super::{BufferId, CommandId, DriverApi, LoadedProgram, Program};
 use crate::text::testing::Random;
 use half::bf16;
+use std::ops::Range;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Against a hang: an emulator takes seconds for a command.
 const DEADLINE: Duration = Duration::from_secs(600);
 /// How long amdxdna's device has no command before it sleeps (`power/autosuspend_delay_ms` of the device).
 const SLEEPS_AFTER: Duration = Duration::from_secs(5);
+/// Bytes of a chunk's parameters, and of what is left of it: more than any of them has.
+const ROOM: usize = 64 * UNIT_BYTES.next_multiple_of(LEFT_BYTES);
 /// Places of the buffer of pages.
 const PLACES: usize = 5;
 /// Two lists of three pages, of as many runs.
 const LISTS: [[usize; 3]; 2] = [[0, 2, 1], [4, 3, 0]];
 /// Ends in the third page: its first position, one within, its last.
 const LENGTHS: [usize; 3] = [129, 161, 192];
+/// Chunks over three pages: tokens, positions before them, and a window.
+const CHUNKS: [(usize, usize, Option<usize>); 4] = [(5, 0, None), (5, 129, None), (40, 150, Some(64)), (130, 60, None)];
 
 /// Heads of one layer, and five pages of their keys and values.
 struct FivePages {
@@ -51,15 +60,15 @@ impl FivePages {
         self.values[from..from + head_dim].iter().map(|value| value.to_f64())
     }
 
-    /// Attention of a query over the first positions.
-    fn expected(&self, pages: &[usize], head: usize, query: &[f32], length: usize) -> Vec<f64> {
+    /// Attention of a query over positions.
+    fn expected(&self, pages: &[usize], head: usize, query: &[f32], seen: Range<usize>) -> Vec<f64> {
         let query: Vec<f64> = query.iter().map(|x| f64::from(*x)).collect();
         let score = |position| self.row(pages, 0, head, position).zip(&query).map(|(k, q)| k * q).sum::<f64>();
-        let scores: Vec<f64> = (0..length).map(score).collect();
+        let scores: Vec<f64> = seen.clone().map(score).collect();
         let most = scores.iter().copied().fold(f64::MIN, f64::max);
         let sum: f64 = scores.iter().map(|score| (score - most).exp2()).sum();
         let mut out = vec![0.0; query.len()];
-        for (position, score) in scores.iter().enumerate() {
+        for (position, score) in seen.zip(&scores) {
             let weight = (score - most).exp2() / sum;
             out.iter_mut().zip(self.row(pages, 1, head, position)).for_each(|(out, v)| *out += weight * v);
         }
@@ -111,13 +120,80 @@ fn attend(
     assert_eq!(results.missing(), 0, "a query without its attention");
     let mut worst = 0.0f64;
     for (head, out) in o.chunks_exact(head_dim).enumerate() {
-        let expected = pages.expected(list, head / group, query(0, head), length);
-        let squares: f64 = expected.iter().zip(out).map(|(want, got)| (f64::from(*got) - want).powi(2)).sum();
-        let error = (squares / expected.iter().map(|want| want * want).sum::<f64>()).sqrt();
-        // NaN is no maximum.
-        worst = if error.is_nan() { f64::INFINITY } else { worst.max(error) };
+        worst = worst.max(error_of(out, &pages.expected(list, head / group, query(0, head), 0..length)));
     }
     worst
+}
+
+/// The error of all of a query's elements, relative to what is expected in the root mean square.
+fn error_of(out: &[f32], expected: &[f64]) -> f64 {
+    let squares: f64 = expected.iter().zip(out).map(|(want, got)| (f64::from(*got) - want).powi(2)).sum();
+    let error = (squares / expected.iter().map(|want| want * want).sum::<f64>()).sqrt();
+    // NaN is no maximum.
+    if error.is_nan() { f64::INFINITY } else { error }
+}
+
+/// Attends to a chunk over a list of pages, and returns the worst query's error.
+fn attend_chunk(
+    pages: &FivePages,
+    list: &[usize],
+    (tokens, past, window): (usize, usize, Option<usize>),
+    (program, buffers): (&mut LoadedProgram<'_>, [BufferId; 3]),
+    random: &mut Random,
+) -> f64 {
+    let HeadLayout { head_dim, kv_heads, group, .. } = pages.layout;
+    let heads = kv_heads * group;
+    let first = window.map_or(0, |window| (past + 1).saturating_sub(window)) / PAGE_POSITIONS;
+    let seen = first..(past + tokens).div_ceil(PAGE_POSITIONS);
+    let places = list[seen].iter().map(|page| pages.place(*page)).collect();
+    let chunk = ChunkPages { pages: places, from: first * PAGE_POSITIONS, past, tokens, window };
+    let arguments = UnitArguments { parameters: 0, left: 1 };
+    let attention = PrefillAttention::new(pages.layout, arguments, vec![chunk.clone()]).expect("streams");
+    let scale = (8.0 / head_dim as f32).sqrt();
+    let queries: Vec<f32> = (0..tokens * heads * head_dim)
+        // What bf16 holds.
+        .map(|_| bf16::from_f32(normal(random) * scale).to_f32())
+        .collect();
+    let query = |token: usize, head: usize| &queries[(token * heads + head) * head_dim..][..head_dim];
+    let (mut results, mut o) = (QueryResults::default(), vec![f32::NAN; tokens * heads * head_dim]);
+    results.begin(tokens * heads);
+    for (index, stream) in attention.streams().enumerate() {
+        let (parameters, left) = attention.bytes(index);
+        let mut units = vec![0; parameters];
+        attention.write_parameters(index, Queries { of: &query, scale: 1.0 }, &mut units);
+        program.write(buffers[0], &units).expect("parameters");
+        // What no core leaves stays NaN.
+        program.write(buffers[1], &vec![0xFF; left]).expect("room");
+        let bytes = stream.bytes();
+        let command = program.add_command(bytes.len()).expect("a command");
+        program.set_stream(command, &bytes).expect("a stream");
+        program.start(command, &buffers.map(|buffer| (buffer, 0))).expect("a command");
+        program.wait(command, DEADLINE, DEADLINE).expect("its end");
+        let mut bytes = vec![0; left];
+        program.read(buffers[1], &mut bytes).expect("what is left");
+        attention.read_left(index, &CoreTurns::default(), &bytes, |part| {
+            let query = part.row * heads + part.head;
+            results.take(query, &part, &mut o[query * head_dim..][..head_dim]);
+        });
+    }
+    assert_eq!(results.missing(), 0, "a query without its attention");
+    let each = o.chunks_exact(head_dim).enumerate().map(|(index, out)| {
+        let (token, head) = (index / heads, index % heads);
+        let expected = pages.expected(list, head / group, query(token, head), chunk.seen(token));
+        error_of(out, &expected)
+    });
+    each.fold(0.0, f64::max)
+}
+
+/// The program on what `KILN_TEST_NPU` says.
+fn wanted(program: &'static Program) -> LoadedProgram<'static> {
+    let loaded = match std::env::var("KILN_TEST_NPU").as_deref() {
+        Ok("kernel") => open(program, DriverApi::Kernel),
+        Ok("xrt") => open(program, DriverApi::Xrt),
+        Ok("model") => modelled::loaded(program, &Rc::default(), ArrayFault::Sound),
+        other => panic!("KILN_TEST_NPU is {other:?}, and has to be kernel, xrt or model"),
+    };
+    loaded.expect("a program")
 }
 
 #[test]
@@ -170,5 +246,26 @@ fn one_stream_serves_three_lengths_and_another_list_of_pages() {
         let on = (&mut loaded, command, buffers);
         let error = attend(&pages, (&LISTS[1], LENGTHS[0]), on, (&attention, &mut CoreTurns::default()), &mut random);
         assert!(error <= 0.01, "{}, awake again: {error}", program.name);
+    }
+}
+
+#[test]
+#[ignore = "takes an NPU of XDNA 1, or an emulated one: see this file's head"]
+fn chunks_of_tokens_are_attended_to() {
+    for program in [&ATTEND_BF16_64, &ATTEND_BF16_128, &ATTEND_BF16_256] {
+        let head_dim = program.name.rsplit('_').next().and_then(|dim| dim.parse().ok()).expect("heads in its name");
+        let mut random = Random(43);
+        let pages = FivePages::random(head_dim, &mut random);
+        let mut loaded = wanted(program);
+        let bytes: Vec<u8> = pages.values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let rooms = [ROOM, ROOM, bytes.len()];
+        let buffers = rooms.map(|bytes| loaded.allocate(bytes as u64).expect("a buffer"));
+        loaded.write(buffers[2], &bytes).expect("pages");
+        for (chunk, list) in CHUNKS.iter().zip(LISTS.iter().cycle()) {
+            let started = Instant::now();
+            let error = attend_chunk(&pages, list, *chunk, (&mut loaded, buffers), &mut random);
+            println!("{}, pages {list:?}, {chunk:?}: {error:.5}, {:.1?}", program.name, started.elapsed());
+            assert!(error <= 0.01, "{}, pages {list:?}, {chunk:?}: {error}", program.name);
+        }
     }
 }

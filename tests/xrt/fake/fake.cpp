@@ -4,12 +4,14 @@
 
 #include "xrt/fake.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <stdexcept>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 namespace {
 
@@ -38,6 +40,8 @@ void step()
 
 extern "C" FAKE void fake_fail(int how) { failure = how; }
 extern "C" FAKE int fake_alive() { return alive; }
+// How many are held; they are counted no more.
+extern "C" FAKE int fake_forget() { return std::exchange(alive, 0); }
 
 namespace xrt {
 
@@ -134,7 +138,13 @@ struct fake_run {
     std::string kernel;
     fake_memory *memory[6] = {}; // not owned: the bridge must keep them
     uint64_t numbers[3] = {};
-    bool started = false;
+    bool started = false, hangs = false;
+
+    // As libxrt does where a run goes whose command has not ended.
+    ~fake_run()
+    {
+        if (hangs) std::abort();
+    }
 
     bool adds_vectors() const { return kernel == "vector_add_bf16"; }
 
@@ -163,40 +173,48 @@ struct fake_run {
     }
 };
 
-run::run(const kernel &of) : state(std::make_shared<fake_run>()) { step(); state->kernel = of.name; }
+run::run(const kernel &of) : own(std::make_shared<fake_run>()) { step(); own->kernel = of.name; }
 
 void run::set_arg(int argument, const bo &buffer)
 {
     step();
-    const bool known = state->adds_vectors() ? argument == 1 || (argument > 2 && argument < 6) : argument == 0 || argument == 1;
+    const bool known = own->adds_vectors() ? argument == 1 || (argument > 2 && argument < 6) : argument == 0 || argument == 1;
     if (!known) throw std::out_of_range("no such argument");
-    state->memory[argument] = buffer.memory.get();
+    own->memory[argument] = buffer.memory.get();
 }
 
 void run::set_arg(int argument, const void *number, size_t size)
 {
     step();
-    const bool known = argument == 2 ? size == 4 : state->adds_vectors() && argument == 0 && size == 8;
+    const bool known = argument == 2 ? size == 4 : own->adds_vectors() && argument == 0 && size == 8;
     if (!known) throw std::out_of_range("no such argument");
-    std::memcpy(&state->numbers[argument], number, size);
+    std::memcpy(&own->numbers[argument], number, size);
 }
 
 void run::start()
 {
     step();
-    if (state->kernel == "add")
-        for (size_t i = 0; i < state->memory[0]->size; i++)
-            state->memory[1]->device[i] = static_cast<char>(state->memory[0]->device[i] + static_cast<char>(state->numbers[2]));
-    if (state->adds_vectors()) state->add_vectors();
-    state->started = true;
+    if (own->kernel == "add")
+        for (size_t i = 0; i < own->memory[0]->size; i++)
+            own->memory[1]->device[i] = static_cast<char>(own->memory[0]->device[i] + static_cast<char>(own->numbers[2]));
+    if (own->adds_vectors()) own->add_vectors();
+    own->started = true;
+    own->hangs = own->kernel == "slow" || failure == 7;
 }
 
 std::cv_status run::wait2(const std::chrono::milliseconds &timeout) const
 {
     step();
     if (timeout.count() == 0) throw std::logic_error("a wait for ever");
-    if (state->kernel == "broken" || failure == 8) throw std::runtime_error("kernel aborted: ERT_CMD_STATE_ERROR");
-    return state->started && state->kernel != "slow" && failure != 7 ? std::cv_status::no_timeout : std::cv_status::timeout;
+    if (own->kernel == "broken" || failure == 8) throw std::runtime_error("kernel aborted: ERT_CMD_STATE_ERROR");
+    return own->started && !own->hangs ? std::cv_status::no_timeout : std::cv_status::timeout;
+}
+
+ert_cmd_state run::state() const
+{
+    if (!own->started) return ERT_CMD_STATE_NEW;
+    if (own->kernel == "broken") return ERT_CMD_STATE_ERROR;
+    return own->hangs ? ERT_CMD_STATE_RUNNING : ERT_CMD_STATE_COMPLETED;
 }
 
 }

@@ -14,6 +14,16 @@
 
 enum xclBOSyncDirection { XCL_BO_SYNC_BO_TO_DEVICE = 0, XCL_BO_SYNC_BO_FROM_DEVICE = 1 };
 
+// As libxrt's ert.h numbers them; the others are no run's of the fake.
+enum ert_cmd_state {
+    ERT_CMD_STATE_NEW = 1,
+    ERT_CMD_STATE_QUEUED = 2,
+    ERT_CMD_STATE_RUNNING = 3,
+    ERT_CMD_STATE_COMPLETED = 4,
+    ERT_CMD_STATE_ERROR = 5,
+    ERT_CMD_STATE_SUBMITTED = 7,
+};
+
 namespace xrt {
 
 namespace version {
@@ -91,9 +101,10 @@ public:
     void set_arg(int argument, const void *number, size_t size);
     void start();
     std::cv_status wait2(const std::chrono::milliseconds &timeout) const;
+    ert_cmd_state state() const;
 
 private:
-    std::shared_ptr<fake_run> state;
+    std::shared_ptr<fake_run> own;
 };
 
 }
