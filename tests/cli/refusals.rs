@@ -66,7 +66,9 @@ fn bad_usage_and_bad_models_are_refused_in_one_line() {
     kiln(&["plan", "--machine", "c64"]).refused(2, &["c64", "780m"]);
     kiln(&["plan", "--machine", "780m", "--device", "vulkan:9"]).refused(2, &["--device", "780m"]);
     kiln(&["plan", "--shape", "gemma9"]).refused(2, &["gemma9", "gemma3-27b"]);
-    for command in [&["run", "-p", "x"][..], &["plan", "--machine", "780m"], &["probe"], &["logits", "--tokens", "2"]] {
+    for command in
+        [&["run", "-p", "x"][..], &["plan"], &["plan", "--machine", "890m"], &["probe"], &["logits", "--tokens", "2"]]
+    {
         kiln(&[command, &["--npu", "require"]].concat()).refused(4, &["NPU"]);
     }
 
