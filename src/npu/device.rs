@@ -12,7 +12,9 @@ use super::attend::{
 };
 use super::guest::open;
 use super::modelled::{self, ArrayFault};
-use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256};
+use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256, READ_SUM};
+use super::reader::NpuReader;
+use super::reads;
 use super::{BufferId, CommandId, DriverApi, LoadedProgram, Program};
 use crate::text::testing::Random;
 use half::bf16;
@@ -183,6 +185,23 @@ fn attend_chunk(
         error_of(out, &expected)
     });
     each.fold(0.0, f64::max)
+}
+
+/// Bytes that channels read in equal parts: few, for an emulator.
+const READ_BYTES: usize = 2 * reads::CHANNELS * reads::UNIT_BYTES;
+
+/// The sums of what so many channels read, twice a command, with several commands under way.
+#[test]
+#[ignore = "takes an NPU of XDNA 1, or an emulated one: see this file's head"]
+fn channels_read_what_is_there() {
+    let mut reader = NpuReader::new(wanted(&READ_SUM), reads::pattern(READ_BYTES, 47), 2).expect("a reader");
+    for channels in [1, 2, 4, 8] {
+        reader.use_channels(channels).expect("channels");
+        let started = Instant::now();
+        reader.start().expect("reads");
+        reader.stop().expect("their sums");
+        println!("{channels} channels, {} bytes a command, {:.1?}", reader.bytes(), started.elapsed());
+    }
 }
 
 /// The program on what `KILN_TEST_NPU` says.
