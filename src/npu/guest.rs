@@ -6,9 +6,10 @@
 //! as chunks. Queries go from the arena to the NPU's buffer, and results back, in one pass each; streams stay as long as pages
 //! do. The host waits for each command, at most until its deadline.
 
+use super::attend::queries::TILE;
 use super::attend::{
     COLUMNS, CORES, ChunkPages, CoreTurns, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace,
-    PrefillAttention, Queries, QueryPart, QueryResults, TILE, UNIT_BYTES, UnitArguments,
+    PrefillAttention, Queries, QueryPart, QueryResults, UNIT_BYTES, UnitArguments,
 };
 use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256};
 use super::stream::{InstructionStream, MOST_TRANSFERS};

@@ -18,7 +18,7 @@ pub mod results;
 
 pub use decode::DecodeAttention;
 pub use prefill::{ChunkPages, PrefillAttention};
-pub use queries::{Queries, TILE};
+pub use queries::Queries;
 pub use results::{QueryPart, QueryResults};
 
 use std::ops::Range;
