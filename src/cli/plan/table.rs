@@ -3,7 +3,7 @@
 use super::explained::{assumptions, figures};
 use crate::cli::column::column;
 use crate::diagnose::forecast::ForecastView;
-use crate::diagnose::forecast::rates::{AttendingPass, Attention, BATCHES, DRAFTED, RIGHT, roof};
+use crate::diagnose::forecast::rates::{Attention, BATCHES, DRAFTED, RIGHT, roof};
 use crate::diagnose::forecast::verdict::{FitVerdict, duration};
 use crate::display::{bytes, counted};
 use crate::machine::heaps::{DeviceMemory, Heap};
@@ -157,12 +157,8 @@ fn write_attention(t: &mut String, attention: &[Attention]) -> std::fmt::Result 
     writeln!(t, "{:>8} {:>12} {:>12} {of_attention:>17} {of_pass:>19}", "", "", "NPU reads")?;
     let heads = ["GPU", "NPU", "GPU", "with NPU"].map(|head| format!("{head:>9}")).join(" ");
     writeln!(t, "{:>8} {:>12} {:>12} {heads}  auto", "behind", "tokens", "K and V")?;
-    for Attention { behind, pass, placements: p } in attention {
-        let pass = match pass {
-            AttendingPass::Decode(1) => "1".into(),
-            AttendingPass::Decode(sequences) => format!("{sequences} x 1"),
-            AttendingPass::Prefill(rows) => rows.to_string(),
-        };
+    for Attention { behind, sequences, tokens, placements: p } in attention {
+        let pass = if *sequences == 1 { tokens.to_string() } else { format!("{sequences} x {tokens}") };
         let times = [p.on_gpu, p.on_npu, p.all, p.with_npu].map(|s| format!("{:>9}", duration(s))).join(" ");
         writeln!(t, "{behind:>8} {pass:>12} {:>12} {times}  {}", bytes(p.npu_bytes as u64), p.chosen())?;
     }

@@ -17,7 +17,7 @@ use crate::schedule::{Extent, PassShape, Schedule};
 use crate::sequence::draft::MOST_DRAFTED;
 use form::{Draft, ModelForm};
 use machine::PlannedMachine;
-use rates::{AttendingPass, Attention, BATCHES, DRAFTED, Prediction, RIGHT, draft_rate, roof};
+use rates::{Attention, BATCHES, DRAFTED, Prediction, RIGHT, draft_rate, roof};
 use serde_json::{Value, json};
 use verdict::FitVerdict;
 
@@ -282,11 +282,7 @@ impl ForecastView<'_> {
 
 /// A pass whose attention could run on either engine.
 fn attention_json(attention: &Attention) -> Value {
-    let Attention { behind, pass, placements: p } = attention;
-    let (sequences, tokens) = match *pass {
-        AttendingPass::Decode(sequences) => (sequences, 1),
-        AttendingPass::Prefill(rows) => (1, rows),
-    };
+    let Attention { behind, sequences, tokens, placements: p } = attention;
     json!({
         "behind": behind, "sequences": sequences, "tokens": tokens, "npu_bytes": p.npu_bytes, "on_gpu_s": p.on_gpu,
         "on_npu_s": p.on_npu, "pass_s": p.all, "pass_with_npu_s": p.with_npu, "chosen": p.chosen(),

@@ -116,20 +116,12 @@ pub(crate) struct Prediction {
     pub(crate) attention: Vec<Attention>,
 }
 
-/// A pass's attention behind so many tokens.
+/// The attention of a pass, with so many tokens of each sequence behind so many others.
 pub(crate) struct Attention {
     pub(crate) behind: usize,
-    pub(crate) pass: AttendingPass,
+    pub(crate) sequences: usize,
+    pub(crate) tokens: usize,
     pub(crate) placements: Placements,
-}
-
-/// A pass whose attention is predicted.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum AttendingPass {
-    /// A token of each of so many sequences.
-    Decode(usize),
-    /// So many tokens of one prompt.
-    Prefill(usize),
 }
 
 impl Prediction {
@@ -146,22 +138,21 @@ impl Prediction {
             .map(|n| Some((n, rate(n, PassShape::Decode { sequences: n, depth: 0 }, n)?)))
             .collect::<Option<_>>()?;
         let rows = extent.max_rows;
-        let attention = |behind: usize, pass: AttendingPass| {
-            let (sequences, shape) = match pass {
-                AttendingPass::Decode(sequences) => (sequences, PassShape::Decode { sequences, depth: behind - 1 }),
-                AttendingPass::Prefill(rows) => (1, PassShape::Prefill { rows, depth: behind }),
-            };
+        let attention = |behind: usize, (sequences, tokens): (usize, usize), pass: PassShape| {
             let max_rows = rows.max(sequences);
             let context = behind + rows;
             let extent = Extent { context, sequences, head_rows: sequences, max_rows, kv_tokens: None, ..extent };
-            let placements = Placements::of(name, &form.build(extent).0, shape)?;
-            Some(Attention { behind, pass, placements })
+            let placements = Placements::of(name, &form.build(extent).0, pass)?;
+            Some(Attention { behind, sequences, tokens, placements })
         };
-        let passes = ATTENDING.map(AttendingPass::Decode).into_iter().chain([AttendingPass::Prefill(rows)]);
+        let at = |behind: usize| {
+            let decode =
+                ATTENDING.map(|sequences| ((sequences, 1), PassShape::Decode { sequences, depth: behind - 1 }));
+            let prefill = ((1, rows), PassShape::Prefill { rows, depth: behind });
+            decode.into_iter().chain([prefill]).filter_map(move |(of, pass)| attention(behind, of, pass))
+        };
         let fits = |behind: &usize| behind + rows <= form.shape.max_context;
-        let depths = DEPTHS.into_iter().filter(fits);
-        let attention = depths.flat_map(|behind| passes.clone().filter_map(move |pass| attention(behind, pass)));
-        let attention = attention.collect();
+        let attention = DEPTHS.into_iter().filter(fits).flat_map(at).collect();
         Some(Prediction { decode, prefill: (rows, rate(1, PassShape::Prefill { rows, depth: 0 }, rows)?), attention })
     }
 }
