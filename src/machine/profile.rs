@@ -4,6 +4,7 @@ use crate::machine::heaps::{ApuMemory, DeviceMemory, Heap, reserve};
 use crate::{Error, Result};
 
 /// This machine, where one is given by name.
+#[cfg(feature = "cli")]
 pub(crate) const THIS: &str = "this";
 
 /// A machine by name.
