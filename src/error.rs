@@ -114,7 +114,7 @@ impl Error {
                 // As the Hugging Face hub's cache is when only its links were copied.
                 Ok(target) => Self::input(
                     format!("{} is a link to {}, which does not exist", path.display(), target.display()),
-                    "download the file again, or copy what the links lead to",
+                    "copy or download what the link leads to, or give another path",
                 ),
                 Err(_) => Self::input(format!("{} does not exist", path.display()), "check the path"),
             },

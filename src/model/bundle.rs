@@ -154,7 +154,8 @@ fn turn(link: &Path, target: &Path) -> Result<()> {
     symlink(target, &new).and_then(|()| std::fs::rename(&new, link)).map_err(|e| Error::unwritable(link, &e))
 }
 
-/// Makes `link` lead to the bundle at `directory`, and keeps where it led as `LINK.previous`. Returns that.
+/// Makes `link` lead to the bundle at `directory`, and keeps where it led as `LINK.previous`. Returns where that leads then; one
+/// that leads there already changes nothing.
 ///
 /// # Errors
 /// Input: there is something else at `link`. Failed: it cannot be written.
@@ -172,7 +173,7 @@ pub fn use_bundle(directory: &Path, link: &Path) -> Result<Option<PathBuf>> {
     let target = directory.strip_prefix(&folder).map_or(directory.as_path(), |beside| beside);
     let old = target_of(link)?;
     if old.as_deref() == Some(target) {
-        return Ok(old);
+        return Ok(previous_of(link).read_link().ok());
     }
     if let Some(old) = &old {
         turn(&previous_of(link), old)?;
@@ -259,7 +260,7 @@ mod tests {
         let leads = || link.read_link().unwrap();
         assert_eq!((leads(), roll_back(&link, Path::new("a")).unwrap()), ("a".into(), None));
         assert_eq!(use_bundle(&at("b"), &link).unwrap(), Some("a".into()));
-        assert_eq!(use_bundle(&at("b"), &link).unwrap(), Some("b".into()), "which keeps the one before");
+        assert_eq!(use_bundle(&at("b"), &link).unwrap(), Some("a".into()), "which keeps the one before");
         assert_eq!(roll_back(&link, Path::new("c")).unwrap(), Some("b".into()), "somebody has turned it from there");
         assert_eq!((roll_back(&link, Path::new("b")).unwrap(), leads()), (Some("a".into()), "a".into()));
         assert_eq!(roll_back(&link, Path::new("a")).unwrap(), None);
@@ -267,7 +268,7 @@ mod tests {
         use_bundle(&at("b/"), &at("current/")).unwrap();
         assert_eq!(use_bundle(&at("current.previous"), &link).unwrap(), Some("b".into()));
         assert_eq!((leads(), previous_of(&link).read_link().unwrap()), ("a".into(), "b".into()));
-        assert_eq!(use_bundle(&link, &link).unwrap(), Some("a".into()));
+        assert_eq!(use_bundle(&link, &link).unwrap(), Some("b".into()));
         assert!(use_bundle(&at("b"), &at("b/link")).unwrap_err().to_string().contains("in the bundle itself"));
         std::fs::remove_file(previous_of(&link)).unwrap();
         assert!(use_bundle(&at("b"), &at("a")).unwrap_err().to_string().contains("is no link"));

@@ -282,6 +282,7 @@ fn a_head_of_its_own_unties_and_parts_for_images_are_left_alone() {
 fn other_models_are_refused_by_name() {
     let key = |key: &str, value: Value| refused(|f| f.set(key, value));
     assert!(key("general.architecture", Value::text("llama")).contains("of another architecture, llama"));
+    assert!(key("general.architecture", Value::text("")).contains("of another architecture, \"\""));
     assert!(key("general.architecture", Value::text("clip")).contains("part for images"));
     assert!(key("general.architecture", Value::u32(3)).contains("of another architecture, 3"));
     assert!(key("general.type", Value::text("mmproj")).contains("part for images; give the file of the text model"));
