@@ -52,9 +52,11 @@ fn layers(machine: &str, schedule: &Schedule, pass: PassShape) -> Option<Vec<Att
             PassShape::Decode { sequences, depth } => {
                 let pages = seen(depth).div_ceil(PAGE) as f64;
                 let each = (page * group.div_ceil(4) as f64 * pages, (PAGE * kv.head_dim / 2) as f64 * pages);
-                // A column's streams carry its heads one after another; its cores take turns.
-                let heads = (sequences * kv.kv_heads).div_ceil(COLUMNS) as f64;
-                let cycles = f64::max(heads / 4.0 * each.0, heads * (each.1 + (UNIT / 4) as f64));
+                // A column's streams carry its heads one after another; its cores take turns, and idle ones take two units.
+                let heads = (sequences * kv.kv_heads).div_ceil(COLUMNS);
+                let (idle, unit) = ((heads.next_multiple_of(4) - heads) as f64, (UNIT / 4) as f64);
+                let heads = heads as f64;
+                let cycles = f64::max(heads / 4.0 * each.0, heads * (each.1 + unit) + idle * 2.0 * unit);
                 (cycles, (sequences * kv.kv_heads * PAGE * kv.head_dim * 4) as f64 * pages)
             }
             PassShape::Prefill { rows, depth } => {

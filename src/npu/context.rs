@@ -7,7 +7,6 @@ use crate::sys::dma_buf::DmaBuf;
 use crate::sys::drm::Node;
 use crate::sys::xrt::Library;
 use crate::{Error, Result};
-use nix::time::{ClockId, clock_gettime};
 use std::fmt;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -93,15 +92,6 @@ pub(super) fn lost() -> Error {
 /// Commands that may run at a time: the firmware takes no more of a context.
 pub(super) const MOST_RUNNING: usize = 4;
 
-/// A program that has had nothing to do for longer is loaded anew. The driver lets the array sleep after five seconds without
-/// a command, and what wakes up begins from the program's start: a place in a ring, or whose turn it was, is gone.
-const REST: Duration = Duration::from_secs(2);
-
-/// The time since the machine started, in which it slept too: a machine's sleep ends the array's.
-fn now() -> Duration {
-    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from)
-}
-
 /// A program that holds columns of the NPU, its buffers and its commands. All are given back when it is dropped.
 pub struct LoadedProgram<'x> {
     program: &'static Program,
@@ -112,9 +102,6 @@ pub struct LoadedProgram<'x> {
     commands: Vec<NpuCommand>,
     /// Whether all that has ended so far ended well. If not, some may still be going on.
     usable: bool,
-    clock: Box<dyn Fn() -> Duration + 'x>,
-    /// When it was loaded, or last known to compute.
-    awake: Duration,
 }
 
 /// An instruction stream on the NPU, and what it runs on.
@@ -168,17 +155,8 @@ impl<'x> LoadedProgram<'x> {
     }
 
     pub(super) fn of(program: &'static Program, way: impl Backend + 'x) -> Result<LoadedProgram<'x>> {
-        LoadedProgram::by_clock(program, way, now)
-    }
-
-    /// By a clock, which says how long it has had nothing to do.
-    pub(super) fn by_clock(
-        program: &'static Program,
-        way: impl Backend + 'x,
-        clock: impl Fn() -> Duration + 'x,
-    ) -> Result<LoadedProgram<'x>> {
-        let (buffers, commands, awake, clock) = (Vec::new(), Vec::new(), clock(), Box::new(clock));
-        let mut loaded = LoadedProgram { program, way: Box::new(way), buffers, commands, usable: true, clock, awake };
+        let (buffers, commands) = (Vec::new(), Vec::new());
+        let mut loaded = LoadedProgram { program, way: Box::new(way), buffers, commands, usable: true };
         let own = loaded.add_command(program.sequence.len())?;
         loaded.set_stream(own, program.sequence)?;
         Ok(loaded)
@@ -383,7 +361,6 @@ impl<'x> LoadedProgram<'x> {
             Ok(ended) => {
                 if ended {
                     self.commands[command.0].runs_on = None;
-                    self.awake = (self.clock)();
                 }
                 Ok(ended)
             }
@@ -403,23 +380,7 @@ impl<'x> LoadedProgram<'x> {
         self.way.restart()?;
         self.commands.iter_mut().for_each(|command| command.runs_on = None);
         self.usable = true;
-        self.awake = (self.clock)();
         Ok(())
-    }
-
-    /// Loads the program anew if it has had nothing to do for so long that the array may have slept, and says whether it has. The
-    /// array is then as the program's image makes it. While a command runs, nothing is done.
-    ///
-    /// # Errors
-    /// As [`LoadedProgram::restart`]. Device: a command failed before.
-    pub fn wake(&mut self) -> Result<bool> {
-        self.check_usable()?;
-        let rests = self.commands.iter().all(|command| command.runs_on.is_none());
-        let slept = rests && (self.clock)().saturating_sub(self.awake) > REST;
-        if slept {
-            self.restart()?;
-        }
-        Ok(slept)
     }
 
     fn check_usable(&self) -> Result<()> {

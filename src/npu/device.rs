@@ -7,7 +7,7 @@
 //! attended to on the functional model.
 
 use super::attend::{
-    COLUMNS, CORES, ChunkPages, CoreTurns, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace,
+    COLUMNS, CORES, ChunkPages, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace,
     PrefillAttention, Queries, QueryResults, UNIT_BYTES, UnitArguments,
 };
 use super::guest::open;
@@ -88,7 +88,7 @@ fn attend(
     pages: &FivePages,
     (list, length): (&[usize], usize),
     (program, command, buffers): (&mut LoadedProgram<'_>, CommandId, [BufferId; 3]),
-    (attention, turns): (&DecodeAttention, &mut CoreTurns),
+    attention: &DecodeAttention,
     random: &mut Random,
 ) -> f64 {
     let HeadLayout { head_dim, kv_heads, group, .. } = pages.layout;
@@ -100,13 +100,8 @@ fn attend(
     let query = |_: usize, head: usize| &queries[head * head_dim..][..head_dim];
     let (parameters, left) = attention.bytes(0);
     let mut units = vec![0; parameters];
-    attention.write_parameters(
-        0,
-        turns,
-        std::slice::from_ref(&(0..length)),
-        Queries { of: &query, scale: 1.0 },
-        &mut units,
-    );
+    let queries = Queries { of: &query, scale: 1.0 };
+    attention.write_parameters(0, std::slice::from_ref(&(0..length)), queries, &mut units);
     program.write(buffers[0], &units).expect("parameters");
     // What no core leaves stays NaN.
     program.write(buffers[1], &vec![0xFF; left]).expect("room");
@@ -173,7 +168,7 @@ fn attend_chunk(
         program.wait(command, DEADLINE, DEADLINE).expect("its end");
         let mut bytes = vec![0; left];
         program.read(buffers[1], &mut bytes).expect("what is left");
-        attention.read_left(index, &CoreTurns::default(), &bytes, |part| {
+        attention.read_left(index, &bytes, |part| {
             let query = part.row * heads + part.head;
             results.take(query, &part, &mut o[query * head_dim..][..head_dim]);
         });
@@ -241,7 +236,6 @@ fn one_stream_serves_three_lengths_and_another_list_of_pages() {
         let first = stream(&attention);
         let command = loaded.add_command(first.len()).expect("a command");
         loaded.set_stream(command, &first).expect("a stream");
-        let mut turns = CoreTurns::default();
         for (list, places) in LISTS.iter().zip(&lists) {
             let changed = attention.set_pages(places).expect("a stream").expect("in place");
             let whole = stream(&attention);
@@ -253,17 +247,16 @@ fn one_stream_serves_three_lengths_and_another_list_of_pages() {
             for length in LENGTHS {
                 let started = Instant::now();
                 let on = (&mut loaded, command, buffers);
-                let error = attend(&pages, (list, length), on, (&attention, &mut turns), &mut random);
+                let error = attend(&pages, (list, length), on, &attention, &mut random);
                 println!("{}, pages {list:?}, {length} positions: {error:.5}, {:.1?}", program.name, started.elapsed());
                 assert!(error <= 0.01, "{}, pages {list:?}, {length} positions: {error}", program.name);
             }
         }
         assert_ne!(stream(&attention), first, "the other list is in the stream");
-        // The driver lets the array sleep, and what wakes up has nobody's turn.
+        // The driver lets the array sleep, and what wakes up begins as it was loaded.
         std::thread::sleep(SLEEPS_AFTER + Duration::from_secs(1));
-        assert!(loaded.wake().expect("a program"), "it had nothing to do");
         let on = (&mut loaded, command, buffers);
-        let error = attend(&pages, (&LISTS[1], LENGTHS[0]), on, (&attention, &mut CoreTurns::default()), &mut random);
+        let error = attend(&pages, (&LISTS[1], LENGTHS[0]), on, &attention, &mut random);
         assert!(error <= 0.01, "{}, awake again: {error}", program.name);
     }
 }

@@ -8,7 +8,7 @@
 
 use super::attend::queries::TILE;
 use super::attend::{
-    COLUMNS, CORES, ChunkPages, CoreTurns, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace,
+    COLUMNS, CORES, ChunkPages, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace,
     PrefillAttention, Queries, QueryPart, QueryResults, UNIT_BYTES, UnitArguments,
 };
 use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256};
@@ -34,9 +34,10 @@ use std::time::Duration;
 const DEADLINE: Duration = Duration::from_secs(2);
 /// Transfers of a command.
 const TRANSFERS: usize = 256;
-/// Most blocks of a command: each has five transfers or more.
-const BLOCKS: usize = TRANSFERS / 5;
-/// Bytes of a command's parameters: five units of a block, or of parts of one token's attention, which are fewer.
+/// Most blocks of queries of a command: each has four transfers or more.
+const BLOCKS: usize = TRANSFERS / 4;
+/// Bytes of a command's parameters: five units of a block. One token's attention has fewer: one of a part, which has three
+/// transfers or more, and some for idle turns.
 const PARAMETER_BYTES: usize = 5 * BLOCKS * UNIT_BYTES;
 /// Bytes of what a command's cores leave.
 const LEFT_ROOM: usize = 4 * BLOCKS * LEFT_BYTES;
@@ -55,7 +56,6 @@ pub(crate) struct NpuSteps<'x> {
     /// Parameters, and what the cores leave.
     buffers: [BufferId; 2],
     cache: NpuCache,
-    turns: CoreTurns,
     results: QueryResults,
     /// By pool: the layers of one have the same pages in the same places.
     kept: [KeptStreams; 2],
@@ -211,15 +211,11 @@ impl<'x> NpuSteps<'x> {
         let cache = NpuCache::Copied { pages, buffer: None };
         let [parameters, left] = [PARAMETER_BYTES, LEFT_ROOM].map(|bytes| program.allocate(bytes as u64));
         let buffers = [parameters?, left?];
-        let (turns, results, kept) = Default::default();
-        Ok(NpuSteps { name, program, heads, buffers, cache, turns, results, kept })
+        let (results, kept) = Default::default();
+        Ok(NpuSteps { name, program, heads, buffers, cache, results, kept })
     }
 
     fn attend(&mut self, attended: &Attended, state: &StepState, arena: &mut [f32]) -> Result<()> {
-        // Cores leave something in turn, from run to run of what is loaded.
-        if self.program.wake()? {
-            self.turns = CoreTurns::default();
-        }
         let (alone, chunks): (Vec<_>, Vec<_>) =
             self.runs(attended, state).into_iter().partition(|chunk| chunk.pages.tokens == 1);
         self.results.begin(state.rows * self.heads.kv_heads * self.heads.group);
@@ -246,8 +242,7 @@ impl<'x> NpuSteps<'x> {
             let queries: &[f32] = arena;
             let of = |one: usize, head: usize| attended.query(queries, alone[one].row, head);
             let queries = Queries { of: &of, scale: attended.scale_of_powers() };
-            let turns = &mut self.turns;
-            let mut write = |to: &mut [u8]| attention.write_parameters(index, turns, &seen, queries, to);
+            let mut write = |to: &mut [u8]| attention.write_parameters(index, &seen, queries, to);
             let (step, bytes) = attention.parameter_rows();
             let rows = BufferPieces { first: 0, bytes, step, count: units / step };
             self.program.write_by(self.buffers[0], rows, &mut write)?;
@@ -316,9 +311,9 @@ impl<'x> NpuSteps<'x> {
             self.program.write_by(self.buffers[0], BufferPieces::whole(0, units), &mut write)?;
             let command = self.kept[pool].prefill[1].commands.command(&mut self.program, index, stream)?;
             self.run(command, &attended.kv, attention.blocks(index))?;
-            let (turns, results) = (&self.turns, &mut self.results);
+            let results = &mut self.results;
             let mut read = |left: &[u8]| {
-                attention.read_left(index, turns, left, |found| {
+                attention.read_left(index, left, |found| {
                     attended.take(&found, rows[found.row], results, arena);
                 });
             };

@@ -6,7 +6,7 @@ use super::program::Program;
 use crate::sys::Failure;
 use crate::sys::dma_buf::{DmaBuf, Mapping};
 use crate::sys::drm::{Gem, Node};
-use crate::sys::npu_program::{BufferKind, DeviceHeap, HardwareContext, allocate, flush_each, locate, map};
+use crate::sys::npu_program::{BufferKind, DeviceHeap, HardwareContext, allocate, flush, flush_each, locate, map};
 use crate::{Error, Result};
 use nix::errno::Errno;
 use std::os::fd::AsFd;
@@ -104,7 +104,10 @@ impl Resident {
 impl Backend for KernelBackend {
     fn allocate(&mut self, bytes: u64) -> Result<()> {
         let gem = allocate(&self.node, BufferKind::Shared, bytes)?;
-        self.buffers.push(SharedBuffer::new(&self.node, gem, bytes)?);
+        let buffer = SharedBuffer::new(&self.node, gem, bytes)?;
+        // The kernel's zeros may still be in the CPU's caches, and would be written over what the NPU leaves there.
+        flush(buffer.mapping.bytes());
+        self.buffers.push(buffer);
         Ok(())
     }
 

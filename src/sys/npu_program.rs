@@ -108,12 +108,12 @@ pub fn flush(bytes: &[u8]) {
 pub fn flush_each<'b>(slices: impl IntoIterator<Item = &'b [u8]>) {
     // The driver exists for x86-64 alone: elsewhere there is no NPU to show anything to.
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 has these instructions, and each line holds at least one of the bytes.
+    // SAFETY: every x86-64 has these instructions, and each line holds at least one of the bytes: an empty slice has none.
     unsafe {
         use std::arch::x86_64::{_mm_clflush, _mm_mfence};
         const LINE: usize = 64;
         _mm_mfence();
-        for bytes in slices {
+        for bytes in slices.into_iter().filter(|bytes| !bytes.is_empty()) {
             let before = bytes.as_ptr() as usize % LINE;
             for at in (0..bytes.len() + before).step_by(LINE) {
                 _mm_clflush(bytes.as_ptr().wrapping_sub(before).wrapping_add(at));

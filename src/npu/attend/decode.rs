@@ -2,7 +2,7 @@
 
 use super::queries::write_quad;
 use super::{
-    ColumnWork, CoreTurns, DECODE_QUAD_BYTES, DealtCommand, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Queries,
+    ColumnWork, DECODE_QUAD_BYTES, DealtCommand, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Queries,
     QueryPart, UNIT_BYTES, UnitArguments, runs, split, unwalk,
 };
 use crate::npu::stream::{InstructionStream, ShimChannel, ShimTransfer};
@@ -11,6 +11,12 @@ use std::ops::Range;
 /// Words of a unit before its queries, and from its first four queries to the next four.
 const QUERIES: usize = 16;
 const SECOND_QUAD: usize = 512;
+/// Transfers of a column beside its parts': what its cores leave, and K and V of its idle turns. Of a part beside its pages': its
+/// parameters.
+const OF_COLUMN: usize = 3;
+const OF_PART: usize = 1;
+/// Units of an idle turn: its parameters, and one of K. Its V is any unit.
+const IDLE_UNITS: usize = 2;
 
 /// Pages of one head of one sequence, which a core goes through by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,15 +99,18 @@ impl DecodeAttention {
         Ok(None)
     }
 
-    /// A command's parts, column by column: so their units and what is left of them lie.
-    fn parts(&self, command: usize) -> impl Iterator<Item = &DecodePart> {
-        self.commands[command].dealt.columns.iter().flatten()
+    /// A command's columns, one behind the other: so their units and what is left of them lie. Of each its parts, and how many
+    /// turns are idle behind them.
+    fn columns(&self, command: usize) -> impl Iterator<Item = (&[DecodePart], usize)> {
+        self.commands[command].dealt.columns.iter().map(|parts| (&parts[..], self.layout.idle_turns(parts.len())))
     }
 
     /// Bytes of a command's parameters, and of what its cores leave.
     pub fn bytes(&self, command: usize) -> (usize, usize) {
-        let parts = self.parts(command).count();
-        (parts * UNIT_BYTES, parts * LEFT_BYTES)
+        let bytes = |of: &dyn Fn(usize, usize) -> usize| self.columns(command).map(|(p, idle)| of(p.len(), idle)).sum();
+        let (units, left): (usize, usize) =
+            (bytes(&|parts, idle| parts + IDLE_UNITS * idle), bytes(&|parts, idle| parts + idle));
+        (units * UNIT_BYTES, left * LEFT_BYTES)
     }
 
     /// Of each [`LEFT_BYTES`] that a core leaves of a part, the first bytes that have something.
@@ -119,23 +128,21 @@ impl DecodeAttention {
         (row, used)
     }
 
-    /// Writes what is read of the parameters of a command that is the next to run: `seen` has for each sequence the positions that its token
-    /// sees, counted from the start of its first page. A row of `queries` is a sequence. `turns` are as the command before
-    /// left them, and become those that this one leaves.
-    pub fn write_parameters(
-        &self,
-        command: usize,
-        turns: &mut CoreTurns,
-        seen: &[Range<usize>],
-        queries: Queries<'_>,
-        to: &mut [u8],
-    ) {
+    /// Writes what is read of the parameters of a command: `seen` has for each sequence the positions that its token sees,
+    /// counted from the start of its first page. A row of `queries` is a sequence.
+    pub fn write_parameters(&self, command: usize, seen: &[Range<usize>], queries: Queries<'_>, to: &mut [u8]) {
         // The last one ends where what is read of it does.
         let mut units = to.chunks_mut(UNIT_BYTES);
-        for (parts, turn) in self.commands[command].dealt.columns.iter().zip(&mut turns.0) {
-            for (part, to) in parts.iter().zip(&mut units) {
-                self.write_unit(part, *turn, &seen[part.sequence], queries, to);
-                *turn = (*turn + 1) % self.layout.cores;
+        for (parts, idle) in self.columns(command) {
+            for (turn, part) in parts.iter().enumerate() {
+                let Some(to) = units.next() else { return };
+                self.write_unit(part, turn, &seen[part.sequence], queries, to);
+            }
+            for turn in parts.len()..parts.len() + idle {
+                let Some(to) = units.next() else { return };
+                // Of whatever unit of K comes then and whatever queries lie here, and nobody looks at what is left.
+                self.write_header(turn, 1, 0..1, to);
+                units.next();
             }
         }
     }
@@ -143,39 +150,51 @@ impl DecodeAttention {
     /// Goes through what a command's cores left, query by query. A row is a sequence.
     pub fn read_left(&self, command: usize, left: &[u8], mut found: impl FnMut(QueryPart<'_>)) {
         let HeadLayout { group, .. } = self.layout;
-        for (part, left) in self.parts(command).zip(left.chunks(LEFT_BYTES)) {
-            for query in 0..group {
-                let left = left.get(query / 4 * DECODE_QUAD_BYTES..).unwrap_or_default();
-                let of = (part.sequence, part.head * group + query);
-                found(QueryPart::new(of, part.parts, left, query % 4));
+        let mut pieces = left.chunks(LEFT_BYTES);
+        for (parts, idle) in self.columns(command) {
+            for (part, left) in parts.iter().zip(pieces.by_ref().take(parts.len())) {
+                for query in 0..group {
+                    let left = left.get(query / 4 * DECODE_QUAD_BYTES..).unwrap_or_default();
+                    let of = (part.sequence, part.head * group + query);
+                    found(QueryPart::new(of, part.parts, left, query % 4));
+                }
             }
+            pieces.by_ref().take(idle).for_each(drop);
         }
     }
 
-    /// Writes the unit of a part: attend_decode_bf16.s says what its words are.
-    fn write_unit(&self, part: &DecodePart, core: usize, seen: &Range<usize>, queries: Queries<'_>, to: &mut [u8]) {
-        let HeadLayout { head_dim, group, .. } = self.layout;
+    /// Writes the words of a unit of parameters, as attend_decode_bf16.s says them: of the part of a turn, with so many units of
+    /// K and V and these of their positions seen.
+    fn write_header(&self, turn: usize, units: usize, seen: Range<u32>, to: &mut [u8]) {
+        let HeadLayout { head_dim, group, cores, .. } = self.layout;
         let (dim, quads, step) = (head_dim as u32, group.div_ceil(4) as u32, 32 * head_dim as u32);
-        let covered = part.pages.start * PAGE_POSITIONS..part.pages.end * PAGE_POSITIONS;
-        // Where a part is not seen, it is no part: the first page and the last are seen, and so is what is between.
-        let within = |position: usize| (position.clamp(covered.start, covered.end) - covered.start) as u32;
         let queried = if quads == 2 { (2048 + 8 * dim) / 32 } else { 8 * dim / 32 };
         let mut words = [0; QUERIES];
         let of_part = [
-            (part.pages.len() * self.layout.page_units()) as u32,
+            units as u32,
             UNIT_BYTES as u32 / step,
             dim / 16 - 1,
             dim / 32 - 1,
-            within(seen.start),
-            within(seen.end),
+            seen.start,
+            seen.end,
             quads,
             step,
             dim / 4 + 1,
             queried,
-            core as u32,
+            (turn % cores) as u32,
         ];
         words[..of_part.len()].copy_from_slice(&of_part);
         unwalk(&self.walk, 0, &words, to);
+    }
+
+    /// Writes the unit of a part.
+    fn write_unit(&self, part: &DecodePart, turn: usize, seen: &Range<usize>, queries: Queries<'_>, to: &mut [u8]) {
+        let HeadLayout { head_dim, group, .. } = self.layout;
+        let covered = part.pages.start * PAGE_POSITIONS..part.pages.end * PAGE_POSITIONS;
+        // Where a part is not seen, it is no part: the first page and the last are seen, and so is what is between.
+        let within = |position: usize| (position.clamp(covered.start, covered.end) - covered.start) as u32;
+        let units = part.pages.len() * self.layout.page_units();
+        self.write_header(turn, units, within(seen.start)..within(seen.end), to);
         for first in (0..group).step_by(4) {
             let query = |index: usize| {
                 let of = first + index;
@@ -192,19 +211,19 @@ impl DecodeAttention {
 fn divide(layout: &HeadLayout, sequences: &[Vec<PagePlace>]) -> Result<Vec<DealtCommand<DecodePart>>, String> {
     let columns = usize::from(layout.columns);
     let heads = (sequences.len() * layout.kv_heads).max(1);
-    let mut work = ColumnWork::new(layout);
+    let mut work = ColumnWork::new(layout, OF_COLUMN);
     for (sequence, pages) in sequences.iter().enumerate() {
         if pages.is_empty() {
             return Err(format!("sequence {sequence} has no pages"));
         }
         let parts = columns.div_ceil(heads).min(pages.len());
         let even = (0..parts).map(|part| part * pages.len() / parts..(part + 1) * pages.len() / parts).collect();
-        let ranges = split(pages, even, layout.transfers);
+        let ranges = split(pages, even, layout.transfers - OF_COLUMN - OF_PART);
         let parts = ranges.len();
         // All heads of a part read the same blocks.
         for range in ranges {
             let read = &pages[range.clone()];
-            let transfers = 2 + 2 * runs(read).len();
+            let transfers = OF_PART + 2 * runs(read).len();
             for head in 0..layout.kv_heads {
                 work.deal(DecodePart { sequence, head, pages: range.clone(), parts }, read, transfers);
             }
@@ -213,7 +232,8 @@ fn divide(layout: &HeadLayout, sequences: &[Vec<PagePlace>]) -> Result<Vec<Dealt
     Ok(work.commands)
 }
 
-/// What a command's shims move: of each column what its cores leave, and of each part its parameters, K and V.
+/// What a command's shims move: of each column what its cores leave, of each part its parameters, K and V, and what idle turns
+/// need to come to their end.
 fn transfers(
     layout: &HeadLayout,
     arguments: UnitArguments,
@@ -222,17 +242,28 @@ fn transfers(
 ) -> Vec<ShimTransfer> {
     let argument = |block| arguments.block(&dealt.blocks, block);
     let mut transfers = Vec::new();
-    let mut index = 0;
+    // Units of parameters, and pieces of what is left, of the columns before.
+    let (mut unit, mut piece) = (0, 0);
     for (column, parts) in (0u8..).zip(&dealt.columns).filter(|(_, parts)| !parts.is_empty()) {
-        let left = (index * LEFT_BYTES) as u64;
-        let bytes = (parts.len() * LEFT_BYTES) as u32;
+        let idle = layout.idle_turns(parts.len());
+        let turns = parts.len() + idle;
+        let (left, bytes) = ((piece * LEFT_BYTES) as u64, (turns * LEFT_BYTES) as u32);
         transfers.push(ShimTransfer::whole(column, ShimChannel::Receive, arguments.left, left, bytes));
+        piece += turns;
+        let units = |number, first: usize, count: usize| {
+            let (at, bytes) = ((first * UNIT_BYTES) as u64, (count * UNIT_BYTES) as u32);
+            ShimTransfer::whole(column, ShimChannel::Send(number), arguments.parameters, at, bytes)
+        };
         for part in parts {
-            let (at, channel) = ((index * UNIT_BYTES) as u64, ShimChannel::Send(0));
-            transfers.push(ShimTransfer::whole(column, channel, arguments.parameters, at, UNIT_BYTES as u32));
+            transfers.push(units(0, unit, 1));
             let pages = &sequences[part.sequence][part.pages.clone()];
             layout.send_pages((column, part.head), pages, argument, &mut transfers);
-            index += 1;
+            unit += 1;
+        }
+        if idle > 0 {
+            transfers.push(units(0, unit, IDLE_UNITS * idle));
+            transfers.push(units(1, unit, idle));
+            unit += IDLE_UNITS * idle;
         }
     }
     transfers

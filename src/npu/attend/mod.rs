@@ -9,6 +9,10 @@
 //! A column takes heads of K and V one after another. Where there are fewer heads than columns, a head's pages are
 //! divided into parts, and what is left of them is merged.
 //!
+//! A command finds the array as its image makes it, or as a command before left it, which is the same: a column's memory tile
+//! collects from its cores in turn, and every command ends behind a whole number of turns. So nothing is lost where the driver
+//! lets the array sleep, or gives it to another process between commands.
+//!
 //! Nothing here knows a device. `aie/tests/model` runs these streams on the functional model, against f64.
 
 pub mod decode;
@@ -85,12 +89,6 @@ impl UnitArguments {
     }
 }
 
-/// The core of each column whose turn it is to leave something. A column's memory tile collects from its cores in turn, from
-/// run to run for as long as the program is loaded, and begins with the first: one token's sequences go to the core whose turn
-/// it is, and what many tokens' cores leave begins with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CoreTurns([usize; COLUMNS as usize]);
-
 impl HeadLayout {
     /// # Errors
     /// One line: what the program does not take.
@@ -119,6 +117,12 @@ impl HeadLayout {
     /// Bytes of a page's part for the layer.
     pub fn part_bytes(&self) -> usize {
         2 * self.kv_heads * self.head_bytes()
+    }
+
+    /// Turns of a column's cores that have no part behind so many that do: what is left of one token's attention comes of all
+    /// cores in turn, and a command ends with the last.
+    fn idle_turns(&self, parts: usize) -> usize {
+        parts.next_multiple_of(self.cores) - parts
     }
 
     /// Units of a page of one head's K.
@@ -177,6 +181,8 @@ struct DealtCommand<T> {
 struct ColumnWork<T> {
     columns: usize,
     most: usize,
+    /// Transfers of a column that has work, beside those of its pieces.
+    of_column: usize,
     /// Pieces dealt so far, and the transfers of the last command.
     dealt: usize,
     transfers: usize,
@@ -184,26 +190,30 @@ struct ColumnWork<T> {
 }
 
 impl<T> ColumnWork<T> {
-    fn new(layout: &HeadLayout) -> ColumnWork<T> {
+    fn new(layout: &HeadLayout, of_column: usize) -> ColumnWork<T> {
         let columns = usize::from(layout.columns);
-        ColumnWork { columns, most: layout.transfers, dealt: 0, transfers: 0, commands: Vec::new() }
+        ColumnWork { columns, most: layout.transfers, of_column, dealt: 0, transfers: 0, commands: Vec::new() }
     }
 
-    /// Deals a piece, which reads these pages, to the next column. `transfers` are those of the piece, and one more, since a
-    /// column may begin with it.
+    /// Deals a piece of so many transfers, which reads these pages, to the next column.
     fn deal(&mut self, piece: T, pages: &[PagePlace], transfers: usize) {
-        let had = self.commands.last().map_or(&[][..], |command| &command.blocks);
-        let blocks = blocks(had, pages);
-        if self.commands.is_empty() || self.transfers + transfers > self.most || blocks.len() > MOST_BLOCKS {
+        let column = self.dealt % self.columns;
+        let fitting = self.commands.last().and_then(|command| {
+            let begins = if command.columns[column].is_empty() { self.of_column } else { 0 };
+            let blocks = blocks(&command.blocks, pages);
+            let sum = self.transfers + begins + transfers;
+            (sum <= self.most && blocks.len() <= MOST_BLOCKS).then_some((blocks, sum))
+        });
+        let (blocks, sum) = fitting.unwrap_or_else(|| {
             let columns = (0..self.columns).map(|_| Vec::new()).collect();
             self.commands.push(DealtCommand { columns, blocks: Vec::new() });
-            self.transfers = 0;
-        }
+            (blocks(&[], pages), self.of_column + transfers)
+        });
         if let Some(command) = self.commands.last_mut() {
-            command.blocks = self::blocks(&command.blocks, pages);
-            command.columns[self.dealt % self.columns].push(piece);
+            command.blocks = blocks;
+            command.columns[column].push(piece);
         }
-        (self.dealt, self.transfers) = (self.dealt + 1, self.transfers + transfers);
+        (self.dealt, self.transfers) = (self.dealt + 1, sum);
     }
 }
 
@@ -218,11 +228,11 @@ fn blocks(had: &[u32], pages: &[PagePlace]) -> Vec<u32> {
     blocks
 }
 
-/// Pages in ranges, each in so few runs and blocks that a command takes them.
+/// Pages in ranges, each in so few runs, of two transfers, and so few blocks that a command takes them.
 fn split(pages: &[PagePlace], ranges: Vec<Range<usize>>, transfers: usize) -> Vec<Range<usize>> {
     let fits = |range: &Range<usize>| {
         let pages = &pages[range.clone()];
-        pages.len() == 1 || (3 + 2 * runs(pages).len() <= transfers && blocks(&[], pages).len() <= MOST_BLOCKS)
+        pages.len() == 1 || (2 * runs(pages).len() <= transfers && blocks(&[], pages).len() <= MOST_BLOCKS)
     };
     let mut split = Vec::new();
     let mut rest: Vec<Range<usize>> = ranges.into_iter().rev().collect();

@@ -2,7 +2,7 @@
 
 use super::queries::write_quad;
 use super::{
-    CORES, ColumnWork, CoreTurns, DealtCommand, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Queries, QueryPart,
+    CORES, ColumnWork, DealtCommand, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Queries, QueryPart,
     UNIT_BYTES, UnitArguments, runs, split, unwalk,
 };
 use crate::npu::stream::{InstructionStream, ShimChannel, ShimTransfer};
@@ -10,6 +10,9 @@ use std::ops::Range;
 
 /// Units of parameters and queries that a block has in K's stream, and in V's.
 const UNITS: [usize; 2] = [3, 2];
+/// Transfers of a column beside its blocks': what its cores leave. Of a block beside its pages': its units in both streams.
+const OF_COLUMN: usize = 1;
+const OF_BLOCK: usize = 2;
 /// Where a core's parameters begin in their unit, and how many words each has.
 const OF_CORE: (usize, usize) = (16, 64);
 
@@ -181,16 +184,13 @@ impl PrefillAttention {
         }
     }
 
-    /// Goes through what a command's cores left, query by query. `turns` are as the command before left them; this one leaves
-    /// them as they were.
-    pub fn read_left(&self, command: usize, turns: &CoreTurns, left: &[u8], mut found: impl FnMut(QueryPart<'_>)) {
+    /// Goes through what a command's cores left, query by query.
+    pub fn read_left(&self, command: usize, left: &[u8], mut found: impl FnMut(QueryPart<'_>)) {
         let HeadLayout { head_dim, group, .. } = self.layout;
-        let columns = self.commands[command].dealt.columns.iter().zip(turns.0);
-        let blocks = columns.flat_map(|(blocks, turn)| blocks.iter().map(move |block| (block, turn)));
-        for ((block, turn), left) in blocks.zip(left.chunks_exact(CORES * LEFT_BYTES)) {
+        for (block, left) in self.dealt(command).zip(left.chunks_exact(CORES * LEFT_BYTES)) {
             let first = self.first_row(block.chunk);
-            let in_turn = (0..CORES).map(|core| block.quads(group, (turn + core) % CORES));
-            for (quads, left) in in_turn.zip(left.chunks_exact(LEFT_BYTES)) {
+            let of_cores = (0..CORES).map(|core| block.quads(group, core));
+            for (quads, left) in of_cores.zip(left.chunks_exact(LEFT_BYTES)) {
                 for (quad, left) in quads.zip(left.chunks(quad_bytes(head_dim))) {
                     for place in 0..quad.count() {
                         let of = (first + quad.first + place, block.head * group + quad.query);
@@ -272,13 +272,13 @@ pub fn quad_bytes(head_dim: usize) -> usize {
 /// Commands with their blocks.
 fn divide(layout: &HeadLayout, chunks: &[ChunkPages]) -> Vec<DealtCommand<PrefillBlock>> {
     let tokens = 4 * (core_rows(layout.head_dim) / layout.group).max(1);
-    let mut work = ColumnWork::new(layout);
+    let mut work = ColumnWork::new(layout, OF_COLUMN);
     for (index, chunk) in chunks.iter().enumerate() {
         // Tokens, with the number of a part of what they see.
         let mut parts: Vec<(usize, PrefillBlock)> = Vec::new();
         for first in (0..chunk.tokens).step_by(tokens) {
             let of_block = first..(first + tokens).min(chunk.tokens);
-            let ranges = split(&chunk.pages, vec![chunk.pages(&of_block)], layout.transfers);
+            let ranges = split(&chunk.pages, vec![chunk.pages(&of_block)], layout.transfers - OF_COLUMN - OF_BLOCK);
             let count = ranges.len();
             parts.extend(ranges.into_iter().enumerate().map(|(number, pages)| {
                 (number, PrefillBlock { chunk: index, head: 0, tokens: of_block.clone(), pages, parts: count })
@@ -288,7 +288,7 @@ fn divide(layout: &HeadLayout, chunks: &[ChunkPages]) -> Vec<DealtCommand<Prefil
         parts.sort_by_key(|(number, _)| *number);
         for (_, block) in parts {
             let pages = &chunk.pages[block.pages.clone()];
-            let transfers = 3 + 2 * runs(pages).len();
+            let transfers = OF_BLOCK + 2 * runs(pages).len();
             for head in 0..layout.kv_heads {
                 work.deal(PrefillBlock { head, ..block.clone() }, pages, transfers);
             }
