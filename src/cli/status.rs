@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = super::usage::STATUS)]
 pub struct StatusArgs {
-    /// Where it listens: an address with a port, or the path of a Unix socket
+    /// Where it listens: an address with a port, as such or as a URL, or the path of a Unix socket
     #[arg(value_name = "AT", default_value = "127.0.0.1:8080")]
     at: String,
 }
@@ -45,9 +45,15 @@ pub fn run(args: &StatusArgs, json: bool) -> Result<()> {
     }
 }
 
+/// Where a server listens, of what may be the URL that it prints.
+fn address(at: &str) -> &str {
+    at.strip_prefix("http://").map_or(at, |rest| rest.split('/').next().unwrap_or(rest))
+}
+
 /// What the server says of its health, in HTTP.
 fn ask(at: &str) -> io::Result<Vec<u8>> {
     let end = Instant::now() + PATIENCE;
+    let at = address(at);
     if at.contains('/') {
         let stream = UnixStream::connect(at)?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -130,6 +136,18 @@ mod tests {
             assert!(said(head, body).is_none(), "{head} {body}");
         }
         assert!(health(b"SSH-2.0\r\n").is_none() && health(b"").is_none());
+    }
+
+    #[test]
+    fn a_url_is_an_address() {
+        for (given, found) in [
+            ("http://127.0.0.1:8080/", "127.0.0.1:8080"),
+            ("http://kiosk:80", "kiosk:80"),
+            ("kiosk:80", "kiosk:80"),
+            ("/run/kiln.sock", "/run/kiln.sock"),
+        ] {
+            assert_eq!(address(given), found);
+        }
     }
 
     #[test]

@@ -69,7 +69,7 @@ fn the_filters_leave_what_their_definition_leaves_and_nothing_is_allocated() {
         let config = SamplerConfig {
             temperature: [0.0, 0.7, 2.0][random.below(3) as usize],
             top_k: [0, 1, 5, 64, 300, 5000][random.below(6) as usize],
-            top_p: [0.1, 0.9, 1.0][random.below(3) as usize],
+            top_p: [0.0, 0.1, 0.9, 1.0][random.below(4) as usize],
             min_p: [0.0, 0.05, 0.3][random.below(3) as usize],
             repeat_penalty: [0.8, 1.0, 1.3][random.below(3) as usize],
             bias: (0..random.below(4)).map(|i| (random.below(vocab as u32), [1.5, -3.0, 0.25][i as usize])).collect(),
@@ -231,7 +231,7 @@ fn options_out_of_range_are_named() {
         (SamplerConfig { temperature: -0.1, ..good() }, Setting::Temperature),
         (SamplerConfig { temperature: f32::NAN, ..good() }, Setting::Temperature),
         (SamplerConfig { temperature: f32::INFINITY, ..good() }, Setting::Temperature),
-        (SamplerConfig { top_p: 0.0, ..good() }, Setting::TopP),
+        (SamplerConfig { top_p: -0.1, ..good() }, Setting::TopP),
         (SamplerConfig { top_p: 1.01, ..good() }, Setting::TopP),
         (SamplerConfig { top_p: f32::NAN, ..good() }, Setting::TopP),
         (SamplerConfig { min_p: -0.1, ..good() }, Setting::MinP),

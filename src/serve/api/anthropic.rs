@@ -86,6 +86,17 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, MessageWording), ApiError> {
     Ok((ParsedRequest { model, asks: vec![ask], form, stream, forgotten: 0 }, answer))
 }
 
+/// What a coding agent says to its maker's servers alone, in the first line of a part of its system message. It is another line in
+/// each request: no prompt would begin as one before it did, and all of it would be read again.
+const BILLING: &str = "x-anthropic-billing-header:";
+
+fn without_billing(part: &str) -> &str {
+    match part.strip_prefix(BILLING) {
+        Some(rest) => rest.split_once('\n').map_or("", |(_, behind)| behind),
+        None => part,
+    }
+}
+
 fn read_prompt(
     call: &Call<'_>,
     fields: &Fields<'_>,
@@ -93,8 +104,8 @@ fn read_prompt(
     model: &Model,
 ) -> Result<Vec<u32>, ApiError> {
     let mut dialogue = Dialogue::default();
-    if let Some(text) = messages::content(fields, "system")? {
-        dialogue.add_system(text);
+    if let Some(parts) = messages::parts(fields, "system")? {
+        dialogue.add_system(parts.iter().map(|part| without_billing(part)).collect::<String>());
     }
     let messages = fields.objects("messages")?.ok_or_else(|| fields.missing("messages"))?;
     if messages.is_empty() {

@@ -257,12 +257,19 @@ pub(super) fn read_arguments(value: &Value) -> Option<Value> {
 /// # Errors
 /// 400: it is neither, or a part is an image or the like.
 pub(super) fn content(fields: &Fields<'_>, name: &str) -> Result<Option<String>, ApiError> {
+    Ok(parts(fields, name)?.map(|parts| parts.concat()))
+}
+
+/// Reads the parts of content, of which a text is the only one.
+///
+/// # Errors
+/// As [`content`].
+pub(super) fn parts(fields: &Fields<'_>, name: &str) -> Result<Option<Vec<String>>, ApiError> {
     match fields.get(name) {
         None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(Value::String(text)) => Ok(Some(vec![text.clone()])),
         Some(Value::Array(_)) => {
-            let parts = fields.objects(name)?.unwrap_or_default();
-            parts.iter().map(part).collect::<Result<String, _>>().map(Some)
+            fields.objects(name)?.unwrap_or_default().iter().map(part).collect::<Result<_, _>>().map(Some)
         }
         Some(_) => Err(fields.wrong(name, "has to be a text, or a list of parts")),
     }

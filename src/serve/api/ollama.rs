@@ -53,8 +53,9 @@ pub(super) fn tags(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     let list = call.service.model().map(|model| {
         let describe = |name: &str| {
             json!({
-                "name": name, "model": name, "modified_at": written(model.loaded), "size": bytes(&model), "digest": "",
-                "details": details(&model),
+                "name": name, "model": name, "modified_at": written(model.loaded), "size": bytes(&model),
+                // Ollama's own client cuts twelve digits off without looking.
+                "digest": model.identity.digest(), "details": details(&model),
             })
         };
         json!({"models": call.service.names(&model).map(describe).collect::<Vec<Value>>()})
@@ -70,7 +71,8 @@ pub(super) fn running(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone>
     let list = call.service.model().map(|model| {
         let memory = call.service.metrics.rates().bytes;
         let model = json!({
-            "name": model.name, "model": model.name, "size": memory, "digest": "", "details": details(&model),
+            "name": model.name, "model": model.name, "size": memory, "digest": model.identity.digest(),
+            "details": details(&model),
             // The largest time that Ollama's clients read: the model stays.
             "expires_at": "9999-12-31T23:59:59Z", "size_vram": memory, "context_length": model.context,
         });

@@ -33,13 +33,12 @@ const REPEAT: RangeInclusive<f32> = 0.01..=10.0;
 const FORBIDS: f32 = -100.0;
 
 /// Options of other servers that would change the reply, each with the value that changes nothing.
-const UNSERVED: [(&str, &str); 39] = [
+const UNSERVED: [(&str, &str); 38] = [
     ("add_generation_prompt", "true"),
     ("allowed_token_ids", "[]"),
     ("audio", "null"),
     ("bad_words", "[]"),
     ("chat_template", "null"),
-    ("chat_template_kwargs", "{}"),
     ("documents", "[]"),
     ("dry_multiplier", "0"),
     ("dynatemp_range", "0"),
@@ -75,6 +74,9 @@ const UNSERVED: [(&str, &str); 39] = [
     ("xtc_probability", "0"),
 ];
 
+/// Arguments of other servers' chat templates, `chat_template_kwargs`: a model that does not think need not be told not to.
+const TEMPLATE_ARGUMENTS: [(&str, &str); 2] = [("enable_thinking", "false"), ("thinking", "false")];
+
 /// Ollama's and llama.cpp's word for whether the penalties are for line ends too, as they are here.
 const PENALIZES_LINE_ENDS: [(&str, &str); 2] = [("penalize_newline", "true"), ("penalize_nl", "true")];
 
@@ -85,6 +87,13 @@ const PENALIZES_LINE_ENDS: [(&str, &str); 2] = [("penalize_newline", "true"), ("
 /// 400: a value is wrong, or an option that would change the reply is not served.
 pub(super) fn read(fields: &Fields<'_>, limits: &[&str], vocab: usize, d: &Defaults) -> Result<ReplyRequest, ApiError> {
     fields.refuse_unserved(&UNSERVED)?;
+    if let Some(arguments) = fields.object("chat_template_kwargs")? {
+        arguments.refuse_unserved(&TEMPLATE_ARGUMENTS)?;
+        let is_known = |name: &str| TEMPLATE_ARGUMENTS.iter().any(|(known, _)| *known == name);
+        if let Some((name, _)) = arguments.entries().find(|(name, _)| !is_known(name)) {
+            return Err(arguments.unserved(name, "leave it out: the model's template takes no arguments"));
+        }
+    }
     let mut ask = read_served(fields, vocab, d)?;
     for name in limits.iter().rev() {
         match fields.integer(name, -1..=i64::from(i32::MAX))? {
@@ -128,7 +137,7 @@ fn sampler(fields: &Fields<'_>, vocab: usize, d: &SamplerConfig) -> Result<Sampl
         // vLLM's -1 keeps all tokens, as 0 does.
         top_k: fields.integer("top_k", -1..=i64::from(i32::MAX))?.map_or(d.top_k, |k| k.max(0) as u32),
         // Any share above 0 keeps the likeliest token, and 0 alone is to do so too.
-        top_p: fields.number("top_p", 0.0..=1.0)?.map_or(d.top_p, |share| share.max(f32::MIN_POSITIVE)),
+        top_p: fields.number("top_p", 0.0..=1.0)?.unwrap_or(d.top_p),
         min_p: fields.number("min_p", 0.0..=1.0)?.unwrap_or(d.min_p),
         repeat_penalty: repeat_penalty(fields)?.unwrap_or(d.repeat_penalty),
         presence_penalty: fields.number("presence_penalty", -2.0..=2.0)?.unwrap_or(d.presence_penalty),
@@ -297,7 +306,9 @@ mod tests {
     #[test]
     fn values_at_the_edges_of_what_clients_send_are_taken() {
         let of = |body: Value| ask(body).unwrap();
-        assert_eq!(of(json!({"top_p": 0})).sampler.top_p, f32::MIN_POSITIVE);
+        assert_eq!(of(json!({"top_p": 0})).sampler.top_p, 0.0);
+        of(json!({"chat_template_kwargs": {"enable_thinking": false}}));
+        of(json!({"chat_template_kwargs": {}}));
         assert_eq!(of(json!({"max_tokens": -1})).limit, usize::MAX);
         for (given, seed) in [(json!(u64::MAX), u64::MAX), (json!(1_u64 << 63), 1 << 63), (json!(i64::MIN), 1 << 63)] {
             assert_eq!(of(json!({"seed": given})).sampler.seed, Some(seed));

@@ -60,6 +60,11 @@ type Hash = [u8; HASH];
 pub(in crate::serve) struct Identity(pub(super) Hash);
 
 impl Identity {
+    /// In hexadecimal digits.
+    pub fn digest(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// That of what a device has loaded from `files`.
     ///
     /// # Errors

@@ -67,11 +67,11 @@ impl SamplerConfig {
             "0 for the likeliest token, or a number above it",
         )?;
         check(
-            top_p > 0.0 && top_p <= 1.0,
+            (0.0..=1.0).contains(&top_p),
             "top-p",
             Setting::TopP,
             top_p,
-            "a number above 0, up to 1 to keep all tokens",
+            "a number from 0, which keeps the likeliest token, to 1, which keeps all",
         )?;
         check(
             (0.0..=1.0).contains(&min_p),

@@ -53,6 +53,19 @@ fn a_message_says_what_a_chat_completion_says_and_its_stream_adds_up_to_it() {
     assert_eq!(&count["input_tokens"], usage.0);
 }
 
+/// An agent's own line of accounting is another in each request, and stands before all else.
+#[test]
+fn a_line_of_accounting_is_no_part_of_the_prompt() {
+    let tokens = |system: Value| {
+        DEMO.well("/v1/messages/count_tokens", &body(json!({"system": system})))["input_tokens"].clone()
+    };
+    let part = |text: &str| json!({"type": "text", "text": text});
+    let (plain, billed) = ("Be brief.", "x-anthropic-billing-header: cc_version=2; cch=fa600;");
+    assert_eq!(tokens(json!([part(billed), part(plain)])), tokens(json!(plain)));
+    assert_eq!(tokens(json!(format!("{billed}\n{plain}"))), tokens(json!(plain)));
+    assert_ne!(tokens(json!(format!("{plain} {billed}"))), tokens(json!(plain)));
+}
+
 #[test]
 fn a_stop_sequence_is_named_and_a_tool_is_called() {
     let whole = DEMO.well(PATH, &body(json!({})));

@@ -59,6 +59,10 @@ fn the_server_and_its_model_are_described() {
     let shown = served.well("/api/show", &json!({"model": "demo:latest"}));
     assert_eq!(shown["model_info"]["gemma3.context_length"], json!(256));
     let running = served.get("/api/ps").json();
+    for listed in [&tags["models"][1], &running["models"][0]] {
+        let digest = listed["digest"].as_str().unwrap();
+        assert!(digest.len() == 64 && digest.bytes().all(|digit| digit.is_ascii_hexdigit()), "{listed}");
+    }
     assert_eq!((&running["models"][0]["name"], &running["models"][0]["context_length"]), (&json!("demo"), &json!(256)));
     for path in ["/api/embed", "/api/embeddings"] {
         let answer = served.post(path, &json!({"model": "demo", "input": "hi"}));
