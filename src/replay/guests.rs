@@ -9,7 +9,7 @@ use crate::cpu::CpuKernels;
 use crate::cpu::lanes::VectorUnits;
 use crate::executor::guest::{Guest, GuestKind, GuestPasses, GuestReport, HostGuest, KvBlocks, PlacementTiming};
 use crate::executor::weights::Progress;
-use crate::executor::{PageId, Pages, Row, slot_row};
+use crate::executor::{PageId, Pages, Row, slot_row, slot_row_mut};
 use crate::lower::{PassKind, RowOrder};
 use crate::model::checkpoint::Checkpoint;
 use crate::npu;
@@ -444,7 +444,7 @@ impl<D: Driver> Replay<D> {
             let write = |words: &mut [u32]| {
                 let arena: &mut [f32] = bytemuck::cast_slice_mut(words);
                 for (row, values) in rows.zip(guests.chunks(out.width)) {
-                    arena[(out.row(row) / 4) as usize..][..out.width].copy_from_slice(values);
+                    slot_row_mut(arena, out, row).copy_from_slice(values);
                 }
             };
             self.queue.edit(&mut self.arena, write)?;
