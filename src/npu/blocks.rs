@@ -11,7 +11,7 @@ use crate::executor::weights::Progress;
 use crate::executor::{Pages, Row, slot_row};
 use crate::model::{LayerKind, Shape, WeightFormat};
 use crate::reference::Formulas;
-use crate::replay::show_pages;
+use crate::replay::{relative_rms, show_pages};
 use crate::schedule::kv::{PAGE, Pool, PoolLayout};
 use crate::schedule::step::{KvType, Op};
 use crate::schedule::{Extent, Schedule, Step};
@@ -134,10 +134,9 @@ fn pages_are_read_where_they_are_in_any_number_of_blocks() {
             for step in cache.steps() {
                 let got = cache.attended(&mut npu, false, &rows, &step.op).expect("a step");
                 let want = cache.attended(&mut formulas, true, &rows, &step.op).expect("a step");
-                let squares = |xs: &mut dyn Iterator<Item = f32>| xs.map(|x| f64::from(x).powi(2)).sum::<f64>();
-                let off = squares(&mut got.iter().zip(&want).map(|(a, b)| a - b)) / squares(&mut want.iter().copied());
+                let off = relative_rms(&got, &want);
                 assert!(
-                    off.sqrt() <= 0.02,
+                    off <= 0.02,
                     "{block_pages} pages a block, {chunk} rows to {ends:?}, {:?}: {off}",
                     step.segment
                 );

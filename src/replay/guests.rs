@@ -432,8 +432,7 @@ impl<D: Driver> Replay<D> {
         self.run_step_for(step, half)?;
         let own = self.rows_of(out, rows.clone())?;
         for (guests, own) in guests.chunks(out.width).zip(own.chunks(out.width)) {
-            let squares = |xs: &mut dyn Iterator<Item = f32>| xs.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
-            let off = squares(&mut guests.iter().zip(own).map(|(a, b)| a - b)) / squares(&mut own.iter().copied());
+            let off = relative_rms(guests, own);
             // A row of zeros is off by nothing, or by no number.
             if !(off <= MOST_OFF || guests == own) {
                 let what = format!("its attention is off the GPU's by {:.1} % in step {step}", 100.0 * off);
@@ -513,6 +512,13 @@ impl<D: Driver> Replay<D> {
         }
         Ok(())
     }
+}
+
+/// How far values are off others, as a share of these' root mean square.
+pub(crate) fn relative_rms(values: &[f32], others: &[f32]) -> f64 {
+    let squares = |xs: &mut dyn Iterator<Item = f32>| xs.map(|x| f64::from(x).powi(2)).sum::<f64>();
+    let off = squares(&mut values.iter().zip(others).map(|(a, b)| a - b));
+    (off / squares(&mut others.iter().copied())).sqrt()
 }
 
 /// Shows a guest the tables' entries of what rows see of a pool. Returns the pages, each once.
