@@ -187,14 +187,20 @@ impl GuestSeat {
     fn lose(&mut self, guest: Box<dyn Guest>, e: &Error) {
         let name = guest.name().to_owned();
         drop(guest);
-        self.failures += 1;
-        let wait = self.first_reload * 2u32.saturating_pow(self.reloads);
-        self.due = (self.reload.is_some() && self.reloads < MOST_RELOADS).then(|| Instant::now() + wait);
-        let next = match self.due {
-            Some(_) => format!("tried again in {} s", wait.as_secs()),
+        let next = match self.note_failure() {
+            Some(wait) => format!("tried again in {} s", wait.as_secs()),
             None => "not tried again".into(),
         };
         log::warn!("{name} failed, and attention goes on on the GPU; it is {next}: {e}");
+    }
+
+    /// Counts a failure. Returns after how long the guest is loaded again, if it is.
+    fn note_failure(&mut self) -> Option<Duration> {
+        self.failures += 1;
+        let is_tried = self.reload.is_some() && self.reloads < MOST_RELOADS;
+        let wait = is_tried.then(|| self.first_reload * 2u32.saturating_pow(self.reloads));
+        self.due = wait.map(|wait| Instant::now() + wait);
+        wait
     }
 
     /// Loads the guest again, where it is time for that.
@@ -213,9 +219,7 @@ impl GuestSeat {
                 self.shares_kv = None;
             }
             Err(e) => {
-                self.failures += 1;
-                let more = self.reloads < MOST_RELOADS;
-                self.due = more.then(|| Instant::now() + self.first_reload * 2u32.saturating_pow(self.reloads));
+                self.note_failure();
                 log::info!("attention stays on the GPU: {e}");
             }
         }
