@@ -297,8 +297,8 @@ impl<'x> LoadedProgram<'x> {
             let cause = format!("{} takes {} buffers, not {}", self.program.name, takes.len(), arguments.len());
             return Err(Error::input(cause, REPORT));
         }
-        for (argument, buffer) in takes.iter().zip(arguments) {
-            self.check_size(*buffer, argument.bytes)?;
+        for (&bytes, buffer) in takes.iter().zip(arguments) {
+            self.check_size(*buffer, bytes)?;
         }
         let started = Instant::now();
         let arguments: Vec<(BufferId, u64)> = arguments.iter().map(|buffer| (*buffer, 0)).collect();

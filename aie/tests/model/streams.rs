@@ -438,7 +438,6 @@ fn sizes_are_those_of_the_design() {
     assert_eq!(PAGE_POSITIONS as u32, design::PAGE);
     assert_eq!(LEFT_BYTES as u32, design::OUTPUT);
     assert_eq!(DECODE_QUAD_BYTES as u32, design::QUAD);
-    assert_eq!(crate::npu::attend::MOST_SCORE, design::MOST);
     for head_dim in [64, 128, 256] {
         assert_eq!(prefill::quad_bytes(head_dim) as u32, design::prefill_quad(head_dim as u32));
         let layout = HeadLayout { head_dim, kv_heads: 1, group: 1, columns: 1, cores: 4, transfers: 8 };
