@@ -225,11 +225,6 @@ impl Backend for ModelledArray {
     fn wait(&mut self, _: usize, _: Duration) -> Result<bool> {
         Ok(self.fault != ArrayFault::Late)
     }
-
-    fn restart(&mut self) -> Result<()> {
-        self.load();
-        Ok(())
-    }
 }
 
 /// The reference executor, whose attention the guest makes.
