@@ -7,8 +7,8 @@
 //! attended to on the functional model.
 
 use super::attend::{
-    COLUMNS, CORES, ChunkPages, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace,
-    PrefillAttention, Queries, QueryResults, UNIT_BYTES, UnitArguments,
+    COLUMNS, CORES, ChunkPages, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, PrefillAttention,
+    Queries, QueryResults, UNIT_BYTES, UnitArguments,
 };
 use super::guest::open;
 use super::modelled::{self, ArrayFault};

@@ -8,8 +8,8 @@
 
 use super::attend::queries::TILE;
 use super::attend::{
-    COLUMNS, CORES, ChunkPages, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace,
-    PrefillAttention, Queries, QueryPart, QueryResults, UNIT_BYTES, UnitArguments,
+    COLUMNS, CORES, ChunkPages, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, PrefillAttention,
+    Queries, QueryPart, QueryResults, UNIT_BYTES, UnitArguments,
 };
 use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256};
 use super::stream::{InstructionStream, MOST_TRANSFERS};

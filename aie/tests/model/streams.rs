@@ -9,8 +9,8 @@ use kiln_aie::isa::Isa;
 use crate::attend::{NAN, attention, kernel, order};
 use crate::machine::{Fault, HostMemory, Latencies, Machine, widen};
 use crate::npu::attend::{
-    ChunkPages, DECODE_QUAD_BYTES, DecodeAttention, HeadLayout, LEFT_BYTES, MOST_BLOCKS, PAGE_POSITIONS,
-    PagePlace, PrefillAttention, Queries, QueryResults, UNIT_BYTES, UnitArguments, prefill, runs,
+    ChunkPages, DECODE_QUAD_BYTES, DecodeAttention, HeadLayout, LEFT_BYTES, MOST_BLOCKS, PAGE_POSITIONS, PagePlace,
+    PrefillAttention, Queries, QueryResults, UNIT_BYTES, UnitArguments, prefill, runs,
 };
 use crate::npu::stream::{InstructionStream, MOST_TRANSFERS, ShimChannel, ShimTransfer};
 use crate::program::Random;

@@ -2,8 +2,8 @@
 
 use super::queries::write_quad;
 use super::{
-    CORES, ColumnWork, DealtCommand, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Queries, QueryPart,
-    UNIT_BYTES, UnitArguments, runs, split, unwalk,
+    CORES, ColumnWork, DealtCommand, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Queries, QueryPart, UNIT_BYTES,
+    UnitArguments, runs, split, unwalk,
 };
 use crate::npu::stream::{InstructionStream, ShimChannel, ShimTransfer};
 use std::ops::Range;
