@@ -118,6 +118,24 @@ impl Op {
     pub fn is_branch(&self) -> bool {
         matches!(self.mnemonic.as_str(), "j" | "jl" | "jz" | "jnz" | "jnzd" | "ret")
     }
+
+    /// The row as source, with what `operand` says of each operand by its index.
+    pub fn write(&self, operand: impl Fn(usize) -> String) -> String {
+        let mut text = self.mnemonic.clone();
+        let mut spaced = true;
+        for item in &self.syntax {
+            if spaced && *item != Syntax::Mark(',') && *item != Syntax::Mark(']') {
+                text.push(' ');
+            }
+            spaced = *item != Syntax::Mark('[');
+            match item {
+                Syntax::Word(word) => text.push_str(word),
+                Syntax::Mark(mark) => text.push(*mark),
+                Syntax::Operand(index) => text.push_str(&operand(*index)),
+            }
+        }
+        text
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -336,21 +354,7 @@ impl Isa {
 
     /// The instruction as source.
     pub fn write(&self, instruction: &Instruction) -> String {
-        let op = self.op(instruction);
-        let mut text = op.mnemonic.clone();
-        let mut spaced = true;
-        for item in &op.syntax {
-            if spaced && *item != Syntax::Mark(',') && *item != Syntax::Mark(']') {
-                text.push(' ');
-            }
-            spaced = *item != Syntax::Mark('[');
-            match item {
-                Syntax::Word(word) => text.push_str(word),
-                Syntax::Mark(mark) => text.push(*mark),
-                Syntax::Operand(index) => text.push_str(&instruction.operands[*index].to_string()),
-            }
-        }
-        text
+        self.op(instruction).write(|index| instruction.operands[index].to_string())
     }
 
     /// The bundle as a line of source that assembles to the same bytes: every slot of the format, nops too.

@@ -244,23 +244,10 @@ fn match_operands(
 
 /// The row as a pattern, for messages: `vlda W, [P], #-2048..2016`.
 fn form(isa: &Isa, op: &Op) -> String {
-    let mut text = op.mnemonic.clone();
-    let mut spaced = true;
-    for item in &op.syntax {
-        if spaced && *item != Syntax::Mark(',') && *item != Syntax::Mark(']') {
-            text.push(' ');
-        }
-        spaced = *item != Syntax::Mark('[');
-        text.push_str(&match item {
-            Syntax::Word(word) => word.clone(),
-            Syntax::Mark(mark) => mark.to_string(),
-            Syntax::Operand(index) => match op.operands[*index].kind {
-                Kind::Register { class } => isa.classes[class].name.to_uppercase(),
-                Kind::Immediate { .. } => "#I".to_string(),
-            },
-        });
-    }
-    text
+    op.write(|index| match op.operands[index].kind {
+        Kind::Register { class } => isa.classes[class].name.to_uppercase(),
+        Kind::Immediate { .. } => "#I".to_string(),
+    })
 }
 
 /// The instruction with its expressions evaluated.

@@ -11,7 +11,7 @@ use self::line::{Marks, ParsedLine, Reader};
 use self::output::OrderedOutput;
 use super::drafts::DraftArgs;
 use super::model::ModelArgs;
-use super::reply::{ReplyArgs, reads_memory};
+use super::reply::{ReplyArgs, reads_memory, reply_json};
 use super::{face, note, progress, signals};
 use crate::diagnose::status::Reporter;
 use crate::display::counted;
@@ -22,7 +22,6 @@ use crate::sequence::{Batch, Finish, FinishedSequence, Reply, SequenceLimits};
 use crate::text::{StopMatcher, Stopped};
 use crate::{Error, Result};
 use indicatif::ProgressBar;
-use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -227,24 +226,9 @@ impl OpenLines {
                 });
                 let response = marks.response(&self.model, text.as_deref(), &g, prompt.len());
                 let mut line = marks.head(index, request);
-                let fields = json!({
-                    "model": self.model,
-                    "device": executor.device(),
-                    "prompt_tokens": prompt,
-                    "tokens": g.tokens,
-                    "text": text,
-                    "finish": g.finish.name(),
-                    "seed": ended.chooser.seed(),
-                    "prefill_s": g.prefill.as_secs_f64(),
-                    "decode_s": g.decode.as_secs_f64(),
-                    "decode_tok_s": g.rate(),
-                    "drafted": g.drafted,
-                    "accepted": g.accepted,
-                    "tokens_per_pass": g.tokens_per_pass(),
-                    // A sequence has no roofline and no energy of its own: the weights are read for all at once.
-                    "roofline_share": Value::Null,
-                    "joules_per_token": Value::Null,
-                });
+                // A sequence has no roofline and no energy of its own: the weights are read for all at once.
+                let seed = ended.chooser.seed();
+                let fields = reply_json(&self.model, executor.device(), &prompt, text.as_deref(), &g, seed);
                 line.extend([fields, response].into_iter().filter_map(|object| object.as_object().cloned()).flatten());
                 self.output.put(index, line.into())
             }

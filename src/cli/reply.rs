@@ -15,6 +15,7 @@ use crate::sequence::reply::stop_tokens;
 use crate::sequence::{Finish, Generation, Reply, SequenceLimits};
 use crate::text::{SamplerConfig, Stopped, Tokenizer};
 use crate::{Error, Result};
+use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::thread::{self, JoinHandle};
@@ -250,6 +251,34 @@ impl ReplyEnergy {
         let (first, before) = self.first.take()?;
         self.meter.as_ref()?.mark().since(first)?.per(tokens - before)
     }
+}
+
+/// A reply as an object, in which its share of the roofline and its energy are null. Without a tokenizer it has no `text`.
+pub(super) fn reply_json(
+    model: &str,
+    device: &str,
+    prompt: &[u32],
+    text: Option<&str>,
+    g: &Generation,
+    seed: Option<u64>,
+) -> Value {
+    json!({
+        "model": model,
+        "device": device,
+        "prompt_tokens": prompt,
+        "tokens": g.tokens,
+        "text": text,
+        "finish": g.finish.name(),
+        "seed": seed,
+        "prefill_s": g.prefill.as_secs_f64(),
+        "decode_s": g.decode.as_secs_f64(),
+        "decode_tok_s": g.rate(),
+        "drafted": g.drafted,
+        "accepted": g.accepted,
+        "tokens_per_pass": g.tokens_per_pass(),
+        "roofline_share": Value::Null,
+        "joules_per_token": Value::Null,
+    })
 }
 
 /// A summary of a reply in one line. `prompt` describes the prompt that was run, `rate` is what [`rate`] says, and

@@ -4,7 +4,7 @@ use super::chat;
 use super::drafts::DraftArgs;
 use super::model::ModelArgs;
 use super::progress::LiveBar;
-use super::reply::{Printer, ReplyArgs, ReplyEnergy, rate, roofline_share, summary};
+use super::reply::{Printer, ReplyArgs, ReplyEnergy, rate, reply_json, roofline_share, summary};
 use super::{note, print, print_json, signals};
 use crate::diagnose::status::Reporter;
 use crate::display::counted;
@@ -183,23 +183,9 @@ fn answer(
     let is_measured = g.finish != Finish::Interrupted;
     if let Some(model) = json {
         let share = if is_measured { roofline_share(executor, &g) } else { None };
-        return print_json(&json!({
-            "model": model,
-            "device": executor.device(),
-            "prompt_tokens": ids,
-            "tokens": g.tokens,
-            "text": printer.text(),
-            "finish": g.finish.name(),
-            "seed": chooser.seed(),
-            "prefill_s": g.prefill.as_secs_f64(),
-            "decode_s": g.decode.as_secs_f64(),
-            "decode_tok_s": g.rate(),
-            "drafted": g.drafted,
-            "accepted": g.accepted,
-            "tokens_per_pass": g.tokens_per_pass(),
-            "roofline_share": share,
-            "joules_per_token": energy,
-        }));
+        let mut reply = reply_json(model, executor.device(), ids, printer.text(), &g, chooser.seed());
+        (reply["roofline_share"], reply["joules_per_token"]) = (json!(share), json!(energy));
+        return print_json(&reply);
     }
     print("\n")?;
     if args.quiet {

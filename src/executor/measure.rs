@@ -125,3 +125,30 @@ pub trait Measure: Executor {
     /// As [`Measure::measure_read_ceiling`].
     fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64>;
 }
+
+/// A device that reads memory on and on.
+pub(crate) trait MemoryReader {
+    /// Its name in a sentence.
+    fn name(&self) -> &'static str;
+
+    /// Bytes of a read.
+    fn bytes(&self) -> u64;
+
+    /// Starts as many reads as can be under way.
+    ///
+    /// # Errors
+    /// Device: the device failed, or its driver refuses.
+    fn start(&mut self) -> Result<()>;
+
+    /// Whether the oldest read has ended; another one is started then.
+    ///
+    /// # Errors
+    /// Device: the device failed, hangs, or has not read what is there.
+    fn poll(&mut self) -> Result<bool>;
+
+    /// Waits for what is under way.
+    ///
+    /// # Errors
+    /// As [`MemoryReader::poll`].
+    fn stop(&mut self) -> Result<()>;
+}

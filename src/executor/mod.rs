@@ -423,6 +423,12 @@ pub fn slot_row(arena: &[f32], slot: Slot, row: usize) -> &[f32] {
     &arena[at..at + slot.width]
 }
 
+/// As [`slot_row`], to be written.
+pub fn slot_row_mut(arena: &mut [f32], slot: Slot, row: usize) -> &mut [f32] {
+    let at = (slot.row(row) / 4) as usize;
+    &mut arena[at..at + slot.width]
+}
+
 /// Index into [`crate::schedule::layout::WeightLayout::buffers`] of the buffer with a segment's matrices.
 pub fn segment_buffer(schedule: &Schedule, segment: Segment) -> usize {
     let buffer = match segment {

@@ -11,12 +11,13 @@ use crate::executor::weights::Progress;
 use crate::executor::{Pages, Row, slot_row};
 use crate::model::{LayerKind, Shape, WeightFormat};
 use crate::reference::Formulas;
-use crate::replay::show_pages;
+use crate::replay::{relative_rms, show_pages};
 use crate::schedule::kv::{PAGE, Pool, PoolLayout};
 use crate::schedule::step::{KvType, Op};
 use crate::schedule::{Extent, Schedule, Step};
 use crate::sys::dma_buf::{DmaBuf, Mapping, page_size, sealed_memfd};
 use crate::sys::drm::Node;
+use crate::text::testing::Random;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 
@@ -45,18 +46,14 @@ impl MemfdCache {
                 pages.extend(sequence, first..(first + 10).min(written)).expect("room");
             }
         }
-        let mut seed = 7_u64;
-        let mut random = || {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 40) as f32 / (1 << 23) as f32 - 1.0
-        };
+        let mut random = Random(7);
         let layouts = Pool::ALL.map(|pool| PoolLayout { block_pages, ..*schedule.kv.pool(pool) });
         let blocks = layouts.map(|layout| {
             let block = |_| {
                 let size = layout.block_bytes().next_multiple_of(page_size());
                 let block = DmaBuf::from_fd(sealed_memfd(size).expect("a memfd")).expect("a buffer");
                 let mut mapping = block.map().expect("a mapping");
-                let values: Vec<f32> = (0..size / 2).map(|_| 2.0 * random()).collect();
+                let values: Vec<f32> = (0..size / 2).map(|_| 4.0 * random.unit() - 2.0).collect();
                 mapping.bytes_mut().copy_from_slice(&KvType::Bf16.encode(&values));
                 (block, mapping)
             };
@@ -134,10 +131,9 @@ fn pages_are_read_where_they_are_in_any_number_of_blocks() {
             for step in cache.steps() {
                 let got = cache.attended(&mut npu, false, &rows, &step.op).expect("a step");
                 let want = cache.attended(&mut formulas, true, &rows, &step.op).expect("a step");
-                let squares = |xs: &mut dyn Iterator<Item = f32>| xs.map(|x| f64::from(x).powi(2)).sum::<f64>();
-                let off = squares(&mut got.iter().zip(&want).map(|(a, b)| a - b)) / squares(&mut want.iter().copied());
+                let off = relative_rms(&got, &want);
                 assert!(
-                    off.sqrt() <= 0.02,
+                    off <= 0.02,
                     "{block_pages} pages a block, {chunk} rows to {ends:?}, {:?}: {off}",
                     step.segment
                 );

@@ -44,9 +44,6 @@ pub(super) trait Backend {
 
     /// Waits for a command to end. `false`: it has not, within this time.
     fn wait(&mut self, command: usize, within: Duration) -> Result<bool>;
-
-    /// Ends the hardware context and makes another one. Buffers and commands stay.
-    fn restart(&mut self) -> Result<()>;
 }
 
 /// Pieces of a buffer, all of one size, evenly apart. Who works on them is given all bytes from the first's start to the last's
@@ -84,11 +81,6 @@ impl BufferPieces {
 /// The remedy where Kiln itself is wrong.
 const REPORT: &str = "report this";
 
-/// What a [`Backend`] answers that could not restart.
-pub(super) fn lost() -> Error {
-    Error::device("the NPU has not come back", "reload its driver (`modprobe -r amdxdna`, `modprobe amdxdna`)")
-}
-
 /// Commands that may run at a time: the firmware takes no more of a context.
 pub(super) const MOST_RUNNING: usize = 4;
 
@@ -100,7 +92,7 @@ pub struct LoadedProgram<'x> {
     buffers: Vec<u64>,
     /// The first is a run of the program's own stream.
     commands: Vec<NpuCommand>,
-    /// Whether all that has ended so far ended well. If not, some may still be going on.
+    /// Whether all that has ended so far ended well. If not, some may still be going on, and nothing more is done.
     usable: bool,
 }
 
@@ -284,8 +276,8 @@ impl<'x> LoadedProgram<'x> {
         self.way.read(buffer.0, pieces, read)
     }
 
-    /// Runs the program once on `arguments`, and returns how long it took. If that fails, the context must be
-    /// restarted: the NPU may still be using the buffers.
+    /// Runs the program once on `arguments`, and returns how long it took. If that fails, the context is of no
+    /// use any more: the NPU may still be using the buffers.
     ///
     /// # Errors
     /// Input: not the buffers that the program takes. Device: the run did not end within `deadline`, ended with an
@@ -297,8 +289,8 @@ impl<'x> LoadedProgram<'x> {
             let cause = format!("{} takes {} buffers, not {}", self.program.name, takes.len(), arguments.len());
             return Err(Error::input(cause, REPORT));
         }
-        for (argument, buffer) in takes.iter().zip(arguments) {
-            self.check_size(*buffer, argument.bytes)?;
+        for (&bytes, buffer) in takes.iter().zip(arguments) {
+            self.check_size(*buffer, bytes)?;
         }
         let started = Instant::now();
         let arguments: Vec<(BufferId, u64)> = arguments.iter().map(|buffer| (*buffer, 0)).collect();
@@ -335,8 +327,8 @@ impl<'x> LoadedProgram<'x> {
         self.end(command, Duration::ZERO)
     }
 
-    /// Waits for a command that was started. If that fails, the context must be restarted: the NPU may still be using the
-    /// buffers.
+    /// Waits for a command that was started. If that fails, the context is of no use any more: the NPU may still be using
+    /// the buffers.
     ///
     /// # Errors
     /// Device: it did not end within `within`, ended with an error, or a command failed before. `deadline` is what the message
@@ -369,18 +361,6 @@ impl<'x> LoadedProgram<'x> {
                 failed
             }
         }
-    }
-
-    /// Ends what is left of failed runs, and loads the program anew. Buffers and commands keep their bytes.
-    ///
-    /// # Errors
-    /// Device: the NPU does not come back. It can be tried again.
-    pub fn restart(&mut self) -> Result<()> {
-        self.usable = false;
-        self.way.restart()?;
-        self.commands.iter_mut().for_each(|command| command.runs_on = None);
-        self.usable = true;
-        Ok(())
     }
 
     fn check_usable(&self) -> Result<()> {

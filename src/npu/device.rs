@@ -16,6 +16,7 @@ use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256, READ_SUM
 use super::reader::NpuReader;
 use super::reads;
 use super::{BufferId, CommandId, DriverApi, LoadedProgram, Program};
+use crate::executor::measure::MemoryReader;
 use crate::text::testing::Random;
 use half::bf16;
 use std::ops::Range;

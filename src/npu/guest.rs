@@ -17,7 +17,7 @@ use super::{BufferId, BufferPieces, CommandId, DriverApi, LoadedProgram, Program
 use crate::error::{Setting, text};
 use crate::executor::guest::KvBlocks;
 use crate::executor::host::{StepKernels, StepState};
-use crate::executor::{PageId, Tolerance, slot_row};
+use crate::executor::{PageId, Tolerance, slot_row, slot_row_mut};
 use crate::machine::files::Files;
 use crate::machine::nodes::DeviceNode;
 use crate::model::Shape;
@@ -435,8 +435,8 @@ impl Attended {
     /// Takes a part of a query's result into the arena.
     fn take(&self, found: &QueryPart<'_>, row: usize, results: &mut QueryResults, arena: &mut [f32]) {
         let dim = self.kv.head_dim;
-        let first = (self.out.row(row) / 4) as usize + found.head * dim;
-        results.take(row * (self.out.width / dim) + found.head, found, &mut arena[first..first + dim]);
+        let of_head = &mut slot_row_mut(arena, self.out, row)[found.head * dim..][..dim];
+        results.take(row * (self.out.width / dim) + found.head, found, of_head);
     }
 }
 

@@ -104,10 +104,6 @@ impl Backend for IdleArray {
         self.cost.borrow_mut().submit += now() - start;
         Ok(true)
     }
-
-    fn restart(&mut self) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// 27B's, with keys and values in bf16.

@@ -1,6 +1,6 @@
 //! Runs a program on the NPU through the kernel's driver alone, by amdxdna's ioctls. src/npu/xrt.rs does the same through libxrt.
 
-use super::context::{Backend, BufferPieces, lost};
+use super::context::{Backend, BufferPieces};
 use super::packet;
 use super::program::Program;
 use crate::sys::Failure;
@@ -20,14 +20,12 @@ const COMMAND_BYTES: u64 = 4096;
 /// A program on the NPU. Fields are dropped in this order: the hardware context ends before the memory goes that it may
 /// be using.
 pub(super) struct KernelBackend {
-    /// `None`: it could not be made anew.
-    context: Option<HardwareContext>,
+    context: HardwareContext,
     buffers: Vec<SharedBuffer>,
     commands: Vec<KernelCommand>,
-    image: Resident,
+    _image: Resident,
     heap: DeviceHeap,
     node: Node,
-    program: &'static Program,
 }
 
 /// Ordinary memory that host and NPU reach.
@@ -57,19 +55,13 @@ struct KernelCommand {
 }
 
 impl KernelBackend {
-    pub(super) fn new(node: Node, program: &'static Program) -> Result<KernelBackend> {
+    pub(super) fn new(node: Node, program: &Program) -> Result<KernelBackend> {
         let mut heap = DeviceHeap::new(&node)?;
         let image = Resident::new(&node, &mut heap, program.image)?;
-        let context = Some(load(&node, program, &image)?);
-        Ok(KernelBackend { context, buffers: Vec::new(), commands: Vec::new(), image, heap, node, program })
+        let context = HardwareContext::new(&node, program.columns * TILES)?;
+        context.load(&image.gem)?;
+        Ok(KernelBackend { context, buffers: Vec::new(), commands: Vec::new(), _image: image, heap, node })
     }
-}
-
-/// Makes a hardware context with the program on it.
-fn load(node: &Node, program: &Program, image: &Resident) -> Result<HardwareContext> {
-    let context = HardwareContext::new(node, program.columns * TILES)?;
-    context.load(&image.gem)?;
-    Ok(context)
 }
 
 /// Maps a buffer; the driver must be able to.
@@ -161,25 +153,17 @@ impl Backend for KernelBackend {
         command.packet.mapping.bytes_mut()[..packet.len()].copy_from_slice(&packet);
         let mut gems = vec![&command.stream.gem];
         gems.extend(arguments.iter().map(|(buffer, _)| &self.buffers[*buffer].gem));
-        let context = self.context.as_ref().ok_or_else(lost)?;
-        command.number = context.submit(&command.packet.gem, &gems)?;
+        command.number = self.context.submit(&command.packet.gem, &gems)?;
         Ok(())
     }
 
     fn wait(&mut self, command: usize, within: Duration) -> Result<bool> {
         let command = &self.commands[command];
-        match self.context.as_ref().ok_or_else(lost)?.wait(command.number, within) {
+        match self.context.wait(command.number, within) {
             Err(late) if late.errno == Errno::ETIME => return Ok(false),
             ended => ended?,
         }
         let header = command.packet.mapping.bytes().first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
         packet::judge(header).map(|()| true)
-    }
-
-    fn restart(&mut self) -> Result<()> {
-        // The driver stops a context's runs when it ends the context, and the new one takes the same columns.
-        self.context = None;
-        self.context = Some(load(&self.node, self.program, &self.image)?);
-        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Programs on the NPU: what `aie/` packs ([`programs`]), loaded and run.
 //!
 //! A [`LoadedProgram`] holds columns of the array with one program on them, and the buffers that the program works on.
-//! A run ends within its deadline, or the context is of no use until it is restarted.
+//! A run ends within its deadline, or the context is of no use any more.
 //!
 //! [`guest`] attends in place of a device, by streams that [`attend`] makes.
 //!

@@ -15,8 +15,8 @@ use crate::model::write::forge::forge;
 use crate::model::{LayerKind, Shape, WeightFormat};
 use crate::plan::{Needs, Plan};
 use crate::reference::{Formulas, Reference};
-use crate::replay::Replay;
 use crate::replay::options::{ReplayOptions, Tune};
+use crate::replay::{Replay, relative_rms};
 use crate::schedule::kv::Pool;
 use crate::schedule::step::{KvType, Op};
 use crate::schedule::{Extent, Schedule};
@@ -225,11 +225,6 @@ impl Backend for ModelledArray {
     fn wait(&mut self, _: usize, _: Duration) -> Result<bool> {
         Ok(self.fault != ArrayFault::Late)
     }
-
-    fn restart(&mut self) -> Result<()> {
-        self.load();
-        Ok(())
-    }
 }
 
 /// The reference executor, whose attention the guest makes.
@@ -393,9 +388,7 @@ fn check_within(most: f64, checkpoint: &Checkpoint, executor: &mut dyn Executor)
     let (want, got) = (logits(&mut reference), logits(executor));
     assert_eq!(want.len(), 9);
     for (index, (want, got)) in want.iter().zip(&got).enumerate() {
-        let squares = |values: &mut dyn Iterator<Item = f32>| values.map(|x| f64::from(x).powi(2)).sum::<f64>();
-        let error = squares(&mut want.iter().zip(got).map(|(want, got)| want - got));
-        let error = (error / squares(&mut want.iter().copied())).sqrt();
+        let error = relative_rms(got, want);
         println!("row {index}: {error:.4}");
         assert!(error > 0.0 && error <= most, "row {index}: {error}");
     }

@@ -7,21 +7,12 @@ pub struct Program {
     pub name: &'static str,
     /// Columns of the array that it takes.
     pub columns: u32,
-    /// The host's buffers that a run takes, in order.
-    pub arguments: &'static [Argument],
+    /// Bytes of the host's buffers that a run takes, in order.
+    pub arguments: &'static [u64],
     /// The image of its partition (PDI), for the kernel's driver.
     pub image: &'static [u8],
     /// The instruction stream of one run.
     pub sequence: &'static [u8],
     /// The image in a container (xclbin), for libxrt.
     pub container: &'static [u8],
-}
-
-/// A buffer of the host that a run takes.
-#[derive(Debug)]
-pub struct Argument {
-    /// Its name, as the program's source has it.
-    pub name: &'static str,
-    /// Its size in bytes.
-    pub bytes: u64,
 }

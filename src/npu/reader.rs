@@ -3,6 +3,7 @@
 use super::context::MOST_RUNNING;
 use super::reads::{CHANNELS, HEADERS_BYTES, ReadLayout, SUMS_BYTES, wrong_channels};
 use super::{BufferId, CommandId, LoadedProgram};
+use crate::executor::measure::MemoryReader;
 use crate::{Error, Result};
 use std::time::Duration;
 
@@ -60,19 +61,6 @@ impl<'x> NpuReader<'x> {
         self.commands.iter().try_for_each(|(command, _)| self.program.set_stream(*command, &stream))
     }
 
-    /// Bytes of a read.
-    pub fn bytes(&self) -> u64 {
-        self.layout.bytes()
-    }
-
-    /// Starts as many reads as can be under way.
-    ///
-    /// # Errors
-    /// Device: the driver refuses, or a command failed.
-    pub fn start(&mut self) -> Result<()> {
-        (0..self.commands.len()).try_for_each(|_| self.start_one())
-    }
-
     fn start_one(&mut self) -> Result<()> {
         let (command, sums) = self.commands[(self.oldest + self.running) % self.commands.len()];
         // What a command does not write is not what one before it wrote.
@@ -80,19 +68,6 @@ impl<'x> NpuReader<'x> {
         self.program.start(command, &[(self.headers, 0), (self.buffer, 0), (sums, 0)])?;
         self.running += 1;
         Ok(())
-    }
-
-    /// Whether the oldest read has ended; another one is started then.
-    ///
-    /// # Errors
-    /// Device: not all of it was read, a command failed, or the driver refuses.
-    pub fn poll(&mut self) -> Result<bool> {
-        if !self.program.poll(self.commands[self.oldest].0)? {
-            return Ok(false);
-        }
-        self.end_one()?;
-        self.start_one()?;
-        Ok(true)
     }
 
     /// Takes in that the oldest read has ended.
@@ -103,21 +78,40 @@ impl<'x> NpuReader<'x> {
         check_sums(&found, &self.expected)
     }
 
-    /// Waits for what is under way.
-    ///
-    /// # Errors
-    /// As [`NpuReader::poll`]. Also Device: a read did not end in time.
-    pub fn stop(&mut self) -> Result<()> {
+    /// The program, for other commands. Nothing is under way.
+    pub fn into_program(self) -> LoadedProgram<'x> {
+        self.program
+    }
+}
+
+impl MemoryReader for NpuReader<'_> {
+    fn name(&self) -> &'static str {
+        "the NPU"
+    }
+
+    fn bytes(&self) -> u64 {
+        self.layout.bytes()
+    }
+
+    fn start(&mut self) -> Result<()> {
+        (0..self.commands.len()).try_for_each(|_| self.start_one())
+    }
+
+    fn poll(&mut self) -> Result<bool> {
+        if !self.program.poll(self.commands[self.oldest].0)? {
+            return Ok(false);
+        }
+        self.end_one()?;
+        self.start_one()?;
+        Ok(true)
+    }
+
+    fn stop(&mut self) -> Result<()> {
         while self.running > 0 {
             self.program.wait(self.commands[self.oldest].0, DEADLINE, DEADLINE)?;
             self.end_one()?;
         }
         Ok(())
-    }
-
-    /// The program, for other commands. Nothing is under way.
-    pub fn into_program(self) -> LoadedProgram<'x> {
-        self.program
     }
 }
 

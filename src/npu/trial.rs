@@ -63,7 +63,7 @@ impl ProgramTrial {
     /// # Errors
     /// As [`LoadedProgram::allocate`].
     pub fn allocate(&self, context: &mut LoadedProgram<'_>) -> Result<Vec<BufferId>> {
-        self.program.arguments.iter().map(|argument| context.allocate(argument.bytes)).collect()
+        self.program.arguments.iter().map(|&bytes| context.allocate(bytes)).collect()
     }
 
     /// Dma-bufs as buffers for the program.
@@ -101,7 +101,7 @@ impl ProgramTrial {
             context.write(*buffer, &bytes)?;
         }
         let expected = (self.expect)(&a, &b);
-        let mut found = vec![0xff; self.program.arguments[2].bytes as usize]; // no number: what is not written shows
+        let mut found = vec![0xff; self.program.arguments[2] as usize]; // no number: what is not written shows
         context.write(buffers[2], &found)?;
         let took = context.run(buffers, deadline)?;
         context.read(buffers[2], &mut found)?;
@@ -120,7 +120,7 @@ impl ProgramTrial {
 
     /// Numbers of bf16 for an argument, in a mixed order that follows from `seed`: integers, or of many magnitudes.
     fn numbers(&self, argument: usize, seed: u32, with_integers: bool) -> Vec<f32> {
-        let count = self.program.arguments[argument].bytes / 2;
+        let count = self.program.arguments[argument] / 2;
         let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
         let mut next = || {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

@@ -11,6 +11,11 @@ fn needs(schedule: &Schedule, staging: u64) -> Needs {
     Needs { staging, ..Needs::of(schedule) }
 }
 
+/// A heap that the host maps.
+fn heap(available: u64, device_local: bool) -> Heap {
+    Heap { name: "heap".into(), available, reserved: 0, device_local, host_visible: true }
+}
+
 fn below(random: &mut Random, n: u64) -> u64 {
     random.next() % n
 }
@@ -171,13 +176,6 @@ fn large_models_are_placed_to_the_last_byte() {
     let layer = schedule.weights.buffers[1].bytes;
     for first in (0..10).map(|i| i * total / 10) {
         for spare in [0, 1, layer / 2, layer, 2 * layer] {
-            let heap = |available, device_local| Heap {
-                name: "heap".into(),
-                available,
-                reserved: 0,
-                device_local,
-                host_visible: true,
-            };
             let heaps = vec![heap(first, true), heap(total - first + spare, false)];
             let memory =
                 DeviceMemory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: true, pool: None };
@@ -200,13 +198,6 @@ fn the_hottest_bytes_have_the_fastest_heap() {
         let kv: u64 = wanted.iter().filter(|w| w.0.kind() == "KV cache").map(|w| w.1).sum();
         let cold: u64 = if tied { 0 } else { schedule.weights.buffers[0].bytes };
         let total: u64 = wanted.iter().map(|w| w.1).sum();
-        let heap = |available, device_local| Heap {
-            name: "heap".into(),
-            available,
-            reserved: 0,
-            device_local,
-            host_visible: true,
-        };
         let heaps = vec![heap(1 << 30, false), heap(total - (1 << 20) - kv - cold, true)];
         let memory = DeviceMemory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: false, pool: None };
         let plan = Plan::place(&schedule, &memory, needs(&schedule, 1 << 20)).unwrap();

@@ -1,6 +1,6 @@
 //! What a choice other than argmax needs of a row's logits ([`crate::schedule::choice`]).
 
-use crate::executor::slot_row;
+use crate::executor::{slot_row, slot_row_mut};
 use crate::schedule::choice::{
     ASK_WORDS, BLOCK, COUNT, EDIT_IDS, EDITED, EDITS, FLOOR, LIST, MASKED, MOST_EDITS, MOST_LISTED, PARTS, PICKED,
     PICKED_LOGITS, SCALE, TOP_K, UNIT, blocks,
@@ -99,9 +99,9 @@ pub(crate) fn block_sums(arena: &mut [f32], operands: [Slot; 3], sums: Slot, top
 
 /// Writes what [`EligibleLogits::sums`] has found in each block of row `r`.
 pub(crate) fn write_sums(arena: &mut [f32], sums: Slot, tops: Slot, r: usize, found: &[([f32; 2], [f32; PARTS])]) {
-    let row = super::ops::row_mut(arena, sums, r).chunks_exact_mut(2);
+    let row = slot_row_mut(arena, sums, r).chunks_exact_mut(2);
     row.zip(found).for_each(|(row, (sums, _))| row.copy_from_slice(sums));
-    let row = super::ops::row_mut(arena, tops, r).chunks_exact_mut(PARTS);
+    let row = slot_row_mut(arena, tops, r).chunks_exact_mut(PARTS);
     row.zip(found).for_each(|(row, (_, tops))| row.copy_from_slice(tops));
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn candidates(
     let picked = pick(slot_row(arena, sums, r), asked.float(SCALE), asked.float(UNIT));
     let block = picked.map_or(&[][..], |b| &asked.logits[b * BLOCK..((b + 1) * BLOCK).min(x.width)]).to_vec();
 
-    let row = super::ops::row_mut(arena, found, r);
+    let row = slot_row_mut(arena, found, r);
     row[COUNT] = f32::from_bits(list.len() as u32);
     row[FLOOR] = floor;
     row[PICKED] = f32::from_bits(picked.map_or(u32::MAX, |b| b as u32));

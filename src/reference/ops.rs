@@ -3,6 +3,7 @@
 use super::{Weights, choice};
 use crate::executor::host::StepState;
 use crate::executor::zeroed::Zeroed;
+use crate::executor::{slot_row as row, slot_row_mut as row_mut};
 use crate::schedule::step::{Matrix, Op, Slot};
 use rayon::prelude::*;
 
@@ -89,15 +90,6 @@ pub(super) fn run(op: &Op, state: &StepState, weights: &Weights, arena: &mut [f3
             }
         }
     }
-}
-
-fn row(arena: &[f32], slot: Slot, r: usize) -> &[f32] {
-    crate::executor::slot_row(arena, slot, r)
-}
-
-pub(super) fn row_mut(arena: &mut [f32], slot: Slot, r: usize) -> &mut [f32] {
-    let at = (slot.row(r) / 4) as usize;
-    &mut arena[at..at + slot.width]
 }
 
 /// `x * rsqrt(mean(x^2) + eps) * (1 + w)`.

@@ -9,7 +9,7 @@ use crate::cpu::CpuKernels;
 use crate::cpu::lanes::VectorUnits;
 use crate::executor::guest::{Guest, GuestKind, GuestPasses, GuestReport, HostGuest, KvBlocks, PlacementTiming};
 use crate::executor::weights::Progress;
-use crate::executor::{PageId, Pages, Row, slot_row};
+use crate::executor::{PageId, Pages, Row, slot_row, slot_row_mut};
 use crate::lower::{PassKind, RowOrder};
 use crate::model::checkpoint::Checkpoint;
 use crate::npu;
@@ -187,14 +187,20 @@ impl GuestSeat {
     fn lose(&mut self, guest: Box<dyn Guest>, e: &Error) {
         let name = guest.name().to_owned();
         drop(guest);
-        self.failures += 1;
-        let wait = self.first_reload * 2u32.saturating_pow(self.reloads);
-        self.due = (self.reload.is_some() && self.reloads < MOST_RELOADS).then(|| Instant::now() + wait);
-        let next = match self.due {
-            Some(_) => format!("tried again in {} s", wait.as_secs()),
+        let next = match self.note_failure() {
+            Some(wait) => format!("tried again in {} s", wait.as_secs()),
             None => "not tried again".into(),
         };
         log::warn!("{name} failed, and attention goes on on the GPU; it is {next}: {e}");
+    }
+
+    /// Counts a failure. Returns after how long the guest is loaded again, if it is.
+    fn note_failure(&mut self) -> Option<Duration> {
+        self.failures += 1;
+        let is_tried = self.reload.is_some() && self.reloads < MOST_RELOADS;
+        let wait = is_tried.then(|| self.first_reload * 2u32.saturating_pow(self.reloads));
+        self.due = wait.map(|wait| Instant::now() + wait);
+        wait
     }
 
     /// Loads the guest again, where it is time for that.
@@ -213,9 +219,7 @@ impl GuestSeat {
                 self.shares_kv = None;
             }
             Err(e) => {
-                self.failures += 1;
-                let more = self.reloads < MOST_RELOADS;
-                self.due = more.then(|| Instant::now() + self.first_reload * 2u32.saturating_pow(self.reloads));
+                self.note_failure();
                 log::info!("attention stays on the GPU: {e}");
             }
         }
@@ -432,8 +436,7 @@ impl<D: Driver> Replay<D> {
         self.run_step_for(step, half)?;
         let own = self.rows_of(out, rows.clone())?;
         for (guests, own) in guests.chunks(out.width).zip(own.chunks(out.width)) {
-            let squares = |xs: &mut dyn Iterator<Item = f32>| xs.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
-            let off = squares(&mut guests.iter().zip(own).map(|(a, b)| a - b)) / squares(&mut own.iter().copied());
+            let off = relative_rms(guests, own);
             // A row of zeros is off by nothing, or by no number.
             if !(off <= MOST_OFF || guests == own) {
                 let what = format!("its attention is off the GPU's by {:.1} % in step {step}", 100.0 * off);
@@ -444,7 +447,7 @@ impl<D: Driver> Replay<D> {
             let write = |words: &mut [u32]| {
                 let arena: &mut [f32] = bytemuck::cast_slice_mut(words);
                 for (row, values) in rows.zip(guests.chunks(out.width)) {
-                    arena[(out.row(row) / 4) as usize..][..out.width].copy_from_slice(values);
+                    slot_row_mut(arena, out, row).copy_from_slice(values);
                 }
             };
             self.queue.edit(&mut self.arena, write)?;
@@ -513,6 +516,13 @@ impl<D: Driver> Replay<D> {
         }
         Ok(())
     }
+}
+
+/// How far values are off others, as a share of these' root mean square.
+pub(crate) fn relative_rms(values: &[f32], others: &[f32]) -> f64 {
+    let squares = |xs: &mut dyn Iterator<Item = f32>| xs.map(|x| f64::from(x).powi(2)).sum::<f64>();
+    let off = squares(&mut values.iter().zip(others).map(|(a, b)| a - b));
+    (off / squares(&mut others.iter().copied())).sqrt()
 }
 
 /// Shows a guest the tables' entries of what rows see of a pool. Returns the pages, each once.

@@ -35,10 +35,10 @@ mod timeline;
 mod tuning;
 mod upload;
 
-#[cfg(test)]
-pub(crate) use guests::show_pages;
 #[cfg(feature = "testing")]
 pub use guests::{GuestLoader, load as load_guest};
+#[cfg(test)]
+pub(crate) use guests::{relative_rms, show_pages};
 #[cfg(any(feature = "cli", feature = "serve", test))]
 pub(crate) use passes::tuned as tuned_kinds;
 

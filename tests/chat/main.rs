@@ -20,8 +20,7 @@ const QUESTION: &str = "When does the aquarium open on Saturday?";
 /// A chat on a wide terminal, at its first prompt.
 fn start(arguments: &[&str], cache: &Path) -> PtySession {
     let mut chat = run(200, arguments, cache);
-    chat.exp_string("/bye the chat").unwrap();
-    chat.exp_string("> ").unwrap();
+    until_prompt(&mut chat, "/bye the chat");
     chat
 }
 
@@ -45,6 +44,18 @@ fn say(chat: &mut PtySession, line: &str) {
     chat.send(line).unwrap();
     chat.send("\r").unwrap();
     chat.flush().unwrap();
+}
+
+/// Waits for words, and for the prompt behind them.
+fn until_prompt(chat: &mut PtySession, words: &str) {
+    chat.exp_string(words).unwrap();
+    chat.exp_string("> ").unwrap();
+}
+
+/// Says a line, and waits until it is answered.
+fn speak(chat: &mut PtySession, line: &str) {
+    say(chat, line);
+    until_prompt(chat, "prompt tokens new");
 }
 
 /// Ends a chat at its prompt.
@@ -164,9 +175,7 @@ fn what_is_typed_in_a_reply_waits_for_the_prompt() {
     assert!(!reply.contains("zyzzyva"), "{reply}");
     chat.exp_string("> ").unwrap();
     chat.exp_string("zyzzyva").unwrap();
-    say(&mut chat, " is a beetle");
-    chat.exp_string("prompt tokens new").unwrap();
-    chat.exp_string("> ").unwrap();
+    speak(&mut chat, " is a beetle");
     assert_eq!(said(&mut chat, cache.path()), [QUESTION, "zyzzyva is a beetle"]);
     leave(chat);
 }
@@ -194,8 +203,7 @@ fn a_dumb_terminal_echoes_at_the_prompt_and_not_in_a_reply() {
     chat.exp_string("> ").unwrap();
     chat.send_line("zyva").unwrap();
     chat.exp_string("zyva").unwrap();
-    chat.exp_string("is replaced").unwrap();
-    chat.exp_string("> ").unwrap();
+    until_prompt(&mut chat, "is replaced");
     chat.send_line("/bye").unwrap();
     let modes = chat.exp_eof().unwrap();
     assert!(modes.contains(" icanon") && modes.contains(" echo "), "{modes}");
@@ -210,8 +218,7 @@ fn words_stay_whole_at_the_edge() {
     let before = chat.exp_string("> ").unwrap();
     assert!(["Ctrl-C", "reply,", "Ctrl-D", "chat;", "/help"].iter().all(|word| before.contains(word)), "{before}");
     say(&mut chat, QUESTION);
-    chat.exp_string("The aquarium\r\nopens at 9:00 on\r\nSaturday.\r\n").unwrap();
-    chat.exp_string("> ").unwrap();
+    until_prompt(&mut chat, "The aquarium\r\nopens at 9:00 on\r\nSaturday.\r\n");
     leave(chat);
     let shown = run(17, &["-p", QUESTION], cache.path()).exp_eof().unwrap();
     assert!(shown.contains("The aquarium\r\nopens at 9:00 on\r\nSaturday.\r\n"), "{shown}");
@@ -236,8 +243,7 @@ fn a_saved_chat_is_loaded_and_goes_on() {
     let at = |name: &str| cache.path().join(name).display().to_string();
     let mut first = start(&["--system", "Be brief."], cache.path());
     say(&mut first, QUESTION);
-    first.exp_string("on Saturday.\r\n").unwrap();
-    first.exp_string("> ").unwrap();
+    until_prompt(&mut first, "on Saturday.\r\n");
     let exchange = messages(&mut first, cache.path());
     say(&mut first, &format!("/save {}", at("chat")));
     first.exp_string("(3 messages in ").unwrap();
@@ -259,8 +265,7 @@ fn a_saved_chat_is_loaded_and_goes_on() {
         text.iter().for_each(|text| std::fs::write(at(file), text).unwrap());
         say(&mut second, &format!("/load {}", at(file)));
         second.exp_string("kiln: ").unwrap();
-        second.exp_string(said).unwrap();
-        second.exp_string("> ").unwrap();
+        until_prompt(&mut second, said);
     }
     assert!(messages(&mut second, cache.path()).is_empty());
     say(&mut second, &format!("/load {}", at("chat")));
@@ -268,14 +273,12 @@ fn a_saved_chat_is_loaded_and_goes_on() {
     second.exp_string("> ").unwrap();
     assert_eq!(messages(&mut second, cache.path()), exchange);
     say(&mut second, "and on Monday?");
-    second.exp_string("The aquarium opens at 9:00 on Monday.").unwrap();
-    second.exp_string("> ").unwrap();
+    until_prompt(&mut second, "The aquarium opens at 9:00 on Monday.");
     // A conversation that waits for an answer gets one.
     std::fs::write(at("asked"), serde_json::json!([{"role": "user", "content": QUESTION}]).to_string()).unwrap();
     say(&mut second, &format!("/load {}", at("asked")));
     second.exp_string("(1 message from ").unwrap();
-    second.exp_string("The aquarium opens at 9:00 on Saturday.").unwrap();
-    second.exp_string("> ").unwrap();
+    until_prompt(&mut second, "The aquarium opens at 9:00 on Saturday.");
     assert_eq!(messages(&mut second, cache.path()).len(), 2);
     leave(second);
 }
@@ -285,9 +288,7 @@ fn a_saved_chat_is_loaded_and_goes_on() {
 fn a_chat_at_its_prompt_reports_no_sequence() {
     let cache = tempfile::tempdir().unwrap();
     let mut chat = start(&["-n", "5", "--ignore-eos"], cache.path());
-    say(&mut chat, QUESTION);
-    chat.exp_string("prompt tokens new").unwrap();
-    chat.exp_string("> ").unwrap();
+    speak(&mut chat, QUESTION);
     let report = cache.path().join("reports").join(format!("{}.json", chat.process.child_pid));
     let is_idle = || {
         let report: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
@@ -308,8 +309,7 @@ fn a_line_that_is_not_utf_8_is_said_and_the_chat_goes_on() {
     let mut chat = start(&[], cache.path());
     std::io::Write::write_all(&mut chat.writer, b"caf\xe9 au lait\r").unwrap();
     chat.flush().unwrap();
-    chat.exp_string("kiln: what was typed is not UTF-8").unwrap();
-    chat.exp_string("> ").unwrap();
+    until_prompt(&mut chat, "kiln: what was typed is not UTF-8");
     say(&mut chat, "When does the aquarium open on Saturday?");
     let before = chat.exp_string("The aquarium opens at 9:00 on Saturday.").unwrap();
     assert!(!before.contains("prompt tokens"), "{before}");
@@ -323,8 +323,7 @@ fn a_follow_up_is_answered_from_the_conversation() {
     let cache = tempfile::tempdir().unwrap();
     let mut chat = start(&["--ctx", "256"], cache.path());
     say(&mut chat, "When does the aquarium open on Saturday?");
-    chat.exp_string("The aquarium opens at 9:00 on Saturday.").unwrap();
-    chat.exp_string("> ").unwrap();
+    until_prompt(&mut chat, "The aquarium opens at 9:00 on Saturday.");
     say(&mut chat, "and on Monday?");
     chat.exp_string("The aquarium opens at 9:00 on Monday.").unwrap();
     // Only new tokens were run: the first exchange is in the cache.
@@ -334,11 +333,9 @@ fn a_follow_up_is_answered_from_the_conversation() {
     chat.exp_string("> ").unwrap();
     // A message that does not fit is refused, and the conversation stays.
     say(&mut chat, &"museum ".repeat(300));
-    chat.exp_string("too long").unwrap();
-    chat.exp_string("> ").unwrap();
+    until_prompt(&mut chat, "too long");
     say(&mut chat, "and on Tuesday?");
-    chat.exp_string("The aquarium").unwrap();
-    chat.exp_string("> ").unwrap();
+    until_prompt(&mut chat, "The aquarium");
     say(&mut chat, "/bye");
     assert!(matches!(chat.process.wait().unwrap(), WaitStatus::Exited(_, 0)));
 }
@@ -361,8 +358,7 @@ fn lines_typed_ahead_are_answered_in_turn() {
     chat.exp_string("The aquarium").unwrap();
     chat.send("and on Tuesday?\rWhen does the museum open on Sunday?\r").unwrap();
     chat.flush().unwrap();
-    chat.exp_string("The museum opens at 10:00 on Sunday.").unwrap();
-    chat.exp_string("> ").unwrap();
+    until_prompt(&mut chat, "The museum opens at 10:00 on Sunday.");
     let expected = [&pasted[..], &[pasted[0], "and on Tuesday?", pasted[2]]].concat();
     assert_eq!(said(&mut chat, cache.path()), expected);
     leave(chat);
@@ -382,8 +378,7 @@ fn a_message_may_have_several_lines() {
     ] {
         chat.send(typed).unwrap();
         chat.flush().unwrap();
-        chat.exp_string("prompt tokens new").unwrap();
-        chat.exp_string("> ").unwrap();
+        until_prompt(&mut chat, "prompt tokens new");
     }
     assert_eq!(said(&mut chat, cache.path()), ["one\ntwo", "one\\\n\ntwo", "one\ntwo", "one\ntwo"]);
     leave(chat);
@@ -394,35 +389,27 @@ fn commands_are_obeyed_and_never_sent() {
     let cache = tempfile::tempdir().unwrap();
     let mut chat = start(&["-n", "1", "--system", "Be brief."], cache.path());
     say(&mut chat, "/help");
-    chat.exp_string("/system [TEXT]").unwrap();
-    chat.exp_string("> ").unwrap();
+    until_prompt(&mut chat, "/system [TEXT]");
     say(&mut chat, "/halp me");
-    chat.exp_string("kiln: there is no command /halp; type /help").unwrap();
-    chat.exp_string("> ").unwrap();
-    say(&mut chat, " /halp me");
-    chat.exp_string("prompt tokens new").unwrap();
-    chat.exp_string("> ").unwrap();
+    until_prompt(&mut chat, "kiln: there is no command /halp; type /help");
+    speak(&mut chat, " /halp me");
     say(&mut chat, "/system Be kind.");
-    chat.exp_string("is replaced").unwrap();
-    chat.exp_string("> ").unwrap();
+    until_prompt(&mut chat, "is replaced");
     let now: Vec<(String, String)> = messages(&mut chat, cache.path());
     let roles: Vec<&str> = now.iter().map(|(role, _)| role.as_str()).collect();
     assert_eq!((roles, now[0].1.as_str()), (vec!["system", "user", "assistant"], "Be kind."));
     assert_eq!(now[1].1, " /halp me");
     say(&mut chat, "/clear");
-    chat.exp_string("begins anew").unwrap();
-    chat.exp_string("> ").unwrap();
+    until_prompt(&mut chat, "begins anew");
     assert_eq!(messages(&mut chat, cache.path()).len(), 1);
     // A file that exists is not overwritten, and the chat goes on.
     let file = cache.path().join("kept");
     std::fs::write(&file, "before").unwrap();
     say(&mut chat, &format!("/save {}", file.display()));
-    chat.exp_string("exists already; choose another name").unwrap();
-    chat.exp_string("> ").unwrap();
+    until_prompt(&mut chat, "exists already; choose another name");
     assert_eq!(std::fs::read(&file).unwrap(), b"before");
     say(&mut chat, "/save /no/such/directory/file");
-    chat.exp_string("kiln: cannot write /no/such/directory/file").unwrap();
-    chat.exp_string("> ").unwrap();
+    until_prompt(&mut chat, "kiln: cannot write /no/such/directory/file");
     leave(chat);
 }
 
@@ -434,8 +421,7 @@ fn a_resize_after_an_interrupted_reply_keeps_what_is_typed() {
     say(&mut chat, "When does the aquarium open on Saturday?");
     chat.exp_string("The aquarium opens").unwrap();
     chat.send_control('c').unwrap();
-    chat.exp_string(", interrupted").unwrap();
-    chat.exp_string("> ").unwrap();
+    until_prompt(&mut chat, ", interrupted");
     chat.send("/save no").unwrap();
     chat.flush().unwrap();
     chat.exp_string("/save no").unwrap();
@@ -443,8 +429,7 @@ fn a_resize_after_an_interrupted_reply_keeps_what_is_typed() {
     assert!(signal.success());
     std::thread::sleep(std::time::Duration::from_millis(200));
     say(&mut chat, "where/file");
-    chat.exp_string("kiln: cannot write nowhere/file").unwrap();
-    chat.exp_string("> ").unwrap();
+    until_prompt(&mut chat, "kiln: cannot write nowhere/file");
     leave(chat);
 }
 
@@ -460,8 +445,7 @@ fn a_long_line_typed_while_a_reply_is_made_is_kept_whole() {
     // Behind the line, Ctrl-C would wait for it to be read.
     let process = Command::new("kill").args(["-INT", &chat.process.child_pid.to_string()]).status().unwrap();
     assert!(process.success());
-    chat.exp_string("kiln: cannot write long long").unwrap();
-    chat.exp_string("> ").unwrap();
+    until_prompt(&mut chat, "kiln: cannot write long long");
     leave(chat);
     let history = std::fs::read_to_string(cache.path().join("history")).unwrap();
     assert!(history.contains(&format!("/save {long}end\n")), "{history}");
@@ -475,9 +459,7 @@ fn the_terminal_is_left_as_it_was() {
     command.env("KILN_CACHE_DIR", cache.path()).env("TERM", "xterm").env_remove("RUST_LOG").env_remove("KILN_MODEL");
     let mut chat = spawn_command(command, PATIENCE).unwrap();
     chat.exp_string("> ").unwrap();
-    say(&mut chat, "Who are you?");
-    chat.exp_string("prompt tokens new").unwrap();
-    chat.exp_string("> ").unwrap();
+    speak(&mut chat, "Who are you?");
     say(&mut chat, "/bye");
     let modes = chat.exp_eof().unwrap();
     assert!(modes.contains(" icanon") && modes.contains(" echo "), "{modes}");
@@ -492,8 +474,7 @@ fn a_history_with_a_line_that_is_not_utf_8_keeps_the_others() {
     // Back to the first line.
     chat.send("\x1b[A\x1b[A\x1b[A\r").unwrap();
     chat.flush().unwrap();
-    chat.exp_string("prompt tokens new").unwrap();
-    chat.exp_string("> ").unwrap();
+    until_prompt(&mut chat, "prompt tokens new");
     assert_eq!(said(&mut chat, cache.path()), ["one"]);
     leave(chat);
     let history = std::fs::read_to_string(&file).unwrap();
@@ -508,11 +489,8 @@ fn a_file_that_is_no_history_is_left_alone() {
     for text in [&b"1066 Hastings\n"[..], b"1066 caf\xe9\n"] {
         std::fs::write(&file, text).unwrap();
         let mut chat = run(200, &["-n", "1"], cache.path());
-        chat.exp_string("history is no history of a chat, and is left as it is").unwrap();
-        chat.exp_string("> ").unwrap();
-        say(&mut chat, QUESTION);
-        chat.exp_string("prompt tokens new").unwrap();
-        chat.exp_string("> ").unwrap();
+        until_prompt(&mut chat, "history is no history of a chat, and is left as it is");
+        speak(&mut chat, QUESTION);
         leave(chat);
         assert_eq!(std::fs::read(&file).unwrap(), text);
     }
@@ -524,11 +502,6 @@ fn two_chats_and_a_terminal_that_closes_lose_no_line_of_the_history() {
     let cache = tempfile::tempdir().unwrap();
     let mut first = start(&["-n", "1"], cache.path());
     let mut second = start(&["-n", "1"], cache.path());
-    let speak = |chat: &mut PtySession, line: &str| {
-        say(chat, line);
-        chat.exp_string("prompt tokens new").unwrap();
-        chat.exp_string("> ").unwrap();
-    };
     speak(&mut first, "one from the first");
     speak(&mut second, "one from the second");
     speak(&mut first, "two from the first");
@@ -545,8 +518,7 @@ fn two_chats_and_a_terminal_that_closes_lose_no_line_of_the_history() {
     let mut third = start(&["-n", "1"], cache.path());
     third.send("\x1b[A\x1b[A\x1b[A\r").unwrap();
     third.flush().unwrap();
-    third.exp_string("prompt tokens new").unwrap();
-    third.exp_string("> ").unwrap();
+    until_prompt(&mut third, "prompt tokens new");
     assert_eq!(said(&mut third, cache.path()), ["two from the first"]);
     leave(third);
 }

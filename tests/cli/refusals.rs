@@ -8,6 +8,12 @@ use kiln::machine::nodes::may_have_gpu;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 
+/// What asks for a KV cache that a machine has no room for.
+#[rustfmt::skip]
+const LARGE_CACHE: &[&str] = &[
+    "plan", "--shape", "gemma3-27b", "--machine", "8060s:0.5", "--ctx", "131072", "--batch", "9", "--kv-tokens", "1179648",
+];
+
 #[test]
 fn bad_prompts_are_refused_in_one_line() {
     let m = &tiny();
@@ -79,20 +85,7 @@ fn bad_usage_and_bad_models_are_refused_in_one_line() {
     ran.refused(2, &["generation_config.json: eos_token_id", "take generation_config.json from"]);
     assert!(!ran.stderr.contains("take config.json"), "{}", ran.stderr);
     // Smaller weights are no remedy for a KV cache that is too large, nor INT8 for a model that is INT8.
-    let cap = [
-        "plan",
-        "--shape",
-        "gemma3-27b",
-        "--machine",
-        "8060s:0.5",
-        "--ctx",
-        "131072",
-        "--batch",
-        "9",
-        "--kv-tokens",
-        "1179648",
-    ];
-    assert!(!kiln(&cap).stderr.contains("--weights"), "{}", kiln(&cap).stderr);
+    assert!(!kiln(LARGE_CACHE).stderr.contains("--weights"), "{}", kiln(LARGE_CACHE).stderr);
 
     // An INT8 source cannot become BF16.
     let int8 = tempfile::tempdir().unwrap();
@@ -240,20 +233,7 @@ fn under_json_an_error_is_an_object_as_well() {
         assert!(text("message").contains(message) && text("remedy").contains(remedy), "{error}");
         kiln(arguments).refused(code, &[message, remedy]);
     }
-    let large = [
-        "plan",
-        "--shape",
-        "gemma3-27b",
-        "--machine",
-        "8060s:0.5",
-        "--ctx",
-        "131072",
-        "--batch",
-        "9",
-        "--kv-tokens",
-        "1179648",
-    ];
-    let refused = kiln(&[&large[..], &["--json"]].concat());
+    let refused = kiln(&[LARGE_CACHE, &["--json"]].concat());
     assert_eq!((refused.code, &refused.object()["fits"]), (3, &Value::Bool(false)));
 }
 

@@ -1,6 +1,7 @@
 //! Attention of one token on the model, against f64 on the same bf16 inputs.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use kiln_aie::designs::attend_bf16::{MAGIC, MOST, OUTPUT, PAGE, QUAD, UNIT, k_walk, stream};
 use kiln_aie::isa::Isa;
@@ -35,15 +36,11 @@ pub const NAN: u16 = 0x7FC1;
 impl Sequence {
     /// Random numbers of a normal-like distribution; what is not seen is NaN.
     fn random(random: &mut Random, head_dim: usize, group: usize, first: usize, end: usize, scale: f32) -> Sequence {
-        let mut value = |scale: f32| {
-            let sum: u64 = (0..6).map(|_| random.below(1 << 16)).sum();
-            narrow((sum as f32 / 65536.0 - 3.0) * scale)
-        };
         let positions = end.next_multiple_of(PAGE as usize);
-        let queries = (0..group * head_dim).map(|_| value(scale)).collect();
+        let queries = (0..group * head_dim).map(|_| random.normal(scale)).collect();
         let mut rows = |scale: f32| -> Vec<u16> {
             let seen = |index: usize| (first..end).contains(&(index / head_dim));
-            (0..positions * head_dim).map(|index| if seen(index) { value(scale) } else { NAN }).collect()
+            (0..positions * head_dim).map(|index| if seen(index) { random.normal(scale) } else { NAN }).collect()
         };
         let (k, v) = (rows(1.0), rows(1.0));
         Sequence { head_dim, group, first, end, queries, k, v }
@@ -91,20 +88,29 @@ impl Sequence {
 
     /// Of a query, in f64.
     fn expected(&self, query: usize) -> Vec<f64> {
-        let (dim, of) =
-            (self.head_dim, |values: &[u16], row: usize, d: usize| f64::from(widen(values[row * self.head_dim + d])));
-        let scores: Vec<f64> = (self.first..self.end)
-            .map(|position| (0..dim).map(|d| of(&self.queries, query, d) * of(&self.k, position, d)).sum())
-            .collect();
-        let most = scores.iter().copied().fold(f64::MIN, f64::max);
-        let weights: Vec<f64> = scores.iter().map(|score| (score - most).exp2()).collect();
-        let sum: f64 = weights.iter().sum();
-        let mut o = vec![0.0; dim];
-        for (weight, position) in weights.iter().zip(self.first..self.end) {
-            (0..dim).for_each(|d| o[d] += weight / sum * of(&self.v, position, d));
-        }
-        o
+        let query = &self.queries[query * self.head_dim..][..self.head_dim];
+        attention(query, &self.k, &self.v, self.first..self.end).0
     }
+}
+
+/// A query's attention over positions by its formula: O, and the logarithm of the sum of 2^score to base 2. K and V are row by
+/// row.
+pub fn attention(query: &[u16], k: &[u16], v: &[u16], seen: Range<usize>) -> (Vec<f64>, f64) {
+    fn wide(values: &[u16]) -> impl Iterator<Item = f64> {
+        values.iter().map(|value| f64::from(widen(*value)))
+    }
+    let dim = query.len();
+    let query: Vec<f64> = wide(query).collect();
+    let score = |position: usize| query.iter().zip(wide(&k[position * dim..])).map(|(q, k)| q * k).sum();
+    let scores: Vec<f64> = seen.clone().map(score).collect();
+    let most = scores.iter().copied().fold(f64::MIN, f64::max);
+    let sum: f64 = scores.iter().map(|score| (score - most).exp2()).sum();
+    let mut o = vec![0.0; dim];
+    for (score, position) in scores.iter().zip(seen) {
+        let weight = (score - most).exp2() / sum;
+        o.iter_mut().zip(wide(&v[position * dim..])).for_each(|(o, v)| *o += weight * v);
+    }
+    (o, most + sum.log2())
 }
 
 /// The places that a walk comes to, one after another.

@@ -4,7 +4,7 @@ use kiln_aie::designs::attend_bf16::{MAGIC, OUTPUT, PAGE, UNIT, k_walk, prefill_
 use kiln_aie::isa::Isa;
 use kiln_aie::pack::{Dimension, Tile};
 
-use crate::attend::{NAN, extremes, kernel, order};
+use crate::attend::{NAN, attention, extremes, kernel, order};
 use crate::machine::{Fault, HostMemory, Latencies, Machine, narrow, widen};
 use crate::program::Random;
 
@@ -35,15 +35,11 @@ struct Block {
 
 impl Chunk {
     fn random(random: &mut Random, head_dim: usize, group: usize, past: usize, tokens: usize, scale: f32) -> Chunk {
-        let mut value = |scale: f32| {
-            let sum: u64 = (0..6).map(|_| random.below(1 << 16)).sum();
-            narrow((sum as f32 / 65536.0 - 3.0) * scale)
-        };
         let end = past + tokens;
-        let queries = (0..group * tokens * head_dim).map(|_| value(scale)).collect();
+        let queries = (0..group * tokens * head_dim).map(|_| random.normal(scale)).collect();
         let mut rows = || -> Vec<u16> {
             let all = end.next_multiple_of(PAGE as usize) * head_dim;
-            (0..all).map(|index| if index < end * head_dim { value(1.0) } else { NAN }).collect()
+            (0..all).map(|index| if index < end * head_dim { random.normal(1.0) } else { NAN }).collect()
         };
         let (k, v) = (rows(), rows());
         Chunk { head_dim, group, past, tokens, window: None, queries, k, v }
@@ -130,21 +126,10 @@ impl Chunk {
 
     /// Of a query, in f64.
     fn expected(&self, (head, token): (usize, usize)) -> Answer {
-        let dim = self.head_dim;
-        let of = |values: &[u16], row: usize, d: usize| f64::from(widen(values[row * dim + d]));
         let (first, end) = self.seen(token);
-        let row = head * self.tokens + token;
-        let scores: Vec<f64> = (first..end)
-            .map(|position| (0..dim).map(|d| of(&self.queries, row, d) * of(&self.k, position, d)).sum())
-            .collect();
-        let most = scores.iter().copied().fold(f64::MIN, f64::max);
-        let weights: Vec<f64> = scores.iter().map(|score| (score - most).exp2()).collect();
-        let sum: f64 = weights.iter().sum();
-        let mut o = vec![0.0; dim];
-        for (weight, position) in weights.iter().zip(first..end) {
-            (0..dim).for_each(|d| o[d] += weight / sum * of(&self.v, position, d));
-        }
-        Answer { row: (head, token), o, sum: most + sum.log2() }
+        let query = &self.queries[(head * self.tokens + token) * self.head_dim..][..self.head_dim];
+        let (o, sum) = attention(query, &self.k, &self.v, first..end);
+        Answer { row: (head, token), o, sum }
     }
 }
 

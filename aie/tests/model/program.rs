@@ -33,6 +33,12 @@ impl Random {
     pub fn bf16(&mut self) -> u16 {
         (self.below(2) << 15 | (self.below(16) + 119) << 7 | self.below(128)) as u16
     }
+
+    /// A bf16 of a normal-like distribution.
+    pub fn normal(&mut self, scale: f32) -> u16 {
+        let sum: u64 = (0..6).map(|_| self.below(1 << 16)).sum();
+        narrow((sum as f32 / 65536.0 - 3.0) * scale)
+    }
 }
 
 pub fn to_bytes(values: &[u16]) -> Vec<u8> {

@@ -6,11 +6,11 @@ use std::ops::Range;
 use kiln_aie::designs::attend_bf16 as design;
 use kiln_aie::isa::Isa;
 
-use crate::attend::{NAN, kernel, order};
-use crate::machine::{Fault, HostMemory, Latencies, Machine, narrow, widen};
+use crate::attend::{NAN, attention, kernel, order};
+use crate::machine::{Fault, HostMemory, Latencies, Machine, widen};
 use crate::npu::attend::{
-    ChunkPages, DECODE_QUAD_BYTES, DecodeAttention, HeadLayout, LEFT_BYTES, MOST_BLOCKS, PAGE_POSITIONS,
-    PagePlace, PrefillAttention, Queries, QueryResults, UNIT_BYTES, UnitArguments, prefill, runs,
+    ChunkPages, DECODE_QUAD_BYTES, DecodeAttention, HeadLayout, LEFT_BYTES, MOST_BLOCKS, PAGE_POSITIONS, PagePlace,
+    PrefillAttention, Queries, QueryResults, UNIT_BYTES, UnitArguments, prefill, runs,
 };
 use crate::npu::stream::{InstructionStream, MOST_TRANSFERS, ShimChannel, ShimTransfer};
 use crate::program::Random;
@@ -33,8 +33,8 @@ struct Cache {
 struct CachedSequence {
     pages: Vec<PagePlace>,
     /// By head, position and dimension.
-    k: Vec<f64>,
-    v: Vec<f64>,
+    k: Vec<u16>,
+    v: Vec<u16>,
 }
 
 impl Cache {
@@ -57,11 +57,10 @@ impl Cache {
         let mut sequences = Vec::new();
         for (&end, &count) in ends.iter().zip(&counts) {
             let taken: Vec<(usize, usize)> = free.by_ref().take(count).collect();
-            let mut halves = [0, 1].map(|_| vec![0.0; kv_heads * end * head_dim]);
+            let mut halves = [0, 1].map(|_| vec![0; kv_heads * end * head_dim]);
             for (half, values) in halves.iter_mut().enumerate() {
-                for (index, wide) in values.iter_mut().enumerate() {
-                    let value = normal(random, 1.0);
-                    *wide = f64::from(widen(value));
+                for (index, value) in values.iter_mut().enumerate() {
+                    *value = random.normal(1.0);
                     let (head, position, d) = (index / head_dim / end, index / head_dim % end, index % head_dim);
                     let (block, slot) = taken[position / PAGE_POSITIONS];
                     let row = ((half * kv_heads + head) * PAGE_POSITIONS + position % PAGE_POSITIONS) * head_dim + d;
@@ -79,20 +78,9 @@ impl Cache {
 
     /// O of a query over positions, and the logarithm of its sum.
     fn expected(&self, sequence: usize, head: usize, query: &[u16], seen: Range<usize>) -> (Vec<f64>, f64) {
-        let (dim, CachedSequence { k, v, .. }) = (self.layout.head_dim, &self.sequences[sequence]);
-        let end = k.len() / dim / self.layout.kv_heads;
-        let row = |position: usize| (head * end + position) * dim..(head * end + position + 1) * dim;
-        let query: Vec<f64> = query.iter().map(|value| f64::from(widen(*value))).collect();
-        let score = |position| query.iter().zip(&k[row(position)]).map(|(q, k)| q * k).sum::<f64>();
-        let scores: Vec<f64> = seen.clone().map(score).collect();
-        let most = scores.iter().copied().fold(f64::MIN, f64::max);
-        let sum: f64 = scores.iter().map(|score| (score - most).exp2()).sum();
-        let mut o = vec![0.0; dim];
-        for (score, position) in scores.iter().zip(seen) {
-            let weight = (score - most).exp2() / sum;
-            o.iter_mut().zip(&v[row(position)]).for_each(|(o, v)| *o += weight * v);
-        }
-        (o, most + sum.log2())
+        let CachedSequence { k, v, .. } = &self.sequences[sequence];
+        let from = k.len() / self.layout.kv_heads * head;
+        attention(query, &k[from..], &v[from..], seen)
     }
 
     /// An array with the program, and the cache as its arguments behind the first two.
@@ -126,11 +114,6 @@ impl Cache {
     }
 }
 
-fn normal(random: &mut Random, scale: f32) -> u16 {
-    let sum: u64 = (0..6).map(|_| random.below(1 << 16)).sum();
-    narrow((sum as f32 / 65536.0 - 3.0) * scale)
-}
-
 /// What is wrong with a query's O, relative to all of it in the root mean square, or with its sum.
 fn error(o: &[f32], found_sum: f64, (expected, log_sum): &(Vec<f64>, f64)) -> f64 {
     let squares: f64 = expected.iter().zip(o).map(|(expected, o)| (f64::from(*o) - expected).powi(2)).sum();
@@ -151,7 +134,7 @@ fn assert_decode_right(
     let HeadLayout { head_dim, kv_heads, group, .. } = cache.layout;
     let heads = kv_heads * group;
     let scale = [0.05, 0.3, 1.0][random.below(3) as usize] * (64.0 / head_dim as f32).sqrt();
-    let queries: Vec<u16> = (0..seen.len() * heads * head_dim).map(|_| normal(random, scale)).collect();
+    let queries: Vec<u16> = (0..seen.len() * heads * head_dim).map(|_| random.normal(scale)).collect();
     let query = |row: usize, head: usize| &queries[(row * heads + head) * head_dim..][..head_dim];
     let wide: Vec<f32> = queries.iter().map(|value| widen(*value)).collect();
     let wide = |row: usize, head: usize| &wide[(row * heads + head) * head_dim..][..head_dim];
@@ -250,7 +233,7 @@ fn prefill_is_within_one_percent_of_f64() {
                 .flat_map(|chunk| (0..chunks[chunk].tokens).map(move |token| (chunk, token)))
                 .collect();
             let scale = [0.05, 0.3, 1.0][random.below(3) as usize] * (64.0 / head_dim as f32).sqrt();
-            let queries: Vec<u16> = (0..rows.len() * heads * head_dim).map(|_| normal(&mut random, scale)).collect();
+            let queries: Vec<u16> = (0..rows.len() * heads * head_dim).map(|_| random.normal(scale)).collect();
             let query = |row: usize, head: usize| &queries[(row * heads + head) * head_dim..][..head_dim];
             let attention = PrefillAttention::new(layout, ARGUMENTS, chunks.clone()).expect("a stream");
             let mut machine = cache.machine().expect("a program");
@@ -438,7 +421,6 @@ fn sizes_are_those_of_the_design() {
     assert_eq!(PAGE_POSITIONS as u32, design::PAGE);
     assert_eq!(LEFT_BYTES as u32, design::OUTPUT);
     assert_eq!(DECODE_QUAD_BYTES as u32, design::QUAD);
-    assert_eq!(crate::npu::attend::MOST_SCORE, design::MOST);
     for head_dim in [64, 128, 256] {
         assert_eq!(prefill::quad_bytes(head_dim) as u32, design::prefill_quad(head_dim as u32));
         let layout = HeadLayout { head_dim, kv_heads: 1, group: 1, columns: 1, cores: 4, transfers: 8 };

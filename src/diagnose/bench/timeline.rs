@@ -31,9 +31,7 @@ impl EngineTimeline {
         if seconds <= 0.0 {
             return None;
         }
-        let at_work =
-            |engine| union(spans.iter().filter(|span| span.engine == engine).map(|span| span.start..span.end));
-        let engines = [at_work(EngineKind::Device), at_work(EngineKind::Guest)];
+        let engines = [EngineKind::Device, EngineKind::Guest].map(|engine| at_work(&spans, engine));
         let [device, guest] = [&engines[0], &engines[1]].map(|ranges| length(ranges) / seconds);
         let both = engines[0].iter().flat_map(|a| engines[1].iter().map(|b| overlap(a, b))).sum::<f64>() / seconds;
         Some(EngineTimeline { spans, seconds, device, guest, both })
@@ -57,7 +55,7 @@ impl EngineTimeline {
     /// Of each of `columns` equal parts of a time, the share in which an engine works.
     pub fn columns(&self, engine: EngineKind, time: Range<f64>, columns: usize) -> Vec<f64> {
         let width = (time.end - time.start) / columns as f64;
-        let at_work = union(self.spans.iter().filter(|span| span.engine == engine).map(|span| span.start..span.end));
+        let at_work = at_work(&self.spans, engine);
         let of = |column: usize| {
             let start = time.start + column as f64 * width;
             at_work.iter().map(|range| overlap(range, &(start..start + width))).sum::<f64>() / width
@@ -66,16 +64,16 @@ impl EngineTimeline {
     }
 }
 
-/// Ranges by ascending starts, as ranges that do not overlap.
-fn union(ranges: impl Iterator<Item = Range<f64>>) -> Vec<Range<f64>> {
-    let mut union: Vec<Range<f64>> = Vec::new();
-    for range in ranges {
-        match union.last_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ => union.push(range),
+/// When an engine works, as ranges that do not overlap. Spans are in the order of their starts.
+fn at_work(spans: &[EngineSpan], engine: EngineKind) -> Vec<Range<f64>> {
+    let mut ranges: Vec<Range<f64>> = Vec::new();
+    for span in spans.iter().filter(|span| span.engine == engine) {
+        match ranges.last_mut() {
+            Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
+            _ => ranges.push(span.start..span.end),
         }
     }
-    union
+    ranges
 }
 
 fn length(ranges: &[Range<f64>]) -> f64 {

@@ -1,8 +1,9 @@
 //! What the NPU reads: by its channels, and beside the GPU; and what it costs that one works on what the other wrote.
 
-use super::steady::{MemoryReader, SteadyWindow, rates};
+use super::steady::{SteadyWindow, rates};
 use super::{Checks, Verdict, measure, round_trip};
 use crate::Result;
+use crate::executor::measure::MemoryReader;
 use crate::npu::LoadedProgram;
 use crate::npu::reader::NpuReader;
 use crate::npu::reads::{CHANNELS, pattern};

@@ -1,72 +1,8 @@
 //! Read rates of devices that read at the same time. Each is kept busy all the while, and what counts is what it ends
 //! while all of them read.
 
-use crate::npu::reader::NpuReader;
-use crate::replay::driver::Driver;
-use crate::replay::measure::ceiling::SteadyRead;
+use crate::executor::measure::MemoryReader;
 use crate::{Error, Result};
-
-/// A device that reads on and on.
-pub(super) trait MemoryReader {
-    /// Its name in a sentence.
-    fn name(&self) -> &'static str;
-
-    /// Bytes of a read.
-    fn bytes(&self) -> u64;
-
-    /// Starts as many reads as can be under way.
-    fn start(&mut self) -> Result<()>;
-
-    /// Whether the oldest read has ended; another one is started then.
-    fn poll(&mut self) -> Result<bool>;
-
-    /// Waits for what is under way.
-    fn stop(&mut self) -> Result<()>;
-}
-
-impl MemoryReader for NpuReader<'_> {
-    fn name(&self) -> &'static str {
-        "the NPU"
-    }
-
-    fn bytes(&self) -> u64 {
-        NpuReader::bytes(self)
-    }
-
-    fn start(&mut self) -> Result<()> {
-        NpuReader::start(self)
-    }
-
-    fn poll(&mut self) -> Result<bool> {
-        NpuReader::poll(self)
-    }
-
-    fn stop(&mut self) -> Result<()> {
-        NpuReader::stop(self)
-    }
-}
-
-impl<D: Driver> MemoryReader for SteadyRead<D> {
-    fn name(&self) -> &'static str {
-        "the GPU"
-    }
-
-    fn bytes(&self) -> u64 {
-        SteadyRead::bytes(self)
-    }
-
-    fn start(&mut self) -> Result<()> {
-        SteadyRead::start(self)
-    }
-
-    fn poll(&mut self) -> Result<bool> {
-        SteadyRead::poll(self)
-    }
-
-    fn stop(&mut self) -> Result<()> {
-        SteadyRead::stop(self)
-    }
-}
 
 /// How long devices are watched, in seconds of the clock.
 #[derive(Debug, Clone, Copy)]

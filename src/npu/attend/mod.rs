@@ -41,8 +41,6 @@ pub const DECODE_QUAD_BYTES: usize = 66 * 64;
 pub const CORES: usize = 4;
 /// Columns of the program.
 pub const COLUMNS: u8 = 4;
-/// What a score may be after scaling, of either sign.
-pub const MOST_SCORE: f32 = 16384.0;
 /// Most blocks of pages of a command: a packet names seven buffers, and parameters and what is left are two of them.
 pub const MOST_BLOCKS: usize = 5;
 

@@ -1,17 +1,13 @@
 //! The programs that the executable carries. `aie/` makes this file and those beside it from its kernels: see
 //! aie/src/main.rs.
 
-use super::program::{Argument, Program};
+use super::program::Program;
 
 /// aie/kernels/attend_bf16.rs
 pub const ATTEND_BF16_64: Program = Program {
     name: "attend_bf16_64",
     columns: 4,
-    arguments: &[
-        Argument { name: "k", bytes: 262144 },
-        Argument { name: "v", bytes: 131072 },
-        Argument { name: "o", bytes: 294912 },
-    ],
+    arguments: &[262144, 131072, 294912],
     image: include_bytes!("attend_bf16_64.pdi"),
     sequence: include_bytes!("attend_bf16_64.txn"),
     container: include_bytes!("attend_bf16_64.xclbin"),
@@ -21,11 +17,7 @@ pub const ATTEND_BF16_64: Program = Program {
 pub const ATTEND_BF16_128: Program = Program {
     name: "attend_bf16_128",
     columns: 4,
-    arguments: &[
-        Argument { name: "k", bytes: 393216 },
-        Argument { name: "v", bytes: 262144 },
-        Argument { name: "o", bytes: 294912 },
-    ],
+    arguments: &[393216, 262144, 294912],
     image: include_bytes!("attend_bf16_128.pdi"),
     sequence: include_bytes!("attend_bf16_128.txn"),
     container: include_bytes!("attend_bf16_128.xclbin"),
@@ -35,11 +27,7 @@ pub const ATTEND_BF16_128: Program = Program {
 pub const ATTEND_BF16_256: Program = Program {
     name: "attend_bf16_256",
     columns: 4,
-    arguments: &[
-        Argument { name: "k", bytes: 655360 },
-        Argument { name: "v", bytes: 524288 },
-        Argument { name: "o", bytes: 294912 },
-    ],
+    arguments: &[655360, 524288, 294912],
     image: include_bytes!("attend_bf16_256.pdi"),
     sequence: include_bytes!("attend_bf16_256.txn"),
     container: include_bytes!("attend_bf16_256.xclbin"),
@@ -49,11 +37,7 @@ pub const ATTEND_BF16_256: Program = Program {
 pub const MATMUL_BF16: Program = Program {
     name: "matmul_bf16",
     columns: 1,
-    arguments: &[
-        Argument { name: "a", bytes: 16384 },
-        Argument { name: "b", bytes: 16384 },
-        Argument { name: "c", bytes: 16384 },
-    ],
+    arguments: &[16384, 16384, 16384],
     image: include_bytes!("matmul_bf16.pdi"),
     sequence: include_bytes!("matmul_bf16.txn"),
     container: include_bytes!("matmul_bf16.xclbin"),
@@ -63,11 +47,7 @@ pub const MATMUL_BF16: Program = Program {
 pub const READ_SUM: Program = Program {
     name: "read_sum",
     columns: 4,
-    arguments: &[
-        Argument { name: "headers", bytes: 32768 },
-        Argument { name: "data", bytes: 65536 },
-        Argument { name: "sums", bytes: 512 },
-    ],
+    arguments: &[32768, 65536, 512],
     image: include_bytes!("read_sum.pdi"),
     sequence: include_bytes!("read_sum.txn"),
     container: include_bytes!("read_sum.xclbin"),
@@ -77,11 +57,7 @@ pub const READ_SUM: Program = Program {
 pub const VECTOR_ADD_BF16: Program = Program {
     name: "vector_add_bf16",
     columns: 4,
-    arguments: &[
-        Argument { name: "a", bytes: 8192 },
-        Argument { name: "b", bytes: 8192 },
-        Argument { name: "c", bytes: 8192 },
-    ],
+    arguments: &[8192, 8192, 8192],
     image: include_bytes!("vector_add_bf16.pdi"),
     sequence: include_bytes!("vector_add_bf16.txn"),
     container: include_bytes!("vector_add_bf16.xclbin"),

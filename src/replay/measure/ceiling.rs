@@ -2,6 +2,7 @@
 
 use super::fastest::{Fastest, seconds, warm_up};
 use crate::Result;
+use crate::executor::measure::MemoryReader;
 use crate::lower::dispatch::Dispatch;
 use crate::lower::kernels::constants::{MatrixRateConstants, NoConstants};
 use crate::lower::kernels::push::{MatrixRatePush, Push, ReadPush, word};
@@ -100,27 +101,24 @@ impl<D: Driver> SteadyRead<D> {
         let mut bake = || queue.bake(&[&dispatch], None, None, None);
         Ok(SteadyRead { lists: [bake()?, bake()?], oldest: 0, queue, buffer, _sink: sink })
     }
+}
 
-    /// Bytes of a read.
-    pub fn bytes(&self) -> u64 {
+impl<D: Driver> MemoryReader for SteadyRead<D> {
+    fn name(&self) -> &'static str {
+        "the GPU"
+    }
+
+    fn bytes(&self) -> u64 {
         self.buffer.size()
     }
 
-    /// Starts as many reads as can be under way.
-    ///
-    /// # Errors
-    /// Device: the device was lost, or hangs.
-    pub fn start(&mut self) -> Result<()> {
+    fn start(&mut self) -> Result<()> {
         self.oldest = 0;
         // SAFETY: nothing is under way, and each list is waited for before it is submitted again.
         self.lists.iter().try_for_each(|list| unsafe { self.queue.submit(&[*list], true) })
     }
 
-    /// Whether the oldest read has ended; another one is started then.
-    ///
-    /// # Errors
-    /// Device: the device was lost, or hangs.
-    pub fn poll(&mut self) -> Result<bool> {
+    fn poll(&mut self) -> Result<bool> {
         if !self.queue.is_done()? {
             return Ok(false);
         }
@@ -132,11 +130,7 @@ impl<D: Driver> SteadyRead<D> {
         Ok(true)
     }
 
-    /// Waits for what is under way.
-    ///
-    /// # Errors
-    /// Device: the device was lost, or hangs.
-    pub fn stop(&mut self) -> Result<()> {
+    fn stop(&mut self) -> Result<()> {
         self.queue.drain()
     }
 }

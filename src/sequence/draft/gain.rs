@@ -107,14 +107,6 @@ impl PassTimes {
         known.unwrap_or(1.0)
     }
 
-    /// How many tokens to draft of a draft of `length` tokens, of which each is accepted with a probability of `share` once
-    /// all before it are, for a sequence that decodes alone.
-    pub fn drafted(&mut self, length: usize, share: f64) -> usize {
-        let mut alone = [DraftCandidate::new(length, share)];
-        self.choose(&mut alone, length);
-        alone[0].drafted
-    }
-
     /// Sets how many tokens to draft for each of the sequences of a pass, `most` at most together. Returns how many they are.
     pub fn choose(&mut self, candidates: &mut [DraftCandidate], most: usize) -> usize {
         take_back(candidates);
@@ -191,6 +183,16 @@ impl Acceptance {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl PassTimes {
+        /// How many tokens to draft of so many, of which each is accepted with a probability of `share` once all before it are,
+        /// for a sequence that decodes alone.
+        fn drafted(&mut self, length: usize, share: f64) -> usize {
+            let mut alone = [DraftCandidate::new(length, share)];
+            self.choose(&mut alone, length);
+            alone[0].drafted
+        }
+    }
 
     /// A gain that has seen passes of 1, 2, 4 and 8 rows take so long.
     fn measured(seconds: [f64; 4]) -> PassTimes {
