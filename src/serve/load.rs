@@ -31,7 +31,7 @@ impl LoadedExecutor {
                 text.id = id;
                 Ok(text)
             }
-            None => Model::open(id, files, self.executor.schedule(), self.executor.device()),
+            None => Model::open(id, files, self.executor.schedule(), self.executor.hardware()),
         }
     }
 }
