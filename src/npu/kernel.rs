@@ -67,7 +67,14 @@ impl KernelBackend {
 
 /// Makes a hardware context with the program on it.
 fn load(node: &Node, program: &Program, image: &Resident) -> Result<HardwareContext> {
-    let context = HardwareContext::new(node, program.columns * TILES)?;
+    let context = HardwareContext::new(node, program.columns * TILES).map_err(|failure| match failure.errno {
+        // What drivers of different ages say where others have the columns: the kernel's own says that there is no device.
+        Errno::ENODEV | Errno::ENOENT | Errno::EBUSY | Errno::ENOSPC | Errno::EAGAIN => Error::device(
+            format!("the kernel failed to {failure}"),
+            "end what else uses the NPU (`kiln top` lists it); if nothing does, see the kernel's log (`dmesg`)",
+        ),
+        _ => failure.into(),
+    })?;
     context.load(&image.gem)?;
     Ok(context)
 }
