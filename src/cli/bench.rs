@@ -281,7 +281,7 @@ impl BenchReport {
                 "above_bytes": peak - baseline,
             })),
             "attention": self.attends.map(|attends| json!({
-                "on_npu": {"decode": attends.decode, "prefill": attends.prefill},
+                "on_npu": {"decode": attends.decode, "prefill": attends.prefill, "others": attends.others},
                 "measured": self.placements.iter().map(placement_json).collect::<Vec<_>>(),
             })),
             "lines": self.lines.iter().map(|l| self.line_json(l)).collect::<Vec<_>>(),

@@ -11,7 +11,7 @@ use crate::error::{Setting, text};
 use crate::executor::guest::{Guest, GuestKind, GuestPasses, GuestReport, HostGuest, KvBlocks, PlacementTiming};
 use crate::executor::weights::Progress;
 use crate::executor::{PageId, Pages, Row, slot_row};
-use crate::lower::{PassKind, RowOrder};
+use crate::lower::PassKind;
 use crate::model::checkpoint::Checkpoint;
 use crate::npu;
 use crate::reference::Formulas;
@@ -43,8 +43,11 @@ pub(crate) struct SeatedGuest {
 impl SeatedGuest {
     /// Whether it attends in passes of a kind.
     pub(crate) fn attends_in(self, kind: PassKind) -> bool {
-        let is_decode = kind.rows == 1 || kind.order == RowOrder::Apart;
-        if is_decode { self.passes.decode } else { self.passes.prefill }
+        match kind.is_measured() {
+            true if kind.rows == 1 => self.passes.decode,
+            true => self.passes.prefill,
+            false => self.passes.others,
+        }
     }
 }
 

@@ -274,7 +274,8 @@ impl Metrics {
 
     /// Publishes where attention's guest attends.
     pub(super) fn set_attends(&self, attends: GuestPasses) {
-        for (pass, is) in [("decode", attends.decode), ("prefill", attends.prefill)] {
+        let GuestPasses { decode, prefill, others } = attends;
+        for (pass, is) in [("decode", decode), ("prefill", prefill), ("others", others)] {
             self.npu_attends.get_or_create(&[("pass", pass.into())]).set(is.into());
         }
     }
@@ -340,12 +341,13 @@ mod tests {
     fn where_a_guest_attends_and_how_often_it_failed_is_published() {
         let metrics = Metrics::default();
         assert!(metrics.prometheus().contains("kiln_npu_attends{pass=\"decode\"} 0\n"));
-        let prefill = GuestPasses { decode: false, prefill: true };
+        let prefill = GuestPasses { prefill: true, ..GuestPasses::NONE };
         for (attends, new) in [(GuestPasses::ALL, 0), (prefill, 2), (GuestPasses::NONE, 0)] {
             metrics.set_attends(attends);
             metrics.note_guest_failures(new);
             let text = metrics.openmetrics();
-            for (pass, is) in [("decode", attends.decode), ("prefill", attends.prefill)] {
+            let GuestPasses { decode, prefill, others } = attends;
+            for (pass, is) in [("decode", decode), ("prefill", prefill), ("others", others)] {
                 let line = format!("kiln_npu_attends{{pass=\"{pass}\"}} {}\n", u32::from(is));
                 assert!(text.contains(&line), "{text}");
             }
