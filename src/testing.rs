@@ -1,27 +1,36 @@
 //! What this crate's own tests reach into, behind the feature `testing`. No interface for others: it changes with the code.
 
 /// Methods of an [`Executor`](crate::Executor) that a test wraps or makes: `of inner` has them from the executor in field
-/// `inner`, `own` from fields `schedule` and `pages`.
+/// `inner`, `passes of inner` all but what tells of its guest, and `own` from fields `schedule` and `pages`.
 #[macro_export]
 macro_rules! executor_methods {
     (of $inner:ident) => {
-        fn schedule(&self) -> &$crate::schedule::Schedule {
-            self.$inner.schedule()
-        }
+        $crate::executor_methods!(guest of $inner);
+        $crate::executor_methods!(passes of $inner);
+    };
+    (guest of $inner:ident) => {
         fn device(&self) -> &str {
             self.$inner.device()
         }
-        fn pages(&self) -> &$crate::executor::Pages {
-            self.$inner.pages()
-        }
-        fn pages_mut(&mut self) -> &mut $crate::executor::Pages {
-            self.$inner.pages_mut()
+        fn hardware(&self) -> &str {
+            self.$inner.hardware()
         }
         fn guest(&self) -> Option<$crate::executor::guest::GuestReport> {
             self.$inner.guest()
         }
         fn placements(&self) -> &[$crate::executor::guest::PlacementTiming] {
             self.$inner.placements()
+        }
+    };
+    (passes of $inner:ident) => {
+        fn schedule(&self) -> &$crate::schedule::Schedule {
+            self.$inner.schedule()
+        }
+        fn pages(&self) -> &$crate::executor::Pages {
+            self.$inner.pages()
+        }
+        fn pages_mut(&mut self) -> &mut $crate::executor::Pages {
+            self.$inner.pages_mut()
         }
         fn is_ahead(&self) -> bool {
             self.$inner.is_ahead()

@@ -316,8 +316,13 @@ impl Seated {
 
     /// The tokens of a greedy reply to a prompt of two chunks, and the bits of the last logits.
     fn reply(&mut self) -> (Vec<u32>, Vec<u32>) {
+        self.reply_to(50)
+    }
+
+    /// The same, to a prompt of so many tokens.
+    fn reply_to(&mut self, prompt: u32) -> (Vec<u32>, Vec<u32>) {
         self.replay.pages_mut().truncate(0, 0);
-        let prompt: Vec<u32> = (0..50).map(|position| row(0, position).token).collect();
+        let prompt: Vec<u32> = (0..prompt).map(|position| row(0, position).token).collect();
         let mut session = Session::new(0, CONTEXT);
         session.prefill(&mut self.replay, &prompt).unwrap();
         let mut tokens = vec![self.replay.next(0)];
@@ -478,7 +483,7 @@ fn free_pages(replay: &Replay<Vulkan>) -> [usize; 2] {
     Pool::ALL.map(|pool| replay.pages().free(pool))
 }
 
-/// Steps of a reply's two chunks, and of its three tokens.
+/// Steps of both halves of a reply's chunk, and of its three tokens.
 const PREFILL_STEPS: u32 = 6;
 const DECODE_STEPS: u32 = 9;
 
@@ -486,8 +491,8 @@ const DECODE_STEPS: u32 = 9;
 #[test]
 fn a_guest_stays_for_the_passes_in_which_it_is_faster() {
     let model = Forged::new(&shape(), WeightFormat::Int8);
-    let mut seated = Seated::new(&model);
-    let plain = seated.reply();
+    let mut seated = Seated::of(&model.path(), SEQUENCES, halves::ROWS, None);
+    let plain = seated.reply_to(100);
     assert!(seated.replay.placements().is_empty());
     for (decode, prefill) in [(false, false), (true, true), (false, true), (true, false), (false, false)] {
         seated.replay.pages_mut().truncate(0, 0);
@@ -495,20 +500,21 @@ fn a_guest_stays_for_the_passes_in_which_it_is_faster() {
         let more = |is_faster| if is_faster { -0.1 } else { 0.1 };
         seated.give_if_faster([more(decode), more(prefill)]);
         let report = seated.replay.guest().unwrap();
-        assert_eq!((report.attends, report.failures), (GuestPasses { decode, prefill }, 0));
+        assert_eq!((report.attends, report.failures), (GuestPasses { decode, prefill, others: false }, 0));
         assert_eq!((free_pages(&seated.replay), seated.replay.submits()), before);
         let device = seated.replay.device().to_owned();
         assert_eq!(device.contains(" on a faulty guest"), decode || prefill, "{device}");
-        assert_eq!(device.contains("attention of prefill on"), prefill && !decode, "{device}");
-        // Two of three layers have a guest's step each, and the pass has all three.
+        assert_eq!(device.contains("attention of long chunks on"), prefill && !decode, "{device}");
+        // Two of three layers have a guest's step each, or of each half one, and the pass has all three.
         let timings = seated.replay.placements().to_vec();
         assert_eq!(timings.iter().map(|t| (t.rows, t.depth)).collect::<Vec<_>>(), CASES);
         for t in timings {
-            let want = 1.5 * (1.0 + 2.0 * more(if t.rows == 1 { decode } else { prefill }));
+            let steps = if t.rows == 1 { 2.0 * more(decode) } else { 4.0 * more(prefill) };
+            let want = 1.5 * (1.0 + steps);
             assert!((t.device - 1.5).abs() < 1e-9 && (t.guest - want).abs() < 1e-9, "{t:?}");
         }
         seated.faults.steps.set(0);
-        let got = seated.reply();
+        let got = seated.reply_to(100);
         assert_eq!(got.0, plain.0);
         assert!(decode || prefill || got == plain, "without a guest passes are those that there were before");
         let steps = if decode { DECODE_STEPS } else { 0 } + if prefill { PREFILL_STEPS } else { 0 };
@@ -518,10 +524,10 @@ fn a_guest_stays_for_the_passes_in_which_it_is_faster() {
 }
 
 /// Rows and depth of the passes that are measured.
-const CASES: [(usize, usize); 6] = [(1, 31), (1, 127), (1, 255), (48, 26), (48, 104), (48, 208)];
-/// Steps in which a guest proves itself, and all that it makes before it is chosen.
+const CASES: [(usize, usize); 6] = [(1, 31), (1, 127), (1, 255), (128, 16), (128, 64), (128, 128)];
+/// Steps in which a guest proves itself, and all that it makes before it is chosen, where no chunk is long enough to be measured.
 const PROOF_STEPS: u32 = 6;
-const MEASURED_STEPS: u32 = PROOF_STEPS + 6 * 2 * 2;
+const MEASURED_STEPS: u32 = PROOF_STEPS + 3 * 2 * 2;
 
 /// One that fails, computes wrong or is not there while it is measured is off, and said to be.
 #[test]

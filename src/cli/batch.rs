@@ -105,7 +105,7 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
     drafts.model = model;
     drop(checkpoint);
     signals::catch(signals::stops().iter().copied());
-    let _status = Reporter::start("batch", &name, executor.device());
+    let _status = Reporter::start("batch", &name, executor.hardware());
     let reader = Reader {
         defaults: &args.reply,
         limits: SequenceLimits { shape: &shape, context },

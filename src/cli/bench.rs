@@ -153,7 +153,7 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
     let bytes = executor.schedule().weights.bytes() + draft.as_ref().map_or(0, SharedModel::weight_bytes);
     let load = LoadTime { bytes, seconds: start.elapsed().as_secs_f64(), open_seconds };
     drop(checkpoint);
-    let _status = Reporter::start("bench", &name, executor.device());
+    let _status = Reporter::start("bench", &name, executor.hardware());
     if let Some(watch) = &watch {
         watch.loaded();
     }
@@ -281,7 +281,7 @@ impl BenchReport {
                 "above_bytes": peak - baseline,
             })),
             "attention": self.attends.map(|attends| json!({
-                "on_npu": {"decode": attends.decode, "prefill": attends.prefill},
+                "on_npu": {"decode": attends.decode, "prefill": attends.prefill, "others": attends.others},
                 "measured": self.placements.iter().map(placement_json).collect::<Vec<_>>(),
             })),
             "lines": self.lines.iter().map(|l| self.line_json(l)).collect::<Vec<_>>(),

@@ -86,7 +86,7 @@ pub(super) fn write_report(t: &mut String, r: &BenchReport) -> Result {
 
 /// Where attention runs, and by which measurements.
 fn write_placements(t: &mut String, attends: GuestPasses, placements: &[PlacementTiming]) -> Result {
-    writeln!(t, "attention      on the NPU in {}", attends.name())?;
+    writeln!(t, "attention      on the NPU: {}", attends.name())?;
     for p in placements {
         let PlacementTiming { rows, depth, device, guest } = p;
         let [device, guest] = [device, guest].map(|seconds| 1e3 * seconds);

@@ -51,7 +51,7 @@ pub fn run(args: &PerplexityArgs, json: bool) -> Result<()> {
     drop(checkpoint);
 
     let name = files.name();
-    let _status = Reporter::start("perplexity", &name, executor.device());
+    let _status = Reporter::start("perplexity", &name, executor.hardware());
     let windows = tokens.len() / window;
     let bar = progress_bar(windows);
     let start = Instant::now();

@@ -120,7 +120,7 @@ pub fn run(args: &RunArgs, json: bool) -> Result<()> {
     drafts.model = model;
     drop(checkpoint);
     let name = files.name();
-    let _status = Reporter::start("run", &name, executor.device());
+    let _status = Reporter::start("run", &name, executor.hardware());
     match (prompt, &tokenizer, &template) {
         (GivenPrompt::Chat, Some(tokenizer), Some(template)) => {
             chat::chat(&name, &args.reply, args.quiet, &drafts, executor.as_mut(), tokenizer, template)

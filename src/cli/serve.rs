@@ -380,12 +380,15 @@ fn check(setup: &Setup, json: bool) -> Result<()> {
     let seconds = time.as_secs_f64();
     if json {
         return print_json(&json!({
-            "model": model.name, "device": model.device, "context": model.context, "slots": model.slots, "first_token_s": seconds,
+            "model": model.name, "device": model.device(), "context": model.context, "slots": model.slots, "first_token_s": seconds,
         }));
     }
     note(&format!(
         "kiln serve: {} answers on {} after {seconds:.1} s; {} replies at once, a context of {} tokens",
-        model.name, model.device, model.slots, model.context
+        model.name,
+        model.device(),
+        model.slots,
+        model.context
     ));
     Ok(())
 }

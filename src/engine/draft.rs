@@ -1,6 +1,6 @@
 //! A draft model beside a model: checked against it, and loaded on its device.
 
-use super::{ModelFiles, Opened, Options, load_on, most_sequences};
+use super::{ModelFiles, NpuUse, Opened, Options, load_on, most_sequences};
 use crate::error::{Setting, text};
 use crate::executor::Measure;
 use crate::executor::weights::Progress;
@@ -80,7 +80,9 @@ pub(crate) fn draft_options(options: &Options, context: usize) -> Options {
     let head_rows = if sequences > 1 { GROWN * sequences } else { 1 };
     // Room for all of its sequences, or it does not fit: none of its passes may lack a page.
     let kv_tokens = Some(context * sequences);
-    Options { sequences, head_rows, drafted: 0, kv_tokens, chunk: None, context: Some(context), ..*options }
+    // Its model verifies drafts, for which `auto` says that the NPU stays unused: so it does.
+    let npu = NpuUse::Off;
+    Options { sequences, head_rows, drafted: 0, npu, kv_tokens, chunk: None, context: Some(context), ..*options }
 }
 
 /// Checks that a draft model's sequences can have `context` positions.
@@ -130,4 +132,17 @@ fn check_templates(model: &ChatTemplate, draft: &ChatTemplate) -> Result<()> {
         "the draft model's chat template writes a conversation in another way than the model's",
         text!("use a draft model of the same family, or leave out ", Setting::Draft),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::npu::DriverApi;
+
+    /// Passes of the model itself verify drafts, and so have no guest: its draft model has none in its place.
+    #[test]
+    fn a_draft_model_leaves_the_npu_alone() {
+        let options = Options { npu: NpuUse::Auto(DriverApi::Kernel), drafted: 4, ..Options::default() };
+        assert_eq!(draft_options(&options, 256).npu, NpuUse::Off);
+    }
 }

@@ -214,8 +214,9 @@ fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
             return Err(no_device_for_guest());
         }
         if options.drafted > 0 {
-            let cause = "passes in which a guest attends verify no drafts";
-            return Err(Error::input(cause, "leave out the guest, or what makes drafts"));
+            let cause = "passes whose attention is not on the GPU verify no drafts";
+            let guest = if required { text!("use ", Setting::NoNpu) } else { "leave out the guest".into() };
+            return Err(Error::input(cause, text!(guest, ", or leave out what makes drafts", Setting::Draft.aside())));
         }
     }
     options.extent(checkpoint.shape())
@@ -235,7 +236,7 @@ fn with_npu(files: &Files, shape: &Shape, options: &Options) -> Result<ReplayOpt
         NpuUse::Auto(api) if vulkan.guest.is_none() && npu::guest::is_there(files) => {
             let unused = match npu::guest::check(files, shape) {
                 Err(e) => e.parts().0.to_string(),
-                Ok(_) if options.drafted > 0 => "passes in which a guest attends verify no drafts".into(),
+                Ok(_) if options.drafted > 0 => "passes whose attention is not on the GPU verify no drafts".into(),
                 Ok(_) => return Ok(ReplayOptions { candidate: Some(api), ..vulkan }),
             };
             log::info!("attention stays on the GPU: {unused}");
@@ -456,6 +457,17 @@ mod tests {
     use super::*;
     use crate::diagnose::probe::testing::TestMachine;
     use crate::model::presets;
+    use std::path::Path;
+
+    /// Whoever requires the NPU has typed that, and no guest.
+    #[test]
+    fn drafts_beside_an_npu_that_is_required_are_refused_by_the_names_of_both() {
+        let checkpoint = Checkpoint::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny")).unwrap();
+        let options = Options { npu: NpuUse::Require(DriverApi::Kernel), drafted: 4, ..Options::default() };
+        let e = check(&checkpoint, &options).unwrap_err();
+        assert!(e.exit_code() == 2 && e.names(Setting::NoNpu) && e.names(Setting::Draft), "{e}");
+        assert!(!e.parts().1.to_string().contains("guest"), "{e}");
+    }
 
     /// Only where there is an NPU that takes the model's heads is anything measured; `off` and drafts leave it alone.
     #[test]

@@ -44,30 +44,33 @@ impl GuestKind {
 /// In which passes a guest attends; in the others the device does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GuestPasses {
-    /// Those of one row, or of one for each of several sequences.
+    /// Those of a single token.
     pub decode: bool,
-    /// Those with several rows of a sequence.
+    /// Those of a prompt's chunk alone that is long enough to be divided into halves.
     pub prefill: bool,
+    /// All others, which nobody measures: those of several sequences, and short chunks.
+    pub others: bool,
 }
 
 impl GuestPasses {
     /// In none.
-    pub const NONE: GuestPasses = GuestPasses { decode: false, prefill: false };
+    pub const NONE: GuestPasses = GuestPasses { decode: false, prefill: false, others: false };
     /// In all.
-    pub const ALL: GuestPasses = GuestPasses { decode: true, prefill: true };
+    pub const ALL: GuestPasses = GuestPasses { decode: true, prefill: true, others: true };
 
     /// Whether there is such a pass.
     pub fn any(self) -> bool {
-        self.decode || self.prefill
+        self.decode || self.prefill || self.others
     }
 
     /// Their name in a sentence.
     pub fn name(self) -> &'static str {
         match (self.decode, self.prefill) {
+            _ if self == GuestPasses::ALL => "all passes",
             (false, false) => "no pass",
-            (true, false) => "decode",
-            (false, true) => "prefill",
-            (true, true) => "all passes",
+            (true, false) => "single tokens",
+            (false, true) => "long chunks",
+            (true, true) => "single tokens and long chunks",
         }
     }
 }
@@ -92,6 +95,14 @@ pub struct PlacementTiming {
     pub device: f64,
     /// The same with attention on the guest.
     pub guest: f64,
+}
+
+/// A guest is faster if it takes less than this share of the device's time: runs differ by as much.
+const FASTER: f64 = 0.98;
+
+/// Whether a pass of so many seconds with a guest is faster than one of so many without.
+pub(crate) fn is_faster(guest: f64, device: f64) -> bool {
+    guest < FASTER * device
 }
 
 /// The blocks of a device's KV cache, each as a dma-buf. A block's bytes are `[layer][page of the block]` parts.

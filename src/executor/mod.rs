@@ -74,8 +74,13 @@ pub trait Executor {
     /// The schedule that this executor runs.
     fn schedule(&self) -> &Schedule;
 
-    /// The device's name, as the user should see it.
+    /// The device's name, as the user should see it, with who attends in its place.
     fn device(&self) -> &str;
+
+    /// The device's own name, which stays while guests come and go.
+    fn hardware(&self) -> &str {
+        self.device()
+    }
 
     /// Whether it computes on the processor, in its memory.
     fn is_on_cpu(&self) -> bool {

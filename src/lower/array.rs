@@ -3,6 +3,7 @@
 
 use super::lowering::{PassKind, RowOrder, TokenSource};
 use super::prediction;
+use crate::executor::guest::is_faster;
 use crate::schedule::{Op, PassShape, Schedule};
 
 /// Columns of four cores, each with a head of K and V at a time.
@@ -93,6 +94,8 @@ pub(crate) struct Placements {
     pub(crate) npu_bytes: f64,
     /// The pass with attention on the NPU: one after the other, or of a prompt's chunk in halves that take turns.
     pub(crate) with_npu: f64,
+    /// Whether it is one of those that are measured; all others stay on the GPU.
+    pub(crate) is_measured: bool,
 }
 
 impl Placements {
@@ -102,25 +105,32 @@ impl Placements {
         let on_npu: f64 = layers.iter().map(|layer| layer.seconds).sum();
         let npu_bytes = layers.iter().map(|layer| layer.bytes).sum();
         let prediction::Seconds { all, attention } = prediction::seconds(machine, schedule, pass)?;
-        let with_npu = match pass {
-            PassShape::Prefill { rows, depth } => in_halves(machine, schedule, rows, depth),
-            _ => None,
+        let (with_npu, is_measured) = match pass {
+            PassShape::Prefill { rows, depth } => {
+                (in_halves(machine, schedule, rows, depth), chunk(rows).is_measured())
+            }
+            PassShape::Decode { sequences, .. } => (None, sequences == 1),
+            PassShape::Mixed { .. } | PassShape::Verify { .. } => (None, false),
         };
         let with_npu = with_npu.unwrap_or(all - attention + on_npu);
-        Some(Placements { all, on_gpu: attention, on_npu, npu_bytes, with_npu })
+        Some(Placements { all, on_gpu: attention, on_npu, npu_bytes, with_npu, is_measured })
     }
 
-    /// What would choose by these seconds.
+    /// Where `auto` would have the attention, were these seconds measured.
     pub(crate) fn chosen(&self) -> &'static str {
-        if self.with_npu < self.all { "NPU" } else { "GPU" }
+        if self.is_measured && is_faster(self.with_npu, self.all) { "NPU" } else { "GPU" }
     }
+}
+
+/// The kind of pass of a prompt's chunk alone.
+fn chunk(rows: usize) -> PassKind {
+    PassKind { rows, head_rows: 1, order: RowOrder::Consecutive, tokens: TokenSource::Host }
 }
 
 /// Seconds of a chunk whose halves take turns: beside a layer's attention for one half, the GPU makes what is next of the other.
 /// `None`: such a chunk is not divided, or there is no prediction of it.
 fn in_halves(machine: &str, schedule: &Schedule, rows: usize, depth: usize) -> Option<f64> {
-    let kind = PassKind { rows, head_rows: 1, order: RowOrder::Consecutive, tokens: TokenSource::Host };
-    let half = kind.half()?;
+    let half = chunk(rows).half()?;
     let halves = [(half, depth), (rows - half, depth + half)];
     let halves = halves.map(|(rows, depth)| PassShape::Prefill { rows, depth });
     let of = |pass| {
@@ -194,6 +204,7 @@ mod tests {
             for sequences in [1, 2, 8, 32] {
                 let placements = of(sequences);
                 assert_eq!(placements.chosen(), "GPU", "{sequences} at {depth}: {placements:?}");
+                assert!(placements.with_npu > placements.all, "{sequences} at {depth}: {placements:?}");
                 assert_eq!(placements.npu_bytes, sequences as f64 * one.npu_bytes);
             }
         }
@@ -205,8 +216,12 @@ mod tests {
             let placements = of("780m", PassShape::Prefill { rows: 512, depth }).expect("a machine");
             let Placements { all, on_gpu, with_npu, on_npu, .. } = placements;
             assert!(on_gpu < all && with_npu >= on_npu, "{placements:?}");
-            assert_eq!(placements.chosen() == "NPU", with_npu < all);
+            assert_eq!(placements.chosen() == "NPU", with_npu < 0.98 * all);
         }
+        let deep = |rows| of("780m", PassShape::Prefill { rows, depth: 32_768 }).expect("a machine");
+        assert_eq!(deep(512).chosen(), "NPU");
+        // A chunk that is not divided is not measured, whoever would be faster.
+        assert_eq!(Placements { with_npu: 0.0, ..deep(64) }.chosen(), "GPU");
         // The others have an NPU of another kind.
         assert_eq!(of("8060s", PassShape::Prefill { rows: 512, depth: 1024 }), None);
     }

@@ -85,6 +85,12 @@ impl PassKind {
         (is_in_order && LEAST_HALF <= half && half < self.rows).then_some(half)
     }
 
+    /// Whether somebody measures where attention is faster in passes of this kind: a single token, and a chunk of one sequence
+    /// that is divided. A short one has nothing beside its attention, and what the others take follows from neither.
+    pub(crate) fn is_measured(self) -> bool {
+        self.order == RowOrder::Consecutive && (self.rows == 1 || self.half().is_some())
+    }
+
     /// Most rows that a step works on.
     pub fn count(self, rows: Rows) -> usize {
         match rows {

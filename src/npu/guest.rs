@@ -447,7 +447,7 @@ fn no_pages() -> Error {
 
 /// A stream that cannot be made, though all that it is made of was checked.
 fn own_fault(cause: String) -> Error {
-    Error::failed(cause, "report this, and attend on the GPU (`--npu off`)")
+    Error::failed(cause, text!("report this, and use ", Setting::NoNpu))
 }
 
 impl StepKernels for NpuSteps<'_> {

@@ -58,10 +58,23 @@ impl KernelBackend {
     pub(super) fn new(node: Node, program: &Program) -> Result<KernelBackend> {
         let mut heap = DeviceHeap::new(&node)?;
         let image = Resident::new(&node, &mut heap, program.image)?;
-        let context = HardwareContext::new(&node, program.columns * TILES)?;
-        context.load(&image.gem)?;
+        let context = load(&node, program, &image)?;
         Ok(KernelBackend { context, buffers: Vec::new(), commands: Vec::new(), _image: image, heap, node })
     }
+}
+
+/// Makes a hardware context with the program on it.
+fn load(node: &Node, program: &Program, image: &Resident) -> Result<HardwareContext> {
+    let context = HardwareContext::new(node, program.columns * TILES).map_err(|failure| match failure.errno {
+        // What drivers of different ages say where others have the columns: the kernel's own says that there is no device.
+        Errno::ENODEV | Errno::ENOENT | Errno::EBUSY | Errno::ENOSPC | Errno::EAGAIN => Error::device(
+            format!("the kernel failed to {failure}"),
+            "end what else uses the NPU (`kiln top` lists it); if nothing does, see the kernel's log (`dmesg`)",
+        ),
+        _ => failure.into(),
+    })?;
+    context.load(&image.gem)?;
+    Ok(context)
 }
 
 /// Maps a buffer; the driver must be able to.

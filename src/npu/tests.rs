@@ -142,6 +142,11 @@ fn whatever_is_refused_at_whatever_step_is_one_line_and_leaves_nothing() {
                         assert!([3, 4].contains(&e.exit_code()), "{what}: {line}");
                         // Memory in several pieces.
                         assert!((number, errno) != (0x2e, Errno::EINVAL) || line.contains("IOMMU"), "{line}");
+                        // No free columns.
+                        let taken = [Errno::ENODEV, Errno::ENOENT, Errno::EBUSY, Errno::ENOSPC, Errno::EAGAIN];
+                        if number == 0x40 && taken.contains(&errno) {
+                            assert!(line.contains("end what else uses the NPU") && e.exit_code() == 4, "{line}");
+                        }
                     }
                 }
                 // A handle whose closing was refused is the driver's.

@@ -25,6 +25,10 @@ impl<D: Driver> Executor for Replay<D> {
         &self.name
     }
 
+    fn hardware(&self) -> &str {
+        &self.queue.driver.caps().name
+    }
+
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
         self.run(rows, head, false)
     }

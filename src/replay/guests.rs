@@ -7,10 +7,11 @@ use super::passes::{GuestPiece, PassHalf};
 use super::timeline::GuestSpan;
 use crate::cpu::CpuKernels;
 use crate::cpu::lanes::VectorUnits;
+use crate::error::{Setting, text};
 use crate::executor::guest::{Guest, GuestKind, GuestPasses, GuestReport, HostGuest, KvBlocks, PlacementTiming};
 use crate::executor::weights::Progress;
 use crate::executor::{PageId, Pages, Row, slot_row, slot_row_mut};
-use crate::lower::{PassKind, RowOrder};
+use crate::lower::PassKind;
 use crate::model::checkpoint::Checkpoint;
 use crate::npu;
 use crate::reference::Formulas;
@@ -42,8 +43,11 @@ pub(crate) struct SeatedGuest {
 impl SeatedGuest {
     /// Whether it attends in passes of a kind.
     pub(crate) fn attends_in(self, kind: PassKind) -> bool {
-        let is_decode = kind.rows == 1 || kind.order == RowOrder::Apart;
-        if is_decode { self.passes.decode } else { self.passes.prefill }
+        match kind.is_measured() {
+            true if kind.rows == 1 => self.passes.decode,
+            true => self.passes.prefill,
+            false => self.passes.others,
+        }
     }
 }
 
@@ -300,7 +304,10 @@ impl<D: Driver> Replay<D> {
         *shares = Some(*shared.as_ref().unwrap_or(&false));
         match shared {
             Ok(true) => log::info!("{name} reads the KV cache where it is"),
-            Ok(false) => log::info!("{name} takes a copy of the KV cache: its elements are {}", element.name()),
+            Ok(false) => log::info!(
+                "{name} takes a copy of the KV cache, whose elements are {}: those of bf16 it may read where they are",
+                element.name()
+            ),
             Err(e) => log::info!("{name} takes a copy of the KV cache: {e}"),
         }
     }
@@ -440,7 +447,7 @@ impl<D: Driver> Replay<D> {
             // A row of zeros is off by nothing, or by no number.
             if !(off <= MOST_OFF || guests == own) {
                 let what = format!("its attention is off the GPU's by {:.1} % in step {step}", 100.0 * off);
-                return Err(Error::device(what, "report this, and attend on the GPU (`--npu off`)"));
+                return Err(Error::device(what, text!("report this, and use ", Setting::NoNpu)));
             }
         }
         if self.seat.is_proved[usize::from(several)] {

@@ -1,8 +1,10 @@
 //! Where attention is faster: on the device, or on a guest. It is measured once, when everything else is loaded and before anybody
-//! has a sequence, for decode and for prefill at three depths each.
+//! has a sequence, at three depths each: for a single token, and for a prompt's chunk, of the fewest rows that are divided into
+//! halves and of the most. What a chunk takes grows evenly with its rows, so who is faster at both ends is so between them. No
+//! other pass follows from these ([`PassKind::is_measured`]), and all others stay on the device.
 //!
 //! Nothing of it stays but the choice. Its rows are those of the first sequence, whose pages are free again at the end.
-//! What it costs is bounded by the number of runs: two short passes in which the guest proves itself, and then for each of six
+//! What it costs is bounded by the number of runs: two short passes in which the guest proves itself, and then for each of nine
 //! passes with and without the guest at most [`RUNS`] runs of the layers up to the first of each kind.
 
 use super::Replay;
@@ -10,8 +12,9 @@ use super::driver::{Driver, Memory};
 use super::guests::{GuestLoader, npu_loader};
 use super::passes::Piece;
 use crate::Result;
-use crate::executor::guest::{GuestKind, GuestPasses, PlacementTiming};
+use crate::executor::guest::{GuestKind, GuestPasses, PlacementTiming, is_faster};
 use crate::executor::{HeadRows, Row};
+use crate::lower::PassKind;
 use crate::npu::DriverApi;
 use crate::schedule::Segment;
 use std::ops::Range;
@@ -23,9 +26,6 @@ const RUNS: usize = 2;
 const PROOF_ROWS: usize = 80;
 /// Shares of the deepest position that a pass may stand at.
 const DEPTHS: [f64; 3] = [0.125, 0.5, 1.0];
-/// A guest is faster if it takes less than this share of the device's time: runs differ by as much.
-const FASTER: f64 = 0.98;
-
 /// Seconds since some moment.
 type Now<'a> = &'a dyn Fn() -> f64;
 
@@ -56,7 +56,7 @@ impl<D: Driver> Replay<D> {
         };
         let before = (self.submits, self.busy);
         let name = guest.name().to_owned();
-        let cases = self.cases();
+        let cases = cases(self.passes.kinds.iter().map(|baked| baked.kind), self.schedule.extent.context);
         let device = self.time_layers(&cases, now)?;
         self.seat.try_out(kind, guest);
         self.rebake_all()?;
@@ -74,18 +74,6 @@ impl<D: Driver> Replay<D> {
         self.forget();
         (self.submits, self.busy) = before;
         self.rebake_all()
-    }
-
-    /// Rows and depth of the passes that are measured: one row, and a prompt's chunk.
-    fn cases(&self) -> Vec<(usize, usize)> {
-        let extent = &self.schedule.extent;
-        let mut cases = Vec::new();
-        for rows in [1, extent.max_rows] {
-            let deepest = extent.context.saturating_sub(rows);
-            cases.extend(DEPTHS.map(|share| (rows, (share * deepest as f64) as usize)));
-        }
-        cases.dedup();
-        cases
     }
 
     /// Rows of the first sequence behind `depth` positions.
@@ -165,13 +153,28 @@ impl<D: Driver> Replay<D> {
     }
 }
 
+/// Rows and depth of the passes of these kinds that are measured: one row, and of those of more rows the fewest and the most.
+fn cases(kinds: impl Iterator<Item = PassKind>, context: usize) -> Vec<(usize, usize)> {
+    let measured: Vec<usize> = kinds.filter(|kind| kind.is_measured()).map(|kind| kind.rows).collect();
+    let more = || measured.iter().copied().filter(|rows| *rows > 1);
+    let rows = [1].into_iter().chain(more().min()).chain(more().max());
+    let at = |rows: usize| {
+        let deepest = context.saturating_sub(rows);
+        DEPTHS.map(|share| (rows, (share * deepest as f64) as usize))
+    };
+    let mut cases: Vec<_> = rows.flat_map(at).collect();
+    cases.sort_unstable();
+    cases.dedup();
+    cases
+}
+
 /// The passes that take less time with the guest at every depth.
 fn faster(timings: &[PlacementTiming]) -> GuestPasses {
     let all = |is_decode: bool| {
         let mut of = timings.iter().filter(|t| (t.rows == 1) == is_decode).peekable();
-        of.peek().is_some() && of.all(|t| t.guest < FASTER * t.device)
+        of.peek().is_some() && of.all(|t| is_faster(t.guest, t.device))
     };
-    GuestPasses { decode: all(true), prefill: all(false) }
+    GuestPasses { decode: all(true), prefill: all(false), others: false }
 }
 
 fn in_words(t: &PlacementTiming, guest: &str) -> String {
@@ -183,6 +186,43 @@ fn in_words(t: &PlacementTiming, guest: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lower::RowOrder;
+    use crate::replay::guests::SeatedGuest;
+    use crate::replay::passes::kinds;
+    use crate::schedule::{Extent, KvType};
+
+    /// Passes of several sequences, and chunks that are not divided, follow no measurement.
+    #[test]
+    fn what_was_not_measured_stays_on_the_device() {
+        let extent =
+            Extent { context: 4096, max_rows: 512, head_rows: 8, sequences: 8, kv: KvType::F16, kv_tokens: None };
+        let attends = |passes, kind| SeatedGuest { kind: GuestKind::Npu(DriverApi::Kernel), passes }.attends_in(kind);
+        for kind in kinds(&extent) {
+            let is_alone = kind.order == RowOrder::Consecutive;
+            let (is_token, is_long) = (is_alone && kind.rows == 1, is_alone && kind.rows > 64);
+            for (decode, prefill) in [(true, true), (true, false), (false, true), (false, false)] {
+                let passes = GuestPasses { decode, prefill, others: false };
+                assert_eq!(attends(passes, kind), is_token && decode || is_long && prefill, "{kind}: {passes:?}");
+            }
+            assert!(attends(GuestPasses::ALL, kind), "{kind}");
+        }
+    }
+
+    /// A chunk is measured where it is divided, of the fewest rows and of the most.
+    #[test]
+    fn what_is_measured_is_a_token_and_chunks_that_are_divided() {
+        let of = |max_rows, context| {
+            let (head_rows, sequences, kv) = (4, 4, KvType::F16);
+            let extent = Extent { context, max_rows, head_rows, sequences, kv, kv_tokens: None };
+            cases(kinds(&extent).into_iter(), context)
+        };
+        let token = [(1, 511), (1, 2047), (1, 4095)];
+        let chunks = [(128, 496), (128, 1984), (128, 3968), (512, 448), (512, 1792), (512, 3584)];
+        assert_eq!(of(512, 4096), [&token[..], &chunks].concat());
+        assert_eq!(of(100, 4096), [&token[..], &[(100, 499), (100, 1998), (100, 3996)]].concat());
+        assert_eq!(of(64, 4096), token, "a chunk that is not divided");
+        assert_eq!(of(1, 1), [(1, 0)]);
+    }
 
     #[test]
     fn a_guest_is_faster_where_it_is_so_at_every_depth_and_by_more_than_runs_differ() {
@@ -190,7 +230,8 @@ mod tests {
         let of = |decode: [f64; 3], prefill: [f64; 3]| {
             let timings: Vec<_> =
                 decode.map(|s| timing(1, s)).into_iter().chain(prefill.map(|s| timing(512, s))).collect();
-            let GuestPasses { decode, prefill } = faster(&timings);
+            let GuestPasses { decode, prefill, others } = faster(&timings);
+            assert!(!others, "nobody measures them");
             (decode, prefill)
         };
         assert_eq!(of([0.9; 3], [0.9; 3]), (true, true));
@@ -198,6 +239,6 @@ mod tests {
         assert_eq!(of([0.9; 3], [0.5, 0.5, 1.1]), (true, false));
         assert_eq!(of([0.99; 3], [f64::NAN; 3]), (false, false));
         assert_eq!(faster(&[]), GuestPasses::NONE);
-        assert_eq!(faster(&[timing(1, 0.5)]), GuestPasses { decode: true, prefill: false });
+        assert_eq!(faster(&[timing(1, 0.5)]), GuestPasses { decode: true, ..GuestPasses::NONE });
     }
 }

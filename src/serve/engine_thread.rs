@@ -25,7 +25,7 @@ fn report(service: &Arc<Service>, model: &str, device: &str) -> Option<Reporter>
         status.queue = service.metrics.waiting.get().try_into().unwrap_or_default();
         status.unloaded = matches!(service.health.phase(), Phase::Unloaded | Phase::LoadingAgain);
         if let Ok(model) = service.model() {
-            (status.model, status.device) = (model.name.clone(), model.device.clone());
+            (status.model, status.device) = (model.name.clone(), model.device());
         }
     })
 }

@@ -26,13 +26,15 @@ impl LoadedExecutor {
     /// # Errors
     /// As [`Model::open`].
     pub(super) fn take_text(&mut self, id: u64, files: &ModelFiles) -> Result<Model> {
-        match self.text.take() {
+        let text = match self.text.take() {
             Some(mut text) => {
                 text.id = id;
-                Ok(text)
+                text
             }
-            None => Model::open(id, files, self.executor.schedule(), self.executor.device()),
-        }
+            None => Model::open(id, files, self.executor.schedule(), self.executor.hardware())?,
+        };
+        text.set_device(self.executor.device());
+        Ok(text)
     }
 }
 

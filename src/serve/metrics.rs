@@ -232,6 +232,7 @@ impl Metrics {
         ] {
             gauge.set(0);
         }
+        self.set_attends(GuestPasses::NONE);
     }
 
     /// Notes a pass.
@@ -266,20 +267,23 @@ impl Metrics {
         self.roofline_share.set(meter.share(self.read_ceiling.get()).unwrap_or(0.0));
     }
 
-    /// Publishes how attention's guest does: `new` are its failures since the last time.
-    pub(super) fn set_guest(&self, attends: GuestPasses, new: u32) {
-        self.set_attends(attends);
+    /// Notes that attention's guest has failed so often since the last time.
+    pub(super) fn note_guest_failures(&self, new: u32) {
         self.npu_failures.inc_by(new.into());
     }
 
-    fn set_attends(&self, attends: GuestPasses) {
-        for (pass, is) in [("decode", attends.decode), ("prefill", attends.prefill)] {
+    /// Publishes where attention's guest attends.
+    pub(super) fn set_attends(&self, attends: GuestPasses) {
+        let GuestPasses { decode, prefill, others } = attends;
+        for (pass, is) in [("decode", decode), ("prefill", prefill), ("others", others)] {
             self.npu_attends.get_or_create(&[("pass", pass.into())]).set(is.into());
         }
     }
 
     /// Publishes what was measured to choose where to attend.
     pub(super) fn set_placements(&self, timings: &[PlacementTiming]) {
+        // What was measured for a model before this one, or at an earlier load, chooses nothing any more.
+        self.npu_layers.clear();
         for t in timings {
             for (on, seconds) in [("gpu", t.device), ("npu", t.guest)] {
                 let labels = [("rows", t.rows.to_string()), ("behind", t.depth.to_string()), ("on", on.into())];
@@ -334,14 +338,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guest_that_fails_is_counted_once() {
+    fn where_a_guest_attends_and_how_often_it_failed_is_published() {
         let metrics = Metrics::default();
         assert!(metrics.prometheus().contains("kiln_npu_attends{pass=\"decode\"} 0\n"));
-        let prefill = GuestPasses { decode: false, prefill: true };
+        let prefill = GuestPasses { prefill: true, ..GuestPasses::NONE };
         for (attends, new) in [(GuestPasses::ALL, 0), (prefill, 2), (GuestPasses::NONE, 0)] {
-            metrics.set_guest(attends, new);
+            metrics.set_attends(attends);
+            metrics.note_guest_failures(new);
             let text = metrics.openmetrics();
-            for (pass, is) in [("decode", attends.decode), ("prefill", attends.prefill)] {
+            let GuestPasses { decode, prefill, others } = attends;
+            for (pass, is) in [("decode", decode), ("prefill", prefill), ("others", others)] {
                 let line = format!("kiln_npu_attends{{pass=\"{pass}\"}} {}\n", u32::from(is));
                 assert!(text.contains(&line), "{text}");
             }

@@ -10,7 +10,7 @@ use crate::schedule::Schedule;
 use crate::sequence::SequenceLimits;
 use crate::sequence::reply::stop_tokens;
 use crate::text::{ChatTemplate, Tokenizer};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
 /// The text side of a loaded model.
@@ -29,8 +29,8 @@ pub struct Model {
     pub grammars: Grammars,
     /// The chat template.
     pub template: ChatTemplate,
-    /// The device that it runs on.
-    pub device: String,
+    /// See [`Model::device`].
+    device: RwLock<String>,
     /// Sequences at once.
     pub slots: usize,
     /// When it was loaded.
@@ -42,7 +42,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// The text side of what an executor with this schedule has loaded from `files`.
+    /// The text side of what an executor with this schedule has loaded from `files`, on a device of this name of its own.
     ///
     /// # Errors
     /// Input: there is no tokenizer, or a file is damaged.
@@ -65,10 +65,23 @@ impl Model {
             tokenizer,
             context: schedule.extent.context,
             slots: schedule.extent.sequences,
-            device: device.to_owned(),
+            device: RwLock::new(device.to_owned()),
             loaded: SystemTime::now(),
             shape,
         })
+    }
+
+    /// The device that it runs on, with who attends in its place: as of the last second while it answers.
+    pub fn device(&self) -> String {
+        self.device.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Makes `name` what [`Model::device`] says.
+    pub(super) fn set_device(&self, name: &str) {
+        let mut device = self.device.write().unwrap_or_else(PoisonError::into_inner);
+        if *device != name {
+            name.clone_into(&mut device);
+        }
     }
 
     /// The limits of a sequence.

@@ -402,7 +402,7 @@ impl Watching<'_> {
         Started {
             boot: self.service.health.boot().unwrap_or_default(),
             model: model.map(|model| model.name.clone()).unwrap_or_default(),
-            device: model.map(|model| model.device.clone()).unwrap_or_default(),
+            device: model.map(|model| model.device()).unwrap_or_default(),
             context: model.map_or(0, |model| model.context),
             slots: model.map_or(0, |model| model.slots),
             places: self.places.clone(),

@@ -1,5 +1,6 @@
 //! Tests of the engine's side: jobs of many clients on the demo model, on the CPU, and what happens when the engine fails.
 
+mod guests;
 mod reload;
 mod shares;
 mod unload;
@@ -9,6 +10,7 @@ use super::job::{Client, Event, ReplyRequest};
 use super::server::{LoadedExecutor, Notice, ServerOrder, Setup, loader, serve};
 use super::service::{CompleteReply, EventPoll, ReplyEvents, ServerSettings, Service};
 use crate::engine::{self, Device, ModelFiles, Options};
+use crate::executor::guest::{GuestPasses, GuestReport, PlacementTiming};
 use crate::executor::measure::{KernelTiming, Measure};
 use crate::executor::weights::Progress;
 use crate::executor::{Executor, HeadRows, Row, SampleRequests};
@@ -22,7 +24,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -357,6 +359,7 @@ fn the_client_with_the_fewest_running_replies_comes_first() {
 /// An executor that fails, or panics, at a pass.
 struct Faulty {
     inner: Box<dyn Measure>,
+    guest: TestGuest,
     /// Passes until then.
     left: Arc<AtomicUsize>,
     panics: bool,
@@ -366,7 +369,29 @@ struct Faulty {
     pause: Duration,
 }
 
+/// Who attends in the place of a [`Faulty`]'s device.
+#[derive(Default)]
+struct TestGuest {
+    /// How often it has failed; it attends until then. `None`: it was never there.
+    failures: Option<Arc<AtomicU32>>,
+    /// What the device is called while it attends.
+    name: String,
+    timings: Vec<PlacementTiming>,
+}
+
 impl Faulty {
+    /// One that does not fail before its time.
+    fn of(inner: Box<dyn Measure>) -> Faulty {
+        Faulty {
+            inner,
+            guest: TestGuest::default(),
+            left: Arc::new(AtomicUsize::new(usize::MAX)),
+            panics: false,
+            improved: Arc::default(),
+            pause: Duration::ZERO,
+        }
+    }
+
     fn count(&self) -> Result<()> {
         thread::sleep(self.pause);
         self.improved.lock().unwrap().0 += 1;
@@ -379,8 +404,24 @@ impl Faulty {
 }
 
 impl Executor for Faulty {
-    crate::executor_methods!(of inner);
+    crate::executor_methods!(passes of inner);
 
+    fn device(&self) -> &str {
+        match self.guest() {
+            Some(report) if report.attends.any() => &self.guest.name,
+            _ => self.hardware(),
+        }
+    }
+    fn hardware(&self) -> &str {
+        self.inner.hardware()
+    }
+    fn guest(&self) -> Option<GuestReport> {
+        let failures = self.guest.failures.as_ref()?.load(Ordering::SeqCst);
+        Some(GuestReport { attends: if failures == 0 { GuestPasses::ALL } else { GuestPasses::NONE }, failures })
+    }
+    fn placements(&self) -> &[PlacementTiming] {
+        &self.guest.timings
+    }
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
         self.count()?;
         self.inner.forward(rows, head)
@@ -434,13 +475,7 @@ fn an_engine_that_fails_or_panics_tells_all_clients_and_ends_with_exit_code_4() 
         let (load, shared) = (loader(ModelFiles::BuiltIn, None, options(2), false), left.clone());
         let faulty = move |progress: &Progress| -> Result<LoadedExecutor> {
             let inner = load(progress)?.executor;
-            let executor: Box<dyn Measure> = Box::new(Faulty {
-                inner,
-                left: shared.clone(),
-                panics,
-                improved: Arc::default(),
-                pause: Duration::ZERO,
-            });
+            let executor: Box<dyn Measure> = Box::new(Faulty { left: shared.clone(), panics, ..Faulty::of(inner) });
             Ok(executor.into())
         };
         let served = start(ServerSettings::default(), Box::new(faulty));
@@ -465,9 +500,8 @@ fn what_is_not_asked_for_anything_is_improved() {
     let improved: Arc<Mutex<(usize, BTreeSet<usize>)>> = Arc::default();
     let (load, shared) = (loader(ModelFiles::BuiltIn, None, options(2), false), improved.clone());
     let counting = move |progress: &Progress| -> Result<LoadedExecutor> {
-        let (inner, left) = (load(progress)?.executor, Arc::new(AtomicUsize::new(usize::MAX)));
-        let executor: Box<dyn Measure> =
-            Box::new(Faulty { inner, left, panics: false, improved: shared.clone(), pause: Duration::ZERO });
+        let inner = load(progress)?.executor;
+        let executor: Box<dyn Measure> = Box::new(Faulty { improved: shared.clone(), ..Faulty::of(inner) });
         Ok(executor.into())
     };
     let served = start(ServerSettings::default(), Box::new(counting));

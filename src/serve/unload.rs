@@ -96,7 +96,7 @@ impl<'a> Unloaded<'a> {
         let executor = &loaded.executor;
         let identity = match &loaded.text {
             Some(text) => text.identity,
-            None => Identity::new(&self.setup.files, executor.schedule(), executor.device())?,
+            None => Identity::new(&self.setup.files, executor.schedule(), executor.hardware())?,
         };
         if identity != self.model.identity {
             return Ok(None);

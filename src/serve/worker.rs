@@ -12,6 +12,7 @@ use super::queue::QueuePoll;
 use super::service::{ReplyTokens, Service};
 use crate::diagnose::energy::{EnergyMark, EnergyMeter};
 use crate::executor::Measure;
+use crate::executor::guest::GuestPasses;
 use crate::machine::files::Files;
 use crate::sequence::draft::Drafts;
 use crate::sequence::meter::DecodeMeter;
@@ -153,6 +154,7 @@ impl<'a> Worker<'a> {
     /// said is said of the one before it.
     pub fn note_ready(&self) {
         let Worker { service, model, executor, .. } = self;
+        self.publish_guest();
         service.while_current(model.id, || {
             service.metrics.set_model(executor.schedule(), self.read_ceiling, service.settings.prefix_bytes);
             service.metrics.set_placements(executor.placements());
@@ -342,16 +344,24 @@ impl<'a> Worker<'a> {
         outbox.send();
     }
 
+    /// Publishes who attends, which changes while the model answers, and from one load to the next.
+    fn publish_guest(&self) {
+        let Worker { service, model, executor, .. } = self;
+        model.set_device(executor.device());
+        let attends = executor.guest().map_or(GuestPasses::NONE, |guest| guest.attends);
+        service.while_current(model.id, || service.metrics.set_attends(attends));
+    }
+
     /// Publishes the rates since the last time, and what is in use.
     fn publish(&mut self) {
         self.service.set_slots(self.running.iter().map(|running| Some(running.as_ref()?.counts)).collect());
         let running = self.running.iter().flatten().count();
         let kept = self.batch.kept_bytes(self.executor.as_ref());
         self.service.metrics.publish(&self.meter, running, self.executor.pages(), kept);
-        if let Some(guest) = self.executor.guest() {
-            let seen = std::mem::replace(&mut self.guest_failures, guest.failures);
-            self.service.metrics.set_guest(guest.attends, guest.failures - seen);
-        }
+        let failures = self.executor.guest().map_or(0, |guest| guest.failures);
+        let seen = std::mem::replace(&mut self.guest_failures, failures);
+        self.service.metrics.note_guest_failures(failures.saturating_sub(seen));
+        self.publish_guest();
         if let Some(EnergyUse { meter, mark, tokens }) = &mut self.spent {
             *tokens += self.meter.tokens;
             let now = meter.mark();

@@ -459,7 +459,8 @@ fn a_machine_by_name_has_a_prediction_below_its_roofline() {
     for a in &placed {
         let of = |key: &str| a[key].as_f64().unwrap();
         assert!(0.0 < of("on_gpu_s") && of("on_gpu_s") < of("pass_s"), "{a}");
-        assert_eq!(a["chosen"] == "NPU", of("pass_with_npu_s") < of("pass_s"), "{a}");
+        let is_faster = of("pass_with_npu_s") < 0.98 * of("pass_s");
+        assert_eq!(a["chosen"] == "NPU", is_faster && a["sequences"] == 1, "{a}");
         assert!(a["tokens"] != 1 || a["chosen"] == "GPU", "{a}");
         // Eight channels of a word a cycle.
         assert!(of("npu_bytes") / of("on_npu_s") < 8.0 * 4.0 * 1.028e9, "{a}");

@@ -6,7 +6,7 @@ use kiln::executor::{EngineKind, EngineSpan};
 use std::time::Instant;
 
 /// Rows of the largest pass, and of its first half.
-const ROWS: usize = 128;
+pub const ROWS: usize = 128;
 const HALF: usize = 64;
 
 /// A word of one half's queries, which the device writes while the guest runs a step of the other.
@@ -149,7 +149,7 @@ fn a_divided_pass_is_measured_by_both_halves() {
     for (more, prefill) in [(-0.05, true), (0.05, false)] {
         seated.give_if_faster([0.1, more]);
         let report = seated.replay.guest().unwrap();
-        assert_eq!((report.attends, report.failures), (GuestPasses { decode: false, prefill }, 0));
+        assert_eq!((report.attends, report.failures), (GuestPasses { prefill, ..GuestPasses::NONE }, 0));
         // Two of three layers have two steps each, and the pass has all three.
         let of_chunks = seated.replay.placements().iter().filter(|t| t.rows == ROWS);
         let apart = |t: &PlacementTiming| (t.device - 1.5).abs().max((t.guest - 1.5 * (1.0 + 4.0 * more)).abs());
@@ -159,6 +159,40 @@ fn a_divided_pass_is_measured_by_both_halves() {
         assert_eq!(seated.replay.next(0), plain);
         let steps = if prefill { 2 * shape().layers.len() as u32 } else { 0 };
         assert_eq!(seated.faults.steps.get(), steps);
+    }
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
+}
+
+/// What was not measured stays on the device, however much faster the guest was: short chunks, and what several sequences have a
+/// part in. A guest that is required takes all of it.
+#[test]
+fn a_guest_that_is_faster_takes_no_pass_that_was_not_measured() {
+    let model = Forged::new(&shape(), WeightFormat::Int8);
+    let mut seated = Seated::of(&model.path(), 3, ROWS, None);
+    let apart = vec![row(0, 128), row(1, 40)];
+    let mixed = [rows(2, 0..90), vec![row(0, 129), row(1, 41)]].concat();
+    let any = [rows(2, 90..150), rows(1, 42..60)].concat();
+    // Steps of three layers where it is measured and where it is required, twice where a pass is divided.
+    let passes = [
+        (rows(0, 0..128), [6, 6]),
+        (rows(1, 0..40), [0, 3]),
+        (apart, [0, 3]),
+        (mixed, [0, 6]),
+        (any, [0, 3]),
+        (vec![row(0, 130)], [3, 3]),
+    ];
+    for is_required in [false, true] {
+        (0..3).for_each(|sequence| seated.replay.pages_mut().truncate(sequence, 0));
+        match is_required {
+            true => seated.give(LATER),
+            false => seated.give_if_faster([-0.1; 2]),
+        }
+        for (rows, steps) in &passes {
+            seated.faults.steps.set(0);
+            seated.replay.forward(rows, last(rows)).unwrap();
+            let what = format!("{} rows from {:?}, required: {is_required}", rows.len(), rows[0]);
+            assert_eq!(seated.faults.steps.get(), steps[usize::from(is_required)], "{what}");
+        }
     }
     assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }

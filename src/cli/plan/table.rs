@@ -151,7 +151,7 @@ fn write_attention(t: &mut String, attention: &[Attention]) -> std::fmt::Result 
     }
     writeln!(
         t,
-        "attention on the NPU, a prediction too: what --npu auto measures decides; a prompt in halves, both at work"
+        "attention on the NPU, a prediction too: what --npu auto measures of one sequence decides; a prompt in halves, both at work"
     )?;
     let (of_attention, of_pass) = ("attention on", "the pass");
     writeln!(t, "{:>8} {:>12} {:>12} {of_attention:>17} {of_pass:>19}", "", "", "NPU reads")?;

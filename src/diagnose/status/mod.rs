@@ -129,7 +129,8 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Starts to report. Without a directory for it, logs that and returns `None`: nothing depends on the report.
+    /// Starts to report, of a device by its own name: who attends in its place may leave while the report says the same. Without
+    /// a directory for it, logs that and returns `None`: nothing depends on the report.
     pub fn start(command: &str, model: &str, device: &str) -> Option<Reporter> {
         Reporter::start_with(command, model, device, |_| {})
     }

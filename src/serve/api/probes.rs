@@ -114,7 +114,7 @@ pub(super) fn status(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> 
             "commit": version::COMMIT,
             "features": version::features().collect::<Vec<_>>(),
             "model": model.as_ref().map(|model| &model.name),
-            "device": model.as_ref().map(|model| &model.device),
+            "device": model.as_ref().map(|model| model.device()),
             "ready": health.ready().is_ok(),
             "phase": health.phase().name(),
             "uptime_s": health.uptime().as_secs_f64(),

@@ -55,7 +55,8 @@ pub(super) const HASH: usize = 32;
 /// A SHA-256.
 type Hash = [u8; HASH];
 
-/// What prefixes' keys and values depend on: the model's files, their form on the device, the device, and Kiln's version.
+/// What prefixes' keys and values depend on: the model's files, their form on the device, the device, and Kiln's version. Not on
+/// who attends in the device's place: that may change with each load, and while a model answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::serve) struct Identity(pub(super) Hash);
 
@@ -65,7 +66,7 @@ impl Identity {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// That of what a device has loaded from `files`.
+    /// That of what a device of this name of its own has loaded from `files`.
     ///
     /// # Errors
     /// Input: a file cannot be read.

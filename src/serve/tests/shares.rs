@@ -101,8 +101,7 @@ fn slow_loader(slots: usize) -> crate::serve::server::ModelLoader {
     let load = loader(ModelFiles::BuiltIn, None, options(slots), false);
     Box::new(move |progress: &Progress| -> Result<LoadedExecutor> {
         let inner = load(progress)?.executor;
-        let left = Arc::new(AtomicUsize::new(usize::MAX));
-        let slow = Faulty { inner, left, panics: false, improved: Arc::default(), pause: Duration::from_millis(40) };
+        let slow = Faulty { pause: Duration::from_millis(40), ..Faulty::of(inner) };
         let executor: Box<dyn Measure> = Box::new(slow);
         Ok(executor.into())
     })

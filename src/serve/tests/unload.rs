@@ -24,7 +24,7 @@ fn reply(served: &TestService) -> std::result::Result<Vec<u32>, ApiError> {
 }
 
 impl TestService {
-    fn rests(&self) {
+    pub(super) fn rests(&self) {
         self.wait_for(|notice| *notice == Notice::Unloaded);
         wait_until("it rests", || self.service.health.phase() == Phase::Unloaded);
     }
@@ -149,13 +149,8 @@ impl Loads {
                 load(weights)
             }
             Some(NextLoad::Faulty) => {
-                let executor: Box<dyn Measure> = Box::new(Faulty {
-                    inner: load(WeightFormat::Int8)?.executor,
-                    left: Arc::default(),
-                    panics: false,
-                    improved: Arc::default(),
-                    pause: Duration::ZERO,
-                });
+                let inner = load(WeightFormat::Int8)?.executor;
+                let executor: Box<dyn Measure> = Box::new(Faulty { left: Arc::default(), ..Faulty::of(inner) });
                 Ok(executor.into())
             }
         }
