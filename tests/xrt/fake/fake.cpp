@@ -207,7 +207,9 @@ std::cv_status run::wait2(const std::chrono::milliseconds &timeout) const
     step();
     if (timeout.count() == 0) throw std::logic_error("a wait for ever");
     if (own->kernel == "broken" || failure == 8) throw std::runtime_error("kernel aborted: ERT_CMD_STATE_ERROR");
-    return own->started && !own->hangs ? std::cv_status::no_timeout : std::cv_status::timeout;
+    if (own->started && !own->hangs) return std::cv_status::no_timeout;
+    // On amdxdna libxrt 2.25 takes a wait that runs out of time for the command's end.
+    throw std::runtime_error("qds_device::wait() unexpected command state");
 }
 
 ert_cmd_state run::state() const
