@@ -36,7 +36,7 @@ impl std::str::FromStr for GuestKind {
 
 impl GuestKind {
     /// Whether a guest takes a step: attention alone.
-    pub fn takes(self, step: &Step) -> bool {
+    pub fn takes(step: &Step) -> bool {
         matches!(step.op, Op::Attend { .. })
     }
 }

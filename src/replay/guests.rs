@@ -251,7 +251,7 @@ pub fn load(
     schedule: &Schedule,
     progress: &Progress,
 ) -> Result<Box<dyn Guest>> {
-    let steps: Vec<Step> = schedule.steps.iter().filter(|step| kind.takes(step)).cloned().collect();
+    let steps: Vec<Step> = schedule.steps.iter().filter(|step| GuestKind::takes(step)).cloned().collect();
     Ok(match kind {
         GuestKind::Reference => {
             let own = schedule.with_kv(KvType::F32);
