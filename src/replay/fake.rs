@@ -1,18 +1,21 @@
 //! A driver in the processor's memory, for tests: it runs nothing but notes what it is asked.
 
 use super::driver::{DeviceCommand, Driver, HostAccess, Memory, MemorySource, Stamps};
-use crate::Result;
 use crate::lower::caps::{Caps, DeviceKind};
 use crate::lower::kernels::Kernel;
 use crate::sys::dma_buf::{DmaBuf, Mapping, page_size, sealed_memfd};
-use std::cell::RefCell;
+use crate::{Error, Result};
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// The driver, and what it was asked since the last look.
 pub struct RecordingDriver {
     caps: Caps,
     said: RefCell<Vec<String>>,
+    /// Whether its device is lost, which each wait says.
+    pub is_lost: Rc<Cell<bool>>,
 }
 
 impl RecordingDriver {
@@ -29,7 +32,8 @@ impl RecordingDriver {
             relays_behind: false,
             cache_id: "fake".into(),
         };
-        RecordingDriver { caps, said: RefCell::default() }
+        let (said, is_lost) = Default::default();
+        RecordingDriver { caps, said, is_lost }
     }
 
     /// What it was asked since the last look.
@@ -95,7 +99,10 @@ impl Driver for RecordingDriver {
 
     fn wait(&self, signal: usize, deadline: Duration) -> Result<()> {
         self.note(format!("wait for {signal}, {} s", deadline.as_secs()));
-        Ok(())
+        match self.is_lost.get() {
+            true => Err(Error::device("the device is lost", "see the test")),
+            false => Ok(()),
+        }
     }
 
     fn is_hung(&self) -> bool {

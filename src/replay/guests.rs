@@ -272,6 +272,23 @@ pub fn load(
     })
 }
 
+/// Why a guest's step did not come about.
+enum StepFault {
+    /// The guest failed, and the device goes on without it.
+    Guest(Error),
+    /// The device failed, or the pass was cancelled.
+    Device(Error),
+}
+
+impl From<Error> for StepFault {
+    fn from(e: Error) -> StepFault {
+        StepFault::Device(e)
+    }
+}
+
+/// What becomes of a guest's step.
+type StepResult = std::result::Result<(), StepFault>;
+
 impl<D: Driver> Replay<D> {
     /// Shows an NPU that has come the KV cache's blocks. One that does not read them there gets copies for every step, as other
     /// guests do.
@@ -399,20 +416,21 @@ impl<D: Driver> Replay<D> {
         let &GuestPiece { step, half, .. } = piece;
         let rows = self.passes.kinds[kind].rows_of(half, self.rows.len());
         let Some(mut guest) = self.seat.guest.take() else { return self.run_step_for(step, half) };
-        let ran = self.run_step_of(guest.as_mut(), step, rows.clone()).and_then(|()| self.check(piece, rows));
-        match ran {
-            Ok(()) => self.seat.guest = Some(guest),
-            Err(e @ Error::Interrupted { .. }) => {
+        match self.run_step_of(guest.as_mut(), step, rows.clone()).and_then(|()| self.check(piece, rows)) {
+            Ok(()) => {
                 self.seat.guest = Some(guest);
-                return Err(e);
+                Ok(())
             }
-            Err(e) => {
+            Err(StepFault::Device(e)) => {
+                self.seat.guest = Some(guest);
+                Err(e)
+            }
+            Err(StepFault::Guest(e)) => {
                 self.seat.lose(guest, &e);
                 self.queue.drain()?;
-                return self.run_step_for(step, half);
+                self.run_step_for(step, half)
             }
         }
-        Ok(())
     }
 
     /// In the first pass of a guest with one row, in the first with several, and then in one layer of each: lets the device run
@@ -420,8 +438,8 @@ impl<D: Driver> Replay<D> {
     /// does not depend on what is checked.
     ///
     /// # Errors
-    /// Device: the guest computed something else.
-    fn check(&mut self, piece: &GuestPiece, rows: Range<usize>) -> Result<()> {
+    /// Guest: it computed something else.
+    fn check(&mut self, piece: &GuestPiece, rows: Range<usize>) -> StepResult {
         let &GuestPiece { step, half, .. } = piece;
         let several = self.rows.len() > 1;
         if !self.seat.checks(step, several) {
@@ -437,7 +455,8 @@ impl<D: Driver> Replay<D> {
             // A row of zeros is off by nothing, or by no number.
             if !(off <= MOST_OFF || guests == own) {
                 let what = format!("its attention is off the GPU's by {:.1} % in step {step}", 100.0 * off);
-                return Err(Error::device(what, "report this, and attend on the GPU (`--npu off`)"));
+                let remedy = "report this, and attend on the GPU (`--npu off`)";
+                return Err(StepFault::Guest(Error::device(what, remedy)));
             }
         }
         if self.seat.is_proved[usize::from(several)] {
@@ -467,7 +486,7 @@ impl<D: Driver> Replay<D> {
     }
 
     /// Runs a step for rows of the pass by the guest, whose first row is the first of them.
-    fn run_step_of(&mut self, guest: &mut dyn Guest, step: usize, rows: Range<usize>) -> Result<()> {
+    fn run_step_of(&mut self, guest: &mut dyn Guest, step: usize, rows: Range<usize>) -> StepResult {
         let mut op = self.schedule.steps[step].op.clone();
         guest.begin(&self.rows[rows.clone()]);
         if let Op::Attend { kv, q, out, .. } = &mut op {
@@ -477,17 +496,18 @@ impl<D: Driver> Replay<D> {
         if self.queue.is_idle() {
             let mut ran = Ok(());
             self.queue.edit(&mut self.arena, |words| ran = guest.run(&op, bytemuck::cast_slice_mut(words)))?;
-            return ran;
+            return ran.map_err(StepFault::Guest);
         }
         let words = self.arena.size() as usize / 4;
         // SAFETY: what is under way works on the other half's rows, and the guest on these.
-        guest.run(&op, bytemuck::cast_slice_mut(unsafe { self.arena.words_mut(0..words) }?))
+        let arena = unsafe { self.arena.words_mut(0..words) }?;
+        guest.run(&op, bytemuck::cast_slice_mut(arena)).map_err(StepFault::Guest)
     }
 
     /// Shows the guest the pages that rows of the pass see, and where it does not share the cache copies their part of a layer to
     /// its own memory: all of it for every pass, since other passes, and whoever restores pages, may have written any of it.
     /// Where the host does not map them, they go through staging.
-    fn show_kv(&mut self, guest: &mut dyn Guest, layer: &KvLayer, rows: Range<usize>) -> Result<()> {
+    fn show_kv(&mut self, guest: &mut dyn Guest, layer: &KvLayer, rows: Range<usize>) -> StepResult {
         let part = layer.elements() * layer.element.bytes();
         let offset = layer.place * part;
         let layout = *self.schedule.kv.pool(layer.pool);
@@ -502,12 +522,13 @@ impl<D: Driver> Replay<D> {
             match unsafe { self.kv[layer.pool as usize][block].bytes() } {
                 Some(bytes) => {
                     let first = start as usize + offset * layout.block_pages;
-                    guest.copy_kv(layer, page, layer.element, &bytes[first..first + part])?;
+                    let bytes = &bytes[first..first + part];
+                    guest.copy_kv(layer, page, layer.element, bytes).map_err(StepFault::Guest)?;
                 }
                 None => {
                     copied.resize(part, 0);
                     self.read_from_page(layer.pool, page, offset, &mut copied)?;
-                    guest.copy_kv(layer, page, layer.element, &copied)?;
+                    guest.copy_kv(layer, page, layer.element, &copied).map_err(StepFault::Guest)?;
                 }
             }
         }
