@@ -8,7 +8,7 @@ use crate::{Error, Result};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The driver, and what it was asked since the last look.
 pub struct RecordingDriver {
@@ -16,6 +16,8 @@ pub struct RecordingDriver {
     said: RefCell<Vec<String>>,
     /// Whether its device is lost, which each wait says.
     pub is_lost: Rc<Cell<bool>>,
+    /// When it baked a list.
+    pub bakes: RefCell<Vec<Instant>>,
 }
 
 impl RecordingDriver {
@@ -32,8 +34,8 @@ impl RecordingDriver {
             relays_behind: false,
             cache_id: "fake".into(),
         };
-        let (said, is_lost) = Default::default();
-        RecordingDriver { caps, said, is_lost }
+        let (said, is_lost, bakes) = Default::default();
+        RecordingDriver { caps, said, is_lost, bakes }
     }
 
     /// What it was asked since the last look.
@@ -77,6 +79,7 @@ impl Driver for RecordingDriver {
 
     fn bake(&mut self, commands: &[DeviceCommand<'_, RecordingDriver>]) -> Result<usize> {
         self.note(words(commands).join(", "));
+        self.bakes.borrow_mut().push(Instant::now());
         Ok(7)
     }
 

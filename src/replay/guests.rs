@@ -380,11 +380,7 @@ impl<D: Driver> Replay<D> {
         if is_before {
             self.submit_beside(kind, beside.clone())?;
         }
-        let start = Instant::now();
         self.run_guest_step(kind, piece)?;
-        if let Some(spans) = &mut self.guest_spans {
-            spans.push(GuestSpan { piece: piece.clone(), start, end: Instant::now() });
-        }
         if is_before { Ok(()) } else { self.submit_beside(kind, beside) }
     }
 
@@ -416,7 +412,12 @@ impl<D: Driver> Replay<D> {
         let &GuestPiece { step, half, .. } = piece;
         let rows = self.passes.kinds[kind].rows_of(half, self.rows.len());
         let Some(mut guest) = self.seat.guest.take() else { return self.run_step_for(step, half) };
-        match self.run_step_of(guest.as_mut(), step, rows.clone()).and_then(|()| self.check(piece, rows)) {
+        let start = Instant::now();
+        let ran = self.run_step_of(guest.as_mut(), step, rows.clone());
+        if let (Ok(()), Some(spans)) = (&ran, &mut self.guest_spans) {
+            spans.push(GuestSpan { piece: piece.clone(), start, end: Instant::now() });
+        }
+        match ran.and_then(|()| self.check(piece, rows)) {
             Ok(()) => {
                 self.seat.guest = Some(guest);
                 Ok(())

@@ -176,6 +176,22 @@ fn a_device_that_is_lost_beside_a_guest_is_no_failure_of_the_guest() {
     pass(&mut replay);
 }
 
+/// Where the device makes a step too, to check it, that is no time of the guest's.
+#[test]
+fn a_guests_span_ends_before_the_device_checks_its_step() {
+    let mut replay = replay(KvType::Bf16, MemorySource::Exported);
+    give(&mut replay, || Ok(true), false, None);
+    // Bakes all passes for the guest.
+    replay.begin(&[Row { token: 1, position: 0, sequence: 0 }], None).unwrap();
+    replay.guest_spans = Some(Vec::new());
+    replay.queue.driver.bakes.take();
+    pass(&mut replay);
+    let (spans, bakes) = (replay.guest_spans.take().unwrap(), replay.queue.driver.bakes.take());
+    let layers = replay.schedule.shape.layers.len();
+    assert_eq!((spans.len(), bakes.len()), (layers, layers));
+    assert!(spans.iter().all(|span| bakes.iter().all(|bake| !(span.start..span.end).contains(bake))));
+}
+
 #[test]
 fn rows_behind_another_on_its_page_see_no_other_page() {
     let row = |sequence, position| Row { token: 0, position, sequence };
