@@ -3,7 +3,7 @@
 
 use super::host::{StepKernels, StepState};
 use super::pages::PageChange;
-use super::{PageId, Row};
+use super::{PageId, Row, Tolerance};
 use crate::Result;
 use crate::npu::DriverApi;
 use crate::schedule::kv::{KvLayer, PoolLayout};
@@ -136,6 +136,9 @@ pub trait Guest {
     /// # Errors
     /// Device: what computes it failed.
     fn run(&mut self, op: &Op, arena: &mut [f32]) -> Result<()>;
+
+    /// How far from exact it computes a step, as [`Stepwise::tolerance`](super::Stepwise::tolerance) says.
+    fn tolerance(&self, op: &Op) -> Tolerance;
 }
 
 /// A guest in the processor's own memory, whose steps `S` computes.
@@ -183,5 +186,9 @@ impl<S: StepKernels> Guest for HostGuest<S> {
     fn run(&mut self, op: &Op, arena: &mut [f32]) -> Result<()> {
         self.state.rows = self.state.token.len();
         self.steps.run(op, &self.state, arena)
+    }
+
+    fn tolerance(&self, op: &Op) -> Tolerance {
+        self.steps.tolerance(op)
     }
 }

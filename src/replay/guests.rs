@@ -9,7 +9,7 @@ use crate::cpu::CpuKernels;
 use crate::cpu::lanes::VectorUnits;
 use crate::executor::guest::{Guest, GuestKind, GuestPasses, GuestReport, HostGuest, KvBlocks, PlacementTiming};
 use crate::executor::weights::Progress;
-use crate::executor::{PageId, Pages, Row, slot_row};
+use crate::executor::{PageId, Pages, Row, Tolerance, slot_row};
 use crate::lower::{PassKind, RowOrder};
 use crate::model::checkpoint::Checkpoint;
 use crate::npu;
@@ -108,6 +108,11 @@ impl GuestSeat {
     /// Whom passes are baked for.
     pub(super) fn seated(&self) -> Option<SeatedGuest> {
         self.seated
+    }
+
+    /// How far from exact it computes a step; `None` where there is none.
+    pub(super) fn tolerance(&self, op: &Op) -> Option<Tolerance> {
+        self.guest.as_ref().map(|guest| guest.tolerance(op))
     }
 
     /// How it does; `None` where there never was one.
@@ -432,6 +437,17 @@ impl<D: Driver> Replay<D> {
                 self.run_step_for(step, half)
             }
         }
+    }
+
+    /// Lets the guest run a step of the begun pass by itself, which nobody checks. Nothing is under way.
+    ///
+    /// # Errors
+    /// The guest's own, and those of the device.
+    pub(super) fn run_by_guest(&mut self, step: usize) -> Result<()> {
+        let Some(mut guest) = self.seat.guest.take() else { return self.run_step_for(step, None) };
+        let ran = self.run_step_of(guest.as_mut(), step, 0..self.rows.len());
+        self.seat.guest = Some(guest);
+        ran.map_err(|(StepFault::Guest(e) | StepFault::Device(e))| e)
     }
 
     /// In the first pass of a guest with one row, in the first with several, and then in one layer of each: lets the device run

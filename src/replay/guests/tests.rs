@@ -64,6 +64,10 @@ impl Guest for ShownGuest {
             false => Ok(()),
         }
     }
+
+    fn tolerance(&self, _: &Op) -> Tolerance {
+        Tolerance::F32
+    }
 }
 
 /// The golden model on the driver that computes nothing, whose cache is of this type and from there.
