@@ -161,7 +161,8 @@ impl Backend for XrtBackend<'_> {
     }
 
     fn restart(&mut self) -> Result<()> {
-        // libxrt stops a context's runs when it ends the context, and the new one takes the same columns.
+        // The new context takes the same columns. A run that is late is not stopped: the bridge keeps it, with its context and its
+        // buffers, until the process ends (ffi/xrt/kiln_xrt.cpp).
         self.on_array = None;
         self.on_array = Some(OnArray::new(&self.device, self.program, &self.streams)?);
         Ok(())
