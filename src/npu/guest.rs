@@ -193,7 +193,19 @@ pub(crate) fn load(schedule: &Schedule, api: DriverApi) -> Result<NpuSteps<'stat
 /// Device: no NPU that Kiln has programs for, or the driver refuses. Refused: memory is short.
 pub(super) fn open(program: &'static Program, api: DriverApi) -> Result<LoadedProgram<'static>> {
     let files = Files::system();
-    let node = find(&files)?;
+    open_on(&files, &find(&files)?, program, api)
+}
+
+/// Loads a program on an NPU.
+///
+/// # Errors
+/// Device: the driver refuses. Refused: memory is short.
+pub(crate) fn open_on(
+    files: &Files,
+    node: &DeviceNode,
+    program: &'static Program,
+    api: DriverApi,
+) -> Result<LoadedProgram<'static>> {
     match api {
         DriverApi::Kernel => LoadedProgram::through_kernel(drm::Node::open(&files.at(&node.path))?, program),
         DriverApi::Xrt => LoadedProgram::through_xrt(Library::load()?, &node.slot, program),
