@@ -4,6 +4,8 @@ mod common;
 
 use common::{DOT, F32, MATRIX_F16, golden};
 use kiln::diagnose::compare::{Compared, HEAD_ROWS, compare, passes};
+use kiln::executor::guest::{Guest, GuestKind};
+use kiln::executor::pages::PageChange;
 use kiln::executor::weights::Progress;
 use kiln::executor::{Executor, HeadRows, PageId, Row, SampleRequests, Stepwise, Tolerance};
 use kiln::model::WeightFormat;
@@ -14,11 +16,13 @@ use kiln::schedule::{Extent, KvType, Op, Schedule};
 use kiln::testing::cpu::Cpu;
 use kiln::testing::lower::arithmetic::Arithmetic;
 use kiln::testing::reference::Reference;
-use kiln::testing::replay::Replay;
+use kiln::testing::replay::{Replay, load_guest};
 use kiln::testing::vulkan::Vulkan;
+use std::cell::Cell;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// An executor to compare.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,6 +39,11 @@ fn tokens() -> Vec<u32> {
     (0..TOKENS as u32).map(|i| (2 + 37 * i * i) % 512).collect()
 }
 
+fn schedule(checkpoint: &Checkpoint, kv: KvType, format: WeightFormat) -> Schedule {
+    let extent = Extent { context: 64, max_rows: 32, head_rows: HEAD_ROWS, sequences: 1, kv, kv_tokens: None };
+    Schedule::build(checkpoint.shape(), extent, checkpoint.formats(format))
+}
+
 /// Loads the model in `dir` with a schedule that `alter` has changed.
 fn load(which: Which, dir: &Path, format: WeightFormat, alter: fn(&mut Schedule)) -> Box<dyn Stepwise> {
     common::listen();
@@ -44,24 +53,23 @@ fn load(which: Which, dir: &Path, format: WeightFormat, alter: fn(&mut Schedule)
         Which::Cpu => KvType::F16,
         Which::Vulkan(_, kv) => kv,
     };
-    let extent = Extent { context: 64, max_rows: 32, head_rows: HEAD_ROWS, sequences: 1, kv, kv_tokens: None };
-    let mut schedule = Schedule::build(checkpoint.shape(), extent, checkpoint.formats(format));
+    let mut schedule = schedule(&checkpoint, kv, format);
     alter(&mut schedule);
     let progress = Progress::default();
     match which {
         Which::Reference => Box::new(Reference::load(&checkpoint, schedule, &progress).unwrap()),
         Which::Cpu => Box::new(Cpu::load(&checkpoint, schedule, Some(2), &progress).unwrap()),
-        Which::Vulkan(arithmetic, _) => {
-            let gpu = Rc::new(common::open_gpu());
-            let needs = Needs::on_device(&schedule, true);
-            let heaps = kiln::testing::vulkan::memory::heaps::describe(&gpu);
-            let plan = Plan::place(&schedule, &heaps, needs).unwrap();
-            let options = common::forced(arithmetic);
-            Box::new(
-                Replay::load(Vulkan::new(&gpu).unwrap(), &checkpoint, schedule, &plan, options, &progress).unwrap(),
-            )
-        }
+        Which::Vulkan(arithmetic, _) => Box::new(on_vulkan(arithmetic, &checkpoint, schedule)),
     }
+}
+
+fn on_vulkan(arithmetic: Option<Arithmetic>, checkpoint: &Checkpoint, schedule: Schedule) -> Replay<Vulkan> {
+    let gpu = Rc::new(common::open_gpu());
+    let needs = Needs::on_device(&schedule, true);
+    let heaps = kiln::testing::vulkan::memory::heaps::describe(&gpu);
+    let plan = Plan::place(&schedule, &heaps, needs).unwrap();
+    let (options, progress) = (common::forced(arithmetic), Progress::default());
+    Replay::load(Vulkan::new(&gpu).unwrap(), checkpoint, schedule, &plan, options, &progress).unwrap()
 }
 
 /// All that a comparison finds, up to the first difference unless `all`.
@@ -308,6 +316,103 @@ fn a_fault_of_a_fusion_is_found_and_spoils_no_step_behind() {
         let what = (found.pass, found.label.as_str(), found.tensor.as_str(), found.row, found.column);
         assert_eq!(what, (1, "q_norm_rope to attend", "attended", 0, 5));
     }
+}
+
+/// What a guest of tests does with the attention of one layer.
+#[derive(Clone, Copy)]
+enum OfOneLayer {
+    Times(f32),
+    Fails,
+}
+
+/// The reference's formulas as a guest, with as much room as one of bf16 allows itself.
+struct OddGuest {
+    inner: Box<dyn Guest>,
+    layer: usize,
+    does: OfOneLayer,
+    rows: usize,
+    steps: Rc<Cell<usize>>,
+}
+
+impl Guest for OddGuest {
+    fn name(&self) -> &str {
+        "an odd guest"
+    }
+    fn begin(&mut self, rows: &[Row]) {
+        self.rows = rows.len();
+        self.inner.begin(rows);
+    }
+    fn set_page(&mut self, entry: &PageChange) {
+        self.inner.set_page(entry);
+    }
+    fn copy_kv(&mut self, layer: &KvLayer, page: PageId, element: KvType, bytes: &[u8]) -> kiln::Result<()> {
+        self.inner.copy_kv(layer, page, element, bytes)
+    }
+    fn run(&mut self, op: &Op, arena: &mut [f32]) -> kiln::Result<()> {
+        self.steps.set(self.steps.get() + 1);
+        self.inner.run(op, arena)?;
+        match *op {
+            Op::Attend { kv, out, .. } if kv.layer == self.layer => match self.does {
+                OfOneLayer::Fails => Err(kiln::Error::device("a command is late", "wait")),
+                OfOneLayer::Times(times) => {
+                    let rows = (0..self.rows).map(|row| (out.row(row) / 4) as usize);
+                    rows.for_each(|first| arena[first..first + out.width].iter_mut().for_each(|x| *x *= times));
+                    Ok(())
+                }
+            },
+            _ => Ok(()),
+        }
+    }
+    fn tolerance(&self, _: &Op) -> Tolerance {
+        Tolerance { outputs: 4e-2, ..Tolerance::BF16 }
+    }
+}
+
+/// The golden model on Vulkan with such a guest, and how many steps that has run.
+fn beside_an_odd_guest(b: Which, layer: usize, does: OfOneLayer) -> (Replay<Vulkan>, Rc<Cell<usize>>) {
+    let Which::Vulkan(arithmetic, kv) = b else { panic!("{b:?} has no guest") };
+    common::listen();
+    let checkpoint = Rc::new(Checkpoint::open(&golden("tiny")).unwrap());
+    let schedule = schedule(&checkpoint, kv, WeightFormat::Int8);
+    let steps = Rc::<Cell<usize>>::default();
+    let (own, counted) = (schedule.clone(), steps.clone());
+    let mut replay = on_vulkan(arithmetic, &checkpoint, schedule);
+    let load = move || -> kiln::Result<Box<dyn Guest>> {
+        let inner = load_guest(GuestKind::Reference, &checkpoint, &own, &Progress::default())?;
+        Ok(Box::new(OddGuest { inner, layer, does, rows: 0, steps: counted.clone() }))
+    };
+    replay.give_guest(GuestKind::Reference, Duration::ZERO, Box::new(load));
+    (replay, steps)
+}
+
+/// Steps of a guest are run by it, by themselves, and judged by what it allows itself. A wrong one is found, whether or not the
+/// device would have noticed it in a pass.
+#[test]
+fn a_fault_of_a_guest_is_found() {
+    for b in [Which::Vulkan(F32, KvType::F32), Which::Vulkan(DOT, KvType::F16)] {
+        let mut reference = load(Which::Reference, &golden("tiny"), WeightFormat::Int8, |_| {});
+        let layers = reference.schedule().shape.layers.len();
+        for (layer, times, is_sound) in [(2, 1.0, true), (2, 1.03, true), (0, 1.5, false), (layers - 1, -1.0, false)] {
+            let (mut beside, steps) = beside_an_odd_guest(b, layer, OfOneLayer::Times(times));
+            let seen = found(reference.as_mut(), &mut beside, true);
+            let differ: Vec<&Compared> = seen.iter().filter(|compared| compared.differs()).collect();
+            assert!(beside.device().ends_with("attention on an odd guest"), "{}", beside.device());
+            assert!(steps.get() >= 2 * layers, "{b:?}: the guest ran {} steps", steps.get());
+            let wrong = |pass| (pass, kiln::schedule::Segment::Layer(layer), "attend", "attended");
+            let what: Vec<_> =
+                differ.iter().map(|c| (c.pass, c.segment, c.label.as_str(), c.tensor.as_str())).collect();
+            let want = if is_sound { Vec::new() } else { vec![wrong(0), wrong(1)] };
+            assert_eq!(what, want, "{b:?}, {times} times what it should be");
+            let is_attention = |step: usize| matches!(reference.schedule().steps[step].op, Op::Attend { .. });
+            assert!(seen.iter().all(|c| c.steps.len() == 1 || !c.steps.clone().any(is_attention)));
+        }
+        let (mut beside, _) = beside_an_odd_guest(b, 1, OfOneLayer::Fails);
+        let passes = passes(&tokens(), 32, HEAD_ROWS);
+        let ran = compare([reference.as_mut(), &mut beside], &passes, 1.0, &mut |_| ControlFlow::Continue(()));
+        let e = ran.unwrap_err();
+        assert!(e.to_string().contains("a command is late"), "{e}");
+    }
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use kiln::engine::{self, Device, Options, ReplayOptions};
 use kiln::executor::guest::{Guest, GuestKind, GuestPasses};
 use kiln::executor::pages::PageChange;
 use kiln::executor::weights::Progress;
-use kiln::executor::{Executor, HeadRows, Measure, PageId, Row, SampleRequests};
+use kiln::executor::{Executor, HeadRows, Measure, PageId, Row, SampleRequests, Tolerance};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{LayerKind, Shape, WeightFormat};
 use kiln::plan::{Needs, Plan};
@@ -244,6 +244,10 @@ impl Guest for FaultyGuest {
         let scale = self.faults.scale.get().filter(|_| is_scaled).unwrap_or(1.0);
         arena[first..first + out.width].iter_mut().for_each(|x| *x *= scale);
         Ok(())
+    }
+
+    fn tolerance(&self, op: &Op) -> Tolerance {
+        self.inner.tolerance(op)
     }
 }
 

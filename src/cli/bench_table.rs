@@ -81,7 +81,10 @@ pub(super) fn write_report(t: &mut String, r: &BenchReport) -> Result {
             .iter()
             .try_for_each(|timeline| write_timeline(t, &line.case.name(), timeline, r.attends.is_some()))?;
     }
-    r.layers.iter().try_for_each(|l| write_layer(t, l, layers))
+    r.layers.iter().try_for_each(|l| {
+        write_layer(t, l, layers)?;
+        write_own_attention(t, r.attends)
+    })
 }
 
 /// Where attention runs, and by which measurements.
@@ -205,7 +208,15 @@ fn write_kernels(t: &mut String, r: &BenchReport, line: &BenchLine) -> Result {
     if groups.iter().any(|g| g.kernel.rates.is_none()) {
         writeln!(t, "-: too short for the device's clock, or served by a cache faster than the ceiling's reads")?;
     }
-    Ok(())
+    write_own_attention(t, r.attends)
+}
+
+/// Says whose attention was timed where whole passes have another's.
+fn write_own_attention(t: &mut String, attends: Option<GuestPasses>) -> Result {
+    match attends.filter(|attends| attends.any()) {
+        Some(attends) => writeln!(t, "attention here is the GPU's, and in {} the NPU's", attends.name()),
+        None => Ok(()),
+    }
 }
 
 /// Columns of a timeline, and what a column shows by the share of its time in which an engine works: nothing for what rounding
@@ -260,8 +271,59 @@ fn write_layer(t: &mut String, l: &LayerTime, layers: usize) -> Result {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diagnose::bench::usage::CpuTime;
+    use crate::diagnose::bench::{Case, Sample, Work};
     use crate::executor::EngineSpan;
-    use crate::schedule::Segment;
+    use crate::model::LayerKind;
+    use crate::schedule::{Cost, Segment};
+
+    /// What is timed kernel by kernel is the device's own work.
+    #[test]
+    fn kernels_and_a_layer_say_whose_attention_they_have() {
+        let (cost, sample) = (Cost::default(), || Sample::new([1e-3]));
+        let rates = MeasuredRates { bytes: 1e9, read_share: 0.5, operations: 1e9, matrix_share: None };
+        let (segment, label, variant) = (Segment::Layer(0), "attend".to_owned(), String::new());
+        let kernel = KernelTime { segment, label, kernel: "attend", variant, cost, seconds: 1e-4, rates: Some(rates) };
+        let case = Case { work: Work::Prefill(512), depth: 0 };
+        let cpu_per_token = CpuTime { process: 0.0, thread: 0.0 };
+        let line = || BenchLine {
+            case,
+            tokens: 512,
+            passes: 1,
+            cost,
+            seconds: sample(),
+            rates,
+            submits_per_token: 0.0,
+            cpu_per_token,
+            busy: None,
+            energy_per_token: None,
+            kernels: vec![kernel.clone()],
+            timeline: None,
+        };
+        let (layer, kind, runs, ends) = (0, LayerKind::Global, vec![(1, 1e-3)], [1e-3; 2]);
+        let alone = LayerTime { layer, kind, depth: 0, cost, ceiling: 2e9, runs, rates, ends, pass_seconds: 1e-2 };
+        let report = |attends| BenchReport {
+            model: "a model".into(),
+            device: "a device".into(),
+            tiles: None,
+            load: LoadTime { bytes: 1, seconds: 1.0, open_seconds: 1.0 },
+            ceilings: Ceilings { read: 2e9, matrix: None },
+            lines: vec![line()],
+            layers: vec![alone.clone()],
+            attends,
+            placements: Vec::new(),
+            memory: None,
+            shape: (1, "int8"),
+            extent: [1024, 512, 1],
+        };
+        let said = |attends| {
+            let mut text = String::new();
+            write_report(&mut text, &report(attends)).unwrap();
+            text.matches("attention here is the GPU's, and in prefill the NPU's").count()
+        };
+        let prefill = GuestPasses { decode: false, prefill: true };
+        assert_eq!([None, Some(GuestPasses::NONE), Some(prefill)].map(said), [0, 0, 2]);
+    }
 
     #[test]
     fn a_timeline_shows_both_engines_of_the_layers_in_the_middle() {

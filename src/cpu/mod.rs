@@ -13,7 +13,7 @@ mod pool;
 mod product;
 
 use crate::Result;
-use crate::executor::host::{HostExecutor, StepKernels, StepState};
+use crate::executor::host::{HostExecutor, PassKernels, StepKernels, StepState};
 use crate::executor::weights::Progress;
 use crate::executor::zeroed::{Zeroed, zeroed};
 use crate::executor::{PageId, Tolerance};
@@ -347,7 +347,9 @@ impl StepKernels for CpuKernels {
             _ => Tolerance::ABOUT_F32,
         }
     }
+}
 
+impl PassKernels for CpuKernels {
     fn page(&mut self, pool: KvPool, page: PageId) -> &mut [u8] {
         let bytes = self.kv_layout.pool(pool).page_bytes as usize;
         &mut bytemuck::cast_slice_mut(&mut self.kv[pool as usize])[page as usize * bytes..][..bytes]

@@ -222,11 +222,12 @@ fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
     options.extent(checkpoint.shape())
 }
 
-/// The settings of a Vulkan device with who attends in its place. Says why `auto` leaves an NPU unused without measuring.
+/// The settings of a Vulkan device, which may be the processor, with who attends in its place. Says why `auto` leaves an NPU
+/// unused without measuring.
 ///
 /// # Errors
 /// Device: the NPU that is required is not there, or has no program for the model.
-fn with_npu(files: &Files, shape: &Shape, options: &Options) -> Result<ReplayOptions> {
+fn with_npu(files: &Files, shape: &Shape, options: &Options, is_cpu: bool) -> Result<ReplayOptions> {
     let vulkan = options.vulkan;
     match options.npu {
         NpuUse::Require(api) => {
@@ -237,6 +238,7 @@ fn with_npu(files: &Files, shape: &Shape, options: &Options) -> Result<ReplayOpt
             let unused = match npu::guest::check(files, shape) {
                 Err(e) => e.parts().0.to_string(),
                 Ok(_) if options.drafted > 0 => "passes whose attention is not on the GPU verify no drafts".into(),
+                Ok(_) if is_cpu => "the Vulkan device is the processor, on which measuring takes minutes".into(),
                 Ok(_) => return Ok(ReplayOptions { candidate: Some(api), ..vulkan }),
             };
             log::info!("attention stays on the GPU: {unused}");
@@ -344,7 +346,7 @@ fn load_any(
                 for (kind, bytes) in plan.sums() {
                     log::info!("{kind}: {}", display::bytes(bytes));
                 }
-                let vulkan = with_npu(&Files::system(), checkpoint.shape(), options)?;
+                let vulkan = with_npu(&Files::system(), checkpoint.shape(), options, gpu.caps.is_cpu())?;
                 Replay::load(Vulkan::new(gpu)?, checkpoint, schedule, &plan, vulkan, progress)
             };
             Box::new(load().map_err(|e| if gpu.caps.is_cpu() { or_without_vulkan(e) } else { e })?)
@@ -474,14 +476,18 @@ mod tests {
     fn auto_measures_where_an_npu_takes_the_model() {
         let api = DriverApi::Kernel;
         let shape = presets::preset("gemma3-27b").unwrap();
-        let of = |machine: &str, shape: &Shape, npu, drafted| {
+        let on = |machine: &str, shape: &Shape, npu, drafted, is_cpu| {
             let machine = TestMachine::new(machine);
-            let vulkan = with_npu(&machine.files, shape, &Options { npu, drafted, ..Options::default() })?;
+            let vulkan = with_npu(&machine.files, shape, &Options { npu, drafted, ..Options::default() }, is_cpu)?;
             Ok::<_, Error>((vulkan.guest, vulkan.candidate))
         };
+        let of = |machine: &str, shape: &Shape, npu, drafted| on(machine, shape, npu, drafted, false);
         let auto = NpuUse::Auto(api);
         assert_eq!(of("8945hs", &shape, auto, 0).unwrap(), (None, Some(api)));
         assert_eq!(of("8945hs", &shape, NpuUse::Require(api), 0).unwrap(), (Some(GuestKind::Npu(api)), None));
+        // Passes on the processor take minutes, and nothing bounds how long they are measured.
+        assert_eq!(on("8945hs", &shape, auto, 0, true).unwrap(), (None, None));
+        assert_eq!(on("8945hs", &shape, NpuUse::Require(api), 0, true).unwrap(), (Some(GuestKind::Npu(api)), None));
         let odd = Shape { head_dim: 264, ..shape.clone() };
         for (machine, shape, npu, drafted) in [
             ("8945hs", &shape, NpuUse::Off, 0),
@@ -492,7 +498,8 @@ mod tests {
             assert_eq!(of(machine, shape, npu, drafted).unwrap(), (None, None), "{machine}, {npu:?}");
         }
         let nothing = tempfile::tempdir().unwrap();
-        let vulkan = with_npu(&Files::under(nothing.path()), &shape, &Options { npu: auto, ..Options::default() });
+        let vulkan =
+            with_npu(&Files::under(nothing.path()), &shape, &Options { npu: auto, ..Options::default() }, false);
         assert_eq!(vulkan.unwrap().candidate, None);
     }
 }

@@ -1,9 +1,9 @@
 //! Guests: what computes steps of another executor's passes. The pass's owner stops before such a step, lets the guest see
 //! its arena and the keys and values that the step reads, and goes on when the step is done.
 
-use super::host::{StepKernels, StepState};
+use super::host::{PassKernels, StepKernels, StepState};
 use super::pages::PageChange;
-use super::{PageId, Row};
+use super::{PageId, Row, Tolerance};
 use crate::Result;
 use crate::npu::DriverApi;
 use crate::schedule::kv::{KvLayer, PoolLayout};
@@ -36,7 +36,7 @@ impl std::str::FromStr for GuestKind {
 
 impl GuestKind {
     /// Whether a guest takes a step: attention alone.
-    pub fn takes(self, step: &Step) -> bool {
+    pub fn takes(step: &Step) -> bool {
         matches!(step.op, Op::Attend { .. })
     }
 }
@@ -147,6 +147,35 @@ pub trait Guest {
     /// # Errors
     /// Device: what computes it failed.
     fn run(&mut self, op: &Op, arena: &mut [f32]) -> Result<()>;
+
+    /// How far from exact it computes a step, as [`Stepwise::tolerance`](super::Stepwise::tolerance) says.
+    fn tolerance(&self, op: &Op) -> Tolerance;
+}
+
+/// Computes a guest's steps.
+pub trait GuestKernels: StepKernels {
+    /// Takes a layer's part of a page, of elements as its own pools have, before a step that reads it.
+    ///
+    /// # Errors
+    /// Device: what keeps it failed.
+    fn take_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &[u8]) -> Result<()>;
+
+    /// Is shown the blocks of a device's KV cache, of elements as its own pools have, as [`Guest::share_kv`] says.
+    ///
+    /// # Errors
+    /// As there.
+    fn share_kv(&mut self, cache: &KvBlocks<'_>) -> Result<bool> {
+        let _ = cache;
+        Ok(false)
+    }
+}
+
+impl<S: PassKernels> GuestKernels for S {
+    fn take_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &[u8]) -> Result<()> {
+        let first = layer.place * bytes.len();
+        self.page(layer.pool, page)[first..first + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
 }
 
 /// A guest in the processor's own memory, whose steps `S` computes.
@@ -156,14 +185,14 @@ pub struct HostGuest<S> {
     element: KvType,
 }
 
-impl<S: StepKernels> HostGuest<S> {
+impl<S: GuestKernels> HostGuest<S> {
     /// The guest of passes of a schedule. `own` is that schedule with the KV type of `steps`.
     pub(crate) fn new(own: &Schedule, steps: S) -> HostGuest<S> {
         HostGuest { steps, state: StepState::new(own), element: own.extent.kv }
     }
 }
 
-impl<S: StepKernels> Guest for HostGuest<S> {
+impl<S: GuestKernels> Guest for HostGuest<S> {
     fn name(&self) -> &str {
         self.steps.device()
     }
@@ -194,5 +223,9 @@ impl<S: StepKernels> Guest for HostGuest<S> {
     fn run(&mut self, op: &Op, arena: &mut [f32]) -> Result<()> {
         self.state.rows = self.state.token.len();
         self.steps.run(op, &self.state, arena)
+    }
+
+    fn tolerance(&self, op: &Op) -> Tolerance {
+        self.steps.tolerance(op)
     }
 }

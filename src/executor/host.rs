@@ -1,7 +1,6 @@
-//! An executor in the processor's own memory: passes, pages and results around what computes one step ([`StepKernels`]). The
+//! An executor in the processor's own memory: passes, pages and results around what computes one step ([`PassKernels`]). The
 //! reference executor and the CPU executor differ in that alone.
 
-use super::guest::KvBlocks;
 use super::pages::PageChange;
 use super::zeroed::{Zeroed, zeroed};
 use super::{
@@ -16,7 +15,7 @@ use crate::{Cancel, Result};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Computes steps. It keeps the weights, and the pools of keys and values.
+/// Computes steps.
 pub trait StepKernels {
     /// Its name, as the user should see it.
     fn device(&self) -> &str;
@@ -34,28 +33,12 @@ pub trait StepKernels {
 
     /// How far from exact it computes a step, as [`Stepwise::tolerance`] says.
     fn tolerance(&self, op: &Op) -> Tolerance;
+}
 
-    /// A page's bytes; none where pools are kept elsewhere.
+/// Computes all steps of a pass. It keeps the weights, and the pools of keys and values.
+pub trait PassKernels: StepKernels {
+    /// A page's bytes.
     fn page(&mut self, pool: Pool, page: PageId) -> &mut [u8];
-
-    /// Takes a layer's part of a page, of elements as its own pools have, before a step that reads it.
-    ///
-    /// # Errors
-    /// Device: what keeps it failed.
-    fn take_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &[u8]) -> Result<()> {
-        let first = layer.place * bytes.len();
-        self.page(layer.pool, page)[first..first + bytes.len()].copy_from_slice(bytes);
-        Ok(())
-    }
-
-    /// Is shown the blocks of a device's KV cache, of elements as its own pools have, as [`Guest::share_kv`](super::guest::Guest::share_kv) says.
-    ///
-    /// # Errors
-    /// As there.
-    fn share_kv(&mut self, cache: &KvBlocks<'_>) -> Result<bool> {
-        let _ = cache;
-        Ok(false)
-    }
 
     /// The memory of a weight buffer, by its index in the schedule's layout.
     fn weights(&self, buffer: usize) -> Vec<&[u64]>;
@@ -180,7 +163,7 @@ pub struct HostExecutor<S> {
 /// No head rows.
 const NONE: HeadRows = HeadRows { first: 0, count: 0 };
 
-impl<S: StepKernels> HostExecutor<S> {
+impl<S: PassKernels> HostExecutor<S> {
     /// An executor of `schedule`, with an arena of its own.
     ///
     /// # Errors
@@ -225,7 +208,7 @@ impl<S: StepKernels> HostExecutor<S> {
     }
 }
 
-impl<S: StepKernels> Executor for HostExecutor<S> {
+impl<S: PassKernels> Executor for HostExecutor<S> {
     fn schedule(&self) -> &Schedule {
         &self.schedule
     }
@@ -313,7 +296,7 @@ impl<S: StepKernels> Executor for HostExecutor<S> {
     }
 }
 
-impl<S: StepKernels> Stepwise for HostExecutor<S> {
+impl<S: PassKernels> Stepwise for HostExecutor<S> {
     fn begin_pass(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
         self.begin(rows, head)
     }
@@ -348,7 +331,7 @@ impl<S: StepKernels> Stepwise for HostExecutor<S> {
     }
 }
 
-impl<S: StepKernels> Measure for HostExecutor<S> {
+impl<S: PassKernels> Measure for HostExecutor<S> {
     fn submits(&self) -> u64 {
         0
     }

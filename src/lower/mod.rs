@@ -62,14 +62,19 @@ impl Lowering<'_> {
         PieceLowering::new(*self, piece).lower(part)
     }
 
-    /// The smallest ranges of the steps `of` a pass that the device can run by themselves with the kernels of a whole pass, in
-    /// order: within one, a kernel runs several steps, or hands on what only the next one can read.
-    pub fn alone(&self, of: Range<usize>) -> Vec<Range<usize>> {
-        let whole = PieceLowering::new(*self, 0..self.schedule.steps.len());
+    /// The smallest ranges of the steps `of` a piece that the device can run by themselves with the kernels of the whole piece,
+    /// in order: within one, a kernel runs several steps, or hands on what only the next one can read.
+    pub fn alone(&self, piece: Range<usize>, of: Range<usize>) -> Vec<Range<usize>> {
+        let whole = PieceLowering::new(*self, piece);
         let mut ranges: Vec<Range<usize>> = Vec::new();
         let mut handed_on = of.start;
         let segments = self.schedule.steps[of.clone()].chunk_by(|a, b| a.segment == b.segment);
-        for dispatch in segments.flat_map(|steps| whole.lower(self.schedule.steps_of(steps[0].segment))) {
+        let segments = segments.scan(of.start, |at, steps| {
+            let start = *at;
+            *at += steps.len();
+            Some(start..*at)
+        });
+        for dispatch in segments.flat_map(|steps| whole.lower(steps)) {
             let steps = dispatch.steps;
             match ranges.last_mut() {
                 _ if steps.is_empty() => continue,

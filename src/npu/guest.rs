@@ -15,7 +15,7 @@ use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256};
 use super::stream::{InstructionStream, MOST_TRANSFERS};
 use super::{BufferId, BufferPieces, CommandId, DriverApi, LoadedProgram, Program};
 use crate::error::{Setting, text};
-use crate::executor::guest::KvBlocks;
+use crate::executor::guest::{GuestKernels, KvBlocks};
 use crate::executor::host::{StepKernels, StepState};
 use crate::executor::{PageId, Tolerance, slot_row, slot_row_mut};
 use crate::machine::files::Files;
@@ -193,7 +193,19 @@ pub(crate) fn load(schedule: &Schedule, api: DriverApi) -> Result<NpuSteps<'stat
 /// Device: no NPU that Kiln has programs for, or the driver refuses. Refused: memory is short.
 pub(super) fn open(program: &'static Program, api: DriverApi) -> Result<LoadedProgram<'static>> {
     let files = Files::system();
-    let node = find(&files)?;
+    open_on(&files, &find(&files)?, program, api)
+}
+
+/// Loads a program on an NPU.
+///
+/// # Errors
+/// Device: the driver refuses. Refused: memory is short.
+pub(crate) fn open_on(
+    files: &Files,
+    node: &DeviceNode,
+    program: &'static Program,
+    api: DriverApi,
+) -> Result<LoadedProgram<'static>> {
     match api {
         DriverApi::Kernel => LoadedProgram::through_kernel(drm::Node::open(&files.at(&node.path))?, program),
         DriverApi::Xrt => LoadedProgram::through_xrt(Library::load()?, &node.slot, program),
@@ -468,11 +480,9 @@ impl StepKernels for NpuSteps<'_> {
         // Queries, weights and values of bf16: 1 % of a row's root mean square (aie/tests/model).
         Tolerance { outputs: 4e-2, ..Tolerance::BF16 }
     }
+}
 
-    fn page(&mut self, _: Pool, _: PageId) -> &mut [u8] {
-        &mut []
-    }
-
+impl GuestKernels for NpuSteps<'_> {
     fn take_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &[u8]) -> Result<()> {
         let (at, part) = (self.copy_at(page), self.heads.part_bytes());
         let NpuCache::Copied { pages, buffer } = &mut self.cache else { return Err(no_pages()) };
@@ -496,9 +506,5 @@ impl StepKernels for NpuSteps<'_> {
     fn share_kv(&mut self, cache: &KvBlocks<'_>) -> Result<bool> {
         self.cache = self.import(cache)?;
         Ok(true)
-    }
-
-    fn weights(&self, _: usize) -> Vec<&[u64]> {
-        Vec::new()
     }
 }

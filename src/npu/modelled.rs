@@ -5,8 +5,8 @@ use super::context::{Backend, BufferPieces};
 use super::guest::{self, NpuSteps};
 use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256};
 use super::{DriverApi, LoadedProgram, Program};
-use crate::executor::guest::{Guest, GuestKind, GuestPasses, HostGuest};
-use crate::executor::host::{HostExecutor, StepKernels, StepState};
+use crate::executor::guest::{Guest, GuestKernels, GuestKind, GuestPasses, HostGuest};
+use crate::executor::host::{HostExecutor, PassKernels, StepKernels, StepState};
 use crate::executor::weights::Progress;
 use crate::executor::{Executor, HeadRows, PageId, Row, Tolerance};
 use crate::model::checkpoint::Checkpoint;
@@ -253,7 +253,9 @@ impl StepKernels for AttendedByGuest {
     fn tolerance(&self, op: &Op) -> Tolerance {
         self.guest.tolerance(op)
     }
+}
 
+impl PassKernels for AttendedByGuest {
     fn page(&mut self, pool: Pool, page: PageId) -> &mut [u8] {
         self.formulas.page(pool, page)
     }

@@ -5,7 +5,7 @@ pub(crate) mod choice;
 mod ops;
 
 use crate::Result;
-use crate::executor::host::{HostExecutor, StepKernels, StepState};
+use crate::executor::host::{HostExecutor, PassKernels, StepKernels, StepState};
 use crate::executor::weights::{self, Progress};
 use crate::executor::zeroed::{Zeroed, zeroed};
 use crate::executor::{PageId, Tolerance};
@@ -115,7 +115,9 @@ impl StepKernels for Formulas {
     fn tolerance(&self, _: &Op) -> Tolerance {
         Tolerance::F32
     }
+}
 
+impl PassKernels for Formulas {
     fn page(&mut self, pool: Pool, page: PageId) -> &mut [u8] {
         let bytes = self.layout.pool(pool).page_bytes as usize;
         &mut bytemuck::cast_slice_mut(&mut self.kv[pool as usize])[page as usize * bytes..][..bytes]

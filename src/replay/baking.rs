@@ -6,6 +6,7 @@ use super::pace::SubmitPace;
 use super::passes::{BakedKind, GuestPiece, ListPart, PassHalf, Passes, Piece, Stamped, TAILS, Tail, kinds, tuned};
 use super::queue::DeviceQueue;
 use super::results::Results;
+use crate::executor::guest::GuestKind;
 use crate::lower::dispatch::{Addresses, Dispatch};
 use crate::lower::kernels::Kernel;
 use crate::lower::layout::GpuLayout;
@@ -226,8 +227,8 @@ impl<'a, D: Driver> Baking<'a, D> {
     /// runs.
     fn parts(&self, segment: Segment, kind: PassKind, half: Option<PassHalf>) -> Vec<SegmentPart> {
         let steps = &self.schedule.steps;
-        let guest = self.guest.filter(|guest| guest.attends_in(kind));
-        let is_guests = |at: &usize| guest.is_some_and(|guest| guest.kind.takes(&steps[*at]));
+        let attends = self.guest.is_some_and(|guest| guest.attends_in(kind));
+        let is_guests = |at: &usize| attends && GuestKind::takes(&steps[*at]);
         let of = self.schedule.steps_of(segment);
         let Baking { schedule, layout, addresses, target, .. } = *self;
         let (kind, addresses) = match half {

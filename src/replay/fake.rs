@@ -1,18 +1,23 @@
 //! A driver in the processor's memory, for tests: it runs nothing but notes what it is asked.
 
 use super::driver::{DeviceCommand, Driver, HostAccess, Memory, MemorySource, Stamps};
-use crate::Result;
 use crate::lower::caps::{Caps, DeviceKind};
 use crate::lower::kernels::Kernel;
 use crate::sys::dma_buf::{DmaBuf, Mapping, page_size, sealed_memfd};
-use std::cell::RefCell;
+use crate::{Error, Result};
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
-use std::time::Duration;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 /// The driver, and what it was asked since the last look.
 pub struct RecordingDriver {
     caps: Caps,
     said: RefCell<Vec<String>>,
+    /// Whether its device is lost, which each wait says.
+    pub is_lost: Rc<Cell<bool>>,
+    /// When it baked a list.
+    pub bakes: RefCell<Vec<Instant>>,
 }
 
 impl RecordingDriver {
@@ -29,7 +34,8 @@ impl RecordingDriver {
             relays_behind: false,
             cache_id: "fake".into(),
         };
-        RecordingDriver { caps, said: RefCell::default() }
+        let (said, is_lost, bakes) = Default::default();
+        RecordingDriver { caps, said, is_lost, bakes }
     }
 
     /// What it was asked since the last look.
@@ -73,6 +79,7 @@ impl Driver for RecordingDriver {
 
     fn bake(&mut self, commands: &[DeviceCommand<'_, RecordingDriver>]) -> Result<usize> {
         self.note(words(commands).join(", "));
+        self.bakes.borrow_mut().push(Instant::now());
         Ok(7)
     }
 
@@ -95,7 +102,10 @@ impl Driver for RecordingDriver {
 
     fn wait(&self, signal: usize, deadline: Duration) -> Result<()> {
         self.note(format!("wait for {signal}, {} s", deadline.as_secs()));
-        Ok(())
+        match self.is_lost.get() {
+            true => Err(Error::device("the device is lost", "see the test")),
+            false => Ok(()),
+        }
     }
 
     fn is_hung(&self) -> bool {

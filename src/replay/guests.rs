@@ -10,7 +10,7 @@ use crate::cpu::lanes::VectorUnits;
 use crate::error::{Setting, text};
 use crate::executor::guest::{Guest, GuestKind, GuestPasses, GuestReport, HostGuest, KvBlocks, PlacementTiming};
 use crate::executor::weights::Progress;
-use crate::executor::{PageId, Pages, Row, slot_row, slot_row_mut};
+use crate::executor::{PageId, Pages, Row, Tolerance, slot_row, slot_row_mut};
 use crate::lower::PassKind;
 use crate::model::checkpoint::Checkpoint;
 use crate::npu;
@@ -112,6 +112,11 @@ impl GuestSeat {
     /// Whom passes are baked for.
     pub(super) fn seated(&self) -> Option<SeatedGuest> {
         self.seated
+    }
+
+    /// How far from exact it computes a step; `None` where there is none.
+    pub(super) fn tolerance(&self, op: &Op) -> Option<Tolerance> {
+        self.guest.as_ref().map(|guest| guest.tolerance(op))
     }
 
     /// How it does; `None` where there never was one.
@@ -259,7 +264,7 @@ pub fn load(
     schedule: &Schedule,
     progress: &Progress,
 ) -> Result<Box<dyn Guest>> {
-    let steps: Vec<Step> = schedule.steps.iter().filter(|step| kind.takes(step)).cloned().collect();
+    let steps: Vec<Step> = schedule.steps.iter().filter(|step| GuestKind::takes(step)).cloned().collect();
     Ok(match kind {
         GuestKind::Reference => {
             let own = schedule.with_kv(KvType::F32);
@@ -279,6 +284,23 @@ pub fn load(
         }
     })
 }
+
+/// Why a guest's step did not come about.
+enum StepFault {
+    /// The guest failed, and the device goes on without it.
+    Guest(Error),
+    /// The device failed, or the pass was cancelled.
+    Device(Error),
+}
+
+impl From<Error> for StepFault {
+    fn from(e: Error) -> StepFault {
+        StepFault::Device(e)
+    }
+}
+
+/// What becomes of a guest's step.
+type StepResult = std::result::Result<(), StepFault>;
 
 impl<D: Driver> Replay<D> {
     /// Shows an NPU that has come the KV cache's blocks. One that does not read them there gets copies for every step, as other
@@ -374,11 +396,7 @@ impl<D: Driver> Replay<D> {
         if is_before {
             self.submit_beside(kind, beside.clone())?;
         }
-        let start = Instant::now();
         self.run_guest_step(kind, piece)?;
-        if let Some(spans) = &mut self.guest_spans {
-            spans.push(GuestSpan { piece: piece.clone(), start, end: Instant::now() });
-        }
         if is_before { Ok(()) } else { self.submit_beside(kind, beside) }
     }
 
@@ -410,20 +428,37 @@ impl<D: Driver> Replay<D> {
         let &GuestPiece { step, half, .. } = piece;
         let rows = self.passes.kinds[kind].rows_of(half, self.rows.len());
         let Some(mut guest) = self.seat.guest.take() else { return self.run_step_for(step, half) };
-        let ran = self.run_step_of(guest.as_mut(), step, rows.clone()).and_then(|()| self.check(piece, rows));
-        match ran {
-            Ok(()) => self.seat.guest = Some(guest),
-            Err(e @ Error::Interrupted { .. }) => {
+        let start = Instant::now();
+        let ran = self.run_step_of(guest.as_mut(), step, rows.clone());
+        if let (Ok(()), Some(spans)) = (&ran, &mut self.guest_spans) {
+            spans.push(GuestSpan { piece: piece.clone(), start, end: Instant::now() });
+        }
+        match ran.and_then(|()| self.check(piece, rows)) {
+            Ok(()) => {
                 self.seat.guest = Some(guest);
-                return Err(e);
+                Ok(())
             }
-            Err(e) => {
+            Err(StepFault::Device(e)) => {
+                self.seat.guest = Some(guest);
+                Err(e)
+            }
+            Err(StepFault::Guest(e)) => {
                 self.seat.lose(guest, &e);
                 self.queue.drain()?;
-                return self.run_step_for(step, half);
+                self.run_step_for(step, half)
             }
         }
-        Ok(())
+    }
+
+    /// Lets the guest run a step of the begun pass by itself, which nobody checks. Nothing is under way.
+    ///
+    /// # Errors
+    /// The guest's own, and those of the device.
+    pub(super) fn run_by_guest(&mut self, step: usize) -> Result<()> {
+        let Some(mut guest) = self.seat.guest.take() else { return self.run_step_for(step, None) };
+        let ran = self.run_step_of(guest.as_mut(), step, 0..self.rows.len());
+        self.seat.guest = Some(guest);
+        ran.map_err(|(StepFault::Guest(e) | StepFault::Device(e))| e)
     }
 
     /// In the first pass of a guest with one row, in the first with several, and then in one layer of each: lets the device run
@@ -431,8 +466,8 @@ impl<D: Driver> Replay<D> {
     /// does not depend on what is checked.
     ///
     /// # Errors
-    /// Device: the guest computed something else.
-    fn check(&mut self, piece: &GuestPiece, rows: Range<usize>) -> Result<()> {
+    /// Guest: it computed something else.
+    fn check(&mut self, piece: &GuestPiece, rows: Range<usize>) -> StepResult {
         let &GuestPiece { step, half, .. } = piece;
         let several = self.rows.len() > 1;
         if !self.seat.checks(step, several) {
@@ -447,7 +482,7 @@ impl<D: Driver> Replay<D> {
             // A row of zeros is off by nothing, or by no number.
             if !(off <= MOST_OFF || guests == own) {
                 let what = format!("its attention is off the GPU's by {:.1} % in step {step}", 100.0 * off);
-                return Err(Error::device(what, text!("report this, and use ", Setting::NoNpu)));
+                return Err(StepFault::Guest(Error::device(what, text!("report this, and use ", Setting::NoNpu))));
             }
         }
         if self.seat.is_proved[usize::from(several)] {
@@ -477,7 +512,7 @@ impl<D: Driver> Replay<D> {
     }
 
     /// Runs a step for rows of the pass by the guest, whose first row is the first of them.
-    fn run_step_of(&mut self, guest: &mut dyn Guest, step: usize, rows: Range<usize>) -> Result<()> {
+    fn run_step_of(&mut self, guest: &mut dyn Guest, step: usize, rows: Range<usize>) -> StepResult {
         let mut op = self.schedule.steps[step].op.clone();
         guest.begin(&self.rows[rows.clone()]);
         if let Op::Attend { kv, q, out, .. } = &mut op {
@@ -487,17 +522,18 @@ impl<D: Driver> Replay<D> {
         if self.queue.is_idle() {
             let mut ran = Ok(());
             self.queue.edit(&mut self.arena, |words| ran = guest.run(&op, bytemuck::cast_slice_mut(words)))?;
-            return ran;
+            return ran.map_err(StepFault::Guest);
         }
         let words = self.arena.size() as usize / 4;
         // SAFETY: what is under way works on the other half's rows, and the guest on these.
-        guest.run(&op, bytemuck::cast_slice_mut(unsafe { self.arena.words_mut(0..words) }?))
+        let arena = unsafe { self.arena.words_mut(0..words) }?;
+        guest.run(&op, bytemuck::cast_slice_mut(arena)).map_err(StepFault::Guest)
     }
 
     /// Shows the guest the pages that rows of the pass see, and where it does not share the cache copies their part of a layer to
     /// its own memory: all of it for every pass, since other passes, and whoever restores pages, may have written any of it.
     /// Where the host does not map them, they go through staging.
-    fn show_kv(&mut self, guest: &mut dyn Guest, layer: &KvLayer, rows: Range<usize>) -> Result<()> {
+    fn show_kv(&mut self, guest: &mut dyn Guest, layer: &KvLayer, rows: Range<usize>) -> StepResult {
         let part = layer.elements() * layer.element.bytes();
         let offset = layer.place * part;
         let layout = *self.schedule.kv.pool(layer.pool);
@@ -512,12 +548,13 @@ impl<D: Driver> Replay<D> {
             match unsafe { self.kv[layer.pool as usize][block].bytes() } {
                 Some(bytes) => {
                     let first = start as usize + offset * layout.block_pages;
-                    guest.copy_kv(layer, page, layer.element, &bytes[first..first + part])?;
+                    let bytes = &bytes[first..first + part];
+                    guest.copy_kv(layer, page, layer.element, bytes).map_err(StepFault::Guest)?;
                 }
                 None => {
                     copied.resize(part, 0);
                     self.read_from_page(layer.pool, page, offset, &mut copied)?;
-                    guest.copy_kv(layer, page, layer.element, &copied)?;
+                    guest.copy_kv(layer, page, layer.element, &copied).map_err(StepFault::Guest)?;
                 }
             }
         }

@@ -6,6 +6,7 @@ use super::driver::{Driver, Memory, MemoryCopy};
 use super::list::Relay;
 use super::passes::PassHalf;
 use crate::Result;
+use crate::executor::guest::GuestKind;
 use crate::executor::{self, HeadRows, PageId, Row, Stepwise, Tolerance};
 use crate::lower::{PassKind, RowOrder, TokenSource};
 use crate::schedule::kv::KvLayer;
@@ -24,6 +25,13 @@ impl<D: Driver> Replay<D> {
     fn parts(&self, steps: Range<usize>) -> [Range<usize>; 2] {
         let head = self.schedule.steps_of(Segment::Head).start;
         [steps.start..steps.end.min(head), steps.start.max(head)..steps.end]
+    }
+
+    /// Those of the begun pass's steps that the guest runs, in order.
+    fn guests_steps(&self, of: Range<usize>) -> Result<Vec<usize>> {
+        let [kind, _] = self.kinds_of_pass()?;
+        let attends = self.seat.seated().is_some_and(|guest| guest.attends_in(kind));
+        Ok(of.filter(|step| attends && GuestKind::takes(&self.schedule.steps[*step])).collect())
     }
 
     /// Copies what follows `offset` bytes of a page to `bytes`. Waits for what is under way.
@@ -91,11 +99,23 @@ fn pieces<'a, M>(
 impl<D: Driver> Replay<D> {
     /// Runs a step of the begun pass for rows of it. Nothing is under way.
     pub(super) fn run_step_for(&mut self, step: usize, half: Option<PassHalf>) -> Result<()> {
-        let Some(half) = half else { return self.run_steps(step..step + 1) };
+        let Some(half) = half else { return self.run_on_device(step..step + 1) };
         let kind = self.passes.kinds[self.passes.kind_for(&self.rows)?].kind;
         let (kind, addresses) = of_half(kind, half, &self.addresses(), &self.layout);
         let lowered = self.lowering(&addresses, kind).lower(step..step + 1);
         let list = self.queue.bake(&[&lowered], None, None, None)?;
+        self.run_once(list)
+    }
+
+    /// Runs steps of the begun pass, whoever runs them in a pass.
+    fn run_on_device(&mut self, steps: Range<usize>) -> Result<()> {
+        self.cancel.check()?;
+        let (kinds, addresses) = (self.kinds_of_pass()?, self.addresses());
+        let parts = self.parts(steps).into_iter().zip(kinds);
+        let lowered = parts.map(|(steps, kind)| self.lowering(&addresses, kind).lower(steps));
+        let lowered: Vec<_> = lowered.filter(|dispatches| !dispatches.is_empty()).collect();
+        let relay = self.target.relay.then(|| Relay::new(&self.arena, &self.layout, self.queue.driver.caps()));
+        let list = self.queue.bake(&lowered.iter().map(Vec::as_slice).collect::<Vec<_>>(), relay, None, None)?;
         self.run_once(list)
     }
 
@@ -115,20 +135,31 @@ impl<D: Driver> Stepwise for Replay<D> {
     }
 
     fn run_steps(&mut self, steps: Range<usize>) -> Result<()> {
-        self.cancel.check()?;
-        let (kinds, addresses) = (self.kinds_of_pass()?, self.addresses());
-        let parts = self.parts(steps).into_iter().zip(kinds);
-        let lowered = parts.map(|(steps, kind)| self.lowering(&addresses, kind).lower(steps));
-        let lowered: Vec<_> = lowered.filter(|dispatches| !dispatches.is_empty()).collect();
-        let relay = self.target.relay.then(|| Relay::new(&self.arena, &self.layout, self.queue.driver.caps()));
-        let list = self.queue.bake(&lowered.iter().map(Vec::as_slice).collect::<Vec<_>>(), relay, None, None)?;
-        self.run_once(list)
+        let mut at = steps.start;
+        for step in self.guests_steps(steps.clone())? {
+            if at < step {
+                self.run_on_device(at..step)?;
+            }
+            self.run_by_guest(step)?;
+            at = step + 1;
+        }
+        if at < steps.end { self.run_on_device(at..steps.end) } else { Ok(()) }
     }
 
     fn ranges(&self) -> Result<Vec<Range<usize>>> {
-        let (kinds, addresses) = (self.kinds_of_pass()?, self.addresses());
-        let parts = self.parts(0..self.schedule.steps_of(Segment::Head).end).into_iter().zip(kinds);
-        Ok(parts.flat_map(|(steps, kind)| self.lowering(&addresses, kind).alone(steps)).collect())
+        let ([kind, head_kind], addresses) = (self.kinds_of_pass()?, self.addresses());
+        let all = self.schedule.steps.len();
+        let [layers, head] = self.parts(0..self.schedule.steps_of(Segment::Head).end);
+        let lowering = self.lowering(&addresses, kind);
+        let (mut ranges, mut at) = (Vec::new(), 0);
+        for step in self.guests_steps(layers.clone())? {
+            ranges.extend(lowering.alone(at..step, at..step));
+            ranges.push(step..step + 1);
+            at = step + 1;
+        }
+        ranges.extend(lowering.alone(at..all, at..layers.end));
+        ranges.extend(self.lowering(&addresses, head_kind).alone(0..all, head));
+        Ok(ranges)
     }
 
     fn access_arena(&mut self, access: &mut dyn FnMut(&mut [f32])) -> Result<()> {
@@ -148,6 +179,10 @@ impl<D: Driver> Stepwise for Replay<D> {
 
     fn tolerance(&self, step: usize) -> Tolerance {
         let s = &self.schedule.steps[step];
+        let is_guests = self.guests_steps(step..step + 1).is_ok_and(|steps| !steps.is_empty());
+        if let Some(tolerance) = self.seat.tolerance(&s.op).filter(|_| is_guests) {
+            return tolerance;
+        }
         let Ok([kind, head]) = self.kinds_of_pass() else { return Tolerance::F32 };
         let kind = if s.segment == Segment::Head { head } else { kind };
         let addresses = self.addresses();

@@ -1,7 +1,7 @@
 //! From a model's shape to its schedule: the steps of `docs/gemma3.md`'s forward pass, layer by layer.
 
 use super::choice;
-use super::kv::{KvLayer, KvLayout, Pool};
+use super::kv::{KvLayer, KvLayout};
 use super::layout::{ArenaLayout, StateLayout, WeightLayout};
 use super::step::{AccessRange, KvType, Matrix, Op, Rows, Segment, Slot, Step};
 use crate::model::{LayerKind, Shape, TensorId, WeightFormat};
@@ -169,12 +169,11 @@ impl Schedule {
         }
     }
 
-    /// The same schedule with elements of another type in the KV cache, and as many pages.
+    /// The same schedule with elements of another type in the KV cache, and the same pages.
     pub fn with_kv(&self, kv: KvType) -> Schedule {
         let mut schedule = self.clone();
         schedule.extent.kv = kv;
-        schedule.kv = KvLayout::new(&self.shape, &schedule.extent);
-        Pool::ALL.into_iter().for_each(|pool| schedule.kv.limit(pool, self.kv.pool(pool).pages));
+        schedule.kv = self.kv.with_elements(self.extent.kv, kv);
         schedule.kv_layers.iter_mut().for_each(|layer| layer.element = kv);
         for step in &mut schedule.steps {
             if let Op::KvWrite { kv: layer, .. } | Op::Attend { kv: layer, .. } = &mut step.op {

@@ -190,6 +190,17 @@ impl KvLayout {
         self.0.iter().all(|pool| pool.pages >= pool.most)
     }
 
+    /// The same pages in the same blocks, of elements of another type.
+    pub(super) fn with_elements(&self, from: KvType, to: KvType) -> KvLayout {
+        let scaled = |bytes: u64| bytes / from.bytes() as u64 * to.bytes() as u64;
+        KvLayout(self.0.map(|pool| PoolLayout {
+            page_bytes: scaled(pool.page_bytes),
+            position_bytes: scaled(pool.position_bytes as u64) as usize,
+            part_bytes: scaled(pool.part_bytes),
+            ..pool
+        }))
+    }
+
     /// Takes away a pool's blocks after its first `blocks`.
     pub fn limit(&mut self, pool: Pool, blocks: usize) {
         let layout = &mut self.0[pool as usize];
@@ -245,7 +256,8 @@ impl KvLayer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::presets;
+    use crate::model::{WeightFormat, presets};
+    use crate::schedule::Schedule;
 
     fn layout(sequences: usize) -> KvLayout {
         let shape = presets::preset("gemma3-27b").unwrap();
@@ -278,6 +290,34 @@ mod tests {
             let each = pool.block_bytes() / pool.part_bytes;
             let all = (0..pool.blocks()).flat_map(|block| (0..each).map(move |n| (block, n * pool.part_bytes)));
             assert!(places.iter().copied().eq(all));
+        }
+    }
+
+    /// A driver may have given fewer blocks than planned, and page ids are of those that it gave.
+    #[test]
+    fn other_elements_have_the_same_pages_in_the_same_blocks() {
+        let shape = presets::preset("gemma3-27b").unwrap();
+        for sequences in [3, 7, 32] {
+            let (context, kv) = (32_768, KvType::Bf16);
+            let extent = Extent { context, max_rows: 512, head_rows: 1, sequences, kv, kv_tokens: None };
+            let mut schedule = Schedule::build(&shape, extent, |_| WeightFormat::Int8);
+            for less in [0, 1] {
+                Pool::ALL.into_iter().for_each(|pool| {
+                    let blocks = schedule.kv.pool(pool).blocks();
+                    schedule.kv.limit(pool, blocks - less);
+                });
+                for (kv, times) in [(KvType::F32, 2), (KvType::F16, 1)] {
+                    let other = schedule.with_kv(kv);
+                    for pool in Pool::ALL {
+                        let (had, has) = (schedule.kv.pool(pool), other.kv.pool(pool));
+                        assert_eq!((has.pages, has.blocks()), (had.pages, had.blocks()), "{sequences} {pool:?}");
+                        assert_eq!(has.block_bytes(), times * had.block_bytes());
+                        assert_eq!(has.part_bytes, times * had.part_bytes);
+                        assert_eq!(has.position_bytes as u64, times * had.position_bytes as u64);
+                    }
+                    assert!(other.kv_layers.iter().all(|l| l.block_pages == other.kv.pool(l.pool).block_pages));
+                }
+            }
         }
     }
 

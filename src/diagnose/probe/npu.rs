@@ -8,8 +8,9 @@ use crate::display::{bytes, counted};
 use crate::error::text;
 use crate::machine::files::{FileFault, Files};
 use crate::machine::nodes::{DeviceNode, PciDevice, kernel_parameter, npu_generation};
+use crate::npu::guest::open_on;
 use crate::npu::trial::{self, CommandTimes, ProgramTrial};
-use crate::npu::{DriverApi, LoadedProgram, Program, programs};
+use crate::npu::{DriverApi, programs};
 use crate::sys::xrt::{Library, Missing};
 use crate::sys::{amdxdna, drm};
 use nix::sys::resource::{Resource, getrlimit};
@@ -102,7 +103,7 @@ fn check_npu(
     let works = check_programs(checks, files, node, api);
     if let (Some(api), Some(read)) = (api.filter(|_| works), read) {
         (read.progress)("NPU reads");
-        let load = || load(files, node, api, &programs::READ_SUM);
+        let load = || open_on(files, node, &programs::READ_SUM, api);
         let clock = amdxdna::clocks(&opened).ok().map(|clocks| clocks.array).filter(|mhz| *mhz > 0);
         reads::check(checks, load, clock, read.gpu);
     }
@@ -239,14 +240,6 @@ fn check_programs(checks: &mut Checks, files: &Files, node: &DeviceNode, api: Op
     true
 }
 
-/// Loads a program, in this way.
-fn load(files: &Files, node: &DeviceNode, api: DriverApi, program: &'static Program) -> Result<LoadedProgram<'static>> {
-    match api {
-        DriverApi::Kernel => LoadedProgram::through_kernel(drm::Node::open(&files.at(&node.path))?, program),
-        DriverApi::Xrt => LoadedProgram::through_xrt(Library::load()?, &node.slot, program),
-    }
-}
-
 fn check_program(
     checks: &mut Checks,
     name: &str,
@@ -255,7 +248,7 @@ fn check_program(
     api: DriverApi,
     trial: &ProgramTrial,
 ) -> Result<()> {
-    let mut context = load(files, node, api, trial.program)?;
+    let mut context = open_on(files, node, trial.program, api)?;
     let milliseconds = |took: Duration| format!("{:.2} ms a run", 1e3 * took.as_secs_f64());
     let own = trial.allocate(&mut context)?;
     let took = milliseconds(trial.run(&mut context, &own, DEADLINE)?);

@@ -12,7 +12,7 @@ use crate::replay::fake::RecordingDriver;
 use crate::replay::options::{ReplayOptions, Tune};
 use crate::schedule::Extent;
 use crate::sys::dma_buf::Mapping;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -32,6 +32,8 @@ struct ShownGuest {
     shown: Rc<RefCell<ShownKv>>,
     answer: ShareAnswer,
     fails: bool,
+    /// Set by each of its steps: the device is lost then.
+    loses: Option<Rc<Cell<bool>>>,
 }
 
 impl Guest for ShownGuest {
@@ -56,10 +58,15 @@ impl Guest for ShownGuest {
 
     fn run(&mut self, _: &Op, _: &mut [f32]) -> Result<()> {
         self.shown.borrow_mut().steps += 1;
+        self.loses.iter().for_each(|is_lost| is_lost.set(true));
         match std::mem::take(&mut self.fails) {
             true => Err(Error::device("it fails once", "see the test")),
             false => Ok(()),
         }
+    }
+
+    fn tolerance(&self, _: &Op) -> Tolerance {
+        Tolerance::F32
     }
 }
 
@@ -80,18 +87,35 @@ fn replay(kv: KvType, source: MemorySource) -> Replay<RecordingDriver> {
 
 /// Gives the seat to a guest that answers so when it is shown blocks, and runs a pass.
 fn attend(replay: &mut Replay<RecordingDriver>, answer: ShareAnswer, fails: bool) -> Rc<RefCell<ShownKv>> {
-    let shown = Rc::<RefCell<ShownKv>>::default();
-    let given = shown.clone();
-    let load = move || -> Result<Box<dyn Guest>> { Ok(Box::new(ShownGuest { shown: given.clone(), answer, fails })) };
-    replay.give_guest(GuestKind::Npu(DriverApi::Kernel), Duration::ZERO, Box::new(load));
+    let shown = give(replay, answer, fails, None);
     pass(replay);
     shown
 }
 
+/// Gives the seat to such a guest, which may lose the device.
+fn give(
+    replay: &mut Replay<RecordingDriver>,
+    answer: ShareAnswer,
+    fails: bool,
+    loses: Option<Rc<Cell<bool>>>,
+) -> Rc<RefCell<ShownKv>> {
+    let shown = Rc::<RefCell<ShownKv>>::default();
+    let given = shown.clone();
+    let load = move || -> Result<Box<dyn Guest>> {
+        Ok(Box::new(ShownGuest { shown: given.clone(), answer, fails, loses: loses.clone() }))
+    };
+    replay.give_guest(GuestKind::Npu(DriverApi::Kernel), Duration::ZERO, Box::new(load));
+    shown
+}
+
 fn pass(replay: &mut Replay<RecordingDriver>) {
+    try_pass(replay).unwrap();
+}
+
+fn try_pass(replay: &mut Replay<RecordingDriver>) -> Result<()> {
     replay.pages_mut().truncate(0, 0);
     let rows: Vec<Row> = (0..9).map(|position| Row { token: 1, position, sequence: 0 }).collect();
-    replay.forward(&rows, Some(HeadRows { first: 8, count: 1 })).unwrap();
+    replay.forward(&rows, Some(HeadRows { first: 8, count: 1 }))
 }
 
 /// Blocks are the device's own memory, are shown once to each guest that comes, and who reads them there gets no copy.
@@ -139,6 +163,37 @@ fn an_npu_that_shares_no_blocks_gets_copies() {
         assert_eq!((shown.blocks.len(), shown.copies), (times, shown.steps));
         assert!(shown.steps > 0 && replay.guest().is_some_and(|report| report.failures == 0));
     }
+}
+
+/// What fails while the device checks a step is the device's failure, and the guest stays.
+#[test]
+fn a_device_that_is_lost_beside_a_guest_is_no_failure_of_the_guest() {
+    let mut replay = replay(KvType::Bf16, MemorySource::Exported);
+    let is_lost = replay.queue.driver.is_lost.clone();
+    let shown = give(&mut replay, || Ok(true), false, Some(is_lost.clone()));
+    let e = try_pass(&mut replay).unwrap_err();
+    assert!(e.to_string().contains("the device is lost"), "{e}");
+    let report = replay.guest().unwrap();
+    assert_eq!((report.attends, report.failures, shown.borrow().steps), (GuestPasses::ALL, 0, 1));
+    is_lost.set(false);
+    give(&mut replay, || Ok(true), false, None);
+    pass(&mut replay);
+}
+
+/// Where the device makes a step too, to check it, that is no time of the guest's.
+#[test]
+fn a_guests_span_ends_before_the_device_checks_its_step() {
+    let mut replay = replay(KvType::Bf16, MemorySource::Exported);
+    give(&mut replay, || Ok(true), false, None);
+    // Bakes all passes for the guest.
+    replay.begin(&[Row { token: 1, position: 0, sequence: 0 }], None).unwrap();
+    replay.guest_spans = Some(Vec::new());
+    replay.queue.driver.bakes.take();
+    pass(&mut replay);
+    let (spans, bakes) = (replay.guest_spans.take().unwrap(), replay.queue.driver.bakes.take());
+    let layers = replay.schedule.shape.layers.len();
+    assert_eq!((spans.len(), bakes.len()), (layers, layers));
+    assert!(spans.iter().all(|span| bakes.iter().all(|bake| !(span.start..span.end).contains(bake))));
 }
 
 #[test]
