@@ -200,7 +200,7 @@ fn a_program_runs_on_own_and_on_imported_buffers_and_all_go_in_the_end() {
 }
 
 #[test]
-fn a_program_that_hangs_or_fails_answers_nothing_until_it_is_restarted() {
+fn a_program_that_hangs_or_fails_answers_nothing_more() {
     let fake = Fake::new();
     for (how, words) in [(7, "did not end within 1.0 s"), (8, "libxrt failed to finish a run: kernel aborted")] {
         let (mut context, buffers) = vector_add(&fake);
@@ -209,13 +209,6 @@ fn a_program_that_hangs_or_fails_answers_nothing_until_it_is_restarted() {
         assert_line(&context.run(&buffers, SECOND).unwrap_err(), words);
         fake.fail(0);
         assert_line(&context.run(&buffers, SECOND).unwrap_err(), "failed before");
-        // The NPU does not come back at once.
-        fake.fail(1);
-        assert_line(&context.restart().unwrap_err(), "libxrt failed to load a program");
-        fake.fail(0);
-        assert_line(&context.run(&buffers, SECOND).unwrap_err(), "failed before");
-        context.restart().unwrap();
-        context.run(&buffers, SECOND).unwrap();
         drop(context);
         // A stream and three buffers, which the NPU may still be at work on.
         assert_eq!(fake.forget(), if how == 7 { 4 } else { 0 });

@@ -366,10 +366,9 @@ impl<'x> LoadedProgram<'x> {
     fn check_usable(&self) -> Result<()> {
         match self.usable {
             true => Ok(()),
-            false => Err(Error::device(
-                format!("{} on the NPU failed before, and was not restarted", self.program.name),
-                "see the first failure",
-            )),
+            false => {
+                Err(Error::device(format!("{} on the NPU failed before", self.program.name), "see the first failure"))
+            }
         }
     }
 
