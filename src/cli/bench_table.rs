@@ -319,9 +319,9 @@ mod tests {
         let said = |attends| {
             let mut text = String::new();
             write_report(&mut text, &report(attends)).unwrap();
-            text.matches("attention here is the GPU's, and in prefill the NPU's").count()
+            text.matches("attention here is the GPU's, and in long chunks the NPU's").count()
         };
-        let prefill = GuestPasses { decode: false, prefill: true };
+        let prefill = GuestPasses { prefill: true, ..GuestPasses::NONE };
         assert_eq!([None, Some(GuestPasses::NONE), Some(prefill)].map(said), [0, 0, 2]);
     }
 
