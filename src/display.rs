@@ -39,12 +39,10 @@ pub(crate) fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> O
     names.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|nearest| likeness(nearest) > 0.7)
 }
 
-/// A name or value from a file as an error message quotes it: at most 160 characters, and two quotation marks for an empty one,
-/// which would read as if a word were missing.
+/// A name or value from a file as an error message quotes it: at most 160 characters.
 pub(crate) fn quote(text: &str) -> String {
     const MAX: usize = 160;
     match text.char_indices().nth(MAX) {
-        None if text.is_empty() => "\"\"".to_owned(),
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", &text[..end]),
     }

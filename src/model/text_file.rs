@@ -89,7 +89,7 @@ mod tests {
         let link = dir.path().join("link");
         std::os::unix::fs::symlink("nowhere", &link).unwrap();
         let line = refusal(&link, 4);
-        assert!(line.contains("link is a link to nowhere, which does not exist; download the file again"), "{line}");
+        assert!(line.contains("link is a link to nowhere, which does not exist; copy or download"), "{line}");
         let fifo = dir.path().join("fifo");
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert!(refusal(&fifo, 4).contains("not a regular file"));

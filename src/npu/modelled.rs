@@ -433,7 +433,8 @@ fn a_wrong_program_is_refused_before_it_is_timed() {
         replay.seat_if_faster(GuestKind::Npu(DriverApi::Kernel), Box::new(load), &clock).expect("a device that works");
         failures += u32::from(!is_right);
         let report = replay.guest().expect("a guest was there");
-        let passes = if is_right { GuestPasses::ALL } else { GuestPasses::NONE };
+        // No chunk of the model's is long enough to be divided, and so none is measured.
+        let passes = GuestPasses { decode: is_right, ..GuestPasses::NONE };
         let what = format!("{}, blind: {is_blind}", program.name);
         assert_eq!((report.attends, report.failures), (passes, failures), "{what}");
         assert_eq!(looks.get() > DEVICE_LOOKS, is_right, "{what}: it is timed");
@@ -441,8 +442,8 @@ fn a_wrong_program_is_refused_before_it_is_timed() {
     check(&checkpoint, &mut replay);
 }
 
-/// Looks at the clock while the device is timed: before and after two runs of six passes.
-const DEVICE_LOOKS: u32 = 24;
+/// Looks at the clock while the device is timed: before and after two runs of three passes.
+const DEVICE_LOOKS: u32 = 12;
 
 /// In passes of a Vulkan device, lavapipe here, whose keys and values the guest copies: chunks, rows of two sequences, mixed passes.
 /// The guest stands the proof beside the device, and is left where a command fails.

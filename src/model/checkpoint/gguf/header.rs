@@ -162,6 +162,8 @@ impl MetadataValue {
             MetadataValue::Signed(n) => n.to_string(),
             MetadataValue::Float(x) => x.to_string(),
             MetadataValue::Bool(b) => b.to_string(),
+            // As if a word were missing otherwise.
+            MetadataValue::Text(text) if text.is_empty() => "\"\"".to_owned(),
             MetadataValue::Text(text) => quote(text),
             MetadataValue::Array(array) => format!("a list of {}", array.len()),
         }
