@@ -329,7 +329,7 @@ fn a_link_that_leads_nowhere_is_no_absent_file() {
         let _ = std::fs::remove_file(dir.join(name));
         std::os::unix::fs::symlink("../../blobs/4d7a2146", dir.join(name)).unwrap();
     };
-    let wanted = "is a link to ../../blobs/4d7a2146, which does not exist; download the file again";
+    let wanted = "is a link to ../../blobs/4d7a2146, which does not exist; copy or download";
     for name in ["generation_config.json", "config.json", "model.safetensors"] {
         let dir = dir_with("tiny", &tiny());
         tiny().write(&dir.path().join("other.safetensors"));
