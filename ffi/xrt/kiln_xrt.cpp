@@ -234,13 +234,15 @@ bool is_at_work(const kiln_xrt_run &run)
 int wait(kiln_xrt_run *run, uint32_t milliseconds, Text *why) noexcept
 {
     return guarded(why, [&] {
+        const std::chrono::milliseconds longest{milliseconds};
+        const auto begin = std::chrono::steady_clock::now();
         try {
             // Throws where the command ended in anything but success.
-            const auto status = run->run.wait2(std::chrono::milliseconds{milliseconds});
-            return status == std::cv_status::timeout ? KILN_XRT_LATE : KILN_XRT_DONE;
+            return run->run.wait2(longest) == std::cv_status::timeout ? KILN_XRT_LATE : KILN_XRT_DONE;
         } catch (const std::exception &) {
             // libxrt 2.25 does not look at why its wait on amdxdna ends, and calls the state of a late command unexpected.
-            if (is_at_work(*run)) return KILN_XRT_LATE;
+            const bool ran_out = std::chrono::steady_clock::now() - begin >= longest;
+            if (ran_out && is_at_work(*run)) return KILN_XRT_LATE;
             throw;
         }
     });

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -209,6 +210,7 @@ std::cv_status run::wait2(const std::chrono::milliseconds &timeout) const
     if (own->kernel == "broken" || failure == 8) throw std::runtime_error("kernel aborted: ERT_CMD_STATE_ERROR");
     if (own->started && !own->hangs) return std::cv_status::no_timeout;
     // On amdxdna libxrt 2.25 takes a wait that runs out of time for the command's end.
+    std::this_thread::sleep_for(timeout);
     throw std::runtime_error("qds_device::wait() unexpected command state");
 }
 
