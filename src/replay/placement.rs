@@ -26,6 +26,7 @@ const RUNS: usize = 2;
 const PROOF_ROWS: usize = 80;
 /// Shares of the deepest position that a pass may stand at.
 const DEPTHS: [f64; 3] = [0.125, 0.5, 1.0];
+
 /// Seconds since some moment.
 type Now<'a> = &'a dyn Fn() -> f64;
 

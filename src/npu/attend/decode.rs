@@ -107,10 +107,9 @@ impl DecodeAttention {
 
     /// Bytes of a command's parameters, and of what its cores leave.
     pub fn bytes(&self, command: usize) -> (usize, usize) {
-        let bytes = |of: &dyn Fn(usize, usize) -> usize| self.columns(command).map(|(p, idle)| of(p.len(), idle)).sum();
-        let (units, left): (usize, usize) =
-            (bytes(&|parts, idle| parts + IDLE_UNITS * idle), bytes(&|parts, idle| parts + idle));
-        (units * UNIT_BYTES, left * LEFT_BYTES)
+        let sums = |(all, idle), (parts, of_column): (&[DecodePart], usize)| (all + parts.len(), idle + of_column);
+        let (parts, idle) = self.columns(command).fold((0, 0), sums);
+        ((parts + IDLE_UNITS * idle) * UNIT_BYTES, (parts + idle) * LEFT_BYTES)
     }
 
     /// Of each [`LEFT_BYTES`] that a core leaves of a part, the first bytes that have something.
