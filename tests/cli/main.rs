@@ -12,6 +12,7 @@ mod logits;
 mod perplexity;
 mod plan;
 mod quantize;
+mod real;
 mod refusals;
 mod run;
 mod terminal;

@@ -1,4 +1,4 @@
-//! Gemma 3's own tokenizer.json, which is fetched and not a part of the repository.
+//! Gemma 3's own tokenizer.json and the weights of its smallest model, which are fetched and not a part of the repository.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,4 +22,11 @@ pub fn gemma3_tokenizer() -> Option<Vec<u8>> {
         return None;
     }
     Some(std::fs::read(&file).unwrap())
+}
+
+/// The file of Gemma 3 270M, the base model in Q4_K_M.
+pub fn gemma3_270m() -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/gemma-3-270m/gemma-3-270m-Q4_K_M.gguf");
+    assert!(file.exists(), "{} is missing; run tools/fetch-gemma", file.display());
+    file.display().to_string()
 }

@@ -91,9 +91,9 @@ def kiln(*arguments, text=None):
     return done.stdout
 
 
-def kiln_logits(path, tokens, device):
-    """The logits of all positions, [n, vocab]. Matrices in F32, F16 and BF16 stay as they are."""
-    out = f"{path}.logits"
+def kiln_logits(path, tokens, device, out=None):
+    """The logits of all positions, [n, vocab], by way of the file `out`. Matrices in F32, F16 and BF16 stay as they are."""
+    out = out or f"{path}.logits"
     where = ["-m", path, "--device", device, "--weights", "bf16", "--all", "--out", out]
     kiln("logits", *where, "--tokens", ",".join(map(str, tokens)))
     with open(out, "rb") as file:

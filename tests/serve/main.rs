@@ -11,6 +11,7 @@ mod fleet;
 mod load;
 mod manager;
 mod prefixes;
+mod real;
 mod refusals;
 mod resources;
 
