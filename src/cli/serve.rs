@@ -157,8 +157,8 @@ fn keys_at(text: &str) -> std::result::Result<KeysAt, String> {
     Ok(KeysAt { place, file: (file != "none").then(|| file.into()) })
 }
 
-/// Options that a reload takes over.
-const RELOADED: [&str; 18] = [
+/// The options that a reload takes over, beside those of the page.
+const RELOADED: [&str; 9] = [
     "system-prompt",
     "temp",
     "top-k",
@@ -168,15 +168,6 @@ const RELOADED: [&str; 18] = [
     "presence-penalty",
     "frequency-penalty",
     "max-tokens",
-    "page-title",
-    "page-welcome",
-    "page-question",
-    "page-language",
-    "page-logo",
-    "page-logo-dark",
-    "page-keyboard",
-    "page-no-status",
-    "page-text",
 ];
 
 /// The longest time that an option takes: a year.
@@ -311,7 +302,8 @@ impl ServeArgs {
             },
         };
         let differing = self.configured.differing(&now.configured);
-        let waiting: Vec<&str> = differing.into_iter().filter(|name| !RELOADED.contains(name)).collect();
+        let waiting: Vec<&str> =
+            differing.into_iter().filter(|name| !RELOADED.contains(name) && !name.starts_with("page-")).collect();
         if !waiting.is_empty() {
             log::warn!("of the configuration these take a restart: {}", waiting.join(", "));
         }

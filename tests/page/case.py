@@ -51,9 +51,9 @@ class Case(unittest.TestCase):
             page.until_text("#health", health)
         return page
 
-    def dress(self, languages="en", **changed):
+    def dress(self, language="en", **changed):
         """Lets pages find other settings of their owner, in one of the server's languages."""
-        settings = settings_of(languages)
+        settings = settings_of(language)
         front.replace("/page.json", lambda exchange: exchange.send(200, {**settings, **changed}))
 
     def write(self, page, text):

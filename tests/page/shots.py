@@ -15,15 +15,20 @@ A kiln is fired in **three stages**. Each takes a few hours, and none should be 
 2. *Glaze*: go on to **1,240 °C**.
 3. *Cooling*: do not open it before it is below 100 °C.
 
-| stage | cone | hours |
-| --- | --- | --- |
-| bisque | 06 | 8 |
-| glaze | 6 | 7 |
+- [x] dry the pieces for a week
+- [ ] look up the [cone's heat](https://kiln.example/cones_(orton))
+
+| stage | cone | hours | heat at the end | what happens to the clay meanwhile |
+| --- | :-: | --: | --: | --- |
+| bisque | 06 | 8 | 999 °C | water leaves it |
+| glaze | 6 | 7 | 1,240 °C | it becomes dense |
 
 ```python
 def rate(start, end, hours):
     return (end - start) / hours
 ```
+
+هذا سطر بالعربية.
 
 > Wear gloves, and never look into the spy hole without glasses.
 """
@@ -90,6 +95,9 @@ def shoot_owners(name, size, dark):
         page.key("Escape")
         page.run("document.getElementById('idle-dialog').showModal()")
         page.shoot(f"{name}-{language}-idle.png")
+        page.key("Escape")
+        page.run("document.getElementById('language-dialog').showModal()")
+        page.shoot(f"{name}-{language}-languages.png")
         page.close()
     case.front.reset()
 
@@ -106,6 +114,9 @@ def shoot_all(name, size, dark):
     page.until("document.querySelector('.turn[aria-busy=false]')")
     page.run("conversation.scrollTop = 0")
     page.shoot(f"{name}-answer.png")
+    page.click("[data-label=edit]")
+    page.shoot(f"{name}-edit.png")
+    page.key("Escape")
 
     def half(exchange):
         exchange.begin()

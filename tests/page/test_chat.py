@@ -52,7 +52,7 @@ class Chat(Case):
         self.until_answered(page)
         answer = page.run("document.querySelector('.answer').innerText")
         page.click(".actions button:nth-child(1)")
-        page.until_text(".actions button:nth-child(1)", "Kopiert")
+        page.until("document.querySelector('.actions button').ariaLabel === 'Kopiert'")
         self.assertEqual(page.run("copied"), answer)
         page.click(".actions button:nth-child(2)")
         self.assertEqual(page.run("said"), ["de", answer])
@@ -62,7 +62,65 @@ class Chat(Case):
         page.run(voices)
         self.ask(page, "When does the museum open on Sunday?")
         self.until_answered(page)
-        self.assertEqual(page.text(".actions").strip(), "Copy")
+        named = "[...document.querySelectorAll('.actions button')].map((button) => [button.ariaLabel, button.title, button.innerText])"
+        self.assertEqual(page.run(named), [["Copy", "Copy", ""], ["Answer again", "Answer again", ""]])
+
+    def test_last_question_is_answered_again(self):
+        page = self.open()
+        for said in ["One.", "Two.", "Three."]:
+            self.front.take(answer_of(said))
+        self.ask(page, "first")
+        self.until_answered(page)
+        self.ask(page, "second")
+        self.until_answered(page, 2)
+        again = ".actions [data-label=regenerate]"
+        self.assertFalse(page.run(f"document.querySelector('{turn(1, again)}').checkVisibility()"))
+        self.write(page, "unsent")
+        page.click(turn(2, again))
+        page.until_text(turn(2, ".answer"), "Three.")
+        self.until_answered(page, 2)
+        self.assertEqual(self.question_asked(), [("user", "first"), ("assistant", "One."), ("user", "second")])
+        self.assertEqual(page.run("question.value"), "unsent")
+        self.assertEqual(page.run("document.activeElement.id"), "send")
+        # Where no other answer comes the one that was there stays.
+        self.front.take(lambda exchange: exchange.send(400, {"error": {"message": "no"}}))
+        page.click(turn(2, again))
+        page.until_text(turn(2, ".note"), "cannot answer this: no")
+        self.assertEqual(page.text(turn(2, ".answer")).strip(), "Three.")
+
+    def test_last_question_is_changed(self):
+        page = self.open()
+        for said in ["One.", "Two.", "Three."]:
+            self.front.take(answer_of(said))
+        self.ask(page, "first")
+        self.until_answered(page)
+        self.ask(page, "secnd")
+        self.until_answered(page, 2)
+        edit = "[data-label=edit]"
+        self.assertFalse(page.run(f"document.querySelector('{turn(1, edit)}').checkVisibility()"))
+        self.write(page, "unsent")
+        for leave in ["document.getElementById('edit-end').click()", "Escape"]:
+            page.click(turn(2, edit))
+            page.until_text("#editing", "is being changed")
+            self.assertEqual(page.run("[question.value, document.activeElement.id]"), ["secnd", "question"])
+            page.key("Escape") if leave == "Escape" else page.run(leave)
+            # Nothing is lost: neither the answer nor what was written.
+            self.assertEqual(page.run("[question.value, document.getElementById('editing').hidden]"), ["unsent", True])
+            self.assertEqual(page.text(turn(2, ".answer")).strip(), "Two.")
+        page.click(turn(2, edit))
+        page.run("question.select()")
+        page.type("second")
+        self.assertEqual(faults(page), [])
+        page.click("#send")
+        page.until_text(turn(2, ".answer"), "Three.")
+        self.until_answered(page, 2)
+        self.assertEqual(page.text(turn(2, ".question")), "second")
+        self.assertEqual(self.question_asked(), [("user", "first"), ("assistant", "One."), ("user", "second")])
+        self.assertEqual(page.run("[question.value, document.getElementById('editing').hidden]"), ["unsent", True])
+        # A new conversation has nothing that is being changed.
+        page.click(turn(2, edit))
+        page.click("#renew")
+        self.assertTrue(page.run("document.getElementById('editing').hidden"))
 
     def test_stop_keeps_what_came(self):
         page = self.open()

@@ -3,7 +3,7 @@ import re
 import time
 
 from case import Case, faults, status, turn
-from front import answer_of
+from front import DONE, EVENTS, answer_of
 
 
 def refusal(status, message, **headers):
@@ -81,8 +81,33 @@ class Faults(Case):
         self.until_answered(page, 4)
         self.assertEqual(len(self.question_asked()), 2 * (3 - forgotten) + 1)
         self.assertNotIn(("user", "question 1"), self.question_asked())
-        self.assertEqual(page.text(turn(4, ".memory")) or "", "")
         self.assertIn("word word", page.text(turn(1, ".answer")))
+
+    def test_forgotten_questions_are_said_once_with_a_count_that_runs(self):
+        page = self.open()
+
+        def forgetting(count):
+            def answer(exchange):
+                exchange.begin({**EVENTS, "Kiln-Forgotten-Exchanges": str(count)})
+                exchange.say("Yes.")
+                exchange.put(DONE)
+                exchange.end()
+
+            return answer
+
+        for count, answer in enumerate([answer_of("One."), answer_of("Two."), forgetting(1), answer_of("Yes."), forgetting(2)], 1):
+            self.front.take(answer)
+            self.ask(page, f"question {count}")
+            self.until_answered(page, count)
+            said = page.run("[...document.querySelectorAll('.memory')].map((node) => node.textContent)")
+            self.assertEqual([re.search(r"\((.*)\)", one)[1] for one in said],
+                             [[], [], ["1 of 2"], ["1 of 2"], ["3 of 4"]][count - 1])
+            # Those who listen hear it where it begins.
+            self.assertEqual("forgotten" in page.run("announcer.textContent"), count == 3)
+        self.assertTrue(page.run("document.querySelector('.turn:nth-child(3) .memory') !== null"))
+        self.assertEqual(self.question_asked()[0], ("user", "question 2"))
+        page.click("#renew")
+        self.assertEqual(page.run("document.querySelectorAll('.memory').length"), 0)
 
     def test_question_that_is_too_long_alone_is_said_to_be_so(self):
         page = self.open()

@@ -5,7 +5,8 @@ import threading
 from case import Case, faults, status
 from front import DONE, answer_of, event_of
 
-SIZES = [(360, 640), (768, 1024), (1280, 800), (1920, 1080), (1080, 1920)]
+SIZES = [(320, 568), (390, 844), (768, 1024), (1024, 768), (1280, 800), (1366, 768), (1920, 1080), (1080, 1920),
+         (3840, 2160)]
 
 MARKDOWN = """### Stages
 
@@ -17,10 +18,12 @@ First **bold**, *slanted*, ~~struck~~ and `x < 1 && y`, but 2*3*4 and a_b_c.
 2. two
 
 - [ ] dash
+- [x] done
+- plain
 
-| a | b |
-| --- | --- |
-| 1 | **2** |
+| a | b | c | d |
+| --- | :--- | :-: | --: |
+| 1 | **2** | x \\| y |
 
 > quoted
 
@@ -64,23 +67,80 @@ class Looks(Case):
         pieces = [MARKDOWN[i:i + 3] for i in range(0, len(MARKDOWN), 3)]
         page = self.answer(*pieces)
         children = page.run("[...document.querySelector('.answer').children].map((child) => child.localName).join()")
-        self.assertEqual(children, "h5,p,ol,ul,div,blockquote,pre,hr,p")
+        self.assertEqual(children, "h5,p,ol,ul,div,blockquote,div,hr,p")
         for selector, expected in [
             ("h5", "Stages"), ("p strong", "bold"), ("p em", "slanted"), ("p s", "struck"), ("p code", "x < 1 && y"),
-            ("ol > li > ul > li:last-child", "second"), ("td strong", "2"), ("blockquote p", "quoted"),
+            ("ol > li > ul > li:last-child", "second"), ("td strong", "2"), ("td.center", "x | y"), ("td.right", ""),
+            ("th.left", "b"), ("> ul > li.task:first-child", "[ ] dash"), ("> ul > li:nth-child(2)", "[x] done"), ("blockquote p", "quoted"),
             ("pre code", 'if a < b:\n    print("**no**")'), ("p:last-child:not(blockquote *)", "Last *open"),
         ]:
             found = page.run(f"document.querySelector({json.dumps('.answer ' + selector)})?.textContent")
             self.assertEqual(found, expected, selector)
         self.assertIn("but 2*3*4 and a_b_c.", page.text(".answer"))
+        # Boxes are named, drawn, and copied as they were written.
+        self.assertEqual(page.run("[...document.querySelectorAll('.box')].map((box) => box.ariaLabel)"), ["To do", "Done"])
+        self.assertIn("[ ] dash\n[x] done\nplain", page.run("document.querySelector('.answer').innerText"))
+        sides = page.run("[...document.querySelectorAll('td')].map((cell) => getComputedStyle(cell).textAlign)")
+        self.assertEqual(sides, ["start", "left", "center", "right"])
+
+    def test_links_are_text_with_their_address_and_lead_nowhere(self):
+        address = "https://museum.example/plan_(a)_b?x=*1*"
+        for source, shown, addresses in [
+            (f"See [the *plan*]({address}).", f"See the plan ({address}).", [address]),
+            ('[Plan](</a b> "title") and ![picture](x.png)', "Plan (/a b) and picture (x.png)", ["/a b", "x.png"]),
+            ("<https://a.example/_x_> or <info@a.example>", "https://a.example/_x_ or info@a.example",
+             ["https://a.example/_x_", "info@a.example"]),
+            ("(https://a.example/_x_y_), www.a.example.", "(https://a.example/_x_y_), www.a.example.",
+             ["https://a.example/_x_y", "www.a.example"]),
+            ("[https://a.example](https://a.example) [same]()", "https://a.example same", ["https://a.example"]),
+            ("[x](javascript:alert(1)) [y][1] [z] a < b", "x (javascript:alert(1)) [y][1] [z] a < b",
+             ["javascript:alert(1)"]),
+        ]:
+            with self.subTest(source):
+                page = self.answer(source)
+                self.assertEqual(page.text(".answer").strip(), shown)
+                found = page.run("[...document.querySelectorAll('.address')].map((node) => node.textContent)")
+                self.assertEqual(found, addresses)
+                self.assertEqual(page.run("document.querySelectorAll('a, area, img:not(h1 img), form:not([id])').length"), 0)
+
+    def test_code_is_copied_by_its_own_button(self):
+        code = "if a < b:\n    print(1)"
+        page = self.open()
+        page.run("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+        self.front.take(answer_of(f"First\n\n```python\n{code}\n```\n\n- item\n  ```\n  inner\n  ```"))
+        self.ask(page, "Show me")
+        self.until_answered(page)
+        names = page.run("[...document.querySelectorAll('.code button')].map((button) => button.ariaLabel)")
+        self.assertEqual(names, ["Copy the code"] * 2)
+        page.click(".answer > .code button")
+        page.until("document.querySelector('.code button').ariaLabel === 'Copied'")
+        self.assertEqual(page.run("copied"), code)
+        self.assertEqual(page.run("announcer.textContent"), "Copied")
+        page.until("document.querySelector('.code button').ariaLabel === 'Copy the code'")
+        page.click("li .code button")
+        page.until("copied === 'inner'")
+        # The whole answer's copy has the code, and nothing of its button.
+        self.assertEqual(page.text(".answer").split(), ["First", *code.split(), "item", "inner"])
+
+    def test_wide_table_says_so_while_it_is(self):
+        cells = "|" + "|".join(["some words"] * 5) + "|\n"
+        page = self.answer(cells + "|" + "-|" * 5 + "\n" + cells + "\n|a|b|\n|-|-|\n|1|2|", size=(390, 844))
+        hint = "[...document.querySelectorAll('.table')].map((table) => getComputedStyle(table, '::after').content)"
+        page.until(f"{hint}[0].includes('The table goes on to the side.')")
+        self.assertEqual(page.run(hint)[1], "none")
+        page.resize(3840, 2160)
+        page.until(f"{hint}[0] === 'none'")
+        page.resize(320, 568)
+        page.until(f"{hint}[0].includes('side')")
 
     def test_answer_makes_no_markup(self):
         page = self.answer(*[HOSTILE[i:i + 5] for i in range(0, len(HOSTILE), 5)])
         found = page.run("""[...document.querySelectorAll('.answer *')]
             .flatMap((node) => [node.localName, ...node.getAttributeNames()])""")
         self.assertLessEqual(set(found), {
-            "p", "pre", "code", "div", "table", "thead", "tbody", "tr", "th", "td",
-            "dir", "tabindex", "role", "aria-label", "class"})
+            "p", "pre", "code", "div", "span", "table", "thead", "tbody", "tr", "th", "td", "button", "svg", "path",
+            "dir", "tabindex", "role", "aria-label", "aria-hidden", "class", "title", "type", "viewBox", "d",
+            "data-label", "data-language", "data-hint", "data-said"})
         self.assertIn("<script>window.isBroken = 1</script>", page.text(".answer"))
         self.assertIsNone(page.run("window.isBroken ?? null"))
 
@@ -89,7 +149,9 @@ class Looks(Case):
         blanks = " " * 20000
         page = self.open()
         answers = [
-            f"# x{blanks}x", f"| a |\n|-{blanks}x", f"```{blanks}`", f"-{blanks}x", "> " * 3000 + "x", "**a " * 3000]
+            f"# x{blanks}x", f"| a |\n|-{blanks}x", f"```{blanks}`", f"-{blanks}x", "> " * 3000 + "x", "**a " * 3000,
+            "[" * 20000, "[a](" * 5000, f"[a]({blanks}", "[a](" + "(" * 20000, "http://" * 3000, "<a:" * 7000,
+            f"- [ ]{blanks}x", f"| a |\n|-|\n|{blanks}|x"]
         for count, line in enumerate(answers, 1):
             self.front.take(answer_of(line))
             self.ask(page, "Show me")
@@ -135,6 +197,18 @@ class Looks(Case):
         directions = page.run(f"{blocks}.map((block) => getComputedStyle(block).direction)")
         self.assertEqual(directions, ["rtl", "ltr", "rtl"])
 
+    def test_text_grows_with_the_screen(self):
+        page = self.open()
+        found = {}
+        for size in SIZES:
+            page.resize(*size)
+            found[size] = page.run("parseFloat(getComputedStyle(document.documentElement).fontSize)")
+        self.assertEqual([found[size] for size in [(390, 844), (1280, 800), (1920, 1080), (1080, 1920)]], [18, 20, 20, 28.08])
+        # A screen of twice the pixels shows the same.
+        self.assertAlmostEqual(found[3840, 2160], 2 * found[1920, 1080], delta=0.5)
+        page.resize(2160, 3840)
+        self.assertAlmostEqual(page.run("parseFloat(getComputedStyle(document.documentElement).fontSize)"), 56, delta=0.5)
+
     def test_targets_fit_a_finger(self):
         self.front.replace("/status", status())
         page = self.open()
@@ -143,7 +217,7 @@ class Looks(Case):
         self.until_answered(page)
         for size in SIZES:
             page.resize(*size)
-            for dialog in [None, "status-dialog", "key-dialog", "idle-dialog"]:
+            for dialog in [None, "status-dialog", "language-dialog", "key-dialog", "idle-dialog"]:
                 if dialog:
                     page.run(f"document.getElementById('{dialog}').showModal()")
                 small = page.run("""[...document.querySelectorAll('button, input, textarea')]
@@ -240,7 +314,7 @@ class Looks(Case):
             page.run("conversation.scrollTop = 0")
             page.until("!document.getElementById('to-end').hidden")
             self.assertEqual(faults(page), [])
-            for dialog in ["status-dialog", "key-dialog", "idle-dialog"]:
+            for dialog in ["status-dialog", "language-dialog", "key-dialog", "idle-dialog"]:
                 page.run(f"document.getElementById('{dialog}').showModal()")
                 self.assertEqual(faults(page), [], dialog)
                 page.run(f"document.getElementById('{dialog}').close()")

@@ -64,6 +64,113 @@ class Owner(Case):
                 self.assertEqual(page.text(".note button"), texts["try-again"])
                 self.assertNotIn("{", page.text("body"))
 
+    def test_questions_wrap_and_are_whole(self):
+        long = "When does the museum open on Sunday, and what does it cost for two adults and three children?"
+        for scale in [100, 150]:
+            self.dress(text_percent=scale, questions=[long, "Wo?", "w" * 90])
+            page = self.open()
+            for size in SIZES:
+                page.resize(*size)
+                cut = page.run("""[...document.querySelectorAll('#suggestions button')].filter((button) => {
+                    const [box, words] = [button.getBoundingClientRect(), document.createRange()];
+                    words.selectNodeContents(button);
+                    const text = words.getBoundingClientRect();
+                    return box.left < 0 || box.right > innerWidth || text.left < box.left || text.right > box.right
+                        || text.top < box.top || text.bottom > box.bottom;
+                }).length""")
+                self.assertEqual(cut, 0, (scale, size))
+
+    def test_accent_is_the_owners_on_either_ground(self):
+        self.dress(accent={"light": "#005f87", "dark": "#6cb6dd"})
+        for dark, accent in [(False, (0, 95, 135)), (True, (108, 182, 221))]:
+            page = self.open(dark=dark)
+            self.write(page, "Hello")
+            page.until("send.getAttribute('aria-disabled') === 'false'")
+            box = page.run("send.getBoundingClientRect().toJSON()")
+            self.assertEqual(colors(page, [[box["x"] + box["width"] / 2, box["y"] + 6]]), [accent])
+            page.click("#send")
+            self.until_answered(page)
+            self.assertEqual(faults(page), [])
+            # Letters on the tint of a question are as readable as on the ground.
+            page.run("document.getElementById('language-dialog').showModal()")
+            self.assertEqual(faults(page), [])
+
+    def test_visitor_chooses_the_language_in_the_middle_of_a_conversation(self):
+        page = self.open()
+        self.front.take(answer_of("```python\n1\n```\n\n- [x] done"))
+        self.ask(page, "Hello?")
+        self.until_answered(page)
+        self.write(page, "unsent")
+        self.assertEqual(page.text("#language-open").strip(), "Language")
+        page.click("#language-open")
+        names = page.run("[...document.querySelectorAll('#languages button')].map((it) => [it.lang, it.textContent])")
+        self.assertEqual(names, [["en", "English"], ["de", "Deutsch"], ["es", "Español"], ["fr", "Français"]])
+        current = "document.querySelector('#languages [aria-current=true]').lang"
+        self.assertEqual(page.run(current), "en")
+        page.click("#languages [lang=de]")
+        page.until("document.documentElement.lang === 'de'")
+        texts = settings_of("de")["texts"]
+        self.assertEqual(page.run("[question.placeholder, send.ariaLabel, question.value]"),
+                         [texts["ask"], texts["send"], "unsent"])
+        page.until_text("#health", "Bereit")
+        self.assertEqual(page.run(current), "de")
+        # What an answer brought changes its words too; the answer stays.
+        named = page.run("['.actions button', 'pre', '.box'].map((it) => document.querySelector(it).ariaLabel)")
+        self.assertEqual(named[1:], ["Code, python", texts["task-done"]])
+        self.assertIn(named[0], [texts["copy"], texts["regenerate"]])
+        self.assertEqual(page.text(turn(1, "h2")), texts["question"])
+        self.assertFalse(page.run("document.getElementById('language-dialog').open"))
+        self.assertEqual(faults(page), [])
+
+    def test_visitors_language_brings_the_owners_words_and_keys(self):
+        asked = []
+
+        def settings(exchange):
+            wanted = exchange.headers["Accept-Language"]
+            asked.append(wanted)
+            said = settings_of(wanted)
+            german = said["texts"]["language"] == "de"
+            exchange.send(200, {**said, "has_keyboard": True, "has_logo": False, "title": "Stadtmuseum" if german else None,
+                                "welcome": "Guten Tag" if german else "Hello",
+                                "questions": ["Wo ist die Garderobe?"] if german else []})
+
+        self.front.replace("/page.json", settings)
+        page = self.open()
+        page.until_text("#greeting", "Hello")
+        self.assertTrue(page.run("document.getElementById('suggestions').hidden"))
+        page.click("#language-open")
+        page.click("#languages [lang=de]")
+        page.until_text("#greeting", "Guten Tag")
+        page.until_text("#suggestions", "Garderobe")
+        page.until_text("h1", "Stadtmuseum")
+        page.click("#question")
+        page.until("document.querySelector('#keyboard').innerText.includes('ß')")
+        # A language that the server is slow with does not come behind a later choice.
+        for tag in ["fr", "en"]:
+            page.run(f"document.querySelector('#languages [lang={tag}]').click()")
+        page.until_text("#greeting", "Hello")
+        page.until_text("h1", "Kiln")
+        self.assertEqual(page.run("document.documentElement.lang"), "en")
+        self.assertEqual([tag[:2] for tag in asked], ["en", "de", "fr", "en"])
+
+    def test_kiosk_turns_back_to_its_language(self):
+        page = self.open("?idle=4", languages="fr", health="Prêt")
+        page.click("#language-open")
+        page.click("#languages [lang=de]")
+        page.until("document.documentElement.lang === 'de'")
+        page.until("document.documentElement.lang === 'fr'")
+        self.assertEqual(page.text("#greeting"), settings_of("fr")["texts"]["greeting"])
+        # And what was left open is closed.
+        page.click("#language-open")
+        page.until("!document.getElementById('language-dialog').open")
+        # Nothing was said that would be lost: nobody is asked.
+        self.assertFalse(page.run("document.getElementById('idle-dialog').open"))
+
+    def test_there_is_no_switch_where_there_is_no_choice(self):
+        self.dress(languages=["en"])
+        page = self.open()
+        self.assertTrue(page.run("document.getElementById('language-open').hidden"))
+
     def test_waiting_is_said_in_the_language(self):
         page = self.open(languages="de", health="Bereit")
         self.front.take(lambda exchange: exchange.send(503, {"error": {"message": "full"}}, {"Retry-After": "1"}))

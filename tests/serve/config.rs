@@ -151,6 +151,15 @@ fn what_the_page_is_to_show_is_checked_at_the_start() {
     let long = at("long.svg", &"<svg>".repeat(1 << 18));
     small(&["--page-logo", &long]).refused(2, &["long.svg is no logo", "at most 1048576"]);
     small(&["--page-logo-dark", &html]).refused(2, &["--page-logo"]);
+    small(&["--page-accent", "red"]).refused(2, &["`red` is no colour of the page", "#005f87"]);
+    small(&["--page-accent", "#fc0"]).refused(2, &["#ffcc00", "light ground, and letters need 4.5; give #"]);
+    small(&["--page-accent", "#005f87", "--page-accent-dark", "#005f87"]).refused(2, &["dark ground", "give #"]);
+    small(&["--page-accent-dark", "#6cb6dd"]).refused(2, &["--page-accent"]);
+    let texts = "\npage-language = ['de', 'fr']\npage-question = ['Open?', 'it=Quando?']\n";
+    small(&["--config", &at("t.toml", texts)]).refused(2, &["`it=Quando?` is for the language it", "de, fr"]);
+    let twice = at("t.toml", "page-welcome = ['Hello', 'de=Guten Tag', 'de=Hallo']\n");
+    small(&["--config", &twice]).refused(2, &["--page-welcome has two texts for the language de"]);
+    small(&["--page-title", "A", "--page-title", "B"]).refused(2, &["--page-title has two texts for all languages"]);
     let file = at("k.toml", "\npage-languages = 'de'\n");
     small(&["--config", &file]).refused(2, &["k.toml:2", "`page-language` comes nearest"]);
 }

@@ -1,7 +1,7 @@
 //! Options of the chat page.
 
 use crate::machine::regular::{self, Links};
-use crate::serve::page::{PageLanguage, PageLogo, PageSettings};
+use crate::serve::page::{PageAccent, PageLanguage, PageLogo, PageSettings, PageText};
 use crate::{Error, Result};
 use clap::builder::NonEmptyStringValueParser;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,23 @@ const MOST_BYTES: u64 = 1 << 20;
 /// What the chat page shows.
 #[derive(Debug, Clone, clap::Args)]
 pub struct PageArgs {
-    /// The page's heading [default: Kiln]
-    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
-    page_title: Option<String>,
-    /// The words before the first question
-    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
-    page_welcome: Option<String>,
-    /// A question that a tap asks; may be given several times
-    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    /// The page's heading; may be given for each language [default: Kiln]
+    #[arg(long, value_name = "[TAG=]TEXT", value_parser = NonEmptyStringValueParser::new())]
+    page_title: Vec<String>,
+    /// The words before the first question; may be given for each language, as in "de=Guten Tag"
+    #[arg(long, value_name = "[TAG=]TEXT", value_parser = NonEmptyStringValueParser::new())]
+    page_welcome: Vec<String>,
+    /// A question that a tap asks; may be given several times. A language that has questions of its own shows those alone
+    #[arg(long, value_name = "[TAG=]TEXT", value_parser = NonEmptyStringValueParser::new())]
     page_question: Vec<String>,
+    /// The colour of the page's buttons and marks, such as #005f87. Letters on it and in it have to be readable
+    #[arg(long, value_name = "#RRGGBB")]
+    page_accent: Option<String>,
+    /// The same for screens that are set to a dark ground [default: a lighter shade of the other one]
+    #[arg(long, value_name = "#RRGGBB", requires = "page_accent")]
+    page_accent_dark: Option<String>,
     /// A language of the page: en, de, es, fr, or a file with the texts of another one; may be given several times. Of several
-    /// a browser gets the one that it is set to, else the first [default: en, de, es, fr]
+    /// a browser gets the one that it is set to, else the first, and a visitor may choose [default: en, de, es, fr]
     #[arg(long, value_name = "LANGUAGE|FILE", value_parser = NonEmptyStringValueParser::new())]
     page_language: Vec<String>,
     /// A picture in the place of the page's heading, which is then its alternative text: SVG, PNG or WebP, up to 1 MiB
@@ -46,18 +52,35 @@ impl PageArgs {
     /// As the server has them. Reads their files.
     ///
     /// # Errors
-    /// Input: a file cannot be read, or is no language or no logo.
+    /// Input: a file cannot be read, or is no language or no logo, a text is for a language that the page has not, or a colour
+    /// cannot be read.
     pub fn settings(&self) -> Result<PageSettings> {
+        let languages: Vec<PageLanguage> =
+            self.page_language.iter().map(|name| language(name)).collect::<Result<_>>()?;
+        let texts =
+            |given: &[String]| given.iter().map(|text| PageText::parse(text, &languages)).collect::<Result<Vec<_>>>();
+        let one_each = |option: &str, given: &[String]| {
+            let texts = texts(given)?;
+            match PageText::twice(&texts) {
+                Some(tag) => {
+                    let whose = if tag.is_empty() { "all languages".to_owned() } else { format!("the language {tag}") };
+                    Err(Error::input(format!("{option} has two texts for {whose}"), "leave out one of them"))
+                }
+                None => Ok(texts),
+            }
+        };
+        let accent = |light: &String| PageAccent::new(light, self.page_accent_dark.as_deref());
         Ok(PageSettings {
-            title: self.page_title.clone(),
-            welcome: self.page_welcome.clone(),
-            questions: self.page_question.clone(),
+            titles: one_each("--page-title", &self.page_title)?,
+            welcomes: one_each("--page-welcome", &self.page_welcome)?,
+            questions: texts(&self.page_question)?,
+            accent: self.page_accent.as_ref().map(accent).transpose()?,
             hides_status: self.page_no_status,
             text_percent: self.page_text,
-            languages: self.page_language.iter().map(|name| language(name)).collect::<Result<_>>()?,
             logo: self.page_logo.as_deref().map(logo).transpose()?,
             dark_logo: self.page_logo_dark.as_deref().map(logo).transpose()?,
             has_keyboard: self.page_keyboard,
+            languages,
         })
     }
 }

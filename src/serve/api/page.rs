@@ -17,16 +17,19 @@ macro_rules! file {
 }
 
 /// The files. They need no key: what they ask of the server does.
-const FILES: [File; 12] = [
+const FILES: [File; 15] = [
     file!("/", "text/html; charset=utf-8", "index.html"),
     file!("/page.css", "text/css; charset=utf-8", "page.css"),
     file!("/page.js", SCRIPT, "page.js"),
     file!("/health.js", SCRIPT, "health.js"),
     file!("/idle.js", SCRIPT, "idle.js"),
+    file!("/inline.js", SCRIPT, "inline.js"),
     file!("/keyboard.js", SCRIPT, "keyboard.js"),
+    file!("/languages.js", SCRIPT, "languages.js"),
     file!("/markdown.js", SCRIPT, "markdown.js"),
     file!("/owner.js", SCRIPT, "owner.js"),
     file!("/panel.js", SCRIPT, "panel.js"),
+    file!("/parts.js", SCRIPT, "parts.js"),
     file!("/stream.js", SCRIPT, "stream.js"),
     file!("/turn.js", SCRIPT, "turn.js"),
     file!("/icon.svg", "image/svg+xml", "icon.svg"),

@@ -1,5 +1,5 @@
-// A kiosk's next visitor finds a new conversation: `?idle=SECONDS` in the page's address says after how long without a
-// touch.
+// A kiosk's next visitor finds the page as it was at first: `?idle=SECONDS` in the page's address says after how long
+// without a touch.
 
 import { count } from './owner.js';
 
@@ -7,8 +7,8 @@ import { count } from './owner.js';
 const WARNING_S = 20;
 
 /**
- * Calls `renew` where `hasSomething` and nobody has done anything for that long, nor the server said anything to a
- * question (`heard`, by `performance.now()`). Without `?idle` it never does.
+ * Calls `renew` where nobody has done anything for that long, nor the server said anything to a question (`heard`, by
+ * `performance.now()`). Where `hasSomething` would be lost the page asks before. Without `?idle` it never does.
  */
 export function watchIdle({ hasSomething, heard, renew }) {
   const limit = Number(new URLSearchParams(location.search).get('idle')) * 1000;
@@ -16,7 +16,12 @@ export function watchIdle({ hasSomething, heard, renew }) {
   const dialog = document.getElementById('idle-dialog');
   const seconds = document.getElementById('idle-seconds');
   let touched = performance.now();
-  const touch = () => (touched = performance.now());
+  /** Whether the page is as it was at first. */
+  let isFresh = true;
+  const touch = () => {
+    touched = performance.now();
+    isFresh = false;
+  };
   for (const sign of ['pointerdown', 'pointermove', 'keydown', 'wheel', 'input']) {
     addEventListener(sign, touch, { passive: true });
   }
@@ -24,12 +29,13 @@ export function watchIdle({ hasSomething, heard, renew }) {
   const look = () => {
     const left = Math.max(touched, heard()) + limit - performance.now();
     seconds.textContent = count(Math.max(Math.ceil(left / 1000), 0), 'second', 'narrow');
-    if (left <= 0 && hasSomething()) {
+    if (left <= 0 && !isFresh) {
       for (const open of document.querySelectorAll('dialog[open]')) open.close();
+      isFresh = true;
       renew();
     } else if (left > Math.min(WARNING_S * 1000, limit / 2)) {
       if (dialog.open) dialog.close();
-    } else if (hasSomething() && !dialog.open) {
+    } else if (hasSomething() && !isFresh && !dialog.open) {
       dialog.showModal();
     }
   };

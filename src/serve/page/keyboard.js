@@ -1,21 +1,14 @@
 // A keyboard on the screen, for a kiosk that has no other. It writes where the field's caret is, and the field keeps the
 // focus: what is typed on a keyboard that is plugged in goes the way it always goes.
 
-import { language, owner, text } from './owner.js';
+import { language, owner, text, translate } from './owner.js';
+import { drawing } from './parts.js';
 
 /** Milliseconds after which a key that is held deletes again, and from then on from one time to the next. */
 const HOLD_MS = 500;
 const REPEAT_MS = 70;
 /** The row that has the keys for capitals and for deleting at its ends. */
 const EDGED_ROW = 2;
-
-const DRAWINGS = {
-  shift: 'M12 4l8 9h-4v6H8v-6H4z',
-  delete: 'M9 5h12v14H9l-6-7zM12 9l6 6M18 9l-6 6',
-  space: 'M4 10v5h16v-5',
-  hide: 'M3 4h18v10H3zM7 8h.01M12 8h.01M17 8h.01M8 11h8M9 18l3 3 3-3',
-  send: 'M12 19V5M6 11l6-6 6 6',
-};
 
 export class OnScreenKeyboard {
   #field;
@@ -37,7 +30,7 @@ export class OnScreenKeyboard {
       hide: () => this.hide(),
       send,
     };
-    this.#build();
+    this.build();
     // The system's own keyboard stays away.
     field.inputMode = 'none';
     field.addEventListener('focus', () => this.show());
@@ -68,7 +61,8 @@ export class OnScreenKeyboard {
 
   // --- Its keys ---
 
-  #build() {
+  /** Gives it the keys of the page's language. */
+  build() {
     const layers = ['letters', 'symbols'].map((layer) => {
       const node = document.createElement('div');
       node.className = 'layer';
@@ -197,13 +191,9 @@ function named(act, name) {
 }
 
 function drawn(act, name) {
-  const [drawing, path] = ['svg', 'path'].map((tag) => document.createElementNS('http://www.w3.org/2000/svg', tag));
-  drawing.setAttribute('viewBox', '0 0 24 24');
-  drawing.setAttribute('aria-hidden', 'true');
-  path.setAttribute('d', DRAWINGS[act]);
-  drawing.append(path);
-  const key = keyOf(drawing);
+  const key = keyOf(drawing(act));
   key.dataset.act = act;
-  key.setAttribute('aria-label', text(name));
+  key.dataset.label = name;
+  translate(key);
   return key;
 }

@@ -34,7 +34,7 @@ static MODEL: LazyLock<Map<String, Value>> = LazyLock::new(|| {
 });
 
 /// The languages that are built in.
-pub(super) fn built_in() -> &'static [PageLanguage] {
+fn built_in() -> &'static [PageLanguage] {
     static ALL: LazyLock<Vec<PageLanguage>> = LazyLock::new(|| {
         let parse = |(tag, text): &(&str, &str)| {
             PageLanguage::parse(text, tag).unwrap_or_else(|e| panic!("a built-in language: {e}"))
@@ -42,6 +42,11 @@ pub(super) fn built_in() -> &'static [PageLanguage] {
         FILES.iter().map(parse).collect()
     });
     &ALL
+}
+
+/// These, or where there are none those that are built in.
+pub(super) fn or_built_in(languages: &[PageLanguage]) -> &[PageLanguage] {
+    if languages.is_empty() { built_in() } else { languages }
 }
 
 impl PageLanguage {
@@ -76,6 +81,11 @@ impl PageLanguage {
         }
         let tag = texts.get("language").and_then(Value::as_str).unwrap_or_default().to_owned();
         Ok(PageLanguage { tag, texts })
+    }
+
+    /// Its tag, such as `en`.
+    pub fn tag(&self) -> &str {
+        &self.tag
     }
 
     pub(super) fn texts(&self) -> &Map<String, Value> {
@@ -186,7 +196,7 @@ fn check(name: &str, value: &Value, model: &Value) -> std::result::Result<(), (S
 }
 
 /// Whether browsers take it for a language, in a script and a country or not (BCP 47).
-fn is_tag(text: &str) -> bool {
+pub(super) fn is_tag(text: &str) -> bool {
     let mut parts = text.split('-');
     let letters = |part: &str| part.bytes().all(|byte| byte.is_ascii_alphabetic());
     let is_language = parts.next().is_some_and(|part| matches!(part.len(), 2 | 3) && letters(part));

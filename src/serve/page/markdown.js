@@ -1,9 +1,10 @@
 // An answer's Markdown as DOM nodes. Its text reaches the page only as text nodes, so nothing in it becomes markup.
 //
-// Known are paragraphs, headings, lists, quotes, fenced code, tables and rules, and in them bold, italic, struck and
-// code. Links stay text, because a kiosk's page leads nowhere else.
+// Known are paragraphs, headings, lists with and without boxes to tick, quotes, fenced code, tables and rules.
 
-import { text } from './owner.js';
+import { element, inline } from './inline.js';
+import { translate } from './owner.js';
+import { copyButton } from './parts.js';
 
 /** Quotes and lists within each other. What lies deeper is shown as it is written. */
 const DEPTH = 8;
@@ -14,6 +15,7 @@ const HEADING = /^ {0,3}(#{1,6}) +(.*)$/;
 const RULE = /^([-*_])( *\1){2,}$/;
 const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^( *)([-*+]|(\d{1,9})[.)])( +|$)/;
+const TASK = /^\[([ xX])\] +/;
 const TABLE_RULE = /^\|? *:?-+:? *(\| *:?-+:? *)*\|?$/;
 
 /** Shows a growing text. Blocks that the new text leaves as they were keep their nodes, and a reader's selection. */
@@ -119,14 +121,16 @@ const BUILDERS = {
   code(lines) {
     const [language] = FENCE.exec(lines[0])[2].trim().split(' ');
     const isClosed = lines.length > 1 && closesFence(lines.at(-1), lines[0]);
-    const pre = element('pre');
-    // What is wider than the page is scrolled, by the keyboard as well.
-    pre.tabIndex = 0;
-    pre.dir = 'ltr';
-    pre.setAttribute('role', 'region');
-    pre.setAttribute('aria-label', language ? text('code-of', { language }) : text('code'));
-    pre.append(element('code', lines.slice(1, isClosed ? -1 : undefined).join('\n')));
-    return pre;
+    const source = lines.slice(1, isClosed ? -1 : undefined).join('\n');
+    const pre = scrolled(element('pre'), language ? 'code-of' : 'code', language ? { language } : {});
+    pre.append(element('code', source));
+    const frame = element('div');
+    frame.className = 'code';
+    frame.dir = 'ltr';
+    if (language) frame.dataset.language = language;
+    const copy = copyButton('copy-code', () => source);
+    frame.append(...(copy ? [copy] : []), pre);
+    return frame;
   },
   heading(lines) {
     const [, marks, text] = HEADING.exec(lines[0]);
@@ -145,8 +149,14 @@ const BUILDERS = {
     if (first[3] !== undefined) list.start = Number(first[3]);
     for (const item of items(lines, first)) {
       const entry = element('li');
+      const task = TASK.exec(item[0]);
+      if (task) {
+        entry.className = 'task';
+        entry.append(box(task[1] !== ' '), ' ');
+        item[0] = item[0].slice(task[0].length);
+      }
       for (const block of split(item)) {
-        if (block.kind === 'paragraph' && !entry.hasChildNodes()) inline(entry, block.lines.join('\n'));
+        if (block.kind === 'paragraph' && entry.childNodes.length === (task ? 2 : 0)) inline(entry, block.lines.join('\n'));
         else entry.append(build(block, depth + 1));
       }
       list.append(entry);
@@ -154,28 +164,74 @@ const BUILDERS = {
     return list;
   },
   table(lines) {
-    const table = element('table');
+    const sides = cellsOf(lines[1]).map(sideOf);
     const row = (line, tag) => {
-      const cells = line.trim().replace(/^\||\|$/g, '').split('|');
+      const cells = cellsOf(line);
       const tr = element('tr');
-      tr.append(...cells.map((cell) => inline(element(tag), cell.trim())));
+      tr.append(...sides.map((side, i) => {
+        const cell = inline(element(tag), cells[i] ?? '');
+        if (side) cell.className = side;
+        return cell;
+      }));
       return tr;
     };
-    const head = element('thead');
+    const [table, head, body] = ['table', 'thead', 'tbody'].map((tag) => element(tag));
     head.append(row(lines[0], 'th'));
-    const body = element('tbody');
     body.append(...lines.slice(2).map((line) => row(line, 'td')));
     table.append(head, body);
+    const region = scrolled(element('div'), 'table');
+    region.append(table);
     const frame = element('div');
     frame.className = 'table';
-    frame.tabIndex = 0;
-    frame.setAttribute('role', 'region');
-    frame.setAttribute('aria-label', text('table'));
-    frame.append(table);
+    frame.dataset.hint = 'is-wide';
+    translate(frame);
+    frame.append(region);
+    widths.observe(region);
+    widths.observe(table);
     return frame;
   },
   paragraph: (lines) => inline(element('p'), lines.join('\n')),
 };
+
+/** What is wider than the page is scrolled, by the keyboard as well. It is named by the text `label`. */
+function scrolled(node, label, values = {}) {
+  node.classList.add('scrolled');
+  node.tabIndex = 0;
+  node.setAttribute('role', 'region');
+  Object.assign(node.dataset, { label }, values);
+  translate(node);
+  return node;
+}
+
+/** Tells tables that are wider than the page: they say so. */
+const widths = new ResizeObserver((entries) => {
+  for (const region of new Set(entries.map(({ target }) => target.closest('.scrolled')))) {
+    region?.parentElement?.classList.toggle('overflowing', region.scrollWidth > region.clientWidth + 1);
+  }
+});
+
+/** The cells of a line of a table. A bar with a stroke before it is text. */
+function cellsOf(line) {
+  const cells = line.trim().replace(/^\|/, '').split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll('\\|', '|'));
+  return cells.length > 1 && cells.at(-1) === '' ? cells.slice(0, -1) : cells;
+}
+
+/** The side that a table's rule sets a column to: `left`, `right`, `center`, or none. */
+function sideOf(rule) {
+  const [atStart, atEnd] = [rule.startsWith(':'), rule.endsWith(':')];
+  if (atStart && atEnd) return 'center';
+  return atEnd ? 'right' : atStart ? 'left' : '';
+}
+
+/** The box of a task. What is copied has it as it was written. */
+function box(isDone) {
+  const node = element('span', isDone ? '[x]' : '[ ]');
+  node.className = isDone ? 'box done' : 'box';
+  node.setAttribute('role', 'img');
+  node.dataset.label = isDone ? 'task-done' : 'task-open';
+  translate(node);
+  return node;
+}
 
 /** The lines of each item of a list, without their marks and indents. */
 function items(lines, first) {
@@ -191,86 +247,4 @@ function items(lines, first) {
     }
   }
   return found;
-}
-
-/** Marks of text and the elements they stand for, the longest first. */
-const MARKS = [['***', 'strong', 'em'], ['**', 'strong'], ['__', 'strong'], ['~~', 's'], ['*', 'em'], ['_', 'em']];
-const ESCAPABLE = /[!-/:-@[-`{-~]/;
-const WORD = /[\p{L}\p{N}]/u;
-
-/** Appends `text` to `parent`, its marks as elements. */
-function inline(parent, text) {
-  let plain = '';
-  const flush = () => {
-    if (plain) parent.append(plain);
-    plain = '';
-  };
-  for (let at = 0; at < text.length; ) {
-    const marked = codeAt(text, at) ?? emphasisAt(text, at);
-    if (marked) {
-      flush();
-      parent.append(marked.node);
-      at = marked.end;
-    } else if (text[at] === '\\' && ESCAPABLE.test(text[at + 1] ?? '')) {
-      plain += text[at + 1];
-      at += 2;
-    } else {
-      // A run of marks that open nothing is text as a whole.
-      const run = /^(`+|\*+|_+|~+)/.exec(text.slice(at, at + 64))?.[0] ?? text[at];
-      plain += run;
-      at += run.length;
-    }
-  }
-  flush();
-  return parent;
-}
-
-function codeAt(text, at) {
-  if (text[at] !== '`') return null;
-  const mark = /^`+/.exec(text.slice(at, at + 64))[0];
-  const end = text.indexOf(mark, at + mark.length);
-  if (end < 0 || text[end + mark.length] === '`') return null;
-  return { node: element('code', text.slice(at + mark.length, end)), end: end + mark.length };
-}
-
-function emphasisAt(text, at) {
-  for (const [mark, ...tags] of MARKS) {
-    if (!text.startsWith(mark, at)) continue;
-    const start = at + mark.length;
-    const end = isSpace(text[start]) || isWithinWord(mark, text[at - 1]) ? -1 : closing(mark, text, start);
-    if (end < 0) continue;
-    const nodes = tags.map((tag) => element(tag));
-    nodes.reduce((outer, inner) => (outer.append(inner), inner));
-    inline(nodes.at(-1), text.slice(start, end));
-    return { node: nodes[0], end: end + mark.length };
-  }
-  return null;
-}
-
-/** Where `mark` closes what opened before `start`, or -1. */
-function closing(mark, text, start) {
-  for (let end = text.indexOf(mark, start); end >= 0; end = text.indexOf(mark, end + 1)) {
-    const after = text[end + mark.length];
-    if (mark.length === 1 && after === mark) {
-      end += 1; // that is a mark of two
-    } else if (end > start && !isSpace(text[end - 1]) && !isWithinWord(mark, after) && after !== '*') {
-      return end;
-    }
-  }
-  return -1;
-}
-
-function isSpace(character) {
-  return character === undefined || /\s/.test(character);
-}
-
-/** A single mark beside a letter or digit is part of it, as in 2*3 or a_b. */
-function isWithinWord(mark, neighbour) {
-  return (mark.length === 1 || mark === '__') && neighbour !== undefined && WORD.test(neighbour);
-}
-
-function element(tag, text = '') {
-  const node = document.createElement(tag);
-  if (text) node.textContent = text;
-  return node;
 }

@@ -4,20 +4,34 @@
 const AGAIN_MS = 1000;
 
 /** What `/page.json` says. */
-export const owner = await ask();
+export let owner = await ask('');
 /** The tag of the page's language. */
-export const language = owner.texts.language;
+export let language = owner.texts.language;
+/** The language that was asked for last: a tag, or empty for the browser's. */
+let wanted = '';
 
-async function ask() {
+async function ask(tag) {
+  const headers = tag ? { 'Accept-Language': tag } : {};
   for (;;) {
     try {
-      const response = await fetch('page.json', { cache: 'no-store', signal: AbortSignal.timeout(10_000) });
+      const response = await fetch('page.json', { headers, cache: 'no-store', signal: AbortSignal.timeout(10_000) });
       if (response.ok) return await response.json();
     } catch {
       // It went away since it sent the page, and may be back soon.
     }
     await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
   }
+}
+
+/** Turns the page to the language of a tag, or to the browser's where it is empty. False where another was asked for since. */
+export async function speak(tag) {
+  wanted = tag;
+  const found = await ask(tag);
+  if (wanted !== tag) return false;
+  owner = found;
+  language = owner.texts.language;
+  dress();
+  return true;
 }
 
 /** The text of a name, with `values` in the place of what stands in braces. */
@@ -64,19 +78,49 @@ export function dress() {
   root.lang = language;
   root.dir = owner.texts.direction;
   root.style.setProperty('--scale', String((owner.text_percent ?? 100) / 100));
-  for (const node of document.querySelectorAll('[data-text]')) node.textContent = text(node.dataset.text);
-  for (const node of document.querySelectorAll('[data-label]')) node.setAttribute('aria-label', text(node.dataset.label));
-  for (const node of document.querySelectorAll('[data-placeholder]')) node.placeholder = text(node.dataset.placeholder);
+  if (owner.accent) {
+    root.style.setProperty('--owner-accent', owner.accent.light);
+    root.style.setProperty('--owner-accent-dark', owner.accent.dark);
+  }
+  translate(root);
   const get = (id) => document.getElementById(id);
-  if (owner.title) document.title = get('title').textContent = owner.title;
+  const title = owner.title ?? 'Kiln';
+  if (owner.title) document.title = title;
   if (owner.welcome) get('greeting').textContent = owner.welcome;
-  if (owner.has_logo) showLogo();
+  if (owner.has_logo) showLogo(title);
+  else get('title').textContent = title;
   get('status-open').hidden = owner.hides_status === true;
   document.body.removeAttribute('aria-busy');
 }
 
+/** Where a node names texts: for its content, for those who listen, for a field that is empty, and for its style. */
+const PLACES = {
+  text: (node, said) => (node.textContent = said),
+  label(node, said) {
+    node.setAttribute('aria-label', said);
+    // Who points at a drawing reads it.
+    if (node.classList.contains('icon')) node.title = said;
+  },
+  placeholder: (node, said) => (node.placeholder = said),
+  hint: (node, said) => (node.dataset.said = said),
+};
+
+/** Writes the texts that a node and all within it name. What stands in their braces is in the node's own data. */
+export function translate(node) {
+  for (const [place, write] of Object.entries(PLACES)) {
+    for (const found of [node, ...node.querySelectorAll(`[data-${place}]`)]) {
+      if (found.dataset[place]) write(found, text(found.dataset[place], found.dataset));
+    }
+  }
+}
+
 /** The logo in the heading's place. One that is not made for a dark ground brings a light one. */
-function showLogo() {
+function showLogo(title) {
+  const shown = document.querySelector('.logo img');
+  if (shown) {
+    shown.alt = title;
+    return;
+  }
   const [picture, image] = [document.createElement('picture'), document.createElement('img')];
   if (owner.has_dark_logo) {
     const dark = document.createElement('source');
@@ -85,7 +129,7 @@ function showLogo() {
     picture.append(dark);
   }
   picture.className = owner.has_dark_logo ? 'logo' : 'logo plated';
-  image.alt = document.getElementById('title').textContent;
+  image.alt = title;
   image.src = 'logo';
   picture.append(image);
   document.querySelector('h1').replaceChildren(picture);

@@ -3,10 +3,12 @@
 import { Health } from './health.js';
 import { watchIdle } from './idle.js';
 import { OnScreenKeyboard } from './keyboard.js';
+import { forgetLanguage, offerLanguages } from './languages.js';
 import { dress, owner, text } from './owner.js';
 import { Panel, healthOf } from './panel.js';
+import { announce, make } from './parts.js';
 import { ask } from './stream.js';
-import { TurnView, announce, clearTurns, make, scrollToEnd } from './turn.js';
+import { TurnView, clearTurns, scrollToEnd } from './turn.js';
 
 const get = (id) => document.getElementById(id);
 const question = get('question');
@@ -22,25 +24,38 @@ const DOUBLE_TAP_MS = 500;
 /** The conversation: `{ question, answer, view, isForgotten }` each; the model is no longer asked with what is forgotten. */
 let turns = [];
 /**
- * The question that is being answered, or null: `{ turn, stop, lose, since, heard }`. `stop` is the reader's
- * AbortController, `lose` gives the present try up, `since` is the question's time and `heard` that of the last sign of
- * life.
+ * The question that is being answered, or null: `{ turn, before, stop, lose, since, heard }`. `before` is the answer that
+ * it had, `stop` the reader's AbortController, `lose` gives the present try up, `since` is the question's time and `heard`
+ * that of the last sign of life.
  */
 let current = null;
+/** The turn whose question is being changed, with what was written in the field before: `{ turn, draft }`, or null. */
+let edited = null;
 
 // --- What the owner wants of the page ---
 
 dress();
 const keyboard = owner.has_keyboard ? new OnScreenKeyboard(question, () => !current && get('composer').requestSubmit()) : null;
-get('suggestions').append(...(owner.questions ?? []).map((suggested) => {
-  const [entry, button] = [make('li', ''), make('button', 'quiet', suggested)];
-  button.type = 'button';
-  button.dir = 'auto';
-  button.addEventListener('click', () => !current && put(suggested));
-  entry.append(button);
-  return entry;
-}));
-get('suggestions').hidden = get('suggestions').childElementCount === 0;
+offerLanguages(() => {
+  showSuggestions();
+  keyboard?.build();
+  showHealth();
+  showState();
+});
+showSuggestions();
+
+/** The questions that a tap asks, in the page's language. */
+function showSuggestions() {
+  get('suggestions').replaceChildren(...owner.questions.map((suggested) => {
+    const [entry, button] = [make('li', ''), make('button', 'quiet', suggested)];
+    button.type = 'button';
+    button.dir = 'auto';
+    button.addEventListener('click', () => !current && put(suggested));
+    entry.append(button);
+    return entry;
+  }));
+  get('suggestions').hidden = owner.questions.length === 0;
+}
 
 // --- The key, for this tab only ---
 
@@ -77,15 +92,19 @@ new Panel(health);
 let wasLocked = false;
 
 health.addEventListener('change', () => {
+  showHealth();
+  if (health.isLocked && (key ? health.refusedKey === key : !wasLocked)) askForKey();
+  wasLocked = health.isLocked;
+  if (current && !health.isThere && performance.now() - current.heard > SILENCE_S * 1000) current.lose();
+});
+
+function showHealth() {
   const [word, sentence] = healthOf(health);
   get('health').textContent = word;
   get('status-open').dataset.health = health.isReady ? 'ready' : health.isThere ? 'busy' : 'gone';
   if (health.status?.model && !owner.title) document.title = `${health.status.model} – Kiln`;
   showBanner(sentence);
-  if (health.isLocked && (key ? health.refusedKey === key : !wasLocked)) askForKey();
-  wasLocked = health.isLocked;
-  if (current && !health.isThere && performance.now() - current.heard > SILENCE_S * 1000) current.lose();
-});
+}
 
 /** Says why there are no answers now, and once that there are. */
 function showBanner(sentence) {
@@ -104,10 +123,10 @@ for (const button of document.querySelectorAll('[data-close]')) {
 
 // --- A question's way ---
 
-/** Asks a turn's question until it is answered, stopped, or cannot be. */
+/** Asks a turn's question until it is answered, stopped, or cannot be. The answer that it had stays where none comes. */
 async function answer(turn) {
   const stop = new AbortController();
-  const mine = { turn, stop, since: performance.now() };
+  const mine = { turn, before: turn.answer, stop, since: performance.now() };
   current = mine;
   turn.answer = '';
   turn.view.begin();
@@ -129,6 +148,7 @@ async function answer(turn) {
     if (turn.answer || !(await mayAskAgain(result, turn, stop.signal, () => (losses += 1) < LOSSES))) break;
   }
   if (stop.signal.reason === 'renewed') return;
+  turn.answer ||= mine.before;
   turn.view.end(noteOn(stop.signal.reason === 'stopped' ? { end: 'stopped' } : result, turn));
   current = null;
   showState();
@@ -152,7 +172,8 @@ function remembered(turn) {
 function forget(turn, forgotten) {
   const known = remembered(turn);
   for (const past of known.slice(0, forgotten)) past.isForgotten = true;
-  turn.view.forget(forgotten, known.length);
+  const before = turns.slice(0, turns.indexOf(turn)).filter((past) => past.answer);
+  turn.view.forget(before.filter((past) => past.isForgotten).length, before.length);
 }
 
 /** Waits for what hinders an answer to pass. False where it does not. */
@@ -210,6 +231,7 @@ function showState() {
   const isBusy = current !== null;
   get('welcome').hidden = turns.length > 0;
   get('renew').disabled = turns.length === 0;
+  get('editing').hidden = !edited;
   send.classList.toggle('busy', isBusy);
   send.setAttribute('aria-label', text(isBusy ? 'stop' : 'send'));
   // A button that is disabled would lose the focus.
@@ -223,24 +245,63 @@ get('composer').addEventListener('submit', (event) => {
   if (current) return stopAnswer();
   const asked = question.value.trim();
   if (!asked) return;
-  const turn = { question: asked, answer: '', isForgotten: false };
-  turn.view = new TurnView(turn, () => !current && answer(turn));
-  turns.push(turn);
+  const turn = edited ? reworded(edited.turn, asked) : newTurn(asked);
   // The answer is read now.
   keyboard?.hide();
-  question.value = '';
-  fit();
+  endEditing();
   answer(turn);
 });
 
+function newTurn(asked) {
+  const turn = { question: asked, answer: '', isForgotten: false };
+  const again = () => {
+    if (current) return;
+    if (edited) endEditing();
+    answer(turn);
+    // The button that had the focus is gone.
+    send.focus();
+  };
+  turn.view = new TurnView(turn, { again, edit: () => !current && edit(turn) });
+  turns.push(turn);
+  return turn;
+}
+
 function stopAnswer() {
   if (performance.now() - current.since < DOUBLE_TAP_MS) return;
-  const { turn, stop } = current;
+  const { turn, before, stop } = current;
   // A question that nothing was said to goes back to where it was written.
-  if (!turn.answer && !question.value) question.value = turn.question;
+  if (!turn.answer && !before && !question.value) question.value = turn.question;
   stop.abort('stopped');
   fit();
 }
+
+/** Lets the last question be written anew where questions are written. */
+function edit(turn) {
+  edited ??= { turn, draft: question.value };
+  write(turn.question);
+  question.focus();
+}
+
+/** Leaves the last question as it is, and the field as it was before. Without an edit it empties the field. */
+function endEditing() {
+  const draft = edited?.draft ?? '';
+  edited = null;
+  write(draft);
+}
+
+/** The turn with other words, which its answer does not answer. */
+function reworded(turn, asked) {
+  if (turn.question === asked) return turn;
+  turn.question = asked;
+  turn.answer = '';
+  turn.view.reword();
+  return turn;
+}
+
+get('edit-end').addEventListener('click', () => {
+  endEditing();
+  question.focus();
+});
 
 question.addEventListener('input', fit);
 question.addEventListener('keydown', (event) => {
@@ -252,8 +313,14 @@ question.addEventListener('keydown', (event) => {
 document.addEventListener('keydown', (event) => {
   if (event.key !== 'Escape' || document.querySelector('dialog[open]')) return;
   if (current) stopAnswer();
+  else if (edited) endEditing();
   else keyboard?.hide();
 });
+
+function write(content) {
+  question.value = content;
+  fit();
+}
 
 /** Makes the field as high as its text, up to what the style allows. */
 function fit() {
@@ -267,17 +334,16 @@ function renew() {
   current?.stop.abort('renewed');
   current = null;
   turns = [];
+  edited = null;
   clearTurns();
   keyboard?.hide();
-  question.value = '';
-  fit();
+  write('');
   announce(text('begins-anew'));
 }
 
 /** Asks a question. */
 function put(asked) {
-  question.value = asked;
-  fit();
+  write(asked);
   get('composer').requestSubmit();
   // In the field it would bring the keyboard back before the answer.
   (keyboard ? get('conversation') : question).focus();
@@ -288,7 +354,14 @@ get('renew').addEventListener('click', () => {
   question.focus();
 });
 
-watchIdle({ hasSomething: () => turns.length > 0 || question.value !== '', heard: () => current?.heard ?? 0, renew });
+watchIdle({
+  hasSomething: () => turns.length > 0 || question.value !== '',
+  heard: () => current?.heard ?? 0,
+  renew() {
+    renew();
+    forgetLanguage();
+  },
+});
 showState();
 health.look();
 // A touch screen would open its keyboard over the page, and the page its own.

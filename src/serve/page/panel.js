@@ -1,6 +1,7 @@
 // The status view: the server's health in a word, its rate over the last minutes, its queue and its memory.
 
 import { decimal, duration, percent, text, whole } from './owner.js';
+import { graphic, make } from './parts.js';
 
 /** What the server does, by its phase: the names of a word, and of a sentence where it does not answer questions. */
 const PHASES = {
@@ -62,11 +63,8 @@ function factsOf(status) {
 }
 
 function fact([name, value, share]) {
-  const group = document.createElement('div');
-  const term = document.createElement('dt');
-  const detail = document.createElement('dd');
-  term.textContent = name;
-  detail.textContent = value;
+  const group = make('div', '');
+  const [term, detail] = [make('dt', '', name), make('dd', '', value)];
   detail.dir = 'auto';
   group.append(term, detail);
   if (Number.isFinite(share)) group.append(bar(share));
@@ -75,12 +73,7 @@ function fact([name, value, share]) {
 
 /** A bar for who sees. The text beside it says the same. */
 function bar(share) {
-  const [frame, part] = ['svg', 'rect'].map((tag) => document.createElementNS('http://www.w3.org/2000/svg', tag));
-  frame.setAttribute('class', 'bar');
-  frame.setAttribute('aria-hidden', 'true');
-  part.setAttribute('width', `${Math.min(share, 1) * 100}%`);
-  frame.append(part);
-  return frame;
+  return graphic('rect', { width: `${Math.min(share, 1) * 100}%` }, { class: 'bar' });
 }
 
 /** The graph's points: the newest rate at the right, the highest at the top. */

@@ -1,36 +1,49 @@
 // The conversation as it is seen: each question with its answer, and which part of them is in view.
 
 import { Markdown } from './markdown.js';
-import { count, language, text, whole } from './owner.js';
+import { count, language, text, translate, whole } from './owner.js';
+import { announce, copyButton, iconButton, make } from './parts.js';
 
 const get = (id) => document.getElementById(id);
 const conversation = get('conversation');
 
 /** Whether the newest text is kept in view. It is not while the reader looks at something above it. */
 let follows = true;
+/** What the conversation lost of its beginning. It is said in one place, where it began, and its numbers go on there. */
+const memory = make('p', 'memory');
 
 /** One question and its answer on the page. */
 export class TurnView {
   #turn;
-  #again;
+  #does;
   #node = make('article', 'turn');
-  #memory = make('p', 'memory');
+  #asked = make('div', 'question');
   #answer = make('div', 'answer');
   #actions = make('p', 'actions');
   #note = make('p', 'note');
   #markdown = new Markdown(this.#answer);
   #frame = 0;
   #countdown = 0;
+  /** The sentence of what is forgotten, where this answer is the first without it. */
+  #loss = '';
 
-  /** `again` asks the question once more. */
-  constructor(turn, again) {
+  /** `does` has what the reader may do with the last turn: `again` asks it once more, `edit` lets its question be changed. */
+  constructor(turn, does) {
     this.#turn = turn;
-    this.#again = again;
-    const asked = make('div', 'question', turn.question);
-    asked.dir = 'auto';
-    this.#node.append(make('h2', 'visually-hidden', text('question')), asked, this.#memory);
-    this.#node.append(make('h2', 'visually-hidden', text('answer')), this.#answer, this.#actions, this.#note);
+    this.#does = does;
+    this.#asked.dir = 'auto';
+    const edit = iconButton('edit', 'edit', does.edit);
+    edit.classList.add('of-last');
+    const row = make('div', 'asked');
+    row.append(edit, this.#asked);
+    this.#node.append(heading('question'), row, heading('answer'), this.#answer, this.#actions, this.#note);
+    this.reword();
     get('turns').append(this.#node);
+  }
+
+  /** Shows the question as it is now. */
+  reword() {
+    this.#asked.textContent = this.#turn.question;
   }
 
   begin() {
@@ -49,7 +62,10 @@ export class TurnView {
 
   /** Says that the model was asked without the oldest `forgotten` of `all` questions before. */
   forget(forgotten, all) {
-    this.#memory.textContent = text('is-forgotten', { forgotten: whole(forgotten), all: whole(all) });
+    memory.textContent = text('is-forgotten', { forgotten: whole(forgotten), all: whole(all) });
+    if (memory.isConnected) return;
+    this.#loss = memory.textContent;
+    this.#node.querySelector('.asked').after(memory);
     scrollToEnd();
   }
 
@@ -76,15 +92,18 @@ export class TurnView {
     if (note?.message !== undefined) this.#note.replaceChildren(...quoting(note.message));
     const said = this.#note.textContent;
     this.#node.classList.toggle('fault', note?.isFault === true);
-    if (this.#turn.answer) this.#actions.replaceChildren(...actionsFor(this.#answer));
+    const again = note?.isFault ? null : iconButton('regenerate', 'regenerate', this.#does.again);
+    again?.classList.add('of-last');
+    this.#actions.replaceChildren(...[...this.#turn.answer ? actionsFor(this.#answer) : [], again].filter(Boolean));
     if (note?.isFault) {
-      const again = make('button', 'quiet', text('try-again'));
-      again.type = 'button';
-      again.addEventListener('click', this.#again);
-      this.#note.replaceChildren(wrap(...this.#note.childNodes), again);
+      const retry = make('button', 'quiet of-last', text('try-again'));
+      retry.type = 'button';
+      retry.addEventListener('click', this.#does.again);
+      this.#note.replaceChildren(wrap(...this.#note.childNodes), retry);
     }
     scrollToEnd();
-    announce([this.#memory.textContent, this.#answer.innerText, said].filter(Boolean).join('\n'));
+    announce([this.#loss, this.#answer.innerText, said].filter(Boolean).join('\n'));
+    this.#loss = '';
   }
 
   #draw() {
@@ -120,27 +139,16 @@ window.speechSynthesis?.getVoices();
 
 /** As far as the browser can. */
 function actionsFor(answer) {
-  const actions = [];
-  // Only a page from this machine or over TLS may write to the clipboard.
-  if (navigator.clipboard) {
-    actions.push(action('copy', async (button) => {
-      const isCopied = await navigator.clipboard.writeText(answer.innerText).then(() => true, () => false);
-      button.textContent = text(isCopied ? 'copied' : 'not-copied');
-      announce(text(isCopied ? 'is-copied' : 'is-not-copied'));
-    }));
-  }
-  if (hasVoice()) {
-    actions.push(action('read-aloud', () => {
-      const isSpoken = speechSynthesis.speaking && spoken === answer;
-      speechSynthesis.cancel();
-      if (isSpoken) return;
-      spoken = answer;
-      const said = new SpeechSynthesisUtterance(answer.innerText);
-      said.lang = language;
-      speechSynthesis.speak(said);
-    }));
-  }
-  return actions;
+  const read = () => {
+    const isSpoken = speechSynthesis.speaking && spoken === answer;
+    speechSynthesis.cancel();
+    if (isSpoken) return;
+    spoken = answer;
+    const said = new SpeechSynthesisUtterance(answer.innerText);
+    said.lang = language;
+    speechSynthesis.speak(said);
+  };
+  return [copyButton('copy', () => answer.innerText), hasVoice() ? iconButton('read-aloud', 'read-aloud', read) : null];
 }
 
 /** Whether the browser has a voice of the page's language. Another's would read it as nobody speaks. */
@@ -149,17 +157,11 @@ function hasVoice() {
   return window.speechSynthesis?.getVoices().some((voice) => first(voice.lang) === first(language)) ?? false;
 }
 
-function action(name, act) {
-  const button = make('button', 'quiet', text(name));
-  button.type = 'button';
-  button.addEventListener('click', () => act(button));
-  return button;
-}
-
-export function make(tag, className, content = '') {
-  const node = document.createElement(tag);
-  node.className = className;
-  node.textContent = content;
+/** A heading for those who listen. */
+function heading(name) {
+  const node = make('h2', 'visually-hidden');
+  node.dataset.text = name;
+  translate(node);
   return node;
 }
 
@@ -167,11 +169,6 @@ function wrap(...nodes) {
   const node = document.createElement('span');
   node.append(...nodes);
   return node;
-}
-
-/** Tells those who listen instead of reading. Tokens are not told one by one. */
-export function announce(sentence) {
-  get('announcer').textContent = sentence;
 }
 
 /** Empties the view. */
@@ -186,13 +183,13 @@ export function clearTurns() {
 /** Shows the newest text, unless the reader looks at something above it. */
 export function scrollToEnd(always = false) {
   follows ||= always;
-  if (follows) conversation.scrollTop = conversation.scrollHeight;
+  if (follows && get('turns').hasChildNodes()) conversation.scrollTop = conversation.scrollHeight;
   showWhereEnd();
 }
 
 function showWhereEnd() {
   const below = conversation.scrollHeight - conversation.clientHeight - conversation.scrollTop;
-  get('to-end').hidden = follows || below < 1;
+  get('to-end').hidden = follows || below < 1 || !get('turns').hasChildNodes();
 }
 
 conversation.addEventListener('scroll', () => {

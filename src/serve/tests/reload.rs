@@ -3,7 +3,7 @@
 use super::*;
 use crate::serve::http::ApiKeys;
 use crate::serve::job::Defaults;
-use crate::serve::page::PageSettings;
+use crate::serve::page::{PageSettings, PageText};
 use crate::serve::server::Reread;
 
 /// The keys and the system prompt are read anew with the model, and stay where they cannot be.
@@ -30,7 +30,7 @@ fn a_reload_takes_over_keys_and_system_prompt() {
     assert_eq!(served.service.system().as_deref(), Some("Be brief."));
     std::fs::write(&path, "new").unwrap();
     let defaults = Defaults { sampler: SamplerConfig::greedy(), limit: 3 };
-    let page = PageSettings { title: Some("Museum".into()), ..PageSettings::default() };
+    let page = PageSettings { titles: vec![PageText::new("Museum")], ..PageSettings::default() };
     let new = Reread { system: Some("Be kind.".into()), defaults: Some(defaults.clone()), page: Some(page.clone()) };
     assert_eq!(reload(Ok(new)).as_deref(), Some("Be kind."));
     assert!(has("new") && !has("old"));

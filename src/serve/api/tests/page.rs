@@ -1,7 +1,7 @@
 //! The page's files, and what its owner wants of it.
 
 use super::*;
-use crate::serve::page::{PageLogo, PageSettings};
+use crate::serve::page::{PageAccent, PageLogo, PageSettings, PageText};
 
 const SVG: &[u8] = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>";
 
@@ -27,10 +27,12 @@ fn the_page_is_told_what_its_owner_wants_in_the_browsers_language() {
     for path in ["/languages/it.toml", "/languages/", "/logo", "/logo-dark"] {
         assert_eq!(served.get(path).status, 404, "{path}");
     }
+    assert_eq!((&usual["languages"], &usual["accent"]), (&json!(["en", "de", "es", "fr"]), &json!(null)));
     let french = crate::serve::page::PageLanguage::of_tag("fr").unwrap();
     served.service.set_page(PageSettings {
-        title: Some("Museum".into()),
+        titles: vec![PageText::new("Museum")],
         languages: vec![french],
+        accent: Some(PageAccent::new("#005f87", Some("#6cb6dd")).unwrap()),
         logo: PageLogo::from_bytes(SVG.to_vec()),
         has_keyboard: true,
         ..PageSettings::default()
@@ -41,6 +43,31 @@ fn the_page_is_told_what_its_owner_wants_in_the_browsers_language() {
         (&own["has_logo"], &own["has_dark_logo"], &own["has_keyboard"]),
         (&json!(true), &json!(false), &json!(true))
     );
+    assert_eq!((&own["languages"], &own["accent"]), (&json!(["fr"]), &json!({"light": "#005f87", "dark": "#6cb6dd"})));
+}
+
+#[test]
+fn the_owners_words_come_in_the_language_of_the_page() {
+    let texts = |given: &[&str]| given.iter().map(|text| PageText::parse(text, &[]).unwrap()).collect::<Vec<_>>();
+    let page = PageSettings {
+        titles: texts(&["Museum", "es=Museo"]),
+        welcomes: texts(&["de=Guten Tag"]),
+        questions: texts(&["Open?", "de=Offen?", "de=Wo?"]),
+        ..PageSettings::default()
+    };
+    let served = TestServer::new(ServerSettings { page, ..ServerSettings::default() });
+    for (wanted, title, welcome, questions) in [
+        ("de", "Museum", json!("Guten Tag"), json!(["Offen?", "Wo?"])),
+        ("es-MX", "Museo", json!(null), json!(["Open?"])),
+        ("it", "Museum", json!(null), json!(["Open?"])),
+    ] {
+        let told = told(&served, wanted);
+        assert_eq!(
+            (&told["title"], &told["welcome"], &told["questions"]),
+            (&json!(title), &welcome, &questions),
+            "{wanted}"
+        );
+    }
 }
 
 #[test]
