@@ -79,6 +79,8 @@ class Owner(Case):
                         || text.top < box.top || text.bottom > box.bottom;
                 }).length""")
                 self.assertEqual(cut, 0, (scale, size))
+                # They are read from the top, and are no conversation to go to the end of.
+                self.assertEqual(page.run("[conversation.scrollTop, document.getElementById('to-end').hidden]"), [0, True])
 
     def test_accent_is_the_owners_on_either_ground(self):
         self.dress(accent={"light": "#005f87", "dark": "#6cb6dd"})

@@ -96,7 +96,7 @@ export class TurnView {
     again?.classList.add('of-last');
     this.#actions.replaceChildren(...[...this.#turn.answer ? actionsFor(this.#answer) : [], again].filter(Boolean));
     if (note?.isFault) {
-      const retry = make('button', 'quiet of-last', text('try-again'));
+      const retry = make('button', 'quiet', text('try-again'));
       retry.type = 'button';
       retry.addEventListener('click', this.#does.again);
       this.#note.replaceChildren(wrap(...this.#note.childNodes), retry);
