@@ -146,7 +146,7 @@ mod tests {
                 None,
                 "#ffcc00 has a contrast of 1.42 to the page's light ground, and letters need 4.5; give #",
             ),
-            ("#005f87", Some("#005f87"), "#005f87 has a contrast of 2.3 to the page's dark ground"),
+            ("#005f87", Some("#005f87"), "#005f87 has a contrast of 2.32 to the page's dark ground"),
             ("red", None, "`red` is no colour of the page; write"),
             ("#12345", None, "is no colour"),
             ("#12345g", None, "is no colour"),
