@@ -32,7 +32,7 @@ pub fn plain(text: &str) -> String {
 }
 
 /// The one of `names` that somebody may have meant by `name`, if any is like it.
-#[cfg(feature = "serve")]
+#[cfg(any(feature = "pull", feature = "serve"))]
 pub(crate) fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let name = name.replace('_', "-").to_lowercase();
     let likeness = |other: &&str| strsim::jaro_winkler(other, &name);

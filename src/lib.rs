@@ -22,6 +22,7 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | [`model`] | shape, tensors and weight formats; reads checkpoints, writes and forges them |
+//! | [`hub`] | models in the Hugging Face hub's cache, by their names there, and downloads (feature `pull`, on by default) |
 //! | [`schedule`] | the steps of a forward pass, where their operands lie, and what they cost |
 //! | [`machine`] | what this machine has: files, device nodes, heaps |
 //! | [`plan`] | places every byte of a schedule in heaps, or refuses with the sum |
@@ -110,6 +111,7 @@ pub mod error;
 pub mod executor;
 #[cfg(feature = "serve")]
 pub mod grammar;
+pub mod hub;
 mod lower;
 pub mod machine;
 pub mod model;

@@ -72,6 +72,7 @@ impl Planned<'_> {
             files: files(self.model),
             shape: text(self.shape),
             machine: text(self.machine).unwrap_or_else(|| "this".into()),
+            mix: None,
             ram: (self.ram > 0).then_some(self.ram.into()),
             draft: text(self.draft),
             options,

@@ -21,7 +21,7 @@ pub struct BundleArgs {
 enum What {
     /// Copy a model's files into a new bundle
     Make {
-        /// Model directory, GGUF file, or the model's id on the Hugging Face hub [default: $KILN_MODEL]
+        /// Model directory, GGUF file, or the model's name in the hub's cache [default: $KILN_MODEL]
         #[arg(short, long, value_name = "SRC")]
         model: Option<PathBuf>,
         /// Directory to create

@@ -12,6 +12,7 @@ pub mod drafts;
 pub mod face;
 pub mod forge;
 mod job;
+pub mod list;
 pub mod logits;
 pub mod model;
 pub mod panics;
@@ -19,6 +20,8 @@ pub mod perplexity;
 pub mod plan;
 pub mod probe;
 mod progress;
+#[cfg(feature = "pull")]
+pub mod pull;
 pub mod quantize;
 mod reply;
 pub mod run;
@@ -92,6 +95,12 @@ pub enum Command {
     Tokenize(tokenize::TokenizeArgs),
     /// Convert a checkpoint to INT8 or INT4
     Quantize(quantize::QuantizeArgs),
+    /// Download a model of the Hugging Face hub into its cache, or copy one out of it
+    #[cfg(feature = "pull")]
+    Pull(pull::PullArgs),
+    /// List the models in the hub's cache, and whether they fit this machine
+    #[command(visible_alias = "ls")]
+    List(list::ListArgs),
     /// Make, check and put in place a model's files with a manifest of their sums
     Bundle(bundle::BundleArgs),
     /// Write a synthetic checkpoint of a given shape
@@ -113,6 +122,15 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether it writes files for long, so that it goes on where what it prints has no reader.
+    fn writes(&self) -> bool {
+        #[cfg(feature = "pull")]
+        if let Command::Pull(_) = self {
+            return true;
+        }
+        matches!(self, Command::Quantize(_) | Command::Forge(_) | Command::Bundle(_))
+    }
+
     /// Whether it serves others: with `--json` its log is objects, and it waits for no reader of that.
     pub fn is_server(&self) -> bool {
         #[cfg(feature = "serve")]
@@ -155,7 +173,7 @@ pub fn log_object(level: &str, message: &str) -> Value {
 /// Those of the command.
 pub fn main(cli: Cli) -> Result<()> {
     signals::prepare();
-    let shows = !matches!(cli.command, Command::Quantize(_) | Command::Forge(_) | Command::Bundle(_));
+    let shows = !cli.command.writes();
     // Work whose result cannot be shown is not begun. A manual may go into files.
     if shows && !matches!(cli.command, Command::Man(_)) {
         drop(stdout()?);
@@ -230,6 +248,9 @@ fn run_command(cli: Cli) -> Result<()> {
         Command::Compare(args) => compare::run(&args, cli.json),
         Command::Tokenize(args) => tokenize::run(&args),
         Command::Quantize(args) => quantize::run(&args, cli.json),
+        #[cfg(feature = "pull")]
+        Command::Pull(args) => pull::run(&args, cli.json),
+        Command::List(args) => list::run(&args, cli.json),
         Command::Bundle(args) => bundle::run(&args, cli.json),
         Command::Forge(args) => forge::run(&args, cli.json),
         Command::Bench(args) => bench::run(&args, cli.json),

@@ -8,8 +8,8 @@ use crate::engine::{self, Device, DraftFiles, Fallback, ModelFiles, NpuUse, Open
 use crate::executor::Measure;
 use crate::executor::weights::Progress;
 use crate::machine::files::Files;
-use crate::model::WeightFormat;
 use crate::model::checkpoint::Checkpoint;
+use crate::model::{FileMix, WeightFormat};
 use crate::npu::{self, DriverApi};
 use crate::schedule::KvType;
 use crate::sequence::draft::SharedModel;
@@ -20,16 +20,16 @@ use std::sync::Arc;
 /// Which model, where, and in what form.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ModelArgs {
-    /// Model directory (config.json, *.safetensors, tokenizer.json), a GGUF file, or the id of a model that `hf download`
-    /// has left in its cache; demo: the built-in model [default: $KILN_MODEL, else demo]
+    /// Model directory (config.json, *.safetensors, tokenizer.json), a GGUF file, or a model in the hub's cache: ORG/NAME, or
+    /// ORG/NAME:QUANT for the GGUF file of a type; demo: the built-in model [default: $KILN_MODEL, else demo]
     #[arg(short, long, value_name = "MODEL")]
     pub model: Option<PathBuf>,
     /// Where to run: auto, vulkan, vulkan:N (N as `vulkaninfo --summary` counts), cpu, reference (plain f32, to compare with)
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: Device,
     /// Form of the matrices on the device
-    #[arg(long, default_value = "int8", value_parser = weights_parser(|_| true, true))]
-    pub weights: WeightFormat,
+    #[arg(long, default_value = "int8", value_parser = weights_parser(|_| true, true).map(WeightsArg::Made))]
+    pub weights: WeightsArg,
     /// Form of keys and values in the cache; bf16 is what the NPU multiplies, in as many bytes and with fewer bits. The
     /// reference keeps f32
     #[arg(long, default_value = "f16", value_enum)]
@@ -69,6 +69,45 @@ pub(super) fn weights_parser(
     };
     let formats = WeightFormat::MADE.into_iter().filter(|format| among(*format));
     PossibleValuesParser::new(formats.map(value)).try_map(|word| WeightFormat::parse(&word).ok_or("no such format"))
+}
+
+/// Values of `--weights`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WeightsArg {
+    /// A format that matrices are loaded in.
+    Made(WeightFormat),
+    /// A mix of types that a file has, which only a plan without a file takes.
+    File(FileMix),
+}
+
+impl WeightsArg {
+    /// The format that is loaded. A mix is a file's own, and takes no other.
+    pub fn made(self) -> WeightFormat {
+        match self {
+            WeightsArg::Made(format) => format,
+            WeightsArg::File(_) => WeightFormat::Int8,
+        }
+    }
+
+    /// The mix of a file.
+    pub fn mix(self) -> Option<FileMix> {
+        match self {
+            WeightsArg::Made(_) => None,
+            WeightsArg::File(mix) => Some(mix),
+        }
+    }
+}
+
+/// Parser of `--weights` that takes the mixes of files too.
+pub(super) fn file_weights_parser() -> impl TypedValueParser<Value = WeightsArg> {
+    let made =
+        WeightFormat::MADE.into_iter().map(|format| PossibleValue::new(format.name()).help(format.description()));
+    let mixes = FileMix::ALL.into_iter().map(|mix| PossibleValue::new(mix.name));
+    let short = FileMix::SHORT.into_iter().map(|(word, _)| PossibleValue::new(word).hide(true));
+    PossibleValuesParser::new(made.chain(mixes).chain(short)).try_map(|word| {
+        let made = WeightFormat::parse(&word).map(WeightsArg::Made);
+        made.or_else(|| FileMix::of_name(&word).map(WeightsArg::File)).ok_or("no such format")
+    })
 }
 
 /// Values of `--tune`.
@@ -159,7 +198,7 @@ impl ModelArgs {
         let vulkan = ReplayOptions { tune: self.tune.map(TuneArg::tune), ..ReplayOptions::default() };
         Options {
             device: self.device,
-            weights: self.weights,
+            weights: self.weights.made(),
             kv: self.kv.element(),
             context: self.ctx,
             threads: self.threads.map(usize::from),

@@ -3,16 +3,17 @@
 mod explained;
 mod table;
 
-use super::model::ModelArgs;
+use super::model::{ModelArgs, file_weights_parser};
 use super::{face, print, print_json};
-use crate::Result;
 use crate::diagnose::forecast::machine::MOST_RAM;
 use crate::diagnose::forecast::{ForecastOptions, look};
 use crate::engine::Options;
 use crate::machine::profile::THIS;
+use crate::{Error, Result};
 
 /// Plans a model for a machine; of a model directory, config.json and the headers of the weights are read.
 #[derive(Debug, Clone, clap::Args)]
+#[command(mut_arg("weights", with_mixes))]
 pub struct PlanArgs {
     #[command(flatten)]
     model: ModelArgs,
@@ -40,18 +41,31 @@ pub struct PlanArgs {
     schedule: bool,
 }
 
+/// `--weights` with the mixes that files have.
+fn with_mixes(weights: clap::Arg) -> clap::Arg {
+    let help =
+        "Form of the matrices on the device; with --shape also the mix of types of a GGUF file, as llama.cpp makes it";
+    weights.value_parser(file_weights_parser()).ignore_case(true).help(help)
+}
+
 /// Runs the command.
 ///
 /// # Errors
-/// Input: the model is wrong, or the machine is unknown. Refused: it does not fit. Device: this machine has no such
+/// Input: the model is wrong, the machine is unknown, or a mix is asked for of files. Refused: it does not fit. Device: this machine has no such
 /// device, or there is no such NPU, and one is required.
 pub fn run(args: &PlanArgs, json: bool) -> Result<()> {
     if args.machine == THIS {
         args.model.check_npu()?;
     }
+    let mix = args.model.weights.mix();
+    if let Some(mix) = mix.filter(|_| args.shape.is_none()) {
+        let cause = format!("{} is a mix of types of a file, and a model's files have their own", mix.name);
+        return Err(Error::input(cause, "leave out --weights, or name a --shape"));
+    }
     let asked = ForecastOptions {
         files: args.model.files(),
         shape: args.shape.clone(),
+        mix,
         machine: args.machine.clone(),
         ram: args.ram,
         draft: args.draft.clone(),

@@ -87,6 +87,7 @@ fn write_report(path: &Path, files: &Files, report: &ProbeReport, model: &ModelA
     let asked = ForecastOptions {
         files: model.files(),
         shape: None,
+        mix: None,
         machine: THIS.into(),
         ram: None,
         draft: None,
@@ -127,7 +128,7 @@ fn taken(path: &Path) -> Error {
 /// Shape of the model to check: the one given, or the built-in model if options for loading are given.
 fn read_shape(args: &ModelArgs) -> Result<Option<Shape>> {
     let is_asked =
-        args.files() != ModelFiles::BuiltIn || args.ctx.is_some() || args.weights != Options::default().weights;
+        args.files() != ModelFiles::BuiltIn || args.ctx.is_some() || args.weights.made() != Options::default().weights;
     is_asked.then(|| args.files().shape()).transpose()
 }
 

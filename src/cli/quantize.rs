@@ -10,7 +10,7 @@ use crate::model::write::quantize;
 /// Write a native INT8 or INT4 model directory.
 #[derive(Debug, clap::Args)]
 pub struct QuantizeArgs {
-    /// Model directory to read (config.json, *.safetensors), or its id on the Hugging Face hub [default: $KILN_MODEL]
+    /// Model directory to read (config.json, *.safetensors), or its name in the hub's cache [default: $KILN_MODEL]
     #[arg(short, long, value_name = "SRC")]
     pub model: Option<PathBuf>,
     /// Model directory to create

@@ -3,6 +3,7 @@
 
 use super::Cli;
 use crate::Error;
+use crate::hub::name::{Choice, HubName};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory};
 use std::ffi::{OsStr, OsString};
@@ -15,7 +16,8 @@ Examples:
   kiln run -m DIR -p \"Why is the sky blue?\"      an answer from the model in DIR
   kiln run -m DIR -p \"Summarise:\" < text         standard input follows the prompt
   kiln run -m FILE.gguf                          a chat with a model in GGUF
-  kiln run -m google/gemma-3-27b-it              one that `hf download` has left in its cache
+  kiln pull ggml-org/gemma-3-12b-it-GGUF:Q4_K_M  downloads a model of the Hugging Face hub
+  kiln run -m ggml-org/gemma-3-12b-it-GGUF:Q4_K_M  runs it, by its name there
   kiln serve -m DIR                              an OpenAI-compatible server at http://127.0.0.1:8080
   kiln plan -m DIR --machine 780m --ram 32       whether it fits a machine, and what its memory allows
   kiln tune -m DIR                               which kernels are fastest here, kept for the next loads
@@ -28,6 +30,9 @@ Environment:
   KILN_CACHE_DIR    caches and the chat's history [default: ~/.cache/kiln]
   KILN_RUNTIME_DIR  where running Kilns report themselves to `kiln top`
   KILN_VALIDATION   1 turns the Vulkan validation layer on
+  HF_HOME           the hub's cache and token [default: ~/.cache/huggingface]; also HF_HUB_CACHE, HF_TOKEN_PATH
+  HF_TOKEN          the token for the hub's models that are not open; HF_ENDPOINT: the address of another hub
+  HTTPS_PROXY       the proxy for downloads; also HTTP_PROXY, ALL_PROXY, NO_PROXY; SSL_CERT_FILE: its certificates
   RUST_LOG          what is logged on standard error: warn, info or debug
 
 Exit codes:
@@ -82,6 +87,26 @@ A configuration, as /etc/kiln.toml or --config FILE:
 /openapi.json describes the interface. /readyz says whether the model answers, /metrics what it has done.
 SIGTERM or Ctrl-C stops the server once replies under way are complete; SIGHUP reads the
 keys, the system prompt, the defaults of replies and the model's files anew, and opens the access log anew.";
+
+/// What follows `kiln pull --help`.
+#[cfg(feature = "pull")]
+pub(super) const PULL: &str = "\
+Examples:
+  kiln pull ggml-org/gemma-3-12b-it-GGUF:Q4_K_M   a GGUF file, by its type; all parts of a split one
+  kiln pull ORG/NAME/FILE.gguf                    by its name
+  kiln pull google/gemma-3-12b-it                 a directory of safetensors: config, tokenizer and weights
+  kiln pull ORG/NAME:Q4_K_M --export /media/stick/gemma
+
+The files go into the hub's cache, where `hf`, transformers and llama.cpp find them. Started again after an interruption, the
+same command goes on where it was. Each file's sum is checked. HF_TOKEN, HF_ENDPOINT, HF_HOME and HTTPS_PROXY are as for `hf`;
+models with terms want them accepted on their page, and a token.
+
+The path is printed on standard output, and the command that comes next beside it.";
+
+/// What follows `kiln list --help`.
+pub(super) const LIST: &str = "\
+A name is what -m takes. Whether a model fits is what `kiln plan` says of it with a context of 4,096 tokens. When a file was
+read is what its file system records, which may be once a day.";
 
 /// What follows `kiln status --help`.
 #[cfg(feature = "serve")]
@@ -149,7 +174,7 @@ const FOREIGN: [(&[&str], &str, &str); 10] = [
     (&["-t"], "threads", "give the processor's threads as --threads N"),
     (&["-a"], "alias", "give another name of the model as --alias NAME"),
     (&["--api-key"], "api-key-file", "write the keys into a file and give --api-key-file FILE"),
-    (&["-hf", "--hf-repo"], "model", "get the model with `hf download NAME` and give -m NAME"),
+    (&["-hf", "--hf-repo"], "model", "get the model with `kiln pull NAME` and give -m NAME"),
 ];
 
 /// What to give in place of an option of llama.cpp's. Of its short ones with several letters the error names the first.
@@ -170,9 +195,10 @@ fn stray_word(e: &clap::Error) -> Option<&str> {
     (e.kind() == ErrorKind::UnknownArgument && !word.starts_with('-')).then_some(word)
 }
 
-/// Whether a word is a model rather than the beginning of a prompt: a GGUF file's name, or a directory.
+/// Whether a word is a model rather than the beginning of a prompt: a GGUF file's name, a directory, or a type of the hub's.
 fn names_model(word: &str) -> bool {
-    word.ends_with(".gguf") || Path::new(word).is_dir()
+    let of_hub = || HubName::parse(word).is_some_and(|name| matches!(name.choice, Choice::Quant(_)));
+    word.ends_with(".gguf") || Path::new(word).is_dir() || of_hub()
 }
 
 /// Says of a number that is none what is wrong with it. The standard library speaks of its own types.

@@ -1,7 +1,8 @@
 //! A model's files: a directory, a GGUF file, the built-in demo model or the one that drafts for it.
 
 use crate::display;
-use crate::engine::{demo, hub};
+use crate::engine::demo;
+use crate::hub;
 use crate::model::checkpoint::gguf::{self, Gguf};
 use crate::model::checkpoint::{Checkpoint, files};
 use crate::model::text_file::is_there;
@@ -24,8 +25,8 @@ pub enum ModelFiles {
     BuiltInDraft,
 }
 
-/// What a path names: a GGUF file, a directory, or by its id a model that the Hugging Face hub's cache has. A directory
-/// without config.json, and with one model as GGUF, is that. `None` is the built-in model, and so is `demo` where no such
+/// What a path names: a GGUF file, a directory, or by its name there a model that the Hugging Face hub's cache has. A directory
+/// with one model as GGUF, and without a config or weights beside it, is that. `None` is the built-in model, and so is `demo` where no such
 /// path exists.
 impl From<Option<PathBuf>> for ModelFiles {
     fn from(path: Option<PathBuf>) -> ModelFiles {
@@ -37,11 +38,10 @@ impl From<Option<PathBuf>> for ModelFiles {
         if path.is_file() {
             return ModelFiles::Gguf(path);
         }
-        if is_there(&path.join("config.json")) {
-            return ModelFiles::Directory(path);
-        }
         match gguf::list(&path).as_mut_slice() {
-            [one] => ModelFiles::Gguf(std::mem::take(one)),
+            [one] if !is_there(&path.join("config.json")) || !hub::has_safetensors(&path) => {
+                ModelFiles::Gguf(std::mem::take(one))
+            }
             _ => ModelFiles::Directory(path),
         }
     }
@@ -205,7 +205,7 @@ impl ModelFiles {
 
 /// The name of a directory, or of the model that the hub's cache keeps there.
 fn directory_name(dir: &Path) -> String {
-    if let Some(name) = hub::name(dir) {
+    if let Some(name) = hub::name_of_snapshot(dir) {
         return name;
     }
     // `.` and `..` are names of places, not of models.

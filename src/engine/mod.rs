@@ -5,7 +5,6 @@ pub mod demo;
 #[cfg(any(feature = "cli", feature = "serve"))]
 mod draft;
 mod files;
-mod hub;
 #[cfg(any(feature = "cli", feature = "serve"))]
 mod identity;
 

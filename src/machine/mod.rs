@@ -25,6 +25,15 @@ pub fn available_memory() -> u64 {
     available_in(&Files::system())
 }
 
+/// Free bytes on the file system of `path`.
+///
+/// # Errors
+/// Failed: it cannot be asked.
+pub(crate) fn free_bytes(path: &Path) -> Result<u64> {
+    let stat = nix::sys::statvfs::statvfs(path).map_err(|e| Error::unwritable(path, &e.into()))?;
+    Ok(stat.blocks_available().saturating_mul(stat.fragment_size()))
+}
+
 fn available_in(files: &Files) -> u64 {
     let available = files.text("/proc/meminfo").ok().and_then(|s| memory_field(&s, "MemAvailable"));
     let free = available.or_else(|| sysinfo().ok().map(|s| s.ram_unused())).unwrap_or(0);

@@ -71,6 +71,12 @@ impl PartialFile {
         partial.commit(destination)
     }
 
+    /// Puts what was written on the disk.
+    #[cfg(feature = "cli")]
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.file.as_file().sync_all()
+    }
+
     /// Renames the file to `destination`. A file of that name is replaced.
     pub(crate) fn commit(self, destination: &Path) -> Result<()> {
         self.file.persist(destination).map_err(|e| e.error)?;
@@ -106,17 +112,18 @@ fn builder(mode: u32) -> Builder<'static, 'static> {
 /// Says that a process is alive that writes a file or directory, or uses it alone.
 pub(crate) type Lock = Flock<File>;
 
-/// The lock of a file that only one process is to use, on `PATH.lock` beside it, which stays there. It ends with the process.
+/// The lock of a file that only one process is to use, on `PATH.lock` beside it, of `mode` less the umask, which stays there. It
+/// ends with the process.
 ///
 /// # Errors
 /// The system's; `WouldBlock` if another process has it.
-#[cfg(feature = "serve")]
-pub(crate) fn lock_for(path: &Path) -> Result<Lock> {
+#[cfg(any(feature = "pull", feature = "serve"))]
+pub(crate) fn lock_for(path: &Path, mode: u32) -> Result<Lock> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
     let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).open(name)?;
+    let file = options.write(true).create(true).truncate(false).mode(mode).custom_flags(flags).open(name)?;
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, e): (File, Errno)| e.into())
 }
 

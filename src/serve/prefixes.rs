@@ -39,7 +39,7 @@ impl PrefixFile {
     /// Input: there is something else at `path`, which would be lost.
     pub fn take(path: &Path) -> Result<Option<PrefixFile>> {
         refuse_another(path)?;
-        Ok(match lock_for(path) {
+        Ok(match lock_for(path, 0o600) {
             Ok(lock) => Some(PrefixFile { path: path.to_owned(), _lock: lock }),
             Err(e) => {
                 let why = match e.kind() {

@@ -175,6 +175,6 @@ fn a_model_of_the_hubs_cache_is_found_by_its_id() {
     assert_eq!(with_hub(cache.path(), &["quantize", "-m", "org/tiny-it", "-o", &out]).code, 0);
     for command in [&["run", "-p", "x"][..], &["plan"], &["tokenize", "x"], &["quantize", "-o", "/no/such"]] {
         let ran = with_hub(cache.path(), &[command, &["-m", "org/absent"]].concat());
-        ran.refused(2, &["org/absent is no path", "run `hf download org/absent`"]);
+        ran.refused(2, &["org/absent is no path", "run `kiln pull org/absent`"]);
     }
 }

@@ -506,3 +506,61 @@ fn drafts_are_planned_as_arithmetic() {
     let large = ["plan", "--shape", "gemma3-4b", "--machine", "780m", "--ram", "16", "--draft", "gemma3-27b"];
     kiln(&large).refused(3, &["28.4 GB", "leave out --draft"]);
 }
+
+/// The table in README.md ("Your own box"): RAM, a model, its mixes' names, what stands before them, and RAM to plan with.
+const OWN_BOX: [(&str, &str, &str, &str, u64); 3] = [
+    ("16 GB", "gemma3-12b", "q4_k_m", "gemma-3-12b-it Q4_K_M", 16),
+    ("32 GB", "gemma3-27b", "q4_k_m", "gemma-3-27b-it Q4_K_M", 32),
+    ("48 GB and more", "gemma3-27b", "q8_0", "the same, or Q8_0", 64),
+];
+
+/// Plans are what the table is made of. KILN_BLESS=1 writes it anew.
+#[test]
+fn the_readmes_table_of_machines_is_what_plans_say() {
+    let mut table = String::from("   | RAM | file | its size | with 4,096 tokens of context | 780M | 890M | 8060S |\n");
+    table += "   | --- | --- | --- | --- | --- | --- | --- |\n";
+    for (ram, shape, mix, file, gib) in OWN_BOX {
+        let plan = |machine: &str| {
+            let gib = gib.to_string();
+            kiln(&["plan", "--shape", shape, "--weights", mix, "--machine", machine, "--ram", &gib, "--json"]).object()
+        };
+        let plans = ["780m", "890m", "8060s"].map(plan);
+        let gb = |value: &Value| format!("{:.1} GB", value.as_f64().unwrap() / 1e9);
+        // A bound is one of the memory, however much of it there is.
+        let rate = |plan: &Value| {
+            let bytes = plan["roofline"][0]["tokens_s"].as_f64().or_else(|| plan["at_best"]["tokens_s"].as_f64());
+            format!("{:.1}", bytes.unwrap_or_else(|| panic!("{shape} does not fit {gib} GiB: {plan}")))
+        };
+        let rates = plans.each_ref().map(rate).join(" | ");
+        let (size, needs) = (gb(&plans[0]["file"]["bytes"]), gb(&plans[0]["bytes"]));
+        table += &format!("   | {ram} | {file} | {size} | {needs} | {rates} |\n");
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let start = page.find("   | RAM | file |").expect("the table of machines");
+    let end = start + page[start..].find("\n\n").unwrap() + 1;
+    if page[start..end] == table {
+        return;
+    }
+    let with_table = format!("{}{table}{}", &page[..start], &page[end..]);
+    if std::env::var_os("KILN_BLESS").is_some() {
+        std::fs::write(&path, with_table).unwrap();
+        return;
+    }
+    panic!("README.md has another table than plans say; KILN_BLESS=1 writes it anew:\n{table}\n{}", &page[start..end]);
+}
+
+#[test]
+fn a_mix_of_types_is_planned_without_a_file() {
+    let plan = |weights: &str| kiln(&["plan", "--shape", "27b", "--weights", weights, "--machine", "780m", "--json"]);
+    let q4_k_m = plan("Q4_K_M").json();
+    assert_eq!((q4_k_m["weights"].as_str(), q4_k_m["file"]["mix"].as_str()), (Some("q4_k, q6_k"), Some("q4_k_m")));
+    assert_eq!(plan("q4_k").json()["file"], q4_k_m["file"]);
+    assert!(plan("int8").json()["file"].is_null());
+    let text = kiln(&["plan", "--shape", "27b", "--weights", "q4_k_m", "--machine", "780m"]).stdout;
+    assert!(text.contains("as a GGUF file in Q4_K_M of about 16.5 GB"), "{text}");
+    let line = ["plan", "-m", &tiny(), "--weights", "q4_k_m"];
+    kiln(&line).refused(2, &["q4_k_m is a mix of types of a file", "or name a --shape"]);
+    plan("iq2_xxs").refused(2, &["iq2_xxs", "q4_k_m"]);
+    kiln(&["run", "-m", &tiny(), "--weights", "q4_k_m", "--tokens", "2"]).refused(2, &["q4_k_m", "int8"]);
+}

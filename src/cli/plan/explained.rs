@@ -57,7 +57,7 @@ pub(super) fn assumptions(view: &ForecastView<'_>, named: &Named) -> String {
         Some(gib) => format!("it fits from {gib} GiB of RAM on"),
         None => "it fits with no RAM that is sold".into(),
     };
-    let int4 = ModelForm::made(&view.schedule.shape, WeightFormat::Int4, view.target);
+    let int4 = ModelForm::made(&view.schedule.shape, WeightFormat::Int4, view.target.staged);
     let in_4_bits = least_ram(view, &int4).filter(|_| is_worth(int4.bytes(view.extent), view));
     let in_4_bits = in_4_bits.filter(|gib| least_ram(view, view.form).is_none_or(|least| *gib < least));
     format!("{has}; {from}{}", in_4_bits.map_or(String::new(), |gib| format!(", in 4 bits from {gib}")))

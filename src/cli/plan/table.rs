@@ -72,6 +72,9 @@ impl ForecastView<'_> {
             s.shape.vocab,
             self.weights()
         )?;
+        if let Some((mix, length)) = self.file() {
+            writeln!(t, "as a GGUF file in {} of about {}", mix.name.to_uppercase(), bytes(length))?;
+        }
         let (sequences, tokens) = (counted(e.sequences, "sequence"), counted(e.context, "token"));
         let kv = counted(s.kv.tokens(), "token");
         writeln!(t, "for {sequences} of up to {tokens}, {kv} of KV in all, prefill in chunks of {}\n", e.max_rows)

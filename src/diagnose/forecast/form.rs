@@ -4,7 +4,7 @@ use super::machine::PlannedMachine;
 use crate::Result;
 use crate::engine::{self, ModelFiles};
 use crate::machine::heaps::DeviceMemory;
-use crate::model::{Shape, TensorId, WeightFormat, presets};
+use crate::model::{FileMix, Shape, TensorId, WeightFormat, presets};
 use crate::plan::{Needs, Plan};
 use crate::schedule::{Extent, Schedule};
 use std::path::Path;
@@ -19,10 +19,16 @@ pub(crate) struct ModelForm {
 
 impl ModelForm {
     /// As Kiln makes it of floating-point weights.
-    pub(crate) fn made(shape: &Shape, weights: WeightFormat, target: &PlannedMachine) -> ModelForm {
+    pub(crate) fn made(shape: &Shape, weights: WeightFormat, staged: Option<bool>) -> ModelForm {
         let of = shape.clone();
         let formats = Box::new(move |id| weights.of_matrix(id, &of, None));
-        ModelForm { shape: shape.clone(), formats, staged: target.staged }
+        ModelForm { shape: shape.clone(), formats, staged }
+    }
+
+    /// As Kiln loads a file that has this mix of types.
+    pub(crate) fn of_mix(shape: &Shape, mix: FileMix, staged: Option<bool>) -> ModelForm {
+        let of = shape.clone();
+        ModelForm { shape: shape.clone(), formats: Box::new(move |id| mix.kept(id, &of)), staged }
     }
 
     /// As Kiln loads it from its files.
@@ -30,10 +36,10 @@ impl ModelForm {
         files: &ModelFiles,
         shape: &Shape,
         weights: WeightFormat,
-        target: &PlannedMachine,
+        staged: Option<bool>,
     ) -> ModelForm {
         let formats = Box::new(files.formats(weights, shape));
-        ModelForm { shape: shape.clone(), formats, staged: target.staged }
+        ModelForm { shape: shape.clone(), formats, staged }
     }
 
     /// The schedule for `extent`, and what an executor needs beside its weights and KV.
@@ -77,8 +83,8 @@ impl Draft {
         let shape = if is_model { files.shape()? } else { presets::find(word)? };
         engine::check_draft_context(&shape, options.context)?;
         let form = match is_model {
-            true => ModelForm::of_files(&files, &shape, options.weights, target),
-            false => ModelForm::made(&shape, options.weights, target),
+            true => ModelForm::of_files(&files, &shape, options.weights, target.staged),
+            false => ModelForm::made(&shape, options.weights, target.staged),
         };
         let (schedule, plan) = form.fit(options.extent(&shape)?, &target.memory)?;
         let name = if is_model { files.name() } else { word.to_owned() };

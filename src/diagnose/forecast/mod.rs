@@ -3,13 +3,15 @@
 pub(crate) mod form;
 pub(crate) mod machine;
 pub(crate) mod rates;
+#[cfg(feature = "cli")]
+pub(crate) mod room;
 pub(crate) mod verdict;
 
 use crate::Result;
 use crate::engine::{self, ModelFiles, Options};
 use crate::error::Text;
 use crate::machine::heaps::DeviceMemory;
-use crate::model::presets;
+use crate::model::{FileMix, presets};
 use crate::plan::{Plan, Purpose, kernel_parameters, sums};
 use crate::replay::measure::estimate::seconds_for;
 use crate::schedule::cost::step_cost;
@@ -28,6 +30,8 @@ pub struct ForecastOptions {
     pub files: ModelFiles,
     /// A model by name, or by its config.json, in the place of files.
     pub shape: Option<String>,
+    /// The mix of types of a file, of a model by its shape. `None`: the matrices are made in the format of `options`.
+    pub mix: Option<FileMix>,
     /// The machine: `this`, or one by name, with GiB of carve-out as in `780m:4`.
     pub machine: String,
     /// GiB of RAM of a machine by name, its carve-out included. `None`: what it is assumed to have.
@@ -85,9 +89,10 @@ pub(crate) fn look<T>(
     };
     let target = target;
     // By name there are no files that could have the matrices in another format.
-    let form = match asked.shape {
-        Some(_) => ModelForm::made(&shape, options.weights, &target),
-        None => ModelForm::of_files(&asked.files, &shape, options.weights, &target),
+    let form = match (&asked.shape, asked.mix) {
+        (Some(_), Some(mix)) => ModelForm::of_mix(&shape, mix, target.staged),
+        (Some(_), None) => ModelForm::made(&shape, options.weights, target.staged),
+        (None, _) => ModelForm::of_files(&asked.files, &shape, options.weights, target.staged),
     };
     let (schedule, placed) = match form.fit(extent, &target.memory) {
         Ok((schedule, plan)) => (schedule, Ok(plan)),
@@ -140,6 +145,11 @@ impl ForecastView<'_> {
     /// The matrices' formats as text.
     pub(crate) fn weights(&self) -> String {
         self.schedule.weights.format_names()
+    }
+
+    /// The mix of types of the file that is planned, and the file's bytes.
+    pub(crate) fn file(&self) -> Option<(FileMix, u64)> {
+        self.asked.mix.map(|mix| (mix, mix.file_bytes(&self.schedule.shape)))
     }
 
     pub(crate) fn sums(&self) -> Vec<(&'static str, u64)> {
@@ -218,6 +228,7 @@ impl ForecastView<'_> {
             "verdict": verdict.line(),
             "model": self.name(),
             "weights": self.weights(),
+            "file": self.file().map(|(mix, bytes)| json!({"mix": mix.name, "bytes": bytes})),
             "device": target.memory.device,
             "machine": target.named.as_ref().map(|named| verdict::machine_json(self, named)),
             "fits": plan.is_some(),

@@ -153,7 +153,7 @@ impl BestRates {
         let (s, target) = (view.schedule, view.target);
         let one = roof(s, target, 1).tokens_s;
         let sequences = view.asked.options.sequences;
-        let int4 = ModelForm::made(&s.shape, WeightFormat::Int4, target).build(s.extent).0;
+        let int4 = ModelForm::made(&s.shape, WeightFormat::Int4, target.staged).build(s.extent).0;
         let rate = roof(&int4, target, 1).tokens_s;
         let in_4_bits = (rate > WORTH * one).then_some(rate);
         let fastest = if in_4_bits.is_some() { &int4 } else { s };
@@ -193,7 +193,7 @@ impl Smaller {
         let first = if is_made { now.smaller() } else { Some(WeightFormat::Int4) };
         let mut found = None;
         for format in std::iter::successors(first, |format| format.smaller()) {
-            let form = ModelForm::made(shape, format, target);
+            let form = ModelForm::made(shape, format, target.staged);
             let bytes = form.bytes(extent);
             if !is_worth(bytes, view) {
                 continue;

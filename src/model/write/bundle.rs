@@ -1,7 +1,8 @@
 //! Copies a model's files into a bundle, and writes its manifest.
 
-use super::destination::{self, check_destination, check_space, free_bytes, write_file};
+use super::destination::{self, check_destination, check_space, write_file};
 use super::{WriteMonitor, WriteSummary};
+use crate::machine::free_bytes;
 use crate::machine::partial::PartialDir;
 use crate::machine::regular::{self, Links};
 use crate::model::bundle::{Entry, MANIFEST, Manifest, PIECE, hex};

@@ -20,12 +20,6 @@ pub(crate) fn check_destination(dst: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Free bytes on the filesystem of `path`.
-pub(super) fn free_bytes(path: &Path) -> Result<u64> {
-    let stat = nix::sys::statvfs::statvfs(path).map_err(|e| Error::unwritable(path, &e.into()))?;
-    Ok(stat.blocks_available().saturating_mul(stat.fragment_size()))
-}
-
 pub(super) fn check_space(path: &Path, needed: u64, free: u64) -> Result<()> {
     if needed <= free {
         return Ok(());

@@ -16,11 +16,12 @@ mod shards;
 
 use std::path::{Path, PathBuf};
 
-use self::destination::{check_space, free_bytes, write_file};
+use self::destination::{check_space, write_file};
 use self::job::Matrices;
 pub(crate) use self::job::RowSource;
 pub use self::job::WriteMonitor;
 use self::shards::Shard;
+use crate::machine::free_bytes;
 use crate::machine::partial::PartialDir;
 use crate::machine::threads;
 use crate::model::checkpoint::files::INDEX;

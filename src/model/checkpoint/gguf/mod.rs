@@ -3,15 +3,17 @@
 
 mod header;
 mod metadata;
+mod names;
 mod tensors;
 mod types;
 mod vocabulary;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub use self::header::{GgufHeader, MetadataArray, MetadataValue, TensorInfo, ValueType};
+pub use self::names::{list, models, parts, split_name, stem};
 pub use self::types::GgmlType;
 pub use self::vocabulary::{TokenKind, VocabularyToken};
 use super::DataFile;
@@ -172,69 +174,5 @@ impl Gguf {
         let tensors = tensors::find_tensors(&shape, &self.files)?;
         let files = self.files.into_iter().map(|file| DataFile { label: file.label, bytes: file.bytes });
         Ok((shape, tensors, files.collect()))
-    }
-}
-
-/// The paths of the files of the model whose first file is `path`: `path` alone, unless its name says that there are more.
-///
-/// # Errors
-/// [`Error::Input`]: `path` is a part of a split model, but not the first.
-pub fn parts(path: &Path) -> Result<Vec<PathBuf>> {
-    let alone = || Ok(vec![path.to_owned()]);
-    let Some((stem, no, count)) = path.file_name().and_then(|name| split_name(name.to_str()?)) else { return alone() };
-    let part = |i: u32| path.with_file_name(format!("{stem}-{i:05}-of-{count:05}.gguf"));
-    if no != 1 {
-        let cause = format!("{} is part {no} of a split model", path.display());
-        return Err(Error::input(cause, format!("give the first: {}", part(1).display())));
-    }
-    Ok((1..=count).map(part).collect())
-}
-
-/// The models that a directory has as GGUF files: each whole file, and the first of each split one, in the order of their
-/// names. A model's part for images is not one.
-pub fn list(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_model = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let is_first = split_name(name).is_none_or(|(_, no, _)| no == 1);
-        name.ends_with(".gguf") && !name.starts_with(['.']) && !name.starts_with("mmproj") && is_first
-    };
-    let mut models: Vec<PathBuf> = entries.filter(is_model).collect();
-    models.sort();
-    models
-}
-
-/// A file's name without what says that it is a GGUF file, or a part of one.
-pub fn stem(name: &str) -> &str {
-    split_name(name).map_or_else(|| name.strip_suffix(".gguf").unwrap_or(name), |(stem, _, _)| stem)
-}
-
-/// The stem, number and count in the name of a part: `STEM-00001-of-00003.gguf`.
-fn split_name(name: &str) -> Option<(&str, u32, u32)> {
-    let (rest, count) = name.strip_suffix(".gguf")?.rsplit_once("-of-")?;
-    let (stem, no) = rest.rsplit_once('-')?;
-    let number = |digits: &str| {
-        let plain = digits.len() == 5 && digits.bytes().all(|b| b.is_ascii_digit());
-        plain.then(|| digits.parse::<u32>().ok()).flatten()
-    };
-    let (no, count) = (number(no)?, number(count)?);
-    (1..=count).contains(&no).then_some((stem, no, count))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_name_of_a_part_says_which_and_of_how_many() {
-        assert_eq!(split_name("a-b-00002-of-00003.gguf"), Some(("a-b", 2, 3)));
-        for name in ["a.gguf", "a-00004-of-00003.gguf", "a-00000-of-00003.gguf", "a-2-of-3.gguf", "a-00002-of-00003"] {
-            assert_eq!(split_name(name), None, "{name}");
-        }
-        assert_eq!((stem("a-00001-of-00003.gguf"), stem("b.Q8_0.gguf"), stem("c")), ("a", "b.Q8_0", "c"));
-        let names = parts(Path::new("/m/a-00001-of-00002.gguf")).unwrap();
-        assert_eq!(names, [PathBuf::from("/m/a-00001-of-00002.gguf"), PathBuf::from("/m/a-00002-of-00002.gguf")]);
-        let line = parts(Path::new("/m/a-00002-of-00002.gguf")).unwrap_err().to_string();
-        assert!(line.contains("part 2") && line.contains("give the first: /m/a-00001-of-00002.gguf"), "{line}");
     }
 }

@@ -1,0 +1,170 @@
+//! `kiln list`: the models in the hub's cache, and whether they fit here.
+
+use super::column::column;
+use super::{print, print_json};
+use crate::Result;
+use crate::diagnose::forecast::room::DeviceRoom;
+use crate::display::{bytes, plain};
+use crate::engine::{Device, ModelFiles};
+use crate::hub::{Cache, Cached};
+use crate::{Error, display};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::SystemTime;
+
+/// Lists the models in the hub's cache.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = super::usage::LIST)]
+pub struct ListArgs {
+    /// Whether they fit this device: auto, vulkan, vulkan:N, cpu
+    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    device: Device,
+    /// Print the names alone, one a line, for scripts and completions
+    #[arg(long)]
+    names: bool,
+}
+
+/// A line of the list.
+struct Line {
+    model: Cached,
+    bytes: u64,
+    /// The format of most matrices in its files, and what loading it here needs; or why it cannot be loaded.
+    read: std::result::Result<(&'static str, Result<u64>), String>,
+}
+
+impl Line {
+    fn of(model: Cached, room: &DeviceRoom) -> Line {
+        let (bytes, read) = (model.bytes(), read(&model, room));
+        Line { model, bytes, read }
+    }
+
+    fn weights(&self) -> &str {
+        self.read.as_ref().map_or("", |(weights, _)| weights)
+    }
+
+    /// Whether it fits, in a word or a few.
+    fn fits(&self) -> String {
+        match &self.read {
+            Ok((_, Ok(_))) => "fits".into(),
+            Ok((_, Err(_))) => "too large".into(),
+            Err(why) => why.clone(),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let read = self.read.as_ref().ok();
+        let needs = read.and_then(|(_, needs)| needs.as_ref().ok());
+        let reason = match &self.read {
+            Ok((_, Ok(_))) => None,
+            Ok((_, Err(e))) => Some(e.parts().0.to_string()),
+            Err(why) => Some(why.clone()),
+        };
+        let seconds = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).map(|since| since.as_secs()).ok();
+        json!({
+            "name": self.model.name.to_string(), "path": self.model.path.display().to_string(), "bytes": self.bytes,
+            "weights": read.map(|(weights, _)| weights), "fits": read.map(|(_, needs)| needs.is_ok()), "needs": needs,
+            "reason": reason, "last_read": self.model.last_read().and_then(seconds),
+        })
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Input: there is no home directory. Device: there is no such device.
+pub fn run(args: &ListArgs, as_json: bool) -> Result<()> {
+    let Some(cache) = Cache::of_user() else {
+        return Err(Error::input("there is no home directory with a cache of the Hugging Face hub", "set HF_HOME"));
+    };
+    let models = cache.models();
+    if args.names {
+        let names: Vec<String> = models.iter().map(|model| model.name.to_string()).collect();
+        return match as_json {
+            true => print_json(&json!({ "names": names })),
+            false => print(&names.iter().map(|name| format!("{name}\n")).collect::<String>()),
+        };
+    }
+    let partials = cache.partials();
+    let room = DeviceRoom::here(args.device)?;
+    let lines: Vec<Line> = models.into_iter().map(|model| Line::of(model, &room)).collect();
+    if as_json {
+        let partials = partials.iter().map(|(repo, path, bytes)| {
+            json!({"repository": repo.to_string(), "path": path.display().to_string(), "bytes": bytes})
+        });
+        return print_json(&json!({
+            "cache": cache.root().display().to_string(), "device": room.device(),
+            "models": lines.iter().map(Line::to_json).collect::<Vec<_>>(), "partial": partials.collect::<Vec<_>>(),
+        }));
+    }
+    let mut text = table(&lines, cache.root());
+    for (repo, _, length) in &partials {
+        text += &format!("{} of a download of {repo} that was cut off; `kiln pull` goes on with it\n", bytes(*length));
+    }
+    if lines.is_empty() && partials.is_empty() {
+        text = format!("{} has no model; `kiln pull ORG/NAME` downloads one\n", cache.root().display());
+    }
+    print(&text)
+}
+
+/// What a model's files are, and whether they fit.
+fn read(model: &Cached, room: &DeviceRoom) -> std::result::Result<(&'static str, Result<u64>), String> {
+    if let Some(missing) = model.missing() {
+        let name = missing.file_name().unwrap_or_default().to_string_lossy();
+        return Err(format!("{} is missing", plain(&name)));
+    }
+    let files = ModelFiles::from(Some(model.path.clone()));
+    let short = |e: Error| match e.parts().0.to_string() {
+        why if why.contains("only gemma3") || why.contains("architecture") => "no Gemma 3".to_owned(),
+        why => display::quote(&why),
+    };
+    let weights = files.checkpoint().map_err(short)?.source().name();
+    match room.fit(&files) {
+        Err(e @ Error::Refused { .. }) => Ok((weights, Err(e))),
+        Err(e) => Err(short(e)),
+        Ok(needs) => Ok((weights, Ok(needs))),
+    }
+}
+
+fn table(lines: &[Line], root: &Path) -> String {
+    let write = column(lines.iter().map(|line| line.bytes));
+    let width = |of: &dyn Fn(&Line) -> usize, head: usize| lines.iter().map(of).max().unwrap_or(0).max(head);
+    let name = width(&|line| line.model.name.to_string().len(), 4);
+    let weights = width(&|line| line.weights().len(), 7);
+    let fits = width(&|line| line.fits().chars().count().min(40), 4);
+    let mut text = format!(
+        "{:name$}  {:weights$} {:>10}  {:fits$}  {:>9}  file below {}\n",
+        "name",
+        "weights",
+        "size",
+        "here",
+        "read",
+        root.display()
+    );
+    if lines.is_empty() {
+        text.clear();
+    }
+    for line in lines {
+        let path = line.model.path.strip_prefix(root).unwrap_or(&line.model.path).display();
+        text += &format!(
+            "{:name$}  {:weights$} {:>10}  {:fits$}  {:>9}  {path}\n",
+            line.model.name.to_string(),
+            line.weights(),
+            write(line.bytes),
+            line.fits(),
+            ago(line.model.last_read()),
+        );
+    }
+    text
+}
+
+/// How long ago a time was: `3 days`.
+fn ago(time: Option<SystemTime>) -> String {
+    let Some(seconds) = time.and_then(|time| time.elapsed().ok()).map(|elapsed| elapsed.as_secs()) else {
+        return String::new();
+    };
+    match seconds {
+        0..3600 => format!("{} min", seconds / 60),
+        3600..86_400 => format!("{} h", seconds / 3600),
+        _ => display::counted((seconds / 86_400) as usize, "day"),
+    }
+}

@@ -1,0 +1,206 @@
+//! Where a repository's files lie in the cache, as the hub's own client has them.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::super::Cache;
+use super::super::cache::{PARTIAL, folder};
+use super::super::name::Repo;
+use super::listing::RepoFile;
+use super::{PullWatch, check};
+use crate::display::bytes;
+use crate::machine::free_bytes;
+use crate::machine::partial::{Lock, PartialFile, lock_for, parent_of};
+use crate::{Error, Result};
+
+/// How often a lock that another process has is tried.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// A repository's part of the cache.
+pub(super) struct Store {
+    dir: PathBuf,
+    locks: PathBuf,
+}
+
+impl Store {
+    pub(super) fn new(cache: &Cache, repo: &Repo) -> Store {
+        Store { dir: cache.repo_dir(repo), locks: cache.root().join(".locks").join(folder(repo)) }
+    }
+
+    /// Makes the directories.
+    pub(super) fn prepare(&self) -> Result<()> {
+        [&self.dir.join("blobs"), &self.dir.join("refs"), &self.locks].into_iter().try_for_each(|dir| make(dir))
+    }
+
+    /// What has the bytes of a file.
+    pub(super) fn blob(&self, file: &RepoFile) -> PathBuf {
+        self.dir.join("blobs").join(&file.etag)
+    }
+
+    /// What has those that have come of it.
+    pub(super) fn partial(&self, file: &RepoFile) -> PathBuf {
+        self.dir.join("blobs").join(format!("{}.{PARTIAL}", file.etag))
+    }
+
+    /// The directory of a commit's files.
+    pub(super) fn snapshot(&self, commit: &str) -> PathBuf {
+        self.dir.join("snapshots").join(commit)
+    }
+
+    /// The file at a path of a commit.
+    pub(super) fn path(&self, commit: &str, path: &str) -> PathBuf {
+        self.snapshot(commit).join(path)
+    }
+
+    /// Whether a file's bytes are here.
+    pub(super) fn has(&self, file: &RepoFile) -> bool {
+        self.blob(file).metadata().is_ok_and(|found| found.is_file() && found.len() == file.bytes)
+    }
+
+    /// Refuses a download for which the file system has no room.
+    ///
+    /// # Errors
+    /// Failed: it has not.
+    pub(super) fn check_space(&self, wanted: u64) -> Result<()> {
+        let free = free_bytes(&self.dir)?;
+        if wanted <= free {
+            return Ok(());
+        }
+        let (place, lacking) = (self.dir.display(), bytes(wanted - free));
+        let cause = format!("{} are to come, and {} are free in {place}", bytes(wanted), bytes(free));
+        Err(Error::failed(cause, format!("free {lacking} there, or set HF_HOME to a place with more room")))
+    }
+
+    /// The lock of a file, which the hub's own client takes too. Waits for another process that has it. Where the file system
+    /// has no locks there is none.
+    ///
+    /// # Errors
+    /// Failed: it cannot be made. Interrupted.
+    pub(super) fn lock(&self, file: &RepoFile, watch: &dyn PullWatch) -> Result<Option<Lock>> {
+        let path = self.locks.join(&file.etag);
+        let mut has_told = false;
+        loop {
+            check(watch)?;
+            match lock_for(&path, 0o666) {
+                Ok(lock) => return Ok(Some(lock)),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                Err(e) if matches!(e.raw_os_error(), Some(libc::ENOLCK | libc::EOPNOTSUPP | libc::ENOSYS)) => {
+                    return Ok(None);
+                }
+                Err(e) => return Err(Error::unwritable(&path, &e)),
+            }
+            if !has_told {
+                watch.say(&format!("another process fetches {}, and is waited for", file.name()));
+                has_told = true;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Gives a file its name in a commit.
+    ///
+    /// # Errors
+    /// Failed: it cannot be written.
+    pub(super) fn link(&self, commit: &str, file: &RepoFile) -> Result<()> {
+        let (path, depth) = (self.path(commit, &file.path), file.path.split('/').count() + 1);
+        let target = Path::new(&"../".repeat(depth)).join("blobs").join(&file.etag);
+        make(parent_of(&path))?;
+        place(&self.blob(file), &path, &target, |target, at| symlink(target, at))
+            .map_err(|e| Error::unwritable(&path, &e))
+    }
+
+    /// Says which commit was downloaded last.
+    ///
+    /// # Errors
+    /// Failed: it cannot be written.
+    pub(super) fn set_main(&self, commit: &str) -> Result<()> {
+        let path = self.dir.join("refs/main");
+        PartialFile::write_whole(&path, 0o666, commit.as_bytes()).map_err(|e| Error::unwritable(&path, &e))
+    }
+
+    /// What downloads that were cut off have left, with their lengths. Those that a process is at are left out.
+    pub(super) fn partials(&self) -> Vec<(PathBuf, u64)> {
+        let entries = std::fs::read_dir(self.dir.join("blobs")).into_iter().flatten().flatten();
+        let partial = |path: PathBuf| {
+            let etag = path.file_name()?.to_str()?.strip_suffix(PARTIAL)?.strip_suffix('.')?.to_owned();
+            let is_free = lock_for(&self.locks.join(etag), 0o666).is_ok();
+            is_free.then(|| Some((path.clone(), path.metadata().ok()?.len()))).flatten()
+        };
+        let mut partials: Vec<_> = entries.filter_map(|entry| partial(entry.path())).collect();
+        partials.sort();
+        partials
+    }
+}
+
+/// Makes a directory and those above it.
+fn make(dir: &Path) -> Result<()> {
+    DirBuilder::new().recursive(true).create(dir).map_err(|e| Error::unwritable(dir, &e))
+}
+
+/// Makes `path` lead to `target`, which is `blob`, by a link. Where the file system has no links the bytes themselves go there,
+/// as the hub's own client does it.
+fn place(
+    blob: &Path,
+    path: &Path,
+    target: &Path,
+    link: impl Fn(&Path, &Path) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    if path.read_link().is_ok_and(|found| found == target) {
+        return Ok(());
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.{PARTIAL}", std::process::id()));
+    let new = PathBuf::from(name);
+    match link(target, &new) {
+        Ok(()) => std::fs::rename(&new, path),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EPERM | libc::EOPNOTSUPP | libc::ENOSYS)) => {
+            match OpenOptions::new().read(true).open(blob) {
+                // It was put there before.
+                Err(e) if e.kind() == ErrorKind::NotFound && path.exists() => Ok(()),
+                _ => std::fs::rename(blob, path),
+            }
+        }
+        Err(e) => Err(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_lies_where_the_hubs_own_client_has_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(&Cache::at(dir.path()), &Repo::new("org", "a").unwrap());
+        let file = RepoFile { path: "BF16/a.gguf".into(), bytes: 3, etag: "0".repeat(64) };
+        store.prepare().unwrap();
+        assert!(!store.has(&file));
+        std::fs::write(store.blob(&file), "abc").unwrap();
+        assert!(store.has(&file));
+        for commit in ["c", "d", "c"] {
+            store.link(commit, &file).unwrap();
+            store.set_main(commit).unwrap();
+        }
+        let path = dir.path().join("models--org--a/snapshots/c/BF16/a.gguf");
+        assert_eq!(path.read_link().unwrap(), Path::new("../../../blobs").join(&file.etag));
+        assert_eq!(std::fs::read(&path).unwrap(), b"abc");
+        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing else is left");
+        assert_eq!(std::fs::read(dir.path().join("models--org--a/refs/main")).unwrap(), b"c");
+        assert!(store.check_space(u64::MAX).unwrap_err().to_string().contains("set HF_HOME"));
+    }
+
+    #[test]
+    fn where_there_are_no_links_the_bytes_are_there_themselves() {
+        let dir = tempfile::tempdir().unwrap();
+        let (blob, path) = (dir.path().join("blob"), dir.path().join("a.gguf"));
+        std::fs::write(&blob, "abc").unwrap();
+        let none = |_: &Path, _: &Path| Err(std::io::Error::from_raw_os_error(libc::EPERM));
+        place(&blob, &path, Path::new("blob"), none).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"abc");
+        place(&blob, &path, Path::new("blob"), none).unwrap();
+        assert!(place(&blob, &dir.path().join("b.gguf"), Path::new("blob"), none).is_err());
+    }
+}
