@@ -256,4 +256,19 @@ mod tests {
         assert_eq!(ModelFiles::from(Some(PathBuf::from("./demo"))), ModelFiles::Directory(PathBuf::from("./demo")));
         assert_eq!(name("m\u{1b}[31m"), "m [31m", "no terminal obeys it");
     }
+
+    /// As publishers of GGUF files have it: the config of the model that the file was made from comes with it.
+    #[test]
+    fn a_config_without_weights_makes_no_directory_of_a_gguf_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |name: &str| std::fs::write(dir.path().join(name), "").unwrap();
+        let of = || ModelFiles::from(Some(dir.path().to_owned()));
+        put("config.json");
+        assert_eq!(of(), ModelFiles::Directory(dir.path().to_owned()));
+        put("a-Q8_0.gguf");
+        put("mmproj-F16.gguf");
+        assert_eq!(of(), ModelFiles::Gguf(dir.path().join("a-Q8_0.gguf")));
+        put("model.safetensors");
+        assert_eq!(of(), ModelFiles::Directory(dir.path().to_owned()));
+    }
 }

@@ -152,8 +152,8 @@ impl Cache {
         let of = |repo: &Repo| {
             let blobs = std::fs::read_dir(self.repo_dir(repo).join("blobs")).into_iter().flatten().flatten();
             let partial = |path: PathBuf| {
-                let is_partial = path.extension().is_some_and(|extension| extension == PARTIAL);
-                is_partial.then(|| (repo.clone(), path.clone(), path.metadata().map_or(0, |found| found.len())))
+                etag_of_partial(&path)?;
+                Some((repo.clone(), path.clone(), path.metadata().map_or(0, |found| found.len())))
             };
             blobs.filter_map(|entry| partial(entry.path())).collect::<Vec<_>>()
         };
@@ -177,6 +177,13 @@ impl Cache {
 
 /// The end of the name of what is not whole.
 pub(super) const PARTIAL: &str = "incomplete";
+
+/// What the bytes of a partial file are known by. The hub's own client has others beside these, with a word of its own in their
+/// names, and goes on with none.
+pub(super) fn etag_of_partial(path: &Path) -> Option<&str> {
+    let etag = path.file_name()?.to_str()?.strip_suffix(PARTIAL)?.strip_suffix('.')?;
+    etag.bytes().all(|b| b.is_ascii_hexdigit()).then_some(etag)
+}
 
 /// The name of a repository's directory.
 pub(super) fn folder(repo: &Repo) -> String {
@@ -335,6 +342,7 @@ mod tests {
         std::fs::create_dir_all(&blobs).unwrap();
         std::fs::write(blobs.join("0f.incomplete"), "abc").unwrap();
         std::fs::write(blobs.join("1f"), "abc").unwrap();
+        std::fs::write(blobs.join("2f.0123abcd.incomplete"), "of the hub's own client").unwrap();
         std::fs::create_dir_all(dir.path().join("datasets--org--b")).unwrap();
         let cache = Cache::at(dir.path());
         let repo = Repo::new("org", "a").unwrap();

@@ -79,7 +79,9 @@ impl BlobFetch<'_> {
             }
             fetched += self.fill(&mut come)?;
             come.file.sync_all().map_err(|e| self.unwritable(&e))?;
-            if come.sum.clone().digits() == self.file.etag {
+            // The sum is of what came here. Where locks do not hold, another process may have written to the file too.
+            let length = come.file.metadata().map_err(|e| self.unwritable(&e))?.len();
+            if length == self.file.bytes && come.sum.digits() == self.file.etag {
                 std::fs::rename(&self.partial, &self.blob).map_err(|e| Error::unwritable(&self.blob, &e))?;
                 return Ok(fetched);
             }

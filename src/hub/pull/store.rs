@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::super::Cache;
-use super::super::cache::{PARTIAL, folder};
+use super::super::cache::{PARTIAL, etag_of_partial, folder};
 use super::super::name::Repo;
 use super::listing::RepoFile;
 use super::{PullWatch, check};
@@ -125,8 +125,7 @@ impl Store {
     pub(super) fn partials(&self) -> Vec<(PathBuf, u64)> {
         let entries = std::fs::read_dir(self.dir.join("blobs")).into_iter().flatten().flatten();
         let partial = |path: PathBuf| {
-            let etag = path.file_name()?.to_str()?.strip_suffix(PARTIAL)?.strip_suffix('.')?.to_owned();
-            let is_free = lock_for(&self.locks.join(etag), 0o666).is_ok();
+            let is_free = lock_for(&self.locks.join(etag_of_partial(&path)?), 0o666).is_ok();
             is_free.then(|| Some((path.clone(), path.metadata().ok()?.len()))).flatten()
         };
         let mut partials: Vec<_> = entries.filter_map(|entry| partial(entry.path())).collect();
