@@ -191,6 +191,19 @@ class Looks(Case):
             self.assertLessEqual(page.run("document.documentElement.scrollWidth - innerWidth"), 0, size)
             self.assertLessEqual(page.run("conversation.scrollWidth - conversation.clientWidth"), 0, size)
 
+    def test_no_button_leaves_the_screen(self):
+        for language in ["de", "fr"]:
+            self.dress(language, text_percent=150, has_keyboard=True, title="Stadtmuseum")
+            page = self.answer("Yes.", languages=language, health=None)
+            page.click("[data-label=edit]")
+            for size in SIZES:
+                page.resize(*size)
+                outside = page.run("""[...document.querySelectorAll('button')].filter((button) => {
+                    const box = button.getBoundingClientRect();
+                    return button.checkVisibility() && (box.left < 0 || box.right > innerWidth);
+                }).map((button) => button.outerHTML)""")
+                self.assertEqual(outside, [], (language, size))
+
     def test_direction_follows_the_text(self):
         page = self.answer("هذا سطر بالعربية\n\nEnglish\n\n1. واحد")
         blocks = "[...document.querySelectorAll('.answer > *')]"
