@@ -3,11 +3,11 @@
 
 import { count } from './owner.js';
 
-/** The most seconds for which the page asks whether somebody is still there. */
+/** The most seconds for which the page asks whether its visitor is still there. */
 const WARNING_S = 20;
 
 /**
- * Calls `renew` where nobody has done anything for that long, nor the server said anything to a question (`heard`, by
+ * Calls `renew` after that time without a sign of a visitor and without a word of the server to a question (`heard`, by
  * `performance.now()`). Where `hasSomething` would be lost the page asks before. Without `?idle` it never does.
  */
 export function watchIdle({ hasSomething, heard, renew }) {
