@@ -110,6 +110,7 @@ class Owner(Case):
         self.assertEqual(names, [["en", "English"], ["de", "Deutsch"], ["es", "Español"], ["fr", "Français"]])
         current = "document.querySelector('#languages [aria-current=true]').lang"
         self.assertEqual(page.run(current), "en")
+        self.assertEqual(page.run("document.activeElement.lang"), "en")
         page.click("#languages [lang=de]")
         page.until("document.documentElement.lang === 'de'")
         texts = settings_of("de")["texts"]

@@ -27,7 +27,10 @@ export function offerLanguages(onChange) {
     return entry;
   }));
   get('language-open').hidden = owner.languages.length < 2;
-  get('language-open').addEventListener('click', () => dialog.showModal());
+  get('language-open').addEventListener('click', () => {
+    dialog.showModal();
+    dialog.querySelector('[aria-current=true]')?.focus();
+  });
   show();
 }
 
