@@ -113,15 +113,19 @@ fn parts_of_a_long_context_make_the_whole() {
     let tokens = tokens();
     // Every number of heads per KV head, and heads narrower and wider than a subgroup's octets.
     for (heads, kv_heads, dim) in [(2, 2, 16), (4, 2, 32), (3, 1, 40), (4, 1, 16), (8, 1, 64)] {
+        let references = [WeightFormat::Int8, WeightFormat::Bf16].map(|weights| {
+            let model = Forged::new(&shape(heads, kv_heads, dim), weights);
+            let want = run(load(&model, weights, Device::Reference, KvType::F32, 1).as_mut(), &tokens);
+            (weights, model, want)
+        });
         for (device, weights, kv, tolerance) in runs() {
             // Two shapes show what differs: whole loads of eight lanes, and others.
             if kv == KvType::Bf16 && ![32, 40].contains(&dim) {
                 continue;
             }
-            let model = Forged::new(&shape(heads, kv_heads, dim), weights);
-            let want = run(load(&model, weights, Device::Reference, KvType::F32, 1).as_mut(), &tokens);
-            let got = run(load(&model, weights, device, kv, 1).as_mut(), &tokens);
-            let errors: Vec<f32> = got.iter().zip(&want).map(|(g, w)| relative_rms(g, w)).collect();
+            let (_, model, want) = references.iter().find(|(of, ..)| *of == weights).unwrap();
+            let got = run(load(model, weights, device, kv, 1).as_mut(), &tokens);
+            let errors: Vec<f32> = got.iter().zip(want).map(|(g, w)| relative_rms(g, w)).collect();
             let worst = errors.iter().copied().fold(0.0, f32::max);
             println!("{heads}/{kv_heads} heads of {dim}, {device:?} {kv:?}: at most {worst:.1e} of {tolerance:.1e}");
             let mut seen = 0;

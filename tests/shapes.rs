@@ -39,12 +39,15 @@ fn odd_shapes_agree_on_both_executors() {
     let gpu = common::open_gpu();
     println!("{} with subgroups of {}", gpu.caps.name, gpu.caps.subgroup);
     let has_units = gpu.caps.matrix.is_some();
+    let takes_all = common::takes_all(&gpu);
     drop(gpu);
-    // With another subgroup width, each shape runs in one format only. Shapes with the most outputs or the widest
-    // attention are left out: LLVM takes minutes to compile them for 512-bit vectors.
+    // With another subgroup width, shapes with the most outputs or the widest attention are left out: LLVM takes minutes to
+    // compile them for 512-bit vectors.
     let small = |s: &Shape| s.vocab < 10_000 && s.head_dim * s.heads / s.kv_heads <= 256;
-    let once = std::env::var_os("LP_NATIVE_VECTOR_WIDTH").is_some();
-    for (i, (name, shape)) in variants.into_iter().enumerate().filter(|(_, (_, s))| !once || small(s)) {
+    let is_other_width = std::env::var_os("LP_NATIVE_VECTOR_WIDTH").is_some();
+    // Then, and in a sample, each shape runs in one format only.
+    let once = is_other_width || !takes_all;
+    for (i, (name, shape)) in variants.into_iter().enumerate().filter(|(_, (_, s))| !is_other_width || small(s)) {
         // INT4 where rows are whole groups. Those of down in the shape with ffn 2000 are not.
         let formats = match WeightFormat::Int4.holds(shape.hidden) {
             true => vec![WeightFormat::Int4],
@@ -76,7 +79,7 @@ fn odd_shapes_agree_on_both_executors() {
                 // 16-bit activations.
                 runs.extend([7, 23].map(|chunk| (DOT, KvType::F32, chunk, 5e-3)));
                 // Mesa 26.1.6 crashes on matrices at subgroup widths other than its own.
-                if has_units && !once {
+                if has_units && !is_other_width {
                     runs.push((MATRIX_F16, KvType::F16, 23, 1.5e-2));
                 }
             }

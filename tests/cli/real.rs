@@ -14,14 +14,15 @@ const TEXTS: [(&str, &str); 4] = [
     ("def fibonacci(n):\n    if n < 2:\n        return n\n    return", " fibonacci(n-1) + fibonacci(n-2)\n\n"),
     (
         "Die Hauptstadt von Deutschland ist",
-        " ein Ort, der sich mit seinen vielen Sehenswürdigkeiten, kulturellen Sehenswürdig",
+        " ein Ort, der sich mit seinen vielen Sehenswürdigkeiten und kulturellen Sehenswürdig",
     ),
 ];
 
 /// The greedy continuation of a text, as an object.
 fn go_on(text: &str, device: &str, n: usize, more: &[&str]) -> Value {
     let n = n.to_string();
-    let base = ["run", "-m", &gemma3_270m(), "--raw", "-p", text, "-n", &n, "--device", device, "--json"];
+    let base =
+        ["run", "-m", &gemma3_270m(), "--raw", "-p", text, "-n", &n, "--device", device, "--tune", "off", "--json"];
     kiln(&[&base[..], more].concat()).json()
 }
 
@@ -77,16 +78,17 @@ fn drafts_change_no_token() {
     let folder = tempfile::tempdir().unwrap();
     // Greedily this model comes back to what it said.
     let text = TEXTS[1].0;
-    for device in ["cpu", "vulkan"] {
-        let plain = go_on(text, device, 48, &[]);
-        let known = folder.path().join(device);
-        std::fs::write(&known, plain["text"].as_str().unwrap()).unwrap();
-        for more in [&["--speculate", "4"][..], &["--draft-text", known.to_str().unwrap()]] {
-            let drafted = go_on(text, device, 48, more);
-            assert_eq!(drafted["tokens"], plain["tokens"], "{more:?} on {device}");
-            assert!(drafted["accepted"].as_u64().unwrap() > 8, "{more:?} on {device}: {drafted}");
-            assert!(drafted["tokens_per_pass"].as_f64().unwrap() > 1.2, "{more:?} on {device}: {drafted}");
-        }
+    let plain = go_on(text, "cpu", 48, &[]);
+    let known = folder.path().join("known");
+    std::fs::write(&known, plain["text"].as_str().unwrap()).unwrap();
+    let drafts = [&["--speculate", "4"][..], &["--draft-text", known.to_str().unwrap()]];
+    // A driver for the processor takes half a second a token.
+    for (device, n, more) in [("cpu", 48, drafts[0]), ("cpu", 48, drafts[1]), ("vulkan", 24, drafts[1])] {
+        let drafted = go_on(text, device, n, more);
+        let plain = &ids(&plain["tokens"])[..n];
+        assert_eq!(ids(&drafted["tokens"]), plain, "{more:?} on {device}");
+        assert!(drafted["accepted"].as_u64().unwrap() > 8, "{more:?} on {device}: {drafted}");
+        assert!(drafted["tokens_per_pass"].as_f64().unwrap() > 1.2, "{more:?} on {device}: {drafted}");
     }
 }
 

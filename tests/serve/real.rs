@@ -37,6 +37,8 @@ fn a_prefix_from_a_file_gives_the_same_reply() {
         let first = start(&["--prefix-file", &file]);
         let (reply, cached) = go_on(&first, &text);
         assert_eq!(cached, 0);
+        // What was asked once is not kept.
+        assert!(go_on(&first, &format!("{text} And")).1 >= 256);
         stop(first);
         let second = start(&["--prefix-file", &file]);
         let (again, cached) = go_on(&second, &text);
