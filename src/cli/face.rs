@@ -51,6 +51,8 @@ fn argument(setting: Setting) -> String {
         Setting::Layer => "--layer",
         Setting::Kernels => "--kernels",
         Setting::Timeline => "--timeline",
+        Setting::ApiKeys => "--api-key-file",
+        Setting::OpenToAll => "--allow-all",
     };
     name.into()
 }

@@ -66,6 +66,10 @@ pub enum Setting {
     Kernels,
     /// A timeline.
     Timeline,
+    /// A file of keys, of which a request needs one.
+    ApiKeys,
+    /// Answering other machines without keys.
+    OpenToAll,
 }
 
 impl Setting {
@@ -101,6 +105,8 @@ impl Setting {
             Setting::Layer => "single layer",
             Setting::Kernels => "kernels' times",
             Setting::Timeline => "timeline",
+            Setting::ApiKeys => "file of API keys",
+            Setting::OpenToAll => "openness to all",
         };
         words.into()
     }

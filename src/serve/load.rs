@@ -26,7 +26,7 @@ impl LoadedExecutor {
     /// # Errors
     /// As [`Model::open`].
     pub(super) fn take_text(&mut self, id: u64, files: &ModelFiles) -> Result<Model> {
-        let text = match self.text.take() {
+        let mut text = match self.text.take() {
             Some(mut text) => {
                 text.id = id;
                 text
@@ -34,6 +34,7 @@ impl LoadedExecutor {
             None => Model::open(id, files, self.executor.schedule(), self.executor.hardware())?,
         };
         text.set_device(self.executor.device());
+        text.is_on_cpu = self.executor.is_on_cpu();
         Ok(text)
     }
 }

@@ -21,6 +21,7 @@ mod pace;
 pub mod page;
 mod places;
 mod prefixes;
+mod published;
 mod queue;
 pub mod server;
 pub mod service;

@@ -2,6 +2,7 @@
 
 use super::http::ApiError;
 use super::prefixes::Identity;
+use super::published::Published;
 use crate::engine::ModelFiles;
 use crate::error::Error;
 use crate::grammar::Grammars;
@@ -35,6 +36,10 @@ pub struct Model {
     pub slots: usize,
     /// When it was loaded.
     pub loaded: SystemTime,
+    /// How it was published.
+    pub published: Published,
+    /// Whether it runs in the processor's memory.
+    pub(super) is_on_cpu: bool,
     /// What its keys and values depend on.
     pub(super) identity: Identity,
     /// Tokens that end a reply.
@@ -65,6 +70,8 @@ impl Model {
             tokenizer,
             context: schedule.extent.context,
             slots: schedule.extent.sequences,
+            published: Published::of(files, &shape)?,
+            is_on_cpu: false,
             device: RwLock::new(device.to_owned()),
             loaded: SystemTime::now(),
             shape,

@@ -274,6 +274,11 @@ impl Tokenizer {
         }
     }
 
+    /// Whether `id` is a byte token, several of which may be one character.
+    pub fn is_byte(&self, id: u32) -> bool {
+        matches!(self.pieces.get(id), Some((DecodedPiece::Byte(_), _)))
+    }
+
     /// A decoder for ids that come one at a time. It keeps the tokenizer's table alive, but not the tokenizer.
     pub fn stream(&self, skip_special: bool) -> StreamDecoder {
         StreamDecoder::new(self.pieces.clone(), skip_special)

@@ -2,19 +2,15 @@
 
 use super::fields::{Fields, shown, wrong_kind};
 use super::messages::{self, Dialogue, Speaker};
-use super::once::warn_once;
 use super::run::{self, ParsedRequest, Usage, Wording, unique};
 use super::tools::{self, CallDetector, Layout, Said, ToolCall, Tools};
-use super::{Call, options};
+use super::{Call, form, options, table};
 use crate::sequence::Finish;
 use crate::serve::http::{ApiError, Gone, LastWords, Responder};
 use crate::serve::job::{ReplyEnd, ReplyToken};
 use crate::serve::model::Model;
 use crate::serve::service::CompleteReply;
 use serde_json::{Value, json};
-
-/// Options that would change the reply, each with the value that changes nothing.
-const UNSERVED: [(&str, &str); 2] = [("mcp_servers", "[]"), ("container", "null")];
 
 /// Answers a request.
 ///
@@ -33,8 +29,10 @@ pub(super) fn count(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
         let model = call.service.model()?;
         let body = call.body()?;
         let fields = Fields::of_body(&body)?;
+        table::COUNT.check(&fields)?;
         call.model_name(&fields, &model)?;
         let tools = tools::read(&fields, Layout::Input)?;
+        form::read_anthropic(&fields)?;
         Ok(json!({"input_tokens": read_prompt(call, &fields, tools.as_ref(), &model)?.len()}))
     };
     call.answer(reply, count())
@@ -59,20 +57,15 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, MessageWording), ApiError> {
     let model = call.service.model()?;
     let body = call.body()?;
     let fields = Fields::of_body(&body)?;
+    table::MESSAGES.check(&fields)?;
     let name = call.model_name(&fields, &model)?;
-    fields.refuse_unserved(&UNSERVED)?;
-    if let Some(thinking) =
-        fields.object("thinking")?.filter(|thinking| thinking.get("type") != Some(&json!("disabled")))
-    {
-        warn_once(&format!("{} is ignored: the model answers without thinking first", thinking.at()));
-    }
     let limit = fields.integer("max_tokens", 1..=i64::from(i32::MAX))?.ok_or_else(|| fields.missing("max_tokens"))?;
     let tools = tools::read(&fields, Layout::Input)?;
     let mut ask = options::read(&fields, &[], model.shape.vocab, &call.service.defaults())?;
     ask.limit = limit as usize;
     ask.stop.extend(options::stops(&fields, "stop_sequences")?);
     let (stream, _) = options::stream(&fields)?;
-    let form = tools::form_with(tools.as_ref(), None)?;
+    let form = tools::form_with(tools.as_ref(), form::read_anthropic(&fields)?)?;
     ask.prompt = read_prompt(call, &fields, tools.as_ref(), &model)?;
     let answer = MessageWording {
         id: unique("msg_"),
@@ -113,7 +106,19 @@ fn read_prompt(
     }
     messages.iter().try_for_each(|message| read_message(message, &mut dialogue))?;
     dialogue.complete_system(call.service.system(), tools);
-    dialogue.encode(model, "messages")
+    dialogue.encode(model, "messages").map_err(|e| in_anthropics_words(e, model))
+}
+
+/// A prompt that is too long in the words by which Anthropic's clients know it, and shorten the conversation.
+fn in_anthropics_words(e: ApiError, model: &Model) -> ApiError {
+    let tokens = e.message.split_once(" tokens").and_then(|(before, _)| before.rsplit(' ').next());
+    match tokens.filter(|_| e.code == Some(messages::TOO_LONG)).and_then(|tokens| tokens.parse::<usize>().ok()) {
+        Some(tokens) => {
+            let message = format!("prompt is too long: {tokens} tokens > {} maximum; {}", model.context, e.message);
+            ApiError { message, ..e }
+        }
+        None => e,
+    }
 }
 
 fn read_message(message: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), ApiError> {

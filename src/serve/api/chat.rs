@@ -3,7 +3,7 @@
 use super::fields::Fields;
 use super::run::{self, ParsedRequest, Usage, Wording, event, unique};
 use super::tools::{self, CallDetector, Layout, Said};
-use super::{Call, form, logprobs, messages, options};
+use super::{Call, form, logprobs, messages, options, table};
 use crate::sequence::Finish;
 use crate::serve::http::{ApiError, Gone, Responder};
 use crate::serve::job::{ReplyEnd, ReplyToken};
@@ -25,13 +25,14 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, ChatWording), ApiError> {
     let model = call.service.model()?;
     let body = call.body()?;
     let fields = Fields::of_body(&body)?;
+    table::CHAT.check(&fields)?;
     let name = call.model_name(&fields, &model)?;
     let tools = tools::read(&fields, Layout::Nested)?;
-    let mut ask =
-        options::read(&fields, &["max_completion_tokens", "max_tokens"], model.shape.vocab, &call.service.defaults())?;
+    let mut ask = options::read(&fields, &options::LIMITS, model.shape.vocab, &call.service.defaults())?;
     ask.choices = options::choices(&fields)?;
     ask.likelihoods = logprobs::read(&fields)?;
     let (stream, with_usage) = options::stream(&fields)?;
+    check_continuation(&fields)?;
     let form = tools::form_with(tools.as_ref(), form::read(&fields)?)?;
     let mut dialogue = messages::read(&fields)?;
     dialogue.complete_system(call.service.system(), tools.as_ref());
@@ -48,6 +49,26 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, ChatWording), ApiError> {
         model: model.clone(),
     };
     Ok((ParsedRequest { model, asks: vec![ask], form, stream, forgotten }, chat))
+}
+
+/// Checks what vLLM's clients say of the last message. One of the assistant's is always continued.
+///
+/// # Errors
+/// 400: it is to be continued and is not the assistant's, or no turn of the assistant's is to begin.
+fn check_continuation(fields: &Fields<'_>) -> Result<(), ApiError> {
+    const CONTINUES: &str = "continue_final_message";
+    const OPENS: &str = "add_generation_prompt";
+    let continues = fields.boolean(CONTINUES)?.unwrap_or(false);
+    let last = fields.list("messages")?.unwrap_or_default().last();
+    if continues && last.is_some_and(|message| message["role"] != "assistant") {
+        return Err(fields.wrong(CONTINUES, "is true, and the last message has to be the assistant's"));
+    }
+    if !continues && fields.boolean(OPENS)? == Some(false) {
+        return Err(
+            fields.unserved(OPENS, &format!("false goes with {CONTINUES}, and a last message of the assistant's"))
+        );
+    }
+    Ok(())
 }
 
 /// Words a chat completion.

@@ -3,7 +3,7 @@
 use super::fields::Fields;
 use super::logprobs::LogprobTable;
 use super::run::{self, ParsedRequest, Usage, Wording, event, unique};
-use super::{Call, form, messages, options};
+use super::{Call, form, messages, options, table};
 use crate::sequence::prompt::encode_text;
 use crate::serve::http::{ApiError, Gone, Responder};
 use crate::serve::job::{MOST_CHOICES, ReplyEnd, ReplyRequest, ReplyToken};
@@ -28,8 +28,8 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, Completion), ApiError> {
     let model = call.service.model()?;
     let body = call.body()?;
     let fields = Fields::of_body(&body)?;
+    table::COMPLETIONS.check(&fields)?;
     let name = call.model_name(&fields, &model)?;
-    fields.refuse_unserved(&[("suffix", "")])?;
     let (stream, with_usage) = options::stream(&fields)?;
     let echo = fields.boolean("echo")?.unwrap_or(false);
     // Some clients turn them off as a chat's are.
@@ -37,7 +37,8 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, Completion), ApiError> {
     let likelihoods = if is_off { None } else { fields.integer("logprobs", 0..=MOST_TOP)?.map(|top| top as usize) };
     let scores = echo && likelihoods.is_some();
     let form = form::read(&fields)?;
-    let limits: &[&str] = if scores { &[] } else { &["max_tokens", "max_completion_tokens"] };
+    let limits: &[&str] =
+        if scores { &[] } else { &["max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict"] };
     let mut ask = options::read(&fields, limits, model.shape.vocab, &call.service.defaults())?;
     ask.choices = options::choices(&fields)?;
     ask.likelihoods = likelihoods;
@@ -57,10 +58,14 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, Completion), ApiError> {
         id: unique("cmpl-"),
         created: run::seconds(SystemTime::now()),
         name,
-        first: prompts.iter().filter(|_| scores).filter_map(|prompt| prompt.tokens.first().copied()).collect(),
+        first: prompts.iter().filter(|_| scores).filter_map(CompletionPrompt::first).collect(),
         given: prompts.iter().map(|prompt| if scores { prompt.tokens.len() - 1 } else { 0 }).collect(),
         echoes: prompts.iter().map(|prompt| if echo { prompt.text(&model) } else { String::new() }).collect(),
-        tables: ask.likelihoods.map(|_| vec![LogprobTable::default(); prompts.len() * ask.choices]),
+        tables: ask.likelihoods.map(|_| {
+            let length = |prompt: &CompletionPrompt| if scores { 0 } else { prompt.text(&model).chars().count() };
+            let of = |prompt| std::iter::repeat_n(LogprobTable::behind(length(prompt)), ask.choices);
+            prompts.iter().flat_map(of).collect()
+        }),
         each: ask.choices,
         with_usage,
         usage: Usage::default(),
@@ -109,6 +114,11 @@ impl CompletionPrompt {
         Ok(CompletionPrompt { text: None, tokens })
     }
 
+    /// The first token, and whether the text of the prompt has it: `<bos>` before a text is none of it.
+    fn first(&self) -> Option<(u32, bool)> {
+        Some((*self.tokens.first()?, self.text.as_deref().is_none_or(|text| text.starts_with("<bos>"))))
+    }
+
     fn text(&self, model: &Model) -> String {
         let decode = || {
             let mut stream = model.tokenizer.stream(false);
@@ -151,8 +161,9 @@ struct Completion {
     model: Arc<Model>,
     /// Each prompt's text, to be said before its replies; empty where it is not wanted.
     echoes: Vec<String>,
-    /// The first token of each prompt whose own likelihoods are wanted: no other token says how likely it is.
-    first: Vec<u32>,
+    /// The first token of each prompt whose own likelihoods are wanted: no other token says how likely it is. And whether
+    /// it is part of the prompt's text.
+    first: Vec<(u32, bool)>,
     /// How many tokens of each reply are its prompt's.
     given: Vec<usize>,
     /// One for each choice, where likelihoods are wanted.
@@ -181,9 +192,9 @@ impl Completion {
     }
 
     /// Notes a token's likelihood.
-    fn note(&mut self, choice: usize, token: &ReplyToken) {
+    fn note(&mut self, choice: usize, token: &ReplyToken, is_prompt: bool) {
         if let (Some(tables), Some(likelihood)) = (&mut self.tables, &token.likelihood) {
-            tables[choice].add(&self.model.tokenizer, token, likelihood);
+            tables[choice].add(&self.model.tokenizer, token, likelihood, is_prompt);
         }
     }
 
@@ -199,10 +210,10 @@ impl Completion {
         end.prompt_tokens += given;
         end.tokens = end.tokens.saturating_sub(given);
         self.usage.add(index, self.each, &end);
-        if let (Some(tables), Some(&first)) = (&mut self.tables, self.first.get(prompt)) {
-            tables[index].add_first(&self.model.tokenizer, first);
+        if let (Some(tables), Some(&(first, is_said))) = (&mut self.tables, self.first.get(prompt)) {
+            tables[index].add_first(&self.model.tokenizer, first, is_said);
         }
-        reply.tokens.iter().for_each(|token| self.note(index, token));
+        reply.tokens.iter().enumerate().for_each(|(i, token)| self.note(index, token, i < given));
         let said: String = reply.tokens.iter().skip(given).map(|token| token.text.as_str()).collect();
         // Without a token of its own a reply holds back nothing but the prompt's end, which is echoed already.
         let held = if reply.tokens.len() > given || given == 0 { end.text.as_str() } else { "" };
@@ -234,7 +245,7 @@ impl Wording for Completion {
         if token.text.is_empty() && self.tables.is_none() {
             return String::new();
         }
-        self.note(choice, &token);
+        self.note(choice, &token, false);
         let logprobs = self.take_logprobs(choice);
         self.chunk(piece(choice, &token.text, logprobs))
     }

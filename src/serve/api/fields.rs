@@ -1,6 +1,6 @@
 //! Reads a request's fields strictly. Each error names the field by its path, such as `messages[2].role`.
 //!
-//! `null` is as good as no field. Fields that nobody reads do not matter.
+//! `null` is as good as no field. Which fields there are, and what becomes of those that no reader reads, is in `table`.
 
 use crate::serve::http::ApiError;
 use serde_json::{Map, Value};
@@ -207,7 +207,7 @@ pub(super) fn wrong_kind(path: &str, value: &Value, wanted: &str) -> ApiError {
 }
 
 /// Whether a value is the one that `text` writes, as JSON or as the words of a text. Numbers count as numbers.
-fn is_same(value: &Value, text: &str) -> bool {
+pub(super) fn is_same(value: &Value, text: &str) -> bool {
     let Ok(other) = serde_json::from_str::<Value>(text) else { return value.as_str() == Some(text) };
     match (value.as_f64(), other.as_f64()) {
         (Some(value), Some(other)) => value == other,

@@ -1,7 +1,7 @@
 //! What form a reply has to have: the grammars of `response_format`, `text.format`, `format`, `json_schema`, `grammar` and of
 //! tools.
 
-use super::fields::Fields;
+use super::fields::{Fields, shown, wrong_kind};
 use crate::grammar::Grammar;
 use crate::serve::http::ApiError;
 use serde_json::{Value, json};
@@ -35,14 +35,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Option<RequestedGrammar>, ApiE
         let grammar = Grammar::from_text(text.into()).map_err(|e| ApiError::from(&e).param(fields.path("grammar")))?;
         Ok::<_, ApiError>(RequestedGrammar::new(grammar, fields.path("grammar")))
     });
-    let mut forms = [format, schema.transpose()?, lark.transpose()?].into_iter().flatten();
-    match (forms.next(), forms.next()) {
-        (_, Some(second)) => {
-            let message = format!("{} asks for one form, and another field for another", second.param);
-            Err(ApiError::bad(message).param(second.param).code("invalid_value"))
-        }
-        (form, None) => Ok(form),
-    }
+    only_one([format, schema.transpose()?, lark.transpose()?])
 }
 
 /// Whether a schema lies within `json_schema`, as in `response_format`, or beside the type, as in Responses' `text.format`.
@@ -65,9 +58,11 @@ pub(super) fn read_format(format: &Fields<'_>, nested: Nested) -> Result<Option<
             None => Ok(Some(RequestedGrammar::new(Grammar::JsonObject, format.at().to_owned()))),
         },
         "json_schema" => {
-            let holder = match nested {
-                Nested::Yes => format.object("json_schema")?.ok_or_else(|| format.missing("json_schema"))?,
-                Nested::No => format.clone(),
+            let holder = match (nested, format.object("json_schema")?) {
+                (Nested::Yes, Some(holder)) => holder,
+                // llama.cpp takes the schema beside the type too.
+                (Nested::Yes, None) if format.get("schema").is_none() => return Err(format.missing("json_schema")),
+                (Nested::Yes | Nested::No, _) => format.clone(),
             };
             let schema = holder.get("schema").ok_or_else(|| holder.missing("schema"))?;
             read_schema(schema, holder.path("schema")).map(Some)
@@ -93,10 +88,43 @@ pub(super) fn read_ollama(fields: &Fields<'_>) -> Result<Option<RequestedGrammar
     }
 }
 
+/// Reads Anthropic's `output_config.format` or, by its older name, `output_format`: `{"type": "json_schema", "schema": ..}`.
+///
+/// # Errors
+/// 400: it is something else, or both ask for a form.
+pub(super) fn read_anthropic(fields: &Fields<'_>) -> Result<Option<RequestedGrammar>, ApiError> {
+    let format = match fields.object("output_config")? {
+        Some(config) => config.object("format")?,
+        None => None,
+    };
+    let read = |format: Option<Fields<'_>>| match format {
+        Some(format) => match format.text("type")?.ok_or_else(|| format.missing("type"))? {
+            "json_schema" => read_format(&format, Nested::No),
+            other => Err(format.wrong("type", format!("is {}, and has to be json_schema", shown(&other.into())))),
+        },
+        None => Ok(None),
+    };
+    only_one([read(format)?, read(fields.object("output_format")?)?])
+}
+
+/// The form of several fields, of which one asks. An object without a schema is not another form than a schema.
+fn only_one<const N: usize>(forms: [Option<RequestedGrammar>; N]) -> Result<Option<RequestedGrammar>, ApiError> {
+    let has_schema = forms.iter().flatten().any(|form| matches!(form.grammar, Grammar::JsonSchema(_)));
+    let is_looser = |form: &RequestedGrammar| has_schema && form.grammar == Grammar::JsonObject;
+    let mut forms = forms.into_iter().flatten().filter(|form| !is_looser(form));
+    match (forms.next(), forms.next()) {
+        (_, Some(second)) => {
+            let message = format!("{} asks for one form, and another field for another", second.param);
+            Err(ApiError::bad(message).param(second.param).code("invalid_value"))
+        }
+        (form, None) => Ok(form),
+    }
+}
+
 fn read_schema(schema: &Value, path: String) -> Result<RequestedGrammar, ApiError> {
     match schema {
         Value::Object(_) => Ok(RequestedGrammar::new(Grammar::JsonSchema(schema.clone()), path)),
-        _ => Err(super::fields::wrong_kind(&path, schema, "a JSON schema")),
+        _ => Err(wrong_kind(&path, schema, "a JSON schema")),
     }
 }
 
@@ -122,6 +150,10 @@ mod tests {
         assert_eq!(form(nested), Ok(Some((Grammar::JsonSchema(schema.clone()), param))));
         let llama = form(json!({"response_format": {"type": "json_object", "schema": schema}}));
         assert_eq!(llama, Ok(Some((Grammar::JsonSchema(schema.clone()), "response_format.schema".into()))));
+        let beside = form(json!({"response_format": {"type": "json_schema", "schema": schema}}));
+        assert_eq!(beside, Ok(Some((Grammar::JsonSchema(schema.clone()), "response_format.schema".into()))));
+        let both = form(json!({"response_format": {"type": "json_object"}, "json_schema": schema}));
+        assert_eq!(both, Ok(Some((Grammar::JsonSchema(schema.clone()), "json_schema".into()))));
         let plain = form(json!({"json_schema": schema}));
         assert_eq!(plain, Ok(Some((Grammar::JsonSchema(schema.clone()), "json_schema".into()))));
         let lark = form(json!({"grammar": "start: \"a\""}));

@@ -43,38 +43,92 @@ pub(super) struct LogprobTable {
     logprobs: Vec<Option<f32>>,
     top: Vec<Value>,
     offsets: Vec<usize>,
-    /// Characters of all tokens so far.
-    length: usize,
+    place: Place,
+}
+
+/// Where in the text the next token begins.
+#[derive(Debug, Clone, Default)]
+struct Place {
+    /// Characters before the run of byte tokens.
+    characters: usize,
+    /// The byte tokens since the last other one. They are characters together.
+    run: Vec<u8>,
+}
+
+impl Place {
+    /// The characters before the next token. A token within a character begins where that does.
+    fn offset(&self) -> usize {
+        let whole = match std::str::from_utf8(&self.run) {
+            Ok(text) => text,
+            Err(e) => std::str::from_utf8(&self.run[..e.valid_up_to()]).unwrap_or_default(),
+        };
+        self.characters + whole.chars().count()
+    }
+
+    /// Ends the run, as [`StreamDecoder`](crate::text::StreamDecoder) does: each byte of one that is no UTF-8 is a character.
+    fn end_run(&mut self) {
+        let run = std::mem::take(&mut self.run);
+        self.characters += std::str::from_utf8(&run).map_or(run.len(), |text| text.chars().count());
+    }
+
+    fn push(&mut self, tokenizer: &Tokenizer, id: u32, bytes: &[u8]) {
+        match tokenizer.is_byte(id) {
+            true => self.run.extend_from_slice(bytes),
+            false => {
+                self.end_run();
+                self.characters += String::from_utf8_lossy(bytes).chars().count();
+            }
+        }
+    }
+}
+
+/// The key of a token: its text, or OpenAI's way to write bytes that are no characters by themselves.
+fn key(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => bytes.iter().fold("bytes:".to_owned(), |key, byte| format!("{key}\\x{byte:02x}")),
+    }
 }
 
 impl LogprobTable {
-    /// Adds a text's first token, which follows none.
-    pub fn add_first(&mut self, tokenizer: &Tokenizer, id: u32) {
-        self.add_text(String::from_utf8_lossy(&tokenizer.bytes(id)).into_owned());
+    /// A table of tokens behind this many characters.
+    pub fn behind(characters: usize) -> LogprobTable {
+        LogprobTable { place: Place { characters, run: Vec::new() }, ..LogprobTable::default() }
+    }
+
+    /// Adds a text's first token, which follows none. `is_said`: the text that is echoed has it.
+    pub fn add_first(&mut self, tokenizer: &Tokenizer, id: u32, is_said: bool) {
+        let said = if is_said { tokenizer.bytes(id) } else { Vec::new() };
+        self.add_token(tokenizer, id, &said);
         self.logprobs.push(None);
         self.top.push(Value::Null);
     }
 
-    fn add_text(&mut self, text: String) {
-        self.offsets.push(self.length);
-        self.length += text.chars().count();
-        self.tokens.push(text);
+    /// Adds a token that the text has as the bytes `said`.
+    fn add_token(&mut self, tokenizer: &Tokenizer, id: u32, said: &[u8]) {
+        self.offsets.push(self.place.offset());
+        self.place.push(tokenizer, id, said);
+        self.tokens.push(key(&tokenizer.bytes(id)));
     }
 
-    pub fn add(&mut self, tokenizer: &Tokenizer, token: &ReplyToken, likelihood: &Likelihood) {
-        let text = |id| String::from_utf8_lossy(&tokenizer.bytes(id)).into_owned();
-        self.add_text(text(token.id));
+    /// Adds a token. `is_prompt`: it is the prompt's, whose special tokens are text.
+    pub fn add(&mut self, tokenizer: &Tokenizer, token: &ReplyToken, likelihood: &Likelihood, is_prompt: bool) {
+        let said = if is_prompt { Some(tokenizer.bytes(token.id)) } else { tokenizer.bytes_of(token.id) };
+        self.add_token(tokenizer, token.id, &said.unwrap_or_default());
         self.logprobs.push(Some(likelihood.logprob.max(LEAST)));
-        let top: Map<String, Value> =
-            likelihood.top.iter().map(|&(id, logprob)| (text(id), json!(logprob.max(LEAST)))).collect();
+        let mut top = Map::new();
+        for &(id, logprob) in &likelihood.top {
+            // Of two tokens of one text the likelier one, which comes first.
+            top.entry(key(&tokenizer.bytes(id))).or_insert_with(|| json!(logprob.max(LEAST)));
+        }
         self.top.push(Value::Object(top));
     }
 
     /// The entries since the last call.
     pub fn take(&mut self) -> Value {
-        let length = self.length;
+        let place = self.place.clone();
         let LogprobTable { tokens, logprobs, top, offsets, .. } =
-            std::mem::replace(self, LogprobTable { length, ..LogprobTable::default() });
+            std::mem::replace(self, LogprobTable { place, ..LogprobTable::default() });
         json!({"tokens": tokens, "token_logprobs": logprobs, "top_logprobs": top, "text_offset": offsets})
     }
 }

@@ -182,8 +182,11 @@ pub(super) fn refusal(e: &crate::Error, model: &Model, param: &str) -> ApiError 
     let context = model.context;
     let lengths = [format!("longer than the context of {context}"), format!("too long: a context of {context}")];
     let is_length = lengths.iter().any(|words| e.message.contains(words));
-    e.code(if is_length { "context_length_exceeded" } else { "invalid_value" })
+    e.code(if is_length { TOO_LONG } else { "invalid_value" })
 }
+
+/// OpenAI's code of a prompt that is longer than the context.
+pub(super) const TOO_LONG: &str = "context_length_exceeded";
 
 /// Reads the messages of a chat completion, as OpenAI and Ollama write them.
 ///

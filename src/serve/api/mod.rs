@@ -1,6 +1,6 @@
 //! The paths that the server answers: OpenAI's, Ollama's, Anthropic's, llama.cpp's, and its own.
 //!
-//! A request for text goes one way: `fields` reads its JSON strictly, `options`, `messages`, `form` and `tools` make an
+//! A request for text goes one way: `table` has every field of the published interfaces, `fields` reads JSON strictly, `options`, `messages`, `form` and `tools` make an
 //! [`Ask`](super::job::ReplyRequest) of it, and `run` puts that into the queue and answers with what comes of it, in
 //! the words of its API (`run::Wording`).
 
@@ -21,6 +21,7 @@ mod page;
 mod probes;
 mod responses;
 mod run;
+mod table;
 #[cfg(test)]
 mod tests;
 mod tokenize;

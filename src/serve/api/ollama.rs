@@ -4,7 +4,7 @@ use super::fields::Fields;
 use super::messages::{self, Dialogue, Speaker};
 use super::run::{self, ParsedRequest, Wording};
 use super::tools::{self, CallDetector, Layout, Said};
-use super::{Call, form, options};
+use super::{Call, form, logprobs, options, table};
 use crate::sequence::prompt::encode_text;
 use crate::serve::http::{ApiError, Gone, LastWords, Responder};
 use crate::serve::job::{Defaults, ReplyEnd, ReplyRequest, ReplyToken};
@@ -17,17 +17,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// The content type of lines of JSON.
 const LINES: &str = "application/x-ndjson";
-
-/// Options that would change the reply, each with the value that changes nothing.
-const UNSERVED: [(&str, &str); 7] = [
-    ("think", "false"),
-    ("template", ""),
-    ("suffix", ""),
-    ("context", "[]"),
-    ("images", "[]"),
-    ("logprobs", "false"),
-    ("top_logprobs", "0"),
-];
 
 /// The version of Ollama whose API this is, as far as it goes: clients refuse an older one. Kiln's own is in `/props`.
 const API_LEVEL: &str = "0.6.4";
@@ -53,9 +42,9 @@ pub(super) fn tags(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     let list = call.service.model().map(|model| {
         let describe = |name: &str| {
             json!({
-                "name": name, "model": name, "modified_at": written(model.loaded), "size": bytes(&model),
+                "name": name, "model": name, "modified_at": written(model.loaded), "size": model.published.bytes,
                 // Ollama's own client cuts twelve digits off without looking.
-                "digest": model.identity.digest(), "details": details(&model),
+                "digest": model.identity.digest(), "details": details(&model), "capabilities": CAPABILITIES,
             })
         };
         json!({"models": call.service.names(&model).map(describe).collect::<Vec<Value>>()})
@@ -70,11 +59,12 @@ pub(super) fn tags(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
 pub(super) fn running(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     let list = call.service.model().map(|model| {
         let memory = call.service.metrics.rates().bytes;
+        let on_device = if model.is_on_cpu { 0 } else { memory };
         let model = json!({
             "name": model.name, "model": model.name, "size": memory, "digest": model.identity.digest(),
             "details": details(&model),
             // The largest time that Ollama's clients read: the model stays.
-            "expires_at": "9999-12-31T23:59:59Z", "size_vram": memory, "context_length": model.context,
+            "expires_at": "9999-12-31T23:59:59Z", "size_vram": on_device, "context_length": model.context,
         });
         json!({"models": [model]})
     });
@@ -93,6 +83,7 @@ fn describe(call: &Call<'_>) -> Result<Value, ApiError> {
     let model = call.service.model()?;
     let body = call.body()?;
     let fields = Fields::of_body(&body)?;
+    table::SHOW.check(&fields)?;
     // Ollama's older name for it.
     let asked = fields.text("model")?.or(fields.text("name")?).ok_or_else(|| fields.missing("model"))?;
     call.own_name(asked, &model)?;
@@ -103,7 +94,7 @@ fn describe(call: &Call<'_>) -> Result<Value, ApiError> {
         "model_info": {
             "general.architecture": "gemma3",
             "general.basename": model.name,
-            "general.parameter_count": shape.matrix_elements_per_token(),
+            "general.parameter_count": model.published.parameters,
             "gemma3.attention.head_count": shape.heads,
             "gemma3.attention.head_count_kv": shape.kv_heads,
             "gemma3.attention.key_length": shape.head_dim,
@@ -114,23 +105,21 @@ fn describe(call: &Call<'_>) -> Result<Value, ApiError> {
             "gemma3.embedding_length": shape.hidden,
             "gemma3.feed_forward_length": shape.ffn,
         },
-        "capabilities": ["completion", "tools"],
+        "capabilities": CAPABILITIES,
     }))
 }
 
 fn details(model: &Model) -> Value {
-    let millions = model.shape.matrix_elements_per_token() as f64 / 1e6;
-    let size = if millions < 1e3 { format!("{millions:.1}M") } else { format!("{:.1}B", millions / 1e3) };
+    let published = &model.published;
     json!({
-        "parent_model": "", "format": "safetensors", "family": "gemma3", "families": ["gemma3"],
-        "parameter_size": size, "quantization_level": "",
+        "parent_model": "", "format": published.format, "family": "gemma3", "families": ["gemma3"],
+        "parameter_size": published.size(), "quantization_level": published.quantization,
+        "context_length": model.context, "embedding_length": model.shape.hidden,
     })
 }
 
-/// Bytes of the model as its makers publish it, in bf16.
-fn bytes(model: &Model) -> u64 {
-    2 * model.shape.matrix_elements_per_token()
-}
+/// What the model does, in Ollama's words.
+const CAPABILITIES: [&str; 2] = ["completion", "tools"];
 
 /// A time as RFC 3339 writes it.
 fn written(time: SystemTime) -> String {
@@ -182,13 +171,18 @@ fn read(call: &Call<'_>, kind: Endpoint) -> Result<OllamaRequest, ApiError> {
     let model = call.service.model()?;
     let body = call.body()?;
     let fields = Fields::of_body(&body)?;
-    fields.refuse_unserved(&UNSERVED)?;
+    match kind {
+        Endpoint::Chat => table::OLLAMA_CHAT.check(&fields)?,
+        Endpoint::Generate => table::OLLAMA_GENERATE.check(&fields)?,
+    }
     let tools = if kind == Endpoint::Chat { tools::read(&fields, Layout::Nested)? } else { None };
     let stream = fields.boolean("stream")?.unwrap_or(true);
     let form = tools::form_with(tools.as_ref(), form::read_ollama(&fields)?)?;
     let name = call.model_name(&fields, &model)?;
-    let ask = read_options(&fields, &model, &call.service.defaults())?;
-    let words = OllamaWording { kind, model: name, start, listener: CallDetector::new(tools.as_ref()) };
+    let mut ask = read_options(&fields, &model, &call.service.defaults())?;
+    ask.likelihoods = logprobs::read(&fields)?;
+    let likely = ask.likelihoods.map(|_| model.clone());
+    let words = OllamaWording { kind, model: name, start, likely, listener: CallDetector::new(tools.as_ref()) };
     let prompt = match kind {
         Endpoint::Chat if fields.list("messages")?.unwrap_or_default().is_empty() => None,
         Endpoint::Chat => {
@@ -251,6 +245,8 @@ struct OllamaWording {
     /// What the model is called.
     model: String,
     start: Instant,
+    /// The model by which tokens are spelled, where their likelihoods are wanted.
+    likely: Option<Arc<Model>>,
     listener: CallDetector,
 }
 
@@ -277,6 +273,13 @@ impl OllamaWording {
         object
     }
 
+    /// Adds how likely tokens were to an answer, or a line of one, where that is wanted.
+    fn add_logprobs(&self, object: &mut Value, tokens: &[ReplyToken]) {
+        let Some(model) = &self.likely else { return };
+        let entry = |token: &ReplyToken| Some(logprobs::entry(&model.tokenizer, token, token.likelihood.as_ref()?));
+        object["logprobs"] = tokens.iter().filter_map(entry).collect();
+    }
+
     /// What the last line has more than others.
     fn ending(&self, end: &ReplyEnd) -> Value {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -294,11 +297,12 @@ fn line(value: &Value) -> String {
 
 impl Wording for OllamaWording {
     fn whole(&mut self, replies: Vec<CompleteReply>) -> Value {
-        let Some((text, end)) = replies.into_iter().find_map(|reply| Some((reply.text, reply.end?))) else {
-            return Value::Null;
-        };
-        let said = self.listener.push_last(&text);
-        self.said(&said, &self.ending(&end))
+        let whole = replies.into_iter().find_map(|mut reply| Some((reply.end.take()?, reply)));
+        let Some((end, reply)) = whole else { return Value::Null };
+        let said = self.listener.push_last(&reply.text);
+        let mut answer = self.said(&said, &self.ending(&end));
+        self.add_logprobs(&mut answer, &reply.tokens);
+        answer
     }
 
     fn content_type(&self) -> &'static str {
@@ -311,10 +315,12 @@ impl Wording for OllamaWording {
 
     fn token(&mut self, _: usize, token: ReplyToken) -> String {
         let said = self.listener.push(&token.text);
-        match said == Said::default() {
-            true => String::new(),
-            false => line(&self.said(&said, &json!({"done": false}))),
+        if said == Said::default() && self.likely.is_none() {
+            return String::new();
         }
+        let mut answer = self.said(&said, &json!({"done": false}));
+        self.add_logprobs(&mut answer, &[token]);
+        line(&answer)
     }
 
     fn end(&mut self, _: usize, end: ReplyEnd) -> String {

@@ -77,8 +77,7 @@ mod tests {
                 let read = |value: &Value| {
                     let body = json!({name: value});
                     let fields = Fields::of_body(&body).unwrap();
-                    let limits = ["max_tokens", "max_completion_tokens"];
-                    options::read(&fields, &limits, 100, &Defaults::default())
+                    options::read(&fields, &options::LIMITS, 100, &Defaults::default())
                         .and_then(|_| options::choices(&fields))
                         .map_err(|e| e.param)
                 };

@@ -1,7 +1,6 @@
 //! Reads how a reply is made: the options that all APIs share, under the names that OpenAI, llama.cpp and vLLM give them.
 
 use super::fields::{Fields, as_integer, shown, wrong_kind};
-use super::once::warn_once;
 use crate::serve::http::ApiError;
 use crate::serve::job::{Defaults, MOST_CHOICES, ReplyRequest};
 use crate::text::SamplerConfig;
@@ -14,87 +13,28 @@ const MOST_STOPS: usize = 16;
 const LONGEST_STOP: usize = 1024;
 /// Most tokens of `logit_bias`.
 const MOST_BIASES: usize = 1024;
-/// The names of Ollama's options that are served. `num_predict` is read beside them.
-const OLLAMA: [&str; 10] = [
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "repeat_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "seed",
-    "stop",
-    "num_predict",
-];
 /// The range of repetition penalties.
 const REPEAT: RangeInclusive<f32> = 0.01..=10.0;
 /// The bias that forbids a token.
 const FORBIDS: f32 = -100.0;
 
-/// Options of other servers that would change the reply, each with the value that changes nothing.
-const UNSERVED: [(&str, &str); 38] = [
-    ("add_generation_prompt", "true"),
-    ("allowed_token_ids", "[]"),
-    ("audio", "null"),
-    ("bad_words", "[]"),
-    ("chat_template", "null"),
-    ("documents", "[]"),
-    ("dry_multiplier", "0"),
-    ("dynatemp_range", "0"),
-    ("function_call", "none"),
-    ("functions", "[]"),
-    ("guided_choice", "[]"),
-    ("guided_grammar", "null"),
-    ("guided_json", "null"),
-    ("guided_regex", "null"),
-    ("include_stop_str_in_output", "false"),
-    ("length_penalty", "1"),
-    ("min_tokens", "0"),
-    ("mirostat", "0"),
-    ("modalities", "[\"text\"]"),
-    ("n_keep", "0"),
-    ("n_predict", "-1"),
-    ("n_probs", "0"),
-    ("prompt_logprobs", "0"),
-    ("reasoning_effort", "none"),
-    ("repeat_last_n", "64"),
-    ("samplers", "[]"),
-    ("skip_special_tokens", "true"),
-    ("stop_token_ids", "[]"),
-    ("structured_outputs", "null"),
-    ("tfs_z", "1"),
-    ("top_a", "0"),
-    ("top_n_sigma", "-1"),
-    ("truncate_prompt_tokens", "null"),
-    ("typical_p", "1"),
-    ("use_beam_search", "false"),
-    ("verbosity", "medium"),
-    ("web_search_options", "null"),
-    ("xtc_probability", "0"),
-];
-
-/// Arguments of other servers' chat templates, `chat_template_kwargs`: a model that does not think need not be told not to.
-const TEMPLATE_ARGUMENTS: [(&str, &str); 2] = [("enable_thinking", "false"), ("thinking", "false")];
-
-/// Ollama's and llama.cpp's word for whether the penalties are for line ends too, as they are here.
-const PENALIZES_LINE_ENDS: [(&str, &str); 2] = [("penalize_newline", "true"), ("penalize_nl", "true")];
+/// What penalties are over, with the names that Ollama and llama.cpp give it, and as it is here.
+const PENALTIES_ARE: [(&str, &str); 2] = [("penalize_newline", "true"), ("penalize_nl", "true")];
+/// Over how many of the last tokens the repetition penalty is, in llama.cpp's word.
+const REPEATS_ARE: [(&str, &str); 1] = [("repeat_last_n", "64")];
+/// The names of the most tokens of a reply. A path's own name comes first.
+pub(super) const LIMITS: [&str; 4] = ["max_completion_tokens", "max_tokens", "max_output_tokens", "n_predict"];
 
 /// Reads the options. `limits` are the names of the most tokens of a reply, the first that is given counts. What is not given
 /// is as `d` has it. The result has no prompt yet.
 ///
 /// # Errors
-/// 400: a value is wrong, or an option that would change the reply is not served.
+/// 400: a value is wrong.
 pub(super) fn read(fields: &Fields<'_>, limits: &[&str], vocab: usize, d: &Defaults) -> Result<ReplyRequest, ApiError> {
-    fields.refuse_unserved(&UNSERVED)?;
-    if let Some(arguments) = fields.object("chat_template_kwargs")? {
-        arguments.refuse_unserved(&TEMPLATE_ARGUMENTS)?;
-        let is_known = |name: &str| TEMPLATE_ARGUMENTS.iter().any(|(known, _)| *known == name);
-        if let Some((name, _)) = arguments.entries().find(|(name, _)| !is_known(name)) {
-            return Err(arguments.unserved(name, "leave it out: the model's template takes no arguments"));
-        }
+    let mut ask = read_lenient(fields, vocab, d)?;
+    if ask.sampler.repeat_penalty != 1.0 {
+        fields.refuse_unserved(&REPEATS_ARE)?;
     }
-    let mut ask = read_served(fields, vocab, d)?;
     for name in limits.iter().rev() {
         match fields.integer(name, -1..=i64::from(i32::MAX))? {
             Some(0) => return Err(fields.wrong(name, "has to be 1 or more, or -1 for no limit")),
@@ -107,23 +47,15 @@ pub(super) fn read(fields: &Fields<'_>, limits: &[&str], vocab: usize, d: &Defau
     Ok(ask)
 }
 
-/// Reads Ollama's options, as Ollama does: what is not served is left out, and the log says so. Those of memory and threads,
-/// such as `num_ctx`, are the server's own.
+/// Reads the options that Ollama's have too. The limit is the server's own.
 ///
 /// # Errors
 /// 400: a value is wrong.
 pub(super) fn read_lenient(fields: &Fields<'_>, vocab: usize, d: &Defaults) -> Result<ReplyRequest, ApiError> {
-    for (name, _) in fields.entries().filter(|(name, _)| !OLLAMA.contains(name)) {
-        warn_once(&format!("Ollama's option {} is ignored: it is not one of a reply's here", shown(&name.into())));
-    }
-    read_served(fields, vocab, d)
-}
-
-fn read_served(fields: &Fields<'_>, vocab: usize, d: &Defaults) -> Result<ReplyRequest, ApiError> {
     let sampler = sampler(fields, vocab, &d.sampler)?;
     let mut ask = ReplyRequest { sampler, limit: d.limit, ..ReplyRequest::new(Vec::new()) };
     if ask.sampler.penalizes() {
-        fields.refuse_unserved(&PENALIZES_LINE_ENDS)?;
+        fields.refuse_unserved(&PENALTIES_ARE)?;
     }
     ask.stop = stops(fields, "stop")?;
     ask.ignore_eos = fields.boolean("ignore_eos")?.unwrap_or(ask.ignore_eos);
@@ -147,11 +79,11 @@ fn sampler(fields: &Fields<'_>, vocab: usize, d: &SamplerConfig) -> Result<Sampl
     })
 }
 
-/// Any 64 bits, signed or not.
+/// Any 64 bits, signed or not. With -1, as llama.cpp and Ollama have it, a seed is drawn.
 fn seed(fields: &Fields<'_>) -> Result<Option<u64>, ApiError> {
     Ok(match fields.get("seed").and_then(Value::as_u64) {
         Some(seed) => Some(seed),
-        None => fields.integer("seed", i64::MIN..=i64::MAX)?.map(|seed| seed as u64),
+        None => fields.integer("seed", i64::MIN..=i64::MAX)?.filter(|seed| *seed != -1).map(|seed| seed as u64),
     })
 }
 
@@ -282,7 +214,7 @@ mod tests {
     #[test]
     fn options_arrive_under_all_their_names() {
         let ask = ask(json!({
-            "temperature": 0, "top_p": 1, "top_k": -1, "min_p": 0.25, "seed": -1, "presence_penalty": -2,
+            "temperature": 0, "top_p": 1, "top_k": -1, "min_p": 0.25, "seed": -2, "presence_penalty": -2,
             "frequency_penalty": 2.0, "repeat_penalty": 1.5, "max_tokens": 7, "max_completion_tokens": 5.0,
             "stop": ["a", "", "b"], "ignore_eos": true, "cache_prompt": false, "typical_p": 1.0, "repeat_last_n": 64,
             "logit_bias": {"3": -100, "4": 0.5, "5": null}, "user": 5, "metadata": [],
@@ -293,7 +225,7 @@ mod tests {
             top_p: 1.0,
             top_k: 0,
             min_p: 0.25,
-            seed: Some(u64::MAX),
+            seed: Some(u64::MAX - 1),
             presence_penalty: -2.0,
             frequency_penalty: 2.0,
             repeat_penalty: 1.5,
@@ -307,9 +239,8 @@ mod tests {
     fn values_at_the_edges_of_what_clients_send_are_taken() {
         let of = |body: Value| ask(body).unwrap();
         assert_eq!(of(json!({"top_p": 0})).sampler.top_p, 0.0);
-        of(json!({"chat_template_kwargs": {"enable_thinking": false}}));
-        of(json!({"chat_template_kwargs": {}}));
         assert_eq!(of(json!({"max_tokens": -1})).limit, usize::MAX);
+        assert_eq!(of(json!({"seed": -1})).sampler.seed, None, "a seed is drawn");
         for (given, seed) in [(json!(u64::MAX), u64::MAX), (json!(1_u64 << 63), 1 << 63), (json!(i64::MIN), 1 << 63)] {
             assert_eq!(of(json!({"seed": given})).sampler.seed, Some(seed));
         }
@@ -317,7 +248,7 @@ mod tests {
 
     #[test]
     fn ollamas_options_that_are_not_served_are_left_out() {
-        let body = json!({"typical_p": 0.7, "mirostat": 2, "penalize_newline": true, "seed": 3, "top_p": 0.5});
+        let body = json!({"repeat_last_n": 33, "repeat_penalty": 1.5, "mirostat": 2, "seed": 3, "top_p": 0.5});
         let ask = read_lenient(&Fields::of_body(&body).unwrap(), 100, &Defaults::default()).unwrap();
         assert_eq!((ask.sampler.seed, ask.sampler.top_p), (Some(3), 0.5));
         let wrong = json!({"typical_p": 0.7, "temperature": 9});
@@ -356,23 +287,20 @@ mod tests {
             }
         }
         assert_eq!(param(json!({"repeat_penalty": 1.5, "repetition_penalty": 1.25})), "repetition_penalty");
-        for (name, neutral) in UNSERVED {
-            assert_eq!(param(json!({name: "something else"})), name);
-            let neutral = serde_json::from_str(neutral).unwrap_or_else(|_| json!(neutral));
-            assert!(ask(json!({name: neutral})).is_ok(), "{name}");
-        }
     }
 
     /// The penalties are for line ends as for any token, which Ollama and llama.cpp call true.
     #[test]
     fn line_ends_without_their_penalty_are_refused_where_there_is_one() {
-        for (name, _) in PENALIZES_LINE_ENDS {
+        for (name, _) in PENALTIES_ARE {
             for penalty in ["repeat_penalty", "presence_penalty", "frequency_penalty"] {
                 assert!(ask(json!({name: true, penalty: 1.5})).is_ok(), "{name}");
                 assert_eq!(param(json!({name: false, penalty: 1.5})), name);
             }
             assert!(ask(json!({name: false})).is_ok() && ask(json!({name: true, "repeat_penalty": 1})).is_ok());
         }
+        assert!(ask(json!({"repeat_last_n": 33, "presence_penalty": 1})).is_ok());
+        assert_eq!(param(json!({"repeat_last_n": 33, "repeat_penalty": 1.1})), "repeat_last_n");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::fields::Fields;
 use super::messages::{self, Dialogue, Speaker};
 use super::run::{self, ParsedRequest, Usage, Wording, unique};
 use super::tools::{self, CallDetector, Layout, Said, ToolCall};
-use super::{Call, form, options};
+use super::{Call, form, options, table};
 use crate::sequence::Finish;
 use crate::serve::http::{ApiError, Gone, LastWords, Responder};
 use crate::serve::job::{ReplyEnd, ReplyToken};
@@ -13,14 +13,8 @@ use crate::text::SamplerConfig;
 use serde_json::{Map, Value, json};
 use std::time::SystemTime;
 
-/// Options that would change the response, each with the value that changes nothing.
-const UNSERVED: [(&str, &str); 5] = [
-    ("previous_response_id", "null"),
-    ("conversation", "null"),
-    ("background", "false"),
-    ("prompt", "null"),
-    ("top_logprobs", "0"),
-];
+/// The names of the most tokens of a response: its own first.
+const LIMITS: [&str; 4] = ["max_output_tokens", "max_completion_tokens", "max_tokens", "n_predict"];
 
 /// Answers a request.
 ///
@@ -34,21 +28,17 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, Response), ApiError> {
     let model = call.service.model()?;
     let body = call.body()?;
     let fields = Fields::of_body(&body)?;
+    table::RESPONSES.check(&fields)?;
     let name = call.model_name(&fields, &model)?;
-    fields.refuse_unserved(&UNSERVED)?;
-    if let Some(reasoning) = fields.object("reasoning")? {
-        reasoning.refuse_unserved(&[("effort", "none")])?;
-    }
     if fields.list("include")?.unwrap_or_default().contains(&json!("message.output_text.logprobs")) {
         return Err(fields.unserved("include", "a response has no logprobs; chat completions have"));
     }
     let tools = tools::read(&fields, Layout::Flat)?;
-    let mut ask = options::read(&fields, &["max_output_tokens"], model.shape.vocab, &call.service.defaults())?;
+    let mut ask = options::read(&fields, &LIMITS, model.shape.vocab, &call.service.defaults())?;
     let (stream, _) = options::stream(&fields)?;
     let text = fields.object("text")?;
     let mut form = None;
     if let Some(text) = &text {
-        text.refuse_unserved(&[("verbosity", "medium")])?;
         if let Some(format) = text.object("format")? {
             form = form::read_format(&format, form::Nested::No)?;
         }

@@ -1,7 +1,8 @@
 //! `/tokenize`, `/detokenize` and `/tokenizer_info`, in the words of vLLM and, the first two, of llama.cpp.
 
 use super::fields::Fields;
-use super::{Call, messages, options};
+use super::tools::{self, Layout};
+use super::{Call, messages, options, table};
 use crate::serve::http::{ApiError, Gone, JSON, Responder};
 use crate::text::Tokenizer;
 use serde_json::{Value, json};
@@ -22,19 +23,16 @@ fn tokens(call: &Call<'_>) -> Result<String, ApiError> {
     let model = call.service.model()?;
     let body = call.body()?;
     let fields = Fields::of_body(&body)?;
+    table::TOKENIZE.check(&fields)?;
     call.model_name(&fields, &model)?;
-    fields.refuse_unserved(&[
-        ("add_generation_prompt", "true"),
-        ("return_token_strs", "false"),
-        ("with_pieces", "false"),
-    ])?;
+    let tools = tools::read(&fields, Layout::Nested)?;
     let tokens = match (fields.text("prompt")?, fields.text("content")?) {
         // vLLM puts <bos> before a prompt, and llama.cpp none before content, unless they are told otherwise.
         (Some(text), None) => model.tokenizer.encode(text, fields.boolean("add_special_tokens")?.unwrap_or(true)),
         (None, Some(text)) => model.tokenizer.encode(text, fields.boolean("add_special")?.unwrap_or(false)),
         (None, None) if fields.get("messages").is_some() => {
             let mut dialogue = messages::read(&fields)?;
-            dialogue.complete_system(call.service.system(), None);
+            dialogue.complete_system(call.service.system(), tools.as_ref());
             Ok(dialogue.encode(&model, "messages")?)
         }
         (None, None) => return Err(fields.missing("prompt")),
@@ -75,6 +73,7 @@ fn text(call: &Call<'_>) -> Result<Value, ApiError> {
     let model = call.service.model()?;
     let body = call.body()?;
     let fields = Fields::of_body(&body)?;
+    table::DETOKENIZE.check(&fields)?;
     call.model_name(&fields, &model)?;
     let tokens = fields.list("tokens")?.ok_or_else(|| fields.missing("tokens"))?;
     let tokens = options::tokens(tokens, "tokens", model.tokenizer.vocab_size())?;

@@ -59,8 +59,9 @@ impl Guard {
     pub(super) fn judge(&self, head: &Head, peer: &Peer) -> Admission {
         // A browser does not reach a Unix socket, and what does names any host.
         if matches!(peer, Peer::Tcp(_)) && !self.answers_to(head) {
-            let host = head.host.as_ref().map_or("", |host| &host.text);
-            let message = format!("this server does not answer to the host {host:?}; add it to the allowed names");
+            let (text, name) = head.host.as_ref().map_or(("", ""), |host| (&host.text, &host.name));
+            let name = if name.is_empty() { "NAME".to_owned() } else { name.escape_default().to_string() };
+            let message = format!("this server does not answer to the host {text:?}; start it with --host {name}");
             return Admission::Refuse(ApiError::new(403, message).code("host_not_allowed"));
         }
         let origin = head.headers.get("origin");
@@ -68,7 +69,10 @@ impl Guard {
         match origin {
             Some(origin) if asks && self.allows(origin) => return Admission::Preflight,
             Some(origin) if asks || self.is_forged(origin, head) => {
-                let message = format!("pages of {origin:?} may not call this server; add it to the allowed origins");
+                let message = format!(
+                    "pages of {origin:?} may not call this server; start it with --cors-origin {}",
+                    origin.escape_default()
+                );
                 return Admission::Refuse(ApiError::new(403, message).code("origin_not_allowed"));
             }
             _ => {}
@@ -104,11 +108,12 @@ impl Guard {
     }
 
     /// Whether a page that may not call makes the browser do something: a form may post to any server, without asking it.
-    /// A key protects from that as well, since a browser adds none by itself.
+    /// A key protects from that as well, since a browser adds none by itself. What a page reads is refused too: the browser
+    /// would keep it from the page without a word.
     fn is_forged(&self, origin: &str, head: &Head) -> bool {
         let host = head.host.as_ref().map_or("", |host| &host.text);
         let is_own = origin.split_once("://").is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host));
-        !self.keys.are_needed() && !head.method.is_safe() && !is_own && !self.allows(origin)
+        !self.keys.are_needed() && !is_own && !self.allows(origin)
     }
 
     /// The headers that let a browser hand an answer to the page that asked.

@@ -2,6 +2,7 @@
 
 use super::guard::Guard;
 use super::request::Peer;
+use crate::error::{Setting, text};
 use crate::machine::partial::parent_of;
 use crate::{Error, Result};
 use listenfd::ListenFd;
@@ -241,7 +242,13 @@ fn check_exposure(address: SocketAddr, guard: &Guard) -> Result<()> {
         true => Ok(()),
         false => Err(Error::input(
             format!("{address} can be reached from other machines, and no API keys guard it"),
-            format!("set API keys, allow it explicitly, or listen on 127.0.0.1:{}", address.port()),
+            text!(
+                "set API keys",
+                Setting::ApiKeys.aside(),
+                ", allow it explicitly",
+                Setting::OpenToAll.aside(),
+                format!(", or listen on 127.0.0.1:{}", address.port())
+            ),
         )),
     }
 }

@@ -95,11 +95,6 @@ impl Method {
     pub(super) fn has_body(self) -> bool {
         matches!(self, Method::Post | Method::Put | Method::Patch)
     }
-
-    /// Whether it only looks.
-    pub(super) fn is_safe(self) -> bool {
-        matches!(self, Method::Get | Method::Options)
-    }
 }
 
 impl fmt::Display for Method {

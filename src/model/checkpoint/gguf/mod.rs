@@ -3,6 +3,7 @@
 
 mod header;
 mod metadata;
+mod mix;
 mod names;
 mod tensors;
 mod types;

@@ -102,6 +102,40 @@ fn a_stop_sequence_is_named_and_a_tool_is_called() {
 }
 
 #[test]
+fn a_message_has_the_form_that_is_asked_for() {
+    let schema = json!({"type": "object", "properties": {"a": {"enum": [7, 8]}}, "required": ["a"], "additionalProperties": false});
+    let format = json!({"type": "json_schema", "schema": schema});
+    for form in [json!({"output_config": {"format": format, "effort": "low"}}), json!({"output_format": format})] {
+        let answer = DEMO.well(PATH, &body(form.clone()));
+        let document: Value = serde_json::from_str(answer["content"][0]["text"].as_str().unwrap()).unwrap();
+        assert!([7, 8].map(Value::from).contains(&document["a"]), "{form}: {answer}");
+    }
+    for wrong in [
+        json!({"output_config": {"format": format}, "output_format": format}),
+        json!({"output_config": {"format": {"type": "json_schema", "schema": {"not": {"type": "null"}}}}}),
+    ] {
+        assert_eq!(DEMO.post(PATH, &body(wrong.clone())).status, 400, "{wrong}");
+    }
+}
+
+/// Its clients know such a refusal by these words, and shorten the conversation.
+#[test]
+fn a_prompt_that_is_too_long_is_refused_in_anthropics_words() {
+    let served = without_engine(ServerSettings::default());
+    for (count, stream) in [(300, false), (100_000, false), (300, true)] {
+        for path in [PATH, "/v1/messages/count_tokens"] {
+            let long = json!({"messages": question(&"word ".repeat(count)), "stream": stream});
+            let answer = served.post(path, &body(long));
+            let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+            let rest = message.strip_prefix("prompt is too long: ").unwrap_or_else(|| panic!("{message}"));
+            let (tokens, rest) = rest.split_once(" tokens > ").unwrap();
+            assert!(tokens.parse::<usize>().unwrap() > 256 && rest.starts_with("256 maximum"), "{message}");
+            assert_eq!((answer.status, &answer.json()["error"]["type"]), (400, &json!("invalid_request_error")));
+        }
+    }
+}
+
+#[test]
 fn what_is_wrong_is_said_as_anthropic_says_it() {
     let served = without_engine(ServerSettings { strict_model: true, ..ServerSettings::default() });
     let image = json!([{"role": "user", "content": [{"type": "image", "source": {}}]}]);

@@ -190,7 +190,7 @@ fn likelihoods_come_with_each_token() {
     let tokens: Vec<String> = serde_json::from_value(choice["logprobs"]["tokens"].clone()).unwrap();
     assert_eq!(tokens.concat(), choice["text"].as_str().unwrap());
     let offsets: Vec<usize> = serde_json::from_value(choice["logprobs"]["text_offset"].clone()).unwrap();
-    let expected = tokens.iter().scan(0, |at, token| {
+    let expected = tokens.iter().scan("We open at".len(), |at, token| {
         let here = *at;
         *at += token.chars().count();
         Some(here)
@@ -200,6 +200,46 @@ fn likelihoods_come_with_each_token() {
         let top = &choice["logprobs"]["top_logprobs"][i];
         assert_eq!((top.as_object().unwrap().len(), &top[token]), (2, &choice["logprobs"]["token_logprobs"][i]));
     }
+}
+
+/// Tokens that are a character together begin where it does, and each has a key of its own.
+#[test]
+fn an_offset_is_where_a_token_stands_in_the_text() {
+    let prompt = "Sign \u{1f984}\u{1fae0} here";
+    let body = json!({"prompt": prompt, "echo": true, "max_tokens": 1, "logprobs": 5, "temperature": 0});
+    let choice = DEMO.well(PLAIN, &body)["choices"][0].clone();
+    let (text, table) = (choice["text"].as_str().unwrap(), &choice["logprobs"]);
+    let offsets: Vec<usize> = serde_json::from_value(table["text_offset"].clone()).unwrap();
+    let tokens: Vec<&str> = table["tokens"].as_array().unwrap().iter().map(|token| token.as_str().unwrap()).collect();
+    assert_eq!((tokens[0], offsets[0], offsets[1]), ("<bos>", 0, 0), "<bos> is no part of the text");
+    assert!(offsets.is_sorted() && offsets.last() <= Some(&text.chars().count()), "{offsets:?}");
+    let bytes: Vec<(&str, usize)> =
+        tokens.iter().copied().zip(offsets.iter().copied()).filter(|(token, _)| token.starts_with("bytes:")).collect();
+    assert_eq!((bytes.len(), bytes[0], bytes[4].1), (8, ("bytes:\\xf0", 5), 6), "{tokens:?}");
+    // The other tokens lie where they say.
+    let at = |offset: usize| text.chars().skip(offset).collect::<String>();
+    for (token, offset) in tokens.iter().zip(&offsets).skip(1).filter(|(token, _)| !token.starts_with("bytes:")) {
+        assert!(at(*offset).starts_with(token), "{token:?} at {offset} of {text:?}");
+    }
+    for top in table["top_logprobs"].as_array().unwrap().iter().skip(1) {
+        assert!(top.as_object().is_some_and(|top| top.keys().all(|key| !key.contains('\u{fffd}'))), "{top}");
+    }
+    for prompt in [json!(prompt), DEMO.well("/tokenize", &json!({"content": prompt}))["tokens"].clone()] {
+        let body = json!({"prompt": prompt, "max_tokens": 2, "logprobs": 1, "temperature": 0});
+        let answer = DEMO.well(PLAIN, &body);
+        assert_eq!(answer["choices"][0]["logprobs"]["text_offset"][0], json!(12), "behind the prompt");
+    }
+}
+
+#[test]
+fn a_seed_of_minus_one_is_drawn() {
+    let ask = |seed: i64| {
+        let body = json!({"prompt": "Once", "temperature": 2, "top_k": 0, "seed": seed, "max_tokens": 12});
+        DEMO.well(PLAIN, &body)["choices"][0]["text"].clone()
+    };
+    let drawn: Vec<Value> = (0..4).map(|_| ask(-1)).collect();
+    assert!(drawn.iter().any(|text| *text != drawn[0]), "{drawn:?}");
+    assert_eq!((ask(0), ask(-2)), (ask(0), ask(-2)));
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod access;
 mod anthropic;
 mod broken;
 mod completions;
+mod fields;
 mod ollama;
 mod page;
 mod refusals;
@@ -52,7 +53,9 @@ pub(super) static DEMO: LazyLock<TestServer> = LazyLock::new(|| {
     std::thread::spawn(move || {
         let executor =
             engine::load(&ModelFiles::BuiltIn.checkpoint().unwrap(), &options(), &Progress::default()).unwrap();
-        let model = Arc::new(open(executor.schedule()));
+        let mut model = open(executor.schedule());
+        model.is_on_cpu = executor.is_on_cpu();
+        let model = Arc::new(model);
         let mut worker = Worker::new(&service, &model, executor).unwrap();
         service.set_model(model.clone());
         worker.note_ready();

@@ -36,6 +36,19 @@ fn chat_and_generate_say_what_a_chat_completion_says() {
     let body = json!({"prompt": messages[0]["content"], "options": options, "stream": false});
     let whole = DEMO.well("/api/generate", &body);
     assert_eq!((&whole["response"], &whole["done"]), (expected, &json!(true)));
+    // The tokens with their likelihoods are the text, whole and in lines.
+    let likely = json!({"prompt": messages[0]["content"], "options": options, "logprobs": true, "top_logprobs": 2});
+    let text = |lines: &[Value]| {
+        let tokens = lines.iter().filter_map(|line| line["logprobs"].as_array()).flatten();
+        tokens
+            .inspect(|token| assert_eq!(token["top_logprobs"][0]["token"], token["token"]))
+            .map(|token| token["token"].as_str().unwrap())
+            .collect::<String>()
+    };
+    assert_eq!(&json!(text(&lines("/api/generate", &likely))), expected);
+    let mut whole = likely.clone();
+    whole["stream"] = false.into();
+    assert_eq!(&json!(text(&[DEMO.well("/api/generate", &whole)])), expected);
     // Raw is the prompt alone.
     let raw = json!({"prompt": "We open at", "raw": true, "options": options, "stream": false});
     let plain = json!({"prompt": "We open at", "temperature": 0, "max_tokens": 24});
@@ -53,12 +66,24 @@ fn the_server_and_its_model_are_described() {
     let names: Vec<&str> =
         tags["models"].as_array().unwrap().iter().map(|model| model["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["demo", "gemma3:27b"]);
-    assert_eq!(tags["models"][0]["details"]["family"], "gemma3");
+    let (details, published) = (&tags["models"][0]["details"], &served.service.model().unwrap().published);
+    assert_eq!((&details["family"], &details["format"]), (&json!("gemma3"), &json!("safetensors")));
+    assert_eq!(details["quantization_level"], json!(published.quantization));
+    assert_eq!(
+        (&details["parameter_size"], &tags["models"][0]["size"]),
+        (&json!(published.size()), &json!(published.bytes))
+    );
     assert_eq!(served.post("/api/show", &json!({"model": "anything"})).status, 404);
     assert_eq!(served.post("/api/show", &json!({})).status, 400);
     let shown = served.well("/api/show", &json!({"model": "demo:latest"}));
     assert_eq!(shown["model_info"]["gemma3.context_length"], json!(256));
     let running = served.get("/api/ps").json();
+    let sizes = |served: &TestServer| {
+        let running = served.get("/api/ps").json();
+        ["size", "size_vram"].map(|name| running["models"][0][name].as_u64().unwrap())
+    };
+    let [size, on_gpu] = sizes(&DEMO);
+    assert!(size > 0 && on_gpu == 0, "on the processor nothing is in a GPU's memory");
     for listed in [&tags["models"][1], &running["models"][0]] {
         let digest = listed["digest"].as_str().unwrap();
         assert!(digest.len() == 64 && digest.bytes().all(|digit| digit.is_ascii_hexdigit()), "{listed}");
@@ -110,7 +135,7 @@ fn what_is_wrong_is_said_as_ollama_says_it() {
         (talk(json!({"options": {"temperature": 9}})), "options.temperature"),
         (talk(json!({"options": {"num_predict": 0}})), "options.num_predict"),
         (talk(json!({"options": []})), "options"),
-        (talk(json!({"think": true})), "think"),
+        (talk(json!({"response_format": {"type": "json_object"}})), "response_format"),
         (talk(json!({"format": 3})), "format"),
         (json!({"messages": [{"role": "user", "content": "hi", "images": ["aaaa"]}]}), "messages[0].images"),
     ] {
