@@ -2,15 +2,13 @@
 
 use super::column::column;
 use super::{print, print_json};
-use crate::Result;
 use crate::diagnose::forecast::room::DeviceRoom;
 use crate::display::{bytes, plain};
 use crate::engine::{Device, ModelFiles};
 use crate::hub::{Cache, Cached};
-use crate::{Error, display};
+use crate::{Error, Result};
 use serde_json::{Value, json};
 use std::path::Path;
-use std::time::SystemTime;
 
 /// Lists the models in the hub's cache.
 #[derive(Debug, Clone, clap::Args)]
@@ -24,11 +22,14 @@ pub struct ListArgs {
     names: bool,
 }
 
+/// Most characters of a column that says why a model does not run here.
+const MOST_WIDE: usize = 40;
+
 /// A line of the list.
 struct Line {
     model: Cached,
     bytes: u64,
-    /// The format of most matrices in its files, and what loading it here needs; or why it cannot be loaded.
+    /// The format of most of its files' bytes, and what loading it here needs; or why it cannot be loaded.
     read: std::result::Result<(&'static str, Result<u64>), String>,
 }
 
@@ -59,11 +60,10 @@ impl Line {
             Ok((_, Err(e))) => Some(e.parts().0.to_string()),
             Err(why) => Some(why.clone()),
         };
-        let seconds = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).map(|since| since.as_secs()).ok();
         json!({
             "name": self.model.name.to_string(), "path": self.model.path.display().to_string(), "bytes": self.bytes,
             "weights": read.map(|(weights, _)| weights), "fits": read.map(|(_, needs)| needs.is_ok()), "needs": needs,
-            "reason": reason, "last_read": self.model.last_read().and_then(seconds),
+            "reason": reason,
         })
     }
 }
@@ -113,9 +113,12 @@ fn read(model: &Cached, room: &DeviceRoom) -> std::result::Result<(&'static str,
         return Err(format!("{} is missing", plain(&name)));
     }
     let files = ModelFiles::from(Some(model.path.clone()));
-    let short = |e: Error| match e.parts().0.to_string() {
-        why if why.contains("only gemma3") || why.contains("architecture") => "no Gemma 3".to_owned(),
-        why => display::quote(&why),
+    let short = |e: Error| {
+        let why = plain(&e.parts().0.to_string());
+        match why.split_once(" is of another ") {
+            Some((_, other)) => format!("of another {other}"),
+            None => why.replace(&model.path.display().to_string(), "it"),
+        }
     };
     let weights = files.checkpoint().map_err(short)?.source().name();
     match room.fit(&files) {
@@ -127,44 +130,22 @@ fn read(model: &Cached, room: &DeviceRoom) -> std::result::Result<(&'static str,
 
 fn table(lines: &[Line], root: &Path) -> String {
     let write = column(lines.iter().map(|line| line.bytes));
-    let width = |of: &dyn Fn(&Line) -> usize, head: usize| lines.iter().map(of).max().unwrap_or(0).max(head);
-    let name = width(&|line| line.model.name.to_string().len(), 4);
-    let weights = width(&|line| line.weights().len(), 7);
-    let fits = width(&|line| line.fits().chars().count().min(40), 4);
-    let mut text = format!(
-        "{:name$}  {:weights$} {:>10}  {:fits$}  {:>9}  file below {}\n",
-        "name",
-        "weights",
-        "size",
-        "here",
-        "read",
-        root.display()
-    );
-    if lines.is_empty() {
-        text.clear();
+    let width = |of: &dyn Fn(&Line) -> usize, head: &str| lines.iter().map(of).max().unwrap_or(0).max(head.len());
+    let name = width(&|line| line.model.name.to_string().len(), "name");
+    let weights = width(&|line| line.weights().len(), "weights");
+    let fits = width(&|line| line.fits().chars().count().min(MOST_WIDE), "here");
+    let line = |words: [&str; 5]| {
+        let [own, format, size, here, file] = words;
+        format!("{own:name$}  {format:weights$}  {size:>9}  {here:fits$}  {file}\n")
+    };
+    let mut text = String::new();
+    if !lines.is_empty() {
+        text += &line(["name", "weights", "size", "here", &format!("file below {}", root.display())]);
     }
-    for line in lines {
-        let path = line.model.path.strip_prefix(root).unwrap_or(&line.model.path).display();
-        text += &format!(
-            "{:name$}  {:weights$} {:>10}  {:fits$}  {:>9}  {path}\n",
-            line.model.name.to_string(),
-            line.weights(),
-            write(line.bytes),
-            line.fits(),
-            ago(line.model.last_read()),
-        );
+    for model in lines {
+        let path = model.model.path.strip_prefix(root).unwrap_or(&model.model.path).display().to_string();
+        let (own, size) = (model.model.name.to_string(), write(model.bytes));
+        text += &line([&own, model.weights(), &size, &model.fits(), &path]);
     }
     text
-}
-
-/// How long ago a time was: `3 days`.
-fn ago(time: Option<SystemTime>) -> String {
-    let Some(seconds) = time.and_then(|time| time.elapsed().ok()).map(|elapsed| elapsed.as_secs()) else {
-        return String::new();
-    };
-    match seconds {
-        0..3600 => format!("{} min", seconds / 60),
-        3600..86_400 => format!("{} h", seconds / 3600),
-        _ => display::counted((seconds / 86_400) as usize, "day"),
-    }
 }

@@ -105,8 +105,7 @@ The path is printed on standard output, and the command that comes next beside i
 
 /// What follows `kiln list --help`.
 pub(super) const LIST: &str = "\
-A name is what -m takes. Whether a model fits is what `kiln plan` says of it with a context of 4,096 tokens. When a file was
-read is what its file system records, which may be once a day.";
+A name is what -m takes. Whether a model fits is what `kiln plan` says of it with a context of 4,096 tokens.";
 
 /// What follows `kiln status --help`.
 #[cfg(feature = "serve")]

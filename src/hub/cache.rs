@@ -43,11 +43,6 @@ impl Cached {
     pub fn missing(&self) -> Option<&Path> {
         self.files.iter().map(PathBuf::as_path).find(|file| !file.exists())
     }
-
-    /// When one of its files was read last, as far as its file system records that.
-    pub fn last_read(&self) -> Option<SystemTime> {
-        self.files.iter().filter_map(|file| file.metadata().ok()?.accessed().ok()).max()
-    }
 }
 
 impl Cache {
