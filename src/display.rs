@@ -10,6 +10,35 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
+/// A rate in bytes a second, such as `1.2 GB/s`. `None` for a time too short to be measured.
+pub(crate) fn byte_rate(n: u64, seconds: f64) -> Option<String> {
+    /// Seconds below which what is timed is the start, and not the bytes.
+    const LEAST: f64 = 1e-3;
+    (seconds >= LEAST).then(|| format!("{}/s", bytes((n as f64 / seconds) as u64)))
+}
+
+/// A time, with as many digits as say something.
+pub(crate) fn duration(seconds: f64) -> String {
+    match seconds {
+        0.0..0.1 => format!("{:.1} ms", 1e3 * seconds),
+        0.1..1.0 => format!("{seconds:.2} s"),
+        1.0..20.0 => format!("{seconds:.1} s"),
+        _ => format!("{seconds:.0} s"),
+    }
+}
+
+/// In which time bytes were moved, and at which rate, where that can be told: `2.5 s (10.8 GB/s)`.
+pub(crate) fn time_of(n: u64, seconds: f64) -> String {
+    let rate = byte_rate(n, seconds).map_or(String::new(), |rate| format!(" ({rate})"));
+    format!("{}{rate}", duration(seconds))
+}
+
+/// What was moved, and its [`time_of`]: `27.0 GB in 2.5 s (10.8 GB/s)`.
+#[cfg(feature = "cli")]
+pub(crate) fn moved(n: u64, seconds: f64) -> String {
+    format!("{} in {}", bytes(n), time_of(n, seconds))
+}
+
 /// A count and its noun, such as `1 token` or `2 tokens`.
 pub(crate) fn counted(n: usize, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
@@ -31,8 +60,8 @@ pub fn plain(text: &str) -> String {
     text.chars().map(|c| if is_obeyed(c) { ' ' } else { c }).collect()
 }
 
-/// The one of `names` that somebody may have meant by `name`, if any is like it.
-#[cfg(any(feature = "pull", feature = "serve"))]
+/// The one of `names` that `name` may stand for, if any is like it.
+#[cfg(any(feature = "cli", feature = "serve"))]
 pub(crate) fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let name = name.replace('_', "-").to_lowercase();
     let likeness = |other: &&str| strsim::jaro_winkler(other, &name);
@@ -45,5 +74,27 @@ pub(crate) fn quote(text: &str) -> String {
     match text.char_indices().nth(MAX) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A model of a few megabytes was loaded `in 0.00 s (0.53 GB/s)`.
+    #[cfg(feature = "cli")]
+    #[test]
+    fn times_and_rates_of_any_size_say_something() {
+        for (n, seconds, said) in [
+            (27_000_000_000, 2.5, "27.0 GB in 2.5 s (10.8 GB/s)"),
+            (253_000_000, 0.31, "253.0 MB in 0.31 s (816.1 MB/s)"),
+            (5_100_000, 0.0042, "5.1 MB in 4.2 ms (1.2 GB/s)"),
+            (120, 0.5, "120 B in 0.50 s (240 B/s)"),
+            (1_000, 0.0, "1.0 kB in 0.0 ms"),
+            (1_000, 0.0004, "1.0 kB in 0.4 ms"),
+            (60_000_000_000, 61.2, "60.0 GB in 61 s (980.4 MB/s)"),
+        ] {
+            assert_eq!(moved(n, seconds), said);
+        }
     }
 }

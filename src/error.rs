@@ -118,6 +118,7 @@ impl Error {
                 ),
                 Err(_) => Self::input(format!("{} does not exist", path.display()), "check the path"),
             },
+            ErrorKind::IsADirectory => Self::input(format!("{} is a directory", path.display()), "give a file"),
             _ => Self::input(format!("cannot read {}: {source}", path.display()), "check the path and its permissions"),
         }
     }
@@ -126,6 +127,9 @@ impl Error {
     pub fn unwritable(path: &std::path::Path, source: &std::io::Error) -> Self {
         let remedy = remedy_of_full(source.kind())
             .unwrap_or("check that its directory exists and can be written, or choose another destination");
+        if source.kind() == ErrorKind::IsADirectory {
+            return Self::failed(format!("{} is a directory", path.display()), "give the name of a file");
+        }
         // Of an error that was passed on by its kind, the standard library speaks of entities.
         let why = match (source.raw_os_error(), source.kind()) {
             (None, ErrorKind::NotFound) => "its directory does not exist".to_owned(),

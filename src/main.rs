@@ -1,6 +1,6 @@
 //! argv → command → exit code.
 
-use clap::Parser;
+use clap::FromArgMatches;
 use clap::error::ErrorKind;
 use kiln::Error;
 use kiln::cli::{self, Cli, usage};
@@ -16,7 +16,8 @@ fn main() -> ExitCode {
 
 /// `json` is whether an error that comes before the arguments are understood is an object too.
 fn run(arguments: &[OsString], json: bool) -> ExitCode {
-    let cli = match Cli::try_parse_from(arguments) {
+    let parsed = usage::command().try_get_matches_from(arguments).and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(e) if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             return exit(cli::help(&e), false);

@@ -51,6 +51,25 @@ fn bench(directory: &Path) -> Running {
     Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
 }
 
+/// `top` did not say how to reach a server that it shows.
+#[test]
+fn a_server_shows_with_the_places_where_it_listens() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket").display().to_string();
+    let mut command = kiln(dir.path());
+    command.args(["serve", "--device", "cpu", "--listen", "127.0.0.1:0", "--unix", &socket]);
+    let _server = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    wait_for("it shows with its places", || {
+        shown(dir.path()).iter().any(|k| {
+            let places: Vec<&str> = k["places"].as_array().unwrap().iter().map(|p| p.as_str().unwrap()).collect();
+            matches!(places[..], [address, path] if address.starts_with("127.0.0.1:") && path == socket)
+        })
+    });
+    let text = kiln(dir.path()).args(["top", "--once"]).output().unwrap();
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("    at http://127.0.0.1:") && text.contains(&format!("  {socket}\n")), "{text}");
+}
+
 fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {

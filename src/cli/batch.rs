@@ -40,16 +40,16 @@ pub struct BatchArgs {
     #[arg(value_name = "IN.jsonl")]
     input: PathBuf,
     /// Where the replies go; -: standard output. A file that an earlier run began is continued
-    #[arg(short, long, value_name = "OUT.jsonl")]
+    #[arg(help_heading = "Input and output", short, long, value_name = "OUT.jsonl")]
     output: PathBuf,
     /// Ask again what failed in an earlier run, and put the answers in its place
-    #[arg(long)]
+    #[arg(help_heading = "Input and output", long)]
     retry_failed: bool,
     /// Most sequences at once [default: up to 32, as many as fit]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = "Sequences", long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
     /// Tokens that the KV cache has room for, of all sequences together [default: all of their contexts, or what fits]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = "Sequences", long, value_name = "N", allow_negative_numbers = true)]
     kv_tokens: Option<usize>,
     #[command(flatten)]
     reply: ReplyArgs,
@@ -97,7 +97,16 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
     }
     // No more sequences than lines.
     let most = args.batch.map_or(MOST_SEQUENCES, |n| n as usize);
-    let most = input.read_ahead(most)?.max(1);
+    let most = input.read_ahead(most)?;
+    if most == 0 {
+        // The model is not loaded for nothing.
+        let lines = counted(output.written(), "line");
+        note(&match output.written() {
+            0 => format!("kiln: {} has no lines: there is nothing to do", input.name()),
+            _ => format!("kiln: nothing is left to do, [{lines}, {} failed]", output.failed()),
+        });
+        return conclude(&output, None);
+    }
     let options = Options { sequences: most, head_rows: most, ..options };
     let opened = engine::open_for(&checkpoint, &options)?;
     let fewer = args.batch.is_none();
@@ -112,10 +121,11 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
         text: text.as_ref().map(|(tokenizer, template)| (tokenizer, template)),
     };
     let slots = (0..executor.schedule().extent.sequences).map(|_| None).collect();
-    let bar = progress::bar(None, "{msg}", json);
+    let style = if input.progress().is_some() { "{msg} {wide_bar} {percent} %, {eta} left" } else { "{msg}" };
+    let bar = progress::bar(input.progress().map(|(_, length)| length), style, json);
     let mut batch = Batch::new(executor.schedule());
     drafts.begin(&mut batch, context);
-    let mut work = OpenLines { batch, slots, output, gauge: Gauge::default(), model: name, bar };
+    let mut work = OpenLines { batch, slots, output, gauge: Gauge::default(), model: name, first_failed: None, bar };
     if !work.bar.is_hidden() {
         work.gauge.measure(executor.as_mut());
     }
@@ -144,6 +154,8 @@ struct OpenLines {
     output: OrderedOutput,
     gauge: Gauge,
     model: String,
+    /// The first line that failed in this run, in words.
+    first_failed: Option<String>,
     bar: ProgressBar,
 }
 
@@ -174,6 +186,9 @@ impl OpenLines {
                 return Ok(());
             }
             self.step(executor)?;
+            if let Some((read, _)) = input.progress() {
+                self.bar.set_position(read);
+            }
             while let Some(ended) = self.batch.take_ended() {
                 self.end(executor, ended)?;
             }
@@ -237,6 +252,7 @@ impl OpenLines {
     }
 
     fn fail(&mut self, index: usize, request: String, marks: &Marks, e: &Error) -> Result<()> {
+        self.first_failed.get_or_insert_with(|| format!("line {}: {}", index + 1, face::line(e)));
         let mut line = marks.head(index, request);
         line.insert("error".into(), face::object(e)["error"].take());
         self.output.put(index, line.into())
@@ -262,18 +278,27 @@ impl OpenLines {
             });
             return Ok(());
         }
-        if failed > 0 {
-            let cause = format!("{} of {} failed", failed, counted(done, "line"));
-            let remedy = match self.output.is_kept() {
-                true => {
-                    "look at the `error` of those lines of the output; the same command with --retry-failed asks them again"
-                }
-                false => "look at the `error` of those lines of the output",
-            };
-            return Err(Error::failed(cause, remedy));
-        }
-        Ok(())
+        conclude(&self.output, self.first_failed.as_deref())
     }
+}
+
+/// The command's result: an error where a line failed, with the `first` one's.
+///
+/// # Errors
+/// Failed: a line was not answered.
+fn conclude(output: &OrderedOutput, first: Option<&str>) -> Result<()> {
+    if output.failed() == 0 {
+        return Ok(());
+    }
+    let first = first.map_or(String::new(), |first| format!(" ({first})"));
+    let cause = format!("{} of {} failed{first}", output.failed(), counted(output.written(), "line"));
+    let remedy = match output.is_kept() {
+        true => {
+            "look at the `error` of those lines of the output; the same command with --retry-failed asks them again"
+        }
+        false => "look at the `error` of those lines of the output",
+    };
+    Err(Error::failed(cause, remedy))
 }
 
 /// A meter and what the device reads at best, in bytes per second; `None`: not measured.

@@ -33,53 +33,81 @@ pub struct BenchArgs {
     #[command(flatten)]
     model: ModelArgs,
     /// Prompt lengths to prefill; 0 leaves prefill out
-    #[arg(long, value_name = "N,N..", default_value = "512", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(
+        help_heading = "Work",
+        long,
+        value_name = "N,N..",
+        default_value = "512",
+        value_delimiter = ',',
+        allow_negative_numbers = true
+    )]
     prefill: Vec<usize>,
     /// Tokens that each sequence decodes in a repetition; 0 leaves decode out
-    #[arg(long, value_name = "N", default_value_t = 128, allow_negative_numbers = true)]
+    #[arg(help_heading = "Work", long, value_name = "N", default_value_t = 128, allow_negative_numbers = true)]
     decode: usize,
     /// Sequences that decode at once
-    #[arg(long, value_name = "N,N..", default_value = "1,8,32", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(
+        help_heading = "Work",
+        long,
+        value_name = "N,N..",
+        default_value = "1,8,32",
+        value_delimiter = ',',
+        allow_negative_numbers = true
+    )]
     batch: Vec<usize>,
     /// Time passes of so many rows instead, of as many sequences and of one, at a depth of 1024: what a pass costs by its
     /// rows
-    #[arg(long, value_name = "N,N..", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(help_heading = "Work", long, value_name = "N,N..", value_delimiter = ',', allow_negative_numbers = true)]
     #[arg(conflicts_with_all = ["prefill", "batch"])]
     rows: Vec<usize>,
     /// Of --rows, time those of one sequence without and with a row of each of N others beside them, and the others alone
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "rows", allow_negative_numbers = true)]
+    #[arg(
+        help_heading = "Work",
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        requires = "rows",
+        allow_negative_numbers = true
+    )]
     // clap asks for no --rows beside what excludes it.
     #[arg(conflicts_with_all = ["prefill", "batch"])]
     beside: usize,
     /// Let sequences decode with drafts as well, each token of which is right with the probability P: a stated one, since
     /// what is measured is what passes cost
-    #[arg(long, value_name = "P,P..", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(help_heading = "Drafts", long, value_name = "P,P..", value_delimiter = ',', allow_negative_numbers = true)]
     accept: Vec<f64>,
     /// Tokens of each draft, at most 7 [default: as many as pay]
-    #[arg(long, value_name = "N", requires = "accept", allow_negative_numbers = true)]
+    #[arg(help_heading = "Drafts", long, value_name = "N", requires = "accept", allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=MOST_DRAFTED as i64))]
     speculate: Option<u8>,
     /// A smaller model with the same tokenizer, to draft with, as -m, or demo: its time counts
-    #[arg(long, value_name = "MODEL", requires = "accept")]
+    #[arg(help_heading = "Drafts", long, value_name = "MODEL", requires = "accept")]
     draft: Option<PathBuf>,
     /// Positions in the cache before what is timed; every prefill and every decode is measured at each
-    #[arg(long, value_name = "N,N..", default_value = "0", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(
+        help_heading = "Work",
+        long,
+        value_name = "N,N..",
+        default_value = "0",
+        value_delimiter = ',',
+        allow_negative_numbers = true
+    )]
     #[arg(default_value_if("rows", clap::builder::ArgPredicate::IsPresent, "1024"))]
     depth: Vec<usize>,
     /// Timed repetitions of each line
-    #[arg(long, value_name = "N", default_value_t = 5, allow_negative_numbers = true)]
+    #[arg(help_heading = "Work", long, value_name = "N", default_value_t = 5, allow_negative_numbers = true)]
     reps: usize,
     /// Let sequences that decode sample with the default settings, where each takes its likeliest token otherwise
-    #[arg(long)]
+    #[arg(help_heading = "Work", long)]
     sampled: bool,
     /// Time every kernel of each line's pass as well
-    #[arg(long)]
+    #[arg(help_heading = "More figures", long)]
     kernels: bool,
     /// Show who works when on each line's pass as well: the device, and the NPU where it attends
-    #[arg(long)]
+    #[arg(help_heading = "More figures", long)]
     timeline: bool,
     /// Time this layer alone as well, for 1, 10 and 50 tokens
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = "More figures", long, value_name = "N", allow_negative_numbers = true)]
     layer: Option<usize>,
     /// Rows of a prefill pass
     #[arg(long, value_name = "N", hide = true)]

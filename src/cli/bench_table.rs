@@ -4,7 +4,7 @@ use super::column::column;
 use crate::diagnose::bench::kernels::group;
 use crate::diagnose::bench::{BenchLine, Ceilings, EngineTimeline, KernelTime, LayerTime, MeasuredRates};
 use crate::diagnose::energy::Energy;
-use crate::display::{bytes, counted};
+use crate::display::{bytes, counted, duration, moved};
 use crate::executor::EngineKind;
 use crate::executor::guest::{GuestPasses, PlacementTiming};
 use std::fmt::{Result, Write};
@@ -55,9 +55,8 @@ pub(super) fn write_report(t: &mut String, r: &BenchReport) -> Result {
     let tiles = r.tiles.map_or_else(String::new, |tiles| format!(", tiles: {tiles}"));
     let sequences = counted(sequences, "sequence");
     writeln!(t, "context {context}, prefill in chunks of {chunk}, up to {sequences}{tiles}\n")?;
-    let (load, rate) = (&r.load, r.load.bytes as f64 / 1e9 / r.load.seconds);
-    let (size, opened) = (bytes(load.bytes), load.open_seconds);
-    writeln!(t, "load           {size} in {:.2} s ({rate:.2} GB/s), device opened in {opened:.2} s", load.seconds)?;
+    let (load, opened) = (moved(r.load.bytes, r.load.seconds), duration(r.load.open_seconds));
+    writeln!(t, "load           {load}, device opened in {opened}")?;
     if let Some([baseline, peak]) = r.memory {
         let (above, baseline) = (bytes(peak - baseline), bytes(baseline));
         writeln!(t, "memory         peak anonymous RSS {above} above the {baseline} of the open device")?;

@@ -1,29 +1,29 @@
 //! The interactive chat of `kiln run`: a conversation on a terminal. Ctrl-C ends a reply, Ctrl-D the chat.
 
 mod command;
+mod file;
 mod input;
 
 use super::progress::LiveBar;
 use super::reply::{Printer, ReplyArgs, ReplyEnergy, rate, summary};
-use super::tokenize::parse_messages;
+use super::terminal::{BAD, FAINT, error_has_color, for_terminal, painted};
 use super::wrap::{columns, wrapped};
-use super::{face, note, signals};
+use super::{face, note, note_in, signals, stderr as messages};
 use crate::display::counted;
 use crate::executor::Measure;
-use crate::machine::regular::{self, Links};
 use crate::sequence::conversation::Fitted;
 use crate::sequence::draft::Drafts;
 use crate::sequence::{Batch, Chooser, Conversation, Finish, SequenceLimits, SequenceRequest, generate};
-use crate::text::{ChatTemplate, Tokenizer};
+use crate::text::{ChatTemplate, Message, SamplerConfig, Tokenizer};
 use crate::{Error, Result};
 use command::SlashCommand;
+use file::ChatFile;
 use input::{PromptEditor, Typed};
 use nix::sys::termios::{SetArg, tcgetattr, tcsetattr};
 use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
-use std::fs::File;
-use std::io::{ErrorKind, IsTerminal, Write, stderr, stdin, stdout};
+use std::io::{IsTerminal, Write, stderr, stdin, stdout};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
@@ -40,7 +40,12 @@ struct Chat<'a> {
     tokenizer: &'a Tokenizer,
     template: &'a ChatTemplate,
     conversation: Conversation,
+    /// Tokens of the conversation; 0 before its first message.
+    used: usize,
+    /// Where the conversation was loaded from or saved to last.
+    file: Option<ChatFile>,
     batch: Batch,
+    sampler: SamplerConfig,
     chooser: Chooser,
     spent: ReplyEnergy,
 }
@@ -61,7 +66,8 @@ pub(super) fn chat(
     let schedule = executor.schedule();
     let mut batch = Batch::new(schedule);
     drafts.begin(&mut batch, schedule.extent.context);
-    let chooser = Chooser::new(args.sampler(), schedule.shape.vocab)?;
+    let sampler = args.sampler();
+    let chooser = Chooser::new(sampler.clone(), schedule.shape.vocab)?;
     if !quiet {
         let device = executor.device();
         tell(&format!("{model} on {device}. Ctrl-C ends a reply, Ctrl-D or /bye the chat; /help lists more."));
@@ -74,7 +80,10 @@ pub(super) fn chat(
         tokenizer,
         template,
         conversation: Conversation::new(args.system.as_deref()),
+        used: 0,
+        file: None,
         batch,
+        sampler,
         chooser,
         spent,
     };
@@ -83,18 +92,22 @@ pub(super) fn chat(
     }
     let mut input = PromptEditor::open()?;
     loop {
-        match read(&mut input, c.executor)? {
+        let prompt = c.prompt();
+        match read(&mut input, &prompt, c.executor)? {
             Typed::Line(line) if line.trim().is_empty() => {}
             Typed::Line(line) => match c.take(&line) {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => break,
                 // An error in a line does not end the chat.
-                Err(e @ Error::Input { .. }) => tell(&format!("kiln: {}", face::line(&e))),
+                Err(e @ Error::Input { .. }) => complain(&format!("kiln: {}", face::line(&e))),
                 Err(e) => return Err(e),
             },
-            Typed::Interrupt => note("(Ctrl-D ends the chat)"),
+            Typed::Interrupt { kept: false } => tell("(Ctrl-D ends the chat)"),
+            Typed::Interrupt { kept: true } => {
+                tell("(Ctrl-C again clears the line; on an empty one Ctrl-D ends the chat)")
+            }
             Typed::NotText => {
-                tell("\nkiln: what was typed is not UTF-8; type it again, on a terminal that is set to UTF-8");
+                complain("kiln: what was typed is not UTF-8; type it again, on a terminal that is set to UTF-8");
             }
             Typed::End => break,
         }
@@ -102,22 +115,30 @@ pub(super) fn chat(
     Ok(())
 }
 
-/// Most bytes of a conversation that is loaded. More fits no context.
-const MOST_LOADED: u64 = 64 << 20;
+/// Columns of standard error, where lines are broken.
+fn error_columns() -> usize {
+    if stderr().is_terminal() { columns() } else { usize::MAX }
+}
 
-/// Says something on standard error, its words whole where that is a terminal.
+/// Says something beside the conversation on standard error, its words whole where that is a terminal.
 fn tell(text: &str) {
-    note(&wrapped(text, if stderr().is_terminal() { columns() } else { usize::MAX }));
+    let lines = wrapped(&for_terminal(text), error_columns());
+    messages::write_line(&painted(FAINT, &lines, error_has_color()));
+}
+
+/// As [`tell`], of an error.
+fn complain(text: &str) {
+    note_in(BAD, &wrapped(text, error_columns()));
 }
 
 /// Reads what is typed. The device has the time until then for what makes later passes faster.
 ///
 /// # Errors
 /// The terminal or the device fails.
-fn read(input: &mut PromptEditor, executor: &mut dyn Measure) -> Result<Typed> {
-    let Some(mut pause) = executor.improve()? else { return input.read() };
+fn read(input: &mut PromptEditor, prompt: &str, executor: &mut dyn Measure) -> Result<Typed> {
+    let Some(mut pause) = executor.improve()? else { return input.read(prompt) };
     std::thread::scope(|scope| {
-        let reader = std::thread::Builder::new().name("terminal".into()).spawn_scoped(scope, || input.read());
+        let reader = std::thread::Builder::new().name("terminal".into()).spawn_scoped(scope, || input.read(prompt));
         let reader = reader.map_err(|e| Error::failed(format!("cannot start a thread: {e}"), "end other programs"))?;
         while !reader.is_finished() {
             std::thread::sleep(pause.max(TYPING));
@@ -149,34 +170,102 @@ fn handle_signals() -> std::io::Result<()> {
 }
 
 impl Chat<'_> {
+    /// The prompt, with the tokens that the conversation takes of the context.
+    fn prompt(&self) -> String {
+        let context = self.executor.schedule().extent.context;
+        if self.quiet { "> ".into() } else { format!("{}/{context} > ", self.used) }
+    }
+
     /// Obeys a command, or answers a message. Breaks where the chat ends.
     fn take(&mut self, line: &str) -> Result<ControlFlow<()>> {
         match command::parse(line)? {
             None => self.exchange(line)?,
-            Some(SlashCommand::Help) => tell(&command::help()),
+            Some(SlashCommand::Help) => note(&command::help(error_columns())),
+            Some(SlashCommand::Regenerate) => self.regenerate()?,
+            Some(SlashCommand::Undo) => self.undo()?,
             Some(SlashCommand::Clear) => {
                 self.conversation.clear();
-                self.forget()?;
-                note("(the conversation begins anew)");
-            }
-            Some(SlashCommand::System("")) => {
-                self.conversation.set_system(None);
-                note("(there is no system message now)");
+                self.used = 0;
+                tell("(the conversation begins anew)");
             }
             Some(SlashCommand::System(text)) => {
                 self.conversation.set_system(Some(text));
-                note("(the system message is replaced)");
+                self.count()?;
+                tell(if text.is_empty() {
+                    "(there is no system message now)"
+                } else {
+                    "(the system message is replaced)"
+                });
             }
-            Some(SlashCommand::Load(file)) => self.load(Path::new(file))?,
-            Some(SlashCommand::Save(file)) => self.save(Path::new(file))?,
+            Some(SlashCommand::Temperature(temperature)) => self.heat(temperature)?,
+            Some(SlashCommand::Load(path)) => self.load(&path)?,
+            Some(SlashCommand::Save(path)) => self.save(path.as_deref())?,
             Some(SlashCommand::Exit) => return Ok(ControlFlow::Break(())),
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Forgets what the repetition penalty remembers of another conversation.
-    fn forget(&mut self) -> Result<()> {
-        self.chooser = Chooser::new(self.args.sampler(), self.executor.schedule().shape.vocab)?;
+    /// Counts the conversation's tokens.
+    ///
+    /// # Errors
+    /// Input: the template refuses the messages.
+    fn count(&mut self) -> Result<()> {
+        self.used = match self.conversation.turns() {
+            0 => 0,
+            _ => {
+                let rendered = self.template.render_for(self.tokenizer, self.conversation.messages(), false)?;
+                self.tokenizer.encode_rendered(&rendered)?.len()
+            }
+        };
+        Ok(())
+    }
+
+    /// Sets the temperature, or says it.
+    fn heat(&mut self, temperature: Option<f32>) -> Result<()> {
+        if let Some(temperature) = temperature {
+            let sampler = SamplerConfig { temperature, ..self.sampler.clone() };
+            self.chooser = Chooser::new(sampler.clone(), self.executor.schedule().shape.vocab)?;
+            self.sampler = sampler;
+        }
+        let kind = if self.sampler.temperature == 0.0 { ": always the likeliest token" } else { "" };
+        tell(&format!("(the temperature is {}{kind})", self.sampler.temperature));
+        Ok(())
+    }
+
+    /// Takes the last message of the user back, with its answer.
+    ///
+    /// # Errors
+    /// Input: there is none.
+    fn undo(&mut self) -> Result<()> {
+        let Some(message) = self.conversation.undo() else { return Err(nothing_said()) };
+        self.count()?;
+        tell(&format!("(taken back: {})", excerpt(&message)));
+        Ok(())
+    }
+
+    /// Answers the last message anew. The answer that there was stays until there is another.
+    ///
+    /// # Errors
+    /// Input: there is no message. Else as for a reply.
+    fn regenerate(&mut self) -> Result<()> {
+        if !self.conversation.is_asked() && self.conversation.turns() == 0 {
+            return Err(nothing_said());
+        }
+        if self.sampler.temperature == 0.0 {
+            tell("(at a temperature of 0 the answer stays the same; `/temp 1` lets it vary)");
+        }
+        let before = self.conversation.take_answer();
+        match (self.attempt(), before) {
+            (Ok(Some(text)), _) => self.conversation.answer(&text),
+            (failed, before) => {
+                match before {
+                    Some(before) => self.conversation.put_back(before),
+                    None => self.conversation.retract(),
+                }
+                self.count()?;
+                failed?;
+            }
+        }
         Ok(())
     }
 
@@ -187,47 +276,35 @@ impl Chat<'_> {
     /// Input, so that the chat goes on, with the conversation that it had: the file cannot be read, or is no conversation.
     /// Else as for a reply.
     fn load(&mut self, path: &Path) -> Result<()> {
-        let remedy = "give the name of a file that /save has written";
-        let bytes = regular::read(path, Links::Follow, MOST_LOADED)
-            .map_err(|e| Error::input(format!("cannot read {}: {e}", path.display()), remedy))?;
-        let text = String::from_utf8(bytes)
-            .map_err(|_| Error::input(format!("{} is no text in UTF-8", path.display()), remedy))?;
-        let conversation = Conversation::from_messages(parse_messages(&text)?)?;
+        let (conversation, file) = file::load(path)?;
         if !conversation.messages().is_empty() {
             // What the template refuses would fail at every later message.
             self.template.render_for(self.tokenizer, conversation.messages(), true)?;
         }
-        self.conversation = conversation;
-        self.forget()?;
-        tell(&format!("({} from {})", counted(self.conversation.messages().len(), "message"), path.display()));
+        (self.conversation, self.file) = (conversation, file);
+        self.count()?;
+        let last = self.conversation.messages().iter().rfind(|message| message.role == "user");
+        let last = last.map_or(String::new(), |message| format!("; last asked: {}", excerpt(message)));
+        tell(&format!("({} from {}{last})", self.extent(), path.display()));
         if self.conversation.is_asked() { self.answer() } else { Ok(()) }
     }
 
-    /// Writes the conversation to a new file. A file that exists is left alone: a slip of the finger costs nothing.
+    /// Writes the conversation to a file; without a name to its own.
     ///
     /// # Errors
-    /// Input, so that the chat goes on: the file exists, or cannot be written.
-    fn save(&self, path: &Path) -> Result<()> {
-        let unsaved = |e: std::io::Error| match e.kind() {
-            ErrorKind::AlreadyExists => {
-                Error::input(format!("{} exists already", path.display()), "choose another name behind /save")
-            }
-            _ => Error::input(
-                format!("cannot write {}: {e}", path.display()),
-                "choose a name behind /save where files can be written",
-            ),
-        };
-        let messages = self.conversation.messages();
-        let text = serde_json::to_string_pretty(messages).map_err(|e| unsaved(e.into()))? + "\n";
-        let mut file = File::create_new(path).map_err(unsaved)?;
-        file.write_all(text.as_bytes()).map_err(|e| {
-            // Half a conversation is of no use.
-            let _ = std::fs::remove_file(path);
-            unsaved(e)
-        })?;
-        let count = messages.len();
-        tell(&format!("({} in {})", counted(count, "message"), path.display()));
+    /// As [`file::save`].
+    fn save(&mut self, path: Option<&Path>) -> Result<()> {
+        let file = file::save(self.conversation.messages(), path, self.file.as_ref())?;
+        tell(&format!("({} in {})", self.extent(), file.path().display()));
+        self.file = Some(file);
         Ok(())
+    }
+
+    /// How long the conversation is, in words.
+    fn extent(&self) -> String {
+        let turns = counted(self.conversation.turns(), "turn");
+        let has_system = self.conversation.messages().first().is_some_and(|first| first.role == "system");
+        if has_system { format!("{turns} and a system message") } else { turns }
     }
 
     /// Answers one message. Keeps both in the conversation if there is an answer.
@@ -238,16 +315,24 @@ impl Chat<'_> {
 
     /// Answers the conversation's last message, or removes it if there is no answer.
     fn answer(&mut self) -> Result<()> {
+        match self.attempt() {
+            Ok(Some(text)) => self.conversation.answer(&text),
+            failed => {
+                self.conversation.retract();
+                self.count()?;
+                failed?;
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Chat::reply`]. A Ctrl-C ends the reply and nothing else.
+    fn attempt(&mut self) -> Result<Option<String>> {
         // One that came after the last reply.
         signals::forget();
         let replied = self.reply();
-        // A Ctrl-C has ended the reply and ends nothing else.
         signals::forget();
-        match &replied {
-            Ok(Some(text)) => self.conversation.answer(text),
-            Ok(None) | Err(_) => self.conversation.retract(),
-        }
-        replied.map(drop)
+        replied
     }
 
     /// Answers the conversation's last message. `None` if that was interrupted before the first token.
@@ -284,7 +369,25 @@ impl Chat<'_> {
             let prompt = format!("{} of {} prompt tokens new,", g.prompt - g.kept, g.prompt);
             tell(&summary(self.executor, &prompt, &g, rate.as_deref(), energy, false));
         }
+        self.used = g.prompt + g.tokens.len();
         let answered = g.finish != Finish::Interrupted || !g.tokens.is_empty();
         Ok(printer.text().filter(|_| answered).map(str::to_owned))
+    }
+}
+
+/// The refusal of what takes a message.
+fn nothing_said() -> Error {
+    Error::input("nothing has been asked yet", "type a message, or /load a conversation")
+}
+
+/// The beginning of a message on one line.
+fn excerpt(message: &Message) -> String {
+    /// Characters of it.
+    const MOST: usize = 60;
+    // The first text is the role.
+    let line = message.texts().skip(1).flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
     }
 }

@@ -22,25 +22,25 @@ pub struct CompareArgs {
     #[command(flatten)]
     model: ModelArgs,
     /// The executor that is held to be right: reference, cpu, vulkan or vulkan:N
-    #[arg(long, default_value = "reference", value_name = "EXECUTOR")]
+    #[arg(help_heading = "Executors", long, default_value = "reference", value_name = "EXECUTOR")]
     a: Device,
     /// The executor that is compared with it [default: that of --device]
-    #[arg(long, value_name = "EXECUTOR")]
+    #[arg(help_heading = "Executors", long, value_name = "EXECUTOR")]
     b: Option<Device>,
     /// Token ids, taken verbatim [default: 40 ids from all over the vocabulary]
-    #[arg(long, value_name = "IDS", allow_hyphen_values = true, conflicts_with = "prompt")]
+    #[arg(help_heading = "Input", long, value_name = "IDS", allow_hyphen_values = true, conflicts_with = "prompt")]
     tokens: Option<String>,
     /// A text instead of ids
-    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(help_heading = "Input", short, long, value_name = "TEXT", allow_hyphen_values = true)]
     prompt: Option<String>,
     /// Rows of a prefill pass; the last token always runs alone [default: 512, or all that come before it if fewer]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = "Input", long, value_name = "N", allow_negative_numbers = true)]
     chunk: Option<usize>,
     /// Go on after a difference, and print every step
-    #[arg(long)]
+    #[arg(help_heading = "Report", long)]
     all: bool,
     /// Multiplies all bounds: below 1 to find what is within them
-    #[arg(long, default_value = "1", value_name = "X", value_parser = positive)]
+    #[arg(help_heading = "Report", long, default_value = "1", value_name = "X", value_parser = positive)]
     scale: f32,
 }
 

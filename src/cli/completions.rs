@@ -1,5 +1,6 @@
 //! `kiln completions` and `kiln man`: what shells and `man` take from packages.
 
+use super::usage::{self, MANUAL};
 use super::{Cli, print};
 use crate::machine::partial::PartialFile;
 use crate::{Error, Result};
@@ -41,7 +42,7 @@ pub fn complete(args: &CompletionsArgs) -> Result<()> {
 /// Input: the directory is something else. Failed: it cannot be written.
 pub fn write_manual(args: &ManArgs) -> Result<()> {
     // Help has no page of its own.
-    let mut all = Cli::command().disable_help_subcommand(true);
+    let mut all = usage::laid_out(Cli::command(), MANUAL).disable_help_subcommand(true);
     let Some(directory) = &args.directory else {
         return print(&render(&manual(all)).map_err(super::unwritten)?);
     };

@@ -15,14 +15,14 @@ const MOST_BYTES: u64 = 16 << 20;
 pub struct DraftArgs {
     /// Draft up to N tokens (at most 7), for a pass to verify, where that pays; the reply stays the same. Without --draft they
     /// are what followed the last tokens before [default: 7 with --draft or --draft-text, else 0]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = "Drafts", long, value_name = "N", allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=MOST_DRAFTED as i64))]
     speculate: Option<u8>,
     /// A text that replies are likely to repeat in part, such as answers given before, to draft from as well
-    #[arg(long, value_name = "FILE", conflicts_with = "draft")]
+    #[arg(help_heading = "Drafts", long, value_name = "FILE", conflicts_with = "draft")]
     draft_text: Option<PathBuf>,
     /// A smaller model with the same tokenizer, to draft with on the same device, as -m; for the built-in model, demo
-    #[arg(long, value_name = "MODEL")]
+    #[arg(help_heading = "Drafts", long, value_name = "MODEL")]
     draft: Option<PathBuf>,
 }
 

@@ -59,12 +59,22 @@ fn argument(setting: Setting) -> String {
 
 /// A cause or a remedy, with arguments for settings.
 pub(super) fn words(text: &Text) -> String {
-    text.render(&name)
+    without_numbers(&text.render(&name))
 }
 
 /// An error as one line: `cause; remedy`.
 pub fn line(e: &Error) -> String {
-    e.render(&name)
+    without_numbers(&e.render(&name))
+}
+
+/// A message without the numbers that the standard library adds to the system's words: `Permission denied (os error 13)`.
+fn without_numbers(message: &str) -> String {
+    let mut parts = message.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |message, rest| match rest.split_once(')') {
+        Some((number, rest)) if number.bytes().all(|b| b.is_ascii_digit()) => message + rest,
+        _ => message + " (os error " + rest,
+    })
 }
 
 /// An error as an object.
@@ -80,6 +90,17 @@ mod tests {
     use crate::engine::Options;
     use crate::model::presets;
     use crate::text::{SamplerConfig, StopMatcher};
+
+    #[test]
+    fn the_systems_words_stand_without_their_numbers() {
+        for (message, said) in [
+            ("cannot read x: Permission denied (os error 13); check it", "cannot read x: Permission denied; check it"),
+            ("(os error 2) a (os error 2)b (os error 11)", "(os error 2) ab"),
+            ("a (os error x) b (os error 1", "a (os error x) b (os error 1"),
+        ] {
+            assert_eq!(without_numbers(message), said);
+        }
+    }
 
     #[test]
     fn errors_of_the_library_name_arguments_here_and_nothing_of_them_elsewhere() {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{progress, signals};
 use crate::Result;
-use crate::display::{bytes, counted};
+use crate::display::{counted, moved};
 use crate::model::write::{WriteMonitor, WriteSummary};
 
 /// Runs a write and prints its summary on stdout. The summary is a line or, with `json`, an object of `source`,
@@ -46,8 +46,6 @@ pub(super) fn run(
         }
         return super::print_json(&object);
     }
-    let rate = written.bytes as f64 / 1e9 / seconds;
-    let (place, size) = (destination.display(), bytes(written.bytes));
-    let tensors = counted(written.tensors, "tensor");
-    super::print(&format!("wrote {place}: {tensors}, {size} in {seconds:.1} s ({rate:.2} GB/s)\n"))
+    let (place, tensors) = (destination.display(), counted(written.tensors, "tensor"));
+    super::print(&format!("wrote {place}: {tensors}, {}\n", moved(written.bytes, seconds)))
 }

@@ -24,19 +24,19 @@ pub struct LogitsArgs {
     #[command(flatten)]
     model: ModelArgs,
     /// Token ids, taken verbatim
-    #[arg(long, value_name = "IDS", allow_hyphen_values = true)]
+    #[arg(help_heading = "Input and output", long, value_name = "IDS", allow_hyphen_values = true)]
     tokens: String,
     /// Every position's logits into --out, not only the last's
-    #[arg(long, requires = "out")]
+    #[arg(help_heading = "Input and output", long, requires = "out")]
     all: bool,
     /// Rows of a prefill pass; 1: token by token [default: 512, or the context if smaller]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = "Input and output", long, value_name = "N", allow_negative_numbers = true)]
     chunk: Option<usize>,
     /// Who attends in place of a Vulkan device, between its submits: reference or cpu
     #[arg(long, value_name = "EXECUTOR", hide = true)]
     guest: Option<GuestKind>,
     /// Write F32 tensors `logits` [n or 1, vocab] and `hidden` [layers + 2, hidden_size] here
-    #[arg(long, value_name = "F.safetensors")]
+    #[arg(help_heading = "Input and output", long, value_name = "F.safetensors")]
     out: Option<PathBuf>,
 }
 

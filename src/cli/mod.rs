@@ -39,11 +39,12 @@ pub mod tune;
 pub mod usage;
 mod wrap;
 
-use self::terminal::{for_terminal, json_for_terminal};
+use self::terminal::{BAD, STRONG, error_has_color, for_terminal, has_color, json_for_terminal, painted};
 use crate::display::plain;
 use crate::error::remedy_of_full;
 use crate::sys::output;
 use crate::{Error, Result};
+use clap::builder::styling::Style;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -201,7 +202,7 @@ pub fn help(asked: &clap::Error) -> Result<()> {
 
 /// Reports an error: a line on standard error and, with `json`, an object on standard output if nothing else is there.
 pub fn report(e: &Error, json: bool) {
-    note(&format!("kiln: {}", face::line(e)));
+    note_in(BAD, &format!("kiln: {}", face::line(e)));
     if json {
         report_object(e);
     }
@@ -360,7 +361,18 @@ fn not_utf_8(name: &str, position: usize) -> Error {
 /// Writes lines to standard error, without what a terminal obeys: paths and models may have any name. Failure is ignored:
 /// the work goes on without a reader.
 pub fn note(lines: &str) {
-    stderr::write_line(&for_terminal(lines));
+    note_in(STRONG, lines);
+}
+
+/// As [`note`], with the name of the program that they begin with in a style.
+fn note_in(style: Style, lines: &str) {
+    let lines = for_terminal(lines);
+    match lines.split_once(':').filter(|(name, _)| matches!(*name, "kiln" | "kiln serve")) {
+        Some((name, rest)) if error_has_color() => {
+            stderr::write_line(&format!("{}{rest}", painted(style, &format!("{name}:"), true)));
+        }
+        _ => stderr::write_line(&lines),
+    }
 }
 
 /// Writes to standard output and flushes it. A terminal gets nothing that it would obey, and a pipe the text as it is.
@@ -373,6 +385,23 @@ fn print(text: &str) -> Result<()> {
         true => print_to(out, &for_terminal(text)),
         false => print_to(out, text),
     }
+}
+
+/// As [`print`]. Where standard output shows colour, `paint` gives each line what it has of it.
+///
+/// # Errors
+/// As [`print`].
+fn print_in_color(text: &str, paint: impl Fn(&str) -> String) -> Result<()> {
+    if !has_color() {
+        return print(text);
+    }
+    let painted: String = for_terminal(text).lines().map(|line| paint(line) + "\n").collect();
+    print_to(stdout()?, &painted)
+}
+
+/// Columns of standard output, where lines are broken; without an end where it is no terminal.
+fn output_columns() -> usize {
+    if io::stdout().is_terminal() { wrap::columns() } else { usize::MAX }
 }
 
 /// Standard output.

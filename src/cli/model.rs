@@ -22,33 +22,33 @@ use std::sync::Arc;
 pub struct ModelArgs {
     /// Model directory (config.json, *.safetensors, tokenizer.json), a GGUF file, or a model in the hub's cache: ORG/NAME, or
     /// ORG/NAME:QUANT for the GGUF file of a type; demo: the built-in model [default: $KILN_MODEL, else demo]
-    #[arg(short, long, value_name = "MODEL")]
+    #[arg(help_heading = "Model", short, long, value_name = "MODEL")]
     pub model: Option<PathBuf>,
     /// Where to run: auto, vulkan, vulkan:N (N as `vulkaninfo --summary` counts), cpu, reference (plain f32, to compare with)
-    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    #[arg(help_heading = "Device", long, default_value = "auto", value_name = "DEVICE")]
     pub device: Device,
     /// Form of the matrices on the device
-    #[arg(long, default_value = "int8", value_parser = weights_parser(|_| true, true).map(WeightsArg::Made))]
+    #[arg(help_heading = "Model", long, default_value = "int8", value_parser = weights_parser(|_| true, true).map(WeightsArg::Made))]
     pub weights: WeightsArg,
     /// Form of keys and values in the cache; bf16 is what the NPU multiplies, in as many bytes and with fewer bits. The
     /// reference keeps f32
-    #[arg(long, default_value = "f16", value_enum)]
+    #[arg(help_heading = "Model", long, default_value = "f16", value_enum)]
     pub kv: KvArg,
     /// Longest sequence, in tokens [default: 4096, or the model's maximum if smaller]
-    #[arg(long, alias = "context", value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = "Model", long, alias = "context", value_name = "N", allow_negative_numbers = true)]
     pub ctx: Option<usize>,
     /// Threads on the CPU [default: one a core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), allow_negative_numbers = true)]
+    #[arg(help_heading = "Device", long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), allow_negative_numbers = true)]
     pub threads: Option<u16>,
     /// When the GPU is measured to choose among its kernels' tiles [default: auto; bench and tune: now]
-    #[arg(long, value_enum, value_name = "WHEN")]
+    #[arg(help_heading = "Device", long, value_enum, value_name = "WHEN")]
     pub tune: Option<TuneArg>,
     /// Whether attention runs on the NPU: auto measures at the start, and puts that of decode or prefill there where it is
     /// faster; require, or no value: on the NPU, whatever it costs; off: never, and probe runs nothing on it
-    #[arg(long, default_value = "auto", value_enum, num_args = 0..=1, default_missing_value = "require")]
+    #[arg(help_heading = "Device", long, default_value = "auto", value_enum, num_args = 0..=1, default_missing_value = "require")]
     pub npu: NpuArg,
     /// How the NPU is reached
-    #[arg(long, default_value = "kernel", value_enum)]
+    #[arg(help_heading = "Device", long, default_value = "kernel", value_enum)]
     pub npu_api: NpuApi,
 }
 

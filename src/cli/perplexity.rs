@@ -1,14 +1,13 @@
 //! `kiln perplexity`: how well a model predicts a text.
 
 use super::model::ModelArgs;
-use super::{note, print, print_json, read_file};
-use crate::diagnose::perplexity::{DEFAULT_WINDOW, HEAD_ROWS, check, measure};
+use super::{note, print, print_json, progress, read_file, signals};
+use crate::diagnose::perplexity::{DEFAULT_WINDOW, HEAD_ROWS, Losses, check, measure};
 use crate::diagnose::status::Reporter;
+use crate::display::duration;
 use crate::engine::{DEFAULT_CHUNK, Options};
 use crate::{Error, Result};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -34,6 +33,9 @@ pub fn run(args: &PerplexityArgs, json: bool) -> Result<()> {
     let text = read_file(&args.file)?;
     // As llama.cpp does: editors put a line end there that is not part of the text.
     let text = text.strip_suffix('\n').unwrap_or(&text);
+    if text.is_empty() {
+        return Err(Error::input(format!("{} is empty", args.file.display()), "give a text of many tokens"));
+    }
     let checkpoint = files.checkpoint()?;
     let shape = checkpoint.shape();
     let window = args.model.ctx.unwrap_or(DEFAULT_WINDOW.min(shape.max_context));
@@ -47,19 +49,28 @@ pub fn run(args: &PerplexityArgs, json: bool) -> Result<()> {
     let tokenizer = files.tokenizer_for(shape.vocab)?;
     let tokens = tokenizer.encode_verbatim(text)?;
     check(&tokens, window)?;
+    signals::catch(signals::stops().iter().copied());
     let mut executor = args.model.load(&checkpoint, &options, json)?;
     drop(checkpoint);
 
     let name = files.name();
     let _status = Reporter::start("perplexity", &name, executor.hardware());
     let windows = tokens.len() / window;
-    let bar = progress_bar(windows);
+    let style = "{bar:40} {pos} of {len} windows, {eta} left: {msg}";
+    let bar = progress::bar(Some(windows as u64), style, json);
     let start = Instant::now();
+    let mut so_far = (0, Losses::default());
     let measured = measure(executor.as_mut(), &tokens, tokens[0], window, &mut |losses| {
+        so_far = (so_far.0 + 1, *losses);
         bar.inc(1);
         bar.set_message(format!("{:.4} ± {:.4}", losses.perplexity(), losses.error()));
     });
     bar.finish_and_clear();
+    if let (Err(Error::Interrupted { .. }), (done @ 1.., losses), false) = (&measured, so_far, json) {
+        let figure = figure(&losses);
+        note(&format!("[interrupted after {done} of {windows} windows, which have a {figure}]"));
+        return Ok(());
+    }
     let (losses, seconds) = (measured?, start.elapsed().as_secs_f64());
     let (perplexity, error) = (losses.perplexity(), losses.error());
     if !perplexity.is_finite() {
@@ -80,19 +91,13 @@ pub fn run(args: &PerplexityArgs, json: bool) -> Result<()> {
             "seconds": seconds,
         }));
     }
-    print(&format!("perplexity {perplexity:.4} ± {error:.4}\n"))?;
-    let device = executor.device();
-    note(&format!("[{} tokens scored in {windows} windows of {window}, in {seconds:.2} s, {device}]", losses.count));
+    print(&format!("{}\n", figure(&losses)))?;
+    let (device, time) = (executor.device(), duration(seconds));
+    note(&format!("[{} tokens scored in {windows} windows of {window}, in {time}, {device}]", losses.count));
     Ok(())
 }
 
-fn progress_bar(windows: usize) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(windows as u64);
-    match ProgressStyle::with_template("{bar:40} {pos} of {len} windows, {eta} left: {msg}") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
+/// The figure with its error.
+fn figure(losses: &Losses) -> String {
+    format!("perplexity {:.4} ± {:.4}", losses.perplexity(), losses.error())
 }

@@ -4,7 +4,8 @@ mod explained;
 mod table;
 
 use super::model::{ModelArgs, file_weights_parser};
-use super::{face, print, print_json};
+use super::terminal::{BAD, GOOD, painted};
+use super::{face, output_columns, print_in_color, print_json};
 use crate::diagnose::forecast::machine::MOST_RAM;
 use crate::diagnose::forecast::{ForecastOptions, look};
 use crate::engine::Options;
@@ -18,23 +19,23 @@ pub struct PlanArgs {
     #[command(flatten)]
     model: ModelArgs,
     /// Plan a model by name, or by its config.json, without its directory
-    #[arg(long, value_name = "NAME|FILE", conflicts_with = "model")]
+    #[arg(help_heading = "Model", long, value_name = "NAME|FILE", conflicts_with = "model")]
     shape: Option<String>,
     /// The machine to plan for: this, 780m, 890m or 8060s; with GiB of carve-out as in 780m:4
-    #[arg(long, default_value = THIS, value_name = "MACHINE")]
+    #[arg(help_heading = "Machine", long, default_value = THIS, value_name = "MACHINE")]
     machine: String,
     /// GiB of RAM of a machine by name, its carve-out included: 32, 32GB and 32GiB are the same [default: 96 of a 780m, 64
     /// of an 890m, 128 of an 8060s]
-    #[arg(long, value_name = "N", value_parser = parse_ram, allow_negative_numbers = true)]
+    #[arg(help_heading = "Machine", long, value_name = "N", value_parser = parse_ram, allow_negative_numbers = true)]
     ram: Option<u64>,
     /// Sequences at once
-    #[arg(long, default_value_t = 1, value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = "Sequences", long, default_value_t = 1, value_name = "N", allow_negative_numbers = true)]
     batch: usize,
     /// Tokens that the KV cache has room for, of all sequences together [default: all of their contexts, or what fits]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = "Sequences", long, value_name = "N", allow_negative_numbers = true)]
     kv_tokens: Option<usize>,
     /// Plan a smaller model beside it that drafts, by name, by its config.json, as -m, or demo
-    #[arg(long, value_name = "NAME|MODEL")]
+    #[arg(help_heading = "Drafts", long, value_name = "NAME|MODEL")]
     draft: Option<String>,
     /// Print every step of a decode pass with its operands' sizes, bytes and operations
     #[arg(long)]
@@ -74,9 +75,16 @@ pub fn run(args: &PlanArgs, json: bool) -> Result<()> {
     };
     let ((), fits) = look(&asked, &face::words, |view, verdict| match json {
         true => print_json(&view.to_json(verdict)),
-        false => print(&table::of(view, verdict)),
+        false => print_in_color(&table::of(view, verdict, output_columns()), painted_verdict),
     })?;
     fits
+}
+
+/// A line of the tables, the verdict in colour.
+fn painted_verdict(line: &str) -> String {
+    let verdicts = [("fits;", GOOD), ("does not fit:", BAD)];
+    let found = verdicts.iter().find_map(|(verdict, style)| Some((*verdict, *style, line.strip_prefix(verdict)?)));
+    found.map_or(line.to_owned(), |(verdict, style, rest)| format!("{}{rest}", painted(style, verdict, true)))
 }
 
 /// GiB of RAM as a person gives them. A module that is sold as one of 16 GB has 16 GiB, so that both words mean the same.

@@ -2,7 +2,9 @@
 
 use super::model::{ModelArgs, NpuArg};
 use super::progress::{self, LiveBar};
-use super::{face, note, print, print_json};
+use super::terminal::{BAD, GOOD, WARN, painted};
+use super::wrap::{entry, wrapped};
+use super::{face, note, output_columns, print_in_color, print_json};
 use crate::diagnose::forecast::{ForecastOptions, look};
 use crate::diagnose::probe::{ProbeOptions, ProbeReport, Wanted, run as probe};
 use crate::diagnose::report;
@@ -74,7 +76,7 @@ pub fn run(args: &ProbeArgs, json: bool) -> Result<()> {
     drop(bar);
     match json {
         true => print_json(&report.to_json(&face::words))?,
-        false => print(&to_text(&report))?,
+        false => print_in_color(&to_text(&report, output_columns()), painted_check)?,
     }
     conclude(&report)
 }
@@ -158,17 +160,32 @@ fn conclude(report: &ProbeReport) -> Result<()> {
     }
 }
 
-fn to_text(report: &ProbeReport) -> String {
+/// A line of the text, its verdict in colour.
+fn painted_check(line: &str) -> String {
+    let verdict = line.split("  ").next().unwrap_or_default();
+    let style = match verdict.trim_end() {
+        "ok" => GOOD,
+        "warn" => WARN,
+        "fail" => BAD,
+        _ => return line.to_owned(),
+    };
+    format!("{}{}", painted(style, verdict, true), &line[verdict.len()..])
+}
+
+/// The checks for a terminal of so many columns.
+fn to_text(report: &ProbeReport, columns: usize) -> String {
     let mut t = String::new();
     let width = report.checks.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);
     for c in &report.checks {
         // Writing to a String cannot fail.
-        let _ = writeln!(t, "{:<4}  {:<width$}  {}", c.verdict.name(), c.name, face::words(&c.evidence));
+        let name = format!("{:<4}  {}", c.verdict.name(), c.name);
+        let _ = writeln!(t, "{}", entry(&name, width + 8, &face::words(&c.evidence), columns));
         if let Some(remedy) = &c.remedy {
-            let _ = writeln!(t, "      {:<width$}  -> {}", "", face::words(remedy));
+            let remedy = format!("-> {}", face::words(remedy));
+            let _ = writeln!(t, "{}", entry("", width + 8, &remedy, columns).trim_start_matches('\n'));
         }
     }
-    let _ = writeln!(t, "\n{}", report.summary());
+    let _ = writeln!(t, "\n{}", wrapped(&report.summary(), columns));
     t
 }
 

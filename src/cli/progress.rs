@@ -1,5 +1,6 @@
 //! Bars and spinners on standard error, for a person who waits: only on a terminal, and not with --json.
 
+use super::terminal::is_dumb;
 use crate::sequence::counts;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -10,9 +11,9 @@ use std::time::Duration;
 /// How often a bar is drawn.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// Whether progress is shown.
+/// Whether progress is shown: where a line can be drawn over.
 pub(super) fn is_shown(json: bool) -> bool {
-    !json && std::io::stderr().is_terminal()
+    !json && std::io::stderr().is_terminal() && !is_dumb()
 }
 
 /// A bar of `total` in indicatif's template `style`; hidden where progress is not shown.

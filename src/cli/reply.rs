@@ -5,7 +5,7 @@ use super::terminal::for_terminal;
 use super::wrap::{self, Wrap};
 use super::{face, print};
 use crate::diagnose::energy::{Energy, EnergyMark, EnergyMeter};
-use crate::display::counted;
+use crate::display::{counted, duration};
 use crate::executor::{Executor, Measure};
 use crate::machine::caches;
 use crate::machine::files::Files;
@@ -24,37 +24,37 @@ use std::thread::{self, JoinHandle};
 #[derive(Debug, Clone, clap::Args)]
 pub struct ReplyArgs {
     /// Take the prompt as it is, without the chat template
-    #[arg(long)]
+    #[arg(help_heading = "Reply", long)]
     pub(super) raw: bool,
     /// A system message before the prompt
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with = "raw")]
+    #[arg(help_heading = "Reply", long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with = "raw")]
     pub(super) system: Option<String>,
     /// Most tokens to generate [default: until the model stops, or the context is full]
-    #[arg(short, value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = "Reply", short, value_name = "N", allow_negative_numbers = true)]
     pub(super) n: Option<usize>,
     /// Sampling temperature; 0 always takes the likeliest token
-    #[arg(long, default_value_t = 0.0, value_name = "T", allow_negative_numbers = true, value_parser = number)]
+    #[arg(help_heading = "Sampling", long, default_value_t = 0.0, value_name = "T", allow_negative_numbers = true, value_parser = number)]
     pub(super) temp: f32,
     /// Sample among the K likeliest tokens; 0: all
-    #[arg(long, default_value_t = 64, value_name = "K", allow_negative_numbers = true)]
+    #[arg(help_heading = "Sampling", long, default_value_t = 64, value_name = "K", allow_negative_numbers = true)]
     pub(super) top_k: u32,
     /// Sample among the likeliest tokens that make up this probability
-    #[arg(long, default_value_t = 0.95, value_name = "P", allow_negative_numbers = true, value_parser = number)]
+    #[arg(help_heading = "Sampling", long, default_value_t = 0.95, value_name = "P", allow_negative_numbers = true, value_parser = number)]
     pub(super) top_p: f32,
     /// Sample among tokens with at least this share of the likeliest one's probability
-    #[arg(long, default_value_t = 0.0, value_name = "P", allow_negative_numbers = true, value_parser = number)]
+    #[arg(help_heading = "Sampling", long, default_value_t = 0.0, value_name = "P", allow_negative_numbers = true, value_parser = number)]
     pub(super) min_p: f32,
     /// Divide the logits of recent tokens by this; 1: off
-    #[arg(long, default_value_t = 1.0, value_name = "R", allow_negative_numbers = true, value_parser = number)]
+    #[arg(help_heading = "Sampling", long, default_value_t = 1.0, value_name = "R", allow_negative_numbers = true, value_parser = number)]
     pub(super) repeat_penalty: f32,
     /// Seed of the sampling [default: another one each time]
-    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    #[arg(help_heading = "Sampling", long, value_name = "S", allow_negative_numbers = true)]
     pub(super) seed: Option<u64>,
     /// End the reply at this text; may be given several times
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(help_heading = "Reply", long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(super) stop: Vec<String>,
     /// Go on past the model's stop tokens
-    #[arg(long)]
+    #[arg(help_heading = "Reply", long)]
     pub(super) ignore_eos: bool,
 }
 
@@ -186,23 +186,21 @@ fn show(terminal: &mut Option<Wrap>, piece: &str) -> Result<()> {
     }
 }
 
-/// The decode rate's share of the roofline. `None` without a decode pass. If the share cannot be measured, warns and
-/// returns `None`: the reply itself is complete.
+/// The decode rate's share of the roofline. `None` without a decode pass, or where it cannot be measured: a reply is no
+/// benchmark, and beside other work its ceiling may be measured too low.
 pub(super) fn roofline_share(executor: &mut dyn Measure, g: &Generation) -> Option<f64> {
     g.roofline_share(executor).unwrap_or_else(|e| {
-        log::warn!("no share of the roofline: {}", face::line(&e));
+        log::debug!("no share of the roofline: {}", face::line(&e));
         None
     })
 }
 
-/// The decode rate in words. Where caches cannot hold the weights, with its share of what the memory allows. `None` without
-/// a decode pass, or where that share cannot be measured: the rate may be wrong then.
+/// The decode rate in words. Where caches cannot hold the weights, with its share of what the memory allows, if that can be
+/// measured. `None` without a decode pass.
 pub(super) fn rate(executor: &mut dyn Measure, g: &Generation) -> Option<String> {
     let rate = format!("{:.1} tokens/s", g.rate()?);
-    if !reads_memory(executor) {
-        return Some(rate);
-    }
-    roofline_share(executor, g).map(|share| format!("{rate} ({:.1} % of what its memory allows)", 100.0 * share))
+    let share = if reads_memory(executor) { roofline_share(executor, g) } else { None };
+    Some(share.map_or(rate.clone(), |share| format!("{rate} ({:.1} % of what its memory allows)", 100.0 * share)))
 }
 
 /// Whether the weights are more than the device's caches hold.
@@ -292,18 +290,18 @@ pub(super) fn summary(
     energy: Option<Energy>,
     with_device: bool,
 ) -> String {
-    let (tokens, prefill) = (g.tokens.len(), g.prefill.as_secs_f64());
+    let (tokens, prefill) = (g.tokens.len(), duration(g.prefill.as_secs_f64()));
     let interrupted = g.finish == Finish::Interrupted;
     let mut line = match interrupted && tokens == 0 {
-        true => format!("[the prompt of {} ran for {prefill:.2} s", counted(g.prompt, "token")),
-        false => format!("[{prompt} in {prefill:.2} s, {}", counted(tokens, "token")),
+        true => format!("[the prompt of {} ran for {prefill}", counted(g.prompt, "token")),
+        false => format!("[{prompt} in {prefill}, {}", counted(tokens, "token")),
     };
     // The first token comes from the prefill, and the last one may need no pass.
     if g.decoded() != tokens && g.passes > 0 {
         line += &format!(", {} of them decoded", g.decoded());
     }
     if g.passes > 0 {
-        line += &format!(" in {:.2} s", g.decode.as_secs_f64());
+        line += &format!(" in {}", duration(g.decode.as_secs_f64()));
     }
     if let Some(rate) = rate {
         line += &format!(", {rate}");

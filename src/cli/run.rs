@@ -26,19 +26,19 @@ pub struct RunArgs {
     #[command(flatten)]
     model: ModelArgs,
     /// The prompt; what -f or standard input holds follows it on a line of its own
-    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(help_heading = "Prompt", short, long, value_name = "TEXT", allow_hyphen_values = true)]
     prompt: Option<String>,
     /// A file with the prompt, instead of standard input; -: standard input, even a terminal
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(help_heading = "Prompt", short, long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// The prompt as token ids, taken verbatim: no BOS is added
-    #[arg(long, value_name = "IDS", allow_hyphen_values = true)]
+    #[arg(help_heading = "Prompt", long, value_name = "IDS", allow_hyphen_values = true)]
     #[arg(conflicts_with_all = ["prompt", "file", "system", "raw"])]
     tokens: Option<String>,
     #[command(flatten)]
     reply: ReplyArgs,
     /// Print the reply alone: no progress, greeting or summary; warnings and errors stay
-    #[arg(short, long)]
+    #[arg(help_heading = "Reply", short, long)]
     quiet: bool,
     #[command(flatten)]
     drafts: DraftArgs,

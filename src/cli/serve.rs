@@ -14,6 +14,8 @@ use super::batch::MOST_SEQUENCES;
 use super::drafts::DraftArgs;
 use super::model::ModelArgs;
 use super::{Cli, Command, note, print_json, read_file, signals};
+use crate::diagnose::status::url_of;
+use crate::display::duration;
 use crate::engine::Options;
 use crate::executor::weights::Progress;
 use crate::machine::regular::{self, Links};
@@ -47,85 +49,85 @@ pub struct ServeArgs {
     model: ModelArgs,
     /// Address to listen at; may be given several times [default: 127.0.0.1:8080, unless --unix or a service manager says
     /// otherwise]
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+    #[arg(help_heading = "Listening", long, value_name = "ADDRESS:PORT", value_parser = address)]
     listen: Vec<SocketAddr>,
     /// Unix socket to listen at; may be given several times
-    #[arg(long, value_name = "PATH")]
+    #[arg(help_heading = "Listening", long, value_name = "PATH")]
     unix: Vec<PathBuf>,
     /// Who may connect to the Unix sockets, as permission bits
-    #[arg(long, value_name = "BITS", default_value = "660", value_parser = mode)]
+    #[arg(help_heading = "Listening", long, value_name = "BITS", default_value = "660", value_parser = mode)]
     unix_mode: u32,
     /// Most replies made at once [default: up to 32, as many as fit]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = "Memory", long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
     /// Tokens that the KV cache has room for, of all replies together [default: all of their contexts, or what fits]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = "Memory", long, value_name = "N", allow_negative_numbers = true)]
     kv_tokens: Option<usize>,
     /// Replies of one client that may wait for a place, and twice as many of all clients; more are answered 503
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = "Limits", long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     queue: u32,
     /// Another name of the model; may be given several times
-    #[arg(long, value_name = "NAME")]
+    #[arg(help_heading = "Model", long, value_name = "NAME")]
     alias: Vec<String>,
     /// Answer 404 to requests that name another model; without it any name is answered
-    #[arg(long)]
+    #[arg(help_heading = "Model", long)]
     strict_model: bool,
     /// A file with the system message of conversations that bring none
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Replies without settings of their own", long, value_name = "FILE")]
     system_prompt: Option<PathBuf>,
     /// Most memory in MiB of the KV cache for prefixes that no reply under way has [default: what the KV cache has left]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(..1 << 40))]
+    #[arg(help_heading = "Memory", long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(..1 << 40))]
     prefix_cache: Option<u64>,
     /// A file that keeps the system prompt's part of the KV cache, and that of the prefixes used most, for the next start
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Memory", long, value_name = "FILE")]
     prefix_file: Option<PathBuf>,
     #[command(flatten)]
     sampling: SamplingArgs,
     /// A file of API keys, of which requests need one: on each line a key, or `NAME: KEY`; lines that begin with `#` are
     /// comments. It is read anew when it changes
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Access", long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
     /// Another file of API keys for one of the places that are listened at, or `none`: an address, a Unix socket's path, or
     /// the FileDescriptorName= of a service manager's; may be given several times
-    #[arg(long, value_name = "PLACE=FILE", value_parser = keys_at)]
+    #[arg(help_heading = "Access", long, value_name = "PLACE=FILE", value_parser = keys_at)]
     keys_at: Vec<KeysAt>,
     /// Let other machines ask without a key
-    #[arg(long)]
+    #[arg(help_heading = "Access", long)]
     allow_all: bool,
     /// A name of this machine that requests may be meant for, beside localhost and its addresses; may be given several times
-    #[arg(long, value_name = "NAME", value_parser = allowed::host)]
+    #[arg(help_heading = "Access", long, value_name = "NAME", value_parser = allowed::host)]
     host: Vec<String>,
     /// A site whose pages may call the server from a browser, such as `https://example.org`, or `*` for every site; may be
     /// given several times
-    #[arg(long, value_name = "ORIGIN", value_parser = allowed::origin)]
+    #[arg(help_heading = "Access", long, value_name = "ORIGIN", value_parser = allowed::origin)]
     cors_origin: Vec<String>,
     /// Longest time in milliseconds that prompts hold up other replies' next tokens
-    #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=MOST_SECONDS * 1000))]
+    #[arg(help_heading = "Limits", long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=MOST_SECONDS * 1000))]
     max_gap: u64,
     /// Longest time in seconds that a reply may take, waiting included [default: any]
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=MOST_SECONDS))]
+    #[arg(help_heading = "Limits", long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=MOST_SECONDS))]
     deadline: Option<u64>,
     /// Free the model's memory after so many seconds without a request; the next one loads it again [default: never]
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=MOST_SECONDS))]
+    #[arg(help_heading = "Memory", long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=MOST_SECONDS))]
     idle_unload: Option<u64>,
     /// Seconds that replies under way may take once the server is told to stop
-    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(..=MOST_SECONDS))]
+    #[arg(help_heading = "Limits", long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(..=MOST_SECONDS))]
     drain: u64,
     /// Largest request in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..1024))]
+    #[arg(help_heading = "Limits", long, value_name = "MIB", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..1024))]
     max_body: u64,
     /// Most connections at once
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(help_heading = "Limits", long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
     connections: u32,
     #[command(flatten)]
     page: PageArgs,
     #[command(flatten)]
     drafts: DraftArgs,
     /// A file for a line of JSON on each request, without what was said; -: standard error
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    #[arg(help_heading = "Log", long, value_name = "FILE", allow_hyphen_values = true)]
     access_log: Option<PathBuf>,
     /// Check the model's files against the sums of its bundle's manifest before each load
-    #[arg(long)]
+    #[arg(help_heading = "Model", long)]
     verify: bool,
     /// Load the model, answer once, and exit
     #[arg(long)]
@@ -388,13 +390,11 @@ fn check(setup: &Setup, json: bool) -> Result<()> {
 /// What answers from now on, and where.
 fn ready(started: &Started) -> String {
     let Started { boot, model, device, context, slots, places } = started;
-    let url =
-        |place: &String| if place.parse::<SocketAddr>().is_ok() { format!("http://{place}") } else { place.clone() };
-    let urls: Vec<String> = places.iter().map(url).collect();
+    let urls: Vec<String> = places.iter().map(|place| url_of(place)).collect();
     format!(
-        "ready, {:.1} s after the start: kiln {} with {model} on {device}, {slots} replies at once, a context of {context} \
+        "ready, {} after the start: kiln {} with {model} on {device}, {slots} replies at once, a context of {context} \
          tokens, at {}",
-        boot.as_secs_f64(),
+        duration(boot.as_secs_f64()),
         version::VERSION,
         urls.join(", ")
     )

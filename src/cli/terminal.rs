@@ -1,8 +1,47 @@
-//! Text that a model wrote or a user gave, made safe for a terminal.
+//! What a terminal shows: colour where it has it, and text that a model wrote or a user gave, made safe for it.
 
 use std::borrow::Cow;
+use std::io::{stderr, stdout};
+
+use anstream::{AutoStream, ColorChoice};
+use clap::builder::styling::{AnsiColor, Color, Style};
 
 use crate::display::is_obeyed;
+
+/// An error's beginning.
+pub(super) const BAD: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Red))).bold();
+/// What asks for attention.
+pub(super) const WARN: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Yellow))).bold();
+/// What is as it should be.
+pub(super) const GOOD: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Green))).bold();
+/// A name, or a heading.
+pub(super) const STRONG: Style = Style::new().bold();
+/// What stands beside a reply.
+pub(super) const FAINT: Style = Style::new().dimmed();
+
+/// Whether standard output shows colour. All of Kiln's colours ask here or for standard error; clap and the log ask the same
+/// library: NO_COLOR and CLICOLOR=0 forbid it, CLICOLOR_FORCE wants it, else it takes a terminal that is not dumb.
+pub(super) fn has_color() -> bool {
+    AutoStream::choice(&stdout()) != ColorChoice::Never
+}
+
+/// Whether standard error shows colour.
+pub(super) fn error_has_color() -> bool {
+    AutoStream::choice(&stderr()) != ColorChoice::Never
+}
+
+/// Whether the terminal is one that only shows lines: it moves no cursor, and has no colour.
+pub(super) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
+/// A text in a style, where there is colour.
+pub(super) fn painted(style: Style, text: &str, has_color: bool) -> Cow<'_, str> {
+    match has_color && !text.is_empty() {
+        true => format!("{style}{text}{style:#}").into(),
+        false => text.into(),
+    }
+}
 
 /// A model's text for a terminal: what a terminal obeys is spelled out, as in `\u{1b}[2J`, except for line ends,
 /// tabs, and the marks that text written from right to left has.
@@ -35,6 +74,12 @@ pub(super) fn json_for_terminal(json: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_style_stands_around_its_text_where_there_is_colour() {
+        assert_eq!(painted(BAD, "kiln:", true), "\u{1b}[1m\u{1b}[31mkiln:\u{1b}[0m");
+        assert_eq!((painted(BAD, "kiln:", false), painted(BAD, "", true)), ("kiln:".into(), "".into()));
+    }
 
     #[test]
     fn a_terminal_obeys_nothing_that_a_model_wrote() {

@@ -1,20 +1,22 @@
 //! `kiln top`: the devices and running Kilns, live on the terminal, as a stream of JSON, or once.
 
-use super::signals;
-use super::terminal::json_for_terminal;
-use super::top_view::{self, SortKey, TopView};
+use super::terminal::{has_color, json_for_terminal, painted};
+use super::top_view::{SortKey, TopView};
+use super::{output_columns, signals};
 use crate::diagnose::status::Environment;
 use crate::diagnose::top::recording::{Recorder, Recording};
 use crate::diagnose::top::{Monitor, Snapshot};
 use crate::machine::files::Files;
 use crate::{Error, Result};
+use clap::builder::styling::{AnsiColor, Style as AnsiStyle};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ratatui::crossterm::execute;
+use ratatui::crossterm::style;
 use ratatui::crossterm::terminal::{self, EnterAlternateScreen};
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Modifier, Style};
-use ratatui::text::Line;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use ratatui::{DefaultTerminal, Frame, TerminalOptions, Viewport};
 use std::fs::File;
@@ -140,8 +142,8 @@ pub fn run(args: &TopArgs, json: bool) -> Result<()> {
     let mut source = SampleSource::open(args)?;
     match (args.once, json) {
         (true, json) => {
-            let show = |sample| if json { to_json(&sample) } else { Ok(to_text(&sample)) };
-            source.once()?.map_or(Ok(()), |sample| super::print(&show(sample)?))
+            let Some(sample) = source.once()? else { return Ok(()) };
+            if json { super::print(&to_json(&sample)?) } else { print_text(&sample) }
         }
         (false, true) => stream(&mut source),
         (false, false) if !std::io::stdout().is_terminal() => record(&mut source),
@@ -170,8 +172,31 @@ fn to_json(sample: &Snapshot) -> Result<String> {
         .map_err(|e| Error::failed(format!("a sample is no JSON: {e}"), "report this"))
 }
 
-fn to_text(sample: &Snapshot) -> String {
-    top_view::lines(sample).iter().map(|line| format!("{line}\n")).collect()
+/// Prints a sample once, in colour and folded where standard output is such a terminal.
+fn print_text(sample: &Snapshot) -> Result<()> {
+    let columns = output_columns();
+    let view = TopView::of_width((columns < usize::MAX).then_some(columns));
+    let lines = view.lines(sample);
+    if !has_color() {
+        return super::print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>());
+    }
+    let spans = |line: &Line<'_>| line.spans.iter().map(|span| span_in_color(span)).collect::<String>() + "\n";
+    // The view's own words: what files say is without commands already.
+    super::print_to(super::stdout()?, &lines.iter().map(spans).collect::<String>())
+}
+
+/// A span with the colours that the view has.
+fn span_in_color(span: &Span<'_>) -> String {
+    let color = match span.style.fg {
+        Some(Color::Red) => Some(AnsiColor::Red),
+        Some(Color::Yellow) => Some(AnsiColor::Yellow),
+        Some(Color::Green) => Some(AnsiColor::Green),
+        _ => None,
+    };
+    let mut style = AnsiStyle::new().fg_color(color.map(Into::into));
+    style = if span.style.add_modifier.contains(Modifier::BOLD) { style.bold() } else { style };
+    style = if span.style.add_modifier.contains(Modifier::DIM) { style.dimmed() } else { style };
+    painted(style, &span.content, true).into_owned()
 }
 
 /// Writes to standard output. Returns `false` once the reader is gone, which ends a stream.
@@ -206,6 +231,7 @@ fn failed(e: std::io::Error) -> Error {
 fn live(source: &mut SampleSource) -> Result<()> {
     // Ctrl-C too: in raw mode the key raises no signal, but other processes may send it.
     signals::catch(signals::stops().iter().copied());
+    style::force_color_output(has_color());
     let keys = open_keys().map_err(failed)?;
     let mut terminal = open_terminal().map_err(failed)?;
     let ended = show(&mut terminal, keys, source);

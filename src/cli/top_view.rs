@@ -1,5 +1,6 @@
 //! Samples as lines of text, for the live view and for `--once`.
 
+use crate::diagnose::status::url_of;
 use crate::diagnose::top::{ContextSample, Fill, GpuSample, KilnSample, NpuSample, Process, Snapshot};
 use crate::display::{bytes, counted, plain};
 use ratatui::style::{Color, Modifier, Style};
@@ -63,6 +64,11 @@ pub struct TopView {
 }
 
 impl TopView {
+    /// A view for so many columns, without graphs.
+    pub fn of_width(columns: Option<usize>) -> TopView {
+        TopView { columns, ..TopView::default() }
+    }
+
     /// Adds a sample to the graphs. What is no longer there loses its graph.
     pub fn note(&mut self, sample: &Snapshot) {
         let gpus = sample.gpus.iter().filter_map(|gpu| Some((load_of(gpu), gpu.busy?)));
@@ -173,11 +179,6 @@ fn color(share: f64) -> Color {
         s if s > 0.8 => Color::Yellow,
         _ => Color::Green,
     }
-}
-
-/// A sample without graphs, in the usual order.
-pub fn lines(sample: &Snapshot) -> Vec<Line<'static>> {
-    TopView::default().lines(sample)
 }
 
 /// All but the GPUs.
@@ -326,6 +327,10 @@ fn show_kiln(out: &mut Vec<Line<'static>>, kiln: &KilnSample) {
     let head = format!("Kiln {} {}", s.pid, plain(&s.command));
     let state = if s.unloaded { ", unloaded" } else { "" };
     out.push(Line::from(vec![bold(head), Span::raw(format!("  {} on {}{state}", plain(&s.model), plain(&s.device)))]));
+    if !s.places.is_empty() {
+        let places: Vec<String> = s.places.iter().map(|place| plain(&url_of(place))).collect();
+        out.push(Line::from(format!("    at {}", places.join("  "))));
+    }
     let mut text = format!(
         "    decode {:.1} tokens/s of {}  prefill {:.1} tokens/s  queue {}",
         s.decode_tokens_s,

@@ -2,11 +2,13 @@
 //! exit codes.
 
 use super::Cli;
+use super::wrap::{columns, entry, wrapped};
 use crate::Error;
 use crate::hub::name::{Choice, HubName};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory};
 use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal;
 use std::path::Path;
 
 /// What follows `kiln --help`.
@@ -37,8 +39,7 @@ Environment:
 
 Exit codes:
   0  done
-  1  failed while working: disk full, a read or write failed, a failed check of `kiln probe`, a difference that
-     `kiln compare` has found
+  1  failed while working: disk full, a read or write failed, a failed check of `kiln probe`, a difference that `kiln compare` has found
   2  bad usage or bad input
   3  refused: it does not fit in memory
   4  the device is absent, unusable or lost
@@ -60,7 +61,7 @@ pub(super) const BATCH: &str = "\
 A line of IN is an object with one of `prompt`, `messages` and `tokens`, and options by the long names of `kiln run`:
   {\"prompt\": \"Why is the sky blue?\", \"n\": 100, \"temp\": 1, \"seed\": 7, \"stop\": [\"\\n\\n\"]}
 Options of the command line hold for lines that do not say otherwise.
-A line of OUT is the object of `kiln run --json` with `index`, the line's number from 0, and the line's `id` or
+A line of OUT is the object of `kiln run --json` with `index`, the line's number from 0, and the line's `id` or \
 `custom_id`, if it has one; for a line that fails, its `error`.
 A line of OpenAI's batch API, whose `body` asks /v1/chat/completions, is answered in that API's words too, as `response`.
 Started again after an interruption, the same command goes on where it was; with --retry-failed it asks what failed again.
@@ -85,7 +86,7 @@ A configuration, as /etc/kiln.toml or --config FILE:
 `kiln serve --check` checks it.
 
 /openapi.json describes the interface. /readyz says whether the model answers, /metrics what it has done.
-SIGTERM or Ctrl-C stops the server once replies under way are complete; SIGHUP reads the
+SIGTERM or Ctrl-C stops the server once replies under way are complete; SIGHUP reads the \
 keys, the system prompt, the defaults of replies and the model's files anew, and opens the access log anew.";
 
 /// What follows `kiln pull --help`.
@@ -141,6 +142,42 @@ Both executors are in memory at the same time. A window is tested by more tokens
 
 Ends with 0 where all steps are within their bounds, and with 1 where one is not.";
 
+/// Most columns of the help, where the terminal has more.
+const WIDEST: usize = 100;
+/// Columns of a page of the manual, beside its margin.
+pub(super) const MANUAL: usize = 72;
+
+/// The command line, with its help laid out for the terminal.
+pub fn command() -> Command {
+    let given = || std::env::var("COLUMNS").ok()?.parse().ok();
+    let shown = if std::io::stdout().is_terminal() { columns() } else { given().unwrap_or(WIDEST) };
+    laid_out(Cli::command(), shown.clamp(1, WIDEST))
+}
+
+/// A command and those below it, with what follows their help in so many columns.
+pub(super) fn laid_out(command: Command, columns: usize) -> Command {
+    let behind = command.get_after_help().map(ToString::to_string);
+    let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    let command =
+        names.into_iter().fold(command, |command, name| command.mut_subcommand(name, |sub| laid_out(sub, columns)));
+    match behind {
+        Some(text) => command.after_help(lay_out(&text, columns)).term_width(columns),
+        None => command.term_width(columns),
+    }
+}
+
+/// What follows a help, in so many columns: what goes on below an example hangs beside it, or below its indent.
+fn lay_out(text: &str, columns: usize) -> String {
+    let line = |line: &str| {
+        let indent = line.len() - line.trim_start().len();
+        let gap = line[indent..].find("  ").filter(|_| indent > 0).map(|at| indent + at);
+        let Some(gap) = gap else { return wrapped(line, columns) };
+        let text = line[gap..].trim_start();
+        entry(&line[..gap], line.chars().count() - text.chars().count(), text, columns)
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
 /// A usage error on one line: clap's message without its layout, and the help to ask for. `arguments` are those of the
 /// process, the program's name first.
 pub fn error(e: &clap::Error, arguments: &[OsString]) -> Error {
@@ -149,6 +186,10 @@ pub fn error(e: &clap::Error, arguments: &[OsString]) -> Error {
     let foreign = remedy_of_foreign(e, found.as_ref(), arguments);
     let takes_model = found.is_some_and(|command| command.get_arguments().any(|a| a.get_short() == Some('m')));
     let remedy = match (stray_word(e), foreign) {
+        _ if e.kind() == ErrorKind::InvalidSubcommand && !words(e).contains("tip:") => match likely_command(e) {
+            Some(name) => format!("`kiln {name}` may be meant; see `kiln --help`"),
+            None => "see `kiln --help`".into(),
+        },
         (Some(word), _) if takes_model && names_model(word) => format!("give the model as `-m {word}`"),
         (Some(_), _) if command == " run" => "give the prompt with -p".into(),
         (_, Some(foreign)) => foreign.into(),
@@ -192,6 +233,15 @@ fn remedy_of_foreign(e: &clap::Error, command: Option<&Command>, arguments: &[Os
 fn stray_word(e: &clap::Error) -> Option<&str> {
     let Some(ContextValue::String(word)) = e.get(ContextKind::InvalidArg) else { return None };
     (e.kind() == ErrorKind::UnknownArgument && !word.starts_with('-')).then_some(word)
+}
+
+/// The command that a misspelt one may stand for: one slip of the fingers away, in a long word two.
+fn likely_command(e: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(word)) = e.get(ContextKind::InvalidSubcommand) else { return None };
+    let all = Cli::command();
+    let slips =
+        all.get_subcommands().map(|command| (strsim::osa_distance(command.get_name(), word), command.get_name()));
+    slips.min().filter(|(slips, name)| *slips <= 1 + name.len() / 6).map(|(_, name)| name.to_owned())
 }
 
 /// Whether a word is a model rather than the beginning of a prompt: a GGUF file's name, a directory, or a type of the hub's.
@@ -321,6 +371,7 @@ mod tests {
                 &["serve", "--n-predict", "9"],
                 "unexpected argument '--n-predict' found; give the most tokens as --max-tokens N",
             ),
+            (&["rnu"], "unrecognized subcommand 'rnu'; `kiln run` may be meant; see `kiln --help`"),
             (&["frobnicate"], "unrecognized subcommand 'frobnicate'; see `kiln --help`"),
         ] {
             assert_eq!(refusal(words), said);
@@ -330,6 +381,55 @@ mod tests {
             weights.starts_with("invalid value 'int9' for '--weights <WEIGHTS>' [possible values: int8"),
             "{weights}"
         );
+    }
+
+    /// Of the help of `kiln serve`, 58 options followed each other without a word between them.
+    #[test]
+    fn the_options_of_a_long_help_stand_in_sections() {
+        /// Options of a help that is read at a glance.
+        const FEW: usize = 12;
+        for command in Cli::command().get_subcommands() {
+            let options: Vec<_> = command.get_opts().filter(|option| !option.is_hide_set()).collect();
+            if options.len() <= FEW {
+                continue;
+            }
+            let heading = |option: &&clap::Arg| option.get_help_heading().unwrap_or_default().to_owned();
+            let mut sections: Vec<String> = options.iter().map(heading).collect();
+            sections.sort();
+            let sizes = sections.chunk_by(|a, b| a == b).map(|section| (section[0].clone(), section.len()));
+            for (section, size) in sizes {
+                assert!(size <= FEW, "{}: {size} options below {section:?}", command.get_name());
+                assert!(!section.is_empty() || size <= 3, "{}: {size} options without a section", command.get_name());
+            }
+        }
+    }
+
+    /// Below an example, its explanation went on in the first column.
+    #[test]
+    fn what_follows_a_help_hangs_on_any_terminal() {
+        let mut command = Cli::command();
+        command.build();
+        for command in std::iter::once(&command).chain(command.get_subcommands()) {
+            let Some(text) = command.get_after_help().map(ToString::to_string) else { continue };
+            let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            for columns in [40, 60, 80, 100] {
+                let laid = lay_out(&text, columns);
+                let wide = laid.lines().find(|line| line.chars().count() > columns);
+                // A word may be wider by itself.
+                assert!(wide.is_none_or(|line| words(line).len() == 1), "{columns}: {wide:?}");
+                assert_eq!(words(&laid), words(&text));
+                // As many lines begin in the first column as did.
+                let starts = |text: &str| text.lines().filter(|line| line.starts_with("  ")).count();
+                assert!(starts(&laid) >= starts(&text), "{columns}:\n{laid}");
+            }
+        }
+        assert_eq!(lay_out("Codes:\n  0  done", 40), "Codes:\n  0  done");
+        let example = "  kiln run -m DIR   a chat with the model that lies in DIR";
+        assert_eq!(
+            lay_out(example, 50),
+            "  kiln run -m DIR   a chat with the model that\n                    lies in DIR"
+        );
+        assert_eq!(lay_out(example, 30), "  kiln run -m DIR\n    a chat with the model that\n    lies in DIR");
     }
 
     #[test]

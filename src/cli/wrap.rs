@@ -1,4 +1,5 @@
-//! Breaks lines between words at a terminal's edge, where the terminal itself would break them within a word.
+//! Breaks lines between words at a terminal's edge, where the terminal itself would break them within a word. What goes on
+//! below a line hangs where its text begins: behind the mark of a list, and below an indent.
 
 use ratatui::crossterm::terminal;
 use ratatui::text::Span;
@@ -11,6 +12,29 @@ const JOINER: char = '\u{200d}';
 /// Columns of the terminal now; without an end where it does not say.
 pub(super) fn columns() -> usize {
     terminal::size().ok().map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 1).unwrap_or(usize::MAX)
+}
+
+/// Fewest columns for text beside a name. On fewer it stands below the name.
+const BESIDE: usize = 24;
+/// Columns before text that stands below a name.
+const BELOW: usize = 4;
+
+/// Names with a text beside each, in a column of their own, for a terminal of so many columns.
+pub(super) fn listed(rows: &[(String, &str)], columns: usize) -> String {
+    let at = rows.iter().map(|(name, _)| width(name)).max().unwrap_or(0) + 2;
+    rows.iter().map(|(name, text)| entry(name, at, text, columns) + "\n").collect()
+}
+
+/// A name with the text beside it from the column `at` on, or below it where the terminal is narrow.
+pub(super) fn entry(name: &str, at: usize, text: &str, columns: usize) -> String {
+    let is_beside = at.saturating_add(BESIDE) <= columns && width(name) < at;
+    let hang = if is_beside { at } else { BELOW.min(columns / 4) };
+    let text = wrapped(text, columns.saturating_sub(hang).max(1));
+    let text = text.replace('\n', &format!("\n{}", " ".repeat(hang)));
+    match is_beside {
+        true => format!("{name}{}{text}", " ".repeat(at - width(name))),
+        false => format!("{}\n{}{text}", wrapped(name, columns), " ".repeat(hang)),
+    }
 }
 
 /// A whole text for a terminal of so many columns.
@@ -33,7 +57,25 @@ pub(super) struct Wrap {
     /// Whether the word is wider than a line. The terminal breaks it then: with a line end in it, it would not be copied or
     /// followed as one.
     is_wide: bool,
+    /// Whether the line of the terminal has a word.
+    has_word: bool,
+    /// How far the line's beginning is known.
+    lead: Lead,
+    /// Columns before what goes on below the line.
+    hang: usize,
     out: String,
+}
+
+/// How much there is of a line.
+#[derive(Default, PartialEq, Eq)]
+enum Lead {
+    /// No word yet.
+    #[default]
+    Nothing,
+    /// The mark of a list. The text behind it says how far it hangs.
+    Mark,
+    /// Its text.
+    Text,
 }
 
 impl Wrap {
@@ -44,7 +86,9 @@ impl Wrap {
             match c {
                 '\n' => {
                     self.place(columns);
-                    self.end_line();
+                    self.spaces.clear();
+                    self.out.push('\n');
+                    self.start_line();
                 }
                 ' ' | '\t' => {
                     self.place(columns);
@@ -68,7 +112,8 @@ impl Wrap {
     pub(super) fn finish(&mut self, columns: usize) -> &str {
         self.begin(columns);
         self.place(columns);
-        (self.column, self.spaces) = (0, String::new());
+        self.spaces.clear();
+        self.start_line();
         &self.out
     }
 
@@ -108,15 +153,29 @@ impl Wrap {
         self.put(columns);
     }
 
-    /// Ends the line, if `width` columns do not fit on it.
+    /// Goes on below the line, if `width` columns do not fit on it.
     fn choose_line(&mut self, width: usize, columns: usize) {
-        let spaces = self.spaces.chars().fold(self.column, after_space) - self.column;
-        if self.column > 0 && self.column.saturating_add(spaces).saturating_add(width) > columns {
-            self.end_line();
+        let start = self.spaces.chars().fold(self.column, after_space);
+        // Below its mark, what is wider than a line fits no better.
+        let stays = !self.has_word || self.lead == Lead::Mark && self.is_wide;
+        self.note_lead(start);
+        if !stays && start.saturating_add(width) > columns {
+            self.go_on(width, columns);
+            return;
         }
-        self.column = self.spaces.chars().fold(self.column, after_space);
+        self.column = start;
         self.out += &self.spaces;
         self.spaces.clear();
+    }
+
+    /// Notes where the line's text begins, if the word that is to be put at `start` tells it.
+    fn note_lead(&mut self, start: usize) {
+        if self.lead == Lead::Text {
+            return;
+        }
+        let is_mark = self.lead == Lead::Nothing && !self.is_wide && is_mark(&self.word);
+        self.hang = start;
+        self.lead = if is_mark { Lead::Mark } else { Lead::Text };
     }
 
     fn put(&mut self, columns: usize) {
@@ -128,14 +187,30 @@ impl Wrap {
         }
         self.out += &self.word;
         self.word.clear();
+        self.has_word = true;
     }
 
-    /// Spaces at its end are left out.
-    fn end_line(&mut self) {
+    /// Goes on below the line with a word of `width` columns. Spaces at the line's end are left out.
+    fn go_on(&mut self, width: usize, columns: usize) {
+        // On a narrow terminal little would stand beside the indent.
+        let hangs = self.hang <= columns / 2 && self.hang.saturating_add(width) <= columns;
+        self.column = if hangs { self.hang } else { 0 };
         self.spaces.clear();
         self.out.push('\n');
-        self.column = 0;
+        self.out.extend(std::iter::repeat_n(' ', self.column));
+        self.has_word = false;
     }
+
+    fn start_line(&mut self) {
+        (self.column, self.hang, self.lead, self.has_word) = (0, 0, Lead::Nothing, false);
+    }
+}
+
+/// Whether a word at a line's beginning is the mark of a list, as in Markdown.
+fn is_mark(word: &str) -> bool {
+    let number = word.strip_suffix(['.', ')']).unwrap_or_default();
+    matches!(word, "-" | "*" | "+" | "•" | "–")
+        || (1..=3).contains(&number.len()) && number.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// The column after a space or a tab at `column`.
@@ -170,7 +245,7 @@ mod tests {
             ("The aquarium opens at nine.", 20, "The aquarium opens\nat nine."),
             // A word may end in the last column.
             ("one two three", 7, "one two\nthree"),
-            ("one  two\n\n  three four ", 9, "one  two\n\n  three\nfour"),
+            ("one  two\n\n  three four ", 9, "one  two\n\n  three\n  four"),
             ("a\tb\tc", 10, "a\tb\nc"),
             // Wide characters take two columns, and lines may end between them.
             ("你好世界你好世界", 7, "你好世\n界你好\n世界"),
@@ -186,6 +261,38 @@ mod tests {
         ] {
             assert_eq!(lines(text, columns), shown, "{text:?} in {columns}");
         }
+    }
+
+    /// What went on below an item of a list began in the first column, as the next item does.
+    #[test]
+    fn what_goes_on_below_a_line_hangs_where_its_text_begins() {
+        for (text, columns, shown) in [
+            ("- one two three\n- four", 9, "- one two\n  three\n- four"),
+            ("* one two three four", 9, "* one two\n  three\n  four"),
+            ("10. one two three", 11, "10. one two\n    three"),
+            ("  2)  one two", 10, "  2)  one\ntwo"),
+            ("  2)  one two", 12, "  2)  one\n      two"),
+            ("• one two\nthree four", 7, "• one\n  two\nthree\nfour"),
+            // These begin no list.
+            ("1984. one two", 9, "1984. one\ntwo"),
+            ("-5 degrees here", 10, "-5 degrees\nhere"),
+            // A mark alone, and a word that is wider than what is left of the line.
+            ("-\n- https://example.org/a", 12, "-\n- https://example.org/a"),
+            ("- see https://example.org/a", 12, "- see\nhttps://example.org/a"),
+            ("- abcdefgh ij", 9, "-\nabcdefgh\n  ij"),
+            ("- 你好世界你好", 7, "- 你好\n  世界\n  你好"),
+        ] {
+            assert_eq!(lines(text, columns), shown, "{text:?} in {columns}");
+        }
+    }
+
+    #[test]
+    fn a_text_stands_beside_its_name_or_below_it() {
+        assert_eq!(entry("-n", 6, "one two three four five six", 30), "-n    one two three four five\n      six");
+        assert_eq!(entry("--name", 8, "one two three four", 20), "--name\n    one two three\n    four");
+        assert_eq!(entry("--longer", 4, "one two", 40), "--longer\n    one two");
+        assert_eq!(entry("-n", 4, "one two", usize::MAX), "-n  one two");
+        assert_eq!(listed(&[("a".into(), "x"), ("bcd".into(), "y")], 80), "a    x\nbcd  y\n");
     }
 
     #[test]

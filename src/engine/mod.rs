@@ -369,10 +369,10 @@ fn load_any(
     memory::give_back_freed();
     let (seconds, loaded) = (start.elapsed().as_secs_f64(), progress.done());
     log::info!(
-        "loaded {} of weights ({}) in {seconds:.2} s ({:.2} GB/s) on {}; context {}, chunks of {}, KV {} for {}",
+        "loaded {} of weights ({}) in {} on {}; context {}, chunks of {}, KV {} for {}",
         display::bytes(loaded),
         executor.schedule().weights.format_names(),
-        loaded as f64 / 1e9 / seconds,
+        display::time_of(loaded, seconds),
         executor.device(),
         extent.context,
         extent.max_rows,

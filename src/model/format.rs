@@ -189,6 +189,11 @@ impl WeightFormat {
         self != WeightFormat::Bf16
     }
 
+    /// Bits of a weight in a long row, its scales included.
+    pub fn bits(self) -> f64 {
+        (8 * self.size()) as f64 / f64::from(1 << 16)
+    }
+
     /// Bytes of a long row: what orders the formats by size.
     fn size(self) -> u64 {
         self.matrix_bytes(1, 1 << 16)

@@ -88,6 +88,27 @@ impl Conversation {
         self.messages.pop();
     }
 
+    /// Removes the last answer, so that its message is the last. `None`: there is none.
+    pub fn take_answer(&mut self) -> Option<Message> {
+        self.messages.pop_if(|last| last.role == "assistant")
+    }
+
+    /// Puts an answer back that was taken.
+    pub fn put_back(&mut self, answer: Message) {
+        self.messages.push(answer);
+    }
+
+    /// Removes the last message of the user with its answer, if it has one. Returns the message; `None`: there is none.
+    pub fn undo(&mut self) -> Option<Message> {
+        self.take_answer();
+        self.messages.pop_if(|last| last.role == "user")
+    }
+
+    /// Messages of the user.
+    pub fn turns(&self) -> usize {
+        (self.messages.len() - self.system).div_ceil(2)
+    }
+
     /// Returns the prompt for an answer to the last message. The prompt takes at most seven eighths of the context; the
     /// rest is for the answer. The oldest exchanges are dropped until it fits.
     ///
@@ -206,6 +227,25 @@ mod tests {
         }
         none.retract();
         assert_eq!(none.messages().len(), 9);
+    }
+
+    #[test]
+    fn answers_and_exchanges_are_taken_back_and_never_the_system_message() {
+        let mut c = Conversation::new(Some("Be brief."));
+        assert_eq!((c.turns(), c.take_answer(), c.undo()), (0, None, None));
+        c.ask("one");
+        c.answer("first");
+        c.ask("two");
+        c.answer("second");
+        assert_eq!(c.turns(), 2);
+        let answer = c.take_answer().unwrap();
+        assert_eq!((&answer, c.take_answer(), c.is_asked()), (&Message::new("assistant", "second"), None, true));
+        c.put_back(answer);
+        assert_eq!(c.undo(), Some(Message::new("user", "two")));
+        // One that waits for its answer goes alone.
+        c.take_answer();
+        assert_eq!((c.undo(), c.undo(), c.turns()), (Some(Message::new("user", "one")), None, 0));
+        assert_eq!(c.messages(), [Message::new("system", "Be brief.")]);
     }
 
     #[test]

@@ -14,14 +14,16 @@ use crate::executor::weights::Progress;
 use crate::sequence::prompt;
 use crate::text::{Message, SamplerConfig};
 use crate::{Error, Result};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Reports to `kiln top` what replies wait, and which model answers: from the first load on, through all others.
-fn report(service: &Arc<Service>, model: &str, device: &str) -> Option<Reporter> {
-    let service = service.clone();
+/// Reports to `kiln top` what replies wait, which model answers, and at which places: from the first load on, through all
+/// others.
+pub(super) fn report(service: &Arc<Service>, places: &[String], model: &str, device: &str) -> Option<Reporter> {
+    let (service, places) = (service.clone(), places.to_vec());
     Reporter::start_with("serve", model, device, move |status| {
+        status.places.clone_from(&places);
         status.queue = service.metrics.waiting.get().try_into().unwrap_or_default();
         status.unloaded = matches!(service.health.phase(), Phase::Unloaded | Phase::LoadingAgain);
         if let Ok(model) = service.model() {
@@ -38,11 +40,11 @@ pub(super) fn run_engine(
     service: &Arc<Service>,
     prefix_file: Option<&PrefixFile>,
     progress: &Progress,
-    reporter: &OnceLock<Option<Reporter>>,
+    report: &(dyn Fn(&str) + Sync),
     tell: &Sender<ServerEvent>,
 ) -> Result<()> {
     let mut loaded = (setup.load)(progress)?;
-    reporter.get_or_init(|| report(service, &setup.files.name(), loaded.executor.device()));
+    report(loaded.executor.device());
     let model = Arc::new(loaded.take_text(id, &setup.files)?);
     let answers_first = service.model().is_err();
     if answers_first {

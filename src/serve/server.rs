@@ -1,7 +1,7 @@
 //! The server from its start to its end: loads the model while connections are answered already, watches over the engine's
 //! thread, loads again on demand, and stops in good order.
 
-use super::engine_thread::{encode_first, run_engine};
+use super::engine_thread::{encode_first, report, run_engine};
 use super::health::Phase;
 use super::http::{AccessLog, ApiError, ApiKeys, Drainer, Guard, Handler, Limits, Listen, Server};
 use super::job::Defaults;
@@ -160,7 +160,10 @@ pub fn serve<H: Handler + Send>(
     say(Notice::Listening(places.clone()));
     let drainer = server.drainer();
     let reporter = OnceLock::new();
-    let reporter = &reporter;
+    let report = |device: &str| {
+        reporter.get_or_init(|| report(&service, &places, &setup.files.name(), device));
+    };
+    let report = &report;
     let done = thread::scope(|scope| {
         let closed = tell.clone();
         let take_connections = move || {
@@ -173,7 +176,7 @@ pub fn serve<H: Handler + Send>(
             setup,
             service: &service,
             drainer,
-            places,
+            places: places.clone(),
             manager: if setup.is_service { Manager::from_environment() } else { Manager::default() },
             progress: Arc::default(),
             cancels: Vec::new(),
@@ -188,7 +191,7 @@ pub fn serve<H: Handler + Send>(
             let (id, progress, tell) = (watch.begin(), watch.progress.clone(), tell.clone());
             let (service, failed) = (&service, tell.clone());
             let work = move || {
-                let run = || run_engine(id, setup, service, prefix_file, &progress, reporter, &tell);
+                let run = || run_engine(id, setup, service, prefix_file, &progress, report, &tell);
                 let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(panicked("engine's thread")));
                 let _ = tell.send(ServerEvent::Ended(id, done));
             };

@@ -1,5 +1,6 @@
 //! The interactive chat, on a pseudo-terminal.
 
+mod commands;
 mod escapes;
 
 use rexpect::process::signal::Signal;
@@ -34,6 +35,7 @@ fn run(columns: usize, arguments: &[&str], cache: &Path) -> PtySession {
         .env("KILN_CACHE_DIR", cache)
         .env("KILN_RUNTIME_DIR", cache.join("reports"))
         .env("TERM", "xterm")
+        .env("NO_COLOR", "1")
         .env_remove("RUST_LOG")
         .env_remove("KILN_MODEL");
     spawn_command(command, PATIENCE).unwrap()
@@ -68,7 +70,7 @@ fn leave(mut chat: PtySession) {
 fn messages(chat: &mut PtySession, directory: &Path) -> Vec<(String, String)> {
     let file = directory.join("saved.json");
     say(chat, &format!("/save {}", file.display()));
-    chat.exp_regex(r"\(\d+ messages? in ").unwrap();
+    chat.exp_regex(r"\(\d+ turns?( and a system message)? in ").unwrap();
     chat.exp_string("> ").unwrap();
     let saved: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     std::fs::remove_file(&file).unwrap();
@@ -91,7 +93,7 @@ fn a_chat_keeps_its_context_and_survives_ctrl_c() {
     say(&mut chat, "When does the aquarium open on Saturday?");
     chat.exp_string("The aquarium opens").unwrap();
     chat.send_control('c').unwrap();
-    let summary = chat.exp_regex(r"prompt tokens new, in [0-9.]+ s, [0-9]+ tokens").unwrap().1;
+    let summary = chat.exp_regex(r"prompt tokens new, in [0-9.]+ m?s, [0-9]+ tokens").unwrap().1;
     let tokens: usize = summary.split_whitespace().rev().nth(1).unwrap().parse().unwrap();
     assert!(tokens < 1000, "the reply went on to the end of the context: {summary}");
     chat.exp_string("> ").unwrap();
@@ -118,7 +120,7 @@ fn ctrl_c_ends_a_prompt_and_the_chat_goes_on() {
     say(&mut chat, &"museum ".repeat(500));
     chat.exp_regex(r"[0-9]+/5[0-9][0-9] tokens, ").unwrap();
     chat.send_control('c').unwrap();
-    chat.exp_regex(r"\[the prompt of [0-9]+ tokens ran for [0-9.]+ s, interrupted\]").unwrap();
+    chat.exp_regex(r"\[the prompt of [0-9]+ tokens ran for [0-9.]+ m?s, interrupted\]").unwrap();
     chat.exp_string("> ").unwrap();
     say(&mut chat, "When does the aquarium open on Saturday?");
     chat.exp_string("The aquarium opens at 9:00 on Saturday.").unwrap();
@@ -246,7 +248,7 @@ fn a_saved_chat_is_loaded_and_goes_on() {
     until_prompt(&mut first, "on Saturday.\r\n");
     let exchange = messages(&mut first, cache.path());
     say(&mut first, &format!("/save {}", at("chat")));
-    first.exp_string("(3 messages in ").unwrap();
+    first.exp_string("(1 turn and a system message in ").unwrap();
     first.exp_string("> ").unwrap();
     leave(first);
 
@@ -269,7 +271,7 @@ fn a_saved_chat_is_loaded_and_goes_on() {
     }
     assert!(messages(&mut second, cache.path()).is_empty());
     say(&mut second, &format!("/load {}", at("chat")));
-    second.exp_string("(3 messages from ").unwrap();
+    second.exp_string("(1 turn and a system message from ").unwrap();
     second.exp_string("> ").unwrap();
     assert_eq!(messages(&mut second, cache.path()), exchange);
     say(&mut second, "and on Monday?");
@@ -277,7 +279,7 @@ fn a_saved_chat_is_loaded_and_goes_on() {
     // A conversation that waits for an answer gets one.
     std::fs::write(at("asked"), serde_json::json!([{"role": "user", "content": QUESTION}]).to_string()).unwrap();
     say(&mut second, &format!("/load {}", at("asked")));
-    second.exp_string("(1 message from ").unwrap();
+    second.exp_string("(1 turn from ").unwrap();
     until_prompt(&mut second, "The aquarium opens at 9:00 on Saturday.");
     assert_eq!(messages(&mut second, cache.path()).len(), 2);
     leave(second);
@@ -391,7 +393,7 @@ fn commands_are_obeyed_and_never_sent() {
     say(&mut chat, "/help");
     until_prompt(&mut chat, "/system [TEXT]");
     say(&mut chat, "/halp me");
-    until_prompt(&mut chat, "kiln: there is no command /halp; type /help");
+    until_prompt(&mut chat, "kiln: there is no command /halp; /help is one");
     speak(&mut chat, " /halp me");
     say(&mut chat, "/system Be kind.");
     until_prompt(&mut chat, "is replaced");

@@ -194,7 +194,7 @@ fn a_thousand_lines_get_the_same_answers_together_killed_and_each_alone() {
 fn a_bad_line_fails_alone() {
     let model = tiny_with_text();
     let bad = [
-        ("no json", "not understood"),
+        ("no json", "not understood: it is no JSON at column"),
         ("", "the line is empty"),
         ("  ", "the line is empty"),
         (r#"["hello"]"#, "no JSON object"),
@@ -440,13 +440,18 @@ fn odd_arguments_are_refused() {
     std::os::unix::fs::symlink(&input, &link).unwrap();
     std::fs::write(&input, "{\"tokens\":[2]}").unwrap();
     batch(&[&input, "-o", &link]).refused(2, &["IN and OUT are the same file"]);
-    batch(&[directory.path().to_str().unwrap(), "-o", &there("none")]).refused(2, &["cannot read"]);
+    batch(&[directory.path().to_str().unwrap(), "-o", &there("none")]).refused(2, &["is a directory; give a file"]);
     assert!(!Path::new(&there("none")).exists());
     batch(&[&input, "-o", "-", "--temp", "-1"]).refused(2, &["temperature"]);
     assert_eq!(std::fs::read_to_string(&input).unwrap(), "{\"tokens\":[2]}");
-    // No line, no reply, and a model without a tokenizer takes ids.
-    assert_eq!(batch(&[&write(&directory, "empty.jsonl", &[]), "-o", "-"]).code, 0);
-    let done = batch(&[&input, "-o", &there("out.jsonl"), "-n", "2", "--ignore-eos"]);
-    assert_eq!(done.code, 0, "{}", done.stderr);
+    // No line, no reply.
+    let empty = batch(&[&write(&directory, "empty.jsonl", &[]), "-o", "-"]);
+    assert_eq!((empty.code, empty.stdout.as_str()), (0, ""));
+    assert!(empty.stderr.ends_with("empty.jsonl has no lines: there is nothing to do\n"), "{}", empty.stderr);
+    // A model without a tokenizer takes ids. What is done is not done again.
+    let again = || batch(&[&input, "-o", &there("out.jsonl"), "-n", "2", "--ignore-eos"]);
+    assert_eq!(again().code, 0);
+    let done = again();
+    assert!(done.code == 0 && done.stderr.contains("nothing is left to do, [1 line, 0 failed]"), "{}", done.stderr);
     assert_eq!(lines(&std::fs::read_to_string(Path::new(&there("out.jsonl"))).unwrap())[0]["text"], Value::Null);
 }

@@ -92,5 +92,8 @@ fn what_cannot_be_scored_is_refused_before_the_model_is_loaded() {
     refused(&[text]).refused(2, &["two windows of 512", "--ctx"]);
     refused(&[text, "--ctx", "2"]).refused(2, &["window of 2", "--ctx"]);
     refused(&[text, "--ctx", "0"]).refused(2, &["0 tokens", "--ctx"]);
+    std::fs::write(text, "\n").unwrap();
+    refused(&[text]).refused(2, &["text is empty; give a text of many tokens"]);
+    refused(&[path(&dir)]).refused(2, &["is a directory; give a file"]);
     refused(&["/no/such"]).refused(2, &["/no/such does not exist"]);
 }

@@ -245,8 +245,9 @@ fn what_a_refusal_suggests_fits() {
     assert!(bf16.stderr.contains("--weights int4"), "{}", bf16.stderr);
 }
 
-/// A GGUF file of 27B whose data is a hole, with the layers' matrices in Q8_0 and the embedding in Q6_K.
-fn hollow_gguf(path: &Path) {
+/// A GGUF file of 27B whose data is a hole, with the layers' matrices in the type `kind`, whose blocks are of so many weights
+/// and bytes, and the embedding in Q6_K.
+fn hollow_gguf(path: &Path, (kind_of_layers, weights, bytes): (u32, usize, usize)) {
     let shape: Shape = presets::preset("gemma3-27b").unwrap();
     let mut file = file_of(&shape);
     let mut end = 0u64;
@@ -255,7 +256,7 @@ fn hollow_gguf(path: &Path) {
         let (kind, bytes) = match id {
             _ if id.is_vector() => (0, 4 * cols),
             TensorId::Embedding => (14, rows * cols / 256 * 210),
-            _ => (8, rows * cols / 32 * 34),
+            _ => (kind_of_layers, rows * cols / weights * bytes),
         };
         let dims = if id.is_vector() { vec![cols] } else { vec![rows, cols] };
         file.tensors.push(Tensor { offset: Some(end), ..Tensor::new(&renamed(&id.name()), &dims, kind, Vec::new()) });
@@ -271,7 +272,7 @@ fn hollow_gguf(path: &Path) {
 fn a_gguf_files_verdict_is_of_its_own_types() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("gemma-3-27b-it-Q8_0.gguf");
-    hollow_gguf(&file);
+    hollow_gguf(&file, (8, 32, 34));
     let ran = |ram: &str| kiln(&["plan", "-m", file.to_str().unwrap(), "--machine", "780m", "--ram", ram]);
     let line = |ram: &str| ran(ram).stdout.lines().next().unwrap().to_owned();
     // 25.6 G weights of 34 bytes for 32, and 1.4 G of 210 bytes for 256.
@@ -284,6 +285,19 @@ fn a_gguf_files_verdict_is_of_its_own_types() {
     assert!(refused.starts_with("does not fit: needs 29.7 GB, this machine gives 24.2 GB; "), "{refused}");
     assert!(refused.contains("; a file of 4 bits needs about 17.1 GB and fits, at most 5.7 tokens/s; "), "{refused}");
     assert!(!ran("32").stderr.contains("--weights"), "{}", ran("32").stderr);
+}
+
+/// Of a file in Q4_K it said how fast the model would be "in 4 bits", and sent to "a file of 4 bits".
+#[test]
+fn a_file_in_4_bits_is_compared_with_no_4_bits() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("gemma-3-27b-it-Q4_K_M.gguf");
+    hollow_gguf(&file, (12, 256, 144));
+    for (ram, verdict) in [("64", "fits; "), ("16", "does not fit: ")] {
+        let ran = kiln(&["plan", "-m", file.to_str().unwrap(), "--machine", "780m", "--ram", ram]);
+        assert!(ran.stdout.starts_with(verdict), "{}", ran.stdout);
+        assert!(!ran.stdout.contains("4 bits"), "{}", ran.stdout);
+    }
 }
 
 /// What a machine by name is taken to have stands below the verdict, whoever said it.

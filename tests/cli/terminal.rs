@@ -31,6 +31,30 @@ fn what_is_logged_of_a_file_is_one_line_without_commands() {
     assert!(!has_commands(&ran.stderr), "{:?}", ran.stderr);
 }
 
+/// What asks for colour and what forbids it, for standard output and standard error alike. A pipe has none by itself.
+#[test]
+fn colour_is_where_it_is_wanted_and_not_forbidden() {
+    for (variables, has_color) in [
+        (&[][..], false),
+        (&[("CLICOLOR_FORCE", "1")], true),
+        (&[("CLICOLOR_FORCE", "1"), ("TERM", "dumb")], true),
+        (&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")], false),
+        (&[("NO_COLOR", "")], false),
+    ] {
+        let shown = |arguments: &[&str]| {
+            let mut command = program();
+            command.env_remove("NO_COLOR").env_remove("CLICOLOR").env_remove("CLICOLOR_FORCE");
+            run(command.args(arguments).envs(variables.iter().copied()), b"")
+        };
+        let plan = shown(&["plan", "--shape", "gemma3-1b", "--machine", "780m"]);
+        assert_eq!(plan.stdout.starts_with("\u{1b}[1m\u{1b}[32mfits;\u{1b}[0m "), has_color, "{}", plan.stdout);
+        let refused = shown(&["run", "-m", "/no/such", "-p", "x"]).stderr;
+        assert_eq!(refused.starts_with("\u{1b}[1m\u{1b}[31mkiln:\u{1b}[0m "), has_color, "{refused:?}");
+        let colored = [plan.stdout, refused, shown(&["top", "--once"]).stdout, shown(&["probe", "--quick"]).stdout];
+        assert!(colored.iter().all(|text| text.contains('\u{1b}') == has_color), "{colored:?}");
+    }
+}
+
 #[test]
 fn paths_and_arguments_are_shown_without_commands() {
     let place = tempfile::tempdir().unwrap();

@@ -16,7 +16,13 @@ pub(super) struct InputLines {
     again: VecDeque<(usize, RawLine)>,
     /// Lines that were read ahead.
     ahead: VecDeque<RawLine>,
+    /// Empty lines, and the one behind them: at the end of the input they are no lines.
+    held: VecDeque<RawLine>,
     next: usize,
+    /// Bytes that were read.
+    read: u64,
+    /// Bytes that there are; `None`: not known.
+    length: Option<u64>,
 }
 
 /// A line without its end.
@@ -48,7 +54,27 @@ impl InputLines {
             true => Box::new(std::io::stdin().lock()),
             false => Box::new(BufReader::new(std::fs::File::open(path).map_err(|e| Error::unreadable(path, &e))?)),
         };
-        Ok(InputLines { from, name, again: VecDeque::new(), ahead: VecDeque::new(), next: 0 })
+        let file = path.metadata().ok().filter(|found| found.is_file() && path != Path::new("-"));
+        Ok(InputLines {
+            from,
+            name,
+            again: VecDeque::new(),
+            ahead: VecDeque::new(),
+            held: VecDeque::new(),
+            next: 0,
+            read: 0,
+            length: file.map(|file| file.len()),
+        })
+    }
+
+    /// What the input is called.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many of its bytes were read, and how many there are. `None`: that is not known.
+    pub(super) fn progress(&self) -> Option<(u64, u64)> {
+        self.length.map(|length| (self.read, length))
     }
 
     /// The next line to answer.
@@ -90,11 +116,25 @@ impl InputLines {
         Ok(most.min(self.again.len() + self.ahead.len()))
     }
 
+    /// The next line of the input. Empty ones at its end are none.
     fn read(&mut self) -> Result<Option<RawLine>> {
-        let is_first = self.next == 0 && self.ahead.is_empty();
-        let unreadable = |e: std::io::Error| Error::input(format!("cannot read {}: {e}", self.name), "check the file");
+        while self.held.back().is_none_or(is_blank) {
+            match self.read_line()? {
+                Some(line) => self.held.push_back(line),
+                None => self.held.clear(),
+            }
+            if self.held.is_empty() {
+                return Ok(None);
+            }
+        }
+        Ok(self.held.pop_front())
+    }
+
+    fn read_line(&mut self) -> Result<Option<RawLine>> {
+        let is_first = self.read == 0;
+        let unreadable = |e: std::io::Error| Error::unreadable(Path::new(&self.name), &e);
         let mut line = Vec::new();
-        self.from.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).map_err(unreadable)?;
+        self.read += self.from.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).map_err(unreadable)? as u64;
         if line.is_empty() {
             return Ok(None);
         }
@@ -111,5 +151,39 @@ impl InputLines {
         line.pop_if(|byte| *byte == b'\n');
         line.pop_if(|byte| *byte == b'\r');
         Ok(Some(RawLine::Whole(line)))
+    }
+}
+
+/// Whether a line has nothing but blanks.
+fn is_blank(line: &RawLine) -> bool {
+    line.bytes().trim_ascii().is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<(usize, String)> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let mut input = InputLines::open(file.path()).unwrap();
+        let mut found = Vec::new();
+        while let Some((index, line)) = input.next().unwrap() {
+            found.push((index, String::from_utf8(line.bytes().to_vec()).unwrap()));
+        }
+        assert_eq!(input.progress(), Some((text.len() as u64, text.len() as u64)));
+        found
+    }
+
+    /// An empty line at the end of a file, where many editors leave one, was a line that failed.
+    #[test]
+    fn empty_lines_at_the_end_are_none_and_others_count() {
+        for text in ["", "\n", "\n \r\n\n"] {
+            assert_eq!(lines(text), [], "{text:?}");
+        }
+        let expected = [(0, "a"), (1, ""), (2, " "), (3, "b")].map(|(index, line)| (index, line.to_owned()));
+        for end in ["", "\n", "\n\n", "\n\n \n"] {
+            assert_eq!(lines(&format!("\u{feff}a\n\n \r\nb{end}")), expected, "{end:?}");
+        }
     }
 }

@@ -1,47 +1,87 @@
 //! Commands of a chat: lines that begin with a slash.
 
+use crate::cli::wrap::listed;
+use crate::display::nearest;
 use crate::{Error, Result};
+use std::path::PathBuf;
 
 /// What a command asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum SlashCommand<'a> {
     /// The list of commands.
     Help,
+    /// Answer the last message anew.
+    Regenerate,
+    /// Take back the last message and its answer.
+    Undo,
     /// Forget all exchanges.
     Clear,
     /// Replace the system message; remove it if the text is empty.
     System(&'a str),
+    /// Set the sampling temperature. `None`: say the one in use.
+    Temperature(Option<f32>),
     /// Go on with the conversation of a file.
-    Load(&'a str),
-    /// Write the conversation to a file.
-    Save(&'a str),
+    Load(PathBuf),
+    /// Write the conversation to a file. `None`: to the chat's own.
+    Save(Option<PathBuf>),
     /// End the chat.
     Exit,
 }
 
 /// Each command as `/help` lists it.
-const LIST: [(&str, &str, &str); 8] = [
+const LIST: [(&str, &str, &str); 11] = [
     ("/help", "", "list the commands"),
+    ("/regenerate", "", "answer the last message anew, in place of its answer"),
+    ("/undo", "", "take back the last message and its answer"),
     ("/clear", "", "forget the conversation; the system message stays"),
     ("/system", " [TEXT]", "replace the system message, or remove it"),
-    ("/save", " FILE", "write the conversation to a new file, as JSON that `kiln tokenize --chat` reads"),
+    ("/temp", " [T]", "set the sampling temperature, or say which it is; 0 always takes the likeliest token"),
+    (
+        "/save",
+        " [FILE]",
+        "write the conversation as JSON, which `kiln tokenize --chat` reads too; without a name to the file that it \
+         was loaded from or saved to",
+    ),
     ("/load", " FILE", "go on with such a conversation, its system message included, in place of this one"),
     ("/exit", "", "end the chat, as Ctrl-D does"),
     ("/quit", "", "the same"),
     ("/bye", "", "the same"),
 ];
 
-/// The text of `/help`.
-pub(super) fn help() -> String {
-    let lines = LIST.iter().map(|(name, argument, what)| format!("{:<16} {what}\n", format!("{name}{argument}")));
-    lines.collect::<String>()
-        + "A message of several lines: end a line with a backslash, press Alt-Enter, or put it between lines of \"\"\".\n\
-           A line that begins with a space is a message, whatever follows."
+/// What `/help` says of keys and lines, in the same columns.
+const KEYS: [(&str, &str); 5] = [
+    ("Ctrl-C", "end the reply; at the prompt the line stays, and a second Ctrl-C clears it"),
+    ("Ctrl-D", "on an empty line: end the chat"),
+    ("Tab", "complete a command or a file's name"),
+    ("\\ at the end", "the message goes on in the next line; so it does after Alt-Enter, and between lines of \"\"\""),
+    ("a space first", "the line is a message, whatever follows"),
+];
+
+/// The text of `/help` for a terminal of so many columns.
+pub(super) fn help(columns: usize) -> String {
+    let commands = LIST.iter().map(|(name, argument, what)| (format!("{name}{argument}"), *what));
+    let keys = KEYS.iter().map(|(name, what)| ((*name).to_owned(), *what));
+    let rows: Vec<(String, &str)> = commands.chain(keys).collect();
+    listed(&rows, columns).trim_end().to_owned()
 }
 
 /// The commands' names.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     LIST.iter().map(|(name, ..)| *name)
+}
+
+/// The name of a file that a line of `/save` or `/load` has begun. `None`: the line is another.
+pub(super) fn begun_file(line: &str) -> Option<&str> {
+    let name = ["/save ", "/load "].iter().find_map(|command| line.strip_prefix(command))?;
+    Some(name.trim_start())
+}
+
+/// A file as it is named in a chat, where no shell has put the home directory in place of `~`.
+pub(super) fn file_of(name: &str) -> PathBuf {
+    match (name.strip_prefix("~/"), std::env::var_os("HOME").filter(|home| !home.is_empty())) {
+        (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
+        _ => name.into(),
+    }
 }
 
 /// The command on a line; `None` if the line is a message.
@@ -57,16 +97,20 @@ pub(super) fn parse(line: &str) -> Result<Option<SlashCommand<'_>>> {
     let argument = argument.trim();
     let command = match name {
         "/help" => SlashCommand::Help,
+        "/regenerate" => SlashCommand::Regenerate,
+        "/undo" => SlashCommand::Undo,
         "/clear" => SlashCommand::Clear,
         "/system" => return Ok(Some(SlashCommand::System(argument))),
-        "/load" | "/save" if argument.is_empty() => {
-            return Err(Error::input(format!("{name} takes a file's name"), "give one behind it"));
+        "/temp" => return temperature(argument).map(Some),
+        "/load" if argument.is_empty() => {
+            return Err(Error::input("/load takes a file's name", "give one behind it"));
         }
-        "/load" => return Ok(Some(SlashCommand::Load(argument))),
-        "/save" => return Ok(Some(SlashCommand::Save(argument))),
+        "/load" => return Ok(Some(SlashCommand::Load(file_of(argument)))),
+        "/save" => return Ok(Some(SlashCommand::Save((!argument.is_empty()).then(|| file_of(argument))))),
         "/exit" | "/quit" | "/bye" => SlashCommand::Exit,
         _ => {
-            let remedy = "type /help for those there are, or put a space before the line to send it";
+            let likely = nearest(name, names()).map_or(String::new(), |likely| format!("{likely} is one; "));
+            let remedy = format!("{likely}type /help for all, or put a space before the line to send it");
             return Err(Error::input(format!("there is no command {name}"), remedy));
         }
     };
@@ -74,6 +118,13 @@ pub(super) fn parse(line: &str) -> Result<Option<SlashCommand<'_>>> {
         "" => Ok(Some(command)),
         _ => Err(Error::input(format!("{name} takes nothing behind it"), "put a space before the line to send it")),
     }
+}
+
+/// The command `/temp` with its argument. Whether the number is in its range is the sampler's to say.
+fn temperature(argument: &str) -> Result<SlashCommand<'static>> {
+    let wrong = |_| Error::input(format!("{argument} is no temperature"), "give a number such as 0.7, or nothing");
+    let number = (!argument.is_empty()).then(|| argument.parse().map_err(wrong)).transpose()?;
+    Ok(SlashCommand::Temperature(number))
 }
 
 #[cfg(test)]
@@ -88,8 +139,13 @@ mod tests {
             ("/system  Be brief.", Some(SlashCommand::System("Be brief."))),
             ("/system\nBe brief.\nBe kind.", Some(SlashCommand::System("Be brief.\nBe kind."))),
             ("/system", Some(SlashCommand::System(""))),
-            ("/save my chat.json", Some(SlashCommand::Save("my chat.json"))),
-            ("/load my chat.json", Some(SlashCommand::Load("my chat.json"))),
+            ("/save my chat.json", Some(SlashCommand::Save(Some("my chat.json".into())))),
+            ("/save ", Some(SlashCommand::Save(None))),
+            ("/load my chat.json", Some(SlashCommand::Load("my chat.json".into()))),
+            ("/temp", Some(SlashCommand::Temperature(None))),
+            ("/temp 0.7", Some(SlashCommand::Temperature(Some(0.7)))),
+            ("/regenerate", Some(SlashCommand::Regenerate)),
+            ("/undo ", Some(SlashCommand::Undo)),
             ("/bye", Some(SlashCommand::Exit)),
             (" /help", None),
             ("// a comment", None),
@@ -105,7 +161,8 @@ mod tests {
             ("/", "/"),
             ("/halp", "/halp"),
             ("/etc is what?", "/etc"),
-            ("/save", "name"),
+            ("/regen", "/regenerate is one"),
+            ("/temp warm", "warm is no temperature"),
             ("/load ", "name"),
             ("/clear it", "nothing"),
         ] {
@@ -113,5 +170,24 @@ mod tests {
             assert!(e.exit_code() == 2 && e.to_string().contains(what), "{line:?}: {e}");
         }
         assert!(names().all(|name| !matches!(parse(name), Ok(None))));
+    }
+
+    /// A line of the list began below the command, as if it were one.
+    #[test]
+    fn the_list_hangs_beside_its_commands() {
+        for columns in [30, 40, 80] {
+            let text = help(columns);
+            assert!(text.lines().all(|line| line.chars().count() <= columns), "{columns}:\n{text}");
+            let firsts = text.lines().filter(|line| !line.starts_with(' '));
+            assert_eq!(firsts.count(), LIST.len() + KEYS.len(), "{columns}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_tilde_is_the_home_directory() {
+        let home = std::env::var("HOME").unwrap();
+        assert_eq!(file_of("~/a b"), PathBuf::from(home).join("a b"));
+        assert_eq!((file_of("~a"), file_of("a~/b")), (PathBuf::from("~a"), PathBuf::from("a~/b")));
+        assert_eq!((begun_file("/save  a b"), begun_file("/save"), begun_file("/clear x")), (Some("a b"), None, None));
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! Enter sends. A message has several lines where a backslash ends a line, between `"""`, after Alt-Enter, and in a paste
 //! that the terminal marks as one. Of a paste without marks each line is a message, answered in turn, and so is each line
-//! that is typed while a reply is made.
+//! that is typed while a reply is made. Ctrl-C takes nothing away of what is typed, in a reply or, at first, at the prompt.
 
-use super::command;
-use crate::cli::terminal::for_terminal;
+use super::{command, file};
+use crate::cli::terminal::{FAINT, STRONG, for_terminal, has_color, painted};
 use crate::machine::cache;
 use crate::sys::interrupt::InterruptHandler;
 use crate::{Error, Result};
@@ -20,7 +20,9 @@ use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
 use rustyline::history::DefaultHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
-use rustyline::{Cmd, Context, Editor, Helper, KeyCode, KeyEvent, Modifiers};
+use rustyline::{Cmd, ColorMode, CompletionType, Config, Context, Editor, Helper, KeyCode, KeyEvent, Modifiers};
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::io::{ErrorKind, stdin};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -37,7 +39,10 @@ pub(super) enum Typed {
     /// A message or a command.
     Line(String),
     /// Ctrl-C.
-    Interrupt,
+    Interrupt {
+        /// Whether there was a line, which the next prompt shows again.
+        kept: bool,
+    },
     /// Bytes that are not UTF-8. What was typed after them is discarded.
     NotText,
     /// Ctrl-D, or the terminal is gone.
@@ -52,6 +57,8 @@ pub(super) struct PromptEditor {
     modes: Termios,
     /// Whether the terminal itself edits lines.
     is_plain: bool,
+    /// The line that a Ctrl-C has left.
+    kept: String,
     /// Handlers of SIGINT at the prompt and after it. The editor keeps for its next prompt what its own one hears
     /// between prompts: a resize of the terminal would then throw away what is typed.
     handlers: [InterruptHandler; 2],
@@ -66,9 +73,11 @@ impl PromptEditor {
         let unusable = |e: Errno| failed(ReadlineError::Io(e.into()));
         let modes = tcgetattr(stdin()).map_err(unusable)?;
         let between = InterruptHandler::installed().map_err(unusable)?;
-        let mut editor = Editor::new().map_err(failed)?;
+        let colors = if has_color() { ColorMode::Enabled } else { ColorMode::Disabled };
+        let config = Config::builder().completion_type(CompletionType::List).color_mode(colors).build();
+        let mut editor = Editor::with_config(config).map_err(failed)?;
         let handlers = [InterruptHandler::installed().map_err(unusable)?, between];
-        editor.set_helper(Some(EditorHelper));
+        editor.set_helper(Some(EditorHelper::default()));
         editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
         let history = cache::directory().map(|d| d.join("history"));
         // The editor opens whatever has the name, so it is checked first.
@@ -78,29 +87,38 @@ impl PromptEditor {
         }
         let is_plain =
             std::env::var("TERM").is_ok_and(|term| PLAIN.iter().any(|plain| term.eq_ignore_ascii_case(plain)));
-        Ok(PromptEditor { editor, history, modes, is_plain, handlers })
+        Ok(PromptEditor { editor, history, modes, is_plain, kept: String::new(), handlers })
     }
 
     /// Reads the next line or message of several lines.
     ///
     /// # Errors
     /// Failed: the terminal failed.
-    pub(super) fn read(&mut self) -> Result<Typed> {
+    pub(super) fn read(&mut self, prompt: &str) -> Result<Typed> {
         let [at_prompt, between] = &self.handlers;
         at_prompt.install();
         if self.is_plain {
             // A terminal that fails is found by the editor.
             let _ = tcsetattr(stdin(), SetArg::TCSANOW, &self.modes);
         }
-        let read = self.editor.readline("> ");
+        let before = std::mem::take(&mut self.kept);
+        let read = self.editor.readline_with_initial(prompt, (&before, ""));
         between.install();
         self.keep_what_is_typed();
+        let typed = self.editor.helper().map(|helper| helper.typed.take()).unwrap_or_default();
         match read {
             Ok(text) => {
                 self.remember(&text);
                 Ok(Typed::Line(message(&text)))
             }
-            Err(ReadlineError::Interrupted) => Ok(Typed::Interrupt),
+            Err(ReadlineError::Interrupted) => {
+                match typed == before {
+                    // The second one clears the line. It is in the history.
+                    true => self.remember(&typed),
+                    false => self.kept = typed,
+                }
+                Ok(Typed::Interrupt { kept: !self.kept.is_empty() })
+            }
             Err(ReadlineError::Eof) => Ok(Typed::End),
             Err(ReadlineError::Io(e)) if e.kind() == ErrorKind::InvalidData => {
                 // Discard the rest of the line, which is not a message.
@@ -111,11 +129,13 @@ impl PromptEditor {
         }
     }
 
-    /// Makes the terminal keep all that is typed until the next prompt, and show it there: an echo would land in the reply.
-    /// Where it waits for whole lines, it cuts off what a line has beyond 4095 bytes.
+    /// Makes the terminal keep all that is typed until the next prompt, and show it there: an echo would land in the reply, and
+    /// a Ctrl-C would take away what was typed before it. Where it waits for whole lines, it cuts off what a line has beyond
+    /// 4095 bytes.
     fn keep_what_is_typed(&self) {
         let mut modes = self.modes.clone();
         modes.local_flags.remove(LocalFlags::ECHO | LocalFlags::ECHONL);
+        modes.local_flags.insert(LocalFlags::NOFLSH);
         if !self.is_plain {
             modes.local_flags.remove(LocalFlags::ICANON);
             modes.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
@@ -195,14 +215,30 @@ fn message(text: &str) -> String {
     }
 }
 
-/// Tells the editor which text is whole, and completes commands.
-struct EditorHelper;
+/// Tells the editor which text is whole, completes commands and their files, and sees what is typed.
+#[derive(Default)]
+struct EditorHelper {
+    /// The line as it was edited last: the editor gives none where it is interrupted.
+    typed: RefCell<String>,
+}
 
 impl Helper for EditorHelper {}
-impl Highlighter for EditorHelper {}
+
+impl Highlighter for EditorHelper {
+    fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, _: bool) -> Cow<'b, str> {
+        // The editor asks only where there is colour.
+        let (used, mark) = prompt.split_at(prompt.len().saturating_sub("> ".len()));
+        painted(FAINT, used, true) + painted(STRONG, mark, true)
+    }
+}
 
 impl Hinter for EditorHelper {
     type Hint = String;
+
+    fn hint(&self, line: &str, _: usize, _: &Context<'_>) -> Option<String> {
+        line.clone_into(&mut self.typed.borrow_mut());
+        None
+    }
 }
 
 impl Validator for EditorHelper {
@@ -218,9 +254,11 @@ impl Completer for EditorHelper {
     type Candidate = String;
 
     fn complete(&self, line: &str, end: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
-        let begun = line.get(..end).filter(|begun| begun.starts_with('/'));
-        let fit = |name: &&str| begun.is_some_and(|begun| name.starts_with(begun));
-        Ok((0, command::names().filter(fit).map(str::to_owned).collect()))
+        let Some(begun) = line.get(..end).filter(|begun| begun.starts_with('/')) else { return Ok((0, Vec::new())) };
+        Ok(match command::begun_file(begun) {
+            Some(name) => (end - name.len(), file::completions(name)),
+            None => (0, command::names().filter(|name| name.starts_with(begun)).map(str::to_owned).collect()),
+        })
     }
 }
 

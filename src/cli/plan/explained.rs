@@ -1,11 +1,10 @@
 //! What stands behind a plan's verdict: what was assumed, and how its figures come about.
 
 use crate::diagnose::forecast::ForecastView;
-use crate::diagnose::forecast::form::ModelForm;
 use crate::diagnose::forecast::machine::{Named, gib};
-use crate::diagnose::forecast::verdict::{BestRates, DRAFTED, RIGHT, duration, is_worth, least_ram, prompt, shown};
+use crate::diagnose::forecast::verdict::{BestRates, DRAFTED, RIGHT, is_worth, least_ram, prompt, shown};
+use crate::display::duration;
 use crate::machine::profile::PREFILL_SHARE;
-use crate::model::WeightFormat;
 use crate::sequence::draft::gain::expected_tokens;
 
 /// How the figures of the line come about, a line each.
@@ -57,8 +56,8 @@ pub(super) fn assumptions(view: &ForecastView<'_>, named: &Named) -> String {
         Some(gib) => format!("it fits from {gib} GiB of RAM on"),
         None => "it fits with no RAM that is sold".into(),
     };
-    let int4 = ModelForm::made(&view.schedule.shape, WeightFormat::Int4, view.target.staged);
-    let in_4_bits = least_ram(view, &int4).filter(|_| is_worth(int4.bytes(view.extent), view));
+    let int4 = view.in_4_bits().filter(|int4| is_worth(int4.bytes(view.extent), view));
+    let in_4_bits = int4.and_then(|int4| least_ram(view, &int4));
     let in_4_bits = in_4_bits.filter(|gib| least_ram(view, view.form).is_none_or(|least| *gib < least));
     format!("{has}; {from}{}", in_4_bits.map_or(String::new(), |gib| format!(", in 4 bits from {gib}")))
 }

@@ -2,22 +2,24 @@
 
 use super::explained::{assumptions, figures};
 use crate::cli::column::column;
+use crate::cli::wrap::wrapped;
 use crate::diagnose::forecast::ForecastView;
 use crate::diagnose::forecast::rates::{Attention, BATCHES, DRAFTED, RIGHT, roof};
-use crate::diagnose::forecast::verdict::{FitVerdict, duration};
-use crate::display::{bytes, counted};
+use crate::diagnose::forecast::verdict::FitVerdict;
+use crate::display::{bytes, counted, duration};
 use crate::machine::heaps::{DeviceMemory, Heap};
 use crate::plan::Plan;
 use crate::schedule::cost::step_cost;
 use crate::schedule::{PassShape, Schedule};
 use std::fmt::Write;
 
-/// All that is printed of a forecast.
-pub(super) fn of(view: &ForecastView<'_>, verdict: &FitVerdict) -> String {
+/// All that is printed of a forecast, for a terminal of so many columns.
+pub(super) fn of(view: &ForecastView<'_>, verdict: &FitVerdict, columns: usize) -> String {
     let mut t = String::new();
     // Writing to a String cannot fail.
     let _ = view.write_text(&mut t, verdict);
-    t
+    // Of a table, the rows that are wider are the terminal's to break.
+    t.lines().map(|line| if line.contains("  ") { line.to_owned() } else { wrapped(line, columns) } + "\n").collect()
 }
 
 impl ForecastView<'_> {

@@ -13,38 +13,38 @@ const MOST_BYTES: u64 = 1 << 20;
 #[derive(Debug, Clone, clap::Args)]
 pub struct PageArgs {
     /// The page's heading; may be given for each language [default: Kiln]
-    #[arg(long, value_name = "[TAG=]TEXT", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(help_heading = "Page", long, value_name = "[TAG=]TEXT", value_parser = NonEmptyStringValueParser::new())]
     page_title: Vec<String>,
     /// The words before the first question; may be given for each language, as in "de=Guten Tag"
-    #[arg(long, value_name = "[TAG=]TEXT", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(help_heading = "Page", long, value_name = "[TAG=]TEXT", value_parser = NonEmptyStringValueParser::new())]
     page_welcome: Vec<String>,
     /// A question that a tap asks; may be given several times. A language that has questions of its own shows those alone
-    #[arg(long, value_name = "[TAG=]TEXT", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(help_heading = "Page", long, value_name = "[TAG=]TEXT", value_parser = NonEmptyStringValueParser::new())]
     page_question: Vec<String>,
     /// The colour of the page's buttons and marks, such as #005f87. Letters on it and in it have to be readable
-    #[arg(long, value_name = "#RRGGBB")]
+    #[arg(help_heading = "Page", long, value_name = "#RRGGBB")]
     page_accent: Option<String>,
     /// The same for screens that are set to a dark ground [default: a lighter shade of the other one]
-    #[arg(long, value_name = "#RRGGBB", requires = "page_accent")]
+    #[arg(help_heading = "Page", long, value_name = "#RRGGBB", requires = "page_accent")]
     page_accent_dark: Option<String>,
     /// A language of the page: en, de, es, fr, or a file with the texts of another one; may be given several times. Of several
     /// a browser gets the one that it is set to, else the first, and a visitor may choose [default: en, de, es, fr]
-    #[arg(long, value_name = "LANGUAGE|FILE", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(help_heading = "Page", long, value_name = "LANGUAGE|FILE", value_parser = NonEmptyStringValueParser::new())]
     page_language: Vec<String>,
     /// A picture in the place of the page's heading, which is then its alternative text: SVG, PNG or WebP, up to 1 MiB
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Page", long, value_name = "FILE")]
     page_logo: Option<PathBuf>,
     /// The same for screens that are set to a dark ground [default: the other one, on a light ground of its own]
-    #[arg(long, value_name = "FILE", requires = "page_logo")]
+    #[arg(help_heading = "Page", long, value_name = "FILE", requires = "page_logo")]
     page_logo_dark: Option<PathBuf>,
     /// Show a keyboard while a question is written, where none is plugged in
-    #[arg(long)]
+    #[arg(help_heading = "Page", long)]
     page_keyboard: bool,
     /// Show nothing of the server's status
-    #[arg(long)]
+    #[arg(help_heading = "Page", long)]
     page_no_status: bool,
     /// The size of the page's text in percent
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(50..=400))]
+    #[arg(help_heading = "Page", long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(50..=400))]
     page_text: Option<u32>,
 }
 

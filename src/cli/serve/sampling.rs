@@ -9,28 +9,34 @@ use crate::text::SamplerConfig;
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct SamplingArgs {
     /// Sampling temperature of replies whose request sends none; 0 always takes the likeliest token
-    #[arg(long, default_value_t = 1.0, value_name = "T", allow_negative_numbers = true, value_parser = number)]
+    #[arg(help_heading = "Replies without settings of their own", long, default_value_t = 1.0, value_name = "T", allow_negative_numbers = true, value_parser = number)]
     temp: f32,
     /// As it, among the K likeliest tokens; 0: all
-    #[arg(long, default_value_t = 64, value_name = "K", allow_negative_numbers = true)]
+    #[arg(
+        help_heading = "Replies without settings of their own",
+        long,
+        default_value_t = 64,
+        value_name = "K",
+        allow_negative_numbers = true
+    )]
     top_k: u32,
     /// As it, among the likeliest tokens that make up this probability
-    #[arg(long, default_value_t = 0.95, value_name = "P", allow_negative_numbers = true, value_parser = number)]
+    #[arg(help_heading = "Replies without settings of their own", long, default_value_t = 0.95, value_name = "P", allow_negative_numbers = true, value_parser = number)]
     top_p: f32,
     /// As it, among tokens with at least this share of the likeliest one's probability
-    #[arg(long, default_value_t = 0.0, value_name = "P", allow_negative_numbers = true, value_parser = number)]
+    #[arg(help_heading = "Replies without settings of their own", long, default_value_t = 0.0, value_name = "P", allow_negative_numbers = true, value_parser = number)]
     min_p: f32,
     /// As it, by what the logits of recent tokens are divided; 1: off
-    #[arg(long, default_value_t = 1.0, value_name = "R", allow_negative_numbers = true, value_parser = number)]
+    #[arg(help_heading = "Replies without settings of their own", long, default_value_t = 1.0, value_name = "R", allow_negative_numbers = true, value_parser = number)]
     repeat_penalty: f32,
     /// As it, what is subtracted from the logits of tokens that the reply has
-    #[arg(long, default_value_t = 0.0, value_name = "P", allow_negative_numbers = true, value_parser = number)]
+    #[arg(help_heading = "Replies without settings of their own", long, default_value_t = 0.0, value_name = "P", allow_negative_numbers = true, value_parser = number)]
     presence_penalty: f32,
     /// As it, what is subtracted for each time that the reply has them
-    #[arg(long, default_value_t = 0.0, value_name = "P", allow_negative_numbers = true, value_parser = number)]
+    #[arg(help_heading = "Replies without settings of their own", long, default_value_t = 0.0, value_name = "P", allow_negative_numbers = true, value_parser = number)]
     frequency_penalty: f32,
     /// Most tokens of replies whose request does not say [default: until the model stops, or the context is full]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = "Replies without settings of their own", long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
 }
 

@@ -11,10 +11,11 @@ use crate::Result;
 use crate::engine::{self, ModelFiles, Options};
 use crate::error::Text;
 use crate::machine::heaps::DeviceMemory;
-use crate::model::{FileMix, presets};
+use crate::model::{FileMix, TensorId, WeightFormat, presets};
 use crate::plan::{Plan, Purpose, kernel_parameters, sums};
 use crate::replay::measure::estimate::seconds_for;
 use crate::schedule::cost::step_cost;
+use crate::schedule::layout::Placement;
 use crate::schedule::{Extent, PassShape, Schedule};
 use crate::sequence::draft::MOST_DRAFTED;
 use form::{Draft, ModelForm};
@@ -158,6 +159,18 @@ impl ForecastView<'_> {
 
     pub(crate) fn total(&self) -> u64 {
         self.wanted.iter().fold(0, |sum, w| sum.saturating_add(w.1))
+    }
+
+    /// The model in 4 bits. `None` where it has matrices in as few already: files of "4 bits" keep some in 5 or 6.
+    pub(crate) fn in_4_bits(&self) -> Option<ModelForm> {
+        /// Bits of a weight in types of 4 bits, at most: those of 5 begin at 5.5.
+        const FEW: f64 = 5.25;
+        let of_layers = self.schedule.weights.buffers.iter().flat_map(|buffer| &buffer.tensors);
+        let has_few = of_layers.into_iter().any(|tensor| match tensor {
+            Placement::Matrix(TensorId::Layer(..), matrix) => matrix.format.bits() <= FEW,
+            _ => false,
+        });
+        (!has_few).then(|| ModelForm::made(&self.schedule.shape, WeightFormat::Int4, self.target.staged))
     }
 
     /// Kernel parameters with which the model would fit; `None` if it fits or none would help.

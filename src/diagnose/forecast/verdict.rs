@@ -4,7 +4,7 @@ use super::ForecastView;
 use super::form::ModelForm;
 use super::machine::{Named, gib};
 use super::rates::{Prefill, draft_rate, roof};
-use crate::display::{bytes, excess};
+use crate::display::{bytes, duration, excess};
 use crate::engine;
 use crate::model::WeightFormat;
 use crate::plan::Plan;
@@ -153,10 +153,10 @@ impl BestRates {
         let (s, target) = (view.schedule, view.target);
         let one = roof(s, target, 1).tokens_s;
         let sequences = view.asked.options.sequences;
-        let int4 = ModelForm::made(&s.shape, WeightFormat::Int4, target.staged).build(s.extent).0;
-        let rate = roof(&int4, target, 1).tokens_s;
-        let in_4_bits = (rate > WORTH * one).then_some(rate);
-        let fastest = if in_4_bits.is_some() { &int4 } else { s };
+        let int4 = view.in_4_bits().map(|form| form.build(s.extent).0);
+        let int4 = int4.map(|int4| (roof(&int4, target, 1).tokens_s, int4)).filter(|(rate, _)| *rate > WORTH * one);
+        let in_4_bits = int4.as_ref().map(|(rate, _)| *rate);
+        let fastest = int4.as_ref().map_or(s, |(_, int4)| int4);
         let drafted = draft_rate(fastest, view.draft.map(|draft| &draft.schedule), target, DRAFTED, RIGHT);
         BestRates {
             one,
@@ -190,7 +190,7 @@ impl Smaller {
         let now = view.schedule.weights.format();
         let is_made = WeightFormat::MADE.contains(&now);
         // Of a GGUF file's types no other is made, but there may be a file of 4 bits.
-        let first = if is_made { now.smaller() } else { Some(WeightFormat::Int4) };
+        let first = if is_made { now.smaller() } else { view.in_4_bits().map(|_| WeightFormat::Int4) };
         let mut found = None;
         for format in std::iter::successors(first, |format| format.smaller()) {
             let form = ModelForm::made(shape, format, target.staged);
@@ -303,15 +303,6 @@ pub(crate) fn shown(rate: f64) -> String {
 
 fn about(rate: f64) -> String {
     if rate < 3.0 { format!("{rate:.1}") } else { format!("{rate:.0}") }
-}
-
-pub(crate) fn duration(seconds: f64) -> String {
-    match seconds {
-        0.0..0.1 => format!("{:.1} ms", 1e3 * seconds),
-        0.1..1.0 => format!("{seconds:.2} s"),
-        1.0..20.0 => format!("{seconds:.1} s"),
-        _ => format!("{seconds:.0} s"),
-    }
 }
 
 /// A prompt's tokens, with a comma after the thousands.

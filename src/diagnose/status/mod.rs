@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fs::OpenOptions;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
@@ -54,8 +55,16 @@ pub struct Status {
     pub sequences: u64,
     /// Requests that are waiting.
     pub queue: u64,
-    /// The weights are not in memory, since nobody asked for a while.
+    /// The weights are not in memory, since no request came for a while.
     pub unloaded: bool,
+    /// Where a server listens: addresses with ports, and paths of Unix sockets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<String>,
+}
+
+/// A place where a server listens, as clients name it: an address as a URL.
+pub fn url_of(place: &str) -> String {
+    if place.parse::<SocketAddr>().is_ok() { format!("http://{place}") } else { place.to_owned() }
 }
 
 /// The directories that a process's environment variables name.

@@ -1,7 +1,7 @@
 //! The sampler on intact machines, on machines that lose devices, and on machines without any.
 
 use super::Monitor;
-use crate::cli::top_view;
+use crate::cli::top_view::TopView;
 use crate::diagnose::probe::testing::{TestMachine, all_files};
 use crate::diagnose::status::Environment;
 use crate::display::is_obeyed;
@@ -42,7 +42,7 @@ fn sampler_of(files: &Files) -> Monitor {
 fn text(sampler: &mut Monitor) -> String {
     let sample = sampler.sample();
     serde_json::to_string(&sample).unwrap();
-    let lines = top_view::lines(&sample);
+    let lines = TopView::default().lines(&sample);
     let text: String = lines.iter().map(|l| format!("{l}\n")).collect();
     assert!(!text.chars().any(|c| is_obeyed(c) && c != '\n'), "{text:?}");
     text
