@@ -95,8 +95,8 @@ fn load(model: &Forged, weights: WeightFormat, device: Device, kv: KvType, seque
     model.load(device, options)
 }
 
-/// Sums are taken in another order, and keys may round to the neighbouring f16; bf16 is eight times as coarse. On the CPU inputs have eight bits with INT8
-/// weights, so that what attention adds shows with BF16 alone.
+/// Sums are taken in another order, and keys may round to the neighbouring f16; bf16 is eight times as coarse. On the CPU
+/// inputs are rounded with INT8 weights, so that what attention adds shows best with BF16.
 fn runs() -> [(Device, WeightFormat, KvType, f32); 5] {
     let int8 = WeightFormat::Int8;
     [

@@ -1,7 +1,8 @@
 //! The CPU executor: the schedule's steps with the processor's vector units, on threads of its own.
 //!
-//! Weights lie in panels of sixteen rows ([`panels`]), in their file's format. A product's inputs are rounded to eight bits with
-//! a scale for each 32 columns ([`inputs`]), except for BF16 weights; sums are exact integers within 32 columns, and f32 beyond.
+//! Weights lie in panels of sixteen rows ([`panels`]), in their file's format. A product's inputs are rounded to fifteen bits
+//! with a scale for each 32 columns ([`inputs`]), except for BF16 weights; sums are exact integers within 32 columns, and f32
+//! beyond.
 //! Keys and values are f16 or bf16. Everything else is f32, as in the reference executor, which this one is compared with.
 
 mod attend;
@@ -30,7 +31,7 @@ use attend::{Attend, AttentionScratch, KvView};
 use elementwise::{GatedGelu, Largest, Norm, NormRope, SumOfExp, ToHalf};
 use half::bf16;
 use inputs::Inputs;
-use lanes::VectorUnits;
+use lanes::{LARGEST_INPUT, VectorUnits};
 use panels::Panels;
 use pool::ThreadPool;
 use product::{PanelProduct, ResultRows};
@@ -338,9 +339,9 @@ impl StepKernels for CpuKernels {
 
     fn tolerance(&self, op: &Op) -> Tolerance {
         match op {
-            // Inputs of eight bits, with a scale for each block.
+            // Half of an input's last bit, with a scale for each block.
             Op::Linear { weight, .. } if weight.format != WeightFormat::Bf16 => {
-                Tolerance { inputs: 1.0 / 254.0, block: 32, ..Tolerance::ABOUT_F32 }
+                Tolerance { inputs: 0.5 / LARGEST_INPUT, block: 32, ..Tolerance::ABOUT_F32 }
             }
             Op::KvWrite { kv, .. } if kv.element == KvType::Bf16 => Tolerance::BF16,
             Op::KvWrite { .. } => Tolerance::F16,
@@ -420,7 +421,7 @@ impl CpuKernels {
             }
         }
         // Each part is some panels and some rows.
-        let most_rows = (INPUT_BYTES / weight.cols.max(1)).clamp(8, 1024) / 8 * 8;
+        let most_rows = (INPUT_BYTES / (2 * weight.cols.max(1))).clamp(8, 1024) / 8 * 8;
         let row_parts = rows.div_ceil(most_rows);
         let each = panels.count().div_ceil(self.pool.threads() * PARTS).max(1);
         let panel_parts = panels.count().div_ceil(each);

@@ -145,6 +145,7 @@ impl Panels {
         let mut panels = Panels { format, rows, cols, offset, lines: Zeroed::default() };
         let stride = panels.stride() / BYTES;
         panels.lines = zeroed(rows.div_ceil(LANES) * stride, "weights")?;
+        panels.lines.ask_for_large_pages();
         let together = (READ / (LANES * form.row_bytes)).max(1);
         panels.lines.par_chunks_mut(together * stride).enumerate().try_for_each(|(i, lines)| {
             let first = i * together * LANES;

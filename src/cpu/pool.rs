@@ -1,19 +1,27 @@
 //! Threads that run the parts of a step.
 //!
 //! A pass has some hundred steps of microseconds each, so threads wait for the next one in a loop, for [`SPIN`] at most;
-//! then they sleep. The caller takes parts as they do. Nobody waits for a thread that has taken no part: one that the system
-//! runs late, because something else has its processor, costs its share of the speed and no more.
+//! then they sleep. The caller takes parts as they do. A thread that has taken no part is not waited for.
+//!
+//! A thread that the system stops in the middle of a part holds up the step until it runs again, which takes milliseconds
+//! where another process has its processor. Such a thread is late. It takes no parts for a while afterwards ([`RestTimes`]), so
+//! that a busy processor costs its share of the speed and not that of all. The caller sleeps while it waits for a late
+//! thread: the thread may need the caller's processor.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long a thread waits in a loop before it sleeps.
 const SPIN: Duration = Duration::from_micros(200);
-/// Looks before the clock is read, or the processor given to others.
+/// Looks before the clock is read.
 const LOOKS: u32 = 64;
+/// How long the caller waits for the last parts before the threads that have them may be late.
+const GRACE: Duration = Duration::from_micros(100);
+/// How many times as long as one of the caller's own parts a part of a thread that is not late may take.
+const SLOWER: u32 = 4;
 /// The index of a job whose parts cannot be taken yet.
 const CLOSED: u32 = u32::MAX;
 
@@ -23,7 +31,7 @@ struct PoolTask<'a> {
 }
 
 struct PoolState {
-    /// The job's number, and below it the index of its next part. Whoever moves the index has the part.
+    /// The job's number, and below it the index of its next part. The thread that moves the index has the part.
     next: AtomicU64,
     /// The job of that number, on its caller's stack; valid while a part of it is taken and not done.
     job: AtomicPtr<PoolTask<'static>>,
@@ -31,9 +39,44 @@ struct PoolState {
     done: AtomicUsize,
     has_panicked: AtomicBool,
     ends: AtomicBool,
+    /// Threads that wait for `wake`.
     sleeping: AtomicUsize,
+    /// Whether the caller waits for `finished`.
+    caller_sleeps: AtomicBool,
     bed: Mutex<()>,
     wake: Condvar,
+    finished: Condvar,
+    /// The threads but for the caller.
+    workers: Vec<WorkerState>,
+}
+
+/// What the caller and a thread tell each other.
+#[derive(Default)]
+struct WorkerState {
+    /// The number of the job of which the thread has a part; 0 while it has none.
+    has_part_of: AtomicU32,
+    /// Whether the caller found it late.
+    is_late: AtomicBool,
+}
+
+/// How long a thread that was late takes no parts: twice as long as the last time where it is late again soon.
+struct RestTimes {
+    last: Duration,
+    ended: Option<Instant>,
+}
+
+impl RestTimes {
+    const LEAST: Duration = Duration::from_millis(5);
+    const MOST: Duration = Duration::from_millis(160);
+    /// It is late again soon within this many times its last rest.
+    const SOON: u32 = 2;
+
+    fn next(&mut self, now: Instant) -> Duration {
+        let soon = self.ended.is_some_and(|ended| now.duration_since(ended) < RestTimes::SOON * self.last);
+        self.last = if soon { (2 * self.last).min(RestTimes::MOST) } else { RestTimes::LEAST };
+        self.ended = Some(now + self.last);
+        self.last
+    }
 }
 
 /// The threads, and their caller.
@@ -51,25 +94,61 @@ fn index(word: u64) -> u32 {
 }
 
 impl PoolState {
-    /// Takes parts of the job whose number is `of` and runs them until none is left.
-    fn work(&self, of: u32) {
+    fn new(workers: usize) -> PoolState {
+        PoolState {
+            next: AtomicU64::new(u64::from(CLOSED)),
+            job: AtomicPtr::new(std::ptr::null_mut()),
+            parts: AtomicUsize::new(0),
+            done: AtomicUsize::new(0),
+            has_panicked: AtomicBool::new(false),
+            ends: AtomicBool::new(false),
+            sleeping: AtomicUsize::new(0),
+            caller_sleeps: AtomicBool::new(false),
+            bed: Mutex::new(()),
+            wake: Condvar::new(),
+            finished: Condvar::new(),
+            workers: (0..workers).map(|_| WorkerState::default()).collect(),
+        }
+    }
+
+    /// Takes parts of the job whose number is `of` and runs them until none is left, or the thread is found late. Returns
+    /// how many it ran.
+    fn work(&self, of: u32, worker: Option<&WorkerState>) -> u32 {
+        let mut ran = 0;
         loop {
             let word = self.next.load(Ordering::Acquire);
             let (at, parts) = (index(word), self.parts.load(Ordering::Relaxed));
             if number(word) != of || at == CLOSED || at as usize >= parts {
-                return;
+                return ran;
             }
             let job = self.job.load(Ordering::Relaxed);
+            if let Some(worker) = worker {
+                worker.has_part_of.store(of, Ordering::Relaxed);
+            }
             // It fails where the job is another one by now: then neither `parts` nor `job` may be this one's.
-            if self.next.compare_exchange_weak(word, word + 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-                continue;
+            let taken = self.next.compare_exchange_weak(word, word + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+            if taken {
+                // SAFETY: this part is taken and not done, so that `ThreadPool::run` has not returned from the job.
+                let job = unsafe { &*job };
+                if catch_unwind(AssertUnwindSafe(|| (job.part)(at as usize))).is_err() {
+                    self.has_panicked.store(true, Ordering::Relaxed);
+                }
+                ran += 1;
             }
-            // SAFETY: this part is taken and not done, so that `ThreadPool::run` has not returned from the job.
-            let job = unsafe { &*job };
-            if catch_unwind(AssertUnwindSafe(|| (job.part)(at as usize))).is_err() {
-                self.has_panicked.store(true, Ordering::Relaxed);
+            if let Some(worker) = worker {
+                worker.has_part_of.store(0, Ordering::Relaxed);
             }
-            self.done.fetch_add(1, Ordering::Release);
+            if taken {
+                // The caller sleeps only for parts of others: its own are done by then.
+                let last = self.done.fetch_add(1, Ordering::SeqCst) + 1 == parts;
+                if last && self.caller_sleeps.load(Ordering::SeqCst) {
+                    drop(self.lock());
+                    self.finished.notify_all();
+                }
+            }
+            if worker.is_some_and(|worker| worker.is_late.load(Ordering::Relaxed)) {
+                return ran;
+            }
         }
     }
 
@@ -94,8 +173,8 @@ impl PoolState {
                 break;
             }
         }
-        let mut bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
-        // Counted before the last look: whoever publishes a job after that look finds the count.
+        let mut bed = self.lock();
+        // Counted before the last look: a caller that publishes a job after that look finds the count.
         self.sleeping.fetch_add(1, Ordering::SeqCst);
         let found = loop {
             if self.ends.load(Ordering::SeqCst) {
@@ -110,10 +189,71 @@ impl PoolState {
         found
     }
 
+    /// Sleeps, whatever jobs there are, unless the pool ends.
+    fn rest(&self, time: Duration) {
+        let until = Instant::now() + time;
+        let mut bed = self.lock();
+        while !self.ends.load(Ordering::SeqCst) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            bed = self.wake.wait_timeout(bed, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Waits until the job's parts are done, which the caller began at `start` and of which it ran `ran` itself.
+    fn finish(&self, of: u32, parts: usize, start: Instant, ran: u32) {
+        let is_done = || self.done.load(Ordering::SeqCst) >= parts;
+        let spin = || {
+            (0..LOOKS).any(|_| {
+                std::hint::spin_loop();
+                is_done()
+            })
+        };
+        if is_done() || spin() {
+            return;
+        }
+        let own = Instant::now();
+        let patience = GRACE.max(SLOWER * ((own - start) / ran.max(1)));
+        while own.elapsed() < patience {
+            if spin() {
+                return;
+            }
+        }
+        for worker in self.workers.iter().filter(|worker| worker.has_part_of.load(Ordering::Relaxed) == of) {
+            worker.is_late.store(true, Ordering::Relaxed);
+        }
+        let mut bed = self.lock();
+        // Set before the look: a thread that ends the last part after it finds the caller asleep.
+        self.caller_sleeps.store(true, Ordering::SeqCst);
+        while !is_done() {
+            bed = self.finished.wait(bed).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.caller_sleeps.store(false, Ordering::SeqCst);
+    }
+
     fn wake_all(&self) {
         if self.sleeping.load(Ordering::SeqCst) > 0 {
-            drop(self.bed.lock().unwrap_or_else(PoisonError::into_inner));
+            drop(self.lock());
             self.wake.notify_all();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.bed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a thread of the pool does.
+fn serve(shared: &PoolState, worker: &WorkerState) {
+    let (mut seen, mut rest) = (0, RestTimes { last: RestTimes::LEAST, ended: None });
+    while let Some(number) = shared.wait(seen) {
+        shared.work(number, Some(worker));
+        seen = number;
+        if worker.is_late.load(Ordering::Relaxed) {
+            shared.rest(rest.next(Instant::now()));
+            worker.is_late.store(false, Ordering::Relaxed);
         }
     }
 }
@@ -121,26 +261,10 @@ impl PoolState {
 impl ThreadPool {
     /// Starts `threads - 1` threads, or fewer where the system grants no more. The caller is the last one.
     pub fn start(threads: usize) -> ThreadPool {
-        let shared = Arc::new(PoolState {
-            next: AtomicU64::new(u64::from(CLOSED)),
-            job: AtomicPtr::new(std::ptr::null_mut()),
-            parts: AtomicUsize::new(0),
-            done: AtomicUsize::new(0),
-            has_panicked: AtomicBool::new(false),
-            ends: AtomicBool::new(false),
-            sleeping: AtomicUsize::new(0),
-            bed: Mutex::new(()),
-            wake: Condvar::new(),
-        });
-        let spawn = |_| {
+        let shared = Arc::new(PoolState::new(threads.saturating_sub(1)));
+        let spawn = |i: usize| {
             let shared = shared.clone();
-            let run = move || {
-                let mut seen = 0;
-                while let Some(number) = shared.wait(seen) {
-                    shared.work(number);
-                    seen = number;
-                }
-            };
+            let run = move || serve(&shared, &shared.workers[i - 1]);
             std::thread::Builder::new().name("cpu".into()).spawn(run)
         };
         let threads: Vec<_> = (1..threads).map(spawn).map_while(std::io::Result::ok).collect();
@@ -163,7 +287,8 @@ impl ThreadPool {
         assert!(parts < CLOSED as usize, "{parts} parts");
         let shared = &*self.shared;
         let mut job = PoolTask { part };
-        let of = number(shared.next.load(Ordering::Relaxed)).wrapping_add(1);
+        // 0 is no job's number.
+        let of = number(shared.next.load(Ordering::Relaxed)).wrapping_add(1).max(1);
         // Closed first: a thread that still looks at the job before finds it gone before it can mix up the two.
         shared.next.store(u64::from(of) << 32 | u64::from(CLOSED), Ordering::SeqCst);
         shared.job.store((&raw mut job).cast(), Ordering::Relaxed);
@@ -171,16 +296,9 @@ impl ThreadPool {
         shared.done.store(0, Ordering::Relaxed);
         shared.next.store(u64::from(of) << 32, Ordering::SeqCst);
         shared.wake_all();
-        shared.work(of);
-        let mut looks = 0;
-        while shared.done.load(Ordering::Acquire) < parts {
-            std::hint::spin_loop();
-            looks += 1;
-            if looks % LOOKS == 0 {
-                // Who has the last part may wait for this processor.
-                std::thread::yield_now();
-            }
-        }
+        let start = Instant::now();
+        let ran = shared.work(of, None);
+        shared.finish(of, parts, start, ran);
         if shared.has_panicked.swap(false, Ordering::Relaxed) {
             panic!("a part of a step panicked");
         }
@@ -190,8 +308,8 @@ impl ThreadPool {
 impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::SeqCst);
-        drop(self.shared.bed.lock().unwrap_or_else(PoisonError::into_inner));
-        self.shared.wake.notify_all();
+        self.shared.sleeping.fetch_add(1, Ordering::SeqCst);
+        self.shared.wake_all();
         for thread in self.threads.drain(..) {
             // Its parts' panics were caught.
             let _ = thread.join();
@@ -231,6 +349,66 @@ mod tests {
                 std::thread::yield_now();
             }
         }
+    }
+
+    /// Runs a job of two parts of which the other thread has one, which it leaves once `may_leave` says so.
+    fn with_both_threads(pool: &mut ThreadPool, may_leave: impl Fn(&WorkerState) -> bool + Sync) {
+        let (shared, caller, there) = (pool.shared.clone(), std::thread::current().id(), AtomicUsize::new(0));
+        pool.run(2, &|_| {
+            there.fetch_add(1, Ordering::SeqCst);
+            while there.load(Ordering::SeqCst) < 2 {
+                std::thread::yield_now();
+            }
+            while std::thread::current().id() != caller && !may_leave(&shared.workers[0]) {
+                std::thread::yield_now();
+            }
+        });
+    }
+
+    /// As where the system never runs it, because something else has its processor.
+    #[test]
+    fn a_thread_that_takes_no_part_holds_up_no_step() {
+        let absent = std::thread::spawn(|| {});
+        let mut pool = ThreadPool { shared: Arc::new(PoolState::new(1)), threads: vec![absent] };
+        for parts in 2..50 {
+            let count = AtomicUsize::new(0);
+            pool.run(parts, &|_| {
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+            assert_eq!(count.into_inner(), parts);
+        }
+    }
+
+    /// As where the system stops it in the middle of a part: the caller sleeps meanwhile, and the thread rests and comes back.
+    #[test]
+    fn a_late_thread_is_found_rests_and_comes_back() {
+        let mut pool = ThreadPool::start(2);
+        for _ in 0..3 {
+            let shared = pool.shared.clone();
+            // The caller would wait for this part for ever if it did not find the thread late before it sleeps.
+            with_both_threads(&mut pool, |worker| {
+                worker.is_late.load(Ordering::SeqCst) && shared.caller_sleeps.load(Ordering::SeqCst)
+            });
+            while pool.shared.workers[0].is_late.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            with_both_threads(&mut pool, |_| true);
+        }
+        // The pool ends while a thread rests.
+        with_both_threads(&mut pool, |worker| worker.is_late.load(Ordering::SeqCst));
+    }
+
+    #[test]
+    fn rests_grow_while_a_thread_is_late_again_soon() {
+        let mut rest = RestTimes { last: RestTimes::LEAST, ended: None };
+        let mut now = Instant::now();
+        for times in [1, 2, 4, 8, 16, 32, 32] {
+            let time = rest.next(now);
+            assert_eq!(time, times * RestTimes::LEAST);
+            now += time + RestTimes::LEAST;
+        }
+        now += 2 * RestTimes::SOON * RestTimes::MOST;
+        assert_eq!(rest.next(now), RestTimes::LEAST);
     }
 
     #[test]

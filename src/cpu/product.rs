@@ -1,9 +1,9 @@
 //! Products of weights and inputs: `out[r][i] = sum over k of weight[i][k] * x[r][k]`.
 //!
-//! A panel of sixteen rows of weights meets four or eight rows of inputs at a time ([`Lanes::ROWS`]). Four columns of the panel
-//! are a vector of bytes, and the same four bytes of a row of inputs go to all lanes: one dot product adds 64 products for a
-//! row. So a vector is unpacked once for all rows, and one row costs its unpacking, 8 dot products for each 32 columns, and 2
-//! operations in f32.
+//! A panel of sixteen rows of weights meets up to eight rows of inputs at a time ([`Lanes::ROWS`]). Four columns of the panel
+//! are a vector of bytes, and the same four columns of a row of inputs go to all lanes: one dot product adds 64 products for a
+//! row. So a vector is unpacked once for all rows, and one row costs its unpacking, 8 dot products for each 32 columns, and few
+//! operations in f32. A dot product is two instructions on most kinds, because an input has two bytes.
 //! The weights' zero comes from the start of the integer sums; offsets are subtracted by the inputs' sums.
 //!
 //! Each result is summed in one order, whatever the number of rows: it does not depend on the rows beside it.
@@ -16,6 +16,10 @@ use crate::model::blocks::BlockFormat;
 use crate::model::grouped::{Grouped, LOAD, VALUES};
 use std::marker::PhantomData;
 use std::ops::Range;
+
+/// How far ahead of its loads a product of few rows asks for weights, in bytes. A processor by itself stops at the end of a
+/// page.
+const AHEAD: usize = 1024;
 
 /// What the inputs of a product in `format` have to be corrected by.
 pub fn correction(format: WeightFormat, units: VectorUnits) -> Correction {
@@ -54,7 +58,7 @@ pub struct PanelProduct<'a> {
     pub rows: Range<usize>,
     /// The inputs as they are, `[rows]` at a stride: read for BF16 alone.
     pub x: (*const f32, usize),
-    /// The inputs in eight bits.
+    /// The inputs as whole numbers.
     pub inputs: &'a Inputs,
     /// The results.
     pub out: ResultRows,
@@ -151,7 +155,7 @@ impl PanelProduct<'_> {
                 row += unsafe {
                     match self.rows.end - row {
                         8.. if L::ROWS >= 8 => self.tile::<L, F, 8>(panel, row),
-                        4.. => self.tile::<L, F, 4>(panel, row),
+                        4.. if L::ROWS >= 4 => self.tile::<L, F, 4>(panel, row),
                         2.. => self.tile::<L, F, 2>(panel, row),
                         _ => self.tile::<L, F, 1>(panel, row),
                     }
@@ -171,7 +175,7 @@ impl PanelProduct<'_> {
         };
         // SAFETY: a panel has `loads` loads, and each row of inputs too.
         unsafe {
-            let q = self.inputs.q.as_ptr().add(row * loads * LOAD);
+            let words = self.inputs.words.as_ptr().add(row * loads * LOAD / 4);
             let x_scales = self.inputs.scales.as_ptr().add(row * loads);
             let starts = self.inputs.starts.as_ptr().add(row * groups);
             let sums = self.inputs.sums.as_ptr().add(row * groups);
@@ -182,16 +186,22 @@ impl PanelProduct<'_> {
                 let from = planes.as_ptr().add(load * vectors * BYTES);
                 let record = scales.as_ptr().add(if form.is_shared { load / LOADS } else { load } * form.record());
                 let small = small.add(load * form.small());
+                // More rows compute for longer than memory takes.
+                if M <= 2 {
+                    for v in 0..vectors {
+                        L::prefetch(from.wrapping_add(AHEAD + v * BYTES));
+                    }
+                }
                 for half in 0..const { if scale_form::<F>().by_16 { 2 } else { 1 } } {
                     let (of, group) = if form.by_16 { (4 * half..4 * half + 4, 2 * load + half) } else { (0..8, load) };
-                    let mut products = [L::splat_i32(0); M];
+                    let mut products = [L::begin([0; 2].as_ptr()); M];
                     for (m, products) in products.iter_mut().enumerate() {
-                        *products = L::splat_i32(*starts.add(m * groups + group));
+                        *products = L::begin(starts.add(m * groups + group).cast());
                     }
                     for v in of {
                         let weights = unpack::<L, F>(from, v);
                         for (m, products) in products.iter_mut().enumerate() {
-                            let x = q.add(m * loads * LOAD + load * LOAD + 4 * v).cast::<i32>().read_unaligned();
+                            let x = words.add((m * loads + load) * LOAD / 4 + v).cast();
                             *products = match const { is_bytes::<F>() } {
                                 true => L::dot_bytes(*products, weights, x),
                                 false => L::dot(*products, weights, x),
@@ -201,7 +211,7 @@ impl PanelProduct<'_> {
                     let (scale, least) = scales_of::<L, F>(record, small, half);
                     for (m, result) in results.iter_mut().enumerate() {
                         let x_scale = L::splat(*x_scales.add(m * loads + load));
-                        let scaled = L::mul(L::to_f32(products[m]), x_scale);
+                        let scaled = L::mul(L::total(products[m]), x_scale);
                         *result = match F::GROUPED {
                             Some(_) => L::fma(scaled, scale, *result),
                             None => L::add(*result, scaled),
@@ -270,6 +280,11 @@ impl PanelProduct<'_> {
             let x: [*const f32; M] = std::array::from_fn(|m| self.x.0.add((row + m) * self.x.1));
             let mut sums = [[L::splat(0.0); M]; SUMS];
             for k in (0..whole).step_by(SUMS) {
+                if M <= 2 {
+                    for line in 0..2 * LANES * SUMS / BYTES {
+                        L::prefetch(planes.as_ptr().wrapping_add(AHEAD + k * 2 * LANES + line * BYTES));
+                    }
+                }
                 for (s, sums) in sums.iter_mut().enumerate() {
                     add_column::<L, M>(planes, x, k + s, sums);
                 }

@@ -45,6 +45,17 @@ pub(crate) fn zeroed<T: Pod>(len: usize, what: &str) -> Result<Zeroed<T>> {
     }
 }
 
+impl<T> Zeroed<T> {
+    /// Asks for large pages, as far as whole ones fit: for what is written as a whole, and read so again and again. Where the
+    /// system has none to give, pages are as they were.
+    pub(crate) fn ask_for_large_pages(&self) {
+        #[cfg(target_os = "linux")]
+        if let Some(pages) = &self.pages {
+            let _ = pages.advise(memmap2::Advice::HugePage);
+        }
+    }
+}
+
 impl<T: Pod> Deref for Zeroed<T> {
     type Target = [T];
 

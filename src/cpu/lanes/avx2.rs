@@ -34,10 +34,10 @@ unsafe fn pairs<A: Copy, C>(a: [A; 2], b: [A; 2], f: impl Fn(A, A) -> C) -> [C; 
 // SAFETY: every method is few instructions of this kind.
 unsafe impl Lanes for Avx2 {
     type F = [__m256; 2];
-    type I = [__m256i; 2];
+    type Sums = [__m256i; 2];
     type B = [__m256i; 2];
     const OFFSET: u8 = 0;
-    const ROWS: usize = 8;
+    const ROWS: usize = 4;
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self::F {
@@ -136,42 +136,51 @@ unsafe impl Lanes for Avx2 {
         let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
         _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps::<1>(two, two)))
     }
+
     #[inline(always)]
-    unsafe fn store_i8(to: *mut i8, x: Self::F) {
+    unsafe fn store_inputs(to: *mut [i32; 2], x: Self::F) {
         let [a, b] = both(x, |x| _mm256_cvtps_epi32(x));
         // Packing works within halves of a vector: the quarters come out as 0, 2, 1, 3.
         let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(a, b));
-        let bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));
-        _mm_storeu_si128(to.cast(), bytes);
-    }
-
-    #[inline(always)]
-    unsafe fn splat_i32(x: i32) -> Self::I {
-        [_mm256_set1_epi32(x); 2]
+        // Of four inputs of sixteen bits, the first word has 0 and 2, and the second 1 and 3.
+        let order = _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
+        _mm256_storeu_si256(to.cast(), _mm256_shuffle_epi8(words, _mm256_broadcastsi128_si256(order)));
     }
     #[inline(always)]
-    unsafe fn to_f32(x: Self::I) -> Self::F {
-        both(x, |x| _mm256_cvtepi32_ps(x))
+    fn start(x: i32) -> [i32; 2] {
+        [x, 0]
     }
     #[inline(always)]
-    unsafe fn dot(sums: Self::I, weights: Self::B, x: i32) -> Self::I {
-        // A pair's sum is at most 2 * 63 * 127 in magnitude, which 16 bits hold.
-        let x = _mm256_set1_epi32(x);
+    unsafe fn begin(start: *const i32) -> Self::Sums {
+        [_mm256_set1_epi32(*start); 2]
+    }
+    #[inline(always)]
+    unsafe fn total(sums: Self::Sums) -> Self::F {
+        both(sums, |sum| _mm256_cvtepi32_ps(sum))
+    }
+    #[inline(always)]
+    unsafe fn dot(sums: Self::Sums, weights: Self::B, x: *const i32) -> Self::Sums {
+        let x = [_mm256_set1_epi32(*x), _mm256_set1_epi32(*x.add(1))];
         pairs(sums, weights, |sum, w| {
-            let twos = _mm256_maddubs_epi16(w, x);
-            _mm256_add_epi32(sum, _mm256_madd_epi16(twos, _mm256_set1_epi16(1)))
+            let even = _mm256_madd_epi16(_mm256_and_si256(w, _mm256_set1_epi16(255)), x[0]);
+            let odd = _mm256_madd_epi16(_mm256_srli_epi16::<8>(w), x[1]);
+            _mm256_add_epi32(sum, _mm256_add_epi32(even, odd))
         })
     }
     #[inline(always)]
-    unsafe fn dot_bytes(sums: Self::I, weights: Self::B, x: i32) -> Self::I {
-        // |w| is unsigned, and x takes its sign: at most 2 * 128 * 127.
-        let x = _mm256_set1_epi32(x);
+    unsafe fn dot_bytes(sums: Self::Sums, weights: Self::B, x: *const i32) -> Self::Sums {
+        let x = [_mm256_set1_epi32(*x), _mm256_set1_epi32(*x.add(1))];
         pairs(sums, weights, |sum, w| {
-            let twos = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
-            _mm256_add_epi32(sum, _mm256_madd_epi16(twos, _mm256_set1_epi16(1)))
+            let even = _mm256_madd_epi16(_mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(w)), x[0]);
+            let odd = _mm256_madd_epi16(_mm256_srai_epi16::<8>(w), x[1]);
+            _mm256_add_epi32(sum, _mm256_add_epi32(even, odd))
         })
     }
 
+    #[inline(always)]
+    unsafe fn prefetch(from: *const u8) {
+        _mm_prefetch::<_MM_HINT_T0>(from.cast())
+    }
     #[inline(always)]
     unsafe fn load_bytes(from: *const u8) -> Self::B {
         both([from, from.add(32)], |p| _mm256_loadu_si256(p.cast()))

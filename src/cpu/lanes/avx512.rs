@@ -16,7 +16,8 @@ pub unsafe fn run<K: VectorKernel>(kernel: K) -> K::Output {
 // SAFETY: every method is one or few instructions of this kind.
 unsafe impl Lanes for Avx512 {
     type F = __m512;
-    type I = __m512i;
+    /// Of the inputs' high bytes, and of their low ones.
+    type Sums = [__m512i; 2];
     type B = __m512i;
     const OFFSET: u8 = 128;
     const ROWS: usize = 8;
@@ -109,28 +110,45 @@ unsafe impl Lanes for Avx512 {
     unsafe fn largest(a: __m512) -> f32 {
         _mm512_reduce_max_ps(a)
     }
-    #[inline(always)]
-    unsafe fn store_i8(to: *mut i8, x: __m512) {
-        _mm_storeu_si128(to.cast(), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x)))
-    }
 
     #[inline(always)]
-    unsafe fn splat_i32(x: i32) -> __m512i {
-        _mm512_set1_epi32(x)
+    unsafe fn store_inputs(to: *mut [i32; 2], x: __m512) {
+        let x = _mm512_cvtps_epi32(x);
+        let high = _mm512_srai_epi32::<7>(_mm512_add_epi32(x, _mm512_set1_epi32(64)));
+        let low = _mm512_sub_epi32(x, _mm512_slli_epi32::<7>(high));
+        let (high, low) = (_mm512_cvtepi32_epi8(high), _mm512_cvtepi32_epi8(low));
+        _mm_storeu_si128(to.cast(), _mm_unpacklo_epi32(high, low));
+        _mm_storeu_si128(to.add(2).cast(), _mm_unpackhi_epi32(high, low));
     }
     #[inline(always)]
-    unsafe fn to_f32(x: __m512i) -> __m512 {
-        _mm512_cvtepi32_ps(x)
+    fn start(x: i32) -> [i32; 2] {
+        [x >> 7, x & 127]
     }
     #[inline(always)]
-    unsafe fn dot(sums: __m512i, weights: __m512i, x: i32) -> __m512i {
-        _mm512_dpbusd_epi32(sums, weights, _mm512_set1_epi32(x))
+    unsafe fn begin(start: *const i32) -> Self::Sums {
+        [_mm512_set1_epi32(*start), _mm512_set1_epi32(*start.add(1))]
     }
     #[inline(always)]
-    unsafe fn dot_bytes(sums: __m512i, weights: __m512i, x: i32) -> __m512i {
+    unsafe fn total(sums: Self::Sums) -> __m512 {
+        // Both are below 2^24, so that only their sum is rounded.
+        _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[0]), _mm512_set1_ps(128.0), _mm512_cvtepi32_ps(sums[1]))
+    }
+    #[inline(always)]
+    unsafe fn dot(sums: Self::Sums, weights: __m512i, x: *const i32) -> Self::Sums {
+        [
+            _mm512_dpbusd_epi32(sums[0], weights, _mm512_set1_epi32(*x)),
+            _mm512_dpbusd_epi32(sums[1], weights, _mm512_set1_epi32(*x.add(1))),
+        ]
+    }
+    #[inline(always)]
+    unsafe fn dot_bytes(sums: Self::Sums, weights: __m512i, x: *const i32) -> Self::Sums {
         Self::dot(sums, weights, x)
     }
 
+    #[inline(always)]
+    unsafe fn prefetch(from: *const u8) {
+        _mm_prefetch::<_MM_HINT_T0>(from.cast())
+    }
     #[inline(always)]
     unsafe fn load_bytes(from: *const u8) -> __m512i {
         _mm512_loadu_si512(from.cast())

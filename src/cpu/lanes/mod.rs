@@ -16,6 +16,8 @@ mod portable;
 pub const LANES: usize = 16;
 /// Bytes of a vector of weights: four of each lane.
 pub const BYTES: usize = 4 * LANES;
+/// The largest input of a dot product: in two bytes whose low one counts 128ths of the high one, both are within ±127.
+pub const LARGEST_INPUT: f32 = 127.0 * 128.0;
 
 /// Vectors of sixteen lanes. A lane of `B` is four bytes.
 ///
@@ -26,8 +28,8 @@ pub const BYTES: usize = 4 * LANES;
 pub unsafe trait Lanes {
     /// Sixteen f32.
     type F: Copy;
-    /// Sixteen i32.
-    type I: Copy;
+    /// Sixteen sums of products, as the dot products of the kind keep them.
+    type Sums: Copy;
     /// Sixteen times four bytes.
     type B: Copy;
     /// What weights of eight bits are offset by where [`Lanes::dot`] takes unsigned bytes; 0 where it takes signed ones.
@@ -71,17 +73,23 @@ pub unsafe trait Lanes {
     unsafe fn sum(a: Self::F) -> f32;
     /// The largest of all lanes.
     unsafe fn largest(a: Self::F) -> f32;
-    /// Writes sixteen integers of -127 to 127 as bytes.
-    unsafe fn store_i8(to: *mut i8, x: Self::F);
 
-    unsafe fn splat_i32(x: i32) -> Self::I;
-    unsafe fn to_f32(x: Self::I) -> Self::F;
-    /// Adds to each lane the sum of four products: unsigned weights of up to 63 and the signed bytes of `x`, the same for all
-    /// lanes.
-    unsafe fn dot(sums: Self::I, weights: Self::B, x: i32) -> Self::I;
+    /// Writes sixteen integers within ±[`LARGEST_INPUT`] as inputs of dot products: two words for each four of them.
+    unsafe fn store_inputs(to: *mut [i32; 2], x: Self::F);
+    /// A number that sums begin with, as [`Lanes::begin`] takes it. It is within ±2^27.
+    fn start(x: i32) -> [i32; 2];
+    /// Sums that are a [`Lanes::start`], of which `start` is the first word.
+    unsafe fn begin(start: *const i32) -> Self::Sums;
+    /// The sums, each rounded once.
+    unsafe fn total(sums: Self::Sums) -> Self::F;
+    /// Adds to each lane the sum of four products: unsigned weights of up to 63 and four inputs, the same for all lanes, of
+    /// which `x` is the first word. Sums are exact within ±2^28.
+    unsafe fn dot(sums: Self::Sums, weights: Self::B, x: *const i32) -> Self::Sums;
     /// As [`Lanes::dot`], of weights of eight bits: signed ones, or those plus [`Lanes::OFFSET`] where that is not 0.
-    unsafe fn dot_bytes(sums: Self::I, weights: Self::B, x: i32) -> Self::I;
+    unsafe fn dot_bytes(sums: Self::Sums, weights: Self::B, x: *const i32) -> Self::Sums;
 
+    /// Asks for a line of memory that is read soon. It may be any address.
+    unsafe fn prefetch(from: *const u8);
     unsafe fn load_bytes(from: *const u8) -> Self::B;
     /// Each byte's bits `AT ..`, of which `mask` is kept.
     #[inline(always)]
@@ -261,8 +269,8 @@ impl VectorKernel for Read<'_> {
                     *all = L::or(*all, L::load_bytes(lines.as_ptr().add(i * BYTES)));
                 }
             }
-            let sums = all.into_iter().fold(L::splat_i32(0), |sums, all| L::dot(sums, all, 1));
-            L::sum(L::to_f32(sums))
+            let sums = all.into_iter().fold(L::begin([0; 2].as_ptr()), |sums, all| L::dot(sums, all, [1; 2].as_ptr()));
+            L::sum(L::total(sums))
         }
     }
 }

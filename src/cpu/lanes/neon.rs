@@ -2,7 +2,7 @@
 
 #![allow(unsafe_op_in_unsafe_fn)] // A method is nothing but such operations.
 
-use super::{Kernel, LANES, Lanes};
+use super::{LANES, Lanes, VectorKernel};
 use std::arch::aarch64::*;
 use std::arch::asm;
 
@@ -10,13 +10,13 @@ use std::arch::asm;
 pub struct Neon<const DOT: bool>;
 
 #[target_feature(enable = "neon,dotprod")]
-pub unsafe fn run_with_dot<K: Kernel>(kernel: K) -> K::Output {
+pub unsafe fn run_with_dot<K: VectorKernel>(kernel: K) -> K::Output {
     // SAFETY: the caller's.
     kernel.run::<Neon<true>>()
 }
 
 #[target_feature(enable = "neon")]
-pub unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
+pub unsafe fn run<K: VectorKernel>(kernel: K) -> K::Output {
     // SAFETY: the caller's.
     kernel.run::<Neon<false>>()
 }
@@ -107,10 +107,11 @@ unsafe fn dot<const DOT: bool>(sums: int32x4_t, weights: uint8x16_t, x: int8x16_
 // SAFETY: every method is few instructions of this kind.
 unsafe impl<const DOT: bool> Lanes for Neon<DOT> {
     type F = [float32x4_t; 4];
-    type I = [int32x4_t; 4];
+    /// Of the inputs' high bytes, and of their low ones.
+    type Sums = [[int32x4_t; 4]; 2];
     type B = [uint8x16_t; 4];
     const OFFSET: u8 = 0;
-    const ROWS: usize = 4;
+    const ROWS: usize = 2;
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self::F {
@@ -225,31 +226,51 @@ unsafe impl<const DOT: bool> Lanes for Neon<DOT> {
     unsafe fn largest(a: Self::F) -> f32 {
         vmaxnmvq_f32(vmaxnmq_f32(vmaxnmq_f32(a[0], a[1]), vmaxnmq_f32(a[2], a[3])))
     }
-    #[inline(always)]
-    unsafe fn store_i8(to: *mut i8, x: Self::F) {
-        let [a, b, c, d] = each!(x, |x| vmovn_s32(vcvtnq_s32_f32(x)));
-        let (low, high) = (vmovn_s16(vcombine_s16(a, b)), vmovn_s16(vcombine_s16(c, d)));
-        vst1q_s8(to, vcombine_s8(low, high));
-    }
 
     #[inline(always)]
-    unsafe fn splat_i32(x: i32) -> Self::I {
-        [vdupq_n_s32(x); 4]
+    unsafe fn store_inputs(to: *mut [i32; 2], x: Self::F) {
+        let x = each!(x, |x| vcvtnq_s32_f32(x));
+        let high = each!(x, |x| vshrq_n_s32::<7>(vaddq_s32(x, vdupq_n_s32(64))));
+        let low = pairs!(x, high, |x, high| vsubq_s32(x, vshlq_n_s32::<7>(high)));
+        let bytes = |x: [int32x4_t; 4]| {
+            let [a, b, c, d] = each!(x, |x| vmovn_s32(x));
+            vreinterpretq_s32_s8(vcombine_s8(vmovn_s16(vcombine_s16(a, b)), vmovn_s16(vcombine_s16(c, d))))
+        };
+        let (high, low) = (bytes(high), bytes(low));
+        vst1q_s32(to.cast(), vzip1q_s32(high, low));
+        vst1q_s32(to.add(2).cast(), vzip2q_s32(high, low));
     }
     #[inline(always)]
-    unsafe fn to_f32(x: Self::I) -> Self::F {
-        each!(x, |x| vcvtq_f32_s32(x))
+    fn start(x: i32) -> [i32; 2] {
+        [x >> 7, x & 127]
     }
     #[inline(always)]
-    unsafe fn dot(sums: Self::I, weights: Self::B, x: i32) -> Self::I {
-        let x = vreinterpretq_s8_s32(vdupq_n_s32(x));
-        pairs!(sums, weights, |sums, weights| dot::<DOT>(sums, weights, x))
+    unsafe fn begin(start: *const i32) -> Self::Sums {
+        [[vdupq_n_s32(*start); 4], [vdupq_n_s32(*start.add(1)); 4]]
     }
     #[inline(always)]
-    unsafe fn dot_bytes(sums: Self::I, weights: Self::B, x: i32) -> Self::I {
+    unsafe fn total(sums: Self::Sums) -> Self::F {
+        let [high, low] = sums;
+        each!(pairs!(high, low, |high, low| vaddq_s32(vshlq_n_s32::<7>(high), low)), |x| vcvtq_f32_s32(x))
+    }
+    #[inline(always)]
+    unsafe fn dot(sums: Self::Sums, weights: Self::B, x: *const i32) -> Self::Sums {
+        let [high, low] = sums;
+        let x = [vreinterpretq_s8_s32(vdupq_n_s32(*x)), vreinterpretq_s8_s32(vdupq_n_s32(*x.add(1)))];
+        [
+            pairs!(high, weights, |sums, weights| dot::<DOT>(sums, weights, x[0])),
+            pairs!(low, weights, |sums, weights| dot::<DOT>(sums, weights, x[1])),
+        ]
+    }
+    #[inline(always)]
+    unsafe fn dot_bytes(sums: Self::Sums, weights: Self::B, x: *const i32) -> Self::Sums {
         Self::dot(sums, weights, x)
     }
 
+    #[inline(always)]
+    unsafe fn prefetch(from: *const u8) {
+        asm!("prfm pldl1strm, [{from}]", from = in(reg) from, options(readonly, nostack, preserves_flags))
+    }
     #[inline(always)]
     unsafe fn load_bytes(from: *const u8) -> Self::B {
         each!([from, from.add(LANES), from.add(2 * LANES), from.add(3 * LANES)], |p| vld1q_u8(p))

@@ -17,15 +17,16 @@ fn each<T: Copy + Default, const N: usize>(f: impl Fn(usize) -> T) -> [T; N] {
 }
 
 #[inline(always)]
-fn dot(sums: [i32; LANES], x: i32, weight: impl Fn(usize) -> i32) -> [i32; LANES] {
-    let x = x.to_le_bytes().map(|x| i32::from(x as i8));
+fn dot(sums: [i32; LANES], x: [i32; 2], weight: impl Fn(usize) -> i32) -> [i32; LANES] {
+    // The low half of a word, then the high one.
+    let x = [x[0] << 16 >> 16, x[0] >> 16, x[1] << 16 >> 16, x[1] >> 16];
     each(|i| sums[i] + (0..4).map(|j| weight(4 * i + j) * x[j]).sum::<i32>())
 }
 
 // SAFETY: pointers are the caller's.
 unsafe impl Lanes for Portable {
     type F = [f32; LANES];
-    type I = [i32; LANES];
+    type Sums = [i32; LANES];
     type B = [u8; BYTES];
     const OFFSET: u8 = 0;
     const ROWS: usize = 8;
@@ -118,28 +119,37 @@ unsafe impl Lanes for Portable {
     unsafe fn largest(a: Self::F) -> f32 {
         a.into_iter().fold(f32::NEG_INFINITY, |a, b| if a > b { a } else { b })
     }
+
     #[inline(always)]
-    unsafe fn store_i8(to: *mut i8, x: Self::F) {
-        to.cast::<[i8; LANES]>().write_unaligned(x.map(|x| x as i8))
+    unsafe fn store_inputs(to: *mut [i32; 2], x: Self::F) {
+        let pair = |i: usize| (x[i] as i32 & 0xffff) | (x[i + 1] as i32) << 16;
+        to.cast::<[[i32; 2]; 4]>().write_unaligned(each(|i| [pair(4 * i), pair(4 * i + 2)]));
+    }
+    #[inline(always)]
+    fn start(x: i32) -> [i32; 2] {
+        [x, 0]
+    }
+    #[inline(always)]
+    unsafe fn begin(start: *const i32) -> Self::Sums {
+        [*start; LANES]
+    }
+    #[inline(always)]
+    unsafe fn total(sums: Self::Sums) -> Self::F {
+        sums.map(|sum| sum as f32)
+    }
+    #[inline(always)]
+    unsafe fn dot(sums: Self::Sums, weights: Self::B, x: *const i32) -> Self::Sums {
+        dot(sums, [*x, *x.add(1)], |at| i32::from(weights[at]))
+    }
+    #[inline(always)]
+    unsafe fn dot_bytes(sums: Self::Sums, weights: Self::B, x: *const i32) -> Self::Sums {
+        dot(sums, [*x, *x.add(1)], |at| i32::from(weights[at] as i8))
     }
 
     #[inline(always)]
-    unsafe fn splat_i32(x: i32) -> Self::I {
-        [x; LANES]
+    unsafe fn prefetch(from: *const u8) {
+        let _ = from;
     }
-    #[inline(always)]
-    unsafe fn to_f32(x: Self::I) -> Self::F {
-        x.map(|x| x as f32)
-    }
-    #[inline(always)]
-    unsafe fn dot(sums: Self::I, weights: Self::B, x: i32) -> Self::I {
-        dot(sums, x, |at| i32::from(weights[at]))
-    }
-    #[inline(always)]
-    unsafe fn dot_bytes(sums: Self::I, weights: Self::B, x: i32) -> Self::I {
-        dot(sums, x, |at| i32::from(weights[at] as i8))
-    }
-
     #[inline(always)]
     unsafe fn load_bytes(from: *const u8) -> Self::B {
         from.cast::<Self::B>().read_unaligned()

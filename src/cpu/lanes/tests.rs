@@ -78,8 +78,8 @@ fn sums_of_exponentials_leave_out_what_is_not_eligible() {
     }
 }
 
-/// Bytes, and what each operation on bytes and integers makes of them.
-struct Operations<'a>(&'a [u8; BYTES], i32);
+/// Bytes, sixteen inputs, and what each operation makes of them.
+struct Operations<'a>(&'a [u8; BYTES], &'a [f32; LANES]);
 
 impl VectorKernel for Operations<'_> {
     type Output = Vec<[f32; LANES]>;
@@ -94,9 +94,12 @@ impl VectorKernel for Operations<'_> {
                 L::store(out.as_mut_ptr(), x);
                 all.push(out);
             };
-            let (from, x) = (self.0.as_ptr(), self.1);
+            let from = self.0.as_ptr();
+            let mut inputs = [[0; 2]; LANES / 4];
+            L::store_inputs(inputs.as_mut_ptr(), L::load(self.1.as_ptr()));
+            let x = inputs[2].as_ptr();
             let bytes = L::load_bytes(from);
-            let sum = |weights: L::B| L::to_f32(L::dot(L::splat_i32(-7), weights, x));
+            let sum = |weights: L::B| L::total(L::dot(L::begin(L::start(-7).as_ptr()), weights, x));
             put(sum(L::bits::<0>(bytes, 15)));
             put(sum(L::bits::<4>(bytes, 15)));
             put(sum(L::bits::<6>(bytes, 3)));
@@ -106,8 +109,8 @@ impl VectorKernel for Operations<'_> {
             put(sum(L::look_up(&std::array::from_fn(|i| 63 - 3 * i as u8), L::bits::<4>(bytes, 15))));
             let moved = self.0.map(|b| b ^ L::OFFSET);
             // Units that multiply unsigned bytes have them moved by OFFSET, so their sum has OFFSET times the sum of x too much.
-            let excess = i32::from(L::OFFSET) * x.to_le_bytes().into_iter().map(|x| i32::from(x as i8)).sum::<i32>();
-            put(L::to_f32(L::dot_bytes(L::splat_i32(11 - excess), L::load_bytes(moved.as_ptr()), x)));
+            let excess = i32::from(L::OFFSET) * self.1[8..12].iter().sum::<f32>() as i32;
+            put(L::total(L::dot_bytes(L::begin(L::start(11 - excess).as_ptr()), L::load_bytes(moved.as_ptr()), x)));
             put(L::load_u8(from));
             put(L::load_i8(from.add(3)));
             L::load_halves(from.add(1)).into_iter().for_each(&mut put);
@@ -124,9 +127,6 @@ impl VectorKernel for Operations<'_> {
             let mut halves = [0u8; 2 * LANES];
             L::store_f16(halves.as_mut_ptr(), L::div(a, L::splat(3.0)));
             put(L::load_f16(halves.as_ptr()));
-            let mut rounded = [0i8; LANES];
-            L::store_i8(rounded.as_mut_ptr(), L::max(a, L::splat(-127.0)));
-            put(L::load_i8(rounded.as_ptr().cast()));
         }
         all
     }
@@ -135,18 +135,23 @@ impl VectorKernel for Operations<'_> {
 #[test]
 fn each_kind_computes_what_plain_arrays_do() {
     let mut bits = 1u32;
-    for round in 0..200 {
+    for round in 0..200usize {
         let bytes = std::array::from_fn(|_| {
             bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (bits >> 24) as u8
         });
-        // Signed bytes from -127 on, as inputs have them.
-        let x = i32::from_le_bytes(bits.to_le_bytes().map(|b| (b as i8).max(-127) as u8));
+        let largest = LARGEST_INPUT as i32;
+        let mut x = std::array::from_fn(|_| {
+            bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            ((bits >> 8) as i32 % (2 * largest + 1) - largest) as f32
+        });
+        // The largest of both signs, and where the low byte's sign changes.
+        (x[8], x[9]) = [(x[8], x[9]), (LARGEST_INPUT, -LARGEST_INPUT), (64.0, -64.0), (63.0, -65.0)][round % 4];
         // SAFETY: these need no feature of a processor.
-        let want = unsafe { VectorUnits::Portable.run(Operations(&bytes, x)) };
+        let want = unsafe { VectorUnits::Portable.run(Operations(&bytes, &x)) };
         for units in VectorUnits::all() {
             // SAFETY: all lists those that this processor has.
-            let got = unsafe { units.run(Operations(&bytes, x)) };
+            let got = unsafe { units.run(Operations(&bytes, &x)) };
             for (i, (got, want)) in got.iter().zip(&want).enumerate() {
                 let same = got.iter().zip(want).all(|(a, b)| a == b || a.is_nan() && b.is_nan());
                 assert!(same, "round {round}, operation {i} of {units:?}: {got:?}, not {want:?}");
