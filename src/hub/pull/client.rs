@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn a_server_may_say_when_by_a_date() {
         assert_eq!(seconds_until("Sun, 06 Nov 1994 08:49:37 GMT"), Some(0));
-        assert!(seconds_until("Sun, 06 Nov 2199 08:49:37 GMT").is_some_and(|seconds| seconds > 1_000_000));
+        assert!(seconds_until("Wed, 06 Nov 2199 08:49:37 GMT").is_some_and(|seconds| seconds > 1_000_000));
         assert_eq!(seconds_until("soon"), None);
     }
 }
