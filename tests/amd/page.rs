@@ -13,7 +13,7 @@ pub fn page(all: &[Vec<Figures>; 3]) -> String {
          demo model, whatever tuning finds (for the types of GGUF files, as without tuning), for passes of 1 to 512 rows in waves\n\
          of 32; the other public shapes' attention in every tile; and each other module once. Not listed, but held to the rules on\n\
          {first}, is what the cost model chooses for the other public shapes in INT8, and for 27B in the formats most used.\n\
-         Where the chips differ, their figures stand in the order above, between slashes.\n\
+         Where the chips differ, their figures stand in the order above, between slashes.\n\n\
          `cargo test --test amd` (in [amd.rs](amd.rs)) compares this page with the compiler and holds the kernels to rules:\n\
          no register is spilled and no scratch used; linear kernels load weights by 16 bytes; linear, attend and read kernels\n\
          leave room for {WAVES} waves a SIMD; kernels for matrix units and for dot products use those instructions; what a relayed\n\
