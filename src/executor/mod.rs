@@ -194,6 +194,12 @@ pub trait Executor {
         self.schedule().extent.max_rows
     }
 
+    /// As [`Executor::prefill_rows`], of rows behind `depth` others: attention of a whole chunk may take too long there.
+    fn rows_at(&self, depth: usize) -> usize {
+        let _ = depth;
+        self.prefill_rows()
+    }
+
     /// Does a short piece of work, of some tens of milliseconds, that makes later passes faster: call it between passes while
     /// there is nothing else to do. The results of the last pass are lost then; the KV cache stays as it is. Returns how long
     /// to wait before the next piece; `None` if there is none.

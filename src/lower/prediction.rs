@@ -23,14 +23,16 @@ pub(crate) struct Seconds {
     pub(crate) all: f64,
     /// Of its dispatches that attend.
     pub(crate) attention: f64,
+    /// Of the dispatch that takes longest.
+    #[cfg_attr(not(test), allow(dead_code))]
+    pub(crate) longest: f64,
 }
 
 /// Seconds of a pass on one of [`crate::machine::profile`]'s machines, without its carve-out: each of `sequences` decodes a
 /// token, or one sequence's first `rows` are read. `None`: the cost model does not know the machine.
 pub(crate) fn seconds(machine: &str, schedule: &Schedule, pass: PassShape) -> Option<Seconds> {
-    let figures = Figures::named(machine)?;
-    let units = MatrixUnits { row_lanes: Some(1), ..RDNA3 };
-    let target = Target { figures: Some(figures), ..Target::new(units.subgroup, true, Some(units)) };
+    let target = target_of(machine)?;
+    let figures = target.figures?;
     // Tiles are chosen by the peak, as they are where a model runs.
     let reached = Figures { memory: READS * figures.memory, ..figures };
     let (rows, order) = match pass {
@@ -46,15 +48,34 @@ pub(crate) fn seconds(machine: &str, schedule: &Schedule, pass: PassShape) -> Op
     let lowering = Lowering { schedule, layout: &layout, addresses: &addresses, target: &target, kind };
     let segments = schedule.segments().filter(|segment| *segment != Segment::Choice);
     let dispatches = segments.flat_map(|segment| lowering.segment(segment));
-    let mut seconds = Seconds { all: SUBMIT, attention: 0.0 };
+    let mut seconds = Seconds { all: SUBMIT, attention: 0.0, longest: 0.0 };
     for d in dispatches {
         let of_dispatch = dispatch_seconds(&target, reached, schedule, pass, &d);
         seconds.all += of_dispatch;
+        seconds.longest = seconds.longest.max(of_dispatch);
         if d.steps.clone().any(|at| matches!(schedule.steps[at].op, Op::Attend { .. })) {
             seconds.attention += of_dispatch;
         }
     }
     Some(seconds)
+}
+
+/// What kernels are made for on a machine that the cost model knows.
+pub(crate) fn target_of(machine: &str) -> Option<Target> {
+    let units = MatrixUnits { row_lanes: Some(1), ..RDNA3 };
+    Some(Target { figures: Some(Figures::named(machine)?), ..Target::new(units.subgroup, true, Some(units)) })
+}
+
+/// Seconds for a row and a key of the attention that takes longest, of a long chunk behind many tokens; 0 on a device whose figures
+/// are not known.
+pub(crate) fn attend_seconds(target: &Target, schedule: &Schedule) -> f64 {
+    let Some(figures) = target.figures else { return 0.0 };
+    let (rows, depth) = (schedule.extent.max_rows, schedule.extent.context);
+    let pass = PassShape::Prefill { rows, depth };
+    let rate = if target.units.is_some() { ATTENDS * figures.matrix } else { figures.float() };
+    let attends = schedule.steps.iter().filter(|step| matches!(step.op, Op::Attend { .. }));
+    let operations = attends.map(|step| step_cost(step, pass).operations).max().unwrap_or(0);
+    operations as f64 / rate / rows as f64 / (depth + rows / 2) as f64
 }
 
 fn dispatch_seconds(target: &Target, reached: Figures, schedule: &Schedule, pass: PassShape, d: &Dispatch) -> f64 {

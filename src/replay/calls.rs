@@ -3,7 +3,7 @@
 use super::Replay;
 use super::driver::{Driver, Memory};
 use super::passes::Piece;
-use super::submits::all_rows;
+use super::submits::{LEAST_PREFILL_ROWS, all_rows};
 use crate::Result;
 use crate::executor::guest::{GuestReport, PlacementTiming};
 use crate::executor::measure::{TuningGain, TuningState};
@@ -141,6 +141,12 @@ impl<D: Driver> Executor for Replay<D> {
 
     fn prefill_rows(&self) -> usize {
         self.prefill_rows
+    }
+
+    fn rows_at(&self, depth: usize) -> usize {
+        // What the cost model expects is rough.
+        let budget = self.options.submit_budget.as_secs_f64() / 2.0;
+        self.attend_time.rows(self.prefill_rows, LEAST_PREFILL_ROWS, depth, budget)
     }
 
     fn chunk_rows(&self, most: usize, beside: usize) -> usize {

@@ -46,6 +46,7 @@ use crate::executor::weights::Progress;
 use crate::executor::{self, HeadRows, Pages, Row};
 use crate::lower::dispatch::Addresses;
 use crate::lower::layout::GpuLayout;
+use crate::lower::prediction;
 use crate::lower::target::Target;
 use crate::lower::{Lowering, PassKind};
 use crate::model::checkpoint::Checkpoint;
@@ -62,6 +63,7 @@ use crate::replay::measure::profile::Profiler;
 use crate::replay::measure::timing::Timing;
 use crate::replay::measure::tuning::Tuning;
 use crate::replay::options::ReplayOptions;
+use crate::replay::pace::AttendTime;
 use crate::replay::passes::Passes;
 use crate::replay::queue::DeviceQueue;
 use crate::replay::results::Results;
@@ -115,6 +117,7 @@ pub struct Replay<D: Driver> {
     ahead: Option<usize>,
     /// Rows of a prompt for which a layer keeps to the submit budget, by the times measured so far.
     prefill_rows: usize,
+    attend_time: AttendTime,
     submits: u64,
     /// Seconds of device time spent on passes.
     busy: f64,
@@ -175,12 +178,14 @@ impl<D: Driver> Replay<D> {
             rows: Vec::with_capacity(schedule.extent.max_rows),
             ahead: None,
             prefill_rows: schedule.extent.max_rows,
+            attend_time: AttendTime::default(),
             submits: 0,
             busy: 0.0,
             cancel: progress.cancel.clone(),
             queue,
             schedule,
         };
+        replay.attend_time = AttendTime::expected(prediction::attend_seconds(&replay.target, &replay.schedule));
         replay.share_kv();
         replay.set_name();
         replay.fill_tables()?;

@@ -26,6 +26,45 @@ pub(crate) struct SubmitPace {
     timed: PassLoad,
 }
 
+/// Fewest keys of a row for which attention counts for what the slowest layer takes.
+const DEEP: usize = 4096;
+
+/// How long a layer's attention takes. It grows with the keys that each row sees, and a dispatch of it cannot be divided among
+/// submits; so the deeper a prompt is, the fewer of its rows a pass takes.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct AttendTime {
+    /// Seconds for a row and a key: as the cost model expects them, until a deep pass was timed. 0: nothing is known.
+    seconds: f64,
+}
+
+impl AttendTime {
+    /// What the cost model expects.
+    pub(crate) fn expected(seconds: f64) -> AttendTime {
+        AttendTime { seconds }
+    }
+
+    /// Takes the time of a pass's slowest layer. Returns whether the pass is deep, so that the time is one of attention.
+    pub(crate) fn learn(&mut self, pass: PassLoad, seconds: f64) -> bool {
+        let keys = pass.depths / pass.rows.max(1);
+        let is_deep = keys >= DEEP;
+        if is_deep {
+            // That of the layer's products is counted with it.
+            self.seconds = seconds / pass.rows as f64 / keys as f64;
+        }
+        is_deep
+    }
+
+    /// Of the next rows of a prompt behind `depth` others, `most` at most and not fewer than `least`, how many attend within
+    /// `budget` seconds.
+    pub(crate) fn rows(&self, most: usize, least: usize, depth: usize, budget: f64) -> usize {
+        let mut rows = most;
+        while rows > least && depth + rows > DEEP && (rows * (depth + rows)) as f64 * self.seconds > budget {
+            rows = (rows / 2).max(least);
+        }
+        rows
+    }
+}
+
 /// How much deeper than the timed pass a pass may be: twice the depth, plus this many positions a row. The budget has
 /// room for that.
 const DEEPER: usize = 4096;
@@ -51,7 +90,10 @@ impl SubmitPace {
 
 #[cfg(test)]
 mod tests {
-    use super::{DEEPER, PassLoad, SubmitPace};
+    use super::{AttendTime, DEEPER, PassLoad, SubmitPace};
+    use crate::lower::prediction;
+    use crate::model::{Shape, WeightFormat, presets};
+    use crate::schedule::{Extent, KvType, PassShape, Schedule};
 
     #[test]
     fn what_is_known_of_few_rows_says_nothing_of_many() {
@@ -77,6 +119,23 @@ mod tests {
         assert_eq!((pace.per_submit, pace.timed), (62, reach(70, 10)), "shallow again, and quicker");
     }
 
+    #[test]
+    fn deep_prompts_take_fewer_rows_and_shallow_ones_as_many_as_before() {
+        let unknown = AttendTime::default();
+        assert_eq!(unknown.rows(512, 64, 131_072, 0.25), 512, "nothing is known");
+        let mut time = AttendTime::expected(8e-9);
+        let rows = |time: AttendTime, depth| time.rows(512, 64, depth, 0.25);
+        assert_eq!([0, 4096, 60_000, 131_072, 1 << 22].map(|depth| rows(time, depth)), [512, 512, 512, 128, 64]);
+        // A shallow pass says nothing of attention; a deep one replaces what was expected.
+        let pass = |rows, depth| PassLoad { rows, depths: rows * depth };
+        assert!(!time.learn(pass(512, 256), 10.0));
+        assert_eq!(time, AttendTime::expected(8e-9));
+        assert!(time.learn(pass(128, 131_072), 0.03));
+        assert_eq!([60_000, 131_072].map(|depth| rows(time, depth)), [512, 512]);
+        assert!(time.learn(pass(512, 131_072), 0.3));
+        assert_eq!([60_000, 131_072].map(|depth| rows(time, depth)), [512, 256]);
+    }
+
     /// One deep row among shallow ones is less work than all rows deep.
     #[test]
     fn every_rows_depth_counts() {
@@ -84,5 +143,51 @@ mod tests {
         let mut pace = SubmitPace::default();
         pace.learn(reach(1), 62);
         assert!(pace.covers(reach(6)) && !pace.covers(reach(32)));
+    }
+
+    /// Whatever the model, the machine and the depth: a chunk of as many rows as a pass takes there has no dispatch that is longer
+    /// than a submit may be. On a 780M a whole chunk's would be, behind 131,072 tokens.
+    #[test]
+    fn no_dispatch_of_a_prompt_takes_longer_than_a_submit_may() {
+        const BUDGET: f64 = 0.5;
+        const CHUNK: usize = 512;
+        const CONTEXT: usize = 131_072 + CHUNK;
+        let mut too_long = Vec::new();
+        for name in presets::NAMES {
+            let full = presets::preset(name).unwrap();
+            // Local layers and a global one: the others are like them.
+            let shape = Shape { layers: full.layers[..6].to_vec(), ..full };
+            let extent = Extent {
+                context: CONTEXT,
+                max_rows: CHUNK,
+                head_rows: 1,
+                sequences: 1,
+                kv: KvType::F16,
+                kv_tokens: None,
+            };
+            let schedule = Schedule::build(&shape, extent, |id| WeightFormat::Int8.of_matrix(id, &shape, None));
+            for machine in ["780m", "890m", "8060s"] {
+                let time = AttendTime::expected(prediction::attend_seconds(
+                    &prediction::target_of(machine).unwrap(),
+                    &schedule,
+                ));
+                for depth in [0, 512, 4096, 16_384, 32_768, 65_536, 98_304, 131_072] {
+                    let rows = time.rows(CHUNK, 64, depth, BUDGET / 2.0);
+                    let longest = |rows| {
+                        prediction::seconds(machine, &schedule, PassShape::Prefill { rows, depth }).unwrap().longest
+                    };
+                    assert!(
+                        longest(rows) <= BUDGET,
+                        "{name}, {machine}: {rows} rows behind {depth}: {}",
+                        longest(rows)
+                    );
+                    assert!(depth >= 32_768 || rows == CHUNK, "{name}, {machine}: {rows} rows behind {depth}");
+                    if longest(CHUNK) > BUDGET {
+                        too_long.push((name, machine, depth));
+                    }
+                }
+            }
+        }
+        assert!(too_long.contains(&("gemma3-27b", "780m", 131_072)), "{too_long:?}");
     }
 }

@@ -11,7 +11,7 @@ use crate::{Error, Result};
 use std::time::{Duration, Instant};
 
 /// Passes of at most this many rows are not divided, however long they take.
-const LEAST_PREFILL_ROWS: usize = 64;
+pub(super) const LEAST_PREFILL_ROWS: usize = 64;
 
 impl<D: Driver> Replay<D> {
     /// Submits a pass: whole if it is known to keep to the budget, else in pieces that do. Each piece is waited for before
@@ -251,8 +251,10 @@ impl<D: Driver> Replay<D> {
         let fits = if whole && sum <= budget { segments } else { (budget / slowest) as usize };
         let k = &mut self.passes.kinds[kind];
         k.pace.learn(pass, fits.clamp(1, k.most_per_submit()));
-        // A layer cannot be divided, but rows can. Each row takes longer the deeper the context.
-        if slowest > budget / 2.0 && rows > LEAST_PREFILL_ROWS && rows >= self.prefill_rows {
+        // A layer cannot be divided, but rows can. Each row takes longer the deeper the context: that shortens deep passes alone.
+        // Of a whole pass only the mean layer's time is known.
+        let is_deep = !whole && rows > 1 && self.attend_time.learn(pass, slowest);
+        if !is_deep && slowest > budget / 2.0 && rows > LEAST_PREFILL_ROWS && rows >= self.prefill_rows {
             self.prefill_rows = (rows / 2).max(LEAST_PREFILL_ROWS);
             log::info!("a layer of {rows} rows took {slowest:.2} s: {} at a time from now on", self.prefill_rows);
         }

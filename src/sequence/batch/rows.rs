@@ -91,7 +91,9 @@ impl Batch {
     /// Chooses a prompt's chunk of `most` rows at most, if there are pages for it. The rows beside it are chosen.
     fn choose_chunk(&mut self, executor: &mut dyn Executor, slot: usize, most: usize) {
         let beside = self.plan.heads.len();
-        let most = self.slots[slot].session.pending().min(executor.prefill_rows() - beside).min(most);
+        let session = &self.slots[slot].session;
+        let most = session.pending().min(executor.prefill_rows() - beside).min(most);
+        let most = most.min(executor.rows_at(session.tokens().len()));
         let most = if beside > 0 { executor.chunk_rows(most, beside) } else { most };
         if self.make_room(executor, slot, most) {
             self.plan.chunk = self.slots[slot].session.propose(most, &mut self.plan.rows);

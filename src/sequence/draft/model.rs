@@ -189,7 +189,8 @@ impl DraftModel {
             while place.session.pending() > last {
                 rows.clear();
                 let depth = place.session.tokens().len();
-                let count = place.session.propose(chunk.min(place.session.pending() - last), rows);
+                let chunk = executor.rows_at(depth).min(place.session.pending() - last);
+                let count = place.session.propose(chunk, rows);
                 executor.forward(rows, None)?;
                 effort.bytes += executor.schedule().cost(PassShape::Prefill { rows: count, depth }).memory_bytes();
                 place.session.commit(count);
