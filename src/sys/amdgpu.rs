@@ -80,7 +80,7 @@ pub enum GpuSensor {
 }
 
 /// The firmwares that matter for compute: name and the driver's number.
-pub const FIRMWARES: [(&str, u32); 7] = [
+pub const FIRMWARES: [(&str, u32); 8] = [
     ("ME", b::AMDGPU_INFO_FW_GFX_ME),
     ("PFP", b::AMDGPU_INFO_FW_GFX_PFP),
     ("MEC", b::AMDGPU_INFO_FW_GFX_MEC),
@@ -88,7 +88,11 @@ pub const FIRMWARES: [(&str, u32); 7] = [
     ("SDMA", b::AMDGPU_INFO_FW_SDMA),
     ("SMC", b::AMDGPU_INFO_FW_SMC),
     ("VCN", b::AMDGPU_INFO_FW_VCN),
+    ("MES", MES),
 ];
+
+/// The firmware that schedules queues, by the number that Debian 12's header lacks.
+pub const MES: u32 = 0x1a;
 
 // Kinds of memory that Debian 12's header lacks.
 const LPDDR4: u32 = 11;

@@ -93,6 +93,7 @@ fn check_gpu(checks: &mut Checks, files: &Files, node: &DeviceNode) {
         return;
     }
     check_family(checks, files, node, opened.as_ref());
+    check_kernel(checks, files, node);
     check_memory(checks, files, node, opened.as_ref());
     check_activity(checks, files, node, opened.as_ref());
     check_firmware(checks, files, node, opened.as_ref());
@@ -187,6 +188,37 @@ fn check_family(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: O
     }
 }
 
+/// The kernel's version: major, minor and patch.
+fn kernel_version(files: &Files) -> Option<[u32; 3]> {
+    let release = files.text("/proc/sys/kernel/osrelease").ok()?;
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse().ok());
+    Some([numbers.next()?, numbers.next()?, numbers.next().unwrap_or(0)])
+}
+
+/// The first kernel that sets aside enough memory for the registers of a gfx1151's compute waves (ROCm/TheRock, issue 2991).
+const ENOUGH_REGISTERS: [u32; 3] = [6, 18, 4];
+
+/// Warns of kernels that are known to be bad for this GPU.
+fn check_kernel(checks: &mut Checks, files: &Files, node: &DeviceNode) {
+    if gfx_name(files, node).as_deref() != Some("gfx1151") {
+        return;
+    }
+    match kernel_version(files) {
+        Some(version @ [major, minor, patch]) if version < ENOUGH_REGISTERS => checks.warn(
+            "kernel",
+            format!(
+                "Linux {major}.{minor}.{patch} sets too little memory aside for a gfx1151's registers: ROCm's programs \
+                 crash, and may hang the GPU for all"
+            ),
+            "use Linux 6.18.4 or newer",
+        ),
+        Some([major, minor, patch]) => {
+            checks.ok("kernel", format!("Linux {major}.{minor}.{patch} is new enough for a gfx1151"));
+        }
+        None => checks.skip("kernel", "its version is not known"),
+    }
+}
+
 /// Bytes of a heap: total and used.
 fn heap_of(files: &Files, node: &DeviceNode, heap: &str) -> Result<(u64, u64), FileFault> {
     let read = |what| files.value::<u64>(&node.file(&format!("mem_info_{heap}_{what}")));
@@ -276,19 +308,29 @@ fn check_activity(checks: &mut Checks, files: &Files, node: &DeviceNode, opened:
     }
 }
 
+/// The version of MES that came with linux-firmware 20251125, which hangs a gfx1151 (ROCm/legacy-rocm-build, issue 5724). The one
+/// before it, and those since 20260110, do not.
+const HANGS: u64 = 0x83;
+
 fn check_firmware(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: Option<&drm::Node>) {
-    let found: Vec<String> = amdgpu::FIRMWARES
-        .iter()
-        .filter_map(|&(name, number)| {
-            let asked = opened.and_then(|n| amdgpu::firmware(n, number).ok()).map(|f| u64::from(f.version));
-            let file = node.file(&format!("fw_version/{}_fw_version", name.to_lowercase()));
-            let version = asked.filter(|&v| v > 0).or_else(|| files.hex(&file).ok()).filter(|&v| v > 0)?;
-            Some(format!("{name} {version:#x}"))
-        })
-        .collect();
+    let version = |&(name, number): &(&'static str, u32)| {
+        let asked = opened.and_then(|n| amdgpu::firmware(n, number).ok()).map(|f| u64::from(f.version));
+        let file = node.file(&format!("fw_version/{}_fw_version", name.to_lowercase()));
+        let version = asked.filter(|&v| v > 0).or_else(|| files.hex(&file).ok()).filter(|&v| v > 0)?;
+        Some((name, number, version))
+    };
+    let found: Vec<_> = amdgpu::FIRMWARES.iter().filter_map(version).collect();
+    let named: Vec<String> = found.iter().map(|(name, _, version)| format!("{name} {version:#x}")).collect();
+    let named = named.join(", ");
+    let hangs = found.iter().any(|&(_, number, version)| number == amdgpu::MES && version & 0xfff == HANGS);
     match found.is_empty() {
         true => checks.unseen("firmware", "no firmware's version can be read", "give this user the render node"),
-        false => checks.ok("firmware", found.join(", ")),
+        false if hangs && gfx_name(files, node).as_deref() == Some("gfx1151") => checks.warn(
+            "firmware",
+            format!("{named}: MES {HANGS:#x} is that of linux-firmware 20251125, which hangs a gfx1151"),
+            "install linux-firmware 20251111, or 20260110 or newer, make the initramfs anew, and boot",
+        ),
+        false => checks.ok("firmware", named),
     }
 }
 
@@ -305,7 +347,11 @@ fn check_lockup(checks: &mut Checks, files: &Files) {
     const FILE: &str = "/sys/module/amdgpu/parameters/lockup_timeout";
     match files.text(FILE) {
         Err(FileFault::Empty(_)) => {
-            checks.ok("lockup", "the driver's default (2 s in newer kernels, else 60 s): submits stay far below")
+            let default = match kernel_version(files) {
+                Some([major, ..]) if major >= 7 => "2 s, Linux 7's default",
+                _ => "the driver's default, 10 s or 60 s",
+            };
+            checks.ok("lockup", format!("jobs are reset after {default}: a submit is made for half a second at most"));
         }
         Err(f) => checks.unseen("lockup", f.to_string(), "mount /sys"),
         Ok(text) => match job_timeout(&text) {

@@ -3,7 +3,7 @@
 use super::{Check, Checks};
 use crate::display::{bytes, counted};
 use crate::machine::files::{FileFault, Files};
-use crate::machine::nodes::kernel_parameter;
+use crate::machine::nodes::{PciDevice, kernel_parameter};
 use crate::machine::{cgroup_room, memory_field};
 
 /// Checks the system.
@@ -126,7 +126,14 @@ fn check_parameters(checks: &mut Checks, files: &Files) {
                 false => checks.ok("parameters", evidence),
             }
             if kernel_parameter(&line, "amd_iommu").as_deref() == Some("off") {
-                checks.ok("iommu", "amd_iommu=off: the GPU gains 5 to 12 %, and an NPU cannot be used");
+                match PciDevice::all(files).iter().any(PciDevice::is_npu) {
+                    true => checks.warn(
+                        "iommu",
+                        "amd_iommu=off: the GPU gains 5 to 12 %, and this machine's NPU is lost",
+                        "boot without amd_iommu=off if the NPU is to be used",
+                    ),
+                    false => checks.ok("iommu", "amd_iommu=off: the GPU gains 5 to 12 %"),
+                }
             }
         }
     }

@@ -88,6 +88,18 @@ impl TestMachine {
     }
 }
 
+impl FakeDrmDriver {
+    /// With this version of a firmware of the GPU's.
+    pub fn with_firmware(self, number: u32, ver: u32) -> FakeDrmDriver {
+        self.with(
+            AMDGPU_INFO,
+            b::AMDGPU_INFO_FW_VERSION,
+            number,
+            bytes(b::drm_amdgpu_info_firmware { ver, feature: 0 }),
+        )
+    }
+}
+
 fn npu(columns: u16) -> FakeDrmDriver {
     let version = b::amdxdna_drm_query_aie_version { major: 2, minor: 1 };
     let tiles =

@@ -409,7 +409,7 @@ fn what_holds_a_machine_back_is_a_warning_with_its_remedy() {
         (lockup, "10000\n", "gpu0.lockup", Verdict::Ok, ""),
         ("/proc/cmdline", "amdgpu.gttsize=65536\n", "system.parameters", Verdict::Warn, "ttm.pages_limit"),
         ("/proc/cmdline", "amdgpu.gttsize=65536 ttm.pages_limit=16777216\n", "system.parameters", Verdict::Ok, ""),
-        ("/proc/cmdline", "amd_iommu=off\n", "system.iommu", Verdict::Ok, ""),
+        ("/proc/cmdline", "amd_iommu=off\n", "system.iommu", Verdict::Warn, "without amd_iommu=off"),
         (
             "/sys/kernel/mm/transparent_hugepage/enabled",
             "always madvise [never]\n",
@@ -442,6 +442,55 @@ fn what_holds_a_machine_back_is_a_warning_with_its_remedy() {
         driver.verdict == Verdict::Fail && driver.remedy.as_ref().unwrap().to_string().contains("amd_iommu=off"),
         "{driver:?}"
     );
+}
+
+/// What is known to be bad for a gfx1151, and for no other GPU: kernels before 6.18.4, and MES 0x83.
+#[test]
+fn kernels_and_firmware_that_are_bad_for_a_gpu_are_warnings_there_alone() {
+    let release = "/proc/sys/kernel/osrelease";
+    let lockup = "/sys/module/amdgpu/parameters/lockup_timeout";
+    for (name, is_gfx1151) in [("8060s", true), ("890m", false), ("8945hs", false)] {
+        let mut machine = TestMachine::new(name);
+        fs::write(machine.files.at(lockup), "").unwrap();
+        for (version, is_old, default) in [
+            ("6.17.9-amd64", true, "10 s or 60 s"),
+            ("6.18.3", true, "10 s or 60 s"),
+            ("6.18.4", false, "10 s or 60 s"),
+            ("6.19.0-rc1", false, "10 s or 60 s"),
+            ("7.0.1-generic", false, "2 s, Linux 7's default"),
+        ] {
+            fs::write(machine.files.at(release), format!("{version}\n")).unwrap();
+            let _drivers = machine.drive();
+            let checks = checks(&machine.files);
+            assert_sound(&checks, name);
+            let verdict = checks.iter().find(|check| check.name == "gpu0.kernel").map(|check| check.verdict);
+            let expected = if is_old { Verdict::Warn } else { Verdict::Ok };
+            assert_eq!(verdict, is_gfx1151.then_some(expected), "{name}, Linux {version}");
+            let lockup = find(&checks, "gpu0.lockup");
+            assert_eq!(lockup.verdict, Verdict::Ok);
+            assert!(lockup.evidence.to_string().contains(default), "{version}: {lockup:?}");
+        }
+        for (mes, is_bad) in [(0x80, false), (0x83, true), (0x1083, true), (0x84, false)] {
+            machine.gpu = machine.gpu.clone().with_firmware(crate::sys::amdgpu::MES, mes);
+            let _drivers = machine.drive();
+            let checks = checks(&machine.files);
+            let firmware = find(&checks, "gpu0.firmware");
+            assert!(firmware.evidence.to_string().contains(&format!("MES {mes:#x}")), "{firmware:?}");
+            assert_eq!(firmware.verdict == Verdict::Warn, is_bad && is_gfx1151, "{name}: {firmware:?}");
+        }
+        // Without an NPU nothing is lost with the IOMMU.
+        fs::write(machine.files.at("/proc/cmdline"), "amd_iommu=off\n").unwrap();
+        let _drivers = machine.drive();
+        assert_eq!(find(&checks(&machine.files), "system.iommu").verdict, Verdict::Warn, "{name}");
+        for slot in fs::read_dir(machine.files.at("/sys/bus/pci/devices")).unwrap() {
+            let slot = slot.unwrap().path();
+            let class = fs::read_to_string(slot.join("class")).unwrap_or_default();
+            if !class.starts_with("0x03") {
+                fs::remove_file(slot).unwrap();
+            }
+        }
+        assert_eq!(find(&checks(&machine.files), "system.iommu").verdict, Verdict::Ok, "{name}");
+    }
 }
 
 #[test]
