@@ -16,7 +16,7 @@ use super::model::ModelArgs;
 use super::{Cli, Command, note, print_json, read_file, signals};
 use crate::diagnose::status::url_of;
 use crate::display::duration;
-use crate::engine::Options;
+use crate::engine::{ModelFiles, Options};
 use crate::executor::weights::Progress;
 use crate::machine::regular::{self, Links};
 use crate::machine::threads;
@@ -228,6 +228,7 @@ impl ServeArgs {
         let keys = self.api_key_file.as_deref().map(ApiKeys::read).transpose()?.unwrap_or_default();
         let drafts = self.drafts.read()?;
         let files = self.model.files();
+        let own: Vec<ModelFiles> = [files.clone()].into_iter().chain(self.drafts.files()).collect();
         let options = Options {
             sequences: most,
             head_rows: most,
@@ -277,6 +278,10 @@ impl ServeArgs {
             access,
             is_service: true,
             drain: Duration::from_secs(self.drain),
+            stamps: Box::new(move || {
+                let stamps = |files: &ModelFiles| files.stamps();
+                own.iter().map(stamps).collect::<Option<Vec<_>>>().map(|each| each.concat())
+            }),
             reread: Box::new(move || {
                 let reopened = lines.as_ref().map_or(Ok(()), |lines| lines.reopen());
                 reopened.unwrap_or_else(|e| log::error!("the access log stays where it was: {e}"));
@@ -309,12 +314,15 @@ impl ServeArgs {
         if !waiting.is_empty() {
             log::warn!("of the configuration these take a restart: {}", waiting.join(", "));
         }
-        let defaults = Some(now.sampling.defaults()?);
+        // Each stays as it was where it cannot be read.
+        let read = |what: &str, e: Error| log::error!("{what} as it was: {e}");
         let system = match &now.system_prompt {
-            Some(file) => reread_prompt(file)?,
+            Some(file) => reread_prompt(file).map_err(|e| read("the system prompt stays", e)).ok().flatten(),
             None => Some(String::new()),
         };
-        Ok(Reread { system, defaults, page: Some(now.page.settings()?) })
+        let defaults = now.sampling.defaults().map_err(|e| read("what replies are by default stays", e)).ok();
+        let page = now.page.settings().map_err(|e| read("the page stays", e)).ok();
+        Ok(Reread { system, defaults, page })
     }
 
     /// Where to listen: as asked, else what a service manager opened, else the default.
@@ -338,13 +346,20 @@ impl ServeArgs {
 /// Input: it cannot be read, or is not UTF-8.
 fn reread_prompt(path: &Path) -> Result<Option<String>> {
     match regular::open(path, Links::Follow) {
-        Err(regular::ReadFault::Irregular) => Ok(None),
         Err(regular::ReadFault::Io(_)) if path == Path::new("-") => Ok(None),
+        Err(regular::ReadFault::Irregular) if !path.is_dir() => {
+            log::warn!(
+                "the system prompt stays as it was: {} is no file, which could be read once more",
+                path.display()
+            );
+            Ok(None)
+        }
         _ => read_file(path).map(|text| Some(text.trim().to_owned())),
     }
 }
 
-/// The orders that signals give. SIGHUP loads the model, the keys, the system prompt, the defaults and the page anew; the others stop the server, and a second one ends it at once.
+/// The orders that signals give. SIGHUP reads the keys, the system prompt, the defaults and the page anew, and the model if its
+/// files are others; the others stop the server, and a second one ends it at once.
 ///
 /// # Errors
 /// Failed: signals cannot be caught.
@@ -406,6 +421,9 @@ fn say(notice: &Notice, json: bool) {
         Notice::Listening(at) => ("listening", format!("listening at {}; loading the model", at.join(", "))),
         Notice::Ready(started) => ("ready", ready(started)),
         Notice::Reloaded => ("reloaded", "the model was loaded anew and answers".into()),
+        Notice::Reread => {
+            ("reloaded", "the options were read anew; the model's files are the same, and it answers on".into())
+        }
         Notice::NotReloaded(e) => (
             "not_reloaded",
             format!("the model was not loaded anew, and the old one answers on: {}", super::face::line(e)),

@@ -87,7 +87,8 @@ A configuration, as /etc/kiln.toml or --config FILE:
 
 /openapi.json describes the interface. /readyz says whether the model answers, /metrics what it has done.
 SIGTERM or Ctrl-C stops the server once replies under way are complete; SIGHUP reads the \
-keys, the system prompt, the defaults of replies and the model's files anew, and opens the access log anew.";
+keys, the system prompt, the defaults of replies and the page anew, and the model if its files are others by then, and \
+opens the access log anew.";
 
 /// What follows `kiln pull --help`.
 #[cfg(feature = "pull")]

@@ -2,6 +2,7 @@
 
 use super::{ModelFiles, demo};
 use crate::machine::regular::{self, Links};
+use crate::machine::stamp::FileStamp;
 use crate::model::bundle::MANIFEST;
 use crate::model::checkpoint::gguf;
 use crate::{Error, Result};
@@ -64,6 +65,19 @@ impl ModelFiles {
                 Ok(Some(parts.into_iter().enumerate().map(|(i, path)| (path, name(i))).collect()))
             }
         }
+    }
+}
+
+impl ModelFiles {
+    /// The stamps of its files, by which they are known for those that were loaded. A built-in model has none. `None`: they
+    /// cannot be looked up.
+    pub fn stamps(&self) -> Option<Vec<FileStamp>> {
+        let files = match self {
+            ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => return Some(Vec::new()),
+            ModelFiles::Directory(directory) => model_files(directory).ok()?,
+            ModelFiles::Gguf(file) => gguf::parts(file).ok()?,
+        };
+        files.iter().map(|path| FileStamp::at(path)).collect()
     }
 }
 

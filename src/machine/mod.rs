@@ -9,6 +9,7 @@ pub mod nodes;
 pub(crate) mod partial;
 pub mod profile;
 pub(crate) mod regular;
+pub mod stamp;
 pub(crate) mod threads;
 
 use crate::{Error, Result};

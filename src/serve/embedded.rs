@@ -105,6 +105,7 @@ impl Engine {
             access: Default::default(),
             is_service: false,
             drain: DRAIN,
+            stamps: Box::new(|| None),
             reread: Box::new(|| Ok(Reread::default())),
         };
         let (orders, taken) = channel();

@@ -47,10 +47,16 @@ pub(super) fn run_engine(
     report(loaded.executor.device());
     let model = Arc::new(loaded.take_text(id, &setup.files)?);
     let answers_first = service.model().is_err();
-    if answers_first {
-        service.health.enter(Phase::Tuning);
+    let enter = |phase| {
+        if answers_first {
+            service.health.enter(phase);
+        }
+    };
+    if !loaded.executor.is_on_cpu() {
+        enter(Phase::Tuning);
     }
     let mut worker = Worker::new(service, &model, loaded)?;
+    enter(Phase::WarmingUp { has_prompt: service.system().is_some() });
     if let Some(file) = prefix_file {
         worker.load_prefixes(file)?;
     }

@@ -12,8 +12,13 @@ const LATE: Duration = Duration::from_secs(10);
 pub enum Phase {
     /// It reads the weights.
     Loading,
-    /// The weights are there; the device is measured, and a first token is made.
+    /// The weights are there; the device is measured.
     Tuning,
+    /// The device is measured, too. The system prompt runs, where there is one, and a first token is made.
+    WarmingUp {
+        /// There is a system prompt.
+        has_prompt: bool,
+    },
     /// It answers.
     Ready,
     /// Nobody asked for a while, so the weights are not in memory. It answers, once they are.
@@ -30,7 +35,7 @@ impl Phase {
     /// Its word in JSON.
     pub fn name(&self) -> &'static str {
         match self {
-            Phase::Loading => "loading",
+            Phase::Loading | Phase::WarmingUp { .. } => "loading",
             Phase::Tuning => "tuning",
             Phase::Ready => "ready",
             Phase::Unloaded => "unloaded",
@@ -129,6 +134,8 @@ impl Health {
             Phase::Ready | Phase::Unloaded | Phase::LoadingAgain => Ok(()),
             Phase::Loading => Err("the model is loading".into()),
             Phase::Tuning => Err("the device is being measured for the model".into()),
+            Phase::WarmingUp { has_prompt: true } => Err("the model reads the system prompt".into()),
+            Phase::WarmingUp { has_prompt: false } => Err("the model makes its first token".into()),
             Phase::Draining => Err("the server is stopping".into()),
             Phase::Failed(why) => Err(why),
         }
@@ -143,8 +150,15 @@ mod tests {
     fn a_server_is_ready_from_its_first_token_on_until_it_stops() {
         let health = Health::default();
         assert!(health.ready().unwrap_err().contains("loading") && health.boot().is_none());
-        health.enter(Phase::Tuning);
-        assert!(health.ready().is_err());
+        for (phase, name, said) in [
+            (Phase::Tuning, "tuning", "the device is being measured"),
+            (Phase::WarmingUp { has_prompt: true }, "loading", "reads the system prompt"),
+            (Phase::WarmingUp { has_prompt: false }, "loading", "makes its first token"),
+        ] {
+            health.enter(phase.clone());
+            assert_eq!(phase.name(), name);
+            assert!(health.ready().unwrap_err().contains(said), "{phase:?}");
+        }
         health.note_first_token();
         health.enter(Phase::Ready);
         assert_eq!((health.ready(), health.boot().is_some()), (Ok(()), true));

@@ -13,6 +13,7 @@ use super::service::{ServerSettings, Service};
 use super::unload;
 use crate::engine::ModelFiles;
 use crate::executor::weights::Progress;
+use crate::machine::stamp::FileStamp;
 use crate::machine::threads;
 use crate::{Cancel, Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,6 +42,9 @@ pub struct Setup {
     pub is_service: bool,
     /// How long requests under way may take once the server is told to stop.
     pub drain: Duration,
+    /// The stamps of the files that the model is loaded from, as they are now. `None`: they cannot be told from what they were,
+    /// and each reload loads the model anew.
+    pub stamps: Box<dyn Fn() -> Option<Vec<FileStamp>> + Send + Sync>,
     /// Reads anew what a reload takes over beside the model.
     pub reread: Box<dyn Fn() -> Result<Reread> + Send + Sync>,
 }
@@ -65,8 +69,8 @@ pub use super::load::{LoadedExecutor, ModelLoader, loader};
 pub enum ServerOrder {
     /// Stop: complete what is under way, take nothing new.
     Stop,
-    /// Read the keys, the system message and the defaults anew, and load the model's files anew; answer with the old ones until the new
-    /// ones do.
+    /// Read the keys, the system message and the defaults anew. Where the model's files are others by now, load them, and answer with
+    /// the old ones until the new ones do.
     Reload,
 }
 
@@ -79,6 +83,8 @@ pub enum Notice {
     Ready(Started),
     /// A model that was loaded anew answers from here on.
     Reloaded,
+    /// All but the model was read anew. Its files are those that it was loaded from.
+    Reread,
     /// Nobody has asked for a while, and the model's memory was given back.
     Unloaded,
     /// Somebody asks, and it is loaded again.
@@ -180,6 +186,7 @@ pub fn serve<H: Handler + Send>(
             manager: if setup.is_service { Manager::from_environment() } else { Manager::default() },
             progress: Arc::default(),
             cancels: Vec::new(),
+            stamps: [None, None],
             loading: None,
             answering: None,
             last: 0,
@@ -234,6 +241,8 @@ struct Watching<'a> {
     progress: Arc<Progress>,
     /// What ends the work of each engine that has not ended, by its model: one that answers loads again too.
     cancels: Vec<(u64, Cancel)>,
+    /// The stamps of the files of the model that is loading, and of the one that answers.
+    stamps: [Option<Vec<FileStamp>>; 2],
     loading: Option<u64>,
     answering: Option<u64>,
     /// The last model's number.
@@ -255,6 +264,7 @@ impl Watching<'_> {
         self.service.set_progress(self.progress.clone());
         self.service.queue.set_takeover(Takeover::UnderWay);
         self.loading = Some(self.last);
+        self.stamps[0] = (self.setup.stamps)();
         self.seen = (0, Instant::now());
         self.last
     }
@@ -278,6 +288,11 @@ impl Watching<'_> {
                         Phase::Unloaded => {
                             log::info!("the model rests; its files are read anew when somebody asks");
                             self.manager.tell("READY=1\nSTATUS=unloaded");
+                        }
+                        _ if self.has_same_files() => {
+                            log::info!("the model's files are those that it was loaded from");
+                            self.manager.tell("READY=1\nSTATUS=answering");
+                            say(Notice::Reread);
                         }
                         _ => {
                             log::info!("loading the model anew");
@@ -342,6 +357,11 @@ impl Watching<'_> {
         }
     }
 
+    /// Whether the model that answers was loaded from the files as they are.
+    fn has_same_files(&self) -> bool {
+        self.answering.is_some() && self.stamps[1].is_some() && self.stamps[1] == (self.setup.stamps)()
+    }
+
     /// Takes over what a reload does beside the model. What cannot be read stays as it was.
     fn reread(&self) {
         for keys in self.setup.guard.all_keys() {
@@ -392,6 +412,8 @@ impl Watching<'_> {
         self.loading.take_if(|loading| *loading == id);
         self.service.queue.set_takeover(Takeover::None);
         let is_first = self.answering.replace(id).is_none();
+        // Files that changed during the load are loaded once more.
+        self.stamps[1] = self.stamps[0].take().filter(|before| (self.setup.stamps)().as_ref() == Some(before));
         self.manager.tell("READY=1\nSTATUS=answering");
         say(match is_first {
             true => Notice::Ready(self.started()),

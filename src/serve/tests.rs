@@ -64,6 +64,7 @@ fn setup(settings: ServerSettings, load: super::server::ModelLoader) -> Setup {
         access: Default::default(),
         is_service: true,
         drain: Duration::from_secs(60),
+        stamps: Box::new(|| None),
         reread: Box::new(|| Ok(Default::default())),
     }
 }

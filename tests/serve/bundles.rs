@@ -14,10 +14,9 @@ fn golden(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file)
 }
 
-/// A directory with bundles of these names, all of one small model.
-fn bundles(names: &[&str]) -> Arc<TempDir> {
-    let place = tempfile::tempdir().unwrap();
-    let source = place.path().join("source");
+/// A directory with a small model, in `place`.
+pub fn small_model(place: &Path) -> PathBuf {
+    let source = place.join("source");
     std::fs::create_dir(&source).unwrap();
     for file in
         ["tiny/config.json", "tiny/model.safetensors", "tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json"]
@@ -25,6 +24,19 @@ fn bundles(names: &[&str]) -> Arc<TempDir> {
         let from = golden(file);
         std::fs::copy(&from, source.join(from.file_name().unwrap())).unwrap();
     }
+    source
+}
+
+/// Makes a model's files others, by their times, so that a reload loads it anew.
+pub fn touch(model: &Path) {
+    let weights = std::fs::File::options().write(true).open(model.join("model.safetensors")).unwrap();
+    weights.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+}
+
+/// A directory with bundles of these names, all of one small model.
+fn bundles(names: &[&str]) -> Arc<TempDir> {
+    let place = tempfile::tempdir().unwrap();
+    let source = small_model(place.path());
     for name in names {
         let to = place.path().join(name).display().to_string();
         let made =
@@ -138,4 +150,25 @@ fn a_bundle_of_a_gguf_file_has_one_name_for_all() {
     assert_eq!((&manifest["name"], &manifest["files"][0]["file"]), (&"model".into(), &"model.gguf".into()));
     kiln(&["bundle", "make", "-m", "demo", "-o", place.path().join("demo").to_str().unwrap()])
         .refused(2, &["built-in"]);
+}
+
+#[test]
+fn a_hangup_loads_a_model_anew_only_where_its_files_are_others() {
+    let place = tempfile::tempdir().unwrap();
+    let model = small_model(place.path());
+    let prompt = place.path().join("prompt");
+    std::fs::write(&prompt, "a").unwrap();
+    let arguments = ["-m", model.to_str().unwrap(), "--system-prompt", prompt.to_str().unwrap()].map(str::to_owned);
+    let server = Server::start_at(place, &arguments.each_ref().map(String::as_str));
+    server.signal(Signal::SIGHUP);
+    server.wait_to_say("the model's files are the same");
+    assert!(!server.said().contains("was loaded anew"), "{}", server.said());
+    // What cannot be read is said, and the server goes on with what it had.
+    std::fs::remove_file(&prompt).unwrap();
+    std::fs::create_dir(&prompt).unwrap();
+    touch(&model);
+    server.signal(Signal::SIGHUP);
+    server.wait_to_say("the system prompt stays as it was: ");
+    server.wait_to_say("was loaded anew");
+    assert_eq!(server.get("/readyz").0, 200);
 }

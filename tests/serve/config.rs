@@ -94,7 +94,7 @@ fn a_hangup_takes_over_what_can_change_and_says_what_takes_a_restart() {
     assert_eq!(tokens(), 2);
     assert_eq!((page_says("title"), page_says("ask")), (json!("Museo"), json!("Domandi")));
     assert_eq!((page_says("has_logo"), page_says("has_keyboard")), (json!(true), json!(true)));
-    server.wait_to_say("was loaded anew");
+    server.wait_to_say("the model's files are the same");
     // A file that was damaged changes nothing.
     write(directory.path(), "it.toml", "greting = 'Ciao'\n");
     server.signal(Signal::SIGHUP);

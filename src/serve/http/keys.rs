@@ -2,11 +2,10 @@
 
 use super::request::Client;
 use crate::machine::regular::{self, Links};
+use crate::machine::stamp::FileStamp;
 use crate::{Error, Result};
 use std::fmt;
-use std::fs::Metadata;
 use std::hash::{BuildHasher, RandomState};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
@@ -28,20 +27,13 @@ struct LoadedKeys {
     needed: bool,
     keys: Vec<ApiKey>,
     /// The file as it was when it was last read, and as it was last seen.
-    read: Option<Stamp>,
-    seen: Option<Stamp>,
+    read: Option<FileStamp>,
+    seen: Option<FileStamp>,
 }
 
 struct ApiKey {
     name: String,
     text: String,
-}
-
-/// What tells a file from what it was: device, inode, length, and when it changed.
-type Stamp = (u64, u64, u64, [i64; 4]);
-
-fn stamp(of: &Metadata) -> Stamp {
-    (of.dev(), of.ino(), of.size(), [of.mtime(), of.mtime_nsec(), of.ctime(), of.ctime_nsec()])
 }
 
 impl fmt::Debug for ApiKeys {
@@ -105,7 +97,7 @@ impl ApiKeys {
     /// As [`ApiKeys::reread`].
     pub fn refresh(&self) -> Result<bool> {
         let Some(found) = self.0.path.as_ref().and_then(|path| path.metadata().ok()) else { return Ok(false) };
-        let now = Some(stamp(&found));
+        let now = Some(FileStamp::of(&found));
         let (is_read, is_settled) = self.with(|state| (state.read == now, state.seen == now));
         self.0.state.write().unwrap_or_else(PoisonError::into_inner).seen = now;
         match !is_read && is_settled {
@@ -171,10 +163,10 @@ impl ApiKeys {
     }
 }
 
-fn read(path: &Path) -> Result<(Vec<ApiKey>, Option<Stamp>)> {
+fn read(path: &Path) -> Result<(Vec<ApiKey>, Option<FileStamp>)> {
     let name = path.display();
     // Before it is read: what is written meanwhile is found later.
-    let stamp = path.metadata().ok().map(|found| stamp(&found));
+    let stamp = FileStamp::at(path);
     let bytes = regular::read(path, Links::Follow, MOST_BYTES).map_err(|fault| match fault {
         regular::ReadFault::Io(e) => Error::unreadable(path, &e),
         fault => Error::input(format!("{name} is not used for API keys: {fault}"), "give a file with one key a line"),
