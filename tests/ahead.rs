@@ -291,6 +291,48 @@ fn guided_replies_run_ahead_too() {
     assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
+/// As its `inner`, but it has not said yet which tokens may come as often as not.
+struct Late {
+    inner: Fifths,
+    calls: u32,
+}
+
+impl Guide for Late {
+    fn is_ready(&mut self, _: Duration) -> bool {
+        self.calls += 1;
+        self.calls % 7 > 3
+    }
+
+    fn fill(&mut self, set: &mut TokenSet) -> kiln::Result<()> {
+        self.inner.fill(set)
+    }
+
+    fn take(&mut self, token: u32) -> kiln::Result<()> {
+        self.inner.take(token)
+    }
+}
+
+/// Guides that are late change no reply, whether passes run ahead or not, and hold up no greedy one.
+#[test]
+fn guides_that_are_late_change_no_reply_and_hold_up_no_other() {
+    let sorted = |mut together: Together| {
+        together.replies.sort();
+        together
+    };
+    for budget in [Duration::from_nanos(1), ONE_SUBMIT] {
+        let vulkan = self::budget(budget);
+        let mut executor = executor(Options { sequences: 4, head_rows: 4, vulkan, context: Some(64), ..options() });
+        let want = sorted(together(executor.as_mut(), 30, None));
+        let mut got = together_by(executor.as_mut(), 30, None, |i| Late { inner: Fifths(i), calls: i });
+        let order: Vec<usize> = got.replies.iter().map(|(slot, _)| *slot).collect();
+        got = sorted(got);
+        assert_eq!(got.replies, want.replies);
+        assert!(got.passes > want.passes + 10, "{} passes, {} without late guides", got.passes, want.passes);
+        assert!(order[..2].iter().all(|slot| *slot < 2), "the greedy replies end first: {order:?}");
+    }
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
+}
+
 /// Fails once `inner` has counted to 10: to say which tokens may come, or to take the one that came.
 struct Failing {
     inner: Fifths,

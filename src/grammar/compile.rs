@@ -9,6 +9,7 @@ use std::time::Duration;
 use llguidance::TokenParser;
 
 use super::Grammar;
+use super::memory::HeldBytes;
 use super::source::{GrammarSource, StopSignal, refusal, sheltered, too_long};
 use super::vocabulary::Vocabulary;
 use crate::display::quote;
@@ -18,7 +19,7 @@ use crate::{Error, Result};
 
 /// Compiled grammars that are kept.
 const MOST_KEPT: usize = 64;
-/// Bytes that the kept ones take, about.
+/// Bytes that the kept ones take, about. One that takes more by itself is kept until the next is compiled.
 const MOST_BYTES: usize = 64 << 20;
 /// Grammars that are compiled at the same time.
 const MOST_AT_ONCE: usize = 2;
@@ -72,13 +73,13 @@ pub struct CompiledGrammar {
     pub(super) parser: TokenParser,
     pub(super) is_json: bool,
     pub(super) ignored: Vec<String>,
-    /// About what it takes.
-    pub(super) bytes: usize,
+    /// About what it takes, rules and lexer.
+    pub(super) bytes: HeldBytes,
 }
 
 impl fmt::Debug for CompiledGrammar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a grammar of {} bytes", self.bytes)
+        write!(f, "a grammar of {} bytes", self.bytes.bytes())
     }
 }
 
@@ -102,7 +103,8 @@ impl Grammars {
     ///
     /// # Errors
     /// Input: the grammar is wrong, too large, or uses what is not supported, which is named. Interrupted: `abandoned` says that
-    /// the client is gone; it is asked now and then, and the compilation ends if no other waits for it.
+    /// the client is gone; it is asked now and then, and the compilation ends if no other waits for it. Where replies and their
+    /// grammars hold all memory that is meant for them, it waits until some have ended.
     /// Failed: no thread can be started.
     pub fn compile(
         &self,
@@ -125,7 +127,9 @@ impl Grammars {
                     remedy: "ask again".into(),
                 });
             }
-            let has_room = cache.running.len() < MOST_AT_ONCE && !cache.running.contains(&client);
+            let has_place = cache.running.len() < MOST_AT_ONCE && !cache.running.contains(&client);
+            let is_known = cache.entries.contains_key(&key);
+            let has_room = has_place && (is_known || self.0.has_memory(&mut cache));
             match cache.entries.get_mut(&key) {
                 Some(CacheEntry::Done { .. }) => return cache.find(&key),
                 Some(CacheEntry::Running { waiting, stop }) => {
@@ -151,6 +155,12 @@ impl Grammars {
             }
             cache = self.0.ended.wait_timeout(cache, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// The bytes that compiled grammars and replies hold.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.0.vocabulary().map_or(0, |vocabulary| vocabulary.memory.held())
     }
 
     /// Compilations and uses so far.
@@ -196,6 +206,13 @@ impl CompilerState {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether there is memory for another grammar, once those that are kept for later have made room.
+    fn has_memory(&self, cache: &mut GrammarCache) -> bool {
+        let Some(Ok(vocabulary)) = self.vocabulary.get() else { return true };
+        while !vocabulary.memory.has_room() && cache.drop_oldest() {}
+        vocabulary.memory.has_room()
+    }
+
     fn vocabulary(&self) -> Result<Arc<Vocabulary>> {
         self.vocabulary.get_or_init(|| Vocabulary::gather(&self.tokenizer, &self.stops).map(Arc::new)).clone()
     }
@@ -238,19 +255,22 @@ impl GrammarCache {
         // The parser of one that was stopped stays stopped.
         let compiled = if stop.is_asked() { compiled.and_then(|_| Err(too_long())) } else { compiled };
         self.entries.insert(key, CacheEntry::Done { compiled, used: self.clock });
-        while self.entries.len() > 1 && (self.entries.len() > MOST_KEPT || self.bytes() > MOST_BYTES) {
-            let uses = self.entries.iter().filter_map(|(key, entry)| match entry {
-                CacheEntry::Done { used, .. } if *used < self.clock => Some((*used, key.clone())),
-                _ => None,
-            });
-            let Some((_, oldest)) = uses.min() else { break };
-            self.entries.remove(&oldest);
-        }
+        while (self.entries.len() > MOST_KEPT || self.bytes() > MOST_BYTES) && self.drop_oldest() {}
+    }
+
+    /// Drops what was not used for the longest time, but not the last. Returns whether there was one.
+    fn drop_oldest(&mut self) -> bool {
+        let uses = self.entries.iter().filter_map(|(key, entry)| match entry {
+            CacheEntry::Done { used, .. } if *used < self.clock => Some((*used, key)),
+            _ => None,
+        });
+        let oldest = uses.min().map(|(_, key)| key.clone());
+        oldest.is_some_and(|key| self.entries.remove(&key).is_some())
     }
 
     fn bytes(&self) -> usize {
         let of = |(key, entry): (&String, &CacheEntry)| match entry {
-            CacheEntry::Done { compiled: Ok(compiled), .. } => key.len() + compiled.bytes,
+            CacheEntry::Done { compiled: Ok(compiled), .. } => key.len() + compiled.bytes.bytes(),
             _ => key.len(),
         };
         self.entries.iter().map(of).sum()

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use llguidance::TokenParser;
 use llguidance::earley::Parser;
 use llguidance::toktrie::{Recognizer, TokTrie};
+use llguidance::{CancellationHandle, TokenParser};
 
 use super::compile::CompiledGrammar;
+use super::memory::ReplyBytes;
 use super::source::{said, sheltered};
 use crate::display::quote;
 use crate::text::TokenSet;
@@ -26,19 +27,36 @@ pub struct Constraint {
     parser: TokenParser,
     is_finished: bool,
     numbers: DigitCounter,
+    /// Items of the rows that its tokens have made.
+    items: usize,
+    bytes: ReplyBytes,
 }
+
+/// Bytes of an item of the parser's rows, with its parameter.
+const ITEM_BYTES: usize = 16;
+/// Bytes of a node of the lexemes' expressions that llguidance's own count is without, measured.
+const NODE_BYTES: usize = 75;
 
 impl Constraint {
     /// At the beginning of a document.
     pub fn new(compiled: Arc<CompiledGrammar>) -> Constraint {
         let parser = compiled.parser.deep_clone();
-        Constraint { compiled, parser, is_finished: false, numbers: DigitCounter::default() }
+        let bytes = compiled.vocabulary.memory.begin_reply();
+        Constraint { compiled, parser, is_finished: false, numbers: DigitCounter::default(), items: 0, bytes }
+    }
+
+    /// At the beginning of a document, with what ends the work at it from another thread. All that is asked of it fails then.
+    pub(super) fn begin(compiled: Arc<CompiledGrammar>) -> (Constraint, CancellationHandle) {
+        let mut constraint = Constraint::new(compiled);
+        let handle = constraint.parser.enable_cancellation();
+        (constraint, handle)
     }
 
     /// Fills `set` with the tokens that may come next, the stops among them where the document may end. There is always one.
     ///
     /// # Errors
-    /// Input: the grammar takes too much time or memory here. Failed: the document has ended.
+    /// Input: the grammar takes too much time or memory here. Refused: all replies' grammars hold too much, and this one's more
+    /// than its share. Failed: the document has ended.
     pub fn fill(&mut self, set: &mut TokenSet) -> Result<()> {
         if self.is_finished {
             return Err(Error::failed("the document has ended", "report this"));
@@ -55,7 +73,8 @@ impl Constraint {
                 }
             }
             set.copy_from_words(allowed.as_slice());
-            Ok(())
+            let lexer = self.parser.parser.lexer_stats();
+            self.bytes.set(lexer.num_bytes + lexer.num_ast_nodes * NODE_BYTES + self.items * ITEM_BYTES)
         })
     }
 
@@ -78,7 +97,9 @@ impl Constraint {
             if !self.parser.validate_token(token).map_err(too_much)? {
                 return Err(not_allowed(token));
             }
+            let before = self.parser.parser.stats().all_items;
             self.parser.consume_token(token).map_err(too_much)?;
+            self.items += self.parser.parser.stats().all_items - before;
             self.numbers.read(compiled.vocabulary.trie().token(token), compiled.is_json);
             Ok(())
         })

@@ -1,18 +1,46 @@
-//! Threads that compute what may come next while the device computes the logits it is chosen from.
+//! Threads that follow documents and compute what may come next, while the device computes the logits it is chosen from.
+//! Those that choose tokens never wait here: a set that takes long is asked for again.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use super::Constraint;
+use llguidance::CancellationHandle;
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::gettid;
+
+use super::{CompiledGrammar, Constraint};
 use crate::sequence::guide::Guide;
 use crate::text::TokenSet;
 use crate::{Error, Result};
 
+/// How long a processor may be at one set. Usual ones take 0.01 to 7 ms, and the parser's limits end most others within 100; but
+/// for a row of its table it asks whether it was cancelled and nothing else.
+const LONGEST: Duration = Duration::from_millis(250);
+/// How often a wait for a set looks how long it has taken.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// Threads that fill sets. They end when this and all [`MaskStepper`]s are dropped.
 #[derive(Clone)]
-pub struct Masks {
-    /// `None` where no thread could be started: then sets are filled at once.
-    jobs: Option<Sender<MaskJob>>,
+pub struct Masks(Arc<MaskThreads>);
+
+struct MaskThreads {
+    queue: Arc<MaskQueue>,
+    /// Where no thread could be started, sets are filled at once.
+    are_some: bool,
+}
+
+#[derive(Default)]
+struct MaskQueue {
+    waiting: Mutex<WaitingMasks>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct WaitingMasks {
+    /// In the order in which they came.
+    jobs: Vec<MaskJob>,
+    is_closed: bool,
 }
 
 struct MaskJob {
@@ -22,50 +50,174 @@ struct MaskJob {
 
 /// What goes to a thread and comes back.
 struct MaskWork {
-    constraint: Constraint,
+    compiled: Arc<CompiledGrammar>,
+    /// Made with the first set: to copy a parser takes long too.
+    constraint: Option<Constraint>,
+    /// The token that was chosen, which is taken before the set is filled.
+    token: Option<u32>,
     set: TokenSet,
     filled: Result<()>,
+    /// How long the last set took.
+    time: Duration,
+    watch: Arc<MaskWatch>,
+}
+
+/// What ends the work at one set from outside.
+#[derive(Default)]
+struct MaskWatch(Mutex<WatchedMask>);
+
+#[derive(Default)]
+struct WatchedMask {
+    /// The parser that is to end.
+    parser: Option<CancellationHandle>,
+    /// The processor's time of the thread that is at it, and what that was when it began.
+    begun: Option<(ClockId, Duration)>,
+    is_ended: bool,
+}
+
+impl MaskWatch {
+    fn lock(&self) -> MutexGuard<'_, WatchedMask> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the work if a processor was at it for `longest`.
+    fn end_after(&self, longest: Duration) {
+        let mut watched = self.lock();
+        let time = watched.begun.map(|(clock, begun)| time_of(clock).saturating_sub(begun));
+        if time.is_some_and(|time| time >= longest) {
+            watched.end();
+        }
+    }
+}
+
+impl WatchedMask {
+    fn end(&mut self) {
+        self.is_ended = true;
+        if let Some(parser) = &self.parser {
+            parser.cancel();
+        }
+    }
+}
+
+/// The clock of the processor's time that this thread takes, for other threads: the number that Linux's clock_gettime has for
+/// it, as in clock_getcpuclockid's source.
+fn own_clock() -> ClockId {
+    const THREAD: i32 = 4;
+    const TIME_ON_PROCESSOR: i32 = 2;
+    ClockId::from_raw(!gettid().as_raw() << 3 | THREAD | TIME_ON_PROCESSOR)
+}
+
+/// Zero once its thread has ended.
+fn time_of(clock: ClockId) -> Duration {
+    clock_gettime(clock).map_or(Duration::ZERO, Duration::from)
 }
 
 impl Masks {
     /// Starts `threads` threads, or as many as the system grants.
     pub fn start(threads: usize) -> Masks {
-        let (jobs, queue) = channel::<MaskJob>();
-        let queue = Arc::new(Mutex::new(queue));
+        let queue = Arc::<MaskQueue>::default();
         let start = |i: usize| {
             let queue = queue.clone();
-            std::thread::Builder::new().name(format!("mask {i}")).spawn(move || serve(&queue)).is_ok()
+            std::thread::Builder::new().name(format!("mask {i}")).spawn(move || queue.serve()).is_ok()
         };
         let started = (0..threads).take_while(|&i| start(i)).count();
-        Masks { jobs: (started > 0).then_some(jobs) }
+        Masks(Arc::new(MaskThreads { queue, are_some: started > 0 }))
     }
 }
 
-/// Fills sets until nobody can ask for one.
-fn serve(queue: &Mutex<Receiver<MaskJob>>) {
-    loop {
-        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(MaskJob { mut work, done }) = next else { return };
-        work.fill();
-        // Nobody waits for a sequence that has ended.
-        let _ = done.send(work);
+impl Drop for MaskThreads {
+    fn drop(&mut self) {
+        self.queue.lock().is_closed = true;
+        self.queue.changed.notify_all();
+    }
+}
+
+impl MaskQueue {
+    fn lock(&self) -> MutexGuard<'_, WaitingMasks> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, job: MaskJob) {
+        self.lock().jobs.push(job);
+        self.changed.notify_one();
+    }
+
+    /// Takes the job whose last set took the least time: those of a grammar that takes long hold up no others.
+    fn next(&self) -> Option<MaskJob> {
+        let mut waiting = self.lock();
+        loop {
+            let quickest = waiting.jobs.iter().enumerate().min_by_key(|(_, job)| job.work.time).map(|(at, _)| at);
+            if let Some(at) = quickest {
+                return Some(waiting.jobs.remove(at));
+            }
+            if waiting.is_closed {
+                return None;
+            }
+            waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Does jobs until none can come.
+    fn serve(&self) {
+        while let Some(MaskJob { mut work, done }) = self.next() {
+            work.fill();
+            // Nobody waits for a sequence that has ended.
+            let _ = done.send(work);
+        }
     }
 }
 
 impl MaskWork {
+    /// Takes the token that was chosen, and fills the set of the next one. After a stop token there is none.
     fn fill(&mut self) {
-        self.filled = self.constraint.fill(&mut self.set);
+        let begun = Instant::now();
+        let clock = own_clock();
+        self.watch.lock().begun = Some((clock, time_of(clock)));
+        let constraint = self.constraint.get_or_insert_with(|| {
+            let (constraint, parser) = Constraint::begin(self.compiled.clone());
+            let mut watched = self.watch.lock();
+            watched.parser = Some(parser);
+            if watched.is_ended {
+                watched.end();
+            }
+            constraint
+        });
+        let taken = self.token.take().map_or(Ok(()), |token| constraint.accept(token));
+        let filled = match taken {
+            Ok(()) if constraint.is_finished() => Ok(()),
+            Ok(()) => constraint.fill(&mut self.set),
+            Err(e) => Err(e),
+        };
+        let mut watched = self.watch.lock();
+        watched.begun = None;
+        self.filled = if watched.is_ended { Err(too_long()) } else { filled };
+        self.time = begun.elapsed();
     }
+}
+
+/// The request asks for the grammar, so that it is to blame.
+fn too_long() -> Error {
+    Error::input("the grammar takes too long to follow", "use a simpler one")
 }
 
 /// The steps of one sequence: a token is given, and the set of the next is taken.
 pub struct MaskStepper {
     masks: Masks,
     work: WorkState,
+    watch: Arc<MaskWatch>,
+}
+
+impl Drop for MaskStepper {
+    fn drop(&mut self) {
+        self.watch.lock().end();
+    }
 }
 
 /// Where a sequence's work is.
 enum WorkState {
+    /// Nothing was asked for yet: the grammar, and the tokens of the model's vocabulary. A sequence that waits for its turn
+    /// holds no parser.
+    Unbegun(Arc<CompiledGrammar>, usize),
     Here(Box<MaskWork>),
     /// With a thread, which sends it back.
     Away(Receiver<Box<MaskWork>>),
@@ -74,34 +226,65 @@ enum WorkState {
 }
 
 impl MaskStepper {
-    /// Begins a document, and asks for the first token's set. `vocab`: tokens of the model's vocabulary.
-    pub fn new(masks: &Masks, constraint: Constraint, vocab: usize) -> MaskStepper {
-        let work = Box::new(MaskWork { constraint, set: TokenSet::new(vocab), filled: Ok(()) });
-        let mut step = MaskStepper { masks: masks.clone(), work: WorkState::Lost };
-        step.send(work);
-        step
+    /// At the beginning of a document. `vocab`: tokens of the model's vocabulary.
+    pub fn new(masks: &Masks, compiled: Arc<CompiledGrammar>, vocab: usize) -> MaskStepper {
+        MaskStepper { masks: masks.clone(), work: WorkState::Unbegun(compiled, vocab), watch: Arc::default() }
     }
 
-    /// Takes the chosen token, and asks for the next one's set. After a stop token no set is asked for.
-    ///
-    /// # Errors
-    /// As [`Constraint::accept`].
-    pub fn begin(&mut self, token: u32) -> Result<()> {
-        let mut work = self.fetch()?;
-        let taken = work.constraint.accept(token);
-        if taken.is_ok() && !work.constraint.is_finished() {
-            self.send(work);
+    fn send(&mut self, mut work: Box<MaskWork>) {
+        let MaskThreads { queue, are_some } = &*self.masks.0;
+        self.work = if *are_some {
+            let (done, back) = channel();
+            queue.push(MaskJob { work, done });
+            WorkState::Away(back)
         } else {
-            self.work = WorkState::Here(work);
-        }
-        taken
+            work.fill();
+            WorkState::Here(work)
+        };
     }
 
-    /// Waits for the set that was asked for, and exchanges it for `set`, which is for the same vocabulary.
-    ///
-    /// # Errors
-    /// As [`Constraint::fill`].
-    pub fn wait(&mut self, set: &mut TokenSet) -> Result<()> {
+    /// Waits for what was sent.
+    fn fetch(&mut self) -> Result<Box<MaskWork>> {
+        while !self.is_ready(LOOK) {}
+        match std::mem::replace(&mut self.work, WorkState::Lost) {
+            WorkState::Here(work) => Ok(work),
+            _ => Err(Error::failed("a thread for grammars has ended", "report this")),
+        }
+    }
+}
+
+impl Guide for MaskStepper {
+    fn begin(&mut self) {
+        if let WorkState::Unbegun(compiled, vocab) = &self.work {
+            let (compiled, set) = (compiled.clone(), TokenSet::new(*vocab));
+            let (filled, time, watch) = (Ok(()), Duration::ZERO, self.watch.clone());
+            self.send(Box::new(MaskWork { compiled, constraint: None, token: None, set, filled, time, watch }));
+        }
+    }
+
+    fn is_ready(&mut self, patience: Duration) -> bool {
+        self.begin();
+        let WorkState::Away(back) = &self.work else { return true };
+        let mut left = patience;
+        loop {
+            let wait = left.min(LOOK);
+            match back.recv_timeout(wait) {
+                Ok(work) => self.work = WorkState::Here(work),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.watch.end_after(LONGEST);
+                    left -= wait;
+                    if left.is_zero() {
+                        return false;
+                    }
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => self.work = WorkState::Lost,
+            }
+            return true;
+        }
+    }
+
+    fn fill(&mut self, set: &mut TokenSet) -> Result<()> {
         let mut work = self.fetch()?;
         std::mem::swap(&mut work.set, set);
         let filled = work.filled.clone();
@@ -109,40 +292,10 @@ impl MaskStepper {
         filled
     }
 
-    fn send(&mut self, work: Box<MaskWork>) {
-        let (done, back) = channel();
-        let unsent = match &self.masks.jobs {
-            Some(jobs) => jobs.send(MaskJob { work, done }).err().map(|unsent| unsent.0.work),
-            None => Some(work),
-        };
-        self.work = match unsent {
-            Some(mut work) => {
-                work.fill();
-                WorkState::Here(work)
-            }
-            None => WorkState::Away(back),
-        };
-    }
-
-    fn fetch(&mut self) -> Result<Box<MaskWork>> {
-        match std::mem::replace(&mut self.work, WorkState::Lost) {
-            WorkState::Here(work) => Ok(work),
-            WorkState::Away(back) => back.recv().map_err(|_| lost()),
-            WorkState::Lost => Err(lost()),
-        }
-    }
-}
-
-impl Guide for MaskStepper {
-    fn fill(&mut self, set: &mut TokenSet) -> Result<()> {
-        self.wait(set)
-    }
-
     fn take(&mut self, token: u32) -> Result<()> {
-        self.begin(token)
+        let mut work = self.fetch()?;
+        work.token = Some(token);
+        self.send(work);
+        Ok(())
     }
-}
-
-fn lost() -> Error {
-    Error::failed("a thread for grammars has ended", "report this")
 }

@@ -105,7 +105,16 @@ pub(super) fn is_small(regex: &str) -> bool {
     regex_copies(regex) <= LARGEST_REGEX
 }
 
-/// Refuses a grammar in Lark's syntax that is nested too deep, or repeats too much.
+/// The refusal of an operator between terminals. Of an intersection with a complement, 60 bytes take gigabytes: the states of
+/// one are multiplied by those of the other, and llguidance's fuel does not count how large each has become.
+fn unsupported(operator: &str, kind: &str) -> Error {
+    Error::input(
+        format!("the grammar uses {operator}, and {kind} of terminals are not supported"),
+        "write the terminal as one regular expression",
+    )
+}
+
+/// Refuses a grammar in Lark's syntax that is nested too deep, repeats too much, or has intersections or complements.
 ///
 /// # Errors
 /// Input: it does.
@@ -138,10 +147,14 @@ pub(super) fn check_lark(lark: &str) -> Result<()> {
                 let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
                 let behind = rest[1..].trim_start();
                 let low = digits(behind);
+                if low.is_empty() {
+                    return Err(unsupported("`~`", "complements"));
+                }
                 let high = behind[low.len()..].trim_start().strip_prefix("..").map(|high| digits(high.trim_start()));
                 let number = |text: &str| if text.is_empty() { 0 } else { text.parse().unwrap_or(u64::MAX) };
                 counter.repeat(number(&low).max(high.as_deref().map_or(0, number)).max(1));
             }
+            '&' => return Err(unsupported("`&`", "intersections")),
             c if c.is_alphanumeric() || c == '_' => {
                 length = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
                 counter.part(1);

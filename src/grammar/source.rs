@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use llguidance::api::{GrammarInit, GrammarWithLexer, StopReason, TopLevelGrammar};
-use llguidance::earley::CGrammar;
+use llguidance::earley::{CGrammar, CSymIdx, ParamExpr};
 use llguidance::toktrie::InferenceCapabilities;
 use llguidance::{CancellationHandle, Logger, panic_utils};
 
@@ -17,8 +17,12 @@ use crate::display::quote;
 use crate::{Error, Result};
 use serde_json::{Value, json};
 
-/// Bytes of the longest grammar's text.
-const LONGEST_TEXT: usize = 256 << 10;
+/// Bytes of the longest schema's or tools' text. Tools of an agent come to 100 KB.
+const LONGEST_SCHEMA: usize = 256 << 10;
+/// Bytes of the longest text in Lark's syntax: two bytes of it may become a part, of which each costs 400 bytes.
+const LONGEST_LARK: usize = 64 << 10;
+/// Bytes of a node of the lexemes' expressions, which the grammar and its lexer have copies of, measured.
+const NODE_BYTES: usize = 150;
 /// Characters of a reason in an error.
 const LONGEST_REASON: usize = 300;
 
@@ -114,9 +118,10 @@ impl GrammarSource {
             Grammar::JsonSchema(schema) => format!("json {schema}"),
             Grammar::JsonObject => String::new(),
         };
-        if key.len() > LONGEST_TEXT {
+        let longest = if matches!(asked, Grammar::Lark(_)) { LONGEST_LARK } else { LONGEST_SCHEMA };
+        if key.len() > longest {
             return Err(Error::input(
-                format!("the grammar has {} bytes, and {LONGEST_TEXT} are supported", key.len()),
+                format!("the grammar has {} bytes, and {longest} are supported", key.len()),
                 "use a smaller one",
             ));
         }
@@ -184,7 +189,7 @@ impl Prepared {
                 .create_parser_from_init_ext(init, Logger::new(0, 0), caps, LIMITS)
                 .map_err(|e| refused(&said(&e)))?;
             stop.reach(parser.enable_cancellation());
-            refuse_unsupported(parser.parser.grammar())?;
+            let rules = read_rules(parser.parser.grammar())?;
             parser.start_without_prompt();
             stop.check()?;
             // What comes first is known then, or that nothing can.
@@ -193,43 +198,50 @@ impl Prepared {
                 _ if stop.is_asked() => too_long(),
                 _ => refused(&said(&e)),
             })?;
-            let bytes = parser.parser.lexer_stats().num_bytes;
+            let lexer = parser.parser.lexer_stats();
+            let bytes = vocabulary.memory.hold(rules + lexer.num_bytes + lexer.num_ast_nodes * NODE_BYTES);
             let ignored = self.ignored;
             Ok(CompiledGrammar { vocabulary: vocabulary.clone(), parser, is_json, ignored, bytes })
         })
     }
 }
 
-/// Refuses what a grammar in Lark's syntax may ask for and a reply does not follow.
-fn refuse_unsupported(grammar: &CGrammar) -> Result<()> {
+/// The bytes that a grammar's rules take.
+///
+/// # Errors
+/// Input: it asks for what a reply does not follow, as one in Lark's syntax may.
+fn read_rules(grammar: &CGrammar) -> Result<usize> {
+    // Each place of a rule has a symbol, a parameter, and what leads back to the rule.
+    const PLACE: usize = 3 * size_of::<CSymIdx>() + size_of::<ParamExpr>();
+    let (mut open, mut seen) = (vec![grammar.start()], HashSet::new());
+    let (mut bytes, mut has_temperature) = (0, false);
+    while let Some(symbol) = open.pop() {
+        if !seen.insert(symbol.as_index()) {
+            continue;
+        }
+        let data = grammar.sym_data(symbol);
+        has_temperature |= data.props.temperature != 0.0;
+        bytes += size_of_val(data) + data.name.len() + size_of_val(&data.rules[..]) + size_of_val(&data.rules_cond[..]);
+        for &rule in &data.rules {
+            let (places, ..) = grammar.rule_rhs(rule);
+            bytes += (places.len() + 1) * PLACE;
+            open.extend(places.iter().filter(|place| !seen.contains(&place.as_index())));
+        }
+    }
     let lexemes = grammar.lexer_spec();
     let unsupported = [
         (lexemes.has_stop, "`stop`"),
         (lexemes.has_max_tokens, "`max_tokens`"),
-        (has_temperature(grammar), "`temperature`"),
+        (has_temperature, "`temperature`"),
         (lexemes.token_range_lexemes(&lexemes.all_lexemes()).len() > 1, "special tokens"),
     ];
     match unsupported.iter().find(|(is_used, _)| *is_used) {
         Some((_, what)) => {
             Err(Error::input(format!("the grammar uses {what}, which is not supported"), "leave it out"))
         }
-        None => Ok(()),
+        // Measured: they are twice in memory, before and after they were made smaller.
+        None => Ok(2 * bytes),
     }
-}
-
-/// Whether a rule asks for a temperature of its own.
-fn has_temperature(grammar: &CGrammar) -> bool {
-    let (mut open, mut seen) = (vec![grammar.start()], HashSet::new());
-    while let Some(symbol) = open.pop() {
-        let data = grammar.sym_data(symbol);
-        if data.props.temperature != 0.0 {
-            return true;
-        }
-        if seen.insert(symbol.as_index()) {
-            open.extend(data.rules.iter().flat_map(|&rule| grammar.rule_rhs(rule).0));
-        }
-    }
-    false
 }
 
 /// Runs a part of llguidance. A panic of it becomes the error that `failure` makes of what it said.

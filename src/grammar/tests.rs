@@ -1,4 +1,5 @@
 use super::*;
+use crate::sequence::guide::Guide;
 use crate::text::testing::{Random, small_tokenizer};
 use crate::text::{TokenSet, Tokenizer};
 use serde_json::{Value, json};
@@ -485,18 +486,17 @@ fn sets_filled_by_threads_are_those_of_the_constraint() {
     for threads in [0, 1, 3] {
         let masks = Masks::start(threads);
         let mut random = Random(9);
-        let start = || Constraint::new(compiled.clone());
-        let mut steps: Vec<(MaskStepper, Constraint)> =
-            (0..5).map(|_| (MaskStepper::new(&masks, start(), vocab), start())).collect();
+        let start = || (MaskStepper::new(&masks, compiled.clone(), vocab), Constraint::new(compiled.clone()));
+        let mut steps: Vec<(MaskStepper, Constraint)> = (0..5).map(|_| start()).collect();
         let (mut by_thread, mut here) = (TokenSet::new(vocab), TokenSet::new(vocab));
         for _ in 0..60 {
             steps.retain_mut(|(step, constraint)| {
-                step.wait(&mut by_thread).unwrap();
+                step.fill(&mut by_thread).unwrap();
                 constraint.fill(&mut here).unwrap();
                 assert_eq!(by_thread, here);
                 let allowed: Vec<u32> = (0..vocab as u32).filter(|&id| here.contains(id)).collect();
                 let token = at_random(&mut random)(&allowed, &[]);
-                step.begin(token).unwrap();
+                step.take(token).unwrap();
                 constraint.accept(token).unwrap();
                 !constraint.is_finished()
             });
@@ -550,4 +550,84 @@ fn repeats_beyond_all_measure_are_refused_before_they_are_compiled() {
     {
         lark(text).unwrap();
     }
+}
+
+/// Of an intersection with a complement, 60 bytes took gigabytes and minutes, past the deadline and the client's leaving.
+#[test]
+fn intersections_and_complements_of_terminals_are_refused() {
+    let attack = "/.*a.{25}/ & /.*b.{24}/ & /.*c.{23}/ & ~/.*d.{22}/";
+    for (text, named) in [
+        (format!("start: T\nT: {attack}\n"), "`&`"),
+        (format!("start: {attack}\n"), "`&`"),
+        ("start: T\nT: /a/&/b/\n".to_owned(), "`&`"),
+        ("start: T\nT: ~/a/\n".to_owned(), "`~`"),
+        ("start: T\nT: \"x\" ~ /a/\n".to_owned(), "`~`"),
+        ("start: ~T\nT: /a/\n".to_owned(), "`~`"),
+        (format!("start: a\na: %lark {{\nstart: T\nT: {attack}\n}}\n"), "`&`"),
+        ("start: T // & ~\nT: /a/ # & ~\n  & /b/\n".to_owned(), "`&`"),
+    ] {
+        let error = lark(&text).err().unwrap_or_else(|| panic!("{text} is accepted"));
+        assert!(matches!(error, Error::Input { .. }) && error.to_string().contains(named), "{text}: {error}");
+    }
+    let text = "start: A B C\nA: \"&~\" // & ~\nB: /[&~]&/ ~ 2..3 # & ~\nC: /x/ ~ 1\n";
+    assert!(accepts(&lark(text).unwrap(), "&~~&~&x"));
+}
+
+#[test]
+fn a_schema_may_be_longer_than_a_grammar_in_larks_syntax() {
+    let long = "a".repeat(80 << 10);
+    let error = lark(&format!("start: \"{long}\"")).err().unwrap();
+    assert!(error.to_string().contains("bytes, and 65536 are supported"), "{error}");
+    compile(Grammar::JsonSchema(json!({"type": "object", "description": long}))).unwrap();
+}
+
+/// Rules count beside the lexer: 16 grammars of a few rules' names held 800 MB.
+#[test]
+fn what_is_compiled_is_kept_in_a_bounded_number_of_bytes() {
+    let grammars = Grammars::new(TOKENIZER.clone(), TOKENIZER.stop_ids());
+    let mut most = 0;
+    for i in 0..8 {
+        let text = format!("start: \"qqq{i}\" {}\na: \"a\"\n", "a? ".repeat(20_000));
+        let compiled = grammars.compile(&Grammar::Lark(text), 0, &|| false).unwrap();
+        most = most.max(compiled.bytes.bytes());
+        assert!(grammars.held() <= (64 << 20) + most, "{} bytes are held", grammars.held());
+    }
+    assert!(8 * most > 64 << 20, "{most} bytes each are no test");
+    // What a reply follows counts as long as it does.
+    let compiled = grammars.compile(&Grammar::JsonObject, 0, &|| false).unwrap();
+    let before = grammars.held();
+    let mut constraint = Constraint::new(compiled);
+    constraint.fill(&mut TokenSet::new(TOKENIZER.vocab_size())).unwrap();
+    assert!(grammars.held() > before + 10_000);
+    drop(constraint);
+    assert_eq!(grammars.held(), before);
+}
+
+/// A grammar with so many parts that may come next that one set takes seconds: the text reaches them behind its first token.
+fn endless() -> Arc<CompiledGrammar> {
+    lark(&format!("start: \"q\" \"q\" {}\na: \"a\"\n", "a*".repeat(30_000))).unwrap()
+}
+
+#[test]
+fn a_set_that_takes_too_long_ends_the_reply_with_an_error() {
+    let (compiled, vocab) = (endless(), TOKENIZER.vocab_size());
+    let masks = Masks::start(1);
+    let mut set = TokenSet::new(vocab);
+    let mut slow = MaskStepper::new(&masks, compiled.clone(), vocab);
+    slow.fill(&mut set).unwrap();
+    let token = TOKENIZER.encode("q", false).unwrap()[0];
+    assert!(set.contains(token));
+    slow.take(token).unwrap();
+    // Whoever asks is not held up.
+    assert!(!slow.is_ready(std::time::Duration::ZERO));
+    let error = slow.fill(&mut set).unwrap_err();
+    assert!(matches!(error, Error::Input { .. }) && error.to_string().contains("takes too long"), "{error}");
+    // Nor is who waits for the same thread, once nobody waits for that set.
+    let mut left = MaskStepper::new(&masks, compiled, vocab);
+    left.fill(&mut set).unwrap();
+    left.take(token).unwrap();
+    drop(left);
+    let mut quick = MaskStepper::new(&masks, compile(Grammar::JsonObject).unwrap(), vocab);
+    quick.fill(&mut set).unwrap();
+    assert!(set.contains(TOKENIZER.encode("{", false).unwrap()[0]));
 }

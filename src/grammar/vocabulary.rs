@@ -7,6 +7,7 @@ use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, SimpleVob, TokEnv, TokRxInfo, TokTrie};
 
 use super::LIMITS;
+use super::memory::GrammarMemory;
 use crate::text::Tokenizer;
 use crate::{Error, Result};
 
@@ -20,6 +21,8 @@ pub(super) struct Vocabulary {
     pub(super) stops: Vec<u32>,
     /// The tokens that begin with a digit.
     pub(super) digits: SimpleVob,
+    /// What the grammars over these tokens hold.
+    pub(super) memory: GrammarMemory,
 }
 
 impl Vocabulary {
@@ -55,7 +58,7 @@ impl Vocabulary {
                 .map_err(|e| Error::failed(format!("the vocabulary makes no trie: {e}"), "report this"))?;
         factory.quiet();
         *factory.limits_mut() = LIMITS;
-        Ok(Vocabulary { factory, stops, digits })
+        Ok(Vocabulary { factory, stops, digits, memory: GrammarMemory::default() })
     }
 
     pub(super) fn trie(&self) -> &TokTrie {

@@ -28,7 +28,7 @@ use crate::sequence::session::Session;
 use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use member::{KvSlot, Member};
 pub use places::ParkedSequence;
@@ -86,7 +86,15 @@ pub struct Batch {
     most_kept: u64,
     /// What [`Batch::set_meanwhile`] gave.
     meanwhile: Box<dyn FnMut()>,
+    /// How long this pass may still wait for guides.
+    patience: Duration,
 }
+
+/// How long a pass waits for guides that have not said yet which tokens may come. A row whose guide takes longer runs again
+/// in the next pass, and the others go on.
+const PATIENCE: Duration = Duration::from_millis(5);
+/// As [`PATIENCE`], where no other sequence waits.
+const PATIENCE_ALONE: Duration = Duration::from_secs(1);
 
 impl Batch {
     /// As many slots as the schedule has sequences, all of them free.
@@ -103,6 +111,7 @@ impl Batch {
             endings: 0,
             most_kept: u64::MAX,
             meanwhile: Box::new(|| {}),
+            patience: PATIENCE,
         }
     }
 
@@ -184,8 +193,16 @@ impl Batch {
         let kept = self.place(executor, slot, &prompt, owner, reuse)?;
         chooser.begin(&prompt);
         let so_far = Generation::new(prompt.len(), kept);
-        self.slots[slot].member =
-            Some(Member { chooser, stops, limit, so_far, put_off: None, decoding: None, joined: Instant::now() });
+        self.slots[slot].member = Some(Member {
+            chooser,
+            is_late: false,
+            stops,
+            limit,
+            so_far,
+            put_off: None,
+            decoding: None,
+            joined: Instant::now(),
+        });
         Ok(slot)
     }
 
@@ -322,7 +339,8 @@ impl Batch {
 
     /// Gives the rows that are chosen to the executor. Where several are of one sequence, the others are its draft.
     fn forward_rows(&mut self, executor: &mut dyn Executor) -> Result<()> {
-        let Batch { slots, plan, speculating, meanwhile, .. } = self;
+        let alone = self.room() + 1 == self.slots.len();
+        let Batch { slots, plan, speculating, meanwhile, patience, .. } = self;
         let (rows, heads) = (&plan.rows, &plan.heads);
         let members = || heads.iter().filter_map(|&slot| slots.get(slot)?.member.as_ref());
         let Some(head) = plan.head_rows().filter(|_| !members().all(Member::is_greedy)) else {
@@ -330,6 +348,7 @@ impl Batch {
             return executor.forward(rows, plan.head_rows());
         };
         let is_slow = members().any(Member::is_guided);
+        *patience = if alone { PATIENCE_ALONE } else { PATIENCE };
         let may_run_ahead = plan.is_steady() && speculating.is_none() && members().all(Member::may_run_ahead);
         let fill = &mut |row: usize, ask: &mut SampleRequest<'_>| {
             let slot = heads[row];
@@ -340,7 +359,10 @@ impl Batch {
             // Rows of one sequence stand together.
             let behind = heads[..row].iter().rev().take_while(|other| **other == slot).count();
             if let Some(member) = &mut slots[slot].member {
-                member.chooser.ask_after(&draft[..behind.min(draft.len())], ask);
+                member.is_late = behind == 0 && !member.is_ready(patience);
+                if !member.is_late {
+                    member.chooser.ask_after(&draft[..behind.min(draft.len())], ask);
+                }
             }
         };
         executor.forward_choosing(rows, head, SampleRequests { fill, is_slow, may_run_ahead, meanwhile })

@@ -1,6 +1,7 @@
 //! Batches on an executor that only records the passes that it is asked to run.
 
 use super::*;
+use crate::executor::Row;
 use crate::schedule::kv::{PAGE, Pool};
 use crate::sequence::generate;
 use crate::sequence::meter::DecodeMeter;
@@ -462,4 +463,65 @@ fn what_free_slots_keep_stays_within_its_bound_and_the_newest_stays_longest() {
     assert_eq!(run(&mut batch, 5, 1), (4, 4, [0, 0, 1, 2]));
     batch.set_kept(0);
     assert_eq!(run(&mut batch, 3, PAGE + 1), (3, 0, [0; 4]));
+}
+
+/// Allows one token alone, once it is told that it may.
+struct Late {
+    is_ready: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    token: u32,
+}
+
+impl crate::sequence::guide::Guide for Late {
+    fn is_ready(&mut self, _: Duration) -> bool {
+        self.is_ready.load(std::sync::atomic::Ordering::SeqCst)
+    }
+
+    fn fill(&mut self, set: &mut crate::text::TokenSet) -> Result<()> {
+        assert!(self.is_ready(Duration::ZERO), "it is asked too early");
+        set.clear();
+        set.insert(self.token);
+        Ok(())
+    }
+
+    fn take(&mut self, token: u32) -> Result<()> {
+        assert_eq!(token, self.token);
+        Ok(())
+    }
+}
+
+/// A guide that has not said yet which tokens may come holds up no other sequence: its row runs again in each pass until it has.
+#[test]
+fn a_guide_that_takes_long_holds_up_no_other_sequence() {
+    let mut executor = RecordingExecutor::new();
+    let mut batch = Batch::new(&executor.schedule);
+    let is_ready = std::sync::Arc::<std::sync::atomic::AtomicBool>::default();
+    let late = Late { is_ready: is_ready.clone(), token: 9 };
+    let chooser = Chooser::new(SamplerConfig::greedy(), VOCAB).unwrap().guided(late, VOCAB).unwrap();
+    let free = batch.join(&mut executor, request(&[1; 2], 30)).unwrap();
+    let guided = batch.join(&mut executor, SequenceRequest { chooser, ..request(&[2; 3], 4) }).unwrap();
+    let mut tokens = vec![Vec::new(); 2];
+    let mut step = |batch: &mut Batch, executor: &mut RecordingExecutor| {
+        batch
+            .step(executor, &mut |slot, token, _| {
+                tokens[slot].push(token);
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        (tokens[free].len(), tokens[guided].len())
+    };
+    while step(&mut batch, &mut executor).0 == 0 {}
+    executor.passes.clear();
+    let before = step(&mut batch, &mut executor).0;
+    for more in 1..=5 {
+        assert_eq!(step(&mut batch, &mut executor), (before + more, 0));
+    }
+    let rows: Vec<Row> = executor.passes.drain(..).flat_map(|(rows, _)| rows).collect();
+    let again: Vec<&Row> = rows.iter().filter(|row| row.sequence as usize == guided).collect();
+    assert!(again.len() >= 5 && again.iter().all(|row| (row.token, row.position) == (2, 2)), "{again:?}");
+    is_ready.store(true, std::sync::atomic::Ordering::SeqCst);
+    for more in 1..=4 {
+        assert_eq!(step(&mut batch, &mut executor).1, more);
+    }
+    let ended = batch.take_ended().unwrap();
+    assert_eq!((ended.slot, ended.reply.unwrap().tokens), (guided, vec![9; 4]));
 }

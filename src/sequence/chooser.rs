@@ -7,6 +7,7 @@ use crate::executor::Executor;
 use crate::schedule::choice::SampleRequest;
 use crate::text::{Sampler, SamplerConfig, TokenSet};
 use crate::{Error, Result};
+use std::time::Duration;
 
 /// Chooses the next token from a head row of the executor.
 #[derive(Clone)]
@@ -113,6 +114,17 @@ impl Chooser {
         }
     }
 
+    /// Whether the next token can be chosen without a wait: a guide may still have to say which tokens may come. If not, this
+    /// waits for that as long as `patience`.
+    pub fn is_ready(&mut self, patience: Duration) -> bool {
+        match self {
+            Chooser::Greedy | Chooser::Sample(_) => true,
+            Chooser::Report(reported) => reported.chooser.is_ready(patience),
+            Chooser::Guide(guided) => guided.is_ready(patience),
+            Chooser::Forced(following) => !following.given.as_slice().is_empty() || following.then.is_ready(patience),
+        }
+    }
+
     /// Asks the next pass for what [`Chooser::choose`] needs of it beside the argmax.
     pub fn ask(&mut self, ask: &mut SampleRequest<'_>) {
         match self {
@@ -167,7 +179,7 @@ impl Chooser {
             Chooser::Greedy => {}
             Chooser::Sample(s) => s.begin(prompt),
             Chooser::Report(reported) => reported.chooser.begin(prompt),
-            Chooser::Guide(guided) => guided.chooser.begin(prompt),
+            Chooser::Guide(guided) => guided.begin(prompt),
             Chooser::Forced(following) => {
                 following.then.begin(&[prompt, following.given.as_slice()].concat());
             }

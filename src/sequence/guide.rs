@@ -6,9 +6,19 @@ use crate::executor::Executor;
 use crate::schedule::choice::SampleRequest;
 use crate::text::TokenSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Follows a reply, and says which tokens may come next.
 pub trait Guide: Send {
+    /// The reply's first token will be asked for soon.
+    fn begin(&mut self) {}
+
+    /// Whether [`Guide::fill`] returns at once. If not, this waits for that as long as `patience`.
+    fn is_ready(&mut self, patience: Duration) -> bool {
+        let _ = patience;
+        true
+    }
+
     /// Puts into `set` the tokens that may come next. There is always one.
     ///
     /// # Errors
@@ -18,7 +28,7 @@ pub trait Guide: Send {
     /// Takes the chosen token, which was in the last set.
     ///
     /// # Errors
-    /// Input or Failed: it cannot tell what would follow.
+    /// Input or Failed: it cannot tell what would follow. It may also say so by the next [`Guide::fill`].
     fn take(&mut self, token: u32) -> Result<()>;
 }
 
@@ -45,6 +55,17 @@ impl Guided {
         self.guide.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// As [`Guide::begin`].
+    pub(super) fn begin(&mut self, prompt: &[u32]) {
+        self.guide().begin();
+        self.chooser.begin(prompt);
+    }
+
+    /// Whether the next token can be chosen without a wait. If not, this waits for that as long as `patience`.
+    pub(super) fn is_ready(&mut self, patience: Duration) -> bool {
+        self.ready != Ok(false) || self.guide().is_ready(patience)
+    }
+
     /// Gets the next token's set, once.
     fn prepare(&mut self) {
         if self.ready == Ok(false) {
@@ -57,7 +78,7 @@ impl Guided {
         }
     }
 
-    /// As [`Chooser::ask`].
+    /// As [`Chooser::ask`]. Waits for the set.
     pub(super) fn ask(&mut self, ask: &mut SampleRequest<'_>) {
         self.prepare();
         if self.ready.is_ok() {

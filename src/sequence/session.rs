@@ -115,6 +115,11 @@ impl Session {
         self.held += count;
     }
 
+    /// The last token in the cache waits for a pass again, which writes the same keys and values.
+    pub(crate) fn repeat_last(&mut self) {
+        self.held = self.held.saturating_sub(1);
+    }
+
     /// Drops all but the first `keep` tokens of those in the cache. Returns how many are left: `keep`, or fewer if the next
     /// token would write to a page that others share, or 0 if a local layer has lost keys that the next token would see.
     pub fn rewind(&mut self, executor: &mut dyn Executor, keep: usize) -> usize {
@@ -168,7 +173,7 @@ impl Session {
         Ok(kept)
     }
 
-    /// Appends `tokens` and runs them in chunks of [`Executor::prefill_rows`]. The executor's head row 0 then has the
+    /// Appends `tokens` and runs them in chunks of [`Executor::rows_at`]. The executor's head row 0 then has the
     /// last token's logits.
     ///
     /// # Errors
@@ -193,7 +198,7 @@ impl Session {
         let mut rows = Vec::new();
         while self.pending() > 0 {
             rows.clear();
-            let count = self.propose(executor.prefill_rows(), &mut rows);
+            let count = self.propose(executor.rows_at(self.held), &mut rows);
             if let Err(e) = run(executor, &rows, count == self.pending()) {
                 self.rewind(executor, held);
                 return Err(e);

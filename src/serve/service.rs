@@ -13,7 +13,7 @@ use super::queue::JobQueue;
 use crate::Error;
 use crate::executor::Executor;
 use crate::executor::weights::Progress;
-use crate::grammar::{self, Constraint, Masks};
+use crate::grammar::{self, Masks};
 use crate::sequence::{Batch, Chooser, Reply, SequenceRequest};
 use crate::text::SamplerConfig;
 use std::net::{IpAddr, Ipv4Addr};
@@ -310,8 +310,7 @@ impl Service {
             // The last token needs no position.
             let limit = ask.limit.min(model.context - ask.prompt.len() + 1);
             if let Some(grammar) = &ask.grammar {
-                let constraint = Constraint::new(grammar.clone());
-                chooser = chooser.guided(grammar::MaskStepper::new(&self.masks, constraint, vocab), vocab)?;
+                chooser = chooser.guided(grammar::MaskStepper::new(&self.masks, grammar.clone(), vocab), vocab)?;
             }
             let ignores_stops = ask.scores || ask.ignore_eos && ask.grammar.is_none();
             let (prompt, given) = ask.prompt.split_at(if ask.scores { 1 } else { ask.prompt.len() });

@@ -51,6 +51,11 @@ impl Batch {
         on_token: OnToken<'_>,
     ) -> bool {
         let KvSlot { session, member: Some(member), .. } = &mut self.slots[slot] else { return false };
+        // A pass that runs ahead has taken the place of the logits.
+        if member.is_late && executor.is_ahead() || !member.is_ready(&mut self.patience) {
+            self.repeat(executor, head, slot, steady);
+            return false;
+        }
         if session.pending() > 0 {
             session.commit(1);
             member.so_far.passes += 1;
@@ -79,6 +84,21 @@ impl Batch {
         *steady = false;
         self.put_out_chosen(executor, head, slot, end);
         false
+    }
+
+    /// Lets the row of head row `head` run again in the next pass: its guide has not said yet which tokens may come. A pass that
+    /// runs ahead has the row after it, which nobody takes.
+    #[cold]
+    fn repeat(&mut self, executor: &mut dyn Executor, head: usize, slot: usize, steady: &mut bool) {
+        let session = &mut self.slots[slot].session;
+        if session.pending() == 0 {
+            session.repeat_last();
+        }
+        if executor.is_ahead() {
+            self.plan.rows[head].position += 1;
+            self.plan.leave(slot);
+            *steady = false;
+        }
     }
 
     /// Puts out a sequence by what was chosen from head row `head`. A pass that runs ahead has its row still.

@@ -7,7 +7,7 @@ use crate::sequence::generate::{Finish, Generation};
 use crate::sequence::session::Session;
 use crate::{Error, Result};
 use std::ops::ControlFlow;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A KV slot.
 pub(super) struct KvSlot {
@@ -28,6 +28,8 @@ pub(super) struct KvSlot {
 /// A sequence that runs.
 pub(super) struct Member {
     pub(super) chooser: Chooser,
+    /// Its guide had not said yet which tokens may come when the pass asked: its token can come of the logits alone.
+    pub(super) is_late: bool,
     pub(super) stops: Vec<u32>,
     pub(super) limit: usize,
     pub(super) so_far: Generation,
@@ -106,6 +108,20 @@ impl Member {
     /// Whether a guide says which tokens may come, which it may not have done yet.
     pub(super) fn is_guided(&self) -> bool {
         matches!(self.chooser, Chooser::Guide(_))
+    }
+
+    /// Whether the next token can be chosen. If not, this waits for that, and takes the time off `patience`.
+    #[inline(always)]
+    pub(super) fn is_ready(&mut self, patience: &mut Duration) -> bool {
+        self.is_greedy() || self.chooser.is_ready(Duration::ZERO) || self.becomes_ready(patience)
+    }
+
+    #[cold]
+    fn becomes_ready(&mut self, patience: &mut Duration) -> bool {
+        let begun = Instant::now();
+        let is_ready = self.chooser.is_ready(*patience);
+        *patience = patience.saturating_sub(begun.elapsed());
+        is_ready
     }
 
     /// Whether the next token needs no more than what the pass gives as its next, and the one after it is wanted.

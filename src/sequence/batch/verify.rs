@@ -235,7 +235,7 @@ impl Batch {
     /// was chosen.
     #[inline(never)]
     pub(super) fn choose_drafted(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) {
-        let Batch { slots, plan, speculating: Some(speculating), .. } = self else { return };
+        let Batch { slots, plan, speculating: Some(speculating), patience, .. } = self else { return };
         let PassPlan { rows, heads, .. } = plan;
         let Speculating { slots: drafting, verified, ended, .. } = &mut **speculating;
         if drafting.iter().all(|drafting| drafting.draft.is_empty()) {
@@ -249,8 +249,15 @@ impl Batch {
             let KvSlot { session, member: Some(member), .. } = &mut slots[slot] else { return };
             let Drafting { draft, grade, acceptance } = &mut drafting[slot];
             (sequences, depths) = (sequences + 1, depths + rows[first].position as usize);
-            let (mut accepted, mut missed) = (0, false);
+            let (mut accepted, mut missed, mut repeats) = (0, false, false);
             let end = loop {
+                if !member.is_ready(patience) {
+                    // The row runs again in the next pass.
+                    rows[left] = rows[first + accepted];
+                    left += 1;
+                    repeats = true;
+                    break None;
+                }
                 session.commit(1);
                 match member.choose(executor, first + accepted, slot, on_token) {
                     Chosen::Token(token) => {
@@ -272,8 +279,8 @@ impl Batch {
             member.so_far.passes += 1;
             member.so_far.drafted += draft.len();
             member.so_far.accepted += accepted;
-            tokens += 1 + accepted;
-            if !draft.is_empty() {
+            tokens += accepted + usize::from(!repeats);
+            if !draft.is_empty() && !repeats {
                 acceptance[*grade].note(accepted, missed);
             }
             ended.extend(end.map(|end| (slot, end)));

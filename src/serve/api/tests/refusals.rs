@@ -33,6 +33,48 @@ fn a_body_that_is_no_json_object_is_refused() {
     }
 }
 
+/// Whichever field asks for it, a grammar meets the same bounds before anything is compiled.
+#[test]
+fn every_way_in_of_a_grammar_is_bounded() {
+    let served = without_engine(ServerSettings::default());
+    let long = json!({"type": "object", "description": "a".repeat(300 << 10)});
+    let attack = "start: T\nT: /.*a.{25}/ & /.*b.{24}/ & /.*c.{23}/ & ~/.*d.{22}/\n";
+    let tool = json!({"type": "function", "function": {"name": "f", "parameters": long}});
+    let named = json!({"schema": long, "name": "n"});
+    let ways = [
+        (CHAT, "grammar", json!(attack)),
+        (PLAIN, "grammar", json!(attack)),
+        (CHAT, "response_format", json!({"type": "json_schema", "json_schema": named})),
+        (PLAIN, "response_format", json!({"type": "json_schema", "json_schema": named})),
+        (CHAT, "response_format", json!({"type": "json_object", "schema": long})),
+        (CHAT, "json_schema", long.clone()),
+        (PLAIN, "json_schema", long.clone()),
+        (CHAT, "tools", json!([tool])),
+        ("/v1/responses", "text", json!({"format": {"type": "json_schema", "schema": long, "name": "n"}})),
+        ("/v1/responses", "tools", json!([{"type": "function", "name": "f", "parameters": long}])),
+        ("/v1/messages", "tools", json!([{"name": "f", "input_schema": long}])),
+        ("/api/chat", "format", long.clone()),
+        ("/api/generate", "format", long.clone()),
+        ("/api/chat", "tools", json!([tool])),
+    ];
+    for (path, field, value) in ways {
+        let mut body = json!({"model": "demo", "stream": false});
+        match path {
+            "/v1/messages" => {
+                body["max_tokens"] = json!(4);
+                body["messages"] = question("hi");
+            }
+            "/v1/responses" => body["input"] = json!("hi"),
+            PLAIN | "/api/generate" => body["prompt"] = json!("hi"),
+            _ => body["messages"] = question("hi"),
+        }
+        body[field] = value;
+        let answer = served.post(path, &body);
+        assert_eq!(answer.status, 400, "{path} {field}: {}", answer.body);
+        assert!(answer.body.contains("the grammar "), "{path} {field}: {}", answer.body);
+    }
+}
+
 #[test]
 fn wrong_fields_are_named_by_each_path() {
     let served = without_engine(ServerSettings::default());

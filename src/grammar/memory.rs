@@ -1,0 +1,129 @@
+//! The bytes that grammars hold: compiled ones, and what each reply's parser has found beside.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::{Error, Result};
+
+/// Bytes that compiled grammars and the parsers of all replies hold together. A usual schema takes 0.3 MB, and each reply of
+/// it as much again.
+const MOST_BYTES: usize = 256 << 20;
+
+/// Counts the bytes. Clones count together.
+#[derive(Clone)]
+pub(super) struct GrammarMemory(Arc<Counters>);
+
+struct Counters {
+    most: usize,
+    bytes: AtomicUsize,
+    replies: AtomicUsize,
+}
+
+impl Default for GrammarMemory {
+    fn default() -> GrammarMemory {
+        GrammarMemory::of(MOST_BYTES)
+    }
+}
+
+impl GrammarMemory {
+    /// Room for `most` bytes.
+    pub fn of(most: usize) -> GrammarMemory {
+        GrammarMemory(Arc::new(Counters { most, bytes: AtomicUsize::new(0), replies: AtomicUsize::new(0) }))
+    }
+
+    /// Whether there is room for another grammar.
+    pub fn has_room(&self) -> bool {
+        self.held() < self.0.most
+    }
+
+    /// The bytes that are held.
+    pub fn held(&self) -> usize {
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Counts a compiled grammar's bytes until they are dropped.
+    pub fn hold(&self, bytes: usize) -> HeldBytes {
+        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+        HeldBytes { memory: self.clone(), bytes }
+    }
+
+    /// A reply begins, which holds nothing yet.
+    pub fn begin_reply(&self) -> ReplyBytes {
+        self.0.replies.fetch_add(1, Ordering::Relaxed);
+        ReplyBytes(self.hold(0))
+    }
+}
+
+/// Bytes that are counted as long as this lives.
+pub(super) struct HeldBytes {
+    memory: GrammarMemory,
+    bytes: usize,
+}
+
+impl HeldBytes {
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for HeldBytes {
+    fn drop(&mut self) {
+        self.memory.0.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// The bytes of a reply's parser.
+pub(super) struct ReplyBytes(HeldBytes);
+
+impl ReplyBytes {
+    /// The reply holds `bytes` now.
+    ///
+    /// # Errors
+    /// Refused: all together hold too much, and this reply more than its share. One that holds less is never refused for
+    /// what others hold, and where too much is held there is always one that holds more.
+    pub fn set(&mut self, bytes: usize) -> Result<()> {
+        let HeldBytes { memory, bytes: before } = &mut self.0;
+        let counters = &memory.0;
+        counters.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let all = counters.bytes.fetch_sub(*before, Ordering::Relaxed) - *before;
+        *before = bytes;
+        let share = counters.most / counters.replies.load(Ordering::Relaxed).max(1);
+        match all > counters.most && bytes > share {
+            true => Err(Error::refused(
+                format!("the replies' grammars hold {} MB, of which this one holds {}", all >> 20, bytes >> 20),
+                "use a simpler grammar, or ask for fewer replies at a time",
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Drop for ReplyBytes {
+    fn drop(&mut self) {
+        self.0.memory.0.replies.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reply_that_holds_most_ends_and_those_that_hold_little_go_on() {
+        let memory = GrammarMemory::of(1000);
+        let compiled = memory.hold(300);
+        let (mut large, mut small) = (memory.begin_reply(), memory.begin_reply());
+        large.set(600).unwrap();
+        // A thousand are there for all.
+        assert!(small.set(200).is_ok());
+        assert_eq!(memory.held(), 1100);
+        assert!(!memory.has_room());
+        assert!(matches!(large.set(601), Err(Error::Refused { .. })));
+        assert!(small.set(210).is_ok());
+        drop(large);
+        assert_eq!(memory.held(), 510);
+        assert!(small.set(700).is_ok(), "300 and 700 fit");
+        drop((compiled, small));
+        assert_eq!(memory.held(), 0);
+    }
+}
