@@ -62,7 +62,7 @@ fn the_last_exchange_is_answered_anew_or_taken_back() {
     assert_eq!((again.len(), &again[0]), (2, &once[0]));
     say(&mut chat, "/undo");
     chat.exp_string("(taken back: When does the aquarium open on Saturday?)").unwrap();
-    until_prompt(&mut chat, "\r\n0/2048 ");
+    until_prompt(&mut chat, "0/2048 ");
     assert!(messages(&mut chat, cache.path()).is_empty());
     leave(chat);
 }
@@ -121,12 +121,18 @@ fn a_chat_is_saved_over_its_own_file_and_over_no_other() {
 fn the_prompt_says_how_much_of_the_context_is_used() {
     let cache = tempfile::tempdir().unwrap();
     let mut chat = run(200, &["--ctx", "512"], cache.path());
-    chat.exp_string("\r\n0/512 > ").unwrap();
+    until_prompt(&mut chat, "0/512 ");
     let mut used = Vec::new();
-    for line in [QUESTION, "and on Monday?", "/undo", "/clear"] {
+    for (line, said) in [
+        (QUESTION, "prompt tokens new"),
+        ("and on Monday?", "prompt tokens new"),
+        ("/undo", "(taken back"),
+        ("/clear", "begins anew"),
+    ] {
         say(&mut chat, line);
-        let prompt = chat.exp_regex(r"\r\n[0-9]+/512 > ").unwrap().1;
-        used.push(prompt.trim().split('/').next().unwrap().parse::<usize>().unwrap());
+        chat.exp_string(said).unwrap();
+        let prompt = chat.exp_regex("[0-9]+/512 > ").unwrap().1;
+        used.push(prompt.split('/').next().unwrap().parse::<usize>().unwrap());
     }
     assert!(0 < used[0] && used[0] < used[1] && used[3] == 0, "{used:?}");
     // A reply's last token ends its turn, and the template ends it again.

@@ -93,7 +93,8 @@ pub(super) fn save(messages: &[Message], path: Option<&Path>, own: Option<&ChatF
     let now = FileState::of(&there);
     match own {
         Some(own) if own.state == now => {}
-        Some(own) if own.state.place == now.place || own.path == path => {
+        // Where a file was removed, another one may have its place on the disk: the name tells.
+        Some(own) if own.path.canonicalize().ok() == path.canonicalize().ok() => {
             let cause = format!("{} was changed by another program since", path.display());
             return Err(Error::input(cause, "choose another name behind /save"));
         }
