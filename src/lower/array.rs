@@ -104,7 +104,7 @@ impl Placements {
         let layers = layers(machine, schedule, pass)?;
         let on_npu: f64 = layers.iter().map(|layer| layer.seconds).sum();
         let npu_bytes = layers.iter().map(|layer| layer.bytes).sum();
-        let prediction::Seconds { all, attention } = prediction::seconds(machine, schedule, pass)?;
+        let prediction::Seconds { all, attention, .. } = prediction::seconds(machine, schedule, pass)?;
         let (with_npu, is_measured) = match pass {
             PassShape::Prefill { rows, depth } => {
                 (in_halves(machine, schedule, rows, depth), chunk(rows).is_measured())
