@@ -177,7 +177,7 @@ fn a_prompt_is_joined_from_its_parts() {
     assert_eq!(piped["prompt_tokens"], tokens("a pipe"));
     let refused = |more: &[&str]| kiln(&[&["run", "-m", path(&dir), "--device", "cpu"], more].concat());
     refused(&["-f", "/no/such"]).refused(2, &["/no/such does not exist", "check the path"]);
-    refused(&["-f", path(&dir)]).refused(2, &["cannot read", "directory"]);
+    refused(&["-f", path(&dir)]).refused(2, &["is a directory; give a file"]);
     refused(&["-f", file, "--tokens", "2"]).refused(2, &["--file", "--tokens"]);
     let bytes = dir.path().join("bytes");
     std::fs::write(&bytes, b"caf\xe9").unwrap();
