@@ -53,7 +53,7 @@ impl Request {
 #[derive(Default)]
 pub struct State {
     pub commit: String,
-    /// By their paths. Those that end with `.git` in `git` are known by Git's ids.
+    /// By their paths.
     pub files: BTreeMap<String, Vec<u8>>,
     /// Git's ids of files that are no LFS files.
     pub git: BTreeMap<String, String>,
@@ -112,16 +112,14 @@ impl Hub {
         let mut stream = stream;
         while let Some(request) = read_request(&mut reader)? {
             let is_list = request.path.starts_with("/api/");
-            let (fault, keeps) = {
+            let fault = {
                 let mut state = self.state();
                 match is_list {
                     true => state.lists.push(request.clone()),
                     false => state.requests.push(request.clone()),
                 }
-                let fault = if is_list { state.list_faults.pop_front() } else { state.faults.pop_front() };
-                (fault, ())
+                if is_list { state.list_faults.pop_front() } else { state.faults.pop_front() }
             };
-            let () = keeps;
             let open = match is_list {
                 true => self.list(&mut stream, fault)?,
                 false => self.file(&mut stream, &request, fault)?,

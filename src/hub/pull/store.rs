@@ -108,8 +108,7 @@ impl Store {
         let (path, depth) = (self.path(commit, &file.path), file.path.split('/').count() + 1);
         let target = Path::new(&"../".repeat(depth)).join("blobs").join(&file.etag);
         make(parent_of(&path))?;
-        place(&self.blob(file), &path, &target, |target, at| symlink(target, at))
-            .map_err(|e| Error::unwritable(&path, &e))
+        place(&self.blob(file), &path, &target, link_to).map_err(|e| Error::unwritable(&path, &e))
     }
 
     /// Says which commit was downloaded last.
@@ -132,6 +131,11 @@ impl Store {
         partials.sort();
         partials
     }
+}
+
+/// Makes `at` a link to `target`.
+fn link_to(target: &Path, at: &Path) -> std::io::Result<()> {
+    symlink(target, at)
 }
 
 /// Makes a directory and those above it.
