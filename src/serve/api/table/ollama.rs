@@ -38,7 +38,6 @@ const CHAT_OWN: FieldGroup = FieldGroup {
     rows: &[
         done("messages", r#"[{"role":"user","content":"Hi"}]"#, "5", "without any the model is said to be loaded"),
         refused("message", &[], r#"[{"role":"user","content":"Hi"}]"#, "use messages"),
-        refused("prompt", &[""], "\"Hi\"", "use messages, or /api/generate"),
         done("messages[].role", "\"user\"", "\"wizard\"", "system, user, assistant or tool"),
         done("messages[].content", "\"Hi\"", "5", "a text"),
         done("messages[].tool_calls", "[]", "5", "calls that the assistant has made"),
@@ -66,7 +65,6 @@ const GENERATE_OWN: FieldGroup = FieldGroup {
         done("system", "\"Be brief.\"", "5", "the system message"),
         done("raw", "true", "5", "the prompt without the chat template"),
         done("truncate", "true", "5", "one exchange has no older one to leave out: too long is refused"),
-        refused("messages", &["[]"], r#"[{"role":"user","content":"Hi"}]"#, "use prompt, or /api/chat"),
         harmless("width", "0", "the model makes text"),
         harmless("height", "0", "the model makes text"),
         harmless("steps", "0", "the model makes text"),

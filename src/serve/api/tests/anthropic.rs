@@ -105,7 +105,10 @@ fn a_stop_sequence_is_named_and_a_tool_is_called() {
 fn a_message_has_the_form_that_is_asked_for() {
     let schema = json!({"type": "object", "properties": {"a": {"enum": [7, 8]}}, "required": ["a"], "additionalProperties": false});
     let format = json!({"type": "json_schema", "schema": schema});
-    for form in [json!({"output_config": {"format": format, "effort": "low"}}), json!({"output_format": format})] {
+    for form in [
+        json!({"output_config": {"format": format, "effort": "low"}, "max_tokens": 60}),
+        json!({"output_format": format, "max_tokens": 60}),
+    ] {
         let answer = DEMO.well(PATH, &body(form.clone()));
         let document: Value = serde_json::from_str(answer["content"][0]["text"].as_str().unwrap()).unwrap();
         assert!([7, 8].map(Value::from).contains(&document["a"]), "{form}: {answer}");
