@@ -385,7 +385,7 @@ fn excerpt(message: &Message) -> String {
     /// Characters of it.
     const MOST: usize = 60;
     // The first text is the role.
-    let line = message.texts().skip(1).flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ");
+    let line = message.texts().into_iter().skip(1).flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(MOST) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,

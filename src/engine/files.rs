@@ -161,7 +161,7 @@ impl ModelFiles {
         match self {
             ModelFiles::Directory(dir) => {
                 hub::check(dir)?;
-                Tokenizer::open(dir)
+                Ok(Tokenizer::open(dir)?.ending_with(ChatTemplate::eos(dir).as_deref()))
             }
             ModelFiles::Gguf(file) => Tokenizer::from_tokens(&Gguf::open(file)?.tokens()?),
             ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => demo::tokenizer(),

@@ -4,6 +4,8 @@
 //! {"name": "..", "parameters": {..}}
 //! ```
 //!
+//! A model with tokens of its own for calls writes them otherwise ([`super::marked`]).
+//!
 //! The schema of a function's arguments is advice, unless it is strict: what a grammar cannot hold a reply to is left out
 //! then, and listed.
 
@@ -12,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::source::takes;
 use super::{exact, lower};
+use crate::text::CallSyntax;
 use crate::{Error, Result};
 
 /// The functions that a reply may call.
@@ -23,6 +26,8 @@ pub struct Calls {
     pub beside: Beside,
     /// A reply may have several calls.
     pub several: bool,
+    /// How they are written.
+    pub syntax: CallSyntax,
 }
 
 /// What a reply may be in place of calls.
@@ -64,7 +69,11 @@ impl Calls {
             Beside::Text => json!(true),
             Beside::Document(schema) => json!([schema]),
         };
-        json!([self.functions.iter().map(of).collect::<Value>(), beside, self.several]).to_string()
+        let marks = match self.syntax {
+            CallSyntax::Json => None,
+            CallSyntax::Marked(marks) => Some(marks.call[0]),
+        };
+        json!([self.functions.iter().map(of).collect::<Value>(), beside, self.several, marks]).to_string()
     }
 
     /// Whether there is a function whose schema is advice.
@@ -82,12 +91,7 @@ impl Calls {
             Beside::Nothing => (format!("start: {calls}\n"), vec![]),
             Beside::Text => (format!("start: TEXT | {calls}\nTEXT: /[^{{\\s](.|\\n)*/\n"), vec![]),
             Beside::Document(schema) => {
-                let (mut schema, definitions, exact) = lower::lower_whole(&no_call(schema)?)?.into_parts("document-");
-                if !schema.is_object() {
-                    schema = json!({});
-                }
-                schema["$defs"] = Value::Object(definitions);
-                without_blanks(&mut schema);
+                let (schema, exact) = document(&no_call(schema)?)?;
                 (format!("start: document | {calls}\ndocument: %json {schema}\n"), exact)
             }
         };
@@ -108,6 +112,17 @@ impl Calls {
         }
         Ok(lark)
     }
+}
+
+/// The schema of a document beside calls as it is compiled.
+pub(super) fn document(schema: &Value) -> Result<(Value, Vec<exact::NumberPattern>)> {
+    let (mut schema, definitions, exact) = lower::lower_whole(schema)?.into_parts("document-");
+    if !schema.is_object() {
+        schema = json!({});
+    }
+    schema["$defs"] = Value::Object(definitions);
+    without_blanks(&mut schema);
+    Ok((schema, exact))
 }
 
 /// The schema of documents of which none looks like a call, whose arguments would then be held to nothing.

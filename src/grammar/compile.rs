@@ -73,6 +73,8 @@ pub struct CompiledGrammar {
     pub(super) parser: TokenParser,
     pub(super) is_json: bool,
     pub(super) ignored: Vec<String>,
+    /// A reply that goes on with a text which is none of its documents may have one behind it.
+    pub(super) is_optional: bool,
     /// About what it takes, rules and lexer.
     pub(super) bytes: HeldBytes,
 }

@@ -10,7 +10,7 @@ use super::compile::CompiledGrammar;
 use super::memory::ReplyBytes;
 use super::source::{said, sheltered};
 use crate::display::quote;
-use crate::text::TokenSet;
+use crate::text::{TokenSet, Tokenizer};
 use crate::{Error, Result};
 
 /// Digits of a number, one after the other: f64 tells 17 apart, and a model may print them without end.
@@ -108,6 +108,32 @@ impl Constraint {
     /// Whether a stop token was taken.
     pub fn is_finished(&self) -> bool {
         self.is_finished
+    }
+}
+
+impl CompiledGrammar {
+    /// The tokens of a text that a document begins with, which a reply goes on from. Blanks before it do not count. Calls may
+    /// follow any text: where the grammar is one of calls, a text that begins none of its documents has no tokens.
+    ///
+    /// # Errors
+    /// Input: no document begins with the text, or following it takes too much.
+    pub fn tokens_of(self: &Arc<Self>, begun: &str, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
+        let begun = begun.trim_start();
+        if begun.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Behind <bos>.
+        let tokens = tokenizer.encode_verbatim(begun)?.split_off(1);
+        let mut constraint = Constraint::new(self.clone());
+        match tokens.iter().try_for_each(|&token| constraint.accept(token)) {
+            Ok(()) => Ok(tokens),
+            Err(Error::Failed { .. }) if self.is_optional => Ok(Vec::new()),
+            Err(Error::Failed { .. }) => Err(Error::input(
+                "no document of the form that is asked for begins as the assistant's last message does",
+                "leave the message or the form out, or begin the message as a document",
+            )),
+            Err(e) => Err(e),
+        }
     }
 }
 

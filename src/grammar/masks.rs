@@ -53,8 +53,8 @@ struct MaskWork {
     compiled: Arc<CompiledGrammar>,
     /// Made with the first set: to copy a parser takes long too.
     constraint: Option<Constraint>,
-    /// The token that was chosen, which is taken before the set is filled.
-    token: Option<u32>,
+    /// Tokens that are accepted before the set is filled: those that the document begins with, then the chosen ones.
+    tokens: Vec<u32>,
     set: TokenSet,
     filled: Result<()>,
     /// How long the last set took.
@@ -182,7 +182,7 @@ impl MaskWork {
             }
             constraint
         });
-        let taken = self.token.take().map_or(Ok(()), |token| constraint.accept(token));
+        let taken = self.tokens.drain(..).try_for_each(|token| constraint.accept(token));
         let filled = match taken {
             Ok(()) if constraint.is_finished() => Ok(()),
             Ok(()) => constraint.fill(&mut self.set),
@@ -215,9 +215,9 @@ impl Drop for MaskStepper {
 
 /// Where a sequence's work is.
 enum WorkState {
-    /// Nothing was asked for yet: the grammar, and the tokens of the model's vocabulary. A sequence that waits for its turn
-    /// holds no parser.
-    Unbegun(Arc<CompiledGrammar>, usize),
+    /// Nothing was asked for yet: the grammar, the tokens that its document begins with, and the number of those of the model's
+    /// vocabulary. A sequence that waits for its turn holds no parser.
+    Unbegun(Arc<CompiledGrammar>, Vec<u32>, usize),
     Here(Box<MaskWork>),
     /// With a thread, which sends it back.
     Away(Receiver<Box<MaskWork>>),
@@ -228,7 +228,19 @@ enum WorkState {
 impl MaskStepper {
     /// At the beginning of a document. `vocab`: tokens of the model's vocabulary.
     pub fn new(masks: &Masks, compiled: Arc<CompiledGrammar>, vocab: usize) -> MaskStepper {
-        MaskStepper { masks: masks.clone(), work: WorkState::Unbegun(compiled, vocab), watch: Arc::default() }
+        MaskStepper {
+            masks: masks.clone(),
+            work: WorkState::Unbegun(compiled, Vec::new(), vocab),
+            watch: Arc::default(),
+        }
+    }
+
+    /// Behind tokens that a document of the grammar begins with.
+    pub fn behind(mut self, tokens: Vec<u32>) -> MaskStepper {
+        if let WorkState::Unbegun(_, begun, _) = &mut self.work {
+            *begun = tokens;
+        }
+        self
     }
 
     fn send(&mut self, mut work: Box<MaskWork>) {
@@ -255,10 +267,10 @@ impl MaskStepper {
 
 impl Guide for MaskStepper {
     fn begin(&mut self) {
-        if let WorkState::Unbegun(compiled, vocab) = &self.work {
-            let (compiled, set) = (compiled.clone(), TokenSet::new(*vocab));
+        if let WorkState::Unbegun(compiled, tokens, vocab) = &mut self.work {
+            let (compiled, tokens, set) = (compiled.clone(), std::mem::take(tokens), TokenSet::new(*vocab));
             let (filled, time, watch) = (Ok(()), Duration::ZERO, self.watch.clone());
-            self.send(Box::new(MaskWork { compiled, constraint: None, token: None, set, filled, time, watch }));
+            self.send(Box::new(MaskWork { compiled, constraint: None, tokens, set, filled, time, watch }));
         }
     }
 
@@ -294,7 +306,7 @@ impl Guide for MaskStepper {
 
     fn take(&mut self, token: u32) -> Result<()> {
         let mut work = self.fetch()?;
-        work.token = Some(token);
+        work.tokens.push(token);
         self.send(work);
         Ok(())
     }

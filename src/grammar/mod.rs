@@ -17,6 +17,7 @@ mod compile;
 mod constraint;
 mod exact;
 mod lower;
+mod marked;
 mod masks;
 mod memory;
 mod numbers;

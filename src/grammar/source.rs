@@ -9,11 +9,12 @@ use llguidance::earley::{CGrammar, CSymIdx, ParamExpr};
 use llguidance::toktrie::InferenceCapabilities;
 use llguidance::{CancellationHandle, Logger, panic_utils};
 
-use super::calls::Calls;
+use super::calls::{Beside, Calls};
 use super::compile::CompiledGrammar;
 use super::vocabulary::Vocabulary;
-use super::{Grammar, LIMITS, exact, lower, sizes};
+use super::{Grammar, LIMITS, exact, lower, marked, sizes};
 use crate::display::quote;
+use crate::text::CallSyntax;
 use crate::{Error, Result};
 use serde_json::{Value, json};
 
@@ -102,6 +103,16 @@ struct Prepared {
     /// The regular expressions of numbers that it does not hold exactly.
     exact: Vec<exact::NumberPattern>,
     ignored: Vec<String>,
+    /// A reply that goes on with a text which is none of its documents may have one behind it.
+    is_optional: bool,
+    /// It has tokens that stand for no text.
+    has_marks: bool,
+}
+
+impl Prepared {
+    fn of(document: GrammarWithLexer, exact: Vec<exact::NumberPattern>) -> Prepared {
+        Prepared { document, exact, ignored: Vec::new(), is_optional: false, has_marks: false }
+    }
 }
 
 impl GrammarSource {
@@ -141,15 +152,13 @@ impl GrammarSource {
             Grammar::Calls(calls) => compile_calls(calls, &vocabulary, stop),
             Grammar::JsonSchema(schema) => {
                 let (schema, exact) = lower::lower_whole(schema)?.into_schema("");
-                let prepared =
-                    Prepared { document: GrammarWithLexer::from_json_schema(schema), exact, ignored: Vec::new() };
-                prepared.compile(&vocabulary, is_json, stop)
+                Prepared::of(GrammarWithLexer::from_json_schema(schema), exact).compile(&vocabulary, is_json, stop)
             }
             Grammar::Lark(text) => {
                 sizes::check_lark(text)?;
                 let (text, exact) = lower::lower_embedded(text, &|| stop.check())?;
                 let document = GrammarWithLexer::from_lark(text);
-                Prepared { document, exact, ignored: Vec::new() }.compile(&vocabulary, is_json, stop)
+                Prepared::of(document, exact).compile(&vocabulary, is_json, stop)
             }
             Grammar::JsonObject => Err(Error::failed("an object has no schema", "report this")),
         }
@@ -159,9 +168,14 @@ impl GrammarSource {
 /// Compiles the grammar of calls. What is advice, and makes them too large together, is left out.
 fn compile_calls(calls: &Calls, vocabulary: &Arc<Vocabulary>, stop: &StopSignal) -> Result<CompiledGrammar> {
     let compile = |free: bool| {
-        let lark = calls.to_lark(free, &|| stop.check())?;
+        let (lark, has_marks) = match calls.syntax {
+            CallSyntax::Json => (calls.to_lark(free, &|| stop.check())?, false),
+            CallSyntax::Marked(marks) => (marked::to_lark(calls, marks, vocabulary)?, true),
+        };
         let document = GrammarWithLexer::from_lark(lark.text);
-        Prepared { document, exact: lark.exact, ignored: lark.ignored }.compile(vocabulary, true, stop)
+        let is_optional = !matches!(calls.beside, Beside::Document(_));
+        Prepared { document, exact: lark.exact, ignored: lark.ignored, is_optional, has_marks }
+            .compile(vocabulary, !has_marks, stop)
     };
     match compile(false) {
         Err(Error::Input { .. }) if calls.has_advice() && stop.check().is_ok() => compile(true),
@@ -170,17 +184,18 @@ fn compile_calls(calls: &Calls, vocabulary: &Arc<Vocabulary>, stop: &StopSignal)
 }
 
 impl Prepared {
-    fn compile(mut self, vocabulary: &Arc<Vocabulary>, is_json: bool, stop: &StopSignal) -> Result<CompiledGrammar> {
+    fn compile(self, vocabulary: &Arc<Vocabulary>, is_json: bool, stop: &StopSignal) -> Result<CompiledGrammar> {
         let refused = |reason: &str| if is_json { refusal(reason) } else { lark_refusal(reason) };
-        self.document.name = Some(DOCUMENT.into());
+        let Prepared { mut document, exact, ignored, is_optional, has_marks } = self;
+        document.name = Some(DOCUMENT.into());
         let stops: Vec<String> = vocabulary.stops.iter().map(u32::to_string).collect();
         let whole = GrammarWithLexer::from_lark(format!("start: @{DOCUMENT} <[{}]>", stops.join(",")));
-        let init = GrammarInit::Serialized(TopLevelGrammar { grammars: vec![whole, self.document], max_tokens: None });
+        let init = GrammarInit::Serialized(TopLevelGrammar { grammars: vec![whole, document], max_tokens: None });
         sheltered(refused, || {
             stop.check()?;
             let env = vocabulary.factory.tok_env().clone();
             let (grammar, mut lexemes) = init.to_internal(Some(env), LIMITS).map_err(|e| refused(&said(&e)))?;
-            exact::put(&mut lexemes, &self.exact)?;
+            exact::put(&mut lexemes, &exact)?;
             stop.check()?;
             let init = GrammarInit::Internal(grammar, lexemes);
             let caps = InferenceCapabilities::default();
@@ -189,7 +204,7 @@ impl Prepared {
                 .create_parser_from_init_ext(init, Logger::new(0, 0), caps, LIMITS)
                 .map_err(|e| refused(&said(&e)))?;
             stop.reach(parser.enable_cancellation());
-            let rules = read_rules(parser.parser.grammar())?;
+            let rules = read_rules(parser.parser.grammar(), has_marks)?;
             parser.start_without_prompt();
             stop.check()?;
             // What comes first is known then, or that nothing can.
@@ -200,17 +215,16 @@ impl Prepared {
             })?;
             let lexer = parser.parser.lexer_stats();
             let bytes = vocabulary.memory.hold(rules + lexer.num_bytes + lexer.num_ast_nodes * NODE_BYTES);
-            let ignored = self.ignored;
-            Ok(CompiledGrammar { vocabulary: vocabulary.clone(), parser, is_json, ignored, bytes })
+            Ok(CompiledGrammar { vocabulary: vocabulary.clone(), parser, is_json, ignored, is_optional, bytes })
         })
     }
 }
 
-/// The bytes that a grammar's rules take.
+/// The bytes that a grammar's rules take. `has_marks`: its calls are between special tokens.
 ///
 /// # Errors
 /// Input: it asks for what a reply does not follow, as one in Lark's syntax may.
-fn read_rules(grammar: &CGrammar) -> Result<usize> {
+fn read_rules(grammar: &CGrammar, has_marks: bool) -> Result<usize> {
     // Each place of a rule has a symbol, a parameter, and what leads back to the rule.
     const PLACE: usize = 3 * size_of::<CSymIdx>() + size_of::<ParamExpr>();
     let (mut open, mut seen) = (vec![grammar.start()], HashSet::new());
@@ -233,7 +247,7 @@ fn read_rules(grammar: &CGrammar) -> Result<usize> {
         (lexemes.has_stop, "`stop`"),
         (lexemes.has_max_tokens, "`max_tokens`"),
         (has_temperature, "`temperature`"),
-        (lexemes.token_range_lexemes(&lexemes.all_lexemes()).len() > 1, "special tokens"),
+        (!has_marks && lexemes.token_range_lexemes(&lexemes.all_lexemes()).len() > 1, "special tokens"),
     ];
     match unsupported.iter().find(|(is_used, _)| *is_used) {
         Some((_, what)) => {

@@ -23,6 +23,8 @@ pub(super) struct Vocabulary {
     pub(super) digits: SimpleVob,
     /// What the grammars over these tokens hold.
     pub(super) memory: GrammarMemory,
+    /// The tokens of calls, which stand for no text, by their spelling.
+    pub(super) marks: Vec<(String, u32)>,
 }
 
 impl Vocabulary {
@@ -58,7 +60,9 @@ impl Vocabulary {
                 .map_err(|e| Error::failed(format!("the vocabulary makes no trie: {e}"), "report this"))?;
         factory.quiet();
         *factory.limits_mut() = LIMITS;
-        Ok(Vocabulary { factory, stops, digits, memory: GrammarMemory::default() })
+        let marks = tokenizer.call_marks().iter().filter(|mark| !stops.contains(mark));
+        let marks = marks.map(|&mark| (String::from_utf8_lossy(&tokenizer.bytes(mark)).into_owned(), mark)).collect();
+        Ok(Vocabulary { factory, stops, digits, memory: GrammarMemory::default(), marks })
     }
 
     pub(super) fn trie(&self) -> &TokTrie {
@@ -67,6 +71,15 @@ impl Vocabulary {
 
     /// Whether a document may consist of `token`, or end with it.
     pub(super) fn has(&self, token: u32) -> bool {
-        !self.trie().token(token).is_empty() || self.stops.contains(&token)
+        let is_mark = || self.marks.iter().any(|(_, mark)| *mark == token);
+        !self.trie().token(token).is_empty() || self.stops.contains(&token) || is_mark()
+    }
+
+    /// A token of calls as Lark's syntax has it: the token, or in a vocabulary without it its spelling.
+    pub(super) fn mark(&self, spelled: &str) -> String {
+        match self.marks.iter().find(|(spelling, _)| spelling == spelled) {
+            Some((_, mark)) => format!("<[{mark}]>"),
+            None => serde_json::Value::from(spelled).to_string(),
+        }
     }
 }

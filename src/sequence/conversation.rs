@@ -2,13 +2,16 @@
 
 use crate::error::text;
 use crate::sequence::prompt::SequenceLimits;
-use crate::text::{ChatTemplate, Message, Tokenizer};
+use crate::text::{ChatInput, ChatTemplate, Message, Tokenizer};
 use crate::{Error, Result};
 
-/// The messages of a conversation: an optional system message, then pairs of a user's message and its answer.
+/// The messages of a conversation: an optional system message, then exchanges of a user's message and its answer. Where the
+/// template has a syntax of calls, an answer is several messages: calls, their results, and what the assistant says of them.
 #[derive(Debug, Clone)]
 pub struct Conversation {
     messages: Vec<Message>,
+    /// As in [`ChatInput`].
+    tools: Vec<serde_json::Value>,
     /// System messages: 0 or 1.
     system: usize,
 }
@@ -27,7 +30,7 @@ pub struct Fitted {
 impl Conversation {
     /// A conversation without exchanges. An empty system message is none.
     pub fn new(system: Option<&str>) -> Conversation {
-        let mut conversation = Conversation { system: 0, messages: Vec::new() };
+        let mut conversation = Conversation { system: 0, messages: Vec::new(), tools: Vec::new() };
         conversation.set_system(system);
         conversation
     }
@@ -47,12 +50,18 @@ impl Conversation {
                 ));
             }
         }
-        Ok(Conversation { messages, system })
+        Ok(Conversation { messages, tools: Vec::new(), system })
     }
 
-    /// Whether the last message is the user's.
+    /// A conversation of messages in the order that the template of a syntax of calls takes, with the functions.
+    pub fn with_tools(messages: Vec<Message>, tools: Vec<serde_json::Value>) -> Conversation {
+        let system = usize::from(messages.first().is_some_and(|first| first.role == "system"));
+        Conversation { messages, tools, system }
+    }
+
+    /// Whether the last message is the user's, or what a tool has returned.
     pub fn is_asked(&self) -> bool {
-        self.messages.last().is_some_and(|last| last.role == "user")
+        self.messages.last().is_some_and(|last| last.role == "user" || last.role == "tool")
     }
 
     /// The kept messages.
@@ -122,11 +131,15 @@ impl Conversation {
     ) -> Result<Fitted> {
         let context = limits.context;
         let most = context - context / 8;
-        let exchanges = (self.messages.len() - self.system) / 2;
+        // Each begins with the user's message. The last one, which is not answered, stays.
+        let begins = |(at, message): (usize, &Message)| (message.role == "user").then_some(at);
+        let starts: Vec<usize> = self.messages.iter().enumerate().filter_map(begins).collect();
+        let exchanges = starts.len().saturating_sub(1);
         for dropped in 0..=exchanges {
-            let (system, said) = self.messages.split_at(self.system);
-            let kept = [system, &said[2 * dropped..]].concat();
-            let rendered = template.render_for(tokenizer, &kept, true)?;
+            let (system, from) = (&self.messages[..self.system], starts.get(dropped).copied());
+            let from = from.filter(|_| dropped > 0).unwrap_or(self.system);
+            let kept = [system, &self.messages[from..]].concat();
+            let rendered = template.render_for(tokenizer, ChatInput { messages: &kept, tools: &self.tools }, true)?;
             if tokenizer.fewest_tokens(rendered.text()) > most {
                 continue;
             }

@@ -3,7 +3,7 @@
 use crate::error::{Setting, Text, text};
 use crate::model::Shape;
 use crate::schedule::Schedule;
-use crate::text::{ChatTemplate, Message, Tokenizer};
+use crate::text::{ChatInput, ChatTemplate, Message, Tokenizer};
 use crate::{Error, Result};
 
 /// Limits of every sequence of a loaded model: its vocabulary and the context.
@@ -84,13 +84,13 @@ pub fn encode_text(tokenizer: &Tokenizer, text: &str, limits: SequenceLimits<'_>
 ///
 /// # Errors
 /// Input: as [`encode_text`], or the template refuses the messages.
-pub fn encode_messages(
+pub fn encode_messages<'a>(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
-    messages: &[Message],
+    input: impl Into<ChatInput<'a>>,
     limits: SequenceLimits<'_>,
 ) -> Result<Vec<u32>> {
-    let ids = encode_rendered(tokenizer, template, messages, limits, true)?;
+    let ids = encode_rendered(tokenizer, template, input.into(), limits, true)?;
     limits.check(0, &ids)?;
     Ok(ids)
 }
@@ -99,13 +99,13 @@ pub fn encode_messages(
 ///
 /// # Errors
 /// As [`encode_messages`], or the template does not end turns by `<end_of_turn>`.
-pub fn encode_unfinished(
+pub fn encode_unfinished<'a>(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
-    messages: &[Message],
+    input: impl Into<ChatInput<'a>>,
     limits: SequenceLimits<'_>,
 ) -> Result<Vec<u32>> {
-    let mut ids = encode_rendered(tokenizer, template, messages, limits, false)?;
+    let mut ids = encode_rendered(tokenizer, template, input.into(), limits, false)?;
     // Those that a message spells are text, so the last one is the template's.
     let end = tokenizer.end_of_turn().and_then(|end| ids.iter().rposition(|&id| id == end));
     let end = end.ok_or_else(|| {
@@ -120,11 +120,12 @@ pub fn encode_unfinished(
 fn encode_rendered(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
-    messages: &[Message],
+    input: ChatInput<'_>,
     limits: SequenceLimits<'_>,
     open_answer: bool,
 ) -> Result<Vec<u32>> {
     // Templates trim messages and keep the rest of them.
-    messages.iter().flat_map(Message::texts).try_for_each(|text| limits.check_text(tokenizer, text.trim()))?;
-    tokenizer.encode_rendered(&template.render_for(tokenizer, messages, open_answer)?)
+    let mut texts = input.messages.iter().flat_map(Message::texts);
+    texts.try_for_each(|text| limits.check_text(tokenizer, text.trim()))?;
+    tokenizer.encode_rendered(&template.render_for(tokenizer, input, open_answer)?)
 }

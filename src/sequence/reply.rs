@@ -11,10 +11,50 @@ pub fn stop_tokens(shape: &Shape, tokenizer: Option<&Tokenizer>) -> Vec<u32> {
     stops
 }
 
+/// Where calls of functions begin in a reply. No stop text cuts them: it is for what the assistant says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum CallStart {
+    /// There are none.
+    #[default]
+    Nowhere,
+    /// A reply that begins with one of these texts has calls alone.
+    First(Vec<String>),
+    /// Behind the first such text there are calls alone.
+    Anywhere(&'static str),
+}
+
+impl CallStart {
+    /// Bytes of `text` before the calls, or before what may yet begin them, and whether they have begun there. `None`: there are
+    /// none, whatever follows.
+    fn find(&self, text: &str) -> Option<(usize, bool)> {
+        match self {
+            CallStart::Nowhere => None,
+            CallStart::First(starts) if starts.iter().any(|start| text.starts_with(start)) => Some((0, true)),
+            CallStart::First(starts) => starts.iter().any(|start| start.starts_with(text)).then_some((0, false)),
+            CallStart::Anywhere(start) => Some(text.find(start).map_or_else(
+                || {
+                    let may_begin = |at: &usize| text.is_char_boundary(*at) && start.starts_with(&text[*at..]);
+                    let from = text.len().saturating_sub(start.len() - 1);
+                    ((from..text.len()).find(may_begin).unwrap_or(text.len()), false)
+                },
+                |at| (at, true),
+            )),
+        }
+    }
+}
+
 /// Turns tokens into text. Holds back bytes of an unfinished character, and text that may begin a stop string.
 #[derive(Debug, Clone)]
 pub struct Reply {
     decoder: StreamDecoder,
+    /// Blanks that the reply's beginning is not to repeat.
+    blanks: String,
+    calls: CallStart,
+    /// Text that may begin calls, behind what the reply goes on with.
+    held: String,
+    /// Bytes at the beginning of `held` that are not the reply's own.
+    begun: usize,
+    in_calls: bool,
     stops: StopMatcher,
     text: String,
 }
@@ -25,24 +65,81 @@ impl Reply {
     /// # Errors
     /// Input: a stop string is empty.
     pub fn new(tokenizer: &Tokenizer, stops: &[String]) -> Result<Reply> {
-        Ok(Reply { decoder: tokenizer.stream(true), stops: StopMatcher::new(stops)?, text: String::new() })
+        Ok(Reply {
+            decoder: tokenizer.reply_stream(),
+            blanks: String::new(),
+            calls: CallStart::Nowhere,
+            held: String::new(),
+            begun: 0,
+            in_calls: false,
+            stops: StopMatcher::new(stops)?,
+            text: String::new(),
+        })
+    }
+
+    /// A reply that goes on with `begun` and may have calls. Templates trim messages, so that the model writes the blanks at the end
+    /// of `begun` again: they are left out.
+    pub fn going_on(self, begun: &str, calls: CallStart) -> Reply {
+        let blanks = begun[begun.trim_end().len()..].to_owned();
+        // Without stop texts nothing has to be told apart.
+        let calls = if self.stops.is_empty() { CallStart::Nowhere } else { calls };
+        let may_begin = |start: &String| start.starts_with(begun) || begun.starts_with(start);
+        let held = match &calls {
+            CallStart::First(starts) if starts.iter().any(may_begin) => begun.to_owned(),
+            _ => String::new(),
+        };
+        Reply { blanks, calls, begun: held.len(), held, ..self }
     }
 
     /// Takes the next token. Returns the text that is now final, and whether a stop string ends the reply here.
     pub fn push(&mut self, token: u32) -> (&str, Stopped) {
-        let (piece, stopped) = self.stops.push(self.decoder.push(token));
+        let piece = without_blanks(&mut self.blanks, self.decoder.push(token));
         let start = self.text.len();
-        self.text.push_str(piece);
+        if self.in_calls {
+            self.text.push_str(piece);
+            return (&self.text[start..], Stopped::No);
+        }
+        if self.calls == CallStart::Nowhere {
+            let (piece, stopped) = self.stops.push(piece);
+            self.text.push_str(piece);
+            return (&self.text[start..], stopped);
+        }
+        self.held.push_str(piece);
+        let (before, begins) = self.calls.find(&self.held).unwrap_or_else(|| {
+            self.calls = CallStart::Nowhere;
+            (self.held.len(), false)
+        });
+        let stopped = self.release(before);
+        if begins && stopped == Stopped::No {
+            self.in_calls = true;
+            self.text.push_str(self.stops.finish());
+            self.text.push_str(&self.held[self.begun..]);
+            self.held.clear();
+        }
         (&self.text[start..], stopped)
+    }
+
+    /// Lets the first bytes of what is held pass, up to a stop text.
+    fn release(&mut self, bytes: usize) -> Stopped {
+        let own = self.begun.min(bytes);
+        let (piece, stopped) = self.stops.push(&self.held[own..bytes]);
+        self.text.push_str(piece);
+        self.held.drain(..bytes);
+        self.begun -= own;
+        stopped
     }
 
     /// Ends the reply after its last token. Returns the text that was held back; it is empty if a stop string was
     /// found.
     pub fn finish(&mut self) -> &str {
         let start = self.text.len();
-        let (piece, stopped) = self.stops.push(self.decoder.finish());
-        self.text.push_str(piece);
-        if stopped == Stopped::No {
+        let piece = without_blanks(&mut self.blanks, self.decoder.finish());
+        if self.in_calls {
+            self.text.push_str(piece);
+            return &self.text[start..];
+        }
+        self.held.push_str(piece);
+        if self.release(self.held.len()) == Stopped::No {
             self.text.push_str(self.stops.finish());
         }
         &self.text[start..]
@@ -57,6 +154,20 @@ impl Reply {
     pub fn text(&self) -> &str {
         &self.text
     }
+}
+
+/// `piece` without those of `blanks` that it begins with, which are then used up. Anything else ends them.
+fn without_blanks<'p>(blanks: &mut String, piece: &'p str) -> &'p str {
+    let mut rest = piece;
+    while let (Some(blank), Some(first)) = (blanks.chars().next(), rest.chars().next()) {
+        if blank != first {
+            blanks.clear();
+            break;
+        }
+        blanks.remove(0);
+        rest = &rest[first.len_utf8()..];
+    }
+    rest
 }
 
 #[cfg(test)]
@@ -102,5 +213,76 @@ mod tests {
         assert_eq!((whole.as_str(), ended), ("Hello", false));
         assert_eq!(pieces.last().unwrap(), "lo");
         assert!(Reply::new(&small_tokenizer(), &[String::new()]).is_err());
+    }
+
+    /// Replies to `begun` with `text` in pieces of one token, as they are shown.
+    fn going_on(begun: &str, text: &str, stops: &[&str], calls: CallStart) -> (String, bool) {
+        let tokenizer = small_tokenizer();
+        let stops: Vec<String> = stops.iter().map(|s| s.to_string()).collect();
+        let mut reply = Reply::new(&tokenizer, &stops).unwrap().going_on(begun, calls);
+        let mut shown = String::new();
+        for id in tokenizer.encode(text, false).unwrap() {
+            let (piece, stopped) = reply.push(id);
+            shown.push_str(piece);
+            if stopped == Stopped::Yes {
+                break;
+            }
+        }
+        shown.push_str(reply.finish());
+        assert_eq!(shown, reply.text());
+        (shown, reply.stopped_by().is_some())
+    }
+
+    #[test]
+    fn blanks_at_the_end_of_what_is_continued_are_not_said_twice() {
+        for (begun, text, shown) in [
+            ("The answer is ", " 42", "42"),
+            ("The answer is", " 42", " 42"),
+            ("def f():\n", "\n    return 1", "    return 1"),
+            ("a\n\n", "\nb", "b"),
+            ("a ", "b", "b"),
+            ("a \n", " x", "x"),
+            ("a\n", " x", " x"),
+            (" ", "  x", " x"),
+        ] {
+            assert_eq!(going_on(begun, text, &[], CallStart::Nowhere), (shown.into(), false), "{begun:?} {text:?}");
+        }
+        // What is not said again ends no reply either.
+        assert_eq!(going_on("a\n", "\nb", &["\n"], CallStart::Nowhere), ("b".into(), false));
+    }
+
+    #[test]
+    fn stop_texts_cut_no_calls() {
+        let first = || CallStart::First(vec!["{\"name\":\"f\",".into()]);
+        let call = "{\"name\":\"f\",\"parameters\":{\"a\":1}}";
+        for stop in ["{", "\"", "name", "parameters", "}", "1}}", "\"f\",\"p"] {
+            assert_eq!(going_on("", call, &[stop], first()), (call.into(), false), "{stop}");
+            assert_eq!(
+                going_on("{\"name\":\"f\",", &call[12..], &[stop], first()),
+                (call[12..].into(), false),
+                "{stop}"
+            );
+        }
+        for (text, stop, shown) in [
+            ("{\"nail\": 1}", "il", "{\"na"),
+            ("Hello there", "lo", "Hel"),
+            ("{\"name\"", "name", "{\""),
+            ("{\"na", "x", "{\"na"),
+        ] {
+            assert_eq!(going_on("", text, &[stop], first()), (shown.into(), shown != text), "{text}");
+            // Calls may stand behind another text too.
+            assert_eq!(going_on("Well", text, &[stop], first()), (shown.into(), shown != text), "{text}");
+        }
+        let anywhere = || CallStart::Anywhere("<call>");
+        for (text, stop, shown) in [
+            ("a <call>f{a:1}", "a:", "a <call>f{a:1}"),
+            ("a <call>f{a:1}", "<", "a <call>f{a:1}"),
+            ("a <call>f{a:1}", "a", ""),
+            ("a <cal", "l", "a <ca"),
+            ("a <b> c", "<b", "a "),
+            ("a <", "x", "a <"),
+        ] {
+            assert_eq!(going_on("", text, &[stop], anywhere()), (shown.into(), shown != text), "{text} {stop}");
+        }
     }
 }

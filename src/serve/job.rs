@@ -3,6 +3,7 @@
 use super::http::ApiError;
 pub use super::http::Client;
 use crate::grammar::CompiledGrammar;
+use crate::sequence::reply::CallStart;
 use crate::sequence::{Finish, Likelihood, Reply, SequenceRequest};
 use crate::text::SamplerConfig;
 use std::sync::Arc;
@@ -38,6 +39,10 @@ pub struct ReplyRequest {
     pub limit: usize,
     /// Texts that end a reply and are not part of it. None is empty.
     pub stop: Vec<String>,
+    /// What the prompt's last message has of the reply already. The grammar's document begins with it.
+    pub begun: String,
+    /// Where calls of functions begin, which no stop text cuts.
+    pub calls: CallStart,
     /// Goes on past the model's own stop tokens.
     pub ignore_eos: bool,
     /// Reports each token's likelihood, and those of so many likeliest tokens.
@@ -61,6 +66,8 @@ impl ReplyRequest {
             sampler: SamplerConfig::default(),
             limit: usize::MAX,
             stop: Vec::new(),
+            begun: String::new(),
+            calls: CallStart::Nowhere,
             ignore_eos: false,
             likelihoods: None,
             scores: false,

@@ -310,7 +310,9 @@ impl Service {
             // The last token needs no position.
             let limit = ask.limit.min(model.context - ask.prompt.len() + 1);
             if let Some(grammar) = &ask.grammar {
-                chooser = chooser.guided(grammar::MaskStepper::new(&self.masks, grammar.clone(), vocab), vocab)?;
+                let begun = grammar.tokens_of(&ask.begun, &model.tokenizer)?;
+                let masks = grammar::MaskStepper::new(&self.masks, grammar.clone(), vocab).behind(begun);
+                chooser = chooser.guided(masks, vocab)?;
             }
             let ignores_stops = ask.scores || ask.ignore_eos && ask.grammar.is_none();
             let (prompt, given) = ask.prompt.split_at(if ask.scores { 1 } else { ask.prompt.len() });
@@ -331,7 +333,7 @@ impl Service {
                 model: model.id,
                 choice,
                 given: given.len(),
-                reply: Reply::new(&model.tokenizer, &ask.stop)?,
+                reply: Reply::new(&model.tokenizer, &ask.stop)?.going_on(&ask.begun, ask.calls.clone()),
                 client,
                 abandoned: abandoned.clone(),
                 since,

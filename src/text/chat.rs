@@ -7,6 +7,7 @@ mod bounds;
 mod filters;
 mod format;
 mod json;
+mod message;
 mod methods;
 mod python;
 mod source;
@@ -15,16 +16,19 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use minijinja::{Environment, ErrorKind, Value};
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use self::bounds::{ChargedTemplate, Excess, FUEL};
+use self::message::{change_texts_of, texts_of};
 use self::source::MAX_SOURCE;
+use super::calls::CallSyntax;
 use super::spellings::choose_mark;
 use super::tokenizer::Tokenizer;
 use crate::display::quote;
 use crate::model::{json as strict_json, text_file};
 use crate::{Error, Result};
+
+pub use self::message::{ChatInput, ContentPart, Message, MessageContent};
 
 /// Gemma 3's own format, for directories without a template.
 const GEMMA: &str = include_str!("gemma.jinja");
@@ -33,110 +37,11 @@ const GEMMA: &str = include_str!("gemma.jinja");
 const SPECIAL_TOKENS: [(&str, &str); 4] =
     [("bos_token", "<bos>"), ("eos_token", "<eos>"), ("pad_token", "<pad>"), ("unk_token", "<unk>")];
 
+/// The file that names special tokens, and may hold the template.
+const CONFIG: &str = "tokenizer_config.json";
+
 /// Largest tokenizer_config.json that is read, in bytes. Gemma 3's has 1.2 MB.
 const MAX_CONFIG: usize = 16 << 20;
-
-/// One message of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object with role and content")]
-pub struct Message {
-    /// `system` (first message only), `user` or `assistant`.
-    pub role: String,
-    /// The message's content.
-    pub content: MessageContent,
-}
-
-impl Message {
-    /// A message of plain text.
-    pub fn new(role: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { role: role.into(), content: MessageContent::Text(text.into()) }
-    }
-
-    /// All text that the message's author chose.
-    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> + Clone {
-        let (whole, parts) = match &self.content {
-            MessageContent::Text(text) => (Some(text.as_str()), &[][..]),
-            MessageContent::Parts(parts) => (None, parts.as_slice()),
-        };
-        std::iter::once(self.role.as_str())
-            .chain(whole)
-            .chain(parts.iter().flat_map(ContentPart::texts).map(String::as_str))
-    }
-
-    fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
-        let (whole, parts) = match &mut self.content {
-            MessageContent::Text(text) => (Some(text), &mut [][..]),
-            MessageContent::Parts(parts) => (None, parts.as_mut_slice()),
-        };
-        std::iter::once(&mut self.role).chain(whole).chain(parts.iter_mut().flat_map(|part| {
-            [&mut part.text, &mut part.source_lang_code, &mut part.target_lang_code].into_iter().flatten()
-        }))
-    }
-}
-
-/// The content of a message: the OpenAI API allows text or parts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "the content of a message is text, or a list of parts such as {\"type\": \"text\", \"text\": ..}"
-)]
-pub enum MessageContent {
-    /// Plain text.
-    Text(String),
-    /// Parts, which Gemma's template joins without a separator.
-    Parts(Vec<ContentPart>),
-}
-
-/// One part of a message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "PartFields")]
-pub struct ContentPart {
-    /// `text`. Others, such as `image`, are refused.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// The text of a `text` part.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
-    /// The language that the text is in, such as `en` or `de-DE`: TranslateGemma's template wants it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub source_lang_code: Option<String>,
-    /// The language that TranslateGemma translates the text to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub target_lang_code: Option<String>,
-}
-
-impl ContentPart {
-    /// What the message's author chose.
-    fn texts(&self) -> impl Iterator<Item = &String> + Clone {
-        [&self.text, &self.source_lang_code, &self.target_lang_code].into_iter().flatten()
-    }
-}
-
-/// A part as it is written. One of another type has fields of its own: it is understood as far as its type, so that its
-/// refusal names that.
-#[derive(Deserialize)]
-struct PartFields {
-    #[serde(rename = "type")]
-    kind: String,
-    #[serde(default)]
-    text: Option<String>,
-    source_lang_code: Option<String>,
-    target_lang_code: Option<String>,
-    #[serde(flatten)]
-    others: BTreeMap<String, IgnoredAny>,
-}
-
-impl TryFrom<PartFields> for ContentPart {
-    type Error = &'static str;
-
-    fn try_from(fields: PartFields) -> std::result::Result<Self, Self::Error> {
-        let PartFields { kind, text, source_lang_code, target_lang_code, others } = fields;
-        match kind == "text" && !others.is_empty() {
-            true => Err("a text part has a type and a text"),
-            false => Ok(ContentPart { kind, text, source_lang_code, target_lang_code }),
-        }
-    }
-}
 
 /// The fields of `tokenizer_config.json` that a template depends on.
 #[derive(Debug, Default, Deserialize)]
@@ -207,6 +112,7 @@ pub struct ChatTemplate {
     source: String,
     /// `bos_token` and the like.
     special_tokens: BTreeMap<&'static str, String>,
+    calls: CallSyntax,
 }
 
 impl ChatTemplate {
@@ -218,7 +124,7 @@ impl ChatTemplate {
     /// [`Error::Input`] when one of these files exists but cannot be read or understood.
     pub fn open(dir: &Path) -> Result<Self> {
         let read = |name: &str, max| text_file::read_bytes(&dir.join(name), max, TEMPLATE_REMEDY);
-        let config = read("tokenizer_config.json", MAX_CONFIG)?;
+        let config = read(CONFIG, MAX_CONFIG)?;
         Self::from_files(read("chat_template.jinja", MAX_SOURCE)?.as_deref(), config.as_deref())
     }
 
@@ -265,27 +171,45 @@ impl ChatTemplate {
         Self::compile("tokenizer.chat_template", template.unwrap_or(GEMMA), special_tokens)
     }
 
+    /// The token that ends a reply beside those of the model's config: `eos_token` of a directory's `tokenizer_config.json`. A file
+    /// that is not understood has none: [`open`](Self::open) refuses it.
+    pub fn eos(dir: &Path) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Eos {
+            eos_token: Option<SpecialToken>,
+        }
+        let config = text_file::read_bytes(&dir.join(CONFIG), MAX_CONFIG, TEMPLATE_REMEDY).ok()??;
+        Some(serde_json::from_slice::<Eos>(&config).ok()?.eos_token?.into_text())
+    }
+
     fn compile(name: &str, source: &str, special_tokens: BTreeMap<&'static str, String>) -> Result<Self> {
         // No prompt can be made of an empty template.
         let source = if source.trim().is_empty() { GEMMA } else { source };
         let source = source::prepare(source).map_err(|excess| refuse(name, &excess.into()))?;
         ChargedTemplate::compile(&source).map_err(|e| refuse(name, &e))?;
-        Ok(Self { source, special_tokens })
+        Ok(Self { calls: CallSyntax::of_template(&source), source, special_tokens })
     }
 
-    /// The text of `messages`. `add_generation_prompt` appends the opening of the model's turn. The text begins with
+    /// How the model writes calls of functions. The template takes `tools` and messages with calls where that is
+    /// [`CallSyntax::Marked`].
+    pub fn calls(&self) -> CallSyntax {
+        self.calls
+    }
+
+    /// The text of messages. `add_generation_prompt` appends the opening of the model's turn. The text begins with
     /// `<bos>`. For ids, use [`render_for`](Self::render_for): in this text, a message may spell special tokens.
     ///
     /// # Errors
     /// [`Error::Input`] when there are no messages, when one has parts other than text, when the template rejects them
     /// (for example, roles must alternate), or when it fails or exceeds its bounds.
-    pub fn render(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String> {
+    pub fn render<'a>(&self, input: impl Into<ChatInput<'a>>, add_generation_prompt: bool) -> Result<String> {
+        let ChatInput { messages, tools } = input.into();
         validate(messages)?;
         let context = minijinja::context! {
             messages,
             add_generation_prompt,
             // As transformers gives what is absent: defined, and none.
-            tools => (),
+            tools => (!tools.is_empty()).then_some(tools),
             documents => (),
             ..Value::from_serialize(&self.special_tokens)
         };
@@ -305,29 +229,35 @@ impl ChatTemplate {
         }
     }
 
-    /// Renders `messages` so that `tokenizer` can tell the template's special tokens from those that a message spells.
+    /// Renders messages so that `tokenizer` can tell the template's special tokens from those that a message or a function's
+    /// description spells.
     ///
     /// # Errors
     /// As [`render`](Self::render).
-    pub fn render_for(
+    pub fn render_for<'a>(
         &self,
         tokenizer: &Tokenizer,
-        messages: &[Message],
+        input: impl Into<ChatInput<'a>>,
         add_generation_prompt: bool,
     ) -> Result<Rendered> {
-        let texts = messages.iter().flat_map(Message::texts);
-        let mark = choose_mark(texts).ok_or_else(|| {
+        let ChatInput { messages, tools } = input.into();
+        let mut texts: Vec<&str> = messages.iter().flat_map(Message::texts).collect();
+        tools.iter().for_each(|tool| texts_of(tool, &mut texts));
+        let mark = choose_mark(texts.iter().copied()).ok_or_else(|| {
             Error::input("the messages use every character that Unicode keeps for private use", "remove some of them")
         })?;
         let mut any = false;
-        let mut marked = messages.to_vec();
-        for text in marked.iter_mut().flat_map(Message::texts_mut) {
+        let (mut messages, mut tools) = (messages.to_vec(), tools.to_vec());
+        let mut change = |text: &mut String| {
             if let Some(with_marks) = tokenizer.mark_spellings(text, mark) {
                 *text = with_marks;
                 any = true;
             }
-        }
-        Ok(Rendered { text: self.render(&marked, add_generation_prompt)?, mark: any.then_some(mark) })
+        };
+        messages.iter_mut().for_each(|message| message.change_texts(&mut change));
+        tools.iter_mut().for_each(|tool| change_texts_of(tool, &mut change));
+        let text = self.render(ChatInput { messages: &messages, tools: &tools }, add_generation_prompt)?;
+        Ok(Rendered { text, mark: any.then_some(mark) })
     }
 }
 

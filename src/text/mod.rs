@@ -5,6 +5,7 @@
 //! does not depend on devices or schedules.
 
 mod bpe;
+pub mod calls;
 pub mod chat;
 pub mod limits;
 mod pieces;
@@ -17,7 +18,8 @@ pub mod stream;
 pub mod tokenizer;
 mod windows;
 
-pub use chat::{ChatTemplate, ContentPart, Message, MessageContent, Rendered};
+pub use calls::CallSyntax;
+pub use chat::{ChatInput, ChatTemplate, ContentPart, Message, MessageContent, Rendered};
 pub use sampler::{Sampler, SamplerConfig, TokenSet};
 pub use stop::{StopMatcher, Stopped};
 pub use stream::StreamDecoder;

@@ -11,12 +11,13 @@ use std::cmp::Reverse;
 use tokenizers::AddedToken;
 
 use super::bpe::{Bpe, Rules, TokenTable};
+use super::calls::is_mark;
 use super::limits::{self, LONGEST};
 use crate::model::checkpoint::gguf::{TokenKind, VocabularyToken};
 use crate::{Error, Result};
 
-/// Gemma 3's special tokens, and FunctionGemma's. Some files give them another type.
-const SPECIAL: [&str; 16] = [
+/// Gemma 3's special tokens. Some files give them another type, and those of calls too.
+const SPECIAL: [&str; 9] = [
     "<pad>",
     "<eos>",
     "<bos>",
@@ -26,13 +27,6 @@ const SPECIAL: [&str; 16] = [
     "<start_of_image>",
     "<end_of_image>",
     "<image_soft_token>",
-    "<start_function_declaration>",
-    "<end_function_declaration>",
-    "<start_function_call>",
-    "<end_function_call>",
-    "<start_function_response>",
-    "<end_function_response>",
-    "<escape>",
 ];
 
 /// Those that files give the type of special tokens, and tokenizer.json does not, beside `<unused0>` and so on.
@@ -57,7 +51,8 @@ pub(super) fn assemble(tokens: &[VocabularyToken]) -> Result<(Bpe, Vec<AddedToke
     check_sizes(tokens).map_err(wrong)?;
     let entry = |token| {
         let &VocabularyToken { ref text, score, kind } = token;
-        let kind = if SPECIAL.contains(&text.as_str()) { TokenKind::Control } else { kind };
+        let is_special = SPECIAL.contains(&text.as_str()) || is_mark(text);
+        let kind = if is_special { TokenKind::Control } else { kind };
         // Files have spaces here that stand for the literal "▁" of the vocabulary.
         let spaced = kind == TokenKind::UserDefined && text.contains(' ');
         let text = if spaced { text.replace(' ', "▁").into() } else { Cow::from(text) };

@@ -43,6 +43,11 @@ impl StopMatcher {
         Ok(Self { stops, buffer: String::with_capacity(256), yielded: 0, found: None })
     }
 
+    /// Whether there are no stop strings.
+    pub fn is_empty(&self) -> bool {
+        self.stops.is_empty()
+    }
+
     /// Takes the next piece of text. Yields the text that can be shown now, and whether to stop.
     pub fn push(&mut self, text: &str) -> (&str, Stopped) {
         self.buffer.drain(..self.yielded);

@@ -17,13 +17,21 @@ use super::pieces::{DecodedPiece, PieceTable, push_text};
 pub struct StreamDecoder {
     pieces: Arc<PieceTable>,
     skip_special: bool,
+    /// Special tokens that are not left out.
+    shown: Arc<[u32]>,
     run: ByteRun,
     out: String,
 }
 
 impl StreamDecoder {
     pub(super) fn new(pieces: Arc<PieceTable>, skip_special: bool) -> Self {
-        Self { pieces, skip_special, run: ByteRun::default(), out: String::with_capacity(256) }
+        let shown = Arc::default();
+        Self { pieces, skip_special, shown, run: ByteRun::default(), out: String::with_capacity(256) }
+    }
+
+    /// Leaves none of these special tokens out.
+    pub(super) fn showing(self, shown: Arc<[u32]>) -> Self {
+        Self { shown, ..self }
     }
 
     /// Takes the next id and yields the text that is now certain: often the token's own text, sometimes none.
@@ -33,7 +41,7 @@ impl StreamDecoder {
     pub fn push(&mut self, id: u32) -> &str {
         self.out.clear();
         if let Some((piece, special)) = self.pieces.get(id)
-            && !(special && self.skip_special)
+            && !(special && self.skip_special && !self.shown.contains(&id))
         {
             match piece {
                 DecodedPiece::Byte(byte) => self.run.push(byte, &mut self.out),

@@ -23,6 +23,7 @@ use tokenizers::normalizers::Replace;
 use tokenizers::{AddedToken, AddedVocabulary, Model as _, OffsetType};
 
 use super::bpe::Bpe;
+use super::calls::{CallMarks, MARKED, is_mark};
 use super::chat::Rendered;
 use super::pieces::{DecodedPiece, PieceTable, push_text};
 use super::recent::Recent;
@@ -55,6 +56,10 @@ pub struct Tokenizer {
     /// The tokens that are cut out of a text first.
     added: AddedVocabulary,
     pieces: Arc<PieceTable>,
+    /// The tokens of calls ([`MARKED`]) that it has.
+    marks: Arc<[u32]>,
+    /// A token that ends a reply beside Gemma's own.
+    end: Option<u32>,
     /// Whether a long text can be encoded in windows: no token depends on more of the text than itself.
     can_cut: bool,
     /// Gathered for the first message that spells a special token.
@@ -130,6 +135,10 @@ impl Tokenizer {
     fn of(model: Bpe, tokens: &[AddedToken]) -> Result<Self> {
         let wrong = |e: tokenizers::Error| Error::input(format!("the tokenizer is wrong: {e}"), REMEDY);
         let normalizer = Replace::new(" ", "▁").map_err(wrong)?;
+        // Some files do not call those of calls special, and a text that spells one is not to be taken for it.
+        let special =
+            |token: &AddedToken| AddedToken { special: token.special || is_mark(&token.content), ..token.clone() };
+        let tokens: &[AddedToken] = &tokens.iter().map(special).collect::<Vec<_>>();
         let mut added = AddedVocabulary::new();
         added.add_tokens(tokens, &model, Some(&normalizer));
         let pieces = Arc::new(PieceTable::gather(model.vocabulary(), &added)?);
@@ -138,7 +147,9 @@ impl Tokenizer {
         // Each token stands for its own characters and nothing around them.
         let can_cut = is_plain && pieces.longest().is_some_and(|bytes| bytes <= LONGEST_TOKEN);
         let recent = Recent::new(pieces.longest().unwrap_or(LONGEST_TOKEN));
-        Ok(Self { model, normalizer, added, pieces, can_cut, verbatim: OnceLock::new(), recent })
+        let marks = MARKED.iter().flat_map(CallMarks::tokens).filter_map(|mark| added.get_vocab().get(mark).copied());
+        let marks = marks.collect();
+        Ok(Self { model, normalizer, added, pieces, marks, end: None, can_cut, verbatim: OnceLock::new(), recent })
     }
 
     /// The ids of `text`. With `add_bos` they start with `<bos>`, even for empty text.
@@ -284,6 +295,16 @@ impl Tokenizer {
         StreamDecoder::new(self.pieces.clone(), skip_special)
     }
 
+    /// A decoder for the ids of a reply: it leaves special tokens out but for those of calls.
+    pub fn reply_stream(&self) -> StreamDecoder {
+        self.stream(true).showing(self.marks.clone())
+    }
+
+    /// The tokens of calls ([`CallMarks`]) that it has.
+    pub fn call_marks(&self) -> &[u32] {
+        &self.marks
+    }
+
     /// Checks that `id` has a token.
     ///
     /// # Errors
@@ -344,9 +365,19 @@ impl Tokenizer {
         self.token_id("<end_of_turn>")
     }
 
-    /// The ids that end generation: `<eos>` and `<end_of_turn>`, if they exist.
+    /// The same with one more token that ends generation, if it has the one that is spelled so.
+    pub fn ending_with(self, token: Option<&str>) -> Tokenizer {
+        let end = token.and_then(|token| self.token_id(token));
+        Tokenizer { end, ..self }
+    }
+
+    /// The ids that end generation: `<eos>` and `<end_of_turn>`, what begins the result of a call, and the one of
+    /// [`Tokenizer::ending_with`], if they exist.
     pub fn stop_ids(&self) -> Vec<u32> {
-        self.eos().into_iter().chain(self.end_of_turn()).collect()
+        let results = MARKED.iter().filter_map(|marks| self.added.get_vocab().get(marks.result[0]).copied());
+        let mut ids: Vec<u32> = self.eos().into_iter().chain(self.end_of_turn()).chain(results).collect();
+        ids.extend(self.end.filter(|end| !ids.contains(end)));
+        ids
     }
 
     #[cfg(test)]

@@ -2,10 +2,16 @@
 
 use super::*;
 use crate::grammar::calls::{Calls, Function};
+use crate::text::CallSyntax;
 
 fn calls(parameters: &Value, strict: bool) -> Result<Arc<CompiledGrammar>> {
     let function = Function { name: "f".into(), parameters: parameters.clone(), strict };
-    compile(Grammar::Calls(Calls { functions: vec![function], beside: Beside::Nothing, several: false }))
+    compile(Grammar::Calls(Calls {
+        functions: vec![function],
+        beside: Beside::Nothing,
+        several: false,
+        syntax: CallSyntax::Json,
+    }))
 }
 
 fn call(arguments: &Value) -> String {
@@ -77,7 +83,9 @@ fn several_functions_have_references_of_their_own() {
         strict: true,
     };
     let functions = vec![function("f", "integer"), function("g", "boolean")];
-    let compiled = compile(Grammar::Calls(Calls { functions, beside: Beside::Text, several: true })).unwrap();
+    let compiled =
+        compile(Grammar::Calls(Calls { functions, beside: Beside::Text, several: true, syntax: CallSyntax::Json }))
+            .unwrap();
     let line = |name: &str, v: Value| json!({"name": name, "parameters": {"v": v, "w": {"v": v}}}).to_string();
     assert!(accepts(&compiled, &format!("{}\n{}", line("f", json!(1)), line("g", json!(true)))));
     assert!(accepts(&compiled, "some text"));
@@ -92,7 +100,9 @@ fn a_reply_is_calls_or_a_document_of_the_schema_beside_them() {
         strict: true,
     }];
     let beside = |schema: Value| Beside::Document(schema);
-    let of = |beside: Beside| compile(Grammar::Calls(Calls { functions: functions.clone(), beside, several: true }));
+    let of = |beside: Beside| {
+        compile(Grammar::Calls(Calls { functions: functions.clone(), beside, several: true, syntax: CallSyntax::Json }))
+    };
     // Its references and exact numbers are not those of the functions; its documents may begin as calls do.
     let schema = json!({"type": "object", "properties": {"name": {"type": "string"}, "n": {"$ref": "#/$defs/t"}},
         "required": ["name", "n"], "additionalProperties": false, "$defs": {"t": {"const": (1_u64 << 61) + 1}}});
@@ -490,4 +500,110 @@ fn an_object_of_more_properties_than_can_be_followed_is_refused_or_left_free() {
     assert!(e.contains("401 properties"), "{e}");
     let free = calls(&of(401, 0), false).unwrap();
     assert!(accepts(&free, &call(&json!({"other": 1}))) && free.ignored()[0].contains("the whole schema"));
+}
+
+/// A tokenizer with FunctionGemma's tokens in the place of unused ones, and the grammars over it.
+fn marked_grammars() -> (Arc<Tokenizer>, Grammars) {
+    let mut file = include_str!("../../../tests/golden/tokenizer/tokenizer.json").to_owned();
+    let marks = &crate::text::calls::MARKED[0];
+    let taken = ["<unused0>", "<unused1>", "<unused2>", "<unused3>"];
+    for (unused, mark) in taken.into_iter().zip([marks.call[0], marks.call[1], marks.quote, marks.result[0]]) {
+        file = file.replace(&format!("\"{unused}\""), &format!("\"{mark}\""));
+    }
+    let tokenizer = Arc::new(Tokenizer::from_bytes(file.as_bytes()).unwrap());
+    (tokenizer.clone(), Grammars::new(tokenizer.clone(), tokenizer.stop_ids()))
+}
+
+#[test]
+fn calls_between_tokens_are_held_to_their_schemas() {
+    let (tokenizer, grammars) = marked_grammars();
+    let parameters = json!({"type": "object", "required": ["city"], "properties": {
+        "unit": {"enum": ["c", "f"]}, "city": {"type": "string", "minLength": 1}, "days": {"type": ["integer", "null"]},
+        "tags": {"type": "array", "items": {"$ref": "#/$defs/tag"}}, "deep": {"type": "object", "properties": {"on": {"type": "boolean"}}}},
+        "$defs": {"tag": {"type": "string"}}});
+    let function = |strict| Function { name: "weather".into(), parameters: parameters.clone(), strict };
+    let other = Function { name: "now".into(), parameters: json!({"type": "object", "properties": {}}), strict: true };
+    let syntax = CallSyntax::Marked(&crate::text::calls::MARKED[0]);
+    let of = |beside: Beside, strict| {
+        let functions = vec![function(strict), other.clone()];
+        grammars.compile(&Grammar::Calls(Calls { functions, beside, several: true, syntax }), 0, &|| false)
+    };
+    let accepts = |compiled: &Arc<CompiledGrammar>, text: &str| {
+        let mut constraint = Constraint::new(compiled.clone());
+        let mut set = TokenSet::new(tokenizer.vocab_size());
+        tokenizer.encode(text, false).unwrap().into_iter().chain([tokenizer.stop_ids()[0]]).all(|token| {
+            constraint.fill(&mut set).unwrap();
+            set.contains(token) && constraint.accept(token).is_ok()
+        })
+    };
+    let (required, auto) = (of(Beside::Nothing, false).unwrap(), of(Beside::Text, false).unwrap());
+    assert_eq!(required.ignored(), ["weather: minLength"]);
+    let call = |body: &str| format!("<start_function_call>call:{body}<end_function_call>");
+    let e = |text: &str| format!("<escape>{text}<escape>");
+    let city = e("New\n\"York\", <b>{x}");
+    for good in [
+        call(&format!("weather{{city:{city}}}")),
+        call(&format!("weather{{city:{city},days:-3,deep:{{on:true}},tags:[{},{}],unit:{}}}", e("a"), e(""), e("c"))),
+        call(&format!("weather{{city:{},days:null,tags:[]}}", e(""))),
+        call("now{}"),
+        call("now{}") + &call("now{}"),
+    ] {
+        assert!(accepts(&required, &good) && accepts(&auto, &good), "{good}");
+        assert!(accepts(&auto, &format!("Let me see. {good}")) && !accepts(&required, &format!("Let me see. {good}")));
+    }
+    for bad in [
+        call("weather{}"),
+        call(&format!("weather{{unit:{},city:{city}}}", e("c"))),
+        call(&format!("weather{{city:{city},unit:{}}}", e("k"))),
+        call(&format!("weather{{city:{city},days:1.5}}")),
+        call("weather{city:York}"),
+        call("now{a:1}"),
+        call("then{}"),
+        "<start_function_call>call:now{}".into(),
+        "<escape>".into(),
+        String::new(),
+    ] {
+        assert!(!accepts(&required, &bad) && !accepts(&auto, &bad), "{bad}");
+    }
+    assert!(accepts(&auto, "It rains.") && !accepts(&required, "It rains."));
+    let document =
+        of(Beside::Document(json!({"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]})), false)
+            .unwrap();
+    assert!(accepts(&document, "{\"a\":1}") && accepts(&document, &call("now{}")) && !accepts(&document, "text"));
+    assert!(of(Beside::Text, true).unwrap_err().to_string().contains("minLength"));
+}
+
+#[test]
+fn a_document_goes_on_behind_what_is_begun() {
+    let schema = json!({"type": "object", "properties": {"a": {"enum": ["xy"]}}, "required": ["a"], "additionalProperties": false});
+    let document = compile(Grammar::JsonSchema(schema)).unwrap();
+    let rest = |compiled: &Arc<CompiledGrammar>, begun: &str, rest: &str| {
+        let mut constraint = Constraint::new(compiled.clone());
+        compiled.tokens_of(begun, &TOKENIZER)?.into_iter().try_for_each(|token| constraint.accept(token))?;
+        let mut tokens = TOKENIZER.encode(rest, false)?.into_iter().chain([TOKENIZER.stop_ids()[0]]);
+        Ok::<bool, crate::Error>(tokens.all(|token| constraint.accept(token).is_ok()))
+    };
+    for (begun, end) in
+        [("", "{\"a\":\"xy\"}"), (" \n{\"a\": \"x", "y\"}"), ("{\"a\":\"xy\"}", ""), ("{", "\"a\": \"xy\"}")]
+    {
+        assert_eq!(rest(&document, begun, end), Ok(true), "{begun}");
+    }
+    assert_eq!(rest(&document, "{\"a\": \"x", "}"), Ok(false));
+    assert!(rest(&document, "Here: ", "{}").unwrap_err().to_string().contains("assistant's last message"));
+    // Calls may follow any text; a text that is begun as one of the grammar's goes on.
+    let function =
+        Function { name: "f".into(), parameters: json!({"type": "object", "properties": {}}), strict: false };
+    let of = |beside| {
+        compile(Grammar::Calls(Calls {
+            functions: vec![function.clone()],
+            beside,
+            several: false,
+            syntax: CallSyntax::Json,
+        }))
+        .unwrap()
+    };
+    let call = call(&json!({}));
+    assert_eq!(rest(&of(Beside::Nothing), "Here: ", &call), Ok(true));
+    assert_eq!(rest(&of(Beside::Nothing), &call[..9], &call[9..]), Ok(true));
+    assert_eq!(rest(&of(Beside::Text), "The", " cat"), Ok(true));
 }

@@ -1,9 +1,11 @@
 //! Anthropic's Messages API: `/v1/messages`, as its clients and coding agents call it.
 
+use super::calls::{CallDetector, Said, ToolCall};
+use super::dialogue::{self, Content, Dialogue, Prompt};
 use super::fields::{Fields, shown, wrong_kind};
-use super::messages::{self, Dialogue, Speaker};
+use super::messages::{self, Part};
 use super::run::{self, ParsedRequest, Usage, Wording, unique};
-use super::tools::{self, CallDetector, Layout, Said, ToolCall, Tools};
+use super::tools::{self, Layout, Tools};
 use super::{Call, form, options, table};
 use crate::sequence::Finish;
 use crate::serve::http::{ApiError, Gone, LastWords, Responder};
@@ -31,9 +33,9 @@ pub(super) fn count(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
         let fields = Fields::of_body(&body)?;
         table::COUNT.check(&fields)?;
         call.model_name(&fields, &model)?;
-        let tools = tools::read(&fields, Layout::Input)?;
+        let tools = tools::read(&fields, Layout::Input, model.template.calls())?;
         form::read_anthropic(&fields)?;
-        Ok(json!({"input_tokens": read_prompt(call, &fields, tools.as_ref(), &model)?.len()}))
+        Ok(json!({"input_tokens": read_prompt(call, &fields, tools.as_ref(), &model)?.tokens.len()}))
     };
     call.answer(reply, count())
 }
@@ -60,17 +62,18 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, MessageWording), ApiError> {
     table::MESSAGES.check(&fields)?;
     let name = call.model_name(&fields, &model)?;
     let limit = fields.integer("max_tokens", 1..=i64::from(i32::MAX))?.ok_or_else(|| fields.missing("max_tokens"))?;
-    let tools = tools::read(&fields, Layout::Input)?;
+    let tools = tools::read(&fields, Layout::Input, model.template.calls())?;
     let mut ask = options::read(&fields, &[], model.shape.vocab, &call.service.defaults())?;
     ask.limit = limit as usize;
     ask.stop.extend(options::stops(&fields, "stop_sequences")?);
     let (stream, _) = options::stream(&fields)?;
     let form = tools::form_with(tools.as_ref(), form::read_anthropic(&fields)?)?;
-    ask.prompt = read_prompt(call, &fields, tools.as_ref(), &model)?;
+    let prompt = read_prompt(call, &fields, tools.as_ref(), &model)?;
+    let listener = tools::give_prompt(&mut ask, prompt, tools.as_ref());
     let answer = MessageWording {
         id: unique("msg_"),
         model: name,
-        listener: CallDetector::new(tools.as_ref()),
+        listener,
         content: Vec::new(),
         open: None,
         usage: Usage { prompt: ask.prompt.len(), ..Usage::default() },
@@ -90,29 +93,28 @@ fn without_billing(part: &str) -> &str {
     }
 }
 
-fn read_prompt(
-    call: &Call<'_>,
-    fields: &Fields<'_>,
-    tools: Option<&Tools>,
-    model: &Model,
-) -> Result<Vec<u32>, ApiError> {
+fn read_prompt(call: &Call<'_>, fields: &Fields<'_>, tools: Option<&Tools>, model: &Model) -> Result<Prompt, ApiError> {
     let mut dialogue = Dialogue::default();
     if let Some(parts) = messages::parts(fields, "system")? {
-        dialogue.add_system(parts.iter().map(|part| without_billing(part)).collect::<String>());
+        let unbilled = |part: Part| match part {
+            Part::Text(text) => Part::Text(without_billing(&text).to_owned()),
+            other => other,
+        };
+        dialogue.add_message("system", messages::join(parts.into_iter().map(unbilled), None), fields)?;
     }
     let messages = fields.objects("messages")?.ok_or_else(|| fields.missing("messages"))?;
     if messages.is_empty() {
         return Err(fields.wrong("messages", "is empty, and has to have a message"));
     }
     messages.iter().try_for_each(|message| read_message(message, &mut dialogue))?;
-    dialogue.complete_system(call.service.system(), tools);
+    dialogue.complete(call.service.system(), tools, model.template.calls());
     dialogue.encode(model, "messages").map_err(|e| in_anthropics_words(e, model))
 }
 
 /// A prompt that is too long in the words by which Anthropic's clients know it, and shorten the conversation.
 fn in_anthropics_words(e: ApiError, model: &Model) -> ApiError {
     let tokens = e.message.split_once(" tokens").and_then(|(before, _)| before.rsplit(' ').next());
-    match tokens.filter(|_| e.code == Some(messages::TOO_LONG)).and_then(|tokens| tokens.parse::<usize>().ok()) {
+    match tokens.filter(|_| e.code == Some(dialogue::TOO_LONG)).and_then(|tokens| tokens.parse::<usize>().ok()) {
         Some(tokens) => {
             let message = format!("prompt is too long: {tokens} tokens > {} maximum; {}", model.context, e.message);
             ApiError { message, ..e }
@@ -122,65 +124,64 @@ fn in_anthropics_words(e: ApiError, model: &Model) -> ApiError {
 }
 
 fn read_message(message: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), ApiError> {
-    let speaker = match message.text("role")?.ok_or_else(|| message.missing("role"))? {
-        "user" => Speaker::User,
-        "assistant" => Speaker::Assistant,
-        other => {
-            let what = format!("is {}, and has to be user or assistant", shown(&other.into()));
-            return Err(message.wrong("role", what));
-        }
-    };
+    let role = message.text("role")?.ok_or_else(|| message.missing("role"))?;
+    if !["user", "assistant", "system"].contains(&role) {
+        let what = format!("is {}, and has to be user, assistant or system", shown(&role.into()));
+        return Err(message.wrong("role", what));
+    }
     match message.get("content") {
         None => Err(message.missing("content")),
-        Some(Value::String(text)) => {
-            dialogue.add(speaker, text);
-            Ok(())
-        }
+        Some(Value::String(text)) => dialogue.add_message(role, text.as_str().into(), message),
         Some(Value::Array(_)) => {
             let blocks = message.objects("content")?.unwrap_or_default();
-            read_blocks(&blocks, speaker, dialogue)
+            read_blocks(&blocks, role, message, dialogue)
         }
         Some(value) => Err(wrong_kind(&message.path("content"), value, "a text, or a list of blocks")),
     }
 }
 
-/// Reads a message's blocks. Texts that follow each other are one, as they are.
-fn read_blocks(blocks: &[Fields<'_>], speaker: Speaker, dialogue: &mut Dialogue) -> Result<(), ApiError> {
-    let mut text = None;
+/// Whether blocks are of tools that the maker's servers ran: what they found is in the text that follows.
+fn is_a_services(kind: &str) -> bool {
+    matches!(kind, "server_tool_use" | "mcp_tool_use") || kind.ends_with("_tool_result")
+}
+
+/// Reads a message's blocks. Parts that follow each other are one content.
+fn read_blocks(
+    blocks: &[Fields<'_>],
+    role: &str,
+    message: &Fields<'_>,
+    dialogue: &mut Dialogue,
+) -> Result<(), ApiError> {
+    if blocks.iter().all(|block| block.text("type").is_ok_and(|kind| kind.is_some_and(is_a_services))) && role == "user"
+    {
+        return dialogue.add_message(role, Content::default(), message);
+    }
+    let mut parts: Vec<Part> = Vec::new();
+    let say = |parts: &mut Vec<Part>, dialogue: &mut Dialogue| {
+        let content = messages::join(parts.drain(..), None);
+        if content == Content::default() { Ok(()) } else { dialogue.add_message(role, content, message) }
+    };
     for block in blocks {
         let word = |name: &str| block.text(name)?.ok_or_else(|| block.missing(name));
-        let kind = word("type")?;
-        if kind == "text" {
-            text.get_or_insert_with(String::new).push_str(word("text")?);
-            continue;
-        }
-        if let Some(text) = text.take() {
-            dialogue.add(speaker, &text);
-        }
-        match kind {
-            "tool_use" if speaker == Speaker::Assistant => {
-                let input = block.object("input")?.and_then(|_| block.get("input")).cloned();
-                dialogue.add_call(word("id")?, word("name")?, input.ok_or_else(|| block.missing("input"))?);
+        match (word("type")?, role) {
+            ("tool_use", "assistant") => {
+                say(&mut parts, dialogue)?;
+                block.object("input")?;
+                dialogue.add_call(word("id")?, word("name")?, messages::arguments(block, "input")?);
             }
-            "tool_result" if speaker == Speaker::User => {
-                let result = messages::content(block, "content")?.unwrap_or_default();
-                let failed = block.boolean("is_error")?.unwrap_or(false);
-                let result = if failed { format!("Error: {result}") } else { result };
-                dialogue.add_result(word("tool_use_id")?, None, &result);
+            ("tool_result", "user") => {
+                say(&mut parts, dialogue)?;
+                let mut result = messages::content(block, "content")?.unwrap_or_default();
+                if block.boolean("is_error")?.unwrap_or(false) {
+                    result.text.insert_str(0, "Error: ");
+                }
+                dialogue.add_result(word("tool_use_id")?, None, result);
             }
-            // What another model thought is not said to this one.
-            "thinking" | "redacted_thinking" => {}
-            _ => {
-                let remedy =
-                    format!("a block {} is not read here; give text, tool_use or tool_result", shown(&kind.into()));
-                return Err(block.unserved("type", &remedy));
-            }
+            (kind, _) if is_a_services(kind) => {}
+            _ => parts.push(Part::read(block)?),
         }
     }
-    if let Some(text) = text {
-        dialogue.add(speaker, &text);
-    }
-    Ok(())
+    say(&mut parts, dialogue)
 }
 
 /// Words an answer.
@@ -244,19 +245,20 @@ impl MessageWording {
 
     /// Adds a call of a function.
     fn call(&mut self, call: &ToolCall) -> String {
-        let block = |input: &Value| json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input});
+        let name = call.called.told();
+        let block = |input: &Value| json!({"type": "tool_use", "id": call.id, "name": name, "input": input});
         let closed = self.close();
         let start = self.start(&block(&json!({})));
-        let delta = self.delta(&json!({"type": "input_json_delta", "partial_json": call.arguments.to_string()}));
-        closed + &start + &delta + &self.stop(block(&call.arguments))
+        let delta = self.delta(&json!({"type": "input_json_delta", "partial_json": call.arguments}));
+        closed + &start + &delta + &self.stop(block(&call.input()))
     }
 
-    fn add(&mut self, said: &Said) -> String {
-        let mut events: String = said.calls.iter().map(|call| self.call(call)).collect();
-        if !said.text.is_empty() {
-            events += &self.say(&said.text);
-        }
-        events
+    fn add(&mut self, said: Vec<Said>) -> String {
+        let say = |part| match part {
+            Said::Text(text) => self.say(&text),
+            Said::Call(call) => self.call(&call),
+        };
+        said.into_iter().map(say).collect()
     }
 }
 
@@ -277,14 +279,14 @@ impl Wording for MessageWording {
 
     fn token(&mut self, _: usize, token: ReplyToken) -> String {
         let said = self.listener.push(&token.text);
-        self.add(&said)
+        self.add(said)
     }
 
     fn end(&mut self, choice: usize, end: ReplyEnd) -> String {
         self.usage = Usage::default();
         self.usage.add(choice, 1, &end);
         let said = self.listener.push_last(&end.text);
-        let events = self.add(&said) + &self.close();
+        let events = self.add(said) + &self.close();
         self.ending = Some(match (end.finish, end.stop) {
             (Finish::Length, _) => ("max_tokens", None),
             _ if self.listener.calls > 0 => ("tool_use", None),
@@ -313,12 +315,16 @@ impl Wording for MessageWording {
 mod tests {
     use super::*;
     use crate::serve::api::tests::{end, token};
+    use crate::text::CallSyntax;
 
     fn answer(has_tools: bool) -> MessageWording {
         MessageWording {
             id: "msg_1".into(),
             model: "demo".into(),
-            listener: CallDetector::of(if has_tools { vec!["f".into(), "g".into()] } else { Vec::new() }),
+            listener: CallDetector::new(
+                if has_tools { vec!["f".into(), "g".into()] } else { Vec::new() },
+                CallSyntax::Json,
+            ),
             content: Vec::new(),
             open: None,
             usage: Usage { prompt: 3, ..Usage::default() },

@@ -1,8 +1,9 @@
 //! `/v1/chat/completions`.
 
+use super::calls::{self, CallDetector, Said};
 use super::fields::Fields;
 use super::run::{self, ParsedRequest, Usage, Wording, event, unique};
-use super::tools::{self, CallDetector, Layout, Said};
+use super::tools::{self, Layout};
 use super::{Call, form, logprobs, messages, options, table};
 use crate::sequence::Finish;
 use crate::serve::http::{ApiError, Gone, Responder};
@@ -27,7 +28,7 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, ChatWording), ApiError> {
     let fields = Fields::of_body(&body)?;
     table::CHAT.check(&fields)?;
     let name = call.model_name(&fields, &model)?;
-    let tools = tools::read(&fields, Layout::Nested)?;
+    let tools = tools::read(&fields, Layout::Nested, model.template.calls())?;
     let mut ask = options::read(&fields, &options::LIMITS, model.shape.vocab, &call.service.defaults())?;
     ask.choices = options::choices(&fields)?;
     ask.likelihoods = logprobs::read(&fields)?;
@@ -35,14 +36,15 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, ChatWording), ApiError> {
     check_continuation(&fields)?;
     let form = tools::form_with(tools.as_ref(), form::read(&fields)?)?;
     let mut dialogue = messages::read(&fields)?;
-    dialogue.complete_system(call.service.system(), tools.as_ref());
-    let (prompt, forgotten) = dialogue.encode_truncated(&fields, &model, "messages")?;
-    ask.prompt = prompt;
+    dialogue.complete(call.service.system(), tools.as_ref(), model.template.calls());
+    let prompt = dialogue.encode_truncated(&fields, &model, "messages")?;
+    let forgotten = prompt.forgotten;
+    let listener = tools::give_prompt(&mut ask, prompt, tools.as_ref());
     let chat = ChatWording {
         id: unique("chatcmpl-"),
         created: run::seconds(SystemTime::now()),
         name,
-        listeners: vec![CallDetector::new(tools.as_ref()); ask.choices],
+        listeners: vec![listener; ask.choices],
         with_logprobs: ask.likelihoods.is_some(),
         with_usage,
         usage: Usage::default(),
@@ -123,9 +125,9 @@ impl ChatWording {
     }
 
     /// What a stream says of a piece of a choice's text, which `hear` gives to its listener.
-    fn said(&mut self, choice: usize, hear: impl FnOnce(&mut CallDetector) -> Said) -> Value {
+    fn said(&mut self, choice: usize, hear: impl FnOnce(&mut CallDetector) -> Vec<Said>) -> Value {
         let before = self.listeners[choice].calls;
-        let Said { text, calls } = hear(&mut self.listeners[choice]);
+        let (text, calls) = calls::split(hear(&mut self.listeners[choice]));
         let mut said = json!({});
         if !text.is_empty() {
             said["content"] = text.into();
@@ -145,11 +147,11 @@ impl ChatWording {
     fn choice(&mut self, index: usize, reply: CompleteReply) -> Option<Value> {
         let end = reply.end?;
         self.usage.add(index, self.listeners.len(), &end);
-        let Said { text, calls } = self.listeners[index].push_last(&reply.text);
+        let (text, calls) = calls::split(self.listeners[index].push_last(&reply.text));
         let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { text.into() };
         let mut message = json!({"role": "assistant", "content": content, "refusal": null});
         if !calls.is_empty() {
-            message["tool_calls"] = calls.iter().map(tools::ToolCall::to_json).collect();
+            message["tool_calls"] = calls.iter().map(calls::ToolCall::to_json).collect();
         }
         Some(json!({
             "index": index, "message": message, "logprobs": self.logprobs(&reply.tokens),
@@ -203,6 +205,7 @@ mod tests {
     use super::*;
     use crate::serve::api::tests::{end, token, without_engine};
     use crate::serve::service::ServerSettings;
+    use crate::text::CallSyntax;
 
     const CALLS: [&str; 3] = ["{\"name\":\"f\",", "\"parameters\":{\"a\":1}}", "\n{\"name\":\"g\",\"parameters\":{}}"];
 
@@ -212,7 +215,7 @@ mod tests {
             created: 0,
             name: "demo".into(),
             model: without_engine(ServerSettings::default()).service.model().unwrap(),
-            listeners: vec![CallDetector::of(vec!["f".into(), "g".into()])],
+            listeners: vec![CallDetector::new(vec!["f".into(), "g".into()], CallSyntax::Json)],
             with_logprobs: false,
             with_usage: false,
             usage: Usage::default(),

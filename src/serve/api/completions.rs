@@ -3,7 +3,7 @@
 use super::fields::Fields;
 use super::logprobs::LogprobTable;
 use super::run::{self, ParsedRequest, Usage, Wording, event, unique};
-use super::{Call, form, messages, options, table};
+use super::{Call, dialogue, form, options, table};
 use crate::sequence::prompt::encode_text;
 use crate::serve::http::{ApiError, Gone, Responder};
 use crate::serve::job::{MOST_CHOICES, ReplyEnd, ReplyRequest, ReplyToken};
@@ -104,13 +104,13 @@ struct CompletionPrompt {
 impl CompletionPrompt {
     fn of_text(text: &str, model: &Model) -> Result<CompletionPrompt, ApiError> {
         let tokens = encode_text(&model.tokenizer, text, model.limits());
-        let tokens = tokens.map_err(|e| messages::refusal(&e, model, "prompt"))?;
+        let tokens = tokens.map_err(|e| dialogue::refusal(&e, model, "prompt"))?;
         Ok(CompletionPrompt { text: Some(text.to_owned()), tokens })
     }
 
     fn of_tokens(values: &[Value], model: &Model) -> Result<CompletionPrompt, ApiError> {
         let tokens = options::tokens(values, "prompt", model.shape.vocab)?;
-        model.limits().check(0, &tokens).map_err(|e| messages::refusal(&e, model, "prompt"))?;
+        model.limits().check(0, &tokens).map_err(|e| dialogue::refusal(&e, model, "prompt"))?;
         Ok(CompletionPrompt { text: None, tokens })
     }
 

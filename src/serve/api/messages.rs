@@ -1,192 +1,32 @@
-//! Turns the messages of a request into a conversation that Gemma's chat template takes: an optional system message, then
-//! turns of the user and the assistant in alternation.
-//!
-//! Clients send more than that: several system messages, consecutive messages of one role, results of tools. What belongs
-//! to one turn is joined. A conversation whose last turn is the assistant's is continued within that turn.
+//! Reads the messages of a chat completion, as OpenAI and Ollama write them, and the parts of content, which all APIs share.
 
-use super::fields::Fields;
-use super::tools::Tools;
-use crate::sequence::Conversation;
-use crate::sequence::prompt::{encode_messages, encode_unfinished};
+use super::dialogue::{Content, Dialogue};
+use super::fields::{Fields, shown};
 use crate::serve::http::ApiError;
-use crate::serve::model::Model;
-use crate::text::Message;
 use serde_json::{Value, json};
-use std::collections::HashMap;
 
-/// What stands between messages that become one.
-const JOINT: &str = "\n\n";
+/// Parts that the model cannot read, which are no text, each with its name for the note that stands in its place.
+const UNREAD: [(&str, &str); 16] = [
+    ("audio", "audio"),
+    ("computer_screenshot", "a screenshot"),
+    ("container_upload", "a file"),
+    ("document", "a document"),
+    ("file", "a file"),
+    ("image", "an image"),
+    ("image_file", "an image"),
+    ("image_url", "an image"),
+    ("input_audio", "audio"),
+    ("input_file", "a file"),
+    ("input_image", "an image"),
+    ("input_video", "a video"),
+    ("output_audio", "audio"),
+    ("output_image", "an image"),
+    ("video", "a video"),
+    ("video_url", "a video"),
+];
 
-/// Whose turn it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Speaker {
-    User,
-    Assistant,
-}
-
-/// A conversation as it is read.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Dialogue {
-    system: Vec<String>,
-    turns: Vec<(Speaker, String)>,
-    /// Each call of a tool, by its id: the tool's name.
-    calls: HashMap<String, String>,
-}
-
-impl Speaker {
-    fn role(self) -> &'static str {
-        match self {
-            Speaker::User => "user",
-            Speaker::Assistant => "assistant",
-        }
-    }
-}
-
-impl Dialogue {
-    /// Adds text to the system message. Empty text is none, as in Ollama: clients send it where nobody wrote any. Blanks
-    /// are somebody's, and stay.
-    pub fn add_system(&mut self, text: impl Into<String>) {
-        self.system.extend(Some(text.into()).filter(|text| !text.is_empty()));
-    }
-
-    /// Adds what the server itself has to say: its own system message where the client has none, and the tools.
-    pub fn complete_system(&mut self, own: Option<String>, tools: Option<&Tools>) {
-        if self.system.is_empty() {
-            self.system.extend(own);
-        }
-        self.system.extend(tools.map(Tools::instructions));
-    }
-
-    /// Adds what somebody says.
-    pub fn add(&mut self, speaker: Speaker, text: &str) {
-        match self.turns.last_mut().filter(|(last, _)| *last == speaker) {
-            Some((_, said)) => said.extend([JOINT, text]),
-            None => self.turns.push((speaker, text.to_owned())),
-        }
-    }
-
-    /// Adds a message by its role.
-    ///
-    /// # Errors
-    /// 400: there is no such role.
-    pub fn add_message(&mut self, role: &str, text: &str, fields: &Fields<'_>) -> Result<(), ApiError> {
-        match role {
-            "system" | "developer" => self.add_system(text),
-            "user" => self.add(Speaker::User, text),
-            "assistant" => self.add(Speaker::Assistant, text),
-            _ => {
-                let what = format!("is {}, and has to be system, developer, user, assistant or tool", json!(role));
-                return Err(fields.wrong("role", what));
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds a call of a tool that the assistant has made, as the model writes calls.
-    pub fn add_call(&mut self, id: &str, name: &str, arguments: Value) {
-        self.calls.insert(id.to_owned(), name.to_owned());
-        self.add(Speaker::Assistant, &json!({"name": name, "parameters": arguments}).to_string());
-    }
-
-    /// Adds what a tool has returned, which the model reads in the user's turn. `name` is the tool's, where the request names
-    /// it; else the call of `id` does.
-    pub fn add_result(&mut self, id: &str, name: Option<&str>, text: &str) {
-        let called = || self.calls.get(id).map(String::as_str);
-        let name = name.or_else(called).map(|name| format!(" of {name}")).unwrap_or_default();
-        self.add(Speaker::User, &format!("Result{name}:\n{text}"));
-    }
-
-    /// The messages for the template.
-    fn into_messages(self) -> Vec<Message> {
-        let system = (!self.system.is_empty()).then(|| self.system.join(JOINT));
-        // The template has no turn for the system: its text stands before the user's. Alone, it is the user's.
-        if self.turns.is_empty() {
-            return system.map(|text| Message::new("user", text)).into_iter().collect();
-        }
-        // It begins with the user. Some clients let the assistant greet first.
-        let opens = self.turns.first().is_some_and(|(speaker, _)| *speaker == Speaker::Assistant);
-        let greeted = opens.then(|| (Speaker::User, String::new()));
-        let turns = greeted.into_iter().chain(self.turns).map(|(speaker, text)| Message::new(speaker.role(), text));
-        system.map(|text| Message::new("system", text)).into_iter().chain(turns).collect()
-    }
-
-    /// The prompt's tokens, up to where the reply begins.
-    ///
-    /// # Errors
-    /// 400 for `param`: the conversation exceeds the context, or the template refuses it.
-    pub fn encode(self, model: &Model, param: &str) -> Result<Vec<u32>, ApiError> {
-        let messages = self.into_messages();
-        let is_unfinished = messages.last().is_some_and(|message| message.role == Speaker::Assistant.role());
-        let encode = if is_unfinished { encode_unfinished } else { encode_messages };
-        let tokens = encode(&model.tokenizer, &model.template, &messages, model.limits());
-        tokens.map_err(|e| refusal(&e, model, param))
-    }
-
-    /// As [`Dialogue::encode`]. With `truncation: "auto"` in `fields` it is without the oldest exchanges where they leave the
-    /// reply less than an eighth of the context, as in the chat of `kiln run`. Also how many exchanges that are.
-    ///
-    /// # Errors
-    /// As [`Dialogue::encode`]; with `truncation: "auto"` also where the last message is the assistant's.
-    pub fn encode_truncated(
-        self,
-        fields: &Fields<'_>,
-        model: &Model,
-        param: &str,
-    ) -> Result<(Vec<u32>, usize), ApiError> {
-        match fields.text("truncation")?.unwrap_or("disabled") {
-            "disabled" => return self.encode(model, param).map(|tokens| (tokens, 0)),
-            "auto" => {}
-            other => {
-                return Err(fields.wrong("truncation", format!("is {}, and has to be auto or disabled", json!(other))));
-            }
-        }
-        self.encode_fitting(model, param)?
-            .ok_or_else(|| fields.wrong("truncation", "is auto, and then the last message has to be the user's"))
-    }
-
-    /// As [`Dialogue::encode`], as Ollama's `truncate` in `fields` has it: where it is true, and the last message the user's, it is
-    /// without the oldest exchanges where they leave the reply too little. Also how many exchanges that are.
-    ///
-    /// # Errors
-    /// As [`Dialogue::encode`].
-    pub fn encode_as_ollama(
-        self,
-        fields: &Fields<'_>,
-        model: &Model,
-        param: &str,
-    ) -> Result<(Vec<u32>, usize), ApiError> {
-        let truncates = fields.boolean("truncate")?.unwrap_or(false);
-        let is_asked = self.turns.last().is_some_and(|(speaker, _)| *speaker == Speaker::User);
-        match truncates && is_asked {
-            true => self.encode_fitting(model, param)?.ok_or_else(|| fields.wrong(param, "has no question at its end")),
-            false => self.encode(model, param).map(|tokens| (tokens, 0)),
-        }
-    }
-
-    /// The prompt's tokens without the oldest exchanges where they leave the reply less than an eighth of the context, and how
-    /// many those are. `None`: the last message is not the user's.
-    fn encode_fitting(self, model: &Model, param: &str) -> Result<Option<(Vec<u32>, usize)>, ApiError> {
-        let refused = |e| refusal(&e, model, param);
-        let mut conversation = Conversation::from_messages(self.into_messages()).map_err(refused)?;
-        if !conversation.is_asked() {
-            return Ok(None);
-        }
-        let fitted = conversation.fit(&model.tokenizer, &model.template, model.limits()).map_err(refused)?;
-        Ok(Some((fitted.ids, fitted.dropped)))
-    }
-}
-
-/// The error for a prompt. One that is too long has OpenAI's code for it.
-pub(super) fn refusal(e: &crate::Error, model: &Model, param: &str) -> ApiError {
-    let e = ApiError::from(e).param(param);
-    let context = model.context;
-    let lengths = [format!("longer than the context of {context}"), format!("too long: a context of {context}")];
-    let is_length = lengths.iter().any(|words| e.message.contains(words));
-    e.code(if is_length { TOO_LONG } else { "invalid_value" })
-}
-
-/// OpenAI's code of a prompt that is longer than the context.
-pub(super) const TOO_LONG: &str = "context_length_exceeded";
+/// Parts that are not said to this model: what another one thought.
+const SILENT: [&str; 5] = ["thinking", "redacted_thinking", "reasoning", "reasoning_text", "encrypted_content"];
 
 /// Reads the messages of a chat completion, as OpenAI and Ollama write them.
 ///
@@ -206,99 +46,220 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Dialogue, ApiError> {
 
 fn read_message(message: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), ApiError> {
     let role = message.text("role")?.ok_or_else(|| message.missing("role"))?;
-    for name in ["images", "audio", "function_call"] {
-        if message.get(name).is_some_and(|value| value != &json!([])) {
-            return Err(message.unserved(name, "the model reads text alone"));
-        }
-    }
-    let content = content(message, "content")?;
+    let content = with_images(message, content(message, "content")?)?;
+    let function = message.object("function_call")?;
     match role {
-        "tool" => {
+        "tool" | "function" => {
             let id = message.text("tool_call_id")?.unwrap_or_default();
             let name = message.text("tool_name")?.or(message.text("name")?);
-            dialogue.add_result(id, name, &content.ok_or_else(|| message.missing("content"))?);
+            dialogue.add_result(id, name, content.ok_or_else(|| message.missing("content"))?);
             Ok(())
         }
         "assistant" => {
             let calls = message.objects("tool_calls")?.unwrap_or_default();
-            match content {
-                Some(text) if calls.is_empty() || !text.is_empty() => dialogue.add(Speaker::Assistant, &text),
-                None if calls.is_empty() => return Err(message.missing("content")),
-                _ => {}
+            let says_nothing = content.as_ref().is_none_or(|content| content.text.is_empty());
+            if calls.is_empty() && function.is_none() || !says_nothing {
+                // A client that saved no answer, as after a cancelled one, sends null.
+                let refusal = message.text("refusal")?.map(Content::from);
+                dialogue.add_message(role, content.or(refusal).unwrap_or_default(), message)?;
             }
-            calls.iter().try_for_each(|call| read_call(call, dialogue))
+            calls.iter().try_for_each(|call| read_call(call, dialogue))?;
+            function.map_or(Ok(()), |function| read_function("", &function, dialogue))
         }
-        _ => dialogue.add_message(role, &content.ok_or_else(|| message.missing("content"))?, message),
+        _ => dialogue.add_message(role, content.ok_or_else(|| message.missing("content"))?, message),
     }
+}
+
+/// Adds what Ollama keeps beside a message's text, and OpenAI beside the assistant's.
+fn with_images(message: &Fields<'_>, content: Option<Content>) -> Result<Option<Content>, ApiError> {
+    let images = message.list("images")?.unwrap_or_default().len();
+    let audio = message.object("audio")?.map(|audio| Part::Unread("audio", audio.at().to_owned()));
+    if images == 0 && audio.is_none() {
+        return Ok(content);
+    }
+    let notes = (0..images).map(|i| Part::Unread("an image", format!("{}[{i}]", message.path("images"))));
+    let text = content.unwrap_or_default();
+    Ok(Some(join(notes.chain(audio).chain([Part::Text(text.text)]), text.unread)))
 }
 
 fn read_call(call: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), ApiError> {
+    let id = call.text("id")?.unwrap_or_default();
+    if let Some(custom) = call.object("custom")? {
+        let word = |name: &str| custom.text(name)?.ok_or_else(|| custom.missing(name));
+        dialogue.add_call(id, word("name")?, custom_arguments(word("input")?));
+        return Ok(());
+    }
     let function = call.object("function")?.ok_or_else(|| call.missing("function"))?;
+    read_function(id, &function, dialogue)
+}
+
+fn read_function(id: &str, function: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), ApiError> {
     let name = function.text("name")?.ok_or_else(|| function.missing("name"))?;
-    let arguments = function.get("arguments").ok_or_else(|| function.missing("arguments"))?;
-    let arguments =
-        read_arguments(arguments).ok_or_else(|| function.wrong("arguments", "has to be a text or an object"))?;
-    dialogue.add_call(call.text("id")?.unwrap_or_default(), name, arguments);
+    dialogue.add_call(id, name, arguments(function, "arguments")?);
     Ok(())
 }
 
-/// The arguments of a call: an object, or as OpenAI has it, the text of one. A text that is none stays as it is: it is what
-/// some model has written.
-pub(super) fn read_arguments(value: &Value) -> Option<Value> {
-    match value {
-        Value::String(text) => {
-            let object = serde_json::from_str(text).ok().filter(Value::is_object);
-            Some(object.unwrap_or_else(|| value.clone()))
-        }
-        Value::Object(_) => Some(value.clone()),
-        _ => None,
+/// The arguments of a call of a custom tool, which takes a text.
+pub(super) fn custom_arguments(input: &str) -> String {
+    json!({"input": input}).to_string()
+}
+
+/// The JSON of a call's arguments: an object, or as OpenAI has it, the text of one. A text that is none becomes a JSON text: it is
+/// what some model has written.
+///
+/// # Errors
+/// 400: they are something else.
+pub(super) fn arguments(fields: &Fields<'_>, name: &str) -> Result<String, ApiError> {
+    match fields.get(name).ok_or_else(|| fields.missing(name))? {
+        Value::String(text) => Ok(match serde_json::from_str::<Value>(text) {
+            Ok(value @ Value::Object(_)) => match has_long_number(text) {
+                true => without_blanks(text),
+                false => value.to_string(),
+            },
+            // No arguments, in some clients' words.
+            Err(_) if text.trim().is_empty() => "{}".to_owned(),
+            _ => Value::from(text.as_str()).to_string(),
+        }),
+        value @ Value::Object(_) => Ok(value.to_string()),
+        _ => Err(fields.wrong(name, "has to be a text or an object")),
     }
 }
 
-/// Reads content: text, or parts of text. Parts are joined as they are.
+/// Whether JSON may have a number of more digits than 64 bits hold, which its reader would round.
+fn has_long_number(json: &str) -> bool {
+    const DIGITS: usize = 18;
+    json.as_bytes().chunk_by(|a, b| a.is_ascii_digit() && b.is_ascii_digit()).any(|run| run.len() > DIGITS)
+}
+
+/// JSON without blanks between its parts, as the model writes it.
+fn without_blanks(json: &str) -> String {
+    let (mut in_text, mut is_escaped) = (false, false);
+    let is_part = |c: &char| {
+        let was_escaped = is_escaped;
+        is_escaped = in_text && *c == '\\' && !was_escaped;
+        in_text ^= *c == '"' && !was_escaped;
+        in_text || !c.is_ascii_whitespace()
+    };
+    json.chars().filter(is_part).collect()
+}
+
+/// Reads content: text, or parts. Parts of text are joined as they are; in the place of another stands a note.
 ///
 /// # Errors
-/// 400: it is neither, or a part is an image or the like.
-pub(super) fn content(fields: &Fields<'_>, name: &str) -> Result<Option<String>, ApiError> {
-    Ok(parts(fields, name)?.map(|parts| parts.concat()))
+/// 400: it is neither, or a part is not understood.
+pub(super) fn content(fields: &Fields<'_>, name: &str) -> Result<Option<Content>, ApiError> {
+    Ok(match parts(fields, name)? {
+        Some(parts) => Some(join(parts, None)),
+        None => None,
+    })
 }
 
 /// Reads the parts of content, of which a text is the only one.
 ///
 /// # Errors
 /// As [`content`].
-pub(super) fn parts(fields: &Fields<'_>, name: &str) -> Result<Option<Vec<String>>, ApiError> {
+pub(super) fn parts(fields: &Fields<'_>, name: &str) -> Result<Option<Vec<Part>>, ApiError> {
     match fields.get(name) {
         None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(vec![text.clone()])),
+        Some(Value::String(text)) => Ok(Some(vec![Part::Text(text.clone())])),
         Some(Value::Array(_)) => {
-            fields.objects(name)?.unwrap_or_default().iter().map(part).collect::<Result<_, _>>().map(Some)
+            fields.objects(name)?.unwrap_or_default().iter().map(Part::read).collect::<Result<_, _>>().map(Some)
+        }
+        // What a computer's tool has returned is one part.
+        Some(Value::Object(_)) => {
+            let part = fields.object(name)?.map(|part| Part::read(&part)).transpose()?;
+            Ok(part.map(|part| vec![part]))
         }
         Some(_) => Err(fields.wrong(name, "has to be a text, or a list of parts")),
     }
 }
 
-fn part(part: &Fields<'_>) -> Result<String, ApiError> {
-    match part.text("type")?.ok_or_else(|| part.missing("type"))? {
-        "text" | "input_text" | "output_text" => {
-            part.text("text")?.map(str::to_owned).ok_or_else(|| part.missing("text"))
+/// A part of content.
+pub(super) enum Part {
+    Text(String),
+    /// What the model cannot read: its name, and where it stands in the request.
+    Unread(&'static str, String),
+}
+
+impl Part {
+    /// Reads a part.
+    ///
+    /// # Errors
+    /// 400: it is of no known type, or lacks its text.
+    pub fn read(part: &Fields<'_>) -> Result<Part, ApiError> {
+        let kind = part.text("type")?.ok_or_else(|| part.missing("type"))?;
+        let text = |name: &str| part.text(name)?.map(str::to_owned).ok_or_else(|| part.missing(name));
+        if SILENT.contains(&kind) {
+            return Ok(Part::Text(String::new()));
         }
-        "refusal" => part.text("refusal")?.map(str::to_owned).ok_or_else(|| part.missing("refusal")),
-        kind => {
-            Err(part.unserved("type", &format!("a part of type {} is no text, and the model reads text", json!(kind))))
+        if let Some((_, name)) = UNREAD.iter().find(|(unread, _)| *unread == kind) {
+            return Ok(match readable(part)? {
+                Some(text) => Part::Text(text),
+                None => Part::Unread(name, part.at().to_owned()),
+            });
+        }
+        match kind {
+            "text" | "input_text" | "output_text" | "summary_text" => text("text").map(Part::Text),
+            "refusal" => text("refusal").map(Part::Text),
+            "search_result" => Ok(Part::Text(readable(part)?.unwrap_or_default())),
+            "tool_reference" => text("tool_name").map(Part::Text),
+            kind => Err(part.unserved("type", &format!("{} is no part that is read here", shown(&kind.into())))),
         }
     }
+}
+
+/// The text of Anthropic's documents and search results that are text.
+fn readable(part: &Fields<'_>) -> Result<Option<String>, ApiError> {
+    let source = match part.get("source") {
+        Some(Value::Object(_)) => part.object("source")?,
+        _ => None,
+    };
+    let kind = source.as_ref().map(|source| source.text("type")).transpose()?.flatten();
+    let text = match (kind, &source) {
+        (Some("text"), Some(source)) => source.text("data")?.map(Content::from),
+        (Some("content"), Some(source)) => content(source, "content")?,
+        (None, _) if part.get("content").is_some() => content(part, "content")?,
+        _ => None,
+    };
+    let title = part.text("title")?.map(|title| format!("{title}\n")).unwrap_or_default();
+    Ok(text.filter(|text| text.unread.is_none()).map(|text| title + &text.text))
+}
+
+/// Joins parts to content.
+pub(super) fn join(parts: impl IntoIterator<Item = Part>, mut unread: Option<ApiError>) -> Content {
+    let mut text = String::new();
+    let mut was_note = false;
+    for part in parts {
+        let (said, is_note) = match part {
+            Part::Text(said) => (said, false),
+            Part::Unread(name, at) => {
+                let message = format!(
+                    "{at} is {name}, and the model reads text alone; leave it out, or say in words what it shows"
+                );
+                unread.get_or_insert(ApiError::bad(message).param(at).code("unsupported_parameter"));
+                (format!("[{name}, which is left out]"), true)
+            }
+        };
+        if (is_note || was_note) && !text.is_empty() && !said.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        was_note = is_note;
+        text.push_str(&said);
+    }
+    Content { text, unread }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::{CallSyntax, Message};
 
     fn messages(messages: Value) -> Result<Vec<(String, String)>, String> {
         let body = json!({"messages": messages});
         let dialogue = read(&Fields::of_body(&body).unwrap()).map_err(|e| e.param.unwrap())?;
-        let text = |message: &Message| message.texts().skip(1).collect::<String>();
-        Ok(dialogue.into_messages().iter().map(|message| (message.role.clone(), text(message))).collect())
+        let messages = dialogue.into_messages(CallSyntax::Json).map_err(|e| e.param.unwrap())?.0;
+        let text = |message: &Message| message.texts()[1..].concat();
+        Ok(messages.iter().map(|message| (message.role.clone(), text(message))).collect())
     }
 
     fn pairs(pairs: &[(&str, &str)]) -> Result<Vec<(String, String)>, String> {
@@ -306,14 +267,29 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_one_role_become_one_and_all_system_text_comes_first() {
+    fn messages_of_one_role_become_one_and_system_text_stays_where_it_is() {
         let given = json!([
-            {"role": "system", "content": "S"}, {"role": "user", "content": "a"}, {"role": "user", "content": "b"},
-            {"role": "developer", "content": "D"}, {"role": "user", "content": [{"type": "text", "text": "c"},
-            {"type": "text", "text": "d"}]}, {"role": "assistant", "content": "x"}, {"role": "user", "content": ""},
+            {"role": "system", "content": "S"}, {"role": "developer", "content": "T"}, {"role": "user", "content": "a"},
+            {"role": "user", "content": "b"}, {"role": "developer", "content": "D"},
+            {"role": "user", "content": [{"type": "text", "text": "c"}, {"type": "text", "text": "d"}]},
+            {"role": "assistant", "content": "x"}, {"role": "system", "content": "E"}, {"role": "user", "content": ""},
+            {"role": "assistant", "content": null}, {"role": "system", "content": "F"},
         ]);
-        let expected = [("system", "S\n\nD"), ("user", "a\n\nb\n\ncd"), ("assistant", "x"), ("user", "")];
-        assert_eq!(messages(given), pairs(&expected));
+        let expected = [
+            ("system", "S\n\nT"),
+            ("user", "a\n\nb\n\nD\n\ncd"),
+            ("assistant", "x"),
+            ("user", "E\n\n"),
+            ("assistant", ""),
+            ("user", "F"),
+        ];
+        let all = messages(given.clone()).unwrap();
+        assert_eq!(Ok(all.clone()), pairs(&expected));
+        // What follows changes nothing before it.
+        for end in [3, 6, 9] {
+            let earlier = messages(given.as_array().unwrap()[..end].into()).unwrap();
+            assert!(all.starts_with(&earlier), "{earlier:?}");
+        }
         let greeted = json!([{"role": "system", "content": "S"}, {"role": "assistant", "content": "Hello"}]);
         assert_eq!(messages(greeted), pairs(&[("system", "S"), ("user", ""), ("assistant", "Hello")]));
         let alone = json!([{"role": "system", "content": "S"}, {"role": "system", "content": "T"}]);
@@ -322,18 +298,55 @@ mod tests {
 
     #[test]
     fn an_empty_system_text_is_none_and_blanks_are_somebodys() {
-        let dialogue = |system: Value| {
+        let first = |system: Value| {
             let body = json!({"messages": [{"role": "system", "content": system}, {"role": "user", "content": "a"}]});
             let mut dialogue = read(&Fields::of_body(&body).unwrap()).unwrap();
-            dialogue.complete_system(Some("own".into()), None);
-            dialogue.system
+            dialogue.complete(Some("own".into()), None, CallSyntax::Json);
+            dialogue.into_messages(CallSyntax::Json).unwrap().0[0].texts()[1].to_owned()
         };
         for empty in [json!(""), json!([]), json!([{"type": "text", "text": ""}])] {
-            assert_eq!(dialogue(empty.clone()), ["own"], "{empty}");
+            assert_eq!(first(empty.clone()), "own", "{empty}");
         }
-        assert_eq!(dialogue(json!(" \n")), [" \n"]);
+        assert_eq!(first(json!(" \n")), " \n");
         let given = json!([{"role": "system", "content": "S"}, {"role": "developer", "content": ""}, {"role": "user", "content": "a"}]);
         assert_eq!(messages(given), pairs(&[("system", "S"), ("user", "a")]), "no blank lines");
+    }
+
+    /// Every kind of part that is no text, in every role: a note in an earlier turn, a refusal with its place in the newest.
+    #[test]
+    fn what_is_no_text_is_a_note_in_an_earlier_turn_and_refused_in_the_newest() {
+        for (kind, name) in UNREAD {
+            let note = format!("[{name}, which is left out]");
+            let content = json!([{"type": "text", "text": "Look."}, {"type": kind, (kind): {"url": "data:"}}]);
+            let said = |messages: Value| self::messages(messages);
+            for role in ["user", "tool", "system"] {
+                let newest = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": role, "content": content}]);
+                assert_eq!(said(newest.clone()), Err("messages[2].content[1]".into()), "{kind}");
+                // One more message of the same turn changes nothing, and neither does an answer that is begun.
+                for more in [json!({"role": "user", "content": "c"}), json!({"role": "assistant", "content": "c"})] {
+                    let mut newest = newest.clone();
+                    newest.as_array_mut().unwrap().push(more);
+                    assert_eq!(said(newest), Err("messages[2].content[1]".into()), "{kind}");
+                }
+                let mut earlier = newest;
+                earlier
+                    .as_array_mut()
+                    .unwrap()
+                    .extend([json!({"role": "assistant", "content": "c"}), json!({"role": "user", "content": "d"})]);
+                let text = said(earlier).unwrap()[2].1.clone();
+                assert!(text.ends_with(&format!("Look.\n{note}")), "{text}");
+            }
+            let assistants = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": content}, {"role": "user", "content": "b"}]);
+            assert_eq!(said(assistants).unwrap()[1].1, format!("Look.\n{note}"));
+        }
+        let images = json!({"role": "user", "content": "a", "images": ["x", "y"]});
+        assert_eq!(messages(json!([images])), Err("messages[0].images[0]".into()));
+        let earlier = json!([images, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]);
+        let note = "[an image, which is left out]";
+        assert_eq!(messages(earlier).unwrap()[0].1, format!("{note}\n{note}\na"));
+        // A document of text is read.
+        let document = json!({"type": "document", "title": "T", "source": {"type": "text", "media_type": "text/plain", "data": "D"}});
+        assert_eq!(messages(json!([{"role": "user", "content": [document]}])), pairs(&[("user", "T\nD")]));
     }
 
     #[test]
@@ -348,7 +361,7 @@ mod tests {
         ]);
         let expected = [
             ("user", "q"),
-            ("assistant", "{\"name\":\"f\",\"parameters\":{\"a\":1}}\n\n{\"name\":\"g\",\"parameters\":{}}"),
+            ("assistant", "{\"name\":\"f\",\"parameters\":{\"a\":1}}\n{\"name\":\"g\",\"parameters\":{}}"),
             ("user", "Result of g:\ntwo\n\nResult of f:\none"),
         ];
         assert_eq!(messages(given), pairs(&expected));
@@ -366,7 +379,8 @@ mod tests {
         let messages = messages(given.into()).unwrap();
         let lengths: Vec<usize> = messages.iter().map(|(_, text)| text.len()).collect();
         let call = "{\"name\":\"f\",\"parameters\":{}}";
-        let each = ["a", call, "Result:\nb"].map(|text| (text.len() + JOINT.len()) * count - JOINT.len());
+        let each = [("a", 2), (call, 1), ("Result:\nb", 2)];
+        let each = each.map(|(text, joint)| (text.len() + joint) * count - joint);
         assert_eq!(lengths, each);
     }
 
@@ -382,17 +396,13 @@ mod tests {
             (json!([{"role": "user", "content": "a"}, {"role": "wizard", "content": "a"}]), "messages[1].role"),
             (json!([{"role": "user"}]), "messages[0].content"),
             (json!([{"role": "user", "content": 1}]), "messages[0].content"),
-            (json!([{"role": "assistant", "content": null}]), "messages[0].content"),
             (json!([{"role": "tool", "tool_call_id": "1"}]), "messages[0].content"),
             (json!([{"role": "user", "content": ["a"]}]), "messages[0].content[0]"),
             (json!([{"role": "user", "content": [{"text": "a"}]}]), "messages[0].content[0].type"),
             (json!([{"role": "user", "content": [{"type": "text"}]}]), "messages[0].content[0].text"),
-            (
-                json!([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]),
-                "messages[0].content[0].type",
-            ),
-            (json!([{"role": "user", "content": [{"type": "input_audio"}]}]), "messages[0].content[0].type"),
-            (json!([{"role": "user", "content": "a", "images": ["x"]}]), "messages[0].images"),
+            (json!([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]), "messages[0].content[0]"),
+            (json!([{"role": "user", "content": [{"type": "hologram"}]}]), "messages[0].content[0].type"),
+            (json!([{"role": "user", "content": "a", "images": "x"}]), "messages[0].images"),
             (json!([{"role": "assistant", "tool_calls": [{}]}]), "messages[0].tool_calls[0].function"),
             (
                 json!([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": 1}}]}]),
@@ -400,6 +410,26 @@ mod tests {
             ),
         ] {
             assert_eq!(messages(given.clone()), Err(param.into()), "{given}");
+        }
+    }
+
+    #[test]
+    fn arguments_keep_their_digits_and_lose_their_blanks() {
+        for (given, expected) in [
+            (json!("{\"a\": 1}"), "{\"a\":1}"),
+            (json!({"a": [1, "x y"]}), "{\"a\":[1,\"x y\"]}"),
+            (json!("{ \"a\" : \"\\u00e4 \\\" b\" }"), "{\"a\":\"\u{e4} \\\" b\"}"),
+            (
+                json!("{\"n\": 123456789012345678901234567890, \"s\": \"a \\\" b\"}"),
+                "{\"n\":123456789012345678901234567890,\"s\":\"a \\\" b\"}",
+            ),
+            (json!("{\"n\": 18446744073709551615}"), "{\"n\":18446744073709551615}"),
+            (json!(""), "{}"),
+            (json!("no JSON"), "\"no JSON\""),
+            (json!("[1]"), "\"[1]\""),
+        ] {
+            let body = json!({"arguments": given});
+            assert_eq!(arguments(&Fields::of_body(&body).unwrap(), "arguments").unwrap(), expected);
         }
     }
 }

@@ -5,8 +5,10 @@
 //! the words of its API (`run::Wording`).
 
 mod anthropic;
+mod calls;
 mod chat;
 mod completions;
+mod dialogue;
 mod fields;
 mod form;
 mod llama;

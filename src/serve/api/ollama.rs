@@ -1,10 +1,11 @@
 //! Ollama's API, as Home Assistant and Ollama's own clients call it. Streams are lines of JSON.
 
+use super::calls::{self, CallDetector, Said, ToolCall};
+use super::dialogue::{self, Dialogue, Prompt, Speaker};
 use super::fields::Fields;
-use super::messages::{self, Dialogue, Speaker};
 use super::run::{self, ParsedRequest, Wording};
-use super::tools::{self, CallDetector, Layout, Said};
-use super::{Call, form, logprobs, options, table};
+use super::tools::{self, Layout};
+use super::{Call, form, logprobs, messages, options, table};
 use crate::sequence::prompt::encode_text;
 use crate::serve::http::{ApiError, Gone, LastWords, Responder};
 use crate::serve::job::{Defaults, ReplyEnd, ReplyRequest, ReplyToken};
@@ -175,32 +176,32 @@ fn read(call: &Call<'_>, kind: Endpoint) -> Result<OllamaRequest, ApiError> {
         Endpoint::Chat => table::OLLAMA_CHAT.check(&fields)?,
         Endpoint::Generate => table::OLLAMA_GENERATE.check(&fields)?,
     }
-    let tools = if kind == Endpoint::Chat { tools::read(&fields, Layout::Nested)? } else { None };
+    let tools =
+        if kind == Endpoint::Chat { tools::read(&fields, Layout::Nested, model.template.calls())? } else { None };
     let stream = fields.boolean("stream")?.unwrap_or(true);
     let form = tools::form_with(tools.as_ref(), form::read_ollama(&fields)?)?;
     let name = call.model_name(&fields, &model)?;
     let mut ask = read_options(&fields, &model, &call.service.defaults())?;
     ask.likelihoods = logprobs::read(&fields)?;
     let likely = ask.likelihoods.map(|_| model.clone());
-    let words = OllamaWording { kind, model: name, start, likely, listener: CallDetector::new(tools.as_ref()) };
+    let mut words = OllamaWording { kind, model: name, start, likely, listener: CallDetector::default() };
     let prompt = match kind {
         Endpoint::Chat if fields.list("messages")?.unwrap_or_default().is_empty() => None,
         Endpoint::Chat => {
             let mut dialogue = messages::read(&fields)?;
-            dialogue.complete_system(call.service.system(), tools.as_ref());
+            dialogue.complete(call.service.system(), tools.as_ref(), model.template.calls());
             Some(dialogue.encode_as_ollama(&fields, &model, "messages")?)
         }
-        Endpoint::Generate => read_prompt(&fields, call, &model)?.map(|prompt| (prompt, 0)),
+        Endpoint::Generate => read_prompt(&fields, call, &model)?,
     };
-    let Some((prompt, forgotten)) = prompt else { return Ok(OllamaRequest::Nothing(words)) };
-    Ok(OllamaRequest::Ask(
-        ParsedRequest { model, asks: vec![ReplyRequest { prompt, ..ask }], form, stream, forgotten },
-        words,
-    ))
+    let Some(prompt) = prompt else { return Ok(OllamaRequest::Nothing(words)) };
+    let forgotten = prompt.forgotten;
+    words.listener = tools::give_prompt(&mut ask, prompt, tools.as_ref());
+    Ok(OllamaRequest::Ask(ParsedRequest { model, asks: vec![ask], form, stream, forgotten }, words))
 }
 
 /// The tokens of `prompt`, in the chat template unless it is `raw`. `None`: there is no text.
-fn read_prompt(fields: &Fields<'_>, call: &Call<'_>, model: &Arc<Model>) -> Result<Option<Vec<u32>>, ApiError> {
+fn read_prompt(fields: &Fields<'_>, call: &Call<'_>, model: &Arc<Model>) -> Result<Option<Prompt>, ApiError> {
     let (text, system) = (fields.text("prompt")?.unwrap_or_default(), fields.text("system")?);
     let is_raw = fields.boolean("raw")?.unwrap_or(false);
     // One exchange alone: there is no older one to leave out, and a prompt is never cut.
@@ -210,14 +211,15 @@ fn read_prompt(fields: &Fields<'_>, call: &Call<'_>, model: &Arc<Model>) -> Resu
     }
     if is_raw {
         let tokens = encode_text(&model.tokenizer, text, model.limits());
-        return tokens.map(Some).map_err(|e| messages::refusal(&e, model, "prompt"));
+        let tokens = tokens.map_err(|e| dialogue::refusal(&e, model, "prompt"))?;
+        return Ok(Some(Prompt { tokens, ..Prompt::default() }));
     }
     let mut dialogue = Dialogue::default();
     if let Some(system) = system {
         dialogue.add_system(system);
     }
     dialogue.add(Speaker::User, text);
-    dialogue.complete_system(call.service.system(), None);
+    dialogue.complete(call.service.system(), None, model.template.calls());
     dialogue.encode(model, "prompt").map(Some)
 }
 
@@ -264,11 +266,12 @@ impl OllamaWording {
         object
     }
 
-    fn said(&self, said: &Said, more: &Value) -> Value {
-        let mut object = self.object(&said.text, more);
-        if !said.calls.is_empty() {
-            let call = |call: &tools::ToolCall| json!({"function": {"name": call.name, "arguments": call.arguments}});
-            object["message"]["tool_calls"] = said.calls.iter().map(call).collect();
+    fn said(&self, said: Vec<Said>, more: &Value) -> Value {
+        let (text, calls) = calls::split(said);
+        let mut object = self.object(&text, more);
+        if !calls.is_empty() {
+            let call = |call: &ToolCall| json!({"id": call.id, "function": {"name": call.called.told(), "arguments": call.input()}});
+            object["message"]["tool_calls"] = calls.iter().map(call).collect();
         }
         object
     }
@@ -300,7 +303,7 @@ impl Wording for OllamaWording {
         let whole = replies.into_iter().find_map(|mut reply| Some((reply.end.take()?, reply)));
         let Some((end, reply)) = whole else { return Value::Null };
         let said = self.listener.push_last(&reply.text);
-        let mut answer = self.said(&said, &self.ending(&end));
+        let mut answer = self.said(said, &self.ending(&end));
         self.add_logprobs(&mut answer, &reply.tokens);
         answer
     }
@@ -315,17 +318,17 @@ impl Wording for OllamaWording {
 
     fn token(&mut self, _: usize, token: ReplyToken) -> String {
         let said = self.listener.push(&token.text);
-        if said == Said::default() && self.likely.is_none() {
+        if said.is_empty() && self.likely.is_none() {
             return String::new();
         }
-        let mut answer = self.said(&said, &json!({"done": false}));
+        let mut answer = self.said(said, &json!({"done": false}));
         self.add_logprobs(&mut answer, &[token]);
         line(&answer)
     }
 
     fn end(&mut self, _: usize, end: ReplyEnd) -> String {
         let said = self.listener.push_last(&end.text);
-        line(&self.said(&said, &self.ending(&end)))
+        line(&self.said(said, &self.ending(&end)))
     }
 
     fn finish(&mut self) -> String {

@@ -1,10 +1,11 @@
 //! `/v1/responses`, without a memory: each request brings its whole conversation.
 
-use super::fields::Fields;
-use super::messages::{self, Dialogue, Speaker};
+use super::calls::{CallDetector, Said, ToolCall};
+use super::dialogue::{Dialogue, Speaker};
+use super::fields::{Fields, shown, wrong_kind};
 use super::run::{self, ParsedRequest, Usage, Wording, unique};
-use super::tools::{self, CallDetector, Layout, Said, ToolCall};
-use super::{Call, form, options, table};
+use super::tools::{self, Layout, told};
+use super::{Call, form, messages, options, table};
 use crate::sequence::Finish;
 use crate::serve::http::{ApiError, Gone, LastWords, Responder};
 use crate::serve::job::{ReplyEnd, ReplyToken};
@@ -15,6 +16,20 @@ use std::time::SystemTime;
 
 /// The names of the most tokens of a response: its own first.
 const LIMITS: [&str; 4] = ["max_output_tokens", "max_completion_tokens", "max_tokens", "n_predict"];
+
+/// Items that are not said to this model: what another one thought, and what the maker's servers ran; their finds are in the text
+/// that follows.
+const SILENT: [&str; 9] = [
+    "reasoning",
+    "web_search_call",
+    "file_search_call",
+    "image_generation_call",
+    "code_interpreter_call",
+    "mcp_list_tools",
+    "mcp_call",
+    "compaction",
+    "tool_search_call",
+];
 
 /// Answers a request.
 ///
@@ -33,7 +48,7 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, Response), ApiError> {
     if fields.list("include")?.unwrap_or_default().contains(&json!("message.output_text.logprobs")) {
         return Err(fields.unserved("include", "a response has no logprobs; chat completions have"));
     }
-    let tools = tools::read(&fields, Layout::Flat)?;
+    let tools = tools::read(&fields, Layout::Flat, model.template.calls())?;
     let mut ask = options::read(&fields, &LIMITS, model.shape.vocab, &call.service.defaults())?;
     let (stream, _) = options::stream(&fields)?;
     let text = fields.object("text")?;
@@ -45,15 +60,16 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, Response), ApiError> {
     }
     let form = tools::form_with(tools.as_ref(), form)?;
     let mut dialogue = read_input(&fields)?;
-    dialogue.complete_system(call.service.system(), tools.as_ref());
-    let (prompt, forgotten) = dialogue.encode_truncated(&fields, &model, "input")?;
-    ask.prompt = prompt;
+    dialogue.complete(call.service.system(), tools.as_ref(), model.template.calls());
+    let prompt = dialogue.encode_truncated(&fields, &model, "input")?;
+    let forgotten = prompt.forgotten;
+    let listener = tools::give_prompt(&mut ask, prompt, tools.as_ref());
     let response = Response {
         id: unique("resp_"),
         created: run::seconds(SystemTime::now()),
         model: name,
         settings: settings(&fields, &ask.sampler),
-        listener: CallDetector::new(tools.as_ref()),
+        listener,
         output: Vec::new(),
         open: None,
         usage: Usage::default(),
@@ -71,13 +87,13 @@ fn read_input(fields: &Fields<'_>) -> Result<Dialogue, ApiError> {
     }
     match fields.get("input") {
         None => return Err(fields.missing("input")),
-        Some(Value::String(text)) => dialogue.add(Speaker::User, text),
+        Some(Value::String(text)) => dialogue.add(Speaker::User, text.as_str()),
         Some(Value::Array(items)) if items.is_empty() => return Err(fields.wrong("input", "is empty")),
         Some(Value::Array(_)) => {
             fields.objects("input")?.unwrap_or_default().iter().try_for_each(|item| read_item(item, &mut dialogue))?;
         }
         Some(value) => {
-            return Err(super::fields::wrong_kind(&fields.path("input"), value, "a text, or a list of items"));
+            return Err(wrong_kind(&fields.path("input"), value, "a text, or a list of items"));
         }
     }
     Ok(dialogue)
@@ -85,29 +101,34 @@ fn read_input(fields: &Fields<'_>) -> Result<Dialogue, ApiError> {
 
 fn read_item(item: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), ApiError> {
     let text = |name: &str| item.text(name)?.ok_or_else(|| item.missing(name));
+    let id = item.text("call_id")?.unwrap_or_default();
     match item.text("type")?.unwrap_or("message") {
         "message" => {
             let content = messages::content(item, "content")?.ok_or_else(|| item.missing("content"))?;
-            dialogue.add_message(text("role")?, &content, item)
+            dialogue.add_message(text("role")?, content, item)?;
         }
         "function_call" => {
-            let arguments = item.get("arguments").ok_or_else(|| item.missing("arguments"))?;
-            let arguments = messages::read_arguments(arguments);
-            let arguments = arguments.ok_or_else(|| item.wrong("arguments", "has to be a text or an object"))?;
-            dialogue.add_call(item.text("call_id")?.unwrap_or_default(), text("name")?, arguments);
-            Ok(())
+            let name = told(text("name")?, item.text("namespace")?);
+            dialogue.add_call(id, &name, messages::arguments(item, "arguments")?);
         }
-        "function_call_output" => {
+        "custom_tool_call" => {
+            let name = told(text("name")?, item.text("namespace")?);
+            dialogue.add_call(id, &name, messages::custom_arguments(text("input")?));
+        }
+        "function_call_output" | "custom_tool_call_output" | "computer_call_output" | "local_shell_call_output" => {
             let output = messages::content(item, "output")?.ok_or_else(|| item.missing("output"))?;
-            dialogue.add_result(item.text("call_id")?.unwrap_or_default(), None, &output);
-            Ok(())
+            dialogue.add_result(id, None, output);
         }
-        // What another model thought is not said to this one.
-        "reasoning" => Ok(()),
+        "computer_call" | "local_shell_call" => {
+            let action = item.object("action")?.ok_or_else(|| item.missing("action"))?;
+            dialogue.add_call(id, text("type")?, action.to_json());
+        }
+        kind if SILENT.contains(&kind) => {}
         kind => {
-            Err(item.unserved("type", &format!("{} is no message, function_call or function_call_output", json!(kind))))
+            return Err(item.unserved("type", &format!("{} is no item that is read here", shown(&kind.into()))));
         }
     }
+    Ok(())
 }
 
 /// What the response repeats of its request.
@@ -238,34 +259,42 @@ impl Response {
         events
     }
 
-    /// Adds a call of a function.
+    /// Adds a call of a function, or of a custom tool.
     fn call(&mut self, call: &ToolCall) -> String {
         let mut events = self.close();
-        let (index, id, arguments) = (self.output.len(), unique("fc_"), call.arguments.to_string());
-        let item = |status: &str, arguments: &str| {
-            json!({
-                "type": "function_call", "id": id, "call_id": call.id, "name": call.name, "arguments": arguments,
-                "status": status,
-            })
+        let (index, is_custom) = (self.output.len(), call.called.is_custom);
+        let (kind, field, input, id) = match is_custom {
+            true => ("custom_tool_call", "input", call.custom_input(), unique("ctc_")),
+            false => ("function_call", "arguments", call.arguments.clone(), unique("fc_")),
+        };
+        let item = |status: &str, input: &str| {
+            let mut item = json!({
+                "type": kind, "id": id, "call_id": call.id, "name": call.called.name, field: input, "status": status,
+            });
+            if let Some(namespace) = &call.called.namespace {
+                item["namespace"] = namespace.as_str().into();
+            }
+            item
         };
         let added = json!({"output_index": index, "item": item("in_progress", "")});
         events += &self.event("response.output_item.added", added);
-        let delta = json!({"item_id": id, "output_index": index, "delta": arguments});
-        events += &self.event("response.function_call_arguments.delta", delta);
-        let done = json!({"item_id": id, "output_index": index, "name": call.name, "arguments": arguments});
-        events += &self.event("response.function_call_arguments.done", done);
-        let whole = item("completed", &arguments);
+        let part = if is_custom { "custom_tool_call_input" } else { "function_call_arguments" };
+        let delta = json!({"item_id": id, "output_index": index, "delta": input});
+        events += &self.event(&format!("response.{part}.delta"), delta);
+        let done = json!({"item_id": id, "output_index": index, "name": call.called.name, field: input});
+        events += &self.event(&format!("response.{part}.done"), done);
+        let whole = item("completed", &input);
         self.output.push(whole.clone());
         events += &self.event("response.output_item.done", json!({"output_index": index, "item": whole}));
         events
     }
 
-    fn add(&mut self, said: &Said) -> String {
-        let mut events: String = said.calls.iter().map(|call| self.call(call)).collect();
-        if !said.text.is_empty() {
-            events += &self.say(&said.text);
-        }
-        events
+    fn add(&mut self, said: Vec<Said>) -> String {
+        let say = |part| match part {
+            Said::Text(text) => self.say(&text),
+            Said::Call(call) => self.call(&call),
+        };
+        said.into_iter().map(say).collect()
     }
 }
 
@@ -290,14 +319,14 @@ impl Wording for Response {
 
     fn token(&mut self, _: usize, token: ReplyToken) -> String {
         let said = self.listener.push(&token.text);
-        self.add(&said)
+        self.add(said)
     }
 
     fn end(&mut self, choice: usize, end: ReplyEnd) -> String {
         self.usage.add(choice, 1, &end);
         self.finish = end.finish;
         let said = self.listener.push_last(&end.text);
-        let mut events = self.add(&said);
+        let mut events = self.add(said);
         // A reply of nothing is a message without text.
         if self.output.is_empty() && self.open.is_none() {
             events += &self.say("");
@@ -332,6 +361,7 @@ pub(super) const LAST_WORDS: LastWords = |e| {
 mod tests {
     use super::*;
     use crate::serve::api::tests::{end, token};
+    use crate::text::CallSyntax;
 
     #[test]
     fn calls_are_items_of_their_own() {
@@ -340,7 +370,7 @@ mod tests {
             created: 0,
             model: "demo".into(),
             settings: Map::new(),
-            listener: CallDetector::of(vec!["f".into(), "g".into()]),
+            listener: CallDetector::new(vec!["f".into(), "g".into()], CallSyntax::Json),
             output: Vec::new(),
             open: None,
             usage: Usage::default(),

@@ -309,7 +309,12 @@ mod tests {
         let model = without_engine(ServerSettings::default()).service.model().unwrap();
         let schema = json!({"not": {"type": "null"}});
         let functions = vec![Function { name: "f".into(), parameters: json!({"type": "object"}), strict: false }];
-        let calls = Calls { functions, beside: Beside::Document(schema.clone()), several: true };
+        let calls = Calls {
+            functions,
+            beside: Beside::Document(schema.clone()),
+            several: true,
+            syntax: crate::text::CallSyntax::Json,
+        };
         let beside = RequestedGrammar::new(Grammar::JsonSchema(schema), "format".into());
         let form = RequestedGrammar {
             beside: Some(Box::new(beside)),

@@ -25,15 +25,15 @@ fn tokens(call: &Call<'_>) -> Result<String, ApiError> {
     let fields = Fields::of_body(&body)?;
     table::TOKENIZE.check(&fields)?;
     call.model_name(&fields, &model)?;
-    let tools = tools::read(&fields, Layout::Nested)?;
+    let tools = tools::read(&fields, Layout::Nested, model.template.calls())?;
     let tokens = match (fields.text("prompt")?, fields.text("content")?) {
         // vLLM puts <bos> before a prompt, and llama.cpp none before content, unless they are told otherwise.
         (Some(text), None) => model.tokenizer.encode(text, fields.boolean("add_special_tokens")?.unwrap_or(true)),
         (None, Some(text)) => model.tokenizer.encode(text, fields.boolean("add_special")?.unwrap_or(false)),
         (None, None) if fields.get("messages").is_some() => {
             let mut dialogue = messages::read(&fields)?;
-            dialogue.complete_system(call.service.system(), tools.as_ref());
-            Ok(dialogue.encode(&model, "messages")?)
+            dialogue.complete(call.service.system(), tools.as_ref(), model.template.calls());
+            Ok(dialogue.encode(&model, "messages")?.tokens)
         }
         (None, None) => return Err(fields.missing("prompt")),
         (Some(_), Some(_)) => return Err(fields.wrong("content", "is given beside prompt")),

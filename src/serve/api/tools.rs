@@ -1,19 +1,52 @@
 //! Tools: functions that the model may ask the client to call.
 //!
-//! Gemma 3 has no tokens for calls. The functions are described in the system text, and a call is JSON, one object a line:
-//! `{"name": "..", "parameters": {..}}`. A grammar keeps replies to that: either calls, or text that does not begin with `{`,
-//! or a JSON document of the form that the request asks for.
+//! Where the model's template takes functions ([`CallSyntax::Marked`]), it is given them. Otherwise they are described in the
+//! system text, and a call is JSON, one object a line: `{"name": "..", "parameters": {..}}`. A grammar keeps replies to that:
+//! either calls, or text, or a JSON document of the form that the request asks for. The prompt has all functions and does not
+//! depend on the choice among them, so that the cache has its beginning from one request to the next.
 
+use super::calls::CallDetector;
+use super::dialogue::Prompt;
 use super::fields::{Fields, shown};
 use super::form::RequestedGrammar;
 use super::once::warn_once;
-use super::run::unique;
 use crate::grammar::{self, Beside, Calls, Grammar};
+use crate::sequence::reply::CallStart;
 use crate::serve::http::ApiError;
-use serde_json::{Value, json};
+use crate::serve::job::ReplyRequest;
+use crate::text::CallSyntax;
+use serde_json::{Map, Value, json};
 
 /// Most functions of a request.
 const MOST: usize = 128;
+
+/// A function that the model may call, as the client knows it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Callable {
+    pub name: String,
+    /// The set of functions that it belongs to.
+    pub namespace: Option<String>,
+    /// It takes a text instead of an object.
+    pub is_custom: bool,
+}
+
+impl Callable {
+    /// The name that the model knows it by.
+    pub fn told(&self) -> String {
+        told(&self.name, self.namespace.as_deref())
+    }
+}
+
+impl From<&str> for Callable {
+    fn from(name: &str) -> Callable {
+        Callable { name: name.to_owned(), ..Callable::default() }
+    }
+}
+
+/// The name that the model knows a function by.
+pub(super) fn told(name: &str, namespace: Option<&str>) -> String {
+    namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}.{name}"))
+}
 
 /// The functions of a request, and whether the model has to call them.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,11 +55,12 @@ pub(super) struct Tools {
     choice: ToolChoice,
     /// Several calls in one reply.
     parallel: bool,
+    syntax: CallSyntax,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 struct ToolFunction {
-    name: String,
+    callable: Callable,
     description: Option<String>,
     /// The schema of its arguments.
     parameters: Value,
@@ -34,14 +68,13 @@ struct ToolFunction {
     strict: bool,
 }
 
-#[derive(Debug, Clone, PartialEq)]
-enum ToolChoice {
-    /// Calls or text, as the model likes.
-    Auto,
-    /// One call or more.
-    Required,
-    /// A call of this function.
-    Named(String),
+/// What a reply may call.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct ToolChoice {
+    /// It has a call.
+    is_required: bool,
+    /// The functions that may be called, by their number. `None`: all.
+    only: Option<Vec<usize>>,
 }
 
 /// Where a function's name and parameters lie.
@@ -55,153 +88,318 @@ pub(super) enum Layout {
     Input,
 }
 
-impl Layout {
-    /// The type of a tool that is a function, where it is given.
-    fn kind(self) -> &'static str {
-        if self == Layout::Input { "custom" } else { "function" }
-    }
-}
+/// Anthropic's tools that the client runs and the model is to know by their type, which ends in a date: what the type begins with,
+/// and what the model is told.
+const DATED: [(&str, &str, &str); 3] = [
+    (
+        "bash_2",
+        "Runs a command in a shell that stays open from call to call.",
+        r#"{"command": {"type": "string"}, "restart": {"type": "boolean"}}"#,
+    ),
+    (
+        "text_editor_2",
+        "Views and changes a text file.",
+        r#"{"command": {"type": "string", "enum": ["view", "create", "str_replace", "insert"]}, "path": {"type": "string"},
+        "view_range": {"type": "array", "items": {"type": "integer"}}, "file_text": {"type": "string"},
+        "old_str": {"type": "string"}, "new_str": {"type": "string"}, "insert_line": {"type": "integer"}}"#,
+    ),
+    (
+        "memory_2",
+        "Views and changes the files of notes within /memories.",
+        r#"{"command": {"type": "string", "enum": ["view", "create", "str_replace", "insert", "delete", "rename"]},
+        "path": {"type": "string"}, "view_range": {"type": "array", "items": {"type": "integer"}},
+        "file_text": {"type": "string"}, "old_str": {"type": "string"}, "new_str": {"type": "string"},
+        "insert_line": {"type": "integer"}, "insert_text": {"type": "string"}, "old_path": {"type": "string"},
+        "new_path": {"type": "string"}}"#,
+    ),
+];
 
 /// Reads `tools`, `tool_choice` and `parallel_tool_calls`. `None`: there are none to be called.
 ///
 /// # Errors
-/// 400: one is not understood.
-pub(super) fn read(fields: &Fields<'_>, layout: Layout) -> Result<Option<Tools>, ApiError> {
-    let tools = fields.objects("tools")?.unwrap_or_default();
-    if tools.len() > MOST {
-        return Err(fields.wrong("tools", format!("has {} functions, and at most {MOST} are taken", tools.len())));
-    }
+/// 400: one is not understood, or two have one name.
+pub(super) fn read(fields: &Fields<'_>, layout: Layout, syntax: CallSyntax) -> Result<Option<Tools>, ApiError> {
     let mut functions = Vec::new();
-    for tool in &tools {
-        match tool.text("type")? {
-            // Ollama's and Anthropic's clients may leave it out.
-            None => functions.push(ToolFunction::read(tool, layout)?),
-            Some(kind) if kind == layout.kind() => functions.push(ToolFunction::read(tool, layout)?),
-            // Those that other servers run themselves, which clients offer to every server.
-            Some(kind) => {
-                warn_once(&format!("tools of type {} are left out: functions are served", shown(&kind.into())))
-            }
-        }
+    for tool in &fields.objects("tools")?.unwrap_or_default() {
+        read_tool(tool, layout, None, &mut functions)?;
     }
     let mut parallel = fields.boolean("parallel_tool_calls")?.unwrap_or(true);
-    let choice = match fields.get("tool_choice") {
-        None => Some(ToolChoice::Auto),
-        Some(_) if layout == Layout::Input => {
-            let Some(choice) = fields.object("tool_choice")? else { return Err(fields.missing("tool_choice")) };
-            parallel = !choice.boolean("disable_parallel_tool_use")?.unwrap_or(false);
-            let name = choice.text("name")?;
-            match choice.text("type")?.ok_or_else(|| choice.missing("type"))? {
-                "none" => None,
-                "auto" => Some(ToolChoice::Auto),
-                "any" => Some(ToolChoice::Required),
-                "tool" => Some(ToolChoice::Named(name.ok_or_else(|| choice.missing("name"))?.to_owned())),
-                _ => return Err(choice.wrong("type", "has to be auto, any, tool or none")),
-            }
-        }
-        Some(Value::String(word)) => match word.as_str() {
-            "none" => None,
-            "auto" => Some(ToolChoice::Auto),
-            "required" => Some(ToolChoice::Required),
-            _ => return Err(fields.wrong("tool_choice", "has to be none, auto, required, or name a function")),
-        },
-        Some(_) => Some(ToolChoice::Named(read_named(fields, layout)?)),
-    };
-    match choice {
-        Some(ToolChoice::Named(name)) if !functions.iter().any(|function| function.name == name) => {
-            Err(fields.wrong("tool_choice", format!("names {}, and no tool has that name", json!(name))))
-        }
-        Some(ToolChoice::Required) if functions.is_empty() => {
-            Err(fields.wrong("tool_choice", "is required without tools"))
-        }
-        Some(choice) if !functions.is_empty() => Ok(Some(Tools { functions, choice, parallel })),
-        _ => Ok(None),
+    let choice = read_choice(fields, layout, &functions, &mut parallel)?;
+    let Some(choice) = choice else { return Ok(None) };
+    let is_left = choice.only.as_ref().map_or(functions.len(), Vec::len) > 0;
+    match (choice.is_required, is_left) {
+        (true, false) => Err(fields.wrong("tool_choice", "is required without tools")),
+        _ if functions.is_empty() => Ok(None),
+        _ => Ok(Some(Tools { functions, choice, parallel, syntax })),
     }
 }
 
-/// The name in `{"type": "function", "function": {"name": ".."}}`.
-fn read_named(fields: &Fields<'_>, layout: Layout) -> Result<String, ApiError> {
-    let Some(choice) = fields.object("tool_choice")? else { return Err(fields.missing("tool_choice")) };
-    if let Some(kind) = choice.text("type")?.filter(|kind| *kind != "function") {
-        return Err(choice.unserved("type", &format!("{} is no function", json!(kind))));
-    }
-    let holder = match layout {
-        Layout::Nested => choice.object("function")?.ok_or_else(|| choice.missing("function"))?,
-        Layout::Flat | Layout::Input => choice,
+/// Adds the functions of a tool. Those that other servers run themselves, which clients offer to every server, are left out.
+fn read_tool(
+    tool: &Fields<'_>,
+    layout: Layout,
+    namespace: Option<&str>,
+    functions: &mut Vec<ToolFunction>,
+) -> Result<(), ApiError> {
+    let kind = tool.text("type")?;
+    let function = match (kind, layout) {
+        // Ollama's and Anthropic's clients may leave it out.
+        (None, _) | (Some("function"), Layout::Nested | Layout::Flat) | (Some("custom"), Layout::Input) => {
+            ToolFunction::read(tool, layout, namespace)?
+        }
+        (Some("namespace"), Layout::Nested | Layout::Flat) if namespace.is_none() => {
+            let name = tool.text("name")?.ok_or_else(|| tool.missing("name"))?;
+            let tools = tool.objects("tools")?.unwrap_or_default();
+            return tools.iter().try_for_each(|tool| read_tool(tool, Layout::Flat, Some(name), functions));
+        }
+        (Some("custom"), _) => match ToolFunction::read_custom(tool, namespace)? {
+            Some(function) => function,
+            None => return Ok(()),
+        },
+        (Some(kind), _) => match DATED.iter().find(|(begin, ..)| layout == Layout::Input && kind.starts_with(begin)) {
+            Some((_, description, properties)) => ToolFunction::read_dated(tool, description, properties)?,
+            None => {
+                warn_once(&format!("tools of type {} are left out: functions are served", shown(&kind.into())));
+                return Ok(());
+            }
+        },
     };
-    Ok(holder.text("name")?.ok_or_else(|| holder.missing("name"))?.to_owned())
+    if functions.len() == MOST {
+        let message = format!("tools has more than {MOST} functions, which are the most that are taken");
+        return Err(ApiError::bad(message).param("tools").code("invalid_value"));
+    }
+    let told = function.callable.told();
+    if functions.iter().any(|other| other.callable.told() == told) {
+        let what = format!("is {}, as another tool's is: a call of it would be either's", shown(&told.into()));
+        return Err(tool.wrong("name", what));
+    }
+    functions.push(function);
+    Ok(())
+}
+
+/// Reads what may be called. `None`: nothing.
+fn read_choice(
+    fields: &Fields<'_>,
+    layout: Layout,
+    functions: &[ToolFunction],
+    parallel: &mut bool,
+) -> Result<Option<ToolChoice>, ApiError> {
+    const NAME: &str = "tool_choice";
+    let required = ToolChoice { is_required: true, only: None };
+    let word = |word: &str| match word {
+        "none" => Some(None),
+        "auto" => Some(Some(ToolChoice::default())),
+        "required" | "any" => Some(Some(required.clone())),
+        _ => None,
+    };
+    let choice = match fields.get(NAME) {
+        None => return Ok(Some(ToolChoice::default())),
+        Some(Value::String(text)) if layout != Layout::Input => {
+            let wrong = || fields.wrong(NAME, "has to be none, auto, required, or name a function");
+            return word(text).ok_or_else(wrong);
+        }
+        Some(value) => Fields::of(value, fields.path(NAME))?,
+    };
+    let find = |name: &str, namespace: Option<&str>| {
+        let full = told(name, namespace);
+        let position = |is_it: &dyn Fn(&Callable) -> bool| functions.iter().position(|one| is_it(&one.callable));
+        let wrong = || fields.wrong(NAME, format!("names {}, and no tool has that name", shown(&full.as_str().into())));
+        // A name without its namespace is enough where no other function has it.
+        let found = position(&|callable| callable.told() == full);
+        found.or_else(|| position(&|callable| namespace.is_none() && callable.name == name)).ok_or_else(wrong)
+    };
+    if layout == Layout::Input {
+        *parallel = !choice.boolean("disable_parallel_tool_use")?.unwrap_or(false);
+        choice.text("name")?;
+    }
+    match choice.text("type")? {
+        None if layout == Layout::Input => Err(choice.missing("type")),
+        Some("allowed_tools") if layout != Layout::Input => {
+            let list = choice.object("allowed_tools")?.unwrap_or_else(|| choice.clone());
+            let is_required = match list.text("mode")?.unwrap_or("auto") {
+                "auto" => false,
+                "required" => true,
+                _ => return Err(list.wrong("mode", "has to be auto or required")),
+            };
+            let mut only = Vec::new();
+            for tool in list.objects("tools")?.ok_or_else(|| list.missing("tools"))? {
+                // Tools that other servers run themselves are none of those that may be called here.
+                if let None | Some("function" | "custom") = tool.text("type")? {
+                    let (name, namespace) = read_name(&tool)?;
+                    only.push(find(name, namespace)?);
+                }
+            }
+            Ok(Some(ToolChoice { is_required, only: Some(only) }))
+        }
+        None | Some("function" | "custom" | "tool") => {
+            let (name, namespace) = read_name(&choice)?;
+            *parallel = false;
+            Ok(Some(ToolChoice { is_required: true, only: Some(vec![find(name, namespace)?]) }))
+        }
+        Some(kind) => word(kind).ok_or_else(|| match layout {
+            Layout::Input => choice.wrong("type", "has to be auto, any, tool or none"),
+            _ => choice.unserved("type", &format!("{} is no function", shown(&kind.into()))),
+        }),
+    }
+}
+
+/// The name of a function within `function` or `custom`, or beside the type, and its namespace.
+fn read_name<'v>(choice: &Fields<'v>) -> Result<(&'v str, Option<&'v str>), ApiError> {
+    let holder = match (choice.object("function")?, choice.object("custom")?) {
+        (Some(holder), _) | (None, Some(holder)) => holder,
+        (None, None) => choice.clone(),
+    };
+    let name = holder.text("name")?.ok_or_else(|| holder.missing("name"))?;
+    Ok((name, holder.text("namespace")?))
 }
 
 impl ToolFunction {
-    fn read(tool: &Fields<'_>, layout: Layout) -> Result<ToolFunction, ApiError> {
+    fn read(tool: &Fields<'_>, layout: Layout, namespace: Option<&str>) -> Result<ToolFunction, ApiError> {
         let holder = match layout {
             Layout::Nested => tool.object("function")?.ok_or_else(|| tool.missing("function"))?,
             Layout::Flat | Layout::Input => tool.clone(),
         };
+        let schema = if layout == Layout::Input { "input_schema" } else { "parameters" };
+        let parameters = holder.object(schema)?.and_then(|_| holder.get(schema)).cloned();
+        ToolFunction::of(&holder, namespace, parameters)
+    }
+
+    fn of(holder: &Fields<'_>, namespace: Option<&str>, parameters: Option<Value>) -> Result<ToolFunction, ApiError> {
         let name = holder.text("name")?.ok_or_else(|| holder.missing("name"))?;
         if name.is_empty() {
             return Err(holder.wrong("name", "is empty"));
         }
         let none = || json!({"type": "object", "properties": {}});
-        let schema = if layout == Layout::Input { "input_schema" } else { "parameters" };
-        let parameters = holder.object(schema)?.and_then(|_| holder.get(schema)).cloned();
         Ok(ToolFunction {
-            name: name.to_owned(),
+            callable: Callable { namespace: namespace.map(str::to_owned), ..name.into() },
             description: holder.text("description")?.map(str::to_owned),
             parameters: parameters.filter(|schema| schema != &json!({})).unwrap_or_else(none),
             strict: holder.boolean("strict")?.unwrap_or(false),
         })
     }
 
-    /// As the grammar of calls takes it.
-    fn callable(&self) -> grammar::Function {
-        let ToolFunction { name, parameters, strict, .. } = self;
-        grammar::Function { name: name.clone(), parameters: parameters.clone(), strict: *strict }
+    /// Reads a tool that takes a text. `None`: the text is to be of a grammar, which a call cannot be held to here.
+    fn read_custom(tool: &Fields<'_>, namespace: Option<&str>) -> Result<Option<ToolFunction>, ApiError> {
+        let holder = match (tool.object("custom")?, tool.object("function")?) {
+            (Some(holder), _) | (None, Some(holder)) => holder,
+            (None, None) => tool.clone(),
+        };
+        let format = holder.object("format")?.map(|format| format.text("type")).transpose()?.flatten();
+        if format.is_some_and(|format| format != "text") {
+            warn_once("custom tools whose input has a grammar are left out: those of text are served");
+            return Ok(None);
+        }
+        let parameters = json!({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]});
+        let mut function = ToolFunction::of(&holder, namespace, Some(parameters))?;
+        function.callable.is_custom = true;
+        Ok(Some(function))
     }
 
-    fn description(&self) -> Value {
-        json!({"name": self.name, "description": self.description, "parameters": self.parameters})
+    fn read_dated(tool: &Fields<'_>, description: &str, properties: &str) -> Result<ToolFunction, ApiError> {
+        let properties: Value = serde_json::from_str(properties).map_err(|_| ApiError::internal())?;
+        let parameters = json!({"type": "object", "properties": properties});
+        let function = ToolFunction::of(tool, None, Some(parameters))?;
+        Ok(ToolFunction { description: Some(description.to_owned()), ..function })
+    }
+
+    /// As the grammar of calls takes it.
+    fn to_grammar(&self) -> grammar::Function {
+        let ToolFunction { callable, parameters, strict, .. } = self;
+        grammar::Function { name: callable.told(), parameters: parameters.clone(), strict: *strict }
     }
 }
 
 impl Tools {
     /// What the model is told, in the words that Gemma 3's makers recommend.
     pub fn instructions(&self) -> String {
-        let functions: Vec<Value> = self.functions.iter().map(ToolFunction::description).collect();
-        let several = if self.is_parallel() { " To invoke several, write each on a line of its own." } else { "" };
-        let duty = match &self.choice {
-            ToolChoice::Auto => "If you decide to invoke any of the functions, you".to_owned(),
-            ToolChoice::Required => "You MUST invoke at least one of the functions. You".to_owned(),
-            ToolChoice::Named(name) => format!("You MUST invoke the function {name}. You"),
-        };
+        let describe = |function: &ToolFunction| json!({"name": function.callable.told(), "description": function.description, "parameters": function.parameters});
+        let functions: Vec<Value> = self.functions.iter().map(describe).collect();
+        let several = if self.parallel { " To invoke several, write each on a line of its own." } else { "" };
         format!(
-            "You have access to functions. {duty} MUST put it in the format of\n\
+            "You have access to functions. If you decide to invoke any of the functions, you MUST put it in the format of\n\
              {{\"name\": function name, \"parameters\": dictionary of argument name and its value}}\n\n\
              You SHOULD NOT include any other text in the response if you call a function.{several}\n{}",
             Value::Array(functions)
         )
     }
 
-    fn is_parallel(&self) -> bool {
-        self.parallel && !matches!(self.choice, ToolChoice::Named(_))
+    /// The functions as a chat template takes them.
+    pub fn declarations(&self) -> Vec<Value> {
+        let describe = |function: &ToolFunction| {
+            let description = function.description.as_deref().unwrap_or_default();
+            let parameters = declared(&function.parameters);
+            let function =
+                json!({"name": function.callable.told(), "description": description, "parameters": parameters});
+            json!({"type": "function", "function": function})
+        };
+        self.functions.iter().map(describe).collect()
     }
 
     /// The functions that a reply may call.
     fn callable(&self) -> impl Iterator<Item = &ToolFunction> {
-        self.functions.iter().filter(|function| match &self.choice {
-            ToolChoice::Named(name) => function.name == *name,
-            ToolChoice::Auto | ToolChoice::Required => true,
-        })
+        let is_allowed = |number: &usize| self.choice.only.as_ref().is_none_or(|only| only.contains(number));
+        self.functions.iter().enumerate().filter(move |(number, _)| is_allowed(number)).map(|(_, function)| function)
     }
 
     /// The form of a reply that may be `beside` where it may be without calls.
     fn form(&self, beside: Beside) -> RequestedGrammar {
         let calls = Calls {
-            functions: self.callable().map(ToolFunction::callable).collect(),
-            beside: if self.choice == ToolChoice::Auto { beside } else { Beside::Nothing },
-            several: self.is_parallel(),
+            functions: self.callable().map(ToolFunction::to_grammar).collect(),
+            beside: if self.choice.is_required { Beside::Nothing } else { beside },
+            several: self.parallel,
+            syntax: self.syntax,
         };
         RequestedGrammar::new(Grammar::Calls(calls), "tools".into())
     }
+
+    /// Where calls begin in a reply.
+    fn starts(&self) -> CallStart {
+        match self.syntax {
+            CallSyntax::Json => {
+                let begin = |function: &ToolFunction| {
+                    format!("{{\"name\":{},\"parameters\":", Value::from(function.callable.told()))
+                };
+                CallStart::First(self.callable().map(begin).collect())
+            }
+            CallSyntax::Marked(marks) => CallStart::Anywhere(marks.call[0]),
+        }
+    }
+}
+
+/// Gives a request its prompt. Returns what tells the reply's calls from its text.
+pub(super) fn give_prompt(ask: &mut ReplyRequest, prompt: Prompt, tools: Option<&Tools>) -> CallDetector {
+    (ask.prompt, ask.begun) = (prompt.tokens, prompt.begun);
+    let Some(tools) = tools else { return CallDetector::default() };
+    ask.calls = tools.starts();
+    let callable = tools.callable().map(|function| function.callable.clone()).collect();
+    CallDetector::new(callable, tools.syntax).going_on(&ask.begun)
+}
+
+/// A schema as templates take it, which look at one `type` of each property and at nothing that stands in its place.
+fn declared(schema: &Value) -> Value {
+    let Value::Object(fields) = schema else { return json!({"type": "string"}) };
+    let mut declared = Map::new();
+    for (name, value) in fields {
+        let value = match (name.as_str(), value) {
+            ("properties", Value::Object(all)) => {
+                all.iter().map(|(name, schema)| (name.clone(), self::declared(schema))).collect()
+            }
+            ("items", schema @ Value::Object(_)) => self::declared(schema),
+            ("type", Value::Array(_)) => continue,
+            _ => value.clone(),
+        };
+        declared.insert(name.clone(), value);
+    }
+    let parts = ["anyOf", "oneOf", "allOf"].iter().filter_map(|name| fields.get(*name)?.as_array()).flatten();
+    let types = fields.get("type").and_then(Value::as_array).into_iter().flatten();
+    let mut kinds = types.chain(parts.filter_map(|part| part.get("type"))).filter_map(Value::as_str);
+    if !declared.contains_key("type") {
+        let shape = if declared.contains_key("properties") { "object" } else { "string" };
+        let kind = kinds.find(|kind| *kind != "null").unwrap_or(shape);
+        declared.insert("type".into(), kind.into());
+    }
+    declared.entry("description").or_insert_with(|| "".into());
+    Value::Object(declared)
 }
 
 /// Joins the form of tools with the one that the request asks for elsewhere: a reply has calls, or that form.
@@ -212,7 +410,8 @@ pub(super) fn form_with(
     tools: Option<&Tools>,
     form: Option<RequestedGrammar>,
 ) -> Result<Option<RequestedGrammar>, ApiError> {
-    match (tools, form) {
+    // Where none may be called, they are told and no more.
+    match (tools.filter(|tools| tools.callable().next().is_some()), form) {
         (Some(tools), Some(form)) => {
             let schema = match &form.grammar {
                 Grammar::JsonSchema(schema) => schema.clone(),
@@ -227,146 +426,11 @@ pub(super) fn form_with(
             };
             // Where there has to be a call, there is no document.
             let joined = tools.form(Beside::Document(schema));
-            Ok(Some(RequestedGrammar { beside: (tools.choice == ToolChoice::Auto).then(|| Box::new(form)), ..joined }))
+            Ok(Some(RequestedGrammar { beside: (!tools.choice.is_required).then(|| Box::new(form)), ..joined }))
         }
         (Some(tools), None) => Ok(Some(tools.form(Beside::Text))),
         (None, form) => Ok(form),
     }
-}
-
-/// A call of a function.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct ToolCall {
-    pub id: String,
-    pub name: String,
-    /// An object.
-    pub arguments: Value,
-}
-
-impl ToolCall {
-    /// As chat completions have it.
-    pub fn to_json(&self) -> Value {
-        let function = json!({"name": self.name, "arguments": self.arguments.to_string()});
-        json!({"id": self.id, "type": "function", "function": function})
-    }
-}
-
-/// What a reply says with a piece of its text.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Said {
-    pub text: String,
-    pub calls: Vec<ToolCall>,
-}
-
-/// Tells calls from text in a reply that comes in pieces. Without tools, all is text.
-#[derive(Debug, Clone)]
-pub(super) struct CallDetector {
-    state: DetectorState,
-    /// The functions that are called.
-    names: Vec<String>,
-    /// Text of a call that is not complete, or a beginning before it is known of what.
-    held: String,
-    /// Calls so far.
-    pub calls: usize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DetectorState {
-    Undecided,
-    Text,
-    Calls,
-}
-
-impl CallDetector {
-    pub fn new(tools: Option<&Tools>) -> CallDetector {
-        let names = tools.map(|tools| tools.callable().map(|function| function.name.clone()).collect());
-        CallDetector::of(names.unwrap_or_default())
-    }
-
-    /// Of calls of these functions.
-    pub fn of(names: Vec<String>) -> CallDetector {
-        let state = if names.is_empty() { DetectorState::Text } else { DetectorState::Undecided };
-        CallDetector { state, names, held: String::new(), calls: 0 }
-    }
-
-    /// Takes the next piece of text.
-    pub fn push(&mut self, piece: &str) -> Said {
-        if self.state == DetectorState::Text {
-            return Said { text: piece.to_owned(), calls: Vec::new() };
-        }
-        self.held.push_str(piece);
-        if self.state == DetectorState::Undecided {
-            match self.begins_call() {
-                None => return Said::default(),
-                Some(true) => self.state = DetectorState::Calls,
-                Some(false) => self.state = DetectorState::Text,
-            }
-        }
-        match self.state {
-            DetectorState::Calls if piece.contains('}') => self.take_calls(),
-            DetectorState::Calls => Said::default(),
-            _ => Said { text: std::mem::take(&mut self.held), calls: Vec::new() },
-        }
-    }
-
-    /// Whether what is held begins a call, as the grammar writes it. `None`: it may yet. A document that begins otherwise is
-    /// heard as it comes.
-    fn begins_call(&self) -> Option<bool> {
-        const NAME: &str = "{\"name\":";
-        const PARAMETERS: &str = ",\"parameters\":";
-        let held = self.held.trim_start();
-        let Some(rest) = held.strip_prefix(NAME) else { return (!NAME.starts_with(held)).then_some(false) };
-        let mut names = serde_json::Deserializer::from_str(rest).into_iter::<String>();
-        match names.next() {
-            Some(Ok(name)) if self.names.contains(&name) => {
-                let rest = &rest[names.byte_offset()..];
-                let begins = rest.starts_with(PARAMETERS);
-                (begins || !PARAMETERS.starts_with(rest)).then_some(begins)
-            }
-            Some(Err(e)) if e.is_eof() => None,
-            None => None,
-            Some(_) => Some(false),
-        }
-    }
-
-    /// Takes the complete calls of what is held. What is no call is text, and so is all that follows.
-    fn take_calls(&mut self) -> Said {
-        let mut said = Said::default();
-        let mut values = serde_json::Deserializer::from_str(&self.held).into_iter::<Value>();
-        let mut done = 0;
-        while let Some(Ok(value)) = values.next() {
-            let Some(call) = as_call(&value).filter(|call| self.names.contains(&call.name)) else {
-                self.state = DetectorState::Text;
-                break;
-            };
-            said.calls.push(call);
-            done = values.byte_offset();
-        }
-        self.held.drain(..done);
-        if self.state == DetectorState::Text {
-            said.text = std::mem::take(&mut self.held);
-        }
-        self.calls += said.calls.len();
-        said
-    }
-
-    /// Takes the last piece of text: what is held and became no call is text.
-    pub fn push_last(&mut self, piece: &str) -> Said {
-        let mut said = self.push(piece);
-        let held = std::mem::take(&mut self.held);
-        if self.calls == 0 || !held.trim().is_empty() {
-            said.text.push_str(&held);
-        }
-        said
-    }
-}
-
-fn as_call(value: &Value) -> Option<ToolCall> {
-    // Beside tools a reply may be an object of a form of its own.
-    value.as_object().filter(|call| call.len() == 2)?;
-    let name = value.get("name")?.as_str()?.to_owned();
-    let arguments = value.get("parameters").filter(|arguments| arguments.is_object())?.clone();
-    Some(ToolCall { id: unique("call_"), name, arguments })
 }
 
 #[cfg(test)]
@@ -379,8 +443,12 @@ mod tests {
             "$defs": {"city": {"type": "string"}}}}})
     }
 
+    fn read_as(body: Value, layout: Layout) -> Result<Option<Tools>, String> {
+        read(&Fields::of_body(&body).unwrap(), layout, CallSyntax::Json).map_err(|e| e.param.unwrap())
+    }
+
     fn tools(body: Value) -> Result<Option<Tools>, String> {
-        read(&Fields::of_body(&body).unwrap(), Layout::Nested).map_err(|e| e.param.unwrap())
+        read_as(body, Layout::Nested)
     }
 
     #[test]
@@ -394,7 +462,7 @@ mod tests {
             })
         };
         let start = |calls: Option<Calls>| {
-            let Calls { functions, beside, several } = calls.unwrap();
+            let Calls { functions, beside, several, .. } = calls.unwrap();
             (beside == Beside::Text, several, functions.len())
         };
         assert_eq!(calls(json!("none"), true), None);
@@ -429,63 +497,104 @@ mod tests {
             (json!({"tool_choice": "required"}), "tool_choice"),
             (json!({"tools": [weather()], "tool_choice": "maybe"}), "tool_choice"),
             (json!({"tools": [weather()], "tool_choice": 1}), "tool_choice"),
-            (json!({"tools": [weather()], "tool_choice": {"type": "function"}}), "tool_choice.function"),
+            (json!({"tools": [weather()], "tool_choice": {"type": "function"}}), "tool_choice.name"),
             (json!({"tools": [weather()], "tool_choice": {"function": {"name": "f"}}}), "tool_choice"),
             (json!({"parallel_tool_calls": "no"}), "parallel_tool_calls"),
+            (json!({"tools": [weather(), weather()]}), "tools[1].name"),
         ] {
             assert_eq!(tools(body.clone()), Err(param.into()), "{body}");
         }
         assert_eq!(tools(json!({"tools": [], "tool_choice": "auto"})), Ok(None));
-        let beside = tools(json!({"tools": [{"type": "web_search"}, weather(), {"type": "custom", "name": "x"}]}));
+        let grammar = json!({"type": "custom", "name": "x", "format": {"type": "grammar", "syntax": "lark", "definition": "start: \"a\""}});
+        let beside = tools(json!({"tools": [{"type": "web_search"}, weather(), grammar]}));
         assert_eq!(beside, tools(json!({"tools": [weather()]})), "tools of other types are left out");
         assert_eq!(tools(json!({"tools": [{"type": "web_search"}]})), Ok(None));
     }
 
-    /// Hears `text` in pieces of `length` bytes: the text, and the calls' names and arguments.
-    fn hear(text: &str, length: usize) -> (String, Vec<(String, String)>) {
-        let mut listener = CallDetector::of(vec!["f".into(), "g".into()]);
-        let (mut heard, mut calls) = (String::new(), Vec::new());
-        let pieces: Vec<&str> =
-            text.as_bytes().chunks(length).map(|piece| std::str::from_utf8(piece).unwrap()).collect();
-        let (last, first) = pieces.split_last().unwrap_or((&"", &[]));
-        let mut all: Vec<Said> = first.iter().map(|piece| listener.push(piece)).collect();
-        all.push(listener.push_last(last));
-        for said in all {
-            heard.push_str(&said.text);
-            calls.extend(said.calls.into_iter().map(|call| (call.name, call.arguments.to_string())));
+    fn names(tools: &Tools) -> Vec<String> {
+        tools.callable().map(|function| function.callable.told()).collect()
+    }
+
+    /// Only what is allowed is called, and the prompt is that of all.
+    #[test]
+    fn allowed_tools_are_called_and_all_are_told() {
+        let nested = |name: &str| json!({"type": "function", "function": {"name": name}});
+        let flat = |name: &str| json!({"type": "function", "name": name});
+        let layouts: [(Layout, &dyn Fn(&str) -> Value); 2] = [(Layout::Nested, &nested), (Layout::Flat, &flat)];
+        for (layout, tool) in layouts {
+            let all = json!([tool("f"), tool("g"), tool("h")]);
+            let read = |choice: Value| read_as(json!({"tools": all, "tool_choice": choice}), layout);
+            let told = read(json!("auto")).unwrap().unwrap().instructions();
+            for (mode, is_required) in [("auto", false), ("required", true)] {
+                let list = json!({"mode": mode, "tools": [tool("g"), {"type": "web_search"}, tool("h")]});
+                let mut beside = list.clone();
+                beside["type"] = "allowed_tools".into();
+                for choice in [json!({"type": "allowed_tools", "allowed_tools": list}), beside] {
+                    let tools = read(choice).unwrap().unwrap();
+                    assert_eq!((names(&tools), tools.choice.is_required), (vec!["g".into(), "h".into()], is_required));
+                    assert_eq!(tools.instructions(), told);
+                }
+            }
+            let of = |mode: &str, tools: Value| read(json!({"type": "allowed_tools", "mode": mode, "tools": tools}));
+            assert_eq!(of("auto", json!([tool("third")])), Err("tool_choice".into()));
+            assert_eq!(of("sometimes", json!([tool("f")])), Err("tool_choice.mode".into()));
+            assert_eq!(of("auto", json!(null)), Err("tool_choice.tools".into()));
+            assert_eq!(of("required", json!([])), Err("tool_choice".into()));
+            // Where none is left, the reply is text.
+            let none = of("auto", json!([])).unwrap().unwrap();
+            assert_eq!((none.instructions(), form_with(Some(&none), None).unwrap()), (told, None));
         }
-        assert_eq!(listener.calls, calls.len());
-        (heard, calls)
     }
 
     #[test]
-    fn calls_are_heard_in_any_pieces_and_text_stays_text() {
-        let call = |name: &str, arguments: &str| (name.to_owned(), arguments.to_owned());
-        let two = "{\"name\":\"f\",\"parameters\":{\"a\":{\"b\":\"}\"}}}\n{\"name\":\"g\",\"parameters\":{}}";
-        for length in [1, 3, 7, 1000] {
-            let calls = vec![call("f", "{\"a\":{\"b\":\"}\"}}"), call("g", "{}")];
-            assert_eq!(hear(two, length), (String::new(), calls));
-            for text in [
-                "Hello {you}",
-                "  hi",
-                "",
-                " \n",
-                "{\"name\":\"f\",\"para",
-                "{\"no\":1} call",
-                "{no}",
-                // Documents of a form of their own, which begin as calls do.
-                "{\"name\":\"h\",\"parameters\":{}}",
-                "{\"name\":\"f\",\"parameters\":{},\"more\":1}",
-                "{\"name\":\"f\",\"parameters\":1}",
-                "{\"name\": \"f\", \"parameters\": {}}",
-                "{\"name\":1}",
-            ] {
-                assert_eq!(hear(text, length), (text.to_owned(), vec![]), "{length}");
-            }
-            // A second call that the limit of tokens cuts off.
-            let (text, calls) = hear("{\"name\":\"f\",\"parameters\":{}}\n{\"na", length);
-            assert_eq!((text.trim_start(), calls.len()), ("{\"na", 1));
-        }
-        assert_eq!(CallDetector::new(None).push("{\"name\":\"f\",\"parameters\":{}}").calls, []);
+    fn functions_of_namespaces_are_told_apart_and_custom_tools_take_a_text() {
+        let f = json!({"type": "function", "name": "f"});
+        let custom = json!({"type": "custom", "name": "note", "description": "N", "format": {"type": "text"}});
+        let space = |name: &str| json!({"type": "namespace", "name": name, "description": "", "tools": [f, custom]});
+        let all = json!([f, space("a"), space("b"), custom]);
+        let read =
+            |choice: Value| read_as(json!({"tools": all, "tool_choice": choice}), Layout::Flat).map(Option::unwrap);
+        let tools = read(json!("auto")).unwrap();
+        assert_eq!(names(&tools), ["f", "a.f", "a.note", "b.f", "b.note", "note"]);
+        let b = Callable { name: "note".into(), namespace: Some("b".into()), is_custom: true };
+        assert_eq!(tools.functions[4].callable, b);
+        let choice = |choice: Value| names(&read(choice).unwrap());
+        assert_eq!(choice(json!({"type": "function", "name": "f", "namespace": "b"})), ["b.f"]);
+        assert_eq!(choice(json!({"type": "custom", "name": "note"})), ["note"]);
+        assert_eq!(choice(json!({"type": "function", "name": "b.f"})), ["b.f"]);
+        let twice = json!({"tools": [space("a"), space("a")]});
+        assert_eq!(read_as(twice, Layout::Flat), Err("tools[1].tools[0].name".into()));
+        let nested = json!({"tools": [{"type": "custom", "custom": {"name": "note"}}]});
+        let nested = read_as(nested, Layout::Nested).unwrap().unwrap();
+        assert!(
+            nested.functions[0].callable.is_custom && nested.functions[0].parameters["required"] == json!(["input"])
+        );
+    }
+
+    #[test]
+    fn anthropics_dated_tools_are_functions_where_the_client_runs_them() {
+        let tools = json!([
+            {"type": "bash_20250124", "name": "bash"}, {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"},
+            {"type": "memory_20250818", "name": "memory"}, {"type": "computer_20250124", "name": "computer"},
+            {"type": "web_search_20250305", "name": "web_search"}, {"type": "code_execution_20250825", "name": "code"},
+            {"type": "custom", "name": "own", "input_schema": {"type": "object"}}, {"name": "plain"},
+        ]);
+        let tools = read_as(json!({"tools": tools}), Layout::Input).unwrap().unwrap();
+        assert_eq!(names(&tools), ["bash", "str_replace_based_edit_tool", "memory", "own", "plain"]);
+        assert!(DATED.iter().all(|(.., properties)| serde_json::from_str::<Value>(properties).is_ok()));
+        assert!(tools.functions[0].parameters["properties"]["command"].is_object());
+    }
+
+    #[test]
+    fn templates_find_one_type_in_each_schema() {
+        let schema = json!({"type": "object", "properties": {
+            "a": {"type": ["null", "integer"]}, "b": {"anyOf": [{"type": "null"}, {"type": "number"}]}, "c": {"enum": ["x"]},
+            "d": {"type": "array", "items": {}}, "e": {"properties": {"f": true}},
+        }});
+        let declared = declared(&schema);
+        let kind = |name: &str| declared["properties"][name]["type"].as_str().unwrap().to_owned();
+        assert_eq!(["a", "b", "c", "d", "e"].map(kind), ["integer", "number", "string", "array", "object"]);
+        assert_eq!(declared["properties"]["e"]["properties"]["f"]["type"], "string");
+        assert_eq!(declared["properties"]["d"]["items"]["type"], "string");
     }
 }

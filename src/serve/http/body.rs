@@ -38,7 +38,7 @@ impl Body {
     }
 
     /// The body as JSON, nested [`super::JSON_DEPTH`] deep at most. What it takes is known before it is built, and the body's
-    /// own memory is given back.
+    /// own memory is given back. Half of a surrogate pair in a text becomes U+FFFD.
     ///
     /// # Errors
     /// 400: it is not JSON, or too deep; with the line and column. 413: it takes more memory than what is parsed of a request
@@ -48,6 +48,7 @@ impl Body {
         if self.bytes.starts_with(b"\xef\xbb\xbf") {
             self.bytes.drain(..3);
         }
+        replace_lone_surrogates(&mut self.bytes);
         let wrong = |e: serde_json::Error| {
             ApiError::bad(format!("the body is not the JSON wanted here: {e}")).code("invalid_json")
         };
@@ -68,6 +69,29 @@ impl Body {
         }
         Ok(Json { value, _share: self.share })
     }
+}
+
+/// Replaces each escape of a surrogate without its other half by that of U+FFFD, which is as long. Clients that cut a text
+/// between two UTF-16 units send such escapes, and Rust's strings have no place for them.
+fn replace_lone_surrogates(json: &mut [u8]) {
+    let mut at = 0;
+    while let Some(next) = json[at..].iter().position(|&byte| byte == b'\\') {
+        at += next;
+        match escaped_unit(&json[at..]) {
+            Some(0xd800..=0xdbff) if matches!(escaped_unit(&json[at + 6..]), Some(0xdc00..=0xdfff)) => at += 12,
+            Some(0xd800..=0xdfff) => {
+                json[at + 2..at + 6].copy_from_slice(b"fffd");
+                at += 6;
+            }
+            _ => at = (at + 2).min(json.len()),
+        }
+    }
+}
+
+/// The UTF-16 unit whose escape, `\u` and four digits, `json` begins with.
+fn escaped_unit(json: &[u8]) -> Option<u16> {
+    let digits = json.strip_prefix(b"\\u")?.get(..4)?;
+    digits.iter().try_fold(0, |unit, &digit| Some(unit << 4 | (digit as char).to_digit(16)? as u16))
 }
 
 impl Deref for Body {
@@ -237,6 +261,31 @@ mod tests {
         let text = format!("\"{}\"", "x".repeat(20_000));
         let e = body(&budget, text.as_bytes()).unwrap().json().unwrap_err();
         assert_eq!((e.status, e.code), (503, Some("overloaded")));
+    }
+
+    #[test]
+    fn half_of_a_surrogate_pair_becomes_the_replacement_character_and_nothing_else_changes() {
+        let budget = Arc::new(MemoryBudget::new(1 << 20, 1 << 18));
+        for (text, expected) in [
+            (r"\ud83d", "\u{fffd}"),
+            (r"\ude00", "\u{fffd}"),
+            (r"a\uD83Db", "a\u{fffd}b"),
+            (r"\ud83d\u0041", "\u{fffd}A"),
+            (r"\ud83d\n\ude00", "\u{fffd}\n\u{fffd}"),
+            (r"\ud83d\ud83d\ude00", "\u{fffd}\u{1f600}"),
+            (r"\ude00\ud83d", "\u{fffd}\u{fffd}"),
+            (r"\ud83d\ude00", "\u{1f600}"),
+            (r"\ud7ff\ue000\u00e4", "\u{d7ff}\u{e000}\u{e4}"),
+            (r"\\ud83d", "\\ud83d"),
+            (r"\\\ud83d", "\\\u{fffd}"),
+            (r#"\"\ud83d\""#, "\"\u{fffd}\""),
+        ] {
+            let json = body(&budget, format!("[\"{text}\", {{\"{text}\": 1}}]").as_bytes()).unwrap().json().unwrap();
+            assert_eq!(*json, serde_json::json!([expected, {expected: 1}]), "{text}");
+        }
+        for broken in [r#""\ud83"#, r#""\ud83x""#, r#""\"#, r"\ud83d"] {
+            assert_eq!(body(&budget, broken.as_bytes()).unwrap().json().unwrap_err().code, Some("invalid_json"));
+        }
     }
 
     /// Bytes that a value really takes, as far as it can be told: what is behind its pointers.

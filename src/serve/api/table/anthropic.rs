@@ -50,9 +50,9 @@ const PROMPT: FieldGroup = FieldGroup {
         done("messages[].content[].type", "\"thinking\"", "5", "what a model thought is left out").of("thinking"),
         refused("messages[].content[].type", &[], "\"image\"", READS_TEXT).of("image"),
         refused("messages[].content[].type", &[], "\"document\"", READS_TEXT).of("document"),
-        refused("messages[].content[].type", &[], "\"search_result\"", READS_TEXT).of("search_result"),
-        refused("messages[].content[].type", &[], "\"server_tool_use\"", READS_TEXT).of("server_tool_use"),
-        refused("messages[].content[].type", &[], "\"web_search_tool_result\"", READS_TEXT)
+        harmless("messages[].content[].type", "\"search_result\"", "its text is read").of("search_result"),
+        harmless("messages[].content[].type", "\"server_tool_use\"", RUN_BY_A_SERVICE).of("server_tool_use"),
+        harmless("messages[].content[].type", "\"web_search_tool_result\"", RUN_BY_A_SERVICE)
             .of("web_search_tool_result"),
         refused("messages[].content[].type", &[], "\"container_upload\"", READS_TEXT).of("container_upload"),
         done("messages[].content[].text", "\"Hi\"", "5", "texts that follow each other are joined as they are"),
@@ -87,6 +87,8 @@ const PROMPT: FieldGroup = FieldGroup {
 const THINKING: &[&str] = &["enabled", "disabled", "adaptive", "between_tools"];
 const READS_TEXT: &str = "give text: the model reads text alone";
 
+const RUN_BY_A_SERVICE: &str = "what a service ran is left out: the text that follows says what it found";
+const TOLD: &str = "the client runs it, and the model is told what it takes";
 const LEFT_OUT: &str = "the tool is left out with its fields, and the log says so";
 
 const TOOLS: FieldGroup = FieldGroup {
@@ -104,11 +106,11 @@ const TOOLS: FieldGroup = FieldGroup {
         done("tools[].input_schema", r#"{"type":"object"}"#, "5", "a call's arguments keep to the schema"),
         done("tools[].strict", "true", "5", "true refuses a schema that cannot be kept to in whole"),
         harmless("tools[].type", "\"web_search_20250305\"", LEFT_OUT).of("web_search_20250305"),
-        harmless("tools[].type", "\"bash_20250124\"", LEFT_OUT).of("bash_20250124"),
-        harmless("tools[].type", "\"text_editor_20250728\"", LEFT_OUT).of("text_editor_20250728"),
+        harmless("tools[].type", "\"bash_20250124\"", TOLD).of("bash_20250124"),
+        harmless("tools[].type", "\"text_editor_20250728\"", TOLD).of("text_editor_20250728"),
         harmless("tools[].type", "\"computer_20250124\"", LEFT_OUT).of("computer_20250124"),
         harmless("tools[].type", "\"code_execution_20250825\"", LEFT_OUT).of("code_execution_20250825"),
-        harmless("tools[].type", "\"memory_20250818\"", LEFT_OUT).of("memory_20250818"),
+        harmless("tools[].type", "\"memory_20250818\"", TOLD).of("memory_20250818"),
         harmless("tools[].type", "\"mcp_toolset\"", LEFT_OUT).of("mcp_toolset"),
         harmless("tools[].cache_control", r#"{"type":"ephemeral"}"#, "every prompt is cached"),
         harmless("tools[].eager_input_streaming", "true", "a call's arguments come as one piece"),

@@ -116,11 +116,13 @@ const CHAT_MESSAGES: FieldGroup = FieldGroup {
         harmless("messages[].cache_control", r#"{"type":"ephemeral"}"#, "every prompt is cached"),
         refused("messages[].images", &["[]"], r#"["AAAA"]"#, READS_TEXT),
         refused("messages[].audio", &["null"], r#"{"id":"a"}"#, READS_TEXT),
-        refused("messages[].function_call", &["null"], r#"{"name":"f","arguments":"{}"}"#, "use tool_calls"),
+        done("messages[].function_call", r#"{"name":"f","arguments":"{}"}"#, "5", "a call that the assistant has made"),
     ],
 };
 
 const READS_TEXT: &str = "give text: the model reads text alone";
+
+const CUSTOM: &str = "a call of it has a text; one with a grammar is left out, and the log says so";
 
 const LEFT_OUT: &str = "the tool is left out, and the log says so";
 
@@ -134,12 +136,12 @@ const CHAT_TOOLS: FieldGroup = FieldGroup {
         done("tools[].function.description", "\"d\"", "5", "the model is told"),
         done("tools[].function.parameters", r#"{"type":"object"}"#, "5", "a call's arguments keep to the schema"),
         done("tools[].function.strict", "true", "5", "true refuses a schema that cannot be kept to in whole"),
-        harmless("tools[].type", "\"custom\"", LEFT_OUT).of("custom"),
+        harmless("tools[].type", "\"custom\"", CUSTOM).of("custom"),
         harmless("tools[].type", "\"web_search\"", LEFT_OUT).of("web_search"),
         harmless("tools[].defer_loading", "true", "the model is told of every tool"),
         done("tool_choice", "\"auto\"", "\"maybe\"", "none, auto, required, or a function"),
         done("tool_choice", "\"required\"", "5", "one call or more").of("required"),
-        done("tool_choice.type", "\"function\"", "\"custom\"", "function or allowed_tools"),
+        done("tool_choice.type", "\"function\"", "\"web_search\"", "function, custom or allowed_tools"),
         done("tool_choice.function", r#"{"name":"f"}"#, "5", "the function that is called"),
         done("tool_choice.function.name", "\"f\"", "5", "one of the tools"),
         done("parallel_tool_calls", "false", "5", "false: one call in a reply"),
@@ -259,11 +261,11 @@ const RESPONSES_INPUT: FieldGroup = FieldGroup {
         done("input[].name", "\"f\"", "5", "the function of a function_call"),
         done("input[].arguments", "\"{}\"", "5", "of a function_call: an object, or its text"),
         done("input[].output", "\"out\"", "5", "of a function_call_output: a text, or a list of parts"),
-        refused("input[].type", &[], "\"web_search_call\"", OTHER_ITEMS).of("web_search_call"),
-        refused("input[].type", &[], "\"mcp_call\"", OTHER_ITEMS).of("mcp_call"),
-        refused("input[].type", &[], "\"compaction\"", OTHER_ITEMS).of("compaction"),
+        harmless("input[].type", "\"web_search_call\"", OTHER_ITEMS).of("web_search_call"),
+        harmless("input[].type", "\"mcp_call\"", OTHER_ITEMS).of("mcp_call"),
+        harmless("input[].type", "\"compaction\"", OTHER_ITEMS).of("compaction"),
         harmless("input[].id", "\"i\"", "nothing is stored"),
-        harmless("input[].namespace", "\"n\"", "calls are told apart by call_id"),
+        harmless("input[].namespace", "\"n\"", "of a function_call: the set that its function is of"),
         harmless("input[].caller", r#"{"type":"direct"}"#, "calls are the model's"),
         harmless("input[].summary", "[]", "what a model thought is left out"),
         harmless("input[].encrypted_content", "\"e\"", "what a model thought is left out"),
@@ -275,7 +277,7 @@ const RESPONSES_INPUT: FieldGroup = FieldGroup {
     ],
 };
 
-const OTHER_ITEMS: &str = "leave the item out, or say in a message what came of it";
+const OTHER_ITEMS: &str = "what a service ran is left out: the text that follows says what it found";
 
 const RESPONSES_TOOLS: FieldGroup = FieldGroup {
     title: "Tools of responses",
@@ -301,13 +303,13 @@ const RESPONSES_TOOLS: FieldGroup = FieldGroup {
         harmless("tools[].type", "\"shell\"", LEFT_OUT).of("shell"),
         harmless("tools[].type", "\"apply_patch\"", LEFT_OUT).of("apply_patch"),
         harmless("tools[].type", "\"tool_search\"", LEFT_OUT).of("tool_search"),
-        harmless("tools[].type", "\"custom\"", LEFT_OUT).of("custom"),
+        harmless("tools[].type", "\"custom\"", CUSTOM).of("custom"),
         harmless("tools[].defer_loading", "true", "the model is told of every tool"),
         harmless("tools[].allowed_callers", r#"["direct"]"#, "calls are the model's"),
         harmless("tools[].async", "false", "the client runs its functions as it likes"),
         harmless("tools[].output_schema", "null", "the model reads what a function returns"),
         done("tool_choice", "\"auto\"", "\"maybe\"", "none, auto, required, or a function"),
-        done("tool_choice.type", "\"function\"", "\"custom\"", "function or allowed_tools"),
+        done("tool_choice.type", "\"function\"", "\"web_search\"", "function, custom or allowed_tools"),
         done("tool_choice.name", "\"f\"", "5", "one of the tools"),
         done("parallel_tool_calls", "false", "5", "false: one call in a reply"),
     ],

@@ -145,9 +145,14 @@ fn what_is_wrong_is_said_as_anthropic_says_it() {
     for (more, status, kind, what) in [
         (json!({"model": "demo", "max_tokens": null}), 400, "invalid_request_error", "max_tokens"),
         (json!({"model": "demo", "messages": []}), 400, "invalid_request_error", "messages"),
-        (json!({"model": "demo", "messages": image}), 400, "invalid_request_error", "messages[0].content[0].type"),
         (
-            json!({"model": "demo", "messages": [{"role": "system", "content": "a"}]}),
+            json!({"model": "demo", "messages": image}),
+            400,
+            "invalid_request_error",
+            "messages[0].content[0] is an image",
+        ),
+        (
+            json!({"model": "demo", "messages": [{"role": "wizard", "content": "a"}]}),
             400,
             "invalid_request_error",
             "role",

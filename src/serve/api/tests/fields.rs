@@ -71,7 +71,9 @@ fn beside(table: &FieldTable, row: &FieldRow) -> Value {
             json!({"messages": [{"role": "tool", "content": "out"}]})
         }
         (field, _) if field.starts_with("messages[]") => json!({"messages": [asked]}),
-        ("input[].type", "reasoning") => json!({"input": [{"summary": []}, {"role": "user", "content": "Hi"}]}),
+        ("input[].type", "reasoning" | "web_search_call" | "mcp_call" | "compaction") => {
+            json!({"input": [{"summary": []}, {"role": "user", "content": "Hi"}]})
+        }
         ("input[].output", _) => json!({"input": [{"type": "function_call_output", "call_id": "c"}]}),
         ("input[].call_id" | "input[].name" | "input[].arguments", _) => {
             json!({"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}, {"role": "user", "content": "Hi"}]})

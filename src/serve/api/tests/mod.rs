@@ -3,8 +3,11 @@
 mod access;
 mod anthropic;
 mod broken;
+mod calls;
+mod clients;
 mod completions;
 mod fields;
+mod messages;
 mod ollama;
 mod page;
 mod refusals;
@@ -47,23 +50,35 @@ static DEMO_LOG: Mutex<Vec<AccessRecord>> = Mutex::new(Vec::new());
 pub(super) static DEMO: LazyLock<TestServer> = LazyLock::new(|| {
     let settings = ServerSettings { aliases: vec!["alias".into()], ..ServerSettings::default() };
     let log = AccessLog::new(|access| DEMO_LOG.lock().unwrap().push(access.clone()));
+    start(settings, log, ModelFiles::BuiltIn, 256, ())
+});
+
+/// Starts a server of a model on the CPU, four sequences at once. It keeps what `held` is.
+fn start(
+    settings: ServerSettings,
+    log: AccessLog,
+    files: ModelFiles,
+    context: usize,
+    held: impl Send + 'static,
+) -> TestServer {
     let served = TestServer::logged(settings, Guard::default(), log);
     let service = served.service.clone();
+    let options = Options { context: Some(context), ..options() };
     // The executor stays in the thread that made it.
     std::thread::spawn(move || {
-        let executor =
-            engine::load(&ModelFiles::BuiltIn.checkpoint().unwrap(), &options(), &Progress::default()).unwrap();
-        let mut model = open(executor.schedule());
+        let executor = engine::load(&files.checkpoint().unwrap(), &options, &Progress::default()).unwrap();
+        let mut model = Model::open(1, &files, executor.schedule(), "the CPU").unwrap();
         model.is_on_cpu = executor.is_on_cpu();
         let model = Arc::new(model);
         let mut worker = Worker::new(&service, &model, executor).unwrap();
         service.set_model(model.clone());
         worker.note_ready();
         worker.run().unwrap();
+        drop(held);
     });
     wait("the model is loaded", || served.service.model().is_ok());
     served
-});
+}
 
 /// A server whose model has no engine: what it takes in waits.
 pub(super) fn without_engine(settings: ServerSettings) -> TestServer {

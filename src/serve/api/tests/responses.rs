@@ -89,7 +89,7 @@ fn each_wrong_field_is_named() {
         ("input", json!([]), "input"),
         ("input", json!(5), "input"),
         ("input", json!([{"role": "wizard", "content": "hi"}]), "input[0].role"),
-        ("input", json!([{"role": "user", "content": [{"type": "input_image"}]}]), "input[0].content[0].type"),
+        ("input", json!([{"role": "user", "content": [{"type": "input_image"}]}]), "input[0].content[0]"),
         ("input", json!([{"type": "item_reference", "id": "x"}]), "input[0].type"),
         ("input", json!([{"type": "function_call", "name": "f", "arguments": 1}]), "input[0].arguments"),
         ("input", json!("word ".repeat(300)), "input"),

@@ -164,7 +164,7 @@ fn json_may_nest_as_deep_as_it_says_on_the_connections_small_stack_and_no_deeper
         let answer = post(refused.as_bytes());
         assert_eq!((answer.status, answer.code()), (400, "invalid_json".into()));
     }
-    for refused in [b"\"\xff\"".as_slice(), b"\"\xed\xa0\x80\"", b"\"\\ud800\"", b"{} {}", b"\xef\xbb\xbf"] {
+    for refused in [b"\"\xff\"".as_slice(), b"\"\xed\xa0\x80\"", b"{} {}", b"\xef\xbb\xbf"] {
         assert_eq!(post(refused).status, 400);
     }
 }

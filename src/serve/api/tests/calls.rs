@@ -1,0 +1,171 @@
+//! Calls of functions: which may be made, how a model with tokens for them makes them, and what does not cut them.
+
+use super::*;
+use std::path::Path;
+
+const CHAT: &str = "/v1/chat/completions";
+
+fn function(name: &str) -> Value {
+    json!({"type": "function", "function": {"name": name, "description": "", "parameters": {"type": "object", "properties": {}}}})
+}
+
+fn ask(more: Value) -> Value {
+    let mut body = json!({"messages": question("go"), "max_tokens": 60, "temperature": 0});
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body
+}
+
+/// The calls of a choice, as name and arguments.
+fn called(message: &Value) -> Vec<(String, String)> {
+    let word = |value: &Value| value.as_str().unwrap().to_owned();
+    let calls = message["tool_calls"].as_array().cloned().unwrap_or_default();
+    calls.iter().map(|call| (word(&call["function"]["name"]), word(&call["function"]["arguments"]))).collect()
+}
+
+#[test]
+fn allowed_tools_leave_the_prompt_as_it_is() {
+    let tools = json!([function("first"), function("second")]);
+    let plain = DEMO.well(CHAT, &ask(json!({"tools": tools, "max_tokens": 1})));
+    let only = json!([{"type": "function", "function": {"name": "second"}}]);
+    for (choice, n) in [
+        (json!({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": only}}), 2),
+        (json!("required"), 1),
+        (json!({"type": "function", "function": {"name": "second"}}), 1),
+    ] {
+        let body = ask(json!({"tools": tools, "tool_choice": choice, "n": n, "parallel_tool_calls": true}));
+        let answer = DEMO.well(CHAT, &body);
+        assert_eq!(answer["usage"]["prompt_tokens"], plain["usage"]["prompt_tokens"], "{choice}");
+        for one in answer["choices"].as_array().unwrap() {
+            let calls = called(&one["message"]);
+            assert!(
+                !calls.is_empty() && (choice == "required" || calls.iter().all(|(name, _)| name == "second")),
+                "{one}"
+            );
+        }
+    }
+}
+
+/// In whole answers and streams, in each dialect and for each of several replies.
+#[test]
+fn stop_texts_do_not_cut_calls() {
+    let stops = json!(["{", "}", "\"", "name", "parameters"]);
+    let required = json!({"tools": [function("f")], "tool_choice": "required", "stop": stops, "parallel_tool_calls": false, "n": 2});
+    for choice in DEMO.well(CHAT, &ask(required.clone()))["choices"].as_array().unwrap() {
+        assert_eq!(called(&choice["message"]), [("f".into(), "{}".into())], "{choice}");
+        assert_eq!(choice["finish_reason"], "tool_calls");
+    }
+    let events = DEMO.events(CHAT, &ask(required));
+    let calls: Vec<&Value> =
+        events.iter().filter_map(|event| event["choices"][0]["delta"]["tool_calls"].as_array()).flatten().collect();
+    assert_eq!(calls.len(), 2, "{events:?}");
+    let tools = json!([{"name": "f", "input_schema": {"type": "object", "properties": {}}}]);
+    let body = ask(
+        json!({"tools": tools, "tool_choice": {"type": "any", "disable_parallel_tool_use": true}, "stop_sequences": stops}),
+    );
+    let answer = DEMO.well("/v1/messages", &body);
+    assert_eq!((&answer["content"][0]["name"], &answer["stop_reason"]), (&json!("f"), &json!("tool_use")), "{answer}");
+}
+
+#[test]
+fn calls_within_namespaces_and_of_custom_tools_are_items_that_say_so() {
+    let custom = json!({"type": "custom", "name": "note", "description": "N"});
+    let space = json!({"type": "namespace", "name": "files", "description": "F", "tools": [{"type": "function", "name": "list", "parameters": {"type": "object", "properties": {}}}]});
+    let respond = |choice: Value| {
+        let body = json!({"input": "go", "tools": [custom, space], "tool_choice": choice, "max_output_tokens": 100, "temperature": 0});
+        DEMO.well("/v1/responses", &body)["output"][0].clone()
+    };
+    let listed = respond(json!({"type": "function", "name": "list", "namespace": "files"}));
+    let expected = json!({"type": "function_call", "name": "list", "namespace": "files", "arguments": "{}"});
+    assert!(expected.as_object().unwrap().iter().all(|(name, value)| listed[name] == *value), "{listed}");
+    // What was called, and what came of it, goes on.
+    let input = json!([
+        {"role": "user", "content": "go"}, listed,
+        {"type": "function_call_output", "call_id": listed["call_id"], "output": [{"type": "input_text", "text": "a.txt"}]},
+        {"type": "custom_tool_call", "call_id": "2", "name": "note", "input": "remember"},
+        {"type": "custom_tool_call_output", "call_id": "2", "output": "done"},
+    ]);
+    let prompt = json!({"messages": [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": "{\"name\":\"files.list\",\"parameters\":{}}"},
+        {"role": "user", "content": "Result of files.list:\na.txt"},
+        {"role": "assistant", "content": "{\"name\":\"note\",\"parameters\":{\"input\":\"remember\"}}"},
+        {"role": "user", "content": "Result of note:\ndone"},
+    ]});
+    let usage = &DEMO.well("/v1/responses", &json!({"input": input, "max_output_tokens": 1}))["usage"];
+    assert_eq!(usage["input_tokens"], DEMO.well("/tokenize", &prompt)["count"]);
+}
+
+/// The built-in model as a directory, with FunctionGemma's tokens in the place of unused ones, and a template of its format.
+fn marked_model(directory: &Path) {
+    let read = |name: &str| std::fs::read(format!("tools/demo-model/model/{name}")).unwrap();
+    for name in ["config.json", "model.safetensors", "generation_config.json"] {
+        std::fs::write(directory.join(name), read(name)).unwrap();
+    }
+    let mut tokenizer = String::from_utf8(read("tokenizer.json")).unwrap();
+    for (i, token) in crate::text::calls::MARKED[0].tokens().enumerate() {
+        tokenizer = tokenizer.replace(&format!("\"<unused{i}>\""), &format!("\"{token}\""));
+    }
+    std::fs::write(directory.join("tokenizer.json"), tokenizer).unwrap();
+    let template = include_str!("../../../../tests/golden/chat/functiongemma.jinja");
+    std::fs::write(directory.join("chat_template.jinja"), template).unwrap();
+}
+
+/// A server of that model.
+static MARKED: LazyLock<TestServer> = LazyLock::new(|| {
+    let directory = tempfile::tempdir().unwrap();
+    marked_model(directory.path());
+    let files = ModelFiles::from(Some(directory.path().to_owned()));
+    start(ServerSettings::default(), AccessLog::default(), files, 256, directory)
+});
+
+#[test]
+fn a_template_that_takes_tools_is_given_them_and_its_calls_are_read() {
+    let weather = json!({"type": "function", "function": {"name": "weather", "description": "The <escape>weather.", "parameters": {
+        "type": "object", "properties": {"unit": {"type": "string", "enum": ["c", "f"]}, "days": {"type": "integer"}}, "required": ["unit"]}}});
+    let model = MARKED.service.model().unwrap();
+    let text = |body: &Value| {
+        let ids: Vec<u32> = serde_json::from_value(MARKED.well("/tokenize", body)["tokens"].clone()).unwrap();
+        model.tokenizer.decode(&ids, false).unwrap()
+    };
+    // Results and calls have their own places, and the system's text is the developer's.
+    let talk = json!([
+        {"role": "system", "content": "S"}, {"role": "user", "content": "q"},
+        {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "weather", "arguments": "{\"unit\": \"c\", \"days\": 2}"}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "rain"},
+    ]);
+    let expected = "<bos><start_of_turn>developer\nS<end_of_turn>\n<start_of_turn>user\nq<end_of_turn>\n<start_of_turn>model\n\
+        <start_function_call>call:weather{days:2,unit:<escape>c<escape>}<end_function_call>\
+        <start_function_response>response:weather{value:<escape>rain<escape>}<end_function_response>";
+    assert_eq!(text(&json!({"messages": talk})), expected);
+
+    let body = |more: Value| {
+        let mut body = ask(
+            json!({"tools": [weather], "tool_choice": "required", "parallel_tool_calls": false, "messages": question("go")}),
+        );
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let whole = MARKED.well(CHAT, &body(json!({"n": 2, "stop": ["unit", "{", "<"]})));
+    for choice in whole["choices"].as_array().unwrap() {
+        let calls = called(&choice["message"]);
+        let [(name, arguments)] = &calls[..] else { panic!("{whole}") };
+        let arguments: Value = serde_json::from_str(arguments).unwrap();
+        assert!(name == "weather" && ["c", "f"].map(Value::from).contains(&arguments["unit"]), "{choice}");
+        assert_eq!((&choice["finish_reason"], &choice["message"]["content"]), (&json!("tool_calls"), &json!(null)));
+    }
+    let events = MARKED.events(CHAT, &body(json!({})));
+    let calls: Vec<&Value> =
+        events.iter().filter_map(|event| event["choices"][0]["delta"]["tool_calls"].as_array()).flatten().collect();
+    assert_eq!(calls[0]["function"]["arguments"], called(&whole["choices"][0]["message"])[0].1, "{events:?}");
+    // The same in the other dialects; the reply may be text.
+    let flat = weather["function"].clone();
+    let input = json!({"name": "weather", "input_schema": flat["parameters"]});
+    let answer = MARKED.well("/v1/messages", &body(json!({"tools": [input], "tool_choice": {"type": "any"}})));
+    assert_eq!((&answer["content"][0]["type"], &answer["content"][0]["name"]), (&json!("tool_use"), &json!("weather")));
+    let auto = MARKED.well(CHAT, &body(json!({"tool_choice": "auto", "max_tokens": 8})));
+    assert!(auto["choices"][0]["message"]["role"] == "assistant", "{auto}");
+    // A text of the model's own that spells no token is no call.
+    let described = MARKED.well(CHAT, &body(json!({"max_tokens": 1})))["usage"]["prompt_tokens"].as_u64().unwrap();
+    let without = MARKED.well(CHAT, &ask(json!({"max_tokens": 1})))["usage"]["prompt_tokens"].as_u64().unwrap();
+    assert!(described > without + 20, "the template has the tools");
+}
