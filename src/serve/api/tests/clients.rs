@@ -8,13 +8,13 @@ const LIMITS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_to
 
 /// What a reply says: its text, how many calls it has, and whether it came to its end.
 #[derive(Debug, Default, PartialEq)]
-struct Heard {
+struct ClientReply {
     text: String,
     calls: usize,
     is_complete: bool,
 }
 
-impl Heard {
+impl ClientReply {
     /// Hears a whole answer, or a part of a stream.
     fn add(&mut self, path: &str, part: &Value) {
         let mut say = |value: &Value| self.text.push_str(value.as_str().unwrap_or_default());
@@ -81,7 +81,7 @@ fn requests_of_other_programs_are_answered() {
         let answer = server.post(&path, body);
         let name = format!("{} ({})", file.display(), fixture["client"]);
         assert!(answer.status == 200 && answer.is_whole, "{name}: {answer:?}");
-        let (answer, mut heard) = (answer.body, Heard::default());
+        let (answer, mut heard) = (answer.body, ClientReply::default());
         parts(&answer).iter().for_each(|part| heard.add(&path, part));
         assert!(heard.is_complete && (!heard.text.is_empty() || heard.calls > 0), "{name}: {heard:?} of {answer}");
     }
