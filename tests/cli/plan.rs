@@ -574,6 +574,6 @@ fn a_mix_of_types_is_planned_without_a_file() {
     assert!(text.contains("as a GGUF file in Q4_K_M of about 16.5 GB"), "{text}");
     let line = ["plan", "-m", &tiny(), "--weights", "q4_k_m"];
     kiln(&line).refused(2, &["q4_k_m is a mix of types of a file", "or name a --shape"]);
-    plan("iq2_xxs").refused(2, &["iq2_xxs", "q4_k_m"]);
+    plan("iq2_xxs").failed(2, &["iq2_xxs", "q4_k_m"]);
     kiln(&["run", "-m", &tiny(), "--weights", "q4_k_m", "--tokens", "2"]).refused(2, &["q4_k_m", "int8"]);
 }

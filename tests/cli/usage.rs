@@ -101,7 +101,7 @@ fn the_manuals_examples_keep_their_lines() {
     let page = kiln(&["man"]).stdout;
     let blocks: Vec<&str> = page.split(".nf\n").skip(1).map(|rest| rest.split_once(".fi\n").unwrap().0).collect();
     assert_eq!(blocks.len(), 3, "examples, environment and exit codes: {page}");
-    assert!(blocks[0].starts_with("  kiln run ") && blocks[0].contains("\n  kiln probe "), "{page}");
+    assert!(blocks[0].starts_with("  kiln run\n") && blocks[0].contains("\n  kiln probe\n"), "{page}");
     assert!(blocks.iter().all(|block| block.lines().all(|line| line.starts_with("  "))), "{page}");
     assert!(page.contains("\n.SH VERSION\n"));
 }

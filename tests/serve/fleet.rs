@@ -95,8 +95,9 @@ fn configurations_of_packages_and_fleets_have_options_that_there_are() {
         std::fs::write(at("prompt"), "You are a kiosk.\n").unwrap();
         std::fs::write(at("it.toml"), text("src/serve/page/languages/en.toml")).unwrap();
         std::fs::write(at("logo.svg"), text("tests/page/logo.svg")).unwrap();
-        // The built-in model on the processor, and files that are here.
-        let own = |line: &&str| !line.starts_with("model") && !line.starts_with("device") && !line.starts_with("ctx");
+        // The built-in model, which is no bundle to verify, on the processor, and files that are here.
+        let of_machine = ["model", "device", "ctx", "verify"];
+        let own = |line: &&str| !of_machine.iter().any(|name| line.starts_with(name));
         let options: Vec<&str> = options.lines().filter(own).collect();
         let options = options.join("\n").replace("/etc/kiln/", &at("")).replace("/var/log/kiln/", &at(""));
         std::fs::write(at("kiln.toml"), format!("{options}\ndevice = 'cpu'\nctx = 256\n")).unwrap();

@@ -305,10 +305,11 @@ fn is_empty(content: &MessageContent) -> bool {
 
 /// Says in JSON's words what serde says in Rust's.
 fn in_plain_words(message: &str) -> String {
-    const WORDS: [(&str, &str); 9] = [
+    const WORDS: [(&str, &str); 10] = [
         // A line is all that is read at once.
         (" at line 1 column ", " at column "),
         ("expected value at", "it is no JSON at"),
+        ("expected ident at", "it is no JSON at"),
         ("expected usize", "expected a whole number of 0 or more"),
         ("expected u64", "expected a whole number of 0 or more"),
         ("expected u32", "expected a whole number from 0 to 4294967295"),

@@ -53,10 +53,10 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, Response), ApiError> {
     let (stream, _) = options::stream(&fields)?;
     let text = fields.object("text")?;
     let mut form = None;
-    if let Some(text) = &text {
-        if let Some(format) = text.object("format")? {
-            form = form::read_format(&format, form::Nested::No)?;
-        }
+    if let Some(text) = &text
+        && let Some(format) = text.object("format")?
+    {
+        form = form::read_format(&format, form::Nested::No)?;
     }
     let form = tools::form_with(tools.as_ref(), form)?;
     let mut dialogue = read_input(&fields)?;

@@ -520,7 +520,8 @@ mod tests {
     fn allowed_tools_are_called_and_all_are_told() {
         let nested = |name: &str| json!({"type": "function", "function": {"name": name}});
         let flat = |name: &str| json!({"type": "function", "name": name});
-        let layouts: [(Layout, &dyn Fn(&str) -> Value); 2] = [(Layout::Nested, &nested), (Layout::Flat, &flat)];
+        type Written<'a> = &'a dyn Fn(&str) -> Value;
+        let layouts: [(Layout, Written<'_>); 2] = [(Layout::Nested, &nested), (Layout::Flat, &flat)];
         for (layout, tool) in layouts {
             let all = json!([tool("f"), tool("g"), tool("h")]);
             let read = |choice: Value| read_as(json!({"tools": all, "tool_choice": choice}), layout);

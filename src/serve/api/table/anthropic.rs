@@ -69,7 +69,7 @@ const PROMPT: FieldGroup = FieldGroup {
         harmless("messages[].content[].caller", r#"{"type":"direct"}"#, "calls are the model's"),
         harmless("system[].cache_control", r#"{"type":"ephemeral"}"#, "every prompt is cached"),
         harmless("system[].citations", "[]", "the text is read"),
-        done("system[].type", "\"text\"", "\"image\"", "text"),
+        done("system[].type", "\"text\"", "\"purple\"", "text"),
         done("system[].text", "\"Be brief.\"", "5", "parts are joined as they are"),
         harmless("messages[].clear_at", "\"never\"", "a message stays"),
         harmless("messages[].output_config", "{}", super::sampling::NO_THOUGHTS),

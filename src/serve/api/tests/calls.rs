@@ -6,7 +6,7 @@ use std::path::Path;
 const CHAT: &str = "/v1/chat/completions";
 
 fn function(name: &str) -> Value {
-    json!({"type": "function", "function": {"name": name, "description": "", "parameters": {"type": "object", "properties": {}}}})
+    json!({"type": "function", "function": {"name": name, "description": "", "parameters": {"type": "object", "properties": {}, "additionalProperties": false}}})
 }
 
 fn ask(more: Value) -> Value {
@@ -25,7 +25,7 @@ fn called(message: &Value) -> Vec<(String, String)> {
 #[test]
 fn allowed_tools_leave_the_prompt_as_it_is() {
     let tools = json!([function("first"), function("second")]);
-    let plain = DEMO.well(CHAT, &ask(json!({"tools": tools, "max_tokens": 1})));
+    let plain = DEMO_WITH_ROOM.well(CHAT, &ask(json!({"tools": tools, "max_tokens": 1})));
     let only = json!([{"type": "function", "function": {"name": "second"}}]);
     for (choice, n) in [
         (json!({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": only}}), 2),
@@ -33,7 +33,7 @@ fn allowed_tools_leave_the_prompt_as_it_is() {
         (json!({"type": "function", "function": {"name": "second"}}), 1),
     ] {
         let body = ask(json!({"tools": tools, "tool_choice": choice, "n": n, "parallel_tool_calls": true}));
-        let answer = DEMO.well(CHAT, &body);
+        let answer = DEMO_WITH_ROOM.well(CHAT, &body);
         assert_eq!(answer["usage"]["prompt_tokens"], plain["usage"]["prompt_tokens"], "{choice}");
         for one in answer["choices"].as_array().unwrap() {
             let calls = called(&one["message"]);
@@ -50,11 +50,11 @@ fn allowed_tools_leave_the_prompt_as_it_is() {
 fn stop_texts_do_not_cut_calls() {
     let stops = json!(["{", "}", "\"", "name", "parameters"]);
     let required = json!({"tools": [function("f")], "tool_choice": "required", "stop": stops, "parallel_tool_calls": false, "n": 2});
-    for choice in DEMO.well(CHAT, &ask(required.clone()))["choices"].as_array().unwrap() {
+    for choice in DEMO_WITH_ROOM.well(CHAT, &ask(required.clone()))["choices"].as_array().unwrap() {
         assert_eq!(called(&choice["message"]), [("f".into(), "{}".into())], "{choice}");
         assert_eq!(choice["finish_reason"], "tool_calls");
     }
-    let events = DEMO.events(CHAT, &ask(required));
+    let events = DEMO_WITH_ROOM.events(CHAT, &ask(required));
     let calls: Vec<&Value> =
         events.iter().filter_map(|event| event["choices"][0]["delta"]["tool_calls"].as_array()).flatten().collect();
     assert_eq!(calls.len(), 2, "{events:?}");
@@ -62,7 +62,7 @@ fn stop_texts_do_not_cut_calls() {
     let body = ask(
         json!({"tools": tools, "tool_choice": {"type": "any", "disable_parallel_tool_use": true}, "stop_sequences": stops}),
     );
-    let answer = DEMO.well("/v1/messages", &body);
+    let answer = DEMO_WITH_ROOM.well("/v1/messages", &body);
     assert_eq!((&answer["content"][0]["name"], &answer["stop_reason"]), (&json!("f"), &json!("tool_use")), "{answer}");
 }
 
@@ -72,7 +72,7 @@ fn calls_within_namespaces_and_of_custom_tools_are_items_that_say_so() {
     let space = json!({"type": "namespace", "name": "files", "description": "F", "tools": [{"type": "function", "name": "list", "parameters": {"type": "object", "properties": {}}}]});
     let respond = |choice: Value| {
         let body = json!({"input": "go", "tools": [custom, space], "tool_choice": choice, "max_output_tokens": 100, "temperature": 0});
-        DEMO.well("/v1/responses", &body)["output"][0].clone()
+        DEMO_WITH_ROOM.well("/v1/responses", &body)["output"][0].clone()
     };
     let listed = respond(json!({"type": "function", "name": "list", "namespace": "files"}));
     let expected = json!({"type": "function_call", "name": "list", "namespace": "files", "arguments": "{}"});
@@ -91,8 +91,8 @@ fn calls_within_namespaces_and_of_custom_tools_are_items_that_say_so() {
         {"role": "assistant", "content": "{\"name\":\"note\",\"parameters\":{\"input\":\"remember\"}}"},
         {"role": "user", "content": "Result of note:\ndone"},
     ]});
-    let usage = &DEMO.well("/v1/responses", &json!({"input": input, "max_output_tokens": 1}))["usage"];
-    assert_eq!(usage["input_tokens"], DEMO.well("/tokenize", &prompt)["count"]);
+    let usage = &DEMO_WITH_ROOM.well("/v1/responses", &json!({"input": input, "max_output_tokens": 1}))["usage"];
+    assert_eq!(usage["input_tokens"], DEMO_WITH_ROOM.well("/tokenize", &prompt)["count"]);
 }
 
 /// The built-in model as a directory, with FunctionGemma's tokens in the place of unused ones, and a template of its format.

@@ -127,9 +127,6 @@ fn half_of_a_surrogate_pair_is_taken_by_each_path() {
     for half in [r"\ud83d", r"\ude00", r"\ud83d\u0041"] {
         let text = format!("cut {half} here");
         let talk = format!(r#"[{{"role":"user","content":"{text}"}}]"#);
-        let body = format!(
-            r#"{{"messages":{talk},"input":"{text}","prompt":"{text}","max_tokens":2,"max_output_tokens":2,"stream":false}}"#
-        );
         for path in [
             CHAT,
             "/v1/completions",
@@ -139,7 +136,13 @@ fn half_of_a_surrogate_pair_is_taken_by_each_path() {
             "/api/chat",
             "/api/generate",
         ] {
-            let answer = DEMO.post_bytes(path, body.as_bytes());
+            let asked = match path {
+                "/v1/responses" => format!(r#""input":"{text}","max_output_tokens":2"#),
+                "/v1/completions" => format!(r#""prompt":"{text}","max_tokens":2"#),
+                "/api/generate" => format!(r#""prompt":"{text}","options":{{"num_predict":2}}"#),
+                _ => format!(r#""messages":{talk},"max_tokens":2"#),
+            };
+            let answer = DEMO.post_bytes(path, format!(r#"{{{asked},"stream":false}}"#).as_bytes());
             assert_eq!(answer.status, 200, "{path} {half}: {answer:?}");
         }
     }

@@ -53,6 +53,12 @@ pub(super) static DEMO: LazyLock<TestServer> = LazyLock::new(|| {
     start(settings, log, ModelFiles::BuiltIn, 256, ())
 });
 
+/// The demo model with a context that has room for tools.
+pub(super) static DEMO_WITH_ROOM: LazyLock<TestServer> = LazyLock::new(|| {
+    let log = AccessLog::new(|_| {});
+    start(ServerSettings::default(), log, ModelFiles::BuiltIn, 1024, ())
+});
+
 /// Starts a server of a model on the CPU, four sequences at once. It keeps what `held` is.
 fn start(
     settings: ServerSettings,
