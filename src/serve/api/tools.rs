@@ -75,6 +75,8 @@ struct ToolChoice {
     is_required: bool,
     /// The functions that may be called, by their number. `None`: all.
     only: Option<Vec<usize>>,
+    /// A function is named, which is called once. The prompt is as without a choice.
+    is_single: bool,
 }
 
 /// Where a function's name and parameters lie.
@@ -185,7 +187,7 @@ fn read_choice(
     parallel: &mut bool,
 ) -> Result<Option<ToolChoice>, ApiError> {
     const NAME: &str = "tool_choice";
-    let required = ToolChoice { is_required: true, only: None };
+    let required = ToolChoice { is_required: true, ..ToolChoice::default() };
     let word = |word: &str| match word {
         "none" => Some(None),
         "auto" => Some(Some(ToolChoice::default())),
@@ -229,12 +231,11 @@ fn read_choice(
                     only.push(find(name, namespace)?);
                 }
             }
-            Ok(Some(ToolChoice { is_required, only: Some(only) }))
+            Ok(Some(ToolChoice { is_required, only: Some(only), is_single: false }))
         }
         None | Some("function" | "custom" | "tool") => {
             let (name, namespace) = read_name(&choice)?;
-            *parallel = false;
-            Ok(Some(ToolChoice { is_required: true, only: Some(vec![find(name, namespace)?]) }))
+            Ok(Some(ToolChoice { is_required: true, only: Some(vec![find(name, namespace)?]), is_single: true }))
         }
         Some(kind) => word(kind).ok_or_else(|| match layout {
             Layout::Input => choice.wrong("type", "has to be auto, any, tool or none"),
@@ -346,7 +347,7 @@ impl Tools {
         let calls = Calls {
             functions: self.callable().map(ToolFunction::to_grammar).collect(),
             beside: if self.choice.is_required { Beside::Nothing } else { beside },
-            several: self.parallel,
+            several: self.parallel && !self.choice.is_single,
             syntax: self.syntax,
         };
         RequestedGrammar::new(Grammar::Calls(calls), "tools".into())
