@@ -20,7 +20,8 @@ pub(super) const STRONG: Style = Style::new().bold();
 pub(super) const FAINT: Style = Style::new().dimmed();
 
 /// Whether standard output shows colour. All of Kiln's colours ask here or for standard error; clap and the log ask the same
-/// library: NO_COLOR and CLICOLOR=0 forbid it, CLICOLOR_FORCE wants it, else it takes a terminal that is not dumb.
+/// library: NO_COLOR and CLICOLOR=0 forbid it, CLICOLOR_FORCE wants it, else it takes a terminal that is not dumb or, with CI
+/// set, any.
 pub(super) fn has_color() -> bool {
     AutoStream::choice(&stdout()) != ColorChoice::Never
 }
