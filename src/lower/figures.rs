@@ -80,6 +80,9 @@ const IN_FRAGMENTS: f64 = 1.5;
 /// The same of every further row: two dot products for four weights, and the loads of its inputs.
 const OF_ROW: f64 = 0.02;
 
+/// Share of the matrix units' rate that attention of a prompt reaches: its scores pass through shared memory. An estimate.
+const ATTENDS: f64 = 0.25;
+
 /// RDNA 3 and 3.5 in an APU: per processor two SIMDs of 1024 registers for each of 32 lanes.
 const fn rdna3(processors: u32, memory: f64, ghz: f64) -> Figures {
     Figures {
@@ -146,6 +149,11 @@ impl Figures {
     /// The fewest seconds that a product can take here.
     pub fn least_seconds(&self, arithmetic: Arithmetic, p: Product) -> f64 {
         (p.weight_bytes() / self.memory).max(p.operations() / self.rate(arithmetic)) + self.dispatch
+    }
+
+    /// Multiplications and additions per second in attention of a prompt, on matrix units or without them.
+    pub fn attention(self, on_units: bool) -> f64 {
+        if on_units { ATTENDS * self.matrix } else { self.float() }
     }
 
     /// Multiplications and additions of f32 per second.

@@ -13,8 +13,6 @@ use crate::schedule::{Op, Schedule, Segment};
 /// Share of a memory's peak that reads reach: 212 of an 8060S's 256 GB/s by rocm_bandwidth_test, as llm-tracker.info published it in
 /// 2025.
 const READS: f64 = 0.83;
-/// Share of the matrix units' rate that attention of a prompt reaches: its scores pass through shared memory. An estimate.
-const ATTENDS: f64 = 0.25;
 /// Seconds of a pass on the host and of its submit, which no dispatch hides. An estimate.
 const SUBMIT: f64 = 150e-6;
 
@@ -66,18 +64,6 @@ pub(crate) fn target_of(machine: &str) -> Option<Target> {
     Some(Target { figures: Some(Figures::named(machine)?), ..Target::new(units.subgroup, true, Some(units)) })
 }
 
-/// Seconds for a row and a key of the attention that takes longest, of a long chunk behind many tokens; 0 on a device whose figures
-/// are not known.
-pub(crate) fn attend_seconds(target: &Target, schedule: &Schedule) -> f64 {
-    let Some(figures) = target.figures else { return 0.0 };
-    let (rows, depth) = (schedule.extent.max_rows, schedule.extent.context);
-    let pass = PassShape::Prefill { rows, depth };
-    let rate = if target.units.is_some() { ATTENDS * figures.matrix } else { figures.float() };
-    let attends = schedule.steps.iter().filter(|step| matches!(step.op, Op::Attend { .. }));
-    let operations = attends.map(|step| step_cost(step, pass).operations).max().unwrap_or(0);
-    operations as f64 / rate / rows as f64 / (depth + rows / 2) as f64
-}
-
 fn dispatch_seconds(target: &Target, reached: Figures, schedule: &Schedule, pass: PassShape, d: &Dispatch) -> f64 {
     if let Some((arithmetic, p)) = d.product {
         let tile = target.tile(arithmetic, p);
@@ -90,8 +76,8 @@ fn dispatch_seconds(target: &Target, reached: Figures, schedule: &Schedule, pass
         Module::AttendMatrixF16
         | Module::AttendMatrixReloadF16
         | Module::AttendMatrixBf16
-        | Module::AttendMatrixReloadBf16 => ATTENDS * reached.matrix,
-        _ => reached.float(),
+        | Module::AttendMatrixReloadBf16 => reached.attention(true),
+        _ => reached.attention(false),
     };
     let moved = cost.memory_bytes() as f64 / reached.memory + cost.activation_bytes as f64 / reached.cache;
     moved.max(cost.operations as f64 / rate) + reached.dispatch

@@ -46,7 +46,6 @@ use crate::executor::weights::Progress;
 use crate::executor::{self, HeadRows, Pages, Row};
 use crate::lower::dispatch::Addresses;
 use crate::lower::layout::GpuLayout;
-use crate::lower::prediction;
 use crate::lower::target::Target;
 use crate::lower::{Lowering, PassKind};
 use crate::model::checkpoint::Checkpoint;
@@ -185,7 +184,7 @@ impl<D: Driver> Replay<D> {
             queue,
             schedule,
         };
-        replay.attend_time = AttendTime::expected(prediction::attend_seconds(&replay.target, &replay.schedule));
+        replay.attend_time = AttendTime::expected(&replay.target, &replay.schedule);
         replay.share_kv();
         replay.set_name();
         replay.fill_tables()?;

@@ -1,6 +1,9 @@
 //! How many segments of a pass go into one submit, so that each submit keeps to the budget.
 
 use crate::executor::Row;
+use crate::lower::target::Target;
+use crate::schedule::cost::{PassShape, step_cost};
+use crate::schedule::{Op, Schedule};
 
 /// The quantities that a pass's time grows with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,9 +41,16 @@ pub(crate) struct AttendTime {
 }
 
 impl AttendTime {
-    /// What the cost model expects.
-    pub(crate) fn expected(seconds: f64) -> AttendTime {
-        AttendTime { seconds }
+    /// The cost model's time of the attention that takes longest, of a long chunk behind many tokens. Unknown on a device
+    /// whose figures are not known.
+    pub(crate) fn expected(target: &Target, schedule: &Schedule) -> AttendTime {
+        let Some(figures) = target.figures else { return AttendTime::default() };
+        let (rows, depth) = (schedule.extent.max_rows, schedule.extent.context);
+        let pass = PassShape::Prefill { rows, depth };
+        let attends = schedule.steps.iter().filter(|step| matches!(step.op, Op::Attend { .. }));
+        let operations = attends.map(|step| step_cost(step, pass).operations).max().unwrap_or(0);
+        let seconds = operations as f64 / figures.attention(target.units.is_some());
+        AttendTime { seconds: seconds / rows as f64 / (depth + rows / 2) as f64 }
     }
 
     /// Takes the time of a pass's slowest layer. Returns whether the pass is deep, so that the time is one of attention.
@@ -123,13 +133,13 @@ mod tests {
     fn deep_prompts_take_fewer_rows_and_shallow_ones_as_many_as_before() {
         let unknown = AttendTime::default();
         assert_eq!(unknown.rows(512, 64, 131_072, 0.25), 512, "nothing is known");
-        let mut time = AttendTime::expected(8e-9);
+        let mut time = AttendTime { seconds: 8e-9 };
         let rows = |time: AttendTime, depth| time.rows(512, 64, depth, 0.25);
         assert_eq!([0, 4096, 60_000, 131_072, 1 << 22].map(|depth| rows(time, depth)), [512, 512, 512, 128, 64]);
         // A shallow pass says nothing of attention; a deep one replaces what was expected.
         let pass = |rows, depth| PassLoad { rows, depths: rows * depth };
         assert!(!time.learn(pass(512, 256), 10.0));
-        assert_eq!(time, AttendTime::expected(8e-9));
+        assert_eq!(time, AttendTime { seconds: 8e-9 });
         assert!(time.learn(pass(128, 131_072), 0.03));
         assert_eq!([60_000, 131_072].map(|depth| rows(time, depth)), [512, 512]);
         assert!(time.learn(pass(512, 131_072), 0.3));
@@ -167,10 +177,7 @@ mod tests {
             };
             let schedule = Schedule::build(&shape, extent, |id| WeightFormat::Int8.of_matrix(id, &shape, None));
             for machine in ["780m", "890m", "8060s"] {
-                let time = AttendTime::expected(prediction::attend_seconds(
-                    &prediction::target_of(machine).unwrap(),
-                    &schedule,
-                ));
+                let time = AttendTime::expected(&prediction::target_of(machine).unwrap(), &schedule);
                 for depth in [0, 512, 4096, 16_384, 32_768, 65_536, 98_304, 131_072] {
                     let rows = time.rows(CHUNK, 64, depth, BUDGET / 2.0);
                     let longest = |rows| {
