@@ -4,7 +4,7 @@ use crate::machine::heaps::{ApuMemory, DeviceMemory, Heap, reserve};
 use crate::{Error, Result};
 
 /// This machine, where one is given by name.
-#[cfg(feature = "cli")]
+#[cfg(any(feature = "cli", feature = "serve"))]
 pub(crate) const THIS: &str = "this";
 
 /// A machine by name.
