@@ -30,7 +30,7 @@ pub fn checkpoint() -> Result<Checkpoint> {
     Checkpoint::from_static(CONFIG, WEIGHTS_FILE)
 }
 
-/// The checkpoint of the model that drafts for it.
+/// The draft model's checkpoint.
 ///
 /// # Errors
 /// Input: the executable is damaged.

@@ -15,13 +15,13 @@ use crate::{Error, Result};
 #[derive(Debug, Clone)]
 pub struct DraftFiles {
     files: ModelFiles,
-    /// Positions of a sequence.
+    /// The most positions of a sequence, as in the model.
     context: usize,
 }
 
 impl DraftFiles {
-    /// Checks a draft model against the model of `model`, whose sequences have `context` positions: they spell tokens and
-    /// conversations alike.
+    /// Checks that a draft model fits `model`, whose sequences have `context` positions: both need the same tokens and
+    /// the same chat template.
     ///
     /// # Errors
     /// Input: the draft model's files are not sound, or it has other tokens, another chat template or a shorter context.
@@ -33,14 +33,14 @@ impl DraftFiles {
                 check_tokenizers(&model.tokenizer()?, &files.tokenizer_for(shape.vocab)?)?;
                 check_templates(&model.template()?, &files.template()?)?;
             }
-            // Nothing else says what its ids stand for.
+            // Without both tokenizers only the vocabularies' sizes can be compared.
             _ => check_sizes(model.shape()?.vocab, shape.vocab)?,
         }
         Ok(DraftFiles { files, context })
     }
 
-    /// Loads the draft model for as many sequences as it drafts for at a time, on the device that the model is going to be
-    /// loaded on. What it takes is not there for the model any more, so that both fit or the model is refused.
+    /// Loads the draft model on the device that the model is loaded on next, for as many sequences as it drafts for at
+    /// a time. The model gets the memory that is left, so that both fit or the model is refused.
     ///
     /// # Errors
     /// As [`super::load`].
@@ -52,8 +52,8 @@ impl DraftFiles {
     }
 }
 
-/// Loads a draft model, if there is one, and the model after it: for as many sequences as `options` says, or with `fewer` for as
-/// many of them as fit, each with a row of logits.
+/// Loads the draft model, if there is one, and then the model. The model gets as many sequences as `options` says, or
+/// with `fewer` as many of them as fit, each with a row of logits.
 ///
 /// # Errors
 /// As [`super::load`].
@@ -74,13 +74,13 @@ pub(crate) fn load_after_draft(
     Ok((executor.map_err(|e| if draft.is_some() { without(e) } else { e })?, draft))
 }
 
-/// How the draft model of a model that is loaded with `options`, and whose sequences have `context` positions, is loaded.
+/// Options for the draft model of a model that is loaded with `options` and whose sequences have `context` positions.
 pub(crate) fn draft_options(options: &Options, context: usize) -> Options {
     let sequences = options.sequences.min(MOST_SEQUENCES);
     let head_rows = if sequences > 1 { GROWN * sequences } else { 1 };
-    // Room for all of its sequences, or it does not fit: none of its passes may lack a page.
+    // All sequences at full length: a draft pass that ran out of pages would fail.
     let kv_tokens = Some(context * sequences);
-    // Its model verifies drafts, for which `auto` says that the NPU stays unused: so it does.
+    // `NpuUse::Auto` turns the NPU off for a model that verifies drafts; its draft model leaves it alone too.
     let npu = NpuUse::Off;
     Options { sequences, head_rows, drafted: 0, npu, kv_tokens, chunk: None, context: Some(context), ..*options }
 }
@@ -107,7 +107,8 @@ pub(crate) fn without(e: Error) -> Error {
     }
 }
 
-/// Most rows by which vocabularies without tokenizers may differ. Gemma 3's differ by 64, which stand for nothing.
+/// The largest difference in size between two vocabularies that are compared without tokenizers. Gemma 3's sizes differ
+/// by 64 rows of padding.
 const MAX_PADDING: usize = 256;
 
 fn check_sizes(model: usize, draft: usize) -> Result<()> {
@@ -120,7 +121,7 @@ fn check_sizes(model: usize, draft: usize) -> Result<()> {
     ))
 }
 
-/// Checks that both templates write a conversation alike.
+/// Checks that both templates render the same prompt for a conversation.
 fn check_templates(model: &ChatTemplate, draft: &ChatTemplate) -> Result<()> {
     let of = |role: &str, text: &str| Message::new(role, text);
     let messages = [of("system", "s"), of("user", "a"), of("assistant", "b"), of("user", "c")];

@@ -25,15 +25,15 @@ pub enum ModelFiles {
     BuiltInDraft,
 }
 
-/// What a path names: a GGUF file, a directory, or by its name there a model that the Hugging Face hub's cache has. A directory
-/// with one model as GGUF, and without a config or weights beside it, is that. `None` is the built-in model, and so is `demo` where no such
-/// path exists.
+/// A path is a GGUF file, a directory, or a model's name in the Hugging Face hub's cache. A directory that has a single
+/// model as GGUF, and no config or no weights in safetensors beside it, stands for that GGUF file. `None` is the
+/// built-in model; so is `demo`, unless a path of that name exists.
 impl From<Option<PathBuf>> for ModelFiles {
     fn from(path: Option<PathBuf>) -> ModelFiles {
         let Some(path) = path.filter(|path| path.as_os_str() != DEMO || is_there(path)) else {
             return ModelFiles::BuiltIn;
         };
-        // A link that leads nowhere is a path too, which is refused as such.
+        // A dangling link exists, and fails below with its own error.
         let path = if is_there(&path) { path } else { hub::find(&path).unwrap_or(path) };
         if path.is_file() {
             return ModelFiles::Gguf(path);
@@ -51,7 +51,8 @@ impl From<Option<PathBuf>> for ModelFiles {
 const DEMO: &str = "demo";
 
 impl ModelFiles {
-    /// What is named as a draft model: as a model, or `demo` for the built-in one. A directory of that name is `./demo`.
+    /// The files of a draft model by its name: `demo` is the built-in draft model, any other name is a model's. A
+    /// directory called demo is given as `./demo`.
     pub fn of_draft(name: &Path) -> ModelFiles {
         match name.as_os_str() == DEMO {
             true => ModelFiles::BuiltInDraft,
@@ -59,7 +60,7 @@ impl ModelFiles {
         }
     }
 
-    /// The directory that its files lie in; `None` where it is built in.
+    /// The directory that contains the files; `None` for a built-in model.
     #[cfg(any(feature = "cli", feature = "serve"))]
     pub fn place(&self) -> Option<&Path> {
         match self {
@@ -69,7 +70,7 @@ impl ModelFiles {
         }
     }
 
-    /// The model's name in output: a bundle's own, else that of its directory or file, without what a terminal obeys.
+    /// The model's name for output: the name in a bundle, else the file's or directory's, without control characters.
     pub fn name(&self) -> String {
         #[cfg(any(feature = "cli", feature = "serve"))]
         if let Some(Ok(Some(bundle))) = self.place().map(crate::model::bundle::Manifest::read) {
@@ -99,8 +100,8 @@ impl ModelFiles {
         }
     }
 
-    /// The format of each matrix where `asked` is asked for, as far as it is known: without the weights' files, or where
-    /// they are not sound, as if they were not quantised.
+    /// The format of each matrix when the model is loaded as `asked`. Where the weights cannot be opened, the answer is
+    /// for an unquantised checkpoint.
     pub fn formats(&self, asked: WeightFormat, shape: &Shape) -> impl Fn(TensorId) -> WeightFormat + use<> {
         let (checkpoint, shape) = (self.checkpoint().ok(), shape.clone());
         move |id| match &checkpoint {
@@ -125,7 +126,7 @@ impl ModelFiles {
         }
     }
 
-    /// The model's directory, for what reads its files by itself.
+    /// The model's directory, for callers that read its files themselves.
     ///
     /// # Errors
     /// Input: it is a GGUF file or the built-in model, or there is no such directory.
@@ -145,9 +146,9 @@ impl ModelFiles {
     /// Whether there is a tokenizer.
     pub fn has_tokenizer(&self) -> bool {
         match self {
-            // As a link that leads nowhere.
+            // A dangling link counts as there, so that opening it reports the error.
             ModelFiles::Directory(dir) => is_there(&dir.join("tokenizer.json")),
-            // A file that cannot be opened is refused where it is needed.
+            // An unreadable file is refused later, by the code that needs it.
             ModelFiles::Gguf(file) => Gguf::open(file).map_or(true, |gguf| gguf.has_tokenizer()),
             ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => true,
         }
@@ -171,12 +172,12 @@ impl ModelFiles {
     /// Opens the tokenizer for a model with a vocabulary of `vocab` tokens.
     ///
     /// # Errors
-    /// Input: as [`ModelFiles::tokenizer`], or it is another model's.
+    /// Input: as [`ModelFiles::tokenizer`], or the tokenizer belongs to another model.
     pub fn tokenizer_for(&self, vocab: usize) -> Result<Tokenizer> {
         let tokenizer = match self {
             ModelFiles::Gguf(file) => {
                 let tokens = Gguf::open(file)?.tokens()?;
-                // Counted before a tokenizer is made of them, which takes much longer.
+                // Checked on the list of tokens: building a tokenizer takes much longer.
                 if tokens.len() > vocab + 1 || tokens.len() + MAX_PADDING < vocab {
                     return Err(foreign_tokenizer(tokens.len(), vocab));
                 }
@@ -214,10 +215,11 @@ fn directory_name(dir: &Path) -> String {
     named.file_name().map_or_else(|| dir.display().to_string(), |name| name.display().to_string())
 }
 
-/// Most rows by which a vocabulary may exceed its tokenizer. Vocabularies are padded; Gemma 3's by 63 rows.
+/// The largest number of rows by which a vocabulary may exceed its tokenizer's. Vocabularies are padded, Gemma 3's by
+/// 63 rows.
 const MAX_PADDING: usize = 256;
 
-/// Refuses a tokenizer that is another model's.
+/// Refuses a tokenizer that belongs to another model.
 ///
 /// # Errors
 /// Input, with both sizes.

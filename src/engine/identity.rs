@@ -1,4 +1,4 @@
-//! What tells one model's files from another's without reading all of them.
+//! The identity of a model's files: a hash over samples of them, and their stamps.
 
 use super::{ModelFiles, demo};
 use crate::machine::regular::{self, Links};
@@ -10,12 +10,12 @@ use sha2::{Digest, Sha256};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a file that are read at a time. A larger one is known by its length and three such parts: at its beginning,
-/// middle and end.
+/// Bytes hashed at a time. A file longer than this is identified by its length and three such parts: at its beginning,
+/// in the middle, and at the end.
 const PART: u64 = 1 << 20;
 
 impl ModelFiles {
-    /// Adds to `hash` what the model's replies depend on. Where the files lie does not matter.
+    /// Adds the identity of the files that the model's replies depend on to `hash`. Their location does not matter.
     ///
     /// # Errors
     /// Input: a file cannot be read.
@@ -38,8 +38,8 @@ impl ModelFiles {
 }
 
 impl ModelFiles {
-    /// The files that a reply depends on, with their names in a bundle. A GGUF file's is one for all, so that a link to one bundle
-    /// may lead to another's. `None`: the model is built in.
+    /// The files that a reply depends on, with their names in a bundle; `None` for a built-in model. All GGUF files
+    /// have the same name there, so that a link to one bundle can be turned to another.
     ///
     /// # Errors
     /// Input: a directory cannot be read, or the file is no first part.
@@ -69,8 +69,8 @@ impl ModelFiles {
 }
 
 impl ModelFiles {
-    /// The stamps of its files, by which they are known for those that were loaded. A built-in model has none. `None`: they
-    /// cannot be looked up.
+    /// The stamps of the model's files, which change when a file is replaced. Empty for a built-in model; `None` if a
+    /// file cannot be looked up.
     pub fn stamps(&self) -> Option<Vec<FileStamp>> {
         let files = match self {
             ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => return Some(Vec::new()),
@@ -95,7 +95,7 @@ fn model_files(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// As [`add_file`], of a file that is part of the executable.
+/// Adds a file that is part of the executable, sampled as in [`add_file`].
 fn add_parts(hash: &mut Sha256, bytes: &[u8]) {
     let part = bytes.len().min(PART as usize);
     let last = bytes.len() - part;
@@ -104,7 +104,7 @@ fn add_parts(hash: &mut Sha256, bytes: &[u8]) {
 }
 
 fn add_file(hash: &mut Sha256, path: &Path) -> Result<()> {
-    // What is no regular file is nothing that the model was loaded from.
+    // A directory or device under this name was not loaded either.
     let Ok((file, length)) = regular::open(path, Links::Follow) else { return Ok(()) };
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     hash.update((name.len() as u64).to_le_bytes());

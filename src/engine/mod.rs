@@ -76,7 +76,7 @@ impl std::str::FromStr for Device {
 pub struct Options {
     /// The device to run on.
     pub device: Device,
-    /// Weight format of the matrices on the device, or what that makes of each ([`WeightFormat::of_matrix`]).
+    /// Format of the matrices on the device; [`WeightFormat::of_matrix`] says which matrices keep another one.
     pub weights: WeightFormat,
     /// Positions of a sequence. Default: 4096, or the model's maximum if smaller.
     pub context: Option<usize>,
@@ -90,8 +90,8 @@ pub struct Options {
     pub drafted: usize,
     /// Element type of the KV cache.
     pub kv: KvType,
-    /// Tokens that the KV cache has room for, of all sequences together. Default: as many as their contexts have, or as fit
-    /// the device if those are fewer.
+    /// Tokens that the KV cache has room for, all sequences together. Default: as many as their contexts have, or as
+    /// fit on the device if those are fewer.
     pub kv_tokens: Option<usize>,
     /// Threads of the CPU executor. Default: one a core.
     pub threads: Option<usize>,
@@ -104,12 +104,12 @@ pub struct Options {
 /// Whether attention runs on the NPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NpuUse {
-    /// On the NPU, reached in this way, in the passes in which it is measured to be faster there. Where there is no NPU, this is
-    /// [`NpuUse::Off`].
+    /// On the NPU by this driver interface, in the kinds of pass that are measured to be faster there. Without an NPU
+    /// the same as [`NpuUse::Off`].
     Auto(DriverApi),
     /// Never.
     Off,
-    /// On the NPU, reached in this way, or not at all.
+    /// On the NPU by this driver interface; loading fails without it.
     Require(DriverApi),
 }
 
@@ -195,7 +195,7 @@ pub fn load(checkpoint: &Checkpoint, options: &Options, progress: &Progress) -> 
     load_on(&open_for(checkpoint, options)?, checkpoint, options, progress)
 }
 
-/// Opens what [`load`] opens.
+/// Opens the device that [`load`] runs on.
 ///
 /// # Errors
 /// As [`load`].
@@ -221,8 +221,8 @@ fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
     options.extent(checkpoint.shape())
 }
 
-/// The settings of a Vulkan device, which may be the processor, with who attends in its place. Says why `auto` leaves an NPU
-/// unused without measuring.
+/// The settings of the executor on a Vulkan device, with the NPU as guest or candidate. Logs the reason if `auto`
+/// leaves an NPU unused without measuring. `is_cpu`: the Vulkan device is the processor.
 ///
 /// # Errors
 /// Device: the NPU that is required is not there, or has no program for the model.
@@ -255,22 +255,22 @@ fn no_device_for_guest() -> Error {
 pub(crate) struct Opened {
     /// The Vulkan device; `None` for the CPU.
     pub gpu: Option<Rc<Gpu>>,
-    /// Why `auto` took the CPU. Told once the model is loaded: until then an error is all that there is to say.
+    /// Why `auto` took the CPU. Logged after loading, so that a failed load prints its error alone.
     pub fallback: Option<Fallback>,
 }
 
-/// Why `auto` takes the CPU.
+/// The reason why `auto` takes the CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fallback {
-    /// As it should be: there is no GPU.
+    /// There is no GPU.
     NoGpu,
-    /// There may be a GPU, and this keeps it from being used.
+    /// There may be a GPU, but it cannot be used for this reason.
     Unusable(String),
 }
 
 /// Whether `auto` takes the best Vulkan device, and not the CPU.
 pub(crate) fn takes_vulkan(files: &Files, best: &Gpu) -> bool {
-    // Whoever asks for the validation layer wants a Vulkan device, not the CPU.
+    // The validation layer works on a Vulkan device only, so asking for it means Vulkan.
     validation_wanted() || (nodes::may_have_gpu(files) && !best.caps.is_cpu())
 }
 
@@ -286,7 +286,7 @@ pub(crate) fn open(device: Device) -> Result<Opened> {
         Device::Cpu | Device::Reference => Ok(Opened { gpu: None, fallback: None }),
         Device::Vulkan(n) => Gpu::open(n.map_or(DeviceChoice::Best, DeviceChoice::Index)).map(on),
         Device::Auto if validation_wanted() => Gpu::open(DeviceChoice::Best).map(on),
-        // A driver for the CPU takes time and memory to load, and dies where memory is limited.
+        // Vulkan drivers for the CPU are slow to load, need much memory, and crash where memory is limited.
         Device::Auto if !nodes::may_have_gpu(&files) => Ok(instead(Fallback::NoGpu)),
         Device::Auto => match Gpu::open(DeviceChoice::Best) {
             Ok(gpu) if takes_vulkan(&files, &gpu) => Ok(on(gpu)),
@@ -299,7 +299,7 @@ pub(crate) fn open(device: Device) -> Result<Opened> {
     }
 }
 
-/// As [`load`], to run the executor step by step.
+/// As [`load`], for running the executor step by step.
 ///
 /// # Errors
 /// As [`load`].
@@ -320,7 +320,7 @@ pub(crate) fn load_on(
     Ok(load_any(opened, checkpoint, options, progress)?)
 }
 
-/// All that an executor can do.
+/// Both traits that a loaded executor has.
 trait AnyExecutor: Measure + Stepwise {}
 
 impl<E: Measure + Stepwise> AnyExecutor for E {}
@@ -350,7 +350,7 @@ fn load_any(
             };
             Box::new(load().map_err(|e| if gpu.caps.is_cpu() { or_without_vulkan(e) } else { e })?)
         }
-        // `auto` has taken the CPU.
+        // Here the device is `auto`, which has taken the CPU.
         None if options.vulkan.guest.is_some() => return Err(no_device_for_guest()),
         None if matches!(options.npu, NpuUse::Require(_)) => {
             let cause = "without a Vulkan device nothing of a model runs on the NPU";
@@ -365,7 +365,7 @@ fn load_any(
             }
         }
     };
-    // What rows were read into, on each thread.
+    // Each thread's read buffers.
     memory::give_back_freed();
     let (seconds, loaded) = (start.elapsed().as_secs_f64(), progress.done());
     log::info!(
@@ -385,8 +385,8 @@ fn load_any(
     Ok(executor)
 }
 
-/// The options with the most sequences, as many as these say at most, whose KV cache fits the device beside the model, and a row of
-/// logits for each; at least 1, which may not fit.
+/// The options with the largest number of sequences, up to the number in `options`, whose KV cache fits on the device
+/// beside the model, with a row of logits for each. At least 1, even if that does not fit.
 ///
 /// # Errors
 /// Input: the options are wrong.
@@ -413,7 +413,7 @@ fn most_sequences(opened: &Opened, checkpoint: &Checkpoint, options: &Options) -
     Ok(of(fit))
 }
 
-/// Adds the CPU to the remedies where memory is short: it keeps no second copy for a driver.
+/// Adds the CPU to the remedies of a refusal: the CPU executor needs no second copy of the weights for a driver.
 fn or_without_vulkan(e: Error) -> Error {
     match e {
         Error::Refused { cause, remedy } if !remedy.names(Setting::Cpu) => {

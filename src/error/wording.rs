@@ -1,7 +1,7 @@
 //! The text of an error: words, and the settings that would change the outcome.
 //!
-//! A setting's name depends on how Kiln is used: `--ctx` on the command line, `context` in
-//! [`crate::engine::Options`]. So an error holds settings as values. Whoever shows the error names them.
+//! A setting's name depends on how Kiln is used: `--ctx` on the command line, `context` in [`crate::engine::Options`].
+//! An error therefore holds settings as values, and the code that shows it names them.
 
 use std::fmt;
 
@@ -66,7 +66,7 @@ pub enum Setting {
     Kernels,
     /// A timeline.
     Timeline,
-    /// A file of keys, of which a request needs one.
+    /// A file of API keys, one of which every request must have.
     ApiKeys,
     /// Answering other machines without keys.
     OpenToAll,
@@ -127,7 +127,7 @@ impl Setting {
     }
 }
 
-/// Gives a setting its name where an error is shown; `None` for plain words.
+/// A function from a setting to its name in a front end; `None` for plain words.
 pub type SettingNames<'a> = &'a dyn Fn(Setting) -> Option<String>;
 
 /// A cause or a remedy: words and settings. [`fmt::Display`] gives it in plain words.
@@ -208,7 +208,7 @@ impl Text {
     }
 }
 
-/// The alternatives as "a, b or c": all of them, or without those whose settings have no name here while others have.
+/// The alternatives as "a, b or c". Alternatives whose settings have no name are left out if others have one.
 fn either(alternatives: &[Text], names: SettingNames<'_>) -> String {
     let is_named = |setting: &Setting| names(*setting).is_some();
     let has_names = alternatives.iter().flat_map(Text::settings).any(|s| is_named(&s));

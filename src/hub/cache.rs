@@ -1,4 +1,4 @@
-//! What the hub's cache has.
+//! The models in the hub's cache.
 
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
@@ -11,9 +11,9 @@ use crate::{Error, Result};
 
 /// The longest ref that is read, in bytes. A commit's name has 40.
 const MAX_REF: usize = 256;
-/// How deep the folders of a snapshot are looked into.
+/// How many levels of folders below a snapshot are listed.
 const DEPTH: usize = 3;
-/// Most files of a snapshot that are looked at.
+/// The most files of a snapshot that are listed.
 const MOST_FILES: usize = 4096;
 
 /// The cache of models.
@@ -25,16 +25,16 @@ pub struct Cache {
 /// A model in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cached {
-    /// What `-m` takes for it.
+    /// The model's name as an argument of `-m`.
     pub name: HubName,
-    /// The model's directory, or its GGUF file, the first of a split one.
+    /// The model's directory, or its GGUF file (the first of a split one).
     pub path: PathBuf,
-    /// All of its files, the ones that are missing included.
+    /// All files of the model, including missing ones.
     pub files: Vec<PathBuf>,
 }
 
 impl Cached {
-    /// Bytes of the files that are there.
+    /// Total length of the files that are present.
     pub fn bytes(&self) -> u64 {
         self.files.iter().filter_map(|file| Some(file.metadata().ok()?.len())).sum()
     }
@@ -46,17 +46,17 @@ impl Cached {
 }
 
 impl Cache {
-    /// The user's, by the environment; `None` without a home directory.
+    /// The current user's cache, located by environment variables; `None` without a home directory.
     pub fn of_user() -> Option<Cache> {
         place::cache().map(Cache::at)
     }
 
-    /// The one in this directory, which need not be there.
+    /// The cache in this directory, which need not exist.
     pub fn at(root: impl Into<PathBuf>) -> Cache {
         Cache { root: root.into() }
     }
 
-    /// Its directory.
+    /// The cache's directory.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -66,10 +66,10 @@ impl Cache {
         self.root.join(folder(repo))
     }
 
-    /// The model that `name` means.
+    /// Finds the model that `name` stands for, in the newest snapshot that has it.
     ///
     /// # Errors
-    /// [`Error::Input`]: it is not there, or several may be meant; the message lists them.
+    /// [`Error::Input`]: it is not in the cache, or `name` fits several models; the message lists them.
     pub fn find(&self, name: &HubName) -> Result<Cached> {
         let mut seen: Vec<Variant> = Vec::new();
         let mut snapshots = self.snapshots(&name.repo).into_iter().peekable();
@@ -83,7 +83,7 @@ impl Cache {
             let variants = &snapshot.variants;
             let found = choose(variants, &name.choice);
             match (&name.choice, found.as_slice()) {
-                // As of a tokenizer alone, too.
+                // A repository with only a tokenizer counts as a directory too.
                 (Choice::Only, found) if snapshot.is_directory() || found.is_empty() => {
                     return Ok(snapshot.directory(&name.repo));
                 }
@@ -112,7 +112,8 @@ impl Cache {
         Err(Error::input(cause, format!("name one of these, or run {}", pull_command(name))))
     }
 
-    /// All models, by their names. Of two snapshots that have one of the same name, the one that [`Cache::find`] takes.
+    /// All models, sorted by name. Where several snapshots have a model of the same name, the one that [`Cache::find`]
+    /// returns.
     pub fn models(&self) -> Vec<Cached> {
         let mut models: Vec<Cached> = self.repos().iter().flat_map(|repo| self.models_of(repo)).collect();
         models.sort_by_key(|model| model.name.to_string());
@@ -132,7 +133,7 @@ impl Cache {
         models
     }
 
-    /// The repositories of models that it has something of.
+    /// All repositories of models with a directory in the cache.
     fn repos(&self) -> Vec<Repo> {
         let entries = std::fs::read_dir(&self.root).into_iter().flatten().flatten();
         let of = |name: &str| {
@@ -142,7 +143,7 @@ impl Cache {
         entries.filter_map(|entry| of(entry.file_name().to_str()?)).collect()
     }
 
-    /// The parts of downloads that were cut off, with their lengths in bytes.
+    /// Partial files of interrupted downloads, with their lengths in bytes.
     pub fn partials(&self) -> Vec<(Repo, PathBuf, u64)> {
         let of = |repo: &Repo| {
             let blobs = std::fs::read_dir(self.repo_dir(repo).join("blobs")).into_iter().flatten().flatten();
@@ -157,7 +158,7 @@ impl Cache {
         partials
     }
 
-    /// A repository's snapshots: the one that was downloaded last, and the others, the newest first.
+    /// A repository's snapshots: first the one that was downloaded last, then the others from the newest on.
     fn snapshots(&self, repo: &Repo) -> Vec<PathBuf> {
         let dir = self.repo_dir(repo);
         let main = main_commit(&dir).map(|commit| dir.join("snapshots").join(commit));
@@ -170,11 +171,11 @@ impl Cache {
     }
 }
 
-/// The end of the name of what is not whole.
+/// The extension of a file that is still being downloaded.
 pub(super) const PARTIAL: &str = "incomplete";
 
-/// What the bytes of a partial file are known by. The hub's own client has others beside these, with a word of its own in their
-/// names, and goes on with none.
+/// The etag in the name of a partial file of this program. Partial files of the hub's own client have another word in
+/// their names and cannot be continued.
 pub(super) fn etag_of_partial(path: &Path) -> Option<&str> {
     let etag = path.file_name()?.to_str()?.strip_suffix(PARTIAL)?.strip_suffix('.')?;
     etag.bytes().all(|b| b.is_ascii_hexdigit()).then_some(etag)
@@ -185,7 +186,7 @@ pub(super) fn folder(repo: &Repo) -> String {
     format!("models--{}--{}", repo.organisation, repo.name)
 }
 
-/// The commit that `main` was at when it was downloaded last.
+/// The commit that `refs/main` names: the one downloaded last.
 fn main_commit(dir: &Path) -> Option<String> {
     let commit = text_file::read(&dir.join("refs/main"), MAX_REF, "download the model again").ok()??;
     // Only a plain name: a ref must not reach outside the model's snapshots.
@@ -197,7 +198,7 @@ fn main_commit(dir: &Path) -> Option<String> {
 /// The files of a commit.
 struct CachedCommit {
     dir: PathBuf,
-    /// Their paths in it.
+    /// Paths relative to the snapshot.
     names: Vec<String>,
     variants: Vec<Variant>,
 }
@@ -209,13 +210,13 @@ impl CachedCommit {
         CachedCommit { dir, names, variants }
     }
 
-    /// Whether it is a model's directory: it has a config, and weights beside it or no GGUF file.
+    /// Whether the snapshot is a model directory: it has a config, and either weights in safetensors or no GGUF file.
     fn is_directory(&self) -> bool {
         let has = |name: &str| self.names.iter().any(|other| other == name);
         has("config.json") && (self.variants.is_empty() || has_safetensors(&self.dir))
     }
 
-    /// The model that its directory is. What lies in folders, and GGUF files, are none of its files.
+    /// The model in the snapshot's directory. GGUF files and files in folders do not belong to it.
     fn directory(&self, repo: &Repo) -> Cached {
         let is_own = |name: &&String| !name.contains('/') && !name.starts_with('.') && !name.ends_with(".gguf");
         let files = self.names.iter().filter(is_own).map(|name| self.dir.join(name)).collect();
@@ -234,7 +235,7 @@ pub(crate) fn has_safetensors(dir: &Path) -> bool {
     entries.map(|entry| entry.path()).any(|path| path.extension().is_some_and(|extension| extension == "safetensors"))
 }
 
-/// The paths of a snapshot's files within it.
+/// The paths of a snapshot's files, relative to it.
 fn files(snapshot: &Path) -> Vec<String> {
     let (mut names, mut folders) = (Vec::new(), vec![(String::new(), DEPTH)]);
     while let Some((folder, depth)) = folders.pop() {

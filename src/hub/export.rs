@@ -18,21 +18,21 @@ use crate::model::bundle::{PIECE, hex};
 use crate::model::write::WriteMonitor;
 use crate::{Error, Result};
 
-/// The file of sums, as `sha256sum -c` reads it.
+/// The name of the checksum file, which `sha256sum -c` reads.
 pub const SUMS: &str = "SHA256SUMS";
 /// Most bytes of a file on FAT32.
 const FAT_LIMIT: u64 = u32::MAX as u64;
-/// Ends of the names of files that make a folder a model's.
+/// Extensions of files that belong to a model.
 const MODELS: [&str; 4] = ["gguf", "jinja", "json", "safetensors"];
-/// Most bytes of a file of sums.
+/// The longest checksum file that is read, in bytes.
 const MAX_SUMS: u64 = 1 << 20;
 
-/// Copies the files of `model` into `dir`, which may be there, reads them back, and writes their sums beside them. Files that
-/// are there already with the same bytes stay. Returns what `-m` takes for the copy.
+/// Copies the files of `model` into `dir`, creates it if needed, reads the copies back, and writes their checksums
+/// beside them. A file that already exists with the same bytes stays. Returns the copy's path for `-m`.
 ///
 /// # Errors
-/// Input: `dir` has other files of models, or other bytes under a file's name. Failed: there is no room, a file is too long for
-/// the file system, the cache's copy is damaged, or what is read back is not what was written. Interrupted.
+/// Input: `dir` has another model's files, or a file of the same name with other bytes. Failed: there is no room, a
+/// file is too long for the file system, the cache's copy is damaged, or a copy reads back differently. Interrupted.
 pub fn export(model: &Cached, dir: &Path, monitor: &WriteMonitor) -> Result<PathBuf> {
     let files = named(model)?;
     DirBuilder::new().recursive(true).create(dir).map_err(|e| Error::unwritable(dir, &e))?;
@@ -57,15 +57,15 @@ pub fn export(model: &Cached, dir: &Path, monitor: &WriteMonitor) -> Result<Path
     Ok(if is_directory { dir.to_owned() } else { files.first().map_or(dir.to_owned(), |first| dir.join(&first.name)) })
 }
 
-/// A file that is copied.
+/// A file to copy.
 struct ExportFile {
     from: PathBuf,
-    /// Its name in the folder.
+    /// The file's name in the folder.
     name: String,
     bytes: u64,
 }
 
-/// The files of a model with their names.
+/// The model's files with their names in the folder.
 fn named(model: &Cached) -> Result<Vec<ExportFile>> {
     let of = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
@@ -80,7 +80,7 @@ fn named(model: &Cached) -> Result<Vec<ExportFile>> {
     model.files.iter().map(of).collect()
 }
 
-/// Refuses a folder that has other models' files, so that the folder is the model's.
+/// Refuses a folder that has another model's files, so that the folder can be given to `-m`.
 fn check_folder(dir: &Path, files: &[ExportFile]) -> Result<()> {
     let is_ours = |name: &str| files.iter().any(|file| file.name == name);
     let other = |name: String| {
@@ -133,14 +133,14 @@ fn too_long(dir: &Path, file: &ExportFile) -> Error {
 }
 
 impl ExportFile {
-    /// What the file's bytes must be known by, as its name in the cache says; `None` where that says nothing.
+    /// The checksum in the name of the cache's blob; `None` if the name is not a checksum.
     fn etag(&self) -> Option<String> {
         let target = self.from.read_link().ok()?;
         let name = target.file_name()?.to_str()?.to_owned();
         FileSum::like(&name, 0).map(|_| name)
     }
 
-    /// Copies it, and reads the copy back. Returns its SHA-256.
+    /// Copies the file and reads the copy back. Returns its SHA-256.
     fn copy(&self, target: &Path, monitor: &WriteMonitor, progress: &dyn Fn(u64)) -> Result<String> {
         let unwritable = |e: std::io::Error| Error::unwritable(target, &e);
         let mut from = self.open()?;
@@ -180,7 +180,7 @@ impl ExportFile {
         }
     }
 
-    /// Compares what is there already. Returns its SHA-256.
+    /// Compares a file that already exists with the cache's. Returns its SHA-256.
     fn compare(&self, target: &Path, monitor: &WriteMonitor, progress: &dyn Fn(u64)) -> Result<String> {
         let other = || {
             let cause = format!("{} exists already, with other bytes", target.display());
@@ -205,12 +205,12 @@ impl ExportFile {
     }
 }
 
-/// The SHA-256 of a file, read from its medium where the kernel lets go of what it keeps of it.
+/// The SHA-256 of a file. The page cache is dropped first, if the kernel agrees, so that the medium itself is read.
 fn sum_of(path: &Path, monitor: &WriteMonitor, progress: &dyn Fn(u64)) -> Result<String> {
     let unreadable = |e: std::io::Error| Error::unreadable(path, &e);
     let (mut file, _) = regular::open(path, Links::Follow)
         .map_err(|e| Error::input(format!("{} cannot be read: {e}", path.display()), "check the path"))?;
-    // Only advice: where it is not taken the copy in memory is compared.
+    // Advice only: if the kernel ignores it, the cached pages are compared.
     let _ = posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
     let (mut sum, mut done, mut piece) = (Sha256::new(), 0, vec![0; PIECE]);
     loop {

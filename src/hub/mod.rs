@@ -1,8 +1,9 @@
-//! The Hugging Face hub: models in the cache that its own client fills, by their names there; and downloads into it.
+//! The Hugging Face hub: models in the cache that its own client fills, found by their hub names, and downloads into
+//! it.
 //!
 //! ```text
 //! models--ORG--NAME/blobs/ETAG              a file's bytes, by its SHA-256 or its id in Git
-//! models--ORG--NAME/blobs/ETAG.incomplete   what is there of it
+//! models--ORG--NAME/blobs/ETAG.incomplete   the bytes downloaded so far
 //! models--ORG--NAME/snapshots/COMMIT/PATH   a link to its bytes
 //! models--ORG--NAME/refs/main               the commit that was downloaded last
 //! .locks/models--ORG--NAME/ETAG.lock        held while the file is downloaded
@@ -31,16 +32,16 @@ use crate::model::text_file;
 use crate::{Error, Result};
 use name::HubName;
 
-/// The directory or the GGUF file of the model that `word` names; `None` where it names none that the cache has.
+/// The directory or the GGUF file of the model called `word`; `None` if the cache has no such model.
 pub(crate) fn find(word: &Path) -> Option<PathBuf> {
     let name = HubName::parse_beside_paths(word.to_str()?)?;
     Cache::of_user()?.find(&name).ok().map(|model| model.path)
 }
 
-/// Says what to do about a name that is neither a path nor in the cache.
+/// Explains a name that is neither a path nor in the cache.
 ///
 /// # Errors
-/// [`Error::Input`]: what the cache has of the model's repository, and the command that downloads the model.
+/// [`Error::Input`]: lists the cached models of that repository and gives the command that downloads the model.
 pub(crate) fn check(path: &Path) -> Result<()> {
     let name = path.to_str().filter(|_| !text_file::is_there(path)).and_then(HubName::parse_beside_paths);
     let Some(name) = name else { return Ok(()) };

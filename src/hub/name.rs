@@ -1,25 +1,25 @@
-//! How a model of the hub is named: `ORG/NAME`, `ORG/NAME:QUANT` or `ORG/NAME/FILE`.
+//! Names of models on the hub: `ORG/NAME`, `ORG/NAME:QUANT` or `ORG/NAME/FILE`.
 
 use std::fmt;
 
-/// What stands before a name where it was copied from a page's address.
+/// Prefixes of a name that was copied from a web page's address.
 const ADDRESSES: [&str; 4] = ["https://huggingface.co/", "https://hf.co/", "huggingface.co/", "hf.co/"];
-/// What stands between a repository and a file of it in an address.
+/// Path segments between a repository and a file in such an address.
 const VIEWS: [&str; 3] = ["blob/main/", "resolve/main/", "tree/main/"];
 
 /// A repository of models.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Repo {
-    /// Who has it.
+    /// The user or organisation that owns the repository.
     pub organisation: String,
-    /// Its name there.
+    /// The repository's name without its owner.
     pub name: String,
 }
 
-/// Which of a repository's models.
+/// The choice among the models of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice {
-    /// The only one.
+    /// The repository's only model.
     Only,
     /// The GGUF file of this type, in either case: `Q4_K_M`.
     Quant(String),
@@ -32,12 +32,12 @@ pub enum Choice {
 pub struct HubName {
     /// The repository.
     pub repo: Repo,
-    /// Which of its models.
+    /// The model in the repository.
     pub choice: Choice,
 }
 
 impl Repo {
-    /// The repository with these names; `None` where they are none of the hub's.
+    /// The repository with these names; `None` if the hub does not allow them.
     pub fn new(organisation: &str, name: &str) -> Option<Repo> {
         let is_name = |part: &str| {
             let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -55,7 +55,7 @@ impl fmt::Display for Repo {
 }
 
 impl HubName {
-    /// What `word` names; `None` where it is no name of a model.
+    /// Parses a model's name; `None` if `word` is not one.
     pub fn parse(word: &str) -> Option<HubName> {
         let word = ADDRESSES.iter().find_map(|address| word.strip_prefix(address)).unwrap_or(word);
         let (organisation, rest) = word.split_once('/')?;
@@ -73,7 +73,7 @@ impl HubName {
         Some(HubName { repo: Repo::new(organisation, name)?, choice })
     }
 
-    /// What `word` names where a path may be meant too: a file is one of the hub's only if it is a GGUF file.
+    /// Parses a word that may also be a path: `ORG/NAME/FILE` counts only if the file is a GGUF file.
     pub fn parse_beside_paths(word: &str) -> Option<HubName> {
         let is_meant = |name: &HubName| !matches!(&name.choice, Choice::File(file) if !file.ends_with(".gguf"));
         HubName::parse(word).filter(is_meant)
@@ -90,7 +90,7 @@ impl fmt::Display for HubName {
     }
 }
 
-/// Whether a path with slashes names a file below where it begins, in names that can be shown.
+/// Whether a path is relative, stays below its start (no `..`), and has only printable names.
 pub(super) fn is_plain(path: &str) -> bool {
     let is_name = |part: &str| !matches!(part, "" | "." | "..") && !part.chars().any(crate::display::is_obeyed);
     path.split('/').all(is_name)

@@ -1,4 +1,4 @@
-//! Where the Hugging Face hub's own client keeps its files, by environment variables as that client takes them.
+//! The directories of the Hugging Face hub's own client, found by the environment variables that this client reads.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -6,19 +6,18 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{Uid, User};
 
-/// The directory of models that were downloaded; `None` without a home directory.
+/// The directory of downloaded models; `None` without a home directory.
 pub fn cache() -> Option<PathBuf> {
     cache_by(|name| std::env::var_os(name))
 }
 
-/// The file that the client's login leaves a token in; `None` without a home directory.
+/// The file in which the client's login stores the token; `None` without a home directory.
 #[cfg(feature = "pull")]
 pub fn token_file() -> Option<PathBuf> {
     token_file_by(|name| std::env::var_os(name))
 }
 
-/// With a home directory for `~`, and with the values of variables, since neither systemd's `Environment=` nor a container's
-/// `-e` puts them in.
+/// Expands `~` and variables in the value, because neither systemd's `Environment=` nor a container's `-e` does.
 fn cache_by(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let set = |name| set(&variable, name);
     let cache = set("HF_HUB_CACHE").or_else(|| set("HUGGINGFACE_HUB_CACHE"));
@@ -33,14 +32,14 @@ fn token_file_by(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf>
     Some(expand(file, &variable))
 }
 
-/// The directory of all that the client keeps.
+/// The root of all of the client's files.
 fn own(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     set(&variable, "HF_HOME")
         .or_else(|| set(&variable, "XDG_CACHE_HOME").map(|cache| cache.join("huggingface")))
         .or_else(|| home(&variable).map(|home| home.join(".cache/huggingface")))
 }
 
-/// The value of a variable. Empty, it counts as unset.
+/// The value of a variable as a path. An empty value counts as unset.
 fn set(variable: impl Fn(&str) -> Option<OsString>, name: &str) -> Option<PathBuf> {
     variable(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
@@ -49,13 +48,13 @@ fn expand(path: PathBuf, variable: impl Fn(&str) -> Option<OsString>) -> PathBuf
     expand_variables(&expand_home(path, &variable), &variable)
 }
 
-/// The user's home directory: `$HOME`, else that of the system's list of users.
+/// The user's home directory: `$HOME`, else the one in the user database.
 fn home(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let set = variable("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
     set.or_else(|| Some(User::from_uid(Uid::current()).ok()??.dir))
 }
 
-/// `path` with a home directory for a `~` or `~name` that it begins with, where there is such a user.
+/// Replaces a leading `~` or `~name` by the user's home directory, if the user exists.
 fn expand_home(path: PathBuf, variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let mut parts = path.components();
     let Some(user) = parts.next().and_then(|first| first.as_os_str().to_str()?.strip_prefix('~')) else { return path };
@@ -66,7 +65,7 @@ fn expand_home(path: PathBuf, variable: impl Fn(&str) -> Option<OsString>) -> Pa
     found.map_or_else(|| path.clone(), |home| home.join(parts.as_path()))
 }
 
-/// `path` with the values of the variables that it names, `$NAME` or `${NAME}`. One that is not set stays as it is.
+/// Replaces `$NAME` and `${NAME}` by the variables' values. Unset variables stay as they are.
 fn expand_variables(path: &Path, variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let is_name = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
     let (mut rest, mut expanded) = (path.as_os_str().as_bytes(), Vec::new());

@@ -1,8 +1,8 @@
-//! What the hub knows a file's bytes by: their SHA-256, or Git's id of them.
+//! Checksums of files as the hub has them: SHA-256, or Git's blob id.
 
 use sha2::{Digest, Sha256};
 
-/// The sum of a file's bytes, as they come.
+/// A running checksum of a file's bytes.
 #[derive(Clone)]
 pub(super) enum FileSum {
     /// 64 hexadecimal digits.
@@ -13,7 +13,7 @@ pub(super) enum FileSum {
 }
 
 impl FileSum {
-    /// The sum of the kind that `etag` is, of a file of so many bytes; `None` where that is of no kind that is known.
+    /// A checksum of the same kind as `etag`, for a file of `bytes` bytes; `None` if `etag` is of an unknown kind.
     pub(super) fn like(etag: &str, bytes: u64) -> Option<FileSum> {
         match etag.len() {
             64 => Some(FileSum::Sha256(Sha256::new())),

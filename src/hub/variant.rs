@@ -1,4 +1,4 @@
-//! The models that a repository has as GGUF files, and which of them a name means.
+//! The models in a repository's GGUF files, and the choice among them by name.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ const MOST_LISTED: usize = 30;
 /// A GGUF file, or all parts of a split one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variant {
-    /// The paths of its files in the repository, in the order of their numbers. Those past the first may be missing.
+    /// The paths of the files in the repository, sorted by number. Files after the first may be missing.
     pub files: Vec<String>,
 }
 
@@ -27,12 +27,12 @@ impl Variant {
         gguf::models(files).into_iter().map(of).collect()
     }
 
-    /// The path of its first file.
+    /// The path of the first file.
     pub fn first(&self) -> &str {
         self.files.first().map_or("", String::as_str)
     }
 
-    /// Its type as its name has it: `Q4_K_M`, `UD-Q4_K_XL`; `None` where the name has none.
+    /// The quantisation in the file's name: `Q4_K_M`, `UD-Q4_K_XL`; `None` if the name has none.
     pub fn label(&self) -> Option<&str> {
         label(self.stem())
     }
@@ -42,7 +42,7 @@ impl Variant {
         gguf::stem(first.rsplit_once('/').map_or(first, |(_, name)| name))
     }
 
-    /// What names it alone among `all` of the repository's.
+    /// The shortest name that stands for this model alone among `all` of the repository's.
     pub fn name(&self, repo: &Repo, all: &[Variant]) -> HubName {
         let quant = self.label().map(|label| Choice::Quant(label.to_owned()));
         let alone = quant.filter(|quant| choose(all, quant) == [self]);
@@ -50,7 +50,8 @@ impl Variant {
     }
 }
 
-/// Those of `all` that `choice` means. Where some have just this type, these; else those whose names have it in them.
+/// The variants that `choice` fits. For a quantisation: those of exactly this type, or else those whose names contain
+/// it.
 pub fn choose<'v>(all: &'v [Variant], choice: &Choice) -> Vec<&'v Variant> {
     let quant = match choice {
         Choice::Only => return all.iter().collect(),
@@ -65,7 +66,7 @@ pub fn choose<'v>(all: &'v [Variant], choice: &Choice) -> Vec<&'v Variant> {
     }
 }
 
-/// What a message says that there is: `Q4_K_M, Q8_0`, each as it is chosen, with `more` of each.
+/// A list for a message: `Q4_K_M, Q8_0`, each as a user would choose it, followed by `more`.
 pub fn listed(repo: &Repo, all: &[Variant], more: impl Fn(&Variant) -> String) -> String {
     let word = |variant: &Variant| {
         let name = match variant.name(repo, all).choice {
@@ -81,7 +82,7 @@ pub fn listed(repo: &Repo, all: &[Variant], more: impl Fn(&Variant) -> String) -
     words.join(", ")
 }
 
-/// The last word of a stem that is a type, with `UD` before it as Unsloth's names have it.
+/// The last quantisation type in a file's stem, with the prefix `UD-` of Unsloth's names.
 fn label(stem: &str) -> Option<&str> {
     let bytes = stem.as_bytes();
     let starts = (0..stem.len()).filter(|&i| i == 0 || matches!(bytes[i - 1], b'-' | b'.' | b'_'));
@@ -90,7 +91,7 @@ fn label(stem: &str) -> Option<&str> {
         let end = rest.find(['-', '.']).unwrap_or(rest.len());
         is_type(&rest[..end]).then_some((start, start + end))
     };
-    // The first of a word: of `Q4_K_M` neither `K_M` nor `M` is a type, but `F16` would be one in `Q4_F16`.
+    // The longest match that ends there: neither `K_M` nor `M` is a type, but `F16` alone would be one in `Q4_F16`.
     let found: Vec<(usize, usize)> = starts.filter_map(type_at).collect();
     let end = found.last()?.1;
     let start = found.iter().find(|(_, other)| *other == end)?.0;
@@ -101,7 +102,7 @@ fn label(stem: &str) -> Option<&str> {
     Some(&stem[if dynamic.is_some() { start - 3 } else { start }..end])
 }
 
-/// Whether a word is the name of a type, or of a mix of types.
+/// Whether a word is the name of a quantisation type or of a mix of types.
 fn is_type(word: &str) -> bool {
     let word = word.to_ascii_uppercase();
     if matches!(word.as_str(), "F16" | "FP16" | "BF16" | "F32" | "FP32") {
@@ -117,7 +118,7 @@ fn is_type(word: &str) -> bool {
     is_bits && parts.all(|part| !part.is_empty() && part.len() <= 4 && part.bytes().all(|b| b.is_ascii_alphanumeric()))
 }
 
-/// Whether `word` stands in `stem` by itself, in either case.
+/// Whether `stem` contains `word` between separators, ignoring case.
 fn has(stem: &str, word: &str) -> bool {
     let may_follow = if is_type(word) { "-._" } else { "-." };
     let (stem, word) = (stem.to_ascii_lowercase(), word.to_ascii_lowercase());

@@ -1,4 +1,5 @@
-//! The bytes of one file: fetched from where an earlier download stopped, and named only once their sum is the hub's.
+//! The download of one file: continues where an earlier one stopped, and renames the file only after its checksum
+//! matched.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -15,16 +16,16 @@ use crate::display::{bytes, plain};
 use crate::machine::regular::{self, Links, ReadFault};
 use crate::{Error, Result};
 
-/// Bytes that are read at a time.
+/// Bytes read at a time.
 const PIECE: usize = 256 << 10;
-/// Times that a file is fetched whole where its sum is wrong.
+/// How many times a file is downloaded in full before a wrong checksum is an error.
 const WHOLES: u32 = 2;
-/// Longest wait that a server may ask for.
+/// The longest wait that is accepted from a server.
 const LONGEST_ASKED: Duration = Duration::from_secs(600);
-/// How often it is looked whether the work was cancelled while a server is waited for.
+/// Interval at which a wait checks for cancellation.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Where a file's bytes go.
+/// The download of one file and its destination.
 pub(super) struct BlobFetch<'a> {
     pub(super) client: &'a HubClient,
     pub(super) repo: &'a Repo,
@@ -33,20 +34,20 @@ pub(super) struct BlobFetch<'a> {
     pub(super) file: &'a RepoFile,
     /// The file's address.
     pub(super) url: String,
-    /// What has its bytes once they are whole.
+    /// The path of the complete file.
     pub(super) blob: PathBuf,
-    /// What has those that have come.
+    /// The path of the partial file.
     pub(super) partial: PathBuf,
-    /// Bytes of other files that are done, of all.
+    /// Bytes of the other files that are already here, for the progress.
     pub(super) before: u64,
     pub(super) total: u64,
 }
 
 /// Why a file's bytes did not come.
 pub(super) enum FetchFault {
-    /// The hub has other bytes under its name than it said.
+    /// The hub's etag differs from the listing's: the file was replaced meanwhile.
     Changed,
-    /// There is nothing to be done about it here.
+    /// The download cannot continue.
     Error(Error),
 }
 
@@ -56,7 +57,7 @@ impl From<Error> for FetchFault {
     }
 }
 
-/// What has come of a file.
+/// The part of a file that has been downloaded.
 struct Come {
     file: File,
     bytes: u64,
@@ -64,11 +65,11 @@ struct Come {
 }
 
 impl BlobFetch<'_> {
-    /// Fetches what is missing, checks the sum, and names the file. Returns how many bytes came over the network.
+    /// Downloads the missing bytes, checks the checksum, and renames the file. Returns the bytes downloaded.
     ///
     /// # Errors
-    /// The hub refuses it or cannot be reached, what comes is not what it named, or a write fails. What has come stays, but
-    /// for bytes with a wrong sum.
+    /// The hub refuses the file or cannot be reached, the checksum is wrong, or a write fails. The partial file stays
+    /// for the next attempt, unless its checksum is wrong.
     pub(super) fn run(&self) -> std::result::Result<u64, FetchFault> {
         let mut fetched = 0;
         for whole in 1..=WHOLES {
@@ -79,13 +80,14 @@ impl BlobFetch<'_> {
             }
             fetched += self.fill(&mut come)?;
             come.file.sync_all().map_err(|e| self.unwritable(&e))?;
-            // The sum is of what came here. Where locks do not hold, another process may have written to the file too.
+            // The checksum covers the bytes of this process. Where locks do not work, another process may have written
+            // as well.
             let length = come.file.metadata().map_err(|e| self.unwritable(&e))?.len();
             if length == self.file.bytes && come.sum.digits() == self.file.etag {
                 std::fs::rename(&self.partial, &self.blob).map_err(|e| Error::unwritable(&self.blob, &e))?;
                 return Ok(fetched);
             }
-            // Nothing says which of them are wrong.
+            // A checksum does not tell which bytes are wrong.
             std::fs::remove_file(&self.partial).map_err(|e| Error::unwritable(&self.partial, &e))?;
             if whole < WHOLES {
                 self.watch.say(&format!("{} came with a wrong sum, and is fetched anew", self.file.name()));
@@ -96,7 +98,7 @@ impl BlobFetch<'_> {
         Err(Error::failed(cause, remedy).into())
     }
 
-    /// What came of an earlier download, read back for its sum.
+    /// Opens the partial file, and hashes the bytes of an earlier download.
     fn open(&self) -> Result<Come> {
         match regular::open(&self.partial, Links::Refuse) {
             Ok(_) => {}
@@ -130,7 +132,7 @@ impl BlobFetch<'_> {
         }
     }
 
-    /// Asks for what is missing until all has come. Each gain allows as many failures in a row anew.
+    /// Requests the missing bytes until the file is complete. Each byte gained resets the count of failures.
     fn fill(&self, come: &mut Come) -> std::result::Result<u64, FetchFault> {
         let (start, mut failures) = (come.bytes, 0);
         while come.bytes < self.file.bytes {
@@ -149,7 +151,7 @@ impl BlobFetch<'_> {
         Ok(come.bytes - start)
     }
 
-    /// Waits before the next try, or says why there is none.
+    /// Waits before the next request, or returns the error if there is none.
     fn wait_after(&self, trouble: Trouble, failures: u32) -> Result<()> {
         match wait(&self.patience, &trouble, failures, self.watch)? {
             true => Ok(()),
@@ -163,19 +165,19 @@ impl BlobFetch<'_> {
         }
     }
 
-    /// Asks once, and takes what comes.
+    /// Makes one request and appends its bytes.
     fn ask(&self, come: &mut Come) -> std::result::Result<std::result::Result<(), Trouble>, FetchFault> {
         let answer = match self.client.get(&self.url, come.bytes) {
             Ok(answer) => answer,
             Err(trouble) => return Ok(Err(trouble)),
         };
         let passing = |why: String| Ok(Err(Trouble::Passing { why, after: None }));
-        // The first etag is the hub's own: that of another host is its own business.
+        // Only the hub's own etag counts; the etag of a storage host may be anything.
         let is_other = |etag: &String| FileSum::like(etag, 0).is_some() && *etag != self.file.etag;
         if answer.linked.etag.as_ref().is_some_and(is_other) {
             return Err(FetchFault::Changed);
         }
-        // A server that knows no ranges begins at the beginning; what is here already is passed over.
+        // A server without ranges sends the file from its beginning; the bytes already here are skipped.
         let mut over = match (answer.status, answer.range()) {
             (200, _) => come.bytes,
             (206, Some((from, whole))) if from <= come.bytes && whole.is_none_or(|whole| whole == self.file.bytes) => {
@@ -195,7 +197,7 @@ impl BlobFetch<'_> {
             };
             let passed = over.min(read as u64);
             over -= passed;
-            // No more than there is to come: what a server sends beyond the file is not the file's.
+            // Bytes beyond the file's length are dropped.
             let left = (self.file.bytes - come.bytes).min(read as u64 - passed) as usize;
             let new = &piece[passed as usize..passed as usize + left];
             come.file.write_all(new).map_err(|e| self.unwritable(&e))?;
@@ -211,7 +213,7 @@ impl BlobFetch<'_> {
     }
 }
 
-/// Waits before a request is made again, after so many failures in a row; `false` where it is not to be made.
+/// Waits before a request is repeated after `failures` failures in a row. Returns `false` if it must not be repeated.
 ///
 /// # Errors
 /// Interrupted.
@@ -236,7 +238,7 @@ pub(super) fn wait(patience: &Patience, trouble: &Trouble, failures: u32, watch:
     Ok(true)
 }
 
-/// The length of what has come of a file in an earlier download.
+/// The length of a partial file; 0 without one.
 pub(super) fn come_of(partial: &Path) -> u64 {
     partial.symlink_metadata().map_or(0, |found| found.len())
 }

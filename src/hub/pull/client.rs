@@ -1,4 +1,4 @@
-//! Requests to the hub, and to the hosts that it sends on to. The token goes to the hub alone.
+//! Requests to the hub and to the hosts that it redirects to. Only the hub gets the token.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use super::settings::PullSettings;
 use crate::display::quote;
 use crate::{Cancel, Error, Result};
 
-/// Most hosts in a row that send a request on.
+/// The most redirects of a request.
 const MOST_REDIRECTS: usize = 10;
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(20);
-/// Longest line of an answer's explanation that is shown, in bytes.
+/// The longest error body that is read for its explanation, in bytes.
 const MAX_EXPLANATION: u64 = 64 << 10;
-/// How often it is looked whether the work was cancelled.
+/// Interval at which cancellation is checked.
 const LOOK: Duration = Duration::from_millis(100);
-/// Variables that name a file of certificates to trust in the place of the public ones.
+/// Variables that name a file of certificates to trust instead of the public ones.
 const CERTIFICATES: [&str; 3] = ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"];
 
-/// What asks the hub.
+/// An HTTP client for the hub.
 pub(super) struct HubClient {
     agent: Agent,
-    /// As it was given.
+    /// The URL as given.
     address: String,
     endpoint: Uri,
     token: Option<String>,
@@ -38,41 +38,41 @@ pub(super) struct HubClient {
     watch: CancelWatch,
 }
 
-/// An answer to a request, from the host that has what was asked for.
+/// A response, from the host that has the file.
 pub(super) struct Answer {
     pub(super) status: u16,
-    /// The host's headers.
+    /// The last host's headers.
     headers: HeaderMap,
-    /// The hub's own name for the file's content, and its length, where it gives them.
+    /// The hub's own etag and length of the file, if it sent them.
     pub(super) linked: Linked,
     body: Body,
 }
 
-/// What the hub says of a file before it sends on to the host that has it.
+/// Properties of a file in the hub's own response, before the redirect to the host that stores it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Linked {
     pub(super) etag: Option<String>,
     pub(super) size: Option<u64>,
 }
 
-/// Why a request has no answer of use.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Trouble {
-    /// It may go better the next time; the server may say after how many seconds.
+    /// A repeated request may succeed. `after`: the seconds that the server asks to wait.
     Passing { why: String, after: Option<u64> },
-    /// The hub refuses it, with a status and its own words for why.
+    /// The hub refuses the request, with a status, an error code and a message.
     Refused { status: u16, code: String, message: String },
-    /// It will not go better.
+    /// A repeated request would fail too.
     Lasting { why: String, remedy: String },
-    /// The caller ended it.
+    /// The caller cancelled the work.
     Cancelled,
 }
 
 impl HubClient {
-    /// A client for these settings. Once `cancel` is set its requests end.
+    /// A client for these settings. Its requests end when `cancel` is set.
     ///
     /// # Errors
-    /// Input: the endpoint is no address, or the certificates cannot be read.
+    /// Input: the endpoint is not a URL, or the certificates cannot be read.
     pub(super) fn new(settings: &PullSettings, cancel: &Cancel) -> Result<HubClient> {
         let endpoint: Uri =
             settings.endpoint.parse().ok().filter(|uri: &Uri| uri.host().is_some()).ok_or_else(|| {
@@ -110,12 +110,12 @@ impl HubClient {
         self.token.is_some() && is_private(&self.endpoint)
     }
 
-    /// Whether there is a token that would go through a network in the clear.
+    /// Whether a token is set but not sent because the connection is not encrypted.
     pub(super) fn withholds_token(&self) -> bool {
         self.token.is_some() && !is_private(&self.endpoint)
     }
 
-    /// Asks for `url`, from byte `from` on where that is not 0. Statuses other than 200, 206 and 416 are troubles.
+    /// Requests `url`, from byte `from` on if that is not 0. Statuses other than 200, 206 and 416 are errors.
     pub(super) fn get(&self, url: &str, from: u64) -> std::result::Result<Answer, Trouble> {
         let mut uri = parse(url)?;
         let mut linked = Linked::default();
@@ -144,7 +144,7 @@ impl HubClient {
         let proxy = match self.proxies.of(uri) {
             None => None,
             Some(address) => Some(ureq::Proxy::new(address).map_err(|_| Trouble::Lasting {
-                // Which may have a password in it.
+                // The value is not shown: it may contain a password.
                 why: "the proxy that the environment names has no address of one".into(),
                 remedy: "set HTTPS_PROXY as in http://proxy.example:3128".into(),
             })?),
@@ -165,19 +165,19 @@ impl HubClient {
 }
 
 impl Answer {
-    /// The number in a header.
+    /// A header's value as a number.
     pub(super) fn number(&self, name: &'static str) -> Option<u64> {
         text(&self.headers, HeaderName::from_static(name))?.trim().parse().ok()
     }
 
-    /// The first byte and the length of the whole in the answer to a request for a part.
+    /// The first byte's position and the total length in the response to a range request.
     pub(super) fn range(&self) -> Option<(u64, Option<u64>)> {
         let range = text(&self.headers, HeaderName::from_static("content-range"))?.trim().strip_prefix("bytes ")?;
         let (part, whole) = range.split_once('/')?;
         Some((part.split_once('-')?.0.trim().parse().ok()?, whole.trim().parse().ok()))
     }
 
-    /// What reads the body.
+    /// A reader of the body.
     pub(super) fn into_reader(self) -> impl Read {
         self.body.into_reader()
     }
@@ -188,7 +188,7 @@ impl Answer {
         let host = uri.host().unwrap_or_default();
         let after = header("retry-after");
         let after = after.parse().ok().or_else(|| seconds_until(&after));
-        // A host that the hub has sent on to refuses an address that has grown too old; the hub gives a new one.
+        // A storage host refuses a signed URL that has expired; the hub issues a new one.
         if !is_hub || matches!(status, 408 | 429 | 500..=599) {
             let why = match status {
                 429 => format!("{host} takes no more requests for now (429)"),
@@ -207,7 +207,8 @@ impl Answer {
 }
 
 impl Linked {
-    /// Takes what a hop of the hub's says of the file. The headers with `linked` are of the file that it sends on to.
+    /// Takes etag and length from one response of the hub's. The `x-linked-*` headers describe the file behind a
+    /// redirect.
     fn take(&mut self, headers: &HeaderMap, status: StatusCode) {
         let header = |name| text(headers, HeaderName::from_static(name));
         let whole = status == StatusCode::OK;
@@ -218,18 +219,18 @@ impl Linked {
     }
 }
 
-/// An etag without its quotes and without what calls it weak.
+/// An etag without quotes and without the weak prefix `W/`.
 fn plain_etag(etag: &str) -> String {
     etag.trim().trim_start_matches("W/").trim_matches('"').to_owned()
 }
 
-/// A status with its words: `503 Service Unavailable`.
+/// A status with its reason: `503 Service Unavailable`.
 fn named(status: u16) -> String {
     let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     reason.map_or_else(|| status.to_string(), |reason| format!("{status} {reason}"))
 }
 
-/// Seconds until the date of a header.
+/// Seconds until an HTTP date.
 fn seconds_until(date: &str) -> Option<u64> {
     let then = jiff::fmt::rfc2822::parse(date).ok()?.timestamp();
     Some(then.duration_since(jiff::Timestamp::now()).as_secs().max(0) as u64)
@@ -246,7 +247,7 @@ fn parse(url: &str) -> std::result::Result<Uri, Trouble> {
     })
 }
 
-/// Where an answer of `from` sends on to.
+/// The target of a redirect from `from`.
 fn follow(from: &Uri, location: &str) -> std::result::Result<Uri, Trouble> {
     let wrong = |what: &str| Trouble::Lasting {
         why: format!("{} sends on to {}, {what}", from.host().unwrap_or_default(), quote(location)),
@@ -264,25 +265,25 @@ fn follow(from: &Uri, location: &str) -> std::result::Result<Uri, Trouble> {
     }
 }
 
-/// Whether two addresses are of one server: the token goes to no other.
+/// Whether two URLs have the same scheme, host and port. The token is sent only there.
 fn same_host(a: &Uri, b: &Uri) -> bool {
     let port = |uri: &Uri| uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
     let host = |uri: &Uri| uri.host().map(str::to_ascii_lowercase);
     (a.scheme_str(), host(a), port(a)) == (b.scheme_str(), host(b), port(b))
 }
 
-/// Whether others cannot read what is sent there.
+/// Whether the connection is encrypted or stays on this machine.
 fn is_private(uri: &Uri) -> bool {
     let host = uri.host().unwrap_or_default();
     uri.scheme_str() == Some("https") || host == "localhost" || host == "[::1]" || host.starts_with("127.")
 }
 
-/// The certificates that servers are checked by: those of a file that a variable names, else the public ones inside.
+/// The certificates to trust: from the file that a variable names, else the built-in public ones.
 fn root_certificates() -> Result<RootCerts> {
     let named = |name: &'static str| Some((name, std::env::var_os(name).filter(|value| !value.is_empty())?));
     let Some((name, file)) = CERTIFICATES.into_iter().find_map(named) else { return Ok(RootCerts::WebPki) };
     let file = std::path::PathBuf::from(file);
-    // Of a directory, which requests takes too, no file is named.
+    // `requests` accepts a directory too; here it is an error.
     let wrong = |why: String| {
         let cause = format!("{name} is {}, {why}", file.display());
         Error::input(cause, "name a file with certificates in PEM, or unset it")

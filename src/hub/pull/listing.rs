@@ -1,4 +1,4 @@
-//! What a repository has: its files with their lengths and what their bytes are known by, as of one commit.
+//! The listing of a repository at one commit: its files with their lengths and etags.
 
 use std::io::Read;
 
@@ -10,9 +10,9 @@ use super::client::{HubClient, Trouble};
 use crate::display::quote;
 use crate::model::json;
 
-/// What stays as it is in a part of an address's path.
+/// Characters of a path that are not percent-encoded in a URL.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
-/// The longest list of files that is read, in bytes.
+/// The longest listing that is read, in bytes.
 const MAX_LISTING: u64 = 64 << 20;
 
 /// A repository at a commit.
@@ -20,17 +20,17 @@ const MAX_LISTING: u64 = 64 << 20;
 pub(super) struct Listing {
     pub(super) commit: String,
     pub(super) files: Vec<RepoFile>,
-    /// What the model is, as the hub read it of its config or its GGUF file: `gemma3`, `llama`.
+    /// The model's architecture, as the hub found it in the config or GGUF file: `gemma3`, `llama`.
     pub(super) architecture: Option<String>,
 }
 
 /// A file of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RepoFile {
-    /// Its path in the repository.
+    /// The file's path in the repository.
     pub(super) path: String,
     pub(super) bytes: u64,
-    /// The SHA-256 of its bytes in 64 hexadecimal digits, or Git's id of them in 40. Its name in the cache.
+    /// The SHA-256 of the bytes (64 hexadecimal digits) or their Git blob id (40). The blob's name in the cache.
     pub(super) etag: String,
 }
 
@@ -69,7 +69,7 @@ struct GgufFacts {
 }
 
 impl Listing {
-    /// Asks the hub for the newest commit of a repository.
+    /// Requests the listing of a repository's newest commit.
     pub(super) fn of(client: &HubClient, endpoint: &str, repo: &Repo) -> Result<Listing, Trouble> {
         let url = format!("{endpoint}/api/models/{repo}/revision/main?blobs=true");
         let mut bytes = Vec::new();
@@ -119,18 +119,18 @@ impl Sibling {
 }
 
 impl RepoFile {
-    /// Its address at a commit.
+    /// The file's URL at a commit.
     pub(super) fn url(&self, endpoint: &str, repo: &Repo, commit: &str) -> String {
         format!("{endpoint}/{repo}/resolve/{commit}/{}", utf8_percent_encode(&self.path, PATH))
     }
 
-    /// The last part of its path.
+    /// The last component of the path.
     pub(super) fn name(&self) -> &str {
         self.path.rsplit_once('/').map_or(&self.path, |(_, name)| name)
     }
 }
 
-/// Whether a text is so many hexadecimal digits in small letters.
+/// Whether `text` is exactly `digits` lowercase hexadecimal digits.
 fn is_hex(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -1,5 +1,5 @@
-//! Downloads into the hub's cache. What has come of a file stays until it is whole, whatever happens, and a file has its name
-//! only once its sum is the hub's.
+//! Downloads into the hub's cache. A partial file stays until it is complete, so that an interrupted download
+//! continues. A file gets its final name only after its checksum matched the hub's.
 
 mod blob;
 mod client;
@@ -21,15 +21,15 @@ use super::name::{HubName, Repo};
 use crate::display::bytes;
 use crate::{Cancel, Error, Result};
 
-/// Times that a list of files is taken anew because a file has changed meanwhile.
+/// How many times the listing is requested again because a file changed during the download.
 const CHANGES: u32 = 3;
 
-/// Most times in a row that the list of files is asked for again.
+/// How many times in a row a failed request for the listing is repeated.
 const LIST_RETRIES: u32 = 3;
 
-/// What looks on at a download.
+/// The caller's side of a download: progress, messages and cancellation.
 pub trait PullWatch {
-    /// So many bytes of so many are here.
+    /// `done` of `total` bytes are here.
     fn progress(&self, done: u64, total: u64);
     /// A line for the user.
     fn say(&self, line: &str);
@@ -37,26 +37,27 @@ pub trait PullWatch {
     fn cancel(&self) -> &Cancel;
 }
 
-/// What a download has brought.
+/// The result of a download.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pulled {
     /// The model's directory, its GGUF file (the first of a split one), or the file that was asked for.
     pub path: PathBuf,
-    /// What `-m` takes for it; `None` for a file that is no model.
+    /// The model's name for `-m`; `None` for a file that is not a model.
     pub model: Option<HubName>,
-    /// All of its files.
+    /// All files of the model.
     pub files: Vec<PathBuf>,
-    /// Bytes of the files.
+    /// Total length of the files.
     pub bytes: u64,
-    /// Bytes that came over the network.
+    /// Bytes transferred over the network.
     pub fetched: u64,
 }
 
-/// Downloads what `name` means, as far as it is not in the cache.
+/// Downloads the files of the model or file called `name` that the cache lacks.
 ///
 /// # Errors
-/// Input: there is no such model, several may be meant, or the hub refuses it to this user. Failed: the hub cannot be reached,
-/// there is no room, or what comes is not what the hub names. Interrupted: the caller ended it. What has come stays then.
+/// Input: there is no such model, several fit the name, or the hub refuses it to this user. Failed: the hub cannot be
+/// reached, there is no room, or a checksum differs from the hub's. Interrupted: the caller cancelled it. Partial files
+/// stay.
 pub fn pull(name: &HubName, settings: &PullSettings, watch: &dyn PullWatch) -> Result<Pulled> {
     let client = HubClient::new(settings, watch.cancel())?;
     let task = PullTask { name, settings, watch, client: &client, store: Store::new(&settings.cache, &name.repo) };
@@ -74,7 +75,7 @@ pub fn pull(name: &HubName, settings: &PullSettings, watch: &dyn PullWatch) -> R
     Err(Error::failed(cause, "try again later; check HF_ENDPOINT if it is set"))
 }
 
-/// Fails once the caller has ended the download.
+/// Fails if the caller has cancelled the download.
 fn check(watch: &dyn PullWatch) -> Result<()> {
     watch.cancel().check_or("interrupted, and what has come is kept")
 }
@@ -88,9 +89,9 @@ struct PullTask<'a> {
 }
 
 impl PullTask<'_> {
-    /// What the repository has now.
+    /// Requests the repository's listing.
     fn list(&self) -> Result<Listing> {
-        // Without a network that is soon known, and nothing is under way yet.
+        // Few retries: without a network the user should hear it soon, and no transfer is lost.
         let patience = self.settings.patience;
         let patience = Patience { retries: patience.retries.min(LIST_RETRIES), ..patience };
         let mut failures = 0;
@@ -135,7 +136,7 @@ impl PullTask<'_> {
         })
     }
 
-    /// Fetches those of `files` that are not here. Returns how many bytes came.
+    /// Downloads the files that are missing. Returns the bytes transferred.
     fn fetch(&self, listing: &Listing, files: &[RepoFile]) -> std::result::Result<u64, FetchFault> {
         self.store.prepare()?;
         let total = files.iter().map(|file| file.bytes).sum();
@@ -151,7 +152,7 @@ impl PullTask<'_> {
             self.watch.progress(before, total);
             if !self.store.has(file) {
                 let _lock = self.store.lock(file, self.watch)?;
-                // Another process may have had the lock.
+                // Another process may have downloaded the file while this one waited for the lock.
                 if !self.store.has(file) {
                     let fetch = BlobFetch {
                         client: self.client,
@@ -173,7 +174,7 @@ impl PullTask<'_> {
         Ok(fetched)
     }
 
-    /// Says what earlier downloads have left of versions that the repository no longer has.
+    /// Reports partial files of versions that the repository no longer has.
     fn tell_leftovers(&self, listing: &Listing) {
         for (partial, length) in self.store.partials() {
             let is_known = listing.files.iter().any(|file| self.store.partial(file) == partial);
@@ -185,8 +186,8 @@ impl PullTask<'_> {
     }
 }
 
-/// The error of a request that is not made again. `what` is what it was for, and `remedy` what helps where the network is at
-/// fault.
+/// The error for a request that is not repeated. `what` names the request's purpose, and `remedy` is the remedy for
+/// network errors.
 fn refusal(client: &HubClient, repo: &Repo, trouble: Trouble, what: &str, remedy: &str) -> Error {
     let (status, code, message) = match trouble {
         Trouble::Passing { why, .. } => return Error::failed(format!("{what}: {why}"), remedy),
@@ -212,7 +213,7 @@ fn refusal(client: &HubClient, repo: &Repo, trouble: Trouble, what: &str, remedy
             format!("{what}: it is open to those alone who have accepted its terms ({status})"),
             format!("accept them at {page}, and set HF_TOKEN to a token of {tokens}"),
         ),
-        // The hub does not tell a stranger whether there is such a repository.
+        // Without a token the hub does not reveal whether the repository exists.
         (401 | 403, false) => (
             format!("{what}: there is none that is open to all ({status})"),
             format!("check the name at {page}; for one that is not open set HF_TOKEN to a token of {tokens}"),

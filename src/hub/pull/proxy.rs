@@ -1,8 +1,8 @@
-//! Which proxy a request goes through, by the variables that curl and Python's clients read.
+//! The choice of a proxy, by the environment variables that curl and Python's clients read.
 
 use ureq::http::Uri;
 
-/// The proxies that variables name.
+/// The proxies in the environment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Proxies {
     https: Option<String>,
@@ -11,7 +11,7 @@ pub(super) struct Proxies {
 }
 
 impl Proxies {
-    /// Those of `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in small letters too.
+    /// Reads `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`; their lowercase forms come first.
     pub(super) fn by(variable: impl Fn(&str) -> Option<String>) -> Proxies {
         let set = |name: &str| {
             let value = variable(&name.to_lowercase()).or_else(|| variable(name));
@@ -34,7 +34,7 @@ impl Proxies {
     }
 }
 
-/// Whether a rule of `NO_PROXY` means a host: by its name, as a domain that it is in, or all of them.
+/// Whether a rule of `NO_PROXY` matches a host: by its name, by a domain above it, or by `*`.
 fn is_exempt(rule: &str, host: &str, port: Option<u16>) -> bool {
     let (rule, of_rule) = match rule.rsplit_once(':') {
         Some((name, digits)) if !name.contains(':') => (name, digits.parse::<u16>().ok()),

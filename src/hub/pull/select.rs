@@ -1,4 +1,4 @@
-//! Which files of a repository are fetched for what a name means.
+//! The choice of a repository's files to download for a name.
 
 use std::collections::BTreeSet;
 
@@ -13,25 +13,25 @@ use crate::model::checkpoint::files::INDEX;
 use crate::model::json;
 use crate::{Error, Result};
 
-/// The single file of weights, which comes before an index as in transformers.
+/// The file with all weights. It is preferred to an index of shards, as in transformers.
 const SINGLE: &str = "model.safetensors";
-/// What else a model's directory has for the programs that read it: by the ends of names, and by names.
+/// Extensions and names of the other files that programs read from a model directory.
 const ENDS: [&str; 2] = [".json", ".jinja"];
 const NAMES: [&str; 1] = ["tokenizer.model"];
 
-/// What is fetched.
+/// The files to download.
 pub(super) struct ChosenFiles {
     pub(super) files: Vec<RepoFile>,
-    /// The path of the file that stands for all; `None` where the directory does.
+    /// The path of the file that names the model; `None` if the directory does.
     pub(super) path: Option<String>,
-    /// What `-m` takes for it; `None` for a file that is no model.
+    /// The model's name for `-m`; `None` for a file that is not a model.
     pub(super) model: Option<HubName>,
 }
 
-/// The files that `name` means. `fetch` gives the bytes of an index of weights.
+/// Chooses the files for `name`. `fetch` downloads an index of weights and returns its bytes.
 ///
 /// # Errors
-/// Input: there is no such model, or several may be meant; the message lists them. Those of `fetch`.
+/// Input: there is no such model, or several fit the name; the message lists them. Errors of `fetch`.
 pub(super) fn choose(
     listing: &Listing,
     name: &HubName,
@@ -55,7 +55,7 @@ pub(super) fn choose(
     }
 }
 
-/// A part of a split file.
+/// The listing's entry for one part of a split file.
 fn part(listing: &Listing, path: &str) -> Result<RepoFile> {
     listing.find(path).cloned().ok_or_else(|| {
         let cause = format!("the repository does not have {}, a part of the model", quote(path));
@@ -63,7 +63,7 @@ fn part(listing: &Listing, path: &str) -> Result<RepoFile> {
     })
 }
 
-/// What a directory of safetensors needs.
+/// The files of a model directory with weights in safetensors.
 fn set(
     listing: &Listing,
     name: &HubName,
@@ -85,7 +85,7 @@ fn set(
     Ok(ChosenFiles { files, path: None, model: Some(name.clone()) })
 }
 
-/// The files that an index names.
+/// The shards named by an index.
 fn shards(bytes: &[u8]) -> std::result::Result<BTreeSet<String>, String> {
     #[derive(Deserialize)]
     struct WeightIndex {
@@ -100,7 +100,7 @@ fn is_weights(file: &RepoFile) -> bool {
     file.path.ends_with(".safetensors") && !file.path.contains('/')
 }
 
-/// The error for a file that is not there, with the name that is most like it.
+/// The error for a missing file; suggests the most similar name.
 fn without_file(listing: &Listing, name: &HubName, path: &str) -> Error {
     let like = nearest(path, listing.files.iter().map(|file| file.path.as_str()));
     let variants = Variant::all(listing.files.iter().map(|file| file.path.as_str()));
@@ -111,7 +111,7 @@ fn without_file(listing: &Listing, name: &HubName, path: &str) -> Error {
     Error::input(format!("{} has no file {}", name.repo, quote(path)), remedy)
 }
 
-/// The error where a name means none or several of a repository's models.
+/// The error for a name that fits none or several of a repository's models.
 fn unclear(listing: &Listing, name: &HubName, variants: &[Variant], found: &[&Variant]) -> Error {
     let repo = &name.repo;
     let first = match found.first().or(variants.first().as_ref()) {

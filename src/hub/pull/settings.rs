@@ -1,4 +1,4 @@
-//! Where downloads come from and go to, by the environment variables of the hub's own client.
+//! Settings of downloads, from the environment variables of the hub's own client.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,32 +9,32 @@ use crate::{Error, Result};
 
 /// The public hub.
 const PUBLIC: &str = "https://huggingface.co";
-/// The longest token that is read, in bytes. The hub's have 37.
+/// The longest token that is read, in bytes. The hub's tokens have 37.
 const MAX_TOKEN: usize = 4096;
 
-/// Where downloads come from, and where they go.
+/// The source and destination of downloads.
 #[derive(Clone)]
 pub struct PullSettings {
-    /// The hub's address, without a slash at the end.
+    /// The hub's URL, without a trailing slash.
     pub endpoint: String,
-    /// What the hub knows its user by.
+    /// The user's access token for the hub.
     pub token: Option<String>,
-    /// Where files go.
+    /// The cache that files are written to.
     pub cache: Cache,
-    /// How long a server is waited for, and how often it is asked.
+    /// Timeouts and retries.
     pub patience: Patience,
 }
 
-/// How long a server is waited for, and how often it is asked again.
+/// Timeouts and retries of requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Longest silence of a connection.
+    /// The longest time without a byte from the server.
     pub silence: Duration,
-    /// Times in a row that a request is made again without a byte gained.
+    /// The most retries in a row without a byte gained.
     pub retries: u32,
-    /// The wait before the first of them. Each is twice as long as the one before.
+    /// The wait before the first retry. It doubles with each retry.
     pub first_wait: Duration,
-    /// The longest wait before one, where the server asks for no longer one.
+    /// The longest wait before a retry, unless the server asks for a longer one.
     pub longest_wait: Duration,
 }
 
@@ -46,10 +46,10 @@ impl Default for Patience {
 }
 
 impl PullSettings {
-    /// Those of the user: `HF_ENDPOINT`, `HF_TOKEN` or the file that `hf auth login` writes, and the cache.
+    /// The user's settings: `HF_ENDPOINT`, `HF_TOKEN` or the file that `hf auth login` writes, and the cache.
     ///
     /// # Errors
-    /// Input: `HF_HUB_OFFLINE` is set, a variable is no address or no token, or there is no home directory.
+    /// Input: `HF_HUB_OFFLINE` is set, a variable is not a URL or token, or there is no home directory.
     pub fn of_user() -> Result<PullSettings> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let is_on = |value: String| matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on");

@@ -1,4 +1,4 @@
-//! Where a repository's files lie in the cache, as the hub's own client has them.
+//! The layout of a repository in the cache: the same as the hub's own client uses.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::ErrorKind;
@@ -16,7 +16,7 @@ use crate::machine::free_bytes;
 use crate::machine::partial::{Lock, PartialFile, lock_for, parent_of};
 use crate::{Error, Result};
 
-/// How often a lock that another process has is tried.
+/// Interval at which a lock that another process holds is tried again.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// A repository's part of the cache.
@@ -30,17 +30,17 @@ impl Store {
         Store { dir: cache.repo_dir(repo), locks: cache.root().join(".locks").join(folder(repo)) }
     }
 
-    /// Makes the directories.
+    /// Creates the directories.
     pub(super) fn prepare(&self) -> Result<()> {
         [&self.dir.join("blobs"), &self.dir.join("refs"), &self.locks].into_iter().try_for_each(|dir| make(dir))
     }
 
-    /// What has the bytes of a file.
+    /// The path of a file's bytes.
     pub(super) fn blob(&self, file: &RepoFile) -> PathBuf {
         self.dir.join("blobs").join(&file.etag)
     }
 
-    /// What has those that have come of it.
+    /// The path of a file's partial download.
     pub(super) fn partial(&self, file: &RepoFile) -> PathBuf {
         self.dir.join("blobs").join(format!("{}.{PARTIAL}", file.etag))
     }
@@ -55,7 +55,7 @@ impl Store {
         self.snapshot(commit).join(path)
     }
 
-    /// Whether a file's bytes are here.
+    /// Whether the file is complete in the cache.
     pub(super) fn has(&self, file: &RepoFile) -> bool {
         self.blob(file).metadata().is_ok_and(|found| found.is_file() && found.len() == file.bytes)
     }
@@ -63,7 +63,7 @@ impl Store {
     /// Refuses a download for which the file system has no room.
     ///
     /// # Errors
-    /// Failed: it has not.
+    /// Failed: too little room.
     pub(super) fn check_space(&self, wanted: u64) -> Result<()> {
         let free = free_bytes(&self.dir)?;
         if wanted <= free {
@@ -74,11 +74,11 @@ impl Store {
         Err(Error::failed(cause, format!("free {lacking} there, or set HF_HOME to a place with more room")))
     }
 
-    /// The lock of a file, which the hub's own client takes too. Waits for another process that has it. Where the file system
-    /// has no locks there is none.
+    /// Locks a file by the lock that the hub's own client uses, and waits while another process holds it. `None` on a
+    /// file system without locks.
     ///
     /// # Errors
-    /// Failed: it cannot be made. Interrupted.
+    /// Failed: the lock cannot be created. Interrupted.
     pub(super) fn lock(&self, file: &RepoFile, watch: &dyn PullWatch) -> Result<Option<Lock>> {
         let path = self.locks.join(&file.etag);
         let mut has_told = false;
@@ -100,10 +100,10 @@ impl Store {
         }
     }
 
-    /// Gives a file its name in a commit.
+    /// Links a file's bytes to its path in a commit.
     ///
     /// # Errors
-    /// Failed: it cannot be written.
+    /// Failed: the link cannot be written.
     pub(super) fn link(&self, commit: &str, file: &RepoFile) -> Result<()> {
         let (path, depth) = (self.path(commit, &file.path), file.path.split('/').count() + 1);
         let target = Path::new(&"../".repeat(depth)).join("blobs").join(&file.etag);
@@ -111,16 +111,17 @@ impl Store {
         place(&self.blob(file), &path, &target, link_to).map_err(|e| Error::unwritable(&path, &e))
     }
 
-    /// Says which commit was downloaded last.
+    /// Writes the commit to `refs/main`, as the one downloaded last.
     ///
     /// # Errors
-    /// Failed: it cannot be written.
+    /// Failed: the ref cannot be written.
     pub(super) fn set_main(&self, commit: &str) -> Result<()> {
         let path = self.dir.join("refs/main");
         PartialFile::write_whole(&path, 0o666, commit.as_bytes()).map_err(|e| Error::unwritable(&path, &e))
     }
 
-    /// What downloads that were cut off have left, with their lengths. Those that a process is at are left out.
+    /// Partial files of interrupted downloads, with their lengths. Files that another process is downloading are left
+    /// out.
     pub(super) fn partials(&self) -> Vec<(PathBuf, u64)> {
         let entries = std::fs::read_dir(self.dir.join("blobs")).into_iter().flatten().flatten();
         let partial = |path: PathBuf| {
@@ -143,8 +144,8 @@ fn make(dir: &Path) -> Result<()> {
     DirBuilder::new().recursive(true).create(dir).map_err(|e| Error::unwritable(dir, &e))
 }
 
-/// Makes `path` lead to `target`, which is `blob`, by a link. Where the file system has no links the bytes themselves go there,
-/// as the hub's own client does it.
+/// Links `path` to `target`, which leads to `blob`. On a file system without links the blob is moved to `path`, as the
+/// hub's own client does.
 fn place(
     blob: &Path,
     path: &Path,
@@ -161,7 +162,7 @@ fn place(
         Ok(()) => std::fs::rename(&new, path),
         Err(e) if matches!(e.raw_os_error(), Some(libc::EPERM | libc::EOPNOTSUPP | libc::ENOSYS)) => {
             match OpenOptions::new().read(true).open(blob) {
-                // It was put there before.
+                // An earlier download has already moved it there.
                 Err(e) if e.kind() == ErrorKind::NotFound && path.exists() => Ok(()),
                 _ => std::fs::rename(blob, path),
             }
