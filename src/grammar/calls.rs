@@ -1,13 +1,14 @@
-//! Calls of functions: the grammar of a reply that is calls, one JSON object a line, or perhaps text or a document.
+//! Function calls: the grammar of a reply that consists of calls, one JSON object a line, or of text or a document
+//! instead.
 //!
 //! ```text
 //! {"name": "..", "parameters": {..}}
 //! ```
 //!
-//! A model with tokens of its own for calls writes them otherwise ([`super::marked`]).
+//! A model with special tokens for calls writes them in another syntax ([`super::marked`]).
 //!
-//! The schema of a function's arguments is advice, unless it is strict: what a grammar cannot hold a reply to is left out
-//! then, and listed.
+//! The schema of a function's arguments is enforced in full only where `strict` is set. Otherwise the parts that the
+//! grammar cannot enforce are left out and listed.
 
 use llguidance::JsonCompileOptions;
 use serde_json::{Map, Value, json};
@@ -20,25 +21,24 @@ use crate::{Error, Result};
 /// The functions that a reply may call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Calls {
-    /// In the order in which they are told.
+    /// In the order in which the prompt lists them.
     pub functions: Vec<Function>,
-    /// What a reply may be in place of calls.
+    /// The alternative to calls.
     pub beside: Beside,
-    /// A reply may have several calls.
+    /// Whether a reply may have more than one call.
     pub several: bool,
-    /// How they are written.
+    /// The syntax in which the model writes calls.
     pub syntax: CallSyntax,
 }
 
-/// What a reply may be in place of calls.
+/// The alternative to calls in a reply.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Beside {
-    /// Nothing: it has a call.
+    /// None: a reply has at least one call.
     Nothing,
     /// Text that begins neither with a blank nor with `{`.
     Text,
-    /// A JSON document of this schema, each keyword of which has to hold. It has no blanks between its parts, as calls have
-    /// none.
+    /// A JSON document of this schema, which is enforced in full. Like calls it has no blanks between its parts.
     Document(Value),
 }
 
@@ -49,11 +49,11 @@ pub struct Function {
     pub name: String,
     /// The JSON schema of its arguments.
     pub parameters: Value,
-    /// Each keyword of the schema has to hold, or the request is refused.
+    /// Whether the schema is enforced in full; if it cannot be, the request is refused.
     pub strict: bool,
 }
 
-/// The grammar of calls in Lark's syntax.
+/// The grammar of calls in Lark's syntax, the numbers to put into it, and the parts of schemas that are not enforced.
 pub(super) struct Lark {
     pub text: String,
     pub exact: Vec<exact::NumberPattern>,
@@ -61,7 +61,7 @@ pub(super) struct Lark {
 }
 
 impl Calls {
-    /// A text that tells these from others.
+    /// A cache key: equal for equal calls only.
     pub(super) fn key(&self) -> String {
         let of = |function: &Function| json!([function.name, function.parameters, function.strict]);
         let beside = match &self.beside {
@@ -76,15 +76,16 @@ impl Calls {
         json!([self.functions.iter().map(of).collect::<Value>(), beside, self.several, marks]).to_string()
     }
 
-    /// Whether there is a function whose schema is advice.
+    /// Whether a function's schema need not be enforced.
     pub(super) fn has_advice(&self) -> bool {
         self.functions.iter().any(|function| !function.strict)
     }
 
-    /// The grammar. `free`: advice is not taken. `check` is asked before each function.
+    /// The grammar. With `free` the schemas of functions that are not strict are left out. `check` is called before
+    /// each function.
     ///
     /// # Errors
-    /// Input: a strict schema has what is not supported, which is named. Those of `check`.
+    /// Input: a strict schema uses an unsupported keyword, which the message names. Errors of `check`.
     pub(super) fn to_lark(&self, free: bool, check: &dyn Fn() -> Result<()>) -> Result<Lark> {
         let calls = if self.several { "call (\"\\n\" call)*" } else { "call" };
         let (start, exact) = match &self.beside {
@@ -107,14 +108,14 @@ impl Calls {
                 .push_str(&format!("call_{i}: %json {}\n", function.call(arguments.schema, arguments.definitions)));
             lark.exact.extend(arguments.exact);
             let said = arguments.ignored.into_iter().map(|what| format!("{}: {what}", function.name));
-            // It goes into a log and a header, which are lines.
+            // The lines go into a log and into an HTTP header, so they must not have control characters.
             lark.ignored.extend(said.map(|line| line.replace(char::is_control, " ")));
         }
         Ok(lark)
     }
 }
 
-/// The schema of a document beside calls as it is compiled.
+/// The schema of the document that a reply may have instead of calls, as it is compiled.
 pub(super) fn document(schema: &Value) -> Result<(Value, Vec<exact::NumberPattern>)> {
     let (mut schema, definitions, exact) = lower::lower_whole(schema)?.into_parts("document-");
     if !schema.is_object() {
@@ -125,13 +126,14 @@ pub(super) fn document(schema: &Value) -> Result<(Value, Vec<exact::NumberPatter
     Ok((schema, exact))
 }
 
-/// The schema of documents of which none looks like a call, whose arguments would then be held to nothing.
+/// Excludes documents that look like a call (with both `name` and `parameters`), because the parser would then accept a
+/// call with arbitrary arguments.
 ///
 /// # Errors
-/// Input: a document may have both a name and parameters by the schema's own words.
+/// Input: the schema itself allows a document with both properties.
 fn no_call(schema: &Value) -> Result<Value> {
     let Value::Object(mut fields) = followed(schema) else {
-        // `true` is the empty schema. Of `false` there is no document.
+        // `true` is the empty schema; `false` allows no document at all.
         return if *schema == Value::Bool(true) { no_call(&json!({})) } else { Ok(schema.clone()) };
     };
     let like_calls = || {
@@ -150,7 +152,7 @@ fn no_call(schema: &Value) -> Result<Value> {
     let is_closed = fields.get("additionalProperties") == Some(&Value::Bool(false))
         && fields.get("patternProperties").is_none_or(|patterns| *patterns == json!({}));
     let properties = fields.entry("properties").or_insert_with(|| json!({}));
-    // What is no object here is refused where it is lowered.
+    // A value that is not an object is refused when the schema is lowered.
     if let Some(properties) = properties.as_object_mut() {
         if !properties.contains_key("parameters") {
             if !is_closed {
@@ -163,8 +165,8 @@ fn no_call(schema: &Value) -> Result<Value> {
     Ok(Value::Object(fields))
 }
 
-/// What a schema leads to that is a reference alone: nothing can stand beside one that leads back to itself, as those of
-/// recursive types do.
+/// Follows a schema that is nothing but a `$ref`, with the definitions kept. Recursive types have such schemas, and no
+/// keyword may be put beside a reference that leads back to itself.
 fn followed(schema: &Value) -> Value {
     const MOST: usize = 16;
     let mut found = schema;
@@ -188,7 +190,7 @@ fn followed(schema: &Value) -> Value {
     schema.clone()
 }
 
-/// The schema of a function's arguments as it is compiled.
+/// The lowered schema of a function's arguments.
 struct Arguments {
     schema: Value,
     definitions: Map<String, Value>,
@@ -197,7 +199,7 @@ struct Arguments {
 }
 
 impl Arguments {
-    /// Of any kind, because the schema is as `why` says.
+    /// Any object; `why` says why the function's own schema is not used.
     fn free(why: &str) -> Arguments {
         let ignored = vec![format!("the whole schema ({why})")];
         Arguments { schema: json!({"type": "object"}), definitions: Map::new(), exact: Vec::new(), ignored }
@@ -231,7 +233,7 @@ impl Function {
         }
     }
 
-    /// The schema of a call.
+    /// The schema of a call to this function.
     fn call(&self, arguments: Value, definitions: Map<String, Value>) -> Value {
         let mut schema = json!({
             "type": "object",
@@ -245,16 +247,16 @@ impl Function {
     }
 }
 
-/// Leaves no blanks between the parts of a schema's documents. Calls stand so in the messages that follow them: those find the
-/// reply in the cache, and a limit on tokens is not spent on blanks. Where a reply may be one of two documents that differ in
-/// their blanks, the parser takes those of one alone.
+/// Removes blanks between the parts of a schema's documents. Messages of later requests repeat calls in this form, so
+/// that they match the KV cache, and the token limit is not spent on blanks. If two alternatives differed in their
+/// blanks, the parser would follow only one of them.
 fn without_blanks(schema: &mut Value) {
     let options = JsonCompileOptions { whitespace_flexible: false, ..JsonCompileOptions::default() };
     options.apply_to(schema);
 }
 
-/// Keeps a call to an object, and to the arguments that its function's schema names. A JSON schema that says nothing of others
-/// allows any, and functions take none.
+/// Restricts arguments to an object with only the properties that the function's schema names. By JSON schema's rules
+/// other properties would be allowed, but functions do not accept them.
 fn close(parameters: &mut Value) {
     const OTHERS: [&str; 7] =
         ["additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "$ref"];

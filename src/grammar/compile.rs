@@ -1,4 +1,4 @@
-//! From grammars to what sequences start from, each compiled once.
+//! Compiles grammars, each once, and caches the results.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,45 +17,45 @@ use crate::machine::threads::REMEDY as THREADS_REMEDY;
 use crate::text::Tokenizer;
 use crate::{Error, Result};
 
-/// Compiled grammars that are kept.
+/// The most compiled grammars in the cache.
 const MOST_KEPT: usize = 64;
-/// Bytes that the kept ones take, about. One that takes more by itself is kept until the next is compiled.
+/// The most bytes of compiled grammars in the cache, estimated. A larger grammar stays until the next one is compiled.
 const MOST_BYTES: usize = 64 << 20;
-/// Grammars that are compiled at the same time.
+/// The most grammars that are compiled at the same time.
 const MOST_AT_ONCE: usize = 2;
-/// Bytes of the stack of a thread that compiles: references and brackets are followed by recursion.
+/// Stack of a compiling thread, in bytes: references and brackets are followed by recursion.
 const STACK: usize = 64 << 20;
-/// How often a wait for a compilation looks whether it is cancelled.
+/// Interval at which a wait for a compilation checks for cancellation.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long a grammar may be compiled.
+/// The longest time to compile a grammar.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Compiles grammars for one tokenizer, and keeps what it has compiled. Clones share it.
+/// Compiles grammars for one tokenizer and caches the results. Clones share the cache.
 #[derive(Clone)]
 pub struct Grammars(Arc<CompilerState>);
 
 struct CompilerState {
     tokenizer: Arc<Tokenizer>,
     stops: Vec<u32>,
-    /// Gathered for the first grammar.
+    /// Built when the first grammar is compiled.
     vocabulary: OnceLock<Result<Arc<Vocabulary>>>,
     cache: Mutex<GrammarCache>,
-    /// A compilation has ended.
+    /// Notified when a compilation ends.
     ended: Condvar,
 }
 
 #[derive(Default)]
 struct GrammarCache {
-    /// By the text that is compiled.
+    /// By the key of the grammar's source.
     entries: HashMap<String, CacheEntry>,
-    /// The clients whose grammars are compiled.
+    /// The clients whose grammars are being compiled.
     running: Vec<u64>,
-    /// Counts compilations and uses.
+    /// The number of compilations and uses so far, for the order of last use.
     clock: u64,
 }
 
 enum CacheEntry {
-    /// `waiting`: those who asked for it and still wait. When nobody does, it is stopped.
+    /// `waiting`: callers that wait for the result. At 0 the compilation is stopped.
     Running {
         waiting: usize,
         stop: StopSignal,
@@ -66,16 +66,16 @@ enum CacheEntry {
     },
 }
 
-/// A compiled grammar: what the [`super::Constraint`]s of sequences start from.
+/// A compiled grammar, from which the [`super::Constraint`]s of sequences start.
 pub struct CompiledGrammar {
     pub(super) vocabulary: Arc<Vocabulary>,
-    /// At the beginning of the document.
+    /// The parser at the beginning of a document.
     pub(super) parser: TokenParser,
     pub(super) is_json: bool,
     pub(super) ignored: Vec<String>,
-    /// A reply that goes on with a text which is none of its documents may have one behind it.
+    /// Whether a reply may begin with text that starts no document of the grammar, with a document after it.
     pub(super) is_optional: bool,
-    /// About what it takes, rules and lexer.
+    /// Estimated size of rules and lexer.
     pub(super) bytes: HeldBytes,
 }
 
@@ -86,8 +86,8 @@ impl fmt::Debug for CompiledGrammar {
 }
 
 impl CompiledGrammar {
-    /// What the schemas of functions ask for and the grammar does not hold replies to: the function, the keyword, where it is
-    /// and why.
+    /// Parts of the functions' schemas that the grammar does not enforce. Each entry names the function, the keyword,
+    /// its place and the reason.
     pub fn ignored(&self) -> &[String] {
         &self.ignored
     }
@@ -100,14 +100,14 @@ impl Grammars {
         Grammars(Arc::new(CompilerState { tokenizer, stops, vocabulary, cache, ended }))
     }
 
-    /// Compiles a grammar, or returns what was compiled for it before. The first one also gathers the vocabulary: for Gemma
-    /// 3's, that takes one to two seconds. `client` tells who asks: one grammar of each is compiled at a time.
+    /// Compiles a grammar, or returns the cached one. The first call also builds the vocabulary's trie, which takes one
+    /// to two seconds for Gemma 3's. `client` identifies the requester: each has one grammar compiled at a time. While
+    /// the memory for grammars is used up, the call waits until replies have ended.
     ///
     /// # Errors
-    /// Input: the grammar is wrong, too large, or uses what is not supported, which is named. Interrupted: `abandoned` says that
-    /// the client is gone; it is asked now and then, and the compilation ends if no other waits for it. Where replies and their
-    /// grammars hold all memory that is meant for them, it waits until some have ended.
-    /// Failed: no thread can be started.
+    /// Input: the grammar is wrong, too large, or uses an unsupported feature, which the message names. Interrupted:
+    /// `abandoned`, which is polled, says that the client is gone; the compilation stops if no other caller waits for
+    /// it. Failed: no thread can be started.
     pub fn compile(
         &self,
         grammar: &Grammar,
@@ -146,7 +146,7 @@ impl Grammars {
                 None if has_room => {
                     let source = match source.take() {
                         Some(source) => source,
-                        // It was compiled, and has already made room for others.
+                        // An earlier result of this grammar has been evicted already.
                         None => GrammarSource::of(grammar)?,
                     };
                     self.start(&mut cache, &key, source, client)?;
@@ -159,19 +159,19 @@ impl Grammars {
         }
     }
 
-    /// The bytes that compiled grammars and replies hold.
+    /// Bytes held by compiled grammars and replies.
     #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
         self.0.vocabulary().map_or(0, |vocabulary| vocabulary.memory.held())
     }
 
-    /// Compilations and uses so far.
+    /// The number of compilations and uses so far.
     #[cfg(test)]
     pub(super) fn uses(&self) -> u64 {
         self.0.lock().clock
     }
 
-    /// Takes a place as if a grammar of `client` were compiled.
+    /// Occupies the slot of a compilation for `client`.
     #[cfg(test)]
     pub(crate) fn hold(&self, client: u64) {
         self.0.lock().running.push(client);
@@ -183,7 +183,7 @@ impl Grammars {
         let stopped = stop.clone();
         let run = move || {
             let compiled = shared.vocabulary().and_then(|vocabulary| {
-                // Whoever waits has to hear of a panic too, which this grammar has caused.
+                // A panic becomes an error too, so that the waiting callers get an answer.
                 sheltered(refusal, || source.compile(vocabulary, &stopped).map(Arc::new))
             });
             if let Ok(compiled) = &compiled {
@@ -208,7 +208,7 @@ impl CompilerState {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is memory for another grammar, once those that are kept for later have made room.
+    /// Whether there is memory for another grammar, after evicting cached ones if needed.
     fn has_memory(&self, cache: &mut GrammarCache) -> bool {
         let Some(Ok(vocabulary)) = self.vocabulary.get() else { return true };
         while !vocabulary.memory.has_room() && cache.drop_oldest() {}
@@ -221,7 +221,7 @@ impl CompilerState {
 }
 
 impl GrammarCache {
-    /// What was compiled.
+    /// The finished entry for `key`.
     fn find(&mut self, key: &str) -> Result<Arc<CompiledGrammar>> {
         self.clock += 1;
         match self.entries.get_mut(key) {
@@ -233,7 +233,7 @@ impl GrammarCache {
         }
     }
 
-    /// One who waited for `key` has left.
+    /// Records that a caller no longer waits for `key`, and stops the compilation after the last one.
     fn leave(&mut self, key: &str) {
         if let Some(CacheEntry::Running { waiting, stop }) = self.entries.get_mut(key) {
             *waiting = waiting.saturating_sub(1);
@@ -243,24 +243,25 @@ impl GrammarCache {
         }
     }
 
-    /// Keeps what was compiled, and drops what was not used for the longest time.
+    /// Stores a result, and evicts the entries that were not used for the longest time.
     fn put(&mut self, key: String, client: u64, stop: &StopSignal, compiled: Result<Arc<CompiledGrammar>>) {
         if let Some(at) = self.running.iter().position(|running| *running == client) {
             self.running.swap_remove(at);
         }
         self.clock += 1;
         if stop.is_asked() && !stop.is_late() {
-            // All who had asked for it left. Whoever asks next starts anew.
+            // All callers have left; the next one compiles it again.
             self.entries.remove(&key);
             return;
         }
-        // The parser of one that was stopped stays stopped.
+        // A stopped parser cannot be used, even if the compilation still finished.
         let compiled = if stop.is_asked() { compiled.and_then(|_| Err(too_long())) } else { compiled };
         self.entries.insert(key, CacheEntry::Done { compiled, used: self.clock });
         while (self.entries.len() > MOST_KEPT || self.bytes() > MOST_BYTES) && self.drop_oldest() {}
     }
 
-    /// Drops what was not used for the longest time, but not the last. Returns whether there was one.
+    /// Evicts the entry that was not used for the longest time, except the newest one. Returns whether an entry was
+    /// evicted.
     fn drop_oldest(&mut self) -> bool {
         let uses = self.entries.iter().filter_map(|(key, entry)| match entry {
             CacheEntry::Done { used, .. } if *used < self.clock => Some((*used, key)),

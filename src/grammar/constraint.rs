@@ -1,4 +1,4 @@
-//! A constraint follows one sequence's document and says after each token which ones its grammar lets through next.
+//! A constraint follows the document of one sequence and computes the set of tokens that its grammar allows next.
 
 use std::sync::Arc;
 
@@ -13,50 +13,52 @@ use crate::display::quote;
 use crate::text::{TokenSet, Tokenizer};
 use crate::{Error, Result};
 
-/// Digits of a number, one after the other: f64 tells 17 apart, and a model may print them without end.
+/// The most digits in a row of a number: f64 distinguishes 17, and a model may print digits without end.
 const MOST_DIGITS: usize = 32;
-/// Digits of a number's exponent: with more, f64 has no such number.
+/// The most digits of an exponent: with more, the number is outside the range of f64.
 const MOST_EXPONENT_DIGITS: usize = 2;
 
-/// The byte that begins a stop token for the parser. No content has it: it is none of UTF-8's.
+/// The byte that begins a stop token for the parser. It never occurs in UTF-8, so no content has it.
 const END: u8 = TokTrie::SPECIAL_TOKEN_MARKER;
 
-/// Follows one document token by token.
+/// Follows one document, token by token.
 pub struct Constraint {
     compiled: Arc<CompiledGrammar>,
     parser: TokenParser,
     is_finished: bool,
     numbers: DigitCounter,
-    /// Items of the rows that its tokens have made.
+    /// Items of the parser's rows so far.
     items: usize,
     bytes: ReplyBytes,
 }
 
 /// Bytes of an item of the parser's rows, with its parameter.
 const ITEM_BYTES: usize = 16;
-/// Bytes of a node of the lexemes' expressions that llguidance's own count is without, measured.
+/// Measured bytes of a node of the lexemes' expressions that llguidance's own count does not include.
 const NODE_BYTES: usize = 75;
 
 impl Constraint {
-    /// At the beginning of a document.
+    /// A constraint at the beginning of a document.
     pub fn new(compiled: Arc<CompiledGrammar>) -> Constraint {
         let parser = compiled.parser.deep_clone();
         let bytes = compiled.vocabulary.memory.begin_reply();
         Constraint { compiled, parser, is_finished: false, numbers: DigitCounter::default(), items: 0, bytes }
     }
 
-    /// At the beginning of a document, with what ends the work at it from another thread. All that is asked of it fails then.
+    /// A constraint at the beginning of a document, and a handle by which another thread cancels it. After that all
+    /// calls fail.
     pub(super) fn begin(compiled: Arc<CompiledGrammar>) -> (Constraint, CancellationHandle) {
         let mut constraint = Constraint::new(compiled);
         let handle = constraint.parser.enable_cancellation();
         (constraint, handle)
     }
 
-    /// Fills `set` with the tokens that may come next, the stops among them where the document may end. There is always one.
+    /// Fills `set` with the tokens that may come next; stop tokens are among them if the document may end here. The set
+    /// is never empty.
     ///
     /// # Errors
-    /// Input: the grammar takes too much time or memory here. Refused: all replies' grammars hold too much, and this one's more
-    /// than its share. Failed: the document has ended.
+    /// Input: the grammar takes too much time or memory here. Refused: the grammars of all replies together hold too
+    /// much, and this one more than its share. Failed: the document has ended.
     pub fn fill(&mut self, set: &mut TokenSet) -> Result<()> {
         if self.is_finished {
             return Err(Error::failed("the document has ended", "report this"));
@@ -78,7 +80,7 @@ impl Constraint {
         })
     }
 
-    /// Takes the token that was chosen. A stop token ends the document.
+    /// Advances by the chosen token. A stop token ends the document.
     ///
     /// # Errors
     /// Input: the grammar takes too much time or memory here. Failed: the grammar does not allow the token.
@@ -105,24 +107,24 @@ impl Constraint {
         })
     }
 
-    /// Whether a stop token was taken.
+    /// Whether a stop token has been accepted.
     pub fn is_finished(&self) -> bool {
         self.is_finished
     }
 }
 
 impl CompiledGrammar {
-    /// The tokens of a text that a document begins with, which a reply goes on from. Blanks before it do not count. Calls may
-    /// follow any text: where the grammar is one of calls, a text that begins none of its documents has no tokens.
+    /// Tokenises the beginning of a document that a reply continues, without its leading blanks. The result is empty if
+    /// the text starts no document and the grammar is one of calls, which may follow any text.
     ///
     /// # Errors
-    /// Input: no document begins with the text, or following it takes too much.
+    /// Input: no document begins with the text, or following it takes too much time or memory.
     pub fn tokens_of(self: &Arc<Self>, begun: &str, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
         let begun = begun.trim_start();
         if begun.is_empty() {
             return Ok(Vec::new());
         }
-        // Behind <bos>.
+        // Without <bos>.
         let tokens = tokenizer.encode_verbatim(begun)?.split_off(1);
         let mut constraint = Constraint::new(self.clone());
         match tokens.iter().try_for_each(|&token| constraint.accept(token)) {
@@ -147,7 +149,7 @@ fn may_end(parser: &mut Parser) -> bool {
     })
 }
 
-/// Runs a part of llguidance at a place in a document.
+/// Runs a call into llguidance inside a document; a panic becomes an error.
 fn followed<T>(is_json: bool, run: impl FnOnce() -> Result<T>) -> Result<T> {
     sheltered(|reason| too_much(is_json, reason), run)
 }
@@ -156,7 +158,8 @@ fn not_allowed(token: u32) -> Error {
     Error::failed(format!("token {token} was chosen, which the grammar does not allow here"), "report this")
 }
 
-/// The request asks for the grammar, so that it is to blame. Of a schema the parser says nothing that its author has written.
+/// The error for a grammar that is too expensive to follow. It blames the request, which brought the grammar. For a
+/// JSON schema llguidance's own message is only logged, because it does not speak of the schema's text.
 fn too_much(is_json: bool, error: impl std::fmt::Display) -> Error {
     if is_json {
         log::debug!("a JSON schema cannot be followed: {}", quote(&said(&error)));
@@ -165,14 +168,14 @@ fn too_much(is_json: bool, error: impl std::fmt::Display) -> Error {
     Error::input(format!("the grammar cannot be followed: {}", quote(&said(&error))), "use a simpler grammar")
 }
 
-/// Counts a number's digits, in the text of a JSON document.
+/// Counts the digits of numbers in the text of a JSON document.
 #[derive(Clone, Copy, Default)]
 struct DigitCounter {
     in_string: bool,
     is_escaped: bool,
-    /// Digits at the end of the text, one after the other.
+    /// Consecutive digits at the end of the text.
     digits: usize,
-    /// Whether they are an exponent's.
+    /// Whether these digits are an exponent's.
     in_exponent: bool,
 }
 
@@ -190,7 +193,7 @@ impl DigitCounter {
         }
     }
 
-    /// Whether no more digits are needed.
+    /// Whether the number has as many digits as it may have.
     fn are_enough(&self) -> bool {
         self.digits >= if self.in_exponent { MOST_EXPONENT_DIGITS } else { MOST_DIGITS }
     }

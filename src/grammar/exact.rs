@@ -1,7 +1,7 @@
-//! Puts numbers into a grammar that llguidance would round: its schemas keep bounds as f64.
+//! Puts exact numbers into a grammar: llguidance's schemas keep bounds as f64 and would round them.
 //!
-//! A schema has a text in the place of such a number, as the constant of a definition of its own, so that a lexeme stands
-//! for it alone. Before the grammar becomes a parser, that lexeme is given the number's regular expression.
+//! A schema has a placeholder text instead of such a number, as the constant of a separate definition, so that a lexeme
+//! stands for it alone. Before the grammar becomes a parser, the lexeme is replaced by the number's regular expression.
 
 use llguidance::derivre::{JsonQuoteOptions, RegexAst};
 use llguidance::earley::lexerspec::LexerSpec;
@@ -9,23 +9,23 @@ use llguidance::earley::lexerspec::LexerSpec;
 use super::source::{refusal, said};
 use crate::{Error, Result};
 
-/// What the texts begin with.
+/// The prefix of all placeholder texts.
 pub(super) const MARK: &str = "kiln exact integer ";
 
-/// Characters of the longest lexeme that is looked through.
+/// Characters of the longest lexeme that is searched for placeholders.
 const LONGEST: usize = 1 << 20;
 
-/// A text that stands for numbers, and the regular expression of those.
+/// A placeholder text and the regular expression of the numbers it stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NumberPattern {
     pub text: String,
     pub regex: String,
 }
 
-/// Puts `numbers` into the lexemes of a grammar.
+/// Replaces the placeholders in a grammar's lexemes by `numbers`.
 ///
 /// # Errors
-/// Input: a text was joined with other parts of the schema, so that it does not stand for itself alone.
+/// Input: llguidance has merged a placeholder with other parts of the schema.
 pub(super) fn put(lexemes: &mut LexerSpec, numbers: &[NumberPattern]) -> Result<()> {
     if numbers.is_empty() {
         return Ok(());
@@ -33,7 +33,7 @@ pub(super) fn put(lexemes: &mut LexerSpec, numbers: &[NumberPattern]) -> Result<
     let words = |spec: &LexerSpec, at: usize| {
         let lexeme = &spec.lexemes[at];
         let text = lexeme.to_string(LONGEST, Some(spec.regex_builder.exprset()));
-        // The name comes first, and is another for each.
+        // The text begins with the lexeme's name, which differs for each lexeme.
         text.splitn(3, ' ').nth(2).unwrap_or_default().to_owned()
     };
     for at in 0..lexemes.lexemes.len() {
@@ -42,7 +42,7 @@ pub(super) fn put(lexemes: &mut LexerSpec, numbers: &[NumberPattern]) -> Result<
         }
         let mut replaced = false;
         for number in numbers {
-            // A lexeme at the same place has the same index.
+            // Built at the same index, so that the texts can be compared.
             let mut scratch = lexemes.clone();
             scratch.lexemes.truncate(at);
             scratch.current_class = lexemes.lexemes[at].class();

@@ -1,6 +1,6 @@
-//! Lowers a JSON schema to one that llguidance compiles, and to which it keeps exactly: references become definitions,
-//! integers that it would round become lexemes of their own (`exact`), and what it cannot hold a reply to is left out and
-//! listed. Only conditions are left out, so that each document of the lowered schema satisfies all others.
+//! Lowers a JSON schema to one that llguidance enforces exactly: references become definitions, integers that it would
+//! round become separate lexemes (`exact`), and conditions that it cannot enforce are left out and listed. Only
+//! conditions are left out, so each document of the original schema also satisfies the lowered one.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -21,22 +21,22 @@ mod unions;
 
 pub(super) use embedded::lower_embedded;
 
-/// Blanks between two parts of a document: one, or a line's end and the indentation after it.
+/// Blanks between two parts of a document: a space, or a line's end with the indentation after it.
 const BLANKS: &str = r"[ ]|\n[ \t]{0,40}";
 
-/// References in a schema. Each may lead to the next, and llguidance follows them by recursion.
+/// The most references in a schema. llguidance follows them by recursion, and each may lead to the next.
 const MOST_REFERENCES: usize = 1000;
 
-/// Properties of an object that a document may leave out. After each of them any of the others may come: the parser follows all
-/// of these, and gives up where there are more.
+/// The most optional properties of an object. After each of them any of the others may follow; the parser tracks all of
+/// these and gives up where there are more.
 const MOST_OPTIONAL: usize = 400;
 
-/// What is left out of a schema and listed, at most.
+/// The most conditions that are listed as left out.
 const MOST_LISTED: usize = 64;
-/// What an error names of it.
+/// The most left-out conditions that an error names.
 const MOST_NAMED: usize = 4;
 
-/// Comparisons of alternatives, of all that exclude each other.
+/// The most comparisons to find out whether alternatives exclude each other.
 const MOST_COMPARISONS: usize = 20_000;
 
 /// A lowered schema.
@@ -44,16 +44,16 @@ const MOST_COMPARISONS: usize = 20_000;
 pub(super) struct LoweredSchema {
     root: Value,
     definitions: Map<String, Value>,
-    /// Regular expressions of numbers, by the number in their definition's name.
+    /// Regular expressions of numbers; the index is the number in the definition's name.
     exact: Vec<String>,
     pub ignored: Vec<Ignored>,
 }
 
-/// What is left out of a schema.
+/// A condition that is left out of a schema.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ignored {
     keyword: String,
-    /// A JSON pointer to the schema that has it.
+    /// A JSON pointer to the schema with the keyword.
     at: String,
     why: String,
 }
@@ -67,7 +67,7 @@ impl fmt::Display for Ignored {
 
 impl LoweredSchema {
     /// # Errors
-    /// Input: something was left out, which is named. `whose`: the schema.
+    /// Input: a condition was left out; the message names it. `whose`: a description of the schema.
     pub fn refuse_ignored(&self, whose: &str) -> Result<()> {
         if self.ignored.is_empty() {
             return Ok(());
@@ -83,7 +83,8 @@ impl LoweredSchema {
         ))
     }
 
-    /// The schema, its definitions, and its numbers. `prefix` tells the texts of numbers from those of other schemas.
+    /// The schema, its definitions, and its numbers. `prefix` keeps the placeholders distinct from those of other
+    /// schemas.
     pub fn into_parts(mut self, prefix: &str) -> (Value, Map<String, Value>, Vec<exact::NumberPattern>) {
         let mut all = Vec::new();
         for (i, regex) in self.exact.into_iter().enumerate() {
@@ -94,7 +95,7 @@ impl LoweredSchema {
         (self.root, self.definitions, all)
     }
 
-    /// The schema as it is compiled, and its numbers.
+    /// The schema with its definitions, ready to compile, and its numbers.
     pub fn into_schema(self, prefix: &str) -> (Value, Vec<exact::NumberPattern>) {
         let (root, definitions, numbers) = self.into_parts(prefix);
         let mut schema = if root.is_object() { root } else { json!({}) };
@@ -108,7 +109,7 @@ fn exact_name(i: usize) -> String {
     format!("exact{i}")
 }
 
-/// Bounds the white space between two parts of a schema's documents.
+/// Bounds the blanks between two parts of a schema's documents.
 fn bound_blanks(schema: &mut Value) {
     let options = JsonCompileOptions { whitespace_pattern: Some(BLANKS.into()), ..JsonCompileOptions::default() };
     options.apply_to(schema);
@@ -117,7 +118,7 @@ fn bound_blanks(schema: &mut Value) {
 /// Lowers a schema.
 ///
 /// # Errors
-/// Input: it is none, no document satisfies it, or it has too many references.
+/// Input: it is not a schema, no document satisfies it, or it has too many references.
 pub(super) fn lower(schema: &Value) -> Result<LoweredSchema> {
     match schema {
         Value::Object(_) | Value::Bool(true) => {}
@@ -164,17 +165,17 @@ pub(super) fn lower(schema: &Value) -> Result<LoweredSchema> {
     Ok(LoweredSchema { root, definitions, exact: lowering.exact, ignored: lowering.ignored })
 }
 
-/// Lowers a schema that a document has to satisfy in full.
+/// Lowers a schema that must be enforced in full.
 ///
 /// # Errors
-/// Input: as [`lower`], or something is left out, which is named.
+/// Input: as [`lower`], or a condition cannot be enforced; the message names it.
 pub(super) fn lower_whole(schema: &Value) -> Result<LoweredSchema> {
     let lowered = lower(schema)?;
     lowered.refuse_ignored("the JSON schema")?;
     Ok(lowered)
 }
 
-/// Whether the moduli of a schema have few enough remainders. Which ones hold at one place is not followed: all may.
+/// Whether all moduli of a schema together have few enough remainders. They are taken as if all held at one place.
 fn few_remainders(schema: &Value) -> bool {
     const IN_PLACE: [&str; 6] = ["allOf", "anyOf", "oneOf", "$ref", "$dynamicRef", "$recursiveRef"];
     let (mut moduli, mut open, mut are_joined) = (Vec::new(), vec![schema], false);
@@ -207,7 +208,7 @@ fn count_references(schema: &Value) -> usize {
     count
 }
 
-/// The most properties of an object in a schema that are not required.
+/// The largest number of optional properties of an object in the schema.
 fn most_optional(schema: &Value) -> usize {
     let (mut most, mut open) = (0, vec![schema]);
     while let Some(value) = open.pop() {
@@ -233,22 +234,22 @@ fn most_optional(schema: &Value) -> usize {
     most
 }
 
-/// A schema on its way.
+/// The state of lowering a schema.
 struct SchemaLowering<'s> {
     whole: &'s Value,
     references: References<'s>,
-    /// The definitions' names, by the places that references lead to.
+    /// Names of definitions, by the place that a reference leads to.
     names: HashMap<String, String>,
-    /// Places and names of definitions that are to be lowered.
+    /// Places and names of definitions that are not lowered yet.
     open: Vec<(String, String)>,
     exact: Vec<String>,
-    /// Whether the schema itself has texts like those that stand for numbers.
+    /// Whether the schema itself contains the prefix of placeholder texts.
     has_marks: bool,
     few_remainders: bool,
-    /// Whether llguidance takes a part, by its text.
+    /// Whether llguidance accepts a part, by the part's text.
     probed: HashMap<String, bool>,
     ignored: Vec<Ignored>,
-    /// Comparisons of alternatives that may still be made.
+    /// Comparisons of alternatives that are left.
     comparisons: Cell<usize>,
 }
 
@@ -260,7 +261,7 @@ impl SchemaLowering<'_> {
         }
     }
 
-    /// Whether llguidance takes `schema` by itself.
+    /// Whether llguidance accepts `schema` by itself.
     fn takes(&mut self, schema: Value) -> bool {
         let key = schema.to_string();
         if let Some(known) = self.probed.get(&key) {
@@ -319,7 +320,7 @@ impl SchemaLowering<'_> {
                 };
                 match keyword {
                     "allOf" => join(&mut out, lowered),
-                    // Two lists of alternatives hold together.
+                    // Both lists of alternatives must hold.
                     "anyOf" if out.contains_key("anyOf") => {
                         let other = out.remove("anyOf");
                         join(&mut out, json!([{"anyOf": other}, {"anyOf": lowered}]));
@@ -332,7 +333,7 @@ impl SchemaLowering<'_> {
         self.hold_numbers(types.as_deref(), out, at)
     }
 
-    /// The types that a schema names; `None`: any.
+    /// The types that a schema allows; `None` for any.
     fn types(&mut self, fields: &Map<String, Value>, at: &str) -> Option<Vec<String>> {
         const ALL: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
         let named = match fields.get("type")? {
@@ -351,14 +352,14 @@ impl SchemaLowering<'_> {
         (!types.is_empty()).then_some(types)
     }
 
-    /// Lowers a keyword. `None`: it is left out.
+    /// Lowers a keyword's value. `None`: the keyword is left out.
     fn keyword(&mut self, fields: &Map<String, Value>, keyword: &str, value: &Value, at: &str) -> Option<Value> {
         let mut wrong = |why: &str| {
             self.ignore(keyword, at, why);
             None
         };
         match (keyword, value) {
-            // It was read before.
+            // Already handled by `types`.
             ("type", _) => None,
             ("properties", Value::Object(parts)) => Some(self.map(parts, at, keyword)),
             ("patternProperties", Value::Object(parts)) => {
@@ -372,7 +373,7 @@ impl SchemaLowering<'_> {
             }
             ("properties" | "patternProperties", _) => wrong("is no object"),
             ("items", Value::Array(parts)) => Some(self.list(parts, at, keyword)),
-            // Without a list of items there are no others.
+            // Means nothing without a list of items.
             ("additionalItems", _) if !fields.get("items").is_some_and(Value::is_array) => None,
             ("items" | "additionalItems" | "additionalProperties", part) => Some(self.part(part, at, keyword)),
             ("unevaluatedProperties", part) => {
@@ -380,7 +381,7 @@ impl SchemaLowering<'_> {
                 match OTHERS.iter().any(|other| fields.contains_key(*other)) {
                     true if part == &Value::Bool(true) => None,
                     true => wrong("stands beside other schemas"),
-                    // Without them it means the same as additionalProperties.
+                    // Without other schemas beside it the same as additionalProperties.
                     false => Some(self.part(part, at, keyword)),
                 }
             }
@@ -408,7 +409,7 @@ impl SchemaLowering<'_> {
             ("pattern" | "format", _) => wrong("is no text"),
             _ if COUNTS.contains(&keyword) => match value.as_number().and_then(numbers::as_integer) {
                 Some(count @ 0..=LARGEST_COUNT) => Some(json!(count as u64)),
-                // No reply is so long.
+                // An upper bound that no reply reaches.
                 Some(count) if count > 0 && keyword.starts_with("max") => None,
                 Some(count) if count > 0 => wrong("is more than a reply can have"),
                 _ => wrong("is no count"),
@@ -419,7 +420,7 @@ impl SchemaLowering<'_> {
                 wrong("is no number")
             }
             _ if is_condition(keyword) && !says_nothing(keyword, value, fields) => wrong("is not supported"),
-            // Others are notes, or known to nobody.
+            // Annotations and unknown keywords.
             _ => None,
         }
     }
@@ -436,7 +437,7 @@ impl SchemaLowering<'_> {
     }
 }
 
-/// Adds parts that hold together with all others.
+/// Adds `parts` to the schemas that must all hold.
 fn join(out: &mut Map<String, Value>, parts: Value) {
     let Value::Array(parts) = parts else { return };
     match out.get_mut("allOf") {
@@ -445,12 +446,12 @@ fn join(out: &mut Map<String, Value>, parts: Value) {
     }
 }
 
-/// The largest count of characters, items or properties.
+/// The largest count of characters, items or properties that is passed on to llguidance.
 const LARGEST_COUNT: i128 = 1 << 24;
 
 const COUNTS: [&str; 6] = ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"];
 
-/// Whether a keyword is a condition of documents, rather than a note.
+/// Whether a keyword restricts documents, as opposed to an annotation.
 pub(super) fn is_condition(keyword: &str) -> bool {
     const HELD: [&str; 20] = [
         "type",
@@ -495,7 +496,7 @@ pub(super) fn is_condition(keyword: &str) -> bool {
     HELD.contains(&keyword) || COUNTS.contains(&keyword) || OTHERS.contains(&keyword)
 }
 
-/// Whether a condition excludes no document.
+/// Whether a condition excludes no document at all.
 fn says_nothing(keyword: &str, value: &Value, fields: &Map<String, Value>) -> bool {
     let is_empty = value == &json!({}) || value == &json!([]);
     match keyword {

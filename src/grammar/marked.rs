@@ -1,7 +1,7 @@
-//! The grammar of calls between tokens of the model's own, in Lark's syntax.
+//! The grammar of calls that a model writes between special tokens, in Lark's syntax.
 //!
-//! Values are those of a schema as far as they are told apart by it: types, enumerations, the properties of objects and the items
-//! of lists. The rest is advice, and is listed.
+//! Values follow a schema's types, enumerations, object properties and list items. Other conditions are not enforced
+//! but listed.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::display::quote;
 use crate::text::calls::CallMarks;
 use crate::{Error, Result};
 
-/// Keywords that a call is held to, and those that ask for nothing.
+/// Keywords that are enforced, and annotations.
 const HELD: [&str; 15] = [
     "type",
     "enum",
@@ -31,12 +31,12 @@ const HELD: [&str; 15] = [
     "description",
     "default",
 ];
-/// Schemas within schemas.
+/// The deepest nesting of schemas that is followed.
 const DEEPEST: usize = 32;
 /// Bytes of the largest grammar.
 const LARGEST: usize = 1 << 20;
 
-/// The rules that every grammar of calls has. A text ends at the next token that is none of text.
+/// Rules shared by all grammars of calls. Text ends at the next special token.
 const RULES: &str = r#"text: TEXT
 TEXT: /(.|\n)+/
 WORD: /[^,:{}\[\]<\s]+/
@@ -51,7 +51,7 @@ key: WORD | string
 /// The grammar of `calls`.
 ///
 /// # Errors
-/// Input: a strict schema has what is not supported, which is named; or they are too large.
+/// Input: a strict schema uses an unsupported keyword, which the message names, or the grammar is too large.
 pub(super) fn to_lark(calls: &Calls, marks: &CallMarks, vocabulary: &Vocabulary) -> Result<Lark> {
     let several = if calls.several { "call+" } else { "call" };
     let (start, exact) = match &calls.beside {
@@ -65,7 +65,7 @@ pub(super) fn to_lark(calls: &Calls, marks: &CallMarks, vocabulary: &Vocabulary)
     let mark = vocabulary.mark(marks.quote);
     let mut rules = MarkedRules { text: start, quote: &mark, root: &Value::Null, count: 0, ignored: BTreeSet::new() };
     rules.text.push_str(RULES);
-    // Without a token of its own a quote is text too: there is none within a text then.
+    // In a vocabulary without the token the quote is ordinary text, which a string must not contain.
     let inner = if mark.starts_with('<') { "TEXT" } else { "/[^<]+/" };
     rules.text.push_str(&format!("string: {mark} {mark} | {mark} {inner} {mark}\n"));
     let names: Vec<String> = (0..calls.functions.len()).map(|i| format!("call_{i}")).collect();
@@ -95,16 +95,16 @@ pub(super) fn to_lark(calls: &Calls, marks: &CallMarks, vocabulary: &Vocabulary)
     Ok(Lark { text: rules.text, exact, ignored })
 }
 
-/// Rules as they are written.
+/// A grammar under construction.
 struct MarkedRules<'s> {
     text: String,
-    /// The token around texts.
+    /// The quote around strings: a special token or its spelling.
     quote: &'s str,
-    /// The schema that references lead into.
+    /// The schema that references are resolved in.
     root: &'s Value,
-    /// Rules with a number so far.
+    /// The number of numbered rules so far.
     count: usize,
-    /// Keywords that are not held.
+    /// Keywords that are not enforced.
     ignored: BTreeSet<String>,
 }
 
@@ -117,7 +117,7 @@ impl<'s> MarkedRules<'s> {
         name
     }
 
-    /// What a value of a schema may be.
+    /// The rule for a value of a schema.
     fn value(&mut self, schema: &'s Value, depth: usize) -> String {
         let (Value::Object(fields), Some(depth)) = (schema, depth.checked_sub(1)) else { return "any".into() };
         for keyword in fields.keys().filter(|keyword| !HELD.contains(&keyword.as_str())) {
@@ -169,10 +169,10 @@ impl<'s> MarkedRules<'s> {
         }
     }
 
-    /// An object of a schema: its properties in the order of their names, as templates write them.
+    /// The rule for an object of a schema, with its properties sorted by name, as chat templates write them.
     fn object(&mut self, schema: &'s Value, depth: usize) -> String {
         let Some(properties) = schema.get("properties").and_then(Value::as_object).filter(|all| !all.is_empty()) else {
-            // A function without parameters takes none.
+            // A function without parameters gets an empty object.
             let is_closed = schema.get("properties").is_some();
             return if is_closed { "\"{\" \"}\"".into() } else { "object".into() };
         };
@@ -180,7 +180,8 @@ impl<'s> MarkedRules<'s> {
         let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|other| other == name));
         let mut names: Vec<&'s String> = properties.keys().collect();
         names.sort_by_key(|name| name.to_lowercase());
-        // From the last to the first: what may follow where something stands before it, and where nothing does.
+        // Built from the last property to the first: `behind` continues after another property, `first` begins the
+        // object.
         let (mut behind, mut first) = ("\"\"".to_owned(), "\"\"".to_owned());
         for name in names.into_iter().rev() {
             let value = self.value(&properties[name], depth);
@@ -196,7 +197,7 @@ impl<'s> MarkedRules<'s> {
         format!("\"{{\" {first} \"}}\"")
     }
 
-    /// A value as a call has it.
+    /// A constant in the syntax of calls.
     fn written(&self, value: &Value) -> String {
         let quote = self.quote;
         match value {

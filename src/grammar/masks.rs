@@ -1,5 +1,5 @@
-//! Threads that follow documents and compute what may come next, while the device computes the logits it is chosen from.
-//! Those that choose tokens never wait here: a set that takes long is asked for again.
+//! Threads that follow documents and compute the sets of allowed tokens while the device computes logits. The thread
+//! that chooses tokens does not wait for a slow set: it asks for it again later.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,10 +14,10 @@ use crate::sequence::guide::Guide;
 use crate::text::TokenSet;
 use crate::{Error, Result};
 
-/// How long a processor may be at one set. Usual ones take 0.01 to 7 ms, and the parser's limits end most others within 100; but
-/// for a row of its table it asks whether it was cancelled and nothing else.
+/// The longest CPU time for one set. Usual sets take 0.01 to 7 ms, and the parser's limits end most others within 100
+/// ms. Within one row of its table the parser checks for cancellation only.
 const LONGEST: Duration = Duration::from_millis(250);
-/// How often a wait for a set looks how long it has taken.
+/// Interval at which a wait for a set checks its CPU time.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Threads that fill sets. They end when this and all [`MaskStepper`]s are dropped.
@@ -26,7 +26,7 @@ pub struct Masks(Arc<MaskThreads>);
 
 struct MaskThreads {
     queue: Arc<MaskQueue>,
-    /// Where no thread could be started, sets are filled at once.
+    /// Whether any thread could be started. Without one, sets are filled by the caller.
     are_some: bool,
 }
 
@@ -38,7 +38,7 @@ struct MaskQueue {
 
 #[derive(Default)]
 struct WaitingMasks {
-    /// In the order in which they came.
+    /// In order of arrival.
     jobs: Vec<MaskJob>,
     is_closed: bool,
 }
@@ -48,29 +48,29 @@ struct MaskJob {
     done: Sender<Box<MaskWork>>,
 }
 
-/// What goes to a thread and comes back.
+/// The work on one set: sent to a thread and back.
 struct MaskWork {
     compiled: Arc<CompiledGrammar>,
-    /// Made with the first set: to copy a parser takes long too.
+    /// Created with the first set, because copying a parser takes long as well.
     constraint: Option<Constraint>,
-    /// Tokens that are accepted before the set is filled: those that the document begins with, then the chosen ones.
+    /// Tokens to accept before the set is filled: at first those that the document begins with, then each chosen token.
     tokens: Vec<u32>,
     set: TokenSet,
     filled: Result<()>,
-    /// How long the last set took.
+    /// The time that the last set took.
     time: Duration,
     watch: Arc<MaskWatch>,
 }
 
-/// What ends the work at one set from outside.
+/// A handle to cancel the work on a set from another thread.
 #[derive(Default)]
 struct MaskWatch(Mutex<WatchedMask>);
 
 #[derive(Default)]
 struct WatchedMask {
-    /// The parser that is to end.
+    /// Cancels the parser.
     parser: Option<CancellationHandle>,
-    /// The processor's time of the thread that is at it, and what that was when it began.
+    /// The CPU clock of the thread that works on the set, and its value when the work began.
     begun: Option<(ClockId, Duration)>,
     is_ended: bool,
 }
@@ -80,7 +80,7 @@ impl MaskWatch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the work if a processor was at it for `longest`.
+    /// Cancels the work if it has used `longest` of CPU time.
     fn end_after(&self, longest: Duration) {
         let mut watched = self.lock();
         let time = watched.begun.map(|(clock, begun)| time_of(clock).saturating_sub(begun));
@@ -99,15 +99,15 @@ impl WatchedMask {
     }
 }
 
-/// The clock of the processor's time that this thread takes, for other threads: the number that Linux's clock_gettime has for
-/// it, as in clock_getcpuclockid's source.
+/// A clock of this thread's CPU time that other threads can read. The id is built as in the source of Linux's
+/// clock_getcpuclockid.
 fn own_clock() -> ClockId {
     const THREAD: i32 = 4;
     const TIME_ON_PROCESSOR: i32 = 2;
     ClockId::from_raw(!gettid().as_raw() << 3 | THREAD | TIME_ON_PROCESSOR)
 }
 
-/// Zero once its thread has ended.
+/// The clock's value; zero after its thread has ended.
 fn time_of(clock: ClockId) -> Duration {
     clock_gettime(clock).map_or(Duration::ZERO, Duration::from)
 }
@@ -142,7 +142,7 @@ impl MaskQueue {
         self.changed.notify_one();
     }
 
-    /// Takes the job whose last set took the least time: those of a grammar that takes long hold up no others.
+    /// Takes the job whose last set took the least time, so that a slow grammar delays no other.
     fn next(&self) -> Option<MaskJob> {
         let mut waiting = self.lock();
         loop {
@@ -157,18 +157,18 @@ impl MaskQueue {
         }
     }
 
-    /// Does jobs until none can come.
+    /// Works on jobs until the queue is closed.
     fn serve(&self) {
         while let Some(MaskJob { mut work, done }) = self.next() {
             work.fill();
-            // Nobody waits for a sequence that has ended.
+            // The receiver is gone if the sequence has ended.
             let _ = done.send(work);
         }
     }
 }
 
 impl MaskWork {
-    /// Takes the token that was chosen, and fills the set of the next one. After a stop token there is none.
+    /// Accepts the chosen token and fills the set for the next one, unless the document has ended.
     fn fill(&mut self) {
         let begun = Instant::now();
         let clock = own_clock();
@@ -195,12 +195,12 @@ impl MaskWork {
     }
 }
 
-/// The request asks for the grammar, so that it is to blame.
+/// The error blames the request, which brought the grammar.
 fn too_long() -> Error {
     Error::input("the grammar takes too long to follow", "use a simpler one")
 }
 
-/// The steps of one sequence: a token is given, and the set of the next is taken.
+/// The masks of one sequence: accepts a token, then returns the set of tokens allowed next.
 pub struct MaskStepper {
     masks: Masks,
     work: WorkState,
@@ -213,20 +213,20 @@ impl Drop for MaskStepper {
     }
 }
 
-/// Where a sequence's work is.
+/// The state of a sequence's work.
 enum WorkState {
-    /// Nothing was asked for yet: the grammar, the tokens that its document begins with, and the number of those of the model's
-    /// vocabulary. A sequence that waits for its turn holds no parser.
+    /// Not started: the grammar, the tokens that the document begins with, and the size of the model's vocabulary. A
+    /// sequence in the queue has no parser yet.
     Unbegun(Arc<CompiledGrammar>, Vec<u32>, usize),
     Here(Box<MaskWork>),
-    /// With a thread, which sends it back.
+    /// On a thread, which sends it back.
     Away(Receiver<Box<MaskWork>>),
-    /// With a thread that has ended.
+    /// On a thread that has ended.
     Lost,
 }
 
 impl MaskStepper {
-    /// At the beginning of a document. `vocab`: tokens of the model's vocabulary.
+    /// A stepper at the beginning of a document. `vocab`: the size of the model's vocabulary.
     pub fn new(masks: &Masks, compiled: Arc<CompiledGrammar>, vocab: usize) -> MaskStepper {
         MaskStepper {
             masks: masks.clone(),
@@ -235,7 +235,7 @@ impl MaskStepper {
         }
     }
 
-    /// Behind tokens that a document of the grammar begins with.
+    /// Continues after `tokens`, with which a document of the grammar begins.
     pub fn behind(mut self, tokens: Vec<u32>) -> MaskStepper {
         if let WorkState::Unbegun(_, begun, _) = &mut self.work {
             *begun = tokens;
@@ -255,7 +255,7 @@ impl MaskStepper {
         };
     }
 
-    /// Waits for what was sent.
+    /// Waits for the work on the thread.
     fn fetch(&mut self) -> Result<Box<MaskWork>> {
         while !self.is_ready(LOOK) {}
         match std::mem::replace(&mut self.work, WorkState::Lost) {

@@ -1,15 +1,15 @@
-//! The bytes that grammars hold: compiled ones, and what each reply's parser has found beside.
+//! Accounting of the memory that grammars hold: compiled grammars, and the parser states of replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::{Error, Result};
 
-/// Bytes that compiled grammars and the parsers of all replies hold together. A usual schema takes 0.3 MB, and each reply of
-/// it as much again.
+/// The most bytes of all compiled grammars and all replies' parsers together. A usual schema takes 0.3 MB, and each
+/// reply with it as much again.
 const MOST_BYTES: usize = 256 << 20;
 
-/// Counts the bytes. Clones count together.
+/// The counters. Clones share them.
 #[derive(Clone)]
 pub(super) struct GrammarMemory(Arc<Counters>);
 
@@ -26,35 +26,35 @@ impl Default for GrammarMemory {
 }
 
 impl GrammarMemory {
-    /// Room for `most` bytes.
+    /// Counters with a limit of `most` bytes.
     pub fn of(most: usize) -> GrammarMemory {
         GrammarMemory(Arc::new(Counters { most, bytes: AtomicUsize::new(0), replies: AtomicUsize::new(0) }))
     }
 
-    /// Whether there is room for another grammar.
+    /// Whether another grammar fits.
     pub fn has_room(&self) -> bool {
         self.held() < self.0.most
     }
 
-    /// The bytes that are held.
+    /// The bytes currently held.
     pub fn held(&self) -> usize {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
-    /// Counts a compiled grammar's bytes until they are dropped.
+    /// Counts a compiled grammar's bytes until the result is dropped.
     pub fn hold(&self, bytes: usize) -> HeldBytes {
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
         HeldBytes { memory: self.clone(), bytes }
     }
 
-    /// A reply begins, which holds nothing yet.
+    /// Registers a reply, with 0 bytes at first.
     pub fn begin_reply(&self) -> ReplyBytes {
         self.0.replies.fetch_add(1, Ordering::Relaxed);
         ReplyBytes(self.hold(0))
     }
 }
 
-/// Bytes that are counted as long as this lives.
+/// Bytes that count until this is dropped.
 pub(super) struct HeldBytes {
     memory: GrammarMemory,
     bytes: usize,
@@ -72,15 +72,15 @@ impl Drop for HeldBytes {
     }
 }
 
-/// The bytes of a reply's parser.
+/// The bytes of one reply's parser.
 pub(super) struct ReplyBytes(HeldBytes);
 
 impl ReplyBytes {
-    /// The reply holds `bytes` now.
+    /// Sets the reply's bytes.
     ///
     /// # Errors
-    /// Refused: all together hold too much, and this reply more than its share. One that holds less is never refused for
-    /// what others hold, and where too much is held there is always one that holds more.
+    /// Refused: all together hold too much, and this reply more than its share. A reply within its share is never
+    /// refused; whenever the limit is exceeded, some reply is above its share.
     pub fn set(&mut self, bytes: usize) -> Result<()> {
         let HeldBytes { memory, bytes: before } = &mut self.0;
         let counters = &memory.0;

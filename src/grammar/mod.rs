@@ -1,16 +1,16 @@
-//! Structured output: what an answer may be is given as a JSON schema or a grammar, and every token is chosen among those
-//! that it lets through.
+//! Structured output: a JSON schema or a grammar describes the answer, and every token is chosen among those that it
+//! allows.
 //!
 //! ```text
 //! Grammar ──► Grammars::compile ──► Compiled ──► Constraint ──► TokenSet, for each token
-//! (asked for)    (once each)       (shared)    (per sequence)
+//! (request)      (once each)       (shared)    (per sequence)
 //! ```
 //!
-//! The crate llguidance compiles grammars and computes sets. This module gives it Kiln's vocabulary, bounds what it does,
-//! and lowers JSON schemas to what it holds replies to. [`Masks`] computes sets while the device computes logits.
+//! The crate llguidance compiles grammars and computes sets. This module gives it Kiln's vocabulary, bounds its work,
+//! and lowers JSON schemas to the part that it enforces. [`Masks`] computes sets while the device computes logits.
 //!
-//! A document is followed by a stop token, which the grammar itself asks for. So wherever the parser takes that token, the
-//! document may end.
+//! After a document comes a stop token, as part of the grammar. So the document may end wherever the parser accepts
+//! that token.
 
 mod calls;
 mod compile;
@@ -34,24 +34,24 @@ pub use masks::{MaskStepper, Masks};
 use crate::{Error, Result};
 use llguidance::api::ParserLimits;
 
-/// What an answer may be.
+/// The form of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Grammar {
-    /// A JSON object of any kind.
+    /// Any JSON object.
     JsonObject,
     /// A JSON document that satisfies a JSON schema.
     JsonSchema(serde_json::Value),
-    /// A text of a grammar in llguidance's variant of Lark's syntax.
+    /// A grammar in llguidance's variant of Lark's syntax.
     Lark(String),
-    /// Calls of functions, or text.
+    /// Function calls, or text or a document instead.
     Calls(Calls),
 }
 
 impl Grammar {
-    /// A grammar that is given as text.
+    /// A grammar from its text.
     ///
     /// # Errors
-    /// Input: it is GBNF, llama.cpp's syntax.
+    /// Input: the text is GBNF, llama.cpp's syntax.
     pub fn from_text(text: String) -> Result<Grammar> {
         let is_gbnf_rule = |line: &str| {
             let name = line.split_once("::=").map_or("", |(name, _)| name.trim());
@@ -67,18 +67,19 @@ impl Grammar {
     }
 }
 
-/// What llguidance may spend. The costs are of one core of a server's processor, with Gemma 3's vocabulary.
+/// Limits for llguidance. The costs are for one core of a server's processor, with Gemma 3's vocabulary.
 const LIMITS: ParserLimits = ParserLimits {
-    // An item is compared with all others of its row, at 3 ns each: 6 ms for a whole row. An object of 400 optional
+    // Each item is compared with all others of its row, at 3 ns each: 6 ms for a whole row. An object with 400 optional
     // properties has rows of 1,610.
     max_items_in_row: 2000,
     // 30 to 200 ms. 5,000 texts of an `enum` take 180,000.
     initial_lexer_fuel: 1_000_000,
-    // 3 to 60 ms. Patterns that occur take up to 30,000.
+    // 3 to 60 ms. Usual patterns take up to 30,000.
     step_lexer_fuel: 100_000,
-    // 15 to 120 ms, as the rows are long. That object takes 3,230.
+    // 15 to 120 ms, depending on the length of rows. The object with 400 properties takes 3,230.
     step_max_items: 8_000,
-    // 460 bytes each of one lexeme, 7 kB of a thousand; `memory` bounds the bytes. A text of 5,000 characters has 6,500.
+    // 460 bytes each for one lexeme, 7 kB for a thousand; `memory` bounds the bytes. A string of 5,000 characters has
+    // 6,500.
     max_lexer_states: 20_000,
     // 400 bytes each, and 0.3 to 0.6 s for all.
     max_grammar_size: 200_000,

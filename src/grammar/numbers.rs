@@ -1,15 +1,15 @@
-//! Numbers of a schema that have to be exact. llguidance keeps bounds as f64, in which integers beyond 2^53 are rounded: those
-//! become regular expressions here. Its lexer has a state for each remainder of a modulus: those are bounded here.
+//! Exact numbers of a schema. llguidance keeps bounds as f64, which rounds integers beyond 2^53: such bounds become
+//! regular expressions here. Its lexer has a state for each remainder of a modulus, so moduli are bounded here.
 
 use serde_json::{Number, Value};
 
-/// The largest modulus of numbers, by their last decimal place.
+/// The largest modulus, in units of its last decimal place.
 const LARGEST_MODULUS: u128 = 2000;
 
 /// f64 holds every integer up to this one.
 const EXACT: i128 = 1 << 53;
 
-/// The integers of a schema: from the first to the second, both included; `None` is no bound.
+/// A range of integers, both ends included; `None` is unbounded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Range {
     pub least: Option<i128>,
@@ -22,12 +22,12 @@ impl Range {
         [self.least, self.most].into_iter().flatten().any(|bound| bound.abs() > EXACT)
     }
 
-    /// Whether no integer is in it.
+    /// Whether the range contains no integer.
     pub fn is_empty(&self) -> bool {
         matches!((self.least, self.most), (Some(least), Some(most)) if least > most)
     }
 
-    /// A regular expression of its integers as JSON writes them.
+    /// A regular expression for the range's integers in JSON.
     pub fn regex(&self) -> String {
         let mut parts = Vec::new();
         if self.least.is_none_or(|least| least < 0) {
@@ -41,7 +41,7 @@ impl Range {
     }
 }
 
-/// Regular expressions of the numbers from `from` to `to`, which are not negative, one for each count of digits.
+/// Regular expressions for the integers from `from` to `to`, both at least 0: one for each number of digits.
 fn digits(from: i128, to: Option<i128>) -> Vec<String> {
     let lowest = from.to_string();
     let highest = to.map(|to| to.to_string());
@@ -59,7 +59,7 @@ fn digits(from: i128, to: Option<i128>) -> Vec<String> {
     all
 }
 
-/// A regular expression of the digits from `low` to `high`, which are as many.
+/// A regular expression for the integers from `low` to `high`, which have the same number of digits.
 fn between(low: &str, high: &str) -> String {
     let (Some(first), Some(last)) = (low.chars().next(), high.chars().next()) else { return String::new() };
     let (low, high) = (&low[1..], &high[1..]);
@@ -87,21 +87,21 @@ fn between(low: &str, high: &str) -> String {
     format!("({})", parts.join("|"))
 }
 
-/// An integer of 64 bits, signed or not. `None`: the number has a fraction, or more bits.
+/// An integer of 64 bits, signed or unsigned. `None` for a number with a fraction or with more bits.
 pub(super) fn as_integer(number: &Number) -> Option<i128> {
     if let Some(exact) = number.as_i64().map(i128::from).or(number.as_u64().map(i128::from)) {
         return Some(exact);
     }
-    // JSON's reader makes a float of what 64 bits do not hold, and of 5.0.
+    // serde_json reads integers beyond 64 bits, and 5.0, as floats.
     number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= EXACT as f64).map(|float| float as i128)
 }
 
-/// Whether a number is beyond what is held exactly: an integer that 64 bits do not hold.
+/// Whether a number is an integer that does not fit 64 bits.
 pub(super) fn is_beyond_64_bits(number: &Number) -> bool {
     as_integer(number).is_none() && number.as_f64().is_none_or(|float| float.fract() == 0.0)
 }
 
-/// Whether f64 may round it, or any number within it.
+/// Whether f64 may round the number, or any number inside the value.
 pub(super) fn has_large(value: &Value) -> bool {
     match value {
         Value::Number(number) => {
@@ -113,14 +113,14 @@ pub(super) fn has_large(value: &Value) -> bool {
     }
 }
 
-/// Whether the moduli of a schema have few enough remainders, together if they may hold at one place.
+/// Whether the moduli have few enough remainders. `are_joined`: they may all hold at one place.
 pub(super) fn are_few_remainders(moduli: &[&Number], are_joined: bool) -> bool {
     let moduli: Vec<String> = moduli.iter().map(|number| number.to_string()).collect();
     let size = if are_joined { moduli.len() } else { 1 };
     moduli.chunks(size.max(1)).all(|group| common_modulus(group).is_some_and(|modulus| modulus <= LARGEST_MODULUS))
 }
 
-/// The least common multiple, in units of the last decimal place of them all. `None` if it is beyond all bounds.
+/// The least common multiple, in units of the last decimal place of all moduli. `None` on overflow.
 fn common_modulus(moduli: &[String]) -> Option<u128> {
     let decimals: Vec<(u128, u32)> = moduli.iter().map(|text| as_decimal(text)).collect::<Option<_>>()?;
     let places = decimals.iter().map(|(_, places)| *places).max().unwrap_or(0);
@@ -134,7 +134,7 @@ fn common_modulus(moduli: &[String]) -> Option<u128> {
     })
 }
 
-/// A JSON number that is not negative as digits and decimal places.
+/// A JSON number as its digits, without sign, and its number of decimal places.
 fn as_decimal(text: &str) -> Option<(u128, u32)> {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));

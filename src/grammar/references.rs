@@ -1,15 +1,15 @@
-//! References of a schema: `#`, JSON pointers, anchors, and identifiers of parts of it.
+//! References in a schema: `#`, JSON pointers, anchors, and `$id`s of subschemas.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
-/// What the references of one document lead to. Places are JSON pointers from its root.
+/// Targets of the references in one document. Places are JSON pointers from the document's root.
 pub(super) struct References<'s> {
     root: &'s Value,
-    /// The parts that have an `$id`: that, and their places. References within them start from there.
+    /// Subschemas with an `$id`: the id and the place. References within them are resolved from there.
     resources: Vec<(String, String)>,
-    /// By place of their resource and name.
+    /// Places by the resource's place and the anchor's name.
     anchors: HashMap<(String, String), String>,
 }
 
@@ -25,7 +25,7 @@ impl<'s> References<'s> {
                         resource.clone_from(&at);
                         all.resources.push((id.trim_end_matches('#').to_owned(), at.clone()));
                     }
-                    // Draft 6 and 7 write an anchor as an identifier.
+                    // Drafts 6 and 7 write an anchor as an `$id`.
                     let old = text("$id").and_then(|id| id.strip_prefix('#'));
                     for name in [text("$anchor"), old].into_iter().flatten() {
                         all.anchors.insert((resource.clone(), name.to_owned()), at.clone());
@@ -43,7 +43,7 @@ impl<'s> References<'s> {
         all
     }
 
-    /// The place that `reference`, at the place `from`, leads to. `None`: there is no schema.
+    /// The place that `reference`, used at place `from`, leads to. `None`: there is no schema.
     pub fn find(&self, reference: &str, from: &str) -> Option<String> {
         let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let fragment = decode(fragment)?;
@@ -58,7 +58,7 @@ impl<'s> References<'s> {
             }
         };
         let place = match fragment.as_str() {
-            // Some write the root so.
+            // Some schemas refer to the root like this.
             "" | "/" => resource.to_owned(),
             pointer if pointer.starts_with('/') => format!("{resource}{pointer}"),
             name => self.anchors.get(&(resource.to_owned(), name.to_owned()))?.clone(),
@@ -67,7 +67,7 @@ impl<'s> References<'s> {
         Some(place)
     }
 
-    /// The place of the innermost part with an `$id` around `from`.
+    /// The place of the innermost subschema with an `$id` around `from`.
     fn resource_of(&self, from: &str) -> &str {
         let holds = |place: &str| from.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         let around = self.resources.iter().map(|(_, place)| place.as_str()).filter(|place| holds(place));
@@ -75,17 +75,17 @@ impl<'s> References<'s> {
     }
 }
 
-/// Whether a keyword's value is data, in which nothing is a schema.
+/// Whether a keyword's value is data and contains no schemas.
 fn is_data(keyword: &str) -> bool {
     matches!(keyword, "const" | "enum" | "default" | "example" | "examples")
 }
 
-/// A key as a JSON pointer has it.
+/// Escapes a key for a JSON pointer.
 pub(super) fn escape(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// A fragment without percent signs. `None`: it is no text.
+/// Decodes the percent signs of a fragment. `None`: the result is not UTF-8.
 fn decode(fragment: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(fragment.len());
     let mut rest = fragment.as_bytes();

@@ -1,16 +1,16 @@
-//! How large a grammar becomes: repeats are counted through the brackets around them before anything is compiled, which
-//! would take time and memory without end.
+//! Estimates a grammar's size before it is compiled, by multiplying nested repeats. Compiling a grammar that repeats
+//! too much would take unbounded time and memory.
 
 use crate::{Error, Result};
 
-/// Copies of its parts that a regular expression may have.
+/// The most copies of parts in an expanded regular expression.
 const LARGEST_REGEX: u64 = 20_000;
-/// Copies of its parts that a grammar in Lark's syntax may have, and repeats of one part.
+/// The most copies of parts in an expanded Lark grammar, and the most repeats of one part.
 const LARGEST_LARK: u64 = 200_000;
-/// Brackets that may be open at once in a grammar in Lark's syntax: its parser is recursive.
+/// The most brackets open at once in a Lark grammar, whose parser is recursive.
 const DEEPEST_LARK: usize = 200;
 
-/// Counts parts and their copies: those of each open bracket, and those of the last part in it.
+/// Counts parts including their copies: for each open bracket all of its parts, and its last part.
 struct Counter(Vec<(u64, u64)>);
 
 impl Counter {
@@ -52,7 +52,7 @@ impl Counter {
     }
 }
 
-/// Copies that a regular expression has of its parts.
+/// The number of parts of a regular expression, including copies.
 fn regex_copies(regex: &str) -> u64 {
     let mut counter = Counter::new();
     let mut chars = regex.char_indices();
@@ -87,7 +87,7 @@ fn regex_copies(regex: &str) -> u64 {
     counter.count()
 }
 
-/// The largest number in `{n}`, `{n,}` or `{n,m}`, and the bytes of it.
+/// Parses `{n}`, `{n,}` or `{n,m}`: the largest number, and the length in bytes.
 fn braces(text: &str) -> Option<(u64, usize)> {
     let inner = text.strip_prefix('{')?.split_once('}')?.0;
     let is_digits = |part: &str| part.trim().bytes().all(|byte| byte.is_ascii_digit());
@@ -95,7 +95,7 @@ fn braces(text: &str) -> Option<(u64, usize)> {
     if low.trim().is_empty() && high.trim().is_empty() || !is_digits(low) || !is_digits(high) {
         return None;
     }
-    // More digits than a number holds are more than any limit.
+    // A number that overflows is larger than any limit.
     let number = |part: &str| if part.trim().is_empty() { 0 } else { part.trim().parse().unwrap_or(u64::MAX) };
     Some((number(low).max(number(high)), inner.len() + 2))
 }
@@ -105,8 +105,8 @@ pub(super) fn is_small(regex: &str) -> bool {
     regex_copies(regex) <= LARGEST_REGEX
 }
 
-/// The refusal of an operator between terminals. Of an intersection with a complement, 60 bytes take gigabytes: the states of
-/// one are multiplied by those of the other, and llguidance's fuel does not count how large each has become.
+/// The error for an operator between terminals. An intersection with a complement takes gigabytes for 60 bytes of text:
+/// the states of the two are multiplied, and llguidance's fuel does not count their size.
 fn unsupported(operator: &str, kind: &str) -> Error {
     Error::input(
         format!("the grammar uses {operator}, and {kind} of terminals are not supported"),
@@ -114,10 +114,10 @@ fn unsupported(operator: &str, kind: &str) -> Error {
     )
 }
 
-/// Refuses a grammar in Lark's syntax that is nested too deep, repeats too much, or has intersections or complements.
+/// Refuses a Lark grammar with too deep nesting, too many repeats, intersections or complements.
 ///
 /// # Errors
-/// Input: it does.
+/// Input: the grammar has one of these.
 pub(super) fn check_lark(lark: &str) -> Result<()> {
     let (mut counter, mut depth, mut deepest) = (Counter::new(), 0_usize, 0);
     let mut largest_regex = 0;
@@ -188,8 +188,8 @@ pub(super) fn check_lark(lark: &str) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of the text, regular expression, special token or comment that a grammar in Lark's syntax begins with, as llguidance's
-/// lexer takes them: what looks like the beginning of one of them within another is none.
+/// The length in bytes of the string, regular expression, special token or comment at the beginning of `lark`, by the
+/// rules of llguidance's lexer; `None` if there is none. One of these may contain the marks of another.
 pub(super) fn literal_or_comment(lark: &str) -> Option<usize> {
     let line = || lark.find('\n').unwrap_or(lark.len());
     match lark.as_bytes().first() {
@@ -205,7 +205,7 @@ pub(super) fn literal_or_comment(lark: &str) -> Option<usize> {
     }
 }
 
-/// Bytes of a literal that begins and ends with `mark`.
+/// The length in bytes of a literal between two `mark`s.
 fn literal(text: &str, mark: char) -> usize {
     let mut is_escaped = false;
     for (at, c) in text.char_indices().skip(1) {

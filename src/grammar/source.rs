@@ -1,4 +1,4 @@
-//! What is compiled for a grammar, and how a refusal is worded.
+//! Prepares a grammar, compiles it by llguidance, and words its refusals.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -18,41 +18,41 @@ use crate::text::CallSyntax;
 use crate::{Error, Result};
 use serde_json::{Value, json};
 
-/// Bytes of the longest schema's or tools' text. Tools of an agent come to 100 KB.
+/// Bytes of the longest JSON schema, or of all tools together. An agent's tools take up to 100 KB.
 const LONGEST_SCHEMA: usize = 256 << 10;
-/// Bytes of the longest text in Lark's syntax: two bytes of it may become a part, of which each costs 400 bytes.
+/// Bytes of the longest Lark grammar: two bytes may become a part, and each part takes 400 bytes.
 const LONGEST_LARK: usize = 64 << 10;
-/// Bytes of a node of the lexemes' expressions, which the grammar and its lexer have copies of, measured.
+/// Measured bytes of a node of the lexemes' expressions; the grammar and its lexer both have copies.
 const NODE_BYTES: usize = 150;
-/// Characters of a reason in an error.
+/// The longest reason in an error, in characters.
 const LONGEST_REASON: usize = 300;
 
-/// The grammar of the document, beside that of what follows it.
+/// The name of the document's grammar inside the grammar that adds the stop tokens.
 const DOCUMENT: &str = "document";
 
-/// Ends a compilation: when it is asked to, or when its time is over.
+/// Stops a compilation, on request or after a time limit.
 #[derive(Clone)]
 pub(super) struct StopSignal(Arc<StopState>);
 
 struct StopState {
     time: Duration,
     begun: OnceLock<Instant>,
-    /// Whether it was asked, and what the parser looks at.
+    /// Whether a stop was requested, and the handle that cancels the parser.
     asked: Mutex<(bool, Option<CancellationHandle>)>,
 }
 
 impl StopSignal {
-    /// Of a compilation that may take `time`, once it has begun.
+    /// A signal with a limit of `time`, counted from [`StopSignal::begin`].
     pub fn within(time: Duration) -> StopSignal {
         StopSignal(Arc::new(StopState { time, begun: OnceLock::new(), asked: Mutex::default() }))
     }
 
-    /// The compilation begins.
+    /// Starts the time limit.
     pub fn begin(&self) {
         self.0.begun.get_or_init(Instant::now);
     }
 
-    /// Asks it to end.
+    /// Requests the stop.
     pub fn ask(&self) {
         let mut asked = self.0.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.0 = true;
@@ -65,12 +65,12 @@ impl StopSignal {
         self.0.asked.lock().unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Whether its time is over.
+    /// Whether the time limit has passed.
     pub fn is_late(&self) -> bool {
         self.0.begun.get().is_some_and(|begun| begun.elapsed() >= self.0.time)
     }
 
-    /// Lets the parser that `handle` ends be ended too.
+    /// Attaches the parser's cancellation handle.
     fn reach(&self, handle: CancellationHandle) {
         let mut asked = self.0.asked.lock().unwrap_or_else(PoisonError::into_inner);
         if asked.0 {
@@ -91,21 +91,21 @@ pub(super) fn too_long() -> Error {
     Error::input("the grammar takes too long to compile", "use a smaller one")
 }
 
-/// A grammar as it was asked for, and the text that tells it from others.
+/// A grammar from a request, and its key in the cache.
 pub(super) struct GrammarSource {
     asked: Grammar,
     key: String,
 }
 
-/// What llguidance compiles.
+/// The input of llguidance.
 struct Prepared {
     document: GrammarWithLexer,
-    /// The regular expressions of numbers that it does not hold exactly.
+    /// Regular expressions of the numbers that llguidance would round.
     exact: Vec<exact::NumberPattern>,
     ignored: Vec<String>,
-    /// A reply that goes on with a text which is none of its documents may have one behind it.
+    /// Whether a reply may begin with text that starts no document of the grammar, with a document after it.
     is_optional: bool,
-    /// It has tokens that stand for no text.
+    /// Whether the grammar has special tokens.
     has_marks: bool,
 }
 
@@ -117,7 +117,7 @@ impl Prepared {
 
 impl GrammarSource {
     /// # Errors
-    /// Input: it is too large, or wrong beyond doubt.
+    /// Input: it is too large, or certainly wrong.
     pub fn of(grammar: &Grammar) -> Result<GrammarSource> {
         let asked = match grammar {
             Grammar::JsonObject => Grammar::JsonSchema(json!({"type": "object"})),
@@ -144,7 +144,7 @@ impl GrammarSource {
     }
 
     /// # Errors
-    /// Input: it is refused, or ended by `stop`.
+    /// Input: llguidance refuses the grammar, or `stop` has ended it.
     pub fn compile(self, vocabulary: Arc<Vocabulary>, stop: &StopSignal) -> Result<CompiledGrammar> {
         stop.begin();
         let is_json = !matches!(self.asked, Grammar::Lark(_));
@@ -165,7 +165,7 @@ impl GrammarSource {
     }
 }
 
-/// Compiles the grammar of calls. What is advice, and makes them too large together, is left out.
+/// Compiles the grammar of calls. If it is too large, the schemas of functions that are not strict are left out.
 fn compile_calls(calls: &Calls, vocabulary: &Arc<Vocabulary>, stop: &StopSignal) -> Result<CompiledGrammar> {
     let compile = |free: bool| {
         let (lark, has_marks) = match calls.syntax {
@@ -207,7 +207,7 @@ impl Prepared {
             let rules = read_rules(parser.parser.grammar(), has_marks)?;
             parser.start_without_prompt();
             stop.check()?;
-            // What comes first is known then, or that nothing can.
+            // Computes the first set now, so that a grammar without any document is refused here.
             parser.compute_mask().map_err(|e| match parser.stop_reason() {
                 StopReason::NoExtensionBias => refused("no text is one of it"),
                 _ if stop.is_asked() => too_long(),
@@ -220,12 +220,12 @@ impl Prepared {
     }
 }
 
-/// The bytes that a grammar's rules take. `has_marks`: its calls are between special tokens.
+/// The bytes of a grammar's rules. `has_marks`: calls are written between special tokens.
 ///
 /// # Errors
-/// Input: it asks for what a reply does not follow, as one in Lark's syntax may.
+/// Input: a Lark grammar uses a feature that replies do not support.
 fn read_rules(grammar: &CGrammar, has_marks: bool) -> Result<usize> {
-    // Each place of a rule has a symbol, a parameter, and what leads back to the rule.
+    // Each position of a rule has a symbol, a parameter, and a reference back to the rule.
     const PLACE: usize = 3 * size_of::<CSymIdx>() + size_of::<ParamExpr>();
     let (mut open, mut seen) = (vec![grammar.start()], HashSet::new());
     let (mut bytes, mut has_temperature) = (0, false);
@@ -253,18 +253,18 @@ fn read_rules(grammar: &CGrammar, has_marks: bool) -> Result<usize> {
         Some((_, what)) => {
             Err(Error::input(format!("the grammar uses {what}, which is not supported"), "leave it out"))
         }
-        // Measured: they are twice in memory, before and after they were made smaller.
+        // Measured: the rules exist twice, in their original and their optimised form.
         None => Ok(2 * bytes),
     }
 }
 
-/// Runs a part of llguidance. A panic of it becomes the error that `failure` makes of what it said.
+/// Runs a call into llguidance. `failure` makes an error of the message of a panic.
 pub(super) fn sheltered<T>(failure: impl Fn(&str) -> Error, run: impl FnOnce() -> Result<T>) -> Result<T> {
     let ran = panic_utils::catch_unwind(std::panic::AssertUnwindSafe(|| Ok(run())));
     ran.unwrap_or_else(|e| Err(failure(&said(&e))))
 }
 
-/// What llguidance says, on one line. What lies after an empty line or in a backtrace is for its authors.
+/// llguidance's message on one line. Text after an empty line and the backtrace are cut off.
 pub(super) fn said(error: &impl std::fmt::Display) -> String {
     let text = format!("{error:#}");
     let text = text.split("<backtrace>").next().unwrap_or_default();
@@ -276,7 +276,8 @@ pub(super) fn said(error: &impl std::fmt::Display) -> String {
     words.join(" ").chars().take(LONGEST_REASON).collect()
 }
 
-/// The error for a schema that llguidance refuses with `reason`, in Kiln's words: what it names is not the request's.
+/// The error for a schema that llguidance refuses with `reason`. It has Kiln's own words, because llguidance speaks of
+/// the lowered schema.
 pub(super) fn refusal(reason: &str) -> Error {
     const TOO_LARGE: [&str; 6] = ["too big", "too large", "too many", "fuel", "limit", "stack level"];
     let why = if reason.contains("nsatisfiable") || reason.contains("no text") {
@@ -296,7 +297,7 @@ fn lark_refusal(reason: &str) -> Error {
     Error::input(format!("the grammar cannot be used: {}", quote(reason)), "change the grammar")
 }
 
-/// Whether llguidance takes a schema by itself.
+/// Whether llguidance accepts a schema by itself.
 pub(super) fn takes(schema: &Value) -> bool {
     let options = llguidance::JsonCompileOptions::default();
     let compile = || {

@@ -1,4 +1,4 @@
-//! The vocabulary as a grammar sees it: the bytes of each token, in a trie.
+//! The vocabulary for grammars: the bytes of each token, in a trie.
 
 use std::sync::Arc;
 
@@ -11,27 +11,27 @@ use super::memory::GrammarMemory;
 use crate::text::Tokenizer;
 use crate::{Error, Result};
 
-/// Bytes of the longest token that content may have: the trie counts a path's bytes in a `u8`.
+/// Bytes of the longest token that may be part of a document: the trie counts the bytes of a path in a `u8`.
 const LONGEST_TOKEN: usize = 255;
 
-/// A tokenizer's tokens, for all grammars.
+/// A tokenizer's tokens, shared by all grammars.
 pub(super) struct Vocabulary {
     pub(super) factory: ParserFactory,
     /// The tokens that end a document.
     pub(super) stops: Vec<u32>,
     /// The tokens that begin with a digit.
     pub(super) digits: SimpleVob,
-    /// What the grammars over these tokens hold.
+    /// The memory of the grammars over these tokens.
     pub(super) memory: GrammarMemory,
-    /// The tokens of calls, which stand for no text, by their spelling.
+    /// Special tokens of the call syntax, with their spelling.
     pub(super) marks: Vec<(String, u32)>,
 }
 
 impl Vocabulary {
-    /// Gathers the tokens of `tokenizer`. Gemma 3's 262,145 take one to two seconds, and 120 MB.
+    /// Builds the trie of `tokenizer`'s tokens. Gemma 3's 262,145 tokens take one to two seconds and 120 MB.
     ///
     /// # Errors
-    /// Input: no stop token is given, or one is not the tokenizer's. Failed: the tokens make no trie.
+    /// Input: no stop token is given, or one is not in the tokenizer. Failed: llguidance rejects the tokens.
     pub(super) fn gather(tokenizer: &Tokenizer, stops: &[u32]) -> Result<Vocabulary> {
         let count = tokenizer.vocab_size() as u32;
         let stops: Vec<u32> = stops.iter().copied().filter(|&stop| stop < count).collect();
@@ -69,13 +69,13 @@ impl Vocabulary {
         self.factory.tok_env().tok_trie()
     }
 
-    /// Whether a document may consist of `token`, or end with it.
+    /// Whether `token` may be part of a document or end it.
     pub(super) fn has(&self, token: u32) -> bool {
         let is_mark = || self.marks.iter().any(|(_, mark)| *mark == token);
         !self.trie().token(token).is_empty() || self.stops.contains(&token) || is_mark()
     }
 
-    /// A token of calls as Lark's syntax has it: the token, or in a vocabulary without it its spelling.
+    /// A special token of the call syntax for Lark: the token itself, or its spelling in a vocabulary without it.
     pub(super) fn mark(&self, spelled: &str) -> String {
         match self.marks.iter().find(|(spelling, _)| spelling == spelled) {
             Some((_, mark)) => format!("<[{mark}]>"),

@@ -1,4 +1,4 @@
-//! Schemas within a grammar in Lark's syntax (`%json {..}`): each is lowered as one that stands alone.
+//! Schemas within a grammar in Lark's syntax (`%json {..}`): each is lowered like a separate schema.
 
 use llguidance::JsonCompileOptions;
 use serde_json::Value;
@@ -7,13 +7,13 @@ use super::{exact, lower_whole, sizes};
 use crate::{Error, Result};
 
 const KEYWORD: &str = "%json";
-/// Where a schema says how its documents are laid out.
+/// The keyword with llguidance's options for the layout of documents.
 const OPTIONS: &str = "x-guidance";
 
-/// The grammar with its schemas lowered, and their numbers. `check` is asked before each.
+/// Lowers the schemas in a grammar. Returns the grammar and the schemas' numbers. `check` is called before each schema.
 ///
 /// # Errors
-/// Input: a schema is refused, or lays out its documents by an expression that is too large. Those of `check`.
+/// Input: a schema is refused, or its layout options have an expression that is too large. Errors of `check`.
 pub(in crate::grammar) fn lower_embedded(
     lark: &str,
     check: &dyn Fn() -> Result<()>,
@@ -29,7 +29,7 @@ pub(in crate::grammar) fn lower_embedded(
         };
         let mut values = serde_json::Deserializer::from_str(behind).into_iter::<Value>();
         let Some(Ok(schema)) = values.next() else {
-            // What is no JSON here is llguidance's to refuse.
+            // Text that is not JSON is left for llguidance to refuse.
             text.push_str(KEYWORD);
             rest = behind;
             continue;
@@ -44,14 +44,14 @@ pub(in crate::grammar) fn lower_embedded(
         exact.extend(numbers);
         rest = &behind[values.byte_offset()..];
     }
-    // A grammar's own text that looks like one of a number would be taken for it.
+    // A placeholder text in the grammar itself would be replaced by a number.
     match exact.is_empty() || !lark.contains(exact::MARK) {
         true => Ok((text, exact)),
         false => Err(Error::input("the grammar has a text that stands for a number inside Kiln", "change the text")),
     }
 }
 
-/// Lays out a schema's documents as it says itself.
+/// Copies a schema's own layout options.
 fn lay_out(lowered: &mut Value, options: &Value) -> Result<()> {
     let wrong = |what: &str| Error::input(format!("`{OPTIONS}` of a schema of the grammar {what}"), "change it");
     let are_small = options.as_object().is_some_and(|all| all.values().filter_map(Value::as_str).all(sizes::is_small));

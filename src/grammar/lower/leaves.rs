@@ -1,4 +1,4 @@
-//! Conditions of one value: of strings, of numbers, and of how many properties an object has.
+//! Conditions on a single value: strings, numbers, and an object's number of properties.
 
 use serde_json::{Map, Value, json};
 
@@ -8,15 +8,15 @@ use crate::display::quote;
 use crate::grammar::numbers::{self, Range};
 use crate::grammar::sizes;
 
-/// What bounds numbers from below and from above.
+/// The keywords for lower and upper bounds of numbers.
 const LOWER: [&str; 2] = ["minimum", "exclusiveMinimum"];
 const UPPER: [&str; 2] = ["maximum", "exclusiveMaximum"];
 
-/// Why an integer is left out.
+/// The reason for leaving out an integer.
 const TOO_LONG: &str = "has an integer beyond 64 bits";
 
 impl SchemaLowering<'_> {
-    /// Leaves out conditions of strings, moduli and counts of properties that llguidance does not take.
+    /// Leaves out the conditions on strings, moduli and numbers of properties that llguidance does not support.
     pub(super) fn check_leaves(
         &mut self,
         fields: &Map<String, Value>,
@@ -39,7 +39,7 @@ impl SchemaLowering<'_> {
             }
         }
         if out.get("patternProperties").is_none() && fields.get("patternProperties").is_some_and(Value::is_object) {
-            // The properties that it names would be taken for others.
+            // Properties that the patterns allow would be treated as additional ones.
             if out.remove("additionalProperties").is_some() {
                 self.ignore("additionalProperties", at, "stands beside `patternProperties` that are left out");
             }
@@ -87,7 +87,7 @@ impl SchemaLowering<'_> {
         }
     }
 
-    /// llguidance counts properties only where all are required, or where one of those that are named is.
+    /// llguidance can count properties only if all are required, or if exactly one of the named properties may follow.
     fn check_properties(&mut self, out: &mut Map<String, Value>, at: &str) {
         let required = out.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
         let has_optional = out
@@ -110,10 +110,10 @@ impl SchemaLowering<'_> {
         }
     }
 
-    /// Sees to it that integers are exact, and that there is a number between the bounds.
+    /// Makes integers exact, and checks that a number lies between the bounds.
     pub(super) fn hold_numbers(&mut self, types: Option<&[String]>, mut out: Map<String, Value>, at: &str) -> Value {
         for (flag, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
-            // Draft 4 has flags there.
+            // In draft 4 these keywords are flags.
             match out.get(flag) {
                 Some(Value::Bool(true)) => match out.remove(bound) {
                     Some(value) => drop(out.insert(flag.into(), value)),
@@ -181,7 +181,7 @@ impl SchemaLowering<'_> {
         out.into()
     }
 
-    /// A constant or an enumeration with integers that f64 would round: each value is an alternative.
+    /// Turns a constant or enumeration with integers that f64 would round into alternatives.
     fn hold_literals(
         &mut self,
         values: &[Value],
@@ -225,7 +225,7 @@ impl SchemaLowering<'_> {
         if all.len() == 1 { all.remove(0) } else { json!({"anyOf": all}) }
     }
 
-    /// The schema of one value.
+    /// The schema of a single constant.
     fn literal(&mut self, value: &Value) -> Value {
         match value {
             _ if !numbers::has_large(value) => json!({"const": value}),
@@ -243,7 +243,7 @@ impl SchemaLowering<'_> {
         }
     }
 
-    /// A reference to the definition of the numbers of `regex`.
+    /// A reference to a definition for the numbers that `regex` matches.
     fn exact(&mut self, regex: String) -> Value {
         let known = self.exact.iter().position(|other| *other == regex);
         let i = known.unwrap_or_else(|| {
@@ -254,13 +254,13 @@ impl SchemaLowering<'_> {
     }
 }
 
-/// The integers between the bounds of a schema.
+/// The integers between a schema's bounds.
 fn range(out: &Map<String, Value>) -> Range {
     let bound = |name: &str, up: bool, step: i128| {
         let number = out.get(name)?.as_number()?;
         match numbers::as_integer(number) {
             Some(exact) => Some(exact + step),
-            // A fraction, which f64 has only below 2^53.
+            // Not an integer, so it lies in the range that f64 represents exactly.
             None => number.as_f64().map(|float| if up { float.ceil() } else { float.floor() } as i128),
         }
     };
@@ -270,7 +270,7 @@ fn range(out: &Map<String, Value>) -> Range {
     }
 }
 
-/// The values that a schema lists.
+/// The values in a schema's `enum` or `const`.
 fn literals(out: &Map<String, Value>) -> Option<Vec<Value>> {
     match (out.get("const"), out.get("enum")) {
         (Some(value), Some(Value::Array(values))) => {
@@ -291,7 +291,7 @@ fn has_any(value: &Value, is_so: &dyn Fn(&serde_json::Number) -> bool) -> bool {
     }
 }
 
-/// Why a pattern is not supported.
+/// The reason why a pattern is not supported.
 fn pattern_fault(regex: &str) -> &'static str {
     if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|look| regex.contains(look)) {
         "has a look-around"

@@ -1,14 +1,14 @@
-//! Whether alternatives of a schema exclude each other: then `oneOf` and `anyOf` mean the same.
+//! Finds out whether a schema's alternatives exclude each other, so that `anyOf` can replace `oneOf`.
 
 use serde_json::{Map, Value};
 
 use super::SchemaLowering;
 
-/// References and alternatives that are followed within each other.
+/// The deepest nesting of references and alternatives that is followed.
 const DEEPEST: usize = 16;
 
 impl<'s> SchemaLowering<'s> {
-    /// Whether no document satisfies two of `parts`, as far as is easily seen.
+    /// Whether no document satisfies two of `parts`. False if that is not easily seen.
     pub(super) fn are_disjoint(&self, parts: &[Value]) -> bool {
         let mut pairs = parts.iter().enumerate().flat_map(|(i, a)| parts[i + 1..].iter().map(move |b| (a, b)));
         pairs.all(|(a, b)| self.excludes(a, b, DEEPEST))
@@ -41,7 +41,7 @@ impl<'s> SchemaLowering<'s> {
             || self.properties_exclude(a, b, depth)
     }
 
-    /// Whether a property that one of two objects must have cannot be both one's and the other's.
+    /// Whether `a` and `b` both have a property, required by one of them, whose two schemas exclude each other.
     fn properties_exclude(&self, a: &Map<String, Value>, b: &Map<String, Value>, depth: usize) -> bool {
         let is_object = |schema: &Map<String, Value>| schema.get("type").is_some_and(|name| name == "object");
         let names = |schema: &'_ Map<String, Value>| schema.get("required").and_then(Value::as_array).cloned();
@@ -58,7 +58,7 @@ impl<'s> SchemaLowering<'s> {
                 })
     }
 
-    /// What a reference leads to.
+    /// The schema at the end of a chain of references.
     fn followed<'v>(&'v self, mut schema: &'v Value, depth: usize) -> Option<&'v Value> {
         for _ in 0..=depth {
             match schema.get("$ref").and_then(Value::as_str) {
@@ -78,7 +78,7 @@ fn literals(schema: &Map<String, Value>) -> Option<Vec<Value>> {
     }
 }
 
-/// The types that a schema names.
+/// The types that a schema allows; `None` for any.
 fn types(schema: &Map<String, Value>) -> Option<Vec<&str>> {
     match schema.get("type")? {
         Value::String(name) => Some(vec![name]),
