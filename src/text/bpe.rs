@@ -1,7 +1,8 @@
-//! Byte-pair encoding, in a few arrays: Gemma's 262,144 tokens and half a million merges take 14 MB.
+//! Byte-pair encoding in a few flat arrays: Gemma's 262,144 tokens and half a million merges take 14 MB.
 //!
-//! The `tokenizers` crate cuts added tokens out of a text and replaces spaces. Its own model of merges keeps maps of strings,
-//! which take five times as much memory, and twice that while they are made. Tests compare the ids with the crate's.
+//! The `tokenizers` crate only cuts added tokens out of a text and replaces spaces. Its own BPE model keeps maps of
+//! strings, which take five times as much memory, and twice that while they are built. Tests compare the ids with the
+//! crate's.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -22,9 +23,10 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) struct TokenTable {
     text: String,
-    /// Where each id's text lies.
+    /// Position of each id's text.
     places: Vec<TextPlace>,
-    /// Ids by the hash of their text, [`NONE`] where there is none: a power of two of them, three quarters taken at most.
+    /// A hash table from text to id, with [`NONE`] in empty slots. Its length is a power of two, at most three quarters
+    /// full.
     slots: Vec<u32>,
     hasher: RandomState,
     tokens: usize,
@@ -48,7 +50,7 @@ impl TokenTable {
     /// Adds a token.
     ///
     /// # Errors
-    /// What is wrong with it: its id or its text is taken, or its id is beyond any Gemma's.
+    /// The fault in words: the id or the text is taken, or the id is too large for any Gemma.
     pub(super) fn add(&mut self, id: u32, text: &str) -> Result<(), String> {
         let index = id as usize;
         if index >= TOKENS {
@@ -98,7 +100,7 @@ impl TokenTable {
         self.places.len() as u32
     }
 
-    /// The slot that has the text's id, or the free one where it belongs.
+    /// The slot that has the text's id, or the empty slot for it.
     fn slot(&self, text: &str) -> usize {
         let mask = self.slots.len() - 1;
         let mut at = self.hasher.hash_one(text) as usize & mask;
@@ -114,53 +116,53 @@ impl TokenTable {
     }
 }
 
-/// Two tokens that are merged: what the second is and what both become. The first is known by where this stands.
+/// A merge of two tokens: the right one and the result. The left one follows from the position in [`Bpe::merges`].
 #[derive(Debug, Clone, Copy)]
 struct RankedMerge {
     right: u32,
-    /// Of two merges, the one with the smaller rank comes first.
+    /// Among possible merges the one with the smallest rank is done first.
     rank: u32,
     into: u32,
 }
 
-/// How text is made tokens of.
+/// BPE merge tables and the encoder.
 #[derive(Debug)]
 pub(super) struct Bpe {
     vocabulary: Arc<TokenTable>,
-    /// The merges, by the left token and then by the right one.
+    /// The merges, sorted by the left token and then by the right one.
     merges: Vec<RankedMerge>,
-    /// Where the merges of each left token begin, and where the last ones end.
+    /// The index of each left token's first merge, and at the end the number of merges.
     starts: Vec<u32>,
-    /// The tokens of bytes, which stand for characters that are no tokens.
+    /// The tokens of the 256 bytes, for characters that have no token.
     bytes: Vec<Option<u32>>,
     rules: Rules,
 }
 
-/// What a tokenizer may do otherwise than Gemma's.
+/// Settings in which a tokenizer may differ from Gemma's.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
-    /// The token of a character that is none and whose bytes are none.
+    /// The token for characters that have neither a token nor byte tokens.
     pub(super) unknown: Option<String>,
-    /// Whether neighbours of these are one token.
+    /// Whether neighbouring unknown tokens are fused into one.
     pub(super) fuses_unknown: bool,
-    /// Whether a text that is a token is that one, whatever merges make of it.
+    /// Whether a text that is a token itself is encoded as it, without merges.
     pub(super) ignores_merges: bool,
 }
 
-/// A token in a text.
+/// A token in the text being encoded.
 #[derive(Debug, Clone, Copy)]
 struct Symbol {
     id: u32,
-    /// Bytes of the text; 0 once it is part of the one before.
+    /// Length in bytes; 0 after the token has been merged into the one before it.
     length: usize,
-    /// The symbols before and behind it.
+    /// Indices of the neighbours.
     before: usize,
     behind: usize,
 }
 
 impl Bpe {
-    /// `merges`: the left token, the right one and what they become, the first to be merged first. Of a pair that is there
-    /// twice the last one counts.
+    /// `merges`: left token, right token and result, in the order of their ranks. If a pair is listed twice, the last
+    /// one counts.
     pub(super) fn new(mut vocabulary: TokenTable, merges: impl IntoIterator<Item = [u32; 3]>, rules: Rules) -> Bpe {
         vocabulary.shrink();
         let mut sorted: Vec<_> =
@@ -178,24 +180,24 @@ impl Bpe {
         Bpe { vocabulary: Arc::new(vocabulary), merges, starts, bytes, rules }
     }
 
-    /// Its tokens.
+    /// The table of tokens.
     pub(super) fn vocabulary(&self) -> &Arc<TokenTable> {
         &self.vocabulary
     }
 
-    /// Whether a text that is a token may be otherwise made of tokens.
+    /// As [`Rules::ignores_merges`].
     pub(super) fn ignores_merges(&self) -> bool {
         self.rules.ignores_merges
     }
 
-    /// The rank of a pair, and what it becomes.
+    /// The merge of a pair of tokens.
     fn find(&self, left: u32, right: u32) -> Option<RankedMerge> {
         let [from, to] = [left, left.checked_add(1)?].map(|id| self.starts.get(id as usize).copied());
         let merges = self.merges.get(from? as usize..to? as usize)?;
         Some(merges[merges.binary_search_by_key(&right, |merge| merge.right).ok()?])
     }
 
-    /// The characters of a text as tokens, or their bytes.
+    /// Splits a text into tokens of single characters, or of their bytes.
     fn characters(&self, text: &str) -> Result<Vec<Symbol>, String> {
         let mut symbols: Vec<Symbol> = Vec::with_capacity(text.len());
         let mut unknown: Option<Symbol> = None;
@@ -229,7 +231,7 @@ impl Bpe {
         Ok(symbols)
     }
 
-    /// Merges neighbours, the pair with the smallest rank first, and of equal ones the first.
+    /// Merges neighbours until no merge applies: the smallest rank first, and among equal ranks the leftmost pair.
     fn merge(&self, symbols: &mut Vec<Symbol>) {
         let pair = |symbols: &[Symbol], at: usize| {
             let (left, right) = (symbols.get(at)?, symbols.get(symbols.get(at)?.behind)?);
@@ -240,7 +242,7 @@ impl Bpe {
         while let Some(Reverse((_, at, into))) = queue.pop() {
             let left = symbols[at];
             let Some(&right) = symbols.get(left.behind) else { continue };
-            // One of the two may have become part of another since.
+            // Outdated if one of the two has been merged since.
             if left.length == 0 || self.find(left.id, right.id).is_none_or(|merge| merge.into != into) {
                 continue;
             }

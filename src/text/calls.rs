@@ -1,37 +1,38 @@
-//! How models write calls of functions.
+//! Syntaxes in which models write function calls.
 //!
-//! Gemma 3 has no tokens for calls: functions are described in the system message, and a call is JSON, one object a line,
-//! `{"name": "..", "parameters": {..}}`. Models that were tuned for calls have tokens around them, and a chat template that
-//! takes the functions as `tools` and writes those tokens. Each such syntax is an entry of [`MARKED`].
+//! Gemma 3 has no tokens for calls: the system message describes the functions, and a call is JSON, one object a line,
+//! `{"name": "..", "parameters": {..}}`. Models tuned for calls have special tokens around them, and a chat template
+//! that receives the functions as `tools` and writes those tokens. Each such syntax is an entry of [`MARKED`].
 
 use serde_json::Value;
 
-/// How a model writes calls.
+/// The syntax in which a model writes calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallSyntax {
-    /// `{"name": "..", "parameters": {..}}`, as the system message tells the model.
+    /// `{"name": "..", "parameters": {..}}`, as the system message instructs the model.
     Json,
-    /// `call:NAME{key:value,..}` between tokens of the model's own, as its chat template has it.
+    /// `call:NAME{key:value,..}` between special tokens, as in the model's chat template.
     Marked(&'static CallMarks),
 }
 
-/// The tokens of a syntax for calls. A call is `call:NAME{key:value,..}` within [`CallMarks::call`]. Keys are bare, texts stand
-/// between two [`CallMarks::quote`], numbers, `true`, `false` and `null` are JSON's, lists and objects have brackets.
+/// The special tokens of a call syntax. A call is `call:NAME{key:value,..}` within [`CallMarks::call`]. Keys are bare,
+/// strings stand between two [`CallMarks::quote`], numbers, `true`, `false` and `null` are as in JSON, and lists and
+/// objects have brackets.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CallMarks {
     /// Before and behind a call.
     pub call: [&'static str; 2],
-    /// Before and behind a text within a call.
+    /// Before and behind a string within a call.
     pub quote: &'static str,
-    /// Before and behind what a function has returned. The first one ends a reply: the client has the turn.
+    /// Before and behind a function's result. The first one ends a reply, because the client sends the result.
     pub result: [&'static str; 2],
     /// Before and behind the description of a function.
     pub declaration: [&'static str; 2],
-    /// What the system message says where a conversation with functions has none.
+    /// The system message of a conversation that has functions but no system message.
     pub system: &'static str,
 }
 
-/// The syntaxes with tokens of their own. A template has the syntax whose [`CallMarks::call`] it writes.
+/// The syntaxes with special tokens. A template that contains a syntax's [`CallMarks::call`] uses it.
 pub const MARKED: [CallMarks; 1] = [
     // FunctionGemma: ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices
     CallMarks {
@@ -43,7 +44,7 @@ pub const MARKED: [CallMarks; 1] = [
     },
 ];
 
-/// Values within values of a call.
+/// The deepest nesting of values in a call.
 const DEEPEST: usize = 64;
 
 impl CallSyntax {
@@ -54,12 +55,12 @@ impl CallSyntax {
 }
 
 impl CallMarks {
-    /// All of its tokens.
+    /// All tokens of the syntax.
     pub fn tokens(&self) -> impl Iterator<Item = &'static str> {
         [self.call, self.result, self.declaration].into_iter().flatten().chain([self.quote])
     }
 
-    /// Reads what stands within [`CallMarks::call`]: the function's name, and the JSON of its arguments. `None`: it is no call.
+    /// Parses the text within [`CallMarks::call`]: the function's name, and its arguments as JSON. `None`: not a call.
     pub fn read(&self, text: &str) -> Option<(String, String)> {
         let (name, _) = text.trim().strip_prefix("call:")?.split_once('{')?;
         let mut reader = CallReader { quote: self.quote, rest: &text.trim()["call:".len() + name.len()..] };
@@ -91,7 +92,7 @@ impl<'t> CallReader<'t> {
         }
     }
 
-    /// The text up to the next of `ends`, which stays.
+    /// The text up to the next of `ends`, which is not consumed.
     fn take_until(&mut self, ends: &[char]) -> Option<&'t str> {
         let (text, rest) = self.rest.split_at(self.rest.find(ends)?);
         self.rest = rest;
@@ -121,14 +122,14 @@ impl<'t> CallReader<'t> {
             let word = self.take_until(&[',', '}', ']'])?;
             match serde_json::from_str::<Value>(word) {
                 Ok(_) => out.push_str(word),
-                // Models leave the quotes of a text out now and then.
+                // Models sometimes omit the quotes around a string.
                 Err(_) => out.push_str(&Value::from(word).to_string()),
             }
         }
         Some(())
     }
 
-    /// Reads what is separated by commas, up to the closing bracket.
+    /// Reads items separated by commas, up to the closing bracket.
     fn read_list(
         &mut self,
         out: &mut String,

@@ -86,7 +86,7 @@ impl SpecialToken {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
     pub(super) text: String,
-    /// A character that stands inside of each special token that a message spells.
+    /// A character inserted into each spelling of a special token in a message; `None` without one.
     pub(super) mark: Option<char>,
 }
 
@@ -96,7 +96,7 @@ impl Rendered {
         &self.text
     }
 
-    /// The text. It does not tell the template's special tokens from those that a message spells.
+    /// The text without marks, in which a message's spelling of a special token looks like the token itself.
     pub fn into_text(self) -> String {
         match self.mark {
             Some(mark) => self.text.replace(mark, ""),
@@ -105,20 +105,19 @@ impl Rendered {
     }
 }
 
-/// A model's chat template, which compiles.
+/// A model's chat template. It has compiled successfully.
 #[derive(Debug)]
 pub struct ChatTemplate {
     /// The prepared source.
     source: String,
-    /// `bos_token` and the like.
+    /// Special tokens by the name of their variable, such as `bos_token`.
     special_tokens: BTreeMap<&'static str, String>,
     calls: CallSyntax,
 }
 
 impl ChatTemplate {
     /// The template of a model directory: `chat_template.jinja`, else `chat_template` in `tokenizer_config.json`, else
-    /// Gemma 3's own, which also stands for one of nothing but blanks. If the config names several templates, `default` is
-    /// taken.
+    /// Gemma 3's own. A blank template counts as missing. If the config has several named templates, `default` is used.
     ///
     /// # Errors
     /// [`Error::Input`] when one of these files exists but cannot be read or understood.
@@ -162,7 +161,7 @@ impl ChatTemplate {
         Self::compile(name, &source, special_tokens)
     }
 
-    /// The template of a GGUF file; without one, or with one of nothing but blanks, Gemma 3's own.
+    /// The template of a GGUF file. If it is missing or blank, Gemma 3's own.
     ///
     /// # Errors
     /// [`Error::Input`] when it does not compile.
@@ -171,8 +170,8 @@ impl ChatTemplate {
         Self::compile("tokenizer.chat_template", template.unwrap_or(GEMMA), special_tokens)
     }
 
-    /// The token that ends a reply beside those of the model's config: `eos_token` of a directory's `tokenizer_config.json`. A file
-    /// that is not understood has none: [`open`](Self::open) refuses it.
+    /// The `eos_token` in a directory's `tokenizer_config.json`, which ends a reply beside the tokens of the model's
+    /// config. `None` for a file that cannot be understood, since [`open`](Self::open) refuses it.
     pub fn eos(dir: &Path) -> Option<String> {
         #[derive(Deserialize)]
         struct Eos {
@@ -183,14 +182,14 @@ impl ChatTemplate {
     }
 
     fn compile(name: &str, source: &str, special_tokens: BTreeMap<&'static str, String>) -> Result<Self> {
-        // No prompt can be made of an empty template.
+        // An empty template would make an empty prompt.
         let source = if source.trim().is_empty() { GEMMA } else { source };
         let source = source::prepare(source).map_err(|excess| refuse(name, &excess.into()))?;
         ChargedTemplate::compile(&source).map_err(|e| refuse(name, &e))?;
         Ok(Self { calls: CallSyntax::of_template(&source), source, special_tokens })
     }
 
-    /// How the model writes calls of functions. The template takes `tools` and messages with calls where that is
+    /// The syntax in which the model writes calls. The template accepts `tools` and messages with calls only for
     /// [`CallSyntax::Marked`].
     pub fn calls(&self) -> CallSyntax {
         self.calls
@@ -208,7 +207,7 @@ impl ChatTemplate {
         let context = minijinja::context! {
             messages,
             add_generation_prompt,
-            // As transformers gives what is absent: defined, and none.
+            // As in transformers, the variable is defined but none if there are no tools.
             tools => (!tools.is_empty()).then_some(tools),
             documents => (),
             ..Value::from_serialize(&self.special_tokens)
@@ -218,7 +217,7 @@ impl ChatTemplate {
         program.run(context, extend).map_err(describe)
     }
 
-    /// What to do about messages that the template rejects. TranslateGemma's takes none that is plain text.
+    /// The remedy for messages that the template rejects. TranslateGemma's template accepts no plain text.
     fn rejected_remedy(&self) -> &'static str {
         match self.source.contains("source_lang_code") {
             true => {
@@ -229,8 +228,8 @@ impl ChatTemplate {
         }
     }
 
-    /// Renders messages so that `tokenizer` can tell the template's special tokens from those that a message or a function's
-    /// description spells.
+    /// Renders messages so that `tokenizer` can tell the template's special tokens from spellings in a message or in a
+    /// function's description.
     ///
     /// # Errors
     /// As [`render`](Self::render).
@@ -263,7 +262,7 @@ impl ChatTemplate {
 
 const TEMPLATE_REMEDY: &str = "use the chat template that came with the model";
 
-/// Of several named templates, the one called `default`; or the only one.
+/// The template called `default` among several named ones, or the only one.
 fn pick(templates: Templates) -> Result<String> {
     let mut named = match templates {
         Templates::One(source) => return Ok(source),
@@ -282,7 +281,7 @@ fn pick(templates: Templates) -> Result<String> {
     Ok(named.swap_remove(index).template)
 }
 
-/// Adds what templates expect beside Jinja's own.
+/// Adds functions and filters that templates expect beyond Jinja's own.
 fn extend(environment: &mut Environment) {
     environment.add_function("raise_exception", |message: String| -> std::result::Result<Value, minijinja::Error> {
         Err(minijinja::Error::new(ErrorKind::InvalidOperation, "raised").with_source(Raised(message)))
@@ -325,8 +324,8 @@ fn describe(error: &minijinja::Error, rejected: &str) -> Error {
     Error::input(cause, TEMPLATE_REMEDY)
 }
 
-/// Rejects messages on which a template would fail with an unhelpful error, and parts that are no text. Gemma's template
-/// writes a placeholder for an image, which the model would read without ever seeing one.
+/// Rejects messages on which a template would fail with an unhelpful error, and parts other than text. For an image
+/// Gemma's template writes a placeholder, and the model would answer without having seen the image.
 fn validate(messages: &[Message]) -> Result<()> {
     if messages.is_empty() {
         return Err(Error::input("the conversation is empty", "give at least one message"));

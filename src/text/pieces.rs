@@ -1,5 +1,5 @@
-//! What each token id decodes to: the vocabulary's own text, looked at when it is asked for. A table of decoded text would
-//! hold every token a second time.
+//! The text of each token id, looked up in the vocabulary when it is needed. A table of decoded text would hold every
+//! token a second time.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::{Error, Result};
 /// Limit on ids: a file may claim any.
 const MAX_IDS: u32 = TOKENS as u32;
 
-/// What the vocabulary has for a space.
+/// The vocabulary's spelling of a space.
 const SPACE: &str = "▁";
 
-/// What one id decodes to.
+/// The decoded form of one id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DecodedPiece<'a> {
     /// Text as the vocabulary spells it. [`push_text`] restores its spaces.
@@ -29,19 +29,19 @@ pub(super) enum DecodedPiece<'a> {
 #[derive(Debug)]
 pub(super) struct PieceTable {
     vocabulary: Arc<TokenTable>,
-    /// Added tokens that the vocabulary has not, or spells otherwise, by id.
+    /// Added tokens that the vocabulary lacks or spells differently, by id.
     added: Vec<(u32, String)>,
-    /// A bit for each id: whether its token is special.
+    /// One bit per id: whether its token is special.
     special: Vec<u64>,
     /// The largest id plus one.
     end: u32,
-    /// Bytes of the longest token as spelled in the vocabulary; 0 if a token may stand for more text than that. This is
-    /// so where a byte token is missing, or an added token strips blanks around it.
+    /// Bytes of the longest token as spelled in the vocabulary; 0 if a token may stand for longer text, because a byte
+    /// token is missing or an added token strips blanks around it.
     longest: usize,
 }
 
 impl PieceTable {
-    /// Looks at every token of the vocabulary and of those that are cut out before.
+    /// Collects the tokens of the vocabulary and the added tokens.
     ///
     /// # Errors
     /// [`Error::Input`] when an id is implausibly large.
@@ -91,7 +91,7 @@ impl PieceTable {
         self.end as usize
     }
 
-    /// What `id` decodes to and whether it is a special token; `None` when no token has this id.
+    /// The decoded form of `id` and whether it is a special token; `None` if no token has this id.
     pub(super) fn get(&self, id: u32) -> Option<(DecodedPiece<'_>, bool)> {
         let token = self.token(id)?;
         let piece = parse_byte(token).map_or(DecodedPiece::Text(token), DecodedPiece::Byte);
@@ -99,7 +99,7 @@ impl PieceTable {
         Some((piece, is_special))
     }
 
-    /// A token as it is spelled.
+    /// A token's spelling in the vocabulary.
     fn token(&self, id: u32) -> Option<&str> {
         match self.added.binary_search_by_key(&id, |(id, _)| *id) {
             Ok(at) => Some(&self.added[at].1),
@@ -108,7 +108,7 @@ impl PieceTable {
     }
 }
 
-/// Appends what a token's spelling stands for. Tokens have a few bytes: a loop over them takes fewer instructions than a search.
+/// Appends a token's text. Tokens have a few bytes: a loop over them takes fewer instructions than a search.
 pub(super) fn push_text(spelled: &str, out: &mut String) {
     let (mut from, mut at) = (0, 0);
     while let Some(byte) = spelled.as_bytes().get(at) {

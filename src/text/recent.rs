@@ -1,20 +1,20 @@
-//! Texts that were encoded last, so that a text which begins as one of them is encoded from there on only. A server's
-//! prompts begin with the same system prompt, or with the conversation so far.
+//! A cache of recently encoded texts: a text with the same beginning as one of them is encoded only from there on. A
+//! server's prompts begin with the same system prompt, or with the conversation so far.
 //!
-//! Encoding may begin at a token of the earlier text that lies in what both have in common, if the rest begins with that
-//! very token: [`super::windows`] says why the ids are those of the whole text then. Where it does not, all is encoded.
+//! Encoding may start at a token inside the common part, if the rest then begins with that very token:
+//! [`super::windows`] says why the ids are those of the whole text. Otherwise the whole text is encoded.
 
 use super::windows::{Encoded, WINDOW};
 use crate::Result;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Texts that are kept.
+/// The most texts kept.
 const MOST: usize = 8;
-/// Fewest bytes that a text has in common with an earlier one to begin there: fewer are encoded as fast.
+/// The least number of common bytes. Fewer bytes are encoded as fast.
 const LEAST: usize = 1 << 10;
 
-/// The texts, the last one first, from any thread.
+/// The texts, the latest first. Shared between threads.
 #[derive(Debug)]
 pub(super) struct Recent {
     /// Bytes of the longest token.
@@ -26,13 +26,13 @@ pub(super) struct Recent {
 struct EncodedText {
     text: String,
     found: Encoded,
-    /// With which added tokens it was encoded.
+    /// Which set of added tokens was used: true without the special ones.
     verbatim: bool,
 }
 
 impl EncodedText {
-    /// The last token at which the encoding of a text can begin that has the first `common` bytes in common with this one.
-    /// A token that begins before it and ends after them would be longer than any.
+    /// The last token of this text at which the encoding of a text that shares the first `common` bytes may start. It
+    /// leaves out tokens near the end of the common part, which the following text could change.
     fn find_cut(&self, common: usize, longest: usize) -> Option<usize> {
         let last = common.checked_sub(longest)?;
         let offsets = &self.found.offsets;
@@ -45,16 +45,16 @@ impl EncodedText {
 }
 
 impl Recent {
-    /// No texts yet. `longest`: bytes of the vocabulary's longest token.
+    /// An empty cache. `longest`: bytes of the vocabulary's longest token.
     pub(super) fn new(longest: usize) -> Recent {
         Recent { longest, known: Mutex::default() }
     }
 
-    /// The ids of `text`, which has at most [`WINDOW`] bytes. `encode` encodes a part of it; `verbatim`: with which added
-    /// tokens.
+    /// The ids of `text`, which has at most [`WINDOW`] bytes. `encode` encodes a part of it, with the added tokens that
+    /// `verbatim` selects.
     ///
     /// # Errors
-    /// Those of `encode`.
+    /// Errors of `encode`.
     pub(super) fn encode(
         &self,
         text: &str,
@@ -79,7 +79,7 @@ impl Recent {
         Ok(ids)
     }
 
-    /// Keeps a text, in the place of the one that it went on from.
+    /// Stores a text, in place of the one that it continues.
     fn keep(&self, text: Arc<EncodedText>, replaced: Option<Arc<EncodedText>>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|other| replaced.as_ref().is_none_or(|replaced| !Arc::ptr_eq(other, replaced)));
@@ -88,7 +88,7 @@ impl Recent {
     }
 }
 
-/// Encodes `text` from the token `cut` of `known` on. `None`: it cannot begin there.
+/// Encodes `text` from token `cut` of `known` on. `None`: the encoding cannot start there.
 fn go_on(
     known: &EncodedText,
     cut: usize,
@@ -106,7 +106,7 @@ fn go_on(
     Ok(Some(found))
 }
 
-/// How many bytes two texts begin with alike.
+/// The length in bytes of two texts' common beginning.
 fn common_bytes(a: &str, b: &str) -> usize {
     const STEP: usize = 64;
     let (a, b) = (a.as_bytes(), b.as_bytes());

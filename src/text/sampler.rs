@@ -4,10 +4,10 @@
 //! temperature, draw. Each filter sees what the previous one left. So top-p's probabilities are those among the top-k,
 //! and temperature affects neither top-p nor min-p.
 //!
-//! A sampler takes all logits, or what a pass has found in them ([`SampleResult`]): the likeliest tokens and the sums
-//! of blocks. Both give the same token, within the rounding of those sums. So where nothing limits the tokens, a draw
-//! has three stages: whether one whose logit the sampler changes, which block, which token of the block. Each takes a
-//! number of its own, so that the rounding of a sum moves the bounds between blocks only.
+//! A sampler takes all logits, or a pass's summary of them ([`SampleResult`]): the likeliest tokens and the sums of
+//! blocks. Both give the same token, within the rounding of those sums. So where nothing limits the tokens, a draw has
+//! three stages: whether the token is one with an edited logit, then the block, then the token within it. Each stage
+//! has its own random number, so that the rounding of a sum moves only the bounds between blocks.
 //!
 //! A seed gives the same tokens on every machine. The random numbers are SplitMix64's. Exponentials come from the
 //! `libm` crate, since C libraries differ in the last bit.
@@ -37,13 +37,13 @@ struct Edit {
     /// Whether the repetition penalty applies.
     repeated: bool,
     bias: f32,
-    /// What the presence and frequency penalties subtract.
+    /// The amount that the presence and frequency penalties subtract.
     said: f32,
     /// The changed logit.
     logit: f32,
 }
 
-/// What the filters leave depends on.
+/// The tokens that the filters need to see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FilterScope {
     /// This many of the likeliest tokens.
@@ -54,7 +54,7 @@ enum FilterScope {
     Open,
 }
 
-/// Chooses the tokens of one sequence. It allocates nothing after construction, unless the whole reply counts for a penalty.
+/// Chooses the tokens of one sequence. It allocates nothing after construction, unless penalties count the whole reply.
 #[derive(Debug, Clone)]
 pub struct Sampler {
     config: SamplerConfig,
@@ -64,9 +64,9 @@ pub struct Sampler {
     reach: FilterScope,
     /// The latest tokens, at most [`REPEAT_WINDOW`].
     history: VecDeque<u32>,
-    /// The reply's tokens by ascending id, with how often each came; empty where they do not count.
+    /// The reply's tokens with their counts, by ascending id; empty if no penalty counts them.
     said: Vec<(u32, u32)>,
-    /// Room for `history` and `said` while tokens are asked for that come after a draft.
+    /// Saved `history` and `said` while a request is made for a token after a draft.
     aside: (VecDeque<u32>, Vec<(u32, u32)>),
     /// The tokens that may be chosen; `None` for all.
     allowed: Option<TokenSet>,
@@ -74,7 +74,7 @@ pub struct Sampler {
     edits: Vec<Edit>,
     /// The edits that may be drawn, with their weights; then a block's tokens.
     drawn: Vec<(u32, f64)>,
-    /// Each block's largest eligible logit and sum, then weight.
+    /// Each block's largest eligible logit and sum; later its weight.
     sums: Vec<(f32, f64)>,
     candidates: Candidates,
 }
@@ -119,8 +119,7 @@ impl Sampler {
         })
     }
 
-    /// Lets only the tokens of `allowed` be chosen; `None`: all. Of a set for another vocabulary, ids beyond this one's are
-    /// never chosen.
+    /// Restricts the choice to the tokens of `allowed`; `None` for all. Ids beyond this vocabulary are never chosen.
     pub fn allow(&mut self, allowed: Option<TokenSet>) {
         self.allowed = allowed;
     }
@@ -200,8 +199,8 @@ impl Sampler {
         Ok(id)
     }
 
-    /// Why there is no token to choose: the biases forbid what the model and the set of allowed tokens leave, or the logits are
-    /// to blame.
+    /// The error when there is no token to choose. Either the biases forbid all that the logits and the set of allowed
+    /// tokens leave, or the logits are at fault.
     fn no_token(&self, logits: &[f32]) -> Error {
         let is_allowed = |id: u32| self.allowed.as_ref().is_none_or(|allowed| allowed.contains(id));
         match (0..).zip(logits).any(|(id, logit)| *logit > f32::NEG_INFINITY && is_allowed(id)) {
@@ -213,7 +212,7 @@ impl Sampler {
         }
     }
 
-    /// Asks a pass for what [`Sampler::sample_found`] needs. Asks for nothing if that could not decide.
+    /// Fills `ask` with the summary that [`Sampler::sample_found`] needs, or with nothing if it could not decide.
     pub fn ask(&mut self, ask: &mut SampleRequest<'_>) {
         self.mark();
         let want = match self.reach {
@@ -237,12 +236,12 @@ impl Sampler {
         ask.set(want, scale, unit, self.edits.iter().map(|edit| edit.id), allowed);
     }
 
-    /// Whether each choice is the likeliest allowed token, by the logits as they are.
+    /// Whether every choice is the likeliest allowed token by the unchanged logits.
     pub fn takes_likeliest(&self) -> bool {
         self.reach == FilterScope::Top(1) && !self.config.edits()
     }
 
-    /// As [`Sampler::ask`], for the token after `drafted`: as if these were chosen before it.
+    /// As [`Sampler::ask`], for the token after `drafted`, as if these had been chosen.
     pub fn ask_after(&mut self, drafted: &[u32], ask: &mut SampleRequest<'_>) {
         let random = self.random.clone();
         let (mut history, mut said) = std::mem::take(&mut self.aside);
@@ -260,7 +259,7 @@ impl Sampler {
         (self.random, self.aside) = (random, (history, said));
     }
 
-    /// Random numbers that a choice takes.
+    /// The number of random numbers that a choice takes.
     fn draws(&self) -> usize {
         match self.reach {
             _ if self.config.temperature == 0.0 => 0,
@@ -269,8 +268,9 @@ impl Sampler {
         }
     }
 
-    /// Chooses the next token from what a pass has found for [`Sampler::ask`], and records it: the token that
-    /// [`Sampler::sample`] chooses. `None`, and nothing is drawn, if that does not decide it or if a logit is unsound.
+    /// Chooses the next token from the pass's result for [`Sampler::ask`] and records it: the same token as
+    /// [`Sampler::sample`] chooses. `None`, with no random number drawn, if the result does not decide the choice or a
+    /// logit is unsound.
     pub fn sample_found(&mut self, found: SampleResult<'_>) -> Option<u32> {
         if !found.is_sound() {
             return None;
@@ -298,7 +298,7 @@ impl Sampler {
         id
     }
 
-    /// Fills `edits` from the history and the biases, without their logits.
+    /// Fills `edits` from the history and the biases; their logits follow in `edit`.
     fn mark(&mut self) {
         let Self { config, history, said, edits, vocab, .. } = self;
         edits.clear();
@@ -329,7 +329,7 @@ impl Sampler {
         });
     }
 
-    /// Changes the edits' logits; `logit` gives that of edit `i` with its id.
+    /// Sets the edits' logits; `logit` returns the original one of edit `i` with its id.
     fn edit(&mut self, logit: impl Fn(usize, u32) -> f32) {
         let penalty = self.config.repeat_penalty;
         for (i, edit) in self.edits.iter_mut().enumerate() {
@@ -343,7 +343,7 @@ impl Sampler {
         }
     }
 
-    /// Fills the candidates from what was found and the edits, sorted. `None` if they cannot decide the choice.
+    /// Fills the candidates from the pass's result and the edits, sorted. `None` if they cannot decide the choice.
     fn gather(&mut self, found: SampleResult<'_>) -> Option<Remainder> {
         let (vocab, floor) = (self.vocab, found.floor());
         let list = &mut self.candidates.list;
@@ -357,7 +357,7 @@ impl Sampler {
         let edits = eligible(&self.edits, self.allowed.as_ref());
         list.extend(edits.map(|edit| Candidate { id: edit.id, logit: edit.logit, weight: 0.0 }));
         list.sort_unstable_by(likelier);
-        // Below the floor an edited token may stand before one that is not listed.
+        // Below the floor an unlisted token may be likelier than an edited one.
         list.truncate(list.partition_point(|c| c.logit >= floor));
         let complete = floor == f32::NEG_INFINITY;
         let peak = list.first()?.logit;
@@ -378,7 +378,8 @@ impl Sampler {
         }
     }
 
-    /// Filters the candidates and draws one. `None` if there is none, or if more than `limits` gives would be needed.
+    /// Filters the candidates and draws one. `None` if there is no candidate, or if a filter needs tokens beyond
+    /// `limits`.
     fn choose(&mut self, limits: Option<Remainder>) -> Option<u32> {
         let Self { config, candidates, random, reach, .. } = self;
         if config.temperature == 0.0 {
@@ -391,14 +392,14 @@ impl Sampler {
             return None;
         }
         if *reach == FilterScope::Nucleus && config.top_p >= 1.0 {
-            // The order that all logits have.
+            // The same order as with all logits.
             candidates.list.sort_unstable_by_key(|c| c.id);
         }
         candidates.draw(config.temperature, random)
     }
 
-    /// Draws from all tokens by the blocks' sums; `logits` gives those of the block that is drawn. `None` if there is no
-    /// token, or if `logits` has not got the block.
+    /// Draws from all tokens by the blocks' sums; `logits` returns the logits of the drawn block. `None` if there is no
+    /// token, or if `logits` lacks the block.
     fn draw_open<'a>(&mut self, logits: impl FnOnce(usize) -> Option<&'a [f32]>) -> Option<u32> {
         let Self { sums, edits, drawn, allowed, random, config, .. } = self;
         let units = [random.next_unit(), random.next_unit(), random.next_unit()];
@@ -426,10 +427,10 @@ impl Sampler {
     }
 }
 
-/// What is known of the tokens that are no candidates.
+/// Facts about the tokens that are not candidates.
 #[derive(Debug, Clone, Copy)]
 struct Remainder {
-    /// The sum of all tokens' probabilities, as multiples of the likeliest's; `None` if it is that of the candidates.
+    /// The sum of all tokens' probabilities, relative to the likeliest; `None` if the candidates are all tokens.
     total: Option<f64>,
     /// Whether the filters need no other tokens.
     complete: bool,

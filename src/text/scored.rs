@@ -1,9 +1,9 @@
-//! A tokenizer of SentencePiece's tokens, which have scores and no list of merges.
+//! The tokenizer of a SentencePiece vocabulary, whose tokens have scores instead of a list of merges.
 //!
-//! SentencePiece joins the two neighbours whose joined text is the token with the highest score. [`super::bpe`] goes by a
-//! list of pairs. So the pairs of each token are listed, in the order of the scores. Gemma 3's tokenizer.json
-//! was made so too, and ties are broken as there: the longer left part first, then the longer right part, then the
-//! smaller ids. Its list comes out the same.
+//! SentencePiece merges the two neighbours whose joined text is the token with the highest score. [`super::bpe`] needs
+//! a list of pairs, so the pairs of each token are listed by descending score. Ties are broken as in Gemma 3's
+//! tokenizer.json, which was made in this way too: the longer left part first, then the longer right part, then the
+//! smaller ids. The list comes out the same.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -16,7 +16,7 @@ use super::limits::{self, LONGEST};
 use crate::model::checkpoint::gguf::{TokenKind, VocabularyToken};
 use crate::{Error, Result};
 
-/// Gemma 3's special tokens. Some files give them another type, and those of calls too.
+/// Gemma 3's special tokens. Some files give them another type, and the tokens of calls too.
 const SPECIAL: [&str; 9] = [
     "<pad>",
     "<eos>",
@@ -29,23 +29,24 @@ const SPECIAL: [&str; 9] = [
     "<image_soft_token>",
 ];
 
-/// Those that files give the type of special tokens, and tokenizer.json does not, beside `<unused0>` and so on.
+/// Tokens that some files mark as special, but tokenizer.json does not; `<unused0>` and the like also belong to them.
 const ORDINARY: [&str; 3] = ["<mask>", "<2mass>", "[@BOS@]"];
 
 const REMEDY: &str = "use a GGUF file that was made with the model's tokenizer.model";
 
-/// A token as it is used.
+/// A token with its effective type.
 struct ScoredToken<'t> {
     text: Cow<'t, str>,
     score: f32,
     kind: TokenKind,
 }
 
-/// Makes the tokenizer of a vocabulary with scores, in the order of its ids, and lists the added tokens, which are cut out of a
-/// text before merges apply.
+/// Builds the tokenizer of a vocabulary with scores, which is listed by id, and lists the added tokens, which are cut
+/// out of a text before merges.
 ///
 /// # Errors
-/// [`Error::Input`]: a token is listed twice, `<unk>` is missing, or tokens are longer, or have more merges, than any Gemma's.
+/// [`Error::Input`]: a token is listed twice, `<unk>` is missing, or tokens are longer or have more merges than any
+/// Gemma's.
 pub(super) fn assemble(tokens: &[VocabularyToken]) -> Result<(Bpe, Vec<AddedToken>)> {
     let wrong = |what: String| Error::input(format!("the file's tokenizer is wrong: {what}"), REMEDY);
     check_sizes(tokens).map_err(wrong)?;
@@ -53,7 +54,7 @@ pub(super) fn assemble(tokens: &[VocabularyToken]) -> Result<(Bpe, Vec<AddedToke
         let &VocabularyToken { ref text, score, kind } = token;
         let is_special = SPECIAL.contains(&text.as_str()) || is_mark(text);
         let kind = if is_special { TokenKind::Control } else { kind };
-        // Files have spaces here that stand for the literal "▁" of the vocabulary.
+        // In such tokens some files write spaces for the vocabulary's literal "▁".
         let spaced = kind == TokenKind::UserDefined && text.contains(' ');
         let text = if spaced { text.replace(' ', "▁").into() } else { Cow::from(text) };
         let mut entry = ScoredToken { text, score, kind };
@@ -80,8 +81,8 @@ pub(super) fn assemble(tokens: &[VocabularyToken]) -> Result<(Bpe, Vec<AddedToke
     Ok((Bpe::new(vocabulary, merges, rules), added))
 }
 
-/// Whether a token stands for a row of the embedding that no token has: a vocabulary is padded to the number of rows.
-/// llama.cpp's converter counts such tokens by their ids and Ollama's from 0, as tokens that text may spell.
+/// Whether a token is padding, which fills the vocabulary up to the number of embedding rows. llama.cpp's converter
+/// numbers such tokens by their ids and Ollama's from 0; both list them as tokens that text may spell.
 fn is_padding(token: &ScoredToken) -> bool {
     let number = token.text.strip_prefix("[PAD").and_then(|rest| rest.strip_suffix(']'));
     number.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
@@ -100,7 +101,7 @@ fn is_special(token: &ScoredToken) -> bool {
     matches!(token.kind, TokenKind::Control | TokenKind::Unknown) && !is_unused && !ORDINARY.contains(&&*token.text)
 }
 
-/// Refuses tokens that are longer than any Gemma's, one alone or all together, before any time is spent on them.
+/// Refuses tokens that are longer than any Gemma's, singly or in total, before time is spent on them.
 fn check_sizes(tokens: &[VocabularyToken]) -> std::result::Result<(), String> {
     let mut places = 0;
     for (id, token) in tokens.iter().enumerate() {
@@ -116,7 +117,7 @@ fn check_sizes(tokens: &[VocabularyToken]) -> std::result::Result<(), String> {
     }
 }
 
-/// A pair that is merged.
+/// A merge of a pair.
 struct Merge {
     score: f32,
     /// Characters of the left part and of the right one.
@@ -125,14 +126,14 @@ struct Merge {
     ids: [u32; 3],
 }
 
-/// Every pair of tokens whose joined text is a token that merges make, the first to be merged first.
+/// All pairs of tokens that merge into a token, in the order of the merges.
 fn list_merges(tokens: &[ScoredToken], vocabulary: &TokenTable) -> std::result::Result<Vec<[u32; 3]>, String> {
     let most = limits::most(limits::MERGES, tokens.len());
     let mut merges = Vec::new();
     for (id, token) in (0..).zip(tokens) {
         let score = match token.kind {
             TokenKind::Normal => token.score,
-            // Runs of spaces among them are no literal "▁", so they are not cut out but merged, before all else.
+            // A run of spaces contains no literal "▁": it is not cut out but merged, before all other tokens.
             TokenKind::UserDefined => 0.0,
             _ => continue,
         };

@@ -1,8 +1,8 @@
-//! Tells text that spells a special token, such as `<end_of_turn>`, from the token.
+//! Distinguishes text that spells a special token, such as `<end_of_turn>`, from the token itself.
 //!
-//! A chat template writes special tokens as text, and puts the text of messages between them. A message may spell a
-//! special token too, and must not end its turn by it. So where a message does, a mark is put inside the spelling
-//! before the template is rendered. What is still spelled out in the rendered text is the template's own.
+//! A chat template writes special tokens as text, with the messages' text between them. A message may spell a special
+//! token too, but must not end its turn by it. So a mark is inserted into each such spelling before the template is
+//! rendered. Spellings without a mark in the rendered text are the template's own.
 
 use std::collections::HashMap;
 
@@ -12,15 +12,15 @@ use tokenizers::AddedVocabulary;
 #[derive(Debug)]
 pub(super) struct Spellings {
     ids: HashMap<String, u32>,
-    /// Bytes of the spellings, longest first, each length once.
+    /// Lengths of the spellings in bytes, longest first, each once.
     lengths: Vec<usize>,
-    /// The characters that they begin with.
+    /// First characters of the spellings.
     first: Vec<char>,
 }
 
 impl Spellings {
-    /// Gathers the special tokens. One of a single character has no inside for a mark, and is left out: it stays a token
-    /// wherever it is. Gemma has none.
+    /// Collects the special tokens. A token of one character has no room for a mark inside and is left out: text that
+    /// contains it always means the token. Gemma has none.
     pub(super) fn gather(added: &AddedVocabulary) -> Spellings {
         let tokens = added.get_added_tokens_decoder().iter();
         let long = tokens.filter(|(_, token)| token.special && token.content.chars().nth(1).is_some());
@@ -34,7 +34,7 @@ impl Spellings {
         Spellings { ids, lengths, first }
     }
 
-    /// The longest special token that `text` begins with: its length in bytes and its id.
+    /// The longest special token at the start of `text`: its length in bytes and its id.
     fn find_at_start(&self, text: &str) -> Option<(usize, u32)> {
         if !text.starts_with(&self.first[..]) {
             return None;
@@ -42,15 +42,15 @@ impl Spellings {
         self.lengths.iter().find_map(|&length| Some((length, *self.ids.get(text.get(..length)?)?)))
     }
 
-    /// Whether `text` is the beginning of a special token, which another message part after it could complete.
+    /// Whether `text` is an incomplete special token, which the next message part could complete.
     fn is_beginning(&self, text: &str) -> bool {
         let longest = self.lengths.first().copied().unwrap_or(0);
         text.len() < longest && self.ids.keys().any(|token| token.starts_with(text))
     }
 
-    /// `text` with `mark` after the first character of each special token that it spells; `None` if it spells none.
-    /// One that is cut off at the end counts, since another part of the message may complete it. So does one before
-    /// blanks at the end, which a template trims.
+    /// `text` with `mark` after the first character of each special token that it spells; `None` if it spells none. An
+    /// incomplete spelling at the end counts, since the next part of the message may complete it. So does one before
+    /// trailing blanks, which a template trims.
     pub(super) fn mark(&self, text: &str, mark: char) -> Option<String> {
         let end = text.trim_end().len();
         let mut marked = String::new();
@@ -67,7 +67,7 @@ impl Spellings {
         (from > 0).then(|| marked + &text[from..])
     }
 
-    /// The pieces of a text: each is text, then the special token after it; the last has none.
+    /// Splits a text into pieces: text, and the special token behind it; the last piece has none.
     pub(super) fn split<'t>(&'t self, text: &'t str) -> impl Iterator<Item = (&'t str, Option<u32>)> {
         let mut rest = Some(text);
         std::iter::from_fn(move || {
@@ -80,8 +80,8 @@ impl Spellings {
     }
 }
 
-/// A character that none of `texts` contains, to mark spellings with: a noncharacter of Unicode, which text does not
-/// contain, or else one for private use.
+/// A character that none of `texts` contains, for marking spellings: a Unicode noncharacter, or else one for private
+/// use.
 pub(super) fn choose_mark<'t>(texts: impl Iterator<Item = &'t str> + Clone) -> Option<char> {
     let mut candidates = ('\u{fdd0}'..='\u{fdef}').chain('\u{f0000}'..='\u{f00ff}');
     candidates.find(|&mark| !texts.clone().any(|text| text.contains(mark)))

@@ -1,8 +1,8 @@
-//! Stop strings in text that comes in pieces.
+//! Stop strings in text that arrives in pieces.
 //!
-//! A stop string may span several tokens, so text that could be the start of one is held back until this is decided.
-//! The result does not depend on how the text was cut into pieces: the stop string that *ends* first wins, as if the
-//! text came one character at a time.
+//! A stop string may span several tokens, so text that could be the start of one is held back until it is decided. The
+//! result does not depend on the division into pieces: the stop string that *ends* first wins, as if the text arrived
+//! one character at a time.
 
 use crate::error::{Setting, text};
 use crate::{Error, Result};
@@ -80,7 +80,7 @@ impl StopMatcher {
         self.stops.get(self.found?).map(String::as_str)
     }
 
-    /// Start of the stop string that ends first, and which one it is; of several with the same end, the longest.
+    /// Start and index of the stop string that ends first; among several with the same end, the longest.
     fn find_stop(&self) -> Option<(usize, usize)> {
         let stops = self.stops.iter().enumerate();
         let starts = stops.filter_map(|(i, stop)| Some((self.buffer.find(stop.as_str())?, stop.len(), i)));

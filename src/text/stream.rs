@@ -17,7 +17,7 @@ use super::pieces::{DecodedPiece, PieceTable, push_text};
 pub struct StreamDecoder {
     pieces: Arc<PieceTable>,
     skip_special: bool,
-    /// Special tokens that are not left out.
+    /// Special tokens that are shown although the others are left out.
     shown: Arc<[u32]>,
     run: ByteRun,
     out: String,
@@ -29,7 +29,7 @@ impl StreamDecoder {
         Self { pieces, skip_special, shown, run: ByteRun::default(), out: String::with_capacity(256) }
     }
 
-    /// Leaves none of these special tokens out.
+    /// Shows these special tokens too.
     pub(super) fn showing(self, shown: Arc<[u32]>) -> Self {
         Self { shown, ..self }
     }

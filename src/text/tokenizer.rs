@@ -1,8 +1,8 @@
-//! Gemma's tokenizer. The `tokenizers` crate cuts added tokens out of a text, bpe.rs turns what is between them into ids, and a
-//! table turns ids into text.
+//! Gemma's tokenizer. The `tokenizers` crate cuts added tokens out of a text, bpe.rs encodes the text between them, and
+//! a table decodes ids.
 //!
-//! Decoding is done here, because one definition must serve both whole sequences and streams of tokens. Tests compare ids and
-//! texts with the crate's. It holds for Gemma's decoder only, so a file with another decoder is refused.
+//! Decoding is done here, so that whole sequences and streams of tokens share one definition. Tests compare ids and
+//! texts with the crate's. The code implements Gemma's decoder only, so a file with another decoder is refused.
 
 mod encoder;
 mod file;
@@ -51,23 +51,23 @@ const MAX_WHOLE: usize = 4 << 20;
 #[derive(Debug)]
 pub struct Tokenizer {
     model: Bpe,
-    /// Spaces become "▁".
+    /// Replaces spaces by "▁".
     normalizer: Replace,
-    /// The tokens that are cut out of a text first.
+    /// The added tokens, which are cut out of a text first.
     added: AddedVocabulary,
     pieces: Arc<PieceTable>,
-    /// The tokens of calls ([`MARKED`]) that it has.
+    /// The vocabulary's tokens of call syntaxes ([`MARKED`]).
     marks: Arc<[u32]>,
-    /// A token that ends a reply beside Gemma's own.
+    /// A token that ends a reply, in addition to Gemma's own.
     end: Option<u32>,
-    /// Whether a long text can be encoded in windows: no token depends on more of the text than itself.
+    /// Whether a long text can be encoded in windows: each token depends only on the text that it stands for.
     can_cut: bool,
-    /// Gathered for the first message that spells a special token.
+    /// Built for the first text that spells a special token.
     verbatim: OnceLock<Verbatim>,
     recent: Recent,
 }
 
-/// What it takes to encode text in which special tokens are spelled but not meant.
+/// The data for encoding text whose spellings of special tokens stay text.
 #[derive(Debug)]
 struct Verbatim {
     spellings: Spellings,
@@ -123,7 +123,7 @@ impl Tokenizer {
         Ok(tokenizer)
     }
 
-    /// Makes a tokenizer of a GGUF file's tokens, indexed by id. Its ids are those of the model's tokenizer.json.
+    /// Builds a tokenizer from a GGUF file's tokens, indexed by id. Its ids are those of the model's tokenizer.json.
     ///
     /// # Errors
     /// [`Error::Input`] when they are not a tokenizer of Gemma's kind.
@@ -135,7 +135,7 @@ impl Tokenizer {
     fn of(model: Bpe, tokens: &[AddedToken]) -> Result<Self> {
         let wrong = |e: tokenizers::Error| Error::input(format!("the tokenizer is wrong: {e}"), REMEDY);
         let normalizer = Replace::new(" ", "▁").map_err(wrong)?;
-        // Some files do not call those of calls special, and a text that spells one is not to be taken for it.
+        // Some files do not mark the tokens of calls as special, but text that spells one must stay text.
         let special =
             |token: &AddedToken| AddedToken { special: token.special || is_mark(&token.content), ..token.clone() };
         let tokens: &[AddedToken] = &tokens.iter().map(special).collect::<Vec<_>>();
@@ -144,7 +144,7 @@ impl Tokenizer {
         let pieces = Arc::new(PieceTable::gather(model.vocabulary(), &added)?);
         let strips = tokens.iter().any(|t| t.single_word || t.lstrip || t.rstrip);
         let is_plain = !strips && !model.ignores_merges();
-        // Each token stands for its own characters and nothing around them.
+        // Each token stands for its own characters, regardless of those around them.
         let can_cut = is_plain && pieces.longest().is_some_and(|bytes| bytes <= LONGEST_TOKEN);
         let recent = Recent::new(pieces.longest().unwrap_or(LONGEST_TOKEN));
         let marks = MARKED.iter().flat_map(CallMarks::tokens).filter_map(|mark| added.get_vocab().get(mark).copied());
@@ -165,8 +165,8 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// The ids of rendered messages. Special tokens that the template has written become their ids. Those that a
-    /// message spells stay text.
+    /// The ids of rendered messages. Special tokens written by the template become their ids; those spelled in a
+    /// message stay text.
     ///
     /// # Errors
     /// [`Error::Input`] when the tokenizer lacks `<bos>`, which every prompt begins with, or cannot encode the text.
@@ -185,7 +185,7 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// The ids of `text` after `<bos>`, for text that is data: special tokens that it spells stay text.
+    /// The ids of `text` after `<bos>`, for text that is data: spellings of special tokens stay text.
     ///
     /// # Errors
     /// [`Error::Input`] when the tokenizer lacks `<bos>`, or cannot encode the text.
@@ -203,13 +203,13 @@ impl Tokenizer {
     fn verbatim(&self) -> &Verbatim {
         self.verbatim.get_or_init(|| {
             let mut added = self.added.clone();
-            // The crate's name for: as the text that they are.
+            // The crate's name for encoding special tokens as ordinary text.
             added.set_encode_special_tokens(true);
             Verbatim { spellings: Spellings::gather(&added), added }
         })
     }
 
-    /// An encoder for text that comes in pieces. Its ids are those of [`encode`](Self::encode).
+    /// An encoder for text that arrives in pieces. Its ids are those of [`encode`](Self::encode).
     ///
     /// # Errors
     /// [`Error::Input`] when the tokenizer lacks a wanted `<bos>`.
@@ -237,11 +237,11 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// Does what the crate's `encode` does, with a choice of the added tokens that are looked for.
+    /// The same as the crate's `encode`, with a choice of added tokens.
     fn encode_part(&self, text: &str, added: &AddedVocabulary, offsets: OffsetType) -> Result<Encoded> {
         let encode = || {
             let mut split = added.extract_and_normalize(Some(&self.normalizer), text);
-            // The file's splitting at spaces changes nothing: there are none any more.
+            // The file's own splitting at spaces has no effect, since no spaces are left.
             split.tokenize(|part| self.model.tokenize(part.get()))?;
             split.into_encoding(None, 0, offsets)
         };
@@ -272,7 +272,7 @@ impl Tokenizer {
         Ok(text)
     }
 
-    /// The bytes that a token stands for: its text in UTF-8, or the one byte of a byte token. Empty for an id without a token.
+    /// The bytes of a token: its text in UTF-8, or the single byte of a byte token. Empty for an id without a token.
     pub fn bytes(&self, id: u32) -> Vec<u8> {
         match self.pieces.get(id) {
             Some((DecodedPiece::Text(spelled), _)) => {
@@ -285,22 +285,22 @@ impl Tokenizer {
         }
     }
 
-    /// Whether `id` is a byte token, several of which may be one character.
+    /// Whether `id` is a byte token, several of which may make up one character.
     pub fn is_byte(&self, id: u32) -> bool {
         matches!(self.pieces.get(id), Some((DecodedPiece::Byte(_), _)))
     }
 
-    /// A decoder for ids that come one at a time. It keeps the tokenizer's table alive, but not the tokenizer.
+    /// A decoder for ids that arrive one at a time. It keeps the tokenizer's table alive, but not the tokenizer.
     pub fn stream(&self, skip_special: bool) -> StreamDecoder {
         StreamDecoder::new(self.pieces.clone(), skip_special)
     }
 
-    /// A decoder for the ids of a reply: it leaves special tokens out but for those of calls.
+    /// A decoder for the ids of a reply: of the special tokens it shows only those of calls.
     pub fn reply_stream(&self) -> StreamDecoder {
         self.stream(true).showing(self.marks.clone())
     }
 
-    /// The tokens of calls ([`CallMarks`]) that it has.
+    /// The vocabulary's tokens of call syntaxes ([`CallMarks`]).
     pub fn call_marks(&self) -> &[u32] {
         &self.marks
     }
@@ -317,8 +317,8 @@ impl Tokenizer {
         Err(Error::input(format!("token id {id} is not one of the tokenizer's"), format!("use ids from 0 to {last}")))
     }
 
-    /// The bytes that `id` stands for in a text, spaces restored. `None` where no token has this id, and for special tokens:
-    /// they stand for no text.
+    /// The bytes of `id` in a text, with spaces restored. `None` for an id without a token and for special tokens,
+    /// which stand for no text.
     pub fn bytes_of(&self, id: u32) -> Option<Vec<u8>> {
         let (_, is_special) = self.pieces.get(id)?;
         (!is_special).then(|| self.bytes(id))
@@ -335,13 +335,13 @@ impl Tokenizer {
         self.added.token_to_id(token, &self.model)
     }
 
-    /// `<bos>`, the first token of every sequence; `None` also if the vocabulary has it, but as no token that is found in
-    /// text.
+    /// `<bos>`, the first token of every sequence. `None` also if the vocabulary has it only as an ordinary token,
+    /// which is not recognised in text.
     pub fn bos(&self) -> Option<u32> {
         self.added.get_vocab().get("<bos>").copied()
     }
 
-    /// `<bos>`, without which no prompt is what the model was trained on.
+    /// `<bos>`, with which every prompt of a trained model begins.
     ///
     /// # Errors
     /// [`Error::Input`] when the tokenizer lacks it.
@@ -349,30 +349,30 @@ impl Tokenizer {
         self.bos().ok_or_else(|| without_bos(REMEDY))
     }
 
-    /// The ids before those of a text: `<bos>`, if it is wanted.
+    /// The ids before a text's own: `<bos>`, if wanted.
     fn begin(&self, add_bos: bool) -> Result<Vec<u32>> {
         let leave_out = || without_bos(text!(REMEDY, ", or ask for ids without it", Setting::NoBos.aside()));
         if add_bos { Ok(vec![self.bos().ok_or_else(leave_out)?]) } else { Ok(Vec::new()) }
     }
 
-    /// `<eos>`, where a document ends.
+    /// `<eos>`, which ends a document.
     pub fn eos(&self) -> Option<u32> {
         self.token_id("<eos>")
     }
 
-    /// `<end_of_turn>`, where the answer of an instruction-tuned model ends.
+    /// `<end_of_turn>`, which ends the answer of an instruction-tuned model.
     pub fn end_of_turn(&self) -> Option<u32> {
         self.token_id("<end_of_turn>")
     }
 
-    /// The same with one more token that ends generation, if it has the one that is spelled so.
+    /// Adds a token that ends generation, if the vocabulary has one with this spelling.
     pub fn ending_with(self, token: Option<&str>) -> Tokenizer {
         let end = token.and_then(|token| self.token_id(token));
         Tokenizer { end, ..self }
     }
 
-    /// The ids that end generation: `<eos>` and `<end_of_turn>`, what begins the result of a call, and the one of
-    /// [`Tokenizer::ending_with`], if they exist.
+    /// The ids that end generation, as far as they exist: `<eos>`, `<end_of_turn>`, the token before a call's result,
+    /// and the one of [`Tokenizer::ending_with`].
     pub fn stop_ids(&self) -> Vec<u32> {
         let results = MARKED.iter().filter_map(|marks| self.added.get_vocab().get(marks.result[0]).copied());
         let mut ids: Vec<u32> = self.eos().into_iter().chain(self.end_of_turn()).chain(results).collect();

@@ -1,10 +1,10 @@
-//! Encodes a long text window by window: the ids joined are the ids of the whole text. The `tokenizers` crate takes some
-//! 350 bytes of memory for each byte that it encodes at once.
+//! Encodes a long text window by window: the joined ids are the ids of the whole text. The `tokenizers` crate takes
+//! about 350 bytes of memory for each byte that it encodes at once.
 //!
 //! Byte-pair encoding of a text that is cut where two of its tokens meet gives the same tokens: no merge went across
 //! the cut. The converse holds too. If `a` ends the tokens of the left part, `b` begins those of the right one, and `a b`
 //! are neighbours in the tokens of some text, then the tokens of both parts are those of the whole: merges on the two
-//! sides of the cut depend on nothing but `a` and `b`.
+//! sides of the cut depend on `a` and `b` only.
 //!
 //! So a window is encoded, the tokens near its end are discarded, since what follows may change them, and the next window
 //! begins at the first discarded token. It must begin with that very token. Then the two tokens at the cut are neighbours
@@ -16,7 +16,7 @@ use crate::{Error, Result};
 pub(super) const WINDOW: usize = 64 << 10;
 /// Bytes at a window's end whose tokens are discarded. No token is nearly as long.
 const MARGIN: usize = 4 << 10;
-/// Most bytes of a token in a text that is cut.
+/// The longest token of a text that is encoded in windows, in bytes.
 pub(super) const LONGEST_TOKEN: usize = MARGIN / 4;
 
 /// The ids of a text, with where each begins and ends in it, in bytes.
@@ -26,7 +26,7 @@ pub(super) struct Encoded {
     pub(super) offsets: Vec<(usize, usize)>,
 }
 
-/// A text that is encoded as it comes.
+/// A text that is encoded while it arrives.
 #[derive(Debug, Default)]
 pub(super) struct Windows {
     /// The token that the next window must begin with.
@@ -36,8 +36,8 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Encodes what can be encoded of `text` before more of it is known, and adds it to `ids`. Returns how many bytes
-    /// that was. The next call gets the text from there.
+    /// Encodes the part of `text` whose ids are certain, and adds them to `ids`. Returns the length of that part in
+    /// bytes. The next call gets the text from there on.
     ///
     /// # Errors
     /// [`Error::Input`]: `encode` fails, or the text cannot be cut.
@@ -64,7 +64,7 @@ impl Windows {
         Ok(from)
     }
 
-    /// Encodes the rest of the text, which [`push`](Self::push) has left over.
+    /// Encodes the rest of the text, which [`push`](Self::push) has left.
     ///
     /// # Errors
     /// As [`push`](Self::push).
@@ -81,11 +81,11 @@ impl Windows {
         Ok(())
     }
 
-    /// The first token of a window that is not kept.
+    /// The first token of a window that is discarded.
     fn find_cut(&self, window: &str, found: &Encoded) -> Result<usize> {
         self.check(&found.ids)?;
         let last = window.len().saturating_sub(MARGIN);
-        // The bytes of a character without a token of its own are tokens, which have no character boundary between them.
+        // A character without a token consists of byte tokens, with no character boundary between them.
         let can_cut = |&k: &usize| {
             let (before, start) = (found.offsets[k - 1].1, found.offsets[k].0);
             0 < start && before <= start && start <= last && window.is_char_boundary(start)

@@ -1,21 +1,21 @@
 //! Runs a chat template in bounded memory, depth and steps.
 //!
-//! MiniJinja counts steps. It does not limit what a step makes: `x ~ x` doubles a text, so 33 steps make 8 GB of it, and
-//! one `replace` or one look through nested iterators can do as much. So a template's instructions are changed after it
-//! is compiled:
+//! MiniJinja counts steps but does not limit the size of their results: `x ~ x` doubles a text, so 33 steps make 8 GB
+//! of it, and one `replace` or one pass over nested iterators can do as much. So a template's instructions are changed
+//! after it is compiled:
 //!
-//! - A value that an instruction has made is *charged*: there is a limit on one value, and a budget for all of a run. As
-//!   an operator makes no more than the sum of its operands, no value is far above the limit when it is refused.
-//! - Text between tags is written as values are, so that captured output is charged too.
-//! - Iterators become lists when they are charged, so that none is nested in another.
-//! - Operators, filters and methods that make much of little judge their operands first (python.rs, methods.rs,
+//! - The result of an instruction is *charged*: one value has a size limit, and a run has a budget for all of them. An
+//!   operator makes no more than the sum of its operands, so a refused value is not far above the limit.
+//! - Text between tags is written like values, so that captured output is charged too.
+//! - Iterators become lists when they are charged, so that iterators are never nested.
+//! - Operators, filters and methods that can make much of little check their operands first (python.rs, methods.rs,
 //!   filters.rs, json.rs), and follow Python's rules.
-//! - A namespace holds plain data. Otherwise it could hold itself.
+//! - A namespace holds plain data, so that it cannot hold itself.
 //!
-//! How deep expressions nest is limited before they are parsed, and no constant is worked out before a run (source.rs).
+//! The depth of expressions is limited before they are parsed, and constants are not folded before a run (source.rs).
 //!
-//! The stable interface of MiniJinja has no hook at operators, so this uses the unstable one, and Cargo.toml keeps its
-//! version. A child process with limits would contain any template, but a library has no executable to start.
+//! MiniJinja's stable interface has no hook at operators, so this uses the unstable one, and Cargo.toml pins the
+//! version. A child process with limits could contain any template, but a library has no executable to start.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,22 +32,22 @@ use super::{filters, methods, python};
 /// The template's name in MiniJinja's errors.
 const NAME: &str = "chat template";
 
-/// Steps of a run. Gemma's template takes some fifty per message.
+/// Steps of a run. Gemma's template takes about fifty per message.
 pub(super) const FUEL: u64 = 5_000_000;
-/// CPU time that a run takes. Looking through text costs time and makes nothing.
+/// CPU time of a run. Scanning text takes time but makes no value.
 const MAX_TIME: Duration = Duration::from_secs(5);
-/// Nested blocks and, four times, macro calls while a template runs.
+/// The deepest nesting of blocks while a template runs; a macro call counts four times.
 const MAX_FRAMES: usize = 128;
 /// Size of one value. The longest context is about a megabyte of text.
 const MAX_VALUE: u64 = 16 << 20;
-/// Sizes of all values that a run makes.
+/// Total size of all values of a run.
 const MAX_MADE: u64 = 256 << 20;
-/// Values inside of each other.
+/// The deepest nesting of values.
 const MAX_DEPTH: usize = 64;
-/// Size of a value beside its text or items, about what it takes in memory.
+/// Size of a value without its text or items, about its size in memory.
 const HEAD: u64 = 32;
 
-/// Why a template is refused.
+/// The bound that a template exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Excess {
     #[error("has more than {} KiB", MAX_SOURCE >> 10)]
@@ -71,7 +71,7 @@ pub(super) enum Excess {
 }
 
 impl Excess {
-    /// What an error of MiniJinja says of a bound, if it is about one.
+    /// The bound that an error of MiniJinja's reports, if it reports one.
     pub(super) fn of(error: &Error) -> Option<Excess> {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
         while let Some(e) = cause {
@@ -90,7 +90,7 @@ impl From<Excess> for Error {
     }
 }
 
-/// A template, compiled with charges.
+/// A compiled template with charges.
 pub(super) struct ChargedTemplate<'s> {
     main: Instructions<'s>,
     blocks: BTreeMap<&'s str, Instructions<'s>>,
@@ -100,7 +100,7 @@ impl<'s> ChargedTemplate<'s> {
     /// Compiles a source that is [prepared](source::prepare).
     ///
     /// # Errors
-    /// It is no template.
+    /// The source is not a valid template.
     pub(super) fn compile(source: &'s str) -> Result<ChargedTemplate<'s>, Error> {
         let parsed = machinery::parse(source, NAME, Default::default(), source::blanks())?;
         let mut generator = CodeGenerator::new(NAME, source);
@@ -110,7 +110,7 @@ impl<'s> ChargedTemplate<'s> {
         Ok(ChargedTemplate { main: charged(&main), blocks })
     }
 
-    /// Runs the program. `extend` adds what templates may call.
+    /// Runs the template. `extend` adds functions and filters to the environment.
     ///
     /// # Errors
     /// The template fails, raises an exception, or exceeds a bound.
@@ -124,19 +124,19 @@ impl<'s> ChargedTemplate<'s> {
     }
 }
 
-/// Filters that the changed instructions call. Each takes one value and returns it.
+/// Names of filters that the changed instructions call. Each takes one value and returns it.
 const CHARGE: &str = "charge";
 const SCAN: &str = "scan";
 const LOOK: &str = "look";
 const PLAIN: &str = "plain";
 const ITEMS: &str = "items_to_loop_over";
-/// What runs Python's operators: the filter is named by the sign.
+/// Operators with Python's rules, each implemented by a filter of the same name.
 const OPERATORS: [&str; 8] = ["+", "-", "*", "/", "//", "%", "**", "~"];
 const COMPARISONS: [&str; 6] = ["==", "!=", "<", "<=", ">", ">="];
 const IN: &str = "in_a_container";
 const SLICE: &str = "[:]";
 
-/// The instructions with charges between them.
+/// Inserts charges between the instructions of a program.
 fn charged<'s>(old: &Instructions<'s>) -> Instructions<'s> {
     let all: Vec<&Instruction<'s>> = (0..old.len() as u32).filter_map(|i| old.get(i)).collect();
     let changed: Vec<Vec<Instruction<'s>>> = all.into_iter().map(change).collect();
@@ -166,10 +166,10 @@ fn charged<'s>(old: &Instructions<'s>) -> Instructions<'s> {
     new
 }
 
-/// What runs instead of an instruction.
+/// The replacement of an instruction.
 fn change<'s>(instruction: &Instruction<'s>) -> Vec<Instruction<'s>> {
     use Instruction as I;
-    // No number of a local: the filter is looked up by its name.
+    // Without a local id (`!0`), so that the filter is looked up by name.
     let call = |name| I::ApplyFilter(name, Some(1), !0);
     let operate = |sign| vec![I::ApplyFilter(sign, Some(2), !0), call(CHARGE)];
     // A comparison takes as long as its shorter operand. The container is on top for `in`.
@@ -203,17 +203,17 @@ fn change<'s>(instruction: &Instruction<'s>) -> Vec<Instruction<'s>> {
         | I::CallMethod(..)
         | I::CallObject(_)
         | I::EndCapture => vec![same, call(CHARGE)],
-        // Both may go through a whole text. The index is on top, and so are a test's arguments.
+        // Both may scan a whole text. The index is on top of the stack, and so are a test's arguments.
         I::GetItem => vec![I::Swap, call(LOOK), I::Swap, same],
         I::PerformTest(_, Some(1), _) => vec![call(LOOK), same],
         I::PerformTest(_, Some(_), _) => vec![I::Swap, call(LOOK), I::Swap, same],
-        // The namespace is on top.
+        // The namespace is on top of the stack.
         I::SetAttr(_) => vec![I::Swap, call(PLAIN), I::Swap, same],
         _ => vec![same],
     }
 }
 
-/// What a run has made, and when it ends.
+/// The budget of a run: the size of its values so far, and its deadline.
 pub(super) struct Budget {
     made: AtomicU64,
     spends: AtomicU64,
@@ -221,7 +221,7 @@ pub(super) struct Budget {
     end: Duration,
 }
 
-/// CPU time of this thread, which other work on the machine does not lengthen.
+/// CPU time of this thread, which does not depend on other work on the machine.
 fn cpu_time() -> Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
@@ -232,7 +232,7 @@ impl Budget {
     }
 
     fn spend(&self, size: u64) -> Result<(), Excess> {
-        // To ask for the time costs more than most steps, but less than those that go through much text.
+        // Reading the clock costs more than most steps, but less than steps over much text.
         if (self.spends.fetch_add(1, Ordering::Relaxed) % 64 == 63 || size >= 4 << 10) && cpu_time() >= self.end {
             return Err(Excess::Time);
         }
@@ -240,7 +240,7 @@ impl Budget {
         if made > MAX_MADE { Err(Excess::Made) } else { Ok(()) }
     }
 
-    /// Spends the size of a value that is about to be made.
+    /// Charges for a value of this size before it is made.
     pub(super) fn make(&self, size: u64) -> Result<(), Excess> {
         if size > MAX_VALUE { Err(Excess::Value) } else { self.spend(size) }
     }
@@ -251,22 +251,22 @@ impl Budget {
         Ok(value)
     }
 
-    /// Spends for going over a value, which is faster than to make it.
+    /// Charges for reading a value, which is faster than making it.
     pub(super) fn scan(&self, value: &Value) -> Result<(), Excess> {
         self.spend(weigh(value)? / 16)
     }
 
-    /// Spends for going over a text.
+    /// Charges for scanning a text.
     fn look(&self, value: &Value) -> Result<(), Excess> {
         self.spend(value.as_str().map_or(0, |text| text.len() as u64 / 16))
     }
 
-    /// Spends for the parts of a text. A part takes more memory than its text.
+    /// Charges for splitting a text. A part takes more memory than its text.
     pub(super) fn split(&self, text: &str) -> Result<(), Excess> {
         self.spend(text.len() as u64 * HEAD)
     }
 
-    /// Spends for removing characters at the ends of a text, each of which is compared with all of `characters`.
+    /// Charges for removing characters at the ends of a text, each of which is compared with all of `characters`.
     pub(super) fn strip(&self, text: &str, characters: &str) -> Result<(), Excess> {
         self.spend((text.len() as u64).saturating_mul(characters.len() as u64) / 16)
     }
@@ -281,7 +281,7 @@ impl Budget {
     }
 }
 
-/// The items of an iterator.
+/// The items of an iterator as a list.
 fn list(iterator: &Value) -> Result<Value, Error> {
     let mut items = Vec::new();
     for item in iterator.try_iter()? {
@@ -293,7 +293,7 @@ fn list(iterator: &Value) -> Result<Value, Error> {
     Ok(Value::from(items))
 }
 
-/// The size of a value with all that it holds. What it holds twice counts twice, as it does when it is written.
+/// The size of a value with all nested values. A value nested twice counts twice, as it does when it is written.
 pub(super) fn weigh(value: &Value) -> Result<u64, Excess> {
     let mut size = 0;
     add_size(value, 0, &mut size)?;
@@ -324,14 +324,14 @@ fn add_size(value: &Value, depth: usize, size: &mut u64) -> Result<(), Excess> {
     }
 }
 
-/// Whether a value is a namespace, which can be changed so that it holds itself, or a macro, which holds the namespaces
-/// around it. Their types are not public.
+/// Whether a value can contain itself: a namespace, which can be changed, or a macro, which holds the namespaces around
+/// it. MiniJinja does not export their types.
 fn is_holder(value: &Value) -> bool {
     let name = value.as_object().map_or("", |object| object.type_name());
     name.ends_with("::Namespace") || name.ends_with("::Macro")
 }
 
-/// An environment in which everything is charged.
+/// An environment in which all results are charged.
 fn bounded_environment<'s>() -> Environment<'s> {
     let mut e = Environment::new();
     e.set_fuel(Some(FUEL));

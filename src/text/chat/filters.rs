@@ -1,4 +1,4 @@
-//! Jinja's filters and tests where MiniJinja's differ, or make more of a value than it is charged for.
+//! Jinja's filters and tests for which MiniJinja's differ, or make more than they are charged for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,9 +15,9 @@ use super::python::{PyNumber, compare, contains, equal, fail, integer, is_blank,
 
 type Made = Result<Value, Error>;
 
-/// Adds them to an environment.
+/// Adds the filters and tests to an environment.
 pub(super) fn add(e: &mut Environment, budget: &Arc<Budget>) {
-    // MiniJinja's own, which Jinja does not have, or which chat templates have no use for.
+    // MiniJinja's additions to Jinja, and filters that chat templates have no use for.
     for name in ["bool", "chain", "lines", "pprint", "split", "zip"] {
         e.remove_filter(name);
     }
@@ -49,7 +49,7 @@ pub(super) fn add(e: &mut Environment, budget: &Arc<Budget>) {
     });
 }
 
-/// Gives its separator at each call but the first.
+/// Returns its separator at each call except the first.
 #[derive(Debug)]
 struct Joiner {
     separator: String,
@@ -215,7 +215,7 @@ fn add_tests(e: &mut Environment, budget: &Arc<Budget>) {
     }
 }
 
-/// The items of a value. Those of a text take more memory than the text.
+/// The items of a value, charged. The characters of a text take more memory than the text.
 fn items_of(budget: &Budget, value: &Value) -> Result<Vec<Value>, Error> {
     if let Some(text) = value.as_str() {
         budget.split(text)?;
@@ -226,7 +226,7 @@ fn items_of(budget: &Budget, value: &Value) -> Result<Vec<Value>, Error> {
     Ok(value.try_iter()?.collect())
 }
 
-/// What `attribute`, such as `a.b.0`, says of an item.
+/// The attribute `attribute`, such as `a.b.0`, of an item.
 fn attribute_of(mut item: Value, attribute: Option<&Value>) -> Made {
     let path = attribute.map(text_of).unwrap_or_default();
     for name in path.split('.').filter(|name| !name.is_empty()) {
@@ -236,7 +236,7 @@ fn attribute_of(mut item: Value, attribute: Option<&Value>) -> Made {
     Ok(item)
 }
 
-/// Filters that pick or order items.
+/// Filters that select or sort items.
 fn ordered(budget: &Budget, name: &str, value: &Value, arguments: &[Value]) -> Made {
     let mut items = items_of(budget, value)?;
     match name {
@@ -269,7 +269,7 @@ fn ordered(budget: &Budget, name: &str, value: &Value, arguments: &[Value]) -> M
     for item in items {
         keyed.push((sort_key(&item, attribute.as_ref(), case_sensitive)?, item));
     }
-    // What has no order is found before it is sorted.
+    // Items that cannot be compared are an error even if the sort would not compare them.
     if let Some((first, _)) = keyed.first().cloned() {
         for (key, _) in &keyed {
             python::order(&first, key)?;
@@ -280,7 +280,7 @@ fn ordered(budget: &Budget, name: &str, value: &Value, arguments: &[Value]) -> M
     Ok(if name == "sort" { sorted.collect() } else { sorted.next().unwrap_or_default() })
 }
 
-/// What an item is ordered by: itself, or its attributes.
+/// The sort key of an item: itself, or its attributes.
 fn sort_key(item: &Value, attributes: Option<&Value>, case_sensitive: bool) -> Made {
     let plain = |value: Value| match (value.as_str(), PyNumber::of(&value)) {
         (Some(text), _) if !case_sensitive => Value::from(text.to_lowercase()),
@@ -312,7 +312,7 @@ fn slices(items: &[Value], many: usize, fill: Option<Value>) -> Vec<Vec<Value>> 
     (0..many).map(cut).collect()
 }
 
-/// Text in which HTML obeys nothing.
+/// Text with HTML's special characters escaped.
 fn escape(budget: &Budget, text: &str) -> Made {
     budget.make(text.len() as u64 + 5 * text.matches(['&', '<', '>', '\'', '"']).count() as u64)?;
     let mut escaped = String::with_capacity(text.len());
@@ -329,7 +329,7 @@ fn escape(budget: &Budget, text: &str) -> Made {
     Ok(Value::from_safe_string(escaped))
 }
 
-/// Each word with a capital. A hyphen or an opening bracket begins one too.
+/// Capitalises each word. A word also begins after a hyphen or an opening bracket.
 fn title_words(text: &str) -> String {
     let ends = |c: char| is_blank(c) || matches!(c, '-' | '(' | '{' | '[' | '<');
     let word = |word: &str| {
@@ -359,7 +359,7 @@ fn indent(budget: &Budget, text: &str, arguments: &[Value]) -> Made {
     let lines = text.matches('\n').count() as u64 + 1;
     budget.make(lines.saturating_mul(by.len() as u64).saturating_add(text.len() as u64))?;
     let mut indented = String::new();
-    // With the line end, a text that ends in one has an empty last line.
+    // A line end is appended, so that a text ending in one has an empty last line.
     let lines = split_lines(&format!("{text}\n"), false);
     for (i, line) in lines.iter().filter_map(Value::as_str).enumerate() {
         indented.push_str(if i > 0 { "\n" } else { "" });
@@ -435,7 +435,7 @@ fn round(value: &Value, arguments: &[Value]) -> Made {
         None => return fail(format!("{} cannot be rounded", value.kind())),
     };
     Ok(Value::from(match method.as_str() {
-        // The nearest decimal of the float's exact value.
+        // The nearest decimal to the float's exact value.
         "common" if precision > 0 => format!("{number:.*}", precision.min(300) as usize).parse().unwrap_or(number),
         "common" => (number * scale).round_ties_even() / scale,
         "ceil" => (number * scale).ceil() / scale,

@@ -1,4 +1,5 @@
-//! Python's two ways to format a text: `'%s' % x` and `'{}'.format(x)`. MiniJinja has them, and other rules for some values.
+//! Python's two ways to format text, `'%s' % x` and `'{}'.format(x)`. MiniJinja implements both, with other rules for
+//! some values.
 
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, FormatStyle, Value, format_filter};
@@ -6,7 +7,7 @@ use minijinja::{Error, FormatStyle, Value, format_filter};
 use super::bounds::{Budget, weigh};
 use super::python::{PyNumber, fail, integer, is_list, text_of, write_repr};
 
-/// `format % arguments`. A list is a tuple of arguments, unless there is one place for several.
+/// `format % arguments`. A list counts as a tuple of arguments, unless the format has a single conversion.
 pub(super) fn percent(budget: &Budget, format: &str, arguments: &Value) -> Result<String, Error> {
     let is_one = conversions(format).len() == 1 && arguments.len() != Some(1);
     let arguments = match is_list(arguments) && !is_one {
@@ -16,7 +17,7 @@ pub(super) fn percent(budget: &Budget, format: &str, arguments: &Value) -> Resul
     percent_of(budget, format, &arguments)
 }
 
-/// As [`percent`], of arguments one by one.
+/// As [`percent`], with separate arguments.
 pub(super) fn percent_of(budget: &Budget, format: &str, arguments: &[Value]) -> Result<String, Error> {
     let is_map = matches!(arguments, [one] if one.kind() == ValueKind::Map);
     if is_map && format.contains("%(") {
@@ -50,7 +51,7 @@ pub(super) fn percent_of(budget: &Budget, format: &str, arguments: &[Value]) -> 
     format_filter(FormatStyle::Printf, &plain, &shown)
 }
 
-/// The byte offset and letter of each conversion in a `%` format, but for `%%`.
+/// The byte offset and letter of each conversion in a `%` format, except `%%`.
 fn conversions(format: &str) -> Vec<(usize, char)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -70,7 +71,7 @@ fn conversions(format: &str) -> Vec<(usize, char)> {
 pub(super) fn braces(budget: &Budget, format: &str, arguments: &[Value]) -> Result<String, Error> {
     let fields = format.split('{').skip(1).map(|field| field.split('}').next().unwrap_or_default());
     check_size(budget, format, fields, arguments, Uses::InEachField)?;
-    // A number with a specification is not its text.
+    // With a specification a number is not formatted as its `str`.
     let has_specifications = format.contains(':');
     let shown = |value: Value| match PyNumber::of(&value) {
         Some(_) if has_specifications => value,
@@ -93,15 +94,15 @@ pub(super) fn braces(budget: &Budget, format: &str, arguments: &[Value]) -> Resu
     format_filter(FormatStyle::StrFormat, format, &arguments)
 }
 
-/// How often a format may write an argument.
+/// How often a format may use an argument.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Uses {
     Once,
     InEachField,
 }
 
-/// Spends for what a format may make. A field may be as wide as any number in the specifications `within` it; MiniJinja
-/// takes no width from an argument.
+/// Charges for the largest text that a format may make. A field may be as wide as any number in the specifications
+/// `within` it; MiniJinja takes no width from an argument.
 fn check_size<'f>(
     budget: &Budget,
     format: &str,
@@ -114,7 +115,7 @@ fn check_size<'f>(
     let fields = format.matches(['%', '{']).count() as u64;
     let (mut sum, mut largest) = (0u64, 0);
     for value in arguments {
-        // What is no text is written with quotes and escapes.
+        // Values other than text are written with quotes and escapes.
         let size = weigh(value)?.saturating_mul(if value.as_str().is_some() { 1 } else { 4 });
         (sum, largest) = (sum.saturating_add(size), size.max(largest));
     }

@@ -1,4 +1,4 @@
-//! The `tojson` of transformers: Python's `json.dumps`, which neither sorts keys nor escapes what HTML would obey.
+//! The `tojson` of transformers: Python's `json.dumps`, which neither sorts keys nor escapes HTML's special characters.
 
 use std::fmt::Write;
 
@@ -8,10 +8,10 @@ use minijinja::{Error, Value};
 use super::bounds::{Budget, Excess, weigh};
 use super::python::{PyNumber, fail, float_text};
 
-/// How JSON is written.
+/// The layout of JSON text.
 struct Style {
     ensure_ascii: bool,
-    /// What each level begins its lines with.
+    /// The indentation of one level; `None` for a single line.
     indent: Option<String>,
     item_separator: String,
     key_separator: String,
@@ -60,7 +60,7 @@ pub(super) fn tojson(budget: &Budget, value: &Value, arguments: &[Value]) -> Res
             _ => return fail("the separators of JSON are two texts"),
         },
     };
-    // A character may become six, and an item gets its separators and a line with blanks for its depth.
+    // The worst case: a character becomes six, and an item gets its separators and an indented line.
     let widest = 6 + indent.as_ref().map_or(0, String::len) + item_separator.len() + key_separator.len();
     budget.make(weigh(value)?.saturating_mul(widest as u64))?;
     let style = Style { ensure_ascii, indent, item_separator, key_separator, sort_keys };

@@ -1,4 +1,4 @@
-//! Messages as chat templates take them.
+//! Messages as input of chat templates.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What a chat template renders.
+/// The input of a chat template.
 #[derive(Debug, Clone, Copy)]
 pub struct ChatInput<'a> {
     /// The conversation.
@@ -42,10 +42,10 @@ pub struct Message {
     pub role: String,
     /// The message's content.
     pub content: MessageContent,
-    /// The function whose result a message of `tool` is.
+    /// The name of the function whose result a `tool` message is.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The assistant's calls, as OpenAI writes them, with arguments that are objects.
+    /// The assistant's calls in OpenAI's format, with arguments as objects.
     #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<Value>,
 }
@@ -56,7 +56,7 @@ impl Message {
         Self { role: role.into(), content: MessageContent::Text(text.into()), ..Self::default() }
     }
 
-    /// All text that the message's author chose.
+    /// All text chosen by the message's author.
     pub(crate) fn texts(&self) -> Vec<&str> {
         let mut texts = vec![self.role.as_str()];
         texts.extend(self.name.as_deref());
@@ -68,7 +68,7 @@ impl Message {
         texts
     }
 
-    /// Replaces each of [`Message::texts`] by what `change` makes of it.
+    /// Applies `change` to each of [`Message::texts`].
     pub(super) fn change_texts(&mut self, change: &mut dyn FnMut(&mut String)) {
         change(&mut self.role);
         self.name.as_mut().into_iter().for_each(&mut *change);
@@ -83,7 +83,7 @@ impl Message {
     }
 }
 
-/// Adds the texts of a value, names included.
+/// Adds all strings in a value, including object keys.
 pub(super) fn texts_of<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {
     match value {
         Value::String(text) => texts.push(text),
@@ -96,7 +96,7 @@ pub(super) fn texts_of<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {
     }
 }
 
-/// Replaces each of [`texts_of`] by what `change` makes of it.
+/// Applies `change` to each of [`texts_of`].
 pub(super) fn change_texts_of(value: &mut Value, change: &mut dyn FnMut(&mut String)) {
     match value {
         Value::String(text) => change(text),
@@ -151,14 +151,14 @@ pub struct ContentPart {
 }
 
 impl ContentPart {
-    /// What the message's author chose.
+    /// All text chosen by the message's author.
     fn texts(&self) -> impl Iterator<Item = &String> + Clone {
         [&self.text, &self.source_lang_code, &self.target_lang_code].into_iter().flatten()
     }
 }
 
-/// A part as it is written. One of another type has fields of its own: it is understood as far as its type, so that its
-/// refusal names that.
+/// A part as it comes in a request. A part of another type has other fields; they are ignored, so that the refusal can
+/// name the type.
 #[derive(Deserialize)]
 struct PartFields {
     #[serde(rename = "type")]

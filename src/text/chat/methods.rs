@@ -1,4 +1,4 @@
-//! Python's methods of texts, lists and maps, as far as they change nothing: transformers' sandbox forbids the others.
+//! Python's methods of strings, lists and dicts that change nothing: transformers' sandbox forbids the others.
 
 use std::ops::Range;
 
@@ -58,15 +58,15 @@ fn of_list(list: &Value, name: &str, arguments: &[Value]) -> Result<Value, Error
     }
 }
 
-/// The range from `start` to `end` in a sequence of `length` items, by the rules of Python's slices: a negative place counts
-/// from the end.
+/// The range from `start` to `end` in a sequence of `length` items, by the rules of Python's slices: negative indices
+/// count from the end.
 fn places(length: usize, start: Option<i64>, end: Option<i64>) -> Range<usize> {
     let place = |at: i64| match usize::try_from(at) {
         Ok(at) => at.min(length),
         Err(_) => length.saturating_sub(at.unsigned_abs() as usize),
     };
     let end = end.map_or(length, place);
-    // A start after the end is no place at all, not even of nothing.
+    // A start after the end finds nothing, not even an empty text.
     start.filter(|&at| at > length as i64).map_or_else(|| start.map_or(0, place)..end, |_| length + 1..end)
 }
 
@@ -80,7 +80,7 @@ fn part(text: &str, start: Option<i64>, end: Option<i64>) -> Option<(&str, usize
     (range.start <= range.end).then(|| (&text[byte(range.start)..byte(range.end)], range.start))
 }
 
-/// Python's `title`: each letter after none is a capital.
+/// Python's `title`: each letter that follows no letter becomes a capital.
 pub(super) fn title(text: &str) -> String {
     let mut inside = false;
     let mut titled = String::with_capacity(text.len());
@@ -95,21 +95,21 @@ pub(super) fn title(text: &str) -> String {
     titled
 }
 
-/// A character as it begins a word: `ß` becomes `Ss`.
+/// Title case of a character: `ß` becomes `Ss`.
 fn to_title(c: char) -> impl Iterator<Item = char> {
     let mut capitals = c.to_uppercase();
     let first = capitals.next();
     first.into_iter().chain(capitals.flat_map(char::to_lowercase))
 }
 
-/// The first character as a capital, and all others small.
+/// Python's `capitalize`: the first character in title case, all others in lower case.
 pub(super) fn capitalize(text: &str) -> String {
     let mut characters = text.chars();
     let first = characters.next().map(to_title).into_iter().flatten();
     first.chain(characters.as_str().to_lowercase().chars()).collect()
 }
 
-/// A text in the middle of `width` characters.
+/// Centres a text in `width` characters.
 pub(super) fn center(budget: &Budget, text: &str, width: i64, fill: char) -> Result<String, Error> {
     let missing = (width - text.chars().count() as i64).max(0);
     let left = missing / 2 + (missing & width & 1);
@@ -123,7 +123,7 @@ fn pad(budget: &Budget, text: &str, left: i64, right: i64, fill: char) -> Result
     Ok(fill(left).chain(text.chars()).chain(fill(right)).collect())
 }
 
-/// The text without characters at its ends: white space unless they are named.
+/// Removes characters from the ends of a text: white space unless others are given.
 pub(super) fn strip<'t>(
     budget: &Budget,
     text: &'t str,
@@ -192,7 +192,7 @@ pub(super) fn split_lines(text: &str, keep_ends: bool) -> Vec<Value> {
     lines
 }
 
-/// Replaces the first `most` places of a text, or all.
+/// Replaces the first `most` occurrences in a text, or all.
 pub(super) fn replace(budget: &Budget, text: &str, old: &str, new: &str, most: Option<i64>) -> Result<Value, Error> {
     budget.replace(text, old, new)?;
     Ok(Value::from(match most.and_then(|most| usize::try_from(most).ok()) {
@@ -201,7 +201,7 @@ pub(super) fn replace(budget: &Budget, text: &str, old: &str, new: &str, most: O
     }))
 }
 
-/// Joins texts; other items are a mistake in Python.
+/// Joins texts. As in Python, other items are an error.
 fn join(budget: &Budget, between: &str, items: &Value) -> Result<Value, Error> {
     budget.join(items, between)?;
     let mut texts = Vec::new();
@@ -214,7 +214,7 @@ fn join(budget: &Budget, between: &str, items: &Value) -> Result<Value, Error> {
     Ok(Value::from(texts.join(between)))
 }
 
-/// Whether a text begins or ends with one of one or several texts.
+/// Whether a text begins or ends with one of the given texts.
 fn has_end(text: &str, arguments: &[Value], at_start: bool) -> Result<Value, Error> {
     let (ends, start, end): (Value, Option<i64>, Option<i64>) = from_args(arguments)?;
     let Some((text, _)) = part(text, start, end) else { return Ok(Value::from(false)) };
@@ -228,7 +228,7 @@ fn has_end(text: &str, arguments: &[Value], at_start: bool) -> Result<Value, Err
     Ok(Value::from(false))
 }
 
-/// The character with which a text is filled up.
+/// The fill character of a method, by default a space.
 fn filling(given: Option<&str>) -> Result<char, Error> {
     let mut characters = given.unwrap_or(" ").chars();
     match (characters.next(), characters.next()) {
@@ -383,7 +383,7 @@ fn expand_tabs(budget: &Budget, text: &str, size: i64) -> Result<String, Error> 
     Ok(expanded)
 }
 
-/// The integer that a text spells in a base, or a number cut off to one.
+/// Python's `int`: the integer that a text spells in a base, or a number truncated.
 pub(super) fn to_integer(value: &Value, base: u32) -> Option<i128> {
     match (PyNumber::of(value), value.as_str()) {
         (Some(PyNumber::Int(number)), _) => Some(number),

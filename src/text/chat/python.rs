@@ -1,4 +1,4 @@
-//! Python's rules for values, where MiniJinja has others: operators, comparison, slices, and how values are written.
+//! Python's rules for values where MiniJinja's differ: operators, comparison, slices, and text forms.
 //!
 //! Tuples are lists here.
 
@@ -20,7 +20,7 @@ pub(super) fn fail<T>(what: impl Into<std::borrow::Cow<'static, str>>) -> Result
     Err(Error::new(ErrorKind::InvalidOperation, what))
 }
 
-/// A number, as which a truth value counts too.
+/// A number. Booleans count as numbers too.
 #[derive(Clone, Copy)]
 pub(super) enum PyNumber {
     Int(i128),
@@ -54,7 +54,7 @@ pub(super) fn is_list(value: &Value) -> bool {
     matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable)
 }
 
-/// What Python's operators do, by their signs.
+/// Applies the operator with this sign.
 pub(super) fn operate(budget: &Budget, sign: &str, a: &Value, b: &Value) -> Result<Value, Error> {
     match (sign, a.as_str(), b.as_str()) {
         ("~", ..) => return Ok(Value::from(text_of(a) + &text_of(b))),
@@ -135,7 +135,7 @@ pub(super) fn equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The order of two values, which is none for NaN.
+/// The order of two values; `None` if one is NaN.
 pub(super) fn order(a: &Value, b: &Value) -> Result<Option<Ordering>, Error> {
     match (PyNumber::of(a), PyNumber::of(b)) {
         (Some(PyNumber::Int(a)), Some(PyNumber::Int(b))) => return Ok(Some(a.cmp(&b))),
@@ -156,7 +156,7 @@ pub(super) fn order(a: &Value, b: &Value) -> Result<Option<Ordering>, Error> {
     Ok(a.len().partial_cmp(&b.len()))
 }
 
-/// Compares by a sign.
+/// Applies the comparison operator with this sign.
 pub(super) fn compare(sign: &str, a: &Value, b: &Value) -> Result<bool, Error> {
     Ok(match sign {
         "==" => equal(a, b),
@@ -219,7 +219,7 @@ pub(super) fn slice(budget: &Budget, value: &Value, start: &Value, stop: &Value,
     })
 }
 
-/// Each item from `start` on, in steps, until `stop`.
+/// The items from `start` on, in steps, until `stop`.
 fn taken<T: Clone>(items: &[T], start: i128, stop: i128, step: i128) -> impl Iterator<Item = T> {
     let places = std::iter::successors(Some(start), move |at| Some(at + step));
     let inside = places.take_while(move |&at| if step > 0 { at < stop } else { at > stop });
@@ -297,7 +297,7 @@ fn write_quoted(out: &mut String, text: &str) {
     out.push(quote);
 }
 
-/// Python's text of a float: the shortest that reads back as it.
+/// Python's text of a float: the shortest one that reads back as the same float.
 pub(super) fn float_text(number: f64) -> String {
     if !number.is_finite() {
         return if number.is_nan() {

@@ -1,8 +1,8 @@
-//! What is done to a template's source before it is compiled.
+//! Prepares a template's source before it is compiled.
 //!
-//! - Its size, and the depth of its expressions and `elif`s, are limited: the parser calls itself.
-//! - Each literal gets a filter that does nothing, so that the compiler works out no constants. A product of constants
-//!   would be made before a run that is charged, and by other rules than Python's.
+//! - Its size and the depth of its expressions and `elif`s are limited, because the parser is recursive.
+//! - Each literal gets a filter that does nothing, so that the compiler folds no constants. A product of constants
+//!   would be computed before the run, which is charged, and by other rules than Python's.
 //! - `{% generation %}` of transformers becomes `{% with %}`, and adjacent literal texts become one expression.
 
 use minijinja::machinery::{self, Token, WhitespaceConfig};
@@ -11,7 +11,7 @@ use super::bounds::Excess;
 
 /// Bytes of a template. Gemma 3's has 1.5 KB.
 pub(super) const MAX_SOURCE: usize = 256 << 10;
-/// Tokens between two braces, which bound the depth of an expression.
+/// Tokens in one tag, which bounds the depth of an expression.
 pub(super) const MAX_TAG: usize = 512;
 /// `elif`s, each of which is parsed inside the one before it.
 pub(super) const MAX_ELIFS: usize = 128;
@@ -19,22 +19,22 @@ pub(super) const MAX_ELIFS: usize = 128;
 /// The filter after each literal. The compiled program does not have it.
 pub(super) const LITERAL: &str = "literal";
 
-/// How transformers configures Jinja.
+/// The whitespace settings of transformers' Jinja.
 pub(super) fn blanks() -> WhitespaceConfig {
     WhitespaceConfig { keep_trailing_newline: false, lstrip_blocks: true, trim_blocks: true }
 }
 
-/// The source that is compiled.
+/// Prepares a source for compilation.
 ///
 /// # Errors
-/// It is too large or too deep.
+/// The source is too large or too deep.
 pub(super) fn prepare(source: &str) -> Result<String, Excess> {
     if source.len() > MAX_SOURCE {
         return Err(Excess::Source);
     }
-    // Jinja makes every line end a line feed, also within a template's string literals.
+    // Jinja turns every line end into a line feed, also within string literals.
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
-    // The parser reports what cannot be split into tokens.
+    // Errors of the lexer are left for the parser to report.
     let tokens: Vec<_> =
         machinery::tokenize(&source, false, Default::default(), blanks()).map_while(Result::ok).collect();
     check_depth(tokens.iter().map(|(token, _)| token))?;
@@ -71,16 +71,16 @@ fn is_text(token: Option<&Token>) -> bool {
     matches!(token, Some(Token::Str(_) | Token::String(_)))
 }
 
-/// Whether a literal ends with `this`, after which a filter may stand.
+/// Whether `this` ends a literal, so that a filter may follow.
 fn ends_literal(earlier: Option<&Token>, before: Option<&Token>, this: &Token, next: Option<&Token>) -> bool {
     if matches!(next, Some(Token::Dot | Token::BracketOpen | Token::ParenOpen)) {
         return false;
     }
     match this {
         Token::Str(_) | Token::String(_) => true,
-        // `messages.0` has an index.
+        // In `messages.0` the number is an index.
         Token::Int(_) | Token::Int128(_) | Token::Float(_) => !matches!(before, Some(Token::Dot)),
-        // Not a name, as in `x is none`, `x is not none`, `x.none`, `x | none` and `f(none=1)`.
+        // Not a name here, as in `x is none`, `x is not none`, `x.none`, `x | none` and `f(none=1)`.
         Token::Ident("true" | "True" | "false" | "False" | "none" | "None") => {
             let is_name = matches!(before, Some(Token::Dot | Token::Pipe | Token::Ident("is")))
                 || matches!((earlier, before), (Some(Token::Ident("is")), Some(Token::Ident("not"))));
@@ -88,7 +88,7 @@ fn ends_literal(earlier: Option<&Token>, before: Option<&Token>, this: &Token, n
         }
         Token::BracketClose => matches!(before, Some(Token::BracketOpen)),
         Token::BraceClose => matches!(before, Some(Token::BraceOpen)),
-        // Not a call.
+        // Brackets of an expression, not of a call.
         Token::ParenClose => {
             let operators = matches!(earlier, Some(Token::Ident("in" | "and" | "or" | "not" | "if" | "else")));
             let names = matches!(earlier, Some(Token::Ident(_) | Token::ParenClose | Token::BracketClose));
@@ -98,12 +98,12 @@ fn ends_literal(earlier: Option<&Token>, before: Option<&Token>, this: &Token, n
     }
 }
 
-/// Refuses a template whose expressions may be too deep for the stack of a parser that calls itself. Pairs of constant
-/// texts do not count, which deepen nothing: TranslateGemma's template has a table of 500 languages.
+/// Refuses a template whose expressions may be too deep for the recursive parser's stack. Pairs of constant texts are
+/// not counted, because they do not nest: TranslateGemma's template has a table of 500 languages.
 fn check_depth<'t, 's: 't>(all: impl Iterator<Item = &'t Token<'s>>) -> Result<(), Excess> {
     let (mut tokens, mut elifs) = (0, 0);
     let mut before = &Token::BlockEnd;
-    // Of the pair `"text": "text",` how many tokens are there.
+    // Tokens of the current pair `"text": "text",` so far.
     let mut pair = 0;
     for token in all {
         tokens += 1;

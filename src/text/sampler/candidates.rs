@@ -1,4 +1,4 @@
-//! The tokens that may still be drawn, and what the filters leave of them.
+//! The candidates: tokens that may still be drawn after the filters.
 
 use super::Edit;
 use super::random::{SplitMix64, draw_by_weight};
@@ -25,16 +25,16 @@ pub(super) fn likelier(a: &Candidate, b: &Candidate) -> Ordering {
 pub(super) struct Candidates {
     /// Sorted by [`likelier`] if fewer than the vocabulary are kept, else by id. It never outgrows its capacity.
     pub(super) list: Vec<Candidate>,
-    /// How many to keep at most.
+    /// The most tokens to keep.
     keep: usize,
-    /// How many to hold before thinning.
+    /// The number of tokens at which the list is thinned.
     limit: usize,
     /// Whether `keep` is the whole vocabulary.
     all: bool,
 }
 
 impl Candidates {
-    /// `edits`: most tokens that join those that a pass has found.
+    /// `edits`: the most edited tokens that may be added to a pass's result.
     pub(super) fn new(keep: usize, vocab: usize, edits: usize) -> Self {
         let all = keep == vocab;
         // Room beyond `keep`, so that the list rarely needs thinning.
@@ -42,7 +42,7 @@ impl Candidates {
         Self { list: Vec::with_capacity(capacity.max(MOST_LISTED + edits)), keep, limit: capacity, all }
     }
 
-    /// Takes the `keep` likeliest of `logits` that are allowed. The edits replace the originals.
+    /// Collects the `keep` likeliest allowed tokens of `logits`. Edited logits replace the originals.
     pub(super) fn collect(&mut self, logits: &[f32], edits: &[Edit], allowed: Option<&TokenSet>) {
         self.list.clear();
         let (list, keep, limit) = (&mut self.list, self.keep, self.limit);
@@ -79,8 +79,8 @@ impl Candidates {
         self.list.iter().fold(f32::NEG_INFINITY, |peak, c| peak.max(c.logit))
     }
 
-    /// Keeps the fewest likeliest tokens whose probabilities reach `top_p` of their sum: that of the list, or `total`. Returns
-    /// whether they do.
+    /// Keeps the fewest likeliest tokens whose probabilities reach `top_p` of `total`, or of the list's own sum.
+    /// Returns whether they reach it.
     pub(super) fn keep_top_p(&mut self, top_p: f32, total: Option<f64>) -> bool {
         if top_p >= 1.0 || self.list.is_empty() {
             return false;
@@ -113,7 +113,7 @@ impl Candidates {
         false
     }
 
-    /// Keeps tokens with at least a fraction `min_p` of the largest probability. Returns the least logit that stays.
+    /// Keeps tokens with at least a fraction `min_p` of the largest probability. Returns the threshold as a logit.
     pub(super) fn keep_min_p(&mut self, min_p: f32) -> f64 {
         if min_p == 0.0 {
             return f64::NEG_INFINITY;

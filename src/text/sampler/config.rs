@@ -1,9 +1,9 @@
-//! How tokens are chosen: the settings, with their ranges.
+//! Settings of the sampler, with their ranges.
 
 use crate::error::{Setting, text};
 use crate::{Error, Result};
 
-/// How the next token is chosen. The default is what Gemma 3 was tuned for: temperature 1, top-k 64, top-p 0.95.
+/// Settings of the sampler. The default is what Gemma 3 was tuned for: temperature 1, top-k 64, top-p 0.95.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SamplerConfig {
     /// Divides the logits before the draw; 0 always takes the likeliest token. Finite, at least 0.
@@ -17,11 +17,11 @@ pub struct SamplerConfig {
     /// For tokens among the last 64 of the sequence, positive logits are divided by this and others multiplied. Finite,
     /// above 0; 1 changes nothing.
     pub repeat_penalty: f32,
-    /// Subtracted from the logits of tokens that the reply has. Finite; 0 changes nothing.
+    /// Subtracted from the logits of tokens that occur in the reply. Finite; 0 changes nothing.
     pub presence_penalty: f32,
-    /// Subtracted from the logits of tokens that the reply has, once for each time. Finite; 0 changes nothing.
+    /// Subtracted from the logits of the reply's tokens, once per occurrence. Finite; 0 changes nothing.
     pub frequency_penalty: f32,
-    /// Added to the logits of these tokens; −∞ forbids one. Of several for one token, all are added.
+    /// Added to the logits of these tokens; −∞ forbids one. Several biases for one token add up.
     pub bias: Vec<(u32, f32)>,
     /// The seed of the draws. `None`: each sampler picks a random one.
     pub seed: Option<u64>,
@@ -100,7 +100,7 @@ impl SamplerConfig {
         }
     }
 
-    /// Whether the token is always that of the largest logit.
+    /// Whether the choice is always the token with the largest logit.
     pub fn is_argmax(&self) -> bool {
         self.temperature == 0.0 && !self.edits()
     }
@@ -110,12 +110,12 @@ impl SamplerConfig {
         self.penalizes() || !self.bias.is_empty()
     }
 
-    /// Whether a token is penalised for being there already.
+    /// Whether a token is penalised for its earlier occurrences.
     pub(crate) fn penalizes(&self) -> bool {
         self.repeat_penalty != 1.0 || self.counts()
     }
 
-    /// Whether what the reply has counts.
+    /// Whether the reply's tokens are counted.
     pub(super) fn counts(&self) -> bool {
         self.presence_penalty != 0.0 || self.frequency_penalty != 0.0
     }

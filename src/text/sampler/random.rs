@@ -36,8 +36,8 @@ pub(super) fn draw_by_weight<T>(items: impl Iterator<Item = (T, f64)>, mut left:
     drawn
 }
 
-/// A random seed of 53 bits: many readers of JSON keep no more of a number. The standard library's hash keys come from the
-/// system's randomness.
+/// A random seed of 53 bits, because many JSON readers keep no more of a number. The system's randomness comes from the
+/// standard library's hash keys.
 pub(super) fn draw_seed() -> u64 {
     std::hash::RandomState::new().build_hasher().finish() >> 11
 }

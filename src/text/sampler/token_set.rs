@@ -1,8 +1,8 @@
-//! Sets of tokens, a bit each, as a guide fills them and the device reads them.
+//! Sets of tokens as bits, filled by a guide and read by the device.
 
 use crate::schedule::choice::set_words;
 
-/// A set of tokens, a bit each.
+/// A set of tokens, one bit each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenSet {
     vocab: usize,
@@ -10,12 +10,12 @@ pub struct TokenSet {
 }
 
 impl TokenSet {
-    /// None of a vocabulary's tokens.
+    /// An empty set over a vocabulary of `vocab` tokens.
     pub fn new(vocab: usize) -> TokenSet {
         TokenSet { vocab, words: vec![0; set_words(vocab)] }
     }
 
-    /// Adds a token. One outside of the vocabulary changes nothing.
+    /// Adds a token. Ids outside the vocabulary are ignored.
     pub fn insert(&mut self, id: u32) {
         if (id as usize) < self.vocab {
             self.words[id as usize / 32] |= 1 << (id % 32);
@@ -27,8 +27,8 @@ impl TokenSet {
         self.words.fill(0);
     }
 
-    /// Has the tokens whose bits are set in `words`, and no others: bit `i` of word `w` is token `32 w + i`. Words that are
-    /// missing count as 0; bits outside of the vocabulary change nothing.
+    /// Replaces the set by the bits of `words`: bit `i` of word `w` is token `32 w + i`. Missing words count as 0; bits
+    /// outside the vocabulary are ignored.
     pub fn copy_from_words(&mut self, words: &[u32]) {
         let given = words.len().min(self.words.len());
         self.words[..given].copy_from_slice(&words[..given]);
@@ -38,12 +38,12 @@ impl TokenSet {
         }
     }
 
-    /// Whether it has a token.
+    /// Whether the set contains a token.
     pub fn contains(&self, id: u32) -> bool {
         self.words.get(id as usize / 32).is_some_and(|word| word >> (id % 32) & 1 != 0)
     }
 
-    /// Its bits, as of [`TokenSet::copy_from_words`].
+    /// The bits, in the layout of [`TokenSet::copy_from_words`].
     pub(super) fn words(&self) -> &[u32] {
         &self.words
     }

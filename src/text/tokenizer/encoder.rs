@@ -1,11 +1,11 @@
-//! Encoding text that comes in pieces.
+//! Encodes text that arrives in pieces.
 
 use super::Tokenizer;
 use crate::Result;
 use crate::text::windows::Windows;
 use tokenizers::OffsetType;
 
-/// Encodes text that comes in pieces, in memory that does not grow with the text.
+/// Encodes text that arrives in pieces, in memory that does not grow with the text.
 #[derive(Debug)]
 pub struct TextEncoder<'a> {
     tokenizer: &'a Tokenizer,
@@ -21,7 +21,7 @@ impl<'a> TextEncoder<'a> {
         TextEncoder { tokenizer, windows: Windows::default(), text: String::new(), ids }
     }
 
-    /// Takes more text. Returns the ids that are certain now.
+    /// Adds text. Returns the ids that are certain now.
     ///
     /// # Errors
     /// [`crate::Error::Input`] when the tokenizer cannot encode the text.

@@ -1,4 +1,4 @@
-//! What a tokenizer.json lists: tokens, merges and added tokens, read into arrays without a string of its own for each.
+//! The contents of a tokenizer.json: tokens, merges and added tokens, read into arrays without a string for each.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use tokenizers::AddedToken;
 use crate::display::quote;
 use crate::text::bpe::{Bpe, Rules, TokenTable};
 
-/// The fields that encoding takes.
+/// The fields used for encoding.
 #[derive(Deserialize)]
 pub(super) struct TokenizerFile {
     #[serde(default)]
@@ -39,10 +39,10 @@ struct ModelFile {
 }
 
 impl TokenizerFile {
-    /// The merges, and the tokens that are cut out before.
+    /// Builds the encoder, and lists the added tokens, which are cut out of a text before merges.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The fault in words.
     pub(super) fn assemble(self) -> Result<(Bpe, Vec<ListedToken>), String> {
         if let Some(version) = self.version.filter(|version| version != "1.0") {
             return Err(format!("its version is {}, not 1.0", quote(&version)));
@@ -80,11 +80,11 @@ impl<'de> Deserialize<'de> for TokenTable {
     }
 }
 
-/// Pairs of tokens by their texts, which lie one after the other.
+/// Pairs of tokens as text, stored one after the other.
 #[derive(Default)]
 struct Merges {
     text: String,
-    /// Where the left part and the right part of each pair end.
+    /// The end of each pair's left part and right part in the text.
     ends: Vec<[usize; 2]>,
 }
 
@@ -96,7 +96,7 @@ impl Merges {
         self.ends.push([middle, self.text.len()]);
     }
 
-    /// The pairs by ids, each with what it becomes.
+    /// The pairs as ids: left, right and result.
     fn resolve(self, vocabulary: &TokenTable) -> Result<Vec<[u32; 3]>, String> {
         let id = |text: &str| vocabulary.id(text).ok_or_else(|| format!("its merges name {}, no token", quote(text)));
         let mut start = 0;
@@ -109,7 +109,7 @@ impl Merges {
     }
 }
 
-/// A pair as a text with a space between, or as a list of two.
+/// A pair: one text with a space in between, or a list of two.
 struct MergedPair(String, String);
 
 impl<'de> Deserialize<'de> for MergedPair {

@@ -1,4 +1,4 @@
-//! Whether a tokenizer.json is of Gemma's kind.
+//! Checks that a tokenizer.json is of Gemma's kind.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use serde_json::json;
 
 use crate::text::limits::{self, ADDED, LONGEST, TOKENS};
 
-/// The fields that make a `tokenizer.json` one of Gemma's kind. They are checked before the `tokenizers` crate sees the
-/// file's added tokens, and nothing else of the file is kept.
+/// The fields that show whether a `tokenizer.json` is of Gemma's kind. They are checked before the `tokenizers` crate
+/// sees the file's added tokens; the rest of the file is skipped.
 #[derive(Deserialize)]
 pub(super) struct TokenizerKind {
     model: ModelKind,
@@ -40,7 +40,7 @@ struct ModelKind {
     merges: JsonExtent,
 }
 
-/// How much a list or an object of the file has. Nothing of it is kept.
+/// The size of a list or an object in the file, whose contents are skipped.
 #[derive(Debug, Default, Clone, Copy)]
 struct JsonExtent {
     entries: usize,
@@ -48,7 +48,7 @@ struct JsonExtent {
     longest: usize,
 }
 
-/// An element of a list: an added token, of which the text counts, or another value.
+/// An element of a list: an added token, with the length of its text, or another value.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Element {
@@ -88,7 +88,7 @@ impl<'de> Deserialize<'de> for JsonExtent {
 }
 
 impl TokenizerKind {
-    /// What there is more of than in any Gemma's tokenizer: counts first, then sizes.
+    /// The first quantity larger than in any Gemma's tokenizer: counts before sizes.
     pub(super) fn find_excess(&self) -> Option<String> {
         let (vocab, added) = (self.model.vocab, self.added_tokens);
         let merges = limits::most(limits::MERGES, vocab.entries);
