@@ -1,13 +1,13 @@
-//! Sequences that run together. They join and leave between passes, each with its own chooser, stop tokens and limit.
+//! Sequences that run together. They join and leave between passes. Each has its own chooser, stop tokens and limit.
 //!
-//! A pass holds the next row of every sequence that decodes, and a chunk of one prompt if one waits. So the weights are read
-//! once for both, and a long prompt holds up nobody by more than a chunk ([`Batch::set_chunk`]). Where so many decode that
-//! they would leave a chunk less than half of a pass, the two take turns. Several short prompts run in one pass: alone each
-//! would take nearly as long as all of them.
+//! A pass holds the next row of every decoding sequence and, if a prompt waits, a chunk of it. So the weights are read
+//! once for both, and a long prompt delays the other sequences by a chunk at most ([`Batch::set_chunk`]). When so many
+//! sequences decode that less than half of a pass is left for a chunk, decode passes and chunks alternate. Several
+//! short prompts run in one pass: alone each would take nearly as long as all of them.
 //!
-//! A sequence that decodes may have drafted tokens in a pass after its own ([`Batch::speculate`]).
+//! A decoding sequence may have drafted tokens in a pass, as rows after its own ([`Batch::speculate`]).
 //!
-//! A slot that is free keeps what the cache holds of its last sequence, for the prompts that begin as that did.
+//! A free slot keeps the cached tokens of its last sequence, for prompts with the same beginning.
 
 mod choosing;
 mod member;
@@ -36,7 +36,7 @@ use plan::{NextPass, PassPlan, STALE};
 pub use prefixes::{Prefix, ReadPage};
 use verify::Speculating;
 
-/// What a sequence is to do.
+/// A sequence to run.
 #[derive(Clone)]
 pub struct SequenceRequest {
     /// The prompt's tokens.
@@ -45,59 +45,60 @@ pub struct SequenceRequest {
     pub chooser: Chooser,
     /// Tokens that end the reply and are not part of it.
     pub stops: Vec<u32>,
-    /// Most tokens of the reply.
+    /// The most tokens of the reply.
     pub limit: usize,
-    /// Takes over what the cache holds of the prompt. Otherwise all of it is run.
+    /// Whether cached tokens of the prompt are used. Otherwise the whole prompt runs.
     pub reuse: bool,
 }
 
-/// A sequence that has left.
+/// A sequence that has left the batch.
 pub struct FinishedSequence {
     /// Its slot, which [`Batch::join`] returned.
     pub slot: usize,
-    /// The reply. Failed: its logits were not finite.
+    /// The reply. Failed: logits were not finite.
     pub reply: Result<Generation>,
     /// The request's chooser, for the next reply.
     pub chooser: Chooser,
 }
 
-/// Sees each token as it is chosen: its slot, the token, and what chose it. A break ends that sequence.
+/// Called with each chosen token: its slot, the token, and its chooser. A break ends that sequence.
 pub type OnToken<'a> = &'a mut dyn FnMut(usize, u32, &mut Chooser) -> ControlFlow<Finish>;
 
 /// The sequences of an executor.
 pub struct Batch {
     /// One for each KV slot.
     slots: Vec<KvSlot>,
-    /// Sequences that have ended and were not taken yet.
+    /// Sequences that have ended and have not been taken yet.
     ended: VecDeque<FinishedSequence>,
-    /// The slot whose prompt comes first.
+    /// The slot from which the next prompt is searched.
     prompt_turn: usize,
-    /// The slot that comes first where not all that decode can have a row.
+    /// The slot from which decoding sequences are searched, so that all get rows in turn if they do not fit in one
+    /// pass.
     decode_turn: usize,
-    /// Most rows of prompts in a pass while other sequences decode.
+    /// The most prompt rows in a pass while other sequences decode.
     most_chunk: usize,
     /// The last pass, or the next one.
     plan: PassPlan,
-    /// Drafts, where they are wanted.
+    /// The drafts; `None` if nothing is drafted.
     speculating: Option<Box<Speculating>>,
-    /// How many sequences have ended.
+    /// The number of sequences that have ended.
     endings: usize,
-    /// Most bytes of pages that free slots alone hold.
+    /// The most bytes of pages that only free slots hold.
     most_kept: u64,
-    /// What [`Batch::set_meanwhile`] gave.
+    /// The callback of [`Batch::set_meanwhile`].
     meanwhile: Box<dyn FnMut()>,
-    /// How long this pass may still wait for guides.
+    /// The time that this pass may still wait for guides.
     patience: Duration,
 }
 
-/// How long a pass waits for guides that have not said yet which tokens may come. A row whose guide takes longer runs again
-/// in the next pass, and the others go on.
+/// The time that a pass waits for guides to compute their sets of allowed tokens. The row of a slower guide runs again
+/// in the next pass; the other rows go on.
 const PATIENCE: Duration = Duration::from_millis(5);
-/// As [`PATIENCE`], where no other sequence waits.
+/// As [`PATIENCE`], when no other sequence runs.
 const PATIENCE_ALONE: Duration = Duration::from_secs(1);
 
 impl Batch {
-    /// As many slots as the schedule has sequences, all of them free.
+    /// A batch with a free slot for each sequence of the schedule.
     pub fn new(schedule: &Schedule) -> Batch {
         let extent = &schedule.extent;
         Batch {
@@ -115,34 +116,36 @@ impl Batch {
         }
     }
 
-    /// How many slots there are.
+    /// The number of slots.
     pub fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// Slots that are free.
+    /// The number of free slots.
     pub fn room(&self) -> usize {
         self.slots.iter().filter(|slot| slot.member.is_none()).count()
     }
 
-    /// Bounds the rows of prompts in a pass to `rows`, at least 1, while other sequences decode: the time between two of
-    /// their tokens grows with them. Without a bound there are as many as a pass takes.
+    /// Limits the prompt rows in a pass to `rows`, at least 1, while other sequences decode, because the time between
+    /// two of their tokens grows with them. The default is as many as a pass takes.
     pub fn set_chunk(&mut self, rows: usize) {
         self.most_chunk = rows.max(1);
     }
 
-    /// Calls `meanwhile` in each pass but those that greedy sequences alone run one after the other: what else there is to do
-    /// about the tokens of the pass before. Where the host chooses, it is called once the pass is under way.
+    /// Sets a callback for work on the tokens of the pass before, such as sending them. It is called once in each pass,
+    /// except in consecutive passes of greedy sequences only. Where the host chooses tokens, it is called while the
+    /// device works.
     pub fn set_meanwhile(&mut self, meanwhile: impl FnMut() + 'static) {
         self.meanwhile = Box::new(meanwhile);
     }
 
-    /// Whether every sequence that runs takes its argmax, always.
+    /// Whether every running sequence always takes the argmax.
     pub fn is_greedy(&self) -> bool {
         self.members().all(Member::is_greedy)
     }
 
-    /// What the last [`Batch::step`] ran; the depth of decoding rows is their mean. Several prompts count as one chunk.
+    /// The shape of the last [`Batch::step`]; the depth is the mean over decoding rows. Several prompts count as one
+    /// chunk.
     pub fn last_pass(&self) -> Option<PassShape> {
         if let Some((pass, _)) = self.speculating.as_ref().and_then(|speculating| speculating.verified) {
             return Some(pass);
@@ -152,7 +155,7 @@ impl Batch {
         let (chunk, decoding) = (*chunk, &rows[*chunk..]);
         let sequences = decoding.len() - stale;
         let positions: usize = decoding.iter().map(|row| row.position as usize).sum();
-        // The next pass's rows are a position further.
+        // The rows of the next pass are one position further.
         let mean = || positions / decoding.len() - usize::from(*next != NextPass::Anew);
         Some(match (chunk, sequences) {
             (_, 0) => PassShape::Prefill { rows: chunk, depth },
@@ -161,12 +164,12 @@ impl Batch {
         })
     }
 
-    /// Whether no sequence runs.
+    /// Whether no sequence is running.
     pub fn is_empty(&self) -> bool {
         self.room() == self.slots.len()
     }
 
-    /// Takes in a sequence. Returns its slot. Nothing is run.
+    /// Adds a sequence and returns its slot. No pass runs yet.
     ///
     /// # Errors
     /// Input: the prompt is empty, is longer than the context, or has a token outside of the vocabulary. Refused: no slot
@@ -175,8 +178,8 @@ impl Batch {
         self.join_of(executor, request, None)
     }
 
-    /// As [`Batch::join`], for a sequence of `owner`: what the cache holds of it is found by that owner's alone, but for a
-    /// beginning that was anybody's. `None`: all of it is anybody's.
+    /// As [`Batch::join`], for a sequence of `owner`. Its cached tokens are reused only for the same owner, except for
+    /// a beginning that was public already. `None`: all of them are public.
     ///
     /// # Errors
     /// As [`Batch::join`].
@@ -206,18 +209,18 @@ impl Batch {
         Ok(slot)
     }
 
-    /// The refusal of one sequence more.
+    /// The error when no slot is free.
     fn full(&self) -> Error {
         Error::refused(format!("all {} sequences are in use", self.slots.len()), "wait until one has ended")
     }
 
-    /// Ends a sequence before its time. `None`: the slot is free.
+    /// Removes a sequence before its end. `None`: the slot is free.
     pub fn leave(&mut self, executor: &mut dyn Executor, slot: usize) -> Option<FinishedSequence> {
         self.end(executor, slot, Ok(Finish::Interrupted))
     }
 
-    /// Runs one pass and chooses a token for each of its head rows. [`Batch::take_ended`] gives
-    /// the sequences that have ended by it. Does nothing if the batch is empty.
+    /// Runs one pass and chooses a token for each of its head rows. [`Batch::take_ended`] then returns the sequences
+    /// that have ended. Does nothing if the batch is empty.
     ///
     /// # Errors
     /// Device: the device failed; every sequence has left then. A pass that is cancelled is no error: it ends all sequences
@@ -226,14 +229,14 @@ impl Batch {
         self.run_pass(executor, on_token)
     }
 
-    /// Runs passes until a sequence ends. Returns that one; `None`: none runs.
+    /// Runs passes until a sequence ends, and returns it. `None`: no sequence is running.
     ///
     /// # Errors
     /// As [`Batch::step`].
     pub fn run(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) -> Result<Option<FinishedSequence>> {
         while self.ended.is_empty() && !self.is_empty() {
             self.run_pass(executor, on_token)?;
-            // Asked for only when they may have changed.
+            // These conditions can only change outside of steady passes.
             while self.plan.is_steady() {
                 self.run_pass(executor, on_token)?;
             }
@@ -241,7 +244,7 @@ impl Batch {
         Ok(self.take_ended())
     }
 
-    // Inlined with what it calls: the device waits for this path once a token.
+    // Inlined with its callees: the device waits for this path once per token.
     #[inline(always)]
     fn run_pass(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) -> Result<()> {
         let run = match self.plan.is_steady() {
@@ -255,7 +258,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Ends every sequence after a pass that failed or was cancelled.
+    /// Ends all sequences after a pass that failed or was cancelled.
     #[cold]
     fn end_all(&mut self, executor: &mut dyn Executor, e: Error) -> Result<()> {
         (0..self.slots.len()).for_each(|slot| self.put_out(executor, slot, Ok(Finish::Interrupted)));
@@ -267,12 +270,12 @@ impl Batch {
         Err(e)
     }
 
-    /// Takes a sequence that has ended, the first one first.
+    /// Takes a sequence that has ended, in the order in which they ended.
     pub fn take_ended(&mut self) -> Option<FinishedSequence> {
         if self.ended.is_empty() { None } else { self.ended.pop_front() }
     }
 
-    /// Chooses the rows of the next pass and runs it.
+    /// Plans the next pass and runs it.
     fn run_next(&mut self, executor: &mut dyn Executor) -> Result<()> {
         if executor.is_ahead() && self.keep_ahead(executor) {
             self.break_off();
@@ -290,13 +293,14 @@ impl Batch {
             if self.is_empty() {
                 return Ok(());
             }
-            // Nobody has room for a row.
+            // No sequence has pages for a row.
             self.make_way(executor);
         }
     }
 
-    /// Whether somebody takes the results of the pass that runs ahead. Rows whose sequence has left or took another token
-    /// become stale. All rows get the tokens that the pass runs with, so that the executor knows it again.
+    /// Marks the rows of the pass that runs ahead as stale if their sequence has left or chose another token. Returns
+    /// whether any row is not stale. Every row gets the token that the pass runs with, by which the executor recognises
+    /// the pass.
     fn keep_ahead(&mut self, executor: &dyn Executor) -> bool {
         let PassPlan { rows, heads, stale, next, .. } = &mut self.plan;
         if *next == NextPass::Anew {
@@ -317,8 +321,8 @@ impl Batch {
         self.slots.iter().filter_map(|slot| slot.member.as_ref())
     }
 
-    /// Runs a pass of the sequences of the one before. Where each takes its argmax and none ends, the next pass starts before
-    /// the host has it.
+    /// Runs another pass of the same sequences. If all are greedy and none ends, the pass after it starts before the
+    /// host has seen this one's result.
     #[inline(always)]
     fn run_steady(&mut self, executor: &mut dyn Executor) -> Result<()> {
         match self.speculating {
@@ -328,7 +332,7 @@ impl Batch {
         }
     }
 
-    /// Runs a pass whose rows each take their argmax next, and may start the one after it.
+    /// Runs a pass of greedy rows; the executor may start the one after it.
     #[inline(always)]
     fn run_ahead(&mut self, executor: &mut dyn Executor) -> Result<()> {
         let head = HeadRows { first: 0, count: self.plan.rows.len() };
@@ -337,7 +341,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Gives the rows that are chosen to the executor. Where several are of one sequence, the others are its draft.
+    /// Runs the planned rows on the executor. Further rows of the same sequence are its draft.
     fn forward_rows(&mut self, executor: &mut dyn Executor) -> Result<()> {
         let alone = self.room() + 1 == self.slots.len();
         let Batch { slots, plan, speculating, meanwhile, patience, .. } = self;
@@ -356,7 +360,7 @@ impl Batch {
                 return;
             }
             let draft = speculating.as_ref().map_or(&[][..], |speculating| speculating.draft(slot));
-            // Rows of one sequence stand together.
+            // Rows of one sequence are adjacent.
             let behind = heads[..row].iter().rev().take_while(|other| **other == slot).count();
             if let Some(member) = &mut slots[slot].member {
                 member.is_late = behind == 0 && !member.is_ready(patience);
@@ -368,18 +372,18 @@ impl Batch {
         executor.forward_choosing(rows, head, SampleRequests { fill, is_slow, may_run_ahead, meanwhile })
     }
 
-    /// Runs a pass of the rows that are chosen.
+    /// Runs the planned rows.
     fn run_rows(&mut self, executor: &mut dyn Executor) -> Result<()> {
         self.forward_rows(executor)?;
         if self.plan.chunk > 0 {
             self.commit_chunk(executor);
         }
-        // Where only prompts run, that is none.
+        // 0 if only prompts run.
         counts::count_decoded(self.plan.rows.len() - self.plan.chunk - self.plan.stale);
         Ok(())
     }
 
-    /// The chunk of the last pass is in the cache. Where it was a prompt's last one, the reply begins.
+    /// Commits the chunk of the last pass. The reply of a prompt that is complete begins.
     fn commit_chunk(&mut self, executor: &dyn Executor) {
         counts::count_prefilled(self.plan.chunk);
         for &(slot, rows) in &self.plan.prompts {

@@ -1,4 +1,4 @@
-//! Chooses the next token of one sequence.
+//! The choice of the next token of a sequence.
 
 use super::guide::{Guide, Guided};
 use super::likelihood::{Likelihood, ReportingChooser};
@@ -14,17 +14,17 @@ use std::time::Duration;
 pub enum Chooser {
     /// Takes the device's argmax. No logits are fetched.
     Greedy,
-    /// Samples from what the pass has found in the logits, or else from the logits.
+    /// Samples from the pass's summary of the logits, or else from all logits.
     Sample(Box<Sampler>),
-    /// Chooses as another one, and reports how likely the token was. Fetches the logits of each.
+    /// Chooses as the inner chooser and reports the token's likelihood. Fetches the logits of each token.
     Report(Box<ReportingChooser>),
-    /// Chooses as another one, among what a guide allows.
+    /// Chooses as the inner chooser, among the tokens that a guide allows.
     Guide(Box<Guided>),
-    /// Takes given tokens, and then chooses as another one: a report tells how likely a text is.
+    /// Takes given tokens, and then chooses as the inner chooser. With a report it scores a text.
     Forced(Box<ForcedTokens>),
 }
 
-/// Tokens that are given, and what chooses those after them.
+/// Given tokens, and the chooser for the tokens after them.
 #[derive(Clone)]
 pub struct ForcedTokens {
     given: std::vec::IntoIter<u32>,
@@ -46,7 +46,7 @@ impl Chooser {
         Ok(Chooser::Sample(Box::new(sampler)))
     }
 
-    /// The sampler's seed, which makes it draw the same tokens again. `None` if greedy.
+    /// The sampler's seed, with which it draws the same tokens again. `None` if greedy.
     pub fn seed(&self) -> Option<u64> {
         match self {
             Chooser::Greedy => None,
@@ -57,7 +57,7 @@ impl Chooser {
         }
     }
 
-    /// The same choices among what `guide` allows, for a vocabulary of `vocab` tokens.
+    /// This chooser, restricted to the tokens that `guide` allows, for a vocabulary of `vocab` tokens.
     ///
     /// # Errors
     /// As [`Chooser::allow`].
@@ -65,17 +65,17 @@ impl Chooser {
         Ok(Chooser::Guide(Box::new(Guided::new(self, guide, vocab)?)))
     }
 
-    /// The given tokens, and the same choices after them.
+    /// This chooser after the given tokens.
     pub fn following(self, given: Vec<u32>) -> Chooser {
         Chooser::Forced(Box::new(ForcedTokens { given: given.into_iter(), then: self }))
     }
 
-    /// The same choices, with a report of each: its likelihood, and those of the `top` likeliest tokens.
+    /// This chooser with a report on each choice: its likelihood, and those of the `top` likeliest tokens.
     pub fn reporting(self, top: usize) -> Chooser {
         Chooser::Report(Box::new(ReportingChooser { chooser: self, top, last: None }))
     }
 
-    /// The likelihood of the last token chosen, once. `None` without reports.
+    /// Takes the likelihood of the last chosen token. `None` without reports, or if already taken.
     pub fn take_likelihood(&mut self) -> Option<Likelihood> {
         match self {
             Chooser::Report(reported) => reported.last.take(),
@@ -85,7 +85,7 @@ impl Chooser {
         }
     }
 
-    /// Lets only the tokens of a set be chosen from now on. What is greedy stays so among them.
+    /// Restricts the choice to a set of tokens from now on. A greedy chooser takes the likeliest of them.
     ///
     /// # Errors
     /// None for a chooser that samples already; else as [`Chooser::new`].
@@ -114,8 +114,8 @@ impl Chooser {
         }
     }
 
-    /// Whether the next token can be chosen without a wait: a guide may still have to say which tokens may come. If not, this
-    /// waits for that as long as `patience`.
+    /// Whether the next token can be chosen without waiting. If a guide is not ready, waits for it for up to
+    /// `patience`.
     pub fn is_ready(&mut self, patience: Duration) -> bool {
         match self {
             Chooser::Greedy | Chooser::Sample(_) => true,
@@ -125,7 +125,7 @@ impl Chooser {
         }
     }
 
-    /// Asks the next pass for what [`Chooser::choose`] needs of it beside the argmax.
+    /// Requests from the next pass the results that [`Chooser::choose`] needs in addition to the argmax.
     pub fn ask(&mut self, ask: &mut SampleRequest<'_>) {
         match self {
             Chooser::Greedy => {}
@@ -137,25 +137,25 @@ impl Chooser {
         }
     }
 
-    /// As [`Chooser::ask`], for the token after `drafted`: as if these were chosen before it. Asks for nothing where that
-    /// cannot be told yet; the logits have it.
+    /// As [`Chooser::ask`], for the token after `drafted`, as if these had been chosen. Requests nothing if that
+    /// depends on the choices themselves; the logits are used then.
     pub fn ask_after(&mut self, drafted: &[u32], ask: &mut SampleRequest<'_>) {
         match self {
             _ if drafted.is_empty() => self.ask(ask),
             Chooser::Sample(sampler) => sampler.ask_after(drafted, ask),
             Chooser::Report(reported) => reported.chooser.ask_after(drafted, ask),
-            // A guide cannot go back, and the logits have what a given token needs.
+            // A guide cannot be rewound, and given tokens need only the logits.
             Chooser::Greedy | Chooser::Guide(_) | Chooser::Forced(_) => {}
         }
     }
 
-    /// Whether each choice is what the pass gives as the row's next ([`Executor::next`]): the likeliest of all tokens, or of
-    /// those that it asks for. A guide may still put another one in its place.
+    /// Whether each choice is the token that the pass returns as the row's next ([`Executor::next`]): the likeliest of
+    /// all, or of the requested tokens. A guide may still replace it.
     pub fn takes_likeliest(&self) -> bool {
         match self {
             Chooser::Greedy => true,
             Chooser::Sample(sampler) => sampler.takes_likeliest(),
-            // The report needs the logits.
+            // A report needs the logits.
             Chooser::Report(_) => false,
             Chooser::Guide(guided) => guided.chooser.takes_likeliest(),
             Chooser::Forced(_) => false,
@@ -172,8 +172,8 @@ impl Chooser {
         }
     }
 
-    /// Begins a reply to a prompt, whose tokens count for the repetition penalty. Those of earlier replies do not, unless
-    /// they are part of the prompt.
+    /// Begins a reply to a prompt, whose tokens count for the repetition penalty. Tokens of earlier replies count only
+    /// if they are part of the prompt.
     pub fn begin(&mut self, prompt: &[u32]) {
         match self {
             Chooser::Greedy => {}
@@ -186,7 +186,7 @@ impl Chooser {
         }
     }
 
-    /// Chooses the next token from head row `row`, and adds it for the repetition penalty.
+    /// Chooses the next token from head row `row`, and records it for the repetition penalty.
     ///
     /// # Errors
     /// Failed: the logits are not finite. Device: it failed.
@@ -198,14 +198,14 @@ impl Chooser {
         }
     }
 
-    // Out of line, so that the device waits for the argmax alone.
+    // Out of line, so that the greedy path, for which the device waits, stays short.
     #[inline(never)]
     fn choose_by_logits(&mut self, executor: &mut dyn Executor, row: usize) -> Result<u32> {
         match self {
             Chooser::Greedy => Err(not_finite(executor)),
             Chooser::Sample(s) => match executor.found(row).and_then(|found| s.sample_found(found)) {
                 Some(token) => Ok(token),
-                // What was found does not decide it.
+                // The summary does not decide the choice.
                 None => s.sample(executor.logits(row)?),
             },
             Chooser::Report(reported) => reported.choose(executor, row),

@@ -5,14 +5,14 @@ use crate::sequence::prompt::SequenceLimits;
 use crate::text::{ChatInput, ChatTemplate, Message, Tokenizer};
 use crate::{Error, Result};
 
-/// The messages of a conversation: an optional system message, then exchanges of a user's message and its answer. Where the
-/// template has a syntax of calls, an answer is several messages: calls, their results, and what the assistant says of them.
+/// The messages of a conversation: an optional system message, then exchanges of a user's message and its answer. With
+/// a call syntax an answer is several messages: calls, their results, and the assistant's text.
 #[derive(Debug, Clone)]
 pub struct Conversation {
     messages: Vec<Message>,
     /// As in [`ChatInput`].
     tools: Vec<serde_json::Value>,
-    /// System messages: 0 or 1.
+    /// The number of system messages: 0 or 1.
     system: usize,
 }
 
@@ -21,24 +21,24 @@ pub struct Conversation {
 pub struct Fitted {
     /// The ids of the kept messages.
     pub ids: Vec<u32>,
-    /// Exchanges before the last message.
+    /// The number of exchanges before the last message.
     pub exchanges: usize,
-    /// How many of them were dropped, oldest first.
+    /// The number of exchanges that were dropped, oldest first.
     pub dropped: usize,
 }
 
 impl Conversation {
-    /// A conversation without exchanges. An empty system message is none.
+    /// A conversation without exchanges. An empty system message counts as none.
     pub fn new(system: Option<&str>) -> Conversation {
         let mut conversation = Conversation { system: 0, messages: Vec::new(), tools: Vec::new() };
         conversation.set_system(system);
         conversation
     }
 
-    /// A conversation of these messages: a system message, if there is one, and the user's and the assistant's in turn.
+    /// A conversation of these messages: an optional system message, then the user's and the assistant's in turn.
     ///
     /// # Errors
-    /// Input: they are others, or in another order.
+    /// Input: the messages have other roles or another order.
     pub fn from_messages(messages: Vec<Message>) -> Result<Conversation> {
         let system = usize::from(messages.first().is_some_and(|first| first.role == "system"));
         for (i, message) in messages.iter().enumerate().skip(system) {
@@ -53,13 +53,13 @@ impl Conversation {
         Ok(Conversation { messages, tools: Vec::new(), system })
     }
 
-    /// A conversation of messages in the order that the template of a syntax of calls takes, with the functions.
+    /// A conversation in the message order of a template with a call syntax, with the functions.
     pub fn with_tools(messages: Vec<Message>, tools: Vec<serde_json::Value>) -> Conversation {
         let system = usize::from(messages.first().is_some_and(|first| first.role == "system"));
         Conversation { messages, tools, system }
     }
 
-    /// Whether the last message is the user's, or what a tool has returned.
+    /// Whether the last message is the user's or a tool's result, so that an answer is due.
     pub fn is_asked(&self) -> bool {
         self.messages.last().is_some_and(|last| last.role == "user" || last.role == "tool")
     }
@@ -74,7 +74,7 @@ impl Conversation {
         self.messages.truncate(self.system);
     }
 
-    /// Replaces the system message, or removes it, as empty text does.
+    /// Replaces the system message. Empty text or `None` removes it.
     pub fn set_system(&mut self, text: Option<&str>) {
         let text = text.filter(|text| !text.is_empty());
         let message = text.map(|text| Message::new("system", text));
@@ -92,34 +92,34 @@ impl Conversation {
         self.messages.push(Message::new("assistant", text));
     }
 
-    /// Removes the last message, which has not been answered.
+    /// Removes the last message, which must be unanswered.
     pub fn retract(&mut self) {
         self.messages.pop();
     }
 
-    /// Removes the last answer, so that its message is the last. `None`: there is none.
+    /// Removes and returns the last answer. `None`: the last message is not an answer.
     pub fn take_answer(&mut self) -> Option<Message> {
         self.messages.pop_if(|last| last.role == "assistant")
     }
 
-    /// Puts an answer back that was taken.
+    /// Restores an answer from [`Conversation::take_answer`].
     pub fn put_back(&mut self, answer: Message) {
         self.messages.push(answer);
     }
 
-    /// Removes the last message of the user with its answer, if it has one. Returns the message; `None`: there is none.
+    /// Removes the user's last message with its answer, and returns the message. `None`: there is none.
     pub fn undo(&mut self) -> Option<Message> {
         self.take_answer();
         self.messages.pop_if(|last| last.role == "user")
     }
 
-    /// Messages of the user.
+    /// The number of the user's messages.
     pub fn turns(&self) -> usize {
         (self.messages.len() - self.system).div_ceil(2)
     }
 
-    /// Returns the prompt for an answer to the last message. The prompt takes at most seven eighths of the context; the
-    /// rest is for the answer. The oldest exchanges are dropped until it fits.
+    /// Returns the prompt for an answer to the last message. It takes at most seven eighths of the context, to leave
+    /// the rest for the answer. The oldest exchanges are dropped until it fits.
     ///
     /// # Errors
     /// Input: the last message alone does not fit, or the template refuses the messages. Then nothing is dropped.
@@ -131,7 +131,7 @@ impl Conversation {
     ) -> Result<Fitted> {
         let context = limits.context;
         let most = context - context / 8;
-        // Each begins with the user's message. The last one, which is not answered, stays.
+        // Exchanges begin with the user's messages. The last one, which is unanswered, stays.
         let begins = |(at, message): (usize, &Message)| (message.role == "user").then_some(at);
         let starts: Vec<usize> = self.messages.iter().enumerate().filter_map(begins).collect();
         let exchanges = starts.len().saturating_sub(1);
@@ -150,7 +150,7 @@ impl Conversation {
             }
         }
         let larger = limits.larger_context();
-        // A system message stays, and tools are told in it: it may be what leaves no room.
+        // The system message stays and lists the tools, so it may be too long itself.
         let (what, it) = match self.system {
             0 => ("the message", "it"),
             _ => ("the message with the system message", "one of them"),

@@ -1,5 +1,5 @@
 //! Counts of all tokens that this process has run, for status reports. A token counts once it is part of its sequence;
-//! tokens of discarded passes do not count.
+//! discarded results do not count.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,14 +7,14 @@ static PREFILLED: AtomicU64 = AtomicU64::new(0);
 static DECODED: AtomicU64 = AtomicU64::new(0);
 static SEQUENCES: AtomicU64 = AtomicU64::new(0);
 
-/// Tokens since the process began, of all sequences together.
+/// Counts since the process began, over all sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenCounters {
     /// Prompt tokens.
     pub prefilled: u64,
     /// Decoded tokens.
     pub decoded: u64,
-    /// Sequences that took tokens from the last pass; 0 once none is left.
+    /// Sequences that took tokens from the last pass; 0 when none is running.
     pub sequences: u64,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn count_verified(sequences: usize, tokens: usize) {
     SEQUENCES.store(sequences as u64, Ordering::Relaxed);
 }
 
-/// Notes that the last sequence has ended.
+/// Resets the number of sequences after the last one has ended.
 pub(crate) fn note_idle() {
     SEQUENCES.store(0, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! Generation: takes a prompt and produces tokens one by one until a stop.
+//! Generation for one prompt, token by token until it ends.
 
 use crate::executor::{Executor, Measure};
 use crate::schedule::PassShape;
@@ -20,7 +20,7 @@ pub enum Finish {
 }
 
 impl Finish {
-    /// Its word in JSON output.
+    /// The name in JSON output.
     pub fn name(self) -> &'static str {
         match self {
             Finish::Stop => "stop",
@@ -33,23 +33,23 @@ impl Finish {
 /// A reply's tokens, with times and counts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Generation {
-    /// Tokens of the prompt.
+    /// The number of prompt tokens.
     pub prompt: usize,
-    /// How many of them were in the cache already and were not run.
+    /// The number of prompt tokens that were cached and did not run.
     pub kept: usize,
     /// The reply's tokens, without the stop token that ended them.
     pub tokens: Vec<u32>,
     /// Why it ended.
     pub finish: Finish,
-    /// Time from the first prompt token to the first logits, or to the interruption.
+    /// Time from the first prompt token to the first logits, or to an interruption.
     pub prefill: Duration,
     /// Time of all decode passes and of choosing the tokens.
     pub decode: Duration,
     /// Decode passes. The first token needs none: it comes from the prefill's logits.
     pub passes: usize,
-    /// Drafted tokens that they verified.
+    /// Drafted tokens that were verified.
     pub drafted: usize,
-    /// Those that were right.
+    /// Drafted tokens that were accepted.
     pub accepted: usize,
     /// Bytes that a draft model read.
     pub draft_bytes: u64,
@@ -60,7 +60,7 @@ pub struct Generation {
 }
 
 impl Generation {
-    /// That of a prompt of `prompt` tokens of which the cache holds `kept`, before its first pass.
+    /// A generation before its first pass, for a prompt of `prompt` tokens with `kept` of them cached.
     pub(super) fn new(prompt: usize, kept: usize) -> Generation {
         Generation {
             prompt,
@@ -78,12 +78,12 @@ impl Generation {
         }
     }
 
-    /// Tokens that decode passes gave: one each, and one for each drafted token that was right.
+    /// Tokens from decode passes: one per pass, plus the accepted drafted tokens.
     pub fn decoded(&self) -> usize {
         self.passes + self.accepted
     }
 
-    /// Tokens of a decode pass on average; `None` without one.
+    /// The mean number of tokens per decode pass; `None` without a decode pass.
     pub fn tokens_per_pass(&self) -> Option<f64> {
         (self.passes > 0).then(|| self.decoded() as f64 / self.passes as f64)
     }
@@ -93,7 +93,7 @@ impl Generation {
         (self.passes > 0).then(|| self.decoded() as f64 / self.decode.as_secs_f64())
     }
 
-    /// Bytes that the decode passes read, those of drafts included, right or wrong.
+    /// Bytes that the decode passes read, including those of drafts.
     fn bytes(&self, executor: &dyn Executor) -> u64 {
         let depth = self.depth + self.decoded() / 2;
         let of_rows = |rows| executor.schedule().cost(PassShape::Verify { sequences: 1, rows, depth }).memory_bytes();
@@ -120,9 +120,9 @@ impl Generation {
     }
 }
 
-/// Runs one request alone: takes it into `batch` and runs that until it is empty. `on_token` is called with each token
-/// and ends the reply by a break. The part of the prompt that the cache already holds is not run again. Returns the
-/// request's chooser too, for the next reply.
+/// Runs a request alone: adds it to `batch`, and runs passes until the batch is empty. `on_token` is called with each
+/// token and may end the reply by a break. Cached tokens of the prompt do not run again. Also returns the request's
+/// chooser, for the next reply.
 ///
 /// # Errors
 /// Input: the prompt is empty, is longer than the context, or has a token outside of the vocabulary. Failed: logits are

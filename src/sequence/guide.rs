@@ -1,4 +1,4 @@
-//! What a reply may be: something that says after each token which ones may follow.
+//! Guides: constraints on a reply that say after each token which tokens may follow.
 
 use super::chooser::Chooser;
 use crate::Result;
@@ -8,41 +8,41 @@ use crate::text::TokenSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Follows a reply, and says which tokens may come next.
+/// Follows a reply and computes the tokens that may come next.
 pub trait Guide: Send {
-    /// The reply's first token will be asked for soon.
+    /// Announces that the first token is about to be requested.
     fn begin(&mut self) {}
 
-    /// Whether [`Guide::fill`] returns at once. If not, this waits for that as long as `patience`.
+    /// Whether [`Guide::fill`] returns without waiting. If not, waits for that for up to `patience`.
     fn is_ready(&mut self, patience: Duration) -> bool {
         let _ = patience;
         true
     }
 
-    /// Puts into `set` the tokens that may come next. There is always one.
+    /// Fills `set` with the tokens that may come next; there is at least one.
     ///
     /// # Errors
-    /// Input or Failed: it cannot tell.
+    /// Input or Failed: the set cannot be computed.
     fn fill(&mut self, set: &mut TokenSet) -> Result<()>;
 
-    /// Takes the chosen token, which was in the last set.
+    /// Advances by the chosen token, which was in the last set.
     ///
     /// # Errors
-    /// Input or Failed: it cannot tell what would follow. It may also say so by the next [`Guide::fill`].
+    /// Input or Failed: the token cannot be followed. The error may also come from the next [`Guide::fill`].
     fn take(&mut self, token: u32) -> Result<()>;
 }
 
-/// A chooser whose tokens a guide allows. A clone follows the same reply.
+/// A chooser restricted by a guide. Clones share the guide.
 #[derive(Clone)]
 pub struct Guided {
     pub(super) chooser: Chooser,
     guide: Arc<Mutex<dyn Guide>>,
-    /// Whether the chooser's set is that of the next token; or why it is not.
+    /// Whether the chooser's set is the one for the next token, or the error of computing it.
     ready: Result<bool>,
 }
 
 impl Guided {
-    /// Makes `chooser` follow `guide`, for a vocabulary of `vocab` tokens.
+    /// Restricts `chooser` by `guide`, for a vocabulary of `vocab` tokens.
     ///
     /// # Errors
     /// As [`Chooser::new`].
@@ -61,12 +61,12 @@ impl Guided {
         self.chooser.begin(prompt);
     }
 
-    /// Whether the next token can be chosen without a wait. If not, this waits for that as long as `patience`.
+    /// Whether the next token can be chosen without waiting. If not, waits for that for up to `patience`.
     pub(super) fn is_ready(&mut self, patience: Duration) -> bool {
         self.ready != Ok(false) || self.guide().is_ready(patience)
     }
 
-    /// Gets the next token's set, once.
+    /// Fetches the set for the next token, unless that has been done.
     fn prepare(&mut self) {
         if self.ready == Ok(false) {
             let guide = self.guide.clone();

@@ -1,11 +1,11 @@
-//! How likely a chosen token was.
+//! The likelihood of chosen tokens.
 
 use super::chooser::Chooser;
 use crate::Result;
 use crate::executor::Executor;
 use std::cmp::Ordering;
 
-/// Most of the likeliest tokens that a report lists.
+/// The most alternatives that a report lists.
 pub const MOST_TOP: usize = 20;
 
 /// A token's log-probability by the model alone: without temperature, penalties, biases and masks.
@@ -13,7 +13,7 @@ pub const MOST_TOP: usize = 20;
 pub struct Likelihood {
     /// The natural logarithm of the chosen token's probability.
     pub logprob: f32,
-    /// The likeliest tokens with theirs, the likeliest first, of equals the lower id.
+    /// The likeliest tokens with their log-probabilities, the likeliest first; among equals the lower id first.
     pub top: Vec<(u32, f32)>,
 }
 
@@ -40,7 +40,7 @@ impl Likelihood {
     }
 }
 
-/// A chooser whose choices are reported.
+/// A chooser that reports the likelihood of its choices.
 #[derive(Clone)]
 pub struct ReportingChooser {
     pub(super) chooser: Chooser,

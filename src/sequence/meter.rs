@@ -1,20 +1,20 @@
-//! How fast a batch decodes, and how much it reads for that.
+//! Measures a batch's decode rate and memory traffic.
 
 use super::batch::Batch;
 use crate::executor::Executor;
 use crate::schedule::PassShape;
 use std::time::Duration;
 
-/// Decoded tokens, and bytes and time of the passes that they come from, with what a prompt's chunk takes of a mixed one.
+/// Decoded tokens, with the bytes and time of their passes. Mixed passes count in full, including their prompt chunks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DecodeMeter {
     /// Decoded tokens.
     pub tokens: usize,
-    /// Passes that each sequence took part in, all together.
+    /// The sum of the sequences' passes.
     pub passes: usize,
-    /// Bytes that the device read or wrote for them.
+    /// Bytes that the device read or wrote in these passes.
     pub bytes: u64,
-    /// Time.
+    /// Duration of these passes.
     pub time: Duration,
 }
 
@@ -33,7 +33,7 @@ impl DecodeMeter {
         self.time += time;
     }
 
-    /// Tokens that a pass gives a sequence on average; `None`: none was decoded.
+    /// The mean number of tokens per pass and sequence; `None` if none was decoded.
     pub fn tokens_per_pass(&self) -> Option<f64> {
         (self.passes > 0).then(|| self.tokens as f64 / self.passes as f64)
     }
@@ -48,8 +48,8 @@ impl DecodeMeter {
         (self.tokens > 0).then(|| self.bytes as f64 / self.time.as_secs_f64())
     }
 
-    /// Bytes per second as a share of `ceiling`, what the device reads at best. `None` without a token, or where it is above
-    /// 1: one of the two rates is wrong then.
+    /// Bytes per second as a share of `ceiling`, the device's best read rate. `None` without a token, or if the share
+    /// is above 1, because one of the rates must be wrong then.
     pub fn share(&self, ceiling: f64) -> Option<f64> {
         self.bytes_per_second().map(|rate| rate / ceiling).filter(|share| *share <= 1.0)
     }

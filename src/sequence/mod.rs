@@ -1,11 +1,11 @@
 //! Sequences of tokens, each from a prompt to a reply.
 //!
-//! [`prompt`] turns text or messages into token ids, and [`conversation`] keeps messages within a context. A [`session`]
-//! knows what the KV cache holds of one sequence, and which rows come next. A [`batch`] makes passes of the rows of many,
-//! and [`chooser`] picks each one's next token from the logits; [`generate()`] does that for one sequence alone.
-//! [`draft`] guesses tokens, which the next pass verifies.
-//! A [`guide`] may say which tokens a reply may have, [`likelihood`] how likely its choices were. [`reply`] turns the tokens
-//! into text. [`counts`] counts the tokens of all sequences, and [`meter`] how fast a batch decodes.
+//! [`prompt`] turns text or messages into token ids, and [`conversation`] keeps messages within a context. A
+//! [`session`] tracks one sequence's tokens in the KV cache and its next rows. A [`batch`] runs passes over the rows of
+//! many sequences, and a [`chooser`] picks the next token of each from the logits; [`generate()`] does the same for a
+//! single sequence. [`draft`] guesses tokens, which the next pass verifies. A [`guide`] may restrict the tokens of a
+//! reply, and [`likelihood`] reports how likely its choices were. [`reply`] turns the tokens into text. [`counts`]
+//! counts the tokens of all sequences, and [`meter`] measures the decode rate of a batch.
 //!
 //! Session, chooser and reply belong to one sequence each. None of them owns the executor: each call borrows it.
 

@@ -43,7 +43,7 @@ impl<'a> SequenceLimits<'a> {
         Ok(())
     }
 
-    /// Refuses a text that is too long whatever its tokens are.
+    /// Refuses a text whose length alone shows that it has too many tokens.
     fn check_text(self, tokenizer: &Tokenizer, text: &str) -> Result<()> {
         let fewest = tokenizer.fewest_tokens(text);
         if fewest > self.context {
@@ -52,7 +52,7 @@ impl<'a> SequenceLimits<'a> {
         Ok(())
     }
 
-    /// The refusal of a prompt; `length` is its length in words.
+    /// The error for a prompt that is too long; `length` describes its length.
     fn too_long(self, length: &str) -> Error {
         let larger = self.larger_context().map_or(Text::default(), |larger| text!(", or ", larger));
         let cause = format!("the prompt of {length} is longer than the context of {}", self.context);
@@ -95,7 +95,7 @@ pub fn encode_messages<'a>(
     Ok(ids)
 }
 
-/// As [`encode_messages`], up to the end of the last message, which the model goes on with.
+/// As [`encode_messages`], up to the end of the last message's text, which the model continues.
 ///
 /// # Errors
 /// As [`encode_messages`], or the template does not end turns by `<end_of_turn>`.
@@ -106,7 +106,7 @@ pub fn encode_unfinished<'a>(
     limits: SequenceLimits<'_>,
 ) -> Result<Vec<u32>> {
     let mut ids = encode_rendered(tokenizer, template, input.into(), limits, false)?;
-    // Those that a message spells are text, so the last one is the template's.
+    // Spellings in messages stay text, so the last such token is the template's.
     let end = tokenizer.end_of_turn().and_then(|end| ids.iter().rposition(|&id| id == end));
     let end = end.ok_or_else(|| {
         Error::input("the chat template has no <end_of_turn> before which an answer could go on", "end with a question")
@@ -124,7 +124,7 @@ fn encode_rendered(
     limits: SequenceLimits<'_>,
     open_answer: bool,
 ) -> Result<Vec<u32>> {
-    // Templates trim messages and keep the rest of them.
+    // Checks the lengths first. Templates trim messages and keep the rest.
     let mut texts = input.messages.iter().flat_map(Message::texts);
     texts.try_for_each(|text| limits.check_text(tokenizer, text.trim()))?;
     tokenizer.encode_rendered(&template.render_for(tokenizer, input, open_answer)?)

@@ -1,4 +1,4 @@
-//! Turns one sequence's tokens into text up to a stop string. Text that was returned is never taken back.
+//! Turns one sequence's tokens into text up to a stop string. Returned text is never retracted.
 
 use crate::Result;
 use crate::model::Shape;
@@ -11,21 +11,21 @@ pub fn stop_tokens(shape: &Shape, tokenizer: Option<&Tokenizer>) -> Vec<u32> {
     stops
 }
 
-/// Where calls of functions begin in a reply. No stop text cuts them: it is for what the assistant says.
+/// Where function calls begin in a reply. Stop strings do not apply inside calls, only to the assistant's text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum CallStart {
-    /// There are none.
+    /// The reply has no calls.
     #[default]
     Nowhere,
-    /// A reply that begins with one of these texts has calls alone.
+    /// A reply that begins with one of these texts consists of calls.
     First(Vec<String>),
-    /// Behind the first such text there are calls alone.
+    /// After the first occurrence of this text everything is calls.
     Anywhere(&'static str),
 }
 
 impl CallStart {
-    /// Bytes of `text` before the calls, or before what may yet begin them, and whether they have begun there. `None`: there are
-    /// none, whatever follows.
+    /// The number of bytes of `text` before the calls, or before text that may yet begin them, and whether calls have
+    /// begun there. `None`: there are no calls, whatever follows.
     fn find(&self, text: &str) -> Option<(usize, bool)> {
         match self {
             CallStart::Nowhere => None,
@@ -47,12 +47,12 @@ impl CallStart {
 #[derive(Debug, Clone)]
 pub struct Reply {
     decoder: StreamDecoder,
-    /// Blanks that the reply's beginning is not to repeat.
+    /// Trailing blanks of the text that the reply continues, which are skipped at the reply's beginning.
     blanks: String,
     calls: CallStart,
-    /// Text that may begin calls, behind what the reply goes on with.
+    /// Text that may begin calls, after the text that the reply continues.
     held: String,
-    /// Bytes at the beginning of `held` that are not the reply's own.
+    /// The number of bytes at the start of `held` that belong to the continued text.
     begun: usize,
     in_calls: bool,
     stops: StopMatcher,
@@ -77,11 +77,11 @@ impl Reply {
         })
     }
 
-    /// A reply that goes on with `begun` and may have calls. Templates trim messages, so that the model writes the blanks at the end
-    /// of `begun` again: they are left out.
+    /// A reply that continues the text `begun` and may have calls. Templates trim messages, so the model repeats
+    /// trailing blanks of `begun`; these are left out.
     pub fn going_on(self, begun: &str, calls: CallStart) -> Reply {
         let blanks = begun[begun.trim_end().len()..].to_owned();
-        // Without stop texts nothing has to be told apart.
+        // Calls need no detection without stop strings.
         let calls = if self.stops.is_empty() { CallStart::Nowhere } else { calls };
         let may_begin = |start: &String| start.starts_with(begun) || begun.starts_with(start);
         let held = match &calls {
@@ -119,7 +119,7 @@ impl Reply {
         (&self.text[start..], stopped)
     }
 
-    /// Lets the first bytes of what is held pass, up to a stop text.
+    /// Releases the first bytes of the held text, up to a stop string.
     fn release(&mut self, bytes: usize) -> Stopped {
         let own = self.begun.min(bytes);
         let (piece, stopped) = self.stops.push(&self.held[own..bytes]);
@@ -156,7 +156,7 @@ impl Reply {
     }
 }
 
-/// `piece` without those of `blanks` that it begins with, which are then used up. Anything else ends them.
+/// `piece` without leading characters that match `blanks`, which are used up. The first mismatch clears `blanks`.
 fn without_blanks<'p>(blanks: &mut String, piece: &'p str) -> &'p str {
     let mut rest = piece;
     while let (Some(blank), Some(first)) = (blanks.chars().next(), rest.chars().next()) {

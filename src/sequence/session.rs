@@ -1,4 +1,4 @@
-//! One sequence: its tokens, which of them are in the KV cache, and the rows that the next pass takes for it.
+//! One sequence: its tokens, those of them in the KV cache, and its rows for the next pass.
 
 use crate::Result;
 use crate::executor::{Executor, HeadRows, Row};
@@ -12,20 +12,20 @@ pub type RunChunk<'a> = &'a mut dyn FnMut(&mut dyn Executor, &[Row], bool) -> Re
 
 /// A sequence on an executor.
 ///
-/// It does not run passes by itself: [`Session::propose`] gives the rows of its next tokens, which may share a pass with
-/// other sequences' rows, and [`Session::commit`] says that the pass was run. The methods that take an executor do both,
-/// for a sequence that runs alone.
+/// It does not run passes by itself: [`Session::propose`] returns the rows of its next tokens, which may share a pass
+/// with other sequences' rows, and [`Session::commit`] records that the pass has run. Methods that take an executor do
+/// both, for a sequence that runs alone.
 #[derive(Debug, Clone)]
 pub struct Session {
     sequence: u32,
-    /// The tokens in the cache, then those that no pass has run yet.
+    /// The tokens in the cache, followed by the pending ones, which no pass has run yet.
     tokens: Vec<u32>,
-    /// How many of `tokens` are in the cache.
+    /// The number of `tokens` in the cache.
     held: usize,
 }
 
 impl Session {
-    /// An empty sequence, `sequence` of an executor's, with room for `context` tokens.
+    /// An empty sequence with index `sequence` on an executor, with room for `context` tokens.
     pub fn new(sequence: u32, context: usize) -> Session {
         Session { sequence, tokens: Vec::with_capacity(context), held: 0 }
     }
@@ -40,12 +40,12 @@ impl Session {
         &self.tokens[..self.held]
     }
 
-    /// The tokens in the cache, then those that wait for a pass.
+    /// The tokens in the cache, followed by the pending ones.
     pub(crate) fn all_tokens(&self) -> &[u32] {
         &self.tokens
     }
 
-    /// How many tokens wait for a pass.
+    /// The number of pending tokens.
     pub fn pending(&self) -> usize {
         self.tokens.len() - self.held
     }
@@ -55,11 +55,12 @@ impl Session {
         schedule.extent.context - self.tokens.len()
     }
 
-    /// Makes `tokens` the whole sequence. Keeps the longest prefix that the cache holds; the rest waits for passes, at
-    /// least the last token. Returns how many tokens were kept.
+    /// Makes `tokens` the whole sequence. Keeps the longest cached prefix; the rest is pending, at least the last
+    /// token. Returns the number of tokens kept.
     ///
     /// # Errors
-    /// Input: there are no tokens, one is outside of the vocabulary, or they exceed the context; nothing is changed then.
+    /// Input: there are no tokens, one is outside of the vocabulary, or they exceed the context. The sequence is
+    /// unchanged then.
     pub fn replace(&mut self, executor: &mut dyn Executor, tokens: &[u32]) -> Result<usize> {
         SequenceLimits::of(executor.schedule()).check(0, tokens)?;
         let shared = self.shared(executor, tokens);
@@ -68,12 +69,12 @@ impl Session {
         Ok(kept)
     }
 
-    /// How many of `tokens` [`Session::replace`] would keep.
+    /// The number of `tokens` that [`Session::replace`] would keep.
     pub fn shared(&self, executor: &dyn Executor, tokens: &[u32]) -> usize {
         executor.pages().kept(self.sequence as usize, self.in_common(tokens))
     }
 
-    /// Appends a token, which waits for a pass.
+    /// Appends a pending token.
     ///
     /// # Errors
     /// Input: it is outside of the vocabulary, or the context is full.
@@ -87,7 +88,7 @@ impl Session {
         Ok(())
     }
 
-    /// Appends to `rows` those of the next waiting tokens, `most` at most. Returns how many.
+    /// Appends the rows of the next pending tokens to `rows`, at most `most`. Returns their number.
     pub fn propose(&mut self, most: usize, rows: &mut Vec<Row>) -> usize {
         let positions = self.next_positions(most);
         rows.extend(positions.clone().map(|at| Row {
@@ -98,30 +99,31 @@ impl Session {
         positions.len()
     }
 
-    /// The positions of the rows that [`Session::propose`] gives.
+    /// The positions of the rows that [`Session::propose`] would return.
     pub fn next_positions(&self, most: usize) -> Range<usize> {
         self.held..self.held + self.pending().min(most)
     }
 
-    /// Appends a token that an executor chose, where there is room for it. Returns the row that runs it.
+    /// Appends a token chosen by an executor; the context must have room for it. Returns its row.
     pub(crate) fn push_chosen(&mut self, token: u32) -> Row {
         let position = self.tokens.len();
         self.tokens.push(token);
         Row { token, position: position as u32, sequence: self.sequence }
     }
 
-    /// The pass with the last `count` rows proposed was run: their keys and values are in the cache.
+    /// Records that a pass with `count` proposed rows has run, so that their keys and values are cached.
     pub fn commit(&mut self, count: usize) {
         self.held += count;
     }
 
-    /// The last token in the cache waits for a pass again, which writes the same keys and values.
+    /// Makes the last cached token pending again. The next pass writes the same keys and values.
     pub(crate) fn repeat_last(&mut self) {
         self.held = self.held.saturating_sub(1);
     }
 
-    /// Drops all but the first `keep` tokens of those in the cache. Returns how many are left: `keep`, or fewer if the next
-    /// token would write to a page that others share, or 0 if a local layer has lost keys that the next token would see.
+    /// Drops all cached tokens after the first `keep`, and all pending ones. Returns the number left: `keep`, or fewer
+    /// if the next token would write to a shared page, or 0 if a local layer has lost keys that the next token would
+    /// see.
     pub fn rewind(&mut self, executor: &mut dyn Executor, keep: usize) -> usize {
         let pages = executor.pages_mut();
         self.held = pages.kept(self.sequence as usize, keep.min(self.held));
@@ -130,43 +132,43 @@ impl Session {
         self.held
     }
 
-    /// Gives back the sequence's pages: all of its tokens wait for passes again.
+    /// Gives back the sequence's pages. All of its tokens become pending.
     pub fn put_off(&mut self, executor: &mut dyn Executor) {
         executor.pages_mut().truncate(self.sequence as usize, 0);
         self.held = 0;
     }
 
-    /// How many of `tokens` another sequence can share with this one ([`Session::begin_as`]).
+    /// The number of `tokens` that another sequence can share with this one ([`Session::begin_as`]).
     pub fn shareable(&self, executor: &dyn Executor, tokens: &[u32]) -> usize {
         executor.pages().shareable(self.sequence as usize, self.in_common(tokens))
     }
 
-    /// Makes the sequence, which must be empty, begin as another one does, as far as `tokens` do and by whole pages.
+    /// Shares the pages of another sequence's common prefix with `tokens`, in whole pages. This sequence must be empty.
     pub fn begin_as(&mut self, executor: &mut dyn Executor, other: &Session, tokens: &[u32]) {
         let most = other.in_common(tokens);
         self.held = executor.pages_mut().share(other.sequence as usize, self.sequence as usize, most);
         self.tokens.extend_from_slice(&tokens[..self.held]);
     }
 
-    /// The cache holds `tokens`, at most as many as the context has room for, and nothing waits.
+    /// Records that the cache holds exactly `tokens`, which must fit in the context.
     pub(crate) fn adopt(&mut self, tokens: &[u32]) {
         self.tokens.clear();
         self.tokens.extend_from_slice(tokens);
         self.held = tokens.len();
     }
 
-    /// How many of the first of `tokens` this sequence holds too, at most all but the last.
+    /// The length of the common prefix of the cached tokens and `tokens`, without the last of `tokens`.
     fn in_common(&self, tokens: &[u32]) -> usize {
         let same = self.tokens().iter().zip(tokens).take_while(|(held, wanted)| held == wanted).count();
         same.min(tokens.len().saturating_sub(1))
     }
 
-    /// [`Session::replace`], and runs what waits. The executor's head row 0 then has the last token's logits. Returns how
-    /// many tokens were kept.
+    /// As [`Session::replace`], and runs the pending tokens. The executor's head row 0 then has the last token's
+    /// logits. Returns the number of tokens kept.
     ///
     /// # Errors
-    /// As [`Session::replace`]. Interrupted: it was cancelled. Device: the device failed. After an error the session holds
-    /// no more than the prefix that was kept.
+    /// As [`Session::replace`]. Interrupted: it was cancelled. Device: the device failed. After an error the session
+    /// holds only the prefix that was kept.
     pub fn sync(&mut self, executor: &mut dyn Executor, tokens: &[u32]) -> Result<usize> {
         let kept = self.replace(executor, tokens)?;
         self.run_waiting(executor, &mut run_chunk)?;
@@ -185,14 +187,14 @@ impl Session {
     /// As [`Session::prefill`], with each chunk run by `run(executor, rows, is the last chunk)`.
     ///
     /// # Errors
-    /// As [`Session::sync`], and the errors of `run`, which may end the prompt by one.
+    /// As [`Session::sync`], and errors of `run`, which may use one to end the prompt.
     pub fn prefill_with(&mut self, executor: &mut dyn Executor, tokens: &[u32], run: RunChunk<'_>) -> Result<()> {
         self.append(executor.schedule(), tokens)?;
         self.run_waiting(executor, run)
     }
 
-    /// Runs what waits. After an error the session holds what it held before: a chunk without a head may have failed
-    /// unnoticed, so its keys and values are not trusted.
+    /// Runs the pending tokens. After an error the session holds the tokens it held before: a chunk without a head row
+    /// may have failed unnoticed, so its keys and values are not trusted.
     fn run_waiting(&mut self, executor: &mut dyn Executor, run: RunChunk<'_>) -> Result<()> {
         let held = self.held;
         let mut rows = Vec::new();

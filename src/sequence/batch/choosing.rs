@@ -1,4 +1,4 @@
-//! What comes of a pass: a token for each head row, with which its sequence goes on or ends.
+//! The results of a pass: chooses a token for each head row, and continues or ends its sequence.
 
 use super::member::{Chosen, KvSlot};
 use super::plan::{NextPass, STALE};
@@ -9,7 +9,7 @@ use crate::schedule::kv::PAGE;
 use crate::sequence::generate::Finish;
 
 impl Batch {
-    /// Chooses a token for each head row of the last pass. Where the next pass has the same sequences, its rows are made.
+    /// Chooses a token for each head row of the last pass. If the next pass has the same sequences, writes its rows.
     #[inline(always)]
     pub(super) fn choose(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) {
         if self.plan.stale > 0 {
@@ -27,7 +27,7 @@ impl Batch {
         }
     }
 
-    /// As [`Batch::choose`], of a pass that ran ahead and some of whose rows are stale.
+    /// As [`Batch::choose`], for a pass that ran ahead and has stale rows.
     #[cold]
     fn choose_of_some(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) {
         for head in 0..self.plan.heads.len() {
@@ -39,8 +39,8 @@ impl Batch {
         self.plan.next = NextPass::Anew;
     }
 
-    /// Chooses a token for head row `head`, of the sequence in `slot`. Clears `steady` if the next pass has other sequences.
-    /// Returns whether this one goes on greedily.
+    /// Chooses a token for head row `head`, which belongs to the sequence in `slot`. Clears `steady` if the next pass
+    /// cannot have the same sequences. Returns whether this sequence goes on greedily.
     #[inline(always)]
     fn choose_head(
         &mut self,
@@ -51,7 +51,7 @@ impl Batch {
         on_token: OnToken<'_>,
     ) -> bool {
         let KvSlot { session, member: Some(member), .. } = &mut self.slots[slot] else { return false };
-        // A pass that runs ahead has taken the place of the logits.
+        // The logits are gone if a pass runs ahead.
         if member.is_late && executor.is_ahead() || !member.is_ready(&mut self.patience) {
             self.repeat(executor, head, slot, steady);
             return false;
@@ -68,7 +68,7 @@ impl Batch {
                 }
                 let row = session.push_chosen(token);
                 let position = row.position as usize;
-                // Pages are taken where the rows are chosen anew.
+                // A row without a page needs a new plan, which takes pages.
                 if position.is_multiple_of(PAGE) {
                     *steady &= executor.pages().is_ready(slot, position);
                 }
@@ -78,7 +78,7 @@ impl Batch {
                 return may_run_ahead;
             }
             Chosen::End(finish) => Ok(finish),
-            // If the device failed, the next pass finds it failed again, and ends every sequence.
+            // If the device has failed, the next pass fails too and ends all sequences.
             Chosen::Failure(e) => Err(*e),
         };
         *steady = false;
@@ -86,8 +86,8 @@ impl Batch {
         false
     }
 
-    /// Lets the row of head row `head` run again in the next pass: its guide has not said yet which tokens may come. A pass that
-    /// runs ahead has the row after it, which nobody takes.
+    /// Lets a row run again in the next pass, because its guide has not computed the set of allowed tokens. If a pass
+    /// runs ahead, that pass's row of this sequence becomes stale.
     #[cold]
     fn repeat(&mut self, executor: &mut dyn Executor, head: usize, slot: usize, steady: &mut bool) {
         let session = &mut self.slots[slot].session;
@@ -101,7 +101,7 @@ impl Batch {
         }
     }
 
-    /// Puts out a sequence by what was chosen from head row `head`. A pass that runs ahead has its row still.
+    /// Ends a sequence after its choice from head row `head`. A pass that runs ahead still has a row of it.
     #[cold]
     fn put_out_chosen(&mut self, executor: &mut dyn Executor, head: usize, slot: usize, end: Result<Finish>) {
         if executor.is_ahead() {
@@ -111,8 +111,8 @@ impl Batch {
     }
 }
 
-/// Whether the next pass runs already, and with another token than this one after head row `head`: a guide has put this one
-/// in its place. The others take what that pass has for them.
+/// Whether the next pass already runs, with a token after head row `head` that differs from the chosen `token`. That
+/// happens only if a guide has replaced the likeliest token.
 fn stands_on_another(executor: &dyn Executor, head: usize, token: u32) -> bool {
     executor.is_ahead() && executor.next(head) != token
 }

@@ -1,4 +1,4 @@
-//! A sequence that runs, and the KV slot that it runs in.
+//! A running sequence and its KV slot.
 
 use super::{FinishedSequence, OnToken};
 use crate::executor::Executor;
@@ -11,57 +11,58 @@ use std::time::{Duration, Instant};
 
 /// A KV slot.
 pub(super) struct KvSlot {
-    /// What the cache holds. It stays when the slot is free, as a prefix for who comes next.
+    /// The cached tokens. They stay when the slot becomes free, as a prefix for later sequences.
     pub(super) session: Session,
-    /// The sequence that runs in it. `None`: it is free.
+    /// The sequence that runs in the slot. `None`: the slot is free.
     pub(super) member: Option<Member>,
-    /// How many sequences had ended when it became free.
+    /// The batch's count of ended sequences when the slot became free. Smaller is older.
     pub(super) ended: usize,
-    /// How many sequences have begun with what it holds.
+    /// The number of sequences that have begun with its tokens.
     pub(super) uses: usize,
-    /// Whose tokens it holds ([`super::Batch::join_of`]).
+    /// The owner of its tokens ([`super::Batch::join_of`]).
     pub(super) owner: Option<u64>,
-    /// How many of the first of them are anybody's.
+    /// The number of its first tokens that are public.
     pub(super) open: usize,
 }
 
-/// A sequence that runs.
+/// A running sequence.
 pub(super) struct Member {
     pub(super) chooser: Chooser,
-    /// Its guide had not said yet which tokens may come when the pass asked: its token can come of the logits alone.
+    /// Whether its guide was not ready when the pass was submitted. Its token can then be chosen from the logits only.
     pub(super) is_late: bool,
     pub(super) stops: Vec<u32>,
     pub(super) limit: usize,
     pub(super) so_far: Generation,
-    /// How many sequences had ended when it was put off. Until one more has, it would only take the pages that it gave.
+    /// The count of ended sequences when this one gave back its pages. It waits until the count changes, since before
+    /// that it would only take the same pages back.
     pub(super) put_off: Option<usize>,
-    /// Since when it decodes. `None`: its prompt is not done.
+    /// Start of decoding. `None`: the prompt is not complete.
     pub(super) decoding: Option<Instant>,
     pub(super) joined: Instant,
 }
 
-/// What comes of a head row.
+/// The result of a head row.
 pub(super) enum Chosen {
     /// The reply goes on with this token.
     Token(u32),
     /// The reply ends.
     End(Finish),
-    /// There is no telling.
+    /// No token: logits were not finite, or the device failed.
     Failure(Box<Error>),
 }
 
 impl KvSlot {
-    /// A free one.
+    /// A free slot.
     pub(super) fn new(session: Session) -> KvSlot {
         KvSlot { session, member: None, ended: 0, uses: 0, owner: None, open: usize::MAX }
     }
 
-    /// Whether its sequence goes on by one row at a time. One that was put off has more to run.
+    /// Whether its sequence decodes, by one row at a time. After giving back its pages it has more rows to run.
     pub(super) fn decodes(&self) -> bool {
         self.member.as_ref().is_some_and(|m| m.decoding.is_some()) && self.session.pending() == 1
     }
 
-    /// Ends the sequence that runs. `None`: none does.
+    /// Ends the running sequence. `None`: the slot is free.
     pub(super) fn end(
         &mut self,
         executor: &mut dyn Executor,
@@ -73,7 +74,8 @@ impl KvSlot {
             Some(since) => so_far.decode = since.elapsed(),
             None => so_far.prefill = joined.elapsed(),
         }
-        // A chunk without a head may have failed unnoticed, so nothing of a prompt that was not finished is trusted.
+        // A chunk without a head row may have failed unnoticed, so the cached tokens of an incomplete prompt are
+        // dropped.
         let trusted = if decoding.is_some() { self.session.tokens().len() } else { so_far.kept };
         self.session.rewind(executor, trusted);
         let reply = end.map(|finish| {
@@ -86,31 +88,32 @@ impl KvSlot {
 }
 
 impl Member {
-    /// The prompt is done: its last token's logits are there. The context has room for `room` tokens more.
+    /// Begins the reply after the prompt's last pass. `depth`: tokens in the cache; `room`: positions left in the
+    /// context.
     pub(super) fn begin_reply(&mut self, depth: usize, room: usize) {
         if self.decoding.is_some() {
-            // It was put off, and goes on.
+            // It continues after it had given back its pages.
             return;
         }
         self.so_far.prefill = self.joined.elapsed();
         self.so_far.depth = depth;
         self.decoding = Some(Instant::now());
-        // The last token may be chosen when the context is full: it needs no position.
+        // The last token needs no position, so it may be chosen when the context is full.
         self.limit = self.limit.min(room + 1);
         self.so_far.tokens.reserve(self.limit.min(1 << 20));
     }
 
-    /// Whether each token is the argmax.
+    /// Whether every choice is the argmax.
     pub(super) fn is_greedy(&self) -> bool {
         matches!(self.chooser, Chooser::Greedy)
     }
 
-    /// Whether a guide says which tokens may come, which it may not have done yet.
+    /// Whether a guide restricts the tokens. It may not be ready when a token is chosen.
     pub(super) fn is_guided(&self) -> bool {
         matches!(self.chooser, Chooser::Guide(_))
     }
 
-    /// Whether the next token can be chosen. If not, this waits for that, and takes the time off `patience`.
+    /// Whether the next token can be chosen. Waits for the guide for up to `patience`, and subtracts the time from it.
     #[inline(always)]
     pub(super) fn is_ready(&mut self, patience: &mut Duration) -> bool {
         self.is_greedy() || self.chooser.is_ready(Duration::ZERO) || self.becomes_ready(patience)
@@ -124,12 +127,12 @@ impl Member {
         is_ready
     }
 
-    /// Whether the next token needs no more than what the pass gives as its next, and the one after it is wanted.
+    /// Whether the device can choose the next token itself, and another one is wanted after it.
     pub(super) fn may_run_ahead(&self) -> bool {
         self.chooser.takes_likeliest() && self.wants_two()
     }
 
-    /// As [`Member::may_run_ahead`], with the argmax of all tokens.
+    /// As [`Member::may_run_ahead`], with the argmax over all tokens.
     pub(super) fn may_run_ahead_greedily(&self) -> bool {
         self.is_greedy() && self.wants_two()
     }

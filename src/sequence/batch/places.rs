@@ -1,8 +1,9 @@
-//! Which slot a sequence gets, what it finds there, and how it leaves one to others for a while.
+//! Assigns slots: the slot of a new sequence, the cached prefix that it starts with, and parking of sequences.
 //!
-//! A sequence begins with what a slot holds of its prompt: it takes that slot over, or begins with the same pages in another
-//! one. Taken over, a slot loses what it holds beyond the common beginning. All prompts have a beginning in common, if only
-//! the template's, so a slot is taken over only by a sequence that gains as much by it as is lost, or by the same prompt again.
+//! A sequence starts with a cached prefix of its prompt: it takes over the slot that holds it, or shares its pages from
+//! another slot. A slot that is taken over loses its tokens after the common prefix. All prompts share a prefix, if
+//! only the template's, so a slot is taken over only if that saves as many tokens as it loses, or for the same prompt
+//! again.
 
 use super::Batch;
 use super::member::{KvSlot, Member};
@@ -10,41 +11,41 @@ use crate::Result;
 use crate::executor::Executor;
 use std::cmp::Reverse;
 
-/// A sequence that has left its slot to others, and goes on in any.
+/// A sequence that has left its slot and can continue in any other.
 pub struct ParkedSequence {
     member: Member,
-    /// Its prompt and its reply so far.
+    /// The prompt and the reply so far.
     tokens: Vec<u32>,
     owner: Option<u64>,
 }
 
 impl KvSlot {
-    /// The part of `tokens` that a sequence of `owner` may find here, and one token more.
+    /// The part of `tokens` that may be shared with a sequence of `owner`, and one token more, which always runs.
     fn visible<'t>(&self, tokens: &'t [u32], owner: Option<u64>) -> &'t [u32] {
         let most = if self.owner == owner { usize::MAX } else { self.open };
         &tokens[..tokens.len().min(most.saturating_add(1))]
     }
 
-    /// How many of `tokens` it holds for a sequence of `owner` that takes it over.
+    /// The number of `tokens` that a sequence of `owner` keeps when it takes over this slot.
     fn shared(&self, executor: &dyn Executor, tokens: &[u32], owner: Option<u64>) -> usize {
         self.session.shared(executor, self.visible(tokens, owner))
     }
 
-    /// How many of `tokens` it holds for a sequence of `owner` in another slot.
+    /// The number of `tokens` that a sequence of `owner` in another slot can share with this one.
     fn shareable(&self, executor: &dyn Executor, tokens: &[u32], owner: Option<u64>) -> usize {
         self.session.shareable(executor, self.visible(tokens, owner))
     }
 }
 
 impl Batch {
-    /// How many of a prompt's tokens a free slot holds already, of those that are anybody's.
+    /// The number of a prompt's tokens in the best free slot, counting public tokens only.
     pub fn shared(&self, executor: &dyn Executor, prompt: &[u32]) -> usize {
         let free = self.slots.iter().filter(|slot| slot.member.is_none());
         free.map(|slot| slot.shared(executor, prompt, None)).max().unwrap_or(0)
     }
 
-    /// The free slot for a prompt: the one that holds the most of it, if that is all or worth what the slot holds beside it.
-    /// Otherwise an empty one, or the one that ended first.
+    /// The free slot for a prompt: the one with the longest cached prefix, if taking it over is worth the tokens it
+    /// loses. Else an empty one, or the one that became free first.
     pub(super) fn best_slot(&self, executor: &dyn Executor, prompt: &[u32], owner: Option<u64>) -> Option<usize> {
         let free = || self.slots.iter().enumerate().filter(|(_, slot)| slot.member.is_none());
         let of = |slot: &KvSlot| {
@@ -52,9 +53,9 @@ impl Batch {
             (shared, Reverse(slot.session.tokens().len() - shared))
         };
         let (best, (shared, Reverse(lost))) = free().map(|(at, slot)| (at, of(slot))).max_by_key(|(_, of)| *of)?;
-        // What it would find anyway, in whatever slot.
+        // The prefix that it could share from any slot without taking one over.
         let anyway = self.slots.iter().map(|slot| slot.shareable(executor, prompt, owner)).max().unwrap_or(0);
-        // Of the same prompt again, what is lost is the reply that is made anew.
+        // For the same prompt only the old reply is lost, which is generated again.
         let is_again = shared + 1 == prompt.len() && self.slots[best].session.tokens().starts_with(prompt);
         if shared > anyway && (is_again || shared - anyway >= lost) {
             return Some(best);
@@ -62,7 +63,8 @@ impl Batch {
         free().min_by_key(|(_, slot)| (slot.keeps(), slot.ended)).map(|(at, _)| at)
     }
 
-    /// Makes a free slot begin as another one, if that holds a page more of `prompt` than this one. Returns which.
+    /// Lets a free slot share the prefix of the slot with the longest one, if that is longer than its own. Returns that
+    /// slot.
     pub(super) fn take_prefix(
         &mut self,
         executor: &mut dyn Executor,
@@ -82,8 +84,8 @@ impl Batch {
         Some(best)
     }
 
-    /// Makes `tokens` the sequence of a free slot, with what the cache holds of them if it is to be used. Returns how many
-    /// that are.
+    /// Makes `tokens` the sequence of a free slot, and with `reuse` keeps or shares their cached prefix. Returns the
+    /// length of that prefix.
     ///
     /// # Errors
     /// As [`crate::sequence::Session::replace`].
@@ -102,7 +104,7 @@ impl Batch {
             of.session.rewind(executor, kept);
         }
         let kept = of.session.replace(executor, tokens)?;
-        // What everybody was given stays everybody's.
+        // Tokens that were public stay public.
         of.open = if owner.is_none() { usize::MAX } else { of.open.min(kept) };
         of.owner = owner;
         self.note_use(slot, other, kept);
@@ -113,8 +115,8 @@ impl Batch {
         Ok(kept)
     }
 
-    /// Takes a sequence whose reply has begun out of its slot, which others may use. `None`: none runs there, or it is within
-    /// its prompt.
+    /// Removes a decoding sequence from its slot, for others to use. `None`: the slot is free, or its sequence is still
+    /// in its prompt.
     pub fn park(&mut self, executor: &mut dyn Executor, slot: usize) -> Option<ParkedSequence> {
         let of = &mut self.slots[slot];
         let member = of.member.take_if(|member| member.decoding.is_some())?;
@@ -129,7 +131,7 @@ impl Batch {
         Some(ParkedSequence { member, tokens, owner })
     }
 
-    /// Lets a sequence that was parked go on. Returns its slot. What the cache has lost of it is run again.
+    /// Continues a parked sequence and returns its slot. Tokens that are no longer cached run again.
     ///
     /// # Errors
     /// Refused: no slot is free.

@@ -1,44 +1,44 @@
-//! The pass of a batch as a value: its rows, whose results they give, and how the next pass stands to it.
+//! The plan of a batch's pass: its rows, its head rows, and its relation to the next pass.
 
 use crate::executor::{HeadRows, Row};
 
-/// Stands for a slot where a row's sequence has left since the pass began, or goes on otherwise than the pass foresaw: its
-/// results are nobody's.
+/// Marks a head row whose result is not used: its sequence has left since the pass began, or has continued with another
+/// token than the pass assumed.
 pub(super) const STALE: usize = usize::MAX;
 
-/// How the rows of a plan stand to the next pass.
+/// The relation of a plan's rows to the next pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NextPass {
-    /// They are those of the last pass. The next one is planned anew.
+    /// They ran in the last pass; the next one is planned anew.
     Anew,
-    /// They are those of the next pass as far as it runs ahead; the batch has other members by now, or other tokens.
+    /// They run in the next pass, which is ahead, but sequences have joined, left, or chosen other tokens since.
     Foreseen,
-    /// They are those of the next pass: every member decodes and has one of them.
+    /// They are the next pass: one row of every running sequence, all of which decode.
     Same,
-    /// As `Same`, and each member takes its argmax next, and the one after it, unless it ends: the pass after the next may run
-    /// ahead of it. Never where tokens may be drafted: that is looked at before each pass.
+    /// As `Same`, and every sequence is greedy and wants at least two more tokens, so that another pass may run ahead.
+    /// Not used while drafting, because drafts are considered before each pass.
     SameGreedy,
 }
 
-/// The pass that was run last, or that comes next.
+/// The plan of the last pass or of the next one.
 pub(super) struct PassPlan {
-    /// `chunk` rows of prompts, then one of each sequence that decodes. Of several prompts, which all end in the pass, the last
-    /// rows stand after all others.
+    /// `chunk` prompt rows, then one row for each decoding sequence. If several prompts run in the chunk, all are
+    /// complete with this pass, and their last rows come after the other prompt rows.
     pub(super) rows: Vec<Row>,
-    /// How many of them are of prompts.
+    /// The number of prompt rows.
     pub(super) chunk: usize,
-    /// The prompts of the chunk: slots, and rows of each.
+    /// The prompts of the chunk: slot and number of rows.
     pub(super) prompts: Vec<(usize, usize)>,
-    /// The slots of the last rows, which have logits; [`STALE`] where nobody takes these.
+    /// The slots of the last rows, which have logits; [`STALE`] if a result is not used.
     pub(super) heads: Vec<usize>,
-    /// How many of these are stale.
+    /// The number of stale head rows.
     pub(super) stale: usize,
-    /// What follows.
+    /// The relation to the next pass.
     pub(super) next: NextPass,
 }
 
 impl PassPlan {
-    /// No rows, with room for so many rows, head rows and prompts.
+    /// An empty plan with room for this many rows, head rows and prompts.
     pub(super) fn with_capacity(rows: usize, heads: usize, prompts: usize) -> PassPlan {
         PassPlan {
             rows: Vec::with_capacity(rows),
@@ -50,7 +50,7 @@ impl PassPlan {
         }
     }
 
-    /// Begins a plan without rows.
+    /// Empties the plan.
     pub(super) fn clear(&mut self) {
         self.rows.clear();
         self.prompts.clear();
@@ -58,17 +58,18 @@ impl PassPlan {
         (self.chunk, self.stale, self.next) = (0, 0, NextPass::Anew);
     }
 
-    /// Whether its rows are those of the next pass, which needs no plan then.
+    /// Whether the plan is the next pass already.
     pub(super) fn is_steady(&self) -> bool {
         self.next >= NextPass::Same
     }
 
-    /// The batch has other members than the next pass was planned for.
+    /// Notes that sequences have joined or left, so that the plan is not the next pass any more.
     pub(super) fn unsettle(&mut self) {
         self.next = self.next.min(NextPass::Foreseen);
     }
 
-    /// What follows a pass. `steady`: its sequences all go on, `greedily` or not. `is_ahead`: the next one runs already.
+    /// Sets the relation to the next pass. `steady`: all sequences go on; `greedily`: by argmax. `is_ahead`: the next
+    /// pass is already running.
     #[inline(always)]
     pub(super) fn follow(&mut self, steady: bool, greedily: bool, is_ahead: bool) {
         self.next = match steady {
@@ -79,13 +80,13 @@ impl PassPlan {
         };
     }
 
-    /// A slot's sequence leaves: nobody takes its results.
+    /// Marks the head rows of a sequence that leaves as stale.
     pub(super) fn leave(&mut self, slot: usize) {
         self.unsettle();
         self.heads.iter_mut().filter(|head| **head == slot).for_each(|head| *head = STALE);
     }
 
-    /// The rows that have logits; none where only a part of a prompt runs.
+    /// The head rows; `None` if only a part of a prompt runs.
     pub(super) fn head_rows(&self) -> Option<HeadRows> {
         let count = self.heads.len();
         (count > 0).then(|| HeadRows { first: self.rows.len() - count, count })

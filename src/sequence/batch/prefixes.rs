@@ -1,4 +1,4 @@
-//! What free slots keep for the prompts that come next: how much of it, and how it comes back from elsewhere.
+//! Cached prefixes in free slots: how many are kept, and how they are saved and restored.
 
 use super::Batch;
 use super::member::KvSlot;
@@ -7,7 +7,7 @@ use crate::executor::{Executor, PageId};
 use crate::schedule::kv::{PAGE, Pool};
 use crate::sequence::prompt::SequenceLimits;
 
-/// Tokens that a free slot holds, with their keys and values.
+/// A prefix in a slot's cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix<'a> {
     slot: usize,
@@ -16,31 +16,31 @@ pub struct Prefix<'a> {
 }
 
 impl Prefix<'_> {
-    /// The pages of a pool that what goes on after the prefix sees, each with the number that says which positions it
-    /// holds: `PAGE * number ..`. The last one may hold more than the prefix.
+    /// The pages of a pool that tokens after the prefix attend to, in pairs of page number and id. Page `number` holds
+    /// the positions from `PAGE * number` on. The last page may hold more than the prefix.
     pub fn pages(&self, executor: &dyn Executor, pool: Pool) -> impl Iterator<Item = (usize, PageId)> {
         executor.pages().seen(pool, self.slot, self.tokens.len())
     }
 }
 
-/// Fills in the content of a page of a pool, by its number.
+/// A callback that reads the content of a page of a pool, by its number.
 pub type ReadPage<'a, E> = &'a mut dyn FnMut(Pool, usize, &mut [u8]) -> Result<(), E>;
 
 impl Batch {
-    /// Bounds what free slots keep to `bytes` of pages that no sequence which runs has too. Without a bound they keep all
-    /// that nobody else needs.
+    /// Limits the pages that only free slots hold to `bytes`. Without a limit prefixes stay until their pages are
+    /// needed.
     pub fn set_kept(&mut self, bytes: u64) {
         self.most_kept = bytes;
     }
 
-    /// Bytes of the pages that free slots alone hold.
+    /// Bytes of the pages that only free slots hold.
     pub fn kept_bytes(&self, executor: &dyn Executor) -> u64 {
         let pages = executor.pages().held_only_by(|slot| self.slots[slot].member.is_none());
         let bytes = |pool: Pool| pages[pool as usize] as u64 * executor.schedule().kv.pool(pool).page_bytes;
         Pool::ALL.into_iter().map(bytes).sum()
     }
 
-    /// Evicts the oldest prefixes first, tail pages first, until what free slots keep is within the bound.
+    /// Evicts prefixes until free slots are within the limit: the oldest first, each from its end.
     pub(super) fn trim(&mut self, executor: &mut dyn Executor) {
         if self.most_kept == u64::MAX {
             return;
@@ -60,7 +60,7 @@ impl Batch {
         }
     }
 
-    /// Makes the free slot that ended first give back its pages. Returns whether there was one beside `slot`.
+    /// Frees the pages of the slot that became free first. Returns false if no free slot except `slot` has any.
     pub(super) fn give_way(&mut self, executor: &mut dyn Executor, slot: usize) -> bool {
         let others = self.slots.iter_mut().enumerate().filter(|(other, s)| *other != slot && s.keeps());
         let Some((_, oldest)) = others.min_by_key(|(_, other)| other.ended) else { return false };
@@ -68,9 +68,9 @@ impl Batch {
         true
     }
 
-    /// Notes that the sequence of `slot` begins with `kept` tokens of what that held, or `other`.
+    /// Counts the use of a prefix of `kept` tokens by the sequence in `slot`, from its own slot or shared from `other`.
     pub(super) fn note_use(&mut self, slot: usize, other: Option<usize>, kept: usize) {
-        // All prompts have their first tokens in common.
+        // All prompts share their first tokens, so shorter prefixes do not count.
         let uses = if other.is_none() && kept >= PAGE { self.slots[slot].uses + 1 } else { 0 };
         self.slots[slot].uses = uses;
         if let Some(other) = other {
@@ -78,11 +78,11 @@ impl Batch {
         }
     }
 
-    /// The prefixes that are worth keeping, the best last: what free slots hold that sequences began with, the most used
-    /// last, and then what is there of `first`.
+    /// The prefixes worth saving, the best last: prefixes in free slots that sequences have begun with, the most used
+    /// last, and then the cached part of `first`.
     pub fn prefixes(&self, executor: &dyn Executor, first: &[u32]) -> Vec<Prefix<'_>> {
         let free = || (0..self.slots.len()).filter(|&slot| self.slots[slot].keeps());
-        // What is one client's stays out: whoever comes later may be another.
+        // Tokens with an owner are left out: a saved prefix is available to all.
         let tokens = |slot: usize| {
             let KvSlot { session, open, .. } = &self.slots[slot];
             &session.tokens()[..session.tokens().len().min(*open)]
@@ -96,7 +96,8 @@ impl Batch {
         all.map(|(slot, length)| Prefix { slot, tokens: &tokens(slot)[..length] }).collect()
     }
 
-    /// What a slot holds of `tokens`, with all pages that what goes on after them sees. `None`: no slot holds them all.
+    /// A slot that holds all of `tokens` publicly, with all pages that tokens after them attend to. `None`: no slot
+    /// does.
     pub fn holder(&self, executor: &dyn Executor, tokens: &[u32]) -> Option<Prefix<'_>> {
         let pages = executor.pages();
         let holds = |slot: &usize| {
@@ -109,12 +110,12 @@ impl Batch {
         Some(Prefix { slot, tokens: &self.slots[slot].session.tokens()[..tokens.len()] })
     }
 
-    /// Makes a free slot hold `tokens` as if they had been run: `read` fills in the pages that it does not share with
-    /// another slot. It counts as the one that ended last. Where pages are short, free slots give back theirs. Returns
+    /// Loads `tokens` into a free slot as if they had run: `read` returns the content of pages that cannot be shared
+    /// with another slot. The slot counts as the latest one. Other free slots give up their pages if needed. Returns
     /// whether there was room.
     ///
     /// # Errors
-    /// Input: the tokens are no prompt for this model. Device: it failed. Those of `read`. The slot is empty then.
+    /// Input: the tokens are not a valid prompt. Device: it failed. Errors of `read`. The slot is empty then.
     pub fn restore<E: From<Error>>(
         &mut self,
         executor: &mut dyn Executor,
@@ -127,7 +128,7 @@ impl Batch {
             return Ok(false);
         };
         self.slots[slot].empty(executor);
-        // A prompt shares all but its last token.
+        // The last token of a prompt is never shared, so another one is appended.
         self.take_prefix(executor, slot, &[tokens, &[0]].concat(), None);
         let shared = self.slots[slot].session.tokens().len();
         while executor.pages_mut().restore(slot, tokens.len()).is_err() {
@@ -148,13 +149,13 @@ impl Batch {
         Ok(true)
     }
 
-    /// Empties all free slots.
+    /// Drops the prefixes in all free slots.
     pub fn forget(&mut self, executor: &mut dyn Executor) {
         self.slots.iter_mut().filter(|slot| slot.member.is_none()).for_each(|slot| slot.empty(executor));
     }
 }
 
-/// Writes the pages of a slot from the one of number `first` on.
+/// Writes the pages of a slot from page number `first` on.
 fn fill<E: From<Error>>(
     executor: &mut dyn Executor,
     slot: usize,
@@ -174,7 +175,7 @@ fn fill<E: From<Error>>(
 }
 
 impl KvSlot {
-    /// Whether it is free and holds a prefix.
+    /// Whether the slot is free and holds a prefix.
     pub(super) fn keeps(&self) -> bool {
         self.member.is_none() && !self.session.tokens().is_empty()
     }

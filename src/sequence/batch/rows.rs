@@ -1,4 +1,4 @@
-//! Which rows a pass has: chunks of prompts, and a row of each sequence that decodes, as far as there are pages for them.
+//! Chooses the rows of a pass: chunks of prompts, and a row for each decoding sequence, as far as there are free pages.
 
 use super::Batch;
 use super::member::{KvSlot, Member};
@@ -7,22 +7,22 @@ use crate::executor::Executor;
 use crate::schedule::Extent;
 use crate::schedule::kv::{PAGE, Pool};
 
-/// Pages for so many positions more are taken along with those for a decoding sequence's next row, where there are enough:
-/// while all have the pages that they need, passes follow each other without a look at them.
+/// Decoding sequences take pages for this many further positions in advance if enough are free. While all of them have
+/// their pages, passes follow each other without a new plan.
 const AHEAD: usize = PAGE;
-/// Most rows of a prompt that runs in a pass with other prompts. Rows of several sequences attend one by one, where matrix
-/// units would take the chunk of a long prompt.
+/// The longest prompt, in rows, that runs in a pass with others. Rows of several sequences attend one by one, while a
+/// long prompt's chunk uses matrix units.
 const SHORT: usize = 64;
 
 impl Batch {
-    /// Chooses the rows of the next pass: several short prompts or a chunk of the prompt that comes next, and a row of each
-    /// sequence that decodes, as far as there are pages for them.
+    /// Chooses the rows of the next pass: several short prompts or a chunk of the next prompt, and a row for each
+    /// decoding sequence, as far as there are free pages.
     pub(super) fn choose_rows(&mut self, executor: &mut dyn Executor) {
         let prompt = self.next_prompts().next();
         let decoding = self.slots.iter().filter(|slot| slot.decodes()).count();
-        // A prompt's last row has logits too.
+        // The last row of a prompt needs a head row too.
         let together = 2 * decoding <= executor.prefill_rows() && decoding < executor.schedule().extent.head_rows;
-        // Those that decode take pages first: they are nearer to giving theirs back.
+        // Decoding sequences take pages first, because they end sooner and give them back.
         let decoding_first = together || self.plan.chunk > 0;
         self.plan.clear();
         if decoding_first {
@@ -52,8 +52,8 @@ impl Batch {
         self.plan.heads.splice(..0, self.plan.prompts.iter().filter(ends).map(|prompt| prompt.0));
     }
 
-    /// Chooses short prompts that run together, `most` rows at most: as many as make the pass that runs the most rows a
-    /// second, if these are several and there are pages for them. The rows beside them are chosen.
+    /// Chooses short prompts to run together, with `most` rows at most: as many as make a pass with the best rate in
+    /// rows per second. Chooses none if fewer than two have pages. Decoding rows have been chosen before.
     fn choose_prompts(&mut self, executor: &mut dyn Executor, most: usize) {
         let beside = self.plan.heads.len();
         let most = most.min(executor.prefill_rows() - beside);
@@ -72,7 +72,7 @@ impl Batch {
         while rows > wanted && prompts.len() > 1 {
             rows -= prompts.pop().map_or(0, |(_, rows)| rows);
         }
-        // The first of all comes first.
+        // The next prompt in turn must be among them.
         if prompts.len() < 2 || self.next_prompts().next() != Some(prompts[0].0) {
             prompts.clear();
         }
@@ -88,7 +88,8 @@ impl Batch {
         self.plan.prompts = prompts;
     }
 
-    /// Chooses a prompt's chunk of `most` rows at most, if there are pages for it. The rows beside it are chosen.
+    /// Chooses a chunk of a prompt, with `most` rows at most, if there are pages. Decoding rows have been chosen
+    /// before.
     fn choose_chunk(&mut self, executor: &mut dyn Executor, slot: usize, most: usize) {
         let beside = self.plan.heads.len();
         let session = &self.slots[slot].session;
@@ -101,7 +102,7 @@ impl Batch {
         }
     }
 
-    /// Chooses the sequences that decode in a pass: those for which there are pages.
+    /// Chooses the decoding sequences of a pass: those that get a page.
     fn choose_decoding(&mut self, executor: &mut dyn Executor) {
         let Extent { max_rows, head_rows, .. } = executor.schedule().extent;
         let most = max_rows.min(head_rows);
@@ -111,25 +112,25 @@ impl Batch {
             }
         }
         self.decode_turn = self.plan.heads.last().map_or(0, |last| last + 1);
-        // The rows stand in the order of their slots, so that the next pass has them in the same order.
+        // Sorted by slot, so that the next pass has them in the same order.
         self.plan.heads.sort_unstable();
     }
 
-    /// Takes pages ahead for the sequences of a decode pass.
+    /// Takes pages in advance for the sequences of a decode pass.
     fn take_ahead(&mut self, executor: &mut dyn Executor) {
         let Extent { max_rows, context, .. } = executor.schedule().extent;
         for &slot in &self.plan.heads {
             let next = self.slots[slot].session.next_positions(1).start;
             let ahead = next..(next + 1 + AHEAD.min(max_rows - 1)).min(context);
             if executor.pages().has_room(slot, &ahead) {
-                // What it finds no page for now, it finds one for when it comes there, or waits.
+                // If no page is free, the sequence takes one later or waits.
                 let _ = executor.pages_mut().extend(slot, ahead);
             }
         }
     }
 
-    /// Takes pages for the next rows of a slot, `most` at most. Where there are none, free slots give back theirs, the one
-    /// that ended first before the others. Returns whether there are enough.
+    /// Takes pages for the next rows of a slot, `most` at most. If none is free, free slots give up theirs, the oldest
+    /// first. Returns whether there are enough.
     fn make_room(&mut self, executor: &mut dyn Executor, slot: usize, most: usize) -> bool {
         let positions = self.slots[slot].session.next_positions(most);
         loop {
@@ -142,8 +143,8 @@ impl Batch {
         }
     }
 
-    /// Makes the sequence that joined last of those that have pages give them back; it runs again from its first token when
-    /// there is room. If no other has pages, it ends: there is no room for it at all.
+    /// Takes the pages from the sequence that joined last among those with pages; it runs again from its first token
+    /// when there is room. If only one has pages, that sequence ends, because the cache is too small for it.
     pub(super) fn make_way(&mut self, executor: &mut dyn Executor) {
         let joined = |slot: &usize| self.slots[*slot].member.as_ref().map(|member| member.joined);
         let running = || (0..self.slots.len()).filter(|slot| joined(slot).is_some());
@@ -160,7 +161,7 @@ impl Batch {
         }
     }
 
-    /// The slots whose prompts come next.
+    /// The slots with prompts to run, in turn.
     fn next_prompts(&self) -> impl Iterator<Item = usize> {
         let alone = self.room() + 1 == self.slots.len();
         let waits = move |member: &Member| !alone && member.put_off == Some(self.endings);
@@ -168,14 +169,14 @@ impl Batch {
         self.slots_from(self.prompt_turn).filter(move |&slot| is_prompt(&self.slots[slot]))
     }
 
-    /// All slots, from `first` on.
+    /// All slots, starting from `first`.
     fn slots_from(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
         let count = self.slots.len();
         (0..count).map(move |i| (first + i) % count)
     }
 }
 
-/// The error of a sequence that is alone and finds no page.
+/// The error for a sequence that needs more pages than there are.
 fn no_room(executor: &dyn Executor) -> Error {
     let tokens = executor.schedule().kv.pool(Pool::Global).pages * PAGE;
     Error::refused(

@@ -1,11 +1,11 @@
-//! Drafts in passes: each sequence that decodes may have drafted tokens as rows after its own.
+//! Verification of drafts: a decoding sequence may have drafted tokens in a pass, as rows after its own.
 //!
-//! Each row's token is chosen as that of any row, one after the other, and a row counts only where its token is the one that
-//! was chosen before it. What the cache holds of the other rows is forgotten with them: the sequence goes on at the first of
+//! The token of each row is chosen in the usual way, in order. A row counts only if its token is the one that was
+//! chosen before it. Cached keys and values of the other rows are overwritten: the sequence continues at the first of
 //! their positions, and no row sees positions after its own.
 //!
-//! While a pass that was started ahead is under way nothing can be drafted for it. So where there is something to draft, no
-//! pass is started ahead of the next one.
+//! A draft cannot be added to a pass that was started ahead. So no pass is started ahead while there is something to
+//! draft.
 
 use super::member::{Chosen, KvSlot, Member};
 use super::plan::{NextPass, PassPlan};
@@ -19,42 +19,42 @@ use crate::sequence::draft::{GRADES, MOST_DRAFTED, Proposer};
 use crate::sequence::generate::Finish;
 use std::time::Instant;
 
-/// The drafts of a batch.
+/// The state of drafting in a batch.
 pub(super) struct Speculating {
-    /// Most tokens of a draft.
+    /// The most tokens of a draft.
     most: usize,
-    /// Whether only as many tokens are drafted as pay.
+    /// Whether the number of drafted tokens is limited to those that pay.
     weighs: bool,
     proposer: Box<dyn Proposer>,
     /// One for each KV slot.
     slots: Vec<Drafting>,
     gain: PassTimes,
-    /// What may be drafted for each sequence of the pass that comes next.
+    /// The drafts considered for the next pass, one for each of its sequences.
     candidates: Vec<DraftCandidate>,
-    /// When the last pass of these sequences was done.
+    /// End of the last pass of these sequences.
     done: Option<Instant>,
-    /// The last pass, if that verified drafts, and the tokens that it gave.
+    /// The last pass, if it verified drafts, and the tokens that it gave.
     pub(super) verified: Option<(PassShape, usize)>,
-    /// The sequences that end by it.
+    /// The sequences that end by the last pass.
     ended: Vec<(usize, Result<Finish>)>,
 }
 
-/// The draft of a slot's sequence, and how often its drafts were right, by grade.
+/// The draft of a slot's sequence, and the acceptance of its drafts by grade.
 struct Drafting {
-    /// For the pass that comes next.
+    /// The draft for the next pass.
     draft: Vec<u32>,
     grade: usize,
     acceptance: [Acceptance; GRADES],
 }
 
 impl Speculating {
-    /// A sequence begins in a slot.
+    /// Resets a slot for a new sequence.
     pub(super) fn begin(&mut self, slot: usize) {
         self.proposer.begin(slot);
         self.slots[slot].acceptance = Default::default();
     }
 
-    /// The draft whose rows stand after a slot's own in the pass.
+    /// The draft of a slot, whose rows follow the slot's own row in the pass.
     pub(super) fn draft(&self, slot: usize) -> &[u32] {
         &self.slots[slot].draft
     }
@@ -65,9 +65,9 @@ impl Speculating {
 }
 
 impl Batch {
-    /// Drafts up to `most` tokens at a time for each sequence that decodes, at most [`MOST_DRAFTED`], and for all together as
-    /// many as the executor was loaded for ([`crate::engine::Options::drafted`]). `weighs`: only as many as pay, by the times
-    /// of passes and by how many were right; otherwise all. Replies are the same as without.
+    /// Drafts up to `most` tokens at a time for each decoding sequence, at most [`MOST_DRAFTED`], and for all together
+    /// as many as the executor was loaded for ([`crate::engine::Options::drafted`]). `weighs`: only as many as pay, by
+    /// the measured times of passes and by the acceptance so far. Replies do not depend on drafts.
     pub fn speculate(&mut self, most: usize, weighs: bool, proposer: Box<dyn Proposer>) {
         let count = self.slots.len();
         let draft = || Vec::with_capacity(MOST_DRAFTED);
@@ -88,12 +88,12 @@ impl Batch {
         self.plan.next = self.plan.next.min(NextPass::Same);
     }
 
-    /// Tokens that the last pass gave if it verified drafts, else 0.
+    /// The tokens that the last pass gave if it verified drafts, else 0.
     pub fn last_verified(&self) -> usize {
         self.speculating.as_ref().and_then(|speculating| speculating.verified).map_or(0, |(_, tokens)| tokens)
     }
 
-    /// The next pass does not follow the last one of the same sequences.
+    /// Notes that the next pass has other sequences than the last one.
     pub(super) fn break_off(&mut self) {
         if let Some(speculating) = &mut self.speculating {
             (speculating.done, speculating.verified) = (None, None);
@@ -101,7 +101,7 @@ impl Batch {
         }
     }
 
-    /// Runs a pass of the sequences of the one before, with the drafts that pay.
+    /// Runs another pass of the same sequences, with the drafts that pay.
     #[inline(never)]
     pub(super) fn run_speculating(&mut self, executor: &mut dyn Executor) -> Result<()> {
         let (is_ahead, sequences) = (executor.is_ahead(), self.plan.rows.len());
@@ -119,8 +119,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Drafts tokens for the sequences whose next rows stand in the pass. Returns whether there are any; for a pass that was
-    /// started ahead, whether there would be.
+    /// Drafts tokens for the sequences of the next pass. Returns whether there are any. For a pass that already runs
+    /// ahead, returns whether there would be.
     fn draft(&mut self, executor: &mut dyn Executor, is_ahead: bool) -> Result<bool> {
         let Batch { slots, plan, speculating: Some(speculating), .. } = self else { return Ok(false) };
         let rows = &plan.rows;
@@ -132,23 +132,23 @@ impl Batch {
         if room == 0 || rows.len() > proposer.most_sequences() {
             return Ok(false);
         }
-        // Without weighing all draft alike.
+        // Without weighing, each sequence gets an equal part.
         let each = if *weighs { room } else { room / rows.len() };
         let grade = proposer.grade().map(|grade| grade.min(GRADES - 1));
         candidates.clear();
         for row in rows {
             let slot = row.sequence as usize;
             let Some(member) = &slots[slot].member else { return Ok(false) };
-            // Of `n` drafted tokens all may be accepted, and one more chosen. The limit keeps within the context.
+            // All of `n` drafted tokens may be accepted, and one more is chosen. The limit stays within the context.
             let wanted = member.limit.saturating_sub(member.so_far.tokens.len() + 1);
-            // A report tells of a pass's last choice alone.
+            // A report describes only a pass's last choice.
             let length = if member.chooser.reports() { 0 } else { wanted.min(*most).min(each) };
             let share = drafting[slot].acceptance[grade.unwrap_or_default()].share();
             candidates.push(DraftCandidate::new(length, share));
         }
         if *weighs && grade.is_some() {
             let chosen = gain.choose(candidates, room);
-            // What takes time is not drafted for a pass that cannot take it.
+            // A draft that takes time is not made for a pass that has already started.
             if chosen == 0 || is_ahead {
                 return Ok(chosen > 0);
             }
@@ -190,7 +190,7 @@ impl Batch {
         Ok(has_drafts)
     }
 
-    /// Runs a pass with the drafts after the sequences' next rows.
+    /// Runs a pass with the drafts after the sequences' own rows.
     fn run_drafts(&mut self, executor: &mut dyn Executor) -> Result<()> {
         let Batch { plan: PassPlan { rows, heads, .. }, speculating: Some(speculating), .. } = self else {
             return Ok(());
@@ -199,7 +199,7 @@ impl Batch {
         let Some(&any) = rows.first() else { return Ok(()) };
         let drafted: usize = rows.iter().map(|row| speculating.draft(row.sequence as usize).len()).sum();
         rows.resize(sequences + drafted, any);
-        // The last one first, so that no row is written over before it is moved.
+        // From the end, so that no row is overwritten before it is moved.
         let mut end = rows.len();
         for i in (0..sequences).rev() {
             let own = rows[i];
@@ -214,12 +214,12 @@ impl Batch {
         heads.clear();
         heads.extend(rows.iter().map(|row| row.sequence as usize));
         let run = self.forward_rows(executor);
-        // Those of no other pass are chosen from here.
+        // The rows of this pass are chosen by `choose_drafted`, not by `heads`.
         self.plan.heads.clear();
         run
     }
 
-    /// Notes how long a pass of sequences that decode took, from the end of the one before.
+    /// Records the time of a decode pass, from the end of the one before.
     fn note_time(&mut self, sequences: usize) {
         let Batch { plan, speculating: Some(speculating), .. } = self else { return };
         if !speculating.weighs {
@@ -231,8 +231,8 @@ impl Batch {
         }
     }
 
-    /// Chooses tokens for the rows of a pass that verified drafts: of each sequence as long as the next row has the token that
-    /// was chosen.
+    /// Chooses tokens for the rows of a pass that verified drafts. In each sequence it stops at the first row whose
+    /// choice differs from the next row's token.
     #[inline(never)]
     pub(super) fn choose_drafted(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) {
         let Batch { slots, plan, speculating: Some(speculating), patience, .. } = self else { return };
@@ -252,7 +252,7 @@ impl Batch {
             let (mut accepted, mut missed, mut repeats) = (0, false, false);
             let end = loop {
                 if !member.is_ready(patience) {
-                    // The row runs again in the next pass.
+                    // This row runs again in the next pass.
                     rows[left] = rows[first + accepted];
                     left += 1;
                     repeats = true;
@@ -264,7 +264,7 @@ impl Batch {
                         let row = session.push_chosen(token);
                         missed = draft.get(accepted).is_some_and(|drafted| *drafted != token);
                         if missed || accepted == draft.len() {
-                            // Of the next pass, whose rows take the places of these.
+                            // The rows of the next pass replace those of this one.
                             rows[left] = row;
                             left += 1;
                             break None;
@@ -272,7 +272,7 @@ impl Batch {
                         accepted += 1;
                     }
                     Chosen::End(finish) => break Some(Ok(finish)),
-                    // If the device failed, the next pass finds it failed again, and ends every sequence.
+                    // If the device has failed, the next pass fails too and ends all sequences.
                     Chosen::Failure(e) => break Some(Err(*e)),
                 }
             };
@@ -291,7 +291,7 @@ impl Batch {
         *verified = Some((PassShape::Verify { sequences, rows: count, depth: depths / sequences.max(1) }, tokens));
         rows.truncate(left);
         heads.extend(rows.iter().map(|row| row.sequence as usize));
-        // Pages are taken where the rows are chosen anew.
+        // A row without a page needs a new plan, which takes pages.
         let is_ready = |row: &Row| executor.pages().is_ready(row.sequence as usize, row.position as usize);
         if !ended.is_empty() || !rows.iter().all(is_ready) {
             plan.unsettle();
@@ -306,13 +306,13 @@ impl Batch {
     }
 }
 
-/// Takes pages for `count` positions after position `at` of a sequence, as far as there are any to spare. Returns how many
-/// positions have one.
+/// Takes pages for the `count` positions after position `at` of a sequence, if there are any to spare. Returns the
+/// number of positions with a page.
 fn positions_behind(executor: &mut dyn Executor, slot: usize, at: usize, count: usize) -> usize {
     let positions = at..at + 1 + count;
     let is_ready = |executor: &dyn Executor, position| executor.pages().is_ready(slot, position);
     if !is_ready(executor, at + count) && executor.pages().has_room(slot, &positions) {
-        // What it finds no page for is not drafted.
+        // Positions without a page are not drafted.
         let _ = executor.pages_mut().extend(slot, positions);
     }
     (1..=count).take_while(|behind| is_ready(executor, at + behind)).count()

@@ -1,35 +1,35 @@
-//! How many drafted tokens pay: by what passes take by their rows, as measured while they run, and by how often drafts of the
-//! same grade were right in each sequence.
+//! Decides how many drafted tokens pay, from measured times of passes by number of rows, and from the acceptance of
+//! drafts of the same grade in each sequence.
 //!
-//! A pass with a row of each sequence and `n` drafted ones gives a token of each, and those drafted ones before the first wrong
-//! one. It pays where it gives more tokens a second than a pass without drafts. The likeliest tokens of all drafts are taken
-//! first. Where no number pays nothing is drafted, but for a try now and then: at first after 32 drafts that were passed up,
-//! later after up to 1,024.
+//! A pass with a row for each sequence and `n` drafted rows gives a token for each sequence, plus the drafted tokens
+//! before the first wrong one. It pays if it gives more tokens per second than a pass without drafts. Across all drafts
+//! the likeliest tokens are taken first. If no number of them pays, nothing is drafted except for an occasional trial:
+//! at first after 32 skipped drafts, later after up to 1,024.
 
-/// Kinds of pass: of 1, 2, 4 ... 64 rows.
+/// Classes of passes by rows: 1, 2, 4 ... 64.
 const KINDS: usize = 7;
-/// A try fills one of so many kinds of pass above that without drafts.
+/// The number of classes above a pass without drafts that trials cycle through.
 const TRIED: usize = 3;
-/// Share of a new measurement in the average.
+/// Weight of a new measurement in the average.
 const NEW: f64 = 0.2;
-/// A measurement counts for no more than this many times what is known: what held up one pass holds up no other.
+/// A measurement counts at most as this many times the average, because a single delay says nothing of later passes.
 const MOST_GROWTH: f64 = 8.0;
-/// Each pass, an untried kind's estimate decays by this share toward that of the kind just run, so that it is tried again
-/// some time.
+/// In each pass the slower classes' averages move by this share toward that of the class just run, so that they are
+/// tried again eventually.
 const FADING: f64 = 1.0 / 512.0;
-/// Drafts passed up before one is tried all the same.
+/// The number of skipped drafts before a trial, at first and at most.
 const LEAST_PATIENCE: u32 = 32;
 const MOST_PATIENCE: u32 = 1024;
 
-/// What passes take by their rows.
+/// Times of passes by number of rows.
 #[derive(Debug, Clone)]
 pub struct PassTimes {
-    /// Average seconds of a pass of each kind; 0: none was measured.
+    /// Average seconds of a pass in each class; 0 if not measured yet.
     seconds: [f64; KINDS],
-    /// Drafts that were passed up since the last one that was not, and how many are before the next try.
+    /// Drafts skipped since the last one that ran, and the number of them before the next trial.
     passed_up: u32,
     patience: u32,
-    /// Tries so far. They take the kinds in turn.
+    /// The number of trials so far, which cycle through the classes.
     tries: usize,
 }
 
@@ -39,35 +39,35 @@ impl Default for PassTimes {
     }
 }
 
-/// What may be drafted for a sequence of a pass.
+/// A draft that may be verified in a pass.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DraftCandidate {
-    /// Tokens of its draft, or that it can take.
+    /// The length of the draft, or the most that can be drafted.
     pub length: usize,
-    /// The probability that each is right once all before it are.
+    /// The probability that a token is right if all before it are.
     pub share: f64,
-    /// How many of them to take.
+    /// The number of tokens to draft.
     pub drafted: usize,
-    /// The probability that all of these and the next one are right.
+    /// The probability that the drafted tokens and the next one are all right.
     next: f64,
 }
 
 impl DraftCandidate {
-    /// A draft of which all is taken, until [`PassTimes::choose`] says how much.
+    /// A candidate of which all tokens are drafted, until [`PassTimes::choose`] reduces them.
     pub fn new(length: usize, share: f64) -> DraftCandidate {
         DraftCandidate { length, share, drafted: length, next: share }
     }
 }
 
-/// Index of the kind of a pass of `rows` rows.
+/// The class of a pass of `rows` rows.
 fn kind(rows: usize) -> usize {
     (rows.next_power_of_two().trailing_zeros() as usize).min(KINDS - 1)
 }
 
-/// Takes the likeliest token of all drafts. Returns its probability; `None`: no draft has one more.
+/// Adds the likeliest token among all drafts. Returns its probability; `None` if all drafts are complete.
 fn take_likeliest(candidates: &mut [DraftCandidate]) -> Option<f64> {
     let left = candidates.iter_mut().filter(|candidate| candidate.drafted < candidate.length);
-    // Of equals the first, so that a draft is complete before the next one.
+    // Among equals the first, so that one draft is completed before the next.
     let best = left.reduce(|best, other| if other.next > best.next { other } else { best })?;
     let taken = best.next;
     best.drafted += 1;
@@ -80,7 +80,7 @@ fn take_back(candidates: &mut [DraftCandidate]) {
 }
 
 impl PassTimes {
-    /// Takes in that a pass of `rows` rows of `sequences` sequences took `seconds`.
+    /// Records the seconds of a pass of `rows` rows for `sequences` sequences.
     pub fn note_pass(&mut self, sequences: usize, rows: usize, seconds: f64) {
         let average = &mut self.seconds[kind(rows)];
         *average = match *average {
@@ -100,14 +100,14 @@ impl PassTimes {
         }
     }
 
-    /// Seconds of a pass of `rows` rows. One of a kind that was never measured counts as long as the next smaller one, so that
-    /// it is tried.
+    /// Expected seconds of a pass of `rows` rows. A class without a measurement counts as the next smaller one, so that
+    /// it gets tried.
     fn seconds(&self, rows: usize) -> f64 {
         let known = self.seconds[..=kind(rows)].iter().rev().copied().find(|seconds| *seconds > 0.0);
         known.unwrap_or(1.0)
     }
 
-    /// Sets how many tokens to draft for each of the sequences of a pass, `most` at most together. Returns how many they are.
+    /// Sets the number of drafted tokens for each sequence of a pass, at most `most` in total. Returns their total.
     pub fn choose(&mut self, candidates: &mut [DraftCandidate], most: usize) -> usize {
         take_back(candidates);
         let sequences = candidates.len();
@@ -139,8 +139,8 @@ impl PassTimes {
     }
 }
 
-/// Tokens that a pass over a draft of `count` tokens gives on average, each of which is right with a probability of `share`
-/// once those before it are.
+/// The expected number of tokens from a pass over a draft of `count` tokens, each of which is right with probability
+/// `share` if all before it are.
 pub fn expected_tokens(count: usize, share: f64) -> f64 {
     let (mut tokens, mut all_right) = (1.0, 1.0);
     for _ in 0..count {
@@ -150,25 +150,25 @@ pub fn expected_tokens(count: usize, share: f64) -> f64 {
     tokens
 }
 
-/// How often the drafted tokens of one grade were right, the latest counting most.
+/// The acceptance of drafted tokens of one grade, weighted toward the latest.
 #[derive(Debug, Clone, Copy)]
 pub struct Acceptance {
     right: f64,
     tried: f64,
 }
 
-/// What is left of earlier drafts' weight with each new one.
+/// The factor by which the weight of earlier drafts decays with each new one.
 const KEPT: f64 = 0.9;
 
 impl Default for Acceptance {
-    /// Three of four, until more is known.
+    /// Three right out of four, until drafts have been tried.
     fn default() -> Acceptance {
         Acceptance { right: 3.0, tried: 4.0 }
     }
 }
 
 impl Acceptance {
-    /// Takes in a draft of which the first `accepted` tokens were right, and the next one wrong if `missed`.
+    /// Records a draft whose first `accepted` tokens were right, and whose next one was wrong if `missed`.
     pub fn note(&mut self, accepted: usize, missed: bool) {
         self.right = KEPT * self.right + accepted as f64;
         self.tried = KEPT * self.tried + accepted as f64 + f64::from(u8::from(missed));

@@ -1,13 +1,13 @@
-//! Drafts: tokens that are likely to come next, guessed at hardly any cost.
+//! Drafts: cheap guesses at the next tokens.
 //!
-//! A pass of a few rows takes little longer than a pass of one, since it reads the weights once. So a [`Proposer`] drafts
-//! tokens for the sequences that decode, and the next pass takes them as rows after each sequence's own ([`super::batch`]).
-//! Each row's token is chosen as always. A drafted token is accepted where the row before it chose that very token; the first
-//! other choice ends the draft, and takes its place. So every token is chosen from the logits that it has without drafts, and
-//! with the same random numbers.
+//! A pass of a few rows takes little longer than a pass of one, since it reads the weights once. So a [`Proposer`]
+//! drafts tokens for the decoding sequences, and the next pass runs them as rows after each sequence's own
+//! ([`super::batch`]). Each row's token is chosen as always. A drafted token is accepted if the row before it chose the
+//! same token; the first different choice ends the draft and replaces its token. So every token is chosen from the same
+//! logits, and with the same random numbers, as without drafts.
 //!
-//! [`repeats`] drafts what followed the last tokens where they stood before, [`model`] what a smaller model takes to be the
-//! likeliest. [`gain`] says how many tokens pay.
+//! [`repeats`] drafts the continuation of an earlier occurrence of the last tokens, [`model`] the likeliest tokens of a
+//! smaller model. [`gain`] decides how many tokens pay.
 
 pub mod gain;
 pub mod model;
@@ -21,86 +21,86 @@ use crate::sequence::Batch;
 use crate::text::Tokenizer;
 use std::sync::Arc;
 
-/// Most tokens of a draft. With the row before them they fill a pass of 8 rows.
+/// The longest draft. With the row before it, it fills a pass of 8 rows.
 pub const MOST_DRAFTED: usize = 7;
 
-/// Grades of drafts.
+/// The number of grades of drafts.
 pub const GRADES: usize = 8;
 
-/// Drafts the tokens of a batch's sequences, each in its slot. Before each pass it is asked for the drafts that are wanted, one
-/// after the other, and then makes them.
+/// Drafts tokens for the sequences of a batch, by slot. Before each pass the batch asks for all drafts it wants, and
+/// then has them made together.
 pub trait Proposer {
-    /// Forgets a slot's sequence: another one begins.
+    /// Forgets a slot's sequence, because a new one begins.
     fn begin(&mut self, slot: usize);
 
-    /// Asks for up to `most` tokens that may follow `tokens`, the whole sequence of a slot. Since the last call for that slot
-    /// it has only grown.
+    /// Requests up to `most` tokens to follow `tokens`, the whole sequence of a slot. Between two calls for the same
+    /// sequence it only grows.
     ///
     /// # Errors
     /// As [`Proposer::make`].
     fn ask(&mut self, slot: usize, tokens: &[u32], most: usize) -> Result<()>;
 
-    /// Makes the drafts that were asked for since the last call.
+    /// Makes the drafts that were requested since the last call.
     ///
     /// # Errors
-    /// Of what it takes to draft: the device's, or the cancellation of its passes.
+    /// Errors of the device, or the cancellation of passes.
     fn make(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Appends the draft that a slot asked for last to `draft`: as many tokens as were asked for, or fewer. Returns its grade,
-    /// below [`GRADES`]: drafts of one grade are alike in how often they are right.
+    /// Appends the slot's last requested draft, which may be shorter than requested. Returns its grade, below
+    /// [`GRADES`]: drafts of the same grade have a similar acceptance.
     fn copy_draft(&self, slot: usize, draft: &mut Vec<u32>) -> usize;
 
-    /// The grade of all its drafts, where each token takes time to draft: how many pay is then decided before. `None`: a
-    /// draft costs nothing, and is cut to what pays.
+    /// The grade of all drafts, if drafting a token takes time: the number to draft is then decided in advance. `None`:
+    /// drafts are free, and are cut to the number that pays.
     fn grade(&self) -> Option<usize> {
         None
     }
 
-    /// Most sequences that it drafts for at a time.
+    /// The most sequences that it drafts for in one pass.
     fn most_sequences(&self) -> usize {
         usize::MAX
     }
 
-    /// What drafting has taken since the last call.
+    /// Takes the cost of drafting since the last call.
     fn take_effort(&mut self) -> Effort {
         Effort::default()
     }
 }
 
-/// What drafting takes.
+/// The cost of drafting.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Effort {
     /// Bytes read from the device's memory.
     pub bytes: u64,
-    /// Whether tokens were run that drafts are usually made without, such as a prompt's: what that took is no measure.
+    /// Whether unusual work was included, such as a prompt's tokens, so that the time is not representative.
     pub caught_up: bool,
 }
 
-/// What a batch drafts from.
+/// The sources of a batch's drafts.
 #[derive(Debug, Clone, Default)]
 pub struct Drafts {
-    /// Most tokens of a draft; 0: none are drafted.
+    /// The longest draft; 0 for no drafts.
     pub most: usize,
-    /// A text that replies may repeat, beside their own sequences.
+    /// A text that replies may repeat, in addition to their own sequences.
     pub text: Option<Arc<DraftText>>,
-    /// A model that drafts instead.
+    /// A model that drafts instead of repeats.
     pub model: Option<SharedModel>,
 }
 
 impl Drafts {
-    /// Drafts of `most` tokens at most, from a text if there is one. It is tokenized here, once for all sequences.
+    /// Drafts of at most `most` tokens, from a text if given. The text is tokenised here, once for all sequences.
     ///
     /// # Errors
     /// Input: the tokenizer cannot encode the text.
     pub fn new(most: usize, text: Option<&str>, tokenizer: &Tokenizer) -> Result<Drafts> {
-        // Nobody looks at the text where nothing is drafted.
+        // The text is not used if nothing is drafted.
         let tokens = text.filter(|_| most > 0).map(|text| tokenizer.encode(text, false)).transpose()?;
         Ok(Drafts { most, text: tokens.map(|tokens| Arc::new(DraftText::new(tokens))), model: None })
     }
 
-    /// Lets a batch draft as many tokens as pay. `context`: positions of a sequence.
+    /// Enables drafts in a batch, as many tokens as pay. `context`: positions of a sequence.
     pub fn begin(&self, batch: &mut Batch, context: usize) {
         let slots = batch.slots();
         batch.speculate(

@@ -1,12 +1,12 @@
-//! Drafts of a smaller model with the same vocabulary, on the same device: what it takes to be the likeliest, token by token.
+//! Drafts by a smaller model with the same vocabulary, on the same device: its likeliest tokens, one after the other.
 //!
-//! It drafts greedily, whatever the reply's sampler. A drafted token is accepted where the larger model chooses that very
-//! token, so that the reply is drawn from the larger model's distribution, with the random numbers of plain decoding.
+//! It drafts greedily, regardless of the reply's sampler. A drafted token is accepted if the larger model chooses the
+//! same token, so the reply follows the larger model's distribution, with the random numbers of plain decoding.
 //!
-//! Its cache has places for a few sequences, the last ones that it drafted for. Their drafts grow together, a token of each in a
-//! pass. Of a sequence that has grown it runs the new tokens; of another one, those after what both have in common. All
-//! drafted tokens but the last have been run: those that were right are in the cache already, the others leave it with the
-//! next draft.
+//! Its cache has places for a few sequences, those it drafted for last. Their drafts grow together, by one token each
+//! per pass. For a sequence that has grown it runs only the new tokens; for another sequence, those after the common
+//! beginning. All drafted tokens but the last have run: accepted ones are in the cache already, and the others are
+//! dropped with the next draft.
 
 use super::{Effort, MOST_DRAFTED, Proposer};
 use crate::display;
@@ -19,47 +19,47 @@ use crate::{Error, Result};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Most sequences that a model drafts for at a time. With more, passes without drafts use the device well.
+/// The most sequences that a model drafts for in one pass. With more, passes without drafts use the device well.
 pub const MOST_SEQUENCES: usize = 8;
 
-/// Rows of a sequence that has grown by what was accepted: the token that no draft had, and the last drafted one.
+/// Rows to run for a sequence after its draft was accepted: the last drafted token, and the token chosen after it.
 pub const GROWN: usize = 2;
 
-/// A loaded model that drafts.
+/// A loaded draft model.
 struct DraftModel {
     executor: Box<dyn Measure>,
     /// One for each of the executor's sequences.
     places: Vec<DraftSlot>,
-    /// How often drafts were asked for.
+    /// The number of requests so far.
     asked: u64,
-    /// Rows of the pass that comes next.
+    /// Rows of the next pass.
     rows: Vec<Row>,
     effort: Effort,
 }
 
-/// What the cache holds of a sequence, and its draft.
+/// A cached sequence with its draft.
 struct DraftSlot {
-    /// Whose it is.
+    /// The batch's slot with this sequence.
     slot: Option<usize>,
     session: Session,
-    /// The first so many tokens of the sequence were found to be in the vocabulary.
+    /// The number of first tokens that are known to be in the vocabulary.
     sound: usize,
-    /// The last call that asked for its draft.
+    /// The number of the last request for this slot's draft.
     asked: u64,
-    /// Tokens of the draft that is to be made; 0: none is.
+    /// The number of tokens to draft; 0 if no draft is requested.
     most: usize,
     draft: Vec<u32>,
     /// Its head row in the last pass.
     head: Option<usize>,
 }
 
-/// A draft model, for the drafts of every slot of a batch.
+/// A draft model, shared by the sequences of a batch.
 #[derive(Clone)]
 pub struct SharedModel(Rc<RefCell<DraftModel>>);
 
 impl SharedModel {
-    /// A model that is loaded for as many sequences as it is to draft for at a time. For several its passes have logits of
-    /// [`GROWN`] rows each.
+    /// Wraps a model loaded for as many sequences as it drafts for at a time. With several of them its passes have
+    /// [`GROWN`] rows of logits for each.
     pub fn new(executor: Box<dyn Measure>) -> SharedModel {
         let extent = &executor.schedule().extent;
         let place = |sequence| DraftSlot {
@@ -112,7 +112,7 @@ impl Proposer for SharedModel {
         0
     }
 
-    /// All drafts are of one grade.
+    /// All drafts have the same grade.
     fn grade(&self) -> Option<usize> {
         Some(0)
     }
@@ -134,7 +134,7 @@ impl DraftModel {
         }
     }
 
-    /// Takes in what `slot` asks for, in its place or in the one that was asked for least lately.
+    /// Handles a request of `slot`, in its own place or in the one with the oldest request.
     fn ask(&mut self, slot: usize, tokens: &[u32], most: usize) -> Result<()> {
         let DraftModel { executor, places, asked, effort, .. } = self;
         *asked += 1;
@@ -161,7 +161,7 @@ impl DraftModel {
         Ok(())
     }
 
-    /// Makes all drafts that were asked for, as long as wanted or as the context has room for.
+    /// Makes all requested drafts, up to the requested length or the end of the context.
     ///
     /// # Errors
     /// Interrupted: it was cancelled. Failed: the logits are not finite. Device: the device failed or was lost.
@@ -170,7 +170,7 @@ impl DraftModel {
         for place in self.places.iter_mut().filter(|place| place.most > 0) {
             place.most = 0;
             if made.is_err() {
-                // Its rows count as run before they are.
+                // Rows are committed before they run, so after a failure the cache must not be trusted.
                 place.session.rewind(self.executor.as_mut(), 0);
                 (place.head, place.sound) = (None, 0);
             }
@@ -178,7 +178,7 @@ impl DraftModel {
         made
     }
 
-    /// Runs what waits of each sequence that a draft is wanted of, so that the last pass has the logits of all.
+    /// Runs the pending tokens of each sequence with a request. The last pass has the logits of all of them.
     fn catch_up(&mut self) -> Result<()> {
         let DraftModel { executor, places, rows, effort, .. } = self;
         let executor = executor.as_mut();
@@ -219,7 +219,7 @@ impl DraftModel {
         }
     }
 
-    /// Takes a token of each draft from the last pass, and runs the next ones, until all are long enough.
+    /// Takes a token for each draft from the last pass and runs the next pass, until all drafts are complete.
     fn grow(&mut self) -> Result<()> {
         let DraftModel { executor, places, rows, effort, .. } = self;
         let executor = executor.as_mut();
@@ -254,7 +254,7 @@ impl DraftModel {
     }
 }
 
-/// Checks that a draft model's tokens are the model's own: each id that both vocabularies have spells the same.
+/// Checks that a draft model has the same tokens: every id in both vocabularies has the same spelling.
 ///
 /// # Errors
 /// Input, naming the first token that differs.

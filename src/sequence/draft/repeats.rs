@@ -1,39 +1,40 @@
-//! Drafts of what followed the last tokens where they stood before: in the sequence itself, or in a text.
+//! Drafts from repetition: the tokens that followed the last few tokens at an earlier place, in the sequence itself or
+//! in a given text.
 //!
-//! An index knows of every run of [`SHORTEST`] to [`LONGEST`] tokens where its latest occurrence ends. It is kept up as
-//! tokens come: a token costs the same however many there are. Its size is fixed; where it is too small for all runs, later
-//! ones take the place of earlier ones.
+//! An index holds the end of the latest occurrence of every run of [`SHORTEST`] to [`LONGEST`] tokens. It is updated
+//! with each token, at constant cost. Its size is fixed; when it is too small for all runs, later runs replace earlier
+//! ones.
 
 use super::{GRADES, MOST_DRAFTED, Proposer};
 use crate::Result;
 use std::sync::Arc;
 
-/// Tokens of the shortest run that a draft goes on.
+/// The shortest run that a draft may continue.
 pub const SHORTEST: usize = 2;
-/// Tokens of the longest run that is looked for.
+/// The longest run that is searched for.
 pub const LONGEST: usize = 8;
-/// Lengths of runs.
+/// The number of lengths.
 const LENGTHS: usize = LONGEST - SHORTEST + 1;
 const _: () = assert!(LENGTHS <= GRADES);
 
-/// Places where a run may be noted.
+/// The number of table entries that a run may be stored in.
 const PROBES: usize = 8;
-/// Most tokens of a sequence that all have places of their own, and most of a text.
+/// The most tokens of a sequence, and of a text, for which the index is sized.
 const MOST_OWN: usize = 1 << 15;
 const MOST_TEXT: usize = 1 << 20;
 
-/// Where runs of tokens occurred last.
+/// An index of the latest occurrences of runs of tokens.
 #[derive(Debug, Clone)]
 struct RepeatIndex {
-    /// For each length a table: where what follows a run begins; 0 for a free place.
+    /// A hash table for each length. An entry is the position after the run; 0 if free.
     places: Vec<u32>,
-    /// Places of a table, a power of two.
+    /// Entries of a table, a power of two.
     size: usize,
-    /// Runs that end before this position are noted.
+    /// Runs that end before this position are in the index.
     noted: usize,
 }
 
-/// The hashes of the last runs of `tokens`, by length; of those that are longer than `tokens`, 0.
+/// The hashes of the last runs of `tokens`, by length; 0 for lengths above that of `tokens`.
 fn hashes(tokens: &[u32]) -> [u64; LONGEST + 1] {
     let mut hashes = [0; LONGEST + 1];
     let mut hash = 0u64;
@@ -45,28 +46,28 @@ fn hashes(tokens: &[u32]) -> [u64; LONGEST + 1] {
 }
 
 impl RepeatIndex {
-    /// An index with places for the runs of `tokens` tokens.
+    /// An index sized for the runs of `tokens` tokens.
     fn new(tokens: usize) -> RepeatIndex {
         let size = (2 * tokens.max(PROBES)).next_power_of_two();
         RepeatIndex { places: vec![0; LENGTHS * size], size, noted: SHORTEST }
     }
 
     fn clear(&mut self) {
-        // One that was never used has touched no memory yet.
+        // An unused index has not touched its memory yet, and stays so.
         if self.noted > SHORTEST {
             self.places.fill(0);
             self.noted = SHORTEST;
         }
     }
 
-    /// Indices of the places that a run may have.
+    /// Indices of the entries that a run may be stored in.
     fn probes(&self, length: usize, hash: u64) -> impl Iterator<Item = usize> + Clone + use<> {
         let (table, mask) = ((length - SHORTEST) * self.size, self.size - 1);
         let home = (hash >> 32) as usize;
         (0..PROBES).map(move |i| table + ((home + i) & mask))
     }
 
-    /// Notes the runs of `tokens` that something follows. It has those of all tokens but the new ones.
+    /// Adds the runs of `tokens` that are followed by a token. The index already has all runs before the new tokens.
     fn note(&mut self, tokens: &[u32]) {
         for end in self.noted..tokens.len() {
             let hashes = hashes(&tokens[..end]);
@@ -86,16 +87,16 @@ impl RepeatIndex {
         self.noted = self.noted.max(tokens.len());
     }
 
-    /// Where in `tokens`, whose runs it has, what follows the latest `run` begins.
+    /// The position after the latest occurrence of `run` in `tokens`, which are indexed.
     fn find(&self, tokens: &[u32], run: &[u32], hash: u64) -> Option<usize> {
         let places = self.probes(run.len(), hash).map(|at| self.places[at] as usize);
-        // A place is free for good once one behind it is taken, so nothing stands behind a free one.
+        // Entries are never freed, so no run is stored after a free one.
         let mut taken = places.take_while(|place| *place != 0);
         taken.find(|&place| tokens.get(place - run.len()..place) == Some(run))
     }
 }
 
-/// A text whose runs are drafts for any sequence.
+/// A text whose runs serve as drafts for any sequence.
 #[derive(Debug)]
 pub struct DraftText {
     tokens: Vec<u32>,
@@ -103,7 +104,7 @@ pub struct DraftText {
 }
 
 impl DraftText {
-    /// Takes a text's tokens, fewer than 2³².
+    /// Indexes a text's tokens, fewer than 2³².
     pub fn new(tokens: Vec<u32>) -> DraftText {
         let mut index = RepeatIndex::new(tokens.len().min(MOST_TEXT));
         index.note(&tokens);
@@ -111,8 +112,8 @@ impl DraftText {
     }
 }
 
-/// Drafts what followed the longest of the last runs that occurred before, after its latest occurrence. Where both have it,
-/// the sequence comes before the text.
+/// Drafts the continuation of the longest of the last runs that occurred before, at its latest occurrence. The sequence
+/// itself is preferred to the text.
 #[derive(Debug)]
 pub struct Repeats {
     /// One for each slot.
@@ -120,7 +121,7 @@ pub struct Repeats {
     text: Option<Arc<DraftText>>,
 }
 
-/// What is known of a slot's sequence.
+/// The index and draft of a slot's sequence.
 #[derive(Debug)]
 struct Own {
     index: RepeatIndex,
@@ -129,7 +130,7 @@ struct Own {
 }
 
 impl Repeats {
-    /// For so many sequences, each of `context` tokens at most, fewer than 2³².
+    /// State for `slots` sequences of at most `context` tokens each, fewer than 2³².
     pub fn new(slots: usize, context: usize, text: Option<Arc<DraftText>>) -> Repeats {
         let index = || RepeatIndex::new(context.min(MOST_OWN));
         let own = |_| Own { index: index(), draft: Vec::with_capacity(MOST_DRAFTED), grade: 0 };
@@ -158,14 +159,14 @@ impl Proposer for Repeats {
 }
 
 impl Own {
-    /// Appends the draft. Returns its grade.
+    /// Appends the draft for `tokens`. Returns its grade.
     fn find(&mut self, text: Option<&DraftText>, tokens: &[u32], most: usize) -> usize {
         let Own { index, draft, .. } = self;
         let hashes = hashes(tokens);
         for length in (SHORTEST..=LONGEST.min(tokens.len())).rev() {
             let (run, hash) = (&tokens[tokens.len() - length..], hashes[length]);
             if let Some(from) = index.find(tokens, run, hash) {
-                // At the sequence's end it goes on with what it has drafted: what repeats itself goes round.
+                // Past the end of the sequence the draft continues with its own tokens, as in a loop.
                 for at in from..from + most {
                     let next = tokens.get(at).or_else(|| draft.get(at - tokens.len())).copied();
                     draft.extend(next);
