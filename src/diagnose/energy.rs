@@ -1,8 +1,9 @@
-//! The energy that tokens take: what the GPU and the processor's package have used between two moments, where the machine says.
+//! The energy per token: the energy of the GPU and of the processor's package between two moments, if the machine
+//! reports it.
 //!
-//! A processor counts its package's energy (RAPL, which most systems show to root alone), and so do some GPUs; of others the
-//! power is sampled and summed up. An APU's package holds its GPU, and its GPU's figure may hold the processor: so the two are
-//! told apart, and never added. Both are of all that runs on the machine.
+//! A processor counts its package's energy (RAPL, which most systems show only to root), and so do some GPUs; for other
+//! GPUs the power is sampled and integrated. An APU's package contains its GPU, and the GPU's figure may contain the
+//! processor, so the two are reported separately and never added. Both include all work on the machine.
 
 use super::top::nvidia::NvmlLibrary;
 use crate::machine::files::Files;
@@ -13,37 +14,38 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a power is sampled.
+/// Interval at which a power is sampled.
 const SAMPLE: Duration = Duration::from_millis(100);
-/// How often counters are read at least: the smallest begins anew after a quarter of an hour at full power.
+/// The longest interval between readings of a counter: the smallest counter wraps after a quarter of an hour at full
+/// power.
 const COUNT: Duration = Duration::from_secs(60);
-/// Less time than this says nothing: powers are means over as much.
+/// The shortest meaningful time, because drivers average power over about as long.
 const LEAST: Duration = Duration::from_millis(200);
 
-/// Joules. `None`: this machine, or this user's rights, do not say.
+/// Energy in joules. `None`: the machine does not report it, or not to this user.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Energy {
-    /// Of the GPU.
+    /// The GPU's energy.
     pub gpu: Option<f64>,
-    /// Of the processor's packages.
+    /// The energy of the processor's packages.
     pub package: Option<f64>,
 }
 
 impl Energy {
-    /// Each part that is known, by its name.
+    /// The known parts with their names.
     pub fn parts(self) -> impl Iterator<Item = (&'static str, f64)> {
         let parts = [("gpu", self.gpu), ("package", self.package)];
         parts.into_iter().filter_map(|(name, joules)| Some((name, joules?)))
     }
 
-    /// The same for each of `tokens`. `None`: there are none, or nothing is known.
+    /// The energy per token. `None` if `tokens` is 0 or no part is known.
     pub fn per(self, tokens: usize) -> Option<Energy> {
         let each = |joules: Option<f64>| joules.map(|joules| joules / tokens as f64);
         let is_known = self.gpu.or(self.package).is_some();
         (tokens > 0 && is_known).then(|| Energy { gpu: each(self.gpu), package: each(self.package) })
     }
 
-    /// In words, of a token: `0.41 J/token (GPU), 1.20 (package)`.
+    /// A line for one token's energy: `0.41 J/token (GPU), 1.20 (package)`.
     pub fn per_token_words(self) -> String {
         match (self.gpu, self.package) {
             (Some(gpu), Some(package)) => format!("{gpu:.2} J/token (GPU), {package:.2} (package)"),
@@ -54,7 +56,7 @@ impl Energy {
     }
 }
 
-/// What was used until a moment, since the meter began.
+/// The energy used from the meter's start to a moment.
 #[derive(Debug, Clone, Copy)]
 pub struct EnergyMark {
     at: Instant,
@@ -62,7 +64,7 @@ pub struct EnergyMark {
 }
 
 impl EnergyMark {
-    /// What was used from `before` on. `None`: that was less than a fifth of a second ago, which says nothing.
+    /// The energy used since `before`. `None` if less than a fifth of a second has passed, which is too short.
     pub fn since(self, before: EnergyMark) -> Option<Energy> {
         let between = |now: Option<f64>, then: Option<f64>| now.zip(then).map(|(now, then)| now - then);
         (self.at - before.at >= LEAST).then(|| Energy {
@@ -72,15 +74,16 @@ impl EnergyMark {
     }
 }
 
-/// Measures energy as long as it is there.
+/// Measures energy until it is dropped.
 pub struct EnergyMeter {
     sources: Arc<Mutex<Sources>>,
-    /// Its drop ends the thread that samples.
+    /// Ends the sampling thread when it is dropped.
     _ends: Sender<()>,
 }
 
 impl EnergyMeter {
-    /// A meter of the packages, and `with_gpu` of the machine's GPU, if it has one only. `None`: neither can be read.
+    /// A meter of the packages, and with `with_gpu` of the GPU if the machine has exactly one. `None` if neither can be
+    /// read.
     pub fn start(files: &Files, with_gpu: bool) -> Option<EnergyMeter> {
         let sources = Sources::find(files, with_gpu)?;
         let pause = if matches!(
@@ -99,18 +102,18 @@ impl EnergyMeter {
                 sampled.lock().unwrap_or_else(PoisonError::into_inner).mark();
             }
         };
-        // Without the thread a power is known at the ends alone, which says little.
+        // Without the thread the power would be known only at the ends.
         thread::Builder::new().name("energy".into()).spawn(sample).ok()?;
         Some(EnergyMeter { sources, _ends: ends })
     }
 
-    /// What was used until now.
+    /// The energy used until now.
     pub fn mark(&self) -> EnergyMark {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner).mark()
     }
 }
 
-/// What the machine shows.
+/// The sources of energy readings.
 struct Sources {
     files: Files,
     nvidia: NvmlLibrary,
@@ -122,28 +125,28 @@ struct Sources {
 
 /// A processor's package.
 struct Package {
-    /// Its counter's file, in µJ.
+    /// The path of its counter, in µJ.
     path: String,
-    /// Where the counter begins anew.
+    /// The value at which the counter wraps.
     range: u64,
     last: u64,
 }
 
 struct GpuMeter {
     kind: EnergySource,
-    /// The counter, J, or the power, W, when it was last read.
+    /// The last reading: a counter in J, or a power in W.
     last: f64,
 }
 
-/// How a GPU tells what it uses.
+/// A GPU's way of reporting energy.
 enum EnergySource {
-    /// A file of a counter, in µJ.
+    /// The file of a counter, in µJ.
     Counter(String),
-    /// A file of a power, in µW.
+    /// The file of a power, in µW.
     Power(String),
-    /// NVIDIA's library counts, of the GPU at this address.
+    /// The energy counter of NVIDIA's library, for the GPU at this address.
     NvidiaCounter(String),
-    /// NVIDIA's library says its power alone.
+    /// The power by NVIDIA's library.
     NvidiaPower(String),
 }
 
@@ -164,7 +167,7 @@ impl Sources {
         EnergyMark { at: now, used: self.used }
     }
 
-    /// Adds what was used in the last `seconds`. A source that says nothing any more is none from there on.
+    /// Adds the energy of the last `seconds`. A source that fails once stays unknown from then on.
     fn advance(&mut self, seconds: f64) {
         for package in &mut self.packages {
             let now = self.files.value::<u64>(&package.path).ok();
@@ -178,7 +181,7 @@ impl Sources {
         if let Some(gpu) = &mut self.gpu {
             let now = gpu.kind.read(&self.files, &self.nvidia);
             let used = now.map(|now| match gpu.kind {
-                // One that began anew, as after a reset, has lost what was before.
+                // After a reset the counter starts over, and the energy before it is lost.
                 EnergySource::Counter(_) | EnergySource::NvidiaCounter(_) => (now - gpu.last).max(0.0),
                 EnergySource::Power(_) | EnergySource::NvidiaPower(_) => (now + gpu.last) / 2.0 * seconds,
             });
@@ -188,7 +191,7 @@ impl Sources {
     }
 }
 
-/// The packages whose counters this user may read; none where one of them is hidden.
+/// The packages with a readable counter; empty if any of them is not readable.
 fn packages(files: &Files) -> Vec<Package> {
     const ZONES: &str = "/sys/class/powercap";
     let is_zone = |name: &String| name.strip_prefix("intel-rapl:").is_some_and(|n| n.parse::<u32>().is_ok());
@@ -203,7 +206,7 @@ fn packages(files: &Files) -> Vec<Package> {
     names.filter(is_package).map(read).collect::<Option<Vec<_>>>().unwrap_or_default()
 }
 
-/// How the machine's GPU tells what it uses. With several, it is not known which of them computes.
+/// The energy source of the machine's GPU. With several GPUs there is none, because it is not known which one computes.
 fn find_gpu(files: &Files, nvidia: &NvmlLibrary) -> Option<GpuMeter> {
     let nodes = DeviceNode::gpus(files);
     let closed: Vec<Nvidia> =
@@ -230,7 +233,7 @@ fn find_gpu(files: &Files, nvidia: &NvmlLibrary) -> Option<GpuMeter> {
 }
 
 impl EnergySource {
-    /// J of a counter, W of a power.
+    /// The reading: J for a counter, W for a power.
     fn read(&self, files: &Files, nvidia: &NvmlLibrary) -> Option<f64> {
         match self {
             EnergySource::Counter(path) | EnergySource::Power(path) => {

@@ -1,10 +1,11 @@
-//! How well a model predicts a text: its perplexity, by llama.cpp's definition, so that figures compare.
+//! The perplexity of a model on a text, by llama.cpp's definition, so that figures are comparable.
 //!
-//! The text's tokens begin with `<bos>`; special tokens that the text spells stay text. The tokens are cut into windows of
-//! n tokens that do not overlap; tokens at the end that fill no window are left out. Each window runs in an empty context, with `<bos>` in the place of its first token. The
-//! first half of a window is context and is not scored. Scored are the tokens at n/2 + 1 to n - 1, counted from 0: each is
-//! predicted by the logits at the position before it. The perplexity is exp of the mean of -ln p over all scored tokens,
-//! where p is the probability that the model gave to the token.
+//! The text's tokens begin with `<bos>`; special tokens that the text spells stay text. The tokens are cut into windows
+//! of n tokens that do not overlap; tokens at the end that fill no window are left out. Each window runs in an empty
+//! context, with `<bos>` in the place of its first token. The first half of a window is context and is not scored.
+//! Scored are the tokens at n/2 + 1 to n - 1, counted from 0: each is predicted by the logits at the position before
+//! it. The perplexity is exp of the mean of -ln p over all scored tokens, where p is the probability that the model
+//! gave to the token.
 
 use crate::display::counted;
 use crate::error::{Setting, text};
@@ -14,15 +15,15 @@ use crate::sequence::chooser::not_finite;
 use crate::{Error, Result};
 use rayon::prelude::*;
 
-/// Tokens of a window, as llama.cpp has it.
+/// Tokens of a window, as in llama.cpp.
 pub const DEFAULT_WINDOW: usize = 512;
-/// Rows of logits that the head makes at a time. The head's weights are read once for all of them.
+/// Rows of logits in a pass, all of which read the head's weights once.
 pub const HEAD_ROWS: usize = 32;
 
-/// The losses of some tokens, summed: -ln p of each, in nats.
+/// The summed losses of scored tokens: -ln p of each, in nats.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Losses {
-    /// How many tokens were scored.
+    /// The number of scored tokens.
     pub count: usize,
     sum: f64,
     squares: f64,
@@ -35,7 +36,7 @@ impl Losses {
         self.squares += loss * loss;
     }
 
-    /// The mean loss, in nats a token.
+    /// The mean loss, in nats per token.
     pub fn mean(&self) -> f64 {
         self.sum / self.count as f64
     }
@@ -55,7 +56,7 @@ impl Losses {
 /// Checks that a text is long enough: two windows of `window` tokens.
 ///
 /// # Errors
-/// Input: it is not, or a window is too short to score a token.
+/// Input: the text is shorter, or a window is too short to score a token.
 pub fn check(tokens: &[u32], window: usize) -> Result<()> {
     if window < 3 {
         let cause = format!("of a window of {window} no token is scored");
@@ -96,7 +97,7 @@ fn score(executor: &mut dyn Executor, ids: &[u32], losses: &mut Losses) -> Resul
     session.prefill_with(executor, ids, &mut |executor, rows, _| {
         executor.forward(rows, None)?;
         let start = rows[0].position as usize;
-        // The rows of this chunk that are scored; empty if it lies in the first half.
+        // The scored rows of this chunk; empty if it lies in the first half.
         let first = scored.start.saturating_sub(start);
         let end = scored.end.saturating_sub(start).min(rows.len());
         for first in (first..end).step_by(executor.schedule().extent.head_rows) {
@@ -116,7 +117,7 @@ fn score(executor: &mut dyn Executor, ids: &[u32], losses: &mut Losses) -> Resul
 
 /// -ln of the probability that `logits` give to the token `wanted`, in nats.
 fn loss(logits: &[f32], wanted: usize) -> f64 {
-    // Parts of a fixed size, summed in order: the same sum however many threads there are.
+    // Parts of a fixed size, summed in order, so that the sum does not depend on the number of threads.
     const PART: usize = 1 << 14;
     let peak = f64::from(logits.iter().fold(f32::NEG_INFINITY, |peak, &x| peak.max(x)));
     let weigh = |part: &[f32]| part.iter().map(|&x| (f64::from(x) - peak).exp()).sum();

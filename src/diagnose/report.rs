@@ -1,5 +1,5 @@
-//! One file about a machine for somebody who is elsewhere: its checks, a plan, what its kernel said of its devices, and what Kiln
-//! keeps there. Names of users, machines and folders of theirs are taken out.
+//! A report about a machine in one file, for remote support: its checks, a forecast, the kernel's messages on its
+//! devices, and Kiln's files there. Names of users, machines and users' folders are redacted.
 
 use super::status::{self, Environment};
 use crate::machine::cache;
@@ -12,16 +12,16 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Most of the kernel's lines, the last ones.
+/// The most kernel lines in a report; the last ones are taken.
 const MOST_LINES: usize = 100;
-/// Bytes of a record of the kernel's log: it has no longer ones.
+/// The longest record of the kernel's log, in bytes.
 const RECORD: usize = 8192;
-/// What the kernel's lines are about that are taken: the drivers of GPUs and NPUs, memory that ran out, and Kiln itself.
+/// Words that select kernel lines: the drivers of GPUs and NPUs, shortage of memory, and Kiln itself.
 const SUBJECTS: [&str; 8] = ["amdgpu", "amdxdna", "[drm", "NVRM", "i915", "ttm", "Out of memory", "kiln"];
-/// Variables that change what Kiln or a driver does begin with these.
+/// Prefixes of variables that influence Kiln or a driver.
 const VARIABLES: [&str; 9] = ["KILN_", "VK_", "MESA_", "RADV_", "AMD_", "RUST_", "RAYON_", "XDG_", "LIBGL_"];
 
-/// The report: what `probe` and `plan` gave, and the rest as it is now.
+/// The report: results of `probe` and `plan`, and the machine's current state.
 pub fn gather(files: &Files, probe: Value, plan: Value) -> Value {
     let features: Vec<&str> = version::features().collect();
     let report = json!({
@@ -38,7 +38,7 @@ pub fn gather(files: &Files, probe: Value, plan: Value) -> Value {
     Redaction::of_this_user(files).apply(report)
 }
 
-/// The kernel's last lines on devices and memory; or why there are none.
+/// The kernel's last lines on devices and memory, or the reason why they cannot be read.
 fn kernel_lines(files: &Files) -> Value {
     const LOG: &str = "/dev/kmsg";
     let mut options = OpenOptions::new();
@@ -52,9 +52,9 @@ fn kernel_lines(files: &Files) -> Value {
     loop {
         match file.read(&mut record) {
             Ok(0) => break,
-            // Each read gives a record, `priority,number,time,flags;text`.
+            // Each read returns one record, `priority,number,time,flags;text`.
             Ok(n) => lines.extend(String::from_utf8_lossy(&record[..n]).lines().filter_map(line_of)),
-            // What was overwritten meanwhile is left out.
+            // Records that were overwritten meanwhile are skipped.
             Err(e) if matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::Interrupted) => {}
             Err(_) => break,
         }
@@ -87,7 +87,7 @@ fn cached() -> Value {
     json!({"directory": directory.to_string_lossy(), "files": files})
 }
 
-/// Those variables that matter, without what may be a secret.
+/// Variables with one of these prefixes, except possible secrets.
 fn variables(all: impl Iterator<Item = (String, String)>) -> Map<String, Value> {
     let is_secret = |name: &str| ["KEY", "TOKEN", "SECRET", "PASS"].iter().any(|word| name.contains(word));
     let mut taken: Vec<_> = all.filter(|(name, _)| VARIABLES.iter().any(|start| name.starts_with(start))).collect();
@@ -98,12 +98,12 @@ fn variables(all: impl Iterator<Item = (String, String)>) -> Map<String, Value> 
         .collect()
 }
 
-/// What is taken out of a report.
+/// The words to redact.
 #[derive(Debug, Default)]
 struct Redaction {
-    /// The user's own folder.
+    /// The user's home directory.
     home: Option<String>,
-    /// Words, and what stands in their place.
+    /// Words with their replacements.
     words: Vec<(String, &'static str)>,
 }
 
@@ -113,13 +113,13 @@ impl Redaction {
         let home = user.as_ref().map(|user| user.dir.to_string_lossy().into_owned()).filter(|home| home.len() > 1);
         let host = files.text("/proc/sys/kernel/hostname").ok();
         let id = files.text("/etc/machine-id").ok();
-        // A user of that name is on every machine.
+        // Every machine has a root user.
         let name = user.map(|user| user.name).filter(|name| name != "root");
         let words = [(name, "USER"), (host, "HOST"), (id, "MACHINE-ID")];
         Redaction { home, words: words.into_iter().filter_map(|(word, by)| Some((word?, by))).collect() }
     }
 
-    /// The same value with every text redacted.
+    /// Redacts every string in a value.
     fn apply(&self, value: Value) -> Value {
         match value {
             Value::String(text) => self.text(&text).into(),
@@ -136,7 +136,7 @@ impl Redaction {
     }
 }
 
-/// Replaces `word` where it stands alone: no letter, digit, `-` or `_` is beside it.
+/// Replaces `word` where it stands alone, without a letter, digit, `-` or `_` beside it.
 fn replace_word(text: &str, word: &str, by: &str) -> String {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
@@ -149,7 +149,7 @@ fn replace_word(text: &str, word: &str, by: &str) -> String {
     out + rest
 }
 
-/// Names of users in paths: `/home/anna/models` is `/home/USER/models`.
+/// Replaces users' names in paths: `/home/anna/models` becomes `/home/USER/models`.
 fn hide_folders(text: &str) -> String {
     let mut parts = text.split("/home/");
     let mut out = parts.next().unwrap_or_default().to_owned();

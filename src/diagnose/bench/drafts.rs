@@ -1,5 +1,5 @@
-//! Decoding with drafts that are right as often as is stated: what is measured is what passes cost, and how many tokens are
-//! drafted where that follows from it.
+//! Decoding with drafts of a given acceptance. It measures the cost of passes, and the number of drafted tokens that
+//! pays at this cost.
 
 use super::measure::{Bench, Repetition, pass_cost};
 use crate::executor::{HeadRows, Row};
@@ -10,20 +10,21 @@ use crate::sequence::draft::{MOST_DRAFTED, Proposer, SharedModel};
 use crate::{Error, Result};
 use std::time::Instant;
 
-/// Drafts of stated quality.
+/// Drafts with a given acceptance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stated {
-    /// Tokens of each draft; `None`: as many as pay, [`MOST_DRAFTED`] at most.
+    /// Tokens of each draft; `None`: as many as pay, at most [`MOST_DRAFTED`].
     pub drafted: Option<usize>,
-    /// Of a thousand drafted tokens after right ones, how many are right.
+    /// The number of right tokens among a thousand drafted ones whose predecessors are right.
     pub right: u32,
 }
 
 impl Stated {
-    /// Drafts of `drafted` tokens, or of as many as pay, each right with a probability of `share`, to the thousandth.
+    /// Drafts of `drafted` tokens, or of as many as pay, with an acceptance of `share` per token, rounded to a
+    /// thousandth.
     ///
     /// # Errors
-    /// Input: no token, more than [`MOST_DRAFTED`], or no probability.
+    /// Input: no token, more than [`MOST_DRAFTED`], or `share` is not a probability.
     pub fn new(drafted: Option<usize>, share: f64) -> Result<Stated> {
         if let Some(drafted) = drafted.filter(|drafted| !(1..=MOST_DRAFTED).contains(drafted)) {
             let what = format!("drafts of {drafted} tokens are not in 1..={MOST_DRAFTED}");
@@ -36,21 +37,21 @@ impl Stated {
         Ok(Stated { drafted, right: (1000.0 * share).round() as u32 })
     }
 
-    /// Most tokens of a draft.
+    /// The most tokens of a draft.
     pub fn most(self) -> usize {
         self.drafted.unwrap_or(MOST_DRAFTED)
     }
 
-    /// Tells of each draft, by its length, how many of its tokens are right. The numbers of a sequence are the same in every
-    /// run, and lie so evenly that a hundred drafts are right as often as is stated.
+    /// A function from a draft's length to the number of its right tokens. For a sequence the numbers are the same in
+    /// every run, and spread so evenly that a hundred drafts have the given acceptance.
     pub fn coins(self, sequence: usize) -> impl FnMut(usize) -> usize {
         let share = f64::from(self.right) / 1000.0;
-        // Steps of the golden ratio leave no gap larger than others.
+        // Multiples of the golden ratio spread evenly.
         const STEP: f64 = 0.618_033_988_749_895;
         let mut number = (0.5 + 0.5 * STEP * sequence as f64) % 1.0;
         move |drafted| {
             number = (number + STEP) % 1.0;
-            // The draft has at least so many right ones with a probability of that power of the share.
+            // The probability that the first `n` tokens are all right is `share` to the power of `n`.
             let mut all_right = 1.0;
             (0..drafted)
                 .take_while(|_| {
@@ -62,7 +63,7 @@ impl Stated {
     }
 }
 
-/// What is known of a device's passes with drafts.
+/// Measured times of passes with drafts, and the acceptance so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Policy {
     gain: PassTimes,
@@ -70,12 +71,12 @@ pub(super) struct Policy {
 }
 
 impl Bench<'_> {
-    /// Lets a model draft where drafts are measured: its time counts. What it drafts does not.
+    /// Uses a draft model, whose time then counts. Its drafts are replaced by tokens of the given acceptance.
     pub fn draft_with(&mut self, model: SharedModel) {
         self.draft = Some(model);
     }
 
-    /// Decodes `tokens` tokens of each of `sequences` sequences from `depth` on. `policy` is taken from run to run.
+    /// Decodes `tokens` tokens of each of `sequences` sequences from `depth` on. `policy` carries over between runs.
     pub(super) fn run_drafts(
         &mut self,
         stated: Stated,
@@ -84,7 +85,7 @@ impl Bench<'_> {
         policy: &mut Policy,
     ) -> Result<Repetition> {
         let mut model = self.draft.clone();
-        // A draft model's vocabulary may lack a few of the model's.
+        // A draft model's vocabulary may be slightly smaller.
         let vocab = model.as_ref().map_or(usize::MAX, SharedModel::vocab);
         let fit = |token: u32| (token as usize % vocab) as u32;
         let whole = |s| self.tokens(s, 0..depth + tokens).into_iter().map(fit).collect();
@@ -123,7 +124,7 @@ impl Bench<'_> {
                     }
                     None => policy.gain.choose(&mut candidates, room),
                 };
-                // Nothing is drafted for a pass that is under way.
+                // A pass that already runs gets no drafts.
                 let drafted = if executor.is_ahead() { 0 } else { wanted };
                 if drafted == 0 {
                     candidates.iter_mut().for_each(|candidate| candidate.drafted = 0);
@@ -178,15 +179,15 @@ impl Bench<'_> {
     }
 }
 
-/// A sequence that decodes.
+/// A decoding sequence.
 struct Decoding {
     sequence: usize,
-    /// Its tokens, the drafted ones that are right among them.
+    /// All tokens of the sequence, including those still to be decoded.
     whole: Vec<u32>,
-    /// The position of its next row, and that row's token.
+    /// Position and token of its next row.
     at: usize,
     next: u32,
-    /// Most tokens of its next draft.
+    /// The most tokens of its next draft.
     most: usize,
     coins: Box<dyn FnMut(usize) -> usize>,
 }

@@ -1,4 +1,4 @@
-//! Where a pass's time goes: the time of each kernel.
+//! The time of each kernel of a pass.
 
 use super::roof::{Ceilings, MeasuredRates};
 use super::stats::Sample;
@@ -22,8 +22,8 @@ pub struct KernelTime {
     pub cost: Cost,
     /// Median seconds; 0 where the clock is too coarse.
     pub seconds: f64,
-    /// Rates. `None` where the clock is too coarse or a rate is above its ceiling: a kernel may find in a cache what
-    /// the kernel before it wrote, and the ceiling is that of memory.
+    /// Rates. `None` where the clock is too coarse or a rate is above its ceiling: a kernel may read data from a cache
+    /// that the kernel before it has filled, while the ceiling is that of memory.
     pub rates: Option<MeasuredRates>,
 }
 

@@ -28,7 +28,7 @@ const WARM_UP_TOKENS: usize = 8;
 /// A measured line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BenchLine {
-    /// What was timed.
+    /// The work that was timed.
     pub case: Case,
     /// Tokens of all sequences in one repetition.
     pub tokens: usize,
@@ -46,11 +46,11 @@ pub struct BenchLine {
     pub cpu_per_token: CpuTime,
     /// Share of the time in which the device was busy, by the device's clock. `None` without such a clock.
     pub busy: Option<f64>,
-    /// Energy of each token, over all repetitions. `None`: it is not known.
+    /// Energy per token, over all repetitions. `None` if unknown.
     pub energy_per_token: Option<Energy>,
-    /// The kernels of its pass, if they were asked for.
+    /// The kernels of its pass, if requested.
     pub kernels: Vec<KernelTime>,
-    /// Who worked when on its pass, if that was asked for.
+    /// The engines' activity during its pass, if requested.
     pub timeline: Option<EngineTimeline>,
 }
 
@@ -78,7 +78,8 @@ pub fn pass_cost(schedule: &Schedule, pass: PassShape, head: bool) -> Cost {
     sum
 }
 
-/// A pass of `rows` rows of one sequence and of one of each of `beside` others, with the logits of the last and of these.
+/// The shape of a pass with `rows` rows of one sequence and one row for each of `beside` others, with the logits of the
+/// last row and of the others.
 fn of_rows(rows: usize, beside: usize, depth: usize) -> PassShape {
     match beside {
         0 => PassShape::Prefill { rows, depth },
@@ -94,20 +95,20 @@ pub struct Bench<'a> {
     filled: Vec<usize>,
     /// The choosers of sequences that sample; empty where each takes its argmax.
     choosers: Vec<Chooser>,
-    /// The model that drafts, where the time of drafting counts.
+    /// The draft model, if its time counts.
     pub(super) draft: Option<SharedModel>,
-    /// What is known of passes with drafts of the line that is measured.
+    /// The state of drafting for the current line.
     policy: Policy,
-    /// `None` where nothing can be read.
+    /// `None` if no energy can be read.
     energy: Option<EnergyMeter>,
-    /// Called with a description of each measurement, for a person who waits.
+    /// Called with a description of each measurement.
     pub(super) progress: &'a dyn Fn(&str),
 }
 
 /// Figures of one repetition.
 pub(super) struct Repetition {
     seconds: f64,
-    /// Passes, and their bytes and operations, where these are known only once they have run.
+    /// Passes with their bytes and operations, for work whose size is known only afterwards.
     pub(super) passes: usize,
     pub(super) cost: Cost,
     cpu: CpuTime,
@@ -116,7 +117,7 @@ pub(super) struct Repetition {
 }
 
 impl<'a> Bench<'a> {
-    /// Measures the ceilings. `matrix` measures that of the matrix units, in operations per second.
+    /// Measures the ceilings. `matrix` measures the matrix units' rate in operations per second.
     ///
     /// # Errors
     /// Device: it failed.
@@ -126,8 +127,8 @@ impl<'a> Bench<'a> {
         progress: &'a dyn Fn(&str),
     ) -> Result<Bench<'a>> {
         progress("measuring the ceilings");
-        // Reading raises an idle GPU's clocks for the matrix units, and they for reading: an H200 that came out of idling once read
-        // at less than half of its rate for 300 ms.
+        // Reading raises an idle GPU's clocks for the matrix test, and that test in turn for reading: an H200 just out
+        // of idle once read at less than half of its rate for 300 ms.
         let (idle, matrix) = (executor.measure_read_ceiling()?, matrix()?);
         let ceilings = Ceilings { read: executor.measure_read_ceiling()?.max(idle), matrix };
         let filled = vec![0; executor.schedule().extent.sequences];
@@ -136,10 +137,10 @@ impl<'a> Bench<'a> {
         Ok(Bench { executor, ceilings, filled, choosers, draft, policy, energy, progress })
     }
 
-    /// Lets every sequence that decodes sample by the default settings, each with its own seed.
+    /// Makes every decoding sequence sample by the default settings, each with its own seed.
     ///
     /// # Errors
-    /// None that the default settings have.
+    /// None: the default settings are valid.
     pub fn sample(&mut self) -> Result<()> {
         let vocab = self.executor.schedule().shape.vocab;
         let config = |seed| SamplerConfig { seed: Some(seed), ..SamplerConfig::default() };
@@ -148,13 +149,13 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// The ceilings that lines are judged by.
+    /// The ceilings for judging lines.
     pub fn ceilings(&self) -> Ceilings {
         self.ceilings
     }
 
-    /// Rates of some work. A rate above the read ceiling is looked at once more: the device may have read below its clocks when
-    /// the ceiling was measured, which now follows work.
+    /// Rates of some work. A rate above the read ceiling makes the ceiling be measured again, after work this time: the
+    /// device may have read below its clocks at first.
     fn judge(&mut self, case: Case, cost: Cost, seconds: f64) -> Result<MeasuredRates> {
         if self.ceilings.rates(cost, seconds).read_share > 1.0 {
             self.ceilings.read = self.executor.measure_read_ceiling()?.max(self.ceilings.read);
@@ -162,7 +163,7 @@ impl<'a> Bench<'a> {
         self.ceilings.judge(&case.name(), cost, seconds)
     }
 
-    /// Rates of a line beside the ceilings as they are known now, which a later line may have raised.
+    /// Rates of a line against the current ceilings, which a later line may have raised.
     pub fn rates(&self, line: &BenchLine) -> MeasuredRates {
         self.ceilings.rates(line.cost, line.seconds.median())
     }
@@ -176,7 +177,7 @@ impl<'a> Bench<'a> {
         (self.progress)(&format!("{}: warming up", case.name()));
         let mut next = vec![0u32; self.filled.len()];
         match case.work {
-            // Repeats until the chunk size is settled: the first runs show how many rows keep to the submit budget.
+            // Repeats until the chunk size is settled: the first runs show how many rows stay within the submit budget.
             Work::Prefill(_) => loop {
                 let rows = self.executor.prefill_rows();
                 self.run_once(case, &mut next)?;
@@ -211,13 +212,12 @@ impl<'a> Bench<'a> {
         let after = self.energy.as_ref().map(EnergyMeter::mark);
         let used = after.zip(before).and_then(|(after, before)| after.since(before)?.per(tokens * repetitions));
         if self.executor.prefill_rows() != chunk {
-            // The device has become slower and wants smaller chunks, so the repetitions are not comparable. Start
-            // again.
+            // The device has slowed down and needs smaller chunks, so the repetitions are not comparable. Start again.
             return self.measure(case, repetitions);
         }
         let seconds = Sample::new(done.iter().map(|r| r.seconds));
         if let Work::Draft { .. } = case.work {
-            // Each repetition may have drafted otherwise: those of the slowest one that is no slower than the median.
+            // Repetitions may differ in their drafts: takes the slowest one that is not slower than the median.
             let median =
                 done.iter().filter(|r| r.seconds <= seconds.median()).max_by(|a, b| a.seconds.total_cmp(&b.seconds));
             (passes, cost) = median.map_or((0, cost), |r| (r.passes, r.cost));
@@ -240,7 +240,7 @@ impl<'a> Bench<'a> {
                 process: sum(|r| r.cpu.process) / all_tokens,
                 thread: sum(|r| r.cpu.thread) / all_tokens,
             },
-            // 0 is the answer of a device without a clock.
+            // A device without a clock reports 0.
             busy: (busy > 0.0).then_some(busy),
             seconds,
             energy_per_token: used,
@@ -274,7 +274,7 @@ impl<'a> Bench<'a> {
                 }
                 (sequences * tokens, tokens, cost)
             }
-            // The run tells what it took.
+            // Known after the run.
             Work::Draft { sequences, tokens, .. } => (sequences * tokens, 0, cost),
         }
     }
@@ -320,7 +320,7 @@ impl<'a> Bench<'a> {
         positions.map(row).collect()
     }
 
-    /// `rows` rows of the first sequence and one of each of `beside` others, at a depth.
+    /// `rows` rows of the first sequence and one row for each of `beside` others, at a depth.
     fn mixed_rows(&self, rows: usize, beside: usize, depth: usize) -> Vec<Row> {
         let others = (1..=beside).flat_map(|sequence| self.rows(sequence, depth..depth + 1));
         self.rows(0, depth..depth + rows).into_iter().chain(others).collect()

@@ -1,4 +1,4 @@
-//! The bench: rates of a model on a device, each beside what the device's memory and matrix units allow.
+//! The bench: rates of a model on a device, each relative to the measured ceilings of memory and matrix units.
 
 mod drafts;
 pub mod kernels;
@@ -21,10 +21,10 @@ use crate::error::{Setting, Text, text};
 use crate::model::Shape;
 use crate::{Error, Result};
 
-/// Most repetitions of a line: the figures of each are kept.
+/// The most repetitions of a line; the figures of each are kept in memory.
 const MOST_REPETITIONS: usize = 1_000_000;
 
-/// What is measured: every prefill and every decode, at every depth.
+/// Settings of the bench: every prefill and every decode is measured at every depth.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BenchSettings {
     /// Prompt lengths; empty for no prefill.
@@ -33,11 +33,11 @@ pub struct BenchSettings {
     pub decode: usize,
     /// Sequences that decode at once.
     pub batch: Vec<usize>,
-    /// Rows of passes of one sequence; `decode` passes in a repetition.
+    /// Rows per pass of one sequence; a repetition has `decode` passes.
     pub rows: Vec<usize>,
-    /// Sequences with a row in further passes of these rows.
+    /// Other sequences with a row each in additional passes of these rows.
     pub beside: usize,
-    /// Drafts that one sequence decodes with.
+    /// Drafts to measure one sequence's decoding with.
     pub drafts: Vec<Stated>,
     /// Positions already in the cache when timing starts.
     pub depth: Vec<usize>,
@@ -50,9 +50,9 @@ pub struct BenchSettings {
 pub enum Work {
     /// A prompt of this many tokens, in chunks.
     Prefill(usize),
-    /// Passes that each run `rows` rows of one sequence and one row of each of `beside` others, over and over the same
-    /// ones, with the logits of the last and of the others: how long a chunk of a prompt, a check of a draft, or a mixed
-    /// pass takes at a depth.
+    /// Repetitions of the same pass, with `rows` rows of one sequence and one row for each of `beside` others, and the
+    /// logits of the last row and of the others. It gives the time of a prompt's chunk, of a draft's verification, or
+    /// of a mixed pass at a depth.
     Rows {
         /// Rows of one sequence.
         rows: usize,
@@ -68,8 +68,8 @@ pub enum Work {
         /// Tokens of each.
         tokens: usize,
     },
-    /// Each of `sequences` decodes `tokens` tokens with drafts. A pass makes one of every sequence, and those drafted ones that
-    /// are right.
+    /// Each of `sequences` decodes `tokens` tokens with drafts. A pass gives one token of every sequence, and the
+    /// accepted drafted tokens.
     Draft {
         /// The drafts.
         stated: Stated,
@@ -90,7 +90,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Its name in tables and errors.
+    /// The name in tables and errors.
     pub fn name(&self) -> String {
         let depth = if self.depth > 0 { format!(" at depth {}", self.depth) } else { String::new() };
         match self.work {
@@ -108,7 +108,7 @@ impl Case {
         }
     }
 
-    /// Sequences; each has one row of logits.
+    /// The number of sequences; each has one row of logits.
     fn sequences(&self) -> usize {
         match self.work {
             Work::Prefill(_) => 1,
@@ -145,31 +145,31 @@ impl BenchSettings {
         ascending(&self.depth).into_iter().flat_map(at).collect()
     }
 
-    /// The most sequences at once.
+    /// The largest number of simultaneous sequences.
     pub fn sequences(&self) -> usize {
         let mixed = if self.rows.is_empty() { 0 } else { self.beside.saturating_add(1) };
         let most = self.batch.iter().copied().max().map(|most| most.max(mixed));
         most.filter(|_| self.decode > 0).unwrap_or(1)
     }
 
-    /// Rows of the largest pass that is no part of a prefill.
+    /// Rows of the largest pass outside of a prefill.
     pub fn largest_pass(&self) -> usize {
         self.rows.iter().max().map_or(0, |rows| rows.saturating_add(self.beside))
     }
 
-    /// The longest prefill, or rows of one sequence.
+    /// Tokens of the longest prefill, or rows of one sequence if that is more.
     pub fn longest_prefill(&self) -> usize {
         self.prefill.iter().chain(&self.rows).copied().max().unwrap_or(0)
     }
 
-    /// Positions that a sequence must have room for.
+    /// Positions that a sequence needs.
     pub fn context(&self) -> usize {
         let deepest = self.depth.iter().copied().max().unwrap_or(0);
-        // At least one, for timing a layer alone.
+        // At least one, for the timing of a single layer.
         deepest.saturating_add(self.longest_prefill().max(self.decode).max(1))
     }
 
-    /// Checks the settings against a model. Returns the context to load it with: `asked`, or the least that is needed.
+    /// Checks the settings against a model. Returns the context to load it with: `asked`, or the smallest possible.
     ///
     /// # Errors
     /// Input: nothing to do, a count of 0, or more positions than `asked` or the model has.

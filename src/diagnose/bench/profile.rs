@@ -1,4 +1,4 @@
-//! Measurements of less than a pass: each kernel of one, and a layer by itself.
+//! Measurements of parts of a pass: each kernel, or a single layer.
 
 use super::kernels::KernelTime;
 use super::measure::{Bench, BenchLine};
@@ -19,7 +19,7 @@ pub const LAYER_REPLAYS: [usize; 3] = [1, 10, 50];
 pub struct LayerTime {
     /// Index of the layer.
     pub layer: usize,
-    /// Whether it attends to a window or to everything.
+    /// Whether it attends to a window or to all positions.
     pub kind: LayerKind,
     /// Positions already in the cache.
     pub depth: usize,
@@ -55,7 +55,7 @@ impl LayerTime {
         let (kind, layers) = (shape.layers[layer], shape.layers.len());
         let longest = runs.last().map_or(f64::NAN, |r| r.1);
         let what = format!("layer {layer} alone");
-        // The read ceiling is this layer's; that of the matrix units is the model's.
+        // The read ceiling is the layer's own; the matrix units' ceiling is the model's.
         let rates = Ceilings { read: ceiling, ..bench.ceilings }.judge(&what, cost, longest)?;
         let pass_seconds = layers as f64 * longest + ends[0] + ends[1];
         Ok(LayerTime { layer, kind, depth: case.depth, cost, ceiling, runs, rates, ends, pass_seconds })
@@ -76,7 +76,7 @@ impl Bench<'_> {
         LayerTime::measure(self, layer, case)
     }
 
-    /// Times every kernel of one pass of a measured line. For a prefill that pass is the first chunk.
+    /// Times every kernel of one pass of a measured line; for a prefill, of its first chunk.
     ///
     /// # Errors
     /// Device: it has no clock to time by, or it failed.
@@ -97,7 +97,7 @@ impl Bench<'_> {
 }
 
 impl Bench<'_> {
-    /// Sees who works when on one pass of a measured line: for a prefill on the first chunk.
+    /// Records the engines' activity during one pass of a measured line; for a prefill, during its first chunk.
     ///
     /// # Errors
     /// As [`Bench::measure_kernels`].

@@ -3,7 +3,7 @@
 use crate::schedule::Cost;
 use crate::{Error, Result};
 
-/// The ceilings of one device, measured in the same run as the work that they judge.
+/// The ceilings of a device, measured in the same run as the work.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ceilings {
     /// Bytes per second of reading the model's own weight buffers. For a model that fits a cache this is the cache's

@@ -1,4 +1,4 @@
-//! Which engines work while a pass runs: the device, and the guest that attends in its place.
+//! The activity of the engines during a pass: the device, and the guest that attends in its place.
 
 use crate::executor::{EngineKind, EngineSpan};
 use crate::schedule::Segment;
@@ -7,23 +7,23 @@ use std::ops::Range;
 /// Layers that [`EngineTimeline::window`] shows.
 const SHOWN: usize = 3;
 
-/// A pass's spans, and of its time the share in which engines were at work.
+/// A pass's spans, and the shares of its time in which engines worked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EngineTimeline {
     /// In the order of their starts.
     pub spans: Vec<EngineSpan>,
     /// Seconds from the first start to the last end.
     pub seconds: f64,
-    /// Share of it in which the device works.
+    /// Share of the time in which the device works.
     pub device: f64,
-    /// Share in which a guest works.
+    /// Share of the time in which a guest works.
     pub guest: f64,
-    /// Share in which both do.
+    /// Share of the time in which both work.
     pub both: f64,
 }
 
 impl EngineTimeline {
-    /// That of spans; `None` where there is none that takes time.
+    /// The timeline of these spans; `None` if none of them takes time.
     pub fn of(mut spans: Vec<EngineSpan>) -> Option<EngineTimeline> {
         spans.sort_by(|a, b| a.start.total_cmp(&b.start));
         let start = spans.first()?.start;
@@ -52,7 +52,7 @@ impl EngineTimeline {
         (start < end).then_some((first..first + shown, start..end))
     }
 
-    /// Of each of `columns` equal parts of a time, the share in which an engine works.
+    /// Divides a time into `columns` equal parts, and returns for each the share in which an engine works.
     pub fn columns(&self, engine: EngineKind, time: Range<f64>, columns: usize) -> Vec<f64> {
         let width = (time.end - time.start) / columns as f64;
         let at_work = at_work(&self.spans, engine);
@@ -64,7 +64,7 @@ impl EngineTimeline {
     }
 }
 
-/// When an engine works, as ranges that do not overlap. Spans are in the order of their starts.
+/// The times in which an engine works, as ranges that do not overlap. `spans` is sorted by start.
 fn at_work(spans: &[EngineSpan], engine: EngineKind) -> Vec<Range<f64>> {
     let mut ranges: Vec<Range<f64>> = Vec::new();
     for span in spans.iter().filter(|span| span.engine == engine) {

@@ -10,9 +10,9 @@ use std::time::Duration;
 /// CPU time, user and system, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CpuTime {
-    /// Of all the process's threads, those of the driver included.
+    /// CPU time of all threads of the process, including the driver's.
     pub process: f64,
-    /// Of the calling thread: it writes the pass and submits it, and the driver may spin on it while waiting.
+    /// CPU time of the calling thread: it writes and submits the pass, and the driver may spin on it while waiting.
     pub thread: f64,
 }
 
@@ -20,7 +20,7 @@ impl CpuTime {
     /// CPU time used up to now.
     ///
     /// # Errors
-    /// Failed: the kernel does not say.
+    /// Failed: the kernel does not report it.
     pub fn now() -> Result<CpuTime> {
         let read = |who| {
             let usage = getrusage(who);
@@ -31,13 +31,13 @@ impl CpuTime {
         Ok(CpuTime { process: read(UsageWho::RUSAGE_SELF)?, thread: read(UsageWho::RUSAGE_THREAD)? })
     }
 
-    /// What was used since `earlier`.
+    /// CPU time used since `earlier`.
     pub fn since(self, earlier: CpuTime) -> CpuTime {
         CpuTime { process: self.process - earlier.process, thread: self.thread - earlier.thread }
     }
 }
 
-/// Bytes of anonymous memory that this process holds now (`RssAnon`); `None` where the kernel does not say.
+/// Bytes of anonymous memory that this process holds now (`RssAnon`); `None` if the kernel does not report it.
 pub fn anonymous_bytes() -> Option<u64> {
     parse_status(&std::fs::read_to_string("/proc/self/status").ok()?)
 }
@@ -48,12 +48,12 @@ fn parse_status(text: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// Intervals between looks at the memory: while a model loads, and while it runs. Looking costs CPU time that counts as
-/// the process's, so it is rarer while the model runs.
+/// Intervals between measurements of memory, while a model loads and while it runs. A measurement costs CPU time of the
+/// process, so it is rarer while the model runs.
 const LOADING: Duration = Duration::from_millis(5);
 const RUNNING: Duration = Duration::from_millis(100);
 
-/// Watches this process's anonymous memory on its own thread.
+/// Watches this process's anonymous memory on a separate thread.
 pub struct MemoryWatch {
     shared: Arc<UsageState>,
     thread: Option<JoinHandle<()>>,
@@ -69,8 +69,8 @@ struct UsageState {
 }
 
 impl MemoryWatch {
-    /// Starts the watch at the interval for loading, with the current memory as the baseline. `None` where the kernel
-    /// does not say, or grants no thread to look.
+    /// Starts the watch at the interval for loading, with the current memory as the baseline. `None` if the kernel does
+    /// not report the memory or no thread can be started.
     pub fn start() -> Option<MemoryWatch> {
         let baseline = anonymous_bytes()?;
         let shared = Arc::new(UsageState { peak: baseline.into(), ..UsageState::default() });
@@ -85,7 +85,7 @@ impl MemoryWatch {
         Some(MemoryWatch { shared, thread: Some(thread), baseline })
     }
 
-    /// Changes to the longer interval, for a model that runs.
+    /// Switches to the longer interval, for a running model.
     pub fn loaded(&self) {
         self.look();
         self.shared.running.store(true, Ordering::Relaxed);

@@ -1,15 +1,15 @@
-//! How far apart two values may be, and which are furthest.
+//! The bound on the difference of two values, and the element with the largest difference relative to it.
 
 use crate::executor::Tolerance;
 
-/// How often inputs are moved to see how far outputs move: once rounded, then by chance.
+/// How many times the inputs are perturbed to see how far outputs move: first by rounding, then at random.
 pub(super) const TRIALS: usize = 3;
-/// A rounding error is seldom this many times its root mean square: the largest of a million of them is 5, and the mean is one of
-/// few trials. With 8, equal executors came to 67 to 100 % of the bound.
+/// The factor between an error's root mean square and its bound. Among a million errors the largest is 5 times the
+/// mean, and the mean comes from few trials. With a factor of 8, correct executors reached 67 to 100 % of the bound.
 const TIMES: f32 = 12.0;
 
-/// The tolerance of steps that run one after the other, on two executors. Each rounds what it reads, and only the first reads
-/// what is moved: so that is moved by all of them, in the blocks of the coarsest.
+/// The tolerance of consecutive steps, on both executors. Each step rounds its own inputs, but only those of the first
+/// step are perturbed, so their perturbation is the sum over all steps, in blocks of the coarsest.
 pub(super) fn sum(tolerances: impl Iterator<Item = Tolerance>) -> Tolerance {
     let mut sum = Tolerance { inputs: 0.0, block: 1, outputs: 0.0 };
     let mut coarsest = 0.0;
@@ -23,9 +23,9 @@ pub(super) fn sum(tolerances: impl Iterator<Item = Tolerance>) -> Tolerance {
     sum
 }
 
-/// Rows of `width` as they are moved by as much as they may be rounded: in the first trial each to the nearest of the steps that
-/// this makes, in others in ways that differ by `seed`. Rounding moves many small elements of a block all towards 0, which
-/// chance seldom does.
+/// Perturbs rows of `width` by as much as they may be rounded. The first trial rounds each element to a multiple of the
+/// step; the others add noise that depends on `seed`. Rounding moves many small elements of a block to 0, which noise
+/// seldom does.
 pub(super) fn moved(values: &[f32], width: usize, tolerance: Tolerance, trial: usize, seed: u64) -> Vec<f32> {
     match trial {
         0 => rounded(values, width, tolerance),
@@ -33,7 +33,7 @@ pub(super) fn moved(values: &[f32], width: usize, tolerance: Tolerance, trial: u
     }
 }
 
-/// Each element's block of rows of `width`, with how far its elements may be rounded.
+/// The blocks of rows of `width`, each with the largest rounding error of its elements.
 fn blocks(values: &[f32], width: usize, tolerance: Tolerance) -> impl Iterator<Item = (&[f32], f32)> {
     let blocks = values.chunks(width).flat_map(move |row| row.chunks(tolerance.block.min(width)));
     blocks.map(move |block| (block, tolerance.inputs * block.iter().fold(0f32, |most, x| most.max(x.abs()))))
@@ -63,7 +63,7 @@ fn shaken(values: &[f32], width: usize, tolerance: Tolerance, seed: u64) -> Vec<
     shaken
 }
 
-/// The bound of each element of rows of `width`. `moved`: how far each moves with the inputs, if that is known.
+/// The bound of each element in rows of `width`. `moved`: the movement of each element with the inputs, if known.
 pub(super) fn of_rows(
     values: &[f32],
     moved: Option<&[f32]>,
@@ -88,19 +88,19 @@ pub(super) fn of_rows(
     bounds
 }
 
-/// An element that is nearest to its bound, or furthest past it.
+/// The element closest to its bound, or furthest beyond it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Worst {
     pub at: usize,
     pub a: f32,
     pub b: f32,
     pub bound: f32,
-    /// How far apart the two are, as a share of the bound.
+    /// The difference as a share of the bound.
     pub share: f32,
 }
 
 impl Worst {
-    /// Whether it is past its bound. What is no number is past any.
+    /// Whether the difference exceeds the bound. NaN always does.
     pub(super) fn is_past(&self) -> bool {
         self.share.is_nan() || self.share > 1.0
     }

@@ -1,14 +1,14 @@
-//! Runs two executors step by step from the same inputs, and finds where their numbers differ.
+//! Runs two executors step by step from the same inputs, and finds where their values differ.
 //!
-//! Every step begins from `a`'s values in both: what `a` has computed is given to `b` once it has been compared. So a
-//! difference is of one step, and the steps after a wrong one are judged for themselves. Keys and values are rounded to the
-//! narrower of the two caches. What an executor runs as one, it runs twice: each of its steps alone, and then all together,
-//! with the kernels of a whole pass.
+//! Both executors begin each step with `a`'s values: after the comparison `a`'s results are copied to `b`. So a
+//! difference belongs to one step, and the steps after a wrong one are judged independently. Keys and values are
+//! rounded to the narrower of the two caches. Steps that an executor fuses run twice: each step alone, and then all
+//! together, with the kernels of a whole pass.
 //!
-//! An element differs if it is further apart than its bound, which follows from the tolerances of both executors
-//! ([`Tolerance`](crate::executor::Tolerance)): a share of the larger of the element and its row's root mean square in `a`,
-//! and where that does not suffice, some times what the element moves when the inputs of the step move by as much as they may
-//! be rounded. So a product whose terms cancel may be off by more than one whose terms do not.
+//! An element differs if its difference exceeds its bound, which follows from the tolerances of both executors
+//! ([`Tolerance`](crate::executor::Tolerance)): a share of the larger of the element and its row's root mean square in
+//! `a`. If that does not suffice, a multiple of the element's movement is added, when the step's inputs are perturbed
+//! by as much as they may be rounded. So a product whose terms cancel may differ by more than one whose terms do not.
 
 mod bound;
 mod tensor;
@@ -20,7 +20,7 @@ use crate::{Error, Result};
 use std::ops::{ControlFlow, Range};
 use tensor::{Tensor, read, written};
 
-/// Rows of logits that a pass of a comparison makes, where it has as many rows: there are kernels for one and for several.
+/// The most rows of logits in a pass of a comparison, because there are kernels for one row and for several.
 pub const HEAD_ROWS: usize = 4;
 
 /// A pass of a comparison.
@@ -28,11 +28,12 @@ pub const HEAD_ROWS: usize = 4;
 pub struct ComparedPass {
     /// Its rows, of one sequence.
     pub rows: Vec<Row>,
-    /// Those whose logits are made: the last ones.
+    /// The rows with logits: the last ones.
     pub head: HeadRows,
 }
 
-/// What a step, or several that run as one, left in one tensor: the element that is nearest to its bound, or furthest past it.
+/// The result of a step, or of several fused ones, in one tensor: the element closest to its bound, or furthest beyond
+/// it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compared {
     /// Index of the pass.
@@ -41,9 +42,9 @@ pub struct Compared {
     pub steps: Range<usize>,
     /// The first step's part of the pass.
     pub segment: Segment,
-    /// The step's name; of several the first one's and the last one's: `q_norm_rope to attend`.
+    /// The step's name; for several steps the first and the last: `q_norm_rope to attend`.
     pub label: String,
-    /// The slot with its columns, `keys`, `values` or `next`.
+    /// The slot with its columns, or `keys`, `values` or `next`.
     pub tensor: String,
     /// The element's row, of the pass or of its head rows.
     pub row: usize,
@@ -53,20 +54,20 @@ pub struct Compared {
     pub a: f32,
     /// The element in `b`.
     pub b: f32,
-    /// How far apart the two may be.
+    /// The bound on the difference.
     pub bound: f32,
-    /// How far apart they are, as a share of that. Not finite where one of them is no number.
+    /// The difference as a share of the bound. Not finite if one of the elements is not.
     pub share: f32,
 }
 
 impl Compared {
-    /// Whether the two are further apart than they may be.
+    /// Whether the difference exceeds the bound.
     pub fn differs(&self) -> bool {
         self.share.is_nan() || self.share > 1.0
     }
 }
 
-/// The passes that a comparison runs over `tokens`: all but the last in chunks of `chunk`, then the last one alone.
+/// The passes of a comparison over `tokens`: all but the last in chunks of `chunk`, then the last token alone.
 pub fn passes(tokens: &[u32], chunk: usize, head_rows: usize) -> Vec<ComparedPass> {
     let rows = (0..).zip(tokens).map(|(position, &token)| Row { token, position, sequence: 0 });
     let rows: Vec<Row> = rows.collect();
@@ -78,7 +79,8 @@ pub fn passes(tokens: &[u32], chunk: usize, head_rows: usize) -> Vec<ComparedPas
     prompt.chunks(chunk.max(1)).chain([last]).filter(|rows| !rows.is_empty()).map(pass).collect()
 }
 
-/// Runs `passes` on both executors, and shows `seen` what each step left; `seen` may end it. `scale` multiplies all bounds.
+/// Runs `passes` on both executors, and calls `seen` with each step's results; `seen` may stop it. `scale` multiplies
+/// all bounds.
 ///
 /// # Errors
 /// Input: there is no token. Failed: the executors do not run the same schedule. As for [`Stepwise`].
@@ -149,7 +151,7 @@ impl Pair<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The smallest ranges of steps that both executors can run by themselves as a whole pass runs them.
+    /// The smallest ranges of steps that both executors run separately within a whole pass.
     fn ranges(&self) -> Result<Vec<Range<usize>>> {
         let [a, b] = [self.executors[0].ranges()?, self.executors[1].ranges()?];
         let ends = a.iter().map(|r| r.end).filter(|end| b.iter().any(|r| r.end == *end));
@@ -162,7 +164,7 @@ impl Pair<'_> {
             .collect())
     }
 
-    /// Runs steps on both, and compares what they leave in `tensors`. Returns what they left in `a` too.
+    /// Runs steps on both executors and compares the results in `tensors`. Also returns the results of `a`.
     fn run_and_compare(
         &mut self,
         index: usize,
@@ -193,7 +195,8 @@ impl Pair<'_> {
         let mut worst = find(&bounds(&[]));
         if worst.iter().flatten().any(|worst| worst.is_past()) {
             let [a, b] = [within(self.executors[0].ranges()?, &steps), within(self.executors[1].ranges()?, &steps)];
-            // The one that runs smaller ranges shows what rounding does in the midst of these steps, else the one that rounds less.
+            // The executor with smaller ranges shows the effect of rounding between these steps; with equal ranges, the
+            // more exact one.
             let is_b = b.len().cmp(&a.len()).then(own[0].inputs.total_cmp(&own[1].inputs)).is_gt();
             let (by, parts, left) = if is_b { (1, b, &of_b) } else { (0, a, &of_a) };
             let moved = self.moved(by, &parts, [&inputs, tensors], [&given, left], pass)?;
@@ -220,10 +223,10 @@ impl Pair<'_> {
         Ok((found.collect(), of_a))
     }
 
-    /// How far each element moves that steps leave in executor `by`, as a root mean square, when the inputs of each of its ranges
-    /// `parts` move by as much as both executors may round them. What is rounded in the midst counts as much as what comes in:
-    /// attention averages its inputs' errors, and the product after it rounds that average anew. `given`: the inputs of all the
-    /// steps; `left`: what they have left, which is there again in the end.
+    /// The movement of each result, as a root mean square, when executor `by` runs the ranges `parts` and the inputs of
+    /// each range are perturbed by as much as both executors may round them. Rounding between the ranges matters as
+    /// much as that of the inputs: attention averages its inputs' errors, and the product after it rounds the average
+    /// again. `given`: the inputs of all the steps; `left`: their results, which are restored at the end.
     fn moved(
         &mut self,
         by: usize,
@@ -260,12 +263,12 @@ impl Pair<'_> {
         Ok(squares.into_iter().map(mean).collect())
     }
 
-    /// The tensors in `a`.
+    /// Reads the tensors from `a`.
     fn read_all(&mut self, tensors: &[Tensor], pass: &ComparedPass) -> Result<Vec<Vec<f32>>> {
         tensors.iter().map(|tensor| tensor.read(self.executors[0], pass)).collect()
     }
 
-    /// Gives both executors the same tensors, rounded as the narrower of them keeps them.
+    /// Writes the same tensors to both executors, rounded to the narrower of the two formats.
     fn write_all(&mut self, tensors: &[Tensor], values: &[Vec<f32>], pass: &ComparedPass) -> Result<()> {
         let elements = self.executors.each_ref().map(|executor| executor.schedule().extent.kv);
         for (tensor, values) in tensors.iter().zip(values) {
@@ -278,7 +281,7 @@ impl Pair<'_> {
     }
 }
 
-/// Those of an executor's ranges that `steps` consist of; `steps` themselves where they are a part of one.
+/// The ranges of an executor that make up `steps`, or `steps` itself if it is part of a larger range.
 fn within(ranges: Vec<Range<usize>>, steps: &Range<usize>) -> Vec<Range<usize>> {
     let parts: Vec<_> = ranges.into_iter().filter(|part| steps.start <= part.start && part.end <= steps.end).collect();
     if parts.is_empty() { vec![steps.clone()] } else { parts }

@@ -1,4 +1,4 @@
-//! What a step leaves, and how it is read from an executor and given to one.
+//! The results of a step, and how they are read from an executor and written to one.
 
 use super::ComparedPass;
 use crate::executor::Stepwise;
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
 
-/// What a step writes.
+/// A result of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Tensor {
     /// Columns of a slot.
@@ -21,7 +21,7 @@ pub(super) enum Tensor {
     Next,
 }
 
-/// What steps write, each once.
+/// The results of steps, each once.
 pub(super) fn written(schedule: &Schedule, steps: Range<usize>) -> Vec<Tensor> {
     let mut tensors: Vec<Tensor> = Vec::new();
     for step in &schedule.steps[steps] {
@@ -47,7 +47,7 @@ pub(super) fn written(schedule: &Schedule, steps: Range<usize>) -> Vec<Tensor> {
     tensors
 }
 
-/// The slots that steps read and none of them has written before, each once.
+/// The slots that steps read from earlier steps, each once.
 pub(super) fn read(schedule: &Schedule, steps: Range<usize>) -> Vec<Tensor> {
     let mut inputs: Vec<Tensor> = Vec::new();
     for at in steps.clone() {
@@ -85,12 +85,12 @@ impl Tensor {
         }
     }
 
-    /// Whether it has whole numbers, which have no tolerance.
+    /// Whether its values are integers, which have no tolerance.
     pub(super) fn is_exact(&self) -> bool {
         *self == Tensor::Next
     }
 
-    /// Whether a step from `end` on, or the host, reads what was left here before it.
+    /// Whether a step from `end` on, or the host, reads the values from before `end`.
     pub(super) fn is_read_behind(&self, schedule: &Schedule, end: usize) -> bool {
         let own = match self {
             Tensor::Slot(slot, _) => AccessRange::slot(*slot),
@@ -105,11 +105,11 @@ impl Tensor {
                 return false;
             }
         }
-        // The next pass reads what is cached.
+        // The next pass reads the cache.
         matches!(self, Tensor::Kv { .. })
     }
 
-    /// Reads it from an executor, `[rows, width]`.
+    /// Reads the tensor from an executor, as `[rows, width]`.
     pub(super) fn read(&self, executor: &mut dyn Stepwise, pass: &ComparedPass) -> Result<Vec<f32>> {
         let mut values = Vec::new();
         match *self {
@@ -130,7 +130,7 @@ impl Tensor {
         Ok(values)
     }
 
-    /// Gives it to an executor.
+    /// Writes the tensor to an executor.
     pub(super) fn write(&self, executor: &mut dyn Stepwise, pass: &ComparedPass, values: &[f32]) -> Result<()> {
         match *self {
             Tensor::Slot(slot, rows) => executor.access_arena(&mut |arena| {
@@ -151,7 +151,7 @@ impl Tensor {
         }
     }
 
-    /// The values as the narrower of two caches keeps them.
+    /// The values rounded to the narrower of two cache formats.
     pub(super) fn rounded(&self, mut values: Vec<f32>, elements: [KvType; 2]) -> Vec<f32> {
         if matches!(self, Tensor::Kv { .. }) {
             for kept in [KvType::F16, KvType::Bf16].into_iter().filter(|kept| elements.contains(kept)) {
@@ -169,8 +169,8 @@ fn count(rows: Rows, pass: &ComparedPass) -> usize {
     }
 }
 
-/// Shows `visit` each head of the keys or values of the pass's rows, in order, with the index of its first element among all of
-/// them. What `visit` changes is written back.
+/// Calls `visit` with each head of the keys or values of the pass's rows, in order, and with the index of its first
+/// element. Changes by `visit` are written back.
 fn visit_kv(
     executor: &mut dyn Stepwise,
     layer: usize,

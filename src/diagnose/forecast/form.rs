@@ -1,4 +1,4 @@
-//! What is planned: a model in one form, and a smaller one beside it that drafts.
+//! The subject of a forecast: a model in a certain form, and an optional draft model.
 
 use super::machine::PlannedMachine;
 use crate::Result;
@@ -9,7 +9,7 @@ use crate::plan::{Needs, Plan};
 use crate::schedule::{Extent, Schedule};
 use std::path::Path;
 
-/// A model in one form: the schedules that are built of it, and what they need.
+/// A model in a certain form, from which schedules and their memory needs are built.
 pub(crate) struct ModelForm {
     pub(crate) shape: Shape,
     formats: Box<dyn Fn(TensorId) -> WeightFormat>,
@@ -18,20 +18,20 @@ pub(crate) struct ModelForm {
 }
 
 impl ModelForm {
-    /// As Kiln makes it of floating-point weights.
+    /// A form that Kiln quantises from floating-point weights.
     pub(crate) fn made(shape: &Shape, weights: WeightFormat, staged: Option<bool>) -> ModelForm {
         let of = shape.clone();
         let formats = Box::new(move |id| weights.of_matrix(id, &of, None));
         ModelForm { shape: shape.clone(), formats, staged }
     }
 
-    /// As Kiln loads a file that has this mix of types.
+    /// The form of a file with this mix of types.
     pub(crate) fn of_mix(shape: &Shape, mix: FileMix, staged: Option<bool>) -> ModelForm {
         let of = shape.clone();
         ModelForm { shape: shape.clone(), formats: Box::new(move |id| mix.kept(id, &of)), staged }
     }
 
-    /// As Kiln loads it from its files.
+    /// The form in which Kiln loads these files.
     pub(crate) fn of_files(
         files: &ModelFiles,
         shape: &Shape,
@@ -42,7 +42,7 @@ impl ModelForm {
         ModelForm { shape: shape.clone(), formats, staged }
     }
 
-    /// The schedule for `extent`, and what an executor needs beside its weights and KV.
+    /// The schedule for `extent`, and an executor's further needs beside weights and KV cache.
     pub(crate) fn build(&self, extent: Extent) -> (Schedule, Needs) {
         let schedule = Schedule::build(&self.shape, extent, &self.formats);
         let needs = self.staged.map_or(Needs::of(&schedule), |staged| Needs::on_device(&schedule, staged));
@@ -57,14 +57,14 @@ impl ModelForm {
         Plan::fit(extent, memory, |extent| self.build(extent))
     }
 
-    /// Bytes of all that a schedule for `extent` needs.
+    /// All bytes that a schedule for `extent` needs.
     pub(crate) fn bytes(&self, extent: Extent) -> u64 {
         let (schedule, needs) = self.build(extent);
         Plan::wanted(&schedule, needs).iter().fold(0, |sum, wanted| sum.saturating_add(wanted.1))
     }
 }
 
-/// A draft model, and where it goes before the model.
+/// A draft model with its plan. It is placed before the model.
 pub(crate) struct Draft {
     pub(crate) name: String,
     pub(crate) schedule: Schedule,
@@ -73,10 +73,10 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Plans the model that `word` names.
+    /// Plans the draft model called `word`.
     ///
     /// # Errors
-    /// Input: there is no such model, or its context is shorter. Refused: it does not fit.
+    /// Input: there is no such model, or its context is too short. Refused: it does not fit.
     pub(crate) fn plan(word: &str, options: engine::Options, target: &PlannedMachine) -> Result<Draft> {
         let files = ModelFiles::of_draft(Path::new(word));
         let is_model = Path::new(word).is_dir() || !matches!(files, ModelFiles::Directory(_));
@@ -91,7 +91,7 @@ impl Draft {
         Ok(Draft { name, schedule, plan, form })
     }
 
-    /// What is left of `memory` beside the draft model.
+    /// The part of `memory` that the draft model leaves free.
     ///
     /// # Errors
     /// Refused: it has no room for the draft model.

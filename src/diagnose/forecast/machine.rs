@@ -1,4 +1,4 @@
-//! The machine that is planned for: this one, as measured, or one by name.
+//! The machine of a forecast: this one, measured, or one by name.
 
 use super::ForecastOptions;
 use crate::display::bytes;
@@ -12,50 +12,50 @@ use crate::vulkan::Vulkan;
 use crate::vulkan::memory::heaps as device_heaps;
 use crate::{Error, Result};
 
-/// Bytes read to measure this machine's memory: more than any cache holds, few enough to be quick.
+/// Bytes read to measure this machine's memory: more than any cache holds, but few enough to be quick.
 const MEASURE_BYTES: u64 = 1 << 30;
-/// Most GiB of RAM that can be asked for.
+/// The most GiB of RAM that can be given.
 pub(crate) const MOST_RAM: u64 = 1024;
-/// GiB of RAM that machines are sold with.
+/// Sizes of RAM on sale, in GiB.
 const SOLD: [u64; 7] = [16, 24, 32, 48, 64, 96, 128];
 
-/// The machine that is planned for.
+/// The machine of a forecast.
 pub(crate) struct PlannedMachine {
     pub(crate) memory: DeviceMemory,
     /// Bytes per second of its memory.
     pub(crate) bandwidth: f64,
-    /// Where that figure comes from.
+    /// The source of that figure.
     pub(crate) source: String,
     /// Multiplications and additions per second of its matrix units, where known.
     pub(crate) operations: Option<f64>,
     /// Whether uploads go through staging; `None` if there is no device.
     pub(crate) staged: Option<bool>,
-    /// What a machine by name is taken to have; `None` for this one.
+    /// The assumed properties of a machine by name; `None` for this machine.
     pub(crate) named: Option<Named>,
 }
 
 /// A machine by name.
 pub(crate) struct Named {
     pub(crate) profile: Profile,
-    /// As it was given.
+    /// The name as it was given.
     word: String,
-    /// Whether its RAM was given. It is assumed otherwise.
+    /// Whether its RAM was given rather than assumed.
     pub(crate) has_ram: bool,
 }
 
 impl Named {
-    /// Whether its carve-out was given. It is assumed otherwise.
+    /// Whether its carve-out was given rather than assumed.
     pub(crate) fn has_carve_out(&self) -> bool {
         self.word.contains(':')
     }
 
-    /// The memory with each size of RAM that is sold, in GiB and rising. A size with no room for the carve-out that was given
-    /// is left out.
+    /// The memory for each size of RAM on sale, in GiB, rising. Sizes that are too small for the given carve-out are
+    /// left out.
     pub(crate) fn by_ram(&self) -> impl Iterator<Item = (u64, DeviceMemory)> + '_ {
         SOLD.into_iter().filter_map(|gib| Some((gib, profile(&self.word, Some(gib)).ok()?.memory)))
     }
 
-    /// The memory with each larger carve-out that the firmware offers, in MiB and rising.
+    /// The memory for each larger carve-out that the firmware offers, in MiB, rising.
     pub(crate) fn larger_carve_outs(&self) -> impl Iterator<Item = (u64, DeviceMemory)> + '_ {
         let p = &self.profile;
         let mut larger: Vec<u64> = p.carve_outs.iter().copied().filter(|&mib| mib > p.carve_out).collect();
@@ -65,7 +65,7 @@ impl Named {
     }
 }
 
-/// MiB in GiB, as a carve-out is given: 0.5, 4.
+/// MiB as GiB, in the form of a carve-out: 0.5, 4.
 pub(crate) fn gib(mib: u64) -> f64 {
     mib as f64 / 1024.0
 }
@@ -115,7 +115,7 @@ impl PlannedMachine {
         let heap = heap.ok_or_else(|| Error::device("the device has no memory", text!("use ", Setting::Cpu)))?;
         let size = MEASURE_BYTES.min(memory.heaps[heap].available / 4).min(memory.max_allocation);
         let bandwidth = ceiling::measure_alone(Vulkan::new(&gpu)?, size, heap)?;
-        // Those of a driver for the CPU are made of its instructions, and bound nothing.
+        // On the CPU these units are made of ordinary instructions, so their rate is no bound.
         let operations = if gpu.caps.is_cpu() { None } else { ceiling::measure_matrix_rate(Vulkan::new(&gpu)?, heap)? };
         Ok(PlannedMachine {
             memory,

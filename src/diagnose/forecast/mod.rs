@@ -1,4 +1,4 @@
-//! The forecast: whether a model fits a machine, which may be another than this one, and what that allows.
+//! The forecast: whether a model fits a machine, this one or another, and the rates that the machine allows.
 
 pub(crate) mod form;
 pub(crate) mod machine;
@@ -24,31 +24,31 @@ use rates::{Attention, BATCHES, DRAFTED, Prediction, RIGHT, draft_rate, roof};
 use serde_json::{Value, json};
 use verdict::FitVerdict;
 
-/// What is asked.
+/// The request for a forecast.
 #[derive(Debug, Clone)]
 pub struct ForecastOptions {
-    /// The model's files, of which the config and the headers of the weights are read.
+    /// The model's files. Only the config and the headers of the weights are read.
     pub files: ModelFiles,
-    /// A model by name, or by its config.json, in the place of files.
+    /// A model by name or by its config.json, instead of files.
     pub shape: Option<String>,
-    /// The mix of types of a file, of a model by its shape. `None`: the matrices are made in the format of `options`.
+    /// The mix of types in the file of a model given by shape. `None`: the matrices have the format in `options`.
     pub mix: Option<FileMix>,
     /// The machine: `this`, or one by name, with GiB of carve-out as in `780m:4`.
     pub machine: String,
-    /// GiB of RAM of a machine by name, its carve-out included. `None`: what it is assumed to have.
+    /// GiB of RAM of a machine by name, including the carve-out. `None`: the usual size.
     pub ram: Option<u64>,
-    /// A smaller model beside it that drafts: by name, by its config.json, as a model's path, or `demo`.
+    /// A draft model: its name, its config.json, a model's path, or `demo`.
     pub draft: Option<String>,
-    /// How it is loaded: `sequences` at once, with `kv_tokens` in all.
+    /// Options for loading: `sequences` at once, with `kv_tokens` in total.
     pub options: Options,
-    /// Whether every step of a decode pass is told too.
+    /// Whether every step of a decode pass is listed.
     pub with_schedule: bool,
 }
 
-/// Words of an error as the reader's face of Kiln has them.
+/// A function that words an error for the front end.
 pub(crate) type TextWording<'a> = &'a dyn Fn(&Text) -> String;
 
-/// The forecast as one object, as `kiln plan --json` prints it: `fits` says whether the model does.
+/// The forecast as one object, as `kiln plan --json` prints it. `fits` says whether the model fits.
 ///
 /// # Errors
 /// Input: the model is wrong, or the machine is unknown. Device: this machine has no such device.
@@ -56,11 +56,10 @@ pub fn to_json(asked: &ForecastOptions) -> Result<Value> {
     look(asked, &|text| text.to_string(), |view, verdict| Ok(view.to_json(verdict))).map(|(value, _)| value)
 }
 
-/// Makes the forecast, and shows it by `show`. Returns what that returned, and beside it the refusal of a model that does not
-/// fit.
+/// Makes the forecast and passes it to `show`. Returns the result of `show`, and the refusal if the model does not fit.
 ///
 /// # Errors
-/// As [`to_json`], and those of `show`.
+/// As [`to_json`], and errors of `show`.
 pub(crate) fn look<T>(
     asked: &ForecastOptions,
     words: TextWording<'_>,
@@ -89,7 +88,7 @@ pub(crate) fn look<T>(
         None => None,
     };
     let target = target;
-    // By name there are no files that could have the matrices in another format.
+    // A model by name has no files with other formats.
     let form = match (&asked.shape, asked.mix) {
         (Some(_), Some(mix)) => ModelForm::of_mix(&shape, mix, target.staged),
         (Some(_), None) => ModelForm::made(&shape, options.weights, target.staged),
@@ -121,18 +120,18 @@ pub(crate) fn look<T>(
     Ok((shown, view.placed.map(drop)))
 }
 
-/// Everything that is shown of a forecast.
+/// A forecast, ready to show.
 pub(crate) struct ForecastView<'a> {
     pub(crate) asked: &'a ForecastOptions,
     words: TextWording<'a>,
     pub(crate) options: engine::Options,
-    /// As asked for: the KV cache of [`ForecastView::schedule`] may be smaller.
+    /// As requested; the KV cache of [`ForecastView::schedule`] may be smaller.
     pub(crate) extent: Extent,
     pub(crate) schedule: &'a Schedule,
     pub(crate) form: &'a ModelForm,
     wanted: Vec<(Purpose, u64)>,
     pub(crate) placed: Result<Plan>,
-    /// By sequences: the most tokens of KV that there is room for, of all of them together.
+    /// For each number of sequences, the most KV tokens that fit, in total.
     pub(crate) room: Vec<(usize, usize)>,
     pub(crate) target: &'a PlannedMachine,
     pub(crate) draft: Option<&'a Draft>,
@@ -143,12 +142,12 @@ impl ForecastView<'_> {
         self.asked.shape.clone().unwrap_or_else(|| self.asked.files.name())
     }
 
-    /// The matrices' formats as text.
+    /// The names of the matrices' formats.
     pub(crate) fn weights(&self) -> String {
         self.schedule.weights.format_names()
     }
 
-    /// The mix of types of the file that is planned, and the file's bytes.
+    /// The planned file's mix of types, and its bytes.
     pub(crate) fn file(&self) -> Option<(FileMix, u64)> {
         self.asked.mix.map(|mix| (mix, mix.file_bytes(&self.schedule.shape)))
     }
@@ -161,9 +160,9 @@ impl ForecastView<'_> {
         self.wanted.iter().fold(0, |sum, w| sum.saturating_add(w.1))
     }
 
-    /// The model in 4 bits. `None` where it has matrices in as few already: files of "4 bits" keep some in 5 or 6.
+    /// The model in 4 bits. `None` if it has 4-bit matrices already; files of "4 bits" keep some matrices in 5 or 6.
     pub(crate) fn in_4_bits(&self) -> Option<ModelForm> {
-        /// Bits of a weight in types of 4 bits, at most: those of 5 begin at 5.5.
+        /// The most bits per weight of a 4-bit type. Types of 5 bits start at 5.5.
         const FEW: f64 = 5.25;
         let of_layers = self.schedule.weights.buffers.iter().flat_map(|buffer| &buffer.tensors);
         let has_few = of_layers.into_iter().any(|tensor| match tensor {
@@ -173,12 +172,12 @@ impl ForecastView<'_> {
         (!has_few).then(|| ModelForm::made(&self.schedule.shape, WeightFormat::Int4, self.target.staged))
     }
 
-    /// Kernel parameters with which the model would fit; `None` if it fits or none would help.
+    /// Kernel parameters with which the model would fit; `None` if it fits already or they would not help.
     pub(crate) fn parameters(&self) -> Option<String> {
         self.placed.is_err().then(|| kernel_parameters(&self.wanted, &self.target.memory))?
     }
 
-    /// Whether a form of the model fits a memory beside the draft model, if there is one.
+    /// Whether a form of the model fits a memory together with the draft model, if there is one.
     fn fits_in(&self, form: &ModelForm, memory: &DeviceMemory) -> bool {
         let left = match self.draft {
             Some(draft) => draft.beside(memory),
@@ -187,17 +186,17 @@ impl ForecastView<'_> {
         left.is_ok_and(|left| form.fit(self.extent, &left).is_ok())
     }
 
-    /// Seconds that tuning takes; `None` where nothing is tuned.
+    /// Seconds of tuning; `None` if nothing is tuned.
     pub(crate) fn tuning_seconds(&self) -> Option<f64> {
         seconds_for(&self.asked.machine, self.asked.options.device, self.schedule)
     }
 
-    /// What the cost model expects; `None` where the machine is not one by name.
+    /// The cost model's prediction; `None` for this machine.
     pub(crate) fn prediction(&self) -> Option<Prediction> {
         Prediction::of(self.form, self.extent, self.target)
     }
 
-    /// Tokens per second of one sequence with so many drafted, for each of [`RIGHT`].
+    /// Tokens per second of one sequence with `drafted` tokens per draft, for each acceptance in [`RIGHT`].
     pub(crate) fn draft_rates(&self, drafted: usize) -> [f64; 4] {
         let draft = self.draft.map(|draft| &draft.schedule);
         RIGHT.map(|right| draft_rate(self.schedule, draft, self.target, drafted, right))
@@ -222,7 +221,7 @@ impl ForecastView<'_> {
                 })
             })
             .collect();
-        // No rate is a figure of a model that does not fit.
+        // A model that does not fit has no rates.
         let (batches, drafted): (&[usize], &[usize]) = if plan.is_some() { (&BATCHES, &DRAFTED) } else { (&[], &[]) };
         let roofline: Vec<Value> = batches
             .iter()
@@ -304,7 +303,7 @@ impl ForecastView<'_> {
     }
 }
 
-/// A pass whose attention could run on either engine.
+/// The prediction for a pass whose attention could run on either engine.
 fn attention_json(attention: &Attention) -> Value {
     let Attention { behind, sequences, tokens, placements: p } = attention;
     json!({

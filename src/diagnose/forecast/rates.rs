@@ -1,4 +1,4 @@
-//! What a machine's memory and matrix units allow: tokens a second, and the time that a prompt takes.
+//! The rates that a machine's memory and matrix units allow: tokens per second, and the time of a prompt.
 
 use super::form::ModelForm;
 use super::machine::PlannedMachine;
@@ -9,7 +9,7 @@ use crate::schedule::cost::Cost;
 use crate::schedule::{Extent, PassShape, Schedule};
 use crate::sequence::draft::gain::expected_tokens;
 
-/// Batches that the roofline is printed for.
+/// Batches for which the roofline is printed.
 pub(crate) const BATCHES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 /// The roofline of a batch: tokens per second of all sequences together.
@@ -20,13 +20,13 @@ pub(crate) struct Roof {
     pub(crate) bound: &'static str,
 }
 
-/// The least seconds that a pass takes for its memory, and for its matrix products.
+/// The shortest time of a pass by its memory traffic, and by its matrix products, in seconds.
 fn least_seconds(cost: Cost, target: &PlannedMachine) -> (f64, f64) {
     let matrix = target.operations.map_or(0.0, |operations| cost.operations as f64 / operations);
     (cost.memory_bytes() as f64 / target.bandwidth, matrix)
 }
 
-/// The roofline of `sequences` that each decode a token at a short context.
+/// The roofline of `sequences` sequences, each decoding a token at a short context.
 pub(crate) fn roof(schedule: &Schedule, target: &PlannedMachine, sequences: usize) -> Roof {
     let cost = schedule.cost(PassShape::Decode { sequences, depth: 0 });
     let (memory, matrix) = least_seconds(cost, target);
@@ -38,13 +38,13 @@ pub(crate) fn roof(schedule: &Schedule, target: &PlannedMachine, sequences: usiz
     }
 }
 
-/// Drafted tokens that fill a kind of pass with the row before them.
+/// Numbers of drafted tokens that, with the row before them, fill a class of passes.
 pub(crate) const DRAFTED: [usize; 3] = [1, 3, 7];
-/// Probabilities that a drafted token is right, once those before it are.
+/// Acceptances: the probability that a drafted token is right if those before it are.
 pub(crate) const RIGHT: [f64; 4] = [0.5, 0.6, 0.7, 0.8];
 
-/// Tokens per second of one sequence with so many drafted, each of them right with a probability of `right` once those before
-/// it are: by a draft model, or at no cost.
+/// Tokens per second of one sequence with `drafted` tokens per draft and an acceptance of `right`. The drafts come from
+/// a draft model, or are free.
 pub(crate) fn draft_rate(
     schedule: &Schedule,
     draft: Option<&Schedule>,
@@ -62,25 +62,25 @@ pub(crate) fn draft_rate(
     expected_tokens(drafted, right) / all
 }
 
-/// Tokens of the prompt that the time to the first token is given for, unless the context is shorter.
+/// The prompt's length for the time to the first token, unless the context is shorter.
 const PROMPT: usize = 1000;
 
-/// What a prompt takes before its first token, at best.
+/// The shortest time of a prompt before its first token.
 pub(crate) struct Prefill {
     /// Tokens of the prompt.
     pub(crate) tokens: usize,
     /// Multiplications and additions of all its passes.
     pub(crate) operations: u64,
-    /// What the matrix units compute in a second at their peak.
+    /// The peak rate of the matrix units, per second.
     pub(crate) peak: f64,
     /// Seconds with matrix units at their peak.
     pub(crate) seconds_at_peak: f64,
-    /// Seconds with matrix units at [`PREFILL_SHARE`] of it.
+    /// Seconds with matrix units at [`PREFILL_SHARE`] of their peak.
     pub(crate) seconds: f64,
 }
 
 impl Prefill {
-    /// The passes of a prompt; `None` where nothing is known of the device's matrix units.
+    /// The passes of a prompt; `None` if the rate of the device's matrix units is unknown.
     pub(crate) fn of(schedule: &Schedule, target: &PlannedMachine) -> Option<Prefill> {
         let peak = target.operations?;
         let tokens = PROMPT.min(schedule.extent.context);
@@ -97,26 +97,26 @@ impl Prefill {
     }
 }
 
-/// Sequences that decoding is predicted for.
+/// Numbers of sequences for which decoding is predicted.
 const PREDICTED: [usize; 3] = [1, 8, 32];
 
-/// Sequences whose attention is predicted.
+/// Numbers of sequences for which attention is predicted.
 const ATTENDING: [usize; 4] = [1, 2, 8, 32];
 
-/// Tokens behind which attention is predicted.
+/// Context lengths for which attention is predicted.
 const DEPTHS: [usize; 3] = [1024, 8192, 32_768];
 
-/// What the cost model expects of a machine by name. Nothing of it is measured.
+/// The cost model's prediction for a machine by name. No part of it is measured.
 pub(crate) struct Prediction {
-    /// Sequences, and the tokens a second of all of them.
+    /// Numbers of sequences, with their total tokens per second.
     pub(crate) decode: Vec<(usize, f64)>,
-    /// Rows of a prompt's first pass, and the tokens a second in it.
+    /// Rows of a prompt's first pass, and its tokens per second.
     pub(crate) prefill: (usize, f64),
-    /// Where attention would run behind so many tokens; none where the machine has no NPU that it could run on.
+    /// The predicted engine of attention at several context lengths; empty if the machine has no usable NPU.
     pub(crate) attention: Vec<Attention>,
 }
 
-/// The attention of a pass, with so many tokens of each sequence behind so many others.
+/// The attention of a pass: the number of tokens of each sequence, and of tokens before them.
 pub(crate) struct Attention {
     pub(crate) behind: usize,
     pub(crate) sequences: usize,
@@ -125,7 +125,7 @@ pub(crate) struct Attention {
 }
 
 impl Prediction {
-    /// `None`: the machine is this one.
+    /// `None` for this machine.
     pub(super) fn of(form: &ModelForm, extent: Extent, target: &PlannedMachine) -> Option<Prediction> {
         let name = target.named.as_ref()?.profile.name;
         let rate = |sequences: usize, pass: PassShape, tokens: usize| {

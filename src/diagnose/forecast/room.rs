@@ -1,4 +1,4 @@
-//! Whether models fit the device that they run on here, without measuring it.
+//! Checks whether models fit a device of this machine, without measuring it.
 
 use super::form::ModelForm;
 use crate::Result;
@@ -14,7 +14,7 @@ pub(crate) struct DeviceRoom {
 }
 
 impl DeviceRoom {
-    /// That of the device that `device` is here.
+    /// The memory of this machine's `device`.
     ///
     /// # Errors
     /// Device: there is none.
@@ -30,10 +30,10 @@ impl DeviceRoom {
         &self.memory.device
     }
 
-    /// Whether a model loads as `kiln run` loads it. Returns the bytes that it needs.
+    /// Checks whether a model fits when it is loaded as by `kiln run`. Returns the bytes that it needs.
     ///
     /// # Errors
-    /// Refused: it does not fit, with the sum. Input: its files are not sound, or are not of a Gemma 3.
+    /// Refused: it does not fit; the message has the sum. Input: its files are damaged or not of a Gemma 3.
     pub(crate) fn fit(&self, files: &ModelFiles) -> Result<u64> {
         let (options, shape) = (Options::default(), files.shape()?);
         let form = ModelForm::of_files(files, &shape, options.weights, self.staged);

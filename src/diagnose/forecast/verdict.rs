@@ -1,4 +1,4 @@
-//! A plan in one line: whether it fits, and what the machine allows at best or what would make it fit.
+//! A forecast in one line: whether the model fits, with the best rates or with remedies.
 
 use super::ForecastView;
 use super::form::ModelForm;
@@ -12,39 +12,39 @@ use crate::schedule::kv::PAGE;
 use crate::sequence::draft::gain::expected_tokens;
 use serde_json::{Value, json};
 
-/// How many tokens are drafted at a time for the rate with a draft, and the probability that one is right. Drafts that are
-/// longer gain more where passes of more rows take no longer.
+/// Tokens per draft for the rate with drafts, with the acceptance below. Longer drafts gain more if passes with more
+/// rows take no longer.
 pub(crate) const DRAFTED: usize = 1;
 pub(crate) const RIGHT: f64 = 0.6;
-/// The shortest context, in tokens, that is a remedy: a shorter one holds no conversation.
+/// The shortest context, in tokens, that counts as a remedy. A shorter one holds no conversation.
 const LEAST_CONTEXT: usize = 1024;
-/// A smaller form is worth naming where this one reads, or takes, so many times as much.
+/// The factor by which a smaller form must be faster, or smaller, to be mentioned.
 const WORTH: f64 = 1.05;
 
-/// What a plan comes to.
+/// The result of a forecast.
 pub(crate) enum FitVerdict {
     /// It fits.
     Fits(BestRates),
-    /// It does not, and what would.
+    /// The model does not fit; with remedies.
     DoesNotFit(Shortage),
 }
 
-/// What the machine allows at best.
+/// The best rates that the machine allows.
 pub(crate) struct BestRates {
-    /// Tokens a second of one sequence.
+    /// Tokens per second of one sequence.
     one: f64,
-    /// The sequences that are planned for, where they are several, and the tokens a second of all of them.
+    /// The number of planned sequences, if above one, and their total tokens per second.
     together: Option<(usize, f64)>,
-    /// Tokens a second of one sequence with the matrices in 4 bits, where that is faster.
+    /// Tokens per second of one sequence with the matrices in 4 bits, if that is faster.
     in_4_bits: Option<f64>,
-    /// Tokens a second of one sequence with drafts, in 4 bits where that is faster, and the matrices' formats at that rate.
-    /// `None`: drafts gain nothing.
+    /// Tokens per second of one sequence with drafts, in 4 bits if that is faster, and the matrices' formats at that
+    /// rate. `None`: drafts gain nothing.
     pub(crate) with_draft: Option<(f64, String)>,
-    /// `None`: nothing is known of the device's arithmetic.
+    /// `None` if the rate of the device's arithmetic is unknown.
     pub(crate) prefill: Option<Prefill>,
 }
 
-/// By how much a model does not fit, and with what it would.
+/// The shortage of memory, and remedies for it.
 pub(crate) struct Shortage {
     cause: String,
     smaller: Option<Smaller>,
@@ -54,25 +54,25 @@ pub(crate) struct Shortage {
 /// The model in a smaller form: the largest that fits, or the smallest.
 struct Smaller {
     format: WeightFormat,
-    /// Whether Kiln makes it of these weights. It takes another file otherwise.
+    /// Whether Kiln can quantise it from these weights. Otherwise it needs another file.
     is_made: bool,
     bytes: u64,
     fits: bool,
-    /// Tokens a second of one sequence at best.
+    /// Best tokens per second of one sequence.
     tokens_s: f64,
 }
 
-/// A way to make the model fit in its form.
+/// A way to make the model fit without changing its form.
 enum FitOption {
-    /// The longest context.
+    /// A shorter context: the longest that fits.
     Context(usize),
-    /// The largest KV cache, in tokens.
+    /// A smaller KV cache: the largest that fits, in tokens.
     KvTokens(usize),
-    /// The least carve-out, in MiB.
+    /// A larger carve-out: the smallest that suffices, in MiB.
     CarveOut(u64),
     /// The kernel's parameters.
     Parameters,
-    /// The least RAM that is sold, in GiB.
+    /// More RAM: the smallest size on sale that suffices, in GiB.
     Ram(u64),
 }
 
@@ -94,7 +94,7 @@ impl FitVerdict {
         }
     }
 
-    /// One line, without its end.
+    /// The verdict as one line without a line end.
     pub(crate) fn line(&self) -> String {
         match self {
             FitVerdict::Fits(rates) => rates.line(),
@@ -102,7 +102,7 @@ impl FitVerdict {
         }
     }
 
-    /// What the machine allows at best; null where the model does not fit.
+    /// The best rates; null if the model does not fit.
     pub(crate) fn rates_json(&self) -> Value {
         let FitVerdict::Fits(rates) = self else { return Value::Null };
         let draft = rates.with_draft.as_ref().map(|(rate, weights)| {
@@ -126,7 +126,7 @@ impl FitVerdict {
         })
     }
 
-    /// What would make the model fit; null where it does.
+    /// The remedies; null if the model fits.
     pub(crate) fn remedies_json(&self, view: &ForecastView) -> Value {
         let FitVerdict::DoesNotFit(shortage) = self else { return Value::Null };
         let smaller = shortage
@@ -189,7 +189,7 @@ impl Smaller {
         let (shape, target, extent) = (&view.schedule.shape, view.target, view.extent);
         let now = view.schedule.weights.format();
         let is_made = WeightFormat::MADE.contains(&now);
-        // Of a GGUF file's types no other is made, but there may be a file of 4 bits.
+        // A GGUF file's types are not converted, but a 4-bit file may exist.
         let first = if is_made { now.smaller() } else { view.in_4_bits().map(|_| WeightFormat::Int4) };
         let mut found = None;
         for format in std::iter::successors(first, |format| format.smaller()) {
@@ -222,7 +222,7 @@ impl Smaller {
 }
 
 impl FitOption {
-    /// Every way, the one that costs least first.
+    /// All options, the cheapest first.
     fn all(view: &ForecastView) -> Vec<FitOption> {
         let fits = |(_, memory): &(u64, _)| view.fits_in(view.form, memory);
         let named = view.target.named.as_ref();
@@ -233,7 +233,7 @@ impl FitOption {
         [FitOption::kv(view), carve_out, parameters, ram].into_iter().flatten().collect()
     }
 
-    /// A smaller KV cache, if the weights leave it room.
+    /// A smaller KV cache, if the weights leave room for one.
     fn kv(view: &ForecastView) -> Option<FitOption> {
         let (memory, options) = (&view.target.memory, view.options);
         let open = engine::Options { kv_tokens: None, ..options }.extent(&view.schedule.shape).ok()?;
@@ -274,18 +274,18 @@ impl Shortage {
     }
 }
 
-/// Whether a form that needs so many bytes is enough smaller than the one that is planned.
+/// Whether a form of `bytes` bytes is sufficiently smaller than the planned one.
 pub(crate) fn is_worth(bytes: u64, view: &ForecastView) -> bool {
     view.total() as f64 > WORTH * bytes as f64
 }
 
-/// The least RAM that is sold with which the machine by name has room for `form`, in GiB.
+/// The smallest RAM on sale, in GiB, with which the machine by name has room for `form`.
 pub(crate) fn least_ram(view: &ForecastView, form: &ModelForm) -> Option<u64> {
     let mut sizes = view.target.named.as_ref()?.by_ram();
     sizes.find(|(_, memory)| view.fits_in(form, memory)).map(|(gib, _)| gib)
 }
 
-/// What a machine by name was taken to have: bytes, and which of them were assumed.
+/// The assumed memory of a machine by name, in bytes, with the names of the values that were not given.
 pub(crate) fn machine_json(view: &ForecastView, named: &Named) -> Value {
     let p = &named.profile;
     let of = |is_assumed: bool, name: &'static str| is_assumed.then_some(name);
@@ -305,7 +305,7 @@ fn about(rate: f64) -> String {
     if rate < 3.0 { format!("{rate:.1}") } else { format!("{rate:.0}") }
 }
 
-/// A prompt's tokens, with a comma after the thousands.
+/// A number of tokens, with a comma after the thousands.
 pub(crate) fn prompt(tokens: usize) -> String {
     match tokens {
         1 => "1 token".into(),

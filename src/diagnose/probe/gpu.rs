@@ -1,4 +1,4 @@
-//! The GPU as its kernel driver describes it.
+//! Checks of the GPU, as its kernel driver describes it.
 
 use super::{Check, Checks, wake_it};
 use crate::display::bytes;
@@ -6,7 +6,7 @@ use crate::machine::files::{FileFault, Files};
 use crate::machine::nodes::{AMD_GPU, DeviceNode, Nvidia, PciDevice, SUSPENDED, gfx_name};
 use crate::sys::{self, amdgpu, drm};
 
-/// Checks every GPU but those that are `asleep`. `reached`: Vulkan lists a GPU even if sysfs shows none.
+/// Checks every GPU that is not `asleep`. `reached`: Vulkan lists a GPU even if sysfs shows none.
 pub(super) fn check(files: &Files, reached: bool, asleep: &[String]) -> Vec<Check> {
     let gpus = DeviceNode::gpus(files);
     let mut all = Vec::new();
@@ -24,7 +24,7 @@ pub(super) fn check(files: &Files, reached: bool, asleep: &[String]) -> Vec<Chec
     all
 }
 
-/// Says of a GPU what its driver need not be asked for: amdgpu's own files in sysfs wake it up too.
+/// Reports a sleeping GPU without asking its driver: amdgpu's own files in sysfs would wake it too.
 fn leave_asleep(checks: &mut Checks, files: &Files, node: &DeviceNode) {
     let at = if node.slot.is_empty() { String::new() } else { format!(" at {}", node.slot) };
     checks.unseen("node", format!("{}{at}, driven by {}: {SUSPENDED}", node.path, or_unknown(&node.driver)), wake_it());
@@ -100,7 +100,7 @@ fn check_gpu(checks: &mut Checks, files: &Files, node: &DeviceNode) {
     check_lockup(checks, files);
 }
 
-/// Peak bytes per second of the GPU's memory. `None` unless there is exactly one GPU and its driver says.
+/// Peak bytes per second of the GPU's memory. `None` unless there is exactly one GPU and its driver reports the rate.
 pub(super) fn peak_bandwidth(files: &Files) -> Option<f64> {
     let gpus = DeviceNode::gpus(files);
     let [node] = &gpus[..] else { return None };
@@ -226,8 +226,8 @@ fn heap_of(files: &Files, node: &DeviceNode, heap: &str) -> Result<(u64, u64), F
 }
 
 fn check_memory(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: Option<&drm::Node>) {
-    // Ask the driver where the node opens, else sysfs. Vulkan is no source: the heaps that it shows for an APU are made
-    // up.
+    // From the driver if the node can be opened, else from sysfs. Vulkan is no source: the heaps that it shows for an
+    // APU are not the real ones.
     let memory = opened.map(amdgpu::memory);
     if let Some(Err(e)) = &memory {
         checks.warn("memory.query", e.to_string(), e.remedy());
@@ -274,7 +274,7 @@ fn check_memory(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: O
     }
 }
 
-/// Checks the load, and whether the clocks are held down.
+/// Checks the load, and whether the clocks are throttled.
 fn check_activity(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: Option<&drm::Node>) {
     let level = files.text(&node.file("power_dpm_force_performance_level"));
     match level.as_deref() {

@@ -1,4 +1,4 @@
-//! Rates of the chosen device, measured with Kiln's own kernels.
+//! Measures rates of the chosen device with Kiln's own kernels.
 
 use super::{Check, Checks, Verdict};
 use crate::display::bytes;
@@ -9,13 +9,13 @@ use crate::vulkan::memory::heaps;
 use crate::vulkan::{Gpu, Vulkan};
 use std::rc::Rc;
 
-/// Bytes read on a GPU: more than any cache holds. A CPU driver reads fewer, to be quick.
+/// Bytes read on a GPU: more than any cache holds. On the CPU fewer are read, to be quick.
 const GPU_BYTES: u64 = 1 << 30;
 const CPU_BYTES: u64 = 128 << 20;
 /// Bytes sent to the device.
 const TRANSFER_BYTES: u64 = 64 << 20;
 
-/// The heap whose reads are measured, and bytes of it that are read.
+/// The heap whose read rate is measured, and the bytes read from it.
 pub(super) fn read_size(gpu: &Rc<Gpu>) -> (usize, u64) {
     let memory = heaps::describe(gpu);
     let heap = heaps::best_heap(gpu);
@@ -68,7 +68,7 @@ pub(super) fn check(files: &Files, gpu: &Rc<Gpu>, progress: &dyn Fn(&str)) -> Ve
     checks.all
 }
 
-/// A GPU below this share of its memory's peak has a fault: such GPUs reach 79 to 91 % while decoding.
+/// The least share of its memory's peak that a healthy GPU reaches. While decoding it reaches 79 to 91 %.
 const LEAST_SHARE: f64 = 0.6;
 
 fn report_read(checks: &mut Checks, rate: f64, size: u64, peak: Option<f64>) {

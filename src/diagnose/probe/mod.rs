@@ -1,5 +1,5 @@
-//! Describes this machine, finds what is wrong with it, and measures it. Each check has a verdict, its evidence and,
-//! where there is one, a remedy. A driver or a file may be missing or may answer nonsense: that is a verdict too.
+//! Describes this machine, finds faults and measures it. Each check has a verdict, its evidence and, if there is one, a
+//! remedy. A missing driver or file, or a nonsensical answer, is a verdict too.
 
 mod gpu;
 mod measure;
@@ -27,21 +27,21 @@ use crate::npu::DriverApi;
 use crate::vulkan::DeviceChoice;
 use serde_json::{Value, json};
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// As it should be.
     Ok,
-    /// Kiln runs, but slower or with less than it could.
+    /// Kiln runs, but slower or with less than possible.
     Warn,
     /// It does not work.
     Fail,
-    /// It does not concern this machine, or it could not be checked.
+    /// Does not concern this machine, or could not be checked.
     Skip,
 }
 
 impl Verdict {
-    /// Its word in the output.
+    /// The name in the output.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Ok => "ok",
@@ -55,13 +55,13 @@ impl Verdict {
 /// One check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// What was checked, as `group.item`. GPUs, NPUs and Vulkan devices are numbered: `gpu0.memory`.
+    /// The checked item, as `group.item`. GPUs, NPUs and Vulkan devices are numbered: `gpu0.memory`.
     pub name: String,
-    /// How it came out.
+    /// The result.
     pub verdict: Verdict,
-    /// What was found.
+    /// The finding.
     pub evidence: Text,
-    /// What can be done.
+    /// The remedy.
     pub remedy: Option<Text>,
 }
 
@@ -72,7 +72,7 @@ struct Checks {
     all: Vec<Check>,
 }
 
-/// Puts a text on one line: evidence may quote what a device calls itself.
+/// Puts a text on one line, because evidence may quote a device's own name.
 fn one_line(text: impl Into<Text>) -> Text {
     text.into().map_words(plain)
 }
@@ -95,7 +95,7 @@ impl Checks {
         self.push(name, Verdict::Skip, evidence, None);
     }
 
-    /// Adds a check that was skipped because the user has to provide something first.
+    /// Adds a check that was skipped because it needs something from the user first.
     fn unseen(&mut self, name: &str, evidence: impl Into<Text>, remedy: impl Into<Text>) {
         self.push(name, Verdict::Skip, evidence, Some(remedy.into()));
     }
@@ -108,32 +108,32 @@ impl Checks {
         self.push(name, Verdict::Fail, evidence, Some(remedy.into()));
     }
 
-    /// Adds a check that ended with a Kiln error.
+    /// Adds a check that ended with an error.
     fn error(&mut self, name: &str, verdict: Verdict, error: &crate::Error) {
         let (cause, remedy) = error.parts();
         self.push(name, verdict, cause.clone(), Some(remedy.clone()));
     }
 }
 
-/// All checks, and the conclusion from them.
+/// All checks and the conclusion.
 #[derive(Debug, Clone)]
 pub struct ProbeReport {
     /// The checks, in order.
     pub checks: Vec<Check>,
-    /// The Vulkan device that was asked for; `None` where Vulkan is not wanted.
+    /// The Vulkan device to check; `None` if Vulkan is not wanted.
     pub choice: Option<DeviceChoice>,
     /// Name of the Vulkan device that Kiln can run on.
     pub device: Option<String>,
-    /// Every Vulkan device that Kiln can run on: its number in `vulkan:N`, and its name.
+    /// Every Vulkan device that Kiln can run on: its number in `vulkan:N` and its name.
     pub fit: Vec<(usize, String)>,
-    /// Whether `auto`, if it was asked for, takes the CPU and not `device`.
+    /// Whether `auto`, if requested, takes the CPU instead of `device`.
     pub on_cpu: bool,
-    /// GPUs that were left asleep, by the names of their nodes. Where there is one, Vulkan was not asked.
+    /// GPUs that were left asleep, by their nodes' names. If there are any, Vulkan was not checked.
     pub asleep: Vec<String>,
 }
 
 impl ProbeReport {
-    /// The checks and the summary as an object. `words` names settings as the reader's face of Kiln does.
+    /// The checks and the summary as an object. `words` words a text for the front end.
     pub fn to_json(&self, words: &dyn Fn(&Text) -> String) -> Value {
         let check = |c: &Check| {
             let remedy = c.remedy.as_ref().map(words);
@@ -169,7 +169,7 @@ impl ProbeReport {
         (!others.is_empty()).then(|| (chosen, others.join(", ")))
     }
 
-    /// Why it is not known whether Kiln can run here, where a GPU was left asleep, and what to do.
+    /// If a GPU was left asleep: why it is not known whether Kiln can run here, and the remedy.
     pub fn unknown(&self) -> Option<(Text, Text)> {
         (!self.asleep.is_empty()).then(|| {
             let cause = format!("Vulkan was not asked, which would wake {} up", self.asleep.join(", "));
@@ -177,7 +177,7 @@ impl ProbeReport {
         })
     }
 
-    /// The check that the model does not pass; `None` if it fits, or none was asked about.
+    /// The failed check of the model's memory; `None` if the model fits or none was given.
     pub fn unfit(&self) -> Option<&Check> {
         self.checks.iter().find(|c| c.name == "model.memory" && c.verdict == Verdict::Fail)
     }
@@ -214,33 +214,33 @@ impl ProbeReport {
     }
 }
 
-/// What to check.
+/// The request for a probe.
 pub struct ProbeOptions<'a> {
     /// The machine's files.
     pub files: &'a Files,
     /// The Vulkan device to check; `None` for no Vulkan at all.
     pub vulkan: Option<DeviceChoice>,
-    /// Whether the device is the one that `auto` takes, which may be the CPU.
+    /// Whether the device is the choice of `auto`, which may be the CPU.
     pub auto: bool,
     /// Whether to measure rates, which takes some seconds.
     pub measure: bool,
-    /// How to reach the NPU; `None` for running no program on it.
+    /// The driver interface for the NPU; `None` to run no program on it.
     pub npu: Option<DriverApi>,
-    /// A model that should run here.
+    /// A model to check.
     pub model: Option<Wanted<'a>>,
-    /// Whether GPUs that are asleep are woken up. Otherwise they are not asked, nor is Vulkan, which would wake them.
+    /// Whether sleeping GPUs are woken. Otherwise neither they nor Vulkan, which would wake them, are checked.
     pub wakes: bool,
 }
 
 impl<'a> ProbeOptions<'a> {
-    /// A request for what is taken where no device is named, and for no model. To measure wakes a GPU up.
+    /// A request for the default device, without a model. Measuring wakes a GPU.
     pub fn of_machine(files: &'a Files, measure: bool) -> ProbeOptions<'a> {
         let (vulkan, npu) = (Some(DeviceChoice::Best), Some(DriverApi::Kernel));
         ProbeOptions { files, vulkan, auto: true, measure, npu, model: None, wakes: measure }
     }
 }
 
-/// What to do about a GPU that is asleep.
+/// The remedy for a sleeping GPU.
 fn wake_it() -> Text {
     text!("ask again with ", Setting::Wake)
 }
@@ -269,13 +269,13 @@ pub fn run(request: &ProbeOptions<'_>, progress: &dyn Fn(&str)) -> ProbeReport {
     progress("dma-buf");
     checks.extend(share::check(files, opened.as_ref(), &asleep));
     let on_cpu = request.auto && opened.as_ref().is_some_and(|gpu| !engine::takes_vulkan(files, gpu));
-    // Without a word of Vulkan's it would be told what the CPU has room for.
+    // Without Vulkan's answer the model would be checked against the CPU.
     let model = request.model.as_ref().filter(|_| asleep.is_empty() || request.vulkan.is_none());
     if let Some(model) = model {
         progress("model");
         checks.extend(model::check(model, opened.as_ref().filter(|_| !on_cpu)));
     }
-    // A device that hung while it was measured cannot run a model.
+    // A device that hung during a measurement cannot run a model.
     let hung = opened.is_some_and(|gpu| gpu.hung.get());
     let device = device.filter(|_| !hung).map(|name| plain(&name));
     ProbeReport { checks, choice: request.vulkan, device, fit, on_cpu, asleep }

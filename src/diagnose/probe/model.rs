@@ -11,10 +11,10 @@ use crate::vulkan::Gpu;
 use crate::vulkan::memory::heaps;
 use std::rc::Rc;
 
-/// A model that should run here.
+/// A model to check.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
-    /// Its name in output.
+    /// The name for output.
     pub name: &'a str,
     /// Its shape.
     pub shape: &'a Shape,
@@ -24,7 +24,7 @@ pub struct Wanted<'a> {
     pub options: Options,
 }
 
-/// Checks whether the model fits the device, or the CPU where there is none.
+/// Checks whether the model fits the device, or the CPU without one.
 pub(super) fn check(model: &Wanted<'_>, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
     let mut checks = Checks::of("model");
     let extent = match model.options.extent(model.shape) {
@@ -34,7 +34,7 @@ pub(super) fn check(model: &Wanted<'_>, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
             return checks.all;
         }
     };
-    // The CPU keeps its KV cache in f32.
+    // The CPU executor has its KV cache in f32.
     let kv = if gpu.is_some() { extent.kv } else { KvType::F32 };
     let schedule =
         Schedule::build(model.shape, Extent { kv, ..extent }, model.files.formats(model.options.weights, model.shape));

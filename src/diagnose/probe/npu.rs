@@ -1,4 +1,4 @@
-//! The NPU: its driver's answers, and what the system must allow for it to work.
+//! Checks of the NPU: its driver's answers, and the system settings that it needs.
 
 use super::gpu::{check_driver, open};
 use super::reads::{self, ReadProbe};
@@ -16,14 +16,14 @@ use crate::sys::{amdxdna, drm};
 use nix::sys::resource::{Resource, getrlimit};
 use std::time::Duration;
 
-/// Least memory that a program on the NPU locks: its heap, and an arena.
+/// The least memory that a program on the NPU locks: its heap and an arena.
 const LOCKED_BYTES: u64 = 128 << 20;
-/// Longest time for a run, which takes a fraction of a millisecond.
+/// The longest time for a run, which normally takes a fraction of a millisecond.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// More devices than any machine has.
 const MOST_DEVICES: u32 = 16;
 
-/// Answers of libxrt about itself and the devices that it finds.
+/// libxrt's version and its list of devices.
 #[derive(Debug, Clone)]
 pub(super) struct XrtProbe {
     /// Major, minor, patch level.
@@ -32,9 +32,8 @@ pub(super) struct XrtProbe {
     pub(super) devices: Result<Vec<(String, String)>>,
 }
 
-/// Checks every NPU, and the settings of the system that it needs.
-///
-/// What it reads is measured where `read` says beside what.
+/// Checks every NPU, and the system settings that it needs. If `read` is given, measures read rates, alone and beside
+/// its GPU.
 pub(super) fn check(
     files: &Files,
     xrt: &std::result::Result<XrtProbe, Missing>,
@@ -64,7 +63,7 @@ pub(super) fn check(
             false => checks.skip("", "there is none: attention runs on the GPU"),
         }
     } else {
-        // What is checked above is the machine's. Nothing of it is wrong for what a model needs.
+        // The checks above describe the machine; their faults do not keep a model from running.
         checks.skip(
             "use",
             "attention runs on the GPU, and on an NPU of XDNA 1 in the passes that are measured to be faster there",
@@ -171,7 +170,7 @@ fn check_array(checks: &mut Checks, opened: &drm::Node) {
         Ok(mode) => checks.ok("power", format!("power mode {mode}")),
         Err(e) => checks.warn("power", e.to_string(), e.remedy()),
     }
-    // Older firmware has no sensors; nothing depends on them.
+    // Older firmware has no sensors, which does not matter.
     if let Ok(sensors) = amdxdna::sensors(opened) {
         let shown: Vec<String> = sensors.iter().map(|s| format!("{} {:.1} {}", s.label, s.value, s.unit)).collect();
         checks.ok("sensors", if shown.is_empty() { "none".into() } else { shown.join(", ") });
@@ -218,8 +217,8 @@ fn check_locked_memory(checks: &mut Checks) {
     }
 }
 
-/// Runs programs on the NPU, in its own memory and in imported dma-bufs, and compares every value. Whether all ran and were
-/// right.
+/// Runs programs on the NPU, in its own memory and in imported dma-bufs, and compares every value. Returns whether all
+/// ran and were right.
 fn check_programs(checks: &mut Checks, files: &Files, node: &DeviceNode, api: Option<DriverApi>) -> bool {
     let Some(api) = api else {
         checks.skip("program", "nothing is run on the NPU, as was asked for");
@@ -233,7 +232,7 @@ fn check_programs(checks: &mut Checks, files: &Files, node: &DeviceNode, api: Op
         if let Err(e) = check_program(checks, name, files, node, api, &trial) {
             let (cause, remedy) = e.parts();
             checks.fail(name, text!(format!("{}: ", trial.what), cause.clone()), remedy.clone());
-            // What holds the array up once does so again.
+            // A hung array would hang again.
             return false;
         }
     }
@@ -266,7 +265,7 @@ fn check_program(
                 checks.ok(name, format!("{exact}, {took} in dma-bufs of {source}"));
                 return Ok(());
             }
-            // A driver without address translation takes contiguous memory alone: another source may have it.
+            // A driver without address translation accepts only contiguous memory, so another source may work.
             Err(e) => refused = Some(e),
         }
     }
@@ -291,7 +290,7 @@ pub(super) fn ask_xrt() -> std::result::Result<XrtProbe, Missing> {
     Ok(XrtProbe { version: library.version(), devices })
 }
 
-/// Checks whether libxrt is usable, and whether it finds the NPUs that the kernel shows.
+/// Checks whether libxrt is usable, and whether it finds the NPUs listed by the kernel.
 fn check_xrt(checks: &mut Checks, xrt: &std::result::Result<XrtProbe, Missing>, npus: &[DeviceNode]) {
     const WITHOUT: &str = "nothing needs it: the kernel's driver does without";
     let xrt = match xrt {

@@ -1,4 +1,4 @@
-//! What the NPU reads: by its channels, and beside the GPU; and what it costs that one works on what the other wrote.
+//! Read rates of the NPU: by number of channels, and beside the GPU; and the cost of a round trip between the two.
 
 use super::steady::{SteadyWindow, rates};
 use super::{Checks, Verdict, measure, round_trip};
@@ -13,29 +13,29 @@ use crate::vulkan::{Gpu, Vulkan};
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Bytes that the NPU's commands read: more than any cache holds. With the program's heap it is what such a program locks
-/// anyway.
+/// Bytes that the NPU's commands read: more than any cache holds. Together with the program's heap they are about what
+/// such a program locks in any case.
 const BYTES: usize = 64 << 20;
-/// Times that a command reads them, so that what it costs to start one is little of it.
+/// How many times a command reads them, so that the cost of starting it matters little.
 const PASSES: u32 = 2;
-/// Numbers of channels whose rate is measured.
+/// Numbers of channels to measure.
 const CHANNEL_COUNTS: [usize; 4] = [1, 2, 4, CHANNELS];
-/// Reads that count, at least, and the longest time without the end of one, in seconds.
+/// The least number of reads that count, and the longest time of one, in seconds.
 const READS: usize = 4;
 const DEADLINE: f64 = 5.0;
-/// A rate above this share of what the clock allows is wrong, or the clock is.
+/// A rate above this share of the clock's limit shows that the rate or the clock is wrong.
 const MOST_SHARE: f64 = 1.02;
 
-/// What the NPU is measured beside.
+/// The GPU and the progress callback for measuring the NPU.
 #[derive(Clone, Copy)]
 pub(super) struct ReadProbe<'a> {
-    /// The Vulkan device that is open.
+    /// The open Vulkan device.
     pub(super) gpu: Option<&'a Rc<Gpu>>,
-    /// Is called with the name of each part.
+    /// Called with the name of each part.
     pub(super) progress: &'a dyn Fn(&str),
 }
 
-/// Measures what the NPU reads with the program that `load` loads. `clock`: the array's, in MHz.
+/// Measures the NPU's read rate with the program from `load`. `clock`: the array's, in MHz.
 pub(super) fn check<'x>(
     checks: &mut Checks,
     load: impl FnOnce() -> Result<LoadedProgram<'x>>,
@@ -50,7 +50,7 @@ pub(super) fn check<'x>(
     }
 }
 
-/// Measures what takes a GPU as well, or says that there is none.
+/// Makes the measurements that need a GPU, or reports that there is none.
 fn check_beside(checks: &mut Checks, reader: NpuReader<'_>, alone: f64, gpu: Option<&Rc<Gpu>>, now: &dyn Fn() -> f64) {
     let gpu = match gpu {
         Some(gpu) if gpu.caps.is_cpu() => Err("the Vulkan device is the processor: there is no GPU beside the NPU"),
@@ -68,7 +68,7 @@ fn check_beside(checks: &mut Checks, reader: NpuReader<'_>, alone: f64, gpu: Opt
     }
 }
 
-/// Measures reads through more and more channels. Returns the reader, with all of them, and its rate.
+/// Measures reads through increasing numbers of channels. Returns the reader with all of them, and its rate.
 pub(super) fn check_channels<'x>(
     checks: &mut Checks,
     reader: Result<NpuReader<'x>>,
@@ -113,7 +113,7 @@ fn report_channels(checks: &mut Checks, rates: [f64; CHANNEL_COUNTS.len()], cloc
     }
 }
 
-/// Measures the GPU's reads alone and then beside the NPU's, which have the rate `alone` by themselves.
+/// Measures the GPU's reads alone and then beside the NPU's, which have the rate `alone` without the GPU.
 fn check_together<'x>(
     checks: &mut Checks,
     mut reader: NpuReader<'x>,
@@ -138,7 +138,7 @@ fn check_together<'x>(
     }
 }
 
-/// The GPU's rate alone, and those of both together: the GPU's, the NPU's.
+/// The GPU's rate alone, and both rates together: the GPU's, the NPU's.
 pub(super) fn read_together(
     npu: &mut dyn MemoryReader,
     gpu: &mut dyn MemoryReader,

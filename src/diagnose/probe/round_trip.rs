@@ -1,5 +1,5 @@
-//! A round trip from the GPU to the NPU and back, through memory that both share: what the GPU wrote the NPU reads, and the
-//! GPU what the NPU wrote.
+//! A round trip from the GPU to the NPU and back through shared memory: the NPU reads data written by the GPU, and the
+//! GPU reads the NPU's result.
 
 use super::{Checks, Verdict};
 use crate::lower::dispatch::Edge;
@@ -14,14 +14,14 @@ use crate::{Error, Result};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Bytes that the GPU writes: a unit for each channel.
+/// Bytes that the GPU writes: one unit per channel.
 const BYTES: usize = CHANNELS * UNIT_BYTES;
-/// Trips, of whose times the median counts.
+/// The number of trips, of whose times the median counts.
 const TRIPS: usize = 16;
-/// Longest time for the NPU's part of a trip, which takes a fraction of a millisecond.
+/// The longest time for the NPU's part of a trip, which normally takes a fraction of a millisecond.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Goes on trips in memory that Vulkan exports.
+/// Makes round trips in memory that Vulkan exports.
 pub(super) fn check(checks: &mut Checks, program: LoadedProgram<'_>, gpu: &Rc<Gpu>, now: &dyn Fn() -> f64) {
     if !gpu.features.sharing.exports {
         return checks.unseen(
@@ -48,25 +48,25 @@ fn report(checks: &mut Checks, seconds: f64) {
     );
 }
 
-/// What a trip takes. Fields are dropped in this order: neither device uses memory that is gone.
+/// The parts of a round trip. Fields are dropped in this order, so that neither device uses freed memory.
 pub(super) struct RoundTrip<'x> {
     program: LoadedProgram<'x>,
     command: CommandId,
     arguments: [BufferId; 3],
     layout: ReadLayout,
-    /// What the GPU does before the NPU, and behind it.
+    /// The GPU's commands before and after the NPU's.
     lists: [<Vulkan as Driver>::Baked; 2],
     queue: DeviceQueue<Vulkan>,
-    /// Where the host puts what the GPU writes, and finds what it reads.
+    /// The host's buffers for the data that the GPU writes, and for the sums that it reads.
     written: Buffer,
     found: Buffer,
-    /// What the GPU writes and the NPU reads, and the sums the other way.
+    /// Shared buffers: the data from the GPU, and the sums from the NPU.
     data: Buffer,
     sums: Buffer,
 }
 
 impl<'x> RoundTrip<'x> {
-    /// That of a program `read_sum` and a GPU, in memory of these two kinds.
+    /// A round trip through the program `read_sum`, in shared memory of these two kinds.
     ///
     /// # Errors
     /// Refused: memory is short. Device: a driver refuses.
@@ -91,7 +91,7 @@ impl<'x> RoundTrip<'x> {
             program.import(made)
         };
         let arguments = [headers, import(&data)?, import(&sums)?];
-        // What made the memory zero may be in the CPU's caches, and must not come over the first sums.
+        // Zeros from the buffer's creation may still be in the CPU's caches, and must not overwrite the first sums.
         program.write(arguments[2], &[0; SUMS_BYTES])?;
         let command = program.add_command(stream.len())?;
         program.set_stream(command, &stream)?;
@@ -105,10 +105,10 @@ impl<'x> RoundTrip<'x> {
         Ok(RoundTrip { program, command, arguments, layout, lists, queue, written, found, data, sums })
     }
 
-    /// Seconds of a trip by `now`: the median of several, each with bytes of its own.
+    /// Seconds of a trip by `now`: the median of several trips, each with different data.
     ///
     /// # Errors
-    /// Device: a device fails, or the sums are not those of what the GPU wrote.
+    /// Device: a device fails, or the sums do not match the data.
     pub(super) fn median(&mut self, now: &dyn Fn() -> f64) -> Result<f64> {
         let mut times = (0..TRIPS as u32).map(|seed| self.go(seed, now)).collect::<Result<Vec<f64>>>()?;
         times.sort_unstable_by(f64::total_cmp);

@@ -1,5 +1,5 @@
-//! Memory shared between drivers. Dma-bufs are really made, exported and imported, and their bytes are compared from
-//! both sides. An extension's name alone does not prove zero-copy.
+//! Memory shared between drivers. Dma-bufs are actually made, exported and imported, and their bytes are compared from
+//! both sides, because an extension's name alone does not prove zero-copy.
 
 use super::{Check, Checks, Verdict};
 use crate::machine::files::Files;
@@ -32,7 +32,7 @@ fn holds(bytes: &[u8], seed: u8) -> bool {
     bytes.iter().enumerate().all(|(i, &b)| b == pattern(seed, i))
 }
 
-/// Checks which drivers make dma-bufs, and which import them. GPUs that are `asleep` are left so.
+/// Checks which drivers make dma-bufs, and which import them. GPUs in `asleep` are not woken.
 pub(super) fn check(files: &Files, gpu: Option<&Rc<Gpu>>, asleep: &[String]) -> Vec<Check> {
     let mut checks = Checks::of("share");
     let memfd = from_udmabuf(files);
@@ -71,7 +71,7 @@ pub(super) fn dma_bufs(files: &Files) -> Vec<(&'static str, [DmaBuf; 3])> {
     sources.into_iter().filter_map(|(name, made)| Some((name, made?))).collect()
 }
 
-/// Makes a dma-buf of a memfd, and checks that both show the same bytes.
+/// Makes a dma-buf from a memfd, and checks that both show the same bytes.
 fn from_udmabuf(files: &Files) -> sys::DriverResult<DmaBuf> {
     let device = open_node(&files.at(UDMABUF))?;
     let memfd = sealed_memfd(BYTES)?;
@@ -97,7 +97,7 @@ fn from_heap(files: &Files) -> sys::DriverResult<DmaBuf> {
     }
 }
 
-/// Accesses a dma-buf from the CPU. Its driver is told before and after; a memfd needs neither.
+/// Accesses a dma-buf from the CPU. Its driver is notified before and after; a memfd needs no notification.
 fn touch<T>(shared: &DmaBuf, access: dma_buf::Access, what: impl FnOnce() -> T) -> sys::DriverResult<T> {
     let told = |answer: sys::DriverResult<()>| match answer {
         Err(e) if e.errno == Errno::ENOTTY => Ok(()),
@@ -123,7 +123,7 @@ fn same_bytes(gpu: &Rc<Gpu>, shared: &Buffer, view: &mut Mapping) -> Result<bool
     let mut queue = DeviceQueue::new(Vulkan::new(gpu)?);
     let mut bounce = Buffer::new(gpu, BYTES, heaps::host_heap(gpu)?, HostAccess::Host)?;
     let own = shared.dma_buf().ok_or_else(|| Error::device("the buffer is no dma-buf", "report this"))?;
-    // The GPU writes, the view reads.
+    // Written by the GPU, read by the mapping.
     let mut bytes = vec![0; BYTES as usize];
     fill(&mut bytes, 4);
     bounce.copy_from(&bytes)?;
@@ -131,7 +131,7 @@ fn same_bytes(gpu: &Rc<Gpu>, shared: &Buffer, view: &mut Mapping) -> Result<bool
     queue.copy([MemoryCopy::new(&bounce, shared, BYTES)])?;
     shared.to_host()?;
     let there = touch(own, dma_buf::Access::Read, || holds(&view.bytes()[..BYTES as usize], 4))?;
-    // The view writes, the GPU reads.
+    // Written by the mapping, read by the GPU.
     touch(own, dma_buf::Access::Write, || fill(&mut view.bytes_mut()[..BYTES as usize], 5))?;
     shared.to_device()?;
     queue.copy([MemoryCopy::new(shared, &bounce, BYTES)])?;
@@ -226,7 +226,7 @@ fn check_npu(checks: &mut Checks, name: &str, files: &Files, node: &DeviceNode) 
                 let seen = npu_program::map(&opened, &taken, BYTES).and_then(|view| exchange(view, &made));
                 return report_npu(checks, &import, "another driver's dma-buf on the NPU", seen);
             }
-            // A driver without address translation takes contiguous memory alone: the next source may have it.
+            // A driver without address translation accepts only contiguous memory, so the next source may work.
             Err(e) => refused = Some(e),
         }
     }
@@ -236,8 +236,8 @@ fn check_npu(checks: &mut Checks, name: &str, files: &Files, node: &DeviceNode) 
     }
 }
 
-/// Whether a driver's mapping of a dma-buf and the dma-buf's own have the same bytes; `None` where the driver has no
-/// mapping.
+/// Whether a driver's mapping of a dma-buf and the dma-buf's own mapping show the same bytes; `None` if the driver has
+/// no mapping.
 fn exchange(view: Option<Mapping>, made: &DmaBuf) -> sys::DriverResult<Option<bool>> {
     let Some(mut view) = view else { return Ok(None) };
     let mut beneath = made.map()?;

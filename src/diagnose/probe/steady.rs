@@ -1,24 +1,24 @@
-//! Read rates of devices that read at the same time. Each is kept busy all the while, and what counts is what it ends
-//! while all of them read.
+//! Read rates of devices that read at the same time. Each is kept busy, and only reads that end while all of them read
+//! count.
 
 use crate::executor::measure::MemoryReader;
 use crate::{Error, Result};
 
-/// How long devices are watched, in seconds of the clock.
+/// The duration of a measurement, in seconds of the clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SteadyWindow {
-    /// What passes before anything counts: devices raise their clocks.
+    /// The time before reads count, in which devices raise their clocks.
     pub(super) warm_up: f64,
-    /// Reads of each device that count, at least.
+    /// The least number of reads of each device that count.
     pub(super) reads: usize,
-    /// The longest time in which a device ends none.
+    /// The longest time without the end of a read.
     pub(super) deadline: f64,
 }
 
-/// Bytes per second of each of the readers while all of them read, by the seconds of `now`.
+/// Bytes per second of each reader while all of them read, by the clock `now`.
 ///
 /// # Errors
-/// Device: a reader fails, or ends no read within the deadline. Nothing is under way then but what does not end.
+/// Device: a reader fails, or ends no read within the deadline. Then all reads have ended except those that hang.
 pub(super) fn rates<const N: usize>(
     readers: [&mut dyn MemoryReader; N],
     watch: SteadyWindow,
@@ -28,7 +28,7 @@ pub(super) fn rates<const N: usize>(
     let ends = match follow(&mut readers, watch, now) {
         Ok(ends) => ends,
         Err((failed, e)) => {
-            // The first failure is what is told: others may follow from it.
+            // Reports the first failure, since others may follow from it.
             let others = readers.iter_mut().enumerate().filter(|(index, _)| *index != failed);
             others.for_each(|(_, reader)| drop(reader.stop()));
             return Err(e);
@@ -44,8 +44,8 @@ pub(super) fn rates<const N: usize>(
     Ok(rates)
 }
 
-/// When each reader's reads ended, from the moment on at which all had ended one and were warm. The error has the reader that
-/// failed.
+/// The end times of each reader's reads, after the warm-up and after every reader has ended one. An error comes with
+/// the index of the reader that failed.
 fn follow<const N: usize>(
     readers: &mut [&mut dyn MemoryReader; N],
     watch: SteadyWindow,
@@ -64,7 +64,7 @@ fn follow<const N: usize>(
                 last[index] = now();
                 ends[index].push(last[index]);
             } else if now() - last[index] > watch.deadline {
-                // What its own way says of a read that does not end is the better answer.
+                // The reader's own error on a hanging read is better, if it has one.
                 reader.stop().map_err(|e| (index, e))?;
                 let cause = format!("{} ended no read within {:.1} s", reader.name(), watch.deadline);
                 return Err((index, Error::device(cause, "end what else uses it, and see `dmesg`")));

@@ -38,7 +38,7 @@ fn check_kernel(checks: &mut Checks, files: &Files) {
     }
 }
 
-/// Reports this user's rights, and what only root can see.
+/// Reports this user's rights, and the checks that need root.
 fn check_rights(checks: &mut Checks, root: bool) {
     match root {
         true => checks.ok("rights", "run as root: all that can be seen is seen"),
@@ -163,7 +163,7 @@ fn check_pages(checks: &mut Checks, files: &Files) {
     }
 }
 
-/// Reports the memory modules' speed. Only root can read the tables that have it.
+/// Reports the memory modules' speed. Only root can read its tables.
 fn check_modules(checks: &mut Checks, files: &Files) {
     const FILE: &str = "/sys/firmware/dmi/tables/DMI";
     match files.bytes(FILE) {
@@ -202,8 +202,8 @@ struct MemoryModule {
 fn memory_modules(table: &[u8]) -> Vec<MemoryModule> {
     let mut modules = Vec::new();
     let mut rest = table;
-    // A structure is type, length, handle and fields, then strings. A zero ends each string, and one more zero ends
-    // them all.
+    // A structure consists of type, length, handle and fields, then strings. A zero ends each string, and another zero
+    // the structure.
     while let [kind, length, ..] = *rest {
         let Some(fields) = rest.get(..usize::from(length)).filter(|f| f.len() >= 4) else { break };
         let word = |at: usize| fields.get(at..at + 2).map_or(0, |b| u32::from(u16::from_le_bytes([b[0], b[1]])));

@@ -1,4 +1,4 @@
-//! Vulkan: the devices that the loader lists, and which of them can run Kiln.
+//! Checks of Vulkan: the devices listed by the loader, and which of them can run Kiln.
 
 use super::{Check, Checks, Verdict, wake_it};
 use crate::display::{bytes, counted};
@@ -8,21 +8,21 @@ use crate::vulkan::device::survey::{self, Listed};
 use crate::vulkan::{DeviceChoice, Gpu};
 use std::rc::Rc;
 
-/// Result of the checks of Vulkan.
+/// Results of the checks of Vulkan.
 pub(super) struct VulkanChecks {
     /// The checks.
     pub checks: Vec<Check>,
-    /// The device that Kiln would run on, opened.
+    /// The device that Kiln would run on, open.
     pub opened: Option<Rc<Gpu>>,
-    /// Its name. If no device was to be opened, the name of the first fit one.
+    /// Its name. If no device was to be opened, the name of the first suitable one.
     pub device: Option<String>,
-    /// Every fit device: its number and name.
+    /// Every suitable device: its number and name.
     pub fit: Vec<(usize, String)>,
-    /// Whether any device is hardware, fit or not.
+    /// Whether any device is hardware, suitable or not.
     pub hardware: bool,
 }
 
-/// Says that nothing was asked, since these GPUs are asleep: each driver opens every GPU that it finds.
+/// Reports that Vulkan was not checked because these GPUs are asleep: every driver opens all GPUs that it finds.
 pub(super) fn unasked(asleep: &[String]) -> VulkanChecks {
     let mut checks = Checks::of("vulkan");
     let evidence = format!("not asked: its drivers open every GPU, and would wake {} up", asleep.join(", "));
@@ -30,7 +30,7 @@ pub(super) fn unasked(asleep: &[String]) -> VulkanChecks {
     VulkanChecks { checks: checks.all, opened: None, device: None, fit: Vec::new(), hardware: false }
 }
 
-/// Checks every Vulkan device. Opens the one that Kiln would run on, if one is asked for.
+/// Checks every Vulkan device. Opens the one that Kiln would run on, if requested.
 pub(super) fn check(choice: Option<DeviceChoice>) -> VulkanChecks {
     let mut checks = Checks::of("vulkan");
     let devices = survey::list().unwrap_or_else(|e| {

@@ -1,6 +1,6 @@
-//! Status reports of running Kilns, for `kiln top`. Each process has one small JSON file in a runtime directory. A
-//! thread writes it twice a second and removes it at the end. Readers ignore the file of a process that is gone, and a
-//! file whose owner is not the process's user.
+//! Status reports of running Kilns, for `kiln top`. Each process has a small JSON file in a runtime directory. A thread
+//! writes it twice a second and removes it at the end. Readers ignore the files of dead processes, and files whose
+//! owner is not the process's user.
 
 #[cfg(test)]
 mod tests;
@@ -19,13 +19,13 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Environment variable that names another directory for the files. That directory is then the only one that is read.
+/// Environment variable for another directory of reports, which is then the only one that is read.
 pub const DIRECTORY_VARIABLE: &str = "KILN_RUNTIME_DIR";
-/// How often the file is written.
+/// Interval at which the file is written.
 const PERIOD: Duration = Duration::from_millis(500);
-/// Span of time that rates are averaged over.
+/// The time over which rates are averaged.
 const WINDOW: Duration = Duration::from_secs(2);
-/// Largest file that is read, in bytes. Reports are smaller.
+/// The largest file that is read, in bytes. Reports are smaller.
 const MAX_BYTES: u64 = 16 << 10;
 
 /// The file's content. Later versions may add fields; a missing field is zero.
@@ -34,8 +34,8 @@ const MAX_BYTES: u64 = 16 << 10;
 pub struct Status {
     /// The process.
     pub pid: u32,
-    /// When the process began, in the kernel's ticks since boot. It tells the process from a later one with the same
-    /// number.
+    /// The process's start, in the kernel's ticks since boot. It distinguishes the process from a later one with the
+    /// same number.
     pub started: u64,
     /// The command, such as `run`.
     pub command: String,
@@ -47,27 +47,27 @@ pub struct Status {
     pub decoded: u64,
     /// Prompt tokens run since the process began.
     pub prefilled: u64,
-    /// Tokens decoded per second over the last seconds, of all sequences together.
+    /// Tokens decoded per second over the last seconds, in all sequences.
     pub decode_tokens_s: f64,
     /// Prompt tokens per second over the last seconds.
     pub prefill_tokens_s: f64,
-    /// Sequences that decode.
+    /// The number of decoding sequences.
     pub sequences: u64,
-    /// Requests that are waiting.
+    /// The number of waiting requests.
     pub queue: u64,
-    /// The weights are not in memory, since no request came for a while.
+    /// Whether the weights have been unloaded after a time without requests.
     pub unloaded: bool,
-    /// Where a server listens: addresses with ports, and paths of Unix sockets.
+    /// The addresses with ports, and the paths of Unix sockets, on which a server listens.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<String>,
 }
 
-/// A place where a server listens, as clients name it: an address as a URL.
+/// A server's place as clients name it: an address as a URL.
 pub fn url_of(place: &str) -> String {
     if place.parse::<SocketAddr>().is_ok() { format!("http://{place}") } else { place.to_owned() }
 }
 
-/// The directories that a process's environment variables name.
+/// The directories from a process's environment variables.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
     /// `KILN_RUNTIME_DIR`.
@@ -91,21 +91,21 @@ impl Environment {
         }
     }
 
-    /// Directories in which a process of the user `uid` may report, best first. The chosen directory, if set, is the
-    /// only one. Otherwise it is a directory `kiln` in the unit's or the user's runtime directory or in /run, and then
-    /// one in /tmp that is named after the user. A unit may have a /tmp that others cannot see.
+    /// Directories for the reports of a process of user `uid`, best first. If `KILN_RUNTIME_DIR` is set, only that one.
+    /// Otherwise `kiln` in the unit's or the user's runtime directory or in /run, and then a directory in /tmp named
+    /// after the user. A unit may have a private /tmp.
     fn own(&self, uid: u32) -> Vec<PathBuf> {
         if let Some(chosen) = &self.chosen {
             return vec![chosen.clone()];
         }
-        // Only directories right below /run: `top` does not look elsewhere, as in those of a user's own units.
+        // Only directories directly in /run, because `top` reads no others, such as those of a user's own units.
         let service = self.service.as_deref().filter(|d| d.parent() == Some(Path::new("/run")));
         let system = (uid == 0).then(|| Path::new("/run"));
         let runtime = [service, self.session.as_deref(), system].into_iter().flatten();
         runtime.map(|d| d.join("kiln")).chain([format!("/tmp/kiln-{uid}").into()]).collect()
     }
 
-    /// Directories in which Kilns may report: the chosen one if set, else those of all users.
+    /// Directories in which Kilns may report: `KILN_RUNTIME_DIR` if set, else those of all users.
     fn all(&self, files: &Files) -> Vec<String> {
         let own = self.own(nix::unistd::geteuid().as_raw());
         let mut all: Vec<String> = own.iter().filter_map(|d| d.to_str().map(str::to_owned)).collect();
@@ -114,7 +114,7 @@ impl Environment {
             all.push("/run/kiln".into());
             all.extend(below("/run").iter().map(|unit| format!("/run/{unit}/kiln")));
             all.extend(below("/run/user").iter().map(|uid| format!("/run/user/{uid}/kiln")));
-            // Anybody can create a directory in /tmp, so its owner must be the user that it is named after.
+            // Every user can create a directory in /tmp, so its owner must be the user in its name.
             let is_named_after_owner = |name: &String| {
                 let uid = name.strip_prefix("kiln-").and_then(number);
                 uid.is_some_and(|uid| is_own(&files.at("/tmp").join(name), uid))
@@ -138,13 +138,13 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Starts to report, of a device by its own name: who attends in its place may leave while the report says the same. Without
-    /// a directory for it, logs that and returns `None`: nothing depends on the report.
+    /// Starts reporting under the device's own name, because a guest may leave while the report stays. Returns `None`,
+    /// and logs it, if no directory is usable; the report is optional.
     pub fn start(command: &str, model: &str, device: &str) -> Option<Reporter> {
         Reporter::start_with(command, model, device, |_| {})
     }
 
-    /// As [`Reporter::start`]. Before each report `fill` says what else has changed.
+    /// As [`Reporter::start`]. Before each report `fill` updates the other fields.
     pub fn start_with(
         command: &str,
         model: &str,
@@ -183,7 +183,7 @@ impl Reporter {
         meter.write(&file)?;
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (signal, path) = (stop.clone(), file.clone());
-        // Removes the file if no thread can be started.
+        // Dropped, and so removes the file, if no thread can be started.
         let mut reporter = Reporter { stop, thread: None, file };
         let report = move || {
             let (stopped, condition) = &*signal;
@@ -224,7 +224,7 @@ impl RateMeter {
         let now = Instant::now();
         let counts::TokenCounters { decoded, prefilled, sequences } = counts::read();
         self.past.push((now, decoded, prefilled));
-        // The oldest that is kept is the newest one that is at least a window old.
+        // Keeps the newest entry that is at least a window old.
         while self.past.len() > 2 && now - self.past[1].0 >= WINDOW {
             self.past.remove(0);
         }
@@ -237,13 +237,13 @@ impl RateMeter {
         s.sequences = sequences;
         (self.fill)(s);
         let text = serde_json::to_vec(s)?;
-        // Renamed into place, so that readers see the old file or the new one.
+        // Renamed into place, so that readers see either the old or the new file.
         PartialFile::write_whole(file, 0o666, &text)
     }
 }
 
-/// Creates the directory, or checks that it is this user's, and removes the reports of dead processes. The user may have
-/// named any directory, so nothing else in it is touched.
+/// Creates the directory, or checks that it belongs to this user, and removes the reports of dead processes. The user
+/// may have chosen any directory, so other files in it are not touched.
 fn prepare(directory: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let uid = nix::unistd::geteuid().as_raw();
@@ -258,16 +258,16 @@ fn prepare(directory: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether the file `path` is the report of a dead Kiln of the user `uid`. `name` is the file's name.
+/// Whether the file `path`, called `name`, is the report of a dead Kiln of user `uid`.
 fn is_left(path: &Path, name: &str, uid: u32) -> bool {
     let Some(pid) = pid_of(name) else { return false };
-    // This process has not written yet, so a file with its number is from an earlier process.
+    // This process has not written yet, so a file with its number is an earlier process's.
     let begun = started(&Files::system(), pid).filter(|_| pid != std::process::id());
     let report = read(path, uid).filter(|bytes| is_whole(bytes)).and_then(|bytes| parse(&bytes, pid));
     report.is_some_and(|status| begun != Some(status.started))
 }
 
-/// Whether a file has every field that Kiln writes into a report. Another program's may have one or two of them.
+/// Whether a file has all fields of a report. Another program's file may have one or two of them.
 fn is_whole(bytes: &[u8]) -> bool {
     let fields = |json: Value| if let Value::Object(map) = json { map } else { Map::new() };
     let found = serde_json::from_slice(bytes).map(fields).unwrap_or_default();
@@ -275,29 +275,29 @@ fn is_whole(bytes: &[u8]) -> bool {
     written.keys().all(|name| found.contains_key(name))
 }
 
-/// The process that a report is named after, as in `77.json`.
+/// The process id in a report's name, such as `77.json`.
 fn pid_of(name: &str) -> Option<u32> {
     number(name.strip_suffix(".json")?)
 }
 
-/// Parses a number without leading zeros or a sign, as file names have it.
+/// Parses a number without leading zeros or a sign, as in file names.
 fn number(text: &str) -> Option<u32> {
     text.parse().ok().filter(|n: &u32| n.to_string() == text)
 }
 
-/// Whether a directory is the user's. A process that has changed its user, as by `sudo -E`, may still name the first
-/// user's directory, and that user can put anything in its place.
+/// Whether a directory belongs to the user. After a change of user, as by `sudo -E`, the environment may still name the
+/// first user's directory, in which that user can place any file.
 fn is_own(directory: &Path, uid: u32) -> bool {
     owner(directory) == Some(uid)
 }
 
-/// The owner of the directory `directory`; `None` if it is no directory, or a link.
+/// The owner of a directory; `None` for anything else, including a link.
 fn owner(directory: &Path) -> Option<u32> {
     directory.symlink_metadata().ok().filter(|found| found.is_dir()).map(|found| found.uid())
 }
 
-/// The bytes of a regular file of the user `owner`, if it is no larger than a report can be. Does not block or follow
-/// links, since anything may lie there.
+/// The bytes of a regular file of user `owner`, if it is not larger than a report. Neither blocks nor follows links,
+/// since the file is not trusted.
 fn read(path: &Path, owner: u32) -> Option<Vec<u8>> {
     let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
@@ -307,15 +307,15 @@ fn read(path: &Path, owner: u32) -> Option<Vec<u8>> {
     (found.is_file() && found.uid() == owner && read as u64 <= MAX_BYTES).then_some(bytes)
 }
 
-/// Parses a report. `None` unless it is the process `pid`'s.
+/// Parses a report. `None` unless it belongs to process `pid`.
 fn parse(bytes: &[u8], pid: u32) -> Option<Status> {
     serde_json::from_slice(bytes).ok().filter(|status: &Status| status.pid == pid)
 }
 
-/// When a process began, in ticks since boot; `None` if there is no such process.
+/// A process's start in ticks since boot; `None` if there is no such process.
 fn started(files: &Files, pid: u32) -> Option<u64> {
     let stat = files.text(&format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold anything. The start time is the 20th field after it.
+    // The name, in parentheses, may contain anything. The start time is the 20th field after it.
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
@@ -329,7 +329,7 @@ fn user(files: &Files, pid: u32) -> Option<u32> {
 pub fn read_all(files: &Files, environment: &Environment) -> Vec<Status> {
     let mut found: Vec<Status> = environment.all(files).iter().flat_map(|d| read_directory(files, d)).collect();
     found.sort_by_key(|s| s.pid);
-    // A directory may have two names.
+    // One directory may be found under two names.
     found.dedup_by_key(|s| s.pid);
     found
 }
@@ -339,7 +339,7 @@ fn read_directory(files: &Files, directory: &str) -> Vec<Status> {
     let names = files.list(directory).unwrap_or_default();
     let read = |name: String| {
         let pid = pid_of(&name)?;
-        // Reports of processes that are gone, or of another user's, are not read.
+        // Reports of dead processes, or owned by another user, are skipped.
         let begun = started(files, pid)?;
         user(files, pid).filter(|&user| user == owner)?;
         let status = parse(&read(&files.at(directory).join(&name), owner)?, pid)?;

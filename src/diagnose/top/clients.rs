@@ -1,4 +1,4 @@
-//! Which processes use the devices, from the kernel's fdinfo of each open descriptor of a DRM or accel node. An
+//! The processes that use the devices, from the kernel's fdinfo of each open descriptor of a DRM or accel node. An
 //! unprivileged user sees only his own processes.
 
 use crate::machine::files::Files;
@@ -9,17 +9,17 @@ use std::collections::HashSet;
 pub struct DrmClient {
     /// The process.
     pub pid: u32,
-    /// Its name.
+    /// The process's name.
     pub name: String,
     /// The device's bus address, such as `0000:c5:00.0`.
     pub slot: String,
     /// The kernel's number of this client.
     pub id: u64,
-    /// Bytes of VRAM that it holds.
+    /// Bytes of VRAM held.
     pub vram: u64,
-    /// Bytes of GTT that it holds.
+    /// Bytes of GTT held.
     pub gtt: u64,
-    /// Nanoseconds of each of the device's engines spent on it.
+    /// Nanoseconds that each of the device's engines spent on it.
     pub engines: Vec<(String, u64)>,
 }
 
@@ -30,7 +30,7 @@ impl DrmClient {
     }
 }
 
-/// Every client that this user may see, each once. This process is left out: it opens devices only to ask.
+/// Every client visible to this user, each once. This process is left out, because it opens devices only to query them.
 pub fn find(files: &Files) -> Vec<DrmClient> {
     let own = files.target("/proc/self").unwrap_or_default();
     let mut processes = files.list("/proc").unwrap_or_default();
@@ -46,7 +46,7 @@ pub fn find(files: &Files) -> Vec<DrmClient> {
             }
             let Ok(text) = files.text(&format!("/proc/{pid}/fdinfo/{fd}")) else { continue };
             let Some(client) = parse(pid, &text) else { continue };
-            // One client may be open as several descriptors, in several processes.
+            // A client may be open through several descriptors, in several processes.
             if seen.insert((client.slot.clone(), client.id)) {
                 let name = files.text(&format!("/proc/{pid}/comm")).unwrap_or_default();
                 found.push(DrmClient { name, ..client });

@@ -1,10 +1,10 @@
-//! A machine's devices over time: load, temperature, memory, the processes on them, and the reports of running Kilns. A
-//! value that cannot be read is `None`. A device that goes away is reported as such, and sampling goes on.
+//! A machine's devices over time: load, temperature, memory, their processes, and the reports of running Kilns. A value
+//! that cannot be read is `None`. If a device goes away, that is reported and sampling continues.
 
 pub mod clients;
 pub(super) mod nvidia;
 pub mod recording;
-// These tests read samples as the terminal shows them.
+// The tests check the terminal's view of samples, too.
 #[cfg(all(test, feature = "cli"))]
 mod tests;
 
@@ -40,7 +40,7 @@ pub struct Process {
     pub vram: u64,
     /// Bytes of GTT.
     pub gtt: u64,
-    /// Percent of the time since the last sample in which engines worked for it; above 100 if several did.
+    /// Percent of the time since the last sample in which engines worked for it; above 100 with several engines.
     pub busy: Option<f64>,
 }
 
@@ -68,22 +68,22 @@ pub struct GpuSample {
     /// Clock of the data fabric between memory and the engines, MHz.
     #[serde(default)]
     pub fabric_mhz: Option<f64>,
-    /// What holds its clocks down, by the kernel's names.
+    /// The reasons for which its clocks are throttled, by the kernel's names.
     #[serde(default)]
     pub throttled_by: Vec<String>,
-    /// Its engines, and the percent of the time since the last sample in which each worked for the processes below.
+    /// Its engines, with the percent of the time since the last sample in which each worked for the processes below.
     #[serde(default)]
     pub engines: Vec<(String, f64)>,
-    /// Processes on it that this user may see.
+    /// Its processes that are visible to this user.
     pub processes: Vec<Process>,
-    /// Why there are no values.
+    /// The reason why values are missing.
     pub fault: Option<String>,
 }
 
 /// A program on an NPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContextSample {
-    /// Process that it belongs to.
+    /// The process that owns it.
     pub pid: i64,
     /// Its first column.
     pub first_column: u32,
@@ -106,7 +106,7 @@ pub struct NpuSample {
     pub name: String,
     /// Columns of the array.
     pub columns: Option<u32>,
-    /// Columns that contexts hold. Columns shared by several contexts count once.
+    /// Columns held by contexts. A column shared by several contexts counts once.
     pub columns_used: Option<u64>,
     /// Clock of the array, MHz.
     pub array_mhz: Option<f64>,
@@ -114,9 +114,9 @@ pub struct NpuSample {
     pub power_mode: Option<String>,
     /// Its sensors.
     pub sensors: Vec<amdxdna::NpuSensor>,
-    /// Contexts that this user may see.
+    /// Contexts visible to this user.
     pub contexts: Vec<ContextSample>,
-    /// What could not be read, and why.
+    /// The values that could not be read, with reasons.
     pub fault: Option<String>,
 }
 
@@ -126,11 +126,11 @@ pub struct KilnSample {
     /// Its own report.
     #[serde(flatten)]
     pub status: Status,
-    /// The GPU's power divided by the rate of decoding. Only set where one GPU and one Kiln are all that is at work.
+    /// The GPU's power divided by the decode rate. Set only if a single GPU and a single Kiln are active.
     pub joules_per_token: Option<f64>,
 }
 
-/// One sample of everything.
+/// A sample of all devices and Kilns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Seconds since 1970.
@@ -143,26 +143,26 @@ pub struct Snapshot {
     pub kilns: Vec<KilnSample>,
 }
 
-/// Takes samples, and keeps the counters that rates are made from.
+/// Takes samples, and keeps the counters for computing rates.
 pub struct Monitor {
     files: Files,
     environment: Environment,
-    /// Opened devices by path. They stay open: for every open, amdgpu makes an address space and amdxdna binds the
-    /// process's.
+    /// Open devices by path. They stay open, because each open makes amdgpu create an address space and amdxdna bind
+    /// the process's.
     open: HashMap<String, drm::Node>,
     /// Columns of each open NPU.
     columns: HashMap<String, u32>,
     last: Option<Instant>,
-    /// Nanoseconds of each client's engines.
+    /// Nanoseconds of engine time by client.
     engines: HashMap<(String, u64), Vec<(String, u64)>>,
-    /// What held each GPU's clocks down.
+    /// The throttling reasons of each GPU.
     throttle: HashMap<String, Throttle>,
     completed: HashMap<(String, u32, i64), u64>,
     nvidia: nvidia::NvmlLibrary,
 }
 
 impl Monitor {
-    /// A monitor of a machine. `environment` says where Kilns report.
+    /// A monitor of a machine. `environment` locates the reports of Kilns.
     pub fn new(files: Files, environment: Environment) -> Monitor {
         Monitor {
             files,
@@ -269,7 +269,7 @@ impl Monitor {
         gpu
     }
 
-    /// Adds what sysfs lacks and the driver knows, such as an APU's memory clock.
+    /// Adds values that only the driver knows, such as an APU's memory clock.
     fn complete(&mut self, gpu: &mut GpuSample, node: &DeviceNode) {
         if gpu.engine_mhz.is_some() && gpu.memory_mhz.is_some() && gpu.power.is_some() && gpu.temperature.is_some() {
             return;
@@ -290,7 +290,7 @@ impl Monitor {
         }
     }
 
-    /// The engines of a GPU that its clients used, each with its share of the time, the busiest first.
+    /// The engines of a GPU used by its clients, each with its share of the time, the busiest first.
     fn engines(&self, node: &DeviceNode, clients: &[DrmClient], seconds: Option<f64>) -> Vec<(String, f64)> {
         let mut all: Vec<(String, f64)> = Vec::new();
         let Some(seconds) = seconds else { return all };
@@ -348,7 +348,7 @@ impl Monitor {
                 return npu;
             }
         };
-        // Every request wakes the NPU and keeps it awake. Constants are therefore asked for once.
+        // Every request wakes the NPU and keeps it awake, so constants are requested once.
         npu.columns = self.columns.get(&node.path).copied();
         if npu.columns.is_none() {
             npu.columns = amdxdna::array(opened).ok().map(|a| u32::from(a.columns));
@@ -370,7 +370,7 @@ impl Monitor {
                 self.completed.extend(contexts.iter().map(|c| (key(c), c.completed)));
             }
             Err(e) => {
-                // If the device is gone, it has to be opened again once it is back.
+                // A device that is gone must be opened again when it returns.
                 if e.may_be_gone() {
                     self.open.remove(&node.path);
                     self.columns.remove(&node.path);
@@ -382,7 +382,7 @@ impl Monitor {
     }
 }
 
-/// The open node of a device. Opens it if it is not open.
+/// The open node of a device; opens it if needed.
 fn opened<'a>(
     open: &'a mut HashMap<String, drm::Node>,
     files: &Files,
@@ -394,14 +394,14 @@ fn opened<'a>(
     })
 }
 
-/// Shown for a GPU of NVIDIA's driver where NVIDIA's library is not there to ask.
+/// Shown for a GPU of NVIDIA's driver if NVIDIA's library is missing.
 const CLOSED: &str = "its driver keeps load, memory, clocks and power to itself: `nvidia-smi` shows them";
 
 fn name_of(node: &str, model: Option<String>) -> String {
     model.map_or_else(|| node.to_owned(), |model| format!("{node} {model}"))
 }
 
-/// A GPU of which only the name is known.
+/// A GPU whose name alone is known.
 fn closed(name: String) -> GpuSample {
     GpuSample { name, driver: "nvidia".into(), fault: Some(CLOSED.into()), ..GpuSample::default() }
 }
@@ -418,7 +418,7 @@ fn context_sample(c: &amdxdna::ContextInfo, completed_s: Option<f64>) -> Context
     }
 }
 
-/// Adds the energy per token where it is certain which Kiln used it.
+/// Adds the energy per token if it is certain which Kiln used the energy.
 fn with_energy(all: Vec<Status>, gpus: &[GpuSample]) -> Vec<KilnSample> {
     let alone = all.len() == 1;
     let power = match gpus {

@@ -1,5 +1,5 @@
-//! GPUs of NVIDIA's driver, which shows nothing of them in sysfs: its library, libnvidia-ml, is asked where it is
-//! installed. It is loaded at run time.
+//! GPUs of NVIDIA's driver, which shows nothing in sysfs. Values come from its library, libnvidia-ml, which is loaded
+//! at run time if it is installed.
 
 use super::{Fill, GpuSample, Process};
 use crate::machine::files::Files;
@@ -10,15 +10,15 @@ use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::ffi::OsStr;
 
-/// NVIDIA's library, once it is needed.
+/// NVIDIA's library, loaded at first use.
 #[derive(Default)]
 pub(in crate::diagnose) struct NvmlLibrary {
-    /// `None` if it cannot be used.
+    /// `None` if the library cannot be used.
     loaded: OnceCell<Option<Nvml>>,
 }
 
 impl NvmlLibrary {
-    /// Adds what the library says of the GPU at the bus address `slot`. Without it the sample stays as it is.
+    /// Adds the library's values for the GPU at bus address `slot`. Without the library the sample stays as it is.
     pub(super) fn complete(&self, files: &Files, slot: &str, gpu: &mut GpuSample) {
         let Some(device) = self.device(files, slot) else { return };
         gpu.busy = device.utilization_rates().ok().map(|rates| f64::from(rates.gpu.min(100)));
@@ -34,7 +34,7 @@ impl NvmlLibrary {
                 UsedGpuMemory::Used(bytes) => bytes,
                 UsedGpuMemory::Unavailable => 0,
             };
-            // A process that computes and draws is listed twice, each time with all of its memory.
+            // A process that both computes and draws is listed twice, each time with all of its memory.
             match gpu.processes.iter_mut().find(|p| p.pid == process.pid) {
                 Some(p) => p.vram = p.vram.max(held),
                 None => {
@@ -50,12 +50,12 @@ impl NvmlLibrary {
     }
 
     fn device(&self, files: &Files, slot: &str) -> Option<Device<'_>> {
-        // The library knows this machine alone.
+        // The library describes only this machine.
         let load = || if files.are_the_systems() { load() } else { None };
         self.loaded.get_or_init(load).as_ref()?.device_by_pci_bus_id(slot).ok()
     }
 
-    /// Joules that a GPU has used since its driver began to count.
+    /// Joules used by a GPU since its driver began to count.
     pub(in crate::diagnose) fn energy(&self, files: &Files, slot: &str) -> Option<f64> {
         self.device(files, slot)?.total_energy_consumption().ok().map(|mj| mj as f64 / 1e3)
     }
@@ -67,7 +67,7 @@ impl NvmlLibrary {
 }
 
 fn load() -> Option<Nvml> {
-    // By the name that every installation has; the one without a number comes with the toolkit.
+    // The name in every installation; the one without a number comes with the toolkit.
     let loaded = Nvml::builder().lib_path(OsStr::new("libnvidia-ml.so.1")).init();
     loaded.inspect_err(|e| log::info!("libnvidia-ml cannot be used: {e}")).ok()
 }

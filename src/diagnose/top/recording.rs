@@ -1,4 +1,4 @@
-//! Samples in a file, one JSON object a line as `kiln top --json` prints them, to be looked at later and elsewhere.
+//! Recordings of samples: one JSON object a line, as `kiln top --json` prints them, for later use.
 
 use super::Snapshot;
 use crate::display::plain;
@@ -9,20 +9,20 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Most bytes of a line: a sample of many GPUs with many processes has fewer.
+/// The longest line in bytes. A sample of many GPUs with many processes is shorter.
 const MOST_BYTES: u64 = 4 << 20;
 
-/// A file that samples are written to.
+/// Writes samples to a file.
 pub struct Recorder {
     path: PathBuf,
     file: File,
 }
 
 impl Recorder {
-    /// A new file.
+    /// Creates a file.
     ///
     /// # Errors
-    /// Input: there is one of that name, which would be lost. Failed: it cannot be written.
+    /// Input: the file exists already. Failed: it cannot be written.
     pub fn create(path: &Path) -> Result<Recorder> {
         let file = File::create_new(path).map_err(|e| match e.kind() {
             ErrorKind::AlreadyExists => {
@@ -33,7 +33,7 @@ impl Recorder {
         Ok(Recorder { path: path.to_owned(), file })
     }
 
-    /// Adds a sample, whole.
+    /// Appends a complete sample.
     ///
     /// # Errors
     /// Failed: it cannot be written.
@@ -44,11 +44,11 @@ impl Recorder {
     }
 }
 
-/// A file that samples are read from.
+/// Reads samples from a file.
 pub struct Recording {
     path: PathBuf,
     lines: BufReader<File>,
-    /// Lines that were read.
+    /// The number of the last line read.
     number: usize,
 }
 
@@ -68,7 +68,7 @@ impl Recording {
     /// The next sample; `None` at the end.
     ///
     /// # Errors
-    /// Input: a line is none.
+    /// Input: a line is not a sample.
     #[allow(clippy::should_implement_trait, reason = "an iterator of results would be no simpler to use")]
     pub fn next(&mut self) -> Result<Option<Snapshot>> {
         let wrong = |number: usize, why: String| {
@@ -84,7 +84,7 @@ impl Recording {
         let is_whole = line.ends_with(b"\n");
         let value: Value = match serde_json::from_slice(&line) {
             Ok(value) => value,
-            // The recorder was cut off in it.
+            // The last line is incomplete if the recorder was interrupted.
             Err(_) if !is_whole && self.number > 1 && (line.len() as u64) < MOST_BYTES => return Ok(None),
             Err(e) => return Err(wrong(self.number, e.to_string())),
         };
@@ -92,10 +92,10 @@ impl Recording {
     }
 }
 
-/// What a recording is.
+/// The remedy for a file that is not a recording.
 const REMEDY: &str = "give a file that `kiln top --record` or `kiln top --json` wrote";
 
-/// The same without what a terminal obeys: the file may come from anywhere.
+/// Removes control characters from all strings, because the file is not trusted.
 fn on_lines(value: Value) -> Value {
     match value {
         Value::String(text) => plain(&text).into(),
