@@ -1,4 +1,4 @@
-//! `kiln batch`: many prompts of a file through one loaded model, as many at once as fit.
+//! `kiln batch`: runs the prompts of a file through one loaded model, as many at once as fit.
 
 mod identity;
 mod input;
@@ -27,7 +27,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Most sequences at once where --batch does not say.
+/// The most sequences at once without --batch.
 pub(super) const MOST_SEQUENCES: usize = 32;
 
 /// Answers the prompts of a file, one JSON object a line, as many at once as fit.
@@ -79,7 +79,7 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
 
     let identity = LineHasher::new(&files, &args.model, &args.reply, context)?;
     let mut input = InputLines::open(&args.input)?;
-    // What cannot be read is found before the output is made.
+    // Reads a line first, so that an unreadable input leaves no output behind.
     input.read_ahead(1)?;
     if is_same_file(&args.input, &args.output) {
         return Err(Error::input("IN and OUT are the same file", "choose another file with -o"));
@@ -95,11 +95,11 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
         };
         note(&format!("kiln: goes on after {}{again}", counted(output.written(), "line")));
     }
-    // No more sequences than lines.
+    // At most as many sequences as lines.
     let most = args.batch.map_or(MOST_SEQUENCES, |n| n as usize);
     let most = input.read_ahead(most)?;
     if most == 0 {
-        // The model is not loaded for nothing.
+        // Without lines to answer the model is not loaded.
         let lines = counted(output.written(), "line");
         note(&match output.written() {
             0 => format!("kiln: {} has no lines: there is nothing to do", input.name()),
@@ -130,14 +130,14 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
         work.gauge.measure(executor.as_mut());
     }
     let done = work.run(&mut input, &reader, &identity, executor.as_mut());
-    // Whatever ended it, what was answered again is kept.
+    // Answers to retried lines are kept even after a failure.
     let settled = work.output.settle();
     done.and(settled)?;
     work.bar.finish_and_clear();
     work.summarise(executor.as_mut())
 }
 
-/// A sequence that runs: which line it answers.
+/// A running sequence, with the input line that it answers.
 struct RunningLine {
     index: usize,
     request: String,
@@ -146,7 +146,7 @@ struct RunningLine {
     reply: Option<Reply>,
 }
 
-/// The lines in work.
+/// The lines being answered.
 struct OpenLines {
     batch: Batch,
     /// Per slot of the batch.
@@ -154,17 +154,17 @@ struct OpenLines {
     output: OrderedOutput,
     gauge: Gauge,
     model: String,
-    /// The first line that failed in this run, in words.
+    /// A description of the first line that failed in this run.
     first_failed: Option<String>,
     bar: ProgressBar,
 }
 
 impl OpenLines {
-    /// Answers what is left of the input.
+    /// Answers the rest of the input.
     ///
     /// # Errors
-    /// Failed: the output cannot be written. Input: the input cannot be read. Device: the device failed. What was
-    /// answered before is written.
+    /// Failed: the output cannot be written. Input: the input cannot be read. Device: the device failed. Earlier
+    /// answers are written.
     fn run(
         &mut self,
         input: &mut InputLines,
@@ -227,7 +227,7 @@ impl OpenLines {
         Ok(())
     }
 
-    /// Writes a reply. One that was interrupted is left for the next run.
+    /// Writes a reply. An interrupted one is left for the next run.
     fn end(&mut self, executor: &dyn Measure, ended: FinishedSequence) -> Result<()> {
         let Some(RunningLine { index, request, marks, prompt, reply }) = self.slots[ended.slot].take() else {
             return Ok(());
@@ -241,7 +241,8 @@ impl OpenLines {
                 });
                 let response = marks.response(&self.model, text.as_deref(), &g, prompt.len());
                 let mut line = marks.head(index, request);
-                // A sequence has no roofline and no energy of its own: the weights are read for all at once.
+                // A single sequence has no roofline share or energy, because all sequences share the reading of
+                // weights.
                 let seed = ended.chooser.seed();
                 let fields = reply_json(&self.model, executor.device(), &prompt, text.as_deref(), &g, seed);
                 line.extend([fields, response].into_iter().filter_map(|object| object.as_object().cloned()).flatten());
@@ -258,14 +259,14 @@ impl OpenLines {
         self.output.put(index, line.into())
     }
 
-    /// Says what was done.
+    /// Prints the summary.
     ///
     /// # Errors
     /// Failed: a line was not answered.
     fn summarise(&mut self, executor: &mut dyn Measure) -> Result<()> {
         let (done, failed) = (self.output.written(), self.output.failed());
         let interrupted = signals::cancel().is_set();
-        // Whoever interrupts it does not wait for a measurement.
+        // After an interruption the user should not wait for a measurement.
         if self.gauge.ceiling.is_none() && self.gauge.meter.tokens > 0 && !interrupted {
             self.gauge.measure(executor);
         }
@@ -282,7 +283,7 @@ impl OpenLines {
     }
 }
 
-/// The command's result: an error where a line failed, with the `first` one's.
+/// The command's result: an error if a line failed, with the message of the `first` one.
 ///
 /// # Errors
 /// Failed: a line was not answered.
@@ -301,7 +302,7 @@ fn conclude(output: &OrderedOutput, first: Option<&str>) -> Result<()> {
     Err(Error::failed(cause, remedy))
 }
 
-/// A meter and what the device reads at best, in bytes per second; `None`: not measured.
+/// A meter, and the device's measured best read rate in bytes per second; `None`: not measured.
 #[derive(Default)]
 struct Gauge {
     meter: DecodeMeter,
@@ -309,16 +310,16 @@ struct Gauge {
 }
 
 impl Gauge {
-    /// Measures what the device reads at best, if it reads the weights from memory.
+    /// Measures the device's best read rate, if the weights are read from memory.
     fn measure(&mut self, executor: &mut dyn Measure) {
         self.ceiling = if reads_memory(executor) { executor.measure_read_ceiling().ok() } else { None };
     }
 
-    /// Tokens per second, with the share of what the device's memory allows.
+    /// Tokens per second, with the share of the memory's ceiling.
     fn line(&self) -> String {
         let Some(rate) = self.meter.rate() else { return "no token decoded".into() };
         let rate = format!("{} decoded, {rate:.1} tokens/s", counted(self.meter.tokens, "token"));
-        // One, but for drafts.
+        // Above one only with drafts.
         let drafts = self.meter.tokens_per_pass().filter(|tokens| *tokens > 1.0);
         let rate = drafts.map_or(rate.clone(), |tokens| format!("{rate}, {tokens:.2} tokens a pass"));
         match self.ceiling.and_then(|ceiling| self.meter.share(ceiling)) {
@@ -328,7 +329,7 @@ impl Gauge {
     }
 }
 
-/// Whether both are one file, by whatever names.
+/// Whether both paths lead to the same file.
 fn is_same_file(a: &Path, b: &Path) -> bool {
     let identity = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
     identity(a).is_some() && identity(a) == identity(b)

@@ -1,4 +1,4 @@
-//! `kiln bench`: a model's rates on a device, and what the device allows.
+//! `kiln bench`: a model's rates on a device, relative to the device's ceilings.
 
 use super::bench_table::{BenchReport, LoadTime, seconds, write_report};
 use super::model::ModelArgs;
@@ -69,7 +69,7 @@ pub struct BenchArgs {
         requires = "rows",
         allow_negative_numbers = true
     )]
-    // clap asks for no --rows beside what excludes it.
+    // clap does not enforce `requires = rows` next to arguments that conflict with it.
     #[arg(conflicts_with_all = ["prefill", "batch"])]
     beside: usize,
     /// Let sequences decode with drafts as well, each token of which is right with the probability P: a stated one, since
@@ -127,7 +127,7 @@ impl BenchArgs {
                 true => self.rows.clone(),
                 false => self.batch.clone(),
             },
-            // A pass of one row is a decode already.
+            // A pass of one row is measured as decoding already.
             rows: self.rows.iter().copied().filter(|&rows| rows != 1).collect(),
             beside: self.beside,
             drafts: drafts.collect::<Result<_>>()?,
@@ -158,7 +158,7 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
     options.sequences = settings.sequences();
     options.head_rows = settings.sequences();
     options.drafted = settings.drafts.iter().map(|stated| stated.most()).max().unwrap_or(0);
-    // No pass is longer than the longest prefill, measured or up to a depth. A larger chunk would only take memory.
+    // A larger chunk than the longest prefill, measured or up to a depth, would only take memory.
     let longest = settings
         .longest_prefill()
         .max(settings.largest_pass())
@@ -269,7 +269,7 @@ fn measure(
     Ok((bench.ceilings(), lines, layers))
 }
 
-/// Progress where no spinner can turn: one line per case, without one for each repetition.
+/// Progress without a spinner: one line per case, without a line for each repetition.
 fn say_case(text: &str, said: &RefCell<String>) {
     let case = text.split(": ").next().unwrap_or(text);
     if *said.borrow() != case {

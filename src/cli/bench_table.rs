@@ -1,4 +1,4 @@
-//! The report of `kiln bench` for a person.
+//! The report of `kiln bench` as text.
 
 use super::column::column;
 use crate::diagnose::bench::kernels::group;
@@ -13,15 +13,15 @@ use std::fmt::{Result, Write};
 pub(super) struct BenchReport {
     pub model: String,
     pub device: String,
-    /// By what the kernels' tiles were chosen, in a word; `None` where there are none.
+    /// The way in which the kernels' tiles were chosen; `None` without tiles.
     pub tiles: Option<&'static str>,
     pub load: LoadTime,
     pub ceilings: Ceilings,
     pub lines: Vec<BenchLine>,
     pub layers: Vec<LayerTime>,
-    /// In which passes attention runs on the NPU; `None` where it was never asked to.
+    /// The passes in which attention runs on the NPU; `None` if the NPU was never considered.
     pub attends: Option<GuestPasses>,
-    /// What was measured to choose them.
+    /// The measurements for that choice.
     pub placements: Vec<PlacementTiming>,
     /// Bytes of anonymous memory: before the model, and at its peak.
     pub memory: Option<[u64; 2]>,
@@ -39,7 +39,7 @@ pub(super) struct LoadTime {
     pub open_seconds: f64,
 }
 
-/// Seconds of all kernels of a pass together.
+/// The sum of seconds of a pass's kernels.
 pub(super) fn seconds(kernels: &[KernelTime]) -> f64 {
     kernels.iter().map(|k| k.seconds).sum()
 }
@@ -47,7 +47,7 @@ pub(super) fn seconds(kernels: &[KernelTime]) -> f64 {
 /// Writes the whole report.
 ///
 /// # Errors
-/// Those of the writer.
+/// Errors of the writer.
 pub(super) fn write_report(t: &mut String, r: &BenchReport) -> Result {
     let [context, chunk, sequences] = r.extent;
     let (layers, weights) = r.shape;
@@ -86,7 +86,7 @@ pub(super) fn write_report(t: &mut String, r: &BenchReport) -> Result {
     })
 }
 
-/// Where attention runs, and by which measurements.
+/// The placement of attention, with the measurements behind it.
 fn write_placements(t: &mut String, attends: GuestPasses, placements: &[PlacementTiming]) -> Result {
     writeln!(t, "attention      on the NPU: {}", attends.name())?;
     for p in placements {
@@ -107,7 +107,7 @@ fn percent(share: Option<f64>) -> String {
 
 fn write_lines(t: &mut String, r: &BenchReport) -> Result {
     let width = r.lines.iter().map(|l| l.case.name().len()).max().unwrap_or(0);
-    // Columns of what nothing says would be empty.
+    // Columns without any value are left out.
     let has = |part: EnergyPart| r.lines.iter().any(|l| l.energy_per_token.and_then(part).is_some());
     let columns: [(&str, EnergyPart); 2] = [("J/tok GPU", |energy| energy.gpu), ("J/tok pkg", |energy| energy.package)];
     let columns: Vec<_> = columns.into_iter().filter(|(_, part)| has(*part)).collect();
@@ -210,7 +210,7 @@ fn write_kernels(t: &mut String, r: &BenchReport, line: &BenchLine) -> Result {
     write_own_attention(t, r.attends)
 }
 
-/// Says whose attention was timed where whole passes have another's.
+/// Notes that the GPU's attention was timed, if whole passes use the NPU's.
 fn write_own_attention(t: &mut String, attends: Option<GuestPasses>) -> Result {
     match attends.filter(|attends| attends.any()) {
         Some(attends) => writeln!(t, "attention here is the GPU's, and in {} the NPU's", attends.name()),
@@ -218,12 +218,12 @@ fn write_own_attention(t: &mut String, attends: Option<GuestPasses>) -> Result {
     }
 }
 
-/// Columns of a timeline, and what a column shows by the share of its time in which an engine works: nothing for what rounding
-/// leaves.
+/// Columns of a timeline, and the characters for increasing shares of a column's time. Tiny shares from rounding show
+/// as blank.
 const COLUMNS: usize = 100;
 const LEVELS: [char; 5] = [' ', '.', '-', '=', '#'];
 
-/// Who works when on a pass: of all of it the shares, of the layers in its middle the course.
+/// The engines' activity during a pass: shares for all of it, and the course of the layers in its middle.
 fn write_timeline(t: &mut String, case: &str, timeline: &EngineTimeline, with_guest: bool) -> Result {
     let &EngineTimeline { seconds, device, guest, both, .. } = timeline;
     write!(t, "\ntimeline of a pass of {}, {:.3} ms: ", case, 1e3 * seconds)?;

@@ -1,4 +1,5 @@
-//! `kiln bundle`: a model in a directory with a manifest, checked, and put in another's place at once.
+//! `kiln bundle`: a model in a directory with a manifest. Makes bundles, checks them, and switches a link to another
+//! one.
 
 use super::{print, print_json, signals};
 use crate::display::counted;
@@ -48,7 +49,7 @@ enum What {
 /// Runs the command.
 ///
 /// # Errors
-/// Input: the model, the bundle or the link is none. Failed: something cannot be written.
+/// Input: the model, the bundle or the link is not valid. Failed: a file cannot be written.
 pub fn run(args: &BundleArgs, as_json: bool) -> Result<()> {
     match &args.what {
         What::Make { model, output, name } => make(model.as_deref(), output, name.as_deref(), as_json),

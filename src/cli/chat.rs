@@ -28,21 +28,21 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-/// How often a chat looks whether a line was typed, where the device has something to do until then.
+/// Interval at which typed input is polled while the device has idle work.
 const TYPING: Duration = Duration::from_millis(1);
 
 /// A conversation and the batch of one sequence that holds its keys and values.
 struct Chat<'a> {
     args: &'a ReplyArgs,
-    /// Whether the replies alone are shown.
+    /// Whether only replies are shown.
     quiet: bool,
     executor: &'a mut dyn Measure,
     tokenizer: &'a Tokenizer,
     template: &'a ChatTemplate,
     conversation: Conversation,
-    /// Tokens of the conversation; 0 before its first message.
+    /// Tokens of the conversation; 0 before the first message.
     used: usize,
-    /// Where the conversation was loaded from or saved to last.
+    /// The file that the conversation was last loaded from or saved to.
     file: Option<ChatFile>,
     batch: Batch,
     sampler: SamplerConfig,
@@ -98,7 +98,7 @@ pub(super) fn chat(
             Typed::Line(line) => match c.take(&line) {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => break,
-                // An error in a line does not end the chat.
+                // An error in one line does not end the chat.
                 Err(e @ Error::Input { .. }) => complain(&format!("kiln: {}", face::line(&e))),
                 Err(e) => return Err(e),
             },
@@ -115,23 +115,23 @@ pub(super) fn chat(
     Ok(())
 }
 
-/// Columns of standard error, where lines are broken.
+/// Columns of standard error, for line breaks.
 fn error_columns() -> usize {
     if stderr().is_terminal() { columns() } else { usize::MAX }
 }
 
-/// Says something beside the conversation on standard error, its words whole where that is a terminal.
+/// Prints a message beside the conversation on standard error, wrapped at words on a terminal.
 fn tell(text: &str) {
     let lines = wrapped(&for_terminal(text), error_columns());
     messages::write_line(&painted(FAINT, &lines, error_has_color()));
 }
 
-/// As [`tell`], of an error.
+/// As [`tell`], for an error.
 fn complain(text: &str) {
     note_in(BAD, &wrapped(text, error_columns()));
 }
 
-/// Reads what is typed. The device has the time until then for what makes later passes faster.
+/// Reads the next input. Until it comes, the device tunes kernels for later passes.
 ///
 /// # Errors
 /// The terminal or the device fails.
@@ -151,8 +151,8 @@ fn read(input: &mut PromptEditor, prompt: &str, executor: &mut dyn Measure) -> R
     })
 }
 
-/// Makes Ctrl-C end a reply, and signals that end the process restore the terminal first: at the prompt the editor has
-/// switched off echo and line ends. A second Ctrl-C in a reply ends the process.
+/// Makes Ctrl-C end a reply. Signals that end the process restore the terminal first, because the editor switches off
+/// echo and line ends at the prompt. A second Ctrl-C in a reply ends the process.
 fn handle_signals() -> std::io::Result<()> {
     let modes = tcgetattr(stdin())?;
     let mut signals = Signals::new(signals::stops())?;
@@ -170,13 +170,13 @@ fn handle_signals() -> std::io::Result<()> {
 }
 
 impl Chat<'_> {
-    /// The prompt, with the tokens that the conversation takes of the context.
+    /// The prompt, with the share of the context that the conversation takes.
     fn prompt(&self) -> String {
         let context = self.executor.schedule().extent.context;
         if self.quiet { "> ".into() } else { format!("{}/{context} > ", self.used) }
     }
 
-    /// Obeys a command, or answers a message. Breaks where the chat ends.
+    /// Executes a command or answers a message. Breaks at the end of the chat.
     fn take(&mut self, line: &str) -> Result<ControlFlow<()>> {
         match command::parse(line)? {
             None => self.exchange(line)?,
@@ -220,7 +220,7 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Sets the temperature, or says it.
+    /// Sets the temperature, or prints it.
     fn heat(&mut self, temperature: Option<f32>) -> Result<()> {
         if let Some(temperature) = temperature {
             let sampler = SamplerConfig { temperature, ..self.sampler.clone() };
@@ -232,7 +232,7 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Takes the last message of the user back, with its answer.
+    /// Removes the user's last message and its answer.
     ///
     /// # Errors
     /// Input: there is none.
@@ -243,10 +243,10 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Answers the last message anew. The answer that there was stays until there is another.
+    /// Answers the last message again. The old answer stays until there is a new one.
     ///
     /// # Errors
-    /// Input: there is no message. Else as for a reply.
+    /// Input: there is no message. Otherwise as for a reply.
     fn regenerate(&mut self) -> Result<()> {
         if !self.conversation.is_asked() && self.conversation.turns() == 0 {
             return Err(nothing_said());
@@ -269,16 +269,16 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Goes on with the conversation of a file, its system message included. Where its last message is the user's, that is
-    /// answered.
+    /// Continues the conversation in a file, including its system message. If its last message is the user's, answers
+    /// it.
     ///
     /// # Errors
-    /// Input, so that the chat goes on, with the conversation that it had: the file cannot be read, or is no conversation.
-    /// Else as for a reply.
+    /// Input: the file cannot be read or is not a conversation; the chat keeps its old one then. Otherwise as for a
+    /// reply.
     fn load(&mut self, path: &Path) -> Result<()> {
         let (conversation, file) = file::load(path)?;
         if !conversation.messages().is_empty() {
-            // What the template refuses would fail at every later message.
+            // Messages that the template refuses would make every later reply fail.
             self.template.render_for(self.tokenizer, conversation.messages(), true)?;
         }
         (self.conversation, self.file) = (conversation, file);
@@ -289,7 +289,7 @@ impl Chat<'_> {
         if self.conversation.is_asked() { self.answer() } else { Ok(()) }
     }
 
-    /// Writes the conversation to a file; without a name to its own.
+    /// Writes the conversation to a file, by default to its own.
     ///
     /// # Errors
     /// As [`file::save`].
@@ -300,20 +300,20 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// How long the conversation is, in words.
+    /// The conversation's length for messages.
     fn extent(&self) -> String {
         let turns = counted(self.conversation.turns(), "turn");
         let has_system = self.conversation.messages().first().is_some_and(|first| first.role == "system");
         if has_system { format!("{turns} and a system message") } else { turns }
     }
 
-    /// Answers one message. Keeps both in the conversation if there is an answer.
+    /// Answers a message. Keeps message and answer in the conversation if there is an answer.
     fn exchange(&mut self, line: &str) -> Result<()> {
         self.conversation.ask(line);
         self.answer()
     }
 
-    /// Answers the conversation's last message, or removes it if there is no answer.
+    /// Answers the conversation's last message, or removes the message if there is no answer.
     fn answer(&mut self) -> Result<()> {
         match self.attempt() {
             Ok(Some(text)) => self.conversation.answer(&text),
@@ -326,16 +326,16 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// As [`Chat::reply`]. A Ctrl-C ends the reply and nothing else.
+    /// As [`Chat::reply`]. Ctrl-C ends only the reply.
     fn attempt(&mut self) -> Result<Option<String>> {
-        // One that came after the last reply.
+        // Discards a Ctrl-C from after the last reply.
         signals::forget();
         let replied = self.reply();
         signals::forget();
         replied
     }
 
-    /// Answers the conversation's last message. `None` if that was interrupted before the first token.
+    /// Answers the conversation's last message. `None` if it was interrupted before the first token.
     fn reply(&mut self) -> Result<Option<String>> {
         let schedule = self.executor.schedule();
         let limits = SequenceLimits::of(schedule);
@@ -375,14 +375,14 @@ impl Chat<'_> {
     }
 }
 
-/// The refusal of what takes a message.
+/// The error for commands that need a message.
 fn nothing_said() -> Error {
     Error::input("nothing has been asked yet", "type a message, or /load a conversation")
 }
 
-/// The beginning of a message on one line.
+/// The beginning of a message, as one line.
 fn excerpt(message: &Message) -> String {
-    /// Characters of it.
+    /// The most characters of it.
     const MOST: usize = 60;
     // The first text is the role.
     let line = message.texts().into_iter().skip(1).flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ");

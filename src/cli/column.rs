@@ -1,6 +1,6 @@
-//! Columns of byte counts in tables: one unit for the whole column, so that its numbers can be compared at a glance.
+//! Columns of byte counts in tables. A column has one unit, so that its numbers can be compared at a glance.
 
-/// How to write a column of byte counts: all in one unit, the largest in which none but 0 reads as 0.0.
+/// A formatter for a column of byte counts. Its unit is the largest in which only 0 is shown as 0.0.
 pub(super) fn column(counts: impl IntoIterator<Item = u64>) -> impl Fn(u64) -> String {
     let least = counts.into_iter().filter(|&n| n > 0).min().unwrap_or(0);
     let (unit, name) = match least {

@@ -1,4 +1,4 @@
-//! `kiln compare`: two executors, step by step from the same inputs.
+//! `kiln compare`: runs two executors step by step from the same inputs.
 
 use super::model::ModelArgs;
 use super::{print, print_json, signals};
@@ -44,7 +44,7 @@ pub struct CompareArgs {
     scale: f32,
 }
 
-/// Ids of a comparison where none are given: more than the kernels for few rows take.
+/// The number of default ids: more than the kernels for few rows take.
 const DEFAULT_IDS: usize = 40;
 
 fn positive(word: &str) -> std::result::Result<f32, String> {
@@ -70,7 +70,7 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
             chunk: Some(chunk),
             context: Some(args.model.ctx.unwrap_or(tokens.len())),
             head_rows: HEAD_ROWS.min(chunk),
-            // The formulas and the processor have no guest, and where a guest is faster is not the question here.
+            // The reference and the CPU have no guest; on Vulkan its speed does not matter here.
             npu: match (device, args.model.options().npu) {
                 (Device::Auto | Device::Vulkan(_), require @ NpuUse::Require(_)) => require,
                 _ => NpuUse::Off,
@@ -95,7 +95,7 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     report.conclude()
 }
 
-/// The tokens to compare with.
+/// The tokens of the comparison.
 fn tokens(args: &CompareArgs, shape: &Shape) -> Result<Vec<u32>> {
     let limits = SequenceLimits { shape, context: args.model.ctx.unwrap_or(shape.max_context) };
     let tokens = match (&args.tokens, &args.prompt) {
@@ -110,7 +110,7 @@ fn tokens(args: &CompareArgs, shape: &Shape) -> Result<Vec<u32>> {
     Ok(tokens)
 }
 
-/// What was found.
+/// The results of a comparison.
 struct ComparisonReport<'a> {
     devices: [&'a str; 2],
     passes: &'a [ComparedPass],
@@ -122,7 +122,7 @@ impl ComparisonReport<'_> {
         self.seen.iter().find(|compared| compared.differs())
     }
 
-    /// A step with its part of the pass: `layer 3 attend`.
+    /// A step with its segment of the pass: `layer 3 attend`.
     fn step(compared: &Compared) -> String {
         match compared.segment.to_string() {
             segment if segment == compared.label => segment,
@@ -130,13 +130,13 @@ impl ComparisonReport<'_> {
         }
     }
 
-    /// A pass: `pass 1 (39 rows from position 0)`.
+    /// A description of a pass: `pass 1 (39 rows from position 0)`.
     fn pass(&self, index: usize) -> String {
         let rows = &self.passes[index].rows;
         format!("pass {} ({} from position {})", index + 1, counted(rows.len(), "row"), rows[0].position)
     }
 
-    /// The report for a person. Writing to a String cannot fail.
+    /// The report as text. Writing to a String cannot fail.
     fn text(&self, all: bool) -> String {
         let mut t = format!("a: {}\nb: {}\n", self.devices[0], self.devices[1]);
         if all {
@@ -175,7 +175,7 @@ impl ComparisonReport<'_> {
         t
     }
 
-    /// All steps, a line for each tensor.
+    /// All steps, one line per tensor.
     fn table(&self) -> String {
         let steps: Vec<String> = self.seen.iter().map(ComparisonReport::step).collect();
         let step_width = steps.iter().map(String::len).max().unwrap_or(0);
@@ -240,7 +240,7 @@ impl ComparisonReport<'_> {
         object
     }
 
-    /// The command's result: an error if the two differ.
+    /// The command's result: an error if the executors differ.
     fn conclude(&self) -> Result<()> {
         let Some(c) = self.first() else { return Ok(()) };
         let cause = format!("{} and {} differ in {}", self.devices[0], self.devices[1], ComparisonReport::step(c));
@@ -248,7 +248,7 @@ impl ComparisonReport<'_> {
     }
 }
 
-/// A number, or its name where JSON has none for it.
+/// A JSON number, or the name of a value that JSON has no number for.
 fn number(x: f32) -> Value {
     match x.is_finite() {
         true => json!(x),

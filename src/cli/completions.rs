@@ -1,4 +1,4 @@
-//! `kiln completions` and `kiln man`: what shells and `man` take from packages.
+//! `kiln completions` and `kiln man`: files for packages.
 
 use super::usage::{self, MANUAL};
 use super::{Cli, print};
@@ -39,9 +39,9 @@ pub fn complete(args: &CompletionsArgs) -> Result<()> {
 /// Writes the manual.
 ///
 /// # Errors
-/// Input: the directory is something else. Failed: it cannot be written.
+/// Input: the path is not a directory. Failed: a page cannot be written.
 pub fn write_manual(args: &ManArgs) -> Result<()> {
-    // Help has no page of its own.
+    // The subcommand `help` gets no page.
     let mut all = usage::laid_out(Cli::command(), MANUAL).disable_help_subcommand(true);
     let Some(directory) = &args.directory else {
         return print(&render(&manual(all)).map_err(super::unwritten)?);
@@ -57,17 +57,17 @@ pub fn write_manual(args: &ManArgs) -> Result<()> {
     commands().try_for_each(|command| write_page(directory, command.clone()))
 }
 
-/// A command's page. Its source is the program, whichever the command.
+/// The page of a command, with the program as its source.
 fn manual(command: clap::Command) -> Man {
     Man::new(command).source(concat!("kiln ", env!("CARGO_PKG_VERSION")))
 }
 
-/// The file of a page.
+/// The path of a page.
 fn page_of(directory: &Path, man: &Man) -> PathBuf {
     directory.join(man.get_filename())
 }
 
-/// Refuses to replace a file that is no page of Kiln's manual. A link may be replaced: what it names stays.
+/// Refuses to replace a file that is not a page of Kiln's manual. A link may be replaced; its target stays.
 fn check_page(path: &Path) -> Result<()> {
     if path.is_symlink() {
         return Ok(());
@@ -93,8 +93,8 @@ fn write_page(directory: &Path, command: clap::Command) -> Result<()> {
     written.map_err(|e| Error::unwritable(&path, &e))
 }
 
-/// A page's text. Indented lines of what follows the help, such as examples, stay lines: `.nf` and `.fi` stand around
-/// them.
+/// A page's text. Indented lines after the help, such as examples, are enclosed in `.nf` and `.fi`, so that they stay
+/// separate lines.
 fn render(man: &Man) -> std::io::Result<String> {
     let mut page = Vec::new();
     man.render(&mut page)?;

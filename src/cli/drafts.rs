@@ -1,4 +1,4 @@
-//! Arguments for drafts: how many tokens, and a model or a text to draft from.
+//! Arguments for drafts: the number of tokens, and a model or a text to draft from.
 
 use crate::engine::{DraftFiles, ModelFiles};
 use crate::machine::regular::{self, Links, ReadFault};
@@ -7,7 +7,7 @@ use crate::text::Tokenizer;
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// Most bytes of a text to draft from.
+/// The largest text to draft from, in bytes.
 const MOST_BYTES: u64 = 16 << 20;
 
 /// Whether tokens are drafted, and from what.
@@ -26,25 +26,25 @@ pub struct DraftArgs {
     draft: Option<PathBuf>,
 }
 
-/// Arguments with the text that they name.
+/// The arguments together with the text.
 pub(super) struct DraftSource {
-    /// Most tokens of a draft.
+    /// The most tokens of a draft.
     pub(super) most: usize,
     /// The text.
     pub(super) text: Option<String>,
 }
 
 impl DraftArgs {
-    /// The draft model's files; `None` where nothing is drafted.
+    /// The draft model's files; `None` if nothing is drafted.
     pub(super) fn files(&self) -> Option<ModelFiles> {
         self.draft.as_deref().filter(|_| self.speculate != Some(0)).map(ModelFiles::of_draft)
     }
 
-    /// The draft model of a model whose sequences have `context` positions. `None` where none is asked for, or nothing is
-    /// drafted.
+    /// Checks the draft model against a model whose sequences have `context` positions. `None` if there is none or
+    /// nothing is drafted.
     ///
     /// # Errors
-    /// Input: its files are not sound, or it is no match for the model.
+    /// Input: its files are damaged, or it does not fit the model.
     pub(super) fn model(&self, model: &ModelFiles, context: usize) -> Result<Option<DraftFiles>> {
         self.files().map(|files| DraftFiles::new(files, model, context)).transpose()
     }
@@ -63,10 +63,10 @@ impl DraftArgs {
 }
 
 impl DraftSource {
-    /// What a batch drafts from. Without a tokenizer that is its sequences alone.
+    /// The sources of a batch's drafts. Without a tokenizer these are its sequences alone.
     ///
     /// # Errors
-    /// Input: there is a text and no tokenizer, or it cannot encode the text.
+    /// Input: there is a text but no tokenizer, or the text cannot be encoded.
     pub(super) fn drafts(&self, tokenizer: Option<&Tokenizer>) -> Result<Drafts> {
         match (tokenizer, &self.text) {
             (Some(tokenizer), text) => Drafts::new(self.most, text.as_deref(), tokenizer),

@@ -1,4 +1,4 @@
-//! Error messages on the command line: settings are named by their arguments.
+//! Error messages on the command line, with settings named by their arguments.
 
 use super::usage::command_of;
 use crate::Error;
@@ -7,14 +7,14 @@ use clap::Command;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 
-/// The argument for a setting, if the command that runs has it.
+/// The argument for a setting, if the current command has it.
 fn name(setting: Setting) -> Option<String> {
     let name = argument(setting);
     let option = name.trim_start_matches('`').strip_prefix("--").and_then(|name| name.split([' ', '`']).next());
     option.is_none_or(is_option).then_some(name)
 }
 
-/// Whether the command that this process runs has an option `--word`. True where it runs none.
+/// Whether the process's command has an option `--word`. True if there is no command.
 fn is_option(word: &str) -> bool {
     static COMMAND: LazyLock<Option<Command>> = LazyLock::new(|| command_of(&std::env::args_os().collect::<Vec<_>>()));
     COMMAND.as_ref().is_none_or(|command| command.get_arguments().any(|a| a.get_long() == Some(word)))
@@ -57,7 +57,7 @@ fn argument(setting: Setting) -> String {
     name.into()
 }
 
-/// A cause or a remedy, with arguments for settings.
+/// The text of a cause or remedy, with settings as arguments.
 pub(super) fn words(text: &Text) -> String {
     without_numbers(&text.render(&name))
 }
@@ -67,7 +67,7 @@ pub fn line(e: &Error) -> String {
     without_numbers(&e.render(&name))
 }
 
-/// A message without the numbers that the standard library adds to the system's words: `Permission denied (os error 13)`.
+/// Removes the numbers that the standard library adds to the system's messages: `Permission denied (os error 13)`.
 fn without_numbers(message: &str) -> String {
     let mut parts = message.split(" (os error ");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -77,7 +77,7 @@ fn without_numbers(message: &str) -> String {
     })
 }
 
-/// An error as an object.
+/// An error as a JSON object.
 pub(super) fn object(e: &Error) -> Value {
     let (cause, remedy) = e.parts();
     json!({"error": {"message": words(cause), "remedy": words(remedy), "exit": e.exit_code()}})

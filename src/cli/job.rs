@@ -1,4 +1,4 @@
-//! Shared by commands that write for minutes: a progress bar, an orderly end when a signal stops them, and a summary.
+//! Shared by commands that write for minutes: a progress bar, an orderly end after a signal, and a summary.
 
 use std::path::Path;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::model::write::{WriteMonitor, WriteSummary};
 /// `destination`, `tensors`, `bytes`, `seconds` and the keys of `more`. A progress bar shows on stderr if that is a
 /// terminal.
 ///
-/// A signal that stops it ends the write in good order, and a second one ends the process at once.
+/// A signal ends the write in an orderly way, and a second one ends the process at once.
 pub(super) fn run(
     source: &str,
     destination: &Path,

@@ -22,14 +22,14 @@ pub struct ListArgs {
     names: bool,
 }
 
-/// Most characters of a column that says why a model does not run here.
+/// The widest column of reasons why a model does not run here.
 const MOST_WIDE: usize = 40;
 
 /// A line of the list.
 struct Line {
     model: Cached,
     bytes: u64,
-    /// The format of most of its files' bytes, and what loading it here needs; or why it cannot be loaded.
+    /// The format of most of its files' bytes, and the bytes needed to load it here; or why it cannot be loaded.
     read: std::result::Result<(&'static str, Result<u64>), String>,
 }
 
@@ -43,7 +43,7 @@ impl Line {
         self.read.as_ref().map_or("", |(weights, _)| weights)
     }
 
-    /// Whether it fits, in a word or a few.
+    /// A few words on whether the model fits.
     fn fits(&self) -> String {
         match &self.read {
             Ok((_, Ok(_))) => "fits".into(),
@@ -106,7 +106,7 @@ pub fn run(args: &ListArgs, as_json: bool) -> Result<()> {
     print(&text)
 }
 
-/// What a model's files are, and whether they fit.
+/// A model's format, and whether it fits.
 fn read(model: &Cached, room: &DeviceRoom) -> std::result::Result<(&'static str, Result<u64>), String> {
     if let Some(missing) = model.missing() {
         let name = missing.file_name().unwrap_or_default().to_string_lossy();

@@ -40,7 +40,7 @@ pub struct LogitsArgs {
     out: Option<PathBuf>,
 }
 
-/// Rows of logits per replay with --all.
+/// Rows of logits per pass with --all.
 const HEAD_ROWS: usize = 8;
 
 /// Runs the command.
@@ -52,13 +52,13 @@ pub fn run(args: &LogitsArgs, json: bool) -> Result<()> {
     let ids = parse_ids(&args.tokens)?;
     let checkpoint = args.model.files().checkpoint()?;
     let head_rows = if args.all { HEAD_ROWS } else { 1 };
-    // No pass is longer than the prompt. A larger chunk would only take memory.
+    // A larger chunk than the prompt would only take memory.
     let chunk = args.chunk.map(|c| c.min(ids.len().max(1)));
     let mut options = crate::engine::Options { chunk, head_rows, ..args.model.options() };
     options.vulkan.guest = args.guest;
     let context = options.extent(checkpoint.shape())?.context;
     SequenceLimits { shape: checkpoint.shape(), context }.check(0, &ids)?;
-    // From here on there is a file to remove.
+    // From here on an output file may have to be removed.
     signals::catch(signals::stops().iter().copied());
     let path = args.out.as_deref().map(|path| replaced(path, &args.model.files())).transpose()?;
     let mut out = path.as_deref().map(|path| LogitsFile::create(path, &checkpoint, &ids, args.all)).transpose()?;
@@ -117,7 +117,7 @@ fn write_all(executor: &mut dyn Executor, rows: &[Row], out: &mut LogitsFile) ->
     Ok(())
 }
 
-/// The ten likeliest tokens, as text for a person.
+/// The ten likeliest tokens as text.
 fn top(device: &str, position: usize, logits: &[f32]) -> String {
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.sort_unstable_by(|&a, &b| logits[b].total_cmp(&logits[a]));
@@ -129,8 +129,8 @@ fn top(device: &str, position: usize, logits: &[f32]) -> String {
 }
 
 /// The path that writing to `path` would replace: a regular file, with links followed, or nothing. Refuses a device
-/// node, a pipe or a socket: replacing it would break it for everyone who uses it. Refuses a file of the model, and any other
-/// that this command has not written.
+/// node, a pipe or a socket, because replacing it would break it for all its users. Refuses a file of the model, and
+/// any other file that this command has not written.
 fn replaced(path: &Path, model: &ModelFiles) -> Result<PathBuf> {
     match std::fs::canonicalize(path) {
         Ok(found) if !found.is_file() => {
@@ -150,9 +150,9 @@ fn replaced(path: &Path, model: &ModelFiles) -> Result<PathBuf> {
     }
 }
 
-/// Whether a file is empty, or has what this command writes and nothing else.
+/// Whether a file is empty or was written by this command.
 fn is_replaceable(path: &Path) -> bool {
-    /// Bytes of a header, with room to spare.
+    /// The longest header in bytes, with a margin.
     const MOST: u64 = 4096;
     let read = || {
         let (mut file, length) = regular::open(path, Links::Follow).ok()?;
@@ -170,7 +170,7 @@ fn is_replaceable(path: &Path) -> bool {
     read().unwrap_or(false)
 }
 
-/// Whether a file, under whatever name, is one of a model's.
+/// Whether a file, under any name, belongs to a model.
 fn is_part_of(model: &ModelFiles, file: &Path) -> bool {
     let files: Vec<PathBuf> = match model {
         ModelFiles::Directory(directory) => {
@@ -184,8 +184,8 @@ fn is_part_of(model: &ModelFiles, file: &Path) -> bool {
     file.is_some() && files.iter().any(|path| identity(path) == file)
 }
 
-/// A safetensors file, written front to back, so that not all logits have to be held at once. It gets its name only
-/// when it is complete.
+/// A safetensors file written from front to back, so that the logits need not all be in memory. It gets its name when
+/// it is complete.
 struct LogitsFile {
     path: PathBuf,
     file: BufWriter<PartialFile>,

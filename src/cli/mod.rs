@@ -123,7 +123,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether it writes files for long, so that it goes on where what it prints has no reader.
+    /// Whether the command writes files for a long time. Such a command continues when the reader of its output is
+    /// gone.
     fn writes(&self) -> bool {
         #[cfg(feature = "pull")]
         if let Command::Pull(_) = self {
@@ -132,7 +133,8 @@ impl Command {
         matches!(self, Command::Quantize(_) | Command::Forge(_) | Command::Bundle(_))
     }
 
-    /// Whether it serves others: with `--json` its log is objects, and it waits for no reader of that.
+    /// Whether the command is a server, whose log with `--json` consists of objects, and which never waits for the
+    /// log's reader.
     pub fn is_server(&self) -> bool {
         #[cfg(feature = "serve")]
         if let Command::Serve(_) = self {
@@ -142,10 +144,10 @@ impl Command {
     }
 }
 
-/// The command line with the options of the configuration file, where it asks for a server.
+/// The command line, for a server with the options of its configuration file.
 ///
 /// # Errors
-/// Input: the file cannot be read, or an option of it is unknown, or wrong.
+/// Input: the file cannot be read, or has an unknown or wrong option.
 pub fn configured(cli: Cli, arguments: &[OsString]) -> Result<Cli> {
     #[cfg(feature = "serve")]
     return serve::config::apply(cli, arguments);
@@ -156,26 +158,26 @@ pub fn configured(cli: Cli, arguments: &[OsString]) -> Result<Cli> {
     }
 }
 
-/// A log record on one line, without what a terminal obeys: what libraries log quotes files.
+/// A log record on one line, without control characters, because libraries quote files in their logs.
 pub fn log_line(message: &std::fmt::Arguments<'_>) -> String {
     plain(&message.to_string())
 }
 
-/// A log record as a JSON object: its time in seconds since 1970, its level, and what it says.
+/// A log record as a JSON object: time in seconds since 1970, level and message.
 pub fn log_object(level: &str, message: &str) -> Value {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     json!({"time": time, "level": level.to_lowercase(), "message": message})
 }
 
-/// Runs the command. If the reader of standard output has gone, SIGPIPE ends the process, except for commands that
-/// write files.
+/// Runs the command. If the reader of standard output is gone, SIGPIPE ends the process, except for commands that write
+/// files.
 ///
 /// # Errors
-/// Those of the command.
+/// Errors of the command.
 pub fn main(cli: Cli) -> Result<()> {
     signals::prepare();
     let shows = !cli.command.writes();
-    // Work whose result cannot be shown is not begun. A manual may go into files.
+    // Checked before the work, whose result could not be shown. The manual may be written to files instead.
     if shows && !matches!(cli.command, Command::Man(_)) {
         drop(stdout()?);
     }
@@ -186,13 +188,13 @@ pub fn main(cli: Cli) -> Result<()> {
     done
 }
 
-/// Prints the help or version that was asked for.
+/// Prints the requested help or version.
 ///
 /// # Errors
 /// As [`print`].
 pub fn help(asked: &clap::Error) -> Result<()> {
     let done = match asked.kind() {
-        // A command has no version of its own.
+        // Subcommands have no separate version.
         ErrorKind::DisplayVersion => print(&Cli::command().render_version()),
         _ => stdout().and_then(|mut out| asked.print().and_then(|()| out.flush()).map_err(unwritten)),
     };
@@ -208,10 +210,10 @@ pub fn report(e: &Error, json: bool) {
     }
 }
 
-/// Prints an error as an object on standard output if nothing else is there.
+/// Prints an error as an object on standard output, if nothing has been printed there.
 fn report_object(e: &Error) {
     if !PRINTED.load(Ordering::Relaxed) {
-        // Where standard output fails too, the line on standard error has to do.
+        // If standard output fails too, the line on standard error must do.
         let _ = print_json(&face::object(e));
     }
 }
@@ -221,17 +223,17 @@ pub fn end_by_signal() {
     signals::end();
 }
 
-/// Ends the process with `code` at once, if a driver still compiles a kernel that nobody waits for. Call it last.
+/// Ends the process with `code` at once if a driver still compiles a kernel that is not needed any more. Call it last.
 pub fn end_beside_compiler(code: u8) {
     if crate::vulkan::pipelines::is_compiling() {
         crate::sys::exit::at_once(code);
     }
 }
 
-/// Ends the process by SIGPIPE if the output failed because its reader has gone.
+/// Ends the process by SIGPIPE if the output failed because its reader is gone.
 fn end_with_reader(done: &Result<()>) {
     if done.is_err() && READER_GONE.load(Ordering::Relaxed) {
-        // This is no error: end without a message, as `ls` does in `ls | head`. Rust ignores the signal until here.
+        // Not an error: ends without a message, as `ls` does in `ls | head`. Rust ignores the signal by default.
         let _ = signal_hook::low_level::emulate_default_handler(SIGPIPE);
     }
 }
@@ -264,7 +266,7 @@ fn run_command(cli: Cli) -> Result<()> {
     }
 }
 
-/// Largest input, in bytes. Longer input does not fit any context.
+/// The largest input, in bytes. A larger one fits no context.
 const MAX_INPUT_BYTES: u64 = 64 << 20;
 
 /// Reads standard input as text.
@@ -283,18 +285,18 @@ fn read_file(path: &Path) -> Result<String> {
     if path == Path::new("-") {
         return read_stdin();
     }
-    // Any kind of file: a shell passes a command's output as a pipe with a name.
+    // Any kind of file, because shells pass a command's output as a named pipe.
     let unreadable = |e| Error::unreadable(path, &e);
     let file = File::open(path).map_err(unreadable)?;
     read_from(file, &path.display().to_string(), unreadable).map(without_mark)
 }
 
-/// Reads the process's standard input as text. Says so if nothing comes: a pipe that was inherited may stay open.
+/// Reads standard input as text. Prints a hint if nothing arrives, because an inherited pipe may stay open.
 ///
 /// # Errors
 /// As [`read_text`].
 fn read_stdin() -> Result<String> {
-    /// Milliseconds of silence.
+    /// Milliseconds without input before the hint.
     const PATIENCE: u16 = 2000;
     let stdin = std::io::stdin();
     let mut polled = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
@@ -313,7 +315,7 @@ fn read_from(input: impl Read, name: &str, unreadable: impl Fn(std::io::Error) -
     String::from_utf8(bytes).map_err(|e| not_utf_8(name, e.utf8_error().valid_up_to()))
 }
 
-/// A text without the byte order mark that some editors put before UTF-8.
+/// Removes the byte order mark that some editors write before UTF-8.
 fn without_mark(text: String) -> String {
     text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)
 }
@@ -321,10 +323,10 @@ fn without_mark(text: String) -> String {
 /// Bytes read at once.
 const READ: u64 = 64 << 10;
 
-/// Reads standard input as text, of any length, and passes it on in parts.
+/// Reads standard input as text of any length, and passes it to `take` in parts.
 ///
 /// # Errors
-/// Input: it cannot be read, or is not UTF-8. Those of `take`.
+/// Input: it cannot be read, or is not UTF-8. Errors of `take`.
 fn read_text_in_parts(mut stdin: impl Read, mut take: impl FnMut(&str) -> Result<()>) -> Result<()> {
     let mut bytes = Vec::new();
     let mut done = 0;
@@ -333,7 +335,7 @@ fn read_text_in_parts(mut stdin: impl Read, mut take: impl FnMut(&str) -> Result
         let end = read.map_err(unreadable_input)? == 0;
         let (text, rest) = match std::str::from_utf8(&bytes) {
             Ok(text) => (text, 0),
-            // A character goes on in the next part.
+            // The last character continues in the next part.
             Err(e) if e.error_len().is_none() && !end => {
                 let (text, rest) = bytes.split_at(e.valid_up_to());
                 (std::str::from_utf8(text).unwrap_or_default(), rest.len())
@@ -358,13 +360,13 @@ fn not_utf_8(name: &str, position: usize) -> Error {
     Error::input(format!("{name} is not UTF-8 at byte {position}"), "convert it to UTF-8 first")
 }
 
-/// Writes lines to standard error, without what a terminal obeys: paths and models may have any name. Failure is ignored:
-/// the work goes on without a reader.
+/// Writes lines to standard error without control characters, because paths and models may have any name. Errors are
+/// ignored: the work continues without a reader.
 pub fn note(lines: &str) {
     note_in(STRONG, lines);
 }
 
-/// As [`note`], with the name of the program that they begin with in a style.
+/// As [`note`], with the program's name at the beginning in a style.
 fn note_in(style: Style, lines: &str) {
     let lines = for_terminal(lines);
     match lines.split_once(':').filter(|(name, _)| matches!(*name, "kiln" | "kiln serve")) {
@@ -375,7 +377,7 @@ fn note_in(style: Style, lines: &str) {
     }
 }
 
-/// Writes to standard output and flushes it. A terminal gets nothing that it would obey, and a pipe the text as it is.
+/// Writes to standard output and flushes it. Control characters are escaped on a terminal, but not in a pipe.
 ///
 /// # Errors
 /// Failed: the reader is gone or the disk is full.
@@ -387,7 +389,7 @@ fn print(text: &str) -> Result<()> {
     }
 }
 
-/// As [`print`]. Where standard output shows colour, `paint` gives each line what it has of it.
+/// As [`print`]. If standard output shows colour, `paint` colours each line.
 ///
 /// # Errors
 /// As [`print`].
@@ -399,7 +401,7 @@ fn print_in_color(text: &str, paint: impl Fn(&str) -> String) -> Result<()> {
     print_to(stdout()?, &painted)
 }
 
-/// Columns of standard output, where lines are broken; without an end where it is no terminal.
+/// Columns of standard output, for line breaks; the maximum if it is not a terminal.
 fn output_columns() -> usize {
     if io::stdout().is_terminal() { wrap::columns() } else { usize::MAX }
 }
@@ -407,7 +409,7 @@ fn output_columns() -> usize {
 /// Standard output.
 ///
 /// # Errors
-/// Failed: it was closed when the process was started.
+/// Failed: it was closed when the process started.
 fn stdout() -> Result<StdoutLock<'static>> {
     match output::is_closed() {
         true => Err(Error::failed("cannot write standard output: it is closed", "give it a file, a pipe or /dev/null")),
@@ -415,7 +417,7 @@ fn stdout() -> Result<StdoutLock<'static>> {
     }
 }
 
-/// Whether the reader of standard output has gone, as `head` does when it has enough.
+/// Whether the reader of standard output is gone, as `head` is after enough lines.
 static READER_GONE: AtomicBool = AtomicBool::new(false);
 
 /// Whether anything has been written to standard output.
@@ -433,7 +435,7 @@ fn unwritten(e: std::io::Error) -> Error {
     Error::failed(format!("cannot write standard output: {e}"), remedy)
 }
 
-/// Prints one JSON object and a newline. What a terminal obeys is escaped.
+/// Prints a JSON object and a newline. Control characters are escaped.
 ///
 /// # Errors
 /// As [`print`].

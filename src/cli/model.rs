@@ -52,13 +52,13 @@ pub struct ModelArgs {
     pub npu_api: NpuApi,
 }
 
-/// The model that -m gives, else `$KILN_MODEL`. Empty, the variable counts as unset.
+/// The model given by -m, else by `$KILN_MODEL`. An empty variable counts as unset.
 pub(super) fn chosen(model: Option<&Path>) -> Option<PathBuf> {
     let variable = || std::env::var_os("KILN_MODEL").filter(|v| !v.is_empty()).map(PathBuf::from);
     model.map(Path::to_owned).or_else(variable)
 }
 
-/// Parser of `--weights`: accepts the formats for which `among` is true. With `describe`, the long help describes each.
+/// A parser of `--weights` for the formats that `among` accepts. With `describe`, the long help describes each.
 pub(super) fn weights_parser(
     among: impl Fn(WeightFormat) -> bool,
     describe: bool,
@@ -81,7 +81,7 @@ pub enum WeightsArg {
 }
 
 impl WeightsArg {
-    /// The format that is loaded. A mix is a file's own, and takes no other.
+    /// The format to load. The mix of a file has no other format.
     pub fn made(self) -> WeightFormat {
         match self {
             WeightsArg::Made(format) => format,
@@ -89,7 +89,7 @@ impl WeightsArg {
         }
     }
 
-    /// The mix of a file.
+    /// The mix of types, if the value is one.
     pub fn mix(self) -> Option<FileMix> {
         match self {
             WeightsArg::Made(_) => None,
@@ -98,7 +98,7 @@ impl WeightsArg {
     }
 }
 
-/// Parser of `--weights` that takes the mixes of files too.
+/// A parser of `--weights` that also accepts the mixes of files.
 pub(super) fn file_weights_parser() -> impl TypedValueParser<Value = WeightsArg> {
     let made =
         WeightFormat::MADE.into_iter().map(|format| PossibleValue::new(format.name()).help(format.description()));
@@ -124,7 +124,7 @@ pub enum TuneArg {
 }
 
 impl TuneArg {
-    /// The library's word for it.
+    /// The engine's value.
     fn tune(self) -> engine::Tune {
         match self {
             TuneArg::Auto => engine::Tune::Auto,
@@ -145,7 +145,7 @@ pub enum KvArg {
 }
 
 impl KvArg {
-    /// The library's name of it.
+    /// The engine's value.
     fn element(self) -> KvType {
         match self {
             KvArg::F16 => KvType::F16,
@@ -175,7 +175,7 @@ pub enum NpuApi {
 }
 
 impl NpuApi {
-    /// The library's name of it.
+    /// The engine's value.
     pub fn api(self) -> DriverApi {
         match self {
             NpuApi::Kernel => DriverApi::Kernel,
@@ -193,7 +193,7 @@ impl ModelArgs {
         chosen(self.model.as_deref()).into()
     }
 
-    /// The library's options for these arguments.
+    /// The engine's options for these arguments.
     pub fn options(&self) -> Options {
         let vulkan = ReplayOptions { tune: self.tune.map(TuneArg::tune), ..ReplayOptions::default() };
         Options {
@@ -212,17 +212,17 @@ impl ModelArgs {
         }
     }
 
-    /// The same where everything is tuned first, unless the arguments say otherwise.
+    /// As [`ModelArgs::options`], but with all tuning done before the first token, unless the arguments say otherwise.
     pub(super) fn tuned_options(&self) -> Options {
         let mut options = self.options();
         options.vulkan.tune.get_or_insert(engine::Tune::Now);
         options
     }
 
-    /// Refuses `--npu require` where there is no NPU that Kiln has a program for.
+    /// Checks that `--npu require` can be met: there is an NPU, with a program for it.
     ///
     /// # Errors
-    /// Device: there is none.
+    /// Device: there is no such NPU.
     pub fn check_npu(&self) -> Result<()> {
         match self.npu {
             NpuArg::Require => npu::guest::find(&Files::system()).map(drop),
@@ -230,8 +230,8 @@ impl ModelArgs {
         }
     }
 
-    /// Loads the model, with a progress bar on a terminal if it is large, unless `json` was asked for. Signals that are
-    /// caught end the load, and later any pass.
+    /// Loads the model. Shows a progress bar on a terminal for a large model, unless `json` is set. Caught signals end
+    /// the load, and later any pass.
     ///
     /// # Errors
     /// As [`engine::load`]. Device: `--npu require` cannot be met.
@@ -241,8 +241,8 @@ impl ModelArgs {
         self.load_on(&opened, checkpoint, None, options, false, json).map(|(executor, _)| executor)
     }
 
-    /// As [`ModelArgs::load`], on a device that is open already, and after a draft model, if there is one; with `fewer` for as
-    /// many of the sequences as fit.
+    /// As [`ModelArgs::load`], on an open device and after the draft model, if there is one. With `fewer` the model
+    /// gets as many of the sequences as fit.
     ///
     /// # Errors
     /// As [`ModelArgs::load`].

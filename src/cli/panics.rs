@@ -1,4 +1,4 @@
-//! Turns a panic into one line on standard error and exit code 1, and with --json into an object on standard output too.
+//! Turns a panic into one line on standard error and exit code 1; with --json also into an object on standard output.
 
 use super::{note, report_object};
 use crate::Error;
@@ -8,11 +8,11 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-/// Runs the program. If it panics, or a thread that it waits for does, prints one line, with `json` an object on standard
-/// output as well, and returns exit code 1.
+/// Runs the program. If it, or a thread that it waits for, panics, prints one line, with `json` also an object on
+/// standard output, and returns exit code 1.
 pub fn guard(json: bool, program: impl FnOnce() -> ExitCode) -> ExitCode {
     set_hook(Box::new(report));
-    // Unwind safe: nothing that the panic left unfinished is used again.
+    // Unwind safe: state left by the panic is not used again.
     catch_unwind(AssertUnwindSafe(program)).unwrap_or_else(|_| {
         let reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(panic) = reported.first().filter(|_| json) {
@@ -24,17 +24,18 @@ pub fn guard(json: bool, program: impl FnOnce() -> ExitCode) -> ExitCode {
 
 const REMEDY: &str = "report this";
 
-/// A panic that was reported.
+/// A panic that has been reported.
 struct ReportedPanic {
     place: String,
-    /// What it said, and where.
+    /// Its message and place.
     message: String,
 }
 
 /// The panics reported so far.
 static REPORTED: Mutex<Vec<ReportedPanic>> = Mutex::new(Vec::new());
 
-/// Prints a panic, with a backtrace if `RUST_BACKTRACE` is set. Panics of several workers at one place are one line.
+/// Prints a panic, with a backtrace if `RUST_BACKTRACE` is set. Panics of several workers at the same place make one
+/// line.
 fn report(panic: &PanicHookInfo<'_>) {
     let place = panic.location().map_or("an unknown place".into(), |l| format!("{}:{}", l.file(), l.line()));
     let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! `kiln perplexity`: how well a model predicts a text.
+//! `kiln perplexity`: measures how well a model predicts a text.
 
 use super::model::ModelArgs;
 use super::{note, print, print_json, progress, read_file, signals};
@@ -31,7 +31,7 @@ pub struct PerplexityArgs {
 pub fn run(args: &PerplexityArgs, json: bool) -> Result<()> {
     let files = args.model.files();
     let text = read_file(&args.file)?;
-    // As llama.cpp does: editors put a line end there that is not part of the text.
+    // As in llama.cpp: editors end a file with a line end that is not part of the text.
     let text = text.strip_suffix('\n').unwrap_or(&text);
     if text.is_empty() {
         return Err(Error::input(format!("{} is empty", args.file.display()), "give a text of many tokens"));
@@ -97,7 +97,7 @@ pub fn run(args: &PerplexityArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// The figure with its error.
+/// The perplexity with its error.
 fn figure(losses: &Losses) -> String {
     format!("perplexity {:.4} ± {:.4}", losses.perplexity(), losses.error())
 }

@@ -1,4 +1,4 @@
-//! `kiln plan`: whether a model fits and what the machine allows, where each byte goes, and the schedule.
+//! `kiln plan`: whether a model fits, the rates the machine allows, the use of memory, and the schedule.
 
 mod explained;
 mod table;
@@ -42,7 +42,7 @@ pub struct PlanArgs {
     schedule: bool,
 }
 
-/// `--weights` with the mixes that files have.
+/// Extends `--weights` by the mixes of files.
 fn with_mixes(weights: clap::Arg) -> clap::Arg {
     let help =
         "Form of the matrices on the device; with --shape also the mix of types of a GGUF file, as llama.cpp makes it";
@@ -52,8 +52,8 @@ fn with_mixes(weights: clap::Arg) -> clap::Arg {
 /// Runs the command.
 ///
 /// # Errors
-/// Input: the model is wrong, the machine is unknown, or a mix is asked for of files. Refused: it does not fit. Device: this machine has no such
-/// device, or there is no such NPU, and one is required.
+/// Input: the model is wrong, the machine is unknown, or a mix was given for a model with files. Refused: it does not
+/// fit. Device: this machine has no such device, or an NPU is required and missing.
 pub fn run(args: &PlanArgs, json: bool) -> Result<()> {
     if args.machine == THIS {
         args.model.check_npu()?;
@@ -80,17 +80,17 @@ pub fn run(args: &PlanArgs, json: bool) -> Result<()> {
     fits
 }
 
-/// A line of the tables, the verdict in colour.
+/// A line of the tables, with the verdict in colour.
 fn painted_verdict(line: &str) -> String {
     let verdicts = [("fits;", GOOD), ("does not fit:", BAD)];
     let found = verdicts.iter().find_map(|(verdict, style)| Some((*verdict, *style, line.strip_prefix(verdict)?)));
     found.map_or(line.to_owned(), |(verdict, style, rest)| format!("{}{rest}", painted(style, verdict, true)))
 }
 
-/// GiB of RAM as a person gives them. A module that is sold as one of 16 GB has 16 GiB, so that both words mean the same.
+/// Parses GiB of RAM. Modules sold as 16 GB have 16 GiB, so both units mean the same.
 ///
 /// # Errors
-/// What is wrong with the word.
+/// The fault of the word.
 fn parse_ram(word: &str) -> std::result::Result<u64, String> {
     let lower = word.trim().to_ascii_lowercase();
     let number = ["gib", "gb", "g"].into_iter().find_map(|unit| lower.strip_suffix(unit)).unwrap_or(&lower);

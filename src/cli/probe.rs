@@ -1,4 +1,4 @@
-//! `kiln probe`: describes this machine, finds what is wrong with it, and measures it.
+//! `kiln probe`: describes this machine, finds faults, and measures it.
 
 use super::model::{ModelArgs, NpuArg};
 use super::progress::{self, LiveBar};
@@ -44,14 +44,14 @@ pub struct ProbeArgs {
 /// the checks are printed all the same. Device: an NPU is required.
 pub fn run(args: &ProbeArgs, json: bool) -> Result<()> {
     args.model.check_npu()?;
-    // Before the machine is measured.
+    // Checked before the machine is measured.
     if let Some(path) = args.report.as_deref().filter(|path| path.symlink_metadata().is_ok()) {
         return Err(taken(path));
     }
     let shape = read_shape(&args.model)?;
     let model = args.model.files();
     let name = model.name();
-    // Settings that are wrong on any machine are refused before this one is checked.
+    // Settings that are wrong on every machine are refused first.
     shape.as_ref().map(|shape| args.model.options().extent(shape)).transpose()?;
     let files = Files::system();
     let request = ProbeOptions {
@@ -81,10 +81,10 @@ pub fn run(args: &ProbeArgs, json: bool) -> Result<()> {
     conclude(&report)
 }
 
-/// Writes the file of `--report`.
+/// Writes the file for `--report`.
 ///
 /// # Errors
-/// Input: there is a file of that name, which would be lost. Failed: it cannot be written.
+/// Input: the file exists already. Failed: it cannot be written.
 fn write_report(path: &Path, files: &Files, report: &ProbeReport, model: &ModelArgs) -> Result<()> {
     let asked = ForecastOptions {
         files: model.files(),
@@ -96,7 +96,7 @@ fn write_report(path: &Path, files: &Files, report: &ProbeReport, model: &ModelA
         options: model.options(),
         with_schedule: false,
     };
-    // A plan of this machine asks Vulkan too.
+    // A plan of this machine would ask Vulkan as well.
     let plan = match check_known(report) {
         Ok(()) => look(&asked, &face::words, |view, verdict| Ok(view.to_json(verdict))).map(|(plan, _)| plan),
         Err(e) => Err(e),
@@ -107,7 +107,7 @@ fn write_report(path: &Path, files: &Files, report: &ProbeReport, model: &ModelA
     let text = text.map_err(|e| Error::failed(format!("the report is no JSON: {e}"), "report this"))? + "\n";
     let mut file = create(path)?;
     file.write_all(text.as_bytes()).map_err(|e| {
-        // Half a report is of no use.
+        // An incomplete report is of no use.
         let _ = std::fs::remove_file(path);
         Error::unwritable(path, &e)
     })?;
@@ -115,7 +115,7 @@ fn write_report(path: &Path, files: &Files, report: &ProbeReport, model: &ModelA
     Ok(())
 }
 
-/// A new file.
+/// Creates a file.
 fn create(path: &Path) -> Result<File> {
     File::create_new(path).map_err(|e| match e.kind() {
         ErrorKind::AlreadyExists => taken(path),
@@ -127,7 +127,7 @@ fn taken(path: &Path) -> Error {
     Error::input(format!("{} exists already", path.display()), "choose another name, or remove it")
 }
 
-/// Shape of the model to check: the one given, or the built-in model if options for loading are given.
+/// The shape of the model to check: the given one, or the built-in model's if loading options are given.
 fn read_shape(args: &ModelArgs) -> Result<Option<Shape>> {
     let is_asked =
         args.files() != ModelFiles::BuiltIn || args.ctx.is_some() || args.weights.made() != Options::default().weights;
@@ -139,7 +139,7 @@ fn check_known(report: &ProbeReport) -> Result<()> {
     report.unknown().map_or(Ok(()), |(cause, remedy)| Err(Error::failed(cause, remedy)))
 }
 
-/// The command's result: an error if Kiln or the model cannot run, or that is not known.
+/// The command's result: an error if Kiln or the model cannot run here, or if that is unknown.
 fn conclude(report: &ProbeReport) -> Result<()> {
     check_known(report)?;
     if let Some((chosen, others)) = report.instead() {
@@ -160,7 +160,7 @@ fn conclude(report: &ProbeReport) -> Result<()> {
     }
 }
 
-/// A line of the text, its verdict in colour.
+/// A line of the text, with its verdict in colour.
 fn painted_check(line: &str) -> String {
     let verdict = line.split("  ").next().unwrap_or_default();
     let style = match verdict.trim_end() {
@@ -172,7 +172,7 @@ fn painted_check(line: &str) -> String {
     format!("{}{}", painted(style, verdict, true), &line[verdict.len()..])
 }
 
-/// The checks for a terminal of so many columns.
+/// The checks as text, wrapped at `columns`.
 fn to_text(report: &ProbeReport, columns: usize) -> String {
     let mut t = String::new();
     let width = report.checks.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);

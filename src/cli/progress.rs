@@ -1,4 +1,4 @@
-//! Bars and spinners on standard error, for a person who waits: only on a terminal, and not with --json.
+//! Progress bars and spinners on standard error, shown only on a terminal and not with --json.
 
 use super::terminal::is_dumb;
 use crate::sequence::counts;
@@ -11,12 +11,12 @@ use std::time::Duration;
 /// How often a bar is drawn.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// Whether progress is shown: where a line can be drawn over.
+/// Whether progress is shown: standard error is a terminal on which a line can be overwritten.
 pub(super) fn is_shown(json: bool) -> bool {
     !json && std::io::stderr().is_terminal() && !is_dumb()
 }
 
-/// A bar of `total` in indicatif's template `style`; hidden where progress is not shown.
+/// A bar of `total` with indicatif's template `style`; hidden if progress is not shown.
 pub(super) fn bar(total: Option<u64>, style: &str, json: bool) -> ProgressBar {
     if !is_shown(json) {
         return ProgressBar::hidden();
@@ -28,18 +28,17 @@ pub(super) fn bar(total: Option<u64>, style: &str, json: bool) -> ProgressBar {
     }
 }
 
-/// A bar that is kept up to date from a thread of its own, until it is dropped. Work that is done before the first
-/// drawing shows none.
+/// A bar that a thread keeps up to date until it is dropped. Work that ends before the first update shows no bar.
 pub(super) struct LiveBar {
     bar: ProgressBar,
-    /// Dropping it ends the thread.
+    /// Dropped to end the thread.
     end: Option<Sender<()>>,
-    /// `None` if no thread can be started: the bar then only draws what it is told.
+    /// `None` if no thread can be started. Then the bar only shows explicit updates.
     thread: Option<JoinHandle<()>>,
 }
 
 impl LiveBar {
-    /// Starts to call `update` with the bar, several times a second.
+    /// Starts to call `update` on the bar several times a second.
     pub(super) fn start(bar: ProgressBar, update: impl Fn(&ProgressBar) + Send + 'static) -> LiveBar {
         let (end, ended) = channel::<()>();
         let own = bar.clone();
@@ -52,12 +51,12 @@ impl LiveBar {
         LiveBar { bar, end: Some(end), thread }
     }
 
-    /// A spinner beside a message.
+    /// A spinner with a message.
     pub(super) fn spinner() -> LiveBar {
         LiveBar::start(ProgressBar::new_spinner(), ProgressBar::tick)
     }
 
-    /// A bar of the `tokens` of a prompt; `None` where progress is not shown.
+    /// A bar for the `tokens` of a prompt; `None` if progress is not shown.
     pub(super) fn prefill(tokens: usize, json: bool) -> Option<LiveBar> {
         let style = "prompt {wide_bar} {pos}/{len} tokens, {elapsed}";
         let start = counts::read().prefilled;
@@ -65,7 +64,7 @@ impl LiveBar {
         is_shown(json).then(|| LiveBar::start(bar(Some(tokens as u64), style, json), update))
     }
 
-    /// Shows what is being done.
+    /// Shows the current activity.
     pub(super) fn say(&self, what: &str) {
         self.bar.set_message(what.to_owned());
     }
@@ -75,7 +74,7 @@ impl Drop for LiveBar {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
-            // The thread only draws.
+            // The thread only draws, so its result does not matter.
             let _ = thread.join();
         }
         self.bar.finish_and_clear();

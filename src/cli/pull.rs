@@ -1,4 +1,4 @@
-//! `kiln pull`: a model of the Hugging Face hub into its cache, and out of it into a plain folder.
+//! `kiln pull`: downloads a model of the Hugging Face hub into its cache, and exports it to a plain folder.
 
 use super::{note, print, print_json, progress, signals};
 use crate::display::{bytes, counted};
@@ -30,7 +30,7 @@ pub struct PullArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// As [`pull`] and [`export`]; Input: the name is none of a model.
+/// As [`pull`] and [`export`]. Input: the name is not a model's.
 pub fn run(args: &PullArgs, as_json: bool) -> Result<()> {
     let Some(name) = HubName::parse(&args.name) else {
         let cause = format!("{:?} names no model of the hub", args.name);
@@ -84,7 +84,7 @@ fn copy(name: &HubName, pulled: &Pulled, dir: &Path, as_json: bool) -> Result<Pa
     copied
 }
 
-/// What was done, and the command that comes next.
+/// The result, and a command to continue with.
 fn summary(pulled: &Pulled, export: Option<&Path>, path: &Path, seconds: f64) -> String {
     let (files, size) = (counted(pulled.files.len(), "file"), bytes(pulled.bytes));
     let done = match (pulled.fetched, export) {
@@ -126,7 +126,7 @@ impl PullWatch for TerminalWatch {
         self.bar.set_length(total);
         self.bar.set_position(done);
         if !self.has_begun.replace(true) {
-            // What was here before did not come at any rate.
+            // Earlier bytes must not count in the rate.
             self.bar.reset_eta();
         }
     }

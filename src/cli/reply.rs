@@ -71,7 +71,7 @@ impl ReplyArgs {
         }
     }
 
-    /// Warns of options that change nothing: without a temperature the likeliest token is taken.
+    /// Warns of options without effect: without a temperature the likeliest token is always taken.
     pub(super) fn warn_of_unused(&self) {
         let d = SamplerConfig::default();
         let given = [
@@ -96,7 +96,7 @@ impl ReplyArgs {
     }
 }
 
-/// Parses a number. One beyond what the type holds is no number: it would be infinite.
+/// Parses a number. A value beyond the type's range is an error, since it would become infinite.
 pub(super) fn number(word: &str) -> std::result::Result<f32, String> {
     let number: f32 = word.parse().map_err(|e| format!("{e}"))?;
     match number.is_infinite() && word.contains(|c: char| c.is_ascii_digit()) {
@@ -105,12 +105,12 @@ pub(super) fn number(word: &str) -> std::result::Result<f32, String> {
     }
 }
 
-/// Prints a reply while it is made.
+/// Prints a reply as it is generated.
 pub(super) struct Printer {
-    /// `None` without a tokenizer: the ids are printed.
+    /// `None` without a tokenizer: ids are printed.
     reply: Option<Reply>,
     echo: bool,
-    /// Lines of a terminal, if one shows the reply.
+    /// Line wrapping, if a terminal shows the reply.
     terminal: Option<Wrap>,
     /// Shown until the first token.
     bar: Option<LiveBar>,
@@ -118,8 +118,7 @@ pub(super) struct Printer {
 }
 
 impl Printer {
-    /// A printer without text yet. Without `echo` it keeps the text and prints nothing. It takes `bar` away at the first
-    /// token.
+    /// A printer without text yet. Without `echo` it only collects the text. It removes `bar` at the first token.
     ///
     /// # Errors
     /// Input: a stop string is empty.
@@ -134,7 +133,7 @@ impl Printer {
         Ok(Printer { reply, echo, terminal, bar, failure: None })
     }
 
-    /// Takes the next token. Breaks if the reply ends here.
+    /// Adds the next token. Breaks if the reply ends here.
     pub(super) fn push(&mut self, id: u32) -> ControlFlow<Finish> {
         self.bar = None;
         let id_text;
@@ -157,10 +156,10 @@ impl Printer {
         ControlFlow::Continue(())
     }
 
-    /// Prints the text that was held back.
+    /// Prints the rest of the text.
     ///
     /// # Errors
-    /// Failed: some output could not be printed.
+    /// Failed: output could not be printed.
     pub(super) fn finish(&mut self) -> Result<()> {
         self.bar = None;
         let piece = self.reply.as_mut().map_or("", Reply::finish);
@@ -178,7 +177,7 @@ impl Printer {
     }
 }
 
-/// Prints a piece of a reply. A terminal gets lines of it, with the columns that they take there.
+/// Prints a piece of a reply, wrapped on a terminal.
 fn show(terminal: &mut Option<Wrap>, piece: &str) -> Result<()> {
     match terminal {
         Some(wrap) => print(wrap.push(&for_terminal(piece), wrap::columns())),
@@ -186,8 +185,8 @@ fn show(terminal: &mut Option<Wrap>, piece: &str) -> Result<()> {
     }
 }
 
-/// The decode rate's share of the roofline. `None` without a decode pass, or where it cannot be measured: a reply is no
-/// benchmark, and beside other work its ceiling may be measured too low.
+/// The decode rate's share of the roofline. `None` without a decode pass, or if it cannot be measured: beside other
+/// work the ceiling may come out too low, and a reply is not a benchmark.
 pub(super) fn roofline_share(executor: &mut dyn Measure, g: &Generation) -> Option<f64> {
     g.roofline_share(executor).unwrap_or_else(|e| {
         log::debug!("no share of the roofline: {}", face::line(&e));
@@ -195,7 +194,7 @@ pub(super) fn roofline_share(executor: &mut dyn Measure, g: &Generation) -> Opti
     })
 }
 
-/// The decode rate in words. Where caches cannot hold the weights, with its share of what the memory allows, if that can be
+/// The decode rate as text. If the weights exceed the caches, with the share of the memory's ceiling where that can be
 /// measured. `None` without a decode pass.
 pub(super) fn rate(executor: &mut dyn Measure, g: &Generation) -> Option<String> {
     let rate = format!("{:.1} tokens/s", g.rate()?);
@@ -203,28 +202,28 @@ pub(super) fn rate(executor: &mut dyn Measure, g: &Generation) -> Option<String>
     Some(share.map_or(rate.clone(), |share| format!("{rate} ({:.1} % of what its memory allows)", 100.0 * share)))
 }
 
-/// Whether the weights are more than the device's caches hold.
+/// Whether the weights exceed the device's caches.
 pub(super) fn reads_memory(executor: &dyn Executor) -> bool {
-    /// The largest of any GPU: AMD's MI300X has it. Vulkan does not say.
+    /// The largest cache of any GPU, that of AMD's MI300X. Vulkan does not report cache sizes.
     const GPU_CACHE: u64 = 256 << 20;
     let caches = if executor.is_on_cpu() { caches::bytes(&Files::system()) } else { GPU_CACHE };
     executor.schedule().cost(PassShape::Decode { sequences: 1, depth: 0 }).memory_bytes() > caches
 }
 
-/// The energy of a reply's tokens after its first one. The meter is made beside the first pass: opening a GPU's library takes
-/// longer than many a token, and no token waits for it.
+/// Measures the energy of a reply's tokens after the first. The meter opens on another thread during the first pass,
+/// because opening a GPU's library takes longer than many a token.
 pub(super) struct ReplyEnergy {
     opening: Option<JoinHandle<Option<EnergyMeter>>>,
-    /// `None` where nothing can be read, or not yet.
+    /// `None` if no energy can be read, or the meter is not open yet.
     meter: Option<EnergyMeter>,
-    /// The reply's tokens until now.
+    /// The reply's tokens so far.
     tokens: usize,
-    /// What was used at a token, and how many there were: at the first one for which there was a meter.
+    /// Energy and number of tokens when the meter was first available.
     first: Option<(EnergyMark, usize)>,
 }
 
 impl ReplyEnergy {
-    /// Begins to measure what an executor uses.
+    /// Begins to measure the energy of an executor.
     pub(super) fn start(executor: &dyn Executor) -> ReplyEnergy {
         let with_gpu = !executor.is_on_cpu();
         let open = move || EnergyMeter::start(&Files::system(), with_gpu);
@@ -232,7 +231,7 @@ impl ReplyEnergy {
         ReplyEnergy { opening, meter: None, tokens: 0, first: None }
     }
 
-    /// There is a token.
+    /// Counts a token.
     pub(super) fn note_token(&mut self) {
         self.tokens += 1;
         if let Some(opened) = self.opening.take_if(|opening| opening.is_finished()) {
@@ -243,7 +242,7 @@ impl ReplyEnergy {
         }
     }
 
-    /// Of a token on average, once the reply has ended; the next reply is measured anew. `None`: it is not known.
+    /// The mean energy per token of the reply that has ended. The next reply is measured from 0. `None` if unknown.
     pub(super) fn per_token(&mut self) -> Option<Energy> {
         let tokens = std::mem::take(&mut self.tokens);
         let (first, before) = self.first.take()?;
@@ -251,7 +250,7 @@ impl ReplyEnergy {
     }
 }
 
-/// A reply as an object, in which its share of the roofline and its energy are null. Without a tokenizer it has no `text`.
+/// A reply as an object, with null for the roofline share and the energy. Without a tokenizer it has no `text`.
 pub(super) fn reply_json(
     model: &str,
     device: &str,
@@ -279,9 +278,8 @@ pub(super) fn reply_json(
     })
 }
 
-/// A summary of a reply in one line. `prompt` describes the prompt that was run, `rate` is what [`rate`] says, and
-/// `energy` what
-/// [`ReplyEnergy::per_token`] does.
+/// A summary of a reply in one line. `prompt` describes the prompt, `rate` is the result of [`rate`], and `energy` that
+/// of [`ReplyEnergy::per_token`].
 pub(super) fn summary(
     executor: &dyn Executor,
     prompt: &str,
@@ -296,7 +294,7 @@ pub(super) fn summary(
         true => format!("[the prompt of {} ran for {prefill}", counted(g.prompt, "token")),
         false => format!("[{prompt} in {prefill}, {}", counted(tokens, "token")),
     };
-    // The first token comes from the prefill, and the last one may need no pass.
+    // The first token comes from the prefill, and the last may need no pass.
     if g.decoded() != tokens && g.passes > 0 {
         line += &format!(", {} of them decoded", g.decoded());
     }

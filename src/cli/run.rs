@@ -47,7 +47,7 @@ pub struct RunArgs {
     chunk: Option<usize>,
 }
 
-/// The prompt as it was given.
+/// The prompt as given.
 enum GivenPrompt {
     Ids(Vec<u32>),
     Text(String),
@@ -90,7 +90,7 @@ pub fn run(args: &RunArgs, json: bool) -> Result<()> {
     let checkpoint = files.checkpoint()?;
     let shape = checkpoint.shape();
     let tokenizer = match prompt {
-        // Ids need no tokenizer. If there is one, the reply is text all the same.
+        // Ids need no tokenizer, but with one the reply is text.
         GivenPrompt::Ids(_) if !files.has_tokenizer() => None,
         _ => Some(files.tokenizer_for(shape.vocab)?),
     };
@@ -102,7 +102,7 @@ pub fn run(args: &RunArgs, json: bool) -> Result<()> {
     if tokenizer.is_none() && !args.reply.stop.is_empty() {
         return Err(Error::input("--stop needs a tokenizer, and the model directory has none", "leave out --stop"));
     }
-    // Check the user's input before the weights are loaded.
+    // Checks the user's input before the weights are loaded.
     let mut drafts = args.drafts.read()?.drafts(tokenizer.as_ref())?;
     let mut options = Options { chunk: args.chunk, drafted: drafts.most, ..args.model.options() };
     let draft = args.drafts.model(&files, options.extent(shape)?.context)?;
@@ -110,7 +110,7 @@ pub fn run(args: &RunArgs, json: bool) -> Result<()> {
     if !matches!(prompt, GivenPrompt::Chat) {
         let limits = SequenceLimits { shape, context: options.extent(shape)?.context };
         ids = encode(args, &prompt, tokenizer.as_ref(), template.as_ref(), limits)?;
-        // No pass is longer than the prompt. A larger chunk would only take memory.
+        // A larger chunk than the prompt would only take memory.
         options.chunk = Some(args.chunk.unwrap_or(DEFAULT_CHUNK).min(ids.len()));
     }
     args.model.check_npu()?;
@@ -149,8 +149,8 @@ fn encode(
     }
 }
 
-/// Prints the reply: text and a summary, or one object of JSON, in which the model is called `json`. A signal ends the reply
-/// early, and the process once all of this is printed.
+/// Prints the reply: text and a summary, or one JSON object with the model's name `json`. A signal ends the reply
+/// early, and the process after the output.
 fn answer(
     args: &RunArgs,
     json: Option<&str>,
@@ -179,7 +179,7 @@ fn answer(
     })?;
     let energy = spent.per_token();
     printer.finish()?;
-    // Whoever interrupts it does not wait for a measurement.
+    // After an interruption the user should not wait for a measurement.
     let is_measured = g.finish != Finish::Interrupted;
     if let Some(model) = json {
         let share = if is_measured { roofline_share(executor, &g) } else { None };

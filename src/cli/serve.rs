@@ -1,4 +1,4 @@
-//! `kiln serve`: one loaded model that answers other programs over HTTP.
+//! `kiln serve`: answers other programs over HTTP with one loaded model.
 
 mod access;
 mod allowed;
@@ -132,10 +132,10 @@ pub struct ServeArgs {
     /// Load the model, answer once, and exit
     #[arg(long)]
     check: bool,
-    /// What the configuration says of them.
+    /// The options in the configuration files.
     #[arg(skip)]
     pub(super) configured: Configured,
-    /// What they were parsed from.
+    /// The arguments that were parsed.
     #[arg(skip)]
     pub(super) arguments: Vec<OsString>,
 }
@@ -159,7 +159,7 @@ fn keys_at(text: &str) -> std::result::Result<KeysAt, String> {
     Ok(KeysAt { place, file: (file != "none").then(|| file.into()) })
 }
 
-/// The options that a reload takes over, beside those of the page.
+/// The options that a reload applies, besides those of the page.
 const RELOADED: [&str; 9] = [
     "system-prompt",
     "temp",
@@ -172,10 +172,10 @@ const RELOADED: [&str; 9] = [
     "max-tokens",
 ];
 
-/// The longest time that an option takes: a year.
+/// The longest duration that an option takes: a year.
 const MOST_SECONDS: u64 = 366 * 24 * 60 * 60;
 
-/// Parses an address to listen at. A name is looked up.
+/// Parses an address to listen on. A name is looked up.
 fn address(text: &str) -> std::result::Result<SocketAddr, String> {
     let found = text.to_socket_addrs().map_err(|e| format!("{e}; give ADDRESS:PORT, such as 127.0.0.1:8080"))?;
     found.into_iter().next().ok_or_else(|| "the name has no address".into())
@@ -290,7 +290,7 @@ impl ServeArgs {
         })
     }
 
-    /// Which Kiln this is, and whose options it has.
+    /// The version, and the source of the options.
     fn introduction(&self) -> String {
         let files: Vec<String> = self.configured.files.iter().map(|file| file.display().to_string()).collect();
         let options =
@@ -298,7 +298,7 @@ impl ServeArgs {
         format!("kiln {}{options}", version::describe())
     }
 
-    /// What a reload takes over, as the files have it now. Says what else of the configuration has changed.
+    /// The settings that a reload applies, read from the files again. Reports other changes in the configuration.
     fn reread(&self) -> Result<Reread> {
         let now = match self.arguments.is_empty() {
             true => self.clone(),
@@ -314,7 +314,7 @@ impl ServeArgs {
         if !waiting.is_empty() {
             log::warn!("of the configuration these take a restart: {}", waiting.join(", "));
         }
-        // Each stays as it was where it cannot be read.
+        // A setting that cannot be read stays as it was.
         let read = |what: &str, e: Error| log::error!("{what} as it was: {e}");
         let system = match &now.system_prompt {
             Some(file) => reread_prompt(file).map_err(|e| read("the system prompt stays", e)).ok().flatten(),
@@ -325,7 +325,7 @@ impl ServeArgs {
         Ok(Reread { system, defaults, page })
     }
 
-    /// Where to listen: as asked, else what a service manager opened, else the default.
+    /// The places to listen on: as given, else those of a service manager, else the default.
     fn places(&self) -> Vec<Listen> {
         let tcp = self.listen.iter().map(|&address| Listen::Tcp(address));
         let unix = self.unix.iter().map(|path| Listen::Unix { path: path.clone(), mode: self.unix_mode });
@@ -340,7 +340,7 @@ impl ServeArgs {
     }
 }
 
-/// A system prompt as its file has it now. `None`: it came through a pipe, and nothing more comes.
+/// The current system prompt in a file. `None` for a pipe, which cannot be read again.
 ///
 /// # Errors
 /// Input: it cannot be read, or is not UTF-8.
@@ -358,8 +358,8 @@ fn reread_prompt(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// The orders that signals give. SIGHUP reads the keys, the system prompt, the defaults and the page anew, and the model if its
-/// files are others; the others stop the server, and a second one ends it at once.
+/// Orders from signals. SIGHUP reloads the keys, the system prompt, the defaults and the page, and the model if its
+/// files have changed. The other signals stop the server, and a second one ends it at once.
 ///
 /// # Errors
 /// Failed: signals cannot be caught.
@@ -402,7 +402,7 @@ fn check(setup: &Setup, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// What answers from now on, and where.
+/// The line printed when the server is ready: the model and the places.
 fn ready(started: &Started) -> String {
     let Started { boot, model, device, context, slots, places } = started;
     let urls: Vec<String> = places.iter().map(|place| url_of(place)).collect();
@@ -415,7 +415,7 @@ fn ready(started: &Started) -> String {
     )
 }
 
-/// Says on standard error how it goes; with `json` as objects.
+/// Prints a notice on standard error; with `json` as an object.
 fn say(notice: &Notice, json: bool) {
     let (event, text) = match notice {
         Notice::Listening(at) => ("listening", format!("listening at {}; loading the model", at.join(", "))),
@@ -440,7 +440,7 @@ fn say(notice: &Notice, json: bool) {
     tell(json, event, &text);
 }
 
-/// Says something on standard error; with `json` as an object.
+/// Prints a message on standard error; with `json` as an object.
 fn tell(json: bool, event: &str, text: &str) {
     match json {
         true => {

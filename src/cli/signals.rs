@@ -1,8 +1,8 @@
 //! The signals that stop a command: Ctrl-C, Ctrl-\\, SIGTERM and SIGHUP.
 //!
-//! A command that has work to put in order catches them: the first sets a flag that ends the work early, and once its
-//! results are printed and its files removed the process ends by that signal, as its shell expects. A second one ends
-//! the process at once. A command that has nothing to put in order leaves the signals as they are.
+//! A command that must clean up catches them: the first signal sets a flag that ends the work early. After the results
+//! are printed and temporary files removed, the process ends by that signal, as its shell expects. A second signal ends
+//! the process at once. A command without clean-up leaves the signals at their defaults.
 
 use crate::Cancel;
 use crate::machine::files::Files;
@@ -12,23 +12,23 @@ use signal_hook::low_level::emulate_default_handler;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
-/// Set by the first signal that is caught.
+/// Set by the first caught signal.
 static FLAG: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
-/// The last signal that was caught; 0 before.
+/// The last caught signal; 0 before.
 static CAUGHT: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
-/// Those that were not ignored when the process started. The others stay ignored: nohup ignores SIGHUP, and a shell
-/// ignores some for commands in the background.
+/// The stopping signals that were not ignored at the start. Others stay ignored: nohup ignores SIGHUP, and a shell
+/// ignores some for background commands.
 static STOPS: LazyLock<Vec<i32>> = LazyLock::new(|| {
     let ignored = Files::system().field("/proc/self/status", "SigIgn").ok();
     let ignored = ignored.and_then(|mask| u64::from_str_radix(&mask, 16).ok()).unwrap_or(0);
     [SIGINT, SIGTERM, SIGHUP, SIGQUIT].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect()
 });
 
-/// Prepares the process before anything else handles signals.
+/// Sets up signals, before any other code handles them.
 pub(super) fn prepare() {
     LazyLock::force(&STOPS);
-    // A write beyond the limit on the size of files then fails, as on a full disk, and does not end the process.
+    // A write beyond the file size limit then fails like on a full disk, and does not end the process.
     if let Err(e) = register(SIGXFSZ, Arc::<AtomicBool>::default()) {
         log::warn!("a file that grows beyond its limit ends the program: {e}");
     }
@@ -39,15 +39,15 @@ pub(super) fn stops() -> &'static [i32] {
     &STOPS
 }
 
-/// The flag that [`catch`] makes signals set.
+/// The flag set by signals after [`catch`].
 pub(super) fn cancel() -> Cancel {
     FLAG.clone().into()
 }
 
-/// Makes the first of `signals` set the flag, and a second one end the process at once.
+/// Makes the first of `signals` set the flag, and the second end the process at once.
 pub(super) fn catch(signals: impl IntoIterator<Item = i32>) {
     for signal in signals {
-        // In this order: the first signal finds the flag unset and sets it, the second finds it set.
+        // The order matters: the first signal finds the flag unset and sets it, the second finds it set.
         let caught = register_conditional_default(signal, FLAG.clone())
             .and_then(|_| register_usize(signal, CAUGHT.clone(), signal as usize))
             .and_then(|_| register(signal, FLAG.clone()));
@@ -57,18 +57,18 @@ pub(super) fn catch(signals: impl IntoIterator<Item = i32>) {
     }
 }
 
-/// Sets the flag, as a signal does. Returns whether it was set already.
+/// Sets the flag like a signal. Returns whether it was set already.
 pub(super) fn interrupt() -> bool {
     FLAG.swap(true, Ordering::Relaxed)
 }
 
-/// Forgets a signal that was caught: it has done its work.
+/// Clears the flag after a signal has been handled.
 pub(super) fn forget() {
     CAUGHT.store(0, Ordering::Relaxed);
     FLAG.store(false, Ordering::Relaxed);
 }
 
-/// Ends the process by the signal that was caught, if one was.
+/// Ends the process by the caught signal, if there was one.
 pub(super) fn end() {
     let signal = CAUGHT.load(Ordering::Relaxed);
     if signal != 0 {

@@ -1,4 +1,4 @@
-//! `kiln status`: whether a server is ready, for the health checks of containers and for scripts.
+//! `kiln status`: whether a server is ready, for health checks of containers and for scripts.
 
 use super::{print, print_json};
 use crate::{Error, Result};
@@ -17,11 +17,11 @@ pub struct StatusArgs {
     at: String,
 }
 
-/// Longest time for all of it. A server answers this without waiting for its engine.
+/// The longest time for the whole command. A server answers health checks without waiting for its engine.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Most bytes of an answer.
+/// The largest answer, in bytes.
 const MOST_BYTES: usize = 64 << 10;
-/// Most headers of an answer.
+/// The most headers of an answer.
 const MOST_HEADERS: usize = 64;
 
 /// Runs the command.
@@ -45,12 +45,12 @@ pub fn run(args: &StatusArgs, json: bool) -> Result<()> {
     }
 }
 
-/// Where a server listens, of what may be the URL that it prints.
+/// A server's place, from a value that may be the URL that the server prints.
 fn address(at: &str) -> &str {
     at.strip_prefix("http://").map_or(at, |rest| rest.split('/').next().unwrap_or(rest))
 }
 
-/// What the server says of its health, in HTTP.
+/// Requests the server's health, and returns the HTTP answer.
 fn ask(at: &str) -> io::Result<Vec<u8>> {
     let end = Instant::now() + PATIENCE;
     let at = address(at);
@@ -72,7 +72,7 @@ fn ask(at: &str) -> io::Result<Vec<u8>> {
     Err(failure)
 }
 
-/// Asks, and reads until the server closes the connection.
+/// Sends the request, and reads until the server closes the connection.
 fn exchange(
     mut to: impl Write,
     mut from: impl Read,
@@ -98,7 +98,7 @@ fn exchange(
     Ok(answer)
 }
 
-/// The object of an answer. `None`: it is not Kiln's.
+/// The JSON object in an answer. `None`: the answer is not Kiln's.
 fn health(answer: &[u8]) -> Option<Value> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
@@ -109,7 +109,7 @@ fn health(answer: &[u8]) -> Option<Value> {
     is_kilns.then_some(health)
 }
 
-/// Why a server is not ready. `None`: it is.
+/// The reason why a server is not ready. `None`: it is.
 fn complaint(health: &Value) -> Option<String> {
     if health["status"] == "ok" {
         return None;

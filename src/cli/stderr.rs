@@ -1,5 +1,5 @@
-//! What a server says on standard error. A pipe that nobody reads fills up, and whoever writes to it then waits for ever: here
-//! what does not go out in time is dropped, and counted, and the server goes on.
+//! A server's output on standard error. A pipe without a reader fills up, and writing to it would then block for ever.
+//! So output that cannot be written in time is dropped and counted.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, IsTerminal, StderrLock, Write};
@@ -7,21 +7,22 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Milliseconds that a reader may take. One that has taken longer is not waited for until it reads.
+/// Milliseconds to wait for the reader. After a timeout output is dropped without waiting until the reader is back.
 const PATIENCE: u16 = 100;
-/// Bytes that a pipe takes without waiting, once it takes any: one page.
+/// Bytes that can be written to a pipe without blocking when poll reports it writable: one page.
 const PIECE: usize = 4096;
 
-/// Whether this process drops what nobody reads.
+/// Whether this process drops output instead of blocking.
 static DROPS: AtomicBool = AtomicBool::new(false);
-/// Texts that were dropped since the last one that went out.
+/// Texts dropped since the last one that was written.
 static DROPPED: Mutex<u64> = Mutex::new(0);
 
-/// Whether all that is said is objects.
+/// Whether all output consists of JSON objects.
 static SAYS_OBJECTS: AtomicBool = AtomicBool::new(false);
 
-/// From here on this process waits for no reader of standard error; with `json` it says nothing but objects there. Returns
-/// where a log may be written to; `None`: it is a terminal, and whoever stops that may go on.
+/// Makes this process drop output on standard error instead of blocking; with `json` all of it consists of objects.
+/// Returns a writer for the log. `None` for a terminal, where blocking is fine, because its user may pause and continue
+/// it.
 pub fn drop_unread(json: bool) -> Option<Box<dyn Write + Send>> {
     if io::stderr().is_terminal() {
         return None;
@@ -31,8 +32,7 @@ pub fn drop_unread(json: bool) -> Option<Box<dyn Write + Send>> {
     Some(Box::new(Unread))
 }
 
-/// Writes a line, and drops it where nobody reads and this process does not wait for that. Failure is ignored: the work goes
-/// on without a reader.
+/// Writes a line, or drops it as [`drop_unread`] says. Errors are ignored: the work continues without a reader.
 pub(super) fn write_line(line: &str) {
     let text = format!("{line}\n");
     match DROPS.load(Ordering::Relaxed) {
@@ -41,7 +41,7 @@ pub(super) fn write_line(line: &str) {
     }
 }
 
-/// Standard error, where what is not read is dropped.
+/// A writer to standard error that drops instead of blocking.
 struct Unread;
 
 impl Write for Unread {
@@ -75,7 +75,7 @@ fn say(bytes: &[u8]) {
     }
 }
 
-/// Whether a piece can be written without waiting, after `milliseconds` at most.
+/// Whether a piece can be written without blocking, after waiting for `milliseconds` at most.
 fn is_ready(stderr: &StderrLock<'_>, milliseconds: u16) -> bool {
     let mut polled = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
     !matches!(poll(&mut polled, PollTimeout::from(milliseconds)), Ok(0))

@@ -1,4 +1,4 @@
-//! What a terminal shows: colour where it has it, and text that a model wrote or a user gave, made safe for it.
+//! Output to a terminal: colour if it is supported, and text from models or users made safe.
 
 use std::borrow::Cow;
 use std::io::{stderr, stdout};
@@ -8,20 +8,20 @@ use clap::builder::styling::{AnsiColor, Color, Style};
 
 use crate::display::is_obeyed;
 
-/// An error's beginning.
+/// The beginning of an error.
 pub(super) const BAD: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Red))).bold();
-/// What asks for attention.
+/// Warnings.
 pub(super) const WARN: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Yellow))).bold();
-/// What is as it should be.
+/// Good results.
 pub(super) const GOOD: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Green))).bold();
 /// A name, or a heading.
 pub(super) const STRONG: Style = Style::new().bold();
-/// What stands beside a reply.
+/// Secondary information beside a reply.
 pub(super) const FAINT: Style = Style::new().dimmed();
 
-/// Whether standard output shows colour. All of Kiln's colours ask here or for standard error; clap and the log ask the same
-/// library: NO_COLOR and CLICOLOR=0 forbid it, CLICOLOR_FORCE wants it, else it takes a terminal that is not dumb or, with CI
-/// set, any.
+/// Whether standard output shows colour. All of Kiln's colours depend on this function or the one for standard error;
+/// clap and the log use the same library. NO_COLOR and CLICOLOR=0 forbid colour, CLICOLOR_FORCE forces it; otherwise it
+/// takes a terminal that is not dumb, or with CI set any terminal.
 pub(super) fn has_color() -> bool {
     AutoStream::choice(&stdout()) != ColorChoice::Never
 }
@@ -31,12 +31,12 @@ pub(super) fn error_has_color() -> bool {
     AutoStream::choice(&stderr()) != ColorChoice::Never
 }
 
-/// Whether the terminal is one that only shows lines: it moves no cursor, and has no colour.
+/// Whether the terminal only shows lines, without cursor movement or colour.
 pub(super) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
-/// A text in a style, where there is colour.
+/// A text in a style, if there is colour.
 pub(super) fn painted(style: Style, text: &str, has_color: bool) -> Cow<'_, str> {
     match has_color && !text.is_empty() {
         true => format!("{style}{text}{style:#}").into(),
@@ -44,8 +44,8 @@ pub(super) fn painted(style: Style, text: &str, has_color: bool) -> Cow<'_, str>
     }
 }
 
-/// A model's text for a terminal: what a terminal obeys is spelled out, as in `\u{1b}[2J`, except for line ends,
-/// tabs, and the marks that text written from right to left has.
+/// A model's text for a terminal. Control characters are escaped, as in `\u{1b}[2J`, except line ends, tabs, and the
+/// marks of text written from right to left.
 pub(super) fn for_terminal(text: &str) -> Cow<'_, str> {
     let obeyed = |c: char| is_obeyed(c) && !matches!(c, '\n' | '\t' | '\u{200e}' | '\u{200f}');
     if !text.contains(obeyed) {
@@ -62,12 +62,12 @@ pub(super) fn for_terminal(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-/// Escapes in JSON what a terminal obeys. JSON itself escapes only characters below U+0020. The value stays the same.
+/// Escapes control characters in JSON, which itself escapes only those below U+0020. The value stays the same.
 pub(super) fn json_for_terminal(json: &str) -> Cow<'_, str> {
     if !json.contains(is_obeyed) {
         return json.into();
     }
-    // Each of them has four hex digits. They are inside of strings: between values there are none of them.
+    // All of these have four hex digits, and they occur only inside strings.
     let escape = |c: char| if is_obeyed(c) { format!("\\u{:04x}", c as u32) } else { c.to_string() };
     json.chars().map(escape).collect::<String>().into()
 }

@@ -1,5 +1,5 @@
-//! `kiln tokenize`: text to ids, ids to text, messages to both, without a model's weights. Text and ids pass through in
-//! parts, so that memory does not grow with them.
+//! `kiln tokenize`: text to ids, ids to text, messages to both, without a model's weights. Text and ids are processed
+//! in parts, so that memory use is bounded.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -43,14 +43,14 @@ pub struct TokenizeArgs {
 /// Runs the command on standard input and output.
 ///
 /// # Errors
-/// [`Error::Input`]: files, text, ids or messages are not understood. [`Error::Failed`]: the output cannot be written.
+/// [`Error::Input`]: files, text, ids or messages are not valid. [`Error::Failed`]: the output cannot be written.
 pub fn run(args: &TokenizeArgs) -> Result<()> {
     let files = ModelFiles::from(super::model::chosen(args.model.as_deref()));
     tokenize(args, &files.tokenizer()?, || files.template(), std::io::stdin().lock(), super::stdout()?)
 }
 
-/// The command, with its inputs and outputs as arguments. `template` is only called for `--chat`, so that a broken
-/// template matters to nothing else.
+/// The command with its inputs and outputs as arguments. `template` is called only for `--chat`, so that a broken
+/// template affects nothing else.
 ///
 /// # Errors
 /// As [`run`].
@@ -116,7 +116,7 @@ fn decode(
     Ok(())
 }
 
-/// The object that is printed for messages.
+/// The JSON object for messages.
 fn render(tokenizer: &Tokenizer, template: &ChatTemplate, open_answer: bool, input: impl Read) -> Result<String> {
     let input = super::read_text(input)?;
     let messages = parse_messages(&input)?;
@@ -126,10 +126,10 @@ fn render(tokenizer: &Tokenizer, template: &ChatTemplate, open_answer: bool, inp
         .map_err(|e| Error::failed(format!("the answer is no JSON: {e}"), "report this"))
 }
 
-/// The messages of a conversation, as `/save` of a chat writes them.
+/// Parses a conversation in the format of a chat's `/save`.
 ///
 /// # Errors
-/// Input: the text is no list of messages.
+/// Input: the text is not a list of messages.
 pub(super) fn parse_messages(text: &str) -> Result<Vec<Message>> {
     let misread = |why: &str| {
         Error::input(
@@ -143,21 +143,22 @@ pub(super) fn parse_messages(text: &str) -> Result<Vec<Message>> {
     serde_json::from_str(text).map_err(|e| misread(&e.to_string()))
 }
 
-/// What is printed for messages. It is serialised directly: a JSON value for each of millions of ids would take 32 bytes.
+/// The output for messages. It is serialised directly, because a JSON value for each of millions of ids would take 32
+/// bytes.
 #[derive(Serialize)]
 struct RenderedMessages {
     text: String,
     ids: Vec<u32>,
 }
 
-/// The output, written in large parts. If the command fails before the first, nothing is printed.
+/// The output, written in large parts. If the command fails before the first part, nothing is printed.
 struct BufferedOutput<W> {
     to: W,
     held: String,
 }
 
 impl<W: Write> BufferedOutput<W> {
-    /// Adds text to the JSON string that is being printed.
+    /// Adds text to the current JSON string.
     fn hold_string_part(&mut self, text: &str) {
         let quoted = serde_json::Value::from(text).to_string();
         self.held.push_str(&json_for_terminal(&quoted[1..quoted.len() - 1]));
@@ -174,12 +175,12 @@ impl<W: Write> BufferedOutput<W> {
     }
 }
 
-/// Most bytes from one comma to the next.
+/// The most bytes between two commas.
 const MAX_WORD: u64 = 4096;
 
 const IDS_REMEDY: &str = "give ids as comma-separated numbers, such as 2,17,5, or as `kiln tokenize` prints them";
 
-/// Passes ids on one by one: from numbers between commas, a JSON list, or the list `ids` of a JSON object.
+/// Reads ids and passes them to `take`: numbers between commas, a JSON list, or the list `ids` in a JSON object.
 fn read_ids(mut input: impl BufRead, take: &mut dyn FnMut(u32) -> Result<()>) -> Result<()> {
     match find_first(&mut input)? {
         None => Ok(()),
@@ -202,7 +203,7 @@ fn read_ids(mut input: impl BufRead, take: &mut dyn FnMut(u32) -> Result<()>) ->
     }
 }
 
-/// The first byte that is not blank, which stays to be read.
+/// The first byte that is not blank, without consuming it.
 fn find_first(input: &mut impl BufRead) -> Result<Option<u8>> {
     loop {
         let bytes = input.fill_buf().map_err(|e| unreadable(&e))?;
@@ -222,7 +223,7 @@ fn unreadable(e: &std::io::Error) -> Error {
 /// Reads ids from JSON.
 struct Ids<'a> {
     take: &'a mut dyn FnMut(u32) -> Result<()>,
-    /// The error of `take`, which serde's errors cannot hold.
+    /// The error of `take`, which serde's error types cannot hold.
     failure: &'a mut Option<Error>,
 }
 

@@ -42,11 +42,11 @@ pub struct TopArgs {
     replay: Option<PathBuf>,
 }
 
-/// Where samples come from.
+/// The source of samples.
 enum SampleSource {
-    /// This machine, every so often.
+    /// This machine, at an interval.
     Machine { monitor: Box<Monitor>, interval: Duration, recorder: Option<Recorder> },
-    /// A file. The sample after the one that is shown is read already.
+    /// A file. The sample after the current one has already been read.
     File { recording: Recording, upcoming: Option<Snapshot>, pause: Duration },
 }
 
@@ -66,7 +66,7 @@ impl SampleSource {
         Ok(SampleSource::Machine { monitor, interval: Duration::from_secs_f64(args.interval), recorder })
     }
 
-    /// The next sample; `None`: the recording has ended.
+    /// The next sample; `None` at the end of the recording.
     fn next(&mut self) -> Result<Option<Snapshot>> {
         match self {
             SampleSource::Machine { monitor, recorder, .. } => {
@@ -77,7 +77,7 @@ impl SampleSource {
             SampleSource::File { recording, upcoming, pause } => {
                 let Some(sample) = upcoming.take() else { return Ok(None) };
                 *upcoming = recording.next()?;
-                // Whoever looks does not wait for hours in which nothing was recorded.
+                // Long gaps in the recording are shortened.
                 let between = upcoming.as_ref().map_or(0.0, |next| next.time - sample.time).clamp(0.0, LONGEST_PAUSE);
                 *pause = Duration::from_secs_f64(between);
                 Ok(Some(sample))
@@ -85,7 +85,7 @@ impl SampleSource {
         }
     }
 
-    /// How long the last sample is shown.
+    /// The time for which the last sample is shown.
     fn pause(&self) -> Duration {
         match self {
             SampleSource::Machine { interval, .. } => *interval,
@@ -93,7 +93,7 @@ impl SampleSource {
         }
     }
 
-    /// One sample: of a machine with the rates of a moment, of a recording the last one.
+    /// A single sample: from a machine with rates over a moment, from a recording the last one.
     fn once(&mut self) -> Result<Option<Snapshot>> {
         if let SampleSource::Machine { monitor, .. } = self {
             monitor.sample();
@@ -108,15 +108,15 @@ impl SampleSource {
     }
 }
 
-/// Longest time, in seconds, that a sample of a recording is shown before the next one.
+/// The longest time in seconds for which a recorded sample is shown.
 const LONGEST_PAUSE: f64 = 10.0;
-/// Seconds over which the rates of a single sample are taken.
+/// Seconds over which a single sample's rates are measured.
 const FIRST_SECONDS: f64 = 0.25;
-/// Area to draw on if the terminal does not report its size, as on a serial line.
+/// The area to draw on if the terminal does not report its size, as on a serial line.
 const USUAL: Rect = Rect::new(0, 0, 80, 24);
-/// Most columns and rows to draw on: a terminal may report a wrong size, and each cell takes memory.
+/// The most columns and rows to draw on: a terminal may report a wrong size, and each cell takes memory.
 const LARGEST: (u16, u16) = (1000, 500);
-/// Longest time until the loop notices a signal.
+/// The longest time before the loop notices a signal.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Runs the command.
@@ -131,7 +131,7 @@ pub fn run(args: &TopArgs, json: bool) -> Result<()> {
         ));
     }
     let is_live = !args.once && !json;
-    // Before a file is made.
+    // Checked before a file is created.
     if is_live && args.record.is_none() && !std::io::stdout().is_terminal() {
         return Err(Error::input("standard output is no terminal", "use --once or --json"));
     }
@@ -151,7 +151,7 @@ pub fn run(args: &TopArgs, json: bool) -> Result<()> {
     }
 }
 
-/// Takes samples until a signal comes.
+/// Records samples until a signal arrives.
 fn record(source: &mut SampleSource) -> Result<()> {
     signals::catch(signals::stops().iter().copied());
     let stopped = signals::cancel();
@@ -172,7 +172,7 @@ fn to_json(sample: &Snapshot) -> Result<String> {
         .map_err(|e| Error::failed(format!("a sample is no JSON: {e}"), "report this"))
 }
 
-/// Prints a sample once, in colour and folded where standard output is such a terminal.
+/// Prints a sample, in colour and folded if standard output is a suitable terminal.
 fn print_text(sample: &Snapshot) -> Result<()> {
     let columns = output_columns();
     let view = TopView::of_width((columns < usize::MAX).then_some(columns));
@@ -181,7 +181,7 @@ fn print_text(sample: &Snapshot) -> Result<()> {
         return super::print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>());
     }
     let spans = |line: &Line<'_>| line.spans.iter().map(|span| span_in_color(span)).collect::<String>() + "\n";
-    // The view's own words: what files say is without commands already.
+    // All control characters here are the view's own: values from files have had theirs removed.
     super::print_to(super::stdout()?, &lines.iter().map(spans).collect::<String>())
 }
 
@@ -199,7 +199,7 @@ fn span_in_color(span: &Span<'_>) -> String {
     painted(style, &span.content, true).into_owned()
 }
 
-/// Writes to standard output. Returns `false` once the reader is gone, which ends a stream.
+/// Writes to standard output. Returns `false` if the reader is gone, which ends a stream.
 fn write_out(text: &str) -> Result<bool> {
     let mut out = super::stdout()?;
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -216,7 +216,7 @@ fn stream(source: &mut SampleSource) -> Result<()> {
             break;
         }
         if let SampleSource::Machine { interval, .. } = source {
-            // Samples keep to the interval however long each takes. Missed ones are skipped.
+            // The interval does not grow by the time of taking a sample. Missed samples are skipped.
             next = (next + *interval).max(Instant::now());
             std::thread::sleep(next.saturating_duration_since(Instant::now()));
         }
@@ -229,7 +229,7 @@ fn failed(e: std::io::Error) -> Error {
 }
 
 fn live(source: &mut SampleSource) -> Result<()> {
-    // Ctrl-C too: in raw mode the key raises no signal, but other processes may send it.
+    // Includes Ctrl-C: the key raises no signal in raw mode, but other processes may send it.
     signals::catch(signals::stops().iter().copied());
     style::force_color_output(has_color());
     let keys = open_keys().map_err(failed)?;
@@ -237,18 +237,18 @@ fn live(source: &mut SampleSource) -> Result<()> {
     let ended = show(&mut terminal, keys, source);
     let restored = ratatui::try_restore().map_err(failed);
     if terminal.show_cursor().is_err() {
-        // Dropping it would try again, and panic if standard error is gone as well.
+        // Dropping it would restore again, and panic if standard error is gone as well.
         std::mem::forget(terminal);
     }
     match ended? {
         ViewEnd::Asked => restored,
-        // The terminal is gone: there is nothing to restore.
+        // There is no terminal to restore.
         ViewEnd::Gone => Ok(()),
     }
 }
 
-/// The terminal that keys are read from. Kiln reads them itself: when the terminal is gone, crossterm keeps on reading
-/// and never returns.
+/// Opens the terminal for reading keys. Kiln reads them itself, because crossterm loops for ever if the terminal is
+/// gone.
 fn open_keys() -> std::io::Result<File> {
     let stdin = std::io::stdin();
     match stdin.is_terminal() {
@@ -257,7 +257,7 @@ fn open_keys() -> std::io::Result<File> {
     }
 }
 
-/// The area to draw on, for a terminal that reports `size`.
+/// The area to draw on for a terminal of the reported `size`.
 fn drawn(size: std::io::Result<(u16, u16)>) -> Rect {
     match size {
         Ok((width, height)) if width > 0 && height > 0 => Rect::new(0, 0, width.min(LARGEST.0), height.min(LARGEST.1)),
@@ -265,20 +265,20 @@ fn drawn(size: std::io::Result<(u16, u16)>) -> Rect {
     }
 }
 
-/// Opens the terminal on the alternate screen. Restores it if that fails.
+/// Opens the terminal's alternate screen. Restores the terminal if that fails.
 fn open_terminal() -> std::io::Result<DefaultTerminal> {
     let viewport = Viewport::Fixed(drawn(terminal::size()));
     let terminal = ratatui::try_init_with_options(TerminalOptions { viewport });
     let opened = terminal.and_then(|t| execute!(std::io::stdout(), EnterAlternateScreen).map(|()| t));
     opened.inspect_err(|_| {
-        // Report the first error.
+        // The first error is reported.
         let _ = ratatui::try_restore();
     })
 }
 
-/// Why the view ends.
+/// The reason why the view ends.
 enum ViewEnd {
-    /// A key or a signal.
+    /// By a key or a signal.
     Asked,
     /// The terminal was closed.
     Gone,
@@ -324,14 +324,14 @@ fn show(terminal: &mut DefaultTerminal, mut keys: File, source: &mut SampleSourc
     Ok(ViewEnd::Asked)
 }
 
-/// What a key asks for.
+/// The meaning of a key.
 enum Heard {
     Nothing,
     End(ViewEnd),
     Order(SortKey),
 }
 
-/// Waits for a key for at most `most`.
+/// Waits for a key, for `most` at most.
 fn wait(keys: &mut File, most: Duration) -> std::io::Result<Heard> {
     let mut polled = [PollFd::new(keys.as_fd(), PollFlags::POLLIN)];
     let timeout = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
@@ -356,9 +356,9 @@ fn is_end(pressed: &[u8]) -> bool {
     pressed == b"\x1b" || (!pressed.starts_with(b"\x1b") && pressed.iter().any(|key| matches!(key, b'q' | b'\x03')))
 }
 
-/// The order that the pressed keys choose; the last one counts.
+/// The sort order chosen by the pressed keys; the last one counts.
 fn order_of(pressed: &[u8]) -> Option<SortKey> {
-    // Another key's sequence is no letter.
+    // Letters in an escape sequence do not count.
     let letters = if pressed.starts_with(b"\x1b") { &[][..] } else { pressed };
     letters.iter().rev().find_map(|&key| SortKey::of_key(key))
 }

@@ -10,19 +10,19 @@ use std::collections::{HashMap, VecDeque};
 
 /// Width of a bar, in cells.
 const BAR: usize = 20;
-/// Most processes shown per GPU.
+/// The most processes shown per GPU.
 const PROCESSES: usize = 8;
 
-/// Samples that a graph shows, one in a cell.
+/// The number of samples in a graph, one per cell.
 const HISTORY: usize = 60;
 
-/// What the processes of a GPU are sorted by.
+/// The sort key of a GPU's processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SortKey {
-    /// Memory, the most first.
+    /// Memory, largest first.
     #[default]
     Memory,
-    /// Load, the most first.
+    /// Load, largest first.
     Busy,
     /// Process number.
     Pid,
@@ -31,7 +31,7 @@ pub enum SortKey {
 }
 
 impl SortKey {
-    /// The order that a key chooses.
+    /// The sort key chosen by a keyboard key.
     pub fn of_key(key: u8) -> Option<SortKey> {
         match key {
             b'm' => Some(SortKey::Memory),
@@ -52,24 +52,24 @@ impl SortKey {
     }
 }
 
-/// The live view's memory: how processes are sorted, and what the graphs show.
+/// The state of the live view: sort key and graphs.
 #[derive(Debug, Default)]
 pub struct TopView {
-    /// How each GPU's processes are sorted.
+    /// The sort key of processes.
     pub order: SortKey,
-    /// Columns of the terminal; `None`: as many as a line has.
+    /// Columns of the terminal; `None` for no limit.
     pub columns: Option<usize>,
-    /// The latest values by what they are of.
+    /// The latest values, by graph.
     history: HashMap<String, VecDeque<f64>>,
 }
 
 impl TopView {
-    /// A view for so many columns, without graphs.
+    /// A view for `columns` columns, without graphs.
     pub fn of_width(columns: Option<usize>) -> TopView {
         TopView { columns, ..TopView::default() }
     }
 
-    /// Adds a sample to the graphs. What is no longer there loses its graph.
+    /// Adds a sample to the graphs. Graphs without a value in the sample are removed.
     pub fn note(&mut self, sample: &Snapshot) {
         let gpus = sample.gpus.iter().filter_map(|gpu| Some((load_of(gpu), gpu.busy?)));
         let kilns = sample.kilns.iter().map(|kiln| (rate_of(kiln), kiln.status.decode_tokens_s));
@@ -84,7 +84,7 @@ impl TopView {
         }
     }
 
-    /// The whole sample, in the order GPUs, NPUs, Kilns. What does not fit on a line goes on below it.
+    /// The whole sample: GPUs, NPUs, Kilns. Long lines continue below.
     pub fn lines(&self, sample: &Snapshot) -> Vec<Line<'static>> {
         let mut out = Vec::new();
         for gpu in &sample.gpus {
@@ -97,7 +97,7 @@ impl TopView {
         }
     }
 
-    /// Adds the graph of `key`, where a full cell is `most`; none before there are two samples.
+    /// Adds the graph of `key`, in which a full cell is `most`, once there are two samples.
     fn show_graph(&self, out: &mut Vec<Line<'static>>, what: &str, key: &str, most: Option<f64>) {
         let Some(values) = self.history.get(key).filter(|values| values.len() > 1) else { return };
         let most = most.unwrap_or_else(|| values.iter().copied().fold(0.0, f64::max));
@@ -109,12 +109,12 @@ impl TopView {
     }
 }
 
-/// Columns before what goes on below a line.
+/// The indent of continued lines.
 const INDENT: usize = 6;
-/// Columns from which lines are folded: on fewer, little would stand beside the indent.
+/// The least number of columns for folding. On fewer, little would fit beside the indent.
 const NARROWEST: usize = 20;
 
-/// Breaks a line into lines of at most `columns` columns, before a figure where it can.
+/// Breaks a line into lines of at most `columns` columns, before a figure if possible.
 fn fold(line: Line<'static>, columns: usize) -> Vec<Line<'static>> {
     if line.width() <= columns || columns < NARROWEST {
         return vec![line];
@@ -142,8 +142,8 @@ fn fold(line: Line<'static>, columns: usize) -> Vec<Line<'static>> {
     }
 }
 
-/// Where to break before the cell `fits`: at the last two spaces, which stand between figures, else at the last space, else
-/// there.
+/// The place to break at or before the cell `fits`: the last two spaces, which separate figures, else the last space,
+/// else `fits`.
 fn break_of(cells: &[(char, Style)], start: usize, fits: usize) -> usize {
     let is_blank = |at: usize| cells.get(at).is_some_and(|(c, _)| *c == ' ');
     let places = || (start + 1..=fits).rev().filter(|&at| is_blank(at) && !is_blank(at - 1));
@@ -151,17 +151,17 @@ fn break_of(cells: &[(char, Style)], start: usize, fits: usize) -> usize {
     between.or_else(|| places().next()).unwrap_or(fits.max(start + 1)).min(cells.len())
 }
 
-/// A graph's key for a GPU's load.
+/// The key of the graph of a GPU's load.
 fn load_of(gpu: &GpuSample) -> String {
     format!("load of {}", gpu.name)
 }
 
-/// A graph's key for a Kiln's rate.
+/// The key of the graph of a Kiln's rate.
 fn rate_of(kiln: &KilnSample) -> String {
     format!("rate of {}", kiln.status.pid)
 }
 
-/// The cell of a graph for a share of 0 to 1.
+/// The cell of a graph for a share from 0 to 1.
 fn cell(share: f64) -> Span<'static> {
     const LEVELS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
     let share = clamped(share);
@@ -172,7 +172,7 @@ fn clamped(share: f64) -> f64 {
     if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
 }
 
-/// Red for what is nearly full, yellow for what is busy.
+/// Red for nearly full, yellow for busy.
 fn color(share: f64) -> Color {
     match share {
         s if s > 0.95 => Color::Red,
@@ -181,7 +181,7 @@ fn color(share: f64) -> Color {
     }
 }
 
-/// All but the GPUs.
+/// Adds everything but the GPUs.
 fn show_others(out: &mut Vec<Line<'static>>, sample: &Snapshot, view: &TopView) {
     if sample.gpus.is_empty() {
         out.push(faint("no GPU: /sys/class/drm has no render node (`kiln probe` says more)"));
@@ -209,7 +209,7 @@ fn bold(text: String) -> Span<'static> {
     Span::styled(text, Style::new().add_modifier(Modifier::BOLD))
 }
 
-/// `[######----]` for a share of 0 to 1; red if it is nearly full.
+/// `[######----]` for a share from 0 to 1; red if nearly full.
 fn bar(share: f64) -> Span<'static> {
     let share = clamped(share);
     let full = (share * BAR as f64).round() as usize;

@@ -1,4 +1,4 @@
-//! `kiln tune`: measures all tiles of a model's kernels on a device, and says what that gains.
+//! `kiln tune`: measures all tiles of a model's kernels on a device, and reports the gain.
 
 use super::model::ModelArgs;
 use super::{print, print_json};
@@ -56,7 +56,7 @@ pub fn run(args: &TuneArgs, json: bool) -> Result<()> {
     print(&text(&name, device, seconds, &gains)?)
 }
 
-/// The report for a person.
+/// The report as text.
 fn text(name: &str, device: &str, seconds: f64, gains: &[TuningGain]) -> Result<String> {
     let mut text = String::new();
     let unwritten = |_| Error::failed("a report cannot be written", "report this");

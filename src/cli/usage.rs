@@ -1,5 +1,4 @@
-//! What the command line says of itself: usage errors on one line, and the help's examples, environment variables and
-//! exit codes.
+//! Help and usage errors: errors on one line, and the help's examples, environment variables and exit codes.
 
 use super::Cli;
 use super::wrap::{columns, entry, wrapped};
@@ -11,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::path::Path;
 
-/// What follows `kiln --help`.
+/// The text after the options of `kiln --help`.
 pub(super) const ABOUT: &str = "\
 Examples:
   kiln run                                       a chat with the built-in model
@@ -45,7 +44,7 @@ Exit codes:
   4  the device is absent, unusable or lost
 An error is one line on standard error: the cause, and a remedy. With --json it is an object on standard output as well.";
 
-/// What follows `kiln run --help`.
+/// The text after the options of `kiln run --help`.
 pub(super) const RUN: &str = "\
 Examples:
   kiln run -m DIR                            a chat on a terminal; /help lists its commands
@@ -56,7 +55,7 @@ Examples:
   kiln run -m DIR -p \"Why?\" < /dev/null     in a loop, whose input is not for the prompt
   kiln run -m DIR --tokens 2,17,5 --json";
 
-/// What follows `kiln batch --help`.
+/// The text after the options of `kiln batch --help`.
 pub(super) const BATCH: &str = "\
 A line of IN is an object with one of `prompt`, `messages` and `tokens`, and options by the long names of `kiln run`:
   {\"prompt\": \"Why is the sky blue?\", \"n\": 100, \"temp\": 1, \"seed\": 7, \"stop\": [\"\\n\\n\"]}
@@ -67,7 +66,7 @@ A line of OpenAI's batch API, whose `body` asks /v1/chat/completions, is answere
 Started again after an interruption, the same command goes on where it was; with --retry-failed it asks what failed again.
 The exit code is 1 if any line failed.";
 
-/// What follows `kiln serve --help`.
+/// The text after the options of `kiln serve --help`.
 #[cfg(feature = "serve")]
 pub(super) const SERVE: &str = "\
 Examples:
@@ -90,7 +89,7 @@ SIGTERM or Ctrl-C stops the server once replies under way are complete; SIGHUP r
 keys, the system prompt, the defaults of replies and the page anew, and the model if its files are others by then, and \
 opens the access log anew.";
 
-/// What follows `kiln pull --help`.
+/// The text after the options of `kiln pull --help`.
 #[cfg(feature = "pull")]
 pub(super) const PULL: &str = "\
 Examples:
@@ -105,11 +104,11 @@ models with terms want them accepted on their page, and a token.
 
 The path is printed on standard output, and the command that comes next beside it.";
 
-/// What follows `kiln list --help`.
+/// The text after the options of `kiln list --help`.
 pub(super) const LIST: &str = "\
 A name is what -m takes. Whether a model fits is what `kiln plan` says of it with a context of 4,096 tokens.";
 
-/// What follows `kiln status --help`.
+/// The text after the options of `kiln status --help`.
 #[cfg(feature = "serve")]
 pub(super) const STATUS: &str = "\
 Examples:
@@ -119,7 +118,7 @@ Examples:
 Ends with 0 where the model answers, and with 1 where it does not, with the reason: it loads, stops, stalls, or is not there.
 It needs no key.";
 
-/// What follows `kiln perplexity --help`.
+/// The text after the options of `kiln perplexity --help`.
 pub(super) const PERPLEXITY: &str = "\
 Example:
   kiln perplexity -m DIR --ctx 512 wiki.test.raw
@@ -129,7 +128,7 @@ Tokens at the end that fill no window are left out. \
 The figure is exp of the mean of -ln p, with its standard error, and compares with that of llama.cpp's \
 llama-perplexity -c n.";
 
-/// What follows `kiln compare --help`.
+/// The text after the options of `kiln compare --help`.
 pub(super) const COMPARE: &str = "\
 Examples:
   kiln compare -m DIR --b vulkan              this GPU beside plain f32
@@ -143,9 +142,9 @@ Both executors are in memory at the same time. A window is tested by more tokens
 
 Ends with 0 where all steps are within their bounds, and with 1 where one is not.";
 
-/// Most columns of the help, where the terminal has more.
+/// The most columns of the help, on a wider terminal too.
 const WIDEST: usize = 100;
-/// Columns of a page of the manual, beside its margin.
+/// Columns of a manual page, without its margin.
 pub(super) const MANUAL: usize = 72;
 
 /// The command line, with its help laid out for the terminal.
@@ -155,7 +154,7 @@ pub fn command() -> Command {
     laid_out(Cli::command(), shown.clamp(1, WIDEST))
 }
 
-/// A command and those below it, with what follows their help in so many columns.
+/// A command and its subcommands, with the texts after their options wrapped at `columns`.
 pub(super) fn laid_out(command: Command, columns: usize) -> Command {
     let behind = command.get_after_help().map(ToString::to_string);
     let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
@@ -167,7 +166,7 @@ pub(super) fn laid_out(command: Command, columns: usize) -> Command {
     }
 }
 
-/// What follows a help, in so many columns: what goes on below an example hangs beside it, or below its indent.
+/// Wraps the text after a help's options at `columns`. Explanations of examples get a hanging indent.
 fn lay_out(text: &str, columns: usize) -> String {
     let line = |line: &str| {
         let indent = line.len() - line.trim_start().len();
@@ -179,8 +178,8 @@ fn lay_out(text: &str, columns: usize) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// A usage error on one line: clap's message without its layout, and the help to ask for. `arguments` are those of the
-/// process, the program's name first.
+/// A usage error on one line: clap's message without its layout, and a pointer to the help. `arguments` are the
+/// process's, including the program's name.
 pub fn error(e: &clap::Error, arguments: &[OsString]) -> Error {
     let found = command_of(arguments);
     let command = found.as_ref().map_or(String::new(), |command| format!(" {}", command.get_name()));
@@ -199,12 +198,12 @@ pub fn error(e: &clap::Error, arguments: &[OsString]) -> Error {
     Error::input(words(e), remedy)
 }
 
-/// A usage error's message, in plain words on one line.
+/// A usage error's message as one line in plain words.
 pub(super) fn words(e: &clap::Error) -> String {
     in_plain_words(one_line(&e.to_string()))
 }
 
-/// Options of llama.cpp's server: an option of ours that has to be there, and what to give instead.
+/// Options of llama.cpp's server: an option of ours that the command must have, and a suggestion.
 const FOREIGN: [(&[&str], &str, &str); 10] = [
     (&["--port"], "listen", "give the port with its address: --listen 127.0.0.1:PORT"),
     (&["-c", "--ctx-size"], "ctx", "give the context as --ctx N"),
@@ -218,7 +217,8 @@ const FOREIGN: [(&[&str], &str, &str); 10] = [
     (&["-hf", "--hf-repo"], "model", "get the model with `kiln pull NAME` and give -m NAME"),
 ];
 
-/// What to give in place of an option of llama.cpp's. Of its short ones with several letters the error names the first.
+/// The suggestion for an option of llama.cpp's. Of its short options with several letters the error names the first
+/// letter.
 fn remedy_of_foreign(e: &clap::Error, command: Option<&Command>, arguments: &[OsString]) -> Option<&'static str> {
     let Some(ContextValue::String(word)) = e.get(ContextKind::InvalidArg) else { return None };
     let word = word.split(' ').next().filter(|word| word.starts_with('-'))?;
@@ -230,13 +230,13 @@ fn remedy_of_foreign(e: &clap::Error, command: Option<&Command>, arguments: &[Os
     foreign.find(|(_, own, _)| has(own)).map(|(.., remedy)| *remedy)
 }
 
-/// The word of the error that no option stands before, if there is one.
+/// The argument in the error that follows no option, if there is one.
 fn stray_word(e: &clap::Error) -> Option<&str> {
     let Some(ContextValue::String(word)) = e.get(ContextKind::InvalidArg) else { return None };
     (e.kind() == ErrorKind::UnknownArgument && !word.starts_with('-')).then_some(word)
 }
 
-/// The command that a misspelt one may stand for: one slip of the fingers away, in a long word two.
+/// The command that a misspelt one probably means: one typing error away, or two in a long word.
 fn likely_command(e: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(word)) = e.get(ContextKind::InvalidSubcommand) else { return None };
     let all = Cli::command();
@@ -245,13 +245,13 @@ fn likely_command(e: &clap::Error) -> Option<String> {
     slips.min().filter(|(slips, name)| *slips <= 1 + name.len() / 6).map(|(_, name)| name.to_owned())
 }
 
-/// Whether a word is a model rather than the beginning of a prompt: a GGUF file's name, a directory, or a type of the hub's.
+/// Whether a word is a model rather than the beginning of a prompt: a GGUF file, a directory, or a type of the hub's.
 fn names_model(word: &str) -> bool {
     let of_hub = || HubName::parse(word).is_some_and(|name| matches!(name.choice, Choice::Quant(_)));
     word.ends_with(".gguf") || Path::new(word).is_dir() || of_hub()
 }
 
-/// Says of a number that is none what is wrong with it. The standard library speaks of its own types.
+/// Rewords the standard library's messages about numbers, which name its types.
 fn in_plain_words(message: String) -> String {
     const WORDS: [(&str, &str); 5] = [
         ("invalid digit found in string", "it is not a whole number of 0 or more"),
@@ -264,18 +264,18 @@ fn in_plain_words(message: String) -> String {
     replaced.unwrap_or(message)
 }
 
-/// Whether errors are wanted as JSON, where the arguments could not be parsed.
+/// Whether `--json` is among arguments that could not be parsed.
 pub fn wants_json(arguments: &[OsString]) -> bool {
     arguments.iter().take_while(|a| *a != "--").any(|a| a == "--json")
 }
 
-/// The command that the arguments name. No option before it takes a value.
+/// The command among the arguments. No option before it takes a value.
 pub(super) fn command_of(arguments: &[OsString]) -> Option<Command> {
     let word = arguments.iter().skip(1).find(|a| !a.as_encoded_bytes().starts_with(b"-"))?;
     Cli::command().find_subcommand(OsStr::new(word)).cloned()
 }
 
-/// The paragraphs of clap's message, with semicolons between them; the items of a list, with commas.
+/// The paragraphs of clap's message, joined by semicolons, and list items joined by commas.
 fn one_line(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
     let end = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|mark| text.find(mark)).min();

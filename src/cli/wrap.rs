@@ -1,31 +1,31 @@
-//! Breaks lines between words at a terminal's edge, where the terminal itself would break them within a word. What goes on
-//! below a line hangs where its text begins: behind the mark of a list, and below an indent.
+//! Wraps lines at words on a terminal, which itself would break them within words. Continued lines hang below the text
+//! of the first: behind a list's mark and below an indent.
 
 use ratatui::crossterm::terminal;
 use ratatui::text::Span;
 
-/// Columns from one tab stop to the next.
+/// Columns between tab stops.
 const TAB: usize = 8;
 /// Joins characters into one, as in the emoji of a family.
 const JOINER: char = '\u{200d}';
 
-/// Columns of the terminal now; without an end where it does not say.
+/// Columns of the terminal now; the maximum if it does not report them.
 pub(super) fn columns() -> usize {
     terminal::size().ok().map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 1).unwrap_or(usize::MAX)
 }
 
-/// Fewest columns for text beside a name. On fewer it stands below the name.
+/// The least number of columns for text beside a name. With fewer the text stands below the name.
 const BESIDE: usize = 24;
-/// Columns before text that stands below a name.
+/// The indent of text below a name.
 const BELOW: usize = 4;
 
-/// Names with a text beside each, in a column of their own, for a terminal of so many columns.
+/// A list of names with a text beside each, wrapped at `columns`.
 pub(super) fn listed(rows: &[(String, &str)], columns: usize) -> String {
     let at = rows.iter().map(|(name, _)| width(name)).max().unwrap_or(0) + 2;
     rows.iter().map(|(name, text)| entry(name, at, text, columns) + "\n").collect()
 }
 
-/// A name with the text beside it from the column `at` on, or below it where the terminal is narrow.
+/// A name with the text beside it from column `at` on, or below it on a narrow terminal.
 pub(super) fn entry(name: &str, at: usize, text: &str, columns: usize) -> String {
     let is_beside = at.saturating_add(BESIDE) <= columns && width(name) < at;
     let hang = if is_beside { at } else { BELOW.min(columns / 4) };
@@ -37,7 +37,7 @@ pub(super) fn entry(name: &str, at: usize, text: &str, columns: usize) -> String
     }
 }
 
-/// A whole text for a terminal of so many columns.
+/// Wraps a whole text at `columns`.
 pub(super) fn wrapped(text: &str, columns: usize) -> String {
     let mut wrap = Wrap::default();
     let mut lines = wrap.push(text, columns).to_owned();
@@ -45,41 +45,40 @@ pub(super) fn wrapped(text: &str, columns: usize) -> String {
     lines
 }
 
-/// Text that comes in pieces, on a terminal. A word is held back until it is whole: only then is known on which line it
-/// goes.
+/// Wraps text that arrives in pieces. A word is held back until it is complete, because only then its line is known.
 #[derive(Default)]
 pub(super) struct Wrap {
-    /// Columns of the current line that are taken.
+    /// Columns used in the current line.
     column: usize,
-    /// What stands before the word, if that goes on the same line.
+    /// The spaces before the word, if it stays on the line.
     spaces: String,
     word: String,
-    /// Whether the word is wider than a line. The terminal breaks it then: with a line end in it, it would not be copied or
-    /// followed as one.
+    /// Whether the word is wider than a line. The terminal breaks it then, since with a line end inside it could not be
+    /// copied or opened as a link.
     is_wide: bool,
-    /// Whether the line of the terminal has a word.
+    /// Whether the current line has a word.
     has_word: bool,
-    /// How far the line's beginning is known.
+    /// The part of the line's beginning that is known.
     lead: Lead,
-    /// Columns before what goes on below the line.
+    /// The indent of continued lines.
     hang: usize,
     out: String,
 }
 
-/// How much there is of a line.
+/// The beginning of a line so far.
 #[derive(Default, PartialEq, Eq)]
 enum Lead {
     /// No word yet.
     #[default]
     Nothing,
-    /// The mark of a list. The text behind it says how far it hangs.
+    /// The mark of a list. The text after it determines the indent.
     Mark,
-    /// Its text.
+    /// Text.
     Text,
 }
 
 impl Wrap {
-    /// Takes a piece of the text, and yields what can be shown on a terminal of `columns`.
+    /// Adds a piece of text. Returns the text to show on a terminal with `columns` columns.
     pub(super) fn push(&mut self, piece: &str, columns: usize) -> &str {
         self.begin(columns);
         for c in piece.chars() {
@@ -108,7 +107,7 @@ impl Wrap {
         &self.out
     }
 
-    /// Yields what is held back. The next text begins a line.
+    /// Returns the rest of the text. The next piece begins a new line.
     pub(super) fn finish(&mut self, columns: usize) -> &str {
         self.begin(columns);
         self.place(columns);
@@ -119,14 +118,14 @@ impl Wrap {
 
     fn begin(&mut self, columns: usize) {
         self.out.clear();
-        // A terminal that became narrower has broken the line.
+        // The terminal has become narrower and has broken the line itself.
         if self.column > columns {
             self.column %= columns;
         }
     }
 
-    /// Whether a line may end between the word so far and `c`. Scripts of wide characters have no spaces; their lines do not
-    /// begin with what closes a sentence or a bracket, nor end with what opens one.
+    /// Whether a line may end between the word so far and `c`. Scripts of wide characters have no spaces; their lines
+    /// do not begin with closing punctuation or end with an opening bracket.
     fn may_break_before(&self, c: char) -> bool {
         let Some(last) = self.word.chars().last() else { return false };
         let (before, behind) = (width(last.encode_utf8(&mut [0; 4])), width(c.encode_utf8(&mut [0; 4])));
@@ -135,7 +134,7 @@ impl Wrap {
         !is_part && before.max(behind) > 1 && !closes && !"（「『【〈《〔([{".contains(last)
     }
 
-    /// Puts the word, which is whole, on this line or on the next.
+    /// Puts a complete word on this line or on the next.
     fn place(&mut self, columns: usize) {
         if !self.is_wide && !self.word.is_empty() {
             self.choose_line(width(&self.word), columns);
@@ -144,7 +143,7 @@ impl Wrap {
         self.is_wide = false;
     }
 
-    /// Puts what there is of a word that is wider than a line.
+    /// Puts the received part of a word that is wider than a line.
     fn pour(&mut self, columns: usize) {
         if !self.is_wide {
             self.is_wide = true;
@@ -153,10 +152,10 @@ impl Wrap {
         self.put(columns);
     }
 
-    /// Goes on below the line, if `width` columns do not fit on it.
+    /// Begins a continued line if `width` columns do not fit on this one.
     fn choose_line(&mut self, width: usize, columns: usize) {
         let start = self.spaces.chars().fold(self.column, after_space);
-        // Below its mark, what is wider than a line fits no better.
+        // A word wider than a line would not fit below its list mark either.
         let stays = !self.has_word || self.lead == Lead::Mark && self.is_wide;
         self.note_lead(start);
         if !stays && start.saturating_add(width) > columns {
@@ -168,7 +167,7 @@ impl Wrap {
         self.spaces.clear();
     }
 
-    /// Notes where the line's text begins, if the word that is to be put at `start` tells it.
+    /// Records the indent for continued lines, if the word to be put at `start` determines it.
     fn note_lead(&mut self, start: usize) {
         if self.lead == Lead::Text {
             return;
@@ -181,7 +180,7 @@ impl Wrap {
     fn put(&mut self, columns: usize) {
         let width = width(&self.word);
         self.column += width;
-        // A terminal goes on to its next line with the character after the last column.
+        // A terminal moves to its next line only with the character after the last column.
         if self.column > columns {
             self.column = (self.column - 1) % columns + 1;
         }
@@ -190,9 +189,9 @@ impl Wrap {
         self.has_word = true;
     }
 
-    /// Goes on below the line with a word of `width` columns. Spaces at the line's end are left out.
+    /// Begins a continued line for a word of `width` columns. Trailing spaces are dropped.
     fn go_on(&mut self, width: usize, columns: usize) {
-        // On a narrow terminal little would stand beside the indent.
+        // On a narrow terminal little would fit beside the indent.
         let hangs = self.hang <= columns / 2 && self.hang.saturating_add(width) <= columns;
         self.column = if hangs { self.hang } else { 0 };
         self.spaces.clear();
@@ -206,19 +205,19 @@ impl Wrap {
     }
 }
 
-/// Whether a word at a line's beginning is the mark of a list, as in Markdown.
+/// Whether a word at the beginning of a line is a list mark, as in Markdown.
 fn is_mark(word: &str) -> bool {
     let number = word.strip_suffix(['.', ')']).unwrap_or_default();
     matches!(word, "-" | "*" | "+" | "•" | "–")
         || (1..=3).contains(&number.len()) && number.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// The column after a space or a tab at `column`.
+/// The column after a space or tab at `column`.
 fn after_space(column: usize, space: char) -> usize {
     if space == '\t' { (column / TAB + 1) * TAB } else { column + 1 }
 }
 
-/// Columns that a text takes.
+/// The width of a text in columns.
 fn width(text: &str) -> usize {
     Span::raw(text).width()
 }

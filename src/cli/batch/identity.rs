@@ -1,4 +1,4 @@
-//! Tells whether a line of the output answers the same line of the input, with the same model and options.
+//! Hashes by which a line of the output is matched to a line of the input, the model and the options.
 
 use crate::Result;
 use crate::cli::model::ModelArgs;
@@ -10,19 +10,19 @@ use sha2::{Digest, Sha256};
 pub(super) struct LineHasher(Sha256);
 
 impl LineHasher {
-    /// That of a model's files and the command's options. `context` is the longest sequence, in tokens.
+    /// The hash of a model's files and the command's options. `context` is the longest sequence, in tokens.
     ///
     /// # Errors
     /// Input: a file of the model cannot be read.
     pub(super) fn new(files: &ModelFiles, model: &ModelArgs, reply: &ReplyArgs, context: usize) -> Result<LineHasher> {
-        // Where the model lies does not matter, and what is in it does.
+        // The model's location does not matter, but its content does.
         let place = ModelArgs { model: None, ..model.clone() };
         let mut hash = Sha256::new().chain_update(format!("{place:?} {reply:?} {context}"));
         files.add_to(&mut hash)?;
         Ok(LineHasher(hash))
     }
 
-    /// That of a line of the input.
+    /// The hash for a line of the input.
     pub(super) fn of(&self, line: &[u8]) -> String {
         let digest = self.0.clone().chain_update([0]).chain_update(line).finalize();
         digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()

@@ -1,34 +1,34 @@
-//! The input of `kiln batch`: its lines, read as far ahead as they are needed.
+//! The input of `kiln batch`, read line by line as lines are needed.
 
 use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Bytes of an input line.
+/// The longest input line, in bytes.
 const MAX_LINE: u64 = 64 << 20;
 
 /// The lines of the input, with their numbers from 0.
 pub(super) struct InputLines {
     from: Box<dyn BufRead>,
     name: String,
-    /// Lines that are asked again, before all others.
+    /// Lines to answer again, before all others.
     again: VecDeque<(usize, RawLine)>,
-    /// Lines that were read ahead.
+    /// Lines read ahead.
     ahead: VecDeque<RawLine>,
-    /// Empty lines, and the one behind them: at the end of the input they are no lines.
+    /// Empty lines and the line after them. Empty lines at the end of the input do not count.
     held: VecDeque<RawLine>,
     next: usize,
-    /// Bytes that were read.
+    /// Bytes read so far.
     read: u64,
-    /// Bytes that there are; `None`: not known.
+    /// Total length in bytes; `None` if unknown.
     length: Option<u64>,
 }
 
 /// A line without its end.
 pub(super) enum RawLine {
     Whole(Vec<u8>),
-    /// Longer than any prompt; only its beginning is kept.
+    /// A line longer than any prompt, cut off.
     TooLong(Vec<u8>),
 }
 
@@ -67,12 +67,12 @@ impl InputLines {
         })
     }
 
-    /// What the input is called.
+    /// The input's name for messages.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// How many of its bytes were read, and how many there are. `None`: that is not known.
+    /// Bytes read and total bytes; `None` if the total is unknown.
     pub(super) fn progress(&self) -> Option<(u64, u64)> {
         self.length.map(|length| (self.read, length))
     }
@@ -85,12 +85,12 @@ impl InputLines {
         }
     }
 
-    /// Notes that a line that was passed is to be answered again.
+    /// Queues a line for another answer.
     pub(super) fn ask_again(&mut self, index: usize, line: RawLine) {
         self.again.push_back((index, line));
     }
 
-    /// How many lines are to be answered again.
+    /// The number of lines to answer again.
     pub(super) fn again(&self) -> usize {
         self.again.len()
     }
@@ -107,7 +107,8 @@ impl InputLines {
         }))
     }
 
-    /// Reads up to `most` lines ahead. Returns how many there are to answer, if those are not more.
+    /// Reads ahead until `most` lines wait for an answer or the input ends. Returns the number of waiting lines, at
+    /// most `most`.
     pub(super) fn read_ahead(&mut self, most: usize) -> Result<usize> {
         while self.again.len() + self.ahead.len() < most {
             let Some(line) = self.read()? else { break };
@@ -116,7 +117,7 @@ impl InputLines {
         Ok(most.min(self.again.len() + self.ahead.len()))
     }
 
-    /// The next line of the input. Empty ones at its end are none.
+    /// The next line of the input. Empty lines at its end do not count.
     fn read(&mut self) -> Result<Option<RawLine>> {
         while self.held.back().is_none_or(is_blank) {
             match self.read_line()? {
@@ -144,7 +145,7 @@ impl InputLines {
             self.from.skip_until(b'\n').map_err(unreadable)?;
             return Ok(Some(RawLine::TooLong(line)));
         }
-        // Some editors put a byte order mark before UTF-8.
+        // Some editors write a byte order mark before UTF-8.
         if is_first && line.starts_with(b"\xef\xbb\xbf") {
             line.drain(..3);
         }
@@ -154,7 +155,7 @@ impl InputLines {
     }
 }
 
-/// Whether a line has nothing but blanks.
+/// Whether a line consists of blanks.
 fn is_blank(line: &RawLine) -> bool {
     line.bytes().trim_ascii().is_empty()
 }

@@ -1,5 +1,4 @@
-//! One line of the input of `kiln batch`: a prompt, and how its reply is made, in Kiln's own words or as a line of OpenAI's
-//! batch API.
+//! An input line of `kiln batch`: a prompt with its settings, in Kiln's own format or in that of OpenAI's batch API.
 
 use crate::cli::reply::ReplyArgs;
 use crate::sequence::prompt::{encode_messages, encode_text};
@@ -10,11 +9,11 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-/// What a line may hold. Options are named as those of `kiln run`, and default to those of the command line.
+/// The fields of a line. They are named like the options of `kiln run`, and default to those of the command line.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case", expecting = "an object")]
 struct BatchLine {
-    // Marks have these two.
+    // Read by `Marks`.
     #[serde(rename = "id")]
     _id: Option<IgnoredAny>,
     #[serde(rename = "custom_id")]
@@ -67,9 +66,9 @@ struct ChatRequest {
     others: Map<String, Value>,
 }
 
-/// The path that lines of OpenAI's batch API ask.
+/// The path of requests in OpenAI's batch API.
 const CHAT: &str = "/v1/chat/completions";
-/// What may stand in a body and changes no reply here.
+/// Fields of a body that do not influence the reply.
 const IGNORED: [&str; 8] =
     ["model", "user", "metadata", "store", "service_tier", "stream_options", "prompt_cache_key", "safety_identifier"];
 
@@ -114,7 +113,7 @@ impl TryFrom<OpenAi> for BatchLine {
     }
 }
 
-/// What a line is known by, given back with its answer, and whether it is one of OpenAI's batch API.
+/// A line's ids, which are returned with the answer, and whether the line is in the format of OpenAI's batch API.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, expecting = "an object")]
 pub(super) struct Marks {
@@ -129,19 +128,19 @@ fn is_there<'de, D: serde::Deserializer<'de>>(value: D) -> std::result::Result<b
 }
 
 impl Marks {
-    /// Those of a line; of one that is not understood, as far as they are there.
+    /// The ids of a line, as far as it can be parsed.
     pub(super) fn of(line: &[u8]) -> Marks {
         let is_object = line.trim_ascii_start().starts_with(b"{");
         serde_json::from_slice(line).ok().filter(|_| is_object).unwrap_or_default()
     }
 
-    /// Whether one of them is neither a text nor an integer of 64 bits, which alone are given back as they are.
+    /// Whether an id is neither a string nor a 64-bit integer. Other values would not be returned unchanged.
     fn are_odd(&self) -> bool {
         let is_odd = |mark: &Value| !(mark.is_null() || mark.is_string() || mark.is_i64() || mark.is_u64());
         is_odd(&self.id) || is_odd(&self.custom_id)
     }
 
-    /// What the line of the output begins with.
+    /// The first fields of the output line.
     pub(super) fn head(&self, index: usize, request: String) -> Map<String, Value> {
         let mut head = Map::from_iter([("index".into(), index.into()), ("request".into(), request.into())]);
         let marks = [("id", &self.id), ("custom_id", &self.custom_id)].into_iter().filter(|(_, mark)| !mark.is_null());
@@ -152,7 +151,7 @@ impl Marks {
         head
     }
 
-    /// The answer in the words of OpenAI's batch API, if the line is one of it.
+    /// The answer in the format of OpenAI's batch API; null if the line has another format.
     pub(super) fn response(&self, model: &str, text: Option<&str>, g: &Generation, prompt: usize) -> Value {
         if !self.body {
             return Value::Null;
@@ -177,15 +176,15 @@ enum Stops {
 
 const REMEDY: &str = r#"write a line such as {"prompt": "Hello", "n": 50}"#;
 
-/// What lines are read with.
+/// Everything needed to read lines.
 pub(super) struct Reader<'a> {
     pub(super) defaults: &'a ReplyArgs,
     pub(super) limits: SequenceLimits<'a>,
-    /// `None`: the model directory has none. Then lines give token ids.
+    /// `None`: the model has no tokenizer, and lines give token ids.
     pub(super) text: Option<(&'a Tokenizer, &'a ChatTemplate)>,
 }
 
-/// A line that was understood.
+/// A parsed line.
 pub(super) struct ParsedLine {
     pub(super) request: SequenceRequest,
     /// `None` without a tokenizer.
@@ -196,18 +195,19 @@ impl Reader<'_> {
     /// Reads a line.
     ///
     /// # Errors
-    /// Input: it is no object of these keys, a value is out of range, or the prompt does not fit the context.
+    /// Input: the line is not an object with these keys, a value is out of range, or the prompt does not fit the
+    /// context.
     pub(super) fn read(&self, line: &[u8]) -> Result<ParsedLine> {
         match line.trim_ascii().first() {
             None => return Err(Error::input("the line is empty", REMEDY)),
-            // An array would be taken for the values of the keys in their order.
+            // serde would read an array as the fields' values in order.
             Some(b'[') => return Err(Error::input("the line is no JSON object", REMEDY)),
             Some(_) => {}
         }
         let unread = |e: serde_json::Error| {
             Error::input(format!("the line is not understood: {}", in_plain_words(&e.to_string())), REMEDY)
         };
-        // A number that is none of Rust's fails here, and would be lost.
+        // A number outside of Rust's types fails here; later its id would be lost.
         let marks: Marks = serde_json::from_slice(line).map_err(unread)?;
         if marks.are_odd() {
             return Err(Error::input("the line's id is neither a text nor an integer of 64 bits", "give another one"));
@@ -240,7 +240,7 @@ impl Reader<'_> {
         let d = self.defaults;
         ReplyArgs {
             raw: line.raw.unwrap_or(d.raw),
-            // An empty text is none.
+            // An empty system message counts as none.
             system: line.system.clone().filter(|text| !text.is_empty()).or(d.system.clone()),
             n: line.n.or(d.n),
             temp: line.temp.unwrap_or(d.temp),
@@ -293,7 +293,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a content is text, and empty.
+/// Whether a content is empty text.
 fn is_empty(content: &MessageContent) -> bool {
     match content {
         MessageContent::Text(text) => text.is_empty(),
@@ -303,10 +303,10 @@ fn is_empty(content: &MessageContent) -> bool {
     }
 }
 
-/// Says in JSON's words what serde says in Rust's.
+/// Replaces serde's Rust terms by JSON's.
 fn in_plain_words(message: &str) -> String {
     const WORDS: [(&str, &str); 10] = [
-        // A line is all that is read at once.
+        // serde sees only one line at a time.
         (" at line 1 column ", " at column "),
         ("expected value at", "it is no JSON at"),
         ("expected ident at", "it is no JSON at"),

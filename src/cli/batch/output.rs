@@ -1,4 +1,4 @@
-//! The output of `kiln batch`: a line for each line of the input, in the same order, and where an earlier run left off.
+//! The output of `kiln batch`: a line for each input line, in the same order. It can continue an earlier run's output.
 
 use super::identity::LineHasher;
 use super::input::InputLines;
@@ -14,7 +14,7 @@ use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// What an earlier run wrote of a line.
+/// A line written by an earlier run.
 #[derive(Deserialize)]
 struct WrittenLine {
     index: usize,
@@ -22,21 +22,21 @@ struct WrittenLine {
     error: Option<Value>,
 }
 
-/// Where lines go.
+/// The destination of lines.
 enum Sink {
     Stdout,
     File(File, PathBuf),
 }
 
-/// The output. Lines that come early wait for those before them.
+/// The output. A line waits until all lines before it are written.
 pub(super) struct OrderedOutput {
     sink: Sink,
     next: usize,
     waiting: BTreeMap<usize, Value>,
-    /// New lines in place of those that an earlier run wrote.
+    /// New lines that replace lines of an earlier run.
     again: BTreeMap<usize, Value>,
     failed: usize,
-    /// Keeps other processes off the file.
+    /// Locks the file against other processes.
     lock: Option<Flock<File>>,
 }
 
@@ -53,11 +53,11 @@ impl OrderedOutput {
         }
     }
 
-    /// The file at `path`. What an earlier run wrote stays; a line that was cut off is removed. The input's
-    /// lines that it answers are passed; with `retry`, those that failed are to be asked again.
+    /// Opens the file at `path`. Lines of an earlier run stay, except an incomplete last line. Input lines with an
+    /// answer are skipped; with `retry` those with an error are queued again.
     ///
     /// # Errors
-    /// Input: the file is of another input, model or options, another Kiln writes it, or it cannot be written.
+    /// Input: the file belongs to another input, model or options, another Kiln writes it, or it cannot be written.
     pub(super) fn open(
         path: &Path,
         input: &mut InputLines,
@@ -84,7 +84,7 @@ impl OrderedOutput {
         Ok(output)
     }
 
-    /// Goes over what is there. Returns where its last whole line ends.
+    /// Checks the existing lines. Returns the position after the last complete one.
     fn resume(
         &mut self,
         path: &Path,
@@ -102,7 +102,7 @@ impl OrderedOutput {
             line.clear();
             let read = reader.read_until(b'\n', &mut line).map_err(|e| Error::unreadable(path, &e))?;
             if line.last() != Some(&b'\n') {
-                // Of a line that was cut off, the beginning is known.
+                // An incomplete last line must at least begin like a line of ours.
                 let begin = format!(r#"{{"index":{},"request":""#, self.next);
                 let known = line.len().min(begin.len());
                 return if line[..known] == begin.as_bytes()[..known] { Ok(end) } else { Err(foreign(self.next)) };
@@ -121,25 +121,25 @@ impl OrderedOutput {
         }
     }
 
-    /// Whether what is written can be continued later.
+    /// Whether the output can be continued later.
     pub(super) fn is_kept(&self) -> bool {
         self.lock.is_some()
     }
 
-    /// Lines that are written.
+    /// The number of lines written.
     pub(super) fn written(&self) -> usize {
         self.next
     }
 
-    /// Lines written with an error.
+    /// The number of lines written with an error.
     pub(super) fn failed(&self) -> usize {
         self.failed
     }
 
-    /// Takes the line for input line `index`, and writes what is complete up to the first that is missing.
+    /// Takes the line for input line `index`, and writes all lines up to the first missing one.
     ///
     /// # Errors
-    /// Failed: it cannot be written.
+    /// Failed: the output cannot be written.
     pub(super) fn put(&mut self, index: usize, line: Value) -> Result<()> {
         if index < self.next {
             self.failed -= usize::from(!has_failed(&line));
@@ -161,8 +161,8 @@ impl OrderedOutput {
         Ok(())
     }
 
-    /// Puts the lines that were asked again in their places. The file is replaced as a whole: whatever happens, each line
-    /// is there, in its old or its new form.
+    /// Puts the lines answered again in their places. The file is replaced as a whole, so that each line is there at
+    /// any time, in its old or its new form.
     ///
     /// # Errors
     /// Failed: the file cannot be read or written.
@@ -177,9 +177,9 @@ impl OrderedOutput {
     }
 }
 
-/// Writes the file at `path` anew, with other lines at some places.
+/// Rewrites the file at `path` with some lines replaced.
 fn replace_lines(path: &Path, others: &BTreeMap<usize, Value>) -> std::io::Result<()> {
-    // A link stays one.
+    // The file itself is replaced, not a link to it.
     let path = path.canonicalize()?;
     let old = File::open(&path)?;
     let mode = old.metadata()?.permissions().mode() & 0o777;

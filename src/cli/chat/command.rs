@@ -5,22 +5,22 @@ use crate::display::nearest;
 use crate::{Error, Result};
 use std::path::PathBuf;
 
-/// What a command asks for.
+/// A command of a chat.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum SlashCommand<'a> {
     /// The list of commands.
     Help,
-    /// Answer the last message anew.
+    /// Answer the last message again.
     Regenerate,
-    /// Take back the last message and its answer.
+    /// Remove the last message and its answer.
     Undo,
-    /// Forget all exchanges.
+    /// Remove all exchanges.
     Clear,
     /// Replace the system message; remove it if the text is empty.
     System(&'a str),
-    /// Set the sampling temperature. `None`: say the one in use.
+    /// Set the sampling temperature. `None`: print it.
     Temperature(Option<f32>),
-    /// Go on with the conversation of a file.
+    /// Continue the conversation in a file.
     Load(PathBuf),
     /// Write the conversation to a file. `None`: to the chat's own.
     Save(Option<PathBuf>),
@@ -48,7 +48,7 @@ const LIST: [(&str, &str, &str); 11] = [
     ("/bye", "", "the same"),
 ];
 
-/// What `/help` says of keys and lines, in the same columns.
+/// Keys and line syntax in `/help`, in the same columns.
 const KEYS: [(&str, &str); 5] = [
     ("Ctrl-C", "end the reply; at the prompt the line stays, and a second Ctrl-C clears it"),
     ("Ctrl-D", "on an empty line: end the chat"),
@@ -57,7 +57,7 @@ const KEYS: [(&str, &str); 5] = [
     ("a space first", "the line is a message, whatever follows"),
 ];
 
-/// The text of `/help` for a terminal of so many columns.
+/// The text of `/help`, wrapped at `columns`.
 pub(super) fn help(columns: usize) -> String {
     let commands = LIST.iter().map(|(name, argument, what)| (format!("{name}{argument}"), *what));
     let keys = KEYS.iter().map(|(name, what)| ((*name).to_owned(), *what));
@@ -70,13 +70,13 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     LIST.iter().map(|(name, ..)| *name)
 }
 
-/// The name of a file that a line of `/save` or `/load` has begun. `None`: the line is another.
+/// The incomplete file name in a line of `/save` or `/load`. `None`: another line.
 pub(super) fn begun_file(line: &str) -> Option<&str> {
     let name = ["/save ", "/load "].iter().find_map(|command| line.strip_prefix(command))?;
     Some(name.trim_start())
 }
 
-/// A file as it is named in a chat, where no shell has put the home directory in place of `~`.
+/// A file named in a chat, with `~` expanded, because no shell has done it.
 pub(super) fn file_of(name: &str) -> PathBuf {
     match (name.strip_prefix("~/"), std::env::var_os("HOME").filter(|home| !home.is_empty())) {
         (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
@@ -90,7 +90,7 @@ pub(super) fn file_of(name: &str) -> PathBuf {
 /// Input: there is no such command, or its argument is wrong.
 pub(super) fn parse(line: &str) -> Result<Option<SlashCommand<'_>>> {
     let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    // Only a word is a command: a path is part of a message, and so is a comment in code.
+    // Only a word is a command: a path or a comment in code belongs to a message.
     if !name.strip_prefix('/').is_some_and(|word| word.chars().all(char::is_alphabetic)) {
         return Ok(None);
     }
@@ -120,7 +120,7 @@ pub(super) fn parse(line: &str) -> Result<Option<SlashCommand<'_>>> {
     }
 }
 
-/// The command `/temp` with its argument. Whether the number is in its range is the sampler's to say.
+/// The command `/temp` with its argument. The sampler checks the number's range.
 fn temperature(argument: &str) -> Result<SlashCommand<'static>> {
     let wrong = |_| Error::input(format!("{argument} is no temperature"), "give a number such as 0.7, or nothing");
     let number = (!argument.is_empty()).then(|| argument.parse().map_err(wrong)).transpose()?;

@@ -1,4 +1,4 @@
-//! The file of a chat: what `/save` writes and `/load` reads.
+//! The file of a chat, written by `/save` and read by `/load`.
 
 use super::command;
 use crate::cli::tokenize::parse_messages;
@@ -12,17 +12,17 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Most bytes of a conversation that is loaded. More fits no context.
+/// The largest conversation that is loaded, in bytes. A larger one fits no context.
 const MOST_LOADED: u64 = 64 << 20;
 
-/// A file that the chat was loaded from or saved to, as it was then.
+/// The file that the chat was loaded from or saved to, with its state at that time.
 #[derive(Debug)]
 pub(super) struct ChatFile {
     path: PathBuf,
     state: FileState,
 }
 
-/// What tells a file from another one of its name, and from itself after a change.
+/// A file's identity and version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileState {
     place: (u64, u64),
@@ -41,7 +41,7 @@ impl FileState {
 }
 
 impl ChatFile {
-    /// Its name.
+    /// The file's path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -57,7 +57,7 @@ impl ChatFile {
 /// Input: the file cannot be read, or is no conversation.
 pub(super) fn load(path: &Path) -> Result<(Conversation, Option<ChatFile>)> {
     let remedy = "give the name of a file that /save has written";
-    // Before it is read: a change on the way then counts as one after it.
+    // Taken before reading, so that a change in between is noticed later.
     let file = ChatFile::at(path).ok();
     let bytes = regular::read(path, Links::Follow, MOST_LOADED)
         .map_err(|e| Error::input(format!("cannot read {}: {e}", path.display()), remedy))?;
@@ -66,11 +66,11 @@ pub(super) fn load(path: &Path) -> Result<(Conversation, Option<ChatFile>)> {
     Ok((Conversation::from_messages(parse_messages(&text)?)?, file))
 }
 
-/// Writes a conversation to the file `path`; without one to the chat's `own`. The own file is replaced as a whole. Another
-/// one that exists is left alone: a slip of the finger costs nothing.
+/// Writes a conversation to the file `path`, or without a path to the chat's `own` file. The own file is replaced as a
+/// whole. Another existing file is never overwritten, so a mistyped name does no harm.
 ///
 /// # Errors
-/// Input: there is no name, the file is another's or has been changed, or it cannot be written.
+/// Input: there is no name, the file exists and is another's or was changed, or it cannot be written.
 pub(super) fn save(messages: &[Message], path: Option<&Path>, own: Option<&ChatFile>) -> Result<ChatFile> {
     let Some(path) = path.or(own.map(|own| own.path.as_path())) else {
         return Err(Error::input("the conversation has no file yet", "give a name behind /save"));
@@ -86,21 +86,21 @@ pub(super) fn save(messages: &[Message], path: Option<&Path>, own: Option<&ChatF
     };
     let text = serde_json::to_string_pretty(messages).map_err(|e| unsaved(e.into()))? + "\n";
     let Ok(there) = path.metadata() else {
-        // Nothing, or a link to nothing.
+        // There is no file, or only a dangling link.
         create(path, text.as_bytes()).map_err(unsaved)?;
         return ChatFile::at(path).map_err(unsaved);
     };
     let now = FileState::of(&there);
     match own {
         Some(own) if own.state == now => {}
-        // Where a file was removed, another one may have its place on the disk: the name tells.
+        // A new file may reuse a removed file's inode, so the name is compared too.
         Some(own) if own.path.canonicalize().ok() == path.canonicalize().ok() => {
             let cause = format!("{} was changed by another program since", path.display());
             return Err(Error::input(cause, "choose another name behind /save"));
         }
         _ => return Err(unsaved(ErrorKind::AlreadyExists.into())),
     }
-    // A link stays one, and who may read the file may go on.
+    // Links stay links, and the file's permissions are kept.
     let replaced = path
         .canonicalize()
         .and_then(|path| PartialFile::write_whole(&path, there.permissions().mode() & 0o777, text.as_bytes()));
@@ -113,12 +113,12 @@ fn create(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     use std::io::Write;
     let mut file = std::fs::File::create_new(path)?;
     file.write_all(bytes).inspect_err(|_| {
-        // Half a conversation is of no use.
+        // An incomplete file is of no use.
         let _ = std::fs::remove_file(path);
     })
 }
 
-/// What a begun file name may become: whole paths, those of directories with a slash.
+/// Completions of an incomplete file name: whole paths, directories with a trailing slash.
 pub(super) fn completions(begun: &str) -> Vec<String> {
     let (directory, name) =
         begun.rsplit_once('/').map_or(("", begun), |(parent, name)| (&begun[..=parent.len()], name));
@@ -129,7 +129,7 @@ pub(super) fn completions(begun: &str) -> Vec<String> {
         .flatten()
         .filter_map(|entry| {
             let file = entry.file_name().into_string().ok()?;
-            // Hidden files show where a dot asks for them.
+            // Hidden files are offered only if the name begins with a dot.
             let fits = file.starts_with(name) && (name.starts_with('.') || !file.starts_with('.'));
             let slash = if entry.path().is_dir() { "/" } else { "" };
             fits.then(|| format!("{directory}{file}{slash}"))

@@ -1,8 +1,8 @@
-//! What is typed in a chat: a line editor with a history, and messages of several lines.
+//! Input of a chat: a line editor with a history, and messages of several lines.
 //!
-//! Enter sends. A message has several lines where a backslash ends a line, between `"""`, after Alt-Enter, and in a paste
-//! that the terminal marks as one. Of a paste without marks each line is a message, answered in turn, and so is each line
-//! that is typed while a reply is made. Ctrl-C takes nothing away of what is typed, in a reply or, at first, at the prompt.
+//! Enter sends. A message has several lines if a backslash ends a line, between `"""`, after Alt-Enter, and in a paste
+//! that the terminal marks. In an unmarked paste each line is a message, answered in turn, and so is each line typed
+//! during a reply. Ctrl-C discards no typed text, neither during a reply nor, the first time, at the prompt.
 
 use super::{command, file};
 use crate::cli::terminal::{FAINT, STRONG, for_terminal, has_color, painted};
@@ -29,21 +29,21 @@ use std::path::{Path, PathBuf};
 
 /// Largest history that is read, in bytes. The editor keeps 100 lines of it.
 const MAX_HISTORY: u64 = 16 << 20;
-/// Terminals that the editor does not know how to edit on: it reads their lines as they come.
+/// Terminals without support for editing: the editor reads their lines as they come.
 const PLAIN: [&str; 3] = ["dumb", "cons25", "emacs"];
 /// Encloses a message of several lines.
 const QUOTES: &str = "\"\"\"";
 
-/// What was typed at the prompt.
+/// Input from the prompt.
 pub(super) enum Typed {
     /// A message or a command.
     Line(String),
     /// Ctrl-C.
     Interrupt {
-        /// Whether there was a line, which the next prompt shows again.
+        /// Whether there was a line, which the next prompt restores.
         kept: bool,
     },
-    /// Bytes that are not UTF-8. What was typed after them is discarded.
+    /// Bytes that are not UTF-8. Input after them is discarded.
     NotText,
     /// Ctrl-D, or the terminal is gone.
     End,
@@ -57,10 +57,10 @@ pub(super) struct PromptEditor {
     modes: Termios,
     /// Whether the terminal itself edits lines.
     is_plain: bool,
-    /// The line that a Ctrl-C has left.
+    /// The line that was interrupted by Ctrl-C.
     kept: String,
-    /// Handlers of SIGINT at the prompt and after it. The editor keeps for its next prompt what its own one hears
-    /// between prompts: a resize of the terminal would then throw away what is typed.
+    /// Handlers of SIGINT at the prompt and outside of it. The editor's own handler would keep an event from between
+    /// prompts until the next prompt, where a resize of the terminal would then discard typed text.
     handlers: [InterruptHandler; 2],
 }
 
@@ -80,7 +80,7 @@ impl PromptEditor {
         editor.set_helper(Some(EditorHelper::default()));
         editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
         let history = cache::directory().map(|d| d.join("history"));
-        // The editor opens whatever has the name, so it is checked first.
+        // The editor opens any kind of file, so it is checked first.
         let history = history.filter(|path| path.symlink_metadata().is_err() || is_usable(path));
         if let Some(path) = &history {
             let _ = editor.load_history(path);
@@ -98,7 +98,7 @@ impl PromptEditor {
         let [at_prompt, between] = &self.handlers;
         at_prompt.install();
         if self.is_plain {
-            // A terminal that fails is found by the editor.
+            // The editor reports a failed terminal.
             let _ = tcsetattr(stdin(), SetArg::TCSANOW, &self.modes);
         }
         let before = std::mem::take(&mut self.kept);
@@ -113,7 +113,7 @@ impl PromptEditor {
             }
             Err(ReadlineError::Interrupted) => {
                 match typed == before {
-                    // The second one clears the line. It is in the history.
+                    // The second Ctrl-C clears the line, which stays in the history.
                     true => self.remember(&typed),
                     false => self.kept = typed,
                 }
@@ -121,7 +121,7 @@ impl PromptEditor {
             }
             Err(ReadlineError::Eof) => Ok(Typed::End),
             Err(ReadlineError::Io(e)) if e.kind() == ErrorKind::InvalidData => {
-                // Discard the rest of the line, which is not a message.
+                // Discards the rest of the line, which is not a complete message.
                 let _ = tcflush(stdin(), FlushArg::TCIFLUSH);
                 Ok(Typed::NotText)
             }
@@ -129,9 +129,9 @@ impl PromptEditor {
         }
     }
 
-    /// Makes the terminal keep all that is typed until the next prompt, and show it there: an echo would land in the reply, and
-    /// a Ctrl-C would take away what was typed before it. Where it waits for whole lines, it cuts off what a line has beyond
-    /// 4095 bytes.
+    /// Makes the terminal keep typed text until the next prompt and show it there: an echo would appear within the
+    /// reply, and Ctrl-C would discard the text before it. In line mode the terminal would cut off lines after 4095
+    /// bytes.
     fn keep_what_is_typed(&self) {
         let mut modes = self.modes.clone();
         modes.local_flags.remove(LocalFlags::ECHO | LocalFlags::ECHONL);
@@ -141,12 +141,12 @@ impl PromptEditor {
             modes.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
             modes.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
         }
-        // A terminal that fails is found at the next prompt.
+        // The next prompt reports a failed terminal.
         let _ = tcsetattr(stdin(), SetArg::TCSANOW, &modes);
     }
 
-    /// Adds a line to the history and to its file at once: a terminal may close at any time. Lines that other chats have
-    /// added to the file stay.
+    /// Adds a line to the history, and at once to its file, because a terminal may close at any time. Lines that other
+    /// chats have added to the file stay.
     fn remember(&mut self, text: &str) {
         if text.trim().is_empty() || !self.editor.add_history_entry(for_terminal(text)).unwrap_or(false) {
             return;
@@ -155,7 +155,7 @@ impl PromptEditor {
         let kept = create(path).is_ok() && self.editor.append_history(path).is_ok();
         if !kept {
             log::warn!("the history {} cannot be written", path.display());
-            // Said once.
+            // Reported once.
             self.history = None;
         }
     }
@@ -167,11 +167,12 @@ impl Drop for PromptEditor {
     }
 }
 
-/// What a history begins with.
+/// The first line of a history file.
 const MARK: &[u8] = b"#V2\n";
 
-/// Whether a history can be read and added to: another's file of that name is left alone. The editor would stop at a line
-/// that is not UTF-8, so such bytes are replaced. It shows lines as they are, so what a terminal obeys is spelled out.
+/// Whether a history can be read and added to; a file of another kind is left alone. Bytes that are not UTF-8 are
+/// replaced, because the editor would stop there. Control characters are escaped, because the editor shows lines
+/// unchanged.
 fn is_usable(path: &Path) -> bool {
     let Some(bytes) = cache::read(path, MAX_HISTORY) else { return false };
     if !bytes.is_empty() && !bytes.starts_with(MARK) {
@@ -183,8 +184,8 @@ fn is_usable(path: &Path) -> bool {
     shown.as_bytes() == bytes || cache::write(path, shown.as_bytes()).is_ok()
 }
 
-/// Creates the history where there is none. The editor creates one by emptying what is there, which would lose the first
-/// line of another chat that begins at the same time.
+/// Creates the history if there is none. The editor itself would truncate an existing file, and so lose the first line
+/// of another chat that starts at the same time.
 fn create(path: &Path) -> std::io::Result<()> {
     path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
     let mut options = std::fs::OpenOptions::new();
@@ -195,7 +196,7 @@ fn failed(e: ReadlineError) -> Error {
     Error::failed(format!("the terminal failed: {e}"), "give the prompt with -p")
 }
 
-/// Whether Enter sends the text, or begins a new line of it.
+/// Whether Enter sends the text, or begins a new line in it.
 fn is_whole(text: &str) -> bool {
     match text.trim_start().strip_prefix(QUOTES) {
         Some(quoted) => quoted.trim_end().ends_with(QUOTES),
@@ -203,7 +204,7 @@ fn is_whole(text: &str) -> bool {
     }
 }
 
-/// The message in what was typed: without the quotes around it, or the backslashes that end its lines.
+/// The message in the typed text, without enclosing quotes and trailing backslashes.
 fn message(text: &str) -> String {
     let quoted = text.trim().strip_prefix(QUOTES).and_then(|rest| rest.strip_suffix(QUOTES));
     match quoted {
@@ -215,10 +216,10 @@ fn message(text: &str) -> String {
     }
 }
 
-/// Tells the editor which text is whole, completes commands and their files, and sees what is typed.
+/// Callbacks of the editor: whether a text is complete, completion of commands and files, and the typed text.
 #[derive(Default)]
 struct EditorHelper {
-    /// The line as it was edited last: the editor gives none where it is interrupted.
+    /// The line as it was last edited, because the editor does not return it after an interrupt.
     typed: RefCell<String>,
 }
 
@@ -226,7 +227,7 @@ impl Helper for EditorHelper {}
 
 impl Highlighter for EditorHelper {
     fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, _: bool) -> Cow<'b, str> {
-        // The editor asks only where there is colour.
+        // The editor calls this only if there is colour.
         let (used, mark) = prompt.split_at(prompt.len().saturating_sub("> ".len()));
         painted(FAINT, used, true) + painted(STRONG, mark, true)
     }

@@ -1,4 +1,4 @@
-//! What stands behind a plan's verdict: what was assumed, and how its figures come about.
+//! Explanations of a plan's verdict: its assumptions, and the derivation of its figures.
 
 use crate::diagnose::forecast::ForecastView;
 use crate::diagnose::forecast::machine::{Named, gib};
@@ -7,7 +7,7 @@ use crate::display::duration;
 use crate::machine::profile::PREFILL_SHARE;
 use crate::sequence::draft::gain::expected_tokens;
 
-/// How the figures of the line come about, a line each.
+/// The derivation of the verdict's figures, one line each.
 pub(super) fn figures(rates: &BestRates) -> String {
     let mut t = match &rates.with_draft {
         Some((rate, weights)) => format!(
@@ -34,7 +34,7 @@ pub(super) fn figures(rates: &BestRates) -> String {
     t
 }
 
-/// What a machine by name was taken to have, and with how much RAM the model fits there: the line below the verdict.
+/// The line below the verdict: the assumed memory of a machine by name, and the RAM with which the model fits there.
 pub(super) fn assumptions(view: &ForecastView<'_>, named: &Named) -> String {
     let p = &named.profile;
     let (ram, carve_out) = (p.ram, gib(p.carve_out));
@@ -62,7 +62,7 @@ pub(super) fn assumptions(view: &ForecastView<'_>, named: &Named) -> String {
     format!("{has}; {from}{}", in_4_bits.map_or(String::new(), |gib| format!(", in 4 bits from {gib}")))
 }
 
-/// A count of operations: `51.7 T`.
+/// A number of operations: `51.7 T`.
 fn count(operations: f64) -> String {
     match operations {
         0.0..1e9 => format!("{:.1} M", operations / 1e6),

@@ -1,4 +1,4 @@
-//! A plan's tables.
+//! The tables of a plan.
 
 use super::explained::{assumptions, figures};
 use crate::cli::column::column;
@@ -13,12 +13,12 @@ use crate::schedule::cost::step_cost;
 use crate::schedule::{PassShape, Schedule};
 use std::fmt::Write;
 
-/// All that is printed of a forecast, for a terminal of so many columns.
+/// A forecast as text, wrapped at `columns`.
 pub(super) fn of(view: &ForecastView<'_>, verdict: &FitVerdict, columns: usize) -> String {
     let mut t = String::new();
     // Writing to a String cannot fail.
     let _ = view.write_text(&mut t, verdict);
-    // Of a table, the rows that are wider are the terminal's to break.
+    // Wide rows of a table are left for the terminal to break.
     t.lines().map(|line| if line.contains("  ") { line.to_owned() } else { wrapped(line, columns) } + "\n").collect()
 }
 
@@ -82,7 +82,7 @@ impl ForecastView<'_> {
         writeln!(t, "for {sequences} of up to {tokens}, {kv} of KV in all, prefill in chunks of {}\n", e.max_rows)
     }
 
-    /// What is free, and what the model needs of it.
+    /// Free memory, and the model's needs.
     fn write_shortage(&self, t: &mut String) -> std::fmt::Result {
         for heap in &self.target.memory.heaps {
             writeln!(t, "{}: {} free{}", heap.name, bytes(heap.available), kept(heap))?;
@@ -99,7 +99,7 @@ impl ForecastView<'_> {
         Ok(())
     }
 
-    /// The numbers of sequences for which there is room at all.
+    /// The numbers of sequences for which there is room.
     fn write_room(&self, t: &mut String) -> std::fmt::Result {
         let mut rows = self.room.iter().filter(|(_, tokens)| *tokens > 0).peekable();
         if rows.peek().is_none() {
@@ -122,7 +122,7 @@ impl ForecastView<'_> {
         Ok(())
     }
 
-    /// What the cost model expects, beside what the memory and the matrix units allow.
+    /// The cost model's prediction, beside the ceilings of memory and matrix units.
     fn write_prediction(&self, t: &mut String) -> std::fmt::Result {
         let Some(predicted) = self.prediction() else { return Ok(()) };
         writeln!(t, "\nprediction, from the kernels' instructions, bytes and edges: nothing of it was measured")?;
@@ -149,7 +149,7 @@ impl ForecastView<'_> {
     }
 }
 
-/// Where attention would be faster, for each depth: of a token of each sequence, and of a prompt's chunk.
+/// The faster engine for attention at each depth, for one token of each sequence and for a prompt's chunk.
 fn write_attention(t: &mut String, attention: &[Attention]) -> std::fmt::Result {
     if attention.is_empty() {
         return Ok(());
@@ -189,7 +189,7 @@ fn write_placement(t: &mut String, plan: &Plan) -> std::fmt::Result {
     writeln!(t, "fits on {device}: {} in {allocations}", bytes(plan.bytes()))
 }
 
-/// Text on the part of a heap that is kept free for the desktop and other programs.
+/// A note on the part of a heap that is kept free for other programs.
 fn kept(heap: &Heap) -> String {
     match heap.reserved {
         0 => String::new(),

@@ -1,4 +1,4 @@
-//! The access log of `kiln serve`: a line of JSON for each request, without what was said.
+//! The access log of `kiln serve`: a line of JSON for each request, without its text.
 
 use crate::cli::note;
 use crate::cli::terminal::json_for_terminal;
@@ -14,21 +14,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::time::UNIX_EPOCH;
 
-/// Who may read a file that is made: its owner and group.
+/// The permissions of a new file: read by its owner and group.
 const MODE: u32 = 0o640;
 
-/// Where the lines go: a file, or standard error.
+/// The destination of the lines: a file, or standard error.
 pub(super) struct AccessLogFile {
     file: Option<(PathBuf, RwLock<File>)>,
-    /// The last line could not be written, which was said.
+    /// Whether the last line could not be written, which has been reported.
     fails: AtomicBool,
 }
 
 impl AccessLogFile {
-    /// Lines at the end of the file at `path`; `-`: on standard error.
+    /// Opens a log that appends to the file at `path`; `-` is standard error.
     ///
     /// # Errors
-    /// Input: the file cannot be written, or is no regular file.
+    /// Input: the file cannot be written, or is not a regular file.
     pub fn open(path: &Path) -> Result<AccessLogFile> {
         let file = match path == Path::new("-") {
             true => None,
@@ -37,8 +37,8 @@ impl AccessLogFile {
         Ok(AccessLogFile { file, fails: AtomicBool::new(false) })
     }
 
-    /// Tries whether lines can be written to the file at `path`. Leaves no file behind: one that root had made would be
-    /// root's.
+    /// Checks that lines can be written to the file at `path`. Leaves no new file behind, since one created by root
+    /// could not be written by the server's user.
     ///
     /// # Errors
     /// As [`AccessLogFile::open`].
@@ -49,10 +49,10 @@ impl AccessLogFile {
         }
     }
 
-    /// Opens the file anew, which somebody may have moved away.
+    /// Opens the file again, after log rotation has moved it.
     ///
     /// # Errors
-    /// As [`AccessLogFile::open`]: lines go where they went.
+    /// As [`AccessLogFile::open`]; lines go to the old file then.
     pub fn reopen(&self) -> Result<()> {
         let Some((path, file)) = &self.file else { return Ok(()) };
         let new = open(path)?;
@@ -60,12 +60,12 @@ impl AccessLogFile {
         Ok(())
     }
 
-    /// Writes a request's line. One that cannot be written is lost, and the log says so once.
+    /// Writes a request's line. If that fails the line is lost, which is logged once.
     pub fn write(&self, access: &AccessRecord) {
         let line = line(access);
         let Some((path, file)) = &self.file else { return note(&line) };
         let file = file.read().unwrap_or_else(PoisonError::into_inner);
-        // In one write at the file's end, so that lines of several threads do not mix.
+        // One write at the end of the file, so that lines of several threads do not mix.
         match (&*file).write_all((line + "\n").as_bytes()) {
             Ok(()) => self.fails.store(false, Ordering::Relaxed),
             Err(e) if !self.fails.swap(true, Ordering::Relaxed) => {

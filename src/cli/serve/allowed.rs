@@ -1,9 +1,9 @@
-//! What `--host` and `--cors-origin` take. A value that no request could ever match is refused at the start, with the spelling
-//! that does.
+//! Values of `--host` and `--cors-origin`. A value that no request could match is refused at the start, with the
+//! spelling that would match.
 
 use std::net::IpAddr;
 
-/// Parses a name of this machine, as a request's `Host` has it.
+/// Parses a name of this machine in the form of a request's `Host`.
 pub(super) fn host(text: &str) -> Result<String, String> {
     let bare = text.trim_start_matches('[').split(']').next().unwrap_or_default();
     if let Ok(ip) = bare.parse::<IpAddr>().or_else(|_| text.rsplit_once(':').map_or("", |(ip, _)| ip).parse()) {
@@ -23,9 +23,10 @@ pub(super) fn host(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses an origin, and returns it as browsers write it: without a path, in lower case, and without the scheme's own port.
+/// Parses an origin, and returns it in the form of browsers: without a path, in lower case, and without the default
+/// port.
 pub(super) fn origin(text: &str) -> Result<String, String> {
-    // The origin of a page from a file.
+    // `null` is the origin of a page opened from a file.
     if matches!(text, "*" | "null") {
         return Ok(text.to_owned());
     }

@@ -1,5 +1,5 @@
-//! The configuration file of `kiln serve`: its options by their long names, in TOML. What options there are, and what they take,
-//! is clap's to say: the file's options become arguments, before those of the command line.
+//! The configuration file of `kiln serve`: its options by their long names, in TOML. clap defines the options and their
+//! values: the file's options become arguments, before those of the command line.
 
 use crate::cli::{Cli, Command, usage};
 use crate::display::{nearest, quote};
@@ -13,24 +13,24 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
-/// The file that is read where none is named, if there is one.
+/// The default file, read if it exists.
 const DEFAULT: &str = "/etc/kiln.toml";
-/// Most bytes of a file.
+/// The largest file, in bytes.
 const MOST_BYTES: u64 = 1 << 20;
 /// Options that make no sense in a file.
 const NOT_IN_A_FILE: [&str; 4] = ["help", "version", "config", "check"];
 
-/// What files say.
+/// The options in the configuration files.
 #[derive(Debug, Clone, Default)]
 pub struct Configured {
-    /// The files, in the order in which they are read.
+    /// The files in the order of reading.
     pub files: Vec<PathBuf>,
-    /// The options that hold, by name, with their values.
+    /// The effective options by name, with their values.
     options: Vec<(String, Vec<String>)>,
 }
 
 impl Configured {
-    /// The names of the options that other files have set to something else.
+    /// The names of the options whose values differ from `other`.
     pub fn differing<'a>(&'a self, other: &'a Configured) -> Vec<&'a str> {
         let value =
             |of: &'a Configured, name: &str| of.options.iter().find(|(n, _)| n == name).map(|(_, values)| values);
@@ -42,11 +42,11 @@ impl Configured {
     }
 }
 
-/// The command line with the options of the configuration file, where it asks for a server. The command line's own come first,
-/// then `$KILN_MODEL`.
+/// The command line, for a server with the options of its configuration file. Precedence: command line, `$KILN_MODEL`,
+/// file.
 ///
 /// # Errors
-/// Input: a file cannot be read, or an option is unknown, or wrong.
+/// Input: a file cannot be read, or an option is unknown or wrong.
 pub fn apply(cli: Cli, arguments: &[OsString]) -> Result<Cli> {
     let Command::Serve(args) = &cli.command else { return Ok(cli) };
     let Some(files) = files(args.config.as_deref())? else { return Ok(with(cli, arguments, Configured::default())) };
@@ -57,7 +57,7 @@ pub fn apply(cli: Cli, arguments: &[OsString]) -> Result<Cli> {
             entries.push(entry);
         }
     }
-    // They were parsed before, and are parsed again for where each came from.
+    // Parsed again to get the source of each value.
     let matches = Cli::command().try_get_matches_from(arguments).map_err(|e| usage::error(&e, arguments))?;
     let own = matches.subcommand().map(|(_, own)| own);
     let is_own = |entry: &FileOption| {
@@ -86,8 +86,8 @@ fn with(mut cli: Cli, arguments: &[OsString], configured: Configured) -> Cli {
     cli
 }
 
-/// The file that is asked for, by the option or by `$KILN_CONFIG`, else the default if it is there; and those of the folder
-/// beside it, in the order of their names.
+/// The configuration file given by the option or `$KILN_CONFIG`, else the default if it exists, followed by those of
+/// the folder beside it, sorted by name.
 fn files(asked: Option<&Path>) -> Result<Option<Vec<PathBuf>>> {
     let variable = std::env::var_os("KILN_CONFIG").map(PathBuf::from);
     let file = match asked.map(Path::to_owned).or(variable) {
@@ -115,13 +115,13 @@ fn files(asked: Option<&Path>) -> Result<Option<Vec<PathBuf>>> {
     Ok(Some(files))
 }
 
-/// An option of a file.
+/// An option in a file.
 #[derive(Debug)]
 struct FileOption {
-    /// Its long name, and clap's own.
+    /// The long name, and clap's id.
     name: String,
     id: String,
-    /// A flag that is set has none.
+    /// Empty for a flag that is set.
     values: Vec<String>,
     is_flag: bool,
 }
@@ -130,7 +130,7 @@ impl FileOption {
     fn arguments(&self) -> Vec<String> {
         let FileOption { name, values, .. } = self;
         match self.is_flag {
-            // One that is not set is as it is without the file.
+            // A flag that is false is the same as none.
             true => values.iter().filter(|value| *value == "true").map(|_| format!("--{name}")).collect(),
             false => values.iter().map(|value| format!("--{name}={value}")).collect(),
         }
@@ -193,12 +193,12 @@ fn parse(text: &str, file: &str) -> Result<Vec<FileOption>> {
         }
         entries.push((key.span().start, entry));
     }
-    // As they stand in the file: a list of places is listened at in its order.
+    // In the order of the file, because places are listened on in that order.
     entries.sort_by_key(|(start, _)| *start);
     Ok(entries.into_iter().map(|(_, entry)| entry).collect())
 }
 
-/// The options that a file may have.
+/// The options that are allowed in a file.
 fn known() -> Vec<Arg> {
     let mut all = Cli::command();
     all.build();
@@ -218,7 +218,7 @@ fn unknown(name: &str, place: &str, known: &[Arg]) -> Error {
     Error::input(format!("{place}: there is no option `{shown}`"), remedy)
 }
 
-/// What an option takes.
+/// The kind of an option's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ValueKind {
     Flag,
@@ -257,7 +257,7 @@ impl ValueKind {
         }
     }
 
-    /// The value as an argument has it. `None`: it is of another kind.
+    /// The value as an argument. `None`: it is of another kind.
     fn text(self, value: &DeValue<'_>) -> Option<String> {
         match (self, value) {
             (ValueKind::Flag, DeValue::Boolean(is_set)) => Some(is_set.to_string()),

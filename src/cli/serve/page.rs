@@ -6,7 +6,7 @@ use crate::{Error, Result};
 use clap::builder::NonEmptyStringValueParser;
 use std::path::{Path, PathBuf};
 
-/// Most bytes of a language's file.
+/// The largest file of a language, in bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// What the chat page shows.
@@ -49,11 +49,11 @@ pub struct PageArgs {
 }
 
 impl PageArgs {
-    /// As the server has them. Reads their files.
+    /// The page's settings for the server. Reads the files.
     ///
     /// # Errors
-    /// Input: a file cannot be read, or is no language or no logo, a text is for a language that the page has not, or a colour
-    /// cannot be read.
+    /// Input: a file cannot be read, or is not a valid language or logo, a text is for a language that the page lacks,
+    /// or a colour is not valid.
     pub fn settings(&self) -> Result<PageSettings> {
         let languages: Vec<PageLanguage> =
             self.page_language.iter().map(|name| language(name)).collect::<Result<_>>()?;
@@ -85,7 +85,7 @@ impl PageArgs {
     }
 }
 
-/// A built-in language by its tag, or that of a file.
+/// A built-in language by its tag, or one from a file.
 fn language(name: &str) -> Result<PageLanguage> {
     if let Some(built_in) = PageLanguage::of_tag(name) {
         return Ok(built_in);
@@ -111,7 +111,7 @@ fn logo(path: &Path) -> Result<PageLogo> {
     })
 }
 
-/// The bytes of a file that is a `what`.
+/// Reads a file; `what` names its kind in errors.
 fn read(path: &Path, most: u64, what: &str) -> Result<Vec<u8>> {
     regular::read(path, Links::Follow, most).map_err(|fault| match fault {
         regular::ReadFault::Io(e) => Error::unreadable(path, &e),

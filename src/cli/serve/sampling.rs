@@ -1,4 +1,4 @@
-//! How replies are made where a request does not say.
+//! Defaults for requests without settings of their own.
 
 use crate::Result;
 use crate::cli::reply::number;
@@ -41,7 +41,7 @@ pub(super) struct SamplingArgs {
 }
 
 impl SamplingArgs {
-    /// The library's word for it.
+    /// The server's defaults.
     ///
     /// # Errors
     /// Input: a value is out of its range.
