@@ -22,7 +22,7 @@ pub(super) fn respond(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone>
     run::answer(call, reply, read(call))
 }
 
-/// Counts the tokens of what would be a request's prompt.
+/// Counts the prompt tokens of a request.
 ///
 /// # Errors
 /// The peer is gone.
@@ -40,7 +40,7 @@ pub(super) fn count(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     call.answer(reply, count())
 }
 
-/// An error in Anthropic's words.
+/// An error in Anthropic's format.
 pub(super) fn error(e: &ApiError) -> Value {
     let kind = match e.status {
         401 => "authentication_error",
@@ -82,8 +82,8 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, MessageWording), ApiError> {
     Ok((ParsedRequest { model, asks: vec![ask], form, stream, forgotten: 0 }, answer))
 }
 
-/// What a coding agent says to its maker's servers alone, in the first line of a part of its system message. It is another line in
-/// each request: no prompt would begin as one before it did, and all of it would be read again.
+/// The prefix of a line that a coding agent puts into its system message for Anthropic's servers only. It differs in
+/// each request, so with it no prompt could reuse the cache.
 const BILLING: &str = "x-anthropic-billing-header:";
 
 fn without_billing(part: &str) -> &str {
@@ -111,7 +111,8 @@ fn read_prompt(call: &Call<'_>, fields: &Fields<'_>, tools: Option<&Tools>, mode
     dialogue.encode(model, "messages").map_err(|e| in_anthropics_words(e, model))
 }
 
-/// A prompt that is too long in the words by which Anthropic's clients know it, and shorten the conversation.
+/// Rewords the error for a prompt that is too long, so that Anthropic's clients recognise it and shorten the
+/// conversation.
 fn in_anthropics_words(e: ApiError, model: &Model) -> ApiError {
     let tokens = e.message.split_once(" tokens").and_then(|(before, _)| before.rsplit(' ').next());
     match tokens.filter(|_| e.code == Some(dialogue::TOO_LONG)).and_then(|tokens| tokens.parse::<usize>().ok()) {
@@ -140,12 +141,12 @@ fn read_message(message: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), Api
     }
 }
 
-/// Whether blocks are of tools that the maker's servers ran: what they found is in the text that follows.
+/// Whether blocks belong to tools that run on Anthropic's servers. Their findings are in the text that follows.
 fn is_a_services(kind: &str) -> bool {
     matches!(kind, "server_tool_use" | "mcp_tool_use") || kind.ends_with("_tool_result")
 }
 
-/// Reads a message's blocks. Parts that follow each other are one content.
+/// Reads a message's blocks. Consecutive parts are joined to one content.
 fn read_blocks(
     blocks: &[Fields<'_>],
     role: &str,
@@ -184,17 +185,17 @@ fn read_blocks(
     say(&mut parts, dialogue)
 }
 
-/// Words an answer.
+/// Formats an answer.
 struct MessageWording {
     id: String,
     model: String,
     listener: CallDetector,
     /// Complete blocks.
     content: Vec<Value>,
-    /// The text of the block that is being said.
+    /// The text of the block in progress.
     open: Option<String>,
     usage: Usage,
-    /// Why it ended, and the stop text that did it.
+    /// The reason for the end, and the stop text if one ended it.
     ending: Option<(&'static str, Option<String>)>,
 }
 
@@ -214,7 +215,7 @@ impl MessageWording {
         })
     }
 
-    /// Begins a block.
+    /// The event that begins a block.
     fn start(&self, block: &Value) -> String {
         event("content_block_start", json!({"index": self.content.len(), "content_block": block}))
     }
@@ -223,27 +224,27 @@ impl MessageWording {
         event("content_block_delta", json!({"index": self.content.len(), "delta": delta}))
     }
 
-    /// Ends a block, which is `block` as a whole.
+    /// Ends the block in progress; `block` is its complete form.
     fn stop(&mut self, block: Value) -> String {
         let stop = event("content_block_stop", json!({"index": self.content.len()}));
         self.content.push(block);
         stop
     }
 
-    /// Says text within a block, which it begins where none is open.
+    /// Adds text, and begins a text block if none is in progress.
     fn say(&mut self, text: &str) -> String {
         let start = if self.open.is_none() { self.start(&json!({"type": "text", "text": ""})) } else { String::new() };
         self.open.get_or_insert_default().push_str(text);
         start + &self.delta(&json!({"type": "text_delta", "text": text}))
     }
 
-    /// Ends the text that is open.
+    /// Ends the text block in progress.
     fn close(&mut self) -> String {
         let Some(text) = self.open.take() else { return String::new() };
         self.stop(json!({"type": "text", "text": text}))
     }
 
-    /// Adds a call of a function.
+    /// Adds a block with a function call.
     fn call(&mut self, call: &ToolCall) -> String {
         let name = call.called.told();
         let block = |input: &Value| json!({"type": "tool_use", "id": call.id, "name": name, "input": input});

@@ -1,4 +1,4 @@
-//! Tells calls of functions from text in replies.
+//! Separates function calls from text in replies.
 
 use super::run::unique;
 use super::tools::Callable;
@@ -7,17 +7,17 @@ use crate::text::calls::CallMarks;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-/// A call of a function.
+/// A function call.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ToolCall {
     pub id: String,
     pub called: Callable,
-    /// The JSON of an object, as the model wrote it: numbers have all their digits.
+    /// The arguments as JSON of an object, exactly as the model wrote it, so that numbers keep all digits.
     pub arguments: String,
 }
 
 impl ToolCall {
-    /// As chat completions have it.
+    /// The call in the format of chat completions.
     pub fn to_json(&self) -> Value {
         let name = &self.called.name;
         match self.called.is_custom {
@@ -33,25 +33,25 @@ impl ToolCall {
         serde_json::from_str(&self.arguments).unwrap_or_default()
     }
 
-    /// The text that a custom tool takes.
+    /// The text argument of a custom tool.
     pub fn custom_input(&self) -> String {
         self.input().get("input").and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 }
 
-/// What a reply says with a piece of its text, in this order.
+/// A part of a reply: text or a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Said {
     Text(String),
     Call(ToolCall),
 }
 
-/// Adds text, where there is any.
+/// Adds text unless it is empty.
 fn add_text(said: &mut Vec<Said>, text: impl Into<String>) {
     said.extend(Some(text.into()).filter(|text| !text.is_empty()).map(Said::Text));
 }
 
-/// All text that is said, and all calls.
+/// Splits parts into the joined text and the calls.
 pub(super) fn split(said: Vec<Said>) -> (String, Vec<ToolCall>) {
     let (mut text, mut calls) = (String::new(), Vec::new());
     for part in said {
@@ -63,18 +63,18 @@ pub(super) fn split(said: Vec<Said>) -> (String, Vec<ToolCall>) {
     (text, calls)
 }
 
-/// Tells calls from text in a reply that comes in pieces. Without tools, all is text.
+/// Separates calls from text in a reply that arrives in pieces. Without tools, everything is text.
 #[derive(Debug, Clone)]
 pub(super) struct CallDetector {
     state: DetectorState,
     syntax: CallSyntax,
-    /// The functions that are called.
+    /// The functions that may be called.
     callable: Vec<Callable>,
-    /// Text of a call that is not complete, or a beginning before it is known of what.
+    /// The text of an incomplete call, or a beginning that may still become one.
     held: String,
-    /// Bytes at the beginning of `held` that the request has brought.
+    /// Bytes at the beginning of `held` that came with the request.
     begun: usize,
-    /// Calls so far.
+    /// The number of calls so far.
     pub calls: usize,
 }
 
@@ -86,21 +86,21 @@ enum DetectorState {
 }
 
 impl Default for CallDetector {
-    /// Of none.
+    /// A detector without functions.
     fn default() -> CallDetector {
         CallDetector::new(Vec::new(), CallSyntax::Json)
     }
 }
 
 impl CallDetector {
-    /// Of calls of these functions.
+    /// A detector of calls of these functions.
     pub fn new(callable: Vec<Callable>, syntax: CallSyntax) -> CallDetector {
         let state = if callable.is_empty() { DetectorState::Text } else { DetectorState::Undecided };
         CallDetector { state, syntax, callable, held: String::new(), begun: 0, calls: 0 }
     }
 
-    /// Of a reply that goes on with what the assistant has begun, which may be a call. Behind other text a reply may have calls
-    /// too.
+    /// For a reply that continues `begun`, the beginning of the assistant's message. It may be the beginning of a call;
+    /// after other text the reply may have calls too.
     pub fn going_on(mut self, begun: &str) -> CallDetector {
         if self.state == DetectorState::Undecided && self.syntax == CallSyntax::Json && !begun.trim().is_empty() {
             self.held = begun.to_owned();
@@ -114,7 +114,7 @@ impl CallDetector {
         self
     }
 
-    /// Takes the next piece of text.
+    /// Adds a piece of the reply.
     pub fn push(&mut self, piece: &str) -> Vec<Said> {
         let mut said = Vec::new();
         if self.state == DetectorState::Text {
@@ -145,14 +145,14 @@ impl CallDetector {
         }
     }
 
-    /// What is held, without what the request has brought.
+    /// Takes the held text, without the part from the request.
     fn take_held(&mut self) -> String {
         let begun = std::mem::take(&mut self.begun);
         std::mem::take(&mut self.held).split_off(begun)
     }
 
-    /// Whether what is held begins a call, as the grammar writes it. `None`: it may yet. A document that begins otherwise is
-    /// heard as it comes.
+    /// Whether the held text begins a call in the grammar's syntax. `None`: still undecided. A document that begins
+    /// differently is passed on as text at once.
     fn begins_call(&self) -> Option<bool> {
         let held = self.held.trim_start();
         let Some(rest) = held.strip_prefix(NAME) else { return (!NAME.starts_with(held)).then_some(false) };
@@ -173,18 +173,18 @@ impl CallDetector {
         self.callable.iter().find(|callable| callable.told() == told)
     }
 
-    /// A call of `name`, as the model knows the function. `None`: there is none of this name, or the arguments are no object.
+    /// A call of `name`, in the prompt's naming. `None`: there is no such function, or the arguments are not an object.
     fn called(&self, name: &str, arguments: &str) -> Option<Said> {
         let called = self.find(name).filter(|_| arguments.starts_with('{'))?.clone();
         Some(Said::Call(ToolCall { id: unique("call_"), called, arguments: arguments.to_owned() }))
     }
 
-    /// Takes the complete calls of what is held. What is no call is text, and so is all that follows.
+    /// Takes complete calls from the held text. From the first other value on everything is text.
     fn take_calls(&mut self, said: &mut Vec<Said>) {
         let mut written = serde_json::Deserializer::from_str(&self.held).into_iter::<IgnoredAny>();
         let mut done = 0;
         while let Some(Ok(IgnoredAny)) = written.next() {
-            // Beside tools a reply may be an object of a form of its own.
+            // The reply may also be an object of the requested form.
             let call = read_json(&self.held[done..written.byte_offset()]);
             let Some(call) = call.and_then(|(name, arguments)| self.called(&name, arguments)) else {
                 self.state = DetectorState::Text;
@@ -200,7 +200,7 @@ impl CallDetector {
         }
     }
 
-    /// Takes text and complete calls of what is held. Text that may begin a call stays.
+    /// Takes text and complete calls from the held text. Text that may begin a call stays.
     fn push_marked(&mut self, marks: &CallMarks, said: &mut Vec<Said>) {
         let [open, close] = marks.call;
         loop {
@@ -209,7 +209,7 @@ impl CallDetector {
                 let from = self.held.len().saturating_sub(open.len() - 1);
                 (from..self.held.len()).find(may_begin).unwrap_or(self.held.len())
             });
-            // Calls are lines of their own in some models' replies.
+            // Some models write each call on its own line; such blanks between calls are dropped.
             let text: String = self.held.drain(..begin).collect();
             if self.calls == 0 && !said.iter().any(|part| matches!(part, Said::Call(_))) || !text.trim().is_empty() {
                 add_text(said, text);
@@ -224,7 +224,7 @@ impl CallDetector {
         }
     }
 
-    /// Takes the last piece of text: what is held and became no call is text.
+    /// Adds the last piece. Held text that has not become a call is text.
     pub fn push_last(&mut self, piece: &str) -> Vec<Said> {
         let mut said = self.push(piece);
         let held = self.take_held();
@@ -235,11 +235,11 @@ impl CallDetector {
     }
 }
 
-/// What stands before and behind the name of a call in JSON, as the grammar writes it.
+/// The texts before and after the name in a JSON call, as the grammar writes them.
 const NAME: &str = "{\"name\":";
 const PARAMETERS: &str = ",\"parameters\":";
 
-/// The name of a call in JSON, and its arguments as they are written. `None`: it is another object.
+/// The name and the unparsed arguments of a JSON call. `None`: it is another object.
 fn read_json(text: &str) -> Option<(String, &str)> {
     let rest = text.trim().strip_prefix(NAME)?;
     let mut names = serde_json::Deserializer::from_str(rest).into_iter::<String>();

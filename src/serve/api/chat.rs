@@ -53,10 +53,10 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, ChatWording), ApiError> {
     Ok((ParsedRequest { model, asks: vec![ask], form, stream, forgotten }, chat))
 }
 
-/// Checks what vLLM's clients say of the last message. One of the assistant's is always continued.
+/// Checks vLLM's fields on continuing the last message. An assistant's last message is always continued.
 ///
 /// # Errors
-/// 400: it is to be continued and is not the assistant's, or no turn of the assistant's is to begin.
+/// 400: the fields ask to continue a message that is not the assistant's, or not to begin a new one.
 fn check_continuation(fields: &Fields<'_>) -> Result<(), ApiError> {
     const CONTINUES: &str = "continue_final_message";
     const OPENS: &str = "add_generation_prompt";
@@ -73,17 +73,17 @@ fn check_continuation(fields: &Fields<'_>) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Words a chat completion.
+/// Formats a chat completion.
 struct ChatWording {
     id: String,
     created: u64,
-    /// What the model is called.
+    /// The model's name in the answer.
     name: String,
     model: Arc<Model>,
     /// One for each choice.
     listeners: Vec<CallDetector>,
     with_logprobs: bool,
-    /// A stream ends in a chunk with the usage.
+    /// Whether a stream ends with a chunk with the usage.
     with_usage: bool,
     usage: Usage,
 }
@@ -105,7 +105,7 @@ impl ChatWording {
         event(&chunk)
     }
 
-    /// A token's likelihood, where it is wanted.
+    /// The tokens' likelihoods, if requested.
     fn logprobs<'t>(&self, tokens: impl IntoIterator<Item = &'t ReplyToken>) -> Value {
         if !self.with_logprobs {
             return Value::Null;
@@ -116,7 +116,7 @@ impl ChatWording {
         json!({"content": content, "refusal": null})
     }
 
-    /// Why a choice ended.
+    /// The finish reason of a choice.
     fn reason(&self, choice: usize, finish: Finish) -> &'static str {
         match finish {
             Finish::Stop if self.listeners[choice].calls > 0 => "tool_calls",
@@ -124,7 +124,7 @@ impl ChatWording {
         }
     }
 
-    /// What a stream says of a piece of a choice's text, which `hear` gives to its listener.
+    /// The delta for a piece of a choice's text, which `hear` passes to the choice's detector.
     fn said(&mut self, choice: usize, hear: impl FnOnce(&mut CallDetector) -> Vec<Said>) -> Value {
         let before = self.listeners[choice].calls;
         let (text, calls) = calls::split(hear(&mut self.listeners[choice]));
@@ -143,7 +143,7 @@ impl ChatWording {
         said
     }
 
-    /// A choice of a whole answer.
+    /// A choice of a complete answer.
     fn choice(&mut self, index: usize, reply: CompleteReply) -> Option<Value> {
         let end = reply.end?;
         self.usage.add(index, self.listeners.len(), &end);
@@ -188,7 +188,7 @@ impl Wording for ChatWording {
 
     fn end(&mut self, choice: usize, end: ReplyEnd) -> String {
         self.usage.add(choice, self.listeners.len(), &end);
-        // The last call may be complete with the text that was held back only.
+        // The rest of the text may complete the last call.
         let said = self.said(choice, |listener| listener.push_last(&end.text));
         let mut last = delta(choice, said, Value::Null);
         last["finish_reason"] = self.reason(choice, end.finish).into();

@@ -1,4 +1,4 @@
-//! `/v1/completions`: text goes on where a prompt ends, without a chat template.
+//! `/v1/completions`: continues a text without a chat template.
 
 use super::fields::Fields;
 use super::logprobs::LogprobTable;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Most of the likeliest tokens that a completion lists.
+/// The most alternatives that a completion lists.
 const MOST_TOP: i64 = 5;
 
 /// Answers a request.
@@ -32,7 +32,7 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, Completion), ApiError> {
     let name = call.model_name(&fields, &model)?;
     let (stream, with_usage) = options::stream(&fields)?;
     let echo = fields.boolean("echo")?.unwrap_or(false);
-    // Some clients turn them off as a chat's are.
+    // Some clients send the boolean of chat completions.
     let is_off = fields.get("logprobs") == Some(&Value::Bool(false));
     let likelihoods = if is_off { None } else { fields.integer("logprobs", 0..=MOST_TOP)?.map(|top| top as usize) };
     let scores = echo && likelihoods.is_some();
@@ -75,7 +75,7 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, Completion), ApiError> {
     Ok((ParsedRequest { model, asks, form, stream, forgotten: 0 }, completion))
 }
 
-/// Reads how many tokens follow a prompt whose own likelihoods are wanted.
+/// Reads the number of tokens to generate after a prompt that is scored.
 fn read_scored(fields: &Fields<'_>, has_more: bool) -> Result<usize, ApiError> {
     if has_more {
         return Err(fields.unserved("echo", "with logprobs it goes without a stream and without a form of the reply"));
@@ -96,7 +96,7 @@ fn read_scored(fields: &Fields<'_>, has_more: bool) -> Result<usize, ApiError> {
 }
 
 struct CompletionPrompt {
-    /// As it was given; `None` for tokens.
+    /// The prompt's text; `None` if it was given as tokens.
     text: Option<String>,
     tokens: Vec<u32>,
 }
@@ -114,7 +114,7 @@ impl CompletionPrompt {
         Ok(CompletionPrompt { text: None, tokens })
     }
 
-    /// The first token, and whether the text of the prompt has it: `<bos>` before a text is none of it.
+    /// The first token, and whether it belongs to the prompt's text. The `<bos>` before a text does not.
     fn first(&self) -> Option<(u32, bool)> {
         Some((*self.tokens.first()?, self.text.as_deref().is_none_or(|text| text.starts_with("<bos>"))))
     }
@@ -130,7 +130,7 @@ impl CompletionPrompt {
     }
 }
 
-/// A text, tokens, or a list of either.
+/// Reads the prompt: a text, tokens, or a list of either.
 fn read_prompts(fields: &Fields<'_>, model: &Model) -> Result<Vec<CompletionPrompt>, ApiError> {
     const NAME: &str = "prompt";
     let one = |value: &Value| match value {
@@ -143,7 +143,7 @@ fn read_prompts(fields: &Fields<'_>, model: &Model) -> Result<Vec<CompletionProm
         Some(text @ Value::String(_)) => one(text).map(|prompt| vec![prompt]),
         Some(Value::Array(values)) if values.is_empty() => Err(fields.wrong(NAME, "is an empty list")),
         Some(tokens @ Value::Array(values)) if values[0].is_number() => one(tokens).map(|prompt| vec![prompt]),
-        // More than are served would be encoded for nothing.
+        // Checked before encoding, which would be in vain.
         Some(Value::Array(values)) if values.len() > MOST_CHOICES => {
             Err(fields.wrong(NAME, format!("has {} texts, and at most {MOST_CHOICES} are taken", values.len())))
         }
@@ -152,25 +152,25 @@ fn read_prompts(fields: &Fields<'_>, model: &Model) -> Result<Vec<CompletionProm
     }
 }
 
-/// Words a completion.
+/// Formats a completion.
 struct Completion {
     id: String,
     created: u64,
-    /// What the model is called.
+    /// The model's name in the answer.
     name: String,
     model: Arc<Model>,
-    /// Each prompt's text, to be said before its replies; empty where it is not wanted.
+    /// Each prompt's text to repeat before its replies; empty if not requested.
     echoes: Vec<String>,
-    /// The first token of each prompt whose own likelihoods are wanted: no other token says how likely it is. And whether
-    /// it is part of the prompt's text.
+    /// The first token of each scored prompt, which has no likelihood because no token precedes it, and whether it
+    /// belongs to the prompt's text.
     first: Vec<(u32, bool)>,
-    /// How many tokens of each reply are its prompt's.
+    /// The number of tokens of each reply that belong to its prompt.
     given: Vec<usize>,
-    /// One for each choice, where likelihoods are wanted.
+    /// A table for each choice, if likelihoods are requested.
     tables: Option<Vec<LogprobTable>>,
-    /// Choices of each prompt.
+    /// The number of choices per prompt.
     each: usize,
-    /// A stream ends in a chunk with the usage.
+    /// Whether a stream ends with a chunk with the usage.
     with_usage: bool,
     usage: Usage,
 }
@@ -191,14 +191,14 @@ impl Completion {
         event(&chunk)
     }
 
-    /// Notes a token's likelihood.
+    /// Records a token's likelihood.
     fn note(&mut self, choice: usize, token: &ReplyToken, is_prompt: bool) {
         if let (Some(tables), Some(likelihood)) = (&mut self.tables, &token.likelihood) {
             tables[choice].add(&self.model.tokenizer, token, likelihood, is_prompt);
         }
     }
 
-    /// The likelihoods that were noted since the last call.
+    /// Takes the likelihoods recorded since the last call.
     fn take_logprobs(&mut self, choice: usize) -> Value {
         self.tables.as_mut().map_or(Value::Null, |tables| tables[choice].take())
     }
@@ -215,7 +215,7 @@ impl Completion {
         }
         reply.tokens.iter().enumerate().for_each(|(i, token)| self.note(index, token, i < given));
         let said: String = reply.tokens.iter().skip(given).map(|token| token.text.as_str()).collect();
-        // Without a token of its own a reply holds back nothing but the prompt's end, which is echoed already.
+        // A reply without tokens of its own holds back only the prompt's end, which has been echoed already.
         let held = if reply.tokens.len() > given || given == 0 { end.text.as_str() } else { "" };
         let text = self.echoes[prompt].clone() + &said + held;
         let logprobs = self.take_logprobs(index);

@@ -1,9 +1,9 @@
-//! A conversation as clients send it, and the messages and functions that the model's chat template takes of it: an optional
-//! system message, then turns of the user and the assistant in alternation.
+//! A client's conversation, and its conversion to the messages and functions that the model's chat template accepts: an
+//! optional system message, then turns of the user and the assistant in alternation.
 //!
-//! Clients send more than that: several system messages, consecutive messages of one role, results of tools, images. What
-//! belongs to one turn is joined. A conversation whose last turn is the assistant's is continued within that turn. Each
-//! message leaves those before it as they are, so that the cache has the beginning of the next prompt.
+//! Clients send more than that: several system messages, consecutive messages of one role, results of tools, images.
+//! Parts of one turn are joined. If the last turn is the assistant's, the reply continues it. A message never changes
+//! the conversion of those before it, so that the cache has the beginning of the next prompt.
 
 use super::fields::Fields;
 use super::tools::Tools;
@@ -16,21 +16,21 @@ use crate::text::{CallSyntax, ChatInput, Message};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
-/// What stands between messages that become one.
+/// The separator of messages that are joined.
 const JOINT: &str = "\n\n";
 
-/// Whose turn it is.
+/// The speaker of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaker {
     User,
     Assistant,
 }
 
-/// What a message says: its text, with a note for each image or the like in it.
+/// A message's content: its text, with a note in place of each image or other unreadable part.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Content {
     pub text: String,
-    /// The refusal of the first part that the model cannot read.
+    /// The error for the first part that the model cannot read.
     pub unread: Option<ApiError>,
 }
 
@@ -40,13 +40,13 @@ impl From<&str> for Content {
     }
 }
 
-/// One thing that is said in a turn.
+/// A part of a turn.
 #[derive(Debug, Clone, PartialEq)]
 enum Saying {
     Text(Speaker, String),
-    /// A call of a function: its name, and the JSON of its arguments.
+    /// A function call: its name and its arguments as JSON.
     Call(String, String),
-    /// What a function has returned, and its name where that is known.
+    /// A function's result, with the function's name if known.
     Result(Option<String>, String),
 }
 
@@ -60,16 +60,16 @@ impl Saying {
     }
 }
 
-/// A conversation as it is read.
+/// A conversation being read.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Dialogue {
     system: Vec<String>,
     said: Vec<Saying>,
-    /// Each call of a tool, by its id: the tool's name.
+    /// The name of the called tool, by the id of the call.
     calls: HashMap<String, String>,
-    /// The last turn with a part that the model cannot read, by its number among all turns, and the refusal of the first such part.
+    /// The last turn with an unreadable part, by its number among all turns, with the error for the first such part.
     unread: Option<(usize, ApiError)>,
-    /// Turns so far.
+    /// The number of turns so far.
     turns: usize,
     /// The functions, for a template that takes them.
     tools: Vec<Value>,
@@ -78,18 +78,18 @@ pub(super) struct Dialogue {
 /// A prompt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Prompt {
-    /// Up to where the reply begins.
+    /// The tokens up to the beginning of the reply.
     pub tokens: Vec<u32>,
-    /// The assistant's last message, which the reply goes on with.
+    /// The assistant's last message, which the reply continues.
     pub begun: String,
-    /// The oldest exchanges that it is without, for want of room.
+    /// The number of oldest exchanges that were dropped to fit the context.
     pub forgotten: usize,
 }
 
 impl Dialogue {
-    /// Adds system text. Empty text is none, as in Ollama: clients send it where nobody wrote any. Blanks are somebody's, and
-    /// stay. Before all turns it is the system message's; later it begins the user's next turn, since the template has no other
-    /// place for it there, and at the beginning it would change what the cache has.
+    /// Adds system text. As in Ollama, empty text is ignored, because clients send it when there is none; blanks are
+    /// kept. Before all turns it becomes the system message. Later it begins the user's next turn: the template has no
+    /// other place for it there, and a change at the beginning would make the cache useless.
     pub fn add_system(&mut self, text: impl Into<String>) {
         let text = text.into();
         match (text.is_empty(), self.said.is_empty()) {
@@ -99,7 +99,7 @@ impl Dialogue {
         }
     }
 
-    /// Adds what the server itself has to say: its own system message where the client begins with none, and the tools.
+    /// Adds the server's own parts: its system message if the client sent none, and the tools.
     pub fn complete(&mut self, own: Option<String>, tools: Option<&Tools>, syntax: CallSyntax) {
         if self.system.is_empty() {
             self.system.extend(own);
@@ -116,7 +116,7 @@ impl Dialogue {
         }
     }
 
-    /// Adds what somebody says.
+    /// Adds content to a speaker's turn.
     pub fn add(&mut self, speaker: Speaker, content: impl Into<Content>) {
         let Content { text, unread } = content.into();
         match self.said.last_mut() {
@@ -142,7 +142,7 @@ impl Dialogue {
     /// Adds a message by its role.
     ///
     /// # Errors
-    /// 400: there is no such role.
+    /// 400: the role is unknown.
     pub fn add_message(&mut self, role: &str, content: Content, fields: &Fields<'_>) -> Result<(), ApiError> {
         match role {
             "system" | "developer" => {
@@ -159,24 +159,24 @@ impl Dialogue {
         Ok(())
     }
 
-    /// Adds a call of a tool that the assistant has made. `arguments` is JSON.
+    /// Adds the assistant's call of a tool. `arguments` is JSON.
     pub fn add_call(&mut self, id: &str, name: &str, arguments: String) {
         self.calls.insert(id.to_owned(), name.to_owned());
         self.push(Saying::Call(name.to_owned(), arguments));
     }
 
-    /// Adds what a tool has returned, which the model reads in the user's turn. `name` is the tool's, where the request names
-    /// it; else the call of `id` does.
+    /// Adds a tool's result, which belongs to the user's turn. `name` is the tool's name if the request has it;
+    /// otherwise it is taken from the call `id`.
     pub fn add_result(&mut self, id: &str, name: Option<&str>, content: Content) {
         let name = name.or_else(|| self.calls.get(id).map(String::as_str)).map(str::to_owned);
         self.push(Saying::Result(name, content.text));
         self.note_unread(content.unread);
     }
 
-    /// The messages for a template, and the functions.
+    /// The messages and functions for a template.
     ///
     /// # Errors
-    /// 400: the newest turn of the user, or what follows it, has a part that is no text.
+    /// 400: the user's newest turn, or a turn after it, has a part that is not text.
     pub fn into_messages(self, syntax: CallSyntax) -> Result<(Vec<Message>, Vec<Value>), ApiError> {
         let ends_in_reply = self.said.last().is_some_and(|last| last.speaker() == Speaker::Assistant);
         let newest = self.turns - usize::from(ends_in_reply && self.turns > 1);
@@ -184,11 +184,11 @@ impl Dialogue {
             return Err(e);
         }
         let system = (!self.system.is_empty()).then(|| self.system.join(JOINT));
-        // The template has no turn for the system: its text stands before the user's. Alone, it is the user's.
+        // The template puts the system message into the user's turn; without one it becomes the user's message.
         if self.said.is_empty() {
             return Ok((system.map(|text| Message::new("user", text)).into_iter().collect(), self.tools));
         }
-        // It begins with the user. Some clients let the assistant greet first.
+        // The template requires the user to begin, but some clients let the assistant greet first.
         let opens = self.said.first().is_some_and(|first| first.speaker() == Speaker::Assistant);
         let greeted = opens.then(|| Message::new("user", ""));
         let mut messages: Vec<Message> =
@@ -200,11 +200,11 @@ impl Dialogue {
         Ok((messages, self.tools))
     }
 
-    /// The prompt, up to where the reply begins.
+    /// Encodes the prompt, up to the beginning of the reply.
     ///
     /// # Errors
-    /// 400 for `param`: the conversation exceeds the context, or the template refuses it. 400: as for [`Dialogue`], a part is no
-    /// text.
+    /// 400 for `param`: the conversation exceeds the context, or the template refuses it. 400: as in
+    /// [`Dialogue::into_messages`].
     pub fn encode(self, model: &Model, param: &str) -> Result<Prompt, ApiError> {
         let begun = match self.said.last() {
             Some(Saying::Text(Speaker::Assistant, text)) => text.clone(),
@@ -218,11 +218,11 @@ impl Dialogue {
         Ok(Prompt { tokens: tokens.map_err(|e| refusal(&e, model, param))?, begun, forgotten: 0 })
     }
 
-    /// As [`Dialogue::encode`]. With `truncation: "auto"` in `fields` it is without the oldest exchanges where they leave the
-    /// reply less than an eighth of the context, as in the chat of `kiln run`.
+    /// As [`Dialogue::encode`]. With `truncation: "auto"` in `fields` the oldest exchanges are dropped if the reply
+    /// would have less than an eighth of the context, as in the chat of `kiln run`.
     ///
     /// # Errors
-    /// As [`Dialogue::encode`]; with `truncation: "auto"` also where the last message is the assistant's.
+    /// As [`Dialogue::encode`]; with `truncation: "auto"` also if the last message is the assistant's.
     pub fn encode_truncated(self, fields: &Fields<'_>, model: &Model, param: &str) -> Result<Prompt, ApiError> {
         match fields.text("truncation")?.unwrap_or("disabled") {
             "disabled" => return self.encode(model, param),
@@ -235,8 +235,8 @@ impl Dialogue {
             .ok_or_else(|| fields.wrong("truncation", "is auto, and then the last message has to be the user's"))
     }
 
-    /// As [`Dialogue::encode`], as Ollama's `truncate` in `fields` has it: where it is true, and the last message the user's, it is
-    /// without the oldest exchanges where they leave the reply too little.
+    /// As [`Dialogue::encode`]. With Ollama's `truncate: true` in `fields`, and if the last message is the user's, the
+    /// oldest exchanges are dropped if the reply would have too little room.
     ///
     /// # Errors
     /// As [`Dialogue::encode`].
@@ -249,8 +249,8 @@ impl Dialogue {
         }
     }
 
-    /// The prompt without the oldest exchanges where they leave the reply less than an eighth of the context. `None`: the last
-    /// message is not the user's.
+    /// Encodes the prompt, and drops the oldest exchanges if the reply would have less than an eighth of the context.
+    /// `None`: the last message is not the user's.
     fn encode_fitting(self, model: &Model, param: &str) -> Result<Option<Prompt>, ApiError> {
         let refused = |e| refusal(&e, model, param);
         let (messages, tools) = self.into_messages(model.template.calls())?;
@@ -266,7 +266,7 @@ impl Dialogue {
     }
 }
 
-/// Writes turns in alternation, for a template that knows no calls. Calls stand as the model writes them.
+/// Writes alternating turns, for a template without a call syntax. Calls are written as the model writes them.
 fn write_turns(said: Vec<Saying>, messages: &mut Vec<Message>) {
     let mut turn: Option<(Speaker, String)> = None;
     let mut was_call = false;
@@ -293,13 +293,13 @@ fn write_turns(said: Vec<Saying>, messages: &mut Vec<Message>) {
     turn.into_iter().for_each(end);
 }
 
-/// Writes messages with calls and results of their own, for a template that knows them.
+/// Writes calls and results as separate messages, for a template with a call syntax.
 fn write_native(said: Vec<Saying>, messages: &mut Vec<Message>) {
     for saying in said {
         match saying {
             Saying::Text(speaker, text) => messages.push(Message::new(role(speaker), text)),
             Saying::Call(name, arguments) => {
-                // Templates look for names in them. What some model has written instead of an object is one value.
+                // Templates iterate over the arguments' names. Other text from a model becomes a single value.
                 let object = serde_json::from_str(&arguments).ok().filter(Value::is_object);
                 let arguments = object.unwrap_or_else(|| json!({"value": arguments}));
                 let call = json!({"type": "function", "function": {"name": name, "arguments": arguments}});
@@ -309,7 +309,7 @@ fn write_native(said: Vec<Saying>, messages: &mut Vec<Message>) {
                 }
             }
             Saying::Result(name, text) => {
-                // A template that names results refuses one without a name.
+                // Templates that print a result's name refuse a result without one.
                 let name = Some(name.unwrap_or_else(|| "function".to_owned()));
                 messages.push(Message { name, ..Message::new("tool", text) });
             }
@@ -324,7 +324,7 @@ fn role(speaker: Speaker) -> &'static str {
     }
 }
 
-/// The error for a prompt. One that is too long has OpenAI's code for it.
+/// The error for a prompt. For one that is too long it has OpenAI's code.
 pub(super) fn refusal(e: &crate::Error, model: &Model, param: &str) -> ApiError {
     let e = ApiError::from(e).param(param);
     let context = model.context;
@@ -333,5 +333,5 @@ pub(super) fn refusal(e: &crate::Error, model: &Model, param: &str) -> ApiError 
     e.code(if is_length { TOO_LONG } else { "invalid_value" })
 }
 
-/// OpenAI's code of a prompt that is longer than the context.
+/// OpenAI's code for a prompt that is longer than the context.
 pub(super) const TOO_LONG: &str = "context_length_exceeded";

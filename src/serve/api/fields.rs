@@ -1,20 +1,20 @@
-//! Reads a request's fields strictly. Each error names the field by its path, such as `messages[2].role`.
+//! Strict reading of a request's fields. Each error names the field by its path, such as `messages[2].role`.
 //!
-//! `null` is as good as no field. Which fields there are, and what becomes of those that no reader reads, is in `table`.
+//! `null` counts as a missing field. The known fields, and the treatment of those that no reader reads, are in `table`.
 
 use crate::serve::http::ApiError;
 use serde_json::{Map, Value};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-/// Most characters of a value that an error quotes.
+/// The most characters of a value quoted in an error.
 const QUOTED: usize = 60;
 
 /// The fields of an object in a request.
 #[derive(Debug, Clone)]
 pub(super) struct Fields<'a> {
     map: &'a Map<String, Value>,
-    /// The object's own path, empty for the body.
+    /// The object's path, empty for the body.
     at: String,
 }
 
@@ -22,7 +22,7 @@ impl<'a> Fields<'a> {
     /// The fields of the body.
     ///
     /// # Errors
-    /// 400: it is no object.
+    /// 400: the body is not an object.
     pub fn of_body(body: &'a Value) -> Result<Fields<'a>, ApiError> {
         match body {
             Value::Object(map) => Ok(Fields { map, at: String::new() }),
@@ -35,7 +35,7 @@ impl<'a> Fields<'a> {
     /// The fields of the object at a path.
     ///
     /// # Errors
-    /// 400: it is no object.
+    /// 400: the value is not an object.
     pub fn of(value: &'a Value, at: String) -> Result<Fields<'a>, ApiError> {
         match value {
             Value::Object(map) => Ok(Fields { map, at }),
@@ -48,38 +48,38 @@ impl<'a> Fields<'a> {
         if self.at.is_empty() { name.to_owned() } else { format!("{}.{name}", self.at) }
     }
 
-    /// The object's own path.
+    /// The object's path.
     pub fn at(&self) -> &str {
         &self.at
     }
 
-    /// A field that is there and not null.
+    /// A field's value, if present and not null.
     pub fn get(&self, name: &str) -> Option<&'a Value> {
         self.map.get(name).filter(|value| !value.is_null())
     }
 
-    /// The error for a field: `what` follows its name.
+    /// The error for a field; `what` continues a sentence after its name.
     pub fn wrong(&self, name: &str, what: impl Display) -> ApiError {
         let path = self.path(name);
         ApiError::bad(format!("{path} {what}")).param(path).code("invalid_value")
     }
 
-    /// The error for a field that has to be there.
+    /// The error for a missing required field.
     pub fn missing(&self, name: &str) -> ApiError {
         let path = self.path(name);
         ApiError::bad(format!("{path} is missing")).param(path).code("missing_required_parameter")
     }
 
-    /// The error for a field that would change the answer, and is not served.
+    /// The error for a field that would change the answer but is not supported.
     pub fn unserved(&self, name: &str, remedy: &str) -> ApiError {
         let path = self.path(name);
         ApiError::bad(format!("{path} is not supported; {remedy}")).param(path).code("unsupported_parameter")
     }
 
-    /// Refuses fields that would change the answer and are not served. Each is given with the value that changes nothing.
+    /// Refuses unsupported fields that would change the answer. Each comes with the value that changes nothing.
     ///
     /// # Errors
-    /// 400: one has another value.
+    /// 400: a field has another value.
     pub fn refuse_unserved(&self, unserved: &[(&str, &str)]) -> Result<(), ApiError> {
         for (name, neutral) in unserved {
             if let Some(value) = self.get(name).filter(|value| !is_same(value, neutral)) {
@@ -90,10 +90,10 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
-    /// A text.
+    /// A string.
     ///
     /// # Errors
-    /// 400: it is none.
+    /// 400: it is another value.
     pub fn text(&self, name: &str) -> Result<Option<&'a str>, ApiError> {
         self.get(name).map(|value| self.as_text(name, value)).transpose()
     }
@@ -102,10 +102,10 @@ impl<'a> Fields<'a> {
         value.as_str().ok_or_else(|| wrong_kind(&self.path(name), value, "a text"))
     }
 
-    /// `true` or `false`.
+    /// A boolean.
     ///
     /// # Errors
-    /// 400: it is neither.
+    /// 400: it is another value.
     pub fn boolean(&self, name: &str) -> Result<Option<bool>, ApiError> {
         let read = |value: &Value| value.as_bool().ok_or_else(|| wrong_kind(&self.path(name), value, "true or false"));
         self.get(name).map(read).transpose()
@@ -114,7 +114,7 @@ impl<'a> Fields<'a> {
     /// A number within a range.
     ///
     /// # Errors
-    /// 400: it is none, or outside.
+    /// 400: it is not a number, or out of range.
     pub fn number(&self, name: &str, range: RangeInclusive<f32>) -> Result<Option<f32>, ApiError> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let number = value.as_f64().ok_or_else(|| wrong_kind(&self.path(name), value, "a number"))?;
@@ -124,10 +124,10 @@ impl<'a> Fields<'a> {
         Ok(Some(number as f32))
     }
 
-    /// A whole number within a range; `2.0` is one.
+    /// An integer within a range; `2.0` counts as one.
     ///
     /// # Errors
-    /// 400: it is none, or outside.
+    /// 400: it is not an integer, or out of range.
     pub fn integer(&self, name: &str, range: RangeInclusive<i64>) -> Result<Option<i64>, ApiError> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let number = as_integer(value).ok_or_else(|| wrong_kind(&self.path(name), value, "a whole number"))?;
@@ -141,10 +141,10 @@ impl<'a> Fields<'a> {
         self.wrong(name, format!("is {}, and has to be from {least} to {most}", shown(value)))
     }
 
-    /// The object in the field `name`; `None` where there is no such field.
+    /// The object in the field `name`; `None` if the field is missing.
     ///
     /// # Errors
-    /// 400: the field holds something else.
+    /// 400: it is another value.
     pub fn object(&self, name: &str) -> Result<Option<Fields<'a>>, ApiError> {
         self.get(name).map(|value| Fields::of(value, self.path(name))).transpose()
     }
@@ -152,7 +152,7 @@ impl<'a> Fields<'a> {
     /// A list.
     ///
     /// # Errors
-    /// 400: it is none.
+    /// 400: it is another value.
     pub fn list(&self, name: &str) -> Result<Option<&'a [Value]>, ApiError> {
         let read = |value: &'a Value| match value {
             Value::Array(values) => Ok(values.as_slice()),
@@ -164,17 +164,17 @@ impl<'a> Fields<'a> {
     /// A list of objects.
     ///
     /// # Errors
-    /// 400: it is none.
+    /// 400: it is another value.
     pub fn objects(&self, name: &str) -> Result<Option<Vec<Fields<'a>>>, ApiError> {
         let Some(values) = self.list(name)? else { return Ok(None) };
         let fields = values.iter().enumerate().map(|(i, value)| Fields::of(value, format!("{}[{i}]", self.path(name))));
         fields.collect::<Result<_, _>>().map(Some)
     }
 
-    /// A text, or a list of texts.
+    /// A string, or a list of strings.
     ///
     /// # Errors
-    /// 400: it is neither.
+    /// 400: it is another value.
     pub fn texts(&self, name: &str) -> Result<Vec<&'a str>, ApiError> {
         match self.get(name) {
             None => Ok(Vec::new()),
@@ -189,14 +189,14 @@ impl<'a> Fields<'a> {
         serde_json::to_string(self.map).unwrap_or_default()
     }
 
-    /// Names and values.
+    /// Names and values in order.
     pub fn entries(&self) -> impl Iterator<Item = (&'a str, &'a Value)> {
         self.map.iter().map(|(name, value)| (name.as_str(), value))
     }
 }
 
-/// A whole number, if it is one. What only a float holds counts as that float; from 2⁶³ on it is outside of every range, since
-/// a number that is just outside would round to one that is not.
+/// An integer, if the value is one. A float counts if it is integral and below 2⁶³. From there on a float may have been
+/// rounded, so it is treated as out of every range.
 pub(super) fn as_integer(value: &Value) -> Option<i128> {
     let whole = value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from));
     whole.or_else(|| match value.as_f64().filter(|number| number.fract() == 0.0)? {
@@ -206,12 +206,12 @@ pub(super) fn as_integer(value: &Value) -> Option<i128> {
     })
 }
 
-/// The error for a value of another kind than wanted.
+/// The error for a value of another kind.
 pub(super) fn wrong_kind(path: &str, value: &Value, wanted: &str) -> ApiError {
     ApiError::bad(format!("{path} is {}, and has to be {wanted}", kind(value))).param(path).code("invalid_type")
 }
 
-/// Whether a value is the one that `text` writes, as JSON or as the words of a text. Numbers count as numbers.
+/// Whether a value equals the one written in `text`, as JSON or as plain text. Numbers are compared as numbers.
 pub(super) fn is_same(value: &Value, text: &str) -> bool {
     let Ok(other) = serde_json::from_str::<Value>(text) else { return value.as_str() == Some(text) };
     match (value.as_f64(), other.as_f64()) {
@@ -220,7 +220,7 @@ pub(super) fn is_same(value: &Value, text: &str) -> bool {
     }
 }
 
-/// What a value is, in words.
+/// The kind of a value, for errors.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -232,7 +232,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// A value as it was written, or the beginning of a long one.
+/// A value as JSON; a long one is cut off.
 pub(super) fn shown(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(QUOTED) {

@@ -1,17 +1,17 @@
-//! What form a reply has to have: the grammars of `response_format`, `text.format`, `format`, `json_schema`, `grammar` and of
-//! tools.
+//! The form of a reply: grammars requested by `response_format`, `text.format`, `format`, `json_schema`, `grammar` or
+//! by tools.
 
 use super::fields::{Fields, shown, wrong_kind};
 use crate::grammar::Grammar;
 use crate::serve::http::ApiError;
 use serde_json::{Value, json};
 
-/// A grammar, and the request's field that asks for it.
+/// A grammar, with the field of the request that asks for it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RequestedGrammar {
     pub grammar: Grammar,
     pub param: String,
-    /// The form that a reply without calls has, where the grammar is that of tools with it.
+    /// In a grammar of tools: the requested form of a reply without calls.
     pub beside: Option<Box<RequestedGrammar>>,
 }
 
@@ -21,7 +21,7 @@ impl RequestedGrammar {
     }
 }
 
-/// Reads the form that a chat completion or a completion asks for. `None`: free text.
+/// Reads the form requested by a chat completion or a completion. `None`: free text.
 ///
 /// # Errors
 /// 400: a field is wrong, or two ask for different forms.
@@ -38,7 +38,8 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Option<RequestedGrammar>, ApiE
     only_one([format, schema.transpose()?, lark.transpose()?])
 }
 
-/// Whether a schema lies within `json_schema`, as in `response_format`, or beside the type, as in Responses' `text.format`.
+/// Whether a schema is inside `json_schema`, as in `response_format`, or next to the type, as in the `text.format` of
+/// responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Nested {
     Yes,
@@ -48,11 +49,11 @@ pub(super) enum Nested {
 /// Reads `{"type": "text" | "json_object" | "json_schema", ..}`.
 ///
 /// # Errors
-/// 400: it is something else.
+/// 400: it is another value.
 pub(super) fn read_format(format: &Fields<'_>, nested: Nested) -> Result<Option<RequestedGrammar>, ApiError> {
     match format.text("type")?.ok_or_else(|| format.missing("type"))? {
         "text" => Ok(None),
-        // llama.cpp takes a schema here too.
+        // llama.cpp accepts a schema here too.
         "json_object" => match format.get("schema") {
             Some(schema) => read_schema(schema, format.path("schema")).map(Some),
             None => Ok(Some(RequestedGrammar::new(Grammar::JsonObject, format.at().to_owned()))),
@@ -60,7 +61,7 @@ pub(super) fn read_format(format: &Fields<'_>, nested: Nested) -> Result<Option<
         "json_schema" => {
             let holder = match (nested, format.object("json_schema")?) {
                 (Nested::Yes, Some(holder)) => holder,
-                // llama.cpp takes the schema beside the type too.
+                // llama.cpp accepts the schema next to the type too.
                 (Nested::Yes, None) if format.get("schema").is_none() => return Err(format.missing("json_schema")),
                 (Nested::Yes | Nested::No, _) => format.clone(),
             };
@@ -76,7 +77,7 @@ pub(super) fn read_format(format: &Fields<'_>, nested: Nested) -> Result<Option<
 /// Reads Ollama's `format`: `"json"`, or a schema.
 ///
 /// # Errors
-/// 400: it is something else.
+/// 400: it is another value.
 pub(super) fn read_ollama(fields: &Fields<'_>) -> Result<Option<RequestedGrammar>, ApiError> {
     match fields.get("format") {
         None => Ok(None),
@@ -91,7 +92,7 @@ pub(super) fn read_ollama(fields: &Fields<'_>) -> Result<Option<RequestedGrammar
 /// Reads Anthropic's `output_config.format` or, by its older name, `output_format`: `{"type": "json_schema", "schema": ..}`.
 ///
 /// # Errors
-/// 400: it is something else, or both ask for a form.
+/// 400: it is another value, or both ask for a form.
 pub(super) fn read_anthropic(fields: &Fields<'_>) -> Result<Option<RequestedGrammar>, ApiError> {
     let format = match fields.object("output_config")? {
         Some(config) => config.object("format")?,
@@ -107,7 +108,7 @@ pub(super) fn read_anthropic(fields: &Fields<'_>) -> Result<Option<RequestedGram
     only_one([read(format)?, read(fields.object("output_format")?)?])
 }
 
-/// The form of several fields, of which one asks. An object without a schema is not another form than a schema.
+/// The form in one of several fields. An object without a schema agrees with a schema.
 fn only_one<const N: usize>(forms: [Option<RequestedGrammar>; N]) -> Result<Option<RequestedGrammar>, ApiError> {
     let has_schema = forms.iter().flatten().any(|form| matches!(form.grammar, Grammar::JsonSchema(_)));
     let is_looser = |form: &RequestedGrammar| has_schema && form.grammar == Grammar::JsonObject;

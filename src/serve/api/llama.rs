@@ -1,4 +1,4 @@
-//! What llama.cpp's server says of itself: `/props` and `/slots`, which its clients ask before they begin.
+//! `/props` and `/slots` of llama.cpp's server, which its clients request at the start.
 
 use super::Call;
 use super::fields::shown;
@@ -8,7 +8,7 @@ use crate::serve::http::{ApiError, Gone, Responder};
 use crate::serve::service::ReplyTokens;
 use serde_json::{Value, json};
 
-/// Describes the server and how it samples without parameters.
+/// Describes the server and its default sampling.
 ///
 /// # Errors
 /// The peer is gone.
@@ -40,7 +40,8 @@ pub(super) fn props(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     call.answer(reply, props)
 }
 
-/// Lists the places of replies, with counts of tokens where one is taken, and never their text: it is another client's.
+/// Lists the slots, with token counts of those in use. The text of replies is never shown, because it belongs to other
+/// clients.
 ///
 /// # Errors
 /// The peer is gone.

@@ -1,4 +1,4 @@
-//! How likely tokens were, in OpenAI's words.
+//! Likelihoods of tokens in OpenAI's formats.
 
 use super::fields::Fields;
 use crate::sequence::Likelihood;
@@ -8,10 +8,10 @@ use crate::serve::job::ReplyToken;
 use crate::text::Tokenizer;
 use serde_json::{Map, Value, json};
 
-/// Stands for minus infinity, which JSON cannot say. OpenAI's number.
+/// OpenAI's number in place of minus infinity, which JSON cannot express.
 const LEAST: f32 = -9999.0;
 
-/// Reads a chat completion's `logprobs` and `top_logprobs`: of how many of the likeliest tokens the likelihood is wanted.
+/// Reads a chat completion's `logprobs` and `top_logprobs`: the number of alternatives, or `None` without likelihoods.
 ///
 /// # Errors
 /// 400: a value is wrong, or `top_logprobs` comes without `logprobs`.
@@ -36,7 +36,7 @@ pub(super) fn entry(tokenizer: &Tokenizer, token: &ReplyToken, likelihood: &Like
     entry
 }
 
-/// The object of a plain completion, which grows token by token.
+/// The likelihood object of a plain completion, which grows token by token.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LogprobTable {
     tokens: Vec<String>,
@@ -46,17 +46,17 @@ pub(super) struct LogprobTable {
     place: Place,
 }
 
-/// Where in the text the next token begins.
+/// The position of the next token in the text.
 #[derive(Debug, Clone, Default)]
 struct Place {
-    /// Characters before the run of byte tokens.
+    /// Characters before the current run of byte tokens.
     characters: usize,
-    /// The byte tokens since the last other one. They are characters together.
+    /// Bytes of the current run of byte tokens, which together form characters.
     run: Vec<u8>,
 }
 
 impl Place {
-    /// The characters before the next token. A token within a character begins where that does.
+    /// The number of characters before the next token. A token inside a character begins where the character does.
     fn offset(&self) -> usize {
         let whole = match std::str::from_utf8(&self.run) {
             Ok(text) => text,
@@ -65,7 +65,8 @@ impl Place {
         self.characters + whole.chars().count()
     }
 
-    /// Ends the run, as [`StreamDecoder`](crate::text::StreamDecoder) does: each byte of one that is no UTF-8 is a character.
+    /// Ends the run. As in [`StreamDecoder`](crate::text::StreamDecoder), a run that is not UTF-8 has a character per
+    /// byte.
     fn end_run(&mut self) {
         let run = std::mem::take(&mut self.run);
         self.characters += std::str::from_utf8(&run).map_or(run.len(), |text| text.chars().count());
@@ -82,7 +83,7 @@ impl Place {
     }
 }
 
-/// The key of a token: its text, or OpenAI's way to write bytes that are no characters by themselves.
+/// A token's key: its text, or OpenAI's notation for bytes that are not UTF-8.
 fn key(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
@@ -91,12 +92,12 @@ fn key(bytes: &[u8]) -> String {
 }
 
 impl LogprobTable {
-    /// A table of tokens behind this many characters.
+    /// A table for tokens after this many characters.
     pub fn behind(characters: usize) -> LogprobTable {
         LogprobTable { place: Place { characters, run: Vec::new() }, ..LogprobTable::default() }
     }
 
-    /// Adds a text's first token, which follows none. `is_said`: the text that is echoed has it.
+    /// Adds a text's first token, which has no likelihood. `is_said`: the echoed text contains it.
     pub fn add_first(&mut self, tokenizer: &Tokenizer, id: u32, is_said: bool) {
         let said = if is_said { tokenizer.bytes(id) } else { Vec::new() };
         self.add_token(tokenizer, id, &said);
@@ -104,27 +105,27 @@ impl LogprobTable {
         self.top.push(Value::Null);
     }
 
-    /// Adds a token that the text has as the bytes `said`.
+    /// Adds a token whose bytes in the text are `said`.
     fn add_token(&mut self, tokenizer: &Tokenizer, id: u32, said: &[u8]) {
         self.offsets.push(self.place.offset());
         self.place.push(tokenizer, id, said);
         self.tokens.push(key(&tokenizer.bytes(id)));
     }
 
-    /// Adds a token. `is_prompt`: it is the prompt's, whose special tokens are text.
+    /// Adds a token. `is_prompt`: it belongs to the prompt, in which special tokens are shown as text.
     pub fn add(&mut self, tokenizer: &Tokenizer, token: &ReplyToken, likelihood: &Likelihood, is_prompt: bool) {
         let said = if is_prompt { Some(tokenizer.bytes(token.id)) } else { tokenizer.bytes_of(token.id) };
         self.add_token(tokenizer, token.id, &said.unwrap_or_default());
         self.logprobs.push(Some(likelihood.logprob.max(LEAST)));
         let mut top = Map::new();
         for &(id, logprob) in &likelihood.top {
-            // Of two tokens of one text the likelier one, which comes first.
+            // Of two tokens with the same text the likelier one counts. It comes first.
             top.entry(key(&tokenizer.bytes(id))).or_insert_with(|| json!(logprob.max(LEAST)));
         }
         self.top.push(Value::Object(top));
     }
 
-    /// The entries since the last call.
+    /// Takes the entries since the last call.
     pub fn take(&mut self) -> Value {
         let place = self.place.clone();
         let LogprobTable { tokens, logprobs, top, offsets, .. } =

@@ -1,11 +1,11 @@
-//! Reads the messages of a chat completion, as OpenAI and Ollama write them, and the parts of content, which all APIs share.
+//! Reads the messages of chat completions in OpenAI's and Ollama's formats, and the parts of content in all APIs.
 
 use super::dialogue::{Content, Dialogue};
 use super::fields::{Fields, shown};
 use crate::serve::http::ApiError;
 use serde_json::{Value, json};
 
-/// Parts that the model cannot read, which are no text, each with its name for the note that stands in its place.
+/// Types of parts that are not text, with the name used in the note that replaces them.
 const UNREAD: [(&str, &str); 16] = [
     ("audio", "audio"),
     ("computer_screenshot", "a screenshot"),
@@ -25,13 +25,13 @@ const UNREAD: [(&str, &str); 16] = [
     ("video_url", "a video"),
 ];
 
-/// Parts that are not said to this model: what another one thought.
+/// Types of parts that are dropped: the thoughts of other models.
 const SILENT: [&str; 5] = ["thinking", "redacted_thinking", "reasoning", "reasoning_text", "encrypted_content"];
 
-/// Reads the messages of a chat completion, as OpenAI and Ollama write them.
+/// Reads the messages of a chat completion in OpenAI's or Ollama's format.
 ///
 /// # Errors
-/// 400: there are none, or one is not understood.
+/// 400: there are none, or one is not valid.
 pub(super) fn read(fields: &Fields<'_>) -> Result<Dialogue, ApiError> {
     let messages = fields.objects("messages")?.ok_or_else(|| fields.missing("messages"))?;
     if messages.is_empty() {
@@ -59,7 +59,7 @@ fn read_message(message: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), Api
             let calls = message.objects("tool_calls")?.unwrap_or_default();
             let says_nothing = content.as_ref().is_none_or(|content| content.text.is_empty());
             if calls.is_empty() && function.is_none() || !says_nothing {
-                // A client that saved no answer, as after a cancelled one, sends null.
+                // Clients send null for an answer that was not saved, for instance after a cancellation.
                 let refusal = message.text("refusal")?.map(Content::from);
                 dialogue.add_message(role, content.or(refusal).unwrap_or_default(), message)?;
             }
@@ -70,7 +70,7 @@ fn read_message(message: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), Api
     }
 }
 
-/// Adds what Ollama keeps beside a message's text, and OpenAI beside the assistant's.
+/// Adds the images that Ollama keeps next to a message's text, and OpenAI's audio next to the assistant's.
 fn with_images(message: &Fields<'_>, content: Option<Content>) -> Result<Option<Content>, ApiError> {
     let images = message.list("images")?.unwrap_or_default().len();
     let audio = message.object("audio")?.map(|audio| Part::Unread("audio", audio.at().to_owned()));
@@ -99,16 +99,16 @@ fn read_function(id: &str, function: &Fields<'_>, dialogue: &mut Dialogue) -> Re
     Ok(())
 }
 
-/// The arguments of a call of a custom tool, which takes a text.
+/// The arguments of a custom tool's call, which consist of a text.
 pub(super) fn custom_arguments(input: &str) -> String {
     json!({"input": input}).to_string()
 }
 
-/// The JSON of a call's arguments: an object, or as OpenAI has it, the text of one. A text that is none becomes a JSON text: it is
-/// what some model has written.
+/// A call's arguments as JSON: an object, or as in OpenAI's API its text. A text that is not an object, such as some
+/// models write, becomes a JSON string.
 ///
 /// # Errors
-/// 400: they are something else.
+/// 400: the arguments are another value.
 pub(super) fn arguments(fields: &Fields<'_>, name: &str) -> Result<String, ApiError> {
     match fields.get(name).ok_or_else(|| fields.missing(name))? {
         Value::String(text) => Ok(match serde_json::from_str::<Value>(text) {
@@ -116,7 +116,7 @@ pub(super) fn arguments(fields: &Fields<'_>, name: &str) -> Result<String, ApiEr
                 true => without_blanks(text),
                 false => value.to_string(),
             },
-            // No arguments, in some clients' words.
+            // Some clients send empty text for no arguments.
             Err(_) if text.trim().is_empty() => "{}".to_owned(),
             _ => Value::from(text.as_str()).to_string(),
         }),
@@ -125,13 +125,13 @@ pub(super) fn arguments(fields: &Fields<'_>, name: &str) -> Result<String, ApiEr
     }
 }
 
-/// Whether JSON may have a number of more digits than 64 bits hold, which its reader would round.
+/// Whether a JSON text may have a number that does not fit 64 bits, which parsing would round.
 fn has_long_number(json: &str) -> bool {
     const DIGITS: usize = 18;
     json.as_bytes().chunk_by(|a, b| a.is_ascii_digit() && b.is_ascii_digit()).any(|run| run.len() > DIGITS)
 }
 
-/// JSON without blanks between its parts, as the model writes it.
+/// Removes blanks between the parts of a JSON text, as the model writes it.
 fn without_blanks(json: &str) -> String {
     let (mut in_text, mut is_escaped) = (false, false);
     let is_part = |c: &char| {
@@ -143,15 +143,15 @@ fn without_blanks(json: &str) -> String {
     json.chars().filter(is_part).collect()
 }
 
-/// Reads content: text, or parts. Parts of text are joined as they are; in the place of another stands a note.
+/// Reads content: a text or parts. Text parts are joined; other parts are replaced by a note.
 ///
 /// # Errors
-/// 400: it is neither, or a part is not understood.
+/// 400: it is another value, or a part is not valid.
 pub(super) fn content(fields: &Fields<'_>, name: &str) -> Result<Option<Content>, ApiError> {
     Ok(parts(fields, name)?.map(|parts| join(parts, None)))
 }
 
-/// Reads the parts of content, of which a text is the only one.
+/// Reads the parts of content. A plain text is a single part.
 ///
 /// # Errors
 /// As [`content`].
@@ -162,7 +162,7 @@ pub(super) fn parts(fields: &Fields<'_>, name: &str) -> Result<Option<Vec<Part>>
         Some(Value::Array(_)) => {
             fields.objects(name)?.unwrap_or_default().iter().map(Part::read).collect::<Result<_, _>>().map(Some)
         }
-        // What a computer's tool has returned is one part.
+        // The result of a computer tool is a single part.
         Some(Value::Object(_)) => {
             let part = fields.object(name)?.map(|part| Part::read(&part)).transpose()?;
             Ok(part.map(|part| vec![part]))
@@ -174,7 +174,7 @@ pub(super) fn parts(fields: &Fields<'_>, name: &str) -> Result<Option<Vec<Part>>
 /// A part of content.
 pub(super) enum Part {
     Text(String),
-    /// What the model cannot read: its name, and where it stands in the request.
+    /// A part that the model cannot read: its name and its path in the request.
     Unread(&'static str, String),
 }
 
@@ -182,7 +182,7 @@ impl Part {
     /// Reads a part.
     ///
     /// # Errors
-    /// 400: it is of no known type, or lacks its text.
+    /// 400: its type is unknown, or it lacks its text.
     pub fn read(part: &Fields<'_>) -> Result<Part, ApiError> {
         let kind = part.text("type")?.ok_or_else(|| part.missing("type"))?;
         let text = |name: &str| part.text(name)?.map(str::to_owned).ok_or_else(|| part.missing(name));
@@ -205,7 +205,7 @@ impl Part {
     }
 }
 
-/// The text of Anthropic's documents and search results that are text.
+/// The text of Anthropic's documents and search results, if they are text.
 fn readable(part: &Fields<'_>) -> Result<Option<String>, ApiError> {
     let source = match part.get("source") {
         Some(Value::Object(_)) => part.object("source")?,

@@ -1,8 +1,8 @@
-//! The paths that the server answers: OpenAI's, Ollama's, Anthropic's, llama.cpp's, and its own.
+//! The paths of the server's API: OpenAI's, Ollama's, Anthropic's, llama.cpp's, and its own.
 //!
-//! A request for text goes one way: `table` has every field of the published interfaces, `fields` reads JSON strictly, `options`, `messages`, `form` and `tools` make an
-//! [`Ask`](super::job::ReplyRequest) of it, and `run` puts that into the queue and answers with what comes of it, in
-//! the words of its API (`run::Wording`).
+//! All requests for text take the same way: `table` lists every field of the published interfaces, `fields` reads JSON
+//! strictly, `options`, `messages`, `form` and `tools` build a [`ReplyRequest`](super::job::ReplyRequest), and `run`
+//! puts it into the queue and formats the answer in the request's API (`run::Wording`).
 
 mod anthropic;
 mod calls;
@@ -43,7 +43,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// The paths that need no key: what supervisors ask, and the page's files.
+    /// The paths that need no key: health checks for supervisors, and the page's files.
     pub fn open_paths() -> Vec<String> {
         ["/livez", "/readyz", "/health"].into_iter().map(str::to_owned).chain(page::paths()).collect()
     }
@@ -54,7 +54,7 @@ impl Api {
     }
 }
 
-/// A path, its method, and what answers it. A path that ends in `{}` takes any rest.
+/// A method, a path and its handler. A path that ends in `{}` matches any rest.
 type Route = (Method, &'static str, fn(&Call<'_>, Responder<'_>) -> Result<(), Gone>);
 
 const ROUTES: [Route; 28] = [
@@ -111,7 +111,7 @@ impl Handler for Api {
         call("").refuse(reply, &e)
     }
 
-    /// As Ollama and Anthropic do on their paths, and as OpenAI does on all others.
+    /// The error format of a path: Ollama's and Anthropic's on their paths, OpenAI's on all others.
     fn wording(&self, path: &str) -> ErrorWording {
         match path.strip_prefix("/v1/messages") {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => anthropic::error,
@@ -125,7 +125,7 @@ impl Handler for Api {
     }
 }
 
-/// What a path has in the place of a route's `{}`; empty where the route has none. `None`: it is another path.
+/// The part of a path that matches a route's `{}`; empty for a route without one. `None`: the path does not match.
 fn rest<'p>(route: &str, path: &'p str) -> Option<&'p str> {
     match route.strip_suffix("{}") {
         Some(start) => path.strip_prefix(start).filter(|rest| !rest.is_empty()),
@@ -133,18 +133,18 @@ fn rest<'p>(route: &str, path: &'p str) -> Option<&'p str> {
     }
 }
 
-/// A request on its way to an answer.
+/// A request being answered.
 struct Call<'a> {
     service: &'a Service,
     request: &'a HttpRequest,
-    /// Until it is read.
+    /// The body, until it is read.
     body: &'a Cell<Body>,
-    /// What the path has in the place of the route's `{}`.
+    /// The part of the path that matches the route's `{}`.
     rest: &'a str,
 }
 
 impl Call<'_> {
-    /// The body, which is JSON and is read once: a reply may take long, and its request's memory is others' by then.
+    /// Parses the body as JSON. It is consumed, so that its memory is free during a long reply.
     fn body(&self) -> Result<Json, ApiError> {
         let coding = self.request.headers.get("content-encoding").map(str::trim);
         match coding.filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity")) {
@@ -156,8 +156,8 @@ impl Call<'_> {
         }
     }
 
-    /// What the answer calls the model: the name that it is asked by, where that is one of its own. Clients with a fixed name
-    /// are answered too, unless the server is strict about names.
+    /// The model's name in the answer: the requested name if it is one of the model's. Other names are answered under
+    /// the model's own name, because some clients have a fixed one, unless the server is strict about names.
     fn model_name(&self, fields: &Fields<'_>, model: &Model) -> Result<String, ApiError> {
         let Some(asked) = fields.text("model")?.filter(|asked| !asked.is_empty()) else {
             return Ok(model.name.clone());
@@ -172,10 +172,10 @@ impl Call<'_> {
         }
     }
 
-    /// The model's name that `asked` is. Ollama's clients add a tag to a name that has none.
+    /// The model's name that matches `asked`. Ollama's clients add the tag `latest` to a name without a tag.
     ///
     /// # Errors
-    /// 404: it is another model's.
+    /// 404: the name is another model's.
     fn own_name<'n>(&'n self, asked: &str, model: &'n Model) -> Result<&'n str, ApiError> {
         let untagged = asked.strip_suffix(":latest");
         let is_it = |name: &&str| *name == asked || Some(*name) == untagged;
@@ -185,7 +185,7 @@ impl Call<'_> {
         })
     }
 
-    /// Sends a value, or says why there is none.
+    /// Sends a value or an error.
     fn answer(&self, reply: Responder<'_>, value: Result<Value, ApiError>) -> Result<(), Gone> {
         match value {
             Ok(value) => reply.json(200, &value),
@@ -193,14 +193,14 @@ impl Call<'_> {
         }
     }
 
-    /// Says what is wrong.
+    /// Sends an error.
     fn refuse(&self, reply: Responder<'_>, e: &ApiError) -> Result<(), Gone> {
         self.note_failure(e, &reply.notes());
         reply.error(e)
     }
 
-    /// Counts an error that is the server's, and logs it: what was refused for want of room, what came too late, what failed.
-    /// The access log has the code of any.
+    /// Counts and logs the server's own errors: no room, too late, or a failure. The access log gets the code of any
+    /// error.
     fn note_failure(&self, e: &ApiError, notes: &Notes) {
         notes.set("error", e.code.unwrap_or(e.kind));
         if e.status < 500 || e.status == 501 {

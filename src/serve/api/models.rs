@@ -1,4 +1,4 @@
-//! `/v1/models`: the model that is loaded, under its name and its aliases.
+//! `/v1/models`: the loaded model, under its name and its aliases.
 
 use super::{Call, run};
 use crate::serve::http::{Gone, Responder};

@@ -1,4 +1,4 @@
-//! Ollama's API, as Home Assistant and Ollama's own clients call it. Streams are lines of JSON.
+//! Ollama's API, as used by Home Assistant and Ollama's own clients. Streams are lines of JSON.
 
 use super::calls::{self, CallDetector, Said, ToolCall};
 use super::dialogue::{self, Dialogue, Prompt, Speaker};
@@ -19,15 +19,16 @@ use std::time::{Duration, Instant, SystemTime};
 /// The content type of lines of JSON.
 const LINES: &str = "application/x-ndjson";
 
-/// The version of Ollama whose API this is, as far as it goes: clients refuse an older one. Kiln's own is in `/props`.
+/// The version of Ollama whose API this implements, because clients refuse older ones. Kiln's own version is in
+/// `/props`.
 const API_LEVEL: &str = "0.6.4";
 
-/// An error in Ollama's words.
+/// An error in Ollama's format.
 pub(super) fn error(e: &ApiError) -> Value {
     json!({"error": e.message})
 }
 
-/// Says which version of the API this is.
+/// Sends the version of the API.
 ///
 /// # Errors
 /// The peer is gone.
@@ -44,7 +45,7 @@ pub(super) fn tags(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
         let describe = |name: &str| {
             json!({
                 "name": name, "model": name, "modified_at": written(model.loaded), "size": model.published.bytes,
-                // Ollama's own client cuts twelve digits off without looking.
+                // Ollama's own client cuts twelve digits off without checking.
                 "digest": model.identity.digest(), "details": details(&model), "capabilities": CAPABILITIES,
             })
         };
@@ -53,7 +54,7 @@ pub(super) fn tags(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     call.answer(reply, list)
 }
 
-/// Lists the model as one that is loaded, which it is until the server ends.
+/// Lists the model as loaded, which it stays until the server ends.
 ///
 /// # Errors
 /// The peer is gone.
@@ -64,7 +65,7 @@ pub(super) fn running(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone>
         let model = json!({
             "name": model.name, "model": model.name, "size": memory, "digest": model.identity.digest(),
             "details": details(&model),
-            // The largest time that Ollama's clients read: the model stays.
+            // The latest time that Ollama's clients can read, because the model stays loaded.
             "expires_at": "9999-12-31T23:59:59Z", "size_vram": on_device, "context_length": model.context,
         });
         json!({"models": [model]})
@@ -72,7 +73,7 @@ pub(super) fn running(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone>
     call.answer(reply, list)
 }
 
-/// Describes the model, by one of its names.
+/// Describes the model under one of its names.
 ///
 /// # Errors
 /// The peer is gone.
@@ -85,7 +86,7 @@ fn describe(call: &Call<'_>) -> Result<Value, ApiError> {
     let body = call.body()?;
     let fields = Fields::of_body(&body)?;
     table::SHOW.check(&fields)?;
-    // Ollama's older name for it.
+    // The second is Ollama's older name for the field.
     let asked = fields.text("model")?.or(fields.text("name")?).ok_or_else(|| fields.missing("model"))?;
     call.own_name(asked, &model)?;
     let shape = &model.shape;
@@ -101,7 +102,7 @@ fn describe(call: &Call<'_>) -> Result<Value, ApiError> {
             "gemma3.attention.key_length": shape.head_dim,
             "gemma3.attention.sliding_window": shape.window,
             "gemma3.block_count": shape.layers.len(),
-            // What this server takes, not what the model was made for.
+            // The server's context, not the model's maximum.
             "gemma3.context_length": model.context,
             "gemma3.embedding_length": shape.hidden,
             "gemma3.feed_forward_length": shape.ffn,
@@ -119,10 +120,10 @@ fn details(model: &Model) -> Value {
     })
 }
 
-/// What the model does, in Ollama's words.
+/// The model's capabilities in Ollama's terms.
 const CAPABILITIES: [&str; 2] = ["completion", "tools"];
 
-/// A time as RFC 3339 writes it.
+/// A time in RFC 3339 format.
 fn written(time: SystemTime) -> String {
     Timestamp::try_from(time).unwrap_or_default().to_string()
 }
@@ -146,7 +147,7 @@ pub(super) fn generate(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone
 fn answer(call: &Call<'_>, reply: Responder<'_>, kind: Endpoint) -> Result<(), Gone> {
     match read(call, kind) {
         Ok(OllamaRequest::Ask(asked, words)) => run::answer(call, reply, Ok((asked, words))),
-        // Whoever sends nothing wants the model loaded, and it is.
+        // A request without a prompt asks for the model to be loaded, and it is.
         Ok(OllamaRequest::Nothing(words)) => {
             reply.json(200, &words.object("", &json!({"done": true, "done_reason": "load"})))
         }
@@ -154,14 +155,14 @@ fn answer(call: &Call<'_>, reply: Responder<'_>, kind: Endpoint) -> Result<(), G
     }
 }
 
-/// Which of the two requests it is.
+/// The two paths for replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Endpoint {
     Chat,
     Generate,
 }
 
-/// What a request asks for.
+/// A parsed request.
 enum OllamaRequest {
     Ask(ParsedRequest, OllamaWording),
     Nothing(OllamaWording),
@@ -200,11 +201,11 @@ fn read(call: &Call<'_>, kind: Endpoint) -> Result<OllamaRequest, ApiError> {
     Ok(OllamaRequest::Ask(ParsedRequest { model, asks: vec![ask], form, stream, forgotten }, words))
 }
 
-/// The tokens of `prompt`, in the chat template unless it is `raw`. `None`: there is no text.
+/// The prompt from `prompt`, in the chat template unless `raw` is set. `None`: there is no text.
 fn read_prompt(fields: &Fields<'_>, call: &Call<'_>, model: &Arc<Model>) -> Result<Option<Prompt>, ApiError> {
     let (text, system) = (fields.text("prompt")?.unwrap_or_default(), fields.text("system")?);
     let is_raw = fields.boolean("raw")?.unwrap_or(false);
-    // One exchange alone: there is no older one to leave out, and a prompt is never cut.
+    // Accepted without effect: there is a single exchange, and prompts are never cut.
     fields.boolean("truncate")?;
     if text.is_empty() {
         return Ok(None);
@@ -233,7 +234,7 @@ fn read_options(fields: &Fields<'_>, model: &Model, defaults: &Defaults) -> Resu
     let mut ask = options::read_lenient(&given, model.shape.vocab, defaults)?;
     match given.integer("num_predict", -2..=i64::from(i32::MAX))? {
         Some(0) => return Err(given.wrong("num_predict", "has to be 1 or more, or -1 for no limit")),
-        // Ollama's -1 and -2: without a limit, and to the end of the context.
+        // Ollama's -1 (no limit) and -2 (to the end of the context).
         Some(..0) => ask.limit = usize::MAX,
         None => {}
         Some(limit) => ask.limit = limit as usize,
@@ -241,19 +242,19 @@ fn read_options(fields: &Fields<'_>, model: &Model, defaults: &Defaults) -> Resu
     Ok(ask)
 }
 
-/// Words an answer of Ollama's.
+/// Formats an answer in Ollama's API.
 struct OllamaWording {
     kind: Endpoint,
-    /// What the model is called.
+    /// The model's name in the answer.
     model: String,
     start: Instant,
-    /// The model by which tokens are spelled, where their likelihoods are wanted.
+    /// The model with the tokenizer, if likelihoods are requested.
     likely: Option<Arc<Model>>,
     listener: CallDetector,
 }
 
 impl OllamaWording {
-    /// An answer, or a line of one, that says `text`.
+    /// An answer with `text`, or a line of a stream.
     fn object(&self, text: &str, more: &Value) -> Value {
         let mut object = json!({"model": self.model, "created_at": written(SystemTime::now())});
         match self.kind {
@@ -276,14 +277,14 @@ impl OllamaWording {
         object
     }
 
-    /// Adds how likely tokens were to an answer, or a line of one, where that is wanted.
+    /// Adds the tokens' likelihoods to an answer, or to a line of a stream, if requested.
     fn add_logprobs(&self, object: &mut Value, tokens: &[ReplyToken]) {
         let Some(model) = &self.likely else { return };
         let entry = |token: &ReplyToken| Some(logprobs::entry(&model.tokenizer, token, token.likelihood.as_ref()?));
         object["logprobs"] = tokens.iter().filter_map(entry).collect();
     }
 
-    /// What the last line has more than others.
+    /// The additional fields of the last line.
     fn ending(&self, end: &ReplyEnd) -> Value {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         json!({
@@ -339,7 +340,7 @@ impl Wording for OllamaWording {
         |e| line(&error(e))
     }
 
-    /// Lines have no comments: one that says nothing.
+    /// Lines of JSON have no comments, so a line without text is sent.
     fn idle(&mut self) -> String {
         line(&self.object("", &json!({"done": false})))
     }

@@ -1,24 +1,24 @@
-//! What the log says once, or rarely: what happens to one request happens to thousands, and the log is not to be filled by it.
+//! Rate-limited log messages, because an event in one request usually happens in thousands.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Most lines that are kept in mind. What comes after them is not said: peers choose the words.
+/// The most distinct lines that are remembered. Further ones are dropped, since their text comes from peers.
 const MOST: usize = 256;
 
-/// Lines that were said.
+/// The lines logged so far.
 struct Once(Mutex<BTreeSet<String>>);
 
 impl Once {
-    /// Whether a line is to be said now.
+    /// Whether a line has not been logged yet.
     fn is_new(&self, line: &str) -> bool {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         said.len() < MOST && said.insert(line.to_owned())
     }
 }
 
-/// Warns in the log, of each thing once.
+/// Logs each distinct warning once.
 pub(super) fn warn_once(line: &str) {
     static SAID: Once = Once(Mutex::new(BTreeSet::new()));
     if SAID.is_new(line) {
@@ -26,15 +26,15 @@ pub(super) fn warn_once(line: &str) {
     }
 }
 
-/// How often the log says that requests fail.
+/// The least time between two log lines on failed requests.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// When a line was last said, and how many were left out since.
+/// The time of the last line, and the number of lines dropped since.
 #[derive(Default)]
 struct Rarely(Mutex<(Option<Instant>, u64)>);
 
 impl Rarely {
-    /// Whether a line is to be said at `now`: how many before it were not.
+    /// The number of lines dropped since the last one if another may be logged at `now`, else `None`.
     fn admit(&self, now: Instant) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.0.is_some_and(|last| now.saturating_duration_since(last) < PAUSE) {
@@ -46,7 +46,7 @@ impl Rarely {
     }
 }
 
-/// Warns in the log of a request that failed, once a second at most.
+/// Logs a warning on a failed request, at most once a second.
 pub(super) fn warn_rarely(line: impl FnOnce() -> String) {
     static FAILED: Rarely = Rarely(Mutex::new((None, 0)));
     match FAILED.admit(Instant::now()) {

@@ -1,4 +1,4 @@
-//! `/openapi.json`: the server's description of what it answers, for people and for programs.
+//! `/openapi.json`: a description of the server's API.
 
 use super::Call;
 use crate::serve::http::{Gone, JSON, Responder};

@@ -1,4 +1,4 @@
-//! Reads how a reply is made: the options that all APIs share, under the names that OpenAI, llama.cpp and vLLM give them.
+//! Reads the generation options shared by all APIs, under the names in OpenAI's API, llama.cpp and vLLM.
 
 use super::fields::{Fields, as_integer, shown, wrong_kind};
 use crate::serve::http::ApiError;
@@ -7,26 +7,26 @@ use crate::text::SamplerConfig;
 use serde_json::Value;
 use std::ops::RangeInclusive;
 
-/// Most stop texts. OpenAI takes 4.
+/// The most stop texts. OpenAI allows 4.
 const MOST_STOPS: usize = 16;
-/// Most characters of a stop text.
+/// The longest stop text, in characters.
 const LONGEST_STOP: usize = 1024;
-/// Most tokens of `logit_bias`.
+/// The most tokens in `logit_bias`.
 const MOST_BIASES: usize = 1024;
 /// The range of repetition penalties.
 const REPEAT: RangeInclusive<f32> = 0.01..=10.0;
 /// The bias that forbids a token.
 const FORBIDS: f32 = -100.0;
 
-/// What penalties are over, with the names that Ollama and llama.cpp give it, and as it is here.
+/// Options of Ollama and llama.cpp for the scope of penalties, with the only supported value.
 const PENALTIES_ARE: [(&str, &str); 2] = [("penalize_newline", "true"), ("penalize_nl", "true")];
-/// Over how many of the last tokens the repetition penalty is, in llama.cpp's word.
+/// llama.cpp's number of tokens for the repetition penalty, with the only supported value.
 const REPEATS_ARE: [(&str, &str); 1] = [("repeat_last_n", "64")];
-/// The names of the most tokens of a reply. A path's own name comes first.
+/// The names of the limit on a reply's tokens. A path's preferred name comes first.
 pub(super) const LIMITS: [&str; 4] = ["max_completion_tokens", "max_tokens", "max_output_tokens", "n_predict"];
 
-/// Reads the options. `limits` are the names of the most tokens of a reply, the first that is given counts. What is not given
-/// is as `d` has it. The result has no prompt yet.
+/// Reads the options. `limits` are the names of the token limit; the first one present counts. Missing options are
+/// taken from `d`. The result has no prompt yet.
 ///
 /// # Errors
 /// 400: a value is wrong.
@@ -38,7 +38,7 @@ pub(super) fn read(fields: &Fields<'_>, limits: &[&str], vocab: usize, d: &Defau
     for name in limits.iter().rev() {
         match fields.integer(name, -1..=i64::from(i32::MAX))? {
             Some(0) => return Err(fields.wrong(name, "has to be 1 or more, or -1 for no limit")),
-            // As llama.cpp has it: without a limit.
+            // No limit, as in llama.cpp.
             Some(-1) => ask.limit = usize::MAX,
             Some(limit) => ask.limit = limit as usize,
             None => {}
@@ -47,7 +47,7 @@ pub(super) fn read(fields: &Fields<'_>, limits: &[&str], vocab: usize, d: &Defau
     Ok(ask)
 }
 
-/// Reads the options that Ollama's have too. The limit is the server's own.
+/// Reads the options that Ollama's API has too. The limit is the server's default.
 ///
 /// # Errors
 /// 400: a value is wrong.
@@ -66,9 +66,9 @@ pub(super) fn read_lenient(fields: &Fields<'_>, vocab: usize, d: &Defaults) -> R
 fn sampler(fields: &Fields<'_>, vocab: usize, d: &SamplerConfig) -> Result<SamplerConfig, ApiError> {
     Ok(SamplerConfig {
         temperature: fields.number("temperature", 0.0..=2.0)?.unwrap_or(d.temperature),
-        // vLLM's -1 keeps all tokens, as 0 does.
+        // vLLM's -1 means all tokens, as 0 does.
         top_k: fields.integer("top_k", -1..=i64::from(i32::MAX))?.map_or(d.top_k, |k| k.max(0) as u32),
-        // Any share above 0 keeps the likeliest token, and 0 alone is to do so too.
+        // Even the smallest top-p keeps the likeliest token; 0 does the same.
         top_p: fields.number("top_p", 0.0..=1.0)?.unwrap_or(d.top_p),
         min_p: fields.number("min_p", 0.0..=1.0)?.unwrap_or(d.min_p),
         repeat_penalty: repeat_penalty(fields)?.unwrap_or(d.repeat_penalty),
@@ -79,7 +79,7 @@ fn sampler(fields: &Fields<'_>, vocab: usize, d: &SamplerConfig) -> Result<Sampl
     })
 }
 
-/// Any 64 bits, signed or not. With -1, as llama.cpp and Ollama have it, a seed is drawn.
+/// Any 64 bits, signed or unsigned. -1 asks for a random seed, as in llama.cpp and Ollama.
 fn seed(fields: &Fields<'_>) -> Result<Option<u64>, ApiError> {
     Ok(match fields.get("seed").and_then(Value::as_u64) {
         Some(seed) => Some(seed),
@@ -87,7 +87,7 @@ fn seed(fields: &Fields<'_>) -> Result<Option<u64>, ApiError> {
     })
 }
 
-/// llama.cpp's and vLLM's name for one and the same.
+/// The repetition penalty, under llama.cpp's or vLLM's name.
 fn repeat_penalty(fields: &Fields<'_>) -> Result<Option<f32>, ApiError> {
     let [theirs, other] = ["repetition_penalty", "repeat_penalty"];
     match (fields.number(theirs, REPEAT)?, fields.number(other, REPEAT)?) {
@@ -96,10 +96,10 @@ fn repeat_penalty(fields: &Fields<'_>) -> Result<Option<f32>, ApiError> {
     }
 }
 
-/// Reads the texts that end a reply.
+/// Reads the stop texts.
 ///
 /// # Errors
-/// 400: they are no texts, too many, or too long.
+/// 400: they are not strings, too many, or too long.
 pub(super) fn stops(fields: &Fields<'_>, name: &str) -> Result<Vec<String>, ApiError> {
     let stops = fields.texts(name)?;
     if stops.len() > MOST_STOPS {
@@ -108,7 +108,7 @@ pub(super) fn stops(fields: &Fields<'_>, name: &str) -> Result<Vec<String>, ApiE
     if stops.iter().any(|stop| stop.chars().count() > LONGEST_STOP) {
         return Err(fields.wrong(name, format!("has a text of more than {LONGEST_STOP} characters")));
     }
-    // An empty text would end every reply before its first character.
+    // An empty text would end every reply at once.
     Ok(stops.into_iter().filter(|stop| !stop.is_empty()).map(str::to_owned).collect())
 }
 
@@ -121,7 +121,7 @@ fn biases(fields: &Fields<'_>, vocab: usize) -> Result<Vec<(u32, f32)>, ApiError
             let key = shown(&key.into());
             return Err(fields.wrong(NAME, format!("names {key}, and has to name token ids below {vocab}")));
         };
-        // A path for each token would make as many params as there are tokens.
+        // A path with the token would make a separate `param` for each token.
         let wrong = |e: ApiError| e.param(fields.path(NAME));
         let Some(bias) = given.number(key, FORBIDS..=-FORBIDS).map_err(wrong)? else { continue };
         biases.push((id, if bias == FORBIDS { f32::NEG_INFINITY } else { bias }));
@@ -133,10 +133,10 @@ fn biases(fields: &Fields<'_>, vocab: usize) -> Result<Vec<(u32, f32)>, ApiError
     Ok(biases)
 }
 
-/// Reads how many replies are wanted.
+/// Reads the number of replies.
 ///
 /// # Errors
-/// 400: it is not in `1..=`[`MOST_CHOICES`], or the best of more are wanted.
+/// 400: it is not in `1..=`[`MOST_CHOICES`], or `best_of` is larger.
 pub(super) fn choices(fields: &Fields<'_>) -> Result<usize, ApiError> {
     let n = fields.integer("n", 1..=MOST_CHOICES as i64)?.unwrap_or(1);
     if fields.integer("best_of", 1..=i64::from(i32::MAX))?.is_some_and(|best_of| best_of != n) {
@@ -145,7 +145,7 @@ pub(super) fn choices(fields: &Fields<'_>) -> Result<usize, ApiError> {
     Ok(n as usize)
 }
 
-/// Whether the answer is a stream, and whether that ends in a chunk with the usage.
+/// Whether the answer is a stream, and whether the stream ends with a chunk with the usage.
 ///
 /// # Errors
 /// 400: a value is wrong.
@@ -158,7 +158,7 @@ pub(super) fn stream(fields: &Fields<'_>) -> Result<(bool, bool), ApiError> {
 /// Reads token ids.
 ///
 /// # Errors
-/// 400: one is no token of the vocabulary.
+/// 400: an id is not in the vocabulary.
 pub(super) fn tokens(values: &[Value], path: &str, vocab: usize) -> Result<Vec<u32>, ApiError> {
     let read = |value: &Value| {
         let id = as_integer(value).ok_or_else(|| wrong_kind(path, value, "token ids"))?;

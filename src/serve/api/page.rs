@@ -16,7 +16,7 @@ macro_rules! file {
     };
 }
 
-/// The files. They need no key: what they ask of the server does.
+/// The page's files. They need no key; the requests that the page makes do.
 const FILES: [File; 15] = [
     file!("/", "text/html; charset=utf-8", "index.html"),
     file!("/page.css", "text/css; charset=utf-8", "page.css"),
@@ -35,10 +35,10 @@ const FILES: [File; 15] = [
     file!("/icon.svg", "image/svg+xml", "icon.svg"),
 ];
 
-/// The path of the languages that are built in, `/languages/en.toml` and so on: models for a language of one's own.
+/// The path of the built-in languages, `/languages/en.toml` and so on: examples for other languages.
 const LANGUAGES: &str = "/languages/";
 
-/// What a browser may do with the page: nothing but with this server.
+/// Security headers of the page: it may only connect to this server.
 const HEADERS: [(&str, &str); 4] = [
     ("Cache-Control", "no-store"),
     (
@@ -49,7 +49,7 @@ const HEADERS: [(&str, &str); 4] = [
     ("X-Content-Type-Options", "nosniff"),
 ];
 
-/// What a browser may do with a logo that it opens by itself: nothing. An SVG's own style is part of the picture.
+/// Security headers of a logo that a browser opens by itself: it may load nothing. An SVG's own style is allowed.
 const LOGO_HEADERS: [(&str, &str); 4] = [
     ("Cache-Control", "no-store"),
     ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"),
@@ -57,10 +57,10 @@ const LOGO_HEADERS: [(&str, &str); 4] = [
     ("X-Content-Type-Options", "nosniff"),
 ];
 
-/// Where the page learns what its owner wants of it, in the browser's language.
+/// The path of the page's settings, in the browser's language.
 const SETTINGS: &str = "/page.json";
 
-/// Where the owner's logo is, and the one for a dark ground.
+/// The paths of the owner's logo, and of the one for a dark background.
 const LOGO: &str = "/logo";
 const DARK_LOGO: &str = "/logo-dark";
 
@@ -70,7 +70,7 @@ pub(super) fn paths() -> impl Iterator<Item = String> {
     FILES.iter().map(|(path, ..)| *path).chain([SETTINGS, LOGO, DARK_LOGO]).map(str::to_owned).chain(languages)
 }
 
-/// Whether the page has a file at `path`, whoever its owner is.
+/// Whether the page has a file at `path`, regardless of its settings.
 pub(super) fn has(path: &str) -> bool {
     paths().any(|file| file == path)
 }

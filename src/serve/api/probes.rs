@@ -1,4 +1,4 @@
-//! What supervisors and the page ask: whether the server lives, is ready, and how it does. None of it waits for the engine.
+//! Health checks, metrics and status. None of them waits for the engine.
 
 use super::Call;
 use crate::schedule::kv::PAGE;
@@ -9,14 +9,14 @@ use crate::version;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// An engine that has made no progress for so long, with work to do, will make none.
+/// An engine with work but without progress for this long counts as hung.
 const STALLED: Duration = Duration::from_secs(60);
 
-/// The content types of [`crate::serve::metrics::Metrics`]' texts.
+/// Content types of the formats of [`crate::serve::metrics::Metrics`].
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Whether the process is worth keeping.
+/// `/livez`: whether the process should be kept.
 ///
 /// # Errors
 /// The peer is gone.
@@ -25,7 +25,7 @@ pub(super) fn live(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     send(reply, is_live, &value)
 }
 
-/// Whether requests are answered in good time.
+/// `/readyz`: whether requests are answered in good time.
 ///
 /// # Errors
 /// The peer is gone.
@@ -34,7 +34,7 @@ pub(super) fn ready(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     send(reply, is_ready, &value)
 }
 
-/// Both.
+/// `/health`: both of them.
 ///
 /// # Errors
 /// The peer is gone.
@@ -62,7 +62,7 @@ fn readiness(service: &Service) -> (bool, Value) {
     (reason.is_none(), json!({"ready": reason.is_none(), "phase": service.health.phase().name(), "reason": reason}))
 }
 
-/// Says that there are no embeddings.
+/// Answers requests for embeddings, which are not supported.
 ///
 /// # Errors
 /// The peer is gone.
@@ -71,7 +71,7 @@ pub(super) fn no_embeddings(call: &Call<'_>, reply: Responder<'_>) -> Result<(),
     call.refuse(reply, &ApiError::new(501, message).code("not_implemented"))
 }
 
-/// The metrics, as OpenMetrics for those that ask for it.
+/// Sends the metrics, as OpenMetrics if requested.
 ///
 /// # Errors
 /// The peer is gone.
@@ -84,7 +84,7 @@ pub(super) fn metrics(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone>
     }
 }
 
-/// Whether `Accept` names OpenMetrics, and prefers no plain text to it.
+/// Whether `Accept` has OpenMetrics before plain text.
 fn wants_openmetrics<'a>(accept: impl Iterator<Item = &'a str>) -> bool {
     let (mut openmetrics, mut plain) = (0.0, 0.0);
     for range in accept.flat_map(|value| value.split(',')) {
@@ -100,7 +100,7 @@ fn wants_openmetrics<'a>(accept: impl Iterator<Item = &'a str>) -> bool {
     openmetrics > 0.0 && openmetrics >= plain
 }
 
-/// What the page shows of the server.
+/// The server's status for the page.
 ///
 /// # Errors
 /// The peer is gone.

@@ -1,4 +1,4 @@
-//! `/v1/responses`, without a memory: each request brings its whole conversation.
+//! `/v1/responses`, stateless: each request has its whole conversation.
 
 use super::calls::{CallDetector, Said, ToolCall};
 use super::dialogue::{Dialogue, Speaker};
@@ -14,11 +14,11 @@ use crate::text::SamplerConfig;
 use serde_json::{Map, Value, json};
 use std::time::SystemTime;
 
-/// The names of the most tokens of a response: its own first.
+/// The names of the limit on a response's tokens, the path's own first.
 const LIMITS: [&str; 4] = ["max_output_tokens", "max_completion_tokens", "max_tokens", "n_predict"];
 
-/// Items that are not said to this model: what another one thought, and what the maker's servers ran; their finds are in the text
-/// that follows.
+/// Types of items that are dropped: thoughts of other models, and tools run by OpenAI's servers, whose findings are in
+/// the text that follows.
 const SILENT: [&str; 9] = [
     "reasoning",
     "web_search_call",
@@ -131,7 +131,7 @@ fn read_item(item: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), ApiError>
     Ok(())
 }
 
-/// What the response repeats of its request.
+/// The settings of the request that the response repeats.
 fn settings(fields: &Fields<'_>, sampler: &SamplerConfig) -> Map<String, Value> {
     let given = |name: &str, default: Value| (name.to_owned(), fields.get(name).cloned().unwrap_or(default));
     Map::from_iter([
@@ -156,12 +156,12 @@ fn settings(fields: &Fields<'_>, sampler: &SamplerConfig) -> Map<String, Value> 
     ])
 }
 
-/// A number with as few digits as tell it apart; as f64 it would have the digits of f32's rounding.
+/// A number with the fewest digits that identify it; a direct conversion to f64 would show f32's rounding.
 pub(super) fn shortest(number: f32) -> Value {
     number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
 }
 
-/// Words a response.
+/// Formats a response.
 struct Response {
     id: String,
     created: u64,
@@ -170,11 +170,11 @@ struct Response {
     listener: CallDetector,
     /// Complete items.
     output: Vec<Value>,
-    /// The message that is being said: its id, and its text so far.
+    /// The message in progress: its id and its text so far.
     open: Option<(String, String)>,
     usage: Usage,
     finish: Finish,
-    /// Events so far.
+    /// The number of events so far.
     sequence: u64,
 }
 
@@ -200,7 +200,7 @@ impl Response {
         object
     }
 
-    /// How the response ends.
+    /// The final status.
     fn status(&self) -> &'static str {
         if self.finish == Finish::Length { "incomplete" } else { "completed" }
     }
@@ -212,7 +212,7 @@ impl Response {
         format!("event: {kind}\ndata: {data}\n\n")
     }
 
-    /// Says text within a message, which it begins where none is open.
+    /// Adds text, and begins a message if none is in progress.
     fn say(&mut self, text: &str) -> String {
         let index = self.output.len();
         let mut events = String::new();
@@ -239,7 +239,7 @@ impl Response {
         events
     }
 
-    /// Ends the message that is open.
+    /// Ends the message in progress.
     fn close(&mut self) -> String {
         let Some((id, text)) = self.open.take() else { return String::new() };
         let index = self.output.len();
@@ -259,7 +259,7 @@ impl Response {
         events
     }
 
-    /// Adds a call of a function, or of a custom tool.
+    /// Adds a call of a function or of a custom tool.
     fn call(&mut self, call: &ToolCall) -> String {
         let mut events = self.close();
         let (index, is_custom) = (self.output.len(), call.called.is_custom);
@@ -327,7 +327,7 @@ impl Wording for Response {
         self.finish = end.finish;
         let said = self.listener.push_last(&end.text);
         let mut events = self.add(said);
-        // A reply of nothing is a message without text.
+        // An empty reply becomes a message without text.
         if self.output.is_empty() && self.open.is_none() {
             events += &self.say("");
         }
@@ -351,7 +351,7 @@ impl Wording for Response {
     }
 }
 
-/// The event of an error that knows nothing of its response.
+/// The event for an error when the state of the response is lost.
 pub(super) const LAST_WORDS: LastWords = |e| {
     let error = json!({"type": "error", "code": e.code, "message": e.message, "param": e.param});
     format!("event: error\ndata: {error}\n\n")

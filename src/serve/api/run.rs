@@ -1,4 +1,4 @@
-//! Runs what a request asks, and answers with it whole or as a stream. How the answer is worded is up to each API.
+//! Runs a request and sends the answer, whole or as a stream. Each API formats it by a [`Wording`].
 
 use super::Call;
 use super::form::RequestedGrammar;
@@ -13,36 +13,36 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A request that was read.
+/// A parsed request.
 pub(super) struct ParsedRequest {
-    /// The model that its tokens are of.
+    /// The model whose tokens it has.
     pub model: Arc<Model>,
-    /// One for each prompt, all with as many choices.
+    /// One request per prompt, all with the same number of choices.
     pub asks: Vec<ReplyRequest>,
-    /// The form of each reply.
+    /// The form of all replies.
     pub form: Option<RequestedGrammar>,
     /// Whether the answer is a stream.
     pub stream: bool,
-    /// Exchanges of the conversation that its prompt is without, for want of room.
+    /// The number of exchanges dropped from the prompt to fit the context.
     pub forgotten: usize,
 }
 
-/// How an API words its answers. Choices are numbered through all prompts. A stream's parts are texts that go out in one
-/// write each; an empty one is left out.
+/// The format of an API's answers. Choices are numbered across all prompts. Each text returned for a stream is sent in
+/// one write; an empty one is skipped.
 pub(super) trait Wording {
-    /// The whole answer.
+    /// A complete answer.
     fn whole(&mut self, replies: Vec<CompleteReply>) -> serde_json::Value;
     /// The content type of a stream.
     fn content_type(&self) -> &'static str {
         EVENTS
     }
-    /// What a stream begins with.
+    /// The beginning of a stream.
     fn begin(&mut self) -> String;
-    /// A reply has one token more.
+    /// The text for another token of a reply.
     fn token(&mut self, choice: usize, token: ReplyToken) -> String;
-    /// A reply is complete.
+    /// The text for the end of a reply.
     fn end(&mut self, choice: usize, end: ReplyEnd) -> String;
-    /// Takes whole replies token by token, for a whole answer that is made as a stream's last part is.
+    /// Replays complete replies token by token, for APIs whose complete answer equals a stream's last event.
     fn replay(&mut self, replies: Vec<CompleteReply>) {
         for reply in replies {
             for token in reply.tokens {
@@ -53,23 +53,23 @@ pub(super) trait Wording {
             }
         }
     }
-    /// All replies are complete.
+    /// The text after all replies have ended.
     fn finish(&mut self) -> String;
-    /// The stream ends here, with an error.
+    /// The text for an error, which ends the stream.
     fn fail(&mut self, e: &ApiError) -> String {
         self.last_words()(e)
     }
-    /// How a stream ends whose wording is lost, as by a panic.
+    /// The final text of a stream whose formatter is lost, for instance by a panic.
     fn last_words(&self) -> LastWords {
         ApiError::to_event
     }
-    /// Nothing has happened for a while: a comment, so that neither readers nor a proxy take silence for an end.
+    /// The text after a time without events: a comment, so that readers and proxies keep the connection.
     fn idle(&mut self) -> String {
         ":\n\n".into()
     }
 }
 
-/// Runs what was read of a request, and answers.
+/// Runs a parsed request and sends its answer.
 ///
 /// # Errors
 /// The peer is gone.
@@ -96,7 +96,7 @@ pub(super) fn answer<W: Wording>(
                 replies.iter().filter_map(|reply| reply.end.as_ref()).for_each(|end| tally.add(end));
                 reply.json(200, &wording.whole(replies))
             }
-            // The engine gives up what nobody waits for.
+            // The engine cancels requests whose client is gone.
             Err(_) if watch.is_gone() => Err(Gone),
             Err(e) => call.refuse(reply, &e),
         },
@@ -108,14 +108,15 @@ pub(super) fn answer<W: Wording>(
     })
 }
 
-/// The header that lists what the schemas of tools ask for and calls are not held to.
+/// The header that lists the parts of tools' schemas that calls need not satisfy.
 const IGNORED: &str = "Kiln-Ignored-Schema";
-/// Bytes of the longest such list.
+/// The longest such list, in bytes.
 const LONGEST_LIST: usize = 1000;
-/// The header that says how many exchanges the prompt is without.
+/// The header with the number of exchanges dropped from the prompt.
 const FORGOTTEN: &str = "Kiln-Forgotten-Exchanges";
 
-/// Puts what is asked into the queue, and says what of its schemas is ignored. All that needs a grammar passes here.
+/// Puts the replies into the queue. Also returns the list of schema parts that are not enforced. All grammars are
+/// compiled here.
 fn start<'s>(
     call: &Call<'s>,
     asked: &ParsedRequest,
@@ -136,11 +137,11 @@ fn start<'s>(
     Ok((start(&asks).map_err(|e| refusal(form, e))?, ignored))
 }
 
-/// After so long with a request's grammar it is not searched for what is to blame.
+/// The longest compilation after which the cause of a refusal is still searched.
 const LONGEST_SEARCH: Duration = Duration::from_secs(10);
 
-/// Compiles a form. Of two forms in one grammar, the one that is refused alone is to blame, as far as `time` from the beginning
-/// is enough to find it.
+/// Compiles a form. If two forms in one grammar are refused, compiles the inner one alone to find the culprit, unless
+/// `time` has passed since the beginning.
 fn compile(
     model: &Model,
     form: &RequestedGrammar,
@@ -162,7 +163,7 @@ fn compile(
     })
 }
 
-/// The refusal of a form, with the field that asks for it.
+/// The error for a form, with the field that asks for it.
 fn refusal(form: &RequestedGrammar, e: ApiError) -> ApiError {
     match e.status == 400 && e.param.is_none() {
         true => e.param(form.param.clone()),
@@ -170,7 +171,7 @@ fn refusal(form: &RequestedGrammar, e: ApiError) -> ApiError {
     }
 }
 
-/// Tells clients apart.
+/// Hashes clients to numbers.
 static CLIENTS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 fn send_stream(
@@ -190,7 +191,7 @@ fn send_stream(
                 tally.add(&end);
                 wording.end(choice, end)
             }
-            // The engine gives up what nobody waits for.
+            // The engine cancels requests whose client is gone.
             EventPoll::Event(_, Event::Failed(_)) if watch.is_gone() => return Err(Gone),
             EventPoll::Event(_, Event::Failed(e)) => {
                 call.note_failure(&e, &notes);
@@ -204,10 +205,10 @@ fn send_stream(
     stream.finish()
 }
 
-/// What the access log has of a request's replies.
+/// Collects the figures of a request's replies for the access log.
 struct Tally {
     notes: Notes,
-    /// Tokens of a prompt that a reply begins with, for their likelihoods.
+    /// The number of prompt tokens in a scored reply.
     given: usize,
     cached: usize,
     tokens: usize,
@@ -225,7 +226,7 @@ impl Tally {
         Tally { notes, given, cached: 0, tokens: 0, times: [Duration::ZERO; 3] }
     }
 
-    /// Adds a reply that is complete. Of several, the times are the longest.
+    /// Adds a complete reply. The times are the maximum over all replies.
     fn add(&mut self, end: &ReplyEnd) {
         self.cached += end.cached_tokens;
         self.tokens += end.tokens.saturating_sub(self.given);
@@ -241,22 +242,22 @@ impl Tally {
     }
 }
 
-/// Seconds, to the millisecond.
+/// Seconds, rounded to milliseconds.
 fn millis(time: Duration) -> f64 {
     time.as_millis() as f64 / 1e3
 }
 
-/// Tokens that a request took.
+/// The token usage of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     pub prompt: usize,
-    /// Those of the prompt that the cache held.
+    /// Prompt tokens that were cached.
     pub cached: usize,
     pub reply: usize,
 }
 
 impl Usage {
-    /// Adds a reply. `each` replies have one prompt, which counts once.
+    /// Adds a reply. `each` replies share a prompt, which counts once.
     pub fn add(&mut self, choice: usize, each: usize, end: &ReplyEnd) {
         if choice.is_multiple_of(each.max(1)) {
             self.prompt += end.prompt_tokens;
@@ -265,7 +266,7 @@ impl Usage {
         self.reply += end.tokens;
     }
 
-    /// As OpenAI's completions have it.
+    /// The usage in the format of OpenAI's completions.
     pub fn to_json(self) -> serde_json::Value {
         serde_json::json!({
             "prompt_tokens": self.prompt,
@@ -287,7 +288,7 @@ pub(super) fn event(data: &serde_json::Value) -> String {
     format!("data: {data}\n\n")
 }
 
-/// The last events of a completion's stream: where it is wanted, `chunk` with the usage, and then the mark of a clean end.
+/// The last events of a completion's stream: `chunk` with the usage, if given, and the end mark.
 pub(super) fn done(chunk: Option<serde_json::Value>, usage: Usage) -> String {
     let with_usage = chunk.map(|mut chunk| {
         chunk["usage"] = usage.to_json();

@@ -1,4 +1,4 @@
-//! `/tokenize`, `/detokenize` and `/tokenizer_info`, in the words of vLLM and, the first two, of llama.cpp.
+//! `/tokenize`, `/detokenize` and `/tokenizer_info` in vLLM's format, the first two also in llama.cpp's.
 
 use super::fields::Fields;
 use super::tools::{self, Layout};
@@ -18,7 +18,7 @@ pub(super) fn tokenize(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone
     }
 }
 
-/// The answer. There may be millions of tokens, and as a [`Value`] each would take twenty times its own bytes.
+/// The answer as text. With millions of tokens a [`Value`] would take twenty times as much memory.
 fn tokens(call: &Call<'_>) -> Result<String, ApiError> {
     let model = call.service.model()?;
     let body = call.body()?;
@@ -27,7 +27,7 @@ fn tokens(call: &Call<'_>) -> Result<String, ApiError> {
     call.model_name(&fields, &model)?;
     let tools = tools::read(&fields, Layout::Nested, model.template.calls())?;
     let tokens = match (fields.text("prompt")?, fields.text("content")?) {
-        // vLLM puts <bos> before a prompt, and llama.cpp none before content, unless they are told otherwise.
+        // By default vLLM adds <bos> to a prompt, and llama.cpp adds none to content.
         (Some(text), None) => model.tokenizer.encode(text, fields.boolean("add_special_tokens")?.unwrap_or(true)),
         (None, Some(text)) => model.tokenizer.encode(text, fields.boolean("add_special")?.unwrap_or(false)),
         (None, None) if fields.get("messages").is_some() => {
@@ -43,7 +43,7 @@ fn tokens(call: &Call<'_>) -> Result<String, ApiError> {
     Ok(format!(r#"{{"count":{},"max_model_len":{},"tokens":{list}}}"#, tokens.len(), model.context))
 }
 
-/// Names the tokens that clients put around text by themselves, such as lm-evaluation-harness.
+/// Sends the tokens that clients such as lm-evaluation-harness put around text themselves.
 ///
 /// # Errors
 /// The peer is gone.
@@ -56,7 +56,7 @@ pub(super) fn info(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
     call.answer(reply, info)
 }
 
-/// The text of a token by itself.
+/// A token's text by itself.
 pub(super) fn spelling(tokenizer: &Tokenizer, id: u32) -> String {
     String::from_utf8_lossy(&tokenizer.bytes(id)).into_owned()
 }
@@ -79,6 +79,6 @@ fn text(call: &Call<'_>) -> Result<Value, ApiError> {
     let tokens = options::tokens(tokens, "tokens", model.tokenizer.vocab_size())?;
     let text =
         model.tokenizer.decode(&tokens, false).map_err(|e| ApiError::from(&e).param("tokens").code("invalid_value"))?;
-    // vLLM's name for it, and llama.cpp's.
+    // vLLM's name and llama.cpp's.
     Ok(json!({"prompt": text, "content": text}))
 }

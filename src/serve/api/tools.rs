@@ -1,9 +1,9 @@
 //! Tools: functions that the model may ask the client to call.
 //!
-//! Where the model's template takes functions ([`CallSyntax::Marked`]), it is given them. Otherwise they are described in the
-//! system text, and a call is JSON, one object a line: `{"name": "..", "parameters": {..}}`. A grammar keeps replies to that:
-//! either calls, or text, or a JSON document of the form that the request asks for. The prompt has all functions and does not
-//! depend on the choice among them, so that the cache has its beginning from one request to the next.
+//! If the model's template accepts functions ([`CallSyntax::Marked`]), it gets them. Otherwise they are described in
+//! the system text, and a call is JSON, one object a line: `{"name": "..", "parameters": {..}}`. A grammar restricts
+//! replies to calls, text, or a JSON document of the requested form. The prompt always has all functions, regardless of
+//! the tool choice, so that consecutive requests share its beginning in the cache.
 
 use super::calls::CallDetector;
 use super::dialogue::Prompt;
@@ -17,21 +17,21 @@ use crate::serve::job::ReplyRequest;
 use crate::text::CallSyntax;
 use serde_json::{Map, Value, json};
 
-/// Most functions of a request.
+/// The most functions of a request.
 const MOST: usize = 128;
 
-/// A function that the model may call, as the client knows it.
+/// A callable function in the client's naming.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Callable {
     pub name: String,
-    /// The set of functions that it belongs to.
+    /// The namespace that it belongs to.
     pub namespace: Option<String>,
-    /// It takes a text instead of an object.
+    /// Whether it takes a text instead of an object.
     pub is_custom: bool,
 }
 
 impl Callable {
-    /// The name that the model knows it by.
+    /// The function's name in the prompt.
     pub fn told(&self) -> String {
         told(&self.name, self.namespace.as_deref())
     }
@@ -43,17 +43,17 @@ impl From<&str> for Callable {
     }
 }
 
-/// The name that the model knows a function by.
+/// A function's name in the prompt.
 pub(super) fn told(name: &str, namespace: Option<&str>) -> String {
     namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}.{name}"))
 }
 
-/// The functions of a request, and whether the model has to call them.
+/// The functions of a request, and the choice among them.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tools {
     functions: Vec<ToolFunction>,
     choice: ToolChoice,
-    /// Several calls in one reply.
+    /// Whether a reply may have several calls.
     parallel: bool,
     syntax: CallSyntax,
 }
@@ -64,34 +64,35 @@ struct ToolFunction {
     description: Option<String>,
     /// The schema of its arguments.
     parameters: Value,
-    /// Whether a call has to keep to all of it.
+    /// Whether calls must satisfy the whole schema.
     strict: bool,
 }
 
-/// What a reply may call.
+/// The tool choice.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct ToolChoice {
-    /// It has a call.
+    /// Whether the reply must have a call.
     is_required: bool,
-    /// The functions that may be called, by their number. `None`: all.
+    /// Indices of the functions that may be called. `None`: all.
     only: Option<Vec<usize>>,
-    /// A function is named, which is called once. The prompt is as without a choice.
+    /// Whether a single function is named, which is then called once. The prompt does not depend on it.
     is_single: bool,
 }
 
-/// Where a function's name and parameters lie.
+/// The place of a function's name and parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
     /// Within `function`, as in chat completions.
     Nested,
-    /// Beside the type, as in responses.
+    /// Next to the type, as in responses.
     Flat,
-    /// Beside the type, as in Anthropic's messages: the parameters are `input_schema`, and a choice is an object.
+    /// Next to the type, as in Anthropic's messages, with the parameters in `input_schema`, and an object as tool
+    /// choice.
     Input,
 }
 
-/// Anthropic's tools that the client runs and the model is to know by their type, which ends in a date: what the type begins with,
-/// and what the model is told.
+/// Anthropic's tools that run on the client and are defined by their type alone: the type's prefix before its date, the
+/// description and the properties.
 const DATED: [(&str, &str, &str); 3] = [
     (
         "bash_2",
@@ -116,10 +117,10 @@ const DATED: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// Reads `tools`, `tool_choice` and `parallel_tool_calls`. `None`: there are none to be called.
+/// Reads `tools`, `tool_choice` and `parallel_tool_calls`. `None`: no function may be called.
 ///
 /// # Errors
-/// 400: one is not understood, or two have one name.
+/// 400: a tool is not valid, or two have the same name.
 pub(super) fn read(fields: &Fields<'_>, layout: Layout, syntax: CallSyntax) -> Result<Option<Tools>, ApiError> {
     let mut functions = Vec::new();
     for tool in &fields.objects("tools")?.unwrap_or_default() {
@@ -136,7 +137,8 @@ pub(super) fn read(fields: &Fields<'_>, layout: Layout, syntax: CallSyntax) -> R
     }
 }
 
-/// Adds the functions of a tool. Those that other servers run themselves, which clients offer to every server, are left out.
+/// Adds the functions of a tool. Tools that run on other vendors' servers, which clients offer everywhere, are left
+/// out.
 fn read_tool(
     tool: &Fields<'_>,
     layout: Layout,
@@ -145,7 +147,7 @@ fn read_tool(
 ) -> Result<(), ApiError> {
     let kind = tool.text("type")?;
     let function = match (kind, layout) {
-        // Ollama's and Anthropic's clients may leave it out.
+        // Ollama's and Anthropic's clients may omit the type.
         (None, _) | (Some("function"), Layout::Nested | Layout::Flat) | (Some("custom"), Layout::Input) => {
             ToolFunction::read(tool, layout, namespace)?
         }
@@ -179,7 +181,7 @@ fn read_tool(
     Ok(())
 }
 
-/// Reads what may be called. `None`: nothing.
+/// Reads the tool choice. `None`: no function may be called.
 fn read_choice(
     fields: &Fields<'_>,
     layout: Layout,
@@ -206,7 +208,7 @@ fn read_choice(
         let full = told(name, namespace);
         let position = |is_it: &dyn Fn(&Callable) -> bool| functions.iter().position(|one| is_it(&one.callable));
         let wrong = || fields.wrong(NAME, format!("names {}, and no tool has that name", shown(&full.as_str().into())));
-        // A name without its namespace is enough where no other function has it.
+        // A name without its namespace is accepted if it is unique.
         let found = position(&|callable| callable.told() == full);
         found.or_else(|| position(&|callable| namespace.is_none() && callable.name == name)).ok_or_else(wrong)
     };
@@ -225,7 +227,7 @@ fn read_choice(
             };
             let mut only = Vec::new();
             for tool in list.objects("tools")?.ok_or_else(|| list.missing("tools"))? {
-                // Tools that other servers run themselves are none of those that may be called here.
+                // Tools that run on other vendors' servers were left out, so they are skipped here too.
                 if let None | Some("function" | "custom") = tool.text("type")? {
                     let (name, namespace) = read_name(&tool)?;
                     only.push(find(name, namespace)?);
@@ -244,7 +246,7 @@ fn read_choice(
     }
 }
 
-/// The name of a function within `function` or `custom`, or beside the type, and its namespace.
+/// The name and namespace of a function, inside `function` or `custom` or next to the type.
 fn read_name<'v>(choice: &Fields<'v>) -> Result<(&'v str, Option<&'v str>), ApiError> {
     let holder = match (choice.object("function")?, choice.object("custom")?) {
         (Some(holder), _) | (None, Some(holder)) => holder,
@@ -279,7 +281,7 @@ impl ToolFunction {
         })
     }
 
-    /// Reads a tool that takes a text. `None`: the text is to be of a grammar, which a call cannot be held to here.
+    /// Reads a tool that takes a text. `None`: the text must follow a grammar, which is not supported.
     fn read_custom(tool: &Fields<'_>, namespace: Option<&str>) -> Result<Option<ToolFunction>, ApiError> {
         let holder = match (tool.object("custom")?, tool.object("function")?) {
             (Some(holder), _) | (None, Some(holder)) => holder,
@@ -303,7 +305,7 @@ impl ToolFunction {
         Ok(ToolFunction { description: Some(description.to_owned()), ..function })
     }
 
-    /// As the grammar of calls takes it.
+    /// The function in the form of the grammar of calls.
     fn to_grammar(&self) -> grammar::Function {
         let ToolFunction { callable, parameters, strict, .. } = self;
         grammar::Function { name: callable.told(), parameters: parameters.clone(), strict: *strict }
@@ -311,7 +313,7 @@ impl ToolFunction {
 }
 
 impl Tools {
-    /// What the model is told, in the words that Gemma 3's makers recommend.
+    /// The description of the tools for the model, in the wording that the makers of Gemma 3 recommend.
     pub fn instructions(&self) -> String {
         let describe = |function: &ToolFunction| json!({"name": function.callable.told(), "description": function.description, "parameters": function.parameters});
         let functions: Vec<Value> = self.functions.iter().map(describe).collect();
@@ -324,7 +326,7 @@ impl Tools {
         )
     }
 
-    /// The functions as a chat template takes them.
+    /// The functions in the form of chat templates.
     pub fn declarations(&self) -> Vec<Value> {
         let describe = |function: &ToolFunction| {
             let description = function.description.as_deref().unwrap_or_default();
@@ -342,7 +344,7 @@ impl Tools {
         self.functions.iter().enumerate().filter(move |(number, _)| is_allowed(number)).map(|(_, function)| function)
     }
 
-    /// The form of a reply that may be `beside` where it may be without calls.
+    /// The form of a reply with tools, which may be `beside` if no call is required.
     fn form(&self, beside: Beside) -> RequestedGrammar {
         let calls = Calls {
             functions: self.callable().map(ToolFunction::to_grammar).collect(),
@@ -367,7 +369,7 @@ impl Tools {
     }
 }
 
-/// Gives a request its prompt. Returns what tells the reply's calls from its text.
+/// Sets a request's prompt. Returns the detector of calls in the reply.
 pub(super) fn give_prompt(ask: &mut ReplyRequest, prompt: Prompt, tools: Option<&Tools>) -> CallDetector {
     (ask.prompt, ask.begun) = (prompt.tokens, prompt.begun);
     let Some(tools) = tools else { return CallDetector::default() };
@@ -376,7 +378,7 @@ pub(super) fn give_prompt(ask: &mut ReplyRequest, prompt: Prompt, tools: Option<
     CallDetector::new(callable, tools.syntax).going_on(&ask.begun)
 }
 
-/// A schema as templates take it, which look at one `type` of each property and at nothing that stands in its place.
+/// A schema in the form that templates can read: they look only at a single `type` of each property.
 fn declared(schema: &Value) -> Value {
     let Value::Object(fields) = schema else { return json!({"type": "string"}) };
     let mut declared = Map::new();
@@ -403,15 +405,15 @@ fn declared(schema: &Value) -> Value {
     Value::Object(declared)
 }
 
-/// Joins the form of tools with the one that the request asks for elsewhere: a reply has calls, or that form.
+/// Combines the form of tools with the form requested elsewhere: a reply has calls or that form.
 ///
 /// # Errors
-/// 400: that form is a Lark grammar, whose texts may look like calls.
+/// 400: the form is a Lark grammar, whose texts may look like calls.
 pub(super) fn form_with(
     tools: Option<&Tools>,
     form: Option<RequestedGrammar>,
 ) -> Result<Option<RequestedGrammar>, ApiError> {
-    // Where none may be called, they are told and no more.
+    // If no function may be called, the tools are described in the prompt only.
     match (tools.filter(|tools| tools.callable().next().is_some()), form) {
         (Some(tools), Some(form)) => {
             let schema = match &form.grammar {
@@ -425,7 +427,7 @@ pub(super) fn form_with(
                     return Err(ApiError::bad(message).param(form.param).code("invalid_value"));
                 }
             };
-            // Where there has to be a call, there is no document.
+            // If a call is required, the reply cannot be a document.
             let joined = tools.form(Beside::Document(schema));
             Ok(Some(RequestedGrammar { beside: (!tools.choice.is_required).then(|| Box::new(form)), ..joined }))
         }

@@ -1,4 +1,4 @@
-//! The fields of Anthropic's messages, and of the count of their tokens.
+//! The fields of Anthropic's messages and of its token count.
 
 use super::sampling::{ADVICE, ONE_REPLY, OTHER_SAMPLERS, SAMPLING, WITHOUT_EFFECT};
 use super::{FieldGroup, FieldTable, done, forms, harmless, one_of, refused};
@@ -37,7 +37,7 @@ const OWN: FieldGroup = FieldGroup {
     ],
 };
 
-/// What makes the prompt, for a message and for a count.
+/// Fields that make up the prompt, for a message and for a count.
 const PROMPT: FieldGroup = FieldGroup {
     title: "A message's prompt, and its count",
     rows: &[
@@ -124,7 +124,7 @@ const TOOLS: FieldGroup = FieldGroup {
     ],
 };
 
-/// What is for Anthropic's own service.
+/// Fields for Anthropic's own service.
 const SERVICE: FieldGroup = FieldGroup {
     title: "For Anthropic's own service",
     rows: &[

@@ -1,4 +1,5 @@
-//! The form of a reply: each interface has its own words for it, and those of another are refused rather than ignored.
+//! The form of a reply. Each interface has its own fields for it, and those of other interfaces are refused rather than
+//! ignored.
 
 use super::{FieldGroup, done, harmless, refused};
 
@@ -52,11 +53,11 @@ pub(super) const RESPONSES: FieldGroup = FieldGroup {
     ],
 };
 
-/// Another interface's words in a request for a response.
+/// Other interfaces' fields in a request for a response.
 pub(super) const NOT_RESPONSES: FieldGroup =
     FieldGroup { title: "Other interfaces' forms in a request for a response", rows: &elsewhere("use text.format") };
 
-/// Anthropic's words.
+/// Anthropic's fields.
 pub(super) const ANTHROPIC: FieldGroup = FieldGroup {
     title: "The form of a message",
     rows: &[
@@ -72,19 +73,19 @@ pub(super) const ANTHROPIC: FieldGroup = FieldGroup {
     ],
 };
 
-/// Another interface's words in a request for a message.
+/// Other interfaces' fields in a request for a message.
 pub(super) const NOT_ANTHROPIC: FieldGroup = FieldGroup {
     title: "Other interfaces' forms in a request for a message",
     rows: &elsewhere("use output_config.format"),
 };
 
-/// Ollama's words.
+/// Ollama's fields.
 pub(super) const OLLAMA: FieldGroup = FieldGroup {
     title: "The form of Ollama's reply",
     rows: &[done("format", "\"json\"", "5", "\"json\", or a JSON schema, which holds every token; \"\" is none")],
 };
 
-/// Another interface's words in a request of Ollama's.
+/// Other interfaces' fields in Ollama's requests.
 pub(super) const NOT_OLLAMA: FieldGroup =
     FieldGroup { title: "Other interfaces' forms in Ollama's requests", rows: &elsewhere("use format") };
 
@@ -94,7 +95,7 @@ const TEXT: &str = r#"{"type":"text"}"#;
 const JSON_OBJECT: &str = r#"{"type":"json_object"}"#;
 const USE_RESPONSE_FORMAT: &str = "use response_format with a JSON schema, or grammar in Lark's notation";
 
-/// The fields of a form that a path does not read, with the remedy.
+/// Fields for a form that a path does not support, with the remedy.
 const fn elsewhere(remedy: &'static str) -> [super::FieldRow; 12] {
     [
         refused("response_format", &[TEXT], JSON_OBJECT, remedy),

@@ -1,11 +1,11 @@
-//! The table of every field that the published interfaces have, and of how each is treated here.
+//! The table of all fields of the published interfaces, with their treatment here.
 //!
-//! A field is done, harmless or refused. A field that is done is read by the reader of its path. A harmless one is advice:
-//! it is accepted, changes nothing, and the log names it at debug. A refused one would change the answer, and its refusal
-//! has the remedy. No field that promises a form of the answer is harmless. A field that no interface has is harmless too.
+//! A field is done, harmless or refused. A done field is read by its path's reader. A harmless one is accepted without
+//! effect, and the log names it at debug. A refused one would change the answer, and its refusal has the remedy. Fields
+//! that promise a form of the answer are never harmless. Fields unknown to all interfaces are harmless.
 //!
-//! The readers check each body by the table of its path ([`FieldTable::check`]); `docs/api.md` and the tests are made of the
-//! same rows.
+//! The readers check each body by the table of its path ([`FieldTable::check`]). `docs/api.md` and the tests are
+//! generated from the same rows.
 
 mod anthropic;
 mod forms;
@@ -32,29 +32,29 @@ pub(super) use tokenize::{DETOKENIZE, TOKENIZE};
 /// A field, or one value of it, and its treatment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FieldRow {
-    /// The field's path: names with a dot between them, `[]` behind the name of a list.
+    /// The field's path: names joined by dots, with `[]` after the name of a list.
     pub field: &'static str,
-    /// The value that the row is about. Empty: all that have no row of their own.
+    /// The value that the row describes. Empty: all values without a row of their own.
     pub value: &'static str,
     pub does: Treatment,
-    /// What the field does, why it is harmless, or the remedy of its refusal.
+    /// The field's meaning, the reason why it is harmless, or the remedy of its refusal.
     pub note: &'static str,
-    /// A value, as JSON: one that is taken, or of a refused field one that is refused.
+    /// An example value as JSON: an accepted one, or for a refused field a refused one.
     #[cfg_attr(not(test), expect(dead_code, reason = "the tests send it"))]
     pub example: &'static str,
 }
 
-/// How a field is treated.
+/// The treatment of a field.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Treatment {
-    /// It is read. `wrong` is a value, as JSON, that is refused with the field's name.
+    /// Read. `wrong` is a JSON value that is refused with the field's name.
     Done {
         #[cfg_attr(not(test), expect(dead_code, reason = "the tests send it"))]
         wrong: &'static str,
     },
-    /// It changes nothing. `values` are the texts that it may be; without any it may be whatever it is.
+    /// Without effect. `values` are the strings that are accepted; empty for any value.
     Harmless { values: &'static [&'static str] },
-    /// It is refused, but for the values, as JSON, that change nothing.
+    /// Refused, except for the JSON values that change nothing.
     Refused { unless: &'static [&'static str] },
 }
 
@@ -63,12 +63,12 @@ const fn done(field: &'static str, example: &'static str, wrong: &'static str, n
     FieldRow { field, value: "", does: Treatment::Done { wrong }, note, example }
 }
 
-/// A field that changes nothing, whatever its value.
+/// A field without effect, for any value.
 const fn harmless(field: &'static str, example: &'static str, note: &'static str) -> FieldRow {
     FieldRow { field, value: "", does: Treatment::Harmless { values: &[] }, note, example }
 }
 
-/// A field that changes nothing, and whose value is one of some texts. `example` is one of them, as JSON.
+/// A field without effect that accepts only certain strings. `example` is one of them, as JSON.
 const fn one_of(
     field: &'static str,
     values: &'static [&'static str],
@@ -78,7 +78,7 @@ const fn one_of(
     FieldRow { field, value: "", does: Treatment::Harmless { values }, note, example }
 }
 
-/// A field that is refused but for some values; `note` is the remedy.
+/// A field that is refused except for some values; `note` is the remedy.
 const fn refused(
     field: &'static str,
     unless: &'static [&'static str],
@@ -89,13 +89,13 @@ const fn refused(
 }
 
 impl FieldRow {
-    /// The row of one value, which its reader treats as the row says.
+    /// The row of a single value.
     const fn of(self, value: &'static str) -> FieldRow {
         FieldRow { value, ..self }
     }
 }
 
-/// Rows that belong together.
+/// A group of rows.
 #[derive(Debug)]
 pub(super) struct FieldGroup {
     #[cfg_attr(not(test), expect(dead_code, reason = "docs/api.md has it"))]
@@ -111,23 +111,23 @@ pub(super) struct FieldTable {
     index: OnceLock<HashMap<&'static str, FieldEntry>>,
 }
 
-/// What a table has of a field.
+/// A table's entry for a field.
 #[derive(Debug, Clone, Copy, Default)]
 struct FieldEntry {
-    /// The row of its values that have none of their own.
+    /// The row for values without a row of their own.
     row: Option<&'static FieldRow>,
-    /// Whether fields within it have rows.
+    /// Whether there are rows for fields within it.
     has_inner: bool,
 }
 
-/// What the log says of a body.
+/// The fields of a body to log.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct FieldNotes {
     harmless: Vec<String>,
     unknown: Vec<String>,
 }
 
-/// Most fields of a kind that the log names.
+/// The most fields of a kind in a log line.
 const MOST_NAMED: usize = 24;
 
 impl FieldTable {
@@ -140,12 +140,12 @@ impl FieldTable {
         self.groups.iter().flat_map(|group| group.rows)
     }
 
-    /// Refuses what the table refuses, and names in the log what is without effect.
+    /// Refuses fields by the table, and logs those without effect.
     ///
-    /// Fields within lists are refused by the readers of the lists, which know the places.
+    /// Fields inside lists are refused by the readers of the lists, which know their positions.
     ///
     /// # Errors
-    /// 400: a field is refused, or a harmless one has none of its values.
+    /// 400: a field is refused, or a harmless one has a value that is not accepted.
     pub fn check(&self, fields: &Fields<'_>) -> Result<(), ApiError> {
         let mut notes = log::log_enabled!(log::Level::Debug).then(FieldNotes::default);
         self.walk(fields, "", &mut notes)?;
@@ -155,7 +155,7 @@ impl FieldTable {
         Ok(())
     }
 
-    /// What the log says of a body that is taken.
+    /// The fields of an accepted body to log.
     #[cfg(test)]
     pub fn notes(&self, fields: &Fields<'_>) -> FieldNotes {
         let mut notes = Some(FieldNotes::default());
@@ -180,7 +180,7 @@ impl FieldTable {
             match entry.row.map(|row| (row.does, row.note)) {
                 Some((Treatment::Harmless { values }, _)) => {
                     let is_known = || value.as_str().is_some_and(|word| values.contains(&word));
-                    // What some clients send as an object has its words within.
+                    // Some clients send an object whose fields have the accepted strings.
                     let has_words = value.is_object() && entry.has_inner;
                     if !values.is_empty() && !has_words && !is_known() {
                         let what = format!("is {}, and has to be one of {}", shown(value), values.join(", "));
@@ -206,7 +206,7 @@ impl FieldTable {
         Ok(())
     }
 
-    /// Notes what a list's objects have without effect.
+    /// Notes the fields without effect in a list's objects.
     fn note_members(&self, path: &str, values: &[Value], notes: &mut Option<FieldNotes>) {
         if notes.is_none() {
             return;
@@ -248,7 +248,7 @@ impl FieldTable {
 }
 
 impl FieldNotes {
-    /// Adds a field to a list of `notes`, once, as long as the list is short.
+    /// Adds a field to one of the lists of `notes`, once, up to a maximum.
     fn add(notes: &mut Option<FieldNotes>, list: fn(&mut FieldNotes) -> &mut Vec<String>, path: &str) {
         let Some(notes) = notes else { return };
         let list = list(notes);
@@ -259,7 +259,7 @@ impl FieldNotes {
         }
     }
 
-    /// The line of the log. `None`: there is nothing to say.
+    /// The log line. `None`: there is nothing to log.
     pub fn line(&self, path: &str) -> Option<String> {
         let said = [("without effect here", &self.harmless), ("not known", &self.unknown)];
         let said = said.iter().filter(|(_, names)| !names.is_empty());

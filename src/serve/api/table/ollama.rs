@@ -76,7 +76,7 @@ const GENERATE_OWN: FieldGroup = FieldGroup {
     ],
 };
 
-/// Those of Ollama's options that make a reply another.
+/// Ollama's options that change the reply.
 const OPTIONS: FieldGroup = FieldGroup {
     title: "Ollama's options",
     rows: &[
@@ -99,7 +99,7 @@ const OPTIONS: FieldGroup = FieldGroup {
     ],
 };
 
-/// Those that Ollama's own server leaves out where it has them not.
+/// Ollama's options that its own server ignores if it lacks them.
 const OPTIONS_WITHOUT_EFFECT: FieldGroup = FieldGroup {
     title: "Ollama's options without effect, as Ollama leaves out those that it does not know",
     rows: &[

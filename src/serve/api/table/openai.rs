@@ -1,4 +1,4 @@
-//! The fields of OpenAI's chat completions, completions and responses, with those that other servers take there.
+//! The fields of OpenAI's chat completions, completions and responses, including those added by other servers.
 
 use super::sampling::{ADVICE, LIMITS, ONE_REPLY, OTHER_SAMPLERS, REASONING, REPLIES, SAMPLING, WITHOUT_EFFECT};
 use super::{FieldGroup, FieldTable, done, forms, harmless, refused};
@@ -85,7 +85,7 @@ const CHAT_OWN: FieldGroup = FieldGroup {
     ],
 };
 
-/// The fields of messages. Their readers refuse what is refused here.
+/// The fields of messages. The refusals are made by their readers.
 const CHAT_MESSAGES: FieldGroup = FieldGroup {
     title: "Messages of chat completions",
     rows: &[
@@ -148,7 +148,7 @@ const CHAT_TOOLS: FieldGroup = FieldGroup {
     ],
 };
 
-/// What chat completions and completions share of streams.
+/// Stream fields shared by chat completions and completions.
 const STREAMS: FieldGroup = FieldGroup {
     title: "Streams",
     rows: &[
@@ -160,7 +160,7 @@ const STREAMS: FieldGroup = FieldGroup {
     ],
 };
 
-/// What vLLM and llama.cpp take for the chat template.
+/// Fields of vLLM and llama.cpp for the chat template.
 const TEMPLATE: FieldGroup = FieldGroup {
     title: "The chat template, in the words of vLLM and llama.cpp",
     rows: &[
@@ -173,7 +173,7 @@ const TEMPLATE: FieldGroup = FieldGroup {
     ],
 };
 
-/// What would change the answer itself.
+/// Fields that would change the answer itself.
 const OTHER_ANSWERS: FieldGroup = FieldGroup {
     title: "What would change the answer's fields",
     rows: &[
@@ -242,7 +242,7 @@ const RESPONSES_OWN: FieldGroup = FieldGroup {
     ],
 };
 
-/// The fields of a response's items. Their readers refuse what is refused here.
+/// The fields of a response's items. The refusals are made by their readers.
 const RESPONSES_INPUT: FieldGroup = FieldGroup {
     title: "Items of a response's input",
     rows: &[

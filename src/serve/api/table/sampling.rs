@@ -1,8 +1,8 @@
-//! How tokens are chosen, what a reply costs, and other advice: fields that the interfaces share.
+//! Fields shared by the interfaces: sampling, cost of a reply, and other advice.
 
 use super::{FieldGroup, done, harmless, one_of, refused};
 
-/// What the samplers are given. Ollama's are within `options`.
+/// Sampling parameters. Ollama's are within `options`.
 pub(super) const SAMPLING: FieldGroup = FieldGroup {
     title: "How tokens are chosen",
     rows: &[
@@ -25,7 +25,7 @@ pub(super) const SAMPLING: FieldGroup = FieldGroup {
     ],
 };
 
-/// Samplers that Kiln has not, and what changes the tokens in other ways.
+/// Samplers that Kiln lacks, and other fields that would change the tokens.
 pub(super) const OTHER_SAMPLERS: FieldGroup = FieldGroup {
     title: "Samplers of llama.cpp and vLLM that change the reply",
     rows: &[
@@ -80,7 +80,7 @@ pub(super) const OTHER_SAMPLERS: FieldGroup = FieldGroup {
 
 const SAMPLE_OTHERWISE: &str = "leave it out, and sample by temperature, top_k, top_p and min_p";
 
-/// What goes with samplers that are refused, and means nothing without them.
+/// Parameters of refused samplers, without effect on their own.
 pub(super) const WITHOUT_EFFECT: FieldGroup = FieldGroup {
     title: "Parameters of llama.cpp, vLLM and LM Studio without effect on a reply",
     rows: &[
@@ -137,7 +137,7 @@ const PROMPTS_ARE_WHOLE: &str = "a prompt is whole or refused, and nothing shift
 const DRAFTS: &str = "drafts change no token; the server's --draft makes them";
 pub(super) const STAYS_LOADED: &str = "how long the model stays is the server's --idle-unload";
 
-/// Advice to a service, and names for its books.
+/// Advice to a service, and identifiers for its accounting.
 pub(super) const ADVICE: FieldGroup = FieldGroup {
     title: "Advice and names for a service's books",
     rows: &[
@@ -173,7 +173,7 @@ const CLIENTS_ARE_KEYS: &str = "clients are told apart by key and address";
 const CACHES_ALL: &str = "every prompt is cached as long as there is room";
 const ONE_MODEL: &str = "one model is loaded, and answers";
 
-/// How hard a model is to think and how much to say. Gemma 3 answers without thinking first.
+/// Effort of thinking and length of answers. Gemma 3 answers without thinking first.
 pub(super) const REASONING: FieldGroup = FieldGroup {
     title: "Advice to models that think",
     rows: &[
@@ -209,7 +209,7 @@ pub(super) const VERBOSITIES: &[&str] = &["low", "medium", "high"];
 const SUMMARIES: &[&str] = &["auto", "concise", "detailed", "none"];
 pub(super) const NO_THOUGHTS: &str = "the model answers without thinking first";
 
-/// The limit of a reply's tokens, under every name that it has.
+/// The limit of a reply's tokens, under all of its names.
 pub(super) const LIMITS: FieldGroup = FieldGroup {
     title: "How long a reply may be",
     rows: &[
@@ -222,7 +222,7 @@ pub(super) const LIMITS: FieldGroup = FieldGroup {
 
 const LIMIT: &str = "1 or more; without it and with -1 the reply may fill the context. Where several are given, the path's own name counts";
 
-/// Fields of several replies, where a path makes one.
+/// Fields for several replies, on a path that makes one.
 pub(super) const ONE_REPLY: FieldGroup = FieldGroup {
     title: "Several replies, where a path makes one",
     rows: &[
@@ -232,7 +232,7 @@ pub(super) const ONE_REPLY: FieldGroup = FieldGroup {
     ],
 };
 
-/// Several replies to one prompt.
+/// Fields for several replies to one prompt.
 pub(super) const REPLIES: FieldGroup = FieldGroup {
     title: "Several replies",
     rows: &[
