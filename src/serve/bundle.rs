@@ -1,4 +1,4 @@
-//! Loads a bundle, and the one before it where that is at fault.
+//! Loads a bundle, and falls back to the previous one if its files are at fault.
 
 use super::load::{LoadedExecutor, ModelLoader};
 use crate::Error;
@@ -8,28 +8,28 @@ use crate::model::bundle::{Manifest, roll_back};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// How a bundle is loaded.
+/// Rules for loading a bundle.
 #[derive(Debug, Clone, Copy)]
 pub struct BundleRules {
-    /// Its sums are checked first.
+    /// Whether the checksums in its manifest are verified first.
     pub verify: bool,
-    /// Where it is at fault, its link is turned back to the one before it. A mere check of a configuration turns nothing.
+    /// Whether the link is turned back to the previous bundle if this one is at fault. False for a mere check.
     pub goes_back: bool,
 }
 
-/// Why a load failed, and whether the files are at fault: not a full memory, an option or a draft model.
+/// The error of a load, and whether the files caused it, as opposed to memory, options or a draft model.
 struct LoadFailure {
     error: Error,
     is_of_files: bool,
 }
 
-/// As `load`, by `rules`. Where the model is a link to a bundle whose files are at fault, and which has not been loaded before, the
-/// link is turned back to the one before it, which is loaded in its place. Where the link is turned during a load, that counts for
-/// nothing: weights, tokenizer and name are of one bundle.
+/// Wraps `load` by `rules`. If the model is a link to a bundle that has never been loaded and whose files are at fault,
+/// the link is turned back to the previous bundle, which is loaded instead. If the link changes during a load, the load
+/// is repeated, so that weights, tokenizer and name belong to the same bundle.
 pub fn guarded(load: ModelLoader, files: ModelFiles, rules: BundleRules) -> ModelLoader {
     let good = Mutex::<Option<PathBuf>>::default();
     Box::new(move |progress| {
-        // A path that ends with a slash is what the link leads to.
+        // Without a trailing slash, which would lead to the link's target.
         let place = files.place().map(|place| place.components().collect::<PathBuf>());
         let link = place.filter(|place| place.is_symlink());
         let target = || link.as_ref().and_then(|link| link.read_link().ok());
@@ -88,11 +88,12 @@ fn attempt(
         let bundle = Manifest::verify(place, &progress.cancel).map_err(of_files)?;
         log::info!("all files of the bundle {} are as they were made", bundle.name);
     }
-    // A draft model and options fail in the same words: only what the files say by themselves is theirs.
+    // A faulty draft model or option gives the same kind of error, so the files are checked by themselves.
     let mut loaded = load(progress)
         .map_err(|error| LoadFailure { is_of_files: is_input(&error) && files.checkpoint().is_err(), error })?;
     if link.is_some() {
-        // Its text side fails here too, before the bundle is taken for good, and is of the same bundle as the weights.
+        // Opens the text side too, so that its faults are found before the bundle is accepted, and from the same
+        // bundle.
         loaded.text = Some(loaded.take_text(0, files).map_err(of_files)?);
     }
     Ok(loaded)

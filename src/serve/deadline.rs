@@ -1,16 +1,16 @@
-//! Deadlines: a moment so long after another. However long a user asks for, the sum is a moment that [`Instant`] holds.
+//! Deadlines as an [`Instant`] plus a duration of any length, without overflow.
 
 use std::time::{Duration, Instant};
 
-/// As far ahead as a deadline lies. A later one could not be told from none, and an [`Instant`] does not hold any.
+/// The longest deadline. An [`Instant`] cannot represent arbitrarily late times.
 const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// The moment `time` after `start`, or one that nobody lives to see.
+/// The moment `time` after `start`, or a century later if that is earlier.
 pub(super) fn later(start: Instant, time: Duration) -> Instant {
     start + time.min(FAR)
 }
 
-/// The moment `time` from now, or one that nobody lives to see.
+/// The moment `time` from now, or a century from now if that is earlier.
 pub(super) fn after(time: Duration) -> Instant {
     later(Instant::now(), time)
 }

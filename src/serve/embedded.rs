@@ -1,7 +1,7 @@
-//! An engine inside another program: what the server answers, asked without a port.
+//! An engine inside another program: the server's API without a port.
 //!
-//! [`Engine::open`] runs the server on threads of its own. Requests reach it through a socket that only this process can connect
-//! to, so every path of the API, its checks, its batch and its cache are those of `kiln serve`.
+//! [`Engine::open`] runs the server on its own threads. Requests reach it through a socket that only this process can
+//! connect to, so all paths of the API, with checks, batch and cache, are those of `kiln serve`.
 
 mod answer;
 mod reply;
@@ -33,28 +33,28 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How often a wait for an answer looks at its [`Cancel`].
+/// Interval at which a wait for an answer checks its [`Cancel`].
 const SLICE: Duration = Duration::from_millis(20);
-/// How long requests under way may take once the engine is closed.
+/// The time that requests in progress have after the engine is closed.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// How an engine is opened.
+/// Options for opening an engine.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
     /// The model.
     pub files: ModelFiles,
-    /// How it is loaded: for as many sequences as `options.sequences` says, or for as many of them as fit.
+    /// Options for loading the model, for `options.sequences` sequences, or as many of them as fit.
     pub options: Options,
-    /// How requests are treated.
+    /// The server's settings.
     pub settings: ServerSettings,
-    /// Where others may reach it too.
+    /// Places at which other programs may connect too.
     pub listen: Vec<Listen>,
 }
 
-/// Replies at once where nobody says how many.
+/// The default number of simultaneous replies.
 const DEFAULT_BATCH: usize = 8;
 
-/// The defaults for a model: 8 replies at once, reached by this process alone.
+/// Defaults for a model: 8 simultaneous replies, and no other program can connect.
 impl From<ModelFiles> for EngineOptions {
     fn from(files: ModelFiles) -> EngineOptions {
         let options = Options { sequences: DEFAULT_BATCH, head_rows: DEFAULT_BATCH, ..Options::default() };
@@ -62,12 +62,12 @@ impl From<ModelFiles> for EngineOptions {
     }
 }
 
-/// Is told how a load goes: its stage (`loading`, `tuning`, `first token`, `ready`), and which share of the stage is done. A
-/// break ends the load.
+/// A callback for the progress of a load: its stage (`loading`, `tuning`, `first token`, `ready`), and the finished
+/// share of the stage. A break cancels the load.
 pub type OnProgress<'a> = &'a mut dyn FnMut(&str, f64) -> ControlFlow<()>;
 
-/// A loaded model that answers requests of this process, from any thread, many at once. Dropped, it ends what is under way and
-/// gives its memory back.
+/// A loaded model that answers requests of this process, many at once and from any thread. Dropping it ends requests in
+/// progress and frees its memory.
 pub struct Engine {
     address: SocketAddr,
     orders: Sender<ServerOrder>,
@@ -77,7 +77,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Loads the model, and returns once it answers.
+    /// Loads the model, and returns when it is ready.
     ///
     /// # Errors
     /// As [`server::serve`].
@@ -85,10 +85,10 @@ impl Engine {
         Engine::open_watched(options, &mut |_, _| ControlFlow::Continue(()))
     }
 
-    /// As [`Engine::open`]. `on` is told how it goes, on this thread: first that it begins, last that it is ready.
+    /// As [`Engine::open`]. Calls `on` with the progress on this thread, from the beginning until it is ready.
     ///
     /// # Errors
-    /// As [`server::serve`]. Interrupted: `on` broke.
+    /// As [`server::serve`]. Interrupted: `on` returned a break.
     pub fn open_watched(options: EngineOptions, on: OnProgress<'_>) -> Result<Engine> {
         let name = unique("kiln-engine-");
         let address = SocketAddr::from_abstract_name(&name)
@@ -150,12 +150,12 @@ impl Engine {
         }
     }
 
-    /// What answers.
+    /// A description of the running engine.
     pub fn started(&self) -> &Started {
         &self.started
     }
 
-    /// The model's tokenizer, template and shape.
+    /// The model's text side: tokenizer, template and shape.
     ///
     /// # Errors
     /// Failed: the engine has ended.
@@ -163,11 +163,12 @@ impl Engine {
         self.service.model().map_err(|e| Error::failed(e.message, "open the engine again"))
     }
 
-    /// Asks a path of the server's API, and hands the answer's body to `on` as it comes. Returns the answer's status. `on` may
-    /// break, which ends the request as its client's going away does.
+    /// Sends a request to a path of the API, and passes the answer's body to `on` as it arrives. Returns the status. A
+    /// break from `on` ends the request like a client that disconnects.
     ///
     /// # Errors
-    /// Interrupted: `cancel` is set, or `on` broke. Failed: the engine does not answer, or ends in the middle of an answer.
+    /// Interrupted: `cancel` is set, or `on` returned a break. Failed: the engine does not answer, or ends during an
+    /// answer.
     pub fn request(
         &self,
         method: Method,
@@ -186,7 +187,7 @@ impl Engine {
              Connection: close\r\n\r\n",
             body.len()
         );
-        // Where the answer comes before all is read, the rest is not wanted.
+        // If the server answers before reading the whole body, the write fails, which does not matter.
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
         let mut answer = ResponseParser::default();
         let mut piece = [0; 16 << 10];
@@ -220,10 +221,10 @@ impl Engine {
         }
     }
 
-    /// Ends what is under way, and gives the model's memory back.
+    /// Ends requests in progress, and frees the model's memory.
     ///
     /// # Errors
-    /// Why the engine had ended before, where it had.
+    /// The error with which the engine had ended before, if any.
     pub fn close(mut self) -> Result<()> {
         self.end()
     }
@@ -245,10 +246,10 @@ impl Drop for Engine {
     }
 }
 
-/// How far a load is.
+/// The progress of a load.
 #[derive(Debug, Default)]
 struct Stages {
-    /// The most questions of tuning that were open.
+    /// The largest number of open tuning questions so far.
     questions: u64,
 }
 
@@ -267,12 +268,12 @@ impl Stages {
     }
 }
 
-/// The error of a load whose caller wants no more of it.
+/// The error of a load that its caller has cancelled.
 fn given_up() -> Error {
     Error::Interrupted { cause: "the caller ended the load".into(), remedy: "open the engine again".into() }
 }
 
-/// Why an engine ended before it answered.
+/// The error with which an engine ended before it was ready.
 fn ended(thread: JoinHandle<Result<()>>) -> Error {
     let silent = || Error::failed("the engine ended without an answer", "report this");
     match thread.join() {

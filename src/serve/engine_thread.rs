@@ -1,4 +1,4 @@
-//! The engine's thread: loads a model, warms it up, and runs jobs until there are no more.
+//! The engine's thread: loads a model, warms it up, and runs jobs until the queue ends.
 
 use super::health::Phase;
 use super::http::{ApiError, Listen};
@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-/// Reports to `kiln top` what replies wait, which model answers, and at which places: from the first load on, through all
-/// others.
+/// Reports the waiting replies, the current model and the places to `kiln top`, from the first load on and across later
+/// ones.
 pub(super) fn report(service: &Arc<Service>, places: &[String], model: &str, device: &str) -> Option<Reporter> {
     let (service, places) = (service.clone(), places.to_vec());
     Reporter::start_with("serve", model, device, move |status| {
@@ -32,8 +32,8 @@ pub(super) fn report(service: &Arc<Service>, places: &[String], model: &str, dev
     })
 }
 
-/// Loads a model, makes a first token, takes over the queue, and runs jobs until there are no more. What is worth keeping of
-/// the cache comes from a file, and goes there.
+/// Loads a model, makes a first token, takes over the queue, and runs jobs until the queue ends. Prefixes worth keeping
+/// are loaded from a file, and saved to it at the end.
 pub(super) fn run_engine(
     id: u64,
     setup: &Setup,
@@ -69,7 +69,7 @@ pub(super) fn run_engine(
     let _ = tell.send(ServerEvent::Ready(id));
     loop {
         let rest = worker.run()?;
-        // A model that was replaced leaves the file to the one that answers now.
+        // A replaced model leaves the file to its successor.
         let is_current = service.model().is_ok_and(|current| current.id == id);
         if let Some(file) = prefix_file.filter(|_| is_current) {
             worker.save_prefixes(file, &first)?;
@@ -90,9 +90,8 @@ pub(super) fn run_engine(
     }
 }
 
-/// Loads a model and answers once, without taking connections. Tries too whether the file of prefixes can be written, and
-/// whether keys guard what others reach.
-/// Returns what it loaded.
+/// Loads a model and answers once, without accepting connections. Also checks that the file of prefixes can be written,
+/// and that places reachable from other machines have keys. Returns the model and the time taken.
 ///
 /// # Errors
 /// As [`super::server::serve`].
@@ -108,18 +107,18 @@ pub fn check(setup: &Setup, progress: &Progress) -> Result<(Arc<Model>, Duration
     Ok((model, start.elapsed()))
 }
 
-/// The prompt of a conversation's first question.
+/// The prompt for the first question of a conversation.
 ///
 /// # Errors
-/// Input: it does not fit the context.
+/// Input: it exceeds the context.
 pub(super) fn encode_first(model: &Model, system: Option<&str>, question: &str) -> Result<Vec<u32>> {
     let system = system.map(|text| Message::new("system", text));
     let messages: Vec<Message> = system.into_iter().chain([Message::new("user", question)]).collect();
     prompt::encode_messages(&model.tokenizer, &model.template, &messages, model.limits())
 }
 
-/// Answers a first question with one token, so that the system prompt is in the cache and everything has run once. Returns
-/// what prompts after a system prompt begin with, and one token more, and whether it was new to the cache.
+/// Answers a first question with one token, so that the system prompt is cached and every kernel has run. Returns the
+/// common beginning of prompts with this system prompt, plus one token, and whether it was new to the cache.
 fn warm_up(service: &Service, model: &Model, worker: &mut Worker<'_>) -> Result<(Vec<u32>, bool)> {
     let system = service.system();
     let encode = |question: &str| encode_first(model, system.as_deref(), question);

@@ -1,38 +1,38 @@
-//! How the server does, as threads that do not wait for the engine can tell.
+//! The server's health, for threads that do not wait for the engine.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long the engine may take over a pass before the server counts as not ready.
+/// The longest pass after which the server still counts as ready.
 const LATE: Duration = Duration::from_secs(10);
 
-/// What the server is doing.
+/// The server's phase.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
-    /// It reads the weights.
+    /// The weights are being read.
     Loading,
-    /// The weights are there; the device is measured.
+    /// The weights are loaded; the device is being measured.
     Tuning,
-    /// The device is measured, too. The system prompt runs, where there is one, and a first token is made.
+    /// The system prompt, if any, and a first token are being run.
     WarmingUp {
-        /// There is a system prompt.
+        /// Whether there is a system prompt.
         has_prompt: bool,
     },
-    /// It answers.
+    /// The server answers.
     Ready,
-    /// Nobody asked for a while, so the weights are not in memory. It answers, once they are.
+    /// The weights were freed after a time without requests. The next request loads them again.
     Unloaded,
-    /// Somebody asked, and it reads the weights again.
+    /// The weights are being loaded again for a request.
     LoadingAgain,
-    /// It completes what it has begun, and takes nothing new.
+    /// Requests in progress are completed, and new ones are refused.
     Draining,
-    /// The engine has failed, and the process ends.
+    /// The engine has failed, and the process is ending.
     Failed(String),
 }
 
 impl Phase {
-    /// Its word in JSON.
+    /// The name in JSON.
     pub fn name(&self) -> &'static str {
         match self {
             Phase::Loading | Phase::WarmingUp { .. } => "loading",
@@ -46,16 +46,16 @@ impl Phase {
     }
 }
 
-/// What is known of the server's health.
+/// The server's health.
 #[derive(Debug)]
 pub struct Health {
     start: Instant,
     phase: Mutex<Phase>,
     /// Milliseconds from the start to the engine's last progress.
     progress: AtomicU64,
-    /// The engine has sequences that run.
+    /// Whether sequences are running.
     works: AtomicBool,
-    /// From the start to the first token; 0 before.
+    /// Milliseconds from the start to the first token; 0 before.
     first_token: AtomicU64,
 }
 
@@ -80,12 +80,12 @@ impl Health {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the server is doing.
+    /// The current phase.
     pub fn phase(&self) -> Phase {
         self.phase_guard().clone()
     }
 
-    /// Goes on to another phase. A server that drains or has failed does not become ready again.
+    /// Enters another phase. A server that is draining or has failed does not become ready again.
     pub(super) fn enter(&self, phase: Phase) {
         let mut now = self.phase_guard();
         let is_last = matches!(phase, Phase::Draining | Phase::Failed(_));
@@ -94,13 +94,13 @@ impl Health {
         }
     }
 
-    /// The engine has done a pass, or found nothing to do; `works` says whether it goes on at once.
+    /// Records that the engine has finished a pass or found no work; `works`: whether it continues at once.
     pub(super) fn progress(&self, works: bool) {
         self.progress.store(self.now(), Ordering::Relaxed);
         self.works.store(works, Ordering::Relaxed);
     }
 
-    /// The first token is there.
+    /// Records the first token.
     pub(super) fn note_first_token(&self) {
         let _ = self.first_token.compare_exchange(0, self.now().max(1), Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -110,13 +110,13 @@ impl Health {
         self.start.elapsed()
     }
 
-    /// Time from there to the first token. `None`: there was none yet.
+    /// Time from the start to the first token. `None` before.
     pub fn boot(&self) -> Option<Duration> {
         let millis = self.first_token.load(Ordering::Relaxed);
         (millis > 0).then(|| Duration::from_millis(millis))
     }
 
-    /// How long the engine has made no progress although it has work. Zero without work.
+    /// The time that the engine has had work but made no progress. Zero without work.
     pub fn stalled(&self) -> Duration {
         match self.works.load(Ordering::Relaxed) {
             true => Duration::from_millis(self.now().saturating_sub(self.progress.load(Ordering::Relaxed))),
@@ -124,13 +124,14 @@ impl Health {
         }
     }
 
-    /// Whether requests are answered in good time. `Err`: why not.
+    /// Whether requests are answered in good time. `Err`: the reason why not.
     pub fn ready(&self) -> Result<(), String> {
         match self.phase() {
             Phase::Ready if self.stalled() > LATE => {
                 Err(format!("the engine has made no progress for {} s", self.stalled().as_secs()))
             }
-            // A request is answered, if later: whoever asks this and sends none elsewhere is right.
+            // Ready while unloaded too: otherwise a load balancer would send no request, and the model would never load
+            // again.
             Phase::Ready | Phase::Unloaded | Phase::LoadingAgain => Ok(()),
             Phase::Loading => Err("the model is loading".into()),
             Phase::Tuning => Err("the device is being measured for the model".into()),

@@ -1,4 +1,4 @@
-//! What a request asks of the engine, and what comes back.
+//! Jobs for the engine and the events of their replies.
 
 use super::http::ApiError;
 pub use super::http::Client;
@@ -10,15 +10,15 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-/// Most replies that one request asks for.
+/// The most replies of one request.
 pub const MOST_CHOICES: usize = 128;
 
-/// How replies are made where a request does not say.
+/// Defaults for requests without settings of their own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Defaults {
-    /// How the tokens are chosen.
+    /// The sampler's settings.
     pub sampler: SamplerConfig,
-    /// Most tokens of a reply.
+    /// The most tokens of a reply.
     pub limit: usize,
 }
 
@@ -28,38 +28,38 @@ impl Default for Defaults {
     }
 }
 
-/// What a request asks: one or more replies to a prompt.
+/// A request for one or more replies to a prompt.
 #[derive(Debug, Clone)]
 pub struct ReplyRequest {
     /// The prompt's tokens, which fit the context ([`crate::sequence::SequenceLimits::check`]).
     pub prompt: Vec<u32>,
-    /// How the tokens are chosen. With a seed, reply `i` draws with `seed + i`.
+    /// The sampler's settings. With a seed, reply `i` uses `seed + i`.
     pub sampler: SamplerConfig,
-    /// Most tokens of a reply.
+    /// The most tokens of a reply.
     pub limit: usize,
     /// Texts that end a reply and are not part of it. None is empty.
     pub stop: Vec<String>,
-    /// What the prompt's last message has of the reply already. The grammar's document begins with it.
+    /// The beginning of the reply in the prompt's last message. The grammar's document begins with it.
     pub begun: String,
-    /// Where calls of functions begin, which no stop text cuts.
+    /// Where function calls begin, to which stop texts do not apply.
     pub calls: CallStart,
-    /// Goes on past the model's own stop tokens.
+    /// Whether the model's own stop tokens are ignored.
     pub ignore_eos: bool,
-    /// Reports each token's likelihood, and those of so many likeliest tokens.
+    /// Reports each token's likelihood, and those of this many alternatives.
     pub likelihoods: Option<usize>,
-    /// Begins the reply with the prompt's own tokens after its first, so that their likelihoods are reported too. They do not
-    /// count for `limit`, which may be 0, and no token ends the reply before it.
+    /// Whether the reply begins with the prompt's own tokens after the first, to report their likelihoods. They do not
+    /// count for `limit`, which may be 0, and no token ends the reply among them.
     pub scores: bool,
-    /// What the replies may be. They end where it does, whatever `ignore_eos` says.
+    /// The grammar of the replies. A reply ends with its document even if `ignore_eos` is set.
     pub grammar: Option<Arc<CompiledGrammar>>,
-    /// Takes over what the cache holds of the prompt.
+    /// Whether cached tokens of the prompt are used.
     pub reuse: bool,
-    /// How many replies, at least 1 and at most [`MOST_CHOICES`].
+    /// The number of replies, from 1 to [`MOST_CHOICES`].
     pub choices: usize,
 }
 
 impl ReplyRequest {
-    /// One reply to a prompt, as long as the model makes it, with the default sampler.
+    /// A request for one reply without limit, with the default sampler.
     pub fn new(prompt: Vec<u32>) -> ReplyRequest {
         ReplyRequest {
             prompt,
@@ -78,14 +78,14 @@ impl ReplyRequest {
     }
 }
 
-/// What happens to a reply.
+/// An event of a reply.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// It has one token more.
+    /// Another token.
     Token(ReplyToken),
-    /// It is complete.
+    /// The end of a complete reply.
     End(ReplyEnd),
-    /// It will not be completed. What came before is not the whole reply.
+    /// The end of an incomplete reply, with an error.
     Failed(ApiError),
 }
 
@@ -94,53 +94,53 @@ pub enum Event {
 pub struct ReplyToken {
     /// Its id.
     pub id: u32,
-    /// The text that is final with it. May be empty: a character may take several tokens, and what may begin a stop text is
-    /// held back.
+    /// The text that becomes final with it. May be empty: a character may take several tokens, and a possible beginning
+    /// of a stop text is held back.
     pub text: String,
-    /// How likely it was, if that was asked for.
+    /// Its likelihood, if requested.
     pub likelihood: Option<Likelihood>,
 }
 
-/// How a reply ended, and what it cost.
+/// The end of a reply, with its costs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplyEnd {
-    /// Text that was held back.
+    /// The rest of the text, which had been held back.
     pub text: String,
-    /// Why it ended: [`Finish::Stop`] or [`Finish::Length`].
+    /// The reason: [`Finish::Stop`] or [`Finish::Length`].
     pub finish: Finish,
-    /// The stop text that ended it, where one did.
+    /// The stop text that ended it, if any.
     pub stop: Option<String>,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Those that were taken from the cache.
+    /// Prompt tokens taken from the cache.
     pub cached_tokens: usize,
-    /// Tokens of the reply. One that ended it is not among them.
+    /// Tokens of the reply, without a stop token.
     pub tokens: usize,
     /// Time in the queue.
     pub queued: Duration,
-    /// Time from there to the first token.
+    /// Time from the end of the queue to the first token.
     pub prefill: Duration,
     /// Time from the first token to the last.
     pub decode: Duration,
 }
 
-/// Says whether nobody waits for a job any more. Any thread asks it, often.
+/// Whether a job's client is gone. Called often, from any thread.
 pub(super) type Abandoned = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// An event of a reply, which the request knows by its number.
+/// An event of a request's reply, by the reply's number.
 pub(super) type ChoiceEvent = (usize, Event);
 
-/// What is to be told to those who wait, in this order. Each send may wake a thread.
+/// Events to send, in order. Sends are delayed because each may wake a thread.
 #[derive(Default)]
 pub(super) struct Outbox(Vec<(Sender<ChoiceEvent>, ChoiceEvent)>);
 
 impl Outbox {
-    /// Adds what a recipient is to be told.
+    /// Adds an event for a recipient.
     pub fn add(&mut self, to: &Recipient, event: Event) {
         self.0.push((to.events.clone(), (to.choice, event)));
     }
 
-    /// Tells all of it. A receiver that is gone does not matter: [`Recipient::is_abandoned`] will say so.
+    /// Sends all events. A receiver that is gone is found later by [`Recipient::is_abandoned`].
     pub fn send(&mut self) {
         for (to, event) in self.0.drain(..) {
             let _ = to.send(event);
@@ -148,53 +148,53 @@ impl Outbox {
     }
 }
 
-/// One reply to be made.
+/// A reply to generate.
 pub(super) struct Job {
-    /// What the batch is asked. The prompt's tokens that are scored stand in its reply.
+    /// The request for the batch. Scored prompt tokens are part of its reply.
     pub request: SequenceRequest,
     pub recipient: Recipient,
 }
 
-/// Who waits for a reply, and how far its text is.
+/// The receiver of a reply, with the state of its text.
 pub(super) struct Recipient {
-    /// The model that the reply's tokens are of.
+    /// The id of the model whose tokens the reply has.
     pub model: u64,
-    /// Which reply of its request it is.
+    /// The reply's number in its request.
     pub choice: usize,
-    /// Tokens of the prompt that the reply begins with, for their likelihoods.
+    /// The number of scored prompt tokens at the beginning of the reply.
     pub given: usize,
     pub reply: Reply,
     pub client: Client,
     pub abandoned: Abandoned,
     pub since: Instant,
-    /// When it is given up.
+    /// The time at which it is cancelled.
     pub deadline: Option<Instant>,
     pub events: Sender<ChoiceEvent>,
 }
 
 impl Recipient {
-    /// Tells it. A receiver that is gone does not matter: [`Recipient::is_abandoned`] will say so.
+    /// Sends an event. A receiver that is gone is found later by [`Recipient::is_abandoned`].
     pub fn tell(&self, event: Event) {
         let _ = self.events.send((self.choice, event));
     }
 
-    /// Whether nobody waits any more.
+    /// Whether the client is gone.
     pub fn is_abandoned(&self) -> bool {
         (self.abandoned)()
     }
 
-    /// Whether its time is over at `now`.
+    /// Whether its deadline has passed at `now`.
     pub fn is_late(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    /// What it is told where its time is over.
+    /// The event for a passed deadline.
     pub fn late(&self) -> Event {
         Event::Failed(late(self.since))
     }
 }
 
-/// What is told where the time of a request that came at `since` is over.
+/// The error for a request from `since` whose deadline has passed.
 pub(super) fn late(since: Instant) -> ApiError {
     let seconds = since.elapsed().as_secs();
     let message = format!("the reply was not complete after {seconds} s, the longest that this server takes");

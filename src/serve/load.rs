@@ -1,4 +1,4 @@
-//! What the engine's thread loads: a model, what drafts for it, and its text side.
+//! Loading on the engine's thread: a model, its draft model, and its text side.
 
 use super::model::Model;
 use crate::Result;
@@ -7,21 +7,21 @@ use crate::executor::Measure;
 use crate::executor::weights::Progress;
 use crate::sequence::draft::SharedModel;
 
-/// Loads a model, and ends early as the progress says.
+/// A function that loads a model; the progress can cancel it.
 pub type ModelLoader = Box<dyn Fn(&Progress) -> Result<LoadedExecutor> + Send + Sync>;
 
-/// What the engine's thread loads.
+/// A loaded model.
 pub struct LoadedExecutor {
     /// The model.
     pub executor: Box<dyn Measure>,
-    /// A model that drafts for it.
+    /// The draft model.
     pub draft: Option<SharedModel>,
-    /// Its text side, where the load has opened that too.
+    /// The text side, if the load has opened it too.
     pub text: Option<Model>,
 }
 
 impl LoadedExecutor {
-    /// The text side of this model, as number `id` of the process: what the load has opened, else what `files` have.
+    /// The text side of the model with number `id`: the one opened by the load, or opened from `files` now.
     ///
     /// # Errors
     /// As [`Model::open`].
@@ -46,8 +46,8 @@ impl From<Box<dyn Measure>> for LoadedExecutor {
     }
 }
 
-/// Loads the model of `files` for as many sequences as `options` says, or with `fewer` for as many of them as fit; and before
-/// it, with the files of one, a draft model.
+/// A loader of `files` for as many sequences as `options` says, or with `fewer` for as many of them as fit. If `draft`
+/// is given, the draft model is loaded first.
 pub fn loader(files: ModelFiles, draft: Option<ModelFiles>, options: Options, fewer: bool) -> ModelLoader {
     let options = Options { head_rows: options.sequences, ..options };
     Box::new(move |progress| {

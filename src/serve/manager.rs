@@ -1,4 +1,4 @@
-//! What the service manager is told (systemd's sd_notify): datagrams to the socket that `NOTIFY_SOCKET` names.
+//! Notifications to the service manager (systemd's sd_notify): datagrams to the socket named by `NOTIFY_SOCKET`.
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt;
@@ -7,16 +7,16 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::time::Duration;
 
-/// The service manager, or nobody.
+/// The service manager, if there is one.
 #[derive(Debug, Default)]
 pub(super) struct Manager {
     to: Option<(UnixDatagram, SocketAddr)>,
-    /// How often the manager wants to hear from us, at least.
+    /// The longest interval between signs of life that the manager accepts.
     pub watchdog: Option<Duration>,
 }
 
 impl Manager {
-    /// The manager that the environment names.
+    /// The manager named in the environment.
     pub fn from_environment() -> Manager {
         let own = |pid: &OsStr| pid == OsStr::from_bytes(std::process::id().to_string().as_bytes());
         let is_ours = std::env::var_os("WATCHDOG_PID").is_none_or(|pid| own(&pid));
@@ -28,7 +28,7 @@ impl Manager {
         }
     }
 
-    /// Tells the manager, if there is one, assignments such as `READY=1`, one on each line.
+    /// Sends assignments such as `READY=1`, one per line, if there is a manager.
     pub fn tell(&self, state: &str) {
         if let Some((socket, address)) = &self.to
             && let Err(e) = socket.send_to_addr(state.as_bytes(), address)
@@ -38,7 +38,7 @@ impl Manager {
     }
 }
 
-/// A socket to send from, and the address to send to. A name that begins with `@` is no path.
+/// A socket and the address to send to. A name that begins with `@` is abstract, not a path.
 fn open(name: &OsStr) -> Option<(UnixDatagram, SocketAddr)> {
     let address = match name.as_bytes() {
         [b'@', rest @ ..] => SocketAddr::from_abstract_name(rest),

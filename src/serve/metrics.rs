@@ -1,4 +1,4 @@
-//! What the server has done, as counters, gauges and histograms for Prometheus.
+//! Metrics of the server for Prometheus: counters, gauges and histograms.
 
 use crate::diagnose::energy::Energy;
 use crate::executor::Pages;
@@ -21,35 +21,35 @@ use std::time::Duration;
 /// A gauge of a rate or a share.
 type Real = Gauge<f64, AtomicU64>;
 
-/// A metric by where energy is used: the GPU, the processor's package.
+/// A metric by source of energy: the GPU, or the processor's package.
 type BySource<M> = Family<[(&'static str, &'static str); 1], M>;
 /// A metric with labels.
 type Labelled<const LABELS: usize, M> = Family<[(&'static str, String); LABELS], M>;
 
-/// The server's metrics. Any thread reads and writes them.
+/// The server's metrics, shared between threads.
 pub struct Metrics {
     registry: Registry,
     /// Prompt tokens that were run.
     prompt_tokens: Counter,
-    /// Prompt tokens that the cache held.
+    /// Prompt tokens taken from the cache.
     cached_tokens: Counter,
     /// Tokens of replies.
     reply_tokens: Counter,
-    /// Drafted tokens that passes verified, and those that were right.
+    /// Drafted tokens that were verified, and those that were accepted.
     drafted_tokens: Counter,
     accepted_tokens: Counter,
     /// Replies that were completed.
     replies: Counter,
-    /// Replies that their clients gave up, or whose time was over.
+    /// Replies cancelled by their clients or by a deadline.
     pub(super) cancelled: Counter,
-    /// Requests for which there was no room.
+    /// Requests refused for lack of room.
     pub(super) refused: Counter,
     /// Answers with a status of 500 or above, or streams that ended in an error.
     pub(super) errors: Counter,
     passes: Counter,
     mixed_passes: Counter,
     device_seconds: Counter<f64, AtomicU64>,
-    /// Jobs that wait.
+    /// Waiting jobs.
     pub(super) waiting: Gauge,
     running: Gauge,
     slots: Gauge,
@@ -68,7 +68,7 @@ pub struct Metrics {
     npu_attends: Labelled<1, Gauge>,
     npu_failures: Counter,
     npu_layers: Labelled<3, Real>,
-    /// Neither has a sample where nothing can be read.
+    /// Without samples if no energy can be read.
     energy: BySource<Counter<f64, AtomicU64>>,
     joules_per_token: BySource<Real>,
     /// Seconds in the queue.
@@ -151,7 +151,7 @@ impl Default for Metrics {
     }
 }
 
-/// A gauge that is always 1, and whose labels say which Kiln this is.
+/// A gauge that is always 1 and has the version in its labels.
 fn register_build(registry: &mut Registry) {
     let build: Family<Vec<(&str, String)>, Gauge> = register(registry, "build_info", "The version that runs");
     let features: Vec<&str> = version::features().collect();
@@ -187,8 +187,8 @@ impl Metrics {
         text
     }
 
-    /// All metrics in Prometheus' text format, version 0.0.4: a counter's family has the name of its samples, and units are no
-    /// lines.
+    /// All metrics in Prometheus' text format, version 0.0.4, in which a counter's family has the name of its samples
+    /// and there are no lines for units.
     pub fn prometheus(&self) -> String {
         let text = self.openmetrics();
         let counters: Vec<&str> =
@@ -207,7 +207,7 @@ impl Metrics {
         plain
     }
 
-    /// Notes what was loaded, how many bytes a second the device reads, and how many are kept for prompts to come.
+    /// Records the loaded model, the device's read rate in bytes per second, and the limit of kept prefixes.
     pub(super) fn set_model(&self, schedule: &Schedule, ceiling: f64, prefix_bytes: Option<u64>) {
         let all = schedule.kv_bytes();
         self.prefix_limit.set(prefix_bytes.map_or(all, |bytes| bytes.min(all)) as i64);
@@ -218,7 +218,7 @@ impl Metrics {
         self.loaded.set(1);
     }
 
-    /// Notes that nothing is loaded.
+    /// Records that no model is loaded.
     pub(super) fn set_unloaded(&self) {
         for gauge in [
             &self.loaded,
@@ -235,7 +235,7 @@ impl Metrics {
         self.set_attends(GuestPasses::NONE);
     }
 
-    /// Notes a pass.
+    /// Records a pass.
     pub(super) fn note_pass(&self, pass: PassShape, time: Duration) {
         self.passes.inc();
         self.device_seconds.inc_by(time.as_secs_f64());
@@ -244,7 +244,7 @@ impl Metrics {
         }
     }
 
-    /// Notes a complete reply.
+    /// Records a complete reply.
     pub(super) fn note_end(&self, g: &Generation) {
         self.replies.inc();
         self.prompt_tokens.inc_by((g.prompt - g.kept) as u64);
@@ -254,7 +254,7 @@ impl Metrics {
         self.accepted_tokens.inc_by(g.accepted as u64);
     }
 
-    /// Publishes the rates of the last second, and what is in use.
+    /// Publishes the rates of the last second, and the memory in use.
     pub(super) fn publish(&self, meter: &DecodeMeter, running: usize, pages: &Pages, kept: u64) {
         self.prefix_bytes.set(kept as i64);
         self.running.set(running as i64);
@@ -267,12 +267,12 @@ impl Metrics {
         self.roofline_share.set(meter.share(self.read_ceiling.get()).unwrap_or(0.0));
     }
 
-    /// Notes that attention's guest has failed so often since the last time.
+    /// Adds new failures of attention's guest.
     pub(super) fn note_guest_failures(&self, new: u32) {
         self.npu_failures.inc_by(new.into());
     }
 
-    /// Publishes where attention's guest attends.
+    /// Publishes the kinds of pass in which attention's guest attends.
     pub(super) fn set_attends(&self, attends: GuestPasses) {
         let GuestPasses { decode, prefill, others } = attends;
         for (pass, is) in [("decode", decode), ("prefill", prefill), ("others", others)] {
@@ -280,9 +280,9 @@ impl Metrics {
         }
     }
 
-    /// Publishes what was measured to choose where to attend.
+    /// Publishes the measurements behind that placement.
     pub(super) fn set_placements(&self, timings: &[PlacementTiming]) {
-        // What was measured for a model before this one, or at an earlier load, chooses nothing any more.
+        // Measurements of an earlier load are obsolete.
         self.npu_layers.clear();
         for t in timings {
             for (on, seconds) in [("gpu", t.device), ("npu", t.guest)] {
@@ -292,9 +292,9 @@ impl Metrics {
         }
     }
 
-    /// Publishes what was used since the last time, in which so many tokens were decoded.
+    /// Publishes the energy used for `tokens` decoded tokens.
     pub(super) fn add_energy(&self, used: Energy, tokens: usize) {
-        // Of no token there is no figure, not the last one's.
+        // Without tokens there is no value; the previous one would be wrong.
         self.joules_per_token.clear();
         for (source, joules) in used.parts() {
             self.energy.get_or_create(&[("source", source)]).inc_by(joules);
@@ -304,7 +304,7 @@ impl Metrics {
         }
     }
 
-    /// What the page shows.
+    /// The values shown on the page.
     pub(super) fn rates(&self) -> GaugeValues {
         GaugeValues {
             tokens_per_s: self.tokens_per_second.get(),
@@ -319,7 +319,7 @@ impl Metrics {
     }
 }
 
-/// A few of the gauges.
+/// Values of some gauges.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct GaugeValues {
     pub tokens_per_s: f64,
@@ -327,7 +327,7 @@ pub(super) struct GaugeValues {
     pub running: i64,
     pub queued: i64,
     pub slots: i64,
-    /// Device memory of weights and KV cache.
+    /// Device memory of weights and KV cache, in bytes.
     pub bytes: i64,
     pub pages: i64,
     pub pages_used: i64,

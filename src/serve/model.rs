@@ -1,4 +1,4 @@
-//! What connections know of a loaded model: all but its weights.
+//! The text side of a loaded model: everything but its weights.
 
 use super::http::ApiError;
 use super::prefixes::Identity;
@@ -16,7 +16,7 @@ use std::time::SystemTime;
 
 /// The text side of a loaded model.
 pub struct Model {
-    /// Which one of this process's models it is.
+    /// The number of the model in this process.
     pub(super) id: u64,
     /// Its name.
     pub name: String,
@@ -34,20 +34,20 @@ pub struct Model {
     device: RwLock<String>,
     /// Sequences at once.
     pub slots: usize,
-    /// When it was loaded.
+    /// The time at which it was loaded.
     pub loaded: SystemTime,
-    /// How it was published.
+    /// The format of its files.
     pub published: Published,
-    /// Whether it runs in the processor's memory.
+    /// Whether it runs on the CPU.
     pub(super) is_on_cpu: bool,
-    /// What its keys and values depend on.
+    /// The identity of its keys and values.
     pub(super) identity: Identity,
     /// Tokens that end a reply.
     stops: Vec<u32>,
 }
 
 impl Model {
-    /// The text side of what an executor with this schedule has loaded from `files`, on a device of this name of its own.
+    /// Opens the text side of a model loaded from `files` with this schedule, on the device `device`.
     ///
     /// # Errors
     /// Input: there is no tokenizer, or a file is damaged.
@@ -78,12 +78,12 @@ impl Model {
         })
     }
 
-    /// The device that it runs on, with who attends in its place: as of the last second while it answers.
+    /// The device, including the guest for attention, updated every second.
     pub fn device(&self) -> String {
         self.device.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Makes `name` what [`Model::device`] says.
+    /// Sets the name for [`Model::device`].
     pub(super) fn set_device(&self, name: &str) {
         let mut device = self.device.write().unwrap_or_else(PoisonError::into_inner);
         if *device != name {
@@ -102,7 +102,7 @@ impl Model {
     }
 }
 
-/// 400, or 500 where the server and not the request is at fault. The text is the error's.
+/// 400, or 500 if the server is at fault. The message is the error's.
 impl From<&Error> for ApiError {
     fn from(e: &Error) -> ApiError {
         match e {

@@ -1,38 +1,37 @@
-//! How many rows of a prompt a pass takes while others wait for their next tokens.
+//! The number of prompt rows in a pass while other sequences decode.
 
 use crate::schedule::PassShape;
 use std::time::Duration;
 
-/// Fewest rows: a smaller pass takes hardly less time.
+/// The fewest rows. A smaller pass takes hardly less time.
 const FEWEST: usize = 16;
 
-/// Keeps passes that hold a prompt's chunk below a time, by the times of those before.
+/// Adapts the chunk size so that passes stay within a time limit, from the times of earlier passes.
 #[derive(Debug)]
 pub(super) struct ChunkPace {
-    /// Longest time of a pass, in seconds.
+    /// The time limit of a pass, in seconds.
     gap: f64,
     rows: usize,
     most: usize,
 }
 
 impl ChunkPace {
-    /// Chunks of `most` rows at most, in passes of `gap` at most where [`FEWEST`] rows take no longer.
+    /// Chunks of at most `most` rows, in passes of at most `gap` unless [`FEWEST`] rows take longer.
     pub fn new(gap: Duration, most: usize) -> ChunkPace {
-        // The first prompt begins small: nothing is known yet.
+        // Starts small, because no time is known yet.
         ChunkPace { gap: gap.as_secs_f64(), rows: FEWEST.min(most), most }
     }
 
-    /// Most rows of the next chunk while others decode.
+    /// The largest next chunk while other sequences decode.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Learns from a pass. One that was too long cuts the next ones at once; one with time to spare lets them grow to the
-    /// double.
+    /// Records a pass. If it was too long, the next chunks shrink at once; otherwise they may grow up to double.
     pub fn note(&mut self, pass: PassShape, time: Duration) {
         let (PassShape::Mixed { chunk, .. } | PassShape::Prefill { rows: chunk, .. }) = pass else { return };
         let fits = chunk as f64 * self.gap / time.as_secs_f64().max(1e-9);
-        // What a few rows took says little of many: most of it does not grow with the rows.
+        // The time of a few rows says little about many, because most of it is independent of the number of rows.
         let grown = self.rows.max(chunk).saturating_mul(2);
         let wanted = if fits < chunk as f64 { fits as usize } else { (fits as usize).min(grown).max(self.rows) };
         self.rows = wanted.max(FEWEST).min(self.most);

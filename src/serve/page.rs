@@ -1,4 +1,4 @@
-//! What the chat page shows of its owner.
+//! The owner's settings of the chat page.
 
 mod accent;
 pub(super) mod language;
@@ -11,34 +11,34 @@ pub use logo::PageLogo;
 use serde_json::{Value, json};
 pub use words::PageText;
 
-/// Each `None` or empty: as the page is by itself.
+/// Settings of the page. `None` or empty: the page's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PageSettings {
-    /// Its heading, one for a language.
+    /// Headings, one per language.
     pub titles: Vec<PageText>,
-    /// The words before the first question, one for a language.
+    /// Words before the first question, one per language.
     pub welcomes: Vec<PageText>,
-    /// Questions that a tap asks, in the order in which they are shown.
+    /// Questions offered as buttons, in order.
     pub questions: Vec<PageText>,
-    /// The colour of its buttons and marks.
+    /// The colour of buttons and marks.
     pub accent: Option<PageAccent>,
-    /// Whether the server's status is no reader's concern.
+    /// Whether the server's status is hidden.
     pub hides_status: bool,
-    /// The size of its text, in percent.
+    /// The size of the text, in percent.
     pub text_percent: Option<u32>,
-    /// The languages that a browser's is taken from; the first where it wants none of them. Empty: those that are built in.
+    /// Languages to choose from by the browser's preference; the first is the fallback. Empty: the built-in ones.
     pub languages: Vec<PageLanguage>,
-    /// What stands in the place of the heading.
+    /// A logo in place of the heading.
     pub logo: Option<PageLogo>,
-    /// The same on a dark ground.
+    /// The logo for a dark background.
     pub dark_logo: Option<PageLogo>,
-    /// Whether the page brings a keyboard.
+    /// Whether the page has an on-screen keyboard.
     pub has_keyboard: bool,
 }
 
 impl PageSettings {
-    /// What the page is told: as JSON, with the texts of one language. `wanted` is a browser's `Accept-Language`, or the
-    /// language that a visitor chose.
+    /// The settings for the page as JSON, with the texts of one language. `wanted` is a browser's `Accept-Language`, or
+    /// the language chosen by a visitor.
     pub fn for_browser(&self, wanted: &str) -> Value {
         let languages = language::or_built_in(&self.languages);
         let chosen = language::choose(languages, wanted);

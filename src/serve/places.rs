@@ -1,9 +1,9 @@
-//! Who has the batch's places: the clients in turns, by how many replies of each are under way.
+//! Fair use of the batch's slots: clients take turns, by the number of their replies in progress.
 //!
-//! A free place goes to the client with the fewest replies. Where none is free, a client that has more than one above another
-//! that waits leaves one of its places to it, soon; and whoever has one leaves it to a client that has none, after a while. So
-//! nobody waits for the whole of another's reply. A reply that has lost its place goes on later: what the cache has lost of it
-//! by then is run again, and its text is the same.
+//! A free slot goes to the client with the fewest replies. If no slot is free, a client with at least two more than a
+//! waiting one soon gives up one of its slots, and a client with a single slot gives it up after a while to one that
+//! has none. So no client has to wait for the whole reply of another. A parked reply continues later with the same
+//! text; tokens that are no longer cached run again.
 
 use super::http::Client;
 use super::job::Event;
@@ -11,19 +11,19 @@ use super::worker::{RunningJob, Worker};
 use crate::sequence::batch;
 use std::time::{Duration, Instant};
 
-/// How long a reply has a place at least, of a client that has more of them than its share.
+/// The shortest turn of a reply whose client has more than its share.
 const TURN: Duration = Duration::from_secs(1);
-/// How long it has one at least where its client has no other.
+/// The shortest turn of a reply that is its client's only one.
 const LONG_TURN: Duration = Duration::from_secs(10);
 
-/// A job whose place others have for a while.
+/// A job that has temporarily given up its slot.
 pub(super) struct ParkedJob {
     pub running: RunningJob,
     sequence: batch::ParkedSequence,
     since: Instant,
 }
 
-/// Whether a reply leaves its place after `time`, where its client has `places` and one that waits has `fewest`.
+/// Whether a reply gives up its slot after `time`, if its client has `places` slots and a waiting client has `fewest`.
 fn is_over(places: usize, fewest: usize, time: Duration) -> bool {
     match places {
         places if places > fewest + 1 => time >= TURN,
@@ -31,11 +31,11 @@ fn is_over(places: usize, fewest: usize, time: Duration) -> bool {
     }
 }
 
-/// Who comes next, by how many replies its client has and since when it waits.
+/// The precedence of a waiting job: the number of its client's replies, and the time since when it waits.
 type Precedence = (usize, Instant);
 
 impl Worker<'_> {
-    /// Takes jobs into free places, and makes room for clients that have too few.
+    /// Takes jobs into free slots, and makes room for clients with too few.
     pub(super) fn admit(&mut self) {
         self.make_room();
         while self.batch.room() > 0 {
@@ -59,7 +59,7 @@ impl Worker<'_> {
         self.service.metrics.waiting.set((self.service.queue.len() + self.parked.len()) as i64);
     }
 
-    /// Replies of a client that have begun.
+    /// The number of a client's replies that have begun.
     fn replies(&self, client: Client) -> usize {
         let running = self.running.iter().flatten().chain(self.parked.iter().map(|parked| &parked.running));
         running.filter(|running| running.recipient.client == client).count()
@@ -69,14 +69,14 @@ impl Worker<'_> {
         self.service.queue.next(self.model.id, |client| self.replies(client))
     }
 
-    /// The parked job that comes next, and where it is.
+    /// The next parked job: its index and precedence.
     fn next_parked(&self) -> Option<(usize, Precedence)> {
         let of =
             |(at, parked): (usize, &ParkedJob)| (at, (self.replies(parked.running.recipient.client) - 1, parked.since));
         self.parked.iter().enumerate().map(of).min_by_key(|(_, next)| *next)
     }
 
-    /// Takes a place from the client with the most, for one that waits and has too few.
+    /// Parks a reply of the client with the most slots, if a waiting client has too few.
     fn make_room(&mut self) {
         if self.batch.room() > 0 {
             return;
@@ -99,7 +99,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Gives a parked job a place again.
+    /// Continues a parked job in a slot.
     fn go_on(&mut self, at: usize) {
         let ParkedJob { running, sequence, .. } = self.parked.remove(at);
         match self.batch.unpark(self.executor.as_mut(), sequence) {

@@ -1,5 +1,5 @@
-//! The file in which a server keeps prefixes with their keys and values from one run to the next, so that they are not run
-//! again after a start; and how a session of a program is kept, which has a file of the same format.
+//! The file in which a server keeps prefixes with their keys and values between runs, so that they need not run again
+//! after a start. A program's session uses a file of the same format.
 
 mod format;
 pub(super) mod session;
@@ -16,14 +16,14 @@ use std::io::{self, BufWriter, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// A file of prefixes, which this process alone uses.
+/// A file of prefixes, locked for this process.
 pub(super) struct PrefixFile {
     path: PathBuf,
     _lock: Lock,
 }
 
 impl PrefixFile {
-    /// Tries whether a file of prefixes can be written at `path`. Leaves nothing there.
+    /// Checks that a file of prefixes can be written at `path`. Leaves no file behind.
     ///
     /// # Errors
     /// As [`PrefixFile::take`]. Failed: it cannot be written.
@@ -32,11 +32,11 @@ impl PrefixFile {
         PartialFile::create(path, 0o600).map(drop).map_err(|e| Error::unwritable(path, &e.kind().into()))
     }
 
-    /// Takes the file at `path`, which need not exist. `None`, which is logged: another process has it, or its directory
-    /// cannot be written to.
+    /// Locks the file at `path`, which need not exist. `None`, with a log message: another process has it, or its
+    /// directory is not writable.
     ///
     /// # Errors
-    /// Input: there is something else at `path`, which would be lost.
+    /// Input: another kind of file is at `path`.
     pub fn take(path: &Path) -> Result<Option<PrefixFile>> {
         refuse_another(path)?;
         Ok(match lock_for(path, 0o600) {
@@ -52,7 +52,7 @@ impl PrefixFile {
         })
     }
 
-    /// Puts the file's prefixes into free slots. A file that cannot be used is logged, and nothing of it is used.
+    /// Loads the file's prefixes into free slots. A file that cannot be used is logged and ignored.
     ///
     /// # Errors
     /// Device: it failed.
@@ -73,7 +73,7 @@ impl PrefixFile {
         Ok(())
     }
 
-    /// Returns how many prefixes were put into slots, and their tokens.
+    /// Returns the number of prefixes loaded and their tokens.
     fn read(
         &self,
         identity: Identity,
@@ -90,8 +90,8 @@ impl PrefixFile {
         Ok((count, tokens))
     }
 
-    /// Writes the prefixes that are worth keeping, what is there of `first` before the others. Leaves the file as it is
-    /// where there are none. A file that cannot be written is logged, and stays as it was.
+    /// Writes the prefixes worth keeping, with the cached part of `first` before the others. Leaves the file as it is
+    /// if there are none. A failed write is logged, and the old file stays.
     ///
     /// # Errors
     /// Device: it failed.
@@ -123,13 +123,13 @@ impl PrefixFile {
         let mut file = BufWriter::new(PartialFile::create(&self.path, 0o600)?);
         table.write(&mut file, PREFIXES, identity, executor)?;
         let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        // Something else may have come there since the start.
+        // Another file may have been put there since the start.
         check_kind(&self.path, PREFIXES)?;
         Ok(file.commit(&self.path)?)
     }
 }
 
-/// Refuses what is at `path` and would be lost, if it is no file of prefixes.
+/// Refuses to overwrite a file at `path` that is not a file of prefixes.
 fn refuse_another(path: &Path) -> Result<()> {
     check_kind(path, PREFIXES).map_err(|fault| {
         let cause = format!("{} is not used for prefixes, and stays as it is: {fault}", path.display());

@@ -1,4 +1,4 @@
-//! How a model was published: the format of its files, how they are quantised, and their size, as Ollama's clients list it.
+//! A model's published form: the format of its files, their quantisation and size, as Ollama's clients list it.
 
 use crate::Result;
 use crate::engine::ModelFiles;
@@ -6,12 +6,12 @@ use crate::model::checkpoint::gguf::Gguf;
 use crate::model::{Shape, TensorId};
 use std::path::Path;
 
-/// What a model's files are.
+/// The published form of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Published {
     /// `gguf` or `safetensors`.
     pub format: &'static str,
-    /// The name of the mix of a GGUF file, such as `Q4_K_M`, else of the format of most of the bytes, in capitals.
+    /// In capitals: the name of a GGUF file's mix, such as `Q4_K_M`, else of the format of most bytes.
     pub quantization: String,
     /// Bytes of the files of weights; of the built-in model, of its tensors.
     pub bytes: u64,
@@ -20,7 +20,7 @@ pub struct Published {
 }
 
 impl Published {
-    /// Reads it off the files' headers.
+    /// Determines it from the files' headers.
     ///
     /// # Errors
     /// Input: a file is missing or damaged.
@@ -37,7 +37,7 @@ impl Published {
         Ok(Published { format: "safetensors", quantization, bytes, parameters })
     }
 
-    /// The number of parameters as Ollama writes it: `268.10M`, `4B`, `27.2B`.
+    /// The number of parameters in Ollama's notation: `268.10M`, `4B`, `27.2B`.
     pub fn size(&self) -> String {
         let number = self.parameters as f64;
         let (number, digits, unit) = match number {
@@ -51,11 +51,11 @@ impl Published {
     }
 }
 
-/// Bytes of a directory's files of weights. `None`: it has none, or cannot be read.
+/// Bytes of the files of weights in a directory. `None`: there are none, or it cannot be read.
 fn weights(directory: &Path) -> Option<u64> {
     let files = std::fs::read_dir(directory).ok()?.flatten().map(|entry| entry.path());
     let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "safetensors"));
-    // A hub's cache has links to its files.
+    // Follows links, which a hub's cache has.
     let bytes: u64 = files.filter_map(|path| Some(std::fs::metadata(path).ok()?.len())).sum();
     (bytes > 0).then_some(bytes)
 }

@@ -1,7 +1,8 @@
-//! Jobs that wait for a place among the running sequences: bounded, and fair among clients.
+//! The queue of jobs that wait for a slot: bounded, and fair among clients.
 //!
-//! A client may have as many jobs here as the queue is long, and as many as it leaves to others. All clients together have
-//! twice the queue's length, so one that fills its part leaves as much to the others, and the next one half of that.
+//! A client may have as many jobs in it as the queue is long, as far as it leaves as much to the others. All clients
+//! together have twice the queue's length: a client that fills its part leaves the same to the others, and the next one
+//! half of that.
 
 use super::deadline::after;
 use super::http::ApiError;
@@ -13,84 +14,84 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Longest time after which a client that found the queue full is told to come back.
+/// The longest time after which a client is asked to retry when the queue is full.
 const LONGEST_RETRY: f64 = 120.0;
 
-/// What somebody wants of the cache, done by the engine's thread between two passes. Dropped, it says that the engine has
+/// Work on the cache to be done by the engine's thread between two passes. It is dropped undone if the engine has
 /// ended.
 pub(super) type Errand = Box<dyn FnOnce(&mut Batch, &mut dyn Executor) + Send>;
 
-/// How far the model is that is loaded anew, to take over from the one that answers.
+/// The state of a reload: loading the model that is to replace the current one.
 #[derive(Debug, Clone, Default)]
 pub(super) enum Takeover {
-    /// None is being loaded.
+    /// No reload.
     #[default]
     None,
-    /// It is being loaded.
+    /// In progress.
     UnderWay,
-    /// It could not be loaded.
+    /// Failed.
     Failed(Error),
 }
 
-/// Jobs that wait. Connections push; the engine's thread takes.
+/// The waiting jobs. Connections push them, and the engine's thread takes them.
 pub(super) struct JobQueue {
-    /// Most jobs of one client.
+    /// The most jobs of one client.
     most: usize,
     state: Mutex<QueueState>,
-    /// Told when a job arrives, the queue closes, or another model takes over or fails to.
+    /// Notified when a job arrives, the queue closes, or a reload ends.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct QueueState {
-    /// In the order of their arrival.
+    /// In order of arrival.
     waiting: VecDeque<Job>,
-    /// Errands, each for a model.
+    /// Errands with the number of their model.
     errands: Vec<(u64, Errand)>,
-    /// Nothing is taken in any more, and why.
+    /// The error for new jobs after the queue was closed.
     closed: Option<ApiError>,
-    /// The model that jobs are made for now. One before it does those that were made for it, and ends.
+    /// The current model. Its predecessor finishes its own jobs and ends.
     current: u64,
-    /// The model to come.
+    /// The state of the reload.
     takeover: Takeover,
-    /// Places of the current model that no sequence has: as many jobs only pass through.
+    /// Free slots of the current model. As many jobs are only passing through the queue.
     places: usize,
-    /// Models whose engines have ended, and what their jobs are told.
+    /// Models whose engines have ended, with the error for their jobs.
     ended: Vec<(u64, ApiError)>,
-    /// Seconds between the ends of two jobs while some wait, smoothed; 0 before.
+    /// Smoothed seconds between the ends of two jobs while others wait; 0 before the first.
     pace: f64,
     last_end: Option<Instant>,
 }
 
-/// What the engine's thread finds.
+/// The result of a wait for jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum QueuePoll {
-    /// There are jobs, or the time is over.
+    /// There may be jobs, or the time is over.
     Jobs,
-    /// No more will come for this model.
+    /// The model gets no more jobs.
     Nothing,
 }
 
 impl JobQueue {
-    /// An empty queue for `most` jobs of each client, at least 1.
+    /// An empty queue for at most `most` jobs per client, at least 1.
     pub fn new(most: usize) -> JobQueue {
         JobQueue { most: most.max(1), state: Mutex::default(), changed: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, QueueState> {
-        // Nothing is left half done by a panic: each call changes one field.
+        // A panic leaves no inconsistent state, because each call changes one field.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many wait.
+    /// The number of waiting jobs.
     pub fn len(&self) -> usize {
         self.state().waiting.len()
     }
 
-    /// Adds all of a request's jobs, or none.
+    /// Adds all jobs of a request, or none.
     ///
     /// # Errors
-    /// 503: there is no room, or the server stops. What their model's jobs are told, where its engine has ended.
+    /// 503: there is no room, or the server stops. If the model's engine has ended, the error for its jobs.
     pub fn push(&self, jobs: Vec<Job>) -> Result<(), ApiError> {
         let mut state = self.state();
         jobs.iter().try_for_each(|job| state.check_open(job.recipient.model))?;
@@ -103,7 +104,7 @@ impl JobQueue {
     /// Adds an errand for `model`.
     ///
     /// # Errors
-    /// As [`JobQueue::push`], but there is always room.
+    /// As [`JobQueue::push`], but an errand always has room.
     pub fn send(&self, model: u64, errand: Errand) -> Result<(), ApiError> {
         let mut state = self.state();
         state.check_open(model)?;
@@ -112,14 +113,14 @@ impl JobQueue {
         Ok(())
     }
 
-    /// Takes the errands for `model`, the oldest first.
+    /// Takes the errands for `model`, oldest first.
     pub fn take_errands(&self, model: u64) -> Vec<Errand> {
         let mut state = self.state();
         state.errands.extract_if(.., |(of, _)| *of == model).map(|(_, errand)| errand).collect()
     }
 
-    /// The next job for `model`: the oldest of the client that has the fewest, by `count`. Returns that number, and since when
-    /// it waits.
+    /// The next job for `model`: the oldest one of the client with the fewest replies by `count`. Returns that number,
+    /// and the time since when the job waits.
     pub fn next(&self, model: u64, count: impl Fn(Client) -> usize) -> Option<(usize, Instant)> {
         let state = self.state();
         state
@@ -127,7 +128,7 @@ impl JobQueue {
             .map(|at| (count(state.waiting[at].recipient.client), state.waiting[at].recipient.since))
     }
 
-    /// Takes the job that [`JobQueue::next`] says.
+    /// Takes the job that [`JobQueue::next`] returns.
     pub fn take(&self, model: u64, count: impl Fn(Client) -> usize) -> Option<Job> {
         let mut state = self.state();
         let at = state.next(model, &count)?;
@@ -135,7 +136,7 @@ impl JobQueue {
         state.waiting.remove(at)
     }
 
-    /// Notes how many places `model` has that no sequence has.
+    /// Sets the number of free slots of `model`.
     pub fn set_places(&self, model: u64, places: usize) {
         let mut state = self.state();
         if state.current == model {
@@ -143,8 +144,7 @@ impl JobQueue {
         }
     }
 
-    /// Removes the jobs for which nobody waits any more, and those whose time is over. The latter are told. Returns how many
-    /// they were.
+    /// Removes jobs whose client is gone, and jobs whose deadline has passed, which get an event. Returns their number.
     pub fn sweep(&self) -> usize {
         let now = Instant::now();
         let mut state = self.state();
@@ -175,7 +175,7 @@ impl JobQueue {
         }
     }
 
-    /// Notes that a running job has ended: how often that happens says when there will be room.
+    /// Records the end of a running job. The rate of ends predicts when there will be room.
     pub fn note_end(&self) {
         let mut state = self.state();
         let now = Instant::now();
@@ -186,7 +186,7 @@ impl JobQueue {
         state.last_end = Some(now);
     }
 
-    /// From here on jobs are made for `model`.
+    /// Makes `model` the current one.
     pub fn hand_to(&self, model: u64) {
         let mut state = self.state();
         (state.current, state.places) = (model, 0);
@@ -194,21 +194,21 @@ impl JobQueue {
         self.changed.notify_all();
     }
 
-    /// The engine of `model` has ended: a push for it is answered by `e` from here on. Returns the jobs that wait for it, to
-    /// be told. A request may be read with one model, and pushed once another has taken over.
+    /// Records that the engine of `model` has ended; later pushes for it get the error `e`. Returns its waiting jobs,
+    /// to be notified. A request may have been parsed for one model and pushed after another has taken over.
     pub fn end(&self, model: u64, e: ApiError) -> Vec<Job> {
         let mut state = self.state();
         state.ended.push((model, e));
         state.clear(model)
     }
 
-    /// Takes what waits for `model`, to be told why it is not done.
+    /// Takes the waiting jobs for `model`, to be notified.
     pub fn clear(&self, model: u64) -> Vec<Job> {
         self.state().clear(model)
     }
 
-    /// Waits until there is something to do for `model`, which was unloaded, and no other one is being loaded: both at once may
-    /// not fit. False: another has taken over, or the queue is closed.
+    /// Waits until there is work for the unloaded `model` and no reload is in progress, since both may not fit in
+    /// memory. Returns false if another model has taken over or the queue is closed.
     pub fn wait_for_some(&self, model: u64) -> bool {
         let mut state = self.state();
         while state.is_open_for(model) {
@@ -220,13 +220,13 @@ impl JobQueue {
         false
     }
 
-    /// Notes how far the model is that is to take over.
+    /// Sets the state of the reload.
     pub fn set_takeover(&self, takeover: Takeover) {
         self.state().takeover = takeover;
         self.changed.notify_all();
     }
 
-    /// Waits until another has taken over from `model`, or cannot: why.
+    /// Waits for the end of a reload that replaces `model`. Returns its error if it failed.
     pub fn wait_for_takeover(&self, model: u64) -> Option<Error> {
         let mut state = self.state();
         while state.is_open_for(model) && state.is_under_way() {
@@ -238,13 +238,13 @@ impl JobQueue {
         }
     }
 
-    /// Takes in nothing more: a push is answered by `e`. The jobs that wait stay.
+    /// Refuses new jobs with `e` from now on. Waiting jobs stay.
     pub fn close(&self, e: ApiError) {
         self.state().closed.get_or_insert(e);
         self.changed.notify_all();
     }
 
-    /// Takes all jobs that wait, to be told why they are not run.
+    /// Takes all waiting jobs, to be notified.
     pub fn drain(&self) -> Vec<Job> {
         let mut state = self.state();
         state.errands.clear();
@@ -254,7 +254,7 @@ impl JobQueue {
 
 impl QueueState {
     /// # Errors
-    /// What jobs for `model` are told, where none are taken in any more.
+    /// The error for jobs of `model`, if the queue is closed or its engine has ended.
     fn check_open(&self, model: u64) -> Result<(), ApiError> {
         let ended = || self.ended.iter().find(|(of, _)| *of == model).map(|(_, e)| e);
         self.closed.as_ref().or_else(ended).map_or(Ok(()), |e| Err(e.clone()))
@@ -268,7 +268,7 @@ impl QueueState {
         of_it.into()
     }
 
-    /// Whether jobs for `model` are taken in, and no other has taken over from it.
+    /// Whether `model` is the current one and the queue is open.
     fn is_open_for(&self, model: u64) -> bool {
         self.current == model && self.closed.is_none()
     }
@@ -277,30 +277,30 @@ impl QueueState {
         matches!(self.takeover, Takeover::UnderWay)
     }
 
-    /// Whether there is something to do for `model`.
+    /// Whether there is work for `model`.
     fn waits_for(&self, model: u64) -> bool {
         self.waiting.iter().any(|job| job.recipient.model == model) || self.errands.iter().any(|(of, _)| *of == model)
     }
 
-    /// Where the next job for `model` is.
+    /// The index of the next job for `model`.
     fn next(&self, model: u64, count: impl Fn(Client) -> usize) -> Option<usize> {
         let own = self.waiting.iter().enumerate().filter(|(_, job)| job.recipient.model == model);
         own.min_by_key(|(_, job)| count(job.recipient.client)).map(|(at, _)| at)
     }
 
-    /// Whether there is room for a request's jobs, where each client may have `most`.
+    /// Whether there is room for a request's jobs, with at most `most` per client.
     ///
     /// # Errors
-    /// 503: there is none.
+    /// 503: there is no room.
     fn admit(&self, jobs: &[Job], most: usize) -> Result<(), ApiError> {
         let Some(client) = jobs.first().map(|job| job.recipient.client) else { return Ok(()) };
         let mut waiting = HashMap::<Client, usize>::new();
-        // The first ones have a place, and are on their way to it.
+        // The first jobs have a free slot and are only passing through.
         self.waiting.iter().skip(self.places).for_each(|job| *waiting.entry(job.recipient.client).or_default() += 1);
         let own = waiting.get(&client).copied().unwrap_or(0);
         let all: usize = waiting.values().map(|&count| count.min(most)).sum();
         let wait = jobs.len().saturating_sub(self.places.saturating_sub(self.waiting.len()));
-        // One request may be larger than the queue: it waits alone. Others find room as if it were not.
+        // A request larger than the queue may wait alone; it does not count for others' room.
         if wait == 0 || waiting.is_empty() || own + wait <= (2 * most).saturating_sub(all) {
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! The server from its start to its end: loads the model while connections are answered already, watches over the engine's
-//! thread, loads again on demand, and stops in good order.
+//! The server's life cycle: accepts connections while the model is still loading, supervises the engine's thread,
+//! reloads on demand, and stops in an orderly way.
 
 use super::engine_thread::{encode_first, report, run_engine};
 use super::health::Phase;
@@ -22,41 +22,41 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What to serve, where, and to whom.
+/// The configuration of a server.
 pub struct Setup {
-    /// The model's files, of which its tokenizer is read.
+    /// The model's files, for its text side.
     pub files: ModelFiles,
     /// Loads the model on the engine's thread.
     pub load: ModelLoader,
-    /// How requests are treated.
+    /// The service's settings.
     pub settings: ServerSettings,
-    /// Where connections come from.
+    /// The places to listen on.
     pub listen: Vec<Listen>,
-    /// What a peer may cost.
+    /// Limits for peers.
     pub limits: Limits,
-    /// Who may ask.
+    /// The access rules.
     pub guard: Guard,
-    /// Where requests are noted.
+    /// The access log.
     pub access: AccessLog,
-    /// Whether the service manager is told how it goes. It is not where the server is a part of another program.
+    /// Whether to notify the service manager. False inside another program.
     pub is_service: bool,
-    /// How long requests under way may take once the server is told to stop.
+    /// The time for requests in progress after the server was told to stop.
     pub drain: Duration,
-    /// The stamps of the files that the model is loaded from, as they are now. `None`: they cannot be told from what they were,
-    /// and each reload loads the model anew.
+    /// The current stamps of the model's files. `None`: changes cannot be detected, and each reload loads the model
+    /// again.
     pub stamps: Box<dyn Fn() -> Option<Vec<FileStamp>> + Send + Sync>,
-    /// Reads anew what a reload takes over beside the model.
+    /// Reads the settings that a reload applies besides the model.
     pub reread: Box<dyn Fn() -> Result<Reread> + Send + Sync>,
 }
 
-/// What a reload takes over beside the model. `None`: what there was stays.
+/// Settings that a reload applies besides the model. `None`: unchanged.
 #[derive(Debug, Default)]
 pub struct Reread {
-    /// The system message of conversations that bring none; empty: there is none.
+    /// The default system message; empty for none.
     pub system: Option<String>,
-    /// How replies are made where a request does not say.
+    /// Defaults for requests without settings of their own.
     pub defaults: Option<Defaults>,
-    /// What the chat page shows.
+    /// The settings of the chat page.
     pub page: Option<PageSettings>,
 }
 
@@ -64,66 +64,66 @@ pub use super::bundle::{BundleRules, guarded};
 pub use super::engine_thread::check;
 pub use super::load::{LoadedExecutor, ModelLoader, loader};
 
-/// What a server is told from outside.
+/// An order to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerOrder {
-    /// Stop: complete what is under way, take nothing new.
+    /// Stop: complete requests in progress, and refuse new ones.
     Stop,
-    /// Read the keys, the system message and the defaults anew. Where the model's files are others by now, load them, and answer with
-    /// the old ones until the new ones do.
+    /// Read the keys, the system message and the defaults again. If the model's files have changed, load them, and
+    /// answer by the old model until the new one is ready.
     Reload,
 }
 
-/// What the server says as it goes.
+/// A notice about the server's state.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Notice {
-    /// It takes connections at these places.
+    /// Accepts connections at these places.
     Listening(Vec<String>),
-    /// It answers.
+    /// Ready.
     Ready(Started),
-    /// A model that was loaded anew answers from here on.
+    /// The reloaded model answers from now on.
     Reloaded,
-    /// All but the model was read anew. Its files are those that it was loaded from.
+    /// The settings were read again. The model's files have not changed.
     Reread,
-    /// Nobody has asked for a while, and the model's memory was given back.
+    /// The model's memory was freed after a time without requests.
     Unloaded,
-    /// Somebody asks, and it is loaded again.
+    /// The model was loaded again for a request.
     LoadedAgain,
-    /// It could not be loaded again. Who waited was told, and the next request tries again.
+    /// The model could not be loaded again. The waiting requests failed, and the next one tries again.
     NotLoadedAgain(Error),
-    /// A model could not be loaded anew; the old one answers on.
+    /// A reload failed; the old model continues.
     NotReloaded(Error),
-    /// It completes what is under way.
+    /// Requests in progress are being completed.
     Draining,
-    /// It has ended, as it was told to.
+    /// The server has stopped as ordered.
     Stopped,
 }
 
-/// What answers, and where.
+/// A description of a running server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Started {
-    /// From the start to the first token.
+    /// Time from the start to the first token.
     pub boot: Duration,
     /// The model's name.
     pub model: String,
-    /// What it runs on.
+    /// The device.
     pub device: String,
     /// Positions of a sequence.
     pub context: usize,
-    /// Replies at once.
+    /// The most simultaneous replies.
     pub slots: usize,
-    /// Where connections are taken.
+    /// The places listened on.
     pub places: Vec<String>,
 }
 
-/// What the threads tell the one that watches over them.
+/// An event for the supervising thread.
 pub(super) enum ServerEvent {
     Order(ServerOrder),
     /// The model answers.
     Ready(u64),
-    /// Something to say.
+    /// A notice to pass on.
     Notice(Notice),
-    /// This model's files are not those that it was loaded from.
+    /// This model's files have changed since it was loaded.
     Changed(u64),
     /// An engine's thread has ended.
     Ended(u64, Result<()>),
@@ -131,20 +131,20 @@ pub(super) enum ServerEvent {
     Closed(Result<()>),
 }
 
-/// How often the watching thread looks around.
+/// Interval at which the supervising thread wakes.
 const TICK: Duration = Duration::from_millis(500);
-/// How long connections may take to read why the engine has failed.
+/// The time for connections to read the reason after the engine has failed.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// What the service manager is asked to wait on while the model loads.
+/// The extension requested from the service manager while the model loads.
 const EXTENSION: Duration = Duration::from_secs(60);
-/// How long a device may be measured for a model.
+/// The longest tuning of a device for a model.
 const LONGEST_TUNING: Duration = Duration::from_secs(600);
 
-/// Serves until told to stop. `handler` makes the handler of requests; `say` is told how it goes.
+/// Serves until told to stop. `handler` creates the handler of requests; `say` is called with notices.
 ///
 /// # Errors
-/// Input: a place to listen at cannot be had, or the model is damaged. Refused: it does not fit. Device: there is no device,
-/// it failed, or the engine's thread panicked.
+/// Input: a place cannot be opened, or the model is damaged. Refused: it does not fit. Device: there is no device, it
+/// failed, or the engine's thread panicked.
 pub fn serve<H: Handler + Send>(
     setup: &Setup,
     orders: Receiver<ServerOrder>,
@@ -159,7 +159,7 @@ pub fn serve<H: Handler + Send>(
     let prefix_file = setup.settings.prefix_file.as_deref().map(PrefixFile::take).transpose()?.flatten();
     let prefix_file = prefix_file.as_ref();
     let told = tell.clone();
-    // Not part of the scope below: it ends when nobody gives orders any more, which may be never.
+    // Outside of the scope below, because it ends only when the sender of orders is dropped, which may never happen.
     let relay = move || orders.iter().map(ServerEvent::Order).try_for_each(|order| told.send(order));
     thread::Builder::new().name("orders".into()).spawn(relay).map_err(no_thread)?;
     let places = server.names();
@@ -173,7 +173,7 @@ pub fn serve<H: Handler + Send>(
     let done = thread::scope(|scope| {
         let closed = tell.clone();
         let take_connections = move || {
-            // What the panic left unfinished ends with the thread.
+            // State left by the panic ends with the thread.
             let ran = catch_unwind(AssertUnwindSafe(|| server.run(&handler)));
             let _ = closed.send(ServerEvent::Closed(ran.map_err(|_| panicked("thread that takes connections"))));
         };
@@ -206,7 +206,7 @@ pub fn serve<H: Handler + Send>(
                 let _ = failed.send(ServerEvent::Ended(id, Err(no_thread(e))));
             }
         };
-        // The scope waits for all threads, so whatever becomes of this one, the others are told to end.
+        // The scope waits for all threads, so they must be ended even if this one panics.
         let watched = catch_unwind(AssertUnwindSafe(|| {
             start(&mut watch);
             watch.run(&messages, &mut |watch| start(watch), say)
@@ -214,49 +214,49 @@ pub fn serve<H: Handler + Send>(
         watch.end_all();
         watched.unwrap_or_else(|_| Err(panicked("thread that watches over the others")))
     });
-    // Engines and connections have ended. Whoever waits yet is told so by what is dropped.
+    // Engines and connections have ended. Dropping the remaining jobs notifies their receivers.
     drop(service.queue.drain());
     done.inspect(|()| say(Notice::Stopped))
 }
 
-/// The error where a thread cannot be started.
+/// The error for a thread that cannot be started.
 fn no_thread(e: std::io::Error) -> Error {
     Error::failed(format!("a thread of the server cannot be started: {e}"), threads::REMEDY)
 }
 
-/// The error of a thread that panicked.
+/// The error for a thread that has panicked.
 fn panicked(thread: &str) -> Error {
     Error::device(format!("the {thread} panicked"), "start it again, and report what it said")
 }
 
-/// The thread that watches over the others.
+/// The supervising thread's state.
 struct Watching<'a> {
     setup: &'a Setup,
     service: &'a Service,
     drainer: Drainer,
-    /// Where connections are taken.
+    /// The places listened on.
     places: Vec<String>,
     manager: Manager,
-    /// Of the model that is loading.
+    /// The progress of the current load.
     progress: Arc<Progress>,
-    /// What ends the work of each engine that has not ended, by its model: one that answers loads again too.
+    /// The cancellation flag of each running engine, by its model. An engine that answers may load again, too.
     cancels: Vec<(u64, Cancel)>,
-    /// The stamps of the files of the model that is loading, and of the one that answers.
+    /// The stamps of the files of the loading model and of the current one.
     stamps: [Option<Vec<FileStamp>>; 2],
     loading: Option<u64>,
     answering: Option<u64>,
-    /// The last model's number.
+    /// The number of the latest model.
     last: u64,
-    /// When the manager's watchdog was last fed.
+    /// The time of the last sign of life to the manager's watchdog.
     fed: Instant,
-    /// When the files of keys were last looked at.
+    /// The time of the last check of the key files.
     looked: Instant,
-    /// How far the load was, and since when.
+    /// The progress of the load, and the time when it last changed.
     seen: (u64, Instant),
 }
 
 impl Watching<'_> {
-    /// Numbers the next model.
+    /// Assigns a number to the next model.
     fn begin(&mut self) -> u64 {
         self.last += 1;
         self.progress = Arc::new(Progress::new(Cancel::default()));
@@ -313,12 +313,12 @@ impl Watching<'_> {
                     });
                     say(notice);
                 }
-                // What is loading, or has taken over, was loaded from the new files.
+                // The loading model already has the new files.
                 Ok(ServerEvent::Changed(_)) if self.loading.is_some() => {}
                 Ok(ServerEvent::Changed(id)) if self.answering == Some(id) && !self.drainer.is_draining() => {
                     start(self)
                 }
-                // Its engine waits for what comes of it.
+                // The engine waits for the result of the reload.
                 Ok(ServerEvent::Changed(_)) => {
                     let e = Error::failed("the server is stopping", "start it again");
                     self.service.queue.set_takeover(Takeover::Failed(e));
@@ -337,7 +337,7 @@ impl Watching<'_> {
                             self.manager.tell("READY=1");
                             say(Notice::NotReloaded(e));
                         }
-                        // A model that was replaced fails alone: its clients were told.
+                        // A replaced model fails alone; its clients have been notified.
                         Err(e) if !was_loading && self.answering != Some(id) => log::error!("{e}"),
                         Err(e) => {
                             self.service.fail(&e.to_string());
@@ -345,10 +345,10 @@ impl Watching<'_> {
                             self.stop(LAST_WORDS, say);
                         }
                     }
-                    // After the server's health says so: who is told may look.
+                    // After the health was set, because notified clients may check it.
                     self.service.end_model(id, why.as_ref());
                 }
-                // Without connections nobody waits for anything.
+                // No clients are left.
                 Ok(ServerEvent::Closed(done)) => return failure.and(done),
                 Err(RecvTimeoutError::Disconnected) => return failure,
                 Err(RecvTimeoutError::Timeout) => {}
@@ -357,12 +357,12 @@ impl Watching<'_> {
         }
     }
 
-    /// Whether the model that answers was loaded from the files as they are.
+    /// Whether the current model was loaded from the files as they are now.
     fn has_same_files(&self) -> bool {
         self.answering.is_some() && self.stamps[1].is_some() && self.stamps[1] == (self.setup.stamps)()
     }
 
-    /// Takes over what a reload does beside the model. What cannot be read stays as it was.
+    /// Applies the settings of a reload. A setting that cannot be read stays as it was.
     fn reread(&self) {
         for keys in self.setup.guard.all_keys() {
             if let Err(e) = keys.reread() {
@@ -389,14 +389,14 @@ impl Watching<'_> {
         }
     }
 
-    /// Whether a conversation with this system message has room in the model that answers. One that has none would take every
-    /// conversation's.
+    /// Checks that a conversation with this system message fits the current model's context, because the message would
+    /// apply to every conversation.
     fn fits(&self, system: Option<&str>) -> Result<()> {
         let Ok(model) = self.service.model() else { return Ok(()) };
         encode_first(&model, system, "Hello").map(|_| ())
     }
 
-    /// Takes over keys whose file has changed: one that was taken out of it is right no more.
+    /// Reads key files that have changed. A key removed from its file is not valid any more.
     fn refresh_keys(&self) {
         self.setup.guard.all_keys().for_each(ApiKeys::follow);
     }
@@ -412,7 +412,7 @@ impl Watching<'_> {
         self.loading.take_if(|loading| *loading == id);
         self.service.queue.set_takeover(Takeover::None);
         let is_first = self.answering.replace(id).is_none();
-        // Files that changed during the load are loaded once more.
+        // If the files have changed during the load, the stamps are dropped, so that the next reload loads them.
         self.stamps[1] = self.stamps[0].take().filter(|before| (self.setup.stamps)().as_ref() == Some(before));
         self.manager.tell("READY=1\nSTATUS=answering");
         say(match is_first {
@@ -435,20 +435,20 @@ impl Watching<'_> {
     }
 
     fn stop(&mut self, grace: Duration, say: &mut dyn FnMut(Notice)) {
-        // Before anybody is told: who asks then finds it so.
+        // Set first, so that notified clients find this state.
         self.service.health.enter(Phase::Draining);
         if !self.drainer.is_draining() {
             say(Notice::Draining);
             self.manager.tell("STOPPING=1\nSTATUS=completing what is under way");
         }
-        // A flag that ends a load ends the passes of what it loaded too.
+        // The flag would also end passes after the load, so it is set only during one.
         if self.loading.is_some() {
             self.progress.cancel.set();
         }
         self.drainer.drain(grace);
     }
 
-    /// Feeds the manager's watchdog as long as the engine makes progress, and asks for time while a model loads.
+    /// Feeds the manager's watchdog while the engine makes progress, and asks for more time while a model loads.
     fn tick(&mut self) {
         if self.looked.elapsed() >= TICK {
             self.looked = Instant::now();
@@ -473,7 +473,7 @@ impl Watching<'_> {
     }
 }
 
-/// The notice of a reload, with the time that systemd wants beside it.
+/// The notification of a reload, with the time that systemd requires.
 fn reloading() -> String {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
     format!("RELOADING=1\nMONOTONIC_USEC={}", now.as_micros())

@@ -1,4 +1,4 @@
-//! What all connections share: the model, the queue to the engine, and the server's health.
+//! State shared by all connections: the model, the queue to the engine, and the server's health.
 
 use super::deadline::later;
 use super::health::{Health, Phase};
@@ -23,36 +23,36 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How the server treats requests.
+/// Settings of the service.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
-    /// Replies that may wait for a place.
+    /// The most waiting replies.
     pub queue: usize,
-    /// Longest time that a reply may take, waiting included.
+    /// The longest time of a reply, including the time in the queue.
     pub deadline: Option<Duration>,
-    /// Longest time that a prompt may hold up the others' next tokens, where a pass of a few rows is not longer.
+    /// The longest delay of other replies' next tokens by a prompt, unless a pass of a few rows takes longer.
     pub gap: Duration,
-    /// A model that nobody has asked for so long gives its memory back, until somebody asks again.
+    /// The time without requests after which the model's memory is freed. The next request loads it again.
     pub idle_unload: Option<Duration>,
-    /// Names of the model beside its own.
+    /// Additional names of the model.
     pub aliases: Vec<String>,
-    /// Refuses requests for a model by another name than its own and its aliases.
+    /// Whether requests for a model of another name are refused.
     pub strict_model: bool,
-    /// A stream without events for so long sends a comment, so that nothing on the way takes it for dead.
+    /// The time after which a silent stream sends a comment, so that proxies keep the connection.
     pub heartbeat: Duration,
-    /// The system message of conversations that bring none. It is in the cache before the first request.
+    /// The default system message. It is cached before the first request.
     pub system: Option<String>,
-    /// How replies are made where a request does not say.
+    /// Defaults for requests without settings of their own.
     pub defaults: Defaults,
-    /// What the chat page shows of its owner.
+    /// The settings of the chat page.
     pub page: PageSettings,
-    /// Most bytes of the cache that are kept for prompts to come and that no running reply has. `None`: what others leave.
+    /// The limit of the cache kept for later prompts, in bytes. `None`: all that running replies do not need.
     pub prefix_bytes: Option<u64>,
-    /// A file that keeps prefixes from one run to the next.
+    /// A file that keeps prefixes between runs.
     pub prefix_file: Option<PathBuf>,
-    /// Most tokens that are drafted at a time for a reply; 0: none.
+    /// The most tokens of a draft; 0 for no drafts.
     pub drafted: usize,
-    /// A text that they are drafted from, beside the replies' own sequences.
+    /// A text to draft from, in addition to the replies' own tokens.
     pub draft_text: Option<String>,
 }
 
@@ -77,16 +77,16 @@ impl Default for ServerSettings {
     }
 }
 
-/// What all connections share.
+/// State shared by all connections.
 pub struct Service {
-    /// How requests are treated.
+    /// The settings.
     pub settings: ServerSettings,
-    /// How the server does.
+    /// The server's health.
     pub health: Health,
-    /// What it has done.
+    /// The metrics.
     pub metrics: Metrics,
     pub(super) queue: JobQueue,
-    /// Threads that say what replies of a given form may be next.
+    /// Threads that compute the allowed tokens of replies with a grammar.
     masks: Masks,
     model: RwLock<Option<Arc<Model>>>,
     /// See [`Service::progress`].
@@ -101,36 +101,36 @@ pub struct Service {
     slots: RwLock<Vec<Option<ReplyTokens>>>,
 }
 
-/// Tokens of a reply that is being made.
+/// Token counts of a reply in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplyTokens {
-    /// Those of its prompt.
+    /// Tokens of the prompt.
     pub prompt: usize,
-    /// Those made so far.
+    /// Tokens generated so far.
     pub reply: usize,
 }
 
-/// What comes of a [`ReplyRequest`].
+/// The events of a [`ReplyRequest`]'s replies.
 pub struct ReplyEvents<'a> {
     service: &'a Service,
     events: Receiver<ChoiceEvent>,
-    /// Replies that have not ended.
+    /// The number of replies that have not ended.
     left: usize,
-    /// Its end says that nobody waits for those any more.
+    /// Its drop marks the replies as abandoned.
     _waits: Arc<()>,
 }
 
-/// Most threads that compute what replies of a given form may be next.
+/// The most threads that compute allowed tokens.
 const MOST_MASKS: usize = 8;
-/// How often somebody who waits for the engine looks whether it has failed.
+/// Interval at which a wait for the engine checks whether it has failed.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What [`ReplyEvents::next`] finds.
+/// The result of [`ReplyEvents::next`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventPoll {
-    /// Something has happened to reply `.0`.
+    /// An event of reply `.0`.
     Event(usize, Event),
-    /// Nothing has happened for a while: a stream sends a heartbeat.
+    /// No event for a while: a stream should send a heartbeat.
     Idle,
 }
 
@@ -152,37 +152,37 @@ impl Service {
         }
     }
 
-    /// The system message of conversations that bring none: that of the settings, or a later one.
+    /// The default system message: from the settings, or from a reload.
     pub fn system(&self) -> Option<String> {
         self.system.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Puts another in the place of [`Service::system`].
+    /// Replaces [`Service::system`].
     pub(super) fn set_system(&self, text: Option<String>) {
         *self.system.write().unwrap_or_else(PoisonError::into_inner) = text;
     }
 
-    /// How replies are made where a request does not say: as the settings have it, or later ones.
+    /// The defaults for requests: from the settings, or from a reload.
     pub fn defaults(&self) -> Arc<Defaults> {
         self.defaults.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Puts others in the place of [`Service::defaults`].
+    /// Replaces [`Service::defaults`].
     pub(super) fn set_defaults(&self, defaults: Defaults) {
         *self.defaults.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(defaults);
     }
 
-    /// What the chat page shows: as the settings have it, or later.
+    /// The settings of the chat page, or those from a reload.
     pub fn page(&self) -> Arc<PageSettings> {
         self.page.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Puts another in the place of [`Service::page`].
+    /// Replaces [`Service::page`].
     pub(super) fn set_page(&self, page: PageSettings) {
         *self.page.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(page);
     }
 
-    /// What the engine's places held when that was last published, once a second while it works.
+    /// The token counts of the slots, updated once a second while the engine works.
     pub fn slots(&self) -> Vec<Option<ReplyTokens>> {
         self.slots.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -191,7 +191,7 @@ impl Service {
         *self.slots.write().unwrap_or_else(PoisonError::into_inner) = slots;
     }
 
-    /// The model that answers now.
+    /// The current model.
     ///
     /// # Errors
     /// 503: it is still loading.
@@ -203,7 +203,7 @@ impl Service {
         })
     }
 
-    /// Does `then` if the model of this number answers, and none takes over from it meanwhile.
+    /// Calls `then` if `model` is the current one, and keeps it so meanwhile.
     pub(super) fn while_current(&self, model: u64, then: impl FnOnce()) {
         let current = self.model.read().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().is_some_and(|current| current.id == model) {
@@ -211,13 +211,13 @@ impl Service {
         }
     }
 
-    /// Makes `model` the one that answers.
+    /// Makes `model` the current one.
     pub(super) fn set_model(&self, model: Arc<Model>) {
         self.queue.hand_to(model.id);
         *self.model.write().unwrap_or_else(PoisonError::into_inner) = Some(model);
     }
 
-    /// How far the model is that was loaded last, or that loads now.
+    /// The progress of the latest load.
     pub(super) fn progress(&self) -> Arc<Progress> {
         self.progress.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -226,10 +226,10 @@ impl Service {
         *self.progress.write().unwrap_or_else(PoisonError::into_inner) = progress;
     }
 
-    /// Has the engine's thread do something with the cache, between two passes, and waits for what comes of it.
+    /// Runs a function on the engine's thread between two passes, and waits for its result.
     ///
     /// # Errors
-    /// 503: the engine has ended, or ends before it comes to it.
+    /// 503: the engine has ended, or ends before it runs the function.
     pub(super) fn on_engine<T: Send + 'static>(
         &self,
         model: &Model,
@@ -240,16 +240,16 @@ impl Service {
         given.recv().map_err(|_| ApiError::stopping())
     }
 
-    /// The names that `model` goes by: its own, then the aliases.
+    /// The names of `model`: its own, then the aliases.
     pub fn names<'n>(&'n self, model: &'n Model) -> impl Iterator<Item = &'n str> {
         std::iter::once(&model.name).chain(&self.settings.aliases).map(String::as_str)
     }
 
-    /// Puts what is asked into the queue, all or none. Replies are numbered on from ask to ask. `watch` says how long
-    /// somebody waits for them, and `since` from when on their time counts.
+    /// Puts requests into the queue, all or none. Their replies are numbered consecutively. `watch` tells whether the
+    /// client is still there, and the deadline counts from `since`.
     ///
     /// # Errors
-    /// 400: a setting is wrong. 503: no room is left, or the server stops.
+    /// 400: a setting is wrong. 503: there is no room, or the server stops.
     pub fn start(
         &self,
         model: &Model,
@@ -261,12 +261,12 @@ impl Service {
         self.submit_since(model, asks, client, Arc::new(move || watch.is_gone()), since)
     }
 
-    /// Whether the time of a request that came at `since` is over.
+    /// Whether the deadline of a request from `since` has passed.
     pub(super) fn is_late(&self, since: Instant) -> bool {
         self.settings.deadline.is_some_and(|deadline| since.elapsed() >= deadline)
     }
 
-    /// As [`Service::start`], for the server itself.
+    /// As [`Service::start`], for the server's own requests.
     ///
     /// # Errors
     /// As [`Service::start`].
@@ -350,8 +350,8 @@ impl Service {
         Ok(ReplyEvents { service: self, events, left: replies, _waits: waits })
     }
 
-    /// The engine of `model` has ended, by `failure` or because another took over. Whoever waits for it, or comes for it yet,
-    /// is told.
+    /// Records that the engine of `model` has ended, by `failure` or because another took over. Waiting and later
+    /// requests for it are notified.
     pub(super) fn end_model(&self, model: u64, failure: Option<&Error>) {
         let e = match failure {
             Some(e) => engine_failed(&e.to_string()),
@@ -361,12 +361,12 @@ impl Service {
         self.queue.end(model, e.clone()).iter().for_each(|job| job.recipient.tell(Event::Failed(e.clone())));
     }
 
-    /// Tells whoever waits for `model`, which goes on, that it is not there.
+    /// Refuses the waiting requests for `model`, which may be loaded again later.
     pub(super) fn turn_away(&self, model: u64, e: &ApiError) {
         self.queue.clear(model).iter().for_each(|job| job.recipient.tell(Event::Failed(e.clone())));
     }
 
-    /// The engine has failed: nothing more is answered, and whoever waits is told.
+    /// Records that the engine has failed: all requests are refused from now on, and waiting ones are notified.
     pub(super) fn fail(&self, why: &str) {
         self.health.enter(Phase::Failed(why.to_owned()));
         let e = self.failure();
@@ -374,7 +374,7 @@ impl Service {
         self.queue.drain().iter().for_each(|job| job.recipient.tell(Event::Failed(e.clone())));
     }
 
-    /// What a client is told when the engine has failed.
+    /// The error for clients after the engine has failed.
     fn failure(&self) -> ApiError {
         match self.health.phase() {
             Phase::Failed(why) => engine_failed(&why),
@@ -387,7 +387,7 @@ fn engine_failed(why: &str) -> ApiError {
     ApiError::new(500, format!("the engine has failed: {why}")).code("engine_failed")
 }
 
-/// Waits for the next event of any reply. `None`: all have ended.
+/// Waits for the next event of any reply. `None` when all have ended.
 impl Iterator for ReplyEvents<'_> {
     type Item = EventPoll;
 
@@ -409,7 +409,7 @@ impl Iterator for ReplyEvents<'_> {
                         return Some(EventPoll::Idle);
                     }
                 }
-                // The engine has failed, or dropped the job without a word.
+                // The engine has failed, or dropped the job.
                 Err(_) => {
                     self.left = 0;
                     return Some(EventPoll::Event(0, Event::Failed(self.service.failure())));
@@ -420,10 +420,10 @@ impl Iterator for ReplyEvents<'_> {
 }
 
 impl ReplyEvents<'_> {
-    /// Waits for all replies to end, before anything was heard of them. Returns the tokens and the end of each.
+    /// Waits for the end of all replies. Returns the tokens and the end of each. Call it before any event was taken.
     ///
     /// # Errors
-    /// The first reply that failed.
+    /// The error of the first reply that failed.
     pub fn gather(self) -> Result<Vec<CompleteReply>, ApiError> {
         let mut whole = vec![CompleteReply::default(); self.left];
         for step in self {
@@ -442,9 +442,9 @@ impl ReplyEvents<'_> {
 pub struct CompleteReply {
     /// Its text.
     pub text: String,
-    /// Its tokens, with the text that became final with each.
+    /// Its tokens, each with the text that became final with it.
     pub tokens: Vec<super::job::ReplyToken>,
-    /// How it ended.
+    /// Its end.
     pub end: Option<ReplyEnd>,
 }
 

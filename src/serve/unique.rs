@@ -1,10 +1,10 @@
-//! Ids that no other request or answer has.
+//! Unique ids of requests and answers.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An id that begins with `prefix` and that nothing else has, of this process or another.
+/// An id with the prefix `prefix` that is unique across processes.
 pub(super) fn unique(prefix: &str) -> String {
     // Rust seeds each hasher from the system's entropy.
     static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().build_hasher().finish());

@@ -1,7 +1,7 @@
-//! A model that nobody asks for a while gives its memory back, and is loaded again for the next request.
+//! Frees a model's memory after a time without requests, and loads the model again for the next request.
 //!
-//! Its text side stays: requests are read and put into the queue without the weights, and wait there while they are loaded. The
-//! thread that had the engine waits for them.
+//! The text side stays: requests are parsed and queued without the weights, and wait while they are loaded. The former
+//! engine's thread waits for them.
 
 use super::health::Phase;
 use super::http::ApiError;
@@ -16,7 +16,7 @@ use crate::sys::memory;
 use crate::{Cancel, Error, Result};
 use std::sync::Arc;
 
-/// Seconds after which somebody may ask again whose request found no model.
+/// Seconds after which a client may retry if the model could not be loaded.
 const RETRY: u64 = 5;
 
 /// A model without its weights.
@@ -24,25 +24,25 @@ pub(super) struct Unloaded<'a> {
     pub model: &'a Model,
     pub setup: &'a Setup,
     pub service: &'a Service,
-    /// What a model that is loaded again finds in its cache.
+    /// The file with the prefixes to restore after loading.
     pub prefix_file: Option<&'a PrefixFile>,
-    /// Ends a load.
+    /// Cancels a load.
     pub cancel: &'a Cancel,
 }
 
-/// What the server is told meanwhile.
+/// News for the server while the model is unloaded.
 pub(super) enum UnloadedNews {
     Notice(Notice),
-    /// The files are another model's by now, which has to be loaded as one.
+    /// The files have changed, so that a new model has to be loaded.
     Changed,
 }
 
 impl<'a> Unloaded<'a> {
-    /// Waits until somebody asks for the model, and loads it again. Who asks in vain is told why, and the next one's request tries
-    /// again. `None`: nobody will ask.
+    /// Waits for a request and loads the model again. If that fails, waiting requests get the error, and the next one
+    /// tries again. `None`: there will be no more requests.
     ///
     /// # Errors
-    /// Interrupted: the load was ended.
+    /// Interrupted: the load was cancelled.
     pub fn wait(&self, say: &dyn Fn(UnloadedNews)) -> Result<Option<Worker<'a>>> {
         let &Unloaded { model, service, .. } = self;
         memory::give_back_freed();
@@ -68,7 +68,7 @@ impl<'a> Unloaded<'a> {
                     self.enter(Phase::Unloaded);
                     service.queue.set_takeover(Takeover::UnderWay);
                     say(UnloadedNews::Changed);
-                    // Who waits asks for a model that is no more, and is told so once the other one has taken over.
+                    // Waiting requests are for the old model. They are refused when the new one has taken over.
                     if let Some(e) = service.queue.wait_for_takeover(model.id) {
                         self.turn_away(format!("the model's files have changed, and cannot be loaded: {e}"));
                     }
@@ -88,7 +88,7 @@ impl<'a> Unloaded<'a> {
         self.service.turn_away(self.model.id, &ApiError::unavailable(why, RETRY).code("not_loaded"));
     }
 
-    /// The model as it was, with what the file of prefixes has. `None`: its files are others.
+    /// Loads the same model, with the prefixes from the file. `None`: its files have changed.
     fn load(&self) -> Result<Option<Worker<'a>>> {
         let progress = Arc::new(Progress::new(self.cancel.clone()));
         self.service.set_progress(progress.clone());
@@ -108,7 +108,7 @@ impl<'a> Unloaded<'a> {
         Ok(Some(worker))
     }
 
-    /// Says how it goes without the weights, unless another model answers by now.
+    /// Sets the phase and the metrics of the unloaded model, if it is still the current one.
     fn enter(&self, phase: Phase) {
         let Service { health, metrics, .. } = self.service;
         self.service.while_current(self.model.id, || {
@@ -118,7 +118,7 @@ impl<'a> Unloaded<'a> {
     }
 }
 
-/// Sweeps the queue where the engine's thread, which does it otherwise, waits for a load or for somebody to ask.
+/// Sweeps the queue while the engine's thread waits for a load or a request and cannot do it itself.
 pub(super) fn sweep(service: &Service) {
     let Service { health, metrics, queue, .. } = service;
     let (is_unloaded, is_draining) = match health.phase() {
@@ -128,7 +128,7 @@ pub(super) fn sweep(service: &Service) {
     if is_unloaded || is_draining {
         metrics.cancelled.inc_by(queue.sweep() as u64);
     }
-    // An engine that runs, as it may while the server drains, counts those too that have lost their places.
+    // A running engine counts its parked jobs too.
     if is_unloaded {
         metrics.waiting.set(queue.len() as i64);
     }

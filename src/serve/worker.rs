@@ -1,4 +1,4 @@
-//! The engine's thread: takes jobs from the queue, runs passes over all of them, and tells each what comes of it.
+//! The engine's main loop: takes jobs from the queue, runs passes over all of them, and sends their events.
 
 use super::health::Phase;
 use super::http::Client;
@@ -24,11 +24,11 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// How long an idle worker waits before it says again that it is well.
+/// The longest pause of an idle worker before it reports its health again.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// How often jobs in the queue are asked whether somebody waits for them: each costs a system call. One that is not asked in
-/// time is asked when its turn comes.
+/// Interval at which waiting jobs are checked for clients that are gone; each check costs a system call. A job that
+/// becomes abandoned in between is found when its turn comes.
 const SWEEP: Duration = Duration::from_millis(100);
 
 /// Runs the jobs of one model.
@@ -37,58 +37,58 @@ pub(super) struct Worker<'a> {
     pub(super) model: &'a Model,
     pub(super) executor: Box<dyn Measure>,
     pub(super) batch: Batch,
-    /// Per slot of the batch.
+    /// The job in each slot of the batch.
     pub(super) running: Vec<Option<RunningJob>>,
-    /// Jobs whose slots others have for a while, the first one first.
+    /// Jobs that have temporarily given up their slots, in order.
     pub(super) parked: Vec<ParkedJob>,
-    /// What came of it and is not told yet. The next pass tells it, where not all take their argmax.
+    /// Events not yet sent. They are sent during the next pass, or after the pass if all sequences are greedy.
     outbox: Rc<RefCell<Outbox>>,
     pace: ChunkPace,
     meter: DecodeMeter,
-    /// Most bytes a second that the device reads.
+    /// The device's best read rate, in bytes per second.
     read_ceiling: f64,
-    /// `None` where nothing can be read.
+    /// `None` if no energy can be read.
     spent: Option<EnergyUse>,
-    /// Failures of the executor's guest that are published.
+    /// The guest's failures published so far.
     guest_failures: u32,
-    /// When the rates of `meter` were last published.
+    /// The time when the rates of `meter` were last published.
     published: Instant,
-    /// When the queue was last swept.
+    /// The time of the last sweep of the queue.
     swept: Instant,
 }
 
-/// Why a worker rests.
+/// The reason why a worker stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WorkerRest {
     /// No more jobs will come for its model.
     End,
-    /// None came for as long as the settings say.
+    /// No job came for the time in the settings.
     Idle,
 }
 
 /// A job in a slot.
 pub(super) struct RunningJob {
     pub(super) recipient: Recipient,
-    /// Tokens of its prompt, and of its reply so far.
+    /// Its token counts.
     pub(super) counts: ReplyTokens,
     pub(super) began: Instant,
-    /// When it had a first token in this slot.
+    /// The time of its first token in this slot.
     pub(super) turn: Option<Instant>,
     pub(super) first_token: Option<Instant>,
     pub(super) last_token: Instant,
 }
 
-/// The energy that is used.
+/// The energy meter's state.
 struct EnergyUse {
     meter: EnergyMeter,
-    /// When it was last published.
+    /// The reading at the last publication.
     mark: EnergyMark,
-    /// Tokens decoded since.
+    /// Tokens decoded since then.
     tokens: usize,
 }
 
 impl RunningJob {
-    /// Notes that a pass which was done at `now` gave one token more.
+    /// Records a token from a pass that ended at `now`.
     fn note_token(&mut self, service: &Service, now: Instant) {
         match self.first_token {
             None => {
@@ -103,7 +103,7 @@ impl RunningJob {
         self.turn.get_or_insert(now);
     }
 
-    /// Counts one token more: of the reply, once those of the prompt that are scored have gone by.
+    /// Counts a token. Scored prompt tokens come first and do not count for the reply.
     pub(super) fn count_token(&mut self) {
         match self.recipient.given.checked_sub(1) {
             Some(left) => self.recipient.given = left,
@@ -116,8 +116,7 @@ impl<'a> Worker<'a> {
     /// A worker without jobs.
     ///
     /// # Errors
-    /// Device: it failed as its read rate was measured. Input: the tokenizer cannot encode the text that tokens are drafted
-    /// from.
+    /// Device: it failed while its read rate was measured. Input: the tokenizer cannot encode the text for drafts.
     pub fn new(service: &'a Service, model: &'a Model, loaded: impl Into<LoadedExecutor>) -> Result<Worker<'a>> {
         let LoadedExecutor { mut executor, draft, text: _ } = loaded.into();
         let read_ceiling = executor.measure_read_ceiling()?;
@@ -150,8 +149,8 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Says that its model is in memory and answers, unless another one answers by now. Not before it does: until then what is
-    /// said is said of the one before it.
+    /// Records that the model is loaded and answers, if it is still the current one. Before it becomes current, metrics
+    /// and health describe its predecessor.
     pub fn note_ready(&self) {
         let Worker { service, model, executor, .. } = self;
         self.publish_guest();
@@ -162,10 +161,10 @@ impl<'a> Worker<'a> {
         });
     }
 
-    /// Runs jobs until no more will come for this model, or none has come for long.
+    /// Runs jobs until no more will come for this model, or none has come for a long time.
     ///
     /// # Errors
-    /// Device: it failed. Whoever waits is told.
+    /// Device: it failed. Waiting clients are notified.
     pub fn run(&mut self) -> Result<WorkerRest> {
         let queue = &self.service.queue;
         let limit = self.service.settings.idle_unload.unwrap_or(Duration::MAX);
@@ -187,7 +186,7 @@ impl<'a> Worker<'a> {
                 if busy.elapsed() >= limit {
                     return Ok(WorkerRest::Idle);
                 }
-                // Nobody waits: the device has a moment for what makes later passes faster.
+                // While there is no work, the device tunes kernels for later passes.
                 let pause = self.executor.improve()?.unwrap_or(IDLE).min(IDLE);
                 if queue.wait(self.model.id, pause.min(limit)) == QueuePoll::Nothing {
                     return Ok(WorkerRest::End);
@@ -200,7 +199,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Runs the jobs that there are to their end.
+    /// Runs the jobs in the queue to their end.
     ///
     /// # Errors
     /// As [`Worker::run`].
@@ -213,7 +212,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Takes what a file of prefixes has.
+    /// Loads prefixes from a file.
     ///
     /// # Errors
     /// Device: it failed.
@@ -221,7 +220,7 @@ impl<'a> Worker<'a> {
         file.load(self.model.identity, &mut self.batch, self.executor.as_mut())
     }
 
-    /// Writes the prefixes that are worth keeping to a file, `first` before the others.
+    /// Writes the prefixes worth keeping to a file, `first` before the others.
     ///
     /// # Errors
     /// Device: it failed.
@@ -229,10 +228,10 @@ impl<'a> Worker<'a> {
         file.save(self.model.identity, &self.batch, first, self.executor.as_mut())
     }
 
-    /// Takes a job into a free slot.
+    /// Puts a job into a free slot.
     pub(super) fn begin(&mut self, Job { request, recipient }: Job) {
         let counts = ReplyTokens { prompt: request.prompt.len() + recipient.given, reply: 0 };
-        // What one key's holder asks is nobody else's to find.
+        // The prompts of a key's holder are not found by other clients.
         let owner = match recipient.client {
             Client::Key(number) => Some(number),
             Client::Address(_) | Client::User(_) => None,
@@ -248,7 +247,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Ends the jobs that nobody waits for, and those whose time is over.
+    /// Ends jobs whose client is gone, and those whose deadline has passed.
     fn drop_abandoned(&mut self) {
         let now = Instant::now();
         let Worker { service, outbox, .. } = self;
@@ -269,7 +268,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Runs one pass and tells what came of it.
+    /// Runs one pass and collects its events.
     fn run_pass(&mut self) -> Result<()> {
         let Worker { service, running, batch, executor, outbox, .. } = self;
         service.health.progress(true);
@@ -311,7 +310,7 @@ impl<'a> Worker<'a> {
         let Some(mut running) = self.running[ended.slot].take() else { return };
         self.service.queue.note_end();
         let event = match ended.reply {
-            // Only a failure that ends the process interrupts a sequence, and is told to all.
+            // Sequences are interrupted only by a fatal failure, which all clients are notified of.
             Ok(Generation { finish: Finish::Interrupted, .. }) => return,
             Ok(generation) => Event::End(self.end_of(&mut running, generation)),
             Err(e) => Event::Failed((&e).into()),
@@ -335,7 +334,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Tells all that run that the engine has failed.
+    /// Sends the failure to all running and parked jobs.
     fn fail_all(&mut self, e: &Error) {
         let parked = self.parked.drain(..).map(|parked| parked.running);
         let all = self.running.iter_mut().filter_map(Option::take).chain(parked);
@@ -344,7 +343,7 @@ impl<'a> Worker<'a> {
         outbox.send();
     }
 
-    /// Publishes who attends, which changes while the model answers, and from one load to the next.
+    /// Publishes the guest for attention, which may change while the model answers and between loads.
     fn publish_guest(&self) {
         let Worker { service, model, executor, .. } = self;
         model.set_device(executor.device());
@@ -352,7 +351,7 @@ impl<'a> Worker<'a> {
         service.while_current(model.id, || service.metrics.set_attends(attends));
     }
 
-    /// Publishes the rates since the last time, and what is in use.
+    /// Publishes the rates since the last call, and the resources in use.
     fn publish(&mut self) {
         self.service.set_slots(self.running.iter().map(|running| Some(running.as_ref()?.counts)).collect());
         let running = self.running.iter().flatten().count();

@@ -1,29 +1,30 @@
-//! An answer of the server, read as it comes.
+//! Parses an HTTP answer of the server while it arrives.
 
 use crate::{Error, Result};
 
-/// Headers of an answer that are read.
+/// The most headers of an answer.
 const MOST_HEADERS: usize = 64;
 
-/// How an answer's body ends.
+/// The end of an answer's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BodyState {
-    /// After so many bytes more.
+    /// After this many more bytes.
     Length(u64),
-    /// With the last chunk. So many bytes of this one are still to come, with the line's end after it; `None`: its line is.
+    /// With the last chunk. The number is the rest of the current chunk, without its line end; `None`: a chunk line is
+    /// next.
     Chunks(Option<u64>),
-    /// It has ended.
+    /// Reached.
     Done,
 }
 
-/// Reads an answer as it comes.
+/// An incremental parser of an answer.
 #[derive(Debug, Default)]
 pub(super) struct ResponseParser {
-    /// Bytes that are not understood yet.
+    /// Bytes not parsed yet.
     raw: Vec<u8>,
     pub status: Option<u16>,
     framing: Option<BodyState>,
-    /// The body's bytes that nobody took yet.
+    /// Bytes of the body that have not been taken.
     pub body: Vec<u8>,
 }
 
@@ -41,7 +42,7 @@ impl ResponseParser {
         Ok(())
     }
 
-    /// Whether the head is whole.
+    /// Parses the head if it is complete. Returns whether it is.
     fn take_head(&mut self) -> Result<bool> {
         let wrong = |what: &str| Error::failed(format!("the engine's answer has {what}"), "report this");
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
@@ -65,7 +66,7 @@ impl ResponseParser {
         Ok(true)
     }
 
-    /// Whether there may be more to take.
+    /// Parses a part of the body. Returns whether there may be another.
     fn take_part(&mut self) -> Result<bool> {
         match self.framing {
             Some(BodyState::Length(left)) => {
@@ -89,7 +90,7 @@ impl ResponseParser {
                 Err(_) => Err(Error::failed("the engine's answer has a chunk that is none", "report this")),
             },
             Some(BodyState::Chunks(Some(size))) => {
-                // The line's end after a chunk is taken with it.
+                // Includes the line end after the chunk.
                 let whole = usize::try_from(size).unwrap_or(usize::MAX).saturating_add(2);
                 if self.raw.len() < whole {
                     return Ok(false);

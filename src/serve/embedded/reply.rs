@@ -1,4 +1,4 @@
-//! A session's reply: the request of `/v1/chat/completions`, and what comes of it.
+//! A reply for a session: a request to `/v1/chat/completions`, and its result.
 
 use super::session::{EngineSession, error_of};
 use crate::serve::http::Method;
@@ -6,15 +6,15 @@ use crate::{Error, Result};
 use serde_json::{Map, Value, json};
 use std::ops::ControlFlow;
 
-/// The JSON of a chat completion, as the server takes it, for one reply that comes piece by piece.
+/// The JSON of a chat completion in the server's format, for a single streamed reply.
 #[derive(Debug, Clone)]
 pub struct CompletionRequest(String);
 
 impl CompletionRequest {
-    /// Takes the request's JSON: messages, sampling, `response_format`, tools. Its fields are checked once it is asked.
+    /// Parses the request's JSON: messages, sampling, `response_format`, tools. The engine checks its fields later.
     ///
     /// # Errors
-    /// Input: it is no JSON object, or asks for several replies.
+    /// Input: it is not a JSON object, or asks for several replies.
     pub fn parse(request: &str) -> Result<CompletionRequest> {
         let parsed: Value = serde_json::from_str(request)
             .map_err(|e| Error::input(format!("the request is no JSON: {e}"), "pass a chat completion's request"))?;
@@ -31,11 +31,12 @@ impl CompletionRequest {
 }
 
 impl EngineSession {
-    /// Makes a reply. `on_text` gets its text as it comes, on this thread, and may break, which ends the reply. Returns an object
-    /// of text, finish_reason, usage, and tool_calls where there are some, of a reply that was cut too, and why it was cut.
+    /// Makes a reply. Passes its text to `on_text` on this thread as it arrives; a break ends the reply. Returns an
+    /// object with text, finish_reason, usage, and tool_calls if any. If the reply was interrupted, the error comes
+    /// with the object of its part.
     ///
     /// # Errors
-    /// Input: a field of the request is wrong. Refused: there is no place for it now. Failed: the engine does not answer.
+    /// Input: a field of the request is wrong. Refused: there is no room now. Failed: the engine does not answer.
     pub fn generate(
         &self,
         request: &CompletionRequest,
@@ -66,14 +67,14 @@ impl EngineSession {
     }
 }
 
-/// The error of an answer that is one.
+/// The error in an answer with an error status.
 fn refused(status: u16, body: &[u8]) -> Error {
     let parsed: Value = serde_json::from_slice(body).unwrap_or_default();
     let message = parsed["error"]["message"].as_str().map(str::to_owned);
     error_of(status, &message.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()))
 }
 
-/// A reply as it grows.
+/// A reply in progress.
 #[derive(Debug, Default)]
 struct StreamedReply {
     text: String,
@@ -85,7 +86,7 @@ struct StreamedReply {
 }
 
 impl StreamedReply {
-    /// Takes one event of the stream.
+    /// Handles an event of the stream.
     fn take(&mut self, event: &[u8], on_text: &mut dyn FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
         let event = String::from_utf8_lossy(event);
         let data = event.lines().filter_map(|line| line.strip_prefix("data: "));
@@ -115,7 +116,7 @@ impl StreamedReply {
         ControlFlow::Continue(())
     }
 
-    /// Takes a part of a tool call: the first has its name, and each some of its arguments.
+    /// Adds a part of a tool call: the first has the name, and each has a part of the arguments.
     fn take_call(&mut self, part: &Value) {
         let index = part["index"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(self.calls.len());
         if index >= self.calls.len() {

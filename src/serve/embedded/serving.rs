@@ -1,4 +1,4 @@
-//! Places where other programs reach an engine, opened and closed while it runs.
+//! Places at which other programs can connect to an engine, opened and closed while it runs.
 
 use super::Engine;
 use crate::machine::threads;
@@ -12,26 +12,26 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How often a file of keys is looked at.
+/// Interval at which a file of keys is checked.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Places where others reach an engine. Dropped, it closes them and ends what is under way there.
+/// Open places of an engine. Dropping it closes them and ends their requests.
 pub struct Serving {
     drainer: Drainer,
     places: Vec<String>,
     threads: Vec<JoinHandle<()>>,
-    /// Its drop ends the thread that looks at the keys.
+    /// Dropped to end the thread that checks the keys.
     looks: Option<Sender<()>>,
-    /// The engine is there as long as it is served.
+    /// Keeps the engine alive.
     _engine: Arc<Engine>,
 }
 
 impl Engine {
-    /// Lets others reach the engine by HTTP at the places of `listen`, with a key of the file `keys` where there is one.
+    /// Serves the engine over HTTP at the places of `listen`, with the keys in the file `keys` if given.
     ///
     /// # Errors
-    /// Input: a place cannot be had, other machines reach one and no keys guard it, or the file is none of keys. Failed: no
-    /// thread can be started.
+    /// Input: a place cannot be opened, is reachable from other machines without keys, or the file is not a file of
+    /// keys. Failed: no thread can be started.
     pub fn serve(self: &Arc<Self>, listen: &[Listen], keys: Option<&Path>) -> Result<Serving> {
         if listen.is_empty() {
             return Err(Error::input("there is no place to listen at", "name one, as 127.0.0.1:8080"));
@@ -42,7 +42,7 @@ impl Engine {
         let (drainer, places) = (server.drainer(), server.names());
         let api = Api::new(self.service.clone());
         let take = move || {
-            // What the panic left unfinished ends with the thread.
+            // State left by the panic ends with the thread.
             if catch_unwind(AssertUnwindSafe(|| server.run(&api))).is_err() {
                 log::error!("the thread that takes connections panicked");
             }
@@ -68,12 +68,12 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 }
 
 impl Serving {
-    /// Where it listens. A port that was 0 is the one that was free.
+    /// The open places. Port 0 has been replaced by the actual port.
     pub fn places(&self) -> &[String] {
         &self.places
     }
 
-    /// Takes no more connections, and returns once those that there are have ended: after `grace` they are cut.
+    /// Accepts no more connections, and returns when the open ones have ended. After `grace` they are cut.
     pub fn stop(mut self, grace: Duration) {
         self.end(grace);
     }
@@ -82,7 +82,7 @@ impl Serving {
         self.drainer.drain(grace);
         self.looks = None;
         for thread in self.threads.drain(..) {
-            // Its panic was caught.
+            // Its panic has been caught.
             let _ = thread.join();
         }
     }

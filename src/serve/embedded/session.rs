@@ -1,4 +1,4 @@
-//! Sessions: threads of questions to an engine, and their tokens in its cache: brought there, written to a file, and read back.
+//! Sessions: conversations with an engine, whose tokens can be put into the cache, saved to a file, and loaded.
 
 use super::Engine;
 use crate::executor::Executor;
@@ -13,30 +13,31 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How often a session is brought into the cache to be saved, where others' sequences take its pages at once.
+/// The most attempts to put a session into the cache for saving, if other sequences take its pages at once.
 const TRIES: usize = 8;
 
-/// How a session came to its tokens, of which each is one of the three.
+/// The result of a sync: each token of the session is counted in one of the fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Synced {
-    /// Tokens whose keys and values were there.
+    /// Tokens that were cached.
     pub reused: usize,
-    /// Tokens that were run behind what the session held before.
+    /// Tokens that were run after the session's earlier tokens.
     pub extended: usize,
-    /// Tokens that were run in the place of what the session held before, or of what the cache had lost of it.
+    /// Tokens that were run because they differ from the session's earlier ones, or were evicted from the cache.
     pub rebuilt: usize,
 }
 
-/// A thread of questions to an engine, and the tokens that it was brought to. All of an engine share its batch, each may be used
-/// by any thread, and each keeps the engine.
+/// A conversation with an engine, and its tokens. All sessions of an engine share its batch. A session may be used from
+/// any thread, and keeps the engine alive.
 pub struct EngineSession {
     engine: Arc<Engine>,
     cancel: Cancel,
-    /// What [`EngineSession::sync`] or [`EngineSession::load`] gave it last. A call that changes them holds them until it returns.
+    /// The tokens of the last [`EngineSession::sync`] or [`EngineSession::load`]. A call that changes them holds the
+    /// lock.
     tokens: Mutex<Vec<u32>>,
 }
 
-/// Another session of the same engine with the same tokens. Each goes on by itself; what the cache holds, they share.
+/// An independent session of the same engine with the same tokens. Both share the cached keys and values.
 impl Clone for EngineSession {
     fn clone(&self) -> EngineSession {
         let tokens = self.tokens().clone();
@@ -45,35 +46,34 @@ impl Clone for EngineSession {
 }
 
 impl EngineSession {
-    /// A session of `engine` that holds no tokens.
+    /// An empty session of `engine`.
     pub fn new(engine: Arc<Engine>) -> EngineSession {
         EngineSession { engine, cancel: Cancel::default(), tokens: Mutex::default() }
     }
 
-    /// The tokens that it was brought to, for this thread alone.
+    /// Locks the session's tokens.
     fn tokens(&self) -> MutexGuard<'_, Vec<u32>> {
-        // They are replaced as a whole.
+        // The tokens are replaced as a whole, so a panic cannot leave a part.
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The flag of a call that begins now: what was cancelled before is no reason to end it.
+    /// The cancellation flag for a new call, cleared of earlier cancellations.
     fn begin(&self) -> &Cancel {
         self.cancel.clear();
         &self.cancel
     }
 
-    /// Ends what the session's calls do, from any thread: they are interrupted. The next call runs again.
+    /// Interrupts the session's running calls, from any thread. Later calls are not affected.
     pub fn cancel(&self) {
         self.cancel.set();
     }
 
-    /// Brings the session to `tokens`: the cache then holds their keys and values, and a prompt that begins with them goes on from
-    /// there. What is there already is kept, and the rest is run; what the cache holds gives way to running replies where they
-    /// need its room.
+    /// Brings the cache to hold the keys and values of `tokens`, so that a prompt that begins with them continues from
+    /// there. Cached tokens are kept, and the rest is run. Running replies may evict them later if they need the room.
     ///
     /// # Errors
-    /// Input: they are no prompt for this model. Refused: the queue is full. Interrupted: it was cancelled. Failed: the engine
-    /// has ended.
+    /// Input: the tokens are not a valid prompt. Refused: the queue is full. Interrupted: it was cancelled. Failed: the
+    /// engine has ended.
     pub fn sync(&self, tokens: Vec<u32>) -> Result<Synced> {
         let mut held = self.tokens();
         let reused = self.engine.sync(&tokens, self.begin())?;
@@ -83,11 +83,12 @@ impl EngineSession {
         Ok(synced)
     }
 
-    /// Writes the session's tokens with their keys and values to a file, all of it or nothing, for [`EngineSession::load`].
+    /// Writes the session's tokens, keys and values to a file for [`EngineSession::load`]. The file is complete or not
+    /// written.
     ///
     /// # Errors
-    /// As [`EngineSession::sync`]. Input: it holds no tokens, or there is something else at `path`. Refused: others' sequences
-    /// leave the cache no room. Failed: the file cannot be written.
+    /// As [`EngineSession::sync`]. Input: the session is empty, or another kind of file is at `path`. Refused: other
+    /// sequences leave no room in the cache. Failed: the file cannot be written.
     pub fn save(&self, path: &Path) -> Result<()> {
         let held = self.tokens();
         if held.is_empty() {
@@ -96,12 +97,12 @@ impl EngineSession {
         self.engine.save(&held, path, self.begin())
     }
 
-    /// Brings the session to the tokens of a file of [`EngineSession::save`], and returns them: what goes on behind them is what
-    /// it would have been where they were saved.
+    /// Loads a file of [`EngineSession::save`] into the cache, and returns its tokens. The continuation is the same as
+    /// after the original tokens.
     ///
     /// # Errors
-    /// Input: the file is none, or not of this model on this device. Refused: all places have replies. Failed: the engine has
-    /// ended.
+    /// Input: the file is not a session of this model on this device. Refused: all slots are in use. Failed: the engine
+    /// has ended.
     pub fn load(&self, path: &Path) -> Result<Vec<u32>> {
         let mut held = self.tokens();
         let loaded = self.engine.load(path)?;
@@ -109,7 +110,7 @@ impl EngineSession {
         Ok(loaded)
     }
 
-    /// As [`Engine::request`], until the session is cancelled.
+    /// As [`Engine::request`], cancelled with the session.
     ///
     /// # Errors
     /// As [`Engine::request`].
@@ -125,12 +126,12 @@ impl EngineSession {
 }
 
 impl Engine {
-    /// Brings `tokens` into the cache, as far as they are not there: what begins with them goes on from there. Returns how many
-    /// were there. What the cache holds gives way to running replies where they need its room.
+    /// Runs `tokens` as far as they are not cached, so that a prompt that begins with them continues from there.
+    /// Returns the number of cached tokens. Running replies may evict them later if they need the room.
     ///
     /// # Errors
-    /// Input: they are no prompt for this model. Refused: the queue is full. Interrupted: `cancel` is set. Failed: the engine
-    /// has ended.
+    /// Input: the tokens are not a valid prompt. Refused: the queue is full. Interrupted: `cancel` is set. Failed: the
+    /// engine has ended.
     fn sync(&self, tokens: &[u32], cancel: &Cancel) -> Result<usize> {
         let model = self.model()?;
         model.limits().check(0, tokens)?;
@@ -153,11 +154,11 @@ impl Engine {
         Ok(ends.map(|end| end.cached_tokens).sum())
     }
 
-    /// Writes `tokens` with their keys and values to a file, all of it or nothing, for `Engine::load`.
+    /// Writes `tokens` with their keys and values to a file for `Engine::load`. The file is complete or not written.
     ///
     /// # Errors
-    /// As `Engine::sync`. Input: there is something else at `path`. Refused: others' sequences leave the cache no room.
-    /// Failed: the file cannot be written.
+    /// As `Engine::sync`. Input: another kind of file is at `path`. Refused: other sequences leave no room in the
+    /// cache. Failed: the file cannot be written.
     fn save(&self, tokens: &[u32], path: &Path, cancel: &Cancel) -> Result<()> {
         session::check_place(path)?;
         let model = self.model()?;
@@ -173,12 +174,12 @@ impl Engine {
         Err(Error::refused("other sequences leave the session no room in the cache", "save it once they have ended"))
     }
 
-    /// Puts what a file of `Engine::save` holds into the cache, and returns its tokens: what goes on after them is what it
-    /// would have been where they were saved.
+    /// Loads a file of `Engine::save` into the cache, and returns its tokens. The continuation is the same as after the
+    /// original tokens.
     ///
     /// # Errors
-    /// Input: the file is none, or not of this model on this device. Refused: all places have replies. Failed: the engine has
-    /// ended.
+    /// Input: the file is not a session of this model on this device. Refused: all slots are in use. Failed: the engine
+    /// has ended.
     fn load(&self, path: &Path) -> Result<Vec<u32>> {
         let model = self.model()?;
         let (identity, name) = (model.identity, path.to_owned());
@@ -196,12 +197,12 @@ impl Engine {
     }
 }
 
-/// An error of the service, as a program of this process is told it.
+/// Converts an error of the service for a program in this process.
 fn api_error(e: ApiError) -> Error {
     error_of(e.status, &e.message)
 }
 
-/// The error of an answer's status and message, in which the remedy stands behind the last semicolon.
+/// The error for an answer's status and message, in which the remedy follows the last semicolon.
 pub(super) fn error_of(status: u16, message: &str) -> Error {
     let (cause, remedy) = message.rsplit_once("; ").unwrap_or((message, "try again"));
     match status {

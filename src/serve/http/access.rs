@@ -1,4 +1,4 @@
-//! What an access log has of a request: who asked what, when, and how it ended. No content.
+//! Records of the access log: each request's sender, target, time and result, without its content.
 
 use super::request::{Method, Peer};
 use serde_json::{Map, Value};
@@ -6,42 +6,42 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// A request that has ended, or a connection that was turned away before it sent one.
+/// A request that has ended, or a connection that was refused before its request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AccessRecord {
-    /// The request's id: its header `X-Request-Id`, or one that no other has. The answer carries it.
+    /// The request's id: its header `X-Request-Id`, or a unique one. The answer has it too.
     pub id: String,
-    /// Who asked.
+    /// The sender.
     pub peer: Peer,
-    /// The name of the key that was brought, if it is right.
+    /// The name of the API key, if a valid one was sent.
     pub key: Option<String>,
-    /// What was asked of which path, where that could be read.
+    /// Method and path, if they could be parsed.
     pub asked: Option<(Method, String)>,
-    /// The answer's status, where one began.
+    /// The answer's status, if an answer began.
     pub status: Option<u16>,
-    /// When the request's first byte was read.
+    /// The time at which the request's first byte was read.
     pub begun: SystemTime,
-    /// How long it took from there.
+    /// The time from then to the end.
     pub time: Duration,
-    /// How the answer ended.
+    /// The way in which the answer ended.
     pub end: Outcome,
-    /// What the handler notes of it.
+    /// The handler's notes.
     pub notes: Map<String, Value>,
 }
 
-/// How an answer ended.
+/// The way in which an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was sent whole.
+    /// Completely sent.
     Whole,
-    /// It is a stream that ended with an error.
+    /// A stream that ended with an error.
     Failed,
-    /// The peer was gone before its end.
+    /// The peer disconnected before the end.
     Gone,
 }
 
 impl Outcome {
-    /// Its word in a log.
+    /// The name in a log.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Whole => "whole",
@@ -51,7 +51,7 @@ impl Outcome {
     }
 }
 
-/// Where requests are noted. Whatever thread a request ended on calls it.
+/// The destination of access records. It is called on the thread on which a request ended.
 #[derive(Clone, Default)]
 pub struct AccessLog(Option<Arc<Write>>);
 
@@ -64,7 +64,7 @@ impl fmt::Debug for AccessLog {
 }
 
 impl AccessLog {
-    /// One that `write` writes.
+    /// A log that calls `write`.
     pub fn new(write: impl Fn(&AccessRecord) + Send + Sync + 'static) -> AccessLog {
         AccessLog(Some(Arc::new(write)))
     }
@@ -76,12 +76,12 @@ impl AccessLog {
     }
 }
 
-/// What a handler notes of a request for the access log. Clones are of the same request.
+/// A handler's notes on a request for the access log. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Notes(Arc<Mutex<Map<String, Value>>>);
 
 impl Notes {
-    /// Notes a value, in place of an earlier one of the same name.
+    /// Sets a value, replacing an earlier one of the same name.
     pub fn set(&self, name: &str, value: impl Into<Value>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), value.into());
     }
@@ -91,7 +91,7 @@ impl Notes {
     }
 }
 
-/// A request's own id, where it is one that a log and a header can have.
+/// A request's own id, if it is fit for a log and a header.
 pub(super) fn own_id(given: &str) -> Option<String> {
     const LONGEST: usize = 128;
     let is_plain = !given.is_empty() && given.len() <= LONGEST && given.bytes().all(|byte| byte.is_ascii_graphic());

@@ -1,4 +1,4 @@
-//! A request's body, and what is parsed of it. Both count in the memory that requests have together.
+//! A request's body and its parsed JSON. Both count in the memory budget of all requests.
 
 use super::budget::Share;
 use super::error::ApiError;
@@ -7,11 +7,11 @@ use serde_json::Value;
 use std::fmt;
 use std::ops::Deref;
 
-/// A request's body, whole.
+/// A request's complete body.
 #[derive(Debug, Default)]
 pub struct Body {
     bytes: Vec<u8>,
-    /// The memory that it takes. `None`: it is empty.
+    /// Its share of the memory budget. `None` if it is empty.
     share: Option<Share>,
 }
 
@@ -20,7 +20,7 @@ impl Body {
         Body { bytes: Vec::new(), share: Some(share) }
     }
 
-    /// Appends `part`. The body has at most `most` bytes in the end.
+    /// Appends `part`. `most` is the largest size that the body can reach.
     ///
     /// # Errors
     /// 503: there is no memory for it.
@@ -37,14 +37,14 @@ impl Body {
         Ok(())
     }
 
-    /// The body as JSON, nested [`super::JSON_DEPTH`] deep at most. What it takes is known before it is built, and the body's
-    /// own memory is given back. Half of a surrogate pair in a text becomes U+FFFD.
+    /// Parses the body as JSON, nested at most [`super::JSON_DEPTH`] levels. The memory it needs is known before it is
+    /// built, and the body's own memory is freed. Unpaired surrogates in strings become U+FFFD.
     ///
     /// # Errors
-    /// 400: it is not JSON, or too deep; with the line and column. 413: it takes more memory than what is parsed of a request
-    /// may. 503: there is no memory for it.
+    /// 400: it is not JSON, or nested too deep; with line and column. 413: its parsed form would exceed the limit for
+    /// one request. 503: there is no memory for it.
     pub fn json(mut self) -> Result<Json, ApiError> {
-        // Some editors and PowerShell put a byte order mark before UTF-8.
+        // Some editors and PowerShell write a byte order mark before UTF-8.
         if self.bytes.starts_with(b"\xef\xbb\xbf") {
             self.bytes.drain(..3);
         }
@@ -71,8 +71,8 @@ impl Body {
     }
 }
 
-/// Replaces each escape of a surrogate without its other half by that of U+FFFD, which is as long. Clients that cut a text
-/// between two UTF-16 units send such escapes, and Rust's strings have no place for them.
+/// Replaces the escapes of unpaired surrogates by the escape of U+FFFD, which has the same length. Clients that cut a
+/// text between two UTF-16 units send them, and Rust's strings cannot represent them.
 fn replace_lone_surrogates(json: &mut [u8]) {
     let mut at = 0;
     while let Some(next) = json[at..].iter().position(|&byte| byte == b'\\') {
@@ -88,7 +88,7 @@ fn replace_lone_surrogates(json: &mut [u8]) {
     }
 }
 
-/// The UTF-16 unit whose escape, `\u` and four digits, `json` begins with.
+/// The UTF-16 unit of the escape, `\u` with four digits, at the beginning of `json`.
 fn escaped_unit(json: &[u8]) -> Option<u16> {
     let digits = json.strip_prefix(b"\\u")?.get(..4)?;
     digits.iter().try_fold(0, |unit, &digit| Some(unit << 4 | (digit as char).to_digit(16)? as u16))
@@ -110,11 +110,11 @@ impl PartialEq for Body {
 
 impl Eq for Body {}
 
-/// What was parsed of a body.
+/// Parsed JSON of a body.
 #[derive(Debug)]
 pub struct Json {
     value: Value,
-    /// The memory that it takes.
+    /// Its share of the memory budget.
     _share: Option<Share>,
 }
 
@@ -126,14 +126,14 @@ impl Deref for Json {
     }
 }
 
-/// Counts the bytes that a [`Value`] would take, of JSON that is read and not kept.
+/// Computes the memory of a [`Value`] from JSON without building it.
 struct ParsedSize {
     bytes: usize,
-    /// It stops there.
+    /// The limit at which it stops.
     most: usize,
 }
 
-/// What malloc keeps beside each piece of memory.
+/// malloc's overhead for an allocation.
 const PIECE: usize = 16;
 
 impl ParsedSize {
@@ -151,7 +151,8 @@ impl ParsedSize {
         }
     }
 
-    /// Adds room for one more of `count` things, `each` bytes long. A list grows to the double, from four on.
+    /// Adds the memory for one more element after `count`, `each` of this size. Lists double their capacity, starting
+    /// at four.
     fn add_one<E: Error>(&mut self, count: usize, each: usize) -> Result<(), E> {
         match count {
             0 => self.add(4 * each + PIECE),
@@ -210,7 +211,7 @@ impl<'de> Visitor<'de> for &mut ParsedSize {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        // Beside name and value a map keeps a hash, and the place in a table that has room for more than it holds.
+        // Besides name and value a map stores a hash, and its table has spare capacity.
         const ENTRY: usize = size_of::<String>() + size_of::<Value>() + 4 * size_of::<usize>();
         let mut count = 0;
         while map.next_key_seed(&mut *self)?.is_some() {

@@ -1,26 +1,26 @@
-//! The memory that requests take: their bodies, and what is parsed of them.
+//! The memory budget of requests: their bodies and parsed JSON.
 //!
-//! It is counted as it is taken, not as it is announced, over all connections together. A client may have as much of it as is
-//! left for the others, so half of it where nobody else asks, and no client can take all of it.
+//! Memory is counted when it is used, not when it is announced, over all connections. A client may use as much as is
+//! left for the others, so half of the budget if it is alone, and no client can use up all of it.
 
 use super::error::ApiError;
 use super::request::Client;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The memory of all requests.
+/// The memory budget of all requests.
 #[derive(Debug)]
 pub(super) struct MemoryBudget {
-    /// Bytes of all requests.
+    /// The limit for all requests, in bytes.
     most: usize,
-    /// Bytes of what is parsed of one request.
+    /// The limit for the parsed JSON of one request, in bytes.
     most_parsed: usize,
-    /// Bytes that each client has.
+    /// Bytes in use by each client.
     held: Mutex<HashMap<Client, usize>>,
 }
 
 impl MemoryBudget {
-    /// `most` bytes for all requests, and of them `most_parsed` for what is parsed of one.
+    /// A budget of `most` bytes for all requests, and of `most_parsed` for the parsed JSON of one.
     pub fn new(most: usize, most_parsed: usize) -> MemoryBudget {
         MemoryBudget { most, most_parsed, held: Mutex::default() }
     }
@@ -29,14 +29,14 @@ impl MemoryBudget {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that are taken.
+    /// Bytes in use.
     #[cfg(test)]
     pub fn taken(&self) -> usize {
         self.held().values().sum()
     }
 }
 
-/// A request's part of the memory. Its drop gives it back.
+/// A request's share of the budget, returned when it is dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     budget: Arc<MemoryBudget>,
@@ -45,12 +45,12 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// A part without a byte.
+    /// An empty share.
     pub fn new(budget: Arc<MemoryBudget>, client: Client) -> Share {
         Share { budget, client, bytes: 0 }
     }
 
-    /// Most bytes of memory that one request's parsed JSON may take.
+    /// The limit for the parsed JSON of one request, in bytes.
     pub fn most_parsed(&self) -> usize {
         self.budget.most_parsed
     }
@@ -58,7 +58,7 @@ impl Share {
     /// Takes `bytes` more.
     ///
     /// # Errors
-    /// 503: they are not there, or would leave others less than this client has.
+    /// 503: they are not available, or would leave the others less than this client has.
     pub fn take(&mut self, bytes: usize) -> Result<(), ApiError> {
         let mut held = self.budget.held();
         let left = self.budget.most.saturating_sub(held.values().sum());
@@ -74,7 +74,7 @@ impl Share {
         Ok(())
     }
 
-    /// Gives `bytes` back, which were taken.
+    /// Returns `bytes` to the budget.
     pub fn give_back(&mut self, bytes: usize) {
         self.bytes -= bytes;
         let mut held = self.budget.held();

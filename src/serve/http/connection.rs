@@ -1,4 +1,4 @@
-//! One connection: its requests, one after the other, and how it ends.
+//! A connection: its requests in sequence, and its end.
 
 use super::Handler;
 use super::access::{AccessLog, AccessRecord, Outcome, own_id};
@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-/// What all connections of a server share.
+/// State shared by a server's connections.
 pub(super) struct ServerContext<'a, H: ?Sized> {
     pub limits: Arc<Limits>,
     pub access: AccessLog,
@@ -28,15 +28,15 @@ pub(super) struct ServerContext<'a, H: ?Sized> {
     pub handler: &'a H,
 }
 
-/// How a connection goes on after a request, or ends.
+/// The state of a connection after a request.
 enum AfterRequest {
-    /// With the next request.
+    /// It continues with the next request.
     Request,
-    /// It ends, and the peer reads what was sent.
+    /// It is closed after the peer has read the answer.
     End,
-    /// It ends in a way that the peer cannot take for the answer's end.
+    /// It is reset, so that the peer cannot mistake its end for the answer's end.
     Reset,
-    /// It ends, and nobody reads any more.
+    /// It is dropped, because the peer does not read any more.
     Drop,
 }
 
@@ -44,7 +44,7 @@ impl<H: Handler + ?Sized> ServerContext<'_, H> {
     /// Answers a connection's requests until it ends.
     pub fn serve(&self, socket: &Arc<Socket>, peer: &Peer, guard: &Guard) {
         let mut incoming = Incoming::new(&**socket);
-        // Counted from the connection's start, so that one without a request costs no more than that.
+        // Counted from the connection's start, so that an idle connection cannot hold its place longer.
         let mut first = Some(after(self.limits.head_time));
         loop {
             if incoming.rest().is_empty() {
@@ -57,7 +57,7 @@ impl<H: Handler + ?Sized> ServerContext<'_, H> {
             match self.answer_next(socket, peer, guard, &mut incoming, deadline) {
                 AfterRequest::Request => {}
                 AfterRequest::End => {
-                    // Closed with bytes unread, the connection would be reset, and the answer perhaps lost.
+                    // If it were closed with unread bytes it would be reset, and the answer might be lost.
                     socket.end();
                     socket.discard(usize::MAX, after(self.limits.linger_time));
                     return;
@@ -68,7 +68,7 @@ impl<H: Handler + ?Sized> ServerContext<'_, H> {
         }
     }
 
-    /// Answers the next request, whose head is complete at `deadline`.
+    /// Answers the next request, whose head must be complete by `deadline`.
     fn answer_next(
         &self,
         socket: &Arc<Socket>,
@@ -137,7 +137,7 @@ impl<H: Handler + ?Sized> ServerContext<'_, H> {
             ResponseState::Done if exchange.form.keep => AfterRequest::Request,
             ResponseState::Done | ResponseState::Failed(Ending::Chunk | Ending::Headers) => AfterRequest::End,
             ResponseState::Failed(Ending::Connection) => AfterRequest::Reset,
-            // What has not been sent of a stream that the connection's end would end is not worth an end.
+            // A stream whose end is the connection's end must be reset, so that it does not look complete.
             ResponseState::Due | ResponseState::Streaming(_) | ResponseState::Gone => match exchange.status {
                 Some(_) => AfterRequest::Reset,
                 None => AfterRequest::Drop,
@@ -145,10 +145,10 @@ impl<H: Handler + ?Sized> ServerContext<'_, H> {
         }
     }
 
-    /// Answers the request whose head was read.
+    /// Answers a request whose head has been read.
     ///
     /// # Errors
-    /// The request cannot be read to its end.
+    /// The request cannot be read completely.
     fn answer(
         &self,
         head: Head,
@@ -165,7 +165,7 @@ impl<H: Handler + ?Sized> ServerContext<'_, H> {
             Admission::Refuse(e) => Some(Err(e)),
         };
         if let Some(own) = own {
-            // The body that comes is not worth its reading.
+            // The body is not worth reading.
             exchange.form.keep &= head.framing == Framing::None;
             let _ = match own {
                 Ok(headers) => {
@@ -181,7 +181,7 @@ impl<H: Handler + ?Sized> ServerContext<'_, H> {
         }
         let client = guard.client(&head, peer);
         if !self.handler.takes_body(head.method, &head.path) {
-            // What comes of it is dropped with the connection.
+            // The body is dropped with the connection.
             exchange.form.keep &= head.framing == Framing::None;
             self.handle(HttpRequest::new(head, Body::default(), peer.clone(), client), exchange);
             return Ok(());
@@ -194,10 +194,10 @@ impl<H: Handler + ?Sized> ServerContext<'_, H> {
         Ok(())
     }
 
-    /// Hands a request to the handler.
+    /// Passes a request to the handler.
     fn handle(&self, request: HttpRequest, exchange: &mut Exchange) {
         exchange.expect_answer();
-        // Unwind safe: of what the handler left unfinished, only the exchange is used again, and it says how far it is.
+        // Unwind safe: after a panic only the exchange is used, whose state says how much has been sent.
         let handled = catch_unwind(AssertUnwindSafe(|| self.handler.handle(request, exchange.reply())));
         if matches!(handled, Ok(Err(Gone))) && exchange.state == ResponseState::Due {
             exchange.state = ResponseState::Gone;

@@ -1,4 +1,4 @@
-//! The connections that are open: how many there may be, and how they end when the server stops.
+//! The open connections: their limits, and their end when the server stops.
 
 use super::error::ApiError;
 use super::limits::Limits;
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct Connections {
     state: Mutex<OpenConnections>,
-    /// Told when a connection ends or the deadline moves.
+    /// Notified when a connection ends or the deadline changes.
     changed: Condvar,
     draining: AtomicBool,
-    /// Readable once the server stops, and from then on.
+    /// Readable from the moment the server stops.
     woken: PipeReader,
     waker: PipeWriter,
 }
@@ -27,9 +27,9 @@ pub(super) struct Connections {
 #[derive(Debug, Default)]
 struct OpenConnections {
     open: HashMap<u64, Open>,
-    /// The number of the next connection.
+    /// The id of the next connection.
     next: u64,
-    /// The time at which a drain ends the requests that still run. `None`: no drain has begun.
+    /// The time at which draining cuts the remaining requests. `None`: not draining.
     deadline: Option<Instant>,
 }
 
@@ -39,7 +39,7 @@ struct Open {
     client: Client,
 }
 
-/// How many connections a client may have at once.
+/// The most simultaneous connections of a client.
 fn allowed(client: Client, limits: &Limits) -> usize {
     /// Browsers open six to a server, and several machines may share an address.
     const DEFAULT: usize = 64;
@@ -47,7 +47,7 @@ fn allowed(client: Client, limits: &Limits) -> usize {
     limits.connections_per_peer.unwrap_or(if is_local { usize::MAX } else { DEFAULT })
 }
 
-/// A connection's place among those that are open. Its drop frees the place.
+/// A connection's entry among the open ones, removed when it is dropped.
 #[derive(Debug)]
 pub(super) struct Ticket {
     connections: Arc<Connections>,
@@ -56,16 +56,16 @@ pub(super) struct Ticket {
 
 impl Connections {
     /// # Errors
-    /// The system's: there is no pipe to be had.
+    /// A system error: no pipe can be created.
     pub fn new() -> io::Result<Connections> {
         let (woken, waker) = io::pipe()?;
         Ok(Connections { state: Mutex::default(), changed: Condvar::new(), draining: false.into(), woken, waker })
     }
 
-    /// Gives a connection a place.
+    /// Registers a connection.
     ///
     /// # Errors
-    /// 503: all places are taken, or all that the peer may have.
+    /// 503: the limit of all connections or of this peer's is reached.
     pub fn admit(self: &Arc<Self>, socket: &Arc<Socket>, peer: &Peer, limits: &Limits) -> Result<Ticket, ApiError> {
         let client = Client::from(peer);
         let mut state = self.state();
@@ -88,7 +88,7 @@ impl Connections {
         let deadline = after(grace);
         state.deadline = Some(state.deadline.map_or(deadline, |before| before.min(deadline)));
         if !self.draining.swap(true, Ordering::Relaxed) {
-            // Never read, so that every wait ends. A byte always fits into an empty pipe.
+            // Never read, so that all waits end. An empty pipe always has room for a byte.
             let _ = (&self.waker).write(&[0]);
         }
         self.changed.notify_all();
@@ -98,13 +98,13 @@ impl Connections {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Readable once the server stops.
+    /// A descriptor that becomes readable when the server stops.
     pub fn woken(&self) -> BorrowedFd<'_> {
         self.woken.as_fd()
     }
 
-    /// Waits for `time` at most until all connections have ended, and ends them once the deadline of the drain has passed.
-    /// Returns whether they have ended.
+    /// Waits for up to `time` until all connections have ended, and cuts them after the drain's deadline. Returns
+    /// whether all have ended.
     pub fn wait_for_end(&self, time: Duration) -> bool {
         let until = after(time);
         let mut state = self.state();
@@ -136,22 +136,22 @@ impl Drop for Ticket {
     }
 }
 
-/// Stops a server, from any thread. Clones stop the same one.
+/// Stops a server from any thread. Clones stop the same server.
 #[derive(Debug, Clone)]
 pub struct Drainer(pub(super) Arc<Connections>);
 
 impl Drainer {
-    /// Stops accepting connections, ends those without a request, and lets requests under way take another `grace`.
-    /// Their connections are then cut, and their [`super::PeerWatch`]es say that the peer is gone. A request whose
-    /// first byte was not read by now is answered 503.
+    /// Stops accepting connections, closes idle ones, and gives requests in progress another `grace`. After that their
+    /// connections are cut, and their [`super::PeerWatch`]es report that the peer is gone. A request whose first byte
+    /// has not been read yet is answered 503.
     ///
-    /// A second call can make the grace end earlier, and no later. Takes a lock: call it from a thread that waits for
-    /// signals, not from a signal's handler.
+    /// A second call can only shorten the grace. The call takes a lock, so it must not be made in a signal handler; use
+    /// a thread that waits for signals.
     pub fn drain(&self, grace: Duration) {
         self.0.drain(grace);
     }
 
-    /// Whether [`Drainer::drain`] was called.
+    /// Whether [`Drainer::drain`] has been called.
     pub fn is_draining(&self) -> bool {
         self.0.is_draining()
     }

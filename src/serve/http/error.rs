@@ -1,32 +1,32 @@
-//! An error as OpenAI's API words it.
+//! Errors in the format of OpenAI's API.
 
 use super::request::Method;
 use serde_json::{Value, json};
 
-/// An answer that says what is wrong: a status, and the object `{"error":{"message","type","param","code"}}`.
+/// An error answer: a status, and the object `{"error":{"message","type","param","code"}}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
     /// The HTTP status.
     pub status: u16,
-    /// What is wrong, in a sentence.
+    /// The message, a sentence.
     pub message: String,
     /// OpenAI's `type`.
     pub kind: &'static str,
-    /// The request's field that is wrong.
+    /// The field of the request at fault.
     pub param: Option<String>,
-    /// What is wrong, as a word for programs.
+    /// A code for programs.
     pub code: Option<&'static str>,
-    /// Headers that the answer carries, such as `Retry-After`.
+    /// Additional headers of the answer, such as `Retry-After`.
     pub headers: Vec<(&'static str, String)>,
 }
 
-/// How an API words an error.
+/// An API's format of errors.
 pub type ErrorWording = fn(&ApiError) -> Value;
-/// How an API ends a stream with an error.
+/// An API's final text of a stream that ends with an error.
 pub type LastWords = fn(&ApiError) -> String;
 
 impl ApiError {
-    /// An error whose type follows from its status: below 500 the request is wrong, from there on the server.
+    /// An error whose type follows from its status: below 500 the request is at fault, else the server.
     pub fn new(status: u16, message: impl Into<String>) -> ApiError {
         let kind = if status < 500 { "invalid_request_error" } else { "server_error" };
         ApiError { status, message: message.into(), kind, param: None, code: None, headers: Vec::new() }
@@ -60,24 +60,24 @@ impl ApiError {
         ApiError::new(404, format!("there is nothing at {path:?}")).code("not_found")
     }
 
-    /// 405: the path takes other methods, which `Allow` names.
+    /// 405: the path has other methods, listed in `Allow`.
     pub fn method_not_allowed(allowed: &[Method]) -> ApiError {
         let names: Vec<&str> = allowed.iter().flat_map(|method| method.names()).copied().collect();
         let names = names.join(", ");
         ApiError::new(405, format!("this path takes {names}")).code("method_not_allowed").header("Allow", names)
     }
 
-    /// 500: the server failed, and its own log says why.
+    /// 500: the server failed, and its log has the reason.
     pub fn internal() -> ApiError {
         ApiError::new(500, "the server failed while it answered; its log says why").code("internal_error")
     }
 
-    /// 503: not now, but perhaps after `retry` seconds.
+    /// 503: temporarily unavailable; retry after `retry` seconds.
     pub fn unavailable(message: impl Into<String>, retry: u64) -> ApiError {
         ApiError::new(503, message).header("Retry-After", retry.to_string())
     }
 
-    /// 503: no room for one more now.
+    /// 503: no room for another one now.
     pub(super) fn overloaded(message: &str) -> ApiError {
         ApiError::unavailable(message, 1).code("overloaded")
     }
@@ -87,12 +87,12 @@ impl ApiError {
         ApiError::unavailable("the server is stopping", 1).code("stopping")
     }
 
-    /// OpenAI's object.
+    /// The error as OpenAI's object.
     pub fn to_json(&self) -> Value {
         json!({"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}})
     }
 
-    /// OpenAI's object as a server-sent event.
+    /// The error as a server-sent event with OpenAI's object.
     pub fn to_event(&self) -> String {
         format!("data: {}\n\n", self.to_json())
     }

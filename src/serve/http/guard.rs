@@ -1,4 +1,4 @@
-//! Who may ask: the names that the server answers to, the pages that may call it, and the keys.
+//! Access control: accepted host names, origins of web pages, and API keys.
 
 use super::error::ApiError;
 use super::keys::ApiKeys;
@@ -6,40 +6,42 @@ use super::listen::ListenAddress;
 use super::parse::Head;
 use super::request::{Client, Method, Peer};
 
-/// Who may ask. Without settings: whoever reaches the socket, by an address or as localhost, and no other site's page.
+/// Access rules. By default any client that reaches the socket by an address or as localhost is accepted, and no web
+/// page of another site.
 #[derive(Debug, Clone, Default)]
 pub struct Guard {
-    /// Names besides `localhost` that requests over TCP may be meant for.
+    /// Host names that are accepted over TCP, besides `localhost`.
     ///
-    /// A web page can make a browser resolve the page's own name to an address of this machine (DNS rebinding), and then
-    /// counts as the server's own. Such a request names the page's host. A host that is an address cannot be forged so.
+    /// A web page can make a browser resolve the page's own name to an address of this machine (DNS rebinding), and
+    /// then counts as same-origin. Such a request has the page's name as its host. An address as host cannot be forged
+    /// in this way.
     pub names: Vec<String>,
-    /// Origins whose pages may call the server from a browser, such as `https://example.org`. They are compared exactly, and
-    /// `*` is every page.
+    /// Origins whose pages may call the server from a browser, such as `https://example.org`. They are compared
+    /// exactly; `*` stands for every page.
     pub origins: Vec<String>,
-    /// Keys of which a request needs one, as `Authorization: Bearer KEY` or `x-api-key: KEY`. With none, requests need none.
+    /// Keys, sent as `Authorization: Bearer KEY` or `x-api-key: KEY`. If there are none, requests need no key.
     pub keys: ApiKeys,
-    /// Places with keys of their own, or none, in place of those.
+    /// Places with other keys, or none, instead of `keys`.
     pub keys_at: Vec<(ListenAddress, ApiKeys)>,
-    /// Paths that need no key.
+    /// Paths without a key.
     pub open_paths: Vec<String>,
-    /// Listens on other than loopback addresses even without keys.
+    /// Whether to listen on addresses other than loopback without keys.
     pub open_to_all: bool,
 }
 
-/// What the guard says of a request.
+/// The decision on a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// The handler may have it.
+    /// It goes to the handler.
     Pass,
-    /// A browser asks on behalf of a page whether it may call: it may.
+    /// It is a browser's preflight request for a page, which is accepted.
     Preflight,
-    /// The peer may not.
+    /// It is refused.
     Refuse(ApiError),
 }
 
 impl Guard {
-    /// The guard of the listener that `is_it` knows by its place.
+    /// The guard for the listener that `is_it` matches.
     pub(super) fn of(&self, is_it: impl Fn(&ListenAddress) -> bool) -> Guard {
         let own = self.keys_at.iter().find(|(place, _)| is_it(place)).map(|(_, keys)| keys.clone());
         Guard { keys: own.unwrap_or_else(|| self.keys.clone()), ..self.clone() }
@@ -50,14 +52,14 @@ impl Guard {
         std::iter::once(&self.keys).chain(self.keys_at.iter().map(|(_, keys)| keys))
     }
 
-    /// The name of the key that a request brings.
+    /// The name of the key in a request.
     pub(super) fn key_name(&self, head: &Head) -> Option<String> {
         given_keys(head).find_map(|key| self.keys.name_of(key))
     }
 
-    /// Judges a request by its head, before its body is read.
+    /// Decides on a request by its head, before its body is read.
     pub(super) fn judge(&self, head: &Head, peer: &Peer) -> Admission {
-        // A browser does not reach a Unix socket, and what does names any host.
+        // Browsers cannot reach a Unix socket, and other clients send any host.
         if matches!(peer, Peer::Tcp(_)) && !self.answers_to(head) {
             let (text, name) = head.host.as_ref().map_or(("", ""), |host| (&host.text, &host.name));
             let name = if name.is_empty() { "NAME".to_owned() } else { name.escape_default().to_string() };
@@ -88,14 +90,14 @@ impl Guard {
         }
     }
 
-    /// With whom a request shares what a client may have: those who bring its key, where others bring another or none, else
-    /// those of its address or user.
+    /// The client in whose name a request uses resources: the holder of its key, if there are several keys or keyless
+    /// places, else its address or user.
     pub(super) fn client(&self, head: &Head, peer: &Peer) -> Client {
         let has_others = !self.keys_at.is_empty();
         given_keys(head).find_map(|key| self.keys.client(key, has_others)).unwrap_or_else(|| peer.into())
     }
 
-    /// HTTP/1.0 without a host passes: no browser sends that.
+    /// Whether the host is accepted. HTTP/1.0 without a host is, because no browser sends it.
     fn answers_to(&self, head: &Head) -> bool {
         head.host.as_ref().is_none_or(|host| {
             let is_given = |name: &String| name.trim_end_matches('.').eq_ignore_ascii_case(&host.name);
@@ -107,16 +109,16 @@ impl Guard {
         self.origins.iter().any(|allowed| allowed == origin || allowed == "*")
     }
 
-    /// Whether a page that may not call makes the browser do something: a form may post to any server, without asking it.
-    /// A key protects from that as well, since a browser adds none by itself. What a page reads is refused too: the browser
-    /// would keep it from the page without a word.
+    /// Whether a page without permission makes a browser act: a form can post to any server without asking first. A key
+    /// protects from that too, since browsers do not add it by themselves. Reads are refused as well; the browser would
+    /// hide the answer from the page without an explanation.
     fn is_forged(&self, origin: &str, head: &Head) -> bool {
         let host = head.host.as_ref().map_or("", |host| &host.text);
         let is_own = origin.split_once("://").is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host));
         !self.keys.are_needed() && !is_own && !self.allows(origin)
     }
 
-    /// The headers that let a browser hand an answer to the page that asked.
+    /// The headers that allow a browser to pass the answer to the page.
     pub(super) fn sharing(&self, head: &Head) -> Vec<(&'static str, String)> {
         if self.origins.is_empty() {
             return Vec::new();
@@ -129,7 +131,7 @@ impl Guard {
     }
 }
 
-/// The headers that answer a browser's question whether a page may call.
+/// The headers for a preflight request.
 pub(super) fn preflight(head: &Head) -> Vec<(&'static str, String)> {
     let mut headers = vec![
         ("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE".to_owned()),
@@ -141,7 +143,7 @@ pub(super) fn preflight(head: &Head) -> Vec<(&'static str, String)> {
     headers
 }
 
-/// The keys that a request brings: OpenAI's clients send one, and Anthropic's another header.
+/// The keys in a request. OpenAI's and Anthropic's clients use different headers.
 fn given_keys(head: &Head) -> impl Iterator<Item = &str> {
     let bearer = head.headers.get("authorization").and_then(|value| value.split_once(' '));
     let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, key)| key.trim());

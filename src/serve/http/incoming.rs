@@ -1,4 +1,4 @@
-//! What a peer sends, as heads and bodies. Reads from a socket, and in tests from bytes.
+//! Reads requests from a connection: heads and bodies. Tests read them from bytes instead of a socket.
 
 use super::body::Body;
 use super::budget::{MemoryBudget, Share};
@@ -11,9 +11,9 @@ use crate::serve::deadline::{after, later};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Where bytes come from.
+/// A source of bytes with deadlines.
 pub(super) trait TimedRead {
-    /// Reads what is there, waiting for some of it until `deadline`. 0 is the end.
+    /// Reads available bytes, and waits for some until `deadline`. 0 is the end.
     fn read(&mut self, into: &mut [u8], deadline: Instant) -> Result<usize, ReadStop>;
 }
 
@@ -32,14 +32,14 @@ impl TimedRead for &[u8] {
     }
 }
 
-/// Why there is no request.
+/// The reason why there is no request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NoRequest {
-    /// None was begun.
+    /// The connection ended before a request began.
     Nothing,
     /// The connection failed.
     Gone,
-    /// It cannot be served. The connection cannot go on, since it is not known where the next request starts.
+    /// The request is refused, and the connection must end, because the start of the next request is unknown.
     Refused(ApiError),
 }
 
@@ -49,19 +49,19 @@ impl From<ApiError> for NoRequest {
     }
 }
 
-/// The requests of one connection, one after the other.
+/// The requests of a connection in sequence.
 #[derive(Debug)]
 pub(super) struct Incoming<S> {
     source: S,
-    /// What was read. The first `taken` bytes have been used.
+    /// Bytes read. The first `taken` have been used.
     buffer: Vec<u8>,
     taken: usize,
 }
 
-/// How much is read at once.
+/// Bytes read at a time.
 const PIECE: usize = 8 << 10;
 
-/// The longest line before a chunk, with its extensions. They are ignored, but may hold a signature.
+/// The longest line before a chunk. Its extensions are ignored, but may hold a signature.
 const CHUNK_LINE: usize = 256;
 
 impl<S: TimedRead> Incoming<S> {
@@ -69,12 +69,12 @@ impl<S: TimedRead> Incoming<S> {
         Incoming { source, buffer: Vec::new(), taken: 0 }
     }
 
-    /// What was read and belongs to what comes next.
+    /// Bytes read but not used yet.
     pub fn rest(&self) -> &[u8] {
         &self.buffer[self.taken..]
     }
 
-    /// The path of what begins as a request, though it may be none: an error is worded by it.
+    /// The path in the incomplete or invalid request read so far, which selects the format of its error.
     pub fn path(&self) -> String {
         let start = self.rest().iter().position(|b| !b"\r\n".contains(b)).unwrap_or(self.rest().len());
         let line = self.rest()[start..].split(|&b| b == b'\r').next().unwrap_or_default();
@@ -94,7 +94,7 @@ impl<S: TimedRead> Incoming<S> {
         read
     }
 
-    /// As [`Incoming::fill`], within `part` of a request.
+    /// As [`Incoming::fill`], with an error for an end within `part` of a request.
     fn fill_within(&mut self, part: &str, deadline: Instant) -> Result<usize, NoRequest> {
         match self.fill(deadline) {
             Ok(0) => Err(ApiError::bad(format!("the connection ended within the {part}")).into()),
@@ -104,7 +104,7 @@ impl<S: TimedRead> Incoming<S> {
         }
     }
 
-    /// The next request's head, complete at `deadline`.
+    /// The next request's head, which must be complete by `deadline`.
     pub fn head(&mut self, limits: &Limits, deadline: Instant) -> Result<Head, NoRequest> {
         let mut scan = Scan::default();
         loop {
@@ -121,10 +121,10 @@ impl<S: TimedRead> Incoming<S> {
         }
     }
 
-    /// The body after a head, whole and within limits. It takes its memory from `share`.
+    /// Reads the body after a head, within the limits. Its memory is taken from `share`.
     pub fn body(&mut self, framing: Framing, limits: &Limits, share: Share) -> Result<Body, NoRequest> {
         let start = Instant::now();
-        // The time that a body may take grows with what has come of it.
+        // The time for a body grows with the bytes received.
         let deadline = |received: usize| later(start, limits.body_time.saturating_add(limits.time_of(received)));
         let mut body = Body::new(share);
         match framing {
@@ -135,7 +135,8 @@ impl<S: TimedRead> Incoming<S> {
         Ok(body)
     }
 
-    /// Appends `length` bytes to `body`, which has `most` in the end. Memory grows with what comes, not with what is announced.
+    /// Appends `length` bytes to `body`, which will have `most`. Memory grows with the bytes received, not with the
+    /// announcement.
     fn take(
         &mut self,
         length: usize,
@@ -155,7 +156,7 @@ impl<S: TimedRead> Incoming<S> {
         }
     }
 
-    /// Appends the data of all chunks to `body`, and drops the trailers.
+    /// Appends the data of all chunks to `body`, and drops trailers.
     fn chunks(
         &mut self,
         body: &mut Body,
@@ -182,7 +183,7 @@ impl<S: TimedRead> Incoming<S> {
         }
     }
 
-    /// Drops the trailers: none of them means anything here.
+    /// Drops the trailers, which have no meaning here.
     fn trailers(&mut self, limits: &Limits, deadline: Instant) -> Result<(), NoRequest> {
         let too_many = || ApiError::new(431, "too many trailers").code("headers_too_large");
         let mut trailers = Vec::new();
@@ -223,8 +224,8 @@ impl<S: TimedRead> Incoming<S> {
     }
 }
 
-/// The requests of a connection on which `peer` sends `bytes` and ends. The last is an error if the connection could not go
-/// on after it. What a server does with a connection, without one.
+/// The requests of a connection on which `peer` sends `bytes` and ends, as a server would read them. The last one is an
+/// error if the connection could not continue after it.
 pub fn requests(bytes: &[u8], peer: &Peer, limits: &Limits) -> Vec<Result<HttpRequest, ApiError>> {
     requests_of(&mut Incoming::new(bytes), peer, limits)
 }
@@ -263,7 +264,7 @@ fn too_long() -> ApiError {
 fn chunk(line: &[u8]) -> Result<(u64, usize), ApiError> {
     let size = line.split(|&b| b == b';').next().unwrap_or_default();
     let refused = || ApiError::bad("a chunk's length is no number");
-    // httparse takes an empty length for 0.
+    // httparse reads an empty length as 0.
     if !size.first().is_some_and(u8::is_ascii_hexdigit) {
         return Err(refused());
     }

@@ -1,4 +1,4 @@
-//! API keys: a file of them, in which a key may have a name, and which is read anew when it changes.
+//! API keys from a file, with optional names. The file is read again when it changes.
 
 use super::request::Client;
 use crate::machine::regular::{self, Links};
@@ -10,23 +10,23 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
-/// API keys. Clones are the same keys, and change together. Its debug output shows none.
+/// API keys. Clones share them. Debug output does not show them.
 #[derive(Clone, Default)]
 pub struct ApiKeys(Arc<KeyFile>);
 
 #[derive(Default)]
 struct KeyFile {
-    /// The file that they come from.
+    /// The file with the keys.
     path: Option<PathBuf>,
     state: RwLock<LoadedKeys>,
 }
 
 #[derive(Default)]
 struct LoadedKeys {
-    /// Requests need one. There may be none: all were revoked.
+    /// Whether requests need a key. There may be none left if all were revoked.
     needed: bool,
     keys: Vec<ApiKey>,
-    /// The file as it was when it was last read, and as it was last seen.
+    /// Stamps of the file at the last read and at the last check.
     read: Option<FileStamp>,
     seen: Option<FileStamp>,
 }
@@ -42,26 +42,26 @@ impl fmt::Debug for ApiKeys {
     }
 }
 
-/// Most bytes of a file of keys.
+/// The largest file of keys, in bytes.
 const MOST_BYTES: u64 = 1 << 20;
-/// What a file of keys has to be.
+/// The remedy for an invalid file.
 const REMEDY: &str = "write one key on each line, or `NAME: KEY`";
 
 impl ApiKeys {
-    /// Keys from a text with one on each line, as `KEY` or `NAME: KEY`. Empty lines do not count, nor those that begin with
-    /// `#`, nor blanks around names and keys. A key without a name is called by its line.
+    /// Parses keys, one per line, as `KEY` or `NAME: KEY`. Empty lines, lines that begin with `#`, and blanks around
+    /// names and keys are ignored. The name of a key without one is its line.
     ///
     /// # Errors
-    /// Input: a key has blanks, so that no request can bring it.
+    /// Input: a key contains blanks, so that no request could send it.
     pub fn parse(text: &str) -> Result<ApiKeys> {
         let state = LoadedKeys { needed: true, keys: parse(text, "the text")?, ..LoadedKeys::default() };
         Ok(ApiKeys(Arc::new(KeyFile { path: None, state: RwLock::new(state) })))
     }
 
-    /// Keys from a file, as [`ApiKeys::parse`].
+    /// Reads keys from a file in the format of [`ApiKeys::parse`].
     ///
     /// # Errors
-    /// Input: it cannot be read, is no regular file of UTF-8 text, has a line that is no key, or has no keys.
+    /// Input: the file cannot be read, is not a regular file of UTF-8 text, has an invalid line, or has no keys.
     pub fn read(path: &Path) -> Result<ApiKeys> {
         let (keys, read) = read(path)?;
         if keys.is_empty() {
@@ -71,8 +71,8 @@ impl ApiKeys {
         Ok(ApiKeys(Arc::new(KeyFile { path: Some(path.to_owned()), state })))
     }
 
-    /// Reads the file anew: what it has from here on are the keys, of all clones. One that has no keys any more leaves
-    /// none that is right.
+    /// Reads the file again. All clones have the new keys from then on. If the file has no keys any more, no key is
+    /// valid.
     ///
     /// # Errors
     /// As [`ApiKeys::read`]. The keys stay as they were.
@@ -80,7 +80,7 @@ impl ApiKeys {
         let Some(path) = &self.0.path else { return Ok(()) };
         let read = read(path);
         let mut state = self.0.state.write().unwrap_or_else(PoisonError::into_inner);
-        // What cannot be read is not tried again until it changes.
+        // A file that cannot be read is not tried again until it changes.
         state.read = state.seen;
         let (keys, stamp) = read?;
         if keys.is_empty() && !state.keys.is_empty() {
@@ -90,9 +90,8 @@ impl ApiKeys {
         Ok(())
     }
 
-    /// Reads the file anew if it has changed, and has then stayed as it is from one look to the next: a file that is
-    /// being written is not read in part. Returns whether it was read.
-    ///
+    /// Reads the file again if it has changed and was the same at the last two checks, so that a file is not read while
+    /// it is being written. Returns whether it was read.
     /// # Errors
     /// As [`ApiKeys::reread`].
     pub fn refresh(&self) -> Result<bool> {
@@ -106,11 +105,11 @@ impl ApiKeys {
         }
     }
 
-    /// As [`ApiKeys::refresh`], and logs what came of it.
+    /// As [`ApiKeys::refresh`], and logs the result.
     pub fn follow(&self) {
         let name = self.path().unwrap_or(Path::new("")).display();
         match self.refresh() {
-            // That they are gone is said where they are read.
+            // Already logged when the file was read.
             Ok(true) if self.with(|state| state.keys.is_empty()) => {}
             Ok(true) => log::warn!("{name} has changed, and its API keys hold from here on"),
             Ok(false) => {}
@@ -118,12 +117,12 @@ impl ApiKeys {
         }
     }
 
-    /// The file that they come from.
+    /// The file with the keys.
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
 
-    /// Whether these are the same keys as `other`, and not only equal ones.
+    /// Whether these are the same shared keys as `other`, as opposed to equal ones.
     pub(super) fn are(&self, other: &ApiKeys) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -132,17 +131,17 @@ impl ApiKeys {
         see(&self.0.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether requests need one.
+    /// Whether requests need a key.
     pub fn are_needed(&self) -> bool {
         self.with(|state| state.needed)
     }
 
-    /// Whether `given` is one of them. The time it takes says nothing of a key but its length.
+    /// Whether `given` is a valid key. The time taken reveals only the keys' lengths.
     pub fn has(&self, given: &str) -> bool {
         self.name_of(given).is_some()
     }
 
-    /// The name of the key that `given` is. The time it takes says nothing of a key but its length.
+    /// The name of the key `given`, if valid. The time taken reveals only the keys' lengths.
     pub fn name_of(&self, given: &str) -> Option<String> {
         self.with(|state| {
             let (mut found, mut at) = (Choice::from(0), 0_u64);
@@ -155,7 +154,7 @@ impl ApiKeys {
         })
     }
 
-    /// The client that a key stands for. `None`: it is the only one, and no `others` ask without it.
+    /// The client that a key stands for. `None`: it is the only key, and no `others` connect without one.
     pub(super) fn client(&self, given: &str, others: bool) -> Option<Client> {
         static NUMBERS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         let is_one = others || self.with(|state| state.keys.len() > 1);
@@ -165,7 +164,7 @@ impl ApiKeys {
 
 fn read(path: &Path) -> Result<(Vec<ApiKey>, Option<FileStamp>)> {
     let name = path.display();
-    // Before it is read: what is written meanwhile is found later.
+    // Taken before reading, so that a change in between is found later.
     let stamp = FileStamp::at(path);
     let bytes = regular::read(path, Links::Follow, MOST_BYTES).map_err(|fault| match fault {
         regular::ReadFault::Io(e) => Error::unreadable(path, &e),

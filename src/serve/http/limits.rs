@@ -1,30 +1,30 @@
-//! Bounds on what a peer may cost the server: connections, bytes and time.
+//! Limits on a peer's use of the server: connections, bytes and time.
 
 use std::time::Duration;
 
-/// How deep a request's JSON may nest. serde_json counts, and refuses the next level.
+/// The deepest nesting of a request's JSON. serde_json refuses the next level.
 pub const JSON_DEPTH: usize = 127;
 
-/// What a peer may cost: connections, bytes, and time. Every wait for a peer ends at a deadline that follows from these.
+/// Limits on a peer's connections, bytes and time. Every wait for a peer has a deadline that follows from these.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections at once. One more is answered 503 and closed.
+    /// The most open connections. Another one is answered 503 and closed.
     pub connections: usize,
-    /// Connections at once of one peer: an IPv4 address, an IPv6 network of 64 bits, or a user of a Unix socket. `None`
-    /// allows 64, and of this machine any number.
+    /// The most open connections of a peer: an IPv4 address, an IPv6 network of 64 bits, or a user of a Unix socket.
+    /// `None` means 64, or any number from this machine.
     pub connections_per_peer: Option<usize>,
     /// From a request's first byte to the end of its headers, and from a connection's start to its first byte.
     pub head_time: Duration,
     /// From an answer to the next request's first byte.
     pub idle_time: Duration,
-    /// What a body may take however short it is. Each received byte adds to it by [`Limits::least_rate`].
+    /// The base time for a body. Received bytes extend it by [`Limits::least_rate`].
     pub body_time: Duration,
-    /// What one write may take however short it is. Each byte of it adds to it by [`Limits::least_rate`].
+    /// The base time for a write. Its bytes extend it by [`Limits::least_rate`].
     pub write_time: Duration,
-    /// The least rate at which a peer sends a body or takes an answer, in bytes per second.
+    /// The lowest acceptable rate for sending a body or reading an answer, in bytes per second.
     pub least_rate: u64,
-    /// How long the rest of a refused request is read and dropped. A connection that is closed with bytes unread is reset,
-    /// and a reset may overtake the answer.
+    /// The time for which the rest of a refused request is read and dropped. Closing a connection with unread bytes
+    /// resets it, and the reset may overtake the answer.
     pub linger_time: Duration,
     /// Bytes of a request's line and headers, and of a chunked body's trailers.
     pub head_bytes: usize,
@@ -34,8 +34,8 @@ pub struct Limits {
     pub fields: usize,
     /// Bytes of a body.
     pub body_bytes: usize,
-    /// Bytes of memory that all requests' bodies may take together, and what is parsed of them. A client may have half of what
-    /// the others leave. One more body is answered 503.
+    /// The memory for all requests' bodies and parsed JSON, in bytes. A client may use half of what the others leave.
+    /// Beyond that requests are answered 503.
     pub memory_bytes: usize,
     /// The stack of a connection's thread, in bytes. The handler runs on it.
     pub stack_bytes: usize,
@@ -44,7 +44,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            // With the sockets that are being turned away it stays below 1024, the usual limit of open files.
+            // Together with sockets being turned away this stays below 1024, the usual limit of open files.
             connections: 512,
             connections_per_peer: None,
             head_time: Duration::from_secs(10),
@@ -58,20 +58,20 @@ impl Default for Limits {
             fields: 64,
             body_bytes: 8 << 20,
             memory_bytes: 256 << 20,
-            // JSON that nests as deep as it may takes half of it, where nothing optimises its parser.
+            // JSON of the deepest nesting takes half of it in an unoptimised build.
             stack_bytes: 512 << 10,
         }
     }
 }
 
 impl Limits {
-    /// Bytes of memory that what is parsed of one body may take. A text takes hardly more than its length, and small numbers
-    /// and lists many times theirs.
+    /// The most memory for the parsed JSON of one body, in bytes. A string takes little more than its length, but small
+    /// numbers and lists take many times theirs.
     pub(super) fn parsed_bytes(&self) -> usize {
         self.body_bytes.saturating_mul(4)
     }
 
-    /// What `bytes` bytes take at the least rate.
+    /// The time for `bytes` bytes at the lowest rate.
     pub(super) fn time_of(&self, bytes: usize) -> Duration {
         Duration::from_millis((bytes as u64).saturating_mul(1000) / self.least_rate.max(1))
     }

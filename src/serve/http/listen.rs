@@ -1,4 +1,4 @@
-//! Where connections come from: TCP, a Unix socket, or what the service manager opened.
+//! Sources of connections: TCP, Unix sockets, and sockets opened by the service manager.
 
 use super::guard::Guard;
 use super::request::Peer;
@@ -24,31 +24,31 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Where to wait for connections.
+/// A place to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
-    /// An address. Port 0 takes any that is free.
+    /// An address. Port 0 chooses a free port.
     Tcp(SocketAddr),
     /// A Unix socket.
     Unix {
-        /// Its path. A socket that nobody listens on any more is replaced.
+        /// Its path. An abandoned socket there is replaced.
         path: PathBuf,
-        /// Who may connect: the permission bits, such as `0o660`.
+        /// Its permission bits, such as `0o660`.
         mode: u32,
     },
-    /// The sockets that the service manager opened (`LISTEN_FDS`, systemd's socket activation).
+    /// The sockets opened by the service manager (`LISTEN_FDS`, systemd's socket activation).
     ///
-    /// Looks at the environment and removes what it used: listen before other threads read the environment.
+    /// Reads and removes environment variables, so listen before other threads read the environment.
     Activated,
-    /// An abstract Unix socket of that name, for the process that listens alone: others' connections are closed at once.
+    /// An abstract Unix socket for this process alone: connections of other processes are closed at once.
     Process(String),
 }
 
 impl Listen {
-    /// Checks, before it is opened, that what other machines reach is guarded.
+    /// Checks in advance that a place reachable from other machines is guarded.
     ///
     /// # Errors
-    /// Input: nothing guards it.
+    /// Input: it is not guarded.
     pub fn check(&self, guard: &Guard) -> Result<()> {
         match self {
             Listen::Tcp(address) => check_exposure(*address, &guard.of(|place| *place == ListenAddress::Tcp(*address))),
@@ -56,10 +56,10 @@ impl Listen {
         }
     }
 
-    /// Checks that keys are given for places that there are. Those of a service manager are known once they are opened.
+    /// Checks that keys are given for existing places only. Those of a service manager are known after opening.
     ///
     /// # Errors
-    /// Input: one is none.
+    /// Input: a place does not exist.
     pub fn check_keys(all: &[Listen], guard: &Guard) -> Result<()> {
         let is_it = |at: &Listen, place: &ListenAddress| match (at, place) {
             (Listen::Tcp(address), ListenAddress::Tcp(of)) => address == of,
@@ -74,7 +74,7 @@ impl Listen {
     }
 }
 
-/// The error where keys are given for a place that is none.
+/// The error for keys of a place that does not exist.
 pub(super) fn no_such_place(place: &ListenAddress) -> Error {
     let cause = format!("keys are given for {place}, and nothing listens there");
     Error::input(
@@ -90,12 +90,12 @@ impl Default for Listen {
     }
 }
 
-/// A listener, by where it is.
+/// The place of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListenAddress {
-    /// An address, as it was given or as it was taken.
+    /// An address, as given or as bound.
     Tcp(SocketAddr),
-    /// The path of a Unix socket, or the name of one that the service manager opened (`FileDescriptorName=`).
+    /// The path of a Unix socket, or the name of a service manager's socket (`FileDescriptorName=`).
     Named(PathBuf),
 }
 
@@ -108,14 +108,14 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// A socket that takes connections.
+/// A socket that accepts connections.
 #[derive(Debug)]
 pub(super) struct Listener {
     socket: ListenerSocket,
     _path: Option<OwnPath>,
-    /// Who may ask here.
+    /// The access rules for its connections.
     pub guard: Arc<Guard>,
-    /// Whoever opened it keeps it, and what waits there is for the next server.
+    /// Whether another process opened it. That process keeps it, and waiting connections are left for the next server.
     pub is_inherited: bool,
 }
 
@@ -123,15 +123,15 @@ pub(super) struct Listener {
 enum ListenerSocket {
     Tcp(TcpListener),
     Unix(UnixListener),
-    /// For this process alone.
+    /// For connections of this process only.
     Process(UnixListener),
 }
 
 impl Listener {
-    /// Opens what `at` names.
+    /// Opens the place `at`.
     ///
     /// # Errors
-    /// Input: the address or path cannot be had, is not this machine's, or can be reached from others and nothing guards it.
+    /// Input: the address or path cannot be bound, or is reachable from other machines without keys.
     pub fn open(at: &Listen, guard: &Guard) -> Result<Vec<Listener>> {
         let opened = match at {
             Listen::Tcp(address) => {
@@ -150,17 +150,17 @@ impl Listener {
                 let opened = std::os::unix::net::SocketAddr::from_abstract_name(name)
                     .and_then(|address| UnixListener::bind_addr(&address))
                     .map_err(|e| unbound("a socket of this process", &e))?;
-                // Whoever holds the process needs no key.
+                // Code in this process needs no key.
                 vec![Listener::new(ListenerSocket::Process(opened), Guard::default())]
             }
         };
         for listener in &opened {
-            // Between the wait for a connection and its taking the peer may have left.
+            // Non-blocking, because the peer may leave between poll and accept.
             let prepared = match &listener.socket {
                 ListenerSocket::Tcp(socket) => socket.set_nonblocking(true),
                 ListenerSocket::Unix(socket) | ListenerSocket::Process(socket) => socket.set_nonblocking(true),
             };
-            // As many as the system allows may wait: std's 128 are few for a burst.
+            // The longest backlog that the system allows; std's 128 is short for a burst.
             let prepared = prepared.and_then(|()| Ok(listen(&listener.as_fd(), Backlog::MAXALLOWABLE)?));
             prepared.map_err(|e| Error::failed(format!("cannot listen on {}: {e}", listener.name()), "report this"))?;
         }
@@ -171,10 +171,10 @@ impl Listener {
         Listener { socket, _path: None, guard: Arc::new(guard), is_inherited: false }
     }
 
-    /// Takes a connection that waits.
+    /// Accepts a waiting connection.
     ///
     /// # Errors
-    /// The system's: none waits, or there is no room for one more file.
+    /// A system error: no connection is waiting, or there are too many open files.
     pub fn accept(&self) -> io::Result<(OwnedFd, Peer)> {
         match &self.socket {
             ListenerSocket::Tcp(listener) => {
@@ -197,7 +197,7 @@ impl Listener {
         }
     }
 
-    /// The address, if it has one.
+    /// The TCP address, if any.
     pub fn address(&self) -> Option<SocketAddr> {
         match &self.socket {
             ListenerSocket::Tcp(listener) => listener.local_addr().ok(),
@@ -205,7 +205,7 @@ impl Listener {
         }
     }
 
-    /// What a user calls it.
+    /// The place in messages.
     pub fn name(&self) -> String {
         match &self.socket {
             ListenerSocket::Tcp(_) => {
@@ -229,14 +229,14 @@ impl AsFd for Listener {
     }
 }
 
-/// Takes a connection of another process, or of this one.
+/// Accepts a connection from any process.
 fn accept_unix(listener: &UnixListener) -> io::Result<(OwnedFd, Peer)> {
     let (stream, _) = listener.accept()?;
     let of = getsockopt(&stream, sockopt::PeerCredentials)?;
     Ok((stream.into(), Peer::Unix { pid: of.pid(), user: of.uid(), group: of.gid() }))
 }
 
-/// Refuses an address that others reach unless keys guard it, or the user wants it so.
+/// Refuses an address that other machines can reach, unless there are keys or the user allows it.
 fn check_exposure(address: SocketAddr, guard: &Guard) -> Result<()> {
     match address.ip().to_canonical().is_loopback() || guard.open_to_all || guard.keys.are_needed() {
         true => Ok(()),
@@ -253,7 +253,7 @@ fn check_exposure(address: SocketAddr, guard: &Guard) -> Result<()> {
     }
 }
 
-/// An address or path that cannot be had.
+/// The error for an address or path that cannot be bound.
 fn unbound(what: &str, e: &io::Error) -> Error {
     let remedy = match e.kind() {
         ErrorKind::AddrInUse => "choose another, or end what listens there",
@@ -265,11 +265,11 @@ fn unbound(what: &str, e: &io::Error) -> Error {
     Error::input(format!("cannot listen on {what}: {e}"), remedy)
 }
 
-/// Opens a Unix socket at `path`, in place of one that nobody listens on.
+/// Opens a Unix socket at `path`, replacing an abandoned one.
 fn open_unix(path: &Path, mode: u32) -> Result<(UnixListener, OwnPath)> {
     let name = path.display().to_string();
     let failed = |e: io::Error| unbound(&name, &e);
-    // Two servers that start at once must not both take the socket of a third for abandoned.
+    // Prevents two servers that start at once from both replacing the same abandoned socket.
     let _lock = lock_directory(path).map_err(failed)?;
     match path.symlink_metadata() {
         Ok(found) if !found.file_type().is_socket() => {
@@ -277,7 +277,7 @@ fn open_unix(path: &Path, mode: u32) -> Result<(UnixListener, OwnPath)> {
         }
         Ok(_) => match UnixStream::connect(path) {
             Err(e) if e.kind() == ErrorKind::ConnectionRefused => std::fs::remove_file(path).map_err(failed)?,
-            // Whether it is taken or may not be asked, it is not ours to remove.
+            // In use or inaccessible, so it must not be removed.
             Err(e) if e.kind() != ErrorKind::WouldBlock => return Err(failed(e)),
             _ => return Err(failed(Errno::EADDRINUSE.into())),
         },
@@ -287,7 +287,7 @@ fn open_unix(path: &Path, mode: u32) -> Result<(UnixListener, OwnPath)> {
     let opened = || -> io::Result<OwnedFd> {
         let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
         bind(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
-        // Nobody can connect before the mode holds, since nobody listens yet.
+        // Set before listening, so that no client can connect without permission.
         std::fs::set_permissions(path, Permissions::from_mode(mode))?;
         listen(&fd, Backlog::MAXALLOWABLE)?;
         Ok(fd)
@@ -297,10 +297,11 @@ fn open_unix(path: &Path, mode: u32) -> Result<(UnixListener, OwnPath)> {
     Ok((listener, path))
 }
 
-/// Keeps other servers from opening sockets in a path's directory until it is dropped. `None`: somebody has had the lock for
-/// longer than a server takes. Whoever may read the directory can lock it, so that ends nothing and stops nobody.
+/// Locks a path's directory against other servers that open sockets there, until it is dropped. `None`: the lock was
+/// held for longer than a server needs. Every user who can read the directory can lock it, so the lock is only
+/// advisory.
 fn lock_directory(path: &Path) -> io::Result<Option<Flock<File>>> {
-    /// Servers hold it for milliseconds.
+    /// Servers hold the lock for milliseconds.
     const PATIENCE: Duration = Duration::from_secs(2);
     const PAUSE: Duration = Duration::from_millis(5);
     let mut directory = File::open(parent_of(path))?;
@@ -319,7 +320,7 @@ fn lock_directory(path: &Path) -> io::Result<Option<Flock<File>>> {
     }
 }
 
-/// A socket's path, removed when it is dropped if the file there is still the one that was made.
+/// A socket's path. When it is dropped the file is removed, if it is still the same one.
 #[derive(Debug)]
 struct OwnPath {
     path: PathBuf,
@@ -330,7 +331,7 @@ struct OwnPath {
 impl OwnPath {
     fn new(path: &Path) -> io::Result<OwnPath> {
         let found = path.symlink_metadata()?;
-        // The server may change its directory later.
+        // Absolute, because the working directory may change.
         Ok(OwnPath { path: std::path::absolute(path)?, device: found.dev(), inode: found.ino() })
     }
 }
@@ -345,7 +346,7 @@ impl Drop for OwnPath {
     }
 }
 
-/// The sockets that the service manager opened.
+/// The sockets opened by the service manager.
 fn activated(guard: &Guard) -> Result<Vec<Listener>> {
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
     let names: Vec<&str> = names.split(':').collect();

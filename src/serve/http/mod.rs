@@ -1,8 +1,9 @@
-//! HTTP/1.1 over std's sockets: one thread a connection, every wait with a deadline, and nothing of models.
+//! An HTTP/1.1 server on std's sockets, independent of models: one thread per connection, and a deadline for every
+//! wait.
 //!
-//! [`Server::bind`] opens sockets, [`Server::run`] answers with a [`Handler`] until a [`Drainer`] stops it. A request
-//! reaches the handler whole and within [`Limits`], and allowed by the [`Guard`]. Its [`Responder`] is one answer or a
-//! [`ResponseStream`], and a [`PeerWatch`] says whether the peer still waits for it.
+//! [`Server::bind`] opens sockets, [`Server::run`] answers by a [`Handler`] until a [`Drainer`] stops it. The handler
+//! gets complete requests within [`Limits`] that the [`Guard`] has accepted. It answers by a [`Responder`], at once or
+//! by a [`ResponseStream`], and a [`PeerWatch`] tells whether the peer is still waiting.
 //!
 //! ```no_run
 //! use kiln::serve::http::{ApiError, EVENTS, Gone, Guard, HttpRequest, Limits, Listen, Method, Responder, Server};
@@ -58,10 +59,10 @@ pub use request::{Client, Headers, HttpRequest, Method, Peer};
 pub use server::Server;
 pub use socket::{Gone, PeerWatch};
 
-/// Answers requests, many at once.
+/// Answers requests, many at the same time.
 ///
-/// It runs on the connection's thread, whose stack is small ([`Limits::stack_bytes`]). A panic costs its request a 500, or
-/// ends its stream with an error. A handler that returns without an answer, and without [`Gone`], costs a 500 as well.
+/// It runs on the connection's thread, whose stack is small ([`Limits::stack_bytes`]). A panic becomes a 500, or ends
+/// the stream with an error. Returning without an answer, and without [`Gone`], becomes a 500 as well.
 pub trait Handler: Sync {
     /// Answers `request` by `reply`.
     ///
@@ -69,12 +70,12 @@ pub trait Handler: Sync {
     /// The peer is gone: the connection is closed.
     fn handle(&self, request: HttpRequest, reply: Responder<'_>) -> Result<(), Gone>;
 
-    /// How errors are worded on a path, also those of requests that do not reach the handler.
+    /// The error format of a path, also for requests that do not reach the handler.
     fn wording(&self, _path: &str) -> ErrorWording {
         ApiError::to_json
     }
 
-    /// Whether such a request's body is read. Where it is not, the connection ends with the answer if there is one.
+    /// Whether the body of such a request is read. If not, a request with a body ends its connection.
     fn takes_body(&self, _method: Method, _path: &str) -> bool {
         true
     }

@@ -1,7 +1,8 @@
-//! A request's head: where it ends, and what it says (RFC 9112).
+//! Parsing of a request's head (RFC 9112).
 //!
-//! What two readers of one connection could take differently is refused: a line that ends in a bare LF, a folded header, a
-//! length given twice or in two ways, a doubled Host. Otherwise a proxy before Kiln and Kiln might see different requests.
+//! Anything that two parsers could read differently is refused: a line that ends in a bare LF, a folded header, a
+//! length given twice or in two ways, a doubled Host. Otherwise a proxy in front of Kiln and Kiln might see different
+//! requests.
 
 use super::error::ApiError;
 use super::limits::Limits;
@@ -9,63 +10,63 @@ use super::request::{Headers, Method};
 use percent_encoding::percent_decode_str;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The line and the headers of a request.
+/// The request line and headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Head {
     pub method: Method,
-    /// HEAD, which `method` has as GET.
+    /// Whether the method is HEAD; `method` is GET then.
     pub is_head: bool,
     pub path: String,
     pub query: Vec<(String, String)>,
     pub headers: Headers,
     /// HTTP/1.1 as opposed to HTTP/1.0.
     pub is_1_1: bool,
-    /// Whom the request is meant for: the target's authority, else the header. HTTP/1.0 may do without.
+    /// The host: the authority in the target, else the header. HTTP/1.0 may have none.
     pub host: Option<HostName>,
     pub framing: Framing,
-    /// The peer waits for `100 Continue` before it sends the body.
+    /// Whether the peer waits for `100 Continue` before it sends the body.
     pub expects: bool,
-    /// The peer would send more requests on this connection.
+    /// Whether the peer may send more requests on this connection.
     pub keep: bool,
 }
 
-/// How a body's end is found.
+/// The framing of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// There is none.
+    /// No body.
     None,
-    /// Its number of bytes.
+    /// A length in bytes.
     Length(usize),
-    /// By chunks.
+    /// Chunks.
     Chunked,
 }
 
-/// The name or address of a server, without the port.
+/// The name or address of a host, without the port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HostName {
-    /// Lower case, without a final dot and without an address's brackets.
+    /// In lower case, without a trailing dot and without brackets around an address.
     pub name: String,
     pub is_address: bool,
-    /// As it was given, with the port.
+    /// As sent, with the port.
     pub text: String,
 }
 
-/// Finds the end of a head in bytes that arrive in pieces. Each byte is looked at once, and what cannot become a head is
-/// refused when its line ends, or when there is too much of it.
+/// Finds the end of a head in bytes that arrive in pieces. Each byte is looked at once. Invalid input is refused at the
+/// end of its line, or when it exceeds the limits.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    /// Bytes looked at.
+    /// The number of bytes looked at.
     at: usize,
-    /// Where the present line starts.
+    /// The start of the current line.
     line: usize,
-    /// Where the head starts, after empty lines.
+    /// The start of the head, after empty lines.
     start: usize,
-    /// Complete lines of the head.
+    /// The number of complete lines.
     lines: usize,
 }
 
 impl Scan {
-    /// The head's range in `bytes`, if its end is there. `bytes` are those of the last call, and more.
+    /// The head's range in `bytes`, if it is complete. `bytes` must extend those of the last call.
     pub fn end(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<std::ops::Range<usize>>, ApiError> {
         while let Some(length) = bytes[self.at..].iter().position(|&b| b == b'\n') {
             let end = self.at + length;
@@ -75,13 +76,13 @@ impl Scan {
             check_line(line.len(), self.lines, limits)?;
             check_head(self.at, limits)?;
             match line.first() {
-                // An empty line before a request is left over from the one before.
+                // An empty line before a request may be left from the previous one.
                 None if self.lines == 0 => self.start = self.at,
                 None => return Ok(Some(self.start..self.at)),
                 Some(b' ' | b'\t') => return Err(ApiError::bad("a line of the headers starts with a space")),
                 Some(_) => self.lines += 1,
             }
-            // The first line is no header.
+            // Plus the request line.
             if self.lines > limits.fields + 1 {
                 let message = format!("more than {} headers", limits.fields);
                 return Err(ApiError::new(431, message).code("headers_too_large"));
@@ -97,15 +98,16 @@ impl Scan {
     }
 }
 
-/// The line that starts at `start` and whose LF lies at `end`.
+/// The line from `start` to the LF at `end`.
 pub(super) fn line_before(bytes: &[u8], start: usize, end: usize) -> Result<&[u8], ApiError> {
     bytes[start..end].strip_suffix(b"\r").ok_or_else(|| ApiError::bad("a line ends in LF without CR"))
 }
 
-/// Refuses what begins no request before its line has come: a TLS hello, for one, has no line, and its sender waits.
+/// Refuses bytes that cannot begin a request before a line end arrives: a TLS hello has no line end, and its sender
+/// waits.
 fn check_method(line: &[u8]) -> Result<(), ApiError> {
     let method = line.split(|&b| b == b' ').next().unwrap_or_default();
-    // What a line ends in may stand before it, and httparse judges the rest.
+    // A leading line end is allowed; httparse checks the rest.
     let is_token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
     match method.strip_suffix(b"\r").unwrap_or(method).iter().all(is_token) {
         true => Ok(()),
@@ -134,7 +136,7 @@ fn check_head(length: usize, limits: &Limits) -> Result<(), ApiError> {
 }
 
 impl Head {
-    /// Parses a head that [`Scan`] found.
+    /// Parses a head found by [`Scan`].
     pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, ApiError> {
         let mut fields = vec![httparse::EMPTY_HEADER; limits.fields];
         let mut parsed = httparse::Request::new(&mut fields);
@@ -173,7 +175,7 @@ impl Head {
     }
 }
 
-/// What is wrong with a head that httparse refuses.
+/// The error for a head that httparse refuses.
 fn refusal(e: httparse::Error, bytes: &[u8]) -> ApiError {
     let line = bytes.split(|&b| b == b'\r').next().unwrap_or_default();
     let mut words = line.rsplit(|&b| b == b' ');
@@ -193,7 +195,7 @@ fn is_version(word: &[u8]) -> bool {
         if major.is_ascii_digit() && minor.is_ascii_digit())
 }
 
-/// What the first line asks for.
+/// The target in the request line.
 struct RequestTarget<'a> {
     authority: Option<&'a str>,
     path: &'a str,
@@ -224,7 +226,7 @@ impl<'a> RequestTarget<'a> {
     }
 }
 
-/// Undoes percent-encoding.
+/// Decodes percent-encoding.
 fn decode(text: &str) -> Result<String, ApiError> {
     match percent_decode_str(text).decode_utf8() {
         Ok(decoded) if !decoded.contains('\0') => Ok(decoded.into_owned()),
@@ -232,7 +234,7 @@ fn decode(text: &str) -> Result<String, ApiError> {
     }
 }
 
-/// The names and values of a query, as forms encode them.
+/// The names and values of a query in form encoding.
 fn pairs(query: &str) -> Result<Vec<(String, String)>, ApiError> {
     let word = |text: &str| decode(&text.replace('+', " "));
     let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
@@ -242,7 +244,7 @@ fn pairs(query: &str) -> Result<Vec<(String, String)>, ApiError> {
     pairs.collect()
 }
 
-/// Whom the request is meant for.
+/// The host of a request.
 fn host(headers: &Headers, authority: Option<&str>, is_1_1: bool) -> Result<Option<HostName>, ApiError> {
     let mut given = headers.all("host");
     let header = given.next();
@@ -257,7 +259,7 @@ fn host(headers: &Headers, authority: Option<&str>, is_1_1: bool) -> Result<Opti
 }
 
 impl HostName {
-    /// Parses `name`, `name:port`, `address`, `[address]:port`. An empty text is a host without a name.
+    /// Parses `name`, `name:port`, `address` or `[address]:port`. An empty text is a host without a name.
     pub fn parse(text: &str) -> Result<HostName, ApiError> {
         let refused = || ApiError::bad("the Host is no name or address");
         let (name, port) = match text.strip_prefix('[') {
@@ -278,7 +280,7 @@ impl HostName {
     }
 }
 
-/// How the body's end is found.
+/// The framing of the body.
 fn framing(headers: &Headers, method: Method, is_1_1: bool, limits: &Limits) -> Result<Framing, ApiError> {
     let mut lengths = headers.all("content-length");
     let (length, second) = (lengths.next(), lengths.next());
@@ -309,7 +311,7 @@ fn framing(headers: &Headers, method: Method, is_1_1: bool, limits: &Limits) -> 
         (Some(text), None) if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) => {
             Err(ApiError::bad("Content-Length is no number"))
         }
-        // A number that does not fit is too large as well.
+        // A number that overflows is too large as well.
         (Some(text), None) => match text.parse().ok().filter(|&length| length <= limits.body_bytes) {
             Some(0) => Ok(Framing::None),
             Some(length) => Ok(Framing::Length(length)),

@@ -1,4 +1,4 @@
-//! The answer to a request: whole, or as a stream.
+//! The answer to a request, whole or as a stream.
 
 use super::access::Notes;
 use super::connections::Connections;
@@ -11,59 +11,59 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// One request's answer, on the connection's side.
+/// The connection's side of a request's answer.
 pub(super) struct Exchange {
     socket: Arc<Socket>,
     limits: Arc<Limits>,
     connections: Arc<Connections>,
-    /// What the request's head says of its answer.
+    /// The form of the answer, from the request's head.
     pub form: ResponseForm,
-    /// Headers that any answer to this request carries.
+    /// Headers of every answer to this request.
     pub shared: Vec<(&'static str, String)>,
-    /// How its errors are worded.
+    /// The error format.
     pub words: ErrorWording,
-    /// How a stream ends that the handler left unfinished.
+    /// The final text of a stream that the handler did not finish.
     last_words: LastWords,
-    /// What the handler notes of the request.
+    /// The handler's notes on the request.
     pub notes: Notes,
     pub state: ResponseState,
-    /// Of the answer, once it has begun.
+    /// The answer's status, once it has begun.
     pub status: Option<u16>,
 }
 
-/// What the request's head says of its answer. Before one is read: that of HTTP/1.1, on a connection that ends.
+/// The form of an answer, from the request's head. Before a head is read: HTTP/1.1, and the connection ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ResponseForm {
     pub is_1_1: bool,
-    /// The answer is headers alone.
+    /// Whether only headers are sent.
     pub is_head: bool,
-    /// The connection goes on.
+    /// Whether the connection continues.
     pub keep: bool,
 }
 
-/// How far an answer is.
+/// The state of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResponseState {
-    /// It has not begun.
+    /// Not begun.
     Due,
-    /// A stream has begun.
+    /// A stream in progress.
     Streaming(Ending),
-    /// A stream ended with an error, and must not end cleanly.
+    /// A stream that ended with an error, and must not end cleanly.
     Failed(Ending),
-    /// It is complete.
+    /// Complete.
     Done,
     /// The peer is gone.
     Gone,
 }
 
-/// How the peer finds a stream's end.
+/// The way in which the peer recognises a stream's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// By the last chunk.
+    /// The last chunk.
     Chunk,
-    /// By the connection's end (HTTP/1.0).
+    /// The end of the connection (HTTP/1.0).
     Connection,
-    /// It has only headers (HEAD).
+    /// No body at all (HEAD).
     Headers,
 }
 
@@ -79,17 +79,17 @@ impl Exchange {
         Responder { exchange: self }
     }
 
-    /// From here on the socket may send the answer's first bytes ahead.
+    /// Allows the socket to send the answer's first bytes ahead.
     pub fn expect_answer(&self) {
         self.socket.expect_answer();
     }
 
-    /// Asks a peer that waits for it to send the body.
+    /// Sends `100 Continue` to a peer that waits for it.
     pub fn proceed(&mut self) -> Result<(), Gone> {
         self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     }
 
-    /// Writes within the time that a peer may take.
+    /// Writes within the time limit for the peer.
     fn write(&mut self, bytes: &[u8]) -> Result<(), Gone> {
         if self.state == ResponseState::Gone {
             return Err(Gone);
@@ -98,16 +98,16 @@ impl Exchange {
         self.socket.write(bytes, deadline).inspect_err(|_| self.state = ResponseState::Gone)
     }
 
-    /// Writes the first bytes of an answer, which start with the status line.
+    /// Writes the first bytes of an answer, beginning with the status line.
     fn begin(&mut self, status: u16, bytes: &[u8]) -> Result<(), Gone> {
         self.status = Some(status);
         let sent_ahead = self.socket.begin_answer();
         self.write(bytes.get(sent_ahead..).unwrap_or_default())
     }
 
-    /// The status line and headers up to those that say where the body ends.
+    /// The status line and headers, without those for the body's framing.
     fn head(&mut self, status: u16, content_type: Option<&str>, headers: &[(&str, &str)]) -> String {
-        // The answer tells the peer not to send more, and a server that stops wants none.
+        // While draining, the answer announces that the connection closes.
         self.form.keep &= !self.connections.is_draining();
         let mut head = format!("HTTP/1.1 {status} {}\r\n", reason(status));
         field(&mut head, "Date", &httpdate::fmt_http_date(SystemTime::now()));
@@ -133,7 +133,8 @@ impl Exchange {
         head.push_str("\r\n");
     }
 
-    /// Writes a chunk of a stream. Nothing for HEAD, and nothing where there is nothing, since an empty chunk is the last.
+    /// Writes a chunk of a stream. Writes nothing for HEAD or for empty `bytes`, since an empty chunk would end the
+    /// stream.
     fn write_part(&mut self, ending: Ending, bytes: &[u8]) -> Result<(), Gone> {
         match ending {
             _ if bytes.is_empty() => Ok(()),
@@ -148,7 +149,8 @@ impl Exchange {
         }
     }
 
-    /// Ends an answer that the handler left unfinished: an error where none has begun, and a stream's last words.
+    /// Ends an answer that the handler did not finish: by an error if it has not begun, else by the stream's last
+    /// words.
     pub fn give_up(&mut self) {
         if matches!(self.state, ResponseState::Due | ResponseState::Streaming(_)) {
             self.notes.set("error", "internal_error");
@@ -168,32 +170,32 @@ impl Exchange {
     }
 }
 
-/// Adds a header. A value stays within its line, whatever it quotes.
+/// Adds a header. Line breaks in the value are removed.
 fn field(head: &mut String, name: &str, value: &str) {
     let value = value.replace(|c: char| c.is_control(), " ");
     // Writing to a string cannot fail.
     let _ = write!(head, "{name}: {value}\r\n");
 }
 
-/// Answers one request: by [`Responder::send`], [`Responder::json`], [`Responder::error`] or [`Responder::stream`].
+/// Answers a request: by [`Responder::send`], [`Responder::json`], [`Responder::error`] or [`Responder::stream`].
 ///
-/// Each fails with [`Gone`] where the peer does not take the answer. The handler then stops, and returns that.
+/// Each fails with [`Gone`] if the peer does not take the answer. The handler should then return that.
 pub struct Responder<'a> {
     exchange: &'a mut Exchange,
 }
 
 impl<'a> Responder<'a> {
-    /// Looks after the peer, from any thread.
+    /// A watch on the peer, for any thread.
     pub fn watch(&self) -> PeerWatch {
         self.exchange.watch()
     }
 
-    /// What is noted of the request for the access log, from any thread.
+    /// The notes on the request for the access log, for any thread.
     pub fn notes(&self) -> Notes {
         self.exchange.notes.clone()
     }
 
-    /// Adds a header to the answer that is sent, whichever it is.
+    /// Adds a header to any answer sent later.
     pub fn with_header(self, name: &'static str, value: String) -> Responder<'a> {
         self.exchange.shared.push((name, value));
         self
@@ -215,7 +217,7 @@ impl<'a> Responder<'a> {
         self.exchange.send(status, None, headers, b"")
     }
 
-    /// Sends `value`.
+    /// Sends a JSON value.
     ///
     /// # Errors
     /// The peer is gone.
@@ -223,7 +225,7 @@ impl<'a> Responder<'a> {
         self.send(status, JSON, &[], value.to_string().as_bytes())
     }
 
-    /// Sends an error, in the words of its path ([`super::Handler::wording`]).
+    /// Sends an error in the format of its path ([`super::Handler::wording`]).
     ///
     /// # Errors
     /// The peer is gone.
@@ -233,7 +235,7 @@ impl<'a> Responder<'a> {
         self.send(e.status, JSON, &headers, body.as_bytes())
     }
 
-    /// Begins a stream with status 200, and sends its headers.
+    /// Begins a stream with status 200 and sends its headers.
     ///
     /// # Errors
     /// The peer is gone.
@@ -245,7 +247,7 @@ impl<'a> Responder<'a> {
             _ => Ending::Connection,
         };
         exchange.form.keep &= ending != Ending::Connection;
-        // A proxy passes each write on at once, and keeps none.
+        // Tells proxies to forward each write at once and to cache nothing.
         let headers = [("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no")];
         let mut head = exchange.head(200, Some(content_type), &headers);
         match ending {
@@ -281,7 +283,7 @@ impl Exchange {
         body: &[u8],
     ) -> Result<(), Gone> {
         let mut head = self.head(status, content_type, headers);
-        // RFC 9110, 8.6: these have no body, and so no length.
+        // RFC 9110, 8.6: answers with these statuses have no body and no length.
         let has_body = status >= 200 && !matches!(status, 204 | 304);
         if has_body {
             field(&mut head, "Content-Length", &body.len().to_string());
@@ -297,29 +299,29 @@ impl Exchange {
     }
 }
 
-/// An answer that is sent as it is made. Each write goes out at once.
+/// A streamed answer. Each write is sent at once.
 ///
-/// [`ResponseStream::finish`] ends it. A stream that is dropped without it is aborted when the handler returns or
-/// panics: it ends in its last words, which of events are OpenAI's error unless others are given, and the connection
-/// ends so that the peer sees the stream cut off (HTTP/1.1: no last chunk; HTTP/1.0 over TCP: a reset).
+/// [`ResponseStream::finish`] ends it. A stream dropped without it is aborted when the handler returns or panics: its
+/// last words are sent, by default OpenAI's error as an event, and the connection ends so that the peer sees the stream
+/// cut off (HTTP/1.1: no last chunk; HTTP/1.0 over TCP: a reset).
 pub struct ResponseStream<'a> {
     exchange: &'a mut Exchange,
     ending: Ending,
 }
 
 impl ResponseStream<'_> {
-    /// The same stream, which ends in these words where the handler leaves it unfinished.
+    /// Sets the last words, sent if the handler does not finish the stream.
     pub fn with_last_words(self, last_words: LastWords) -> Self {
         self.exchange.last_words = last_words;
         self
     }
 
-    /// Looks after the peer, from any thread.
+    /// A watch on the peer, for any thread.
     pub fn watch(&self) -> PeerWatch {
         self.exchange.watch()
     }
 
-    /// Sends `bytes` in one write. Waits for a slow reader, [`Limits::write_time`] at most and its share by rate.
+    /// Sends `bytes` in one write. Waits for a slow reader for [`Limits::write_time`], extended by the rate.
     ///
     /// # Errors
     /// The peer is gone, or reads too slowly.
@@ -339,7 +341,7 @@ impl ResponseStream<'_> {
         Ok(())
     }
 
-    /// Ends the stream after `last`, the caller's words for what went wrong, as a stream that was cut off.
+    /// Ends the stream with an error: sends `last` and marks the stream as cut off.
     ///
     /// # Errors
     /// The peer is gone, or reads too slowly.
@@ -350,7 +352,7 @@ impl ResponseStream<'_> {
     }
 }
 
-/// The words beside a status. HTTP/1.1 wants some, and nobody reads them.
+/// The reason phrase of a status, required by HTTP/1.1 but not used.
 fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
@@ -382,7 +384,7 @@ fn reason(status: u16) -> &'static str {
     }
 }
 
-/// An error as a whole answer, for a connection that is turned away.
+/// An error as a complete answer, for a connection that is turned away.
 pub(super) fn error_answer(e: &ApiError) -> Vec<u8> {
     let body = e.to_json().to_string();
     let mut answer = format!("HTTP/1.1 {} {}\r\n", e.status, reason(e.status));

@@ -1,4 +1,4 @@
-//! A request as a handler sees it.
+//! A request in the form that handlers get.
 
 use super::body::Body;
 use super::parse::Head;
@@ -8,19 +8,19 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 /// A complete request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct HttpRequest {
-    /// What is asked. HEAD arrives as [`Method::Get`], and its reply sends headers alone.
+    /// The method. HEAD arrives as [`Method::Get`], and only headers are sent.
     pub method: Method,
-    /// The path with its percent-encoding undone, starting with `/`; `*` for `OPTIONS *`.
+    /// The path, percent-decoded, starting with `/`; `*` for `OPTIONS *`.
     pub path: String,
-    /// The query's names and values in their order, with their encoding undone.
+    /// The query's names and values in order, decoded.
     pub query: Vec<(String, String)>,
     /// The headers.
     pub headers: Headers,
-    /// The body, whole. Empty where the handler takes none.
+    /// The complete body. Empty if the handler does not take one.
     pub body: Body,
-    /// Who is at the other end.
+    /// The sender.
     pub peer: Peer,
-    /// With whom it shares what a client may have.
+    /// The client in whose name the request uses resources.
     pub client: Client,
 }
 
@@ -43,7 +43,7 @@ impl HttpRequest {
     }
 }
 
-/// What a request asks. The server answers 501 to any other method.
+/// A request's method. The server answers 501 to any other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// GET, or HEAD.
@@ -58,7 +58,7 @@ pub enum Method {
     Delete,
     /// OPTIONS.
     Options,
-    /// TRACE, which no path takes: it is answered 405 and not 501, since it is no unknown method.
+    /// TRACE. No path accepts it, but as a known method it is answered 405 instead of 501.
     Trace,
     /// QUERY, likewise.
     Query,
@@ -77,7 +77,7 @@ impl Method {
         Method::Query,
     ];
 
-    /// The names that arrive as this method.
+    /// The names mapped to this method.
     pub(super) fn names(self) -> &'static [&'static str] {
         match self {
             Method::Get => &["GET", "HEAD"],
@@ -91,7 +91,7 @@ impl Method {
         }
     }
 
-    /// Whether it carries a body, so that its length has to be said.
+    /// Whether the method has a body, so that its length must be given.
     pub(super) fn has_body(self) -> bool {
         matches!(self, Method::Post | Method::Put | Method::Patch)
     }
@@ -103,12 +103,12 @@ impl fmt::Display for Method {
     }
 }
 
-/// Names and values in their order. Names are compared without regard to case.
+/// Names and values in order. Names are compared ignoring case.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Headers(pub(super) Vec<(String, String)>);
 
 impl Headers {
-    /// The first value of a name. Bytes that are not UTF-8 are U+FFFD in it.
+    /// The first value of a name. Bytes that are not UTF-8 become U+FFFD.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.all(name).next()
     }
@@ -118,18 +118,18 @@ impl Headers {
         self.0.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// Whether one of the comma-separated words of a name's values is `word`.
+    /// Whether a comma-separated list in a name's values contains `word`.
     pub(super) fn lists(&self, name: &str, word: &str) -> bool {
         self.all(name).flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(word))
     }
 }
 
-/// Who is at the other end of a connection.
+/// The other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Peer {
     /// An address.
     Tcp(SocketAddr),
-    /// A process of this machine, as it was when it connected.
+    /// A process on this machine, with its ids when it connected.
     Unix {
         /// Its process id.
         pid: i32,
@@ -149,14 +149,14 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Who counts as one where clients have shares: of connections, of memory, of places among the replies.
+/// The unit by which resources are shared: connections, memory, and slots for replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Client {
-    /// An IPv4 address, or an IPv6 network of 64 bits, which is what one customer of a provider has.
+    /// An IPv4 address, or an IPv6 network of 64 bits, the usual size for one customer.
     Address(IpAddr),
     /// A user of this machine.
     User(u32),
-    /// The holder of one of several API keys, wherever it asks from. The number means nothing outside of this process.
+    /// The holder of one of several API keys, from any address. The number is meaningful in this process only.
     Key(u64),
 }
 

@@ -1,4 +1,4 @@
-//! Takes connections and gives each a thread, until told to stop.
+//! Accepts connections and starts a thread for each, until the server stops.
 
 use super::Handler;
 use super::access::{AccessLog, AccessRecord, Outcome};
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant, SystemTime};
 
-/// A server that is bound to its addresses, and runs with [`Server::run`].
+/// A server bound to its addresses, to be run by [`Server::run`].
 #[derive(Debug)]
 pub struct Server {
     listeners: Vec<Listener>,
@@ -36,14 +36,15 @@ pub struct Server {
     connections: Arc<Connections>,
 }
 
-/// How long no connection is taken after the system had no room for one.
+/// The pause after the system had no resources for another connection.
 const REST: Duration = Duration::from_millis(50);
 
 impl Server {
-    /// Opens every place of `listen`.
+    /// Opens all places in `listen`.
     ///
     /// # Errors
-    /// Input: a place cannot be had, or can be reached from other machines without keys. Failed: the system has no room.
+    /// Input: a place cannot be opened, or is reachable from other machines without keys. Failed: the system lacks
+    /// resources.
     pub fn bind(listen: &[Listen], limits: Limits, guard: Guard) -> Result<Server> {
         let opened = listen.iter().map(|at| Listener::open(at, &guard)).collect::<Result<Vec<_>>>()?;
         let listeners: Vec<Listener> = opened.into_iter().flatten().collect();
@@ -58,28 +59,28 @@ impl Server {
         Ok(Server { listeners, limits: Arc::new(limits), access, connections: Arc::new(connections) })
     }
 
-    /// The same server, which notes each request.
+    /// Sets the access log.
     pub fn with_access_log(self, access: AccessLog) -> Server {
         Server { access, ..self }
     }
 
-    /// The TCP addresses that it listens on.
+    /// The TCP addresses listened on.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(Listener::address).collect()
     }
 
-    /// What it listens on, in words.
+    /// The places listened on, as text.
     pub fn names(&self) -> Vec<String> {
         self.listeners.iter().map(Listener::name).collect()
     }
 
-    /// Stops the server from any thread, also before it runs.
+    /// A handle to stop the server from any thread, even before it runs.
     pub fn drainer(&self) -> Drainer {
         Drainer(self.connections.clone())
     }
 
-    /// Answers requests until the server is told to stop, and returns once all connections have ended and the handler
-    /// has returned from each. A handler that looks at its [`super::PeerWatch`] does so soon after the drain's grace.
+    /// Answers requests until the server is stopped, and returns when all connections have ended and all handlers have
+    /// returned. Handlers that check their [`super::PeerWatch`] return soon after the drain's grace.
     pub fn run<H: Handler + ?Sized>(self, handler: &H) {
         let Server { listeners, limits, access, connections } = self;
         let budget = Arc::new(MemoryBudget::new(limits.memory_bytes, limits.parsed_bytes()));
@@ -99,24 +100,24 @@ impl Server {
     }
 }
 
-/// Where connections are taken or turned away.
+/// Accepts connections or turns them away.
 struct Acceptor<'scope, 'env, H: ?Sized> {
     scope: &'scope Scope<'scope, 'env>,
     service: &'env ServerContext<'env, H>,
-    /// A file that is closed when there is room for no other, so that a connection can be taken and turned away.
+    /// A file to close when no more can be opened, so that a connection can still be accepted and turned away.
     spare: Option<File>,
-    /// Since a connection was last taken, it was said that there is no room for one.
+    /// Whether a lack of resources has been logged since the last accepted connection.
     has_complained: bool,
     leaving: Leaving,
 }
 
-/// Any file. `None` where there is no room for one.
+/// Opens any file. `None` if no more can be opened.
 fn spare() -> Option<File> {
     File::open("/dev/null").ok()
 }
 
 impl<H: Handler + ?Sized> Acceptor<'_, '_, H> {
-    /// Takes connections until the server stops.
+    /// Accepts connections until the server stops.
     fn keep(&mut self, listeners: &[Listener]) {
         let connections = &self.service.connections;
         let mut rest = None;
@@ -132,7 +133,7 @@ impl<H: Handler + ?Sized> Acceptor<'_, '_, H> {
             match polled {
                 Ok(_) => {}
                 Err(Errno::EINTR) => continue,
-                // There is no memory for the wait itself.
+                // Not enough memory for poll itself.
                 Err(_) => {
                     thread::sleep(REST);
                     continue;
@@ -148,17 +149,17 @@ impl<H: Handler + ?Sized> Acceptor<'_, '_, H> {
         }
     }
 
-    /// Takes the connection that waits, if it still does.
+    /// Accepts the waiting connection, if it is still there.
     ///
     /// # Errors
-    /// There is no room for it, and it waits on.
+    /// There are no resources for it, and it keeps waiting.
     fn take(&mut self, listener: &Listener) -> io::Result<()> {
         let (fd, peer) = match listener.accept() {
             Ok(taken) => taken,
             Err(e) => match Errno::from_raw(e.raw_os_error().unwrap_or(0)) {
                 Errno::EMFILE | Errno::ENFILE => return self.take_in_place_of_the_spare(listener),
                 Errno::ENOMEM | Errno::ENOBUFS | Errno::EBADF | Errno::EINVAL | Errno::ENOTSOCK => return Err(e),
-                // The peer left, or accept(2) reports an error of the network.
+                // The peer left, or accept(2) reports a network error.
                 _ => return Ok(()),
             },
         };
@@ -190,7 +191,7 @@ impl<H: Handler + ?Sized> Acceptor<'_, '_, H> {
         }
     }
 
-    /// Answers with `e`, without waiting for the peer.
+    /// Answers with `e` without waiting for the peer.
     fn turn_away(&mut self, socket: Arc<Socket>, peer: &Peer, e: &ApiError) {
         log::debug!("{peer} turned away: {}", e.message);
         self.service.access.note(|| {
@@ -204,17 +205,17 @@ impl<H: Handler + ?Sized> Acceptor<'_, '_, H> {
         self.leaving.add(socket);
     }
 
-    /// Warns, once until there is room again: peers decide how often there is a reason.
+    /// Logs a warning once until a connection is accepted again, because peers control how often it occurs.
     fn complain(&mut self, about: &str) {
         if !std::mem::replace(&mut self.has_complained, true) {
             log::warn!("{about}");
         }
     }
 
-    /// Turns a connection away when there is no room for one more file.
+    /// Turns a connection away when no more files can be opened.
     ///
     /// # Errors
-    /// There is no room even so.
+    /// No file can be opened even so.
     fn take_in_place_of_the_spare(&mut self, listener: &Listener) -> io::Result<()> {
         self.leaving.sockets.clear();
         self.spare = None;
@@ -224,7 +225,7 @@ impl<H: Handler + ?Sized> Acceptor<'_, '_, H> {
             self.complain(&format!("{peer} turned away: there are too many open files"));
             socket.write_some(&error_answer(&ApiError::overloaded("the server has too many files open")));
             socket.end();
-            // The peer's request is there by now, or never read: the spare's place is needed.
+            // The request is read only if it is already there, because the descriptor is needed at once.
             socket.discard(64 << 10, Instant::now());
         }
         self.spare = spare();
@@ -234,8 +235,8 @@ impl<H: Handler + ?Sized> Acceptor<'_, '_, H> {
         }
     }
 
-    /// Waits until the connections have ended, and turns others away meanwhile: whoever asks how the server does is told
-    /// that it stops.
+    /// Waits until the connections have ended. Meanwhile turns new ones away, so that health checks learn that the
+    /// server stops.
     fn close(&mut self, listeners: &[Listener]) {
         loop {
             for listener in listeners.iter().filter(|listener| !listener.is_inherited) {
@@ -248,7 +249,7 @@ impl<H: Handler + ?Sized> Acceptor<'_, '_, H> {
         }
     }
 
-    /// Turns away what waits, and not more than leave can at once.
+    /// Turns waiting connections away, up to the number that can be kept.
     fn turn_some_away(&mut self, listener: &Listener) {
         for _ in 0..Leaving::MOST {
             match listener.accept() {
@@ -259,24 +260,24 @@ impl<H: Handler + ?Sized> Acceptor<'_, '_, H> {
     }
 }
 
-/// Connections that were turned away, until their peers have read the answer. One that is closed at once, with a request
-/// unread or on its way, is reset, and the reset may overtake the answer.
+/// Connections that were turned away, kept until their peers have read the answer. If one were closed at once, with a
+/// request unread or on its way, it would be reset, and the reset might overtake the answer.
 #[derive(Default)]
 struct Leaving {
-    /// The sockets with the time at which each is dropped, the earliest first.
+    /// The sockets with the times at which they are dropped, earliest first.
     sockets: VecDeque<(Instant, Arc<Socket>)>,
-    /// When the sockets are looked at again; `None` where there are none.
+    /// The time of the next check; `None` without sockets.
     next_look: Option<Instant>,
 }
 
 impl Leaving {
-    /// Connections kept at once.
+    /// The most connections kept.
     const MOST: usize = 256;
-    /// How long one is kept.
+    /// The time for which a connection is kept.
     const TIME: Duration = Duration::from_secs(1);
-    /// How often they are looked at.
+    /// Interval of checks.
     const PAUSE: Duration = Duration::from_millis(20);
-    /// Bytes dropped of one at a time.
+    /// The most bytes discarded from a connection at a time.
     const PIECE: usize = 64 << 10;
 
     fn add(&mut self, socket: Arc<Socket>) {
@@ -288,7 +289,7 @@ impl Leaving {
         self.next_look.get_or_insert(now + Self::PAUSE);
     }
 
-    /// Drops what they sent, and those that have ended or whose time is over.
+    /// Discards received bytes, and drops connections that have ended or whose time is over.
     fn look(&mut self) {
         let now = Instant::now();
         if self.next_look.is_some_and(|at| at <= now) {

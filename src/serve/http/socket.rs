@@ -1,4 +1,4 @@
-//! A connected socket whose reads and writes have deadlines, and which knows whether its peer is gone.
+//! A connected socket with deadlines for reads and writes, which detects that its peer is gone.
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -8,23 +8,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// What every answer begins with, whatever its status.
+/// The beginning of every answer, regardless of its status.
 const PREFIX: &[u8] = b"HTTP/1.1 ";
 
-/// How often a wait looks whether the socket was cut.
+/// Interval at which waits check whether the socket was cut.
 const SLICE: Duration = Duration::from_millis(250);
 
-/// The peer is gone, or takes too long: nothing that is written reaches it.
+/// The peer is gone or too slow: nothing written reaches it any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the peer is gone")]
 pub struct Gone;
 
-/// Why nothing was read.
+/// The reason why nothing was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadStop {
     /// The deadline passed.
     Deadline,
-    /// The server stops, and there was nothing to read.
+    /// The server is stopping, and nothing was available.
     Draining,
     /// The connection failed.
     Gone,
@@ -34,11 +34,11 @@ pub(super) enum ReadStop {
 #[derive(Debug)]
 pub(super) struct Socket {
     fd: OwnedFd,
-    /// While an answer is due: how many bytes of [`PREFIX`] are sent already.
+    /// While an answer is due: the number of bytes of [`PREFIX`] already sent.
     due: Mutex<Option<usize>>,
-    /// The server ended the connection.
+    /// Whether the server has cut the connection.
     is_cut: AtomicBool,
-    /// A clean end of the connection would be a clean end of the answer.
+    /// Whether a clean end of the connection would look like a clean end of the answer.
     ends_answer: AtomicBool,
 }
 
@@ -47,9 +47,9 @@ impl Socket {
         Socket { fd, due: Mutex::default(), is_cut: AtomicBool::new(false), ends_answer: AtomicBool::new(false) }
     }
 
-    /// Sends what is written at once, and finds a peer that vanished without a word within `patience`.
+    /// Sets options: writes are sent at once, and a peer that vanishes silently is detected within `patience`.
     ///
-    /// A connection that has not these options still works.
+    /// A connection on which an option cannot be set still works.
     pub fn prepare_tcp(&self, patience: Duration) {
         let seconds = u32::try_from(patience.as_secs()).unwrap_or(u32::MAX).max(1);
         let _ = setsockopt(&self.fd, sockopt::TcpNoDelay, &true);
@@ -60,7 +60,7 @@ impl Socket {
         let _ = setsockopt(&self.fd, sockopt::TcpKeepCount, &3);
     }
 
-    /// Reads what is there, waiting for some of it until `deadline`. 0 is the end of what the peer sends.
+    /// Reads available bytes, and waits for some until `deadline`. 0 is the end of the peer's data.
     pub fn read(&self, into: &mut [u8], deadline: Instant) -> Result<usize, ReadStop> {
         loop {
             match recv(self.fd.as_raw_fd(), into, MsgFlags::MSG_DONTWAIT) {
@@ -73,7 +73,7 @@ impl Socket {
         }
     }
 
-    /// Waits until there is something to read, or until `wake` is readable.
+    /// Waits until bytes are available, or until `wake` is readable.
     pub fn wait_for_request(&self, deadline: Instant, wake: BorrowedFd<'_>) -> Result<(), ReadStop> {
         self.wait(PollFlags::POLLIN, deadline, Some(wake))
     }
@@ -92,7 +92,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Writes what goes out without waiting.
+    /// Writes as much as possible without waiting.
     pub fn write_some(&self, bytes: &[u8]) {
         let _ = self.send(bytes);
     }
@@ -118,12 +118,12 @@ impl Socket {
         }
     }
 
-    /// From here on an answer is due, so that [`Socket::is_gone`] may send its first bytes.
+    /// Marks an answer as due, so that [`Socket::is_gone`] may send its first bytes.
     pub fn expect_answer(&self) {
         *self.due() = Some(0);
     }
 
-    /// Ends what [`Socket::expect_answer`] began. Returns how many bytes of the answer are sent already.
+    /// Ends the state set by [`Socket::expect_answer`]. Returns the number of bytes of the answer already sent.
     pub fn begin_answer(&self) -> usize {
         self.due().take().unwrap_or(0)
     }
@@ -132,15 +132,15 @@ impl Socket {
         self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether nothing that is written reaches the peer any more. Takes a system call, and reads nothing.
+    /// Whether the peer is gone, so that nothing written reaches it. Makes a system call, and reads nothing.
     ///
-    /// A peer that has shut its sending side may still read. One that has closed its socket looks the same over TCP, until
-    /// something is sent to it: its system then resets the connection. So the answer's first bytes, which are the same for
-    /// any answer, are sent ahead. Once an answer has begun, it is the next write that tells.
+    /// A peer that has shut down its sending side may still read. Over TCP a peer that has closed its socket looks the
+    /// same until data is sent to it: then its system resets the connection. So the answer's first bytes, which are the
+    /// same for every answer, are sent ahead. After an answer has begun, its next write has that effect.
     fn is_gone(&self) -> bool {
         let half_closed = PollFlags::from_bits_retain(libc::POLLRDHUP);
         match self.happened(half_closed) {
-            // nix names no POLLRDHUP, and gives `None` for a flag that it does not know.
+            // nix has no name for POLLRDHUP, and returns `None` for an unknown flag.
             None => {}
             Some(events) if events.contains(half_closed) => {}
             Some(events) => return self.is_cut() || !events.is_empty(),
@@ -152,7 +152,7 @@ impl Socket {
         }
     }
 
-    /// Which of `events` have happened, and whether the connection has failed or ended on both sides.
+    /// The `events` that have occurred; `None` if the connection has failed or ended on both sides.
     fn happened(&self, events: PollFlags) -> Option<PollFlags> {
         let mut fds = [PollFd::new(self.fd.as_fd(), events)];
         match poll(&mut fds, PollTimeout::ZERO) {
@@ -167,12 +167,12 @@ impl Socket {
         }
     }
 
-    /// Nothing more is sent: the peer reads its end.
+    /// Shuts down the sending side, so that the peer reads an end.
     pub fn end(&self) {
         let _ = shutdown(self.fd.as_raw_fd(), Shutdown::Write);
     }
 
-    /// Reads and drops what arrives until `deadline`, the end, or `most` bytes. Returns whether the end was reached.
+    /// Reads and drops data until `deadline`, the end, or `most` bytes. Returns whether the end was reached.
     pub fn discard(&self, most: usize, deadline: Instant) -> bool {
         let mut dropped = vec![0; 16 << 10];
         let mut left = most;
@@ -188,20 +188,20 @@ impl Socket {
         }
     }
 
-    /// A clean end of this connection would be a clean end of its answer.
+    /// Notes that a clean end of the connection would look like a clean end of the answer.
     pub fn ends_answer(&self) {
         self.ends_answer.store(true, Ordering::Relaxed);
     }
 
-    /// Makes the last owner's drop reset the connection, where it would end it cleanly. A Unix socket has no reset.
+    /// Makes the final drop reset the connection instead of ending it cleanly. A Unix socket has no reset.
     pub fn reset_when_dropped(&self) {
         let _ = setsockopt(&self.fd, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 });
     }
 
-    /// Ends the connection, and reads and writes under way with it.
+    /// Ends the connection, including reads and writes in progress.
     pub fn cut(&self) {
         self.is_cut.store(true, Ordering::Relaxed);
-        // Otherwise the thread that answers resets the connection; its waits look at the flag.
+        // Otherwise the answering thread resets the connection; its waits check the flag.
         if !self.ends_answer.load(Ordering::Relaxed) {
             let _ = shutdown(self.fd.as_raw_fd(), Shutdown::Both);
         }
@@ -212,12 +212,12 @@ impl Socket {
     }
 }
 
-/// A wait for poll, rounded up, so that it does not end before `time` has passed.
+/// A timeout for poll, rounded up so that it does not end before `time`.
 pub(super) fn timeout(time: Duration) -> PollTimeout {
     PollTimeout::try_from(time.saturating_add(Duration::from_micros(999))).unwrap_or(PollTimeout::MAX)
 }
 
-/// Looks after the peer of a request, from any thread and for as long as one likes.
+/// Watches the peer of a request, from any thread and for any time.
 #[derive(Debug, Clone)]
 pub struct PeerWatch(Weak<Socket>);
 
@@ -226,14 +226,14 @@ impl PeerWatch {
         PeerWatch(socket)
     }
 
-    /// Whether the work on the request is in vain: its connection has ended, or nobody reads the answer. Takes a system
-    /// call or two, waits for nothing, and leaves pipelined requests where they are.
+    /// Whether work on the request is useless: its connection has ended, or the answer is not read any more. Makes one
+    /// or two system calls, does not wait, and leaves pipelined requests unread.
     ///
-    /// **A peer that only shut its sending side is not gone**, since it may still read: `nc -N` and `socat` do so.
-    /// curl, browsers, Python's and Node's clients never do, but a client that gives up closes its socket, which over
-    /// TCP looks the same at first. So the first look at such a peer sends the answer's first bytes, `HTTP/1.1 `,
-    /// ahead. The system of a peer that closed its socket resets the connection then, and this or a later look, a round
-    /// trip after, finds it gone. Once a [`super::ResponseStream`] has begun, its writes have that effect.
+    /// **A peer that has only shut down its sending side is not gone**, since it may still read: `nc -N` and `socat` do
+    /// so. curl, browsers, Python's and Node's clients never do, but a client that gives up closes its socket, which
+    /// over TCP looks the same at first. So the first check of such a peer sends the answer's first bytes, `HTTP/1.1 `,
+    /// ahead. If the socket was closed, its system resets the connection, and this check or one a round trip later
+    /// finds the peer gone. After a [`super::ResponseStream`] has begun, its writes have that effect.
     pub fn is_gone(&self) -> bool {
         self.0.upgrade().is_none_or(|socket| socket.is_gone())
     }

@@ -1,14 +1,14 @@
-//! The owner's colour: on the page's light ground, and a shade of it on the dark one. What is written in it, and on it, can be
-//! read by the contrast of WCAG 2.2 (1.4.3).
+//! The owner's accent colour, for the page's light background, and a shade of it for the dark one. Text in this colour,
+//! and on it, has the contrast required by WCAG 2.2 (1.4.3).
 
 use crate::display::quote;
 use crate::{Error, Result};
 use std::fmt;
 
-/// The least contrast of letters and their ground.
+/// The least contrast of text and background.
 const LEAST: f64 = 4.5;
-/// The grounds of the page that are nearest to its accent, as its style has them: the darkest that is light, and the lightest
-/// that is dark.
+/// The backgrounds in the page's style that are closest to the accent: the darkest of the light ones, and the lightest
+/// of the dark ones.
 const LIGHT_GROUND: Color = Color([0xfa, 0xf8, 0xf5]);
 const DARK_GROUND: Color = Color([0x23, 0x1f, 0x1c]);
 
@@ -24,10 +24,10 @@ pub struct PageAccent {
 }
 
 impl PageAccent {
-    /// Takes a colour for the light ground, and one for the dark; without it a lighter shade of the first is taken.
+    /// A colour for the light background, and one for the dark; without that, a lighter shade of the first.
     ///
     /// # Errors
-    /// Input: one is no colour, or has too little contrast to its ground.
+    /// Input: a value is not a colour, or has too little contrast to its background.
     pub fn new(light: &str, dark: Option<&str>) -> Result<PageAccent> {
         let light = Color::parse(light)?;
         light.check(LIGHT_GROUND, "light")?;
@@ -42,7 +42,7 @@ impl PageAccent {
         Ok(PageAccent { light, dark })
     }
 
-    /// The colour on the light ground, and the one on the dark, as `#rrggbb`.
+    /// The colours for the light and the dark background, as `#rrggbb`.
     pub(super) fn codes(&self) -> [String; 2] {
         [self.light, self.dark].map(|color| color.to_string())
     }
@@ -56,7 +56,7 @@ impl fmt::Display for Color {
 }
 
 impl Color {
-    /// Reads `#rrggbb` or `#rgb`.
+    /// Parses `#rrggbb` or `#rgb`.
     fn parse(text: &str) -> Result<Color> {
         let digits = text.strip_prefix('#').unwrap_or_default();
         let digits: Option<Vec<u8>> = digits.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect();
@@ -75,13 +75,13 @@ impl Color {
         if contrast >= LEAST {
             return Ok(());
         }
-        // Rounded down, so that no 4.49 is called 4.5.
+        // Rounded down, so that 4.499 is not shown as 4.5.
         let shown = (contrast * 100.0).floor() / 100.0;
         let cause = format!("{self} has a contrast of {shown} to the page's {name} ground, and letters need {LEAST}");
         Err(Error::input(cause, format!("give {}, its nearest shade that has it", self.readable_on(ground))))
     }
 
-    /// The nearest shade that can be read on a ground: mixed with as little black or white as it takes.
+    /// The closest shade with enough contrast to a background, mixed with as little black or white as possible.
     fn readable_on(self, ground: Color) -> Color {
         let end = if ground.luminance() > 0.5 { 0 } else { 255 };
         let mixed = |share: u32| {

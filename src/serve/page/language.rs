@@ -1,4 +1,4 @@
-//! The languages of the page: a file of TOML each, with its words and the keys of its on-screen keyboard.
+//! Languages of the page: a TOML file each, with its texts and the keys of its on-screen keyboard.
 
 use crate::display::{nearest, quote};
 use crate::{Error, Result};
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use toml::de::{DeTable, DeValue};
 
-/// The built-in ones, by their tags. English, the first, is the model of all others.
+/// The built-in languages by their tags. English, the first, defines the keys for all others.
 pub(in crate::serve) const FILES: [(&str, &str); 4] = [
     ("en", include_str!("languages/en.toml")),
     ("de", include_str!("languages/de.toml")),
@@ -15,25 +15,25 @@ pub(in crate::serve) const FILES: [(&str, &str); 4] = [
     ("fr", include_str!("languages/fr.toml")),
 ];
 
-/// Most rows of keys, and most keys of a row: more leave none that fits a finger.
+/// The most rows of keys, and the most keys in a row. More keys would be too small for a finger.
 const MOST_ROWS: usize = 5;
 const MOST_KEYS: usize = 14;
 
-/// A language: its tag, and its texts by their names.
+/// A language: its tag and its texts by key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageLanguage {
     tag: String,
     texts: Map<String, Value>,
 }
 
-/// What the texts of every language are held to.
+/// The English keys; every translation must have the same.
 static MODEL: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     let (_, english) = FILES[0];
     let entries = entries(english, "en.toml").unwrap_or_else(|e| panic!("a built-in language: {e}"));
     entries.into_iter().map(|(name, value, _)| (name, value)).collect()
 });
 
-/// The languages that are built in.
+/// The built-in languages.
 fn built_in() -> &'static [PageLanguage] {
     static ALL: LazyLock<Vec<PageLanguage>> = LazyLock::new(|| {
         let parse = |(tag, text): &(&str, &str)| {
@@ -44,13 +44,13 @@ fn built_in() -> &'static [PageLanguage] {
     &ALL
 }
 
-/// These, or where there are none those that are built in.
+/// The given languages, or the built-in ones if there are none.
 pub(super) fn or_built_in(languages: &[PageLanguage]) -> &[PageLanguage] {
     if languages.is_empty() { built_in() } else { languages }
 }
 
 impl PageLanguage {
-    /// The built-in language of this tag.
+    /// The built-in language with this tag.
     pub fn of_tag(tag: &str) -> Option<PageLanguage> {
         built_in().iter().find(|language| language.tag == tag).cloned()
     }
@@ -60,10 +60,10 @@ impl PageLanguage {
         FILES.iter().map(|(tag, _)| *tag)
     }
 
-    /// Reads a language's file. `file` is what errors call it.
+    /// Parses a language's file. `file` is its name in errors.
     ///
     /// # Errors
-    /// Input: it is no TOML, a name is unknown or missing, or a value is none that the page can show.
+    /// Input: it is not TOML, a key is unknown or missing, or the page cannot show a value.
     pub fn parse(text: &str, file: &str) -> Result<PageLanguage> {
         let mut texts = Map::new();
         for (name, value, line) in entries(text, file)? {
@@ -83,7 +83,7 @@ impl PageLanguage {
         Ok(PageLanguage { tag, texts })
     }
 
-    /// Its tag, such as `en`.
+    /// The tag, such as `en`.
     pub fn tag(&self) -> &str {
         &self.tag
     }
@@ -92,15 +92,16 @@ impl PageLanguage {
         &self.texts
     }
 
-    /// Whether a browser that wants `tag` reads this language: it is the same, or one of them is the other in a country.
+    /// Whether a browser that prefers `tag` can use this language: both are equal, or one is a regional form of the
+    /// other.
     fn is_for(&self, tag: &str) -> bool {
         let first = |tag: &str| tag.split('-').next().unwrap_or_default().to_ascii_lowercase();
         self.tag.eq_ignore_ascii_case(tag) || first(&self.tag) == first(tag)
     }
 }
 
-/// The language of `languages` that a browser wants most by its `Accept-Language` (RFC 9110, 12.5.4), else the first.
-/// `None`: there are none.
+/// The language among `languages` that a browser prefers by its `Accept-Language` (RFC 9110, 12.5.4), else the first.
+/// `None` if there are none.
 pub(super) fn choose<'l>(languages: &'l [PageLanguage], wanted: &str) -> Option<&'l PageLanguage> {
     let weighed = wanted.split(',').map(|range| {
         let (tag, parameters) = range.split_once(';').unwrap_or((range, ""));
@@ -117,7 +118,7 @@ pub(super) fn choose<'l>(languages: &'l [PageLanguage], wanted: &str) -> Option<
     found.or_else(|| languages.first())
 }
 
-/// The names of a file with their values, a text or a list of texts, and the lines that they stand on.
+/// The keys of a file with their values (a string or a list of strings) and lines.
 fn entries(text: &str, file: &str) -> Result<Vec<(String, Value, usize)>> {
     let line = |start: usize| 1 + text.bytes().take(start).filter(|byte| *byte == b'\n').count();
     let table = DeTable::parse(text).map_err(|e| {
@@ -144,12 +145,12 @@ fn entries(text: &str, file: &str) -> Result<Vec<(String, Value, usize)>> {
         Ok((name.to_string(), found.ok_or_else(|| Error::input(cause(), "write it in quotes"))?, line))
     };
     let mut found: Vec<_> = table.get_ref().iter().map(entry).collect::<Result<_>>()?;
-    // The table is in the order of the names.
+    // The table is sorted by key.
     found.sort_by_key(|(.., line)| *line);
     Ok(found)
 }
 
-/// What is wrong with a value, and what to do.
+/// The fault of a value and its remedy.
 fn check(name: &str, value: &Value, model: &Value) -> std::result::Result<(), (String, &'static str)> {
     match (value, model) {
         (Value::String(text), Value::String(model)) => {
@@ -195,7 +196,7 @@ fn check(name: &str, value: &Value, model: &Value) -> std::result::Result<(), (S
     }
 }
 
-/// Whether browsers take it for a language, in a script and a country or not (BCP 47).
+/// Whether browsers accept it as a language tag, optionally with a script and a region (BCP 47).
 pub(super) fn is_tag(text: &str) -> bool {
     let mut parts = text.split('-');
     let letters = |part: &str| part.bytes().all(|byte| byte.is_ascii_alphabetic());
@@ -208,7 +209,7 @@ pub(super) fn is_tag(text: &str) -> bool {
     is_language && rest.next().is_none()
 }
 
-/// What stands in braces.
+/// The words in braces.
 fn placeholders(text: &str) -> BTreeSet<&str> {
     text.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name).collect()
 }

@@ -1,8 +1,8 @@
-//! The owner's logo: a picture that browsers show without running anything of it.
+//! The owner's logo: a picture that browsers display without executing any part of it.
 
 use std::sync::Arc;
 
-/// A picture. Its clones share the bytes.
+/// A picture. Clones share its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageLogo {
     content_type: &'static str,
@@ -10,10 +10,10 @@ pub struct PageLogo {
 }
 
 impl PageLogo {
-    /// Most bytes of a logo.
+    /// The largest logo, in bytes.
     pub const MOST_BYTES: u64 = 1 << 20;
 
-    /// Takes a file's bytes for what they are. `None`: they are no SVG, PNG or WebP.
+    /// Detects a file's type by its bytes. `None`: not SVG, PNG or WebP.
     pub fn from_bytes(bytes: Vec<u8>) -> Option<PageLogo> {
         let content_type = match &bytes[..] {
             [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => "image/png",
@@ -24,18 +24,18 @@ impl PageLogo {
         Some(PageLogo { content_type, bytes: bytes.into() })
     }
 
-    /// Its content type.
+    /// The content type.
     pub fn content_type(&self) -> &'static str {
         self.content_type
     }
 
-    /// Its file.
+    /// The file's bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// Whether a document's root is `svg`: behind a declaration, comments and a document type.
+/// Whether a document's root is `svg`, after a declaration, comments and a document type.
 fn is_svg(text: &str) -> bool {
     let mut rest = text.trim_start_matches('\u{feff}');
     loop {

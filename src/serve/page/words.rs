@@ -1,14 +1,14 @@
-//! The owner's words: for one language of the page, or for all of them.
+//! The owner's texts, for one language of the page or for all.
 
 use super::PageLanguage;
 use super::language::{is_tag, or_built_in};
 use crate::display::quote;
 use crate::{Error, Result};
 
-/// A text of the owner's.
+/// A text of the owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageText {
-    /// The tag of the language that it is for. `None`: of all that have no text of their own.
+    /// The tag of its language. `None`: for all languages without their own text.
     language: Option<String>,
     text: String,
 }
@@ -19,10 +19,10 @@ impl PageText {
         PageText { language: None, text: text.to_owned() }
     }
 
-    /// Reads `TEXT` or `TAG=TEXT`, where the page has these languages; none: those that are built in.
+    /// Parses `TEXT` or `TAG=TEXT`, for a page with these languages, or with the built-in ones if empty.
     ///
     /// # Errors
-    /// Input: the page has no language of this tag, or there is no text.
+    /// Input: the page has no language with this tag, or the text is empty.
     pub fn parse(given: &str, languages: &[PageLanguage]) -> Result<PageText> {
         let Some((tag, text)) = given.split_once('=').filter(|(tag, _)| is_tag(tag)) else {
             return Ok(PageText::new(given));
@@ -40,14 +40,14 @@ impl PageText {
         }
     }
 
-    /// The languages that have several of these texts, by their tags; empty for those without a tag.
+    /// The tag of a language with several of these texts; empty for texts without a tag. `None` if there is none.
     pub fn twice(texts: &[PageText]) -> Option<&str> {
         let again = |(i, text): &(usize, &PageText)| texts[..*i].iter().any(|other| other.language == text.language);
         texts.iter().enumerate().find(again).map(|(_, text)| text.language.as_deref().unwrap_or_default())
     }
 }
 
-/// The texts for a language: its own, else those for all.
+/// The texts for a language: its own, or else those for all languages.
 pub(super) fn of<'t>(texts: &'t [PageText], tag: &str) -> Vec<&'t str> {
     let those = |language: Option<&str>| {
         let of_it = texts.iter().filter(|text| text.language.as_deref() == language);

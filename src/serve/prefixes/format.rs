@@ -1,4 +1,4 @@
-//! A file of tokens with their keys and values: what a server's prefixes and a session are kept in.
+//! The format of files with tokens, keys and values: a server's prefixes, or a session.
 //!
 //! All numbers are little-endian, and no field is padded:
 //!
@@ -11,8 +11,8 @@
 //! | SHA-256 of all of that | 32 |
 //! | the global pages, then the local ones, each with the SHA-256 of the header's, the page's place, and its bytes | |
 //!
-//! The file is a claim. Its length must be the sum of what it says before memory is taken for any of it, each page is
-//! checked before the device gets it, and no prefix is used unless all are in order.
+//! The file is not trusted. Its length must match its header before memory is allocated, each page is checked before it
+//! goes to the device, and no prefix is used unless all are valid.
 
 use crate::Error;
 use crate::engine::ModelFiles;
@@ -29,23 +29,23 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// What a file is for.
+/// The purpose of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileKind {
-    /// What it begins with.
+    /// The first bytes.
     pub magic: [u8; 8],
-    /// What it is a file of.
+    /// The contents, for messages.
     what: &'static str,
 }
 
 /// A server's prefixes.
 pub(super) const PREFIXES: FileKind = FileKind { magic: *b"KILNpfx\n", what: "prefixes" };
-/// A session, which is one prefix.
+/// A session: a single prefix.
 pub(super) const SESSION: FileKind = FileKind { magic: *b"KILNses\n", what: "a session" };
 
-/// The version of its layout.
+/// The version of the layout.
 const VERSION: u32 = 1;
-/// Most bytes of the file. Reading them takes a second or a few, and a drain has time to write them.
+/// The largest file, in bytes. Reading it takes a few seconds, and a drain must have time to write it.
 pub(super) const MOST_BYTES: u64 = 4 << 30;
 /// Bytes before the table.
 pub(super) const HEAD: usize = 8 + 4 + 32 + 4 * 4;
@@ -55,8 +55,8 @@ pub(super) const HASH: usize = 32;
 /// A SHA-256.
 type Hash = [u8; HASH];
 
-/// What prefixes' keys and values depend on: the model's files, their form on the device, the device, and Kiln's version. Not on
-/// who attends in the device's place: that may change with each load, and while a model answers.
+/// Everything that keys and values depend on: the model's files, their format on the device, the device, and Kiln's
+/// version. The guest for attention is left out, because it may change with each load and while a model answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::serve) struct Identity(pub(super) Hash);
 
@@ -66,7 +66,7 @@ impl Identity {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// That of what a device of this name of its own has loaded from `files`.
+    /// The identity of a model loaded from `files` on the device `device`.
     ///
     /// # Errors
     /// Input: a file cannot be read.
@@ -79,7 +79,7 @@ impl Identity {
     }
 }
 
-/// Why a file is not used.
+/// The reason why a file is not used.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::serve) enum Fault {
     #[error(transparent)]
@@ -90,7 +90,7 @@ pub(in crate::serve) enum Fault {
     Stale,
     #[error("it is cut off or damaged")]
     Damaged,
-    /// The executor's, or a prompt that this model does not take.
+    /// An error of the executor, or tokens that are not a valid prompt.
     #[error(transparent)]
     Engine(#[from] Error),
 }
@@ -105,7 +105,7 @@ impl From<io::Error> for Fault {
 }
 
 impl FileKind {
-    /// Checks what a file begins with.
+    /// Checks the first bytes of a file.
     fn check(self, file: &File, length: u64) -> Result<(), Fault> {
         let mut magic = [0; 8];
         if length >= magic.len() as u64 {
@@ -117,14 +117,14 @@ impl FileKind {
     /// Reads a whole file of this kind into memory.
     ///
     /// # Errors
-    /// Why it is none. What it holds is not looked at, but for whose it is.
+    /// The file is of another kind or model. Its contents are not checked.
     pub fn read(self, path: &Path, identity: Identity) -> Result<Vec<u8>, Fault> {
         let (file, length) = regular::open(path, Links::Refuse)?;
         self.check(&file, length)?;
         if length > MOST_BYTES {
             return Err(regular::ReadFault::TooLong { length, max: MOST_BYTES }.into());
         }
-        // Of another model there may be gigabytes, which are not read for a refusal.
+        // Checked first, because another model's file may have gigabytes.
         let mut head = [0; HEAD];
         file.read_exact_at(&mut head, 0)?;
         self.counts(&head, identity)?;
@@ -133,7 +133,7 @@ impl FileKind {
         Ok(bytes)
     }
 
-    /// The numbers of prefixes, pages and words of a head that is in order.
+    /// The counts of prefixes, pages and words in a valid head.
     fn counts(self, head: &[u8; HEAD], identity: Identity) -> Result<&[u8], Fault> {
         let (version, rest) = head.strip_prefix(&self.magic).ok_or(Fault::Magic(self.what))?.split_at(4);
         let (of, counts) = rest.split_at(HASH);
@@ -144,7 +144,7 @@ impl FileKind {
     }
 }
 
-/// Checks that there is nothing at `path` but a file of a kind, of whatever model or version, or an empty one.
+/// Checks that `path` has no other file than one of this kind, of any model or version, or an empty one.
 pub(super) fn check_kind(path: &Path, kind: FileKind) -> Result<(), Fault> {
     let (file, length) = match regular::open(path, Links::Refuse) {
         Err(regular::ReadFault::Io(e)) if e.kind() == ErrorKind::NotFound => return Ok(()),
@@ -158,7 +158,7 @@ fn hash_of_page(header: &Hash, pool: Pool, index: usize, bytes: &[u8]) -> Hash {
     Sha256::new().chain_update(header).chain_update(place).chain_update(bytes).finalize().into()
 }
 
-/// Bytes of a file with so many words in its table and so many pages. `None`: they are more than any file has.
+/// Bytes of a file with so many words in its table and so many pages. `None` on overflow.
 fn file_bytes(words: u64, pages: [u64; 2], executor: &dyn Executor) -> Option<u64> {
     let mut bytes = words.checked_mul(4)?.checked_add((HEAD + HASH) as u64)?;
     for pool in Pool::ALL {
@@ -168,11 +168,11 @@ fn file_bytes(words: u64, pages: [u64; 2], executor: &dyn Executor) -> Option<u6
     Some(bytes)
 }
 
-/// What is to be written.
+/// Prefixes to be written.
 pub(super) struct PrefixTable {
     pub prefixes: u32,
     words: Vec<u32>,
-    /// By pool, the pages, each once, and how many of their positions belong to a prefix.
+    /// For each pool the pages, each once, with the number of their positions that belong to a prefix.
     pages: [Vec<(PageId, usize)>; 2],
     /// Bytes of the file.
     bytes: Option<u64>,
@@ -211,7 +211,7 @@ impl PrefixTable {
         self.bytes.is_some_and(|bytes| bytes <= MOST_BYTES)
     }
 
-    /// All that stands before the header's hash.
+    /// Everything before the header's hash.
     fn header(&self, kind: FileKind, identity: Identity) -> Vec<u8> {
         let [global, local] = self.counts();
         let mut header = [&kind.magic[..], &VERSION.to_le_bytes(), &identity.0].concat();
@@ -223,7 +223,7 @@ impl PrefixTable {
     /// Writes the whole file.
     ///
     /// # Errors
-    /// Of the executor, or of what is written to.
+    /// Errors of the executor or of `out`.
     pub fn write(
         &self,
         out: &mut dyn Write,
@@ -240,7 +240,7 @@ impl PrefixTable {
             let mut bytes = vec![0; layout.page_bytes as usize];
             for (index, &(page, positions)) in self.pages[pool as usize].iter().enumerate() {
                 executor.read_page(pool, page, &mut bytes)?;
-                // Others' words may lie after the prefix.
+                // Positions after the prefix may hold keys of other requests.
                 layout.clear_behind(&mut bytes, positions);
                 out.write_all(&bytes)?;
                 out.write_all(&hash_of_page(&hash, pool, index, &bytes))?;
@@ -250,14 +250,14 @@ impl PrefixTable {
     }
 }
 
-/// A prefix of a file.
+/// A prefix in a file.
 pub(super) struct StoredPrefix {
     pub tokens: Vec<u32>,
-    /// By pool and number, the index of the page in the file.
+    /// For each pool, the index of a page in the file by its number.
     pages: [BTreeMap<usize, usize>; 2],
 }
 
-/// Where a file's bytes are.
+/// The source of a file's bytes.
 pub(super) enum FileBytes {
     File(File),
     Memory(Vec<u8>),
@@ -276,12 +276,12 @@ impl FileBytes {
     }
 }
 
-/// A file whose header is in order.
+/// A file with a valid header.
 pub(super) struct Contents {
     source: FileBytes,
     pub prefixes: Vec<StoredPrefix>,
     hash: Hash,
-    /// By pool, where its pages begin.
+    /// For each pool the offset of its first page.
     starts: [u64; 2],
 }
 
@@ -289,7 +289,7 @@ impl Contents {
     /// Opens the file at `path`.
     ///
     /// # Errors
-    /// Why it is not used.
+    /// The reason why the file is not used.
     pub fn open(path: &Path, kind: FileKind, identity: Identity, executor: &dyn Executor) -> Result<Contents, Fault> {
         let (file, length) = regular::open(path, Links::Refuse)?;
         if length > MOST_BYTES {
@@ -298,7 +298,7 @@ impl Contents {
         Contents::of(FileBytes::File(file), length, kind, identity, executor)
     }
 
-    /// What `length` bytes hold.
+    /// Parses the header of a file of `length` bytes.
     ///
     /// # Errors
     /// As [`Contents::open`].
@@ -315,7 +315,7 @@ impl Contents {
         let mut counts = words_of(counts);
         let mut count = || counts.next().map(u64::from).ok_or(Fault::Damaged);
         let (prefixes, pages, words) = (count()?, [count()?, count()?], count()?);
-        // The file is as long as it says, so nothing that it says is longer than the file.
+        // The length must match the header, so no part of the contents can exceed the file.
         if file_bytes(words, pages, executor) != Some(length) {
             return Err(Fault::Damaged);
         }
@@ -352,10 +352,10 @@ impl Contents {
 }
 
 impl Contents {
-    /// Puts one of the prefixes into a free slot. Returns whether there was room.
+    /// Loads one of the prefixes into a free slot. Returns whether there was room.
     ///
     /// # Errors
-    /// Damaged: a page is. Engine: the device failed, or the model does not take such a prompt.
+    /// Damaged: a page is damaged. Engine: the device failed, or the tokens are not a valid prompt.
     pub fn restore(
         &self,
         prefix: &StoredPrefix,
@@ -371,7 +371,7 @@ impl Contents {
 }
 
 impl StoredPrefix {
-    /// Reads a prefix of a table; `None`: it is not in order.
+    /// Parses a prefix of the table; `None` if it is not valid.
     fn read(words: &mut impl Iterator<Item = u32>, pages: [u64; 2], executor: &dyn Executor) -> Option<StoredPrefix> {
         let length = words.next()? as usize;
         let tokens: Vec<u32> = words.by_ref().take(length).collect();
@@ -389,7 +389,7 @@ impl StoredPrefix {
     }
 }
 
-/// The words of bytes.
+/// Little-endian words from bytes.
 fn words_of(bytes: &[u8]) -> impl Iterator<Item = u32> {
     bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
 }

@@ -1,5 +1,5 @@
-//! A session's tokens with their keys and values, to a file and back. The engine's thread copies them alone: a slow disk holds
-//! up whoever asked, and nobody else.
+//! Saves a session's tokens, keys and values to a file, and loads them. The engine's thread only copies them in memory,
+//! so a slow disk delays only the caller.
 
 use super::format::{Contents, Fault, FileBytes, Identity, PrefixTable, SESSION, check_kind};
 use crate::executor::Executor;
@@ -10,10 +10,10 @@ use crate::{Error, Result};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Refuses a path where something else would be lost.
+/// Refuses a path with another kind of file.
 ///
 /// # Errors
-/// Input: there is another file.
+/// Input: there is such a file.
 pub(in crate::serve) fn check_place(path: &Path) -> Result<()> {
     check_kind(path, SESSION).map_err(|fault| {
         let cause = format!("no session is saved to {}, which stays as it is: {fault}", path.display());
@@ -21,7 +21,7 @@ pub(in crate::serve) fn check_place(path: &Path) -> Result<()> {
     })
 }
 
-/// A session's file, of what the cache holds. `None`: it does not hold all of `tokens`.
+/// The contents of a session's file. `None`: not all of `tokens` are cached.
 ///
 /// # Errors
 /// Refused: it would be too large. Device: it failed.
@@ -44,7 +44,7 @@ pub(in crate::serve) fn copy(
     Ok(Some(bytes))
 }
 
-/// Writes what [`copy`] gave, all of it or nothing.
+/// Writes the result of [`copy`]. The file is complete or not written.
 ///
 /// # Errors
 /// As [`check_place`]. Failed: it cannot be written.
@@ -56,12 +56,12 @@ pub(in crate::serve) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 /// Reads a session's file.
 ///
 /// # Errors
-/// Input: it is none, or not of this model on this device.
+/// Input: the file is not a session of this model on this device.
 pub(in crate::serve) fn read(path: &Path, identity: Identity) -> Result<Vec<u8>> {
     SESSION.read(path, identity).map_err(|fault| unused(path, fault))
 }
 
-/// Puts a session into the cache. Returns its tokens; `None`: no place is free.
+/// Loads a session into the cache. Returns its tokens; `None`: no slot is free.
 ///
 /// # Errors
 /// As [`read`]. Device: it failed.
@@ -82,7 +82,7 @@ pub(in crate::serve) fn restore(
     put_in().map_err(|fault| unused(path, fault))
 }
 
-/// The error of a file that is not used.
+/// The error for a file that is not used.
 fn unused(path: &Path, fault: Fault) -> Error {
     let remedy = match &fault {
         Fault::File(regular::ReadFault::Io(e)) if e.kind() == ErrorKind::NotFound => return Error::unreadable(path, e),
