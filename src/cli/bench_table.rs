@@ -276,7 +276,7 @@ mod tests {
     use crate::model::LayerKind;
     use crate::schedule::{Cost, Segment};
 
-    /// What is timed kernel by kernel is the device's own work.
+    /// Times of single kernels and layers are the device's own.
     #[test]
     fn kernels_and_a_layer_say_whose_attention_they_have() {
         let (cost, sample) = (Cost::default(), || Sample::new([1e-3]));

@@ -462,7 +462,7 @@ mod tests {
 
     #[test]
     fn text_of_any_length_comes_in_parts_of_whole_characters() {
-        // More than the longest prompt, of a character that does not divide the parts.
+        // Longer than the longest prompt, with characters that straddle the parts.
         let count = (MAX_INPUT_BYTES / 3 + 1) as usize;
         let mut seen = 0;
         let long = "€".repeat(count);

@@ -59,7 +59,7 @@ mod tests {
     use rayon::prelude::*;
     use std::process::{Command, exit};
 
-    /// Programs that fail in different ways, by name.
+    /// Programs that fail in different ways, selected by name.
     fn program(name: &str) -> ExitCode {
         let numbers = [1, 2, 3];
         let next = |i: &usize| numbers[i + 3];
@@ -74,7 +74,7 @@ mod tests {
         ExitCode::SUCCESS
     }
 
-    /// Runs this test alone in a process whose main function is `program`.
+    /// Runs this test alone in a child process whose main function is `program`.
     #[test]
     fn a_panic_wherever_it_is_ends_the_program_with_one_line_and_exit_code_1() {
         const VARIABLE: &str = "KILN_TEST_PANIC";

@@ -313,7 +313,7 @@ mod tests {
         assert!(ok(&["--chat", messages], "").contains("<start_of_turn>model\\n\""));
     }
 
-    /// `--decode` refused what the other modes print.
+    /// `--decode` used to refuse the output of the other modes.
     #[test]
     fn what_is_printed_can_be_piped_back() {
         let ok = |words: &[&str], stdin: &str| call(words, stdin.as_bytes()).unwrap();

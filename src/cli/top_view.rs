@@ -417,7 +417,7 @@ mod tests {
             let shown = text(&view, &sample);
             assert!(view.lines(&sample).iter().all(|line| line.width() <= columns), "{columns}:\n{shown}");
             assert!(shown.contains('▄'), "the latest sample, {columns}:\n{shown}");
-            // Words wider than the terminal are cut alone.
+            // Only words wider than the terminal are cut.
             if columns > 20 {
                 assert_eq!(words(&shown), wide, "{columns}:\n{shown}");
             }

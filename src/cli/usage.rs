@@ -384,10 +384,10 @@ mod tests {
         );
     }
 
-    /// Of the help of `kiln serve`, 58 options followed each other without a word between them.
+    /// The help of `kiln serve` used to list 58 options without headings.
     #[test]
     fn the_options_of_a_long_help_stand_in_sections() {
-        /// Options of a help that is read at a glance.
+        /// The number of options that are readable without headings.
         const FEW: usize = 12;
         for command in Cli::command().get_subcommands() {
             let options: Vec<_> = command.get_opts().filter(|option| !option.is_hide_set()).collect();
@@ -405,7 +405,7 @@ mod tests {
         }
     }
 
-    /// Below an example, its explanation went on in the first column.
+    /// Explanations below an example used to continue in the first column.
     #[test]
     fn what_follows_a_help_hangs_on_any_terminal() {
         let mut command = Cli::command();
@@ -416,11 +416,11 @@ mod tests {
             for columns in [40, 60, 80, 100] {
                 let laid = lay_out(&text, columns);
                 let wide = laid.lines().find(|line| line.chars().count() > columns);
-                // A word that is wider by itself goes on in the terminal's next row, and other words behind it.
+                // After a word wider than the line the terminal wraps, and other words follow it there.
                 let has_wide_word = |line: &str| words(line).iter().any(|word| word.chars().count() > columns);
                 assert!(wide.is_none_or(has_wide_word), "{columns}: {wide:?}");
                 assert_eq!(words(&laid), words(&text));
-                // As many lines begin in the first column as did.
+                // As many lines begin in the first column as before.
                 let starts = |text: &str| text.lines().filter(|line| line.starts_with("  ")).count();
                 assert!(starts(&laid) >= starts(&text), "{columns}:\n{laid}");
             }

@@ -226,7 +226,7 @@ fn width(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// The text in pieces of one character, which must give the same as all of it at once.
+    /// Wraps the text character by character, and checks that the result is the same as for the whole text.
     fn lines(text: &str, columns: usize) -> String {
         let mut wrap = Wrap::default();
         let mut shown = String::new();
@@ -252,7 +252,7 @@ mod tests {
             ("ab你c", 3, "ab\n你c"),
             // Characters of several code points stay whole.
             ("abc 👩\u{200d}👩\u{200d}👧 e\u{301}", 6, "abc 👩\u{200d}👩\u{200d}👧\ne\u{301}"),
-            // The terminal breaks what is wider than a line.
+            // Words wider than a line are left for the terminal to break.
             ("see https://example.org/a/b and", 10, "see\nhttps://example.org/a/b and"),
             ("https://ab.cd/ef x", 10, "https://ab.cd/ef x"),
             ("", 10, ""),
@@ -262,7 +262,7 @@ mod tests {
         }
     }
 
-    /// What went on below an item of a list began in the first column, as the next item does.
+    /// Continued lines of a list item used to begin in the first column, like the next item.
     #[test]
     fn what_goes_on_below_a_line_hangs_where_its_text_begins() {
         for (text, columns, shown) in [
@@ -272,10 +272,10 @@ mod tests {
             ("  2)  one two", 10, "  2)  one\ntwo"),
             ("  2)  one two", 12, "  2)  one\n      two"),
             ("• one two\nthree four", 7, "• one\n  two\nthree\nfour"),
-            // These begin no list.
+            // Not a list.
             ("1984. one two", 9, "1984. one\ntwo"),
             ("-5 degrees here", 10, "-5 degrees\nhere"),
-            // A mark alone, and a word that is wider than what is left of the line.
+            // A mark alone, and a word wider than the rest of the line.
             ("-\n- https://example.org/a", 12, "-\n- https://example.org/a"),
             ("- see https://example.org/a", 12, "- see\nhttps://example.org/a"),
             ("- abcdefgh ij", 9, "-\nabcdefgh\n  ij"),
@@ -298,7 +298,7 @@ mod tests {
     fn a_resize_counts_from_the_next_word() {
         let mut wrap = Wrap::default();
         assert_eq!(wrap.push("one two three ", 20), "one two three");
-        // Of thirteen columns, a terminal of ten has three on its second line.
+        // Of thirteen columns a terminal with ten has three on its second line.
         assert_eq!(wrap.push("four fives ", 10), " four\nfives");
         assert_eq!(wrap.push("six seven ", 20), " six seven");
     }

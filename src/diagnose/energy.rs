@@ -250,7 +250,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A machine of files under a directory.
+    /// A machine made of files in a directory.
     struct Machine {
         directory: tempfile::TempDir,
     }
@@ -273,7 +273,7 @@ mod tests {
             self.put(&format!("{PACKAGE}/name"), "package-0\n");
             self.put(&format!("{PACKAGE}/max_energy_range_uj"), "1000000\n");
             self.put(&format!("{PACKAGE}/energy_uj"), "900000\n");
-            // Parts of the package, the whole board, and the same counter by another way.
+            // Subzones of the package, the whole platform, and the same counter under another interface.
             for (zone, name) in
                 [("intel-rapl:0:0", "core"), ("intel-rapl:1", "psys"), ("intel-rapl-mmio:0", "package-0")]
             {
@@ -302,7 +302,7 @@ mod tests {
     fn a_machine_that_says_nothing_has_no_meter() {
         let machine = Machine::new();
         assert!(machine.sources().is_none() && EnergyMeter::start(&machine.files(), true).is_none());
-        // A counter that this user may not read, or that is none.
+        // A counter that is unreadable or not a number.
         let machine = machine.with_package();
         for text in ["", "much\n", "-1"] {
             machine.put(&format!("{PACKAGE}/energy_uj"), text);
@@ -332,7 +332,7 @@ mod tests {
         close(sources.used, 70.0, 0.25);
         let each = sources.used.per(10).unwrap();
         assert_eq!(each.per_token_words(), "7.00 J/token (GPU), 0.03 (package)");
-        // One that is gone is none from there on, and the other goes on.
+        // After a source fails it stays unknown, and the other one continues.
         fs::remove_file(machine.directory.path().join(GPU).join("power1_average")).unwrap();
         machine.put(&format!("{PACKAGE}/energy_uj"), "250000");
         sources.advance(1.0);

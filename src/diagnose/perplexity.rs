@@ -135,7 +135,7 @@ mod tests {
 
     const VOCAB: usize = 64;
 
-    /// Predicts that the next token is the position's token plus one, by `margin` above all others.
+    /// Predicts the token of the position plus one as the next token, by `margin` above all others.
     struct Counting {
         schedule: Schedule,
         pages: Pages,
@@ -143,7 +143,7 @@ mod tests {
         rows: Vec<Row>,
         head: usize,
         logits: Vec<f32>,
-        /// Every window's tokens, and every position whose logits were asked for.
+        /// The token and position of every row that was run, and every position whose logits were requested.
         ran: Vec<(u32, u32)>,
         asked: Vec<u32>,
     }
@@ -198,7 +198,7 @@ mod tests {
         }
     }
 
-    /// The tokens and positions that count are llama.cpp's, however the window is cut into chunks.
+    /// The scored tokens and positions are llama.cpp's, regardless of how a window is cut into chunks.
     #[test]
     fn the_second_half_of_each_window_is_scored_behind_bos() {
         // 0..25: two windows of 10, and five tokens that fill none.

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
     use crate::npu::DriverApi;
 
-    /// Passes of the model itself verify drafts, and so have no guest: its draft model has none in its place.
+    /// A model that verifies drafts has no guest, and neither has its draft model.
     #[test]
     fn a_draft_model_leaves_the_npu_alone() {
         let options = Options { npu: NpuUse::Auto(DriverApi::Kernel), drafted: 4, ..Options::default() };

@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(name("m\u{1b}[31m"), "m [31m", "no terminal obeys it");
     }
 
-    /// As publishers of GGUF files have it: the config of the model that the file was made from comes with it.
+    /// Publishers of GGUF files often include the config of the original model.
     #[test]
     fn a_config_without_weights_makes_no_directory_of_a_gguf_file() {
         let dir = tempfile::tempdir().unwrap();

@@ -460,7 +460,7 @@ mod tests {
     use crate::model::presets;
     use std::path::Path;
 
-    /// Whoever requires the NPU has typed that, and no guest.
+    /// The error must name the option that was given, which is the NPU and not a guest.
     #[test]
     fn drafts_beside_an_npu_that_is_required_are_refused_by_the_names_of_both() {
         let checkpoint = Checkpoint::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny")).unwrap();
@@ -470,7 +470,7 @@ mod tests {
         assert!(!e.parts().1.to_string().contains("guest"), "{e}");
     }
 
-    /// Only where there is an NPU that takes the model's heads is anything measured; `off` and drafts leave it alone.
+    /// Measurements take place only with an NPU that supports the model's heads. `off` and drafts disable it.
     #[test]
     fn auto_measures_where_an_npu_takes_the_model() {
         let api = DriverApi::Kernel;
@@ -484,7 +484,7 @@ mod tests {
         let auto = NpuUse::Auto(api);
         assert_eq!(of("8945hs", &shape, auto, 0).unwrap(), (None, Some(api)));
         assert_eq!(of("8945hs", &shape, NpuUse::Require(api), 0).unwrap(), (Some(GuestKind::Npu(api)), None));
-        // Passes on the processor take minutes, and nothing bounds how long they are measured.
+        // Passes on the processor take minutes, so placements are not measured there.
         assert_eq!(on("8945hs", &shape, auto, 0, true).unwrap(), (None, None));
         assert_eq!(on("8945hs", &shape, NpuUse::Require(api), 0, true).unwrap(), (Some(GuestKind::Npu(api)), None));
         let odd = Shape { head_dim: 264, ..shape.clone() };

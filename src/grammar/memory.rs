@@ -114,7 +114,7 @@ mod tests {
         let compiled = memory.hold(300);
         let (mut large, mut small) = (memory.begin_reply(), memory.begin_reply());
         large.set(600).unwrap();
-        // A thousand are there for all.
+        // The limit is 1,000 bytes for all.
         assert!(small.set(200).is_ok());
         assert_eq!(memory.held(), 1100);
         assert!(!memory.has_room());

@@ -18,7 +18,7 @@ fn lark(text: &str) -> Result<Arc<CompiledGrammar>> {
     compile(Grammar::from_text(text.into())?)
 }
 
-/// Whether the grammar takes a text, up to its end.
+/// Whether the grammar accepts a text as a complete document.
 fn accepts(compiled: &Arc<CompiledGrammar>, text: &str) -> bool {
     let mut constraint = Constraint::new(compiled.clone());
     let mut set = TokenSet::new(TOKENIZER.vocab_size());
@@ -33,13 +33,13 @@ fn accepts(compiled: &Arc<CompiledGrammar>, text: &str) -> bool {
     constraint.is_finished()
 }
 
-/// What a walk through a document took.
+/// The result of a walk through a document.
 struct Walk {
     text: String,
     is_finished: bool,
 }
 
-/// Takes a document's tokens by `choose`, from the set of what may come next and the document so far.
+/// Chooses a document's tokens by `choose`, from the allowed set and the document so far.
 fn walk(compiled: &Arc<CompiledGrammar>, limit: usize, mut choose: impl FnMut(&[u32], &[u32]) -> u32) -> Walk {
     let mut constraint = Constraint::new(compiled.clone());
     let mut set = TokenSet::new(TOKENIZER.vocab_size());
@@ -62,7 +62,7 @@ fn is_stop(token: u32) -> bool {
     TOKENIZER.stop_ids().contains(&token)
 }
 
-/// Chooses at random; every other time among tokens of JSON's own characters, so that documents grow in depth too.
+/// Chooses at random; every other time among tokens of JSON's own characters, so that documents become deep.
 fn at_random(random: &mut Random) -> impl FnMut(&[u32], &[u32]) -> u32 {
     |allowed, _| {
         let is_structure = |id: &u32| {
@@ -75,7 +75,7 @@ fn at_random(random: &mut Random) -> impl FnMut(&[u32], &[u32]) -> u32 {
     }
 }
 
-/// Chooses at random for `length` tokens, and what ends a document soon from there on.
+/// Chooses at random for `length` tokens, then tokens that end the document soon.
 fn at_random_and_soon(random: &mut Random, length: usize) -> impl FnMut(&[u32], &[u32]) -> u32 {
     const ENDS: &[u8] = b"}]\":,0";
     let token_of =
@@ -87,7 +87,7 @@ fn at_random_and_soon(random: &mut Random, length: usize) -> impl FnMut(&[u32], 
     }
 }
 
-/// Whether `value` satisfies `schema`, a part of `root`: as JSON Schema's text has it, for the keywords of [`SCHEMAS`].
+/// Whether `value` satisfies `schema`, a part of `root`, by JSON Schema's text, for the keywords in [`SCHEMAS`].
 fn satisfies(root: &Value, schema: &Value, value: &Value) -> bool {
     let Value::Object(keywords) = schema else { return schema != &json!(false) };
     let is_type = |name: &str| match name {
@@ -161,7 +161,7 @@ fn matches_pattern(pattern: &str, text: &str) -> bool {
     }
 }
 
-/// Schemas with a little of everything.
+/// Schemas with a variety of keywords.
 fn schemas() -> Vec<Value> {
     let closed = |properties: Value, required: Value| json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
     let big = closed(
@@ -197,7 +197,7 @@ fn schemas() -> Vec<Value> {
                 "all": {"type": "array", "items": {"$ref": "#/$defs/node"}}}),
             json!(["v", "next"]),
         )}}),
-        // Alike until one of them ends.
+        // Equal until one of them ends.
         json!({"anyOf": [closed(json!({"a": {"type": "string"}}), json!(["a"])),
             closed(json!({"a": {"type": "string"}, "b": big}), json!(["a", "b"]))]}),
     ]
@@ -289,7 +289,7 @@ fn a_stop_that_is_text_is_no_content() {
     }
 }
 
-/// The longest run of `wanted` in a document that has as many of them as it may; the first of them are preferred.
+/// The longest run of `wanted` characters that the grammar allows; the first of them are preferred.
 fn longest_run(schema: Value, wanted: &[u8]) -> usize {
     let compiled = compile(Grammar::JsonSchema(schema)).unwrap();
     let token_of = |byte: u8| (0..512).find(|&id| TOKENIZER.bytes_of(id).is_some_and(|bytes| bytes == [byte])).unwrap();
@@ -303,14 +303,14 @@ fn longest_run(schema: Value, wanted: &[u8]) -> usize {
 fn white_space_and_digits_are_bounded() {
     assert_eq!(longest_run(json!({"type": "array", "items": {"type": "null"}}), b" \n"), 1);
     assert_eq!(longest_run(json!({"type": "array", "items": {"type": "null"}}), b"\n\t "), 41);
-    // A schema cannot bring its own.
+    // A schema's own layout options are ignored.
     let own = json!({"type": "array", "items": {"type": "null"}, "x-guidance": {"whitespace_pattern": "[ ]+"}});
     assert_eq!(longest_run(own, b" "), 1);
     assert_eq!(longest_run(json!({"type": "integer"}), b"7"), 32);
     assert_eq!(longest_run(json!({"type": "number"}), b"7"), 32);
-    // An exponent of three digits would be no number to many readers.
+    // Many readers reject an exponent of three digits.
     assert_eq!(longest_run(json!({"type": "number"}), b"7e"), 32 + 1 + 2);
-    // Where the schema itself asks for more, it has them.
+    // A constant of the schema may be longer.
     assert_eq!(longest_run(json!({"const": 1_000_000_000_000_u64}), b"01"), 13);
     assert_eq!(longest_run(json!({"const": "7".repeat(100)}), b"7"), 100);
 }
@@ -363,7 +363,7 @@ fn a_lark_grammar_is_followed() {
         lark("start: sum\nsum: NUMBER (\"+\" sum)? | \"(\" sum \")\"\nNUMBER: /[0-9]{1,3}/\n%ignore / /").unwrap();
     assert!(accepts(&compiled, "(12+(7))") && accepts(&compiled, "1 + 2"));
     assert!(!accepts(&compiled, "(12") && !accepts(&compiled, "1234"));
-    // A grammar that takes any text to its end: no byte of the text is taken for the end.
+    // A grammar for any text: no byte of the text counts as the end.
     let open = lark("start: /(.|\\n)+/").unwrap();
     assert!(accepts(&open, "x\n]") && !accepts(&open, ""));
 }
@@ -391,7 +391,7 @@ fn a_lark_grammar_that_asks_for_too_much_is_refused() {
     assert!(lark(&long).err().unwrap().to_string().contains("bytes"));
 }
 
-/// Chains of references and nested schemas are followed by recursion: they need a stack of their own.
+/// Chains of references and nested schemas are followed by recursion, so they need a large stack.
 #[test]
 fn a_schema_of_many_references_is_compiled_or_refused() {
     let chain = |length: usize| {
@@ -428,13 +428,13 @@ fn a_modulus_of_too_many_remainders_is_refused_before_it_is_compiled() {
         price(12.34567),
     ];
     for schema in refused {
-        // Nothing is compiled, which would take memory without end.
+        // Refused before compilation, which would take unbounded memory.
         let error = super::lower::lower(&schema).unwrap().refuse_ignored("it").expect_err(&schema.to_string());
         assert!(error.to_string().contains("multipleOf"), "{error}");
         let error = super::lower::lower_embedded(&format!("start: a\na: %json {schema}\n"), &|| Ok(())).unwrap_err();
         assert!(error.to_string().contains("multipleOf"), "{error}");
     }
-    // What begins a text or an expression within a comment or a special token begins none, and hides no schema.
+    // The beginning of a string or expression inside a comment or special token is not one, and hides no schema.
     for around in ["# \"", "# /", "// \"", "b: <\"x>", "b: </s>"] {
         let lark = format!("start: a\n{around}\na: %json {{\"multipleOf\":7436429}}\n{around}\n");
         let error = super::lower::lower_embedded(&lark, &|| Ok(())).expect_err(around);
@@ -465,7 +465,7 @@ fn a_grammar_is_compiled_once_however_many_ask_for_it() {
     });
     assert!(all.iter().all(|compiled| Arc::ptr_eq(compiled, &all[0])));
     assert_eq!(grammars.uses(), 1 + 8, "one compilation, and eight uses");
-    // What is kept is bounded: what was not asked for since makes room.
+    // The cache is bounded: entries that have not been used since are evicted.
     for length in 0..70 {
         grammars.compile(&Grammar::JsonSchema(json!({"type": "string", "maxLength": length})), 0, &|| false).unwrap();
     }
@@ -516,7 +516,7 @@ fn a_client_has_one_grammar_compiled_at_a_time_and_others_go_on() {
     let error = grammars.compile(&Grammar::JsonObject, 1, &impatient).err().unwrap();
     assert!(matches!(error, Error::Interrupted { .. }), "{error}");
     assert!(grammars.compile(&Grammar::JsonObject, 2, &|| false).is_ok());
-    // What is compiled is there for all.
+    // Compiled grammars are available to all clients.
     assert!(grammars.compile(&Grammar::JsonObject, 1, &|| false).is_ok());
 }
 
@@ -552,7 +552,7 @@ fn repeats_beyond_all_measure_are_refused_before_they_are_compiled() {
     }
 }
 
-/// Of an intersection with a complement, 60 bytes took gigabytes and minutes, past the deadline and the client's leaving.
+/// An intersection with a complement of 60 bytes used to take gigabytes and minutes, beyond the deadline.
 #[test]
 fn intersections_and_complements_of_terminals_are_refused() {
     let attack = "/.*a.{25}/ & /.*b.{24}/ & /.*c.{23}/ & ~/.*d.{22}/";
@@ -581,7 +581,7 @@ fn a_schema_may_be_longer_than_a_grammar_in_larks_syntax() {
     compile(Grammar::JsonSchema(json!({"type": "object", "description": long}))).unwrap();
 }
 
-/// Rules count beside the lexer: 16 grammars of a few rules' names held 800 MB.
+/// Rules count in addition to the lexer: 16 grammars with few rules used to hold 800 MB.
 #[test]
 fn what_is_compiled_is_kept_in_a_bounded_number_of_bytes() {
     let grammars = Grammars::new(TOKENIZER.clone(), TOKENIZER.stop_ids());
@@ -593,7 +593,7 @@ fn what_is_compiled_is_kept_in_a_bounded_number_of_bytes() {
         assert!(grammars.held() <= (64 << 20) + most, "{} bytes are held", grammars.held());
     }
     assert!(8 * most > 64 << 20, "{most} bytes each are no test");
-    // What a reply follows counts as long as it does.
+    // A grammar followed by a reply counts until the reply ends.
     let compiled = grammars.compile(&Grammar::JsonObject, 0, &|| false).unwrap();
     let before = grammars.held();
     let mut constraint = Constraint::new(compiled);
@@ -603,7 +603,7 @@ fn what_is_compiled_is_kept_in_a_bounded_number_of_bytes() {
     assert_eq!(grammars.held(), before);
 }
 
-/// A grammar with so many parts that may come next that one set takes seconds: the text reaches them behind its first token.
+/// A grammar in which one set takes seconds after the first token, because very many parts may follow.
 fn endless() -> Arc<CompiledGrammar> {
     lark(&format!("start: \"q\" \"q\" {}\na: \"a\"\n", "a*".repeat(30_000))).unwrap()
 }
@@ -618,11 +618,11 @@ fn a_set_that_takes_too_long_ends_the_reply_with_an_error() {
     let token = TOKENIZER.encode("q", false).unwrap()[0];
     assert!(set.contains(token));
     slow.take(token).unwrap();
-    // Whoever asks is not held up.
+    // The caller does not wait.
     assert!(!slow.is_ready(std::time::Duration::ZERO));
     let error = slow.fill(&mut set).unwrap_err();
     assert!(matches!(error, Error::Input { .. }) && error.to_string().contains("takes too long"), "{error}");
-    // Nor is who waits for the same thread, once nobody waits for that set.
+    // A stepper on the same thread does not wait either, once the slow one is dropped.
     let mut left = MaskStepper::new(&masks, compiled, vocab);
     left.fill(&mut set).unwrap();
     left.take(token).unwrap();

@@ -315,7 +315,8 @@ mod tests {
         assert!(line.contains("which has of org/g-GGUF: BF16, Q4_K_M, Q8_0; name one of these, or run "), "{line}");
         let line = find(dir.path(), "org/g-GGUF:BF16").unwrap_err();
         assert!(line.contains("is not whole: BF16/g-BF16-00002-of-00002.gguf is not there; run "), "{line}");
-        // The only one needs no type, a config that came with it makes no directory of it, and an older snapshot's is found too.
+        // A single model needs no type, a config beside GGUF files makes no directory model, and older snapshots are
+        // searched.
         let newer = put(dir.path(), "org/g-GGUF", "c", &["g-Q6_K.gguf", "config.json"]);
         assert_eq!(find(dir.path(), "org/g-GGUF"), Ok(newer.join("g-Q6_K.gguf")));
         assert_eq!(find(dir.path(), "org/g-GGUF:Q8_0"), Ok(snapshot.join("g-Q8_0.gguf")));

@@ -233,7 +233,7 @@ mod tests {
     use crate::hub::name::HubName;
     use std::os::unix::fs::symlink;
 
-    /// A model in a cache: a file's bytes lie under their sum.
+    /// A model in a cache, whose files lie under their checksums.
     fn cached(cache: &Path, names: &[&str], text: &str) -> Cached {
         let dir = cache.join("snapshots/c");
         std::fs::create_dir_all(&dir).unwrap();
@@ -258,7 +258,7 @@ mod tests {
         let (cache, stick) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let model = cached(cache.path(), &["a-Q8_0.gguf"], "hello\n");
         let dir = stick.path().join("models/a");
-        // Twice: what is there already stays.
+        // Twice: existing files stay.
         for _ in 0..2 {
             assert_eq!(run(&model, &dir), Ok(dir.join("a-Q8_0.gguf")));
         }
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(dir.join(SUMS)).unwrap(), format!("{sum}  a-Q8_0.gguf\n"));
         assert_eq!(std::fs::read_to_string(dir.join("a-Q8_0.gguf")).unwrap(), "hello\n");
         assert!(!dir.join("a-Q8_0.gguf").is_symlink());
-        // Another's bytes, another model's file, and sums of others stay too.
+        // Files with other bytes, another model's files, and other checksums stay too.
         std::fs::write(dir.join("a-Q8_0.gguf"), "jello\n").unwrap();
         assert!(run(&model, &dir).unwrap_err().contains("exists already, with other bytes"));
         let other = stick.path().join("other");

@@ -114,7 +114,7 @@ mod tests {
             assert_eq!(with(&all[from..]), Some(PathBuf::from(wanted)));
         }
         assert_eq!(with(&[("HF_HOME", ""), ("HOME", "/d")]), Some(PathBuf::from("/d/.cache/huggingface/hub")));
-        // What os.path.expanduser and os.path.expandvars make of a value.
+        // The results of Python's os.path.expanduser and os.path.expandvars.
         let root = User::from_uid(Uid::from_raw(0)).unwrap().unwrap();
         let roots = root.dir.join("x").display().to_string();
         for (value, wanted) in [
@@ -139,7 +139,7 @@ mod tests {
         }
         assert_eq!(with(&[("HF_HOME", "~/b"), ("HOME", "/d")]), Some(PathBuf::from("/d/b/hub")));
         assert_eq!(with(&[("XDG_CACHE_HOME", "$HOME/c"), ("HOME", "/d")]), Some(PathBuf::from("/d/c/huggingface/hub")));
-        // Without HOME the system's list of users has the home directory.
+        // Without HOME the home directory comes from the user database.
         let own = User::from_uid(Uid::current()).unwrap().unwrap().dir;
         assert_eq!(with(&[]), Some(own.join(".cache/huggingface/hub")));
         assert_eq!(with(&[("HF_HOME", "~/b")]), Some(own.join("b/hub")));

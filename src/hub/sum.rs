@@ -54,7 +54,7 @@ impl FileSum {
 mod tests {
     use super::*;
 
-    /// As `sha256sum` and `git hash-object` print them.
+    /// Compared with the output of `sha256sum` and `git hash-object`.
     #[test]
     fn a_files_sum_is_as_the_hub_has_it() {
         let of = |etag: &str| {

@@ -189,7 +189,7 @@ mod tests {
             assert_eq!(chosen(word), wanted, "{word}");
         }
         let repo = Repo::new("org", "a").unwrap();
-        // What is listed chooses what it stands for.
+        // A listed name must choose its own variant.
         for variant in &all {
             assert_eq!(choose(&all, &variant.name(&repo, &all).choice), [variant]);
         }

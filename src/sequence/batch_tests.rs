@@ -1,4 +1,4 @@
-//! Batches on an executor that only records the passes that it is asked to run.
+//! Batches on an executor that only records its passes.
 
 use super::*;
 use crate::executor::Row;
@@ -8,7 +8,7 @@ use crate::sequence::meter::DecodeMeter;
 use crate::sequence::recording::{CHUNK, CONTEXT, RecordingExecutor, VOCAB};
 use crate::text::SamplerConfig;
 
-/// Greedy, without stop tokens.
+/// A greedy request without stop tokens.
 fn request(prompt: &[u32], limit: usize) -> SequenceRequest {
     SequenceRequest { prompt: prompt.to_vec(), chooser: Chooser::Greedy, stops: Vec::new(), limit, reuse: true }
 }
@@ -53,7 +53,7 @@ fn a_generation_that_is_cancelled_ends_there_and_the_prefix_stays() {
     assert_eq!(reply(usize::MAX, &prompt, 9), (12, 9, Finish::Length, 9, 21));
 }
 
-/// A batch of which slot 0 decodes, a token after a prompt of two; what it ran is forgotten.
+/// A batch in which slot 0 decodes after a prompt of two tokens. Its passes are not recorded.
 fn decoding(executor: &mut RecordingExecutor) -> Batch {
     let mut batch = Batch::new(&executor.schedule);
     batch.join(executor, request(&[1; 2], 40)).unwrap();
@@ -62,7 +62,7 @@ fn decoding(executor: &mut RecordingExecutor) -> Batch {
     batch
 }
 
-/// What else there is to do about a pass's tokens is done in the next pass, where that one could not begin without them.
+/// The callback for a pass's tokens is called during the next pass, unless that can begin without them.
 #[test]
 fn the_host_works_while_the_device_does() {
     let mut executor = RecordingExecutor::new();
@@ -79,13 +79,13 @@ fn the_host_works_while_the_device_does() {
         assert_eq!(calls.get(), pass);
     }
     assert!(batch.is_empty() && batch.is_greedy());
-    // The first and the last pass: those between follow each other without the host.
+    // In the first and the last pass: those between follow each other without the host.
     batch.join(&mut executor, request(&[2; 2], 5)).unwrap();
     finish(&mut batch, &mut executor);
     assert_eq!(calls.get(), 5 + 2);
 }
 
-/// The sequences of each pass's rows over so many passes.
+/// The sequences of each pass's rows over `count` passes.
 fn run(batch: &mut Batch, executor: &mut RecordingExecutor, count: usize) -> Vec<Vec<u32>> {
     (0..count).for_each(|_| batch.step(executor, &mut go_on).unwrap());
     passes(executor).into_iter().map(|(sequences, _)| sequences).collect()
@@ -108,18 +108,18 @@ fn a_pass_holds_a_chunk_of_one_prompt_and_a_row_of_each_that_decodes() {
     assert_eq!(step(), (chunk(long, most, &[0]), mixed(most, 0, false, 1, 2)));
     assert_eq!(step(), (chunk(short, most, &[0]), mixed(most, 0, false, 1, 3)));
     assert_eq!(step(), (chunk(long, most, &[0]), mixed(most, most, false, 1, 4)));
-    // What is left of both is short, and ends in one pass: the last rows after the others.
+    // The rest of both is short and fits one pass, with their last rows after the others.
     assert_eq!(step(), (vec![1, 2, 1, 0], mixed(3, 2 * most, true, 1, 5)));
     assert_eq!(step(), (vec![0, 1, 2], PassShape::Decode { sequences: 3, depth: (6 + 2 * CHUNK + CHUNK) / 3 }));
-    // Each has the replies of its own rows.
+    // Each sequence has the replies of its own rows.
     let replies = [1, 2, 3].map(|first: u32| (first + 1..).take(20).collect::<Vec<u32>>());
     for (slot, reply) in finish(&mut batch, &mut executor) {
         assert_eq!(reply.tokens[..20], replies[slot], "slot {slot}");
     }
 }
 
-/// Short prompts run together, as far as a pass, the bound on prompts' rows and the pages reach; the first one always comes
-/// first.
+/// Short prompts run together, within the limits of a pass, of prompt rows and of pages; the next in turn is always
+/// included.
 #[test]
 fn short_prompts_share_a_pass() {
     let mut executor = RecordingExecutor::new();
@@ -129,14 +129,14 @@ fn short_prompts_share_a_pass() {
             .map(|n| batch.join(executor, SequenceRequest { reuse: false, ..request(&vec![n as u32; n], 20) }).unwrap())
     };
     join(&mut batch, &mut executor, [2, 3, 1]);
-    // The first rows of all, the last row of each, and the one that decodes.
+    // All prompts' first rows, the last row of each, and the decoding row.
     assert_eq!(run(&mut batch, &mut executor, 2), [vec![1, 2, 2, 1, 2, 3, 0], vec![0, 1, 2, 3]]);
     (1..4).for_each(|slot| drop(batch.leave(&mut executor, slot)));
-    // Three are more than a pass takes beside the row that decodes, so that the last one is left.
+    // Three do not fit in a pass beside the decoding row, so the last one waits.
     join(&mut batch, &mut executor, [3, 3, 3]);
     assert_eq!(run(&mut batch, &mut executor, 2), [vec![1, 1, 2, 2, 1, 2, 0], vec![3, 3, 3, 0, 1, 2]]);
     (1..4).for_each(|slot| drop(batch.leave(&mut executor, slot)));
-    // Nor are there two within a bound of five rows.
+    // Two do not fit in a limit of five rows.
     batch.set_chunk(5);
     join(&mut batch, &mut executor, [3, 3, 3]);
     assert_eq!(run(&mut batch, &mut executor, 1), [vec![1, 1, 1, 0]]);
@@ -156,7 +156,7 @@ fn a_chunk_beside_decoding_rows_is_bounded_and_one_alone_is_not() {
     assert_eq!(run(&mut batch, &mut executor, 1)[0].len(), CHUNK);
 }
 
-/// An executor may want fewer rows of a prompt, beside others only.
+/// An executor may ask for fewer prompt rows, but only beside decoding rows.
 #[test]
 fn the_executor_says_how_many_rows_fill_a_pass() {
     let mut executor = RecordingExecutor::new();
@@ -170,7 +170,7 @@ fn the_executor_says_how_many_rows_fill_a_pass() {
     assert_eq!(run(&mut batch, &mut executor, 1)[0].len(), CHUNK);
 }
 
-/// Rows of sequences that decode may leave hardly any to a prompt.
+/// Decoding rows may leave hardly any rows to a prompt.
 #[test]
 fn where_half_of_a_pass_decodes_prompts_take_turns_with_it() {
     let mut executor = RecordingExecutor::new();
@@ -222,7 +222,7 @@ fn each_ends_for_itself_and_the_others_go_on() {
     );
 }
 
-/// Where a sequence ends or joins while the next pass runs, the others take what that pass has for them.
+/// If a sequence ends or joins while the next pass runs, the others use that pass's results.
 #[test]
 fn a_pass_that_runs_ahead_serves_those_who_stay() {
     let mut executor = RecordingExecutor::new();
@@ -241,10 +241,10 @@ fn a_pass_that_runs_ahead_serves_those_who_stay() {
         executor.pages().check();
         ended.extend(std::iter::from_fn(|| batch.take_ended()).map(|e| (e.slot, e.reply.unwrap().tokens)));
     };
-    // The three prompts in a pass, then the first pass of all three, and one ahead.
+    // A pass with the three prompts, the first pass of all three, and one that runs ahead.
     (0..2).for_each(|_| step(&mut executor, &mut batch));
     assert!(executor.is_ahead());
-    // One stops while the pass after it runs. Its slot is another one's at once.
+    // One stops while the next pass runs, and its slot is reused at once.
     (0..3).for_each(|_| step(&mut executor, &mut batch));
     assert!(executor.is_ahead() && batch.room() == 2);
     let comes = join(&mut executor, &mut batch, request(&[40, 41], 20));
@@ -252,7 +252,7 @@ fn a_pass_that_runs_ahead_serves_those_who_stay() {
     step(&mut executor, &mut batch);
     assert!(!executor.is_ahead());
     assert_eq!(batch.last_pass(), Some(PassShape::Decode { sequences: 2, depth: 5 }));
-    // The one that came is in the next pass; then three run ahead again, one leaves, and another one comes.
+    // The new sequence is in the next pass. Then three run ahead again, one leaves, and another one joins.
     (0..3).for_each(|_| step(&mut executor, &mut batch));
     assert!(executor.is_ahead());
     let left = batch.leave(&mut executor, leaves).unwrap().reply.unwrap();
@@ -267,13 +267,13 @@ fn a_pass_that_runs_ahead_serves_those_who_stay() {
     want.sort();
     assert_eq!(ended, want);
     assert_eq!((executor.discarded, executor.passes.len()), (0, passes));
-    // Each token but the first, which the prompt's pass gives; those of a row that nobody takes are none. The pass that a
-    // sequence stops in counts for it.
+    // All tokens but the first, which comes from the prompt's pass. Stale rows do not count; the pass in which a
+    // sequence stops counts for it.
     let tokens = 3 * 19 + 4 + 8;
     assert_eq!(meter.tokens, tokens);
 }
 
-/// A batch whose one sequence has stopped while the next pass runs.
+/// A batch whose only sequence has stopped while the next pass runs.
 fn stopped_ahead() -> (RecordingExecutor, Batch) {
     let mut executor = RecordingExecutor::new();
     executor.runs_ahead = true;
@@ -284,7 +284,7 @@ fn stopped_ahead() -> (RecordingExecutor, Batch) {
     (executor, batch)
 }
 
-/// Nobody is left of a pass that runs ahead: it is discarded, and whoever comes has what a lone run has.
+/// A pass that runs ahead without a remaining sequence is discarded, and a new sequence gets the result of a lone run.
 #[test]
 fn a_pass_that_runs_ahead_for_nobody_is_discarded() {
     let (mut executor, mut batch) = stopped_ahead();
@@ -293,8 +293,8 @@ fn a_pass_that_runs_ahead_for_nobody_is_discarded() {
     assert_eq!((&reply.tokens[..], reply.kept, executor.discarded), (&[31, 32, 33][..], 3, 1));
 }
 
-/// A pass that is cancelled before it begins leaves the one that runs ahead under way, and the rows of its own are not that
-/// one's.
+/// A pass that is cancelled before it begins leaves the one that runs ahead unaffected, and must not leave its rows in
+/// the plan.
 #[test]
 fn a_cancelled_pass_leaves_no_rows_to_the_one_that_runs_ahead() {
     let (mut executor, mut batch) = stopped_ahead();
@@ -319,14 +319,14 @@ fn a_request_takes_the_slot_that_holds_its_prefix() {
     }
     finish(&mut batch, &mut executor);
     assert_eq!(batch.join(&mut executor, request(&[2, 2, 2, 9], 0)).unwrap(), 1);
-    // No slot holds anything of this one. The slot without tokens loses nobody's prefix.
+    // No slot has a prefix of it, so it gets the empty slot.
     assert_eq!(batch.join(&mut executor, request(&[8], 0)).unwrap(), 3);
     let mut kept: Vec<_> = finish(&mut batch, &mut executor).into_iter().map(|(slot, g)| (slot, g.kept)).collect();
     kept.sort_unstable();
     assert_eq!(kept, [(1, 3), (3, 0)]);
 }
 
-/// Whether a prompt's tokens were run or kept, the penalty counts them.
+/// The penalty counts all prompt tokens, cached or not.
 #[test]
 fn a_penalty_counts_the_whole_prompt_once() {
     let mut executor = RecordingExecutor::new();
@@ -364,7 +364,7 @@ fn a_full_context_ends_a_reply() {
     assert_eq!((g.tokens.len(), g.finish, g.full), (3, Finish::Length, true));
 }
 
-/// Nothing of what ran before a device failed counts as held if it may be wrong.
+/// After a device failure no token counts as cached that may be wrong.
 #[test]
 fn a_device_that_fails_ends_all_and_a_prompt_in_part_is_not_a_prefix() {
     let mut executor = RecordingExecutor::new();
@@ -378,7 +378,7 @@ fn a_device_that_fails_ends_all_and_a_prompt_in_part_is_not_a_prefix() {
     assert_eq!((batch.shared(&executor, &[1; 20]), batch.shared(&executor, &[2; 3])), (0, 0));
 }
 
-/// Four sequences where there are pages for one of the whole context: whoever finds none waits, and its reply is whole.
+/// Four sequences with pages for a single full context: a sequence without a page waits, and its reply is complete.
 #[test]
 fn a_sequence_without_a_page_waits_and_nobody_else_suffers() {
     let mut executor = RecordingExecutor::of(4 * PAGE, Some(4 * PAGE));
@@ -401,12 +401,12 @@ fn a_sequence_without_a_page_waits_and_nobody_else_suffers() {
         let tokens: Vec<u32> = (1..=long as u32).map(|i| (16 * slot as u32 + i) % 64).collect();
         assert_eq!((reply.tokens, reply.finish), (tokens, Finish::Length));
     }
-    // One that waited has run its tokens again, no more than once for each that has ended.
+    // A sequence that waited has run its tokens again, at most once for each sequence that has ended.
     let rows: usize = executor.passes.iter().map(|(rows, _)| rows.len()).sum();
     assert!(rows < 4 * (40 + long) + 4 * 3 * (40 + long), "{rows}");
 }
 
-/// A sequence that joins begins as another one that runs does, by whole pages.
+/// A new sequence shares the pages of a running one with the same beginning.
 #[test]
 fn a_prefix_of_a_sequence_that_runs_is_shared() {
     let mut executor = RecordingExecutor::of(4 * PAGE, None);
@@ -423,7 +423,7 @@ fn a_prefix_of_a_sequence_that_runs_is_shared() {
     assert_eq!(kept, [(1, PAGE), (0, 0)]);
 }
 
-/// With pages for fewer tokens than one sequence asks for, it ends with an error that says so, and others go on.
+/// If the cache is too small for a sequence alone, it ends with an error that says so, and others continue.
 #[test]
 fn a_sequence_for_which_there_is_no_room_at_all_is_refused() {
     let mut executor = RecordingExecutor::of(4 * PAGE, Some(2 * PAGE));
@@ -457,15 +457,15 @@ fn what_free_slots_keep_stays_within_its_bound_and_the_newest_stays_longest() {
     run(&mut batch, 2, 2 * PAGE);
     assert_eq!(run(&mut batch, 3, 2 * PAGE), (4, 6, [2, 2, 2, 0]));
     batch.set_kept(4 * page);
-    // What runs does not count.
+    // Running sequences do not count.
     assert_eq!(run(&mut batch, 4, 2 * PAGE), (6, 4, [0, 0, 2, 2]));
-    // The last pages go first.
+    // The last pages are evicted first.
     assert_eq!(run(&mut batch, 5, 1), (4, 4, [0, 0, 1, 2]));
     batch.set_kept(0);
     assert_eq!(run(&mut batch, 3, PAGE + 1), (3, 0, [0; 4]));
 }
 
-/// Allows one token alone, once it is told that it may.
+/// A guide that allows a single token, after it has been released.
 struct Late {
     is_ready: std::sync::Arc<std::sync::atomic::AtomicBool>,
     token: u32,
@@ -489,7 +489,7 @@ impl crate::sequence::guide::Guide for Late {
     }
 }
 
-/// A guide that has not said yet which tokens may come holds up no other sequence: its row runs again in each pass until it has.
+/// A guide that is not ready delays no other sequence: its row runs again in each pass until it is ready.
 #[test]
 fn a_guide_that_takes_long_holds_up_no_other_sequence() {
     let mut executor = RecordingExecutor::new();

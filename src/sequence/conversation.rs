@@ -191,7 +191,7 @@ mod tests {
         ] {
             assert!(of(roles).unwrap_err().to_string().starts_with(which), "{roles:?}");
         }
-        // What is loaded is dropped and cleared as what was typed.
+        // Loaded messages are dropped and cleared like typed ones.
         let mut loaded = of(&["system", "user", "assistant"]).unwrap();
         loaded.clear();
         assert_eq!(loaded.messages().len(), 1);
@@ -213,7 +213,7 @@ mod tests {
         let all = fit(&mut whole, 4096).unwrap();
         assert_eq!((all.exchanges, all.dropped, whole.messages().len()), (4, 0, 10));
         let most = all.ids.len();
-        // The smallest context that takes all messages. With one position less, an exchange is dropped.
+        // The smallest context for all messages. With one position less an exchange is dropped.
         let context = (most..).find(|c| c - c / 8 == most).unwrap();
         assert_eq!(fit(&mut whole.clone(), context).unwrap(), all);
         let mut less = whole.clone();
@@ -227,7 +227,7 @@ mod tests {
         let e = fit(&mut none, 8).unwrap_err();
         assert!(e.exit_code() == 2 && e.to_string().contains("too long"), "{e}");
         assert_eq!(none.messages(), whole.messages());
-        // What is too long is named: beside a long system message the shortest question has no room.
+        // The error names the message at fault: with a long system message even the shortest question has no room.
         let mut told = Conversation::new(Some(&"Be brief. ".repeat(40)));
         let mut asked = Conversation::new(None);
         asked.ask(&"why ".repeat(80));
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!((&answer, c.take_answer(), c.is_asked()), (&Message::new("assistant", "second"), None, true));
         c.put_back(answer);
         assert_eq!(c.undo(), Some(Message::new("user", "two")));
-        // One that waits for its answer goes alone.
+        // An unanswered message is undone alone.
         c.take_answer();
         assert_eq!((c.undo(), c.undo(), c.turns()), (Some(Message::new("user", "one")), None, 0));
         assert_eq!(c.messages(), [Message::new("system", "Be brief.")]);
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(roles(&c), ["system"]);
         c.set_system(None);
         assert_eq!(roles(&c), [""; 0]);
-        // An empty one is none.
+        // An empty message removes it.
         c.set_system(Some(""));
         assert_eq!((roles(&c), roles(&Conversation::new(Some("")))), (vec![], vec![]));
         assert_eq!(roles(&Conversation::new(Some(" "))), ["system"]);

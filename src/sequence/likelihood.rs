@@ -73,7 +73,7 @@ mod tests {
         assert!(near(found.top[0].1, expected(3.0)) && near(found.top[2].1, expected(2.0)), "{found:?}");
         assert!(Likelihood::of(&logits, 2, 0).top.is_empty());
         assert_eq!(Likelihood::of(&logits, 2, 0).logprob, f32::NEG_INFINITY);
-        // Large logits do not overflow, and more are wanted than there are.
+        // Large logits do not overflow, and more alternatives are requested than there are tokens.
         let large = Likelihood::of(&[3e38, 3e38], 0, 9);
         assert!(near(large.logprob, -std::f32::consts::LN_2) && large.top.len() == 2, "{large:?}");
     }

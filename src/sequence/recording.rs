@@ -1,36 +1,36 @@
-//! An executor that only records the passes that it is asked to run.
+//! An executor that only records its passes.
 
 use crate::executor::{Executor, HeadRows, Pages, Row, Watch, admit_pass};
 use crate::model::{Shape, WeightFormat, presets};
 use crate::schedule::{Extent, KvType, Schedule};
 use crate::{Cancel, Error, Result};
 
-/// Computes nothing: the argmax of a row is its token and 1 more, modulo the vocabulary, and all logits are alike.
+/// Computes nothing: the argmax of a row is its token plus 1, modulo the vocabulary, and all logits are equal.
 pub struct RecordingExecutor {
     pub schedule: Schedule,
     pub pages: Pages,
-    /// The rows of each pass, and whether it had a head.
+    /// The rows of each pass, and whether it had head rows.
     pub passes: Vec<(Vec<Row>, bool)>,
-    /// Whether a pass with a head fails, as on a device that is lost.
+    /// Whether a pass with head rows fails, as on a lost device.
     pub fails: bool,
-    /// Set by the caller after this many passes.
+    /// The number of passes after which the caller cancels.
     pub cancelled_after: usize,
-    /// Prompt rows of a pass at most, and how many it takes of `(most, beside)`.
+    /// The most prompt rows of a pass, and the number that it chooses for `(most, beside)`.
     pub prefill_rows: usize,
     pub chunk_rows: fn(usize, usize) -> usize,
     /// Whether [`Executor::forward_ahead`] starts the next pass.
     pub runs_ahead: bool,
-    /// Passes that ran ahead and that nobody asked for.
+    /// The number of passes that ran ahead and were discarded.
     pub discarded: usize,
     /// The rows of the pass that runs ahead.
     ahead: Option<Vec<Row>>,
     /// The next token of each head row.
     next: Vec<u32>,
-    /// Of any head row.
+    /// The logits of every head row.
     logits: [f32; VOCAB],
 }
 
-/// Window of the local layers. With a chunk it spans two pages at most.
+/// The window of local layers. With a chunk it spans at most two pages.
 pub const WINDOW: usize = 9;
 pub const CHUNK: usize = 8;
 pub const CONTEXT: usize = 64;
@@ -41,7 +41,7 @@ impl RecordingExecutor {
         RecordingExecutor::of(CONTEXT, None)
     }
 
-    /// With another context, and with a KV cache of so many tokens.
+    /// An executor with another context and a KV cache of this many tokens.
     pub fn of(context: usize, kv_tokens: Option<usize>) -> RecordingExecutor {
         let full = presets::preset("gemma3-1b").unwrap();
         let layers = full.layers[..2].to_vec();
@@ -64,7 +64,7 @@ impl RecordingExecutor {
         }
     }
 
-    /// Token and position of every row run since the last call.
+    /// Takes the token and position of every row run since the last call.
     pub fn take(&mut self) -> Vec<(u32, u32)> {
         self.passes.drain(..).flat_map(|(rows, _)| rows).map(|r| (r.token, r.position)).collect()
     }
@@ -138,7 +138,7 @@ impl Executor for RecordingExecutor {
     }
 }
 
-/// Tokens at consecutive positions, as [`RecordingExecutor::take`] gives them.
+/// Tokens at consecutive positions, in the form of [`RecordingExecutor::take`].
 pub fn at(first: u32, tokens: &[u32]) -> Vec<(u32, u32)> {
     tokens.iter().copied().zip(first..).collect()
 }

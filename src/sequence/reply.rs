@@ -200,7 +200,7 @@ mod tests {
             let (pieces, whole, ended) = reply(text, &[]);
             assert_eq!((pieces.concat().as_str(), whole.as_str(), ended), (text, text, false));
         }
-        // The emoji is four byte tokens. Nothing is shown before the last one, or by a token that does not end the run.
+        // The emoji consists of four byte tokens. Nothing is shown before the last one.
         assert_eq!(reply("\u{1f600}", &[]).0.iter().filter(|p| !p.is_empty()).count(), 1);
     }
 
@@ -208,14 +208,14 @@ mod tests {
     fn a_stop_string_ends_the_reply_and_is_not_part_of_it() {
         let (pieces, whole, ended) = reply("Hello there", &["lo th"]);
         assert_eq!((pieces.concat().as_str(), whole.as_str(), ended), ("Hel", "Hel", true));
-        // Text that only began like a stop string comes at the end.
+        // Text that began like a stop string, but is none, comes at the end.
         let (pieces, whole, ended) = reply("Hello", &["lo th"]);
         assert_eq!((whole.as_str(), ended), ("Hello", false));
         assert_eq!(pieces.last().unwrap(), "lo");
         assert!(Reply::new(&small_tokenizer(), &[String::new()]).is_err());
     }
 
-    /// Replies to `begun` with `text` in pieces of one token, as they are shown.
+    /// Continues `begun` by `text` token by token. Returns the text shown, and whether a stop string ended the reply.
     fn going_on(begun: &str, text: &str, stops: &[&str], calls: CallStart) -> (String, bool) {
         let tokenizer = small_tokenizer();
         let stops: Vec<String> = stops.iter().map(|s| s.to_string()).collect();
@@ -247,7 +247,7 @@ mod tests {
         ] {
             assert_eq!(going_on(begun, text, &[], CallStart::Nowhere), (shown.into(), false), "{begun:?} {text:?}");
         }
-        // What is not said again ends no reply either.
+        // Skipped blanks do not count for stop strings either.
         assert_eq!(going_on("a\n", "\nb", &["\n"], CallStart::Nowhere), ("b".into(), false));
     }
 
@@ -270,7 +270,7 @@ mod tests {
             ("{\"na", "x", "{\"na"),
         ] {
             assert_eq!(going_on("", text, &[stop], first()), (shown.into(), shown != text), "{text}");
-            // Calls may stand behind another text too.
+            // Calls may follow another text too.
             assert_eq!(going_on("Well", text, &[stop], first()), (shown.into(), shown != text), "{text}");
         }
         let anywhere = || CallStart::Anywhere("<call>");

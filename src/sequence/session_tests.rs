@@ -1,4 +1,4 @@
-//! Sessions on an executor that only records the passes that it is asked to run.
+//! Sessions on an executor that only records its passes.
 
 use super::*;
 use crate::schedule::kv::PAGE;
@@ -17,7 +17,7 @@ fn a_prompt_is_run_in_chunks_and_only_its_last_row_has_a_head() {
     assert_eq!(passes, [(8, false), (8, false), (4, true), (1, true), (1, true)]);
     assert!(executor.passes.iter().flat_map(|(rows, _)| rows).all(|r| r.sequence == 1));
     assert_eq!(executor.take(), at(0, &[&tokens[..], &[5, 6]].concat()));
-    // Other tests of this process add to the counts too.
+    // Other tests of this process change the counts too.
     let after = counts::read();
     assert!(after.prefilled >= before.prefilled + 20 && after.decoded >= before.decoded + 2, "{after:?}");
 }
@@ -53,7 +53,7 @@ fn a_prompt_that_is_refused_leaves_the_sequence_as_it_is() {
     assert_eq!((session.tokens(), executor.take()), (&[1, 2, 3][..], vec![]));
 }
 
-/// Nothing of a prompt that failed counts as held: a chunk before the failure may be wrong.
+/// After a failure no token of the prompt counts as cached, because a chunk before it may be wrong.
 #[test]
 fn a_prompt_that_fails_is_not_a_prefix() {
     let mut executor = RecordingExecutor::new();
@@ -69,12 +69,12 @@ fn a_prompt_that_fails_is_not_a_prefix() {
     assert_eq!(executor.take(), at(kept as u32, &prompt[kept..]));
 }
 
-/// A local layer has given back the page with the keys that the first new token would see.
+/// A local layer has given back the page with keys that the first new token would see.
 #[test]
 fn a_prefix_that_a_local_layer_has_lost_is_run_again() {
     let mut executor = RecordingExecutor::of(5 * PAGE, None);
     let tokens: Vec<u32> = (0..4 * PAGE as u32 + 4).map(|i| i % 60).collect();
-    // It holds two pages: those of the last tokens and those before them.
+    // It holds two pages: that of the last tokens and the one before.
     let least = 3 * PAGE + WINDOW - 1;
     for (keep, kept) in [(least, least), (least - 1, 0)] {
         let mut session = Session::new(0, 5 * PAGE);

@@ -111,7 +111,7 @@ mod tests {
     const FILES: [&str; 4] =
         ["tiny/config.json", "tiny/model.safetensors", "tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json"];
 
-    /// Folders `one` and `two` with a model each, `current` that leads to `two`, and `current.previous` that leads to `one`.
+    /// Directories `one` and `two` with a model each, and links: `current` to `two`, `current.previous` to `one`.
     fn linked() -> tempfile::TempDir {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
@@ -135,7 +135,7 @@ mod tests {
         let load = loader(files.clone(), None, options, false);
         let load = guarded(load, files.clone(), BundleRules { verify: false, goes_back: true });
         let mut loaded = load(&Progress::new(Cancel::default())).unwrap();
-        // Whoever opened it again would find none.
+        // Opening the tokenizer again would fail.
         std::fs::remove_file(place.path().join("two/tokenizer.json")).unwrap();
         let text = loaded.take_text(7, &files).unwrap();
         assert_eq!((text.id, text.context), (7, 64));
@@ -153,7 +153,7 @@ mod tests {
                 count.fetch_add(1, Ordering::Relaxed);
                 Err(Error::input("no file named by an option", "name another"))
             });
-            // As shells complete it.
+            // With the slash that shells add when completing.
             let files = ModelFiles::Directory(at("current/"));
             let load = guarded(fails, files, BundleRules { verify: false, goes_back });
             assert!(load(&Progress::new(Cancel::default())).is_err());

@@ -130,8 +130,7 @@ impl Health {
             Phase::Ready if self.stalled() > LATE => {
                 Err(format!("the engine has made no progress for {} s", self.stalled().as_secs()))
             }
-            // Ready while unloaded too: otherwise a load balancer would send no request, and the model would never load
-            // again.
+            // An unloaded model counts as ready, because the next request loads it and is answered.
             Phase::Ready | Phase::Unloaded | Phase::LoadingAgain => Ok(()),
             Phase::Loading => Err("the model is loading".into()),
             Phase::Tuning => Err("the device is being measured for the model".into()),

@@ -46,7 +46,7 @@ mod tests {
         PassShape::Mixed { chunk, depth: 0, ends: false, sequences: 3, beside: 9 }
     }
 
-    /// A device on which a pass takes 20 ms and 1 ms a row.
+    /// A device whose passes take 20 ms plus 1 ms per row.
     fn run(pace: &mut ChunkPace, passes: usize) -> Vec<usize> {
         (0..passes)
             .map(|_| {
@@ -63,10 +63,10 @@ mod tests {
         let rows = run(&mut pace, 30);
         assert!(rows.iter().all(|&rows| rows + 20 <= 205), "{rows:?}");
         assert!(*rows.last().unwrap() >= 150, "{rows:?}");
-        // The device is suddenly ten times as slow.
+        // The device suddenly becomes ten times slower.
         pace.note(mixed(160), Duration::from_secs(2));
         assert_eq!(pace.rows(), 16);
-        // A prompt alone says as much, and decode passes say nothing.
+        // A prompt pass without decoding rows counts in the same way, and decode passes do not count.
         pace.note(PassShape::Prefill { rows: 100, depth: 0 }, Duration::from_millis(100));
         assert_eq!(pace.rows(), 200);
         pace.note(PassShape::Decode { sequences: 9, depth: 5 }, Duration::from_secs(9));

@@ -1,4 +1,4 @@
-//! Tests of the engine's side: jobs of many clients on the demo model, on the CPU, and what happens when the engine fails.
+//! The engine's side: jobs of many clients on the demo model on the CPU, and failures of the engine.
 
 mod guests;
 mod reload;
@@ -31,7 +31,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const SLOTS: usize = 4;
-/// How long a test waits for what must happen.
+/// The longest wait of a test for an expected event.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn options(slots: usize) -> Options {
@@ -45,7 +45,7 @@ fn options(slots: usize) -> Options {
     }
 }
 
-/// A server whose requests the tests make themselves.
+/// A service to which tests submit requests directly.
 struct TestService {
     service: Arc<Service>,
     orders: Sender<ServerOrder>,
@@ -69,12 +69,12 @@ fn setup(settings: ServerSettings, load: super::server::ModelLoader) -> Setup {
     }
 }
 
-/// Starts a server that `load` loads a model for, and waits until it answers.
+/// Starts a server with the loader `load`, and waits until it is ready.
 fn start(settings: ServerSettings, load: super::server::ModelLoader) -> TestService {
     start_with(settings, load, |_| {})
 }
 
-/// As [`start`], of a setup that is changed before.
+/// As [`start`], with a changed setup.
 fn start_with(
     settings: ServerSettings,
     load: super::server::ModelLoader,
@@ -189,7 +189,7 @@ fn replies_made_together_are_those_made_alone() {
             assert_eq!(end.prompt_tokens, ask.prompt.len());
         }
     }
-    // The second time most of the prompt is in the cache, unless that is not wanted.
+    // The second time most of the prompt is cached, unless reuse is disabled.
     let prompt = question(texts[4]);
     let cached = |reuse| {
         let ask = ReplyRequest { reuse, ..greedy(prompt.clone(), 3) };
@@ -240,7 +240,7 @@ fn replies_of_a_given_form_have_it_and_end_at_their_limit_all_the_same() {
             seed: Some(i as u64),
             ..SamplerConfig::default()
         },
-        // A document ends all the same.
+        // The document's end still ends the reply.
         ignore_eos: true,
         likelihoods: i.is_multiple_of(2).then_some(2),
         limit,
@@ -287,7 +287,7 @@ fn a_reply_that_nobody_waits_for_ends_whether_it_runs_or_waits() {
     flags[0].store(true, Ordering::SeqCst);
     wait_until("the one that runs is gone", || served.service.metrics.cancelled.get() == 2);
     let mut tokens = 1;
-    // No event but tokens, then the end of the channel.
+    // Only tokens, then the end of the channel.
     while let Some(EventPoll::Event(_, event)) = runs.next() {
         match event {
             Event::Token(_) => tokens += 1,
@@ -296,12 +296,12 @@ fn a_reply_that_nobody_waits_for_ends_whether_it_runs_or_waits() {
     }
     assert!(tokens < 200, "{tokens}");
     assert!(matches!(waits.next(), Some(EventPoll::Event(0, Event::Failed(_)))));
-    // Whoever drops the answers does not wait for them either.
+    // Dropping the events cancels the replies.
     let mut dropped = served.ask(long());
     assert!(matches!(dropped.next(), Some(EventPoll::Event(0, Event::Token(_)))));
     drop(dropped);
     wait_until("the one that was dropped is gone", || served.service.metrics.cancelled.get() == 3);
-    // The place is free.
+    // The slot is free.
     assert_eq!(served.ask(greedy(question("Hello"), 4)).gather().unwrap()[0].end.as_ref().unwrap().tokens, 4);
     served.stop().unwrap();
 }
@@ -309,7 +309,7 @@ fn a_reply_that_nobody_waits_for_ends_whether_it_runs_or_waits() {
 #[test]
 fn a_full_queue_says_when_to_come_back_and_late_replies_end() {
     let settings = ServerSettings { queue: 2, deadline: Some(Duration::from_millis(1)), ..ServerSettings::default() };
-    // No engine takes anything.
+    // No engine takes jobs.
     let service = Service::new(settings);
     let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
     let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
@@ -334,7 +334,7 @@ fn a_full_queue_says_when_to_come_back_and_late_replies_end() {
         assert_eq!((of, e.status, e.code), (choice, 504, Some("deadline_exceeded")));
     }
     assert_eq!(first.next(), None);
-    // One request may be larger than the queue.
+    // A single request may be larger than the queue.
     assert!(submit(3, 9).is_ok());
     service.fail("the GPU hangs");
     assert_eq!(submit(1, 1).err().unwrap().code, Some("engine_failed"));
@@ -357,31 +357,31 @@ fn the_client_with_the_fewest_running_replies_comes_first() {
     assert!(service.queue.take(8, |_| 0).is_none(), "another model's");
 }
 
-/// An executor that fails, or panics, at a pass.
+/// An executor that fails or panics in a pass.
 struct Faulty {
     inner: Box<dyn Measure>,
     guest: TestGuest,
-    /// Passes until then.
+    /// The number of passes before that.
     left: Arc<AtomicUsize>,
     panics: bool,
-    /// Passes so far, and after how many of them it was improved.
+    /// The number of passes so far, and the numbers after which it was improved.
     improved: Arc<Mutex<(usize, BTreeSet<usize>)>>,
-    /// How long a pass takes at least.
+    /// The least time of a pass.
     pause: Duration,
 }
 
-/// Who attends in the place of a [`Faulty`]'s device.
+/// The guest of a [`Faulty`]'s device.
 #[derive(Default)]
 struct TestGuest {
-    /// How often it has failed; it attends until then. `None`: it was never there.
+    /// The number of failures; it attends while this is 0. `None`: it never existed.
     failures: Option<Arc<AtomicU32>>,
-    /// What the device is called while it attends.
+    /// The device's name while it attends.
     name: String,
     timings: Vec<PlacementTiming>,
 }
 
 impl Faulty {
-    /// One that does not fail before its time.
+    /// An executor that does not fail yet.
     fn of(inner: Box<dyn Measure>) -> Faulty {
         Faulty {
             inner,
@@ -495,7 +495,7 @@ fn an_engine_that_fails_or_panics_tells_all_clients_and_ends_with_exit_code_4() 
     }
 }
 
-/// The executor is improved again and again while nothing runs, and never between the passes of a reply.
+/// The executor is improved repeatedly while idle, and never between the passes of a reply.
 #[test]
 fn what_is_not_asked_for_anything_is_improved() {
     let improved: Arc<Mutex<(usize, BTreeSet<usize>)>> = Arc::default();
@@ -557,7 +557,7 @@ fn requests_for_a_model_whose_engine_has_ended_are_told() {
     let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
     let model = |id| super::model::Model::open(id, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
     let submit = |id, n| service.submit(&model(id), &[greedy(question("Hello"), 4)], client(n), Arc::new(|| false));
-    // Read with one model, and in the queue when its engine has gone by already.
+    // Parsed for one model, and queued after its engine has ended.
     let (mut replaced, mut failed, current) = (submit(1, 1).unwrap(), submit(2, 2).unwrap(), submit(3, 3).unwrap());
     service.end_model(1, None);
     service.end_model(2, Some(&Error::device("the GPU hangs", "restart")));
@@ -566,7 +566,7 @@ fn requests_for_a_model_whose_engine_has_ended_are_told() {
     {
         let Some(EventPoll::Event(0, Event::Failed(e))) = answers.next() else { panic!("no failure") };
         assert_eq!((e.status, e.code), (status, Some(code)));
-        // And as late as then.
+        // A later one fails in the same way.
         let e = submit(id, 4).err().unwrap();
         assert_eq!((e.status, e.code), (status, Some(code)));
     }
@@ -584,7 +584,7 @@ fn a_request_that_was_read_before_a_reload_is_answered_or_told_to_come_again() {
     served.orders.send(ServerOrder::Reload).unwrap();
     served.wait_for(|notice| *notice == Notice::Reloaded);
     let refused = loop {
-        // The old engine may be there yet.
+        // The old engine may still be running.
         match served.service.submit(&old, &[greedy(question("Hello"), 2)], client(1), Arc::new(|| false)) {
             Ok(answers) => match answers.gather() {
                 Ok(whole) => assert_eq!(whole[0].tokens.len(), 2),

@@ -310,7 +310,7 @@ mod tests {
     use super::*;
     use tokenizers::models::bpe::BPE;
 
-    /// Tokens and merges over a few characters, and the same in the crate. Some of the pairs are there twice.
+    /// Random tokens and merges over a few characters, in this model and in the crate's. Some pairs occur twice.
     fn pair_of_models(random: &mut Random, rules: Rules) -> (Bpe, BPE) {
         let alphabet = ["a", "b", "c", "ä", "▁", "😀", "<"];
         let mut texts: Vec<String> = vec!["<unk>".into()];

@@ -121,7 +121,7 @@ mod tests {
 
     const LONGEST: usize = 90;
 
-    /// A token for each pair of equal letters, and for each other character.
+    /// An encoder with a token for each pair of equal letters, and for each other character.
     fn pairs(text: &str) -> Encoded {
         let (mut ids, mut offsets, mut rest) = (Vec::new(), Vec::new(), text.char_indices().peekable());
         while let Some((at, c)) = rest.next() {
@@ -151,23 +151,23 @@ mod tests {
             let lengths = encode(&format!("{begin}{end}"), false);
             assert!(lengths.len() == 1 && near.contains(&lengths[0]), "{lengths:?}");
         }
-        // Other added tokens, another beginning, and one that is too short.
+        // Other added tokens, another beginning, and a common part that is too short.
         assert_eq!(encode(&begin, true), [begin.len()]);
         assert_eq!(encode(&format!("b{begin}"), false), [begin.len() + 1]);
         assert_eq!(encode("aab", false), [3]);
-        // The oldest is forgotten.
+        // The oldest text is evicted.
         for i in 0..MOST {
             encode(&format!("{i}{begin}"), false);
         }
         assert_eq!(encode(&begin, true), [begin.len()]);
     }
 
-    /// A text of one letter has no place where its tokens are sure to be those of the whole.
+    /// In a text of one letter no token boundary is certain.
     #[test]
     fn where_the_rest_begins_otherwise_all_is_encoded() {
         let recent = Recent::new(LONGEST);
         for length in [2 * LEAST, 2 * LEAST + 1, 2 * LEAST + 2, 3 * LEAST] {
-            // Pairs from the end on: what follows changes every token before it.
+            // Pairs are formed from the end, so a following letter changes every token before it.
             let from_the_end = |text: &str| {
                 let odd = text.len() % 2;
                 let ids = (0..odd).map(|_| 1).chain((0..text.len() / 2).map(|_| 2)).collect();

@@ -5,12 +5,12 @@ use super::*;
 use crate::error::Setting;
 use crate::schedule::choice::{ASK_WORDS, EDIT_IDS, EDITS, set_words};
 
-/// No filter, no penalty, temperature 1.
+/// A configuration without filters and penalties, at temperature 1.
 fn open(seed: u64) -> SamplerConfig {
     SamplerConfig { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: Some(seed), ..SamplerConfig::default() }
 }
 
-/// The ids that may be drawn, by the definition: everything sorted, every step over the whole list.
+/// The ids that may be drawn, by definition: everything sorted, and every step over the whole list.
 fn survivors(config: &SamplerConfig, logits: &[f32], history: &[u32], allowed: Option<&TokenSet>) -> Vec<u32> {
     let mut list: Vec<(f64, u32)> = Vec::new();
     for (id, &logit) in logits.iter().enumerate() {
@@ -92,7 +92,7 @@ fn the_filters_leave_what_their_definition_leaves_and_nothing_is_allocated() {
         for _ in 0..3 {
             let id = sampler.sample(&logits).unwrap();
             let expected = survivors(&config, &logits, &history, allowed.as_ref());
-            // A draw from all tokens makes no list of them.
+            // A draw from all tokens keeps no list of them.
             if sampler.reach != FilterScope::Open {
                 let mut left: Vec<u32> = sampler.candidates.list.iter().map(|c| c.id).collect();
                 left.sort_unstable();
@@ -148,11 +148,11 @@ fn a_seed_gives_the_same_tokens_on_every_platform() {
     assert_ne!(draw(43), draw(42));
     let unseeded = || Sampler::new(SamplerConfig::default(), 8).unwrap().seed();
     assert_ne!(unseeded(), unseeded());
-    // As a JSON number it survives readers that hold numbers as f64.
+    // As a JSON number it survives readers that use f64.
     assert!((0..64).all(|_| unseeded() < 1 << 53));
 }
 
-/// The tokens that seed 42 draws in the test above. Changing them changes what users' seeds mean.
+/// The tokens drawn by seed 42 in the test above. Changing them changes the meaning of users' seeds.
 const PINNED: [u32; 8] = [352, 838, 565, 868, 232, 180, 161, 756];
 
 #[test]
@@ -173,7 +173,7 @@ fn the_penalty_counts_prompt_and_sampled_tokens_for_64_tokens() {
     assert_eq!(sampler.sample(&logits).unwrap(), 1, "3 is halved to 1.5");
     assert_eq!(sampler.sample(&logits).unwrap(), 2);
     assert_eq!(sampler.sample(&logits).unwrap(), 0, "all are halved");
-    // Tokens past the vocabulary only use up the window.
+    // Tokens outside the vocabulary only fill the window.
     sampler.begin(&[&[0][..], &[1_000_000; 64]].concat());
     assert_eq!(sampler.sample(&logits).unwrap(), 0);
 }
@@ -190,7 +190,7 @@ fn presence_and_frequency_count_the_reply_and_not_the_prompt() {
     assert_eq!(take(&mut once, 1), [0], "an earlier reply counts no more");
     let mut often = Sampler::new(SamplerConfig { frequency_penalty: 0.75, ..greedy() }, 3).unwrap();
     assert_eq!(take(&mut often, 7), [0, 0, 1, 0, 1, 2, 0], "each time counts: 3 - 0.75 n, 2 - 0.75 n, 1");
-    // Less is more likely; and the repetition penalty comes first.
+    // A negative penalty makes tokens likelier; the repetition penalty is applied first.
     let both = SamplerConfig { presence_penalty: -3.0, repeat_penalty: 2.0, ..greedy() };
     let mut both = Sampler::new(both, 3).unwrap();
     both.begin(&[0]);
@@ -210,7 +210,7 @@ fn logits_that_mean_nothing_are_an_error() {
         let error = sampler.sample(logits).unwrap_err();
         assert!(error.to_string().contains(what) && error.exit_code() == 1, "{error}");
     }
-    // What is wrong with the biases is not the model's.
+    // An error caused by biases does not blame the model.
     let bias = vec![(0, f32::NEG_INFINITY), (2, f32::NEG_INFINITY)];
     for config in [open(1), SamplerConfig::greedy(), SamplerConfig { top_p: 0.9, ..open(1) }] {
         let mut sampler = Sampler::new(SamplerConfig { bias: bias.clone(), ..config }, 3).unwrap();
@@ -261,7 +261,7 @@ fn biases_are_added_and_only_allowed_tokens_are_drawn() {
     assert_eq!(sampler.sample(&logits).unwrap(), 2);
     sampler.allowed_mut().unwrap().clear();
     assert_eq!(sampler.sample(&logits).unwrap_err().exit_code(), 1);
-    // Half of the draws from all tokens fall on a biased one, as its probability says.
+    // Half of the draws from all tokens must give the biased one, by its probability.
     let mut open = Sampler::new(SamplerConfig { bias: vec![(0, 3f32.ln())], ..open(9) }, 4).unwrap();
     let draws = (0..8000).filter(|_| open.sample(&[0.0; 4]).unwrap() == 0).count();
     assert!((3800..4200).contains(&draws), "{draws} of 8000");
@@ -276,7 +276,7 @@ fn a_set_takes_over_words_and_no_token_outside_of_its_vocabulary() {
     let mut same = TokenSet::new(70);
     tokens.iter().for_each(|&id| same.insert(id));
     assert_eq!(set, same);
-    // Words that are missing have no tokens.
+    // Missing words contain no tokens.
     set.copy_from_words(&[2]);
     assert_eq!((0..200).filter(|&id| set.contains(id)).collect::<Vec<_>>(), [1]);
     let mut whole = TokenSet::new(64);
@@ -284,7 +284,7 @@ fn a_set_takes_over_words_and_no_token_outside_of_its_vocabulary() {
     assert!(whole.contains(63) && !whole.contains(64));
 }
 
-/// What is asked for a token after a draft is what would be asked had the draft been chosen, and asking changes nothing.
+/// A request for the token after a draft equals the request after choosing the draft, and changes no state.
 #[test]
 fn a_token_behind_a_draft_is_asked_for_as_if_the_draft_had_been_chosen() {
     const VOCAB: usize = 3000;
@@ -295,7 +295,7 @@ fn a_token_behind_a_draft_is_asked_for_as_if_the_draft_had_been_chosen() {
             [] => sampler.ask(&mut SampleRequest::new(&mut words, &mut allowed)),
             _ => sampler.ask_after(drafted, &mut SampleRequest::new(&mut words, &mut allowed)),
         }
-        // Words after the edits mean nothing.
+        // Words after the edits are unused.
         words.truncate(EDIT_IDS + words[EDITS] as usize);
         words
     };
@@ -312,7 +312,7 @@ fn a_token_behind_a_draft_is_asked_for_as_if_the_draft_had_been_chosen() {
         let mut ahead = sampler.clone();
         let draft = [5, 2999, 5, 1024, 7];
         for drafted in 1..=draft.len() {
-            // It can choose this one alone.
+            // Only this token can be chosen.
             let mut logits = vec![f32::NEG_INFINITY; VOCAB];
             logits[draft[drafted - 1] as usize] = 1.0;
             assert_eq!(ahead.sample(&logits).unwrap(), draft[drafted - 1]);

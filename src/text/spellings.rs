@@ -104,7 +104,7 @@ mod tests {
         }
         assert_eq!(mark("a<bos>b<<end_of_turn>").as_deref(), Some("a<|bos>b<<|end_of_turn>"));
         assert_eq!(mark("<bos><bos>").as_deref(), Some("<|bos><|bos>"));
-        // What the end begins may be completed by what follows.
+        // The following text may complete an incomplete spelling at the end.
         assert_eq!(mark("ö <").as_deref(), Some("ö <|"));
         assert_eq!(mark("<end_of \n").as_deref(), Some("<|end_of \n"));
 

@@ -120,7 +120,7 @@ mod tests {
             match random.below(4) {
                 0 => ids.push(random.below(size)),
                 1 => ids.push(bytes_from + random.below(256)),
-                // Whole and cut characters.
+                // Complete and incomplete characters.
                 _ => {
                     let start = random.below(emoji.len() as u32) as usize;
                     let end = start + random.below((emoji.len() - start) as u32 + 1) as usize;

@@ -7,7 +7,7 @@ pub(crate) fn small_tokenizer() -> Tokenizer {
     Tokenizer::from_bytes(include_bytes!("../../tests/golden/tokenizer/tokenizer.json")).unwrap()
 }
 
-/// The same in the `tokenizers` crate.
+/// The same tokenizer in the `tokenizers` crate.
 pub(crate) fn small_crate_tokenizer() -> tokenizers::Tokenizer {
     tokenizers::Tokenizer::from_bytes(include_bytes!("../../tests/golden/tokenizer/tokenizer.json")).unwrap()
 }
@@ -28,7 +28,7 @@ impl Random {
         ((self.next() >> 32) % u64::from(bound)) as u32
     }
 
-    /// A place among `count`; 0 where there is none.
+    /// An index below `count`; 0 if `count` is 0.
     pub(crate) fn index(&mut self, count: usize) -> usize {
         (self.next() >> 32) as usize % count.max(1)
     }

@@ -64,7 +64,7 @@ mod tests {
         for options in [&["--temp", "1"], &["--ctx", "9"], &["--stop", "a"]] {
             assert_ne!(same, identity(here, options), "{options:?}");
         }
-        // A byte in the middle, and a byte more.
+        // Changes a byte in the middle, then appends a byte.
         let mut weights = vec![7; 5 << 20];
         weights[5 << 19] = 8;
         std::fs::write(there.join("model.safetensors"), &weights).unwrap();

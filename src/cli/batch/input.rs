@@ -176,7 +176,7 @@ mod tests {
         found
     }
 
-    /// An empty line at the end of a file, where many editors leave one, was a line that failed.
+    /// Many editors end a file with an empty line, which used to count as a line that failed.
     #[test]
     fn empty_lines_at_the_end_are_none_and_others_count() {
         for text in ["", "\n", "\n \r\n\n"] {

@@ -172,7 +172,7 @@ mod tests {
         assert!(names().all(|name| !matches!(parse(name), Ok(None))));
     }
 
-    /// A line of the list began below the command, as if it were one.
+    /// Continued lines of the list used to begin below the command, as if they were one.
     #[test]
     fn the_list_hangs_beside_its_commands() {
         for columns in [30, 40, 80] {

@@ -156,7 +156,7 @@ mod tests {
         assert!(refused(None, None).contains("has no file yet"));
         let first = save(&messages("one"), Some(&path), None).unwrap();
         assert!(refused(Some(&path), None).contains("exists already"));
-        // By its name, by none, and by another one of the same file.
+        // Under its name, without a name, and under another name of the same file.
         let second = save(&messages("two"), Some(&path), Some(&first)).unwrap();
         let third = save(&messages("three"), None, Some(&second)).unwrap();
         let link = dir.path().join("link");
@@ -165,7 +165,7 @@ mod tests {
         assert!(link.is_symlink());
         let (loaded, fifth) = load(&path).unwrap();
         assert_eq!(loaded.messages(), messages("four"));
-        // What another program has written stays.
+        // A file changed by another program stays.
         std::fs::write(&path, "[]").unwrap();
         for own in [&fourth, &fifth.unwrap()] {
             assert!(refused(Some(&path), Some(own)).contains("was changed by another program since"));
@@ -174,7 +174,7 @@ mod tests {
         let other = dir.path().join("other");
         std::fs::write(&other, "a letter").unwrap();
         assert!(refused(Some(&other), Some(&fourth)).contains("exists already"));
-        // One that was removed is written again.
+        // A removed file is written again.
         std::fs::remove_file(&path).unwrap();
         save(&messages("five"), Some(&path), Some(&fourth)).unwrap();
         assert!(refused(Some(dir.path()), None).contains("exists already"));

@@ -349,7 +349,7 @@ mod tests {
             let is_known = known.iter().any(|other| other.get_long() == Some(long));
             assert_ne!(is_known, NOT_IN_A_FILE.contains(&long), "{long}");
         }
-        // Their kinds are found by the types that they are parsed into.
+        // The kinds follow from the types of their parsers.
         let kind = |long: &str| ValueKind::of(known.iter().find(|arg| arg.get_long() == Some(long)).unwrap());
         for number in
             ["batch", "ctx", "kv-tokens", "queue", "drain", "temp", "top-k", "speculate", "threads", "max-tokens"]

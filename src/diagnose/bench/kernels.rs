@@ -111,7 +111,7 @@ mod tests {
         let seen: Vec<_> =
             groups.iter().map(|g| (&*g.kernel.label, g.count, g.kernel.cost.weight_bytes, g.kernel.seconds)).collect();
         assert_eq!(seen, [("norm", 1, 10, 1.0), ("norm", 2, 20, 6.0), ("attend", 2, 40, 3.0), ("attend", 1, 90, 5.0)]);
-        // 10 bytes a second is the ceiling. 40 bytes in 3 seconds are above it, so no rate is shown.
+        // The ceiling is 10 bytes per second. 40 bytes in 3 seconds exceed it, so no rate is shown.
         assert_eq!(groups[0].kernel.rates.map(|r| r.read_share), Some(1.0));
         assert_eq!(groups[2].kernel.rates, None);
     }

@@ -1,4 +1,4 @@
-//! The bench on an executor that only records the passes that it is asked to run.
+//! The bench on an executor that only records its passes.
 
 use super::super::{BenchSettings, Stated};
 use super::*;
@@ -17,13 +17,13 @@ struct NotingBench {
     pages: Pages,
     passes: PassCounter,
     ceiling: f64,
-    /// Rows of logits that are finite.
+    /// The number of head rows with finite logits.
     finite: usize,
-    /// Chunk size that it asks for after a pass with more rows.
+    /// The chunk size that it reports after a pass with more rows.
     wanted: usize,
-    /// Times that its read ceiling was measured.
+    /// The number of measurements of the read ceiling.
     reads: Rc<Cell<usize>>,
-    /// Share of the ceiling at which it reads the first times, and how many these are.
+    /// The share of the ceiling in the first measurements, and their number.
     first_read: f64,
     slow_reads: usize,
 }
@@ -125,7 +125,7 @@ impl Measure for NotingBench {
     }
 }
 
-/// A GPU that has just read has raised its clocks.
+/// Reading first raises a GPU's clocks for the matrix test.
 #[test]
 fn reading_comes_before_the_matrix_units() {
     let mut executor = NotingBench::new(1, 8, 1e15);
@@ -134,7 +134,7 @@ fn reading_comes_before_the_matrix_units() {
     assert_eq!(Bench::new(&mut executor, matrix, &|_| {}).unwrap().ceilings().matrix, Some(1e12));
 }
 
-/// Out of idling it may read slowly for longer than it is waited for.
+/// A GPU just out of idle may read slowly in the first measurement.
 #[test]
 fn the_read_ceiling_is_measured_once_more_behind_the_matrix_units() {
     let mut executor = NotingBench { first_read: 0.4, ..NotingBench::new(1, 8, 1e15) };
@@ -148,7 +148,7 @@ fn the_read_ceiling_is_measured_once_more_behind_the_matrix_units() {
     assert_eq!(Bench::new(&mut executor, || Ok(None), &|_| {}).unwrap().ceilings().read, 2e15);
 }
 
-/// It may even read slowly until it has worked.
+/// It may even read slowly until it has run real work.
 #[test]
 fn the_read_ceiling_is_measured_once_more_behind_a_line_that_reads_faster() {
     let mut executor = NotingBench { slow_reads: 2, first_read: 0.5f64.powi(45), ..NotingBench::new(1, 8, 1e15) };
@@ -166,7 +166,7 @@ fn measure(executor: &mut NotingBench, case: Case, repetitions: usize) -> Result
 
 const DECODE: Work = Work::Decode { sequences: 2, tokens: 12 };
 
-/// The same rows over and over, with the logits of the last: each pass sees the same keys.
+/// The same rows again and again, with the logits of the last: each pass sees the same keys.
 #[test]
 fn rows_of_one_sequence_run_at_one_depth() {
     let mut executor = NotingBench::new(1, 8, 1e15);
@@ -182,7 +182,7 @@ fn rows_of_one_sequence_run_at_one_depth() {
     }
 }
 
-/// A chunk of one sequence first, then a row of each other one, each at the depth to which it was filled.
+/// A chunk of one sequence, then a row of each other sequence, each at the depth to which it was filled.
 #[test]
 fn mixed_rows_run_at_one_depth() {
     let mut executor = NotingBench::new(3, 8, 1e15);
@@ -200,7 +200,7 @@ fn mixed_rows_run_at_one_depth() {
     }
 }
 
-/// Each pass begins after the drafted tokens that were right, and has the logits of all of its rows.
+/// Each pass begins after the accepted drafted tokens, and has the logits of all of its rows.
 #[test]
 fn drafts_are_run_as_rows_behind_those_that_were_right() {
     let mut executor = NotingBench { schedule: NotingBench::new(8, 8, 1.0).schedule, ..NotingBench::new(1, 8, 1e15) };
@@ -221,7 +221,7 @@ fn drafts_are_run_as_rows_behind_those_that_were_right() {
     assert_eq!((at, line.cost), (22, cost));
 }
 
-/// Sequences that decode together share the rows that a pass has logits of, and each goes on after its own right tokens.
+/// Sequences that decode together share the head rows of a pass, and each continues after its own accepted tokens.
 #[test]
 fn drafts_of_several_sequences_share_a_pass() {
     let mut executor = NotingBench { schedule: NotingBench::new(8, 8, 1.0).schedule, ..NotingBench::new(2, 8, 1e15) };
@@ -251,7 +251,7 @@ fn a_decode_feeds_each_sequence_its_own_choice_and_rewinds_between_repetitions()
     let line = measure(&mut executor, Case { work: DECODE, depth: 20 }, 3).unwrap();
     assert_eq!((line.tokens, line.passes, line.seconds.values.len()), (24, 12, 3));
 
-    // Both sequences are prefilled first, in chunks and without a head.
+    // Both sequences are prefilled first, in chunks and without head rows.
     let (filling, decoding): (PassCounter, PassCounter) =
         executor.passes.into_iter().partition(|(_, head)| head.is_none());
     let filled: Vec<(u32, u32)> = filling.iter().flat_map(|(rows, _)| rows).map(|r| (r.sequence, r.position)).collect();
@@ -259,7 +259,7 @@ fn a_decode_feeds_each_sequence_its_own_choice_and_rewinds_between_repetitions()
     assert_eq!(filled, expected);
     assert_eq!(filling.iter().map(|(rows, _)| rows.len()).collect::<Vec<_>>(), [8, 8, 4, 8, 8, 4]);
 
-    // Eight passes of warm-up, then three repetitions of twelve.
+    // Eight passes of warm-up, then three repetitions of twelve passes.
     let positions: Vec<u32> = decoding.iter().map(|(rows, _)| rows[0].position).collect();
     let run = |n: u32| 20..20 + n;
     assert_eq!(positions, run(8).chain(run(12)).chain(run(12)).chain(run(12)).collect::<Vec<_>>());
@@ -291,7 +291,7 @@ fn a_prefill_runs_in_chunks_with_one_head_and_a_cache_is_only_prefilled_further(
     let mut bench = Bench::new(&mut executor, || Ok(None), &|_| {}).unwrap();
     let lines: Vec<BenchLine> = settings.cases().into_iter().map(|c| bench.measure(c, 1).unwrap()).collect();
     assert!(lines.iter().all(|l| (l.tokens, l.passes) == (20, 3)));
-    // Deeper cases read more keys. All operations but those of attention stay the same.
+    // Deeper cases read more keys. All operations except those of attention are the same.
     assert!(lines.windows(2).all(|l| l[0].cost.kv_bytes < l[1].cost.kv_bytes));
     assert!(lines.windows(2).all(|l| l[0].cost.weight_bytes == l[1].cost.weight_bytes));
     let filling = executor.passes.iter().map(|(rows, head)| (rows[0].position, rows.len(), head.is_some()));

@@ -83,7 +83,7 @@ pub enum Work {
 /// One line to be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Case {
-    /// What is timed.
+    /// The work to time.
     pub work: Work,
     /// Positions already in the cache.
     pub depth: usize,

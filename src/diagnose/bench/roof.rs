@@ -93,7 +93,7 @@ mod tests {
         for word in ["measurement is wrong", "decode at depth 7", "101.000 GB/s", "100.000 GB/s"] {
             assert!(text.contains(word), "no `{word}` in: {text}");
         }
-        // The same work in the time that the ceiling allows is none.
+        // The same work in the time allowed by the ceiling is not an error.
         assert!(CEILINGS.judge("decode", cost(60_000_000_000, 41_000_000_000, 0), 1.01).is_ok());
     }
 

@@ -125,16 +125,16 @@ mod tests {
         assert_eq!(parse_status(""), None);
     }
 
-    /// Longest wait of these tests, on however busy a machine.
+    /// The longest wait of these tests, even on a busy machine.
     const DEADLINE: Duration = Duration::from_secs(60);
 
     #[test]
     fn a_peak_that_is_gone_again_was_seen() {
         let watch = MemoryWatch::start().unwrap();
-        // Far more than other tests free at the same time.
+        // Far more than other tests free meanwhile.
         let block = vec![1u8; 256 << 20];
         let enough = watch.baseline + (128 << 20);
-        // Kept until the watching thread has seen it. `peak` would look at the memory itself.
+        // Kept until the watching thread has seen it, because `peak` would itself read the memory.
         let start = Instant::now();
         while watch.shared.peak.load(Ordering::Relaxed) < enough {
             assert!(start.elapsed() < DEADLINE, "nobody looks");
@@ -150,7 +150,7 @@ mod tests {
         loop {
             let used = CpuTime::now().unwrap().since(before);
             if used.thread > 0.02 {
-                // The process's time is read first, so it lacks the last moment of this thread's.
+                // The process's time is read first, so it may lack the last moment of this thread.
                 assert!(used.process >= 0.9 * used.thread, "{used:?}");
                 break;
             }

@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(of(&a), (0, 0.0));
         let (at, share) = of(&[1.02, -1.0, 100.5, 0.0]);
         assert!(at == 0 && (share - 2.0).abs() < 1e-4, "{share}");
-        // An element far below its row's root mean square may be off by a share of that.
+        // An element far below its row's root mean square may differ by a share of the latter.
         let (at, share) = of(&[1.0, -1.0, 100.0, 0.5]);
         assert!(at == 3 && (share - 0.5 / (0.01 * 5000f32.sqrt())).abs() < 1e-4, "{share}");
         for b in [f32::NAN, f32::INFINITY] {

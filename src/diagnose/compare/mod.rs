@@ -291,7 +291,7 @@ fn within(ranges: Vec<Range<usize>>, steps: &Range<usize>) -> Vec<Range<usize>> 
 mod tests {
     use super::*;
 
-    /// What an executor fuses is compared step by step too: a bound that nothing moves for is 0.
+    /// Fused steps are also compared one by one; with no range to perturb, their bound would be 0.
     #[test]
     fn steps_consist_of_ranges_or_are_a_part_of_one() {
         let of = |steps| within(vec![0..1, 1..2, 2..5, 5..6], &steps);

@@ -1,5 +1,5 @@
-//! Machines to test on: their files (tests/machines) and their drivers' answers. Both are written by hand in the
-//! formats that the kernel documents. Neither was recorded on such a machine.
+//! Machines for tests: their files (tests/machines) and their drivers' answers. Both are written by hand in the formats
+//! documented by the kernel. Neither was recorded on such a machine.
 
 use crate::machine::files::Files;
 use crate::npu::fake::FakeNpu;
@@ -75,13 +75,13 @@ impl TestMachine {
         TestMachine { npu: npu(columns), dir, files, gpu }
     }
 
-    /// Gives the NPU an array that runs programs.
+    /// Gives the NPU an emulated array that runs programs.
     pub fn with_array(mut self) -> TestMachine {
         self.npu.array = Some(FakeNpu::new(&self.files.at("/dev/accel/accel0")));
         self
     }
 
-    /// Makes the drivers answer.
+    /// Activates the drivers.
     pub fn drive(&self) -> [FakeIoctls; 2] {
         let at = |path| self.files.at(path);
         [self.gpu.clone().at(&at("/dev/dri/renderD128")), self.npu.clone().at(&at("/dev/accel/accel0"))]
@@ -89,7 +89,7 @@ impl TestMachine {
 }
 
 impl FakeDrmDriver {
-    /// With this version of a firmware of the GPU's.
+    /// Activates the GPU's driver with this version of a firmware.
     pub fn with_firmware(self, number: u32, ver: u32) -> FakeDrmDriver {
         self.with(
             AMDGPU_INFO,
@@ -115,7 +115,7 @@ fn npu(columns: u16) -> FakeDrmDriver {
     };
     let clock = |freq_mhz| b::amdxdna_drm_query_clock { freq_mhz, ..Default::default() };
     let clocks = b::amdxdna_drm_query_clock_metadata { mp_npu_clock: clock(600), h_clock: clock(1000) };
-    // Two contexts that share their columns.
+    // Two contexts with the same columns.
     let context = |context_id| b::amdxdna_drm_hwctx_entry {
         context_id,
         start_col: 1,
@@ -136,7 +136,7 @@ fn npu(columns: u16) -> FakeDrmDriver {
         .with(XDNA_ARRAY, b::DRM_AMDXDNA_HW_LAST_ASYNC_ERR, 0, nothing)
 }
 
-/// Writes the tree of files that a text in tests/machines describes.
+/// Creates the tree of files described by a text in tests/machines.
 fn write_tree(root: &Path, text: &str) {
     for line in text.lines().filter(|l| !l.starts_with('#') && !l.is_empty()) {
         let parent = |path: &str| {

@@ -1,4 +1,4 @@
-//! Checks on intact machines, and on machines with each single fault.
+//! Checks on intact machines, and on machines with a single fault each.
 
 mod asleep;
 mod npu;
@@ -15,7 +15,7 @@ use crate::vulkan::DeviceChoice;
 use nix::errno::Errno;
 use std::fs;
 
-/// Every check that does not need Vulkan.
+/// All checks that do not need Vulkan.
 fn checks(files: &Files) -> Vec<Check> {
     [
         system::check(files),
@@ -31,7 +31,7 @@ fn find<'a>(checks: &'a [Check], name: &str) -> &'a Check {
     checks.iter().find(|c| c.name == name).unwrap_or_else(|| panic!("no check {name} among {names:?}"))
 }
 
-/// Asserts what holds for any check.
+/// Asserts properties of all checks.
 fn assert_sound(checks: &[Check], what: &str) {
     assert!(!checks.is_empty(), "{what}");
     let names: std::collections::HashSet<&str> = checks.iter().map(|c| c.name.as_str()).collect();
@@ -113,11 +113,11 @@ fn a_whole_machine_is_described_and_found_sound() {
                 "{name} {check}"
             );
         }
-        // An NPU is described and tried, and nobody is led to think that a model uses it whatever it costs.
+        // An NPU is described and tried, and the output must not suggest that a model always uses it.
         let unused = find(&checks, "npu.use");
         assert_eq!(unused.verdict, Verdict::Skip);
         assert!(unused.evidence.to_string().contains("attention runs on the GPU"), "{unused:?}");
-        // The limit of locked memory is that of this process, not of the test machine.
+        // The limit of locked memory is this process's, not the test machine's.
         let wrong: Vec<&Check> = checks
             .iter()
             .filter(|c| matches!(c.verdict, Verdict::Warn | Verdict::Fail) && c.name != "npu.memlock")
@@ -134,7 +134,7 @@ fn every_file_may_be_absent_empty_huge_binary_a_directory_or_a_pipe() {
     let whole = checks(&pristine.files);
     let mut noticed = 0;
     for path in all_files(&root) {
-        // Device nodes are damaged further below, through the drivers' answers.
+        // Device nodes are damaged below, through the drivers' answers.
         if path.starts_with(root.join("dev")) {
             continue;
         }
@@ -274,7 +274,7 @@ fn a_container_without_its_nodes_is_told_to_pass_them_in() {
         assert_eq!(c.verdict, Verdict::Fail, "{c:?}");
         assert!(c.remedy.as_ref().unwrap().to_string().contains("container"), "{c:?}");
     }
-    // And without /sys/class, as where /sys is masked and only the bus shows.
+    // The same without /sys/class, as in containers where /sys is masked and only the bus is visible.
     fs::remove_dir_all(machine.files.at("/sys/class/drm")).unwrap();
     fs::remove_dir_all(machine.files.at("/sys/class/accel")).unwrap();
     let checks = self::checks(&machine.files);
@@ -384,7 +384,7 @@ fn a_user_without_the_group_is_told_which_to_join() {
         let c = find(&checks, name);
         assert!(c.verdict == Verdict::Fail && c.remedy.as_ref().unwrap().to_string().contains("group render"), "{c:?}");
     }
-    // Files that everybody may read are still shown.
+    // World-readable files are still shown.
     assert_eq!(find(&checks, "gpu0.memory").verdict, Verdict::Ok);
     assert_eq!(find(&checks, "gpu0.family").verdict, Verdict::Ok);
     assert_eq!(find(&checks, "npu0.firmware").verdict, Verdict::Ok);
@@ -444,7 +444,7 @@ fn what_holds_a_machine_back_is_a_warning_with_its_remedy() {
     );
 }
 
-/// What is known to be bad for a gfx1151, and for no other GPU: kernels before 6.18.4, and MES 0x83.
+/// Known faults of a gfx1151, and of no other GPU: kernels before 6.18.4, and MES 0x83.
 #[test]
 fn kernels_and_firmware_that_are_bad_for_a_gpu_are_warnings_there_alone() {
     let release = "/proc/sys/kernel/osrelease";
@@ -478,7 +478,7 @@ fn kernels_and_firmware_that_are_bad_for_a_gpu_are_warnings_there_alone() {
             assert!(firmware.evidence.to_string().contains(&format!("MES {mes:#x}")), "{firmware:?}");
             assert_eq!(firmware.verdict == Verdict::Warn, is_bad && is_gfx1151, "{name}: {firmware:?}");
         }
-        // Without an NPU nothing is lost with the IOMMU.
+        // Without an NPU the IOMMU does not matter.
         fs::write(machine.files.at("/proc/cmdline"), "amd_iommu=off\n").unwrap();
         let _drivers = machine.drive();
         assert_eq!(find(&checks(&machine.files), "system.iommu").verdict, Verdict::Warn, "{name}");
@@ -503,7 +503,7 @@ fn a_chosen_device_that_cannot_run_is_named_with_those_that_can() {
     let some = report(Some(DeviceChoice::Index(5)), &[0, 2]);
     assert_eq!(some.instead(), Some((5, "vulkan:0 (device 0), vulkan:2 (device 2)".into())));
     assert!(some.summary().starts_with("Kiln cannot run on vulkan:5, which was chosen; fit: vulkan:0 (device 0), "));
-    // Listed as fit, and failed all the same.
+    // Listed as suitable, but failed.
     assert_eq!(report(Some(DeviceChoice::Index(2)), &[0, 2]).instead(), Some((2, "vulkan:0 (device 0)".into())));
     for none in [
         report(Some(DeviceChoice::Index(2)), &[2]),
@@ -525,7 +525,7 @@ fn a_chosen_device_that_cannot_run_is_named_with_those_that_can() {
     let full = ProbeReport { checks: vec![memory], ..runs };
     let summary = full.summary();
     assert_eq!(summary, "Kiln can run on it, but the model does not fit; 0 ok; 1 failed: model.memory");
-    // What `auto` takes is named, not the driver that it leaves alone.
+    // The summary names the choice of `auto`, not the driver that it leaves unused.
     let on_cpu = ProbeReport { checks: Vec::new(), on_cpu: true, ..full };
     assert_eq!(on_cpu.summary(), "Kiln takes the CPU here by itself; it can be told to run on it; 0 ok");
 }

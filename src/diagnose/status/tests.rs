@@ -1,4 +1,4 @@
-//! Reports of processes that live, that are gone and that lie, in directories with arbitrary other files.
+//! Reports of living, dead and lying processes, in directories with arbitrary other files.
 
 use super::*;
 use std::os::unix::fs::symlink;
@@ -40,7 +40,7 @@ impl FakeRun {
     }
 }
 
-/// What a Kiln writes of itself.
+/// A Kiln's report.
 fn report_of(pid: u32, started: u64) -> String {
     serde_json::to_string(&Status { pid, started, command: "run".into(), ..Status::default() }).unwrap()
 }
@@ -55,7 +55,7 @@ fn a_process_reports_while_it_runs_and_is_gone_after() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_str().unwrap().to_owned();
     let files = Files::system();
-    // A dead process's file is removed, and other files are not. No process has this number.
+    // A dead process's file is removed, other files stay. No process has this number.
     std::fs::write(dir.path().join("4194305.json"), report_of(4194305, 5)).unwrap();
     std::fs::write(dir.path().join("notes"), "").unwrap();
     let waiting = Arc::new(AtomicU64::new(0));
@@ -71,7 +71,7 @@ fn a_process_reports_while_it_runs_and_is_gone_after() {
     counts::count_prefilled(512);
     counts::count_prefilled(512);
     waiting.store(7, Ordering::Relaxed);
-    // Other tests of this process run passes too.
+    // Other tests of this process count tokens too.
     let is_told =
         |s: &Status| s.queue == 7 && s.decoded >= before.decoded + 3 && s.prefilled >= before.prefilled + 1024;
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -83,7 +83,7 @@ fn a_process_reports_while_it_runs_and_is_gone_after() {
     assert_eq!(files.list(&path).unwrap(), ["notes"]);
 }
 
-/// The window always has the last two reports, however far apart they are.
+/// The window always has the last two reports, regardless of the time between them.
 #[test]
 fn rates_are_of_what_was_counted_since_the_window_began() {
     let dir = tempfile::tempdir().unwrap();
@@ -95,7 +95,7 @@ fn rates_are_of_what_was_counted_since_the_window_began() {
     };
     let first = report(&mut meter);
     assert_eq!((first.decode_tokens_s, first.prefill_tokens_s), (0.0, 0.0));
-    // As if that report were older than the window.
+    // Makes that report older than the window.
     meter.past[0].0 = meter.past[0].0.checked_sub(2 * WINDOW).unwrap();
     counts::count_decoded(3);
     counts::count_prefilled(512);
@@ -103,7 +103,7 @@ fn rates_are_of_what_was_counted_since_the_window_began() {
     assert!(second.decode_tokens_s > 0.0 && second.prefill_tokens_s > 0.0, "{second:?}");
 }
 
-/// The user may have named any directory, with any files in it.
+/// The directory may be any of the user's, with arbitrary files.
 #[test]
 fn only_what_a_dead_kiln_left_is_cleared_away() {
     let dir = tempfile::tempdir().unwrap();
@@ -111,12 +111,12 @@ fn only_what_a_dead_kiln_left_is_cleared_away() {
     let put = |name: &str, text: &str| std::fs::write(at(name), text).unwrap();
     let own = std::process::id();
     let own_started = started(&Files::system(), own).unwrap();
-    // Another process, which ends when its input ends.
+    // Another process, which ends with its input.
     let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
     let alive = child.id();
     let alive_started = started(&Files::system(), alive).unwrap();
     put("4194305.json", &report_of(4194305, 5));
-    // A report with a number that another process has now.
+    // A report with the number of a process that lives now.
     put(&format!("{own}.json"), &report_of(own, own_started - 1));
     put("elsewhere", &report_of(4194307, 5));
     let kept = [
@@ -157,7 +157,7 @@ fn only_what_a_dead_kiln_left_is_cleared_away() {
     child.wait().unwrap();
 }
 
-/// A process does not report if one of the user's own files has its name by chance.
+/// A process does not report if a file of the user's happens to have its name.
 #[test]
 fn nothing_of_the_users_is_overwritten() {
     let dir = tempfile::tempdir().unwrap();
@@ -188,7 +188,7 @@ fn a_chosen_directory_is_the_only_one() {
     assert_eq!(seen(None, Some("/run/also/1000")), [10, 11, 12, 15], "each once");
 }
 
-/// As a systemd unit with `User=`: it has no session, and perhaps a /tmp that nobody else sees.
+/// Like a systemd unit with `User=`: without a session, and perhaps with a private /tmp.
 #[test]
 fn a_process_without_a_session_reports_where_top_looks() {
     let own = |chosen, service, session, uid| environment(chosen, service, session).own(uid);

@@ -145,7 +145,7 @@ mod tests {
         let clients = || find(&files).iter().map(|c| (c.pid, c.id)).collect::<Vec<_>>();
         assert_eq!(clients(), [(7, 71), (8, 2)]);
         assert_eq!(find(&files)[0].name, "kiln");
-        // This process's own descriptors do not count as use.
+        // This process's own descriptors do not count.
         std::os::unix::fs::symlink("8", files.at("/proc/self")).unwrap();
         assert_eq!(clients(), [(7, 71)]);
     }

@@ -157,7 +157,7 @@ fn a_device_that_goes_away_says_so_and_comes_back() {
     let drivers = machine.drive();
     let mut sampler = sampler_of(&machine.files);
     assert!(sampler.sample().gpus[0].fault.is_none());
-    // Lost: neither its files nor its drivers answer.
+    // Lost: neither files nor drivers answer.
     let device = machine.files.at("/sys/devices/pci0000:00/0000:00:08.1/0000:c6:00.0");
     let kept: Vec<_> = all_files(&device).into_iter().map(|p| (p.clone(), fs::read(p).unwrap())).collect();
     for (path, _) in kept.iter().filter(|(p, _)| !p.ends_with("uevent")) {
@@ -177,7 +177,7 @@ fn a_device_that_goes_away_says_so_and_comes_back() {
     kept.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
     let back = sampler.sample();
     assert!(back.gpus[0].fault.is_none() && back.npus[0].fault.is_none(), "{back:?}");
-    // And gone altogether.
+    // Removed completely.
     fs::remove_dir_all(machine.files.at("/sys")).unwrap();
     assert!(text(&mut sampler).starts_with("no GPU"));
 }
@@ -200,7 +200,7 @@ fn devices_stay_open_and_what_does_not_change_is_asked_for_once() {
     };
     assert_eq!(sample(), (Some(2400.0), Some(5), Some(4)));
 
-    // Other devices take their names. The open nodes still answer, except for the constants that were read before.
+    // Other devices take over the names. The open nodes still answer, except for constants that were read before.
     drop(drivers);
     let aside = |path: &str| {
         let (path, aside) = (machine.files.at(path), machine.files.at(&format!("{path}.open")));
@@ -213,7 +213,7 @@ fn devices_stay_open_and_what_does_not_change_is_asked_for_once() {
     let asked = machine.npu.clone().without(XDNA_INFO, b::DRM_AMDXDNA_QUERY_AIE_METADATA, 0, Errno::EIO);
     let open = [clock(1200).at(&gpu), asked.clone().at(&npu)];
     assert_eq!(sample(), (Some(1200.0), Some(5), Some(4)));
-    // An unknown or refused request is no reason to open the nodes again.
+    // An unknown or refused request does not make the nodes be opened again.
     drop(open);
     let refusing = asked.clone().without(XDNA_ARRAY, b::DRM_AMDXDNA_HW_CONTEXT_ALL, 0, Errno::EACCES);
     let open = [unknown.clone().at(&gpu), refusing.at(&npu)];
@@ -221,7 +221,7 @@ fn devices_stay_open_and_what_does_not_change_is_asked_for_once() {
     drop(open);
     let open = [clock(1200).at(&gpu), asked.at(&npu)];
     assert_eq!(sample(), (Some(1200.0), Some(5), Some(4)));
-    // A device that is gone is a reason: the next sample is of the new devices.
+    // A missing device does: the next sample shows the new devices.
     drop(open);
     let gone = [&gpu, &npu].map(|path| FakeIoctls::new(path, |_, _| Err(Errno::ENODEV)));
     assert_eq!(sample().0, None);
@@ -270,8 +270,7 @@ fn a_gpu_of_nvidias_driver_is_named_however_little_of_it_is_seen() {
         fs::create_dir_all(at.parent().unwrap()).unwrap();
         fs::write(at, text).unwrap();
     };
-    // By the information that the driver's documentation describes; on the bus; and by a node alone, as in some
-    // containers.
+    // By the files that the driver's documentation describes; by the bus; and by a node alone, as in some containers.
     let by_proc = |files: &Files| {
         let text = "Model: \t\t NVIDIA H200\nIRQ:   \t\t 164\nDevice Minor: \t 0\n";
         put(files, "/proc/driver/nvidia/gpus/0000:01:00.0/information", text);

@@ -1,4 +1,4 @@
-//! Schemas as clients send them: references, what cannot be held, integers, and satisfiable ones at random.
+//! Schemas from clients: references, unsupported keywords, integers, and random satisfiable schemas.
 
 use super::*;
 use crate::grammar::calls::{Calls, Function};
@@ -18,7 +18,7 @@ fn call(arguments: &Value) -> String {
     json!({"name": "f", "parameters": arguments}).to_string()
 }
 
-/// Checks which arguments a schema allows, as a function's and as that of a document.
+/// Checks the arguments that a schema allows, as a function's schema and as a document's.
 fn check(schema: Value, allowed: &[Value], refused: &[Value]) {
     let call_of = calls(&schema, true).unwrap_or_else(|e| panic!("{schema}: {e}"));
     let document = compile(Grammar::JsonSchema(schema.clone())).unwrap_or_else(|e| panic!("{schema}: {e}"));
@@ -44,7 +44,7 @@ fn references_start_from_the_schema_that_holds_them() {
     );
     let target = closed(json!({"k": {"type": "boolean"}}), json!(["k"]));
     let (yes, no) = (json!({"k": true}), json!({"k": 1}));
-    // A place beside it, of which no definition is.
+    // A place outside of the definitions.
     check(
         closed(json!({"a": target, "b": {"$ref": "#/properties/a"}}), json!(["a", "b"])),
         &[json!({"a": yes, "b": yes})],
@@ -103,7 +103,7 @@ fn a_reply_is_calls_or_a_document_of_the_schema_beside_them() {
     let of = |beside: Beside| {
         compile(Grammar::Calls(Calls { functions: functions.clone(), beside, several: true, syntax: CallSyntax::Json }))
     };
-    // Its references and exact numbers are not those of the functions; its documents may begin as calls do.
+    // Its references and exact numbers are independent of the functions'; its documents may begin like calls.
     let schema = json!({"type": "object", "properties": {"name": {"type": "string"}, "n": {"$ref": "#/$defs/t"}},
         "required": ["name", "n"], "additionalProperties": false, "$defs": {"t": {"const": (1_u64 << 61) + 1}}});
     let compiled = of(beside(schema)).unwrap();
@@ -120,14 +120,14 @@ fn a_reply_is_calls_or_a_document_of_the_schema_beside_them() {
     {
         assert!(!accepts(&compiled, bad), "{bad}");
     }
-    // The parser follows both at once, wherever a reply goes.
+    // The parser follows both alternatives at once.
     let mut random = Random(7);
     for length in 0..30 {
         let Walk { text, is_finished } = walk(&compiled, 400, at_random_and_soon(&mut random, length));
         let parts: Vec<_> = text.split('\n').map(serde_json::from_str::<Value>).collect();
         assert!(!is_finished || parts.iter().all(|part| part.as_ref().is_ok_and(Value::is_object)), "{text}");
     }
-    // What looks like a call is one, and held to the function's schema, whatever else documents may be.
+    // A reply that looks like a call is one, and must satisfy the function's schema, whatever documents are allowed.
     let named = json!({"anyOf": [{"properties": {"name": {"type": "string"}}}, {"type": "string"}]});
     for open in [json!({"type": "object"}), json!(true), named] {
         let compiled = of(beside(open.clone())).unwrap();
@@ -147,7 +147,7 @@ fn a_reply_is_calls_or_a_document_of_the_schema_beside_them() {
     }
     let apart = json!({"properties": {"parameters": {"type": "integer"}}, "additionalProperties": false});
     assert!(accepts(&of(beside(apart)).unwrap(), "{\"parameters\":1}"));
-    // Nor is one possible among alternatives, or by a pattern of names.
+    // No document that looks like a call is allowed by alternatives or by patterns of names.
     let like_call = json!({"name": "f", "parameters": {"v": 1}});
     for hidden in [
         json!({"anyOf": [{"type": "integer"}, {"enum": [like_call, 2]}]}),
@@ -162,20 +162,20 @@ fn a_reply_is_calls_or_a_document_of_the_schema_beside_them() {
         assert!(accepts(&compiled, "1") || accepts(&compiled, "2"), "{hidden}");
         assert!(accepts(&compiled, &call) && !accepts(&compiled, &like_call.to_string()), "{hidden}");
     }
-    // A type that has itself as a part, as libraries write it.
+    // A recursive type, as libraries write it.
     let node =
         json!({"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}, "additionalProperties": false});
     let nodes = of(beside(json!({"$ref": "#/$defs/node", "$defs": {"node": node}}))).unwrap();
     assert!(accepts(&nodes, "{\"next\":{\"next\":{}}}") && !accepts(&nodes, "{\"next\":1}"));
-    // It need not be an object.
+    // The document need not be an object.
     let list = of(beside(json!({"type": "array", "items": {"type": "integer"}}))).unwrap();
     assert!(accepts(&list, "[1,2]") && accepts(&list, &call) && !accepts(&list, "{}"));
-    // All of it has to hold, though schemas of functions be advice.
+    // The document's schema is enforced in full, although those of functions are not.
     let e = of(beside(json!({"not": {"type": "null"}}))).unwrap_err().to_string();
     assert!(e.contains("the JSON schema uses `not` at #"), "{e}");
 }
 
-/// Each with arguments that satisfy all that is kept, and the keyword that is not.
+/// Schemas with arguments that satisfy all enforced keywords, and the keyword that is not enforced.
 fn advice() -> Vec<(Value, Value, &'static str)> {
     let of = |schema: Value| json!({"type": "object", "properties": {"v": schema, "n": {"type": "integer"}}, "required": ["v", "n"]});
     let text = |more: (&str, Value)| {
@@ -240,7 +240,7 @@ fn what_advice_asks_for_beyond_the_grammar_is_left_out_and_said() {
         let said = compiled.ignored().join("; ");
         let named = format!("f: `{keyword}` at #/properties/v (");
         assert!(said.contains(&named), "{said} for {schema}");
-        // All else is kept.
+        // All other keywords are enforced.
         let mut wrong = arguments.clone();
         wrong["n"] = json!("one");
         assert!(!accepts(&compiled, &call(&wrong)), "{schema}");
@@ -353,14 +353,14 @@ fn integers_of_64_bits_are_exact() {
         let allowed: Vec<Value> = allowed.into_iter().filter(|value| !value["v"].is_f64()).collect();
         check(of(schema), &allowed, &refused);
     }
-    // Within other values.
+    // Inside other values.
     let nested = of(json!({"enum": [{"ids": [id as u64, 1]}, "none"]}));
     check(
         nested,
         &[json!({"v": {"ids": [id as u64, 1]}}), json!({"v": "none"})],
         &[json!({"v": {"ids": [id as u64 + 1, 1]}})],
     );
-    // What they are joined with is not lost without a word.
+    // Conditions joined with a constant are not dropped silently.
     for joined in [
         json!({"allOf": [{"const": id as u64}, {"anyOf": [{"type": "string"}, {"const": id as u64}]}]}),
         json!({"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}], "$defs": {"a": {"const": id as u64}}}),
@@ -370,7 +370,7 @@ fn integers_of_64_bits_are_exact() {
     }
 }
 
-/// The ranges' regular expressions, against the comparison of numbers.
+/// The ranges' regular expressions, compared with arithmetic.
 #[test]
 fn ranges_have_their_integers_and_no_others() {
     use crate::grammar::numbers::Range;
@@ -387,7 +387,7 @@ fn ranges_have_their_integers_and_no_others() {
     }
 }
 
-/// A schema of what is supported, and a document that satisfies it.
+/// A random schema of supported keywords, and a document that satisfies it.
 fn satisfiable(random: &mut Random, depth: u32) -> (Value, Value) {
     let kinds = if depth == 0 { 5 } else { 9 };
     match random.below(kinds) {
@@ -465,11 +465,11 @@ fn a_schema_within_a_lark_grammar_is_held_as_one_alone() {
     assert!(accepts(&compiled, &of(&format!("{{\"v\": {number}}}"))));
     assert!(!accepts(&compiled, &of(&format!("{{\"v\": {}}}", number - 1))), "rounded");
     assert!(!accepts(&compiled, &of(&format!("{{\"v\":   {number}}}"))), "blanks");
-    // Its own layout is kept.
+    // A schema's own layout options are kept.
     let mut rigid = schema.clone();
     rigid["x-guidance"] = json!({"whitespace_flexible": false});
     assert!(!accepts(&within(&rigid).unwrap(), &of(&format!("{{\"v\": {number}}}"))));
-    // What a schema alone is refused for.
+    // Reasons for refusing a schema.
     for (schema, what) in [
         (json!({"not": {}}), "`not` at #"),
         (json!({"type": "array", "minItems": 1_000_000_000}), "`minItems` at #"),
@@ -483,7 +483,7 @@ fn a_schema_within_a_lark_grammar_is_held_as_one_alone() {
     }
 }
 
-/// The parser would give up within the document.
+/// The parser would give up inside the document.
 #[test]
 fn an_object_of_more_properties_than_can_be_followed_is_refused_or_left_free() {
     let of = |count: usize, required: usize| {
@@ -502,7 +502,7 @@ fn an_object_of_more_properties_than_can_be_followed_is_refused_or_left_free() {
     assert!(accepts(&free, &call(&json!({"other": 1}))) && free.ignored()[0].contains("the whole schema"));
 }
 
-/// A tokenizer with FunctionGemma's tokens in the place of unused ones, and the grammars over it.
+/// A tokenizer with FunctionGemma's tokens instead of unused ones, and grammars over it.
 fn marked_grammars() -> (Arc<Tokenizer>, Grammars) {
     let mut file = include_str!("../../../tests/golden/tokenizer/tokenizer.json").to_owned();
     let marks = &crate::text::calls::MARKED[0];
@@ -590,7 +590,7 @@ fn a_document_goes_on_behind_what_is_begun() {
     }
     assert_eq!(rest(&document, "{\"a\": \"x", "}"), Ok(false));
     assert!(rest(&document, "Here: ", "{}").unwrap_err().to_string().contains("assistant's last message"));
-    // Calls may follow any text; a text that is begun as one of the grammar's goes on.
+    // Calls may follow any text. Text that begins a document of the grammar must continue it.
     let function =
         Function { name: "f".into(), parameters: json!({"type": "object", "properties": {}}), strict: false };
     let of = |beside| {

@@ -12,7 +12,7 @@ fn go_on(_: usize, _: u32, _: &mut Chooser) -> ControlFlow<Finish> {
     ControlFlow::Continue(())
 }
 
-/// Runs a prompt of `owner` alone. Returns its slot, and how many of its tokens the cache held.
+/// Runs a prompt of `owner` alone. Returns its slot, and the number of cached tokens.
 fn ask(batch: &mut Batch, executor: &mut RecordingExecutor, prompt: &[u32], owner: Option<u64>) -> (usize, usize) {
     let slot = batch.join_of(executor, request(prompt, 0), owner).unwrap();
     let ended = batch.run(executor, &mut go_on).unwrap().unwrap();
@@ -20,8 +20,8 @@ fn ask(batch: &mut Batch, executor: &mut RecordingExecutor, prompt: &[u32], owne
     (slot, ended.reply.unwrap().kept)
 }
 
-/// What all prompts begin with is no reason to cut what somebody goes on with, neither where there are empty slots nor where
-/// there are none.
+/// The common beginning of all prompts is no reason to truncate another conversation's prefix, with or without empty
+/// slots.
 #[test]
 fn a_stranger_takes_an_empty_slot_or_the_oldest_and_not_that_of_a_conversation() {
     let mut executor = RecordingExecutor::new();
@@ -35,12 +35,12 @@ fn a_stranger_takes_an_empty_slot_or_the_oldest_and_not_that_of_a_conversation()
     assert_eq!(ask(&mut batch, &mut executor, &[&talk[..], &[8, 8]].concat(), None), (0, 8));
     assert_eq!(ask(&mut batch, &mut executor, &[7, 30, 30, 30], None), (2, 1), "as much is gained as is lost");
     assert_eq!(ask(&mut batch, &mut executor, &[7, 31, 31, 31], None), (3, 0));
-    // No slot is empty. The one that ended first is that of the second prompt.
+    // No slot is empty. The oldest one has the second prompt.
     assert_eq!(ask(&mut batch, &mut executor, &[7, 40, 40, 40], None).0, 1);
     assert_eq!(ask(&mut batch, &mut executor, &[&talk[..], &[8, 8, 9]].concat(), None), (0, 10));
 }
 
-/// Where a conversation's slot has more than comes back of it, its pages are enough in another slot.
+/// If taking over a conversation's slot would lose more than it saves, its pages are shared with another slot.
 #[test]
 fn a_prefix_is_shared_where_taking_its_slot_over_would_lose_more_than_it_gains() {
     let mut executor = RecordingExecutor::of(4 * PAGE, None);
@@ -69,12 +69,12 @@ fn what_one_owner_asked_is_found_by_no_other_but_for_what_is_anybodys() {
     assert_eq!(ask(&mut batch, &mut executor, &[20, 21, 22], Some(2)).1, 0);
     assert_eq!(ask(&mut batch, &mut executor, &[20, 21, 22], None).1, 0);
     assert_eq!(ask(&mut batch, &mut executor, &[20, 21, 22], Some(3)).1, 2, "what nobody owns is anybody's");
-    // What is kept for later runs is what is anybody's.
+    // Only public tokens are kept for later runs.
     let kept = batch.prefixes(&executor, &asked(&[7, 8]));
     assert!(kept.iter().all(|prefix| !prefix.tokens.contains(&7)), "{kept:?}");
 }
 
-/// As above, by the pages of a sequence that runs.
+/// As above, with the pages of a running sequence.
 #[test]
 fn pages_of_another_owners_sequence_that_runs_are_not_shared() {
     let mut executor = RecordingExecutor::of(4 * PAGE, None);
@@ -91,7 +91,7 @@ fn pages_of_another_owners_sequence_that_runs_are_not_shared() {
     assert_eq!([Some(2), None, Some(1)].map(|owner| kept(&mut batch, &mut executor, owner)), [0, 0, PAGE]);
 }
 
-/// Whether passes run ahead or not, and whatever has become of its slot, a sequence that was parked gives the same reply.
+/// A parked sequence gives the same reply, whether passes run ahead or not, and whatever happens to its slot meanwhile.
 #[test]
 fn a_sequence_that_was_parked_goes_on_in_any_slot_with_the_same_reply() {
     for runs_ahead in [false, true] {

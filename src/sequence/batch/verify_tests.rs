@@ -1,4 +1,4 @@
-//! Drafts on an executor that only records the passes that it is asked to run: what is chosen, and which rows are run.
+//! Drafts on an executor that only records its passes: the chosen tokens and the rows of passes.
 
 use super::*;
 use crate::schedule::kv::PAGE;
@@ -10,11 +10,11 @@ use crate::text::testing::Random;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
-/// Drafts a known sequence, in which tokens are exchanged for wrong ones.
+/// Drafts a known sequence, with some tokens replaced by wrong ones.
 struct Knowing {
     whole: Arc<Mutex<Vec<u32>>>,
     random: Random,
-    /// One in so many is wrong; 0: none.
+    /// One of this many tokens is wrong; 0 for none.
     wrong: u32,
     drafts: Vec<Vec<u32>>,
 }
@@ -45,7 +45,7 @@ fn request(prompt: &[u32], chooser: Chooser, limit: usize) -> SequenceRequest {
     SequenceRequest { prompt: prompt.to_vec(), chooser, stops: Vec::new(), limit, reuse: true }
 }
 
-/// An executor, and a batch that drafts `whole` with one token in `wrong` exchanged.
+/// An executor, and a batch that drafts `whole` with one of `wrong` tokens replaced.
 fn drafting(context: usize, kv_tokens: Option<usize>, wrong: u32) -> (RecordingExecutor, Batch, Arc<Mutex<Vec<u32>>>) {
     let executor = RecordingExecutor::of(context, kv_tokens);
     let mut batch = Batch::new(&executor.schedule);
@@ -55,7 +55,7 @@ fn drafting(context: usize, kv_tokens: Option<usize>, wrong: u32) -> (RecordingE
     (executor, batch, whole)
 }
 
-/// A reply, and the rows of each of its decode passes. What the cache holds afterwards is checked.
+/// A reply, and the rows of each of its decode passes. Also checks the cache afterwards.
 fn reply(executor: &mut RecordingExecutor, batch: &mut Batch, request: SequenceRequest) -> (Generation, Vec<Vec<Row>>) {
     executor.passes.clear();
     let prompt = request.prompt.clone();
@@ -63,7 +63,7 @@ fn reply(executor: &mut RecordingExecutor, batch: &mut Batch, request: SequenceR
     executor.pages.check();
     let passes: Vec<Vec<Row>> = executor.passes.drain(..).map(|(rows, _)| rows).collect();
     let decoding = passes[passes.len() - g.passes..].to_vec();
-    // What every position was written with last, as far as the sequence is said to hold it.
+    // The last write to each position that the sequence claims to hold.
     let whole = [&prompt[..], &g.tokens].concat();
     let is_its = |held: &&[u32]| whole.starts_with(held) && held.len() + 1 >= whole.len();
     let held = batch.slots.iter().map(|slot| slot.session.tokens()).find(is_its).unwrap();
@@ -100,13 +100,13 @@ fn wrong_drafts_cost_rows_and_nothing_else() {
     assert_eq!(g.tokens, (4..10).collect::<Vec<_>>());
     assert!(passes.iter().take(2).all(|rows| rows.len() == 4));
     assert_eq!((g.passes, g.accepted), (5, 0));
-    // The rows of each pass begin where the one before it was right.
+    // The rows of each pass begin after the accepted rows of the one before.
     let firsts: Vec<(u32, u32)> = passes.iter().map(|rows| (rows[0].position, rows[0].token)).collect();
     assert_eq!(firsts, (3..8).map(|at| (at, at + 1)).collect::<Vec<_>>());
 }
 
-/// Replies with drafts, some right and some wrong, are those without: by argmax, and sampled with equal seeds. Prompts and
-/// limits are such that replies end anywhere, across pages and at the context's end.
+/// Replies with drafts, right and wrong, equal those without: greedy, and sampled with equal seeds. Prompts and limits
+/// make replies end at arbitrary places, across pages and at the end of the context.
 #[test]
 fn whatever_is_drafted_the_reply_is_the_same() {
     let context = 3 * PAGE;
@@ -133,7 +133,7 @@ fn whatever_is_drafted_the_reply_is_the_same() {
             *whole.lock().unwrap() = [&prompt[..], &want.tokens].concat();
             let (g, _) = reply(&mut executor, &mut batch, ask());
             assert_eq!((&g.tokens, g.finish, g.full), (&want.tokens, want.finish, want.full), "round {round}");
-            // The last token chosen needs no pass.
+            // The last token needs no pass.
             assert_eq!(g.decoded(), want.passes, "round {round}");
             accepted += g.accepted;
             rejected += g.drafted - g.accepted;
@@ -151,7 +151,7 @@ fn a_reply_that_ends_within_a_draft_has_nothing_behind_its_end() {
     assert_eq!((g.tokens, g.finish), (vec![4, 5, 6, 7, 8], Finish::Stop));
     assert_eq!(passes.last().unwrap().len(), 4, "the draft went on behind the stop");
     assert_eq!(batch.slots[0].session.tokens(), [1, 2, 3, 4, 5, 6, 7, 8]);
-    // A caller ends it likewise, and the next prompt begins with what was kept.
+    // A caller may end it, and the next prompt begins with the kept tokens.
     let mut count = 0;
     let (g, _) = generate(&mut executor, &mut batch, request(&[1, 2, 3], Chooser::Greedy, 40), &mut |_| {
         count += 1;
@@ -162,7 +162,7 @@ fn a_reply_that_ends_within_a_draft_has_nothing_behind_its_end() {
     assert_eq!(batch.shared(&executor, &[1, 2, 3, 4, 5, 6, 7, 8]), 5);
 }
 
-/// Beside a prompt there are no drafts. Sequences that decode together share the rows that a pass has logits of.
+/// There are no drafts beside a prompt. Sequences that decode together share the head rows of a pass.
 #[test]
 fn sequences_that_decode_together_have_drafts_each() {
     let (mut executor, mut batch, whole) = drafting(4 * PAGE, None, 0);
@@ -176,7 +176,7 @@ fn sequences_that_decode_together_have_drafts_each() {
     batch.join(&mut executor, request(&[1, 2, 3], Chooser::Greedy, 60)).unwrap();
     assert_eq!([(); 3].map(|()| rows(&mut executor, &mut batch)), [3, 4, 4]);
     batch.join(&mut executor, request(&[40, 41], Chooser::Greedy, 3)).unwrap();
-    // The prompt beside a row; both with a draft; the second one with its last row; then the first one alone.
+    // The prompt beside a row; both with a draft; the second with its last row; then the first alone.
     assert_eq!(rows(&mut executor, &mut batch), 3);
     assert_eq!(rows(&mut executor, &mut batch), 4);
     assert_eq!(batch.last_pass(), Some(PassShape::Verify { sequences: 2, rows: 4, depth: (12 + 2) / 2 }));
@@ -185,7 +185,7 @@ fn sequences_that_decode_together_have_drafts_each() {
     assert!(matches!(batch.last_pass(), Some(PassShape::Verify { sequences: 1, rows: 4, .. })));
 }
 
-/// A prefix that may be of use to others keeps its page until the sequence's own row needs it: a draft does not.
+/// A prefix in a free slot keeps its page until a sequence's own row needs it; a draft does not evict it.
 #[test]
 fn a_draft_is_cut_where_no_page_is_free() {
     let (mut executor, mut batch, whole) = drafting(2 * PAGE, Some(2 * PAGE), 0);
@@ -199,7 +199,7 @@ fn a_draft_is_cut_where_no_page_is_free() {
     assert_eq!(batch.shared(&executor, &[50; 9]), 0, "the other gave way to a row");
 }
 
-/// A report tells of a pass's last choice alone.
+/// A report describes only the last choice of a pass.
 #[test]
 fn reported_choices_are_made_one_a_pass() {
     let (mut executor, mut batch, whole) = drafting(4 * PAGE, None, 0);
@@ -209,7 +209,7 @@ fn reported_choices_are_made_one_a_pass() {
     assert!(passes.iter().all(|rows| rows.len() == 1));
 }
 
-/// Nothing of a draft is left once its pass has failed.
+/// A failed pass leaves no part of a draft.
 #[test]
 fn a_pass_that_fails_leaves_no_draft_behind() {
     let (mut executor, mut batch, whole) = drafting(4 * PAGE, None, 0);
@@ -222,7 +222,7 @@ fn a_pass_that_fails_leaves_no_draft_behind() {
     executor.fails = false;
     assert!(batch.is_empty());
     assert_eq!(batch.shared(&executor, &[1, 2, 3, 4, 5, 6, 7, 8]), 3, "nothing of the pass that failed");
-    // A prompt of several chunks, of which the first has no logits.
+    // A prompt of several chunks, the first without logits.
     let long: Vec<u32> = (20..20 + 2 * CHUNK as u32).collect();
     let (g, _) = reply(&mut executor, &mut batch, request(&long, Chooser::Greedy, 5));
     assert_eq!(g.tokens, (20 + 2 * CHUNK as u32..).take(5).collect::<Vec<_>>());

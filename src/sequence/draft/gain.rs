@@ -185,8 +185,8 @@ mod tests {
     use super::*;
 
     impl PassTimes {
-        /// How many tokens to draft of so many, of which each is accepted with a probability of `share` once all before it are,
-        /// for a sequence that decodes alone.
+        /// The number of tokens to draft out of `length` for a sequence that decodes alone, with an acceptance of
+        /// `share`.
         fn drafted(&mut self, length: usize, share: f64) -> usize {
             let mut alone = [DraftCandidate::new(length, share)];
             self.choose(&mut alone, length);
@@ -194,7 +194,7 @@ mod tests {
         }
     }
 
-    /// A gain that has seen passes of 1, 2, 4 and 8 rows take so long.
+    /// Pass times after measurements of passes of 1, 2, 4 and 8 rows.
     fn measured(seconds: [f64; 4]) -> PassTimes {
         let mut gain = PassTimes::default();
         for (rows, seconds) in [1, 2, 4, 8].into_iter().zip(seconds) {
@@ -205,11 +205,11 @@ mod tests {
 
     #[test]
     fn the_size_with_the_most_tokens_a_second_is_drafted_and_none_where_all_lose() {
-        // A device that reads weights most of the time.
+        // A device limited by reading weights.
         let mut device = measured([8.0, 9.4, 10.3, 10.4]);
         assert_eq!([0.95, 0.6, 0.3, 0.1].map(|share| device.drafted(7, share)), [7, 7, 1, 0]);
         assert_eq!((device.drafted(5, 0.95), device.drafted(2, 0.95), device.drafted(0, 0.95)), (5, 2, 0));
-        // A device that computes most of the time: twice the rows take twice as long.
+        // A device limited by arithmetic: twice the rows take twice as long.
         let mut processor = measured([1.0, 2.0, 4.0, 8.0]);
         assert_eq!([1.0, 0.9, 0.1].map(|share| processor.drafted(7, share)), [0, 0, 0]);
     }
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(gain.drafted(7, 0.75), 0);
     }
 
-    /// The tries of a device on which every draft loses become rare; one that pays again is found.
+    /// Trials become rare on a device where every draft loses; a draft that pays again is found.
     #[test]
     fn where_drafts_lose_one_is_tried_now_and_then() {
         let mut gain = measured([1.0, 2.0, 4.0, 8.0]);
@@ -244,7 +244,7 @@ mod tests {
         }
         assert_eq!(tried.iter().map(|(_, size)| *size).take(4).collect::<Vec<_>>(), [1, 3, 7, 1]);
         assert!(tried.len() > 8 && extra < 0.01 * 10_000.0, "{extra} passes' time for {tried:?}");
-        // The same device with nobody else on it.
+        // The same device without other work.
         for _ in 0..20_000 {
             let size = gain.drafted(7, 0.9);
             gain.note_pass(1, 1 + size, 1.0);
@@ -263,7 +263,7 @@ mod tests {
         assert!((gain.seconds(1) - 1.0).abs() < 0.01);
     }
 
-    /// A pass of several sequences takes the likeliest tokens of all their drafts, as many as pay.
+    /// A pass of several sequences takes the likeliest tokens of all drafts, as many as pay.
     #[test]
     fn sequences_that_decode_together_share_a_pass() {
         let mut gain = PassTimes::default();
@@ -275,12 +275,12 @@ mod tests {
             assert_eq!(gain.choose(&mut candidates, most), candidates.iter().map(|c| c.drafted).sum::<usize>());
             candidates.map(|candidate| candidate.drafted)
         };
-        // 16 rows at most pay; the sure draft comes first.
+        // At most 16 rows pay, and the certain draft comes first.
         assert_eq!(chosen(&mut gain, [(7, 0.9), (7, 1.0), (0, 1.0), (7, 0.1)], 28), [5, 7, 0, 0]);
         assert_eq!(chosen(&mut gain, [(7, 0.9), (7, 1.0), (0, 1.0), (7, 0.1)], 3), [0, 3, 0, 0]);
         assert_eq!(chosen(&mut gain, [(2, 0.9), (1, 1.0), (0, 1.0), (0, 0.1)], 28), [2, 1, 0, 0]);
         assert_eq!(chosen(&mut gain, [(7, 0.01); 4], 28), [0; 4]);
-        // A try, at last, fills a kind of pass.
+        // The eventual trial fills a class of passes.
         let tries = (0..2 * LEAST_PATIENCE).map(|_| chosen(&mut gain, [(7, 0.01); 4], 28).iter().sum::<usize>());
         assert_eq!(tries.max(), Some(4));
     }

@@ -1,9 +1,9 @@
-//! Drafts from repeats: what the index finds is what a search through all tokens finds.
+//! Drafts from repeats: the index gives the same results as a search through all tokens.
 
 use super::*;
 use crate::text::testing::Random;
 
-/// What [`Repeats`] should draft, found by going over all tokens.
+/// The expected draft of [`Repeats`], by a search through all tokens.
 fn searched(tokens: &[u32], text: &[u32], most: usize) -> (Vec<u32>, usize) {
     for length in (SHORTEST..=LONGEST.min(tokens.len())).rev() {
         let run = &tokens[tokens.len() - length..];
@@ -60,7 +60,7 @@ fn drafts_are_those_of_a_search_of_all_tokens() {
             repeats.begin(0);
             let mut tokens: Vec<u32> = Vec::new();
             while tokens.len() < 500 {
-                // A token, or a prompt's many.
+                // A token, or many as in a prompt.
                 let count = if random.below(20) == 0 { 30 } else { 1 };
                 tokens.extend((0..count).map(|_| random.below(vocab)));
                 let most = random.below(8) as usize;
@@ -70,7 +70,7 @@ fn drafts_are_those_of_a_search_of_all_tokens() {
     }
 }
 
-/// An index that is far too small forgets runs, and drafts nothing that did not follow them.
+/// An index that is far too small forgets runs, but never gives a wrong draft.
 #[test]
 fn an_index_that_is_too_small_forgets_and_takes_no_more_memory() {
     let mut random = Random(12);
@@ -91,7 +91,7 @@ fn an_index_that_is_too_small_forgets_and_takes_no_more_memory() {
     assert_eq!(repeats.slots[0].index.places.len(), size);
 }
 
-/// What a token costs does not grow with how many there are: places that are looked at are bounded, and runs are noted once.
+/// The cost per token is constant: probes are bounded, and each run is added once.
 #[test]
 fn a_run_is_noted_once() {
     let mut repeats = Repeats::new(1, 100, None);
@@ -102,7 +102,7 @@ fn a_run_is_noted_once() {
     propose(&mut repeats, &tokens, 1);
     assert_eq!(repeats.slots[0].index.places, places);
     let notes = |repeats: &Repeats| repeats.slots[0].index.places.iter().filter(|place| **place != 0).count();
-    // A run of each length for each token that follows one.
+    // A run of each length for each token with a successor.
     assert_eq!(notes(&repeats), (2..50).map(|end: usize| end.min(LONGEST) - SHORTEST + 1).sum::<usize>());
     repeats.begin(0);
     assert_eq!(notes(&repeats), 0);

@@ -254,7 +254,8 @@ mod tests {
     use super::*;
     use crate::text::calls::MARKED;
 
-    /// Hears `text` in pieces of `length` bytes: the text, and the calls' names and arguments.
+    /// Passes `text` through a detector in pieces of `length` bytes. Returns the text, and the calls' names and
+    /// arguments.
     fn hear(text: &str, length: usize) -> (String, Vec<(String, String)>) {
         hear_in(CallSyntax::Json, text, length)
     }
@@ -292,7 +293,7 @@ mod tests {
                 "{\"name\":\"f\",\"para",
                 "{\"no\":1} call",
                 "{no}",
-                // Documents of a form of their own, which begin as calls do.
+                // Documents of the requested form that begin like calls.
                 "{\"name\":\"h\",\"parameters\":{}}",
                 "{\"name\":\"f\",\"parameters\":{},\"more\":1}",
                 "{\"name\":\"f\",\"parameters\":1}",
@@ -301,7 +302,7 @@ mod tests {
             ] {
                 assert_eq!(hear(text, length), (text.to_owned(), vec![]), "{length}");
             }
-            // A second call that the limit of tokens cuts off.
+            // A second call, cut off by the token limit.
             let (text, calls) = hear("{\"name\":\"f\",\"parameters\":{}}\n{\"na", length);
             assert_eq!((text.trim_start(), calls.len()), ("{\"na", 1));
         }

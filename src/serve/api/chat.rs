@@ -227,7 +227,7 @@ mod tests {
         let mut chat = chat();
         let mut events = chat.begin();
         CALLS[..2].iter().for_each(|piece| events += &chat.token(0, token(piece)));
-        // Text that was held back comes with the end.
+        // The rest of the text comes with the end.
         events += &chat.end(0, ReplyEnd { text: CALLS[2].into(), ..end() });
         let events = events.split("\n\n").filter_map(|event| event.strip_prefix("data: "));
         let events: Vec<Value> = events.map(|event| serde_json::from_str(event).unwrap()).collect();

@@ -282,7 +282,7 @@ mod tests {
         ];
         let all = messages(given.clone()).unwrap();
         assert_eq!(Ok(all.clone()), pairs(&expected));
-        // What follows changes nothing before it.
+        // Later messages do not change the conversion of earlier ones.
         for end in [6, 7, 9, 10] {
             let earlier = messages(given.as_array().unwrap()[..end].into()).unwrap();
             assert!(all.starts_with(&earlier), "{earlier:?}");
@@ -309,7 +309,8 @@ mod tests {
         assert_eq!(messages(given), pairs(&[("system", "S"), ("user", "a")]), "no blank lines");
     }
 
-    /// Every kind of part that is no text, in every role: a note in an earlier turn, a refusal with its place in the newest.
+    /// All kinds of parts that are not text, in all roles: a note in an earlier turn, a refusal with the path in the
+    /// newest.
     #[test]
     fn what_is_no_text_is_a_note_in_an_earlier_turn_and_refused_in_the_newest() {
         for (kind, name) in UNREAD {
@@ -319,7 +320,7 @@ mod tests {
             for role in ["user", "tool", "system"] {
                 let newest = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": role, "content": content}]);
                 assert_eq!(said(newest.clone()), Err("messages[2].content[1]".into()), "{kind}");
-                // One more message of the same turn changes nothing, and neither does an answer that is begun.
+                // Neither another message of the same turn nor the beginning of an answer changes that.
                 for more in [json!({"role": "user", "content": "c"}), json!({"role": "assistant", "content": "c"})] {
                     let mut newest = newest.clone();
                     newest.as_array_mut().unwrap().push(more);
@@ -341,7 +342,7 @@ mod tests {
         let earlier = json!([images, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]);
         let note = "[an image, which is left out]";
         assert_eq!(messages(earlier).unwrap()[0].1, format!("{note}\n{note}\na"));
-        // A document of text is read.
+        // The text of a document is read.
         let document = json!({"type": "document", "title": "T", "source": {"type": "text", "media_type": "text/plain", "data": "D"}});
         assert_eq!(messages(json!([{"role": "user", "content": [document]}])), pairs(&[("user", "T\nD")]));
     }

@@ -41,7 +41,7 @@ mod tests {
         assert_eq!(described, served);
     }
 
-    /// Calls `see` with each reference within a value.
+    /// Calls `see` with each reference in a value.
     fn references(value: &Value, see: &mut dyn FnMut(&str)) {
         match value {
             Value::Object(map) => map.iter().for_each(|(name, value)| match value {
@@ -85,7 +85,7 @@ mod tests {
                     let Some(value) = of.get(bound) else { continue };
                     let within = if bound == "exclusiveMinimum" { json!(1e-300) } else { value.clone() };
                     assert!(read(&within).is_ok(), "{name}: {within}");
-                    // A step that f64 has at 2^63 too.
+                    // A step that f64 can represent at 2^63.
                     let number = value.as_f64().unwrap();
                     let outside = json!(number + away * (number.abs() * 1e-9).max(1.0));
                     assert_eq!(read(&outside), Err(Some(name.clone())), "{name}: {outside}");

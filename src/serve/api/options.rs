@@ -258,7 +258,8 @@ mod tests {
         );
     }
 
-    /// The largest whole number below those of 64 bits. JSON's reader makes a float of it, which is the smallest of these.
+    /// The largest integer below the range of 64 bits. serde_json reads it as a float, which equals the range's
+    /// smallest value.
     fn just_outside() -> Value {
         serde_json::from_str("-9223372036854775809").unwrap()
     }
@@ -289,7 +290,7 @@ mod tests {
         assert_eq!(param(json!({"repeat_penalty": 1.5, "repetition_penalty": 1.25})), "repetition_penalty");
     }
 
-    /// The penalties are for line ends as for any token, which Ollama and llama.cpp call true.
+    /// Penalties apply to line ends as to all tokens, which Ollama and llama.cpp express by true.
     #[test]
     fn line_ends_without_their_penalty_are_refused_where_there_is_one() {
         for (name, _) in PENALTIES_ARE {

@@ -478,7 +478,7 @@ mod tests {
             (&named.unwrap().functions[0].name[..], calls(json!("auto"), true).unwrap().functions[0].strict),
             ("time", false)
         );
-        // A function without parameters takes an object of none.
+        // A function without parameters takes an empty object.
         let all = calls(json!("auto"), true).unwrap();
         assert_eq!(all.functions[1].parameters, json!({"type": "object", "properties": {}}));
         assert!(all.functions[1].strict && all.functions[0].parameters["$defs"].is_object());
@@ -518,7 +518,7 @@ mod tests {
         tools.callable().map(|function| function.callable.told()).collect()
     }
 
-    /// Only what is allowed is called, and the prompt is that of all.
+    /// Only allowed tools are called, but the prompt has all tools.
     #[test]
     fn allowed_tools_are_called_and_all_are_told() {
         let nested = |name: &str| json!({"type": "function", "function": {"name": name}});
@@ -544,7 +544,7 @@ mod tests {
             assert_eq!(of("sometimes", json!([tool("f")])), Err("tool_choice.mode".into()));
             assert_eq!(of("auto", json!(null)), Err("tool_choice.tools".into()));
             assert_eq!(of("required", json!([])), Err("tool_choice".into()));
-            // Where none is left, the reply is text.
+            // If no function may be called, the reply is text.
             let none = of("auto", json!([])).unwrap().unwrap();
             assert_eq!((none.instructions(), form_with(Some(&none), None).unwrap()), (told, None));
         }

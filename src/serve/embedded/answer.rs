@@ -109,7 +109,7 @@ impl ResponseParser {
 mod tests {
     use super::*;
 
-    /// An answer that comes byte by byte is the answer that comes at once.
+    /// An answer that arrives byte by byte is parsed like one that arrives at once.
     #[test]
     fn an_answer_is_read_however_it_is_cut() {
         for (raw, status, body) in [

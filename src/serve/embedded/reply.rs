@@ -32,8 +32,8 @@ impl CompletionRequest {
 
 impl EngineSession {
     /// Makes a reply. Passes its text to `on_text` on this thread as it arrives; a break ends the reply. Returns an
-    /// object with text, finish_reason, usage, and tool_calls if any. If the reply was interrupted, the error comes
-    /// with the object of its part.
+    /// object with text, finish_reason, usage, and tool_calls if any, also of an interrupted reply, and the error that
+    /// interrupted it.
     ///
     /// # Errors
     /// Input: a field of the request is wrong. Refused: there is no room now. Failed: the engine does not answer.

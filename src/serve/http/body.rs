@@ -289,7 +289,7 @@ mod tests {
         }
     }
 
-    /// Bytes that a value really takes, as far as it can be told: what is behind its pointers.
+    /// The actual memory of a value behind its pointers, as far as it can be measured.
     fn taken(value: &Value) -> usize {
         match value {
             Value::String(text) => text.len(),

@@ -228,7 +228,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("keys");
         let write = |text: &str| {
-            // A file of its own, as editors and configuration tools write it: its inode is another.
+            // A new file with another inode, as written by editors and configuration tools.
             let new = directory.path().join("new");
             std::fs::write(&new, text).unwrap();
             std::fs::rename(new, &path).unwrap();
@@ -240,7 +240,7 @@ mod tests {
         assert!(!keys.refresh().unwrap() && keys.has("old"), "it may be half written");
         assert!(keys.refresh().unwrap() && !keys.refresh().unwrap());
         assert_eq!(["old", "both", "new"].map(|key| keys.has(key)), [false, true, true]);
-        // What is no file of keys leaves them as they are, and is told once.
+        // An invalid file leaves the keys as they are, and is reported once.
         write("a b");
         assert!(!keys.refresh().unwrap() && keys.refresh().is_err());
         assert!(!keys.refresh().unwrap() && keys.has("new"));

@@ -170,7 +170,7 @@ mod tests {
             let accent = PageAccent::new(light, None).unwrap();
             assert!(accent.dark.contrast(DARK_GROUND) >= LEAST && accent.light == Color::parse(light).unwrap());
         }
-        // One that can be read there is taken as it is.
+        // A second colour with enough contrast is taken unchanged.
         assert_eq!(PageAccent::new("#005f87", Some("#6cb6dd")).unwrap().codes(), ["#005f87", "#6cb6dd"]);
     }
 }

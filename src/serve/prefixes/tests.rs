@@ -1,4 +1,4 @@
-//! Files of prefixes of the demo model on the CPU: those that are in order, and all others.
+//! Files of prefixes of the demo model on the CPU, valid and invalid.
 
 use super::format::{HASH, HEAD};
 use super::*;
@@ -12,7 +12,7 @@ use std::fs::File;
 use std::ops::ControlFlow;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-/// A loaded model, and the sequences of it.
+/// A loaded model with its sequences.
 struct TestEngine {
     executor: Box<dyn Measure>,
     batch: Batch,
@@ -29,7 +29,7 @@ impl TestEngine {
         TestEngine { batch: Batch::new(executor.schedule()), identity, executor }
     }
 
-    /// A reply of three tokens, and the logits of the last of them.
+    /// A reply of three tokens, and the logits of the last one.
     fn reply(&mut self, prompt: &[u32]) -> (Generation, Vec<u32>) {
         let stops = Vec::new();
         let request =
@@ -47,7 +47,7 @@ impl TestEngine {
         file.read(self.identity, &mut self.batch, self.executor.as_mut())
     }
 
-    /// Loads a file; how many bytes are kept then.
+    /// Loads a file. Returns the bytes kept.
     fn load(&mut self, file: &PrefixFile) -> u64 {
         file.load(self.identity, &mut self.batch, self.executor.as_mut()).unwrap();
         self.batch.kept_bytes(self.executor.as_ref())
@@ -63,12 +63,12 @@ impl TestEngine {
     }
 }
 
-/// Tokens of a prompt that no other `kind` begins with.
+/// A prompt whose tokens no other `kind` begins with.
 fn prompt(kind: u32, length: usize) -> Vec<u32> {
     (0..length as u32).map(|i| 600 + (31 * kind + 7 * i * i) % 400).collect()
 }
 
-/// A directory, and the file of it, which is another process's no longer once it is dropped.
+/// A directory with a file of prefixes, which is unlocked when it is dropped.
 fn place() -> (tempfile::TempDir, PrefixFile) {
     let directory = tempfile::tempdir().unwrap();
     let file = PrefixFile::take(&directory.path().join("prefixes")).unwrap().unwrap();
@@ -93,7 +93,7 @@ fn a_reply_behind_a_prefix_from_a_file_is_the_one_without() {
     let (with, same_logits) = second.reply(&question);
     assert_eq!((without.kept, with.kept), (0, 79), "all but the last of the system prompt");
     assert_eq!((with.tokens, same_logits), (without.tokens, logits));
-    // What it holds is what it would have computed: it writes the same file.
+    // The loaded prefixes equal computed ones: they are written as the same file.
     let written = std::fs::read(&path).unwrap();
     let mut third = TestEngine::new();
     third.load(&file);
@@ -126,7 +126,7 @@ fn what_was_used_again_is_kept_and_what_is_asked_for() {
         let (without, same_logits) = TestEngine::new().reply(&question);
         assert_eq!((with.tokens, logits), (without.tokens, same_logits));
     }
-    // Where there is room for less, the best are the last to go.
+    // With less room the best prefixes stay.
     let mut small = TestEngine::new();
     small.batch.set_kept(small.page_bytes());
     assert_eq!((small.load(&file), small.tokens(&prompt(3, 71))), (small.page_bytes(), vec![prompt(3, 64)]));
@@ -142,7 +142,7 @@ fn pages_that_prefixes_share_are_written_once() {
     let mut engine = TestEngine::new();
     engine.reply(&prompt(1, 130));
     let one = bytes(&mut engine);
-    // Two more, whose slots have the first pages of that one's.
+    // Two more slots that share the first pages.
     for kind in [50, 51] {
         let prompt = [prompt(1, 128), prompt(kind, 3)].concat();
         let request = SequenceRequest { prompt, chooser: Chooser::Greedy, stops: Vec::new(), limit: 9, reuse: true };
@@ -156,12 +156,12 @@ fn pages_that_prefixes_share_are_written_once() {
     assert!(both - one < 3 * engine.page_bytes(), "{both} and {one}");
     let mut second = TestEngine::new();
     let [global, local] = Pool::ALL.map(|pool| second.executor.schedule().kv.pool(pool).page_bytes);
-    // A local layer sees 64 positions: its first page is not needed.
+    // A local layer sees 64 positions, so its first page is not needed.
     assert_eq!(second.load(&file), 4 * global + 3 * local);
     second.executor.pages().check();
 }
 
-/// The places in a file where something ends, and one before each.
+/// The offsets at which parts of a file end, and one before each.
 fn edges(engine: &TestEngine, words: usize) -> Vec<usize> {
     let table = HEAD + 4 * words;
     let each = Pool::ALL.map(|pool| engine.executor.schedule().kv.pool(pool).page_bytes as usize);
@@ -203,7 +203,7 @@ fn a_file_that_is_cut_off_damaged_or_foreign_is_not_used_and_is_replaced() {
         assert!(is_named, "changed at {at}: {flip:?}");
     }
     assert!(matches!(fault(&[&whole[..], &[0]].concat()), Some(Fault::Damaged)));
-    // Counts that nothing has, with a hash that is in order: of prefixes, pages, words, tokens, and a page's index.
+    // Impossible counts with a valid hash: of prefixes, pages, words, tokens, and a page's index.
     for (at, value) in
         [44, 48, 52, 56, HEAD, HEAD + 4 * (words - 1)].map(|at| (at, u32::MAX)).into_iter().chain([(44, 0)])
     {
@@ -213,19 +213,19 @@ fn a_file_that_is_cut_off_damaged_or_foreign_is_not_used_and_is_replaced() {
         let huge = fault(&[&header, &hash[..], &whole[header.len() + HASH..]].concat());
         assert!(matches!(huge, Some(Fault::Damaged)), "{value} at {at}: {huge:?}");
     }
-    // A token that the model does not have.
+    // A token outside the vocabulary.
     let mut header = whole[..HEAD + 4 * words].to_vec();
     header[HEAD + 4..HEAD + 8].copy_from_slice(&u32::MAX.to_le_bytes());
     let hash = Sha256::digest(&header);
     let unknown = fault(&[&header, &hash[..], &whole[header.len() + HASH..]].concat());
     assert!(matches!(unknown, Some(Fault::Engine(Error::Input { .. }))), "{unknown:?}");
-    // The pages of another file of the same length, each with its hash.
+    // The pages of another file of the same length, with their hashes.
     let mut swapped = whole.clone();
     let page = engine.executor.schedule().kv.pool(Pool::Global).page_bytes as usize + HASH;
     let start = HEAD + 4 * words + HASH;
     swapped[start..start + 2 * page].rotate_left(page);
     assert!(matches!(fault(&swapped), Some(Fault::Damaged)));
-    // Another model's, and then this one's for that.
+    // Another model's file, then this one's for that model.
     std::fs::write(&path, &whole).unwrap();
     other.identity = Identity([7; HASH]);
     assert!(matches!(other.read(&file), Err(Fault::Stale)));
@@ -266,7 +266,7 @@ fn what_is_no_file_of_this_user_is_neither_read_nor_written_through() {
     assert!(matches!(engine.read(&file), Err(Fault::File(regular::ReadFault::TooLong { .. }))));
 }
 
-/// Whoever names the wrong file does not lose it, whether it is there at the start or comes there later.
+/// A wrongly named file is not lost, whether it exists at the start or appears later.
 #[test]
 fn a_file_of_another_kind_is_never_replaced() {
     let (directory, file) = place();
@@ -284,7 +284,7 @@ fn a_file_of_another_kind_is_never_replaced() {
         assert_eq!(std::fs::read(&other).unwrap(), text.as_bytes());
     }
     assert!(PrefixFile::take(directory.path()).is_err(), "a directory");
-    // One without a byte loses nothing.
+    // An empty file may be replaced.
     std::fs::write(&path, "").unwrap();
     engine.save(&file, &prompt(1, 70));
     assert!(std::fs::read(&path).unwrap().starts_with(&PREFIXES.magic));

@@ -1,9 +1,9 @@
-//! A guest that attends in place of the device comes and goes, from load to load and while a model answers.
+//! A guest that attends in place of the device appears and disappears between loads and while a model answers.
 
 use super::*;
 use std::collections::VecDeque;
 
-/// Loads whose executors have these guests, one after the other; those after them have none.
+/// A loader whose executors have these guests in order; later ones have none.
 fn guests(guests: Vec<TestGuest>) -> super::super::server::ModelLoader {
     let next = Mutex::new(VecDeque::from(guests));
     Box::new(move |progress| {
@@ -14,7 +14,7 @@ fn guests(guests: Vec<TestGuest>) -> super::super::server::ModelLoader {
     })
 }
 
-/// A guest that is well, and was measured to be faster behind so many tokens.
+/// A healthy guest, measured to be faster after this many tokens.
 fn guest(failures: &Arc<AtomicU32>, depth: usize) -> TestGuest {
     TestGuest {
         failures: Some(failures.clone()),
@@ -28,7 +28,7 @@ impl TestService {
         self.service.model().unwrap().device()
     }
 
-    /// Whether `/metrics` has such a sample.
+    /// Whether `/metrics` has this sample.
     fn has(&self, sample: &str) -> bool {
         self.service.metrics.prometheus().lines().any(|line| line.starts_with(sample))
     }
@@ -38,14 +38,14 @@ impl TestService {
     }
 }
 
-/// A server that rests at once, whose guest is there at first, not when it is loaded again, and there with the third load.
+/// A server that unloads at once. Its guest exists in the first load, not in the second, and again in the third.
 fn resting() -> TestService {
     let settings = ServerSettings { idle_unload: Some(Duration::from_millis(1)), ..ServerSettings::default() };
     let failures = Arc::default();
     start(settings, guests(vec![guest(&failures, 7), TestGuest::default(), guest(&failures, 9)]))
 }
 
-/// Where a guest attended and, loaded again, does not, the model is the same: nobody is turned away.
+/// If a guest is missing after the model is loaded again, the model is still the same, and no request is refused.
 #[test]
 fn a_model_is_the_same_whoever_attends_when_it_is_loaded_again() {
     let served = resting();
@@ -67,7 +67,7 @@ fn what_is_said_of_a_guest_is_of_the_last_load() {
         assert!(!served.attends(), "nobody attends without a model");
         served.ask(greedy(question("Hello"), 2)).gather().unwrap();
         served.wait_for(|notice| *notice == Notice::LoadedAgain);
-        // It may rest again by now.
+        // The model may have been unloaded again.
         assert_eq!(served.device().contains("a guest"), attends);
         assert_eq!(served.has("kiln_npu_placement_seconds{rows=\"1\",behind=\"9\""), attends);
         assert!(!served.has("kiln_npu_placement_seconds{rows=\"1\",behind=\"7\""), "of the load before");

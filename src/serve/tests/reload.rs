@@ -1,4 +1,4 @@
-//! What a reload takes over, and how the server ends whatever becomes of its threads.
+//! The settings that a reload applies, and the server's end after failures of its threads.
 
 use super::*;
 use crate::serve::http::ApiKeys;
@@ -6,7 +6,7 @@ use crate::serve::job::Defaults;
 use crate::serve::page::{PageSettings, PageText};
 use crate::serve::server::Reread;
 
-/// The keys and the system prompt are read anew with the model, and stay where they cannot be.
+/// The keys and the system prompt are read again with the model, and stay if they cannot be.
 #[test]
 fn a_reload_takes_over_keys_and_system_prompt() {
     let directory = tempfile::tempdir().unwrap();
@@ -42,13 +42,13 @@ fn a_reload_takes_over_keys_and_system_prompt() {
     assert!(has("new"));
     assert_eq!(*served.service.defaults(), defaults);
     assert_eq!(reload(Ok(Reread { system: Some(String::new()), ..Reread::default() })), None);
-    // One that leaves no room for a question would take it from every conversation.
+    // A system message that leaves no room for a question would break every conversation.
     let long = Reread { system: Some("word ".repeat(500)), ..Reread::default() };
     assert_eq!(reload(Ok(long)), None);
     served.stop().unwrap();
 }
 
-/// Whoever is told how the server goes may panic: the threads that it watches over end all the same.
+/// The callback for notices may panic: the supervised threads end all the same.
 #[test]
 fn a_panic_of_the_watching_thread_ends_the_server() {
     let (orders, taken) = channel();
@@ -59,7 +59,7 @@ fn a_panic_of_the_watching_thread_ends_the_server() {
     drop(orders);
 }
 
-/// Whoever is told that it stops finds that it takes nothing new.
+/// When the notice of draining arrives, the server refuses new requests already.
 #[test]
 fn a_server_that_says_that_it_stops_is_ready_no_more() {
     let (orders, taken) = channel();

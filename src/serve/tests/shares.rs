@@ -1,8 +1,8 @@
-//! What one client leaves to others: of the queue, and of the places.
+//! Fair shares of the queue and the slots among clients.
 
 use super::*;
 
-/// A service whose model has no engine: what it takes in waits. `current`: the model is the one that answers.
+/// A service without an engine: its jobs wait for ever. `current`: whether its model is the current one.
 fn without_engine(settings: ServerSettings, current: bool) -> (Service, Arc<crate::serve::model::Model>) {
     let service = Service::new(settings);
     let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
@@ -23,7 +23,7 @@ fn a_client_that_fills_its_part_of_the_queue_leaves_as_much_to_others() {
         service.submit(&model, &[ask], client(n), Arc::new(|| false))
     };
     let full = |n, choices| submit(n, choices).err().map(|e| (e.status, e.code)) == Some((503, Some("queue_full")));
-    // One request is larger than the queue, and no more fit beside it.
+    // One request is larger than the queue, so no other fits beside it.
     let _large = submit(1, 20).unwrap();
     assert!(full(1, 1));
     let _others: Vec<ReplyEvents<'_>> = (0..4).map(|_| submit(2, 1).unwrap()).collect();
@@ -47,20 +47,20 @@ fn what_can_begin_at_once_takes_no_place_in_the_queue() {
     assert_eq!(submit(1).err().unwrap().code, Some("queue_full"), "the places are taken, and one waits");
     service.queue.set_places(1, 1);
     assert!(submit(1).is_ok(), "one has ended");
-    // A model that was replaced says nothing of the places.
+    // A replaced model cannot change the number of slots.
     service.queue.set_places(7, 100);
     assert_eq!(submit(1).err().unwrap().code, Some("queue_full"));
     drop(asked);
 }
 
-/// Reads `answers` until their end. Returns the tokens and when the end was there.
+/// Reads `answers` to their end. Returns the tokens and the time of the end.
 fn read_on(answers: ReplyEvents<'_>) -> (Vec<u32>, Instant) {
     let whole = answers.gather().unwrap().remove(0);
     (ids(&whole), Instant::now())
 }
 
-/// One client has all places for long replies, and many more that wait. Another's short one comes and goes before any of them
-/// has ended, and all are what they are alone.
+/// One client has all slots for long replies, and many more waiting. A short reply of another client begins and ends
+/// before any of these, and all replies equal lone ones.
 #[test]
 fn who_has_no_place_gets_one_of_a_client_that_has_several() {
     let served = start(ServerSettings::default(), slow_loader(2));
@@ -96,7 +96,7 @@ fn who_has_no_place_gets_one_of_a_client_that_has_several() {
     served.stop().unwrap();
 }
 
-/// Loads the demo model for so many sequences, each of whose passes takes 40 ms or more.
+/// A loader of the demo model for this many sequences, with passes of at least 40 ms.
 fn slow_loader(slots: usize) -> crate::serve::server::ModelLoader {
     let load = loader(ModelFiles::BuiltIn, None, options(slots), false);
     Box::new(move |progress: &Progress| -> Result<LoadedExecutor> {
@@ -107,14 +107,14 @@ fn slow_loader(slots: usize) -> crate::serve::server::ModelLoader {
     })
 }
 
-/// What `/slots` says of a reply while it is made, and that it says nothing of one that has ended.
+/// `/slots` has the counts of a reply in progress, and no entry for one that has ended.
 #[test]
 fn places_are_published_with_the_tokens_of_their_replies() {
     let served = start(ServerSettings::default(), loader(ModelFiles::BuiltIn, None, options(SLOTS), false));
     let prompt = question("Who are you?");
     let length = prompt.len();
     let seen = || served.service.slots().into_iter().flatten().find(|counts| counts.reply > 0);
-    // Places are published once a second while there is work.
+    // Slots are published once a second while there is work.
     wait_until("a reply is published", || {
         let ask = ReplyRequest { ignore_eos: true, choices: 16, ..greedy(prompt.clone(), 230) };
         let mut found = None;

@@ -1,4 +1,4 @@
-//! A model without requests is not in memory, and the next request has it loaded again.
+//! A model without requests is unloaded, and loaded again for the next request.
 
 use super::*;
 use crate::model::WeightFormat;
@@ -9,7 +9,7 @@ use crate::serve::unload::Unloaded;
 use crate::serve::worker::Worker;
 use std::collections::VecDeque;
 
-/// A server whose model rests as soon as it has nothing to do. `next` is how it is loaded next, once.
+/// A server whose model is unloaded as soon as it is idle. `next` is the result of the next load, used once.
 fn resting(next: Arc<Mutex<Option<Result<WeightFormat>>>>) -> TestService {
     let settings = ServerSettings { idle_unload: Some(Duration::from_millis(1)), ..ServerSettings::default() };
     let load = move |progress: &Progress| {
@@ -80,7 +80,7 @@ fn a_model_that_has_changed_meanwhile_is_loaded_as_another() {
     served.stop().unwrap();
 }
 
-/// The keys and the rest are read anew at once. What has changed of the model shows when somebody asks for it.
+/// Keys and settings are reloaded at once. Changes of the model are noticed at the next request.
 #[test]
 fn a_model_that_rests_is_not_loaded_by_a_reload() {
     let loads = Loads::default();
@@ -98,29 +98,29 @@ fn a_model_that_rests_is_not_loaded_by_a_reload() {
         served.orders.send(ServerOrder::Reload).unwrap();
         rereads.recv_timeout(PATIENCE).unwrap();
     }
-    // The first reload was over before the second one was taken.
+    // The first reload was finished before the second began.
     assert_eq!((loads.begun(), served.service.health.phase()), (1, Phase::Unloaded));
     assert_eq!(reply(&served).unwrap().len(), 9);
     assert_eq!((loads.begun(), served.service.model().unwrap().id), (2, old.id));
     served.stop().unwrap();
 }
 
-/// Loads that go as a test says, in their order; those after them load the model as it is.
+/// Loads scripted by a test, in order; later loads load the unchanged model.
 #[derive(Clone, Default)]
 struct Loads {
     next: Arc<Mutex<VecDeque<NextLoad>>>,
-    /// How many have begun.
+    /// The number of loads that have begun.
     begun: Arc<AtomicUsize>,
-    /// Those that wait do so until as many may go on, in the order in which they began.
+    /// The number of loads that may continue, in the order in which they began.
     open: Arc<AtomicUsize>,
 }
 
 enum NextLoad {
     At(WeightFormat),
     Fails(Error),
-    /// Waits until it may go on, and loads then.
+    /// Waits for permission, and then loads.
     WaitsFor(WeightFormat),
-    /// Its executor fails before the first pass.
+    /// Its executor fails in the first pass.
     Faulty,
 }
 
@@ -156,7 +156,7 @@ impl Loads {
         }
     }
 
-    /// A server that rests, and loads so.
+    /// A server that unloads when idle, with these loads.
     fn serve(&self, deadline: Option<Duration>) -> TestService {
         let loads = self.clone();
         let idle_unload = Some(Duration::from_millis(1));
@@ -168,7 +168,7 @@ impl Loads {
 }
 
 impl TestService {
-    /// Waits until the engine of `old` has ended, which another has taken over from.
+    /// Waits until the engine of `old` has ended after a takeover.
     fn is_replaced(&self, old: &Model) {
         wait_until("the old engine has ended", || {
             let e = self.service.submit(old, &[greedy(question("Hello"), 1)], client(1), Arc::new(|| false)).err();
@@ -177,7 +177,7 @@ impl TestService {
     }
 }
 
-/// The thread that sweeps the queue otherwise has the model to load.
+/// The thread that normally sweeps the queue is loading the model.
 #[test]
 fn who_waits_for_a_load_keeps_the_deadline_and_who_has_gone_keeps_no_place() {
     let loads = Loads::default();
@@ -213,7 +213,7 @@ fn a_model_that_takes_over_as_the_old_one_is_unloaded_counts_as_loaded() {
         let unloaded = Unloaded { model: &old, setup: &setup, service: &service, prefix_file: None, cancel: &cancel };
         assert!(unloaded.wait(&|_| ()).unwrap().is_none());
     };
-    // Who waits ends at once.
+    // Waiting clients are released at once.
     service.queue.close(ApiError::stopping());
     let is_loaded = || service.metrics.openmetrics().contains("\nkiln_model_loaded 1\n");
     worker.note_ready();
@@ -261,7 +261,7 @@ fn a_model_that_another_is_to_replace_is_not_loaded_again_beside_it() {
     first.gather().unwrap();
     served.rests();
     let waits = served.ask(greedy(question("Hello"), 1));
-    // Long enough for a load to begin that must not.
+    // Long enough for a forbidden load to begin.
     thread::sleep(Duration::from_millis(100));
     assert_eq!((loads.begun(), served.service.health.phase()), (3, Phase::Unloaded));
     loads.open.store(usize::MAX, Ordering::SeqCst);
@@ -295,7 +295,7 @@ fn who_waits_for_changed_files_that_cannot_be_loaded_is_told_why() {
     let served = loads.serve(None);
     let refused = || NextLoad::Fails(Error::refused("it does not fit", "use a smaller one"));
     loads.is_next([NextLoad::At(WeightFormat::Int4), refused(), refused()]);
-    // The second one asks for one load, not for two.
+    // The second request causes one load, not two.
     for begun in [3, 4] {
         let e = reply(&served).unwrap_err();
         assert_eq!((e.status, e.code, loads.begun()), (503, Some("not_loaded"), begun));

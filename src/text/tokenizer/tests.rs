@@ -21,7 +21,7 @@ fn bos_is_there_exactly_when_asked_for() {
     assert_eq!(tokenizer.stop_ids(), [1, 11]);
 }
 
-/// What it remembers of earlier texts changes no ids.
+/// The cache of earlier texts does not change ids.
 #[test]
 fn texts_that_begin_alike_have_the_ids_of_the_whole() {
     let (tokenizer, reference, mut random) = (small_tokenizer(), small_crate_tokenizer(), Random(0x7265_6365));
@@ -40,7 +40,7 @@ fn texts_that_begin_alike_have_the_ids_of_the_whole() {
     }
 }
 
-/// Encoding a megabyte at once took 350 MB. Text without a place to cut it was refused beyond 4 MiB.
+/// Encoding a megabyte at once used to take 350 MB, and text without a place to cut was refused beyond 4 MiB.
 #[test]
 fn long_text_is_encoded_in_windows_with_the_ids_of_the_whole() {
     let (tokenizer, reference) = (small_tokenizer(), small_crate_tokenizer());
@@ -64,7 +64,7 @@ fn long_text_is_encoded_in_windows_with_the_ids_of_the_whole() {
     for text in &texts {
         let whole = reference.encode_fast(text.as_str(), false).unwrap().get_ids().to_vec();
         assert!(tokenizer.encode(text, false).unwrap() == whole, "{}", &text[..20]);
-        // In pieces too.
+        // The same in pieces.
         let mut encoder = tokenizer.encoder(false).unwrap();
         let mut ids = Vec::new();
         let mut rest = text.as_str();
@@ -97,7 +97,7 @@ fn the_longest_special_token_is_found_wherever_it_stands() {
     assert_eq!(tokenizer.encode(&text, false).unwrap().iter().filter(|&&found| found == id).count(), 1);
 }
 
-/// The first of these took an hour, and each takes time or memory out of all proportion to the file.
+/// The first of these took an hour, and each takes unreasonable time or memory for its size.
 #[test]
 fn a_tokenizer_larger_than_any_gemmas_is_refused_before_it_is_made() {
     let refused = |what: &str, edit: &dyn Fn(&mut serde_json::Value)| {
@@ -130,7 +130,7 @@ fn a_texts_length_bounds_its_tokens() {
     assert_eq!(strips.fewest_tokens("hello"), 0);
 }
 
-/// `<bos>` was required of plain text only: rendered messages began with its characters.
+/// `<bos>` was required for plain text only: rendered messages began with its characters.
 #[test]
 fn no_prompt_is_made_without_bos() {
     let without = edited(|json| {
@@ -180,7 +180,7 @@ fn a_file_that_is_no_gemma_tokenizer_is_refused() {
     assert!(error.to_string().contains("4000000000"), "{error}");
 }
 
-/// The last of the two ids counted.
+/// The last of the two ids used to count.
 #[test]
 fn a_token_that_is_there_twice_is_refused() {
     let text = include_str!("../../../tests/golden/tokenizer/tokenizer.json");
@@ -195,7 +195,7 @@ fn a_token_stands_for_its_bytes_and_a_special_one_for_none() {
     let t = small_tokenizer();
     let text = "Hé \n▁x\u{1f600}";
     let bytes: Vec<u8> = t.encode(text, false).unwrap().iter().flat_map(|&id| t.bytes_of(id).unwrap()).collect();
-    // A decoder makes spaces of both.
+    // A decoder turns both into spaces.
     assert_eq!(String::from_utf8(bytes).unwrap(), text.replace('▁', " "));
     assert_eq!((t.bytes_of(t.bos().unwrap()), t.bytes_of(u32::MAX)), (None, None));
 }
@@ -223,10 +223,10 @@ fn ids_are_parsed_or_the_bad_word_is_named() {
     }
 }
 
-/// Environment variable for a process of its own: what other tests allocate meanwhile does not count there.
+/// Environment variable for a child process, in which other tests' allocations do not count.
 const CHILD: &str = "KILN_TEST_TOKENIZER_MEMORY";
 
-/// Maps of strings took five times as much.
+/// Maps of strings used to take five times as much.
 #[test]
 fn a_tokenizer_takes_as_much_memory_as_its_lists() {
     use crate::model::checkpoint::gguf::{TokenKind, VocabularyToken};
@@ -254,7 +254,7 @@ fn a_tokenizer_takes_as_much_memory_as_its_lists() {
     let bytes = (0..=u8::MAX).map(|byte| token(format!("<0x{byte:02X}>"), TokenKind::Byte));
     tokens.extend(bytes);
     assert_eq!(tokens.len(), 4 + 20 + 400 + 8_000 + 160_000 + 256);
-    // Everything that is loaded once is there before.
+    // Loads everything that is loaded once.
     small_tokenizer().encode("a", true).unwrap();
     let before = resident();
     let tokenizer = Tokenizer::from_tokens(&tokens).unwrap();

@@ -1,4 +1,4 @@
-//! GPUs that are asleep, and stay so.
+//! GPUs that are asleep and must stay so.
 
 use super::{assert_sound, find};
 use crate::diagnose::probe::testing::TestMachine;
@@ -17,7 +17,7 @@ fn a_gpu_that_is_asleep_is_neither_opened_nor_woken_by_vulkan_unless_that_is_ask
     let device = machine.files.at("/sys/devices/pci0000:00/0000:00:08.1/0000:c6:00.0");
     fs::create_dir_all(device.join("power")).unwrap();
     fs::write(device.join("power/runtime_status"), "suspended\n").unwrap();
-    // These wake it up on some kernels.
+    // Reading these wakes a GPU on some kernels.
     for file in ["gpu_busy_percent", "power_dpm_force_performance_level"] {
         fs::remove_file(device.join(file)).unwrap();
     }
@@ -46,7 +46,7 @@ fn a_gpu_that_is_asleep_is_neither_opened_nor_woken_by_vulkan_unless_that_is_ask
         assert!(report.summary().starts_with("not known whether Kiln can run: renderD128 left asleep; "));
         assert!(report.unknown().is_some());
     }
-    // It is looked for where that is asked.
+    // A requested wake-up finds it.
     let report = ask(None, true);
     assert_eq!(find(&report.checks, "gpu0.node").verdict, Verdict::Fail);
     assert!(report.asleep.is_empty() && report.unknown().is_none());

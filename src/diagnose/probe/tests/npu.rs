@@ -1,4 +1,4 @@
-//! Checks of an NPU: libxrt, programs, power, and what it shares.
+//! Checks of an NPU: libxrt, programs, power, and shared memory.
 
 use super::{assert_sound, checks, find};
 use crate::diagnose::probe::reads::ReadProbe;
@@ -51,7 +51,7 @@ fn libxrt_is_said_to_be_left_out_absent_broken_blind_or_of_a_version() {
     }
 }
 
-/// A driver whose mappings are not of the memory that it shares. Only the bytes reveal it.
+/// A driver whose mappings show other memory than its dma-bufs. Only comparing bytes reveals that.
 #[test]
 fn an_npu_that_shares_only_by_name_fails() {
     let mut machine = TestMachine::new("8945hs");
@@ -60,9 +60,9 @@ fn an_npu_that_shares_only_by_name_fails() {
     fs::OpenOptions::new().write(true).open(&node).unwrap().set_len(1 << 17).unwrap();
     let udmabuf = machine.files.at("/dev/udmabuf");
     fs::write(&udmabuf, "").unwrap();
-    // Returns the memfd itself, which has the same bytes as a dma-buf of it.
+    // Returns the memfd itself, whose bytes are those of a dma-buf made of it.
     let _wraps = FakeIoctls::new(&udmabuf, |_, create| {
-        // SAFETY: udmabuf has one request, which takes this.
+        // SAFETY: udmabuf has a single request, with this argument.
         let memfd = unsafe { &*create.cast::<b::udmabuf_create>() }.memfd;
         // SAFETY: the caller holds it open.
         let memfd = unsafe { std::os::fd::BorrowedFd::borrow_raw(memfd as i32) };
@@ -98,7 +98,7 @@ fn programs_are_run_on_an_npu_that_they_are_for() {
     let skipped = checks_of(&machine, None);
     assert_eq!(find(&skipped, "npu0.program").verdict, Verdict::Skip);
     assert!(!skipped.iter().any(|c| c.name == "npu0.add"));
-    // libxrt is asked for, and is not there or finds no device.
+    // libxrt is requested, but missing or without a device.
     let through_xrt = checks_of(&machine, Some(DriverApi::Xrt));
     assert_eq!(find(&through_xrt, "npu0.add").verdict, Verdict::Fail);
     assert_sound(&through_xrt, "xrt");
@@ -108,8 +108,8 @@ fn programs_are_run_on_an_npu_that_they_are_for() {
     assert_eq!(find(&checks_of(&strix, Some(DriverApi::Kernel)), "npu0.program").verdict, Verdict::Skip);
 }
 
-/// Behind programs that are right, and where rates are measured. The fake of the driver has no array that reads: what fails is
-/// one line.
+/// Reads are measured after correct programs, and only if rates are requested. The fake driver has no array for
+/// reading, so the failure is a single line.
 #[test]
 fn reads_are_measured_on_an_npu_whose_programs_are_right() {
     let asked = Cell::new(0);
@@ -134,7 +134,7 @@ fn reads_are_measured_on_an_npu_whose_programs_are_right() {
     assert_eq!(asked.get(), 1);
 }
 
-/// Those of the driver's interface that hold the clocks down.
+/// Modes of the driver's interface that limit the clocks.
 #[test]
 fn power_modes_that_lower_the_npus_clocks_are_warned_of() {
     for (mode, name, verdict) in [

@@ -1,5 +1,5 @@
-//! Reads on the model of the array, whose cycles are the clock; readers that are given their times; and trips from a
-//! Vulkan device to the model and back, through memory that both share.
+//! Reads on the model of the array, with its cycles as the clock; readers with scripted times; and round trips from a
+//! Vulkan device to the model and back, through shared memory.
 
 use super::*;
 use crate::diagnose::probe::round_trip::RoundTrip;
@@ -12,7 +12,7 @@ use crate::vulkan::DeviceChoice;
 use crate::vulkan::memory::Backing;
 use std::cell::Cell;
 
-/// The lines of a group: verdict, name and evidence, and the remedy if there is one.
+/// The lines of a group: verdict, name and evidence, and the remedy if any.
 fn lines(checks: Checks) -> Vec<String> {
     let line = |check: &crate::diagnose::probe::Check| {
         let remedy = check.remedy.as_ref().map(|remedy| format!(" -> {remedy}")).unwrap_or_default();
@@ -21,8 +21,8 @@ fn lines(checks: Checks) -> Vec<String> {
     checks.all.iter().map(line).collect()
 }
 
-/// A reader on the model, with four units a channel, and a clock of a gigahertz. Each look at the clock takes a microsecond,
-/// so that what never ends takes long.
+/// A reader on the model, with four units per channel and a clock of 1 GHz. Each look at the clock takes a microsecond,
+/// so that a wait for a hanging read ends.
 struct OnModel {
     cycles: Rc<Cell<u64>>,
     looks: Cell<u64>,
@@ -49,7 +49,7 @@ impl OnModel {
     }
 }
 
-/// Through n channels n words a cycle come, less what a command costs.
+/// n channels deliver n words per cycle, minus the overhead of commands.
 #[test]
 fn channels_are_measured_by_the_clock_of_the_array() {
     let (lines, rate) = OnModel::new().channels(ArrayFault::Sound, Some(1000));
@@ -90,13 +90,14 @@ fn what_fails_while_the_npu_reads_is_one_line() {
     }
 }
 
-/// Ticks from a reader's start on, in which its reads take three times as long: its clocks are low.
+/// Ticks from a reader's start in which its reads take three times as long, because its clocks are low.
 const COLD: u64 = 15_000;
 
-/// A reader whose reads take so many ticks each, and more while another one reads too. A look at the clock is a tick.
+/// A reader whose reads take a scripted number of ticks, and more while another one reads. A look at the clock is a
+/// tick.
 struct ScriptedReader<'a> {
     ticks: &'a Cell<u64>,
-    /// How many readers read.
+    /// The number of active readers.
     reading: &'a Cell<u64>,
     alone: u64,
     beside: u64,
@@ -141,7 +142,7 @@ impl MemoryReader for ScriptedReader<'_> {
     }
 }
 
-/// The rates of both while both read and are warm.
+/// The rates of both readers while both read and are warm.
 #[test]
 fn together_counts_what_both_read_while_both_do() {
     let (ticks, reading) = (Cell::new(0), Cell::new(0));
@@ -187,7 +188,7 @@ fn gpu() -> Rc<Gpu> {
     Rc::new(Gpu::open(DeviceChoice::Best).expect("a Vulkan device"))
 }
 
-/// The Vulkan device's side of what is read together: it reads on until it is stopped.
+/// The Vulkan device's part of simultaneous reads: it reads until it is stopped.
 #[test]
 fn a_vulkan_device_reads_on_until_it_is_stopped() {
     let gpu = gpu();
@@ -200,13 +201,13 @@ fn a_vulkan_device_reads_on_until_it_is_stopped() {
     }
 }
 
-/// Memory that Mesa's driver for the processor takes for a dma-buf.
+/// Memory that Mesa's driver for the CPU accepts as a dma-buf.
 fn shared(bytes: u64) -> DmaBuf {
     sealed_memfd(bytes).and_then(DmaBuf::from_fd).expect("a memfd")
 }
 
-/// The device writes what the model reads and reads what the model adds up; the clock says what the trip took. A driver that
-/// takes no dma-buf, as lavapipe before Mesa 25.0, is told so in one line; `tools/matrix-test` has a newer one.
+/// The device writes data, the model reads it and sums it up, and the clock gives the time of the trip. A driver that
+/// accepts no dma-buf, as lavapipe before Mesa 25.0, is reported in one line; `tools/matrix-test` has a newer one.
 #[test]
 fn bytes_go_from_a_vulkan_device_to_the_model_of_the_array_and_back() {
     let gpu = gpu();
@@ -234,7 +235,8 @@ fn bytes_go_from_a_vulkan_device_to_the_model_of_the_array_and_back() {
     }
 }
 
-/// Where there is no GPU, or one that shares nothing, the NPU is measured alone and the other lines say what is missing.
+/// Without a GPU, or with one that shares no memory, the NPU is measured alone, and the other lines name the missing
+/// part.
 #[test]
 fn what_is_missing_beside_the_npu_is_said() {
     let on = OnModel::new();

@@ -1,9 +1,9 @@
-//! `docs/api.md`, which is made of the tables.
+//! `docs/api.md`, generated from the tables.
 
 use super::*;
 use std::fmt::Write;
 
-/// All tables, in the page's order.
+/// All tables, in the document's order.
 pub(in crate::serve::api) fn tables() -> [&'static FieldTable; 10] {
     [&CHAT, &COMPLETIONS, &RESPONSES, &MESSAGES, &COUNT, &OLLAMA_CHAT, &OLLAMA_GENERATE, &SHOW, &TOKENIZE, &DETOKENIZE]
 }
@@ -64,7 +64,7 @@ fn kind(row: &FieldRow) -> Kind {
     }
 }
 
-/// The whole page.
+/// The whole document.
 pub(in crate::serve::api) fn page() -> String {
     let mut page = HEAD.to_owned();
     let mut groups: Vec<(&FieldGroup, Vec<&str>)> = Vec::new();

@@ -1,4 +1,4 @@
-//! What the access log has of requests for text.
+//! The access log of requests for text.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn what_is_refused_or_late_is_noted_with_its_reason() {
     wait("it is in the queue", || served.service.queue.len() == 1);
     assert_eq!(send(&served, "full", "/v1/completions", &text).status, 503);
     assert_eq!(noted(&log, "full").notes["error"], "queue_full");
-    // No engine looks for what is late.
+    // Without an engine the test sweeps late jobs itself.
     wait("it is late", || served.service.queue.sweep() == 1);
     assert_eq!(TextResponse::read(waiting).status, 504);
     assert_eq!(noted(&log, "late").notes["error"], "deadline_exceeded");

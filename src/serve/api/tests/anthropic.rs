@@ -53,7 +53,7 @@ fn a_message_says_what_a_chat_completion_says_and_its_stream_adds_up_to_it() {
     assert_eq!(&count["input_tokens"], usage.0);
 }
 
-/// An agent's own line of accounting is another in each request, and stands before all else.
+/// An agent's accounting line differs in each request and stands at the beginning.
 #[test]
 fn a_line_of_accounting_is_no_part_of_the_prompt() {
     let tokens = |system: Value| {
@@ -75,7 +75,7 @@ fn a_stop_sequence_is_named_and_a_tool_is_called() {
     assert_eq!((&cut["stop_reason"], &cut["stop_sequence"]), (&json!("stop_sequence"), &json!(middle)));
     assert_eq!(cut["content"][0]["text"].as_str(), text.split(&middle).next());
 
-    // Short, so that a call fits the context too.
+    // Short, so that a call fits the context.
     let schema = json!({"type": "object", "properties": {"o": {"type": "boolean"}}});
     let tools = json!([{"name": "f", "input_schema": schema},
         {"type": "web_search_20250305", "name": "web_search"}]);
@@ -86,7 +86,7 @@ fn a_stop_sequence_is_named_and_a_tool_is_called() {
         (&json!("tool_use"), &json!("f"), &json!("tool_use"))
     );
     assert!(block["input"].is_object(), "{called}");
-    // The call and its result go on.
+    // The conversation continues after the call and its result.
     let talk = json!([
         {"role": "user", "content": "Open?"}, {"role": "assistant", "content": called["content"]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": block["id"], "content": [{"type": "text", "text": "yes"}]},
@@ -121,7 +121,7 @@ fn a_message_has_the_form_that_is_asked_for() {
     }
 }
 
-/// Its clients know such a refusal by these words, and shorten the conversation.
+/// Anthropic's clients recognise the refusal by these words, and shorten the conversation.
 #[test]
 fn a_prompt_that_is_too_long_is_refused_in_anthropics_words() {
     let served = without_engine(ServerSettings::default());

@@ -1,4 +1,4 @@
-//! How the stream of each API ends where it breaks.
+//! The end of each API's stream after a failure.
 
 use super::*;
 use crate::serve::api::Call;
@@ -38,7 +38,7 @@ fn a_stream_that_breaks_ends_in_its_apis_error_and_is_cut_off() {
     }
 }
 
-/// A wording that fails as soon as nothing happens.
+/// A wording that fails at the first heartbeat.
 struct Failing;
 
 impl Wording for Failing {
@@ -101,7 +101,7 @@ fn last_words_are_what_each_api_says_of_an_error() {
 fn the_time_of_a_request_counts_from_its_beginning_also_where_its_grammar_waits() {
     let settings = ServerSettings { deadline: Some(Duration::from_millis(50)), ..ServerSettings::default() };
     let served = without_engine(settings);
-    // Others compile, and go on.
+    // Other clients occupy the compiler.
     (1..=2).for_each(|client| served.service.model().unwrap().grammars.hold(client));
     let format = json!({"type": "json_object"});
     let body = json!({"messages": question("hi"), "response_format": format});

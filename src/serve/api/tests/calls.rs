@@ -1,4 +1,4 @@
-//! Calls of functions: which may be made, how a model with tokens for them makes them, and what does not cut them.
+//! Function calls: which are allowed, a model with tokens for calls, and stop texts.
 
 use super::*;
 use std::path::Path;
@@ -45,7 +45,7 @@ fn allowed_tools_leave_the_prompt_as_it_is() {
     }
 }
 
-/// In whole answers and streams, in each dialect and for each of several replies.
+/// In complete answers and streams, in each API and for each of several replies.
 #[test]
 fn stop_texts_do_not_cut_calls() {
     let stops = json!(["{", "}", "\"", "name", "parameters"]);
@@ -77,7 +77,7 @@ fn calls_within_namespaces_and_of_custom_tools_are_items_that_say_so() {
     let listed = respond(json!({"type": "function", "name": "list", "namespace": "files"}));
     let expected = json!({"type": "function_call", "name": "list", "namespace": "files", "arguments": "{}"});
     assert!(expected.as_object().unwrap().iter().all(|(name, value)| listed[name] == *value), "{listed}");
-    // What was called, and what came of it, goes on.
+    // The conversation continues after the call and its result.
     let input = json!([
         {"role": "user", "content": "go"}, listed,
         {"type": "function_call_output", "call_id": listed["call_id"], "output": [{"type": "input_text", "text": "a.txt"}]},
@@ -95,7 +95,7 @@ fn calls_within_namespaces_and_of_custom_tools_are_items_that_say_so() {
     assert_eq!(usage["input_tokens"], DEMO_WITH_ROOM.well("/tokenize", &prompt)["count"]);
 }
 
-/// The built-in model as a directory, with FunctionGemma's tokens in the place of unused ones, and a template of its format.
+/// The built-in model as a directory, with FunctionGemma's tokens instead of unused ones, and a template of its format.
 fn marked_model(directory: &Path) {
     let read = |name: &str| std::fs::read(format!("tools/demo-model/model/{name}")).unwrap();
     for name in ["config.json", "model.safetensors", "generation_config.json"] {
@@ -110,7 +110,7 @@ fn marked_model(directory: &Path) {
     std::fs::write(directory.join("chat_template.jinja"), template).unwrap();
 }
 
-/// A server of that model.
+/// A server with that model.
 static MARKED: LazyLock<TestServer> = LazyLock::new(|| {
     let directory = tempfile::tempdir().unwrap();
     marked_model(directory.path());
@@ -127,7 +127,7 @@ fn a_template_that_takes_tools_is_given_them_and_its_calls_are_read() {
         let ids: Vec<u32> = serde_json::from_value(MARKED.well("/tokenize", body)["tokens"].clone()).unwrap();
         model.tokenizer.decode(&ids, false).unwrap()
     };
-    // Results and calls have their own places, and the system's text is the developer's.
+    // Results and calls have separate places, and system text is the developer's.
     let talk = json!([
         {"role": "system", "content": "S"}, {"role": "user", "content": "q"},
         {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "weather", "arguments": "{\"unit\": \"c\", \"days\": 2}"}}]},
@@ -157,14 +157,14 @@ fn a_template_that_takes_tools_is_given_them_and_its_calls_are_read() {
     let calls: Vec<&Value> =
         events.iter().filter_map(|event| event["choices"][0]["delta"]["tool_calls"].as_array()).flatten().collect();
     assert_eq!(calls[0]["function"]["arguments"], called(&whole["choices"][0]["message"])[0].1, "{events:?}");
-    // The same in the other dialects; the reply may be text.
+    // The same in the other APIs; the reply may be text.
     let flat = weather["function"].clone();
     let input = json!({"name": "weather", "input_schema": flat["parameters"]});
     let answer = MARKED.well("/v1/messages", &body(json!({"tools": [input], "tool_choice": {"type": "any"}})));
     assert_eq!((&answer["content"][0]["type"], &answer["content"][0]["name"]), (&json!("tool_use"), &json!("weather")));
     let auto = MARKED.well(CHAT, &body(json!({"tool_choice": "auto", "max_tokens": 8})));
     assert!(auto["choices"][0]["message"]["role"] == "assistant", "{auto}");
-    // A text of the model's own that spells no token is no call.
+    // Model text that does not spell a token is not a call.
     let described = MARKED.well(CHAT, &body(json!({"max_tokens": 1})))["usage"]["prompt_tokens"].as_u64().unwrap();
     let without = MARKED.well(CHAT, &ask(json!({"max_tokens": 1})))["usage"]["prompt_tokens"].as_u64().unwrap();
     assert!(described > without + 20, "the template has the tools");

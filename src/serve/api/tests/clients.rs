@@ -1,12 +1,12 @@
-//! The requests that other programs send, from tests/clients/requests: each is answered as its client wants it. They were taken from
-//! the programs as they ran, or from their sources, with other texts and fewer tools.
+//! Requests of other programs, from tests/clients/requests: each is answered in the way that its client expects. They
+//! were recorded from running programs or written after their sources, with other texts and fewer tools.
 
 use super::*;
 
 /// The fields that limit a reply, which the test makes short.
 const LIMITS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
 
-/// What a reply says: its text, how many calls it has, and whether it came to its end.
+/// A reply as a client sees it: its text, the number of calls, and whether it is complete.
 #[derive(Debug, Default, PartialEq)]
 struct ClientReply {
     text: String,
@@ -15,7 +15,7 @@ struct ClientReply {
 }
 
 impl ClientReply {
-    /// Hears a whole answer, or a part of a stream.
+    /// Adds a complete answer, or a part of a stream.
     fn add(&mut self, path: &str, part: &Value) {
         let mut say = |value: &Value| self.text.push_str(value.as_str().unwrap_or_default());
         let mut called = |calls: &Value| self.calls += calls.as_array().map_or(0, Vec::len);

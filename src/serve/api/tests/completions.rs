@@ -1,11 +1,11 @@
-//! Replies: what a model says alone, it says here, whole and in streams.
+//! Replies of the server equal those of the model alone, in complete answers and streams.
 
 use super::*;
 
 const CHAT: &str = "/v1/chat/completions";
 const PLAIN: &str = "/v1/completions";
 
-/// The tokens of a request's prompt, as the server has them.
+/// The tokens of a request's prompt.
 fn prompt_of(messages: &Value) -> Vec<u32> {
     let tokens = DEMO.well("/tokenize", &json!({"messages": messages}));
     tokens["tokens"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
@@ -37,7 +37,7 @@ fn a_greedy_reply_is_what_the_model_says_alone_and_its_stream_adds_up_to_it() {
     assert_eq!(usage(&first, "completion_tokens"), expected.tokens.len());
     assert_eq!(usage(&first, "total_tokens"), prompt.len() + expected.tokens.len());
 
-    // The cache holds all of the prompt but the token whose logits are wanted.
+    // Everything but the last token is cached, whose logits are needed.
     let again = DEMO.well(CHAT, &body);
     let cached = |answer: &Value| answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap() as usize;
     assert_eq!((content(&again, 0), again["id"] == first["id"]), (text.clone(), false));
@@ -60,7 +60,7 @@ fn a_greedy_reply_is_what_the_model_says_alone_and_its_stream_adds_up_to_it() {
     assert_eq!(*reasons.last().unwrap(), &json!(expected.finish.name()));
     assert!(DEMO.events(CHAT, &body).iter().all(|event| event.get("usage").is_none()));
 
-    // The same prompt, as text and as tokens.
+    // The same prompt as text and as tokens.
     let rest = |prompt: Value| DEMO.well(PLAIN, &json!({"prompt": prompt, "temperature": 0, "max_tokens": 24}));
     let whole = DEMO.well("/detokenize", &json!({"tokens": prompt}))["prompt"].as_str().unwrap().to_owned();
     assert_eq!(rest(json!(prompt))["choices"][0]["text"], json!(text));
@@ -69,7 +69,7 @@ fn a_greedy_reply_is_what_the_model_says_alone_and_its_stream_adds_up_to_it() {
 
 #[test]
 fn each_of_several_replies_is_drawn_with_a_seed_of_its_own() {
-    // The demo model is sure of its answers, and of a text it is not.
+    // The demo model is certain of its own answers, but not of other texts.
     let body = |n: usize, seed: i64| json!({"prompt": "The", "n": n, "seed": seed, "max_tokens": 8, "temperature": 2, "top_p": 1, "top_k": 0});
     let several = DEMO.well(PLAIN, &body(3, 7));
     let text = |answer: &Value, choice: usize| answer["choices"][choice]["text"].as_str().unwrap().to_owned();
@@ -78,7 +78,7 @@ fn each_of_several_replies_is_drawn_with_a_seed_of_its_own() {
         assert_eq!(&text(&DEMO.well(PLAIN, &body(1, 7 + i as i64)), 0), expected, "{i}");
     }
     assert!(texts.iter().any(|text| *text != texts[0]), "{texts:?}");
-    // A stream's pieces belong to their choices.
+    // Pieces of a stream belong to their choices.
     let mut streamed = vec![String::new(); 3];
     for event in DEMO.events(PLAIN, &body(3, 7)) {
         let choice = &event["choices"][0];
@@ -102,19 +102,19 @@ fn a_stop_text_and_a_limit_end_a_reply() {
     assert_eq!(ask(json!({"stop": ["nowhere~", middle]})), (before, "stop".into()));
     let (short, reason) = ask(json!({"max_completion_tokens": 2}));
     assert!(whole.starts_with(&short) && short.len() < whole.len() && reason == "length", "{short}");
-    // A forbidden first token makes another reply.
+    // Forbidding the first token changes the reply.
     let first = DEMO.well("/tokenize", &json!({"content": whole}))["tokens"][0].to_string();
     assert_ne!(ask(json!({"logit_bias": {first: -100}})).0, whole);
 }
 
 #[test]
 fn the_tokens_of_a_prompt_are_as_likely_as_when_they_were_chosen() {
-    // Some that the model goes on with, whatever it has learnt.
+    // Tokens that the model continues, regardless of its training.
     let prompt = (700..1000).map(|id| vec![2, id, id + 1]).find(|tokens| alone(tokens, 6).tokens.len() == 6).unwrap();
     let made = DEMO
         .well(PLAIN, &json!({"prompt": prompt, "temperature": 0, "max_tokens": 6, "logprobs": 1, "ignore_eos": true}));
     let made_logprobs = &made["choices"][0]["logprobs"];
-    // The tokens one after the other, as the reply's text has them.
+    // The tokens in order, as in the reply's text.
     let mut tokens: Vec<u32> = prompt.clone();
     tokens.extend(alone(&tokens, 6).tokens);
     let count = tokens.len();
@@ -133,7 +133,7 @@ fn the_tokens_of_a_prompt_are_as_likely_as_when_they_were_chosen() {
         for (at, own) in made_logprobs["token_logprobs"].as_array().unwrap().iter().enumerate().take(count - 3) {
             let (own, scored) = (own.as_f64().unwrap(), logprobs[3 + at].as_f64().unwrap());
             assert!((own - scored).abs() < 1e-3, "{at}: {own} and {scored}");
-            // Each was the likeliest.
+            // Each was the likeliest token.
             let top = table["top_logprobs"][3 + at].as_object().unwrap().values().next().unwrap().as_f64().unwrap();
             assert!((top - scored).abs() < 1e-6, "{table}");
         }
@@ -142,7 +142,7 @@ fn the_tokens_of_a_prompt_are_as_likely_as_when_they_were_chosen() {
     }
     let text = DEMO.well("/detokenize", &json!({"tokens": tokens}))["prompt"].clone();
     assert_eq!(score(0)["choices"][0]["text"], text);
-    // Stop texts and the end of a turn within the prompt end nothing.
+    // Stop texts and end-of-turn tokens in the prompt end nothing.
     let turn = DEMO.service.model().unwrap().tokenizer.end_of_turn().unwrap();
     let body =
         json!({"prompt": [2, 700, turn, 701], "echo": true, "logprobs": 0, "max_tokens": 1, "stop": ["e", "a", " "]});
@@ -155,7 +155,7 @@ fn the_tokens_of_a_prompt_are_as_likely_as_when_they_were_chosen() {
     assert_eq!(refused(json!({"max_tokens": 2})), "max_tokens");
     assert_eq!(refused(json!({"stream": true})), "echo");
     assert_eq!(refused(json!({"prompt": [2], "max_tokens": 0})), "prompt");
-    // Off is off.
+    // `false` disables likelihoods.
     let off = DEMO.well(PLAIN, &json!({"prompt": "The", "logprobs": false, "max_tokens": 1}));
     assert_eq!(off["choices"][0]["logprobs"], json!(null));
 }
@@ -202,7 +202,7 @@ fn likelihoods_come_with_each_token() {
     }
 }
 
-/// Tokens that are a character together begin where it does, and each has a key of its own.
+/// Tokens that form a character together begin at its offset, and each has its own key.
 #[test]
 fn an_offset_is_where_a_token_stands_in_the_text() {
     let prompt = "Sign \u{1f984}\u{1fae0} here";
@@ -216,7 +216,7 @@ fn an_offset_is_where_a_token_stands_in_the_text() {
     let bytes: Vec<(&str, usize)> =
         tokens.iter().copied().zip(offsets.iter().copied()).filter(|(token, _)| token.starts_with("bytes:")).collect();
     assert_eq!((bytes.len(), bytes[0], bytes[4].1), (8, ("bytes:\\xf0", 5), 6), "{tokens:?}");
-    // The other tokens lie where they say.
+    // The other tokens are found at their offsets.
     let at = |offset: usize| text.chars().skip(offset).collect::<String>();
     for (token, offset) in tokens.iter().zip(&offsets).skip(1).filter(|(token, _)| !token.starts_with("bytes:")) {
         assert!(at(*offset).starts_with(token), "{token:?} at {offset} of {text:?}");
@@ -277,7 +277,8 @@ fn an_answer_calls_the_model_as_the_request_does() {
     assert!(DEMO.events(CHAT, &body).iter().all(|event| event["model"] == "alias"));
 }
 
-/// One keyword of one tool does not refuse a chat: the answer's header says that it is ignored. A strict tool is refused.
+/// An unsupported keyword in one tool does not refuse a chat: a header of the answer lists it. A strict tool is
+/// refused.
 #[test]
 fn what_a_tools_schema_asks_for_in_vain_is_said_in_a_header() {
     let parameters = json!({"type": "object", "properties": {"to": {"type": "string", "pattern": "^(?!x)"}}});
@@ -309,7 +310,7 @@ fn what_a_tools_schema_asks_for_in_vain_is_said_in_a_header() {
     }
 }
 
-/// Beside tools a reply has the form that is asked for, or calls. The demo model says both, as it is told to begin.
+/// With tools, a reply has the requested form or calls. The demo model does either, by bias.
 #[test]
 fn beside_tools_a_reply_has_the_form_that_is_asked_for() {
     let tool = json!({"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"enum": [1]}}, "required": ["a"]}}});
@@ -321,7 +322,7 @@ fn beside_tools_a_reply_has_the_form_that_is_asked_for() {
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         body
     };
-    // Where the choice allows both, what tells them apart is biased: the tokens within a beginning that have `letter`.
+    // Where both are allowed, a bias on the tokens with `letter` inside the beginning decides between them.
     let without = |beginning: &str, letter: u8| {
         let tokenizer = &DEMO.service.model().unwrap().tokenizer;
         let is_it = |id: &u32| {
@@ -362,17 +363,17 @@ fn beside_tools_a_reply_has_the_form_that_is_asked_for() {
             assert!([7, 8].map(Value::from).contains(&document["x"]) && message.get("tool_calls").is_none(), "{text}");
             assert_eq!((answer["finish_reason"].as_str(), calls.len()), (Some("stop"), 0));
             assert_eq!(streamed, text);
-            // A document is heard as it comes.
+            // A document is streamed as it arrives.
             assert!(
                 deltas.iter().filter(|choice| choice["delta"]["content"].as_str() > Some("")).count() > 1,
                 "{text}"
             );
         }
     }
-    // A bias that forbids what a call has to have is the request's fault.
+    // A bias that forbids every call is the request's fault.
     let forbidden = DEMO.post(CHAT, &body(json!("required"), x.clone()));
     assert!(forbidden.status == 400 && forbidden.body.contains("logit_bias"), "{forbidden:?}");
-    // Each of the two that is refused is named.
+    // Each of the two refused forms is named.
     let refused = |more: Value| DEMO.post(CHAT, &body(json!("auto"), more)).error();
     let not = json!({"type": "json_schema", "json_schema": {"schema": {"not": {}}}});
     assert_eq!(refused(json!({"response_format": not})).1, "response_format.json_schema.schema");
@@ -380,7 +381,7 @@ fn beside_tools_a_reply_has_the_form_that_is_asked_for() {
     assert_eq!(refused(json!({"tools": strict})).1, "tools");
     let lark = DEMO.post(CHAT, &body(json!("auto"), json!({"response_format": null, "grammar": "start: \"a\""})));
     assert_eq!((lark.error().0, lark.error().1), (400, "grammar".into()));
-    // The same on the other paths that have both.
+    // The same on the other paths with both.
     let flat = json!({"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}});
     let body = json!({"input": "Hi", "tools": [flat], "text": {"format": {"type": "json_schema", "name": "n", "schema": schema}},
         "max_output_tokens": 60, "logit_bias": x["logit_bias"], "temperature": 0});
@@ -389,7 +390,7 @@ fn beside_tools_a_reply_has_the_form_that_is_asked_for() {
     let body = json!({"messages": question("Hi"), "tools": [tool], "format": schema, "stream": false,
         "options": {"num_predict": 60, "temperature": 0}});
     let message = &DEMO.well("/api/chat", &body)["message"];
-    // The model has no bias there: whichever it begins, and its context may end it, it is no free text.
+    // Without a bias the model may begin either and be cut off by the context, but not write free text.
     let is_form = message["content"].as_str().is_some_and(|text| text.starts_with('{'));
     assert!(is_form || message.get("tool_calls").is_some(), "{message}");
 }

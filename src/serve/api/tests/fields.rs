@@ -1,11 +1,11 @@
-//! Every row of the tables of fields is sent to a server, and does what the row says.
+//! Every row of the field tables is sent to a server, and must be treated as the row says.
 
 use super::*;
 use crate::serve::api::fields::Fields;
 use crate::serve::api::table::{FieldRow, FieldTable, Treatment, tables};
 use serde_json::Map;
 
-/// What a row's field needs beside it.
+/// Other fields that a row's field requires.
 fn beside(table: &FieldTable, row: &FieldRow) -> Value {
     let path = table.path;
     let flat = json!({"type": "function", "name": "f"});
@@ -92,7 +92,7 @@ fn beside(table: &FieldTable, row: &FieldRow) -> Value {
     }
 }
 
-/// A request that is in order, greedy and short.
+/// A valid, greedy and short request.
 fn base(path: &str) -> Value {
     let messages = question("Hi");
     match path {
@@ -136,7 +136,7 @@ fn request(table: &FieldTable, row: &FieldRow, value: &str) -> Value {
         body.as_object_mut().unwrap().extend(more);
     }
     let value = serde_json::from_str(value).unwrap_or_else(|e| panic!("{}: {value}: {e}", row.field));
-    // A name with a dot in it is one name.
+    // The dot belongs to the name.
     match row.field.starts_with("speculative.") {
         true => body[row.field] = value,
         false => put(&mut body, row.field, value),
@@ -144,7 +144,7 @@ fn request(table: &FieldTable, row: &FieldRow, value: &str) -> Value {
     body
 }
 
-/// What an answer says, without what is another in each.
+/// An answer without the parts that differ between requests.
 fn said(answer: &Value) -> Value {
     let ours = ["choices", "output", "content", "message", "response", "input_tokens", "tokens", "prompt", "details"];
     let mut said: Map<String, Value> = answer
@@ -161,7 +161,7 @@ fn said(answer: &Value) -> Value {
     said.into()
 }
 
-/// The message of an error, in any API's words.
+/// The message of an error in any API's format.
 fn message(answer: &TextResponse) -> String {
     let error = &answer.json()["error"];
     error["message"].as_str().or(error.as_str()).unwrap_or_default().to_owned()
@@ -170,7 +170,7 @@ fn message(answer: &TextResponse) -> String {
 fn is_about(answer: &TextResponse, row: &FieldRow) -> bool {
     let field = row.field.replace("[]", "[0]");
     let param = answer.json()["error"]["param"].as_str().map(str::to_owned);
-    // Anthropic's and Ollama's errors have no field for it.
+    // Anthropic's and Ollama's errors have no field for the parameter.
     let about = param.unwrap_or_else(|| message(answer));
     about.contains(&field) || field.strip_suffix(".type").is_some_and(|holder| about.contains(holder))
 }
@@ -204,7 +204,7 @@ fn every_row_of_the_tables_does_what_it_says() {
                         fails("it is refused", &body, &answer);
                         continue;
                     }
-                    // What becomes of one value is its reader's affair.
+                    // Single values are handled by their readers.
                     if !row.value.is_empty() {
                         continue;
                     }
@@ -277,14 +277,14 @@ fn a_field_that_no_interface_has_is_taken_and_the_log_names_it() {
         assert_eq!(line, format!("a request to {} has fields not known: never_heard_of", table.path));
         assert_eq!(table.notes(&Fields::of_body(&base(table.path)).unwrap()).line(table.path), None);
     }
-    // Of many the log names some, and no line of it is without bound.
+    // The log names only some of many unknown fields, in lines of bounded length.
     let many: Map<String, Value> = (0..10_000).map(|i| (format!("{i}{}", "x".repeat(100)), json!(1))).collect();
     let body = Value::from(many);
     let line = crate::serve::api::table::CHAT.notes(&Fields::of_body(&body).unwrap()).line("/").unwrap();
     assert!(line.len() < 2500, "{}", line.len());
 }
 
-/// The description has the fields that are done, and no others.
+/// The description has exactly the fields that are done.
 #[test]
 fn the_description_has_the_fields_that_are_done() {
     let description: Value = DEMO_WITH_ROOM.get("/openapi.json").json();
@@ -302,7 +302,7 @@ fn the_description_has_the_fields_that_are_done() {
     }
 }
 
-/// The names of a schema's properties, those of what it is made of among them.
+/// The names of a schema's properties, including those of its parts.
 fn properties<'a>(description: &'a Value, schema: &'a Value, names: &mut Vec<&'a str>) {
     if let Some(to) = schema["$ref"].as_str() {
         properties(description, description.pointer(&to[1..]).unwrap(), names);

@@ -1,10 +1,10 @@
-//! What stands in messages beside plain text.
+//! Parts of messages other than plain text.
 
 use super::*;
 
 const CHAT: &str = "/v1/chat/completions";
 
-/// The prompt of a conversation begins with that of an earlier one, and is the same in each dialect.
+/// A conversation's prompt begins with the prompt of its earlier part, and is the same in each API.
 #[test]
 fn later_system_text_leaves_the_beginning_of_the_prompt_alone() {
     let talk = json!([
@@ -74,7 +74,7 @@ fn images_of_earlier_turns_are_notes_and_those_of_the_newest_are_refused_in_each
     }
 }
 
-/// The grammar goes on with the document that the assistant's last message begins, in whole answers and streams.
+/// The grammar continues the document that the assistant's last message begins, in complete answers and streams.
 #[test]
 fn a_schema_goes_on_with_the_document_that_is_begun() {
     let schema = json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": 8}}, "required": ["name"], "additionalProperties": false});
@@ -111,7 +111,7 @@ fn a_schema_goes_on_with_the_document_that_is_begun() {
     }
     let none = DEMO.post(CHAT, &body("Here it is: ", json!({"response_format": format})));
     assert!(none.status == 400 && none.body.contains("assistant's last message"), "{none:?}");
-    // Tools may follow any text.
+    // Calls may follow any text.
     let tool =
         json!({"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}});
     let called = DEMO.well(CHAT, &body("Well: ", json!({"tools": [tool], "tool_choice": "required"})));

@@ -34,7 +34,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long a test waits for what has to happen, on however loaded a machine.
+/// The longest wait of a test for an expected event, on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A server that runs until the tests end.
@@ -59,7 +59,7 @@ pub(super) static DEMO_WITH_ROOM: LazyLock<TestServer> = LazyLock::new(|| {
     start(ServerSettings::default(), log, ModelFiles::BuiltIn, 1024, ())
 });
 
-/// Starts a server of a model on the CPU, four sequences at once. It keeps what `held` is.
+/// Starts a server with a model on the CPU, four sequences at once. It keeps `held` alive.
 fn start(
     settings: ServerSettings,
     log: AccessLog,
@@ -70,7 +70,7 @@ fn start(
     let served = TestServer::logged(settings, Guard::default(), log);
     let service = served.service.clone();
     let options = Options { context: Some(context), ..options() };
-    // The executor stays in the thread that made it.
+    // The executor cannot leave the thread that made it.
     std::thread::spawn(move || {
         let executor = engine::load(&files.checkpoint().unwrap(), &options, &Progress::default()).unwrap();
         let mut model = Model::open(1, &files, executor.schedule(), "the CPU").unwrap();
@@ -86,12 +86,12 @@ fn start(
     served
 }
 
-/// A server whose model has no engine: what it takes in waits.
+/// A server without an engine: its jobs wait for ever.
 pub(super) fn without_engine(settings: ServerSettings) -> TestServer {
     with_model(TestServer::new(settings))
 }
 
-/// The same server with the demo model and no engine.
+/// Adds the demo model to a server without an engine.
 fn with_model(served: TestServer) -> TestServer {
     let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
     let extent = options().extent(checkpoint.shape()).unwrap();
@@ -109,7 +109,7 @@ fn open(schedule: &Schedule) -> Model {
     Model::open(1, &ModelFiles::BuiltIn, schedule, "the CPU").unwrap()
 }
 
-/// Looks until `what` holds.
+/// Polls until `holds` returns true; `what` describes the event.
 pub(super) fn wait(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
@@ -137,15 +137,14 @@ impl TestServer {
         TestServer { service, address }
     }
 
-    /// Sends a request, and returns the connection that the answer comes on. It is HTTP/1.0: the answer's end is the
-    /// connection's.
+    /// Sends a request as HTTP/1.0 and returns the connection for the answer, whose end is the connection's end.
     pub fn ask(&self, method: &str, path: &str, body: &[u8]) -> TcpStream {
         let length = body.len();
         let head = format!("{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
         self.send(&[head.as_bytes(), body].concat())
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub fn send(&self, bytes: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -165,14 +164,14 @@ impl TestServer {
         self.post_bytes(path, body.to_string().as_bytes())
     }
 
-    /// The answer to a request that is in order.
+    /// The answer to a valid request.
     pub fn well(&self, path: &str, body: &Value) -> Value {
         let answer = self.post(path, body);
         assert_eq!(answer.status, 200, "{body}: {answer:?}");
         answer.json()
     }
 
-    /// The parts of the answer to a request for a stream, which ends cleanly.
+    /// The events of a stream that ends cleanly.
     pub fn events(&self, path: &str, body: &Value) -> Vec<Value> {
         let mut body = body.clone();
         body["stream"] = true.into();
@@ -190,7 +189,7 @@ pub(super) struct TextResponse {
     pub status: u16,
     pub head: String,
     pub body: String,
-    /// The connection ended in order.
+    /// Whether the connection ended cleanly.
     pub is_whole: bool,
 }
 
@@ -229,7 +228,7 @@ impl TextResponse {
     }
 }
 
-/// The greedy reply that the model makes alone, without a server.
+/// The model's greedy reply without a server.
 fn alone(prompt: &[u32], limit: usize) -> Generation {
     let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
     let mut executor = engine::load(&checkpoint, &options(), &Progress::default()).unwrap();
@@ -246,7 +245,7 @@ fn question(text: &str) -> Value {
     json!([{"role": "user", "content": text}])
 }
 
-/// A token of this text.
+/// A token with this text.
 pub(super) fn token(text: &str) -> ReplyToken {
     ReplyToken { id: 0, text: text.into(), likelihood: None }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The lines of a stream, which ends cleanly.
+/// The lines of a stream that ends cleanly.
 fn lines(path: &str, body: &Value) -> Vec<Value> {
     let answer = DEMO.post(path, body);
     assert!(answer.is_whole && answer.header("Content-Type") == Some("application/x-ndjson"), "{answer:?}");
@@ -36,7 +36,7 @@ fn chat_and_generate_say_what_a_chat_completion_says() {
     let body = json!({"prompt": messages[0]["content"], "options": options, "stream": false});
     let whole = DEMO.well("/api/generate", &body);
     assert_eq!((&whole["response"], &whole["done"]), (expected, &json!(true)));
-    // The tokens with their likelihoods are the text, whole and in lines.
+    // The tokens of the likelihoods form the text, in complete answers and in lines.
     let likely = json!({"prompt": messages[0]["content"], "options": options, "logprobs": true, "top_logprobs": 2});
     let text = |lines: &[Value]| {
         let tokens = lines.iter().filter_map(|line| line["logprobs"].as_array()).flatten();
@@ -49,7 +49,7 @@ fn chat_and_generate_say_what_a_chat_completion_says() {
     let mut whole = likely.clone();
     whole["stream"] = false.into();
     assert_eq!(&json!(text(&[DEMO.well("/api/generate", &whole)])), expected);
-    // Raw is the prompt alone.
+    // Raw is the prompt without a template.
     let raw = json!({"prompt": "We open at", "raw": true, "options": options, "stream": false});
     let plain = json!({"prompt": "We open at", "temperature": 0, "max_tokens": 24});
     assert_eq!(
@@ -96,7 +96,7 @@ fn the_server_and_its_model_are_described() {
             "{answer:?}"
         );
     }
-    // Nothing to say: the model is loaded.
+    // Without a prompt the model is only loaded.
     for (path, body) in
         [("/api/chat", json!({"model": "demo"})), ("/api/generate", json!({"prompt": "", "keep_alive": 0}))]
     {
@@ -144,12 +144,12 @@ fn what_is_wrong_is_said_as_ollama_says_it() {
     }
     assert_eq!(error("/api/chat", talk(json!({"format": {"not": {"type": "null"}}}))).0, 400);
     assert_eq!(error("/api/generate", json!({"prompt": "hi", "suffix": "x"})).0, 400);
-    // Also where there is no prompt to be raw.
+    // Also without a prompt.
     let (status, message) = error("/api/generate", json!({"raw": "yes"}));
     assert!(status == 400 && message.contains("raw"), "{message}");
     assert_eq!(error("/api/nothing", json!({})).0, 404);
     assert_eq!(served.get("/api/chat").status, 405);
-    // A stream that fails ends in a line that says so, and is cut off.
+    // A failing stream ends with an error line and is cut off.
     let stream = served.ask("POST", "/api/chat", talk(json!({})).to_string().as_bytes());
     wait("it is in the queue", || served.service.queue.len() == 1);
     served.service.fail("the GPU hangs");

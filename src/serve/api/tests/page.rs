@@ -1,11 +1,11 @@
-//! The page's files, and what its owner wants of it.
+//! The page's files and its owner's settings.
 
 use super::*;
 use crate::serve::page::{PageAccent, PageLogo, PageSettings, PageText};
 
 const SVG: &[u8] = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>";
 
-/// What the page is told by a browser that is set to a language.
+/// The page's settings for a browser with this language.
 fn told(served: &TestServer, wanted: &str) -> Value {
     let head = format!("GET /page.json HTTP/1.0\r\nHost: localhost\r\nAccept-Language: {wanted}\r\n\r\n");
     TextResponse::read(served.send(head.as_bytes())).json()
@@ -21,7 +21,7 @@ fn the_page_is_told_what_its_owner_wants_in_the_browsers_language() {
     );
     assert_eq!((&usual["texts"]["language"], &usual["texts"]["copy"]), (&json!("de"), &json!("Kopieren")));
     assert_eq!(served.get("/page.json").json()["texts"]["language"], "en");
-    // Each language is there as a model for another one.
+    // Each language's file can be fetched as an example.
     let answer = served.get("/languages/fr.toml");
     assert!(answer.status == 200 && answer.body.starts_with("language = \"fr\""), "{answer:?}");
     for path in ["/languages/it.toml", "/languages/", "/logo", "/logo-dark"] {

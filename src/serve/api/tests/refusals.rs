@@ -1,4 +1,4 @@
-//! What is refused, and how a server that cannot answer says so.
+//! Refused requests, and the answers of a server that cannot serve.
 
 use super::*;
 use crate::serve::http::{ApiKeys, Handler, Method};
@@ -23,7 +23,7 @@ fn a_body_that_is_no_json_object_is_refused() {
     }
 }
 
-/// Whichever field asks for it, a grammar meets the same bounds before anything is compiled.
+/// A grammar has the same limits before compilation, regardless of its field.
 #[test]
 fn every_way_in_of_a_grammar_is_bounded() {
     let served = without_engine(ServerSettings::default());
@@ -61,7 +61,7 @@ fn every_way_in_of_a_grammar_is_bounded() {
         body[field] = value;
         let answer = served.post(path, &body);
         assert_eq!(answer.status, 400, "{path} {field}: {}", answer.body);
-        // Tools are part of the prompt, and the context bounds that first.
+        // Tools are part of the prompt, so the context's limit applies first.
         let is_prompt = field == "tools" && answer.body.contains("is longer than the context");
         assert!(is_prompt || answer.body.contains("the grammar "), "{path} {field}: {}", answer.body);
     }
@@ -216,7 +216,7 @@ fn a_stream_that_waits_has_heartbeats_and_one_that_fails_ends_in_an_error() {
     assert!(ended.is_err(), "the connection is cut off");
 }
 
-/// Eight megabytes of small lists would take ninety times that as a tree.
+/// Eight megabytes of small lists would need ninety times as much memory when parsed.
 #[test]
 fn json_that_takes_many_times_its_length_is_refused() {
     let served = without_engine(ServerSettings::default());
@@ -257,7 +257,7 @@ fn a_request_that_finds_the_queue_full_is_asked_to_come_again() {
     drop(waiting);
 }
 
-/// Also what does not reach the API, down to what is no request, is said as the path's clients read it.
+/// Requests that do not reach the API, even invalid ones, get errors in the format of their path.
 #[test]
 fn an_error_has_the_shape_of_the_api_whose_path_it_is() {
     let open = without_engine(ServerSettings::default());

@@ -4,7 +4,7 @@ use super::*;
 
 const PATH: &str = "/v1/responses";
 
-/// The events of a stream: each one's name, which is also its type, and its data.
+/// The events of a stream: name, which is also the type, and data.
 fn events(answer: &TextResponse) -> Vec<(String, Value)> {
     let parts = answer.body.split("\n\n").filter(|part| !part.is_empty() && *part != ":");
     let events = parts.enumerate().map(|(i, part)| {

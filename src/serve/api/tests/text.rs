@@ -1,4 +1,4 @@
-//! Text on its way to tokens: what a client writes stays text.
+//! Conversion of text to tokens: text from a client stays text.
 
 use super::*;
 use crate::serve::job::Defaults;
@@ -31,7 +31,7 @@ fn content_that_spells_a_special_token_stays_text() {
         let tokens = tokens(&served, talk(&format!("a{spelled}b")));
         assert_eq!(count(&tokens), usual, "{spelled}");
         assert_eq!(model.tokenizer.decode(&tokens, false).unwrap().matches(&format!("a{spelled}b")).count(), 4);
-        // Spelled across two parts, and at the end of a turn that is continued.
+        // Spelled across two parts, and at the end of a continued turn.
         let (left, right) = spelled.split_at(spelled.len() / 2);
         let parts = json!([{"type": "text", "text": left}, {"type": "text", "text": right}]);
         let split = self::tokens(&served, json!({"messages": [{"role": "user", "content": parts}]}));
@@ -56,7 +56,7 @@ fn a_last_turn_of_the_assistant_is_continued() {
     );
 }
 
-/// As the chat of `kiln run` does, and by the same code.
+/// As in the chat of `kiln run`, by the same code.
 #[test]
 fn truncation_forgets_the_oldest_exchanges_and_says_how_many() {
     let said = |i: usize| {
@@ -74,7 +74,7 @@ fn truncation_forgets_the_oldest_exchanges_and_says_how_many() {
         let answer = DEMO.post(path, &body(&talk, "auto"));
         let forgotten: usize = answer.header("Kiln-Forgotten-Exchanges").unwrap().parse().unwrap();
         assert!((1..6).contains(&forgotten), "{answer:?}");
-        // What is left is all that fits seven eighths of the context.
+        // The kept exchanges fill at most seven eighths of the context.
         let kept = answer.json()["usage"][count].as_u64().unwrap();
         assert_eq!(kept, tokens(&talk[2 * forgotten..]));
         assert!(kept <= 224 && kept + tokens(&said(0)[..1]) > 224, "{kept}");
@@ -89,7 +89,7 @@ fn truncation_forgets_the_oldest_exchanges_and_says_how_many() {
     }
 }
 
-/// Ollama's word for it. A prompt alone has no exchanges to leave out, and is refused if it is too long.
+/// Ollama's name for it. A single prompt has no exchanges to drop, and is refused if it is too long.
 #[test]
 fn ollamas_truncate_forgets_the_oldest_exchanges() {
     let said = |i: usize| {
@@ -106,7 +106,7 @@ fn ollamas_truncate_forgets_the_oldest_exchanges() {
     assert!((1..6).contains(&forgotten), "{answer:?}");
     let kept = DEMO.well("/api/chat", &body(&talk[2 * forgotten..], json!(false)));
     assert_eq!(answer.json()["prompt_eval_count"], kept["prompt_eval_count"]);
-    // What ends with the assistant's words is continued, as without it.
+    // If the last message is the assistant's, it is continued as usual.
     let continued = |truncate| DEMO.well("/api/chat", &body(&talk[..2], truncate))["prompt_eval_count"].clone();
     assert_eq!(continued(json!(true)), continued(json!(false)));
     let long = json!({"prompt": "word ".repeat(300), "truncate": true, "stream": false});
@@ -156,7 +156,7 @@ fn a_strict_server_answers_to_its_names_alone() {
     });
     let ask = |path: &str, model: &str| {
         let mut body = json!({"model": model, "tokens": [5], "messages": question("hi"), "input": "hi"});
-        // A prompt of /v1/responses is one that OpenAI has stored.
+        // `prompt` of /v1/responses means a prompt stored by OpenAI.
         if path != "/v1/responses" {
             body["prompt"] = json!("hi");
         }
@@ -209,7 +209,7 @@ fn llama_cpps_clients_learn_what_the_server_is() {
     served.service.set_defaults(defaults);
     let params = served.get("/props").json()["default_generation_settings"]["params"].clone();
     assert_eq!((&params["temperature"], &params["max_tokens"]), (&json!(0.1), &json!(7)));
-    // Places that are taken have counts, and no text.
+    // Slots in use show counts but no text.
     served.service.set_slots(vec![None, Some(ReplyTokens { prompt: 12, reply: 3 })]);
     let slots = served.get("/slots").json();
     assert_eq!((&slots[0]["is_processing"], &slots[0].get("n_prompt_tokens")), (&json!(false), &None));
@@ -239,7 +239,7 @@ fn a_conversation_that_brings_no_system_message_has_the_servers() {
     assert!(text(question("hi")).contains("Be brief.\n\nhi"));
     let own = text(json!([{"role": "developer", "content": "Be long."}, {"role": "user", "content": "hi"}]));
     assert!(own.contains("Be long.\n\nhi") && !own.contains("brief"), "{own}");
-    // Clients send an empty one where nobody wrote any.
+    // Clients send an empty system message if there is none.
     let empty = json!([{"role": "system", "content": ""}, {"role": "user", "content": "hi"}]);
     assert_eq!(text(empty), text(question("hi")));
 }

@@ -1,9 +1,9 @@
-//! The access log: every request is in it once, with how it ended.
+//! The access log: it has every request once, with its result.
 
 use super::*;
 use crate::serve::http::access::{AccessLog, AccessRecord, Outcome};
 
-/// A server with an access log, and what that has.
+/// A server with an access log, and the log.
 fn logged(
     guard: Guard,
     limits: Limits,
@@ -51,7 +51,7 @@ fn each_request_is_noted_once_with_its_key_and_its_end() {
     assert_eq!(of(&get("/panic", key)), row("/panic", "desk", Outcome::Whole, Some("internal_error")));
     assert_eq!(of(&ask("BREW /a HTTP/1.1\r\nHost: localhost\r\n\r\n")).2, Outcome::Whole);
     assert_eq!(of(&ask("GET /\u{7f} nonsense\r\n\r\n")).2, Outcome::Whole);
-    // A request's own id is kept where it is a plain word.
+    // A request's own id is kept if it is a plain word.
     let given = |id: &str| get("/a", &format!("{key}X-Request-Id: {id}\r\n"));
     let own = given("trace-7");
     assert_eq!(own.header("X-Request-Id"), Some("trace-7"));

@@ -1,4 +1,4 @@
-//! Bodies: by length and by chunks, within their limits, and as JSON.
+//! Bodies: with a length or in chunks, within limits, and as JSON.
 
 use super::*;
 
@@ -77,7 +77,7 @@ fn a_peer_that_waits_to_send_its_body_is_told_to_unless_the_request_is_refused()
     let mut client = server.connect();
     assert_eq!(client.send(head(5)).until("\r\n\r\n").unwrap(), "HTTP/1.1 100 Continue\r\n\r\n");
     assert_eq!(client.send("hello").answer().json()["body"], "hello");
-    // Who does not wait is not told.
+    // A client that does not wait gets no 100 Continue.
     assert_eq!(client.send(head(5) + "again").answer().json()["body"], "again");
     assert_eq!(client.send(head(0)).answer().status, 200);
     assert_eq!(client.send(head(9 << 20)).answer().status, 413);
@@ -104,7 +104,7 @@ fn bodies_take_memory_that_is_bounded_for_all_together_as_long_as_they_are_held(
     for _ in &held {
         assert_eq!(tells.recv_timeout(PATIENCE).unwrap(), "asked");
     }
-    // Half of it is for others than this address.
+    // Half of the budget is left for other addresses.
     let refused = post().answer();
     assert_eq!((refused.status, refused.code(), refused.is_whole), (503, "overloaded".into(), true));
     assert!(refused.header("Retry-After").is_some());
@@ -114,7 +114,7 @@ fn bodies_take_memory_that_is_bounded_for_all_together_as_long_as_they_are_held(
     assert_eq!(post().answer().status, 200);
 }
 
-/// Takes a body at one path alone.
+/// Takes bodies only on one path.
 struct Choosy;
 
 impl Handler for Choosy {

@@ -1,4 +1,4 @@
-//! How a server stops.
+//! Draining a server.
 
 use super::*;
 
@@ -20,9 +20,9 @@ fn a_drain_ends_idle_connections_finishes_requests_under_way_and_takes_no_others
     server.drainer.drain(PATIENCE);
     assert!(server.drainer.is_draining());
     idle.assert_ended();
-    // A request that follows on the busy connection is not begun.
+    // Another request on the busy connection is not started.
     busy.send(REQUEST);
-    // As long as anything runs, whoever comes is told that the server stops.
+    // While requests are in progress, new connections are told that the server stops.
     let answer = server.connect().send("GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n").answer();
     assert_eq!((answer.status, answer.code(), answer.is_whole), (503, "stopping".into(), true));
     go.store(true, Ordering::Relaxed);
@@ -84,7 +84,7 @@ fn after_the_grace_connections_are_cut_and_handlers_see_their_peers_gone_and_a_s
         let mut streaming = server.connect();
         streaming.send(format!("GET /stream HTTP/{version}\r\nHost: localhost\r\n\r\n"));
         assert_eq!(tells.recv_timeout(PATIENCE).unwrap(), "streaming");
-        // A third is within its headers.
+        // A third client is in the middle of its headers.
         let mut slow = server.connect();
         slow.send("GET /");
 

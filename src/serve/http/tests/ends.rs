@@ -1,9 +1,9 @@
-//! How streams end, and peers that go away or only stop sending.
+//! Ends of streams, and peers that disconnect or only stop sending.
 
 use super::*;
 use std::os::unix::net::UnixStream;
 
-/// Streams two events, and then ends as the path says.
+/// Streams two events, and then ends in the way that the path names.
 fn streaming(request: HttpRequest, reply: Responder<'_>) -> Result<(), Gone> {
     let mut stream = reply.stream(if request.path.starts_with("/text") { "text/plain" } else { EVENTS })?;
     if request.path.ends_with("/words/panic") {
@@ -102,7 +102,7 @@ fn a_peer_that_closes_is_gone_and_one_that_only_stopped_sending_or_pipelines_is_
     check(&server, &|| RawClient::new(UnixStream::connect(&path).unwrap()), false, &tells, go);
 }
 
-/// The cases over one kind of socket.
+/// The cases on one kind of socket.
 fn check<S: Connection>(
     server: &RunningServer,
     connect: &dyn Fn() -> RawClient<S>,
@@ -113,20 +113,20 @@ fn check<S: Connection>(
     const REQUEST: &str = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let told = || tells.recv_timeout(PATIENCE).unwrap();
     for requests in [1, 2] {
-        // Closed, with and without a further request unread.
+        // Closed, with and without another unread request.
         go.store(false, Ordering::Relaxed);
         let mut client = connect();
         client.send(REQUEST.repeat(requests));
         assert_eq!(told(), "asked");
         drop(client);
         assert_eq!(told(), "gone");
-        // Only stopped sending: it still gets all answers, however long it waits.
+        // Only its sending side is shut down: it still gets all answers.
         let mut client = connect();
         client.send(REQUEST.repeat(requests));
         assert_eq!(told(), "asked");
         client.half_close();
         if is_tcp {
-            // The handler has looked, and the look has sent the first bytes of the answer.
+            // The handler's check has sent the first bytes of the answer.
             while client.read.len() < 9 && client.more() {}
             assert_eq!(client.read, b"HTTP/1.1 ");
         }
@@ -141,7 +141,7 @@ fn check<S: Connection>(
         }
         client.assert_ended();
     }
-    // Those that went away took nothing with them.
+    // The disconnected clients have not affected the server.
     assert!(!server.drainer.is_draining());
     assert_eq!(connect().get("/").status, 200);
     assert_eq!((told(), told()), ("asked", "answered"));

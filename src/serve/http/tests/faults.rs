@@ -1,4 +1,4 @@
-//! Peers that are slow, silent or too many, and a system without room.
+//! Slow, silent and too many peers, and a system without resources.
 
 use super::*;
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ fn who_is_slow_with_headers_or_a_body_gets_408_and_who_sends_nothing_is_left_wit
     }
     server.connect().assert_ended();
     server.connect().send("\r\n").assert_ended();
-    // A keep-alive connection that rests too long.
+    // A keep-alive connection that is idle for too long.
     let mut client = server.connect();
     assert_eq!(client.get("/").status, 200);
     client.assert_ended();
@@ -108,7 +108,7 @@ fn a_thousand_connections_at_once_are_each_answered_and_the_server_goes_on() {
 
 #[test]
 fn a_connection_for_which_there_is_no_thread_is_answered_503() {
-    // No address space holds such a stack.
+    // A stack too large for any address space.
     let limits = Limits { stack_bytes: 1 << 50, ..patient() };
     let server = RunningServer::new(limits, Guard::default(), echo);
     for _ in 0..3 {
@@ -117,7 +117,7 @@ fn a_connection_for_which_there_is_no_thread_is_answered_503() {
     }
 }
 
-/// Runs this test alone in a process with room for few files, as the server.
+/// Runs the server in a child process with a low limit of open files.
 #[test]
 fn without_room_for_one_more_file_connections_are_turned_away_and_the_server_goes_on() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -155,7 +155,7 @@ fn without_room_for_one_more_file_connections_are_turned_away_and_the_server_goe
     assert!(process.wait().unwrap().success());
 }
 
-/// A process's output, to read from.
+/// A process's output as a readable stream.
 struct Pipe(std::process::ChildStdout);
 
 impl Read for Pipe {

@@ -1,4 +1,4 @@
-//! Valid requests with random damage. `KILN_FUZZ_ROUNDS` sets how many, `KILN_FUZZ_SEED` which.
+//! Valid requests with random damage. `KILN_FUZZ_ROUNDS` sets their number, `KILN_FUZZ_SEED` the seed.
 
 use super::super::incoming::{Incoming, TimedRead, requests_of};
 use super::super::socket::ReadStop;
@@ -36,7 +36,7 @@ const PIECES: [&str; 16] = [
     "\u{e9}",
 ];
 
-/// One or several valid requests in a row, damaged in a few places.
+/// One or several valid requests in sequence, with a few damaged places.
 fn damaged(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..1 + random.index(3) {
@@ -62,7 +62,7 @@ fn damaged(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Bytes that come in pieces of random lengths.
+/// Bytes that arrive in pieces of random lengths.
 struct RandomChunks<'a>(&'a [u8], Random);
 
 impl TimedRead for RandomChunks<'_> {
@@ -85,7 +85,8 @@ fn damaged_requests_are_read_or_refused_in_one_way_however_they_are_cut_into_pie
         let whole = requests(&bytes, &peer, &limits);
         let mut pieces = Incoming::new(RandomChunks(&bytes, Random(seed + round)));
         let cut = requests_of(&mut pieces, &peer, &limits);
-        // Which of several faults is found first may depend on the cuts, but not that there is one, and what came before.
+        // The division into pieces may change which fault is found first, but not whether there is one, nor earlier
+        // requests.
         fn shape(all: &[Result<HttpRequest, ApiError>]) -> Vec<Option<&HttpRequest>> {
             all.iter().map(|one| one.as_ref().ok()).collect()
         }

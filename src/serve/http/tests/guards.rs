@@ -26,7 +26,7 @@ fn only_addresses_localhost_and_given_names_are_answered_to() {
             status == 200 || (answer.code() == "host_not_allowed" && answer.text().contains(&remedy)),
             "{answer:?}"
         );
-        // The target's authority comes before the header.
+        // The target's authority takes precedence over the header.
         if !host.is_empty() {
             let absolute = format!("GET http://{host}/ HTTP/1.1\r\nHost: localhost\r\n\r\n");
             assert_eq!(server.connect().send(absolute).answer().status, status, "{host}");
@@ -83,7 +83,7 @@ fn a_page_may_call_only_from_the_very_origin_that_was_given_and_forms_of_others_
         let posted = ask(&all, "POST /", &fields);
         assert_eq!((posted.status, shared(&posted)), (200, Some(origin.to_owned())));
     }
-    // The server's own page, also behind a proxy that adds TLS.
+    // The server's own page, even behind a proxy that adds TLS.
     for scheme in ["http", "https"] {
         let answer = ask(&none, "POST /", &format!("Origin: {scheme}://localhost:8080\r\n"));
         assert_eq!((answer.status, shared(&answer)), (200, None));
@@ -132,7 +132,7 @@ fn keys_guard_all_but_the_open_paths_and_before_the_body_is_read() {
     }
     let body = "POST /v1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n";
     assert_eq!(server.connect().send(body).answer().status, 401);
-    // A refused request without a body ends nothing.
+    // Refusing a request without a body keeps the connection.
     let mut client = server.connect();
     assert_eq!((client.get("/v1").status, client.get("/livez").status), (401, 200));
 
@@ -147,7 +147,7 @@ fn keys_guard_all_but_the_open_paths_and_before_the_body_is_read() {
     assert!(ApiKeys::read(&path).unwrap_err().to_string().contains("is not UTF-8"));
 }
 
-/// As they are replaced while the server runs: what was revoked is refused on the next request, also of an open connection.
+/// Keys are replaced while the server runs: a revoked key is refused on the next request, even on an open connection.
 #[test]
 fn keys_change_under_open_connections() {
     let directory = tempfile::tempdir().unwrap();
@@ -165,7 +165,7 @@ fn keys_change_under_open_connections() {
     assert_eq!(["old", "both", "new"].map(&mut ask), [401, 200, 200]);
 }
 
-/// Who shares what a client may have: the holders of a key where there are several, else those of an address.
+/// Resources are shared by the holder of a key if there are several keys, else by address.
 #[test]
 fn a_key_is_a_client_where_there_are_several() {
     let of = |keys: &str| {

@@ -1,8 +1,8 @@
-//! Requests' lines and headers: which are refused and how, and what becomes of the others.
+//! Request lines and headers: refusals, and the parsed values.
 
 use super::*;
 
-/// A request with one more header.
+/// A request with another header.
 fn with(field: &str) -> String {
     format!("GET / HTTP/1.1\r\nHost: localhost\r\n{field}\r\n\r\n")
 }
@@ -29,7 +29,7 @@ fn what_two_readers_could_take_differently_or_nobody_serves_is_refused_with_its_
         ("GET  / HTTP/1.1\r\nHost: localhost\r\n\r\n".into(), 400),
         ("GET /  HTTP/1.1\r\nHost: localhost\r\n\r\n".into(), 400),
         ("GET /  HTTP/2.0\r\nHost: localhost\r\n\r\n".into(), 400),
-        // Without a line, and nothing more comes.
+        // Without a line end, with no further bytes.
         ("\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}".into(), 400),
         ("\r\n\u{16}".into(), 400),
         ("GE\u{0}".into(), 400),
@@ -80,7 +80,7 @@ fn what_two_readers_could_take_differently_or_nobody_serves_is_refused_with_its_
         ("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".into(), 400),
         ("POST / HTTP/1.1\r\nHost: localhost\r\n\r\n".into(), 411),
         (post_with("Content-Length: 5\r\nExpect: tea"), 417),
-        // Sizes: the first without an end, since none is needed to see that it is too long.
+        // Sizes. The first line has no end, which is not needed to see that it is too long.
         (format!("GET /{}", "a".repeat(9000)), 414),
         (format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "a".repeat(9000)), 414),
         (format!("GET / HTTP/1.1\r\nHost: localhost\r\nA: {}", "a".repeat(17000)), 431),
@@ -126,7 +126,7 @@ fn targets_and_queries_are_decoded_and_old_or_odd_forms_are_understood() {
         assert_eq!((&said["method"], &said["path"]), (&method.into(), &path.into()));
         assert_eq!(said["query"], serde_json::json!(query), "{line}");
     }
-    // An empty line may be left over from the request before.
+    // An empty line may remain from the previous request.
     assert_eq!(server.connect().send("\r\n\r\n").get("/").status, 200);
     let answer = server.connect().send("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n").head();
     assert_eq!((answer.status, answer.header("Content-Length")), (204, None));
@@ -173,11 +173,11 @@ fn head_is_answered_as_get_with_headers_alone_and_a_path_says_what_methods_it_ta
     let whole = client.get("/");
     let head = client.send("HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n").head();
     assert_eq!((head.status, head.header("Content-Length")), (200, Some("5")));
-    // What a handler quotes adds no line.
+    // A quoted value cannot add a header line.
     assert_eq!((whole.header("X-Quoted"), head.header("X-Quoted")), (Some("a  b"), Some("a  b")));
     let stream = client.send("HEAD /stream HTTP/1.1\r\nHost: localhost\r\n\r\n").head();
     assert_eq!((stream.status, stream.header("Content-Type")), (200, Some(EVENTS)));
-    // Nothing but headers came: the next answer follows.
+    // Requests without a body keep the connection.
     for method in ["DELETE", "TRACE", "QUERY"] {
         let refused = client.send(format!("{method} / HTTP/1.1\r\nHost: localhost\r\n\r\n")).answer();
         assert_eq!((refused.status, refused.header("Allow")), (405, Some("GET, HEAD, POST")));

@@ -1,6 +1,6 @@
-//! The server over real sockets, with clients that send bytes as they like.
+//! The server on real sockets, with clients that send arbitrary bytes.
 //!
-//! What has to happen is waited for, up to [`PATIENCE`]. Where a limit has to strike, the test sets it small.
+//! Expected events are waited for, up to [`PATIENCE`]. If a limit should be exceeded, the test sets it low.
 
 mod access;
 mod bodies;
@@ -21,12 +21,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a test waits for what has to happen, on however loaded a machine.
+/// The longest wait of a test for an expected event, on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A limit that strikes.
+/// A limit that is exceeded.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// A server in a thread of its own. Its drop stops it.
+/// A server on its own thread, stopped when it is dropped.
 struct RunningServer {
     address: SocketAddr,
     drainer: Drainer,
@@ -46,7 +46,7 @@ impl RunningServer {
         RunningServer { address, drainer, thread }
     }
 
-    /// Of [`echo`], with limits that do not strike.
+    /// A server with [`echo`] and limits that are not exceeded.
     fn echo() -> RunningServer {
         RunningServer::new(patient(), Guard::default(), echo)
     }
@@ -71,13 +71,13 @@ impl Drop for RunningServer {
     }
 }
 
-/// Limits on time that do not strike, except for the wait of a connection that ends.
+/// Time limits that are not exceeded, except for the wait of a connection that ends.
 fn patient() -> Limits {
     let (head_time, idle_time, body_time, write_time) = (PATIENCE, PATIENCE, PATIENCE, PATIENCE);
     Limits { head_time, idle_time, body_time, write_time, ..Limits::default() }
 }
 
-/// Says what was asked.
+/// Answers with the request.
 fn echo(request: HttpRequest, reply: Responder<'_>) -> Result<(), Gone> {
     let query: Vec<String> = request.query.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let body = String::from_utf8_lossy(&request.body);
@@ -90,19 +90,19 @@ fn echo(request: HttpRequest, reply: Responder<'_>) -> Result<(), Gone> {
     )
 }
 
-/// A client that sends any bytes.
+/// A client that sends arbitrary bytes.
 struct RawClient<S> {
     stream: S,
     read: Vec<u8>,
 }
 
-/// What a client was answered.
+/// An answer as bytes.
 #[derive(Debug)]
 struct ByteResponse {
     status: u16,
     head: String,
     body: Vec<u8>,
-    /// The body's end came as the headers say.
+    /// Whether the body ended as its headers say.
     is_whole: bool,
 }
 
@@ -156,7 +156,7 @@ impl<S: Connection> RawClient<S> {
         RawClient { stream, read: Vec::new() }
     }
 
-    /// Sends bytes, as far as the server takes them.
+    /// Sends bytes, as far as the server accepts them.
     fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
         let _ = self.stream.write_all(bytes.as_ref());
         self
@@ -171,7 +171,7 @@ impl<S: Connection> RawClient<S> {
         self
     }
 
-    /// Reads more. Whether there was more.
+    /// Reads more bytes. Returns whether there were any.
     fn more(&mut self) -> bool {
         let mut piece = [0; 4096];
         let length = match self.stream.read(&mut piece) {
@@ -183,7 +183,7 @@ impl<S: Connection> RawClient<S> {
         length > 0
     }
 
-    /// Reads until `end` has come, and takes what is before and with it. `None` if the connection ended.
+    /// Reads until `end` arrives, and takes everything up to it. `None` if the connection ended.
     fn until(&mut self, end: &str) -> Option<String> {
         loop {
             if let Some(at) = self.read.windows(end.len()).position(|w| w == end.as_bytes()) {
@@ -196,13 +196,13 @@ impl<S: Connection> RawClient<S> {
         }
     }
 
-    /// Reads `length` bytes, or what there is.
+    /// Reads `length` bytes, or as many as there are.
     fn exactly(&mut self, length: usize) -> Vec<u8> {
         while self.read.len() < length && self.more() {}
         self.read.drain(..length.min(self.read.len())).collect()
     }
 
-    /// Reads to the connection's end. It must come, and with nothing before it.
+    /// Reads to the end of the connection. Asserts that it comes without further bytes.
     fn assert_ended(&mut self) {
         while self.more() {}
         assert_eq!(String::from_utf8_lossy(&self.read), "");
@@ -236,7 +236,7 @@ impl<S: Connection> RawClient<S> {
     }
 }
 
-/// Looks until `what` holds.
+/// Polls until `holds` returns true; `what` describes the event.
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
@@ -245,13 +245,13 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A handler that tells of each request and, until it is let go, waits and looks whether the peer is gone.
+/// A handler that reports each request, then checks until it is released whether the peer is gone.
 struct WaitingHandler {
     told: Mutex<Sender<&'static str>>,
     go: &'static AtomicBool,
 }
 
-/// The handler, what it tells, and what lets it go. It tells "asked", and then "gone" or "answered".
+/// The handler, its reports, and its release. It reports "asked", and then "gone" or "answered".
 fn waiting() -> (WaitingHandler, Receiver<&'static str>, &'static AtomicBool) {
     let (told, tells) = channel();
     let go: &'static AtomicBool = Box::leak(Box::default());

@@ -1,4 +1,4 @@
-//! Where a server listens.
+//! Places that a server listens on.
 
 use super::*;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -43,14 +43,14 @@ fn a_unix_socket_has_its_mode_and_knows_its_peer_and_goes_away_with_the_server_u
     let answer = RawClient::new(UnixStream::connect(&path).unwrap()).get("/");
     let user = std::fs::metadata("/proc/self").unwrap().uid();
     assert!(answer.text().starts_with(&format!("Unix {{ pid: {}, user: {user}, ", std::process::id())), "{answer:?}");
-    // It is taken while somebody listens.
+    // A socket in use cannot be opened.
     let said = refusal(at.clone(), Guard::default());
     assert!(said.contains("choose another, or end what listens there"), "{said}");
     assert_eq!(RawClient::new(UnixStream::connect(&path).unwrap()).get("/").status, 200);
     drop(server);
     assert!(!path.exists());
 
-    // One that was left behind is replaced, and a file of another kind is not.
+    // An abandoned socket is replaced, but a file of another kind is not.
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let server = RunningServer::at(std::slice::from_ref(&at), patient(), Guard::default(), echo);
@@ -89,12 +89,12 @@ fn a_place_has_keys_of_its_own_or_none() {
     };
     let everywhere = ([200, 401, 401], [200, 401, 401], "false".to_owned());
     assert_eq!(statuses(vec![]), everywhere);
-    // The holder of the only key is somebody where others ask without one.
+    // The holder of the only key is a client of its own if others connect without a key.
     let none = statuses(vec![(ListenAddress::Named(path.clone()), ApiKeys::default())]);
     assert_eq!(none, ([200, 401, 401], [200, 200, 200], "true".to_owned()));
     let (of_tcp, of_unix, _) = statuses(vec![(ListenAddress::Tcp(tcp), keys("own"))]);
     assert_eq!((of_tcp, of_unix), ([401, 200, 401], [200, 401, 401]));
-    // What others reach needs keys at its own place.
+    // A place reachable from other machines needs keys of its own.
     let open = SocketAddr::from(([0, 0, 0, 0], 0));
     let own = |own: ApiKeys| Guard { keys_at: vec![(ListenAddress::Tcp(open), own)], ..Guard::default() };
     assert!(Server::bind(&[Listen::Tcp(open)], patient(), own(keys("a"))).is_ok());
@@ -104,7 +104,7 @@ fn a_place_has_keys_of_its_own_or_none() {
     assert!(nowhere.contains("keys are given for 0.0.0.0:0, and nothing listens there; name an address"), "{nowhere}");
 }
 
-/// Whoever may read a directory may lock it, and for as long as it likes.
+/// Every user who can read a directory can lock it for any time.
 #[test]
 fn a_lock_on_the_sockets_directory_stops_nobody() {
     let directory = tempfile::tempdir().unwrap();
@@ -118,7 +118,7 @@ fn a_lock_on_the_sockets_directory_stops_nobody() {
     assert!(!path.exists());
 }
 
-/// Runs this test alone in processes that are started as a service manager would.
+/// Runs this test in child processes that are started like by a service manager.
 #[test]
 fn sockets_of_the_service_manager_are_taken_and_stay_open_and_their_exposure_is_checked() {
     const VARIABLE: &str = "KILN_TEST_ACTIVATED";
@@ -142,7 +142,7 @@ fn sockets_of_the_service_manager_are_taken_and_stay_open_and_their_exposure_is_
     }
     let this = "sockets_of_the_service_manager_are_taken_and_stay_open_and_their_exposure_is_checked";
     let module = module_path!().split_once("::").unwrap().1;
-    // The shell keeps its process id when it becomes the program.
+    // The shell is replaced by the program and keeps its process id.
     let start = |socket: Stdio, given: &str| {
         let mut command = Command::new("sh");
         let script = format!("exec 3<&0 </dev/null; {given} exec \"$0\" --exact \"$1\" --nocapture");
@@ -155,7 +155,7 @@ fn sockets_of_the_service_manager_are_taken_and_stay_open_and_their_exposure_is_
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     for _ in 0..2 {
-        // It waits in the listener before there is a server, as it does with systemd.
+        // The client waits in the socket before the server starts, as with systemd.
         let mut client = RawClient::new(TcpStream::connect(address).unwrap());
         client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let process = start(std::os::fd::OwnedFd::from(listener.try_clone().unwrap()).into(), GIVEN);
@@ -173,7 +173,7 @@ fn sockets_of_the_service_manager_are_taken_and_stay_open_and_their_exposure_is_
     let exposed = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
     let refused = said(start(std::os::fd::OwnedFd::from(exposed).into(), GIVEN));
     assert!(refused.contains("refused: ") && refused.contains("no API keys guard it"), "{refused}");
-    // The name that the service manager gives it has keys.
+    // The socket's name from the service manager has keys.
     let exposed = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
     let mut client = RawClient::new(TcpStream::connect(("127.0.0.1", exposed.local_addr().unwrap().port())).unwrap());
     client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HTTP/1.1\r\nHost: localhost\r\nx-api-key: a\r\n\r\n");

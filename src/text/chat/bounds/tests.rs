@@ -10,7 +10,7 @@ fn excess(source: &str) -> Option<Excess> {
     Excess::of(&run(source).unwrap_err())
 }
 
-/// Each of these took gigabytes, minutes or the stack.
+/// Each of these used to take gigabytes, minutes or the whole stack.
 #[test]
 fn a_template_that_grows_ends_with_the_bound_that_it_exceeds() {
     let loops = |body: &str| {
@@ -67,9 +67,9 @@ fn a_template_that_grows_ends_with_the_bound_that_it_exceeds() {
     // Twice the size with each call.
     let calls = "{% macro m(x) %}{{ m(x ~ x) }}{% endmacro %}{{ m(content) }}";
     assert_eq!(excess(calls), Some(Excess::Value));
-    // Each step looks through a megabyte and makes nothing, or compares it with as much.
+    // Each step scans a megabyte without making a value, or compares it with as much.
     let big = "{% set x = range(99999) | join('aaaaaa') %}";
-    // Which bound ends these hangs on how quick the machine is.
+    // The speed of the machine decides which bound ends these.
     for step in ["x.find('aaaaaaab') > 0", "x is lower", "x[-1]", "x is eq(y)", "x is startingwith(x)"] {
         let steps = format!(
             "{big}{{% set y = x[:-1] ~ 'b' %}}{{% for i in range(99999) %}}{{% if {step} %}}{{% endif %}}{{% endfor %}}"
@@ -78,7 +78,7 @@ fn a_template_that_grows_ends_with_the_bound_that_it_exceeds() {
     }
     assert_eq!(excess(&format!("{big}{{% if x | trim(x) %}}{{% endif %}}")), Some(Excess::Made));
     assert_eq!(excess(&format!("{big}{{% if x.strip(x) %}}{{% endif %}}")), Some(Excess::Made));
-    // The compiler would work these out.
+    // The compiler would fold these constants.
     for constant in [
         "'x' * 100000000",
         "100000000 * ('x')",
@@ -95,7 +95,7 @@ fn a_template_that_grows_ends_with_the_bound_that_it_exceeds() {
 fn a_run_ends_at_its_time_whatever_it_makes() {
     let late = || Budget { end: Duration::ZERO, ..Budget::new() };
     assert_eq!(late().spend(4 << 10), Err(Excess::Time));
-    // Steps that make nothing look at the clock now and then.
+    // Steps that make no value check the clock now and then.
     let budget = late();
     assert_eq!((0..64).find_map(|_| budget.spend(0).err()), Some(Excess::Time));
 }
@@ -114,7 +114,7 @@ fn a_template_of_any_depth_is_refused_and_never_overflows_the_stack() {
     ] {
         assert_eq!(excess(&source), Some(bound), "{}", &source[..20]);
     }
-    // What is just within the limits, and what MiniJinja limits itself.
+    // Just within the limits, and cases that MiniJinja limits itself.
     assert_eq!(run(&format!("{{{{ {}1 }}}}", "-".repeat(510))).unwrap(), "1");
     for source in [
         format!("{{{{ {}1{} }}}}", "(".repeat(250), ")".repeat(250)),
@@ -145,7 +145,7 @@ fn what_templates_do_works_as_without_bounds() {
             r#"2-3{"a": [1, "x"]}TrueTrue"#,
         ),
         ("{{ {'a': 1} | tojson(indent=4) }}", "{\n    \"a\": 1\n}"),
-        // An argument is written once, and a number in the text is no width.
+        // An argument is written once, and a number in the text is not a width.
         ("{{ ('%s %s %s' % (content * 999, 'y', content * 999)) | length }}", "1998003"),
         (
             "{{ 'Since 20241231235959: {}'.format(1) }}{{ '20241231235959 %3d' % 1 }}",
