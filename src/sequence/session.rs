@@ -12,7 +12,7 @@ pub type RunChunk<'a> = &'a mut dyn FnMut(&mut dyn Executor, &[Row], bool) -> Re
 
 /// A sequence on an executor.
 ///
-/// It does not run passes by itself: [`Session::propose`] returns the rows of its next tokens, which may share a pass
+/// A session runs no passes by itself: [`Session::propose`] returns the rows of its next tokens, which may share a pass
 /// with other sequences' rows, and [`Session::commit`] records that the pass has run. Methods that take an executor do
 /// both, for a sequence that runs alone.
 #[derive(Debug, Clone)]

@@ -92,7 +92,7 @@ impl Member {
     /// context.
     pub(super) fn begin_reply(&mut self, depth: usize, room: usize) {
         if self.decoding.is_some() {
-            // It continues after it had given back its pages.
+            // The sequence continues after it had given back its pages.
             return;
         }
         self.so_far.prefill = self.joined.elapsed();

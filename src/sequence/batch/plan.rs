@@ -9,11 +9,11 @@ pub(super) const STALE: usize = usize::MAX;
 /// The relation of a plan's rows to the next pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NextPass {
-    /// They ran in the last pass; the next one is planned anew.
+    /// The rows ran in the last pass; the next one needs a new plan.
     Anew,
-    /// They run in the next pass, which is ahead, but sequences have joined, left, or chosen other tokens since.
+    /// The rows run in the next pass, which is ahead, but sequences have joined, left, or chosen other tokens since.
     Foreseen,
-    /// They are the next pass: one row of every running sequence, all of which decode.
+    /// The rows are the next pass: one row of every running sequence, all of which decode.
     Same,
     /// As `Same`, and every sequence is greedy and wants at least two more tokens, so that another pass may run ahead.
     /// Not used while drafting, because drafts are considered before each pass.

@@ -1,6 +1,6 @@
 //! Drafts by a smaller model with the same vocabulary, on the same device: its likeliest tokens, one after the other.
 //!
-//! It drafts greedily, regardless of the reply's sampler. A drafted token is accepted if the larger model chooses the
+//! Drafts are greedy, regardless of the reply's sampler. A drafted token is accepted if the larger model chooses the
 //! same token, so the reply follows the larger model's distribution, with the random numbers of plain decoding.
 //!
 //! Its cache has places for a few sequences, those it drafted for last. Their drafts grow together, by one token each

@@ -34,8 +34,8 @@ pub struct Limits {
     pub fields: usize,
     /// Bytes of a body.
     pub body_bytes: usize,
-    /// The memory for all requests' bodies and parsed JSON, in bytes. A client may use half of what the others leave.
-    /// Beyond that requests are answered 503.
+    /// The memory for all requests' bodies and parsed JSON, in bytes. A client may use half of the rest. Beyond that
+    /// requests are answered 503.
     pub memory_bytes: usize,
     /// The stack of a connection's thread, in bytes. The handler runs on it.
     pub stack_bytes: usize,

@@ -61,8 +61,8 @@ pub use socket::{Gone, PeerWatch};
 
 /// Answers requests, many at the same time.
 ///
-/// It runs on the connection's thread, whose stack is small ([`Limits::stack_bytes`]). A panic becomes a 500, or ends
-/// the stream with an error. Returning without an answer, and without [`Gone`], becomes a 500 as well.
+/// A handler runs on the connection's thread, whose stack is small ([`Limits::stack_bytes`]). A panic becomes a 500, or
+/// ends the stream with an error. Returning without an answer, and without [`Gone`], becomes a 500 as well.
 pub trait Handler: Sync {
     /// Answers `request` by `reply`.
     ///

@@ -5,7 +5,7 @@
 //! | field | bytes |
 //! | --- | --- |
 //! | the magic of its [`FileKind`], [`VERSION`] | 8, 4 |
-//! | [`Identity`] of what computed the pages | 32 |
+//! | [`Identity`] of the model that computed the pages | 32 |
 //! | number of prefixes, of global pages, of local pages, of words in the table | 4 each |
 //! | table: for each prefix its number of tokens, the tokens, and for each pool the pages that it sees, as indices | 4 each |
 //! | SHA-256 of all of that | 32 |
@@ -158,7 +158,7 @@ fn hash_of_page(header: &Hash, pool: Pool, index: usize, bytes: &[u8]) -> Hash {
     Sha256::new().chain_update(header).chain_update(place).chain_update(bytes).finalize().into()
 }
 
-/// Bytes of a file with so many words in its table and so many pages. `None` on overflow.
+/// Bytes of a file with `words` words in its table, and `pages` pages of each pool. `None` on overflow.
 fn file_bytes(words: u64, pages: [u64; 2], executor: &dyn Executor) -> Option<u64> {
     let mut bytes = words.checked_mul(4)?.checked_add((HEAD + HASH) as u64)?;
     for pool in Pool::ALL {
