@@ -170,7 +170,7 @@ fn handle_signals() -> std::io::Result<()> {
 }
 
 impl Chat<'_> {
-    /// The prompt, with the share of the context that the conversation takes.
+    /// The prompt, with the conversation's tokens and the size of the context.
     fn prompt(&self) -> String {
         let context = self.executor.schedule().extent.context;
         if self.quiet { "> ".into() } else { format!("{}/{context} > ", self.used) }

@@ -402,7 +402,7 @@ fn check(setup: &Setup, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// The line printed when the server is ready: the model and the places.
+/// The line printed when the server is ready, with the model, the device and the places.
 fn ready(started: &Started) -> String {
     let Started { boot, model, device, context, slots, places } = started;
     let urls: Vec<String> = places.iter().map(|place| url_of(place)).collect();

@@ -21,7 +21,7 @@ use super::name::{HubName, Repo};
 use crate::display::bytes;
 use crate::{Cancel, Error, Result};
 
-/// How many times the listing is requested again because a file changed during the download.
+/// The most attempts at a download during which a file changes on the hub.
 const CHANGES: u32 = 3;
 
 /// How many times in a row a failed request for the listing is repeated.
