@@ -1,6 +1,6 @@
 //! The built-in demo model. It has Gemma 3's architecture with all 62 layers in a small size, and tools/demo-model
-//! trains it to answer a kiosk's visitors. A draft model of four layers, trained on the same dialogues, stands beside it.
-//! Their files are part of the executable and are never copied; the kernel pages them in as they are read.
+//! trains it to answer a kiosk's visitors. A draft model of four layers, trained on the same dialogues, stands beside
+//! it. Their files are part of the executable and are never copied; the kernel pages them in as they are read.
 
 use crate::Result;
 use crate::model::checkpoint::Checkpoint;

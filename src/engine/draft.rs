@@ -24,7 +24,8 @@ impl DraftFiles {
     /// the same chat template.
     ///
     /// # Errors
-    /// Input: the draft model's files are not sound, or it has other tokens, another chat template or a shorter context.
+    /// Input: the draft model's files are not sound, or it has other tokens, another chat template or a shorter
+    /// context.
     pub fn new(files: ModelFiles, model: &ModelFiles, context: usize) -> Result<DraftFiles> {
         let shape = files.shape()?;
         check_context(&shape, Some(context))?;

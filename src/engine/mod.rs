@@ -189,8 +189,8 @@ impl Options {
 /// Builds the schedule, plans its memory, loads the weights, and bakes.
 ///
 /// # Errors
-/// Input: the checkpoint or the options are wrong. Refused: it does not fit. Interrupted: it was cancelled. Device: there
-/// is no such device, or it failed.
+/// Input: the checkpoint or the options are wrong. Refused: it does not fit. Interrupted: it was cancelled. Device:
+/// there is no such device, or it failed.
 pub fn load(checkpoint: &Checkpoint, options: &Options, progress: &Progress) -> Result<Box<dyn Measure>> {
     load_on(&open_for(checkpoint, options)?, checkpoint, options, progress)
 }

@@ -114,7 +114,7 @@ impl Constraint {
 }
 
 impl CompiledGrammar {
-    /// Tokenises the beginning of a document that a reply continues, without its leading blanks. The result is empty if
+    /// Tokenizes the beginning of a document that a reply continues, without its leading blanks. The result is empty if
     /// the text starts no document and the grammar is one of calls, which may follow any text.
     ///
     /// # Errors

@@ -172,8 +172,8 @@ impl Batch {
     /// Adds a sequence and returns its slot. No pass runs yet.
     ///
     /// # Errors
-    /// Input: the prompt is empty, is longer than the context, or has a token outside of the vocabulary. Refused: no slot
-    /// is free.
+    /// Input: the prompt is empty, is longer than the context, or has a token outside of the vocabulary. Refused: no
+    /// slot is free.
     pub fn join(&mut self, executor: &mut dyn Executor, request: SequenceRequest) -> Result<usize> {
         self.join_of(executor, request, None)
     }
@@ -223,8 +223,8 @@ impl Batch {
     /// that have ended. Does nothing if the batch is empty.
     ///
     /// # Errors
-    /// Device: the device failed; every sequence has left then. A pass that is cancelled is no error: it ends all sequences
-    /// as [`Finish::Interrupted`], with the tokens so far.
+    /// Device: the device failed; every sequence has left then. A pass that is cancelled is no error: it ends all
+    /// sequences as [`Finish::Interrupted`], with the tokens so far.
     pub fn step(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) -> Result<()> {
         self.run_pass(executor, on_token)
     }

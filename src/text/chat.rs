@@ -127,7 +127,8 @@ impl ChatTemplate {
         Self::from_files(read("chat_template.jinja", MAX_SOURCE)?.as_deref(), config.as_deref())
     }
 
-    /// As [`open`](Self::open), from the contents of `chat_template.jinja` and `tokenizer_config.json`, where they exist.
+    /// As [`open`](Self::open), from the contents of `chat_template.jinja` and `tokenizer_config.json`, where they
+    /// exist.
     ///
     /// # Errors
     /// [`Error::Input`] when they cannot be understood.

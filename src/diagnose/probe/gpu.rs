@@ -195,7 +195,8 @@ fn kernel_version(files: &Files) -> Option<[u32; 3]> {
     Some([numbers.next()?, numbers.next()?, numbers.next().unwrap_or(0)])
 }
 
-/// The first kernel that sets aside enough memory for the registers of a gfx1151's compute waves (ROCm/TheRock, issue 2991).
+/// The first kernel that sets aside enough memory for the registers of a gfx1151's compute waves (ROCm/TheRock, issue
+/// 2991).
 const ENOUGH_REGISTERS: [u32; 3] = [6, 18, 4];
 
 /// Warns of kernels that are known to be bad for this GPU.
@@ -308,8 +309,8 @@ fn check_activity(checks: &mut Checks, files: &Files, node: &DeviceNode, opened:
     }
 }
 
-/// The version of MES that came with linux-firmware 20251125, which hangs a gfx1151 (ROCm/legacy-rocm-build, issue 5724). The one
-/// before it, and those since 20260110, do not.
+/// The version of MES that came with linux-firmware 20251125, which hangs a gfx1151 (ROCm/legacy-rocm-build, issue
+/// 5724). The one before it, and those since 20260110, do not.
 const HANGS: u64 = 0x83;
 
 fn check_firmware(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: Option<&drm::Node>) {

@@ -90,7 +90,7 @@ pub struct Drafts {
 }
 
 impl Drafts {
-    /// Drafts of at most `most` tokens, from a text if given. The text is tokenised here, once for all sequences.
+    /// Drafts of at most `most` tokens, from a text if given. The text is tokenized here, once for all sequences.
     ///
     /// # Errors
     /// Input: the tokenizer cannot encode the text.

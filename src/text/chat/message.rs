@@ -11,8 +11,8 @@ use serde_json::Value;
 pub struct ChatInput<'a> {
     /// The conversation.
     pub messages: &'a [Message],
-    /// The functions that the model may call, as OpenAI describes them: `{"type": "function", "function": {..}}`. Empty for a
-    /// template without a syntax of calls ([`ChatTemplate::calls`](super::ChatTemplate::calls)).
+    /// The functions that the model may call, as OpenAI describes them: `{"type": "function", "function": {..}}`. Empty
+    /// for a template without a syntax of calls ([`ChatTemplate::calls`](super::ChatTemplate::calls)).
     pub tools: &'a [Value],
 }
 
