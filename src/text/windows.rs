@@ -2,8 +2,8 @@
 //! about 350 bytes of memory for each byte that it encodes at once.
 //!
 //! Byte-pair encoding of a text that is cut where two of its tokens meet gives the same tokens: no merge went across
-//! the cut. The converse holds too. If `a` ends the tokens of the left part, `b` begins those of the right one, and `a
-//! b` are neighbours in the tokens of some text, then the tokens of both parts are those of the whole: merges on the
+//! the cut. The converse holds too. If `a` ends the tokens of the left part, `b` begins those of the right one, and
+//! `a b` are neighbours in the tokens of some text, then the tokens of both parts are those of the whole: merges on the
 //! two sides of the cut depend on `a` and `b` only.
 //!
 //! So a window is encoded, the tokens near its end are discarded, since what follows may change them, and the next

@@ -89,8 +89,8 @@ pub(super) fn read_ollama(fields: &Fields<'_>) -> Result<Option<RequestedGrammar
     }
 }
 
-/// Reads Anthropic's `output_config.format` or, by its older name, `output_format`: `{"type": "json_schema", "schema":
-/// ..}`.
+/// Reads Anthropic's `output_config.format` or, by its older name, `output_format`:
+/// `{"type": "json_schema", "schema": ..}`.
 ///
 /// # Errors
 /// 400: it is another value, or both ask for a form.
