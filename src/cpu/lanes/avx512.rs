@@ -130,8 +130,8 @@ unsafe impl Lanes for Avx512 {
     }
     #[inline(always)]
     unsafe fn total(sums: Self::Sums) -> __m512 {
-        // Both are below 2^24, so that only their sum is rounded.
-        _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[0]), _mm512_set1_ps(128.0), _mm512_cvtepi32_ps(sums[1]))
+        // Whole numbers below 2^31, on the units that multiply nothing meanwhile.
+        _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32::<7>(sums[0]), sums[1]))
     }
     #[inline(always)]
     unsafe fn dot(sums: Self::Sums, weights: __m512i, x: *const i32) -> Self::Sums {
