@@ -35,9 +35,7 @@ impl ModelFiles {
             ModelFiles::Gguf(file) => gguf::parts(file)?.iter().try_for_each(|path| add_file(hash, path)),
         }
     }
-}
 
-impl ModelFiles {
     /// The files that a reply depends on, with their names in a bundle; `None` for a built-in model. All GGUF files
     /// have the same name there, so that a link to one bundle can be turned to another.
     ///
@@ -66,9 +64,7 @@ impl ModelFiles {
             }
         }
     }
-}
 
-impl ModelFiles {
     /// The stamps of the model's files, which change when a file is replaced. Empty for a built-in model; `None` if a
     /// file cannot be looked up.
     pub fn stamps(&self) -> Option<Vec<FileStamp>> {
