@@ -1,4 +1,4 @@
-//! A flag by which one thread ends what another one does: loading, passes, a write.
+//! A flag by which one thread ends another's work early: loading, passes, a write.
 
 use crate::error::Text;
 use crate::{Error, Result};
@@ -35,7 +35,7 @@ impl Cancel {
         self.check_or("interrupted")
     }
 
-    /// As [`Cancel::check`], with another cause.
+    /// [`Cancel::check`] with another cause.
     pub(crate) fn check_or(&self, cause: impl Into<Text>) -> Result<()> {
         match self.is_set() {
             true => Err(Error::Interrupted { cause: cause.into(), remedy: "start it again".into() }),
@@ -44,7 +44,7 @@ impl Cancel {
     }
 }
 
-/// For a signal's handler, which takes a plain flag.
+/// From the plain flag that a signal handler sets.
 impl From<Arc<AtomicBool>> for Cancel {
     fn from(flag: Arc<AtomicBool>) -> Cancel {
         Cancel(flag)

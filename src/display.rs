@@ -1,6 +1,6 @@
-//! How numbers and text from elsewhere are written in messages and tables.
+//! Formats numbers, and text from files and devices, for messages and tables.
 
-/// Bytes as a person reads them, in decimal units as bandwidths and file sizes are: `27.0 GB`.
+/// Bytes in decimal units, as bandwidths and file sizes are given: `27.0 GB`.
 pub fn bytes(n: u64) -> String {
     match n {
         0..1_000 => format!("{n} B"),
@@ -10,14 +10,14 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// A rate in bytes a second, such as `1.2 GB/s`. `None` for a time too short to be measured.
+/// A rate in bytes a second, such as `1.2 GB/s`. `None` if the time is too short to be measured.
 pub(crate) fn byte_rate(n: u64, seconds: f64) -> Option<String> {
-    /// Seconds below which what is timed is the start, and not the bytes.
+    /// The shortest time in seconds with a meaningful rate: below it, the start dominates.
     const LEAST: f64 = 1e-3;
     (seconds >= LEAST).then(|| format!("{}/s", bytes((n as f64 / seconds) as u64)))
 }
 
-/// A time, with as many digits as say something.
+/// A time with its significant digits.
 pub(crate) fn duration(seconds: f64) -> String {
     match seconds {
         0.0..0.1 => format!("{:.1} ms", 1e3 * seconds),
@@ -27,13 +27,13 @@ pub(crate) fn duration(seconds: f64) -> String {
     }
 }
 
-/// In which time bytes were moved, and at which rate, where that can be told: `2.5 s (10.8 GB/s)`.
+/// The time of a transfer, and its rate if that can be measured: `2.5 s (10.8 GB/s)`.
 pub(crate) fn time_of(n: u64, seconds: f64) -> String {
     let rate = byte_rate(n, seconds).map_or(String::new(), |rate| format!(" ({rate})"));
     format!("{}{rate}", duration(seconds))
 }
 
-/// What was moved, and its [`time_of`]: `27.0 GB in 2.5 s (10.8 GB/s)`.
+/// The size of a transfer and its [`time_of`]: `27.0 GB in 2.5 s (10.8 GB/s)`.
 #[cfg(feature = "cli")]
 pub(crate) fn moved(n: u64, seconds: f64) -> String {
     format!("{} in {}", bytes(n), time_of(n, seconds))
@@ -44,23 +44,23 @@ pub(crate) fn counted(n: usize, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
-/// By how much a sum of bytes exceeds its limit, where the two read the same: `5.2 MB too much`.
+/// The difference of a sum of bytes and its limit, if the two are formatted alike: `5.2 MB too much`.
 pub(crate) fn excess(needed: u64, limit: u64) -> Option<String> {
     (needed > limit && bytes(needed) == bytes(limit)).then(|| format!("{} too much", bytes(needed - limit)))
 }
 
-/// Whether a terminal obeys a character instead of showing it: control characters, breaks of lines and paragraphs, and
-/// what turns the direction of text, so that it reads as something else.
+/// Whether a terminal interprets a character instead of showing it: control characters, breaks of lines and paragraphs,
+/// and characters that reverse the direction of text and so disguise it.
 pub fn is_obeyed(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Text that a device or a file chose, on one line and without what a terminal obeys.
+/// Text from a device or a file on one line, without the characters that a terminal interprets.
 pub fn plain(text: &str) -> String {
     text.chars().map(|c| if is_obeyed(c) { ' ' } else { c }).collect()
 }
 
-/// The one of `names` that `name` may stand for, if any is like it.
+/// The entry of `names` most similar to `name`, if any is similar.
 #[cfg(any(feature = "cli", feature = "serve"))]
 pub(crate) fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let name = name.replace('_', "-").to_lowercase();
@@ -68,7 +68,7 @@ pub(crate) fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> O
     names.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|nearest| likeness(nearest) > 0.7)
 }
 
-/// A name or value from a file as an error message quotes it: at most 160 characters.
+/// A name or value from a file for an error message: at most 160 characters.
 pub(crate) fn quote(text: &str) -> String {
     const MAX: usize = 160;
     match text.char_indices().nth(MAX) {
@@ -81,7 +81,7 @@ pub(crate) fn quote(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A model of a few megabytes was loaded `in 0.00 s (0.53 GB/s)`.
+    /// Regression: a model of a few megabytes was loaded `in 0.00 s (0.53 GB/s)`.
     #[cfg(feature = "cli")]
     #[test]
     fn times_and_rates_of_any_size_say_something() {

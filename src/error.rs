@@ -1,4 +1,4 @@
-//! The error type. Each variant has an exit code. Each value names cause and remedy on one line.
+//! The error type. Each variant has an exit code. Each value gives cause and remedy on one line.
 
 mod wording;
 
@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 pub(crate) use wording::text;
 pub use wording::{Setting, SettingNames, Text};
 
-/// What went wrong, why, and what the user can do about it.
+/// An error: its cause, and a remedy for the user.
 ///
 /// `cause` and `remedy` are clauses without a final full stop. [`Error::render`] joins them on one line and names
 /// settings as a [`SettingNames`] does. [`std::fmt::Display`] does the same in plain words.
@@ -16,42 +16,42 @@ pub enum Error {
     /// A valid request failed while it ran (disk full, I/O, no thread can be started). Exit code 1.
     #[error("{}", line(cause, remedy, &|_| None))]
     Failed {
-        /// What failed.
+        /// The failure.
         cause: Text,
-        /// What to do.
+        /// The remedy.
         remedy: Text,
     },
     /// Bad usage or bad input: arguments, files, token ids, a prompt past the context. Exit code 2.
     #[error("{}", line(cause, remedy, &|_| None))]
     Input {
-        /// What is wrong with it.
+        /// The fault of the input.
         cause: Text,
-        /// What to do.
+        /// The remedy.
         remedy: Text,
     },
     /// A valid request does not fit in this machine's memory. Exit code 3.
     #[error("{}", line(cause, remedy, &|_| None))]
     Refused {
-        /// The sum that does not fit.
+        /// The sum of bytes that does not fit.
         cause: Text,
-        /// What to do.
+        /// The remedy.
         remedy: Text,
     },
     /// The caller ended the work early, by a [`crate::Cancel`]. Exit code 1; a command that a signal stopped ends by that
     /// signal instead.
     #[error("{}", line(cause, remedy, &|_| None))]
     Interrupted {
-        /// What was interrupted, and what is left of it.
+        /// The work that was interrupted, and its remains.
         cause: Text,
-        /// What to do.
+        /// The remedy.
         remedy: Text,
     },
     /// A device is absent, unusable or lost. Exit code 4.
     #[error("{}", line(cause, remedy, &|_| None))]
     Device {
-        /// What the device or its driver said.
+        /// The message of the device or its driver.
         cause: Text,
-        /// What to do.
+        /// The remedy.
         remedy: Text,
     },
 }
@@ -59,7 +59,7 @@ pub enum Error {
 /// [`std::result::Result`] with Kiln's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What to do about a write that failed for want of room; `None` if it failed otherwise.
+/// The remedy for a write that failed on a full disk or quota; `None` for other failures.
 pub(crate) fn remedy_of_full(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
@@ -72,7 +72,7 @@ pub(crate) fn remedy_of_full(kind: ErrorKind) -> Option<&'static str> {
     }
 }
 
-/// `cause; remedy`. Characters that a terminal obeys are escaped, so that an error stays one line whatever it quotes.
+/// `cause; remedy`. Characters that a terminal interprets are escaped: an error with any quoted text stays on one line.
 fn line(cause: &Text, remedy: &Text, names: SettingNames<'_>) -> String {
     let (cause, remedy) = (cause.render(names), remedy.render(names));
     let mut out = String::with_capacity(cause.len() + remedy.len() + 2);
@@ -107,11 +107,11 @@ impl Error {
         Self::Device { cause: cause.into(), remedy: remedy.into() }
     }
 
-    /// An input file cannot be opened or read. Exit code 2, since another path would do.
+    /// An input file cannot be opened or read. Exit code 2: another path may work.
     pub fn unreadable(path: &std::path::Path, source: &std::io::Error) -> Self {
         match source.kind() {
             ErrorKind::NotFound => match std::fs::read_link(path) {
-                // As the Hugging Face hub's cache is when only its links were copied.
+                // So is the Hugging Face hub's cache if only its links were copied.
                 Ok(target) => Self::input(
                     format!("{} is a link to {}, which does not exist", path.display(), target.display()),
                     "copy or download what the link leads to, or give another path",
@@ -130,7 +130,7 @@ impl Error {
         if source.kind() == ErrorKind::IsADirectory {
             return Self::failed(format!("{} is a directory", path.display()), "give the name of a file");
         }
-        // Of an error that was passed on by its kind, the standard library speaks of entities.
+        // Without an errno, the standard library's text speaks of entities ("entity not found").
         let why = match (source.raw_os_error(), source.kind()) {
             (None, ErrorKind::NotFound) => "its directory does not exist".to_owned(),
             _ => source.to_string(),

@@ -1,4 +1,4 @@
-//! argv → command → exit code.
+//! The executable: arguments, the command, the exit code.
 
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     cli::panics::guard(json, || run(&arguments, json))
 }
 
-/// `json` is whether an error that comes before the arguments are understood is an object too.
+/// `json`: also report errors from before the arguments are parsed as objects.
 fn run(arguments: &[OsString], json: bool) -> ExitCode {
     let parsed = usage::command().try_get_matches_from(arguments).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
@@ -34,8 +34,8 @@ fn run(arguments: &[OsString], json: bool) -> ExitCode {
     exit(cli::main(cli), json)
 }
 
-/// Sends log records to standard error. Those of a server are dropped where nobody reads them, and with `json` each is an
-/// object with its time.
+/// Sends log records to standard error. A server's records are dropped if standard error has no reader. With `json`,
+/// each is an object with its time.
 fn log(is_server: bool, json: bool) {
     let mut builder = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"));
     if let Some(unread) = is_server.then(|| cli::stderr::drop_unread(json)).flatten() {

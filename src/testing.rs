@@ -1,7 +1,9 @@
-//! What this crate's own tests reach into, behind the feature `testing`. No interface for others: it changes with the code.
+//! The internals that this crate's own tests use, behind the feature `testing`. Not an interface for other crates: it
+//! changes with the code.
 
-/// Methods of an [`Executor`](crate::Executor) that a test wraps or makes: `of inner` has them from the executor in field
-/// `inner`, `passes of inner` all but what tells of its guest, and `own` from fields `schedule` and `pages`.
+/// Methods of an [`Executor`](crate::Executor) that wraps another or is a test's own: `of inner` forwards them to the
+/// executor in field `inner`, `passes of inner` all but those of its guest, and `own` answers from fields `schedule`
+/// and `pages`.
 #[macro_export]
 macro_rules! executor_methods {
     (of $inner:ident) => {
@@ -69,7 +71,7 @@ macro_rules! executor_methods {
     };
 }
 
-/// From steps to dispatches.
+/// Lowering of steps to dispatches.
 pub mod lower {
     pub use crate::lower::*;
 }
@@ -79,7 +81,7 @@ pub mod replay {
     pub use crate::replay::*;
 }
 
-/// The driver by Vulkan.
+/// The Vulkan driver.
 pub mod vulkan {
     pub use crate::vulkan::*;
 }
@@ -99,7 +101,7 @@ pub mod reference {
     pub use crate::reference::*;
 }
 
-/// The drivers' interfaces.
+/// The kernel drivers' interfaces.
 pub mod sys {
     pub use crate::sys::*;
 }

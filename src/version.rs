@@ -1,4 +1,4 @@
-//! Which Kiln this is: its version, the commit that it was built from, and what is built in.
+//! The build: its version, the commit that it was built from, and its features.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 /// The version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The commit that it was built from, with `+changes` where files differed from it. `None`: a debug build, or one of sources
+/// The commit of the build, with `+changes` where files differed from it. `None` for a debug build, or one of sources
 /// outside of git.
 pub const COMMIT: Option<&str> = option_env!("KILN_COMMIT");
 
@@ -15,7 +15,7 @@ pub fn features() -> impl Iterator<Item = &'static str> {
     env!("KILN_FEATURES").split_whitespace().chain(cfg!(kiln_xrt).then_some("xrt"))
 }
 
-/// All of it, in a few words.
+/// All of the above in a few words.
 pub fn describe() -> &'static str {
     static DESCRIBED: LazyLock<String> = LazyLock::new(|| Described(VERSION, COMMIT, features().collect()).to_string());
     &DESCRIBED

@@ -24,7 +24,7 @@ pub enum Setting {
     Weights(&'static str),
     /// A draft model.
     Draft,
-    /// The RAM of a machine that is planned for by its name.
+    /// The RAM of a machine that is planned for by name.
     Ram,
     /// The machine that is planned for.
     Machine,
@@ -38,9 +38,9 @@ pub enum Setting {
     KernelNpu,
     /// The sampler's temperature.
     Temperature,
-    /// The cumulative probability that is sampled from.
+    /// The cumulative probability of the tokens to sample from.
     TopP,
-    /// The least probability that is sampled, relative to the largest.
+    /// The least probability of a sampled token, relative to the largest.
     MinP,
     /// The penalty for repeated tokens.
     RepeatPenalty,

@@ -8,7 +8,7 @@ use super::failure::{DriverResult, Failure, retry};
 use super::raw;
 use nix::errno::Errno;
 
-/// What the GPU is.
+/// A GPU's properties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GpuInfo {
     /// PCI device id.
@@ -91,7 +91,7 @@ pub const FIRMWARES: [(&str, u32); 8] = [
     ("MES", MES),
 ];
 
-/// The firmware that schedules queues, by the number that Debian 12's header lacks.
+/// The number of the firmware that schedules queues, missing from Debian 12's header.
 pub const MES: u32 = 0x1a;
 
 // Kinds of memory that Debian 12's header lacks.
@@ -99,7 +99,7 @@ const LPDDR4: u32 = 11;
 const LPDDR5: u32 = 12;
 
 /// Sends `query` to the driver; `put` writes its arguments. `T` consists of integers only. An older kernel fills less
-/// of the answer and leaves the rest zero. A newer one truncates its answer to `T`.
+/// of the answer and leaves the rest zero; a newer one truncates its answer to `T`.
 fn ask<T: Default>(node: &Node, what: &str, query: u32, put: impl FnOnce(&mut b::drm_amdgpu_info)) -> DriverResult<T> {
     let mut answer = ReplyBuffer::new();
     let mut info = b::drm_amdgpu_info {
@@ -145,10 +145,10 @@ impl GpuInfo {
     }
 }
 
-/// What the GPU is.
+/// The GPU's properties.
 ///
 /// # Errors
-/// ENOTTY, EINVAL: not amdgpu. ENODEV: it is gone.
+/// ENOTTY, EINVAL: not amdgpu. ENODEV: the GPU is gone.
 pub fn device(node: &Node) -> DriverResult<GpuInfo> {
     let d: b::drm_amdgpu_info_device = ask(node, "ask what the GPU is", b::AMDGPU_INFO_DEV_INFO, |_| {})?;
     Ok(GpuInfo {

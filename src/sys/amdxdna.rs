@@ -58,7 +58,7 @@ pub struct Clocks {
 /// One sensor.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct NpuSensor {
-    /// What it measures.
+    /// The measured quantity.
     pub label: String,
     /// Its value, in `unit`.
     pub value: f64,
@@ -131,7 +131,7 @@ fn array_of(node: &Node, what: &str, param: u32, element: usize, count: usize) -
 /// The array of tiles.
 ///
 /// # Errors
-/// ENOTTY, EINVAL: not amdxdna. ENODEV: it is gone.
+/// ENOTTY, EINVAL: not amdxdna. ENODEV: the NPU is gone.
 pub fn array(node: &Node) -> DriverResult<TileArray> {
     let answer = info(node, "ask what the NPU is", b::DRM_AMDXDNA_QUERY_AIE_METADATA)?;
     // SAFETY: the structure consists of integers only.
@@ -151,7 +151,7 @@ pub fn clocks(node: &Node) -> DriverResult<Clocks> {
     Ok(Clocks { controller: m.mp_npu_clock.freq_mhz, array: m.h_clock.freq_mhz })
 }
 
-/// The NPU's sensors. Those without a reading now are left out.
+/// The NPU's sensors that have a reading now.
 ///
 /// # Errors
 /// EOPNOTSUPP: this driver reads no sensors. Otherwise as [`array()`].
@@ -181,7 +181,7 @@ pub fn power_mode(node: &Node) -> DriverResult<String> {
     Ok(name.map_or_else(|| format!("{} (unknown)", m.power_mode), |n| (*n).to_owned()))
 }
 
-/// The contexts that hold columns of the array: those of all processes for root, else the caller's own.
+/// The contexts that hold columns of the array: for root those of all processes, else the caller's own.
 ///
 /// # Errors
 /// EPERM, EACCES: the driver shows contexts to root only. Otherwise as [`array()`].

@@ -22,7 +22,7 @@ impl ReplyBuffer {
     /// `T` consists of integers only.
     pub(super) unsafe fn read<T: Default>(&self, at: usize) -> T {
         match at.checked_add(size_of::<T>()) {
-            // SAFETY: the structure lies within the buffer, and the caller says that any bytes are a valid `T`.
+            // SAFETY: the structure lies within the buffer, and by the caller's contract any bytes are a valid `T`.
             Some(end) if end <= ANSWER_BYTES => unsafe {
                 self.0.as_ptr().cast::<u8>().add(at).cast::<T>().read_unaligned()
             },
@@ -32,15 +32,15 @@ impl ReplyBuffer {
 
     /// The entries `T` from the buffer's start, `stride` bytes apart, up to the first that is all zero.
     ///
-    /// Drivers disagree on whether the size they return is what was written or what was left, so it is not used. An
-    /// entry is never all zero.
+    /// Some drivers return the size that they wrote, others the size left, so the returned size is not used. An entry
+    /// is never all zero.
     ///
     /// # Safety
     /// As [`ReplyBuffer::read`].
     pub(super) unsafe fn entries<T: Default>(&self, stride: usize) -> Vec<T> {
         let bytes: &[u8] = bytemuck::cast_slice(&self.0);
         let used = bytes.chunks_exact(stride).take_while(|c| c.iter().any(|&b| b != 0)).count();
-        // SAFETY: the caller says that `T` consists of integers only.
+        // SAFETY: by the caller's contract `T` consists of integers only.
         (0..used).map(|i| unsafe { self.read(i * stride) }).collect()
     }
 }

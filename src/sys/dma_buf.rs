@@ -86,9 +86,9 @@ impl DmaBuf {
     pub fn from_memfd(udmabuf: BorrowedFd<'_>, memfd: BorrowedFd<'_>, size: u64) -> DriverResult<DmaBuf> {
         let create =
             b::udmabuf_create { memfd: memfd.as_raw_fd() as u32, flags: b::UDMABUF_FLAGS_CLOEXEC, offset: 0, size };
-        // SAFETY: the structure is valid for the call; the answer is a new descriptor that nothing else owns.
+        // SAFETY: the structure is valid for the call; the answer is a new descriptor without another owner.
         let fd = retry("make a dma-buf of a memfd", || unsafe { raw::udmabuf_create(udmabuf.as_raw_fd(), &create) })?;
-        // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
+        // SAFETY: the kernel has just made this descriptor, and no other value owns it.
         Ok(DmaBuf { fd: unsafe { OwnedFd::from_raw_fd(fd) }, size })
     }
 
@@ -104,11 +104,11 @@ impl DmaBuf {
         };
         // SAFETY: the structure is valid for the call.
         retry("allocate from a dma-heap", || unsafe { raw::dma_heap_alloc(heap.as_raw_fd(), &mut data) })?;
-        // SAFETY: the kernel put a new descriptor there, which nothing else owns.
+        // SAFETY: the kernel put a new descriptor there, which has no other owner.
         Ok(DmaBuf { fd: unsafe { OwnedFd::from_raw_fd(data.fd as i32) }, size })
     }
 
-    /// A buffer that a driver exported. The kernel tells its size.
+    /// A buffer that a driver exported. The kernel gives its size.
     ///
     /// # Errors
     /// ESPIPE: `fd` is not a dma-buf.
@@ -132,8 +132,7 @@ impl DmaBuf {
         Mapping::new("map a dma-buf", &self.fd, 0, self.size)
     }
 
-    /// To be called before the CPU accesses a mapping: waits for the implicit fences, and makes the devices' writes
-    /// visible.
+    /// Begins the CPU's access to a mapping: waits for the implicit fences, and makes the devices' writes visible.
     ///
     /// # Errors
     /// ENOTTY: not a dma-buf (a memfd does not need this call). Others as the exporting driver answers.
@@ -141,7 +140,7 @@ impl DmaBuf {
         self.sync(b::DMA_BUF_SYNC_START, access)
     }
 
-    /// To be called after the CPU accessed a mapping: makes its writes visible to the devices.
+    /// Ends the CPU's access to a mapping: makes its writes visible to the devices.
     ///
     /// # Errors
     /// As [`DmaBuf::begin`].
@@ -164,7 +163,7 @@ impl DmaBuf {
         let what = "export a dma-buf's fence";
         // SAFETY: the structure is valid for the call.
         retry(what, || unsafe { raw::dma_buf_export_sync_file(self.fd.as_raw_fd(), &mut data) })?;
-        // SAFETY: the kernel put a new descriptor there, which nothing else owns.
+        // SAFETY: the kernel put a new descriptor there, which has no other owner.
         Ok(SyncFile::from_fd(unsafe { OwnedFd::from_raw_fd(data.fd) }))
     }
 
@@ -202,7 +201,7 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Maps `size` bytes of `fd` from `offset` on. `what` names it in errors.
+    /// Maps `size` bytes of `fd` from `offset` on. `what` names the request in errors.
     ///
     /// # Errors
     /// EACCES: not open for reading and writing. EINVAL: `size` is 0. ENOMEM, ENODEV: its driver cannot map it.
@@ -216,7 +215,7 @@ impl Mapping {
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping covers `len` bytes for its life; see the type for who else writes.
+        // SAFETY: the mapping covers `len` bytes for its life; the type says which other writers there are.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr(), self.map.len()) }
     }
 

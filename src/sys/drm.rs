@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An open render or accel node. A clone is the same open file: it stays open as long as one of them, or a handle of
+/// An open render or accel node. A clone is the same open file: the file stays open as long as a clone, or a handle of
 /// its driver, lives.
 #[derive(Debug, Clone)]
 pub struct Node {
@@ -105,7 +105,7 @@ impl Node {
     /// ETIME: `timeout` is over.
     pub fn wait_timeline(&self, handle: u32, point: u64, timeout: Duration) -> DriverResult<()> {
         let what = "wait for a timeline fence";
-        // The kernel takes an absolute deadline, so that an interrupted wait does not take longer.
+        // The kernel accepts an absolute deadline: an interrupted wait does not take longer.
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(|e| Failure::new(what, e))?;
         let deadline = Duration::from(now).saturating_add(timeout).as_nanos().min(i64::MAX as u128) as i64;
         let (handles, points) = ([handle], [point]);
@@ -152,7 +152,7 @@ impl Gem {
         if data.fd < 0 {
             return Err(Failure::new("export a dma-buf", Errno::EBADF));
         }
-        // SAFETY: the kernel put a new descriptor there, which nothing else owns.
+        // SAFETY: the kernel put a new descriptor there, which has no other owner.
         DmaBuf::from_fd(unsafe { OwnedFd::from_raw_fd(data.fd) })
     }
 }

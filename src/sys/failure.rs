@@ -37,7 +37,7 @@ impl Failure {
         !self.is_unknown() && !matches!(self.errno, Errno::EACCES | Errno::EPERM)
     }
 
-    /// What the user can do.
+    /// The remedy.
     pub fn remedy(&self) -> &'static str {
         match self.errno {
             Errno::EACCES | Errno::EPERM => {
@@ -69,11 +69,11 @@ impl From<Failure> for Error {
     }
 }
 
-/// Retries of a request that the driver is too busy to serve.
+/// Retries of a request while the driver is too busy to serve it.
 const BUSY_TRIES: u32 = 1000;
 
 /// Repeats a request while signals interrupt it, and up to [`BUSY_TRIES`] times while the driver answers EAGAIN.
-/// dma-buf's documentation demands the latter, and libdrm does it for all of DRM.
+/// dma-buf's documentation demands these retries, and libdrm does them for all of DRM.
 pub(super) fn retry<T>(what: &str, mut ioctl: impl FnMut() -> nix::Result<T>) -> DriverResult<T> {
     let mut busy = 0;
     loop {

@@ -30,7 +30,7 @@ impl SyncFile {
         SyncFile { fd }
     }
 
-    /// A fence that is ready when both are.
+    /// A fence that is ready when both fences are.
     ///
     /// # Errors
     /// ENOTTY, EINVAL: one of them is not a sync_file.
@@ -41,7 +41,7 @@ impl SyncFile {
         }
         // SAFETY: the structure is valid for the call.
         retry("merge two fences", || unsafe { raw::sync_merge(self.fd.as_raw_fd(), &mut data) })?;
-        // SAFETY: the kernel put a new descriptor there, which nothing else owns.
+        // SAFETY: the kernel put a new descriptor there, which has no other owner.
         Ok(SyncFile { fd: unsafe { OwnedFd::from_raw_fd(data.fence) } })
     }
 
@@ -51,7 +51,7 @@ impl SyncFile {
     /// ENOTTY: not a sync_file.
     pub fn state(&self) -> DriverResult<FenceState> {
         let mut info = b::sync_file_info::default();
-        // SAFETY: the structure is valid for the call; with num_fences 0 the kernel fills nothing after it.
+        // SAFETY: the structure is valid for the call; with num_fences 0 the kernel writes nothing behind it.
         retry("ask a fence's state", || unsafe { raw::sync_file_info(self.fd.as_raw_fd(), &mut info) })?;
         Ok(match info.status {
             0 => FenceState::Pending,

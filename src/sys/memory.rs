@@ -1,10 +1,10 @@
-//! Memory that was freed, and that the allocator keeps.
+//! Returns freed memory that the allocator keeps to the system.
 
-/// Gives what was freed back to the system. The allocator keeps small pieces for the next ones, which after a tokenizer of
-/// half a million merges is as much memory as the tokenizer takes.
+/// Returns freed memory to the system. The allocator keeps small pieces for later use: after a tokenizer of half a
+/// million merges as much memory as the tokenizer takes.
 pub fn give_back_freed() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it takes no pointer, and any thread may call it at any time.
+    // SAFETY: the function takes no pointer, and any thread may call it at any time.
     unsafe {
         libc::malloc_trim(0);
     }
@@ -15,12 +15,12 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// Environment variable for a process of its own: what other tests allocate meanwhile does not count there.
+    /// Set in a process of its own, in which the allocations of other tests do not count.
     const CHILD: &str = "KILN_TEST_FREED";
 
     fn resident() -> usize {
         let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-        // SAFETY: it takes no pointer.
+        // SAFETY: the function takes no pointer.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * page
     }

@@ -1,5 +1,5 @@
-//! The kernel's drivers where Vulkan does not reach: dma-buf, fences, amdgpu and amdxdna. Only this module includes the
-//! generated bindings.
+//! The interfaces of the kernel's drivers beyond Vulkan: dma-buf, fences, amdgpu and amdxdna. Only this module includes
+//! the generated bindings.
 //!
 //! libxrt, if installed, is used through a bridge in C++ ([`xrt`]).
 //!

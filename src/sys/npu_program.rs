@@ -12,7 +12,7 @@ use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// What a buffer is for.
+/// The purpose of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferKind {
     /// Data: ordinary memory, shared with the CPU, and with other drivers by dma-buf.
@@ -39,9 +39,9 @@ pub struct BufferLocation {
 /// The device heap, mapped at a multiple of its size, as the driver requires. [`BufferKind::Device`] buffers lie in it.
 #[derive(Debug)]
 pub struct DeviceHeap {
-    /// Twice the heap's size: some part of that is aligned.
+    /// A reservation of twice the heap's size, which contains an aligned range of the heap's size.
     reserved: NonNull<c_void>,
-    /// The aligned part.
+    /// The aligned range, where the heap is mapped.
     mapped: NonNull<c_void>,
     _buffer: Gem,
 }
@@ -54,7 +54,7 @@ pub struct HardwareContext {
     timeline: Syncobj,
 }
 
-/// Makes a buffer of `size` bytes.
+/// Allocates a buffer of `size` bytes.
 ///
 /// # Errors
 /// ENOMEM: the locked-memory limit is reached, or memory is full. EINVAL: the driver rejects the size.
@@ -98,15 +98,15 @@ pub fn map(node: &Node, buffer: &Gem, size: u64) -> DriverResult<Option<Mapping>
 }
 
 /// Writes the CPU's cached copies of `bytes` back to memory and drops them. The NPU does not see the CPU's caches, and
-/// the driver's own request for this (SYNC_BO) refuses imported buffers: before a run this shows the NPU what the host
-/// wrote, and after a run the host what the NPU wrote.
+/// the driver's own request for this (SYNC_BO) refuses imported buffers: before a run this makes the host's writes
+/// visible to the NPU, and after a run the NPU's writes to the host.
 pub fn flush(bytes: &[u8]) {
     flush_each([bytes]);
 }
 
-/// As [`flush`], of several slices.
+/// [`flush`] of several slices.
 pub fn flush_each<'b>(slices: impl IntoIterator<Item = &'b [u8]>) {
-    // The driver exists for x86-64 alone: elsewhere there is no NPU to show anything to.
+    // The driver exists for x86-64 only: on other architectures there is no NPU.
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 has these instructions, and each line holds at least one of the bytes: an empty slice has none.
     unsafe {
@@ -142,9 +142,9 @@ impl DeviceHeap {
         let offset = locate(node, &buffer)?.map_offset.and_then(|offset| i64::try_from(offset).ok());
         let offset = offset.ok_or_else(|| failure(Errno::ENODEV))?;
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
-        // SAFETY: at no address of its own, this mapping replaces none.
+        // SAFETY: without an address hint, this mapping replaces no other.
         let reserved = unsafe { mmap_anonymous(None, TWICE, ProtFlags::PROT_NONE, flags) }.map_err(failure)?;
-        // From here on, what fails unmaps the reservation.
+        // From here on, each failure unmaps the reservation by `Drop`.
         let mut heap = DeviceHeap { reserved, mapped: reserved, _buffer: buffer };
         let aligned = NonZeroUsize::new(reserved.addr().get().next_multiple_of(DeviceHeap::BYTES));
         let (access, flags) =
@@ -154,10 +154,11 @@ impl DeviceHeap {
         Ok(heap)
     }
 
-    /// Writes `bytes` where a [`BufferKind::Device`] buffer lies in this process, and shows them to the NPU.
+    /// Writes `bytes` to `address`, inside a [`BufferKind::Device`] buffer in this process, and makes them visible to
+    /// the NPU.
     ///
     /// # Errors
-    /// EFAULT: the address is not the heap's.
+    /// EFAULT: the range is not in the heap.
     pub fn write(&mut self, address: u64, bytes: &[u8]) -> DriverResult<()> {
         let start = usize::try_from(address).ok().and_then(|a| a.checked_sub(self.mapped.addr().get()));
         let start = start.filter(|start| start.checked_add(bytes.len()).is_some_and(|end| end <= DeviceHeap::BYTES));
@@ -186,7 +187,7 @@ impl HardwareContext {
         let qos = b::amdxdna_qos_info::default();
         let mut data = b::amdxdna_drm_create_hwctx {
             qos_p: (&raw const qos) as u64,
-            // XRT's value: the driver requires some number here.
+            // XRT's value: the driver requires a number here.
             max_opc: 0x800,
             num_tiles: tiles,
             ..Default::default()

@@ -1,12 +1,12 @@
-//! Whether this process was started with a standard output that it can write to.
+//! Whether this process was started with a writable standard output.
 //!
-//! Before `main`, Rust opens /dev/null in place of a standard stream that is closed, and later it takes a write that a
-//! descriptor does not allow for a success. So this looks earlier, from among the functions that the C library calls
+//! Before `main`, Rust opens /dev/null in place of a closed standard stream, and later it counts a write that the
+//! descriptor does not allow as a success. So this check runs earlier, among the functions that the C library calls
 //! first.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether nothing can be written to what the process was given as its standard output.
+/// Whether standard output was not writable at the process's start.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
 // SAFETY: the section holds pointers to functions that are called once each, with arguments that this one ignores.

@@ -71,13 +71,13 @@ pub struct Library {
     version: [u32; 3],
 }
 
-/// Calls a function of the face: `Ok` with its status, or the error that it reports.
+/// Calls a function of the bridge's function table: `Ok` with its status, or the error that it reports.
 macro_rules! call {
     ($library:expr, $what:expr, $function:ident($($argument:expr),*)) => {{
         let mut why = b::kiln_xrt_text::default();
         let status = match $library.face.$function {
-            // SAFETY: the face is the bridge's own. Objects are alive because their owners here are. Every other
-            // pointer is valid for the call and of the stated size.
+            // SAFETY: the function table is the bridge's own. Objects are alive because their owners here are. Every
+            // other pointer is valid for the call and of the stated size.
             Some(function) => unsafe { function($($argument,)* &mut why) },
             None => b::KILN_XRT_FAILED as c_int,
         };
@@ -113,7 +113,7 @@ impl Library {
     /// libxrt, loaded once and never unloaded: its threads and global state would not survive that.
     ///
     /// # Errors
-    /// Why it cannot be used; the same answer each time.
+    /// The reason why libxrt cannot be used; the same at each call.
     pub fn load() -> std::result::Result<&'static Library, Missing> {
         static LOADED: OnceLock<std::result::Result<Library, Missing>> = OnceLock::new();
         let loaded = LOADED.get_or_init(|| {
@@ -125,11 +125,11 @@ impl Library {
         loaded.as_ref().map_err(Missing::clone)
     }
 
-    /// Loads the first of `candidates` that exists, then `bridge`, the bytes of a shared object that needs it. A
+    /// Loads the first of `candidates` that exists, then `bridge`, the bytes of a shared object that is linked to it. A
     /// candidate is a path, or a name that the loader finds.
     ///
     /// # Errors
-    /// Not installed: none of them exists. Unloadable: the library or the bridge cannot be loaded.
+    /// Not installed: no candidate exists. Unloadable: the library or the bridge cannot be loaded.
     ///
     /// # Safety
     /// If `bridge` exports `KILN_XRT_FACE`, it is compiled from ffi/xrt/kiln_xrt.cpp.
@@ -137,10 +137,10 @@ impl Library {
         // Never unloaded, even if a later step fails: the effects of its initialisers cannot be undone.
         std::mem::forget(load::open_first(candidates)?);
         let bridge = load::open_bytes(bridge).map_err(Missing::Unloadable)?;
-        // SAFETY: under this name the bridge exports the face, with the type that its header declares.
+        // SAFETY: under this name the bridge exports its function table, with the type that its header declares.
         let face = unsafe { bridge.get::<*const b::kiln_xrt_face>(b::KILN_XRT_FACE) };
         let face = face.map_err(|e| Missing::Unloadable(e.to_string()))?;
-        // SAFETY: the symbol's address is the face itself, which is constant and stays loaded.
+        // SAFETY: the symbol's address is the table itself, which is constant and stays loaded.
         let face = unsafe { face.into_raw().cast::<b::kiln_xrt_face>().as_ref() };
         let face = *face.ok_or_else(|| Missing::Unloadable("the bridge has no face".into()))?;
         std::mem::forget(bridge);
@@ -241,7 +241,7 @@ pub struct XrtBuffer<'x> {
 #[derive(Debug)]
 pub struct Run<'x>(Owned<'x, b::kiln_xrt_run>);
 
-/// What a buffer is for.
+/// The purpose of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XrtBufferKind {
     /// Instructions, in the NPU's own heap.
@@ -297,7 +297,7 @@ impl<'x> XrtProgram<'x> {
         Ok(XrtKernel(Owned::new(library, &what, kernel, library.face.close_kernel)?))
     }
 
-    /// A buffer of `size` bytes in `group`: the memory group of the argument that it is for ([`XrtKernel::group`]).
+    /// A buffer of `size` bytes in `group`, the memory group of a kernel's argument ([`XrtKernel::group`]).
     ///
     /// # Errors
     /// Device: libxrt's own.
@@ -372,10 +372,10 @@ impl<'x> XrtBuffer<'x> {
         }
     }
 
-    /// Copies `bytes` to the buffer at `offset`. [`XrtBuffer::to_device`] makes them visible to the NPU.
+    /// Copies `bytes` to the buffer at `offset`. [`XrtBuffer::sync_to_device`] makes them visible to the NPU.
     ///
     /// # Errors
-    /// Input: they do not fit.
+    /// Input: the range exceeds the buffer.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len())?;
         // SAFETY: the range lies in the mapping, which lives as long as the buffer, and does not overlap this slice.
@@ -383,7 +383,7 @@ impl<'x> XrtBuffer<'x> {
         Ok(())
     }
 
-    /// Copies bytes at `offset` into `bytes`. If the NPU wrote them, call [`XrtBuffer::to_host`] first.
+    /// Copies bytes at `offset` into `bytes`. If the NPU wrote them, call [`XrtBuffer::sync_to_host`] first.
     ///
     /// # Errors
     /// Input: the range exceeds the buffer.
@@ -402,10 +402,10 @@ impl<'x> XrtBuffer<'x> {
         self.sync(b::KILN_XRT_TO_DEVICE, 0, self.size)
     }
 
-    /// As [`XrtBuffer::sync_to_device`], of so many bytes from `offset` on.
+    /// [`XrtBuffer::sync_to_device`] for `bytes` bytes from `offset` on.
     ///
     /// # Errors
-    /// Input: they are not in the buffer. Device: libxrt's own.
+    /// Input: the range exceeds the buffer. Device: libxrt's own.
     pub fn sync_part_to_device(&mut self, offset: usize, bytes: usize) -> Result<()> {
         self.check(offset, bytes)?;
         self.sync(b::KILN_XRT_TO_DEVICE, offset, bytes)
@@ -419,7 +419,7 @@ impl<'x> XrtBuffer<'x> {
         self.sync(b::KILN_XRT_TO_HOST, 0, self.size)
     }
 
-    /// As [`XrtBuffer::sync_to_host`], of so many bytes from `offset` on.
+    /// [`XrtBuffer::sync_to_host`] for `bytes` bytes from `offset` on.
     ///
     /// # Errors
     /// As [`XrtBuffer::sync_part_to_device`].
@@ -486,7 +486,7 @@ impl Run<'_> {
     /// # Errors
     /// Device: the run failed.
     pub fn wait(&mut self, timeout: Duration) -> Result<bool> {
-        // 0 would wait for ever.
+        // libxrt takes 0 for no timeout.
         let milliseconds = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX).max(1);
         let status = call!(self.0.library, "finish a run", wait(self.0.get(), milliseconds))?;
         Ok(status == b::KILN_XRT_DONE)

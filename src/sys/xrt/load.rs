@@ -37,7 +37,7 @@ pub(super) fn open_bytes(bytes: &[u8]) -> std::result::Result<Object, String> {
     let failed = |e: &dyn std::fmt::Display| format!("the bridge cannot be laid in memory: {e}");
     let mut file = File::from(memfd_create("kiln_xrt.so", MFdFlags::MFD_CLOEXEC).map_err(|e| failed(&e))?);
     file.write_all(bytes).map_err(|e| failed(&e))?;
-    // A new name each time: the loader takes objects of equal name for the same object.
+    // A new name each time: the loader treats objects of equal name as the same object.
     static LOADED: AtomicUsize = AtomicUsize::new(1);
     let own = "./".repeat(LOADED.fetch_add(1, Ordering::Relaxed));
     let path = format!("/proc/self/fd/{own}{}", file.as_raw_fd());
