@@ -1,5 +1,5 @@
-//! Guests: what computes steps of another executor's passes. The pass's owner stops before such a step, lets the guest see
-//! its arena and the keys and values that the step reads, and goes on when the step is done.
+//! Guests compute some steps of another executor's passes. The pass's owner stops before such a step, gives the guest
+//! access to its arena and to the keys and values that the step reads, and goes on when the step is done.
 
 use super::host::{PassKernels, StepKernels, StepState};
 use super::pages::PageChange;
@@ -11,14 +11,14 @@ use crate::schedule::step::{KvType, Op};
 use crate::schedule::{Schedule, Step};
 use crate::sys::dma_buf::DmaBuf;
 
-/// Who computes steps in place of a device.
+/// The kinds of guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuestKind {
     /// The reference executor's formulas.
     Reference,
     /// The CPU executor's kernels.
     Cpu,
-    /// The NPU's program, reached in this way.
+    /// The NPU's program, through this driver interface.
     Npu(DriverApi),
 }
 
@@ -35,35 +35,35 @@ impl std::str::FromStr for GuestKind {
 }
 
 impl GuestKind {
-    /// Whether a guest takes a step: attention alone.
+    /// Whether a guest computes a step: attention only.
     pub fn takes(step: &Step) -> bool {
         matches!(step.op, Op::Attend { .. })
     }
 }
 
-/// In which passes a guest attends; in the others the device does.
+/// The passes whose attention runs on a guest; in all others it runs on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GuestPasses {
-    /// Those of a single token.
+    /// Passes of a single token.
     pub decode: bool,
-    /// Those of a prompt's chunk alone that is long enough to be divided into halves.
+    /// Passes of one prompt's chunk alone, long enough to be divided into halves.
     pub prefill: bool,
-    /// All others, which nobody measures: those of several sequences, and short chunks.
+    /// All others, whose placement is not measured: passes of several sequences, and short chunks.
     pub others: bool,
 }
 
 impl GuestPasses {
-    /// In none.
+    /// No passes.
     pub const NONE: GuestPasses = GuestPasses { decode: false, prefill: false, others: false };
-    /// In all.
+    /// All passes.
     pub const ALL: GuestPasses = GuestPasses { decode: true, prefill: true, others: true };
 
-    /// Whether there is such a pass.
+    /// Whether any pass is among them.
     pub fn any(self) -> bool {
         self.decode || self.prefill || self.others
     }
 
-    /// Their name in a sentence.
+    /// The passes' name in a sentence.
     pub fn name(self) -> &'static str {
         match (self.decode, self.prefill) {
             _ if self == GuestPasses::ALL => "all passes",
@@ -75,95 +75,96 @@ impl GuestPasses {
     }
 }
 
-/// How a guest does.
+/// The state of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GuestReport {
-    /// Where it attends.
+    /// The passes in which it attends.
     pub attends: GuestPasses,
-    /// How often it has failed, or could not be loaded.
+    /// Failures of the guest so far, while loading or running.
     pub failures: u32,
 }
 
-/// A pass as it was timed with its attention on the device, and on a guest.
+/// The times of a pass with attention on the device and on a guest.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PlacementTiming {
     /// Rows of the pass: one, or a prompt's chunk.
     pub rows: usize,
-    /// Positions before them.
+    /// Positions of the sequence before the pass's rows.
     pub depth: usize,
-    /// Seconds of its layers, all on the device.
+    /// Seconds of its layers with attention on the device.
     pub device: f64,
-    /// The same with attention on the guest.
+    /// Seconds of its layers with attention on the guest.
     pub guest: f64,
 }
 
-/// A guest is faster if it takes less than this share of the device's time: runs differ by as much.
+/// A guest counts as faster below this share of the device's time: equal runs differ by the rest.
 const FASTER: f64 = 0.98;
 
-/// Whether a pass of so many seconds with a guest is faster than one of so many without.
+/// Whether a pass of `guest` seconds with a guest is faster than one of `device` seconds without.
 pub(crate) fn is_faster(guest: f64, device: f64) -> bool {
     guest < FASTER * device
 }
 
 /// The blocks of a device's KV cache, each as a dma-buf. A block's bytes are `[layer][page of the block]` parts.
 pub struct KvBlocks<'a> {
-    /// The elements.
+    /// The element type.
     pub element: KvType,
-    /// By pool: how its pages lie.
+    /// By pool: the layout of its pages.
     pub layouts: [PoolLayout; 2],
-    /// By pool: its blocks in their order.
+    /// By pool: its blocks in order.
     pub blocks: [Vec<&'a DmaBuf>; 2],
 }
 
 /// Computes steps of another executor's passes.
 pub trait Guest {
-    /// Its name, as the user should see it.
+    /// Its name for the user.
     fn name(&self) -> &str;
 
-    /// Is shown the cache's blocks, once, before its first step. What writes them has ended whenever a step of the guest's
-    /// begins. `true`: it reads keys and values there from now on, and takes no copies.
+    /// Gives the guest the cache's blocks, once, before its first step. All writes to them have ended whenever a step
+    /// of the guest begins. `true`: it reads keys and values there from now on and needs no copies.
     ///
     /// # Errors
-    /// Device: it cannot reach them there, and takes copies.
+    /// Device: the guest cannot access the blocks and needs copies.
     fn share_kv(&mut self, cache: &KvBlocks<'_>) -> Result<bool> {
         let _ = cache;
         Ok(false)
     }
 
-    /// The rows of the steps that follow.
+    /// Sets the rows of the steps that follow.
     fn begin(&mut self, rows: &[Row]);
 
-    /// Takes an entry of a page table.
+    /// Applies a changed entry of a page table.
     fn set_page(&mut self, entry: &PageChange);
 
-    /// Makes `bytes`, elements of type `element`, its copy of a layer's part of a page, until the next step of another layer.
+    /// Copies `bytes`, a layer's part of a page in elements of type `element`, to the guest. The copy is valid until
+    /// the next step of another layer.
     ///
     /// # Errors
-    /// Device: what keeps it failed.
+    /// Device: the guest's memory failed.
     fn copy_kv(&mut self, layer: &KvLayer, page: PageId, element: KvType, bytes: &[u8]) -> Result<()>;
 
-    /// Runs a step over all of the rows. What it reads of the KV cache was copied before, unless it is shared.
+    /// Runs a step over all rows. The keys and values that it reads were copied before, unless the cache is shared.
     ///
     /// # Errors
-    /// Device: what computes it failed.
+    /// Device: the guest failed.
     fn run(&mut self, op: &Op, arena: &mut [f32]) -> Result<()>;
 
-    /// How far from exact it computes a step, as [`Stepwise::tolerance`](super::Stepwise::tolerance) says.
+    /// The error bound of a step on the guest, as in [`Stepwise::tolerance`](super::Stepwise::tolerance).
     fn tolerance(&self, op: &Op) -> Tolerance;
 }
 
-/// Computes a guest's steps.
+/// Computes steps for a [`HostGuest`].
 pub trait GuestKernels: StepKernels {
-    /// Takes a layer's part of a page, of elements as its own pools have, before a step that reads it.
+    /// Stores a layer's part of a page, in its own pools' element type, before a step that reads it.
     ///
     /// # Errors
-    /// Device: what keeps it failed.
+    /// Device: the memory failed.
     fn take_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &[u8]) -> Result<()>;
 
-    /// Is shown the blocks of a device's KV cache, of elements as its own pools have, as [`Guest::share_kv`] says.
+    /// [`Guest::share_kv`] for blocks whose element type is that of its own pools.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Guest::share_kv`].
     fn share_kv(&mut self, cache: &KvBlocks<'_>) -> Result<bool> {
         let _ = cache;
         Ok(false)
@@ -178,7 +179,7 @@ impl<S: PassKernels> GuestKernels for S {
     }
 }
 
-/// A guest in the processor's own memory, whose steps `S` computes.
+/// A guest in the host's memory whose steps are computed by `S`.
 pub struct HostGuest<S> {
     steps: S,
     state: StepState,
@@ -186,7 +187,7 @@ pub struct HostGuest<S> {
 }
 
 impl<S: GuestKernels> HostGuest<S> {
-    /// The guest of passes of a schedule. `own` is that schedule with the KV type of `steps`.
+    /// A guest for passes of a schedule. `own` is that schedule with the KV type of `steps`.
     pub(crate) fn new(own: &Schedule, steps: S) -> HostGuest<S> {
         HostGuest { steps, state: StepState::new(own), element: own.extent.kv }
     }

@@ -1,5 +1,5 @@
-//! An executor in the processor's own memory: passes, pages and results around what computes one step ([`PassKernels`]). The
-//! reference executor and the CPU executor differ in that alone.
+//! An executor in the host's memory: passes, pages and results around the kernels that compute the steps
+//! ([`PassKernels`]). The reference executor and the CPU executor differ only in these kernels.
 
 use super::pages::PageChange;
 use super::zeroed::{Zeroed, zeroed};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// Computes steps.
 pub trait StepKernels {
-    /// Its name, as the user should see it.
+    /// Its name for the user.
     fn device(&self) -> &str;
 
     /// Called before a pass's first step.
@@ -28,14 +28,14 @@ pub trait StepKernels {
     /// Runs one step over the state's rows.
     ///
     /// # Errors
-    /// Device: what computes it failed.
+    /// Device: the computation failed.
     fn run(&mut self, op: &Op, state: &StepState, arena: &mut [f32]) -> Result<()>;
 
-    /// How far from exact it computes a step, as [`Stepwise::tolerance`] says.
+    /// The error bound of a step, as in [`Stepwise::tolerance`].
     fn tolerance(&self, op: &Op) -> Tolerance;
 }
 
-/// Computes all steps of a pass. It keeps the weights, and the pools of keys and values.
+/// Computes all steps of a pass. Owns the weights, and the pools of keys and values.
 pub trait PassKernels: StepKernels {
     /// A page's bytes.
     fn page(&mut self, pool: Pool, page: PageId) -> &mut [u8];
@@ -44,7 +44,7 @@ pub trait PassKernels: StepKernels {
     fn weights(&self, buffer: usize) -> Vec<&[u64]>;
 }
 
-/// What a step needs to know of the pass.
+/// The pass's state, as the steps read it.
 pub struct StepState {
     /// Rows that the step works on.
     pub rows: usize,
@@ -52,9 +52,9 @@ pub struct StepState {
     pub head_first: usize,
     /// Token ids of the pass's rows.
     pub token: Vec<u32>,
-    /// Their positions.
+    /// Positions of the rows.
     pub position: Vec<u32>,
-    /// Their sequences.
+    /// Sequences of the rows.
     pub sequence: Vec<u32>,
     /// Word index of the argmax results.
     pub next: usize,
@@ -87,7 +87,7 @@ impl PageTables {
 }
 
 impl StepState {
-    /// The state of passes of `schedule`, whose pools have elements of its KV type.
+    /// The state for passes of `schedule`, whose pools have elements of its KV type.
     pub(super) fn new(schedule: &Schedule) -> StepState {
         let layout = schedule.arena.state;
         let rows = || Vec::with_capacity(schedule.extent.max_rows);
@@ -113,7 +113,7 @@ impl StepState {
         self.sequence.extend(rows.iter().map(|r| r.sequence));
     }
 
-    /// Sets the rows that a step works on. `head`: those of the pass.
+    /// Sets the rows of the next step: `rows` of the pass, whose head rows are `head`.
     pub(super) fn set_step(&mut self, rows: Rows, head: HeadRows) {
         (self.rows, self.head_first) = match rows {
             Rows::Pass => (self.token.len(), 0),
@@ -121,7 +121,7 @@ impl StepState {
         };
     }
 
-    /// Takes a new entry of a page table.
+    /// Applies a changed entry of a page table.
     pub(super) fn set_page(&mut self, change: &PageChange) {
         let table = &mut self.tables[change.pool as usize];
         let at = table.at(change.sequence, change.number);
@@ -145,7 +145,7 @@ impl StepState {
     }
 }
 
-/// An executor whose steps `S` computes.
+/// An executor whose steps are computed by `S`.
 pub struct HostExecutor<S> {
     schedule: Schedule,
     steps: S,
@@ -155,7 +155,7 @@ pub struct HostExecutor<S> {
     /// Rows of the last pass, and its first head row and number of head rows.
     rows: usize,
     head: HeadRows,
-    /// Head rows of the last pass that asked for something.
+    /// Per head row of the last pass, whether it had a sample request.
     asked: Vec<bool>,
     cancel: Cancel,
 }

@@ -1,4 +1,4 @@
-//! Times an executor's kernels one by one, and the memory read rate that bounds them. Generation needs none of this.
+//! Times an executor's kernels one by one, and the memory read rate that bounds them. Generation does not use this.
 
 use super::{Executor, HeadRows, Row};
 use crate::Result;
@@ -22,7 +22,7 @@ pub struct KernelTiming {
     pub seconds: Vec<f64>,
 }
 
-/// Who works on a pass.
+/// An engine that works on a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EngineKind {
     /// The executor's own device.
@@ -31,42 +31,42 @@ pub enum EngineKind {
     Guest,
 }
 
-/// A part of a pass, and when it ran.
+/// A part of a pass with its start and end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EngineSpan {
-    /// Who ran it.
+    /// The engine that ran it.
     pub engine: EngineKind,
-    /// What it is a part of.
+    /// The segment that it belongs to.
     pub segment: Segment,
-    /// The pass's rows that it is of.
+    /// The range of the pass's rows that it covers.
     pub rows: Range<usize>,
     /// Seconds from the pass's first submit to its start.
     pub start: f64,
-    /// The same to its end.
+    /// Seconds from the pass's first submit to its end.
     pub end: f64,
 }
 
-/// What tuning has gained for passes of a kind.
+/// The gain of tuning for passes of a kind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TuningGain {
     /// The kind, as text: `one row`, `512 rows of one sequence`.
     pub kind: String,
     /// Rows of a pass.
     pub rows: usize,
-    /// Seconds of a pass with the tiles that are chosen without a measurement.
+    /// Seconds of a pass with default tiles, which are chosen without a measurement.
     pub before: f64,
-    /// Seconds of a pass as it runs now.
+    /// Seconds of a pass with the present tiles.
     pub after: f64,
 }
 
-/// By what an executor's kernels were chosen.
+/// The basis on which an executor's kernels were chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TuningState {
-    /// By what is known without measuring: default tiles.
+    /// Default tiles, without measurements.
     Untuned,
-    /// By measurements in part, and there is more to measure.
+    /// Some measurements; more are pending.
     Open,
-    /// By measurements.
+    /// Complete measurements.
     Tuned,
 }
 
@@ -84,14 +84,15 @@ pub trait Measure: Executor {
     /// Input: as [`Executor::forward`]. Device: no clock, or the device failed.
     fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<KernelTiming>>;
 
-    /// Seconds for `replays` back-to-back runs of one segment of a pass.
+    /// Seconds of `replays` back-to-back runs of one segment of a pass.
     ///
     /// # Errors
     /// As [`Measure::time_steps`].
     fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64>;
 
-    /// Runs a pass's embedding and layers once to warm up, and once more: who worked on them when, in the order of starts.
-    /// The device's times are by its own clock, which is taken to be 0 at the first submit. Empty where nobody notes them.
+    /// Runs a pass's embedding and layers once to warm up, and once more. Returns the spans of work of each engine in
+    /// the second run, in the order of starts. The device's times are by its own clock, counted from the first submit.
+    /// Empty if the executor records none.
     ///
     /// # Errors
     /// As [`Measure::time_steps`].
@@ -99,12 +100,12 @@ pub trait Measure: Executor {
         Ok(Vec::new())
     }
 
-    /// By what its kernels were chosen.
+    /// The basis of the choice of kernels.
     fn tuning(&self) -> TuningState {
         TuningState::Untuned
     }
 
-    /// Measures what tuning gains, kind of pass by kind of pass. Call it before the first pass: it writes to the KV cache.
+    /// Measures the gain of tuning for each kind of pass. Call it before the first pass: it writes to the KV cache.
     ///
     /// # Errors
     /// Device: the device failed.
@@ -119,34 +120,34 @@ pub trait Measure: Executor {
     /// Device: the device failed or was lost.
     fn measure_read_ceiling(&mut self) -> Result<f64>;
 
-    /// As [`Measure::measure_read_ceiling`], over the weight buffer of one segment alone.
+    /// [`Measure::measure_read_ceiling`] over the weight buffer of one segment.
     ///
     /// # Errors
     /// As [`Measure::measure_read_ceiling`].
     fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64>;
 }
 
-/// A device that reads memory on and on.
+/// A device that reads memory continuously.
 pub(crate) trait MemoryReader {
     /// Its name in a sentence.
     fn name(&self) -> &'static str;
 
-    /// Bytes of a read.
+    /// Bytes of one read.
     fn bytes(&self) -> u64;
 
-    /// Starts as many reads as can be under way.
+    /// Starts as many reads as the device runs at a time.
     ///
     /// # Errors
     /// Device: the device failed, or its driver refuses.
     fn start(&mut self) -> Result<()>;
 
-    /// Whether the oldest read has ended; another one is started then.
+    /// Whether the oldest read has ended; if so, another one is started.
     ///
     /// # Errors
-    /// Device: the device failed, hangs, or has not read what is there.
+    /// Device: the device failed, hangs, or read other values than the memory holds.
     fn poll(&mut self) -> Result<bool>;
 
-    /// Waits for what is under way.
+    /// Waits for the reads in flight.
     ///
     /// # Errors
     /// As [`MemoryReader::poll`].

@@ -1,6 +1,6 @@
-//! The interface of every executor: it runs a schedule over the rows of a pass. The one on a device replays baked
-//! lists of commands. The CPU executor and the reference executor interpret the steps ([`host`]). All take the same calls, and
-//! their results agree to within rounding. Only benchmarks and tuning use [`measure`].
+//! The interface of every executor: it runs a schedule over the rows of a pass. The executor on a device replays baked
+//! lists of commands. The CPU executor and the reference executor interpret the steps ([`host`]). All have the same
+//! interface, and their results agree to within rounding. Only benchmarks and tuning use [`measure`].
 
 pub mod guest;
 pub mod host;
@@ -32,11 +32,11 @@ pub struct Row {
     pub token: u32,
     /// Position in the sequence, from 0, below the context's size.
     pub position: u32,
-    /// The sequence, which has a page table of its own.
+    /// The sequence, which has its own page table.
     pub sequence: u32,
 }
 
-/// A range of rows of the last pass: those whose logits are wanted.
+/// A range of rows of the last pass whose logits are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadRows {
     /// Index of the first head row in the pass.
@@ -49,50 +49,51 @@ pub struct HeadRows {
 /// it is the final norm's output for the first head row.
 pub type Watch<'a> = &'a mut dyn FnMut(Segment, &[f32]);
 
-/// What a pass's head rows ask for.
+/// The sample requests of a pass's head rows.
 pub struct SampleRequests<'a> {
-    /// Called with each head row and its ask, to be filled in where the row's token is not its argmax.
+    /// Called with each head row and its sample request, to fill it in for a row whose token is not its argmax.
     pub fill: &'a mut dyn FnMut(usize, &mut SampleRequest<'_>),
-    /// Whether that takes so long that the pass should begin before it, for the price of one more submit.
+    /// Whether `fill` takes so long that the pass should begin before it, at the cost of one more submit.
     pub is_slow: bool,
     /// Whether the next pass may start before the host has chosen, as by [`Executor::forward_ahead`], with each row's
-    /// [`Executor::next`] as its token. No choice needs logits then. It is the caller's to run a row again whose token is
-    /// another one.
+    /// [`Executor::next`] as its token. No choice may need logits then. The caller runs a row again if it chooses
+    /// another token.
     pub may_run_ahead: bool,
-    /// Called once the pass is under way, where it may be: what it does costs the device no time.
+    /// Called once the pass is under way, if the executor can: its work costs the device no time.
     pub meanwhile: &'a mut dyn FnMut(),
 }
 
 /// Runs a schedule.
 ///
-/// An executor that wraps another one hands on [`Executor::is_ahead`] where it hands on what starts passes ahead.
+/// An executor that wraps another one and forwards the calls that start passes ahead also forwards
+/// [`Executor::is_ahead`].
 ///
-/// A pass ends early with [`Error::Interrupted`] once the flag that the executor was loaded with is set
+/// A pass fails with [`Error::Interrupted`] once the flag that the executor was loaded with is set
 /// ([`weights::Progress::new`]): between steps on the CPU, between submits on a device, each of which keeps the device
-/// busy for half a second at most. The results of the last pass are lost then.
+/// busy for half a second at most. The results of the last pass are then lost.
 pub trait Executor {
     /// The schedule that this executor runs.
     fn schedule(&self) -> &Schedule;
 
-    /// The device's name, as the user should see it, with who attends in its place.
+    /// The device's name for the user, with the guest that attends in its place.
     fn device(&self) -> &str;
 
-    /// The device's own name, which stays while guests come and go.
+    /// The device's own name, the same with and without a guest.
     fn hardware(&self) -> &str {
         self.device()
     }
 
-    /// Whether it computes on the processor, in its memory.
+    /// Whether it computes on the CPU, in the host's memory.
     fn is_on_cpu(&self) -> bool {
         false
     }
 
-    /// How the guest does that attends in place of the device; `None` where there never was one.
+    /// The state of the guest that attends in the device's place; `None` if there never was one.
     fn guest(&self) -> Option<GuestReport> {
         None
     }
 
-    /// What was measured to choose where to attend; nothing where nothing was.
+    /// The measurements by which attention was placed; empty without any.
     fn placements(&self) -> &[PlacementTiming] {
         &[]
     }
@@ -100,19 +101,19 @@ pub trait Executor {
     /// The pages of the KV cache.
     fn pages(&self) -> &Pages;
 
-    /// The pages of the KV cache, to truncate a sequence or to make it begin as another one.
+    /// The pages of the KV cache, to truncate a sequence or to share pages with another.
     fn pages_mut(&mut self) -> &mut Pages;
 
-    /// Copies a page of the KV cache to `bytes`, which are [`crate::schedule::kv::PoolLayout::page_bytes`] long, once what
-    /// is under way is done. The results of the last pass may be lost then.
+    /// Waits for passes in flight, then copies a page of the KV cache to `bytes`, which are
+    /// [`crate::schedule::kv::PoolLayout::page_bytes`] long. The results of the last pass may be lost.
     ///
     /// # Errors
-    /// Input: there is no such page, or `bytes` are not as long as one. Device: the device failed or was lost.
+    /// Input: there is no such page, or `bytes` are not as long as a page. Device: the device failed or was lost.
     fn read_page(&mut self, pool: Pool, page: PageId, bytes: &mut [u8]) -> Result<()> {
         check_page(self.schedule(), pool, page, bytes.len()).and(Err(no_content()))
     }
 
-    /// Makes `bytes`, as [`Executor::read_page`] gave them, the content of a page.
+    /// Sets the content of a page to `bytes` from [`Executor::read_page`].
     ///
     /// # Errors
     /// As [`Executor::read_page`].
@@ -120,19 +121,19 @@ pub trait Executor {
         check_page(self.schedule(), pool, page, bytes.len()).and(Err(no_content()))
     }
 
-    /// Runs every layer over `rows`, then the head over `head` where given. Takes pages for the rows' positions.
+    /// Runs every layer over `rows`, then the head over `head` if given. Allocates pages for the rows' positions.
     ///
     /// # Errors
-    /// Input: rows or head rows outside of the schedule's extent. Refused: no page is free. Interrupted: it was cancelled.
-    /// Device: the device failed or was lost.
+    /// Input: rows or head rows outside of the schedule's extent. Refused: no page is free. Interrupted: the pass was
+    /// cancelled. Device: the device failed or was lost.
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()>;
 
-    /// Runs this pass and may start the next one, feeding back each row's next token. If the next call asks for anything else,
-    /// that pass is discarded.
+    /// Runs this pass and may start the next one with each row's next token. If the next call is for another pass, the
+    /// started one is discarded.
     ///
     /// The discarded pass has still written keys and values at each row's next position. While the next pass runs,
-    /// [`Executor::next`] and [`Executor::is_finite`] answer for this one; [`Executor::logits`] and [`Executor::project`]
-    /// fail.
+    /// [`Executor::next`] and [`Executor::is_finite`] return this pass's results; [`Executor::logits`] and
+    /// [`Executor::project`] fail.
     ///
     /// # Errors
     /// As [`Executor::forward`].
@@ -140,14 +141,14 @@ pub trait Executor {
         self.forward(rows, Some(head))
     }
 
-    /// Whether the pass after the last one was started by [`Executor::forward_ahead`], or for
+    /// Whether the next pass was already started, by [`Executor::forward_ahead`] or under
     /// [`SampleRequests::may_run_ahead`].
     fn is_ahead(&self) -> bool {
         false
     }
 
-    /// As [`Executor::forward`], and finds in the head rows' logits what `asks` asks for ([`Executor::found`]). An executor
-    /// that finds nothing only runs the pass.
+    /// [`Executor::forward`] that also answers the head rows' sample requests `asks` ([`Executor::found`]). An executor
+    /// without sample results only runs the pass.
     ///
     /// # Errors
     /// As [`Executor::forward`].
@@ -156,8 +157,8 @@ pub trait Executor {
         self.forward(rows, Some(head))
     }
 
-    /// What was found in head row `row` of the last pass. `None` if nothing was asked of it, or if this executor finds
-    /// nothing: the logits have it.
+    /// The sample result of head row `row` of the last pass. `None` if the row had no request or this executor answers
+    /// none: then the host reads the logits.
     fn found(&self, row: usize) -> Option<SampleResult<'_>> {
         let _ = row;
         None
@@ -169,14 +170,14 @@ pub trait Executor {
     /// As [`Executor::forward`].
     fn project(&mut self, head: HeadRows) -> Result<()>;
 
-    /// As [`Executor::forward`], segment by segment. `watch` sees each segment's output.
+    /// [`Executor::forward`] segment by segment. `watch` is called with each segment's output.
     ///
     /// # Errors
     /// As [`Executor::forward`].
     fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()>;
 
-    /// The next token of head row `row` of the last pass: the argmax of its logits, or the one token that it asked for
-    /// where that was found ([`SampleRequest::set`]).
+    /// The next token of head row `row` of the last pass: the argmax of its logits, or the one token of its sample
+    /// request if that was found ([`SampleRequest::set`]).
     fn next(&self, row: usize) -> u32;
 
     /// Whether the largest logit of head row `row` is finite. A NaN anywhere in the last layers makes every logit NaN.
@@ -188,30 +189,30 @@ pub trait Executor {
     /// Input: the last pass has no such head row. Device: the device failed or was lost.
     fn logits(&mut self, row: usize) -> Result<&[f32]>;
 
-    /// Prompt rows that one pass should take at most. This shrinks when a layer over that many rows keeps the device
-    /// busy for longer than the submit budget.
+    /// The most prompt rows for one pass. Shrinks when a layer over that many rows keeps the device busy for longer
+    /// than the submit budget.
     fn prefill_rows(&self) -> usize {
         self.schedule().extent.max_rows
     }
 
-    /// As [`Executor::prefill_rows`], of rows behind `depth` others: attention of a whole chunk may take too long there.
+    /// [`Executor::prefill_rows`] after `depth` positions: attention of a whole chunk may take too long there.
     fn rows_at(&self, depth: usize) -> usize {
         let _ = depth;
         self.prefill_rows()
     }
 
-    /// Does a short piece of work, of some tens of milliseconds, that makes later passes faster: call it between passes while
-    /// there is nothing else to do. The results of the last pass are lost then; the KV cache stays as it is. Returns how long
-    /// to wait before the next piece; `None` if there is none.
+    /// Works for some tens of milliseconds on making later passes faster: call it between passes while the executor is
+    /// idle. The results of the last pass are lost; the KV cache stays. Returns the time to wait before the next call;
+    /// `None` if no work is left.
     ///
     /// # Errors
-    /// Interrupted: it was cancelled. Device: the device failed or was lost.
+    /// Interrupted: the work was cancelled. Device: the device failed or was lost.
     fn improve(&mut self) -> Result<Option<Duration>> {
         Ok(None)
     }
 
-    /// How many of a prompt's next rows a pass should take beside `beside` rows of other sequences, `most` at most: as many
-    /// as make it run the most rows a second. At least 1.
+    /// The number of a prompt's next rows, 1 to `most`, for a pass with `beside` rows of other sequences: the number
+    /// with the most rows a second.
     fn chunk_rows(&self, most: usize, beside: usize) -> usize {
         let _ = beside;
         most
@@ -280,7 +281,7 @@ pub fn check_logits(row: usize, head_rows: usize) -> Result<()> {
     Err(Error::input(format!("the last pass made {head_rows} rows of logits, not row {row}"), "ask for one of them"))
 }
 
-/// Checks that a pool has a page, and that `bytes` are as many as it has.
+/// Checks that a pool has a page, and that `bytes` is a page's size.
 ///
 /// # Errors
 /// Input, naming both.
@@ -296,7 +297,8 @@ pub fn check_page(schedule: &Schedule, pool: Pool, page: PageId, bytes: usize) -
     Err(Error::input(cause, "report this"))
 }
 
-/// Checks that a pool has a page, and that a layer's part of it has `bytes`. Returns where in the page it lies, in bytes.
+/// Checks that a pool has a page, and that a layer's part of it has `bytes` bytes. Returns the part's range within the
+/// page, in bytes.
 ///
 /// # Errors
 /// As [`check_page`].
@@ -309,7 +311,7 @@ pub fn page_part(schedule: &Schedule, layer: &KvLayer, page: PageId, bytes: usiz
     Ok(layer.place * part..(layer.place + 1) * part)
 }
 
-/// The error of an executor that computes nothing.
+/// The error of an executor without a KV cache that can be read.
 fn no_content() -> Error {
     Error::failed("this executor keeps no keys and values", "report this")
 }
@@ -328,7 +330,7 @@ pub fn write_pass(words: &mut [u32], layout: StateLayout, rows: &[Row], head: Op
     write_head(words, head.unwrap_or(HeadRows { first: 0, count: 0 }));
 }
 
-/// How many rows stand at consecutive positions of one sequence, from the first row on.
+/// The number of rows, from the first on, that stand at consecutive positions of one sequence.
 pub fn leading_run(rows: &[Row]) -> usize {
     rows.len().min(1) + rows.windows(2).take_while(|pair| follows(pair[0], pair[1])).count()
 }
@@ -338,7 +340,7 @@ fn follows(row: Row, next: Row) -> bool {
     row.sequence == next.sequence && row.position + 1 == next.position
 }
 
-/// Checks a pass as [`check_pass`] does, and takes the pages that its rows lack.
+/// Checks a pass as [`check_pass`] does, and allocates the pages that its rows lack.
 ///
 /// # Errors
 /// As [`check_pass`]. Refused, naming the sequence: no page is free.
@@ -356,7 +358,7 @@ pub fn admit_pass(schedule: &Schedule, pages: &mut Pages, rows: &[Row], head: Op
 
 #[cold]
 fn take_missing_pages(pages: &mut Pages, rows: &[Row]) -> Result<()> {
-    // Rows of one sequence together: a page that an early one sees is not given back for a later one.
+    // Rows of one sequence together: a page that an early row sees is not released for a later one.
     for run in rows.chunk_by(|a, b| follows(*a, *b)) {
         let (sequence, position) = (run[0].sequence as usize, run[0].position as usize);
         pages.extend(sequence, position..position + run.len()).map_err(|_| {
@@ -369,8 +371,8 @@ fn take_missing_pages(pages: &mut Pages, rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
-/// Writes an entry for each page of each table, so that a kernel that is measured before any page is taken reads memory
-/// that there is. `words` and `start` as for [`write_tables`].
+/// Writes an entry for each page of each table, so that a kernel measured before any page is allocated reads valid
+/// memory. `words` and `start` as for [`write_tables`].
 pub fn fill_tables(words: &mut [u32], schedule: &Schedule, start: impl Fn(Pool, usize) -> u64) {
     for pool in Pool::ALL {
         let (table, pages) = (schedule.arena.tables[pool as usize], schedule.kv.pool(pool).pages);
@@ -382,7 +384,8 @@ pub fn fill_tables(words: &mut [u32], schedule: &Schedule, start: impl Fn(Pool, 
     }
 }
 
-/// Writes what has changed of the page tables. `words` is the arena from its start; `start` says where a page begins.
+/// Writes the changed entries of the page tables. `words` is the arena from its start; `start` gives the address of a
+/// page.
 #[inline]
 pub fn write_tables(words: &mut [u32], arena: &ArenaLayout, pages: &mut Pages, start: impl Fn(Pool, usize) -> u64) {
     if !pages.have_changed() {
@@ -395,20 +398,20 @@ pub fn write_tables(words: &mut [u32], arena: &ArenaLayout, pages: &mut Pages, s
     }
 }
 
-/// Writes the wanted head rows into the step state.
+/// Writes the head rows into the step state.
 pub fn write_head(words: &mut [u32], head: HeadRows) {
     words[StateLayout::HEAD_FIRST] = head.first as u32;
     words[StateLayout::HEAD_ROWS] = head.count as u32;
 }
 
-/// The arena's words that hold what the head rows ask for. The choice alone reads them; no step writes them.
+/// The arena's words that hold the head rows' sample requests. Only the choice reads them; no step writes them.
 pub fn asks_in(schedule: &Schedule) -> Range<usize> {
     let (ask, allowed) = (schedule.ask, schedule.allowed);
     (ask.offset / 4) as usize..(allowed.row(schedule.extent.head_rows - 1) / 4) as usize + allowed.width
 }
 
-/// Lets `fill` ([`SampleRequests::fill`]) write what the head rows ask for; `asked` says which of them do. `words` is
-/// the part of the arena that [`asks_in`] names.
+/// Lets `fill` ([`SampleRequests::fill`]) write the head rows' sample requests, and sets `asked` for each row that has
+/// one. `words` is the part of the arena given by [`asks_in`].
 pub fn write_asks(
     words: &mut [u32],
     schedule: &Schedule,
@@ -434,7 +437,7 @@ pub fn slot_row(arena: &[f32], slot: Slot, row: usize) -> &[f32] {
     &arena[at..at + slot.width]
 }
 
-/// As [`slot_row`], to be written.
+/// [`slot_row`] for writing.
 pub fn slot_row_mut(arena: &mut [f32], slot: Slot, row: usize) -> &mut [f32] {
     let at = (slot.row(row) / 4) as usize;
     &mut arena[at..at + slot.width]

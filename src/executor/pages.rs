@@ -1,13 +1,13 @@
-//! The pages of the KV cache: which each sequence has, and which are free.
+//! The pages of the KV cache: each sequence's page tables, and the free pages.
 //!
-//! A page holds the keys and values of [`PAGE`] consecutive positions of a sequence, for all layers of a pool. Global layers
-//! have one pool, local layers another: a local layer needs a page no longer once its window has moved past it. A
-//! sequence's page table says which page holds which positions. Sequences that begin alike share whole pages, which are
-//! counted. Nobody writes to a shared page: a sequence that goes on within one runs its positions of that page again,
-//! on a page of its own.
+//! A page holds the keys and values of [`PAGE`] consecutive positions of a sequence, for all layers of a pool. Global
+//! layers have one pool, local layers another: a local layer no longer needs a page once its window has moved past it.
+//! A sequence's page table says which page holds which positions. Sequences that begin alike share whole pages, with a
+//! reference count. A shared page is never written: a sequence that continues within one runs its positions of that
+//! page again, on a page of its own.
 //!
-//! An executor takes pages as rows come ([`Pages::extend`]), and writes what has changed of the tables to where its kernels
-//! read them ([`Pages::take_changes`]).
+//! An executor allocates pages as rows come ([`Pages::extend`]), and writes changed entries to its kernels' copy of the
+//! tables ([`Pages::take_changes`]).
 
 use crate::schedule::Schedule;
 use crate::schedule::kv::{PAGE, Pool};
@@ -17,7 +17,7 @@ use std::ops::Range;
 /// A page's index in its pool.
 pub type PageId = u32;
 
-/// An entry of a sequence's page table, as a new one.
+/// A changed entry of a sequence's page table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageChange {
     /// The sequence.
@@ -34,7 +34,7 @@ pub struct PageChange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exhausted;
 
-/// How many tables hold each page of a pool; none holds those that are free.
+/// The reference count of each page of a pool: the number of tables that hold it, 0 for a free page.
 #[derive(Debug, Clone)]
 struct PageCounts {
     counts: Vec<u32>,
@@ -46,9 +46,9 @@ impl PageCounts {
         PageCounts { counts: vec![0; pages], free: pages }
     }
 
-    /// Takes the page that follows `last`, so that pages of a sequence that follow each other also do so in memory. Where
-    /// there is none, or it is taken, this begins in the longest run of free pages: in its middle where somebody's pages end
-    /// before it, who will want to go on there, and else at its start.
+    /// Allocates the page after `last`, so that consecutive pages of a sequence are consecutive in memory. If that one
+    /// does not exist or is held, this begins in the longest run of free pages: at its start if the run begins the
+    /// pool, else in its middle, since the sequence whose pages end before the run will continue there.
     fn take(&mut self, last: Option<PageId>) -> Result<PageId, Exhausted> {
         let next = last.map(|page| page as usize + 1).filter(|&page| self.counts.get(page) == Some(&0));
         let page = next.or_else(|| self.roomiest()).ok_or(Exhausted)?;
@@ -90,7 +90,7 @@ impl PageCounts {
 /// A sequence's pages in one pool.
 #[derive(Debug, Clone, Default)]
 struct PageTable {
-    /// Number of the first page in `pages`. Those before it were given back.
+    /// Number of the first page in `pages`. Earlier ones were released.
     first: usize,
     pages: VecDeque<PageId>,
 }
@@ -105,7 +105,7 @@ impl PageTable {
         number.checked_sub(self.first).and_then(|at| self.pages.get(at)).copied()
     }
 
-    /// Gives back the first page, which must come before `oldest`.
+    /// Releases the first page, whose number must be below `oldest`.
     fn drop_first(&mut self, counted: &mut PageCounts, oldest: usize) -> Result<(), Exhausted> {
         let page = if self.first < oldest { self.pages.pop_front() } else { None };
         counted.give_back(page.ok_or(Exhausted)?);
@@ -119,12 +119,13 @@ impl PageTable {
 pub struct Pages {
     /// By pool.
     pools: [PageCounts; 2],
-    /// Of each sequence, by pool.
+    /// By sequence and pool.
     tables: Vec<[PageTable; 2]>,
-    /// Of each sequence, positions that a pass may write: pages are there for them and for what they see, and they are
-    /// nobody else's. The first, and how many; there may be more.
+    /// By sequence: the first position that a pass may write, and the number of positions from there. The pages for
+    /// them and for the positions that they see exist, and no other sequence shares the pages to be written. A lower
+    /// bound: more positions may be writable.
     ready: Vec<(usize, usize)>,
-    /// Most pages of a sequence, by pool: its page table has as many entries, or more.
+    /// Most pages of a sequence, by pool. Its page table has at least as many entries.
     most: [usize; 2],
     /// Positions that a local layer sees, the row's own included.
     window: usize,
@@ -161,14 +162,14 @@ impl Pages {
         self.pools[pool as usize].counts.len()
     }
 
-    /// The entries for the pages of a pool that position `at` of a sequence sees, its own included.
+    /// Table entries of the pages of a pool that position `at` of a sequence sees, its own included.
     pub fn visible(&self, pool: Pool, sequence: usize, at: usize) -> impl Iterator<Item = PageChange> {
         let table = &self.tables[sequence][pool as usize];
         let numbers = self.oldest(pool, at)..at / PAGE + 1;
         numbers.filter_map(move |number| Some(PageChange { sequence, pool, number, page: table.page(number)? }))
     }
 
-    /// The page of a pool with positions `PAGE * number ..` of a sequence, if it has that one.
+    /// The page of a pool with positions `PAGE * number ..` of a sequence, if the sequence holds it.
     pub fn page(&self, pool: Pool, sequence: usize, number: usize) -> Option<PageId> {
         self.tables[sequence][pool as usize].page(number)
     }
@@ -178,7 +179,7 @@ impl Pages {
         Pool::ALL.into_iter().all(|pool| {
             let table = &self.tables[sequence][pool as usize];
             let end = positions.end.div_ceil(PAGE);
-            // Pages behind the window would be given back first, as far as nobody else holds them.
+            // Pages that the window has passed are released first, unless other sequences hold them.
             let behind = table.first..self.oldest(pool, positions.start).min(table.end());
             let counted = &self.pools[pool as usize];
             let own = behind.filter(|&n| table.page(n).is_some_and(|page| !counted.is_shared(page)));
@@ -186,7 +187,7 @@ impl Pages {
         })
     }
 
-    /// Number of the oldest page of a pool that position `at` and those after it see.
+    /// Number of the oldest page of a pool that position `at` and later ones see.
     fn oldest(&self, pool: Pool, at: usize) -> usize {
         match pool {
             Pool::Global => 0,
@@ -194,15 +195,15 @@ impl Pages {
         }
     }
 
-    /// Gets pages for `positions` of a sequence, which the next pass writes. They begin where the sequence ends, or before
-    /// that at what [`Pages::kept`] gave. Local pages behind the window stay for a sequence that goes back, until the table
-    /// has no entry left for them or the pool no other page.
+    /// Allocates pages for `positions` of a sequence, which the next pass writes. They begin at the sequence's end, or
+    /// earlier at a position from [`Pages::kept`]. Local pages that the window has passed are kept for a sequence that
+    /// goes back, until the table has no free entry or the pool no free page.
     ///
     /// # Errors
-    /// A pool has no free page. Pages that were taken before that stay with the sequence.
+    /// A pool has no free page. Pages allocated until then stay with the sequence.
     pub fn extend(&mut self, sequence: usize, positions: Range<usize>) -> Result<(), Exhausted> {
         if self.shares(sequence, &positions) {
-            // It begins anew without having been truncated.
+            // The sequence restarts without having been truncated.
             self.truncate(sequence, positions.start / PAGE * PAGE);
         }
         if self.holds(sequence, &positions) {
@@ -210,7 +211,7 @@ impl Pages {
             return Ok(());
         }
         if self.tables[sequence][Pool::Local as usize].first > self.oldest(Pool::Local, positions.start) {
-            // It begins anew without having been truncated.
+            // The sequence restarts without having been truncated.
             self.truncate(sequence, 0);
         }
         self.ready[sequence] = (0, 0);
@@ -232,19 +233,19 @@ impl Pages {
         Ok(())
     }
 
-    /// Notes that a pass may write `positions`, and what is left of their last page.
+    /// Records that a pass may write `positions` and the rest of their last page.
     fn set_ready(&mut self, sequence: usize, positions: &Range<usize>) {
         let end = positions.end.next_multiple_of(PAGE).min(self.context);
         self.ready[sequence] = (positions.start, end.saturating_sub(positions.start));
     }
 
-    /// Whether a pass may write a position of a sequence, as the last [`Pages::extend`] left it.
+    /// Whether a pass may write a position of a sequence after the last [`Pages::extend`].
     #[inline]
     pub fn is_ready(&self, sequence: usize, position: usize) -> bool {
         self.ready.get(sequence).is_some_and(|&(first, count)| position.wrapping_sub(first) < count)
     }
 
-    /// Whether others hold a page of `positions` too.
+    /// Whether other sequences also hold a page of `positions`.
     fn shares(&self, sequence: usize, positions: &Range<usize>) -> bool {
         let mut numbers = positions.start / PAGE..positions.end.div_ceil(PAGE);
         let [global, local] = &self.tables[sequence];
@@ -255,15 +256,15 @@ impl Pages {
         })
     }
 
-    /// Whether a sequence has pages for `positions` and for what a row there sees.
+    /// Whether a sequence has pages for `positions` and for the positions that they see.
     pub fn holds(&self, sequence: usize, positions: &Range<usize>) -> bool {
         let [global, local] = &self.tables[sequence];
         let end = positions.end.div_ceil(PAGE);
         global.end() >= end && local.end() >= end && local.first <= self.oldest(Pool::Local, positions.start)
     }
 
-    /// How many of its first `keep` positions a sequence can go on after: `keep`, or fewer where it would write to a page
-    /// that others hold, or 0 where a local layer's window reaches back to pages that were given back.
+    /// The number of its first `keep` positions that a sequence can continue after: `keep`; fewer if it would write to
+    /// a shared page; 0 if a local layer's window reaches back to released pages.
     pub fn kept(&self, sequence: usize, keep: usize) -> usize {
         let shares = |pool: Pool| {
             let page = self.tables[sequence][pool as usize].page(keep / PAGE);
@@ -275,7 +276,7 @@ impl Pages {
         if is_there && local.first <= self.oldest(Pool::Local, keep) { keep } else { 0 }
     }
 
-    /// Gives back the pages of a sequence after its first `keep` positions.
+    /// Releases the pages of a sequence after its first `keep` positions.
     pub fn truncate(&mut self, sequence: usize, keep: usize) {
         self.ready[sequence] = (0, 0);
         for (counted, table) in self.pools.iter_mut().zip(&mut self.tables[sequence]) {
@@ -288,14 +289,14 @@ impl Pages {
         }
     }
 
-    /// How many of its first `most` positions another sequence can share: whole pages.
+    /// The number of its first `most` positions that another sequence can share: whole pages.
     pub fn shareable(&self, sequence: usize, most: usize) -> usize {
         let positions = most / PAGE * PAGE;
         if self.kept(sequence, positions) == positions { positions } else { 0 }
     }
 
-    /// Makes an empty sequence begin as another one, by what is [`Pages::shareable`] of its first `most` positions. Returns
-    /// how many positions that are.
+    /// Makes the empty sequence `to` begin with the [`Pages::shareable`] of the first `most` positions of `from`.
+    /// Returns their number.
     pub fn share(&mut self, from: usize, to: usize, most: usize) -> usize {
         let positions = self.shareable(from, most);
         if positions == 0 || from == to {
@@ -315,22 +316,22 @@ impl Pages {
         positions
     }
 
-    /// The pages that position `at` of a sequence and those after it see of the positions before it, with their numbers.
+    /// The pages before position `at` of a sequence that it and later positions see, with their numbers.
     pub fn seen(&self, pool: Pool, sequence: usize, at: usize) -> impl Iterator<Item = (usize, PageId)> {
         let table = &self.tables[sequence][pool as usize];
         self.numbers(pool, at).filter_map(|number| Some((number, table.page(number)?)))
     }
 
-    /// The numbers of the pages that position `at` of a sequence and those after it see of the positions before it.
+    /// Numbers of the pages before position `at` that it and later positions see.
     pub fn numbers(&self, pool: Pool, at: usize) -> Range<usize> {
         self.oldest(pool, at)..at.div_ceil(PAGE)
     }
 
-    /// Makes a sequence that holds whole pages hold all that position `end` and those after it see of the positions before
-    /// it. The content of the new pages comes from elsewhere.
+    /// Gives a sequence of whole pages all the pages before position `end` that it and later positions see. The caller
+    /// fills the new pages.
     ///
     /// # Errors
-    /// A pool has no free page. Pages that were taken before that stay with the sequence.
+    /// A pool has no free page. Pages allocated until then stay with the sequence.
     pub fn restore(&mut self, sequence: usize, end: usize) -> Result<(), Exhausted> {
         self.ready[sequence] = (0, 0);
         for pool in Pool::ALL {
@@ -349,7 +350,7 @@ impl Pages {
         Ok(())
     }
 
-    /// How many pages of each pool are held by such sequences alone as `is` says.
+    /// By pool, the number of pages that are held only by sequences for which `is` returns true.
     pub fn held_only_by(&self, is: impl Fn(usize) -> bool) -> [usize; 2] {
         Pool::ALL.map(|pool| {
             let mut counts = self.pools[pool as usize].counts.clone();
@@ -362,18 +363,18 @@ impl Pages {
         })
     }
 
-    /// Whether [`Pages::take_changes`] would give any.
+    /// Whether [`Pages::take_changes`] would return any.
     #[inline]
     pub fn have_changed(&self) -> bool {
         !self.changes.is_empty()
     }
 
-    /// What has changed of the page tables since the last call, the oldest first.
+    /// The changed entries of the page tables since the last call, oldest first.
     pub fn take_changes(&mut self) -> std::vec::Drain<'_, PageChange> {
         self.changes.drain(..)
     }
 
-    /// How many pages more than one sequence has.
+    /// The number of pages that more than one sequence holds.
     #[cfg(any(test, feature = "testing"))]
     pub fn shared(&self) -> usize {
         self.pools.iter().flat_map(|pool| &pool.counts).filter(|count| **count > 1).count()

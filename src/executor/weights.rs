@@ -1,4 +1,4 @@
-//! From checkpoint to weight buffers: reads each tensor's rows straight into their final place in memory.
+//! Fills weight buffers from a checkpoint: reads each tensor's rows straight into their final place in memory.
 
 use crate::model::checkpoint::Checkpoint;
 use crate::model::{TensorId, WeightFormat};
@@ -17,7 +17,7 @@ const CHUNK: usize = 1 << 20;
 pub struct Progress {
     done: AtomicU64,
     total: AtomicU64,
-    /// Questions of tuning that are open, and the milliseconds that they may take.
+    /// Number of pending measurements of tuning, and their estimated milliseconds.
     tuning: [AtomicU64; 2],
     pub(crate) cancel: Cancel,
 }
@@ -33,7 +33,7 @@ impl Progress {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Bytes of weights that are loaded in the end; 0 as long as that is not known.
+    /// Bytes of weights to load in total; 0 until known.
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
@@ -42,7 +42,7 @@ impl Progress {
         self.total.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Questions of tuning that are open, and the seconds that they may take; `None` if none is.
+    /// Number of pending measurements of tuning, and their estimated seconds; `None` if there are none.
     pub fn tuning(&self) -> Option<(u64, f64)> {
         let [open, milliseconds] = [0, 1].map(|i| self.tuning[i].load(Ordering::Relaxed));
         (open > 0).then_some((open, milliseconds as f64 * 1e-3))

@@ -1,7 +1,7 @@
-//! Memory of zeros that takes none until it is written to.
+//! Zeroed memory that becomes resident only when written.
 //!
-//! The allocator's own zeroed memory is not always so: what was freed before is zeroed by hand, and up to 32 MB are taken from
-//! there. A KV cache that follows weights would be resident as a whole.
+//! The allocator's zeroed memory does not guarantee that: it clears up to 32 MB of freed memory by hand. A KV cache
+//! allocated after weights were freed would be resident as a whole.
 
 use crate::error::{Setting, text};
 use crate::{Error, Result};
@@ -10,10 +10,10 @@ use memmap2::MmapMut;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// A slice of zeros, of pages of its own.
+/// A slice of zeros in its own pages.
 #[derive(Debug)]
 pub(crate) struct Zeroed<T> {
-    /// Nothing where there is nothing in the slice.
+    /// `None` for an empty slice.
     pages: Option<MmapMut>,
     bytes: usize,
     of: PhantomData<T>,
@@ -25,7 +25,7 @@ impl<T> Default for Zeroed<T> {
     }
 }
 
-/// So many zeros. Refused if they cannot be had; `what` they are for.
+/// A slice of `len` zeros; `what` names its purpose in the error. Refused if there is not enough memory.
 pub(crate) fn zeroed<T: Pod>(len: usize, what: &str) -> Result<Zeroed<T>> {
     let bytes = len.checked_mul(size_of::<T>());
     let pages = match bytes {
@@ -46,8 +46,8 @@ pub(crate) fn zeroed<T: Pod>(len: usize, what: &str) -> Result<Zeroed<T>> {
 }
 
 impl<T> Zeroed<T> {
-    /// Asks for large pages, as far as whole ones fit: for what is written as a whole, and read so again and again. Where the
-    /// system has none to give, pages are as they were.
+    /// Asks the system for large pages over the whole ones in the slice: for data that is written once as a whole and
+    /// then read repeatedly. If the system has none, the pages stay small.
     pub(crate) fn ask_for_large_pages(&self) {
         #[cfg(target_os = "linux")]
         if let Some(pages) = &self.pages {
@@ -75,10 +75,10 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// Environment variable for a process of its own: what other tests allocate meanwhile does not count there.
+    /// Set in a process of its own, in which the allocations of other tests do not count.
     const CHILD: &str = "KILN_TEST_ZEROED";
 
-    /// A KV cache of up to 32 MB was resident as a whole once weights had been freed.
+    /// Regression: a KV cache of up to 32 MB was resident as a whole once weights had been freed.
     #[test]
     fn zeros_take_memory_once_they_are_written_to() {
         if std::env::var_os(CHILD).is_none() {
@@ -90,7 +90,7 @@ mod tests {
             return assert!(own.status.success(), "{}", String::from_utf8_lossy(&own.stdout));
         }
         const LEN: usize = 12 << 20;
-        // What makes the allocator keep 24 MB for the next that asks.
+        // After this, the allocator keeps 24 MB for the next allocation.
         let (first, behind) = (vec![1u8; 2 * LEN], vec![1u8; 1 << 10]);
         drop(first);
         let (first, between) = (vec![1u8; 2 * LEN], vec![1u8; 1 << 10]);
