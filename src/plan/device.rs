@@ -1,4 +1,5 @@
-//! What replaying on a device needs beside weights and KV cache: its arena, and where results and uploads pass through.
+//! The memory that replaying on a device needs beside weights and KV cache: the arena, and staging for results and
+//! uploads.
 
 use super::Needs;
 use crate::lower::layout::GpuLayout;
@@ -6,20 +7,20 @@ use crate::schedule::Schedule;
 use crate::schedule::kv::Pool;
 use crate::schedule::layout::ALIGN;
 
-/// Bytes of the buffer that uploads pass through where the host cannot map the device's memory.
+/// Bytes of the staging buffer for uploads, if the host cannot map the device's memory.
 pub(crate) const STAGING_BYTES: u64 = 64 << 20;
-/// Slots of results: one for the pass that is done, one for the pass that runs.
+/// Slots of results: one for the finished pass, one for the running pass.
 pub(crate) const SLOTS: usize = 2;
 /// Most bytes of a page that are copied at a time. A copy takes some tens of microseconds beside the time of its bytes.
 const PIECE_BYTES: u64 = 4 << 20;
 
 impl Needs {
-    /// The needs of replaying on a device. `staged`: the host cannot map the device's memory, or not through its caches;
-    /// uploads and later logits then pass through staging. The step state and pages of the KV cache always do.
+    /// The memory needs of replaying on a device. `staged`: the host cannot map the device's memory, or only uncached;
+    /// uploads and logits then go through staging. The step state and pages of the KV cache always do.
     pub fn on_device(schedule: &Schedule, staged: bool) -> Needs {
         let piece = piece_bytes(schedule);
         let all = schedule.extent.head_rows;
-        // Uploads are over before there are results.
+        // Uploads end before there are results, so they share the memory.
         let passing = match staged {
             true => STAGING_BYTES.max(logits_bytes(schedule, all) + piece),
             false => piece,
@@ -39,7 +40,7 @@ pub(crate) fn logits_bytes(schedule: &Schedule, rows: usize) -> u64 {
     4 * (rows * schedule.logits.stride) as u64
 }
 
-/// Bytes of what a choice finds in `rows` head rows.
+/// Bytes of the sample results of `rows` head rows.
 pub(crate) fn found_bytes(schedule: &Schedule, rows: usize) -> u64 {
     4 * (rows * schedule.found.stride) as u64
 }

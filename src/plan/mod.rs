@@ -15,7 +15,7 @@ use crate::schedule::step::WeightBuffer;
 use crate::schedule::{Extent, Pool, Schedule};
 use crate::{Error, Result};
 
-/// What a region of memory is for.
+/// The purpose of a region of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// One of the weight buffers.
@@ -24,7 +24,7 @@ pub enum Purpose {
     Kv(Pool, usize),
     /// Activations and step state.
     Arena,
-    /// Host-mapped memory for uploads, and for logits where the host cannot read the arena at speed.
+    /// Host-mapped memory for uploads, and for logits if the host cannot read the arena at speed.
     Staging,
 }
 
@@ -56,7 +56,7 @@ impl Purpose {
 /// One planned allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Region {
-    /// What it is for.
+    /// Its purpose.
     pub purpose: Purpose,
     /// Bytes.
     pub bytes: u64,
@@ -66,7 +66,7 @@ pub struct Region {
     pub offset: u64,
 }
 
-/// What an executor needs besides weights and KV, in bytes.
+/// The bytes that an executor needs besides weights and KV.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Needs {
     /// The arena: the schedule's slots, and any that the executor adds.
@@ -82,10 +82,10 @@ impl Needs {
     }
 }
 
-/// Where each byte goes.
+/// The place of each byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// The memory that was planned for.
+    /// The device's memory.
     pub memory: DeviceMemory,
     /// Every allocation.
     pub regions: Vec<Region>,
@@ -136,9 +136,9 @@ impl Plan {
         Ok(Plan { memory: memory.clone(), regions })
     }
 
-    /// The schedule for `extent` that fits `memory`, and its plan: with the whole KV cache, or where that does not fit and
-    /// `extent` leaves its size open, with the largest that does. That holds one sequence of the whole context at least, so
-    /// that nobody's context is cut short where he is alone.
+    /// The schedule for `extent` that fits `memory`, and its plan: with the whole KV cache, or if that does not fit and
+    /// `extent` leaves its size open, with the largest that fits. It holds at least one sequence of the whole context,
+    /// so that a single sequence is never cut short.
     ///
     /// # Errors
     /// As [`Plan::place`].
@@ -163,8 +163,7 @@ impl Plan {
         Ok(fits)
     }
 
-    /// The most tokens of KV, of all sequences together, with which the schedule for `extent` fits `memory`; 0 if it fits
-    /// with none.
+    /// The most tokens of KV, over all sequences, with which the schedule for `extent` fits `memory`; 0 if none fits.
     pub fn room(extent: Extent, memory: &DeviceMemory, build: impl Fn(Extent) -> (Schedule, Needs)) -> usize {
         let fits = |pages: usize| {
             let (schedule, needs) = build(Extent { kv_tokens: Some(pages * PAGE), ..extent });
@@ -184,13 +183,14 @@ impl Plan {
         self.regions.iter().map(|r| r.bytes).sum()
     }
 
-    /// Bytes by kind, in the order weights, KV cache, arena, staging; kinds without bytes are left out.
+    /// Bytes by kind, in the order weights, KV cache, arena, staging, without empty kinds.
     pub fn sums(&self) -> Vec<(&'static str, u64)> {
         self::sums(self.regions.iter().map(|r| (r.purpose, r.bytes)))
     }
 }
 
-/// The most of `few..many` pages that fit, if more never fit where fewer do not. `few` do or are taken to, `many` do not.
+/// The most pages from `few` up to, but not including, `many` that fit, by bisection. `few` is assumed to fit, and
+/// `many` not to.
 fn most_pages(mut few: usize, mut many: usize, mut fits: impl FnMut(usize) -> bool) -> usize {
     while many - few > 1 {
         let middle = few + (many - few) / 2;
@@ -218,7 +218,7 @@ fn place(wanted: &[(Purpose, u64)], memory: &DeviceMemory) -> Option<Vec<usize>>
 fn hottest_first(wanted: &[(Purpose, u64)], memory: &DeviceMemory) -> Option<Vec<usize>> {
     let mut left: Vec<u64> = memory.heaps.iter().map(|h| h.available).collect();
     let heap = |&(purpose, bytes): &(Purpose, u64)| {
-        // Staging is never hot: leave the device's own memory to what is hot.
+        // Staging is rarely accessed: the device's own memory is left to hotter regions.
         let device_first = purpose != Purpose::Staging && !(memory.unified && purpose == Purpose::Arena);
         let heap = (0..left.len())
             .filter(|&i| left[i] >= bytes && (!needs_host(purpose) || memory.heaps[i].host_visible))
@@ -229,12 +229,12 @@ fn hottest_first(wanted: &[(Purpose, u64)], memory: &DeviceMemory) -> Option<Vec
     wanted.iter().map(heap).collect()
 }
 
-/// Whether the host must be able to map it.
+/// Whether the host must be able to map the region.
 fn needs_host(purpose: Purpose) -> bool {
     matches!(purpose, Purpose::Arena | Purpose::Staging)
 }
 
-/// Bytes by kind; kinds without bytes are left out.
+/// Bytes by kind, without empty kinds.
 pub fn sums(regions: impl Iterator<Item = (Purpose, u64)> + Clone) -> Vec<(&'static str, u64)> {
     ["weights", "KV cache", "arena", "staging"]
         .into_iter()
@@ -284,7 +284,7 @@ fn refuse_allocation(purpose: Purpose, needed: u64, schedule: &Schedule, memory:
     )
 }
 
-/// Bytes of the matrices if all of them are in `format`, of which some may stay in a larger one.
+/// Bytes of the matrices if all are in `format`: a lower bound, since some may keep a larger one.
 fn least_weights(schedule: &Schedule, format: WeightFormat) -> u64 {
     let of = |tensor: &Placement| match tensor {
         Placement::Matrix(_, m) => format.matrix_bytes(m.rows, m.cols),
@@ -301,7 +301,7 @@ fn refuse_sum(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &DeviceMem
         Some(pool) => format!(", {} together", bytes(pool.available())),
         None => String::new(),
     };
-    // Smaller weights are no remedy where they are too large as well.
+    // A smaller weight format is no remedy if it does not fit either.
     let beside = wanted.iter().filter(|w| !matches!(w.0, Purpose::Weights(_)));
     let beside = beside.fold(0u64, |sum, w| sum.saturating_add(w.1));
     let mut smaller = std::iter::successors(schedule.weights.format().smaller(), |format| format.smaller());

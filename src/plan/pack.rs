@@ -1,10 +1,10 @@
-//! Packing allocations into heaps by search, for when filling the fastest heaps first does not fit.
+//! Packs allocations into heaps by search, for the case that filling the fastest heaps first fails.
 
 use crate::machine::heaps::Heap;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
-/// Limit on search steps. A real model needs far fewer, since its layers are alike.
+/// Limit on search steps. A real model needs far fewer, since its layers have equal sizes.
 const STEPS: usize = 200_000;
 
 /// The heap of each item. An item is its bytes and whether the host must map it. `None` if nothing fits within
