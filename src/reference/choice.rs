@@ -1,4 +1,4 @@
-//! What a choice other than argmax needs of a row's logits ([`crate::schedule::choice`]).
+//! The sample results of a row's logits ([`crate::schedule::choice`]), for choices other than argmax.
 
 use crate::executor::{slot_row, slot_row_mut};
 use crate::schedule::choice::{
@@ -7,7 +7,7 @@ use crate::schedule::choice::{
 };
 use crate::schedule::step::Slot;
 
-/// What a row asks for, and which of its tokens are eligible.
+/// A row's sample request and its eligible logits.
 pub(crate) struct EligibleLogits<'a> {
     words: &'a [u32],
     allowed: &'a [u32],
@@ -15,7 +15,7 @@ pub(crate) struct EligibleLogits<'a> {
 }
 
 impl<'a> EligibleLogits<'a> {
-    /// `None` if the row asks for nothing.
+    /// `None` if the row has no request.
     pub(crate) fn of(arena: &'a [f32], x: Slot, ask: Slot, allowed: Slot, r: usize) -> Option<EligibleLogits<'a>> {
         let words: &[u32] = &bytemuck::cast_slice(slot_row(arena, ask, r))[..ASK_WORDS];
         let allowed = bytemuck::cast_slice(slot_row(arena, allowed, r));
@@ -30,7 +30,7 @@ impl<'a> EligibleLogits<'a> {
         &self.words[EDIT_IDS..][..(self.words[EDITS] as usize).min(MOST_EDITS)]
     }
 
-    /// A block's logits: those of eligible tokens, −∞ for the others and after the last one.
+    /// A block's logits, with −∞ for tokens that are not eligible and past the vocabulary's end.
     pub(crate) fn block(&self, block: usize) -> [f32; BLOCK] {
         let first = block * BLOCK;
         let own = &self.logits[first..self.logits.len().min(first + BLOCK)];
@@ -67,7 +67,7 @@ impl<'a> EligibleLogits<'a> {
         (sums, tops)
     }
 
-    /// The eligible tokens of at least `floor`. `tops` has the largest logit of each part of each block.
+    /// The eligible tokens with logits of at least `floor`. `tops` has the largest logit of each part of each block.
     fn above(&self, floor: f32, tops: &[f32]) -> Vec<(u32, f32)> {
         let blocks = tops.chunks_exact(PARTS).enumerate();
         let blocks = blocks.filter(|(_, tops)| tops.iter().any(|top| *top >= floor && *top > f32::NEG_INFINITY));
@@ -80,7 +80,7 @@ impl<'a> EligibleLogits<'a> {
             .collect()
     }
 
-    /// The `want`-th largest of `values`; −∞ if they are fewer.
+    /// The `TOP_K`-th largest of `values`; −∞ if there are fewer.
     fn bound(&self, mut values: Vec<f32>) -> f32 {
         values.sort_unstable_by(|a, b| b.total_cmp(a));
         values.get(self.words[TOP_K] as usize - 1).copied().unwrap_or(f32::NEG_INFINITY)
@@ -97,7 +97,7 @@ pub(crate) fn block_sums(arena: &mut [f32], operands: [Slot; 3], sums: Slot, top
     write_sums(arena, sums, tops, r, &found);
 }
 
-/// Writes what [`EligibleLogits::sums`] has found in each block of row `r`.
+/// Writes the results of [`EligibleLogits::sums`] for each block of row `r`.
 pub(crate) fn write_sums(arena: &mut [f32], sums: Slot, tops: Slot, r: usize, found: &[([f32; 2], [f32; PARTS])]) {
     let row = slot_row_mut(arena, sums, r).chunks_exact_mut(2);
     row.zip(found).for_each(|(row, (sums, _))| row.copy_from_slice(sums));
@@ -105,7 +105,7 @@ pub(crate) fn write_sums(arena: &mut [f32], sums: Slot, tops: Slot, r: usize, fo
     row.zip(found).for_each(|(row, (_, tops))| row.copy_from_slice(tops));
 }
 
-/// Returns the row's next token, if it asks for the likeliest one alone and that is found.
+/// Returns the row's next token if its request is for the likeliest token alone and that is found.
 pub(crate) fn candidates(
     arena: &mut [f32],
     operands: [Slot; 3],
@@ -141,7 +141,7 @@ pub(crate) fn candidates(
     next
 }
 
-/// The block in which the part `unit` of all blocks' sums ends; `None` if `unit` is negative.
+/// The block in which the cumulative sum passes the share `unit` of the total; `None` if `unit` is negative.
 fn pick(sums: &[f32], scale: f32, unit: f32) -> Option<usize> {
     let peak = sums.iter().step_by(2).copied().fold(f32::NEG_INFINITY, f32::max);
     let weights: Vec<f32> =
