@@ -1,4 +1,4 @@
-//! From a model's shape to its schedule: the steps of `docs/gemma3.md`'s forward pass, layer by layer.
+//! Builds the schedule from a model's shape: the steps of `docs/gemma3.md`'s forward pass, layer by layer.
 
 use super::choice;
 use super::kv::{KvLayer, KvLayout};
@@ -13,26 +13,26 @@ pub struct Extent {
     pub context: usize,
     /// Rows of the largest pass: the prefill chunk, or the batch if that is larger.
     pub max_rows: usize,
-    /// Rows of logits that one replay of the head makes.
+    /// Rows of logits that one replay of the head computes.
     pub head_rows: usize,
-    /// Number of sequences; each has its own pages of the KV cache.
+    /// Number of sequences, each with its own page tables.
     pub sequences: usize,
     /// Element type of the KV cache on a device.
     pub kv: KvType,
-    /// Tokens that the KV cache has room for, of all sequences together. `None`: as many as all contexts have.
+    /// Tokens that the KV cache has room for, over all sequences. `None`: room for every sequence's whole context.
     pub kv_tokens: Option<usize>,
 }
 
-/// The fixed list of steps of one forward pass, and where its operands lie. Every executor runs this same list.
+/// The fixed list of steps of one forward pass, and the places of its operands. Every executor runs this list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
     /// The model.
     pub shape: Shape,
     /// The sizes that the schedule was built for.
     pub extent: Extent,
-    /// Where the weights lie.
+    /// The weights' places.
     pub weights: WeightLayout,
-    /// Where activations and step state lie.
+    /// The places of activations and step state.
     pub arena: ArenaLayout,
     /// The pools of KV pages.
     pub kv: KvLayout,
@@ -44,11 +44,11 @@ pub struct Schedule {
     pub normed: Slot,
     /// `[head_rows, vocab]`.
     pub logits: Slot,
-    /// What the host asks of each head row's logits ([`choice::SampleRequest`]), `[head_rows, ASK_WORDS]` of u32.
+    /// Each head row's sample request ([`choice::SampleRequest`]), `[head_rows, ASK_WORDS]` of u32.
     pub ask: Slot,
-    /// The tokens that each head row allows, a bit each, `[head_rows, vocab / 32]` of u32.
+    /// Each head row's allowed tokens, a bit each, `[head_rows, vocab / 32]` of u32.
     pub allowed: Slot,
-    /// What is found in each head row's logits ([`choice::SampleResult`]), `[head_rows, found_words]` of u32.
+    /// Each head row's sample result ([`choice::SampleResult`]), `[head_rows, found_words]` of u32.
     pub found: Slot,
     /// All steps, in an order that satisfies `after`; a segment's steps are contiguous.
     pub steps: Vec<Step>,
@@ -241,7 +241,7 @@ fn push_attention(b: &mut Builder, shape: &Shape, weights: &WeightLayout, kv: Kv
     push("pre_ffn_norm", Op::RmsNorm { x: s.residual, weight: w.pre_ffn_norm, eps, out: s.normed });
 }
 
-/// The products of stacked tensors: one, or where their formats differ one for each run of a format, into its columns.
+/// The products of stacked tensors: one, or if their formats differ one for each run of a format, into its columns.
 fn products(parts: &[Matrix], x: Slot, out: Slot) -> impl Iterator<Item = Op> + '_ {
     parts.iter().scan(0, move |first, &weight| {
         let out = out.columns(*first, weight.rows);

@@ -1,51 +1,52 @@
-//! What passes between the host and a pass when the host chooses tokens otherwise than by argmax: for each head row, what
-//! the host asks of the logits, and what the pass finds in them. Both lie in the arena, as u32 words.
+//! Sample requests and results: the data between the host and a pass when the host chooses tokens otherwise than by
+//! argmax. For each head row, the host's request names what it needs of the logits, and the pass returns the result.
+//! Both lie in the arena, as u32 words.
 //!
-//! A row's tokens are divided into those that the host reads for itself (it changes their logits, by a penalty or a bias)
-//! and the *eligible* ones: the others, if they are allowed and their logit is above −∞. What is found covers the eligible
-//! tokens; the edited ones' logits come beside it.
+//! A row's tokens are divided into edited ones, whose logits the host changes by a penalty or a bias, and *eligible*
+//! ones: the others, if they are allowed and their logit is above −∞. The result covers the eligible tokens, and lists
+//! the edited ones' logits separately.
 
-/// Logits of a block. A block is what a draw over all tokens picks first.
+/// Logits of a block. A draw over all tokens first picks a block.
 pub const BLOCK: usize = 1024;
 /// Parts of a block: part `g` has its elements `g, g + PARTS, …`. The candidates are found among the parts with the largest
 /// maxima.
 pub const PARTS: usize = 16;
-/// Most tokens that a row can be asked for.
+/// Largest `top_k` of a request.
 pub const MOST_TOP_K: usize = 256;
-/// Most tokens that are listed: a bound that lets the wanted ones through lets a few more through.
+/// Most tokens of the list. It is longer than [`MOST_TOP_K`], since the bound that admits the requested tokens admits a
+/// few more.
 pub const MOST_LISTED: usize = 512;
-/// Most tokens of a row whose logits the host reads for itself.
+/// Most edited tokens of a row.
 pub const MOST_EDITS: usize = 384;
 
-/// Word of an ask: how many of the likeliest tokens are asked for; 0 where the row takes its argmax, and nothing is
-/// found.
+/// Request word: the number of likeliest tokens requested; 0 if the row takes its argmax and has no result.
 pub const TOP_K: usize = 0;
-/// Word of an ask: f32, multiplies the logits in the sums.
+/// Request word: f32, multiplies the logits in the sums.
 pub const SCALE: usize = 1;
-/// Word of an ask: f32 in [0, 1], where in the sum of all blocks the picked block lies; negative for none.
+/// Request word: f32 in [0, 1], the picked block's place in the sum of all blocks; negative to pick none.
 pub const UNIT: usize = 2;
-/// Word of an ask: 1 where only the tokens in the row's set are allowed.
+/// Request word: 1 if only the tokens in the row's set are allowed.
 pub const MASKED: usize = 3;
-/// Word of an ask: number of edits.
+/// Request word: number of edits.
 pub const EDITS: usize = 4;
-/// Word of an ask: the edits' first token id.
+/// Request word: the edits' first token id.
 pub const EDIT_IDS: usize = 8;
-/// Words of an ask.
+/// Words of a request.
 pub const ASK_WORDS: usize = EDIT_IDS + MOST_EDITS;
 
-/// Word of what is found: how many tokens are listed. More than [`MOST_LISTED`]: there was no room, and none is.
+/// Result word: number of listed tokens. If it exceeds [`MOST_LISTED`], the list is empty.
 pub const COUNT: usize = 0;
-/// Word of what is found: f32; every eligible token of at least this logit is listed. −∞: all are.
+/// Result word: f32; every eligible token of at least this logit is listed. −∞: all are.
 pub const FLOOR: usize = 1;
-/// Word of what is found: the picked block; `u32::MAX` for none.
+/// Result word: the picked block; `u32::MAX` for none.
 pub const PICKED: usize = 2;
-/// Word of what is found: the list's first entry, each a token id and its logit, in any order.
+/// Result word: the list's first entry, each a token id and its logit, in any order.
 pub const LIST: usize = 4;
-/// Word of what is found: the first edit's logit.
+/// Result word: the first edit's logit.
 pub const EDITED: usize = LIST + 2 * MOST_LISTED;
-/// Word of what is found: the first logit of the picked block.
+/// Result word: the first logit of the picked block.
 pub const PICKED_LOGITS: usize = EDITED + MOST_EDITS;
-/// Word of what is found: block 0's largest eligible logit, then its sum; the other blocks follow.
+/// Result word: block 0's largest eligible logit, then its sum; the other blocks follow.
 pub const SUMS: usize = PICKED_LOGITS + BLOCK;
 
 /// Blocks of a vocabulary.
@@ -53,7 +54,7 @@ pub fn blocks(vocab: usize) -> usize {
     vocab.div_ceil(BLOCK)
 }
 
-/// Words of what is found in a row.
+/// Words of a row's result.
 pub fn found_words(vocab: usize) -> usize {
     SUMS + 2 * blocks(vocab)
 }
@@ -63,7 +64,7 @@ pub fn set_words(vocab: usize) -> usize {
     vocab.div_ceil(32)
 }
 
-/// What the host asks of a head row's logits, to be filled in. It may lie in memory that the host should not read.
+/// A head row's sample request, to be filled in. It may lie in memory that is slow for the host to read.
 pub struct SampleRequest<'a> {
     words: &'a mut [u32],
     allowed: &'a mut [u32],
@@ -71,24 +72,24 @@ pub struct SampleRequest<'a> {
 }
 
 impl<'a> SampleRequest<'a> {
-    /// An ask for nothing. `words`: [`ASK_WORDS`]; `allowed`: [`set_words`].
+    /// An empty request. `words`: [`ASK_WORDS`]; `allowed`: [`set_words`].
     pub fn new(words: &'a mut [u32], allowed: &'a mut [u32]) -> SampleRequest<'a> {
         words[TOP_K] = 0;
         SampleRequest { words, allowed, is_set: false }
     }
 
-    /// Whether anything is asked for.
+    /// Whether the request has been set.
     pub fn is_set(&self) -> bool {
         self.is_set
     }
 
-    /// Asks for the `top_k` likeliest tokens, at most [`MOST_TOP_K`], and for each block's sum of `exp(scale * logit)`;
-    /// with `unit`, for the logits of the block in which that part of all sums ends. `edits`, at most [`MOST_EDITS`],
-    /// are the tokens that the host reads for itself; `allowed` is the set of allowed tokens, a bit each.
+    /// Requests the `top_k` likeliest tokens, at most [`MOST_TOP_K`], and each block's sum of `exp(scale * logit)`;
+    /// with `unit`, also the logits of the block in which that share of all sums ends. `edits`, at most [`MOST_EDITS`],
+    /// are the tokens whose logits the host changes; `allowed` is the set of allowed tokens, a bit each.
     ///
     /// With a `top_k` of 1, no `unit` and no edits, the pass takes the likeliest eligible token itself, the lowest of
-    /// equals: it becomes the row's [`crate::executor::Executor::next`] in the argmax's place. Where none is eligible,
-    /// or more are equal than are listed, that stays the argmax ([`SampleResult::has_likeliest`]).
+    /// equals: it becomes the row's [`crate::executor::Executor::next`] in the argmax's place. If no token is eligible,
+    /// or more are equal than the list holds, the argmax stays ([`SampleResult::has_likeliest`]).
     pub fn set(
         &mut self,
         top_k: usize,
@@ -115,14 +116,14 @@ impl<'a> SampleRequest<'a> {
     }
 }
 
-/// What was found in a head row's logits.
+/// A head row's sample result.
 #[derive(Clone, Copy)]
 pub struct SampleResult<'a> {
     words: &'a [u32],
 }
 
 impl<'a> SampleResult<'a> {
-    /// What is found in a row, [`found_words`].
+    /// Wraps a row's result, [`found_words`] long.
     pub fn new(words: &'a [u32]) -> SampleResult<'a> {
         SampleResult { words }
     }
@@ -135,8 +136,8 @@ impl<'a> SampleResult<'a> {
         (count <= MOST_LISTED).then(|| entries.map(|entry| (entry[0], f32::from_bits(entry[1]))))
     }
 
-    /// Whether a row that asks for the likeliest token alone has it as its next: one is listed, no more are as likely than
-    /// there is room for, and every logit is sound.
+    /// Whether the row's next token is its likeliest eligible one: at least one token is listed, the list has room for
+    /// all equal ones, and every logit is sound.
     pub fn has_likeliest(self) -> bool {
         (1..=MOST_LISTED).contains(&(self.words[COUNT] as usize)) && self.is_sound()
     }
@@ -146,7 +147,7 @@ impl<'a> SampleResult<'a> {
         self.sums().all(|(largest, sum)| largest < f32::INFINITY && sum < f32::INFINITY)
     }
 
-    /// The least logit of which every eligible token is listed; −∞ if all are.
+    /// The logit down to which every eligible token is listed; −∞ if all are.
     pub fn floor(self) -> f32 {
         f32::from_bits(self.words[FLOOR])
     }
@@ -156,8 +157,8 @@ impl<'a> SampleResult<'a> {
         f32::from_bits(self.words[EDITED..PICKED_LOGITS][i])
     }
 
-    /// Each block's largest eligible logit, and the sum of `exp(scale * (logit - largest))` over the eligible tokens. −∞ and
-    /// 0 where there is none. NaN where any logit of the block is NaN or +∞.
+    /// Each block's largest eligible logit, and the sum of `exp(scale * (logit - largest))` over the eligible tokens.
+    /// −∞ and 0 for a block without any. NaN if any logit of the block is NaN or +∞.
     pub fn sums(self) -> impl Iterator<Item = (f32, f32)> + 'a {
         self.words[SUMS..].chunks_exact(2).map(|block| (f32::from_bits(block[0]), f32::from_bits(block[1])))
     }

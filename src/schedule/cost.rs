@@ -1,4 +1,4 @@
-//! The bytes that a step moves and the operations that it computes; the roofline is drawn from them.
+//! The bytes that a step moves and the operations that it computes, from which the roofline is drawn.
 
 use super::build::Schedule;
 use super::choice;
@@ -64,9 +64,9 @@ pub enum PassShape {
         depth: usize,
         /// Whether the chunk's last row is a head row.
         ends: bool,
-        /// Sequences beside it.
+        /// Sequences beside the chunk.
         sequences: usize,
-        /// Position of each of their rows.
+        /// Position of each of the sequences' rows.
         beside: usize,
     },
     /// The next row of each of `sequences` sequences and the drafted ones after it, all of them head rows.
@@ -75,7 +75,7 @@ pub enum PassShape {
         sequences: usize,
         /// Rows of all sequences together.
         rows: usize,
-        /// Position of each one's first row.
+        /// Position of each sequence's first row.
         depth: usize,
     },
 }
@@ -89,7 +89,7 @@ impl PassShape {
         }
     }
 
-    /// Rows whose logits are wanted: the last of a prefill, all of a decode and of a draft.
+    /// Rows whose logits are computed: the last of a prefill, all of a decode and of a draft.
     fn head_rows(self) -> u64 {
         match self {
             PassShape::Prefill { .. } => 1,
@@ -108,7 +108,7 @@ impl PassShape {
                 (n, n)
             }
             PassShape::Verify { sequences, rows, depth } => {
-                // As if the rows were spread evenly.
+                // Approximates the rows as evenly spread over the sequences.
                 let (each, longer) = (rows / sequences, rows % sequences);
                 let of = |rows| PassShape::Prefill { rows, depth }.keys(window);
                 let ((few, some), (more, others)) = (of(each), of(each + 1));
@@ -172,7 +172,7 @@ pub fn step_cost(step: &Step, pass: PassShape) -> Cost {
         Op::GatedGelu { gate, up, out } => c.activation_bytes = f32s(gate.width + up.width + out.width),
         Op::Argmax { x } => c.activation_bytes = f32s(x.width),
         Op::BlockSums { x, sums, tops, .. } => c.activation_bytes = f32s(x.width + sums.width + tops.width),
-        // The parts that hold the candidates, and what is written.
+        // The parts with the candidates, and the output.
         Op::Candidates { tops, found, .. } => {
             c.activation_bytes = f32s(tops.width + choice::MOST_TOP_K * choice::BLOCK / choice::PARTS + found.width);
         }

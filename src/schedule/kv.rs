@@ -1,10 +1,11 @@
 //! The KV cache: pools of pages.
 //!
-//! A page holds [`PAGE`] consecutive positions of one sequence, for all layers of its pool. A layer's part of it is
-//! contiguous, `[K, V][kv_heads][PAGE][padded head_dim]`, so that a DMA engine can read it. On the host a page's parts follow
-//! each other. On a device the pages of a pool are in blocks, each an allocation: `[layer][page of the block]` parts, so that
-//! pages that follow each other lie one part apart in each layer, and a DMA engine reads a run of them at once. Each sequence
-//! has a page table in the arena for each pool: the page of positions `PAGE * n ..` is entry `n % entries`.
+//! A page holds [`PAGE`] consecutive positions of one sequence, for all layers of its pool. A layer's part of a page is
+//! contiguous, `[K, V][kv_heads][PAGE][padded head_dim]`, so that a DMA engine can read it. On the host a page's parts
+//! follow each other. On a device the pages of a pool are in blocks, each an allocation: `[layer][page of the block]`
+//! parts, so that pages that follow each other lie one part apart in each layer, and a DMA engine reads a run of them
+//! at once. Each sequence has a page table in the arena for each pool: the page of positions `PAGE * n ..` is entry `n
+//! % entries`.
 
 use super::step::KvType;
 use crate::model::{LayerKind, Shape};
@@ -13,16 +14,16 @@ use std::ops::Range;
 
 /// Positions of a page.
 pub const PAGE: usize = 64;
-/// Usual bytes of a block of pages, unless one page is larger. Drivers limit the size of an allocation, of 1 GiB at least in
-/// Vulkan, and also their number.
+/// Usual bytes of a block of pages, unless one page is larger. Drivers limit the number of allocations, and the size of
+/// each (Vulkan allows at least 1 GiB).
 const BLOCK_BYTES: u64 = 512 << 20;
 
-/// Which layers a page is for.
+/// The kinds of layer that have pages of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Pool {
     /// Global layers, which see every position.
     Global,
-    /// Local layers, which see those in their window.
+    /// Local layers, which see the positions in their window.
     Local,
 }
 
@@ -46,7 +47,7 @@ pub struct KvLayer {
     pub layer: usize,
     /// The pool of its pages.
     pub pool: Pool,
-    /// Its place among the pool's layers.
+    /// Its index among the pool's layers.
     pub place: usize,
     /// Key (and value) heads.
     pub kv_heads: usize,
@@ -58,7 +59,8 @@ pub struct KvLayer {
     pub entries: usize,
     /// Most positions of a sequence.
     pub context: usize,
-    /// Pages of a block: as many parts lie on a device between a page's part of this layer and that of the pool's next one.
+    /// Pages of a block. On a device, that many parts lie between a page's part of this layer and its part of the
+    /// pool's next layer.
     pub block_pages: usize,
 }
 
@@ -97,11 +99,11 @@ pub struct PoolLayout {
     pub most: usize,
     /// Bytes of a page.
     pub page_bytes: u64,
-    /// Bytes of a position's part of it for one head's keys, or values.
+    /// Bytes of one position's keys, or values, of one head.
     pub position_bytes: usize,
     /// Bytes of a layer's part of a page.
     pub part_bytes: u64,
-    /// Pages of a block. All blocks have as many, so that layers are as far apart in each.
+    /// Pages of a block. All blocks have equally many, so that the distance between layers is the same in each.
     pub block_pages: usize,
 }
 
@@ -111,7 +113,7 @@ impl PoolLayout {
         self.most.next_power_of_two()
     }
 
-    /// How many blocks the pages are in.
+    /// Number of blocks.
     pub fn blocks(&self) -> usize {
         self.pages / self.block_pages
     }
@@ -121,13 +123,13 @@ impl PoolLayout {
         self.page_bytes.saturating_mul(self.block_pages as u64)
     }
 
-    /// The block that a page is in on a device, and the bytes from its start to the page's part of the pool's first layer.
+    /// The block of a page on a device, and the bytes from its start to the page's part of the pool's first layer.
     pub fn in_block(&self, page: usize) -> (usize, u64) {
         (page / self.block_pages, (page % self.block_pages) as u64 * self.part_bytes)
     }
 
-    /// Where a range of a page's bytes, as they follow each other on the host, lies on a device: pieces of bytes from the
-    /// start of the page's block, in order. Each lies in one layer's part.
+    /// The places on a device of a range of a page's bytes in host order: ranges of bytes from the start of the page's
+    /// block, in order. Each lies in one layer's part.
     pub fn pieces(&self, page: usize, bytes: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
         let (part, stride) = (self.part_bytes, self.part_bytes * self.block_pages as u64);
         let (_, start) = self.in_block(page);
@@ -138,7 +140,7 @@ impl PoolLayout {
         })
     }
 
-    /// Clears what a page's bytes hold of positions after its first `positions`.
+    /// Clears the bytes of a page for positions after its first `positions`.
     pub fn clear_behind(&self, page: &mut [u8], positions: usize) {
         for head in page.chunks_exact_mut(PAGE * self.position_bytes) {
             head[positions.min(PAGE) * self.position_bytes..].fill(0);
@@ -151,9 +153,9 @@ impl PoolLayout {
 pub struct KvLayout([PoolLayout; 2]);
 
 impl KvLayout {
-    /// The pools of `shape` for `extent`. A sequence of the local pool holds the pages that a pass of most rows sees, and
-    /// one for a row ahead. Each of its local pages has a global one beside it, so that there are never more wanted. There
-    /// are as many more as make all blocks alike: mostly none.
+    /// The pools of `shape` for `extent`. A sequence of the local pool holds the pages that the largest pass sees, and
+    /// one for a row ahead. The local pool never needs more pages than the global one, since each of a sequence's local
+    /// pages has a global counterpart. The number of pages is rounded up to whole blocks, mostly by none.
     pub fn new(shape: &Shape, extent: &Extent) -> KvLayout {
         let layer = KvLayer::new(shape, extent, 0, 0, None);
         let whole = extent.context.div_ceil(PAGE);
@@ -180,17 +182,17 @@ impl KvLayout {
         &self.0[pool as usize]
     }
 
-    /// Tokens that there is room for, of all sequences together.
+    /// Tokens that the pages have room for, over all sequences.
     pub fn tokens(&self) -> usize {
         self.pool(Pool::Global).pages.saturating_mul(PAGE)
     }
 
-    /// Whether a sequence that is alone can be as long as the context.
+    /// Whether a single sequence can be as long as the context.
     pub fn holds_one(&self) -> bool {
         self.0.iter().all(|pool| pool.pages >= pool.most)
     }
 
-    /// The same pages in the same blocks, of elements of another type.
+    /// The same pages in the same blocks, with another element type.
     pub(super) fn with_elements(&self, from: KvType, to: KvType) -> KvLayout {
         let scaled = |bytes: u64| bytes / from.bytes() as u64 * to.bytes() as u64;
         KvLayout(self.0.map(|pool| PoolLayout {
@@ -201,7 +203,7 @@ impl KvLayout {
         }))
     }
 
-    /// Takes away a pool's blocks after its first `blocks`.
+    /// Removes a pool's blocks after its first `blocks`.
     pub fn limit(&mut self, pool: Pool, blocks: usize) {
         let layout = &mut self.0[pool as usize];
         layout.pages = layout.pages.min(blocks * layout.block_pages);
@@ -213,9 +215,9 @@ impl KvLayout {
     }
 }
 
-/// Pages of each block of a pool of so many, at least: as many in a block as make the fewest too many, in blocks of at least
-/// half of their usual size. Where those are more than a hundredth, in blocks of up to the double of it: larger ones fill heaps
-/// less well.
+/// Pages of each block for a pool of at least `pages`. Of block sizes from half of the usual one up to it, this returns
+/// the one that adds the fewest surplus pages when the last block is filled. If the surplus is above a hundredth, block
+/// sizes up to twice the usual are tried as well; they fill heaps less well.
 fn block_pages(pages: usize, page_bytes: u64) -> usize {
     let usual = (BLOCK_BYTES / page_bytes.max(1)).max(1) as usize;
     if pages <= usual {
@@ -244,7 +246,7 @@ impl KvLayer {
         }
     }
 
-    /// Those of all layers, in order.
+    /// The KV layers of all layers, in order.
     pub(super) fn all(shape: &Shape, extent: &Extent, kv: &KvLayout) -> Vec<KvLayer> {
         let place = |layer: usize| shape.layers[..layer].iter().filter(|kind| **kind == shape.layers[layer]).count();
         let layers = 0..shape.layers.len();
@@ -293,7 +295,7 @@ mod tests {
         }
     }
 
-    /// A driver may have given fewer blocks than planned, and page ids are of those that it gave.
+    /// A driver may have allocated fewer blocks than planned; page ids then count the allocated ones.
     #[test]
     fn other_elements_have_the_same_pages_in_the_same_blocks() {
         let shape = presets::preset("gemma3-27b").unwrap();
@@ -345,7 +347,7 @@ mod tests {
         assert_eq!([1, 20, 40, 800].map(|pages| block_pages(pages, BLOCK_BYTES / 20)), [1, 20, 20, 20]);
         assert_eq!([23, 41, 802].map(|pages| block_pages(pages, BLOCK_BYTES / 20)), [23, 21, 11]);
         assert_eq!(block_pages(5, 3 * BLOCK_BYTES), 1);
-        // What is too many is little.
+        // The surplus of pages is small.
         for pages in 1..5_000_usize {
             let each = block_pages(pages, BLOCK_BYTES / 20);
             assert!(pages.next_multiple_of(each) - pages <= 1 + pages / 50, "{pages} {each}");

@@ -1,4 +1,4 @@
-//! Where the schedule's operands lie: tensors in weight buffers, activations and step state in the arena.
+//! The places of the schedule's operands: tensors in weight buffers, activations and step state in the arena.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,26 +14,26 @@ pub const ALIGN: u64 = 128;
 /// padding.
 const STATE_HEADER: usize = 8;
 
-/// The step state: what changes from token to token, as u32 words at the arena's start. The host writes it before a
-/// replay. Kernels read it.
+/// The step state: the data that changes from token to token, as u32 words at the arena's start. The host writes it
+/// before a replay. Kernels read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StateLayout {
     /// Rows of the largest pass.
     pub max_rows: usize,
-    /// Rows of logits that one replay of the head makes.
+    /// Rows of logits that one replay of the head computes.
     pub head_rows: usize,
 }
 
 impl StateLayout {
     /// Word index: live rows of the pass.
     pub const ROWS: usize = 0;
-    /// Word index: first row whose logits are wanted.
+    /// Word index: first row whose logits are computed.
     pub const HEAD_FIRST: usize = 1;
-    /// Word index: how many rows' logits are wanted.
+    /// Word index: number of rows whose logits are computed.
     pub const HEAD_ROWS: usize = 2;
-    /// Word index: set where a relayed dispatch gives up waiting. The pass's results are invalid then.
+    /// Word index: set by a relayed dispatch that gives up waiting. The pass's results are invalid then.
     pub const RELAY_TIMEOUT: usize = 3;
-    /// Word index: how many rows the pass begins with that stand at consecutive positions of one sequence.
+    /// Word index: number of rows at the pass's start that stand at consecutive positions of one sequence.
     pub const CHUNK: usize = 4;
 
     fn array(self, i: usize) -> usize {
@@ -55,12 +55,12 @@ impl StateLayout {
         self.array(2)
     }
 
-    /// Word index of head row 0's next token: its argmax, or the one that the row asked for.
+    /// Word index of head row 0's next token: its argmax, or the token of its sample request.
     pub fn next(self) -> usize {
         self.array(3)
     }
 
-    /// Word index of head row 0's flag: 1 where its argmax is a finite logit, else 0.
+    /// Word index of head row 0's flag: 1 if its argmax is a finite logit, else 0.
     pub fn finite(self) -> usize {
         self.next() + self.head_rows.next_multiple_of(4)
     }
@@ -71,8 +71,8 @@ impl StateLayout {
     }
 }
 
-/// Sequences' page tables of a pool: u64 `[sequences][entries]`. An entry is the address at which a page begins. Executors on
-/// the CPU keep tables of their own.
+/// Sequences' page tables of a pool: u64 `[sequences][entries]`. An entry is the address of a page's start. Executors
+/// on the CPU keep tables of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableLayout {
     /// Bytes from the arena's start.
@@ -114,7 +114,7 @@ impl ArenaLayout {
         ArenaLayout { state, tables, slots: Vec::new(), bytes }
     }
 
-    /// The name of the slot that a view is of, with the view's columns if it has not all: `qkv[128..192]`.
+    /// The name of a view's slot, with the view's columns if it has only some: `qkv[128..192]`.
     pub fn name_of(&self, view: Slot) -> String {
         let holds = |slot: &Slot| (slot.offset..slot.row(1)).contains(&view.offset);
         match self.slots.iter().find(|(_, slot)| holds(slot)) {
@@ -137,7 +137,7 @@ impl ArenaLayout {
     }
 }
 
-/// How one tensor of the checkpoint goes into its weight buffer.
+/// The place of one tensor of the checkpoint in its weight buffer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Placement {
     /// Rows of a matrix, possibly of a stacked one. `offset`, `scales` and `rows` are those of the tensor's own part.
@@ -177,7 +177,7 @@ pub struct BufferLayout {
     pub tensors: Vec<Placement>,
 }
 
-/// A layer's weights, where they lie in its buffer.
+/// The places of a layer's weights in its buffer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LayerWeights {
     /// `[hidden]`.
@@ -192,11 +192,11 @@ pub struct LayerWeights {
     pub q_norm: Vector,
     /// `[head_dim]`.
     pub k_norm: Vector,
-    /// Q, K and V stacked: `[q_width + 2 kv_width, hidden]`; a matrix for each run of them in one format.
+    /// Q, K and V stacked: `[q_width + 2 kv_width, hidden]`; one matrix for each run of equal formats.
     pub qkv: Vec<Matrix>,
     /// `[hidden, q_width]`.
     pub o: Matrix,
-    /// Gate and up stacked: `[2 ffn, hidden]`; two matrices where their formats differ.
+    /// Gate and up stacked: `[2 ffn, hidden]`; two matrices if their formats differ.
     pub gate_up: Vec<Matrix>,
     /// `[hidden, ffn]`.
     pub down: Matrix,
@@ -209,7 +209,7 @@ pub struct WeightLayout {
     pub buffers: Vec<BufferLayout>,
     /// `[vocab, hidden]`.
     pub embedding: Matrix,
-    /// `[vocab, hidden]`; the same as `embedding` where tied.
+    /// `[vocab, hidden]`; the same as `embedding` if tied.
     pub head: Matrix,
     /// `[hidden]`.
     pub final_norm: Vector,
@@ -253,7 +253,7 @@ impl Packer {
         v
     }
 
-    /// Stacks the rows of tensors next to each other that have one format.
+    /// Stacks the rows of consecutive tensors that have one format.
     fn stacked(&mut self, shape: &Shape, formats: &dyn Fn(TensorId) -> WeightFormat, ids: &[TensorId]) -> Vec<Matrix> {
         ids.chunk_by(|a, b| formats(*a) == formats(*b)).map(|ids| self.matrix(shape, formats(ids[0]), ids)).collect()
     }
@@ -286,8 +286,8 @@ impl Packer {
 }
 
 impl WeightLayout {
-    /// Places every tensor of `shape`. `formats` gives each tensor's weight format. Q, K and V are stacked, and gate and up,
-    /// but for those whose formats differ.
+    /// Places every tensor of `shape`. `formats` gives each tensor's weight format. Q, K and V are stacked, and gate
+    /// and up, as far as their formats are equal.
     ///
     /// # Panics
     /// If a format does not hold its tensor's rows ([`WeightFormat::holds`]).
@@ -337,7 +337,7 @@ impl WeightLayout {
         self.buffers.iter().map(|b| b.bytes).sum()
     }
 
-    /// The formats of the matrices, those of more bytes first. Each step's own format is [`Matrix::format`].
+    /// The formats of the matrices, those of more bytes first. Each matrix's own format is [`Matrix::format`].
     pub fn formats(&self) -> Vec<WeightFormat> {
         let mut bytes: BTreeMap<WeightFormat, u64> = BTreeMap::new();
         for tensor in self.buffers.iter().flat_map(|b| &b.tensors) {
@@ -350,7 +350,7 @@ impl WeightLayout {
         formats
     }
 
-    /// The format of most of the matrices' bytes.
+    /// The format with the most bytes of the matrices.
     pub fn format(&self) -> WeightFormat {
         self.formats().first().copied().unwrap_or(self.embedding.format)
     }
@@ -375,7 +375,7 @@ mod tests {
     use super::*;
     use crate::model::presets;
 
-    /// 16 bytes and a scale of 2 for each 32 weights of the layers, a byte for each of the embedding.
+    /// 16 bytes and a scale of 2 for each 32 weights of the layers, a byte for each of the embedding's.
     #[test]
     fn a_27b_in_int4_takes_15_8_gb() {
         let shape = presets::preset("27b").unwrap();

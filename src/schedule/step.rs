@@ -1,7 +1,7 @@
 //! The steps of a forward pass, as plain data.
 //!
-//! A step names its kernel (the [`Op`]) and its operands: slots of the arena, weights, a layer's KV. What changes from
-//! token to token (token ids, positions, the number of live rows) lies in the arena's step state instead.
+//! A step names its kernel (the [`Op`]) and its operands: slots of the arena, weights, a layer's KV. The data that
+//! changes from token to token (token ids, positions, the number of live rows) lies in the arena's step state instead.
 
 use super::kv::KvLayer;
 use crate::model::WeightFormat;
@@ -86,7 +86,7 @@ impl Slot {
 pub enum KvType {
     /// IEEE half, 2 bytes.
     F16,
-    /// bfloat16, 2 bytes: what the NPU multiplies.
+    /// bfloat16, 2 bytes: the type that the NPU multiplies.
     Bf16,
     /// f32, 4 bytes.
     F32,
@@ -119,7 +119,7 @@ impl KvType {
         }
     }
 
-    /// As schedules print it: `f16`, `bf16`, `f32`.
+    /// Its name in printed schedules: `f16`, `bf16`, `f32`.
     pub fn name(self) -> &'static str {
         match self {
             KvType::F16 => "f16",
@@ -129,12 +129,12 @@ impl KvType {
     }
 }
 
-/// Which of the pass's rows a step works on.
+/// The rows of the pass that a step works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rows {
     /// Every live row of the pass (state word `rows`).
     Pass,
-    /// The rows whose logits are wanted (state words `head_first`, `head_rows`).
+    /// The rows whose logits are computed (state words `head_first`, `head_rows`).
     Head,
 }
 
@@ -190,7 +190,7 @@ pub enum Op {
         k: Slot,
         /// `[rows, kv_heads * head_dim]`.
         v: Slot,
-        /// Where.
+        /// The destination.
         kv: KvLayer,
     },
     /// `out[r] = softmax(q[r] · K * scale) V` per head over the visible positions of `sequence[r]`, up to `position[r]`.
@@ -233,24 +233,24 @@ pub enum Op {
         /// `[rows, vocab]`.
         x: Slot,
     },
-    /// For each block of `x[r]`: the largest eligible logit and the sum of `exp(scale * (logit - largest))`, as
-    /// [`super::choice::SampleResult::sums`] says, and the largest of each of its parts. Rows that ask for nothing are
-    /// left out.
+    /// For each block of `x[r]`: the largest eligible logit and the sum of `exp(scale * (logit - largest))` (see
+    /// [`super::choice::SampleResult::sums`]), and the largest logit of each part. Rows without a sample request are
+    /// skipped.
     BlockSums {
         /// `[rows, vocab]`.
         x: Slot,
-        /// `[rows, ASK_WORDS]` of u32: what is asked.
+        /// `[rows, ASK_WORDS]` of u32: the sample requests.
         ask: Slot,
         /// `[rows, vocab / 32]` of u32: the set of allowed tokens.
         allowed: Slot,
         /// `[rows, blocks, 2]`: largest and sum.
         sums: Slot,
-        /// `[rows, blocks, PARTS]`: largest of a part; −∞ where none is eligible.
+        /// `[rows, blocks, PARTS]`: largest of a part; −∞ for a part without an eligible token.
         tops: Slot,
     },
     /// The list, the edited tokens' logits and the picked block of `x[r]` ([`super::choice::SampleResult`]). The list's
-    /// floor is the `want`-th largest part; where that lists too many, the `want`-th largest logit. Where the row asks
-    /// for the likeliest token alone ([`super::choice::SampleRequest::set`]), `next[r]` becomes that.
+    /// floor is the `top_k`-th largest part; if that lists too many, the `top_k`-th largest logit. If the request is
+    /// for the likeliest token alone ([`super::choice::SampleRequest::set`]), `next[r]` becomes that token.
     Candidates {
         /// `[rows, vocab]`.
         x: Slot,
@@ -262,7 +262,7 @@ pub enum Op {
         sums: Slot,
         /// As in [`Op::BlockSums`].
         tops: Slot,
-        /// `[rows, SUMS]` of u32: what is found, but for the sums.
+        /// `[rows, SUMS]` of u32: the sample result without the sums.
         found: Slot,
     },
 }
@@ -284,7 +284,7 @@ impl AccessRange {
         AccessRange::Arena(s.offset, 4 * s.stride as u64, 4 * s.width as u64)
     }
 
-    /// Whether a write of this range leaves nothing of what was in the other one.
+    /// Whether a write of this range overwrites all of the other one.
     pub fn covers(self, other: AccessRange) -> bool {
         match (self, other) {
             (AccessRange::Arena(a, sa, wa), AccessRange::Arena(b, sb, wb)) => sa == sb && a <= b && b + wb <= a + wa,
@@ -409,10 +409,10 @@ pub enum Segment {
     Embed,
     /// One layer.
     Layer(usize),
-    /// Final norm to argmax, on the rows whose logits are wanted.
+    /// Final norm to argmax, on the rows whose logits are computed.
     Head,
-    /// What the host needs to choose a token otherwise than by argmax. Only passes with a row that asks for it run it, so
-    /// it is none of [`super::Schedule::segments`].
+    /// The sample results for choices other than argmax. Only passes with a sample request run it, so it is not among
+    /// [`super::Schedule::segments`].
     Choice,
 }
 
