@@ -1,4 +1,4 @@
-//! Bakes every kind of pass when the model is loaded: in one list, and in pieces.
+//! Bakes the lists of every kind of pass when the model is loaded: as a whole, and in pieces.
 
 use super::driver::{Driver, MemoryCopy};
 use super::list::Relay;
@@ -33,12 +33,12 @@ pub(crate) struct Baking<'a, D: Driver> {
     pub guest: Option<SeatedGuest>,
 }
 
-/// A pass in one list for each tail, and the one that follows it, per slot of results.
+/// A pass in one list for each tail, and its following pass in one list for each slot of results.
 type WholePass<D> = ([Stamped<D>; 3], Option<[Stamped<D>; SLOTS]>);
 
 /// A part of a segment.
 enum SegmentPart {
-    /// What the device runs.
+    /// Dispatches of the device.
     Device(Vec<Dispatch>),
     /// A step that the guest runs.
     Guest(usize),
@@ -62,11 +62,11 @@ impl<'a, D: Driver> Baking<'a, D> {
         kernels
     }
 
-    /// Bakes anew the kinds of pass of which all rows or half of them are as many as `rows` names, and those whose head is not what it was for `old`.
-    /// Nothing of them may be under way.
+    /// Bakes anew the kinds of pass whose row count, or that of their first half, is in `rows`, and those whose head
+    /// differs from the head for `old`. None of their lists may be in flight.
     ///
     /// # Errors
-    /// As [`Baking::bake`]. `passes` are as they were then.
+    /// As [`Baking::bake`]. `passes` are then unchanged.
     pub(crate) fn rebake(&mut self, passes: &mut Passes<D>, rows: &[usize], old: &Target) -> Result<()> {
         let heads = |this: &Self, target: &Target, rows| {
             let kind = PassKind { rows: 1, head_rows: rows, order: RowOrder::Consecutive, tokens: TokenSource::Host };
@@ -112,7 +112,7 @@ impl<'a, D: Driver> Baking<'a, D> {
             let head = self.head(rows);
             passes.heads[i] = self.list(&[&head], Some(self.state_copy(0)))?;
             let choice = self.of_head(Segment::Choice, rows);
-            // The tokens that rows have asked for stand in the step state.
+            // A choice writes the next tokens of sample requests to the step state, which is copied again.
             let mut choice_to = |slot| {
                 let copies = [self.results.found_copy(self.arena, self.schedule, rows), self.state_copy(slot)];
                 self.queue.bake(&[&choice], None, None, copies)
@@ -126,18 +126,18 @@ impl<'a, D: Driver> Baking<'a, D> {
 
     fn kind(&mut self, kind: PassKind) -> Result<BakedKind<D>> {
         let (mut whole, mut following) = (Default::default(), None);
-        // No pass with a guest is one submit.
+        // A pass with a guest is never one submit.
         let attends = self.guest.is_some_and(|guest| guest.attends_in(kind));
         if !attends {
             (whole, following) = self.whole(kind)?;
         }
         let PassInPieces { lists, parts, pieces, half } = self.in_pieces(kind);
-        // The words of a relay are counted from the step state of all rows.
+        // A relay's counters are addressed from the step state of all rows, which half a pass does not have.
         let segments = self.each(&lists, self.relay.filter(|_| half.is_none()))?;
-        // These have the products of consecutive rows.
+        // The other orders have the products of consecutive rows.
         let has_own = matches!(kind.order, RowOrder::Consecutive | RowOrder::Apart);
         let order = if has_own { kind.order } else { RowOrder::Consecutive };
-        // Kinds are compared by their times: all are measured, or none counts.
+        // Kinds are compared by their times, so either all times count or none.
         let measured = |k: PassKind| self.target.seconds.contains_key(&(k.rows, k.order));
         let seconds = self.target.seconds.get(&(kind.rows, order)).copied();
         let seconds = seconds.filter(|_| !attends && tuned(&self.schedule.extent).all(measured));
@@ -155,7 +155,7 @@ impl<'a, D: Driver> Baking<'a, D> {
         })
     }
 
-    /// What a pass consists of besides the head, embedding, then layer by layer.
+    /// A pass without the head, in pieces: embedding, then layer by layer.
     fn in_pieces(&self, kind: PassKind) -> PassInPieces {
         let half = kind.half().filter(|_| self.guest.is_some_and(|guest| guest.attends_in(kind)));
         let mut pass = PassInPieces { lists: Vec::new(), parts: Vec::new(), pieces: Vec::new(), half };
@@ -169,7 +169,8 @@ impl<'a, D: Driver> Baking<'a, D> {
         pass
     }
 
-    /// Adds the lists of a pass's rows or of half of them. Returns them with the guest's steps between them.
+    /// Adds the lists of all rows of a pass or of half of them. Returns these lists with the guest's steps between
+    /// them.
     fn chain(&self, kind: PassKind, half: Option<PassHalf>, pass: &mut PassInPieces) -> Chain {
         let PassInPieces { lists, parts, .. } = pass;
         let none = |lists: &[Vec<Dispatch>]| lists.len()..lists.len();
@@ -188,7 +189,7 @@ impl<'a, D: Driver> Baking<'a, D> {
                     }
                 }
             }
-            // A guest's step is never a segment's last. The last rows are those of the second half.
+            // A guest's step is never a segment's last. The pass's last rows are in the second half.
             if half != Some(PassHalf::First) {
                 parts.last_mut().into_iter().for_each(|part| part.ends = true);
             }
@@ -196,9 +197,9 @@ impl<'a, D: Driver> Baking<'a, D> {
         chain
     }
 
-    /// A pass in one list for each tail, and the pass that follows one of its kind, if it can.
+    /// A pass in one list for each tail, and the list of its following pass if one can follow.
     fn whole(&mut self, kind: PassKind) -> Result<WholePass<D>> {
-        // No more rows of logits than the pass has rows.
+        // At most as many rows of logits as the pass has rows.
         let most = kind.rows.min(kind.head_rows);
         let layers = self.schedule.segments().filter(|s| matches!(s, Segment::Layer(_)));
         let layers: Vec<_> = layers.map(|s| self.lower(s, kind)).collect();
@@ -223,8 +224,7 @@ impl<'a, D: Driver> Baking<'a, D> {
         Ok((whole, following.transpose()?))
     }
 
-    /// A segment's parts, for all rows or half of them: what the device runs of it, and between them the steps that the guest
-    /// runs.
+    /// A segment's parts, for all rows or half of them: the device's dispatches, and between them the guest's steps.
     fn parts(&self, segment: Segment, kind: PassKind, half: Option<PassHalf>) -> Vec<SegmentPart> {
         let steps = &self.schedule.steps;
         let attends = self.guest.is_some_and(|guest| guest.attends_in(kind));
@@ -244,7 +244,7 @@ impl<'a, D: Driver> Baking<'a, D> {
                 at += 1;
                 continue;
             }
-            // The piece that this is a part of lasts from one guest's step to the next.
+            // The device's piece around this step extends between the guest's steps before and after it.
             let piece = (0..at).rev().find(is_guests).map_or(0, |step| step + 1)
                 ..(at..steps.len()).find(is_guests).unwrap_or(steps.len());
             let end = piece.end.min(of.end);
@@ -272,14 +272,14 @@ impl<'a, D: Driver> Baking<'a, D> {
         self.results.state_copy(self.arena, self.schedule, slot)
     }
 
-    /// All parts in one list and one span.
+    /// Bakes all parts in one list with one span.
     fn list(&mut self, parts: &[&[Dispatch]], copy: Option<MemoryCopy<'a, D>>) -> Result<Stamped<D>> {
         let stamps = self.queue.driver.stamps(2)?;
         let lists = vec![self.queue.bake(parts, self.relay, stamps.as_ref().map(|s| (s, 0)), copy)?];
         Ok(Stamped { lists, stamps })
     }
 
-    /// One list and one span per part.
+    /// Bakes each part in a list with its own span.
     fn each(&mut self, parts: &[Vec<Dispatch>], relay: Option<Relay<'a, D>>) -> Result<Stamped<D>> {
         let stamps = self.queue.driver.stamps(2 * parts.len())?;
         let mut lists = Vec::with_capacity(parts.len());
@@ -290,18 +290,18 @@ impl<'a, D: Driver> Baking<'a, D> {
     }
 }
 
-/// What a pass consists of besides the head.
+/// A pass without the head.
 struct PassInPieces {
     lists: Vec<Vec<Dispatch>>,
-    /// Of each list.
+    /// The part of the pass that each list computes.
     parts: Vec<ListPart>,
     pieces: Vec<Piece>,
     /// Rows of the first half, if the pass is divided.
     half: Option<usize>,
 }
 
-/// What runs one after the other for a pass's rows, or for half of them: lists, and between two groups of them a step of the
-/// guest.
+/// The sequence of work for all rows of a pass or for half of them: groups of lists, with a step of the guest between
+/// two groups.
 struct Chain {
     half: Option<PassHalf>,
     /// One group more than there are steps.
@@ -310,7 +310,7 @@ struct Chain {
 }
 
 impl Chain {
-    /// The pieces of a pass that this is all of.
+    /// The pieces of an undivided pass.
     fn pieces(self) -> Vec<Piece> {
         let Chain { half, lists, steps } = self;
         let mut lists = lists.into_iter().map(Piece::Device);
@@ -322,13 +322,13 @@ impl Chain {
         pieces
     }
 
-    /// The pieces of a pass whose other half is `second`. The halves take turns: what comes next of one runs beside each step
-    /// of the other.
+    /// The pieces of a divided pass whose second half is `second`. The halves alternate: beside each guest's step of
+    /// one half, the next lists of the other run.
     fn beside(&self, second: &Chain) -> Vec<Piece> {
         let halves = [self, second];
         let mut pieces = vec![Piece::Device(self.lists[0].clone())];
         for i in 0..self.steps.len() {
-            // The second half's lists before its step, then the first half's behind its own.
+            // The second half's lists before its step, then the first half's after its own.
             let beside = [second.lists[i].clone(), self.lists[i + 1].clone()];
             let guest = |(chain, beside): (&Chain, _)| {
                 Piece::Guest(GuestPiece { step: chain.steps[i], half: chain.half, beside })
@@ -340,7 +340,8 @@ impl Chain {
     }
 }
 
-/// What half of a pass's rows is lowered for: a kind of pass, and where their step state and their rows of slots are.
+/// The kind of pass and the addresses that half of a pass's rows are lowered for; the addresses point at the half's
+/// step state and rows of slots.
 pub(super) fn of_half(
     kind: PassKind,
     half: PassHalf,

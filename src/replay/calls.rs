@@ -1,4 +1,4 @@
-//! The executor by its interface: what a caller asks of a pass, and what the pass has left.
+//! The [`Executor`] interface of replay: runs passes and returns their results.
 
 use super::Replay;
 use super::driver::{Driver, Memory};
@@ -53,10 +53,10 @@ impl<D: Driver> Executor for Replay<D> {
         };
         let since = submitted.inspect_err(|_| self.forget())?;
         while self.queue.under_way() > 1 {
-            // The pass had a signal of its own.
+            // A pass in flight before this one had a signal of its own.
             self.queue.wait()?;
         }
-        // When a pass began that ran ahead is not known.
+        // The start of a pass that ran ahead is not known.
         match self.ahead.is_some() || is_under_way {
             true => self.queue.wait()?,
             false => self.queue.wait_promptly(self.passes.kinds[kind].last.saturating_sub(since.elapsed()))?,
@@ -99,7 +99,7 @@ impl<D: Driver> Executor for Replay<D> {
         let kind = self.begin(rows, head)?;
         for i in 0..self.passes.kinds[kind].pieces.len() {
             match self.passes.kinds[kind].pieces[i].clone() {
-                // What a watcher sees is the arena: nothing runs beside it.
+                // A watcher reads the arena, so no lists run beside a guest's step.
                 Piece::Guest(piece) => {
                     self.run_guest(kind, &piece, 0..0).inspect_err(|_| self.forget())?;
                     self.run_watched(kind, piece.beside, watch)?;
@@ -144,7 +144,7 @@ impl<D: Driver> Executor for Replay<D> {
     }
 
     fn rows_at(&self, depth: usize) -> usize {
-        // What the cost model expects is rough.
+        // Half of the budget: the cost model's times are rough.
         let budget = self.options.submit_budget.as_secs_f64() / 2.0;
         self.attend_time.rows(self.prefill_rows, LEAST_PREFILL_ROWS, depth, budget)
     }
@@ -175,7 +175,7 @@ impl<D: Driver> Executor for Replay<D> {
 }
 
 impl<D: Driver> Replay<D> {
-    /// Runs lists of a watched pass, and shows the segments that they end.
+    /// Runs lists of a watched pass, and calls the watcher after each segment that they end.
     fn run_watched(&mut self, kind: usize, lists: Range<usize>, watch: Watch<'_>) -> Result<()> {
         for i in lists {
             let baked = &self.passes.kinds[kind];
@@ -192,11 +192,11 @@ impl<D: Driver> Replay<D> {
         Ok(())
     }
 
-    /// Waits for the last submit, and shows what a segment has left.
+    /// Waits for the last submit, and calls the watcher with a segment's output.
     fn show(&mut self, segment: Segment, watch: Watch<'_>) -> Result<()> {
         self.queue.wait()?;
         self.arena.to_host()?;
-        // SAFETY: the segment was waited for, and the next one comes after the watcher.
+        // SAFETY: the segment was waited for, and the next one is submitted after the watcher returns.
         let arena = bytemuck::cast_slice(unsafe { self.arena.bytes() }.unwrap_or_default());
         watch(segment, executor::watched_row(&self.schedule, arena, segment, self.rows.len()));
         Ok(())

@@ -1,12 +1,12 @@
-//! What replaying needs of a way to a device. [`super::Replay`] runs on whatever implements [`Driver`]: Vulkan, one
-//! that writes a GPU's own packets, or one that interprets machine code.
+//! The interface of a device's driver. [`super::Replay`] runs on any implementation of [`Driver`]: Vulkan, one that
+//! writes a GPU's own packets, or one that interprets machine code.
 //!
 //! A pass is baked once into *lists* of [`DeviceCommand`]s: kernels with their push constants and grids, fills, copies,
-//! stamps, and between them what waits for what ([`Edge`]). A list is submitted any number of times. What changes from
-//! pass to pass is data in [`Memory`], which the host writes before a submit or while the device does not use it.
+//! stamps, and between them the waits ([`Edge`]). A list is submitted any number of times. The data that changes from
+//! pass to pass lies in [`Memory`], which the host writes before a submit or while the device does not use it.
 //!
-//! Nothing here is called through a pointer: replay is compiled for each driver. Of these calls a pass makes only
-//! [`Driver::submit`], [`Driver::is_done`] and [`Driver::wait`], and reads stamps; they allocate nothing.
+//! Replay is compiled for each driver, without calls through pointers. A pass only calls [`Driver::submit`],
+//! [`Driver::is_done`] and [`Driver::wait`], and reads stamps; none of these allocates.
 
 use crate::error::{Setting, text};
 use crate::lower::caps::Caps;
@@ -18,108 +18,109 @@ use crate::{Error, Result};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Most signals under way at a time: one for the pass that is waited for, one for the pass after it.
+/// Most signals in flight: one for the pass that is waited for, one for the pass after it.
 pub const SIGNALS: usize = 2;
 
-/// A way to a device with one queue.
+/// A driver of a device with one queue.
 pub trait Driver: Sized + 'static {
     /// Memory of the device.
     type Memory: Memory;
     /// A handle of a baked list. Its copies name the same list.
     type Baked: Copy;
-    /// Times that lists note by the device's clock.
+    /// Times that lists record by the device's clock.
     type Stamps: Stamps;
 
-    /// What the device can do. The same answer as long as the driver lives.
+    /// The device's capabilities, constant for the driver's life.
     fn caps(&self) -> &Caps;
 
-    /// Allocates `bytes` in a heap of those that the plan was made for. Its device address stays the same, is aligned to 16
-    /// bytes, and is valid in every list that is submitted while the memory lives. What it holds at first is undefined.
+    /// Allocates `bytes` in one of the plan's heaps. Its device address stays the same, is aligned to 16 bytes, and is
+    /// valid in every list that is submitted while the memory lives. Its initial content is undefined.
     ///
     /// # Errors
-    /// Refused: there is no such memory left. Device: the device failed, or has no memory of that kind.
+    /// Refused: no memory of that kind is left. Device: the device failed, or has no memory of that kind.
     fn allocate(&self, bytes: u64, heap: usize, access: HostAccess, source: MemorySource) -> Result<Self::Memory>;
 
-    /// Compiles kernels, so that [`Driver::bake`] finds them. Those that it has are not compiled again.
+    /// Compiles kernels for [`Driver::bake`]. Kernels that are already compiled are skipped.
     ///
     /// # Errors
-    /// Device: one cannot be compiled.
+    /// Device: a kernel cannot be compiled.
     fn compile(&mut self, kernels: &[Kernel]) -> Result<()>;
 
-    /// Makes a list of commands that may be submitted any number of times. Commands between which there is no edge may run side
-    /// by side. Where replay relays, their workgroups begin in the order in which the commands stand, and what one writes
-    /// coherently others see without an edge (shaders/relay.glsl).
+    /// Makes a list of commands that may be submitted any number of times. Commands without an edge between them may
+    /// run side by side. If replay relays, their workgroups must start in the order of the commands, and coherent
+    /// writes of one must be visible to others without an edge (shaders/relay.glsl).
     ///
     /// # Errors
     /// Device: a kernel cannot be compiled, or the device failed.
     fn bake(&mut self, commands: &[DeviceCommand<'_, Self>]) -> Result<Self::Baked>;
 
-    /// Gives up lists that were baked here. What is submitted of them has been waited for.
+    /// Frees baked lists. All of their submits have been waited for.
     fn free(&self, lists: &[Self::Baked]);
 
-    /// Room for so many stamps; `None` where the device has no clock.
+    /// Allocates `count` stamps; `None` if the device has no clock.
     ///
     /// # Errors
     /// Device: the device failed.
     fn stamps(&self, count: usize) -> Result<Option<Self::Stamps>>;
 
-    /// Submits lists, one after the other, after what was submitted before. They see what the host wrote before this call.
-    /// With `signal`, a number below [`SIGNALS`], the end of all that was submitted so far can be waited for by it. Without
-    /// any list there is only the signal. Does not wait.
+    /// Submits lists in order, after earlier submits. They see the host's writes before this call. With `signal`, a
+    /// number below [`SIGNALS`], the end of all submits so far can be waited for by it. Without lists, only the signal
+    /// is submitted. Does not wait.
     ///
     /// # Errors
-    /// Device: the device was lost, or hangs. What the lists were to do is then undone or done in part.
+    /// Device: the device was lost, or hangs. The lists' work is then missing or partial.
     ///
     /// # Safety
-    /// The lists were baked here and not freed. None of them is under way. Memory and stamps that they use live until the
-    /// submit is waited for, and the host does not touch what they write. No submit with the same signal is under way.
+    /// The lists were baked here and not freed. None of them is in flight. Memory and stamps that they use live until
+    /// the submit is waited for, and until then the host does not access memory that they write. No submit with the
+    /// same signal is in flight.
     unsafe fn submit(&self, lists: &[Self::Baked], signal: Option<usize>) -> Result<()>;
 
-    /// Whether what a signal stands behind is done. It must be under way.
+    /// Whether the work before a signal is done. The signal must be in flight.
     ///
     /// # Errors
     /// Device: the device was lost.
     fn is_done(&self, signal: usize) -> Result<bool>;
 
-    /// Waits for what a signal stands behind, which must be under way. Afterwards the host sees what stands before
-    /// [`Edge::Host`] in those lists, and the signal may be given to another submit.
+    /// Waits for the work before a signal, which must be in flight. Afterwards the host sees the writes before
+    /// [`Edge::Host`] in those lists, and the signal may be used for another submit.
     ///
     /// # Errors
     /// Device: the device was lost, or did not finish within the deadline. It hangs from then on.
     fn wait(&self, signal: usize, deadline: Duration) -> Result<()>;
 
-    /// Whether a wait ran past its deadline. The device may never finish: every submit fails from then on, and nothing is
-    /// given back, since the device may use it still.
+    /// Whether a wait ran past its deadline. The device may never finish: every later submit fails, and no memory is
+    /// freed, since the device may still use it.
     fn is_hung(&self) -> bool;
 
-    /// Waits until the device has nothing to do, if it does not hang: for ends in which no error can be told any more.
+    /// Waits until the device is idle, unless it hangs: for destructors, which can report no error.
     fn finish(&self);
 
-    /// Begins to compile kernels beside everything else, in this order, in the place of those that were asked for before and
-    /// have not begun. A driver that compiles beside nothing has nothing to do here.
+    /// Begins to compile kernels in the background, in this order. Earlier requests that have not begun are dropped. A
+    /// driver without background compiling does nothing.
     fn ask_for(&mut self, _kernels: &[Kernel]) {}
 
-    /// How far a kernel is that was asked for.
+    /// The state of a kernel after [`Driver::ask_for`].
     fn readiness(&mut self, _kernel: Kernel) -> Readiness {
         Readiness::Ready
     }
 
-    /// Waits until a kernel that was asked for is there, for `most` at most.
+    /// Waits until another requested kernel is compiled, for `most` at most.
     fn wait_for_kernel(&self, _most: Duration) {}
 
-    /// Whether kernels are being compiled beside everything else.
+    /// Whether kernels are being compiled in the background.
     fn is_compiling(&self) -> bool {
         false
     }
 
-    /// Keeps what was compiled for the next start, where that saves compiling.
+    /// Stores compiled kernels for the next start, if that saves compiling.
     fn save_kernels(&self) {}
 }
 
 /// A command of a list.
-#[allow(clippy::large_enum_variant)] // Nearly all commands of a list run kernels.
+#[allow(clippy::large_enum_variant)] // Most commands of a list run kernels.
 pub enum DeviceCommand<'a, D: Driver> {
-    /// What follows waits for what is before.
+    /// Later commands wait for earlier ones.
     Wait(Edge),
     /// Workgroups of a kernel. The push constants are the whole block, relay's words included.
     Run {
@@ -130,11 +131,11 @@ pub enum DeviceCommand<'a, D: Driver> {
         /// Workgroups in x, y and z.
         groups: [u32; 3],
     },
-    /// Zeroes bytes of a memory, of which `range` has a multiple of four.
+    /// Zeroes `range` of a memory, in bytes, a multiple of four long.
     Fill(&'a D::Memory, Range<u64>),
     /// Copies bytes between memories.
     Copy(MemoryCopy<'a, D>),
-    /// Notes the time once all that is before it in the list has ended. Stamps of one list that follow each other have
+    /// Records the time when all commands before it in the list have ended. Consecutive stamps of one list have
     /// consecutive numbers.
     Stamp(&'a D::Stamps, usize),
 }
@@ -149,7 +150,7 @@ pub struct MemoryCopy<'a, D: Driver> {
     pub to: &'a D::Memory,
     /// Bytes from its start.
     pub to_offset: u64,
-    /// How many.
+    /// Bytes to copy.
     pub bytes: u64,
 }
 
@@ -165,7 +166,7 @@ pub trait Memory {
     /// Its device address.
     fn address(&self) -> u64;
 
-    /// Its bytes.
+    /// Its size in bytes.
     fn size(&self) -> u64;
 
     /// Whether the host maps it.
@@ -177,35 +178,36 @@ pub trait Memory {
     /// Hides the host's mapping, as if the host could not see this memory.
     fn hide(&mut self);
 
-    /// All of it, if the host maps it.
+    /// All of its bytes, if the host maps it.
     ///
     /// # Safety
-    /// The device does not write it while the slice lives: every submit that writes it was waited for, and the next one comes
-    /// after the slice.
+    /// The device does not write it while the slice lives: every submit that writes it was waited for, and the next one
+    /// follows the slice's end.
     unsafe fn bytes(&self) -> Option<&[u8]>;
 
-    /// As [`Memory::bytes`], for writing.
+    /// [`Memory::bytes`] for writing.
     ///
     /// # Safety
     /// The device neither reads nor writes it while the slice lives.
     unsafe fn bytes_mut(&mut self) -> Option<&mut [u8]>;
 
-    /// Some of its words, for use beside the device, which uses others. What is written before a submit, that submit sees.
+    /// Some of its words, for access while the device uses others. A submit sees the words written before it.
     ///
     /// # Errors
-    /// Device: it is not mapped, or is handed over ([`Memory::is_handed_over`]).
+    /// Device: the memory is not mapped, or is handed over ([`Memory::is_handed_over`]).
     ///
     /// # Safety
-    /// While the slice lives, the device neither writes words that are read through it, nor uses words that are written.
+    /// While the slice lives, the device neither writes words that are read through it, nor uses words that are
+    /// written.
     ///
     /// # Panics
-    /// It has fewer words.
+    /// The memory has fewer words.
     unsafe fn words_mut(&mut self, words: Range<usize>) -> Result<&mut [u32]>;
 
     /// Copies `data` to its start. Does not wait for the device.
     ///
     /// # Errors
-    /// Device: it is not mapped, or too small.
+    /// Device: the memory is not mapped, or too small.
     fn copy_from(&mut self, data: &[u8]) -> Result<()>;
 
     /// Copies its start into `data`. Does not wait for the device.
@@ -214,20 +216,20 @@ pub trait Memory {
     /// As [`Memory::copy_from`].
     fn copy_to(&self, data: &mut [u8]) -> Result<()>;
 
-    /// Whether host and device have to say when they access it, because another driver made it.
+    /// Whether host and device must announce their accesses, because another driver made the memory.
     fn is_handed_over(&self) -> bool {
         false
     }
 
-    /// Call before the host accesses what the device may have written, where memory is handed over.
+    /// Makes the device's writes visible to the host, if the memory is handed over.
     ///
     /// # Errors
-    /// Device: the driver that made it fails.
+    /// Device: the driver that made the memory fails.
     fn to_host(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Call before the device accesses what the host may have written; see [`Memory::to_host`].
+    /// Makes the host's writes visible to the device, if the memory is handed over.
     ///
     /// # Errors
     /// As [`Memory::to_host`].
@@ -241,18 +243,18 @@ pub trait Memory {
     }
 }
 
-/// Times that lists have noted.
+/// Times that lists have recorded.
 pub trait Stamps {
-    /// How many there is room for.
+    /// The number of stamps.
     fn count(&self) -> usize;
 
-    /// Reads all of them. What notes them was submitted and waited for.
+    /// Reads all stamps. The lists that record them have been submitted and waited for.
     ///
     /// # Errors
     /// Device: the device was lost.
     fn fetch(&mut self) -> Result<()>;
 
-    /// Seconds from one stamp to another, as they were read.
+    /// Seconds from one stamp to another, as last read.
     fn seconds(&self, from: usize, to: usize) -> f64;
 
     /// Seconds of each span: from an even stamp to the next. Allocates nothing.
@@ -274,19 +276,19 @@ pub trait Stamps {
     }
 }
 
-/// Which access the host needs to memory.
+/// The host's access to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostAccess {
-    /// None ever. The memory is not mapped, and takes nothing of the device's window for the host where it can do without:
-    /// that may be smaller than the device's memory.
+    /// The host never accesses the memory. It is not mapped, and if possible takes nothing of the window through which
+    /// the host maps the device's memory, which may be smaller than that memory.
     None,
-    /// None is needed. The memory is mapped all the same where that costs nothing.
+    /// The host needs no access. The memory is mapped if that costs nothing.
     Device,
     /// The host must be able to write and read the memory.
     Host,
 }
 
-/// Where memory comes from that other devices may share.
+/// The source of memory that other devices may share.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum MemorySource {
     /// Exported if host and GPU share their memory and the driver can export it, else ordinary.
@@ -309,16 +311,16 @@ pub struct Allocator {
     pub allocate: fn(u64) -> Result<DmaBuf>,
 }
 
-/// How far a kernel is that was asked for.
+/// The state of a requested kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readiness {
-    /// It is there.
+    /// It is compiled.
     Ready,
-    /// It is being compiled, or waits for that.
+    /// It is being compiled or waits in the queue.
     NotYet,
-    /// Nobody has asked for it, or what was asked for later has taken its place.
+    /// It was not requested, or a later request has replaced its own.
     Unasked,
-    /// It is late or cannot be compiled: go on without it.
+    /// It is late or cannot be compiled: continue without it.
     LeftOut,
 }
 

@@ -1,5 +1,5 @@
-//! A guest in a pass: what it needs before its step, what happens where the pass stops for it, and what becomes of one that
-//! fails.
+//! Runs a guest's steps within a pass: prepares its inputs, stops the pass for the step, checks its results, and
+//! handles its failures.
 
 use super::Replay;
 use super::driver::{Driver, Memory};
@@ -22,18 +22,18 @@ use crate::{Error, Result};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Loads a guest anew after one has failed.
+/// Loads a guest, again after each failure.
 pub type GuestLoader = Box<dyn FnMut() -> Result<Box<dyn Guest>>>;
 
-/// How often a guest that failed is loaded again.
+/// Most reloads of a guest that failed.
 const MOST_RELOADS: u32 = 3;
-/// How long the device attends by itself before the first of them. Each next time it is twice as long.
+/// Time before the first reload, while the device attends. Each further reload waits twice as long.
 const FIRST_RELOAD: Duration = Duration::from_secs(60);
-/// How far a guest's row may be off the device's, as a share of its root mean square: one with queries, weights and values of
-/// bf16 is off by 1 %.
+/// Largest deviation of a guest's row from the device's, relative to the device row's root mean square. With queries,
+/// weights and values in bf16 it is 1 %.
 const MOST_OFF: f64 = 0.04;
 
-/// Whom passes are baked for, and which passes.
+/// The guest that passes are baked for, and its passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SeatedGuest {
     pub kind: GuestKind,
@@ -41,7 +41,7 @@ pub(crate) struct SeatedGuest {
 }
 
 impl SeatedGuest {
-    /// Whether it attends in passes of a kind.
+    /// Whether the guest attends in passes of a kind.
     pub(crate) fn attends_in(self, kind: PassKind) -> bool {
         match kind.is_measured() {
             true if kind.rows == 1 => self.passes.decode,
@@ -51,33 +51,33 @@ impl SeatedGuest {
     }
 }
 
-/// Who attends in place of the device, and what became of it.
+/// The guest that attends in place of the device, with its history.
 pub(super) struct GuestSeat {
-    /// Whom passes are baked for.
+    /// The guest that passes are baked for.
     seated: Option<SeatedGuest>,
     guest: Option<Box<dyn Guest>>,
-    /// Loads it again; `None`: what failed once stays away.
+    /// Loads the guest again after a failure; `None`: it is not reloaded.
     reload: Option<(SeatedGuest, GuestLoader)>,
     first_reload: Duration,
-    /// When it is loaded again.
+    /// Time of the next reload.
     due: Option<Instant>,
     reloads: u32,
     failures: u32,
-    /// Whether it has proved itself: in a pass of one row, and in one of several.
+    /// Whether the guest's results were checked in a whole pass: of one row, and of several.
     is_proved: [bool; 2],
-    /// The attention step of the next pass that the device makes too, should a guest that is proved have turned wrong.
+    /// The attention step that the device also computes in the next pass, to detect a guest that has turned wrong.
     next_check: usize,
-    /// Whether the guest reads the KV cache where it is; `None`: it has not been shown yet.
+    /// Whether the guest reads the KV cache in place; `None`: it has not been given the cache's blocks yet.
     shares_kv: Option<bool>,
-    /// What was measured to choose its passes.
+    /// The measurements by which its passes were chosen.
     timings: Vec<PlacementTiming>,
 }
 
 impl GuestSeat {
-    /// The guest of passes of `schedule`, if there is one, with the weights that its steps read.
+    /// Loads the guest of `kind` for passes of `schedule`, if any, with the weights that its steps read.
     ///
     /// # Errors
-    /// As for loading an executor.
+    /// As [`load`].
     pub(super) fn load(
         kind: Option<GuestKind>,
         checkpoint: &Checkpoint,
@@ -87,12 +87,12 @@ impl GuestSeat {
         let guest = kind.map(|kind| load(kind, checkpoint, schedule, progress)).transpose()?;
         let seated = kind.map(|kind| SeatedGuest { kind, passes: GuestPasses::ALL });
         let reload = seated.and_then(|seated| Some((seated, device_loader(seated.kind, schedule)?)));
-        // What is no device's needs no proof.
+        // A guest on the CPU needs no proof.
         let is_proved = [reload.is_none(); 2];
         Ok(GuestSeat { guest, seated, reload, is_proved, ..GuestSeat::empty() })
     }
 
-    /// Nobody's seat.
+    /// Without a guest.
     fn empty() -> GuestSeat {
         GuestSeat {
             seated: None,
@@ -109,35 +109,34 @@ impl GuestSeat {
         }
     }
 
-    /// Whom passes are baked for.
+    /// The guest that passes are baked for.
     pub(super) fn seated(&self) -> Option<SeatedGuest> {
         self.seated
     }
 
-    /// How far from exact it computes a step; `None` where there is none.
+    /// The guest's error bound for a step; `None` without a guest.
     pub(super) fn tolerance(&self, op: &Op) -> Option<Tolerance> {
         self.guest.as_ref().map(|guest| guest.tolerance(op))
     }
 
-    /// How it does; `None` where there never was one.
+    /// The guest's state; `None` if there never was one.
     pub(super) fn report(&self) -> Option<GuestReport> {
         let was_there = self.guest.is_some() || self.failures > 0 || !self.timings.is_empty();
         let attends = self.seated.filter(|_| self.guest.is_some()).map_or(GuestPasses::NONE, |seated| seated.passes);
         was_there.then_some(GuestReport { attends, failures: self.failures })
     }
 
-    /// What was measured to choose its passes.
+    /// The measurements by which the guest's passes were chosen.
     pub(super) fn timings(&self) -> &[PlacementTiming] {
         &self.timings
     }
 
-    /// Whoever has the seat leaves it. The next pass is baked without a guest.
+    /// Removes the guest. The next pass is baked without one.
     pub(super) fn vacate(&mut self) {
         *self = GuestSeat { seated: self.seated, failures: self.failures, ..GuestSeat::empty() };
     }
 
-    /// Gives the seat to a guest that is not proved, for all passes. What becomes of it when it fails is not known yet: it is
-    /// not loaded again.
+    /// Sets an unproved guest for all passes. It is not reloaded after a failure until [`GuestSeat::keep`].
     pub(super) fn try_out(&mut self, kind: GuestKind, guest: Box<dyn Guest>) {
         *self = GuestSeat {
             seated: Some(SeatedGuest { kind, passes: GuestPasses::ALL }),
@@ -147,13 +146,13 @@ impl GuestSeat {
         };
     }
 
-    /// Whether the guest that was tried out has failed.
+    /// Whether the guest on trial has failed.
     pub(super) fn is_lost(&self) -> bool {
         self.guest.is_none()
     }
 
-    /// Keeps the guest that was tried out for these passes alone, and loads it again by `load` should it fail. Of none it is
-    /// given up, which is no failure.
+    /// Keeps the guest on trial for `passes`; after a failure, `load` loads it again. Without any passes the guest is
+    /// dropped, which does not count as a failure.
     pub(super) fn keep(&mut self, passes: GuestPasses, timings: Vec<PlacementTiming>, load: GuestLoader) {
         self.timings = timings;
         self.seated = self.seated.map(|seated| SeatedGuest { passes, ..seated }).filter(|_| passes.any());
@@ -163,14 +162,14 @@ impl GuestSeat {
         }
     }
 
-    /// Whether the device makes this step too, in a pass of one row or of several: all of them until the guest is proved, then
-    /// one a pass of whoever is loaded again when it fails.
+    /// Whether the device also computes this step, in a pass of one row or of several. Until the guest is proved these
+    /// are all steps; afterwards one in each pass, if the guest can be reloaded.
     fn checks(&self, step: usize, several: bool) -> bool {
         !self.is_proved[usize::from(several)] || (self.reload.is_some() && step == self.next_check)
     }
 
-    /// Notes that all rows of a pass agree in a step. The next pass checks the layer before; with the first, the last is checked
-    /// again.
+    /// Records that guest and device agree in a step for all rows of a pass. The next pass checks the layer before;
+    /// after the first layer, the last one again.
     fn note_agreed(&mut self, step: usize, several: bool, schedule: &Schedule) {
         let mut attend = (0..schedule.steps.len()).filter(|at| matches!(schedule.steps[*at].op, Op::Attend { .. }));
         let last = attend.clone().next_back().unwrap_or(step);
@@ -181,18 +180,18 @@ impl GuestSeat {
         }
     }
 
-    /// Notes that a guest could not be loaded.
+    /// Counts a guest that could not be loaded.
     pub(super) fn note_absent(&mut self) {
         self.failures += 1;
     }
 
-    /// Whether there is something to change before the next pass.
+    /// Whether the passes' lists fit the present guest and no reload is due.
     #[inline]
     pub(super) fn is_settled(&self) -> bool {
         self.seated.is_some() == self.guest.is_some() && self.due.is_none_or(|due| Instant::now() < due)
     }
 
-    /// Takes a guest away that has failed. Whatever it held of its device is given back.
+    /// Drops a guest that has failed, which frees its device's resources.
     fn lose(&mut self, guest: Box<dyn Guest>, e: &Error) {
         let name = guest.name().to_owned();
         drop(guest);
@@ -203,7 +202,7 @@ impl GuestSeat {
         log::warn!("{name} failed, and attention goes on on the GPU; it is {next}: {e}");
     }
 
-    /// Counts a failure. Returns after how long the guest is loaded again, if it is.
+    /// Counts a failure. Returns the time until the guest's reload, if there will be one.
     fn note_failure(&mut self) -> Option<Duration> {
         self.failures += 1;
         let is_tried = self.reload.is_some() && self.reloads < MOST_RELOADS;
@@ -212,7 +211,7 @@ impl GuestSeat {
         wait
     }
 
-    /// Loads the guest again, where it is time for that.
+    /// Reloads the guest if that is due.
     fn try_again(&mut self) {
         let Some((seated, reload)) = self.reload.as_mut().filter(|_| self.due.is_some_and(|due| Instant::now() >= due))
         else {
@@ -235,7 +234,7 @@ impl GuestSeat {
     }
 }
 
-/// What loads a guest that is a device, again and again; `None` for one that is not.
+/// The loader of a guest on a device; `None` for a guest on the CPU.
 fn device_loader(kind: GuestKind, schedule: &Schedule) -> Option<GuestLoader> {
     match kind {
         GuestKind::Reference | GuestKind::Cpu => None,
@@ -243,13 +242,13 @@ fn device_loader(kind: GuestKind, schedule: &Schedule) -> Option<GuestLoader> {
     }
 }
 
-/// What loads the NPU, again and again.
+/// The NPU's loader.
 pub(super) fn npu_loader(schedule: &Schedule, api: npu::DriverApi) -> GuestLoader {
     let own = schedule.with_kv(KvType::Bf16);
     Box::new(move || npu(&own, api))
 }
 
-/// The NPU's guest of passes of a schedule whose KV type is bf16.
+/// Loads the NPU's guest for passes of a schedule whose KV type is bf16.
 fn npu(own: &Schedule, api: npu::DriverApi) -> Result<Box<dyn Guest>> {
     Ok(Box::new(HostGuest::new(own, npu::guest::load(own, api)?)))
 }
@@ -272,7 +271,7 @@ pub fn load(
         }
         GuestKind::Npu(api) => npu(&schedule.with_kv(KvType::Bf16), api)?,
         GuestKind::Cpu => {
-            // What the device keeps, where the guest can keep it.
+            // The guest uses the device's KV type if it supports that.
             let own = match schedule.extent.kv {
                 KvType::Bf16 => schedule.clone(),
                 KvType::F16 | KvType::F32 => schedule.with_kv(KvType::F16),
@@ -285,9 +284,9 @@ pub fn load(
     })
 }
 
-/// Why a guest's step did not come about.
+/// The reason why a guest's step failed.
 enum StepFault {
-    /// The guest failed, and the device goes on without it.
+    /// The guest failed; the device continues without it.
     Guest(Error),
     /// The device failed, or the pass was cancelled.
     Device(Error),
@@ -299,12 +298,12 @@ impl From<Error> for StepFault {
     }
 }
 
-/// What becomes of a guest's step.
+/// The result of a guest's step.
 type StepResult = std::result::Result<(), StepFault>;
 
 impl<D: Driver> Replay<D> {
-    /// Shows an NPU that has come the KV cache's blocks. One that does not read them there gets copies for every step, as other
-    /// guests do.
+    /// Gives the KV cache's blocks to a newly loaded NPU. If it cannot read them in place, it gets copies for every
+    /// step, as other guests do.
     pub(super) fn share_kv(&mut self) {
         let GuestSeat { guest: Some(guest), seated: Some(seated), shares_kv: shares @ None, .. } = &mut self.seat
         else {
@@ -334,7 +333,7 @@ impl<D: Driver> Replay<D> {
         }
     }
 
-    /// What the device is called. Says what a guest costs.
+    /// Sets the device's name, with the guest's, and logs the guest's effect on passes.
     pub(super) fn set_name(&mut self) {
         let device = &self.queue.driver.caps().name;
         self.name = match (&self.seat.guest, self.seat.seated) {
@@ -348,7 +347,8 @@ impl<D: Driver> Replay<D> {
         };
     }
 
-    /// Has another guest from the next pass on. `load` loads it, and again after it has failed: first after `first_reload`.
+    /// Replaces the guest from the next pass on. `load` loads it, and reloads it after a failure, first after
+    /// `first_reload`.
     #[cfg(feature = "testing")]
     pub fn give_guest(&mut self, kind: GuestKind, first_reload: Duration, load: GuestLoader) {
         self.seat = GuestSeat {
@@ -361,7 +361,7 @@ impl<D: Driver> Replay<D> {
         };
     }
 
-    /// Before a pass: bakes passes for the guest that has come, or without the one that has gone.
+    /// Before a pass: bakes passes for a guest that was loaded, or without one that was lost.
     #[cold]
     pub(super) fn settle_guest(&mut self) -> Result<()> {
         self.settle()?;
@@ -373,13 +373,13 @@ impl<D: Driver> Replay<D> {
         self.rebake_all()
     }
 
-    /// Bakes every kind of pass anew, for whoever has the seat.
+    /// Bakes every kind of pass anew for the present guest.
     pub(super) fn rebake_all(&mut self) -> Result<()> {
         let rows: Vec<usize> = self.passes.kinds.iter().map(|baked| baked.kind.rows).collect();
         let (addresses, target) = (self.addresses(), self.target.clone());
         let mut passes = std::mem::take(&mut self.passes);
         let rebaked = self.baking(&addresses).rebake(&mut passes, &rows, &target);
-        // No pass with a guest is one submit, and the paces of those without were others.
+        // The number of submits changes with the guest, so measured paces no longer hold.
         passes.kinds.iter_mut().for_each(|baked| (baked.pace, baked.last) = Default::default());
         self.passes = passes;
         self.share_kv();
@@ -387,8 +387,8 @@ impl<D: Driver> Replay<D> {
         rebaked
     }
 
-    /// Lets the guest run a step of the pass once all that was submitted is done, and submits the lists `beside` it: before the
-    /// step where the guest can do with that, else behind it.
+    /// Waits for all submits, then lets the guest run a step of the pass and submits the lists `beside`: before the
+    /// step if [`Replay::can_run_beside`], else after it.
     pub(super) fn run_guest(&mut self, kind: usize, piece: &GuestPiece, beside: Range<usize>) -> Result<()> {
         self.queue.drain()?;
         self.cancel.check()?;
@@ -400,7 +400,7 @@ impl<D: Driver> Replay<D> {
         if is_before { Ok(()) } else { self.submit_beside(kind, beside) }
     }
 
-    /// Submits lists of a pass, whose end the next drain waits for.
+    /// Submits lists of a pass. The next drain waits for them.
     pub(super) fn submit_beside(&mut self, kind: usize, lists: Range<usize>) -> Result<()> {
         let baked = &self.passes.kinds[kind];
         let last = lists.end;
@@ -414,16 +414,16 @@ impl<D: Driver> Replay<D> {
         Ok(())
     }
 
-    /// Whether the guest's step needs nothing of the device but what is there: the guest reaches all that it works on, and the
-    /// device need not prove what it makes.
+    /// Whether lists may run beside the guest's step: the guest accesses its inputs without the device's help, and the
+    /// device does not check its result.
     fn can_run_beside(&self, step: usize) -> bool {
         let reaches_kv = self.seat.shares_kv == Some(true) || self.kv.iter().flatten().all(Memory::is_mapped);
         let is_trusted = self.seat.guest.is_some() && !self.seat.checks(step, self.rows.len() > 1);
         reaches_kv && !self.arena.is_handed_over() && is_trusted
     }
 
-    /// Lets the guest run a step. Where it fails, the device runs this step and those that follow: a guest only reads the KV
-    /// cache, and the step writes all of what the guest may have written.
+    /// Lets the guest run a step. If it fails, the device runs this step and later ones: a guest only reads the KV
+    /// cache, and the device's step overwrites all of the guest's output.
     fn run_guest_step(&mut self, kind: usize, piece: &GuestPiece) -> Result<()> {
         let &GuestPiece { step, half, .. } = piece;
         let rows = self.passes.kinds[kind].rows_of(half, self.rows.len());
@@ -450,10 +450,10 @@ impl<D: Driver> Replay<D> {
         }
     }
 
-    /// Lets the guest run a step of the begun pass by itself, which nobody checks. Nothing is under way.
+    /// Lets the guest run one step of the begun pass, without a check. No submit may be in flight.
     ///
     /// # Errors
-    /// The guest's own, and those of the device.
+    /// The guest's and the device's.
     pub(super) fn run_by_guest(&mut self, step: usize) -> Result<()> {
         let Some(mut guest) = self.seat.guest.take() else { return self.run_step_for(step, None) };
         let ran = self.run_step_of(guest.as_mut(), step, 0..self.rows.len());
@@ -461,12 +461,12 @@ impl<D: Driver> Replay<D> {
         ran.map_err(|(StepFault::Guest(e) | StepFault::Device(e))| e)
     }
 
-    /// In the first pass of a guest with one row, in the first with several, and then in one layer of each: lets the device run
-    /// the step too, and compares. Until the guest is proved the device's results count, and then the guest's, so that a reply
-    /// does not depend on what is checked.
+    /// Runs the step on the device too and compares, in a guest's first pass of one row, in its first of several, and
+    /// in one layer of each later pass. Until the guest is proved the device's results are used, afterwards the
+    /// guest's, so that a reply does not depend on which layer is checked.
     ///
     /// # Errors
-    /// Guest: it computed something else.
+    /// Guest: its results differ from the device's.
     fn check(&mut self, piece: &GuestPiece, rows: Range<usize>) -> StepResult {
         let &GuestPiece { step, half, .. } = piece;
         let several = self.rows.len() > 1;
@@ -479,7 +479,7 @@ impl<D: Driver> Replay<D> {
         let own = self.rows_of(out, rows.clone())?;
         for (guests, own) in guests.chunks(out.width).zip(own.chunks(out.width)) {
             let off = relative_rms(guests, own);
-            // A row of zeros is off by nothing, or by no number.
+            // For a row of zeros the deviation is 0/0 or infinite.
             if !(off <= MOST_OFF || guests == own) {
                 let what = format!("its attention is off the GPU's by {:.1} % in step {step}", 100.0 * off);
                 return Err(StepFault::Guest(Error::device(what, text!("report this, and use ", Setting::NoNpu))));
@@ -511,7 +511,7 @@ impl<D: Driver> Replay<D> {
         Ok(values)
     }
 
-    /// Runs a step for rows of the pass by the guest, whose first row is the first of them.
+    /// Lets the guest run a step for `rows` of the pass; the guest numbers them from 0.
     fn run_step_of(&mut self, guest: &mut dyn Guest, step: usize, rows: Range<usize>) -> StepResult {
         let mut op = self.schedule.steps[step].op.clone();
         guest.begin(&self.rows[rows.clone()]);
@@ -525,14 +525,14 @@ impl<D: Driver> Replay<D> {
             return ran.map_err(StepFault::Guest);
         }
         let words = self.arena.size() as usize / 4;
-        // SAFETY: what is under way works on the other half's rows, and the guest on these.
+        // SAFETY: submits in flight use the other half's rows only, and the guest uses these.
         let arena = unsafe { self.arena.words_mut(0..words) }?;
         guest.run(&op, bytemuck::cast_slice_mut(arena)).map_err(StepFault::Guest)
     }
 
-    /// Shows the guest the pages that rows of the pass see, and where it does not share the cache copies their part of a layer to
-    /// its own memory: all of it for every pass, since other passes, and whoever restores pages, may have written any of it.
-    /// Where the host does not map them, they go through staging.
+    /// Gives the guest the table entries of the pages that rows of the pass see. If the guest does not share the cache,
+    /// copies the pages' part of a layer to its memory, all of it for every pass, since other passes and restored pages
+    /// may have changed any of it. Pages that the host does not map go through staging.
     fn show_kv(&mut self, guest: &mut dyn Guest, layer: &KvLayer, rows: Range<usize>) -> StepResult {
         let part = layer.elements() * layer.element.bytes();
         let offset = layer.place * part;
@@ -544,7 +544,8 @@ impl<D: Driver> Replay<D> {
         let mut copied = Vec::new();
         for page in pages {
             let (block, start) = layout.in_block(page as usize);
-            // SAFETY: what is under way writes other layers, and this layer's positions behind these rows, which nobody looks at.
+            // SAFETY: submits in flight write other layers, and this layer's positions after these rows, which are not
+            // read.
             match unsafe { self.kv[layer.pool as usize][block].bytes() } {
                 Some(bytes) => {
                     let first = start as usize + offset * layout.block_pages;
@@ -562,14 +563,14 @@ impl<D: Driver> Replay<D> {
     }
 }
 
-/// How far values are off others, as a share of these' root mean square.
+/// The deviation of `values` from `others`, relative to the root mean square of `others`.
 pub(crate) fn relative_rms(values: &[f32], others: &[f32]) -> f64 {
     let squares = |xs: &mut dyn Iterator<Item = f32>| xs.map(|x| f64::from(x).powi(2)).sum::<f64>();
     let off = squares(&mut values.iter().zip(others).map(|(a, b)| a - b));
     (off / squares(&mut others.iter().copied())).sqrt()
 }
 
-/// Shows a guest the tables' entries of what rows see of a pool. Returns the pages, each once.
+/// Sets a guest's table entries for the pages of a pool that rows see. Returns the pages, each once.
 pub(crate) fn show_pages(pages: &Pages, pool: Pool, rows: &[Row], guest: &mut dyn Guest) -> Vec<PageId> {
     let mut seen: Vec<PageId> = Vec::new();
     for row in first_on_pages(rows) {
@@ -583,7 +584,7 @@ pub(crate) fn show_pages(pages: &Pages, pool: Pool, rows: &[Row], guest: &mut dy
     seen
 }
 
-/// The rows without those behind another one of their sequence on the same page, which see no page that it does not see.
+/// The rows without those that follow another row of their sequence on the same page: they see no further page.
 fn first_on_pages(rows: &[Row]) -> impl Iterator<Item = &Row> {
     let page = |row: &Row| (row.sequence, row.position as usize / PAGE);
     rows.chunk_by(move |a, b| page(a) == page(b) && a.position < b.position).filter_map(|rows| rows.first())

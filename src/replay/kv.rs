@@ -1,15 +1,15 @@
-//! The KV cache's memory: blocks of pages, of as many as the driver gives.
+//! Allocates the KV cache's memory: as many blocks of pages as the driver grants.
 
 use crate::plan::{Plan, Purpose};
 use crate::replay::driver::{Driver, HostAccess, MemorySource};
 use crate::schedule::kv::{KvLayout, Pool};
 use crate::{Error, Result};
 
-/// Allocates the planned blocks of both pools. Where the driver refuses one although its budget had room, the pools are as
-/// large as those that it gave, and `layout` says so. With `mapped`, the host maps what it can of them.
+/// Allocates the planned blocks of both pools. If the driver refuses a block although its budget had room, the pools
+/// consist of the granted ones, and `layout` is reduced accordingly. With `mapped`, the host maps the blocks if it can.
 ///
 /// # Errors
-/// As [`Driver::allocate`]. Refused: not even a single sequence's pages are there.
+/// As [`Driver::allocate`]. Refused: the granted blocks do not hold a single sequence.
 pub fn allocate<D: Driver>(
     driver: &D,
     plan: &Plan,
@@ -18,7 +18,7 @@ pub fn allocate<D: Driver>(
     mapped: bool,
 ) -> Result<[Vec<D::Memory>; 2]> {
     let access = if mapped { HostAccess::Device } else { HostAccess::None };
-    // Other drivers allocate only the arena.
+    // A foreign allocator is used for the arena only.
     let source = if let MemorySource::Imported(_) = source { MemorySource::Ordinary } else { source };
     let planned = layout.tokens();
     let blocks = take(layout, |pool, number| {
@@ -62,7 +62,7 @@ fn take<B>(layout: &mut KvLayout, mut block: impl FnMut(Pool, usize) -> Result<B
     if let Some(e) = refused.filter(|_| !had.holds_one()) {
         return Err(e);
     }
-    // What is left may be next to nothing, and the driver needs some for itself: the last block goes back.
+    // Little memory may be left, and the driver needs some for itself: the last block is freed.
     if let Some(last) = order.pop() {
         let mut fewer = had;
         fewer.limit(last, blocks[last as usize].len() - 1);
@@ -88,7 +88,7 @@ mod tests {
         KvLayout::new(&presets::preset("gemma3-27b").unwrap(), &extent)
     }
 
-    /// Takes blocks of a driver that has `bytes` left.
+    /// Allocates blocks from a driver that has `bytes` left.
     fn take_of(bytes: u64) -> (KvLayout, Result<[Vec<u64>; 2]>) {
         let (mut layout, whole) = (layout(), layout());
         let mut left = bytes;
@@ -122,7 +122,7 @@ mod tests {
     fn a_driver_without_room_for_one_sequence_is_an_error() {
         let (had, taken) = take_of(2 << 30);
         assert_eq!((had, taken.unwrap_err().exit_code()), (layout(), 3));
-        // Nor is a failure of another kind taken for a lack of room.
+        // Other failures are not treated as a lack of room.
         let lost = take::<u64>(&mut layout(), |_, _| Err(Error::device("it is lost", "run it again")));
         assert_eq!(lost.unwrap_err().exit_code(), 4);
     }

@@ -1,11 +1,12 @@
-//! A list of commands: how the dispatches of a pass wait for each other.
+//! A list of commands with the waits between the dispatches of a pass.
 //!
-//! A dispatch waits by an edge, or is relayed if its kernel can be and the device was found to run that faster
+//! A dispatch waits by an edge, or is relayed if its kernel supports that and the device runs it faster
 //! ([`crate::replay::measure::tuning`]). A relayed dispatch starts beside the one before it and waits for that one's
 //! workgroups by a counter (shaders/relay.glsl). That hides the dispatch's start and its first latency of memory and of
-//! address translation. Dispatches that do not need each other share a counter, and wait for the same one before them. Where a
-//! device's edges are dear and its order of workgroups is not known ([`Caps::relays_behind`]), a relayed dispatch starts behind
-//! the one before it, by an edge that needs no cache written back: what the counter orders is seen, and nobody waits for it.
+//! address translation. Independent dispatches share a counter, and wait for the same dispatch before them. On a device
+//! whose edges are expensive and whose order of workgroups is unknown ([`Caps::relays_behind`]), a relayed dispatch
+//! starts after the one before it, by an edge without a cache write-back: the counter makes the data visible, and no
+//! workgroup spins on it.
 
 use super::driver::{DeviceCommand, Driver, MemoryCopy};
 use crate::lower::caps::Caps;
@@ -34,13 +35,13 @@ impl<D: Driver> Clone for Relay<'_, D> {
 impl<D: Driver> Copy for Relay<'_, D> {}
 
 impl<'a, D: Driver> Relay<'a, D> {
-    /// The counters of an arena of a device.
+    /// The counters in a device's arena.
     pub fn new(arena: &'a D::Memory, layout: &GpuLayout, caps: &Caps) -> Relay<'a, D> {
         Relay { arena, offset: layout.scratch.relay, behind: caps.relays_behind }
     }
 }
 
-/// A span of stamps: which one, of these. Stamps `2 i` and `2 i + 1` are its start and its end.
+/// A span of stamps: the stamps and the span's index. Stamps `2 i` and `2 i + 1` are its start and its end.
 pub type Span<'a, D> = (&'a <D as Driver>::Stamps, usize);
 
 /// Commands in the order in which they run.
@@ -49,43 +50,43 @@ pub struct List<'a, D: Driver> {
     relay: Option<Relay<'a, D>>,
     /// Counters used since the last reset.
     taken: usize,
-    /// What the dispatches before that share a counter wait for and count, if they are relayed.
+    /// The counter shared by the last dispatches, if they are relayed.
     before: Option<Turn>,
 }
 
 /// Relayed dispatches that share a counter.
 #[derive(Debug, Clone, Copy)]
 struct Turn {
-    /// Word of their counter, of the first stage where there are several.
+    /// Word of their counter; of the first stage's counter if there are several.
     counter: u32,
-    /// Workgroups and stages that they wait for; no workgroups where an edge was.
+    /// Number of workgroups and stages that they wait for; 0 workgroups after an edge.
     waits_for: (u32, usize),
-    /// Their workgroups, and their stages.
+    /// Number of their workgroups, and of their stages.
     groups: u32,
     stages: usize,
 }
 
-/// How a dispatch waits for what it needs.
+/// How a dispatch waits for its inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
-    /// For nothing.
+    /// It does not wait.
     Nothing,
     /// By an edge.
     Edge,
-    /// With the dispatches before, for what they wait for.
+    /// For the same dispatches as those before it, whose counter it shares.
     Beside,
-    /// For the dispatches before, by their counter.
+    /// For the dispatches before it, by their counter.
     Turn,
 }
 
-/// `before`: stages of the relayed dispatches before. `needs`: whether it needs what a dispatch before writes. `relays`: whether
-/// it can be relayed itself.
+/// `before`: stages of the relayed dispatches before, if any. `needs`: whether the dispatch reads their output.
+/// `relays`: whether the dispatch can be relayed. `stages`: its own stages.
 fn wait_of(before: Option<usize>, needs: bool, relays: bool, stages: usize) -> Wait {
     match (before, relays) {
         // Stages are counted one by one.
         (Some(1), true) if !needs && stages == 1 => Wait::Beside,
         (None, _) if !needs => Wait::Nothing,
-        // Only relayed dispatches have waited for those before them, so what follows one must wait.
+        // Only relayed dispatches have waited for those before them, so a dispatch after one must wait.
         (_, true) => Wait::Turn,
         (_, false) => Wait::Edge,
     }
@@ -100,13 +101,13 @@ impl<'a, D: Driver> List<'a, D> {
         list
     }
 
-    /// Adds a dispatch, which waits by `edge` for the dispatches before it. `ahead`: device addresses of the weights of the
-    /// next product, for which it asks if it is a relayed product.
+    /// Adds a dispatch, which waits by `edge` for the dispatches before it. `ahead`: device addresses of the next
+    /// product's weights, which a relayed product prefetches.
     pub fn dispatch(&mut self, d: &Dispatch, edge: Edge, ahead: Range<u64>) {
         let relaying = d.kernel.module.relaying();
         let relay = self.relay.filter(|_| relaying != Relaying::Never);
         let (groups, stages) = (d.groups.iter().product::<u32>(), d.kernel.stages());
-        // Not relayed: counts for no one, waits for no counter.
+        // Unless it is relayed, it uses no counter.
         let mut words = StagedRelayPush { turn: 0, before: 0, stages: 1, ahead_low: 0, ahead_high: 0, ahead_bytes: 0 };
         let before = self.before.map(|turn| turn.stages);
         let waits = wait_of(before, edge != Edge::None, relay.is_some(), stages);
@@ -143,12 +144,12 @@ impl<'a, D: Driver> List<'a, D> {
         self.commands.push(DeviceCommand::Run { kernel: d.kernel, push, groups: d.groups });
     }
 
-    /// Notes the time of what is before.
+    /// Records the time when the commands so far have ended.
     pub fn stamp(&mut self, stamps: &'a D::Stamps, number: usize) {
         self.commands.push(DeviceCommand::Stamp(stamps, number));
     }
 
-    /// Adds copies of what the dispatches have written.
+    /// Adds copies of the dispatches' output.
     fn copy(&mut self, copies: impl IntoIterator<Item = MemoryCopy<'a, D>>) {
         let mut copies = copies.into_iter().map(DeviceCommand::Copy).peekable();
         if copies.peek().is_some() {
@@ -157,7 +158,7 @@ impl<'a, D: Driver> List<'a, D> {
         }
     }
 
-    /// The commands. The host sees what they have written.
+    /// The commands. The host sees their writes.
     pub fn end(mut self, stamp: Option<(&'a D::Stamps, usize)>) -> Vec<DeviceCommand<'a, D>> {
         self.wait(Edge::Host);
         self.commands.extend(stamp.map(|(stamps, number)| DeviceCommand::Stamp(stamps, number)));
@@ -168,7 +169,7 @@ impl<'a, D: Driver> List<'a, D> {
         self.commands.push(DeviceCommand::Wait(edge));
     }
 
-    /// A counter for a dispatch that waits for those of the last.
+    /// A counter for a dispatch that waits for the previous ones' counter.
     fn next_turn(&mut self, relay: Relay<'a, D>, groups: u32, stages: usize) -> Turn {
         if self.taken + stages > RELAY_COUNTERS {
             self.reset(relay);
@@ -185,7 +186,7 @@ impl<'a, D: Driver> List<'a, D> {
         Turn { counter: word((counter / 4) as usize), waits_for, groups, stages }
     }
 
-    /// Zeroes all counters once nobody counts, and lets nobody count before.
+    /// Zeroes all counters, after every dispatch that uses them and before any later one.
     fn reset(&mut self, relay: Relay<'a, D>) {
         let bytes = RELAY_COUNTERS as u64 * RELAY_STRIDE;
         self.wait(Edge::Fill);
@@ -195,7 +196,7 @@ impl<'a, D: Driver> List<'a, D> {
     }
 }
 
-/// Dispatches, each part after the one before it, then copies of what they have written.
+/// A list of dispatches, each part after the one before it, then copies of their output.
 pub(super) fn list_of<'a, D: Driver>(
     parts: &[&[Dispatch]],
     relay: Option<Relay<'a, D>>,
@@ -211,7 +212,7 @@ pub(super) fn list_of<'a, D: Driver>(
     list.end(span.map(|(stamps, i)| (stamps, 2 * i + 1)))
 }
 
-/// For each of a series of dispatches, the weights that the next one after it that has any reads.
+/// For each dispatch of a series, the weights of the next later dispatch that has any.
 fn weights_ahead(weights: impl DoubleEndedIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut next = 0..0;
     let of = |own: Range<u64>| if own.is_empty() { next.clone() } else { std::mem::replace(&mut next, own) };
@@ -234,10 +235,11 @@ mod tests {
         let needs = |before| wait_of(before, true, true, 1);
         let needs_nothing = |before| wait_of(before, false, true, 1);
         assert_eq!((needs(None), needs(Some(1)), needs(Some(4))), (Wait::Turn, Wait::Turn, Wait::Turn));
-        // Beside those before, which have not waited for each other; stages would count its workgroups several times.
+        // The new dispatch runs beside those before, which have not waited for each other; with stages, its workgroups
+        // would be counted several times.
         assert_eq!((needs_nothing(None), needs_nothing(Some(1))), (Wait::Nothing, Wait::Beside));
         assert_eq!((needs_nothing(Some(4)), wait_of(Some(1), false, true, 4)), (Wait::Turn, Wait::Turn));
-        // One that is never relayed waits for the whole chain before it.
+        // A dispatch that is never relayed waits for the whole chain before it.
         let never = |before, needs| wait_of(before, needs, false, 1);
         assert_eq!(
             (never(Some(1), false), never(Some(1), true), never(None, true)),
@@ -258,7 +260,7 @@ mod tests {
         Dispatch { edge, ..Dispatch::new(kernel, Push::new(&B::zeroed()), [groups, 1, 1]) }
     }
 
-    /// What is between two edges may run side by side; nothing crosses one.
+    /// Commands between two edges may run side by side; an edge separates all commands before and after it.
     #[test]
     fn a_list_waits_for_what_came_before_and_ends_where_the_host_sees_it() {
         let read = |groups, edge| dispatch::<ReadPush>(Module::Read, groups, edge);
@@ -274,7 +276,7 @@ mod tests {
         assert_eq!(words(&list_of::<RecordingDriver>(&[], None, None, [])).join(", "), "wait Device, wait Host");
     }
 
-    /// Counters are zeroed where nobody counts, and once they are used up.
+    /// Counters are zeroed before their first use, and once they are used up.
     #[test]
     fn relayed_dispatches_wait_by_counters_and_others_by_edges() {
         let driver = RecordingDriver::new();
@@ -288,7 +290,7 @@ mod tests {
         let begin = format!("wait Fill, {fill}, wait Device, wait Kernels");
         let want = format!("wait Device, {begin}, rms_norm 5, rms_norm 6, wait Kernels, read 7, wait Host");
         assert_eq!(words(&list).join(", "), want);
-        // Behind each other: an edge that writes back nothing, and the same counters.
+        // Behind each other: an edge without a write-back, and the same counters.
         let behind = list_of(&[&[norm(5), norm(6)]], relay_by(true), None, []);
         let want = format!("wait Device, {begin}, rms_norm 5, wait Relayed, rms_norm 6, wait Host");
         assert_eq!(words(&behind).join(", "), want);
@@ -300,7 +302,7 @@ mod tests {
             pushes.take(2).collect()
         };
         assert_eq!(pushes(&behind), pushes(&list));
-        // Each waits for the workgroups of the one before it, at that one's counter.
+        // Each waits for the workgroups of the one before it, by that one's counter.
         let turns = list.iter().filter_map(|command| match command {
             DeviceCommand::Run { kernel, push, .. } if kernel.module == Module::RmsNorm => {
                 let words: &[u32] = bytemuck::cast_slice(&push.bytes()[size_of::<NormPush>()..]);

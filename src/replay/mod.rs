@@ -1,18 +1,19 @@
-//! The executor on a device: every pass replays lists of commands that were baked when the model was loaded. A pass writes the
-//! step state, submits, and waits. Nothing is recorded, bound or allocated.
+//! The executor on a device: every pass replays lists of commands that were baked when the model was loaded. A pass
+//! writes the step state, submits, and waits. Nothing is recorded, bound or allocated.
 //!
-//! Where a head row's token is not its argmax, one more list follows the head: it finds what the host needs to
-//! choose the token, and copies that to memory that the host reads through its caches. Passes in which every row takes its
-//! argmax are replayed without it.
+//! If a head row has a sample request, one more list follows the head: it computes the sample results and copies them
+//! to memory that the host reads through its caches. Passes in which every row takes its argmax are replayed without
+//! it.
 //!
-//! Where no row needs more than that, the next pass is submitted before the wait. It takes its tokens from the step state,
-//! where the pass before has left them: each row's argmax, or the one token that the row asked for. What rows ask for may
-//! depend on the tokens before. The host writes it while the pass runs, and then submits what reads it.
+//! If no row's token needs the host, the next pass is submitted before the wait. It reads its tokens from the step
+//! state, where the pass before has left them: each row's argmax, or the one token of its sample request. Sample
+//! requests may depend on the tokens before; the host writes them while the pass runs, and then submits the list that
+//! reads them.
 //!
-//! A pass is in pieces: lists of commands, and where there is a guest the steps that it runs between two submits. Before
-//! such a step the host waits for the device and copies the keys and values that the step reads; the guest works on the arena
-//! itself. Such a pass is never one submit, and none starts ahead of it. A prompt's chunk is divided into two halves of its
-//! rows: while the guest attends for one, the device makes the other's products.
+//! A pass consists of pieces: lists of commands and, with a guest, the steps that the guest runs between two submits.
+//! Before such a step the host waits for the device and copies the keys and values that the step reads; the guest works
+//! on the arena itself. Such a pass is never one submit, and the pass after it never starts ahead. A prompt's chunk is
+//! divided into two halves of its rows: while the guest attends for one, the device computes the other's products.
 
 mod baking;
 mod calls;
@@ -71,7 +72,7 @@ use crate::schedule::{Pool, Schedule};
 use crate::{Cancel, Error, Result};
 use std::time::{Duration, Instant};
 
-/// The executor on a device of a driver.
+/// The executor on the device of a driver.
 pub struct Replay<D: Driver> {
     schedule: Schedule,
     /// Offsets in the arena.
@@ -79,14 +80,14 @@ pub struct Replay<D: Driver> {
     options: ReplayOptions,
     target: Target,
     queue: DeviceQueue<D>,
-    /// What tuning keeps, where there is something to choose.
+    /// The state of tuning, if there is something to choose.
     tuning: Option<Tuning>,
     timing: Timing<D>,
     /// The kinds of pass that are tuned.
     tuned: Vec<PassKind>,
-    /// Whether there is more to measure while nothing else is to do.
+    /// Whether tuning has open questions for idle times.
     improves: bool,
-    /// Whether kernels may be being compiled for that.
+    /// Whether kernels may be being compiled for tuning.
     compiles: bool,
     passes: Passes<D>,
     weights: Vec<D::Memory>,
@@ -94,18 +95,18 @@ pub struct Replay<D: Driver> {
     kv: [Vec<D::Memory>; 2],
     pages: Pages,
     arena: D::Memory,
-    /// Who computes some steps in place of the device.
+    /// The guest that computes some steps in the device's place.
     seat: GuestSeat,
-    /// Its steps of the pass, while somebody times them.
+    /// The spans of the guest's steps, while a timeline is measured.
     guest_spans: Option<Vec<GuestSpan>>,
-    /// What the device is called.
+    /// The device's name for the user.
     name: String,
     results: Results<D>,
     /// Head rows of the last pass whose logits the host can read.
     fetched: usize,
     /// Head rows of the last pass.
     head_rows: usize,
-    /// Which of them asked for something.
+    /// Per head row of the last pass, whether it had a sample request.
     asked: Vec<bool>,
     /// The read ceiling's lists, and its result once measured.
     ceiling: Ceiling<D>,
@@ -114,7 +115,7 @@ pub struct Replay<D: Driver> {
     rows: Vec<Row>,
     /// Kind of the pass that was submitted ahead, if one was.
     ahead: Option<usize>,
-    /// Rows of a prompt for which a layer keeps to the submit budget, by the times measured so far.
+    /// Rows of a prompt whose slowest layer keeps to the submit budget, by the times measured so far.
     prefill_rows: usize,
     attend_time: AttendTime,
     submits: u64,
@@ -144,7 +145,7 @@ impl<D: Driver> Replay<D> {
         let arena = allocate_arena(&queue.driver, options.arena, layout.bytes, heap)?;
         let apart = !arena.is_cached() || options.staged;
         let results = Results::new(&queue.driver, &schedule, planned(plan, Purpose::Staging)?, apart)?;
-        // Last, since it can do with less.
+        // Last, since a smaller KV cache is acceptable.
         let mut kv = kv::allocate(&queue.driver, plan, &mut schedule.kv, options.arena, options.has_guest())?;
         if options.staged {
             kv.iter_mut().flatten().for_each(Memory::hide);
@@ -210,7 +211,7 @@ impl<D: Driver> Replay<D> {
         self.queue.edit(&mut self.arena, |words| executor::fill_tables(words, schedule, start))
     }
 
-    /// Bakes every kind of pass. `loading`: how long the weights have taken.
+    /// Bakes every kind of pass. `loading`: the time that the weights took.
     fn bake(&mut self, loading: Duration, progress: &Progress) -> Result<()> {
         let start = Instant::now();
         if let Some(units) = self.target.units {
@@ -268,7 +269,7 @@ impl<D: Driver> Replay<D> {
     }
 }
 
-/// The address of a page: of its part of the pool's first layer.
+/// The address of a page: of its part for the pool's first layer.
 fn page_address<M: Memory>(schedule: &Schedule, kv: &[Vec<M>; 2], pool: Pool, page: usize) -> u64 {
     let (block, offset) = schedule.kv.pool(pool).in_block(page);
     kv[pool as usize][block].address() + offset
@@ -281,7 +282,7 @@ fn planned(plan: &Plan, purpose: Purpose) -> Result<usize> {
 /// Allocates the arena, and clears it.
 fn allocate_arena<D: Driver>(driver: &D, source: MemorySource, bytes: u64, heap: usize) -> Result<D::Memory> {
     let mut arena = driver.allocate(bytes, heap, HostAccess::Host, source)?;
-    // SAFETY: no list knows the arena yet.
+    // SAFETY: no baked list uses the arena yet.
     unsafe { arena.bytes_mut() }.ok_or_else(unmapped)?.fill(0);
     Ok(arena)
 }
@@ -314,7 +315,7 @@ fn load_weights<D: Driver>(
 
 impl<D: Driver> Drop for Replay<D> {
     fn drop(&mut self) {
-        // What it may use lives until the device is done.
+        // Memory that the device may use lives until the device is idle.
         self.queue.driver.finish();
     }
 }

@@ -1,4 +1,4 @@
-//! Settings of the executor on a device. Users need only the defaults; tests force what they check.
+//! Settings of the executor on a device. The defaults suit every use; tests force single choices.
 
 use crate::executor::guest::GuestKind;
 use crate::lower::arithmetic::Arithmetic;
@@ -9,15 +9,15 @@ use crate::npu::DriverApi;
 use crate::replay::driver::MemorySource;
 use std::time::Duration;
 
-/// When a device is measured to choose among its kernels' tiles. What was measured before is used in any case.
+/// When a device is measured to choose among its kernels' tiles. Stored measurements are used in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tune {
-    /// For seconds before the first token, on what gains most, and then while the executor has nothing to do
+    /// For a few seconds before the first token, by descending benefit, and then while the executor is idle
     /// ([`crate::Executor::improve`]).
     Auto,
-    /// All of it while the model loads.
+    /// Completely while the model loads.
     Now,
-    /// Only while the executor has nothing to do.
+    /// Only while the executor is idle.
     Idle,
     /// Never.
     Off,
@@ -26,7 +26,7 @@ pub enum Tune {
 /// Settings of the executor on a device.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplayOptions {
-    /// The longest that one submit should keep the device busy.
+    /// The longest time that one submit should keep the device busy.
     pub submit_budget: Duration,
     /// Uploads and results pass through staging even where the host maps the device's memory. Lets this path be tested
     /// on drivers that map everything.
@@ -36,21 +36,22 @@ pub struct ReplayOptions {
     /// Matrix units take passes with enough rows; other passes are in f32. s8 takes products whose inputs are written
     /// in whole rows; other products are in f16.
     pub arithmetic: Option<Arithmetic>,
-    /// A tile for every product that can have it. `None`: as tuned.
+    /// A tile for every product that supports it. `None`: as tuned.
     pub tile: Option<Tile>,
     /// Whether a dispatch starts beside the one whose results it needs, and waits for them itself (shaders/relay.glsl).
     /// `None`: as tuned.
     pub relay: Option<bool>,
-    /// When tiles and relay are tuned. `None`: [`Tune::Auto`]; if `arithmetic` or `tile` is given, nothing is tuned, and
-    /// nothing that was measured before is used.
+    /// When tiles and relay are tuned. `None`: [`Tune::Auto`]; if `arithmetic` or `tile` is given, nothing is tuned,
+    /// and no stored measurement is used.
     pub tune: Option<Tune>,
-    /// Where the memory of arena and KV cache comes from.
+    /// The source of the arena's and the KV cache's memory; a foreign allocator is used for the arena only.
     pub arena: MemorySource,
-    /// Who attends in place of the device. Passes then take several submits, with a wait for the device between them: none
-    /// starts before the one ahead of it is done. The guest keeps a copy of the KV cache, which the plan does not count.
+    /// The guest that attends in the device's place. Passes then take several submits, with a wait for the device
+    /// between them, and none starts before the one before it is done. The guest keeps a copy of the KV cache, which
+    /// the plan does not count.
     pub guest: Option<GuestKind>,
-    /// By which way the NPU is reached that attends where it is faster: that is measured once, when everything else is loaded.
-    /// `guest` comes first.
+    /// The driver interface of an NPU that attends where it is faster, which is measured once when everything else is
+    /// loaded. Ignored if `guest` is set.
     pub candidate: Option<DriverApi>,
 }
 
@@ -91,18 +92,18 @@ impl ReplayOptions {
         Target { forced: self.tile, relay: self.relay.unwrap_or(relays), ..target }
     }
 
-    /// Whether somebody may attend in place of the device.
+    /// Whether a guest may attend in the device's place.
     pub(crate) fn has_guest(&self) -> bool {
         self.guest.is_some() || self.candidate.is_some()
     }
 
-    /// When to tune; `None` if even what was measured before is not to be used.
+    /// When to tune; `None` if not even stored measurements are used.
     fn tuning(&self) -> Option<Tune> {
         let is_forced = self.arithmetic.is_some() || self.tile.is_some();
         self.tune.or((!is_forced).then_some(Tune::Auto))
     }
 
-    /// When to tune, where there is something to choose; `None` if even what was measured before is not to be used.
+    /// When to tune, if there is something to choose; `None` if not even stored measurements are used.
     pub(crate) fn tunes(&self, target: &Target) -> Option<Tune> {
         self.tuning().filter(|_| target.dot || target.units.is_some())
     }

@@ -1,4 +1,4 @@
-//! How many segments of a pass go into one submit, so that each submit keeps to the budget.
+//! The number of a pass's segments in one submit, such that each submit keeps to the budget.
 
 use crate::executor::Row;
 use crate::lower::target::Target;
@@ -14,35 +14,35 @@ pub(crate) struct PassLoad {
 }
 
 impl PassLoad {
-    /// The reach of a pass of these rows.
+    /// The load of a pass of these rows.
     pub(crate) fn of(rows: &[Row]) -> PassLoad {
         PassLoad { rows: rows.len(), depths: rows.iter().map(|r| r.position as usize).sum() }
     }
 }
 
-/// How many segments keep a submit within the budget, and the reach of the pass that this was measured on. One kind of
-/// pass serves few rows and many, at any depth.
+/// The number of segments that keep a submit within the budget, and the load of the pass that this was measured on. One
+/// kind of pass serves few rows and many, at any depth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct SubmitPace {
-    /// Segments per submit; 0 if nothing was measured.
+    /// Segments per submit; 0 if not measured.
     pub(crate) per_submit: usize,
     timed: PassLoad,
 }
 
-/// Fewest keys of a row for which attention counts for what the slowest layer takes.
+/// Fewest keys per row at which attention dominates the slowest layer.
 const DEEP: usize = 4096;
 
-/// How long a layer's attention takes. It grows with the keys that each row sees, and a dispatch of it cannot be divided among
-/// submits; so the deeper a prompt is, the fewer of its rows a pass takes.
+/// The time of a layer's attention. It grows with the keys that each row sees, and its dispatch cannot be divided among
+/// submits; so the deeper a prompt is, the fewer of its rows go into a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct AttendTime {
-    /// Seconds for a row and a key: as the cost model expects them, until a deep pass was timed. 0: nothing is known.
+    /// Seconds per row and key: the cost model's estimate until a deep pass was timed. 0: unknown.
     seconds: f64,
 }
 
 impl AttendTime {
-    /// The cost model's time of the attention that takes longest, of a long chunk behind many tokens. Unknown on a device
-    /// whose figures are not known.
+    /// The cost model's estimate from the slowest layer's attention, for a long chunk after many tokens. Unknown on a
+    /// device without figures.
     pub(crate) fn expected(target: &Target, schedule: &Schedule) -> AttendTime {
         let Some(figures) = target.figures else { return AttendTime::default() };
         let (rows, depth) = (schedule.extent.max_rows, schedule.extent.context);
@@ -53,19 +53,20 @@ impl AttendTime {
         AttendTime { seconds: seconds / rows as f64 / (depth + rows / 2) as f64 }
     }
 
-    /// Takes the time of a pass's slowest layer. Returns whether the pass is deep, so that the time is one of attention.
+    /// Learns from the time of a pass's slowest layer. Returns whether the pass is deep, so that attention dominates
+    /// the time.
     pub(crate) fn learn(&mut self, pass: PassLoad, seconds: f64) -> bool {
         let keys = pass.depths / pass.rows.max(1);
         let is_deep = keys >= DEEP;
         if is_deep {
-            // That of the layer's products is counted with it.
+            // This includes the time of the layer's products.
             self.seconds = seconds / pass.rows as f64 / keys as f64;
         }
         is_deep
     }
 
-    /// Of the next rows of a prompt behind `depth` others, `most` at most and not fewer than `least`, how many attend within
-    /// `budget` seconds.
+    /// The number of a prompt's next rows after `depth` positions, from `least` to `most`, whose attention takes at
+    /// most `budget` seconds.
     pub(crate) fn rows(&self, most: usize, least: usize, depth: usize, budget: f64) -> usize {
         let mut rows = most;
         while rows > least && depth + rows > DEEP && (rows * (depth + rows)) as f64 * self.seconds > budget {
@@ -75,8 +76,8 @@ impl AttendTime {
     }
 }
 
-/// How much deeper than the timed pass a pass may be: twice the depth, plus this many positions a row. The budget has
-/// room for that.
+/// A pass may be deeper than the timed one: twice as deep, plus this many positions per row. The budget allows for
+/// that.
 const DEEPER: usize = 4096;
 
 impl SubmitPace {
@@ -85,7 +86,7 @@ impl SubmitPace {
         self.per_submit > 0 && pass.rows <= self.timed.rows && pass.depths <= 2 * self.timed.depths + pass.rows * DEEPER
     }
 
-    /// Takes the result of a timed pass. A pass of fewer rows can only lower the pace of larger ones.
+    /// Learns from a timed pass. A pass of fewer rows can only lower the pace of larger ones.
     pub(crate) fn learn(&mut self, pass: PassLoad, per_submit: usize) {
         let known = self.covers(pass);
         if known && pass.rows < self.timed.rows {
@@ -136,7 +137,7 @@ mod tests {
         let mut time = AttendTime { seconds: 8e-9 };
         let rows = |time: AttendTime, depth| time.rows(512, 64, depth, 0.25);
         assert_eq!([0, 4096, 60_000, 131_072, 1 << 22].map(|depth| rows(time, depth)), [512, 512, 512, 128, 64]);
-        // A shallow pass says nothing of attention; a deep one replaces what was expected.
+        // A shallow pass gives no estimate of attention; a deep one replaces the cost model's.
         let pass = |rows, depth| PassLoad { rows, depths: rows * depth };
         assert!(!time.learn(pass(512, 256), 10.0));
         assert_eq!(time, AttendTime { seconds: 8e-9 });
@@ -155,8 +156,8 @@ mod tests {
         assert!(pace.covers(reach(6)) && !pace.covers(reach(32)));
     }
 
-    /// Whatever the model, the machine and the depth: a chunk of as many rows as a pass takes there has no dispatch that is longer
-    /// than a submit may be. On a 780M a whole chunk's would be, behind 131,072 tokens.
+    /// For every model, machine and depth, the longest dispatch of a chunk of as many rows as a pass accepts there
+    /// keeps to the submit budget. On a 780M, a whole chunk after 131,072 tokens would exceed it.
     #[test]
     fn no_dispatch_of_a_prompt_takes_longer_than_a_submit_may() {
         const BUDGET: f64 = 0.5;
@@ -165,7 +166,7 @@ mod tests {
         let mut too_long = Vec::new();
         for name in presets::NAMES {
             let full = presets::preset(name).unwrap();
-            // Local layers and a global one: the others are like them.
+            // Five local layers and a global one represent the others.
             let shape = Shape { layers: full.layers[..6].to_vec(), ..full };
             let extent = Extent {
                 context: CONTEXT,

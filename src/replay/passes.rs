@@ -1,4 +1,4 @@
-//! The lists of every kind of pass, and which kind a pass runs as.
+//! The lists of every kind of pass, and the choice of a pass's kind.
 
 use crate::executor::{HeadRows, Row};
 use crate::lower::{PassKind, RowOrder, TokenSource};
@@ -10,7 +10,7 @@ use crate::{Error, Result};
 use std::ops::Range;
 use std::time::Duration;
 
-/// What follows the layers in one submit.
+/// The part of a submit after the layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tail {
     /// Nothing.
@@ -47,7 +47,8 @@ impl<D: Driver> Default for Stamped<D> {
 }
 
 impl<D: Driver> Stamped<D> {
-    /// Seconds of the slowest span, and of all spans together. They must have been waited for. `None` without a clock.
+    /// Seconds of the slowest span, and of all spans together. The lists must have been waited for. `None` without a
+    /// clock.
     ///
     /// # Errors
     /// Device: the device was lost.
@@ -71,10 +72,10 @@ pub(crate) enum Piece {
 pub(crate) struct GuestPiece {
     /// Its index in the schedule.
     pub step: usize,
-    /// The rows that it is run for; `None`: all.
+    /// The rows that it runs for; `None`: all.
     pub half: Option<PassHalf>,
-    /// Lists of the other half, which neither read what the step writes nor write what it reads. They follow what is before the
-    /// piece.
+    /// Lists of the other half that run beside the step: they neither read the step's output nor write its input. They
+    /// follow the device's work before the piece.
     pub beside: Range<usize>,
 }
 
@@ -89,36 +90,37 @@ impl PassHalf {
     pub(crate) const BOTH: [PassHalf; 2] = [PassHalf::First, PassHalf::Second];
 }
 
-/// What a list of [`BakedKind::segments`] is a part of.
+/// The part of the pass that a list of [`BakedKind::segments`] computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ListPart {
     pub segment: Segment,
     pub half: Option<PassHalf>,
-    /// Whether the pass's last rows are through the segment behind it.
+    /// Whether all rows of the pass have finished the segment after this list.
     pub ends: bool,
 }
 
 /// The lists of one kind of pass.
 pub(crate) struct BakedKind<D: Driver> {
     pub kind: PassKind,
-    /// Seconds of a pass of all its rows, if tuning measured them. Of a mixed kind, those of consecutive rows.
+    /// Seconds of a pass with all rows of this kind, if measured by tuning. For a mixed kind, those of consecutive
+    /// rows.
     pub seconds: Option<f64>,
-    /// A whole pass in one list, per [`Tail`]. Replayed where it keeps to the submit budget.
+    /// A whole pass in one list, per [`Tail`]. Replayed if it keeps to the submit budget.
     pub whole: [Stamped<D>; 3],
-    /// The pass that follows one of this kind and takes the tokens that that one has left as next, per slot of results. Its
-    /// head covers all rows. `None` unless every row of the pass before has a next token.
+    /// The pass after one of this kind, with that one's next tokens as input, per slot of results. Its head covers all
+    /// rows. `None` unless every row of the pass before has a next token.
     pub following: Option<[Stamped<D>; SLOTS]>,
-    /// The pass segment by segment: embedding, then each layer, which a guest's step divides. Used while the pass's time is
-    /// unknown or exceeds the submit budget, and where there is a guest.
+    /// The pass segment by segment: embedding, then each layer, divided at a guest's step. Used while the pass's time
+    /// is unknown or exceeds the submit budget, and with a guest.
     pub segments: Stamped<D>,
-    /// What each of these lists is a part of.
+    /// The part of the pass that each of these lists computes.
     pub parts: Vec<ListPart>,
-    /// Rows of the first half, where passes are divided.
+    /// Rows of the first half, if passes are divided.
     pub half: Option<usize>,
-    /// What runs, one after the other: the lists, and between them what a guest runs.
+    /// The pieces in order: lists, and between them the guest's steps.
     pub pieces: Vec<Piece>,
     pub pace: SubmitPace,
-    /// How long the last pass took, if it was a whole one; else 0.
+    /// The time of the last pass, if it was one submit; else 0.
     pub last: Duration,
 }
 
@@ -128,12 +130,12 @@ impl<D: Driver> BakedKind<D> {
         if self.pace.covers(PassLoad::of(rows)) { self.pace.per_submit } else { 1 }
     }
 
-    /// Most lists of a submit: never all where the pass stops for a guest.
+    /// Most lists of a submit: with a guest, fewer than all.
     pub(crate) fn most_per_submit(&self) -> usize {
         self.segments.lists.len() - usize::from(self.pieces.len() > 1)
     }
 
-    /// Which of a pass's rows a half has.
+    /// The range of a pass's rows in a half.
     pub(crate) fn rows_of(&self, half: Option<PassHalf>, rows: usize) -> Range<usize> {
         let middle = self.half.unwrap_or(rows).min(rows);
         match half {
@@ -149,7 +151,7 @@ impl<D: Driver> BakedKind<D> {
     }
 }
 
-/// Everything that is replayed.
+/// All baked lists.
 pub(crate) struct Passes<D: Driver> {
     pub kinds: Vec<BakedKind<D>>,
     /// The head alone, for one row and for `head_rows`.
@@ -157,8 +159,8 @@ pub(crate) struct Passes<D: Driver> {
     /// Copies of the logits to memory that the host reads, for one row and for `head_rows`. `None` if the host reads
     /// the arena.
     pub(super) fetches: [Option<D::Baked>; 2],
-    /// What a choice other than argmax needs, for one row and for `head_rows`, per slot of results: submitted after a head
-    /// where a row asks.
+    /// The lists that compute sample results, for one row and for `head_rows`, per slot of results: submitted after a
+    /// head if a row has a sample request.
     pub(super) choices: Vec<[D::Baked; SLOTS]>,
 }
 
@@ -169,12 +171,12 @@ impl<D: Driver> Default for Passes<D> {
 }
 
 impl<D: Driver> Passes<D> {
-    /// Index of the kind that these rows run as: of the first order that they stand in, the smallest that holds them, or a
-    /// larger one that was measured to take less time. So no pass takes longer than one with more rows. What is mixed runs as
-    /// rows in any order where that kind is smaller.
+    /// Index of the kind that these rows run as: among the kinds of their order, the smallest that holds them, or a
+    /// larger one that was measured to take less time. So no pass takes longer than one with more rows. Mixed rows run
+    /// as rows in any order if that kind is smaller.
     ///
     /// # Errors
-    /// Input: there is none.
+    /// Input: no kind holds them.
     pub(crate) fn kind_for(&self, rows: &[Row]) -> Result<usize> {
         let of = |i: usize| (self.kinds[i].kind, self.kinds[i].seconds);
         kind_of(self.kinds.len(), of, rows).ok_or_else(|| {
@@ -183,8 +185,8 @@ impl<D: Driver> Passes<D> {
         })
     }
 
-    /// Of the next rows of a prompt, `most` at most, how many make the pass that runs the most rows a second beside
-    /// `beside` rows of other sequences: all of them, or half of them or more that fill a smaller kind.
+    /// The number of a prompt's next rows, `most` at most, whose pass with `beside` rows of other sequences runs the
+    /// most rows a second: either `most`, or at least half of that if it fills a smaller kind.
     pub(crate) fn chunk_rows(&self, most: usize, beside: usize) -> usize {
         let of = |i: usize| (self.kinds[i].kind, self.kinds[i].seconds);
         chunk_rows(self.kinds.len(), of, most, beside)
@@ -195,12 +197,12 @@ impl<D: Driver> Passes<D> {
         &self.heads[usize::from(head.count > 1)]
     }
 
-    /// As [`Passes::head`], to read its stamps.
+    /// [`Passes::head`] for reading its stamps.
     pub(crate) fn head_mut(&mut self, head: HeadRows) -> &mut Stamped<D> {
         &mut self.heads[usize::from(head.count > 1)]
     }
 
-    /// The list that finds what head rows ask for, of a pass with its results in `slot`.
+    /// The list that computes the sample results of a pass whose results are in `slot`.
     pub(crate) fn choice(&self, head: HeadRows, slot: usize) -> D::Baked {
         self.choices[usize::from(head.count > 1)][slot]
     }
@@ -211,24 +213,24 @@ impl<D: Driver> Passes<D> {
     }
 }
 
-/// A larger kind is taken only if it takes less than this share of the smallest one's time: estimates differ by as much
+/// A larger kind is used only if it takes less than this share of the smallest one's time: estimates vary by the rest
 /// from run to run.
 const CHEAPER: f64 = 0.99;
 
-/// Fewest rows of a mixed kind, where passes may have as many: fewer take hardly less time.
+/// Fewest rows of a mixed kind, if passes may have as many: fewer rows take hardly less time.
 const LEAST_MIXED: usize = 32;
-/// Rows that take as long as what a pass takes beside its rows, if nothing was measured.
+/// Rows whose time equals the fixed time of a pass, if nothing was measured.
 const UNMEASURED: usize = 64;
 
-/// As [`Passes::kind_for`]; `count` and `of` as for [`cheapest`].
+/// The search of [`Passes::kind_for`]; `count` and `of` as for [`cheapest`].
 fn kind_of(count: usize, of: impl Fn(usize) -> (PassKind, Option<f64>), rows: &[Row]) -> Option<usize> {
     let best = |order: RowOrder| order.holds(rows).then(|| cheapest(count, &of, order, rows.len())).flatten();
     let own = [RowOrder::Consecutive, RowOrder::Apart].into_iter().find_map(best);
     own.or_else(|| [RowOrder::Mixed, RowOrder::Any].into_iter().filter_map(best).min_by_key(|&i| of(i).0.rows))
 }
 
-/// Of `count` kinds those of an order that hold `rows` rows: the smallest, or one that takes less time. `of` gives a kind
-/// and its seconds, where they were measured.
+/// Among `count` kinds, the smallest of an order that holds `rows` rows, or a larger one that takes less time. `of`
+/// returns a kind and its seconds, if measured.
 fn cheapest(
     count: usize,
     of: impl Fn(usize) -> (PassKind, Option<f64>),
@@ -238,7 +240,7 @@ fn cheapest(
     let fit = (0..count).filter(|&i| of(i).0.order == order && of(i).0.rows >= rows);
     let smallest = fit.clone().min_by_key(|&i| of(i).0.rows)?;
     let (kind, Some(seconds)) = of(smallest) else { return Some(smallest) };
-    // Of a single sequence, only one row can be started ahead.
+    // For a single sequence, only passes of one row can be started ahead.
     if kind.rows == 1 {
         return Some(smallest);
     }
@@ -246,7 +248,7 @@ fn cheapest(
     Some(cheaper.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(smallest, |(_, i)| i))
 }
 
-/// As [`Passes::chunk_rows`]; `count` and `of` as for [`cheapest`].
+/// The search of [`Passes::chunk_rows`]; `count` and `of` as for [`cheapest`].
 fn chunk_rows(count: usize, of: impl Fn(usize) -> (PassKind, Option<f64>), most: usize, beside: usize) -> usize {
     let sizes = (0..count).map(|i| of(i).0).filter(|kind| kind.order == RowOrder::Mixed).map(|kind| kind.rows);
     let filled = sizes.filter_map(|rows| rows.checked_sub(beside)).filter(|&chunk| chunk < most && most <= 2 * chunk);
@@ -265,9 +267,10 @@ fn sizes(most: usize) -> impl Iterator<Item = usize> {
     (0..).map(|i| 1usize << i).take_while(move |&n| n < most).chain([most])
 }
 
-/// The kinds of pass that are baked, by powers of two: rows of one sequence, rows of different sequences, both mixed, and rows
-/// in any order: as many as mixed ones for several prompts, and fewer where drafts of several sequences may be verified.
-/// Sequences that are no power of two run in the next kind, whose kernels are tuned anyway.
+/// The kinds of pass that are baked, by powers of two: rows of one sequence, rows of different sequences, both mixed,
+/// and rows in any order. Of the last there are as many as of mixed ones, for several prompts, and smaller ones if
+/// drafts of several sequences may be verified. A number of sequences that is no power of two runs in the next larger
+/// kind, whose kernels are tuned anyway.
 pub(crate) fn kinds(e: &Extent) -> Vec<PassKind> {
     let prompts = sizes(e.max_rows).map(|n| (n, RowOrder::Consecutive));
     let batches = sizes(e.sequences.next_power_of_two().min(e.max_rows)).filter(|&n| n > 1);
@@ -283,7 +286,7 @@ pub(crate) fn kinds(e: &Extent) -> Vec<PassKind> {
     prompts.chain(batches).chain(several).map(kind).collect()
 }
 
-/// The kinds of pass that are tuned: one row, then those of consecutive rows and of rows apart, the largest first. The others
+/// The kinds of pass that are tuned: one row, then consecutive rows and rows apart, the largest first. The other kinds
 /// have the products of consecutive rows.
 pub(crate) fn tuned(e: &Extent) -> impl Iterator<Item = PassKind> {
     let mut kinds = kinds(e);
@@ -305,7 +308,7 @@ mod tests {
         kinds.iter().filter(|k| k.order == order).map(|k| k.rows).collect()
     }
 
-    /// The kind that a pass of `rows` rows runs as; `seconds` by the kind.
+    /// The kind that a pass of `rows` rows runs as; `seconds` gives a kind's time.
     fn chosen(
         kinds: &[PassKind],
         seconds: impl Fn(&PassKind) -> Option<f64>,
@@ -333,7 +336,7 @@ mod tests {
         assert_eq!(tuned, [1, 100, 64, 32, 16, 8, 8, 4, 4, 2, 2], "one row, then downwards");
     }
 
-    /// The times of an H200, where three and four rows took longer than sixteen.
+    /// With the times of an H200, on which three and four rows took longer than sixteen.
     #[test]
     fn no_pass_takes_longer_than_one_of_more_rows() {
         let all = kinds(&extent(64, 64));
@@ -349,15 +352,15 @@ mod tests {
         assert_eq!(rows[32 - 2], 64);
         let taken: Vec<f64> = (2..=64).map(|rows| seconds(&run(rows)).unwrap()).collect();
         assert!(taken.is_sorted_by(|a, b| *b > CHEAPER * a), "{taken:?}");
-        // What takes as long to within the error is no reason to run more rows.
+        // An equal time to within the error is no reason to run more rows.
         let alike = |k: &PassKind| Some(if k.rows == 8 { 0.995 } else { 1.0 });
         assert_eq!(chosen(&all, alike, 3, RowOrder::Apart).rows, 4);
-        // One row can be started ahead, and two of a sequence cannot.
+        // A pass of one row can be started ahead, and one of two rows of a sequence cannot.
         assert_eq!(chosen(&all, |k| Some(1.0 / k.rows as f64), 1, RowOrder::Consecutive).rows, 1);
         assert_eq!(chosen(&all, |_| None, 33, RowOrder::Consecutive).rows, 64);
     }
 
-    /// A chunk is cut where the rest of it would nearly double a pass, and not where a pass takes as long either way.
+    /// A chunk is cut if its rest would nearly double a pass, but not if a pass takes as long either way.
     #[test]
     fn a_chunk_fills_a_kind_or_goes_on_to_the_next_for_enough_rows() {
         let all = kinds(&extent(512, 32));
@@ -377,7 +380,7 @@ mod tests {
         ] {
             assert_eq!(run(&|_| None, most, beside), taken, "{most} rows beside {beside}");
         }
-        // As long whatever the rows, and twice as long for each doubling.
+        // Equal times for all rows, and times proportional to the rows.
         assert_eq!((run(&|_| Some(0.1), 100, 32), run(&|_| Some(0.1), 7, 30)), (100, 7));
         let linear = |rows| Some(rows as f64 * 1e-3);
         assert_eq!((run(&linear, 400, 32), run(&linear, 100, 32), run(&linear, 480, 32)), (224, 96, 480));
@@ -410,7 +413,7 @@ mod tests {
         assert_eq!(in_any_order.clone().map(|rows| of(&rows)), [(RowOrder::Any, 32); 3]);
         let prompts = then(&chunk(1, 30), &then(&chunk(2, 30), &chunk(3, 5)));
         assert_eq!(of(&prompts), (RowOrder::Any, 128));
-        // Where drafts of several sequences may come there are smaller kinds for these.
+        // With drafts of several sequences there are smaller kinds for rows in any order.
         let of = with(32);
         assert_eq!(in_any_order.map(|rows| of(&rows)), [(RowOrder::Any, 16), (RowOrder::Any, 16), (RowOrder::Any, 8)]);
         assert_eq!(of(&then(&chunk(1, 2), &[row(0, 0)])), (RowOrder::Any, 4));

@@ -1,11 +1,12 @@
-//! Where attention is faster: on the device, or on a guest. It is measured once, when everything else is loaded and before anybody
-//! has a sequence, at three depths each: for a single token, and for a prompt's chunk, of the fewest rows that are divided into
-//! halves and of the most. What a chunk takes grows evenly with its rows, so who is faster at both ends is so between them. No
-//! other pass follows from these ([`PassKind::is_measured`]), and all others stay on the device.
+//! Measures whether attention is faster on the device or on a guest. This happens once, when everything else is loaded
+//! and before the first sequence, at three depths each: for a single token, and for a prompt's chunk with the fewest
+//! rows that are divided into halves and with the most. A chunk's time grows linearly with its rows, so the faster one
+//! at both ends is faster between them. Passes of other kinds ([`PassKind::is_measured`]) are not predicted by these,
+//! and stay on the device.
 //!
-//! Nothing of it stays but the choice. Its rows are those of the first sequence, whose pages are free again at the end.
-//! What it costs is bounded by the number of runs: two short passes in which the guest proves itself, and then for each of nine
-//! passes with and without the guest at most [`RUNS`] runs of the layers up to the first of each kind.
+//! Only the choice remains. The rows are of the first sequence, whose pages are released at the end. The cost is
+//! bounded by the number of runs: two short passes that prove the guest, and then, for each of nine passes with and
+//! without the guest, at most [`RUNS`] runs of the layers up to the first of each kind.
 
 use super::Replay;
 use super::driver::{Driver, Memory};
@@ -22,26 +23,26 @@ use std::time::Instant;
 
 /// Runs of each measured pass; the fastest counts.
 const RUNS: usize = 2;
-/// Rows of the first pass in which a guest proves itself; the second has one. They lie on two pages.
+/// Rows of the first pass that proves a guest, on two pages; the second pass has one row.
 const PROOF_ROWS: usize = 80;
 /// Shares of the deepest position that a pass may stand at.
 const DEPTHS: [f64; 3] = [0.125, 0.5, 1.0];
 
-/// Seconds since some moment.
+/// A clock in seconds from a fixed start.
 type Now<'a> = &'a dyn Fn() -> f64;
 
 impl<D: Driver> Replay<D> {
-    /// Gives the seat to the NPU, reached in this way, for the passes in which it is faster.
+    /// Uses the NPU, through driver interface `api`, as the guest of the passes in which it is faster.
     ///
     /// # Errors
-    /// Device: the device itself failed. Interrupted: it was cancelled. What the NPU does wrong is no error.
+    /// Device: the device itself failed. Interrupted: the measurement was cancelled. A failure of the NPU is no error.
     pub(super) fn seat_faster(&mut self, api: DriverApi) -> Result<()> {
         let start = Instant::now();
         let loader = npu_loader(&self.schedule, api);
         self.seat_if_faster(GuestKind::Npu(api), loader, &|| start.elapsed().as_secs_f64())
     }
 
-    /// As `seat_faster`, of a guest that `loader` loads, in seconds of `now`.
+    /// `seat_faster` for a guest from `loader`, measured by the clock `now`.
     ///
     /// # Errors
     /// As `seat_faster`.
@@ -61,7 +62,7 @@ impl<D: Driver> Replay<D> {
         let device = self.time_layers(&cases, now)?;
         self.seat.try_out(kind, guest);
         self.rebake_all()?;
-        // Where it is lost, that was said.
+        // A lost guest has been logged.
         let with_guest = if self.stands_proof()? { self.time_layers(&cases, now)? } else { Vec::new() };
         if !self.seat.is_lost() {
             let timing = |((&(rows, depth), device), guest)| PlacementTiming { rows, depth, device, guest };
@@ -77,14 +78,14 @@ impl<D: Driver> Replay<D> {
         self.rebake_all()
     }
 
-    /// Rows of the first sequence behind `depth` positions.
+    /// Rows of the first sequence after `depth` positions.
     fn rows_behind(&self, rows: usize, depth: usize) -> Vec<Row> {
         let vocab = self.schedule.shape.vocab;
         let row = |i: usize| Row { token: ((7 + 37 * i) % vocab) as u32, position: (depth + i) as u32, sequence: 0 };
         (0..rows).map(row).collect()
     }
 
-    /// Runs two passes with the guest beside the device, which compares each step. Returns whether the guest is still there.
+    /// Runs two passes in which the device checks each step of the guest. Returns whether the guest passed.
     fn stands_proof(&mut self) -> Result<bool> {
         let extent = &self.schedule.extent;
         let rows = PROOF_ROWS.min(extent.max_rows).min(extent.context.saturating_sub(1)).max(1);
@@ -97,8 +98,8 @@ impl<D: Driver> Replay<D> {
         Ok(!self.seat.is_lost())
     }
 
-    /// Seconds of each pass's layers, as many as the model has, by those up to the first of each kind. Ends where the guest is
-    /// lost.
+    /// Estimated seconds of each pass's layers, from the layers up to the first of each kind. Ends early if the guest
+    /// is lost.
     fn time_layers(&mut self, cases: &[(usize, usize)], now: Now<'_>) -> Result<Vec<f64>> {
         let has_guest = !self.seat.is_lost();
         let layers = &self.schedule.shape.layers;
@@ -124,14 +125,14 @@ impl<D: Driver> Replay<D> {
         Ok(seconds)
     }
 
-    /// Runs the begun pass up to the end of so many layers. Nothing is waited for between them but for a guest.
+    /// Runs the begun pass up to the end of the first `layers` layers. Between them it waits only for a guest.
     fn run_layers(&mut self, kind: usize, layers: usize) -> Result<()> {
         self.arena.to_device()?;
         let end = self.schedule.steps_of(Segment::Layer(layers.saturating_sub(1))).end;
         for i in 0..self.passes.kinds[kind].pieces.len() {
             self.cancel.check()?;
             let baked = &self.passes.kinds[kind];
-            // A piece's lists are those of layers that follow each other.
+            // A piece's lists are those of consecutive layers.
             let is_before = |list: &usize| !matches!(baked.parts[*list].segment, Segment::Layer(l) if l >= layers);
             let up_to = |lists: Range<usize>| lists.start..lists.start + lists.take_while(is_before).count();
             match baked.pieces[i].clone() {
@@ -154,7 +155,8 @@ impl<D: Driver> Replay<D> {
     }
 }
 
-/// Rows and depth of the passes of these kinds that are measured: one row, and of those of more rows the fewest and the most.
+/// Rows and depths of the measured passes among these kinds: one row, and among those of more rows the fewest and the
+/// most.
 fn cases(kinds: impl Iterator<Item = PassKind>, context: usize) -> Vec<(usize, usize)> {
     let measured: Vec<usize> = kinds.filter(|kind| kind.is_measured()).map(|kind| kind.rows).collect();
     let more = || measured.iter().copied().filter(|rows| *rows > 1);
@@ -192,7 +194,7 @@ mod tests {
     use crate::replay::passes::kinds;
     use crate::schedule::{Extent, KvType};
 
-    /// Passes of several sequences, and chunks that are not divided, follow no measurement.
+    /// No measurement predicts passes of several sequences and undivided chunks.
     #[test]
     fn what_was_not_measured_stays_on_the_device() {
         let extent =
@@ -209,7 +211,7 @@ mod tests {
         }
     }
 
-    /// A chunk is measured where it is divided, of the fewest rows and of the most.
+    /// A chunk is measured if it is divided, with the fewest rows and with the most.
     #[test]
     fn what_is_measured_is_a_token_and_chunks_that_are_divided() {
         let of = |max_rows, context| {

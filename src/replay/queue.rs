@@ -1,4 +1,4 @@
-//! A driver's queue as replay uses it: it counts what is under way, waits in the order of submits, and knows when nothing is.
+//! A driver's queue as replay uses it: counts submits in flight, and waits for them in order.
 
 use super::driver::{DeviceCommand, Driver, Memory, MemoryCopy, SIGNALS, unmapped};
 use super::list::{Relay, Span, list_of};
@@ -8,15 +8,15 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// Time per submit before the device counts as hung. A CPU driver on a small machine may take minutes for a layer of a
-/// large model. amdgpu resets a ring after 2 s where nobody says otherwise, and is through with that in seconds.
+/// large model. amdgpu resets a ring after 2 s by default, and finishes that within seconds.
 const GPU_DEADLINE: Duration = Duration::from_secs(10);
 const CPU_DEADLINE: Duration = Duration::from_secs(600);
 
-/// A wait may wake up this long after its signal. So [`DeviceQueue::wait_promptly`] looks at the signal itself for this
-/// long before the expected end, and after it.
+/// A wait may wake up this long after its signal. So [`DeviceQueue::wait_promptly`] polls the signal from this long
+/// before the expected end on.
 const WAKING: Duration = Duration::from_micros(300);
 
-/// A driver, and what of its work is under way. Signals are waited for in the order of their submits.
+/// A driver and its submits in flight. Signals are waited for in the order of their submits.
 pub struct DeviceQueue<D: Driver> {
     /// The driver.
     pub driver: D,
@@ -31,7 +31,7 @@ pub struct DeviceQueue<D: Driver> {
 }
 
 impl<D: Driver> DeviceQueue<D> {
-    /// A driver's queue, with nothing under way.
+    /// A driver's queue without submits in flight.
     pub fn new(driver: D) -> DeviceQueue<D> {
         let deadline = if driver.caps().is_cpu() { CPU_DEADLINE } else { GPU_DEADLINE };
         let (submits, open) = Default::default();
@@ -62,14 +62,14 @@ impl<D: Driver> DeviceQueue<D> {
     /// # Safety
     /// As [`Driver::submit`].
     pub unsafe fn submit(&self, lists: &[D::Baked], signal: bool) -> Result<()> {
-        // SAFETY: as the caller promises. The signal is not under way.
+        // SAFETY: as the caller promises. The signal is not in flight.
         self.submit_by(signal, |driver, signal| unsafe { driver.submit(lists, signal) })
     }
 
-    /// Submits by `submit`, with the signal that it is given.
+    /// Calls `submit` with the driver and the next signal, if `signal`.
     ///
     /// # Errors
-    /// Those of `submit`. Device: too many signals are under way.
+    /// Those of `submit`. Device: too many signals are in flight.
     pub fn submit_by<T>(&self, signal: bool, submit: impl FnOnce(&D, Option<usize>) -> Result<T>) -> Result<T> {
         if signal && self.under_way() == SIGNALS {
             return Err(Error::device("more passes are under way than can be waited for", "report this"));
@@ -109,12 +109,12 @@ impl<D: Driver> DeviceQueue<D> {
         Ok(())
     }
 
-    /// Whether something was submitted that has no signal after it.
+    /// Whether a submit has no signal after it.
     pub fn is_open(&self) -> bool {
         self.open.get() > 0
     }
 
-    /// Puts a signal after what was submitted without one.
+    /// Submits a signal for earlier submits without one.
     ///
     /// # Errors
     /// Device: the device was lost.
@@ -123,8 +123,8 @@ impl<D: Driver> DeviceQueue<D> {
         unsafe { self.submit(&[], true) }
     }
 
-    /// Whether what stands before the oldest signal under way is done; there must be one. [`DeviceQueue::wait`] does not wait
-    /// then.
+    /// Whether the work before the oldest signal in flight is done, so that [`DeviceQueue::wait`] returns at once.
+    /// There must be a signal in flight.
     ///
     /// # Errors
     /// Device: the device was lost.
@@ -132,7 +132,7 @@ impl<D: Driver> DeviceQueue<D> {
         self.driver.is_done(self.waits.get() % SIGNALS)
     }
 
-    /// Waits for the oldest signal under way; there must be one.
+    /// Waits for the oldest signal in flight; there must be one.
     ///
     /// # Errors
     /// Device: the device was lost, or did not finish within one deadline per submit.
@@ -143,13 +143,13 @@ impl<D: Driver> DeviceQueue<D> {
         Ok(())
     }
 
-    /// As [`DeviceQueue::wait`], where the device idles until the host has seen the end: what was just submitted takes
-    /// about `expected`. Sleeps for most of that time.
+    /// [`DeviceQueue::wait`] with a short reaction time, for a device that idles until the host has seen the end. The
+    /// last submit takes about `expected`; the wait sleeps for most of that and then polls.
     ///
     /// # Errors
     /// As [`DeviceQueue::wait`].
     pub fn wait_promptly(&self, expected: Duration) -> Result<()> {
-        // A CPU driver needs the processor itself.
+        // A CPU driver needs the CPU that polling would use.
         if !self.driver.caps().is_cpu() && !self.driver.is_hung() {
             let start = Instant::now();
             std::thread::sleep(expected.saturating_sub(WAKING));
@@ -161,7 +161,7 @@ impl<D: Driver> DeviceQueue<D> {
         self.wait()
     }
 
-    /// Runs a list once, and waits. What is under way is waited for as well.
+    /// Runs a list once, and waits for it and all submits in flight.
     ///
     /// # Errors
     /// As [`DeviceQueue::wait`].
@@ -174,7 +174,7 @@ impl<D: Driver> DeviceQueue<D> {
         self.wait()
     }
 
-    /// Copies between memories, after everything submitted before, and waits. The host sees what was copied.
+    /// Copies between memories, after everything submitted before, and waits. The host sees the copied bytes.
     ///
     /// # Errors
     /// Device: the device was lost.
@@ -189,10 +189,10 @@ impl<D: Driver> DeviceQueue<D> {
         Ok(())
     }
 
-    /// Runs `edit` on the words of mapped memory while the device has nothing to do.
+    /// Runs `edit` on the words of mapped memory while the device is idle.
     ///
     /// # Errors
-    /// Device: the memory is not mapped, the driver that made it fails, or something is under way.
+    /// Device: the memory is not mapped, the driver that made it fails, or a submit is in flight.
     pub fn edit(&self, memory: &mut D::Memory, edit: impl FnOnce(&mut [u32])) -> Result<()> {
         if !self.is_idle() {
             return Err(Error::device("the host writes memory that the device may use", "report this"));
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     fn submit(queue: &DeviceQueue<RecordingDriver>, signal: bool) -> Result<()> {
-        // SAFETY: the lists do nothing.
+        // SAFETY: the lists are empty.
         unsafe { queue.submit(&[7], signal) }
     }
 
@@ -228,11 +228,11 @@ mod tests {
             queue.drain().unwrap();
             edit(&queue).unwrap();
         }
-        // SAFETY: nothing is under way.
+        // SAFETY: no submit is in flight.
         assert_eq!(unsafe { memory.bytes() }.unwrap()[0], 3);
     }
 
-    /// Signals are waited for in the order of their submits, each as long as the submits that it covers may take.
+    /// Signals are waited for in the order of their submits, each with a deadline for the submits that it covers.
     #[test]
     fn a_wait_has_a_deadline_for_each_submit_that_it_covers() {
         let queue = DeviceQueue::new(RecordingDriver::new());
@@ -246,7 +246,7 @@ mod tests {
         queue.drain().unwrap();
         let want = ["wait for 0, 30 s", "submit [7], signal Some(0)", "wait for 1, 10 s", "wait for 0, 10 s"];
         assert_eq!(queue.driver.take_said(), want);
-        // What an error left without a signal gets one.
+        // A submit that an error left without a signal gets one.
         submit(&queue, false).unwrap();
         queue.drain().unwrap();
         let want = ["submit [7], signal None", "submit [], signal Some(1)", "wait for 1, 20 s"];

@@ -1,8 +1,8 @@
-//! Results: where the host reads a pass's output.
+//! Results: the memory in which the host reads a pass's output.
 //!
-//! Every head ends with a copy of the step state, which has each row's next token, into one of two small buffers. So the
-//! host can read one pass's while the next pass runs. Logits are copied on request, unless the host reads the arena
-//! itself through its caches.
+//! Every head ends with a copy of the step state, which has each row's next token, into one of two small buffers. So
+//! the host can read one pass's results while the next pass runs. Logits are copied on request, unless the host reads
+//! the arena itself through its caches.
 
 use crate::Result;
 use crate::plan::device::{SLOTS, found_bytes, logits_bytes, piece_bytes, state_bytes};
@@ -14,20 +14,20 @@ use crate::schedule::layout::StateLayout;
 /// The results of passes as the host reads them.
 pub(crate) struct Results<D: Driver> {
     state: StateLayout,
-    /// Copies of the step state after a head, one buffer a slot.
+    /// Copies of the step state after a head, one buffer per slot.
     choices: [D::Memory; SLOTS],
     /// Copies of rows of logits. `None` if the host reads the arena through its caches.
     logits: Option<D::Memory>,
-    /// Copy of what a choice found.
+    /// Copy of the sample results.
     found: D::Memory,
-    /// What pages of the KV cache pass through, piece by piece.
+    /// Staging for pages of the KV cache, piece by piece.
     pub pages: D::Memory,
     /// The slot of the pass that the host reads.
     pub slot: usize,
 }
 
 impl<D: Driver> Results<D> {
-    /// Allocates in `heap`, which the host maps. `apart`: logits cannot be read in the arena.
+    /// Allocates in `heap`, which the host maps. `apart`: logits cannot be read in the arena and need a buffer.
     ///
     /// # Errors
     /// Device: the driver refuses.
@@ -70,7 +70,7 @@ impl<D: Driver> Results<D> {
         self.logits.as_ref().map(of)
     }
 
-    /// The copy of what a choice found in `rows` head rows.
+    /// The copy of the sample results of `rows` head rows.
     pub(crate) fn found_copy<'a>(
         &'a self,
         arena: &'a D::Memory,
@@ -81,15 +81,17 @@ impl<D: Driver> Results<D> {
         MemoryCopy { from_offset: schedule.found.offset, ..MemoryCopy::new(arena, &self.found, bytes) }
     }
 
-    /// What the last choice found in a head row.
+    /// A head row's sample result.
     pub(crate) fn found(&self, schedule: &Schedule, row: usize) -> SampleResult<'_> {
-        // SAFETY: the executor waits for a choice before it looks at it, and runs no other while the slice borrows it.
+        // SAFETY: the executor waits for a choice before it reads the result, and runs no other while the slice borrows
+        // it.
         let words: &[u32] = bytemuck::cast_slice(unsafe { self.found.bytes() }.unwrap_or_default());
         SampleResult::new(&words[row * schedule.found.stride..][..schedule.found.width])
     }
 
     fn word(&self, i: usize) -> u32 {
-        // SAFETY: the executor waits for a pass before it looks at its slot; the pass that runs ahead writes the other.
+        // SAFETY: the executor waits for a pass before it reads the pass's slot; the pass that runs ahead writes the
+        // other.
         let bytes = unsafe { self.choices[self.slot].bytes() };
         let words: &[u32] = bytemuck::cast_slice(bytes.unwrap_or_default());
         words[i]
@@ -110,7 +112,7 @@ impl<D: Driver> Results<D> {
         self.word(StateLayout::RELAY_TIMEOUT) != 0
     }
 
-    /// Logits of a head row, `[vocab]`. If they are apart from the arena, they must have been copied.
+    /// Logits of a head row, `[vocab]`. If [`Results::are_apart`], they must have been copied.
     pub(crate) fn logits<'a>(&'a self, arena: &'a D::Memory, schedule: &Schedule, row: usize) -> &'a [f32] {
         let logits = schedule.logits;
         let (buffer, at) = match &self.logits {

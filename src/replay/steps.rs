@@ -1,4 +1,4 @@
-//! Steps of a pass by themselves, for who compares executors: each call bakes a list, where passes replay.
+//! Runs single steps of a pass, to compare executors: each call bakes a list, while passes replay.
 
 use super::Replay;
 use super::baking::of_half;
@@ -21,20 +21,20 @@ impl<D: Driver> Replay<D> {
         Ok([kind, PassKind { rows: 1, head_rows, order: RowOrder::Consecutive, tokens: TokenSource::Host }])
     }
 
-    /// The begun pass's steps up to the head, and those from there on.
+    /// Splits a range of the begun pass's steps at the head.
     fn parts(&self, steps: Range<usize>) -> [Range<usize>; 2] {
         let head = self.schedule.steps_of(Segment::Head).start;
         [steps.start..steps.end.min(head), steps.start.max(head)..steps.end]
     }
 
-    /// Those of the begun pass's steps that the guest runs, in order.
+    /// The steps of the begun pass that the guest runs, in order.
     fn guests_steps(&self, of: Range<usize>) -> Result<Vec<usize>> {
         let [kind, _] = self.kinds_of_pass()?;
         let attends = self.seat.seated().is_some_and(|guest| guest.attends_in(kind));
         Ok(of.filter(|step| attends && GuestKind::takes(&self.schedule.steps[*step])).collect())
     }
 
-    /// Copies what follows `offset` bytes of a page to `bytes`. Waits for what is under way.
+    /// Waits for submits in flight, then copies bytes of a page from `offset` on to `bytes`.
     pub(super) fn read_from_page(&mut self, pool: Pool, page: PageId, offset: usize, bytes: &mut [u8]) -> Result<()> {
         self.settle()?;
         let staging = &self.results.pages;
@@ -55,7 +55,7 @@ impl<D: Driver> Replay<D> {
         Ok(())
     }
 
-    /// Copies `bytes` to what follows `offset` bytes of a page. Waits for what is under way.
+    /// Waits for submits in flight, then copies `bytes` to a page from `offset` on.
     pub(super) fn write_to_page(&mut self, pool: Pool, page: PageId, offset: usize, bytes: &[u8]) -> Result<()> {
         self.settle()?;
         let mut at = offset as u64;
@@ -77,8 +77,8 @@ impl<D: Driver> Replay<D> {
     }
 }
 
-/// Where a range of a page's bytes lies: for each piece its block, the bytes from there to the piece and from the range's start
-/// to it, and its size.
+/// The pieces of a range of a page's bytes: for each its block, the byte offsets from the block's start and from the
+/// range's start, and its size.
 fn pieces<'a, M>(
     schedule: &Schedule,
     kv: &'a [Vec<M>; 2],
@@ -97,7 +97,7 @@ fn pieces<'a, M>(
 }
 
 impl<D: Driver> Replay<D> {
-    /// Runs a step of the begun pass for rows of it. Nothing is under way.
+    /// Runs a step of the begun pass for all or half of its rows. No submit may be in flight.
     pub(super) fn run_step_for(&mut self, step: usize, half: Option<PassHalf>) -> Result<()> {
         let Some(half) = half else { return self.run_on_device(step..step + 1) };
         let kind = self.passes.kinds[self.passes.kind_for(&self.rows)?].kind;
@@ -107,7 +107,7 @@ impl<D: Driver> Replay<D> {
         self.run_once(list)
     }
 
-    /// Runs steps of the begun pass, whoever runs them in a pass.
+    /// Runs steps of the begun pass on the device, also those that a guest would run.
     fn run_on_device(&mut self, steps: Range<usize>) -> Result<()> {
         self.cancel.check()?;
         let (kinds, addresses) = (self.kinds_of_pass()?, self.addresses());
@@ -119,10 +119,10 @@ impl<D: Driver> Replay<D> {
         self.run_once(list)
     }
 
-    /// Runs a list that was just baked, waits for it, and gives it up.
+    /// Runs a list that was just baked, waits for it, and frees it.
     fn run_once(&mut self, list: D::Baked) -> Result<()> {
         self.arena.to_device()?;
-        // SAFETY: what the list uses is this executor's.
+        // SAFETY: the memory that the list uses is this executor's.
         unsafe { self.queue.run(list) }?;
         self.queue.driver.free(&[list]);
         Ok(())

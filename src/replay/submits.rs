@@ -1,4 +1,4 @@
-//! How a pass comes to the device, and how it is waited for: whole or in pieces, alone or with the one after it.
+//! Submits passes to the device and waits for them: whole or in pieces, alone or with the next one.
 
 use super::driver::{Driver, Memory};
 use super::pace::PassLoad;
@@ -10,14 +10,14 @@ use crate::schedule::layout::StateLayout;
 use crate::{Error, Result};
 use std::time::{Duration, Instant};
 
-/// Passes of at most this many rows are not divided, however long they take.
+/// Passes of at most this many rows are not divided, whatever time they take.
 pub(super) const LEAST_PREFILL_ROWS: usize = 64;
 
 impl<D: Driver> Replay<D> {
-    /// Submits a pass: whole if it is known to keep to the budget, else in pieces that do. Each piece is waited for before
-    /// the next is submitted, so that a pass can be cancelled between them. The device idles for some tens of
-    /// microseconds then; a piece takes up to the budget. A guest's step runs in such a pause. Where a head row asks for
-    /// something, what finds it follows the head in the same submit.
+    /// Submits a pass: whole if it is known to keep to the budget, else in pieces that do. Each piece is waited for
+    /// before the next is submitted, so that a pass can be cancelled between them. The device idles for some tens of
+    /// microseconds between pieces; a piece takes up to the budget. A guest's step runs in such a pause. If a head row
+    /// has a sample request, the list that answers it follows the head in the same submit.
     fn submit(&mut self, kind: usize, head: Option<HeadRows>) -> Result<()> {
         let k = &self.passes.kinds[kind];
         if k.is_whole(&self.rows) {
@@ -56,7 +56,7 @@ impl<D: Driver> Replay<D> {
         Ok(())
     }
 
-    /// Writes what the head rows ask for. A pass may be under way: it does not use these words.
+    /// Writes the head rows' sample requests. A pass may be in flight: it does not use these words.
     fn write_asks(&mut self, head: HeadRows, fill: &mut dyn FnMut(usize, &mut SampleRequest<'_>)) -> Result<()> {
         let (words, schedule, asked) = (executor::asks_in(&self.schedule), &self.schedule, &mut self.asked);
         let mut write = |words: &mut [u32]| executor::write_asks(words, schedule, head, fill, asked);
@@ -64,12 +64,12 @@ impl<D: Driver> Replay<D> {
             self.queue.drain()?;
             return self.queue.edit(&mut self.arena, |arena| write(&mut arena[words]));
         }
-        // SAFETY: what reads these words was waited for, or is submitted after them.
+        // SAFETY: lists that read these words were waited for, or are submitted after this write.
         write(unsafe { self.arena.words_mut(words) }?);
         Ok(())
     }
 
-    /// Writes what the head rows ask for, and submits the pass. Returns when.
+    /// Writes the head rows' sample requests, and submits the pass. Returns the time of the submit.
     pub(super) fn ask_and_submit(&mut self, kind: usize, head: HeadRows, asks: SampleRequests<'_>) -> Result<Instant> {
         self.write_asks(head, asks.fill)?;
         self.submit(kind, Some(head))?;
@@ -78,8 +78,9 @@ impl<D: Driver> Replay<D> {
         Ok(begun)
     }
 
-    /// Submits a pass, unless it `is_under_way`; writes what its head rows ask for while it runs, and submits what finds that.
-    /// The pass after it follows at once where the rows go on. Returns when the host came to it.
+    /// Submits a pass, unless it `is_under_way`; writes its head rows' sample requests while it runs, and submits the
+    /// list that answers them. If the rows continue, submits the next pass at once. Returns the time when the pass was
+    /// under way.
     pub(super) fn submit_and_ask(
         &mut self,
         kind: usize,
@@ -101,20 +102,20 @@ impl<D: Driver> Replay<D> {
         unsafe { self.queue.submit(choice.as_slice(), true) }?;
         self.submits += 1;
         if asks.may_run_ahead && head == all_rows(&self.rows) {
-            // Its signal will be that of its own choice.
+            // The next pass gets its signal with its own choice.
             self.submit_ahead(kind, false)?;
         }
         Ok(begun)
     }
 
-    /// Whether the last choice has found the next token of every row that asked for one.
+    /// Whether the last choice has found the next token of every row with a sample request.
     pub(super) fn has_all_next(&self) -> bool {
         let asked = self.asked.iter().enumerate().filter(|(_, asked)| **asked);
         asked.map(|(row, _)| self.results.found(&self.schedule, row)).all(SampleResult::has_likeliest)
     }
 
-    /// Runs the last pass again, with the same asks: the pass after it, which has begun, stands on a token that was not
-    /// found, and has taken the place of the logits.
+    /// Runs the last pass again with the same sample requests: the next pass has begun with a token that was not found,
+    /// and has overwritten the logits.
     #[cold]
     pub(super) fn run_again(&mut self, kind: usize, head: HeadRows) -> Result<()> {
         let (rows, asked) = (self.rows.clone(), self.asked.clone());
@@ -133,7 +134,7 @@ impl<D: Driver> Replay<D> {
         unsafe { self.queue.submit(self.with_choice(alone, Some(head)).as_slice(), true) }
     }
 
-    /// The one list that ends with a head, and what follows it.
+    /// The list that ends with a head, and the choice after it if a row has a sample request.
     fn with_choice(&self, lists: &[D::Baked], head: Option<HeadRows>) -> Followed<D::Baked> {
         let is_asked = self.asked.contains(&true);
         let choice = head.filter(|_| is_asked).map(|head| self.passes.choice(head, self.results.slot));
@@ -147,7 +148,7 @@ impl<D: Driver> Replay<D> {
         let kind = match foreseen {
             Some(kind) => {
                 if self.queue.is_open() {
-                    // The rows of the pass before asked for something, and this one got no signal.
+                    // The rows of the pass before had sample requests, and this pass got no signal.
                     self.asked.fill(false);
                     self.queue.close()?;
                 }
@@ -189,9 +190,10 @@ impl<D: Driver> Replay<D> {
             && self.rows.iter().zip(rows).enumerate().all(follows)
     }
 
-    /// Submits the next pass with what the last one leaves as tokens, and with `signal` a signal behind it. It takes the other
-    /// slot of results. Does nothing if no such pass is baked, if the pass takes several submits, if the context is full,
-    /// or if a row comes to a page that it does not have: tables are written only while the device is idle.
+    /// Submits the next pass with the last one's next tokens, and with `signal` a signal after it. It uses the other
+    /// slot of results. Does nothing if no such pass is baked, if the pass takes several submits, if the context is
+    /// full, or if a row begins a page that its sequence does not have: tables are written only while the device is
+    /// idle.
     fn submit_ahead(&mut self, kind: usize, signal: bool) -> Result<()> {
         let k = &self.passes.kinds[kind];
         let has_page = |r: &Row| self.pages.is_ready(r.sequence as usize, r.position as usize + 1);
@@ -205,8 +207,8 @@ impl<D: Driver> Replay<D> {
         Ok(())
     }
 
-    /// Waits for anything still under way: an unwanted pass that was submitted ahead, or work left by an error. The
-    /// last pass's results in the arena are then lost.
+    /// Waits for everything in flight: an unwanted pass that was submitted ahead, or work left by an error. The last
+    /// pass's results in the arena are then lost.
     pub(super) fn settle(&mut self) -> Result<()> {
         if self.queue.is_idle() {
             return Ok(());
@@ -228,7 +230,7 @@ impl<D: Driver> Replay<D> {
         self.asked.fill(false);
     }
 
-    /// Reads a pass's times, and derives from the slowest segment how many fit one submit.
+    /// Reads a pass's times, and derives from the slowest segment the number that fits one submit.
     pub(super) fn measure(&mut self, kind: usize, head: Option<HeadRows>, followed: bool) -> Result<()> {
         let budget = self.options.submit_budget.as_secs_f64();
         let slot = self.results.slot;
@@ -251,8 +253,8 @@ impl<D: Driver> Replay<D> {
         let fits = if whole && sum <= budget { segments } else { (budget / slowest) as usize };
         let k = &mut self.passes.kinds[kind];
         k.pace.learn(pass, fits.clamp(1, k.most_per_submit()));
-        // A layer cannot be divided, but rows can. Each row takes longer the deeper the context: that shortens deep passes alone.
-        // Of a whole pass only the mean layer's time is known.
+        // A layer cannot be divided, but rows can. Each row takes longer the deeper the context, which shortens deep
+        // passes only. For a whole pass only the mean layer's time is known.
         let is_deep = !whole && rows > 1 && self.attend_time.learn(pass, slowest);
         if !is_deep && slowest > budget / 2.0 && rows > LEAST_PREFILL_ROWS && rows >= self.prefill_rows {
             self.prefill_rows = (rows / 2).max(LEAST_PREFILL_ROWS);
@@ -304,7 +306,7 @@ impl<D: Driver> Replay<D> {
         self.fetched = if self.results.are_apart() { 0 } else { self.head_rows };
     }
 
-    /// Refuses a pass if one of its relayed dispatches gave up waiting, or one of a pass without a head before it.
+    /// Fails if a relayed dispatch of the pass, or of a pass without a head before it, gave up waiting.
     pub(super) fn check_order(&mut self) -> Result<()> {
         // The flag stays set until a head copies it with the step state.
         if self.head_rows == 0 || !self.target.relay || !self.results.has_timed_out() {
@@ -318,7 +320,7 @@ impl<D: Driver> Replay<D> {
         ))
     }
 
-    /// Refuses to read a pass's arena while the next pass is under way.
+    /// Fails if the next pass is under way, which overwrites the last one's arena.
     pub(super) fn check_last(&self) -> Result<()> {
         match self.ahead {
             Some(_) => Err(Error::failed("the pass after the one that is asked about has begun", "report this")),
@@ -327,7 +329,7 @@ impl<D: Driver> Replay<D> {
     }
 }
 
-/// A list, and perhaps one that follows it.
+/// A list, and optionally one that follows it.
 struct Followed<B> {
     lists: [B; 2],
     count: usize,
@@ -339,7 +341,7 @@ impl<B> Followed<B> {
     }
 }
 
-/// Every row's logits.
+/// All rows as head rows.
 pub(super) fn all_rows(rows: &[Row]) -> HeadRows {
     HeadRows { first: 0, count: rows.len() }
 }

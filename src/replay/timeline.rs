@@ -1,4 +1,4 @@
-//! When the device and the guest work on a pass.
+//! Records when the device and the guest work on a pass.
 
 use super::Replay;
 use super::driver::{Driver, Stamps};
@@ -8,7 +8,7 @@ use crate::error::{Error, Setting, text};
 use crate::executor::{EngineKind, EngineSpan, HeadRows, Row};
 use std::time::Instant;
 
-/// A step of a guest, and when it ran.
+/// A step of a guest with its start and end.
 pub(super) struct GuestSpan {
     pub piece: GuestPiece,
     pub start: Instant,
@@ -16,7 +16,7 @@ pub(super) struct GuestSpan {
 }
 
 impl<D: Driver> Replay<D> {
-    /// Runs a pass's embedding and layers once to warm up, and once more to see when who works on them.
+    /// Runs a pass's embedding and layers once to warm up, and once more to record the engines' spans.
     ///
     /// # Errors
     /// As [`crate::executor::Measure::timeline`].
@@ -25,7 +25,7 @@ impl<D: Driver> Replay<D> {
         for _ in 0..2 {
             let kind = self.begin(rows, Some(head))?;
             self.guest_spans = Some(Vec::new());
-            // The device has nothing to do: it begins when it is told to, but for what the driver takes.
+            // The device is idle: it begins at the submit, up to the driver's latency.
             let origin = Instant::now();
             let submitted = self.submit_pieces(kind).and_then(|()| self.queue.drain());
             let guest = self.guest_spans.take().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! Tuning of the executor's kernels: for seconds before the first pass, then between passes while there is nothing else to do.
+//! Tuning of the executor's kernels: for seconds before the first pass, then between passes while the executor is idle.
 //!
-//! Between passes only products run, on the activations that the last pass has left: the KV cache stays as it is, and so do
-//! the page tables. What is chosen is baked anew before the next pass begins.
+//! Between passes only products run, on the last pass's activations: the KV cache and the page tables stay unchanged.
+//! Lists with new choices are baked before the next pass begins.
 
 use super::Replay;
 use super::driver::Driver;
@@ -16,19 +16,19 @@ use crate::replay::measure::tuning::{Advance, Tuner, Tuning, TuningGain};
 use crate::{Error, Result};
 use std::time::{Duration, Instant};
 
-/// Most time that compiling and tuning take together before the first pass by [`Tune::Auto`].
+/// Most time of compiling and tuning together before the first pass by [`Tune::Auto`].
 const BEFORE_FIRST_PASS: Duration = Duration::from_secs(3);
-/// The same beside what the weights take to load: nobody waits long for a small model.
+/// The same beyond the time of loading the weights: a small model should start fast.
 const BEYOND_LOADING: Duration = Duration::from_secs(1);
 /// With less time left, tuning does not begin.
 const LEAST_TIME: Duration = Duration::from_millis(300);
-/// The longest that a call between passes waits for the device's clocks.
+/// The longest wait for the device's clocks in a call between passes.
 const PATIENCE: Duration = Duration::from_millis(40);
-/// How long to wait for kernels that are being compiled.
+/// Time to wait for kernels that are being compiled.
 const COMPILING: Duration = Duration::from_millis(20);
 
 impl<D: Driver> Replay<D> {
-    /// Takes the choices that were made before.
+    /// Applies the stored choices.
     pub(super) fn recall(&mut self) -> Result<()> {
         if self.options.tunes(&self.target).is_none() || !self.queue.driver.caps().has_clock {
             return Ok(());
@@ -41,7 +41,7 @@ impl<D: Driver> Replay<D> {
         .map(drop)
     }
 
-    /// Compiles what the passes need.
+    /// Compiles the passes' kernels.
     ///
     /// # Errors
     /// Device: a kernel cannot be compiled.
@@ -54,7 +54,8 @@ impl<D: Driver> Replay<D> {
         Ok(())
     }
 
-    /// Tunes before the first pass, as the options say. `start`: when compiling began. `loading`: how long the weights took.
+    /// Tunes before the first pass, as the options say. `start`: when compiling began. `loading`: the time that the
+    /// weights took.
     pub(super) fn tune(&mut self, start: Instant, loading: Duration, progress: &Progress) -> Result<()> {
         let Some(tune) = self.options.tunes(&self.target).filter(|_| self.tuning.is_some()) else { return Ok(()) };
         let most = BEFORE_FIRST_PASS.min(loading + BEYOND_LOADING);
@@ -90,12 +91,12 @@ impl<D: Driver> Replay<D> {
         if measured > 0 {
             log::info!("tuned by {measured} measurements in {:.2} s", began.elapsed().as_secs_f64());
         }
-        // What was run last may write to the KV cache.
+        // The last timed list may write to the KV cache.
         self.timing.free(&self.queue);
         Ok(())
     }
 
-    /// As [`crate::Executor::improve`].
+    /// The work of [`crate::Executor::improve`].
     pub(super) fn improve_once(&mut self) -> Result<Option<Duration>> {
         if !self.improves {
             return Ok(None);
@@ -127,7 +128,7 @@ impl<D: Driver> Replay<D> {
         self.compiles = false;
     }
 
-    /// Bakes anew what has other tiles than before.
+    /// Bakes lists whose tiles have changed anew.
     fn take_choices(&mut self, old: &Target) -> Result<()> {
         let new = &self.target;
         let mut rows: Vec<usize> = Vec::new();
@@ -144,7 +145,7 @@ impl<D: Driver> Replay<D> {
         rebaked
     }
 
-    /// What tuning gains: kinds of pass with and without the choices. No pass may have run yet.
+    /// The gain of tuning: the time of each kind of pass with and without the choices. No pass may have run yet.
     ///
     /// # Errors
     /// Device: the device failed.

@@ -21,7 +21,7 @@ pub fn upload<D: Driver>(
     queue: &mut DeviceQueue<D>,
     progress: &Progress,
 ) -> Result<()> {
-    // SAFETY: nothing that uses the buffer was submitted yet.
+    // SAFETY: no submitted list uses the buffer yet.
     if let Some(bytes) = unsafe { target.bytes_mut() } {
         return weights::fill(checkpoint, layout, bytes, progress);
     }

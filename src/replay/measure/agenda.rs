@@ -1,7 +1,7 @@
-//! What tuning may decide, and what an answer may win.
+//! The questions that tuning decides, and their estimated benefit.
 //!
-//! A question is worth the seconds that its answer may save in an hour of use. What costs more to find out is left alone: the
-//! tile that the cost model gives serves there as well as it is expected to.
+//! A question's benefit is the seconds that its answer may save in an hour of use. A question that costs more to
+//! measure stays open: the tile from the cost model is then expected to be good enough.
 
 use super::choices::ProductMethod;
 use crate::lower::arithmetic::Arithmetic;
@@ -13,49 +13,49 @@ use std::time::Duration;
 /// The key of a chosen tile: a product, and the arithmetic that computes it.
 pub type TileKey = (Arithmetic, Product);
 
-/// Something that tuning decides by measuring.
+/// A choice that tuning makes by measuring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Question {
     /// Whether dispatches are relayed.
     Relay,
-    /// How passes of a kind multiply, with the tiles known so far.
+    /// The method of products in passes of a kind, with the tiles known so far.
     Way(PassKind),
     /// The tile of a product of a kind of pass.
     Tile(PassKind, TileKey),
-    /// How rows of one sequence attend.
+    /// The method of attention for rows of one sequence.
     Attend(PassKind),
-    /// How passes of a kind multiply, each way with tiles of its own.
+    /// The method of products in passes of a kind, each method with its own tuned tiles.
     Rematch(PassKind),
-    /// How long a pass takes, by which passes of fewer rows choose a kind.
+    /// The time of a pass, by which a pass of fewer rows may choose this kind.
     Seconds(PassKind),
 }
 
-/// The use that a choice is good for: seconds of device time. A machine that is used reaches this within days.
+/// The use over which a choice pays off: seconds of device time. A machine in use reaches this within days.
 pub const USE: f64 = 3600.0;
 
-/// How much of a product's time its best tile may save, where the floor of its time is not known.
+/// The share of a product's time that its best tile may save, if the time's lower bound is not known.
 pub const SPREAD: f64 = 0.2;
-/// The most that is hoped for, whatever the floor says.
+/// The largest share to expect from a lower bound.
 pub const MOST_SPREAD: f64 = 0.4;
-/// The least.
+/// The smallest share to expect from a lower bound.
 pub const LEAST_SPREAD: f64 = 0.02;
 
-/// Of the seconds of an hour's use that passes of a kind take, the share that [`Question::Relay`] may save.
+/// The share of the time of a kind of pass that [`Question::Relay`] may save.
 pub const RELAY: f64 = 0.1;
-/// The same of [`Question::Way`].
+/// The share that [`Question::Way`] may save.
 pub const WAY: f64 = 0.1;
-/// The same of [`Question::Attend`].
+/// The share that [`Question::Attend`] may save.
 pub const ATTEND: f64 = 0.02;
-/// The same of [`Question::Rematch`].
+/// The share that [`Question::Rematch`] may save.
 pub const REMATCH: f64 = 0.03;
-/// The same of [`Question::Seconds`].
+/// The share that [`Question::Seconds`] may save.
 pub const SECONDS: f64 = 0.01;
 
-/// The share of the time that passes of a kind are expected to take, of all kinds of one executor.
+/// The expected share of passes of a kind in the time of all passes of an executor.
 pub fn share(e: &Extent, kind: PassKind) -> f64 {
     let alone = e.sequences == 1;
     let [one, prompt, together, rest] = if alone { [0.5, 0.3, 0.0, 0.2] } else { [0.2, 0.25, 0.4, 0.15] };
-    // How often a kind of 2, 4, 8, ... rows is halved to get from the largest.
+    // The number of halvings from the largest kind of 2, 4, 8, ... rows to this one.
     let halvings = |most: usize| (most.next_power_of_two() / kind.rows.next_power_of_two()).max(1).ilog2() as i32;
     match kind.order {
         _ if kind.rows == 1 => one,
@@ -65,57 +65,57 @@ pub fn share(e: &Extent, kind: PassKind) -> f64 {
     }
 }
 
-/// What a measurement may win that is one of several of a question: of those that come later in the order in which they are
-/// expected to be fast, fewer win.
+/// The probability that the `i`-th measurement of a question wins: later ones in the order of expected speed win more
+/// rarely.
 pub fn chance(i: usize) -> f64 {
     1.0 / (i + 2) as f64
 }
 
-/// A product of a pass: its key, and the segments that have it.
+/// A product of a pass: its key, and the segments that contain it.
 #[derive(Debug, Clone)]
 pub struct PassProduct {
-    /// The product, and what computes it.
+    /// The product and its arithmetic.
     pub key: TileKey,
     /// A segment for each of its dispatches.
     pub segments: Vec<Segment>,
 }
 
-/// How many measurements a call of the tuner may make, and when it must end.
+/// The limits of a call of the tuner.
 #[derive(Debug, Clone, Copy)]
 pub struct Allowance {
-    /// When no measurement is begun any more, by the testbed's clock.
+    /// Time by the testbed's clock after which no measurement begins.
     pub until: Option<Duration>,
     /// Most measurements.
     pub measurements: usize,
-    /// Most tiles of a product that are tried before other products have their turn. What is the best then serves until
-    /// the others are tried.
+    /// Most tiles of a product that are tried before other products have their turn. Until the rest are tried, the best
+    /// of these is used.
     pub tiles: usize,
-    /// Whether kernels that are being compiled are waited for.
+    /// Whether the call waits for kernels that are being compiled.
     pub waits: bool,
-    /// Whether the KV cache holds something, so that nothing may run that writes to it, and a measurement must be short.
+    /// Whether the KV cache is in use: then no kernel that writes to it may run, and each measurement must be short.
     pub keeps_kv: bool,
 }
 
 impl Allowance {
-    /// Everything, however long it takes.
+    /// No limits.
     pub const ALL: Allowance =
         Allowance { until: None, measurements: usize::MAX, tiles: usize::MAX, waits: true, keeps_kv: false };
     /// One short measurement between passes.
     pub const ONE: Allowance = Allowance { measurements: 1, waits: false, keeps_kv: true, ..Allowance::ALL };
 
-    /// What there is time for until `until`: a few tiles of each product first.
+    /// As much as possible until `until`: a few tiles of each product first.
     pub fn until(until: Duration) -> Allowance {
         Allowance { until: Some(until), tiles: 6, ..Allowance::ALL }
     }
 }
 
-/// Passes of as many rows as `kind` multiply so.
+/// Sets the method of products for passes of as many rows as `kind`.
 pub fn take_way(target: &mut Target, kind: PassKind, way: ProductMethod) {
     target.chosen.insert(kind.rows, way.arithmetic);
     target.gated.insert(kind.rows, way.gated);
 }
 
-/// How passes of as many rows as `kind` multiply.
+/// The method of products for passes of as many rows as `kind`.
 pub fn way_of(target: &Target, kind: PassKind) -> Option<ProductMethod> {
     Some(ProductMethod { arithmetic: *target.chosen.get(&kind.rows)?, gated: *target.gated.get(&kind.rows)? })
 }

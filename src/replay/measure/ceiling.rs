@@ -1,4 +1,4 @@
-//! The ceilings of a device that does nothing else: its read rate, and the rate of its matrix units.
+//! The ceilings of an idle device: its read rate, and the rate of its matrix units.
 
 use super::fastest::{Fastest, seconds, warm_up};
 use crate::Result;
@@ -15,11 +15,11 @@ use std::time::Duration;
 const WORKGROUP: u32 = 256;
 /// Enough workgroups to fill any device several times over.
 const MAX_GROUPS: u64 = 8192;
-/// Times the warm-up that the matrix units must have gained nothing: they take the most power, and an H100 once ran them at a
-/// third of their rate for 300 ms.
+/// How many times as long as usual a warm-up of the matrix units must bring no gain: they draw the most power, and an
+/// H100 once ran them at a third of their rate for 300 ms.
 const MATRIX_PATIENCE: u32 = 3;
 
-/// Most bytes read in one submit: half a second on the slowest memory that Kiln is made for.
+/// Most bytes read in one submit: half a second on the slowest memory that Kiln supports.
 const SUBMIT_BYTES: u64 = 32 << 30;
 
 /// Baked lists that read whole buffers.
@@ -52,7 +52,7 @@ impl<D: Driver> Ceiling<D> {
         Ok(Ceiling { parts, bytes, warm_up: warm_up(queue.driver.caps()) })
     }
 
-    /// Bytes per second: the best of several reads, by the device's clock where it has one.
+    /// Bytes per second: the best of several reads, by the device's clock if it has one.
     ///
     /// # Errors
     /// Device: the device failed or was lost.
@@ -76,28 +76,28 @@ fn read<M: Memory>(buffer: &M, sink: u64) -> Dispatch {
     Dispatch::new(Kernel::new(Module::Read, WORKGROUP, NoConstants {}), push, [groups, 1, 1])
 }
 
-/// Reads of a buffer that go on without a pause: one is under way while the host learns that the one before it has ended.
+/// Continuous reads of a buffer: while the host learns that one read has ended, the next is in flight.
 pub struct SteadyRead<D: Driver> {
     lists: [D::Baked; SIGNALS],
     /// The list whose read is the next to end.
     oldest: usize,
-    /// Dropped before the memory: it waits for what is under way.
+    /// Dropped before the memory: dropping it waits for submits in flight.
     queue: DeviceQueue<D>,
     buffer: D::Memory,
     _sink: D::Memory,
 }
 
 impl<D: Driver> SteadyRead<D> {
-    /// Reads of a buffer of `bytes` in one of the driver's heaps.
+    /// Prepares reads of a buffer of `bytes` in one of the driver's heaps.
     ///
     /// # Errors
-    /// Refused, Device: the memory cannot be had, or the driver refuses.
+    /// Refused, Device: there is not enough memory, or the driver refuses.
     pub fn new(driver: D, bytes: u64, heap: usize) -> Result<SteadyRead<D>> {
         let mut queue = DeviceQueue::new(driver);
         let allocate = |bytes| queue.driver.allocate(bytes, heap, HostAccess::None, MemorySource::Ordinary);
         let (sink, buffer) = (allocate(64)?, allocate(bytes)?);
         let dispatch = [read(&buffer, sink.address())];
-        // A list that is under way is not submitted again.
+        // Two lists, since a list in flight is not submitted again.
         let mut bake = || queue.bake(&[&dispatch], None, None, None);
         Ok(SteadyRead { lists: [bake()?, bake()?], oldest: 0, queue, buffer, _sink: sink })
     }
@@ -114,7 +114,7 @@ impl<D: Driver> MemoryReader for SteadyRead<D> {
 
     fn start(&mut self) -> Result<()> {
         self.oldest = 0;
-        // SAFETY: nothing is under way, and each list is waited for before it is submitted again.
+        // SAFETY: no submit is in flight, and each list is waited for before it is submitted again.
         self.lists.iter().try_for_each(|list| unsafe { self.queue.submit(&[*list], true) })
     }
 
@@ -125,7 +125,7 @@ impl<D: Driver> MemoryReader for SteadyRead<D> {
         self.queue.wait()?;
         let list = self.lists[self.oldest];
         self.oldest = (self.oldest + 1) % self.lists.len();
-        // SAFETY: this list is what was waited for.
+        // SAFETY: this list's last submit was just waited for.
         unsafe { self.queue.submit(&[list], true) }?;
         Ok(true)
     }
@@ -138,7 +138,7 @@ impl<D: Driver> MemoryReader for SteadyRead<D> {
 /// The read ceiling of a device without a model: over a buffer of `bytes`.
 ///
 /// # Errors
-/// Device: the memory cannot be had, or the driver fails.
+/// Device: there is not enough memory, or the driver fails.
 pub fn measure_alone<D: Driver>(driver: D, bytes: u64, heap: usize) -> Result<f64> {
     let mut queue = DeviceQueue::new(driver);
     let allocate = |bytes| queue.driver.allocate(bytes, heap, HostAccess::None, MemorySource::Ordinary);
@@ -146,7 +146,7 @@ pub fn measure_alone<D: Driver>(driver: D, bytes: u64, heap: usize) -> Result<f6
     Ceiling::bake(&mut queue, &buffers, sink.address())?.measure(&queue)
 }
 
-/// Subgroups of a workgroup, workgroups, and the shortest run that counts.
+/// Subgroups of a workgroup, workgroups, and seconds of the shortest run that counts.
 const MATRIX_SUBGROUPS: u32 = 4;
 const MATRIX_GROUPS: u32 = 2048;
 const MATRIX_SECONDS: f64 = 2e-3;
@@ -161,7 +161,7 @@ pub fn matrix_rate_kernel(units: MatrixUnits) -> Kernel {
 }
 
 /// The matrix units' ceiling: operations per second of f16 × f16 + f32 products on registers, the best of several runs.
-/// A multiply-add counts as two. `None` without matrix units. `heap`: one of the device's.
+/// A multiply-add counts as two. `None` without matrix units. `heap`: index of one of the device's heaps.
 ///
 /// # Errors
 /// Device: the driver refuses or fails.

@@ -1,4 +1,4 @@
-//! Tuned choices, kept in the cache directory: one file for each device, driver and set of kernels.
+//! Tuned choices, stored in the cache directory: one file for each device, driver and set of kernels.
 
 use crate::lower::PassKind;
 use crate::lower::arithmetic::{Arithmetic, Operand};
@@ -9,11 +9,11 @@ use crate::machine::cache;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Raise this when choices change meaning while the kernels stay the same: another way to judge them, or another layout
-/// of tiles.
+/// Raise this when choices change meaning while the kernels stay the same: another criterion, or another layout of
+/// tiles.
 const VERSION: u32 = 7;
 
-/// Largest file that is read, in bytes. Written ones have a few KB.
+/// Largest file that is read, in bytes. Usual ones have a few KB.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// The choices for a device, and their file.
@@ -31,31 +31,32 @@ struct TuningFile {
     relay: BTreeMap<u64, bool>,
     /// The arithmetic of products, by the model's bytes of weights and the pass's rows.
     arithmetic: BTreeMap<String, Arithmetic>,
-    /// Whether matrix units make the gated GELU after its products, by the same.
+    /// Whether matrix units compute the gated GELU after its products, by the same key.
     gated: BTreeMap<String, bool>,
     /// Tiles of products whose tile is not chosen yet, with the seconds of a dispatch alone, by [`product_name`].
     #[serde(default)]
     tried: BTreeMap<String, Vec<(Tile, f64)>>,
-    /// Ways that came near the chosen one, and are to be tuned too, by the model's bytes of weights and the pass's rows.
+    /// Methods that came near the chosen one and are to be tuned too, by the model's bytes of weights and the pass's
+    /// rows.
     #[serde(default)]
     rivals: BTreeMap<String, Vec<ProductMethod>>,
-    /// How rows of one sequence attend, by [`pass_name`].
+    /// Method of attention for rows of one sequence, by [`pass_name`].
     attend: BTreeMap<String, AttendBy>,
     /// Seconds of a pass, by [`pass_name`].
     seconds: BTreeMap<String, f64>,
 }
 
-/// How passes of some rows multiply.
+/// The method of products in passes of some number of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct ProductMethod {
     /// The arithmetic.
     pub arithmetic: Arithmetic,
-    /// Whether matrix units make the gated GELU after its products.
+    /// Whether matrix units compute the gated GELU after its products.
     pub gated: bool,
 }
 
 impl Choices {
-    /// Reads a device's file. One that cannot be read or parsed counts as empty.
+    /// Reads a device's file. An unreadable or malformed one counts as empty.
     pub fn open(caps: &Caps) -> Choices {
         let name = format!("tuning-{VERSION}-{:016x}-{}.json", fingerprint(), caps.cache_id);
         let file = cache::directory().map(|directory| directory.join(name));
@@ -64,7 +65,7 @@ impl Choices {
         Choices { file, known }
     }
 
-    /// Choices that are kept nowhere.
+    /// Choices without a file.
     pub fn unkept() -> Choices {
         Choices { file: None, known: TuningFile::default() }
     }
@@ -83,22 +84,22 @@ impl Choices {
         self.known.tiles.get(name).copied()
     }
 
-    /// What was measured of a product whose tile is not chosen yet.
+    /// The measurements of a product whose tile is not chosen yet.
     pub fn tried(&self, name: &str) -> &[(Tile, f64)] {
         self.known.tried.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Keeps that, seconds first.
+    /// Sets these measurements, given as seconds and tile.
     pub fn set_tried(&mut self, name: String, judged: &[(f64, Tile)]) {
         self.known.tried.insert(name, judged.iter().map(|&(seconds, tile)| (tile, seconds)).collect());
     }
 
-    /// Ways that came near the chosen one.
+    /// The methods that came near the chosen one.
     pub fn rivals(&self, weights: u64, rows: usize) -> &[ProductMethod] {
         self.known.rivals.get(&rows_name(weights, rows)).map_or(&[], Vec::as_slice)
     }
 
-    /// Keeps them; with none the chosen one stands.
+    /// Sets the near methods. An empty list makes the present choice final.
     pub fn set_rivals(&mut self, weights: u64, rows: usize, rivals: Vec<ProductMethod>) {
         match rivals.is_empty() {
             true => drop(self.known.rivals.remove(&rows_name(weights, rows))),
@@ -106,7 +107,7 @@ impl Choices {
         }
     }
 
-    /// Keeps the tile of a product.
+    /// Sets the tile of a product.
     pub fn set_tile(&mut self, name: String, tile: Tile) {
         self.known.tried.remove(&name);
         self.known.tiles.insert(name, tile);
@@ -117,39 +118,39 @@ impl Choices {
         self.known.relay.get(&weights).copied()
     }
 
-    /// Keeps the choice.
+    /// Sets whether dispatches are relayed.
     pub fn set_relay(&mut self, weights: u64, relay: bool) {
         self.known.relay.insert(weights, relay);
     }
 
-    /// How passes of `rows` rows multiply. `weights`: bytes of the model's weights.
+    /// The method of products in passes of `rows` rows. `weights`: bytes of the model's weights.
     pub fn way(&self, weights: u64, rows: usize) -> Option<ProductMethod> {
         let name = rows_name(weights, rows);
         Some(ProductMethod { arithmetic: *self.known.arithmetic.get(&name)?, gated: *self.known.gated.get(&name)? })
     }
 
-    /// Keeps the choice.
+    /// Sets the method of products.
     pub fn set_way(&mut self, weights: u64, rows: usize, way: ProductMethod) {
         self.known.arithmetic.insert(rows_name(weights, rows), way.arithmetic);
         self.known.gated.insert(rows_name(weights, rows), way.gated);
     }
 
-    /// How the rows of a pass attend.
+    /// The method of attention of a kind of pass.
     pub fn attend(&self, name: &str) -> Option<AttendBy> {
         self.known.attend.get(name).copied()
     }
 
-    /// Keeps the choice.
+    /// Sets the method of attention.
     pub fn set_attend(&mut self, name: String, way: AttendBy) {
         self.known.attend.insert(name, way);
     }
 
-    /// Seconds of a pass.
+    /// Seconds of a kind of pass.
     pub fn seconds(&self, name: &str) -> Option<f64> {
         self.known.seconds.get(name).copied().filter(|s| s.is_finite() && *s > 0.0)
     }
 
-    /// Keeps the measurement.
+    /// Sets a kind's seconds.
     pub fn set_seconds(&mut self, name: String, seconds: f64) {
         self.known.seconds.insert(name, seconds);
     }
@@ -159,12 +160,12 @@ fn rows_name(weights: u64, rows: usize) -> String {
     format!("{weights} bytes of weights, {rows} rows")
 }
 
-/// A kind of pass's name in the file and in the log.
+/// The name of a kind of pass in the file and in the log.
 pub fn pass_name(weights: u64, kind: PassKind, depth: usize) -> String {
     format!("{weights} bytes of weights, {kind}, depth {depth}")
 }
 
-/// A product's name in the file and in the log.
+/// The name of a product in the file and in the log.
 pub fn product_name((arithmetic, p): (Arithmetic, Product), relay: bool) -> String {
     let by = match arithmetic {
         Arithmetic::Matrix(Operand::S8) => ", s8",

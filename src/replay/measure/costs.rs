@@ -1,4 +1,4 @@
-//! Costs on a device that does nothing else: a dispatch, a submit, a byte of upload.
+//! Costs on an idle device: a dispatch, a submit, a byte of upload.
 
 use crate::Result;
 use crate::lower::dispatch::{Dispatch, Edge};
@@ -13,7 +13,7 @@ const REPETITIONS: usize = 7;
 /// Dispatches in one submit. With this many the cost of the submit itself is negligible.
 const DISPATCHES: usize = 256;
 
-/// Seconds of each.
+/// Costs in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
     /// A dispatch behind a barrier.
@@ -24,7 +24,7 @@ pub struct Costs {
     pub submit: f64,
 }
 
-/// Measures what a dispatch and a submit cost. `heap`: one of the device's.
+/// Measures the costs of a dispatch and a submit. `heap`: index of one of the device's heaps.
 ///
 /// # Errors
 /// Device: the driver refuses or fails.
@@ -45,7 +45,7 @@ pub fn measure<D: Driver>(driver: D, heap: usize) -> Result<Costs> {
         let (mut device, mut host) = (f64::INFINITY, f64::INFINITY);
         for _ in 0..REPETITIONS {
             let start = Instant::now();
-            // SAFETY: the list is waited for, each time.
+            // SAFETY: each run of the list is waited for.
             unsafe { queue.run(list) }?;
             let elapsed = start.elapsed().as_secs_f64();
             host = host.min(elapsed);
@@ -66,16 +66,16 @@ pub fn measure<D: Driver>(driver: D, heap: usize) -> Result<Costs> {
 /// Upload rates in bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Transfer {
-    /// One thread writes straight into device memory. `None` if that is not mapped.
+    /// The host writes straight into device memory, with one thread. `None` if that is not mapped.
     pub mapped: Option<f64>,
     /// The device copies from memory that the host has written.
     pub copied: f64,
 }
 
-/// Measures the rates of uploading `bytes` bytes to a heap of the device, by one that the host maps.
+/// Measures the rates of uploading `bytes` bytes to a heap of the device; `by` is a heap that the host maps.
 ///
 /// # Errors
-/// Device: the memory cannot be had, or the driver fails.
+/// Device: there is not enough memory, or the driver fails.
 pub fn measure_transfer<D: Driver>(driver: D, heap: usize, by: usize, bytes: u64) -> Result<Transfer> {
     let mut queue = DeviceQueue::new(driver);
     let mut device = queue.driver.allocate(bytes, heap, HostAccess::Device, MemorySource::Ordinary)?;

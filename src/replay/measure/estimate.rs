@@ -1,4 +1,4 @@
-//! How long tuning a model will take on a device, without measuring anything.
+//! Estimates the time of tuning a model on a device, without measurements.
 
 use super::agenda::Allowance;
 use super::choices::Choices;
@@ -21,7 +21,7 @@ use crate::schedule::Schedule;
 use crate::{Cancel, Result};
 use std::time::Duration;
 
-/// Seconds that tuning takes for a schedule on a machine: `this`, or one by name. `None` where nothing is tuned.
+/// Seconds of tuning for a schedule on a machine: `this`, or a machine's name. `None` if there is nothing to tune.
 pub fn seconds_for(machine: &str, device: Device, schedule: &Schedule) -> Option<f64> {
     match machine {
         THIS => seconds_here(&engine::open(device).ok()?.gpu?.caps, schedule),
@@ -29,16 +29,16 @@ pub fn seconds_for(machine: &str, device: Device, schedule: &Schedule) -> Option
     }
 }
 
-/// Seconds that tuning everything takes for a schedule on one of [`crate::machine::profile`]'s machines, by its name;
-/// `None` for another.
+/// Seconds of tuning everything for a schedule on one of [`crate::machine::profile`]'s machines, by its name; `None`
+/// for another.
 pub(super) fn seconds_on(machine: &str, schedule: &Schedule) -> Option<f64> {
-    // Without its carve-out.
+    // The name without its carve-out.
     let figures = Figures::named(machine.split(':').next().unwrap_or(machine))?;
     let target = Target { figures: Some(figures), ..Target::new(RDNA3.subgroup, true, Some(RDNA3)) };
     Some(seconds(target, Choices::unkept(), schedule, false))
 }
 
-/// Seconds that tuning what is not tuned yet takes for a schedule on a device. `None` if it is not tuned there.
+/// Seconds of tuning the open questions for a schedule on a device. `None` if the device is not tuned.
 fn seconds_here(caps: &Caps, schedule: &Schedule) -> Option<f64> {
     let options = ReplayOptions::default();
     let target = options.target(caps);
@@ -71,7 +71,7 @@ fn seconds(mut target: Target, choices: Choices, schedule: &Schedule, tries_rela
     tuner.expected_seconds(&target, &open)
 }
 
-/// A testbed on which nothing is measured.
+/// A testbed without measurements.
 struct NoBed;
 
 impl Testbed for NoBed {

@@ -15,9 +15,9 @@ pub fn kernel(units: MatrixUnits) -> Kernel {
     Kernel::new(Module::Fragment, units.subgroup, FragmentConstants { m, n, k })
 }
 
-/// Returns `units` with [`MatrixUnits::row_lanes`] filled in by a run of shaders/fragment.comp, which writes
-/// to `found`: a word or more that the host maps. If the run fails, logs it and
-/// returns `units` unchanged: products then use other kernels.
+/// Returns `units` with [`MatrixUnits::row_lanes`] from a run of shaders/fragment.comp, which writes to `found`, at
+/// least one word that the host maps. If the run fails, logs that and returns `units` unchanged: products then use
+/// other kernels.
 ///
 /// # Errors
 /// Device: the device hangs.

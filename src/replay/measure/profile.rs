@@ -1,6 +1,5 @@
-//! The profile: times a pass's dispatches one by one, or one segment alone. It bakes lists on request, from
-//! the executor's dispatches, and frees them afterwards. The lists that decoding replays have none of these
-//! stamps.
+//! The profile: times a pass's dispatches one by one, or one segment alone. It bakes lists with stamps from the
+//! executor's dispatches, and frees them afterwards; the lists of ordinary passes stay without these stamps.
 
 use crate::error::{Setting, text};
 use crate::executor::KernelTiming;
@@ -20,19 +19,20 @@ pub struct Profiler<'a, D: Driver> {
     pub segments: Vec<(Segment, Vec<Dispatch>)>,
     /// The executor's relay counters, if it relays.
     pub relay: Option<Relay<'a, D>>,
-    /// The longest that one submit should keep the device busy.
+    /// The longest time that one submit should keep the device busy.
     pub submit_budget: Duration,
 }
 
 impl<D: Driver> Profiler<'_, D> {
-    /// Runs the pass whose step state is in the arena `repetitions` times. Each dispatch is stamped and stands behind a
-    /// barrier. Returns every dispatch with its seconds in each run, from the end of the dispatch before to its own
-    /// end. That includes the barrier, so the times add up to the pass.
+    /// Runs the pass whose step state is in the arena `repetitions` times. Each dispatch follows a barrier and is
+    /// stamped. Returns every dispatch with its seconds in each run, from the end of the dispatch before to its own
+    /// end. This includes the barrier, so that the times add up to the pass.
     ///
     /// # Errors
-    /// Device: it has no timestamps, or it failed.
+    /// Device: the device has no timestamps, or failed.
     pub fn time_steps(&mut self, repetitions: usize) -> Result<Vec<KernelTiming>> {
-        // Stamps of a segment are by themselves: every driver can make room for a few. They outlive the lists that note them.
+        // Each segment has its own stamps, since every driver supports small sets of them. They outlive the lists that
+        // record them.
         let mut stamps = Vec::new();
         for (_, dispatches) in &self.segments {
             stamps.push(self.queue.driver.stamps(dispatches.len() + 1)?.ok_or_else(no_clock)?);
@@ -43,7 +43,7 @@ impl<D: Driver> Profiler<'_, D> {
         timed
     }
 
-    /// The lists that it bakes are in `lists`, also where it fails.
+    /// Adds the lists that it bakes to `lists`, also if it fails.
     fn time_stamped(
         &mut self,
         stamps: &mut [D::Stamps],
@@ -65,13 +65,13 @@ impl<D: Driver> Profiler<'_, D> {
         // The first run warms up.
         for run in 0..=repetitions {
             for (i, &list) in lists.iter().enumerate() {
-                // SAFETY: it was just baked, and what it uses lives until the wait.
+                // SAFETY: the list was just baked, and the memory that it uses lives until the wait.
                 unsafe { self.queue.submit(&[list], i + 1 == self.segments.len()) }?;
             }
             self.queue.wait()?;
             let mut at = timed.iter_mut();
             for stamps in &mut *stamps {
-                // The stamps and the dispatches stand in the same order.
+                // The stamps and the dispatches are in the same order.
                 for (seconds, timed) in stamps.read_steps()?.zip(&mut at) {
                     if run > 0 {
                         timed.seconds.push(seconds);
@@ -85,17 +85,18 @@ impl<D: Driver> Profiler<'_, D> {
     /// Seconds of `replays` back-to-back runs of one segment, by the device's clock.
     ///
     /// # Errors
-    /// Device: it has no timestamps, or it failed.
+    /// Device: the device has no timestamps, or failed.
     pub fn time_segment(&mut self, segment: Segment, replays: usize) -> Result<f64> {
         let found = self.segments.iter().position(|(s, _)| *s == segment);
         let dispatches = found.map(|i| self.segments.swap_remove(i).1).unwrap_or_default();
-        // One run warms up and says how many fit the submit budget.
+        // One run warms up and gives the number that fits the submit budget.
         let one = self.run_replays(&dispatches, 1, 1)?;
         let per_submit = (self.submit_budget.as_secs_f64() / one.max(1e-9)) as usize;
         self.run_replays(&dispatches, replays, per_submit.clamp(1, replays))
     }
 
-    /// Seconds from the start of the first of `replays` runs to the end of the last, `per_submit` to a submit.
+    /// Seconds from the start of the first of `replays` runs to the end of the last, with `per_submit` runs in a
+    /// submit.
     fn run_replays(&mut self, dispatches: &[Dispatch], replays: usize, per_submit: usize) -> Result<f64> {
         let pieces = replays.div_ceil(per_submit);
         let mut stamps = self.queue.driver.stamps(2 * pieces)?.ok_or_else(no_clock)?;
@@ -107,7 +108,7 @@ impl<D: Driver> Profiler<'_, D> {
         Ok(stamps.seconds(0, 2 * pieces - 1))
     }
 
-    /// The lists that it bakes are in `lists`, also where it fails.
+    /// Adds the lists that it bakes to `lists`, also if it fails.
     fn run_pieces(
         &mut self,
         dispatches: &[Dispatch],
@@ -127,20 +128,20 @@ impl<D: Driver> Profiler<'_, D> {
             lists.push(self.queue.driver.bake(&list.end(Some((stamps, 2 * i + 1))))?);
         }
         for (i, &list) in lists.iter().enumerate() {
-            // SAFETY: it was just baked, and what it uses lives until the wait.
+            // SAFETY: the list was just baked, and the memory that it uses lives until the wait.
             unsafe { self.queue.submit(&[list], i + 1 == lists.len()) }?;
         }
         self.queue.wait()
     }
 
-    /// Frees lists. An error may have left some of them under way.
+    /// Frees lists, after a wait: an error may have left some of them in flight.
     fn give_up(&self, lists: &[D::Baked]) {
         self.queue.driver.finish();
         self.queue.driver.free(lists);
     }
 }
 
-/// Text of the constants and grid by which dispatches of one module differ.
+/// The constants and grid in which dispatches of one module differ, as text.
 fn variant(d: &Dispatch) -> String {
     format!("workgroup {}, constants {:?}, groups {:?}", d.kernel.workgroup, d.kernel.constants, d.groups)
 }

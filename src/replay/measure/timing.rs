@@ -1,7 +1,8 @@
-//! A timer of lists, which keeps the device's clocks up.
+//! Times lists while keeping the device's clocks up.
 //!
-//! Clocks fall while a device has nothing to do, as while kernels are compiled, and take up to a second to rise again. An H100
-//! then takes three times as long for a pass, and what is timed first looks three times as slow as it is.
+//! Clocks fall while a device is idle, for example while kernels are compiled, and take up to a second to rise again.
+//! On an H100 a pass then takes three times as long, and the first of several candidates would look three times as slow
+//! as it is.
 
 use super::fastest::{Fastest, seconds};
 use crate::Result;
@@ -9,37 +10,37 @@ use crate::replay::driver::Driver;
 use crate::replay::queue::DeviceQueue;
 use std::time::{Duration, Instant};
 
-/// Times the warm-up that the first measurement must have gained nothing where there is time for that: the others are
-/// compared with it.
+/// If there is time, the warm-up before the first measurement must be without gain for this many times as long: later
+/// measurements are compared with it.
 const PATIENCE: u32 = 3;
-/// Stop after this many runs in a row of which none took less than `GAIN` times the best.
+/// Stop after this many consecutive runs without one below `GAIN` times the best.
 const REPETITIONS: usize = 3;
-/// The same for runs of at least [`LONG`], whose beginning and end count for less.
+/// The same for runs of at least [`LONG`], in which beginning and end matter less.
 const REPETITIONS_OF_LONG: usize = 1;
 const LONG: f64 = 8e-3;
 const GAIN: f64 = 0.99;
 /// Stop after this many runs in any case.
 const MOST_REPETITIONS: usize = 40;
-/// Stop after two runs if the best of them takes more than this times the best of the others.
+/// Stop after two runs if the best of them takes more than this times the best candidate.
 const HOPELESS: f64 = 1.1;
-/// Stop after one run of at least [`LONG`] if it takes more than this times the best of the others.
+/// Stop after one run of at least [`LONG`] if it takes more than this times the best candidate.
 const QUITE_HOPELESS: f64 = 1.25;
-/// A device that had nothing to do for so long may have lowered its clocks.
+/// A device that was idle for this long may have lowered its clocks.
 const IDLE: Duration = Duration::from_millis(20);
 /// Clocks are up once a run takes at most this times the best time measured before.
 const AS_FAST: f64 = 1.03;
-/// Longest that clocks are waited for.
+/// Longest wait for clocks to rise.
 const LONGEST_WAIT: Duration = Duration::from_millis(1500);
 
-/// Times lists, one after the other. Keeps the last one, to warm the device up with.
+/// Times lists, one after the other. Keeps the last one to warm the device up with.
 pub struct Timing<D: Driver> {
     warm_up: Duration,
     last: Option<TimedList<D>>,
-    /// When the device last worked.
+    /// End of the device's last work.
     worked: Option<Instant>,
-    /// How long clocks have been waited for since they may have fallen.
+    /// Time spent waiting for clocks since they may have fallen.
     waited: Duration,
-    /// The runs before the first measurement, and how long they have taken. `None` once clocks are up.
+    /// The runs before the first measurement, and their total time. `None` once clocks are up.
     rise: Option<(Fastest, Duration)>,
 }
 
@@ -57,14 +58,15 @@ impl<D: Driver> TimedList<D> {
 }
 
 impl<D: Driver> Timing<D> {
-    /// For a device that takes `warm_up` to raise its clocks ([`super::fastest::warm_up`]). Zero: it has none to raise.
+    /// A timer for a device that takes `warm_up` to raise its clocks ([`super::fastest::warm_up`]); zero if its clocks
+    /// are constant.
     pub fn new(warm_up: Duration) -> Timing<D> {
         let rise = (!warm_up.is_zero()).then(|| (Fastest::new(warm_up), Duration::ZERO));
         Timing { warm_up, last: None, worked: None, waited: Duration::ZERO, rise }
     }
 
-    /// Brings the clocks up after an idle time: runs what was timed last until it is about as fast as it was, for `most` at
-    /// most. The memory that this uses must be as it was then. Returns whether they are up.
+    /// Brings the clocks up after an idle time: runs the last timed list until it is about as fast as it was, for
+    /// `most` at most. The memory that it uses must be unchanged. Returns whether the clocks are up.
     ///
     /// # Errors
     /// Device: the device was lost.
@@ -92,9 +94,10 @@ impl<D: Driver> Timing<D> {
     }
 
     /// Seconds of the fastest of several runs of a list, which writes span 0 of `stamps`. `others`: seconds of the best
-    /// of what it is compared with; what is hopelessly slower gets only a run or two. `None`: clocks did not rise within `most`.
+    /// candidate so far; a list that is much slower is run only once or twice. `None`: clocks did not rise within
+    /// `most`.
     ///
-    /// The list is kept, and freed by the next call of this or by [`Timing::free`]. Until then what it uses must live.
+    /// The list is kept until the next call or [`Timing::free`] frees it. Until then the memory that it uses must live.
     ///
     /// # Errors
     /// Device: the device was lost.
@@ -110,7 +113,7 @@ impl<D: Driver> Timing<D> {
         let timed = self.last.insert(TimedList { list, stamps, best: f64::INFINITY });
         let start = Instant::now();
         if let Some((fastest, before)) = &mut self.rise {
-            // Only the clocks matter here.
+            // These runs only warm up the clocks.
             while fastest.goes_on(*before + start.elapsed()) {
                 if most.is_some_and(|most| start.elapsed() >= most) {
                     *before += start.elapsed();
@@ -127,8 +130,8 @@ impl<D: Driver> Timing<D> {
         Ok(Some(timed.best))
     }
 
-    /// Keeps the clocks up for about `time` while the host waits for something else: runs what was timed last. Returns whether
-    /// there was anything to run.
+    /// Keeps the clocks up for about `time` while the host waits for something else, by running the last timed list.
+    /// Returns whether there was one.
     ///
     /// # Errors
     /// Device: the device was lost.
@@ -142,12 +145,12 @@ impl<D: Driver> Timing<D> {
         Ok(true)
     }
 
-    /// Waits longer for clocks before the first measurement: a device may take a second to raise them.
+    /// Lengthens the wait for clocks before the first measurement: a device may take a second to raise them.
     pub fn be_patient(&mut self) {
         self.rise = self.rise.take().map(|_| (Fastest::new(PATIENCE * self.warm_up), Duration::ZERO));
     }
 
-    /// Frees what was timed last. What is timed next is the first again.
+    /// Frees the last timed list. The next measurement counts as the first again.
     pub fn free(&mut self, queue: &DeviceQueue<D>) {
         self.free_last(queue);
         self.rise = Timing::<D>::new(self.warm_up).rise;
@@ -176,8 +179,8 @@ pub(super) fn fastest_of(others: f64, mut run: impl FnMut() -> Result<f64>) -> R
     }
 }
 
-/// Calls `run` until it takes at most [`AS_FAST`] times `best`, or for `longest`. `run` returns its seconds, and the time since
-/// the first call. Returns the seconds of the last call.
+/// Calls `run` until it takes at most [`AS_FAST`] times `best`, or for `longest`. `run` returns its seconds, and the
+/// time since the first call. Returns the seconds of the last call.
 fn run_until_as_fast(best: f64, longest: Duration, mut run: impl FnMut() -> Result<(f64, Duration)>) -> Result<f64> {
     loop {
         let (seconds, now) = run()?;
@@ -192,7 +195,7 @@ mod tests {
     use super::*;
     use crate::Error;
 
-    /// How long a device is waited for whose runs took 3 ms at best, and take `seconds(now)`.
+    /// Time of waiting for a device whose best run took 3 ms and whose run at time `now` takes `seconds(now)`.
     fn waited(seconds: impl Fn(Duration) -> f64) -> Duration {
         let mut now = Duration::ZERO;
         let run = || {

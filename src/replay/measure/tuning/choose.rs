@@ -1,5 +1,5 @@
-//! The choices of tuning, each by trials: a product's tile, the arithmetic of a kind of pass, how its rows attend, and whether
-//! dispatches are relayed.
+//! The choices of tuning, each by trials: a product's tile, the arithmetic of a kind of pass, its method of attention,
+//! and relaying.
 
 use super::Question;
 use super::expected::RUNS;
@@ -14,18 +14,18 @@ use crate::replay::measure::choices::{ProductMethod, product_name};
 use crate::schedule::Segment;
 use std::rc::Rc;
 
-/// Most rows of a pass that reads weights most of the time: passes decide between its best tiles.
+/// Most rows of a pass whose time is mainly reading weights: passes decide between its best tiles.
 const FEW_ROWS: usize = 32;
-/// Tiles within this factor of the best are judged again by passes, and at most so many. For 4 rows, a tile that was 0.6 %
-/// behind another in eight layers was 4.3 % ahead of it in 62 (H200).
+/// Tiles within this factor of the best, at most `MOST_NEAR`, are compared again by passes. For 4 rows, a tile that was
+/// 0.6 % behind another in eight layers was 4.3 % ahead of it in 62 (H200).
 const NEAR: f64 = 1.05;
 const MOST_NEAR: usize = 5;
-/// Of tiles for many rows, those within this factor of the best count as equal, and the first of the list is chosen, which is
-/// expected to be the fastest. A few runs do not show how a device does under a lasting load: on an H200 two tiles of gate and
-/// up both took 641 us alone, and prefill with the second was a tenth slower.
+/// Tiles for many rows within this factor of the best count as equal, and the first of the list, which is expected to
+/// be the fastest, is chosen. A few runs do not show a device's speed under lasting load: on an H200 two tiles of gate
+/// and up both took 641 us alone, and prefill with the second was a tenth slower.
 const TIE: f64 = 1.03;
-/// A way to multiply is tuned too if its pass takes no more than this times that of the best way, each with the tiles known
-/// so far. Matrix units on bytes took 1.4 to 1.5 times as long for 512 rows, before and after their tuning (H200).
+/// A method is tuned too if its pass takes at most this times that of the best method, each with the tiles known so
+/// far. Matrix units on bytes took 1.4 to 1.5 times as long for 512 rows, before and after their tuning (H200).
 const RIVAL: f64 = 1.2;
 
 impl Tuner<'_> {
@@ -47,7 +47,7 @@ impl Tuner<'_> {
             if !is_known && best.is_finite() {
                 let compiled = self.bed.readiness(kernels) == Readiness::Ready;
                 let cost = self.trial_cost(part, best) - if compiled { self.compile_seconds() } else { 0.0 };
-                // Later ones may be compiled already, as parts of this one.
+                // Continue, not break: later tiles may already be compiled for another trial.
                 if self.worth(target, kind, part, pass, Some(best)) * agenda::chance(i) < cost {
                     continue;
                 }
@@ -76,7 +76,7 @@ impl Tuner<'_> {
         judged.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut near: Vec<Tile> =
             judged.iter().take(MOST_NEAR).take_while(|j| j.0 < NEAR * best).map(|j| j.1).collect();
-        // What the lists were made with is the best beside others more often than it is alone.
+        // The present tile is the best beside others more often than it is alone.
         if let Some((seconds, tile)) = first
             && seconds < 1.15 * best
             && !near.contains(&tile)
@@ -95,7 +95,7 @@ impl Tuner<'_> {
         Ok(())
     }
 
-    /// The best of a few tiles by passes, or the first where passes take too long to tell.
+    /// The best of a few tiles by passes, or the first if passes take too long.
     pub(super) fn judge_beside(
         &mut self,
         target: &Target,
@@ -133,7 +133,8 @@ impl Tuner<'_> {
             let parts = self.parts(target, kind);
             self.expected_pass(target, kind, &parts)
         };
-        // With the usual tiles, since a tile tuned with relay is not tuned without it. Relay makes the larger difference.
+        // Measured with default tiles, since a tile tuned with relay is not tuned without it. Relay makes the larger
+        // difference.
         let mut seconds = [f64::INFINITY; 2];
         let mut tried = target.clone();
         for relay in [false, true] {
@@ -148,14 +149,14 @@ impl Tuner<'_> {
         log::info!("a pass takes {:.3} ms, with relayed dispatches {:.3} ms", seconds[0] * 1e3, seconds[1] * 1e3);
         target.relay = seconds[1] < seconds[0] && !timed_out;
         self.tuning.choices.set_relay(weights, target.relay);
-        // Tiles that were chosen with the other answer are not those of this one.
+        // Tiles are tuned for one answer only.
         target.tuned.clear();
         self.tuning.settled_keys.clear();
         self.recall(target);
         Ok(())
     }
 
-    /// The ways to multiply that are worth measuring.
+    /// The methods of products that are worth measuring.
     pub(super) fn ways(&mut self, target: &Target, kind: PassKind) -> Rc<Vec<ProductMethod>> {
         if let Some(known) = self.tuning.ways.get(&kind.rows) {
             return known.clone();
@@ -166,7 +167,7 @@ impl Tuner<'_> {
     }
 
     fn find_ways(&self, target: &Target, kind: PassKind) -> Vec<ProductMethod> {
-        // What only few of the weights can have, such as an INT8 head after layers in INT4, changes no pass by much.
+        // A format of only few of the weights, such as an INT8 head after layers in INT4, changes a pass's time little.
         let format = self.schedule.weights.format();
         let mut ways = Vec::new();
         let sampled: Vec<Segment> = [Segment::Layer(0), Segment::Layer(self.layers() / 2)].into();
@@ -181,7 +182,7 @@ impl Tuner<'_> {
             let mut tried = target.clone();
             take_way(&mut tried, kind, gated);
             let can = gates(&tried);
-            // Without a measurement the first way of an arithmetic is taken.
+            // The first method of an arithmetic is the default without a measurement.
             tried.gated.remove(&kind.rows);
             let is_usual = can && gates(&tried);
             ways.extend(is_usual.then_some(gated));
@@ -191,7 +192,7 @@ impl Tuner<'_> {
         ways
     }
 
-    /// Takes the way that is the fastest with the tiles known so far. Ways that come near it are tuned later.
+    /// Sets the method that is the fastest with the tiles known so far. Methods that come near it are tuned later.
     pub(super) fn choose_way(&mut self, target: &mut Target, kind: PassKind) -> HaltResult<()> {
         let mut timed = Vec::new();
         let ways = self.ways(target, kind);
@@ -210,7 +211,7 @@ impl Tuner<'_> {
         Ok(())
     }
 
-    /// Tunes the ways that came near the best one too, and compares them.
+    /// Tunes the methods that came near the best one too, and compares them.
     pub(super) fn rematch(&mut self, target: &mut Target, kind: PassKind) -> HaltResult<()> {
         let weights = self.schedule.weights.bytes();
         let rivals = self.tuning.choices.rivals(weights, kind.rows).to_vec();
@@ -237,7 +238,7 @@ impl Tuner<'_> {
         Ok(())
     }
 
-    /// Asks for the kernels of a product's tiles that were not tried yet, once.
+    /// Requests the kernels of a product's untried tiles, once.
     pub(super) fn ask_for_tiles(&mut self, target: &Target, kind: PassKind, part: &PassProduct) {
         if self.tuning.asked_tiles == Some(part.key) {
             return;
@@ -249,7 +250,7 @@ impl Tuner<'_> {
         (self.tuning.asked, self.tuning.asked_tiles) = (None, Some(part.key));
     }
 
-    /// The fastest of some ways, with its seconds. `timed` takes all of them.
+    /// The fastest of some methods, with its seconds. All measured ones are appended to `timed`.
     pub(super) fn fastest_way(
         &mut self,
         target: &Target,
@@ -273,7 +274,7 @@ impl Tuner<'_> {
         Ok(timed.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0)))
     }
 
-    /// Decides how rows of one sequence attend.
+    /// Chooses the method of attention for rows of one sequence.
     pub(super) fn choose_attention(&mut self, target: &mut Target, kind: PassKind) -> HaltResult<()> {
         let name = self.name(kind);
         let parts = self.parts(target, kind);
@@ -296,7 +297,7 @@ impl Tuner<'_> {
         Ok(())
     }
 
-    /// Measures how long a pass takes.
+    /// Measures the time of a pass.
     pub(super) fn time_kind(&mut self, target: &mut Target, kind: PassKind) -> HaltResult<()> {
         let name = self.name(kind);
         if let Some(seconds) = self.whole_seconds(target, kind, true)? {
@@ -308,7 +309,7 @@ impl Tuner<'_> {
     }
 }
 
-/// Of what was judged, seconds first, the first that took no more than `tie` times the least.
+/// The first entry whose seconds are at most `tie` times the least.
 fn first_within<T: Copy>(judged: &[(f64, T)], tie: f64) -> Option<T> {
     let least = judged.iter().map(|j| j.0).min_by(f64::total_cmp)?;
     judged.iter().find(|j| j.0 <= tie * least).map(|j| j.1)

@@ -1,5 +1,5 @@
-//! What a trial of tuning is expected to take and may win, in seconds, before it is made: a trial that costs more than it may win
-//! is left out.
+//! Estimates the cost and the benefit of tuning's trials, in seconds: a trial that costs more than it may save is left
+//! out.
 
 use super::{PASS_SECONDS, SAMPLE, TileCandidates, Trial, Tuner, sampled};
 use crate::lower::arithmetic::Arithmetic;
@@ -14,19 +14,20 @@ use crate::schedule::Segment;
 use std::collections::HashSet;
 use std::rc::Rc;
 
-/// Longest run of dispatches in a trial between two passes of an executor that is in use: whoever asks meanwhile waits for it.
+/// Longest run of dispatches in a trial between two passes of an executor in use: a request that arrives meanwhile
+/// waits for it.
 pub(super) const SLICE_SECONDS: f64 = 12e-3;
-/// Longest that a product's dispatches run alone, and most of them: enough weights that no cache holds them.
+/// Longest time, and the largest number, of a product's dispatches run alone: enough weights to exceed all caches.
 const ALONE_SECONDS: f64 = 6e-3;
 const DISPATCHES: usize = 8;
-/// Runs that a measurement takes, about, and what it takes beside them.
+/// Approximate runs of a measurement, and its fixed seconds.
 pub(super) const RUNS: f64 = 4.0;
 pub(super) const OVERHEAD: f64 = 1e-3;
-/// Runs of most tiles: what is clearly slower gets fewer.
+/// Approximate runs for most tiles: slow ones get fewer.
 const RUNS_OF_MOST: f64 = 2.5;
-/// Seconds that compiling a kernel takes with the others beside it, until some were compiled.
+/// Seconds of compiling a kernel beside others, until some were measured.
 const COMPILE_SECONDS: f64 = 0.1;
-/// Dispatches of a layer that compute no product, about.
+/// Approximate number of a layer's dispatches other than products.
 const OTHERS: f64 = 5.0;
 
 impl Tuner<'_> {
@@ -47,13 +48,13 @@ impl Tuner<'_> {
         agenda::USE * self.share(kind) * part_of_pass * spread
     }
 
-    /// The share of all passes' time that passes of as many rows take.
+    /// The share of passes of as many rows in the time of all passes.
     pub(super) fn share(&self, kind: PassKind) -> f64 {
         let extent = &self.schedule.extent;
         self.kinds.iter().filter(|k| k.rows == kind.rows).map(|&k| agenda::share(extent, k)).sum()
     }
 
-    /// Seconds that trying a product's tiles takes, about. `counted`: kernels whose compiling counts elsewhere.
+    /// Approximate seconds of trying a product's tiles. `counted`: kernels whose compiling is counted elsewhere.
     pub(super) fn tile_cost(
         &mut self,
         target: &Target,
@@ -75,7 +76,7 @@ impl Tuner<'_> {
         paying.map(cost).sum()
     }
 
-    /// Seconds that trying a tile takes that is not compiled.
+    /// Approximate seconds of trying a tile that is not compiled.
     pub(super) fn trial_cost(&self, part: &PassProduct, expected: f64) -> f64 {
         self.compile_seconds() + OVERHEAD + RUNS * expected * self.count(part, expected) as f64
     }
@@ -85,7 +86,7 @@ impl Tuner<'_> {
         (COMPILE_SECONDS * 16.0 + seconds) / (16.0 + kernels as f64)
     }
 
-    /// Dispatches of a product that are timed alone.
+    /// Number of dispatches of a product that are timed alone.
     pub(super) fn count(&self, part: &PassProduct, expected: f64) -> usize {
         ((ALONE_SECONDS / expected.max(1e-9)) as usize).clamp(1, part.segments.len().min(DISPATCHES))
     }
@@ -101,25 +102,25 @@ impl Tuner<'_> {
         target.modelled_seconds(key.0, key.1, tile).unwrap_or_else(|| key.1.weight_bytes() / 50e9 + 5e-6)
     }
 
-    /// Seconds of a pass, about.
+    /// Approximate seconds of a pass.
     pub(super) fn expected_pass(&self, target: &Target, kind: PassKind, parts: &[PassProduct]) -> f64 {
         let products: f64 = parts.iter().map(|p| p.segments.len() as f64 * self.expected(target, p)).sum();
         let dispatch = target.figures.map_or(5e-6, |f| f.dispatch);
         products + self.layers() as f64 * OTHERS * dispatch * (1.0 + kind.rows as f64 / 32.0)
     }
 
-    /// Seconds of what is run of a pass that takes so long.
+    /// Seconds of the part that is run of a pass of `pass` seconds.
     pub(super) fn sampled_pass(&self, pass: f64) -> f64 {
         if pass <= self.longest() { pass } else { pass / self.layers() as f64 * self.sample(pass).len() as f64 }
     }
 
-    /// Longest pass that is run as a whole.
+    /// Longest pass that is run as a whole, in seconds.
     pub(super) fn longest(&self) -> f64 {
         let most = if self.allowance.keeps_kv { SLICE_SECONDS } else { PASS_SECONDS };
         most.min(self.submit_budget.as_secs_f64())
     }
 
-    /// The layers that stand for all in a pass that takes so long.
+    /// The layers that represent all in a pass of `pass` seconds.
     pub(super) fn sample(&self, pass: f64) -> Vec<usize> {
         let layers = self.layers();
         let fit = (self.longest() * layers as f64 / pass.max(1e-9)) as usize;
@@ -158,8 +159,8 @@ impl Tuner<'_> {
         parts
     }
 
-    /// The tiles of a product in the order in which they are tried: the present one, then by the cost model and by how they
-    /// did with other rows.
+    /// The tiles of a product in the order of trials: the present one, then by the cost model corrected by the tile's
+    /// speed with other rows.
     pub(super) fn candidates(&mut self, target: &Target, kind: PassKind, part: &PassProduct) -> Rc<TileCandidates> {
         if let Some(known) = self.tuning.candidates.get(&part.key) {
             return known.clone();

@@ -1,13 +1,16 @@
-//! Tuning: measures which tile of each product is fastest, which arithmetic computes it, whether matrix units make the
-//! gated GELU, how rows of one sequence attend, whether relayed dispatches are faster, and how long a pass of each kind
-//! takes, on the model's own weights. The choices are kept on disk ([`super::choices`]), each as soon as it is made.
+//! Tuning: measures which tile of each product is fastest, which arithmetic computes it, whether matrix units compute
+//! the gated GELU, the method of attention for rows of one sequence, whether relayed dispatches are faster, and the
+//! time of a pass of each kind, on the model's own weights. The choices are stored on disk ([`super::choices`]), each
+//! as soon as it is made.
 //!
-//! It asks what wins most first ([`super::agenda`]), and can stop before any measurement and go on later: what was measured is
-//! remembered, and a call that goes on takes the same way through the same figures up to the first that is missing.
+//! Questions with the largest benefit come first ([`super::agenda`]). Tuning can stop before any measurement and go on
+//! later: results are remembered, and the next call repeats the same decisions from the same results up to the first
+//! missing one.
 //!
-//! A product's tiles are tried in the order in which they are expected to be fast, each alone, behind barriers, until trying
-//! the next costs more than it may still win. Few rows read weights faster where few layers take turns, since the GPU
-//! remembers their pages (shaders/relay.glsl), and not all tiles alike: so of few rows, passes decide between the best tiles.
+//! A product's tiles are tried in the order of expected speed, each alone, behind barriers, until the next trial costs
+//! more than it may save. A product of few rows reads weights faster when few layers alternate, since the GPU caches
+//! their page translations (shaders/relay.glsl), and tiles differ in this: so for few rows, passes decide between the
+//! best tiles.
 
 mod choose;
 mod expected;
@@ -31,12 +34,12 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Longest pass that is run as a whole to judge something; of longer ones some layers stand for all.
+/// Longest pass, in seconds, that is run as a whole; for longer ones some layers represent all.
 const PASS_SECONDS: f64 = 30e-3;
-/// Layers that stand for all of them, spread evenly.
+/// Number of layers that represent all, spread evenly.
 const SAMPLE: usize = 8;
 
-/// Why tuning has stopped before it had an answer.
+/// The reason why tuning stopped without an answer.
 pub(super) enum Halt {
     /// The allowance of this call is used up: the next call goes on from here.
     Paused,
@@ -55,61 +58,61 @@ type HaltResult<T> = std::result::Result<T, Halt>;
 /// Tiles, each with its kernels.
 type TileCandidates = Vec<(Tile, Vec<Kernel>)>;
 
-/// What one measurement is of.
+/// The subject of one measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Trial {
     /// A product alone, in a tile.
     Alone(TileKey, Tile),
     /// Layers of a pass with a product in a tile.
     Beside(PassKind, TileKey, Tile),
-    /// Layers of a pass that multiplies in a way, before its tiles were tuned or after that.
+    /// Layers of a pass with a method of products, before (`false`) or after its tiles were tuned.
     Way(PassKind, ProductMethod, bool),
     /// A pass of one row, relayed or not.
     Relay(bool),
-    /// A pass that attends in a way.
+    /// A pass with a method of attention.
     Attend(PassKind, AttendBy),
-    /// A part of a pass: its first layer, its layers, its head; as it is, or with what nothing was measured for.
+    /// A part of a pass (its first layer, its layers, or its head), with the choices made or with defaults.
     Whole(PassKind, usize, bool),
 }
 
-/// What tuning keeps between calls.
+/// The state of tuning between calls.
 pub struct Tuning {
     choices: Choices,
     measured: HashMap<Trial, Option<f64>>,
     settled: HashSet<Question>,
-    /// Products whose tile is settled, whatever kind of pass has them.
+    /// Products whose tile is settled, for all kinds of pass.
     settled_keys: HashSet<TileKey>,
-    /// The ways to multiply that passes of so many rows have.
+    /// The methods of products, by the pass's rows.
     ways: HashMap<usize, Rc<Vec<ProductMethod>>>,
-    /// The products of passes, by rows and way.
+    /// The products of passes, by rows and method.
     parts: HashMap<(usize, Option<ProductMethod>), Rc<Vec<PassProduct>>>,
-    /// The tiles of a product in the order in which they are tried, each with its kernels.
+    /// The tiles of a product in the order of trials, each with its kernels.
     candidates: HashMap<TileKey, Rc<TileCandidates>>,
-    /// Products of which some tiles were tried, as many as the allowance lets each have before the others.
+    /// Products whose first turn of trials is over, and that have untried tiles.
     begun: HashSet<TileKey>,
-    /// The question whose kernels were asked for last.
+    /// The question whose kernels were requested last.
     asked: Option<Question>,
-    /// The product whose kernels a rematch has asked for last.
+    /// The product whose kernels a rematch requested last.
     asked_tiles: Option<TileKey>,
-    /// How much slower a tile was than the model has it, where it was measured.
+    /// The ratio of a tile's measured to its modelled time.
     slower: HashMap<(Arithmetic, Tile), f64>,
-    /// Kernels compiled for tuning, and the seconds that this was waited for.
+    /// Number of kernels compiled for tuning, and the seconds spent waiting for them.
     waited: (usize, f64),
-    /// The passes' seconds without any choice, and with all of them.
+    /// The passes' seconds with default and with tuned choices.
     gains: Vec<TuningGain>,
 }
 
-/// What comes of a call of [`Tuner::advance`].
+/// The result of a call of [`Tuner::advance`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advance {
-    /// There is nothing more to measure.
+    /// There is no open question.
     Done,
-    /// There is, once there is time for it.
+    /// Questions are open, and the allowance is used up.
     Paused,
 }
 
 impl Tuning {
-    /// With the choices that were made before.
+    /// Tuning that starts with stored choices.
     pub fn new(choices: Choices) -> Tuning {
         Tuning {
             choices,
@@ -128,12 +131,12 @@ impl Tuning {
         }
     }
 
-    /// What was gained, once all is tuned.
+    /// The gains, once all is tuned.
     pub fn gains(&self) -> &[TuningGain] {
         &self.gains
     }
 
-    /// What it keeps for the next load.
+    /// The choices for the next load.
     #[cfg(test)]
     pub fn into_choices(self) -> Choices {
         self.choices
@@ -145,11 +148,11 @@ impl Tuning {
     }
 }
 
-/// A call of tuning: what it keeps, and what it measures on.
+/// A call of tuning: its state, and the testbed that it measures on.
 pub struct Tuner<'a> {
-    /// What it keeps.
+    /// The state.
     pub tuning: &'a mut Tuning,
-    /// What it measures on.
+    /// The testbed.
     pub bed: &'a mut dyn Testbed,
     /// The model.
     pub schedule: &'a Schedule,
@@ -159,20 +162,20 @@ pub struct Tuner<'a> {
     pub addresses: &'a Addresses,
     /// The kinds of pass that are tuned.
     pub kinds: &'a [PassKind],
-    /// The longest that one submit should keep the device busy.
+    /// The longest time that one submit should keep the device busy.
     pub submit_budget: Duration,
     /// Whether relay is tried.
     pub tries_relay: bool,
-    /// What this call may do.
+    /// The limits of this call.
     pub allowance: Allowance,
     /// Ends it early.
     pub cancel: &'a Cancel,
-    /// Told after each question: how many there are left, and the seconds that they may take.
+    /// Called after each question with the number of open ones and their estimated seconds.
     pub progress: &'a mut dyn FnMut(usize, f64),
 }
 
 impl Tuner<'_> {
-    /// Fills `target` with what is known, so that passes can be baked without a measurement.
+    /// Fills `target` with the stored choices and defaults, so that passes can be baked without a measurement.
     pub fn recall(&mut self, target: &mut Target) {
         let weights = self.schedule.weights.bytes();
         if self.tries_relay {
@@ -183,7 +186,7 @@ impl Tuner<'_> {
         for kind in self.leads() {
             let ways = self.ways(&untuned, kind);
             let known = self.tuning.choices.way(weights, kind.rows).filter(|way| ways.contains(way));
-            // Each kind has an entry of its own: that of more rows says nothing of it.
+            // Each number of rows has its own default: that of more rows does not apply to it.
             let usual = untuned.arithmetic(self.schedule.weights.format(), kind.rows, true);
             let usual = ways.iter().copied().find(|way| way.arithmetic == usual);
             if let Some(way) = known.or(usual) {
@@ -233,15 +236,16 @@ impl Tuner<'_> {
         }
     }
 
-    /// A kind of each number of rows: its products are those of all kinds of as many.
+    /// One kind for each number of rows: all kinds of as many rows have its products.
     fn leads(&self) -> Vec<PassKind> {
         self.kinds.iter().copied().filter(|k| k.order == RowOrder::Consecutive).collect()
     }
 
-    /// Answers questions as long as the allowance lasts. [`Tuner::recall`] comes first. `target` changes with each answer.
+    /// Answers questions as long as the allowance lasts. [`Tuner::recall`] must have been called. `target` changes with
+    /// each answer.
     ///
     /// # Errors
-    /// Device: the device failed. Interrupted: it was cancelled.
+    /// Device: the device failed. Interrupted: the call was cancelled.
     pub fn advance(&mut self, target: &mut Target) -> Result<Advance> {
         (self.tuning.asked, self.tuning.asked_tiles) = (None, None);
         self.tuning.begun.clear();
@@ -260,7 +264,7 @@ impl Tuner<'_> {
             (self.progress)(open.len(), seconds);
             let Some(&(question, ..)) = open.first() else {
                 if !self.tuning.begun.is_empty() {
-                    // Each has had its turn.
+                    // Every product has had its first turn: now all tiles are tried.
                     self.tuning.begun.clear();
                     self.allowance.tiles = usize::MAX;
                     continue;
@@ -285,7 +289,7 @@ impl Tuner<'_> {
         }
     }
 
-    /// Measures what the choices have gained, kind by kind: passes with them beside passes without any. Everything must be
+    /// Measures the gain of the choices for each kind: passes with them and with defaults. Every question must be
     /// settled.
     ///
     /// # Errors
@@ -307,8 +311,7 @@ impl Tuner<'_> {
         Ok(())
     }
 
-    /// The questions that are worth their time, what wins most first: each with what it may win and what it may cost, in
-    /// seconds.
+    /// The questions worth their cost, by descending benefit: each with its possible benefit and its cost, in seconds.
     pub fn open(&mut self, target: &Target) -> Vec<(Question, f64, f64)> {
         let mut open: Vec<(Question, f64, f64)> = Vec::new();
         let mut counted = HashSet::new();
@@ -324,7 +327,7 @@ impl Tuner<'_> {
             }
             let is_lead = kind.order == RowOrder::Consecutive;
             let way = few(Question::Way(kind), agenda::WAY, ways);
-            // Tiles are tried once it is known how the pass multiplies, or where that is not asked.
+            // Tiles are tried after the method of products is chosen, or if that has no open question.
             let asks_way = is_lead && self.is_open(&way, pass);
             if asks_way {
                 listed.push(way);
@@ -348,14 +351,14 @@ impl Tuner<'_> {
             listed.push(few(Question::Seconds(kind), agenda::SECONDS, 1.5));
             open.extend(listed.into_iter().filter(|o| self.is_open(o, pass)));
         }
-        // Relay comes first, so that tiles are judged in passes as they will run.
+        // Relay comes first, so that tiles are measured in the passes that will use them.
         let rank = |o: &(Question, f64, f64)| if o.0 == Question::Relay { f64::INFINITY } else { o.1 };
         open.sort_by(|a, b| rank(b).total_cmp(&rank(a)));
         open
     }
 
-    /// Seconds that answering everything takes: the open questions, and the tiles of the kinds of pass of which it is not known
-    /// yet how they multiply.
+    /// Approximate seconds of answering everything: the open questions, and the tiles of kinds of pass whose method of
+    /// products is still open.
     pub fn expected_seconds(&mut self, target: &Target, open: &[(Question, f64, f64)]) -> f64 {
         let unsettled: Vec<Question> = open.iter().map(|o| o.0).filter(|q| matches!(q, Question::Way(_))).collect();
         let ways: f64 = open.iter().filter(|o| matches!(o.0, Question::Way(_))).map(|o| o.2).sum();
@@ -365,16 +368,16 @@ impl Tuner<'_> {
         ways + rest
     }
 
-    /// Whether a question is to be asked that may win and cost so much.
+    /// Whether a question with this benefit and cost is open.
     fn is_open(&self, (question, worth, cost): &(Question, f64, f64), pass: f64) -> bool {
         let is_worth_it = worth > cost || matches!(question, Question::Tile(..));
         is_worth_it && !self.tuning.settled.contains(question) && self.is_allowed(question, pass)
     }
 
-    /// Whether a question may be asked now: while the KV cache holds something, none that runs attention or takes long.
+    /// Whether a question may be measured now: while the KV cache is in use, none that runs attention or takes long.
     fn is_allowed(&self, question: &Question, pass: f64) -> bool {
         match question {
-            // It tunes more products to the end.
+            // A rematch tunes further products to the end.
             Question::Rematch(_) if self.allowance.tiles != usize::MAX => false,
             _ if !self.allowance.keeps_kv => true,
             Question::Relay | Question::Attend(_) | Question::Seconds(_) => false,
@@ -383,7 +386,7 @@ impl Tuner<'_> {
         }
     }
 
-    /// Asks for the kernels of the first question, and after them for those of the next one that has tiles.
+    /// Requests the kernels of the first question, and then those of the next one that has tiles.
     fn ask_for_kernels(&mut self, target: &Target, open: &[(Question, f64, f64)]) {
         let first = open.first().map(|o| o.0);
         if self.tuning.asked == first {
@@ -409,7 +412,7 @@ impl Tuner<'_> {
     }
 }
 
-/// `count` of `layers` layers that stand for all.
+/// `count` of `layers` layers, spread evenly.
 fn sampled(layers: usize, count: usize) -> Vec<usize> {
     let count = layers.min(count);
     (0..count).map(|i| i * layers / count).collect()

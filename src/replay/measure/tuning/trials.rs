@@ -1,5 +1,5 @@
-//! The trials of tuning: how long a pass, or a product by itself, takes with given tiles. What was measured is remembered, so that
-//! a call that goes on where another stopped measures nothing twice.
+//! The trials of tuning: the time of a pass, or of a product alone, with given tiles. Results are remembered, so that a
+//! call that goes on repeats no measurement.
 
 use super::expected::RUNS;
 use super::{Halt, HaltResult, PASS_SECONDS, SAMPLE, Trial, Tuner, sampled};
@@ -12,11 +12,11 @@ use crate::replay::measure::agenda::PassProduct;
 use crate::schedule::Segment;
 use std::time::Duration;
 
-/// How long a kernel is waited for at a time.
+/// Longest single wait for a kernel.
 const WAIT: Duration = Duration::from_millis(20);
 
 impl Tuner<'_> {
-    /// Seconds of a pass. Of a long one they are estimated: some layers stand for all.
+    /// Seconds of a pass. Those of a long one are estimated from some of its layers.
     pub(super) fn whole_seconds(&mut self, target: &Target, kind: PassKind, tuned: bool) -> HaltResult<Option<f64>> {
         let layers = self.layers();
         let lower = |this: &Self, i: usize| this.lowering(target, kind).segment(Segment::Layer(i));
@@ -41,9 +41,9 @@ impl Tuner<'_> {
         Ok(Some(layers as f64 * sample / count as f64 + head))
     }
 
-    /// Mean seconds of a product's dispatches in a tile, each after the one before. Of the head, which has one, with the norm
-    /// before it: where dispatches are relayed, a head of many workgroups is as fast as one of few while nothing is waited for,
-    /// and 1 % of a pass slower after its norm (H100). `best`: of the tiles so far.
+    /// Mean seconds of a product's dispatches in a tile, each after the one before. The head has one dispatch, which is
+    /// timed with the norm before it: with relayed dispatches, a head of many workgroups is as fast as one of few while
+    /// it waits for nothing, and 1 % of a pass slower after its norm (H100). `best`: the least seconds so far.
     pub(super) fn time_alone(
         &mut self,
         target: &Target,
@@ -77,7 +77,7 @@ impl Tuner<'_> {
         Ok(each)
     }
 
-    /// Waits for the kernels of a trial. Returns whether they are there: one that does not come is left out.
+    /// Waits for the kernels of a trial. Returns whether they are compiled; a trial with a late kernel is left out.
     pub(super) fn await_kernels(&mut self, trial: &Trial, kernels: &[Kernel]) -> HaltResult<bool> {
         if self.bed.readiness(kernels) == Readiness::Ready {
             return Ok(true);
@@ -101,12 +101,12 @@ impl Tuner<'_> {
         Ok(true)
     }
 
-    /// Whether the time is over before something that takes so many seconds ends.
+    /// Whether a measurement of `seconds` would end after the allowance.
     pub(super) fn is_over(&self, seconds: f64) -> bool {
         self.allowance.until.is_some_and(|until| self.bed.now().as_secs_f64() + seconds > until.as_secs_f64())
     }
 
-    /// Seconds of layers of a pass, and of its head where that is run as a whole. `pass`: its expected seconds.
+    /// Seconds of layers of a pass, and of its head if the pass is run as a whole. `pass`: its expected seconds.
     pub(super) fn time_layers(
         &mut self,
         trial: Trial,
@@ -131,7 +131,7 @@ impl Tuner<'_> {
         self.measure(trial, kind, &parts, target.relay, best, RUNS * self.sampled_pass(pass))
     }
 
-    /// Measures, unless the allowance is used up. `cost`: the seconds that it takes, about.
+    /// Measures, unless the allowance is used up. `cost`: the approximate seconds of the measurement.
     pub(super) fn measure(
         &mut self,
         trial: Trial,
