@@ -4,7 +4,7 @@ use crate::lower::kernels::Module;
 use crate::model::WeightFormat;
 
 /// The number types and instructions that compute a matrix product `out[r] = weight · x[r]`. All tiles of one
-/// arithmetic add the same terms; the order of summation may differ.
+/// arithmetic add the same terms, possibly in another order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum Arithmetic {
     /// Weights widened to f32, f32 inputs and sums.
@@ -18,13 +18,14 @@ pub enum Arithmetic {
 /// Element types of a product on matrix units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum Operand {
-    /// f16 × f16 + f32: weights widened to f16, with the scales that are not a row's; f16 inputs.
+    /// f16 × f16 + f32: weights widened to f16, multiplied by their groups' scales but not by a row's scale; f16
+    /// inputs.
     F16,
     /// s8 × s8 + s32: INT8 weights unconverted, 16-bit inputs as two planes of int8. One product of each plane.
     S8,
 }
 
-/// How a row of activations lies in memory (shaders/activation_layout.glsl). The value is the FORM constant of the
+/// The layout of a row of activations in memory (shaders/activation_layout.glsl). The value is the FORM constant of the
 /// kernels that write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ActivationLayout {
@@ -32,19 +33,19 @@ pub enum ActivationLayout {
     F32 = 0,
     /// 16-bit fixed point in two planes of int8, one f32 scale a block of 16 elements.
     Int16Block = 1,
-    /// f16, one f32 scale a row.
+    /// f16, one f32 scale per row.
     F16Row = 2,
-    /// 16-bit fixed point in two planes of int8, one f32 scale a row.
+    /// 16-bit fixed point in two planes of int8, one f32 scale per row.
     Int16Row = 3,
     /// As `Int16Block`, with the sum of the 16 whole numbers beside each scale.
     Int16Sums = 4,
-    /// f16, one f32 scale a block of 16 elements. The largest of a row's is the row's, and lies beside the scale of the
-    /// row that the writer reads.
+    /// f16, one f32 scale per block of 16 elements. The largest scale of a row is the row's, and lies after the scale
+    /// of the row that the writer reads.
     F16Block = 5,
 }
 
 impl ActivationLayout {
-    /// Whether it has one scale a row. Its writer then needs the row's largest element before it writes the first.
+    /// Whether it has one scale per row. Its writer then needs the row's largest element before it writes the first.
     pub fn is_scaled_by_row(self) -> bool {
         matches!(self, ActivationLayout::F16Row | ActivationLayout::Int16Row)
     }
@@ -60,14 +61,14 @@ impl ActivationLayout {
             ActivationLayout::F32 => 4 * padded,
             ActivationLayout::Int16Block | ActivationLayout::F16Block => 2 * padded + padded / 4,
             ActivationLayout::Int16Sums => 2 * padded + padded / 2,
-            // The scale, and the place for the largest scale of a row in F16Block.
+            // The scale, and the place of a row's largest scale in F16Block.
             ActivationLayout::F16Row | ActivationLayout::Int16Row => 2 * padded + 8,
         }
     }
 }
 
-/// The modules that read one weight format. All formats with scales of groups share theirs, whose constants describe the
-/// format ([`crate::lower::kernels::Kernel::of_weights`]).
+/// The modules that read one weight format. All formats with scales of groups share their modules, whose constants
+/// describe the format ([`crate::lower::kernels::Kernel::of_weights`]).
 pub struct FormatModules {
     /// Token embedding.
     pub embed: Module,
@@ -94,17 +95,17 @@ impl FormatModules {
         }
     }
 
-    /// Bytes of a packed row of `padded` elements, whatever the arithmetic.
+    /// Bytes of a packed row of `padded` elements, the most over all arithmetics.
     pub fn packed_bytes(&self, padded: usize) -> usize {
         let dot = self.dot.iter().map(|dot| dot.inputs.row_bytes(padded));
-        // The other packed layouts have one scale a row, where these have one for 16 elements.
+        // The other packed layouts have one scale per row instead of one per 16 elements.
         dot.fold(ActivationLayout::Int16Block.row_bytes(padded), usize::max)
     }
 }
 
 /// The modules of [`Arithmetic::IntegerDot`].
 pub struct DotModules {
-    /// The activation layout that they read.
+    /// The activation layout of the modules' inputs.
     pub inputs: ActivationLayout,
     /// Few rows.
     pub linear: Module,
@@ -119,8 +120,8 @@ pub struct DotModules {
 pub struct MatrixModules {
     /// f16, tiles through shared memory.
     pub shared: Module,
-    /// s8, tiles through shared memory: for devices whose A has 8 columns, and for those with more. `None` if sums of s8
-    /// products are not whole numbers of one scale a row.
+    /// s8, tiles through shared memory: for devices whose A has 8 columns, and for devices with more. `None` if the
+    /// format's sums of s8 products do not have one scale per row.
     pub shared_s8: Option<[Module; 2]>,
     /// f16, weights and inputs from memory to registers.
     pub fragment: Module,

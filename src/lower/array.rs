@@ -1,44 +1,46 @@
-//! How long attention would take on the NPU of a machine that has one, predicted from its program's listing
-//! (`aie/out/attend_bf16.lst`) and the model that the program ran on. Nothing is measured, and nothing here runs there.
+//! Predicts the time of attention on a machine's NPU from the program's listing (`aie/out/attend_bf16.lst`) and the
+//! model that the program ran on. Nothing is measured or run.
 
 use super::lowering::{PassKind, RowOrder, TokenSource};
 use super::prediction;
 use crate::executor::guest::is_faster;
 use crate::schedule::{Op, PassShape, Schedule};
 
-/// Columns of four cores, each with a head of K and V at a time.
+/// Columns of four cores, each of which processes a head of K and V at a time.
 const COLUMNS: usize = 4;
-/// Cycles a second: the array of a Phoenix as others saw it under Linux (xdna-emu, 2026-08-04).
+/// Cycles per second: the array of a Phoenix under Linux as published (xdna-emu, 2026-08-04).
 const CLOCK: f64 = 1.028e9;
-/// Bytes of a unit of K or V, which a channel carries in a cycle for each four.
+/// Bytes of a unit of K or V. A channel carries four bytes per cycle.
 const UNIT: usize = 8192;
-/// Cycles of what a column does once for the queries of its cores: it takes parameters and queries, clears O, waits for room.
+/// Cycles of a column's fixed work for the queries of its cores: reading parameters and queries, clearing O, waiting
+/// for room.
 const SEQUENCE: f64 = 18_000.0;
-/// And for those of a window, whose rows begin to see one after another: maxima are set anew.
+/// Further cycles of layers with a window, whose rows begin to see one after another, so that maxima are reset.
 const WINDOW: f64 = 24_000.0;
-/// Seconds of a command, as others measured them in a chain and alone (28 to 110 µs): one a layer, in the middle.
+/// Seconds of a command, one per layer: the middle of published measurements, in a chain and alone (28 to 110 µs).
 const COMMAND: f64 = 60e-6;
 /// Positions of a page.
 const PAGE: usize = 64;
 
-/// Cycles of a core by the dimensions of a head: a page for up to four queries of one token, and a unit of K and one of V
-/// for 4,096 / dimensions rows of many.
+/// Cycles of a core by the head's dimensions: for a page with up to four queries of one token, and for a unit of K and
+/// one of V with 4,096 / dimensions rows.
 const CYCLES: [(usize, f64, f64); 3] = [(64, 799.0, 6242.0), (128, 1174.0, 2646.0), (256, 1924.0, 1235.0)];
 
-/// Whether a machine by name has this NPU: XDNA 1.
+/// Whether the named machine has this NPU, XDNA 1.
 pub(crate) fn is_of(machine: &str) -> bool {
     machine == "780m"
 }
 
 /// A layer's attention on the NPU.
 struct AttendedLayer {
-    /// With its command.
+    /// Including its command.
     seconds: f64,
-    /// Of keys and values that the array reads.
+    /// Bytes of keys and values that the array reads.
     bytes: f64,
 }
 
-/// A pass's attention on the NPU, layer by layer. `None`: the machine has none, or heads of other sizes.
+/// A pass's attention on the NPU, layer by layer. `None`: the machine has no such NPU, or the program does not support
+/// the size of heads.
 fn layers(machine: &str, schedule: &Schedule, pass: PassShape) -> Option<Vec<AttendedLayer>> {
     if !is_of(machine) {
         return None;
@@ -53,7 +55,8 @@ fn layers(machine: &str, schedule: &Schedule, pass: PassShape) -> Option<Vec<Att
             PassShape::Decode { sequences, depth } => {
                 let pages = seen(depth).div_ceil(PAGE) as f64;
                 let each = (page * group.div_ceil(4) as f64 * pages, (PAGE * kv.head_dim / 2) as f64 * pages);
-                // A column's streams carry its heads one after another; its cores take turns, and idle ones take two units.
+                // A column's streams carry its heads one after another; its cores alternate, and an idle one consumes
+                // two units.
                 let heads = (sequences * kv.kv_heads).div_ceil(COLUMNS);
                 let (idle, unit) = ((heads.next_multiple_of(4) - heads) as f64, (UNIT / 4) as f64);
                 let heads = heads as f64;
@@ -81,20 +84,20 @@ fn layers(machine: &str, schedule: &Schedule, pass: PassShape) -> Option<Vec<Att
     Some(layers)
 }
 
-/// A pass with its attention on the GPU, and on the NPU, in seconds.
+/// Predicted seconds of a pass with attention on the GPU and on the NPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Placements {
-    /// All of the pass on the GPU.
+    /// The pass with attention on the GPU.
     pub(crate) all: f64,
-    /// Its attention there.
+    /// Its attention on the GPU.
     pub(crate) on_gpu: f64,
     /// Its attention on the NPU.
     pub(crate) on_npu: f64,
     /// Bytes of keys and values that the NPU reads.
     pub(crate) npu_bytes: f64,
-    /// The pass with attention on the NPU: one after the other, or of a prompt's chunk in halves that take turns.
+    /// The pass with attention on the NPU: in sequence, or for a prompt's divided chunk with the halves alternating.
     pub(crate) with_npu: f64,
-    /// Whether it is one of those that are measured; all others stay on the GPU.
+    /// Whether the pass is of a measured kind; all others stay on the GPU.
     pub(crate) is_measured: bool,
 }
 
@@ -116,7 +119,7 @@ impl Placements {
         Some(Placements { all, on_gpu: attention, on_npu, npu_bytes, with_npu, is_measured })
     }
 
-    /// Where `auto` would have the attention, were these seconds measured.
+    /// The device that `auto` would choose for attention if these seconds were measured.
     pub(crate) fn chosen(&self) -> &'static str {
         if self.is_measured && is_faster(self.with_npu, self.all) { "NPU" } else { "GPU" }
     }
@@ -127,8 +130,8 @@ fn chunk(rows: usize) -> PassKind {
     PassKind { rows, head_rows: 1, order: RowOrder::Consecutive, tokens: TokenSource::Host }
 }
 
-/// Seconds of a chunk whose halves take turns: beside a layer's attention for one half, the GPU makes what is next of the other.
-/// `None`: such a chunk is not divided, or there is no prediction of it.
+/// Seconds of a chunk whose halves alternate: beside a layer's attention for one half, the GPU computes the other
+/// half's next products. `None`: such a chunk is not divided, or there is no prediction of it.
 fn in_halves(machine: &str, schedule: &Schedule, rows: usize, depth: usize) -> Option<f64> {
     let half = chunk(rows).half()?;
     let halves = [(half, depth), (rows - half, depth + half)];
@@ -151,17 +154,18 @@ mod tests {
     use crate::model::{WeightFormat, presets};
     use crate::schedule::{Extent, KvType};
 
-    /// What the assembler made of the program.
+    /// The assembler's listing of the program.
     const LISTING: &str = include_str!("../../aie/out/attend_bf16.lst");
 
-    /// Bundles from one label to another, each a cycle.
+    /// Bundles between two labels, one per cycle.
     fn cycles(from: &str, to: &str) -> f64 {
         let behind = LISTING.split_once(&format!("\n{from}:\n")).expect("the first label").1;
         let between = behind.split_once(&format!("\n{to}:\n")).expect("the second label").0;
         between.lines().filter(|line| line.starts_with("  0x")).count() as f64
     }
 
-    /// The units' cycles are those of the listing's blocks, and little more: steps, locks and the first block of a unit.
+    /// The units' cycles are the cycles of the listing's blocks plus a little: steps, locks and the first block of a
+    /// unit.
     #[test]
     fn cycles_are_those_of_the_listing() {
         for (dim, page, units) in CYCLES {
@@ -199,7 +203,7 @@ mod tests {
         for depth in [1024, 8192, 32_768] {
             let of = |sequences| of("780m", PassShape::Decode { sequences, depth: depth - 1 }).expect("a machine");
             let one = of(1);
-            // 10 global layers and 52 with a window of 1,024; 8 KiB of K and V a position.
+            // 10 global layers and 52 with a window of 1,024; 8 KiB of K and V per position.
             assert_eq!(one.npu_bytes, (8192 * (10 * depth + 52 * 1024)) as f64);
             for sequences in [1, 2, 8, 32] {
                 let placements = of(sequences);
@@ -220,9 +224,9 @@ mod tests {
         }
         let deep = |rows| of("780m", PassShape::Prefill { rows, depth: 32_768 }).expect("a machine");
         assert_eq!(deep(512).chosen(), "NPU");
-        // A chunk that is not divided is not measured, whoever would be faster.
+        // A chunk that is not divided is not measured, even if the NPU would be faster.
         assert_eq!(Placements { with_npu: 0.0, ..deep(64) }.chosen(), "GPU");
-        // The others have an NPU of another kind.
+        // The other machines have an NPU of another kind.
         assert_eq!(of("8060s", PassShape::Prefill { rows: 512, depth: 1024 }), None);
     }
 }

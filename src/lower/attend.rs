@@ -1,5 +1,5 @@
-//! Lowering of attention: dividing heads, rows and keys among workgroups. shaders/attend.comp takes few rows;
-//! shaders/attend_matrix.comp takes prompts on matrix units. In a mixed pass each takes its part, side by side.
+//! Lowering of attention: dividing heads, rows and keys among workgroups. shaders/attend.comp is for few rows;
+//! shaders/attend_matrix.comp for prompts on matrix units. In a mixed pass each runs for its rows, side by side.
 
 use super::arithmetic::ActivationLayout;
 use super::attend_tile::{self, AttendTile};
@@ -31,13 +31,15 @@ const FOUND_BYTES: usize = 17 << 10;
 const WORKGROUPS: usize = 128;
 /// Most parts of one row's keys.
 const MAX_SPLITS: usize = 32;
-/// Most rows of one sequence for which attention is fused with what prepares its heads: every workgroup prepares the
-/// keys of the rows before its own once more, each by a subgroup. The first that fits; one kernel serves fewer rows too.
+/// Most rows of one sequence for which attention is fused with the preparation of its heads. Every workgroup prepares
+/// the keys of the rows before its own again, each by a subgroup. The first value that fits is used; one kernel serves
+/// fewer rows too.
 const FUSED_ROWS: [usize; 2] = [16, 8];
-/// Most bytes of shared memory for queries and for keys of the pass: beside the sums, what every device has.
+/// Most bytes of shared memory for queries and for keys of the pass, such that together with the sums they fit every
+/// device.
 const VECTOR_BYTES: usize = 12 << 10;
-/// Fewest rows of a prompt for which attention uses matrix units, and most for which attention row by row is tried
-/// beside them.
+/// Fewest rows of a prompt for which attention uses matrix units, and most for which attention row by row is also
+/// tried.
 const MATRIX_QUERIES: usize = 16;
 const MOST_ROWS: usize = 128;
 
@@ -63,7 +65,7 @@ impl AttendOperands {
     }
 }
 
-/// How attend.comp divides its work.
+/// The division of attend.comp's work.
 struct Division {
     /// Query heads of a workgroup.
     group: usize,
@@ -82,7 +84,7 @@ fn group(a: &AttendOperands) -> usize {
 impl Division {
     fn new(a: &AttendOperands, rows: usize, subgroup: u32) -> Division {
         let group = group(a);
-        // Per head: its sums, then four floats that hold the highest score and the sum of weights.
+        // Per head: its sums, then four floats for the highest score and the sum of weights.
         let found = |subgroups: u32| subgroups as usize * group * (a.kv.dim_stride() / 4 + 1) * 16;
         let mut subgroups = SUBGROUPS;
         while found(subgroups) > FOUND_BYTES && subgroups > 1 {
@@ -90,7 +92,7 @@ impl Division {
         }
         let workgroup = subgroups * subgroup;
         let lanes = (a.kv.dim_stride() / 8).next_power_of_two().min(subgroup as usize);
-        // A part has at least the keys of one turn of a workgroup. Further parts would be empty.
+        // A part has at least the keys of one turn of a workgroup: smaller parts would leave some empty.
         let turn = workgroup as usize / lanes * LOADS;
         let context = a.kv.context;
         let keys = a.window.map_or(context, |w| w.min(context));
@@ -103,7 +105,7 @@ impl Division {
 }
 
 impl Lowering<'_> {
-    /// The ways to attend that are worth measuring. Every layer takes the same.
+    /// The methods of attention that are worth measuring. Every layer uses the same.
     pub fn attends(&self) -> Vec<AttendBy> {
         let steps = self.schedule.steps.iter().enumerate();
         let mut attends = steps.filter_map(|(at, s)| Some((at, AttendOperands::of(&s.op)?)));
@@ -116,7 +118,7 @@ impl Lowering<'_> {
         tiles.chain([AttendBy::Row]).collect()
     }
 
-    /// The tiles in which matrix units can attend.
+    /// The tiles that attention on matrix units can have.
     fn attend_tiles(&self, units: MatrixUnits, a: &AttendOperands, layout: ActivationLayout) -> Vec<AttendTile> {
         let fits = layout == ActivationLayout::F16Row
             && matches!(self.kind.order, RowOrder::Consecutive | RowOrder::Mixed)
@@ -143,8 +145,8 @@ impl PieceLowering<'_> {
         self.attend_rows(at, a, prepare, taken, false)
     }
 
-    /// What attends beside the dispatch of the step at `at`: where that takes the chunk of a pass alone, the rows after it.
-    /// Both write rows of their own.
+    /// The second dispatch of the attend step at `at`, beside the first: if the first is for the pass's chunk only, it
+    /// is for the rows after it. They write different rows.
     pub(super) fn attend_behind(&self, at: usize, step: &Step) -> Option<LoweredKernel> {
         let a = AttendOperands::of(&step.op).filter(|_| self.kind.order == RowOrder::Mixed)?;
         self.attend_tile(&a, self.written(at, a.out, Rows::Pass).0)?;
@@ -163,7 +165,7 @@ impl PieceLowering<'_> {
         let state = self.schedule.arena.state;
         let (layout, packed) = self.attended(at, &a);
         let rows = match behind {
-            // Each is of another sequence, and so is the chunk.
+            // Each row is of another sequence, and so is the chunk.
             true => (self.kind.rows - 1).min(self.schedule.extent.sequences - 1),
             false => self.kind.rows,
         };
@@ -205,7 +207,7 @@ impl PieceLowering<'_> {
         LoweredKernel::new(Kernel::new(module, workgroup, constants), &push, groups, taken)
     }
 
-    /// The activation layout that attention writes, and where its packed slot lies.
+    /// The activation layout of attention's output, and the place of its packed slot.
     fn attended(&self, at: usize, a: &AttendOperands) -> (ActivationLayout, Option<PackedSlot>) {
         match whole_blocks(a.kv.head_dim) {
             true => self.written(at, a.out, Rows::Pass),
@@ -213,7 +215,7 @@ impl PieceLowering<'_> {
         }
     }
 
-    /// The tile in which matrix units attend: the tuned one, else the best on most devices. `None`: row by row.
+    /// The tile of attention on matrix units: the tuned one, else the best on most devices. `None`: row by row.
     fn attend_tile(&self, a: &AttendOperands, layout: ActivationLayout) -> Option<(MatrixUnits, AttendTile)> {
         let units = self.target.units?;
         let tiles = self.attend_tiles(units, a, layout);
@@ -229,8 +231,8 @@ impl PieceLowering<'_> {
         tile.map(|&tile| (units, tile))
     }
 
-    /// Most keys of the pass that one of its rows sees, if they are few enough for attention to make them all by itself;
-    /// else 0.
+    /// Most keys of the pass that one of its rows sees, if few enough for fused attention to prepare them itself; else
+    /// 0.
     fn fused_keys(&self, a: &AttendOperands) -> usize {
         let fits = |keys: &usize| 4 * (group(a) + keys) * a.kv.dim_stride().next_power_of_two() <= VECTOR_BYTES;
         match self.kind.order {
@@ -243,7 +245,7 @@ impl PieceLowering<'_> {
         }
     }
 
-    /// Whether the attention step at `at` is fused with what prepares its heads.
+    /// Whether the attention step at `at` is fused with the preparation of its heads.
     pub(super) fn fuses_attention(&self, at: usize, a: &AttendOperands) -> bool {
         self.fused_keys(a) > 0 && self.attend_tile(a, self.written(at, a.out, Rows::Pass).0).is_none()
     }

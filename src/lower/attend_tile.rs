@@ -7,14 +7,14 @@ use crate::lower::kernels::{Kernel, Module};
 use crate::lower::units::MatrixUnits;
 use crate::schedule::step::KvType;
 
-/// How attention on matrix units is divided.
+/// The division of attention on matrix units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AttendTile {
     /// Elements of a head.
     pub dim: u32,
     /// Keys of a tile.
     pub keys: u32,
-    /// Subgroups of a workgroup. Each takes `m` queries: the rows of A.
+    /// Subgroups of a workgroup, each for `m` queries: the rows of A.
     pub subgroups: u32,
     /// Query heads of a workgroup, all of one KV head.
     pub group: u32,
@@ -32,9 +32,9 @@ const MOST_KEYS: u32 = 32;
 /// `[keys, subgroups]` of a workgroup, best first (measured on an H200).
 const ATTEND_SHAPES: &[[u32; 2]] = &[[32, 8], [32, 4], [48, 4], [16, 8], [16, 4]];
 
-/// Tiles for `rows` rows of `heads` query heads over `kv_heads` KV heads of `dim` elements, the best first; then those that
-/// share keys, where so few rows leave room for that. Empty if none fits `units`, or if `dim` is more than 256 or no multiple
-/// of the units' `n` and `k`.
+/// Tiles for `rows` rows of `heads` query heads over `kv_heads` KV heads of `dim` elements, the best first; then tiles
+/// whose keys are divided among workgroups, if there are few enough rows. Empty if none fits `units`, or if `dim` is
+/// more than 256 or no multiple of the units' `n` and `k`.
 pub fn tiles(units: MatrixUnits, rows: usize, heads: usize, kv_heads: usize, dim: usize) -> Vec<AttendTile> {
     let (dim, ratio) = (dim as u32, (heads / kv_heads) as u32);
     if dim > 256 || !dim.is_multiple_of(units.k) || !dim.is_multiple_of(units.n) {
@@ -42,7 +42,7 @@ pub fn tiles(units: MatrixUnits, rows: usize, heads: usize, kv_heads: usize, dim
     }
     let shapes = ATTEND_SHAPES.iter().map(|&[keys, subgroups]| {
         let queries = subgroups * units.m;
-        // The largest divisor of the heads that share a KV head.
+        // The largest divisor of the number of heads that share a KV head.
         let group = (1..=ratio.min(queries)).rev().find(|g| ratio.is_multiple_of(*g)).unwrap_or(1);
         AttendTile { dim, keys, subgroups, group, splits: 1 }
     });
@@ -53,7 +53,8 @@ pub fn tiles(units: MatrixUnits, rows: usize, heads: usize, kv_heads: usize, dim
 }
 
 impl AttendTile {
-    /// The tile with its keys divided among as many workgroups as fill a large device, and as the scratch has room for.
+    /// The tile with its keys divided among as many workgroups as fill a large device and have room in the scratch
+    /// memory.
     fn shared(self, units: MatrixUnits, rows: usize, heads: usize) -> Option<AttendTile> {
         let [x, y, _] = self.groups(units, rows, heads);
         let fits = |splits: &u32| {
@@ -79,7 +80,7 @@ impl AttendTile {
         self.subgroups * units.m
     }
 
-    /// Whether queries stay in shared memory: the sums of wide heads leave them no registers.
+    /// Whether queries stay in shared memory: the sums of wide heads leave no registers for them.
     fn reloads_queries(self, units: MatrixUnits) -> bool {
         4 * units.m * self.dim / units.subgroup > units.sum_bytes
     }
@@ -94,7 +95,7 @@ impl AttendTile {
     }
 
     fn fits(self, units: MatrixUnits) -> bool {
-        // Each lane takes whole vectors of its row's scores.
+        // Each lane processes whole vectors of its row's scores.
         let lanes = units.subgroup / units.m;
         units.subgroup.is_multiple_of(units.m)
             && lanes.is_power_of_two()

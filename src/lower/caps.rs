@@ -1,17 +1,17 @@
-//! What a device can do, as far as lowering and replaying depend on it. Its driver says so.
+//! The capabilities of a device that lowering and replaying depend on, as its driver reports them.
 
 use super::units::MatrixUnits;
 
-/// What a device is.
+/// The kinds of device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceKind {
-    /// A GPU with memory of its own.
+    /// A GPU with its own memory.
     Discrete,
-    /// A GPU that shares the processor's memory.
+    /// A GPU that shares the CPU's memory.
     Integrated,
-    /// A GPU that a virtual machine is lent.
+    /// A GPU of a virtual machine.
     Virtual,
-    /// The processor.
+    /// A CPU.
     Cpu,
     /// None of these.
     Other,
@@ -22,30 +22,31 @@ pub enum DeviceKind {
 pub struct Caps {
     /// The device's and its driver's name.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: DeviceKind,
     /// Lanes of a subgroup, for every kernel.
     pub subgroup: u32,
     /// The largest allocation, in bytes.
     pub max_allocation: u64,
-    /// Whether it has a clock that stamps are read from.
+    /// Whether it has a clock for stamps.
     pub has_clock: bool,
     /// The matrix units, if it has any that the kernels can use.
     pub matrix: Option<MatrixUnits>,
     /// Whether packed integer dot products are native instructions of the device.
     pub dot_accelerated: bool,
-    /// Whether relay (shaders/relay.glsl) is tried without being asked for.
+    /// Whether tuning tries relay (shaders/relay.glsl) by default.
     pub tries_relay: bool,
-    /// Whether a relayed dispatch starts behind those before it and not beside them: by [`super::dispatch::Edge::Relayed`]. It
-    /// then waits for nobody, in whatever order a device starts workgroups, nor hangs anything on which caches a load passes by.
-    /// So on AMD, where RADV writes all of L2 back at any other edge, and where no relay has run on the hardware.
+    /// Whether a relayed dispatch starts after those before it and not beside them, by
+    /// [`super::dispatch::Edge::Relayed`]. Then no workgroup spins, whatever the order in which the device starts them,
+    /// and the result does not depend on the caches that a load bypasses. So on AMD, where RADV writes all of L2 back
+    /// at every other edge, and where relay has not been run on hardware.
     pub relays_behind: bool,
-    /// Identity of device and driver; names the files that are kept for them.
+    /// Identity of device and driver, part of the names of files stored for them.
     pub cache_id: String,
 }
 
 impl Caps {
-    /// Whether it computes on the processor.
+    /// Whether the device is the CPU.
     pub fn is_cpu(&self) -> bool {
         self.kind == DeviceKind::Cpu
     }

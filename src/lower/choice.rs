@@ -1,4 +1,4 @@
-//! Lowering of what a choice other than argmax needs of a row's logits.
+//! Lowering of the steps that compute sample results from a row's logits.
 
 use super::lowering::{LoweredKernel, Lowering};
 use crate::lower::kernels::constants::NoConstants;
@@ -8,7 +8,7 @@ use crate::lower::limits::MAX_WORKGROUP;
 use crate::schedule::choice;
 use crate::schedule::step::{Rows, Slot};
 
-/// Lanes of a workgroup that works on a block: four elements each.
+/// Lanes of a workgroup for one block: four elements each.
 const BLOCK_WORKGROUP: u32 = 256;
 
 impl Lowering<'_> {

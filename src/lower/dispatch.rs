@@ -15,46 +15,46 @@ pub struct Addresses {
     pub weights: Vec<u64>,
     /// The step state of the rows that dispatches work on.
     pub state: u64,
-    /// Which row of the pass is the first of them.
+    /// Index in the pass of the first of these rows.
     pub first_row: usize,
 }
 
 impl Addresses {
-    /// For all rows of a pass: their step state is at the arena's start.
+    /// Addresses for all rows of a pass, whose step state is at the arena's start.
     pub fn new(arena: u64, weights: Vec<u64>) -> Addresses {
         Addresses { arena, weights, state: arena, first_row: 0 }
     }
 
-    /// For the rows of a pass from `first_row` on, whose step state is so many bytes from the arena's start.
+    /// Addresses for the rows of a pass from `first_row` on, whose step state is `state` bytes from the arena's start.
     pub fn of_rows(&self, first_row: usize, state: u64) -> Addresses {
         Addresses { state: self.arena + state, first_row, ..self.clone() }
     }
 }
 
-/// What work waits for of the work before it. The driver turns it into its own barriers and cache operations.
+/// A wait of a command for earlier ones. The driver turns it into its own barriers and cache operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
-    /// Nothing: it may run beside what is before it.
+    /// No wait: the command may run beside those before it.
     None,
-    /// Kernels wait for the kernels before them in their list, and see what those wrote.
+    /// Kernels wait for the kernels before them in their list, and see their writes.
     Kernels,
-    /// As [`Edge::Kernels`], where the kernels before have themselves made available what they wrote (shaders/relay.glsl): no
-    /// cache has to be written back.
+    /// [`Edge::Kernels`] after kernels that have made their writes available themselves (shaders/relay.glsl): no cache
+    /// has to be written back.
     Relayed,
-    /// Fills and copies wait for the kernels before them in their list, and see what those wrote.
+    /// Fills and copies wait for the kernels before them in their list, and see their writes.
     Fill,
-    /// The host sees what is before it, once it has waited for the submit.
+    /// The host sees all writes before it, once it has waited for the submit.
     Host,
-    /// Kernels, fills and copies wait for all that is before them, in their list and in what was submitted before it, and see
-    /// what that wrote.
+    /// Kernels, fills and copies wait for all commands before them, in their list and in earlier submits, and see their
+    /// writes.
     Device,
 }
 
-/// One dispatch of a list that is baked.
+/// One dispatch of a baked list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dispatch {
-    /// The steps that it runs, as indices into the schedule. Empty for one that packs a slot, shares the
-    /// step of the dispatch before it, or measures.
+    /// Its steps, as indices into the schedule. Empty for a dispatch that packs a slot, shares the step of the dispatch
+    /// before it, or measures.
     pub steps: Range<usize>,
     /// Its pipeline.
     pub kernel: Kernel,
@@ -62,16 +62,16 @@ pub struct Dispatch {
     pub push: Push,
     /// Workgroups in x, y and z; y counts rows or tiles of rows.
     pub groups: [u32; 3],
-    /// What it waits for of the dispatches before it in its segment: [`Edge::None`] or [`Edge::Kernels`].
+    /// Its wait for earlier dispatches of its segment: [`Edge::None`] or [`Edge::Kernels`].
     pub edge: Edge,
     /// The product that it computes, if its tile can be chosen.
     pub product: Option<(Arithmetic, Product)>,
-    /// Device addresses of the weights that this product reads; empty for others.
+    /// Device addresses of the weights that the product reads; empty for other dispatches.
     pub weights: Range<u64>,
 }
 
 impl Dispatch {
-    /// One that runs no step of the schedule and waits for none.
+    /// A dispatch without steps and waits.
     pub fn new(kernel: Kernel, push: Push, groups: [u32; 3]) -> Dispatch {
         Dispatch { steps: 0..0, kernel, push, groups, edge: Edge::None, product: None, weights: 0..0 }
     }

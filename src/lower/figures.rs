@@ -1,8 +1,8 @@
-//! A cost model of products on a device: how long a tile takes, from the bytes and operations of the product, the bytes that
-//! the tile has in flight, and how many of its workgroups the device's limits let run at once. Tiles that were never measured
-//! are chosen by it, and what is measured is measured in its order.
+//! A cost model of products on a device: the time of a tile, from the bytes and operations of the product, the bytes
+//! that the tile has in flight, and the number of its workgroups that the device's limits let run at once. It chooses
+//! among tiles that were never measured, and gives the order of measurements.
 //!
-//! It knows some devices by name and the others by their features. It ranks tiles; its seconds are rough.
+//! It knows some devices by name and others by their features. It is meant to rank tiles; its seconds are rough.
 
 use super::arithmetic::{Arithmetic, Operand};
 use super::caps::{Caps, DeviceKind};
@@ -12,7 +12,7 @@ use super::target::{DotTile, Product, Tile};
 use crate::lower::units::MatrixUnits;
 use crate::model::{BlockFormat, WeightFormat};
 
-/// What a device can do, as far as choosing tiles depends on it.
+/// The figures of a device that the choice of tiles depends on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figures {
     /// Compute units, or streaming multiprocessors.
@@ -29,19 +29,20 @@ pub struct Figures {
     pub cache: f64,
     /// Multiplications and additions per second of matrix units on f16.
     pub matrix: f64,
-    /// The same of packed integer dot products, each of 16-bit inputs with bytes counted as two of bytes.
+    /// Multiplications and additions per second of packed integer dot products on bytes. A product of 16-bit inputs
+    /// with bytes counts as two.
     pub dot: f64,
-    /// Vector instructions of a subgroup per second, where [`INSTRUCTIONS`] are this device's.
+    /// Vector instructions of a subgroup per second, if [`INSTRUCTIONS`] apply to this device.
     pub issue: Option<f64>,
     /// Seconds from a load to its data, under load.
     pub latency: f64,
-    /// Seconds that a dispatch behind a barrier takes beside its work.
+    /// Seconds of a dispatch behind a barrier, beside its work.
     pub dispatch: f64,
-    /// Whether the order of the tiles' lists is that of measurements on this kind of device: then their first is chosen.
+    /// Whether the lists of tiles are in the order of measurements on this kind of device: then their first is chosen.
     pub is_listed: bool,
-    /// Whether the figures are this device's, and not those of its like.
+    /// Whether the figures are this device's own, and not those of a similar one.
     pub is_known: bool,
-    /// Whether relay gains here, as measured.
+    /// Whether relay was measured to gain on this device.
     pub relays: bool,
 }
 
@@ -62,8 +63,8 @@ const HOPPER: Figures = Figures {
     relays: true,
 };
 
-/// Vector instructions for a weight: in the dot products of one row, most of them to bring it into the form that these take, and
-/// each time that a workgroup widens it for matrix units. RADV 25.0.7's code for gfx1103, counted by an interpreter on 2026-11-27
+/// Vector instructions per weight: in the dot products of one row, mostly to convert the weight, and for each time that
+/// a workgroup widens it for matrix units. Counted in RADV 25.0.7's code for gfx1103 by an interpreter on 2026-11-27
 /// (docs/figures.md; `cargo test --test rdna costs_of_products -- --ignored --nocapture`).
 const INSTRUCTIONS: [(WeightFormat, [f64; 2]); 5] = [
     (WeightFormat::Int8, [0.044, 0.086]),
@@ -72,18 +73,19 @@ const INSTRUCTIONS: [(WeightFormat, [f64; 2]); 5] = [
     (WeightFormat::Blocks(BlockFormat::Q6K), [0.089, 0.184]),
     (WeightFormat::Blocks(BlockFormat::Q8_0), [0.035, 0.109]),
 ];
-/// Of the formats that were not counted: those of the one that takes most.
+/// For formats that were not counted: the largest counts of the others.
 const MOST_INSTRUCTIONS: [f64; 2] = [0.089, 0.184];
-/// So many times as many take weights that go from memory straight into fragments: 155 for 1,000 of INT4, and 105 through shared
-/// memory.
+/// The factor for weights that go from memory straight into fragments: 155 instructions for 1,000 weights of INT4, and
+/// 105 through shared memory.
 const IN_FRAGMENTS: f64 = 1.5;
-/// The same of every further row: two dot products for four weights, and the loads of its inputs.
+/// Vector instructions per weight for each further row: two dot products for four weights, and the loads of its inputs.
 const OF_ROW: f64 = 0.02;
 
-/// Share of the matrix units' rate that attention of a prompt reaches: its scores pass through shared memory. An estimate.
+/// Share of the matrix units' rate that attention of a prompt reaches, given that its scores pass through shared
+/// memory. An estimate.
 const ATTENDS: f64 = 0.25;
 
-/// RDNA 3 and 3.5 in an APU: per processor two SIMDs of 1024 registers for each of 32 lanes.
+/// RDNA 3 and 3.5 in an APU: per processor two SIMDs, with 1024 registers for each of 32 lanes.
 const fn rdna3(processors: u32, memory: f64, ghz: f64) -> Figures {
     Figures {
         processors,
@@ -103,7 +105,7 @@ const fn rdna3(processors: u32, memory: f64, ghz: f64) -> Figures {
     }
 }
 
-/// A part of the device's name as its driver gives it, in lower case, and its figures. The first that is found counts.
+/// A part of the device's name as its driver gives it, in lower case, and its figures. The first match is used.
 const KNOWN: &[(&[&str], Figures)] = &[
     (&["h200", "gh200"], Figures { memory: 4.8e12, ..HOPPER }),
     (&["h100", "h800", "h20"], HOPPER),
@@ -113,7 +115,7 @@ const KNOWN: &[(&[&str], Figures)] = &[
 ];
 
 impl Figures {
-    /// Those of an open device. `None` for a driver that computes on the CPU, where the model says nothing.
+    /// The figures of an open device. `None` for a driver on the CPU, to which the model does not apply.
     pub fn of(caps: &Caps) -> Option<Figures> {
         let name = caps.name.to_lowercase();
         if caps.is_cpu() {
@@ -121,7 +123,7 @@ impl Figures {
         }
         Some(Figures::named(&name).unwrap_or(match caps.kind {
             DeviceKind::Integrated => Figures { is_known: false, ..rdna3(12, 80e9, 2.5) },
-            // A GPU of the middle. What is chosen depends little on how large it is.
+            // A medium-sized GPU: the choice depends little on the size.
             _ => Figures {
                 processors: 60,
                 lanes: 1536,
@@ -139,14 +141,14 @@ impl Figures {
         }))
     }
 
-    /// Those of a device that is known by a part of its name.
+    /// The figures of a device that is known by a part of its name.
     pub fn named(name: &str) -> Option<Figures> {
         let name = name.to_lowercase();
         let known = KNOWN.iter().find(|(parts, _)| parts.iter().any(|part| name.contains(part)));
         known.map(|(_, figures)| *figures)
     }
 
-    /// The fewest seconds that a product can take here.
+    /// A lower bound of a product's seconds on this device.
     pub fn least_seconds(&self, arithmetic: Arithmetic, p: Product) -> f64 {
         (p.weight_bytes() / self.memory).max(p.operations() / self.rate(arithmetic)) + self.dispatch
     }
@@ -164,7 +166,7 @@ impl Figures {
     fn rate(&self, arithmetic: Arithmetic) -> f64 {
         match arithmetic {
             Arithmetic::Matrix(Operand::F16) => self.matrix,
-            // Two planes: RDNA 3 multiplies bytes as fast as f16, and others at most twice as fast.
+            // Two planes: RDNA 3 multiplies bytes as fast as f16, and other devices at most twice as fast.
             Arithmetic::Matrix(Operand::S8) if self.issue.is_some() => 0.5 * self.matrix,
             Arithmetic::Matrix(Operand::S8) => 0.8 * self.matrix,
             Arithmetic::IntegerDot => self.dot,
@@ -180,24 +182,24 @@ impl Figures {
         by_lanes.min(by_registers).min(by_shared).max(1)
     }
 
-    /// Seconds of work of `groups` workgroups, of which `resident` run at once on a processor, that takes `seconds` if
-    /// nothing is ever idle.
+    /// Seconds of `groups` workgroups, of which `resident` run at once on a processor. `seconds` is their time if no
+    /// processor is ever idle.
     fn in_rounds(&self, seconds: f64, groups: u32, resident: u32) -> f64 {
         let slots = f64::from(self.processors * resident);
         let rounds = f64::from(groups) / slots;
-        // Workgroups do not end together: in many rounds the last one's idle places are filled in part.
+        // Workgroups do not end together: with many rounds, the last one's idle places are partly filled.
         let idle = if rounds <= 1.0 { 1.0 } else { (rounds.ceil() / rounds + 1.0) / 2.0 };
         seconds * idle
     }
 
-    /// Bytes per second that reach a device with `bytes` in flight.
+    /// Bytes per second from memory with `bytes` in flight.
     fn reached(&self, bytes: f64) -> f64 {
         let needed = self.memory * self.latency;
-        // Twice as much in flight as memory needs is as good as any.
+        // More than half of the bytes that latency needs in flight brings no more.
         self.memory * (bytes / (bytes + 0.25 * needed)).min(bytes / (0.5 * needed)).min(1.0)
     }
 
-    /// Seconds that dot products' instructions take if nothing is ever idle.
+    /// Seconds of the dot products' instructions if no unit is ever idle.
     fn dot_instructions(&self, p: Product) -> f64 {
         let Some(issue) = self.issue else { return p.operations() / self.dot };
         let [of_first, _] = instructions(p.format);
@@ -205,8 +207,8 @@ impl Figures {
         weights * (of_first + OF_ROW * (p.rows - 1) as f64) / issue
     }
 
-    /// Seconds that the instructions take which widen all weights `times` for matrix units. No product hides them: both are
-    /// issued to the same units.
+    /// Seconds of the instructions that widen all weights `times` for matrix units. They do not overlap with products:
+    /// both are issued to the same units.
     fn widening(&self, p: Product, times: f64) -> f64 {
         let Some(issue) = self.issue else { return 0.0 };
         let [_, to_widen] = instructions(p.format);
@@ -228,17 +230,17 @@ impl Figures {
         let width = p.weight_rows(t.outputs as usize) as u32;
         let columns = p.rows.next_power_of_two().min(8) as u32;
         let workgroup = subgroup * t.subgroups;
-        // Weights on their way with their scales, sums, inputs, and what addresses take.
+        // Registers of weights in flight with their scales, of sums, inputs and addresses.
         let registers = 5 * width * t.unroll + width * columns + 8 * columns + 28;
         let resident = self.resident(workgroup, registers, 1);
         let loads = (p.inputs / p.format.per_load()).max(1) as u32;
         let turn = t.sharers * t.unroll;
-        // Lanes idle at the end of a row.
+        // The share of lanes that are not idle at the end of a row.
         let used = f64::from(loads) / f64::from(loads.div_ceil(turn) * turn);
         let running = f64::from(resident.min(groups.div_ceil(self.processors)) * self.processors.min(groups));
         let in_flight = running * f64::from(workgroup * width * t.unroll * 16) * used;
         let memory = p.weight_bytes() / self.reached(in_flight);
-        // Each output's sums are added up over its sharers; each workgroup begins with loads that nothing hides.
+        // Each output's sums are added up over its sharers; each workgroup begins with loads that no work overlaps.
         let sums = p.outputs as f64 * p.rows as f64 * f64::from(t.sharers.ilog2()) * 2.0 * 32.0 / self.dot;
         let begun = self.latency * f64::from(groups) / (running * 4.0);
         let operations = self.dot_instructions(p) / used;
@@ -251,7 +253,8 @@ impl Figures {
         let groups: u32 = t.groups(p.rows, weight_rows).iter().product();
         let step = t.shape.inputs(units, p.format);
         let planes = f64::from(t.operand.planes());
-        // Of a subgroup: its rows and outputs. Of a workgroup: its subgroups, steps of weights in flight, shared memory.
+        // For a subgroup: its rows and outputs. For a workgroup: its subgroups, steps of weights in flight, shared
+        // memory.
         let (part, subgroups, depth, shared) = match t.shape {
             MatrixShape::Shared(s) => {
                 let shared = s.shared_bytes(units, t.operand);
@@ -277,7 +280,7 @@ impl Figures {
         let resident = self.resident(workgroup, sums + 2 * held + 40, shared);
         let running = f64::from(resident.min(groups.div_ceil(self.processors)) * self.processors.min(groups));
         let memory = p.weight_bytes() / self.reached(running * step_bytes);
-        // Inputs come from the cache once for each workgroup, and weights again for each tile of rows.
+        // Inputs come from the cache once per workgroup, and weights again for each further tile of rows.
         let row_tiles = (p.rows as u32).div_ceil(tile_rows);
         let inputs = f64::from(groups / t.splits) * f64::from(tile_rows) * p.inputs as f64 * 2.0 * planes;
         let again = f64::from(row_tiles - 1) * p.weight_bytes();
@@ -287,7 +290,7 @@ impl Figures {
         let reuse = f64::from(part[0] * part[1]) / f64::from(part[0] + part[1]);
         let padded = f64::from(row_tiles * tile_rows) * weight_rows as f64 * p.inputs as f64 * 2.0 * planes;
         let rate = self.rate(Arithmetic::Matrix(t.operand)) * planes.min(2.0) * reuse / (reuse + 6.0);
-        // A subgroup widens the weights that it multiplies, or those that its workgroup does are divided among its subgroups.
+        // Either each subgroup widens its own weights, or the workgroup's weights are divided among its subgroups.
         let widened = match t.shape {
             MatrixShape::Fragment(_) => IN_FRAGMENTS * f64::from((row_tiles * tile_rows).div_ceil(part[0])),
             MatrixShape::Shared(_) => f64::from(row_tiles),
@@ -340,7 +343,8 @@ mod tests {
         }
     }
 
-    /// No tile is faster than its bytes and operations allow, none is hopeless, and the chosen one is the model's best.
+    /// No tile is faster than its bytes and operations allow, none is far slower, and the chosen one is the model's
+    /// best.
     #[test]
     fn the_usual_tile_is_the_models_best_and_keeps_to_the_roofline() {
         for machine in ["780m", "890m", "8060s"] {

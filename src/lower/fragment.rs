@@ -1,7 +1,7 @@
 //! Tiles of `linear_fragment`, which loads weights from memory straight into fragments.
 //!
-//! A fragment is the part of a matrix that one lane holds. Which elements those are is up to the device. The kernel
-//! runs only where neighbouring lanes share each matrix row evenly ([`MatrixUnits::row_lanes`]).
+//! A fragment is the part of a matrix that one lane holds. The device decides which elements a lane holds. The kernel
+//! runs only on devices whose neighbouring lanes share each matrix row evenly ([`MatrixUnits::row_lanes`]).
 
 use super::arithmetic::MatrixModules;
 use super::matrix::MatrixVariant;
@@ -13,7 +13,7 @@ use crate::lower::units::MatrixUnits;
 use crate::model::WeightFormat;
 use crate::model::grouped::Scales;
 
-/// How a workgroup of `linear_fragment` cuts its product.
+/// The division of a product by `linear_fragment`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct FragmentTile {
     /// Rows of x.
@@ -22,18 +22,18 @@ pub struct FragmentTile {
     pub outputs: u32,
     /// Subgroups side by side along the outputs.
     pub subgroups: u32,
-    /// Steps of weights in flight from memory, those that share a load counted once.
+    /// Steps of weights in flight from memory; steps that share a load count once.
     pub depth: u32,
-    /// How inputs come to the matrix units.
+    /// The path of inputs to the matrix units.
     pub inputs: InputPath,
 }
 
-/// How inputs come to the matrix units.
+/// The path of inputs to the matrix units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum InputPath {
     /// From memory to registers, like the weights.
     Direct {
-        /// Subgroups that share an output. Each takes a part of the inputs.
+        /// Subgroups that share an output, each for a part of the inputs.
         parts: u32,
         /// Lane loads (16 bytes) per weight row and step.
         span: u32,
@@ -42,7 +42,7 @@ pub enum InputPath {
     Shared {
         /// Subgroups that divide the rows.
         row_parts: u32,
-        /// Steps that shared memory holds, one or two. One of this and the weights' `depth` divides the other.
+        /// Steps that shared memory holds, one or two. This or the weights' `depth` must divide the other.
         stages: u32,
     },
 }
@@ -62,7 +62,7 @@ impl FragmentTile {
         FragmentTile { rows, outputs, subgroups, depth, inputs: InputPath::Shared { row_parts, stages } }
     }
 
-    /// The tile with a single step of inputs in shared memory, for devices that have little of it.
+    /// The tile with a single step of inputs in shared memory, for devices with little of it.
     fn in_one_stage(self) -> Self {
         match self.inputs {
             InputPath::Shared { row_parts, .. } => {
@@ -72,9 +72,10 @@ impl FragmentTile {
         }
     }
 
-    /// The tile with as many steps of inputs in shared memory as suit: one where two do not fit, and for weights with scales
-    /// of groups with more than 32 rows in workgroups of up to four subgroups. Two of these share a processor and are short of
-    /// registers: one step is 2 to 5 % faster (INT4 on an H200; the other formats are taken to be alike).
+    /// The tile with the suitable number of steps of inputs in shared memory: one if two do not fit, and one for
+    /// weights with scales of groups and more than 32 rows in workgroups of up to four subgroups. Two such workgroups
+    /// share a processor and are short of registers: one step is 2 to 5 % faster (INT4 on an H200; the other formats
+    /// are assumed to be similar).
     fn in_stages_for(self, units: MatrixUnits, format: WeightFormat) -> FragmentTile {
         let few_registers = format.grouped().is_some() && self.subgroups() <= 4 && self.rows > 32;
         if self.fits(units, format) && !few_registers { self } else { self.in_one_stage() }
@@ -115,17 +116,17 @@ impl FragmentTile {
         }
     }
 
-    /// Steps that share a load of weights: two where a load has 32 elements, and one of all lanes covers more than [`STEP`]
-    /// inputs.
+    /// Steps that share a load of weights: two if a load has 32 elements and one load of all lanes covers more than
+    /// [`STEP`] inputs, else one.
     fn halves(self, row_lanes: u32, format: WeightFormat) -> u32 {
         let is_shared = matches!(self.inputs, InputPath::Shared { .. });
         let per_load = format.per_load();
         1 + u32::from(is_shared && per_load > DOT_BLOCK && row_lanes * per_load as u32 > STEP)
     }
 
-    /// Whether [`BATCH`] scales of a row of `inputs` weights come through shared memory together, instead of each with its load of
-    /// weights. A row has whole batches. While the second half of a batch's last load is multiplied, nobody reads its scales any
-    /// more, and the next batch takes its place.
+    /// Whether [`BATCH`] scales of a row of `inputs` weights come through shared memory together, instead of each with
+    /// its load of weights. A row has whole batches. While the second half of a batch's last load is multiplied, its
+    /// scales are no longer read, and the next batch overwrites them.
     fn in_batches(self, row_lanes: u32, format: WeightFormat, inputs: usize) -> bool {
         let in_step = self.span(row_lanes, format) * row_lanes;
         let has_halves = format.grouped().is_some_and(|grouped| grouped.scales == Scales::Half);
@@ -163,8 +164,9 @@ impl FragmentTile {
             InputPath::Direct { .. } => 0,
             InputPath::Shared { stages, .. } => stages * self.rows * (2 * self.inputs(row_lanes, format) + 16),
         };
-        // Scales lie in shared memory too: with direct inputs one f32 for each of INT8's rows, with shared inputs a batch of each
-        // row's, where the format has them by groups. How long a row is is not known here; 0 asks for the case that takes most.
+        // Scales lie in shared memory too: with direct inputs one f32 for each of INT8's rows, with shared inputs a
+        // batch for each row, if the format has scales of groups. The length of a row is not known here; 0 gives the
+        // largest case.
         let of_row = match step {
             0 => 4,
             _ if self.in_batches(row_lanes, format, 0) => 2 * BATCH,
@@ -174,7 +176,7 @@ impl FragmentTile {
         step.max(self.subgroups() * self.outputs * units.least_n * 4) + scales + SHARED_REST
     }
 
-    /// Whether a device with `units` can run it, with weights of `format`.
+    /// Whether a device with `units` can run the tile with weights of `format`.
     pub fn fits(self, units: MatrixUnits, format: WeightFormat) -> bool {
         let Some(row_lanes) = units.row_lanes else { return false };
         let workgroup = self.subgroups() * units.subgroup;
@@ -191,8 +193,8 @@ impl FragmentTile {
             && self.unrolled(units, format) <= units.unrolled_steps.saturating_mul(PRODUCTS)
     }
 
-    /// Whether a workgroup's rows of weights are pairs of matrices, of gate and of up, that make whole blocks of outputs. The
-    /// lanes of a row find its largest scale by halving.
+    /// Whether a workgroup's rows of weights are pairs of matrices, of gate and of up, that compute whole blocks of
+    /// outputs. The lanes of a row find its largest scale by halving.
     pub(super) fn has_pairs(self, units: MatrixUnits) -> bool {
         let rows = self.subgroups * self.outputs;
         rows.is_multiple_of(2 * units.m) && rows.is_multiple_of(2 * DOT_BLOCK as u32) && rows.is_power_of_two()
@@ -253,8 +255,8 @@ impl FragmentTile {
     }
 }
 
-/// Inputs of a step through shared memory. A step has more where one load of all lanes covers more, or half of one with 32
-/// elements.
+/// Inputs of a step through shared memory. A step has more if one load of all lanes covers more, or half of a load with
+/// 32 elements does.
 const STEP: u32 = 64;
 /// f16 scales of groups in a batch, as in shaders/linear_fragment.comp: one load of 16 bytes.
 const BATCH: u32 = 8;
@@ -302,7 +304,8 @@ const TILES: &[FragmentTile] = &[
     FragmentTile::shared(32, 32, [4, 1], 1, 2),
 ];
 
-// The kernel's loop needs a round to be a multiple of the steps of weights on their way and of the steps of inputs at hand.
+// The kernel's loop needs a round to be a multiple of the steps of weights in flight and of the steps of inputs in
+// shared memory.
 const _: () = {
     let mut i = 0;
     while i < TILES.len() {

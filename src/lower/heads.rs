@@ -7,7 +7,7 @@ use crate::lower::kernels::{Kernel, Module};
 use crate::schedule::kv::KvLayer;
 use crate::schedule::step::{KvType, Op, Rows, Slot, Vector};
 
-/// Lanes of a workgroup that works on one head of a row.
+/// Lanes of a workgroup for one head of a row.
 const HEAD_WORKGROUP: u32 = 128;
 
 /// The operands of a [`crate::schedule::Op::HeadNormRope`].
@@ -40,7 +40,7 @@ pub(super) fn by_kv(kv: KvType, f16: Module, bf16: Module, f32: Module) -> Modul
 }
 
 impl Lowering<'_> {
-    /// Norm and RoPE of `q`, norm and RoPE of `k`, and the KV write: those that are given.
+    /// Norm and RoPE of `q`, norm and RoPE of `k`, and the KV write, as far as the operands are given.
     pub(super) fn head_prepare(
         &self,
         rows: Rows,
@@ -49,7 +49,7 @@ impl Lowering<'_> {
         write: Option<(Slot, Slot, KvLayer)>,
         taken: usize,
     ) -> LoweredKernel {
-        // No workgroup touches an operand that is not given. Any valid address fills its field.
+        // No workgroup accesses an operand that is not given. Any valid address fills its field.
         let some = q.or(k);
         let slot = |s: Option<Slot>| s.or(some.map(|h| h.x)).map_or(0, |s| self.slot(s));
         let vector = |h: Option<Heads>, of: fn(Heads) -> Vector| h.or(some).map_or(0, |h| self.vector(of(h)));
@@ -86,7 +86,7 @@ impl Lowering<'_> {
     }
 }
 
-/// What a push block says of a layer's pages: see shaders/kv.glsl.
+/// A push block's encoding of a layer's pages: see shaders/kv.glsl.
 pub(crate) fn paging(kv: &KvLayer) -> u32 {
     kv.entries.trailing_zeros() | word(kv.place * kv.block_pages) << 8
 }

@@ -1,5 +1,4 @@
-//! The GPU's arena: the schedule's slots, then memory that only the kernels use. The schedule does not know of the
-//! latter.
+//! The GPU's arena: the schedule's slots, then memory that only the kernels use, unknown to the schedule.
 
 use super::arithmetic::modules;
 use crate::schedule::layout::ALIGN;
@@ -14,9 +13,9 @@ pub const RELAY_STRIDE: u64 = 128;
 /// Bytes of counters at the start of a scratch region. They are zero between steps.
 pub const COUNTER_BYTES: u64 = 4096;
 
-/// Bytes for what matrix units make in parts, products and attention: partial sums, then counters.
+/// Bytes for partial results of matrix units, in products and attention: partial sums, then counters.
 pub const PRODUCT_SCRATCH: [u64; 2] = [16 << 20, 64 << 10];
-/// Most partial results of one head's attention: rows × parts a row.
+/// Most partial results of one head's attention: rows × parts per row.
 pub const SPLIT_ROWS: usize = 64;
 /// Most partial results of a row's argmax.
 pub const ARGMAX_GROUPS: usize = 256;
@@ -25,7 +24,7 @@ pub const MAXIMA_PARTS: usize = 8;
 /// Most rows of a pass whose gated GELU is divided this way.
 pub const MAXIMA_ROWS: usize = 64;
 
-/// Where a packed slot lies: a copy of a slot in the activation layout of the linear step that reads it
+/// The place of a packed slot: a copy of a slot in the activation layout of the linear step that reads it
 /// ([`super::arithmetic::ActivationLayout`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedSlot {
@@ -33,19 +32,19 @@ pub struct PackedSlot {
     pub offset: u64,
     /// Bytes from one row to the next.
     pub stride: usize,
-    /// Elements of a row. Those past the slot's width are zero.
+    /// Elements of a row. Elements past the slot's width are zero.
     pub padded: usize,
-    /// Whether one workgroup writes a whole row. Only then is the row's largest element known.
+    /// Whether one workgroup writes a whole row, and so knows the row's largest element.
     pub whole_rows: bool,
 }
 
-/// Regions for partial results of one step; the last workgroup to arrive adds them up. Offsets are bytes from the
+/// Regions for partial results of one step, which the last workgroup to arrive adds up. Offsets are bytes from the
 /// arena's start. A region begins with [`COUNTER_BYTES`] of counters unless said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scratch {
     /// Attention: at most [`SPLIT_ROWS`] parts of a head, over all rows.
     pub attend: u64,
-    /// Argmax: at most [`ARGMAX_GROUPS`] parts a row.
+    /// Argmax: at most [`ARGMAX_GROUPS`] parts per row.
     pub argmax: u64,
     /// Matrix units: partial sums, and their counters ([`PRODUCT_SCRATCH`] bytes).
     pub product: [u64; 2],
@@ -55,14 +54,14 @@ pub struct Scratch {
     pub relay: u64,
 }
 
-/// Offsets of everything in a GPU's arena.
+/// Offsets of all regions in a GPU's arena.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GpuLayout {
     /// The packed copies of the slots that linear steps read.
     packed: Vec<(Slot, PackedSlot)>,
     /// Partial results.
     pub scratch: Scratch,
-    /// The step states of a pass's two halves, as [`crate::schedule::layout::StateLayout`] has them: bytes from the arena's
+    /// The step states of a pass's two halves, each a [`crate::schedule::layout::StateLayout`]: bytes from the arena's
     /// start.
     pub halves: [u64; 2],
     /// Bytes of the arena in all.

@@ -21,7 +21,7 @@ struct Linear {
 }
 
 impl PieceLowering<'_> {
-    /// The step at `at`. With `gelu`, `weight` holds gate's rows and up's, and `out` takes the gated product.
+    /// The step at `at`. With `gelu`, `weight` holds the rows of gate and up, and `out` receives the gated product.
     pub(super) fn linear(
         &self,
         at: usize,
@@ -93,7 +93,7 @@ impl PieceLowering<'_> {
         Some(LoweredKernel::new(kernel, &push, groups, 1))
     }
 
-    /// `from`: as [`PieceLowering::gated_from`] of the step.
+    /// `from`: the result of [`PieceLowering::gated_from`] for the step.
     fn linear_matrix(
         &self,
         at: usize,
@@ -106,7 +106,8 @@ impl PieceLowering<'_> {
         let Product { format, inputs, .. } = l.product;
         let kernel = tile.kernel(self.target.units?, format, inputs, l.product.role())?;
         let [parts, arrived] = self.layout.scratch.product.map(|offset| arena + offset);
-        // A row's scale lies after its elements; of a row in F16Block after that of the row it was made from.
+        // A row's scale lies after its elements; for a row in F16Block, after the scale of the row that it was computed
+        // from.
         let (scaled, behind) = match from {
             Some(from) => (self.layout.packed(from)?, 4),
             None => (x, 0),

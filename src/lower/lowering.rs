@@ -12,43 +12,43 @@ use crate::schedule::step::{KvType, Matrix, Op, Rows, Slot, Vector, WeightBuffer
 use crate::schedule::{Pool, Schedule, Step};
 use std::ops::Range;
 
-/// A kind of pass: every kind is baked once.
+/// A kind of pass. Lists are baked for every kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PassKind {
     /// Most rows.
     pub rows: usize,
     /// Most rows of logits.
     pub head_rows: usize,
-    /// How the rows stand to each other.
+    /// The relation of its rows to each other.
     pub order: RowOrder,
-    /// Where its tokens come from.
+    /// The source of its tokens.
     pub tokens: TokenSource,
 }
 
-/// Where the tokens of a pass come from.
+/// The source of a pass's tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TokenSource {
     /// The host has written them, with their positions.
     Host,
-    /// Each row takes what the pass before has left as its row's next token, one position further.
+    /// Each row's token is its row's next token from the pass before, one position further.
     Next,
 }
 
-/// How the rows of a pass stand to each other.
+/// The relation of the rows of a pass to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RowOrder {
     /// Consecutive positions of one sequence.
     Consecutive,
     /// Each row is of another sequence, so no row sees another's keys.
     Apart,
-    /// A chunk of one sequence at consecutive positions, then rows that are each of another sequence.
+    /// A chunk of one sequence at consecutive positions, then rows each of another sequence.
     Mixed,
     /// Any.
     Any,
 }
 
 impl RowOrder {
-    /// Whether `rows` stand in this order.
+    /// Whether `rows` satisfy this order.
     pub fn holds(self, rows: &[Row]) -> bool {
         let is_new = |i: usize| rows[..i].iter().all(|r| r.sequence != rows[i].sequence);
         match self {
@@ -73,20 +73,21 @@ impl std::fmt::Display for PassKind {
     }
 }
 
-/// Fewest rows of a half: with fewer, reading the weights twice costs more than what attention beside the products gains.
+/// Fewest rows of a half: with fewer, reading the weights twice costs more than attention beside the products gains.
 const LEAST_HALF: usize = 64;
 
 impl PassKind {
-    /// Rows of the first half of a pass of this kind, if it is divided where a guest attends: the most that a smaller kind
-    /// has. Rows behind the first half see its keys, and it sees none of theirs.
+    /// Rows of the first half of a pass of this kind, if it is divided when a guest attends: the most rows of a smaller
+    /// kind. Rows of the second half see the first's keys, and the first half sees none of the second's.
     pub(crate) fn half(self) -> Option<usize> {
         let is_in_order = matches!(self.order, RowOrder::Consecutive | RowOrder::Mixed);
         let half = self.rows.div_ceil(2).next_power_of_two();
         (is_in_order && LEAST_HALF <= half && half < self.rows).then_some(half)
     }
 
-    /// Whether somebody measures where attention is faster in passes of this kind: a single token, and a chunk of one sequence
-    /// that is divided. A short one has nothing beside its attention, and what the others take follows from neither.
+    /// Whether placement of attention is measured for passes of this kind: a single token, and a divided chunk of one
+    /// sequence. A short chunk has no work to run beside its attention, and the times of other kinds do not follow from
+    /// these two.
     pub(crate) fn is_measured(self) -> bool {
         self.order == RowOrder::Consecutive && (self.rows == 1 || self.half().is_some())
     }
@@ -142,7 +143,7 @@ impl LoweredKernel {
 }
 
 impl Lowering<'_> {
-    /// The address of a slot's first row that this pass has.
+    /// The address of a slot's first row in this pass.
     pub(super) fn slot(&self, s: Slot) -> u64 {
         self.addresses.arena + s.row(self.addresses.first_row)
     }
@@ -172,8 +173,8 @@ impl Lowering<'_> {
         })
     }
 
-    /// The arithmetic of the linear step at `at`, which reads `slot`. Where the steps beside it read the same slot with
-    /// matrices of other formats, and those want it in another activation layout, all of them compute in f32.
+    /// The arithmetic of the linear step at `at`, which reads `slot`. If adjacent steps read the same slot with
+    /// matrices of other formats that need another activation layout, all of them compute in f32.
     pub(crate) fn arithmetic(&self, at: usize, weight: Matrix, slot: Slot, rows: Rows) -> Arithmetic {
         let Some(packed) = self.layout.packed(slot) else { return Arithmetic::F32 };
         let of = |weight: Matrix| self.target.arithmetic(weight.format, self.count(rows), packed.whole_rows);
@@ -182,17 +183,17 @@ impl Lowering<'_> {
         if is_shared { of(weight) } else { Arithmetic::F32 }
     }
 
-    /// How far from exact the kernels compute a step, as [`Stepwise::tolerance`](executor::Stepwise::tolerance) says.
+    /// The error bounds of the kernels of a step, as [`Stepwise::tolerance`](executor::Stepwise::tolerance) says.
     pub fn tolerance(&self, step: usize) -> Tolerance {
         let s = &self.schedule.steps[step];
         let about = Tolerance::ABOUT_F32;
         match s.op {
             Op::Linear { weight, x, .. } => match self.arithmetic(step, weight, x, s.rows) {
                 Arithmetic::F32 => about,
-                // Inputs of 16 bits, with a scale for 16 of them or for a row.
+                // Inputs of 16 bits, with one scale for 16 of them or for a row.
                 Arithmetic::IntegerDot => Tolerance { inputs: 2e-5, block: 16, ..about },
                 Arithmetic::Matrix(Operand::S8) => Tolerance { inputs: 2e-5, block: usize::MAX, ..about },
-                // Inputs of f16, and weights.
+                // Inputs and weights of f16.
                 Arithmetic::Matrix(Operand::F16) => Tolerance { inputs: 1e-3, ..about },
             },
             Op::KvWrite { kv, .. } if kv.element == KvType::F16 => Tolerance::F16,
@@ -203,7 +204,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The matrices of the linear step at `at` and of those next to it that read the same slot.
+    /// The matrices of the linear step at `at` and of adjacent steps that read the same slot.
     fn readers(&self, at: usize, slot: Slot) -> impl Iterator<Item = Matrix> {
         let reads = move |step: &Step| match step.op {
             Op::Linear { weight, x, .. } if x == slot => Some(weight),

@@ -46,31 +46,31 @@ impl MatrixShape {
     }
 }
 
-/// What a product on matrix units does beside multiplying.
+/// The additional work of a product on matrix units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MatrixVariant {
     /// Nothing.
     Plain,
-    /// Gate and up in one product, whose gated GELU it writes in F16Block.
+    /// Gate and up in one product, which writes their gated GELU in F16Block.
     Gated,
-    /// It takes inputs in F16Block.
+    /// It reads inputs in F16Block.
     Blocks,
 }
 
-/// How a product on matrix units is divided.
+/// The division of a product on matrix units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct MatrixTile {
     /// Element types.
     pub operand: Operand,
     /// The kernel, and a workgroup's tile.
     pub shape: MatrixShape,
-    /// Workgroups that divide a tile's inputs among them.
+    /// Workgroups that divide a tile's inputs.
     pub splits: u32,
 }
 
 impl MatrixTile {
-    /// The pipeline for weights of `format` with rows of `inputs`; `None` if that has none on matrix units. `role`: one that the
-    /// tile has ([`MatrixTile::has`]).
+    /// The pipeline for weights of `format` with rows of `inputs`; `None` for a format without kernels on matrix units.
+    /// `role`: one that the tile supports ([`MatrixTile::has`]).
     pub fn kernel(
         self,
         units: MatrixUnits,
@@ -86,7 +86,7 @@ impl MatrixTile {
         Some(kernel.of_weights(format))
     }
 
-    /// Whether a product can be divided so in this role.
+    /// Whether the tile supports this role.
     pub fn has(self, units: MatrixUnits, role: MatrixVariant) -> bool {
         let direct = self.shape.direct();
         match role {

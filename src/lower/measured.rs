@@ -1,5 +1,5 @@
-//! The tiles that GPUs use before anything is measured, where measurements on their kind are known: those that an H200 chose for
-//! the products of Gemma 3 27B, in INT8, INT4, Q4_K and Q6_K, or near them.
+//! Tiles for GPUs on which nothing was measured yet, from measurements of their kind: those that an H200 chose for the
+//! products of Gemma 3 27B, in INT8, INT4, Q4_K and Q6_K, or close to them.
 
 use super::arithmetic::{Arithmetic, Operand};
 use super::attend_tile::AttendTile;
@@ -8,15 +8,15 @@ use super::matrix::{MatrixShape, MatrixTile};
 use super::shared_tile::SharedTile;
 use super::target::{AttendBy, DotTile, Product, TILE_ROWS, Target, Tile};
 
-/// From so many inputs or outputs on, a product has a tile of its own.
+/// The least inputs or outputs of a product with a separate tile.
 const LONG_ROW: usize = 16384;
 const MANY_OUTPUTS: usize = 32768;
-/// Rows that attend by themselves, and rows whose keys are divided among workgroups.
+/// Most rows that attend row by row, and most rows whose keys are divided among workgroups.
 const ATTEND_APART: usize = 16;
 const ATTEND_SHARED: usize = 128;
 
 impl Target {
-    /// The measured tile of a product; where none is known, the first of its list.
+    /// The measured tile of a product; if there is none, the first of its list.
     pub(super) fn measured(&self, arithmetic: Arithmetic, p: Product) -> Option<Tile> {
         let dot = |outputs, in_flight, subgroups, turns| {
             let sharers = self.subgroup;
@@ -42,12 +42,13 @@ impl Target {
     }
 }
 
-/// Most rows of a gated GELU that is made after its products: with more, the products alone and the GELU apart take less.
+/// Most rows of a gated GELU that is computed after its products: with more rows, the products and a separate GELU take
+/// less time.
 pub(super) fn gated_rows(p: Product) -> usize {
     if p.format.grouped().is_some() { 16 } else { 32 }
 }
 
-/// How `rows` rows of one sequence attend, of the tiles that there are.
+/// The method of attention for `rows` rows of one sequence, given the device's tiles.
 pub(super) fn attend(rows: usize, tiles: &[AttendTile]) -> AttendBy {
     let shared = |fits: fn(&AttendTile) -> bool| tiles.iter().position(|t| t.splits > 1 && fits(t)).unwrap_or(0);
     match rows {
@@ -58,13 +59,13 @@ pub(super) fn attend(rows: usize, tiles: &[AttendTile]) -> AttendBy {
     }
 }
 
-/// The tile of a product on f16 matrix units. `None`: the first of the list is as good as any.
+/// The tile of a product on f16 matrix units. `None`: the first of the list is as good.
 #[rustfmt::skip]
 fn matrix(p: Product) -> Option<MatrixTile> {
     let direct = |rows, outputs, subgroups, span, depth, splits| {
         fragment(FragmentTile::direct(rows, outputs, subgroups, span, depth), splits)
     };
-    // Weights with scales of groups take registers from the second step of inputs (`FragmentTile::in_stages_for`).
+    // With scales of groups, registers limit the second step of inputs (`FragmentTile::in_stages_for`).
     let is_grouped = p.format.grouped().is_some();
     let shared = |rows, outputs, stages, splits| {
         let stages = if is_grouped { 1 } else { stages };
@@ -129,7 +130,7 @@ mod tests {
     use crate::lower::units::HOPPER;
     use crate::model::{BlockFormat, WeightFormat};
 
-    /// A tile that a product cannot have would silently give way to the first of the list.
+    /// A tile that a product cannot have would silently be replaced by the first of the list.
     #[test]
     fn products_of_27b_can_have_the_tiles_that_were_measured() {
         let target = Target { figures: Figures::named("H200"), ..Target::new(32, true, Some(HOPPER)) };

@@ -1,8 +1,9 @@
-//! From steps to dispatches: the kernel, push constants and grid of each. Plain data, made without a device.
+//! Lowers steps to dispatches: the kernel, push constants and grid of each. The result is plain data, made without a
+//! device.
 //!
 //! A dispatch runs one step, or several adjacent ones by a fusion that [`PieceLowering::fuse`] declares.
-//! [`Lowering::lower`] takes any range of steps, as a piece of a pass. What another executor takes out of a layer ends
-//! one piece and begins the next. What passes from piece to piece lies in slots, in f32.
+//! [`Lowering::lower`] takes any range of steps, as a piece of a pass. A step of another executor ends one piece, and
+//! the next begins after it. Values between pieces lie in slots, in f32.
 
 pub mod arithmetic;
 #[cfg(any(feature = "cli", feature = "serve", test))]
@@ -46,24 +47,24 @@ use crate::schedule::{Segment, Step};
 use std::ops::Range;
 
 impl Lowering<'_> {
-    /// The dispatches of a segment of a pass that the device runs whole.
+    /// The dispatches of a segment of a pass without a guest.
     pub fn segment(&self, segment: Segment) -> Vec<Dispatch> {
         PieceLowering::new(*self, 0..self.schedule.steps.len()).lower(self.schedule.steps_of(segment))
     }
 
-    /// The dispatches of a range of steps that the device runs by themselves: every step before is done when the first of them
-    /// begins, by whatever executor, and every step after finds what it reads in slots.
+    /// The dispatches of a range of steps as a piece of its own: any executor may have run the steps before, which are
+    /// done when the piece begins, and the steps after find their inputs in slots.
     pub fn lower(&self, range: Range<usize>) -> Vec<Dispatch> {
         self.part(range.clone(), range)
     }
 
-    /// The dispatches of a part of a piece: those of all its parts, one after the other, are the piece.
+    /// The dispatches of a part of a piece. Those of all its parts, in order, are the piece.
     pub fn part(&self, piece: Range<usize>, part: Range<usize>) -> Vec<Dispatch> {
         PieceLowering::new(*self, piece).lower(part)
     }
 
-    /// The smallest ranges of the steps `of` a piece that the device can run by themselves with the kernels of the whole piece,
-    /// in order: within one, a kernel runs several steps, or hands on what only the next one can read.
+    /// The smallest ranges of the steps `of` a piece that can run alone with the kernels of the whole piece, in order.
+    /// A range has several steps if one kernel runs them, or if a kernel's output is readable only by the next one.
     pub fn alone(&self, piece: Range<usize>, of: Range<usize>) -> Vec<Range<usize>> {
         let whole = PieceLowering::new(*self, piece);
         let mut ranges: Vec<Range<usize>> = Vec::new();
@@ -91,7 +92,7 @@ impl PieceLowering<'_> {
     /// The dispatches of a part of the piece.
     fn lower(&self, range: Range<usize>) -> Vec<Dispatch> {
         let mut out: Vec<Dispatch> = Vec::new();
-        // What linear steps read is packed first where other pieces have made it.
+        // Inputs of linear steps that other pieces have computed are packed first.
         let entry = if range.start == self.steps.start { self.entry_packs() } else { Vec::new() };
         let mut is_packing = !entry.is_empty();
         out.extend(entry.into_iter().map(|LoweredKernel { kernel, push, groups, .. }| Dispatch {
@@ -99,7 +100,7 @@ impl PieceLowering<'_> {
             ..Dispatch::new(kernel, push, groups)
         }));
         let mut at = range.start;
-        // The steps before this one have ended for what follows.
+        // Steps before this one are ordered by a barrier that was already added.
         let mut settled = range.start;
         while at < range.end {
             let steps = &self.schedule.steps[at..range.end];
@@ -108,7 +109,7 @@ impl PieceLowering<'_> {
             if self.kind.count(steps[0].rows) == 1 {
                 kernel.constants.set_single_row();
             }
-            // Products on matrix units leave partial sums in one place.
+            // Products on matrix units share one region of partial sums.
             let takes_scratch = matches!(product, Some((Arithmetic::Matrix(_), _)));
             let is_taken = |d: &Dispatch| matches!(d.product, Some((Arithmetic::Matrix(_), _)));
             let unsettled = || out.iter().rev().take_while(|d| d.steps.start >= settled);
@@ -161,12 +162,12 @@ impl PieceLowering<'_> {
         }
     }
 
-    /// Whether the product of gate and up at `at` is fused with their gated GELU, which goes to `gated`.
+    /// Whether the product of gate and up at `at` is fused with their gated GELU, which is written to `gated`.
     fn fuses_gelu(&self, at: usize, weight: Matrix, x: Slot, gated: Slot, rows: Rows) -> bool {
         let written = self.written(at + 1, gated, rows).0;
         match self.arithmetic(at, weight, x, rows) {
             Arithmetic::Matrix(_) => written == ActivationLayout::F16Block,
-            // Its kernel writes blocks and nothing else.
+            // Its kernel writes only blocks.
             Arithmetic::IntegerDot => written.is_scaled_by_block() && self.target.fuses_gelu(self.count(rows)),
             Arithmetic::F32 => self.target.fuses_gelu(self.count(rows)),
         }

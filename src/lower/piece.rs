@@ -1,6 +1,7 @@
-//! A piece of a pass: a range of steps that the device runs without a break. Within it, kernels hand on values in the activation
-//! layout that the next linear step reads. At its ends all values lie in slots, in f32, where any executor finds them: what
-//! is read after the piece is written there, and what the piece reads from before is packed at its entry.
+//! A piece of a pass: a range of steps that the device runs without a break. Within it, kernels write values in the
+//! activation layout of the next linear step. Before and after it all values lie in slots, in f32, where any executor
+//! can read them: values that are read after the piece are written there, and the piece's inputs are packed at its
+//! start.
 
 use super::arithmetic::{ActivationLayout, Arithmetic, Operand, modules};
 use super::layout::PackedSlot;
@@ -30,8 +31,8 @@ impl<'a> PieceLowering<'a> {
         PieceLowering { lowering, steps }
     }
 
-    /// The activation layout that the step at `at` has to write for `slot`, and where its packed slot lies. f32 stays in the
-    /// slot: also where the value is read after the piece.
+    /// The activation layout in which the step at `at` has to write `slot`, and the place of its packed slot. f32 stays
+    /// in the slot; so does a value that is read after the piece.
     pub(super) fn written(&self, at: usize, slot: Slot, rows: Rows) -> (ActivationLayout, Option<PackedSlot>) {
         match self.is_read_behind(at, slot) {
             true => (ActivationLayout::F32, None),
@@ -39,8 +40,8 @@ impl<'a> PieceLowering<'a> {
         }
     }
 
-    /// The activation layout in which the piece's linear steps read what the step at `at` writes to `slot`, and where its
-    /// packed slot lies. The next one decides; several of them between two writes stand next to each other, and read one
+    /// The activation layout in which the piece's linear steps read the output of the step at `at` in `slot`, and the
+    /// place of its packed slot. The next reader decides; several readers between two writes are adjacent and read one
     /// layout.
     pub(super) fn wanted(&self, at: usize, slot: Slot, rows: Rows) -> (ActivationLayout, Option<PackedSlot>) {
         let behind = self.schedule.steps.iter().enumerate().take(self.steps.end).skip(at);
@@ -54,13 +55,13 @@ impl<'a> PieceLowering<'a> {
         }
     }
 
-    /// Whether a step after the piece reads what the step at `at` writes to `slot`.
+    /// Whether a step after the piece reads the output of the step at `at` in `slot`.
     fn is_read_behind(&self, at: usize, slot: Slot) -> bool {
         let has_steps_behind = self.steps.end < self.schedule.steps.len();
         has_steps_behind && self.last_reader(at, slot).is_some_and(|reader| reader >= self.steps.end)
     }
 
-    /// The last step that reads what the step at `at` writes to `slot`.
+    /// The last step that reads the output of the step at `at` in `slot`.
     fn last_reader(&self, at: usize, slot: Slot) -> Option<usize> {
         let value = AccessRange::slot(slot);
         let behind = self.schedule.steps.iter().enumerate().skip(at + 1);
@@ -76,7 +77,7 @@ impl<'a> PieceLowering<'a> {
         last
     }
 
-    /// One past the last step that reads what the step at `at` hands on packed, and not in a slot.
+    /// One past the last step that reads the output of the step at `at`, if that is packed instead of in a slot.
     pub(super) fn hands_on(&self, at: usize) -> Option<usize> {
         let step = &self.schedule.steps[at];
         let (Op::RmsNorm { out, .. } | Op::Attend { out, .. } | Op::GatedGelu { out, .. }) = step.op else {
@@ -86,7 +87,7 @@ impl<'a> PieceLowering<'a> {
         self.last_reader(at, out).filter(|_| is_packed).map(|reader| reader + 1)
     }
 
-    /// Packs what the piece's linear steps read and steps before the piece have written.
+    /// Packs the inputs of the piece's linear steps that steps before the piece have written.
     pub(super) fn entry_packs(&self) -> Vec<LoweredKernel> {
         let mut known: Vec<Slot> = Vec::new();
         let mut packs = Vec::new();
@@ -106,8 +107,8 @@ impl<'a> PieceLowering<'a> {
         packs
     }
 
-    /// Whether the step at `at` is a gated GELU that matrix units make after its products, just before it in the piece.
-    /// `weight` is that of the step at `reader`, which reads it.
+    /// Whether the step at `at` is a gated GELU that matrix units compute after its products, just before it in the
+    /// piece. `weight` is that of the step at `reader`, which reads it.
     fn is_gated(&self, at: usize, reader: usize, weight: Matrix) -> bool {
         let Some(of) = self.gate_and_up(at) else { return false };
         let (rows, f16) = (self.schedule.steps[at].rows, Arithmetic::Matrix(Operand::F16));
@@ -118,8 +119,8 @@ impl<'a> PieceLowering<'a> {
             && self.target.gates(product(of.0, true), product(weight, false))
     }
 
-    /// The weight and the inputs of the step before a gated GELU at `at`, if that makes gate and up in this piece, and nothing
-    /// else.
+    /// The weight and the inputs of the step before a gated GELU at `at`, if that step is in this piece and computes
+    /// exactly gate and up.
     fn gate_and_up(&self, at: usize) -> Option<(Matrix, Slot)> {
         let steps = &self.schedule.steps;
         match (&steps[at.checked_sub(1).filter(|before| *before >= self.steps.start)?], &steps[at]) {
@@ -131,8 +132,8 @@ impl<'a> PieceLowering<'a> {
         }
     }
 
-    /// The inputs of the products whose gated GELU the step at `at` reads from `slot` in F16Block; `None` if it is in
-    /// another layout.
+    /// If the step at `at` reads `slot` in F16Block, the output of a gated GELU: the inputs of the products before
+    /// that. `None` for another layout.
     pub(super) fn gated_from(&self, at: usize, slot: Slot) -> Option<Slot> {
         let made = |s: &Step| matches!(s.op, Op::GatedGelu { out, .. } if out == slot);
         let first = self.steps.start;

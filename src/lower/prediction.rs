@@ -1,4 +1,4 @@
-//! How long a pass takes on a device that the cost model knows by name, predicted from what its kernels are: nothing is measured.
+//! Predicts the time of a pass on a device that the cost model knows by name, from its kernels, without measurements.
 
 use super::dispatch::{Addresses, Dispatch};
 use super::figures::Figures;
@@ -13,25 +13,26 @@ use crate::schedule::{Op, Schedule, Segment};
 /// Share of a memory's peak that reads reach: 212 of an 8060S's 256 GB/s by rocm_bandwidth_test, as llm-tracker.info published it in
 /// 2025.
 const READS: f64 = 0.83;
-/// Seconds of a pass on the host and of its submit, which no dispatch hides. An estimate.
+/// Seconds of a pass on the host and of its submit, which overlap with no dispatch. An estimate.
 const SUBMIT: f64 = 150e-6;
 
 /// Seconds of a pass.
 pub(crate) struct Seconds {
     pub(crate) all: f64,
-    /// Of its dispatches that attend.
+    /// Seconds of its dispatches that attend.
     pub(crate) attention: f64,
-    /// Of the dispatch that takes longest.
+    /// Seconds of its longest dispatch.
     #[cfg_attr(not(test), allow(dead_code))]
     pub(crate) longest: f64,
 }
 
-/// Seconds of a pass on one of [`crate::machine::profile`]'s machines, without its carve-out: each of `sequences` decodes a
-/// token, or one sequence's first `rows` are read. `None`: the cost model does not know the machine.
+/// Seconds of a pass on one of [`crate::machine::profile`]'s machines, without its carve-out: a token for each of
+/// `sequences`, or `rows` of one prompt. `None`: the cost model does not know the machine, or the pass is of another
+/// shape.
 pub(crate) fn seconds(machine: &str, schedule: &Schedule, pass: PassShape) -> Option<Seconds> {
     let target = target_of(machine)?;
     let figures = target.figures?;
-    // Tiles are chosen by the peak, as they are where a model runs.
+    // Tiles are chosen by the peak, as on the machine itself.
     let reached = Figures { memory: READS * figures.memory, ..figures };
     let (rows, order) = match pass {
         PassShape::Decode { sequences: 1, .. } => (1, RowOrder::Consecutive),
@@ -58,7 +59,7 @@ pub(crate) fn seconds(machine: &str, schedule: &Schedule, pass: PassShape) -> Op
     Some(seconds)
 }
 
-/// What kernels are made for on a machine that the cost model knows.
+/// The target for a machine that the cost model knows.
 pub(crate) fn target_of(machine: &str) -> Option<Target> {
     let units = MatrixUnits { row_lanes: Some(1), ..RDNA3 };
     Some(Target { figures: Some(Figures::named(machine)?), ..Target::new(units.subgroup, true, Some(units)) })
@@ -105,7 +106,8 @@ mod tests {
         PassShape::Decode { sequences, depth: 0 }
     }
 
-    /// No machine beats what its memory gives, one sequence comes near it, and more of them make more together.
+    /// No machine exceeds its memory's rate, one sequence comes near it, and several sequences together decode more
+    /// tokens.
     #[test]
     fn predictions_keep_to_the_roofline() {
         let shape = presets::preset("gemma3-27b").unwrap();
@@ -120,8 +122,8 @@ mod tests {
         assert_eq!(Figures::named("a machine"), None);
     }
 
-    /// llama.cpp on an 8060S by RADV, Llama 3 8B, prompts of 512 tokens (its pull request 18749 of 2026-01-11): the same work, by
-    /// other kernels.
+    /// llama.cpp on an 8060S by RADV, Llama 3 8B, prompts of 512 tokens (its pull request 18749 of 2026-01-11): the
+    /// same work by other kernels.
     #[test]
     fn prefill_is_predicted_near_what_llama_cpp_was_published_with() {
         let shape = Shape {

@@ -13,7 +13,7 @@ use crate::model::WeightFormat;
 use crate::schedule::Step;
 use crate::schedule::step::{Matrix, Op, Rows, Slot, Vector};
 
-/// Lanes of a workgroup that works on a row. Enough to hide load latency, and divisible by every subgroup size.
+/// Lanes of a workgroup for one row. Enough to hide load latency, and divisible by every subgroup size.
 const ROW_WORKGROUP: u32 = 256;
 /// Logits per workgroup in argmax.
 const ARGMAX_SHARE: usize = 4096;
@@ -27,14 +27,14 @@ fn row_division(width: usize) -> (u32, u32) {
     (turns as u32, workgroup as u32)
 }
 
-/// The operands of the norm kernels. The kernel does not touch those that are `None`.
+/// The operands of the norm kernels. The kernel does not access operands that are `None`.
 pub(super) struct NormOperands {
     pub(super) x: Slot,
     pub(super) weight: Vector,
     pub(super) eps: f32,
-    /// The slot that the norm is added to.
+    /// The slot to which the norm is added.
     pub(super) residual: Option<Slot>,
-    /// The norm that is written to a slot: weight, eps, output.
+    /// The second norm, written to a slot: weight, eps, output.
     pub(super) second: Option<(Vector, f32, Slot)>,
 }
 
@@ -62,7 +62,7 @@ impl Lowering<'_> {
 
     pub(super) fn argmax(&self, rows: Rows, x: Slot) -> LoweredKernel {
         let state = self.schedule.arena.state;
-        // One counter a row.
+        // One counter per row.
         let most = if self.count(rows) as u64 * 4 <= COUNTER_BYTES { ARGMAX_GROUPS } else { 1 };
         let groups = x.width.div_ceil(ARGMAX_SHARE).clamp(1, most) as u32;
         let push = ArgmaxPush {
@@ -113,7 +113,7 @@ impl PieceLowering<'_> {
         LoweredKernel::new(kernel, &push, [1, self.count(rows) as u32, 1], taken)
     }
 
-    /// Workgroups per row of the gated product. With several, the output is f32: none of them knows the whole row's
+    /// Workgroups per row of the gated product. With several, the output is f32: no workgroup knows the whole row's
     /// scale.
     fn gelu_parts(&self, at: usize, rows: Rows, out: Slot) -> usize {
         let scaled = self.written(at, out, rows).0.is_scaled_by_row();

@@ -17,7 +17,7 @@ impl Operand {
         }
     }
 
-    /// Planes of the inputs, each of which takes a matrix product.
+    /// Planes of the inputs, each with a matrix product of its own.
     pub(super) fn planes(self) -> u32 {
         match self {
             Operand::F16 => 1,
@@ -40,7 +40,7 @@ impl Operand {
     }
 }
 
-/// How a workgroup of `linear_matrix` cuts its product.
+/// The division of a product by `linear_matrix`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct SharedTile {
     /// Rows of x of a workgroup's tile.
@@ -53,7 +53,7 @@ pub struct SharedTile {
     pub subgroup_rows: u32,
     /// Outputs of a subgroup's share.
     pub subgroup_outputs: u32,
-    /// Subgroups that share an output. Each takes a part of a step's inputs.
+    /// Subgroups that share an output, each for a part of a step's inputs.
     pub input_parts: u32,
     /// Steps that the loop is unrolled to, a multiple of `depth`.
     pub round: u32,
@@ -117,7 +117,7 @@ impl SharedTile {
     }
 }
 
-/// The tiles that measured best on an H200, for 128 rows and more, 64, 32 and 16. For each row count, one tile fits the
+/// The tiles that measured best on an H200, for 128 rows and more, 64, 32 and 16. One tile of each row count fits the
 /// shared memory of any device.
 #[rustfmt::skip]
 const F16_TILES: &[SharedTile] = &[

@@ -1,5 +1,5 @@
-//! Which kernel computes a product. The device and the number of rows decide which arithmetics can; measurements on the
-//! device choose among them, and decide the tile.
+//! Chooses the kernel of a product. The device and the number of rows determine the possible arithmetics; measurements
+//! on the device choose among them, and choose the tile.
 
 use super::arithmetic::{ActivationLayout, Arithmetic, FormatModules, Operand, modules};
 use super::figures::Figures;
@@ -42,7 +42,7 @@ impl Product {
         Product { format: weight.format, outputs, inputs, rows, gelu, blocks: false }
     }
 
-    /// What it does on matrix units beside multiplying.
+    /// Its additional work on matrix units.
     pub fn role(self) -> MatrixVariant {
         match self {
             Product { gelu: true, .. } => MatrixVariant::Gated,
@@ -72,12 +72,12 @@ impl Product {
     }
 }
 
-/// How a `linear_dot` kernel divides its work.
+/// The division of a `linear_dot` kernel's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct DotTile {
-    /// Outputs that a lane takes part in at a time.
+    /// Outputs that a lane works on at a time.
     pub outputs: u32,
-    /// Lanes that share an output: those of a subgroup, or a part of them.
+    /// Lanes that share an output: all or a part of a subgroup's.
     pub sharers: u32,
     /// Loads in flight per weight row.
     pub unroll: u32,
@@ -87,12 +87,12 @@ pub struct DotTile {
     pub turns: u32,
 }
 
-/// How a product is divided among workgroups and lanes. Tuning chooses one.
+/// The division of a product among workgroups and lanes. Tuning chooses one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Tile {
-    /// Of [`Arithmetic::IntegerDot`].
+    /// A tile of [`Arithmetic::IntegerDot`].
     Dot(DotTile),
-    /// Of [`Arithmetic::Matrix`].
+    /// A tile of [`Arithmetic::Matrix`].
     Matrix(MatrixTile),
 }
 
@@ -105,32 +105,32 @@ pub struct Target {
     pub dot: bool,
     /// The matrix units; `None` if they are not used.
     pub units: Option<MatrixUnits>,
-    /// Tiles that tuning has chosen.
+    /// Tiles chosen by tuning.
     pub tuned: HashMap<(Arithmetic, Product), Tile>,
-    /// The arithmetic that is chosen for passes. Key: upper row bound. The smallest bound ≥ the pass's rows applies;
-    /// without one, or where a product cannot have it, the usual one.
+    /// The arithmetic chosen for passes. Key: upper row bound. The smallest bound ≥ the pass's rows applies; without
+    /// one, or if a product does not support it, the default applies.
     pub chosen: BTreeMap<usize, Arithmetic>,
-    /// Whether matrix units make the gated GELU after its products, as tuned. Key: upper row bound, as of `chosen`.
-    /// Without one, as is usual.
+    /// Whether matrix units compute the gated GELU after its products, as tuned. Key: upper row bound, as in `chosen`.
+    /// Without an entry, the default applies.
     pub gated: BTreeMap<usize, bool>,
-    /// How rows of one sequence attend, as tuned. Key: rows of the kind of pass.
+    /// The tuned method of attention for rows of one sequence. Key: rows of the kind of pass.
     pub attend: BTreeMap<usize, AttendBy>,
-    /// Seconds of a pass of each kind that is tuned, by its rows and their order.
+    /// Seconds of a pass of each tuned kind, by its rows and their order.
     pub seconds: HashMap<(usize, RowOrder), f64>,
     /// Whether dispatches are relayed (shaders/relay.glsl).
     pub relay: bool,
-    /// What the device can do, by which tiles are chosen that were not measured. `None`: the first of each list.
+    /// The figures by which tiles are chosen that were not measured. `None`: the first of each list.
     pub figures: Option<Figures>,
-    /// For tests: a tile for every product that can have it.
+    /// For tests: a tile for every product that supports it.
     pub forced: Option<Tile>,
-    /// The usual tiles that were looked for: every product of every layer asks.
+    /// Default tiles by arithmetic and product, computed once.
     pub found: RefCell<HashMap<(Arithmetic, Product), Option<Tile>>>,
 }
 
-/// How rows of one sequence attend.
+/// The method of attention for rows of one sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum AttendBy {
-    /// attend.comp: each row by itself.
+    /// attend.comp: each row separately.
     Row,
     /// attend_matrix.comp: many rows together on matrix units, in the tile with this index
     /// ([`super::attend_tile::tiles`]).
@@ -139,12 +139,12 @@ pub enum AttendBy {
 
 /// Fewest rows for matrix units.
 const MATRIX_ROWS: usize = 2;
-/// For fewer rows integer dot products, or f32, are usual where tiles have no order of measurements, and matrix units are tried
-/// beside them.
+/// Below this number of rows, integer dot products or f32 are the default on devices whose lists are not in measured
+/// order; matrix units are then only tried.
 const USUAL_MATRIX_ROWS: usize = 5;
 /// Fewest rows for which matrix units are tried on s8: its smallest tile has 16 rows.
 const S8_ROWS: usize = 5;
-/// Most rows for which matrix units make the gated GELU after its products.
+/// Most rows for which matrix units compute the gated GELU after its products.
 const GATED_ROWS: usize = 64;
 /// Fewest rows for `linear_tile` and `linear_dot_tile`, which then read weights less often than the kernels for few
 /// rows.
@@ -158,21 +158,22 @@ const DOT_TILE_OUTPUTS: usize = 64;
 const DOT_TILE_WORKGROUP: u32 = 128;
 /// Subgroups of a `linear` workgroup.
 const F32_SUBGROUPS: u32 = 4;
-/// Outputs that a `linear_dot_gelu` workgroup computes at a time: one block of Int16Block or Int16Sums, which it writes.
+/// Outputs that a `linear_dot_gelu` workgroup computes at a time: one block of Int16Block or Int16Sums, its output's
+/// layout.
 const GELU_BLOCK: u32 = 16;
 /// Inputs in a block of Int16Block.
 pub const DOT_BLOCK: usize = 16;
-/// Choices for the loads that a lane of `linear_dot` has in flight. With more than two rows the sums take registers
-/// from them.
+/// Choices for the number of a `linear_dot` lane's loads in flight. With more than two rows, sums take registers from
+/// them.
 const IN_FLIGHT: [usize; 3] = [4, 12, 24];
 const IN_FLIGHT_OF_ROWS: [usize; 2] = [4, 8];
-/// Choices for the blocks of outputs that a workgroup of `linear_dot` computes one after another.
+/// Choices for the number of blocks of outputs that a workgroup of `linear_dot` computes in sequence.
 const TURNS: [u32; 3] = [1, 2, 4];
-/// Fewest workgroups that several turns may leave: about one for each processor of a large device.
+/// Fewest workgroups with several turns: about one for each processor of a large device.
 const LEAST_GROUPS: u32 = 128;
-/// The smallest part of a subgroup whose lanes share an output is one over this.
+/// At least one over this of a subgroup's lanes share an output.
 const LEAST_SHARE: u32 = 4;
-/// Subgroups of a workgroup of `linear_dot` in which fewer lanes than all share an output.
+/// Choices for the subgroups of a workgroup of `linear_dot` in which fewer than all lanes share an output.
 const SHARED_BY: &[u32] = &[2, 4, 8];
 /// Most registers for these loads.
 const MOST_IN_FLIGHT: usize = 128;
@@ -201,7 +202,7 @@ impl Target {
         }
     }
 
-    /// The arithmetics worth measuring for weights of `format` in passes of `rows` rows, the usual one first.
+    /// The arithmetics worth measuring for weights of `format` in passes of `rows` rows, the default one first.
     pub fn arithmetics(&self, format: WeightFormat, rows: usize) -> Vec<Arithmetic> {
         let modules = modules(format);
         let units = self.units.filter(|_| modules.matrix.is_some() && rows >= MATRIX_ROWS);
@@ -215,17 +216,17 @@ impl Target {
         let is_listed = self.is_listed();
         match rows {
             USUAL_MATRIX_ROWS.. => {}
-            // Weights with scales of groups are unpacked for each row by dot products, and once by matrix units.
+            // Dot products unpack weights with scales of groups for each row, matrix units once.
             MATRIX_ROWS.. if is_listed && format.grouped().is_some() => {}
-            // With tiles that no measurement has chosen, 4 rows of 27B in INT8 take 11.4 ms by matrix units and 17.9 by dot
-            // products, and 2 rows take 11.1 and 12.2 (H100).
+            // With tiles that were not chosen by measurement, 4 rows of 27B in INT8 take 11.4 ms by matrix units and
+            // 17.9 by dot products, and 2 rows take 11.1 and 12.2 (H100).
             MATRIX_ROWS.. if is_listed => all.push(few),
             _ => all.insert(0, few),
         }
         all
     }
 
-    /// Whether measurements on this kind of device are known.
+    /// Whether the lists of tiles are in the order of measurements on this kind of device.
     pub(super) fn is_listed(&self) -> bool {
         self.figures.is_some_and(|figures| figures.is_listed)
     }
@@ -241,12 +242,12 @@ impl Target {
         }
     }
 
-    /// Whether gate, up and their gated GELU are fused into one dispatch where matrix units do not compute them.
+    /// Whether gate, up and their gated GELU are fused into one dispatch if matrix units do not compute them.
     pub fn fuses_gelu(&self, rows: usize) -> bool {
         rows < TILE_ROWS
     }
 
-    /// Whether matrix units make a gated GELU after its products: `gated` are these, `reader` is what reads it.
+    /// Whether matrix units compute a gated GELU after its products `gated`; `reader` is the product that reads it.
     pub fn gates(&self, gated: Product, reader: Product) -> bool {
         let f16 = Arithmetic::Matrix(Operand::F16);
         let can = |p: Product| {
@@ -258,7 +259,7 @@ impl Target {
         chosen && gated.rows <= GATED_ROWS && can(gated) && can(Product { blocks: true, ..reader })
     }
 
-    /// The tile of a product: the forced one if the product can have it, else the tuned one, else the usual one.
+    /// The tile of a product: the forced one if the product supports it, else the tuned one, else the default.
     pub fn tile(&self, arithmetic: Arithmetic, p: Product) -> Option<Tile> {
         let can = |t: &Tile| self.tiles(arithmetic, p).contains(t);
         let tuned = || self.tuned.get(&(arithmetic, p)).copied();
@@ -281,7 +282,7 @@ impl Target {
         }
         let module = if p.gelu { modules.linear_gelu } else { modules.linear };
         let columns = p.rows.next_power_of_two().min(COLUMNS);
-        // Each output takes `columns` accumulators, with gelu twice as many. They must fit in registers.
+        // Each output needs `columns` accumulators, with gelu twice as many. They must fit in registers.
         let outputs = if p.gelu || columns > 4 { 1 } else { 2 };
         let workgroup = self.subgroup * F32_SUBGROUPS;
         let constants = LinearConstants { rows: outputs, columns: columns as u32 };
@@ -290,8 +291,8 @@ impl Target {
         (kernel, [grid(groups), p.rows.div_ceil(columns) as u32, 1])
     }
 
-    /// The kernel and grid of a product of few rows in [`Arithmetic::IntegerDot`]; `None` for a format without one. With
-    /// gelu it writes `form`.
+    /// The kernel and grid of a product of few rows in [`Arithmetic::IntegerDot`]; `None` for a format without one.
+    /// With gelu, `form` is the output's layout.
     pub fn dot(&self, p: Product, t: DotTile, form: ActivationLayout) -> Option<(Kernel, [u32; 3])> {
         let modules = p.modules().dot.as_ref()?;
         let module = if p.gelu { modules.linear_gelu } else { modules.linear };
@@ -329,7 +330,7 @@ impl Target {
         Some((kernel, [grid(tiles), p.rows.div_ceil(TILE) as u32, tiles.div_ceil(MAX_GROUPS) as u32]))
     }
 
-    /// Seconds that the cost model gives a product in one of its tiles. `None` without a model.
+    /// The cost model's seconds of a product in one of its tiles. `None` without a model.
     pub fn modelled_seconds(&self, arithmetic: Arithmetic, p: Product, tile: Tile) -> Option<f64> {
         let figures = self.figures?;
         let groups = match tile {
@@ -340,8 +341,8 @@ impl Target {
         Some(figures.seconds(self.subgroup, self.units, p, tile, groups))
     }
 
-    /// The tile if nothing was measured: the one that is known to be good on this kind of device, else the one that the cost
-    /// model expects to be the fastest. `None` if the arithmetic has no tiles to choose from.
+    /// The default tile without measurements of this device: the best on this kind of device if known, else the cost
+    /// model's fastest. `None` if the arithmetic has no tiles to choose from.
     pub fn usual(&self, arithmetic: Arithmetic, p: Product) -> Option<Tile> {
         if self.figures.is_none_or(|figures| figures.is_listed) {
             return self.measured(arithmetic, p);
@@ -361,18 +362,18 @@ impl Target {
     }
 
     /// Loads per weight row that a lane of `linear_dot` has in flight, given at most `in_flight` over all rows. Chosen
-    /// so that all rounds of the loop have nearly the same size.
+    /// such that all rounds of the loop have nearly the same size.
     pub(super) fn dot_unroll(&self, p: Product, outputs: usize, sharers: u32, in_flight: usize) -> u32 {
         let width = p.weight_rows(outputs);
-        // Several rows of two blocks of x take registers from the loads.
+        // Two blocks of x for several rows take registers from the loads.
         let of_x = if p.rows > 1 && p.format.per_load() > DOT_BLOCK { MOST_IN_FLIGHT / 4 } else { 0 };
         let in_flight = in_flight.min((MOST_IN_FLIGHT - of_x) / load_registers(p.format));
         let loads = p.inputs.div_ceil(p.format.per_load() * sharers as usize);
         loads.div_ceil(loads.div_ceil((in_flight / width).max(1))) as u32
     }
 
-    /// How many lanes may share an output: all of a subgroup, and where the loads of a row of weights are no multiple of
-    /// them, the largest part that divides these loads. Then no lane is idle at a row's end.
+    /// The possible numbers of lanes that share an output: a whole subgroup; and if the loads of a row of weights are
+    /// no multiple of it, its largest part that divides them, so that no lane is idle at a row's end.
     fn dot_sharers(&self, p: Product) -> impl Iterator<Item = u32> {
         let loads = (p.inputs / p.format.per_load()) as u32;
         let part = 1 << loads.trailing_zeros().min(self.subgroup.ilog2());
@@ -381,13 +382,13 @@ impl Target {
     }
 
     fn dot_tiles(&self, p: Product) -> Vec<Tile> {
-        // Most passes have one row, so a longer search pays off.
+        // Most passes have one row, for which a longer search pays off.
         let (in_flight, subgroups, turns): (&[usize], &[u32], &[u32]) = match p.rows {
             1 => (&IN_FLIGHT, &[4, 8, 16], &TURNS),
             2 => (&IN_FLIGHT, &[4, 16], &[1, 2]),
             _ => (&IN_FLIGHT_OF_ROWS, &[4, 8], &[1, 2]),
         };
-        // Sums of a lane. A load of 32 weights takes two blocks of x, which leave fewer registers for them.
+        // Most sums of a lane. A load of 32 weights needs two blocks of x, which leave fewer registers for sums.
         let most = if p.format.per_load() > DOT_BLOCK { 32 } else { 64 };
         let columns = p.rows.next_power_of_two().min(COLUMNS);
         let mut all = Vec::new();
@@ -417,7 +418,7 @@ impl Target {
     }
 }
 
-/// Registers that a load of weights takes in a lane of `linear_dot`, with its scales.
+/// Registers of a lane of `linear_dot` for a load of weights and its scales.
 fn load_registers(format: WeightFormat) -> usize {
     let Some(grouped) = format.grouped() else { return 4 };
     let of_scales = match grouped.scales {
@@ -429,7 +430,7 @@ fn load_registers(format: WeightFormat) -> usize {
     (grouped.first_bytes() + grouped.second_bytes()) / 4 + of_scales
 }
 
-/// The tiles on matrix units whose partial sums the scratch has room for.
+/// The tiles on matrix units whose partial sums fit the scratch memory.
 fn matrix_tiles(units: MatrixUnits, operand: Operand, p: Product) -> Vec<Tile> {
     matrix::tiles(units, p.format, operand, [p.rows, p.weight_rows(p.outputs), p.inputs])
         .into_iter()

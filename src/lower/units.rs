@@ -45,7 +45,7 @@ pub(crate) const RDNA3: MatrixUnits = MatrixUnits {
     unrolled_steps: u32::MAX,
 };
 
-/// Those of Hopper as NVIDIA's driver reports them, and as lanes hold them.
+/// The matrix units of Hopper as NVIDIA's driver reports them, with its layout of fragments.
 #[cfg(test)]
 pub(crate) const HOPPER: MatrixUnits = MatrixUnits {
     least_n: 8,

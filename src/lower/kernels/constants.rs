@@ -1,9 +1,9 @@
 //! The specialization constants: one structure per shader, whose fields are named as in the GLSL, in lower case.
 //!
 //! Two constants are in every shader (common.glsl): 0 is the workgroup's size, [`super::Kernel::workgroup`]; 8 is set
-//! by [`Constants::set_single_row`]. Those from 15 on are in every module for weights with scales of groups
-//! (weights.glsl), and are set by [`Constants::set_weights`]. No structure has a field for these; the compiler checks that.
-//! A test compares names and numbers with the SPIR-V.
+//! by [`Constants::set_single_row`]. Constants from 15 on are in every module for weights with scales of groups
+//! (weights.glsl), and are set by [`Constants::set_weights`]. No structure has a field for these; the compiler checks
+//! that. A test compares names and numbers with the SPIR-V.
 
 use crate::model::grouped::Grouped;
 
@@ -14,7 +14,7 @@ pub(crate) const WEIGHTS: [(u32, &str); 5] = [(15, "low"), (16, "high"), (17, "z
 /// The highest number of a constant.
 const LAST: u32 = 19;
 
-/// The specialization constants of a pipeline, from constant 1 on. Those that its shader does not have are 0.
+/// The specialization constants of a pipeline, from constant 1 on. Constants that its shader does not have are 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Constants([u32; LAST as usize]);
 
@@ -25,19 +25,19 @@ impl std::fmt::Debug for Constants {
 }
 
 impl Constants {
-    /// The values of the specialization constants: index i holds that of constant i + 1.
+    /// The values of the specialization constants: index i holds the value of constant i + 1.
     pub fn values(&self) -> &[u32] {
         &self.0
     }
 
-    /// For passes of one row: kernels then do not read the row count from the step state.
+    /// For passes of one row, whose kernels do not read the row count from the step state.
     pub fn set_single_row(&mut self) {
         self.0[SINGLE as usize - 1] = 1;
     }
 }
 
 impl Constants {
-    /// For a module of weights with scales of groups: how they lie.
+    /// For a module of weights with scales of groups: the format's layout.
     pub fn set_weights(&mut self, format: Grouped) {
         let Grouped { low, high, zero, table, scales } = format;
         let values = [low as u32, high as u32, u32::from(zero), u32::from(table), scales as u32];
@@ -52,7 +52,7 @@ pub trait Specialization: Copy {
     /// Number and name of each.
     const NAMES: &'static [(u32, &'static str)];
 
-    /// The constants as a pipeline takes them.
+    /// The constants of a pipeline.
     fn constants(self) -> Constants;
 
     /// Reads them back from a pipeline's constants.
@@ -94,7 +94,7 @@ constants! {
 
     /// embed.comp.
     EmbedConstants {
-        /// 1: tokens are the argmax of the pass before.
+        /// 1: tokens are the next tokens of the pass before.
         chosen = 1,
     }
 
@@ -148,7 +148,7 @@ constants! {
         wm = 4,
         /// Outputs of a subgroup.
         wn = 5,
-        /// Subgroups that share an output. Each takes a part of the inputs.
+        /// Subgroups that share an output, each for a part of the inputs.
         ksplit = 6,
         /// Steps that the loop is unrolled to.
         round = 7,
@@ -170,7 +170,7 @@ constants! {
         outputs = 2,
         /// Subgroups side by side along the outputs.
         subs_n = 3,
-        /// Subgroups that share an output. Each takes a part of the inputs.
+        /// Subgroups that share an output, each for a part of the inputs.
         parts = 4,
         /// Lane loads per weight row and step.
         span = 5,
@@ -202,7 +202,7 @@ constants! {
         parts = 4,
         /// Lane loads per weight row, in the steps that share them.
         span = 5,
-        /// Steps of weights in flight from memory, those that share a load counted once.
+        /// Steps of weights in flight from memory; steps that share a load count once.
         depth = 6,
         /// Steps of inputs that shared memory holds.
         stages = 7,

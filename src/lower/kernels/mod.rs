@@ -1,6 +1,6 @@
 //! The kernels: their checked-in SPIR-V, specialization constants and push constants.
 //!
-//! table.rs lists the modules. To add one: its entry there, its constants in constants.rs, its push block in
+//! table.rs lists the modules. To add a module: its entry there, its constants in constants.rs, its push block in
 //! push/blocks.rs, its source in shaders, then `cargo check --features shaders`.
 
 pub mod constants;
@@ -14,18 +14,19 @@ use crate::model::WeightFormat;
 use constants::*;
 use push::*;
 
-/// How a kernel takes part in a relay (relay.glsl).
+/// The way in which a kernel takes part in a relay (relay.glsl).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relaying {
-    /// Not at all: the kernel stands behind a barrier.
+    /// It does not: the kernel runs behind a barrier.
     Never,
     /// Its workgroups wait for the whole dispatch before, and count themselves once. [`RelayPush`] ends the push
     /// constants.
     Whole,
-    /// As `Whole`, and they ask ahead for the weights of the next product. [`ProductRelayPush`] ends the push constants.
+    /// As `Whole`, and its workgroups prefetch the weights of the next product. [`ProductRelayPush`] ends the push
+    /// constants.
     Product,
-    /// As `Product`, but its workgroups wait for the stages of the dispatch before one by one, unless they keep their inputs in
-    /// shared memory, and may have stages of their own. [`StagedRelayPush`] ends the push constants.
+    /// As `Product`, but its workgroups wait for the stages of the dispatch before separately, unless they keep their
+    /// inputs in shared memory, and may have stages of their own. [`StagedRelayPush`] ends the push constants.
     Staged,
 }
 
@@ -73,7 +74,7 @@ macro_rules! modules {
                 defines.contains(&"WEIGHT_GROUPED")
             }
 
-            /// Its SPIR-V as the build script deflated it.
+            /// Its SPIR-V, deflated by the build script.
             fn deflated(self) -> &'static [u8] {
                 match self {
                     $(Module::$module => include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".spv.deflate")),)*
@@ -86,7 +87,7 @@ macro_rules! modules {
 spirv_modules!(modules);
 
 impl Module {
-    /// Its SPIR-V, inflated. An error says that the executable is damaged.
+    /// Its SPIR-V, inflated. An error means that the executable is damaged.
     pub(crate) fn spirv(self) -> Result<Vec<u8>, miniz_oxide::inflate::DecompressError> {
         miniz_oxide::inflate::decompress_to_vec(self.deflated())
     }
@@ -104,13 +105,13 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// A module with its constants: the structure that the table names for it.
+    /// A module with its constants, a structure that the table names for the module.
     pub fn new<S: Specialization>(module: Module, workgroup: u32, constants: S) -> Kernel {
         debug_assert_eq!(module.constants(), S::NAMES, "{module:?}");
         Kernel { module, workgroup, constants: constants.constants() }
     }
 
-    /// The same for weights of a format, where the module's constants describe it.
+    /// The kernel for weights of a format, if the module's constants describe the format.
     pub fn of_weights(self, format: WeightFormat) -> Kernel {
         let mut constants = self.constants;
         if let Some(grouped) = format.grouped() {

@@ -1,7 +1,7 @@
 //! The table of SPIR-V modules: the one place that lists them.
 //!
-//! build.rs includes this file too, to know what to compile. So the file holds only the table, as a macro that passes
-//! it to another macro. Each entry has a doc comment that says what the module computes, and these fields:
+//! build.rs includes this file too, to compile the modules. So the file holds only the table, as a macro that passes it
+//! to another macro. Each entry has a doc comment about the module's computation, and these fields:
 //!
 //! - `name`: its file in shaders/spv, and its name in profiles and logs
 //! - `source`: the file in shaders that it is compiled from
@@ -10,7 +10,7 @@
 //! - `push`: its push constants, a structure of push/blocks.rs
 //! - `relay`: `Never`, `Whole`, `Product` or `Staged` (`Relaying` in mod.rs)
 
-/// Hands the table to the macro `$with`.
+/// Passes the table to the macro `$with`.
 macro_rules! spirv_modules {
     ($with:ident) => {
         $with! {
@@ -39,7 +39,7 @@ macro_rules! spirv_modules {
                 name: "norm_add", source: "norm", defines: ["NORM_ADD"],
                 constants: NormConstants, push: NormPush, relay: Whole,
             }
-            /// RMSNorm added to the residual, and the RMSNorm of that.
+            /// RMSNorm added to the residual, and the RMSNorm of the sum.
             NormAddNorm {
                 name: "norm_add_norm", source: "norm", defines: ["NORM_ADD_NORM"],
                 constants: NormConstants, push: NormPush, relay: Whole,
@@ -189,7 +189,7 @@ macro_rules! spirv_modules {
                 name: "linear_matrix_s8_int8", source: "linear_matrix", defines: ["WEIGHT_INT8", "BYTES"],
                 constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Product,
             }
-            /// As above, where the units' matrices are 8 inputs wide.
+            /// As above, for units whose matrices are 8 inputs wide.
             LinearMatrixS8NarrowInt8 {
                 name: "linear_matrix_s8_narrow_int8", source: "linear_matrix", defines: ["WEIGHT_INT8", "BYTES", "NARROW"],
                 constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Product,
@@ -209,7 +209,7 @@ macro_rules! spirv_modules {
                 name: "linear_fragment_int8", source: "linear_fragment", defines: ["WEIGHT_INT8"],
                 constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Product,
             }
-            /// As above, of many rows, whose inputs come through shared memory.
+            /// As above, for many rows, with inputs through shared memory.
             LinearFragmentTallInt8 {
                 name: "linear_fragment_tall_int8", source: "linear_fragment", defines: ["WEIGHT_INT8", "TALL"],
                 constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Product,
@@ -219,7 +219,7 @@ macro_rules! spirv_modules {
                 name: "linear_fragment_grouped", source: "linear_fragment", defines: ["WEIGHT_GROUPED"],
                 constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Product,
             }
-            /// As above, of many rows, whose inputs come through shared memory.
+            /// As above, for many rows, with inputs through shared memory.
             LinearFragmentTallGrouped {
                 name: "linear_fragment_tall_grouped", source: "linear_fragment", defines: ["WEIGHT_GROUPED", "TALL"],
                 constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Product,

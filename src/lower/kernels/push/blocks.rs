@@ -2,7 +2,7 @@
 //! offsets with the SPIR-V.
 //!
 //! The two or three words of a relay (relay.glsl) follow the blocks of kernels that take part in one. They have
-//! structures of their own, because they are known only when a list is baked.
+//! separate structures, because their values are known only when a list is baked.
 
 use super::{Field, FieldValue, PUSH_BYTES, PushBlock};
 use bytemuck::{Pod, Zeroable};
@@ -72,7 +72,7 @@ push_blocks! {
         state: u64,
         /// `[vocab, cols]` in a weight format ([`crate::model::WeightFormat`]).
         table: u64,
-        /// Its scales: INT8: f32 `[vocab]`. INT4: f16 `[vocab, cols / 32]`.
+        /// The table's scales: INT8: f32 `[vocab]`. INT4: f16 `[vocab, cols / 32]`.
         scales: u64,
         /// f32 `[rows, out_stride]`.
         x_out: u64,
@@ -80,7 +80,7 @@ push_blocks! {
         token: u32,
         /// State word of row 0's position.
         position: u32,
-        /// State word of row 0's argmax.
+        /// State word of row 0's next token.
         next: u32,
         /// Columns of the table, padded to 16.
         cols: u32,
@@ -126,7 +126,7 @@ push_blocks! {
         padded: u32,
         /// Added to the mean square.
         eps: f32,
-        /// Of the second norm.
+        /// Added to the mean square of the second norm.
         eps2: f32,
     }
 
@@ -216,8 +216,8 @@ push_blocks! {
         scales: u64,
         /// F16Row, Int16Row or F16Block `[rows]`: 2 bytes for each of the inputs padded to 32, then scales.
         x: u64,
-        /// The f32 scale of x's row 0; a multiple of 4. With GATED the word after that of each row is 0, and takes the
-        /// scale of the output's row.
+        /// The f32 scale of x's row 0; a multiple of 4. With GATED, the word after each row's scale is 0 before the
+        /// run, and receives the scale of the output's row.
         x_scales: u64,
         /// f32 `[rows, out_stride]`; a multiple of 4. With GATED F16Block `[rows]`.
         y_out: u64,
@@ -241,7 +241,7 @@ push_blocks! {
         splits: u32,
     }
 
-    /// head_prepare.comp. Operands that no workgroup touches may be any address.
+    /// head_prepare.comp. Operands that no workgroup accesses may be any address.
     HeadPreparePush {
         /// The step state.
         state: u64,
@@ -275,11 +275,11 @@ push_blocks! {
         stride: u32,
         /// How page tables are read, and the layer's place in a page: shaders/kv.glsl.
         paging: u32,
-        /// 0: k comes normed and rotated.
+        /// 0: k is already normed and rotated.
         norm_k: u32,
-        /// Of q's norm.
+        /// Added to the mean square in q's norm.
         eps_q: f32,
-        /// Of k's norm.
+        /// Added to the mean square in k's norm.
         eps_k: f32,
     }
 
@@ -323,7 +323,7 @@ push_blocks! {
         window: u32,
         /// Factor of the scores.
         scale: f32,
-        /// Of the norms.
+        /// Added to the mean square in the norms.
         eps: f32,
     }
 
@@ -413,7 +413,7 @@ push_blocks! {
         state: u64,
         /// f32 `[rows, stride]`.
         x: u64,
-        /// u32 `[rows, ask_stride]`: what is asked ([`crate::schedule::choice`]).
+        /// u32 `[rows, ask_stride]`: sample requests ([`crate::schedule::choice`]).
         ask: u64,
         /// `[rows, allowed_stride]`: the allowed tokens, a bit each.
         allowed: u64,
@@ -443,7 +443,7 @@ push_blocks! {
         state: u64,
         /// f32 `[rows, stride]`.
         x: u64,
-        /// u32 `[rows, ask_stride]`: what is asked ([`crate::schedule::choice`]).
+        /// u32 `[rows, ask_stride]`: sample requests ([`crate::schedule::choice`]).
         ask: u64,
         /// `[rows, allowed_stride]`: the allowed tokens, a bit each.
         allowed: u64,
@@ -451,7 +451,7 @@ push_blocks! {
         sums: u64,
         /// f32 `[rows, tops_stride]`: each part's largest eligible logit.
         tops: u64,
-        /// u32 `[rows, found_stride]`: what is found.
+        /// u32 `[rows, found_stride]`: sample results.
         found: u64,
         /// State word that counts the live rows.
         which: u32,

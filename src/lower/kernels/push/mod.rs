@@ -37,7 +37,7 @@ pub trait PushBlock: Pod {
     const FIELDS: &'static [Field];
 }
 
-/// The push constants of one dispatch: a block, then a relay's words if the kernel takes them.
+/// The push constants of one dispatch: a block, then a relay's words if the kernel has them.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Push {
     bytes: [u8; PUSH_BYTES],
