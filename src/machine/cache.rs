@@ -1,5 +1,5 @@
-//! Files that Kiln keeps between runs: the driver's pipeline cache, measurements, the chat's history. Only their user
-//! reads them. None of them is needed: one that cannot be read is set aside.
+//! Files that Kiln keeps between runs: the driver's pipeline cache, measurements, the chat's history. They are readable
+//! for their user only. None is required: an unreadable one is ignored.
 
 use super::partial::PartialFile;
 use super::regular::{self, Links, ReadFault};
@@ -16,8 +16,8 @@ pub fn directory() -> Option<PathBuf> {
         .or_else(|| variable("HOME").map(|d| d.join(".cache/kiln")))
 }
 
-/// Reads a file of the cache directory of at most `max` bytes. `None` if there is none, or if it is set aside, which is
-/// logged: a link, no regular file, another user's (a driver runs what its cache holds), too long, or unreadable.
+/// Reads a file of the cache directory of at most `max` bytes. `None` if there is none, or if it is ignored, which is
+/// logged: a link, not a regular file, another user's (a driver executes its cache's code), too long, or unreadable.
 pub fn read(file: &Path, max: u64) -> Option<Vec<u8>> {
     match regular::read(file, Links::Refuse, max) {
         Ok(bytes) => Some(bytes),
@@ -29,11 +29,11 @@ pub fn read(file: &Path, max: u64) -> Option<Vec<u8>> {
     }
 }
 
-/// Writes a file of the cache directory, of mode 0600 and at once as a whole. What has its name is replaced; if that is a
-/// link, its target stays as it is. A missing directory is created, for this user alone.
+/// Writes a file of the cache directory atomically, with mode 0600. An existing file of the name is replaced; the
+/// target of a link stays unchanged. A missing directory is created, accessible to this user only.
 ///
 /// # Errors
-/// The system's. The old file stays then.
+/// The system's. The old file then stays.
 pub fn write(file: &Path, data: &[u8]) -> std::io::Result<()> {
     let directory = file.parent().ok_or_else(|| std::io::Error::from(ErrorKind::InvalidInput))?;
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
@@ -61,7 +61,7 @@ mod tests {
         write(&file, b"new").unwrap();
         assert_eq!(std::fs::read(&letter).unwrap(), b"text");
         assert_eq!(read(&file, 100), Some(b"new".to_vec()));
-        // Nothing is left beside it.
+        // No temporary file is left beside it.
         assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
     }
 
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(read(&file, 100), None);
     }
 
-    /// Opening a FIFO without a writer waited for one, and /dev/zero was read until memory ran out.
+    /// Regression: opening a FIFO without a writer waited for one, and /dev/zero was read until memory ran out.
     #[test]
     fn what_is_no_cache_is_set_aside() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,14 +1,14 @@
-//! The size of the CPU's caches: weights that fit them are not read at the memory's rate.
+//! The size of the CPU's caches: weights that fit in them are not read at the memory's rate.
 
 use super::files::Files;
 use std::collections::BTreeSet;
 
-/// Where the kernel describes CPUs.
+/// The kernel's description of CPUs.
 const CPUS: &str = "/sys/devices/system/cpu";
-/// Taken where it does not describe their caches, as on some virtual machines: those of a large desktop's.
+/// Bytes assumed if the kernel does not describe the caches, as on some virtual machines: a large desktop CPU's.
 const USUAL: u64 = 64 << 20;
 
-/// Bytes that the CPU's data caches hold together, each shared one counted once.
+/// Total bytes of the CPU's data caches, each shared cache counted once.
 pub fn bytes(files: &Files) -> u64 {
     let mut caches = BTreeSet::new();
     for cpu in files.list(CPUS).unwrap_or_default() {

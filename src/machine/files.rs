@@ -8,12 +8,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Limit on a file's size. No file that is read here comes near it.
+/// Limit on a file's size, far above the files read here.
 const MAX_BYTES: u64 = 256 << 10;
-/// Limit on a directory's entries. No directory that is read here comes near it.
+/// Limit on a directory's entries, far above the directories read here.
 const MAX_ENTRIES: usize = 65_536;
 
-/// Why a file could not be used.
+/// The reason why a file could not be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FileFault {
     /// The file does not exist, or its device is gone.
@@ -39,7 +39,7 @@ pub enum FileFault {
     Failed(String, String),
 }
 
-/// A file's content, or why it could not be used.
+/// A file's content, or the reason why it could not be used.
 pub type Reading<T> = std::result::Result<T, FileFault>;
 
 /// The files of a machine.
@@ -64,7 +64,7 @@ impl Files {
         self.root == Path::new("/")
     }
 
-    /// The real path of `path`, which is absolute as on the machine.
+    /// The real path of `path`, an absolute path on the described machine.
     pub fn at(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
@@ -77,7 +77,7 @@ impl Files {
     /// A file's bytes.
     ///
     /// # Errors
-    /// It is absent, denied or otherwise unusable ([`FileFault`]).
+    /// The file is absent, denied or otherwise unusable ([`FileFault`]).
     pub fn bytes(&self, path: &str) -> Reading<Vec<u8>> {
         let fault = |e: &std::io::Error| fault(path, e);
         let file = self.open(path).map_err(|e| fault(&e))?;
@@ -131,7 +131,7 @@ impl Files {
     /// The value of `key` in a file of `KEY=value` or `key value` lines.
     ///
     /// # Errors
-    /// The fault of the file, or that it has no such key.
+    /// The fault of the file; [`FileFault::Absent`] if it has no such key.
     pub fn field(&self, path: &str, key: &str) -> Reading<String> {
         let text = self.text(path)?;
         let value = text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(['=', ' ', ':', '\t']));
@@ -182,7 +182,7 @@ fn fault(path: &str, e: &std::io::Error) -> FileFault {
     match e.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => FileFault::Absent(path.into()),
         ErrorKind::PermissionDenied => FileFault::Denied(path.into()),
-        // sysfs files answer these when their device is gone.
+        // The errors of sysfs files whose device is gone.
         _ if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => FileFault::Absent(path.into()),
         _ => FileFault::Failed(path.into(), e.to_string()),
     }

@@ -1,33 +1,33 @@
-//! amdgpu's `gpu_metrics`: a table of the firmware's, whose form its first bytes name. Of the forms that APUs and graphics cards
-//! have, the fabric's clock and what holds the clocks down are read; of others nothing.
+//! amdgpu's `gpu_metrics`: a table from the firmware, whose first bytes name its version. From the versions of APUs and
+//! graphics cards this reads the fabric's clock and the causes of throttling; other versions are ignored.
 //!
-//! Offsets are those of the kernel's `kgd_pp_interface.h`; bits are those that its `amdgpu_smu.h` has for all chips.
+//! Offsets are those of the kernel's `kgd_pp_interface.h`; bits are the chip-independent ones of its `amdgpu_smu.h`.
 
-/// What a table says.
+/// The values of a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GpuMetrics {
     /// Clock of the data fabric, MHz.
     pub fabric_mhz: Option<u16>,
-    /// What holds the clocks down.
+    /// The causes of throttling.
     pub throttle: Throttle,
 }
 
-/// What holds the clocks down, as a form has it.
+/// The causes of throttling, as far as the table's version has them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Throttle {
-    /// The form does not say, or the chip does not.
+    /// The version or the chip does not report them.
     #[default]
     Unknown,
-    /// What does now, a bit each.
+    /// The present causes, a bit each.
     Now(u64),
-    /// For how long each of `RESIDENT` has.
+    /// For each of `RESIDENT`, the time spent throttled since the start.
     Since([u32; RESIDENT.len()]),
 }
 
-/// The limits whose times the form 3.0 has.
+/// The limits whose times version 3.0 reports.
 const RESIDENT: [&str; 7] = ["PROCHOT", "SPL", "FPPT", "SPPT", "TEMP_CORE", "TEMP_GFX", "TEMP_SOC"];
 
-/// The bits that have a name.
+/// The named bits.
 const BITS: [(u32, &str); 34] = [
     (0, "PPT0"),
     (1, "PPT1"),
@@ -66,11 +66,11 @@ const BITS: [(u32, &str); 34] = [
 ];
 
 impl GpuMetrics {
-    /// Reads a table. `None`: it is cut off, or of a form that is not known.
+    /// Reads a table. `None`: it is truncated, or of an unknown version.
     pub fn parse(table: &[u8]) -> Option<GpuMetrics> {
         let (length, form) = (u16::from_le_bytes(part(table, 0)?), [*table.get(2)?, *table.get(3)?]);
         let table = table.get(..usize::from(length))?;
-        // What a chip does not say is all ones.
+        // All ones: the chip does not report the value.
         let clock = |at| part(table, at).map(u16::from_le_bytes).filter(|mhz| *mhz != u16::MAX);
         let now = |at| part(table, at).map(u64::from_le_bytes).filter(|bits| *bits != u64::MAX);
         let now = |at| now(at).map_or(Throttle::Unknown, Throttle::Now);
@@ -94,7 +94,8 @@ impl GpuMetrics {
 }
 
 impl Throttle {
-    /// What holds the clocks down, by the kernel's names; of times, whose were less `before`. `None`: it is not known.
+    /// The causes of throttling, by the kernel's names. For times, those that have grown since `before`. `None`:
+    /// unknown.
     pub fn reasons(&self, before: Option<&Throttle>) -> Option<Vec<&'static str>> {
         match (self, before) {
             (Throttle::Now(bits), _) => {
@@ -140,7 +141,7 @@ mod tests {
             let parts: Vec<_> = clocks.into_iter().chain([(at, &bits[..])]).collect();
             let told = GpuMetrics::parse(&table(length, form, &parts)).unwrap();
             assert_eq!((told.fabric_mhz, told.throttle.reasons(None)), (mhz.map(|_| 1200), Some(names.clone())));
-            // What the chip does not say.
+            // All ones: the chip reports no value.
             let silent = GpuMetrics::parse(&table(length, form, &[])).unwrap();
             assert_eq!(silent, GpuMetrics::default());
         }

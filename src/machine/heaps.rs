@@ -26,7 +26,7 @@ pub struct DeviceMemory {
     pub max_allocation: u64,
     /// Whether all heaps are the same DRAM, as on an APU. The arena then lies where the NPU and the host see it too.
     pub unified: bool,
-    /// The memory behind all heaps, where known. It may be less than the heaps' sum.
+    /// The memory behind all heaps, if known. It may be less than the heaps' sum.
     pub pool: Option<ApuMemory>,
 }
 
@@ -37,7 +37,7 @@ impl DeviceMemory {
         self.pool.map_or(heaps, ApuMemory::available)
     }
 
-    /// What is left once so many bytes are taken of each heap, by its index.
+    /// The memory that remains after allocations: pairs of a heap's index and bytes.
     pub fn less(&self, taken: impl IntoIterator<Item = (usize, u64)>) -> DeviceMemory {
         let mut left = self.clone();
         for (heap, bytes) in taken {
@@ -55,7 +55,7 @@ impl DeviceMemory {
     }
 }
 
-/// An AMD APU's memory as its driver counts it. Whatever heaps Vulkan shows are parts of it.
+/// An AMD APU's memory as its driver counts it. The heaps that Vulkan shows are parts of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ApuMemory {
     /// Free bytes of the carve-out (VRAM).
@@ -77,7 +77,8 @@ impl ApuMemory {
             .saturating_add(self.gtt.saturating_sub(self.gtt_used).saturating_sub(self.gtt_reserved).min(self.system))
     }
 
-    /// Kernel parameters with which `needed` bytes would fit. `None` if they fit already, or system memory lacks them.
+    /// Kernel parameters with which `needed` bytes would fit. `None` if they fit already, or if system memory lacks
+    /// them.
     pub fn parameters(self, needed: u64) -> Option<String> {
         const GIB: u64 = 1 << 30;
         let from_system = needed.checked_sub(self.vram)?;
@@ -89,7 +90,7 @@ impl ApuMemory {
     }
 }
 
-/// Of `free` bytes, how many to leave to the desktop and other programs: a sixteenth, at most 1 GiB.
+/// The part of `free` bytes to leave to the desktop and other programs: a sixteenth, at most 1 GiB.
 pub fn reserve(free: u64) -> u64 {
     (free / 16).min(1 << 30)
 }

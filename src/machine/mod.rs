@@ -1,4 +1,4 @@
-//! What this machine has: files, device nodes, heaps.
+//! The machine's files, device nodes and heaps.
 
 pub mod cache;
 pub mod caches;
@@ -19,9 +19,9 @@ use rayon::prelude::*;
 use std::path::Path;
 use std::time::Instant;
 
-/// Bytes of system memory that this process can still take without swapping: the lesser of `MemAvailable` and the room
-/// in its memory cgroups. Page cache counts as free, since the kernel reclaims it. Without /proc it does not: then only
-/// memory that is entirely free is known.
+/// Bytes of system memory that this process can still allocate without swapping: the lesser of `MemAvailable` and the
+/// room in its memory cgroups. Page cache counts as free, since the kernel reclaims it. Without /proc, page cache is
+/// not counted, and only entirely free memory is.
 pub fn available_memory() -> u64 {
     available_in(&Files::system())
 }
@@ -29,7 +29,7 @@ pub fn available_memory() -> u64 {
 /// Free bytes on the file system of `path`.
 ///
 /// # Errors
-/// Failed: it cannot be asked.
+/// Failed: the file system does not answer.
 pub(crate) fn free_bytes(path: &Path) -> Result<u64> {
     let stat = nix::sys::statvfs::statvfs(path).map_err(|e| Error::unwritable(path, &e.into()))?;
     Ok(stat.blocks_available().saturating_mul(stat.fragment_size()))
@@ -42,10 +42,10 @@ fn available_in(files: &Files) -> u64 {
     cgroup_room(files, &cgroups).map_or(free, |room| room.min(free))
 }
 
-/// Where cgroups are mounted.
+/// The mount point of cgroups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// Bytes left in a process's memory cgroup and all of its ancestors: the least of them. `cgroups` is the text of
+/// The least number of bytes left in a process's memory cgroup and its ancestors. `cgroups` is the text of
 /// /proc/self/cgroup.
 pub(crate) fn cgroup_room(files: &Files, cgroups: &str) -> Option<u64> {
     let rooms = cgroups.lines().filter_map(|line| {
@@ -66,7 +66,7 @@ pub(crate) fn cgroup_room(files: &Files, cgroups: &str) -> Option<u64> {
     rooms.min()
 }
 
-/// Bytes left in one cgroup: limit less usage, page cache not counted.
+/// Bytes left in one cgroup: limit less usage without page cache.
 fn group_room(files: &Files, group: &str, [limit, used, inactive, active]: [&str; 4]) -> Option<u64> {
     let number = |name| files.value::<u64>(&format!("{group}/{name}")).ok();
     let (limit, used) = (number(limit)?, number(used)?);
@@ -82,7 +82,7 @@ fn group_room(files: &Files, group: &str, [limit, used, inactive, active]: [&str
 /// Bandwidth at which all cores together read `bytes` of system memory, in bytes per second. Best of three passes.
 ///
 /// # Errors
-/// Failed: no thread can be started. Refused: there is not as much memory.
+/// Failed: no thread can be started. Refused: there is not enough memory.
 pub fn measure_read(bytes: usize) -> Result<f64> {
     threads::start()?;
     let mut data = Vec::<u64>::new();
@@ -91,7 +91,7 @@ pub fn measure_read(bytes: usize) -> Result<f64> {
             format!("{} of memory to measure how fast it is read cannot be had", crate::display::bytes(bytes as u64));
         Error::refused(cause, "close other programs, or raise the limit (`ulimit -v`)")
     })?;
-    // Write every page once, so that all are mapped.
+    // Writes every page once, so that all are mapped.
     (0..bytes / 8).into_par_iter().map(|i| i as u64).collect_into_vec(&mut data);
     Ok(read_rate(&[&data]))
 }
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(memory_field(text, "Odd"), None);
     }
 
-    /// A plan for an unreadable /proc had 18446744073.7 GB free.
+    /// Regression: a plan with an unreadable /proc had 18446744073.7 GB free.
     #[test]
     fn without_proc_free_memory_is_no_more_than_there_is() {
         let root = tempfile::tempdir().unwrap();

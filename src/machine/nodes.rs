@@ -19,9 +19,9 @@ pub struct DeviceNode {
     pub path: String,
     /// The device's directory in sysfs.
     pub device: String,
-    /// The driver, as in `amdgpu`; empty if sysfs does not say.
+    /// The driver, as in `amdgpu`; empty if sysfs does not give it.
     pub driver: String,
-    /// PCI address, as in `0000:c5:00.0`; empty for a device on no bus.
+    /// PCI address, as in `0000:c5:00.0`; empty for a device without a bus.
     pub slot: String,
     /// PCI vendor and device id; 0 for a device without them.
     pub id: (u64, u64),
@@ -74,7 +74,7 @@ impl DeviceNode {
         self.id == XDNA_1
     }
 
-    /// Whether its driver has put it to sleep. Most questions would wake it up.
+    /// Whether its driver has suspended it. Most requests would wake it up.
     pub fn is_suspended(&self, files: &Files) -> bool {
         is_suspended(files, &self.device)
     }
@@ -89,10 +89,10 @@ fn is_suspended(files: &Files, device: &str) -> bool {
     files.text(&format!("{device}/power/runtime_status")).is_ok_and(|status| status == "suspended")
 }
 
-/// Said of a GPU that is asleep.
+/// The remark on a suspended GPU.
 pub const SUSPENDED: &str = "it is suspended, and left asleep";
 
-/// Every GPU that is asleep and that a Vulkan driver would wake: the name of its render node, or its PCI address where it has none.
+/// Every suspended GPU that a Vulkan driver would wake: the name of its render node, or its PCI address if it has none.
 pub fn sleeping_gpus(files: &Files) -> Vec<String> {
     let nodes = DeviceNode::gpus(files);
     let without_node = Nvidia::all(files).into_iter().filter(|gpu| nodes.iter().all(|node| node.slot != gpu.slot));
@@ -101,9 +101,9 @@ pub fn sleeping_gpus(files: &Files) -> Vec<String> {
     with_node.chain(without_node).collect()
 }
 
-/// Whether there may be a GPU that a Vulkan driver drives: a node of some driver is there.
+/// Whether there may be a GPU for a Vulkan driver: the node of some GPU driver exists.
 pub fn may_have_gpu(files: &Files) -> bool {
-    // amdgpu's and others' in the kernel; NVIDIA's; WSL's; Qualcomm's and Arm's own.
+    // amdgpu's and other drivers of the kernel; NVIDIA's; WSL's; Qualcomm's and Arm's own.
     const NODES: [(&str, &str); 5] =
         [("/dev/dri", "renderD"), ("/dev", "nvidia"), ("/dev", "dxg"), ("/dev", "kgsl"), ("/dev", "mali")];
     NODES.iter().any(|(directory, prefix)| {
@@ -142,7 +142,7 @@ impl PciDevice {
         self.class >> 16 == 0x03
     }
 
-    /// Whether amdxdna knows it as an NPU.
+    /// Whether it is an NPU that amdxdna supports.
     pub fn is_npu(&self) -> bool {
         npu_generation(self.id, 0).is_some()
     }
@@ -158,7 +158,7 @@ pub struct Nvidia {
 }
 
 impl Nvidia {
-    /// Whether its driver has put it to sleep. Most questions would wake it up.
+    /// Whether its driver has suspended it. Most requests would wake it up.
     pub fn is_suspended(&self, files: &Files) -> bool {
         is_suspended(files, &format!("/sys/bus/pci/devices/{}", self.slot))
     }

@@ -1,7 +1,7 @@
 //! Files and directories that get their name only when they are complete.
 //!
-//! Until then each is hidden beside its destination, and locked. The lock ends with the process, however that ends. So
-//! the next one in the same place can tell what a dead process left there, and removes it.
+//! Until then each is hidden beside its destination, and locked. The lock ends with the process, in whatever way that
+//! ends. So the next process can recognise the leftovers of a dead one, and removes them.
 
 use super::regular::is_trusted;
 use nix::errno::Errno;
@@ -18,12 +18,12 @@ const SUFFIX: &str = ".partial";
 /// A directory that is renamed to its destination once complete, and removed if dropped before.
 pub(crate) struct PartialDir {
     directory: TempDir,
-    // Dropped last: what is being removed still has an owner.
+    // Dropped last: the directory stays locked while it is removed.
     _lock: Option<Lock>,
 }
 
 impl PartialDir {
-    /// A new directory beside `destination`. Removes what dead processes left there.
+    /// A new directory beside `destination`. Removes leftovers of dead processes there.
     pub(crate) fn create(destination: &Path) -> Result<PartialDir> {
         let parent = parent_of(destination);
         remove_leftovers(parent);
@@ -32,7 +32,7 @@ impl PartialDir {
         Ok(PartialDir { directory, _lock })
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
@@ -49,12 +49,12 @@ impl PartialDir {
 /// A file that replaces its destination once complete, and is removed if dropped before.
 pub(crate) struct PartialFile {
     file: NamedTempFile,
-    // As above.
+    // Dropped last: the file stays locked while it is removed.
     _lock: Option<Lock>,
 }
 
 impl PartialFile {
-    /// A new file beside `destination`, of `mode` less the umask. Removes what dead processes left there.
+    /// A new file beside `destination`, of `mode` less the umask. Removes leftovers of dead processes there.
     pub(crate) fn create(destination: &Path, mode: u32) -> Result<PartialFile> {
         let parent = parent_of(destination);
         remove_leftovers(parent);
@@ -63,15 +63,15 @@ impl PartialFile {
         Ok(PartialFile { file, _lock })
     }
 
-    /// Writes `bytes` to `destination` at once as a whole. What has its name is replaced; if that is a link, its target
-    /// stays as it is.
+    /// Writes `bytes` to `destination` atomically. An existing file of the name is replaced; the target of a link stays
+    /// unchanged.
     pub(crate) fn write_whole(destination: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
         let mut partial = PartialFile::create(destination, mode)?;
         partial.write_all(bytes)?;
         partial.commit(destination)
     }
 
-    /// Puts what was written on the disk.
+    /// Syncs the written bytes to disk.
     #[cfg(feature = "cli")]
     pub(crate) fn sync(&self) -> Result<()> {
         self.file.as_file().sync_all()
@@ -102,21 +102,21 @@ pub(crate) fn parent_of(path: &Path) -> &Path {
     }
 }
 
-/// Names and permissions of what is not complete. The umask applies, as for any new file.
+/// Names and permissions of incomplete files and directories. The umask applies, as for any new file.
 fn builder(mode: u32) -> Builder<'static, 'static> {
     let mut builder = Builder::new();
     builder.prefix(PREFIX).suffix(SUFFIX).permissions(Permissions::from_mode(mode));
     builder
 }
 
-/// Says that a process is alive that writes a file or directory, or uses it alone.
+/// Marks a file or directory as in use by a living process.
 pub(crate) type Lock = Flock<File>;
 
-/// The lock of a file that only one process is to use, on `PATH.lock` beside it, of `mode` less the umask, which stays there. It
-/// ends with the process.
+/// The lock of a file for use by one process at a time, on `PATH.lock` beside it, which stays there, with `mode` less
+/// the umask. The lock ends with the process.
 ///
 /// # Errors
-/// The system's; `WouldBlock` if another process has it.
+/// The system's; `WouldBlock` if another process has the lock.
 #[cfg(any(feature = "pull", feature = "serve"))]
 pub(crate) fn lock_for(path: &Path, mode: u32) -> Result<Lock> {
     let mut name = path.as_os_str().to_owned();
@@ -127,11 +127,12 @@ pub(crate) fn lock_for(path: &Path, mode: u32) -> Result<Lock> {
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, e): (File, Errno)| e.into())
 }
 
-/// What `make` creates, locked. It has no lock on a file system without locks; there nothing is taken for left over.
+/// Creates by `make` and locks. Without a lock on a file system without locks, where nothing counts as a leftover.
 fn create_locked<T>(make: impl Fn() -> Result<T>, path: impl Fn(&T) -> &Path) -> Result<(T, Option<Lock>)> {
     loop {
         let made = make()?;
-        // Before it is locked, another process may take it for left over: it is then locked or gone, and is made again.
+        // Until it is locked, another process may treat it as a leftover: it is then locked or gone, and is created
+        // again.
         match lock(path(&made)) {
             Ok(lock) if is_at(&lock, path(&made)) => return Ok((made, Some(lock))),
             Ok(_) => {}
@@ -143,13 +144,13 @@ fn create_locked<T>(make: impl Fn() -> Result<T>, path: impl Fn(&T) -> &Path) ->
 
 /// Locks a file or a directory; `WouldBlock` if another process has locked it.
 fn lock(path: &Path) -> Result<Lock> {
-    // Neither follows a link nor waits for a pipe: anything may have this name.
+    // Neither follows a link nor waits for a FIFO: the name may be of either.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, e): (File, Errno)| e.into())
 }
 
-/// Whether `lock` is on what `path` names now.
+/// Whether `lock` is on the file that `path` names now.
 fn is_at(lock: &Lock, path: &Path) -> bool {
     let same = |named: std::fs::Metadata| {
         lock.metadata().is_ok_and(|locked| (locked.dev(), locked.ino()) == (named.dev(), named.ino()))
@@ -157,7 +158,7 @@ fn is_at(lock: &Lock, path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(same)
 }
 
-/// Removes what dead processes of this user left in a directory: it is hidden, and may be as large as a model.
+/// Removes leftovers of this user's dead processes in a directory: they are hidden, and may be as large as a model.
 fn remove_leftovers(directory: &Path) {
     if !keeps_names(directory) {
         return;
@@ -175,7 +176,7 @@ fn remove_leftovers(directory: &Path) {
     }
 }
 
-/// Whether nobody else can rename what this user has in a directory. Elsewhere a name does not say who wrote a file.
+/// Whether only this user can rename the user's files in a directory. Elsewhere a name does not identify the writer.
 fn keeps_names(directory: &Path) -> bool {
     const STICKY: u32 = 0o1000;
     directory.metadata().is_ok_and(|d| {
@@ -188,7 +189,7 @@ fn keeps_names(directory: &Path) -> bool {
 
 /// Removes `path` if it is this user's and no process writes it. Returns whether it did.
 fn remove_left(path: &Path) -> Result<bool> {
-    // Held until it is removed, so that no other process removes it too.
+    // Held until the removal, so that no other process removes it too.
     let Ok(lock) = lock(path) else { return Ok(false) };
     let found = lock.metadata()?;
     if found.uid() != nix::unistd::geteuid().as_raw() || !is_at(&lock, path) {
@@ -212,7 +213,7 @@ mod tests {
         names
     }
 
-    /// What is written is safe from others that start; what nobody writes any more is removed, and nothing else.
+    /// Files in progress are kept when other processes start; leftovers of this user are removed, and nothing else.
     #[test]
     fn only_what_a_dead_process_left_is_removed() {
         let place = tempfile::tempdir().unwrap();
@@ -236,7 +237,7 @@ mod tests {
         expected.sort();
         assert_eq!(names(place.path()), expected);
 
-        // Where others can rename what is here, a name does not say who wrote it.
+        // In a directory whose files others can rename, a name does not identify the writer.
         std::fs::write(at(".kiln-dead.partial"), "x").unwrap();
         for (mode, kept) in [(0o777, true), (0o1777, false)] {
             std::fs::set_permissions(place.path(), Permissions::from_mode(mode)).unwrap();

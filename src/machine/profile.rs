@@ -3,7 +3,7 @@
 use crate::machine::heaps::{ApuMemory, DeviceMemory, Heap, reserve};
 use crate::{Error, Result};
 
-/// This machine, where one is given by name.
+/// The name of this machine among machines by name.
 #[cfg(any(feature = "cli", feature = "serve"))]
 pub(crate) const THIS: &str = "this";
 
@@ -14,7 +14,7 @@ pub struct Profile {
     pub name: &'static str,
     /// GiB of system memory, the carve-out included.
     pub ram: u64,
-    /// The carve-out that is planned for, in MiB.
+    /// The planned carve-out, in MiB.
     pub carve_out: u64,
     /// The carve-outs that the firmware offers, in MiB, in no order.
     pub carve_outs: &'static [u64],
@@ -76,17 +76,17 @@ const MACHINES: [MachineProfile; 3] = [
 /// Memory that the operating system takes, in MiB.
 const SYSTEM: u64 = 2 << 10;
 
-/// Share of its matrix units' rate that a GPU is taken to reach in a long prompt's passes: what Kiln reaches with 512 tokens of
-/// Gemma 3 27B on an H200, of the rate measured there (docs/figures.md). On the machines of this table it is not measured.
+/// Assumed share of the matrix units' rate in a long prompt's passes: the share measured for 512 tokens of Gemma 3 27B
+/// on an H200, of the rate measured there (docs/figures.md). It is not measured on this table's machines.
 pub const PREFILL_SHARE: f64 = 0.49;
 
-/// The profile of a machine: `780m`; with a 4 GiB carve-out, `780m:4`; with half a GiB, `780m:0.5`. It has `ram` GiB, or as
-/// many as the table says. A carve-out that is not given is the table's, or the largest of those that are smaller and take
-/// no more than half of the RAM.
+/// The profile of a machine: `780m`; with a 4 GiB carve-out, `780m:4`; with half a GiB, `780m:0.5`. It has `ram` GiB,
+/// or the table's RAM. A carve-out that is not given is the table's, or if that exceeds half of the RAM, the largest
+/// that does not.
 ///
 /// # Errors
-/// Input: no such machine, a carve-out that its firmware does not offer, or one that leaves the operating system nothing. The
-/// message lists the choices.
+/// Input: no such machine, a carve-out that its firmware does not offer, or one that leaves no memory for the operating
+/// system. The message lists the choices.
 pub fn profile(word: &str, ram: Option<u64>) -> Result<Profile> {
     let (name, carve_out) = word.split_once(':').map_or((word, None), |(name, gib)| (name, Some(gib)));
     let machine = MACHINES.iter().find(|m| m.name == name).ok_or_else(|| {
@@ -128,14 +128,14 @@ fn find_carve_out(machine: &MachineProfile, gib: &str) -> Result<u64> {
 }
 
 impl MachineProfile {
-    /// The carve-out, in MiB, that a machine with `ram` GiB is taken to have where nobody says.
+    /// The default carve-out, in MiB, of a machine with `ram` GiB.
     fn usual_carve_out(&self, ram: u64) -> u64 {
         let most = (ram.saturating_mul(1024) / 2).min(self.carve_outs[0]);
         let offered = self.carve_outs.iter().copied();
         offered.clone().filter(|&mib| mib <= most).max().or(offered.min()).unwrap_or(0)
     }
 
-    /// The profile with `ram` GiB of memory, `carve_out` MiB of it VRAM, and nothing but the operating system running.
+    /// The profile with `ram` GiB of memory, `carve_out` MiB of it VRAM, and only the operating system running.
     fn with(&self, ram: u64, carve_out: u64) -> Profile {
         let rest = ram * 1024 - carve_out;
         let (vram, gtt, free) = (carve_out * MIB, rest / 2 * MIB, (rest - SYSTEM) * MIB);
@@ -196,7 +196,7 @@ mod tests {
         }
     }
 
-    /// Of less RAM the usual carve-out is less, and what is left of it is the GPU's to half as ever.
+    /// With less RAM the default carve-out is smaller, and half of the rest is the GPU's as usual.
     #[test]
     fn a_machine_with_other_ram_has_what_that_leaves() {
         for (word, ram, carve_out) in [

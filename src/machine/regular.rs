@@ -1,12 +1,12 @@
-//! Opens and reads regular files that are not trusted. What else may lie in a file's place would hold a reader up or
-//! fill its memory: a FIFO without a writer, /dev/zero, a sparse file of terabytes.
+//! Opens and reads untrusted regular files. Other kinds of file in their place would block a reader or fill its memory:
+//! a FIFO without a writer, /dev/zero, a sparse file of terabytes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Why a file could not be read.
+/// The reason why a file could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadFault {
     /// The system's error, such as that there is no such file.
@@ -15,10 +15,10 @@ pub(crate) enum ReadFault {
     /// It is a directory, a device, a FIFO or a socket.
     #[error("it is not a regular file")]
     Irregular,
-    /// It is Kiln's own file, and another user's.
+    /// It is Kiln's own file, but belongs to another user.
     #[error("it belongs to another user")]
     Foreign,
-    /// It is longer than the limit. Both are in bytes.
+    /// It is longer than the limit, in bytes.
     #[error("it has {length} bytes; at most {max} make sense")]
     TooLong {
         /// The file's length.
@@ -28,19 +28,19 @@ pub(crate) enum ReadFault {
     },
 }
 
-/// Whether a symbolic link is followed to the file.
+/// Whether symbolic links to the file are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Links {
-    /// It is. A model's files may be links, as in the cache of the Hugging Face hub.
+    /// Links are followed. A model's files may be links, as in the cache of the Hugging Face hub.
     Follow,
-    /// It is refused, and so is another user's file: nobody has reason to link or give away Kiln's own files.
+    /// Links are refused, and so are other users' files: there is no reason for either among Kiln's own files.
     Refuse,
 }
 
 /// Opens a regular file. Returns it with its length in bytes.
 pub(crate) fn open(path: &Path, links: Links) -> Result<(File, u64), ReadFault> {
-    // Checked before opening, since opening a device may act on it. Checked after it too, since the path may then name
-    // another file. Without O_NONBLOCK, opening a FIFO would wait for its writer.
+    // Checked before opening, since opening a device may act on it, and after it, since the path may then name another
+    // file. Without O_NONBLOCK, opening a FIFO would wait for its writer.
     let before = match links {
         Links::Follow => path.metadata()?,
         Links::Refuse => path.symlink_metadata()?,

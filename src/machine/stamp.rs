@@ -1,10 +1,10 @@
-//! What tells a file from what it was, without reading it.
+//! Detects whether a file has changed, without reading it.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// A file's device, inode and length, and when its contents and its names last changed.
+/// A file's device, inode and length, and the times of the last change of its contents and of its metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileStamp {
     place: (u64, u64),
@@ -13,7 +13,7 @@ pub struct FileStamp {
 }
 
 impl FileStamp {
-    /// Of a file that is open, or was looked up.
+    /// The stamp of a file with this metadata.
     pub fn of(metadata: &Metadata) -> FileStamp {
         FileStamp {
             place: (metadata.dev(), metadata.ino()),
@@ -22,7 +22,7 @@ impl FileStamp {
         }
     }
 
-    /// Of the file that a path leads to. `None`: there is none that can be looked up.
+    /// The stamp of the file that a path leads to. `None` if the file cannot be looked up.
     pub fn at(path: &Path) -> Option<FileStamp> {
         path.metadata().ok().as_ref().map(FileStamp::of)
     }

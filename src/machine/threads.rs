@@ -1,5 +1,5 @@
-//! The threads that loading, writing and the reference executor share, rayon's, of which there may be fewer than
-//! processors where a limit says so.
+//! Rayon's threads, which loading, writing and the reference executor share. A limit of the system may allow fewer of
+//! them than processors.
 
 use crate::machine::files::Files;
 use crate::{Error, Result};
@@ -9,44 +9,44 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-/// What to do where no more threads can be started.
+/// The remedy if no more threads can be started.
 pub(crate) const REMEDY: &str = "raise the limit on processes (`ulimit -u`), on the tasks of its service or container \
                                  (pids.max), or on address space (`ulimit -v`)";
 
-/// Address space that a thread takes: its stack, and the arena that malloc sets aside for it.
+/// Address space of a thread: its stack, and the arena that malloc reserves for it.
 const ADDRESS_SPACE: u64 = (2 + 64) << 20;
 
-/// Starts rayon's threads unless they run: one a processor, or as many as the system grants. If it grants none, the main
-/// thread works alone.
+/// Starts rayon's threads unless they run: one per processor, or as many as the system grants. If it grants none, the
+/// main thread works alone.
 ///
-/// Whoever uses rayon in this crate calls it before. Rayon itself would panic where it cannot start every thread.
+/// Every use of rayon in this crate calls it before. Rayon itself would panic if it could not start every thread.
 ///
 /// # Errors
-/// Failed: no thread can be started, and this one is not the main one. It could end before others that need it.
+/// Failed: no thread can be started, and this one is not the main one, so that it could end before rayon's work does.
 pub(crate) fn start() -> Result<()> {
     static STARTED: OnceLock<Result<()>> = OnceLock::new();
     STARTED.get_or_init(|| build(most_threads())).clone()
 }
 
-/// Threads that the machine has use and room for.
+/// The number of threads that the machine has use and room for.
 fn most_threads() -> usize {
     let told = std::env::var_os("RAYON_NUM_THREADS").map(|told| told.to_string_lossy().into_owned());
     grantable(wanted_threads(told.as_deref(), std::thread::available_parallelism().map_or(1, usize::from)))
 }
 
-/// Of `wanted` threads, those that there is address space for.
+/// The number of `wanted` threads for which there is address space.
 fn grantable(wanted: usize) -> usize {
     let limit = getrlimit(Resource::RLIMIT_AS).map_or(RLIM_INFINITY, |(soft, _)| soft);
     match limit {
         RLIM_INFINITY => wanted,
-        // Half of what is left is for everything else.
+        // Half of the remaining address space is for everything else.
         limit => wanted.min((limit.saturating_sub(mapped_bytes()) / 2 / ADDRESS_SPACE) as usize),
     }
 }
 
-/// How many threads `RAYON_NUM_THREADS` asks for, on so many processors. As rayon has it, 0 is as many as these.
+/// The number of threads that `RAYON_NUM_THREADS` requests; by rayon's convention 0 means one per processor.
 fn wanted_threads(told: Option<&str>, processors: usize) -> usize {
-    /// More are of no use on any machine, and may take all that the system has.
+    /// More are of no use on any machine, and could exhaust the system.
     const MOST: usize = 1024;
     match told.map(str::parse::<usize>) {
         None | Some(Ok(0)) => processors,
@@ -59,7 +59,7 @@ fn wanted_threads(told: Option<&str>, processors: usize) -> usize {
     }
 }
 
-/// Cores that this process may run on. Of a core's several processors one counts: vector units are the core's.
+/// Cores that this process may run on. A core counts once for all of its processors, which share vector units.
 pub(crate) fn cores() -> usize {
     grantable(cores_in(&Files::system(), &own_processors()))
 }
@@ -77,7 +77,7 @@ fn cores_in(files: &Files, processors: &[usize]) -> usize {
         files.text(&path).map_or_else(|_| i.to_string(), |list| list.trim().to_string())
     };
     let cores: std::collections::BTreeSet<String> = processors.iter().map(core).collect();
-    // A quota of processor time may be less than the processors are.
+    // A quota of CPU time may be smaller than the number of processors.
     let most = std::thread::available_parallelism().map_or(1, usize::from);
     if cores.is_empty() { most } else { cores.len().min(most) }
 }
@@ -88,8 +88,7 @@ fn mapped_bytes() -> u64 {
     super::memory_field(&status, "VmSize").unwrap_or(0)
 }
 
-/// Builds rayon's global pool of `wanted` threads or fewer. Rayon tries only once, so the threads are there before it
-/// does.
+/// Builds rayon's global pool of `wanted` threads or fewer. Rayon tries only once, so the threads are started before.
 fn build(wanted: usize) -> Result<()> {
     let granted: Vec<WaitingThread> = (0..wanted).map_while(|_| WaitingThread::start().ok()).collect();
     let builder = match granted.len() {
@@ -106,20 +105,20 @@ fn build(wanted: usize) -> Result<()> {
     }
     let gone = |_| std::io::Error::other("the thread has ended");
     let built = builder.spawn_handler(|worker| granted[worker.index()].part.send(worker).map_err(gone)).build_global();
-    // Whoever uses this library may have built the pool before. Its threads serve as well.
+    // The library's user may have built the pool before. Its threads serve as well.
     if let Err(e) = built {
         log::debug!("rayon's threads are not started here: {e}");
     }
     Ok(())
 }
 
-/// How many threads can be started now, up to `most`. They have ended when this returns.
+/// The number of threads that can be started now, up to `most`. They have ended when this returns.
 pub(crate) fn count_startable(most: usize) -> usize {
     let started: Vec<WaitingThread> = (0..most).map_while(|_| WaitingThread::start().ok()).collect();
     let count = started.len();
     for WaitingThread { part, thread } in started {
         drop(part);
-        // It had nothing to do that could fail.
+        // The thread had no work that could fail.
         let _ = thread.join();
     }
     count
