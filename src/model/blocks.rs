@@ -1,4 +1,4 @@
-//! The quantised formats of GGUF files: rows of blocks, each with its values and what they are scaled by.
+//! The quantised formats of GGUF files: rows of blocks, each with its values and their scales.
 //!
 //! ```text
 //! Q4_0    32 values   d f16, 16 bytes of values                            w = d (q - 8)
@@ -15,9 +15,9 @@
 //! IQ4_XS 256 values   d f16, 2 bytes of high bits of s, 4 of low ones, 128 w = d (s - 32) table[q]
 //! ```
 //!
-//! Kiln runs them in a [`WeightFormat`] of the same values, in which elements and scales lie apart
-//! ([`Grouped`]), so that a kernel loads 16 bytes of elements at a time. Splitting a row into these planes loses nothing,
-//! and adds what pads a row to 16 bytes.
+//! Kiln runs them in a [`WeightFormat`] of the same values, with elements and scales stored separately ([`Grouped`]),
+//! so that a kernel loads 16 bytes of elements at a time. Splitting a row into these planes is lossless, and pads it to
+//! 16 bytes.
 
 use crate::model::format::{BadRow, WeightFormat};
 use crate::model::grouped::{Grouped, LOAD, SUPER, Scales};
@@ -25,29 +25,29 @@ use crate::model::grouped::{Grouped, LOAD, SUPER, Scales};
 /// A quantised format that only GGUF files have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BlockFormat {
-    /// 4 bits a value, one scale for 32.
+    /// 4 bits per value, one scale for 32.
     Q4_0,
-    /// 4 bits a value, one scale and one offset for 32.
+    /// 4 bits per value, one scale and one offset for 32.
     Q4_1,
-    /// 5 bits a value, one scale for 32.
+    /// 5 bits per value, one scale for 32.
     Q5_0,
-    /// 5 bits a value, one scale and one offset for 32.
+    /// 5 bits per value, one scale and one offset for 32.
     Q5_1,
-    /// 8 bits a value, one scale for 32.
+    /// 8 bits per value, one scale for 32.
     Q8_0,
-    /// 2 bits a value, a scale and a minimum for 16.
+    /// 2 bits per value, a scale and a minimum for 16.
     Q2K,
-    /// 3 bits a value, a scale for 16.
+    /// 3 bits per value, a scale for 16.
     Q3K,
-    /// 4 bits a value, a scale and a minimum for 32.
+    /// 4 bits per value, a scale and a minimum for 32.
     Q4K,
-    /// 5 bits a value, a scale and a minimum for 32.
+    /// 5 bits per value, a scale and a minimum for 32.
     Q5K,
-    /// 6 bits a value, a scale for 16.
+    /// 6 bits per value, a scale for 16.
     Q6K,
-    /// A place of 4 bits in a table a value, one scale for 32.
+    /// A 4-bit index into a table per value, one scale for 32.
     Iq4Nl,
-    /// A place of 4 bits in a table a value, a scale of 6 bits for 32.
+    /// A 4-bit index into a table per value, a scale of 6 bits for 32.
     Iq4Xs,
 }
 
@@ -86,7 +86,7 @@ impl BlockFormat {
         }
     }
 
-    /// How a matrix of it lies on a device.
+    /// The layout of its matrices on a device.
     pub const fn grouped(self) -> Grouped {
         const fn of(low: usize, high: usize, zero: u8, scales: Scales) -> Grouped {
             Grouped { low, high, zero, table: false, scales }
@@ -107,7 +107,7 @@ impl BlockFormat {
         }
     }
 
-    /// The format with the same values that a matrix has on a device.
+    /// The format of the same values that its matrices have on a device.
     pub fn kept_as(self) -> WeightFormat {
         match self {
             BlockFormat::Q4_0 => WeightFormat::Int4,
@@ -145,7 +145,7 @@ impl BlockFormat {
         }
     }
 
-    /// Where the f16 scales of a block begin that scale the others.
+    /// Byte offset in a block of the f16 scale that scales the others.
     pub fn scales_at(self) -> usize {
         match self {
             BlockFormat::Q2K => 80,
@@ -155,7 +155,7 @@ impl BlockFormat {
         }
     }
 
-    /// Whether a second f16 follows there: of what is added or subtracted.
+    /// Whether a second f16 follows that scale: the scale of offsets.
     pub fn has_offset(self) -> bool {
         matches!(self.grouped().scales, Scales::HalfOffset | Scales::SixOffset | Scales::FourOffset)
     }
@@ -165,21 +165,21 @@ impl BlockFormat {
         cols / self.block() * self.block_bytes()
     }
 
-    /// Splits a row of whole blocks into the elements and the scales of [`BlockFormat::kept_as`]: to `data` and `scales` go
-    /// the bytes that [`WeightFormat::row_bytes`] and [`WeightFormat::scale_bytes`] say.
+    /// Splits a row of whole blocks into the elements and the scales of [`BlockFormat::kept_as`]: `data` receives
+    /// [`WeightFormat::row_bytes`] bytes, and `scales` [`WeightFormat::scale_bytes`].
     ///
     /// # Errors
-    /// A scale that is not finite, or so large that a weight could be past f16's range.
+    /// A scale that is not finite, or so large that a weight could exceed f16's range.
     ///
     /// # Panics
-    /// If the three do not have the bytes of one number of blocks.
+    /// If the lengths are not those of the same number of whole blocks.
     pub fn split_row(self, blocks: &[u8], data: &mut [u8], scales: &mut [u8]) -> Result<(), BadRow> {
         let (count, format, grouped) = (blocks.len() / self.block_bytes(), self.kept_as(), self.grouped());
         let cols = count * self.block();
         assert_eq!(blocks.len(), self.row_bytes(cols), "bytes of whole blocks");
         assert_eq!([data.len(), scales.len()], [format.row_bytes(cols), format.scale_bytes(cols)], "{cols} values");
         let [first, second, small] = grouped.planes(data, cols);
-        // Of each block: its part of each plane, of the small scales, and of those beside the rows.
+        // Bytes per block of each plane, of the small scales, and of the scales beside the rows.
         let sizes = [first.len(), second.len(), small.len(), scales.len()].map(|bytes| bytes / count.max(1));
         for (i, block) in blocks.chunks_exact(self.block_bytes()).enumerate() {
             let own = |j: usize| i * sizes[j]..(i + 1) * sizes[j];
@@ -189,8 +189,8 @@ impl BlockFormat {
         format.check_row(data, scales)
     }
 
-    /// Puts the elements of a block into its bytes of the planes. Each format has a loop of its own, in which all that the format
-    /// says is known to the compiler.
+    /// Puts the elements of a block into its bytes of the planes. Each format has its own loop, for which all of its
+    /// properties are constants.
     fn split_block(self, block: &[u8], first: &mut [u8], second: &mut [u8]) {
         macro_rules! each {
             ($($format:ident)*) => {
@@ -212,8 +212,7 @@ impl BlockFormat {
     /// The elements of the `load`-th 32 values of a block, each in a byte of a word.
     #[inline(always)]
     fn elements(self, block: &[u8], load: usize) -> [u32; LOAD / 4] {
-        // Loops over words, since closures over arrays are not always inlined.
-        // Of 32 bytes, some bits of each.
+        // Loops over words, since closures over arrays are not always inlined. `bits`: some bits of each of 32 bytes.
         let bits = |at: usize, shift: usize, mask: u32| -> [u32; 8] {
             let mut q = words::<8>(&block[at..]);
             for word in &mut q {
@@ -221,7 +220,7 @@ impl BlockFormat {
             }
             q
         };
-        // 16 bytes, values 0 to 15 in their low halves.
+        // 16 bytes, with values 0 to 15 in their low halves.
         let halves = |at: usize| -> [u32; 8] {
             let (w, mut q) = (words::<4>(&block[at..]), [0; 8]);
             for i in 0..4 {
@@ -230,7 +229,7 @@ impl BlockFormat {
             }
             q
         };
-        // A bit of each value in a word: four of them become the lowest bits of four bytes.
+        // A word with one bit of each value: four bits become bit 4 of four bytes.
         let with_word = |at: usize, mut q: [u32; 8]| -> [u32; 8] {
             let [word] = words(&block[at..]);
             for (i, q) in q.iter_mut().enumerate() {
@@ -287,7 +286,7 @@ impl BlockFormat {
                 }
                 small.chunks_exact_mut(4).zip(words).for_each(|(o, word)| o.copy_from_slice(&word.to_le_bytes()));
             }
-            // As they are.
+            // The scales are copied unchanged.
             _ => {
                 beside.copy_from_slice(&block[at..at + beside.len()]);
                 let from = if self == BlockFormat::Q6K { 192 } else { 0 };
@@ -297,10 +296,10 @@ impl BlockFormat {
     }
 }
 
-/// A word of four bytes that are 1.
+/// A word of four bytes, each 1.
 const ONES: u32 = 0x0101_0101;
 
-/// The first words of some bytes.
+/// The first `N` words of some bytes.
 #[inline(always)]
 fn words<const N: usize>(bytes: &[u8]) -> [u32; N] {
     let (bytes, mut words) = (&bytes[..4 * N], [0; N]);
@@ -310,8 +309,9 @@ fn words<const N: usize>(bytes: &[u8]) -> [u32; N] {
     words
 }
 
-/// The scale and the minimum of the 32 values with index `i` in a file, 6 bits each. The first four have the low 6 bits of
-/// a byte each; of the others the low 4 bits are in the last four bytes, and the high 2 in what is left of the first eight.
+/// The scale and the minimum of the 32 values with index `i` in a file, 6 bits each. Of the first four, each has its
+/// low 6 bits in a byte; of the others, the low 4 bits are in the last four bytes, and the high 2 in the spare bits of
+/// the first eight.
 fn q4_k_scale(packed: &[u8], i: usize) -> (u8, u8) {
     match i {
         0..4 => (packed[i] & 63, packed[i + 4] & 63),
@@ -335,7 +335,7 @@ mod tests {
     use crate::model::checkpoint::gguf::GgmlType;
     use half::f16;
 
-    /// A row's values by way of the planes.
+    /// A row's values, decoded from the planes.
     fn decode(format: BlockFormat, blocks: &[u8]) -> Vec<f32> {
         let cols = blocks.len() / format.block_bytes() * format.block();
         let kept = format.kept_as();
@@ -346,7 +346,7 @@ mod tests {
         out
     }
 
-    /// A block in which each value is told apart by its place.
+    /// A block in which each value identifies its place.
     #[test]
     fn each_value_is_found_in_its_place() {
         let one = f16::from_f32(1.0).to_le_bytes();
@@ -355,7 +355,7 @@ mod tests {
         let values = decode(BlockFormat::Q4_0, &block);
         assert_eq!((values[5], values[16 + 5], values[0]), (7.0, -7.0, 0.0));
 
-        // Value 21 alone has its high bit.
+        // Only value 21 has its high bit set.
         let block = [&one[..], &(1u32 << 21).to_le_bytes(), &[0x30; 16]].concat();
         let values = decode(BlockFormat::Q5_0, &[&block[..], &block, &block, &block].concat());
         let wanted: Vec<f32> = (0..32)
@@ -398,7 +398,7 @@ mod tests {
         assert_eq!((values[199], values[198]), (12.0 * 15.0, 12.0 * -32.0));
     }
 
-    /// A row of several blocks is each of them by itself.
+    /// A row of several blocks equals the blocks one by one.
     #[test]
     fn blocks_do_not_depend_on_their_place_in_a_row() {
         let mut state = 1u32;
@@ -418,7 +418,7 @@ mod tests {
             }
             let alone = |block: &[u8]| decode(format, &block.repeat(4))[..format.block()].to_vec();
             let apart: Vec<f32> = blocks.chunks_exact(format.block_bytes()).flat_map(alone).collect();
-            // Only what is added can leave no weight below zero.
+            // Only with an added offset can every weight be nonnegative.
             let is_added = format.grouped().scales == Scales::HalfOffset;
             assert!(apart.iter().any(|w| *w > 1.0) && (is_added || apart.iter().any(|w| *w < -1.0)), "{format:?}");
             assert_eq!(decode(format, &blocks), apart, "{format:?}");
@@ -432,7 +432,7 @@ mod tests {
             let of_name = (0..64).filter_map(GgmlType::of).find(|t| t.name == name).unwrap();
             assert_eq!((format.block(), format.block_bytes()), (of_name.block, of_name.block_bytes), "{name}");
             assert_eq!(format.row_bytes(1024), 1024 / format.block() * format.block_bytes());
-            // On a device it takes the bytes of the file, rows padded to 16.
+            // On a device it takes the bytes of the file, with rows padded to 16.
             for cols in [1024, 5376] {
                 let (device, file) = (format.kept_as().matrix_bytes(3, cols), 3 * format.row_bytes(cols) as u64);
                 assert!((file..file + 3 * 16).contains(&device), "{name}: {device} bytes of {file}");

@@ -1,5 +1,5 @@
-//! Bundles: a model in a directory with a manifest, which has the model's name and each file's length and sum; and links to
-//! them, which are turned to another bundle at once, and back where that one does not answer.
+//! Bundles: a model in a directory with a manifest, which has the model's name and each file's length and checksum; and
+//! symbolic links to bundles, which are switched atomically, and back if the new bundle's server does not answer.
 
 use crate::machine::partial::parent_of;
 use crate::machine::regular::{self, Links};
@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 
 /// The manifest's name.
 pub const MANIFEST: &str = "kiln-bundle.json";
-/// The form of manifests that this version reads and writes.
+/// The version of the manifest format that this build reads and writes.
 const FORM: u32 = 1;
 /// Most bytes of a manifest.
 const MOST_BYTES: u64 = 1 << 20;
 /// Bytes of a file that are read at a time.
 pub(crate) const PIECE: usize = 4 << 20;
 
-/// What a bundle is.
+/// A bundle's manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// [`FORM`].
@@ -38,20 +38,20 @@ pub struct Entry {
     pub file: String,
     /// Its length.
     pub bytes: u64,
-    /// Its sum, in hexadecimal digits.
+    /// Its SHA-256, in hexadecimal digits.
     pub sha256: String,
 }
 
 impl Manifest {
-    /// That of the model `name` in these files.
+    /// A manifest of the model `name` in these files.
     pub fn new(name: String, files: Vec<Entry>) -> Manifest {
         Manifest { kiln_bundle: FORM, name, files }
     }
 
-    /// Reads a directory's. `None`: it has none.
+    /// Reads a directory's manifest. `None` if it has none.
     ///
     /// # Errors
-    /// Input: it is damaged, or of another form.
+    /// Input: the manifest is damaged, or of another version.
     pub fn read(directory: &Path) -> Result<Option<Manifest>> {
         let path = directory.join(MANIFEST);
         let bytes = match regular::read(&path, Links::Follow, MOST_BYTES) {
@@ -72,10 +72,10 @@ impl Manifest {
         }
     }
 
-    /// Reads a directory's, and all that it names: each file has its length and its sum, and there are no others.
+    /// Reads a directory's manifest and checks every file's length and checksum, and that there are no other files.
     ///
     /// # Errors
-    /// Input: there is no manifest, or something is not as it says. Interrupted: `cancel` is set.
+    /// Input: there is no manifest, or the files differ from it. Interrupted: `cancel` is set.
     pub fn verify(directory: &Path, cancel: &Cancel) -> Result<Manifest> {
         let place = directory.display();
         let Some(manifest) = Manifest::read(directory)? else {
@@ -118,22 +118,22 @@ fn damaged(path: &Path, why: &dyn std::fmt::Display) -> Error {
     Error::input(format!("{} is no manifest of a bundle: {why}", path.display()), "copy the bundle anew")
 }
 
-/// A sum in hexadecimal digits.
+/// A checksum in hexadecimal digits.
 pub(crate) fn hex(sum: Sha256) -> String {
     sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Where the link before it is kept.
+/// The path at which a link's previous target is kept.
 fn previous_of(link: &Path) -> PathBuf {
     let mut name = OsString::from(link);
     name.push(".previous");
     name.into()
 }
 
-/// Where a link leads; `None` where there is nothing.
+/// The target of a link; `None` if nothing exists there.
 ///
 /// # Errors
-/// Input: there is something else.
+/// Input: the path is not a link.
 fn target_of(link: &Path) -> Result<Option<PathBuf>> {
     match link.read_link() {
         Ok(target) => Ok(Some(target)),
@@ -145,7 +145,7 @@ fn target_of(link: &Path) -> Result<Option<PathBuf>> {
     }
 }
 
-/// Makes `link` lead to `target`, at once: whoever follows it finds the old one or the new one.
+/// Makes `link` lead to `target`, atomically: a reader finds the old target or the new one.
 fn turn(link: &Path, target: &Path) -> Result<()> {
     let mut name = OsString::from(link);
     name.push(format!(".new-{}", std::process::id()));
@@ -154,14 +154,14 @@ fn turn(link: &Path, target: &Path) -> Result<()> {
     symlink(target, &new).and_then(|()| std::fs::rename(&new, link)).map_err(|e| Error::unwritable(link, &e))
 }
 
-/// Makes `link` lead to the bundle at `directory`, and keeps where it led as `LINK.previous`. Returns where that leads then; one
-/// that leads there already changes nothing.
+/// Makes `link` lead to the bundle at `directory`, and keeps the old target as `LINK.previous`. Returns the target of
+/// `LINK.previous`. If the link already leads there, nothing changes.
 ///
 /// # Errors
-/// Input: there is something else at `link`. Failed: it cannot be written.
+/// Input: `link` is not a link. Failed: the link cannot be written.
 pub fn use_bundle(directory: &Path, link: &Path) -> Result<Option<PathBuf>> {
-    // A link is no bundle: named as one, such as LINK.previous, it stands for where it leads. A path that ends with a slash is
-    // what the link leads to.
+    // A link such as LINK.previous stands for its target. A path with a trailing slash also names the target, so
+    // slashes are removed.
     let directory = directory.canonicalize().map_err(|e| Error::unreadable(directory, &e))?;
     let link = &link.components().collect::<PathBuf>();
     let folder = parent_of(link).canonicalize().map_err(|e| Error::unreadable(parent_of(link), &e))?;
@@ -169,7 +169,7 @@ pub fn use_bundle(directory: &Path, link: &Path) -> Result<Option<PathBuf>> {
         let cause = format!("{} lies in the bundle itself", link.display());
         return Err(Error::input(cause, "name a link in another folder"));
     }
-    // Beside it, the link holds wherever both are moved.
+    // A relative target, so that link and bundle can be moved together.
     let target = directory.strip_prefix(&folder).map_or(directory.as_path(), |beside| beside);
     let old = target_of(link)?;
     if old.as_deref() == Some(target) {
@@ -182,11 +182,11 @@ pub fn use_bundle(directory: &Path, link: &Path) -> Result<Option<PathBuf>> {
     Ok(old)
 }
 
-/// Makes `link` lead away from `bad` to where it led before. Returns where it leads; `None` where no link before it is kept. Where
-/// somebody has turned it from `bad` meanwhile it stays.
+/// Switches `link` from `bad` back to its previous target. Returns its target; `None` if no previous target is kept. A
+/// link that no longer leads to `bad` stays unchanged.
 ///
 /// # Errors
-/// Failed: it cannot be written.
+/// Failed: the link cannot be written.
 pub fn roll_back(link: &Path, bad: &Path) -> Result<Option<PathBuf>> {
     let previous = previous_of(link);
     let Ok(now) = link.read_link() else { return Ok(None) };
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(roll_back(&link, Path::new("c")).unwrap(), Some("b".into()), "somebody has turned it from there");
         assert_eq!((roll_back(&link, Path::new("b")).unwrap(), leads()), (Some("a".into()), "a".into()));
         assert_eq!(roll_back(&link, Path::new("a")).unwrap(), None);
-        // By the link before it, and named as shells complete them.
+        // By the previous link, and named with slashes, as shells complete them.
         use_bundle(&at("b/"), &at("current/")).unwrap();
         assert_eq!(use_bundle(&at("current.previous"), &link).unwrap(), Some("b".into()));
         assert_eq!((leads(), previous_of(&link).read_link().unwrap()), ("a".into(), "b".into()));

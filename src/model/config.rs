@@ -1,8 +1,8 @@
-//! config.json ⇄ [`Shape`]. A config is not trusted. Three spellings are in use, keys may be left out where
-//! transformers has a default, and every number is checked before it is used.
-//! The spellings: flat 5.x (`rope_parameters`, `layer_types`), flat 4.x (`rope_theta`, `rope_local_base_freq`,
-//! `rope_scaling`, `sliding_window_pattern`), and nested (`text_config` inside a `Gemma3ForConditionalGeneration`).
-//! Defaults are `Gemma3TextConfig`'s of transformers 5.23.0.
+//! config.json ⇄ [`Shape`]. A config is not trusted. Three spellings are in use, keys with a default in transformers
+//! may be missing, and every number is checked before it is used. The spellings: flat 5.x (`rope_parameters`,
+//! `layer_types`), flat 4.x (`rope_theta`, `rope_local_base_freq`, `rope_scaling`, `sliding_window_pattern`), and
+//! nested (`text_config` inside a `Gemma3ForConditionalGeneration`). Defaults are `Gemma3TextConfig`'s of transformers
+//! 5.23.0.
 
 mod keys;
 mod quantization;
@@ -36,13 +36,13 @@ pub(crate) mod limit {
 /// a reply; for Gemma 3 -it, both together give 1 and 106.
 ///
 /// # Errors
-/// [`Error::Input`] naming the key, its value and what is wanted: not JSON, another architecture, a size that no Gemma
+/// [`Error::Input`] with the key, its value and the expected one: not JSON, another architecture, a size that no Gemma
 /// 3 can have, or an unsupported feature that changes the forward pass.
 pub fn parse(config: &str, generation: Option<&str>) -> Result<Shape> {
     parse_model(config, generation).map(|(shape, _)| shape)
 }
 
-/// As [`parse`], with how another program has quantised the matrices.
+/// [`parse`] that also returns another program's quantisation of the matrices.
 ///
 /// # Errors
 /// As [`parse`].
@@ -120,7 +120,7 @@ pub fn to_json(shape: &Shape) -> String {
     format!("{config:#}\n")
 }
 
-/// An f32 as the shortest decimal number that reads back to it; a whole number without a fraction.
+/// An f32 as the shortest decimal number that reads back to it; whole numbers without a fraction.
 fn number(x: f32) -> Value {
     if x.fract() == 0.0 && x.abs() < 1e9 {
         return json!(x as i64);
@@ -235,10 +235,10 @@ pub(crate) struct ShapeKeys {
     pub(crate) bos: &'static str,
 }
 
-/// Checks what single values cannot show: divisibility, and that the vocabulary has the first token.
+/// Checks relations between values: divisibility, and that the vocabulary has the first token.
 ///
 /// # Errors
-/// Says which key is wrong.
+/// The wrong key and its fault.
 pub(crate) fn check_shape(shape: &Shape, keys: &ShapeKeys) -> std::result::Result<(), String> {
     for (key, size) in [(keys.hidden, shape.hidden), (keys.ffn, shape.ffn)] {
         if size % 8 != 0 {
@@ -318,7 +318,7 @@ impl RopeConfig {
                 }
             }
         }
-        // As in transformers 5: a 4.x rope_scaling beside rope_parameters decides for the global layers.
+        // As in transformers 5: a 4.x rope_scaling beside rope_parameters applies to the global layers.
         if let Some(scaling) = text.object("rope_scaling")? {
             rope.factor_global = scaling.rope_factor()?;
         }

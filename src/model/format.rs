@@ -1,10 +1,10 @@
 //! Weight formats. Besides the kernels, only this module knows a format: the bytes of a row on a device and in a file,
 //! how a row of f32 is encoded and decoded, and the format's word on the command line.
 //!
-//! A type of GGUF files with scales of groups is data: a variant and its description in src/model/blocks.rs, and where it keeps
-//! scales in a new way, that way in src/model/grouped.rs and shaders/weights.glsl. Any other format needs a variant here and in
-//! `rows`, and kernels: how shaders widen it (shaders/weights.glsl), modules in src/lower/kernels/table.rs, and which of them read
-//! it (src/lower/arithmetic.rs).
+//! A type of GGUF files with scales of groups is data: a variant and its description in src/model/blocks.rs, and for a
+//! new layout of scales, that layout in src/model/grouped.rs and shaders/weights.glsl. Any other format needs a variant
+//! here and in `rows`, and kernels: its widening in shaders/weights.glsl, modules in src/lower/kernels/table.rs, and
+//! their use in src/lower/arithmetic.rs.
 
 mod quantize;
 mod rows;
@@ -25,8 +25,8 @@ use crate::{Error, Result};
 /// the rows and without padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WeightFormat {
-    /// i8 per element, one f32 scale per row: `w = q * scale`, q in -128..=127. Kiln makes -127..=127; llm-compressor
-    /// makes -128 too.
+    /// i8 per element, one f32 scale per row: `w = q * scale`, q in -128..=127. Kiln writes -127..=127; llm-compressor
+    /// also writes -128.
     Int8,
     /// 4 bits per element, one f16 scale per group of [`WeightFormat::GROUP`]: `w = scale * (q - 8)`, q in 0..=15. A
     /// group is 16 bytes: element j in the low half of byte j, element 16 + j in its high half. Only for rows of whole
@@ -34,7 +34,7 @@ pub enum WeightFormat {
     Int4,
     /// bfloat16 per element, no scale.
     Bf16,
-    /// A quantised type of GGUF files other than Q4_0, which is INT4: as [`BlockFormat::grouped`] describes it.
+    /// A quantised type of GGUF files other than Q4_0, which is INT4, in the layout of [`BlockFormat::grouped`].
     Blocks(BlockFormat),
 }
 
@@ -62,7 +62,7 @@ impl SourceFormat {
         }
     }
 
-    /// Whether making it lost precision.
+    /// Whether its quantisation lost precision.
     pub fn is_quantized(self) -> bool {
         match self {
             SourceFormat::F16 | SourceFormat::F32 => false,
@@ -72,10 +72,10 @@ impl SourceFormat {
     }
 }
 
-/// What is wrong with a row. Completes the sentence "the tensor holds …": `the value NaN`.
+/// The fault of a row. Completes the sentence "the tensor holds …": `the value NaN`.
 pub type BadRow = String;
 
-/// Names, sizes and what can be made from what.
+/// Names, sizes, and possible conversions.
 impl WeightFormat {
     /// Every format.
     pub const ALL: [WeightFormat; 14] = [
@@ -95,7 +95,8 @@ impl WeightFormat {
         WeightFormat::Blocks(BlockFormat::Iq4Xs),
     ];
 
-    /// Those that Kiln makes of other weights, and that can be asked for. The others are what GGUF files have.
+    /// The formats that Kiln converts other weights to, and that the user can request. The others only come from GGUF
+    /// files.
     pub const MADE: [WeightFormat; 3] = [WeightFormat::Int8, WeightFormat::Int4, WeightFormat::Bf16];
 
     /// In every format, a row's padded length is a multiple of this many elements.
@@ -104,7 +105,7 @@ impl WeightFormat {
     /// Elements that share a scale in [`WeightFormat::Int4`].
     pub const GROUP: usize = LOAD;
 
-    /// How the rows of a format with scales of groups lie; `None` for the others.
+    /// The layout of a format with scales of groups; `None` for other formats.
     pub fn grouped(self) -> Option<Grouped> {
         match self {
             WeightFormat::Int4 => Some(BlockFormat::Q4_0.grouped()),
@@ -113,7 +114,7 @@ impl WeightFormat {
         }
     }
 
-    /// Its name, which for [`WeightFormat::MADE`] is its word on the command line: `int8`, `int4`, `bf16`, `q4_k`.
+    /// Its name. For [`WeightFormat::MADE`] it is the word on the command line: `int8`, `int4`, `bf16`, `q4_k`.
     pub fn name(self) -> &'static str {
         match self {
             WeightFormat::Int8 => "int8",
@@ -161,7 +162,7 @@ impl WeightFormat {
         }
     }
 
-    /// Elements in what kernels load at a time: 16 bytes, or a load of a format with scales of groups ([`LOAD`]).
+    /// Elements that kernels load at a time: 16 bytes, or a load of a format with scales of groups ([`LOAD`]).
     pub fn per_load(self) -> usize {
         match self {
             WeightFormat::Bf16 => 8,
@@ -184,7 +185,7 @@ impl WeightFormat {
         rows as u64 * (self.row_bytes(cols) + self.scale_bytes(cols)) as u64
     }
 
-    /// Whether making it from floating-point weights loses more precision than a float's rounding.
+    /// Whether conversion from floating-point weights loses more precision than a float's rounding.
     pub fn is_quantized(self) -> bool {
         self != WeightFormat::Bf16
     }
@@ -194,27 +195,27 @@ impl WeightFormat {
         (8 * self.size()) as f64 / f64::from(1 << 16)
     }
 
-    /// Bytes of a long row: what orders the formats by size.
+    /// Bytes of a long row, by which formats are ordered.
     fn size(self) -> u64 {
         self.matrix_bytes(1, 1 << 16)
     }
 
-    /// The next smaller format, to save memory; `None` for what a GGUF file has, of which no other is made.
+    /// The next smaller format, to save memory; `None` for a GGUF file's types, which are not converted.
     pub fn smaller(self) -> Option<WeightFormat> {
         let made = Self::MADE.into_iter().filter(|format| format.size() < self.size());
         made.max_by_key(|format| format.size()).filter(|_| Self::MADE.contains(&self))
     }
 
-    /// Whether rows of `cols` elements can be kept in it.
+    /// Whether rows of `cols` elements can be stored in it.
     pub fn holds(self, cols: usize) -> bool {
         self.grouped().is_none_or(|grouped| grouped.holds(cols))
     }
 
-    /// The format of a matrix where this one is asked for. `stored` is the matrix's format in its files, if there are any.
+    /// The format of a matrix if this one is requested. `stored` is the matrix's format in its files, if there are any.
     ///
-    /// With INT4, the embedding and the head are INT8, and so is a matrix whose rows are not whole groups. What a file has
-    /// in a smaller quantised format stays as it is: widening it would only take memory. What a GGUF file has in a quantised
-    /// type always stays: another format would lose some of it.
+    /// With INT4, the embedding and the head are INT8, and so is a matrix whose rows are not whole groups. A matrix
+    /// that the file has in a smaller quantised format keeps it: a wider one would only take memory. A matrix in a
+    /// quantised type of a GGUF file always keeps it: another format would lose precision.
     pub fn of_matrix(self, id: TensorId, shape: &Shape, stored: Option<SourceFormat>) -> WeightFormat {
         let is_table = matches!(id, TensorId::Embedding | TensorId::Head);
         let format = match self {
@@ -228,7 +229,7 @@ impl WeightFormat {
         }
     }
 
-    /// Says which of a layer's matrices this format cannot hold; `None` if it holds all.
+    /// Names a layer's matrices that this format cannot hold; `None` if it holds all.
     pub fn exceptions(self, shape: &Shape) -> Option<String> {
         let dims = |role: Role| TensorId::Layer(0, role).dims(shape);
         let matrices = Role::ALL.into_iter().filter(|&role| !TensorId::Layer(0, role).is_vector());
@@ -240,11 +241,11 @@ impl WeightFormat {
         })
     }
 
-    /// Refuses to make this format from `source`. `what` is the subject of the message.
+    /// Checks that `source` can be converted to this format. `what` is the subject of the message.
     ///
     /// # Errors
     /// [`Error::Input`]: the source is quantised and this format is not, so it would take more memory for the same
-    /// weights. Or it is a GGUF file's quantised type, which is kept in another format.
+    /// weights. Or it is a GGUF file's quantised type, which keeps its own format.
     pub fn check_source(self, source: SourceFormat, what: impl FnOnce() -> String) -> Result<()> {
         if let SourceFormat::Blocks(blocks) = source {
             if self == blocks.kept_as() {
@@ -302,7 +303,7 @@ impl WeightFormat {
 mod tests {
     use super::*;
 
-    /// Checks each description's promise, so that it holds for a new format too.
+    /// Checks each description's promise, also for formats that are added later.
     #[test]
     fn every_format_keeps_its_promises() {
         let cols = 72;
@@ -326,7 +327,7 @@ mod tests {
             let mut decoded = vec![0.0; cols];
             format.decode_row(&data, &scales, &mut decoded);
             let error = row.iter().zip(&decoded).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-            // Half a step: of INT4 an eighth of the largest value.
+            // Half a step: for INT4 an eighth of the largest value.
             let bound = if format == WeightFormat::Int4 { 0.65 / 16.0 } else { 0.01 };
             assert!(error < bound, "{format:?}: {error}");
         }
@@ -351,7 +352,7 @@ mod tests {
         }
     }
 
-    /// Whatever is asked for, also of the embedding.
+    /// Whatever format is requested, also for the embedding.
     #[test]
     fn a_gguf_files_quantised_types_stay() {
         let shape = crate::model::presets::preset("27b").unwrap();

@@ -1,4 +1,4 @@
-//! Formats with a scale for each few weights of a row, as data: how many bits a weight has, and how scales are kept. The
+//! Formats with a scale for each few weights of a row, as data: the bits of a weight, and the layout of scales. The
 //! kernels are specialised by this description (shaders/weights.glsl), and the reference decodes by it.
 //!
 //! On a device a row of weights is cut into loads of [`LOAD`] weights, whose bits lie in planes:
@@ -6,7 +6,7 @@
 //! ```text
 //! first plane    16 bytes a load of 4 bits, 8 of 2; of 8 bits, the bytes of weights 0 to 15
 //! second plane   8 bytes a load of 2 high bits, 4 of 1; of 8 bits, the bytes of weights 16 to 31
-//! small scales   of each 16 weights, where those are no scale of 32: 16 or 12 bytes for each SUPER
+//! small scales  of each 16 weights, in formats that have them: 16 or 12 bytes for each SUPER
 //! zeros          up to a multiple of 16 bytes
 //! ```
 //!
@@ -28,11 +28,11 @@ pub const LOAD: usize = 32;
 pub const SUPER: usize = 256;
 /// Loads of [`SUPER`] weights.
 const LOADS: usize = SUPER / LOAD;
-/// What the elements of a format with a table stand for (IQ4_NL's and IQ4_XS's).
+/// The values of the elements of a format with a table (IQ4_NL's and IQ4_XS's).
 pub const VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-/// How weights `q` are scaled. `z` is the element that means zero; with a table, `q - z` is the table's value. Beside each
-/// kind: its bytes, and where they lie. The value is the SCALES constant of the kernels.
+/// The scaling of elements `q`. `z` is the element that stands for zero; with a table, `q - z` is the table's value.
+/// Each kind gives its formula, its bytes and their place. The value is the SCALES constant of the kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scales {
     /// `d (q - z)`: d f16 for each 32, beside the rows.
@@ -61,7 +61,7 @@ impl Scales {
         self.whole() == SUPER
     }
 
-    /// Bytes of a row of `loads` loads beside the rows.
+    /// Bytes of the scales beside the rows, for a row of `loads` loads.
     fn beside(self, loads: usize) -> usize {
         let supers = loads.div_ceil(LOADS);
         match self {
@@ -83,7 +83,7 @@ impl Scales {
         }
     }
 
-    /// Weights that share a scale of their own, and weights that rows are whole numbers of.
+    /// The weights of the largest group with a scale. Rows are whole multiples of it.
     fn whole(self) -> usize {
         match self {
             Scales::Half | Scales::HalfOffset => LOAD,
@@ -104,15 +104,15 @@ pub struct Grouped {
     pub low: usize,
     /// Its high bits, in the second plane: 0, 1 or 2.
     pub high: usize,
-    /// The element that means zero; 0 where an offset is subtracted.
+    /// The element that stands for zero; 0 if an offset is subtracted.
     pub zero: u8,
-    /// Whether the elements are places in [`VALUES`].
+    /// Whether the elements are indices into [`VALUES`].
     pub table: bool,
-    /// How they are scaled.
+    /// The kind of scales.
     pub scales: Scales,
 }
 
-/// What the weights of a block are scaled by: `d s q - m n`, where `q` counts from the element that means zero.
+/// The scales of a block's weights: `d s q - m n`, where `q` counts from the element that stands for zero.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ScaleParts {
     /// The scale of scales.
@@ -126,7 +126,7 @@ pub(crate) struct ScaleParts {
 }
 
 impl ScaleParts {
-    /// What a weight is multiplied by, and what is then subtracted.
+    /// The factor of a weight, and the offset that is then subtracted.
     pub(crate) fn factors(self) -> (f32, f32) {
         (self.d.to_f32() * f32::from(self.s), self.m.to_f32() * f32::from(self.n))
     }
@@ -158,7 +158,7 @@ impl Grouped {
         self.scales.beside(cols.div_ceil(LOAD))
     }
 
-    /// Whether rows of `cols` weights can be kept in it.
+    /// Whether rows of `cols` weights can be stored in it.
     pub fn holds(self, cols: usize) -> bool {
         cols.is_multiple_of(self.scales.whole())
     }
@@ -173,8 +173,8 @@ impl Grouped {
         [first, second, small]
     }
 
-    /// Puts the elements of a load into its bytes of the planes. Four elements are a word, each in a byte, so that shifts and
-    /// masks move four at a time: files have tens of billions of them.
+    /// Puts the elements of a load into its bytes of the planes. A word has four elements, each in a byte, so that
+    /// shifts and masks move four at a time: files have tens of billions of elements.
     #[inline(always)]
     pub fn put(self, q: [u32; LOAD / 4], first: &mut [u8], second: &mut [u8]) {
         let (block0, block1) = ([q[0], q[1], q[2], q[3]], [q[4], q[5], q[6], q[7]]);
@@ -225,7 +225,7 @@ impl Grouped {
         }
     }
 
-    /// The weights of a load before they are scaled, from where it begins in the planes.
+    /// The unscaled weights of a load, given its bytes in the planes.
     pub(crate) fn values(self, first: &[u8], second: &[u8]) -> [f32; LOAD] {
         // Loops over arrays, which become vectors.
         let pairs = |plane: &[u8]| -> [u8; LOAD] {
@@ -272,12 +272,12 @@ impl Grouped {
         values
     }
 
-    /// What the weights of both blocks of a load are multiplied by, and what is then subtracted.
+    /// The factors of both blocks of a load, and the offsets that are then subtracted.
     fn factors(self, scales: &[u8], small: &[u8], load: usize) -> [(f32, f32); 2] {
         self.scale_parts(scales, small, load).map(ScaleParts::factors)
     }
 
-    /// The scales of both blocks of a load, as they are kept. `scales` and `small` are the row's.
+    /// The stored scales of both blocks of a load. `scales` and `small` are the row's.
     pub(crate) fn scale_parts(self, scales: &[u8], small: &[u8], load: usize) -> [ScaleParts; 2] {
         let (of_super, i) = (load / LOADS, load % LOADS);
         let record = match self.scales {
@@ -314,7 +314,7 @@ impl Grouped {
         }
     }
 
-    /// The largest magnitude that a weight may have with the scales of each record of a row, or NaN.
+    /// For the scales of each record of a row, the largest magnitude of a weight, or NaN.
     pub fn bounds(self, scales: &[u8]) -> impl Iterator<Item = f32> + '_ {
         let elements = match (self.table, self.low) {
             (true, _) => 127.0,
@@ -337,7 +337,7 @@ impl Grouped {
     }
 }
 
-/// Bits `at` and `at + 1` of a block's elements, as a plane of 2 bits has them.
+/// Bits `at` and `at + 1` of a block's elements, in the layout of a plane of 2 bits.
 #[inline(always)]
 fn pairs(block: [u32; 4], at: usize) -> u32 {
     let mut bits = 0;

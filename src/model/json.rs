@@ -1,5 +1,5 @@
-//! Parses JSON that is not trusted. serde_json keeps the last of two values with the same name; which one the writer
-//! meant is unknown, so here a doubled name is an error.
+//! Parses untrusted JSON. serde_json keeps the last of two values with the same name; since the writer's intention is
+//! unknown, a doubled name is an error here.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -11,7 +11,7 @@ use serde_json::{Map, Number, Value};
 use crate::display::quote;
 use crate::model::config::limit;
 
-/// Most values, or names of objects, of a text: each takes many times what the text says of it. A tokenizer has a name for
+/// Most values, or names of objects, of a text: each needs many times its text in memory. A tokenizer has a name for
 /// each token, and Gemma 3's 300,000 in all.
 const MOST: usize = 2 * limit::VOCAB;
 
@@ -26,7 +26,7 @@ pub(crate) fn parse(text: &[u8]) -> serde_json::Result<Value> {
     Ok(value)
 }
 
-/// Checks what [`parse`] checks and keeps no value, for large files that are then parsed in another way.
+/// Makes the checks of [`parse`] without building values, for large files that are then parsed in another way.
 ///
 /// # Errors
 /// As [`parse`].
@@ -46,7 +46,7 @@ fn doubled<E: Error>(name: &str) -> E {
     E::custom(format_args!("{} is there twice", quote(name)))
 }
 
-/// Reads a value whose objects have each name once, for the names alone.
+/// Visits a value whose objects have each name once, and keeps only the names.
 #[derive(Clone, Copy)]
 struct UniqueNames<'c> {
     left: &'c Cell<usize>,
@@ -207,7 +207,7 @@ mod tests {
         assert!(parse("[".repeat(100_000).as_bytes()).is_err());
     }
 
-    /// Each took some thirty times the bytes of the text.
+    /// Regression: each took some thirty times the bytes of the text.
     #[test]
     fn as_many_values_and_names_as_no_model_has_are_refused() {
         let list = format!("[{}0]", "0,".repeat(MOST));

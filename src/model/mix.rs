@@ -1,9 +1,9 @@
-//! The mixes of types that GGUF files have: which type llama.cpp's quantiser gives each tensor, so that a file's size and speed
-//! are known before there is one.
+//! The mixes of types in GGUF files: the type that llama.cpp's quantiser gives each tensor, to predict a file's size
+//! and speed.
 //!
-//! Source: `llama_tensor_get_type_impl` and `tensor_type_fallback` of llama.cpp (007dbbf), without an importance matrix. The
-//! mixes that llama.cpp does not have, `q2_k_l`, `q3_k_xl`, `q4_k_l`, `q5_k_l` and `q6_k_l`, are publishers': another mix with the
-//! embedding in Q8_0.
+//! Source: `llama_tensor_get_type_impl` and `tensor_type_fallback` of llama.cpp (007dbbf), without an importance
+//! matrix. The mixes `q2_k_l`, `q3_k_xl`, `q4_k_l`, `q5_k_l` and `q6_k_l` are not llama.cpp's but publishers': another
+//! mix with the embedding in Q8_0.
 
 use crate::model::format::SourceFormat;
 use crate::model::shape::Shape;
@@ -14,7 +14,7 @@ use BlockFormat::*;
 
 /// Bytes of a file beside its tensors: Gemma 3's tokens, with their scores and kinds, and the padding of tensors.
 const BESIDE: u64 = 6_550_000;
-/// Query heads that share a key and a value head, from which on some mixes spend more on values.
+/// Fewest query heads per KV head for which some mixes spend more bits on values.
 const MANY_QUERIES: usize = 4;
 
 /// A mix by its name.
@@ -22,14 +22,14 @@ const MANY_QUERIES: usize = 4;
 pub struct FileMix {
     /// Its name: `q4_k_m`.
     pub name: &'static str,
-    /// The type of what no rule is for.
+    /// The type of matrices without a rule.
     base: SourceFormat,
     rules: &'static [Rule],
-    /// Whether the embedding is in Q8_0 whatever the base is.
+    /// Whether the embedding is in Q8_0, independent of the base.
     wide_table: bool,
 }
 
-/// The type of some matrices of a layer. Of several that hold the first is taken.
+/// The type of some matrices of a layer. The first rule that applies is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Rule {
     role: Role,
@@ -37,17 +37,17 @@ struct Rule {
     of: BlockFormat,
 }
 
-/// In which layers a rule holds.
+/// The layers to which a rule applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum When {
     Always,
-    /// The first so many.
+    /// The first layers, by number.
     First(usize),
-    /// The first of so many parts.
+    /// The first part, when the layers are divided into so many.
     Part(usize),
     /// The first eighth, the last, and each third between them.
     Spread,
-    /// All, of a model whose key heads have many query heads.
+    /// All, in a model with many query heads per KV head.
     ManyQueries,
 }
 
@@ -126,7 +126,7 @@ impl FileMix {
         FileMix { name: "f16", base: SourceFormat::F16, rules: &[], wide_table: false },
     ];
 
-    /// Names that mean another mix, and which.
+    /// Short names, and the mixes that they stand for.
     pub const SHORT: [(&'static str, &'static str); 4] =
         [("q3_k", "q3_k_m"), ("q4_k", "q4_k_m"), ("q5_k", "q5_k_m"), ("fp16", "f16")];
 
@@ -156,7 +156,7 @@ impl FileMix {
         fitting(wanted, cols)
     }
 
-    /// The format of a matrix on a device that keeps what a file of this mix has.
+    /// The format on a device of a matrix from a file of this mix.
     pub fn kept(&self, id: TensorId, shape: &Shape) -> WeightFormat {
         match self.stored(id, shape) {
             SourceFormat::Blocks(blocks) => blocks.kept_as(),
@@ -165,7 +165,7 @@ impl FileMix {
         }
     }
 
-    /// Bytes of a file of this mix, to within a few megabytes: what its tokenizer takes is Gemma 3's.
+    /// Bytes of a file of this mix, to within a few megabytes, with Gemma 3's tokenizer.
     pub fn file_bytes(&self, shape: &Shape) -> u64 {
         let bytes = |id: TensorId| {
             let [rows, cols] = id.dims(shape);
@@ -197,8 +197,8 @@ impl When {
     }
 }
 
-/// The type that rows of `cols` are kept in where `wanted` is asked for: where they are no whole blocks of it, a larger type
-/// with blocks of 32.
+/// The type of rows of `cols` for a requested type `wanted`: if they are not whole blocks of it, a larger type with
+/// blocks of 32.
 fn fitting(wanted: BlockFormat, cols: usize) -> SourceFormat {
     if cols.is_multiple_of(wanted.block()) {
         return SourceFormat::Blocks(wanted);
@@ -218,8 +218,8 @@ mod tests {
     use super::*;
     use crate::model::presets::preset;
 
-    /// Files that publishers list, in the digits that they list: lmstudio-community's of 1B, a 12B file's pointer and Bartowski's
-    /// of 12B, stduhpf's of 27B in Q4_0, and those that README.md names.
+    /// Files with their publishers' sizes, in the published digits: lmstudio-community's of 1B, a 12B file's pointer
+    /// and Bartowski's of 12B, stduhpf's of 27B in Q4_0, and README.md's.
     #[test]
     fn a_mix_predicts_the_size_of_published_files() {
         for (model, mix, gigabytes, digit) in [
@@ -239,7 +239,8 @@ mod tests {
         }
     }
 
-    /// The types in the header of Gemma 3 270M as Q4_K_M (sha256 a5fd3b62230aa5ec…), whose rows of 640 are no whole blocks of 256.
+    /// The types in the header of Gemma 3 270M as Q4_K_M (sha256 a5fd3b62230aa5ec…), whose rows of 640 are not whole
+    /// blocks of 256.
     #[test]
     fn a_mix_predicts_the_types_of_a_real_file() {
         let (shape, mix) = (preset("270m").unwrap(), FileMix::of_name("q4_k_m").unwrap());
@@ -292,7 +293,7 @@ mod tests {
         assert_eq!(FileMix::of_name("iq2_xxs"), None);
     }
 
-    /// By layer and role, where a rule names layers: Gemma 3 27B has 62, of which 7 are an eighth.
+    /// By layer and role, for rules that name layers: Gemma 3 27B has 62, of which 7 are an eighth.
     #[test]
     fn rules_hold_in_the_layers_that_they_name() {
         let shape = preset("27b").unwrap();
@@ -322,7 +323,7 @@ mod tests {
         let tables =
             [("q4_k_m", "27b"), ("q4_k_l", "27b"), ("q4_0", "27b"), ("q8_0", "27b"), ("q4_k_m", "270m"), ("f16", "1b")];
         assert_eq!(tables.map(|(mix, model)| table(mix, model)), ["q6_k", "q8_0", "q6_k", "q8_0", "q8_0", "f16"]);
-        // 1B has four query heads a key head, and rows of 1,152, which are no whole blocks of 256.
+        // 1B has four query heads per key head, and rows of 1,152, which are not whole blocks of 256.
         let small = preset("1b").unwrap();
         let of =
             |mix: &str, role: Role| FileMix::of_name(mix).unwrap().stored(TensorId::Layer(20, role), &small).name();

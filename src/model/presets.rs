@@ -30,10 +30,10 @@ pub fn preset(name: &str) -> Option<Shape> {
     Some(shape)
 }
 
-/// A public model's shape by name, else the one of a config file.
+/// A public model's shape by name, else the shape of a config file.
 ///
 /// # Errors
-/// Input: there is no such model or file, or the file is no config of a Gemma 3.
+/// Input: there is no such model or file, or the file is not a config of a Gemma 3.
 pub fn find(word: &str) -> Result<Shape> {
     if let Some(shape) = preset(word) {
         return Ok(shape);

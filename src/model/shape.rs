@@ -1,6 +1,6 @@
 //! The shape of a Gemma 3 text model: every number that the forward pass needs besides the weights.
 
-/// Which keys a layer's attention sees.
+/// The kinds of layer, by the keys that attention sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LayerKind {
     /// Sliding window: positions `q - window + 1 ..= q`, RoPE with the local base.
@@ -48,7 +48,7 @@ pub struct Shape {
     pub rope_theta_global: f32,
     /// Divides the global layers' inverse frequencies (linear scaling); 1 without scaling.
     pub rope_factor_global: f32,
-    /// The longest context that the model was made for, in tokens.
+    /// The longest context that the model was trained for, in tokens.
     pub max_context: usize,
     /// The head is the embedding table.
     pub tied: bool,

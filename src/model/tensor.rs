@@ -76,7 +76,7 @@ impl Role {
 pub enum TensorId {
     /// Token embedding, `[vocab, hidden]`.
     Embedding,
-    /// Output head, `[vocab, hidden]`; the same tensor as the embedding where [`Shape::tied`].
+    /// Output head, `[vocab, hidden]`; the same tensor as the embedding if [`Shape::tied`].
     Head,
     /// RMSNorm weight before the head, `[hidden]`.
     FinalNorm,
@@ -111,7 +111,7 @@ impl TensorId {
         }
     }
 
-    /// Whether this is a norm's vector, which is kept in f32, or a matrix, which is kept in the weight format.
+    /// Whether this is a norm's vector, which is stored in f32, or a matrix, which is stored in the weight format.
     pub fn is_vector(self) -> bool {
         matches!(
             self,
@@ -128,7 +128,7 @@ impl TensorId {
         )
     }
 
-    /// The name in files that Kiln writes: that of `Gemma3ForCausalLM`.
+    /// The name in files that Kiln writes, as in `Gemma3ForCausalLM`.
     pub fn name(self) -> String {
         match self {
             TensorId::Embedding => "model.embed_tokens.weight".into(),

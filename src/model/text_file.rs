@@ -1,4 +1,4 @@
-//! Reads the small files of a model, none of which is trusted: a config, an index, a tokenizer, a chat template.
+//! Reads the small, untrusted files of a model: a config, an index, a tokenizer, a chat template.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -9,11 +9,12 @@ use crate::{Error, Result};
 /// The most bytes of a Git LFS pointer.
 pub(crate) const MAX_POINTER: usize = 1024;
 
-/// The bytes of a regular file of at most `max` bytes; `None` if there is no such file. `remedy` says what to do about
-/// a file that is too long.
+/// The bytes of a regular file of at most `max` bytes; `None` if there is no such file. `remedy` is for a file that is
+/// too long.
 ///
 /// # Errors
-/// [`Error::Input`]: a link that leads nowhere, not a regular file, longer than `max`, unreadable, or a Git LFS pointer.
+/// [`Error::Input`]: a link that leads nowhere, not a regular file, longer than `max`, unreadable, or a Git LFS
+/// pointer.
 pub(crate) fn read_bytes(path: &Path, max: usize, remedy: &str) -> Result<Option<Vec<u8>>> {
     match regular::read(path, Links::Follow, max as u64) {
         Ok(bytes) => refuse_pointer(path, &bytes).map(|()| Some(bytes)),
@@ -22,7 +23,7 @@ pub(crate) fn read_bytes(path: &Path, max: usize, remedy: &str) -> Result<Option
     }
 }
 
-/// As [`read_bytes`], for text.
+/// [`read_bytes`] for text.
 ///
 /// # Errors
 /// As [`read_bytes`]; also [`Error::Input`] for a file that is not UTF-8.
@@ -34,13 +35,13 @@ pub(crate) fn read(path: &Path, max: usize, remedy: &str) -> Result<Option<Strin
     })
 }
 
-/// Whether there is an entry of this name, be it a link that leads nowhere: what is read then says so.
+/// Whether an entry of this name exists, also a dangling link, which a read then reports.
 pub(crate) fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// Refuses what a clone without Git LFS has in place of a large file: a few lines that say which file it is. `bytes` are
-/// all of the file, or of a longer one.
+/// Refuses a Git LFS pointer, the few lines that a clone without Git LFS has in place of a large file. `bytes` are the
+/// whole file, or the start of a longer one.
 ///
 /// # Errors
 /// [`Error::Input`] with the command that fetches the file.
@@ -52,7 +53,7 @@ pub(crate) fn refuse_pointer(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The error for a file that is not read.
+/// The error for a file that is refused.
 pub(crate) fn refusal(path: &Path, fault: &ReadFault, remedy: &str) -> Error {
     match fault {
         ReadFault::Io(e) => Error::unreadable(path, e),

@@ -21,7 +21,7 @@ use crate::{Error, Result};
 
 /// The longest header that the format allows, in bytes.
 const MAX_HEADER: u64 = 100_000_000;
-/// Most tensors of a file. What is kept of each takes several times what the header says of it; Gemma 3 27B has 1,247.
+/// Most tensors of a file. Each needs several times its header text in memory; Gemma 3 27B has 1,247.
 const MAX_TENSORS: usize = 1 << 16;
 /// Most dimensions of a tensor.
 const MAX_DIMENSIONS: usize = 64;
@@ -74,7 +74,7 @@ impl SafetensorsHeader {
     /// header. `label` names the file in errors.
     ///
     /// # Errors
-    /// [`Error::Input`] that names the file, the tensor where there is one, and what was found and wanted.
+    /// [`Error::Input`] with the file, the tensor if there is one, and the found and expected values.
     pub fn parse(label: &str, head: &[u8], len: usize) -> Result<SafetensorsHeader> {
         let wrong = |what: String| Error::input(format!("{label}: {what}"), REMEDY);
         let Some((length, rest)) = head.split_first_chunk::<8>() else {
@@ -94,7 +94,7 @@ impl SafetensorsHeader {
     }
 }
 
-/// A header as it stands in the file.
+/// A header as the file has it.
 struct RawHeader {
     tensors: HashMap<String, RawTensor>,
     metadata: HashMap<String, String>,
@@ -108,7 +108,7 @@ struct RawTensor {
     data_offsets: (usize, usize),
 }
 
-/// Reads a shape. It is copied, so that a long one would take many times its text.
+/// Reads a shape of limited length: it is copied, and would need many times its text.
 fn dimensions<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<usize>, D::Error> {
     struct Dimensions;
 
@@ -140,7 +140,7 @@ impl RawTensor {
         Dtype::deserialize(word).map_or_else(|_| FileDtype::Unknown(self.dtype.clone()), FileDtype::Known)
     }
 
-    /// The tensor for the crate's checks. One of an unknown type counts as its bytes.
+    /// The tensor for the crate's checks. A tensor of an unknown type counts as its bytes.
     fn info(&self) -> TensorInfo {
         let (start, end) = self.data_offsets;
         match self.dtype() {
@@ -174,7 +174,7 @@ impl RawHeader {
     }
 }
 
-/// Explains which tensor the crate has refused, and by which numbers. `tensors` are sorted by offset.
+/// Explains the crate's refusal of a tensor, with its numbers. `tensors` are sorted by offset.
 fn explain(tensors: &[(String, TensorInfo)], error: &SafeTensorError) -> String {
     let mut previous = ("the header", 0);
     for (name, info) in tensors {
@@ -206,7 +206,7 @@ fn explain(tensors: &[(String, TensorInfo)], error: &SafeTensorError) -> String 
     quote(&format!("its header is not valid: {error}"))
 }
 
-/// The first dimensions of a shape: an untrusted header may give thousands.
+/// The first dimensions of a shape, since an untrusted header may have thousands.
 struct Brief<'a>(&'a [usize]);
 
 impl fmt::Debug for Brief<'_> {
@@ -224,7 +224,7 @@ impl<'de> Deserialize<'de> for RawHeader {
     }
 }
 
-/// The free-form texts of a header, as many as it may have tensors.
+/// The free-form texts of a header, limited in number like tensors.
 struct Texts(HashMap<String, String>);
 
 impl<'de> Deserialize<'de> for Texts {

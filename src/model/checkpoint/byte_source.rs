@@ -32,7 +32,7 @@ impl ByteSource {
     /// Opens a regular file.
     ///
     /// # Errors
-    /// [`Error::Input`]: it is none, it is empty, it cannot be opened, or it is a Git LFS pointer.
+    /// [`Error::Input`]: not a regular file, empty, cannot be opened, or a Git LFS pointer.
     pub(crate) fn open(path: &Path) -> Result<ByteSource> {
         let (file, len) = regular::open(path, Links::Follow).map_err(|fault| refusal(path, &fault, REMEDY))?;
         if len == 0 {
@@ -95,7 +95,7 @@ impl ByteSource {
     /// Errors are ignored: without the advice only speed changes.
     fn advise(&self, range: Range<usize>, advice: PosixFadviseAdvice) {
         let ByteSource::File { file, .. } = self else { return };
-        // A length of 0 would mean everything that follows.
+        // A length of 0 would mean the whole rest of the file.
         if let (Ok(start), Ok(len @ 1..)) = (i64::try_from(range.start), i64::try_from(range.len())) {
             let _ = posix_fadvise(file, start, len, advice);
         }

@@ -1,9 +1,9 @@
 //! The encodings of tensors in files, and decoding their rows to f32.
 //!
-//! There are Kiln's own weight formats ([`crate::model::format`]), plain floats, the quantised formats of GGUF files
-//! ([`crate::model::blocks`]), and the three schemes of the earlier
-//! engine's layer-by-layer files; INT8 of llm-compressor may have BF16 scales. In the earlier engine's files `<tensor>_scale` is stored beside the tensor, and the file's
-//! `__metadata__` gives the scheme under the tensor's name:
+//! The encodings are Kiln's own weight formats ([`crate::model::format`]), plain floats, the quantised formats of GGUF
+//! files ([`crate::model::blocks`]), and the three schemes of the earlier engine's layer-by-layer files; INT8 of
+//! llm-compressor may have BF16 scales. In the earlier engine's files `<tensor>_scale` is stored beside the tensor, and
+//! the file's `__metadata__` gives the scheme under the tensor's name:
 //!
 //! ```text
 //! int8_symmetric   I8               one scale                     w = q * scale
@@ -21,7 +21,7 @@ use crate::model::format::{BadRow, SourceFormat, WeightFormat};
 /// Elements that share a scale in `int4_grouped`.
 pub(crate) const GROUP: usize = 128;
 
-/// The format that the earlier engine's schemes count as. They are converted to it unless another is asked for.
+/// The format that the earlier engine's schemes count as. They are converted to it unless another is requested.
 const SCHEMES_COUNT_AS: SourceFormat = SourceFormat::Native(WeightFormat::Int8);
 
 /// A scheme of the earlier engine, as its metadata spells it.
@@ -55,7 +55,7 @@ pub(crate) struct ByteRange {
 /// A tensor's encoding, with the scales that decoding needs.
 #[derive(Debug, Clone)]
 pub(crate) enum Encoding {
-    /// A weight format of Kiln's, with the bytes of its scales if it has them. A norm's vector has a format without
+    /// A weight format of Kiln's, with the bytes of its scales if it has scales. A norm's vector has a format without
     /// scales.
     Native(WeightFormat, Option<ByteRange>),
     /// INT8 with a BF16 scale for each row, at these bytes: llm-compressor's.
@@ -103,7 +103,7 @@ impl Encoding {
         }
     }
 
-    /// Where its scales are, if they are a separate tensor that has to be read.
+    /// The bytes of its scales, if they are a separate tensor that has to be read.
     pub(crate) fn scales(&self) -> Option<&ByteRange> {
         match self {
             Encoding::Native(_, scales) => scales.as_ref(),
@@ -131,11 +131,12 @@ impl Encoding {
         }
     }
 
-    /// Decodes a row. For [`Encoding::Native`] and [`Encoding::Int8Bf16`], `scales` are the row's own. For [`Encoding::Grouped`], `scales` begin
-    /// with any group, and `first` is the index of the row's first element from the start of that group.
+    /// Decodes a row. For [`Encoding::Native`] and [`Encoding::Int8Bf16`], `scales` are the row's own. For
+    /// [`Encoding::Grouped`], `scales` begin with any group, and `first` is the index of the row's first element from
+    /// the start of that group.
     ///
     /// # Errors
-    /// Describes what is wrong with the stored values.
+    /// The fault of the stored values.
     pub(crate) fn decode_row(
         &self,
         bytes: &[u8],
@@ -173,7 +174,7 @@ impl Encoding {
     }
 }
 
-/// Looks at every value before it decides: a loop that may stop early is not vectorised.
+/// Checks every value before it decides: a loop that may stop early is not vectorised.
 fn check_finite(values: &[f32]) -> std::result::Result<(), BadRow> {
     if values.iter().fold(true, |all, w| all & w.is_finite()) {
         return Ok(());

@@ -17,7 +17,7 @@ use crate::{Error, Result};
 const SINGLE: &str = "model.safetensors";
 /// The index of a sharded checkpoint.
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
-/// What a LoRA adapter's directory has: what it is, and its weights.
+/// The config and the weights of a LoRA adapter's directory.
 const ADAPTER_CONFIG: &str = "adapter_config.json";
 const ADAPTER: &str = "adapter_model.safetensors";
 /// The largest index that is read, in bytes. The 27B's has 100 KB.
@@ -25,8 +25,8 @@ const MAX_INDEX_BYTES: usize = 64 << 20;
 
 const TEXT_REMEDY: &str = "take the file from the model's original download";
 
-/// Reads the shape, and how another program has quantised the matrices, from a model directory's config.json and, if
-/// there, generation_config.json.
+/// Reads the shape, and the quantisation by another program, from a model directory's config.json and, if present,
+/// generation_config.json.
 pub(crate) fn read_config(dir: &Path) -> Result<(Shape, Quantization)> {
     let metadata = std::fs::metadata(dir).map_err(|e| Error::unreadable(dir, &e))?;
     if !metadata.is_dir() {
@@ -72,10 +72,10 @@ pub(crate) fn open_archives(dir: &Path) -> Result<Vec<Archive>> {
     paths.iter().map(|path| Archive::open(path)).collect()
 }
 
-/// Refuses a directory that has a LoRA adapter, by the model that the adapter is for.
+/// Refuses a directory with a LoRA adapter, naming the adapter's base model.
 ///
 /// # Errors
-/// [`Error::Input`]: it has one.
+/// [`Error::Input`]: it has an adapter.
 fn refuse_adapter(dir: &Path) -> Result<()> {
     #[derive(serde::Deserialize)]
     struct Adapter {
@@ -148,7 +148,7 @@ fn open_indexed(dir: &Path, path: &Path, text: &str) -> Result<Vec<Archive>> {
     Ok(archives)
 }
 
-/// The directory's files whose names are `wanted`, by name. Hidden files are skipped: they may be writes in progress.
+/// The directory's files whose names are `wanted`, by name. Hidden files are skipped: they may be incomplete.
 fn list(dir: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(|e| Error::unreadable(dir, &e))? {

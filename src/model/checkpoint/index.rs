@@ -18,7 +18,7 @@ use crate::{Error, Result};
 
 const REMEDY: &str = "download the model again, or export it anew";
 
-/// Remedy for matrices in a scheme that is not read.
+/// Remedy for matrices in an unsupported scheme.
 const REMEDY_SCHEMES: &str = "use the model in BF16, in INT8 of llm-compressor (w8a8), or as a GGUF file";
 
 /// A tensor of the model, located in the files.
@@ -46,7 +46,8 @@ pub(crate) fn find_tensors(
     let mut tensors = HashMap::with_capacity(found.len());
     for id in TensorId::all(shape) {
         let stored = found.get(&id).ok_or_else(|| names.missing(id, files)).and_then(|&at| names.check(id, at, shape));
-        // What such a scheme has left alone is read. What it has quantised may look like another's.
+        // Matrices that such a scheme has left in floating point are read. A quantised one may look like one of another
+        // scheme.
         let is_foreign = stored.as_ref().map_or(true, |stored| stored.encoding.source().is_quantized());
         if let Quantization::Other(scheme) = quantization
             && is_foreign
@@ -96,7 +97,7 @@ impl<'a> TensorNames<'a> {
     /// Finds the tensors of the text model.
     ///
     /// # Errors
-    /// Input: two names mean the same tensor.
+    /// Input: two names stand for the same tensor.
     fn by_role(&self, shape: &Shape) -> Result<HashMap<TensorId, At>> {
         let mut found: HashMap<TensorId, At> = HashMap::new();
         let mut beyond = 0;
@@ -180,8 +181,8 @@ impl<'a> TensorNames<'a> {
         }
     }
 
-    /// The encoding of a tensor in one of Kiln's formats with scales, or in llm-compressor's INT8: its scales may be BF16,
-    /// and may have a second dimension of 1.
+    /// The encoding of a tensor in one of Kiln's formats with scales, or in llm-compressor's INT8: the latter's scales
+    /// may be BF16, and may have a second dimension of 1.
     fn native_scales(&self, at: At, format: WeightFormat, (dtype, wanted): (Dtype, Vec<usize>)) -> Result<Encoding> {
         let types: &[Dtype] = if format == WeightFormat::Int8 { &[dtype, Dtype::BF16] } else { &[dtype] };
         let (scales, shape, found) = self.scale(at, types)?;
@@ -297,8 +298,8 @@ fn native_format(dtype: Dtype, cols: usize) -> Option<WeightFormat> {
     WeightFormat::from_file_dtype(dtype).filter(|format| format.holds(cols))
 }
 
-/// The element types that a tensor of the model may have, in rows of `cols`, as text for an error: `BF16, F16, F32 or I8
-/// with scales`.
+/// The element types that a tensor of the model may have, in rows of `cols`, for an error: `BF16, F16, F32 or I8 with
+/// scales`.
 fn readable_dtypes(id: TensorId, cols: usize) -> String {
     let formats = |quantized: bool| {
         let is_such = move |format: &WeightFormat| format.is_quantized() == quantized && format.holds(cols);

@@ -11,17 +11,17 @@ use std::collections::HashMap;
 
 use crate::model::tensor::{Role, TensorId};
 
-/// Suffix of the tensor that holds another one's scales.
+/// Suffix of the tensor with another one's scales.
 pub(crate) const SCALE_SUFFIX: &str = "_scale";
 
-/// Suffix of the tensor that holds another one's zero points, which llm-compressor may write.
+/// Suffix of the tensor with another one's zero points, which llm-compressor may write.
 pub(super) const ZERO_POINT_SUFFIX: &str = "_zero_point";
 
 /// Longest first, so that a shorter prefix does not hide a longer one.
 const PREFIXES: [&str; 4] = ["model.language_model.", "language_model.model.", "language_model.", "model."];
 
-/// The tensor that `name` means. `None` for a name that is not part of the text model, as of a vision tower, a
-/// projector or scales.
+/// The tensor with this name. `None` for a name outside of the text model, such as a vision tower's, a projector's or a
+/// tensor of scales.
 pub(crate) fn identify(name: &str) -> Option<TensorId> {
     let (layer, name) = split_layer_prefix(name);
     let id = match layer {
@@ -29,7 +29,7 @@ pub(crate) fn identify(name: &str) -> Option<TensorId> {
         None => None,
     };
     let id = id.or_else(|| identify_full(name))?;
-    // If the prefix and the name contradict each other, the name means nothing.
+    // A name that contradicts its prefix is not of the text model.
     match (layer, id) {
         (Some(prefix), TensorId::Layer(layer, _)) if prefix != layer => None,
         _ => Some(id),
@@ -74,8 +74,8 @@ pub(super) fn parse_index(digits: &str) -> Option<usize> {
     if canonical { digits.parse().ok() } else { None }
 }
 
-/// The names most like `wanted`, nearest first, for an error about a missing tensor. Names without a meaning come
-/// first, since a misspelt name is one of them.
+/// The names most like `wanted`, nearest first, for an error about a missing tensor. Unidentified names come first,
+/// since a misspelt name is one of them.
 pub(crate) fn closest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     // Bounded, because an untrusted file may have any number of names of any length.
     const NAMES: usize = 20_000;

@@ -53,7 +53,7 @@ struct DataFile {
     bytes: ByteSource,
 }
 
-/// What files have of a norm's weights w, of which 1 + w is what RMSNorm multiplies by.
+/// The stored form of a norm's weights w; RMSNorm multiplies by 1 + w.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Norms {
     /// w, as in safetensors.
@@ -63,12 +63,13 @@ enum Norms {
 }
 
 impl Checkpoint {
-    /// Opens a model: a GGUF file ([`Gguf::open`]), or a directory with config.json, generation_config.json if there, and the
-    /// weights. These are model.safetensors, else the shards of model.safetensors.index.json, else every *.safetensors.
+    /// Opens a model: a GGUF file ([`Gguf::open`]), or a directory with config.json, generation_config.json if there,
+    /// and the weights. These are model.safetensors, else the shards of model.safetensors.index.json, else every
+    /// *.safetensors.
     ///
     /// # Errors
-    /// [`Error::Input`]: a directory or file is missing or wrong. The message names the file, the tensor, what was
-    /// found and what was wanted.
+    /// [`Error::Input`]: a directory or file is missing or wrong. The message has the file, the tensor, and the found
+    /// and expected values.
     pub fn open(path: &Path) -> Result<Checkpoint> {
         if path.is_file() {
             return Checkpoint::from_gguf(Gguf::open(path)?);
@@ -78,7 +79,7 @@ impl Checkpoint {
         Checkpoint::assemble(shape, &quantization, archives)
     }
 
-    /// A checkpoint inside the executable, checked as one on disk is.
+    /// A checkpoint inside the executable, checked like one on disk.
     ///
     /// # Errors
     /// As [`Checkpoint::open`].
@@ -86,7 +87,7 @@ impl Checkpoint {
         Checkpoint::from_bytes(config_json, safetensors)
     }
 
-    /// A checkpoint in memory, checked as one on disk is.
+    /// A checkpoint in memory, checked like one on disk.
     ///
     /// # Errors
     /// As [`Checkpoint::open`].
@@ -105,8 +106,8 @@ impl Checkpoint {
     /// A checkpoint of opened GGUF files.
     ///
     /// # Errors
-    /// [`Error::Input`]: they are not a Gemma 3 text model, or a tensor is missing or wrong. The message names the file,
-    /// the key or tensor, and what was found and wanted.
+    /// [`Error::Input`]: the files are not a Gemma 3 text model, or a tensor is missing or wrong. The message has the
+    /// file, the key or tensor, and the found and expected values.
     pub fn from_gguf(gguf: Gguf) -> Result<Checkpoint> {
         let (shape, tensors, files) = gguf.into_parts()?;
         Ok(Checkpoint { shape, source: dominant_source(&tensors), files, tensors, norms: Norms::OneAdded })
@@ -131,14 +132,13 @@ impl Checkpoint {
         self.stored(id).encoding.source()
     }
 
-    /// The format in which each matrix is kept if the user asks for `asked`. It may differ: a quantized matrix may stay as the file
-    /// has it ([`WeightFormat::of_matrix`]).
+    /// The format of each matrix on a device if the user requests `asked`. It may differ: a quantised matrix may keep
+    /// the file's format ([`WeightFormat::of_matrix`]).
     pub fn formats(&self, asked: WeightFormat) -> impl Fn(TensorId) -> WeightFormat + '_ {
         move |id| asked.of_matrix(id, &self.shape, Some(self.stored_as(id)))
     }
 
-    /// Refuses to read the matrices in `format`, or what that makes of them ([`Checkpoint::formats`]), if one of them cannot
-    /// be.
+    /// Checks that every matrix can be read in its format for `format` ([`Checkpoint::formats`]).
     ///
     /// # Errors
     /// [`Error::Input`]: as [`WeightFormat::check_source`].
@@ -163,12 +163,12 @@ impl Checkpoint {
     /// Reads rows of a matrix in `format`. Elements go to `data`, [`WeightFormat::row_bytes`] per row, and scales to
     /// `scales`, [`WeightFormat::scale_bytes`] per row.
     ///
-    /// Rows that the file has in `format` are copied, those of a GGUF file's quantised types with their blocks split. Others
-    /// are decoded to f32 and encoded.
+    /// Rows that the file has in `format` are copied; blocks of a GGUF file's quantised types are split. Other rows are
+    /// decoded to f32 and encoded.
     ///
     /// # Errors
-    /// [`Error::Input`] naming the tensor and the row: a value or scale is not finite or out of range, or `format`
-    /// cannot be made from the source. [`Error::Failed`]: the file was cut short, or its disk fails.
+    /// [`Error::Input`] with the tensor and the row: a value or scale is not finite or out of range, or `format` cannot
+    /// be made from the source. [`Error::Failed`]: the file was cut short, or its disk fails.
     ///
     /// # Panics
     /// If `id` is a vector, `rows` is not within the matrix, or `data` or `scales` does not have the length of the
@@ -196,7 +196,8 @@ impl Checkpoint {
             let first = rows.start + block * step;
             let run = self.read_run(tensor, first..first + out.len() / stride, cols, &mut buffers)?;
             if let Encoding::Blocks(blocks) = &tensor.encoding {
-                // In memory of its own first: `data` may be a GPU's, which is slow to write in small parts, and very slow to read.
+                // First into ordinary memory: `data` may be a GPU's, which is slow to write in small parts, and very
+                // slow to read.
                 let count = out.len() / stride;
                 split.resize(count * stride, 0);
                 split_scales.resize(count * scale_bytes, 0);
@@ -227,11 +228,11 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Reads rows of a matrix as f32, decoded from any encoding: what each other form of them approximates.
+    /// Reads rows of a matrix as f32, decoded from any encoding: the values that every other format approximates.
     ///
     /// # Errors
-    /// [`Error::Input`] naming the tensor and the row: a value or scale is not finite or out of range.
-    /// [`Error::Failed`]: the file was cut short, or its disk fails.
+    /// [`Error::Input`] with the tensor and the row: a value or scale is not finite or out of range. [`Error::Failed`]:
+    /// the file was cut short, or its disk fails.
     ///
     /// # Panics
     /// If `id` is a vector, `rows` is not within the matrix, or `out` does not have the length of the rows.
@@ -250,7 +251,7 @@ impl Checkpoint {
     /// A norm's weights w in f32 (RMSNorm multiplies by 1 + w), decoded from any encoding.
     ///
     /// # Errors
-    /// [`Error::Input`] naming the tensor: a value is not finite.
+    /// [`Error::Input`] with the tensor: a value is not finite.
     ///
     /// # Panics
     /// If `id` is a matrix.
@@ -262,7 +263,7 @@ impl Checkpoint {
         let run = self.read_run(self.stored(id), 0..1, len, &mut buffers)?;
         run.decode_row(0, &mut out).map_err(|what| self.bad_row(&run, 0, &what))?;
         if self.norms == Norms::OneAdded {
-            // Where 1 was added in f32 without rounding, this gives w back without rounding.
+            // If 1 was added in f32 without rounding, this restores w without rounding.
             out.iter_mut().for_each(|w| *w -= 1.0);
         }
         Ok(out)
@@ -279,8 +280,8 @@ impl Checkpoint {
         self.files[tensor.elements.file].bytes.release(&(start + rows.start * bytes..start + rows.end * bytes));
     }
 
-    /// The tensor behind `id`. Opening has found every tensor of the shape; only a layer that the model does not have
-    /// is missing.
+    /// The tensor of `id`. Opening has found every tensor of the shape, so only the layer of another model can be
+    /// missing.
     fn stored(&self, id: TensorId) -> &StoredTensor {
         let id = if id == TensorId::Head && self.shape.tied { TensorId::Embedding } else { id };
         self.tensors.get(&id).unwrap_or_else(|| panic!("the model has no {id:?}"))

@@ -11,7 +11,7 @@ pub(super) const REMEDY_CONFIG: &str = "correct it, or take config.json from the
 pub(super) struct ConfigReader<'a> {
     /// The object.
     pub(super) map: &'a Map<String, Value>,
-    /// The file that it is in, for errors.
+    /// The object's file, for errors.
     pub(super) file: &'static str,
 }
 

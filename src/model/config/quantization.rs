@@ -1,4 +1,4 @@
-//! What a config.json says of matrices that another program has quantised.
+//! Reads from a config.json how another program has quantised the matrices.
 
 use serde_json::Value;
 
@@ -6,14 +6,14 @@ use super::keys::ConfigReader;
 use crate::Result;
 use crate::display::quote;
 
-/// How another program has quantised a checkpoint's matrices.
+/// Another program's quantisation of a checkpoint's matrices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Quantization {
-    /// Not at all, or the config does not say.
+    /// None, or the config does not give one.
     None,
     /// INT8 of llm-compressor (w8a8 of compressed-tensors): a symmetric scale for each row, as in Kiln's own INT8.
     RowInt8,
-    /// In a scheme that Kiln does not read: its name.
+    /// An unsupported scheme, by name.
     Other(String),
 }
 
@@ -21,7 +21,7 @@ impl Quantization {
     /// Reads `quantization_config` of the config's object `outer`, or of its `text`.
     ///
     /// # Errors
-    /// [`crate::Error::Input`]: it is no object, or has a value of another type than it should.
+    /// [`crate::Error::Input`]: it is not an object, or a value has the wrong type.
     pub(super) fn parse(outer: &ConfigReader, text: &ConfigReader) -> Result<Quantization> {
         // The second name is that of older compressed-tensors.
         for key in ["quantization_config", "compression_config"] {
@@ -35,8 +35,7 @@ impl Quantization {
     }
 }
 
-/// A text of the object. A value of another type is no text that is absent: taken for its default, it would be another
-/// scheme.
+/// A text of the object. A value of another type is an error: its default would mean another scheme.
 fn word(keys: &ConfigReader, key: &str) -> Result<Option<String>> {
     match keys.get(key) {
         None => Ok(None),
@@ -59,7 +58,7 @@ fn read(config: &ConfigReader) -> Result<Quantization> {
     let names = groups.iter().flat_map(|groups| groups.map.keys().map(move |name| (groups, name)));
     for (groups, name) in names {
         let Some(group) = groups.object(name)? else { continue };
-        // Without weights the group says how activations are rounded, which Kiln does not do.
+        // Without weights the group describes the rounding of activations, which Kiln does not do.
         let Some(weights) = group.object("weights")? else { continue };
         let format = word(&group, "format")?.or_else(|| format.clone());
         let is_plain =

@@ -1,4 +1,4 @@
-//! Rows and groups of f32 rounded to the elements and scales of INT8 and INT4.
+//! Quantises rows and groups of f32 to the elements and scales of INT8 and INT4.
 
 use super::{BadRow, WeightFormat};
 use half::f16;
@@ -30,18 +30,18 @@ pub(super) fn quantize_row(row: &[f32], out: &mut [i8]) -> f32 {
 
 /// Bytes of a group's elements in [`WeightFormat::Int4`].
 pub(super) const GROUP_BYTES: usize = WeightFormat::GROUP / 2;
-/// The element that means zero in [`WeightFormat::Int4`], and the farthest from it.
+/// The element that stands for zero in [`WeightFormat::Int4`], and the farthest from it.
 pub(super) const INT4_ZERO: f32 = 8.0;
-/// The largest magnitude of a scale of [`WeightFormat::Int4`]: eight of it are the largest f16.
+/// The largest magnitude of a scale of [`WeightFormat::Int4`]: eight times it is the largest f16.
 pub(super) const INT4_LARGEST: f32 = LARGEST / INT4_ZERO;
 /// The largest f16: matrix units multiply weights in f16.
 pub(super) const LARGEST: f32 = 65504.0;
-/// From zero to the weight of largest magnitude, in steps of the scales that [`quantize_group`] starts from beside
-/// -[`INT4_ZERO`]. More steps than there are cut that weight off and divide the others finer. Of normal weights these and
-/// one turn leave an error of 8.13 %, Q4_0 alone 8.39 %, and three times as many starts 8.12 %.
+/// Starting scales of [`quantize_group`] beside -[`INT4_ZERO`], as the number of steps from zero to the weight of
+/// largest magnitude. More steps than the format has clip that weight and resolve the others finer. For normal weights,
+/// these and one iteration leave an error of 8.13 %, Q4_0 alone 8.39 %, and three times as many starts 8.12 %.
 const INT4_STARTS: [f32; 3] = [-7.2, 7.2, -8.8];
 
-/// One group's elements for a scale: the sums that its error follows from.
+/// A fit of one group's elements for a scale: the sums from which its error follows.
 #[derive(Clone, Copy)]
 struct GroupFit {
     /// `Σ x (q - 8)`.
@@ -65,7 +65,7 @@ impl GroupFit {
         GroupFit { products: products.iter().sum(), squares: squares.iter().sum() }
     }
 
-    /// How far the squared error is below that of a group of zeros, with the scale `scale` for these elements.
+    /// The decrease of the squared error against a group of zeros, with the scale `scale` for these elements.
     fn gain(self, scale: f32) -> f32 {
         scale * (2.0 * self.products - scale * self.squares)
     }
@@ -75,7 +75,7 @@ impl GroupFit {
         if self.squares > 0.0 { self.products / self.squares } else { 0.0 }
     }
 
-    /// The one with the smaller error, each with its scale of least squares.
+    /// The fit with the smaller error, each with its scale of least squares.
     fn or_better(self, other: GroupFit) -> GroupFit {
         if other.gain(other.scale()) > self.gain(self.scale()) { other } else { self }
     }
@@ -86,17 +86,17 @@ fn int4_steps(w: f32, inverse: f32) -> f32 {
     ((w * inverse).clamp(-INT4_ZERO, INT4_ZERO - 1.0) + ROUND) - ROUND
 }
 
-/// The inverse of a scale; 0 of 0.
+/// The inverse of a scale; 0 for 0.
 fn inverse(scale: f32) -> f32 {
     if scale == 0.0 { 0.0 } else { 1.0 / scale }
 }
 
 /// Quantises one group of finite values to INT4. Returns its scale.
 ///
-/// `scale = max / -8`, where max is the value of largest magnitude, and `q = round(w / scale) + 8` clamped to 0..=15, is
-/// what others call Q4_0. From that scale and from a few others, elements are chosen for the scale, and the scale of least
-/// squares for the elements; from the best of these once more. The best is taken, in f16, if its error is smaller than
-/// Q4_0's.
+/// `scale = max / -8`, where max is the value of largest magnitude, and `q = round(w / scale) + 8` clamped to 0..=15,
+/// is llama.cpp's Q4_0. For that scale and a few others, elements are rounded by the scale, and the scale of least
+/// squares follows from the elements; the best of these is refined once more. The result is used, in f16, if its error
+/// is smaller than Q4_0's.
 ///
 /// # Errors
 /// A value that is too large.
@@ -193,7 +193,7 @@ mod tests {
             let q4_0: Vec<f32> = row.iter().map(|w| (w * by).round_ties_even().clamp(-8.0, 7.0) * scale).collect();
             let (a, b) = (error(&row, &through_int4(&row).2), error(&row, &q4_0));
             assert!(a <= b * 1.000_01, "{row:?}: {a} above {b}");
-            // The smallest are zeros in either.
+            // The smallest values become zeros in both.
             if i % 40 > 15 {
                 let size = error(&row, &[0.0; 32]);
                 (ours, plain) = (ours + a / size, plain + b / size);

@@ -1,4 +1,4 @@
-//! A row of a matrix in its format: encoded, decoded, and checked as it comes from a file.
+//! Encodes, decodes and checks a row of a matrix in its format.
 
 use super::quantize::{GROUP_BYTES, INT4_LARGEST, LARGEST, quantize_group, quantize_row};
 use super::{BadRow, WeightFormat};
@@ -21,7 +21,7 @@ impl WeightFormat {
             WeightFormat::Int4 => {
                 let groups = data.chunks_exact_mut(GROUP_BYTES).zip(scales.chunks_exact_mut(2));
                 for ((out, scale), weights) in groups.zip(row.chunks(Self::GROUP)) {
-                    // A last group that is not whole ends in zeros.
+                    // A partial last group ends in zeros.
                     let mut group = [0f32; Self::GROUP];
                     group[..weights.len()].copy_from_slice(weights);
                     scale.copy_from_slice(&quantize_group(&group, out)?.to_le_bytes());
@@ -44,8 +44,8 @@ impl WeightFormat {
         }
     }
 
-    /// Decodes the first `out.len()` elements of a row, with padding or without. Of the formats that
-    /// GGUF files have whole groups are decoded, and `data` is the whole row.
+    /// Decodes the first `out.len()` elements of a row, with padding or without. For formats of GGUF files, `data` is
+    /// the whole row, and whole groups are decoded.
     pub fn decode_row(self, data: &[u8], scales: &[u8], out: &mut [f32]) {
         match self {
             WeightFormat::Int8 => {
@@ -80,7 +80,7 @@ impl WeightFormat {
         Ok(())
     }
 
-    /// Loops look at every value before they decide: a loop that may stop early is not vectorised.
+    /// Loops check every value before they decide: a loop that may stop early is not vectorised.
     pub(in crate::model) fn check_row(self, data: &[u8], scales: &[u8]) -> std::result::Result<(), BadRow> {
         match self {
             WeightFormat::Int8 => {

@@ -33,8 +33,8 @@ pub(super) fn write_shards(dir: &Path, shards: &[Shard], matrices: &Matrices, mo
     }
     let blocks: Vec<Block> =
         shards.iter().zip(&files).flat_map(|(shard, (path, file))| cut_blocks(shard, path, file, matrices)).collect();
-    // Rayon's threads start far apart in the list, so they write to different files. Writes to the same file wait for
-    // each other in the kernel.
+    // Rayon's threads start far apart in the list, so they write to different files. The kernel serialises writes to
+    // the same file.
     blocks.par_iter().with_max_len(1).try_for_each_init(BlockBuffers::default, |buffers, block| {
         monitor.check()?;
         block.write(matrices, buffers).map(advance)
@@ -58,7 +58,7 @@ fn create(path: &Path, shard: &Shard) -> Result<(File, u64)> {
     Ok((file, bytes))
 }
 
-/// Rows of one matrix, and where they go.
+/// Rows of one matrix, and their destination.
 struct Block<'a> {
     path: &'a Path,
     file: &'a File,

@@ -12,11 +12,12 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Copies each file to its name in the new directory `dst`, with the manifest of a model `name` that has `tensors`.
+/// Copies each file to its name in the new directory `dst`, and adds a manifest of the model `name`. `tensors`: their
+/// number, for the summary.
 ///
 /// # Errors
 /// Input: `dst` exists, or a file cannot be read. Failed: there is not enough space, or a write fails. Interrupted:
-/// `monitor.cancel` is set. Nothing is left behind then.
+/// `monitor.cancel` is set. After an error nothing is left behind.
 pub fn bundle(
     name: String,
     files: &[(PathBuf, String)],

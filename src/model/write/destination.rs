@@ -1,4 +1,4 @@
-//! The destination of a write: whether it is free and large enough, and how it gets its name.
+//! The destination of a write: checks that it is free and large enough, and gives it its name at the end.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -29,7 +29,7 @@ pub(super) fn check_space(path: &Path, needed: u64, free: u64) -> Result<()> {
     Err(Error::failed(cause, format!("free {} there or choose another destination", bytes(needed - free))))
 }
 
-/// Renames a complete directory to `dst`, with everything on the disk. Fails if a directory of that name has appeared
+/// Syncs a complete directory to disk and renames it to `dst`. Fails if a directory of that name has appeared
 /// meanwhile.
 pub(super) fn commit(partial: PartialDir, dst: &Path) -> Result<()> {
     let sync = |path: &Path| File::open(path)?.sync_all();

@@ -1,4 +1,4 @@
-//! Synthetic checkpoints at full size, for tests and benchmarks that need the size of a model but not its knowledge.
+//! Synthetic checkpoints at full size, for tests and benchmarks that need only a model's size.
 //!
 //! A row depends only on the seed, the tensor and the row's index (a counter run through SplitMix64's mixer). The
 //! result is therefore the same with any number of threads. Elements of a row have a standard deviation of about `1 /
@@ -25,8 +25,8 @@ const NORM_SPREAD: f32 = 0.1;
 /// Writes a synthetic checkpoint of `shape` to the new directory `dst`.
 ///
 /// # Errors
-/// [`crate::Error::Input`]: `dst` exists. [`crate::Error::Failed`]: there is not enough space (with the sum), or
-/// a write fails. [`crate::Error::Interrupted`]: it was cancelled. Nothing is left behind then.
+/// [`crate::Error::Input`]: `dst` exists. [`crate::Error::Failed`]: there is not enough space (with the sum), or a
+/// write fails. [`crate::Error::Interrupted`]: the write was cancelled. After an error nothing is left behind.
 pub fn forge(
     shape: &Shape,
     dst: &Path,

@@ -12,7 +12,7 @@ pub(crate) trait RowSource: Sync {
     /// A norm's weights.
     fn vector(&self, id: TensorId) -> Result<Vec<f32>>;
 
-    /// The format in which it has a matrix already, if it has.
+    /// The format in which the source has a matrix, if it has one already.
     fn stored_as(&self, _id: TensorId) -> Option<SourceFormat> {
         None
     }
@@ -27,14 +27,14 @@ pub(crate) trait RowSource: Sync {
         scales: &mut [u8],
     ) -> Result<()>;
 
-    /// Called when these rows have been written and will not be asked for again.
+    /// Called when these rows have been written and will not be requested again.
     fn done(&self, _id: TensorId, _rows: Range<usize>) {}
 }
 
 /// The matrices to write.
 pub(super) struct Matrices<'a> {
     pub(super) shape: &'a Shape,
-    /// The format that is asked for.
+    /// The requested format.
     pub(super) asked: WeightFormat,
     pub(super) source: &'a dyn RowSource,
 }

@@ -1,8 +1,8 @@
 //! Writes a native model directory: config.json, safetensors shards, and an index if there are several.
 //!
 //! Each tensor's offset follows from the shape, so all headers are known before the first row (shards.rs). All cores
-//! then fill blocks of rows and write each at its offset (blocks.rs). Memory is one block per thread, whatever the
-//! model's size. The directory is hidden beside its destination until everything is on the disk (destination.rs).
+//! then fill blocks of rows and write each at its offset (blocks.rs). Memory is one block per thread, independent of
+//! the model's size. The directory is hidden beside its destination until everything is on the disk (destination.rs).
 
 mod blocks;
 #[cfg(any(feature = "cli", feature = "serve"))]
@@ -38,7 +38,7 @@ const SHARD_BYTES: u64 = 5_000_000_000;
 /// Largest file that is copied beside the weights, in bytes. Gemma 3's tokenizer.json has 33 MB.
 const MAX_COMPANION: usize = 256 << 20;
 
-/// What was written.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteSummary {
     /// Tensors of the model; scales are not counted.
@@ -47,12 +47,12 @@ pub struct WriteSummary {
     pub bytes: u64,
 }
 
-/// Writes the checkpoint `shape` to the new directory `dst`, with the rows of `source`, and copies the files `extra` into
-/// it. Matrices have the format `asked`, or what that makes of them ([`WeightFormat::of_matrix`]).
+/// Writes the checkpoint `shape` to the new directory `dst`, with the rows of `source`, and copies the files `extra`
+/// into it. Matrices have the format of [`WeightFormat::of_matrix`] for `asked`.
 ///
 /// # Errors
 /// [`Error::Input`]: `dst` exists, or a row of the source is wrong. [`Error::Failed`]: there is not enough space, or a
-/// write fails. [`Error::Interrupted`]: `monitor.cancel` is set. Nothing is left behind then.
+/// write fails. [`Error::Interrupted`]: `monitor.cancel` is set. After an error nothing is left behind.
 pub(crate) fn write_checkpoint(
     dst: &Path,
     shape: &Shape,

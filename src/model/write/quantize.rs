@@ -21,14 +21,14 @@ const COMPANIONS: [&str; 6] = [
     "generation_config.json",
 ];
 
-/// Converts the model directory `src` to a new directory `dst` with its matrices in `format`, or what that makes of them
-/// ([`WeightFormat::of_matrix`]), in blocks of rows on all cores. Source pages are dropped from the page cache once their
-/// rows are written, so that neither memory nor page cache grow with the model.
+/// Converts the model directory `src` to a new directory `dst` with its matrices in the format of
+/// [`WeightFormat::of_matrix`] for `format`, in blocks of rows on all cores. Source pages are dropped from the page
+/// cache once their rows are written, so that neither memory nor page cache grow with the model.
 ///
 /// # Errors
-/// [`Error::Input`]: `dst` exists, `src` is not a model, a row of it is wrong, `format` cannot be made from it, or it has
-/// types that only GGUF files have. [`Error::Failed`]: there is no space or no permission. [`Error::Interrupted`]: it was
-/// cancelled. Nothing is left behind then.
+/// [`Error::Input`]: `dst` exists, `src` is not a model, a row of it is wrong, it cannot be converted to `format`, or
+/// it has types that only GGUF files have. [`Error::Failed`]: there is no space or no permission.
+/// [`Error::Interrupted`]: the conversion was cancelled. After an error nothing is left behind.
 pub fn quantize(src: &Path, dst: &Path, format: WeightFormat, monitor: &WriteMonitor) -> Result<WriteSummary> {
     destination::check_destination(dst)?;
     let checkpoint = Checkpoint::open(src)?;
@@ -46,7 +46,7 @@ pub fn quantize(src: &Path, dst: &Path, format: WeightFormat, monitor: &WriteMon
     write::write_checkpoint(dst, checkpoint.shape(), format, &checkpoint, &extra, monitor)
 }
 
-/// Says which matrices are not what `asked` makes of a matrix that is not quantised, since their files have them smaller.
+/// Names the matrices that keep a format other than the one for `asked`, since their files have a smaller one.
 fn unlike_asked(
     matrices: &[TensorId],
     formats: impl Fn(TensorId) -> WeightFormat,

@@ -10,7 +10,7 @@
 //! All numbers are little-endian. A text is its length as u64, then UTF-8. An array is its elements' type as u32, their
 //! count as u64, then the elements. The key `general.alignment` gives the alignment; without it, it is 32.
 //!
-//! A count or a length is believed only as far as the file has bytes for it.
+//! A count or a length is accepted only if the file has enough bytes for it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -25,7 +25,7 @@ use crate::{Error, Result};
 
 /// The longest header that is read, in bytes. Gemma 3's has 6 MB, most of it the tokenizer.
 const MAX_HEADER: usize = 64 << 20;
-/// Bytes of a file that are read at first.
+/// Bytes of a file's first read.
 const FIRST_READ: usize = 1 << 20;
 /// Most keys, and most tensors: far above any model's.
 const MAX_ENTRIES: u64 = 1 << 16;
@@ -84,8 +84,7 @@ impl ValueType {
         }
     }
 
-    /// The number in `bytes`, of which there are as many as the kind has. `None` for a text, and for a bool that is
-    /// neither 0 nor 1.
+    /// The number in `bytes`, which has the kind's size. `None` for a text, and for a bool that is neither 0 nor 1.
     fn number(self, bytes: &[u8]) -> Option<MetadataValue> {
         let mut eight = [0; 8];
         eight[..bytes.len()].copy_from_slice(bytes);
@@ -155,14 +154,14 @@ impl MetadataValue {
         }
     }
 
-    /// The value as an error message quotes it.
+    /// The value for an error message.
     pub(super) fn excerpt(&self) -> String {
         match self {
             MetadataValue::Unsigned(n) => n.to_string(),
             MetadataValue::Signed(n) => n.to_string(),
             MetadataValue::Float(x) => x.to_string(),
             MetadataValue::Bool(b) => b.to_string(),
-            // As if a word were missing otherwise.
+            // Quotes, so that the message does not seem to lack a word.
             MetadataValue::Text(text) if text.is_empty() => "\"\"".to_owned(),
             MetadataValue::Text(text) => quote(text),
             MetadataValue::Array(array) => format!("a list of {}", array.len()),
@@ -170,8 +169,8 @@ impl MetadataValue {
     }
 }
 
-/// Values of one kind, as the file has them. A tokenizer's arrays have hundreds of thousands, so that they stay in the
-/// header's bytes, which all of them share.
+/// Values of one kind in the file's encoding. A tokenizer's arrays have hundreds of thousands of values, so they stay
+/// in the header's bytes, which all arrays share.
 #[derive(Clone)]
 pub struct MetadataArray {
     kind: ValueType,
@@ -208,13 +207,13 @@ impl MetadataArray {
         self.len == 0
     }
 
-    /// The numbers and bools; nothing of an array of texts.
+    /// The numbers and bools; empty for an array of texts.
     pub fn numbers(&self) -> impl Iterator<Item = MetadataValue> {
         let bytes = if self.kind == ValueType::Text { &[][..] } else { self.bytes() };
         bytes.chunks_exact(self.kind.bytes()).filter_map(|value| self.kind.number(value))
     }
 
-    /// The texts; nothing of an array of another kind.
+    /// The texts; empty for an array of another kind.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         let mut rest = if self.kind == ValueType::Text { self.bytes() } else { &[] };
         std::iter::from_fn(move || {
@@ -226,7 +225,7 @@ impl MetadataArray {
     }
 }
 
-/// One tensor of a file. Its bytes lie within the file, and are as many as type and shape say.
+/// One tensor of a file. Its bytes lie within the file, and their number follows from type and shape.
 #[derive(Debug, Clone)]
 pub struct TensorInfo {
     /// The tensor's name.
@@ -253,7 +252,7 @@ impl GgufHeader {
     /// header. `label` names the file in errors.
     ///
     /// # Errors
-    /// [`Error::Input`] that names the file, the key or tensor where there is one, and what was found and wanted.
+    /// [`Error::Input`] with the file, the key or tensor if there is one, and the found and expected values.
     pub fn parse(label: &str, head: &[u8], len: usize) -> Result<GgufHeader> {
         let head = Arc::new(head.to_vec());
         Self::try_parse(&head, len.max(head.len())).map_err(|fault| fault.into_error(label))
@@ -298,13 +297,13 @@ impl GgufHeader {
     }
 }
 
-/// Why a header is not parsed.
+/// The reason why a header is not parsed.
 enum ParseFault {
-    /// It goes on after the bytes that are there.
+    /// The header exceeds the bytes read so far.
     More,
     /// The file is of another format.
     Foreign,
-    /// What is wrong with it.
+    /// The header is wrong in this way.
     Wrong(String),
 }
 
@@ -325,9 +324,9 @@ impl ParseFault {
 struct Cursor<'a> {
     /// The start of the file.
     head: &'a Arc<Vec<u8>>,
-    /// Where the next byte is.
+    /// Offset of the next byte.
     at: usize,
-    /// Bytes of the file; at least those of `head`.
+    /// Length of the file, at least that of `head`.
     len: usize,
 }
 
@@ -365,7 +364,7 @@ impl<'a> Cursor<'a> {
         std::str::from_utf8(bytes).map_err(|e| ParseFault::Wrong(format!("{} is not UTF-8: {e}", what())))
     }
 
-    /// Refuses a count that the rest of the file has no room for.
+    /// Refuses a count that does not fit in the rest of the file.
     fn check_count(&self, count: u64, smallest: u64, what: &str) -> Parsed<()> {
         let room = self.left() / smallest;
         if count > room {
@@ -442,14 +441,14 @@ fn alignment(metadata: &HashMap<String, MetadataValue>) -> Parsed<u64> {
     power.ok_or_else(|| ParseFault::Wrong(format!("general.alignment is {}; wanted a power of two", value.excerpt())))
 }
 
-/// A tensor before its bytes are found.
+/// A tensor's entry before its byte range is checked.
 struct Claim {
     name: String,
     dtype: GgmlType,
     shape: Vec<usize>,
     /// Its size in bytes.
     bytes: usize,
-    /// From the beginning of the tensors' bytes.
+    /// Offset from the start of the tensors' bytes.
     offset: u64,
 }
 
@@ -462,7 +461,7 @@ fn parse_tensors(cursor: &mut Cursor, count: u64, alignment: u64) -> Parsed<Vec<
         }
         claims.push(claim);
     }
-    // No sum overflows: no file is as long as 2^63 bytes, and the alignment is small.
+    // No sum overflows: a file is shorter than 2^63 bytes, and the alignment is small.
     let base = (cursor.at as u64).next_multiple_of(alignment);
     // Tensors follow one another, each padded to the alignment.
     let (len, mut next) = (cursor.len as u64, 0u64);

@@ -1,8 +1,8 @@
-//! A GGUF file's metadata → [`Shape`], as llama.cpp reads it: keys that a file leaves out have the values that they have
-//! there, and what its format has no key for follows from the number of layers.
+//! A GGUF file's metadata → [`Shape`], as llama.cpp reads it: missing keys have llama.cpp's defaults, and values for
+//! which the format has no key follow from the number of layers.
 //!
-//! Ollama's converter has written another dialect: other names for the bases of RoPE, no epsilon, no RoPE scaling for the
-//! models that have it, and a cap on logits for one that has none. Each is read as what the model was trained with.
+//! Files of Ollama's converter differ: other names for the bases of RoPE, no epsilon, no RoPE scaling for the models
+//! that have it, and a cap on logits for a model that has none. These are read as the values of the model's training.
 
 use std::collections::HashMap;
 
@@ -11,43 +11,43 @@ use crate::model::config::{ShapeKeys, check_shape, limit};
 use crate::model::shape::{LayerKind, Shape};
 use crate::{Error, Result};
 
-/// The architecture that is read; its keys begin with it.
+/// The supported architecture, with which its keys begin.
 const ARCHITECTURE: &str = "gemma3";
-/// Gemma 3 27B's layers. It alone divides scores by another root than that of a head's width.
+/// Gemma 3 27B's layers. Only this model scales scores by another root than that of a head's width.
 const LAYERS_OF_27B: usize = 62;
-/// Every so many layers one is global, if the file does not say.
+/// Every so many layers one is global, if the file has no key for it.
 const PATTERN: usize = 6;
-/// The local layers' RoPE base, if the file does not say.
+/// The local layers' RoPE base, if the file has no key for it.
 const ROPE_BASE_LOCAL: f32 = 1e4;
-/// The global layers' RoPE base, if the file does not say: every Gemma 3's.
+/// The global layers' RoPE base, if the file has no key for it: every Gemma 3's.
 const ROPE_BASE: f32 = 1e6;
-/// The names of the two, llama.cpp's first and Ollama's second.
+/// The keys of the two bases, llama.cpp's first and Ollama's second.
 const ROPE_BASE_LOCAL_KEYS: [&str; 2] = ["rope.freq_base_swa", "rope.local.freq_base"];
 const ROPE_BASE_KEYS: [&str; 2] = ["rope.freq_base", "rope.global.freq_base"];
-/// RMSNorm's epsilon, if the file does not say: every Gemma 3's.
+/// RMSNorm's epsilon, if the file has no key for it: every Gemma 3's.
 const EPSILON: f32 = 1e-6;
-/// Layers of the models that divide the global layers' frequencies, 4B, 12B and 27B, and what by. Ollama's files do not
-/// say.
+/// The numbers of layers of the models that scale the global layers' frequencies (4B, 12B and 27B), and the divisor.
+/// Ollama's files have no key for it.
 const SCALED: ([usize; 3], f32) = ([34, 48, LAYERS_OF_27B], 8.0);
-/// The cap on logits that Ollama's converter wrote where a model's config has none.
+/// The cap on logits that Ollama's converter wrote for a model whose config has none.
 const OLLAMAS_CAP: f64 = 30.0;
-/// Keys of the architecture that only Ollama's converter writes. Its files hold the part for images too.
+/// Keys of the architecture that only Ollama's converter writes. Its files also contain the vision tower.
 const OLLAMAS: [&str; 4] =
     ["rope.global.freq_base", "rope.local.freq_base", "mm.tokens_per_image", "vision.block_count"];
-/// The spelled tokens that end a reply, beside those that the file names.
+/// Tokens by text that end a reply, beside those that the file names.
 const ENDS: [&str; 2] = ["<eos>", "<end_of_turn>"];
 
 const REMEDY: &str = "use a GGUF file of a Gemma 3 text model";
 
-/// What EmbeddingGemma is.
+/// The description of EmbeddingGemma in an error.
 pub(super) const EMBEDS: &str = "EmbeddingGemma, which makes vectors and no text";
 
-/// Reads the shape of a model whose embedding has `vocab` rows. `tied` is whether there is no other head. `label` names
+/// Reads the shape of a model whose embedding has `vocab` rows. `tied`: the files have no separate head. `label` names
 /// the file in errors.
 ///
 /// # Errors
-/// [`Error::Input`] naming the key, its value and what is wanted: another architecture, a size that no Gemma 3 can have,
-/// or an unsupported feature that changes the forward pass.
+/// [`Error::Input`] with the key, its value and the expected one: another architecture, a size that no Gemma 3 can
+/// have, or an unsupported feature that changes the forward pass.
 pub(super) fn read_shape(
     label: &str,
     metadata: &HashMap<String, MetadataValue>,
@@ -105,15 +105,15 @@ pub(super) fn read_shape(
     Ok(shape)
 }
 
-/// What a file should say and does not, for whoever runs it: the base of RoPE, without which one converter's 1e4 and
-/// another's 1e6 look alike.
+/// A warning for the user about a missing key: the base of RoPE, without which a file of one converter's default 1e4
+/// looks like another's of 1e6.
 pub(super) fn assumption(label: &str, metadata: &HashMap<String, MetadataValue>) -> Option<String> {
     let keys = Metadata { label, map: metadata };
     let is_given = ROPE_BASE_KEYS.iter().any(|key| keys.get(key).is_some());
     (!is_given).then(|| format!("{label} gives no base of RoPE; 1e6 is taken, which every Gemma 3 has"))
 }
 
-/// Reads keys with their defaults. A key without one has to be there.
+/// Reads keys with their defaults. A key without a default is required.
 struct Metadata<'a> {
     label: &'a str,
     map: &'a HashMap<String, MetadataValue>,
@@ -133,7 +133,7 @@ impl Metadata<'_> {
         Error::input(format!("{} has no {ARCHITECTURE}.{key}", self.label), REMEDY)
     }
 
-    /// A whole number from 1 to `max`; or a list of them, one for each layer, if all are the same.
+    /// A whole number from 1 to `max`, or a list with one number per layer if all are equal.
     fn size(&self, key: &str, default: Option<usize>, max: usize) -> Result<usize> {
         let Some(value) = self.get(key) else { return default.ok_or_else(|| self.missing(key)) };
         let listed = value.as_array().and_then(|list| {
@@ -153,12 +153,12 @@ impl Metadata<'_> {
         number.ok_or_else(|| self.wrong(key, value, "a finite number above 0"))
     }
 
-    /// Whether Ollama's converter has written the file.
+    /// Whether Ollama's converter wrote the file.
     fn is_ollamas(&self) -> bool {
         OLLAMAS.iter().any(|key| self.get(key).is_some()) || self.get("attention.layer_norm_rms_epsilon").is_none()
     }
 
-    /// A base of RoPE under the first of these names that is there.
+    /// A base of RoPE, from the first of these keys that is present.
     fn rope_base(&self, names: [&str; 2]) -> Result<Option<f32>> {
         let name = names.into_iter().find(|name| self.get(name).is_some());
         name.map(|name| self.positive(name, None)).transpose()
@@ -181,7 +181,7 @@ impl Metadata<'_> {
         }
         let kind = |local: bool| if local { LayerKind::Local } else { LayerKind::Global };
         if let Some(list) = self.get(PATTERN_KEY).and_then(MetadataValue::as_array) {
-            // One for each layer: whether it is local.
+            // For each layer, whether it is local.
             let local: Option<Vec<bool>> = list.numbers().map(is_local).collect();
             let layers = local.filter(|local| local.len() == count && list.len() == count);
             let layers = layers.map(|local| local.into_iter().map(kind).collect());
@@ -192,7 +192,7 @@ impl Metadata<'_> {
         Ok((1..=count).map(|i| kind(!i.is_multiple_of(pattern))).collect())
     }
 
-    /// What divides the global layers' inverse frequencies in a model of so many layers.
+    /// The divisor of the global layers' inverse frequencies in a model of `layers` layers.
     fn rope_factor(&self, layers: usize) -> Result<f32> {
         const TYPE: &str = "rope.scaling.type";
         match self.get(TYPE) {
@@ -201,7 +201,7 @@ impl Metadata<'_> {
             Some(MetadataValue::Text(kind)) if kind == "none" => return Ok(1.0),
             Some(other) => return Err(self.wrong(TYPE, other, "linear or none")),
         }
-        // The second is an older spelling. Zero means that there is none.
+        // The second is an older spelling. Zero means no scaling.
         let key = ["rope.scaling.factor", "rope.scale_linear"].into_iter().find(|key| self.get(key).is_some());
         match key {
             Some(key) if self.get(key).and_then(MetadataValue::as_float) != Some(0.0) => self.positive(key, None),
@@ -210,7 +210,7 @@ impl Metadata<'_> {
         }
     }
 
-    /// The token id that a key of the tokenizer gives.
+    /// The token id in a key of the tokenizer.
     fn token(&self, key: &str, vocab: usize) -> Result<Option<u32>> {
         let Some(value) = self.map.get(key) else { return Ok(None) };
         let id = value.as_unsigned().filter(|id| (*id as usize) < vocab).and_then(|id| u32::try_from(id).ok());
@@ -218,7 +218,7 @@ impl Metadata<'_> {
         id.map(Some).ok_or_else(|| Error::input(cause(), REMEDY))
     }
 
-    /// The tokens that end a reply: those that the file names, and those that are spelled as Gemma's are.
+    /// The tokens that end a reply: those that the file names, and those with the text of Gemma's.
     fn eos(&self, vocab: usize) -> Result<Vec<u32>> {
         let mut ids = Vec::new();
         for key in ["eos", "eot"] {
@@ -236,7 +236,7 @@ impl Metadata<'_> {
         Ok(ids)
     }
 
-    /// Refuses a file that is no text model, by what it is.
+    /// Refuses a file that is not a text model, by its kind.
     fn refuse_others(&self) -> Result<()> {
         const KEY: &str = "general.architecture";
         let word = |key: &str| self.map.get(key).and_then(MetadataValue::as_text);
@@ -277,7 +277,7 @@ impl Metadata<'_> {
     }
 }
 
-/// Whether an element of a list of layers says that its layer is local.
+/// Whether an element of a list of layers marks its layer as local.
 fn is_local(value: MetadataValue) -> Option<bool> {
     match value {
         MetadataValue::Bool(local) => Some(local),

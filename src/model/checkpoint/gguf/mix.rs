@@ -1,4 +1,4 @@
-//! How a file's matrices are quantised as a whole, in the words that files are called by.
+//! The names of mixes of quantised types, as files are called by.
 
 use super::Gguf;
 use super::header::MetadataValue;
@@ -29,7 +29,7 @@ const MIXES: [(u64, &str); 20] = [
 ];
 
 impl Gguf {
-    /// The name of the mix that the file says it has, such as `Q4_K_M`; without one, of the type that most of its bytes have.
+    /// The name of the file's mix, such as `Q4_K_M`; without a key for it, the type of most of its bytes.
     pub fn mix(&self) -> &'static str {
         let number = self.metadata().get("general.file_type").and_then(MetadataValue::as_unsigned);
         let named = MIXES.iter().find(|(code, _)| Some(*code) == number).map(|(_, name)| *name);

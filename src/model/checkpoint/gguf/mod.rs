@@ -1,5 +1,5 @@
-//! GGUF files: one file holds a model's shape, its tensors, its tokenizer and its chat template, and may be split into
-//! several. Nothing in them is trusted.
+//! GGUF files: one file, possibly split into several, holds a model's shape, its tensors, its tokenizer and its chat
+//! template. All of its content is untrusted.
 
 mod header;
 mod metadata;
@@ -24,13 +24,13 @@ use crate::model::shape::Shape;
 use crate::model::tensor::TensorId;
 use crate::{Error, Result};
 
-/// Remedy for a matrix in a type that is not read.
+/// Remedy for a matrix of an unsupported type.
 const REMEDY_TYPES: &str = "use a file with Q2_K to Q6_K, Q4_0 to Q8_0, IQ4_NL, IQ4_XS, BF16, F16 or F32";
 
 /// A model's GGUF files with their checked headers.
 #[derive(Debug)]
 pub struct Gguf {
-    /// In the order of their numbers. The first has the metadata.
+    /// The files in the order of their numbers. The first has the metadata.
     files: Vec<GgufFile>,
 }
 
@@ -49,7 +49,7 @@ impl GgufFile {
         Ok(GgufFile { label, header, bytes })
     }
 
-    /// A number of the keys that files of a split model have.
+    /// The number in a key that files of a split model have.
     fn split(&self, key: &str) -> Result<Option<u64>> {
         let Some(value) = self.header.metadata.get(&format!("split.{key}")) else { return Ok(None) };
         let cause = || format!("{}: split.{key} is {}; wanted a whole number", self.label, value.excerpt());
@@ -70,11 +70,11 @@ impl GgufFile {
 }
 
 impl Gguf {
-    /// Opens a file. If it is the first of a split model, `NAME-00001-of-0000N.gguf`, the others beside it too.
+    /// Opens a file. If it is the first of a split model, `NAME-00001-of-0000N.gguf`, also opens the others beside it.
     ///
     /// # Errors
-    /// [`Error::Input`]: a file is missing, or its header is wrong. The message names the file, the key or tensor, and what
-    /// was found and wanted.
+    /// [`Error::Input`]: a file is missing, or its header is wrong. The message has the file, the key or tensor, and
+    /// the found and expected values.
     pub fn open(path: &Path) -> Result<Gguf> {
         let mut files = Vec::new();
         for (index, path) in parts(path)?.into_iter().enumerate() {
@@ -118,7 +118,7 @@ impl Gguf {
     /// The model's shape.
     ///
     /// # Errors
-    /// [`Error::Input`] naming the key: another architecture, a size that no Gemma 3 can have, or an unsupported feature
+    /// [`Error::Input`] with the key: another architecture, a size that no Gemma 3 can have, or an unsupported feature
     /// that changes the forward pass.
     pub fn shape(&self) -> Result<Shape> {
         let tensor = |id: TensorId| {
@@ -131,7 +131,7 @@ impl Gguf {
         });
         let label = &self.files[0].label;
         let tied = tensor(TensorId::Head).is_none();
-        // Another architecture is refused as such, whatever its tensors are.
+        // Another architecture is refused as such, even if its tensors are unknown too.
         let shape = metadata::read_shape(label, self.metadata(), vocab.unwrap_or(usize::MAX), tied)?;
         match vocab {
             Some(_) => Ok(shape),
@@ -158,7 +158,7 @@ impl Gguf {
     /// Its chat template.
     ///
     /// # Errors
-    /// [`Error::Input`]: it is no text.
+    /// [`Error::Input`]: the key is not a text.
     pub fn chat_template(&self) -> Result<Option<&str>> {
         const KEY: &str = "tokenizer.chat_template";
         let Some(value) = self.metadata().get(KEY) else { return Ok(None) };

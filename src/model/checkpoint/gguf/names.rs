@@ -1,15 +1,17 @@
-//! What the names of GGUF files say: which of them are models, and which are parts of one.
+//! Interprets the names of GGUF files: which files are models, and which are parts of one.
 
 use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// Words in the name of a file that goes with a model and is none: the part for images, and the record of a calibration.
+/// Words in the name of a file that belongs to a model and is not one: the vision tower, and the record of a
+/// calibration.
 const BESIDE: [&str; 2] = ["mmproj", "imatrix"];
 /// Words in the name of a small model that drafts for another.
 const DRAFTS: [&str; 2] = ["draft", "mtp"];
 
-/// The paths of the files of the model whose first file is `path`: `path` alone, unless its name says that there are more.
+/// The paths of the files of the model whose first file is `path`: `path` alone, unless its name is that of a part of
+/// several.
 ///
 /// # Errors
 /// [`Error::Input`]: `path` is a part of a split model, but not the first.
@@ -31,8 +33,8 @@ pub fn list(dir: &Path) -> Vec<PathBuf> {
     models(names.iter().map(String::as_str)).into_iter().map(|name| dir.join(name)).collect()
 }
 
-/// Those of some files, named by their paths, that are models: each whole GGUF file, and the first of each split one. A small
-/// model that drafts is one where there are no others. In the order of their names.
+/// The models among files with these paths: each whole GGUF file, and the first of each split one. A small model that
+/// drafts counts only if there are no others. In the order of their names.
 pub fn models<'n>(names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
     let is_model = |path: &&str| {
         let name = file_name(path);
@@ -48,7 +50,7 @@ pub fn models<'n>(names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
     all
 }
 
-/// A file's name without what says that it is a GGUF file, or a part of one.
+/// A file's name without its extension and part numbers.
 pub fn stem(name: &str) -> &str {
     split_name(name).map_or_else(|| name.strip_suffix(".gguf").unwrap_or(name), |(stem, _, _)| stem)
 }
@@ -70,7 +72,7 @@ fn file_name(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
-/// Whether one of `words` stands in a path by itself, in either case.
+/// Whether one of `words` is a separate word of a path, in either case.
 fn has_word(path: &str, words: &[&str]) -> bool {
     path.split(|c: char| !c.is_ascii_alphanumeric())
         .any(|part| words.iter().any(|word| part.eq_ignore_ascii_case(word)))

@@ -16,14 +16,14 @@ use crate::model::shape::Shape;
 use crate::model::tensor::{Role, TensorId};
 use crate::{Error, Result};
 
-/// Beginnings of the names of what a file has beside the text model: the part for images.
+/// Prefixes of tensor names outside of the text model: the vision tower's.
 const OTHERS: [&str; 2] = ["v.", "mm."];
 
 /// Finds and checks every tensor of `shape`.
 ///
 /// # Errors
-/// [`Error::Input`] naming the tensor: it is missing or twice there, has other dimensions or a type that Kiln does not
-/// read, or is none of Gemma 3's.
+/// [`Error::Input`] with the tensor: it is missing or doubled, has other dimensions or an unsupported type, or is not
+/// one of Gemma 3's.
 pub(super) fn find_tensors(shape: &Shape, files: &[GgufFile]) -> Result<HashMap<TensorId, StoredTensor>> {
     let mut tensors = HashMap::new();
     for (file, GgufFile { label, header, .. }) in files.iter().enumerate() {
@@ -35,7 +35,7 @@ pub(super) fn find_tensors(shape: &Shape, files: &[GgufFile]) -> Result<HashMap<
                 if OTHERS.iter().any(|other| tensor.name.starts_with(other)) {
                     continue;
                 }
-                // Ollama's files of EmbeddingGemma call themselves gemma3.
+                // Ollama's files of EmbeddingGemma have the architecture gemma3.
                 let what = match tensor.name.starts_with("dense") {
                     true => format!("is none of Gemma 3's, but of {}", metadata::EMBEDS),
                     false => "is none of Gemma 3's".into(),
@@ -87,7 +87,7 @@ fn check(
     Ok(StoredTensor { name: tensor.name.clone(), elements: ByteRange { file, range: tensor.range.clone() }, encoding })
 }
 
-/// The encoding of a type that is read.
+/// The encoding of a supported type.
 fn encoding(dtype: GgmlType) -> Option<Encoding> {
     Some(match dtype {
         F32 => Encoding::F32,
@@ -128,7 +128,7 @@ fn role_name(role: Role) -> &'static str {
     }
 }
 
-/// The tensor that `name` means.
+/// The tensor with this name.
 fn identify(tensor: &str) -> Option<TensorId> {
     let others = [TensorId::Embedding, TensorId::Head, TensorId::FinalNorm];
     if let Some(id) = others.into_iter().find(|id| name(*id) == tensor) {

@@ -23,7 +23,7 @@ pub const F32: GgmlType = ggml(0, "F32", 1, 4);
 pub const F16: GgmlType = ggml(1, "F16", 1, 2);
 /// bfloat16.
 pub const BF16: GgmlType = ggml(30, "BF16", 1, 2);
-/// Every type of the format: those that Kiln does not read are refused by their name.
+/// Every type of the format: unsupported ones are refused by their name.
 const ALL: [GgmlType; 34] = [
     F32,
     F16,
@@ -75,7 +75,7 @@ impl GgmlType {
     /// Bytes of a tensor of these dimensions, row-major.
     ///
     /// # Errors
-    /// Says what is wrong with them: a row is not whole blocks, or the size overflows.
+    /// The fault: a row is not whole blocks, or the size overflows.
     pub(super) fn bytes(self, shape: &[usize]) -> std::result::Result<usize, String> {
         let cols = shape.last().copied().unwrap_or(1);
         if !cols.is_multiple_of(self.block) {

@@ -7,23 +7,23 @@ use crate::display::quote;
 use crate::model::config::limit;
 use crate::{Error, Result};
 
-/// The only kind of tokenizer that is read: SentencePiece's byte-pair encoding.
+/// The only supported kind of tokenizer: SentencePiece's byte-pair encoding.
 const MODEL: &str = "llama";
 
 const REMEDY: &str = "use a GGUF file that was made with the model's tokenizer.model";
 
-/// What a token is for.
+/// The kinds of token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenKind {
-    /// Text that merges make.
+    /// Text that results from merges.
     Normal,
-    /// What stands for text without a token.
+    /// The placeholder for text without a token.
     Unknown,
     /// A special token.
     Control,
-    /// Text that is cut out before anything is merged.
+    /// Text that is split off before merging.
     UserDefined,
-    /// A place without a token.
+    /// An id without a token.
     Unused,
     /// One byte of UTF-8.
     Byte,
@@ -34,9 +34,9 @@ pub enum TokenKind {
 pub struct VocabularyToken {
     /// Its text, "▁" for spaces.
     pub text: String,
-    /// Of two merges, the one whose result has the higher score comes first. Finite.
+    /// Priority of the merge that results in this token: higher ones come first. Finite.
     pub score: f32,
-    /// What it is for.
+    /// Its kind.
     pub kind: TokenKind,
 }
 
@@ -89,7 +89,7 @@ pub(super) fn read_tokens(label: &str, metadata: &HashMap<String, MetadataValue>
     Ok(tokens)
 }
 
-/// The scores as f32; `None` for what is no float.
+/// The scores as f32; `None` for an element that is not a float.
 fn numbers(scores: &MetadataArray) -> impl Iterator<Item = Option<f32>> {
     scores.numbers().map(|score| score.as_float().map(|x| x as f32))
 }
