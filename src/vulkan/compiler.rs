@@ -1,7 +1,8 @@
-//! Compiles kernels on threads of its own, beside what the host does, in the order that they are asked for.
+//! Compiles kernels on background threads, in the order of requests.
 //!
-//! A compile in the driver cannot be cancelled. One that takes too long is *late*: what asked for it goes on without, its
-//! thread is let go, and another one takes the next kernel. While such a thread runs, what it uses must not be destroyed.
+//! A compile in the driver cannot be cancelled. A compile that takes too long is *late*: its requester continues
+//! without it, its thread is abandoned, and another thread compiles the next kernel. While an abandoned thread runs,
+//! the objects that it uses must not be destroyed.
 
 use crate::Result;
 use crate::lower::kernels::Kernel;
@@ -11,12 +12,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a kernel may take to compile before it is late.
+/// Time after which a compile is late.
 pub const LATE: Duration = Duration::from_secs(10);
-/// How long the end of the compiles under way is waited for before what they use is given up.
+/// Longest wait at the end for running compiles; after it, the objects that they use are leaked.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What makes a `T` of a kernel; several threads call it.
+/// Compiles a kernel to a `T`; called by several threads.
 type Compile<T> = Arc<dyn Fn(Kernel) -> Result<T> + Send + Sync>;
 
 /// Compiles in the background.
@@ -30,7 +31,7 @@ pub struct Background<T> {
     left_out: HashSet<Kernel>,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 #[derive(Default)]
 struct CompileQueue {
     jobs: Mutex<Jobs>,
@@ -40,11 +41,11 @@ struct CompileQueue {
 #[derive(Default)]
 struct Jobs {
     waiting: VecDeque<Kernel>,
-    /// Kernels under way, and since when. Late ones stay here until their thread is done.
+    /// Running compiles with their start. Late ones stay here until they end.
     running: Vec<(Kernel, Instant)>,
-    /// Of these, the late ones.
+    /// The late ones among them.
     late: HashSet<Kernel>,
-    /// Threads that are not let go.
+    /// Threads that are not abandoned.
     workers: usize,
     closed: bool,
 }
@@ -54,7 +55,7 @@ impl CompileQueue {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the next kernel; `None` if there will be none for this thread.
+    /// Takes the next kernel; `None` when the thread should end.
     fn next(&self) -> Option<Kernel> {
         let mut jobs = self.jobs();
         loop {
@@ -69,7 +70,7 @@ impl CompileQueue {
         }
     }
 
-    /// Notes the end of a compile. Returns whether its thread was let go meanwhile.
+    /// Records the end of a compile. Returns whether its thread was abandoned meanwhile.
     fn end(&self, kernel: Kernel) -> bool {
         let mut jobs = self.jobs();
         jobs.running.retain(|(k, _)| *k != kernel);
@@ -87,7 +88,7 @@ impl<T: Send + 'static> Background<T> {
         Background { compile, shared, sender, made, late, threads: threads.max(1), left_out }
     }
 
-    /// Makes `kernels` what is compiled next, in this order. What was asked for before and has not begun is forgotten.
+    /// Replaces the queue by `kernels`, in this order. Earlier requests that have not begun are dropped.
     pub fn ask_for(&mut self, kernels: impl Iterator<Item = Kernel>) {
         let mut jobs = self.shared.jobs();
         jobs.waiting.clear();
@@ -112,7 +113,7 @@ impl<T: Send + 'static> Background<T> {
         let work = move || {
             while let Some(kernel) = shared.next() {
                 let made = compile(kernel);
-                // Sent before the end is noted: who sees the end finds the result.
+                // Sent before the end is recorded, so that the result is there when the end is seen.
                 let is_wanted = sender.send((kernel, made)).is_ok();
                 if shared.end(kernel) || !is_wanted {
                     return;
@@ -125,7 +126,7 @@ impl<T: Send + 'static> Background<T> {
         }
     }
 
-    /// What has been compiled since the last call. What failed is left out from now on.
+    /// Results since the last call. A kernel that failed is left out from now on.
     pub fn take(&mut self) -> Vec<(Kernel, T)> {
         let mut taken = Vec::new();
         for (kernel, made) in self.made.try_iter() {
@@ -141,7 +142,8 @@ impl<T: Send + 'static> Background<T> {
         taken
     }
 
-    /// Whether a kernel that [`Background::take`] has not given is still to come. One that has ended since is `Unasked`.
+    /// The state of a kernel without a result from [`Background::take`] yet. `Unasked` also if its compile has ended
+    /// since.
     pub fn readiness(&self, kernel: Kernel) -> Readiness {
         if self.left_out.contains(&kernel) {
             return Readiness::LeftOut;
@@ -149,7 +151,7 @@ impl<T: Send + 'static> Background<T> {
         let jobs = self.shared.jobs();
         let comes = jobs.waiting.contains(&kernel) || jobs.running.iter().any(|(k, _)| *k == kernel);
         match (comes, jobs.workers) {
-            // Without a thread nothing comes.
+            // Without a thread nothing is compiled.
             (true, 0) => Readiness::LeftOut,
             (true, _) => Readiness::NotYet,
             (false, _) => Readiness::Unasked,
@@ -164,7 +166,7 @@ impl<T: Send + 'static> Background<T> {
         }
     }
 
-    /// Whether something is being compiled or waits for that, late kernels aside.
+    /// Whether a kernel is being compiled or waits in the queue, late ones excepted.
     pub fn is_busy(&self) -> bool {
         let jobs = self.shared.jobs();
         jobs.running.len() > jobs.late.len() || !jobs.waiting.is_empty()
@@ -189,8 +191,8 @@ impl<T: Send + 'static> Background<T> {
         }
     }
 
-    /// Begins no further kernel, and waits for those under way. Returns what they made, and whether all are done: if not,
-    /// what `compile` uses must live on.
+    /// Starts no further compiles, and waits for running ones. Returns their results, and whether all have ended: if
+    /// not, the objects that `compile` uses must live on.
     pub fn close(&mut self) -> (Vec<(Kernel, T)>, bool) {
         let start = Instant::now();
         let mut jobs = self.shared.jobs();
@@ -220,7 +222,8 @@ mod tests {
         Kernel::new(Module::Read, number, NoConstants {})
     }
 
-    /// Compiles to the kernel's number: at once, but for 7, which waits for a word on the channel, and 8, which fails.
+    /// Compiles to the kernel's number: at once, except 7, which waits for a message on the channel, and 8, which
+    /// fails.
     fn background(threads: usize, late: Duration) -> (Background<u32>, SyncSender<()>) {
         let (go, wait) = sync_channel(8);
         let wait = Mutex::new(wait);
@@ -232,7 +235,7 @@ mod tests {
         (Background::new(threads, late, Arc::new(compile)), go)
     }
 
-    /// Takes until `count` have come.
+    /// Takes results until there are `count`.
     fn take(background: &mut Background<u32>, count: usize) -> Vec<u32> {
         let mut taken = Vec::new();
         while taken.len() < count {
@@ -267,8 +270,8 @@ mod tests {
         assert_eq!(take(&mut b, 2), [7, 2]);
     }
 
-    /// The driver's compile of 7 does not end: the others go on, on another thread, and the end waits for it no longer than
-    /// it must. What it makes all the same is taken.
+    /// The compile of 7 does not end: other kernels continue on another thread, and `close` waits only for its limit.
+    /// If its result comes in time, it is taken.
     #[test]
     fn a_late_kernel_holds_nothing_up() {
         let (mut b, go) = background(1, Duration::ZERO);

@@ -23,7 +23,7 @@ pub fn recordings() -> u64 {
     RECORDINGS.load(Ordering::Relaxed)
 }
 
-/// A device by Vulkan: its queue, a command pool, a fence for each signal, and its pipelines.
+/// A Vulkan device's driver: its queue, a command pool, a fence for each signal, and its pipelines.
 pub struct Vulkan {
     gpu: Rc<Gpu>,
     pool: vk::CommandPool,
@@ -41,7 +41,7 @@ impl Vulkan {
         let (pool, fences) = (vk::CommandPool::null(), [vk::Fence::null(); SIGNALS]);
         let mut vulkan = Vulkan { gpu: gpu.clone(), pool, fences, pipelines };
         let info = vk::CommandPoolCreateInfo::default().queue_family_index(gpu.family);
-        // SAFETY: the device lives as long as `gpu`. If a call fails, the drop destroys what was made.
+        // SAFETY: the device lives as long as `gpu`. If a call fails, `Drop` destroys the objects made until then.
         unsafe {
             vulkan.pool = gpu.device.create_command_pool(&info, None).map_err(failure("create a command pool"))?;
             for fence in &mut vulkan.fences {
@@ -52,7 +52,8 @@ impl Vulkan {
         Ok(vulkan)
     }
 
-    /// As [`Driver::submit`]. Waits for semaphores and signals others; each comes with its value, which only timelines use.
+    /// [`Driver::submit`] that also waits for semaphores and signals others; each has a value, which only timelines
+    /// use.
     ///
     /// # Errors
     /// Device: the device was lost.
@@ -124,8 +125,8 @@ impl Driver for Vulkan {
             .command_pool(self.pool)
             .level(vk::CommandBufferLevel::PRIMARY)
             .command_buffer_count(1);
-        // SAFETY: the pool is this device's and used from one thread (`Vulkan` is not `Sync`). Pipelines live as long as the
-        // pool; memory and stamps as long as the list may run, as who submits it promises.
+        // SAFETY: the pool is this device's and used from one thread (`Vulkan` is not `Sync`). Pipelines live as long
+        // as the pool; memory and stamps as long as the list may run, by the contract of submits.
         unsafe {
             let buffer = device.allocate_command_buffers(&info).map_err(failure("allocate a command buffer"))?[0];
             let begin = vk::CommandBufferBeginInfo::default();
@@ -140,7 +141,7 @@ impl Driver for Vulkan {
         if lists.is_empty() || self.gpu.hung.get() {
             return;
         }
-        // SAFETY: they are of this pool, the wait for them is over, and their owner gives them up.
+        // SAFETY: the lists are of this pool, every submit of them was waited for, and their owner gives them up.
         unsafe { self.gpu.device.free_command_buffers(self.pool, lists) };
     }
 
@@ -166,7 +167,7 @@ impl Driver for Vulkan {
         }
         let fences = [self.fences[signal]];
         let timeout = deadline.as_nanos() as u64;
-        // SAFETY: the fence is this device's, and a submit that signals it is under way.
+        // SAFETY: the fence is this device's, and a submit that signals it is in flight.
         unsafe {
             self.gpu.device.wait_for_fences(&fences, true, timeout).map_err(|r| match r {
                 vk::Result::TIMEOUT => {
@@ -185,7 +186,7 @@ impl Driver for Vulkan {
 
     fn finish(&self) {
         if !self.gpu.hung.get() {
-            // SAFETY: the device is alive; nothing submits meanwhile.
+            // SAFETY: the device is alive; no other thread submits meanwhile.
             let _ = unsafe { self.gpu.device.device_wait_idle() };
         }
     }
@@ -224,7 +225,7 @@ impl Drop for Vulkan {
             return;
         }
         self.finish();
-        // SAFETY: the device has nothing to do, and nothing recorded from this pool is used after it.
+        // SAFETY: the device is idle, and no list recorded from this pool is used after it.
         unsafe {
             for fence in self.fences {
                 self.gpu.device.destroy_fence(fence, None);

@@ -34,7 +34,7 @@ impl Drop for Semaphore {
         if self.gpu.hung.get() {
             return;
         }
-        // SAFETY: whoever submits with it waits before it drops it.
+        // SAFETY: submits with the semaphore are waited for before it is dropped.
         unsafe { self.gpu.device.destroy_semaphore(self.handle, None) };
     }
 }
@@ -51,7 +51,7 @@ impl Gate {
     /// A gate for the device's queue.
     ///
     /// # Errors
-    /// Device: the driver gives and takes no sync_files.
+    /// Device: the driver does not export and import sync_files.
     pub fn new(gpu: &Rc<Gpu>) -> Result<Gate> {
         gpu.sync_files()?;
         let mut export = vk::ExportSemaphoreCreateInfo::default().handle_types(SYNC_FILE);
@@ -63,16 +63,16 @@ impl Gate {
     /// Imports a fence: the semaphore that the next submit must wait for.
     ///
     /// # Errors
-    /// Device: the driver does not take the fence.
+    /// Device: the driver refuses the fence.
     fn take_in(&self, fence: SyncFile) -> Result<vk::Semaphore> {
-        // As with dma-bufs, a driver may close the descriptor even if the import fails. So it is not closed here.
+        // As with dma-bufs, a driver may close the descriptor even if the import fails, so it is not closed here.
         let fd = OwnedFd::from(fence).into_raw_fd();
         let info = vk::ImportSemaphoreFdInfoKHR::default()
             .semaphore(self.incoming.handle)
             .flags(vk::SemaphoreImportFlags::TEMPORARY)
             .handle_type(SYNC_FILE)
             .fd(fd);
-        // SAFETY: the semaphore is this device's and in no submit; the descriptor is given away.
+        // SAFETY: the semaphore is this device's and in no submit; the driver takes over the descriptor.
         unsafe { self.gpu.sync_files()?.functions.import_semaphore_fd(&info) }.map_err(failure("take in a fence"))?;
         Ok(self.incoming.handle)
     }
@@ -83,7 +83,7 @@ impl Gate {
         // SAFETY: the semaphore is this device's, and its signal is submitted.
         let fd =
             unsafe { self.gpu.sync_files()?.functions.get_semaphore_fd(&info) }.map_err(failure("give out a fence"))?;
-        // SAFETY: -1 means that the work is already done. Any other descriptor is new, and nothing else owns it.
+        // SAFETY: -1 means that the work is already done. Any other descriptor is new, and has no other owner.
         Ok((fd >= 0).then(|| SyncFile::from_fd(unsafe { OwnedFd::from_raw_fd(fd) })))
     }
 
@@ -91,7 +91,7 @@ impl Gate {
     /// or `None` if the work is already done. On the host, [`DeviceQueue::wait`] waits for it.
     ///
     /// # Errors
-    /// Device: the device was lost, or the driver does not take the fence.
+    /// Device: the device was lost, or the driver refuses the fence.
     ///
     /// # Safety
     /// As [`DeviceQueue::submit`]; this and the timelines live until the wait.
@@ -126,7 +126,7 @@ pub struct TimelineOrder<'a> {
 }
 
 impl TimelineOrder<'_> {
-    /// Submits baked command buffers in this order; [`DeviceQueue::wait`] waits for them on the host.
+    /// Submits baked command buffers with these waits and signals; [`DeviceQueue::wait`] waits for them on the host.
     ///
     /// # Errors
     /// Device: the device was lost.
@@ -153,7 +153,7 @@ impl TimelineOrder<'_> {
     }
 }
 
-/// A number that only grows. The host and submits can raise it, and wait until it reaches a value.
+/// A counter that only grows. The host and submits can raise it, and wait until it reaches a value.
 pub struct Timeline {
     gpu: Rc<Gpu>,
     semaphore: Semaphore,
@@ -170,7 +170,7 @@ impl Timeline {
         Ok(Timeline { gpu: gpu.clone(), semaphore })
     }
 
-    /// Its current value.
+    /// The current value.
     ///
     /// # Errors
     /// Device: the device was lost.
@@ -180,7 +180,7 @@ impl Timeline {
             .map_err(failure("read a timeline"))
     }
 
-    /// Raises it to `value`, from the host.
+    /// Raises the timeline to `value`, from the host.
     ///
     /// # Errors
     /// Device: the device was lost.
@@ -190,7 +190,7 @@ impl Timeline {
         unsafe { self.gpu.device.signal_semaphore(&info) }.map_err(failure("raise a timeline"))
     }
 
-    /// Waits on the host until it has reached `value`, for at most `timeout`. Returns whether it has.
+    /// Waits on the host until the timeline has reached `value`, for at most `timeout`. Returns whether it has.
     ///
     /// # Errors
     /// Device: the device was lost.

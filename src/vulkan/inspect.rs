@@ -1,8 +1,8 @@
-//! What a driver's compiler made of a kernel: registers, spills, occupancy, machine code. A correct kernel can still be
-//! useless on a GPU that its author does not have. The compiler shows that without the GPU.
+//! Reports the output of a driver's compiler for a kernel: registers, spills, occupancy, machine code. A correct kernel
+//! can still be useless on a GPU that its author does not have; the compiler shows that without the GPU.
 //!
-//! Only a device opened by [`crate::vulkan::Gpu::open_for_inspection`] asks the driver to keep this. Other devices do not
-//! pay for it.
+//! Only a device opened by [`crate::vulkan::Gpu::open_for_inspection`] makes the driver keep this, at a cost that other
+//! devices avoid.
 
 use crate::lower::kernels::Kernel;
 use crate::vulkan::device::failure;
@@ -52,15 +52,16 @@ impl Pipelines {
         Ok(CompiledKernel { statistics, texts: read_texts(inspector, &info)? })
     }
 
-    /// What the driver keeps of `kernel` in a pipeline cache: its machine code, among other things. Drivers keep nothing of
-    /// what they were asked to explain, so the device is not one that was opened for inspection.
+    /// The driver's pipeline cache entry for `kernel`, with its machine code. Drivers do not cache pipelines with
+    /// captured statistics, so the device must not have been opened for inspection.
     ///
     /// # Errors
     /// Device: the driver cannot compile it.
     pub fn cached(&self, kernel: Kernel) -> Result<Vec<u8>> {
         let device = &self.gpu.device;
         let info = vk::PipelineCacheCreateInfo::default();
-        // SAFETY: the device lives as long as `self`; the pipeline and the cache are used here alone, and destroyed once.
+        // SAFETY: the device lives as long as `self`; the pipeline and the cache are used only here, and destroyed
+        // once.
         unsafe {
             let cache = device.create_pipeline_cache(&info, None).map_err(failure("make a pipeline cache"))?;
             let data = Compiler::new(&self.gpu, cache, self.layout).compile(kernel).and_then(|pipeline| {
@@ -78,7 +79,7 @@ fn text(s: std::result::Result<&CStr, std::ffi::FromBytesUntilNulError>) -> Stri
 }
 
 fn number(s: &vk::PipelineExecutableStatisticKHR<'_>) -> f64 {
-    // SAFETY: `format` says which member of the union the driver has written.
+    // SAFETY: `format` names the member of the union that the driver has written.
     unsafe {
         match s.format {
             vk::PipelineExecutableStatisticFormatKHR::BOOL32 => f64::from(s.value.b32),
@@ -90,7 +91,8 @@ fn number(s: &vk::PipelineExecutableStatisticKHR<'_>) -> f64 {
 }
 
 fn read_texts(inspector: &Inspector, info: &vk::PipelineExecutableInfoKHR<'_>) -> Result<Vec<(String, String)>> {
-    // SAFETY: the pipeline is alive and was made with the capture flag; without memory to write to, sizes are told.
+    // SAFETY: the pipeline is alive and was made with the capture flag; without memory to write to, the call returns
+    // sizes.
     let mut texts = unsafe { inspector.get_pipeline_executable_internal_representations(info) }
         .map_err(failure("tell what it compiled"))?;
     let mut bytes: Vec<Vec<u8>> = texts.iter().map(|t| vec![0; t.data_size]).collect();

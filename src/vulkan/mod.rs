@@ -1,20 +1,20 @@
-//! The driver by Vulkan, in the order in which one part uses another.
+//! The Vulkan driver. Each module uses those above it.
 //!
-//! | room | what it does |
+//! | module | purpose |
 //! | --- | --- |
-//! | [`device`] | opens a Vulkan device and says what it can do |
+//! | [`device`] | opens a Vulkan device and queries its capabilities |
 //! | [`memory`] | heaps, buffers, and memory that other drivers share |
 //! | [`pipelines`] | pipelines of kernels, made by [`compiler`] on several threads |
 //! | [`driver`] | implements [`crate::replay::driver::Driver`]: records lists, submits them, waits |
 //! | [`fence`] | fences between the device's queue and other drivers |
 //!
 //! Every Vulkan call is unsafe. Three rules keep them sound. Handles are owned by types that destroy them. Those types
-//! keep the device alive. Who submits waits before it reads, frees or resubmits.
+//! keep the device alive. The code that submits waits before it reads, frees or resubmits.
 
 pub mod compiler;
 pub mod device;
 pub mod driver;
-// Until attention runs on the NPU, tests alone exchange fences.
+// Until attention runs on the NPU, only tests exchange fences.
 #[cfg_attr(not(feature = "testing"), allow(dead_code))]
 pub mod fence;
 #[cfg(feature = "testing")]
@@ -43,7 +43,7 @@ mod tests {
         }
     }
 
-    /// What lowers, replays and measures runs on any driver.
+    /// Lowering, replay and measurements run on any driver.
     #[test]
     fn only_its_driver_names_vulkans_interface() {
         let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

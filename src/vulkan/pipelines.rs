@@ -15,16 +15,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Largest cache that is read, in bytes. Drivers' have a few MB.
+/// Largest cache that is read, in bytes. Drivers write a few MB.
 const MAX_CACHE: u64 = 256 << 20;
 
 static PIPELINES_CREATED: AtomicU64 = AtomicU64::new(0);
 
-/// Whether a compile was given up on that may still run.
+/// Whether a compile was abandoned that may still run.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
-/// Whether a thread may still be in a driver's compiler, so that what ends the process must not wait for it nor take the
-/// driver's memory away from it.
+/// Whether a thread may still be in a driver's compiler, so that the end of the process must neither wait for it nor
+/// free the driver's memory.
 #[cfg(feature = "cli")]
 pub fn is_compiling() -> bool {
     GIVEN_UP.load(Ordering::Relaxed)
@@ -36,7 +36,7 @@ pub fn pipelines_created() -> u64 {
     PIPELINES_CREATED.load(Ordering::Relaxed)
 }
 
-/// Makes each pipeline once, and keeps the driver's cache.
+/// Creates each pipeline once, and stores the driver's cache.
 pub struct Pipelines {
     pub(crate) gpu: Rc<Gpu>,
     /// The layout of all pipelines: push constants only.
@@ -44,7 +44,7 @@ pub struct Pipelines {
     cache: vk::PipelineCache,
     made: HashMap<Kernel, vk::Pipeline>,
     compiler: Arc<Compiler>,
-    /// Compiles what may be wanted.
+    /// Compiles kernels that may be needed.
     background: Background<vk::Pipeline>,
     file: Option<PathBuf>,
 }
@@ -78,14 +78,14 @@ impl Pipelines {
     /// The pipelines of `kernels`. New ones are compiled in parallel.
     ///
     /// # Errors
-    /// Device: the driver cannot compile one.
+    /// Device: the driver cannot compile a kernel.
     pub fn get(&mut self, kernels: &[Kernel]) -> Result<Vec<vk::Pipeline>> {
         self.take_made();
         let mut new: Vec<Kernel> = kernels.iter().copied().filter(|k| !self.made.contains_key(k)).collect();
         new.sort_unstable();
         new.dedup();
         let made = self.compiler.compile_all(&new);
-        // If one fails, the others are kept all the same, and destroyed with the rest.
+        // If one fails, the others are kept, and destroyed with the rest.
         let mut failed = None;
         for (kernel, pipeline) in new.into_iter().zip(made) {
             match pipeline {
@@ -99,27 +99,26 @@ impl Pipelines {
         }
     }
 
-    /// Makes `kernels` what is compiled next beside everything else, in this order. What was asked for before and has not
-    /// begun is forgotten.
+    /// Replaces the background queue by `kernels`, in this order. Earlier requests that have not begun are dropped.
     pub fn ask_for(&mut self, kernels: &[Kernel]) {
         self.take_made();
         self.background.ask_for(kernels.iter().copied().filter(|k| !self.made.contains_key(k)));
     }
 
-    /// How far a kernel is that was asked for.
+    /// The state of a requested kernel.
     pub fn readiness(&mut self, kernel: Kernel) -> Readiness {
-        // A compile that ends after the look has its result taken all the same.
+        // Queried before the results are taken, so that a compile that ends in between is not missed.
         let readiness = self.background.readiness(kernel);
         self.take_made();
         if self.made.contains_key(&kernel) { Readiness::Ready } else { readiness }
     }
 
-    /// Waits until a kernel that was asked for is there, for `most` at most.
+    /// Waits until a compile ends, for `most` at most.
     pub fn wait(&self, most: Duration) {
         self.background.wait(most);
     }
 
-    /// Whether kernels are being compiled beside everything else.
+    /// Whether kernels are being compiled in the background.
     pub fn is_busy(&self) -> bool {
         self.background.is_busy()
     }
@@ -132,15 +131,14 @@ impl Pipelines {
 
     fn keep(&mut self, kernel: Kernel, pipeline: vk::Pipeline) {
         if let Some(twice) = self.made.insert(kernel, pipeline) {
-            // Someone could not wait for it. What is baked has the first one.
+            // Compiled twice, by `get` and in the background. Baked lists use the first pipeline.
             self.made.insert(kernel, twice);
-            // SAFETY: this one was handed to nobody.
+            // SAFETY: no list uses this second pipeline.
             unsafe { self.gpu.device.destroy_pipeline(pipeline, None) };
         }
     }
 
-    /// Writes the driver's cache to disk, so that the next start compiles nothing. If that fails, the next start
-    /// compiles again.
+    /// Writes the driver's cache to disk, for the next start. If that fails, the next start compiles again.
     pub fn save(&self) {
         let Some(file) = &self.file else { return };
         // SAFETY: the cache is alive and not in use.
@@ -155,14 +153,14 @@ impl Pipelines {
     }
 }
 
-/// Most compiler threads. A driver's compiler takes tens of megabytes per thread.
+/// Most compiler threads. A driver's compiler needs tens of megabytes per thread.
 const THREADS: usize = 4;
 
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(THREADS)
 }
 
-/// The parts that pipelines are made with. Shared by the compiler threads.
+/// The inputs of pipeline creation, shared by the compiler threads.
 pub(super) struct Compiler {
     device: ash::Device,
     /// Vulkan lets several threads use it at once.
@@ -176,7 +174,7 @@ pub(super) struct Compiler {
 }
 
 impl Compiler {
-    /// `cache` and `layout` are of the device, and live as long as a compile may run.
+    /// `cache` and `layout` are the device's, and live as long as a compile may run.
     pub(super) fn new(gpu: &Gpu, cache: vk::PipelineCache, layout: vk::PipelineLayout) -> Compiler {
         let required = gpu.features.subgroup_choice.then_some(gpu.caps.subgroup);
         let (device, flags, subgroup) = (gpu.device.clone(), gpu.pipeline_flags(), gpu.caps.subgroup);
@@ -227,7 +225,7 @@ impl Compiler {
         let mut size = vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo::default()
             .required_subgroup_size(self.required.unwrap_or_default());
         let module_info = vk::ShaderModuleCreateInfo::default().code(&code);
-        // SAFETY: the SPIR-V is the checked-in one; everything lives through the calls; the module is destroyed
+        // SAFETY: the SPIR-V is the checked-in one; all objects live through the calls; the module is destroyed
         // afterwards.
         unsafe {
             let module = self.device.create_shader_module(&module_info, None).map_err(failure("load a shader"))?;
@@ -270,7 +268,7 @@ impl Drop for Pipelines {
             self.keep(kernel, pipeline);
         }
         if !is_done {
-            // The driver still compiles with the device, the cache and the layout: they live as long as the process.
+            // The driver still compiles with the device, the cache and the layout, so they live as long as the process.
             self.gpu.kept.set(true);
             GIVEN_UP.store(true, Ordering::Relaxed);
         }

@@ -1,4 +1,4 @@
-//! The extension that reports what the driver's compiler made.
+//! The extension that reports the output of the driver's compiler.
 
 use super::failure::failure;
 use crate::{Error, Result};

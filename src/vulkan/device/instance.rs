@@ -11,7 +11,7 @@ use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Environment variable that asks for the Khronos validation layer. The layer's reports are logged and counted.
+/// Environment variable that enables the Khronos validation layer. The layer's reports are logged and counted.
 pub const VALIDATION_VARIABLE: &str = "KILN_VALIDATION";
 const VALIDATION_LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
 
@@ -23,14 +23,14 @@ pub fn validation_messages() -> u64 {
     VALIDATION_MESSAGES.load(Ordering::Relaxed)
 }
 
-/// Whether the environment asks for validation.
+/// Whether the environment enables validation.
 pub fn validation_wanted() -> bool {
     std::env::var_os(VALIDATION_VARIABLE).is_some_and(|v| v == "1")
 }
 
 type Messenger = (ash::ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT);
 
-/// A Vulkan instance. Everything made from it must be dropped first.
+/// A Vulkan instance. All objects made from it must be dropped first.
 pub(crate) struct Instance {
     /// The loader's functions.
     pub(crate) entry: ash::Entry,
@@ -44,7 +44,7 @@ impl Instance {
     /// Loads Vulkan and makes an instance.
     ///
     /// # Errors
-    /// Device: no loader, no driver, or no validation layer though one is asked for.
+    /// Device: no loader, no driver, or the validation layer is enabled but missing.
     pub(crate) fn new() -> Result<Instance> {
         let entry = load_entry()?;
         let validate = validation_wanted();
@@ -78,7 +78,7 @@ impl Instance {
         Ok(instance)
     }
 
-    /// The devices that it lists.
+    /// The devices that the loader lists.
     ///
     /// # Errors
     /// Device: the loader or a driver fails.
@@ -87,7 +87,7 @@ impl Instance {
         unsafe { self.functions.enumerate_physical_devices() }.map_err(failure("list devices"))
     }
 
-    /// Keeps it until the process ends, because a device made from it hangs.
+    /// Keeps the instance until the process ends, because a device made from it hangs.
     pub(crate) fn abandon(&self) {
         self.abandoned.set(true);
     }
@@ -98,12 +98,12 @@ impl Drop for Instance {
         if self.abandoned.get() {
             return;
         }
-        // SAFETY: nothing made from the instance is alive: see the type.
+        // SAFETY: no object made from the instance is alive: see the type.
         unsafe {
             if let Some((utils, messenger)) = &self.messenger {
                 utils.destroy_debug_utils_messenger(*messenger, None);
             }
-            // NVIDIA's driver (580) can be loaded only some thirty times in a process. Drivers stay loaded while an
+            // NVIDIA's driver (580) can be loaded only about thirty times in a process. Drivers stay loaded while an
             // instance exists, so the first instance is kept until the process ends.
             static KEPT: AtomicBool = AtomicBool::new(false);
             if KEPT.swap(true, Ordering::Relaxed) {
@@ -113,13 +113,13 @@ impl Drop for Instance {
     }
 }
 
-/// Bytes of addresses below which a driver dies while it is loaded, without an error: lavapipe 22.3 at 0.5 GB, and at
-/// 1 GB no longer.
+/// Bytes of address space below which a driver crashes while it is loaded, without an error: lavapipe 22.3 does at 0.5
+/// GB, and no longer at 1 GB.
 const LEAST_ADDRESSES: u64 = 1_000_000_000;
 
-/// Refuses to load drivers where the process may have too few addresses.
+/// Refuses to load drivers if the process may have too little address space.
 fn check_addresses() -> Result<()> {
-    // Without an answer there is nothing to refuse.
+    // An unknown limit is no reason to refuse.
     let (limit, _) = getrlimit(Resource::RLIMIT_AS).unwrap_or((u64::MAX, u64::MAX));
     if limit >= LEAST_ADDRESSES {
         return Ok(());

@@ -26,20 +26,20 @@ use std::ffi::CStr;
 /// Which Vulkan device to open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// A discrete one, else an integrated one, else a CPU driver.
+    /// A discrete device, else an integrated one, else a CPU driver.
     Best,
-    /// The one with this index in the loader's own order.
+    /// The device with this index in the loader's order.
     Index(usize),
 }
 
-/// What Vulkan's side of a device depends on, beside [`Caps`].
+/// Vulkan-specific properties of a device, beside [`Caps`].
 #[derive(Debug, Clone)]
 pub struct Features {
     /// Whether pipelines must request the subgroup size, because the driver offers several.
     pub subgroup_choice: bool,
     /// The clock of the queue's timestamps, if it has any.
     pub clock: Option<Clock>,
-    /// Whether `VK_EXT_memory_budget` says how much of each heap is free.
+    /// Whether `VK_EXT_memory_budget` reports the free part of each heap.
     pub memory_budget: bool,
     /// The number of its render node, if it has one: 128 for /dev/dri/renderD128.
     pub render_node: Option<i64>,
@@ -76,16 +76,16 @@ pub struct Gpu {
     pub queue: vk::Queue,
     /// The queue's family.
     pub family: u32,
-    /// What it can do.
+    /// Its capabilities.
     pub caps: Caps,
-    /// What its driver offers beside that.
+    /// Its Vulkan-specific properties.
     pub features: Features,
     /// Its heaps and memory types.
     pub memory: vk::PhysicalDeviceMemoryProperties,
     /// Set when a wait ran past its deadline. The device may never finish, so nothing is submitted, waited for or
     /// destroyed any more.
     pub hung: Cell<bool>,
-    /// Set when a thread may use the device as long as the process runs. The device is not destroyed then.
+    /// Set when a thread may use the device until the process ends. The device is not destroyed then.
     pub(crate) kept: Cell<bool>,
     /// The functions for dma-bufs, if the device shares its memory.
     pub(crate) dma_bufs: Option<DmaBufs>,
@@ -131,7 +131,7 @@ pub(crate) fn compute_family(instance: &ash::Instance, physical: vk::PhysicalDev
     Some((family as u32, families[family].timestamp_valid_bits))
 }
 
-/// The first family that computes; on AMD the first that does nothing else of the two, where there is one. AMD's first family
+/// The first compute family; on AMD the first that is not also a graphics family, if there is one. AMD's first family
 /// is the graphics ring, which a desktop draws on, and whose barriers also write back colours and depths.
 fn choose_family(families: impl Iterator<Item = vk::QueueFlags> + Clone, vendor: u32) -> Option<usize> {
     let first = |skipped: vk::QueueFlags| {
@@ -145,7 +145,7 @@ pub(crate) fn name_of(properties: &vk::PhysicalDeviceProperties) -> String {
     plain(&properties.device_name_as_c_str().unwrap_or(c"unnamed").to_string_lossy())
 }
 
-/// Why a device cannot be used; `None` if it can.
+/// The reason why a device cannot be used; `None` if it can.
 pub(crate) fn unfit(
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,
@@ -288,7 +288,7 @@ pub(crate) fn kind_of(kind: vk::PhysicalDeviceType) -> DeviceKind {
 fn render_node(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Option<i64> {
     let mut drm = vk::PhysicalDeviceDrmPropertiesEXT::default();
     let mut p = vk::PhysicalDeviceProperties2::default().push_next(&mut drm);
-    // SAFETY: `physical` comes from this instance, and the extension is there.
+    // SAFETY: `physical` comes from this instance, and the extension is present.
     unsafe { instance.get_physical_device_properties2(physical, &mut p) };
     (drm.has_render == vk::TRUE).then_some(drm.render_minor)
 }
@@ -297,15 +297,15 @@ impl Gpu {
     /// Loads Vulkan and opens a device.
     ///
     /// # Errors
-    /// Device: no loader, no driver, no such device, or one that lacks what Kiln needs (named).
+    /// Device: no loader, no driver, no such device, or one that lacks a required feature (named).
     pub fn open(choice: DeviceChoice) -> Result<Gpu> {
         Gpu::open_as(choice, false)
     }
 
-    /// As [`Gpu::open`], for use with [`Pipelines::inspect`].
+    /// [`Gpu::open`] for use with [`Pipelines::inspect`].
     ///
     /// # Errors
-    /// Device: as [`Gpu::open`], or the driver cannot report what it compiled.
+    /// Device: as [`Gpu::open`], or the driver cannot report on compiled kernels.
     #[cfg(feature = "testing")]
     pub fn open_for_inspection(choice: DeviceChoice) -> Result<Gpu> {
         Gpu::open_as(choice, true)
@@ -385,7 +385,8 @@ impl Gpu {
         if self.features.memory_budget {
             p = p.push_next(&mut budget);
         }
-        // SAFETY: `physical` comes from this instance; the budget structure is chained only if the extension is there.
+        // SAFETY: `physical` comes from this instance; the budget structure is chained only if the extension is
+        // present.
         unsafe { self.instance.functions.get_physical_device_memory_properties2(self.physical, &mut p) };
         let heaps = p.memory_properties;
         (0..heaps.memory_heap_count as usize)
@@ -397,9 +398,9 @@ impl Gpu {
     }
 }
 
-/// Refuses a CPU driver that could not start its threads: Mesa's waits for the missing ones without end.
+/// Refuses a CPU driver whose threads could not all be started: Mesa's waits for missing ones forever.
 fn check_threads() -> Result<()> {
-    // One a processor, up to Mesa's LP_MAX_THREADS, and one that takes submits.
+    // One per processor, up to Mesa's LP_MAX_THREADS, and one for submits.
     let needed = std::thread::available_parallelism().map_or(1, usize::from).min(32) + 1;
     match threads::count_startable(needed) {
         few if few < needed => {
@@ -464,7 +465,7 @@ fn create_device(
     if caps.matrix.is_some() {
         info = info.push_next(&mut f_matrix);
     }
-    // SAFETY: features and extensions were checked to be there; all structures live through the call.
+    // SAFETY: features and extensions were checked to be present; all structures live through the call.
     unsafe { instance.create_device(physical, &info, None) }.map_err(failure("open the device"))
 }
 
@@ -473,7 +474,7 @@ impl Drop for Gpu {
         if self.hung.get() || self.kept.get() {
             return self.instance.abandon();
         }
-        // SAFETY: everything made from the device holds an `Rc` of this and is gone by now.
+        // SAFETY: every object made from the device holds an `Rc` of this, so all are gone.
         unsafe { self.device.destroy_device(None) };
     }
 }

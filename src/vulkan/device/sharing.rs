@@ -16,7 +16,7 @@ pub(crate) const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
         | vk::BufferUsageFlags::TRANSFER_DST.as_raw(),
 );
 
-/// How a device shares memory with other drivers.
+/// The device's support for sharing memory with other drivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sharing {
     /// It can export its memory as a dma-buf.
@@ -26,7 +26,7 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    /// Asks the driver. `has`: whether the device has an extension.
+    /// Queries the driver. `has`: whether the device has an extension.
     pub(crate) fn detect(
         instance: &ash::Instance,
         physical: vk::PhysicalDevice,
@@ -69,10 +69,10 @@ impl DmaBufs {
     /// Bit set of the memory types that a dma-buf can be imported as.
     ///
     /// # Errors
-    /// Device: the descriptor cannot be imported, or is no dma-buf.
+    /// Device: the descriptor cannot be imported, or is not a dma-buf.
     pub(crate) fn memory_types(&self, fd: BorrowedFd<'_>) -> Result<u32> {
         let mut properties = vk::MemoryFdPropertiesKHR::default();
-        // SAFETY: the descriptor is open; the driver only looks at it.
+        // SAFETY: the descriptor is open; the driver only inspects it.
         unsafe { self.functions.get_memory_fd_properties(DMA_BUF, fd.as_raw_fd(), &mut properties) }
             .map_err(failure("look at a dma-buf"))?;
         Ok(properties.memory_type_bits)
@@ -84,7 +84,8 @@ impl DmaBufs {
     /// Device: the driver refuses.
     pub(crate) fn export(&self, memory: vk::DeviceMemory) -> Result<OwnedFd> {
         let info = vk::MemoryGetFdInfoKHR::default().memory(memory).handle_type(DMA_BUF);
-        // SAFETY: the memory is this device's and was allocated for this handle type; the descriptor is new and ours.
+        // SAFETY: the memory is this device's and was allocated for this handle type; the descriptor is new and owned
+        // here.
         unsafe { self.functions.get_memory_fd(&info).map(|fd| OwnedFd::from_raw_fd(fd)) }
             .map_err(failure("export a dma-buf"))
     }
@@ -103,7 +104,8 @@ pub(crate) fn export_info() -> vk::ExportMemoryAllocateInfo<'static> {
 /// Marks an allocation as an import of the dma-buf `fd`. The driver takes over the descriptor.
 ///
 /// By the specification it does so only if the import succeeds, but lavapipe of Mesa 25.0 closes it on failure too. So
-/// the descriptor is never closed here: leaking one when a load fails is better than closing somebody else's.
+/// the descriptor is never closed here: leaking one when a load fails is better than closing an unrelated descriptor of
+/// the same number.
 pub(crate) fn import_info(fd: OwnedFd) -> vk::ImportMemoryFdInfoKHR<'static> {
     vk::ImportMemoryFdInfoKHR::default().handle_type(DMA_BUF).fd(fd.into_raw_fd())
 }

@@ -18,11 +18,11 @@ pub struct Listed {
     pub kind: DeviceKind,
     /// Vulkan's version.
     pub api: [u32; 3],
-    /// The driver's name and version, in its own words.
+    /// The driver's name and version, as the driver gives them.
     pub driver: String,
-    /// Why it cannot run Kiln; `None` if it can.
+    /// The reason why it cannot run Kiln; `None` if it can.
     pub unfit: Option<String>,
-    /// What it can do, if it can run Kiln.
+    /// Its capabilities, if it can run Kiln.
     pub caps: Option<Caps>,
     /// Every shape of its matrix units.
     pub shapes: Vec<String>,
@@ -30,7 +30,7 @@ pub struct Listed {
     pub extensions: Vec<(&'static str, bool)>,
 }
 
-/// Optional extensions that Kiln uses, and what for.
+/// Optional extensions that Kiln uses, and their purposes.
 const OPTIONAL: [(&CStr, &str); 5] = [
     (ash::ext::memory_budget::NAME, "memory budget"),
     (units::EXTENSION, "cooperative matrix"),
@@ -117,7 +117,7 @@ mod tests {
         let of = |families: &[vk::QueueFlags], vendor| choose_family(families.iter().copied(), vendor);
         let (copies, nvidia) = (vk::QueueFlags::TRANSFER, 0x10de);
         assert_eq!((of(&[all, copies, compute], units::AMD), of(&[all, copies, compute], nvidia)), (Some(2), Some(0)));
-        // RADV_DEBUG=nocompute leaves the graphics ring alone.
+        // RADV_DEBUG=nocompute leaves only the graphics ring.
         assert_eq!((of(&[copies, all], units::AMD), of(&[copies], units::AMD)), (Some(1), None));
     }
 

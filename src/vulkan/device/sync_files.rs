@@ -2,7 +2,7 @@
 
 use ash::vk;
 
-/// The handle type by which semaphores go to other drivers.
+/// The handle type of semaphores for other drivers.
 pub(crate) const SYNC_FILE: vk::ExternalSemaphoreHandleTypeFlags = vk::ExternalSemaphoreHandleTypeFlags::SYNC_FD;
 
 /// The device's functions for sync_files.

@@ -13,8 +13,8 @@ pub(super) const AMD: u32 = 0x1002;
 const CPU_SUM_BYTES: u32 = 256;
 const CPU_UNROLLED_STEPS: u32 = 1;
 
-/// The matrix units of a device that has `EXTENSION`, with subgroups of `subgroup` lanes. `None` if it lacks f16 ×
-/// f16 + f32 or a feature that the kernels need.
+/// The matrix units of a device with `EXTENSION`, for subgroups of `subgroup` lanes. `None` if it lacks f16 × f16 + f32
+/// or a feature that the kernels need.
 pub(crate) fn detect(
     entry: &ash::Entry,
     instance: &ash::Instance,
@@ -24,7 +24,7 @@ pub(crate) fn detect(
     let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default();
     let mut f12 = vk::PhysicalDeviceVulkan12Features::default();
     let mut f = vk::PhysicalDeviceFeatures2::default().push_next(&mut f12).push_next(&mut matrix);
-    // SAFETY: `physical` comes from this instance; the chain is of valid structures, and the extension is there.
+    // SAFETY: `physical` comes from this instance; the chain is of valid structures, and the extension is present.
     unsafe { instance.get_physical_device_features2(physical, &mut f) };
     let features = [matrix.cooperative_matrix, f12.shader_float16];
     let mut p_matrix = vk::PhysicalDeviceCooperativeMatrixPropertiesKHR::default();
@@ -53,7 +53,7 @@ pub(crate) fn detect(
                 && (8..=most_k).contains(&s.k_size)
         })
     };
-    // The largest shape takes the fewest instructions and loads.
+    // The largest shape needs the fewest instructions and loads.
     let s = of(Component::FLOAT16, Component::FLOAT32, 16).max_by_key(|s| s.m_size * s.n_size * s.k_size)?;
     let bytes = of(Component::SINT8, Component::SINT32, 64).filter(|b| (b.m_size, b.n_size) == (s.m_size, s.n_size));
     let alike = of(Component::FLOAT16, Component::FLOAT32, 16).filter(|o| (o.m_size, o.k_size) == (s.m_size, s.k_size));

@@ -19,7 +19,7 @@ pub const UDMABUF_MEMFD: Allocator = Allocator { name: UDMABUF, allocate: udmabu
 /// The dma-heap of system memory.
 pub const DMA_HEAP: Allocator = Allocator { name: SYSTEM_HEAP, allocate: dma_heap };
 
-/// amdgpu, in system memory that its GPU reaches. Uses the first such GPU; any other reaches that memory too.
+/// amdgpu, in system memory that its GPU can access. Uses the first such GPU; any other can access that memory too.
 pub const AMDGPU: Allocator = Allocator { name: "amdgpu", allocate: amdgpu };
 
 /// Rounds up to whole pages, as dma-bufs require.
@@ -43,7 +43,7 @@ fn udmabuf(bytes: u64) -> Result<DmaBuf> {
 }
 
 fn dma_heap(bytes: u64) -> Result<DmaBuf> {
-    // The kernel does not refuse too large an allocation: it kills processes until it fits.
+    // The kernel does not refuse an allocation that is too large: it kills processes until it fits.
     let free = crate::machine::available_memory();
     if bytes > free {
         let (bytes, free) = (crate::display::bytes(bytes), crate::display::bytes(free));

@@ -27,11 +27,11 @@ pub struct Buffer {
     dma_buf: Option<DmaBuf>,
     /// The host's mapping of another driver's dma-buf.
     view: Option<Mapping>,
-    /// Whether the host has told that driver that it accesses the memory.
+    /// Whether the host has announced its access to that driver.
     held: Cell<bool>,
 }
 
-/// Where a buffer's memory comes from.
+/// The source of a buffer's memory.
 #[derive(Debug)]
 pub enum Backing {
     /// The Vulkan driver.
@@ -46,7 +46,7 @@ impl Buffer {
     /// Allocates `size` bytes in `heap`.
     ///
     /// # Errors
-    /// Device: the driver refuses, or the heap has no memory type that serves.
+    /// Device: the driver refuses, or the heap has no suitable memory type.
     pub fn new(gpu: &Rc<Gpu>, size: u64, heap: usize, access: HostAccess) -> Result<Buffer> {
         Buffer::backed(gpu, size, heap, access, Backing::Driver)
     }
@@ -89,7 +89,8 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// Gives the buffer memory; returns its type. Where the driver has no memory of the best type left, it is of the next.
+    /// Allocates the buffer's memory; returns its type. If the driver has no memory of the best type left,
+    /// the next one is used.
     fn allocate(&mut self, heap: usize, access: HostAccess, backing: &Backing) -> Result<u32> {
         // SAFETY: the buffer was just made by this device and is not in use.
         let needs = unsafe { self.gpu.device.get_buffer_memory_requirements(self.handle) };
@@ -155,7 +156,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Maps the driver's memory, if the host can see it and ever will.
+    /// Maps the driver's memory, unless the host cannot see it or never needs it.
     fn map(&mut self, index: u32, access: HostAccess) -> Result<()> {
         if access == HostAccess::None {
             return Ok(());
@@ -226,7 +227,8 @@ impl Memory for Buffer {
     }
 
     unsafe fn bytes(&self) -> Option<&[u8]> {
-        // SAFETY: the mapping covers `size` bytes for the buffer's life; the device as the caller promises.
+        // SAFETY: the mapping covers `size` bytes for the buffer's life; by the caller's contract the device does not
+        // write them.
         self.mapped.map(|p| unsafe { std::slice::from_raw_parts(p.as_ptr(), self.size as usize) })
     }
 
@@ -238,8 +240,8 @@ impl Memory for Buffer {
     unsafe fn words_mut(&mut self, words: Range<usize>) -> Result<&mut [u32]> {
         let start = self.mapped.filter(|_| self.view.is_none()).ok_or_else(unmapped)?;
         assert!(words.start <= words.end && words.end as u64 * 4 <= self.size, "words of the buffer");
-        // SAFETY: they lie within the mapping, which is aligned to more than a word and lasts for the buffer's life; the
-        // device as the caller promises, and `&mut self` makes it the only host view.
+        // SAFETY: the words lie within the mapping, which is aligned to more than a word and lasts for the buffer's
+        // life; by the caller's contract the device does not use them, and `&mut self` makes it the only host view.
         Ok(unsafe { std::slice::from_raw_parts_mut(start.cast::<u32>().as_ptr().add(words.start), words.len()) })
     }
 
@@ -291,8 +293,7 @@ fn no_descriptor(e: &std::io::Error) -> Error {
     Error::device(format!("cannot duplicate a dma-buf's descriptor: {e}"), "raise `ulimit -n`")
 }
 
-/// Checks a dma-buf's size. A driver may trust the size that it is told, and access past the dma-buf's end kills the
-/// process.
+/// Checks a dma-buf's size. A driver may trust a given size, and access past the dma-buf's end kills the process.
 fn check_size(size: u64, needed: u64) -> Result<()> {
     match size >= needed {
         true => Ok(()),
@@ -303,7 +304,7 @@ fn check_size(size: u64, needed: u64) -> Result<()> {
     }
 }
 
-/// The error of a failed allocation that the plan held possible.
+/// The error of a failed allocation that the plan considered possible.
 fn no_memory(size: u64, result: vk::Result) -> Error {
     let size = crate::display::bytes(size);
     match result {

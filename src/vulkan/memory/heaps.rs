@@ -1,4 +1,4 @@
-//! Heaps: a device's memory, and which heap and memory type serve which use.
+//! Heaps: a device's memory, and the choice of heap and memory type for each use.
 
 use crate::lower::caps::DeviceKind;
 use crate::machine::heaps::{ApuMemory, DeviceMemory, Heap, reserve};
@@ -10,11 +10,12 @@ use crate::{Error, Result};
 use ash::vk;
 use std::path::Path;
 
-/// The memory types for a buffer in `heap`, among those in the bit set `allowed`, the best first: those that are mapped and
-/// cached, then those that are mapped; for [`HostAccess::None`] those that cannot be mapped.
+/// The memory types for a buffer in `heap`, among those in the bit set `allowed`, the best first: mapped and cached
+/// types, then mapped ones; for [`HostAccess::None`] types that cannot be mapped come first.
 ///
-/// A driver may have less memory of one type than its heap has. NVIDIA's of 2026 takes twice a buffer's bytes from the heap's
-/// budget for a type that the host sees, and refuses a further one where other types still get all that is left.
+/// A driver may have less memory of one type than its heap has. NVIDIA's driver of 2026 charges twice a buffer's bytes
+/// to the heap's budget for a host-visible type, and refuses a further buffer of that type while other types can still
+/// use the whole rest.
 pub(crate) fn memory_types(gpu: &Gpu, heap: usize, allowed: u32, access: HostAccess) -> Vec<u32> {
     fitting(&gpu.memory.memory_types[..gpu.memory.memory_type_count as usize], heap, allowed, access)
 }
@@ -38,8 +39,7 @@ fn fitting(types: &[vk::MemoryType], heap: usize, allowed: u32, access: HostAcce
     fit
 }
 
-/// Whether host access to device memory must pass through a staging buffer: some heap cannot be mapped, or not through
-/// the host's caches.
+/// Whether host access to device memory must go through a staging buffer: some heap cannot be mapped, or only uncached.
 pub fn needs_staging(gpu: &Gpu) -> bool {
     (0..gpu.memory.memory_heap_count as usize).any(|heap| {
         memory_types(gpu, heap, u32::MAX, HostAccess::Device).first().is_some_and(|&t| {
@@ -65,7 +65,7 @@ pub fn describe(gpu: &Gpu) -> DeviceMemory {
                     && t.property_flags
                         .contains(vk::MemoryPropertyFlags::HOST_VISIBLE | vk::MemoryPropertyFlags::HOST_COHERENT)
             });
-            // A heap in system memory has no more than is free there. Drivers do not report that.
+            // A heap in system memory is limited by free system memory, which drivers do not report.
             let free = match gpu.caps.kind {
                 DeviceKind::Cpu => budget.min(system),
                 DeviceKind::Integrated if pool.is_some() => budget,
@@ -118,7 +118,7 @@ pub fn best_heap(gpu: &Gpu) -> usize {
 /// A heap that the host can map, preferably through its caches.
 ///
 /// # Errors
-/// Device: there is none.
+/// Device: no heap can be mapped.
 pub fn host_heap(gpu: &Gpu) -> Result<usize> {
     use vk::MemoryPropertyFlags as F;
     let types = &gpu.memory.memory_types[..gpu.memory.memory_type_count as usize];
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use vk::MemoryPropertyFlags as F;
 
-    /// The types of NVIDIA's driver for an H200: heap 0 is the device's memory, heap 1 the host's.
+    /// The memory types of NVIDIA's driver for an H200: heap 0 is the device's memory, heap 1 the host's.
     #[test]
     fn types_for_the_host_come_first_only_where_the_host_needs_them() {
         let local = F::DEVICE_LOCAL;

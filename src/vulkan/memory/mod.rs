@@ -1,4 +1,4 @@
-//! Device memory: heaps, buffers, and where their memory comes from.
+//! Device memory: heaps, buffers, and sources of memory.
 
 #[cfg(feature = "testing")]
 pub mod allocators;

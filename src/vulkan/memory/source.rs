@@ -1,4 +1,4 @@
-//! Where memory comes from: the Vulkan driver, which may export it as a dma-buf, or another driver.
+//! Sources of memory: the Vulkan driver, which may export it as a dma-buf, or another driver.
 
 use crate::Result;
 use crate::display;
@@ -11,7 +11,8 @@ use std::rc::Rc;
 /// Allocates `bytes` from `source`, in `heap` if the Vulkan driver allocates them.
 ///
 /// # Errors
-/// Device: the driver refuses, or cannot share memory in this way. Refused: it has none left. Any error of the allocator.
+/// Device: the driver refuses, or cannot share memory in this way. Refused: the driver has none left. Any error of the
+/// allocator.
 pub(crate) fn allocate(
     gpu: &Rc<Gpu>,
     bytes: u64,
