@@ -1,5 +1,5 @@
-//! Steps of the guest over keys and values that it reads where they are: blocks that it imports, on the functional model of the
-//! array, beside the reference executor's formulas over a copy.
+//! Steps of the guest over keys and values that it reads in place, in imported blocks, on the functional model of the
+//! array, compared with the reference executor's formulas over a copy.
 
 use super::guest::{self, NpuSteps};
 use super::modelled::{ArrayFault, ModelledArray, checkpoint};
@@ -29,11 +29,11 @@ struct MemfdCache {
     pages: Pages,
 }
 
-/// Positions of both sequences that have been written.
+/// Written positions of each sequence.
 const WRITTEN: [usize; 2] = [400, 150];
 
 impl MemfdCache {
-    /// Blocks of so many pages.
+    /// A cache whose blocks have this many pages.
     fn new(block_pages: usize) -> MemfdCache {
         let layers = vec![LayerKind::Global, LayerKind::Local, LayerKind::Local, LayerKind::Global];
         let shape = Shape { layers, ..checkpoint().shape().clone() };
@@ -62,13 +62,13 @@ impl MemfdCache {
         MemfdCache { schedule, layouts, blocks, pages }
     }
 
-    /// As a device shows it.
+    /// The cache as a device shares it.
     fn shown(&self) -> KvBlocks<'_> {
         let blocks = [0, 1].map(|pool| self.blocks[pool].iter().map(|(block, _)| block).collect());
         KvBlocks { element: KvType::Bf16, layouts: self.layouts, blocks }
     }
 
-    /// Rows of a pass: so many of the first sequence, and one of the other, up to these ends.
+    /// Rows of a pass: `chunk` rows of the first sequence and one of the other, up to these ends.
     fn rows(&self, chunk: usize, ends: [usize; 2]) -> Vec<Row> {
         let rows = |sequence: usize, count: usize| {
             let end = ends[sequence];
@@ -77,12 +77,12 @@ impl MemfdCache {
         rows(0, chunk).chain(rows(1, 1)).collect()
     }
 
-    /// The steps of attention: of layers whose place in their pool is not the first, too.
+    /// The steps of attention, also of layers that are not the first of their pool.
     fn steps(&self) -> Vec<Step> {
         self.schedule.steps.iter().filter(|step| matches!(step.op, Op::Attend { .. })).cloned().collect()
     }
 
-    /// What a guest makes of a step.
+    /// A guest's output of a step.
     fn attended(&self, guest: &mut dyn Guest, copies: bool, rows: &[Row], op: &Op) -> Result<Vec<f32>> {
         let Op::Attend { kv, out, .. } = op else { panic!("attention") };
         let mut arena: Vec<f32> = vec![f32::NAN; self.schedule.arena.bytes as usize / 4];
@@ -109,9 +109,9 @@ fn on_the_model(schedule: &Schedule, program: &'static Program) -> HostGuest<Npu
     HostGuest::new(schedule, NpuSteps::new("the model".into(), program, schedule).expect("a guest"))
 }
 
-/// Every layer, one row and several of a sequence: with a page a block, of which seven are seen and a command takes five; and
-/// with all of a pool's pages in one, again behind fewer pages and more, so that streams are changed. The model refuses that
-/// anything is written to what is imported.
+/// Every layer, with one row and with several of a sequence: first with one page per block, of which seven are visible
+/// and a command takes five; then with all of a pool's pages in one block, also with fewer pages and more again, so
+/// that streams are changed. The model rejects writes to imported buffers.
 #[test]
 fn pages_are_read_where_they_are_in_any_number_of_blocks() {
     let (checkpoint, progress) = (checkpoint(), Progress::default());
@@ -142,7 +142,7 @@ fn pages_are_read_where_they_are_in_any_number_of_blocks() {
     }
 }
 
-/// What the guest does not take is said in one line, and it takes copies then.
+/// Unsupported blocks are refused in one line, and the guest then gets copies.
 #[test]
 fn blocks_that_do_not_hold_the_cache_are_refused_and_copies_taken() {
     let cache = MemfdCache::new(2);
@@ -166,8 +166,8 @@ fn blocks_that_do_not_hold_the_cache_are_refused_and_copies_taken() {
     assert!(!refused(&|shown| shown.element = KvType::F16).expect("no failure"));
 }
 
-/// Two hundred times the driver's interface refuses the first command over imported blocks. Every handle, mapping and descriptor
-/// is given back each time.
+/// The driver's interface refuses the first command over imported blocks two hundred times. Every handle, mapping and
+/// descriptor is freed each time.
 #[test]
 fn failures_over_imported_blocks_leave_nothing() {
     let cache = MemfdCache::new(2);

@@ -1,4 +1,4 @@
-//! A program on the NPU with the buffers that it works on.
+//! A program on the NPU with its buffers.
 
 use super::kernel::KernelBackend;
 use super::program::Program;
@@ -11,52 +11,54 @@ use std::fmt;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// One way to the NPU: a hardware context with a program on it, and numbered buffers.
+/// A driver interface to the NPU: a hardware context with a program on it, and numbered buffers.
 ///
-/// Dropping it ends the hardware context before any buffer goes: until then a late run may use them.
+/// Dropping it ends the hardware context before any buffer is freed: until then a late run may use them.
 pub(super) trait Backend {
-    /// Makes the next buffer.
+    /// Allocates the next buffer.
     fn allocate(&mut self, bytes: u64) -> Result<()>;
 
-    /// Makes a dma-buf the next buffer.
+    /// Imports a dma-buf as the next buffer.
     fn import(&mut self, buffer: &DmaBuf) -> Result<()>;
 
-    /// Whether a command's buffers may begin anywhere in those that were made, and not at their start alone.
+    /// Whether a command's arguments may begin at any byte of a buffer, and not only at its start.
     fn takes_offsets(&self) -> bool {
         true
     }
 
-    /// Has `write` set pieces of a buffer, and shows them to the NPU before the next command starts. They are in the buffer.
-    /// What they hold before is not said, nor what becomes of bytes between them.
+    /// Calls `write` to set pieces of a buffer, and makes them visible to the NPU before the next command starts. The
+    /// pieces lie in the buffer. Their initial content is undefined, and so is the content of bytes between them
+    /// afterwards.
     fn write(&mut self, buffer: usize, pieces: BufferPieces, write: &mut dyn FnMut(&mut [u8])) -> Result<()>;
 
-    /// Has `read` look at pieces of a buffer, as the NPU wrote them. They are in the buffer. What is between them is not said.
+    /// Calls `read` with pieces of a buffer as the NPU wrote them. The pieces lie in the buffer. Bytes between them are
+    /// undefined.
     fn read(&mut self, buffer: usize, pieces: BufferPieces, read: &mut dyn FnMut(&[u8])) -> Result<()>;
 
-    /// Makes the next command, with room for `bytes` of instructions.
+    /// Creates the next command, with room for `bytes` of instructions.
     fn add_command(&mut self, bytes: usize) -> Result<()>;
 
-    /// Writes a command's instructions, from a byte on. They fit, and `total` of them are its stream from then on.
+    /// Writes a command's instructions at byte `from`. They fit, and the stream then has `total` bytes.
     fn write_stream(&mut self, command: usize, from: usize, bytes: &[u8], total: usize) -> Result<()>;
 
-    /// Starts a command on these buffers, each from a byte on.
+    /// Starts a command on these buffers, each from a byte offset on.
     fn start(&mut self, command: usize, arguments: &[(usize, u64)]) -> Result<()>;
 
-    /// Waits for a command to end. `false`: it has not, within this time.
+    /// Waits for a command to end. `false`: it has not ended within this time.
     fn wait(&mut self, command: usize, within: Duration) -> Result<bool>;
 }
 
-/// Pieces of a buffer, all of one size, evenly apart. Who works on them is given all bytes from the first's start to the last's
+/// Pieces of a buffer of equal size at equal distances. Accessors get all bytes from the first's start to the last's
 /// end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferPieces {
-    /// Bytes from the buffer's start to the first.
+    /// Bytes from the buffer's start to the first piece.
     pub first: usize,
     /// Bytes of each.
     pub bytes: usize,
-    /// Bytes from the start of one to that of the next.
+    /// Bytes from one piece's start to the next's.
     pub step: usize,
-    /// How many.
+    /// Number of pieces.
     pub count: usize,
 }
 
@@ -66,43 +68,43 @@ impl BufferPieces {
         BufferPieces { first, bytes, step: bytes, count: 1 }
     }
 
-    /// From the first's start to the last's end.
+    /// The bytes from the first's start to the last's end.
     pub fn range(self) -> Range<usize> {
         let before = self.step.saturating_mul(self.count.saturating_sub(1));
         self.first..self.first.saturating_add(before).saturating_add(self.bytes)
     }
 
-    /// Each, counted from the first's start.
+    /// The range of each piece, counted from the first's start.
     pub fn each(self) -> impl Iterator<Item = Range<usize>> {
         (0..self.count).map(move |piece| piece * self.step..piece * self.step + self.bytes)
     }
 }
 
-/// The remedy where Kiln itself is wrong.
+/// The remedy for a fault of Kiln itself.
 const REPORT: &str = "report this";
 
-/// Commands that may run at a time: the firmware takes no more of a context.
+/// Most commands in flight: the firmware accepts no more per context.
 pub(super) const MOST_RUNNING: usize = 4;
 
-/// A program that holds columns of the NPU, its buffers and its commands. All are given back when it is dropped.
+/// A program that holds columns of the NPU, its buffers and its commands. All are freed when it is dropped.
 pub struct LoadedProgram<'x> {
     program: &'static Program,
     way: Box<dyn Backend + 'x>,
     /// Bytes of each buffer.
     buffers: Vec<u64>,
-    /// The first is a run of the program's own stream.
+    /// The first runs the program's own stream.
     commands: Vec<NpuCommand>,
-    /// Whether all that has ended so far ended well. If not, some may still be going on, and nothing more is done.
+    /// False after a failed or late command. Others may still be running then, and the context is unusable.
     usable: bool,
 }
 
-/// An instruction stream on the NPU, and what it runs on.
+/// An instruction stream on the NPU, and its buffers.
 #[derive(Debug)]
 struct NpuCommand {
-    /// Bytes that there is room for, and that the stream has.
+    /// Bytes of room for the stream, and bytes of the stream.
     room: usize,
     length: usize,
-    /// The buffers that it runs on, while it runs.
+    /// The buffers that it uses, while it runs.
     runs_on: Option<Vec<usize>>,
 }
 
@@ -168,16 +170,16 @@ impl<'x> LoadedProgram<'x> {
         Ok(self.next(bytes))
     }
 
-    /// Takes a dma-buf as a buffer. Its other users wait for the NPU, and the NPU for them, by the host alone.
+    /// Imports a dma-buf as a buffer. Only the host orders accesses of the NPU and of other devices.
     ///
     /// # Errors
-    /// Device: the driver does not take it.
+    /// Device: the driver refuses the dma-buf.
     pub fn import(&mut self, buffer: &DmaBuf) -> Result<BufferId> {
         self.way.import(buffer)?;
         Ok(self.next(buffer.size()))
     }
 
-    /// Whether [`LoadedProgram::start`] takes buffers from other bytes on than their first.
+    /// Whether [`LoadedProgram::start`] accepts buffers at offsets other than 0.
     pub fn takes_offsets(&self) -> bool {
         self.way.takes_offsets()
     }
@@ -187,7 +189,7 @@ impl<'x> LoadedProgram<'x> {
         BufferId(self.buffers.len() - 1)
     }
 
-    /// Makes a command with room for `bytes` of instructions.
+    /// Creates a command with room for `bytes` of instructions.
     ///
     /// # Errors
     /// Refused: memory is short. Device: the driver refuses.
@@ -197,10 +199,10 @@ impl<'x> LoadedProgram<'x> {
         Ok(CommandId(self.commands.len() - 1))
     }
 
-    /// Makes `stream` what a command does.
+    /// Sets a command's instruction stream.
     ///
     /// # Errors
-    /// Input: it does not fit, or the command runs. Device: a command failed, or the driver refuses.
+    /// Input: the stream does not fit, or the command runs. Device: a command failed, or the driver refuses.
     pub fn set_stream(&mut self, command: CommandId, stream: &[u8]) -> Result<()> {
         self.check_at_rest(command)?;
         let CommandId(index) = command;
@@ -213,7 +215,7 @@ impl<'x> LoadedProgram<'x> {
         Ok(())
     }
 
-    /// Changes bytes of a command's stream in place, from a byte on.
+    /// Changes bytes of a command's stream in place, from byte `from` on.
     ///
     /// # Errors
     /// As [`LoadedProgram::set_stream`].
@@ -228,15 +230,15 @@ impl<'x> LoadedProgram<'x> {
         self.way.write_stream(index, from, bytes, length)
     }
 
-    /// Copies `bytes` to the start of a buffer, where the next run sees them.
+    /// Copies `bytes` to the start of a buffer, visible to the next run.
     ///
     /// # Errors
-    /// Input: they do not fit, or a command runs on the buffer. Device: a command failed, or the driver refuses.
+    /// Input: they do not fit, or a running command uses the buffer. Device: a command failed, or the driver refuses.
     pub fn write(&mut self, buffer: BufferId, bytes: &[u8]) -> Result<()> {
         self.write_from(buffer, 0, bytes)
     }
 
-    /// As [`LoadedProgram::write`], from a byte of the buffer on.
+    /// [`LoadedProgram::write`] from byte `from` of the buffer on.
     ///
     /// # Errors
     /// As [`LoadedProgram::write`].
@@ -245,8 +247,8 @@ impl<'x> LoadedProgram<'x> {
         self.write_by(buffer, whole, &mut |to| to.copy_from_slice(bytes))
     }
 
-    /// Has `write` set pieces of a buffer in place, where the next run sees them. What they hold before is not said, nor what
-    /// becomes of bytes between them.
+    /// Calls `write` to set pieces of a buffer in place, visible to the next run. Their initial content is undefined,
+    /// and so is the content of bytes between them afterwards.
     ///
     /// # Errors
     /// As [`LoadedProgram::write`].
@@ -257,7 +259,7 @@ impl<'x> LoadedProgram<'x> {
         self.way.write(buffer.0, pieces, write)
     }
 
-    /// Fills `bytes` from the start of a buffer, as the last run left it.
+    /// Reads `bytes` from the start of a buffer after the last run.
     ///
     /// # Errors
     /// As [`LoadedProgram::write`].
@@ -265,7 +267,7 @@ impl<'x> LoadedProgram<'x> {
         self.read_by(buffer, BufferPieces::whole(0, bytes.len()), &mut |from| bytes.copy_from_slice(from))
     }
 
-    /// Has `read` look at pieces of a buffer in place, as the last run left them. What is between them is not said.
+    /// Calls `read` with pieces of a buffer in place, after the last run. Bytes between them are undefined.
     ///
     /// # Errors
     /// As [`LoadedProgram::write`].
@@ -276,12 +278,12 @@ impl<'x> LoadedProgram<'x> {
         self.way.read(buffer.0, pieces, read)
     }
 
-    /// Runs the program once on `arguments`, and returns how long it took. If that fails, the context is of no
-    /// use any more: the NPU may still be using the buffers.
+    /// Runs the program once on `arguments`, and returns its time. After a failure the context is unusable: the NPU may
+    /// still be using the buffers.
     ///
     /// # Errors
-    /// Input: not the buffers that the program takes. Device: the run did not end within `deadline`, ended with an
-    /// error, or could not be started; or an earlier one failed.
+    /// Input: the buffers do not match the program's arguments. Device: the run did not end within `deadline`, ended
+    /// with an error, or could not be started; or an earlier one failed.
     pub fn run(&mut self, arguments: &[BufferId], deadline: Duration) -> Result<Duration> {
         self.check_usable()?;
         let takes = self.program.arguments;
@@ -299,11 +301,11 @@ impl<'x> LoadedProgram<'x> {
         Ok(started.elapsed())
     }
 
-    /// Starts a command on buffers, each from a byte on. Commands end in the order in which they are started.
+    /// Starts a command on buffers, each from a byte offset on. Commands end in the order of their starts.
     ///
     /// # Errors
-    /// Input: it runs already, as many run as may at a time, or a buffer is not there. Device: a command failed, or the
-    /// driver refuses.
+    /// Input: it runs already, four commands run already, or there is no such buffer. Device: a command failed, or
+    /// the driver refuses.
     pub fn start(&mut self, command: CommandId, arguments: &[(BufferId, u64)]) -> Result<()> {
         self.check_at_rest(command)?;
         for (buffer, from) in arguments {
@@ -319,20 +321,19 @@ impl<'x> LoadedProgram<'x> {
         started
     }
 
-    /// Whether a command that was started has ended. Returns at once.
+    /// Whether a started command has ended. Returns at once.
     ///
     /// # Errors
-    /// Device: it ended with an error, or a command failed before.
+    /// Device: the command ended with an error, or a command failed before.
     pub fn poll(&mut self, command: CommandId) -> Result<bool> {
         self.end(command, Duration::ZERO)
     }
 
-    /// Waits for a command that was started. If that fails, the context is of no use any more: the NPU may still be using
-    /// the buffers.
+    /// Waits for a started command. After a failure the context is unusable: the NPU may still be using the buffers.
     ///
     /// # Errors
-    /// Device: it did not end within `within`, ended with an error, or a command failed before. `deadline` is what the message
-    /// says.
+    /// Device: the command did not end within `within`, ended with an error, or a command failed before. `deadline` is
+    /// the time in the message.
     pub fn wait(&mut self, command: CommandId, within: Duration, deadline: Duration) -> Result<()> {
         if self.end(command, within)? {
             return Ok(());
@@ -372,7 +373,7 @@ impl<'x> LoadedProgram<'x> {
         }
     }
 
-    /// That a command may be changed or started.
+    /// Checks that a command may be changed or started.
     fn check_at_rest(&self, command: CommandId) -> Result<()> {
         self.check_usable()?;
         match self.commands.get(command.0) {
@@ -382,7 +383,7 @@ impl<'x> LoadedProgram<'x> {
         }
     }
 
-    /// That no command runs on a buffer.
+    /// Checks that no running command uses a buffer.
     fn check_unused(&self, buffer: BufferId) -> Result<()> {
         let uses = |command: &NpuCommand| command.runs_on.as_ref().is_some_and(|used| used.contains(&buffer.0));
         match self.commands.iter().any(uses) {

@@ -1,10 +1,9 @@
-//! Streams of attention on this machine's NPU: one token over pages of a cache, and chunks of tokens, against f64 on the same
-//! bf16 inputs. One token's stream is made once; lengths change in its parameters alone, and another list of pages changes
-//! words of it in place.
+//! Streams of attention on this machine's NPU: one token over pages of a cache, and chunks of tokens, against f64 on
+//! the same bf16 inputs. One token's stream is made once; its parameters give the lengths, and another list of pages
+//! changes words of the stream in place.
 //!
-//! A machine with such an NPU runs them, and so does one with an emulated NPU:
-//! `KILN_TEST_NPU=kernel cargo test --lib npu::device -- --ignored --nocapture`, or with `xrt`; with `model` the chunks are
-//! attended to on the functional model.
+//! They run on a machine with such an NPU, or with an emulated one: `KILN_TEST_NPU=kernel cargo test --lib npu::device
+//! -- --ignored --nocapture`, or with `xrt`; with `model` the chunks run on the functional model.
 
 use super::attend::{
     COLUMNS, CORES, ChunkPages, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, PrefillAttention,
@@ -23,17 +22,17 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Against a hang: an emulator takes seconds for a command.
+/// Deadline for a hang: an emulator takes seconds for a command.
 const DEADLINE: Duration = Duration::from_secs(600);
-/// How long amdxdna's device has no command before it sleeps (`power/autosuspend_delay_ms` of the device).
+/// Idle time after which amdxdna's device sleeps (`power/autosuspend_delay_ms` of the device).
 const SLEEPS_AFTER: Duration = Duration::from_secs(5);
-/// Bytes of a chunk's parameters, and of what is left of it: more than any of them has.
+/// Bytes for a chunk's parameters, and for its results: more than any of them needs.
 const ROOM: usize = 64 * UNIT_BYTES.next_multiple_of(LEFT_BYTES);
 /// Places of the buffer of pages.
 const PLACES: usize = 5;
-/// Two lists of three pages, of as many runs.
+/// Two lists of three pages with equally many runs.
 const LISTS: [[usize; 3]; 2] = [[0, 2, 1], [4, 3, 0]];
-/// Ends in the third page: its first position, one within, its last.
+/// Ends in the third page: its first position, one in its middle, its last.
 const LENGTHS: [usize; 3] = [129, 161, 192];
 /// Chunks over three pages: tokens, positions before them, and a window.
 const CHUNKS: [(usize, usize, Option<usize>); 4] = [(5, 0, None), (5, 129, None), (40, 150, Some(64)), (130, 60, None)];
@@ -63,7 +62,7 @@ impl FivePages {
         self.values[from..from + head_dim].iter().map(|value| value.to_f64())
     }
 
-    /// Attention of a query over positions.
+    /// Attention of a query over positions, in f64.
     fn expected(&self, pages: &[usize], head: usize, query: &[f32], seen: Range<usize>) -> Vec<f64> {
         let query: Vec<f64> = query.iter().map(|x| f64::from(*x)).collect();
         let score = |position| self.row(pages, 0, head, position).zip(&query).map(|(k, q)| k * q).sum::<f64>();
@@ -83,8 +82,8 @@ fn normal(random: &mut Random) -> f32 {
     (0..6).map(|_| random.unit()).sum::<f32>() - 3.0
 }
 
-/// Runs the command, whose stream is set, over the first positions of a list, and returns the worst query's error: of all its
-/// elements, relative to what is expected in the root mean square.
+/// Runs the command, whose stream is set, over the first positions of a list, and returns the worst query's error: over
+/// all its elements, relative to the expected root mean square.
 fn attend(
     pages: &FivePages,
     (list, length): (&[usize], usize),
@@ -95,7 +94,7 @@ fn attend(
     let HeadLayout { head_dim, kv_heads, group, .. } = pages.layout;
     let heads = kv_heads * group;
     let scale = (8.0 / head_dim as f32).sqrt();
-    // What bf16 holds.
+    // Values that are exact in bf16.
     let mut rounded = || bf16::from_f32(normal(random) * scale).to_f32();
     let queries: Vec<f32> = (0..heads * head_dim).map(|_| rounded()).collect();
     let query = |_: usize, head: usize| &queries[head * head_dim..][..head_dim];
@@ -104,7 +103,7 @@ fn attend(
     let queries = Queries { of: &query, scale: 1.0 };
     attention.write_parameters(0, std::slice::from_ref(&(0..length)), queries, &mut units);
     program.write(buffers[0], &units).expect("parameters");
-    // What no core leaves stays NaN.
+    // NaN, for bytes that no core writes.
     program.write(buffers[1], &vec![0xFF; left]).expect("room");
     program.start(command, &buffers.map(|buffer| (buffer, 0))).expect("a command");
     program.wait(command, DEADLINE, DEADLINE).expect("its end");
@@ -123,15 +122,15 @@ fn attend(
     worst
 }
 
-/// The error of all of a query's elements, relative to what is expected in the root mean square.
+/// The error of all of a query's elements, relative to the expected root mean square.
 fn error_of(out: &[f32], expected: &[f64]) -> f64 {
     let squares: f64 = expected.iter().zip(out).map(|(want, got)| (f64::from(*got) - want).powi(2)).sum();
     let error = (squares / expected.iter().map(|want| want * want).sum::<f64>()).sqrt();
-    // NaN is no maximum.
+    // `max` ignores NaN.
     if error.is_nan() { f64::INFINITY } else { error }
 }
 
-/// Attends to a chunk over a list of pages, and returns the worst query's error.
+/// Runs attention of a chunk over a list of pages, and returns the worst query's error.
 fn attend_chunk(
     pages: &FivePages,
     list: &[usize],
@@ -149,7 +148,7 @@ fn attend_chunk(
     let attention = PrefillAttention::new(pages.layout, arguments, vec![chunk.clone()]).expect("streams");
     let scale = (8.0 / head_dim as f32).sqrt();
     let queries: Vec<f32> = (0..tokens * heads * head_dim)
-        // What bf16 holds.
+        // Values that are exact in bf16.
         .map(|_| bf16::from_f32(normal(random) * scale).to_f32())
         .collect();
     let query = |token: usize, head: usize| &queries[(token * heads + head) * head_dim..][..head_dim];
@@ -160,7 +159,7 @@ fn attend_chunk(
         let mut units = vec![0; parameters];
         attention.write_parameters(index, Queries { of: &query, scale: 1.0 }, &mut units);
         program.write(buffers[0], &units).expect("parameters");
-        // What no core leaves stays NaN.
+        // NaN, for bytes that no core writes.
         program.write(buffers[1], &vec![0xFF; left]).expect("room");
         let bytes = stream.bytes();
         let command = program.add_command(bytes.len()).expect("a command");
@@ -186,7 +185,7 @@ fn attend_chunk(
 /// Bytes that channels read in equal parts: few, for an emulator.
 const READ_BYTES: usize = 2 * reads::CHANNELS * reads::UNIT_BYTES;
 
-/// The sums of what so many channels read, twice a command, with several commands under way.
+/// Compares the sums of several channels' reads, twice per command, with several commands in flight.
 #[test]
 #[ignore = "takes an NPU of XDNA 1, or an emulated one: see this file's head"]
 fn channels_read_what_is_there() {
@@ -200,7 +199,7 @@ fn channels_read_what_is_there() {
     }
 }
 
-/// The program on what `KILN_TEST_NPU` says.
+/// The program on the device named by `KILN_TEST_NPU`.
 fn wanted(program: &'static Program) -> LoadedProgram<'static> {
     let loaded = match std::env::var("KILN_TEST_NPU").as_deref() {
         Ok("kernel") => open(program, DriverApi::Kernel),
@@ -254,7 +253,7 @@ fn one_stream_serves_three_lengths_and_another_list_of_pages() {
             }
         }
         assert_ne!(stream(&attention), first, "the other list is in the stream");
-        // The driver lets the array sleep, and what wakes up begins as it was loaded.
+        // The driver lets the array sleep; an array that wakes up starts as it was loaded.
         std::thread::sleep(SLEEPS_AFTER + Duration::from_secs(1));
         let on = (&mut loaded, command, buffers);
         let error = attend(&pages, (&LISTS[1], LENGTHS[0]), on, &attention, &mut random);

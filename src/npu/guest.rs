@@ -1,10 +1,10 @@
 //! Attention steps on the NPU, in place of another executor's.
 //!
-//! Keys and values in bf16 are read where the device has them, in the blocks of its cache, where these are dma-bufs and the way
-//! to the NPU takes them. Elsewhere what a step's rows see of a layer is copied to one buffer, each page to its own place, so
-//! that pages which follow each other are one run. Rows that are alone of their sequence are attended to as one token each, the others
-//! as chunks. Queries go from the arena to the NPU's buffer, and results back, in one pass each; streams stay as long as pages
-//! do. The host waits for each command, at most until its deadline.
+//! Keys and values in bf16 are read in place, in the blocks of the device's cache, if these are dma-bufs and the driver
+//! interface to the NPU imports them. Otherwise the visible part of a layer is copied to one buffer, each page to its
+//! own place, so that consecutive pages are one run. A row that is the only one of its sequence is processed as one
+//! token, the others as chunks. Queries go from the arena to the NPU's buffer, and results back, in one pass each;
+//! streams are reused while pages stay the same. The host waits for each command, at most until its deadline.
 
 use super::attend::queries::TILE;
 use super::attend::{
@@ -30,51 +30,51 @@ use crate::{Error, Result};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Longest time for a command: the driver's own is two seconds.
+/// Deadline of a command: the driver's own is two seconds.
 const DEADLINE: Duration = Duration::from_secs(2);
 /// Transfers of a command.
 const TRANSFERS: usize = 256;
-/// Most blocks of queries of a command: each has four transfers or more.
+/// Most blocks of queries of a command: each needs four transfers or more.
 const BLOCKS: usize = TRANSFERS / 4;
-/// Bytes of a command's parameters: five units of a block. One token's attention has fewer: one of a part, which has three
-/// transfers or more, and some for idle turns.
+/// Bytes of a command's parameters: five units per block. Attention of one token needs fewer: one per part, which needs
+/// three transfers or more, and some for idle turns.
 const PARAMETER_BYTES: usize = 5 * BLOCKS * UNIT_BYTES;
-/// Bytes of what a command's cores leave.
+/// Bytes of the results of a command's cores.
 const LEFT_ROOM: usize = 4 * BLOCKS * LEFT_BYTES;
-/// Most commands of a kind of pass whose streams stay on the NPU. Those behind them are written for every step.
+/// Most commands of a kind of pass whose streams stay on the NPU. Further streams are written for every step.
 const MOST_KEPT: usize = 16;
-/// Room for a stream: what starts a transfer, and a wait for each.
+/// Room for a stream: the words that start a transfer, and a wait for each.
 const STREAM_BYTES: usize = MOST_TRANSFERS * 4 * 40;
 /// Arguments of every stream.
 const ARGUMENTS: UnitArguments = UnitArguments { parameters: 0, left: 1 };
 
-/// Attention on the NPU, of keys and values in bf16.
+/// Attention on the NPU, for keys and values in bf16.
 pub(crate) struct NpuSteps<'x> {
     name: String,
     program: LoadedProgram<'x>,
     heads: HeadLayout,
-    /// Parameters, and what the cores leave.
+    /// The buffers of parameters and of the cores' results.
     buffers: [BufferId; 2],
     cache: NpuCache,
     results: QueryResults,
-    /// By pool: the layers of one have the same pages in the same places.
+    /// By pool: all layers of a pool have the same pages in the same places.
     kept: [KeptStreams; 2],
 }
 
-/// Where the NPU reads keys and values.
+/// The memory in which the NPU reads keys and values.
 enum NpuCache {
-    /// In a buffer of copies of a layer's pages, which is made for the first of them.
+    /// A buffer of copies of a layer's pages, allocated with the first of them.
     Copied { pages: usize, buffer: Option<BufferId> },
-    /// In the cache's blocks. By pool: how pages lie there, and the blocks.
+    /// The cache's blocks. By pool: the layout of pages, and the blocks.
     Shared([(PoolLayout, Vec<BufferId>); 2]),
 }
 
-/// Streams for the layers of a pool, as the last pass of each kind had them.
+/// Streams for the layers of a pool, from the last pass of each kind.
 #[derive(Default)]
 struct KeptStreams {
     decode: Option<(Vec<Vec<PagePlace>>, DecodeAttention)>,
     decode_commands: KeptCommands,
-    /// Those of the last two steps with several tokens, the last one behind: the halves of a pass take turns.
+    /// Streams of the last two steps with several tokens, the latest one second: the halves of a pass alternate.
     prefill: [KeptChunks; 2],
 }
 
@@ -85,12 +85,12 @@ struct KeptChunks {
     commands: KeptCommands,
 }
 
-/// Commands, and of each the number of the stream that it has.
+/// Commands, each with the number of its present stream.
 #[derive(Default)]
 struct KeptCommands(Vec<(CommandId, Option<usize>)>);
 
 impl KeptCommands {
-    /// A command that has this stream, of those that are kept the one of this number.
+    /// The command with this stream, `stream` with index `number`. Writes the stream if another one is there.
     fn command(
         &mut self,
         program: &mut LoadedProgram<'_>,
@@ -109,12 +109,12 @@ impl KeptCommands {
         Ok(*command)
     }
 
-    /// Notes that all streams are others.
+    /// Marks all streams as outdated.
     fn forget(&mut self) {
         self.0.iter_mut().for_each(|(_, has)| *has = None);
     }
 
-    /// Writes words of a stream that have changed.
+    /// Writes changed words of a stream.
     fn patch(
         &mut self,
         program: &mut LoadedProgram<'_>,
@@ -131,18 +131,18 @@ impl KeptCommands {
     }
 }
 
-/// This machine's NPU for attention of a model of this shape.
+/// This machine's NPU, if it supports attention of a model of this shape.
 ///
 /// # Errors
-/// Device: no NPU that Kiln has programs for, or none of them takes the model's heads.
+/// Device: no NPU that Kiln has programs for, or no program supports the model's heads.
 pub(crate) fn check(files: &Files, shape: &Shape) -> Result<DeviceNode> {
     let node = find(files)?;
     heads(shape)?;
     Ok(node)
 }
 
-/// The layer's heads, as a command takes them, and the program for them: the one for the shortest heads that these fit in, with
-/// zeros behind their elements.
+/// The head layout of commands, and the program for it: the one for the shortest heads that hold these, padded with
+/// zeros.
 ///
 /// # Errors
 /// Device: there is no program for heads of this size, or for so many queries of each.
@@ -160,7 +160,7 @@ pub(super) fn heads(shape: &Shape) -> Result<(HeadLayout, &'static Program)> {
     Ok((layout, program))
 }
 
-/// Whether this machine has an NPU, of any kind.
+/// Whether this machine has an NPU, of any generation.
 pub(crate) fn is_there(files: &Files) -> bool {
     DeviceNode::accelerators(files).iter().any(DeviceNode::is_amdxdna)
 }
@@ -243,7 +243,7 @@ impl<'x> NpuSteps<'x> {
         }
     }
 
-    /// Attention of one token of each of some sequences.
+    /// Attention of one token for each of several sequences.
     fn attend_tokens(&mut self, attended: &Attended, alone: &[RowRun], arena: &mut [f32]) -> Result<()> {
         let pages: Vec<Vec<PagePlace>> = alone.iter().map(|one| one.pages.pages.clone()).collect();
         let from = |one: &RowRun| one.pages.seen(0).start - one.pages.from..one.pages.seen(0).end - one.pages.from;
@@ -275,7 +275,8 @@ impl<'x> NpuSteps<'x> {
         Ok(())
     }
 
-    /// Attention of one token over pages. It is to be given back to those that are kept.
+    /// Takes or makes the streams of one token's attention over pages. The caller puts them back into
+    /// [`NpuSteps::kept`].
     fn decode_streams(&mut self, pool: Pool, pages: &[Vec<PagePlace>]) -> Result<DecodeAttention> {
         let KeptStreams { decode, decode_commands, .. } = &mut self.kept[pool as usize];
         let Some((had, mut attention)) = decode.take() else {
@@ -296,14 +297,14 @@ impl<'x> NpuSteps<'x> {
         Ok(attention)
     }
 
-    /// Attention of several tokens of each of some sequences.
+    /// Attention of several tokens for each of several sequences.
     fn attend_chunks(&mut self, attended: &Attended, chunks: Vec<RowRun>, arena: &mut [f32]) -> Result<()> {
         let rows: Vec<usize> = chunks.iter().flat_map(|chunk| chunk.row..chunk.row + chunk.pages.tokens).collect();
         let chunks: Vec<ChunkPages> = chunks.into_iter().map(|chunk| chunk.pages).collect();
         let pool = attended.kv.pool as usize;
         let is_of = |kept: &PrefillAttention| kept.chunks() == chunks;
         let kept = &mut self.kept[pool].prefill;
-        // Where neither has these pages, the older goes.
+        // If neither has these pages, the older one is replaced.
         if kept[1].attention.as_ref().is_none_or(|last| !is_of(last)) {
             kept.swap(0, 1);
         }
@@ -335,7 +336,7 @@ impl<'x> NpuSteps<'x> {
         Ok(())
     }
 
-    /// Runs a command that reads a layer's keys and values in these blocks, to its end.
+    /// Runs a command that reads a layer's keys and values in these blocks, and waits for its end.
     fn run(&mut self, command: CommandId, layer: &KvLayer, blocks: &[u32]) -> Result<()> {
         let mut arguments: Vec<(BufferId, u64)> = self.buffers.iter().map(|buffer| (*buffer, 0)).collect();
         for &block in blocks {
@@ -352,7 +353,7 @@ impl<'x> NpuSteps<'x> {
         self.program.wait(command, DEADLINE, DEADLINE)
     }
 
-    /// The pass's rows by sequences: those that follow each other, with the pages that they see.
+    /// The pass's rows grouped into runs of consecutive positions of a sequence, with the pages that they see.
     fn runs(&self, attended: &Attended, state: &StepState) -> Vec<RowRun> {
         let Attended { kv, window, .. } = *attended;
         let mut runs: Vec<RowRun> = Vec::new();
@@ -374,7 +375,7 @@ impl<'x> NpuSteps<'x> {
         runs
     }
 
-    /// Where a page's part of its pool's first layer is, or where its copy is.
+    /// The place of a page's part for its pool's first layer, or of its copy.
     fn place(&self, pool: Pool, page: PageId) -> PagePlace {
         match &self.cache {
             NpuCache::Copied { .. } => PagePlace { block: 0, offset: self.copy_at(page) as u64 },
@@ -385,7 +386,7 @@ impl<'x> NpuSteps<'x> {
         }
     }
 
-    /// Where a page's copy is in their buffer.
+    /// Byte offset of a page's copy in the buffer of copies.
     fn copy_at(&self, page: PageId) -> usize {
         page as usize * self.heads.part_bytes()
     }
@@ -423,7 +424,7 @@ struct RowRun {
     pages: ChunkPages,
 }
 
-/// What an attention step works on.
+/// The operands of an attention step.
 struct Attended {
     q: Slot,
     out: Slot,
@@ -433,7 +434,7 @@ struct Attended {
 }
 
 impl Attended {
-    /// What queries are multiplied by: a score is a power of two's exponent.
+    /// The factor of queries: the cores compute powers of two instead of exponentials.
     fn scale_of_powers(&self) -> f32 {
         self.scale * std::f32::consts::LOG2_E
     }
@@ -444,7 +445,7 @@ impl Attended {
         &slot_row(arena, self.q, row)[head * dim..][..dim]
     }
 
-    /// Takes a part of a query's result into the arena.
+    /// Merges a part of a query's result into the arena.
     fn take(&self, found: &QueryPart<'_>, row: usize, results: &mut QueryResults, arena: &mut [f32]) {
         let dim = self.kv.head_dim;
         let of_head = &mut slot_row_mut(arena, self.out, row)[found.head * dim..][..dim];
@@ -452,12 +453,12 @@ impl Attended {
     }
 }
 
-/// A page that is nowhere.
+/// The error of a page without a buffer.
 fn no_pages() -> Error {
     own_fault("the NPU is to read keys and values that it was not given".into())
 }
 
-/// A stream that cannot be made, though all that it is made of was checked.
+/// The error of a stream that cannot be made although its inputs were checked.
 fn own_fault(cause: String) -> Error {
     Error::failed(cause, text!("report this, and use ", Setting::NoNpu))
 }
@@ -477,7 +478,7 @@ impl StepKernels for NpuSteps<'_> {
     }
 
     fn tolerance(&self, _: &Op) -> Tolerance {
-        // Queries, weights and values of bf16: 1 % of a row's root mean square (aie/tests/model).
+        // Queries, weights and values of bf16 deviate by 1 % of a row's root mean square (aie/tests/model).
         Tolerance { outputs: 4e-2, ..Tolerance::BF16 }
     }
 }

@@ -1,5 +1,5 @@
-//! What the processor spends to hand attention over: the guest's host side at 27B's size, on a way to the NPU that computes
-//! nothing and whose commands take as long as others measured.
+//! Measures the CPU time of handing attention over: the guest's host side at 27B's size, with a driver interface that
+//! computes nothing and whose commands take a published time.
 
 use super::LoadedProgram;
 use super::context::{Backend, BufferPieces};
@@ -19,34 +19,34 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long a command takes: as the prediction of `kiln plan` has it.
+/// The time of a command, as in the prediction of `kiln plan`.
 const COMMAND: Duration = Duration::from_micros(60);
 
-/// The buffer of copies, behind those of parameters and of what is left.
+/// The buffer of copies, after those of parameters and results.
 const PAGES: usize = 2;
 
-/// What was done, and the processor's time for it.
+/// Counts of operations, and their CPU time.
 #[derive(Debug, Default, Clone, Copy)]
 struct HandOverCost {
     commands: u64,
-    /// Writes of streams, whole or in part.
+    /// Writes of streams, whole or partial.
     streams: u64,
-    /// Bytes written to each buffer: parameters, what is left, pages. And the time of it.
+    /// Bytes written to each buffer (parameters, results, pages), and their time.
     written: [usize; 3],
     write: [Duration; 3],
     read_bytes: usize,
     read: Duration,
-    /// Of streams, starts and waits.
+    /// Time of streams, starts and waits.
     submit: Duration,
 }
 
-/// Buffers in the processor's memory.
+/// Buffers in the host's memory.
 struct IdleArray {
     buffers: Vec<Vec<u8>>,
     cost: Rc<RefCell<HandOverCost>>,
 }
 
-/// The processor's time of this thread.
+/// The CPU time of this thread.
 fn now() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
@@ -58,7 +58,7 @@ impl Backend for IdleArray {
     }
 
     fn import(&mut self, _: &DmaBuf) -> Result<()> {
-        // Nobody reads what is another's.
+        // Imported buffers are not read.
         self.allocate(0)
     }
 
@@ -106,7 +106,7 @@ impl Backend for IdleArray {
     }
 }
 
-/// 27B's, with keys and values in bf16.
+/// 27B's schedule, with keys and values in bf16.
 fn schedule() -> Schedule {
     let shape = presets::preset("gemma3-27b").expect("a preset");
     let extent = Extent { context: 8704, max_rows: 512, head_rows: 1, sequences: 1, kv: KvType::Bf16, kv_tokens: None };
@@ -119,7 +119,7 @@ fn guest(schedule: &Schedule, cost: &Rc<RefCell<HandOverCost>>) -> HostGuest<Npu
     HostGuest::new(schedule, NpuSteps::new("an idle array".into(), program, schedule).expect("a guest"))
 }
 
-/// The halves of a chunk take turns, layer by layer, and neither's streams are written again for the next layer.
+/// The halves of a chunk alternate, layer by layer, and no stream of either is written again for the next layer.
 #[test]
 fn streams_of_both_halves_stay_from_layer_to_layer() {
     let (schedule, cost) = (schedule(), Rc::<RefCell<HandOverCost>>::default());
@@ -145,8 +145,8 @@ fn streams_of_both_halves_stay_from_layer_to_layer() {
     assert!(written[0] > 0 && written[1..] == [0, 0], "{written:?}");
 }
 
-/// Prints the processor's time for each kind of layer. What is copied of the cache is each page that rows see, once, and where
-/// the guest reads the cache's blocks nothing.
+/// Prints the CPU time for each kind of layer. Each page that rows see is copied once, and none if the guest reads the
+/// cache's blocks.
 #[test]
 fn a_hand_over_copies_each_page_that_rows_see_once() {
     let schedule = schedule();

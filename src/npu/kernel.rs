@@ -1,4 +1,5 @@
-//! Runs a program on the NPU through the kernel's driver alone, by amdxdna's ioctls. src/npu/xrt.rs does the same through libxrt.
+//! Runs a program on the NPU through the kernel's driver, by amdxdna's ioctls. src/npu/xrt.rs does the same through
+//! libxrt.
 
 use super::context::{Backend, BufferPieces};
 use super::packet;
@@ -14,11 +15,11 @@ use std::time::Duration;
 
 /// Compute tiles of a column.
 const TILES: u32 = 4;
-/// Bytes of a command buffer: a page, of which a packet takes the start.
+/// Bytes of a command buffer: a page, of which a packet uses the start.
 const COMMAND_BYTES: u64 = 4096;
 
-/// A program on the NPU. Fields are dropped in this order: the hardware context ends before the memory goes that it may
-/// be using.
+/// A program on the NPU. Fields are dropped in this order: the hardware context ends before the memory is freed that it
+/// may be using.
 pub(super) struct KernelBackend {
     context: HardwareContext,
     buffers: Vec<SharedBuffer>,
@@ -28,23 +29,23 @@ pub(super) struct KernelBackend {
     node: Node,
 }
 
-/// Ordinary memory that host and NPU reach.
+/// Ordinary memory that host and NPU access.
 struct SharedBuffer {
     mapping: Mapping,
-    /// Address on the device. It is this process's own: the driver knows it once the buffer is mapped.
+    /// Address on the device. It is valid in this process only: the driver assigns it when the buffer is mapped.
     address: u64,
     gem: Gem,
 }
 
 /// Bytes in the device heap.
 struct Resident {
-    /// In this process, and on the device.
+    /// Addresses in this process, and on the device.
     place: u64,
     address: u64,
     gem: Gem,
 }
 
-/// A command: its packet, and the instructions that the packet names.
+/// A command: its packet, and the instructions that the packet refers to.
 struct KernelCommand {
     packet: SharedBuffer,
     stream: Resident,
@@ -66,7 +67,7 @@ impl KernelBackend {
 /// Makes a hardware context with the program on it.
 fn load(node: &Node, program: &Program, image: &Resident) -> Result<HardwareContext> {
     let context = HardwareContext::new(node, program.columns * TILES).map_err(|failure| match failure.errno {
-        // What drivers of different ages say where others have the columns: the kernel's own says that there is no device.
+        // Answers of drivers of different versions if others hold the columns: the kernel's own driver answers ENODEV.
         Errno::ENODEV | Errno::ENOENT | Errno::EBUSY | Errno::ENOSPC | Errno::EAGAIN => Error::device(
             format!("the kernel failed to {failure}"),
             "end what else uses the NPU (`kiln top` lists it); if nothing does, see the kernel's log (`dmesg`)",
@@ -82,7 +83,7 @@ fn mapped(node: &Node, gem: &Gem, bytes: u64) -> Result<Mapping> {
     Ok(map(node, gem, bytes)?.ok_or_else(|| Failure::new("map an NPU buffer", Errno::ENODEV))?)
 }
 
-/// The answer, or a failure for a driver that gives none.
+/// The driver's answer, or a failure if it gives none.
 fn given(what: &str, answer: Option<u64>) -> Result<u64> {
     Ok(answer.ok_or_else(|| Failure::new(what, Errno::ENODATA))?)
 }
@@ -110,7 +111,7 @@ impl Backend for KernelBackend {
     fn allocate(&mut self, bytes: u64) -> Result<()> {
         let gem = allocate(&self.node, BufferKind::Shared, bytes)?;
         let buffer = SharedBuffer::new(&self.node, gem, bytes)?;
-        // The kernel's zeros may still be in the CPU's caches, and would be written over what the NPU leaves there.
+        // The kernel's zeros may still be in the CPU's caches, and would later overwrite the NPU's results.
         flush(buffer.mapping.bytes());
         self.buffers.push(buffer);
         Ok(())
@@ -118,7 +119,7 @@ impl Backend for KernelBackend {
 
     fn import(&mut self, buffer: &DmaBuf) -> Result<()> {
         let gem = self.node.import(buffer.as_fd()).map_err(|failure| match failure.errno {
-            // amdxdna says so of memory in several pieces, where nothing makes them one for the NPU.
+            // amdxdna's answer for memory in several pieces without an IOMMU that makes it contiguous for the NPU.
             Errno::EINVAL => Error::device(
                 format!("the kernel failed to {failure}"),
                 "turn the IOMMU on (firmware setup, `amd_iommu=on`): without it the NPU takes memory in one piece alone",

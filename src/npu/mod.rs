@@ -1,12 +1,12 @@
-//! Programs on the NPU: what `aie/` packs ([`programs`]), loaded and run.
+//! Loads and runs programs on the NPU, which `aie/` packs ([`programs`]).
 //!
 //! A [`LoadedProgram`] holds columns of the array with one program on them, and the buffers that the program works on.
-//! A run ends within its deadline, or the context is of no use any more.
+//! If a run exceeds its deadline, the context becomes unusable.
 //!
 //! [`guest`] attends in place of a device, by streams that [`attend`] makes.
 //!
-//! Two ways lead to the NPU: the kernel's driver (`kernel`) and libxrt (`xrt`). Which one a context takes shows nowhere
-//! else.
+//! There are two driver interfaces to the NPU: the kernel's driver (`kernel`) and libxrt (`xrt`). Other modules do not
+//! depend on a context's choice.
 
 pub mod attend;
 #[cfg(test)]
@@ -36,7 +36,7 @@ mod xrt;
 pub use context::{BufferId, BufferPieces, CommandId, LoadedProgram};
 pub use program::Program;
 
-/// A way to the NPU.
+/// A driver interface to the NPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriverApi {
     /// The kernel's driver, amdxdna.

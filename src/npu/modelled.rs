@@ -1,5 +1,5 @@
-//! The guest's streams on the functional model of the array: a whole model whose attention they make, beside the reference
-//! executor. The model is a test's instrument, and no device of any command.
+//! The guest's streams on the functional model of the array: passes of a whole model with this attention, compared with
+//! the reference executor. The model is only used in tests.
 
 use super::context::{Backend, BufferPieces};
 use super::guest::{self, NpuSteps};
@@ -37,27 +37,27 @@ use std::time::Duration;
 #[path = "../../aie/tests/model/machine/mod.rs"]
 mod array;
 
-/// What is wrong with an array.
+/// Faults of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum ArrayFault {
-    /// Nothing.
+    /// None.
     #[default]
     Sound,
-    /// It has no memory for buffers.
+    /// There is no memory for buffers.
     Full,
     /// The command of this number fails.
     Fails(u64),
     /// No command ends.
     Late,
-    /// A bit of what the host reads is turned, from the command of this number on.
+    /// A bit of the host's reads is flipped, from the command of this number on.
     Wrong(u64),
-    /// It does not see what others write to dma-bufs.
+    /// The array does not see other devices' writes to dma-bufs.
     Blind,
-    /// Each command finds it as it was loaded.
+    /// The array is reset before each command.
     Forgetful,
 }
 
-/// A program on the model, which has cost `clock` so many cycles so far.
+/// A program on the model. `clock` counts its cycles.
 pub(crate) fn loaded(
     program: &'static Program,
     clock: &Rc<Cell<u64>>,
@@ -66,10 +66,10 @@ pub(crate) fn loaded(
     LoadedProgram::of(program, ModelledArray { clock: clock.clone(), ..ModelledArray::new(program, fault) })
 }
 
-/// The array as a way to the NPU: a command has run when it is started.
+/// The array as a driver interface: a command has ended when its start returns.
 pub(super) struct ModelledArray {
     machine: Machine,
-    /// Cycles that have passed so far, for whoever has asked.
+    /// Cycles so far.
     clock: Rc<Cell<u64>>,
     /// The host's view of dma-bufs, by the numbers of their buffers.
     shared: BTreeMap<usize, Mapping>,
@@ -77,12 +77,12 @@ pub(super) struct ModelledArray {
     streams: Vec<Vec<u8>>,
     fault: ArrayFault,
     commands: u64,
-    /// It sees no page that is written after the first: its memory holds what was there before.
+    /// The array sees no page written after its first command: its memory keeps the earlier content.
     is_blind: bool,
     pages: usize,
 }
 
-/// The buffer of pages, where they are copied.
+/// The buffer of copied pages.
 const PAGES: usize = 2;
 
 impl ModelledArray {
@@ -103,7 +103,7 @@ impl ModelledArray {
         array
     }
 
-    /// Loads the program, as if nothing had run. The host's memory stays.
+    /// Loads the program into a fresh array. The host's memory stays.
     fn load(&mut self) {
         let host = std::mem::take(&mut self.machine.host);
         self.machine = Machine::new(self.program.columns, Latencies::default());
@@ -112,7 +112,7 @@ impl ModelledArray {
         self.machine.host = host;
     }
 
-    /// Shows the array the dma-bufs among these buffers as they are now. Returns their words.
+    /// Copies these buffers' dma-bufs to the array's memory. Returns their words.
     fn show(&mut self, arguments: &[(usize, u64)]) -> Vec<(usize, Vec<u32>)> {
         let is_used = |buffer: &usize| arguments.iter().any(|(argument, _)| argument == buffer);
         let mut shown = Vec::new();
@@ -126,7 +126,7 @@ impl ModelledArray {
         shown
     }
 
-    /// Gives others what the array wrote to dma-bufs.
+    /// Copies the array's writes to the dma-bufs.
     fn give_back(&mut self, shown: Vec<(usize, Vec<u32>)>) {
         for (buffer, words) in shown {
             let memory = &self.machine.host[buffer].memory;
@@ -157,7 +157,7 @@ impl Backend for ModelledArray {
 
     fn write(&mut self, buffer: usize, pieces: BufferPieces, write: &mut dyn FnMut(&mut [u8])) -> Result<()> {
         assert!(!self.shared.contains_key(&buffer), "keys and values are copied");
-        // What it leaves is seen: numbers that are none. Words behind each piece keep what the array sees.
+        // Bytes that `write` leaves out become NaN. Words after each piece keep the array's content.
         let mut written = vec![0xFF; pieces.range().len()];
         write(&mut written);
         self.pages += usize::from(buffer == PAGES);
@@ -212,7 +212,7 @@ impl Backend for ModelledArray {
         if self.fault == ArrayFault::Fails(self.commands) {
             return Err(Error::device("the NPU reports an error in the program", "see the model"));
         }
-        // What a packet has room for.
+        // The most arguments of a packet.
         assert!(arguments.len() <= 7, "{} buffers", arguments.len());
         self.machine.arguments = arguments.to_vec();
         let shown = self.show(arguments);
@@ -227,7 +227,7 @@ impl Backend for ModelledArray {
     }
 }
 
-/// The reference executor, whose attention the guest makes.
+/// The reference executor with the guest's attention.
 struct AttendedByGuest {
     formulas: Formulas,
     guest: NpuSteps<'static>,
@@ -241,7 +241,7 @@ impl StepKernels for AttendedByGuest {
 
     fn run(&mut self, op: &Op, state: &StepState, arena: &mut [f32]) -> Result<()> {
         let Op::Attend { kv, .. } = op else { return self.formulas.run(op, state, arena) };
-        // All pages: the model is a small one's.
+        // All pages: the model is small.
         let part = kv.elements() * KvType::F32.bytes();
         for page in 0..self.schedule.kv.pool(kv.pool).pages as PageId {
             let bytes = &self.formulas.page(kv.pool, page)[kv.place * part..][..part];
@@ -265,7 +265,7 @@ impl PassKernels for AttendedByGuest {
     }
 }
 
-/// Two sequences.
+/// A schedule for two sequences.
 fn schedule(checkpoint: &Checkpoint, kv: KvType) -> Schedule {
     let extent = Extent { context: 160, max_rows: 40, head_rows: 2, sequences: 2, kv, kv_tokens: None };
     Schedule::build(checkpoint.shape(), extent, checkpoint.formats(WeightFormat::Bf16))
@@ -280,7 +280,7 @@ fn golden(name: &str) -> Checkpoint {
     Checkpoint::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)).expect("the golden model")
 }
 
-/// The executor whose attention is made on the model, where the command of a number may fail.
+/// The executor with attention on the array's model, which has this fault.
 fn on_the_model(checkpoint: &Checkpoint, fault: ArrayFault) -> HostExecutor<AttendedByGuest> {
     let (_, program) = guest::heads(checkpoint.shape()).expect("heads that the array takes");
     let program = LoadedProgram::of(program, ModelledArray::new(program, fault)).expect("a program");
@@ -292,7 +292,7 @@ fn on_the_model(checkpoint: &Checkpoint, fault: ArrayFault) -> HostExecutor<Atte
     HostExecutor::new(schedule, steps, progress.cancel.clone()).expect("an executor")
 }
 
-/// The passes: a chunk, another behind it, one token each of two sequences, and a chunk beside one token.
+/// The passes: a chunk, another after it, one token each of two sequences, and a chunk beside one token.
 fn passes() -> Vec<(Vec<Row>, HeadRows)> {
     let rows = |sequence: u32, positions: Range<u32>| {
         positions.map(move |position| Row { token: (2 + 37 * position + 11 * sequence) % 97, position, sequence })
@@ -318,8 +318,8 @@ fn logits(executor: &mut dyn Executor) -> Vec<Vec<f32>> {
     logits
 }
 
-/// One whose heads have as many elements as the program's, and one whose heads are half as long. Of the latter, keys and values
-/// in bf16 alone put the CPU executor 2 % off, and queries and weights are rounded as they are.
+/// A model whose heads have as many elements as the program's, and one whose heads have half as many. For the latter,
+/// keys and values in bf16 alone make the CPU executor deviate by 2 %, and queries and weights are rounded likewise.
 #[test]
 fn golden_models_attend_on_the_model_of_the_array() {
     for (name, most) in [("wide_small", MOST_APART), ("tiny", 2.0 * MOST_APART)] {
@@ -329,8 +329,9 @@ fn golden_models_attend_on_the_model_of_the_array() {
     }
 }
 
-/// Between commands the array may be anybody's: the driver lets it sleep, or another process has it. Attention needs nothing that
-/// the command before left there. Where it did, a core waited for its turn for ever, or what it left was taken for another's.
+/// Between commands the driver may let the array sleep or give it to another process. Attention needs no state of the
+/// previous command. If it did, a core would wait for its turn forever, or its result would be taken for another
+/// core's.
 #[test]
 fn attention_needs_nothing_of_the_command_before() {
     for name in ["wide_small", "tiny"] {
@@ -343,8 +344,8 @@ fn attention_needs_nothing_of_the_command_before() {
     }
 }
 
-/// Heads and groups of the public shapes: 270M's and 1B's, 4B's and 12B's; of the smallest heads with most queries; and of heads
-/// that are shorter than the next program's.
+/// Heads and groups of the public shapes: 270M's and 1B's, 4B's and 12B's; the smallest heads with most queries; and
+/// heads that are shorter than the next program's.
 #[test]
 fn heads_of_every_size_attend_on_the_model_of_the_array() {
     for (head_dim, heads, kv_heads) in [(256, 4, 1), (256, 4, 2), (64, 8, 1), (64, 6, 2), (96, 4, 2), (8, 6, 3)] {
@@ -360,7 +361,7 @@ fn heads_of_every_size_attend_on_the_model_of_the_array() {
     }
 }
 
-/// What the array has no program for is refused in one line.
+/// Heads without a program are refused in one line.
 #[test]
 fn heads_that_no_program_takes_are_refused() {
     let shape = checkpoint().shape().clone();
@@ -375,8 +376,8 @@ fn heads_that_no_program_takes_are_refused() {
     }
 }
 
-/// How far logits may be off the reference executor's, as a share of their root mean square: keys, values, queries and weights
-/// have eight bits.
+/// Largest deviation of logits from the reference executor's, relative to their root mean square: keys, values, queries
+/// and weights have eight bits.
 const MOST_APART: f64 = 0.02;
 
 /// Compares the passes' logits with the reference executor's.
@@ -406,8 +407,9 @@ fn on_vulkan(checkpoint: &Checkpoint) -> Replay<Vulkan> {
     Replay::load(vulkan, checkpoint, own, &plan, options, &Progress::default()).expect("a model")
 }
 
-/// What is measured comes behind what proves that the NPU computes on what the device wrote: the program of other heads is
-/// refused, however fast it is, and so is an array that does not see pages. The clock makes everything twice as fast once the device was timed.
+/// The measurement follows the proof that the NPU computes on the device's data: a program for other heads is refused,
+/// however fast it is, and so is an array that does not see pages. The clock runs at half speed once the device was
+/// timed.
 #[test]
 fn a_wrong_program_is_refused_before_it_is_timed() {
     let checkpoint = checkpoint();
@@ -433,7 +435,7 @@ fn a_wrong_program_is_refused_before_it_is_timed() {
         replay.seat_if_faster(GuestKind::Npu(DriverApi::Kernel), Box::new(load), &clock).expect("a device that works");
         failures += u32::from(!is_right);
         let report = replay.guest().expect("a guest was there");
-        // No chunk of the model's is long enough to be divided, and so none is measured.
+        // No chunk of this model is long enough to be divided, and so none is measured.
         let passes = GuestPasses { decode: is_right, ..GuestPasses::NONE };
         let what = format!("{}, blind: {is_blind}", program.name);
         assert_eq!((report.attends, report.failures), (passes, failures), "{what}");
@@ -442,11 +444,11 @@ fn a_wrong_program_is_refused_before_it_is_timed() {
     check(&checkpoint, &mut replay);
 }
 
-/// Looks at the clock while the device is timed: before and after two runs of three passes.
+/// Reads of the clock while the device is timed: before and after two runs of three passes.
 const DEVICE_LOOKS: u32 = 12;
 
-/// In passes of a Vulkan device, lavapipe here, whose keys and values the guest copies: chunks, rows of two sequences, mixed passes.
-/// The guest stands the proof beside the device, and is left where a command fails.
+/// In passes of a Vulkan device, here lavapipe, whose keys and values the guest copies: chunks, rows of two sequences,
+/// mixed passes. The guest passes the proof beside the device, and is dropped when a command fails.
 #[test]
 fn passes_of_a_vulkan_device_attend_on_the_model_of_the_array() {
     let checkpoint = checkpoint();

@@ -1,6 +1,6 @@
-//! The command packet of a run: what is handed to the driver, and how it says that the run has ended.
+//! The command packet of a run, which is given to the driver and holds the run's state.
 //!
-//! Source: XRT's ert.h (`ert_start_kernel_cmd`), and the arguments' offsets that the containers of `aie/` name.
+//! Source: XRT's ert.h (`ert_start_kernel_cmd`), and the arguments' offsets in the containers of `aie/`.
 
 use crate::{Error, Result};
 
@@ -12,7 +12,7 @@ const MOST_WORDS: usize = 19;
 
 /// State of a packet that has not run.
 const NEW: u32 = 1;
-/// Of one that has run.
+/// State of a packet that has run.
 const COMPLETED: u32 = 4;
 
 /// The packet of a run: an instruction stream of `sequence_words` words at `sequence`, with buffers at the device's
@@ -31,15 +31,15 @@ pub(super) fn pack(sequence: u64, sequence_words: u32, buffers: &[u64]) -> Resul
             "report this",
         ));
     }
-    // The header's operation is 0: start a compute unit. The first word behind it says which: the context's only one.
+    // The header's operation is 0: start a compute unit. The first word after it selects the context's only unit.
     let count = arguments.len() as u32 + 1;
     Ok([vec![NEW | count << 12, 1], arguments].concat())
 }
 
-/// What a packet's first word says of a run that has ended.
+/// Checks the first word of the packet of a run that has ended.
 ///
 /// # Errors
-/// Device: it did not complete.
+/// Device: the run did not complete.
 pub(super) fn judge(header: u32) -> Result<()> {
     let ended = match header & 0xf {
         COMPLETED => return Ok(()),

@@ -1,13 +1,13 @@
-//! What a program is: its bytes as `aie/` packs them, and the buffers that it takes.
+//! A program: its bytes as `aie/` packs them, and its buffers.
 
 /// A program of the array.
 #[derive(Debug)]
 pub struct Program {
-    /// Its name, which libxrt finds it by.
+    /// Its name, by which libxrt finds it.
     pub name: &'static str,
-    /// Columns of the array that it takes.
+    /// Columns of the array that it needs.
     pub columns: u32,
-    /// Bytes of the host's buffers that a run takes, in order.
+    /// Bytes of each of a run's host buffers, in order.
     pub arguments: &'static [u64],
     /// The image of its partition (PDI), for the kernel's driver.
     pub image: &'static [u8],

@@ -1,4 +1,4 @@
-//! Reads by the NPU that go on without a pause, each proven by its sums.
+//! Continuous reads by the NPU, each verified by checksums.
 
 use super::context::MOST_RUNNING;
 use super::reads::{CHANNELS, HEADERS_BYTES, ReadLayout, SUMS_BYTES, wrong_channels};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Longest time for a read, which takes tens of milliseconds.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// Room for a stream: some 30 words a transfer, and two transfers a channel beside headers and sums.
+/// Room for a stream: some 30 words per transfer, and two transfers per channel beside headers and sums.
 const STREAM_BYTES: usize = 16 << 10;
 
 /// The program `read_sum` with a buffer that its commands read.
@@ -19,18 +19,18 @@ pub struct NpuReader<'x> {
     buffer: BufferId,
     data: Vec<u8>,
     passes: u32,
-    /// Commands, each with a buffer of sums. They end in the order in which they are started.
+    /// Commands, each with a buffer of sums. They end in the order of their starts.
     commands: Vec<(CommandId, BufferId)>,
-    /// The command that is the next to end, and how many are under way.
+    /// The command that ends next, and the number of commands in flight.
     oldest: usize,
     running: usize,
     layout: ReadLayout,
-    /// What each command is to leave.
+    /// The expected sums of each command.
     expected: Vec<u8>,
 }
 
 impl<'x> NpuReader<'x> {
-    /// That of `data`, which each command reads so many times, through all channels.
+    /// A reader of `data`, which each command reads `passes` times through all channels.
     ///
     /// # Errors
     /// Refused: memory is short. Device: the driver refuses.
@@ -49,10 +49,11 @@ impl<'x> NpuReader<'x> {
         Ok(reader)
     }
 
-    /// Reads through so many channels from now on. Nothing is under way.
+    /// Sets the number of channels for later reads. No command may be in flight.
     ///
     /// # Errors
-    /// Input: there are not so many, or parts are not whole. Device: the driver refuses, or a command failed.
+    /// Input: there are not as many, or the data does not divide into whole parts. Device: the driver refuses, or a
+    /// command failed.
     pub fn use_channels(&mut self, channels: usize) -> Result<()> {
         self.layout = ReadLayout::new(channels, self.data.len(), self.passes).map_err(unreadable)?;
         self.expected = self.layout.sums(&self.data);
@@ -63,14 +64,14 @@ impl<'x> NpuReader<'x> {
 
     fn start_one(&mut self) -> Result<()> {
         let (command, sums) = self.commands[(self.oldest + self.running) % self.commands.len()];
-        // What a command does not write is not what one before it wrote.
+        // Sums of an earlier command must not be taken for those of this one.
         self.program.write(sums, &[0; SUMS_BYTES])?;
         self.program.start(command, &[(self.headers, 0), (self.buffer, 0), (sums, 0)])?;
         self.running += 1;
         Ok(())
     }
 
-    /// Takes in that the oldest read has ended.
+    /// Records that the oldest read has ended.
     fn end_one(&mut self) -> Result<()> {
         let mut found = [0; SUMS_BYTES];
         self.program.read(self.commands[self.oldest].1, &mut found)?;
@@ -78,7 +79,7 @@ impl<'x> NpuReader<'x> {
         check_sums(&found, &self.expected)
     }
 
-    /// The program, for other commands. Nothing is under way.
+    /// The program, for other commands. No command may be in flight.
     pub fn into_program(self) -> LoadedProgram<'x> {
         self.program
     }
@@ -115,10 +116,10 @@ impl MemoryReader for NpuReader<'_> {
     }
 }
 
-/// That the sums are those of what was to be read.
+/// Checks the sums of a read.
 ///
 /// # Errors
-/// Device: they are not.
+/// Device: they differ from the expected ones.
 pub fn check_sums(found: &[u8], expected: &[u8]) -> Result<()> {
     match wrong_channels(found, expected) {
         0 => Ok(()),

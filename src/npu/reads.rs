@@ -1,7 +1,8 @@
-//! Reading through so many of the shims' channels, and the sums by which the host knows that all of it was read: what
-//! `read_sum` is given, and what it is to leave.
+//! Reads through some of the shims' channels, with sums by which the host verifies them: the inputs and expected
+//! results of the program `read_sum`.
 //!
-//! That the core of a column has added up what came proves that it came: the host knows the sums beforehand.
+//! The core of a column adds up the words that arrive. The host knows the sums beforehand, so equal sums prove that all
+//! data arrived.
 
 use super::stream::{InstructionStream, ShimChannel, ShimTransfer};
 
@@ -11,7 +12,7 @@ pub const UNIT_BYTES: usize = 8192;
 pub const COLUMNS: usize = 4;
 /// Channels of all columns.
 pub const CHANNELS: usize = 2 * COLUMNS;
-/// Sums of a stream: a word is in that of its place among so many.
+/// Sums of a stream: word i is added to sum i modulo this.
 const LANES: usize = 16;
 /// Bytes of a column's sums: those of its first stream, then those of its second.
 const COLUMN_BYTES: usize = 2 * 4 * LANES;
@@ -25,7 +26,7 @@ const HEADERS: u32 = 0;
 const DATA: u32 = 1;
 const SUMS: u32 = 2;
 
-/// A buffer that channels read in equal parts, each its own so many times.
+/// A buffer that channels read in equal parts, each channel its part several times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadLayout {
     channels: usize,
@@ -34,10 +35,10 @@ pub struct ReadLayout {
 }
 
 impl ReadLayout {
-    /// That of `bytes` by `channels`, the first ones of all columns before the second ones.
+    /// The layout of reading `bytes` by `channels` channels: first channels of all columns, then second ones.
     ///
     /// # Errors
-    /// One line: channels that are not there, parts that are no units or more than a transfer moves, or no pass.
+    /// One line: too many channels, parts that are not whole units or exceed a transfer, or no pass.
     pub fn new(channels: usize, bytes: usize, passes: u32) -> Result<ReadLayout, String> {
         let part = bytes / channels.max(1);
         let units = (part / UNIT_BYTES) as u64 * u64::from(passes);
@@ -48,7 +49,7 @@ impl ReadLayout {
         Ok(ReadLayout { channels, part, passes })
     }
 
-    /// Bytes that a run reads, beside headers.
+    /// Bytes that a run reads, without headers.
     pub fn bytes(&self) -> u64 {
         self.part as u64 * self.channels as u64 * u64::from(self.passes)
     }
@@ -58,12 +59,12 @@ impl ReadLayout {
         self.channels.min(COLUMNS)
     }
 
-    /// The channels: column, and number in it.
+    /// The channels: column, and index in it.
     fn places(&self) -> impl Iterator<Item = (usize, usize)> {
         (0..self.channels).map(|index| (index % COLUMNS, index / COLUMNS))
     }
 
-    /// What the shims move.
+    /// The transfers of the shims.
     pub fn transfers(&self) -> Vec<ShimTransfer> {
         let mut transfers = Vec::new();
         for column in 0..self.columns() {
@@ -91,7 +92,7 @@ impl ReadLayout {
         InstructionStream::new(COLUMNS as u8, &self.transfers())
     }
 
-    /// The headers of all columns: how many units each stream has.
+    /// The headers of all columns: the number of units of each stream.
     pub fn headers(&self) -> Vec<u8> {
         let units = (self.part / UNIT_BYTES) as u32 * self.passes;
         let mut headers = vec![0; HEADERS_BYTES];
@@ -101,7 +102,7 @@ impl ReadLayout {
         headers
     }
 
-    /// What a run over `data` leaves of sums, where there were none.
+    /// The sums after a run over `data` that starts from zeros.
     pub fn sums(&self, data: &[u8]) -> Vec<u8> {
         let mut sums = vec![0; SUMS_BYTES];
         for ((column, number), part) in self.places().zip(data.chunks_exact(self.part)) {
@@ -118,13 +119,13 @@ impl ReadLayout {
     }
 }
 
-/// Channels whose sums are not those that `expected` has.
+/// Number of channels whose sums differ from `expected`.
 pub fn wrong_channels(found: &[u8], expected: &[u8]) -> usize {
     let streams = |sums| <[u8]>::chunks_exact(sums, 4 * LANES);
     streams(found).zip(streams(expected)).filter(|(found, expected)| found != expected).count()
 }
 
-/// Words that differ from each other, in `bytes` bytes, by `seed`.
+/// `bytes` bytes of distinct words that depend on `seed`.
 pub fn pattern(bytes: usize, seed: u32) -> Vec<u8> {
     let word = |index: u32| index.wrapping_add(seed).wrapping_mul(0x9E37_79B1).rotate_left(13) ^ seed;
     (0..(bytes / 4) as u32).flat_map(|index| word(index).to_le_bytes()).collect()

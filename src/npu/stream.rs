@@ -1,24 +1,25 @@
-//! Instruction streams, made at run time: what the array's firmware does in one run. A stream starts transfers of the
-//! shims' DMA channels over the host's buffers, and waits where a channel takes no more.
+//! Instruction streams for one run of the array's firmware, made at run time. A stream starts transfers of the shims'
+//! DMA channels over the host's buffers, and waits when a channel's queue is full.
 //!
-//! A channel of a shim has four descriptors of its own and takes four transfers; before a fifth the stream waits for the
-//! first. So a channel's n-th transfer has descriptor n % 4, and the channels of a direction use eight of a shim, which
-//! is as many as real arrays bear. Columns take turns: no column's wait holds up what another has to do before it.
+//! A channel of a shim has four descriptors of its own and queues four transfers; before a fifth the stream waits for
+//! the first. So a channel's n-th transfer has descriptor n % 4, and the channels of a direction use eight of a shim's,
+//! the most that work on real arrays. Columns alternate, so that a wait of one column does not delay earlier transfers
+//! of another.
 //!
-//! What a transfer moves can be changed in place. The stream is then the same as one made anew.
+//! A transfer's range can be changed in place. The stream is then equal to a new one.
 //!
-//! Source: the transactions of Xilinx/mlir-aie and the registers of AM025, as `aie/src/pack` has them. That crate's tests
-//! run streams that this file makes.
+//! Source: the transactions of Xilinx/mlir-aie and the registers of AM025, as in `aie/src/pack`. That crate's tests run
+//! streams of this module.
 
 use std::ops::Range;
 
-/// Transfers that a channel takes before the first is known to be done, and the descriptors that it has.
+/// Transfers in a channel's queue, and its number of descriptors.
 const DEPTH: usize = 4;
-/// Words of what starts a transfer: a descriptor, its address, the channel's queue.
+/// Words that start a transfer: a descriptor, its address, the channel's queue.
 const START: usize = 12 + 12 + 6;
 /// Most words between two parts of a transfer: the DMA's field has 20 bits.
 pub const MOST_STEP: u64 = 1 << 20;
-/// Most transfers of a stream. Streams of very many have left arrays unusable (Xilinx/mlir-aie, issue 2224).
+/// Most transfers of a stream. Streams of very many transfers have left arrays unusable (Xilinx/mlir-aie, issue 2224).
 pub const MOST_TRANSFERS: usize = 512;
 
 /// A DMA channel of a column's shim.
@@ -26,12 +27,12 @@ pub const MOST_TRANSFERS: usize = 512;
 pub enum ShimChannel {
     /// Sends the host's bytes to the array: 0 or 1.
     Send(u8),
-    /// Writes what comes from the array to the host's memory.
+    /// Writes the array's output to the host's memory.
     Receive,
 }
 
 impl ShimChannel {
-    /// Its place among a shim's channels.
+    /// Its index among a shim's channels.
     fn index(self) -> usize {
         match self {
             ShimChannel::Send(number) => usize::from(number & 1),
@@ -48,7 +49,7 @@ impl ShimChannel {
     }
 }
 
-/// What a column's shim moves in one go between a buffer of the host and the array.
+/// A transfer of a column's shim between a buffer of the host and the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShimTransfer {
     /// The column, from 0.
@@ -59,24 +60,24 @@ pub struct ShimTransfer {
     pub argument: u32,
     /// Bytes from the buffer's start.
     pub offset: u64,
-    /// Words of a part: a multiple of 512 where there are several.
+    /// Words of a part: a multiple of 512 if there are several.
     pub words: u32,
-    /// How many parts.
+    /// Number of parts.
     pub parts: u32,
     /// Words from the start of a part to the next.
     pub step: u32,
 }
 
 impl ShimTransfer {
-    /// One part.
+    /// A transfer of one part.
     pub fn whole(column: u8, channel: ShimChannel, argument: u32, offset: u64, bytes: u32) -> ShimTransfer {
         ShimTransfer { column, channel, argument, offset, words: bytes / 4, parts: 1, step: bytes / 4 }
     }
 
-    /// The registers of its descriptor. The address comes by a patch.
+    /// The registers of its descriptor. A later instruction patches the address in.
     ///
     /// # Errors
-    /// One line: what does not fit into a descriptor.
+    /// One line: a transfer that does not fit into a descriptor.
     fn descriptor(&self) -> Result<[u32; 8], String> {
         const PIECE: u32 = 512;
         let ShimTransfer { words, parts, step, .. } = *self;
@@ -89,7 +90,7 @@ impl ShimTransfer {
             if !words.is_multiple_of(PIECE) || words / PIECE > 1023 || u64::from(step) > MOST_STEP || step == 0 {
                 return Err(format!("a transfer of {parts} parts of {words} words, {step} apart"));
             }
-            // Words of a piece, pieces of a part, and parts: their steps are held less one.
+            // Words of a piece, pieces of a part, and parts: steps are stored minus one.
             registers[3] = PIECE << 20;
             registers[4] |= (words / PIECE) << 20 | (PIECE - 1);
             registers[5] |= step - 1;
@@ -98,10 +99,10 @@ impl ShimTransfer {
     }
 }
 
-/// How the shims' accesses meet the host's caches.
+/// The cache attributes of the shims' accesses to host memory.
 const AX_CACHE: u32 = 2;
 
-/// A stream, and where its transfers' words are.
+/// A stream, and its transfers' places in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstructionStream {
     words: Vec<u32>,
@@ -111,11 +112,12 @@ pub struct InstructionStream {
 }
 
 impl InstructionStream {
-    /// The stream of these transfers over so many columns. Each column's begin in their order, and columns take turns. What a
-    /// transfer needs to end must come before what waits for its channel. The run ends when all that is received is there.
+    /// The stream of these transfers over `columns` columns. Each column's transfers start in their order, and columns
+    /// alternate. If a transfer needs others to end, these must come before the next transfer that waits for its
+    /// channel. The run ends when all received data has arrived.
     ///
     /// # Errors
-    /// One line: a transfer that no descriptor holds, of a column that is not there, or too many.
+    /// One line: a transfer that does not fit into a descriptor, a column out of range, or too many transfers.
     pub fn new(columns: u8, transfers: &[ShimTransfer]) -> Result<InstructionStream, String> {
         let ordered = in_turn(columns, transfers)?;
         let mut stream = InstructionStream { words: Vec::new(), starts: Vec::new(), transfers: ordered };
@@ -147,7 +149,7 @@ impl InstructionStream {
         Ok(stream)
     }
 
-    /// Its words, as the firmware takes them.
+    /// Its words in the firmware's format.
     pub fn words(&self) -> &[u32] {
         &self.words
     }
@@ -157,8 +159,8 @@ impl InstructionStream {
         self.words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Makes it the stream of other transfers by changing words in place, and says which: `None` where another one has to be
-    /// made, because transfers begin, end or wait elsewhere. It is unchanged then.
+    /// Changes the stream's words in place to those for other transfers, and returns their ranges. `None`: the sequence
+    /// of columns and channels differs, so that a new stream must be made. The stream is unchanged then.
     ///
     /// # Errors
     /// As [`InstructionStream::new`].
@@ -198,19 +200,20 @@ impl InstructionStream {
         Ok(())
     }
 
-    /// Has the transfer that starts at the word `start` give a token, and waits for it. `of` is of the same channel.
+    /// Makes the transfer that starts at word `start` issue a token, and waits for it. `of` is a transfer of the same
+    /// channel.
     fn wait(&mut self, start: usize, of: ShimTransfer) {
         self.words[start + START - 2] |= 1 << 31;
         let (is_output, number) = match of.channel {
             ShimChannel::Send(number) => (1, u32::from(number & 1)),
             ShimChannel::Receive => (0, 0),
         };
-        // The last word counts tiles, too: one row, one column.
+        // The last word also counts tiles: one row, one column.
         self.words.extend([0x80, 16, u32::from(of.column) << 16 | is_output, number << 24 | 1 << 16 | 1 << 8]);
     }
 }
 
-/// The transfers, column by column in turn.
+/// The transfers, alternating between columns.
 fn in_turn(columns: u8, transfers: &[ShimTransfer]) -> Result<Vec<ShimTransfer>, String> {
     if let Some(other) = transfers.iter().find(|transfer| transfer.column >= columns) {
         return Err(format!("a transfer of column {}, of {columns} columns", other.column));

@@ -1,4 +1,4 @@
-//! Whether the NPU computes: programs run on numbers whose results are known, and every value is compared.
+//! Verifies that the NPU computes correctly: runs programs on inputs with known results, and compares every value.
 
 use super::context::MOST_RUNNING;
 use super::{BufferId, CommandId, LoadedProgram, Program, programs};
@@ -7,24 +7,24 @@ use crate::{Error, Result};
 use half::bf16;
 use std::time::{Duration, Instant};
 
-/// A program, and how its results are known.
+/// A program with the computation of its expected results.
 #[derive(Debug, Clone, Copy)]
 pub struct ProgramTrial {
-    /// What it computes, for a reader.
+    /// Its computation, for a reader.
     pub what: &'static str,
-    /// The program. It takes two buffers of bf16 and gives a third.
+    /// The program, with two input buffers of bf16 and one output buffer.
     pub program: &'static Program,
     /// The largest integer of its inputs: with integers every result is exact.
     largest: i32,
-    /// With other inputs, how far a value may be from the exact one, as a share of the sum of magnitudes.
+    /// For other inputs, the largest deviation of a value from the exact one, relative to the sum of magnitudes.
     tolerance: f64,
-    /// Its result.
+    /// Computes the expected result.
     expect: fn(&[f32], &[f32]) -> Vec<Expected>,
-    /// The values in the bytes of its result.
+    /// Decodes the values of a result's bytes.
     decode: fn(&[u8]) -> Vec<f64>,
 }
 
-/// A value of a result, and the sum of magnitudes that it comes from.
+/// An expected value, and the sum of its terms' magnitudes.
 type Expected = (f64, f64);
 
 /// c = a + b: 4,096 bf16. Sums are rounded to the nearest bf16, which is exact for integers of 8 bits. 24 KB are moved.
@@ -37,9 +37,9 @@ pub const VECTOR_ADD: ProgramTrial = ProgramTrial {
     decode: |bytes| bytes.chunks_exact(2).map(|v| bf16::from_le_bytes([v[0], v[1]]).to_f64()).collect(),
 };
 
-/// C = A B: A of 64 x 128 bf16, B of 128 x 64 bf16, C of 64 x 64 f32; 524,288 products. Sums of integers are below 2^24,
-/// which f32 holds exactly in any order. Each of 16 steps of another sum rounds once, by at most half a unit in the last
-/// place of what is summed up by then. 48 KB are moved.
+/// C = A B: A of 64 x 128 bf16, B of 128 x 64 bf16, C of 64 x 64 f32; 524,288 products. Sums of integers are below
+/// 2^24, which f32 holds exactly in any order. For other inputs, each of 16 steps of a sum rounds once, by at most half
+/// a unit in the last place of the partial sum. 48 KB are moved.
 pub const PRODUCT: ProgramTrial = ProgramTrial {
     what: "bf16 block product of 64 x 128 by 128 x 64 on one core",
     program: &programs::MATMUL_BF16,
@@ -54,11 +54,11 @@ pub const PRODUCT: ProgramTrial = ProgramTrial {
     decode: |bytes| bytes.chunks_exact(4).map(|v| f32::from_le_bytes([v[0], v[1], v[2], v[3]]).into()).collect(),
 };
 
-/// Runs of a trial on the same buffers: a second one shows that locks and descriptors are as they were.
+/// Runs of a trial on the same buffers: a second run shows that locks and descriptors were restored.
 const RUNS: u32 = 3;
 
 impl ProgramTrial {
-    /// Buffers of the context's own for the program.
+    /// Allocates the context's own buffers for the program.
     ///
     /// # Errors
     /// As [`LoadedProgram::allocate`].
@@ -66,7 +66,7 @@ impl ProgramTrial {
         self.program.arguments.iter().map(|&bytes| context.allocate(bytes)).collect()
     }
 
-    /// Dma-bufs as buffers for the program.
+    /// Imports dma-bufs as buffers for the program.
     ///
     /// # Errors
     /// As [`LoadedProgram::import`].
@@ -101,12 +101,12 @@ impl ProgramTrial {
             context.write(*buffer, &bytes)?;
         }
         let expected = (self.expect)(&a, &b);
-        let mut found = vec![0xff; self.program.arguments[2] as usize]; // no number: what is not written shows
+        let mut found = vec![0xff; self.program.arguments[2] as usize]; // NaN, for values that are not written
         context.write(buffers[2], &found)?;
         let took = context.run(buffers, deadline)?;
         context.read(buffers[2], &mut found)?;
         let tolerance = if with_integers { 0.0 } else { self.tolerance };
-        // No number is never within.
+        // A comparison with NaN is false.
         let is_within = |value: f64, most: f64, found: f64| (found - value).abs() <= tolerance * most;
         let values = expected.iter().zip((self.decode)(&found));
         match values.filter(|((value, most), found)| !is_within(*value, *most, *found)).count() {
@@ -118,7 +118,7 @@ impl ProgramTrial {
         }
     }
 
-    /// Numbers of bf16 for an argument, in a mixed order that follows from `seed`: integers, or of many magnitudes.
+    /// bf16 inputs of an argument, in an order that depends on `seed`: integers, or values of many magnitudes.
     fn numbers(&self, argument: usize, seed: u32, with_integers: bool) -> Vec<f32> {
         let count = self.program.arguments[argument] / 2;
         let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
@@ -134,15 +134,15 @@ impl ProgramTrial {
     }
 }
 
-/// How often commands are timed; the fastest counts.
+/// Number of timings of commands; the fastest counts.
 const ROUNDS: usize = 16;
 
-/// What commands that compute next to nothing cost, from the start to where the host knows of the end.
+/// Times of commands with almost no computation, from the start until the host knows of the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommandTimes {
-    /// One by itself.
+    /// A single command.
     pub alone: Duration,
-    /// Each of as many as may run at a time.
+    /// Per command, with as many in flight as possible.
     pub together: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! Runs a program on the NPU through libxrt, AMD's library, where that is installed. src/npu/kernel.rs does the same without it.
+//! Runs a program on the NPU through libxrt, AMD's library, if that is installed. src/npu/kernel.rs does the same
+//! without it.
 
 use super::context::{Backend, BufferPieces};
 use super::packet::RUN_SEQUENCE;
@@ -18,14 +19,14 @@ const SEQUENCE_WORDS: i32 = 2;
 /// The first of the host's buffers.
 const BUFFERS: i32 = 3;
 
-/// A program on the NPU. Fields are dropped in this order: the hardware context ends before the memory goes that it may
-/// be using.
+/// A program on the NPU. Fields are dropped in this order: the hardware context ends before the memory is freed that it
+/// may be using.
 pub(super) struct XrtBackend<'x> {
     commands: Vec<XrtCommand<'x>>,
     kernel: XrtKernel<'x>,
     loaded: Loaded<'x>,
     buffers: Vec<XrtBuffer<'x>>,
-    /// Bytes on their way to a buffer or from one: libxrt copies them.
+    /// A copy of a buffer's bytes, since libxrt copies in and out.
     passing: Vec<u8>,
     _device: XrtDevice<'x>,
 }

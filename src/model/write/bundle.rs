@@ -12,8 +12,8 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Copies each file to its name in the new directory `dst`, and adds a manifest of the model `name`. `tensors`: their
-/// number, for the summary.
+/// Copies each file to its name in the new directory `dst`, and adds a manifest of the model `name`. `tensors`: the
+/// model's number of tensors, for the summary.
 ///
 /// # Errors
 /// Input: `dst` exists, or a file cannot be read. Failed: there is not enough space, or a write fails. Interrupted:

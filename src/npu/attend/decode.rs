@@ -1,4 +1,4 @@
-//! Attention of one token of each of some sequences.
+//! Attention of one token for each of several sequences.
 
 use super::queries::write_quad;
 use super::{
@@ -11,25 +11,25 @@ use std::ops::Range;
 /// Words of a unit before its queries, and from its first four queries to the next four.
 const QUERIES: usize = 16;
 const SECOND_QUAD: usize = 512;
-/// Transfers of a column beside its parts': what its cores leave, and K and V of its idle turns. Of a part beside its pages': its
-/// parameters.
+/// Transfers of a column beside its parts' (the cores' results, and K and V of idle turns), and of a part beside its
+/// pages' (its parameters).
 const OF_COLUMN: usize = 3;
 const OF_PART: usize = 1;
-/// Units of an idle turn: its parameters, and one of K. Its V is any unit.
+/// Units of an idle turn: its parameters, and one of K. Its V may be any unit.
 const IDLE_UNITS: usize = 2;
 
-/// Pages of one head of one sequence, which a core goes through by itself.
+/// Pages of one head of one sequence, for one core.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct DecodePart {
     sequence: usize,
     head: usize,
-    /// Of the sequence's pages.
+    /// A range of the sequence's pages.
     pages: Range<usize>,
-    /// In how many parts these are.
+    /// The number of parts of the head.
     parts: usize,
 }
 
-/// A command: its parts, and the stream that moves them.
+/// A command: its parts, and the instruction stream for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct DecodeCommand {
     dealt: DealtCommand<DecodePart>,
@@ -47,10 +47,10 @@ pub struct DecodeAttention {
 }
 
 impl DecodeAttention {
-    /// That of sequences with these pages, of each of which something is seen.
+    /// Attention for sequences with these pages. Some position of each page is visible.
     ///
     /// # Errors
-    /// One line: what the program does not take, or a sequence without pages.
+    /// One line: an unsupported layout, or a sequence without pages.
     pub fn new(
         layout: HeadLayout,
         arguments: UnitArguments,
@@ -75,11 +75,11 @@ impl DecodeAttention {
         &self.commands[command].dealt.blocks
     }
 
-    /// Makes it that of other pages. Where streams keep their transfers, words are changed in place, and what is returned has
-    /// those of each command; `None`: it was made anew.
+    /// Changes the pages. If the streams keep the same sequence of transfers, their words are changed in place, and the
+    /// changed words of each command are returned; `None`: the streams were made anew.
     ///
     /// # Errors
-    /// As [`DecodeAttention::new`]; it is unchanged then.
+    /// As [`DecodeAttention::new`]; nothing is changed then.
     pub fn set_pages(&mut self, sequences: &[Vec<PagePlace>]) -> Result<Option<Vec<Vec<Range<usize>>>>, String> {
         let divided = divide(&self.layout, sequences)?;
         if divided.len() == self.commands.len() {
@@ -99,38 +99,38 @@ impl DecodeAttention {
         Ok(None)
     }
 
-    /// A command's columns, one behind the other: so their units and what is left of them lie. Of each its parts, and how many
-    /// turns are idle behind them.
+    /// A command's columns, in the order of their units and results. For each its parts, and the number of idle turns
+    /// after them.
     fn columns(&self, command: usize) -> impl Iterator<Item = (&[DecodePart], usize)> {
         self.commands[command].dealt.columns.iter().map(|parts| (&parts[..], self.layout.idle_turns(parts.len())))
     }
 
-    /// Bytes of a command's parameters, and of what its cores leave.
+    /// Bytes of a command's parameters, and of its cores' results.
     pub fn bytes(&self, command: usize) -> (usize, usize) {
         let sums = |(all, idle), (parts, of_column): (&[DecodePart], usize)| (all + parts.len(), idle + of_column);
         let (parts, idle) = self.columns(command).fold((0, 0), sums);
         ((parts + IDLE_UNITS * idle) * UNIT_BYTES, (parts + idle) * LEFT_BYTES)
     }
 
-    /// Of each [`LEFT_BYTES`] that a core leaves of a part, the first bytes that have something.
+    /// The used bytes at the start of each [`LEFT_BYTES`] of a core's result.
     pub fn left_bytes(&self) -> usize {
         self.layout.group.div_ceil(4) * DECODE_QUAD_BYTES
     }
 
-    /// What is read of a unit of parameters: of each so many bytes, so many. A core reads the unit's first words, and these are
-    /// columns of the memory tile's walk.
+    /// The parts of a unit of parameters that a core reads: their distance, and the bytes of each. A core reads the
+    /// unit's first words in the memory tile's walk, which are columns in memory.
     pub fn parameter_rows(&self) -> (usize, usize) {
         let row = 2 * self.layout.head_dim;
         let words = QUERIES + (self.layout.group - 1) / 4 * SECOND_QUAD + 2 * self.layout.head_dim;
-        // Of each 16 rows 64 words are a column of 16 bytes.
+        // For each 16 rows, 64 words of the walk are a column of 16 bytes.
         let used = if words > 4 * row { row } else { 16 * words.div_ceil(64) };
         (row, used)
     }
 
-    /// Writes what is read of the parameters of a command: `seen` has for each sequence the positions that its token sees,
-    /// counted from the start of its first page. A row of `queries` is a sequence.
+    /// Writes the parts that are read of a command's parameters. `seen` has for each sequence the positions that its
+    /// token sees, counted from the start of its first page. A row of `queries` is a sequence.
     pub fn write_parameters(&self, command: usize, seen: &[Range<usize>], queries: Queries<'_>, to: &mut [u8]) {
-        // The last one ends where what is read of it does.
+        // The last unit ends with the last part that is read.
         let mut units = to.chunks_mut(UNIT_BYTES);
         for (parts, idle) in self.columns(command) {
             for (turn, part) in parts.iter().enumerate() {
@@ -139,14 +139,14 @@ impl DecodeAttention {
             }
             for turn in parts.len()..parts.len() + idle {
                 let Some(to) = units.next() else { return };
-                // Of whatever unit of K comes then and whatever queries lie here, and nobody looks at what is left.
+                // An idle turn computes on an arbitrary unit of K and arbitrary queries; its result is not read.
                 self.write_header(turn, 1, 0..1, to);
                 units.next();
             }
         }
     }
 
-    /// Goes through what a command's cores left, query by query. A row is a sequence.
+    /// Calls `found` for each query of a command's results. A row is a sequence.
     pub fn read_left(&self, command: usize, left: &[u8], mut found: impl FnMut(QueryPart<'_>)) {
         let HeadLayout { group, .. } = self.layout;
         let mut pieces = left.chunks(LEFT_BYTES);
@@ -162,8 +162,8 @@ impl DecodeAttention {
         }
     }
 
-    /// Writes the words of a unit of parameters, as attend_decode_bf16.s says them: of the part of a turn, with so many units of
-    /// K and V and these of their positions seen.
+    /// Writes the header of a unit of parameters, as attend_decode_bf16.s describes it: `units` of K and of V for a
+    /// turn, with the visible positions `seen` among theirs.
     fn write_header(&self, turn: usize, units: usize, seen: Range<u32>, to: &mut [u8]) {
         let HeadLayout { head_dim, group, cores, .. } = self.layout;
         let (dim, quads, step) = (head_dim as u32, group.div_ceil(4) as u32, 32 * head_dim as u32);
@@ -190,7 +190,7 @@ impl DecodeAttention {
     fn write_unit(&self, part: &DecodePart, turn: usize, seen: &Range<usize>, queries: Queries<'_>, to: &mut [u8]) {
         let HeadLayout { head_dim, group, .. } = self.layout;
         let covered = part.pages.start * PAGE_POSITIONS..part.pages.end * PAGE_POSITIONS;
-        // Where a part is not seen, it is no part: the first page and the last are seen, and so is what is between.
+        // No part is empty: the first page and the last are visible in part, and the pages between them as a whole.
         let within = |position: usize| (position.clamp(covered.start, covered.end) - covered.start) as u32;
         let units = part.pages.len() * self.layout.page_units();
         self.write_header(turn, units, within(seen.start)..within(seen.end), to);
@@ -205,8 +205,8 @@ impl DecodeAttention {
     }
 }
 
-/// Commands with their parts. A sequence's head is in as many parts as there are columns without work otherwise, and in more
-/// where its runs or blocks are too many for a command.
+/// The commands with their parts. A sequence's head is divided into more parts when columns would otherwise be idle,
+/// and when its runs or blocks are too many for a command.
 fn divide(layout: &HeadLayout, sequences: &[Vec<PagePlace>]) -> Result<Vec<DealtCommand<DecodePart>>, String> {
     let columns = usize::from(layout.columns);
     let heads = (sequences.len() * layout.kv_heads).max(1);
@@ -231,8 +231,8 @@ fn divide(layout: &HeadLayout, sequences: &[Vec<PagePlace>]) -> Result<Vec<Dealt
     Ok(work.commands)
 }
 
-/// What a command's shims move: of each column what its cores leave, of each part its parameters, K and V, and what idle turns
-/// need to come to their end.
+/// The transfers of a command's shims: for each column its cores' results, for each part its parameters, K and V, and
+/// the inputs of idle turns.
 fn transfers(
     layout: &HeadLayout,
     arguments: UnitArguments,
@@ -241,7 +241,7 @@ fn transfers(
 ) -> Vec<ShimTransfer> {
     let argument = |block| arguments.block(&dealt.blocks, block);
     let mut transfers = Vec::new();
-    // Units of parameters, and pieces of what is left, of the columns before.
+    // Units of parameters, and results, of the columns before.
     let (mut unit, mut piece) = (0, 0);
     for (column, parts) in (0u8..).zip(&dealt.columns).filter(|(_, parts)| !parts.is_empty()) {
         let idle = layout.idle_turns(parts.len());

@@ -1,19 +1,19 @@
-//! Attention of a layer on the NPU: what its program takes and leaves, and the instruction streams that move it.
+//! Attention of a layer on the NPU: its program's inputs and results, and the instruction streams that move them.
 //!
-//! The program is `aie/kernels/attend_bf16.rs` with its kernels, which says what a core does. Here is the host's side. Keys
-//! and values stay where they are, in the pages of the cache: a stream's descriptors cover whole pages, runs of them that
-//! lie evenly apart in one. What changes from token to token, queries and the positions that they see, is in units of
-//! parameters beside them. So a stream changes where a page comes or goes, and one serves all layers whose pages are the
-//! same: the layer's offset is in the buffers' addresses.
+//! The program is `aie/kernels/attend_bf16.rs` with its kernels, where the cores' work is described; this is the host's
+//! side. Keys and values are read in place, in the pages of the cache: a stream's descriptors cover whole pages, and
+//! runs of pages at equal distances. Queries and the positions that they see, which change from token to token, are in
+//! separate units of parameters. So a stream changes only when a page is added or removed, and one stream serves all
+//! layers with the same pages: the layer's offset is in the buffers' addresses.
 //!
-//! A column takes heads of K and V one after another. Where there are fewer heads than columns, a head's pages are
-//! divided into parts, and what is left of them is merged.
+//! A column processes heads of K and V in sequence. If there are fewer heads than columns, a head's pages are divided
+//! into parts, and their results are merged.
 //!
-//! A command finds the array as its image makes it, or as a command before left it, which is the same: a column's memory tile
-//! collects from its cores in turn, and every command ends behind a whole number of turns. So nothing is lost where the driver
-//! lets the array sleep, or gives it to another process between commands.
+//! Every command starts and ends in the array's initial state: a column's memory tile collects from its cores in turn,
+//! and every command ends after a whole number of turns. So no state is lost if the driver lets the array sleep, or
+//! gives it to another process between commands.
 //!
-//! Nothing here knows a device. `aie/tests/model` runs these streams on the functional model, against f64.
+//! This module is independent of a device. `aie/tests/model` runs these streams on the functional model, against f64.
 
 pub mod decode;
 pub mod prefill;
@@ -29,58 +29,58 @@ use std::ops::Range;
 
 use super::stream::{MOST_STEP, MOST_TRANSFERS, ShimChannel, ShimTransfer};
 
-/// Bytes of a unit: what a memory tile's ring has a buffer for, of K, of V and of parameters.
+/// Bytes of a unit, the size of a buffer in a memory tile's rings for K, V and parameters.
 pub const UNIT_BYTES: usize = 8192;
 /// Positions of a page of the cache.
 pub const PAGE_POSITIONS: usize = 64;
-/// Bytes of what a core leaves of a sequence.
+/// Bytes of a core's result for a sequence.
 pub const LEFT_BYTES: usize = 18_432;
-/// Bytes from what is left of four queries of one token to the next four.
+/// Bytes from the result of four queries of one token to the next four's.
 pub const DECODE_QUAD_BYTES: usize = 66 * 64;
 /// Cores of a column.
 pub const CORES: usize = 4;
 /// Columns of the program.
 pub const COLUMNS: u8 = 4;
-/// Most blocks of pages of a command: a packet names seven buffers, and parameters and what is left are two of them.
+/// Most blocks of pages of a command: a packet names seven buffers, two of which are parameters and results.
 pub const MOST_BLOCKS: usize = 5;
 
-/// A layer's heads, and where they lie in a page's part.
+/// A layer's heads, and their layout in a page's part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadLayout {
     /// Elements of a head: 64, 128 or 256.
     pub head_dim: usize,
     /// Heads of K and of V.
     pub kv_heads: usize,
-    /// Query heads of each: 1 to 8.
+    /// Query heads per KV head: 1 to 8.
     pub group: usize,
     /// Columns that take part: 1 to 4.
     pub columns: u8,
     /// Cores of a column that take part in attention of one token: 1 to 4, as the program's image has them.
     pub cores: usize,
-    /// Transfers of a command, in all columns: 8 or more. What takes more is divided.
+    /// Transfers of a command, in all columns: 8 or more. Larger work is divided into commands.
     pub transfers: usize,
 }
 
-/// Where a page's part for the layer begins: K of all heads, each `[PAGE_POSITIONS][head_dim]` bf16, and behind them V.
+/// The place of a page's part for the layer: K of all heads, each `[PAGE_POSITIONS][head_dim]` bf16, and then V.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PagePlace {
-    /// The block: the number of a buffer among those that hold pages.
+    /// The block: the index of a buffer among those with pages.
     pub block: u32,
     /// Bytes from its start to the page's part of the pool's first layer.
     pub offset: u64,
 }
 
-/// Arguments of a stream, by their index. Those behind both are the command's blocks of pages.
+/// Arguments of a stream, by their index. The arguments after both are the command's blocks of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnitArguments {
     /// Units of parameters and queries.
     pub parameters: u32,
-    /// What the cores leave.
+    /// The cores' results.
     pub left: u32,
 }
 
 impl UnitArguments {
-    /// The argument of a block, of those that a command reads.
+    /// The argument of `block`, one of a command's `blocks`.
     fn block(&self, blocks: &[u32], block: u32) -> u32 {
         let index = blocks.iter().take_while(|other| **other != block).count();
         self.parameters.max(self.left) + 1 + index as u32
@@ -88,8 +88,10 @@ impl UnitArguments {
 }
 
 impl HeadLayout {
+    /// Checks that the program supports the layout.
+    ///
     /// # Errors
-    /// One line: what the program does not take.
+    /// One line: the unsupported property.
     pub fn check(&self) -> Result<(), String> {
         let HeadLayout { head_dim, kv_heads, group, columns, cores, transfers } = *self;
         if ![64, 128, 256].contains(&head_dim) {
@@ -117,18 +119,19 @@ impl HeadLayout {
         2 * self.kv_heads * self.head_bytes()
     }
 
-    /// Turns of a column's cores that have no part behind so many that do: what is left of one token's attention comes of all
-    /// cores in turn, and a command ends with the last.
+    /// Idle turns of a column's cores after `parts` turns with parts: results are collected from all cores in turn, and
+    /// a command ends with the last.
     fn idle_turns(&self, parts: usize) -> usize {
         parts.next_multiple_of(self.cores) - parts
     }
 
-    /// Units of a page of one head's K.
+    /// Units of one head's K in a page.
     fn page_units(&self) -> usize {
         self.head_bytes() / UNIT_BYTES
     }
 
-    /// Transfers of a head's K and V over pages: for each run of them one of either. `argument` is that of a block.
+    /// Adds the transfers of a head's K and V over pages: one of each for every run of pages. `argument` returns a
+    /// block's argument.
     fn send_pages(
         &self,
         (column, head): (u8, usize),
@@ -152,7 +155,7 @@ impl HeadLayout {
         }
     }
 
-    /// Words in the order in which the memory tile sends them of a unit of K (`rows` of a tile 4) or V (2).
+    /// The order in which the memory tile sends the words of a unit of K (`rows` of a tile 4) or V (2).
     pub fn walk(&self, tile: usize) -> Vec<usize> {
         let row = self.head_dim / 2;
         let mut order = Vec::with_capacity(UNIT_BYTES / 4);
@@ -167,21 +170,21 @@ impl HeadLayout {
     }
 }
 
-/// What a command does: pieces of work for each column, and the blocks that they read.
+/// The work of a command: pieces for each column, and the blocks that they read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct DealtCommand<T> {
     columns: Vec<Vec<T>>,
-    /// Each once. Their arguments are in this order.
+    /// Each block once, in the order of the arguments.
     blocks: Vec<u32>,
 }
 
-/// Work dealt to columns in turn, in commands of so few transfers and blocks.
+/// Work distributed to columns in turn, in commands within the limits of transfers and blocks.
 struct ColumnWork<T> {
     columns: usize,
     most: usize,
     /// Transfers of a column that has work, beside those of its pieces.
     of_column: usize,
-    /// Pieces dealt so far, and the transfers of the last command.
+    /// Number of pieces so far, and the transfers of the last command.
     dealt: usize,
     transfers: usize,
     commands: Vec<DealtCommand<T>>,
@@ -193,7 +196,7 @@ impl<T> ColumnWork<T> {
         ColumnWork { columns, most: layout.transfers, of_column, dealt: 0, transfers: 0, commands: Vec::new() }
     }
 
-    /// Deals a piece of so many transfers, which reads these pages, to the next column.
+    /// Adds a piece with `transfers` transfers, which reads `pages`, to the next column.
     fn deal(&mut self, piece: T, pages: &[PagePlace], transfers: usize) {
         let column = self.dealt % self.columns;
         let fitting = self.commands.last().and_then(|command| {
@@ -215,7 +218,7 @@ impl<T> ColumnWork<T> {
     }
 }
 
-/// Blocks that there were, and those of pages behind them, each once.
+/// The blocks in `had`, then those of the pages, each once.
 fn blocks(had: &[u32], pages: &[PagePlace]) -> Vec<u32> {
     let mut blocks = had.to_vec();
     for page in pages {
@@ -226,7 +229,7 @@ fn blocks(had: &[u32], pages: &[PagePlace]) -> Vec<u32> {
     blocks
 }
 
-/// Pages in ranges, each in so few runs, of two transfers, and so few blocks that a command takes them.
+/// Divides ranges of pages until each fits a command: two transfers for each run, and at most [`MOST_BLOCKS`] blocks.
 fn split(pages: &[PagePlace], ranges: Vec<Range<usize>>, transfers: usize) -> Vec<Range<usize>> {
     let fits = |range: &Range<usize>| {
         let pages = &pages[range.clone()];
@@ -245,26 +248,26 @@ fn split(pages: &[PagePlace], ranges: Vec<Range<usize>>, transfers: usize) -> Ve
     split
 }
 
-/// Writes words of a unit that a core is to have in this order, from its word `first` on, to where they lie in memory: the
-/// memory tile walks through every unit.
+/// Writes words that a core should receive in this order, from its word `first` of a unit on, to their places in
+/// memory: the memory tile permutes every unit by its walk.
 fn unwalk(walk: &[usize], first: usize, words: &[u32], to: &mut [u8]) {
     for (place, word) in walk[first..].iter().zip(words) {
         to[4 * place..][..4].copy_from_slice(&word.to_le_bytes());
     }
 }
 
-/// Pages that one descriptor covers: evenly apart.
+/// Pages at equal distances, which one descriptor covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageRun {
     /// The first page.
     pub first: PagePlace,
-    /// How many.
+    /// Number of pages.
     pub count: u32,
-    /// Words from one to the next.
+    /// Words from one page to the next.
     pub step: u32,
 }
 
-/// The runs of pages, in their order.
+/// Groups pages into runs, in order.
 pub fn runs(pages: &[PagePlace]) -> Vec<PageRun> {
     let step = |a: &PagePlace, b: &PagePlace| -> Option<u32> {
         let bytes = b.offset.checked_sub(a.offset).filter(|bytes| a.block == b.block && bytes.is_multiple_of(4))?;

@@ -1,4 +1,4 @@
-//! Attention of many tokens of each of some sequences.
+//! Attention of many tokens for each of several sequences.
 
 use super::queries::write_quad;
 use super::{
@@ -8,18 +8,19 @@ use super::{
 use crate::npu::stream::{InstructionStream, ShimChannel, ShimTransfer};
 use std::ops::Range;
 
-/// Units of parameters and queries that a block has in K's stream, and in V's.
+/// Units of parameters and queries of a block in K's stream, and in V's.
 const UNITS: [usize; 2] = [3, 2];
-/// Transfers of a column beside its blocks': what its cores leave. Of a block beside its pages': its units in both streams.
+/// Transfers of a column beside its blocks' (the cores' results), and of a block beside its pages' (its units in both
+/// streams).
 const OF_COLUMN: usize = 1;
 const OF_BLOCK: usize = 2;
-/// Where a core's parameters begin in their unit, and how many words each has.
+/// The first word of the cores' parameters in their unit, and the words of each core.
 const OF_CORE: (usize, usize) = (16, 64);
 
-/// Tokens of a sequence at consecutive positions, and the pages that hold what they see and themselves.
+/// Tokens of a sequence at consecutive positions, and the pages that hold the tokens and the positions that they see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkPages {
-    /// From that of position `from` on.
+    /// Pages in order, from the one that holds position `from`.
     pub pages: Vec<PagePlace>,
     /// A multiple of a page's positions.
     pub from: usize,
@@ -38,7 +39,7 @@ impl ChunkPages {
         self.window.map_or(0, |window| end.saturating_sub(window))..end
     }
 
-    /// Of the chunk's pages those that tokens see.
+    /// The range of the chunk's pages that tokens see.
     fn pages(&self, tokens: &Range<usize>) -> Range<usize> {
         let (first, end) = (self.seen(tokens.start).start, self.seen(tokens.end - 1).end);
         (first - self.from) / PAGE_POSITIONS..(end - self.from).div_ceil(PAGE_POSITIONS)
@@ -61,21 +62,21 @@ impl ChunkPages {
     }
 }
 
-/// Tokens whose queries of one head of K and V a column's cores take together, over some pages.
+/// Tokens whose queries of one KV head a column's cores process together, over some pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PrefillBlock {
     chunk: usize,
     head: usize,
     tokens: Range<usize>,
-    /// Of the chunk's.
+    /// A range of the chunk's pages.
     pages: Range<usize>,
-    /// In how many parts the pages are that its tokens see.
+    /// The number of parts into which the pages are divided that its tokens see.
     parts: usize,
 }
 
 impl PrefillBlock {
-    /// The queries of a core, four a quad: the query of the group, and the first token with the number of those that are not
-    /// there before. Quads are dealt to cores in turn, query by query.
+    /// The queries of a core in quads: each a query head of the group with up to four consecutive tokens. Quads are
+    /// distributed to cores in turn, query head by query head.
     fn quads(&self, group: usize, core: usize) -> impl Iterator<Item = PrefillQuad> + Clone + '_ {
         let of_query = self.tokens.len().div_ceil(4);
         (core..group * of_query).step_by(CORES).map(move |number| {
@@ -85,10 +86,10 @@ impl PrefillBlock {
     }
 }
 
-/// Queries of up to four tokens that follow each other.
+/// Queries of up to four consecutive tokens.
 #[derive(Debug, Clone, Copy)]
 struct PrefillQuad {
-    /// Of the group.
+    /// The query head within the group.
     query: usize,
     first: usize,
     /// The block's last token.
@@ -96,12 +97,12 @@ struct PrefillQuad {
 }
 
 impl PrefillQuad {
-    /// The token of each place. What is left over repeats the last one.
+    /// The token at each place. Surplus places repeat the last token.
     fn tokens(self) -> [usize; 4] {
         [0, 1, 2, 3].map(|index| (self.first + index).min(self.last))
     }
 
-    /// How many tokens there are.
+    /// Number of tokens.
     fn count(self) -> usize {
         (self.last + 1 - self.first).min(4)
     }
@@ -124,10 +125,10 @@ pub struct PrefillAttention {
 }
 
 impl PrefillAttention {
-    /// That of these chunks. All four cores of a column take part.
+    /// Attention of these chunks, on all four cores of each column.
     ///
     /// # Errors
-    /// One line: what the program does not take, pages that do not hold what tokens see.
+    /// One line: an unsupported layout, or pages that lack positions that tokens see.
     pub fn new(
         layout: HeadLayout,
         arguments: UnitArguments,
@@ -165,13 +166,13 @@ impl PrefillAttention {
         self.commands[command].dealt.columns.iter().flatten()
     }
 
-    /// Bytes of a command's parameters, and of what its cores leave.
+    /// Bytes of a command's parameters, and of its cores' results.
     pub fn bytes(&self, command: usize) -> (usize, usize) {
         let blocks = self.dealt(command).count();
         (blocks * (UNITS[0] + UNITS[1]) * UNIT_BYTES, blocks * CORES * LEFT_BYTES)
     }
 
-    /// Writes a command's parameters and queries. Rows of `queries` are the chunks' tokens one after another.
+    /// Writes a command's parameters and queries. Rows of `queries` are the chunks' tokens in order.
     pub fn write_parameters(&self, command: usize, queries: Queries<'_>, to: &mut [u8]) {
         for (block, to) in self.dealt(command).zip(to.chunks_exact_mut((UNITS[0] + UNITS[1]) * UNIT_BYTES)) {
             let mut units = to.chunks_exact_mut(UNIT_BYTES);
@@ -184,7 +185,7 @@ impl PrefillAttention {
         }
     }
 
-    /// Goes through what a command's cores left, query by query.
+    /// Calls `found` for each query of a command's results.
     pub fn read_left(&self, command: usize, left: &[u8], mut found: impl FnMut(QueryPart<'_>)) {
         let HeadLayout { head_dim, group, .. } = self.layout;
         for (block, left) in self.dealt(command).zip(left.chunks_exact(CORES * LEFT_BYTES)) {
@@ -206,7 +207,7 @@ impl PrefillAttention {
         self.chunks[..chunk].iter().map(|chunk| chunk.tokens).sum()
     }
 
-    /// Writes the unit of a block's parameters: attend_prefill_bf16.s says what its words are.
+    /// Writes the unit of a block's parameters, whose words attend_prefill_bf16.s describes.
     fn write_unit(&self, block: &PrefillBlock, to: &mut [u8]) {
         let HeadLayout { head_dim, group, .. } = self.layout;
         let chunk = &self.chunks[block.chunk];
@@ -220,7 +221,7 @@ impl PrefillAttention {
         unwalk(&self.walks[0], 0, &common, to);
         let relative = |position: usize| (position as i64 - start) as u32;
         let ends = relative(chunk.seen(block.tokens.start).end);
-        // Far below all positions.
+        // Without a window, a value far below all positions.
         let firsts = chunk.window.map_or(-(1 << 24), |window| i64::from(ends as i32) - window as i64) as u32;
         for core in 0..CORES {
             let mut words = [0u32; OF_CORE.1];
@@ -238,8 +239,8 @@ impl PrefillAttention {
         }
     }
 
-    /// Writes a core's unit of queries: of each 16 and eight dimensions four tiles of 8 by 4. Cores 0 and 1 have theirs in
-    /// K's stream, the others in V's.
+    /// Writes a core's unit of queries: for each 16 queries and eight dimensions, four tiles of 8 by 4. The queries of
+    /// cores 0 and 1 go in K's stream, the others' in V's.
     fn write_queries(&self, block: &PrefillBlock, core: usize, queries: Queries<'_>, to: &mut [u8]) {
         let HeadLayout { head_dim, group, .. } = self.layout;
         let first = self.first_row(block.chunk);
@@ -259,12 +260,12 @@ impl PrefillAttention {
     }
 }
 
-/// Queries that a core has of a block.
+/// Queries of a core in a block.
 fn core_rows(head_dim: usize) -> usize {
     4096 / head_dim
 }
 
-/// Bytes from what is left of four queries to the next four.
+/// Bytes from the result of four queries to the next four's.
 pub fn quad_bytes(head_dim: usize) -> usize {
     18 * head_dim
 }
@@ -274,7 +275,7 @@ fn divide(layout: &HeadLayout, chunks: &[ChunkPages]) -> Vec<DealtCommand<Prefil
     let tokens = 4 * (core_rows(layout.head_dim) / layout.group).max(1);
     let mut work = ColumnWork::new(layout, OF_COLUMN);
     for (index, chunk) in chunks.iter().enumerate() {
-        // Tokens, with the number of a part of what they see.
+        // Blocks, each with the number of its part of the visible pages.
         let mut parts: Vec<(usize, PrefillBlock)> = Vec::new();
         for first in (0..chunk.tokens).step_by(tokens) {
             let of_block = first..(first + tokens).min(chunk.tokens);
@@ -297,7 +298,7 @@ fn divide(layout: &HeadLayout, chunks: &[ChunkPages]) -> Vec<DealtCommand<Prefil
     work.commands
 }
 
-/// What a command's shims move: of each column what its cores leave, and of each block its units, K and V.
+/// The transfers of a command's shims: for each column its cores' results, and for each block its units, K and V.
 fn transfers(
     layout: &HeadLayout,
     arguments: UnitArguments,

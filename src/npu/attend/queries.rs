@@ -1,31 +1,30 @@
-//! Queries as cores have them: in bf16, in tiles of eight dimensions by four queries.
+//! Writes queries in the cores' format: bf16, in tiles of eight dimensions by four queries.
 
 /// Elements of a head's tile.
 pub const TILE: usize = 8;
-/// A tile of a query that is none, and of what lies behind its elements.
+/// A tile of zeros, for a missing query and past a query's elements.
 const ABSENT: &[f32; TILE] = &[0.0; TILE];
 
-/// How the queries of a layer are read.
+/// Access to the queries of a layer.
 #[derive(Clone, Copy)]
 pub struct Queries<'q> {
-    /// Those of a row and a query head: `head_dim` elements, or fewer tiles, behind which it is zero.
+    /// The query of a row and a query head: `head_dim` elements, or fewer whole tiles, to be padded with zeros.
     pub of: &'q dyn Fn(usize, usize) -> &'q [f32],
-    /// What they are multiplied by: the layer's scale, and the logarithm of e to base 2, since a score is a power of two's
-    /// exponent.
+    /// The factor of queries: the layer's scale times log2(e), since the cores compute powers of two.
     pub scale: f32,
 }
 
-/// The bits of a value in bf16, rounded to the nearest, in the upper half of a word.
+/// The bits of a value in bf16, rounded to nearest, in the upper half of a word.
 fn round(value: f32) -> u32 {
     let bits = value.to_bits();
     let rounded = bits.wrapping_add(0x7FFF + (bits >> 16 & 1));
-    // A payload in the lower half alone would be rounded to infinity.
+    // Keeps a NaN whose payload is only in the lower half from being rounded to infinity.
     if value.is_nan() { bits | 1 << 22 } else { rounded }
 }
 
-/// Writes four queries of `head_dim` elements to a unit, those that are not there as zeros. Their first tile begins at the
-/// word `first` of what a core is to have, the next ones `step` words apart. `WALKED` words at a time are next to each other in
-/// memory, as `walk` has them.
+/// Writes four queries of `head_dim` elements to a unit, missing ones as zeros. Their first tile begins at word `first`
+/// of the core's order, and each next one `step` words later. `walk` gives each word's place in memory; `WALKED`
+/// consecutive words of the walk are adjacent.
 pub(super) fn write_quad<const WALKED: usize>(
     queries: [Option<&[f32]>; 4],
     (head_dim, scale): (usize, f32),

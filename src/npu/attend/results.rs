@@ -1,27 +1,27 @@
-//! What cores leave of queries, put together.
+//! Merges the cores' results for queries.
 
-/// Cores hold maxima as what is added to scores less the maximum: 1.5 * 2^16.
+/// Cores store a maximum as a term to add to scores: this minus the maximum. 1.5 * 2^16.
 const MAGIC: f32 = 98_304.0;
-/// Bytes of what is left of four queries before O: the maxima and the sums.
+/// Bytes of the result of four queries before O: the maxima and the sums.
 const BEFORE_O: usize = 128;
 
-/// Of a query over some of its positions, as a core left it: O and the sum of weights, in proportion to 2^maximum.
+/// A core's result for a query over some of its positions: O and the sum of weights, both relative to 2^maximum.
 #[derive(Debug, Clone, Copy)]
 pub struct QueryPart<'l> {
     /// The query's row.
     pub row: usize,
     /// Its query head.
     pub head: usize,
-    /// In how many parts its positions are.
+    /// The number of parts of its positions.
     pub parts: usize,
-    /// What the core left of four queries, and which of them it is.
+    /// The core's result for four queries, and the index of this one.
     left: &'l [u8],
     place: usize,
 }
 
 impl<'l> QueryPart<'l> {
-    /// That of query `place` of four, from what a core left of them: the maxima, the sums and O, each in tiles of 4 x 4 f32.
-    /// `query` is its row and its head.
+    /// The result of query `place` of four: the maxima, the sums and O, each in tiles of 4 x 4 f32. `query` is its row
+    /// and its head.
     pub(super) fn new(query: (usize, usize), parts: usize, left: &'l [u8], place: usize) -> Self {
         let (row, head) = query;
         QueryPart { row, head, parts, left, place: place & 3 }
@@ -39,7 +39,7 @@ impl<'l> QueryPart<'l> {
         self.word(16 + 4 * self.place)
     }
 
-    /// Changes `to` by as many elements of O.
+    /// Calls `change` with each element of `to` and the same element of O.
     fn apply(&self, to: &mut [f32], change: impl Fn(&mut f32, f32)) {
         let tiles = self.left.get(BEFORE_O..).unwrap_or_default().as_chunks::<64>().0;
         let of_query = 16 * self.place;
@@ -50,15 +50,15 @@ impl<'l> QueryPart<'l> {
     }
 }
 
-/// What has come of some queries' attention.
+/// Merged results of several queries.
 #[derive(Debug, Default)]
 pub struct QueryResults {
     sums: Vec<QuerySum>,
-    /// Queries that parts are missing of.
+    /// Number of queries with missing parts.
     missing: usize,
 }
 
-/// The parts of a query that have come.
+/// The parts of a query that were merged so far.
 #[derive(Debug, Clone, Copy)]
 struct QuerySum {
     parts: usize,
@@ -67,14 +67,14 @@ struct QuerySum {
 }
 
 impl QueryResults {
-    /// Begins anew, with so many queries.
+    /// Starts again, with this number of queries.
     pub fn begin(&mut self, queries: usize) {
         self.sums.clear();
         self.sums.resize(queries, QuerySum { parts: 0, maximum: 0.0, sum: 0.0 });
         self.missing = queries;
     }
 
-    /// Takes a part of the query `index`. `to` has O when all parts have come, and what is merged of it until then.
+    /// Merges a part of the query `index`. `to` holds the partial result, and O once all parts are merged.
     pub fn take(&mut self, index: usize, part: &QueryPart<'_>, to: &mut [f32]) {
         let had = &mut self.sums[index];
         let (maximum, sum) = (part.maximum(), part.sum());
@@ -86,7 +86,7 @@ impl QueryResults {
                 _ => part.apply(to, |to, o| *to = o),
             }
         } else {
-            // Maxima are whole numbers: scaling is exact.
+            // Maxima are integers, so that scaling is exact.
             let most = had.maximum.max(maximum);
             let [own, others] = [had.maximum, maximum].map(|of| (of - most).exp2());
             (had.maximum, had.sum) = (most, had.sum * own + sum * others);
@@ -98,12 +98,12 @@ impl QueryResults {
         self.missing -= usize::from(had.parts == part.parts);
     }
 
-    /// How many queries parts are missing of.
+    /// Number of queries with missing parts.
     pub fn missing(&self) -> usize {
         self.missing
     }
 
-    /// The logarithm of the sum of 2^score of a query to base 2, over the parts that have come.
+    /// The base-2 logarithm of the sum of 2^score of a query, over the parts merged so far.
     pub fn log_sum(&self, index: usize) -> f64 {
         let QuerySum { maximum, sum, .. } = self.sums[index];
         f64::from(maximum) + f64::from(sum).log2()
