@@ -1,9 +1,10 @@
-//! Attention of rows of one sequence over pages of f16 or bf16 keys and values: for each query head `softmax(q · K * scale) V`.
+//! Attention of rows of one sequence over pages of f16 or bf16 keys and values: for each query head `softmax(q · K *
+//! scale) V`.
 //!
-//! Rows are taken up to four at a time. For each page that they see, keys are multiplied by all of their queries, the page's
-//! scores join what came before as in flash attention (a running maximum and sum), and values are added. Each row's result is
-//! summed page by page from its first visible position on: it does not depend on the rows beside it, nor on how a prompt was
-//! cut.
+//! Up to four rows are processed at a time. For each page that they see, keys are multiplied by all of their queries,
+//! the page's scores are merged with earlier ones as in flash attention (a running maximum and sum), and values are
+//! added. Each row's result is summed page by page from its first visible position on, so that it depends neither on
+//! the rows beside it nor on the division of a prompt into chunks.
 
 #![allow(clippy::needless_range_loop)] // Rows and positions index several arrays at once.
 
@@ -11,12 +12,12 @@ use super::lanes::{LANES, Lanes, VectorKernel, VectorUnits, exp};
 use crate::schedule::kv::{KvLayer, PAGE};
 use crate::schedule::step::KvType;
 
-/// Rows that are taken together.
+/// Rows that are processed together.
 pub const ROWS: usize = 4;
-/// Vectors of values that one row alone adds up at a time, so that additions wait for each other less.
+/// Vectors of values that a single row adds up at a time, for additions to overlap.
 const TOGETHER: usize = 4;
 
-/// Where a sequence's keys and values are found.
+/// A sequence's keys and values.
 pub struct KvView<'a> {
     /// The pool, of the layer's type of two bytes.
     pub pool: &'a [u16],
@@ -42,13 +43,13 @@ pub struct Attend<'a> {
     pub scale: f32,
     /// Visible positions, the row's own included.
     pub window: Option<usize>,
-    /// Where results go, as `q`.
+    /// Results, laid out like `q`.
     pub out: (*mut f32, usize),
-    /// Memory to work with.
+    /// Scratch memory.
     pub scratch: &'a mut AttentionScratch,
 }
 
-/// A thread's memory for attention.
+/// A thread's scratch memory for attention.
 #[derive(Default)]
 pub struct AttentionScratch {
     /// Sums of values, `[ROWS, padded dim]`.
@@ -57,7 +58,7 @@ pub struct AttentionScratch {
     q: Vec<f32>,
 }
 
-/// A row's softmax so far.
+/// A row's running softmax.
 #[derive(Clone, Copy)]
 struct RunningSoftmax {
     largest: f32,
@@ -65,13 +66,13 @@ struct RunningSoftmax {
 }
 
 impl Attend<'_> {
-    /// Computes it.
+    /// Computes the attention.
     ///
     /// # Safety
-    /// `q` and `out` have `rows` rows of the head's elements, and nobody else writes those of `out`. Each visible position has
-    /// a page in `cache`.
+    /// `q` and `out` point to `rows` rows of the head's elements, and no other thread accesses those of `out`. Each
+    /// visible position has a page in `cache`. The CPU has `units`.
     pub unsafe fn run(self, units: VectorUnits) {
-        // SAFETY: the caller's.
+        // SAFETY: the pointers and pages hold by this function's contract, and the CPU has the units.
         unsafe { units.run(self) }
     }
 }
@@ -81,7 +82,7 @@ impl VectorKernel for Attend<'_> {
 
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
-        // SAFETY: the caller's.
+        // SAFETY: the pointers, pages and units hold by the contract of [`Attend::run`].
         match self.cache.kv.element {
             KvType::Bf16 => unsafe { self.over_pages::<L, true>() },
             KvType::F16 | KvType::F32 => unsafe { self.over_pages::<L, false>() },
@@ -90,7 +91,7 @@ impl VectorKernel for Attend<'_> {
 }
 
 impl Attend<'_> {
-    /// Computes it, over keys and values in bf16 or in f16.
+    /// Computes the attention over keys and values in bf16 or in f16.
     #[inline(always)]
     unsafe fn over_pages<L: Lanes, const BF16: bool>(self) {
         let Attend { q, rows, position, cache, kv_head, scale, window, out, scratch } = self;
@@ -102,7 +103,7 @@ impl Attend<'_> {
         scratch.q.clear();
         scratch.q.resize(ROWS * width, 0.0);
         for r in 0..rows {
-            // SAFETY: the caller's.
+            // SAFETY: by the contract of [`Attend::run`], `q` has `rows` rows of `dim` elements.
             let from = unsafe { std::slice::from_raw_parts(q.0.add(r * q.1), dim) };
             scratch.q[r * width..][..dim].iter_mut().zip(from).for_each(|(to, x)| *to = x * scale);
         }
@@ -117,7 +118,7 @@ impl Attend<'_> {
                 stride: cache.kv.dim_stride(),
                 dim,
             };
-            // What each row sees of the page, and what all of them see.
+            // The range of the page's positions that each row sees, and the range that all rows see.
             let mut seen = [(0, 0); ROWS];
             for (r, seen) in seen.iter_mut().enumerate().take(rows) {
                 let low = first(r).max(number * PAGE) - number * PAGE;
@@ -130,7 +131,7 @@ impl Attend<'_> {
             );
             let all = if all.0 < all.1 && rows == ROWS { all } else { (0, 0) };
             let mut scores = [[f32::NEG_INFINITY; PAGE]; ROWS];
-            // SAFETY: a page has PAGE positions of both; scratch has ROWS rows.
+            // SAFETY: a page has PAGE positions of keys and of values; the scratch memory has ROWS rows.
             unsafe {
                 let q = scratch.q.as_ptr();
                 page.scores::<L, ROWS>(q, width, all, &mut scores, 0);
@@ -155,14 +156,15 @@ impl Attend<'_> {
         }
         for r in 0..rows {
             let inverse = 1.0 / running[r].sum;
-            // SAFETY: the caller's.
+            // SAFETY: by the contract of [`Attend::run`], `out` has `rows` rows of `dim` elements that no other thread
+            // accesses.
             let to = unsafe { std::slice::from_raw_parts_mut(out.0.add(r * out.1), dim) };
             to.iter_mut().zip(&scratch.sums[r * width..]).for_each(|(to, sum)| *to = sum * inverse);
         }
     }
 }
 
-/// What of `range` comes before `all` and after it; where `all` is empty, the whole range.
+/// The parts of `range` before and after `all`; the whole range if `all` is empty.
 fn without(range: (usize, usize), all: (usize, usize)) -> [(usize, usize); 2] {
     match all.0 < all.1 {
         true => [(range.0, all.0), (all.1, range.1)],
@@ -170,7 +172,7 @@ fn without(range: (usize, usize), all: (usize, usize)) -> [(usize, usize); 2] {
     }
 }
 
-/// Rows' sums of values, to which a page's are added.
+/// Rows' sums of values, to which a page's values are added.
 struct Sums<'a> {
     /// `[rows, width]`.
     start: *mut f32,
@@ -190,7 +192,7 @@ struct Page<const BF16: bool> {
 }
 
 impl<const BF16: bool> Page<BF16> {
-    /// Sixteen elements of a position, or those that are left and zeros.
+    /// Sixteen elements of a position; the last vector is padded with zeros.
     #[inline(always)]
     unsafe fn load<L: Lanes>(&self, of: *const u16, p: usize, vector: usize) -> L::F {
         let left = self.dim - vector * LANES;
@@ -218,7 +220,7 @@ impl<const BF16: bool> Page<BF16> {
         row: usize,
     ) {
         for p in range.0..range.1 {
-            // SAFETY: the caller's.
+            // SAFETY: the range lies within the page, and `q` has `M` rows of `width` elements.
             unsafe {
                 let mut sums = [L::splat(0.0); M];
                 for vector in 0..width / LANES {
@@ -234,7 +236,7 @@ impl<const BF16: bool> Page<BF16> {
         }
     }
 
-    /// Adds values by their weights to the sums of `M` rows, `N` vectors at a time.
+    /// Adds weighted values to the sums of `M` rows, `N` vectors at a time.
     #[inline(always)]
     unsafe fn add_values<L: Lanes, const M: usize, const N: usize>(&self, to: Sums) {
         if to.range.0 >= to.range.1 {
@@ -242,7 +244,7 @@ impl<const BF16: bool> Page<BF16> {
         }
         let vectors = to.width / LANES;
         let mut vector = 0;
-        // SAFETY: the caller's.
+        // SAFETY: the range lies within the page, and the sums have `M` rows of `width` elements.
         unsafe {
             while vector + N <= vectors {
                 self.add_vectors::<L, M, N>(&to, vector);
@@ -257,7 +259,7 @@ impl<const BF16: bool> Page<BF16> {
 
     #[inline(always)]
     unsafe fn add_vectors<L: Lanes, const M: usize, const N: usize>(&self, to: &Sums, vector: usize) {
-        // SAFETY: the caller's.
+        // SAFETY: the range lies within the page, and the sums have `M` rows with `N` vectors from `vector` on.
         unsafe {
             let at = |m: usize, n: usize| to.start.add(m * to.width + (vector + n) * LANES);
             let mut own = [[L::splat(0.0); N]; M];
@@ -284,7 +286,7 @@ impl<const BF16: bool> Page<BF16> {
 }
 
 impl RunningSoftmax {
-    /// Makes a page's scores weights, and scales what came before to the new maximum.
+    /// Turns a page's scores into weights, and scales earlier sums to the new maximum.
     #[inline(always)]
     unsafe fn join<L: Lanes>(&mut self, scores: &mut [f32; PAGE], seen: (usize, usize), sums: *mut f32, width: usize) {
         if seen.0 >= seen.1 {
@@ -302,7 +304,7 @@ impl RunningSoftmax {
             L::store(factor.as_mut_ptr(), exp::<L>(L::splat(self.largest - largest)));
             let mut sum = L::splat(0.0);
             for i in 0..PAGE / LANES {
-                // Positions that are not seen have -infinity, and so no weight.
+                // Invisible positions have a score of −∞, and so no weight.
                 let weight = exp::<L>(L::sub(L::load(scores.as_ptr().add(i * LANES)), L::splat(largest)));
                 L::store(scores.as_mut_ptr().add(i * LANES), weight);
                 sum = L::add(sum, weight);

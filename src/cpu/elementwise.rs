@@ -21,12 +21,12 @@ unsafe fn squares<L: Lanes>(x: &[f32]) -> f32 {
 /// `1 / sqrt(mean(x^2) + eps)`.
 #[inline(always)]
 unsafe fn inverse_rms<L: Lanes>(x: &[f32], eps: f32) -> f32 {
-    // SAFETY: the caller's.
+    // SAFETY: the CPU has the instructions of `L`, by the contract of the caller.
     let squares = unsafe { squares::<L>(x) };
     1.0 / (squares / x.len() as f32 + eps).sqrt()
 }
 
-/// `out = x * rsqrt(mean(x^2) + eps) * (1 + weight)`, or that added to `out`.
+/// `out = x * rsqrt(mean(x^2) + eps) * (1 + weight)`; with `adds`, added to `out`.
 pub struct Norm<'a> {
     pub x: &'a [f32],
     pub weight: &'a [f32],
@@ -40,7 +40,7 @@ impl VectorKernel for Norm<'_> {
 
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
-        // SAFETY: the caller's.
+        // SAFETY: the CPU has the instructions of `L`, by the contract of `run`.
         let scale = unsafe { inverse_rms::<L>(self.x, self.eps) };
         let normed = self.x.iter().zip(self.weight).map(|(x, w)| x * scale * (1.0 + w));
         match self.adds {
@@ -70,7 +70,7 @@ impl VectorKernel for NormRope<'_> {
         let (cos, sin) = self.turns.split_at(half);
         let (first_weight, second_weight) = self.weight.split_at(half);
         for head in self.x.chunks_exact_mut(2 * half) {
-            // SAFETY: the caller's.
+            // SAFETY: the CPU has the instructions of `L`, by the contract of `run`.
             let scale = unsafe { inverse_rms::<L>(head, self.eps) };
             let (first, second) = head.split_at_mut(half);
             for j in 0..half {
@@ -93,7 +93,7 @@ pub struct GatedGelu<'a> {
 #[inline(always)]
 unsafe fn gelu<L: Lanes>(x: L::F) -> L::F {
     const ROOTS: f32 = 2.0 * std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2;
-    // SAFETY: of no pointers.
+    // SAFETY: no operation here uses a pointer.
     unsafe {
         let cubed = L::mul(L::mul(x, x), x);
         let inner = L::fma(cubed, L::splat(0.044715), x);
@@ -126,7 +126,7 @@ impl VectorKernel for GatedGelu<'_> {
     }
 }
 
-/// Rounds to halves.
+/// Rounds to f16.
 pub struct ToHalf<'a> {
     pub x: &'a [f32],
     pub out: &'a mut [u16],
@@ -161,7 +161,7 @@ impl VectorKernel for Largest<'_> {
         unsafe {
             let mut sums = [L::splat(f32::NEG_INFINITY); 4];
             for (i, x) in whole.iter().enumerate() {
-                // The second is kept where the first is NaN.
+                // `max` returns its second operand if the first is NaN.
                 sums[i % 4] = L::max(L::load(x.as_ptr()), sums[i % 4]);
             }
             for sum in sums {
@@ -189,7 +189,7 @@ impl VectorKernel for SumOfExp<'_> {
             return 0.0;
         }
         if self.scale == 0.0 {
-            // Of a temperature without end: zero times −∞ would be NaN.
+            // For an infinite temperature: zero times −∞ would be NaN.
             return self.x.iter().filter(|x| **x > f32::NEG_INFINITY).count() as f32;
         }
         // SAFETY: chunks have LANES elements.

@@ -39,17 +39,17 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Rows of a pass from which on the steps between products run on several threads.
+/// Fewest rows of a pass whose steps between products run on several threads.
 const MANY_ROWS: usize = 4;
-/// Bytes of inputs that a panel meets before the next panel: they stay in the cache next to the processor.
+/// Bytes of inputs that one panel is multiplied with before the next panel: they stay in the core's own cache.
 const INPUT_BYTES: usize = 256 << 10;
-/// Parts of a product for each thread, so that a late thread leaves little to wait for.
+/// Parts of a product for each thread, so that the wait for a late thread is short.
 const PARTS: usize = 8;
 
 /// The CPU executor.
 pub type Cpu = HostExecutor<CpuKernels>;
 
-/// Where a tensor of the schedule lies: its buffer, and the offset of its first byte.
+/// The place of a tensor of the schedule: its buffer, and the offset of its first byte.
 type TensorLocation = (WeightBuffer, u64);
 
 /// Computes steps with vector units.
@@ -63,9 +63,9 @@ pub struct CpuKernels {
     kv: [Zeroed<u16>; 2],
     kv_layout: KvLayout,
     inputs: Inputs,
-    /// By vector of frequencies: cosines and sines of the pass's rows, once a step has asked for them.
+    /// By vector of frequencies: cosines and sines of the pass's rows, computed by the first step that uses them.
     turns: HashMap<TensorLocation, RopeAngles>,
-    /// Rows at consecutive positions of one sequence that attention takes together: the first, and how many.
+    /// Rows at consecutive positions of one sequence, processed together by attention: the first, and their number.
     runs: Vec<(usize, usize)>,
     device: String,
 }
@@ -78,11 +78,11 @@ struct RopeAngles {
 }
 
 impl Cpu {
-    /// Loads the checkpoint's weights into system memory and allocates the arena and the KV cache. `most` threads, or as many
-    /// as there are cores.
+    /// Loads the checkpoint's weights into system memory and allocates the arena and the KV cache. Runs on `most`
+    /// threads, or on one per core.
     ///
     /// # Errors
-    /// Input: a tensor cannot be read. Refused: not enough memory. Interrupted: it was cancelled.
+    /// Input: a tensor cannot be read. Refused: not enough memory. Interrupted: the load was cancelled.
     ///
     /// # Panics
     /// If the schedule's KV cache is f32.
@@ -90,7 +90,7 @@ impl Cpu {
         Cpu::load_with(VectorUnits::best(), checkpoint, schedule, most, progress)
     }
 
-    /// As [`Cpu::load`], with vector units that the processor has.
+    /// [`Cpu::load`] with `units`, which the CPU must have.
     ///
     /// # Errors
     /// As [`Cpu::load`].
@@ -179,7 +179,7 @@ impl CpuKernels {
     }
 }
 
-/// The tensors whose rows a matrix has.
+/// The tensors that are stacked in a matrix.
 fn stacked(layout: &WeightLayout, matrix: &Matrix) -> Vec<(TensorId, Matrix)> {
     let buffer = &layout.buffers[layout.index(matrix.buffer)];
     let end = matrix.offset + (matrix.rows * matrix.format.row_bytes(matrix.cols)) as u64;
@@ -219,7 +219,7 @@ impl StepKernels for CpuKernels {
                 let table = &self.matrices[&(table.buffer, table.offset)];
                 let arena = Arena::new(arena);
                 each_row(&mut self.pool, rows, &|r| {
-                    // SAFETY: each row is another one's.
+                    // SAFETY: each part writes its own row.
                     let row = unsafe { arena.row_mut(out, r) };
                     table.decode_row(state.token[r] as usize, row);
                     row.iter_mut().for_each(|x| *x *= scale);
@@ -229,7 +229,7 @@ impl StepKernels for CpuKernels {
                 let weight = vector(&self.vectors, weight);
                 let (arena, units) = (Arena::new(arena), self.units);
                 each_row(&mut self.pool, rows, &|r| {
-                    // SAFETY: each row is another one's; `x` and `out` are two slots. The units are the processor's.
+                    // SAFETY: each part writes its own row; `x` and `out` are different slots. The CPU has the units.
                     unsafe {
                         let (x, out) = (arena.row(x, state.head_first + r), arena.row_mut(out, r));
                         units.run(Norm { x, weight, eps, adds: false, out });
@@ -255,7 +255,7 @@ impl StepKernels for CpuKernels {
                 let (arena, units, width) = (Arena::new(arena), self.units, 2 * inv_freq.len);
                 each_row(&mut self.pool, rows, &|r| {
                     let turns = &turns[r * width..(r + 1) * width];
-                    // SAFETY: each row is another one's. The units are the processor's.
+                    // SAFETY: each part writes its own row. The CPU has the units.
                     unsafe { units.run(NormRope { x: arena.row_mut(x, r), weight, eps, turns }) }
                 });
             }
@@ -266,7 +266,8 @@ impl StepKernels for CpuKernels {
                 self.pool.run(runs.len() * heads, &|part| {
                     let ((row, count), head) = (runs[part / heads], part % heads);
                     let position = state.position[row] as usize;
-                    // SAFETY: each head of each row is another part's. The schedule gives each visible position a page.
+                    // SAFETY: each part writes its own head of its own row. The schedule gives each visible position a
+                    // page.
                     unsafe {
                         let page = |number| state.page_at(kv.pool, row, number);
                         let at =
@@ -294,7 +295,7 @@ impl StepKernels for CpuKernels {
             Op::GatedGelu { gate, up, out } => {
                 let (arena, units) = (Arena::new(arena), self.units);
                 each_row(&mut self.pool, rows, &|r| {
-                    // SAFETY: each row is another one's; `out` is a slot of its own. The units are the processor's.
+                    // SAFETY: each part writes its own row; `out` is a separate slot. The CPU has the units.
                     unsafe {
                         let (gate, up) = (arena.row(gate, r), arena.row(up, r));
                         units.run(GatedGelu { gate, up, out: arena.row_mut(out, r) });
@@ -316,7 +317,7 @@ impl StepKernels for CpuKernels {
                     let Some(asked) = EligibleLogits::of(arena, x, ask, allowed, r) else { continue };
                     let found: Vec<_> = (0..blocks(x.width)).map(|_| Mutex::default()).collect();
                     each_row(&mut self.pool, found.len(), &|block| {
-                        // SAFETY: the units are the processor's.
+                        // SAFETY: the CPU has the units.
                         let sum = |logits: &[f32; BLOCK], largest, scale| unsafe {
                             units.run(SumOfExp { x: logits, largest, scale })
                         };
@@ -370,7 +371,7 @@ fn vector(vectors: &HashMap<TensorLocation, Vec<f32>>, v: Vector) -> &[f32] {
     &vectors[&(v.buffer, v.offset)]
 }
 
-/// Calls `row` for each row: several threads share many rows.
+/// Calls `row` for each row; many rows are divided among threads.
 fn each_row(pool: &mut ThreadPool, rows: usize, row: &(dyn Fn(usize) + Sync)) {
     if rows < MANY_ROWS {
         return (0..rows).for_each(row);
@@ -384,7 +385,7 @@ fn largest(pool: &mut ThreadPool, units: VectorUnits, x: &[f32]) -> (usize, f32)
     let each = x.len().div_ceil(pool.threads()).next_multiple_of(lanes::LANES);
     let found = Mutex::new((0, f32::NEG_INFINITY));
     pool.run(x.len().div_ceil(each), &|part| {
-        // SAFETY: the units are the processor's.
+        // SAFETY: the CPU has the units.
         let (at, logit) = unsafe { units.run(Largest(&x[part * each..x.len().min((part + 1) * each)])) };
         let mut best = locked(&found);
         let at = at + part * each;
@@ -395,7 +396,7 @@ fn largest(pool: &mut ThreadPool, units: VectorUnits, x: &[f32]) -> (usize, f32)
     *locked(&found)
 }
 
-/// A part that panicked leaves nothing half done here, and the pool's caller panics too.
+/// A panic in a part leaves no partial state here, and the pool panics too.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -409,18 +410,18 @@ impl CpuKernels {
             self.inputs.resize(rows, weight.cols, product::correction(weight.format, units));
             if rows < MANY_ROWS {
                 for (r, mut row) in self.inputs.rows().enumerate() {
-                    // SAFETY: nothing writes the slot meanwhile.
+                    // SAFETY: no thread writes the slot meanwhile.
                     row.quantize(units, unsafe { arena.row(x, r) });
                 }
             } else {
                 let all: Vec<Mutex<_>> = self.inputs.rows().map(Mutex::new).collect();
                 each_row(&mut self.pool, rows, &|r| {
-                    // SAFETY: nothing writes the slot meanwhile.
+                    // SAFETY: no thread writes the slot meanwhile.
                     locked(&all[r]).quantize(units, unsafe { arena.row(x, r) });
                 });
             }
         }
-        // Each part is some panels and some rows.
+        // Each part has some panels and some rows.
         let most_rows = (INPUT_BYTES / (2 * weight.cols.max(1))).clamp(8, 1024) / 8 * 8;
         let row_parts = rows.div_ceil(most_rows);
         let each = panels.count().div_ceil(self.pool.threads() * PARTS).max(1);
@@ -428,7 +429,8 @@ impl CpuKernels {
         let inputs = &self.inputs;
         self.pool.run(panel_parts * row_parts, &|part| {
             let (panel, row) = (part / row_parts * each, part % row_parts * most_rows);
-            // SAFETY: `inputs` are of this product, each part's results are another's, and slots have the rows.
+            // SAFETY: `inputs` are those of this product, each part writes its own results, and the slots have the
+            // rows.
             unsafe {
                 let product = PanelProduct {
                     weights: panels,
@@ -452,7 +454,7 @@ impl CpuKernels {
                     let out = &mut self.kv[kv.pool as usize][at..at + kv.head_dim];
                     match kv.element {
                         KvType::Bf16 => x.iter().zip(out).for_each(|(x, out)| *out = bf16::from_f32(*x).to_bits()),
-                        // SAFETY: the units are the processor's.
+                        // SAFETY: the CPU has the units.
                         KvType::F16 | KvType::F32 => unsafe { self.units.run(ToHalf { x, out }) },
                     }
                 }
@@ -460,7 +462,7 @@ impl CpuKernels {
         }
     }
 
-    /// Computes the cosines and sines of the pass's positions by these frequencies, unless a step has.
+    /// Computes the cosines and sines of the pass's positions with these frequencies, unless they are known.
     fn find_turns(&mut self, inv_freq: Vector, state: &StepState) {
         let place = (inv_freq.buffer, inv_freq.offset);
         let frequencies = &self.vectors[&place];
@@ -478,14 +480,14 @@ impl CpuKernels {
     }
 }
 
-/// The arena, shared by threads that each write other rows.
+/// The arena, shared by threads that write different rows.
 #[derive(Clone, Copy)]
 struct Arena {
     start: *mut f32,
     len: usize,
 }
 
-// SAFETY: threads that share it write rows apart from each other, and read what none of them writes.
+// SAFETY: threads that share it write different rows, and read only rows that no thread writes.
 unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
@@ -495,24 +497,24 @@ impl Arena {
         Arena { start: arena.as_mut_ptr(), len: arena.len() }
     }
 
-    /// Where row `r` of a slot begins.
+    /// The start of row `r` of a slot.
     fn at(&self, slot: Slot, r: usize) -> *mut f32 {
         let at = (slot.row(r) / 4) as usize;
         assert!(at + slot.width <= self.len, "row {r} of a slot lies behind the arena");
-        // SAFETY: it is within the arena.
+        // SAFETY: the assertion has checked that the offset lies within the arena.
         unsafe { self.start.add(at) }
     }
 
     /// # Safety
-    /// Nobody writes the row while it is borrowed.
+    /// No thread writes the row while it is borrowed.
     unsafe fn row(&self, slot: Slot, r: usize) -> &[f32] {
         // SAFETY: `at` has checked the row.
         unsafe { std::slice::from_raw_parts(self.at(slot, r), slot.width) }
     }
 
     /// # Safety
-    /// Nobody else reads or writes the row while it is borrowed.
-    #[allow(clippy::mut_from_ref)] // Rows are apart from each other, which is the caller's care.
+    /// No other thread reads or writes the row while it is borrowed.
+    #[allow(clippy::mut_from_ref)] // Rows do not overlap; the caller borrows each once.
     unsafe fn row_mut(&self, slot: Slot, r: usize) -> &mut [f32] {
         // SAFETY: `at` has checked the row.
         unsafe { std::slice::from_raw_parts_mut(self.at(slot, r), slot.width) }

@@ -1,18 +1,19 @@
-//! Weights as the CPU's kernels read them: panels of sixteen rows, a lane each.
+//! Weights in the layout of the CPU's kernels: panels of sixteen rows, a lane each.
 //!
-//! A panel begins with its scales, and planes follow. Planes are vectors of 64 bytes: lane r has four bytes of row r. They are
-//! the words of the planes of [`crate::model::grouped`], so that packing only transposes words, and a vector's shift and mask
-//! give four weights of each row, as dot products take them.
+//! A panel begins with its scales, followed by its planes. Planes are vectors of 64 bytes: lane r has four bytes of row
+//! r. These are the words of the planes of [`crate::model::grouped`], so that packing only transposes words, and a
+//! shift and a mask of a vector give four weights of each row for a dot product.
 //!
 //! ```text
 //! INT8          f32 of each row; then for each 32 columns 8 vectors
 //! BF16          nothing; then for each column 16 bfloat16
-//! grouped       f16 d and, with offsets, f16 m of each row, for each 32 columns or for each 256; where those are scales of
+//! grouped       f16 d and, with offsets, f16 m of each row, for each 32 columns or for each 256; where those are
+//! scales of
 //!               scales, bytes s and n of each row for each 32 columns, or a byte for each 16; then for each 32 columns the
 //!               words of the first plane and those of the second
 //! ```
 //!
-//! The last panel ends in rows of zeros, and so do INT8's columns up to a multiple of 32.
+//! The last panel is padded with rows of zeros, and INT8's columns are padded to a multiple of 32.
 
 use super::lanes::{BYTES, LANES};
 use crate::Result;
@@ -29,40 +30,40 @@ const READ: usize = 1 << 20;
 /// Loads that share a scale of scales.
 pub const LOADS: usize = SUPER / LOAD;
 
-/// A cache line, so that panels begin with one.
+/// A cache line, for the alignment of panels.
 #[derive(Debug, Clone, Copy, bytemuck::Zeroable)]
 #[repr(C, align(64))]
 pub struct CacheLine([u8; BYTES]);
 
-// SAFETY: any bytes are one, and it has no padding.
+// SAFETY: every bit pattern is a valid value, and the type has no padding.
 unsafe impl bytemuck::Pod for CacheLine {}
 
 /// A matrix in panels.
 pub struct Panels {
-    /// How its weights are kept.
+    /// The format of its weights.
     pub format: WeightFormat,
     /// Output features.
     pub rows: usize,
     /// Input features.
     pub cols: usize,
-    /// What bytes of eight bits are offset by.
+    /// The offset that 8-bit elements are stored with.
     offset: u8,
     lines: Zeroed<CacheLine>,
 }
 
-/// How the scales of a grouped format lie in a panel.
+/// The layout of a grouped format's scales in a panel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScaleForm {
-    /// Whether d and m are for each [`SUPER`] columns, and scale bytes.
+    /// Whether d and m are for [`SUPER`] columns, with separate scale bytes.
     pub is_shared: bool,
-    /// Whether each 16 columns have a byte of their own.
+    /// Whether each 16 columns have their own scale byte.
     pub by_16: bool,
-    /// Whether something is subtracted.
+    /// Whether the format has offsets.
     pub has_offsets: bool,
 }
 
 impl ScaleForm {
-    /// That of a format.
+    /// The layout for a format's scales.
     pub const fn of(scales: Scales) -> ScaleForm {
         let (is_shared, by_16, has_offsets) = match scales {
             Scales::Half => (false, false, false),
@@ -95,7 +96,8 @@ impl ScaleForm {
     }
 }
 
-/// Reads rows `first ..` of stacked tensors, as many as `data` and `scales` have room for. `tensors`: each with its rows.
+/// Reads rows `first ..` of stacked tensors, as many as fit in `data` and `scales`. `tensors`: each with its part of
+/// the matrix.
 ///
 /// # Errors
 /// As [`Checkpoint::read_rows`].
@@ -121,7 +123,7 @@ pub fn read_stacked(
     Ok(())
 }
 
-/// The sizes of a row of weights as a checkpoint gives it, before it is packed into a panel.
+/// The sizes of a row of weights from a checkpoint, before it is packed into a panel.
 struct RowLayout {
     format: WeightFormat,
     cols: usize,
@@ -130,8 +132,8 @@ struct RowLayout {
 }
 
 impl Panels {
-    /// Packs a matrix. `read` gives rows as [`Checkpoint::read_rows`] does: the first, and where their elements and their scales
-    /// go. `offset` is [`super::lanes::Lanes::OFFSET`].
+    /// Packs a matrix. `read` reads rows as [`Checkpoint::read_rows`] does, from a given first row, into buffers of
+    /// elements and of scales. `offset` is [`super::lanes::Lanes::OFFSET`].
     ///
     /// # Errors
     /// Those of `read`. Refused: not enough memory.
@@ -162,17 +164,17 @@ impl Panels {
         Ok(panels)
     }
 
-    /// Panels.
+    /// Number of panels.
     pub fn count(&self) -> usize {
         self.rows.div_ceil(LANES)
     }
 
-    /// Loads of [`LOAD`] columns.
+    /// Number of loads of [`LOAD`] columns.
     pub fn loads(&self) -> usize {
         self.cols.div_ceil(LOAD)
     }
 
-    /// Bytes of the scales with which a panel begins.
+    /// Bytes of a panel's scales, at its start.
     pub fn scale_bytes(&self) -> usize {
         scale_bytes(self.format, self.loads())
     }
@@ -188,7 +190,7 @@ impl Panels {
         bytes[i * self.stride()..(i + 1) * self.stride()].split_at(self.scale_bytes())
     }
 
-    /// All its memory, as words.
+    /// All of its memory, as words.
     pub fn words(&self) -> &[u64] {
         bytemuck::cast_slice(&self.lines)
     }
@@ -230,7 +232,7 @@ fn scale_bytes(format: WeightFormat, loads: usize) -> usize {
     bytes.next_multiple_of(BYTES)
 }
 
-/// Words of a row's load in both planes: vectors of a panel's load.
+/// Words of a row's load in both planes, which are also the vectors of a panel's load.
 pub const fn words_of(grouped: Grouped) -> [usize; 2] {
     let first = if grouped.low == 2 { 2 } else { 4 };
     let second = if grouped.low == 8 { 4 } else { grouped.high };
@@ -282,7 +284,7 @@ fn pack(form: &RowLayout, offset: u8, data: &[u8], scales: &[u8], panel: &mut [u
     }
 }
 
-/// Puts a row's words into its lane of as many vectors.
+/// Puts a row's words into its lane of consecutive vectors.
 fn put(words: &[u8], lane: usize, offset: u8, vectors: &mut [u8]) {
     let offset = u32::from_ne_bytes([offset; 4]);
     for (vector, word) in vectors.as_chunks_mut::<BYTES>().0.iter_mut().zip(words.as_chunks::<4>().0) {
@@ -303,7 +305,7 @@ fn pack_scales(
     let mut half = |at: usize, x: f16| records[record + at..record + at + 2].copy_from_slice(&x.to_le_bytes());
     half(2 * lane, parts[0].d);
     if form.has_offsets {
-        // Without scale bytes the offset is added.
+        // Formats without scale bytes add the offset instead of subtracting it.
         half(2 * LANES + 2 * lane, if form.is_shared { parts[0].m } else { -parts[0].m });
     }
     if !form.is_shared {

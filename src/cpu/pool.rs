@@ -1,12 +1,12 @@
 //! Threads that run the parts of a step.
 //!
-//! A pass has some hundred steps of microseconds each, so threads wait for the next one in a loop, for [`SPIN`] at most;
-//! then they sleep. The caller takes parts as they do. A thread that has taken no part is not waited for.
+//! A pass has some hundred steps of microseconds each, so threads poll for the next one, for [`SPIN`] at most, and then
+//! sleep. The calling thread runs parts too. A thread that has taken no part is not waited for.
 //!
-//! A thread that the system stops in the middle of a part holds up the step until it runs again, which takes milliseconds
-//! where another process has its processor. Such a thread is late. It takes no parts for a while afterwards ([`RestTimes`]), so
-//! that a busy processor costs its share of the speed and not that of all. The caller sleeps while it waits for a late
-//! thread: the thread may need the caller's processor.
+//! A thread that the system preempts in the middle of a part delays the step until it runs again, which takes
+//! milliseconds if another process has its processor. Such a thread is late. It takes no parts for a while afterwards
+//! ([`RestTimes`]), so that a busy processor costs only its own share of the speed. The caller sleeps while it waits
+//! for a late thread, which may need the caller's processor.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -14,26 +14,27 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a thread waits in a loop before it sleeps.
+/// Time that a thread polls before it sleeps.
 const SPIN: Duration = Duration::from_micros(200);
-/// Looks before the clock is read.
+/// Polls between reads of the clock.
 const LOOKS: u32 = 64;
-/// How long the caller waits for the last parts before the threads that have them may be late.
+/// Time that the caller waits for the last parts before their threads may count as late.
 const GRACE: Duration = Duration::from_micros(100);
-/// How many times as long as one of the caller's own parts a part of a thread that is not late may take.
+/// A thread is late if its part takes this many times as long as one of the caller's own.
 const SLOWER: u32 = 4;
 /// The index of a job whose parts cannot be taken yet.
 const CLOSED: u32 = u32::MAX;
 
-/// What runs a part.
+/// A job: the function that runs a part.
 struct PoolTask<'a> {
     part: &'a (dyn Fn(usize) + Sync),
 }
 
 struct PoolState {
-    /// The job's number, and below it the index of its next part. The thread that moves the index has the part.
+    /// The job's number, and in the lower half the index of its next part. The thread that advances the index has the
+    /// part.
     next: AtomicU64,
-    /// The job of that number, on its caller's stack; valid while a part of it is taken and not done.
+    /// The job of that number, on its caller's stack; valid while a part is taken and not done.
     job: AtomicPtr<PoolTask<'static>>,
     parts: AtomicUsize,
     done: AtomicUsize,
@@ -46,20 +47,20 @@ struct PoolState {
     bed: Mutex<()>,
     wake: Condvar,
     finished: Condvar,
-    /// The threads but for the caller.
+    /// The threads without the caller.
     workers: Vec<WorkerState>,
 }
 
-/// What the caller and a thread tell each other.
+/// Communication between the caller and a thread.
 #[derive(Default)]
 struct WorkerState {
-    /// The number of the job of which the thread has a part; 0 while it has none.
+    /// The number of the job of which the thread has a part; 0 without one.
     has_part_of: AtomicU32,
-    /// Whether the caller found it late.
+    /// Whether the caller found the thread late.
     is_late: AtomicBool,
 }
 
-/// How long a thread that was late takes no parts: twice as long as the last time where it is late again soon.
+/// The time that a late thread takes no parts. It doubles if the thread is late again soon.
 struct RestTimes {
     last: Duration,
     ended: Option<Instant>,
@@ -68,7 +69,7 @@ struct RestTimes {
 impl RestTimes {
     const LEAST: Duration = Duration::from_millis(5);
     const MOST: Duration = Duration::from_millis(160);
-    /// It is late again soon within this many times its last rest.
+    /// A thread is late again soon if it is within this many times its last rest.
     const SOON: u32 = 2;
 
     fn next(&mut self, now: Instant) -> Duration {
@@ -79,7 +80,7 @@ impl RestTimes {
     }
 }
 
-/// The threads, and their caller.
+/// The threads, for use by one caller.
 pub struct ThreadPool {
     shared: Arc<PoolState>,
     threads: Vec<JoinHandle<()>>,
@@ -111,8 +112,8 @@ impl PoolState {
         }
     }
 
-    /// Takes parts of the job whose number is `of` and runs them until none is left, or the thread is found late. Returns
-    /// how many it ran.
+    /// Takes and runs parts of the job with number `of` until none is left, or the thread is found late. Returns the
+    /// number of parts that it ran.
     fn work(&self, of: u32, worker: Option<&WorkerState>) -> u32 {
         let mut ran = 0;
         loop {
@@ -125,10 +126,10 @@ impl PoolState {
             if let Some(worker) = worker {
                 worker.has_part_of.store(of, Ordering::Relaxed);
             }
-            // It fails where the job is another one by now: then neither `parts` nor `job` may be this one's.
+            // Fails if another job has begun: `parts` and `job` may then be that job's.
             let taken = self.next.compare_exchange_weak(word, word + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
             if taken {
-                // SAFETY: this part is taken and not done, so that `ThreadPool::run` has not returned from the job.
+                // SAFETY: this part is taken and not done, so `ThreadPool::run` has not returned and the job is alive.
                 let job = unsafe { &*job };
                 if catch_unwind(AssertUnwindSafe(|| (job.part)(at as usize))).is_err() {
                     self.has_panicked.store(true, Ordering::Relaxed);
@@ -139,7 +140,7 @@ impl PoolState {
                 worker.has_part_of.store(0, Ordering::Relaxed);
             }
             if taken {
-                // The caller sleeps only for parts of others: its own are done by then.
+                // The caller sleeps only for other threads' parts: it has finished its own by then.
                 let last = self.done.fetch_add(1, Ordering::SeqCst) + 1 == parts;
                 if last && self.caller_sleeps.load(Ordering::SeqCst) {
                     drop(self.lock());
@@ -152,7 +153,7 @@ impl PoolState {
         }
     }
 
-    /// Waits for a job that is not that of `seen`. Returns its number; `None` if there will be none.
+    /// Waits for a job other than `seen`. Returns its number; `None` when the pool ends.
     fn wait(&self, seen: u32) -> Option<u32> {
         let is_there = || {
             let word = self.next.load(Ordering::SeqCst);
@@ -174,7 +175,7 @@ impl PoolState {
             }
         }
         let mut bed = self.lock();
-        // Counted before the last look: a caller that publishes a job after that look finds the count.
+        // Counted before the last check: a caller that publishes a job after that check sees the count.
         self.sleeping.fetch_add(1, Ordering::SeqCst);
         let found = loop {
             if self.ends.load(Ordering::SeqCst) {
@@ -189,7 +190,7 @@ impl PoolState {
         found
     }
 
-    /// Sleeps, whatever jobs there are, unless the pool ends.
+    /// Sleeps for `time`, regardless of jobs, unless the pool ends.
     fn rest(&self, time: Duration) {
         let until = Instant::now() + time;
         let mut bed = self.lock();
@@ -202,7 +203,7 @@ impl PoolState {
         }
     }
 
-    /// Waits until the job's parts are done, which the caller began at `start` and of which it ran `ran` itself.
+    /// Waits until the job's parts are done. The caller began the job at `start` and ran `ran` of its parts.
     fn finish(&self, of: u32, parts: usize, start: Instant, ran: u32) {
         let is_done = || self.done.load(Ordering::SeqCst) >= parts;
         let spin = || {
@@ -225,7 +226,7 @@ impl PoolState {
             worker.is_late.store(true, Ordering::Relaxed);
         }
         let mut bed = self.lock();
-        // Set before the look: a thread that ends the last part after it finds the caller asleep.
+        // Set before the check: a thread that ends the last part after the check sees that the caller sleeps.
         self.caller_sleeps.store(true, Ordering::SeqCst);
         while !is_done() {
             bed = self.finished.wait(bed).unwrap_or_else(PoisonError::into_inner);
@@ -245,7 +246,7 @@ impl PoolState {
     }
 }
 
-/// What a thread of the pool does.
+/// The main function of a thread of the pool.
 fn serve(shared: &PoolState, worker: &WorkerState) {
     let (mut seen, mut rest) = (0, RestTimes { last: RestTimes::LEAST, ended: None });
     while let Some(number) = shared.wait(seen) {
@@ -259,7 +260,7 @@ fn serve(shared: &PoolState, worker: &WorkerState) {
 }
 
 impl ThreadPool {
-    /// Starts `threads - 1` threads, or fewer where the system grants no more. The caller is the last one.
+    /// Starts `threads - 1` threads, or fewer if the system grants no more. The caller is the last one.
     pub fn start(threads: usize) -> ThreadPool {
         let shared = Arc::new(PoolState::new(threads.saturating_sub(1)));
         let spawn = |i: usize| {
@@ -279,7 +280,7 @@ impl ThreadPool {
     /// Calls `part` with each of `0 .. parts`, on all threads. Returns when all have returned.
     ///
     /// # Panics
-    /// If a part did.
+    /// If a part panicked.
     pub fn run(&mut self, parts: usize, part: &(dyn Fn(usize) + Sync)) {
         if self.threads.is_empty() || parts <= 1 {
             return (0..parts).for_each(part);
@@ -287,9 +288,10 @@ impl ThreadPool {
         assert!(parts < CLOSED as usize, "{parts} parts");
         let shared = &*self.shared;
         let mut job = PoolTask { part };
-        // 0 is no job's number.
+        // No job has number 0.
         let of = number(shared.next.load(Ordering::Relaxed)).wrapping_add(1).max(1);
-        // Closed first: a thread that still looks at the job before finds it gone before it can mix up the two.
+        // Closed first: a thread that still reads the previous job's state fails to take a part, and cannot mix up the
+        // two jobs.
         shared.next.store(u64::from(of) << 32 | u64::from(CLOSED), Ordering::SeqCst);
         shared.job.store((&raw mut job).cast(), Ordering::Relaxed);
         shared.parts.store(parts, Ordering::Relaxed);
@@ -311,7 +313,7 @@ impl Drop for ThreadPool {
         self.shared.sleeping.fetch_add(1, Ordering::SeqCst);
         self.shared.wake_all();
         for thread in self.threads.drain(..) {
-            // Its parts' panics were caught.
+            // Panics of its parts were caught.
             let _ = thread.join();
         }
     }
@@ -337,7 +339,7 @@ mod tests {
     fn threads_that_sleep_are_woken() {
         let mut pool = ThreadPool::start(2);
         for _ in 0..3 {
-            // Both are in a part at once: so the other thread is there.
+            // Both threads are in a part at once, so the other thread runs.
             let there = AtomicUsize::new(0);
             pool.run(2, &|_| {
                 there.fetch_add(1, Ordering::SeqCst);
@@ -351,7 +353,7 @@ mod tests {
         }
     }
 
-    /// Runs a job of two parts of which the other thread has one, which it leaves once `may_leave` says so.
+    /// Runs a job of two parts, one on the other thread, which leaves its part once `may_leave` returns true.
     fn with_both_threads(pool: &mut ThreadPool, may_leave: impl Fn(&WorkerState) -> bool + Sync) {
         let (shared, caller, there) = (pool.shared.clone(), std::thread::current().id(), AtomicUsize::new(0));
         pool.run(2, &|_| {
@@ -365,7 +367,7 @@ mod tests {
         });
     }
 
-    /// As where the system never runs it, because something else has its processor.
+    /// The system never runs the thread, because another process has its processor.
     #[test]
     fn a_thread_that_takes_no_part_holds_up_no_step() {
         let absent = std::thread::spawn(|| {});
@@ -379,13 +381,14 @@ mod tests {
         }
     }
 
-    /// As where the system stops it in the middle of a part: the caller sleeps meanwhile, and the thread rests and comes back.
+    /// The system stops the thread in the middle of a part: the caller sleeps meanwhile, and the thread rests and comes
+    /// back.
     #[test]
     fn a_late_thread_is_found_rests_and_comes_back() {
         let mut pool = ThreadPool::start(2);
         for _ in 0..3 {
             let shared = pool.shared.clone();
-            // The caller would wait for this part for ever if it did not find the thread late before it sleeps.
+            // The caller would wait for this part forever if it did not mark the thread late before it sleeps.
             with_both_threads(&mut pool, |worker| {
                 worker.is_late.load(Ordering::SeqCst) && shared.caller_sleeps.load(Ordering::SeqCst)
             });
