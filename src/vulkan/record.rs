@@ -1,4 +1,4 @@
-//! Recording: commands of a list as Vulkan's, and edges as its barriers.
+//! Records a list's commands as Vulkan commands, and its edges as barriers.
 
 use super::driver::Vulkan;
 use crate::lower::dispatch::Edge;
@@ -6,10 +6,11 @@ use crate::replay::driver::{DeviceCommand, MemoryCopy};
 use ash::vk;
 use vk::{AccessFlags2 as Access, PipelineStageFlags2 as Stage};
 
-/// Records commands into a buffer that is being recorded. `pipelines`: those of its kernels, in their order.
+/// Records commands into a buffer that is being recorded. `pipelines`: those of the kernels that `commands` run, in
+/// order.
 ///
 /// # Safety
-/// The buffer is in the recording state. The pipelines, and the memory and stamps that the commands name, outlive it.
+/// The buffer is in the recording state. The pipelines, and the memory and stamps that the commands use, outlive it.
 pub(super) unsafe fn record(
     device: &ash::Device,
     buffer: vk::CommandBuffer,
@@ -49,7 +50,7 @@ pub(super) unsafe fn record(
     }
 }
 
-/// Resets the queries of all stamps, those that follow each other in one call: a driver may wait for each.
+/// Resets the queries of all stamps, consecutive ones in one call, since a driver may wait in each call.
 ///
 /// # Safety
 /// As [`record`].
@@ -78,7 +79,7 @@ fn wait(device: &ash::Device, buffer: vk::CommandBuffer, edge: Edge) {
             Stage::COMPUTE_SHADER,
             Access::SHADER_STORAGE_READ | Access::SHADER_STORAGE_WRITE,
         ),
-        // What was written is available already. RADV then leaves L2 alone.
+        // The writes are already available. RADV then leaves L2 alone.
         Edge::Relayed => (
             Stage::COMPUTE_SHADER,
             Access::NONE,

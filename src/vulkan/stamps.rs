@@ -1,4 +1,4 @@
-//! Timestamps: when work of the device has ended, by its clock.
+//! Timestamps: the times at which the device's work has ended, by its clock.
 
 use crate::Result;
 use crate::replay::driver::Stamps;
@@ -6,7 +6,7 @@ use crate::vulkan::device::{Clock, Gpu, failure};
 use ash::vk;
 use std::rc::Rc;
 
-/// A query pool, a query for each stamp.
+/// A query pool with a query for each stamp.
 pub struct StampPool {
     gpu: Rc<Gpu>,
     clock: Clock,
@@ -15,7 +15,7 @@ pub struct StampPool {
 }
 
 impl StampPool {
-    /// A pool for `count` stamps; `None` where the queue has no timestamps.
+    /// A pool for `count` stamps; `None` if the queue has no timestamps.
     ///
     /// # Errors
     /// Device: the driver refuses.
