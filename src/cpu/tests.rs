@@ -1,4 +1,4 @@
-//! Kernels against formulas, on each kind of vector units that the processor has.
+//! Kernels against formulas, on each kind of vector units that the CPU has.
 
 use super::attend::{Attend, AttentionScratch, KvView, ROWS};
 use super::inputs::Inputs;
@@ -11,12 +11,12 @@ use crate::schedule::kv::{KvLayer, PAGE, Pool};
 use crate::text::testing::Random;
 use half::{bf16, f16};
 
-/// In -1 .. 1.
+/// A random number in -1 .. 1.
 fn signed(random: &mut Random) -> f32 {
     2.0 * random.unit() - 1.0
 }
 
-/// The rows of a matrix as a checkpoint gives them, and what they decode to.
+/// The rows of a matrix from a checkpoint, and their decoded values.
 struct DecodedRows {
     data: Vec<u8>,
     scales: Vec<u8>,
@@ -38,7 +38,7 @@ impl DecodedRows {
             } else {
                 data.fill_with(|| random.next() as u8);
                 scales.fill_with(|| random.next() as u8);
-                // Small halves wherever a record may begin: bits of small scales may be any.
+                // Small f16 at every possible start of a record; the bits of small scales are arbitrary.
                 for half in scales.chunks_exact_mut(2) {
                     half.copy_from_slice(&f16::from_f32(0.01 * signed(&mut random)).to_le_bytes());
                 }
@@ -59,7 +59,7 @@ impl DecodedRows {
     }
 }
 
-/// Every format with sizes that its rows may have: whole panels and a part of one.
+/// Every format, with sizes of whole panels and of a partial one.
 fn cases() -> impl Iterator<Item = (WeightFormat, usize, usize)> {
     WeightFormat::ALL.into_iter().flat_map(|format| {
         let cols = match format.grouped() {
@@ -102,13 +102,13 @@ fn product(panels: &Panels, x: &[f32], rows: usize, units: VectorUnits) -> Vec<f
         inputs: &inputs,
         out: ResultRows { start, stride },
     };
-    // SAFETY: all are of these sizes.
+    // SAFETY: all buffers have these sizes, and the CPU has the units.
     unsafe { part.run(units) };
     out
 }
 
-/// How far a product may be off because its inputs are rounded: a sum of independent errors, of which each is at most half of
-/// its load's last bit and half of that on average, is rarely beyond six times its standard deviation.
+/// Bound of a product's error from the rounding of its inputs: a sum of independent errors, each at most half of its
+/// load's last bit and half of that on average, is rarely beyond six times its standard deviation.
 fn rounding(format: WeightFormat, w: &[f32], x: &[f32]) -> f64 {
     if format == WeightFormat::Bf16 {
         return 0.0;
@@ -120,13 +120,14 @@ fn rounding(format: WeightFormat, w: &[f32], x: &[f32]) -> f64 {
     6.0 * loads.sum::<f64>().sqrt()
 }
 
-/// The products are compared with those of the inputs as they are, so that inputs with fewer bits are found.
+/// Products are compared with those of unrounded inputs, so that inputs with fewer bits are detected.
 #[test]
 fn products_are_those_of_the_decoded_weights() {
     for (format, rows, cols) in cases() {
         let matrix = DecodedRows::new(format, rows, cols);
         let mut random = Random(7);
-        // More rows than a panel meets at a time; the first load of the second one is zero, and one value is large.
+        // More rows than a panel is multiplied with at a time; the first load of the second row is zero, and one value
+        // is large.
         let count = 15;
         let mut x: Vec<f32> = (0..count * cols).map(|_| signed(&mut random)).collect();
         x[cols..cols + 32].fill(0.0);
@@ -140,7 +141,7 @@ fn products_are_those_of_the_decoded_weights() {
                     let (w, x) = (&matrix.decoded[i * cols..][..cols], &x[r * cols..][..cols]);
                     let terms = w.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x));
                     let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t.abs()));
-                    // Offsets cancel a part of what scales make.
+                    // Offsets cancel a part of the scaled values.
                     let bound = 2e-5 * size + rounding(format, w, x) + 1e-6;
                     let off = (f64::from(*out) - sum).abs();
                     assert!(
@@ -150,14 +151,14 @@ fn products_are_those_of_the_decoded_weights() {
                     );
                 }
             }
-            // A row alone has the same bits.
+            // A single row has the same bits.
             for r in 0..count {
                 let alone = product(&panels, &x[r * cols..][..cols], 1, units);
                 assert_eq!(alone, out[r * rows..][..rows], "{} {units:?} row {r} alone", format.name());
             }
             results.push((units, out));
         }
-        // Kinds that round products and sums once agree in each bit.
+        // Kinds with fused multiply-add agree in each bit.
         let fused = results.iter().filter(|(units, _)| *units != VectorUnits::Portable).collect::<Vec<_>>();
         fused.windows(2).for_each(|pair| assert_eq!(pair[0].1, pair[1].1, "{}: {:?}", format.name(), pair[1].0));
     }
@@ -190,7 +191,7 @@ fn formula(q: &[f32], keys: &[Vec<f32>], values: &[Vec<f32>], scale: f32) -> Vec
 
 #[test]
 fn attention_is_softmax_of_scores_over_pages_and_windows() {
-    // A dim that is no whole vector, and one that is.
+    // A dimension that is not whole vectors, and one that is.
     for (dim, window, first, rows, element) in [
         (24, None, 130, ROWS, KvType::F16),
         (32, Some(70), 126, ROWS, KvType::F16),
@@ -219,7 +220,7 @@ fn attention_is_softmax_of_scores_over_pages_and_windows() {
             .map(|_| if is_bf16 { bf16::from_f32(value()).to_bits() } else { f16::from_f32(value()).to_bits() })
             .collect();
         let infinity = if is_bf16 { bf16::INFINITY.to_bits() } else { f16::INFINITY.to_bits() };
-        // Pages in another order than positions, and infinities where no row may look.
+        // Pages in another order than positions, and infinities at invisible positions.
         let place = |number: usize| (pages - 1 - number) * page_elements;
         let end = first + rows;
         for p in (0..pages * PAGE).filter(|&p| p >= end || window.is_some_and(|w| p + w < first + 1)) {
@@ -249,7 +250,7 @@ fn attention_is_softmax_of_scores_over_pages_and_windows() {
                     out: (out.as_mut_ptr(), dim),
                     scratch: &mut scratch,
                 };
-                // SAFETY: all are of these sizes.
+                // SAFETY: all buffers have these sizes, and the CPU has the units.
                 unsafe { attend.run(units) };
                 out
             };
@@ -289,14 +290,14 @@ const PER_WEIGHT: [(&str, f64); 14] = [
 ];
 /// Growth by more than this factor is a regression.
 const TOLERANCE: f64 = 1.2;
-/// Environment variable for the process that valgrind counts: the number of its format.
+/// Environment variable for the process under valgrind: the number of its format.
 const CHILD: &str = "KILN_TEST_PRODUCT";
-/// Sizes of the matrix that is counted, and how often it is multiplied.
+/// Sizes of the counted matrix, and the number of its multiplications.
 const ROWS_COUNTED: usize = 64;
 const COLS_COUNTED: usize = 512;
 const TIMES: usize = 8;
 
-/// The counted process multiplies in its one format. Run as a normal test, it does so once in each.
+/// The process under valgrind multiplies in its one format. As a normal test, this multiplies once in each.
 #[test]
 fn a_row_of_inputs_alone() {
     let told = std::env::var(CHILD).ok().map(|told| told.parse::<usize>().unwrap());
@@ -314,7 +315,7 @@ fn a_row_of_inputs_alone() {
     }
 }
 
-/// One function for all formats took 1.6 MB in a build without optimisation, of the 2 MiB that a thread has.
+/// Regression: one function for all formats took 1.6 MB in a build without optimisation, of a thread's 2 MiB.
 #[test]
 fn a_product_in_any_format_needs_little_stack() {
     let all = || {
@@ -336,12 +337,13 @@ fn counted(panels: &Panels, x: &[f32], inputs: &Inputs, out: &mut [f32], units: 
     for _ in 0..times {
         let out = ResultRows { start: out.as_mut_ptr(), stride: panels.rows };
         let (all, x) = (0..panels.count(), (x.as_ptr(), panels.cols));
-        // SAFETY: all are of these sizes.
+        // SAFETY: all buffers have these sizes, and the CPU has the units.
         unsafe { PanelProduct { weights: panels, panels: all, rows: 0..1, x, inputs, out }.run(units) };
     }
 }
 
-/// In a release build BF16 took nine times as many as INT8: it multiplied each column by the same row four times.
+/// Regression: in a release build BF16 took nine times as many as INT8, since it multiplied each column by the same row
+/// four times.
 #[test]
 #[ignore = "needs valgrind and half a minute: tools/test runs it"]
 fn instructions_per_weight_have_not_grown() {
