@@ -1,4 +1,4 @@
-//! Pages under random use, against what each sequence must see.
+//! Pages under random use, compared with the positions that each sequence must see.
 
 use super::*;
 use crate::model::{Shape, WeightFormat, presets};
@@ -17,15 +17,15 @@ fn schedule(sequences: usize) -> Schedule {
     Schedule::build(&shape, extent, |_| WeightFormat::Int8)
 }
 
-/// Leaves so many pages of a pool free: nobody has the others.
+/// Leaves `free` pages of a pool free, and counts the others as held without a table.
 fn leave(pages: &mut Pages, pool: Pool, free: usize) {
     let counted = &mut pages.pools[pool as usize];
     counted.counts.iter_mut().filter(|count| **count == 0).skip(free).for_each(|count| *count = 1);
     counted.free = free;
 }
 
-/// Page tables as a device has them, and what was written through them: the history of a position names all tokens up
-/// to it.
+/// A device's page tables, and the content written through them: the history of a position identifies all tokens up to
+/// it.
 struct FakeDevice {
     tables: HashMap<(usize, usize, usize), PageId>,
     content: HashMap<(usize, PageId, usize), u64>,
@@ -54,7 +54,7 @@ fn every_position_in_view_keeps_what_its_sequence_wrote_there() {
         let entries = Pool::ALL.map(|pool| schedule.kv.pool(pool).entries());
         let mut device = FakeDevice { tables: HashMap::new(), content: HashMap::new(), entries };
         let mut random = Random(seed);
-        // What each sequence wrote, by position.
+        // Each sequence's written histories, by position.
         let mut histories: Vec<Vec<u64>> = vec![Vec::new(); 5];
         let (mut rewound, mut shared, mut restored) = (0, 0, 0);
         for step in 0..400 {
@@ -111,7 +111,7 @@ fn every_position_in_view_keeps_what_its_sequence_wrote_there() {
                             device.content.insert(device.at(sequence, pool, position), value);
                         }
                     }
-                    // What the first and the last row see.
+                    // The positions that the first and the last row see.
                     for (row, pool) in
                         [length, length + rows - 1].into_iter().flat_map(|row| Pool::ALL.map(|p| (row, p)))
                     {
@@ -139,7 +139,7 @@ fn a_shared_page_is_never_written() {
     let mut pages = Pages::new(&schedule);
     pages.extend(0, 0..2 * PAGE + 5).unwrap();
     assert_eq!(pages.share(0, 1, 2 * PAGE + 3), 2 * PAGE);
-    // Both go on after the pages that they share; within them they begin with the page.
+    // Both continue after the pages that they share; within a shared page they restart at its beginning.
     assert_eq!(
         (pages.kept(0, 2 * PAGE + 1), pages.kept(0, PAGE + 9), pages.kept(1, PAGE + 9)),
         (2 * PAGE + 1, PAGE, PAGE)
@@ -149,7 +149,7 @@ fn a_shared_page_is_never_written() {
     pages.check();
 }
 
-/// A local layer's pages are given back behind the window, and a sequence cannot go back beyond them.
+/// A local layer's pages behind the window are released, and a sequence cannot go back beyond them.
 #[test]
 fn the_local_pool_holds_a_window_of_each_sequence() {
     let schedule = schedule(1);
@@ -168,7 +168,7 @@ fn the_local_pool_holds_a_window_of_each_sequence() {
 fn a_pool_without_a_free_page_says_so_and_loses_none() {
     let schedule = schedule(2);
     let mut pages = Pages::new(&schedule);
-    // Sequence 0 takes all there is, one page after the other, of both sequences' share.
+    // Sequence 0 takes all pages in order, beyond its own share.
     leave(&mut pages, Pool::Global, 3);
     let taken = (0..).take_while(|n| pages.extend(0, n * PAGE..(n + 1) * PAGE).is_ok()).count();
     assert_eq!(taken, 3);
@@ -210,7 +210,7 @@ fn a_page_of_three_stays_until_the_last_of_them_gives_it_back() {
     assert_eq!((pages.share(0, 1, 2 * PAGE), pages.share(1, 2, 2 * PAGE)), (2 * PAGE, 2 * PAGE));
     let free = pages.free(Pool::Global);
     assert_eq!((free + 2, pages.shared()), (pages.total(Pool::Global), 4));
-    // One goes back into a page that the others still have, and goes on from its beginning on a page of its own.
+    // One goes back into a page that the others still have, and continues from the page's beginning on its own copy.
     assert_eq!(pages.kept(1, PAGE + 3), PAGE);
     pages.truncate(1, PAGE);
     pages.extend(1, PAGE..PAGE + 1).unwrap();
@@ -225,7 +225,7 @@ fn a_page_of_three_stays_until_the_last_of_them_gives_it_back() {
     pages.check();
 }
 
-/// Whoever begins anew without a word writes from position 0: not to what others read.
+/// A sequence that restarts without being truncated writes from position 0, and not to shared pages.
 #[test]
 fn a_sequence_that_begins_anew_leaves_shared_pages_alone() {
     let schedule = schedule(2);
@@ -252,7 +252,7 @@ fn a_sequence_has_no_more_pages_than_its_context() {
     pages.check();
 }
 
-/// A sequence that lacks a page gives back its own local pages behind the window before it asks for more.
+/// A sequence that lacks a page releases its own local pages behind the window before it allocates more.
 #[test]
 fn pages_behind_the_window_serve_first() {
     let schedule = schedule(1);
@@ -265,7 +265,7 @@ fn pages_behind_the_window_serve_first() {
     assert_eq!(pages.tables[0][Pool::Local as usize].first, 1);
 }
 
-/// A DMA engine reads pages that follow each other at once.
+/// A DMA engine reads consecutive pages at once.
 #[test]
 fn pages_of_sequences_that_grow_in_turn_follow_each_other() {
     let schedule = schedule(4);
@@ -281,7 +281,7 @@ fn pages_of_sequences_that_grow_in_turn_follow_each_other() {
         }
     }
     pages.check();
-    // One that is alone has the pool from its start.
+    // A single sequence has the pool from its start.
     (0..4).for_each(|sequence| pages.truncate(sequence, 0));
     pages.extend(2, 0..3 * PAGE).unwrap();
     assert_eq!(pages.tables[2][0].pages, [0, 1, 2]);
