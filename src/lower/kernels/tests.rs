@@ -43,13 +43,13 @@ impl Reflection {
         self.0.iter().filter(move |i| i.class.opcode == op).map(|i| &i.operands[..])
     }
 
-    /// The instruction that makes `id`.
+    /// The instruction with result `id`.
     fn made(&self, id: u32) -> &Instruction {
         self.0.iter().find(|i| i.result_id == Some(id)).unwrap()
     }
 
-    /// Number and name of every specialization constant. One without a name repeats the workgroup's size. Of two names,
-    /// the first is the constant's.
+    /// Number and name of every specialization constant. A constant without a name repeats the workgroup's size. Of two
+    /// names, the first is used.
     fn constants(&self) -> BTreeSet<(u32, String)> {
         let name = |id: &Operand| {
             let of = self.all(Op::Name).find(|o| o[0] == *id)?;
@@ -145,9 +145,9 @@ fn every_file_is_a_module() {
     assert_eq!(listed.len(), Module::ALL.len(), "no two modules are one file");
 }
 
-/// RADV's acquire makes the loads after it skip the cache, but not those of readonly blocks. So only weights and the KV
-/// cache may be readonly: nothing writes weights, and of the KV cache a pass reads what passes before it wrote. Of the page
-/// tables, what the host wrote.
+/// RADV's acquire makes later loads bypass the cache, but not those of readonly blocks. So only weights, the KV cache
+/// and page tables may be readonly: no kernel writes weights, a pass reads only keys and values that earlier passes
+/// wrote, and the host writes page tables.
 #[test]
 fn what_a_relay_orders_is_not_readonly() {
     let readonly = Operand::Decoration(Decoration::NonWritable);
