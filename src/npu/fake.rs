@@ -1,6 +1,6 @@
 //! A FAKE of the NPU's driver and array, for tests: handles, addresses and packets are checked as the driver does, and
-//! what the known programs compute is computed by the CPU. It can be told to fail. Nothing here is a model of the
-//! array: that is in `aie/tests/model`, and runs the programs' bytes.
+//! the CPU computes the known programs' results. Tests can make it fail. It is not a model of the array: that is in
+//! `aie/tests/model`, and runs the programs' bytes.
 
 use super::programs::{MATMUL_BF16, VECTOR_ADD_BF16};
 use crate::sys::bindings as b;
@@ -14,10 +14,10 @@ use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Where the heap begins for the device.
+/// Device address of the heap's start.
 const HEAP_ADDRESS: u64 = 0x400_0000;
 
-/// What a run does.
+/// The behaviour of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Behaviour {
     /// It computes.
@@ -27,13 +27,13 @@ pub enum Behaviour {
     Wrong,
     /// It never ends.
     Late,
-    /// It ends when it is let go, and those before it are.
+    /// It ends when it is released, after those before it.
     Held,
     /// It ends in this state of its packet.
     State(u32),
 }
 
-/// The fake's state. What a caller must not do is an assertion, which the caller sees as EFAULT.
+/// The fake's state. A caller's violation fails an assertion, which the caller sees as EFAULT.
 #[derive(Debug, Default)]
 pub struct ArrayState {
     path: PathBuf,
@@ -41,17 +41,17 @@ pub struct ArrayState {
     buffers: BTreeMap<u32, FakeBuffer>,
     contexts: BTreeMap<u32, FakeContext>,
     timelines: BTreeSet<u32>,
-    /// Bytes of the heap that are given away.
+    /// Allocated bytes of the heap.
     heap_used: u64,
     /// The numbers of all requests so far.
     pub log: Vec<u8>,
-    /// Refuses the request of this index in `log`, and with `true` all of its kind from there on.
+    /// Refuses the request of this index in `log`, and with `true` all later ones of its kind.
     pub refuse: Option<(usize, Errno, bool)>,
-    /// What runs do.
+    /// The behaviour of runs.
     pub behaviour: Behaviour,
-    /// Added to the addresses that buffers are said to have in this process.
+    /// Added to the reported addresses of buffers in this process.
     pub shift: u64,
-    /// What the caller did wrong.
+    /// The caller's violations.
     pub violations: Vec<String>,
 }
 
@@ -59,9 +59,9 @@ pub struct ArrayState {
 struct FakeBuffer {
     kind: u32,
     size: u64,
-    /// In the file that stands for the node, or in the heap.
+    /// Offset in the file that stands for the node, or in the heap.
     offset: u64,
-    /// What is exported is another fake's memory, which this one cannot map.
+    /// An exported buffer is another fake's memory, which this one cannot map.
     exported: bool,
 }
 
@@ -71,7 +71,7 @@ struct FakeContext {
     image: Option<u32>,
     timeline: u32,
     runs: u64,
-    /// Runs that have not ended, in their order.
+    /// Runs that have not ended, in order.
     running: Vec<HeldRun>,
 }
 
@@ -94,7 +94,7 @@ impl FakeNpu {
     /// The array behind the existing file `path`.
     pub fn new(path: &Path) -> FakeNpu {
         let file = OpenOptions::new().write(true).open(path).unwrap();
-        file.set_len(1 << 40).unwrap(); // sparse: only what is written of it is there
+        file.set_len(1 << 40).unwrap(); // sparse: only written parts take space
         FakeNpu(Arc::new(Mutex::new(ArrayState { path: path.canonicalize().unwrap(), ..Default::default() })))
     }
 
@@ -103,7 +103,7 @@ impl FakeNpu {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Answers for its file.
+    /// Answers the ioctls on its file.
     pub fn at(&self, path: &Path) -> FakeIoctls {
         let npu = self.clone();
         FakeIoctls::new(path, move |request, argument| {
@@ -114,7 +114,7 @@ impl FakeNpu {
     /// The answer to the request `number`; `None` if it is another fake's.
     pub fn answer(&self, number: u8, argument: *mut c_void) -> Option<Result<c_int, Errno>> {
         if number == 0x2d {
-            // SAFETY: the request's argument.
+            // SAFETY: the argument is the request's structure.
             let handle = unsafe { &*argument.cast::<b::drm_prime_handle>() }.handle;
             self.state().buffers.get_mut(&handle).expect("a buffer").exported = true;
         }
@@ -123,7 +123,7 @@ impl FakeNpu {
 }
 
 impl ArrayState {
-    /// Handles that are not given back, and mappings of the node's file.
+    /// Number of handles that were not closed, and of mappings of the node's file.
     pub fn held(&self) -> usize {
         self.buffers.len() + self.contexts.len() + self.timelines.len() + self.mappings().len()
     }
@@ -140,7 +140,7 @@ impl ArrayState {
         maps.lines().filter_map(of).collect()
     }
 
-    /// Where a buffer is mapped in this process.
+    /// A buffer's address in this process.
     fn address(&self, handle: u32) -> Option<u64> {
         let buffer = &self.buffers[&handle];
         if buffer.kind == b::AMDXDNA_BO_DEV {
@@ -173,7 +173,7 @@ impl ArrayState {
                 self.heap_used += size.next_multiple_of(4096);
                 self.heap_used - size.next_multiple_of(4096)
             }
-            // Each has a part of the file of its own.
+            // Each buffer has its own part of the file.
             _ => u64::from(self.next) << 26,
         };
         self.buffers.insert(self.next, FakeBuffer { kind, size, offset, exported: false });
@@ -192,7 +192,7 @@ impl ArrayState {
 
     fn answer(&mut self, number: u8, argument: *mut c_void) -> Result<c_int, Errno> {
         self.refused(number)?;
-        // SAFETY: the wrappers pass the structure that the request's number stands for.
+        // SAFETY: the wrappers pass the structure that belongs to the request's number.
         unsafe {
             match number {
                 0x09 => self.close((*argument.cast::<b::drm_gem_close>()).handle)?,
@@ -322,7 +322,7 @@ impl ArrayState {
         Ok(number)
     }
 
-    /// Lets the oldest run that has not ended do so, in this state of its packet.
+    /// Ends the oldest running run with this state of its packet.
     pub fn let_go(&mut self, state: u8) {
         let context = self.contexts.values_mut().find(|context| !context.running.is_empty()).expect("a run");
         let run = context.running.remove(0);

@@ -408,8 +408,8 @@ fn on_vulkan(checkpoint: &Checkpoint) -> Replay<Vulkan> {
 }
 
 /// The measurement follows the proof that the NPU computes on the device's data: a program for other heads is refused,
-/// however fast it is, and so is an array that does not see pages. The clock runs at half speed once the device was
-/// timed.
+/// however fast it is, and so is an array that does not see pages. Once the device was timed, the clock advances half
+/// as much per reading, so that the guest appears twice as fast.
 #[test]
 fn a_wrong_program_is_refused_before_it_is_timed() {
     let checkpoint = checkpoint();

@@ -1,5 +1,5 @@
-//! The host side against a fake of the driver's interface: right where it answers, and whatever it refuses at whatever
-//! step, one line with a remedy, nothing left behind, and no wait past the deadline.
+//! The host side against a fake of the driver's interface: correct results, and for a refusal of any step one line with
+//! a remedy, no leaks, and no wait past the deadline.
 
 use super::fake::{ArrayState, Behaviour, FakeNpu};
 use super::trial::{self, ProgramTrial};
@@ -24,7 +24,7 @@ pub(super) struct NpuMachine {
 
 impl NpuMachine {
     pub(super) fn new() -> NpuMachine {
-        // In memory where that is possible: thousands of files with mapped pages keep a disk busy for minutes.
+        // In memory if possible: thousands of files with mapped pages keep a disk busy for minutes.
         let file = NamedTempFile::new_in("/dev/shm").or_else(|_| NamedTempFile::new()).unwrap();
         let npu = FakeNpu::new(file.path());
         NpuMachine { _fake: npu.at(file.path()), npu, file }
@@ -86,13 +86,13 @@ fn a_wrong_value_is_found() {
     }
 }
 
-/// Refuses each request in turn: once with each error, and with EIO from there on whenever it is made.
+/// Refuses each request in turn: once with each error, and with EIO for this and all later ones of its kind.
 #[test]
 fn whatever_is_refused_at_whatever_step_is_one_line_and_leaves_nothing() {
     let counted = NpuMachine::new();
     counted.try_all(&trial::VECTOR_ADD).unwrap();
     let log = counted.with(|array| array.log.clone());
-    // Handles are closed whatever the driver says of it.
+    // The host gives up handles even if the driver refuses to close them.
     let cleans = |number: u8| matches!(number, 0x09 | 0x41 | 0xc0);
     let errnos = [
         Errno::EPERM,
@@ -122,7 +122,8 @@ fn whatever_is_refused_at_whatever_step_is_one_line_and_leaves_nothing() {
     for (index, &number) in log.iter().enumerate() {
         for errno in errnos {
             for always in [false, true] {
-                // A driver that stays busy is asked a thousand times: at one step, for each takes seconds under load.
+                // A driver that stays busy is retried a thousand times, so only at one step: each takes seconds under
+                // load.
                 let submits = number == 0x46;
                 if always && !(errno == Errno::EIO || errno == Errno::EAGAIN && submits) {
                     continue;
@@ -131,7 +132,7 @@ fn whatever_is_refused_at_whatever_step_is_one_line_and_leaves_nothing() {
                 machine.with(|array| array.refuse = Some((index, errno, always)));
                 let answer = machine.try_all(&trial::VECTOR_ADD);
                 let what = format!("request {number:#x}, number {index}, {errno}, always: {always}");
-                // What a driver is too busy for is asked again.
+                // A request to a busy driver is repeated.
                 let passes = cleans(number) || errno == Errno::EAGAIN && !always;
                 match answer {
                     Ok(()) => assert!(passes, "{what}: nothing was said"),
@@ -149,7 +150,7 @@ fn whatever_is_refused_at_whatever_step_is_one_line_and_leaves_nothing() {
                         }
                     }
                 }
-                // A handle whose closing was refused is the driver's.
+                // A handle that the driver refused to close counts as the driver's.
                 if !cleans(number) {
                     machine.assert_clean();
                 }
@@ -171,7 +172,7 @@ fn a_signal_at_any_step_changes_nothing() {
     }
 }
 
-/// A context of the vector add with its buffers, whose last run failed in this way.
+/// A context of the vector add with its buffers, whose last run failed through this behaviour.
 fn failed(machine: &NpuMachine, behaviour: Behaviour) -> (LoadedProgram<'static>, [BufferId; 3], crate::Error) {
     let mut context = machine.load(&trial::VECTOR_ADD).unwrap();
     let buffers = [0; 3].map(|_| context.allocate(8192).unwrap());
@@ -207,14 +208,14 @@ fn after_a_failed_run_nothing_is_answered() {
     }
 }
 
-/// A context of the vector add with so many commands, and three buffers of four parts, of which each command takes one.
+/// A context of the vector add with `count` commands, and three buffers of four parts, one for each command.
 fn with_commands(machine: &NpuMachine, count: usize) -> (LoadedProgram<'static>, Vec<CommandId>, [BufferId; 3]) {
     let mut context = machine.load(&trial::VECTOR_ADD).unwrap();
     let buffers = [0; 3].map(|_| context.allocate(4 * 8192).unwrap());
     let stream = trial::VECTOR_ADD.program.sequence;
     let commands = (0..count)
         .map(|_| {
-            // More room than it needs.
+            // More room than the stream needs.
             let command = context.add_command(stream.len() + 4096).unwrap();
             context.set_stream(command, stream).unwrap();
             command
@@ -294,12 +295,12 @@ fn a_stream_is_changed_within_its_room_alone() {
         context.start(commands[0], &buffers.map(|buffer| (buffer, 4 * 8192))),
     ];
     assert!(refusals.into_iter().all(|refusal| refusal.unwrap_err().exit_code() == 2));
-    // The fake takes no other stream: what is changed back is whole again.
+    // The fake accepts only the right stream, so the change is undone before the run.
     context.patch_stream(commands[0], 16, &[1; 8]).unwrap();
     context.patch_stream(commands[0], 16, &stream[16..24]).unwrap();
     context.start(commands[0], &buffers.map(|buffer| (buffer, 0))).unwrap();
     assert!(context.poll(commands[0]).unwrap());
-    // A larger program's numbers are no commands of this one.
+    // Another program's ids are not valid commands of this one.
     let other = NpuMachine::new();
     let (_context, others, _) = with_commands(&other, 3);
     assert_eq!(context.set_stream(others[2], stream).unwrap_err().exit_code(), 2);
