@@ -187,7 +187,7 @@ fn large_models_are_placed_to_the_last_byte() {
     }
 }
 
-/// Where VRAM is short, the arena and weights get it. What is read least goes elsewhere.
+/// If VRAM is short, the arena and weights get it. Rarely read bytes go elsewhere.
 #[test]
 fn the_hottest_bytes_have_the_fastest_heap() {
     for tied in [true, false] {
@@ -220,17 +220,17 @@ fn a_refusal_names_the_kernel_parameter_that_would_help_and_no_other() {
     assert_eq!(pool.parameters(51 * GIB), Some(parameters.into()), "35 GiB from the system and the one in use");
     assert_eq!(pool.parameters(39 * GIB), None, "fits as it is");
     assert_eq!(pool.parameters(61 * GIB), None, "more than the system has");
-    // The system's memory is short here, not GTT's limit.
+    // System memory is short here, not GTT's limit.
     let full = heaps::ApuMemory { system: 2 * GIB, ..pool };
     assert_eq!((full.available(), full.parameters(20 * GIB)), (18 * GIB, None));
     assert_eq!(pool.parameters(u64::MAX), None);
 }
 
-/// An allocation above the device's cap is refused for that reason: neither room nor kernel parameters would help.
+/// An allocation above the device's cap is refused for that reason: neither more room nor kernel parameters would help.
 #[test]
 fn an_allocation_above_the_devices_cap_is_refused_for_that_wherever_there_is_room() {
     use crate::machine::profile::profile;
-    // With room for it, and without: a KV cache is in pages, and none is too large.
+    // With room for it, and without. A KV cache is divided into blocks, none of which is too large.
     let extent =
         Extent { context: 131_072, max_rows: 512, head_rows: 8, sequences: 8, kv: KvType::F16, kv_tokens: None };
     let schedule = Schedule::build(&presets::preset("gemma3-27b").unwrap(), extent, int8);
@@ -239,7 +239,7 @@ fn an_allocation_above_the_devices_cap_is_refused_for_that_wherever_there_is_roo
         let said = Plan::place(&schedule, &memory, needs(&schedule, 0)).unwrap_err().to_string();
         assert!(!said.contains("in one allocation"), "{machine}: {said}");
     }
-    // The refusal names whichever allocation is too large.
+    // The refusal names the allocation that is too large.
     let memory = DeviceMemory { max_allocation: 5_000_000, ..profile("8060s", None).unwrap().memory };
     for (purpose, words) in [
         (Purpose::Weights(WeightBuffer::Layer(3)), "the weights of layer 3: 6.0 MB needed"),
@@ -275,7 +275,7 @@ fn a_refusal_never_says_that_as_much_is_free_as_is_needed() {
     assert!(words.iter().all(|w| said(total - total / 2, false).contains(w)), "{}", said(total - total / 2, false));
 }
 
-/// A KV cache whose size is left open is as large as fits. One sequence of the whole context is the least.
+/// A KV cache of open size is as large as possible, and holds at least one sequence of the whole context.
 #[test]
 fn the_kv_cache_takes_what_the_model_leaves() {
     let memory = |bytes| {
@@ -310,7 +310,7 @@ fn the_kv_cache_takes_what_the_model_leaves() {
             assert!(schedule.kv.holds_one() && plan.bytes() <= bytes && plan.bytes() + page > bytes, "{sequences}");
             assert_eq!(Plan::room(of(sequences, None), &memory(bytes), build), schedule.kv.tokens());
         }
-        // What is asked for is given or refused.
+        // A requested size is granted or refused.
         let asked = of(sequences, Some(2048 * sequences));
         let refused = Plan::fit(asked, &memory(whole - 1), build).unwrap_err();
         assert_eq!(refused.names(Setting::KvTokens), sequences > 1, "{refused}");
@@ -359,7 +359,7 @@ fn an_apu_is_planned_by_what_amdgpu_says_of_it() {
                 host_visible: true,
             }
         };
-        // The heaps claim more than the driver has left, as when another program has taken some.
+        // The heaps claim more than the driver has left, as if another program had taken some.
         let heaps = vec![heap(2, true), heap(1, false)];
         let memory =
             DeviceMemory { device: name.into(), heaps, max_allocation: u64::MAX, unified: true, pool: Some(pool) };
