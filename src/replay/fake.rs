@@ -1,4 +1,4 @@
-//! A driver in the processor's memory, for tests: it runs nothing but notes what it is asked.
+//! A driver in the host's memory, for tests: it runs nothing and records its calls.
 
 use super::driver::{DeviceCommand, Driver, HostAccess, Memory, MemorySource, Stamps};
 use crate::lower::caps::{Caps, DeviceKind};
@@ -10,13 +10,13 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The driver, and what it was asked since the last look.
+/// The driver, and the calls since the last [`RecordingDriver::take_said`].
 pub struct RecordingDriver {
     caps: Caps,
     said: RefCell<Vec<String>>,
-    /// Whether its device is lost, which each wait says.
+    /// Whether its device is lost; then each wait fails.
     pub is_lost: Rc<Cell<bool>>,
-    /// When it baked a list.
+    /// Times at which lists were baked.
     pub bakes: RefCell<Vec<Instant>>,
 }
 
@@ -38,7 +38,7 @@ impl RecordingDriver {
         RecordingDriver { caps, said, is_lost, bakes }
     }
 
-    /// What it was asked since the last look.
+    /// The calls since the last [`RecordingDriver::take_said`].
     pub fn take_said(&self) -> Vec<String> {
         self.said.take()
     }
@@ -48,7 +48,7 @@ impl RecordingDriver {
     }
 }
 
-/// Commands in words.
+/// Commands as text.
 pub fn words(commands: &[DeviceCommand<'_, RecordingDriver>]) -> Vec<String> {
     let word = |command: &DeviceCommand<'_, RecordingDriver>| match command {
         DeviceCommand::Wait(edge) => format!("wait {edge:?}"),
@@ -115,7 +115,7 @@ impl Driver for RecordingDriver {
     fn finish(&self) {}
 }
 
-/// Words of the processor's memory. Another device sees them, where they are a memfd's.
+/// Words of the host's memory. Other devices can access them if they are a memfd's.
 pub struct HostMemory {
     words: Vec<u32>,
     shared: Option<(DmaBuf, Mapping)>,
@@ -196,7 +196,7 @@ impl Memory for HostMemory {
     }
 }
 
-/// Stamps that nothing notes.
+/// Stamps that are never recorded.
 pub struct NoTimes(usize);
 
 impl Stamps for NoTimes {

@@ -1,4 +1,4 @@
-//! What a guest is shown of pages and of the cache, on a driver that computes nothing.
+//! The pages and the cache that a guest is given, on a driver that computes nothing.
 
 use super::*;
 use crate::executor::pages::PageChange;
@@ -16,10 +16,10 @@ use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::Rc;
 
-/// What a guest says when it is shown blocks.
+/// A guest's answer to [`Guest::share_kv`].
 type ShareAnswer = fn() -> Result<bool>;
 
-/// What a guest was shown, and what it took.
+/// The pages and blocks that a guest was given, and the copies that it received.
 #[derive(Default)]
 struct ShownKv {
     blocks: Vec<[Vec<Mapping>; 2]>,
@@ -27,12 +27,12 @@ struct ShownKv {
     steps: usize,
 }
 
-/// A guest that is shown blocks, and answers so. It computes nothing, as the device does.
+/// A guest that is given blocks and returns this answer. It computes nothing, like the device.
 struct ShownGuest {
     shown: Rc<RefCell<ShownKv>>,
     answer: ShareAnswer,
     fails: bool,
-    /// Set by each of its steps: the device is lost then.
+    /// Set by each of its steps; the device is lost then.
     loses: Option<Rc<Cell<bool>>>,
 }
 
@@ -70,7 +70,7 @@ impl Guest for ShownGuest {
     }
 }
 
-/// The golden model on the driver that computes nothing, whose cache is of this type and from there.
+/// The golden model on the driver that computes nothing, with a KV cache of this type and source.
 fn replay(kv: KvType, source: MemorySource) -> Replay<RecordingDriver> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny");
     let checkpoint = Checkpoint::open(&root).unwrap();
@@ -85,14 +85,14 @@ fn replay(kv: KvType, source: MemorySource) -> Replay<RecordingDriver> {
     Replay::load(RecordingDriver::new(), &checkpoint, schedule, &plan, options, &Progress::default()).unwrap()
 }
 
-/// Gives the seat to a guest that answers so when it is shown blocks, and runs a pass.
+/// Sets a guest with this answer to [`Guest::share_kv`], and runs a pass.
 fn attend(replay: &mut Replay<RecordingDriver>, answer: ShareAnswer, fails: bool) -> Rc<RefCell<ShownKv>> {
     let shown = give(replay, answer, fails, None);
     pass(replay);
     shown
 }
 
-/// Gives the seat to such a guest, which may lose the device.
+/// Sets such a guest, which may lose the device.
 fn give(
     replay: &mut Replay<RecordingDriver>,
     answer: ShareAnswer,
@@ -118,7 +118,7 @@ fn try_pass(replay: &mut Replay<RecordingDriver>) -> Result<()> {
     replay.forward(&rows, Some(HeadRows { first: 8, count: 1 }))
 }
 
-/// Blocks are the device's own memory, are shown once to each guest that comes, and who reads them there gets no copy.
+/// Blocks are the device's own memory, and are given once to each new guest; a guest that reads them gets no copies.
 #[test]
 fn an_npu_is_shown_each_block_once_and_gets_no_copies() {
     let mut replay = replay(KvType::Bf16, MemorySource::Exported);
@@ -139,14 +139,14 @@ fn an_npu_is_shown_each_block_once_and_gets_no_copies() {
             }
         }
     }
-    // One that comes back after a failure is shown them again.
+    // A guest that comes back after a failure is given them again.
     let shown = attend(&mut replay, || Ok(true), true);
     pass(&mut replay);
     let shown = shown.borrow();
     assert_eq!((shown.blocks.len(), shown.copies), (2, 0));
 }
 
-/// Where it does not read them there, or there is nothing to show, it gets a copy for each step.
+/// A guest that cannot read the blocks in place, or that is given none, gets a copy for each step.
 #[test]
 fn an_npu_that_shares_no_blocks_gets_copies() {
     let refuses = || Err(Error::device("no room", "see the test"));
@@ -165,7 +165,7 @@ fn an_npu_that_shares_no_blocks_gets_copies() {
     }
 }
 
-/// What fails while the device checks a step is the device's failure, and the guest stays.
+/// A failure while the device checks a step is the device's failure, and the guest stays.
 #[test]
 fn a_device_that_is_lost_beside_a_guest_is_no_failure_of_the_guest() {
     let mut replay = replay(KvType::Bf16, MemorySource::Exported);
@@ -180,7 +180,7 @@ fn a_device_that_is_lost_beside_a_guest_is_no_failure_of_the_guest() {
     pass(&mut replay);
 }
 
-/// Where the device makes a step too, to check it, that is no time of the guest's.
+/// The time of the device's check is not counted as the guest's.
 #[test]
 fn a_guests_span_ends_before_the_device_checks_its_step() {
     let mut replay = replay(KvType::Bf16, MemorySource::Exported);

@@ -1,4 +1,4 @@
-//! Runs of a list on a device that raises its clocks when it has something to do, and the fastest of them.
+//! The fastest of several runs of a list on a device that raises its clocks under load.
 
 use crate::Result;
 use crate::lower::caps::Caps;
@@ -6,14 +6,15 @@ use crate::replay::driver::{Driver, Stamps};
 use crate::replay::queue::DeviceQueue;
 use std::time::{Duration, Instant};
 
-/// Fewest runs of which the fastest is taken.
+/// Fewest runs.
 const REPETITIONS: usize = 5;
-/// A run gains something if it takes less than this times the last one that did.
+/// A run is a gain if it takes less than this times the last gain.
 const GAIN: f64 = 0.99;
-/// A device that goes on gaining is not waited for longer than this many times its warm-up.
+/// Longest wait for further gains, as a multiple of the warm-up.
 const PATIENCE: u32 = 4;
 
-/// How long a device must have gained nothing. An idle GPU takes a while to raise its clocks; a CPU has none to raise.
+/// Time without a gain after which a device counts as warm. An idle GPU takes a while to raise its clocks; a CPU's are
+/// constant.
 pub fn warm_up(caps: &Caps) -> Duration {
     if caps.is_cpu() { Duration::ZERO } else { Duration::from_millis(300) }
 }
@@ -25,7 +26,7 @@ pub(super) fn seconds<D: Driver>(
     stamps: Option<&mut D::Stamps>,
 ) -> Result<f64> {
     let start = Instant::now();
-    // SAFETY: the list is waited for, each time.
+    // SAFETY: each run of the list is waited for.
     unsafe { queue.run(list) }?;
     let elapsed = start.elapsed().as_secs_f64();
     let stamped = match stamps {
@@ -36,12 +37,12 @@ pub(super) fn seconds<D: Driver>(
     Ok(if stamped > 0.0 { stamped } else { elapsed })
 }
 
-/// The fastest of runs that go on until none has gained anything for as long as a device takes to warm up.
+/// The fastest of runs that continue until there was no gain for as long as a device takes to warm up.
 pub(super) struct Fastest {
     warm_up: Duration,
     seconds: f64,
     runs: usize,
-    /// Seconds of the last run that gained something, and when it ended, since the first run began.
+    /// Seconds of the last gain, and when it ended, counted from the start of the first run.
     gained: (f64, Duration),
 }
 
@@ -61,7 +62,7 @@ impl Fastest {
         Fastest { warm_up, seconds: f64::INFINITY, runs: 0, gained: (f64::INFINITY, Duration::ZERO) }
     }
 
-    /// Takes in a run that ended at `now`.
+    /// Adds a run that ended at `now`.
     pub(super) fn add(&mut self, seconds: f64, now: Duration) {
         if seconds < GAIN * self.gained.0 {
             self.gained = (seconds, now);
@@ -109,13 +110,13 @@ mod tests {
         let (seconds, taken) = fastest(WARM_UP, |_| 3e-3);
         assert_eq!(seconds, 3e-3);
         assert!((300..310).contains(&taken.as_millis()), "{taken:?}");
-        // It gains less in all than counts.
+        // The total gain is too small to count.
         let (_, taken) = fastest(WARM_UP, |now| 10e-3 / (1.0 + 0.01 * now.as_secs_f64()));
         assert!((300..320).contains(&taken.as_millis()), "{taken:?}");
-        // It goes on gaining, a little with each run.
+        // Each run gains a little.
         let (_, taken) = fastest(WARM_UP, |now| 10e-3 / (1.0 + now.as_secs_f64()));
         assert!((1200..1220).contains(&taken.as_millis()), "{taken:?}");
-        // Runs of seconds each: a slow device. And one that has no clock to raise.
+        // A slow device with runs of seconds each, and a device with constant clocks.
         assert_eq!(fastest(WARM_UP, |_| 2.0), (2.0, Duration::from_secs(10)));
         assert_eq!(fastest(Duration::ZERO, |_| 0.5), (0.5, Duration::from_millis(2500)));
     }

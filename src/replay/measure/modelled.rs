@@ -1,8 +1,9 @@
-//! A modelled device with a clock of its own, to see how long tuning takes and what it finds, without any hardware.
+//! A modelled device with its own clock, to test the time and the results of tuning without hardware.
 //!
-//! A dispatch takes what its bytes take at the memory's rate or its operations at the arithmetic's, whichever is longer, by
-//! the efficiency of its tile, which varies from tile to tile in a way that nobody knows, and a launch. A submit takes a
-//! moment of the host. Kernels are compiled on a few threads beside that. Everything is the same in every run.
+//! A dispatch takes the time of its bytes at the memory's rate or of its operations at the arithmetic's, whichever is
+//! longer, divided by the efficiency of its tile, plus a launch. The efficiency is a pseudo-random number per tile. A
+//! submit takes some time of the host. Kernels are compiled on a few threads in the background. Everything is
+//! deterministic.
 
 use super::agenda::{Allowance, TileKey};
 use super::choices::Choices;
@@ -30,10 +31,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-/// What a modelled device does.
+/// The properties of a modelled device.
 #[derive(Debug, Clone, Copy)]
 struct ModelledDevice {
-    /// The name by which Kiln knows it.
+    /// Its name, one that the cost model knows.
     name: &'static str,
     units: MatrixUnits,
     /// Bytes per second, operations per second on f16 and of integer dot products.
@@ -43,7 +44,8 @@ struct ModelledDevice {
     processors: u32,
     /// Seconds of a dispatch's launch.
     launch: f64,
-    /// Seconds that each workgroup of a dispatch adds that waits for another: more than an H100 takes, so that it decides.
+    /// Seconds added for each workgroup of a dispatch that waits for another: more than an H100 takes, so that it
+    /// decides.
     wait: f64,
 }
 
@@ -73,10 +75,10 @@ const H100: ModelledDevice = ModelledDevice {
 const SUBMIT: f64 = 150e-6;
 /// Threads that compile.
 const THREADS: usize = 4;
-/// As the executor's default.
+/// The executor's default.
 const SUBMIT_BUDGET: Duration = Duration::from_millis(500);
 
-/// A number from 0 to 1 that depends on `what` alone.
+/// A pseudo-random number from 0 to 1 that depends only on `what`.
 fn chance(what: impl Hash) -> f64 {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
@@ -91,7 +93,7 @@ struct ModelledBed<'a> {
     clock: f64,
     /// Seconds that the device worked.
     busy: f64,
-    /// When each thread that compiles is free, and when each kernel is there.
+    /// Times at which each compiler thread is free, and at which each kernel is compiled.
     threads: [f64; THREADS],
     made: HashMap<Kernel, f64>,
     waiting: VecDeque<Kernel>,
@@ -122,7 +124,7 @@ impl<'a> ModelledBed<'a> {
         0.05 + 0.45 * chance(("compile", kernel)).powi(2)
     }
 
-    /// Lets the threads that compile come as far as the clock.
+    /// Advances the compiler threads to the clock.
     fn begin_compiles(&mut self) {
         while let Some(thread) = self.threads.iter_mut().min_by(|a, b| a.total_cmp(b)) {
             let start = thread.max(self.asked);
@@ -150,7 +152,7 @@ impl<'a> ModelledBed<'a> {
             let (bytes, operations) = cost.fold((0, 0), |sum, c| (sum.0 + c.bytes(), sum.1 + c.operations));
             return launch + (bytes as f64 / memory + operations as f64 / (0.2 * matrix)) / busy.max(0.1);
         };
-        // What nobody knows of a tile: how well it reads, and how well it multiplies.
+        // The pseudo-random efficiencies of a tile in reading and in multiplying.
         let tile = (d.kernel, d.groups);
         let [reads, multiplies] = ["reads", "multiplies"].map(|what| 0.6 + 0.38 * chance((what, tile)));
         let rate = match arithmetic {
@@ -159,7 +161,7 @@ impl<'a> ModelledBed<'a> {
             Arithmetic::IntegerDot => dot,
             Arithmetic::F32 => dot / 4.0,
         };
-        // Tiles have whole matrices.
+        // Matrix units process whole matrices.
         let rows = if matches!(arithmetic, Arithmetic::Matrix(_)) { p.rows.next_multiple_of(16) } else { p.rows };
         let operations = p.operations() * rows as f64 / p.rows as f64;
         let bytes = (d.weights.end - d.weights.start) as f64;
@@ -232,7 +234,7 @@ impl Testbed for ModelledBed<'_> {
     }
 }
 
-/// The formats of 27B as llama.cpp's Q4_K_M has them: six bits for V and down of half of the layers, and for the embedding.
+/// The formats of 27B in llama.cpp's Q4_K_M: six bits for V and down of half of the layers, and for the embedding.
 fn q4_k_m(shape: &Shape) -> impl Fn(TensorId) -> WeightFormat + use<> {
     let layers = shape.layers.len();
     move |id| match id {
@@ -255,7 +257,7 @@ struct Scenario {
     kinds: Vec<PassKind>,
 }
 
-/// What ends a call of tuning early, and who is told how far it is.
+/// The flag that ends a call of tuning early, and its progress callback.
 type Rest = (Cancel, Box<dyn FnMut(usize, f64)>);
 
 impl Scenario {
@@ -307,7 +309,7 @@ impl Scenario {
         self.kinds.iter().flat_map(of).collect()
     }
 
-    /// Seconds of a pass on the modelled device, and of the same with the best tile for each product.
+    /// Seconds of a pass on the modelled device with the chosen tiles, and with the best tile for each product.
     fn pass(&self, bed: &ModelledBed, target: &Target, kind: PassKind) -> (f64, f64) {
         let of = |target: &Target| -> Vec<Dispatch> {
             let lowering =
@@ -333,7 +335,7 @@ impl Scenario {
         (seconds, least)
     }
 
-    /// Seconds of the head in its tile, and in the best of all.
+    /// Seconds of the head in its chosen tile, and in the best one.
     fn head(&self, bed: &ModelledBed, target: &Target, kind: PassKind) -> (f64, f64) {
         let seconds = |target: &Target| {
             let lowering =
@@ -361,7 +363,7 @@ fn cases() -> [(&'static str, Scenario); 2] {
     [("INT8", Scenario::new(RADEON_780M, 1, |_| WeightFormat::Int8)), ("Q4_K_M", Scenario::new(RADEON_780M, 1, mixed))]
 }
 
-/// Each kind's pass with the chosen tiles takes at most `most` times what it takes with the best of all.
+/// Checks that each kind's pass with the chosen tiles takes at most `most` times its time with the best tiles.
 fn check_passes(case: &Scenario, bed: &ModelledBed, target: &Target, most: f64) {
     for &kind in &case.kinds {
         let (seconds, best) = case.pass(bed, target, kind);
@@ -369,7 +371,7 @@ fn check_passes(case: &Scenario, bed: &ModelledBed, target: &Target, most: f64) 
     }
 }
 
-/// By the tuning before this, which measured all of it while the model loaded, it took 73.1 s and 70.4 s.
+/// Earlier tuning, which measured everything while the model loaded, took 73.1 s and 70.4 s.
 #[test]
 fn all_of_27b_is_tuned_within_ninety_seconds_and_the_time_is_known_beforehand() {
     for (name, case) in cases() {
@@ -389,7 +391,7 @@ fn all_of_27b_is_tuned_within_ninety_seconds_and_the_time_is_known_beforehand() 
     }
 }
 
-/// On a fast device most of the time goes into compiling and into the host's part of each measurement.
+/// On a fast device most of the time is spent on compiling and on the host's part of each measurement.
 #[test]
 fn a_fast_device_is_tuned_within_forty_seconds() {
     for sequences in [1, 32] {
@@ -410,7 +412,8 @@ fn a_fast_device_is_tuned_within_forty_seconds() {
             tuning.measurements(),
         );
         assert!(bed.clock <= 40.0, "{:.1} s", bed.clock);
-        // Its one dispatch is measured with one to wait for: a tile of many workgroups is no better alone.
+        // The head's one dispatch is measured with a dispatch to wait for: a tile of many workgroups is only better
+        // without one.
         let (head, best) = case.head(&bed, &target, case.kinds[0]);
         println!("the head takes {:.1} us, and {:.1} at best", head * 1e6, best * 1e6);
         assert!(head <= 1.02 * best, "the head takes {:.1} us, and {:.1} at best", head * 1e6, best * 1e6);
@@ -418,8 +421,8 @@ fn a_fast_device_is_tuned_within_forty_seconds() {
     }
 }
 
-/// What is known of a kind of device holds until something is measured, the gated GELU included: 64 rows whose products make it
-/// take 1.5 times as long on an H100.
+/// The defaults of a kind of device apply until something is measured, the gated GELU included: 64 rows whose products
+/// compute it take 1.5 times as long on an H100.
 #[test]
 fn passes_begin_with_what_is_usual_on_the_device() {
     for (format, most) in [(WeightFormat::Int8, 32), (WeightFormat::Int4, 16)] {
@@ -433,8 +436,8 @@ fn passes_begin_with_what_is_usual_on_the_device() {
     }
 }
 
-/// Before the first token tuning takes seconds, compiling included. Then it goes on in slices, until everything is known that
-/// runs without attention. What it finds is no worse.
+/// Tuning takes seconds before the first token, compiling included. Then it continues in slices, until everything is
+/// measured that runs without attention. Its results are no worse.
 #[test]
 fn tuning_begins_for_three_seconds_and_goes_on_in_slices() {
     for (name, case) in cases() {
@@ -467,8 +470,8 @@ fn tuning_begins_for_three_seconds_and_goes_on_in_slices() {
     }
 }
 
-/// Whoever only ever asks one thing and leaves has three seconds of tuning a load. What a load has measured is not measured
-/// again, so an end comes.
+/// A user who makes one request per load gives tuning three seconds per load. Measurements of earlier loads are not
+/// repeated, so that tuning ends.
 #[test]
 fn loads_of_three_seconds_each_come_to_an_end() {
     let [(_, case), _] = cases();

@@ -1,4 +1,4 @@
-//! What tuning measures on: a device's queue, or in tests a modelled device with a clock of its own.
+//! The device that tuning measures on: a real one's queue, or in tests a modelled device with its own clock.
 
 use super::timing::Timing;
 use crate::Result;
@@ -25,27 +25,26 @@ pub fn depth(schedule: &Schedule, kind: PassKind) -> usize {
     DEPTH.min(schedule.extent.context.saturating_sub(kind.rows))
 }
 
-/// What tuning measures on.
+/// The device that tuning measures on.
 pub trait Testbed {
-    /// The time since some moment.
+    /// The time since a fixed start.
     fn now(&self) -> Duration;
 
-    /// Makes `kernels` what is compiled next beside everything else, in this order. What was asked for before and has not
-    /// begun is forgotten.
+    /// Begins to compile `kernels` in the background, in this order. Earlier requests that have not begun are dropped.
     fn ask_for(&mut self, kernels: &[Kernel]);
 
-    /// How far kernels are that were asked for: the least of them.
+    /// The least ready state of the requested kernels.
     fn readiness(&mut self, kernels: &[Kernel]) -> Readiness;
 
-    /// Waits until a kernel that was asked for is compiled, for about `most` at most.
+    /// Waits until another requested kernel is compiled, for about `most` at most.
     ///
     /// # Errors
     /// Device: the device failed.
     fn wait(&mut self, most: Duration) -> Result<()>;
 
-    /// Seconds of the fastest of several runs of a pass's dispatches in one submit. `others`: seconds of the best of what
-    /// it is compared with; what is slower than that gets few runs. `None`: the device's clocks are not up yet, and the
-    /// time of this call is over.
+    /// Seconds of the fastest of several runs of a pass's dispatches in one submit. `others`: seconds of the best
+    /// candidate so far; slower ones get fewer runs. `None`: the device's clocks are not up yet, and the time of this
+    /// call is over.
     ///
     /// # Errors
     /// Device: a kernel cannot be compiled, or the device failed.
@@ -58,7 +57,7 @@ pub trait Testbed {
     fn take_timeout(&mut self) -> Result<bool>;
 }
 
-/// A device's queue, with the parts of an executor that runs are made with.
+/// A device's queue, with the executor's parts that runs need.
 pub struct QueueBed<'a, D: Driver> {
     /// The queue.
     pub queue: &'a mut DeviceQueue<D>,
@@ -72,9 +71,9 @@ pub struct QueueBed<'a, D: Driver> {
     pub timing: &'a mut Timing<D>,
     /// When tuning began.
     pub start: Instant,
-    /// The longest that one call may wait for the device's clocks. `None`: as long as they take.
+    /// The longest wait of one call for the device's clocks. `None`: no limit.
     pub patience: Option<Duration>,
-    /// Whether the activations are filled first, since no pass has left any.
+    /// Whether the activations are filled first, since no pass has written any.
     pub fills: bool,
     /// The kind of pass that the step state was written for. `None` until something is measured.
     pub ready: Option<PassKind>,
@@ -118,7 +117,7 @@ impl<D: Driver> QueueBed<'_, D> {
         Ok(())
     }
 
-    /// Leaves the arena as passes need it.
+    /// Restores the arena for passes.
     ///
     /// # Errors
     /// Device: the device failed.
@@ -129,7 +128,7 @@ impl<D: Driver> QueueBed<'_, D> {
         if self.ready.is_none() {
             return Ok(());
         }
-        // Measuring may have set the timeout flag. If it filled the slots: pad columns must be zero.
+        // A measurement may have set the timeout flag. If it filled the slots, pad columns must be zeroed again.
         let slots = if self.fills { self.slots() } else { 0..0 };
         self.edit(|words| {
             words[slots].fill(0);
@@ -155,8 +154,7 @@ impl<D: Driver> Testbed for QueueBed<'_, D> {
     }
 
     fn wait(&mut self, most: Duration) -> Result<()> {
-        // A GPU whose power is not the processor's keeps its clocks: they fall within this time, and take up to a second to
-        // rise.
+        // The clocks of a GPU with its own power supply fall within this time, and take up to a second to rise.
         let apart = self.queue.driver.caps().kind == DeviceKind::Discrete;
         if !apart || !self.timing.keep_warm(self.queue, most)? {
             self.queue.driver.wait_for_kernel(most);
@@ -166,7 +164,7 @@ impl<D: Driver> Testbed for QueueBed<'_, D> {
 
     fn time(&mut self, kind: PassKind, parts: &[&[Dispatch]], relay: bool, others: f64) -> Result<Option<f64>> {
         let Some(stamps) = self.queue.driver.stamps(2)? else { return Ok(Some(f64::INFINITY)) };
-        // This runs what was timed last, so the arena must not have changed yet.
+        // The warm-up runs the last timed list, so the arena must not have changed yet.
         if !self.timing.warm_up(self.queue, self.patience)? {
             return Ok(None);
         }
