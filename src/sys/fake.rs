@@ -56,7 +56,7 @@ unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -
         .flatten()
         .and_then(|path| handlers().as_ref()?.get(&path).cloned());
     let Some(handler) = handler else {
-        // SAFETY: the arguments are passed on unchanged, so the caller's promise holds.
+        // SAFETY: the arguments are passed on unchanged, so the caller's contract holds.
         return unsafe { libc::syscall(libc::SYS_ioctl, fd, request, argument) } as c_int;
     };
     // A panic must not unwind through C code: a failed assertion in a handler is printed, and the request fails.
@@ -81,7 +81,7 @@ fn memfd() -> Result<c_int, Errno> {
 
 /// The bytes of a structure of integers.
 pub fn bytes<T: Copy>(value: T) -> Vec<u8> {
-    // SAFETY: the generated structures have no padding that is not declared.
+    // SAFETY: the generated structures have no undeclared padding.
     unsafe { std::slice::from_raw_parts((&raw const value).cast::<u8>(), size_of::<T>()) }.to_vec()
 }
 
@@ -140,7 +140,7 @@ impl FakeDrmDriver {
         if let Some(answer) = self.array.as_ref().and_then(|array| array.answer(number, argument)) {
             return answer;
         }
-        // SAFETY: the wrappers pass the structure that the request's number and size stand for.
+        // SAFETY: the wrappers pass the structure that belongs to the request's number and size.
         unsafe {
             match number {
                 0 => {

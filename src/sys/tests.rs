@@ -354,7 +354,7 @@ fn a_fence_is_pending_then_signaled_or_failed() {
     *status.lock().unwrap() = -(libc::ETIME);
     assert_eq!(fence.state(), Ok(FenceState::Failed(Errno::ETIME)));
     assert_eq!(fence.wait(Duration::from_secs(5)).unwrap_err().errno, Errno::ETIME);
-    // A fence that never signals: a pipe that nobody writes to.
+    // A fence that never signals: a pipe with a writer that writes nothing.
     let (pipe, _writer) = nix::unistd::pipe().unwrap();
     let never = SyncFile::from_fd(pipe);
     assert_eq!(never.wait(Duration::from_millis(5)).unwrap_err().errno, Errno::ETIMEDOUT);
@@ -380,7 +380,7 @@ fn a_timeline_may_be_waited_for_without_end() {
 #[test]
 fn a_buffer_that_is_not_mapped_has_no_address() {
     let file = file();
-    // Unmapped as the driver answers it, unmapped as its header says, and mapped.
+    // Unmapped in the driver's form, unmapped in its header's form, and mapped.
     let mut answers = vec![(u64::MAX, u64::MAX), (0, 0), (0x7f00_0000_0000, 0x400_0000)];
     let _fake = FakeIoctls::new(file.path(), move |request, argument| {
         if decode(request).3 == 0x44 {
@@ -406,7 +406,7 @@ fn a_command_goes_to_the_npu_with_its_buffers() {
     let file = file();
     let _fake = FakeIoctls::new(file.path(), move |request, argument| {
         let number = decode(request).3;
-        // SAFETY: the wrappers pass these structures, and arrays as long as they say.
+        // SAFETY: the wrappers pass these structures, and arrays of the given lengths.
         let what = unsafe {
             match number {
                 0x40 => {
