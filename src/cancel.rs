@@ -44,7 +44,7 @@ impl Cancel {
     }
 }
 
-/// From the plain flag that a signal handler sets.
+/// Wraps the plain flag that a signal handler sets.
 impl From<Arc<AtomicBool>> for Cancel {
     fn from(flag: Arc<AtomicBool>) -> Cancel {
         Cancel(flag)

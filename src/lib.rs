@@ -95,7 +95,7 @@
 //! - **Segment**: the part of a pass that computes one layer, the embedding or the head.
 //! - **Slot**: an activation's place in the arena, `[rows, width]` of f32.
 //! - **Stage**: a part of a relayed dispatch's output that the next dispatch waits for separately.
-//! - **Staging**: memory that the host maps, which uploads and results pass through where the host cannot map the
+//! - **Staging**: memory that the host maps, through which uploads and results pass if the host cannot map the
 //!   device's.
 //! - **Step state**: the data that changes from token to token: ids, positions, sequences, and each row's next token.
 //! - **Tile**: how a product is divided among workgroups and lanes.

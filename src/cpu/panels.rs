@@ -136,7 +136,7 @@ impl Panels {
     /// elements and of scales. `offset` is [`super::lanes::Lanes::OFFSET`].
     ///
     /// # Errors
-    /// Those of `read`. Refused: not enough memory.
+    /// The errors of `read`. Refused: not enough memory.
     pub fn pack(
         [rows, cols]: [usize; 2],
         format: WeightFormat,

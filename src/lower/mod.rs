@@ -58,7 +58,7 @@ impl Lowering<'_> {
         self.part(range.clone(), range)
     }
 
-    /// The dispatches of a part of a piece. Those of all its parts, in order, are the piece.
+    /// The dispatches of a part of a piece. The dispatches of all parts, in order, are the piece's.
     pub fn part(&self, piece: Range<usize>, part: Range<usize>) -> Vec<Dispatch> {
         PieceLowering::new(*self, piece).lower(part)
     }

@@ -1,7 +1,7 @@
 //! amdgpu's `gpu_metrics`: a table from the firmware, whose first bytes name its version. From the versions of APUs and
 //! graphics cards this reads the fabric's clock and the causes of throttling; other versions are ignored.
 //!
-//! Offsets are those of the kernel's `kgd_pp_interface.h`; bits are the chip-independent ones of its `amdgpu_smu.h`.
+//! Offsets are from the kernel's `kgd_pp_interface.h`, and chip-independent bits from its `amdgpu_smu.h`.
 
 /// The values of a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -20,7 +20,7 @@ const HEAP_ADDRESS: u64 = 0x400_0000;
 /// The behaviour of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Behaviour {
-    /// It computes.
+    /// It computes the right result.
     #[default]
     Right,
     /// It changes one bit of its result.

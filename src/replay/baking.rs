@@ -62,8 +62,8 @@ impl<'a, D: Driver> Baking<'a, D> {
         kernels
     }
 
-    /// Bakes anew the kinds of pass whose row count, or that of their first half, is in `rows`, and those whose head
-    /// differs from the head for `old`. None of their lists may be in flight.
+    /// Bakes anew the kinds of pass whose number of rows, or of rows in the first half, is in `rows`, and the kinds
+    /// whose head differs from the head for `old`. None of their lists may be in flight.
     ///
     /// # Errors
     /// As [`Baking::bake`]. `passes` are then unchanged.

@@ -256,7 +256,7 @@ fn npu(own: &Schedule, api: npu::DriverApi) -> Result<Box<dyn Guest>> {
 /// Loads a guest of passes of `schedule`, with the weights that its steps read.
 ///
 /// # Errors
-/// As for loading an executor.
+/// As for loading an executor of that kind.
 pub fn load(
     kind: GuestKind,
     checkpoint: &Checkpoint,
@@ -584,7 +584,7 @@ pub(crate) fn show_pages(pages: &Pages, pool: Pool, rows: &[Row], guest: &mut dy
     seen
 }
 
-/// The rows without those that follow another row of their sequence on the same page: they see no further page.
+/// The rows, except a row after another of its sequence on the same page: it sees no further page.
 fn first_on_pages(rows: &[Row]) -> impl Iterator<Item = &Row> {
     let page = |row: &Row| (row.sequence, row.position as usize / PAGE);
     rows.chunk_by(move |a, b| page(a) == page(b) && a.position < b.position).filter_map(|rows| rows.first())

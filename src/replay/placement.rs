@@ -155,8 +155,8 @@ impl<D: Driver> Replay<D> {
     }
 }
 
-/// Rows and depths of the measured passes among these kinds: one row, and among those of more rows the fewest and the
-/// most.
+/// Rows and depths of the measured passes among these kinds: one row, and of the kinds of more rows the one with the
+/// fewest and the one with the most.
 fn cases(kinds: impl Iterator<Item = PassKind>, context: usize) -> Vec<(usize, usize)> {
     let measured: Vec<usize> = kinds.filter(|kind| kind.is_measured()).map(|kind| kind.rows).collect();
     let more = || measured.iter().copied().filter(|rows| *rows > 1);

@@ -69,7 +69,7 @@ impl<D: Driver> DeviceQueue<D> {
     /// Calls `submit` with the driver and the next signal, if `signal`.
     ///
     /// # Errors
-    /// Those of `submit`. Device: too many signals are in flight.
+    /// The errors of `submit`. Device: too many signals are in flight.
     pub fn submit_by<T>(&self, signal: bool, submit: impl FnOnce(&D, Option<usize>) -> Result<T>) -> Result<T> {
         if signal && self.under_way() == SIGNALS {
             return Err(Error::device("more passes are under way than can be waited for", "report this"));

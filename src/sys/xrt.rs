@@ -44,7 +44,7 @@ pub enum Missing {
 }
 
 impl Missing {
-    /// What the user can do.
+    /// The remedy.
     pub fn remedy(&self) -> &'static str {
         match self {
             Missing::NotBuilt(_) => "build Kiln where libxrt-dev, uuid-dev and g++ are installed",

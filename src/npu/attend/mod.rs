@@ -218,7 +218,7 @@ impl<T> ColumnWork<T> {
     }
 }
 
-/// The blocks in `had`, then those of the pages, each once.
+/// The blocks in `had`, then the blocks of the pages, each once.
 fn blocks(had: &[u32], pages: &[PagePlace]) -> Vec<u32> {
     let mut blocks = had.to_vec();
     for page in pages {

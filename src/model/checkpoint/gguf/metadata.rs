@@ -218,7 +218,7 @@ impl Metadata<'_> {
         id.map(Some).ok_or_else(|| Error::input(cause(), REMEDY))
     }
 
-    /// The tokens that end a reply: those that the file names, and those with the text of Gemma's.
+    /// The tokens that end a reply: the ones that the file names, and the ones spelled like Gemma's.
     fn eos(&self, vocab: usize) -> Result<Vec<u32>> {
         let mut ids = Vec::new();
         for key in ["eos", "eot"] {

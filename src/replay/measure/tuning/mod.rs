@@ -186,7 +186,7 @@ impl Tuner<'_> {
         for kind in self.leads() {
             let ways = self.ways(&untuned, kind);
             let known = self.tuning.choices.way(weights, kind.rows).filter(|way| ways.contains(way));
-            // Each number of rows has its own default: that of more rows does not apply to it.
+            // Each number of rows has its own default, which does not follow from that of more rows.
             let usual = untuned.arithmetic(self.schedule.weights.format(), kind.rows, true);
             let usual = ways.iter().copied().find(|way| way.arithmetic == usual);
             if let Some(way) = known.or(usual) {
@@ -386,7 +386,7 @@ impl Tuner<'_> {
         }
     }
 
-    /// Requests the kernels of the first question, and then those of the next one that has tiles.
+    /// Requests the kernels of the first question, and then the kernels of the next question that has tiles.
     fn ask_for_kernels(&mut self, target: &Target, open: &[(Question, f64, f64)]) {
         let first = open.first().map(|o| o.0);
         if self.tuning.asked == first {
