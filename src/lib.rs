@@ -17,7 +17,7 @@
 //!
 //! ```text
 //! safetensors ──► checkpoint ──► plan ──► upload ──► bake ──► replay ──► logits ──► sampler ──► text
-//! (files)        (views)      (bytes)   (once)    (once)   (per token)
+//!  (files)        (views)      (bytes)   (once)    (once)   (per token)
 //! ```
 //!
 //! | module | purpose |

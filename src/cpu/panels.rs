@@ -7,10 +7,9 @@
 //! ```text
 //! INT8          f32 of each row; then for each 32 columns 8 vectors
 //! BF16          nothing; then for each column 16 bfloat16
-//! grouped       f16 d and, with offsets, f16 m of each row, for each 32 columns or for each 256; where those are
-//! scales of
-//!               scales, bytes s and n of each row for each 32 columns, or a byte for each 16; then for each 32 columns the
-//!               words of the first plane and those of the second
+//! grouped       f16 d and, with offsets, f16 m of each row, for each 32 columns or for each 256; if these scale
+//!               scales, bytes s and n of each row for each 32 columns, or a byte for each 16; then for each 32 columns
+//!               the words of the first plane and of the second
 //! ```
 //!
 //! The last panel is padded with rows of zeros, and INT8's columns are padded to a multiple of 32.

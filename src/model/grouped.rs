@@ -6,7 +6,7 @@
 //! ```text
 //! first plane    16 bytes a load of 4 bits, 8 of 2; of 8 bits, the bytes of weights 0 to 15
 //! second plane   8 bytes a load of 2 high bits, 4 of 1; of 8 bits, the bytes of weights 16 to 31
-//! small scales  of each 16 weights, in formats that have them: 16 or 12 bytes for each SUPER
+//! small scales   of each 16 weights, in formats that have them: 16 or 12 bytes for each SUPER
 //! zeros          up to a multiple of 16 bytes
 //! ```
 //!
