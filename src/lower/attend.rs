@@ -92,7 +92,7 @@ impl Division {
         }
         let workgroup = subgroups * subgroup;
         let lanes = (a.kv.dim_stride() / 8).next_power_of_two().min(subgroup as usize);
-        // A part has at least the keys of one turn of a workgroup: smaller parts would leave some empty.
+        // A part has at least the keys of one turn of a workgroup: with smaller parts, some lanes would have none.
         let turn = workgroup as usize / lanes * LOADS;
         let context = a.kv.context;
         let keys = a.window.map_or(context, |w| w.min(context));

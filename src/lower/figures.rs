@@ -195,7 +195,7 @@ impl Figures {
     /// Bytes per second from memory with `bytes` in flight.
     fn reached(&self, bytes: f64) -> f64 {
         let needed = self.memory * self.latency;
-        // More than half of the bytes that latency needs in flight brings no more.
+        // The rate saturates: with half of the bytes that latency needs in flight it is two thirds of the memory's.
         self.memory * (bytes / (bytes + 0.25 * needed)).min(bytes / (0.5 * needed)).min(1.0)
     }
 
