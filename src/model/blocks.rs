@@ -310,8 +310,8 @@ fn words<const N: usize>(bytes: &[u8]) -> [u32; N] {
 }
 
 /// The scale and the minimum of the 32 values with index `i` in a file, 6 bits each. The first four are the low 6
-/// bits of a byte each; of the others, the low 4 bits are in the last four bytes, and the high 2 in the spare bits of the
-/// first eight.
+/// bits of a byte each; of the others, the low 4 bits are in the last four bytes, and the high 2 in the spare bits of
+/// the first eight.
 fn q4_k_scale(packed: &[u8], i: usize) -> (u8, u8) {
     match i {
         0..4 => (packed[i] & 63, packed[i + 4] & 63),
