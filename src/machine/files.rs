@@ -31,7 +31,7 @@ pub enum FileFault {
     /// The content is not text.
     #[error("{0} holds no text")]
     Binary(String),
-    /// The content is not what was expected. The second field quotes it.
+    /// The content has another form than expected. The second field quotes it.
     #[error("{0} holds `{1}`")]
     Odd(String, String),
     /// The read failed. The second field is the system's error.
