@@ -1,12 +1,13 @@
 //! Products of weights and inputs: `out[r][i] = sum over k of weight[i][k] * x[r][k]`.
 //!
-//! A panel of sixteen rows of weights meets up to eight rows of inputs at a time ([`Lanes::ROWS`]). Four columns of the panel
-//! are a vector of bytes, and the same four columns of a row of inputs go to all lanes: one dot product adds 64 products for a
-//! row. So a vector is unpacked once for all rows, and one row costs its unpacking, 8 dot products for each 32 columns, and few
-//! operations in f32. A dot product is two instructions on most kinds, because an input has two bytes.
-//! The weights' zero comes from the start of the integer sums; offsets are subtracted by the inputs' sums.
+//! A panel of sixteen rows of weights is multiplied with up to eight rows of inputs at a time ([`Lanes::ROWS`]). Four
+//! columns of the panel are a vector of bytes, and the same four columns of a row of inputs go to all lanes: one dot
+//! product adds 64 products for a row. So a vector is unpacked once for all rows, and one row costs its unpacking, 8
+//! dot products for each 32 columns, and few operations in f32. A dot product is two instructions on most kinds,
+//! because an input has two bytes. The integer sums start with a correction for the weights' zero; offsets are
+//! subtracted with the inputs' sums.
 //!
-//! Each result is summed in one order, whatever the number of rows: it does not depend on the rows beside it.
+//! Each result is summed in the same order for every number of rows, so that it does not depend on the rows beside it.
 
 use super::inputs::{Correction, Inputs};
 use super::lanes::{BYTES, LANES, Lanes, VectorKernel, VectorUnits};
@@ -17,11 +18,11 @@ use crate::model::grouped::{Grouped, LOAD, VALUES};
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// How far ahead of its loads a product of few rows asks for weights, in bytes. A processor by itself stops at the end of a
-/// page.
+/// Distance in bytes from the loads of a product of few rows to its prefetches of weights. The CPU's own prefetcher
+/// stops at the end of a page.
 const AHEAD: usize = 1024;
 
-/// What the inputs of a product in `format` have to be corrected by.
+/// The correction that the inputs of a product in `format` need.
 pub fn correction(format: WeightFormat, units: VectorUnits) -> Correction {
     let zero_of_bytes = i32::from(units.offset());
     match format.grouped() {
@@ -34,7 +35,7 @@ pub fn correction(format: WeightFormat, units: VectorUnits) -> Correction {
     }
 }
 
-/// Where results go: `[rows, width]`, `stride` elements from row to row.
+/// The results' memory: `[rows, width]`, `stride` elements from row to row.
 #[derive(Clone, Copy)]
 pub struct ResultRows {
     /// The first row's first element.
@@ -43,33 +44,35 @@ pub struct ResultRows {
     pub stride: usize,
 }
 
-// SAFETY: threads that share it write apart from each other, which is their caller's care.
+// SAFETY: threads that share it write different elements, by the contract of [`PanelProduct::run`].
 unsafe impl Send for ResultRows {}
 // SAFETY: as above.
 unsafe impl Sync for ResultRows {}
 
-/// A part of a product: some panels, all rows.
+/// A part of a product: some panels, some rows.
 pub struct PanelProduct<'a> {
     /// The weights.
     pub weights: &'a Panels,
-    /// Of these, the panels to be multiplied.
+    /// The panels to be multiplied.
     pub panels: Range<usize>,
     /// Rows of inputs.
     pub rows: Range<usize>,
-    /// The inputs as they are, `[rows]` at a stride: read for BF16 alone.
+    /// The inputs in f32, `[rows]` at a stride. Read for BF16 weights only.
     pub x: (*const f32, usize),
-    /// The inputs as whole numbers.
+    /// The inputs as integers.
     pub inputs: &'a Inputs,
     /// The results.
     pub out: ResultRows,
 }
 
 impl PanelProduct<'_> {
-    /// Computes it. A function for each format: one for all has the stack of all, where nothing optimises it.
+    /// Computes the product. There is a function for each format: without optimisation, one for all formats would need
+    /// the sum of their stacks.
     ///
     /// # Safety
-    /// `inputs` holds `rows` of the weights' columns, quantised with their format's [`correction`]; for BF16 `x` does. `out`
-    /// has room for `rows` of the weights' rows, and nobody else writes those of `panels`.
+    /// `inputs` holds `rows` of the weights' columns, quantised with their format's [`correction`]; for BF16, `x` holds
+    /// them. `out` has room for `rows` of the weights' rows, and no other thread accesses the results of `panels` and
+    /// `rows`. The CPU has `units`.
     pub unsafe fn run(self, units: VectorUnits) {
         macro_rules! by_format {
             ($($format:ident)*) => {
@@ -83,7 +86,7 @@ impl PanelProduct<'_> {
                 }
             };
         }
-        // SAFETY: the caller's.
+        // SAFETY: inputs, results and units hold by this function's contract.
         unsafe { by_format!(Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2K Q3K Q4K Q5K Q6K Iq4Nl Iq4Xs) }
     }
 }
@@ -96,7 +99,7 @@ impl<F: PanelFormat> VectorKernel for InForm<'_, F> {
 
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
-        // SAFETY: the caller's.
+        // SAFETY: inputs, results and units hold by the contract of [`PanelProduct::run`].
         unsafe { self.0.panels_by::<L, F>() }
     }
 }
@@ -109,12 +112,12 @@ impl VectorKernel for InBf16<'_> {
 
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
-        // SAFETY: the caller's.
+        // SAFETY: inputs, results and units hold by the contract of [`PanelProduct::run`].
         unsafe { self.0.bf16::<L>() }
     }
 }
 
-/// How the vectors of a load are unpacked and scaled.
+/// A format, by which the vectors of a load are unpacked and scaled.
 trait PanelFormat {
     const GROUPED: Option<Grouped>;
 }
@@ -151,7 +154,8 @@ impl PanelProduct<'_> {
         for panel in self.panels.clone() {
             let mut row = self.rows.start;
             while row < self.rows.end {
-                // SAFETY: the caller's.
+                // SAFETY: the tile lies within `panels` and `rows`, whose inputs and results hold by the contract of
+                // `run`.
                 row += unsafe {
                     match self.rows.end - row {
                         8.. if L::ROWS >= 8 => self.tile::<L, F, 8>(panel, row),
@@ -164,7 +168,7 @@ impl PanelProduct<'_> {
         }
     }
 
-    /// A panel and `M` rows of inputs. Returns M.
+    /// Multiplies a panel with `M` rows of inputs. Returns M.
     #[inline(always)]
     unsafe fn tile<L: Lanes, F: PanelFormat, const M: usize>(&self, panel: usize, row: usize) -> usize {
         let (scales, planes) = self.weights.panel(panel);
@@ -173,7 +177,7 @@ impl PanelProduct<'_> {
             Some(grouped) => words_of(grouped).iter().sum(),
             None => LOAD / 4,
         };
-        // SAFETY: a panel has `loads` loads, and each row of inputs too.
+        // SAFETY: a panel has `loads` loads, and so has each row of inputs.
         unsafe {
             let words = self.inputs.words.as_ptr().add(row * loads * LOAD / 4);
             let x_scales = self.inputs.scales.as_ptr().add(row * loads);
@@ -186,7 +190,7 @@ impl PanelProduct<'_> {
                 let from = planes.as_ptr().add(load * vectors * BYTES);
                 let record = scales.as_ptr().add(if form.is_shared { load / LOADS } else { load } * form.record());
                 let small = small.add(load * form.small());
-                // More rows compute for longer than memory takes.
+                // With more rows, computation takes longer than memory.
                 if M <= 2 {
                     for v in 0..vectors {
                         L::prefetch(from.wrapping_add(AHEAD + v * BYTES));
@@ -234,11 +238,11 @@ impl PanelProduct<'_> {
         M
     }
 
-    /// Writes sixteen results, or as many as the last panel has rows.
+    /// Writes sixteen results, or for the last panel as many as it has rows.
     #[inline(always)]
     unsafe fn put<L: Lanes>(&self, panel: usize, row: usize, x: L::F) {
         let count = LANES.min(self.weights.rows - panel * LANES);
-        // SAFETY: the caller's.
+        // SAFETY: by the contract of `run`, `out` has this row's results of the panel.
         unsafe {
             let to = self.out.start.add(row * self.out.stride + panel * LANES);
             if count == LANES {
@@ -250,13 +254,14 @@ impl PanelProduct<'_> {
         }
     }
 
-    /// BF16: inputs as they are.
+    /// The product with BF16 weights and f32 inputs.
     #[inline(always)]
     unsafe fn bf16<L: Lanes>(self) {
         for panel in self.panels.clone() {
             let mut row = self.rows.start;
             while row < self.rows.end {
-                // SAFETY: the caller's.
+                // SAFETY: the tile lies within `panels` and `rows`, whose inputs and results hold by the contract of
+                // `run`.
                 row += unsafe {
                     match self.rows.end - row {
                         4.. => self.bf16_tile::<L, 4>(panel, row),
@@ -268,14 +273,14 @@ impl PanelProduct<'_> {
         }
     }
 
-    /// A panel and `M` rows of inputs: a column of sixteen weights at a time, in four sums. Returns M.
+    /// Multiplies a panel with `M` rows of inputs, a column of sixteen weights at a time, in four sums. Returns M.
     #[inline(always)]
     unsafe fn bf16_tile<L: Lanes, const M: usize>(&self, panel: usize, row: usize) -> usize {
         const SUMS: usize = 4;
         let cols = self.weights.cols;
         let whole = cols - cols % SUMS;
         let (_, planes) = self.weights.panel(panel);
-        // SAFETY: the caller's.
+        // SAFETY: by the contract of `run`, `x` has these rows with `cols` columns each.
         unsafe {
             let x: [*const f32; M] = std::array::from_fn(|m| self.x.0.add((row + m) * self.x.1));
             let mut sums = [[L::splat(0.0); M]; SUMS];
@@ -301,10 +306,10 @@ impl PanelProduct<'_> {
     }
 }
 
-/// Adds column `k` of a BF16 panel times that of each row.
+/// Adds the product of column `k` of a BF16 panel and of each row.
 #[inline(always)]
 unsafe fn add_column<L: Lanes, const M: usize>(planes: &[u8], x: [*const f32; M], k: usize, sums: &mut [L::F; M]) {
-    // SAFETY: the caller's: `k` is a column of both.
+    // SAFETY: the callers pass only columns `k` of both the panel and the rows.
     unsafe {
         let weights = L::load_bf16(planes.as_ptr().add(k * 2 * LANES));
         for (sum, x) in sums.iter_mut().zip(x) {
@@ -320,7 +325,7 @@ const fn scale_form<F: PanelFormat>() -> ScaleForm {
     }
 }
 
-/// Whether weights come as eight bits with a sign.
+/// Whether weights are signed bytes.
 const fn is_bytes<F: PanelFormat>() -> bool {
     match F::GROUPED {
         Some(grouped) => grouped.low == 8 || grouped.table,
@@ -331,7 +336,7 @@ const fn is_bytes<F: PanelFormat>() -> bool {
 /// The weights of columns `4 v ..` of a load, four of each row.
 #[inline(always)]
 unsafe fn unpack<L: Lanes, F: PanelFormat>(from: *const u8, v: usize) -> L::B {
-    // SAFETY: the vectors of a load lie one after the other.
+    // SAFETY: the vectors of a load are consecutive, and `v` is one of them.
     unsafe {
         let Some(grouped) = F::GROUPED else { return L::load_bytes(from.add(v * BYTES)) };
         if grouped.low == 8 {
@@ -378,13 +383,13 @@ const fn first_words<F: PanelFormat>() -> usize {
     }
 }
 
-/// Bit `v` of each byte, moved to where the low bits end.
+/// Bit `v` of each byte, moved to the place after the low bits.
 #[inline(always)]
 unsafe fn high_bit<L: Lanes, F: PanelFormat>(word: L::B, v: usize) -> L::B {
     macro_rules! at {
         ($up:literal: $($at:literal)*) => { match v { $($at => L::bits_at::<$at, $up>(word, 1),)* _ => word } };
     }
-    // SAFETY: of no pointers.
+    // SAFETY: no operation here uses a pointer.
     unsafe {
         match F::GROUPED {
             Some(Grouped { low: 2, .. }) => at!(2: 0 1 2 3 4 5 6 7),
@@ -393,7 +398,7 @@ unsafe fn high_bit<L: Lanes, F: PanelFormat>(word: L::B, v: usize) -> L::B {
     }
 }
 
-/// The values that the elements of a format with a table stand for, as dot products take them.
+/// The values of the elements of a format with a table, in the form that dot products take.
 const fn table<L: Lanes>() -> [u8; 16] {
     let mut table = [0; 16];
     let mut i = 0;
@@ -404,11 +409,12 @@ const fn table<L: Lanes>() -> [u8; 16] {
     table
 }
 
-/// What a block's sums are multiplied by, and what the inputs' sum is multiplied by and subtracted. `half`: of 16 columns.
+/// The factor of a block's sums, and the factor of the inputs' sum, which is subtracted. `half`: index of the 16
+/// columns.
 #[inline(always)]
 unsafe fn scales_of<L: Lanes, F: PanelFormat>(record: *const u8, small: *const u8, half: usize) -> (L::F, L::F) {
     let form = const { scale_form::<F>() };
-    // SAFETY: a record and its scale bytes are as long as their form says.
+    // SAFETY: the record and its scale bytes have the lengths of the format's form.
     unsafe {
         if F::GROUPED.is_none() {
             return (L::splat(1.0), L::splat(0.0));

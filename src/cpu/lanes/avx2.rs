@@ -1,6 +1,6 @@
 //! AVX2 with FMA and F16C: Haswell and later, Zen and later. Sixteen lanes are two vectors of eight.
 
-#![allow(unsafe_op_in_unsafe_fn)] // A method is nothing but such operations.
+#![allow(unsafe_op_in_unsafe_fn)] // Every method consists of such operations.
 
 use super::{Lanes, VectorKernel};
 use std::arch::x86_64::*;
@@ -9,11 +9,11 @@ pub struct Avx2;
 
 #[target_feature(enable = "avx2,fma,f16c")]
 pub unsafe fn run<K: VectorKernel>(kernel: K) -> K::Output {
-    // SAFETY: the caller's.
+    // SAFETY: the CPU has AVX2, FMA and F16C, and the kernel's own conditions hold, both by the caller's contract.
     kernel.run::<Avx2>()
 }
 
-/// The sum of eight lanes: halves are added until one is left.
+/// The sum of eight lanes, by adding halves repeatedly.
 #[inline(always)]
 pub unsafe fn sum8(a: __m256) -> f32 {
     let four = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
@@ -31,7 +31,7 @@ unsafe fn pairs<A: Copy, C>(a: [A; 2], b: [A; 2], f: impl Fn(A, A) -> C) -> [C; 
     [f(a[0], b[0]), f(a[1], b[1])]
 }
 
-// SAFETY: every method is few instructions of this kind.
+// SAFETY: every method consists of a few instructions of this kind.
 unsafe impl Lanes for Avx2 {
     type F = [__m256; 2];
     type Sums = [__m256i; 2];
@@ -142,7 +142,7 @@ unsafe impl Lanes for Avx2 {
         let [a, b] = both(x, |x| _mm256_cvtps_epi32(x));
         // Packing works within halves of a vector: the quarters come out as 0, 2, 1, 3.
         let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(a, b));
-        // Of four inputs of sixteen bits, the first word has 0 and 2, and the second 1 and 3.
+        // Of four 16-bit inputs, the first word has 0 and 2, and the second 1 and 3.
         let order = _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
         _mm256_storeu_si256(to.cast(), _mm256_shuffle_epi8(words, _mm256_broadcastsi128_si256(order)));
     }
@@ -187,7 +187,7 @@ unsafe impl Lanes for Avx2 {
     }
     #[inline(always)]
     unsafe fn bits_at<const AT: i32, const UP: i32>(x: Self::B, mask: u8) -> Self::B {
-        // Of sixteen bits at a time: those of the other byte are masked.
+        // Shifts work on 16 bits: the mask removes bits of the other byte.
         let by = const { (AT - UP).unsigned_abs() };
         both(x, |x| {
             let moved = match AT - UP {

@@ -1,6 +1,6 @@
 //! AVX-512 with VNNI: Zen 4 and later, Ice Lake and later.
 
-#![allow(unsafe_op_in_unsafe_fn)] // A method is nothing but such operations.
+#![allow(unsafe_op_in_unsafe_fn)] // Every method consists of such operations.
 
 use super::{LANES, Lanes, VectorKernel};
 use std::arch::x86_64::*;
@@ -9,14 +9,14 @@ pub struct Avx512;
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 pub unsafe fn run<K: VectorKernel>(kernel: K) -> K::Output {
-    // SAFETY: the caller's.
+    // SAFETY: the CPU has AVX-512 with VNNI, and the kernel's own conditions hold, both by the caller's contract.
     kernel.run::<Avx512>()
 }
 
-// SAFETY: every method is one or few instructions of this kind.
+// SAFETY: every method consists of one or a few instructions of this kind.
 unsafe impl Lanes for Avx512 {
     type F = __m512;
-    /// Of the inputs' high bytes, and of their low ones.
+    /// Sums for the inputs' high bytes, and for their low bytes.
     type Sums = [__m512i; 2];
     type B = __m512i;
     const OFFSET: u8 = 128;
@@ -130,7 +130,7 @@ unsafe impl Lanes for Avx512 {
     }
     #[inline(always)]
     unsafe fn total(sums: Self::Sums) -> __m512 {
-        // Whole numbers below 2^31, on the units that multiply nothing meanwhile.
+        // Integers below 2^31, added on execution units that are not busy with products.
         _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32::<7>(sums[0]), sums[1]))
     }
     #[inline(always)]
@@ -155,7 +155,7 @@ unsafe impl Lanes for Avx512 {
     }
     #[inline(always)]
     unsafe fn bits_at<const AT: i32, const UP: i32>(x: __m512i, mask: u8) -> __m512i {
-        // Of sixteen bits at a time: those of the other byte are masked.
+        // Shifts work on 16 bits: the mask removes bits of the other byte.
         let by = const { (AT - UP).unsigned_abs() };
         let moved = match AT - UP {
             0 => x,

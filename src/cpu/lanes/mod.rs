@@ -1,8 +1,8 @@
-//! Sixteen lanes: what the kernels compute with, on each kind of vector unit.
+//! Vectors of sixteen lanes, the kernels' operations on each kind of vector unit.
 //!
-//! A kernel is written once, over [`Lanes`], and compiled for each of these kinds. [`VectorUnits::run`] enters the
-//! kernel with the instructions of the kind that the processor has. All methods are `#[inline(always)]`, so that a
-//! kernel becomes one function for its kind.
+//! A kernel is written once, over [`Lanes`], and compiled for each of these kinds. [`VectorUnits::run`] runs a kernel
+//! with the instructions of one kind. All methods are `#[inline(always)]`, so that a kernel becomes one function for
+//! its kind.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -14,27 +14,28 @@ mod portable;
 
 /// Lanes of a vector, and rows of weights in a panel.
 pub const LANES: usize = 16;
-/// Bytes of a vector of weights: four of each lane.
+/// Bytes of a vector of weights: four per lane.
 pub const BYTES: usize = 4 * LANES;
-/// The largest input of a dot product: in two bytes whose low one counts 128ths of the high one, both are within ±127.
+/// The largest input of a dot product. An input is two bytes, the low one counting 128ths of the high one, and both are
+/// within ±127.
 pub const LARGEST_INPUT: f32 = 127.0 * 128.0;
 
 /// Vectors of sixteen lanes. A lane of `B` is four bytes.
 ///
 /// # Safety
-/// The processor has the instructions of the implementing kind: methods are called below [`VectorUnits::run`] alone.
-/// Pointers are valid for what a method reads or writes; they need no alignment.
-#[allow(clippy::missing_safety_doc)] // It is the trait's.
+/// The CPU has the instructions of the implementing kind: methods are only called within [`VectorUnits::run`]. Pointers
+/// are valid for a method's reads or writes; they need no alignment.
+#[allow(clippy::missing_safety_doc)] // The trait's own section applies.
 pub unsafe trait Lanes {
     /// Sixteen f32.
     type F: Copy;
-    /// Sixteen sums of products, as the dot products of the kind keep them.
+    /// Sixteen sums of products, in the representation of the kind's dot products.
     type Sums: Copy;
     /// Sixteen times four bytes.
     type B: Copy;
-    /// What weights of eight bits are offset by where [`Lanes::dot`] takes unsigned bytes; 0 where it takes signed ones.
+    /// The offset of 8-bit weights if [`Lanes::dot`] multiplies unsigned bytes; 0 if it multiplies signed ones.
     const OFFSET: u8;
-    /// Rows of inputs that a panel meets at a time: their sums, and a panel's vector, lie in registers.
+    /// Rows of inputs that a panel is multiplied with at a time: their sums and a panel's vector fit in registers.
     const ROWS: usize;
 
     unsafe fn splat(x: f32) -> Self::F;
@@ -52,7 +53,7 @@ pub unsafe trait Lanes {
     unsafe fn load_u8(from: *const u8) -> Self::F;
     /// Reads sixteen signed bytes as integers.
     unsafe fn load_i8(from: *const u8) -> Self::F;
-    /// Reads sixteen bytes, and gives their low and high halves as integers.
+    /// Reads sixteen bytes, and returns their low and high halves as integers.
     unsafe fn load_halves(from: *const u8) -> [Self::F; 2];
     unsafe fn add(a: Self::F, b: Self::F) -> Self::F;
     unsafe fn sub(a: Self::F, b: Self::F) -> Self::F;
@@ -60,12 +61,12 @@ pub unsafe trait Lanes {
     unsafe fn div(a: Self::F, b: Self::F) -> Self::F;
     /// `a * b + c`, rounded once.
     unsafe fn fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F;
-    /// The larger of each pair; `b` where either is NaN.
+    /// The larger of each pair; `b` if either is NaN.
     unsafe fn max(a: Self::F, b: Self::F) -> Self::F;
-    /// The smaller of each pair; `b` where either is NaN.
+    /// The smaller of each pair; `b` if either is NaN.
     unsafe fn min(a: Self::F, b: Self::F) -> Self::F;
     unsafe fn abs(a: Self::F) -> Self::F;
-    /// To the nearest integer, to even where two are near.
+    /// Rounds to the nearest integer, halves to even.
     unsafe fn round(a: Self::F) -> Self::F;
     /// `2^n` of integers from -126 to 127.
     unsafe fn exp2_of_integer(n: Self::F) -> Self::F;
@@ -74,42 +75,42 @@ pub unsafe trait Lanes {
     /// The largest of all lanes.
     unsafe fn largest(a: Self::F) -> f32;
 
-    /// Writes sixteen integers within ±[`LARGEST_INPUT`] as inputs of dot products: two words for each four of them.
+    /// Writes sixteen integers within ±[`LARGEST_INPUT`] as inputs of dot products: two words for each four inputs.
     unsafe fn store_inputs(to: *mut [i32; 2], x: Self::F);
-    /// A number that sums begin with, as [`Lanes::begin`] takes it. It is within ±2^27.
+    /// The start value `x` of sums, within ±2^27, in the form for [`Lanes::begin`].
     fn start(x: i32) -> [i32; 2];
-    /// Sums that are a [`Lanes::start`], of which `start` is the first word.
+    /// Sums that start with a [`Lanes::start`], whose first word `start` points to.
     unsafe fn begin(start: *const i32) -> Self::Sums;
     /// The sums, each rounded once.
     unsafe fn total(sums: Self::Sums) -> Self::F;
-    /// Adds to each lane the sum of four products: unsigned weights of up to 63 and four inputs, the same for all lanes, of
-    /// which `x` is the first word. Sums are exact within ±2^28.
+    /// Adds to each lane the sum of four products of unsigned weights up to 63 and four inputs. The inputs are the same
+    /// for all lanes, and `x` points to their first word. Sums are exact within ±2^28.
     unsafe fn dot(sums: Self::Sums, weights: Self::B, x: *const i32) -> Self::Sums;
-    /// As [`Lanes::dot`], of weights of eight bits: signed ones, or those plus [`Lanes::OFFSET`] where that is not 0.
+    /// [`Lanes::dot`] for 8-bit weights: signed ones, or if [`Lanes::OFFSET`] is not 0 signed ones plus it.
     unsafe fn dot_bytes(sums: Self::Sums, weights: Self::B, x: *const i32) -> Self::Sums;
 
-    /// Asks for a line of memory that is read soon. It may be any address.
+    /// Prefetches a line of memory. Any address is allowed.
     unsafe fn prefetch(from: *const u8);
     unsafe fn load_bytes(from: *const u8) -> Self::B;
-    /// Each byte's bits `AT ..`, of which `mask` is kept.
+    /// Each byte shifted down by `AT`, masked with `mask`.
     #[inline(always)]
     unsafe fn bits<const AT: i32>(x: Self::B, mask: u8) -> Self::B {
-        // SAFETY: the caller's.
+        // SAFETY: the operands hold by this function's contract.
         unsafe { Self::bits_at::<AT, 0>(x, mask) }
     }
-    /// Each byte's bits `AT ..`, of which `mask` is kept, moved up by `UP`.
+    /// Each byte shifted down by `AT`, masked with `mask`, and shifted up by `UP`.
     unsafe fn bits_at<const AT: i32, const UP: i32>(x: Self::B, mask: u8) -> Self::B;
     unsafe fn or(a: Self::B, b: Self::B) -> Self::B;
-    /// The entry of a table for each byte, which is below 16.
+    /// The table's entry for each byte, which is below 16.
     unsafe fn look_up(table: &[u8; 16], at: Self::B) -> Self::B;
 }
 
-/// A computation over vectors of any kind.
+/// A computation with vectors of any kind.
 pub trait VectorKernel {
-    /// What it gives.
+    /// Its result.
     type Output;
 
-    /// Computes it.
+    /// Runs the computation.
     ///
     /// # Safety
     /// As [`Lanes`]; implementations are `#[inline(always)]`.
@@ -131,17 +132,17 @@ pub enum VectorUnits {
     /// NEON.
     #[cfg(target_arch = "aarch64")]
     Neon,
-    /// What every processor has.
+    /// Without vector units, for every processor.
     Portable,
 }
 
 impl VectorUnits {
-    /// The best kind that this processor has.
+    /// The best kind that this CPU has.
     pub fn best() -> VectorUnits {
         VectorUnits::all()[0]
     }
 
-    /// All kinds that this processor has, the best first.
+    /// All kinds that this CPU has, the best first.
     pub fn all() -> Vec<VectorUnits> {
         let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]
@@ -171,7 +172,7 @@ impl VectorUnits {
         all
     }
 
-    /// As the executor's name says it: `AVX-512 VNNI`.
+    /// Its name within the executor's: `AVX-512 VNNI`.
     pub fn name(self) -> &'static str {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -204,10 +205,10 @@ impl VectorUnits {
     /// Runs a kernel with this kind's instructions.
     ///
     /// # Safety
-    /// What the kernel asks of its caller. A kind that [`VectorUnits::all`] gave is one that the processor has.
+    /// The kernel's own conditions. The CPU has the kind, as every one from [`VectorUnits::all`].
     #[inline]
     pub unsafe fn run<K: VectorKernel>(self, kernel: K) -> K::Output {
-        // SAFETY: `all` gives only kinds whose instructions were detected; the rest is the caller's.
+        // SAFETY: the CPU has the kind and the kernel's conditions hold, by this function's contract.
         unsafe {
             match self {
                 #[cfg(target_arch = "x86_64")]
@@ -224,16 +225,16 @@ impl VectorUnits {
     }
 }
 
-/// `e^x`, to about two units in the last place; 0 below -104, infinity above 88.8, NaN of NaN.
+/// `e^x`, to about two units in the last place; 0 below -104, infinity above 88.8, NaN for NaN.
 ///
 /// # Safety
 /// As [`Lanes`].
 #[inline(always)]
 pub unsafe fn exp<L: Lanes>(x: L::F) -> L::F {
-    // SAFETY: the caller's.
+    // SAFETY: no operation here uses a pointer.
     unsafe {
-        // e^x = 2^n e^r, |r| <= ln 2 / 2, with ln 2 in two parts so that r is exact. Half of n comes before the polynomial's
-        // product and half after it, so that 2^n itself may lie outside of f32.
+        // e^x = 2^n e^r, |r| <= ln 2 / 2, with ln 2 in two parts so that r is exact. The polynomial is multiplied by
+        // two powers, each with half of n, since 2^n itself may be outside of f32's range.
         let x = L::min(L::splat(89.0), L::max(L::splat(-104.0), x));
         let n = L::round(L::mul(x, L::splat(std::f32::consts::LOG2_E)));
         let r = L::fma(n, L::splat(-0.693_359_4), x);
@@ -247,9 +248,9 @@ pub unsafe fn exp<L: Lanes>(x: L::F) -> L::F {
     }
 }
 
-/// Reads words with the processor's vector units, as fast as memory gives them. What it returns only keeps them read.
+/// Reads words with the CPU's vector units, at the memory's rate. The result only keeps the reads from being removed.
 pub fn read(words: &[u64]) -> f32 {
-    // SAFETY: the units are the processor's, and pointers stay within `words`.
+    // SAFETY: the CPU has the units, and pointers stay within `words`.
     unsafe { VectorUnits::best().run(Read(bytemuck::cast_slice(words))) }
 }
 
@@ -261,7 +262,7 @@ impl VectorKernel for Read<'_> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) -> f32 {
         const TOGETHER: usize = 8;
-        // SAFETY: the caller's.
+        // SAFETY: chunks have TOGETHER times BYTES bytes.
         unsafe {
             let mut all = [L::bits::<0>(L::load_bytes([0; BYTES].as_ptr()), 0); TOGETHER];
             for lines in self.0.as_chunks::<{ TOGETHER * BYTES }>().0 {

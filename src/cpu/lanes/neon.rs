@@ -1,27 +1,27 @@
-//! NEON, which every AArch64 processor has, with dot products where they are. Sixteen lanes are four vectors of four.
+//! NEON, which every AArch64 CPU has, with dot products if the CPU has them. Sixteen lanes are four vectors of four.
 
-#![allow(unsafe_op_in_unsafe_fn)] // A method is nothing but such operations.
+#![allow(unsafe_op_in_unsafe_fn)] // Every method consists of such operations.
 
 use super::{LANES, Lanes, VectorKernel};
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-/// With `DOT`, SDOT adds four products to a lane: ARMv8.2 and later, nearly always.
+/// With `DOT`, SDOT adds four products to a lane: ARMv8.2 and later, on almost all CPUs.
 pub struct Neon<const DOT: bool>;
 
 #[target_feature(enable = "neon,dotprod")]
 pub unsafe fn run_with_dot<K: VectorKernel>(kernel: K) -> K::Output {
-    // SAFETY: the caller's.
+    // SAFETY: the CPU has NEON's dot products, and the kernel's own conditions hold, both by the caller's contract.
     kernel.run::<Neon<true>>()
 }
 
 #[target_feature(enable = "neon")]
 pub unsafe fn run<K: VectorKernel>(kernel: K) -> K::Output {
-    // SAFETY: the caller's.
+    // SAFETY: every AArch64 CPU has NEON, and the kernel's own conditions hold by the caller's contract.
     kernel.run::<Neon<false>>()
 }
 
-/// The expression of each quarter.
+/// Evaluates an expression for each quarter.
 macro_rules! each {
     ($of:expr, |$x:ident| $y:expr) => {{
         let [a, b, c, d] = $of;
@@ -46,7 +46,7 @@ macro_rules! each {
     }};
 }
 
-/// The expression of each pair of quarters.
+/// Evaluates an expression for each pair of quarters.
 macro_rules! pairs {
     ($a:expr, $b:expr, |$x:ident, $y:ident| $z:expr) => {{
         let ([a, b, c, d], [e, f, g, h]) = ($a, $b);
@@ -78,7 +78,7 @@ unsafe fn widen(bytes: uint8x16_t) -> [uint32x4_t; 4] {
     [vmovl_u16(vget_low_u16(low)), vmovl_high_u16(low), vmovl_u16(vget_low_u16(high)), vmovl_high_u16(high)]
 }
 
-/// Where four lanes of two bytes each begin.
+/// The starts of four groups of four lanes with two bytes each.
 #[inline(always)]
 unsafe fn quarters(from: *const u8) -> [*const u8; 4] {
     [from, from.add(8), from.add(16), from.add(24)]
@@ -89,7 +89,7 @@ unsafe fn quarters(from: *const u8) -> [*const u8; 4] {
 unsafe fn dot<const DOT: bool>(sums: int32x4_t, weights: uint8x16_t, x: int8x16_t) -> int32x4_t {
     let weights = vreinterpretq_s8_u8(weights);
     if DOT {
-        // The function of this name is not stable yet.
+        // The intrinsic of this name is not stable yet.
         let mut sums = sums;
         asm!(
             "sdot {sums:v}.4s, {weights:v}.16b, {x:v}.16b",
@@ -98,16 +98,16 @@ unsafe fn dot<const DOT: bool>(sums: int32x4_t, weights: uint8x16_t, x: int8x16_
         );
         return sums;
     }
-    // A product is at most 128 * 127 in magnitude, which 16 bits hold.
+    // A product is at most 128 * 127 in magnitude, which fits in 16 bits.
     let low = vpaddlq_s16(vmull_s8(vget_low_s8(weights), vget_low_s8(x)));
     let high = vpaddlq_s16(vmull_high_s8(weights, x));
     vaddq_s32(sums, vpaddq_s32(low, high))
 }
 
-// SAFETY: every method is few instructions of this kind.
+// SAFETY: every method consists of a few instructions of this kind.
 unsafe impl<const DOT: bool> Lanes for Neon<DOT> {
     type F = [float32x4_t; 4];
-    /// Of the inputs' high bytes, and of their low ones.
+    /// Sums for the inputs' high bytes, and for their low bytes.
     type Sums = [[int32x4_t; 4]; 2];
     type B = [uint8x16_t; 4];
     const OFFSET: u8 = 0;
@@ -130,7 +130,7 @@ unsafe impl<const DOT: bool> Lanes for Neon<DOT> {
     #[inline(always)]
     unsafe fn load_f16(from: *const u8) -> Self::F {
         each!(quarters(from), |p| {
-            // Its function needs a newer compiler than Kiln asks for, and so does that of `fcvtn`.
+            // The intrinsic needs a newer compiler than Kiln's minimum, and so does that of `fcvtn`.
             let x: float32x4_t;
             asm!("fcvtl {x:v}.4s, {halves:v}.4h", x = out(vreg) x, halves = in(vreg) vld1_u8(p),
                 options(pure, nomem, nostack, preserves_flags));
@@ -277,7 +277,7 @@ unsafe impl<const DOT: bool> Lanes for Neon<DOT> {
     }
     #[inline(always)]
     unsafe fn bits_at<const AT: i32, const UP: i32>(x: Self::B, mask: u8) -> Self::B {
-        // A shift to the left by less than nothing is one to the right.
+        // A left shift by a negative number is a right shift.
         each!(x, |x| vandq_u8(vshlq_u8(x, vdupq_n_s8((UP - AT) as i8)), vdupq_n_u8(mask << UP)))
     }
     #[inline(always)]

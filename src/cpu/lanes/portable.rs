@@ -1,6 +1,6 @@
-//! Arrays of sixteen, for processors without vector units that are known here. The compiler makes of them what it can.
+//! Arrays of sixteen, for CPUs whose vector units are not supported here. The compiler may vectorise them.
 
-#![allow(unsafe_op_in_unsafe_fn)] // A method is nothing but such operations.
+#![allow(unsafe_op_in_unsafe_fn)] // Every method consists of such operations.
 
 use super::{BYTES, LANES, Lanes};
 use half::{bf16, f16};
@@ -23,7 +23,7 @@ fn dot(sums: [i32; LANES], x: [i32; 2], weight: impl Fn(usize) -> i32) -> [i32; 
     each(|i| sums[i] + (0..4).map(|j| weight(4 * i + j) * x[j]).sum::<i32>())
 }
 
-// SAFETY: pointers are the caller's.
+// SAFETY: no special instructions are used, and pointers are valid by the caller's contract.
 unsafe impl Lanes for Portable {
     type F = [f32; LANES];
     type Sums = [i32; LANES];
@@ -86,7 +86,7 @@ unsafe impl Lanes for Portable {
     }
     #[inline(always)]
     unsafe fn fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F {
-        // Without an instruction for it, one rounding is a call of a function that takes long.
+        // Without an FMA instruction, rounding once is a slow function call.
         each(|i| a[i] * b[i] + c[i])
     }
     #[inline(always)]

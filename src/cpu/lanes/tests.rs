@@ -18,7 +18,7 @@ fn exponentials_are_right_to_the_last_places() {
     for units in VectorUnits::all() {
         let of = |x: f32| {
             let mut out = [0f32; LANES];
-            // SAFETY: the processor has them.
+            // SAFETY: the CPU has the units.
             unsafe { units.run(Exponential(&[x; LANES], &mut out)) };
             out[3]
         };
@@ -37,7 +37,7 @@ fn gates_norms_and_the_largest_are_by_their_formulas() {
     for units in VectorUnits::all() {
         let x: Vec<f32> = (0..77).map(|i| (i as f32 - 40.0) * 0.2).collect();
         let mut out = vec![0f32; 77];
-        // SAFETY: the processor has them.
+        // SAFETY: the CPU has the units.
         unsafe { units.run(GatedGelu { gate: &x, up: &x[..77], out: &mut out }) };
         for (x, out) in x.iter().map(|x| f64::from(*x)).zip(&out) {
             let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
@@ -51,7 +51,7 @@ fn gates_norms_and_the_largest_are_by_their_formulas() {
         let want = f64::from(x[3]) / (mean + 1e-6).sqrt() * 1.5;
         assert!((f64::from(out[3]) - want).abs() < 1e-5, "{}, not {want}: {units:?}", out[3]);
 
-        // The lowest index among equals, in a part that is no whole vector too; NaN is never the largest.
+        // The lowest index among equals, also in a partial vector; NaN is never the largest.
         let mut x = vec![1f32; 77];
         (x[5], x[40], x[76]) = (f32::NAN, 7.0, 7.0);
         // SAFETY: as above.
@@ -68,7 +68,7 @@ fn sums_of_exponentials_leave_out_what_is_not_eligible() {
     (x[3], x[40], x[63]) = (2.0, 1.0, 2.0);
     for units in VectorUnits::all() {
         for (scale, want) in [(1.0, 2.0 + (-1f64).exp()), (0.5, 2.0 + (-0.5f64).exp()), (0.0, 3.0)] {
-            // SAFETY: the processor has them.
+            // SAFETY: the CPU has the units.
             let sum = unsafe { units.run(SumOfExp { x: &x, largest: 2.0, scale }) };
             assert!((f64::from(sum) - want).abs() < 1e-6, "{scale}: {sum}, not {want}: {units:?}");
         }
@@ -78,7 +78,7 @@ fn sums_of_exponentials_leave_out_what_is_not_eligible() {
     }
 }
 
-/// Bytes, sixteen inputs, and what each operation makes of them.
+/// Bytes and sixteen inputs, for the results of each operation.
 struct Operations<'a>(&'a [u8; BYTES], &'a [f32; LANES]);
 
 impl VectorKernel for Operations<'_> {
@@ -87,7 +87,7 @@ impl VectorKernel for Operations<'_> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) -> Vec<[f32; LANES]> {
         let mut all = Vec::new();
-        // SAFETY: bytes are BYTES long, which is more than what is read of them.
+        // SAFETY: `bytes` has BYTES bytes, and every read ends within them.
         unsafe {
             let mut put = |x: L::F| {
                 let mut out = [0f32; LANES];
@@ -108,7 +108,8 @@ impl VectorKernel for Operations<'_> {
             put(sum(L::or(L::bits::<2>(bytes, 3), L::bits_at::<3, 2>(bytes, 1))));
             put(sum(L::look_up(&std::array::from_fn(|i| 63 - 3 * i as u8), L::bits::<4>(bytes, 15))));
             let moved = self.0.map(|b| b ^ L::OFFSET);
-            // Units that multiply unsigned bytes have them moved by OFFSET, so their sum has OFFSET times the sum of x too much.
+            // Units that multiply unsigned bytes offset weights by OFFSET, so that their sum exceeds by OFFSET times
+            // the sum of x.
             let excess = i32::from(L::OFFSET) * self.1[8..12].iter().sum::<f32>() as i32;
             put(L::total(L::dot_bytes(L::begin(L::start(11 - excess).as_ptr()), L::load_bytes(moved.as_ptr()), x)));
             put(L::load_u8(from));
@@ -145,12 +146,12 @@ fn each_kind_computes_what_plain_arrays_do() {
             bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             ((bits >> 8) as i32 % (2 * largest + 1) - largest) as f32
         });
-        // The largest of both signs, and where the low byte's sign changes.
+        // The largest inputs of both signs, and inputs around a change of the low byte's sign.
         (x[8], x[9]) = [(x[8], x[9]), (LARGEST_INPUT, -LARGEST_INPUT), (64.0, -64.0), (63.0, -65.0)][round % 4];
-        // SAFETY: these need no feature of a processor.
+        // SAFETY: the portable kind needs no feature of a CPU.
         let want = unsafe { VectorUnits::Portable.run(Operations(&bytes, &x)) };
         for units in VectorUnits::all() {
-            // SAFETY: all lists those that this processor has.
+            // SAFETY: `all` returns only kinds that this CPU has.
             let got = unsafe { units.run(Operations(&bytes, &x)) };
             for (i, (got, want)) in got.iter().zip(&want).enumerate() {
                 let same = got.iter().zip(want).all(|(a, b)| a == b || a.is_nan() && b.is_nan());
