@@ -327,7 +327,7 @@ fn guides_that_are_late_change_no_reply_and_hold_up_no_other() {
         let order: Vec<usize> = got.replies.iter().map(|(slot, _)| *slot).collect();
         got = sorted(got);
         assert_eq!(got.replies, want.replies);
-        assert!(got.passes > want.passes + 10, "{} passes, {} without late guides", got.passes, want.passes);
+        assert!(got.passes > want.passes + 5, "{} passes, {} without late guides", got.passes, want.passes);
         assert!(order[..2].iter().all(|slot| *slot < 2), "the greedy replies end first: {order:?}");
     }
     assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
