@@ -4,6 +4,7 @@ mod common;
 
 use common::{DOT, F32, MATRIX_F16, golden};
 use kiln::diagnose::compare::{Compared, HEAD_ROWS, compare, passes};
+use kiln::engine;
 use kiln::executor::guest::{Guest, GuestKind};
 use kiln::executor::pages::PageChange;
 use kiln::executor::weights::Progress;
@@ -16,7 +17,7 @@ use kiln::schedule::{Extent, KvType, Op, Schedule};
 use kiln::testing::cpu::Cpu;
 use kiln::testing::lower::arithmetic::Arithmetic;
 use kiln::testing::reference::Reference;
-use kiln::testing::replay::{Replay, load_guest};
+use kiln::testing::replay::Replay;
 use kiln::testing::vulkan::Vulkan;
 use std::cell::Cell;
 use std::ops::{ControlFlow, Range};
@@ -378,7 +379,7 @@ fn beside_an_odd_guest(b: Which, layer: usize, does: OfOneLayer) -> (Replay<Vulk
     let (own, counted) = (schedule.clone(), steps.clone());
     let mut replay = on_vulkan(arithmetic, &checkpoint, schedule);
     let load = move || -> kiln::Result<Box<dyn Guest>> {
-        let inner = load_guest(GuestKind::Reference, &checkpoint, &own, &Progress::default())?;
+        let inner = engine::load_guest(GuestKind::Reference, &checkpoint, &own, &Progress::default())?;
         Ok(Box::new(OddGuest { inner, layer, does, rows: 0, steps: counted.clone() }))
     };
     replay.give_guest(GuestKind::Reference, Duration::ZERO, Box::new(load));

@@ -20,7 +20,7 @@ use kiln::schedule::step::Op;
 use kiln::schedule::{Extent, KvType, Schedule};
 use kiln::sequence::session::Session;
 use kiln::testing::lower::arithmetic::Arithmetic;
-use kiln::testing::replay::{GuestLoader, Replay, load_guest};
+use kiln::testing::replay::{GuestLoader, GuestUse, LoadedGuest, Replay};
 use kiln::testing::vulkan::Vulkan;
 use kiln::{Error, Result};
 use std::cell::{Cell, RefCell};
@@ -31,8 +31,8 @@ use std::time::Duration;
 
 const GUESTS: [GuestKind; 2] = [GuestKind::Reference, GuestKind::Cpu];
 
-fn with_guest(arithmetic: Option<Arithmetic>, guest: Option<GuestKind>) -> ReplayOptions {
-    ReplayOptions { guest, ..common::forced(arithmetic) }
+fn with_guest(arithmetic: Option<Arithmetic>, guest: Option<GuestKind>) -> Options {
+    Options { guest, vulkan: common::forced(arithmetic), ..Options::default() }
 }
 
 /// The golden prompts: prefill in one chunk, in several and token by token, hidden rows, and a greedy continuation.
@@ -52,11 +52,10 @@ fn a_pass_with_a_guest_matches_the_golden_case() {
             device: common::vulkan(),
             weights,
             kv,
-            vulkan: with_guest(arithmetic, Some(guest)),
             chunk: Some(chunk),
             context: Some(160),
             head_rows: 8,
-            ..Options::default()
+            ..with_guest(arithmetic, Some(guest))
         };
         let mut executor = load(&golden("tiny"), options);
         let name = if guest == GuestKind::Cpu { "attention on CPU, " } else { "attention on CPU reference, " };
@@ -76,15 +75,9 @@ fn shape() -> Shape {
     Shape { layers, window: 40, max_context: CONTEXT, ..small_shape() }
 }
 
-fn loaded(model: &Forged, vulkan: ReplayOptions) -> Box<dyn Measure> {
-    let options = Options {
-        vulkan,
-        sequences: SEQUENCES,
-        head_rows: SEQUENCES,
-        chunk: Some(48),
-        context: Some(CONTEXT),
-        ..Options::default()
-    };
+fn loaded(model: &Forged, options: Options) -> Box<dyn Measure> {
+    let options =
+        Options { sequences: SEQUENCES, head_rows: SEQUENCES, chunk: Some(48), context: Some(CONTEXT), ..options };
     model.load(common::vulkan(), options)
 }
 
@@ -139,7 +132,7 @@ fn every_kind_of_pass_may_have_a_guest_and_gives_the_same_bits_again() {
             println!("{arithmetic:?}, {guest:?}: {:.1e} apart", relative_rms(&floats(&got), &floats(&plain)));
             assert!(every_kind(loaded(&model, options).as_mut()) == got, "{guest:?}: other bits in another run");
             // Keys and values that the host does not map are copied.
-            let staged = ReplayOptions { staged: true, ..options };
+            let staged = Options { vulkan: ReplayOptions { staged: true, ..options.vulkan }, ..options };
             assert!(every_kind(loaded(&model, staged).as_mut()) == got, "{guest:?}: other bits through staging");
         }
     }
@@ -150,8 +143,8 @@ fn every_kind_of_pass_may_have_a_guest_and_gives_the_same_bits_again() {
 #[test]
 fn a_pass_with_a_guest_takes_several_submits_and_none_runs_ahead() {
     let model = Forged::new(&shape(), WeightFormat::Int8);
-    let vulkan = ReplayOptions { submit_budget: common::ONE_SUBMIT, ..with_guest(F32, Some(GuestKind::Cpu)) };
-    let mut executor = loaded(&model, vulkan);
+    let vulkan = ReplayOptions { submit_budget: common::ONE_SUBMIT, ..common::forced(F32) };
+    let mut executor = loaded(&model, Options { vulkan, ..with_guest(None, Some(GuestKind::Cpu)) });
     let head = HeadRows { first: 0, count: 1 };
     for position in 0..4 {
         let before = executor.submits();
@@ -273,8 +266,13 @@ impl Seated {
         let gpu = Rc::new(common::open_gpu());
         let heaps = kiln::testing::vulkan::memory::heaps::describe(&gpu);
         let plan = Plan::place(&schedule, &heaps, Needs::on_device(&schedule, true)).unwrap();
-        let (options, progress) = (with_guest(F32, guest), Progress::default());
-        let replay = Replay::load(Vulkan::new(&gpu).unwrap(), &checkpoint, schedule, &plan, options, &progress);
+        let progress = Progress::default();
+        let guests = guest.map_or(GuestUse::Never, |kind| {
+            let guest = engine::load_guest(kind, &checkpoint, &schedule, &progress).unwrap();
+            GuestUse::Always(LoadedGuest { kind, guest, reload: None })
+        });
+        let (driver, options) = (Vulkan::new(&gpu).unwrap(), common::forced(F32));
+        let replay = Replay::load_beside(guests, driver, &checkpoint, schedule, &plan, options, &progress);
         Seated { replay: replay.unwrap(), faults: Rc::default(), checkpoint }
     }
 
@@ -304,7 +302,7 @@ impl Seated {
             if faults.is_missing.get() {
                 return Err(Error::device("there is no NPU here", "look"));
             }
-            let inner = load_guest(GuestKind::Reference, &checkpoint, &schedule, &Progress::default())?;
+            let inner = engine::load_guest(GuestKind::Reference, &checkpoint, &schedule, &Progress::default())?;
             faults.alive.set(faults.alive.get() + 1);
             Ok(Box::new(FaultyGuest { inner, faults: faults.clone(), rows: 0 }))
         })
@@ -627,7 +625,7 @@ fn a_guest_is_of_a_vulkan_device_alone_and_verifies_no_drafts() {
     common::listen();
     let checkpoint = Checkpoint::open(&golden("tiny")).unwrap();
     let refused = |device, drafted| {
-        let options = Options { device, drafted, vulkan: with_guest(None, Some(GuestKind::Cpu)), ..Options::default() };
+        let options = Options { device, drafted, ..with_guest(None, Some(GuestKind::Cpu)) };
         let Err(e) = engine::load(&checkpoint, &options, &Progress::default()) else { panic!("it was loaded") };
         (e.exit_code(), e.to_string())
     };

@@ -54,8 +54,7 @@ pub fn run(args: &LogitsArgs, json: bool) -> Result<()> {
     let head_rows = if args.all { HEAD_ROWS } else { 1 };
     // A larger chunk than the prompt would only take memory.
     let chunk = args.chunk.map(|c| c.min(ids.len().max(1)));
-    let mut options = crate::engine::Options { chunk, head_rows, ..args.model.options() };
-    options.vulkan.guest = args.guest;
+    let options = crate::engine::Options { chunk, head_rows, guest: args.guest, ..args.model.options() };
     let context = options.extent(checkpoint.shape())?.context;
     SequenceLimits { shape: checkpoint.shape(), context }.check(0, &ids)?;
     // From here on an output file may have to be removed.

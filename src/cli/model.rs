@@ -8,9 +8,10 @@ use crate::engine::{self, Device, DraftFiles, Fallback, ModelFiles, NpuUse, Open
 use crate::executor::Measure;
 use crate::executor::weights::Progress;
 use crate::machine::files::Files;
+use crate::machine::nodes::DriverApi;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::{FileMix, WeightFormat};
-use crate::npu::{self, DriverApi};
+use crate::npu;
 use crate::schedule::KvType;
 use crate::sequence::draft::SharedModel;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};

@@ -361,6 +361,10 @@ impl PassKernels for CpuKernels {
         let own = |place: &TensorLocation| self.layout.index(place.0) == buffer;
         self.matrices.iter().filter(|(place, _)| own(place)).map(|(_, panels)| panels.words()).collect()
     }
+
+    fn read(words: &[u64]) -> f32 {
+        lanes::read(words)
+    }
 }
 
 thread_local! {

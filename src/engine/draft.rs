@@ -139,7 +139,7 @@ fn check_templates(model: &ChatTemplate, draft: &ChatTemplate) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::npu::DriverApi;
+    use crate::machine::nodes::DriverApi;
 
     /// A model that verifies drafts has no guest, and neither has its draft model.
     #[test]

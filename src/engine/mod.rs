@@ -5,6 +5,7 @@ pub mod demo;
 #[cfg(any(feature = "cli", feature = "serve"))]
 mod draft;
 mod files;
+mod guests;
 #[cfg(any(feature = "cli", feature = "serve"))]
 mod identity;
 
@@ -16,6 +17,8 @@ pub(crate) use draft::{
     check_context as check_draft_context, draft_options, load_after_draft, without as without_draft,
 };
 pub use files::ModelFiles;
+#[cfg(feature = "testing")]
+pub use guests::load as load_guest;
 
 use crate::cpu::Cpu;
 use crate::display;
@@ -25,10 +28,10 @@ use crate::executor::weights::Progress;
 use crate::executor::{Measure, Stepwise};
 use crate::lower::limits::MAX_GROUPS;
 use crate::machine::files::Files;
-use crate::machine::{heaps, nodes, threads};
+use crate::machine::nodes::{self, DriverApi};
+use crate::machine::{heaps, threads};
 use crate::model::checkpoint::Checkpoint;
 use crate::model::{Shape, WeightFormat};
-use crate::npu::{self, DriverApi};
 use crate::plan::{Needs, Plan};
 use crate::reference::Reference;
 use crate::replay::Replay;
@@ -38,6 +41,7 @@ use crate::vulkan::device::instance::validation_wanted;
 use crate::vulkan::memory::heaps as device_heaps;
 use crate::vulkan::{DeviceChoice, Gpu, Vulkan};
 use crate::{Error, Result};
+use guests::Attends;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -97,6 +101,8 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Whether a Vulkan device's attention runs on the NPU.
     pub npu: NpuUse,
+    /// Who attends in place of a Vulkan device, the NPU aside.
+    pub guest: Option<GuestKind>,
     /// Settings of the executor on a device.
     pub vulkan: ReplayOptions,
 }
@@ -127,6 +133,7 @@ impl Default for Options {
             kv_tokens: None,
             threads: None,
             npu: NpuUse::Off,
+            guest: None,
             vulkan: ReplayOptions::default(),
         }
     }
@@ -208,7 +215,7 @@ pub(crate) fn open_for(checkpoint: &Checkpoint, options: &Options) -> Result<Ope
 fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
     checkpoint.check_format(options.weights)?;
     let required = matches!(options.npu, NpuUse::Require(_));
-    if options.vulkan.guest.is_some() || required {
+    if options.guest.is_some() || required {
         if !required && matches!(options.device, Device::Cpu | Device::Reference) {
             return Err(no_device_for_guest());
         }
@@ -219,32 +226,6 @@ fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
         }
     }
     options.extent(checkpoint.shape())
-}
-
-/// The settings of the executor on a Vulkan device, with the NPU as guest or candidate. Logs the reason if `auto`
-/// leaves an NPU unused without measuring. `is_cpu`: the Vulkan device is the processor.
-///
-/// # Errors
-/// Device: the NPU that is required is not there, or has no program for the model.
-fn with_npu(files: &Files, shape: &Shape, options: &Options, is_cpu: bool) -> Result<ReplayOptions> {
-    let vulkan = options.vulkan;
-    match options.npu {
-        NpuUse::Require(api) => {
-            npu::guest::check(files, shape)?;
-            Ok(ReplayOptions { guest: Some(GuestKind::Npu(api)), ..vulkan })
-        }
-        NpuUse::Auto(api) if vulkan.guest.is_none() && npu::guest::is_there(files) => {
-            let unused = match npu::guest::check(files, shape) {
-                Err(e) => e.parts().0.to_string(),
-                Ok(_) if options.drafted > 0 => "passes whose attention is not on the GPU verify no drafts".into(),
-                Ok(_) if is_cpu => "the Vulkan device is the processor, on which measuring takes minutes".into(),
-                Ok(_) => return Ok(ReplayOptions { candidate: Some(api), ..vulkan }),
-            };
-            log::info!("attention stays on the GPU: {unused}");
-            Ok(vulkan)
-        }
-        NpuUse::Auto(_) | NpuUse::Off => Ok(vulkan),
-    }
 }
 
 fn no_device_for_guest() -> Error {
@@ -345,13 +326,15 @@ fn load_any(
                 for (kind, bytes) in plan.sums() {
                     log::info!("{kind}: {}", display::bytes(bytes));
                 }
-                let vulkan = with_npu(&Files::system(), checkpoint.shape(), options, gpu.caps.is_cpu())?;
-                Replay::load(Vulkan::new(gpu)?, checkpoint, schedule, &plan, vulkan, progress)
+                let attends = Attends::chosen(&Files::system(), checkpoint.shape(), options, gpu.caps.is_cpu())?;
+                let guests = attends.load(checkpoint, &schedule, progress)?;
+                let driver = Vulkan::new(gpu)?;
+                Replay::load_beside(guests, driver, checkpoint, schedule, &plan, options.vulkan, progress)
             };
             Box::new(load().map_err(|e| if gpu.caps.is_cpu() { or_without_vulkan(e) } else { e })?)
         }
         // Here the device is `auto`, which has taken the CPU.
-        None if options.vulkan.guest.is_some() => return Err(no_device_for_guest()),
+        None if options.guest.is_some() => return Err(no_device_for_guest()),
         None if matches!(options.npu, NpuUse::Require(_)) => {
             let cause = "without a Vulkan device nothing of a model runs on the NPU";
             return Err(Error::device(cause, text!("use ", Setting::NoNpu)));
@@ -456,8 +439,6 @@ fn place(opened: &Opened, checkpoint: &Checkpoint, extent: Extent, options: &Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnose::probe::testing::TestMachine;
-    use crate::model::presets;
     use std::path::Path;
 
     /// The error must name the option that was given, which is the NPU and not a guest.
@@ -468,37 +449,5 @@ mod tests {
         let e = check(&checkpoint, &options).unwrap_err();
         assert!(e.exit_code() == 2 && e.names(Setting::NoNpu) && e.names(Setting::Draft), "{e}");
         assert!(!e.parts().1.to_string().contains("guest"), "{e}");
-    }
-
-    /// Measurements take place only with an NPU that supports the model's heads. `off` and drafts disable it.
-    #[test]
-    fn auto_measures_where_an_npu_takes_the_model() {
-        let api = DriverApi::Kernel;
-        let shape = presets::preset("gemma3-27b").unwrap();
-        let on = |machine: &str, shape: &Shape, npu, drafted, is_cpu| {
-            let machine = TestMachine::new(machine);
-            let vulkan = with_npu(&machine.files, shape, &Options { npu, drafted, ..Options::default() }, is_cpu)?;
-            Ok::<_, Error>((vulkan.guest, vulkan.candidate))
-        };
-        let of = |machine: &str, shape: &Shape, npu, drafted| on(machine, shape, npu, drafted, false);
-        let auto = NpuUse::Auto(api);
-        assert_eq!(of("8945hs", &shape, auto, 0).unwrap(), (None, Some(api)));
-        assert_eq!(of("8945hs", &shape, NpuUse::Require(api), 0).unwrap(), (Some(GuestKind::Npu(api)), None));
-        // Passes on the processor take minutes, so placements are not measured there.
-        assert_eq!(on("8945hs", &shape, auto, 0, true).unwrap(), (None, None));
-        assert_eq!(on("8945hs", &shape, NpuUse::Require(api), 0, true).unwrap(), (Some(GuestKind::Npu(api)), None));
-        let odd = Shape { head_dim: 264, ..shape.clone() };
-        for (machine, shape, npu, drafted) in [
-            ("8945hs", &shape, NpuUse::Off, 0),
-            ("8945hs", &shape, auto, 4),
-            ("8945hs", &odd, auto, 0),
-            ("890m", &shape, auto, 0),
-        ] {
-            assert_eq!(of(machine, shape, npu, drafted).unwrap(), (None, None), "{machine}, {npu:?}");
-        }
-        let nothing = tempfile::tempdir().unwrap();
-        let vulkan =
-            with_npu(&Files::under(nothing.path()), &shape, &Options { npu: auto, ..Options::default() }, false);
-        assert_eq!(vulkan.unwrap().candidate, None);
     }
 }

@@ -1,6 +1,6 @@
 //! The text of an error: words, and the settings that would change the outcome.
 //!
-//! A setting's name depends on how Kiln is used: `--ctx` on the command line, `context` in [`crate::engine::Options`].
+//! A setting's name depends on how Kiln is used: `--ctx` on the command line, `context` in the options of the engine.
 //! An error therefore holds settings as values, and the code that shows it names them.
 
 use std::fmt;

@@ -5,7 +5,7 @@ use super::host::{PassKernels, StepKernels, StepState};
 use super::pages::PageChange;
 use super::{PageId, Row, Tolerance};
 use crate::Result;
-use crate::npu::DriverApi;
+use crate::machine::nodes::DriverApi;
 use crate::schedule::kv::{KvLayer, PoolLayout};
 use crate::schedule::step::{KvType, Op};
 use crate::schedule::{Schedule, Step};
@@ -95,14 +95,6 @@ pub struct PlacementTiming {
     pub device: f64,
     /// Seconds of its layers with attention on the guest.
     pub guest: f64,
-}
-
-/// A guest counts as faster below this share of the device's time: equal runs differ by the rest.
-const FASTER: f64 = 0.98;
-
-/// Whether a pass of `guest` seconds with a guest is faster than one of `device` seconds without.
-pub(crate) fn is_faster(guest: f64, device: f64) -> bool {
-    guest < FASTER * device
 }
 
 /// The blocks of a device's KV cache, each as a dma-buf. A block's bytes are `[layer][page of the block]` parts.

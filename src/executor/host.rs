@@ -7,6 +7,7 @@ use super::{
     EngineKind, EngineSpan, Executor, HeadRows, KernelTiming, Measure, PageId, Pages, Row, SampleRequests, Stepwise,
     Tolerance, Watch,
 };
+use crate::machine::read_rate;
 use crate::schedule::choice::SampleResult;
 use crate::schedule::kv::{KvLayer, PAGE, Pool};
 use crate::schedule::step::{Op, Rows};
@@ -42,6 +43,9 @@ pub trait PassKernels: StepKernels {
 
     /// The memory of a weight buffer, by its index in the schedule's layout.
     fn weights(&self, buffer: usize) -> Vec<&[u64]>;
+
+    /// Reads words as its products read weights. What it returns only keeps them read.
+    fn read(words: &[u64]) -> f32;
 }
 
 /// The pass's state, as the steps read it.
@@ -388,12 +392,12 @@ impl<S: PassKernels> Measure for HostExecutor<S> {
     }
 
     fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64> {
-        Ok(crate::machine::read_rate(&self.steps.weights(super::segment_buffer(&self.schedule, segment))))
+        Ok(read_rate(&self.steps.weights(super::segment_buffer(&self.schedule, segment)), S::read))
     }
 
     fn measure_read_ceiling(&mut self) -> Result<f64> {
         let buffers = 0..self.schedule.weights.buffers.len();
         let buffers: Vec<&[u64]> = buffers.flat_map(|buffer| self.steps.weights(buffer)).collect();
-        Ok(crate::machine::read_rate(&buffers))
+        Ok(read_rate(&buffers, S::read))
     }
 }

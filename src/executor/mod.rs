@@ -10,31 +10,22 @@ pub mod stepwise;
 pub mod weights;
 pub(crate) mod zeroed;
 
+pub use crate::schedule::{Row, Tolerance};
 pub use measure::{EngineKind, EngineSpan, KernelTiming, Measure};
 pub use pages::{PageId, Pages};
-pub use stepwise::{Stepwise, Tolerance};
+pub use stepwise::Stepwise;
 
 use crate::error::{Setting, text};
 use crate::executor::guest::{GuestReport, PlacementTiming};
 use crate::schedule::choice::{SampleRequest, SampleResult};
 use crate::schedule::kv::{KvLayer, Pool};
 use crate::schedule::layout::{ArenaLayout, StateLayout};
+use crate::schedule::rows::{follows, leading_run};
 use crate::schedule::step::{Slot, WeightBuffer};
 use crate::schedule::{Schedule, Segment};
 use crate::{Error, Result};
 use std::ops::Range;
 use std::time::Duration;
-
-/// One row of a pass: a token at a position of a sequence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
-    /// Token id, below the vocabulary's size.
-    pub token: u32,
-    /// Position in the sequence, from 0, below the context's size.
-    pub position: u32,
-    /// The sequence, which has its own page table.
-    pub sequence: u32,
-}
 
 /// A range of rows of the last pass whose logits are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -328,16 +319,6 @@ pub fn write_pass(words: &mut [u32], layout: StateLayout, rows: &[Row], head: Op
         words[sequence + i] = r.sequence;
     }
     write_head(words, head.unwrap_or(HeadRows { first: 0, count: 0 }));
-}
-
-/// The number of rows, from the first on, that stand at consecutive positions of one sequence.
-pub fn leading_run(rows: &[Row]) -> usize {
-    rows.len().min(1) + rows.windows(2).take_while(|pair| follows(pair[0], pair[1])).count()
-}
-
-/// Whether `next` is the row after `row` in its sequence.
-fn follows(row: Row, next: Row) -> bool {
-    row.sequence == next.sequence && row.position + 1 == next.position
 }
 
 /// Checks a pass as [`check_pass`] does, and allocates the pages that its rows lack.

@@ -1,9 +1,8 @@
 //! Predicts the time of attention on a machine's NPU from the program's listing (`aie/out/attend_bf16.lst`) and the
 //! model that the program ran on. Nothing is measured or run.
 
-use super::lowering::{PassKind, RowOrder, TokenSource};
+use super::lowering::{PassKind, RowOrder, TokenSource, is_faster};
 use super::prediction;
-use crate::executor::guest::is_faster;
 use crate::schedule::{Op, PassShape, Schedule};
 
 /// Columns of four cores, each of which processes a head of K and V at a time.

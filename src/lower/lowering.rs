@@ -4,12 +4,12 @@ use super::arithmetic::{Arithmetic, Operand, modules};
 use super::dispatch::Addresses;
 use super::layout::GpuLayout;
 use super::target::{Product, Target};
-use crate::executor::{self, Row, Tolerance};
 use crate::lower::kernels::Kernel;
 use crate::lower::kernels::push::{Push, PushBlock, word};
 use crate::schedule::layout::StateLayout;
+use crate::schedule::rows::leading_run;
 use crate::schedule::step::{KvType, Matrix, Op, Rows, Slot, Vector, WeightBuffer};
-use crate::schedule::{Pool, Schedule, Step};
+use crate::schedule::{Pool, Row, Schedule, Step, Tolerance};
 use std::ops::Range;
 
 /// A kind of pass. Lists are baked for every kind.
@@ -23,6 +23,14 @@ pub struct PassKind {
     pub order: RowOrder,
     /// The source of its tokens.
     pub tokens: TokenSource,
+}
+
+/// A guest counts as faster below this share of the device's time: equal runs differ by the rest.
+const FASTER: f64 = 0.98;
+
+/// Whether a pass of `guest` seconds with a guest is faster than one of `device` seconds without.
+pub(crate) fn is_faster(guest: f64, device: f64) -> bool {
+    guest < FASTER * device
 }
 
 /// The source of a pass's tokens.
@@ -52,9 +60,9 @@ impl RowOrder {
     pub fn holds(self, rows: &[Row]) -> bool {
         let is_new = |i: usize| rows[..i].iter().all(|r| r.sequence != rows[i].sequence);
         match self {
-            RowOrder::Consecutive => executor::leading_run(rows) == rows.len(),
+            RowOrder::Consecutive => leading_run(rows) == rows.len(),
             RowOrder::Apart => (1..rows.len()).all(is_new),
-            RowOrder::Mixed => RowOrder::Apart.holds(&rows[executor::leading_run(rows).saturating_sub(1)..]),
+            RowOrder::Mixed => RowOrder::Apart.holds(&rows[leading_run(rows).saturating_sub(1)..]),
             RowOrder::Any => true,
         }
     }
@@ -183,7 +191,7 @@ impl Lowering<'_> {
         if is_shared { of(weight) } else { Arithmetic::F32 }
     }
 
-    /// The error bounds of the kernels of a step, as [`Stepwise::tolerance`](executor::Stepwise::tolerance) says.
+    /// The error bounds of the kernels of a step, as an executor's `tolerance` says.
     pub fn tolerance(&self, step: usize) -> Tolerance {
         let s = &self.schedule.steps[step];
         let about = Tolerance::ABOUT_F32;

@@ -13,7 +13,7 @@ pub struct MatrixUnits {
     /// The smallest `n` that the device offers with this `m` and `k`.
     pub least_n: u32,
     /// Lanes per row of A (per column of B) in a subgroup's fragments, if the driver lays them out evenly. Unknown
-    /// before [`crate::replay::measure::fragment::find`] has run.
+    /// before replay has looked for them on the device.
     pub row_lanes: Option<u32>,
     /// Columns of A in s8 × s8 + s32 products, if the device has them.
     pub s8_k: Option<u32>,

@@ -79,11 +79,11 @@ fn group_room(files: &Files, group: &str, [limit, used, inactive, active]: [&str
     Some(limit.saturating_sub(used.saturating_sub(cache)))
 }
 
-/// Bandwidth at which all cores together read `bytes` of system memory, in bytes per second. Best of three passes.
+/// Bandwidth at which all cores together `read` `bytes` of system memory, in bytes per second. Best of three passes.
 ///
 /// # Errors
 /// Failed: no thread can be started. Refused: there is not enough memory.
-pub fn measure_read(bytes: usize) -> Result<f64> {
+pub fn measure_read(bytes: usize, read: fn(&[u64]) -> f32) -> Result<f64> {
     threads::start()?;
     let mut data = Vec::<u64>::new();
     data.try_reserve_exact(bytes / 8).map_err(|_| {
@@ -93,13 +93,14 @@ pub fn measure_read(bytes: usize) -> Result<f64> {
     })?;
     // Writes every page once, so that all are mapped.
     (0..bytes / 8).into_par_iter().map(|i| i as u64).collect_into_vec(&mut data);
-    Ok(read_rate(&[&data]))
+    Ok(read_rate(&[&data], read))
 }
 
-/// Bandwidth at which all cores together read `buffers`, in bytes per second. Best of three passes.
-pub fn read_rate(buffers: &[&[u64]]) -> f64 {
+/// Bandwidth at which all cores together `read` `buffers`, in bytes per second. Best of three passes. The sum of what `read`
+/// returns is thrown away: it only keeps the words read.
+pub fn read_rate(buffers: &[&[u64]], read: fn(&[u64]) -> f32) -> f64 {
     // Small buffers are read beside each other.
-    let fold = || buffers.par_iter().flat_map(|b| b.par_chunks(1 << 14)).map(crate::cpu::lanes::read).sum::<f32>();
+    let fold = || buffers.par_iter().flat_map(|b| b.par_chunks(1 << 14)).map(read).sum::<f32>();
     let best = (0..3).map(|_| {
         let start = Instant::now();
         std::hint::black_box(fold());

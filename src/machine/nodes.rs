@@ -10,6 +10,25 @@ const AMD: u64 = 0x1022;
 /// PCI vendor and device id of the first generation of NPUs.
 const XDNA_1: (u64, u64) = (AMD, 0x1502);
 
+/// A driver interface to the NPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DriverApi {
+    /// The kernel's driver, amdxdna.
+    Kernel,
+    /// libxrt.
+    Xrt,
+}
+
+impl DriverApi {
+    /// Its name in a sentence.
+    pub fn name(self) -> &'static str {
+        match self {
+            DriverApi::Kernel => "the kernel's driver",
+            DriverApi::Xrt => "libxrt",
+        }
+    }
+}
+
 /// A device node of a DRM or accel driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceNode {

@@ -13,13 +13,13 @@ use super::attend::{
 };
 use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256};
 use super::stream::{InstructionStream, MOST_TRANSFERS};
-use super::{BufferId, BufferPieces, CommandId, DriverApi, LoadedProgram, Program};
+use super::{BufferId, BufferPieces, CommandId, LoadedProgram, Program};
 use crate::error::{Setting, text};
 use crate::executor::guest::{GuestKernels, KvBlocks};
 use crate::executor::host::{StepKernels, StepState};
 use crate::executor::{PageId, Tolerance, slot_row, slot_row_mut};
 use crate::machine::files::Files;
-use crate::machine::nodes::DeviceNode;
+use crate::machine::nodes::{DeviceNode, DriverApi};
 use crate::model::Shape;
 use crate::schedule::Schedule;
 use crate::schedule::kv::{KvLayer, PAGE, Pool, PoolLayout};

@@ -35,22 +35,3 @@ mod xrt;
 
 pub use context::{BufferId, BufferPieces, CommandId, LoadedProgram};
 pub use program::Program;
-
-/// A driver interface to the NPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DriverApi {
-    /// The kernel's driver, amdxdna.
-    Kernel,
-    /// libxrt.
-    Xrt,
-}
-
-impl DriverApi {
-    /// Its name in a sentence.
-    pub fn name(self) -> &'static str {
-        match self {
-            DriverApi::Kernel => "the kernel's driver",
-            DriverApi::Xrt => "libxrt",
-        }
-    }
-}

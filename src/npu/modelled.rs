@@ -4,11 +4,12 @@
 use super::context::{Backend, BufferPieces};
 use super::guest::{self, NpuSteps};
 use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256};
-use super::{DriverApi, LoadedProgram, Program};
+use super::{LoadedProgram, Program};
 use crate::executor::guest::{Guest, GuestKernels, GuestKind, GuestPasses, HostGuest};
 use crate::executor::host::{HostExecutor, PassKernels, StepKernels, StepState};
 use crate::executor::weights::Progress;
 use crate::executor::{Executor, HeadRows, PageId, Row, Tolerance};
+use crate::machine::nodes::DriverApi;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::write::WriteMonitor;
 use crate::model::write::forge::forge;
@@ -262,6 +263,10 @@ impl PassKernels for AttendedByGuest {
 
     fn weights(&self, buffer: usize) -> Vec<&[u64]> {
         self.formulas.weights(buffer)
+    }
+
+    fn read(words: &[u64]) -> f32 {
+        Formulas::read(words)
     }
 }
 

@@ -1,6 +1,5 @@
 //! The plan: every byte placed in a heap before anything is allocated, or a refusal with the sum.
 
-pub(crate) mod device;
 mod pack;
 #[cfg(test)]
 mod tests;

@@ -126,6 +126,10 @@ impl PassKernels for Formulas {
     fn weights(&self, buffer: usize) -> Vec<&[u64]> {
         vec![&self.weights.buffers[buffer]]
     }
+
+    fn read(words: &[u64]) -> f32 {
+        words.iter().fold(0, |all, word| all | word) as f32
+    }
 }
 
 #[cfg(test)]

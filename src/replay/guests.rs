@@ -5,25 +5,40 @@ use super::Replay;
 use super::driver::{Driver, Memory};
 use super::passes::{GuestPiece, PassHalf};
 use super::timeline::GuestSpan;
-use crate::cpu::CpuKernels;
-use crate::cpu::lanes::VectorUnits;
 use crate::error::{Setting, text};
-use crate::executor::guest::{Guest, GuestKind, GuestPasses, GuestReport, HostGuest, KvBlocks, PlacementTiming};
-use crate::executor::weights::Progress;
+use crate::executor::guest::{Guest, GuestKind, GuestPasses, GuestReport, KvBlocks, PlacementTiming};
 use crate::executor::{PageId, Pages, Row, Tolerance, slot_row, slot_row_mut};
 use crate::lower::PassKind;
-use crate::model::checkpoint::Checkpoint;
-use crate::npu;
-use crate::reference::Formulas;
+use crate::schedule::Schedule;
 use crate::schedule::kv::{KvLayer, PAGE, Pool};
-use crate::schedule::step::{KvType, Op, Slot};
-use crate::schedule::{Schedule, Step};
+use crate::schedule::step::{Op, Slot};
 use crate::{Error, Result};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Loads a guest, again after each failure.
 pub type GuestLoader = Box<dyn FnMut() -> Result<Box<dyn Guest>>>;
+
+/// A guest of all passes.
+pub struct LoadedGuest {
+    /// Its kind.
+    pub kind: GuestKind,
+    /// The guest.
+    pub guest: Box<dyn Guest>,
+    /// Loads it again after it has failed, if it is a device.
+    pub reload: Option<GuestLoader>,
+}
+
+/// In which of a device's passes a guest attends.
+pub enum GuestUse {
+    /// In none.
+    Never,
+    /// In all. They then take several submits, with a wait for the device between them: none starts before the one ahead of it
+    /// is done. The guest may keep a copy of the KV cache, which the plan does not count.
+    Always(LoadedGuest),
+    /// In those in which it is faster: that is measured once, when everything else is loaded.
+    IfFaster(GuestKind, GuestLoader),
+}
 
 /// Most reloads of a guest that failed.
 const MOST_RELOADS: u32 = 3;
@@ -74,22 +89,14 @@ pub(super) struct GuestSeat {
 }
 
 impl GuestSeat {
-    /// Loads the guest of `kind` for passes of `schedule`, if any, with the weights that its steps read.
-    ///
-    /// # Errors
-    /// As [`load`].
-    pub(super) fn load(
-        kind: Option<GuestKind>,
-        checkpoint: &Checkpoint,
-        schedule: &Schedule,
-        progress: &Progress,
-    ) -> Result<GuestSeat> {
-        let guest = kind.map(|kind| load(kind, checkpoint, schedule, progress)).transpose()?;
-        let seated = kind.map(|kind| SeatedGuest { kind, passes: GuestPasses::ALL });
-        let reload = seated.and_then(|seated| Some((seated, device_loader(seated.kind, schedule)?)));
+    /// The seat of a guest that attends in all passes, if there is one.
+    pub(super) fn of(loaded: Option<LoadedGuest>) -> GuestSeat {
+        let Some(LoadedGuest { kind, guest, reload }) = loaded else { return GuestSeat::empty() };
+        let seated = SeatedGuest { kind, passes: GuestPasses::ALL };
         // A guest on the CPU needs no proof.
         let is_proved = [reload.is_none(); 2];
-        Ok(GuestSeat { guest, seated, reload, is_proved, ..GuestSeat::empty() })
+        let reload = reload.map(|reload| (seated, reload));
+        GuestSeat { guest: Some(guest), seated: Some(seated), reload, is_proved, ..GuestSeat::empty() }
     }
 
     /// Without a guest.
@@ -232,56 +239,6 @@ impl GuestSeat {
             }
         }
     }
-}
-
-/// The loader of a guest on a device; `None` for a guest on the CPU.
-fn device_loader(kind: GuestKind, schedule: &Schedule) -> Option<GuestLoader> {
-    match kind {
-        GuestKind::Reference | GuestKind::Cpu => None,
-        GuestKind::Npu(api) => Some(npu_loader(schedule, api)),
-    }
-}
-
-/// The NPU's loader.
-pub(super) fn npu_loader(schedule: &Schedule, api: npu::DriverApi) -> GuestLoader {
-    let own = schedule.with_kv(KvType::Bf16);
-    Box::new(move || npu(&own, api))
-}
-
-/// Loads the NPU's guest for passes of a schedule whose KV type is bf16.
-fn npu(own: &Schedule, api: npu::DriverApi) -> Result<Box<dyn Guest>> {
-    Ok(Box::new(HostGuest::new(own, npu::guest::load(own, api)?)))
-}
-
-/// Loads a guest of passes of `schedule`, with the weights that its steps read.
-///
-/// # Errors
-/// As for loading an executor of that kind.
-pub fn load(
-    kind: GuestKind,
-    checkpoint: &Checkpoint,
-    schedule: &Schedule,
-    progress: &Progress,
-) -> Result<Box<dyn Guest>> {
-    let steps: Vec<Step> = schedule.steps.iter().filter(|step| GuestKind::takes(step)).cloned().collect();
-    Ok(match kind {
-        GuestKind::Reference => {
-            let own = schedule.with_kv(KvType::F32);
-            Box::new(HostGuest::new(&own, Formulas::load(checkpoint, &own, &steps, progress)?))
-        }
-        GuestKind::Npu(api) => npu(&schedule.with_kv(KvType::Bf16), api)?,
-        GuestKind::Cpu => {
-            // The guest uses the device's KV type if it supports that.
-            let own = match schedule.extent.kv {
-                KvType::Bf16 => schedule.clone(),
-                KvType::F16 | KvType::F32 => schedule.with_kv(KvType::F16),
-            };
-            Box::new(HostGuest::new(
-                &own,
-                CpuKernels::load(VectorUnits::best(), checkpoint, &own, &steps, None, progress)?,
-            ))
-        }
-    })
 }
 
 /// The reason why a guest's step failed.

@@ -24,6 +24,7 @@ mod guests;
 mod kv;
 mod list;
 pub mod measure;
+mod needs;
 pub mod options;
 mod pace;
 mod passes;
@@ -36,8 +37,7 @@ mod timeline;
 mod tuning;
 mod upload;
 
-#[cfg(feature = "testing")]
-pub use guests::{GuestLoader, load as load_guest};
+pub use guests::{GuestLoader, GuestUse, LoadedGuest};
 #[cfg(test)]
 pub(crate) use guests::{relative_rms, show_pages};
 #[cfg(any(feature = "cli", feature = "serve", test))]
@@ -50,7 +50,6 @@ use crate::lower::layout::GpuLayout;
 use crate::lower::target::Target;
 use crate::lower::{Lowering, PassKind};
 use crate::model::checkpoint::Checkpoint;
-use crate::plan::device::STAGING_BYTES;
 use crate::plan::{Plan, Purpose};
 use crate::replay::baking::Baking;
 use crate::replay::driver::{Driver, HostAccess, Memory, MemorySource, unmapped};
@@ -62,6 +61,7 @@ use crate::replay::measure::fragment;
 use crate::replay::measure::profile::Profiler;
 use crate::replay::measure::timing::Timing;
 use crate::replay::measure::tuning::Tuning;
+use crate::replay::needs::STAGING_BYTES;
 use crate::replay::options::ReplayOptions;
 use crate::replay::pace::AttendTime;
 use crate::replay::passes::Passes;
@@ -125,11 +125,28 @@ pub struct Replay<D: Driver> {
 }
 
 impl<D: Driver> Replay<D> {
+    /// Loads weights into the planned memory and bakes every kind of pass. The device attends.
+    ///
+    /// # Errors
+    /// As [`Replay::load_beside`].
+    #[cfg(any(feature = "testing", test))]
+    pub fn load(
+        driver: D,
+        checkpoint: &Checkpoint,
+        schedule: Schedule,
+        plan: &Plan,
+        options: ReplayOptions,
+        progress: &Progress,
+    ) -> Result<Replay<D>> {
+        Replay::load_beside(GuestUse::Never, driver, checkpoint, schedule, plan, options, progress)
+    }
+
     /// Loads weights into the planned memory and bakes every kind of pass.
     ///
     /// # Errors
     /// Input: a tensor cannot be read. Interrupted: it was cancelled. Device: the driver refuses or fails.
-    pub fn load(
+    pub fn load_beside(
+        guests: GuestUse,
         driver: D,
         checkpoint: &Checkpoint,
         mut schedule: Schedule,
@@ -137,6 +154,12 @@ impl<D: Driver> Replay<D> {
         options: ReplayOptions,
         progress: &Progress,
     ) -> Result<Replay<D>> {
+        let has_guest = !matches!(guests, GuestUse::Never);
+        let (guest, candidate) = match guests {
+            GuestUse::Never => (None, None),
+            GuestUse::Always(guest) => (Some(guest), None),
+            GuestUse::IfFaster(kind, loader) => (None, Some((kind, loader))),
+        };
         let mut queue = DeviceQueue::new(driver);
         let start = Instant::now();
         let weights = load_weights(&mut queue, checkpoint, &schedule, plan, options, progress)?;
@@ -146,11 +169,10 @@ impl<D: Driver> Replay<D> {
         let apart = !arena.is_cached() || options.staged;
         let results = Results::new(&queue.driver, &schedule, planned(plan, Purpose::Staging)?, apart)?;
         // Last, since a smaller KV cache is acceptable.
-        let mut kv = kv::allocate(&queue.driver, plan, &mut schedule.kv, options.arena, options.has_guest())?;
+        let mut kv = kv::allocate(&queue.driver, plan, &mut schedule.kv, options.arena, has_guest)?;
         if options.staged {
             kv.iter_mut().flatten().for_each(Memory::hide);
         }
-        let seat = GuestSeat::load(options.guest, checkpoint, &schedule, progress)?;
         let ceiling = Ceiling::bake(&mut queue, &weights, arena.address())?;
         let mut replay = Replay {
             options,
@@ -166,7 +188,7 @@ impl<D: Driver> Replay<D> {
             kv,
             pages: Pages::new(&schedule),
             arena,
-            seat,
+            seat: GuestSeat::of(guest),
             guest_spans: None,
             name: String::new(),
             results,
@@ -190,8 +212,9 @@ impl<D: Driver> Replay<D> {
         replay.set_name();
         replay.fill_tables()?;
         replay.bake(start.elapsed(), progress)?;
-        if let Some(api) = options.candidate.filter(|_| options.guest.is_none()) {
-            replay.seat_faster(api)?;
+        if let Some((kind, loader)) = candidate {
+            let start = Instant::now();
+            replay.seat_if_faster(kind, loader, &|| start.elapsed().as_secs_f64())?;
         }
         replay.queue.driver.save_kernels();
         Ok(replay)

@@ -1,11 +1,9 @@
 //! Settings of the executor on a device. The defaults suit every use; tests force single choices.
 
-use crate::executor::guest::GuestKind;
 use crate::lower::arithmetic::Arithmetic;
 use crate::lower::caps::Caps;
 use crate::lower::figures::Figures;
 use crate::lower::target::{Target, Tile};
-use crate::npu::DriverApi;
 use crate::replay::driver::MemorySource;
 use std::time::Duration;
 
@@ -46,13 +44,6 @@ pub struct ReplayOptions {
     pub tune: Option<Tune>,
     /// The source of the arena's and the KV cache's memory; a foreign allocator is used for the arena only.
     pub arena: MemorySource,
-    /// The guest that attends in the device's place. Passes then take several submits, with a wait for the device
-    /// between them, and none starts before the one before it is done. The guest keeps a copy of the KV cache, which
-    /// the plan does not count.
-    pub guest: Option<GuestKind>,
-    /// The driver interface of an NPU that attends where it is faster, which is measured once when everything else is
-    /// loaded. Ignored if `guest` is set.
-    pub candidate: Option<DriverApi>,
 }
 
 impl Default for ReplayOptions {
@@ -66,8 +57,6 @@ impl Default for ReplayOptions {
             relay: None,
             tune: None,
             arena: MemorySource::Auto,
-            guest: None,
-            candidate: None,
         }
     }
 }
@@ -90,11 +79,6 @@ impl ReplayOptions {
         }
         let relays = caps.tries_relay && figures.is_some_and(|f| f.relays) && self.tuning().is_some();
         Target { forced: self.tile, relay: self.relay.unwrap_or(relays), ..target }
-    }
-
-    /// Whether a guest may attend in the device's place.
-    pub(crate) fn has_guest(&self) -> bool {
-        self.guest.is_some() || self.candidate.is_some()
     }
 
     /// When to tune; `None` if not even stored measurements are used.

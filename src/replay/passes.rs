@@ -2,8 +2,8 @@
 
 use crate::executor::{HeadRows, Row};
 use crate::lower::{PassKind, RowOrder, TokenSource};
-use crate::plan::device::SLOTS;
 use crate::replay::driver::{Driver, Stamps};
+use crate::replay::needs::SLOTS;
 use crate::replay::pace::{PassLoad, SubmitPace};
 use crate::schedule::{Extent, Segment};
 use crate::{Error, Result};

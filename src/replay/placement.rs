@@ -10,16 +10,15 @@
 
 use super::Replay;
 use super::driver::{Driver, Memory};
-use super::guests::{GuestLoader, npu_loader};
+use super::guests::GuestLoader;
 use super::passes::Piece;
 use crate::Result;
-use crate::executor::guest::{GuestKind, GuestPasses, PlacementTiming, is_faster};
+use crate::executor::guest::{GuestKind, GuestPasses, PlacementTiming};
 use crate::executor::{HeadRows, Row};
 use crate::lower::PassKind;
-use crate::npu::DriverApi;
+use crate::lower::lowering::is_faster;
 use crate::schedule::Segment;
 use std::ops::Range;
-use std::time::Instant;
 
 /// Runs of each measured pass; the fastest counts.
 const RUNS: usize = 2;
@@ -32,20 +31,10 @@ const DEPTHS: [f64; 3] = [0.125, 0.5, 1.0];
 type Now<'a> = &'a dyn Fn() -> f64;
 
 impl<D: Driver> Replay<D> {
-    /// Uses the NPU, through driver interface `api`, as the guest of the passes in which it is faster.
+    /// Uses a guest from `loader` in the passes in which it is faster, measured by the clock `now`.
     ///
     /// # Errors
-    /// Device: the device itself failed. Interrupted: the measurement was cancelled. A failure of the NPU is no error.
-    pub(super) fn seat_faster(&mut self, api: DriverApi) -> Result<()> {
-        let start = Instant::now();
-        let loader = npu_loader(&self.schedule, api);
-        self.seat_if_faster(GuestKind::Npu(api), loader, &|| start.elapsed().as_secs_f64())
-    }
-
-    /// `seat_faster` for a guest from `loader`, measured by the clock `now`.
-    ///
-    /// # Errors
-    /// As `seat_faster`.
+    /// Device: the device itself failed. Interrupted: the measurement was cancelled. A failure of the guest is no error.
     pub fn seat_if_faster(&mut self, kind: GuestKind, mut loader: GuestLoader, now: Now<'_>) -> Result<()> {
         self.seat.vacate();
         let guest = match loader() {
@@ -190,6 +179,7 @@ fn in_words(t: &PlacementTiming, guest: &str) -> String {
 mod tests {
     use super::*;
     use crate::lower::RowOrder;
+    use crate::machine::nodes::DriverApi;
     use crate::replay::guests::SeatedGuest;
     use crate::replay::passes::kinds;
     use crate::schedule::{Extent, KvType};

@@ -5,8 +5,8 @@
 //! the arena itself through its caches.
 
 use crate::Result;
-use crate::plan::device::{SLOTS, found_bytes, logits_bytes, piece_bytes, state_bytes};
 use crate::replay::driver::{Driver, HostAccess, Memory, MemoryCopy, MemorySource};
+use crate::replay::needs::{SLOTS, found_bytes, logits_bytes, piece_bytes, state_bytes};
 use crate::schedule::Schedule;
 use crate::schedule::choice::SampleResult;
 use crate::schedule::layout::StateLayout;

@@ -3,8 +3,8 @@
 use crate::error::{Setting, text};
 use crate::executor::weights::{self, Progress};
 use crate::model::checkpoint::Checkpoint;
-use crate::plan::device::STAGING_BYTES;
 use crate::replay::driver::{Driver, Memory, MemoryCopy};
+use crate::replay::needs::STAGING_BYTES;
 use crate::replay::queue::DeviceQueue;
 use crate::schedule::layout::{BufferLayout, Placement};
 use crate::{Error, Result};

@@ -88,7 +88,7 @@ impl<'a> SampleRequest<'a> {
     /// are the tokens whose logits the host changes; `allowed` is the set of allowed tokens, a bit each.
     ///
     /// With a `top_k` of 1, no `unit` and no edits, the pass takes the likeliest eligible token itself, the lowest of
-    /// equals: it becomes the row's [`crate::executor::Executor::next`] in the argmax's place. If no token is eligible,
+    /// equals: it becomes the row's next token in the argmax's place. If no token is eligible,
     /// or more are equal than the list holds, the argmax stays ([`SampleResult::has_likeliest`]).
     pub fn set(
         &mut self,

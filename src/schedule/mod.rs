@@ -5,9 +5,13 @@ pub mod choice;
 pub mod cost;
 pub mod kv;
 pub mod layout;
+pub mod rows;
 pub mod step;
+pub mod tolerance;
 
 pub use build::{Extent, Schedule};
 pub use cost::{Cost, PassShape};
 pub use kv::{KvLayout, Pool};
+pub use rows::Row;
 pub use step::{KvType, Op, Segment, Step};
+pub use tolerance::Tolerance;

@@ -129,7 +129,7 @@ impl PlannedMachine {
 
     fn cpu() -> Result<PlannedMachine> {
         let size = MEASURE_BYTES.min(crate::machine::available_memory() / 4);
-        let bandwidth = crate::machine::measure_read(size as usize)?;
+        let bandwidth = crate::machine::measure_read(size as usize, crate::cpu::lanes::read)?;
         let source = format!("measured, reading {}", bytes(size));
         Ok(PlannedMachine { memory: host_memory(), bandwidth, source, operations: None, staged: None, named: None })
     }

@@ -11,9 +11,10 @@ use crate::Result;
 use crate::engine::{self, ModelFiles, Options};
 use crate::error::Text;
 use crate::machine::heaps::DeviceMemory;
+use crate::machine::profile::THIS;
 use crate::model::{FileMix, TensorId, WeightFormat, presets};
 use crate::plan::{Plan, Purpose, kernel_parameters, sums};
-use crate::replay::measure::estimate::seconds_for;
+use crate::replay::measure::estimate;
 use crate::schedule::cost::step_cost;
 use crate::schedule::layout::Placement;
 use crate::schedule::{Extent, PassShape, Schedule};
@@ -188,7 +189,13 @@ impl ForecastView<'_> {
 
     /// Seconds of tuning; `None` if nothing is tuned.
     pub(crate) fn tuning_seconds(&self) -> Option<f64> {
-        seconds_for(&self.asked.machine, self.asked.options.device, self.schedule)
+        match self.asked.machine.as_str() {
+            THIS => {
+                let gpu = engine::open(self.asked.options.device).ok()?.gpu?;
+                estimate::seconds_here(&gpu.caps, self.schedule)
+            }
+            name => estimate::seconds_on(name, self.schedule),
+        }
     }
 
     /// The cost model's prediction; `None` for this machine.

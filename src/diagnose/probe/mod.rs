@@ -22,8 +22,7 @@ use crate::display::plain;
 use crate::engine;
 use crate::error::{Setting, Text, text};
 use crate::machine::files::Files;
-use crate::machine::nodes;
-use crate::npu::DriverApi;
+use crate::machine::nodes::{self, DriverApi};
 use crate::vulkan::DeviceChoice;
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@ use super::{Check, ProbeReport, Verdict, gpu, share, system};
 use crate::display::is_obeyed;
 use crate::error::Text;
 use crate::machine::files::Files;
-use crate::npu::DriverApi;
+use crate::machine::nodes::DriverApi;
 use crate::sys::fake::FakeIoctls;
 use crate::sys::xrt::Missing;
 use crate::vulkan::DeviceChoice;

@@ -2,15 +2,17 @@
 
 use super::*;
 use crate::executor::pages::PageChange;
+use crate::executor::weights::Progress;
 use crate::executor::{Executor, HeadRows};
 use crate::machine::heaps::{DeviceMemory, Heap};
+use crate::machine::nodes::DriverApi;
 use crate::model::WeightFormat;
-use crate::npu::DriverApi;
+use crate::model::checkpoint::Checkpoint;
 use crate::plan::{Needs, Plan};
 use crate::replay::driver::MemorySource;
 use crate::replay::fake::RecordingDriver;
 use crate::replay::options::{ReplayOptions, Tune};
-use crate::schedule::Extent;
+use crate::schedule::{Extent, KvType};
 use crate::sys::dma_buf::Mapping;
 use std::cell::{Cell, RefCell};
 use std::path::Path;

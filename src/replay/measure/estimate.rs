@@ -4,7 +4,6 @@ use super::agenda::Allowance;
 use super::choices::Choices;
 use super::testbed::Testbed;
 use super::tuning::{Tuner, Tuning};
-use crate::engine::{self, Device};
 use crate::lower::PassKind;
 use crate::lower::caps::Caps;
 use crate::lower::dispatch::{Addresses, Dispatch};
@@ -13,7 +12,6 @@ use crate::lower::kernels::Kernel;
 use crate::lower::layout::GpuLayout;
 use crate::lower::target::Target;
 use crate::lower::units::RDNA3;
-use crate::machine::profile::THIS;
 use crate::replay::driver::Readiness;
 use crate::replay::options::ReplayOptions;
 use crate::replay::tuned_kinds;
@@ -21,17 +19,9 @@ use crate::schedule::Schedule;
 use crate::{Cancel, Result};
 use std::time::Duration;
 
-/// Seconds of tuning for a schedule on a machine: `this`, or a machine's name. `None` if there is nothing to tune.
-pub fn seconds_for(machine: &str, device: Device, schedule: &Schedule) -> Option<f64> {
-    match machine {
-        THIS => seconds_here(&engine::open(device).ok()?.gpu?.caps, schedule),
-        name => seconds_on(name, schedule),
-    }
-}
-
 /// Seconds of tuning everything for a schedule on one of [`crate::machine::profile`]'s machines, by its name; `None`
 /// for another.
-pub(super) fn seconds_on(machine: &str, schedule: &Schedule) -> Option<f64> {
+pub fn seconds_on(machine: &str, schedule: &Schedule) -> Option<f64> {
     // The name without its carve-out.
     let figures = Figures::named(machine.split(':').next().unwrap_or(machine))?;
     let target = Target { figures: Some(figures), ..Target::new(RDNA3.subgroup, true, Some(RDNA3)) };
@@ -39,7 +29,7 @@ pub(super) fn seconds_on(machine: &str, schedule: &Schedule) -> Option<f64> {
 }
 
 /// Seconds of tuning the open questions for a schedule on a device. `None` if the device is not tuned.
-fn seconds_here(caps: &Caps, schedule: &Schedule) -> Option<f64> {
+pub fn seconds_here(caps: &Caps, schedule: &Schedule) -> Option<f64> {
     let options = ReplayOptions::default();
     let target = options.target(caps);
     options.tunes(&target)?;

@@ -66,7 +66,7 @@ impl Speculating {
 
 impl Batch {
     /// Drafts up to `most` tokens at a time for each decoding sequence, at most [`MOST_DRAFTED`], and for all together
-    /// as many as the executor was loaded for ([`crate::engine::Options::drafted`]). `weighs`: only as many as pay, by
+    /// as many as the executor was loaded for (`drafted` of the engine's options). `weighs`: only as many as pay, by
     /// the measured times of passes and by the acceptance so far. Replies do not depend on drafts.
     pub fn speculate(&mut self, most: usize, weighs: bool, proposer: Box<dyn Proposer>) {
         let count = self.slots.len();

@@ -5,7 +5,7 @@ use crate::diagnose::probe::reads::ReadProbe;
 use crate::diagnose::probe::testing::TestMachine;
 use crate::diagnose::probe::{Verdict, npu};
 use crate::machine::files::Files;
-use crate::npu::DriverApi;
+use crate::machine::nodes::DriverApi;
 use crate::npu::fake::Behaviour;
 use crate::sys::bindings as b;
 use crate::sys::fake::{FakeIoctls, XDNA_INFO, bytes};

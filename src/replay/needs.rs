@@ -1,8 +1,8 @@
 //! The memory that replaying on a device needs beside weights and KV cache: the arena, and staging for results and
 //! uploads.
 
-use super::Needs;
 use crate::lower::layout::GpuLayout;
+use crate::plan::Needs;
 use crate::schedule::Schedule;
 use crate::schedule::kv::Pool;
 use crate::schedule::layout::ALIGN;
