@@ -82,9 +82,10 @@ impl VectorKernel for Attend<'_> {
 
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
-        // SAFETY: the pointers, pages and units hold by the contract of [`Attend::run`].
         match self.cache.kv.element {
+            // SAFETY: the pointers, pages and units hold by the contract of [`Attend::run`].
             KvType::Bf16 => unsafe { self.over_pages::<L, true>() },
+            // SAFETY: the pointers, pages and units hold by the contract of [`Attend::run`].
             KvType::F16 | KvType::F32 => unsafe { self.over_pages::<L, false>() },
         }
     }

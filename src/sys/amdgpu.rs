@@ -240,8 +240,9 @@ pub fn allocate_gtt(node: &Node, size: u64) -> DriverResult<Gem> {
             domain_flags: u64::from(b::AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED),
         },
     };
-    // SAFETY: the structure is valid for the call; the kernel answers in the same union's `out`.
-    let handle =
-        retry(what, || unsafe { raw::amdgpu_gem_create(node.raw(), &mut data) }).map(|_| unsafe { data.out.handle })?;
+    // SAFETY: the structure is valid for the call.
+    let made = retry(what, || unsafe { raw::amdgpu_gem_create(node.raw(), &mut data) });
+    // SAFETY: the kernel answers in the same union's `out`.
+    let handle = made.map(|_| unsafe { data.out.handle })?;
     Ok(node.own(handle))
 }

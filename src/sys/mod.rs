@@ -28,7 +28,8 @@ mod tests;
 pub mod xrt;
 
 /// ffi/bindings.rs, with every structure's size and offsets asserted.
-#[allow(missing_docs, non_camel_case_types, non_snake_case, dead_code, clippy::all)]
+#[allow(missing_docs, non_camel_case_types, non_snake_case, dead_code)]
+#[allow(clippy::all, clippy::undocumented_unsafe_blocks)]
 #[path = "../../ffi/bindings.rs"]
 pub(crate) mod bindings;
 

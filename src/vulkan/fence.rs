@@ -80,9 +80,9 @@ impl Gate {
     /// The fence of the submit that signals `outgoing`. It must have been submitted. `None` if it is already done.
     fn give_out(&self) -> Result<Option<SyncFile>> {
         let info = vk::SemaphoreGetFdInfoKHR::default().semaphore(self.outgoing.handle).handle_type(SYNC_FILE);
+        let functions = &self.gpu.sync_files()?.functions;
         // SAFETY: the semaphore is this device's, and its signal is submitted.
-        let fd =
-            unsafe { self.gpu.sync_files()?.functions.get_semaphore_fd(&info) }.map_err(failure("give out a fence"))?;
+        let fd = unsafe { functions.get_semaphore_fd(&info) }.map_err(failure("give out a fence"))?;
         // SAFETY: -1 means that the work is already done. Any other descriptor is new, and has no other owner.
         Ok((fd >= 0).then(|| SyncFile::from_fd(unsafe { OwnedFd::from_raw_fd(fd) })))
     }

@@ -46,8 +46,8 @@ impl Pipelines {
         // A compute pipeline is one executable.
         let info = vk::PipelineExecutableInfoKHR::default().pipeline(pipeline).executable_index(0);
         // SAFETY: the pipeline is alive and was made with both capture flags.
-        let statistics =
-            unsafe { inspector.get_pipeline_executable_statistics(&info) }.map_err(failure("tell what it compiled"))?;
+        let statistics = unsafe { inspector.get_pipeline_executable_statistics(&info) };
+        let statistics = statistics.map_err(failure("tell what it compiled"))?;
         let statistics = statistics.iter().map(|s| (text(s.name_as_c_str()), number(s))).collect();
         Ok(CompiledKernel { statistics, texts: read_texts(inspector, &info)? })
     }

@@ -216,8 +216,8 @@ pub unsafe extern "C" fn kiln_request(
         let method = known.ok_or_else(|| Fault::input(format!("{method:?} is no method"), "use GET or POST"))?;
         let session = session_of(session)?;
         *status = session.request(method, path, body, &mut |_, bytes| match on_body {
-            // SAFETY: as the caller promises of the function and of `user`.
             Some(on_body) => {
+                // SAFETY: as the caller promises of the function and of `user`.
                 match unsafe { on_body(user, kiln_text { data: bytes.as_ptr().cast(), length: bytes.len() }) } {
                     0 => ControlFlow::Continue(()),
                     _ => ControlFlow::Break(()),
