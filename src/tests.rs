@@ -148,3 +148,15 @@ fn only_its_driver_names_vulkans_interface() {
         named.map(|(path, _)| path.as_path()).partition(|path| path.starts_with("vulkan"));
     assert!(!inside.is_empty() && outside.is_empty(), "{outside:?}");
 }
+
+#[test]
+fn files_of_tests_have_test_names() {
+    let all = sources();
+    let is_named = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap();
+        ["tests.rs", "testing.rs", "fake.rs", "testbed.rs"].iter().any(|end| name.ends_with(end))
+            || path.iter().any(|folder| folder == "tests" || folder == "testing")
+    };
+    let other: Vec<PathBuf> = test_files(&all).into_iter().filter(|path| !is_named(path)).collect();
+    assert!(other.is_empty(), "{other:?}");
+}

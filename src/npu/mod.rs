@@ -10,18 +10,18 @@
 
 pub mod attend;
 #[cfg(test)]
-mod blocks;
+mod blocks_tests;
 mod context;
 #[cfg(test)]
-mod device;
+mod device_tests;
 #[cfg(test)]
 pub(crate) mod fake;
 pub(crate) mod guest;
 #[cfg(test)]
-mod handover;
+mod handover_tests;
 mod kernel;
 #[cfg(test)]
-pub(crate) mod modelled;
+pub(crate) mod modelled_tests;
 mod packet;
 pub mod program;
 pub mod programs;

@@ -3,9 +3,9 @@
 use super::*;
 use crate::executor::Row;
 use crate::schedule::kv::{PAGE, Pool};
+use crate::sequence::fake::{CHUNK, CONTEXT, RecordingExecutor, VOCAB};
 use crate::sequence::generate;
 use crate::sequence::meter::DecodeMeter;
-use crate::sequence::recording::{CHUNK, CONTEXT, RecordingExecutor, VOCAB};
 use crate::text::SamplerConfig;
 
 /// A greedy request without stop tokens.

@@ -14,13 +14,13 @@ pub mod chooser;
 pub mod conversation;
 pub mod counts;
 pub mod draft;
+#[cfg(test)]
+mod fake;
 pub mod generate;
 pub mod guide;
 pub mod likelihood;
 pub mod meter;
 pub mod prompt;
-#[cfg(test)]
-mod recording;
 pub mod reply;
 pub mod session;
 

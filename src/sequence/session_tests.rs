@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::schedule::kv::PAGE;
-use crate::sequence::recording::{CONTEXT, RecordingExecutor, WINDOW, at};
+use crate::sequence::fake::{CONTEXT, RecordingExecutor, WINDOW, at};
 
 #[test]
 fn a_prompt_is_run_in_chunks_and_only_its_last_row_has_a_head() {

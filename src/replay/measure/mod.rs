@@ -9,7 +9,7 @@ pub mod estimate;
 pub mod fastest;
 pub mod fragment;
 #[cfg(test)]
-mod modelled;
+mod modelled_tests;
 pub mod profile;
 pub mod testbed;
 pub mod timing;

@@ -1,6 +1,6 @@
 use crate::schedule::kv::PAGE;
 use crate::sequence::batch::{Batch, SequenceRequest};
-use crate::sequence::recording::RecordingExecutor;
+use crate::sequence::fake::RecordingExecutor;
 use crate::sequence::{Chooser, Finish};
 use std::ops::ControlFlow;
 

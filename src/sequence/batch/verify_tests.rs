@@ -3,7 +3,7 @@
 use super::*;
 use crate::schedule::kv::PAGE;
 use crate::sequence::batch::SequenceRequest;
-use crate::sequence::recording::{CHUNK, RecordingExecutor, VOCAB};
+use crate::sequence::fake::{CHUNK, RecordingExecutor, VOCAB};
 use crate::sequence::{Chooser, Finish, Generation, generate};
 use crate::text::SamplerConfig;
 use crate::text::testing::Random;

@@ -4,7 +4,7 @@
 use super::*;
 use crate::diagnose::probe::round_trip::RoundTrip;
 use crate::error::Error;
-use crate::npu::modelled::{ArrayFault, loaded};
+use crate::npu::modelled_tests::{ArrayFault, loaded};
 use crate::npu::programs::READ_SUM;
 use crate::npu::reads::UNIT_BYTES;
 use crate::sys::dma_buf::{DmaBuf, sealed_memfd};

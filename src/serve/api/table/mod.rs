@@ -12,7 +12,7 @@ mod forms;
 mod ollama;
 mod openai;
 #[cfg(test)]
-mod page;
+mod page_tests;
 mod sampling;
 mod tokenize;
 
@@ -26,7 +26,7 @@ pub(super) use anthropic::{COUNT, MESSAGES};
 pub(super) use ollama::{CHAT as OLLAMA_CHAT, GENERATE as OLLAMA_GENERATE, SHOW};
 pub(super) use openai::{CHAT, COMPLETIONS, RESPONSES};
 #[cfg(test)]
-pub(super) use page::tables;
+pub(super) use page_tests::tables;
 pub(super) use tokenize::{DETOKENIZE, TOKENIZE};
 
 /// A field, or one value of it, and its treatment.

@@ -2,7 +2,7 @@
 //! array, compared with the reference executor's formulas over a copy.
 
 use super::guest::{self, NpuSteps};
-use super::modelled::{ArrayFault, ModelledArray, checkpoint};
+use super::modelled_tests::{ArrayFault, ModelledArray, checkpoint};
 use super::tests::NpuMachine;
 use super::{LoadedProgram, program::Program};
 use crate::Result;

@@ -2,15 +2,16 @@
 //! the same bf16 inputs. One token's stream is made once; its parameters give the lengths, and another list of pages
 //! changes words of the stream in place.
 //!
-//! They run on a machine with such an NPU, or with an emulated one: `KILN_TEST_NPU=kernel cargo test --lib npu::device
-//! -- --ignored --nocapture`, or with `xrt`; with `model` the chunks run on the functional model.
+//! They run on a machine with such an NPU, or with an emulated one:
+//! `KILN_TEST_NPU=kernel cargo test --lib npu::device_tests -- --ignored --nocapture`, or with `xrt`; with `model` the
+//! chunks run on the functional model.
 
 use super::attend::{
     COLUMNS, CORES, ChunkPages, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, PrefillAttention,
     Queries, QueryResults, UNIT_BYTES, UnitArguments,
 };
 use super::guest::open;
-use super::modelled::{self, ArrayFault};
+use super::modelled_tests::{self, ArrayFault};
 use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256, READ_SUM};
 use super::reader::NpuReader;
 use super::reads;
@@ -205,7 +206,7 @@ fn wanted(program: &'static Program) -> LoadedProgram<'static> {
     let loaded = match std::env::var("KILN_TEST_NPU").as_deref() {
         Ok("kernel") => open(program, DriverApi::Kernel),
         Ok("xrt") => open(program, DriverApi::Xrt),
-        Ok("model") => modelled::loaded(program, &Rc::default(), ArrayFault::Sound),
+        Ok("model") => modelled_tests::loaded(program, &Rc::default(), ArrayFault::Sound),
         other => panic!("KILN_TEST_NPU is {other:?}, and has to be kernel, xrt or model"),
     };
     loaded.expect("a program")
