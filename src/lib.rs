@@ -22,14 +22,14 @@
 //!
 //! | module | purpose |
 //! | --- | --- |
-//! | [`error`] | causes and remedies, as values that each front end words for itself |
-//! | [`cancel`] | a flag that ends long work early |
+//! | `error` | causes and remedies, as values that each front end words for itself |
+//! | `cancel` | a flag that ends long work early |
 //! | `sys` | the kernel's and libxrt's interfaces |
-//! | [`machine`] | the machine's files, device nodes and heaps |
+//! | `machine` | the machine's files, device nodes and heaps |
 //! | [`model`] | shape, tensors and weight formats; reads checkpoints, writes and forges them |
-//! | [`hub`] | models in the Hugging Face hub's cache, by their names there, and downloads (feature `pull`, on by default) |
+//! | `hub` | models in the Hugging Face hub's cache, by their names there, and downloads (feature `pull`, on by default) |
 //! | [`schedule`] | the steps of a forward pass, their operands' places and their costs |
-//! | [`plan`] | places every byte of a schedule in heaps, or refuses with the sum |
+//! | `plan` | places every byte of a schedule in heaps, or refuses with the sum |
 //! | `lower` | from steps to dispatches of kernels, as plain data |
 //! | [`executor`] | the interfaces that run and measure a schedule |
 //! | `reference` | the reference executor: each step as its formula reads |
@@ -40,8 +40,8 @@
 //! | [`text`] | tokenizer, chat template, sampler, streaming of text |
 //! | [`sequence`] | sessions, prompts, choosing tokens, replies, conversations |
 //! | [`engine`] | loads an executor from a model's files and [`engine::Options`] |
-//! | [`grammar`] | constrains answers to JSON schemas and grammars (feature `serve`) |
-//! | [`diagnose`] | probe, bench, the live view; finds the step where two executors differ |
+//! | `grammar` | constrains answers to JSON schemas and grammars (feature `serve`) |
+//! | `diagnose` | probe, bench, the live view; finds the step where two executors differ |
 //! | [`serve`] | answers other programs over HTTP (feature `serve`, on by default) |
 //! | `cli` | the command line (feature `cli`, on by default) |
 //!
@@ -57,7 +57,7 @@
 //! - **Arithmetic**: the instructions of a matrix product: f32, packed integer dot products, or matrix units on f16 or
 //!   s8.
 //! - **Chunk**: rows of a prompt that one pass takes; made in [`sequence::session::Session::propose`].
-//! - **Closing**: the way from a place in a document to its end, in tokens ([`grammar`]).
+//! - **Closing**: the way from a place in a document to its end, in tokens (`grammar`).
 //! - **Draft**: tokens that may come next, guessed without the model; a pass *verifies* them ([`sequence::draft`]).
 //! - **Driver**: the interface to a device that replaying needs (`replay::driver`).
 //! - **Edge**: a wait of a dispatch, a fill, a copy or the host for work before it (`lower::dispatch`).
@@ -102,25 +102,32 @@
 //! - **Tuning**: measuring which tiles a device runs fastest.
 #![warn(missing_docs)]
 
-pub mod cancel;
+mod cancel;
 #[cfg(feature = "cli")]
-pub mod cli;
+#[cfg_attr(not(all(feature = "pull", feature = "serve")), allow(dead_code, unused_imports))]
+mod cli;
 mod cpu;
-pub mod diagnose;
+// Some items of the modules with such an attribute are used only by one feature, or only in tests.
+#[cfg_attr(not(all(feature = "cli", feature = "serve", feature = "testing")), allow(dead_code, unused_imports))]
+mod diagnose;
 mod display;
 pub mod engine;
-pub mod error;
+mod error;
 pub mod executor;
 #[cfg(feature = "serve")]
-pub mod grammar;
-pub mod hub;
+#[cfg_attr(not(feature = "testing"), allow(dead_code, unused_imports))]
+mod grammar;
+#[cfg_attr(not(all(feature = "cli", feature = "pull", feature = "testing")), allow(dead_code, unused_imports))]
+mod hub;
 mod lower;
-pub mod machine;
+#[cfg_attr(not(all(feature = "cli", feature = "serve", feature = "testing")), allow(dead_code, unused_imports))]
+mod machine;
 pub mod model;
 // Some of this module is used only in tests.
 #[cfg_attr(not(feature = "testing"), allow(dead_code))]
 mod npu;
-pub mod plan;
+#[cfg_attr(not(all(feature = "cli", feature = "serve", feature = "testing")), allow(dead_code, unused_imports))]
+mod plan;
 mod reference;
 mod replay;
 pub mod schedule;
@@ -135,9 +142,12 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 pub mod text;
-pub mod version;
+#[cfg_attr(not(all(feature = "cli", feature = "serve")), allow(dead_code, unused_imports))]
+mod version;
 mod vulkan;
 
 pub use cancel::Cancel;
-pub use error::{Error, Result, Setting};
+#[cfg(feature = "cli")]
+pub use cli::command_line;
+pub use error::{Error, Result, Setting, SettingNames, Text};
 pub use executor::Executor;

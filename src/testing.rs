@@ -105,3 +105,31 @@ pub mod reference {
 pub mod sys {
     pub use crate::sys::*;
 }
+
+/// Comparing executors.
+pub mod diagnose {
+    pub use crate::diagnose::compare;
+}
+
+/// What an answer may be.
+#[cfg(feature = "serve")]
+pub mod grammar {
+    pub use crate::grammar::{Constraint, Grammar, Grammars};
+}
+
+/// Models in the cache of the Hugging Face hub.
+pub mod hub {
+    #[cfg(feature = "pull")]
+    pub use crate::hub::pull;
+    pub use crate::hub::{Cache, name};
+}
+
+/// This machine.
+pub mod machine {
+    pub use crate::machine::{files, heaps, nodes};
+}
+
+/// Where each byte goes.
+pub mod plan {
+    pub use crate::plan::{Needs, Plan, Purpose};
+}

@@ -3,7 +3,6 @@
 mod common;
 
 use common::{DOT, F32, MATRIX_F16, golden};
-use kiln::diagnose::compare::{Compared, HEAD_ROWS, compare, passes};
 use kiln::engine;
 use kiln::executor::guest::{Guest, GuestKind};
 use kiln::executor::pages::PageChange;
@@ -11,11 +10,12 @@ use kiln::executor::weights::Progress;
 use kiln::executor::{Executor, HeadRows, PageId, Row, SampleRequests, Stepwise, Tolerance};
 use kiln::model::WeightFormat;
 use kiln::model::checkpoint::Checkpoint;
-use kiln::plan::{Needs, Plan};
 use kiln::schedule::kv::KvLayer;
 use kiln::schedule::{Extent, KvType, Op, Schedule};
 use kiln::testing::cpu::Cpu;
+use kiln::testing::diagnose::compare::{Compared, HEAD_ROWS, compare, passes};
 use kiln::testing::lower::arithmetic::Arithmetic;
+use kiln::testing::plan::{Needs, Plan};
 use kiln::testing::reference::Reference;
 use kiln::testing::replay::Replay;
 use kiln::testing::vulkan::Vulkan;

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Random, gemma3_tokenizer};
-use kiln::grammar::{Constraint, Grammar, Grammars};
+use kiln::testing::grammar::{Constraint, Grammar, Grammars};
 use kiln::text::{TokenSet, Tokenizer};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -9,7 +9,6 @@ use kiln::executor::Executor;
 use kiln::executor::weights::Progress;
 use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{BlockFormat, Shape, TensorId, WeightFormat, presets};
-use kiln::plan::{Needs, Plan};
 use kiln::schedule::kv::PAGE;
 use kiln::schedule::layout::StateLayout;
 use kiln::schedule::{Extent, KvLayout, KvType, Op, PassShape, Pool, Schedule, Segment, Step};
@@ -25,6 +24,7 @@ use kiln::testing::lower::matrix::{self, MatrixShape, MatrixTile, MatrixVariant}
 use kiln::testing::lower::target::Target;
 use kiln::testing::lower::units::MatrixUnits;
 use kiln::testing::lower::{Lowering, PassKind, RowOrder, TokenSource};
+use kiln::testing::plan::{Needs, Plan};
 use kiln::testing::reference::Reference;
 use kiln::testing::replay::Replay;
 use kiln::testing::vulkan::Vulkan;

@@ -1,10 +1,9 @@
 //! What an engine is opened with, and what is planned.
 
 use crate::fault::Fault;
-use kiln::diagnose::forecast::ForecastOptions;
 use kiln::engine::{Device, ModelFiles, Options};
 use kiln::model::WeightFormat;
-use kiln::serve::embedded::EngineOptions;
+use kiln::serve::embedded::{EngineOptions, ForecastOptions};
 use kiln::serve::http::Listen;
 use std::path::PathBuf;
 

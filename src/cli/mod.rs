@@ -19,6 +19,7 @@ pub mod panics;
 pub mod perplexity;
 pub mod plan;
 pub mod probe;
+mod process;
 mod progress;
 #[cfg(feature = "pull")]
 pub mod pull;
@@ -38,6 +39,8 @@ pub(crate) mod top_view;
 pub mod tune;
 pub mod usage;
 mod wrap;
+
+pub use process::command_line;
 
 use self::terminal::{BAD, STRONG, error_has_color, for_terminal, has_color, json_for_terminal, painted};
 use crate::display::plain;

@@ -9,6 +9,7 @@ mod guests;
 #[cfg(any(feature = "cli", feature = "serve"))]
 mod identity;
 
+pub use crate::machine::nodes::DriverApi;
 pub use crate::replay::options::{ReplayOptions, Tune};
 #[cfg(any(feature = "cli", feature = "serve"))]
 pub use draft::DraftFiles;
@@ -28,8 +29,7 @@ use crate::executor::weights::Progress;
 use crate::executor::{Measure, Stepwise};
 use crate::lower::limits::MAX_GROUPS;
 use crate::machine::files::Files;
-use crate::machine::nodes::{self, DriverApi};
-use crate::machine::{heaps, threads};
+use crate::machine::{heaps, nodes, threads};
 use crate::model::checkpoint::Checkpoint;
 use crate::model::{Shape, WeightFormat};
 use crate::plan::{Needs, Plan};

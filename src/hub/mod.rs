@@ -24,7 +24,6 @@ mod variant;
 
 pub(crate) use cache::has_safetensors;
 pub use cache::{Cache, Cached};
-pub use variant::Variant;
 
 use std::path::{Path, PathBuf};
 

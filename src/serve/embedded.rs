@@ -4,10 +4,12 @@
 //! connect to, so all paths of the API, with checks, batch and cache, are those of `kiln serve`.
 
 mod answer;
+mod machine;
 mod reply;
 mod serving;
 mod session;
 
+pub use machine::{ForecastOptions, plan_json, probe_json};
 pub use reply::CompletionRequest;
 pub use serving::Serving;
 pub use session::{EngineSession, Synced};

@@ -3,8 +3,8 @@
 use crate::common::golden;
 use crate::common::program::{kiln, program, run};
 use crate::{model_of, path, tiny, tiny_with_text};
-use kiln::machine::files::Files;
-use kiln::machine::nodes::may_have_gpu;
+use kiln::testing::machine::files::Files;
+use kiln::testing::machine::nodes::may_have_gpu;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 

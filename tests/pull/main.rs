@@ -7,9 +7,9 @@ mod common;
 mod program;
 mod server;
 
-use kiln::hub::Cache;
-use kiln::hub::name::HubName;
-use kiln::hub::pull::{Patience, PullSettings, PullWatch, Pulled, pull};
+use kiln::testing::hub::Cache;
+use kiln::testing::hub::name::HubName;
+use kiln::testing::hub::pull::{Patience, PullSettings, PullWatch, Pulled, pull};
 use kiln::{Cancel, Error};
 use server::{Fault, Hub, sha256};
 use std::path::{Path, PathBuf};

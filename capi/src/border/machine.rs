@@ -3,9 +3,7 @@
 use super::{enter, give_text, kiln_text, out, read_options};
 use crate::apart::apart;
 use crate::options::Planned;
-use kiln::diagnose::forecast;
-use kiln::diagnose::probe::{self, ProbeOptions};
-use kiln::machine::files::Files;
+use kiln::serve::embedded::{plan_json, probe_json};
 use std::ffi::c_char;
 
 /// Checks of this machine, as `kiln probe --json` prints them: a JSON object of checks, each with its verdict, and a summary.
@@ -18,11 +16,7 @@ pub unsafe extern "C" fn kiln_probe_json(measures: bool, json: *mut *mut c_char,
     enter(|| {
         // SAFETY: as the caller promises. A missing place is said before seconds are spent.
         unsafe { out(json, "the place of the answer") }?;
-        let report = apart(|| {
-            let files = Files::system();
-            let report = probe::run(&ProbeOptions::of_machine(&files, measures), &|_| ());
-            Ok(report.to_json(&|words| words.to_string()).to_string())
-        })?;
+        let report = apart(|| Ok(probe_json(measures)))?;
         // SAFETY: as the caller promises.
         unsafe { give_text(&report, json, length) }
     })
@@ -103,7 +97,7 @@ pub unsafe extern "C" fn kiln_plan_json(
                 with_schedule: options.with_schedule != 0,
             }
         };
-        let forecast = apart(|| Ok(forecast::to_json(&planned.asked()?)?.to_string()))?;
+        let forecast = apart(|| Ok(plan_json(&planned.asked()?)?))?;
         // SAFETY: as the caller promises.
         unsafe { give_text(&forecast, json, length) }
     })
