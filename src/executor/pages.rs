@@ -71,6 +71,7 @@ impl PageCounts {
     }
 
     fn hold(&mut self, page: PageId) {
+        debug_assert!(self.counts[page as usize] > 0, "a page that is free has nothing to share");
         self.counts[page as usize] += 1;
     }
 
@@ -80,6 +81,7 @@ impl PageCounts {
         if *count == 0 {
             self.free += 1;
         }
+        debug_assert!(self.free <= self.counts.len());
     }
 
     fn is_shared(&self, page: PageId) -> bool {
@@ -235,6 +237,8 @@ impl Pages {
 
     /// Records that a pass may write `positions` and the rest of their last page.
     fn set_ready(&mut self, sequence: usize, positions: &Range<usize>) {
+        debug_assert!(self.holds(sequence, positions), "a position without a page");
+        debug_assert!(!self.shares(sequence, positions), "a pass would write to a shared page");
         let end = positions.end.next_multiple_of(PAGE).min(self.context);
         self.ready[sequence] = (positions.start, end.saturating_sub(positions.start));
     }
@@ -302,6 +306,7 @@ impl Pages {
         if positions == 0 || from == to {
             return 0;
         }
+        debug_assert!(self.tables[to].iter().all(|table| table.pages.is_empty()), "the sequence is not empty");
         self.ready[from] = (0, 0);
         for pool in Pool::ALL {
             let numbers = self.tables[from][pool as usize].first.max(self.oldest(pool, positions))..positions / PAGE;

@@ -130,6 +130,7 @@ impl<'a, D: Driver> List<'a, D> {
                 ahead_bytes: u32::try_from(ahead.end - ahead.start).unwrap_or(u32::MAX),
             };
         }
+        debug_assert!(turn.is_none() || relay.is_some(), "a counter for a dispatch that is never relayed");
         self.before = turn;
         debug_assert_eq!(d.push.fields(), d.kernel.module.push(), "the push constants are another kernel's");
         let push = match relaying {
@@ -183,6 +184,7 @@ impl<'a, D: Driver> List<'a, D> {
         }
         let counter = relay.offset + self.taken as u64 * RELAY_STRIDE;
         self.taken += stages;
+        debug_assert!(self.taken <= RELAY_COUNTERS, "more stages than there are counters");
         Turn { counter: word((counter / 4) as usize), waits_for, groups, stages }
     }
 

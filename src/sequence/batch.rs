@@ -283,6 +283,7 @@ impl Batch {
         }
         loop {
             self.choose_rows(executor);
+            debug_assert!(self.have_pages(executor), "a row without a page");
             if self.plan.is_steady() {
                 return self.run_steady(executor);
             }
@@ -298,6 +299,12 @@ impl Batch {
         }
     }
 
+    /// Whether each row of the plan has pages for its position and for the positions that it sees.
+    fn have_pages(&self, executor: &dyn Executor) -> bool {
+        let mut rows = self.plan.rows.iter();
+        rows.all(|row| executor.pages().is_ready(row.sequence as usize, row.position as usize))
+    }
+
     /// Marks the rows of the pass that runs ahead as stale if their sequence has left or chose another token. Returns
     /// whether any row is not stale. Every row gets the token that the pass runs with, by which the executor recognises
     /// the pass.
@@ -306,6 +313,7 @@ impl Batch {
         if *next == NextPass::Anew {
             return false;
         }
+        debug_assert_eq!(rows.len(), heads.len(), "a pass that runs ahead has rows that decode alone");
         for (row, (head, foreseen)) in heads.iter_mut().zip(rows).enumerate() {
             let token = executor.next(row);
             if token != foreseen.token {
@@ -346,6 +354,7 @@ impl Batch {
         let alone = self.room() + 1 == self.slots.len();
         let Batch { slots, plan, speculating, meanwhile, patience, .. } = self;
         let (rows, heads) = (&plan.rows, &plan.heads);
+        debug_assert!(plan.chunk <= rows.len() && heads.len() <= rows.len() && plan.stale <= heads.len());
         let members = || heads.iter().filter_map(|&slot| slots.get(slot)?.member.as_ref());
         let Some(head) = plan.head_rows().filter(|_| !members().all(Member::is_greedy)) else {
             meanwhile();
@@ -385,6 +394,7 @@ impl Batch {
 
     /// Commits the chunk of the last pass. The reply of a prompt that is complete begins.
     fn commit_chunk(&mut self, executor: &dyn Executor) {
+        debug_assert_eq!(self.plan.prompts.iter().map(|(_, rows)| rows).sum::<usize>(), self.plan.chunk);
         counts::count_prefilled(self.plan.chunk);
         for &(slot, rows) in &self.plan.prompts {
             let KvSlot { session, member, .. } = &mut self.slots[slot];

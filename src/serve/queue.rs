@@ -96,6 +96,8 @@ impl JobQueue {
         let mut state = self.state();
         jobs.iter().try_for_each(|job| state.check_open(job.recipient.model))?;
         state.admit(&jobs, self.most)?;
+        let one = |job: &Job| (job.recipient.client, job.recipient.model);
+        debug_assert!(jobs.windows(2).all(|pair| one(&pair[0]) == one(&pair[1])), "jobs of several requests");
         state.waiting.extend(jobs);
         self.changed.notify_all();
         Ok(())
@@ -199,7 +201,9 @@ impl JobQueue {
     pub fn end(&self, model: u64, e: ApiError) -> Vec<Job> {
         let mut state = self.state();
         state.ended.push((model, e));
-        state.clear(model)
+        let jobs = state.clear(model);
+        debug_assert!(!state.waits_for(model), "work is left for a model that has ended");
+        jobs
     }
 
     /// Takes the waiting jobs for `model`, to be notified.
