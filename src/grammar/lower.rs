@@ -17,6 +17,8 @@ use crate::{Error, Result};
 
 mod embedded;
 mod leaves;
+mod library;
+mod names;
 mod unions;
 
 pub(super) use embedded::lower_embedded;
@@ -78,7 +80,7 @@ impl LoweredSchema {
             more => format!(" and {more} more"),
         };
         Err(Error::input(
-            format!("{whose} uses {}{more}, which is not supported", named.join(", ")),
+            format!("{whose} uses {}{more}", named.join(", ")),
             "leave it out of the schema, and ask for it in the prompt",
         ))
     }
@@ -122,9 +124,7 @@ fn bound_blanks(schema: &mut Value) {
 pub(super) fn lower(schema: &Value) -> Result<LoweredSchema> {
     match schema {
         Value::Object(_) | Value::Bool(true) => {}
-        Value::Bool(false) => {
-            return Err(Error::input("the JSON schema is false, which no document satisfies", "change it"));
-        }
+        Value::Bool(false) => return Err(satisfied_by_none()),
         _ => return Err(Error::input("the JSON schema is neither an object nor true", "give an object")),
     }
     let references = count_references(schema);
@@ -157,12 +157,19 @@ pub(super) fn lower(schema: &Value) -> Result<LoweredSchema> {
         comparisons: Cell::new(MOST_COMPARISONS),
     };
     let root = lowering.schema(schema, "");
+    if root == Value::Bool(false) {
+        return Err(satisfied_by_none());
+    }
     let mut definitions = Map::new();
     while let Some((place, name)) = lowering.open.pop() {
         let definition = schema.pointer(&place).map_or(Value::Bool(true), |part| lowering.schema(part, &place));
         definitions.insert(name, definition);
     }
     Ok(LoweredSchema { root, definitions, exact: lowering.exact, ignored: lowering.ignored })
+}
+
+fn satisfied_by_none() -> Error {
+    Error::input("the JSON schema is false, which no document satisfies", "change it")
 }
 
 /// Lowers a schema that must be enforced in full.
@@ -276,6 +283,7 @@ impl SchemaLowering<'_> {
     fn schema(&mut self, schema: &Value, at: &str) -> Value {
         match schema {
             Value::Bool(_) => schema.clone(),
+            Value::Object(fields) if fields.get("not").is_some_and(holds_always) => Value::Bool(false),
             Value::Object(fields) => self.object(fields, at),
             _ => {
                 let (holder, name) = at.rsplit_once('/').unwrap_or(("", at));
@@ -329,6 +337,7 @@ impl SchemaLowering<'_> {
                 }
             }
         }
+        self.hold_names(fields, &mut out, at);
         self.check_leaves(fields, types.as_deref(), &mut out, at);
         self.hold_numbers(types.as_deref(), out, at)
     }
@@ -359,8 +368,8 @@ impl SchemaLowering<'_> {
             None
         };
         match (keyword, value) {
-            // Already handled by `types`.
-            ("type", _) => None,
+            // Already handled by `types`, or handled by `hold_names`.
+            ("type" | "propertyNames", _) => None,
             ("properties", Value::Object(parts)) => Some(self.map(parts, at, keyword)),
             ("patternProperties", Value::Object(parts)) => {
                 let all: Map<String, Value> = parts.keys().map(|key| (key.clone(), Value::Bool(true))).collect();
@@ -496,12 +505,17 @@ pub(super) fn is_condition(keyword: &str) -> bool {
     HELD.contains(&keyword) || COUNTS.contains(&keyword) || OTHERS.contains(&keyword)
 }
 
+/// Whether a schema is one that every document satisfies: the plainest two.
+fn holds_always(schema: &Value) -> bool {
+    schema == &json!({}) || schema == &json!(true)
+}
+
 /// Whether a condition excludes no document at all.
 fn says_nothing(keyword: &str, value: &Value, fields: &Map<String, Value>) -> bool {
     let is_empty = value == &json!({}) || value == &json!([]);
     match keyword {
         "uniqueItems" | "not" => value == &json!(false),
-        "propertyNames" | "unevaluatedItems" => is_empty || value == &json!(true),
+        "unevaluatedItems" => is_empty || value == &json!(true),
         "dependentRequired" | "dependentSchemas" | "dependencies" => is_empty,
         "if" => !["then", "else"].iter().any(|branch| fields.contains_key(*branch)),
         "then" | "else" => !fields.contains_key("if"),

@@ -325,7 +325,7 @@ fn what_is_not_supported_is_refused_by_its_name() {
         ),
         (json!({"if": {"type": "null"}, "then": {}}), "`if`"),
         (
-            json!({"type": "object", "properties": {"a": {"propertyNames": {"maxLength": 3}}}}),
+            json!({"type": "object", "properties": {"a": {"propertyNames": {"format": "date"}}}}),
             "`propertyNames` at #/properties/a",
         ),
         (json!({"oneOf": [{"type": "integer"}, {"type": "number"}]}), "`oneOf`"),
@@ -340,6 +340,7 @@ fn what_is_not_supported_is_refused_by_its_name() {
         (json!({"type": "number", "minimum": (1_u64 << 53) + 1}), "2^53"),
         (json!({"type": "string", "maxLength": null}), "`maxLength` at # (is null)"),
         (json!(false), "false"),
+        (json!({"not": {}}), "false"),
         (json!([]), "neither"),
     ] {
         let error =

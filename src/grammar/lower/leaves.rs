@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::unions::is_of_type;
-use super::{SchemaLowering, exact_name};
+use super::{SchemaLowering, exact_name, library};
 use crate::display::quote;
 use crate::grammar::numbers::{self, Range};
 use crate::grammar::sizes;
@@ -58,6 +58,14 @@ impl SchemaLowering<'_> {
     }
 
     fn check_string(&mut self, out: &mut Map<String, Value>, at: &str) {
+        let text = |name: &str| out.get(name).and_then(Value::as_str);
+        let plain = text("pattern").and_then(library::without_look_around);
+        let (has_pattern, format) = (out.contains_key("pattern"), text("format").map(str::to_owned));
+        let own = format.as_deref().filter(|_| !has_pattern).and_then(library::pattern_of);
+        if own.is_some() || format.as_deref().is_some_and(library::is_note) {
+            out.remove("format");
+        }
+        out.extend(plain.or(own).map(|pattern| ("pattern".to_owned(), pattern.into())));
         let leaf = |without: &[&str]| {
             let kept =
                 ["pattern", "format", "minLength", "maxLength"].into_iter().filter(|name| !without.contains(name));
@@ -79,6 +87,10 @@ impl SchemaLowering<'_> {
         });
         for name in taken.unwrap_or(&["pattern", "format"]) {
             let Some(value) = out.remove(*name) else { continue };
+            let is_told = *name == "format" && out.contains_key("pattern");
+            if is_told && value.as_str().is_some_and(library::names_its_pattern) {
+                continue;
+            }
             let why = match (*name, value.as_str().unwrap_or_default()) {
                 ("pattern", regex) => pattern_fault(regex).to_owned(),
                 (_, format) => format!("{} is not supported", quote(format)),
