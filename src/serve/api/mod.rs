@@ -105,7 +105,7 @@ impl Handler for Api {
             allowed.push(Method::Get);
         }
         let e = match allowed.is_empty() {
-            true => ApiError::not_found(path),
+            true => nothing_at(path),
             false => ApiError::method_not_allowed(&allowed),
         };
         call("").refuse(reply, &e)
@@ -123,6 +123,19 @@ impl Handler for Api {
     fn takes_body(&self, method: Method, path: &str) -> bool {
         method == Method::Post && ROUTES.iter().any(|route| route.0 == method && rest(route.1, path).is_some())
     }
+}
+
+/// 404 with a remedy: the alternative for a path of the published interfaces, or the path that the client probably meant. A base URL
+/// with `/v1` missing or doubled is the usual cause.
+fn nothing_at(path: &str) -> ApiError {
+    let absent = table::ABSENT.iter().find(|absent| absent.has(path)).map(|absent| absent.remedy.to_owned());
+    let routes = || ROUTES.iter().map(|(_, route, _)| *route).filter(|route| route.len() > 1 && !route.ends_with("{}"));
+    let longer = routes().filter(|route| path.ends_with(route)).max_by_key(|route| route.len());
+    let shorter = || routes().filter(|route| path.len() > 1 && route.ends_with(path)).min_by_key(|route| route.len());
+    let meant = longer.or_else(shorter).map(|route| format!("{route} is answered: correct the client's base URL"));
+    let remedy = absent.or(meant).unwrap_or_else(|| "GET /openapi.json has the paths".to_owned());
+    let e = ApiError::not_found(path);
+    ApiError { message: format!("{}; {remedy}", e.message), ..e }
 }
 
 /// The part of a path that matches a route's `{}`; empty for a route without one. `None`: the path does not match.

@@ -163,7 +163,7 @@ impl Head {
         Ok(Head {
             method,
             is_head: name == "HEAD",
-            path: decode(target.path)?,
+            path: without_empty_segments(decode(target.path)?),
             query: pairs(target.query)?,
             is_1_1,
             host,
@@ -231,6 +231,15 @@ fn decode(text: &str) -> Result<String, ApiError> {
     match percent_decode_str(text).decode_utf8() {
         Ok(decoded) if !decoded.contains('\0') => Ok(decoded.into_owned()),
         _ => Err(ApiError::bad("the request's target is not UTF-8 text")),
+    }
+}
+
+/// Removes empty segments from a path. A base URL that ends with a slash gives a double slash, and some clients end each path with
+/// one.
+fn without_empty_segments(path: String) -> String {
+    match path.len() > 1 && (path.contains("//") || path.ends_with('/')) {
+        true => format!("/{}", path.split('/').filter(|segment| !segment.is_empty()).collect::<Vec<_>>().join("/")),
+        false => path,
     }
 }
 

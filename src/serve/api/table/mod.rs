@@ -13,6 +13,7 @@ mod ollama;
 mod openai;
 #[cfg(test)]
 mod page_tests;
+mod paths;
 mod sampling;
 mod tokenize;
 
@@ -27,6 +28,7 @@ pub(super) use ollama::{CHAT as OLLAMA_CHAT, GENERATE as OLLAMA_GENERATE, SHOW};
 pub(super) use openai::{CHAT, COMPLETIONS, RESPONSES};
 #[cfg(test)]
 pub(super) use page_tests::tables;
+pub(super) use paths::ABSENT;
 pub(super) use tokenize::{DETOKENIZE, TOKENIZE};
 
 /// A field, or one value of it, and its treatment.
@@ -47,7 +49,7 @@ pub(super) struct FieldRow {
 /// The treatment of a field.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Treatment {
-    /// Read. `wrong` is a JSON value that is refused with the field's name.
+    /// Read. `wrong` is a JSON value that is refused with the field's name; empty: every value is accepted.
     Done {
         #[cfg_attr(not(test), expect(dead_code, reason = "the tests send it"))]
         wrong: &'static str,

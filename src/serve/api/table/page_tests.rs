@@ -27,6 +27,7 @@ and the answers.
 
 ";
 
+/// The paths that are answered and have no table.
 const PATHS: &str = "\
 ## Paths
 
@@ -34,11 +35,6 @@ const PATHS: &str = "\
 | --- | --- |
 | `/v1/models`, `/v1/models/NAME`, `/api/tags`, `/api/ps`, `/api/version`, `/props`, `/slots` | done; a GET has no fields, but for `fail_on_no_slot` of `/slots` |
 | `/v1/embeddings`, `/api/embed`, `/api/embeddings` | 501: the model makes text; ask a server that has loaded a model for embeddings |
-| `/v1/chat/completions/ID`, `/v1/responses/ID`, `/v1/conversations`, `/v1/files`, `/v1/batches`, `/v1/messages/batches` | 404: nothing is stored; `kiln batch` makes many replies |
-| `/v1/audio`, `/v1/images`, `/v1/moderations`, `/v1/fine_tuning`, `/v1/vector_stores` | 404: the model reads and makes text |
-| `/api/pull`, `/api/push`, `/api/create`, `/api/copy`, `/api/delete`, `/api/blobs` | 404: the server has the model that it was started with |
-| `/completion`, `/infill`, `/embedding`, `/rerank`, `/apply-template`, `/lora-adapters` | 404: llama.cpp's own; `/v1/completions` and `/tokenize` are the nearest |
-
 ";
 
 /// The rows of a kind.
@@ -84,6 +80,11 @@ pub(in crate::serve::api) fn page() -> String {
     let [done, harmless, refused] = count(groups.iter().flat_map(|(group, _)| group.rows));
     let _ = writeln!(page, "| rows of this page | {done} | {harmless} | {refused} |\n");
     page += PATHS;
+    for absent in &ABSENT {
+        let paths: Vec<String> = absent.paths.iter().map(|path| format!("`{path}`")).collect();
+        let _ = writeln!(page, "| {} | 404: {} |", paths.join(", "), absent.remedy);
+    }
+    page += "\nWhat is between the slashes of a path counts, and not how many there are: `//v1/models/` is `/v1/models`.\n\n";
     for (group, paths) in groups {
         let paths: Vec<String> = paths.iter().map(|path| format!("`{path}`")).collect();
         let _ = writeln!(page, "## {}\n\n{}\n", group.title, paths.join(", "));
