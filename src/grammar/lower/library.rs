@@ -1,9 +1,9 @@
-//! Formats and patterns that schema libraries write (Zod, pydantic, generators of OpenAPI), in the words that llguidance knows.
+//! Formats and patterns of schema libraries (Zod, pydantic, OpenAPI generators), translated to patterns that llguidance compiles.
 
-/// Formats that say nothing about a text's characters: how a page shows it, or what a disk has.
+/// Formats that do not restrict the characters of a text, such as hints for input fields.
 const NOTES: [&str; 5] = ["binary", "directory-path", "file-path", "password", "path"];
 
-/// The formats of JSON Schema itself. Any other is known to the library that wrote it.
+/// The formats that JSON Schema defines. Others are a library's own.
 const STANDARD: [&str; 19] = [
     "date",
     "date-time",
@@ -36,9 +36,9 @@ const FORMATS: [(&str, &str); 4] = [
     ("json-pointer", "^(?:/(?:[^/~]|~[01])*)*$"),
 ];
 
-/// Patterns with look-around, and the same without.
+/// Patterns with look-around, each with an equivalent without.
 const PATTERNS: [(&str, &str); 3] = [
-    // Zod's address, from its versions 4 and 3.
+    // Zod's email address, in versions 4 and 3.
     (r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$", ADDRESS),
     (r"^(?!\.)(?!.*\.\.)([a-zA-Z0-9_'+\-\.]*)[a-zA-Z0-9_+-]@([a-zA-Z0-9][a-zA-Z0-9\-]*\.)+[a-zA-Z]{2,}$", ADDRESS),
     // Zod's duration.
@@ -51,40 +51,40 @@ const PATTERNS: [(&str, &str); 3] = [
 const ADDRESS: &str =
     "^(?:[A-Za-z0-9_'+-]+\\.)*[A-Za-z0-9_'+-]*[A-Za-z0-9_+-]@(?:[A-Za-z0-9][A-Za-z0-9-]*\\.)+[A-Za-z]{2,}$";
 
-/// What begins pydantic's pattern of a decimal number.
+/// The beginning of pydantic's pattern for a decimal number.
 const DECIMAL: &str = r"^(?!^[-+.]*$)[+-]?0*";
 
-/// Digits of the longest decimal number whose digits are counted on both sides of the point together.
+/// The largest `max_digits` without `decimal_places` that is translated; each digit adds two alternatives.
 const MOST_DIGITS: usize = 40;
 
-/// Whether a format is a note.
+/// Whether a format restricts nothing.
 pub(super) fn is_note(format: &str) -> bool {
     NOTES.contains(&format)
 }
 
-/// Whether a format is a library's own name of what a pattern beside it says.
+/// Whether a format is a library's own name for the pattern beside it.
 pub(super) fn names_its_pattern(format: &str) -> bool {
     !STANDARD.contains(&format)
 }
 
-/// The pattern of a format.
+/// The pattern for a format.
 pub(super) fn pattern_of(format: &str) -> Option<String> {
     if let Some((_, pattern)) = FORMATS.iter().find(|(name, _)| *name == format) {
         return Some((*pattern).to_owned());
     }
-    // pydantic's formats of one version.
+    // pydantic has a format for each version of UUIDs.
     let version = format.strip_prefix("uuid").filter(|version| matches!(version.as_bytes(), [b'1'..=b'8']))?;
     Some(format!("^[0-9a-f]{{8}}-[0-9a-f]{{4}}-{version}[0-9a-f]{{3}}-[89ab][0-9a-f]{{3}}-[0-9a-f]{{12}}$"))
 }
 
-/// A pattern without the look-around that libraries write. Each text that it matches, the other matches too.
+/// A pattern of a library without its look-around. Every text that it matches is matched by the original.
 pub(super) fn without_look_around(pattern: &str) -> Option<String> {
     let known = PATTERNS.iter().find(|(written, _)| *written == pattern);
     known.map(|(_, plain)| (*plain).to_owned()).or_else(|| decimal(pattern))
 }
 
-/// pydantic's pattern of a decimal number, whose look-around excludes texts without a digit and counts digits on both sides of the
-/// point.
+/// pydantic's pattern for a decimal number. Its look-around excludes texts without a digit, and counts the digits on both sides of
+/// the point.
 fn decimal(pattern: &str) -> Option<String> {
     let rest = pattern.strip_prefix(DECIMAL)?;
     let counts: Vec<usize> = rest.split(',').skip(1).filter_map(|part| part.split('}').next()?.parse().ok()).collect();
@@ -93,7 +93,7 @@ fn decimal(pattern: &str) -> Option<String> {
         let tail = part.trim_start_matches(|c: char| c.is_ascii_digit());
         shape.push_str(&if i == 0 { part.to_owned() } else { format!(",#{tail}") });
     }
-    // Digits before the point, zeros at the front aside, and behind it, zeros at the end aside. At least one of them is there.
+    // Leading and trailing zeros are not counted. There is at least one digit.
     let before = |most: usize| if most == 0 { "0+".to_owned() } else { format!(r"0*\d{{1,{most}}}") };
     let alone = |most: usize| if most == 0 { "0+".to_owned() } else { format!(r"\d{{1,{most}}}0*") };
     let number = |before: &str, behind: &str, alone: &str| format!(r"{before}(?:\.{behind})?|0*\.{alone}");

@@ -1,11 +1,11 @@
-//! `propertyNames`: schemas of dictionaries have it, whose names are any texts, texts of a pattern, or those of an enumeration.
+//! `propertyNames`, which schemas of dictionaries have: names are any texts, texts of a pattern, or the values of an enumeration.
 
 use serde_json::{Map, Value, json};
 
 use super::{MOST_OPTIONAL, SchemaLowering, is_condition};
 use crate::grammar::sizes;
 
-/// References that a schema of names may follow to where it stands.
+/// The longest chain of references from `propertyNames` to its schema.
 const MOST_STEPS: usize = 8;
 
 /// The names that an object's properties may have.
@@ -16,7 +16,7 @@ enum PropertyNames {
 }
 
 impl SchemaLowering<'_> {
-    /// Lowers `propertyNames` to `properties` or `patternProperties`, with what `additionalProperties` asks of each.
+    /// Lowers `propertyNames` to `properties` or `patternProperties`. `additionalProperties` is the schema of each property.
     pub(super) fn hold_names(&mut self, fields: &Map<String, Value>, out: &mut Map<String, Value>, at: &str) {
         let Some(schema) = fields.get("propertyNames").filter(|schema| !schema.is_null()) else { return };
         let why = match self.names_of(schema, &format!("{at}/propertyNames")) {
@@ -48,7 +48,7 @@ impl SchemaLowering<'_> {
         self.ignore("propertyNames", at, why);
     }
 
-    /// The schema of each property, which stands in one place for all of them.
+    /// The schema of each property, as a reference, so that its size does not multiply with the names.
     fn each_property(&mut self, fields: &Map<String, Value>, at: &str) -> Value {
         match fields.get("additionalProperties") {
             Some(Value::Object(_)) => {
@@ -59,7 +59,7 @@ impl SchemaLowering<'_> {
         }
     }
 
-    /// The names that a schema allows. `None`: it has other conditions.
+    /// The names that a schema allows. `None`: it has conditions that are not supported here.
     fn names_of(&self, schema: &Value, at: &str) -> Option<PropertyNames> {
         let (mut schema, mut at) = (schema, at.to_owned());
         for _ in 0..MOST_STEPS {

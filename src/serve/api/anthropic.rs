@@ -131,6 +131,8 @@ fn read_message(message: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), Api
         return Err(message.wrong("role", what));
     }
     match message.get("content") {
+        // Clients that saved no answer, for example after a cancelled one, send null.
+        None if role == "assistant" => dialogue.add_message(role, Content::default(), message),
         None => Err(message.missing("content")),
         Some(Value::String(text)) => dialogue.add_message(role, text.as_str().into(), message),
         Some(Value::Array(_)) => {
@@ -167,12 +169,11 @@ fn read_blocks(
         match (word("type")?, role) {
             ("tool_use", "assistant") => {
                 say(&mut parts, dialogue)?;
-                block.object("input")?;
                 dialogue.add_call(word("id")?, word("name")?, messages::arguments(block, "input")?);
             }
             ("tool_result", "user") => {
                 say(&mut parts, dialogue)?;
-                let mut result = messages::content(block, "content")?.unwrap_or_default();
+                let mut result = messages::result(block, "content");
                 if block.boolean("is_error")?.unwrap_or(false) {
                     result.text.insert_str(0, "Error: ");
                 }

@@ -68,6 +68,7 @@ pub(super) struct Dialogue {
     /// The name of the called tool, by the id of the call.
     calls: HashMap<String, String>,
     /// The last turn with an unreadable part, by its number among all turns, with the error for the first such part.
+    /// `None` also if the user's text follows that part.
     unread: Option<(usize, ApiError)>,
     /// The number of turns so far.
     turns: usize,
@@ -149,10 +150,16 @@ impl Dialogue {
                 self.add_system(content.text);
                 self.note_unread(content.unread);
             }
-            "user" => self.add(Speaker::User, content),
+            "user" => {
+                // Each later request has the unreadable part again, so that it must not be refused once the user goes on.
+                if content.unread.is_none() && !content.text.is_empty() {
+                    self.unread = None;
+                }
+                self.add(Speaker::User, content);
+            }
             "assistant" => self.add(Speaker::Assistant, content),
             _ => {
-                let what = format!("is {}, and has to be system, developer, user, assistant or tool", json!(role));
+                let what = format!("is {}, and has to be system, developer, user or assistant", json!(role));
                 return Err(fields.wrong("role", what));
             }
         }
@@ -324,13 +331,18 @@ fn role(speaker: Speaker) -> &'static str {
     }
 }
 
-/// The error for a prompt. For one that is too long it has OpenAI's code.
+/// The error for a prompt. For one that is too long it has OpenAI's code and wording, which gateways and agents look for to
+/// shorten the conversation or to use another model.
 pub(super) fn refusal(e: &crate::Error, model: &Model, param: &str) -> ApiError {
-    let e = ApiError::from(e).param(param);
+    let mut e = ApiError::from(e).param(param);
     let context = model.context;
     let lengths = [format!("longer than the context of {context}"), format!("too long: a context of {context}")];
     let is_length = lengths.iter().any(|words| e.message.contains(words));
-    e.code(if is_length { TOO_LONG } else { "invalid_value" })
+    if !is_length {
+        return e.code("invalid_value");
+    }
+    e.message.push_str(&format!(". This model's maximum context length is {context} tokens."));
+    e.code(TOO_LONG)
 }
 
 /// OpenAI's code for a prompt that is longer than the context.

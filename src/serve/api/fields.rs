@@ -184,11 +184,6 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The object as JSON.
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self.map).unwrap_or_default()
-    }
-
     /// Names and values in order.
     pub fn entries(&self) -> impl Iterator<Item = (&'a str, &'a Value)> {
         self.map.iter().map(|(name, value)| (name.as_str(), value))

@@ -28,6 +28,9 @@ const UNREAD: [(&str, &str); 16] = [
 /// Types of parts that are dropped: the thoughts of other models.
 const SILENT: [&str; 5] = ["thinking", "redacted_thinking", "reasoning", "reasoning_text", "encrypted_content"];
 
+/// The roles of a chat completion's messages.
+const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
+
 /// Reads the messages of a chat completion in OpenAI's or Ollama's format.
 ///
 /// # Errors
@@ -46,13 +49,19 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Dialogue, ApiError> {
 
 fn read_message(message: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), ApiError> {
     let role = message.text("role")?.ok_or_else(|| message.missing("role"))?;
-    let content = with_images(message, content(message, "content")?)?;
+    if !ROLES.contains(&role) {
+        let what = format!("is {}, and has to be system, developer, user, assistant or tool", shown(&role.into()));
+        return Err(message.wrong("role", what));
+    }
+    let is_result = ["tool", "function"].contains(&role);
+    let content = if is_result { Some(result(message, "content")) } else { content(message, "content")? };
+    let content = with_images(message, content)?;
     let function = message.object("function_call")?;
     match role {
         "tool" | "function" => {
             let id = message.text("tool_call_id")?.unwrap_or_default();
             let name = message.text("tool_name")?.or(message.text("name")?);
-            dialogue.add_result(id, name, content.ok_or_else(|| message.missing("content"))?);
+            dialogue.add_result(id, name, content.unwrap_or_default());
             Ok(())
         }
         "assistant" => {
@@ -105,12 +114,13 @@ pub(super) fn custom_arguments(input: &str) -> String {
 }
 
 /// A call's arguments as JSON: an object, or as in OpenAI's API its text. A text that is not an object, such as some
-/// models write, becomes a JSON string.
+/// models write, becomes a JSON string. `null` is a call without arguments.
 ///
 /// # Errors
 /// 400: the arguments are another value.
 pub(super) fn arguments(fields: &Fields<'_>, name: &str) -> Result<String, ApiError> {
-    match fields.get(name).ok_or_else(|| fields.missing(name))? {
+    match fields.get(name).unwrap_or(&Value::Null) {
+        Value::Null => Ok("{}".to_owned()),
         Value::String(text) => Ok(match serde_json::from_str::<Value>(text) {
             Ok(value @ Value::Object(_)) => match has_long_number(text) {
                 true => without_blanks(text),
@@ -149,6 +159,24 @@ fn without_blanks(json: &str) -> String {
 /// 400: it is another value, or a part is not valid.
 pub(super) fn content(fields: &Fields<'_>, name: &str) -> Result<Option<Content>, ApiError> {
     Ok(parts(fields, name)?.map(|parts| join(parts, None)))
+}
+
+/// Reads the result of a tool. Programs pass on any value: a text, parts, nothing, or a number or an object, which stands in
+/// the prompt as JSON.
+pub(super) fn result(fields: &Fields<'_>, name: &str) -> Content {
+    let part = |value: &Value, at: String| match Fields::of(value, at).and_then(|part| Part::read(&part)) {
+        Ok(part) => part,
+        Err(_) => Part::Text(value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
+    };
+    let path = fields.path(name);
+    let parts: Vec<Part> = match fields.get(name) {
+        None => Vec::new(),
+        Some(Value::Array(parts)) => {
+            parts.iter().enumerate().map(|(i, value)| part(value, format!("{path}[{i}]"))).collect()
+        }
+        Some(value) => vec![part(value, path)],
+    };
+    join(parts, None)
 }
 
 /// Reads the parts of content. A plain text is a single part.
@@ -309,8 +337,8 @@ mod tests {
         assert_eq!(messages(given), pairs(&[("system", "S"), ("user", "a")]), "no blank lines");
     }
 
-    /// All kinds of parts that are not text, in all roles: a note in an earlier turn, a refusal with the path in the
-    /// newest.
+    /// All kinds of parts that are not text, in all roles: a note in an earlier turn and before text of the user, a refusal
+    /// with the path in the newest.
     #[test]
     fn what_is_no_text_is_a_note_in_an_earlier_turn_and_refused_in_the_newest() {
         for (kind, name) in UNREAD {
@@ -320,12 +348,18 @@ mod tests {
             for role in ["user", "tool", "system"] {
                 let newest = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": role, "content": content}]);
                 assert_eq!(said(newest.clone()), Err("messages[2].content[1]".into()), "{kind}");
-                // Neither another message of the same turn nor the beginning of an answer changes that.
-                for more in [json!({"role": "user", "content": "c"}), json!({"role": "assistant", "content": "c"})] {
+                // Neither the beginning of an answer nor a message without text changes that.
+                let with = |more: Value| {
                     let mut newest = newest.clone();
                     newest.as_array_mut().unwrap().push(more);
-                    assert_eq!(said(newest), Err("messages[2].content[1]".into()), "{kind}");
+                    said(newest)
+                };
+                for more in [json!({"role": "assistant", "content": "c"}), json!({"role": "user", "content": ""})] {
+                    assert_eq!(with(more), Err("messages[2].content[1]".into()), "{kind}");
                 }
+                // The user goes on without it.
+                let text = with(json!({"role": "user", "content": "c"})).unwrap()[2].1.clone();
+                assert!(text.ends_with(&format!("Look.\n{note}\n\nc")), "{text}");
                 let mut earlier = newest;
                 earlier
                     .as_array_mut()
@@ -394,7 +428,6 @@ mod tests {
             (json!([{"role": "user", "content": "a"}, {"role": "wizard", "content": "a"}]), "messages[1].role"),
             (json!([{"role": "user"}]), "messages[0].content"),
             (json!([{"role": "user", "content": 1}]), "messages[0].content"),
-            (json!([{"role": "tool", "tool_call_id": "1"}]), "messages[0].content"),
             (json!([{"role": "user", "content": ["a"]}]), "messages[0].content[0]"),
             (json!([{"role": "user", "content": [{"text": "a"}]}]), "messages[0].content[0].type"),
             (json!([{"role": "user", "content": [{"type": "text"}]}]), "messages[0].content[0].text"),

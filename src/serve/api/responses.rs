@@ -1,7 +1,7 @@
 //! `/v1/responses`, stateless: each request has its whole conversation.
 
 use super::calls::{CallDetector, Said, ToolCall};
-use super::dialogue::{Dialogue, Speaker};
+use super::dialogue::{Content, Dialogue, Speaker};
 use super::fields::{Fields, shown, wrong_kind};
 use super::run::{self, ParsedRequest, Usage, Wording, unique};
 use super::tools::{self, Layout, told};
@@ -104,8 +104,10 @@ fn read_item(item: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), ApiError>
     let id = item.text("call_id")?.unwrap_or_default();
     match item.text("type")?.unwrap_or("message") {
         "message" => {
-            let content = messages::content(item, "content")?.ok_or_else(|| item.missing("content"))?;
-            dialogue.add_message(text("role")?, content, item)?;
+            let (role, content) = (text("role")?, messages::content(item, "content")?);
+            // Clients that saved no answer, for example after a cancelled one, send null.
+            let content = content.or_else(|| (role == "assistant").then(Content::default));
+            dialogue.add_message(role, content.ok_or_else(|| item.missing("content"))?, item)?;
         }
         "function_call" => {
             let name = told(text("name")?, item.text("namespace")?);
@@ -115,15 +117,13 @@ fn read_item(item: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), ApiError>
             let name = told(text("name")?, item.text("namespace")?);
             dialogue.add_call(id, &name, messages::custom_arguments(text("input")?));
         }
-        "function_call_output" | "custom_tool_call_output" | "computer_call_output" | "local_shell_call_output" => {
-            let output = messages::content(item, "output")?.ok_or_else(|| item.missing("output"))?;
-            dialogue.add_result(id, None, output);
-        }
-        "computer_call" | "local_shell_call" => {
-            let action = item.object("action")?.ok_or_else(|| item.missing("action"))?;
-            dialogue.add_call(id, text("type")?, action.to_json());
-        }
         kind if SILENT.contains(&kind) => {}
+        // Built-in tools that the client runs, such as a shell. Each has its own name for the arguments.
+        kind if kind.ends_with("_call") => {
+            let asked = ["action", "operation", "arguments", "input"].iter().find_map(|name| item.get(name));
+            dialogue.add_call(id, kind, asked.map_or_else(|| "{}".to_owned(), Value::to_string));
+        }
+        kind if kind.ends_with("_output") => dialogue.add_result(id, None, messages::result(item, "output")),
         kind => {
             return Err(item.unserved("type", &format!("{} is no item that is read here", shown(&kind.into()))));
         }
@@ -349,6 +349,16 @@ impl Wording for Response {
     fn last_words(&self) -> LastWords {
         LAST_WORDS
     }
+
+    /// Codex ends a stream without events after 5 minutes, and comments are no events. `response.in_progress` may be repeated
+    /// until the first output.
+    fn idle(&mut self) -> String {
+        if self.open.is_some() || !self.output.is_empty() {
+            return ":\n\n".into();
+        }
+        let response = json!({"response": self.object("in_progress", Value::Null)});
+        self.event("response.in_progress", response)
+    }
 }
 
 /// The event for an error when the state of the response is lost.
@@ -363,9 +373,8 @@ mod tests {
     use crate::serve::api::tests::{end, token};
     use crate::text::CallSyntax;
 
-    #[test]
-    fn calls_are_items_of_their_own() {
-        let mut response = Response {
+    fn response() -> Response {
+        Response {
             id: "resp_1".into(),
             created: 0,
             model: "demo".into(),
@@ -376,7 +385,28 @@ mod tests {
             usage: Usage::default(),
             finish: Finish::Stop,
             sequence: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn a_response_that_says_nothing_yet_is_said_to_be_in_progress() {
+        let mut response = response();
+        let mut events = response.begin() + &response.idle() + &response.idle();
+        events += &response.token(0, token("Hi"));
+        let numbers: Vec<u64> = events
+            .lines()
+            .filter_map(|line| {
+                serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok()?["sequence_number"].as_u64()
+            })
+            .collect();
+        assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>(), "{events}");
+        assert_eq!(events.matches("event: response.in_progress").count(), 3, "{events}");
+        assert_eq!(response.idle(), ":\n\n");
+    }
+
+    #[test]
+    fn calls_are_items_of_their_own() {
+        let mut response = response();
         let mut events = response.begin();
         for piece in ["{\"name\":\"f\",", "\"parameters\":{\"a\":1}}", "\n{\"name\":\"g\",\"parameters\":{}}"] {
             events += &response.token(0, token(piece));

@@ -58,9 +58,9 @@ const PROMPT: FieldGroup = FieldGroup {
         done("messages[].content[].text", "\"Hi\"", "5", "texts that follow each other are joined as they are"),
         done("messages[].content[].id", "\"t\"", "5", "of a tool_use"),
         done("messages[].content[].name", "\"f\"", "5", "of a tool_use"),
-        done("messages[].content[].input", "{}", "5", "of a tool_use: its arguments"),
+        done("messages[].content[].input", "{}", "5", "of a tool_use: its arguments, an object or its text"),
         done("messages[].content[].tool_use_id", "\"t\"", "5", "of a tool_result"),
-        done("messages[].content[].content", "\"out\"", "5", "of a tool_result: a text, or a list of parts"),
+        done("messages[].content[].content", "\"out\"", "", RETURNED),
         done("messages[].content[].is_error", "true", "5", "of a tool_result: the model reads that it is one"),
         harmless("messages[].content[].cache_control", r#"{"type":"ephemeral"}"#, "every prompt is cached"),
         harmless("messages[].content[].citations", "[]", "the text is read"),
@@ -85,6 +85,7 @@ const PROMPT: FieldGroup = FieldGroup {
 };
 
 const THINKING: &[&str] = &["enabled", "disabled", "adaptive", "between_tools"];
+const RETURNED: &str = "of a tool_result: a text, a list of parts, or any JSON";
 const READS_TEXT: &str = "give text: the model reads text alone";
 
 const RUN_BY_A_SERVICE: &str = "what a service ran is left out: the text that follows says what it found";

@@ -90,7 +90,7 @@ const CHAT_MESSAGES: FieldGroup = FieldGroup {
     title: "Messages of chat completions",
     rows: &[
         done("messages[].role", "\"user\"", "\"wizard\"", "system, developer, user, assistant or tool"),
-        done("messages[].content", "\"Hi\"", "5", "a text, or a list of parts"),
+        done("messages[].content", "\"Hi\"", "5", "a text, or a list of parts; of a tool's message any JSON"),
         done("messages[].content[].type", "\"text\"", "5", "text"),
         done("messages[].content[].type", "\"refusal\"", "5", "with refusal").of("refusal"),
         refused("messages[].content[].type", &[], "\"image_url\"", READS_TEXT).of("image_url"),
@@ -121,6 +121,10 @@ const CHAT_MESSAGES: FieldGroup = FieldGroup {
 };
 
 const READS_TEXT: &str = "give text: the model reads text alone";
+
+const RETURNED: &str = "of an output: a text, a list of parts, or any JSON";
+
+const OWN_OUTPUTS: &str = "what a tool has returned, as of a function's call";
 
 const CUSTOM: &str = "a call of it has a text; one with a grammar is left out, and the log says so";
 
@@ -250,7 +254,8 @@ const RESPONSES_INPUT: FieldGroup = FieldGroup {
         done("input[].type", "\"reasoning\"", "5", "what a model thought is left out").of("reasoning"),
         refused("input[].type", &[], "\"item_reference\"", "send the item itself: nothing is stored")
             .of("item_reference"),
-        refused("input[].type", &[], "\"computer_call_output\"", "send a function's output").of("computer_call_output"),
+        harmless("input[].type", "\"computer_call_output\"", OWN_OUTPUTS).of("computer_call_output"),
+        harmless("input[].type", "\"shell_call_output\"", OWN_OUTPUTS).of("shell_call_output"),
         done("input[].role", "\"user\"", "\"wizard\"", "system, developer, user or assistant"),
         done("input[].content", "\"Hi\"", "5", "a text, or a list of parts"),
         done("input[].content[].type", "\"input_text\"", "5", "input_text, output_text or refusal"),
@@ -260,7 +265,7 @@ const RESPONSES_INPUT: FieldGroup = FieldGroup {
         done("input[].call_id", "\"c\"", "5", "a call and its output have the same"),
         done("input[].name", "\"f\"", "5", "the function of a function_call"),
         done("input[].arguments", "\"{}\"", "5", "of a function_call: an object, or its text"),
-        done("input[].output", "\"out\"", "5", "of a function_call_output: a text, or a list of parts"),
+        done("input[].output", "\"out\"", "", RETURNED),
         harmless("input[].type", "\"web_search_call\"", OTHER_ITEMS).of("web_search_call"),
         harmless("input[].type", "\"mcp_call\"", OTHER_ITEMS).of("mcp_call"),
         harmless("input[].type", "\"compaction\"", OTHER_ITEMS).of("compaction"),

@@ -1,9 +1,9 @@
-//! Paths of the published interfaces that nothing answers here.
+//! Paths of the published interfaces that the server does not implement.
 
-/// Paths that nothing answers, and what helps instead.
+/// Paths that are not implemented, with the alternative.
 #[derive(Debug)]
 pub(in crate::serve::api) struct AbsentPaths {
-    /// With all that begins with them. `/ID` stands for any last part.
+    /// Each with all paths below it. A final `/ID` stands for any segment.
     pub paths: &'static [&'static str],
     pub remedy: &'static str,
 }

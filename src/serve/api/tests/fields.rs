@@ -74,7 +74,8 @@ fn beside(table: &FieldTable, row: &FieldRow) -> Value {
             json!({"messages": [{"role": "tool", "content": "out"}]})
         }
         (field, _) if field.starts_with("messages[]") => json!({"messages": [asked]}),
-        ("input[].type", "reasoning" | "web_search_call" | "mcp_call" | "compaction") => {
+        ("input[].type", "reasoning" | "web_search_call" | "mcp_call" | "compaction")
+        | ("input[].type", "computer_call_output" | "shell_call_output") => {
             json!({"input": [{"summary": []}, {"role": "user", "content": "Hi"}]})
         }
         ("input[].output", _) => json!({"input": [{"type": "function_call_output", "call_id": "c"}]}),
@@ -192,6 +193,9 @@ fn every_row_of_the_tables_does_what_it_says() {
                 Treatment::Done { wrong } => {
                     if answer.status != 200 {
                         fails("its example is refused", &body, &answer);
+                    }
+                    if wrong.is_empty() {
+                        continue;
                     }
                     let body = request(table, row, wrong);
                     let answer = DEMO_WITH_ROOM.post(table.path, &body);

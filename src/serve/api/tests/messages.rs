@@ -68,10 +68,76 @@ fn images_of_earlier_turns_are_notes_and_those_of_the_newest_are_refused_in_each
         let body = |talk: Vec<Value>| json!({(field): talk, "max_tokens": 2, "max_output_tokens": 2, "stream": false, "options": {"num_predict": 2}});
         let answer = DEMO.post(path, &body(newest.clone()));
         assert!(answer.status == 400 && answer.body.contains(place), "{path}: {answer:?}");
+        // A user who goes on sends the refused turn again, followed by text.
+        let mut gone_on = newest.clone();
+        gone_on.push(user(json!("Go on without it.")));
+        DEMO.well(path, &body(gone_on));
         let mut earlier = newest;
         earlier.extend([json!({"role": "assistant", "content": "I see."}), user(json!("Go on."))]);
         DEMO.well(path, &body(earlier));
     }
+}
+
+/// A program sends the calls and results of its tools again with every request, so that a refusal would end the conversation.
+#[test]
+fn whatever_a_tool_was_given_and_returned_is_read_in_each_dialect() {
+    let user = |content: Value| json!({"role": "user", "content": content});
+    let returned = [
+        json!(null),
+        json!(""),
+        json!(42),
+        json!(true),
+        json!({"temperature": 20, "unit": "C"}),
+        json!([]),
+        json!(["a", "b"]),
+        json!([{"temperature": 20}, {"type": "resource", "uri": "file:///a"}]),
+        json!([{"type": "text", "text": "20 degrees"}]),
+    ];
+    let given = [json!(null), json!(""), json!("{}"), json!("{\"a\":"), json!("[1]"), json!({"a": 1})];
+    let pairs =
+        returned.iter().map(|returned| (&given[5], returned)).chain(given.iter().map(|given| (given, &returned[1])));
+    for (given, returned) in pairs {
+        let function = json!({"name": "f", "arguments": given});
+        let called = json!({"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function", "function": function}]});
+        let result = json!({"role": "tool", "tool_call_id": "c", "content": returned});
+        let used =
+            json!({"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": given}]});
+        let block = json!({"type": "tool_result", "tool_use_id": "c", "content": returned});
+        let call = json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": given});
+        let output = json!({"type": "function_call_output", "call_id": "c", "output": returned});
+        for (path, field, talk) in [
+            (CHAT, "messages", json!([user(json!("q")), called, result])),
+            ("/api/chat", "messages", json!([user(json!("q")), called, result])),
+            ("/v1/messages", "messages", json!([user(json!("q")), used, user(json!([block]))])),
+            ("/v1/responses", "input", json!([user(json!("q")), call, output])),
+        ] {
+            let body = json!({(field): talk, "max_tokens": 1, "max_output_tokens": 1, "stream": false, "options": {"num_predict": 1}});
+            DEMO.well(path, &body);
+        }
+    }
+    // The prompt has the number's digits.
+    let read = |returned: Value| {
+        let talk = json!([user(json!("q")), {"role": "tool", "content": returned}]);
+        DEMO.well("/tokenize", &json!({"messages": talk}))["tokens"].clone()
+    };
+    assert_eq!(read(json!(42)), read(json!("42")));
+    assert_eq!(read(json!({"a": [1]})), read(json!("{\"a\":[1]}")));
+}
+
+/// Built-in tools that the client runs, such as a shell, are calls and results like functions.
+#[test]
+fn calls_of_a_shell_and_of_patches_are_read() {
+    let patch = json!({"type": "apply_patch_call", "call_id": "p", "operation": {"type": "delete_file", "path": "a"}});
+    let input = json!([
+        {"role": "user", "content": "q"},
+        {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}},
+        {"type": "shell_call_output", "call_id": "c", "output": [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]},
+        patch,
+        {"type": "apply_patch_call_output", "call_id": "p", "status": "completed"},
+    ]);
+    DEMO.well("/v1/responses", &json!({"input": input, "max_output_tokens": 1}));
+    let answer = DEMO.post("/v1/responses", &json!({"input": [{"role": "tool", "content": "x"}]}));
+    assert!(answer.status == 400 && !answer.body.contains("or tool"), "{answer:?}");
 }
 
 /// The grammar continues the document that the assistant's last message begins, in complete answers and streams.

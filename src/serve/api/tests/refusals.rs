@@ -141,7 +141,7 @@ fn a_prompt_past_the_context_is_refused_with_both_numbers() {
 #[test]
 fn paths_and_methods_that_there_are_not_are_refused() {
     let served = without_engine(ServerSettings::default());
-    for path in ["/v1", "/v1/chat", "/v1/models/", "/nothing", "/v1/chat/completions/"] {
+    for path in ["/v1", "/v1/chat", "/nothing", "/v1/chat/completions/x"] {
         assert_eq!(served.get(path).error(), refused(404, "", "not_found"), "{path}");
     }
     let answer = served.get(CHAT);
@@ -305,5 +305,49 @@ fn an_error_has_the_shape_of_the_api_whose_path_it_is() {
             let kinds = [&unauthorized, &forbidden, &large].map(|value| value["error"]["type"].as_str().unwrap());
             assert_eq!(kinds, ["authentication_error", "permission_error", "request_too_large"]);
         }
+    }
+}
+
+/// By these words gateways and agents know that a shorter conversation helps.
+#[test]
+fn a_prompt_that_is_too_long_is_refused_in_published_words() {
+    let long = "word ".repeat(4000);
+    let talk = json!([{"role": "user", "content": long}]);
+    let served = without_engine(ServerSettings::default());
+    let context = served.get("/v1/models").json()["data"][0]["max_model_len"].clone();
+    let published = format!("maximum context length is {context} tokens");
+    let published = published.as_str();
+    for (path, body, words) in [
+        ("/v1/chat/completions", json!({"messages": talk}), published),
+        ("/v1/completions", json!({"prompt": long}), published),
+        ("/v1/responses", json!({"input": long}), published),
+        ("/api/chat", json!({"messages": talk}), published),
+        ("/api/generate", json!({"prompt": long}), published),
+        ("/v1/messages", json!({"messages": talk, "max_tokens": 1}), "prompt is too long: "),
+    ] {
+        let answer = served.post(path, &body);
+        assert!(answer.status == 400 && answer.body.contains(words), "{path}: {answer:?}");
+    }
+}
+
+#[test]
+fn a_path_with_other_slashes_is_the_same_and_one_that_is_meant_otherwise_names_it() {
+    let served = without_engine(ServerSettings::default());
+    for path in ["//v1/models", "/v1/models/", "/v1//models", "/v1/models//demo", "/api/tags/"] {
+        assert_eq!(served.get(path).status, 200, "{path}");
+    }
+    for (path, named) in [
+        ("/v1/v1/models", "/v1/models is answered"),
+        ("/models", "/v1/models is answered"),
+        ("/openai/v1/models", "/v1/models is answered"),
+        ("/v1/api/tags", "/api/tags is answered"),
+        ("/api/pull", "kiln pull"),
+        ("/v1/responses/resp_1", "nothing is stored"),
+        ("/completion", "/v1/completions"),
+        ("/v1", "/openapi.json"),
+        ("/nothing/here", "/openapi.json"),
+    ] {
+        let answer = served.get(path);
+        assert!(answer.status == 404 && answer.body.contains(named), "{path}: {answer:?}");
     }
 }
