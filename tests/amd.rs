@@ -1,6 +1,9 @@
 //! Compiles every kernel with AMD's compiler, without AMD hardware: RADV makes machine code for a GPU that it is told
 //! of. The code of each kernel must keep the rules below and match amd-isa.md. KILN_BLESS=1 rewrites that page.
 //!
+//! The page has a digest of the kernels that it was made of. As long as it is theirs, a sample is compiled, and all with
+//! KILN_TEST_ALL, as `tools/test --full` does.
+//!
 //! Mesa's version is fixed, so that the page changes only with the kernels. `tools/fetch-mesa` gets the driver.
 
 #[path = "amd/isa.rs"]
@@ -29,6 +32,7 @@ use kiln::testing::vulkan::pipelines::Pipelines;
 use kiln::testing::vulkan::{DeviceChoice, Gpu};
 use radv::MESA;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -41,10 +45,25 @@ const CHILD: &str = "KILN_TEST_AMD_CHILD";
 /// The types of GGUF files that are most used.
 const MOST_USED: [WeightFormat; 2] = [WeightFormat::Blocks(BlockFormat::Q4K), WeightFormat::Blocks(BlockFormat::Q6K)];
 
+/// One of so many kernels is in a sample.
+const SAMPLE: usize = 24;
+
 /// Least waves per SIMD for a kernel that waits for memory; a SIMD holds 16.
 const WAVES: u64 = 8;
 /// Most bytes of a kernel's code. Far larger ones keep a compiler busy for seconds.
 const MOST_CODE: u64 = 52_000;
+
+/// The figures of all kernels on one chip, or of a sample.
+#[derive(Serialize, Deserialize)]
+struct Compiled {
+    /// The device's name.
+    device: String,
+    /// Of all kernels ([`digest`]).
+    digest: String,
+    /// Whether the page has the same digest, so that a sample is enough.
+    is_sample: bool,
+    figures: Vec<Figures>,
+}
 
 /// Figures of one kernel on one chip.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -81,25 +100,31 @@ fn every_kernel_is_good_machine_code_on_amd() {
         chips.map(|chip| chip.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     let mut broken = Vec::new();
-    for ((chip, _), figures) in CHIPS.into_iter().zip(&all) {
-        for f in figures {
+    for ((chip, _), compiled) in CHIPS.into_iter().zip(&all) {
+        assert_eq!((&compiled.digest, compiled.is_sample), (&all[0].digest, all[0].is_sample), "{chip}");
+        for f in &compiled.figures {
             let header = header_of(&f.module);
             let place = format!("{} ({}, {}) on {chip}", f.module, f.workgroup, f.constants);
             broken.extend(violations(f, &header).into_iter().map(|v| format!("{place}: {v}")));
         }
     }
     assert!(broken.is_empty(), "\n{}\n", broken.join("\n"));
-    compare(&page::page(&all.map(|figures| figures.into_iter().filter(|f| f.is_listed).collect())));
+    let (digest, is_sample) = (all[0].digest.clone(), all[0].is_sample);
+    let listed = all.map(|compiled| compiled.figures.into_iter().filter(|f| f.is_listed).collect::<Vec<_>>());
+    match is_sample {
+        true => compare_sample(&listed),
+        false => compare(&page::page(&listed, &digest)),
+    }
 }
 
 /// Compiles every kernel for one chip in a child process.
-fn compile_for(chip: &str, name: &str) -> Vec<Figures> {
+fn compile_for(chip: &str, name: &str) -> Compiled {
     let out = tempfile::NamedTempFile::new().unwrap();
     radv::run("every_kernel_is_good_machine_code_on_amd", chip, &[(CHILD, out.path())]);
-    let (device, figures): (String, Vec<Figures>) =
-        serde_json::from_slice(&std::fs::read(out.path()).unwrap()).unwrap();
+    let compiled: Compiled = serde_json::from_slice(&std::fs::read(out.path()).unwrap()).unwrap();
+    let device = &compiled.device;
     assert!(device.contains(name) && device.contains(&format!("Mesa {MESA}")), "{device}");
-    figures
+    compiled
 }
 
 fn compile_all(out: &Path) {
@@ -113,15 +138,46 @@ fn compile_all(out: &Path) {
     let units = MatrixUnits { row_lanes: Some(1), ..units };
     let (listed, others) = (kernels(gpu.caps.subgroup, units), kernels_of_others(gpu.caps.subgroup, units));
     let is_first = gpu.caps.name.contains(CHIPS[0].1);
-    let others = others.into_iter().filter(|k| is_first && !listed.contains(k));
+    let digest = digest(&listed, &others);
+    let is_sample = !takes_all() && kept_page().contains(&digest);
+    let step = if is_sample { SAMPLE } else { 1 };
+    let mut others: Vec<Kernel> = others.into_iter().filter(|k| is_first && !listed.contains(k)).collect();
+    others.sort_by_key(order);
     let mut all = |kernel: Kernel, is_listed: bool| {
         let compiled = pipelines.inspect(kernel).unwrap_or_else(|e| panic!("{kernel:?}: {e}"));
         figures(kernel, &compiled, is_listed)
     };
-    let figures: Vec<Figures> = listed.iter().map(|&k| all(k, true)).collect();
-    let others: Vec<Figures> = others.map(|k| all(k, false)).collect();
+    let figures: Vec<Figures> = listed.iter().step_by(step).map(|&k| all(k, true)).collect();
+    let others: Vec<Figures> = others.iter().step_by(step).map(|&k| all(k, false)).collect();
     let figures = [figures, others].concat();
-    std::fs::write(out, serde_json::to_vec(&(&gpu.caps.name, figures)).unwrap()).unwrap();
+    let compiled = Compiled { device: gpu.caps.name.clone(), digest, is_sample, figures };
+    std::fs::write(out, serde_json::to_vec(&compiled).unwrap()).unwrap();
+}
+
+/// Whether every kernel is compiled, though the page was made of the same ones.
+fn takes_all() -> bool {
+    ["KILN_TEST_ALL", "KILN_BLESS"].iter().any(|name| std::env::var_os(name).is_some())
+}
+
+/// A digest of all that the figures and the rules depend on: the kernels with their code, the reasons that their sources
+/// give, and the compiler.
+fn digest(listed: &[Kernel], others: &HashSet<Kernel>) -> String {
+    let mut all: Vec<&Kernel> = listed.iter().chain(others).collect();
+    all.sort_by_key(|k| order(k));
+    let mut hash = Sha256::new_with_prefix(MESA);
+    for kernel in all {
+        hash.update(format!("{} {} {:?}", kernel.module.name(), kernel.workgroup, kernel.constants.values()));
+    }
+    for module in Module::ALL {
+        let code = format!("{}/shaders/spv/{}.spv", env!("CARGO_MANIFEST_DIR"), module.name());
+        hash.update(std::fs::read(&code).unwrap_or_else(|e| panic!("{code}: {e}")));
+        hash.update(header_of(module.name()));
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn order(kernel: &Kernel) -> (&'static str, u32, Constants) {
+    (kernel.module.name(), kernel.workgroup, kernel.constants)
 }
 
 /// Every kernel that can be chosen for 27B's shapes and the demo model's, whatever tuning finds, or as without tuning for
@@ -145,7 +201,7 @@ fn kernels(subgroup: u32, units: MatrixUnits) -> Vec<Kernel> {
         }
     }
     let mut kernels: Vec<Kernel> = kernels.into_iter().collect();
-    kernels.sort_by_key(|k| (k.module.name(), k.workgroup, k.constants));
+    kernels.sort_by_key(order);
     kernels
 }
 
@@ -353,13 +409,32 @@ fn header_of(module: &str) -> String {
     text.lines().take_while(|l| l.starts_with("//")).map(|l| format!("{l}\n")).collect()
 }
 
+fn page_path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/amd-isa.md")
+}
+
+fn kept_page() -> String {
+    std::fs::read_to_string(page_path()).unwrap_or_default()
+}
+
+/// The page has a sample's figures.
+fn compare_sample(sample: &[Vec<Figures>; 3]) {
+    let kept = kept_page();
+    let rows = page::rows(sample);
+    assert!(rows.len() > 20, "a sample of {}", rows.len());
+    for (name, [constants, figures @ ..], _) in rows {
+        let (begin, end) = (format!("| {name} | "), format!(" | {constants} | {} |", figures.join(" | ")));
+        let is_there = kept.lines().any(|line| line.starts_with(&begin) && line.ends_with(&end));
+        assert!(is_there, "the compiler says of {name}{end} what tests/amd-isa.md does not");
+    }
+}
+
 fn compare(page: &str) {
-    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/amd-isa.md");
     if std::env::var_os("KILN_BLESS").is_some() {
-        std::fs::write(&path, page).unwrap();
+        std::fs::write(page_path(), page).unwrap();
         return;
     }
-    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    let kept = kept_page();
     let lost = kept.lines().filter(|l| !page.contains(l)).map(|l| format!("- {l}"));
     let new = page.lines().filter(|l| !kept.contains(l)).map(|l| format!("+ {l}"));
     let changed: Vec<String> = lost.chain(new).collect();

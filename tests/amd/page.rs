@@ -2,8 +2,8 @@
 
 use super::{CHIPS, Figures, MESA, WAVES};
 
-/// The page, from each chip's figures.
-pub fn page(all: &[Vec<Figures>; 3]) -> String {
+/// The page, from each chip's figures and the digest of all kernels.
+pub fn page(all: &[Vec<Figures>; 3], digest: &str) -> String {
     let names = CHIPS.map(|(chip, _)| chip);
     let (listed, [first, ..]) = (names.join(", "), names);
     let mut page = format!(
@@ -18,7 +18,8 @@ pub fn page(all: &[Vec<Figures>; 3]) -> String {
          no register is spilled and no scratch used; linear kernels load weights by 16 bytes; linear, attend and read kernels\n\
          leave room for {WAVES} waves a SIMD; kernels for matrix units and for dot products use those instructions; what a relayed\n\
          kernel loads behind its wait skips the cache of its compute unit (`glc`), but for weights and the KV cache. After a change\n\
-         to a shader, `KILN_BLESS=1 cargo test --test amd` writes it anew.\n\
+         to a shader, `KILN_BLESS=1 cargo test --test amd` writes it anew. The digest of the kernels is\n\
+         {digest}.\n\
          \n\
          ## What differs from chip to chip\n\
          \n\
@@ -62,7 +63,7 @@ pub fn page(all: &[Vec<Figures>; 3]) -> String {
 /// A row of the page: module, constants and figures, and the workgroup sizes that have these figures.
 type Row = (String, [String; 8], Vec<String>);
 
-fn rows(all: &[Vec<Figures>; 3]) -> Vec<Row> {
+pub fn rows(all: &[Vec<Figures>; 3]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     assert!(all.iter().all(|figures| figures.len() == all[0].len()));
     for (i, x) in all[0].iter().enumerate() {
