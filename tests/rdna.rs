@@ -387,22 +387,22 @@ fn every_way_to_divide_a_product_gives_the_same() {
     on_radv("every_way_to_divide_a_product_gives_the_same", |compiler| {
         let checkpoint = Checkpoint::open(&golden("tiny")).unwrap();
         let tokens = ids(&Case::open("tiny").prompt("len7")["ids"]);
-        for weights in [WeightFormat::Int8, WeightFormat::Int4] {
-            for (outputs, subgroups, turns) in [(1, 4, 1), (1, 8, 1), (2, 4, 2), (2, 16, 2), (4, 4, 2)] {
-                for chunk in [1, 2] {
-                    let tile = Tile::Dot(DotTile { outputs, sharers: 32, unroll: 1, subgroups, turns });
-                    let tile = Some(tile);
-                    let setup = Setup { weights, arithmetic: DOT, kv: KvType::F32, chunk, tile, ..INT8 };
-                    let executors: [&mut dyn Executor; 2] =
-                        [&mut setup.load(compiler, &checkpoint).0, &mut setup.reference(&checkpoint)];
-                    let [got, want] = executors.map(|executor| {
-                        Session::new(0, 160).prefill(executor, &tokens).unwrap();
-                        executor.logits(0).unwrap().to_vec()
-                    });
-                    let error = relative_rms(&got, &want);
-                    assert!(error < 1e-3, "{setup:?}: {error}");
-                }
-            }
+        let tiles = [(1, 4, 1), (1, 8, 1), (2, 4, 2), (2, 16, 2), (4, 4, 2)];
+        let weights = [WeightFormat::Int8, WeightFormat::Int4];
+        let all = tiles.iter().flat_map(|tile| weights.map(|weights| [1, 2].map(|chunk| (*tile, weights, chunk))));
+        // A sample has each tile, both formats and both chunks.
+        let step = if std::env::var_os("KILN_TEST_ALL").is_some() { 1 } else { 3 };
+        for ((outputs, subgroups, turns), weights, chunk) in all.flatten().step_by(step) {
+            let tile = Some(Tile::Dot(DotTile { outputs, sharers: 32, unroll: 1, subgroups, turns }));
+            let setup = Setup { weights, arithmetic: DOT, kv: KvType::F32, chunk, tile, ..INT8 };
+            let executors: [&mut dyn Executor; 2] =
+                [&mut setup.load(compiler, &checkpoint).0, &mut setup.reference(&checkpoint)];
+            let [got, want] = executors.map(|executor| {
+                Session::new(0, 160).prefill(executor, &tokens).unwrap();
+                executor.logits(0).unwrap().to_vec()
+            });
+            let error = relative_rms(&got, &want);
+            assert!(error < 1e-3, "{setup:?}: {error}");
         }
     });
 }

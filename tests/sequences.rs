@@ -246,12 +246,12 @@ fn sequences_that_come_and_go_reply_on_the_cpu_as_alone() {
 #[test]
 fn sequences_reply_as_alone_where_pages_are_scarce() {
     check_traffic((Device::Cpu, SLOTS), KvType::F32, Room::Scarce, 500, |_| 0.0);
-    check_traffic((common::vulkan(), 8), KvType::F32, Room::Scarce, 100, |_| 6e-4);
+    check_traffic((common::vulkan(), 8), KvType::F32, Room::Scarce, 60, |_| 6e-4);
 }
 
 #[test]
 fn sequences_that_come_and_go_reply_on_vulkan_as_alone() {
-    check_traffic((common::vulkan(), 8), KvType::F32, Room::Ample, 100, |_| 6e-4);
+    check_traffic((common::vulkan(), 8), KvType::F32, Room::Ample, 60, |_| 6e-4);
     check_traffic((common::vulkan(), 8), KvType::F16, Room::Ample, 60, |logits| 8.0 * 0.015 * rms(logits));
 }
 
