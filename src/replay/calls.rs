@@ -3,7 +3,7 @@
 use super::Replay;
 use super::driver::{Driver, Memory};
 use super::passes::Piece;
-use super::submits::{LEAST_PREFILL_ROWS, all_rows};
+use super::submits::all_rows;
 use crate::Result;
 use crate::executor::guest::{GuestReport, PlacementTiming};
 use crate::executor::measure::{TuningGain, TuningState};
@@ -38,7 +38,7 @@ impl<D: Driver> Executor for Replay<D> {
     }
 
     fn is_ahead(&self) -> bool {
-        self.ahead.is_some()
+        self.flight.ahead.is_some()
     }
 
     fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: SampleRequests<'_>) -> Result<()> {
@@ -46,24 +46,24 @@ impl<D: Driver> Executor for Replay<D> {
         let foreseen = self.take_ahead(rows, Some(head));
         let kind = foreseen.map_or_else(|| self.begin(rows, Some(head)), Ok)?;
         let is_under_way = foreseen.is_some();
-        let can_be_late = !self.arena.is_handed_over() && self.passes.kinds[kind].is_whole(&self.rows);
+        let can_be_late = !self.memory.arena.is_handed_over() && self.passes.kinds[kind].is_whole(&self.flight.rows);
         let submitted = match is_under_way || can_be_late && (asks.is_slow || asks.may_run_ahead) {
             true => self.submit_and_ask(kind, head, asks, is_under_way),
             false => self.ask_and_submit(kind, head, asks),
         };
-        let since = submitted.inspect_err(|_| self.forget())?;
+        let since = submitted.inspect_err(|_| self.flight.forget())?;
         while self.queue.under_way() > 1 {
             // A pass in flight before this one had a signal of its own.
             self.queue.wait()?;
         }
         // The start of a pass that ran ahead is not known.
-        match self.ahead.is_some() || is_under_way {
+        match self.flight.ahead.is_some() || is_under_way {
             true => self.queue.wait()?,
             false => self.queue.wait_promptly(self.passes.kinds[kind].last.saturating_sub(since.elapsed()))?,
         }
         self.check_order()?;
         self.measure(kind, Some(head), is_under_way)?;
-        match self.ahead.is_some() && !self.has_all_next() {
+        match self.flight.ahead.is_some() && !self.has_all_next() {
             true => self.run_again(kind, head),
             false => Ok(()),
         }
@@ -80,15 +80,15 @@ impl<D: Driver> Executor for Replay<D> {
     }
 
     fn found(&self, row: usize) -> Option<SampleResult<'_>> {
-        self.asked.get(row).is_some_and(|asked| *asked).then(|| self.results.found(&self.schedule, row))
+        self.flight.found(&self.schedule, row)
     }
 
     fn project(&mut self, head: HeadRows) -> Result<()> {
-        executor::check_head(&self.schedule, self.rows.len(), head)?;
+        executor::check_head(&self.schedule, self.flight.rows.len(), head)?;
         self.check_last()?;
         self.cancel.check()?;
         self.new_head(Some(head));
-        self.queue.edit(&mut self.arena, |words| executor::write_head(words, head))?;
+        self.queue.edit(&mut self.memory.arena, |words| executor::write_head(words, head))?;
         self.submit_head(head)?;
         self.queue.wait()?;
         self.check_order()?;
@@ -101,15 +101,15 @@ impl<D: Driver> Executor for Replay<D> {
             match self.passes.kinds[kind].pieces[i].clone() {
                 // A watcher reads the arena, so no lists run beside a guest's step.
                 Piece::Guest(piece) => {
-                    self.run_guest(kind, &piece, 0..0).inspect_err(|_| self.forget())?;
+                    self.run_guest(kind, &piece, 0..0).inspect_err(|_| self.flight.forget())?;
                     self.run_watched(kind, piece.beside, watch)?;
                 }
                 Piece::Device(lists) => self.run_watched(kind, lists, watch)?,
             }
         }
         if let Some(head) = head {
-            self.cancel.check().inspect_err(|_| self.forget())?;
-            self.arena.to_device()?;
+            self.cancel.check().inspect_err(|_| self.flight.forget())?;
+            self.memory.arena.to_device()?;
             self.submit_head(head)?;
             self.show(Segment::Head, watch)?;
         }
@@ -117,36 +117,34 @@ impl<D: Driver> Executor for Replay<D> {
     }
 
     fn next(&self, row: usize) -> u32 {
-        self.results.next(row)
+        self.flight.results.next(row)
     }
 
     fn is_finite(&self, row: usize) -> bool {
-        self.results.is_finite(row)
+        self.flight.results.is_finite(row)
     }
 
     fn logits(&mut self, row: usize) -> Result<&[f32]> {
-        executor::check_logits(row, self.head_rows)?;
+        executor::check_logits(row, self.flight.head_rows)?;
         self.check_last()?;
-        match self.passes.fetch(self.head_rows).filter(|_| self.fetched <= row) {
+        match self.passes.fetch(self.flight.head_rows).filter(|_| self.flight.fetched <= row) {
             Some(fetch) => {
-                self.arena.to_device()?;
+                self.memory.arena.to_device()?;
                 // SAFETY: as in `Replay::submit`.
                 unsafe { self.queue.run(fetch) }?;
-                self.fetched = self.head_rows;
+                self.flight.fetched = self.flight.head_rows;
             }
-            None => self.arena.to_host()?,
+            None => self.memory.arena.to_host()?,
         }
-        Ok(self.results.logits(&self.arena, &self.schedule, row))
+        Ok(self.flight.results.logits(&self.memory.arena, &self.schedule, row))
     }
 
     fn prefill_rows(&self) -> usize {
-        self.prefill_rows
+        self.pace.prefill_rows
     }
 
     fn rows_at(&self, depth: usize) -> usize {
-        // Half of the budget: the cost model's times are rough.
-        let budget = self.options.submit_budget.as_secs_f64() / 2.0;
-        self.attend_time.rows(self.prefill_rows, LEAST_PREFILL_ROWS, depth, budget)
+        self.pace.rows_at(depth, self.options.submit_budget.as_secs_f64())
     }
 
     fn chunk_rows(&self, most: usize, beside: usize) -> usize {
@@ -166,11 +164,11 @@ impl<D: Driver> Executor for Replay<D> {
     }
 
     fn pages(&self) -> &Pages {
-        &self.pages
+        &self.kv.pages
     }
 
     fn pages_mut(&mut self) -> &mut Pages {
-        &mut self.pages
+        &mut self.kv.pages
     }
 }
 
@@ -180,8 +178,8 @@ impl<D: Driver> Replay<D> {
         for i in lists {
             let baked = &self.passes.kinds[kind];
             let (list, part) = (baked.segments.lists[i], baked.parts[i]);
-            self.cancel.check().inspect_err(|_| self.forget())?;
-            self.arena.to_device()?;
+            self.cancel.check().inspect_err(|_| self.flight.forget())?;
+            self.memory.arena.to_device()?;
             // SAFETY: as in `Replay::submit`.
             unsafe { self.queue.submit(&[list], true) }?;
             match part.ends {
@@ -195,21 +193,21 @@ impl<D: Driver> Replay<D> {
     /// Waits for the last submit, and calls the watcher with a segment's output.
     fn show(&mut self, segment: Segment, watch: Watch<'_>) -> Result<()> {
         self.queue.wait()?;
-        self.arena.to_host()?;
+        self.memory.arena.to_host()?;
         // SAFETY: the segment was waited for, and the next one is submitted after the watcher returns.
-        let arena = bytemuck::cast_slice(unsafe { self.arena.bytes() }.unwrap_or_default());
-        watch(segment, executor::watched_row(&self.schedule, arena, segment, self.rows.len()));
+        let arena = bytemuck::cast_slice(unsafe { self.memory.arena.bytes() }.unwrap_or_default());
+        watch(segment, executor::watched_row(&self.schedule, arena, segment, self.flight.rows.len()));
         Ok(())
     }
 }
 
 impl<D: Driver> Measure for Replay<D> {
     fn submits(&self) -> u64 {
-        self.submits
+        self.pace.submits
     }
 
     fn busy(&self) -> Duration {
-        Duration::from_secs_f64(self.busy)
+        Duration::from_secs_f64(self.pace.busy)
     }
 
     fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<KernelTiming>> {
@@ -227,12 +225,7 @@ impl<D: Driver> Measure for Replay<D> {
     }
 
     fn tuning(&self) -> TuningState {
-        match self.tuning.is_some() {
-            true if self.improves => TuningState::Open,
-            true if self.target.tuned.is_empty() => TuningState::Untuned,
-            true => TuningState::Tuned,
-            false => TuningState::Untuned,
-        }
+        self.tuning.state(&self.target)
     }
 
     fn measure_gains(&mut self) -> Result<Vec<TuningGain>> {
@@ -242,16 +235,14 @@ impl<D: Driver> Measure for Replay<D> {
     fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64> {
         self.settle()?;
         let i = executor::segment_buffer(&self.schedule, segment);
-        Ceiling::bake(&mut self.queue, &self.weights[i..=i], self.arena.address())?.measure(&self.queue)
+        Ceiling::bake(&mut self.queue, &self.memory.weights[i..=i], self.memory.arena.address())?.measure(&self.queue)
     }
 
     fn measure_read_ceiling(&mut self) -> Result<f64> {
-        if let Some(rate) = self.bytes_per_second {
+        if let Some(rate) = self.ceiling.known() {
             return Ok(rate);
         }
         self.settle()?;
-        let rate = self.ceiling.measure(&self.queue)?;
-        self.bytes_per_second = Some(rate);
-        Ok(rate)
+        self.ceiling.measure(&self.queue)
     }
 }

@@ -86,6 +86,8 @@ pub(super) struct GuestSeat {
     shares_kv: Option<bool>,
     /// The measurements by which its passes were chosen.
     timings: Vec<PlacementTiming>,
+    /// The spans of its steps, while a timeline is measured.
+    pub(super) spans: Option<Vec<GuestSpan>>,
 }
 
 impl GuestSeat {
@@ -113,6 +115,7 @@ impl GuestSeat {
             next_check: 0,
             shares_kv: None,
             timings: Vec::new(),
+            spans: None,
         }
     }
 
@@ -269,7 +272,8 @@ impl<D: Driver> Replay<D> {
         if !matches!(seated.kind, GuestKind::Npu(_)) {
             return;
         }
-        let [global, local] = [0, 1].map(|pool| self.kv[pool].iter().map(Memory::dma_buf).collect::<Option<Vec<_>>>());
+        let [global, local] =
+            [0, 1].map(|pool| self.kv.blocks[pool].iter().map(Memory::dma_buf).collect::<Option<Vec<_>>>());
         let element = self.schedule.extent.kv;
         let shared = match (global, local) {
             (Some(global), Some(local)) => {
@@ -322,7 +326,7 @@ impl<D: Driver> Replay<D> {
     #[cold]
     pub(super) fn settle_guest(&mut self) -> Result<()> {
         self.settle()?;
-        self.forget();
+        self.flight.forget();
         self.seat.try_again();
         if self.seat.guest.is_none() {
             self.seat.seated = None;
@@ -333,7 +337,7 @@ impl<D: Driver> Replay<D> {
     /// Bakes every kind of pass anew for the present guest.
     pub(super) fn rebake_all(&mut self) -> Result<()> {
         let rows: Vec<usize> = self.passes.kinds.iter().map(|baked| baked.kind.rows).collect();
-        let (addresses, target) = (self.addresses(), self.target.clone());
+        let (addresses, target) = (self.memory.addresses(), self.target.clone());
         let mut passes = std::mem::take(&mut self.passes);
         let rebaked = self.baking(&addresses).rebake(&mut passes, &rows, &target);
         // The number of submits changes with the guest, so measured paces no longer hold.
@@ -361,12 +365,12 @@ impl<D: Driver> Replay<D> {
     pub(super) fn submit_beside(&mut self, kind: usize, lists: Range<usize>) -> Result<()> {
         let baked = &self.passes.kinds[kind];
         let last = lists.end;
-        let per_submit = baked.per_submit(&self.rows);
+        let per_submit = baked.per_submit(&self.flight.rows);
         for first in lists.step_by(per_submit) {
             let end = last.min(first + per_submit);
             // SAFETY: as in `Replay::submit`.
             unsafe { self.queue.submit(&baked.segments.lists[first..end], end == last) }?;
-            self.submits += 1;
+            self.pace.submits += 1;
         }
         Ok(())
     }
@@ -374,20 +378,20 @@ impl<D: Driver> Replay<D> {
     /// Whether lists may run beside the guest's step: the guest accesses its inputs without the device's help, and the
     /// device does not check its result.
     fn can_run_beside(&self, step: usize) -> bool {
-        let reaches_kv = self.seat.shares_kv == Some(true) || self.kv.iter().flatten().all(Memory::is_mapped);
-        let is_trusted = self.seat.guest.is_some() && !self.seat.checks(step, self.rows.len() > 1);
-        reaches_kv && !self.arena.is_handed_over() && is_trusted
+        let reaches_kv = self.seat.shares_kv == Some(true) || self.kv.blocks.iter().flatten().all(Memory::is_mapped);
+        let is_trusted = self.seat.guest.is_some() && !self.seat.checks(step, self.flight.rows.len() > 1);
+        reaches_kv && !self.memory.arena.is_handed_over() && is_trusted
     }
 
     /// Lets the guest run a step. If it fails, the device runs this step and later ones: a guest only reads the KV
     /// cache, and the device's step overwrites all of the guest's output.
     fn run_guest_step(&mut self, kind: usize, piece: &GuestPiece) -> Result<()> {
         let &GuestPiece { step, half, .. } = piece;
-        let rows = self.passes.kinds[kind].rows_of(half, self.rows.len());
+        let rows = self.passes.kinds[kind].rows_of(half, self.flight.rows.len());
         let Some(mut guest) = self.seat.guest.take() else { return self.run_step_for(step, half) };
         let start = Instant::now();
         let ran = self.run_step_of(guest.as_mut(), step, rows.clone());
-        if let (Ok(()), Some(spans)) = (&ran, &mut self.guest_spans) {
+        if let (Ok(()), Some(spans)) = (&ran, &mut self.seat.spans) {
             spans.push(GuestSpan { piece: piece.clone(), start, end: Instant::now() });
         }
         match ran.and_then(|()| self.check(piece, rows)) {
@@ -413,7 +417,7 @@ impl<D: Driver> Replay<D> {
     /// The guest's and the device's.
     pub(super) fn run_by_guest(&mut self, step: usize) -> Result<()> {
         let Some(mut guest) = self.seat.guest.take() else { return self.run_step_for(step, None) };
-        let ran = self.run_step_of(guest.as_mut(), step, 0..self.rows.len());
+        let ran = self.run_step_of(guest.as_mut(), step, 0..self.flight.rows.len());
         self.seat.guest = Some(guest);
         ran.map_err(|(StepFault::Guest(e) | StepFault::Device(e))| e)
     }
@@ -426,7 +430,7 @@ impl<D: Driver> Replay<D> {
     /// Guest: its results differ from the device's.
     fn check(&mut self, piece: &GuestPiece, rows: Range<usize>) -> StepResult {
         let &GuestPiece { step, half, .. } = piece;
-        let several = self.rows.len() > 1;
+        let several = self.flight.rows.len() > 1;
         if !self.seat.checks(step, several) {
             return Ok(());
         }
@@ -449,7 +453,7 @@ impl<D: Driver> Replay<D> {
                     slot_row_mut(arena, out, row).copy_from_slice(values);
                 }
             };
-            self.queue.edit(&mut self.arena, write)?;
+            self.queue.edit(&mut self.memory.arena, write)?;
         }
         if half != Some(PassHalf::First) {
             self.seat.note_agreed(step, several, &self.schedule);
@@ -464,26 +468,26 @@ impl<D: Driver> Replay<D> {
             let arena: &[f32] = bytemuck::cast_slice(words);
             values.extend(rows.flat_map(|row| slot_row(arena, slot, row)));
         };
-        self.queue.edit(&mut self.arena, read)?;
+        self.queue.edit(&mut self.memory.arena, read)?;
         Ok(values)
     }
 
     /// Lets the guest run a step for `rows` of the pass; the guest numbers them from 0.
     fn run_step_of(&mut self, guest: &mut dyn Guest, step: usize, rows: Range<usize>) -> StepResult {
         let mut op = self.schedule.steps[step].op.clone();
-        guest.begin(&self.rows[rows.clone()]);
+        guest.begin(&self.flight.rows[rows.clone()]);
         if let Op::Attend { kv, q, out, .. } = &mut op {
             (*q, *out) = (q.from_row(rows.start), out.from_row(rows.start));
             self.show_kv(guest, kv, rows)?;
         }
         if self.queue.is_idle() {
             let mut ran = Ok(());
-            self.queue.edit(&mut self.arena, |words| ran = guest.run(&op, bytemuck::cast_slice_mut(words)))?;
+            self.queue.edit(&mut self.memory.arena, |words| ran = guest.run(&op, bytemuck::cast_slice_mut(words)))?;
             return ran.map_err(StepFault::Guest);
         }
-        let words = self.arena.size() as usize / 4;
+        let words = self.memory.arena.size() as usize / 4;
         // SAFETY: submits in flight use the other half's rows only, and the guest uses these.
-        let arena = unsafe { self.arena.words_mut(0..words) }?;
+        let arena = unsafe { self.memory.arena.words_mut(0..words) }?;
         guest.run(&op, bytemuck::cast_slice_mut(arena)).map_err(StepFault::Guest)
     }
 
@@ -494,7 +498,7 @@ impl<D: Driver> Replay<D> {
         let part = layer.elements() * layer.element.bytes();
         let offset = layer.place * part;
         let layout = *self.schedule.kv.pool(layer.pool);
-        let pages = show_pages(&self.pages, layer.pool, &self.rows[rows], guest);
+        let pages = show_pages(&self.kv.pages, layer.pool, &self.flight.rows[rows], guest);
         if self.seat.shares_kv == Some(true) {
             return Ok(());
         }
@@ -503,7 +507,7 @@ impl<D: Driver> Replay<D> {
             let (block, start) = layout.in_block(page as usize);
             // SAFETY: submits in flight write other layers, and this layer's positions after these rows, which are not
             // read.
-            match unsafe { self.kv[layer.pool as usize][block].bytes() } {
+            match unsafe { self.kv.blocks[layer.pool as usize][block].bytes() } {
                 Some(bytes) => {
                     let first = start as usize + offset * layout.block_pages;
                     let bytes = &bytes[first..first + part];

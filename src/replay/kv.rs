@@ -1,35 +1,86 @@
-//! Allocates the KV cache's memory: as many blocks of pages as the driver grants.
+//! The KV cache on a device: its pages, in as many blocks as the driver grants.
 
+use crate::executor::{self, PageId, Pages};
 use crate::plan::{Plan, Purpose};
-use crate::replay::driver::{Driver, HostAccess, MemorySource};
+use crate::replay::driver::{Driver, HostAccess, Memory, MemorySource};
+use crate::replay::options::ReplayOptions;
+use crate::schedule::Schedule;
 use crate::schedule::kv::{KvLayout, Pool};
 use crate::{Error, Result};
+use std::ops::Range;
 
-/// Allocates the planned blocks of both pools. If the driver refuses a block although its budget had room, the pools
-/// consist of the granted ones, and `layout` is reduced accordingly. With `mapped`, the host maps the blocks if it can.
-///
-/// # Errors
-/// As [`Driver::allocate`]. Refused: the granted blocks do not hold a single sequence.
-pub fn allocate<D: Driver>(
-    driver: &D,
-    plan: &Plan,
-    layout: &mut KvLayout,
-    source: MemorySource,
-    mapped: bool,
-) -> Result<[Vec<D::Memory>; 2]> {
-    let access = if mapped { HostAccess::Device } else { HostAccess::None };
-    // A foreign allocator is used for the arena only.
-    let source = if let MemorySource::Imported(_) = source { MemorySource::Ordinary } else { source };
-    let planned = layout.tokens();
-    let blocks = take(layout, |pool, number| {
-        let region = plan.regions.iter().find(|r| r.purpose == Purpose::Kv(pool, number));
-        let region = region.ok_or_else(|| Error::device("the plan has too few KV pages", "report this"))?;
-        driver.allocate(region.bytes, region.heap, access, source)
-    })?;
-    if layout.tokens() < planned {
-        log::warn!("the KV cache has room for {} tokens, not for {planned}: the driver has no more", layout.tokens());
+/// The KV cache of an executor on a device.
+pub(super) struct KvCache<M> {
+    pub pages: Pages,
+    layout: KvLayout,
+    /// The blocks of each pool, those of the global layers first.
+    pub blocks: [Vec<M>; 2],
+}
+
+impl<M: Memory> KvCache<M> {
+    /// Allocates the planned blocks of both pools. If the driver refuses a block although its budget had room, the
+    /// pools consist of the granted ones, and the schedule's layout is reduced accordingly. With `mapped`, the host
+    /// maps the blocks if it can.
+    ///
+    /// # Errors
+    /// As [`Driver::allocate`]. Refused: the granted blocks do not hold a single sequence.
+    pub fn allocate<D: Driver<Memory = M>>(
+        driver: &D,
+        plan: &Plan,
+        schedule: &mut Schedule,
+        options: ReplayOptions,
+        mapped: bool,
+    ) -> Result<KvCache<M>> {
+        let access = if mapped { HostAccess::Device } else { HostAccess::None };
+        // A foreign allocator is used for the arena only.
+        let source = if let MemorySource::Imported(_) = options.arena { MemorySource::Ordinary } else { options.arena };
+        let layout = &mut schedule.kv;
+        let planned = layout.tokens();
+        let mut blocks = take(layout, |pool, number| {
+            let region = plan.regions.iter().find(|r| r.purpose == Purpose::Kv(pool, number));
+            let region = region.ok_or_else(|| Error::device("the plan has too few KV pages", "report this"))?;
+            driver.allocate(region.bytes, region.heap, access, source)
+        })?;
+        if layout.tokens() < planned {
+            let tokens = layout.tokens();
+            log::warn!("the KV cache has room for {tokens} tokens, not for {planned}: the driver has no more");
+        }
+        if options.staged {
+            blocks.iter_mut().flatten().for_each(Memory::hide);
+        }
+        Ok(KvCache { pages: Pages::new(schedule), layout: schedule.kv, blocks })
     }
-    Ok(blocks)
+
+    /// Fills the page tables, as [`executor::fill_tables`].
+    pub fn fill_tables(&self, words: &mut [u32], schedule: &Schedule) {
+        executor::fill_tables(words, schedule, |pool, page| address(&self.layout, &self.blocks, pool, page));
+    }
+
+    /// Writes the changed entries of the page tables, as [`executor::write_tables`].
+    #[inline]
+    pub fn write_tables(&mut self, words: &mut [u32], schedule: &Schedule) {
+        let KvCache { pages, layout, blocks } = self;
+        executor::write_tables(words, &schedule.arena, pages, |pool, page| address(layout, blocks, pool, page));
+    }
+
+    /// The pieces of a range of a page's bytes: for each its block, the byte offsets from the block's start and from
+    /// the range's start, and its size.
+    pub fn pieces(&self, pool: Pool, page: PageId, bytes: Range<u64>) -> impl Iterator<Item = (&M, u64, u64, u64)> {
+        let layout = self.layout.pool(pool);
+        let block = &self.blocks[pool as usize][layout.in_block(page as usize).0];
+        let mut here = 0;
+        layout.pieces(page as usize, bytes).map(move |piece| {
+            let size = piece.end - piece.start;
+            here += size;
+            (block, piece.start, here - size, size)
+        })
+    }
+}
+
+/// The address of a page: of its part for the pool's first layer.
+fn address<M: Memory>(layout: &KvLayout, blocks: &[Vec<M>; 2], pool: Pool, page: usize) -> u64 {
+    let (block, offset) = layout.pool(pool).in_block(page);
+    blocks[pool as usize][block].address() + offset
 }
 
 /// Allocates the blocks of both pools until one is refused. The next block is always of the pool that has the smaller share of

@@ -20,10 +20,12 @@ mod calls;
 pub mod driver;
 #[cfg(test)]
 mod fake;
+mod flight;
 mod guests;
 mod kv;
 mod list;
 pub mod measure;
+mod memory;
 mod needs;
 pub mod options;
 mod pace;
@@ -43,8 +45,8 @@ pub(crate) use guests::{relative_rms, show_pages};
 #[cfg(any(feature = "cli", feature = "serve", test))]
 pub(crate) use passes::tuned as tuned_kinds;
 
+use crate::executor::HeadRows;
 use crate::executor::weights::Progress;
-use crate::executor::{self, HeadRows, Pages, Row};
 use crate::lower::dispatch::Addresses;
 use crate::lower::layout::GpuLayout;
 use crate::lower::target::Target;
@@ -52,24 +54,22 @@ use crate::lower::{Lowering, PassKind};
 use crate::model::checkpoint::Checkpoint;
 use crate::plan::{Plan, Purpose};
 use crate::replay::baking::Baking;
-use crate::replay::driver::{Driver, HostAccess, Memory, MemorySource, unmapped};
+use crate::replay::driver::{Driver, Memory};
+use crate::replay::flight::Flight;
 use crate::replay::guests::GuestSeat;
-use crate::replay::list::Relay;
+use crate::replay::kv::KvCache;
 use crate::replay::measure::ceiling::Ceiling;
-use crate::replay::measure::fastest::warm_up;
 use crate::replay::measure::fragment;
 use crate::replay::measure::profile::Profiler;
-use crate::replay::measure::timing::Timing;
-use crate::replay::measure::tuning::Tuning;
-use crate::replay::needs::STAGING_BYTES;
+use crate::replay::memory::{ModelMemory, planned};
 use crate::replay::options::ReplayOptions;
-use crate::replay::pace::AttendTime;
+use crate::replay::pace::Pace;
 use crate::replay::passes::Passes;
 use crate::replay::queue::DeviceQueue;
 use crate::replay::results::Results;
-use crate::replay::timeline::GuestSpan;
-use crate::schedule::{Pool, Schedule};
-use crate::{Cancel, Error, Result};
+use crate::replay::tuning::KernelTuning;
+use crate::schedule::Schedule;
+use crate::{Cancel, Result};
 use std::time::{Duration, Instant};
 
 /// The executor on the device of a driver.
@@ -80,48 +80,19 @@ pub struct Replay<D: Driver> {
     options: ReplayOptions,
     target: Target,
     queue: DeviceQueue<D>,
-    /// The state of tuning, if there is something to choose.
-    tuning: Option<Tuning>,
-    timing: Timing<D>,
-    /// The kinds of pass that are tuned.
-    tuned: Vec<PassKind>,
-    /// Whether tuning has open questions for idle times.
-    improves: bool,
-    /// Whether kernels may be being compiled for tuning.
-    compiles: bool,
-    passes: Passes<D>,
-    weights: Vec<D::Memory>,
-    /// The allocations of KV pages, those of the global layers first.
-    kv: [Vec<D::Memory>; 2],
-    pages: Pages,
-    arena: D::Memory,
-    /// The guest that computes some steps in the device's place.
-    seat: GuestSeat,
-    /// The spans of the guest's steps, while a timeline is measured.
-    guest_spans: Option<Vec<GuestSpan>>,
+    cancel: Cancel,
     /// The device's name for the user.
     name: String,
-    results: Results<D>,
-    /// Head rows of the last pass whose logits the host can read.
-    fetched: usize,
-    /// Head rows of the last pass.
-    head_rows: usize,
-    /// Per head row of the last pass, whether it had a sample request.
-    asked: Vec<bool>,
-    /// The read ceiling's lists, and its result once measured.
+    memory: ModelMemory<D>,
+    kv: KvCache<D::Memory>,
+    passes: Passes<D>,
+    flight: Flight<D>,
+    pace: Pace,
+    tuning: KernelTuning<D>,
+    /// The read ceiling's lists.
     ceiling: Ceiling<D>,
-    bytes_per_second: Option<f64>,
-    /// Rows of the last pass.
-    rows: Vec<Row>,
-    /// Kind of the pass that was submitted ahead, if one was.
-    ahead: Option<usize>,
-    /// Rows of a prompt whose slowest layer keeps to the submit budget, by the times measured so far.
-    prefill_rows: usize,
-    attend_time: AttendTime,
-    submits: u64,
-    /// Seconds of device time spent on passes.
-    busy: f64,
-    cancel: Cancel,
+    /// The guest that computes some steps in the device's place.
+    seat: GuestSeat,
 }
 
 impl<D: Driver> Replay<D> {
@@ -162,55 +133,33 @@ impl<D: Driver> Replay<D> {
         };
         let mut queue = DeviceQueue::new(driver);
         let start = Instant::now();
-        let weights = load_weights(&mut queue, checkpoint, &schedule, plan, options, progress)?;
-        let layout = GpuLayout::new(&schedule);
-        let heap = planned(plan, Purpose::Arena)?;
-        let arena = allocate_arena(&queue.driver, options.arena, layout.bytes, heap)?;
-        let apart = !arena.is_cached() || options.staged;
+        let memory = ModelMemory::load(&mut queue, checkpoint, &schedule, plan, options, progress)?;
+        let apart = !memory.arena.is_cached() || options.staged;
         let results = Results::new(&queue.driver, &schedule, planned(plan, Purpose::Staging)?, apart)?;
         // Last, since a smaller KV cache is acceptable.
-        let mut kv = kv::allocate(&queue.driver, plan, &mut schedule.kv, options.arena, has_guest)?;
-        if options.staged {
-            kv.iter_mut().flatten().for_each(Memory::hide);
-        }
-        let ceiling = Ceiling::bake(&mut queue, &weights, arena.address())?;
+        let kv = KvCache::allocate(&queue.driver, plan, &mut schedule, options, has_guest)?;
+        let ceiling = Ceiling::bake(&mut queue, &memory.weights, memory.arena.address())?;
+        let target = options.target(queue.driver.caps());
         let mut replay = Replay {
             options,
-            target: options.target(queue.driver.caps()),
-            tuning: None,
-            timing: Timing::new(warm_up(queue.driver.caps())),
-            tuned: passes::tuned(&schedule.extent).collect(),
-            improves: false,
-            compiles: false,
-            layout,
-            passes: Passes::default(),
-            weights,
-            kv,
-            pages: Pages::new(&schedule),
-            arena,
-            seat: GuestSeat::of(guest),
-            guest_spans: None,
-            name: String::new(),
-            results,
-            fetched: 0,
-            head_rows: 0,
-            asked: vec![false; schedule.extent.head_rows],
-            ceiling,
-            bytes_per_second: None,
-            rows: Vec::with_capacity(schedule.extent.max_rows),
-            ahead: None,
-            prefill_rows: schedule.extent.max_rows,
-            attend_time: AttendTime::default(),
-            submits: 0,
-            busy: 0.0,
             cancel: progress.cancel.clone(),
+            name: String::new(),
+            layout: GpuLayout::new(&schedule),
+            memory,
+            kv,
+            passes: Passes::default(),
+            flight: Flight::new(&schedule, results),
+            pace: Pace::expected(&target, &schedule),
+            tuning: KernelTuning::new(&schedule, queue.driver.caps()),
+            ceiling,
+            seat: GuestSeat::of(guest),
+            target,
             queue,
             schedule,
         };
-        replay.attend_time = AttendTime::expected(&replay.target, &replay.schedule);
         replay.share_kv();
         replay.set_name();
-        replay.fill_tables()?;
+        replay.queue.edit(&mut replay.memory.arena, |words| replay.kv.fill_tables(words, &replay.schedule))?;
         replay.bake(start.elapsed(), progress)?;
         if let Some((kind, loader)) = candidate {
             let start = Instant::now();
@@ -224,34 +173,23 @@ impl<D: Driver> Replay<D> {
         Lowering { schedule: &self.schedule, layout: &self.layout, addresses, target: &self.target, kind }
     }
 
-    fn addresses(&self) -> Addresses {
-        Addresses::new(self.arena.address(), self.weights.iter().map(|b| b.address()).collect())
-    }
-
-    fn fill_tables(&mut self) -> Result<()> {
-        let (schedule, kv) = (&self.schedule, &self.kv);
-        let start = |pool, page| page_address(schedule, kv, pool, page);
-        self.queue.edit(&mut self.arena, |words| executor::fill_tables(words, schedule, start))
-    }
-
     /// Bakes every kind of pass. `loading`: the time that the weights took.
     fn bake(&mut self, loading: Duration, progress: &Progress) -> Result<()> {
         let start = Instant::now();
         if let Some(units) = self.target.units {
-            self.target.units = Some(fragment::find(&mut self.queue, &mut self.results.pages, units)?);
+            self.target.units = Some(fragment::find(&mut self.queue, &mut self.flight.results.pages, units)?);
         }
         self.recall()?;
         self.compile()?;
         self.tune(start, loading, progress)?;
         self.cancel.check()?;
-        let addresses = self.addresses();
+        let addresses = self.memory.addresses();
         self.passes = self.baking(&addresses).bake()?;
         Ok(())
     }
 
     fn baking<'a>(&'a mut self, addresses: &'a Addresses) -> Baking<'a, D> {
-        let caps = self.queue.driver.caps();
-        let relay = self.target.relay.then(|| Relay::new(&self.arena, &self.layout, caps));
+        let relay = self.memory.relay(&self.target, &self.layout, &self.queue.driver);
         Baking {
             queue: &mut self.queue,
             schedule: &self.schedule,
@@ -259,8 +197,8 @@ impl<D: Driver> Replay<D> {
             addresses,
             target: &self.target,
             relay,
-            arena: &self.arena,
-            results: &self.results,
+            arena: &self.memory.arena,
+            results: &self.flight.results,
             guest: self.seat.seated(),
         }
     }
@@ -268,72 +206,27 @@ impl<D: Driver> Replay<D> {
     /// The arena as a dma-buf for other devices, if it is one.
     #[cfg(feature = "testing")]
     pub fn arena(&self) -> Option<&crate::sys::dma_buf::DmaBuf> {
-        self.arena.dma_buf()
+        self.memory.arena.dma_buf()
     }
 
     /// Bytes of weights, KV cache and arena.
     #[cfg(feature = "testing")]
     pub fn allocated(&self) -> u64 {
-        let buffers = self.weights.iter().chain(self.kv.iter().flatten()).chain([&self.arena]);
+        let buffers = self.memory.weights.iter().chain(self.kv.blocks.iter().flatten()).chain([&self.memory.arena]);
         buffers.map(Memory::size).sum()
     }
 
     /// A profiler for a pass whose step state has been written.
     fn profiler(&mut self, kind: usize, head: HeadRows) -> Profiler<'_, D> {
-        let addresses = self.addresses();
+        let addresses = self.memory.addresses();
         let kind = self.passes.kinds[kind].kind;
         let head_rows = if head.count == 1 { 1 } else { kind.rows.min(kind.head_rows) };
         let kind = PassKind { head_rows, ..kind };
         let lowering = self.lowering(&addresses, kind);
         let segments = self.schedule.segments().map(|s| (s, lowering.segment(s))).collect();
-        let caps = self.queue.driver.caps();
-        let relay = self.target.relay.then(|| Relay::new(&self.arena, &self.layout, caps));
+        let relay = self.memory.relay(&self.target, &self.layout, &self.queue.driver);
         Profiler { relay, submit_budget: self.options.submit_budget, queue: &mut self.queue, segments }
     }
-}
-
-/// The address of a page: of its part for the pool's first layer.
-fn page_address<M: Memory>(schedule: &Schedule, kv: &[Vec<M>; 2], pool: Pool, page: usize) -> u64 {
-    let (block, offset) = schedule.kv.pool(pool).in_block(page);
-    kv[pool as usize][block].address() + offset
-}
-
-fn planned(plan: &Plan, purpose: Purpose) -> Result<usize> {
-    plan.heap(purpose).ok_or_else(|| Error::device(format!("the plan has no {}", purpose.kind()), "report this"))
-}
-
-/// Allocates the arena, and clears it.
-fn allocate_arena<D: Driver>(driver: &D, source: MemorySource, bytes: u64, heap: usize) -> Result<D::Memory> {
-    let mut arena = driver.allocate(bytes, heap, HostAccess::Host, source)?;
-    // SAFETY: no baked list uses the arena yet.
-    unsafe { arena.bytes_mut() }.ok_or_else(unmapped)?.fill(0);
-    Ok(arena)
-}
-
-fn load_weights<D: Driver>(
-    queue: &mut DeviceQueue<D>,
-    checkpoint: &Checkpoint,
-    schedule: &Schedule,
-    plan: &Plan,
-    options: ReplayOptions,
-    progress: &Progress,
-) -> Result<Vec<D::Memory>> {
-    let mut staging = None;
-    let mut buffers = Vec::with_capacity(schedule.weights.buffers.len());
-    for layout in &schedule.weights.buffers {
-        let heap = planned(plan, Purpose::Weights(layout.buffer))?;
-        let mut buffer = queue.driver.allocate(layout.bytes, heap, HostAccess::Device, MemorySource::Ordinary)?;
-        if options.staged {
-            buffer.hide();
-        }
-        if !buffer.is_mapped() && staging.is_none() {
-            let heap = planned(plan, Purpose::Staging)?;
-            staging = Some(queue.driver.allocate(STAGING_BYTES, heap, HostAccess::Host, MemorySource::Ordinary)?);
-        }
-        upload::upload(checkpoint, layout, &mut buffer, staging.as_mut(), queue, progress)?;
-        buffers.push(buffer);
-    }
-    Ok(buffers)
 }
 
 impl<D: Driver> Drop for Replay<D> {

@@ -1,4 +1,5 @@
-//! The number of a pass's segments in one submit, such that each submit keeps to the budget.
+//! The number of a pass's segments in one submit, such that each submit keeps to the budget, and the number of a
+//! prompt's rows in one pass.
 
 use crate::executor::Row;
 use crate::lower::target::Target;
@@ -17,6 +18,45 @@ impl PassLoad {
     /// The load of a pass of these rows.
     pub(crate) fn of(rows: &[Row]) -> PassLoad {
         PassLoad { rows: rows.len(), depths: rows.iter().map(|r| r.position as usize).sum() }
+    }
+}
+
+/// Passes of at most this many rows are not divided, whatever time they take.
+const LEAST_PREFILL_ROWS: usize = 64;
+
+/// The rows of a prompt that a pass takes, by the times of passes, and the work so far.
+pub(crate) struct Pace {
+    /// Rows of a prompt whose slowest layer keeps to the submit budget, by the times measured so far.
+    pub(crate) prefill_rows: usize,
+    attend_time: AttendTime,
+    pub(crate) submits: u64,
+    /// Seconds of device time spent on passes.
+    pub(crate) busy: f64,
+}
+
+impl Pace {
+    /// Without a measured pass.
+    pub(crate) fn expected(target: &Target, schedule: &Schedule) -> Pace {
+        let attend_time = AttendTime::expected(target, schedule);
+        Pace { prefill_rows: schedule.extent.max_rows, attend_time, submits: 0, busy: 0.0 }
+    }
+
+    /// A prompt's rows in a pass after `depth` positions. `budget`: seconds of a submit.
+    pub(crate) fn rows_at(&self, depth: usize, budget: f64) -> usize {
+        // Half of the budget: the cost model's times are rough.
+        self.attend_time.rows(self.prefill_rows, LEAST_PREFILL_ROWS, depth, budget / 2.0)
+    }
+
+    /// Learns from the slowest layer of a pass, or for a `whole` pass from the mean layer.
+    pub(crate) fn learn(&mut self, pass: PassLoad, whole: bool, slowest: f64, budget: f64) {
+        // A layer cannot be divided, but rows can. Each row takes longer the deeper the context, which shortens deep
+        // passes only. For a whole pass only the mean layer's time is known.
+        let is_deep = !whole && pass.rows > 1 && self.attend_time.learn(pass, slowest);
+        if !is_deep && slowest > budget / 2.0 && pass.rows > LEAST_PREFILL_ROWS && pass.rows >= self.prefill_rows {
+            self.prefill_rows = (pass.rows / 2).max(LEAST_PREFILL_ROWS);
+            let rows = pass.rows;
+            log::info!("a layer of {rows} rows took {slowest:.2} s: {} at a time from now on", self.prefill_rows);
+        }
     }
 }
 

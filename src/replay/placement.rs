@@ -45,7 +45,7 @@ impl<D: Driver> Replay<D> {
                 return Ok(());
             }
         };
-        let before = (self.submits, self.busy);
+        let before = (self.pace.submits, self.pace.busy);
         let name = guest.name().to_owned();
         let cases = cases(self.passes.kinds.iter().map(|baked| baked.kind), self.schedule.extent.context);
         let device = self.time_layers(&cases, now)?;
@@ -61,9 +61,9 @@ impl<D: Driver> Replay<D> {
             log::info!("attention of {} is faster on {name}", passes.name());
             self.seat.keep(passes, timings, loader);
         }
-        self.pages.truncate(0, 0);
-        self.forget();
-        (self.submits, self.busy) = before;
+        self.kv.pages.truncate(0, 0);
+        self.flight.forget();
+        (self.pace.submits, self.pace.busy) = before;
         self.rebake_all()
     }
 
@@ -97,13 +97,13 @@ impl<D: Driver> Replay<D> {
         let share = layers.len() as f64 / measured.max(1) as f64;
         let mut seconds = Vec::with_capacity(cases.len());
         for &(rows, depth) in cases {
-            self.pages.truncate(0, 0);
+            self.kv.pages.truncate(0, 0);
             let rows = self.rows_behind(rows, depth);
             let mut best = f64::INFINITY;
             for _ in 0..RUNS {
                 let kind = self.begin(&rows, None)?;
                 let start = now();
-                self.run_layers(kind, measured).inspect_err(|_| self.forget())?;
+                self.run_layers(kind, measured).inspect_err(|_| self.flight.forget())?;
                 best = best.min(now() - start);
                 if has_guest && self.seat.is_lost() {
                     return Ok(seconds);
@@ -116,7 +116,7 @@ impl<D: Driver> Replay<D> {
 
     /// Runs the begun pass up to the end of the first `layers` layers. Between them it waits only for a guest.
     fn run_layers(&mut self, kind: usize, layers: usize) -> Result<()> {
-        self.arena.to_device()?;
+        self.memory.arena.to_device()?;
         let end = self.schedule.steps_of(Segment::Layer(layers.saturating_sub(1))).end;
         for i in 0..self.passes.kinds[kind].pieces.len() {
             self.cancel.check()?;

@@ -3,21 +3,20 @@
 use super::Replay;
 use super::baking::of_half;
 use super::driver::{Driver, Memory, MemoryCopy};
-use super::list::Relay;
 use super::passes::PassHalf;
 use crate::Result;
 use crate::executor::guest::GuestKind;
 use crate::executor::{self, HeadRows, PageId, Row, Stepwise, Tolerance};
 use crate::lower::{PassKind, RowOrder, TokenSource};
 use crate::schedule::kv::KvLayer;
-use crate::schedule::{Pool, Schedule, Segment};
+use crate::schedule::{Pool, Segment};
 use std::ops::Range;
 
 impl<D: Driver> Replay<D> {
     /// The kinds that the begun pass's layers and its head are lowered for.
     fn kinds_of_pass(&self) -> Result<[PassKind; 2]> {
-        let kind = self.passes.kinds[self.passes.kind_for(&self.rows)?].kind;
-        let head_rows = if self.head_rows > 1 { kind.rows.min(kind.head_rows) } else { 1 };
+        let kind = self.passes.kinds[self.passes.kind_for(&self.flight.rows)?].kind;
+        let head_rows = if self.flight.head_rows > 1 { kind.rows.min(kind.head_rows) } else { 1 };
         Ok([kind, PassKind { rows: 1, head_rows, order: RowOrder::Consecutive, tokens: TokenSource::Host }])
     }
 
@@ -37,7 +36,7 @@ impl<D: Driver> Replay<D> {
     /// Waits for submits in flight, then copies bytes of a page from `offset` on to `bytes`.
     pub(super) fn read_from_page(&mut self, pool: Pool, page: PageId, offset: usize, bytes: &mut [u8]) -> Result<()> {
         self.settle()?;
-        let staging = &self.results.pages;
+        let staging = &self.flight.results.pages;
         let mut at = offset as u64;
         for piece in bytes.chunks_mut(staging.size() as usize) {
             let end = at + piece.len() as u64;
@@ -48,7 +47,7 @@ impl<D: Driver> Replay<D> {
                 to_offset: here,
                 bytes,
             };
-            self.queue.copy(pieces(&self.schedule, &self.kv, pool, page, at..end).map(copy))?;
+            self.queue.copy(self.kv.pieces(pool, page, at..end).map(copy))?;
             staging.copy_to(piece)?;
             at = end;
         }
@@ -59,9 +58,9 @@ impl<D: Driver> Replay<D> {
     pub(super) fn write_to_page(&mut self, pool: Pool, page: PageId, offset: usize, bytes: &[u8]) -> Result<()> {
         self.settle()?;
         let mut at = offset as u64;
-        for piece in bytes.chunks(self.results.pages.size() as usize) {
-            self.results.pages.copy_from(piece)?;
-            let staging = &self.results.pages;
+        for piece in bytes.chunks(self.flight.results.pages.size() as usize) {
+            self.flight.results.pages.copy_from(piece)?;
+            let staging = &self.flight.results.pages;
             let end = at + piece.len() as u64;
             let copy = |(block, there, here, bytes)| MemoryCopy {
                 from: staging,
@@ -70,38 +69,19 @@ impl<D: Driver> Replay<D> {
                 to_offset: there,
                 bytes,
             };
-            self.queue.copy(pieces(&self.schedule, &self.kv, pool, page, at..end).map(copy))?;
+            self.queue.copy(self.kv.pieces(pool, page, at..end).map(copy))?;
             at = end;
         }
         Ok(())
     }
 }
 
-/// The pieces of a range of a page's bytes: for each its block, the byte offsets from the block's start and from the
-/// range's start, and its size.
-fn pieces<'a, M>(
-    schedule: &Schedule,
-    kv: &'a [Vec<M>; 2],
-    pool: Pool,
-    page: PageId,
-    bytes: Range<u64>,
-) -> impl Iterator<Item = (&'a M, u64, u64, u64)> + use<'a, M> {
-    let layout = schedule.kv.pool(pool);
-    let block = &kv[pool as usize][layout.in_block(page as usize).0];
-    let mut here = 0;
-    layout.pieces(page as usize, bytes).map(move |piece| {
-        let size = piece.end - piece.start;
-        here += size;
-        (block, piece.start, here - size, size)
-    })
-}
-
 impl<D: Driver> Replay<D> {
     /// Runs a step of the begun pass for all or half of its rows. No submit may be in flight.
     pub(super) fn run_step_for(&mut self, step: usize, half: Option<PassHalf>) -> Result<()> {
         let Some(half) = half else { return self.run_on_device(step..step + 1) };
-        let kind = self.passes.kinds[self.passes.kind_for(&self.rows)?].kind;
-        let (kind, addresses) = of_half(kind, half, &self.addresses(), &self.layout);
+        let kind = self.passes.kinds[self.passes.kind_for(&self.flight.rows)?].kind;
+        let (kind, addresses) = of_half(kind, half, &self.memory.addresses(), &self.layout);
         let lowered = self.lowering(&addresses, kind).lower(step..step + 1);
         let list = self.queue.bake(&[&lowered], None, None, None)?;
         self.run_once(list)
@@ -110,18 +90,18 @@ impl<D: Driver> Replay<D> {
     /// Runs steps of the begun pass on the device, also those that a guest would run.
     fn run_on_device(&mut self, steps: Range<usize>) -> Result<()> {
         self.cancel.check()?;
-        let (kinds, addresses) = (self.kinds_of_pass()?, self.addresses());
+        let (kinds, addresses) = (self.kinds_of_pass()?, self.memory.addresses());
         let parts = self.parts(steps).into_iter().zip(kinds);
         let lowered = parts.map(|(steps, kind)| self.lowering(&addresses, kind).lower(steps));
         let lowered: Vec<_> = lowered.filter(|dispatches| !dispatches.is_empty()).collect();
-        let relay = self.target.relay.then(|| Relay::new(&self.arena, &self.layout, self.queue.driver.caps()));
+        let relay = self.memory.relay(&self.target, &self.layout, &self.queue.driver);
         let list = self.queue.bake(&lowered.iter().map(Vec::as_slice).collect::<Vec<_>>(), relay, None, None)?;
         self.run_once(list)
     }
 
     /// Runs a list that was just baked, waits for it, and frees it.
     fn run_once(&mut self, list: D::Baked) -> Result<()> {
-        self.arena.to_device()?;
+        self.memory.arena.to_device()?;
         // SAFETY: the memory that the list uses is this executor's.
         unsafe { self.queue.run(list) }?;
         self.queue.driver.free(&[list]);
@@ -147,7 +127,7 @@ impl<D: Driver> Stepwise for Replay<D> {
     }
 
     fn ranges(&self) -> Result<Vec<Range<usize>>> {
-        let ([kind, head_kind], addresses) = (self.kinds_of_pass()?, self.addresses());
+        let ([kind, head_kind], addresses) = (self.kinds_of_pass()?, self.memory.addresses());
         let all = self.schedule.steps.len();
         let [layers, head] = self.parts(0..self.schedule.steps_of(Segment::Head).end);
         let lowering = self.lowering(&addresses, kind);
@@ -164,7 +144,7 @@ impl<D: Driver> Stepwise for Replay<D> {
 
     fn access_arena(&mut self, access: &mut dyn FnMut(&mut [f32])) -> Result<()> {
         self.queue.drain()?;
-        self.queue.edit(&mut self.arena, |words| access(bytemuck::cast_slice_mut(words)))
+        self.queue.edit(&mut self.memory.arena, |words| access(bytemuck::cast_slice_mut(words)))
     }
 
     fn read_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &mut [u8]) -> Result<()> {
@@ -185,7 +165,7 @@ impl<D: Driver> Stepwise for Replay<D> {
         }
         let Ok([kind, head]) = self.kinds_of_pass() else { return Tolerance::F32 };
         let kind = if s.segment == Segment::Head { head } else { kind };
-        let addresses = self.addresses();
+        let addresses = self.memory.addresses();
         self.lowering(&addresses, kind).tolerance(step)
     }
 }

@@ -1,17 +1,13 @@
 //! Submits passes to the device and waits for them: whole or in pieces, alone or with the next one.
 
+use super::Replay;
 use super::driver::{Driver, Memory};
-use super::pace::PassLoad;
 use super::passes::{PassHalf, Piece, Tail};
-use super::{Replay, page_address};
 use crate::executor::{self, HeadRows, Row, SampleRequests};
 use crate::schedule::choice::{SampleRequest, SampleResult};
 use crate::schedule::layout::StateLayout;
 use crate::{Error, Result};
 use std::time::{Duration, Instant};
-
-/// Passes of at most this many rows are not divided, whatever time they take.
-pub(super) const LEAST_PREFILL_ROWS: usize = 64;
 
 impl<D: Driver> Replay<D> {
     /// Submits a pass: whole if it is known to keep to the budget, else in pieces that do. Each piece is waited for
@@ -20,8 +16,8 @@ impl<D: Driver> Replay<D> {
     /// has a sample request, the list that answers it follows the head in the same submit.
     fn submit(&mut self, kind: usize, head: Option<HeadRows>) -> Result<()> {
         let k = &self.passes.kinds[kind];
-        if k.is_whole(&self.rows) {
-            self.submits += 1;
+        if k.is_whole(&self.flight.rows) {
+            self.pace.submits += 1;
             let whole = &k.whole[Tail::of(head) as usize].lists;
             // SAFETY: baked lists live as long as the executor. Each pass is waited for before the next of
             // its kind.
@@ -35,7 +31,7 @@ impl<D: Driver> Replay<D> {
 
     /// Submits a pass's embedding and layers in pieces.
     pub(super) fn submit_pieces(&mut self, kind: usize) -> Result<()> {
-        let per_submit = self.passes.kinds[kind].per_submit(&self.rows);
+        let per_submit = self.passes.kinds[kind].per_submit(&self.flight.rows);
         for i in 0..self.passes.kinds[kind].pieces.len() {
             let k = &self.passes.kinds[kind];
             match k.pieces[i].clone() {
@@ -48,7 +44,7 @@ impl<D: Driver> Replay<D> {
                         self.cancel.check()?;
                         // SAFETY: as above.
                         unsafe { self.queue.submit(lists, true) }?;
-                        self.submits += 1;
+                        self.pace.submits += 1;
                     }
                 }
             }
@@ -58,14 +54,14 @@ impl<D: Driver> Replay<D> {
 
     /// Writes the head rows' sample requests. A pass may be in flight: it does not use these words.
     fn write_asks(&mut self, head: HeadRows, fill: &mut dyn FnMut(usize, &mut SampleRequest<'_>)) -> Result<()> {
-        let (words, schedule, asked) = (executor::asks_in(&self.schedule), &self.schedule, &mut self.asked);
+        let (words, schedule, asked) = (executor::asks_in(&self.schedule), &self.schedule, &mut self.flight.asked);
         let mut write = |words: &mut [u32]| executor::write_asks(words, schedule, head, fill, asked);
-        if self.arena.is_handed_over() {
+        if self.memory.arena.is_handed_over() {
             self.queue.drain()?;
-            return self.queue.edit(&mut self.arena, |arena| write(&mut arena[words]));
+            return self.queue.edit(&mut self.memory.arena, |arena| write(&mut arena[words]));
         }
         // SAFETY: lists that read these words were waited for, or are submitted after this write.
-        write(unsafe { self.arena.words_mut(words) }?);
+        write(unsafe { self.memory.arena.words_mut(words) }?);
         Ok(())
     }
 
@@ -92,16 +88,16 @@ impl<D: Driver> Replay<D> {
             let whole = &self.passes.kinds[kind].whole[Tail::of(Some(head)) as usize].lists;
             // SAFETY: as in `submit`. The signal of the second submit covers this one.
             unsafe { self.queue.submit(whole, false) }?;
-            self.submits += 1;
+            self.pace.submits += 1;
         }
         let begun = Instant::now();
         (asks.meanwhile)();
         self.write_asks(head, asks.fill)?;
-        let choice = self.asked.contains(&true).then(|| self.passes.choice(head, self.results.slot));
+        let choice = self.flight.asked.contains(&true).then(|| self.passes.choice(head, self.flight.results.slot));
         // SAFETY: as in `submit`.
         unsafe { self.queue.submit(choice.as_slice(), true) }?;
-        self.submits += 1;
-        if asks.may_run_ahead && head == all_rows(&self.rows) {
+        self.pace.submits += 1;
+        if asks.may_run_ahead && head == all_rows(&self.flight.rows) {
             // The next pass gets its signal with its own choice.
             self.submit_ahead(kind, false)?;
         }
@@ -110,25 +106,25 @@ impl<D: Driver> Replay<D> {
 
     /// Whether the last choice has found the next token of every row with a sample request.
     pub(super) fn has_all_next(&self) -> bool {
-        let asked = self.asked.iter().enumerate().filter(|(_, asked)| **asked);
-        asked.map(|(row, _)| self.results.found(&self.schedule, row)).all(SampleResult::has_likeliest)
+        let asked = self.flight.asked.iter().enumerate().filter(|(_, asked)| **asked);
+        asked.map(|(row, _)| self.flight.results.found(&self.schedule, row)).all(SampleResult::has_likeliest)
     }
 
     /// Runs the last pass again with the same sample requests: the next pass has begun with a token that was not found,
     /// and has overwritten the logits.
     #[cold]
     pub(super) fn run_again(&mut self, kind: usize, head: HeadRows) -> Result<()> {
-        let (rows, asked) = (self.rows.clone(), self.asked.clone());
+        let (rows, asked) = (self.flight.rows.clone(), self.flight.asked.clone());
         self.begin(&rows, Some(head))?;
-        self.asked = asked;
-        self.submit(kind, Some(head)).inspect_err(|_| self.forget())?;
+        self.flight.asked = asked;
+        self.submit(kind, Some(head)).inspect_err(|_| self.flight.forget())?;
         self.queue.wait()?;
         self.check_order()?;
         self.measure(kind, Some(head), false)
     }
 
     pub(super) fn submit_head(&mut self, head: HeadRows) -> Result<()> {
-        self.submits += 1;
+        self.pace.submits += 1;
         let alone = &self.passes.head(head).lists;
         // SAFETY: as in `submit`.
         unsafe { self.queue.submit(self.with_choice(alone, Some(head)).as_slice(), true) }
@@ -136,8 +132,8 @@ impl<D: Driver> Replay<D> {
 
     /// The list that ends with a head, and the choice after it if a row has a sample request.
     fn with_choice(&self, lists: &[D::Baked], head: Option<HeadRows>) -> Followed<D::Baked> {
-        let is_asked = self.asked.contains(&true);
-        let choice = head.filter(|_| is_asked).map(|head| self.passes.choice(head, self.results.slot));
+        let is_asked = self.flight.asked.contains(&true);
+        let choice = head.filter(|_| is_asked).map(|head| self.passes.choice(head, self.flight.results.slot));
         Followed { lists: [lists[0], choice.unwrap_or(lists[0])], count: 1 + usize::from(choice.is_some()) }
     }
 
@@ -149,14 +145,14 @@ impl<D: Driver> Replay<D> {
             Some(kind) => {
                 if self.queue.is_open() {
                     // The rows of the pass before had sample requests, and this pass got no signal.
-                    self.asked.fill(false);
+                    self.flight.asked.fill(false);
                     self.queue.close()?;
                 }
                 kind
             }
             None => {
                 let kind = self.begin(rows, head)?;
-                self.submit(kind, head).inspect_err(|_| self.forget())?;
+                self.submit(kind, head).inspect_err(|_| self.flight.forget())?;
                 kind
             }
         };
@@ -173,21 +169,21 @@ impl<D: Driver> Replay<D> {
 
     /// Makes the pass that was submitted ahead the last one, if it has these rows and this head. Returns its kind.
     pub(super) fn take_ahead(&mut self, rows: &[Row], head: Option<HeadRows>) -> Option<usize> {
-        let kind = self.ahead.filter(|_| self.foresees(rows, head))?;
-        self.ahead = None;
-        self.rows.copy_from_slice(rows);
-        self.results.slot = 1 - self.results.slot;
+        let kind = self.flight.ahead.filter(|_| self.foresees(rows, head))?;
+        self.flight.ahead = None;
+        self.flight.rows.copy_from_slice(rows);
+        self.flight.results.slot = 1 - self.flight.results.slot;
         Some(kind)
     }
 
     /// Whether the pass that was submitted ahead has these rows and this head.
     fn foresees(&self, rows: &[Row], head: Option<HeadRows>) -> bool {
         let follows = |(i, (was, is)): (usize, (&Row, &Row))| {
-            (is.token, is.position, is.sequence) == (self.results.next(i), was.position + 1, was.sequence)
+            (is.token, is.position, is.sequence) == (self.flight.results.next(i), was.position + 1, was.sequence)
         };
         head == Some(all_rows(rows))
-            && rows.len() == self.rows.len()
-            && self.rows.iter().zip(rows).enumerate().all(follows)
+            && rows.len() == self.flight.rows.len()
+            && self.flight.rows.iter().zip(rows).enumerate().all(follows)
     }
 
     /// Submits the next pass with the last one's next tokens, and with `signal` a signal after it. It uses the other
@@ -196,13 +192,13 @@ impl<D: Driver> Replay<D> {
     /// idle.
     fn submit_ahead(&mut self, kind: usize, signal: bool) -> Result<()> {
         let k = &self.passes.kinds[kind];
-        let has_page = |r: &Row| self.pages.is_ready(r.sequence as usize, r.position as usize + 1);
-        let room = self.rows.iter().all(has_page);
-        if let Some(following) = k.following.as_ref().filter(|_| k.is_whole(&self.rows) && room) {
+        let has_page = |r: &Row| self.kv.pages.is_ready(r.sequence as usize, r.position as usize + 1);
+        let room = self.flight.rows.iter().all(has_page);
+        if let Some(following) = k.following.as_ref().filter(|_| k.is_whole(&self.flight.rows) && room) {
             // SAFETY: as in `submit`; this pass and the one before it use different slots of results.
-            unsafe { self.queue.submit(&following[1 - self.results.slot].lists, signal) }?;
-            self.submits += 1;
-            self.ahead = Some(kind);
+            unsafe { self.queue.submit(&following[1 - self.flight.results.slot].lists, signal) }?;
+            self.pace.submits += 1;
+            self.flight.ahead = Some(kind);
         }
         Ok(())
     }
@@ -214,37 +210,30 @@ impl<D: Driver> Replay<D> {
             return Ok(());
         }
         self.queue.drain()?;
-        self.forget();
-        if let Some(kind) = self.ahead.take()
+        self.flight.forget();
+        if let Some(kind) = self.flight.ahead.take()
             && let Some(following) = &mut self.passes.kinds[kind].following
         {
-            self.busy += following[1 - self.results.slot].seconds()?.map_or(0.0, |(_, sum)| sum);
+            self.pace.busy += following[1 - self.flight.results.slot].seconds()?.map_or(0.0, |(_, sum)| sum);
         }
         Ok(())
-    }
-
-    /// Forgets the last pass: its results are lost.
-    pub(super) fn forget(&mut self) {
-        self.rows.clear();
-        (self.head_rows, self.fetched) = (0, 0);
-        self.asked.fill(false);
     }
 
     /// Reads a pass's times, and derives from the slowest segment the number that fits one submit.
     pub(super) fn measure(&mut self, kind: usize, head: Option<HeadRows>, followed: bool) -> Result<()> {
         let budget = self.options.submit_budget.as_secs_f64();
-        let slot = self.results.slot;
-        let (rows, pass) = (self.rows.len(), PassLoad::of(&self.rows));
+        let slot = self.flight.results.slot;
+        let pass = self.flight.load();
         let k = &mut self.passes.kinds[kind];
         // A pass submitted ahead was whole, even if the pace has changed since.
-        let (segments, whole) = (k.segments.lists.len(), followed || k.is_whole(&self.rows));
+        let (segments, whole) = (k.segments.lists.len(), followed || k.is_whole(&self.flight.rows));
         let stamped = match &mut k.following {
             Some(following) if followed => &mut following[slot],
             _ if whole => &mut k.whole[Tail::of(head) as usize],
             _ => &mut k.segments,
         };
         let Some((slowest, sum)) = stamped.seconds()? else { return Ok(()) };
-        self.busy += sum;
+        self.pace.busy += sum;
         k.last = if whole { Duration::from_secs_f64(sum) } else { Duration::ZERO };
         if !whole && let Some(head) = head {
             self.measure_head(head)?;
@@ -253,40 +242,34 @@ impl<D: Driver> Replay<D> {
         let fits = if whole && sum <= budget { segments } else { (budget / slowest) as usize };
         let k = &mut self.passes.kinds[kind];
         k.pace.learn(pass, fits.clamp(1, k.most_per_submit()));
-        // A layer cannot be divided, but rows can. Each row takes longer the deeper the context, which shortens deep
-        // passes only. For a whole pass only the mean layer's time is known.
-        let is_deep = !whole && rows > 1 && self.attend_time.learn(pass, slowest);
-        if !is_deep && slowest > budget / 2.0 && rows > LEAST_PREFILL_ROWS && rows >= self.prefill_rows {
-            self.prefill_rows = (rows / 2).max(LEAST_PREFILL_ROWS);
-            log::info!("a layer of {rows} rows took {slowest:.2} s: {} at a time from now on", self.prefill_rows);
-        }
+        self.pace.learn(pass, whole, slowest, budget);
         Ok(())
     }
 
     /// Adds the time of a separately submitted head to the busy time.
     pub(super) fn measure_head(&mut self, head: HeadRows) -> Result<()> {
-        self.busy += self.passes.head_mut(head).seconds()?.map_or(0.0, |(_, sum)| sum);
+        self.pace.busy += self.passes.head_mut(head).seconds()?.map_or(0.0, |(_, sum)| sum);
         Ok(())
     }
 
     pub(super) fn begin(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<usize> {
-        executor::admit_pass(&self.schedule, &mut self.pages, rows, head)?;
+        executor::admit_pass(&self.schedule, &mut self.kv.pages, rows, head)?;
         if !self.seat.is_settled() {
             self.settle_guest()?;
         }
         let kind = self.passes.kind_for(rows)?;
         self.settle()?;
-        if self.compiles {
-            self.stop_compiling();
+        if self.tuning.compiles {
+            self.tuning.stop_compiling(&mut self.queue.driver);
         }
-        self.rows.clear();
-        self.rows.extend_from_slice(rows);
+        self.flight.rows.clear();
+        self.flight.rows.extend_from_slice(rows);
         self.new_head(head);
-        let (schedule, kv, pages) = (&self.schedule, &self.kv, &mut self.pages);
+        let (schedule, kv) = (&self.schedule, &mut self.kv);
         let (baked, halves) = (&self.passes.kinds[kind], self.layout.halves);
         let write = |words: &mut [u32]| {
             executor::write_pass(words, schedule.arena.state, rows, head);
-            executor::write_tables(words, &schedule.arena, pages, |pool, page| page_address(schedule, kv, pool, page));
+            kv.write_tables(words, schedule);
             if baked.half.is_some() {
                 for (half, place) in PassHalf::BOTH.into_iter().zip(halves) {
                     let of_half = &rows[baked.rows_of(Some(half), rows.len())];
@@ -294,26 +277,26 @@ impl<D: Driver> Replay<D> {
                 }
             }
         };
-        self.queue.edit(&mut self.arena, write)?;
+        self.queue.edit(&mut self.memory.arena, write)?;
         Ok(kind)
     }
 
     /// Starts a new head: earlier logits are no longer valid.
     pub(super) fn new_head(&mut self, head: Option<HeadRows>) {
-        self.head_rows = head.map_or(0, |h| h.count);
-        self.asked.fill(false);
-        self.results.slot = 0;
-        self.fetched = if self.results.are_apart() { 0 } else { self.head_rows };
+        self.flight.head_rows = head.map_or(0, |h| h.count);
+        self.flight.asked.fill(false);
+        self.flight.results.slot = 0;
+        self.flight.fetched = if self.flight.results.are_apart() { 0 } else { self.flight.head_rows };
     }
 
     /// Fails if a relayed dispatch of the pass, or of a pass without a head before it, gave up waiting.
     pub(super) fn check_order(&mut self) -> Result<()> {
         // The flag stays set until a head copies it with the step state.
-        if self.head_rows == 0 || !self.target.relay || !self.results.has_timed_out() {
+        if self.flight.head_rows == 0 || !self.target.relay || !self.flight.results.has_timed_out() {
             return Ok(());
         }
         self.settle()?;
-        self.queue.edit(&mut self.arena, |words| words[StateLayout::RELAY_TIMEOUT] = 0)?;
+        self.queue.edit(&mut self.memory.arena, |words| words[StateLayout::RELAY_TIMEOUT] = 0)?;
         Err(Error::device(
             "the GPU did not start dispatches in the order that they were given in",
             "report this, with the driver's name and version",
@@ -322,7 +305,7 @@ impl<D: Driver> Replay<D> {
 
     /// Fails if the next pass is under way, which overwrites the last one's arena.
     pub(super) fn check_last(&self) -> Result<()> {
-        match self.ahead {
+        match self.flight.ahead {
             Some(_) => Err(Error::failed("the pass after the one that is asked about has begun", "report this")),
             None => Ok(()),
         }

@@ -24,16 +24,16 @@ impl<D: Driver> Replay<D> {
         let mut ran = None;
         for _ in 0..2 {
             let kind = self.begin(rows, Some(head))?;
-            self.guest_spans = Some(Vec::new());
+            self.seat.spans = Some(Vec::new());
             // The device is idle: it begins at the submit, up to the driver's latency.
             let origin = Instant::now();
             let submitted = self.submit_pieces(kind).and_then(|()| self.queue.drain());
-            let guest = self.guest_spans.take().unwrap_or_default();
-            submitted.inspect_err(|_| self.forget())?;
+            let guest = self.seat.spans.take().unwrap_or_default();
+            submitted.inspect_err(|_| self.flight.forget())?;
             ran = Some((kind, origin, guest));
         }
         let Some((kind, origin, guest)) = ran else { return Ok(Vec::new()) };
-        let count = self.rows.len();
+        let count = self.flight.rows.len();
         let baked = &mut self.passes.kinds[kind];
         let Some(stamps) = &mut baked.segments.stamps else {
             let remedy = text!("leave out ", Setting::Timeline.the());

@@ -6,13 +6,20 @@
 use super::Replay;
 use super::driver::Driver;
 use super::options::Tune;
+use super::passes::tuned;
+use crate::executor::measure::TuningState;
 use crate::executor::weights::Progress;
+use crate::lower::PassKind;
+use crate::lower::caps::Caps;
 use crate::lower::kernels::Kernel;
 use crate::lower::target::Target;
 use crate::replay::measure::agenda::Allowance;
 use crate::replay::measure::choices::Choices;
+use crate::replay::measure::fastest::warm_up;
 use crate::replay::measure::testbed::QueueBed;
+use crate::replay::measure::timing::Timing;
 use crate::replay::measure::tuning::{Advance, Tuner, Tuning, TuningGain};
+use crate::schedule::Schedule;
 use crate::{Error, Result};
 use std::time::{Duration, Instant};
 
@@ -27,13 +34,50 @@ const PATIENCE: Duration = Duration::from_millis(40);
 /// Time to wait for kernels that are being compiled.
 const COMPILING: Duration = Duration::from_millis(20);
 
+/// The tuning of an executor's kernels.
+pub(super) struct KernelTuning<D: Driver> {
+    /// The state of tuning, if there is something to choose.
+    tuning: Option<Tuning>,
+    timing: Timing<D>,
+    /// The kinds of pass that are tuned.
+    kinds: Vec<PassKind>,
+    /// Whether there are open questions for idle times.
+    improves: bool,
+    /// Whether kernels may be being compiled for tuning.
+    pub compiles: bool,
+}
+
+impl<D: Driver> KernelTuning<D> {
+    /// Without choices.
+    pub fn new(schedule: &Schedule, caps: &Caps) -> KernelTuning<D> {
+        let kinds = tuned(&schedule.extent).collect();
+        KernelTuning { tuning: None, timing: Timing::new(warm_up(caps)), kinds, improves: false, compiles: false }
+    }
+
+    /// How far tuning is, with the choices of `target`.
+    pub fn state(&self, target: &Target) -> TuningState {
+        match self.tuning.is_some() {
+            true if self.improves => TuningState::Open,
+            true if !target.tuned.is_empty() => TuningState::Tuned,
+            _ => TuningState::Untuned,
+        }
+    }
+
+    /// Stops compiling for tuning: a pass begins.
+    #[cold]
+    pub fn stop_compiling(&mut self, driver: &mut D) {
+        driver.ask_for(&[]);
+        self.compiles = false;
+    }
+}
+
 impl<D: Driver> Replay<D> {
     /// Applies the stored choices.
     pub(super) fn recall(&mut self) -> Result<()> {
         if self.options.tunes(&self.target).is_none() || !self.queue.driver.caps().has_clock {
             return Ok(());
         }
-        self.tuning = Some(Tuning::new(Choices::open(self.queue.driver.caps())));
+        self.tuning.tuning = Some(Tuning::new(Choices::open(self.queue.driver.caps())));
         self.with_tuner(Instant::now(), Allowance::ALL, &mut |_, _| {}, |tuner, target| {
             tuner.recall(target);
             Ok(())
@@ -47,7 +91,7 @@ impl<D: Driver> Replay<D> {
     /// Device: a kernel cannot be compiled.
     pub(super) fn compile(&mut self) -> Result<()> {
         let start = Instant::now();
-        let addresses = self.addresses();
+        let addresses = self.memory.addresses();
         let kernels: Vec<Kernel> = self.baking(&addresses).kernels().into_iter().collect();
         self.queue.driver.compile(&kernels)?;
         log::info!("{} kernels are there after {:.2} s", kernels.len(), start.elapsed().as_secs_f64());
@@ -57,19 +101,21 @@ impl<D: Driver> Replay<D> {
     /// Tunes before the first pass, as the options say. `start`: when compiling began. `loading`: the time that the
     /// weights took.
     pub(super) fn tune(&mut self, start: Instant, loading: Duration, progress: &Progress) -> Result<()> {
-        let Some(tune) = self.options.tunes(&self.target).filter(|_| self.tuning.is_some()) else { return Ok(()) };
+        let Some(tune) = self.options.tunes(&self.target).filter(|_| self.tuning.tuning.is_some()) else {
+            return Ok(());
+        };
         let most = BEFORE_FIRST_PASS.min(loading + BEYOND_LOADING);
         let allowance = match tune {
             Tune::Now => Allowance::ALL,
             Tune::Auto => Allowance::until(most),
             Tune::Idle | Tune::Off => Allowance { measurements: 0, waits: false, ..Allowance::ALL },
         };
-        self.improves = matches!(tune, Tune::Auto | Tune::Idle);
+        self.tuning.improves = matches!(tune, Tune::Auto | Tune::Idle);
         if tune == Tune::Off || tune == Tune::Auto && start.elapsed() + LEAST_TIME > most {
             return Ok(());
         }
         if tune == Tune::Now {
-            self.timing.be_patient();
+            self.tuning.timing.be_patient();
         }
         let began = Instant::now();
         let mut first = true;
@@ -87,22 +133,22 @@ impl<D: Driver> Replay<D> {
             })?
             .unwrap_or((Advance::Done, 0));
         progress.set_tuning(0, 0.0);
-        self.improves &= advance == Advance::Paused;
+        self.tuning.improves &= advance == Advance::Paused;
         if measured > 0 {
             log::info!("tuned by {measured} measurements in {:.2} s", began.elapsed().as_secs_f64());
         }
         // The last timed list may write to the KV cache.
-        self.timing.free(&self.queue);
+        self.tuning.timing.free(&self.queue);
         Ok(())
     }
 
     /// The work of [`crate::Executor::improve`].
     pub(super) fn improve_once(&mut self) -> Result<Option<Duration>> {
-        if !self.improves {
+        if !self.tuning.improves {
             return Ok(None);
         }
         self.settle()?;
-        self.forget();
+        self.flight.forget();
         let old = self.target.clone();
         let advanced = self.with_tuner(Instant::now(), Allowance::ONE, &mut |_, _| {}, |tuner, target| {
             let before = tuner.tuning.measurements();
@@ -111,21 +157,14 @@ impl<D: Driver> Replay<D> {
         })?;
         let Some((advance, has_measured)) = advanced else { return Ok(None) };
         self.take_choices(&old)?;
-        self.compiles = self.queue.driver.is_compiling();
+        self.tuning.compiles = self.queue.driver.is_compiling();
         if advance == Advance::Done {
-            self.improves = false;
-            self.timing.free(&self.queue);
+            self.tuning.improves = false;
+            self.tuning.timing.free(&self.queue);
             self.queue.driver.save_kernels();
             return Ok(None);
         }
-        Ok(Some(if has_measured || !self.compiles { Duration::ZERO } else { COMPILING }))
-    }
-
-    /// Stops compiling for tuning: a pass begins.
-    #[cold]
-    pub(super) fn stop_compiling(&mut self) {
-        self.queue.driver.ask_for(&[]);
-        self.compiles = false;
+        Ok(Some(if has_measured || !self.tuning.compiles { Duration::ZERO } else { COMPILING }))
     }
 
     /// Bakes lists whose tiles have changed anew.
@@ -138,7 +177,7 @@ impl<D: Driver> Replay<D> {
         if rows.is_empty() {
             return Ok(());
         }
-        let addresses = self.addresses();
+        let addresses = self.memory.addresses();
         let mut passes = std::mem::take(&mut self.passes);
         let rebaked = self.baking(&addresses).rebake(&mut passes, &rows, old);
         self.passes = passes;
@@ -152,18 +191,18 @@ impl<D: Driver> Replay<D> {
     pub(super) fn measure_gains(&mut self) -> Result<Vec<TuningGain>> {
         let mut untuned = self.options.target(self.queue.driver.caps());
         untuned.units = self.target.units;
-        let Some(tuning) = &mut self.tuning else { return Ok(Vec::new()) };
+        let Some(tuning) = &mut self.tuning.tuning else { return Ok(Vec::new()) };
         let known = std::mem::replace(tuning, Tuning::new(Choices::unkept()));
         self.with_tuner(Instant::now(), Allowance::ALL, &mut |_, _| {}, |tuner, _| {
             tuner.recall(&mut untuned);
             Ok(())
         })?;
-        self.tuning = Some(known);
+        self.tuning.tuning = Some(known);
         let gains = self.with_tuner(Instant::now(), Allowance::ALL, &mut |_, _| {}, |tuner, target| {
             tuner.compare(target, &untuned)?;
             Ok(tuner.tuning.gains().to_vec())
         })?;
-        self.timing.free(&self.queue);
+        self.tuning.timing.free(&self.queue);
         Ok(gains.unwrap_or_default())
     }
 
@@ -175,15 +214,15 @@ impl<D: Driver> Replay<D> {
         progress: &mut dyn FnMut(usize, f64),
         work: impl FnOnce(&mut Tuner<'_>, &mut Target) -> Result<T>,
     ) -> Result<Option<T>> {
-        let addresses = self.addresses();
-        let Some(tuning) = &mut self.tuning else { return Ok(None) };
+        let addresses = self.memory.addresses();
+        let KernelTuning { tuning: Some(tuning), timing, kinds, .. } = &mut self.tuning else { return Ok(None) };
         let tries_relay = self.queue.driver.caps().tries_relay && self.options.relay.is_none();
         let mut bed = QueueBed {
             queue: &mut self.queue,
             schedule: &self.schedule,
             layout: &self.layout,
-            arena: &mut self.arena,
-            timing: &mut self.timing,
+            arena: &mut self.memory.arena,
+            timing,
             start,
             patience: allowance.keeps_kv.then_some(PATIENCE),
             fills: !allowance.keeps_kv,
@@ -195,7 +234,7 @@ impl<D: Driver> Replay<D> {
             schedule: &self.schedule,
             layout: &self.layout,
             addresses: &addresses,
-            kinds: &self.tuned,
+            kinds,
             submit_budget: self.options.submit_budget,
             tries_relay,
             allowance,

@@ -131,9 +131,9 @@ fn an_npu_is_shown_each_block_once_and_gets_no_copies() {
         let shown = shown.borrow();
         assert_eq!((shown.blocks.len(), shown.copies, shown.steps), (1, 0, 2 * layers));
         for (pool, blocks) in shown.blocks[0].iter().enumerate() {
-            assert_eq!(blocks.len(), replay.kv[pool].len());
+            assert_eq!(blocks.len(), replay.kv.blocks[pool].len());
             for (number, block) in blocks.iter().enumerate() {
-                let own = &mut replay.kv[pool][number];
+                let own = &mut replay.kv.blocks[pool][number];
                 // SAFETY: the driver runs nothing.
                 unsafe { own.bytes_mut() }.unwrap()[..4].copy_from_slice(&[7, pool as u8, number as u8, 9]);
                 assert_eq!(block.bytes()[..4], [7, pool as u8, number as u8, 9]);
@@ -189,10 +189,10 @@ fn a_guests_span_ends_before_the_device_checks_its_step() {
     give(&mut replay, || Ok(true), false, None);
     // Bakes all passes for the guest.
     replay.begin(&[Row { token: 1, position: 0, sequence: 0 }], None).unwrap();
-    replay.guest_spans = Some(Vec::new());
+    replay.seat.spans = Some(Vec::new());
     replay.queue.driver.bakes.take();
     pass(&mut replay);
-    let (spans, bakes) = (replay.guest_spans.take().unwrap(), replay.queue.driver.bakes.take());
+    let (spans, bakes) = (replay.seat.spans.take().unwrap(), replay.queue.driver.bakes.take());
     let layers = replay.schedule.shape.layers.len();
     assert_eq!((spans.len(), bakes.len()), (layers, layers));
     assert!(spans.iter().all(|span| bakes.iter().all(|bake| !(span.start..span.end).contains(bake))));

@@ -27,6 +27,7 @@ pub struct Ceiling<D: Driver> {
     parts: Vec<(D::Baked, Option<D::Stamps>)>,
     bytes: u64,
     warm_up: Duration,
+    measured: Option<f64>,
 }
 
 impl<D: Driver> Ceiling<D> {
@@ -49,7 +50,7 @@ impl<D: Driver> Ceiling<D> {
             Ok((list, stamps))
         };
         let parts = dispatches.chunk_by(|a, b| a.0 == b.0).map(bake).collect::<Result<_>>()?;
-        Ok(Ceiling { parts, bytes, warm_up: warm_up(queue.driver.caps()) })
+        Ok(Ceiling { parts, bytes, warm_up: warm_up(queue.driver.caps()), measured: None })
     }
 
     /// Bytes per second: the best of several reads, by the device's clock if it has one.
@@ -64,7 +65,12 @@ impl<D: Driver> Ceiling<D> {
             }
             Ok(sum)
         })?;
-        Ok(self.bytes as f64 / fastest)
+        Ok(*self.measured.insert(self.bytes as f64 / fastest))
+    }
+
+    /// The rate that was measured last.
+    pub fn known(&self) -> Option<f64> {
+        self.measured
     }
 }
 
