@@ -373,6 +373,19 @@ int32_t kiln_session_load(struct kiln_session *session,
 int32_t kiln_cancel(struct kiln_session *session);
 
 /*
+ Asks `text` as the next message of the session's conversation, with the engine's default sampling. `on_text` gets the
+ answer's text as it comes, on this thread; `answer` gets all of it, also of an answer that was cut. Each may be NULL. The
+ session keeps the question and its complete answer for the next question and for clones; kiln_session_save does not write
+ them.
+ */
+int32_t kiln_ask(struct kiln_session *session,
+                 struct kiln_text text,
+                 kiln_text_function on_text,
+                 void *user,
+                 char **answer,
+                 size_t *length);
+
+/*
  Makes a reply to `request`, the JSON of a chat completion (messages, sampling, response_format, tools). `on_text` gets its
  text as it comes, on this thread. `result` is a JSON object of text, finish_reason, usage, and tool_calls where there are
  some; it is given for a reply that was cut too. What the cache holds of the conversation is taken over.

@@ -60,3 +60,24 @@ pub(crate) fn keep(outcome: Result<(), Fault>) -> i32 {
 pub(crate) fn with_last<T>(read: impl FnOnce(&Fault) -> T) -> T {
     LAST.with_borrow(read)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln::Error;
+
+    #[test]
+    fn each_kind_of_error_has_its_code_and_keeps_its_words() {
+        let interrupted = Error::Interrupted { cause: "cause".into(), remedy: "remedy".into() };
+        for (e, code) in [
+            (Error::failed("cause", "remedy"), KILN_FAILED),
+            (Error::input("cause", "remedy"), KILN_INPUT),
+            (Error::refused("cause", "remedy"), KILN_REFUSED),
+            (Error::device("cause", "remedy"), KILN_DEVICE),
+            (interrupted, KILN_INTERRUPTED),
+        ] {
+            let told = Fault { code, message: "cause".into(), remedy: "remedy".into() };
+            assert_eq!(Fault::from(e), told);
+        }
+    }
+}

@@ -138,6 +138,24 @@ static void replies(struct kiln_engine *engine) {
     puts("replies");
 }
 
+/* Questions without JSON: each answer is given whole, also one that the caller ended. */
+static void asked(struct kiln_engine *engine) {
+    struct kiln_session *session;
+    char *answer;
+    size_t length;
+    struct heard heard = {.length = 0}, few = {.stop_after = 1};
+    REQUIRE(kiln_session_new(engine, &session) == KILN_OK);
+    REQUIRE(kiln_ask(session, TEXT("How much is the museum\nfor \"2\" adults?"), hear, &heard, &answer, &length) == KILN_OK);
+    REQUIRE(heard.length && length == strlen(answer) && !strcmp(heard.text, answer));
+    kiln_free(answer);
+    REQUIRE(kiln_ask(session, TEXT("And for 3?"), NULL, NULL, NULL, NULL) == KILN_OK);
+    refused(kiln_ask(session, TEXT("And for 4?"), hear, &few, &answer, NULL), KILN_INTERRUPTED, "took no more");
+    REQUIRE(few.pieces == 1 && !strcmp(few.text, answer));
+    kiln_free(answer);
+    REQUIRE(kiln_session_free(session) == KILN_OK);
+    puts("asked");
+}
+
 static atomic_int begun;
 
 static int begin(void *user, struct kiln_text piece) {
@@ -219,6 +237,7 @@ int main(int argc, char **argv) {
     REQUIRE(kiln_set_log(0, NULL, NULL) == KILN_OK);
     texts(engine);
     replies(engine);
+    asked(engine);
     cancelled(engine, kiln_cancel);
     cancelled(engine, kiln_session_free);
     many_sessions(engine, argc > 1 ? atoi(argv[1]) : 1000);

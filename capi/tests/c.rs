@@ -128,6 +128,7 @@ fn what_a_c_program_does_wrongly_is_an_error_and_the_rest_works() {
         "nonsense",
         "texts",
         "replies",
+        "asked",
         "cancelled",
         "freed in use",
         "1000 sessions",

@@ -73,6 +73,11 @@ static void *reply(void *request) {
     return NULL;
 }
 
+static void *ask(void *unused) {
+    REQUIRE(kiln_ask(session, TEXT("Hello"), hear, &heard, &given, NULL) == KILN_OK);
+    return unused;
+}
+
 /* A request that nests as deep as JSON may, and one of which an engine's error comes back. */
 static void *nest(void *unused) {
     char deep[400];
@@ -134,6 +139,7 @@ int main(int argc, char **argv) {
     on_small_stack(reply, ASK ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"p\",\"schema\":"
                               "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":9}},"
                               "\"required\":[\"a\"],\"additionalProperties\":false}}}}");
+    on_small_stack(ask, NULL);
     on_small_stack(nest, NULL);
     on_small_stack(request, NULL);
     on_small_stack(keep, NULL);

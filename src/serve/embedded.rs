@@ -1,9 +1,9 @@
 //! An engine inside another program: the server's API without a port.
 //!
-//! [`Engine::open`] runs the server on its own threads. Requests reach it through a socket that only this process can
-//! connect to, so all paths of the API, with checks, batch and cache, are those of `kiln serve`.
+//! [`Engine::open`] runs the server on its own threads. Requests of this process go to the API's functions and into the
+//! server's queue, so all paths, with checks, batch and cache, are those of `kiln serve`.
 
-mod answer;
+mod call;
 mod machine;
 mod reply;
 mod serving;
@@ -18,26 +18,21 @@ use super::api::Api;
 use super::health::Phase;
 use super::http::{Guard, Limits, Listen, Method};
 use super::model::Model;
-use super::server::{self, Notice, Reread, ServerOrder, Setup, Started};
+use super::server::{self, ModelLoader, Notice, Reread, ServerOrder, Setup, Started};
 use super::service::{ServerSettings, Service};
-use super::unique::unique;
 use crate::engine::{ModelFiles, Options};
 use crate::machine::threads;
 use crate::{Cancel, Error, Result};
-use answer::ResponseParser;
-use std::io::{ErrorKind, Read, Write};
-use std::net::Shutdown;
+use call::apart;
 use std::ops::ControlFlow;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Interval at which a wait for an answer checks its [`Cancel`].
+/// Interval at which the progress of a load is checked.
 const SLICE: Duration = Duration::from_millis(20);
-/// The time that requests in progress have after the engine is closed.
+/// The time that requests of other programs have after the engine is closed.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// Options for opening an engine.
@@ -71,7 +66,6 @@ pub type OnProgress<'a> = &'a mut dyn FnMut(&str, f64) -> ControlFlow<()>;
 /// A loaded model that answers requests of this process, many at once and from any thread. Dropping it ends requests in
 /// progress and frees its memory.
 pub struct Engine {
-    address: SocketAddr,
     orders: Sender<ServerOrder>,
     service: Arc<Service>,
     started: Started,
@@ -92,13 +86,15 @@ impl Engine {
     /// # Errors
     /// As [`server::serve`]. Interrupted: `on` returned a break.
     pub fn open_watched(options: EngineOptions, on: OnProgress<'_>) -> Result<Engine> {
-        let name = unique("kiln-engine-");
-        let address = SocketAddr::from_abstract_name(&name)
-            .map_err(|e| Error::failed(format!("no socket can be named {name}: {e}"), "report this"))?;
-        let EngineOptions { files, options, settings, mut listen } = options;
-        listen.push(Listen::Process(name));
+        let load = server::loader(options.files.clone(), None, options.options.clone(), true);
+        Engine::open_by(load, options, on)
+    }
+
+    /// As [`Engine::open_watched`], by a loader.
+    pub(super) fn open_by(load: ModelLoader, options: EngineOptions, on: OnProgress<'_>) -> Result<Engine> {
+        let EngineOptions { files, settings, listen, .. } = options;
         let setup = Setup {
-            load: server::loader(files.clone(), None, options, true),
+            load,
             files,
             settings,
             listen,
@@ -145,7 +141,7 @@ impl Engine {
                 }
             }
         };
-        let engine = Engine { address, orders, service, started, thread: Some(thread) };
+        let engine = Engine { orders, service, started, thread: Some(thread) };
         match on("ready", 1.0) {
             ControlFlow::Continue(()) => Ok(engine),
             ControlFlow::Break(()) => Err(given_up()),
@@ -160,17 +156,16 @@ impl Engine {
     /// The model's text side: tokenizer, template and shape.
     ///
     /// # Errors
-    /// Failed: the engine has ended.
+    /// Refused: the engine has ended before the model was loaded.
     pub fn model(&self) -> Result<Arc<Model>> {
-        self.service.model().map_err(|e| Error::failed(e.message, "open the engine again"))
+        Ok(self.service.model()?)
     }
 
-    /// Sends a request to a path of the API, and passes the answer's body to `on` as it arrives. Returns the status. A
-    /// break from `on` ends the request like a client that disconnects.
+    /// Answers a request to a path of the API, and passes the answer's body to `on` on this thread as it is made. Returns
+    /// the status. A break from `on` ends the request like a client that disconnects.
     ///
     /// # Errors
-    /// Interrupted: `cancel` is set, or `on` returned a break. Failed: the engine does not answer, or ends during an
-    /// answer.
+    /// Input: `path` is no path. Interrupted: `cancel` is set, or `on` returned a break. The error that ended a stream.
     pub fn request(
         &self,
         method: Method,
@@ -182,45 +177,14 @@ impl Engine {
         if !path.starts_with('/') || path.contains(|c: char| c.is_control() || c == ' ') {
             return Err(Error::input(format!("{path:?} is no path"), "name one as /v1/chat/completions is"));
         }
-        let mut stream = UnixStream::connect_addr(&self.address).map_err(unanswered)?;
-        stream.set_read_timeout(Some(SLICE)).map_err(unanswered)?;
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-             Connection: close\r\n\r\n",
-            body.len()
-        );
-        // If the server answers before reading the whole body, the write fails, which does not matter.
-        let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
-        let mut answer = ResponseParser::default();
-        let mut piece = [0; 16 << 10];
-        loop {
-            if cancel.is_set() {
-                let _ = stream.shutdown(Shutdown::Both);
-            }
-            cancel.check_or("the request was cancelled")?;
-            let read = match stream.read(&mut piece) {
-                Ok(read) => read,
-                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {
-                    continue;
-                }
-                Err(e) => return Err(unanswered(e)),
-            };
-            answer.take(&piece[..read])?;
-            if let Some(status) = answer.status {
-                let body = std::mem::take(&mut answer.body);
-                if !body.is_empty() && on(status, &body).is_break() {
-                    let _ = stream.shutdown(Shutdown::Both);
-                    let cause = "the caller took no more of the answer";
-                    return Err(Error::Interrupted { cause: cause.into(), remedy: "ask again".into() });
-                }
-                if answer.is_done() {
-                    return Ok(status);
-                }
-            }
-            if read == 0 {
-                return Err(Error::failed("the answer ended in its middle", "ask again, or open the engine anew"));
-            }
-        }
+        let api = Api::new(self.service.clone());
+        let mut hear = |(status, piece): (u16, Vec<u8>)| on(status, &piece);
+        apart(&mut hear, move |pass| {
+            api.request(method, path, body, cancel, &mut |status, piece| match piece.is_empty() {
+                true => Ok(()),
+                false => pass((status, piece.to_vec())),
+            })
+        })
     }
 
     /// Ends requests in progress, and frees the model's memory.
@@ -277,13 +241,8 @@ fn given_up() -> Error {
 
 /// The error with which an engine ended before it was ready.
 fn ended(thread: JoinHandle<Result<()>>) -> Error {
-    let silent = || Error::failed("the engine ended without an answer", "report this");
     match thread.join() {
         Ok(Err(e)) => e,
-        _ => silent(),
+        _ => Error::failed("the engine ended without an answer", "report this"),
     }
-}
-
-fn unanswered(e: std::io::Error) -> Error {
-    Error::failed(format!("the engine does not answer: {e}"), "open it again")
 }

@@ -1,9 +1,10 @@
 //! Serving: answers requests from other programs, many at once, with one loaded model.
 //!
-//! [`http`] passes each request to a handler on its connection's thread. The handler turns it into a
-//! [`job::ReplyRequest`] and puts that into the queue ([`service`]). The engine's thread (`worker`) takes jobs into the
-//! slots of a [`crate::sequence::Batch`], runs passes, and sends each job's events back to the connection, which writes
-//! them. Only the engine's thread waits for the device, so [`health`] and [`metrics`] answer while it works.
+//! [`http`] passes each request to a handler on its connection's thread, and [`embedded`] a request of this process on a
+//! thread of its own. [`api`] turns it into a [`job::ReplyRequest`] and puts that into the queue ([`service`]). The
+//! engine's thread (`worker`) takes jobs into the slots of a [`crate::sequence::Batch`], runs passes, and sends each
+//! job's events back, of which [`api`] makes the answer. Only the engine's thread waits for the device, so [`health`] and
+//! [`metrics`] answer while it works.
 
 pub mod api;
 mod bundle;

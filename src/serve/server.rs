@@ -340,7 +340,7 @@ impl Watching<'_> {
                         // A replaced model fails alone; its clients have been notified.
                         Err(e) if !was_loading && self.answering != Some(id) => log::error!("{e}"),
                         Err(e) => {
-                            self.service.fail(&e.to_string());
+                            self.service.fail_by(&e);
                             failure = failure.and(Err(e));
                             self.stop(LAST_WORDS, say);
                         }

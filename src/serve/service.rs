@@ -2,7 +2,7 @@
 
 use super::deadline::later;
 use super::health::{Health, Phase};
-use super::http::{ApiError, PeerWatch};
+use super::http::ApiError;
 use super::job::{
     Abandoned, ChoiceEvent, Client, Defaults, Event, Job, MOST_CHOICES, Recipient, ReplyEnd, ReplyRequest,
 };
@@ -10,16 +10,16 @@ use super::metrics::Metrics;
 use super::model::Model;
 use super::page::PageSettings;
 use super::queue::JobQueue;
-use crate::Error;
 use crate::executor::Executor;
 use crate::executor::weights::Progress;
 use crate::grammar::{self, Masks};
 use crate::sequence::{Batch, Chooser, Reply, SequenceRequest};
 use crate::text::SamplerConfig;
+use crate::{Cancel, Error};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -99,6 +99,8 @@ pub struct Service {
     page: RwLock<Arc<PageSettings>>,
     /// See [`Service::slots`].
     slots: RwLock<Vec<Option<ReplyTokens>>>,
+    /// The error with which the engine has failed.
+    cause: OnceLock<Error>,
 }
 
 /// Token counts of a reply in progress.
@@ -116,6 +118,8 @@ pub struct ReplyEvents<'a> {
     events: Receiver<ChoiceEvent>,
     /// The number of replies that have not ended.
     left: usize,
+    /// See [`ReplyEvents::until`].
+    cancel: Option<Cancel>,
     /// Its drop marks the replies as abandoned.
     _waits: Arc<()>,
 }
@@ -124,6 +128,8 @@ pub struct ReplyEvents<'a> {
 const MOST_MASKS: usize = 8;
 /// Interval at which a wait for the engine checks whether it has failed.
 const LOOK: Duration = Duration::from_secs(1);
+/// Interval at which a wait that can be cancelled checks whether it is.
+const SLICE: Duration = Duration::from_millis(20);
 
 /// The result of [`ReplyEvents::next`].
 #[derive(Debug, Clone, PartialEq)]
@@ -148,6 +154,7 @@ impl Service {
             defaults: RwLock::new(Arc::new(settings.defaults.clone())),
             page: RwLock::new(Arc::new(settings.page.clone())),
             slots: RwLock::default(),
+            cause: OnceLock::new(),
             settings,
         }
     }
@@ -237,7 +244,10 @@ impl Service {
     ) -> Result<T, ApiError> {
         let (give, given) = channel();
         self.queue.send(model.id, Box::new(move |batch, executor| drop(give.send(work(batch, executor)))))?;
-        given.recv().map_err(|_| ApiError::stopping())
+        given.recv().map_err(|_| match self.health.phase() {
+            Phase::Failed(_) => self.failure(),
+            _ => ApiError::stopping(),
+        })
     }
 
     /// The names of `model`: its own, then the aliases.
@@ -245,31 +255,15 @@ impl Service {
         std::iter::once(&model.name).chain(&self.settings.aliases).map(String::as_str)
     }
 
-    /// Puts requests into the queue, all or none. Their replies are numbered consecutively. `watch` tells whether the
-    /// client is still there, and the deadline counts from `since`.
-    ///
-    /// # Errors
-    /// 400: a setting is wrong. 503: there is no room, or the server stops.
-    pub fn start(
-        &self,
-        model: &Model,
-        asks: &[ReplyRequest],
-        client: Client,
-        watch: PeerWatch,
-        since: Instant,
-    ) -> Result<ReplyEvents<'_>, ApiError> {
-        self.submit_since(model, asks, client, Arc::new(move || watch.is_gone()), since)
-    }
-
     /// Whether the deadline of a request from `since` has passed.
     pub(super) fn is_late(&self, since: Instant) -> bool {
         self.settings.deadline.is_some_and(|deadline| since.elapsed() >= deadline)
     }
 
-    /// As [`Service::start`], for the server's own requests.
+    /// As [`Service::submit_since`], for the server's own requests.
     ///
     /// # Errors
-    /// As [`Service::start`].
+    /// As [`Service::submit_since`].
     pub(super) fn start_own(&self, model: &Model, ask: ReplyRequest) -> Result<ReplyEvents<'_>, ApiError> {
         self.submit(model, &[ask], Client::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), Arc::new(|| false))
     }
@@ -284,7 +278,12 @@ impl Service {
         self.submit_since(model, asks, client, abandoned, Instant::now())
     }
 
-    fn submit_since(
+    /// Puts requests into the queue, all or none. Their replies are numbered consecutively. `abandoned` tells whether
+    /// the client is gone, and the deadline counts from `since`.
+    ///
+    /// # Errors
+    /// 400: a setting is wrong. 503: there is no room, or the server stops.
+    pub(super) fn submit_since(
         &self,
         model: &Model,
         asks: &[ReplyRequest],
@@ -347,14 +346,14 @@ impl Service {
         self.queue.push(jobs.map_err(|e| ApiError::from(&e))?).inspect_err(|_| {
             self.metrics.refused.inc();
         })?;
-        Ok(ReplyEvents { service: self, events, left: replies, _waits: waits })
+        Ok(ReplyEvents { service: self, events, left: replies, cancel: None, _waits: waits })
     }
 
     /// Records that the engine of `model` has ended, by `failure` or because another took over. Waiting and later
     /// requests for it are notified.
     pub(super) fn end_model(&self, model: u64, failure: Option<&Error>) {
         let e = match failure {
-            Some(e) => engine_failed(&e.to_string()),
+            Some(e) => engine_failed(&e.to_string()).caused_by(e),
             None => ApiError::unavailable("the model was loaded anew as the request came; ask again", 1)
                 .code("model_replaced"),
         };
@@ -374,11 +373,22 @@ impl Service {
         self.queue.drain().iter().for_each(|job| job.recipient.tell(Event::Failed(e.clone())));
     }
 
+    /// As [`Service::fail`], with the engine's error, which requests of this process get unchanged.
+    pub(super) fn fail_by(&self, e: &Error) {
+        // The first failure is the one that ended the engine.
+        let _ = self.cause.set(e.clone());
+        self.fail(&e.to_string());
+    }
+
     /// The error for clients after the engine has failed.
     fn failure(&self) -> ApiError {
-        match self.health.phase() {
+        let e = match self.health.phase() {
             Phase::Failed(why) => engine_failed(&why),
             _ => ApiError::internal(),
+        };
+        match self.cause.get() {
+            Some(cause) => e.caused_by(cause),
+            None => e,
         }
     }
 }
@@ -397,7 +407,11 @@ impl Iterator for ReplyEvents<'_> {
         }
         let mut quiet = Duration::ZERO;
         loop {
-            let wait = LOOK.min(self.service.settings.heartbeat);
+            if let Some(Err(e)) = self.cancel.as_ref().map(|cancel| cancel.check_or("the request was cancelled")) {
+                self.left = 0;
+                return Some(EventPoll::Event(0, Event::Failed((&e).into())));
+            }
+            let wait = if self.cancel.is_some() { SLICE } else { LOOK }.min(self.service.settings.heartbeat);
             match self.events.recv_timeout(wait) {
                 Ok((choice, event)) => {
                     self.left -= usize::from(!matches!(event, Event::Token(_)));
@@ -420,6 +434,11 @@ impl Iterator for ReplyEvents<'_> {
 }
 
 impl ReplyEvents<'_> {
+    /// The same events, which end with [`Error::Interrupted`] soon after `cancel` is set.
+    pub(super) fn until(self, cancel: &Cancel) -> Self {
+        Self { cancel: Some(cancel.clone()), ..self }
+    }
+
     /// Waits for the end of all replies. Returns the tokens and the end of each. Call it before any event was taken.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! The engine's side: jobs of many clients on the demo model on the CPU, and failures of the engine.
 
+mod embedded;
 mod guests;
 mod reload;
 mod shares;

@@ -70,13 +70,13 @@ impl<'a> Unloaded<'a> {
                     say(UnloadedNews::Changed);
                     // Waiting requests are for the old model. They are refused when the new one has taken over.
                     if let Some(e) = service.queue.wait_for_takeover(model.id) {
-                        self.turn_away(format!("the model's files have changed, and cannot be loaded: {e}"));
+                        self.turn_away("the model's files have changed, and cannot be loaded", &e);
                     }
                 }
                 Err(e @ Error::Interrupted { .. }) => return Err(e),
                 Err(e) => {
                     self.enter(Phase::Unloaded);
-                    self.turn_away(format!("the model was unloaded, and cannot be loaded again: {e}"));
+                    self.turn_away("the model was unloaded, and cannot be loaded again", &e);
                     say(UnloadedNews::Notice(Notice::NotLoadedAgain(e)));
                 }
             }
@@ -84,8 +84,9 @@ impl<'a> Unloaded<'a> {
         Ok(None)
     }
 
-    fn turn_away(&self, why: String) {
-        self.service.turn_away(self.model.id, &ApiError::unavailable(why, RETRY).code("not_loaded"));
+    fn turn_away(&self, why: &str, e: &Error) {
+        let told = ApiError::unavailable(format!("{why}: {e}"), RETRY).code("not_loaded");
+        self.service.turn_away(self.model.id, &told.caused_by(e));
     }
 
     /// Loads the same model, with the prefixes from the file. `None`: its files have changed.

@@ -159,6 +159,48 @@ pub extern "C" fn kiln_cancel(session: *mut kiln_session) -> i32 {
     })
 }
 
+/// What the caller's function says to a piece of text.
+///
+/// # Safety
+/// `function` may be called with `user`, and `text` may be read.
+unsafe fn tell(function: kiln_text_function, user: *mut c_void, text: kiln_text) -> ControlFlow<()> {
+    match function {
+        // SAFETY: as the caller promises.
+        Some(function) if unsafe { function(user, text) } != 0 => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    }
+}
+
+/// Asks `text` as the next message of the session's conversation, with the engine's default sampling. `on_text` gets the
+/// answer's text as it comes, on this thread; `answer` gets all of it, also of an answer that was cut. Each may be NULL. The
+/// session keeps the question and its complete answer for the next question and for clones; kiln_session_save does not write
+/// them.
+///
+/// # Safety
+/// `text` may be read; `on_text` may be called with `user`; `answer` and `length` may be written or are NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kiln_ask(
+    session: *mut kiln_session,
+    text: kiln_text,
+    on_text: kiln_text_function,
+    user: *mut c_void,
+    answer: *mut *mut c_char,
+    length: *mut usize,
+) -> i32 {
+    enter(|| {
+        // SAFETY: as the caller promises.
+        let text = unsafe { text.read("text") }?;
+        // SAFETY: as the caller promises of the function and of `user`.
+        let mut hear = |piece: &str| unsafe { tell(on_text, user, kiln_text::of(piece)) };
+        let (said, ended) = session_of(session)?.ask(text, &mut hear)?;
+        if !answer.is_null() {
+            // SAFETY: as the caller promises.
+            unsafe { give_text(&said, answer, length) }?;
+        }
+        Ok(ended?)
+    })
+}
+
 /// Makes a reply to `request`, the JSON of a chat completion (messages, sampling, response_format, tools). `on_text` gets its
 /// text as it comes, on this thread. `result` is a JSON object of text, finish_reason, usage, and tool_calls where there are
 /// some; it is given for a reply that was cut too. What the cache holds of the conversation is taken over.
@@ -179,11 +221,8 @@ pub unsafe extern "C" fn kiln_generate(
         let request = unsafe { request.read("request") }?;
         let session = session_of(session)?;
         let request = apart(|| Ok(CompletionRequest::parse(request)?))?;
-        let mut hear = |text: &str| match on_text {
-            // SAFETY: as the caller promises of the function and of `user`.
-            Some(on_text) if unsafe { on_text(user, kiln_text::of(text)) } != 0 => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        };
+        // SAFETY: as the caller promises of the function and of `user`.
+        let mut hear = |text: &str| unsafe { tell(on_text, user, kiln_text::of(text)) };
         let (reply, ended) = session.generate(&request, &mut hear)?;
         if !result.is_null() {
             // SAFETY: as the caller promises.
@@ -215,15 +254,9 @@ pub unsafe extern "C" fn kiln_request(
         let known = Method::ALL.into_iter().find(|known| known.to_string() == method);
         let method = known.ok_or_else(|| Fault::input(format!("{method:?} is no method"), "use GET or POST"))?;
         let session = session_of(session)?;
-        *status = session.request(method, path, body, &mut |_, bytes| match on_body {
-            Some(on_body) => {
-                // SAFETY: as the caller promises of the function and of `user`.
-                match unsafe { on_body(user, kiln_text { data: bytes.as_ptr().cast(), length: bytes.len() }) } {
-                    0 => ControlFlow::Continue(()),
-                    _ => ControlFlow::Break(()),
-                }
-            }
-            None => ControlFlow::Continue(()),
+        *status = session.request(method, path, body, &mut |_, bytes| {
+            // SAFETY: as the caller promises of the function and of `user`.
+            unsafe { tell(on_body, user, kiln_text { data: bytes.as_ptr().cast(), length: bytes.len() }) }
         })?;
         Ok(())
     })

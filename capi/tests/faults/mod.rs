@@ -12,8 +12,9 @@ struct Values {
 }
 
 /// Arguments of all functions, or of the one named, that may be NULL.
-const MAY_BE_NULL: [(&str, &str); 8] = [
+const MAY_BE_NULL: [(&str, &str); 9] = [
     ("", "length"),
+    ("kiln_ask", "answer"),
     ("kiln_engine_open", "options"),
     ("kiln_plan_json", "options"),
     ("kiln_serve_start", "options"),

@@ -1,65 +1,26 @@
 //! Anthropic's Messages API: `/v1/messages`, as its clients and coding agents call it.
 
+use super::answer::ApiAnswer;
 use super::calls::{CallDetector, Said, ToolCall};
 use super::dialogue::{self, Content, Dialogue, Prompt};
 use super::fields::{Fields, shown, wrong_kind};
 use super::messages::{self, Part};
-use super::run::{self, ParsedRequest, Usage, Wording, unique};
+use super::run::{ParsedRequest, Usage, Wording, unique};
 use super::tools::{self, Layout, Tools};
-use super::{Call, form, options, table};
+use super::{Call, form, options};
 use crate::sequence::Finish;
-use crate::serve::http::{ApiError, Gone, LastWords, Responder};
+use crate::serve::http::{ApiError, LastWords};
 use crate::serve::job::{ReplyEnd, ReplyToken};
 use crate::serve::model::Model;
 use crate::serve::service::CompleteReply;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Answers a request.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn respond(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
-    run::answer(call, reply, read(call))
-}
-
-/// Counts the prompt tokens of a request.
-///
-/// # Errors
-/// The peer is gone.
-pub(super) fn count(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
-    let count = || {
-        let model = call.service.model()?;
-        let body = call.body()?;
-        let fields = Fields::of_body(&body)?;
-        table::COUNT.check(&fields)?;
-        call.model_name(&fields, &model)?;
-        let tools = tools::read(&fields, Layout::Input, model.template.calls())?;
-        form::read_anthropic(&fields)?;
-        Ok(json!({"input_tokens": read_prompt(call, &fields, tools.as_ref(), &model)?.tokens.len()}))
-    };
-    call.answer(reply, count())
-}
-
-/// An error in Anthropic's format.
-pub(super) fn error(e: &ApiError) -> Value {
-    let kind = match e.status {
-        401 => "authentication_error",
-        403 => "permission_error",
-        404 => "not_found_error",
-        413 => "request_too_large",
-        503 => "overloaded_error",
-        504 => "timeout_error",
-        status if status < 500 => "invalid_request_error",
-        _ => "api_error",
-    };
-    json!({"type": "error", "error": {"type": kind, "message": e.message}})
-}
-
-fn read(call: &Call<'_>) -> Result<(ParsedRequest, MessageWording), ApiError> {
-    let model = call.service.model()?;
-    let body = call.body()?;
-    let fields = Fields::of_body(&body)?;
-    table::MESSAGES.check(&fields)?;
+/// 400: a field is wrong. 503: the model is loading.
+pub(super) fn respond(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -> Result<ApiAnswer, ApiError> {
     let name = call.model_name(&fields, &model)?;
     let limit = fields.integer("max_tokens", 1..=i64::from(i32::MAX))?.ok_or_else(|| fields.missing("max_tokens"))?;
     let tools = tools::read(&fields, Layout::Input, model.template.calls())?;
@@ -79,7 +40,32 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, MessageWording), ApiError> {
         usage: Usage { prompt: ask.prompt.len(), ..Usage::default() },
         ending: None,
     };
-    Ok((ParsedRequest { model, asks: vec![ask], form, stream, forgotten: 0 }, answer))
+    Ok(ApiAnswer::replies(ParsedRequest { model, asks: vec![ask], form, stream, forgotten: 0 }, answer))
+}
+/// Counts the prompt tokens of a request.
+///
+/// # Errors
+/// As [`respond`].
+pub(super) fn count(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -> Result<ApiAnswer, ApiError> {
+    call.model_name(&fields, &model)?;
+    let tools = tools::read(&fields, Layout::Input, model.template.calls())?;
+    form::read_anthropic(&fields)?;
+    Ok(json!({"input_tokens": read_prompt(call, &fields, tools.as_ref(), &model)?.tokens.len()}).into())
+}
+
+/// An error in Anthropic's format.
+pub(super) fn error(e: &ApiError) -> Value {
+    let kind = match e.status {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        503 => "overloaded_error",
+        504 => "timeout_error",
+        status if status < 500 => "invalid_request_error",
+        _ => "api_error",
+    };
+    json!({"type": "error", "error": {"type": kind, "message": e.message}})
 }
 
 /// The prefix of a line that a coding agent puts into its system message for Anthropic's servers only. It differs in

@@ -1,15 +1,16 @@
 //! `/v1/chat/completions`.
 
+use super::answer::ApiAnswer;
 use super::calls::{self, CallDetector, Said};
 use super::fields::Fields;
 use super::run::{self, ParsedRequest, Usage, Wording, event, unique};
 use super::tools::{self, Layout};
-use super::{Call, form, logprobs, messages, options, table};
+use super::{Call, form, logprobs, messages, options};
 use crate::sequence::Finish;
-use crate::serve::http::{ApiError, Gone, Responder};
-use crate::serve::job::{ReplyEnd, ReplyToken};
+use crate::serve::http::ApiError;
+use crate::serve::job::{Event, ReplyEnd, ReplyToken};
 use crate::serve::model::Model;
-use crate::serve::service::CompleteReply;
+use crate::serve::service::{CompleteReply, EventPoll, ReplyEvents};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -17,16 +18,20 @@ use std::time::SystemTime;
 /// Answers a request.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn complete(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
-    run::answer(call, reply, read(call))
+/// 400: a field is wrong. 503: the model is loading.
+pub(super) fn complete(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -> Result<ApiAnswer, ApiError> {
+    read(call, model, fields).map(|(asked, chat)| ApiAnswer::replies(asked, chat))
 }
 
-fn read(call: &Call<'_>) -> Result<(ParsedRequest, ChatWording), ApiError> {
-    let model = call.service.model()?;
-    let body = call.body()?;
-    let fields = Fields::of_body(&body)?;
-    table::CHAT.check(&fields)?;
+/// Reads a request.
+///
+/// # Errors
+/// As [`complete`].
+pub(super) fn read(
+    call: &Call<'_>,
+    model: Arc<Model>,
+    fields: Fields<'_>,
+) -> Result<(ParsedRequest, ChatWording), ApiError> {
     let name = call.model_name(&fields, &model)?;
     let tools = tools::read(&fields, Layout::Nested, model.template.calls())?;
     let mut ask = options::read(&fields, &options::LIMITS, model.shape.vocab, &call.service.defaults())?;
@@ -74,7 +79,7 @@ fn check_continuation(fields: &Fields<'_>) -> Result<(), ApiError> {
 }
 
 /// Formats a chat completion.
-struct ChatWording {
+pub(super) struct ChatWording {
     id: String,
     created: u64,
     /// The model's name in the answer.
@@ -160,6 +165,47 @@ impl ChatWording {
     }
 }
 
+/// The object of a reply to a caller in this process, without its text.
+pub(in crate::serve) fn empty_reply(model: Option<&str>) -> Value {
+    json!({"model": model, "text": "", "finish_reason": null, "usage": null})
+}
+
+impl ChatWording {
+    /// Makes the reply of `events`, and passes its text to `say` as it comes. Returns the object without the text, and the
+    /// error that interrupted the reply.
+    pub fn reply(
+        mut self,
+        events: ReplyEvents<'_>,
+        say: &mut dyn FnMut(String) -> crate::Result<()>,
+    ) -> (Value, Result<(), ApiError>) {
+        let (mut reply, mut calls) = (empty_reply(Some(&self.name)), Vec::new());
+        for step in events {
+            let (said, end) = match step {
+                EventPoll::Event(_, Event::Token(token)) => (self.listeners[0].push(&token.text), None),
+                EventPoll::Event(_, Event::End(end)) => (self.listeners[0].push_last(&end.text), Some(end)),
+                EventPoll::Event(_, Event::Failed(e)) => return (reply, Err(e)),
+                EventPoll::Idle => continue,
+            };
+            let (text, called) = calls::split(said);
+            calls.extend(called.iter().map(calls::ToolCall::to_json));
+            if !text.is_empty()
+                && let Err(e) = say(text)
+            {
+                return (reply, Err((&e).into()));
+            }
+            if let Some(end) = end {
+                self.usage.add(0, 1, &end);
+                reply["finish_reason"] = self.reason(0, end.finish).into();
+                reply["usage"] = self.usage.to_json();
+            }
+            if !calls.is_empty() {
+                reply["tool_calls"] = calls.as_slice().into();
+            }
+        }
+        (reply, Ok(()))
+    }
+}
+
 fn delta(index: usize, delta: Value, logprobs: Value) -> Value {
     json!({"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": null})
 }
@@ -204,8 +250,38 @@ impl Wording for ChatWording {
 mod tests {
     use super::*;
     use crate::serve::api::tests::{end, token, without_engine};
+    use crate::serve::job::ReplyRequest;
     use crate::serve::service::ServerSettings;
     use crate::text::CallSyntax;
+
+    #[test]
+    fn a_reply_to_this_process_has_text_and_calls_and_the_error_that_interrupts_it() {
+        let service = without_engine(ServerSettings::default()).service;
+        let model = service.model().unwrap();
+        let made = |events: Vec<Event>| {
+            let replies = service.start_own(&model, ReplyRequest::new(vec![2, 3])).unwrap();
+            let job = service.queue.take(model.id, |_| 0).unwrap();
+            events.into_iter().for_each(|event| job.recipient.tell(event));
+            let mut heard = String::new();
+            let (mut reply, ended) = chat().reply(replies, &mut |text| {
+                heard.push_str(&text);
+                Ok(())
+            });
+            reply["text"] = heard.into();
+            (reply, ended)
+        };
+        let tokens = CALLS[..2].iter().map(|piece| Event::Token(token(piece)));
+        let (reply, ended) = made(tokens.chain([Event::End(ReplyEnd { text: CALLS[2].into(), ..end() })]).collect());
+        assert_eq!((ended, &reply["text"], &reply["finish_reason"]), (Ok(()), &json!(""), &json!("tool_calls")));
+        assert_eq!((&reply["model"], &reply["usage"]["total_tokens"]), (&json!("demo"), &json!(5)));
+        let calls = reply["tool_calls"].as_array().unwrap();
+        assert_eq!((calls.len(), calls[0].get("index")), (2, None));
+        assert_eq!(calls[0]["function"], json!({"name": "f", "arguments": "{\"a\":1}"}));
+        let lost = crate::Error::device("the GPU does not answer", "look at the kernel's log");
+        let (reply, ended) = made(vec![Event::Token(token("Hello")), Event::Failed((&lost).into())]);
+        let expected = json!({"model": "demo", "text": "Hello", "finish_reason": null, "usage": null});
+        assert_eq!((reply, crate::Error::from(ended.unwrap_err())), (expected, lost));
+    }
 
     const CALLS: [&str; 3] = ["{\"name\":\"f\",", "\"parameters\":{\"a\":1}}", "\n{\"name\":\"g\",\"parameters\":{}}"];
 

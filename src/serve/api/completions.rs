@@ -1,11 +1,12 @@
 //! `/v1/completions`: continues a text without a chat template.
 
+use super::answer::ApiAnswer;
 use super::fields::Fields;
 use super::logprobs::LogprobTable;
 use super::run::{self, ParsedRequest, Usage, Wording, event, unique};
-use super::{Call, dialogue, form, options, table};
+use super::{Call, dialogue, form, options};
 use crate::sequence::prompt::encode_text;
-use crate::serve::http::{ApiError, Gone, Responder};
+use crate::serve::http::ApiError;
 use crate::serve::job::{MOST_CHOICES, ReplyEnd, ReplyRequest, ReplyToken};
 use crate::serve::model::Model;
 use crate::serve::service::CompleteReply;
@@ -19,16 +20,8 @@ const MOST_TOP: i64 = 5;
 /// Answers a request.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn complete(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
-    run::answer(call, reply, read(call))
-}
-
-fn read(call: &Call<'_>) -> Result<(ParsedRequest, Completion), ApiError> {
-    let model = call.service.model()?;
-    let body = call.body()?;
-    let fields = Fields::of_body(&body)?;
-    table::COMPLETIONS.check(&fields)?;
+/// 400: a field is wrong. 503: the model is loading.
+pub(super) fn complete(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -> Result<ApiAnswer, ApiError> {
     let name = call.model_name(&fields, &model)?;
     let (stream, with_usage) = options::stream(&fields)?;
     let echo = fields.boolean("echo")?.unwrap_or(false);
@@ -72,9 +65,8 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, Completion), ApiError> {
         model: model.clone(),
     };
     let asks = prompts.into_iter().map(|prompt| ReplyRequest { prompt: prompt.tokens, ..ask.clone() }).collect();
-    Ok((ParsedRequest { model, asks, form, stream, forgotten: 0 }, completion))
+    Ok(ApiAnswer::replies(ParsedRequest { model, asks, form, stream, forgotten: 0 }, completion))
 }
-
 /// Reads the number of tokens to generate after a prompt that is scored.
 fn read_scored(fields: &Fields<'_>, has_more: bool) -> Result<usize, ApiError> {
     if has_more {

@@ -1,55 +1,51 @@
 //! `/props` and `/slots` of llama.cpp's server, which its clients request at the start.
 
 use super::Call;
+use super::answer::ApiAnswer;
 use super::fields::shown;
 use super::responses::shortest;
 use super::tokenize::spelling;
-use crate::serve::http::{ApiError, Gone, Responder};
+use crate::serve::http::ApiError;
 use crate::serve::service::ReplyTokens;
 use serde_json::{Value, json};
 
 /// Describes the server and its default sampling.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn props(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
-    let props = call.service.model().map(|model| {
-        let defaults = call.service.defaults();
-        let (d, limit) = (&defaults.sampler, i64::try_from(defaults.limit).unwrap_or(-1));
-        let piece = |id: Option<u32>| id.map(|id| spelling(&model.tokenizer, id)).unwrap_or_default();
-        json!({
-            "default_generation_settings": {
-                "n_ctx": model.context,
-                "params": {
-                    "temperature": shortest(d.temperature), "top_k": d.top_k, "top_p": shortest(d.top_p),
-                    "min_p": shortest(d.min_p), "repeat_penalty": shortest(d.repeat_penalty),
-                    "presence_penalty": shortest(d.presence_penalty),
-                    "frequency_penalty": shortest(d.frequency_penalty), "n_predict": limit, "max_tokens": limit,
-                },
+/// 503: the model is loading.
+pub(super) fn props(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
+    let model = call.service.model()?;
+    let defaults = call.service.defaults();
+    let (d, limit) = (&defaults.sampler, i64::try_from(defaults.limit).unwrap_or(-1));
+    let piece = |id: Option<u32>| id.map(|id| spelling(&model.tokenizer, id)).unwrap_or_default();
+    Ok(json!({
+        "default_generation_settings": {
+            "n_ctx": model.context,
+            "params": {
+                "temperature": shortest(d.temperature), "top_k": d.top_k, "top_p": shortest(d.top_p),
+                "min_p": shortest(d.min_p), "repeat_penalty": shortest(d.repeat_penalty),
+                "presence_penalty": shortest(d.presence_penalty),
+                "frequency_penalty": shortest(d.frequency_penalty), "n_predict": limit, "max_tokens": limit,
             },
-            "total_slots": model.slots,
-            "model_alias": model.name,
-            "model_path": model.name,
-            "modalities": {"vision": false, "audio": false},
-            "bos_token": piece(model.tokenizer.bos()),
-            "eos_token": piece(model.tokenizer.eos()),
-            "build_info": concat!("kiln ", env!("CARGO_PKG_VERSION")),
-            "is_sleeping": false,
-        })
-    });
-    call.answer(reply, props)
+        },
+        "total_slots": model.slots,
+        "model_alias": model.name,
+        "model_path": model.name,
+        "modalities": {"vision": false, "audio": false},
+        "bos_token": piece(model.tokenizer.bos()),
+        "eos_token": piece(model.tokenizer.eos()),
+        "build_info": concat!("kiln ", env!("CARGO_PKG_VERSION")),
+        "is_sleeping": false,
+    })
+    .into())
 }
 
 /// Lists the slots, with token counts of those in use. The text of replies is never shown, because it belongs to other
 /// clients.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn slots(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
-    call.answer(reply, list(call))
-}
-
-fn list(call: &Call<'_>) -> Result<Value, ApiError> {
+/// 400: the query is wrong. 503: the model is loading, or no slot is idle and one was asked for.
+pub(super) fn slots(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
     let model = call.service.model()?;
     let slots = call.service.slots();
     match call.request.query("fail_on_no_slot") {
@@ -74,5 +70,5 @@ fn list(call: &Call<'_>) -> Result<Value, ApiError> {
         }
         slot
     };
-    Ok((0..model.slots).map(slot).collect())
+    Ok((0..model.slots).map(slot).collect::<Value>().into())
 }

@@ -2,8 +2,10 @@
 //!
 //! All requests for text take the same way: `table` lists every field of the published interfaces, `fields` reads JSON
 //! strictly, `options`, `messages`, `form` and `tools` build a [`ReplyRequest`](super::job::ReplyRequest), and `run`
-//! puts it into the queue and formats the answer in the request's API (`run::Wording`).
+//! puts it into the queue and formats the answer in the request's API (`run::Wording`). None of them has a connection:
+//! `send` writes an answer to a peer, and `own` passes it to a caller in this process.
 
+mod answer;
 mod anthropic;
 mod calls;
 mod chat;
@@ -19,23 +21,27 @@ mod ollama;
 mod once;
 mod openapi;
 mod options;
+mod own;
 mod page;
 mod probes;
 mod responses;
 mod run;
+mod send;
 mod table;
 #[cfg(test)]
 mod tests;
 mod tokenize;
 mod tools;
 
-use super::http::{ApiError, Body, ErrorWording, Gone, Handler, HttpRequest, Json, Method, Notes, Responder};
+use super::http::{ApiError, Body, ErrorWording, Gone, Handler, HttpRequest, Method, Responder};
 use super::model::Model;
 use super::service::Service;
+use answer::ApiAnswer;
+pub(super) use chat::empty_reply;
 use fields::{Fields, shown};
-use serde_json::Value;
 use std::cell::Cell;
 use std::sync::Arc;
+use table::FieldTable;
 
 /// Answers requests for one [`Service`].
 pub struct Api {
@@ -55,24 +61,24 @@ impl Api {
 }
 
 /// A method, a path and its handler. A path that ends in `{}` matches any rest.
-type Route = (Method, &'static str, fn(&Call<'_>, Responder<'_>) -> Result<(), Gone>);
+type Route = (Method, &'static str, fn(&Call<'_>) -> Result<ApiAnswer, ApiError>);
 
 const ROUTES: [Route; 28] = [
-    (Method::Post, "/v1/chat/completions", chat::complete),
-    (Method::Post, "/v1/completions", completions::complete),
-    (Method::Post, "/v1/responses", responses::respond),
+    (Method::Post, "/v1/chat/completions", |call| call.read(&table::CHAT, chat::complete)),
+    (Method::Post, "/v1/completions", |call| call.read(&table::COMPLETIONS, completions::complete)),
+    (Method::Post, "/v1/responses", |call| call.read(&table::RESPONSES, responses::respond)),
     (Method::Get, "/v1/models", models::list),
     (Method::Get, "/v1/models/{}", models::show),
-    (Method::Post, "/v1/messages", anthropic::respond),
-    (Method::Post, "/v1/messages/count_tokens", anthropic::count),
+    (Method::Post, "/v1/messages", |call| call.read(&table::MESSAGES, anthropic::respond)),
+    (Method::Post, "/v1/messages/count_tokens", |call| call.read(&table::COUNT, anthropic::count)),
     (Method::Post, "/v1/embeddings", probes::no_embeddings),
-    (Method::Post, "/tokenize", tokenize::tokenize),
-    (Method::Post, "/detokenize", tokenize::detokenize),
+    (Method::Post, "/tokenize", |call| call.read(&table::TOKENIZE, tokenize::tokenize)),
+    (Method::Post, "/detokenize", |call| call.read(&table::DETOKENIZE, tokenize::detokenize)),
     (Method::Get, "/tokenizer_info", tokenize::info),
-    (Method::Post, "/api/chat", ollama::chat),
-    (Method::Post, "/api/generate", ollama::generate),
+    (Method::Post, "/api/chat", |call| call.read(&table::OLLAMA_CHAT, ollama::chat)),
+    (Method::Post, "/api/generate", |call| call.read(&table::OLLAMA_GENERATE, ollama::generate)),
     (Method::Get, "/api/tags", ollama::tags),
-    (Method::Post, "/api/show", ollama::show),
+    (Method::Post, "/api/show", |call| call.read(&table::SHOW, ollama::show)),
     (Method::Get, "/api/version", ollama::version),
     (Method::Get, "/api/ps", ollama::running),
     (Method::Post, "/api/embed", probes::no_embeddings),
@@ -84,31 +90,38 @@ const ROUTES: [Route; 28] = [
     (Method::Get, "/status", probes::status),
     (Method::Get, "/props", llama::props),
     (Method::Get, "/slots", llama::slots),
-    (Method::Get, "/openapi.json", openapi::send),
-    (Method::Get, "/", page::send),
+    (Method::Get, "/openapi.json", openapi::show),
+    (Method::Get, "/", page::show),
 ];
 
-impl Handler for Api {
-    fn handle(&self, mut request: HttpRequest, reply: Responder<'_>) -> Result<(), Gone> {
-        let body = Cell::new(std::mem::take(&mut request.body));
-        let path = request.path.as_str();
+impl Api {
+    /// The answer to a request.
+    fn answer(&self, request: &HttpRequest, body: Body) -> Result<ApiAnswer, ApiError> {
+        let (body, path) = (Cell::new(body), request.path.as_str());
         let of_path = || ROUTES.iter().filter_map(|route| Some((route, rest(route.1, path)?)));
-        let call = |rest| Call { service: &self.service, request: &request, body: &body, rest };
+        let call = |rest| Call { service: &self.service, request, body: &body, rest };
         if let Some(((_, _, answer), rest)) = of_path().find(|((method, ..), _)| *method == request.method) {
-            return answer(&call(rest), reply);
+            return answer(&call(rest));
         }
         let mut allowed: Vec<Method> = of_path().map(|((method, ..), _)| *method).collect();
         if page::has(path) {
             if request.method == Method::Get {
-                return page::send(&call(""), reply);
+                return page::show(&call(""));
             }
             allowed.push(Method::Get);
         }
-        let e = match allowed.is_empty() {
+        Err(match allowed.is_empty() {
             true => nothing_at(path),
             false => ApiError::method_not_allowed(&allowed),
-        };
-        call("").refuse(reply, &e)
+        })
+    }
+}
+
+impl Handler for Api {
+    fn handle(&self, mut request: HttpRequest, reply: Responder<'_>) -> Result<(), Gone> {
+        let body = std::mem::take(&mut request.body);
+        let answer = self.answer(&request, body);
+        send::send(&self.service, &request, reply, answer)
     }
 
     /// The error format of a path: Ollama's and Anthropic's on their paths, OpenAI's on all others.
@@ -157,16 +170,27 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Parses the body as JSON. It is consumed, so that its memory is free during a long reply.
-    fn body(&self) -> Result<Json, ApiError> {
+    /// Reads the body by `read`, for the current model, after its fields are checked by the path's table.
+    ///
+    /// # Errors
+    /// 400: the body is not JSON, or a field is unknown. 503: the model is loading. As `read`.
+    fn read<T>(
+        &self,
+        table: &FieldTable,
+        read: impl FnOnce(&Self, Arc<Model>, Fields<'_>) -> Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
+        let model = self.service.model()?;
         let coding = self.request.headers.get("content-encoding").map(str::trim);
-        match coding.filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity")) {
-            Some(coding) => {
-                let message = format!("the body is compressed ({}); send it as it is", shown(&coding.into()));
-                Err(ApiError::new(415, message).code("unsupported_media_type").header("Accept-Encoding", "identity"))
-            }
-            None => self.body.take().json(),
+        if let Some(coding) = coding.filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity")) {
+            let message = format!("the body is compressed ({}); send it as it is", shown(&coding.into()));
+            let e = ApiError::new(415, message).code("unsupported_media_type");
+            return Err(e.header("Accept-Encoding", "identity"));
         }
+        // Consumed, so that its memory is free during a long reply.
+        let body = self.body.take().json()?;
+        let fields = Fields::of_body(&body)?;
+        table.check(&fields)?;
+        read(self, model, fields)
     }
 
     /// The model's name in the answer: the requested name if it is one of the model's. Other names are answered under
@@ -196,31 +220,5 @@ impl Call<'_> {
             let message = format!("there is no model {}; {} is loaded", shown(&asked.into()), model.name);
             ApiError::new(404, message).param("model").code("model_not_found")
         })
-    }
-
-    /// Sends a value or an error.
-    fn answer(&self, reply: Responder<'_>, value: Result<Value, ApiError>) -> Result<(), Gone> {
-        match value {
-            Ok(value) => reply.json(200, &value),
-            Err(e) => self.refuse(reply, &e),
-        }
-    }
-
-    /// Sends an error.
-    fn refuse(&self, reply: Responder<'_>, e: &ApiError) -> Result<(), Gone> {
-        self.note_failure(e, &reply.notes());
-        reply.error(e)
-    }
-
-    /// Counts and logs the server's own errors: no room, too late, or a failure. The access log gets the code of any
-    /// error.
-    fn note_failure(&self, e: &ApiError, notes: &Notes) {
-        notes.set("error", e.code.unwrap_or(e.kind));
-        if e.status < 500 || e.status == 501 {
-            return;
-        }
-        self.service.metrics.errors.inc();
-        let HttpRequest { method, path, peer, .. } = self.request;
-        once::warn_rarely(|| format!("{method} {path} of {peer} is answered {}: {}", e.status, e.message));
     }
 }

@@ -1,30 +1,28 @@
 //! `/v1/models`: the loaded model, under its name and its aliases.
 
+use super::answer::ApiAnswer;
 use super::{Call, run};
-use crate::serve::http::{Gone, Responder};
+use crate::serve::http::ApiError;
 use crate::serve::model::Model;
 use serde_json::{Value, json};
 
 /// Lists the names.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn list(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
-    let list = call.service.model().map(|model| {
-        let names = call.service.names(&model);
-        json!({"object": "list", "data": names.map(|name| describe(&model, name)).collect::<Vec<Value>>()})
-    });
-    call.answer(reply, list)
+/// 503: the model is loading.
+pub(super) fn list(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
+    let model = call.service.model()?;
+    let names = call.service.names(&model);
+    Ok(json!({"object": "list", "data": names.map(|name| describe(&model, name)).collect::<Vec<Value>>()}).into())
 }
 
 /// Describes the model by one of its names.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn show(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
-    let name = call.rest;
-    let shown = call.service.model().and_then(|model| Ok(describe(&model, call.own_name(name, &model)?)));
-    call.answer(reply, shown)
+/// 404: the name is another model's. 503: the model is loading.
+pub(super) fn show(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
+    let model = call.service.model()?;
+    Ok(describe(&model, call.own_name(call.rest, &model)?).into())
 }
 
 fn describe(model: &Model, name: &str) -> Value {

@@ -1,13 +1,14 @@
 //! Ollama's API, as used by Home Assistant and Ollama's own clients. Streams are lines of JSON.
 
+use super::answer::ApiAnswer;
 use super::calls::{self, CallDetector, Said, ToolCall};
 use super::dialogue::{self, Dialogue, Prompt, Speaker};
 use super::fields::Fields;
-use super::run::{self, ParsedRequest, Wording};
+use super::run::{ParsedRequest, Wording};
 use super::tools::{self, Layout};
-use super::{Call, form, logprobs, messages, options, table};
+use super::{Call, form, logprobs, messages, options};
 use crate::sequence::prompt::encode_text;
-use crate::serve::http::{ApiError, Gone, LastWords, Responder};
+use crate::serve::http::{ApiError, LastWords};
 use crate::serve::job::{Defaults, ReplyEnd, ReplyRequest, ReplyToken};
 use crate::serve::model::Model;
 use crate::serve::service::CompleteReply;
@@ -31,61 +32,49 @@ pub(super) fn error(e: &ApiError) -> Value {
 /// Sends the version of the API.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn version(_: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
-    reply.json(200, &json!({"version": API_LEVEL}))
+/// None.
+pub(super) fn version(_: &Call<'_>) -> Result<ApiAnswer, ApiError> {
+    Ok(json!({"version": API_LEVEL}).into())
 }
 
 /// Lists the model, under its name and its aliases.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn tags(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
-    let list = call.service.model().map(|model| {
-        let describe = |name: &str| {
-            json!({
-                "name": name, "model": name, "modified_at": written(model.loaded), "size": model.published.bytes,
-                // Ollama's own client cuts twelve digits off without checking.
-                "digest": model.identity.digest(), "details": details(&model), "capabilities": CAPABILITIES,
-            })
-        };
-        json!({"models": call.service.names(&model).map(describe).collect::<Vec<Value>>()})
-    });
-    call.answer(reply, list)
+/// 503: the model is loading.
+pub(super) fn tags(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
+    let model = call.service.model()?;
+    let describe = |name: &str| {
+        json!({
+            "name": name, "model": name, "modified_at": written(model.loaded), "size": model.published.bytes,
+            // Ollama's own client cuts twelve digits off without checking.
+            "digest": model.identity.digest(), "details": details(&model), "capabilities": CAPABILITIES,
+        })
+    };
+    Ok(json!({"models": call.service.names(&model).map(describe).collect::<Vec<Value>>()}).into())
 }
 
 /// Lists the model as loaded, which it stays until the server ends.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn running(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
-    let list = call.service.model().map(|model| {
-        let memory = call.service.metrics.rates().bytes;
-        let on_device = if model.is_on_cpu { 0 } else { memory };
-        let model = json!({
-            "name": model.name, "model": model.name, "size": memory, "digest": model.identity.digest(),
-            "details": details(&model),
-            // The latest time that Ollama's clients can read, because the model stays loaded.
-            "expires_at": "9999-12-31T23:59:59Z", "size_vram": on_device, "context_length": model.context,
-        });
-        json!({"models": [model]})
+/// 503: the model is loading.
+pub(super) fn running(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
+    let model = call.service.model()?;
+    let memory = call.service.metrics.rates().bytes;
+    let on_device = if model.is_on_cpu { 0 } else { memory };
+    let model = json!({
+        "name": model.name, "model": model.name, "size": memory, "digest": model.identity.digest(),
+        "details": details(&model),
+        // The latest time that Ollama's clients can read, because the model stays loaded.
+        "expires_at": "9999-12-31T23:59:59Z", "size_vram": on_device, "context_length": model.context,
     });
-    call.answer(reply, list)
+    Ok(json!({"models": [model]}).into())
 }
 
 /// Describes the model under one of its names.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn show(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
-    call.answer(reply, describe(call))
-}
-
-fn describe(call: &Call<'_>) -> Result<Value, ApiError> {
-    let model = call.service.model()?;
-    let body = call.body()?;
-    let fields = Fields::of_body(&body)?;
-    table::SHOW.check(&fields)?;
+/// 400: a field is wrong. 404: the name is another model's. 503: the model is loading.
+pub(super) fn show(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -> Result<ApiAnswer, ApiError> {
     // The second is Ollama's older name for the field.
     let asked = fields.text("model")?.or(fields.text("name")?).ok_or_else(|| fields.missing("model"))?;
     call.own_name(asked, &model)?;
@@ -108,7 +97,8 @@ fn describe(call: &Call<'_>) -> Result<Value, ApiError> {
             "gemma3.feed_forward_length": shape.ffn,
         },
         "capabilities": CAPABILITIES,
-    }))
+    })
+    .into())
 }
 
 fn details(model: &Model) -> Value {
@@ -131,28 +121,17 @@ fn written(time: SystemTime) -> String {
 /// Answers `/api/chat`.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn chat(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
-    answer(call, reply, Endpoint::Chat)
+/// 400: a field is wrong. 503: the model is loading.
+pub(super) fn chat(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -> Result<ApiAnswer, ApiError> {
+    read(call, model, fields, Endpoint::Chat)
 }
 
 /// Answers `/api/generate`.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn generate(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
-    answer(call, reply, Endpoint::Generate)
-}
-
-fn answer(call: &Call<'_>, reply: Responder<'_>, kind: Endpoint) -> Result<(), Gone> {
-    match read(call, kind) {
-        Ok(OllamaRequest::Ask(asked, words)) => run::answer(call, reply, Ok((asked, words))),
-        // A request without a prompt asks for the model to be loaded, and it is.
-        Ok(OllamaRequest::Nothing(words)) => {
-            reply.json(200, &words.object("", &json!({"done": true, "done_reason": "load"})))
-        }
-        Err(e) => call.refuse(reply, &e),
-    }
+/// As [`chat`].
+pub(super) fn generate(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -> Result<ApiAnswer, ApiError> {
+    read(call, model, fields, Endpoint::Generate)
 }
 
 /// The two paths for replies.
@@ -162,21 +141,8 @@ enum Endpoint {
     Generate,
 }
 
-/// A parsed request.
-enum OllamaRequest {
-    Ask(ParsedRequest, OllamaWording),
-    Nothing(OllamaWording),
-}
-
-fn read(call: &Call<'_>, kind: Endpoint) -> Result<OllamaRequest, ApiError> {
+fn read(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>, kind: Endpoint) -> Result<ApiAnswer, ApiError> {
     let start = Instant::now();
-    let model = call.service.model()?;
-    let body = call.body()?;
-    let fields = Fields::of_body(&body)?;
-    match kind {
-        Endpoint::Chat => table::OLLAMA_CHAT.check(&fields)?,
-        Endpoint::Generate => table::OLLAMA_GENERATE.check(&fields)?,
-    }
     let tools =
         if kind == Endpoint::Chat { tools::read(&fields, Layout::Nested, model.template.calls())? } else { None };
     let stream = fields.boolean("stream")?.unwrap_or(true);
@@ -195,10 +161,13 @@ fn read(call: &Call<'_>, kind: Endpoint) -> Result<OllamaRequest, ApiError> {
         }
         Endpoint::Generate => read_prompt(&fields, call, &model)?,
     };
-    let Some(prompt) = prompt else { return Ok(OllamaRequest::Nothing(words)) };
+    // A request without a prompt asks for the model to be loaded, and it is.
+    let Some(prompt) = prompt else {
+        return Ok(words.object("", &json!({"done": true, "done_reason": "load"})).into());
+    };
     let forgotten = prompt.forgotten;
     words.listener = tools::give_prompt(&mut ask, prompt, tools.as_ref());
-    Ok(OllamaRequest::Ask(ParsedRequest { model, asks: vec![ask], form, stream, forgotten }, words))
+    Ok(ApiAnswer::replies(ParsedRequest { model, asks: vec![ask], form, stream, forgotten }, words))
 }
 
 /// The prompt from `prompt`, in the chat template unless `raw` is set. `None`: there is no text.

@@ -1,16 +1,17 @@
 //! `/openapi.json`: a description of the server's API.
 
 use super::Call;
-use crate::serve::http::{Gone, JSON, Responder};
+use super::answer::ApiAnswer;
+use crate::serve::http::{ApiError, JSON};
 
 const DESCRIPTION: &str = include_str!("openapi.json");
 
-/// Sends the description.
+/// The description.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn send(_: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
-    reply.send(200, JSON, &[], DESCRIPTION.as_bytes())
+/// None.
+pub(super) fn show(_: &Call<'_>) -> Result<ApiAnswer, ApiError> {
+    Ok(ApiAnswer::of(JSON, &[], DESCRIPTION.as_bytes()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The chat page at `/`, and its files.
 
 use super::Call;
-use crate::serve::http::{ApiError, Gone, JSON, Responder};
+use super::answer::ApiAnswer;
+use crate::serve::http::{ApiError, JSON};
 use crate::serve::page::language;
 
 /// A file of the page: its path, content type and content.
@@ -75,30 +76,28 @@ pub(super) fn has(path: &str) -> bool {
     paths().any(|file| file == path)
 }
 
-/// Sends the file at the request's path.
+/// The file at the request's path.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn send(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
+/// 404: there is no such file.
+pub(super) fn show(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
     let (path, page) = (call.request.path.as_str(), call.service.page());
     let language = || {
         let tag = path.strip_prefix(LANGUAGES)?.strip_suffix(".toml")?;
         language::FILES.iter().find(|(of, _)| *of == tag).map(|(_, text)| *text)
     };
-    match (path, FILES.iter().find(|(of, ..)| *of == path)) {
-        (_, Some((_, content_type, text))) => reply.send(200, content_type, &HEADERS, text.as_bytes()),
+    let missing = || ApiError::not_found(path);
+    Ok(match (path, FILES.iter().find(|(of, ..)| *of == path)) {
+        (_, Some((_, content_type, text))) => ApiAnswer::of(content_type, &HEADERS, text.as_bytes()),
         (SETTINGS, _) => {
             let wanted: Vec<&str> = call.request.headers.all("accept-language").collect();
-            let text = page.for_browser(&wanted.join(",")).to_string();
-            reply.send(200, JSON, &HEADERS, text.as_bytes())
+            ApiAnswer::of(JSON, &HEADERS, page.for_browser(&wanted.join(",")).to_string().into_bytes())
         }
-        (LOGO | DARK_LOGO, _) => match if path == LOGO { &page.logo } else { &page.dark_logo } {
-            Some(logo) => reply.send(200, logo.content_type(), &LOGO_HEADERS, logo.bytes()),
-            None => call.refuse(reply, &ApiError::not_found(path)),
-        },
-        _ => match language() {
-            Some(text) => reply.send(200, "application/toml; charset=utf-8", &HEADERS, text.as_bytes()),
-            None => call.refuse(reply, &ApiError::not_found(path)),
-        },
-    }
+        (LOGO | DARK_LOGO, _) => {
+            let logo = if path == LOGO { &page.logo } else { &page.dark_logo };
+            let logo = logo.as_ref().ok_or_else(missing)?;
+            ApiAnswer::of(logo.content_type(), &LOGO_HEADERS, logo.bytes().to_vec())
+        }
+        _ => ApiAnswer::of("application/toml; charset=utf-8", &HEADERS, language().ok_or_else(missing)?.as_bytes()),
+    })
 }

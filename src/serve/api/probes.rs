@@ -1,9 +1,10 @@
 //! Health checks, metrics and status. None of them waits for the engine.
 
 use super::Call;
+use super::answer::ApiAnswer;
 use crate::schedule::kv::PAGE;
 use crate::serve::health::Phase;
-use crate::serve::http::{ApiError, Gone, JSON, Responder};
+use crate::serve::http::{ApiError, JSON};
 use crate::serve::service::Service;
 use crate::version;
 use serde_json::{Value, json};
@@ -19,36 +20,34 @@ const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// `/livez`: whether the process should be kept.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn live(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
+/// None: the verdict is the status.
+pub(super) fn live(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
     let (is_live, value) = liveness(call.service);
-    send(reply, is_live, &value)
+    Ok(verdict(is_live, &value))
 }
 
 /// `/readyz`: whether requests are answered in good time.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn ready(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
+/// None: the verdict is the status.
+pub(super) fn ready(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
     let (is_ready, value) = readiness(call.service);
-    send(reply, is_ready, &value)
+    Ok(verdict(is_ready, &value))
 }
 
 /// `/health`: both of them.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn health(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
+/// None: the verdict is the status.
+pub(super) fn health(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
     let ((is_live, live), (is_ready, ready)) = (liveness(call.service), readiness(call.service));
     let word = if is_live && is_ready { "ok" } else { "unavailable" };
-    send(reply, is_live && is_ready, &json!({"status": word, "live": live, "ready": ready}))
+    Ok(verdict(is_live && is_ready, &json!({"status": word, "live": live, "ready": ready})))
 }
 
-fn send(reply: Responder<'_>, is_well: bool, value: &Value) -> Result<(), Gone> {
-    match is_well {
-        true => reply.json(200, value),
-        false => reply.send(503, JSON, &[("Retry-After", "5")], value.to_string().as_bytes()),
-    }
+fn verdict(is_well: bool, value: &Value) -> ApiAnswer {
+    let (status, headers): (u16, &[_]) = if is_well { (200, &[]) } else { (503, &[("Retry-After", "5")]) };
+    ApiAnswer::Whole { status, content_type: JSON, headers, body: value.to_string().into_bytes().into() }
 }
 
 fn liveness(service: &Service) -> (bool, Value) {
@@ -65,23 +64,23 @@ fn readiness(service: &Service) -> (bool, Value) {
 /// Answers requests for embeddings, which are not supported.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn no_embeddings(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
+/// 501.
+pub(super) fn no_embeddings(_: &Call<'_>) -> Result<ApiAnswer, ApiError> {
     let message = "this server makes text and no embeddings; ask one that has loaded a model for them";
-    call.refuse(reply, &ApiError::new(501, message).code("not_implemented"))
+    Err(ApiError::new(501, message).code("not_implemented"))
 }
 
 /// Sends the metrics, as OpenMetrics if requested.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn metrics(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
+/// None.
+pub(super) fn metrics(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
     let metrics = &call.service.metrics;
-    let vary = [("Vary", "Accept")];
-    match wants_openmetrics(call.request.headers.all("accept")) {
-        true => reply.send(200, OPENMETRICS, &vary, metrics.openmetrics().as_bytes()),
-        false => reply.send(200, PROMETHEUS, &vary, metrics.prometheus().as_bytes()),
-    }
+    let (content_type, text) = match wants_openmetrics(call.request.headers.all("accept")) {
+        true => (OPENMETRICS, metrics.openmetrics()),
+        false => (PROMETHEUS, metrics.prometheus()),
+    };
+    Ok(ApiAnswer::of(content_type, &[("Vary", "Accept")], text.into_bytes()))
 }
 
 /// Whether `Accept` has OpenMetrics before plain text.
@@ -103,32 +102,30 @@ fn wants_openmetrics<'a>(accept: impl Iterator<Item = &'a str>) -> bool {
 /// The server's status for the page.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn status(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
+/// None.
+pub(super) fn status(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
     let Call { service, .. } = call;
     let (health, rates, model) = (&service.health, service.metrics.rates(), service.model().ok());
-    reply.json(
-        200,
-        &json!({
-            "version": version::VERSION,
-            "commit": version::COMMIT,
-            "features": version::features().collect::<Vec<_>>(),
-            "model": model.as_ref().map(|model| &model.name),
-            "device": model.as_ref().map(|model| model.device()),
-            "ready": health.ready().is_ok(),
-            "phase": health.phase().name(),
-            "uptime_s": health.uptime().as_secs_f64(),
-            "boot_s": health.boot().map(|boot| boot.as_secs_f64()),
-            "tokens_per_s": rates.tokens_per_s,
-            "running": rates.running,
-            "queued": rates.queued,
-            "slots": rates.slots,
-            "kv_tokens": rates.pages * PAGE as i64,
-            "kv_tokens_used": rates.pages_used * PAGE as i64,
-            "roofline_share": rates.roofline_share,
-            "context": model.as_ref().map(|model| model.context),
-        }),
-    )
+    Ok(json!({
+        "version": version::VERSION,
+        "commit": version::COMMIT,
+        "features": version::features().collect::<Vec<_>>(),
+        "model": model.as_ref().map(|model| &model.name),
+        "device": model.as_ref().map(|model| model.device()),
+        "ready": health.ready().is_ok(),
+        "phase": health.phase().name(),
+        "uptime_s": health.uptime().as_secs_f64(),
+        "boot_s": health.boot().map(|boot| boot.as_secs_f64()),
+        "tokens_per_s": rates.tokens_per_s,
+        "running": rates.running,
+        "queued": rates.queued,
+        "slots": rates.slots,
+        "kv_tokens": rates.pages * PAGE as i64,
+        "kv_tokens_used": rates.pages_used * PAGE as i64,
+        "roofline_share": rates.roofline_share,
+        "context": model.as_ref().map(|model| model.context),
+    })
+    .into())
 }
 
 #[cfg(test)]

@@ -1,17 +1,20 @@
 //! `/v1/responses`, stateless: each request has its whole conversation.
 
+use super::answer::ApiAnswer;
 use super::calls::{CallDetector, Said, ToolCall};
 use super::dialogue::{Content, Dialogue, Speaker};
 use super::fields::{Fields, shown, wrong_kind};
 use super::run::{self, ParsedRequest, Usage, Wording, unique};
 use super::tools::{self, Layout, told};
-use super::{Call, form, messages, options, table};
+use super::{Call, form, messages, options};
 use crate::sequence::Finish;
-use crate::serve::http::{ApiError, Gone, LastWords, Responder};
+use crate::serve::http::{ApiError, LastWords};
 use crate::serve::job::{ReplyEnd, ReplyToken};
+use crate::serve::model::Model;
 use crate::serve::service::CompleteReply;
 use crate::text::SamplerConfig;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// The names of the limit on a response's tokens, the path's own first.
@@ -34,16 +37,8 @@ const SILENT: [&str; 9] = [
 /// Answers a request.
 ///
 /// # Errors
-/// The peer is gone.
-pub(super) fn respond(call: &Call<'_>, reply: Responder<'_>) -> Result<(), Gone> {
-    run::answer(call, reply, read(call))
-}
-
-fn read(call: &Call<'_>) -> Result<(ParsedRequest, Response), ApiError> {
-    let model = call.service.model()?;
-    let body = call.body()?;
-    let fields = Fields::of_body(&body)?;
-    table::RESPONSES.check(&fields)?;
+/// 400: a field is wrong. 503: the model is loading.
+pub(super) fn respond(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -> Result<ApiAnswer, ApiError> {
     let name = call.model_name(&fields, &model)?;
     if fields.list("include")?.unwrap_or_default().contains(&json!("message.output_text.logprobs")) {
         return Err(fields.unserved("include", "a response has no logprobs; chat completions have"));
@@ -76,9 +71,8 @@ fn read(call: &Call<'_>) -> Result<(ParsedRequest, Response), ApiError> {
         finish: Finish::Stop,
         sequence: 0,
     };
-    Ok((ParsedRequest { model, asks: vec![ask], form, stream, forgotten }, response))
+    Ok(ApiAnswer::replies(ParsedRequest { model, asks: vec![ask], form, stream, forgotten }, response))
 }
-
 /// Reads `instructions` and `input`.
 fn read_input(fields: &Fields<'_>) -> Result<Dialogue, ApiError> {
     let mut dialogue = Dialogue::default();

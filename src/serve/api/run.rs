@@ -1,14 +1,14 @@
-//! Runs a request and sends the answer, whole or as a stream. Each API formats it by a [`Wording`].
+//! Runs a request, and makes the answer of its events, whole or as a stream. Each API formats it by a [`Wording`].
 
-use super::Call;
 use super::form::RequestedGrammar;
+use crate::Cancel;
 use crate::grammar::CompiledGrammar;
-use crate::serve::health::Phase;
-use crate::serve::http::{ApiError, EVENTS, Gone, LastWords, Notes, Responder};
-use crate::serve::job::{Event, ReplyEnd, ReplyRequest, ReplyToken, late};
+use crate::serve::http::{ApiError, Client, EVENTS, LastWords, Notes};
+use crate::serve::job::{Abandoned, Event, ReplyEnd, ReplyRequest, ReplyToken, late};
 use crate::serve::model::Model;
-use crate::serve::service::{CompleteReply, EventPoll, ReplyEvents};
+use crate::serve::service::{CompleteReply, EventPoll, ReplyEvents, Service};
 pub(super) use crate::serve::unique::unique;
+use serde_json::Value;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -31,7 +31,7 @@ pub(super) struct ParsedRequest {
 /// one write; an empty one is skipped.
 pub(super) trait Wording {
     /// A complete answer.
-    fn whole(&mut self, replies: Vec<CompleteReply>) -> serde_json::Value;
+    fn whole(&mut self, replies: Vec<CompleteReply>) -> Value;
     /// The content type of a stream.
     fn content_type(&self) -> &'static str {
         EVENTS
@@ -69,43 +69,80 @@ pub(super) trait Wording {
     }
 }
 
-/// Runs a parsed request and sends its answer.
-///
-/// # Errors
-/// The peer is gone.
-pub(super) fn answer<W: Wording>(
-    call: &Call<'_>,
-    reply: Responder<'_>,
-    read: Result<(ParsedRequest, W), ApiError>,
-) -> Result<(), Gone> {
-    let watch = reply.watch();
-    let started = read.and_then(|(asked, wording)| {
-        let tally = Tally::new(&asked, reply.notes());
-        Ok(((asked.stream, asked.forgotten), start(call, &asked, &reply)?, tally, wording))
-    });
-    let ((stream, forgotten), (answers, ignored), mut tally, mut wording) = match started {
-        Ok(started) => started,
-        Err(e) => return call.refuse(reply, &e),
-    };
-    let reply = if ignored.is_empty() { reply } else { reply.with_header(IGNORED, ignored) };
-    let reply = if forgotten == 0 { reply } else { reply.with_header(FORGOTTEN, forgotten.to_string()) };
-    let sent = match stream {
-        true => send_stream(call, reply, answers, &mut tally, &mut wording),
-        false => match answers.gather() {
-            Ok(replies) => {
-                replies.iter().filter_map(|reply| reply.end.as_ref()).for_each(|end| tally.add(end));
-                reply.json(200, &wording.whole(replies))
-            }
-            // The engine cancels requests whose client is gone.
-            Err(_) if watch.is_gone() => Err(Gone),
-            Err(e) => call.refuse(reply, &e),
-        },
-    };
-    sent.inspect_err(|Gone| {
-        if call.service.health.phase() == Phase::Draining {
-            log::warn!("a reply to {} was cut off before its end, as the server stops", call.request.peer);
+/// Replies that are being made, and the format of their answer.
+pub(super) struct Replies<'s> {
+    events: ReplyEvents<'s>,
+    pub wording: Box<dyn Wording>,
+    /// Whether the answer is a stream.
+    pub is_stream: bool,
+    /// Further headers of the answer.
+    pub headers: Vec<(&'static str, String)>,
+    tally: Tally,
+}
+
+impl<'s> Replies<'s> {
+    /// Puts the replies to a request into the queue. Their figures go to `notes`.
+    ///
+    /// # Errors
+    /// As [`start`].
+    pub fn start(
+        service: &'s Service,
+        asked: ParsedRequest,
+        wording: Box<dyn Wording>,
+        client: Client,
+        notes: Notes,
+        abandoned: Abandoned,
+    ) -> Result<Replies<'s>, ApiError> {
+        let tally = Tally::new(&asked, notes);
+        let (events, ignored) = start(service, &asked, client, &abandoned)?;
+        let mut headers = Vec::new();
+        headers.extend((!ignored.is_empty()).then_some((IGNORED, ignored)));
+        headers.extend((asked.forgotten > 0).then(|| (FORGOTTEN, asked.forgotten.to_string())));
+        Ok(Replies { events, wording, is_stream: asked.stream, headers, tally })
+    }
+
+    /// See [`ReplyEvents::until`].
+    pub fn until(self, cancel: &Cancel) -> Self {
+        Replies { events: self.events.until(cancel), ..self }
+    }
+
+    /// Waits for all replies. Returns the complete answer.
+    ///
+    /// # Errors
+    /// The error of the first reply that failed.
+    pub fn whole(mut self) -> Result<Value, ApiError> {
+        let replies = self.events.gather()?;
+        replies.iter().filter_map(|reply| reply.end.as_ref()).for_each(|end| self.tally.add(end));
+        Ok(self.wording.whole(replies))
+    }
+
+    /// Passes the texts of a stream to `write` as the replies are made. Returns the error that ended the stream early,
+    /// with the text for it.
+    ///
+    /// # Errors
+    /// As `write`.
+    pub fn stream<E>(
+        self,
+        write: &mut dyn FnMut(String) -> Result<(), E>,
+    ) -> Result<Result<(), (ApiError, String)>, E> {
+        let Replies { events, mut wording, mut tally, .. } = self;
+        write(wording.begin())?;
+        for step in events {
+            write(match step {
+                EventPoll::Event(choice, Event::Token(token)) => wording.token(choice, token),
+                EventPoll::Event(choice, Event::End(end)) => {
+                    tally.add(&end);
+                    wording.end(choice, end)
+                }
+                EventPoll::Event(_, Event::Failed(e)) => {
+                    let text = wording.fail(&e);
+                    return Ok(Err((e, text)));
+                }
+                EventPoll::Idle => wording.idle(),
+            })?;
         }
-    })
+        write(wording.finish()).map(Ok)
+    }
 }
 
 /// The header that lists the parts of tools' schemas that calls need not satisfy.
@@ -117,19 +154,21 @@ const FORGOTTEN: &str = "Kiln-Forgotten-Exchanges";
 
 /// Puts the replies into the queue. Also returns the list of schema parts that are not enforced. All grammars are
 /// compiled here.
-fn start<'s>(
-    call: &Call<'s>,
+///
+/// # Errors
+/// 400: the form cannot be compiled. 503: there is no room. 504: it is too late.
+pub(super) fn start<'s>(
+    service: &'s Service,
     asked: &ParsedRequest,
-    reply: &Responder<'_>,
+    client: Client,
+    abandoned: &Abandoned,
 ) -> Result<(ReplyEvents<'s>, String), ApiError> {
-    let client = call.request.client;
     let since = Instant::now();
-    let start = |asks: &[ReplyRequest]| call.service.start(&asked.model, asks, client, reply.watch(), since);
+    let start = |asks: &[ReplyRequest]| service.submit_since(&asked.model, asks, client, abandoned.clone(), since);
     let Some(form) = &asked.form else { return Ok((start(&asked.asks)?, String::new())) };
-    let watch = reply.watch();
-    let is_over = || watch.is_gone() || call.service.is_late(since);
+    let is_over = || abandoned() || service.is_late(since);
     let compiled = compile(&asked.model, form, CLIENTS.hash_one(client), LONGEST_SEARCH, &is_over)
-        .map_err(|e| if call.service.is_late(since) { late(since) } else { e })?;
+        .map_err(|e| if service.is_late(since) { late(since) } else { e })?;
     let ignored: String = compiled.ignored().join("; ").chars().take(LONGEST_LIST).collect();
     let ignored = ignored.replace(|c: char| !c.is_ascii(), "?");
     let mut asks = asked.asks.clone();
@@ -173,37 +212,6 @@ fn refusal(form: &RequestedGrammar, e: ApiError) -> ApiError {
 
 /// Hashes clients to numbers.
 static CLIENTS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-
-fn send_stream(
-    call: &Call<'_>,
-    reply: Responder<'_>,
-    answers: ReplyEvents<'_>,
-    tally: &mut Tally,
-    wording: &mut dyn Wording,
-) -> Result<(), Gone> {
-    let (watch, notes) = (reply.watch(), reply.notes());
-    let mut stream = reply.stream(wording.content_type())?.with_last_words(wording.last_words());
-    stream.write(wording.begin().as_bytes())?;
-    for step in answers {
-        let part = match step {
-            EventPoll::Event(choice, Event::Token(token)) => wording.token(choice, token),
-            EventPoll::Event(choice, Event::End(end)) => {
-                tally.add(&end);
-                wording.end(choice, end)
-            }
-            // The engine cancels requests whose client is gone.
-            EventPoll::Event(_, Event::Failed(_)) if watch.is_gone() => return Err(Gone),
-            EventPoll::Event(_, Event::Failed(e)) => {
-                call.note_failure(&e, &notes);
-                return stream.fail(wording.fail(&e).as_bytes());
-            }
-            EventPoll::Idle => wording.idle(),
-        };
-        stream.write(part.as_bytes())?;
-    }
-    stream.write(wording.finish().as_bytes())?;
-    stream.finish()
-}
 
 /// Collects the figures of a request's replies for the access log.
 struct Tally {
@@ -267,7 +275,7 @@ impl Usage {
     }
 
     /// The usage in the format of OpenAI's completions.
-    pub fn to_json(self) -> serde_json::Value {
+    pub fn to_json(self) -> Value {
         serde_json::json!({
             "prompt_tokens": self.prompt,
             "completion_tokens": self.reply,
@@ -284,12 +292,12 @@ pub(super) fn seconds(time: SystemTime) -> u64 {
 }
 
 /// A server-sent event without a name.
-pub(super) fn event(data: &serde_json::Value) -> String {
+pub(super) fn event(data: &Value) -> String {
     format!("data: {data}\n\n")
 }
 
 /// The last events of a completion's stream: `chunk` with the usage, if given, and the end mark.
-pub(super) fn done(chunk: Option<serde_json::Value>, usage: Usage) -> String {
+pub(super) fn done(chunk: Option<Value>, usage: Usage) -> String {
     let with_usage = chunk.map(|mut chunk| {
         chunk["usage"] = usage.to_json();
         event(&chunk)

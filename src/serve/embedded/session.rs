@@ -3,12 +3,11 @@
 use super::Engine;
 use crate::executor::Executor;
 use crate::sequence::Batch;
-use crate::serve::http::{ApiError, Method};
-use crate::serve::job::{Client, ReplyRequest};
+use crate::serve::http::Method;
+use crate::serve::job::ReplyRequest;
 use crate::serve::prefixes::session;
-use crate::text::SamplerConfig;
+use crate::text::{Message, SamplerConfig};
 use crate::{Cancel, Error, Result};
-use std::net::{IpAddr, Ipv4Addr};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,25 +29,27 @@ pub struct Synced {
 /// A conversation with an engine, and its tokens. All sessions of an engine share its batch. A session may be used from
 /// any thread, and keeps the engine alive.
 pub struct EngineSession {
-    engine: Arc<Engine>,
+    pub(super) engine: Arc<Engine>,
     cancel: Cancel,
     /// The tokens of the last [`EngineSession::sync`] or [`EngineSession::load`]. A call that changes them holds the
     /// lock.
     tokens: Mutex<Vec<u32>>,
+    /// The questions of [`EngineSession::ask`] and their answers.
+    messages: Mutex<Vec<Message>>,
 }
 
-/// An independent session of the same engine with the same tokens. Both share the cached keys and values.
+/// An independent session of the same engine with the same tokens and messages. Both share the cached keys and values.
 impl Clone for EngineSession {
     fn clone(&self) -> EngineSession {
-        let tokens = self.tokens().clone();
-        EngineSession { engine: self.engine.clone(), cancel: Cancel::default(), tokens: Mutex::new(tokens) }
+        let (tokens, messages) = (self.tokens().clone().into(), self.messages().clone().into());
+        EngineSession { tokens, messages, ..EngineSession::new(self.engine.clone()) }
     }
 }
 
 impl EngineSession {
     /// An empty session of `engine`.
     pub fn new(engine: Arc<Engine>) -> EngineSession {
-        EngineSession { engine, cancel: Cancel::default(), tokens: Mutex::default() }
+        EngineSession { engine, cancel: Cancel::default(), tokens: Mutex::default(), messages: Mutex::default() }
     }
 
     /// Locks the session's tokens.
@@ -57,8 +58,14 @@ impl EngineSession {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Locks the session's messages.
+    pub(in crate::serve) fn messages(&self) -> MutexGuard<'_, Vec<Message>> {
+        // A question and its answer are added by one call that does not panic.
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The cancellation flag for a new call, cleared of earlier cancellations.
-    fn begin(&self) -> &Cancel {
+    pub(super) fn begin(&self) -> &Cancel {
         self.cancel.clear();
         &self.cancel
     }
@@ -137,7 +144,7 @@ impl Engine {
         model.limits().check(0, tokens)?;
         let sought = tokens.to_vec();
         let holds = move |batch: &mut Batch, executor: &mut dyn Executor| batch.holder(executor, &sought).is_some();
-        if self.service.on_engine(&model, holds).map_err(api_error)? {
+        if self.service.on_engine(&model, holds)? {
             return Ok(tokens.len());
         }
         let ask = ReplyRequest {
@@ -146,11 +153,8 @@ impl Engine {
             ignore_eos: true,
             ..ReplyRequest::new(tokens.to_vec())
         };
-        let (client, flag) = (Client::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), cancel.clone());
-        let answers = self.service.submit(&model, &[ask], client, Arc::new(move || flag.is_set()));
-        let done = answers.and_then(|answers| answers.gather());
-        cancel.check_or("the call was cancelled")?;
-        let ends = done.map_err(api_error)?.into_iter().filter_map(|whole| whole.end);
+        let answers = self.service.start_own(&model, ask)?.until(cancel);
+        let ends = answers.gather()?.into_iter().filter_map(|whole| whole.end);
         Ok(ends.map(|end| end.cached_tokens).sum())
     }
 
@@ -167,7 +171,7 @@ impl Engine {
             let (sought, identity) = (tokens.to_vec(), model.identity);
             let copy =
                 move |batch: &mut Batch, executor: &mut dyn Executor| session::copy(&sought, identity, batch, executor);
-            if let Some(bytes) = self.service.on_engine(&model, copy).map_err(api_error)?? {
+            if let Some(bytes) = self.service.on_engine(&model, copy)?? {
                 return session::write(path, &bytes);
             }
         }
@@ -187,27 +191,12 @@ impl Engine {
         let put_in = move |batch: &mut Batch, executor: &mut dyn Executor| {
             session::restore(&name, bytes, identity, batch, executor)
         };
-        let restored = self.service.on_engine(&model, put_in).map_err(api_error)??;
+        let restored = self.service.on_engine(&model, put_in)??;
         restored.ok_or_else(|| {
             Error::refused(
                 "no place is free for the session: replies are under way in all",
                 "load it once one has ended",
             )
         })
-    }
-}
-
-/// Converts an error of the service for a program in this process.
-fn api_error(e: ApiError) -> Error {
-    error_of(e.status, &e.message)
-}
-
-/// The error for an answer's status and message, in which the remedy follows the last semicolon.
-pub(super) fn error_of(status: u16, message: &str) -> Error {
-    let (cause, remedy) = message.rsplit_once("; ").unwrap_or((message, "try again"));
-    match status {
-        503 => Error::refused(cause.to_owned(), remedy.to_owned()),
-        400..=499 => Error::input(cause.to_owned(), remedy.to_owned()),
-        _ => Error::failed(cause.to_owned(), remedy.to_owned()),
     }
 }

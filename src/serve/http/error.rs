@@ -1,6 +1,7 @@
 //! Errors in the format of OpenAI's API.
 
 use super::request::Method;
+use crate::Error;
 use serde_json::{Value, json};
 
 /// An error answer: a status, and the object `{"error":{"message","type","param","code"}}`.
@@ -18,6 +19,8 @@ pub struct ApiError {
     pub code: Option<&'static str>,
     /// Additional headers of the answer, such as `Retry-After`.
     pub headers: Vec<(&'static str, String)>,
+    /// The library's error that this one tells a client of. A request of this process gets it unchanged.
+    pub cause: Option<Box<Error>>,
 }
 
 /// An API's format of errors.
@@ -29,7 +32,7 @@ impl ApiError {
     /// An error whose type follows from its status: below 500 the request is at fault, else the server.
     pub fn new(status: u16, message: impl Into<String>) -> ApiError {
         let kind = if status < 500 { "invalid_request_error" } else { "server_error" };
-        ApiError { status, message: message.into(), kind, param: None, code: None, headers: Vec::new() }
+        ApiError { status, message: message.into(), kind, param: None, code: None, headers: Vec::new(), cause: None }
     }
 
     /// The same error with a `code`.
@@ -47,6 +50,12 @@ impl ApiError {
     /// The same error with one more header.
     pub fn header(mut self, name: &'static str, value: impl Into<String>) -> ApiError {
         self.headers.push((name, value.into()));
+        self
+    }
+
+    /// The same error with its cause.
+    pub fn caused_by(mut self, cause: &Error) -> ApiError {
+        self.cause = Some(Box::new(cause.clone()));
         self
     }
 
@@ -95,5 +104,17 @@ impl ApiError {
     /// The error as a server-sent event with OpenAI's object.
     pub fn to_event(&self) -> String {
         format!("data: {}\n\n", self.to_json())
+    }
+}
+
+/// The error for a program in this process: the cause, or one whose kind follows from the status.
+impl From<ApiError> for Error {
+    fn from(e: ApiError) -> Error {
+        match (e.cause, e.status) {
+            (Some(cause), _) => *cause,
+            (None, 503) => Error::refused(e.message, "try again later"),
+            (None, 400..=499) => Error::input(e.message, "change the request"),
+            (None, _) => Error::failed(e.message, "try again"),
+        }
     }
 }

@@ -16,7 +16,6 @@ use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -40,8 +39,6 @@ pub enum Listen {
     ///
     /// Reads and removes environment variables, so listen before other threads read the environment.
     Activated,
-    /// An abstract Unix socket for this process alone: connections of other processes are closed at once.
-    Process(String),
 }
 
 impl Listen {
@@ -52,7 +49,7 @@ impl Listen {
     pub fn check(&self, guard: &Guard) -> Result<()> {
         match self {
             Listen::Tcp(address) => check_exposure(*address, &guard.of(|place| *place == ListenAddress::Tcp(*address))),
-            Listen::Unix { .. } | Listen::Activated | Listen::Process(_) => Ok(()),
+            Listen::Unix { .. } | Listen::Activated => Ok(()),
         }
     }
 
@@ -123,8 +120,6 @@ pub(super) struct Listener {
 enum ListenerSocket {
     Tcp(TcpListener),
     Unix(UnixListener),
-    /// For connections of this process only.
-    Process(UnixListener),
 }
 
 impl Listener {
@@ -146,19 +141,12 @@ impl Listener {
                 vec![Listener { _path: Some(path), ..Listener::new(ListenerSocket::Unix(listener), guard) }]
             }
             Listen::Activated => activated(guard)?,
-            Listen::Process(name) => {
-                let opened = std::os::unix::net::SocketAddr::from_abstract_name(name)
-                    .and_then(|address| UnixListener::bind_addr(&address))
-                    .map_err(|e| unbound("a socket of this process", &e))?;
-                // Code in this process needs no key.
-                vec![Listener::new(ListenerSocket::Process(opened), Guard::default())]
-            }
         };
         for listener in &opened {
             // Non-blocking, because the peer may leave between poll and accept.
             let prepared = match &listener.socket {
                 ListenerSocket::Tcp(socket) => socket.set_nonblocking(true),
-                ListenerSocket::Unix(socket) | ListenerSocket::Process(socket) => socket.set_nonblocking(true),
+                ListenerSocket::Unix(socket) => socket.set_nonblocking(true),
             };
             // The longest backlog that the system allows; std's 128 is short for a burst.
             let prepared = prepared.and_then(|()| Ok(listen(&listener.as_fd(), Backlog::MAXALLOWABLE)?));
@@ -181,19 +169,12 @@ impl Listener {
                 listener.accept().map(|(stream, address)| (stream.into(), Peer::Tcp(address)))
             }
             ListenerSocket::Unix(listener) => {
-                let (stream, peer) = accept_unix(listener)?;
+                let (stream, _) = listener.accept()?;
+                let of = getsockopt(&stream, sockopt::PeerCredentials)?;
+                let peer = Peer::Unix { pid: of.pid(), user: of.uid(), group: of.gid() };
                 log::info!("connection of {peer}");
-                Ok((stream, peer))
+                Ok((stream.into(), peer))
             }
-            ListenerSocket::Process(listener) => match accept_unix(listener)? {
-                (stream, peer @ Peer::Unix { pid, .. }) if pid.cast_unsigned() == std::process::id() => {
-                    Ok((stream, peer))
-                }
-                (_, peer) => {
-                    log::warn!("{peer} may not connect to another process's engine");
-                    Err(ErrorKind::ConnectionAborted.into())
-                }
-            },
         }
     }
 
@@ -201,7 +182,7 @@ impl Listener {
     pub fn address(&self) -> Option<SocketAddr> {
         match &self.socket {
             ListenerSocket::Tcp(listener) => listener.local_addr().ok(),
-            ListenerSocket::Unix(_) | ListenerSocket::Process(_) => None,
+            ListenerSocket::Unix(_) => None,
         }
     }
 
@@ -215,7 +196,6 @@ impl Listener {
                 let path = listener.local_addr().ok().and_then(|address| Some(address.as_pathname()?.to_owned()));
                 path.map_or_else(|| "a Unix socket".into(), |path| path.display().to_string())
             }
-            ListenerSocket::Process(_) => "this process".into(),
         }
     }
 }
@@ -224,16 +204,9 @@ impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.socket {
             ListenerSocket::Tcp(listener) => listener.as_fd(),
-            ListenerSocket::Unix(listener) | ListenerSocket::Process(listener) => listener.as_fd(),
+            ListenerSocket::Unix(listener) => listener.as_fd(),
         }
     }
-}
-
-/// Accepts a connection from any process.
-fn accept_unix(listener: &UnixListener) -> io::Result<(OwnedFd, Peer)> {
-    let (stream, _) = listener.accept()?;
-    let of = getsockopt(&stream, sockopt::PeerCredentials)?;
-    Ok((stream.into(), Peer::Unix { pid: of.pid(), user: of.uid(), group: of.gid() }))
 }
 
 /// Refuses an address that other machines can reach, unless there are keys or the user allows it.

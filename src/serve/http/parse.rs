@@ -156,6 +156,7 @@ impl Head {
         let headers = Headers(headers.collect());
         let target = RequestTarget::parse(target, method)?;
         let host = host(&headers, target.authority, is_1_1)?;
+        let (path, query) = target.decoded()?;
         let framing = framing(&headers, method, is_1_1, limits)?;
         if let Some(expected) = headers.get("expect").filter(|value| !value.eq_ignore_ascii_case("100-continue")) {
             return Err(ApiError::new(417, format!("the expectation {expected:?} cannot be met")));
@@ -163,8 +164,8 @@ impl Head {
         Ok(Head {
             method,
             is_head: name == "HEAD",
-            path: without_empty_segments(decode(target.path)?),
-            query: pairs(target.query)?,
+            path,
+            query,
             is_1_1,
             host,
             framing,
@@ -196,7 +197,7 @@ fn is_version(word: &[u8]) -> bool {
 }
 
 /// The target in the request line.
-struct RequestTarget<'a> {
+pub(super) struct RequestTarget<'a> {
     authority: Option<&'a str>,
     path: &'a str,
     query: &'a str,
@@ -204,7 +205,7 @@ struct RequestTarget<'a> {
 
 impl<'a> RequestTarget<'a> {
     /// `/path?query`, `http://authority/path?query`, or `*` of OPTIONS.
-    fn parse(text: &'a str, method: Method) -> Result<RequestTarget<'a>, ApiError> {
+    pub fn parse(text: &'a str, method: Method) -> Result<RequestTarget<'a>, ApiError> {
         const SCHEME: &str = "http://";
         if text == "*" && method == Method::Options {
             return Ok(RequestTarget { authority: None, path: "*", query: "" });
@@ -223,6 +224,11 @@ impl<'a> RequestTarget<'a> {
             return Err(ApiError::bad("the request's target is no path"));
         }
         Ok(RequestTarget { authority, path, query })
+    }
+
+    /// The path, and the query's names and values.
+    pub fn decoded(&self) -> Result<(String, Vec<(String, String)>), ApiError> {
+        Ok((without_empty_segments(decode(self.path)?), pairs(self.query)?))
     }
 }
 

@@ -1,9 +1,14 @@
 //! A request in the form that handlers get.
 
 use super::body::Body;
-use super::parse::Head;
+use super::budget::{MemoryBudget, Share};
+use super::error::ApiError;
+use super::limits::Limits;
+use super::parse::{Head, RequestTarget, too_large};
+use nix::unistd::{getegid, geteuid};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 /// A complete request.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,6 +40,25 @@ impl HttpRequest {
             peer,
             client,
         }
+    }
+
+    /// A request of this process for `target`, a path with its query. Its body has the limits of any other.
+    ///
+    /// # Errors
+    /// 400: `target` is no path. 413: the body is too long.
+    pub fn of_this_process(method: Method, target: &str, bytes: &[u8]) -> Result<HttpRequest, ApiError> {
+        let limits = Limits::default();
+        let (path, query) = RequestTarget::parse(target, method)?.decoded()?;
+        let pid = std::process::id().cast_signed();
+        let peer = Peer::Unix { pid, user: geteuid().as_raw(), group: getegid().as_raw() };
+        let client = Client::from(&peer);
+        if bytes.len() > limits.body_bytes {
+            return Err(too_large(&limits));
+        }
+        let budget = Arc::new(MemoryBudget::new(limits.memory_bytes, limits.parsed_bytes()));
+        let mut body = Body::new(Share::new(budget, client));
+        body.extend(bytes, bytes.len())?;
+        Ok(HttpRequest { method, path, query, headers: Headers::default(), body, peer, client })
     }
 
     /// The first value of a name in the query.

@@ -1,12 +1,12 @@
 //! The end of each API's stream after a failure.
 
 use super::*;
-use crate::serve::api::Call;
-use crate::serve::api::run::{self, ParsedRequest, Wording};
-use crate::serve::http::{ApiError, Body, LastWords, Responder};
+use crate::serve::api::answer::ApiAnswer;
+use crate::serve::api::run::{ParsedRequest, Wording};
+use crate::serve::api::send;
+use crate::serve::http::{ApiError, LastWords, Responder};
 use crate::serve::job::ReplyRequest;
 use crate::serve::service::CompleteReply;
-use std::cell::Cell;
 
 #[test]
 fn a_stream_that_breaks_ends_in_its_apis_error_and_is_cut_off() {
@@ -72,14 +72,9 @@ fn a_stream_whose_wording_panics_ends_in_the_last_words_of_its_api() {
         Arc::new(Service::new(ServerSettings { heartbeat: Duration::from_millis(1), ..ServerSettings::default() }));
     let served = service.clone();
     let handler = move |request: crate::serve::http::HttpRequest, reply: Responder<'_>| {
-        let body = Cell::new(Body::default());
-        let call = Call { service: &served, request: &request, body: &body, rest: "" };
         let asks = vec![ReplyRequest::new(vec![2, 3])];
-        run::answer(
-            &call,
-            reply,
-            Ok((ParsedRequest { model: model.clone(), asks, form: None, stream: true, forgotten: 0 }, Failing)),
-        )
+        let asked = ParsedRequest { model: model.clone(), asks, form: None, stream: true, forgotten: 0 };
+        send::send(&served, &request, reply, Ok(ApiAnswer::replies(asked, Failing)))
     };
     let server = Server::bind(&[Listen::Tcp(([127, 0, 0, 1], 0).into())], Limits::default(), Guard::default()).unwrap();
     let address = server.addresses()[0];
