@@ -50,7 +50,7 @@ pub unsafe extern "C" fn kiln_session_new(engine: *mut kiln_engine, session: *mu
 #[unsafe(no_mangle)]
 pub extern "C" fn kiln_session_free(session: *mut kiln_session) -> i32 {
     enter(|| {
-        SESSIONS.take(session.addr() as u64)?.cancel();
+        SESSIONS.take(session.addr() as u64)?.close();
         Ok(())
     })
 }

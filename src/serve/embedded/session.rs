@@ -10,6 +10,7 @@ use crate::text::{Message, SamplerConfig};
 use crate::{Cancel, Error, Result};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The most attempts to put a session into the cache for saving, if other sequences take its pages at once.
@@ -31,6 +32,8 @@ pub struct Synced {
 pub struct EngineSession {
     pub(super) engine: Arc<Engine>,
     cancel: Cancel,
+    /// See [`EngineSession::close`].
+    is_closed: AtomicBool,
     /// The tokens of the last [`EngineSession::sync`] or [`EngineSession::load`]. A call that changes them holds the
     /// lock.
     tokens: Mutex<Vec<u32>>,
@@ -49,7 +52,13 @@ impl Clone for EngineSession {
 impl EngineSession {
     /// An empty session of `engine`.
     pub fn new(engine: Arc<Engine>) -> EngineSession {
-        EngineSession { engine, cancel: Cancel::default(), tokens: Mutex::default(), messages: Mutex::default() }
+        EngineSession {
+            engine,
+            cancel: Cancel::default(),
+            is_closed: AtomicBool::default(),
+            tokens: Mutex::default(),
+            messages: Mutex::default(),
+        }
     }
 
     /// Locks the session's tokens.
@@ -64,14 +73,24 @@ impl EngineSession {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The cancellation flag for a new call, cleared of earlier cancellations.
+    /// The cancellation flag for a new call, cleared of earlier cancellations. It stays set in a closed session.
     pub(super) fn begin(&self) -> &Cancel {
         self.cancel.clear();
+        // Behind the clearing, which may have undone that of `close`.
+        if self.is_closed.load(Ordering::SeqCst) {
+            self.cancel.set();
+        }
         &self.cancel
     }
 
     /// Interrupts the session's running calls, from any thread. Later calls are not affected.
     pub fn cancel(&self) {
+        self.cancel.set();
+    }
+
+    /// As [`EngineSession::cancel`], for all calls: also one that is about to begin on another thread.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
         self.cancel.set();
     }
 

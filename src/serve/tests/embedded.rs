@@ -29,6 +29,16 @@ fn complete_answers_are_the_conversation_of_a_session_and_of_its_clones() {
     assert_eq!((roles(&clone).len(), roles(&session).len()), (4, 2));
 }
 
+#[test]
+fn a_closed_session_interrupts_calls_that_were_about_to_begin() {
+    let session = EngineSession::new(open(&Arc::new(AtomicUsize::new(usize::MAX))));
+    let asked = |session: &EngineSession| session.ask("Who are you?", &mut |_| ControlFlow::Continue(())).unwrap().1;
+    session.close();
+    assert!(matches!(asked(&session), Err(Error::Interrupted { .. })));
+    assert!(matches!(session.sync(vec![2, 3, 4]), Err(Error::Interrupted { .. })));
+    assert_eq!(asked(&session.clone()), Ok(()));
+}
+
 /// An engine whose device does not answer after `left` passes.
 fn open(left: &Arc<AtomicUsize>) -> Arc<Engine> {
     let (load, left) = (loader(ModelFiles::BuiltIn, None, options(2), false), left.clone());
