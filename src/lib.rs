@@ -39,15 +39,15 @@
 //! | `vulkan` | the driver of devices by Vulkan |
 //! | [`text`] | tokenizer, chat template, sampler, streaming of text |
 //! | [`sequence`] | sessions, prompts, choosing tokens, replies, conversations |
-//! | [`engine`] | loads an executor from a model's files and [`engine::Options`] |
+//! | [`engine`] | loads an executor from a model's files and [`engine::Options`]; answers requests of many callers with it |
 //! | `grammar` | constrains answers to JSON schemas and grammars (feature `serve`) |
 //! | `diagnose` | probe, bench, the live view; finds the step where two executors differ |
 //! | [`serve`] | answers other programs over HTTP (feature `serve`, on by default) |
 //! | `cli` | the command line (feature `cli`, on by default) |
 //!
-//! To answer a prompt: [`engine::ModelFiles`] names the model, [`engine::load`] gives an executor, and
-//! [`sequence::generate()`] runs a [`sequence::Session`] on it. Another thread stops any of this by a [`Cancel`]. Many
-//! at once, from any thread, are answered by an `Engine` of `serve::embedded`, which the C interface wraps.
+//! To answer a prompt: [`engine::ModelFiles`] names the model, [`engine::load`] gives an executor, and an engine
+//! (`engine::open`) answers requests with it, many at once and from any thread, by the events of their replies. A
+//! [`Cancel`] stops any of this. `serve` and the command line ask the same engine; the C interface wraps `serve`'s.
 //!
 //! # Glossary
 //!
@@ -65,8 +65,6 @@
 //! - **Eligible** tokens of a row: allowed, no edits, with a logit above −∞.
 //! - **Fragment**: the part of a matrix that one lane holds while its subgroup multiplies it.
 //! - **Group**: the 32 weights of a row that share a scale in INT4, Q8_0 and Q4_K ([`model::WeightFormat`]).
-//! - **Guest**: computes some steps of a device's passes in the device's place, between two submits
-//!   ([`executor::guest`]).
 //! - **Head rows**: the rows of a pass whose logits are computed.
 //! - **Kind of pass**: the number of its rows, their relation to each other, and the source of their tokens. Lists are
 //!   baked for each kind.
@@ -76,9 +74,11 @@
 //! - **Next token** of a head row: its argmax, or the one token that its sample request chose. The next pass may take
 //!   it before the host does.
 //! - **Panel**: sixteen rows of a matrix as the CPU executor reads them, a lane each.
+//! - **Offload**: computes some steps of a device's passes in the device's place, between two submits
+//!   ([`executor::offload`]).
 //! - **Packed slot**: a copy of a slot in the activation layout of the linear step that reads it.
 //! - **Pass**: one run of the schedule over some rows.
-//! - **Piece**: a part of a pass that one executor runs without a break: dispatches of the device, or a guest's step.
+//! - **Piece**: a part of a pass that one executor runs without a break: dispatches of the device, or an offload's step.
 //!   Its inputs and outputs lie in slots, in f32.
 //! - **Plan**: the place of each byte: weights, KV cache, arena, staging.
 //! - **Prefix**: the part of its last sequence that a free KV slot keeps, for prompts that begin alike.
@@ -89,7 +89,7 @@
 //!   sequence's *page table* says which page holds which positions; sequences that begin alike share pages.
 //! - **Row**: a token at a position of a sequence.
 //! - **Run ahead**: to start a pass before the host has the tokens of the one before
-//!   ([`executor::Executor::is_ahead`]).
+//!   ([`executor::Submission::Next`]).
 //! - **Sample request**: the host's query of a head row's logits, for a row whose token is not their argmax
 //!   ([`schedule::choice`]).
 //! - **Segment**: the part of a pass that computes one layer, the embedding or the head.
@@ -124,8 +124,11 @@ mod lower;
 mod machine;
 pub mod model;
 // Some of this module is used only in tests.
+#[cfg(feature = "npu")]
 #[cfg_attr(not(feature = "testing"), allow(dead_code))]
 mod npu;
+#[cfg(feature = "npu")]
+mod offload;
 #[cfg_attr(not(all(feature = "cli", feature = "serve", feature = "testing")), allow(dead_code, unused_imports))]
 mod plan;
 mod reference;
@@ -135,7 +138,7 @@ pub mod sequence;
 #[cfg(feature = "serve")]
 pub mod serve;
 // Some of this module is used only in tests.
-#[cfg_attr(not(feature = "testing"), allow(dead_code))]
+#[cfg_attr(not(all(feature = "npu", feature = "testing")), allow(dead_code))]
 mod sys;
 #[cfg(feature = "testing")]
 pub mod testing;

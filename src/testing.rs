@@ -1,32 +1,21 @@
 //! The internals that this crate's own tests use, behind the feature `testing`. Not an interface for other crates: it
 //! changes with the code.
 
-/// Methods of an [`Executor`](crate::Executor) that wraps another or is a test's own: `of inner` forwards them to the
-/// executor in field `inner`, `passes of inner` all but those of its guest, and `own` answers from fields `schedule`
-/// and `pages`.
+use crate::executor::Executor;
+use crate::sequence::{Batch, Chooser, Finish, Generation, SequenceRequest};
+use crate::{Error, Result};
+use std::ops::ControlFlow;
+
+/// Methods of an [`Executor`](crate::Executor) that wraps the one in field `inner`: all but `submit`, `result` and
+/// `logits`, which tests change.
 #[macro_export]
 macro_rules! executor_methods {
     (of $inner:ident) => {
-        $crate::executor_methods!(guest of $inner);
-        $crate::executor_methods!(passes of $inner);
-    };
-    (guest of $inner:ident) => {
-        fn device(&self) -> &str {
-            self.$inner.device()
-        }
-        fn hardware(&self) -> &str {
-            self.$inner.hardware()
-        }
-        fn guest(&self) -> Option<$crate::executor::guest::GuestReport> {
-            self.$inner.guest()
-        }
-        fn placements(&self) -> &[$crate::executor::guest::PlacementTiming] {
-            self.$inner.placements()
-        }
-    };
-    (passes of $inner:ident) => {
         fn schedule(&self) -> &$crate::schedule::Schedule {
             self.$inner.schedule()
+        }
+        fn device_info(&self) -> $crate::executor::DeviceInfo<'_> {
+            self.$inner.device_info()
         }
         fn pages(&self) -> &$crate::executor::Pages {
             self.$inner.pages()
@@ -34,39 +23,8 @@ macro_rules! executor_methods {
         fn pages_mut(&mut self) -> &mut $crate::executor::Pages {
             self.$inner.pages_mut()
         }
-        fn is_ahead(&self) -> bool {
-            self.$inner.is_ahead()
-        }
-        fn project(&mut self, head: $crate::executor::HeadRows) -> $crate::Result<()> {
-            self.$inner.project(head)
-        }
-        fn forward_watched(
-            &mut self,
-            rows: &[$crate::executor::Row],
-            head: Option<$crate::executor::HeadRows>,
-            watch: $crate::executor::Watch<'_>,
-        ) -> $crate::Result<()> {
-            self.$inner.forward_watched(rows, head, watch)
-        }
-        fn next(&self, row: usize) -> u32 {
-            self.$inner.next(row)
-        }
-        fn is_finite(&self, row: usize) -> bool {
-            self.$inner.is_finite(row)
-        }
-    };
-    (own) => {
-        fn schedule(&self) -> &$crate::schedule::Schedule {
-            &self.schedule
-        }
-        fn device(&self) -> &str {
-            "none"
-        }
-        fn pages(&self) -> &$crate::executor::Pages {
-            &self.pages
-        }
-        fn pages_mut(&mut self) -> &mut $crate::executor::Pages {
-            &mut self.pages
+        fn wait(&mut self) -> $crate::Result<()> {
+            self.$inner.wait()
         }
     };
 }
@@ -86,7 +44,14 @@ pub mod vulkan {
     pub use crate::vulkan::*;
 }
 
+/// Offloads with checks around them.
+#[cfg(feature = "npu")]
+pub mod offload {
+    pub use crate::offload::*;
+}
+
 /// Programs on the NPU.
+#[cfg(feature = "npu")]
 pub mod npu {
     pub use crate::npu::*;
 }
@@ -132,4 +97,29 @@ pub mod machine {
 /// Where each byte goes.
 pub mod plan {
     pub use crate::plan::{Needs, Plan, Purpose};
+}
+
+/// Runs a request alone: adds it to `batch`, and runs passes until the batch is empty. `on_token` is called with each
+/// token and may end the reply by a break. Cached tokens of the prompt do not run again. Also returns the request's
+/// chooser, for the next reply.
+///
+/// # Errors
+/// Input: the prompt is empty, is longer than the context, or has a token outside of the vocabulary. Failed: logits are
+/// not finite. Device: the device failed. A pass that is cancelled is no error: it ends the reply as
+/// [`Finish::Interrupted`], with the tokens so far.
+pub fn generate(
+    executor: &mut dyn Executor,
+    batch: &mut Batch,
+    request: SequenceRequest,
+    on_token: &mut dyn FnMut(u32) -> ControlFlow<Finish>,
+) -> Result<(Generation, Chooser)> {
+    let slot = batch.join(executor, request)?;
+    let mut on_token = |_, token, _: &mut Chooser| on_token(token);
+    loop {
+        match batch.run(executor, &mut on_token)? {
+            Some(ended) if ended.slot == slot => return Ok((ended.reply?, ended.chooser)),
+            Some(_) => {}
+            None => return Err(Error::failed("the sequence has left the batch", "report this")),
+        }
+    }
 }

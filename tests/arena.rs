@@ -9,8 +9,8 @@ use common::check::{F32_SHALLOW, check_prompts};
 use common::{Case, F32, ONE_SUBMIT, bits, decode_in_turns, forced, golden, load};
 use kiln::engine::ReplayOptions;
 use kiln::engine::{self, Options};
-use kiln::executor::Executor;
 use kiln::executor::weights::Progress;
+use kiln::executor::{Executor, ExecutorExt};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
@@ -104,8 +104,8 @@ fn asks_reach_an_imported_arena_behind_a_pass_that_runs_ahead() {
     // A pass in pieces does not run ahead.
     options.vulkan.submit_budget = ONE_SUBMIT;
     let mut executor = load(&golden("tiny"), options);
-    let want = decode_in_turns(executor.as_mut(), &PROMPT, 30, false, true);
-    assert_eq!(decode_in_turns(executor.as_mut(), &PROMPT, 30, true, true), want);
+    let want = decode_in_turns(executor.as_mut(), &PROMPT, 30, false);
+    assert_eq!(decode_in_turns(executor.as_mut(), &PROMPT, 30, true), want);
 }
 
 thread_local! {

@@ -5,7 +5,7 @@ mod common;
 
 use common::{F32, Forged, max_abs, relative_rms, small_shape, vulkan};
 use kiln::engine::{Device, Options};
-use kiln::executor::{Executor, HeadRows, Measure, Row};
+use kiln::executor::{Executor, ExecutorExt, HeadRows, Measure, Row};
 use kiln::model::{LayerKind, Shape, WeightFormat};
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;

@@ -11,7 +11,7 @@ mod common;
 
 use common::{AUTO, DOT, F32, MATRIX_F16, MATRIX_S8, golden, load, max_abs, rms};
 use kiln::engine::{Device, Options};
-use kiln::executor::{Executor, HeadRows, Row};
+use kiln::executor::{Executor, ExecutorExt, HeadRows, Row};
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
 use kiln::testing::lower::arithmetic::Arithmetic;

@@ -5,12 +5,13 @@ mod common;
 
 use common::{Fifths, Mixed, Random, golden, load};
 use kiln::engine::{Device, Options};
-use kiln::executor::{self, Executor, HeadRows, Row, SampleRequests};
+use kiln::executor::{self, Executor, HeadRows, RowResult, Submission};
 use kiln::model::{Shape, WeightFormat, presets};
 use kiln::schedule::choice::{MOST_LISTED, SampleRequest, SampleResult};
 use kiln::schedule::{Extent, KvType, Schedule, Segment};
 use kiln::sequence::draft::MOST_DRAFTED;
-use kiln::sequence::{Batch, Chooser, Generation, SequenceRequest, generate};
+use kiln::sequence::{Batch, Chooser, Generation, SequenceRequest};
+use kiln::testing::generate;
 use kiln::testing::lower::dispatch::Addresses;
 use kiln::testing::lower::layout::GpuLayout;
 use kiln::testing::lower::target::Target;
@@ -232,19 +233,15 @@ impl Watched {
 impl Executor for Watched {
     kiln::executor_methods!(of executor);
 
-    fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> kiln::Result<()> {
-        self.executor.forward(rows, head)
-    }
-
-    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: SampleRequests<'_>) -> kiln::Result<()> {
-        match self.finds {
-            true => self.executor.forward_choosing(rows, head, asks),
-            false => self.executor.forward(rows, Some(head)),
+    fn submit(&mut self, work: Submission<'_>) -> kiln::Result<bool> {
+        match work {
+            Submission::Samples(_) if !self.finds => Ok(false),
+            work => self.executor.submit(work),
         }
     }
 
-    fn found(&self, row: usize) -> Option<SampleResult<'_>> {
-        if self.finds { self.executor.found(row) } else { None }
+    fn result(&self, row: usize) -> RowResult<'_> {
+        self.executor.result(row)
     }
 
     fn logits(&mut self, row: usize) -> kiln::Result<&[f32]> {

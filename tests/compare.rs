@@ -3,11 +3,11 @@
 mod common;
 
 use common::{DOT, F32, MATRIX_F16, golden};
-use kiln::engine;
-use kiln::executor::guest::{Guest, GuestKind};
+use kiln::engine::{self, OffloadKind};
+use kiln::executor::offload::{Offload, OffloadStep, StepOutcome};
 use kiln::executor::pages::PageChange;
 use kiln::executor::weights::Progress;
-use kiln::executor::{Executor, HeadRows, PageId, Row, SampleRequests, Stepwise, Tolerance};
+use kiln::executor::{Executor, ExecutorExt, HeadRows, PageId, Row, RowResult, Stepwise, Submission, Tolerance};
 use kiln::model::WeightFormat;
 use kiln::model::checkpoint::Checkpoint;
 use kiln::schedule::kv::KvLayer;
@@ -15,6 +15,7 @@ use kiln::schedule::{Extent, KvType, Op, Schedule};
 use kiln::testing::cpu::Cpu;
 use kiln::testing::diagnose::compare::{Compared, HEAD_ROWS, compare, passes};
 use kiln::testing::lower::arithmetic::Arithmetic;
+use kiln::testing::offload::{CheckedOffload, OffloadOwner};
 use kiln::testing::plan::{Needs, Plan};
 use kiln::testing::reference::Reference;
 use kiln::testing::replay::Replay;
@@ -260,11 +261,11 @@ struct Fused {
 impl Executor for Fused {
     kiln::executor_methods!(of inner);
 
-    fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> kiln::Result<()> {
-        self.inner.forward(rows, head)
+    fn submit(&mut self, work: Submission<'_>) -> kiln::Result<bool> {
+        self.inner.submit(work)
     }
-    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: SampleRequests<'_>) -> kiln::Result<()> {
-        self.inner.forward_choosing(rows, head, asks)
+    fn result(&self, row: usize) -> RowResult<'_> {
+        self.inner.result(row)
     }
     fn logits(&mut self, row: usize) -> kiln::Result<&[f32]> {
         self.inner.logits(row)
@@ -328,14 +329,14 @@ enum OfOneLayer {
 
 /// The reference's formulas as a guest, with as much room as one of bf16 allows itself.
 struct OddGuest {
-    inner: Box<dyn Guest>,
+    inner: Box<dyn Offload>,
     layer: usize,
     does: OfOneLayer,
     rows: usize,
     steps: Rc<Cell<usize>>,
 }
 
-impl Guest for OddGuest {
+impl Offload for OddGuest {
     fn name(&self) -> &str {
         "an odd guest"
     }
@@ -349,19 +350,22 @@ impl Guest for OddGuest {
     fn copy_kv(&mut self, layer: &KvLayer, page: PageId, element: KvType, bytes: &[u8]) -> kiln::Result<()> {
         self.inner.copy_kv(layer, page, element, bytes)
     }
-    fn run(&mut self, op: &Op, arena: &mut [f32]) -> kiln::Result<()> {
+    fn raw(&mut self) -> Option<&mut dyn Offload> {
+        Some(self)
+    }
+    fn run(&mut self, step: &OffloadStep, arena: &mut [f32]) -> kiln::Result<StepOutcome> {
         self.steps.set(self.steps.get() + 1);
-        self.inner.run(op, arena)?;
-        match *op {
+        self.inner.run(step, arena)?;
+        match step.op {
             Op::Attend { kv, out, .. } if kv.layer == self.layer => match self.does {
                 OfOneLayer::Fails => Err(kiln::Error::device("a command is late", "wait")),
                 OfOneLayer::Times(times) => {
                     let rows = (0..self.rows).map(|row| (out.row(row) / 4) as usize);
                     rows.for_each(|first| arena[first..first + out.width].iter_mut().for_each(|x| *x *= times));
-                    Ok(())
+                    Ok(StepOutcome::Done)
                 }
             },
-            _ => Ok(()),
+            _ => Ok(StepOutcome::Done),
         }
     }
     fn tolerance(&self, _: &Op) -> Tolerance {
@@ -378,11 +382,12 @@ fn beside_an_odd_guest(b: Which, layer: usize, does: OfOneLayer) -> (Replay<Vulk
     let steps = Rc::<Cell<usize>>::default();
     let (own, counted) = (schedule.clone(), steps.clone());
     let mut replay = on_vulkan(arithmetic, &checkpoint, schedule);
-    let load = move || -> kiln::Result<Box<dyn Guest>> {
-        let inner = engine::load_guest(GuestKind::Reference, &checkpoint, &own, &Progress::default())?;
+    let load = move || -> kiln::Result<Box<dyn Offload>> {
+        let inner = engine::load_offload(OffloadKind::Reference, &checkpoint, &own, &Progress::default())?;
         Ok(Box::new(OddGuest { inner, layer, does, rows: 0, steps: counted.clone() }))
     };
-    replay.give_guest(GuestKind::Reference, Duration::ZERO, Box::new(load));
+    let offload = CheckedOffload::due(replay.schedule(), Box::new(load), Duration::ZERO, 0);
+    replay.set_offload(Some(Box::new(offload))).unwrap();
     (replay, steps)
 }
 

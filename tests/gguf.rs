@@ -4,7 +4,7 @@ mod common;
 
 use common::{AUTO, DOT, F32, MATRIX_F16, floats, golden, ids, load, observe, relative_rms};
 use kiln::engine::{Device, Options, ReplayOptions};
-use kiln::executor::{HeadRows, Row};
+use kiln::executor::{ExecutorExt, HeadRows, Row};
 use kiln::model::{BlockFormat, LayerKind, Shape, WeightFormat};
 use kiln::schedule::{KvType, Op, Segment, Step};
 use kiln::sequence::session::Session;

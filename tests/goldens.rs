@@ -7,6 +7,7 @@ use common::check::{BF16_KV, F16_DEEP, F16_SHALLOW, F32_DEEP, F32_SHALLOW, Toler
 use common::{Case, DOT, F32, MATRIX_F16, MATRIX_S8, golden, ids, load, observe};
 use kiln::engine::ReplayOptions;
 use kiln::engine::{Device, Options};
+use kiln::executor::ExecutorExt;
 use kiln::model::WeightFormat;
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;

@@ -7,11 +7,11 @@ mod halves;
 
 use common::check::{F16_SHALLOW, F32_SHALLOW, check_prompts};
 use common::{Case, DOT, F32, Forged, bits, golden, load, relative_rms, small_shape};
-use kiln::engine::{self, Device, Options, ReplayOptions};
-use kiln::executor::guest::{Guest, GuestKind, GuestPasses};
+use kiln::engine::{self, Device, OffloadKind, Options, ReplayOptions};
+use kiln::executor::offload::{Offload, OffloadStep, OffloadedPasses, StepOutcome};
 use kiln::executor::pages::PageChange;
 use kiln::executor::weights::Progress;
-use kiln::executor::{Executor, HeadRows, Measure, PageId, Row, SampleRequests, Tolerance};
+use kiln::executor::{Executor, ExecutorExt, HeadRows, Measure, PageId, Row, Tolerance};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{LayerKind, Shape, WeightFormat};
 use kiln::schedule::kv::{KvLayer, Pool};
@@ -19,8 +19,9 @@ use kiln::schedule::step::Op;
 use kiln::schedule::{Extent, KvType, Schedule};
 use kiln::sequence::session::Session;
 use kiln::testing::lower::arithmetic::Arithmetic;
+use kiln::testing::offload::{CheckedOffload, OffloadLoader, OffloadOwner, place};
 use kiln::testing::plan::{Needs, Plan};
-use kiln::testing::replay::{GuestLoader, GuestUse, LoadedGuest, Replay};
+use kiln::testing::replay::Replay;
 use kiln::testing::vulkan::Vulkan;
 use kiln::{Error, Result};
 use std::cell::{Cell, RefCell};
@@ -29,10 +30,10 @@ use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
-const GUESTS: [GuestKind; 2] = [GuestKind::Reference, GuestKind::Cpu];
+const GUESTS: [OffloadKind; 2] = [OffloadKind::Reference, OffloadKind::Cpu];
 
-fn with_guest(arithmetic: Option<Arithmetic>, guest: Option<GuestKind>) -> Options {
-    Options { guest, vulkan: common::forced(arithmetic), ..Options::default() }
+fn with_guest(arithmetic: Option<Arithmetic>, guest: Option<OffloadKind>) -> Options {
+    Options { offload: guest, vulkan: common::forced(arithmetic), ..Options::default() }
 }
 
 /// The golden prompts: prefill in one chunk, in several and token by token, hidden rows, and a greedy continuation.
@@ -40,13 +41,13 @@ fn with_guest(arithmetic: Option<Arithmetic>, guest: Option<GuestKind>) -> Optio
 fn a_pass_with_a_guest_matches_the_golden_case() {
     let case = Case::open("tiny");
     for (guest, weights, arithmetic, kv, chunk, tolerance) in [
-        (GuestKind::Reference, WeightFormat::Bf16, F32, KvType::F32, 160, F32_SHALLOW),
-        (GuestKind::Reference, WeightFormat::Int8, F32, KvType::F32, 7, F32_SHALLOW),
-        (GuestKind::Reference, WeightFormat::Int8, DOT, KvType::F16, 16, F16_SHALLOW),
-        (GuestKind::Reference, WeightFormat::Int8, DOT, KvType::F16, 1, F16_SHALLOW),
-        (GuestKind::Cpu, WeightFormat::Int8, F32, KvType::F16, 160, F16_SHALLOW),
-        (GuestKind::Cpu, WeightFormat::Int8, DOT, KvType::F16, 7, F16_SHALLOW),
-        (GuestKind::Cpu, WeightFormat::Bf16, F32, KvType::F32, 16, F16_SHALLOW),
+        (OffloadKind::Reference, WeightFormat::Bf16, F32, KvType::F32, 160, F32_SHALLOW),
+        (OffloadKind::Reference, WeightFormat::Int8, F32, KvType::F32, 7, F32_SHALLOW),
+        (OffloadKind::Reference, WeightFormat::Int8, DOT, KvType::F16, 16, F16_SHALLOW),
+        (OffloadKind::Reference, WeightFormat::Int8, DOT, KvType::F16, 1, F16_SHALLOW),
+        (OffloadKind::Cpu, WeightFormat::Int8, F32, KvType::F16, 160, F16_SHALLOW),
+        (OffloadKind::Cpu, WeightFormat::Int8, DOT, KvType::F16, 7, F16_SHALLOW),
+        (OffloadKind::Cpu, WeightFormat::Bf16, F32, KvType::F32, 16, F16_SHALLOW),
     ] {
         let options = Options {
             device: common::vulkan(),
@@ -58,7 +59,7 @@ fn a_pass_with_a_guest_matches_the_golden_case() {
             ..with_guest(arithmetic, Some(guest))
         };
         let mut executor = load(&golden("tiny"), options);
-        let name = if guest == GuestKind::Cpu { "attention on CPU, " } else { "attention on CPU reference, " };
+        let name = if guest == OffloadKind::Cpu { "attention on CPU, " } else { "attention on CPU reference, " };
         assert!(executor.device().contains(name), "{}", executor.device());
         let what = format!("{guest:?}, {arithmetic:?}, {kv:?}, chunk {chunk}");
         check_prompts(&case, executor.as_mut(), weights, tolerance, &what);
@@ -144,21 +145,17 @@ fn every_kind_of_pass_may_have_a_guest_and_gives_the_same_bits_again() {
 fn a_pass_with_a_guest_takes_several_submits_and_none_runs_ahead() {
     let model = Forged::new(&shape(), WeightFormat::Int8);
     let vulkan = ReplayOptions { submit_budget: common::ONE_SUBMIT, ..common::forced(F32) };
-    let mut executor = loaded(&model, Options { vulkan, ..with_guest(None, Some(GuestKind::Cpu)) });
+    let mut executor = loaded(&model, Options { vulkan, ..with_guest(None, Some(OffloadKind::Cpu)) });
     let head = HeadRows { first: 0, count: 1 };
     for position in 0..4 {
         let before = executor.submits();
-        executor.forward_ahead(&[row(0, position)], head).unwrap();
-        assert!(!executor.is_ahead());
+        assert!(!executor.forward_ahead(&[row(0, position)], head).unwrap());
         let submits = executor.submits() - before;
         // Once the pass's time is known: what comes before each layer's attention, the rest, and the head.
         assert!(position == 0 || submits == shape().layers.len() as u64 + 2, "{submits} submits");
     }
     let mut filled = false;
-    let asks =
-        SampleRequests { fill: &mut |_, _| filled = true, is_slow: true, may_run_ahead: true, meanwhile: &mut || {} };
-    executor.forward_choosing(&[row(0, 4)], head, asks).unwrap();
-    assert!(!executor.is_ahead());
+    assert!(!executor.forward_sampling(&[row(0, 4)], head, true, &mut |_, _| filled = true).unwrap());
     assert!(filled);
     assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
@@ -187,7 +184,7 @@ struct Faults {
 }
 
 struct FaultyGuest {
-    inner: Box<dyn Guest>,
+    inner: Box<dyn Offload>,
     faults: Rc<Faults>,
     rows: usize,
 }
@@ -198,7 +195,7 @@ impl Drop for FaultyGuest {
     }
 }
 
-impl Guest for FaultyGuest {
+impl Offload for FaultyGuest {
     fn name(&self) -> &str {
         "a faulty guest"
     }
@@ -216,11 +213,15 @@ impl Guest for FaultyGuest {
         self.inner.copy_kv(layer, page, element, bytes)
     }
 
-    fn run(&mut self, op: &Op, arena: &mut [f32]) -> Result<()> {
+    fn raw(&mut self) -> Option<&mut dyn Offload> {
+        Some(self)
+    }
+
+    fn run(&mut self, place: &OffloadStep, arena: &mut [f32]) -> Result<StepOutcome> {
         let step = self.faults.steps.get();
         self.faults.steps.set(step + 1);
         self.faults.now.set(self.faults.now.get() + self.faults.takes_more.get()[usize::from(self.rows > 1)]);
-        let Op::Attend { q, out, .. } = *op else { panic!("a guest attends") };
+        let Op::Attend { q, out, .. } = place.op else { panic!("a guest attends") };
         let first = (out.row(0) / 4) as usize;
         self.faults.queries.borrow_mut().push(arena[(q.row(0) / 4) as usize].to_bits());
         if let Some(watched) = self.faults.watched.get().filter(|watched| watched.step == step) {
@@ -231,12 +232,12 @@ impl Guest for FaultyGuest {
             arena[first..first + out.width].fill(f32::NAN);
             return Err(Error::device("a command is late", "wait"));
         }
-        self.inner.run(op, arena)?;
+        self.inner.run(place, arena)?;
         let (from, every) = self.faults.scaled.get();
         let is_scaled = step.checked_sub(from).is_some_and(|behind| behind.is_multiple_of(every.max(1)));
         let scale = self.faults.scale.get().filter(|_| is_scaled).unwrap_or(1.0);
         arena[first..first + out.width].iter_mut().for_each(|x| *x *= scale);
-        Ok(())
+        Ok(StepOutcome::Done)
     }
 
     fn tolerance(&self, op: &Op) -> Tolerance {
@@ -257,7 +258,7 @@ impl Seated {
     }
 
     /// With so many sequences, rows of a pass, and a guest to begin with.
-    fn of(model: &Path, sequences: usize, max_rows: usize, guest: Option<GuestKind>) -> Seated {
+    fn of(model: &Path, sequences: usize, max_rows: usize, guest: Option<OffloadKind>) -> Seated {
         common::listen();
         let checkpoint = Rc::new(Checkpoint::open(model).unwrap());
         let (kv, head_rows) = (KvType::F32, sequences);
@@ -267,19 +268,22 @@ impl Seated {
         let heaps = kiln::testing::vulkan::memory::heaps::describe(&gpu);
         let plan = Plan::place(&schedule, &heaps, Needs::on_device(&schedule, true)).unwrap();
         let progress = Progress::default();
-        let guests = guest.map_or(GuestUse::Never, |kind| {
-            let guest = engine::load_guest(kind, &checkpoint, &schedule, &progress).unwrap();
-            GuestUse::Always(LoadedGuest { kind, guest, reload: None })
+        let offload = guest.map(|kind| {
+            let raw = engine::load_offload(kind, &checkpoint, &schedule, &progress).unwrap();
+            Box::new(CheckedOffload::new(&schedule, raw, None)) as Box<dyn Offload>
         });
-        let (driver, options) = (Vulkan::new(&gpu).unwrap(), common::forced(F32));
-        let replay = Replay::load_beside(guests, driver, &checkpoint, schedule, &plan, options, &progress);
+        let options = ReplayOptions { maps_kv: guest.is_some(), ..common::forced(F32) };
+        let driver = Vulkan::new(&gpu).unwrap();
+        let replay = Replay::load_with(offload, driver, &checkpoint, schedule, &plan, options, &progress);
         Seated { replay: replay.unwrap(), faults: Rc::default(), checkpoint }
     }
 
     /// Has a guest from the next pass on, with the faults that it has then.
     fn give(&mut self, first_reload: Duration) {
         let load = self.loader();
-        self.replay.give_guest(GuestKind::Reference, first_reload, load);
+        let failures = self.replay.offload().map_or(0, |report| report.failures);
+        let offload = CheckedOffload::due(self.replay.schedule(), load, first_reload, failures);
+        self.replay.set_offload(Some(Box::new(offload))).unwrap();
     }
 
     /// Has a guest where it is faster, by a clock on which layers without it take a second, and each of its steps takes so
@@ -288,21 +292,21 @@ impl Seated {
         let (load, faults) = (self.loader(), self.faults.clone());
         faults.takes_more.set(takes_more);
         let clock = move || faults.now.replace(faults.now.get() + 1.0);
-        self.replay.seat_if_faster(GuestKind::Reference, load, &clock).unwrap();
+        place(&mut self.replay, load, &clock).unwrap();
     }
 
     /// What loads the guest, and counts anew what it does.
-    fn loader(&self) -> GuestLoader {
+    fn loader(&self) -> OffloadLoader {
         let faults = self.faults.clone();
         faults.steps.set(0);
         faults.loads.set(0);
         let (checkpoint, schedule) = (self.checkpoint.clone(), self.replay.schedule().clone());
-        Box::new(move || -> Result<Box<dyn Guest>> {
+        Box::new(move || -> Result<Box<dyn Offload>> {
             faults.loads.set(faults.loads.get() + 1);
             if faults.is_missing.get() {
                 return Err(Error::device("there is no NPU here", "look"));
             }
-            let inner = engine::load_guest(GuestKind::Reference, &checkpoint, &schedule, &Progress::default())?;
+            let inner = engine::load_offload(OffloadKind::Reference, &checkpoint, &schedule, &Progress::default())?;
             faults.alive.set(faults.alive.get() + 1);
             Ok(Box::new(FaultyGuest { inner, faults: faults.clone(), rows: 0 }))
         })
@@ -313,7 +317,7 @@ impl Seated {
     }
 
     fn report(&self) -> Option<(bool, u32)> {
-        self.replay.guest().map(|guest| (guest.attends.any(), guest.failures))
+        self.replay.offload().map(|guest| (guest.attends.any(), guest.failures))
     }
 
     /// The tokens of a greedy reply to a prompt of two chunks, and the bits of the last logits.
@@ -501,8 +505,8 @@ fn a_guest_stays_for_the_passes_in_which_it_is_faster() {
         let before = (free_pages(&seated.replay), seated.replay.submits());
         let more = |is_faster| if is_faster { -0.1 } else { 0.1 };
         seated.give_if_faster([more(decode), more(prefill)]);
-        let report = seated.replay.guest().unwrap();
-        assert_eq!((report.attends, report.failures), (GuestPasses { decode, prefill, others: false }, 0));
+        let report = seated.replay.offload().unwrap();
+        assert_eq!((report.attends, report.failures), (OffloadedPasses { decode, prefill, others: false }, 0));
         assert_eq!((free_pages(&seated.replay), seated.replay.submits()), before);
         let device = seated.replay.device().to_owned();
         assert_eq!(device.contains(" on a faulty guest"), decode || prefill, "{device}");
@@ -513,7 +517,7 @@ fn a_guest_stays_for_the_passes_in_which_it_is_faster() {
         for t in timings {
             let steps = if t.rows == 1 { 2.0 * more(decode) } else { 4.0 * more(prefill) };
             let want = 1.5 * (1.0 + steps);
-            assert!((t.device - 1.5).abs() < 1e-9 && (t.guest - want).abs() < 1e-9, "{t:?}");
+            assert!((t.device - 1.5).abs() < 1e-9 && (t.offload - want).abs() < 1e-9, "{t:?}");
         }
         seated.faults.steps.set(0);
         let got = seated.reply_to(100);
@@ -540,8 +544,8 @@ fn a_guest_that_fails_while_it_is_measured_is_off() {
     let mut failures = 0;
     let mut check = |seated: &mut Seated, steps: u32, what: &str| {
         failures += 1;
-        let report = seated.replay.guest().unwrap();
-        assert_eq!((report.attends, report.failures), (GuestPasses::NONE, failures), "{what}");
+        let report = seated.replay.offload().unwrap();
+        assert_eq!((report.attends, report.failures), (OffloadedPasses::NONE, failures), "{what}");
         let counts = [&seated.faults.steps, &seated.faults.loads, &seated.faults.alive].map(Cell::get);
         assert_eq!(counts, [steps, 1, 0], "{what}");
         assert!(seated.replay.placements().is_empty(), "{what}");
@@ -625,7 +629,7 @@ fn a_guest_is_of_a_vulkan_device_alone_and_verifies_no_drafts() {
     common::listen();
     let checkpoint = Checkpoint::open(&golden("tiny")).unwrap();
     let refused = |device, drafted| {
-        let options = Options { device, drafted, ..with_guest(None, Some(GuestKind::Cpu)) };
+        let options = Options { device, drafted, ..with_guest(None, Some(OffloadKind::Cpu)) };
         let Err(e) = engine::load(&checkpoint, &options, &Progress::default()) else { panic!("it was loaded") };
         (e.exit_code(), e.to_string())
     };

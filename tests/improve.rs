@@ -4,7 +4,7 @@ mod common;
 
 use common::{DOT, bits, golden, load};
 use kiln::engine::{Options, ReplayOptions, Tune};
-use kiln::executor::Measure;
+use kiln::executor::{ExecutorExt, Measure};
 use kiln::schedule::Pool;
 use kiln::sequence::session::Session;
 use std::path::{Path, PathBuf};

@@ -2,12 +2,13 @@
 //! text. The device waits while they run. Callgrind counts them, with the same result on any machine for the same
 //! compiler. tools/test prints the counts and fails if one has grown.
 
-use kiln::executor::{self, Executor, HeadRows, Pages, Row, SampleRequests, Watch};
+use kiln::executor::{self, DeviceInfo, Executor, HeadRows, Pages, RowResult, Submission};
 use kiln::model::presets;
 use kiln::schedule::choice::{self, SampleResult};
 use kiln::schedule::{Extent, KvType, Schedule};
 use kiln::sequence::draft::{MOST_DRAFTED, Repeats};
-use kiln::sequence::{Batch, Chooser, Finish, Generation, SequenceRequest, generate};
+use kiln::sequence::{Batch, Chooser, Finish, Generation, SequenceRequest};
+use kiln::testing::generate;
 use kiln::text::SamplerConfig;
 use std::ops::ControlFlow;
 use std::process::Command;
@@ -119,20 +120,41 @@ impl Free {
 }
 
 impl Executor for Free {
-    kiln::executor_methods!(own);
-
-    fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> kiln::Result<()> {
-        executor::admit_pass(&self.schedule, &mut self.pages, rows, head)?;
-        executor::write_tables(&mut self.arena, &self.schedule.arena, &mut self.pages, |_, page| page as u64);
-        executor::write_pass(&mut self.state, self.schedule.arena.state, rows, head);
-        self.passes += 1;
-        Ok(())
+    fn schedule(&self) -> &Schedule {
+        &self.schedule
     }
 
-    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: SampleRequests<'_>) -> kiln::Result<()> {
-        self.forward(rows, Some(head))?;
-        let words = &mut self.arena[executor::asks_in(&self.schedule)];
-        executor::write_asks(words, &self.schedule, head, asks.fill, &mut [false]);
+    fn device_info(&self) -> DeviceInfo<'_> {
+        DeviceInfo { name: "none", hardware: "none", is_cpu: false }
+    }
+
+    fn pages(&self) -> &Pages {
+        &self.pages
+    }
+
+    fn pages_mut(&mut self) -> &mut Pages {
+        &mut self.pages
+    }
+
+    fn submit(&mut self, work: Submission<'_>) -> kiln::Result<bool> {
+        match work {
+            Submission::Pass { rows, head, .. } => {
+                executor::admit_pass(&self.schedule, &mut self.pages, rows, head)?;
+                executor::write_tables(&mut self.arena, &self.schedule.arena, &mut self.pages, |_, page| page as u64);
+                executor::write_pass(&mut self.state, self.schedule.arena.state, rows, head);
+                self.passes += 1;
+                return Ok(true);
+            }
+            Submission::Head(head) => {
+                executor::write_head(&mut self.state, head);
+                return Ok(true);
+            }
+            Submission::Next { .. } | Submission::Resume => return Ok(false),
+            Submission::Samples(fill) => {
+                let words = &mut self.arena[executor::asks_in(&self.schedule)];
+                executor::write_asks(words, &self.schedule, HeadRows { first: 0, count: 1 }, fill, &mut [false]);
+            }
+        }
         let vocab = self.schedule.shape.vocab;
         let unit = f32::from_bits(self.arena[self.schedule.ask.offset as usize / 4 + choice::UNIT]);
         if unit >= 0.0 {
@@ -141,29 +163,17 @@ impl Executor for Free {
             let logits = &self.noise[picked * choice::BLOCK..((picked + 1) * choice::BLOCK).min(vocab)];
             self.found[choice::PICKED_LOGITS..][..logits.len()].copy_from_slice(bytemuck::cast_slice(logits));
         }
+        Ok(true)
+    }
+
+    fn wait(&mut self) -> kiln::Result<()> {
         Ok(())
     }
 
-    fn found(&self, _: usize) -> Option<SampleResult<'_>> {
-        Some(SampleResult::new(&self.found))
-    }
-
-    fn project(&mut self, head: HeadRows) -> kiln::Result<()> {
-        executor::write_head(&mut self.state, head);
-        Ok(())
-    }
-
-    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, _: Watch<'_>) -> kiln::Result<()> {
-        self.forward(rows, head)
-    }
-
-    fn next(&self, _: usize) -> u32 {
+    fn result(&self, _: usize) -> RowResult<'_> {
         // Ordinary tokens of the demo vocabulary: ids below are special tokens or bytes.
-        600 + (self.passes % self.period) as u32
-    }
-
-    fn is_finite(&self, _: usize) -> bool {
-        true
+        let next = 600 + (self.passes % self.period) as u32;
+        RowResult { next, is_finite: true, found: Some(SampleResult::new(&self.found)) }
     }
 
     fn logits(&mut self, _: usize) -> kiln::Result<&[f32]> {

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Case, DOT, F32, MATRIX_F16, golden, ids, load, relative_rms};
 use kiln::engine::{Device, Options};
-use kiln::executor::{HeadRows, Row};
+use kiln::executor::{ExecutorExt, HeadRows, Row};
 use kiln::model::WeightFormat;
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;

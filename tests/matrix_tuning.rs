@@ -5,7 +5,7 @@ mod common;
 
 use common::{Case, MATRIX_F16, golden, ids, load, relative_rms};
 use kiln::engine::{Options, ReplayOptions, Tune};
-use kiln::executor::{HeadRows, Row};
+use kiln::executor::{ExecutorExt, HeadRows, Row};
 use kiln::sequence::session::Session;
 use kiln::testing::vulkan::driver::recordings;
 use serde_json::Value;

@@ -5,7 +5,7 @@ mod common;
 
 use common::{AUTO, DOT, F32, Forged, MATRIX_F16, relative_rms, small_shape};
 use kiln::engine::{Device, Options};
-use kiln::executor::{Executor, HeadRows, Measure, Row};
+use kiln::executor::{Executor, ExecutorExt, HeadRows, Measure, Row};
 use kiln::model::{LayerKind, Shape, WeightFormat};
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;

@@ -5,7 +5,7 @@ mod common;
 use common::{DOT, F32, MATRIX_F16, MATRIX_S8, golden, nvidia_units, relative_rms};
 use kiln::engine::{self, Device, Options};
 use kiln::executor::weights::Progress;
-use kiln::executor::{HeadRows, Row, Stepwise};
+use kiln::executor::{ExecutorExt, HeadRows, Row, Stepwise};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{Role, TensorId, WeightFormat, presets};
 use kiln::schedule::step::{AccessRange, Slot};

@@ -1,5 +1,5 @@
 //! RADV's code of Kiln's kernels for gfx1103 and gfx1151, executed: replay itself runs whole passes of small models on a driver
-//! that interprets that code (gfx11/), beside the golden logits and the reference. A fault that the interpreter finds ends the
+//! that interprets that code (tests/gfx11/), beside the golden logits and the reference. A fault that the interpreter finds ends the
 //! test: a wait that is missing, a cache that is stale, a byte that nothing wrote, two dispatches that use one place with no
 //! edge between.
 //!
@@ -29,7 +29,7 @@ use driver::{Interpreter, Watch};
 use gfx11::machine::Config;
 use kiln::engine::{ReplayOptions, Tune};
 use kiln::executor::weights::Progress;
-use kiln::executor::{Executor, HeadRows, Row, SampleRequests};
+use kiln::executor::{Executor, ExecutorExt, HeadRows, Row};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{BlockFormat, LayerKind, Shape, WeightFormat};
 use kiln::schedule::choice::SampleRequest;
@@ -455,11 +455,11 @@ fn passes_submitted_ahead_choose_what_others_do() {
             let head = HeadRows { first: 0, count: 4 };
             let (mut tokens, mut ahead) = (Vec::new(), 0);
             for _ in 0..6 {
-                match is_ahead {
-                    true => replay.forward_ahead(&rows, head).unwrap_or_else(|e| panic!("{e}")),
-                    false => replay.forward(&rows, Some(head)).unwrap_or_else(|e| panic!("{e}")),
-                }
-                ahead += usize::from(replay.is_ahead());
+                let ran = match is_ahead {
+                    true => replay.forward_ahead(&rows, head),
+                    false => replay.forward(&rows, Some(head)).map(|()| false),
+                };
+                ahead += usize::from(ran.unwrap_or_else(|e| panic!("{e}")));
                 for (i, row) in rows.iter_mut().enumerate() {
                     (row.token, row.position) = (replay.next(i), row.position + 1);
                     tokens.push(row.token);
@@ -525,8 +525,8 @@ fn what_a_pass_finds_is_in_its_logits() {
             2 => ask.set(3, 0.7, Some(0.5), [3, 9].into_iter(), Some(&allowed)),
             _ => {}
         };
-        let asks = SampleRequests { fill, is_slow: false, may_run_ahead: false, meanwhile: &mut || {} };
-        replay.forward_choosing(&rows, HeadRows { first: 0, count: 4 }, asks).unwrap_or_else(|e| panic!("{e}"));
+        let head = HeadRows { first: 0, count: 4 };
+        replay.forward_sampling(&rows, head, false, fill).unwrap_or_else(|e| panic!("{e}"));
         assert!(replay.found(3).is_none());
         for (row, want, masked) in [(0, 5, false), (1, 1, true), (2, 3, true)] {
             let logits = replay.logits(row).unwrap().to_vec();

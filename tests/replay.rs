@@ -5,7 +5,7 @@ mod common;
 
 use common::{Mixed, ONE_SUBMIT, bits, golden, load};
 use kiln::engine::{Options, ReplayOptions, Tune};
-use kiln::executor::{HeadRows, Row};
+use kiln::executor::{ExecutorExt, HeadRows, Row};
 use kiln::sequence::draft::{MOST_DRAFTED, Repeats};
 use kiln::sequence::session::Session;
 use kiln::sequence::{Batch, Chooser, SequenceRequest};

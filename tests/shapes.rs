@@ -6,7 +6,7 @@ mod common;
 use common::{AUTO, DOT, F32, Forged, MATRIX_F16, bits, max_abs, relative_rms, rms, small_shape};
 use kiln::engine::ReplayOptions;
 use kiln::engine::{Device, Options};
-use kiln::executor::{HeadRows, Row};
+use kiln::executor::{ExecutorExt, HeadRows, Row};
 use kiln::model::{Shape, WeightFormat};
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;

@@ -6,7 +6,7 @@ mod common;
 use common::{DOT, bits, golden, load};
 use kiln::engine::Options;
 use kiln::engine::{ReplayOptions, Tune};
-use kiln::executor::Executor;
+use kiln::executor::{Executor, ExecutorExt};
 use kiln::sequence::session::Session;
 use kiln::testing::vulkan::driver::recordings;
 use std::fs;

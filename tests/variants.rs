@@ -7,7 +7,7 @@ mod common;
 use common::{Case, DOT, F32, MATRIX_F16, MATRIX_S8, bits, golden, ids, load, relative_rms};
 use kiln::engine::ReplayOptions;
 use kiln::engine::{Device, Options};
-use kiln::executor::{Executor, HeadRows, Measure, Row};
+use kiln::executor::{Executor, ExecutorExt, HeadRows, Measure, Row};
 use kiln::model::WeightFormat;
 use kiln::schedule::{Op, Schedule};
 use kiln::sequence::session::Session;

@@ -7,7 +7,7 @@ mod output;
 
 use self::identity::LineHasher;
 use self::input::InputLines;
-use self::line::{Marks, ParsedLine, Reader};
+use self::line::{Marks, Reader};
 use self::output::OrderedOutput;
 use super::drafts::DraftArgs;
 use super::model::ModelArgs;
@@ -15,17 +15,20 @@ use super::reply::{ReplyArgs, reads_memory, reply_json};
 use super::{face, note, progress, signals};
 use crate::diagnose::status::Reporter;
 use crate::display::counted;
-use crate::engine::{self, Options};
-use crate::executor::Measure;
+use crate::engine::Options;
+use crate::engine::core::{EngineMonitor, Figure};
+use crate::engine::open::{OpenEngine, OpenReplies};
+use crate::engine::request::{Event, ReplyEnd};
+use crate::executor::ExecutorExt;
 use crate::sequence::meter::DecodeMeter;
-use crate::sequence::{Batch, Finish, FinishedSequence, Reply, SequenceLimits};
-use crate::text::{StopMatcher, Stopped};
+use crate::sequence::{Finish, SequenceLimits};
+use crate::text::StopMatcher;
 use crate::{Error, Result};
 use indicatif::ProgressBar;
-use std::ops::ControlFlow;
+use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The most sequences at once without --batch.
 pub(super) const MOST_SEQUENCES: usize = 32;
@@ -72,7 +75,7 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
         false => None,
     };
     let name = files.name();
-    let mut drafts = args.drafts.read()?.drafts(text.as_ref().map(|(tokenizer, _)| tokenizer))?;
+    let drafts = args.drafts.read()?.drafts(text.as_ref().map(|(tokenizer, _)| tokenizer))?;
     let options = Options { kv_tokens: args.kv_tokens, drafted: drafts.most, ..args.model.options() };
     let context = options.extent(&shape)?.context;
     let draft = args.drafts.model(&files, context)?;
@@ -108,49 +111,48 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
         return conclude(&output, None);
     }
     let options = Options { sequences: most, head_rows: most, ..options };
-    let opened = engine::open_for(&checkpoint, &options)?;
-    let fewer = args.batch.is_none();
-    let (mut executor, model) = args.model.load_on(&opened, &checkpoint, draft.as_ref(), &options, fewer, json)?;
-    drafts.model = model;
-    drop(checkpoint);
+    let (fewer, gauge) = (args.batch.is_none(), Gauge::default());
+    let engine = args.model.open(checkpoint, draft, options, fewer, drafts, gauge.clone(), json)?;
     signals::catch(signals::stops().iter().copied());
-    let _status = Reporter::start("batch", &name, executor.hardware());
+    let _status = Reporter::start("batch", &name, &engine.hardware);
     let reader = Reader {
         defaults: &args.reply,
         limits: SequenceLimits { shape: &shape, context },
         text: text.as_ref().map(|(tokenizer, template)| (tokenizer, template)),
     };
-    let slots = (0..executor.schedule().extent.sequences).map(|_| None).collect();
     let style = if input.progress().is_some() { "{msg} {wide_bar} {percent} %, {eta} left" } else { "{msg}" };
     let bar = progress::bar(input.progress().map(|(_, length)| length), style, json);
-    let mut batch = Batch::new(executor.schedule());
-    drafts.begin(&mut batch, context);
-    let mut work = OpenLines { batch, slots, output, gauge: Gauge::default(), model: name, first_failed: None, bar };
+    let replies = engine.replies();
+    let lines = HashMap::new();
+    // So that the device has a name.
+    engine.run(|core| core.publish())?;
+    let mut work = OpenLines { engine: &engine, replies, lines, output, gauge, model: name, first_failed: None, bar };
     if !work.bar.is_hidden() {
-        work.gauge.measure(executor.as_mut());
+        work.measure();
     }
-    let done = work.run(&mut input, &reader, &identity, executor.as_mut());
+    let done = work.run(&mut input, &reader, &identity);
     // Answers to retried lines are kept even after a failure.
     let settled = work.output.settle();
     done.and(settled)?;
     work.bar.finish_and_clear();
-    work.summarise(executor.as_mut())
+    work.summarise()
 }
 
-/// A running sequence, with the input line that it answers.
+/// A line that is being answered.
 struct RunningLine {
     index: usize,
     request: String,
     marks: Marks,
     prompt: Vec<u32>,
-    reply: Option<Reply>,
+    text: String,
 }
 
 /// The lines being answered.
-struct OpenLines {
-    batch: Batch,
-    /// Per slot of the batch.
-    slots: Vec<Option<RunningLine>>,
+struct OpenLines<'a> {
+    engine: &'a OpenEngine,
+    replies: OpenReplies<'a>,
+    /// By the numbers of their replies.
+    lines: HashMap<usize, RunningLine>,
     output: OrderedOutput,
     gauge: Gauge,
     model: String,
@@ -159,92 +161,77 @@ struct OpenLines {
     bar: ProgressBar,
 }
 
-impl OpenLines {
+impl OpenLines<'_> {
     /// Answers the rest of the input.
     ///
     /// # Errors
     /// Failed: the output cannot be written. Input: the input cannot be read. Device: the device failed. Earlier
     /// answers are written.
-    fn run(
-        &mut self,
-        input: &mut InputLines,
-        reader: &Reader<'_>,
-        identity: &LineHasher,
-        executor: &mut dyn Measure,
-    ) -> Result<()> {
+    fn run(&mut self, input: &mut InputLines, reader: &Reader<'_>, identity: &LineHasher) -> Result<()> {
+        let tokenizer = reader.text.map(|(tokenizer, _)| tokenizer);
         loop {
-            while self.batch.room() > 0 && !signals::cancel().is_set() {
+            while self.lines.len() < self.engine.schedule.extent.sequences && !signals::cancel().is_set() {
                 let Some((index, line)) = input.next()? else { break };
                 let (request, marks) = (identity.of(line.bytes()), Marks::of(line.bytes()));
                 let asked = line.whole().and_then(|line| reader.read(line));
-                let begun = asked.and_then(|asked| self.begin(executor, index, request.clone(), marks.clone(), asked));
-                if let Err(e) = begun {
-                    self.fail(index, request, &marks, &e)?;
+                let begun = asked.and_then(|asked| {
+                    let number = self.replies.add(&asked, tokenizer)?;
+                    Ok((number, asked.prompt))
+                });
+                match begun {
+                    Ok((number, prompt)) => {
+                        let line = RunningLine { index, request, marks, prompt, text: String::new() };
+                        self.lines.insert(number, line);
+                    }
+                    // The engine has failed, and not this line.
+                    Err(e) if self.engine.has_failed() => return Err(e),
+                    Err(e) => self.fail(index, request, &marks, &e)?,
                 }
             }
-            if self.batch.is_empty() {
-                return Ok(());
-            }
-            self.step(executor)?;
+            let Some((number, event)) = self.replies.next() else { return Ok(()) };
+            self.take(number, event, tokenizer.is_some())?;
             if let Some((read, _)) = input.progress() {
                 self.bar.set_position(read);
             }
-            while let Some(ended) = self.batch.take_ended() {
-                self.end(executor, ended)?;
+            if !self.bar.is_hidden() {
+                let (done, failed) = (self.output.written(), self.output.failed());
+                self.bar.set_message(format!("{}, {failed} failed; {}", counted(done, "line"), self.gauge.line()));
             }
         }
     }
 
-    fn begin(
-        &mut self,
-        executor: &mut dyn Measure,
-        index: usize,
-        request: String,
-        marks: Marks,
-        asked: ParsedLine,
-    ) -> Result<()> {
-        let prompt = asked.request.prompt.clone();
-        let slot = self.batch.join(executor, asked.request)?;
-        self.slots[slot] = Some(RunningLine { index, request, marks, prompt, reply: asked.reply });
-        Ok(())
-    }
-
-    fn step(&mut self, executor: &mut dyn Measure) -> Result<()> {
-        let slots = &mut self.slots;
-        let start = Instant::now();
-        self.batch.step(executor, &mut |slot, token, _| {
-            let reply = slots[slot].as_mut().and_then(|running| running.reply.as_mut());
-            match reply.map(|reply| reply.push(token).1) {
-                Some(Stopped::Yes) => ControlFlow::Break(Finish::Stop),
-                _ => ControlFlow::Continue(()),
+    /// Takes an event of a line's reply. Writes the reply at its end. An interrupted one is left for the next run.
+    fn take(&mut self, number: usize, event: Event, has_text: bool) -> Result<()> {
+        let end = match event {
+            Event::Token(token) => {
+                if let Some(line) = self.lines.get_mut(&number) {
+                    line.text.push_str(&token.text);
+                }
+                return Ok(());
             }
-        })?;
-        self.gauge.meter.add(&self.batch, executor, start.elapsed());
-        if !self.bar.is_hidden() {
-            let (done, failed) = (self.output.written(), self.output.failed());
-            self.bar.set_message(format!("{}, {failed} failed; {}", counted(done, "line"), self.gauge.line()));
-        }
-        Ok(())
-    }
-
-    /// Writes a reply. An interrupted one is left for the next run.
-    fn end(&mut self, executor: &dyn Measure, ended: FinishedSequence) -> Result<()> {
-        let Some(RunningLine { index, request, marks, prompt, reply }) = self.slots[ended.slot].take() else {
+            Event::Idle => return Ok(()),
+            Event::End(end) => Ok(end),
+            Event::Failed(e) => match Error::from(e) {
+                // The device failed, and not this line.
+                e @ Error::Device { .. } => return Err(e),
+                e if self.engine.has_failed() => return Err(e),
+                e => Err(e),
+            },
+        };
+        let Some(RunningLine { index, request, marks, prompt, mut text }) = self.lines.remove(&number) else {
             return Ok(());
         };
-        match ended.reply {
-            Ok(g) if g.finish == Finish::Interrupted => Ok(()),
-            Ok(g) => {
-                let text = reply.map(|mut reply| {
-                    reply.finish();
-                    reply.text().to_owned()
-                });
-                let response = marks.response(&self.model, text.as_deref(), &g, prompt.len());
+        match end {
+            Ok(end) if end.generation.finish == Finish::Interrupted => Ok(()),
+            Ok(end) => {
+                let ReplyEnd { text: rest, generation: g, chooser, .. } = *end;
+                text.push_str(&rest);
+                let text = has_text.then_some(text.as_str());
+                let response = marks.response(&self.model, text, &g, prompt.len());
                 let mut line = marks.head(index, request);
                 // A single sequence has no roofline share or energy, because all sequences share the reading of
                 // weights.
-                let seed = ended.chooser.seed();
-                let fields = reply_json(&self.model, executor.device(), &prompt, text.as_deref(), &g, seed);
+                let fields = reply_json(&self.model, &self.gauge.device(), &prompt, text, &g, chooser.seed());
                 line.extend([fields, response].into_iter().filter_map(|object| object.as_object().cloned()).flatten());
                 self.output.put(index, line.into())
             }
@@ -259,19 +246,26 @@ impl OpenLines {
         self.output.put(index, line.into())
     }
 
+    /// Measures the device's best read rate, if the weights are read from memory.
+    fn measure(&mut self) {
+        let measured = || self.engine.run(|core| core.executor.measure_read_ceiling()).ok()?.ok();
+        self.gauge.ceiling = if reads_memory(self.engine) { measured() } else { None };
+    }
+
     /// Prints the summary.
     ///
     /// # Errors
-    /// Failed: a line was not answered.
-    fn summarise(&mut self, executor: &mut dyn Measure) -> Result<()> {
+    /// Failed: a line was not answered. Device: it failed.
+    fn summarise(&mut self) -> Result<()> {
         let (done, failed) = (self.output.written(), self.output.failed());
         let interrupted = signals::cancel().is_set();
+        self.engine.run(|core| core.publish())?;
         // After an interruption the user should not wait for a measurement.
-        if self.gauge.ceiling.is_none() && self.gauge.meter.tokens > 0 && !interrupted {
-            self.gauge.measure(executor);
+        if self.gauge.ceiling.is_none() && self.gauge.meter().tokens > 0 && !interrupted {
+            self.measure();
         }
         let rate = self.gauge.line();
-        note(&format!("[{}, {failed} failed; {rate}, {}]", counted(done, "line"), executor.device()));
+        note(&format!("[{}, {failed} failed; {rate}, {}]", counted(done, "line"), self.gauge.device()));
         if interrupted {
             note(match self.output.is_kept() {
                 true => "kiln: interrupted; the same command goes on from here",
@@ -302,27 +296,48 @@ fn conclude(output: &OrderedOutput, first: Option<&str>) -> Result<()> {
     Err(Error::failed(cause, remedy))
 }
 
-/// A meter, and the device's measured best read rate in bytes per second; `None`: not measured.
-#[derive(Default)]
+/// The figures of all passes, which the engine publishes.
+#[derive(Clone, Default)]
 struct Gauge {
-    meter: DecodeMeter,
+    /// The meter, and the device's name.
+    published: Arc<Mutex<(DecodeMeter, String)>>,
+    /// The device's measured best read rate in bytes per second; `None`: not measured.
     ceiling: Option<f64>,
 }
 
+impl EngineMonitor for Gauge {
+    fn note(&self, figure: Figure<'_>) {
+        if let Figure::Second(core, meter) = figure {
+            let (all, device) = &mut *self.published();
+            all.merge(meter);
+            core.executor.device().clone_into(device);
+        }
+    }
+}
+
 impl Gauge {
-    /// Measures the device's best read rate, if the weights are read from memory.
-    fn measure(&mut self, executor: &mut dyn Measure) {
-        self.ceiling = if reads_memory(executor) { executor.measure_read_ceiling().ok() } else { None };
+    fn published(&self) -> MutexGuard<'_, (DecodeMeter, String)> {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn meter(&self) -> DecodeMeter {
+        self.published().0
+    }
+
+    /// The device's name, including the offload for attention.
+    fn device(&self) -> String {
+        self.published().1.clone()
     }
 
     /// Tokens per second, with the share of the memory's ceiling.
     fn line(&self) -> String {
-        let Some(rate) = self.meter.rate() else { return "no token decoded".into() };
-        let rate = format!("{} decoded, {rate:.1} tokens/s", counted(self.meter.tokens, "token"));
+        let meter = self.meter();
+        let Some(rate) = meter.rate() else { return "no token decoded".into() };
+        let rate = format!("{} decoded, {rate:.1} tokens/s", counted(meter.tokens, "token"));
         // Above one only with drafts.
-        let drafts = self.meter.tokens_per_pass().filter(|tokens| *tokens > 1.0);
+        let drafts = meter.tokens_per_pass().filter(|tokens| *tokens > 1.0);
         let rate = drafts.map_or(rate.clone(), |tokens| format!("{rate}, {tokens:.2} tokens a pass"));
-        match self.ceiling.and_then(|ceiling| self.meter.share(ceiling)) {
+        match self.ceiling.and_then(|ceiling| meter.share(ceiling)) {
             Some(share) => format!("{rate} ({:.1} % of what its memory allows)", 100.0 * share),
             None => rate,
         }

@@ -13,9 +13,9 @@ use crate::diagnose::bench::{
 };
 use crate::diagnose::status::Reporter;
 use crate::engine::{self, DEFAULT_CHUNK, DraftFiles, ModelFiles};
-use crate::executor::guest::PlacementTiming;
 use crate::executor::measure::TuningState;
-use crate::executor::{EngineKind, EngineSpan, Measure};
+use crate::executor::offload::PlacementTiming;
+use crate::executor::{EngineKind, EngineSpan, ExecutorExt, Measure};
 use crate::replay::measure::ceiling::measure_matrix_rate;
 use crate::sequence::draft::{MOST_DRAFTED, SharedModel};
 use crate::vulkan::memory::heaps::best_heap;
@@ -208,7 +208,7 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
         ceilings,
         lines,
         layers,
-        attends: executor.guest().map(|guest| guest.attends),
+        attends: executor.offload().map(|offload| offload.attends),
         placements: executor.placements().to_vec(),
         memory: watch.map(|w| [w.baseline, w.peak()]),
         shape: (schedule.shape.layers.len(), schedule.weights.format().name()),
@@ -279,7 +279,7 @@ fn say_case(text: &str, said: &RefCell<String>) {
 }
 
 fn placement_json(t: &PlacementTiming) -> Value {
-    json!({"rows": t.rows, "behind": t.depth, "on_gpu_s": t.device, "on_npu_s": t.guest})
+    json!({"rows": t.rows, "behind": t.depth, "on_gpu_s": t.device, "on_npu_s": t.offload})
 }
 
 impl BenchReport {
@@ -401,7 +401,7 @@ fn kernel_json(k: &KernelTime, pass: f64) -> Value {
 fn timeline_json(t: &EngineTimeline) -> Value {
     let span = |span: &EngineSpan| {
         json!({
-            "engine": match span.engine { EngineKind::Device => "device", EngineKind::Guest => "npu" },
+            "engine": match span.engine { EngineKind::Device => "device", EngineKind::Offload => "npu" },
             "segment": span.segment.to_string(),
             "first_row": span.rows.start,
             "rows": span.rows.len(),
@@ -412,7 +412,7 @@ fn timeline_json(t: &EngineTimeline) -> Value {
     json!({
         "seconds": t.seconds,
         "device_share": t.device,
-        "npu_share": t.guest,
+        "npu_share": t.offload,
         "both_share": t.both,
         "spans": t.spans.iter().map(span).collect::<Vec<_>>(),
     })

@@ -6,7 +6,7 @@ use crate::diagnose::bench::{BenchLine, Ceilings, EngineTimeline, KernelTime, La
 use crate::diagnose::energy::Energy;
 use crate::display::{bytes, counted, duration, moved};
 use crate::executor::EngineKind;
-use crate::executor::guest::{GuestPasses, PlacementTiming};
+use crate::executor::offload::{OffloadedPasses, PlacementTiming};
 use std::fmt::{Result, Write};
 
 /// All results of a bench.
@@ -20,7 +20,7 @@ pub(super) struct BenchReport {
     pub lines: Vec<BenchLine>,
     pub layers: Vec<LayerTime>,
     /// The passes in which attention runs on the NPU; `None` if the NPU was never considered.
-    pub attends: Option<GuestPasses>,
+    pub attends: Option<OffloadedPasses>,
     /// The measurements for that choice.
     pub placements: Vec<PlacementTiming>,
     /// Bytes of anonymous memory: before the model, and at its peak.
@@ -87,13 +87,13 @@ pub(super) fn write_report(t: &mut String, r: &BenchReport) -> Result {
 }
 
 /// The placement of attention, with the measurements behind it.
-fn write_placements(t: &mut String, attends: GuestPasses, placements: &[PlacementTiming]) -> Result {
+fn write_placements(t: &mut String, attends: OffloadedPasses, placements: &[PlacementTiming]) -> Result {
     writeln!(t, "attention      on the NPU: {}", attends.name())?;
     for p in placements {
-        let PlacementTiming { rows, depth, device, guest } = p;
-        let [device, guest] = [device, guest].map(|seconds| 1e3 * seconds);
+        let PlacementTiming { rows, depth, device, offload } = p;
+        let [device, offload] = [device, offload].map(|seconds| 1e3 * seconds);
         let rows = counted(*rows, "row");
-        writeln!(t, "               layers of {rows} behind {depth}: GPU {device:.2} ms, NPU {guest:.2} ms")?;
+        writeln!(t, "               layers of {rows} behind {depth}: GPU {device:.2} ms, NPU {offload:.2} ms")?;
     }
     Ok(())
 }
@@ -211,7 +211,7 @@ fn write_kernels(t: &mut String, r: &BenchReport, line: &BenchLine) -> Result {
 }
 
 /// Notes that the GPU's attention was timed, if whole passes use the NPU's.
-fn write_own_attention(t: &mut String, attends: Option<GuestPasses>) -> Result {
+fn write_own_attention(t: &mut String, attends: Option<OffloadedPasses>) -> Result {
     match attends.filter(|attends| attends.any()) {
         Some(attends) => writeln!(t, "attention here is the GPU's, and in {} the NPU's", attends.name()),
         None => Ok(()),
@@ -224,19 +224,19 @@ const COLUMNS: usize = 100;
 const LEVELS: [char; 5] = [' ', '.', '-', '=', '#'];
 
 /// The engines' activity during a pass: shares for all of it, and the course of the layers in its middle.
-fn write_timeline(t: &mut String, case: &str, timeline: &EngineTimeline, with_guest: bool) -> Result {
-    let &EngineTimeline { seconds, device, guest, both, .. } = timeline;
+fn write_timeline(t: &mut String, case: &str, timeline: &EngineTimeline, with_offload: bool) -> Result {
+    let &EngineTimeline { seconds, device, offload, both, .. } = timeline;
     write!(t, "\ntimeline of a pass of {}, {:.3} ms: ", case, 1e3 * seconds)?;
-    let [device, guest, both] = [device, guest, both].map(|share| percent(Some(share)));
-    match with_guest {
-        true => writeln!(t, "the GPU works for {device} of it, the NPU for {guest}, both at once for {both}")?,
+    let [device, offload, both] = [device, offload, both].map(|share| percent(Some(share)));
+    match with_offload {
+        true => writeln!(t, "the GPU works for {device} of it, the NPU for {offload}, both at once for {both}")?,
         false => writeln!(t, "the device works for {device} of it")?,
     }
     let Some((layers, time)) = timeline.window() else { return Ok(()) };
     let (first, last, width) = (layers.start, layers.end - 1, 1e3 * (time.end - time.start) / COLUMNS as f64);
     writeln!(t, "layers {first} to {last}, {width:.4} ms a column:\n")?;
-    let rows: &[_] = match with_guest {
-        true => &[("GPU", EngineKind::Device), ("NPU", EngineKind::Guest)],
+    let rows: &[_] = match with_offload {
+        true => &[("GPU", EngineKind::Device), ("NPU", EngineKind::Offload)],
         false => &[("device", EngineKind::Device)],
     };
     for (name, engine) in rows {
@@ -320,8 +320,8 @@ mod tests {
             write_report(&mut text, &report(attends)).unwrap();
             text.matches("attention here is the GPU's, and in long chunks the NPU's").count()
         };
-        let prefill = GuestPasses { prefill: true, ..GuestPasses::NONE };
-        assert_eq!([None, Some(GuestPasses::NONE), Some(prefill)].map(said), [0, 0, 2]);
+        let prefill = OffloadedPasses { prefill: true, ..OffloadedPasses::NONE };
+        assert_eq!([None, Some(OffloadedPasses::NONE), Some(prefill)].map(said), [0, 0, 2]);
     }
 
     #[test]
@@ -335,7 +335,7 @@ mod tests {
         };
         let spans = vec![
             span(EngineKind::Device, 0, 0.0, 0.005),
-            span(EngineKind::Guest, 0, 0.005, 0.01),
+            span(EngineKind::Offload, 0, 0.005, 0.01),
             span(EngineKind::Device, 0, 0.0075, 0.01),
         ];
         let timeline = EngineTimeline::of(spans).unwrap();

@@ -10,10 +10,10 @@ use super::terminal::{BAD, FAINT, error_has_color, for_terminal, painted};
 use super::wrap::{columns, wrapped};
 use super::{face, note, note_in, signals, stderr as messages};
 use crate::display::counted;
-use crate::executor::Measure;
+use crate::engine::open::OpenEngine;
+use crate::engine::request::{ReplyEnd, Request};
 use crate::sequence::conversation::Fitted;
-use crate::sequence::draft::Drafts;
-use crate::sequence::{Batch, Chooser, Conversation, Finish, SequenceLimits, SequenceRequest, generate};
+use crate::sequence::{Chooser, Conversation, Finish};
 use crate::text::{ChatTemplate, Message, SamplerConfig, Tokenizer};
 use crate::{Error, Result};
 use command::SlashCommand;
@@ -26,17 +26,13 @@ use signal_hook::low_level::emulate_default_handler;
 use std::io::{IsTerminal, Write, stderr, stdin, stdout};
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::time::Duration;
 
-/// Interval at which typed input is polled while the device has idle work.
-const TYPING: Duration = Duration::from_millis(1);
-
-/// A conversation and the batch of one sequence that holds its keys and values.
+/// A conversation with an engine, whose cache holds its keys and values.
 struct Chat<'a> {
     args: &'a ReplyArgs,
     /// Whether only replies are shown.
     quiet: bool,
-    executor: &'a mut dyn Measure,
+    engine: &'a OpenEngine,
     tokenizer: &'a Tokenizer,
     template: &'a ChatTemplate,
     conversation: Conversation,
@@ -44,9 +40,9 @@ struct Chat<'a> {
     used: usize,
     /// The file that the conversation was last loaded from or saved to.
     file: Option<ChatFile>,
-    batch: Batch,
     sampler: SamplerConfig,
-    chooser: Chooser,
+    /// The chooser of the reply before, which goes on. `None`: it begins anew, by `sampler`.
+    chooser: Option<Chooser>,
     spent: ReplyEnergy,
 }
 
@@ -58,33 +54,26 @@ pub(super) fn chat(
     model: &str,
     args: &ReplyArgs,
     quiet: bool,
-    drafts: &Drafts,
-    executor: &mut dyn Measure,
+    engine: &OpenEngine,
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
 ) -> Result<()> {
-    let schedule = executor.schedule();
-    let mut batch = Batch::new(schedule);
-    drafts.begin(&mut batch, schedule.extent.context);
-    let sampler = args.sampler();
-    let chooser = Chooser::new(sampler.clone(), schedule.shape.vocab)?;
     if !quiet {
-        let device = executor.device();
+        let device = engine.device()?;
         tell(&format!("{model} on {device}. Ctrl-C ends a reply, Ctrl-D or /bye the chat; /help lists more."));
     }
-    let spent = ReplyEnergy::start(executor);
+    let spent = ReplyEnergy::start(engine);
     let mut c = Chat {
         args,
         quiet,
-        executor,
+        engine,
         tokenizer,
         template,
         conversation: Conversation::new(args.system.as_deref()),
         used: 0,
         file: None,
-        batch,
-        sampler,
-        chooser,
+        sampler: args.sampler(),
+        chooser: None,
         spent,
     };
     if let Err(e) = handle_signals() {
@@ -93,7 +82,7 @@ pub(super) fn chat(
     let mut input = PromptEditor::open()?;
     loop {
         let prompt = c.prompt();
-        match read(&mut input, &prompt, c.executor)? {
+        match input.read(&prompt)? {
             Typed::Line(line) if line.trim().is_empty() => {}
             Typed::Line(line) => match c.take(&line) {
                 Ok(ControlFlow::Continue(())) => {}
@@ -131,26 +120,6 @@ fn complain(text: &str) {
     note_in(BAD, &wrapped(text, error_columns()));
 }
 
-/// Reads the next input. Until it comes, the device tunes kernels for later passes.
-///
-/// # Errors
-/// The terminal or the device fails.
-fn read(input: &mut PromptEditor, prompt: &str, executor: &mut dyn Measure) -> Result<Typed> {
-    let Some(mut pause) = executor.improve()? else { return input.read(prompt) };
-    std::thread::scope(|scope| {
-        let reader = std::thread::Builder::new().name("terminal".into()).spawn_scoped(scope, || input.read(prompt));
-        let reader = reader.map_err(|e| Error::failed(format!("cannot start a thread: {e}"), "end other programs"))?;
-        while !reader.is_finished() {
-            std::thread::sleep(pause.max(TYPING));
-            match executor.improve()? {
-                Some(next) => pause = next,
-                None => break,
-            }
-        }
-        reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
-
 /// Makes Ctrl-C end a reply. Signals that end the process restore the terminal first, because the editor switches off
 /// echo and line ends at the prompt. A second Ctrl-C in a reply ends the process.
 fn handle_signals() -> std::io::Result<()> {
@@ -172,7 +141,7 @@ fn handle_signals() -> std::io::Result<()> {
 impl Chat<'_> {
     /// The prompt, with the conversation's tokens and the size of the context.
     fn prompt(&self) -> String {
-        let context = self.executor.schedule().extent.context;
+        let context = self.engine.limits().context;
         if self.quiet { "> ".into() } else { format!("{}/{context} > ", self.used) }
     }
 
@@ -224,8 +193,8 @@ impl Chat<'_> {
     fn heat(&mut self, temperature: Option<f32>) -> Result<()> {
         if let Some(temperature) = temperature {
             let sampler = SamplerConfig { temperature, ..self.sampler.clone() };
-            self.chooser = Chooser::new(sampler.clone(), self.executor.schedule().shape.vocab)?;
-            self.sampler = sampler;
+            sampler.validate()?;
+            (self.sampler, self.chooser) = (sampler, None);
         }
         let kind = if self.sampler.temperature == 0.0 { ": always the likeliest token" } else { "" };
         tell(&format!("(the temperature is {}{kind})", self.sampler.temperature));
@@ -337,37 +306,27 @@ impl Chat<'_> {
 
     /// Answers the conversation's last message. `None` if it was interrupted before the first token.
     fn reply(&mut self) -> Result<Option<String>> {
-        let schedule = self.executor.schedule();
-        let limits = SequenceLimits::of(schedule);
-        let Fitted { ids, exchanges, dropped } = self.conversation.fit(self.tokenizer, self.template, limits)?;
+        let fitted = self.conversation.fit(self.tokenizer, self.template, self.engine.limits())?;
+        let Fitted { ids, exchanges, dropped } = fitted;
         if dropped > 0 {
             let exchanges = counted(exchanges, "exchange");
             tell(&format!("(the context is full: {dropped} of {exchanges} forgotten, the oldest first)"));
         }
-        let stops = self.args.stops(limits.shape, Some(self.tokenizer));
-        let held = self.batch.shared(self.executor, &ids);
+        let prompt = ids.clone();
+        let held = self.engine.run(move |core| core.batch.shared(core.executor.as_mut(), &prompt))?;
         let bar = LiveBar::prefill(ids.len() - held, self.quiet);
-        let mut printer = Printer::new(Some(self.tokenizer), &self.args.stop, true, bar)?;
-        let request = SequenceRequest {
-            prompt: ids,
-            chooser: self.chooser.clone(),
-            stops,
-            limit: self.args.limit(),
-            reuse: true,
-        };
-        let spent = &mut self.spent;
-        let (g, chooser) = generate(self.executor, &mut self.batch, request, &mut |id| {
-            spent.note_token();
-            printer.push(id)
-        })?;
-        let energy = spent.per_token();
-        self.chooser = chooser;
-        printer.finish()?;
+        let mut printer = Printer::new(true, true, bar);
+        let request =
+            Request { sampler: self.sampler.clone(), chooser: self.chooser.clone(), ..self.args.request(ids) };
+        let reply = self.engine.submit(&request, Some(self.tokenizer))?;
+        let ReplyEnd { generation: g, chooser, .. } = printer.print(reply, &mut self.spent)?;
+        let energy = self.spent.per_token();
+        self.chooser = Some(chooser);
         super::print("\n")?;
         if !self.quiet {
-            let rate = rate(self.executor, &g);
+            let rate = rate(self.engine, &g);
             let prompt = format!("{} of {} prompt tokens new,", g.prompt - g.kept, g.prompt);
-            tell(&summary(self.executor, &prompt, &g, rate.as_deref(), energy, false));
+            tell(&summary(self.engine, &prompt, &g, rate.as_deref(), energy, None));
         }
         self.used = g.prompt + g.tokens.len();
         let answered = g.finish != Finish::Interrupted || !g.tokens.is_empty();

@@ -5,6 +5,7 @@ use super::{print, print_json, signals};
 use crate::diagnose::compare::{Compared, ComparedPass, HEAD_ROWS, compare, passes};
 use crate::display::counted;
 use crate::engine::{self, DEFAULT_CHUNK, Device, NpuUse, Options};
+use crate::executor::ExecutorExt;
 use crate::executor::weights::Progress;
 use crate::model::Shape;
 use crate::sequence::SequenceLimits;
@@ -70,7 +71,7 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
             chunk: Some(chunk),
             context: Some(args.model.ctx.unwrap_or(tokens.len())),
             head_rows: HEAD_ROWS.min(chunk),
-            // The reference and the CPU have no guest; on Vulkan its speed does not matter here.
+            // The reference and the CPU have no offload; on Vulkan its speed does not matter here.
             npu: match (device, args.model.options().npu) {
                 (Device::Auto | Device::Vulkan(_), require @ NpuUse::Require(_)) => require,
                 _ => NpuUse::Off,

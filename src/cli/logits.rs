@@ -2,9 +2,8 @@
 
 use super::model::ModelArgs;
 use super::{print, print_json, signals};
-use crate::engine::ModelFiles;
-use crate::executor::guest::GuestKind;
-use crate::executor::{Executor, HeadRows, Row};
+use crate::engine::{ModelFiles, OffloadKind};
+use crate::executor::{ExecutorExt, HeadRows, Measure, Row};
 use crate::machine::partial::PartialFile;
 use crate::machine::regular::{self, Links};
 use crate::model::checkpoint::gguf;
@@ -32,9 +31,9 @@ pub struct LogitsArgs {
     /// Rows of a prefill pass; 1: token by token [default: 512, or the context if smaller]
     #[arg(help_heading = "Input and output", long, value_name = "N", allow_negative_numbers = true)]
     chunk: Option<usize>,
-    /// Who attends in place of a Vulkan device, between its submits: reference or cpu
+    /// Executor that attends in place of a Vulkan device, between its submits: reference or cpu
     #[arg(long, value_name = "EXECUTOR", hide = true)]
-    guest: Option<GuestKind>,
+    guest: Option<OffloadKind>,
     /// Write F32 tensors `logits` [n or 1, vocab] and `hidden` [layers + 2, hidden_size] here
     #[arg(help_heading = "Input and output", long, value_name = "F.safetensors")]
     out: Option<PathBuf>,
@@ -54,7 +53,7 @@ pub fn run(args: &LogitsArgs, json: bool) -> Result<()> {
     let head_rows = if args.all { HEAD_ROWS } else { 1 };
     // A larger chunk than the prompt would only take memory.
     let chunk = args.chunk.map(|c| c.min(ids.len().max(1)));
-    let options = crate::engine::Options { chunk, head_rows, guest: args.guest, ..args.model.options() };
+    let options = crate::engine::Options { chunk, head_rows, offload: args.guest, ..args.model.options() };
     let context = options.extent(checkpoint.shape())?.context;
     SequenceLimits { shape: checkpoint.shape(), context }.check(0, &ids)?;
     // From here on an output file may have to be removed.
@@ -104,7 +103,7 @@ pub fn run(args: &LogitsArgs, json: bool) -> Result<()> {
     print(&top(&device, position, logits))
 }
 
-fn write_all(executor: &mut dyn Executor, rows: &[Row], out: &mut LogitsFile) -> Result<()> {
+fn write_all(executor: &mut dyn Measure, rows: &[Row], out: &mut LogitsFile) -> Result<()> {
     let step = executor.schedule().extent.head_rows;
     for first in (0..rows.len()).step_by(step) {
         let count = step.min(rows.len() - first);

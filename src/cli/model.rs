@@ -4,16 +4,16 @@ use super::progress::{self, LiveBar};
 use super::{note, signals};
 use crate::Result;
 use crate::display::counted;
+use crate::engine::core::{CoreSettings, EngineMonitor};
+use crate::engine::open::OpenEngine;
 use crate::engine::{self, Device, DraftFiles, Fallback, ModelFiles, NpuUse, Opened, Options, ReplayOptions};
 use crate::executor::Measure;
 use crate::executor::weights::Progress;
-use crate::machine::files::Files;
 use crate::machine::nodes::DriverApi;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::{FileMix, WeightFormat};
-use crate::npu;
 use crate::schedule::KvType;
-use crate::sequence::draft::SharedModel;
+use crate::sequence::draft::{Drafts, SharedModel};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -226,7 +226,7 @@ impl ModelArgs {
     /// Device: there is no such NPU.
     pub fn check_npu(&self) -> Result<()> {
         match self.npu {
-            NpuArg::Require => npu::guest::find(&Files::system()).map(drop),
+            NpuArg::Require => engine::check_npu(),
             NpuArg::Auto | NpuArg::Off => Ok(()),
         }
     }
@@ -240,6 +240,31 @@ impl ModelArgs {
         self.check_npu()?;
         let opened = engine::open_for(checkpoint, options)?;
         self.load_on(&opened, checkpoint, None, options, false, json).map(|(executor, _)| executor)
+    }
+
+    /// Opens an engine of the model, with its draft model if there is one. With `fewer` it has as many of the sequences
+    /// as fit. `monitor` gets its figures.
+    ///
+    /// # Errors
+    /// As [`ModelArgs::load`].
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn open(
+        &self,
+        checkpoint: Checkpoint,
+        draft: Option<DraftFiles>,
+        options: Options,
+        fewer: bool,
+        drafts: Drafts,
+        monitor: impl EngineMonitor + Send + 'static,
+        json: bool,
+    ) -> Result<OpenEngine> {
+        self.check_npu()?;
+        let args = self.clone();
+        let load = move || {
+            let opened = engine::open_for(&checkpoint, &options)?;
+            args.load_on(&opened, &checkpoint, draft.as_ref(), &options, fewer, json)
+        };
+        OpenEngine::open(load, CoreSettings { gap: None, kept: u64::MAX, drafts }, monitor)
     }
 
     /// As [`ModelArgs::load`], on an open device and after the draft model, if there is one. With `fewer` the model

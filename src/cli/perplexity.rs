@@ -6,6 +6,7 @@ use crate::diagnose::perplexity::{DEFAULT_WINDOW, HEAD_ROWS, Losses, check, meas
 use crate::diagnose::status::Reporter;
 use crate::display::duration;
 use crate::engine::{DEFAULT_CHUNK, Options};
+use crate::executor::ExecutorExt;
 use crate::{Error, Result};
 use serde_json::json;
 use std::path::PathBuf;

@@ -6,18 +6,16 @@ use super::wrap::{self, Wrap};
 use super::{face, print};
 use crate::diagnose::energy::{Energy, EnergyMark, EnergyMeter};
 use crate::display::{counted, duration};
-use crate::executor::{Executor, Measure};
+use crate::engine::open::{OpenEngine, OpenReplies};
+use crate::engine::request::{Event, ReplyEnd, Request};
 use crate::machine::caches;
 use crate::machine::files::Files;
-use crate::model::Shape;
 use crate::schedule::PassShape;
-use crate::sequence::reply::stop_tokens;
-use crate::sequence::{Finish, Generation, Reply, SequenceLimits};
-use crate::text::{SamplerConfig, Stopped, Tokenizer};
+use crate::sequence::{Finish, Generation};
+use crate::text::SamplerConfig;
 use crate::{Error, Result};
 use serde_json::{Value, json};
 use std::io::IsTerminal;
-use std::ops::ControlFlow;
 use std::thread::{self, JoinHandle};
 
 /// How a reply is made.
@@ -86,13 +84,15 @@ impl ReplyArgs {
         }
     }
 
-    pub(super) fn limit(&self) -> usize {
-        self.n.unwrap_or(usize::MAX)
-    }
-
-    /// The tokens that end a reply.
-    pub(super) fn stops(&self, shape: &Shape, tokenizer: Option<&Tokenizer>) -> Vec<u32> {
-        if self.ignore_eos { Vec::new() } else { stop_tokens(shape, tokenizer) }
+    /// The request for a reply to `prompt`.
+    pub(super) fn request(&self, prompt: Vec<u32>) -> Request {
+        Request {
+            sampler: self.sampler(),
+            limit: self.n.unwrap_or(usize::MAX),
+            stop: self.stop.clone(),
+            ignore_eos: self.ignore_eos,
+            ..Request::new(prompt)
+        }
     }
 }
 
@@ -107,73 +107,67 @@ pub(super) fn number(word: &str) -> std::result::Result<f32, String> {
 
 /// Prints a reply as it is generated.
 pub(super) struct Printer {
-    /// `None` without a tokenizer: ids are printed.
-    reply: Option<Reply>,
+    /// All text so far; `None` without a tokenizer: ids are printed.
+    text: Option<String>,
     echo: bool,
     /// Line wrapping, if a terminal shows the reply.
     terminal: Option<Wrap>,
     /// Shown until the first token.
     bar: Option<LiveBar>,
-    failure: Option<Error>,
 }
 
 impl Printer {
-    /// A printer without text yet. Without `echo` it only collects the text. It removes `bar` at the first token.
-    ///
-    /// # Errors
-    /// Input: a stop string is empty.
-    pub(super) fn new(
-        tokenizer: Option<&Tokenizer>,
-        stops: &[String],
-        echo: bool,
-        bar: Option<LiveBar>,
-    ) -> Result<Printer> {
-        let reply = tokenizer.map(|t| Reply::new(t, stops)).transpose()?;
+    /// A printer without text yet, of ids unless the reply has a text. Without `echo` it only collects the text. It
+    /// removes `bar` at the first token.
+    pub(super) fn new(has_text: bool, echo: bool, bar: Option<LiveBar>) -> Printer {
         let terminal = std::io::stdout().is_terminal().then(Wrap::default);
-        Ok(Printer { reply, echo, terminal, bar, failure: None })
+        Printer { text: has_text.then(String::new), echo, terminal, bar }
     }
 
-    /// Adds the next token. Breaks if the reply ends here.
-    pub(super) fn push(&mut self, id: u32) -> ControlFlow<Finish> {
-        self.bar = None;
-        let id_text;
-        let (piece, stopped) = match &mut self.reply {
-            Some(reply) => reply.push(id),
-            None => {
-                id_text = format!("{id} ");
-                (id_text.as_str(), Stopped::No)
-            }
-        };
-        if self.echo && !piece.is_empty() {
-            self.failure = show(&mut self.terminal, piece).err();
-        }
-        if stopped == Stopped::Yes {
-            return ControlFlow::Break(Finish::Stop);
-        }
-        if self.failure.is_some() {
-            return ControlFlow::Break(Finish::Interrupted);
-        }
-        ControlFlow::Continue(())
-    }
-
-    /// Prints the rest of the text.
+    /// Prints a reply's events to its end.
     ///
     /// # Errors
-    /// Failed: output could not be printed.
-    pub(super) fn finish(&mut self) -> Result<()> {
-        self.bar = None;
-        let piece = self.reply.as_mut().map_or("", Reply::finish);
-        match self.failure.take() {
-            Some(e) => return Err(e),
-            None if !self.echo => return Ok(()),
-            None => show(&mut self.terminal, piece)?,
+    /// The error that ended the reply. Failed: output could not be printed.
+    pub(super) fn print(&mut self, reply: OpenReplies<'_>, spent: &mut ReplyEnergy) -> Result<ReplyEnd> {
+        for event in reply {
+            match event {
+                (_, Event::Token(token)) => {
+                    self.bar = None;
+                    spent.note_token();
+                    match self.text {
+                        Some(_) => self.push(&token.text)?,
+                        None => self.push(&format!("{} ", token.id))?,
+                    }
+                }
+                (_, Event::End(end)) => {
+                    self.bar = None;
+                    self.push(&end.text)?;
+                    if let Some(wrap) = self.terminal.as_mut().filter(|_| self.echo) {
+                        print(wrap.finish(wrap::columns()))?;
+                    }
+                    return Ok(*end);
+                }
+                (_, Event::Failed(e)) => {
+                    self.bar = None;
+                    return Err(e.into());
+                }
+                (_, Event::Idle) => {}
+            }
         }
-        self.terminal.as_mut().map_or(Ok(()), |wrap| print(wrap.finish(wrap::columns())))
+        Err(Error::failed("the reply has no end", "report this"))
+    }
+
+    /// Adds a piece of the reply.
+    fn push(&mut self, piece: &str) -> Result<()> {
+        if let Some(text) = &mut self.text {
+            text.push_str(piece);
+        }
+        if self.echo && !piece.is_empty() { show(&mut self.terminal, piece) } else { Ok(()) }
     }
 
     /// All text so far; `None` without a tokenizer.
     pub(super) fn text(&self) -> Option<&str> {
-        self.reply.as_ref().map(Reply::text)
+        self.text.as_deref()
     }
 }
 
@@ -187,8 +181,8 @@ fn show(terminal: &mut Option<Wrap>, piece: &str) -> Result<()> {
 
 /// The decode rate's share of the roofline. `None` without a decode pass, or if it cannot be measured: beside other
 /// work the ceiling may come out too low, and a reply is not a benchmark.
-pub(super) fn roofline_share(executor: &mut dyn Measure, g: &Generation) -> Option<f64> {
-    g.roofline_share(executor).unwrap_or_else(|e| {
+pub(super) fn roofline_share(engine: &OpenEngine, g: &Generation) -> Option<f64> {
+    engine.roofline_share(g).unwrap_or_else(|e| {
         log::debug!("no share of the roofline: {}", face::line(&e));
         None
     })
@@ -196,18 +190,18 @@ pub(super) fn roofline_share(executor: &mut dyn Measure, g: &Generation) -> Opti
 
 /// The decode rate as text. If the weights exceed the caches, with the share of the memory's ceiling where that can be
 /// measured. `None` without a decode pass.
-pub(super) fn rate(executor: &mut dyn Measure, g: &Generation) -> Option<String> {
+pub(super) fn rate(engine: &OpenEngine, g: &Generation) -> Option<String> {
     let rate = format!("{:.1} tokens/s", g.rate()?);
-    let share = if reads_memory(executor) { roofline_share(executor, g) } else { None };
+    let share = if reads_memory(engine) { roofline_share(engine, g) } else { None };
     Some(share.map_or(rate.clone(), |share| format!("{rate} ({:.1} % of what its memory allows)", 100.0 * share)))
 }
 
 /// Whether the weights exceed the device's caches.
-pub(super) fn reads_memory(executor: &dyn Executor) -> bool {
+pub(super) fn reads_memory(engine: &OpenEngine) -> bool {
     /// The largest cache of any GPU, that of AMD's MI300X. Vulkan does not report cache sizes.
     const GPU_CACHE: u64 = 256 << 20;
-    let caches = if executor.is_on_cpu() { caches::bytes(&Files::system()) } else { GPU_CACHE };
-    executor.schedule().cost(PassShape::Decode { sequences: 1, depth: 0 }).memory_bytes() > caches
+    let caches = if engine.is_on_cpu { caches::bytes(&Files::system()) } else { GPU_CACHE };
+    engine.schedule.cost(PassShape::Decode { sequences: 1, depth: 0 }).memory_bytes() > caches
 }
 
 /// Measures the energy of a reply's tokens after the first. The meter opens on another thread during the first pass,
@@ -223,9 +217,9 @@ pub(super) struct ReplyEnergy {
 }
 
 impl ReplyEnergy {
-    /// Begins to measure the energy of an executor.
-    pub(super) fn start(executor: &dyn Executor) -> ReplyEnergy {
-        let with_gpu = !executor.is_on_cpu();
+    /// Begins to measure the energy of an engine.
+    pub(super) fn start(engine: &OpenEngine) -> ReplyEnergy {
+        let with_gpu = !engine.is_on_cpu;
         let open = move || EnergyMeter::start(&Files::system(), with_gpu);
         let opening = thread::Builder::new().name("energy".into()).spawn(open).ok();
         ReplyEnergy { opening, meter: None, tokens: 0, first: None }
@@ -279,14 +273,14 @@ pub(super) fn reply_json(
 }
 
 /// A summary of a reply in one line. `prompt` describes the prompt, `rate` is the result of [`rate`], and `energy` that
-/// of [`ReplyEnergy::per_token`].
+/// of [`ReplyEnergy::per_token`]. The line ends with the device's name, if given.
 pub(super) fn summary(
-    executor: &dyn Executor,
+    engine: &OpenEngine,
     prompt: &str,
     g: &Generation,
     rate: Option<&str>,
     energy: Option<Energy>,
-    with_device: bool,
+    device: Option<&str>,
 ) -> String {
     let (tokens, prefill) = (g.tokens.len(), duration(g.prefill.as_secs_f64()));
     let interrupted = g.finish == Finish::Interrupted;
@@ -312,7 +306,7 @@ pub(super) fn summary(
         line += &format!(", {} of {drafted} accepted, {tokens:.2} tokens a pass", g.accepted);
     }
     if g.full {
-        let limits = SequenceLimits::of(executor.schedule());
+        let limits = engine.limits();
         let larger = limits.larger_context();
         let remedy = larger.map_or("the model has no larger one".into(), |larger| face::words(&larger));
         line += &format!(", stopped: the context of {} is full, {remedy}", limits.context);
@@ -320,8 +314,8 @@ pub(super) fn summary(
     if interrupted {
         line += ", interrupted";
     }
-    if with_device {
-        line += &format!(", {}", executor.device());
+    if let Some(device) = device {
+        line += &format!(", {device}");
     }
     line + "]"
 }

@@ -8,11 +8,11 @@ use super::reply::{Printer, ReplyArgs, ReplyEnergy, rate, reply_json, roofline_s
 use super::{note, print, print_json, signals};
 use crate::diagnose::status::Reporter;
 use crate::display::counted;
-use crate::engine::{self, DEFAULT_CHUNK, Options};
-use crate::executor::Measure;
-use crate::sequence::draft::Drafts;
+use crate::engine::open::OpenEngine;
+use crate::engine::request::ReplyEnd;
+use crate::engine::{DEFAULT_CHUNK, Options};
 use crate::sequence::prompt::{encode_messages, encode_text};
-use crate::sequence::{Batch, Chooser, Conversation, Finish, SequenceLimits, SequenceRequest, generate};
+use crate::sequence::{Conversation, Finish, SequenceLimits};
 use crate::text::{ChatTemplate, StopMatcher, Tokenizer, parse_ids};
 use crate::{Error, Result};
 use serde_json::json;
@@ -88,7 +88,7 @@ pub fn run(args: &RunArgs, json: bool) -> Result<()> {
     let prompt = read_prompt(args, json)?;
     let files = args.model.files();
     let checkpoint = files.checkpoint()?;
-    let shape = checkpoint.shape();
+    let shape = checkpoint.shape().clone();
     let tokenizer = match prompt {
         // Ids need no tokenizer, but with one the reply is text.
         GivenPrompt::Ids(_) if !files.has_tokenizer() => None,
@@ -103,29 +103,25 @@ pub fn run(args: &RunArgs, json: bool) -> Result<()> {
         return Err(Error::input("--stop needs a tokenizer, and the model directory has none", "leave out --stop"));
     }
     // Checks the user's input before the weights are loaded.
-    let mut drafts = args.drafts.read()?.drafts(tokenizer.as_ref())?;
+    let drafts = args.drafts.read()?.drafts(tokenizer.as_ref())?;
     let mut options = Options { chunk: args.chunk, drafted: drafts.most, ..args.model.options() };
-    let draft = args.drafts.model(&files, options.extent(shape)?.context)?;
+    let draft = args.drafts.model(&files, options.extent(&shape)?.context)?;
     let mut ids = Vec::new();
     if !matches!(prompt, GivenPrompt::Chat) {
-        let limits = SequenceLimits { shape, context: options.extent(shape)?.context };
+        let limits = SequenceLimits { shape: &shape, context: options.extent(&shape)?.context };
         ids = encode(args, &prompt, tokenizer.as_ref(), template.as_ref(), limits)?;
         // A larger chunk than the prompt would only take memory.
         options.chunk = Some(args.chunk.unwrap_or(DEFAULT_CHUNK).min(ids.len()));
     }
-    args.model.check_npu()?;
-    let opened = engine::open_for(&checkpoint, &options)?;
-    let (mut executor, model) =
-        args.model.load_on(&opened, &checkpoint, draft.as_ref(), &options, false, json || args.quiet)?;
-    drafts.model = model;
-    drop(checkpoint);
+    let quiet = json || args.quiet;
+    let engine = args.model.open(checkpoint, draft, options, false, drafts, (), quiet)?;
     let name = files.name();
-    let _status = Reporter::start("run", &name, executor.hardware());
+    let _status = Reporter::start("run", &name, &engine.hardware);
     match (prompt, &tokenizer, &template) {
         (GivenPrompt::Chat, Some(tokenizer), Some(template)) => {
-            chat::chat(&name, &args.reply, args.quiet, &drafts, executor.as_mut(), tokenizer, template)
+            chat::chat(&name, &args.reply, args.quiet, &engine, tokenizer, template)
         }
-        _ => answer(args, json.then_some(name.as_str()), &drafts, executor.as_mut(), &ids, tokenizer.as_ref()),
+        _ => answer(args, json.then_some(name.as_str()), &engine, ids, tokenizer.as_ref()),
     }
 }
 
@@ -154,36 +150,22 @@ fn encode(
 fn answer(
     args: &RunArgs,
     json: Option<&str>,
-    drafts: &Drafts,
-    executor: &mut dyn Measure,
-    ids: &[u32],
+    engine: &OpenEngine,
+    ids: Vec<u32>,
     tokenizer: Option<&Tokenizer>,
 ) -> Result<()> {
     signals::catch(signals::stops().iter().copied());
-    let schedule = executor.schedule();
-    let mut batch = Batch::new(schedule);
-    drafts.begin(&mut batch, schedule.extent.context);
-    let request = SequenceRequest {
-        prompt: ids.to_vec(),
-        chooser: Chooser::new(args.reply.sampler(), schedule.shape.vocab)?,
-        stops: args.reply.stops(&schedule.shape, tokenizer),
-        limit: args.reply.limit(),
-        reuse: true,
-    };
     let bar = LiveBar::prefill(ids.len(), json.is_some() || args.quiet);
-    let mut printer = Printer::new(tokenizer, &args.reply.stop, json.is_none(), bar)?;
-    let mut spent = ReplyEnergy::start(executor);
-    let (g, chooser) = generate(executor, &mut batch, request, &mut |id| {
-        spent.note_token();
-        printer.push(id)
-    })?;
+    let mut printer = Printer::new(tokenizer.is_some(), json.is_none(), bar);
+    let mut spent = ReplyEnergy::start(engine);
+    let reply = engine.submit(&args.reply.request(ids.clone()), tokenizer)?;
+    let ReplyEnd { generation: g, chooser, .. } = printer.print(reply, &mut spent)?;
     let energy = spent.per_token();
-    printer.finish()?;
     // After an interruption the user should not wait for a measurement.
     let is_measured = g.finish != Finish::Interrupted;
     if let Some(model) = json {
-        let share = if is_measured { roofline_share(executor, &g) } else { None };
-        let mut reply = reply_json(model, executor.device(), ids, printer.text(), &g, chooser.seed());
+        let share = if is_measured { roofline_share(engine, &g) } else { None };
+        let mut reply = reply_json(model, &engine.device()?, &ids, printer.text(), &g, chooser.seed());
         (reply["roofline_share"], reply["joules_per_token"]) = (json!(share), json!(energy));
         return print_json(&reply);
     }
@@ -191,8 +173,8 @@ fn answer(
     if args.quiet {
         return Ok(());
     }
-    let rate = if is_measured { rate(executor, &g) } else { None };
+    let rate = if is_measured { rate(engine, &g) } else { None };
     let prompt = counted(g.prompt, "prompt token");
-    note(&summary(executor, &prompt, &g, rate.as_deref(), energy, true));
+    note(&summary(engine, &prompt, &g, rate.as_deref(), energy, Some(&engine.device()?)));
     Ok(())
 }

@@ -3,6 +3,7 @@
 use super::model::ModelArgs;
 use super::{print, print_json};
 use crate::engine::Tune;
+use crate::executor::ExecutorExt;
 use crate::executor::measure::TuningGain;
 use crate::{Error, Result};
 use serde_json::json;

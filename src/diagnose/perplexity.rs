@@ -9,7 +9,7 @@
 
 use crate::display::counted;
 use crate::error::{Setting, text};
-use crate::executor::{Executor, HeadRows};
+use crate::executor::{Executor, ExecutorExt, HeadRows};
 use crate::sequence::Session;
 use crate::sequence::chooser::not_finite;
 use crate::{Error, Result};
@@ -128,74 +128,19 @@ fn loss(logits: &[f32], wanted: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::executor::Pages;
-    use crate::executor::{Row, Watch};
-    use crate::model::{Shape, WeightFormat, presets};
-    use crate::schedule::{Extent, KvType, Schedule};
-
-    const VOCAB: usize = 64;
+    use crate::executor::Row;
+    use crate::executor::fake::{FakeExecutor, VOCAB};
+    use crate::schedule::{Extent, KvType};
 
     /// Predicts the token of the position plus one as the next token, by `margin` above all others.
-    struct Counting {
-        schedule: Schedule,
-        pages: Pages,
-        margin: f32,
-        rows: Vec<Row>,
-        head: usize,
-        logits: Vec<f32>,
-        /// The token and position of every row that was run, and every position whose logits were requested.
-        ran: Vec<(u32, u32)>,
-        asked: Vec<u32>,
-    }
-
-    impl Counting {
-        fn new(context: usize, chunk: usize, margin: f32) -> Counting {
-            let full = presets::preset("gemma3-1b").unwrap();
-            let shape = Shape { layers: full.layers[..1].to_vec(), vocab: VOCAB, hidden: 32, ffn: 64, ..full };
-            let extent =
-                Extent { context, max_rows: chunk, head_rows: 3, sequences: 1, kv: KvType::F16, kv_tokens: None };
-            let schedule = Schedule::build(&shape, extent, |_| WeightFormat::Int8);
-            let logits = vec![0.0; VOCAB];
-            let pages = Pages::new(&schedule);
-            Counting { schedule, pages, margin, rows: Vec::new(), head: 0, logits, ran: Vec::new(), asked: Vec::new() }
-        }
-    }
-
-    impl Executor for Counting {
-        crate::executor_methods!(own);
-
-        fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
-            crate::executor::check_pass(&self.schedule, rows, head)?;
-            self.ran.extend(rows.iter().map(|r| (r.token, r.position)));
-            self.rows = rows.to_vec();
-            Ok(())
-        }
-
-        fn project(&mut self, head: HeadRows) -> Result<()> {
-            crate::executor::check_head(&self.schedule, self.rows.len(), head)?;
-            self.head = head.first;
-            Ok(())
-        }
-
-        fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, _: Watch<'_>) -> Result<()> {
-            self.forward(rows, head)
-        }
-
-        fn next(&self, _: usize) -> u32 {
-            0
-        }
-
-        fn is_finite(&self, _: usize) -> bool {
-            true
-        }
-
-        fn logits(&mut self, row: usize) -> Result<&[f32]> {
-            let at = self.rows[self.head + row];
-            self.asked.push(at.position);
-            self.logits.fill(0.0);
-            self.logits[(at.token as usize + 1) % VOCAB] = self.margin;
-            Ok(&self.logits)
-        }
+    fn counting(context: usize, chunk: usize, margin: f32) -> FakeExecutor {
+        let kv = KvType::F16;
+        let extent = Extent { context, max_rows: chunk, head_rows: 3, sequences: 1, kv, kv_tokens: None };
+        let logits_of = move |row: &Row, logits: &mut [f32]| {
+            logits.fill(0.0);
+            logits[(row.token as usize + 1) % VOCAB] = margin;
+        };
+        FakeExecutor { logits_of: Box::new(logits_of), ..FakeExecutor::with(extent) }
     }
 
     /// The scored tokens and positions are llama.cpp's, regardless of how a window is cut into chunks.
@@ -204,14 +149,14 @@ mod tests {
         // 0..25: two windows of 10, and five tokens that fill none.
         let tokens: Vec<u32> = (0..25).collect();
         for chunk in [1, 4, 6, 10] {
-            let mut executor = Counting::new(10, chunk, 2.0);
+            let mut executor = counting(10, chunk, 2.0);
             let mut seen = Vec::new();
             let losses = measure(&mut executor, &tokens, 60, 10, &mut |l| seen.push(l.count)).unwrap();
             assert_eq!(seen, [4, 8], "10 - 10/2 - 1 of each window");
-            assert_eq!(executor.asked, [5, 6, 7, 8, 5, 6, 7, 8], "chunks of {chunk}");
+            assert_eq!(executor.read, [5, 6, 7, 8, 5, 6, 7, 8], "chunks of {chunk}");
             let windows = [&[60], &tokens[1..10], &[60], &tokens[11..20]].concat();
             let expected: Vec<(u32, u32)> = windows.into_iter().zip((0..10).chain(0..10)).collect();
-            assert_eq!(executor.ran, expected);
+            assert_eq!(executor.take(), expected);
             // Every token has the probability e^2 / (e^2 + 63).
             let p = 2f64.exp() / (2f64.exp() + (VOCAB - 1) as f64);
             assert!((losses.perplexity() - 1.0 / p).abs() < 1e-9, "{losses:?}");
@@ -234,7 +179,7 @@ mod tests {
         assert_eq!(loss(&[3e38, -3e38], 0), 0.0);
         assert!(!loss(&[f32::NAN, 1.0], 0).is_finite());
         assert!(!loss(&[f32::INFINITY, 1.0], 1).is_finite());
-        let mut executor = Counting::new(10, 10, f32::NAN);
+        let mut executor = counting(10, 10, f32::NAN);
         let e = measure(&mut executor, &[1; 20], 2, 10, &mut |_| {}).unwrap_err();
         assert!(e.exit_code() == 1 && e.to_string().contains("not finite"), "{e}");
     }

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::machine::nodes::DriverApi;
 
-    /// A model that verifies drafts has no guest, and neither has its draft model.
+    /// A model that verifies drafts has no offload, and neither has its draft model.
     #[test]
     fn a_draft_model_leaves_the_npu_alone() {
         let options = Options { npu: NpuUse::Auto(DriverApi::Kernel), drafted: 4, ..Options::default() };

@@ -1,13 +1,31 @@
 //! The engine: from a model's files and [`Options`] to a loaded executor. [`load`] builds the schedule, plans every
 //! byte of it, and loads it into the executor on a device, the CPU executor or the reference executor.
 
+#[cfg(any(feature = "cli", feature = "serve"))]
+pub mod core;
+#[cfg(any(feature = "cli", feature = "serve"))]
+pub(crate) mod deadline;
 pub mod demo;
 #[cfg(any(feature = "cli", feature = "serve"))]
 mod draft;
 mod files;
-mod guests;
 #[cfg(any(feature = "cli", feature = "serve"))]
 mod identity;
+#[cfg(feature = "npu")]
+mod offloads;
+#[cfg(any(feature = "cli", feature = "serve"))]
+#[cfg_attr(not(feature = "cli"), allow(dead_code))]
+pub mod open;
+#[cfg(any(feature = "cli", feature = "serve"))]
+mod pace;
+#[cfg(any(feature = "cli", feature = "serve"))]
+mod places;
+#[cfg(any(feature = "cli", feature = "serve"))]
+// A server alone reloads and unloads models.
+#[cfg_attr(not(feature = "serve"), allow(dead_code))]
+pub mod queue;
+#[cfg(any(feature = "cli", feature = "serve"))]
+pub mod request;
 
 pub use crate::machine::nodes::DriverApi;
 pub use crate::replay::options::{ReplayOptions, Tune};
@@ -18,15 +36,14 @@ pub(crate) use draft::{
     check_context as check_draft_context, draft_options, load_after_draft, without as without_draft,
 };
 pub use files::ModelFiles;
-#[cfg(feature = "testing")]
-pub use guests::load as load_guest;
+#[cfg(all(feature = "npu", feature = "testing"))]
+pub use offloads::load as load_offload;
 
 use crate::cpu::Cpu;
 use crate::display;
 use crate::error::{Setting, text};
-use crate::executor::guest::GuestKind;
 use crate::executor::weights::Progress;
-use crate::executor::{Measure, Stepwise};
+use crate::executor::{ExecutorExt, Measure, Stepwise};
 use crate::lower::limits::MAX_GROUPS;
 use crate::machine::files::Files;
 use crate::machine::{heaps, nodes, threads};
@@ -34,14 +51,18 @@ use crate::model::checkpoint::Checkpoint;
 use crate::model::{Shape, WeightFormat};
 use crate::plan::{Needs, Plan};
 use crate::reference::Reference;
+#[cfg(not(feature = "npu"))]
 use crate::replay::Replay;
 use crate::schedule::{Extent, KvType, Schedule};
 use crate::sys::memory;
+#[cfg(not(feature = "npu"))]
+use crate::vulkan::Vulkan;
 use crate::vulkan::device::instance::validation_wanted;
 use crate::vulkan::memory::heaps as device_heaps;
-use crate::vulkan::{DeviceChoice, Gpu, Vulkan};
+use crate::vulkan::{DeviceChoice, Gpu};
 use crate::{Error, Result};
-use guests::Attends;
+#[cfg(feature = "npu")]
+use offloads::load_replay;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -101,8 +122,8 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Whether a Vulkan device's attention runs on the NPU.
     pub npu: NpuUse,
-    /// Who attends in place of a Vulkan device, the NPU aside.
-    pub guest: Option<GuestKind>,
+    /// The executor that attends in place of a Vulkan device, the NPU aside.
+    pub offload: Option<OffloadKind>,
     /// Settings of the executor on a device.
     pub vulkan: ReplayOptions,
 }
@@ -119,6 +140,29 @@ pub enum NpuUse {
     Require(DriverApi),
 }
 
+/// The kinds of offload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OffloadKind {
+    /// The reference executor's formulas.
+    Reference,
+    /// The CPU executor's kernels.
+    Cpu,
+    /// The NPU's program, through this driver interface.
+    Npu(DriverApi),
+}
+
+impl std::str::FromStr for OffloadKind {
+    type Err = String;
+
+    fn from_str(s: &str) -> std::result::Result<Self, String> {
+        match s {
+            "reference" => Ok(OffloadKind::Reference),
+            "cpu" => Ok(OffloadKind::Cpu),
+            _ => Err("use reference or cpu".into()),
+        }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Options {
@@ -133,7 +177,7 @@ impl Default for Options {
             kv_tokens: None,
             threads: None,
             npu: NpuUse::Off,
-            guest: None,
+            offload: None,
             vulkan: ReplayOptions::default(),
         }
     }
@@ -215,7 +259,10 @@ pub(crate) fn open_for(checkpoint: &Checkpoint, options: &Options) -> Result<Ope
 fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
     checkpoint.check_format(options.weights)?;
     let required = matches!(options.npu, NpuUse::Require(_));
-    if options.guest.is_some() || required {
+    if options.offload.is_some() || required {
+        if cfg!(not(feature = "npu")) {
+            return Err(no_support());
+        }
         if !required && matches!(options.device, Device::Cpu | Device::Reference) {
             return Err(no_device_for_guest());
         }
@@ -226,6 +273,35 @@ fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
         }
     }
     options.extent(checkpoint.shape())
+}
+
+/// Checks that this machine has an NPU that Kiln has programs for.
+///
+/// # Errors
+/// Device: there is none, or this build has no support of it.
+#[cfg(feature = "cli")]
+pub(crate) fn check_npu() -> Result<()> {
+    #[cfg(feature = "npu")]
+    return crate::npu::offload::find(&Files::system()).map(drop);
+    #[cfg(not(feature = "npu"))]
+    Err(no_support())
+}
+
+fn no_support() -> Error {
+    Error::device("this build has no NPU support", text!("use ", Setting::NoNpu, ", or build with the feature npu"))
+}
+
+/// Loads the executor on a Vulkan device.
+#[cfg(not(feature = "npu"))]
+fn load_replay(
+    gpu: &Rc<Gpu>,
+    checkpoint: &Checkpoint,
+    schedule: Schedule,
+    plan: &Plan,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Replay<Vulkan>> {
+    Replay::load_with(None, Vulkan::new(gpu)?, checkpoint, schedule, plan, options.vulkan, progress)
 }
 
 fn no_device_for_guest() -> Error {
@@ -326,15 +402,12 @@ fn load_any(
                 for (kind, bytes) in plan.sums() {
                     log::info!("{kind}: {}", display::bytes(bytes));
                 }
-                let attends = Attends::chosen(&Files::system(), checkpoint.shape(), options, gpu.caps.is_cpu())?;
-                let guests = attends.load(checkpoint, &schedule, progress)?;
-                let driver = Vulkan::new(gpu)?;
-                Replay::load_beside(guests, driver, checkpoint, schedule, &plan, options.vulkan, progress)
+                load_replay(gpu, checkpoint, schedule, &plan, options, progress)
             };
             Box::new(load().map_err(|e| if gpu.caps.is_cpu() { or_without_vulkan(e) } else { e })?)
         }
         // Here the device is `auto`, which has taken the CPU.
-        None if options.guest.is_some() => return Err(no_device_for_guest()),
+        None if options.offload.is_some() => return Err(no_device_for_guest()),
         None if matches!(options.npu, NpuUse::Require(_)) => {
             let cause = "without a Vulkan device nothing of a model runs on the NPU";
             return Err(Error::device(cause, text!("use ", Setting::NoNpu)));

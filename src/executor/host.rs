@@ -4,8 +4,8 @@
 use super::pages::PageChange;
 use super::zeroed::{Zeroed, zeroed};
 use super::{
-    EngineKind, EngineSpan, Executor, HeadRows, KernelTiming, Measure, PageId, Pages, Row, SampleRequests, Stepwise,
-    Tolerance, Watch,
+    DeviceInfo, EngineKind, EngineSpan, Executor, HeadRows, KernelTiming, Measure, PageCopy, PageId, Pages, Row,
+    RowResult, Stepwise, Submission, Tolerance, Watch,
 };
 use crate::machine::read_rate;
 use crate::schedule::choice::SampleResult;
@@ -92,7 +92,7 @@ impl PageTables {
 
 impl StepState {
     /// The state for passes of `schedule`, whose pools have elements of its KV type.
-    pub(super) fn new(schedule: &Schedule) -> StepState {
+    pub(crate) fn new(schedule: &Schedule) -> StepState {
         let layout = schedule.arena.state;
         let rows = || Vec::with_capacity(schedule.extent.max_rows);
         StepState {
@@ -108,7 +108,7 @@ impl StepState {
     }
 
     /// Sets the pass's rows.
-    pub(super) fn set_rows(&mut self, rows: &[Row]) {
+    pub(crate) fn set_rows(&mut self, rows: &[Row]) {
         self.token.clear();
         self.token.extend(rows.iter().map(|r| r.token));
         self.position.clear();
@@ -126,7 +126,7 @@ impl StepState {
     }
 
     /// Applies a changed entry of a page table.
-    pub(super) fn set_page(&mut self, change: &PageChange) {
+    pub(crate) fn set_page(&mut self, change: &PageChange) {
         let table = &mut self.tables[change.pool as usize];
         let at = table.at(change.sequence, change.number);
         table.starts[at] = change.page as usize * table.page;
@@ -161,7 +161,15 @@ pub struct HostExecutor<S> {
     head: HeadRows,
     /// Per head row of the last pass, whether it had a sample request.
     asked: Vec<bool>,
+    submitted: PendingWork,
     cancel: Cancel,
+}
+
+/// The submitted work. It runs when the host waits for it: until then the host sends the results of the pass before.
+enum PendingWork {
+    Nothing,
+    Pass,
+    Head,
 }
 
 /// No head rows.
@@ -176,7 +184,18 @@ impl<S: PassKernels> HostExecutor<S> {
         let arena = zeroed((schedule.arena.bytes / 4) as usize, "arena")?;
         let (pages, state) = (Pages::new(&schedule), StepState::new(&schedule));
         let asked = vec![false; schedule.extent.head_rows];
-        Ok(HostExecutor { schedule, steps, arena, pages, state, rows: 0, head: NONE, asked, cancel })
+        Ok(HostExecutor {
+            schedule,
+            steps,
+            arena,
+            pages,
+            state,
+            rows: 0,
+            head: NONE,
+            asked,
+            submitted: PendingWork::Nothing,
+            cancel,
+        })
     }
 
     fn run(&mut self, segment: Segment) -> Result<()> {
@@ -185,8 +204,8 @@ impl<S: PassKernels> HostExecutor<S> {
 
     fn run_all(&mut self, steps: Range<usize>) -> Result<()> {
         for i in steps {
-            self.cancel.check().inspect_err(|_| (self.rows, self.head) = (0, NONE))?;
-            self.run_step(i)?;
+            // The results of a pass in part are lost.
+            self.cancel.check().and_then(|()| self.run_step(i)).inspect_err(|_| (self.rows, self.head) = (0, NONE))?;
         }
         Ok(())
     }
@@ -217,12 +236,9 @@ impl<S: PassKernels> Executor for HostExecutor<S> {
         &self.schedule
     }
 
-    fn device(&self) -> &str {
-        self.steps.device()
-    }
-
-    fn is_on_cpu(&self) -> bool {
-        true
+    fn device_info(&self) -> DeviceInfo<'_> {
+        let name = self.steps.device();
+        DeviceInfo { name, hardware: name, is_cpu: true }
     }
 
     fn pages(&self) -> &Pages {
@@ -233,65 +249,64 @@ impl<S: PassKernels> Executor for HostExecutor<S> {
         &mut self.pages
     }
 
-    fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
-        self.forward_watched(rows, head, &mut |_, _| {})
+    fn copy_page(&mut self, pool: Pool, page: PageId, copy: PageCopy<'_>) -> Result<()> {
+        super::check_page(&self.schedule, pool, page, copy.len())?;
+        let held = self.steps.page(pool, page);
+        match copy {
+            PageCopy::Read(bytes) => bytes.copy_from_slice(held),
+            PageCopy::Write(bytes) => held.copy_from_slice(bytes),
+        }
+        Ok(())
     }
 
-    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: SampleRequests<'_>) -> Result<()> {
-        (asks.meanwhile)();
-        self.forward(rows, Some(head))?;
-        let words: &mut [u32] = bytemuck::cast_slice_mut(&mut self.arena);
-        let words = &mut words[super::asks_in(&self.schedule)];
-        super::write_asks(words, &self.schedule, head, asks.fill, &mut self.asked);
+    fn submit(&mut self, work: Submission<'_>) -> Result<bool> {
+        match work {
+            Submission::Pass { rows, head, .. } => {
+                self.begin(rows, head)?;
+                self.submitted = PendingWork::Pass;
+            }
+            Submission::Head(head) => {
+                super::check_head(&self.schedule, self.rows, head)?;
+                self.head = head;
+                self.asked.fill(false);
+                super::write_head(bytemuck::cast_slice_mut(&mut self.arena), head);
+                self.submitted = PendingWork::Head;
+            }
+            Submission::Samples(fill) => {
+                let words: &mut [u32] = bytemuck::cast_slice_mut(&mut self.arena);
+                let words = &mut words[super::asks_in(&self.schedule)];
+                super::write_asks(words, &self.schedule, self.head, fill, &mut self.asked);
+            }
+            Submission::Next { .. } | Submission::Resume => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        match std::mem::replace(&mut self.submitted, PendingWork::Nothing) {
+            PendingWork::Nothing => return Ok(()),
+            PendingWork::Pass => self.run_all(0..self.schedule.steps_of(Segment::Head).start)?,
+            PendingWork::Head => {}
+        }
+        if self.head.count > 0 {
+            self.run(Segment::Head)?;
+        }
         match self.asked.contains(&true) {
             true => self.run(Segment::Choice),
             false => Ok(()),
         }
     }
 
-    fn read_page(&mut self, pool: Pool, page: PageId, bytes: &mut [u8]) -> Result<()> {
-        super::check_page(&self.schedule, pool, page, bytes.len())?;
-        bytes.copy_from_slice(self.steps.page(pool, page));
-        Ok(())
-    }
-
-    fn write_page(&mut self, pool: Pool, page: PageId, bytes: &[u8]) -> Result<()> {
-        super::check_page(&self.schedule, pool, page, bytes.len())?;
-        self.steps.page(pool, page).copy_from_slice(bytes);
-        Ok(())
-    }
-
-    fn found(&self, row: usize) -> Option<SampleResult<'_>> {
+    fn result(&self, row: usize) -> RowResult<'_> {
+        let state = self.schedule.arena.state;
+        let word = |at: usize| self.arena[at + row].to_bits();
         let found = || super::slot_row(&self.arena, self.schedule.found, row);
-        self.asked.get(row).is_some_and(|asked| *asked).then(|| SampleResult::new(bytemuck::cast_slice(found())))
-    }
-
-    fn project(&mut self, head: HeadRows) -> Result<()> {
-        super::check_head(&self.schedule, self.rows, head)?;
-        self.head = head;
-        self.asked.fill(false);
-        super::write_head(bytemuck::cast_slice_mut(&mut self.arena), head);
-        self.run(Segment::Head)
-    }
-
-    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
-        self.begin(rows, head)?;
-        for segment in self.schedule.segments() {
-            if segment == Segment::Head && head.is_none() {
-                break;
-            }
-            self.run(segment)?;
-            watch(segment, super::watched_row(&self.schedule, &self.arena, segment, rows.len()));
+        let asked = self.asked.get(row).is_some_and(|asked| *asked);
+        RowResult {
+            next: word(state.next()),
+            is_finite: word(state.finite()) != 0,
+            found: asked.then(|| SampleResult::new(bytemuck::cast_slice(found()))),
         }
-        Ok(())
-    }
-
-    fn next(&self, row: usize) -> u32 {
-        self.arena[self.schedule.arena.state.next() + row].to_bits()
-    }
-
-    fn is_finite(&self, row: usize) -> bool {
-        self.arena[self.schedule.arena.state.finite() + row].to_bits() != 0
     }
 
     fn logits(&mut self, row: usize) -> Result<&[f32]> {
@@ -336,6 +351,18 @@ impl<S: PassKernels> Stepwise for HostExecutor<S> {
 }
 
 impl<S: PassKernels> Measure for HostExecutor<S> {
+    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
+        self.begin(rows, head)?;
+        for segment in self.schedule.segments() {
+            if segment == Segment::Head && head.is_none() {
+                break;
+            }
+            self.run(segment)?;
+            watch(segment, super::watched_row(&self.schedule, &self.arena, segment, rows.len()));
+        }
+        Ok(())
+    }
+
     fn submits(&self) -> u64 {
         0
     }

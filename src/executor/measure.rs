@@ -1,5 +1,7 @@
-//! Times an executor's kernels one by one, and the memory read rate that bounds them. Generation does not use this.
+//! Times an executor's kernels one by one, and the memory read rate that bounds them; tells of its tuning and its offload.
+//! Passes do not use this.
 
+use super::offload::{OffloadReport, PlacementTiming};
 use super::{Executor, HeadRows, Row};
 use crate::Result;
 use crate::schedule::Segment;
@@ -27,8 +29,8 @@ pub struct KernelTiming {
 pub enum EngineKind {
     /// The executor's own device.
     Device,
-    /// The guest that attends in its place.
-    Guest,
+    /// The offload that computes some of its steps.
+    Offload,
 }
 
 /// A part of a pass with its start and end.
@@ -70,8 +72,18 @@ pub enum TuningState {
     Tuned,
 }
 
+/// Called after each segment of a watched pass with the residual stream of the pass's last row, `[hidden]`. After the head
+/// it is the final norm's output for the first head row.
+pub type Watch<'a> = &'a mut dyn FnMut(Segment, &[f32]);
+
 /// An executor that can be measured.
 pub trait Measure: Executor {
+    /// Runs a pass segment by segment, and waits for it. `watch` is called with each segment's output.
+    ///
+    /// # Errors
+    /// As [`Executor::submit`].
+    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()>;
+
     /// Queue submits for passes since the model was loaded. Submits that only fetch logits do not count. 0 on the CPU.
     fn submits(&self) -> u64;
 
@@ -81,7 +93,7 @@ pub trait Measure: Executor {
     /// Runs a pass once to warm up, then `repetitions` times, timing each kernel separately.
     ///
     /// # Errors
-    /// Input: as [`Executor::forward`]. Device: no clock, or the device failed.
+    /// Input: as [`Executor::submit`]. Device: no clock, or the device failed.
     fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<KernelTiming>>;
 
     /// Seconds of `replays` back-to-back runs of one segment of a pass.
@@ -98,6 +110,26 @@ pub trait Measure: Executor {
     /// As [`Measure::time_steps`].
     fn timeline(&mut self, _rows: &[Row], _head: HeadRows) -> Result<Vec<EngineSpan>> {
         Ok(Vec::new())
+    }
+
+    /// The state of the offload that computes some of its steps; `None` if there never was one.
+    fn offload(&self) -> Option<OffloadReport> {
+        None
+    }
+
+    /// The measurements by which attention was placed; empty without any.
+    fn placements(&self) -> &[PlacementTiming] {
+        &[]
+    }
+
+    /// Works for some tens of milliseconds on making later passes faster: call it between passes while the executor is
+    /// idle. The results of the last pass are lost; the KV cache stays. Returns the time to wait before the next call;
+    /// `None` if no work is left.
+    ///
+    /// # Errors
+    /// Interrupted: the work was cancelled. Device: the device failed or was lost.
+    fn improve(&mut self) -> Result<Option<Duration>> {
+        Ok(None)
     }
 
     /// The basis of the choice of kernels.

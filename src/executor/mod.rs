@@ -2,21 +2,22 @@
 //! lists of commands. The CPU executor and the reference executor interpret the steps ([`host`]). All have the same
 //! interface, and their results agree to within rounding. Only benchmarks and tuning use [`measure`].
 
-pub mod guest;
+#[cfg(test)]
+pub(crate) mod fake;
 pub mod host;
 pub mod measure;
+pub mod offload;
 pub mod pages;
 pub mod stepwise;
 pub mod weights;
 pub(crate) mod zeroed;
 
 pub use crate::schedule::{Row, Tolerance};
-pub use measure::{EngineKind, EngineSpan, KernelTiming, Measure};
+pub use measure::{EngineKind, EngineSpan, KernelTiming, Measure, Watch};
 pub use pages::{PageId, Pages};
 pub use stepwise::Stepwise;
 
 use crate::error::{Setting, text};
-use crate::executor::guest::{GuestReport, PlacementTiming};
 use crate::schedule::choice::{SampleRequest, SampleResult};
 use crate::schedule::kv::{KvLayer, Pool};
 use crate::schedule::layout::{ArenaLayout, StateLayout};
@@ -25,7 +26,6 @@ use crate::schedule::step::{Slot, WeightBuffer};
 use crate::schedule::{Schedule, Segment};
 use crate::{Error, Result};
 use std::ops::Range;
-use std::time::Duration;
 
 /// A range of rows of the last pass whose logits are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,58 +36,121 @@ pub struct HeadRows {
     pub count: usize,
 }
 
-/// Called after each segment of a watched pass with the residual stream of the pass's last row, `[hidden]`. After the head
-/// it is the final norm's output for the first head row.
-pub type Watch<'a> = &'a mut dyn FnMut(Segment, &[f32]);
-
-/// The sample requests of a pass's head rows.
-pub struct SampleRequests<'a> {
-    /// Called with each head row and its sample request, to fill it in for a row whose token is not its argmax.
-    pub fill: &'a mut dyn FnMut(usize, &mut SampleRequest<'_>),
-    /// Whether `fill` takes so long that the pass should begin before it, at the cost of one more submit.
-    pub is_slow: bool,
-    /// Whether the next pass may start before the host has chosen, as by [`Executor::forward_ahead`], with each row's
-    /// [`Executor::next`] as its token. No choice may need logits then. The caller runs a row again if it chooses
-    /// another token.
-    pub may_run_ahead: bool,
-    /// Called once the pass is under way, if the executor can: its work costs the device no time.
-    pub meanwhile: &'a mut dyn FnMut(),
+/// When the sample requests of a pass come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SampleTiming {
+    /// Never.
+    Never,
+    /// At once: an executor may start the pass with them, which saves a submit.
+    AtOnce,
+    /// Later: computing them takes so long that the pass starts before.
+    Later,
 }
 
-/// Runs a schedule.
+/// Work for an executor, in the order in which it runs.
+pub enum Submission<'a> {
+    /// A pass: every layer over `rows`, and the head over `head` if given. Allocates pages for the rows' positions.
+    ///
+    /// If [`Submission::Next`] has already started this pass, it goes on. If that started another pass, the executor waits for
+    /// it and its results are lost; it has still written keys and values at each row's position.
+    Pass {
+        /// The rows, at most [`crate::schedule::Extent::max_rows`].
+        rows: &'a [Row],
+        /// The head rows.
+        head: Option<HeadRows>,
+        /// When [`Submission::Samples`] comes.
+        samples: SampleTiming,
+    },
+    /// The head over other rows of the last pass, whose results are lost.
+    Head(HeadRows),
+    /// The sample requests of the pass: the closure is called once with each head row and its request, to fill it in for
+    /// a row whose token is not its argmax. The pass may be running by then.
+    Samples(&'a mut dyn FnMut(usize, &mut SampleRequest<'_>)),
+    /// The pass after the submitted one, whose results are not known yet: each row's next token
+    /// ([`RowResult::next`]) at the next position, with a head for every row.
+    Next {
+        /// Whether [`Submission::Samples`] will come for it.
+        samples: bool,
+    },
+    /// Goes on with the pass that [`Submission::Next`] has started, whatever tokens were chosen since. Refused if that pass is
+    /// not in flight any more, because a page was copied or kernels were tuned.
+    Resume,
+}
+
+impl<'a> Submission<'a> {
+    /// A pass without sample requests.
+    pub fn pass(rows: &'a [Row], head: Option<HeadRows>) -> Submission<'a> {
+        Submission::Pass { rows, head, samples: SampleTiming::Never }
+    }
+}
+
+/// The result of a head row.
+#[derive(Clone, Copy)]
+pub struct RowResult<'a> {
+    /// The next token: the argmax of the row's logits, or the one token of its sample request if that was found
+    /// ([`SampleRequest::set`]).
+    pub next: u32,
+    /// Whether the largest logit is finite. A NaN anywhere in the last layers makes every logit NaN.
+    pub is_finite: bool,
+    /// The result of the row's sample request. `None` if the row had no request or this executor answers none: then the
+    /// host reads the logits.
+    pub found: Option<SampleResult<'a>>,
+}
+
+/// The device of an executor.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceInfo<'a> {
+    /// The device's name for the user, with the offload that computes some of its steps.
+    pub name: &'a str,
+    /// The device's own name, the same with and without an offload.
+    pub hardware: &'a str,
+    /// Whether it computes on the CPU, in the host's memory.
+    pub is_cpu: bool,
+}
+
+/// Bytes to copy between the host and a page of the KV cache, [`crate::schedule::kv::PoolLayout::page_bytes`] long.
+pub enum PageCopy<'a> {
+    /// From the page.
+    Read(&'a mut [u8]),
+    /// To the page.
+    Write(&'a [u8]),
+}
+
+impl PageCopy<'_> {
+    /// Number of bytes.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        match self {
+            PageCopy::Read(bytes) => bytes.len(),
+            PageCopy::Write(bytes) => bytes.len(),
+        }
+    }
+}
+
+/// A part of a prompt to run in a pass.
+#[derive(Debug, Clone, Copy)]
+pub struct Chunk {
+    /// Rows that wait.
+    pub most: usize,
+    /// Positions of the sequence before them.
+    pub depth: usize,
+    /// Rows of other sequences in the pass, if it may have any: then the size with the most rows a second is found.
+    pub beside: Option<usize>,
+}
+
+/// Runs a schedule. Work is submitted in order, and waited for: at most a pass and the one after it are in flight.
 ///
-/// An executor that wraps another one and forwards the calls that start passes ahead also forwards
-/// [`Executor::is_ahead`].
-///
-/// A pass fails with [`Error::Interrupted`] once the flag that the executor was loaded with is set
+/// Work fails with [`Error::Interrupted`] once the flag that the executor was loaded with is set
 /// ([`weights::Progress::new`]): between steps on the CPU, between submits on a device, each of which keeps the device
 /// busy for half a second at most. The results of the last pass are then lost.
+///
+/// [`ExecutorExt`] has methods for single passes.
 pub trait Executor {
     /// The schedule that this executor runs.
     fn schedule(&self) -> &Schedule;
 
-    /// The device's name for the user, with the guest that attends in its place.
-    fn device(&self) -> &str;
-
-    /// The device's own name, the same with and without a guest.
-    fn hardware(&self) -> &str {
-        self.device()
-    }
-
-    /// Whether it computes on the CPU, in the host's memory.
-    fn is_on_cpu(&self) -> bool {
-        false
-    }
-
-    /// The state of the guest that attends in the device's place; `None` if there never was one.
-    fn guest(&self) -> Option<GuestReport> {
-        None
-    }
-
-    /// The measurements by which attention was placed; empty without any.
-    fn placements(&self) -> &[PlacementTiming] {
-        &[]
-    }
+    /// The device that it runs on.
+    fn device_info(&self) -> DeviceInfo<'_>;
 
     /// The pages of the KV cache.
     fn pages(&self) -> &Pages;
@@ -95,120 +158,152 @@ pub trait Executor {
     /// The pages of the KV cache, to truncate a sequence or to share pages with another.
     fn pages_mut(&mut self) -> &mut Pages;
 
-    /// Waits for passes in flight, then copies a page of the KV cache to `bytes`, which are
-    /// [`crate::schedule::kv::PoolLayout::page_bytes`] long. The results of the last pass may be lost.
+    /// Waits for passes in flight, then copies a page of the KV cache. The results of the last pass may be lost.
     ///
     /// # Errors
-    /// Input: there is no such page, or `bytes` are not as long as a page. Device: the device failed or was lost.
-    fn read_page(&mut self, pool: Pool, page: PageId, bytes: &mut [u8]) -> Result<()> {
-        check_page(self.schedule(), pool, page, bytes.len()).and(Err(no_content()))
+    /// Input: there is no such page, or the bytes are not as long as a page. Device: the device failed or was lost.
+    fn copy_page(&mut self, pool: Pool, page: PageId, copy: PageCopy<'_>) -> Result<()> {
+        check_page(self.schedule(), pool, page, copy.len()).and(Err(no_content()))
     }
 
-    /// Sets the content of a page to `bytes` from [`Executor::read_page`].
+    /// Starts work. Returns whether it was taken: an executor may refuse [`Submission::Next`] and [`Submission::Resume`], and
+    /// [`Submission::Samples`] if it has no sample results.
     ///
     /// # Errors
-    /// As [`Executor::read_page`].
-    fn write_page(&mut self, pool: Pool, page: PageId, bytes: &[u8]) -> Result<()> {
-        check_page(self.schedule(), pool, page, bytes.len()).and(Err(no_content()))
-    }
-
-    /// Runs every layer over `rows`, then the head over `head` if given. Allocates pages for the rows' positions.
-    ///
-    /// # Errors
-    /// Input: rows or head rows outside of the schedule's extent. Refused: no page is free. Interrupted: the pass was
+    /// Input: rows or head rows outside of the schedule's extent. Refused: no page is free. Interrupted: the work was
     /// cancelled. Device: the device failed or was lost.
-    fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()>;
+    fn submit(&mut self, work: Submission<'_>) -> Result<bool>;
 
-    /// Runs this pass and may start the next one with each row's next token. If the next call is for another pass, the
-    /// started one is discarded.
-    ///
-    /// The discarded pass has still written keys and values at each row's next position. While the next pass runs,
-    /// [`Executor::next`] and [`Executor::is_finite`] return this pass's results; [`Executor::logits`] and
-    /// [`Executor::project`] fail.
+    /// Waits for the submitted pass or head. A pass that [`Submission::Next`] has started goes on.
     ///
     /// # Errors
-    /// As [`Executor::forward`].
-    fn forward_ahead(&mut self, rows: &[Row], head: HeadRows) -> Result<()> {
-        self.forward(rows, Some(head))
-    }
+    /// Interrupted: the work was cancelled. Device: the device failed or was lost.
+    fn wait(&mut self) -> Result<()>;
 
-    /// Whether the next pass was already started, by [`Executor::forward_ahead`] or under
-    /// [`SampleRequests::may_run_ahead`].
-    fn is_ahead(&self) -> bool {
-        false
-    }
+    /// The result of head row `row` of the last pass that was waited for.
+    fn result(&self, row: usize) -> RowResult<'_>;
 
-    /// [`Executor::forward`] that also answers the head rows' sample requests `asks` ([`Executor::found`]). An executor
-    /// without sample results only runs the pass.
+    /// Logits of head row `row` of the last pass, `[vocab]`. The first call fetches them from the device.
     ///
     /// # Errors
-    /// As [`Executor::forward`].
-    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: SampleRequests<'_>) -> Result<()> {
-        (asks.meanwhile)();
-        self.forward(rows, Some(head))
+    /// Input: the last pass has no such head row. Failed: the pass after it has begun. Device: the device failed or was
+    /// lost.
+    fn logits(&mut self, row: usize) -> Result<&[f32]>;
+
+    /// The number of a chunk's rows for the next pass, at least 1. It is limited by the submit budget: a layer over
+    /// more rows would keep the device busy for too long.
+    fn chunk(&self, chunk: Chunk) -> usize {
+        chunk.most.min(self.schedule().extent.max_rows - chunk.beside.unwrap_or(0)).max(1)
+    }
+}
+
+/// Single passes on an executor, each of which is waited for, and parts of its answers by name.
+pub trait ExecutorExt: Executor {
+    /// Runs a pass.
+    ///
+    /// # Errors
+    /// As [`Executor::submit`].
+    fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
+        self.submit(Submission::pass(rows, head))?;
+        self.wait()
     }
 
-    /// The sample result of head row `row` of the last pass. `None` if the row had no request or this executor answers
-    /// none: then the host reads the logits.
-    fn found(&self, row: usize) -> Option<SampleResult<'_>> {
-        let _ = row;
-        None
+    /// Runs a pass and starts the next one. Returns whether that one was started.
+    ///
+    /// # Errors
+    /// As [`Executor::submit`].
+    fn forward_ahead(&mut self, rows: &[Row], head: HeadRows) -> Result<bool> {
+        self.submit(Submission::pass(rows, Some(head)))?;
+        let is_ahead = self.submit(Submission::Next { samples: false })?;
+        self.wait()?;
+        Ok(is_ahead)
+    }
+
+    /// Runs a pass with sample requests. With `ahead`, also starts the next one; returns whether that was started.
+    ///
+    /// # Errors
+    /// As [`Executor::submit`].
+    fn forward_sampling(
+        &mut self,
+        rows: &[Row],
+        head: HeadRows,
+        ahead: bool,
+        fill: &mut dyn FnMut(usize, &mut SampleRequest<'_>),
+    ) -> Result<bool> {
+        self.submit(Submission::Pass { rows, head: Some(head), samples: SampleTiming::AtOnce })?;
+        self.submit(Submission::Samples(fill))?;
+        let is_ahead = ahead && self.submit(Submission::Next { samples: true })?;
+        self.wait()?;
+        Ok(is_ahead)
     }
 
     /// Runs the head over other rows of the last pass.
     ///
     /// # Errors
-    /// As [`Executor::forward`].
-    fn project(&mut self, head: HeadRows) -> Result<()>;
+    /// As [`Executor::submit`].
+    fn project(&mut self, head: HeadRows) -> Result<()> {
+        self.submit(Submission::Head(head))?;
+        self.wait()
+    }
 
-    /// [`Executor::forward`] segment by segment. `watch` is called with each segment's output.
+    /// Copies a page of the KV cache to `bytes`.
     ///
     /// # Errors
-    /// As [`Executor::forward`].
-    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()>;
+    /// As [`Executor::copy_page`].
+    fn read_page(&mut self, pool: Pool, page: PageId, bytes: &mut [u8]) -> Result<()> {
+        self.copy_page(pool, page, PageCopy::Read(bytes))
+    }
 
-    /// The next token of head row `row` of the last pass: the argmax of its logits, or the one token of its sample
-    /// request if that was found ([`SampleRequest::set`]).
-    fn next(&self, row: usize) -> u32;
-
-    /// Whether the largest logit of head row `row` is finite. A NaN anywhere in the last layers makes every logit NaN.
-    fn is_finite(&self, row: usize) -> bool;
-
-    /// Logits of head row `row` of the last pass, `[vocab]`. The first call fetches them from the device.
+    /// Sets the content of a page to `bytes` from [`ExecutorExt::read_page`].
     ///
     /// # Errors
-    /// Input: the last pass has no such head row. Device: the device failed or was lost.
-    fn logits(&mut self, row: usize) -> Result<&[f32]>;
+    /// As [`Executor::copy_page`].
+    fn write_page(&mut self, pool: Pool, page: PageId, bytes: &[u8]) -> Result<()> {
+        self.copy_page(pool, page, PageCopy::Write(bytes))
+    }
 
-    /// The most prompt rows for one pass. Shrinks when a layer over that many rows keeps the device busy for longer
-    /// than the submit budget.
+    /// [`RowResult::next`] of a head row.
+    fn next(&self, row: usize) -> u32 {
+        self.result(row).next
+    }
+
+    /// [`RowResult::is_finite`] of a head row.
+    fn is_finite(&self, row: usize) -> bool {
+        self.result(row).is_finite
+    }
+
+    /// [`RowResult::found`] of a head row.
+    fn found(&self, row: usize) -> Option<SampleResult<'_>> {
+        self.result(row).found
+    }
+
+    /// The most rows of a chunk that begins a sequence.
     fn prefill_rows(&self) -> usize {
-        self.schedule().extent.max_rows
+        self.rows_at(0)
     }
 
-    /// [`Executor::prefill_rows`] after `depth` positions: attention of a whole chunk may take too long there.
+    /// The most rows of a chunk after `depth` positions.
     fn rows_at(&self, depth: usize) -> usize {
-        let _ = depth;
-        self.prefill_rows()
+        self.chunk(Chunk { most: usize::MAX, depth, beside: None })
     }
 
-    /// Works for some tens of milliseconds on making later passes faster: call it between passes while the executor is
-    /// idle. The results of the last pass are lost; the KV cache stays. Returns the time to wait before the next call;
-    /// `None` if no work is left.
-    ///
-    /// # Errors
-    /// Interrupted: the work was cancelled. Device: the device failed or was lost.
-    fn improve(&mut self) -> Result<Option<Duration>> {
-        Ok(None)
+    /// [`DeviceInfo::name`] of the device.
+    fn device(&self) -> &str {
+        self.device_info().name
     }
 
-    /// The number of a prompt's next rows, 1 to `most`, for a pass with `beside` rows of other sequences: the number
-    /// with the most rows a second.
-    fn chunk_rows(&self, most: usize, beside: usize) -> usize {
-        let _ = beside;
-        most
+    /// [`DeviceInfo::hardware`] of the device.
+    fn hardware(&self) -> &str {
+        self.device_info().hardware
+    }
+
+    /// [`DeviceInfo::is_cpu`] of the device.
+    fn is_on_cpu(&self) -> bool {
+        self.device_info().is_cpu
     }
 }
+
+impl<E: Executor + ?Sized> ExecutorExt for E {}
 
 /// Checks a pass against the schedule's extent.
 ///
@@ -391,7 +486,7 @@ pub fn asks_in(schedule: &Schedule) -> Range<usize> {
     (ask.offset / 4) as usize..(allowed.row(schedule.extent.head_rows - 1) / 4) as usize + allowed.width
 }
 
-/// Lets `fill` ([`SampleRequests::fill`]) write the head rows' sample requests, and sets `asked` for each row that has
+/// Lets `fill` ([`Submission::Samples`]) write the head rows' sample requests, and sets `asked` for each row that has
 /// one. `words` is the part of the arena given by [`asks_in`].
 pub fn write_asks(
     words: &mut [u32],

@@ -9,10 +9,10 @@ use std::ops::Range;
 
 /// An executor that can run parts of a pass separately.
 pub trait Stepwise: Executor {
-    /// Begins a pass as [`Executor::forward`] does, without running a step.
+    /// Begins a pass as [`Submission::Pass`](super::Submission::Pass) does, without running a step.
     ///
     /// # Errors
-    /// As [`Executor::forward`].
+    /// As [`Executor::submit`].
     fn begin_pass(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()>;
 
     /// Runs a range of the begun pass's steps. Their inputs and outputs lie in slots and in the KV cache.
@@ -38,13 +38,13 @@ pub trait Stepwise: Executor {
     /// Copies a layer's part of a page to `bytes`, which have its size.
     ///
     /// # Errors
-    /// As [`Executor::read_page`].
+    /// As [`Executor::copy_page`].
     fn read_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &mut [u8]) -> Result<()>;
 
     /// Sets a layer's part of a page to `bytes` from [`Stepwise::read_kv`].
     ///
     /// # Errors
-    /// As [`Executor::read_page`].
+    /// As [`Executor::copy_page`].
     fn write_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &[u8]) -> Result<()>;
 
     /// The error bound of a step of the begun pass.

@@ -25,12 +25,14 @@ pub struct PassKind {
     pub tokens: TokenSource,
 }
 
-/// A guest counts as faster below this share of the device's time: equal runs differ by the rest.
+/// An offload counts as faster below this share of the device's time: equal runs differ by the rest.
+#[cfg(any(feature = "cli", feature = "serve", feature = "npu", test))]
 const FASTER: f64 = 0.98;
 
-/// Whether a pass of `guest` seconds with a guest is faster than one of `device` seconds without.
-pub(crate) fn is_faster(guest: f64, device: f64) -> bool {
-    guest < FASTER * device
+/// Whether a pass of `offload` seconds with an offload is faster than one of `device` seconds without.
+#[cfg(any(feature = "cli", feature = "serve", feature = "npu", test))]
+pub(crate) fn is_faster(offload: f64, device: f64) -> bool {
+    offload < FASTER * device
 }
 
 /// The source of a pass's tokens.
@@ -85,7 +87,7 @@ impl std::fmt::Display for PassKind {
 const LEAST_HALF: usize = 64;
 
 impl PassKind {
-    /// Rows of the first half of a pass of this kind, if it is divided when a guest attends: the most rows of a smaller
+    /// Rows of the first half of a pass of this kind, if it is divided for an offload: the most rows of a smaller
     /// kind. Rows of the second half see the first's keys, and the first half sees none of the second's.
     pub(crate) fn half(self) -> Option<usize> {
         let is_in_order = matches!(self.order, RowOrder::Consecutive | RowOrder::Mixed);

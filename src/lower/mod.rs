@@ -47,7 +47,7 @@ use crate::schedule::{Segment, Step};
 use std::ops::Range;
 
 impl Lowering<'_> {
-    /// The dispatches of a segment of a pass without a guest.
+    /// The dispatches of a segment of a pass without an offload.
     pub fn segment(&self, segment: Segment) -> Vec<Dispatch> {
         PieceLowering::new(*self, 0..self.schedule.steps.len()).lower(self.schedule.steps_of(segment))
     }

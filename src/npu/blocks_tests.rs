@@ -1,17 +1,19 @@
-//! Steps of the guest over keys and values that it reads in place, in imported blocks, on the functional model of the
+//! Steps of the offload over keys and values that it reads in place, in imported blocks, on the functional model of the
 //! array, compared with the reference executor's formulas over a copy.
 
-use super::guest::{self, NpuSteps};
 use super::modelled_tests::{ArrayFault, ModelledArray, checkpoint};
+use super::offload::{self, NpuSteps};
 use super::tests::NpuMachine;
 use super::{LoadedProgram, program::Program};
 use crate::Result;
-use crate::executor::guest::{Guest, HostGuest, KvBlocks};
+use crate::executor::offload::{KvBlocks, Offload, OffloadStep};
 use crate::executor::weights::Progress;
 use crate::executor::{Pages, Row, slot_row};
 use crate::model::{LayerKind, Shape, WeightFormat};
+use crate::offload::checked::relative_rms;
+use crate::offload::host::HostOffload;
 use crate::reference::Formulas;
-use crate::replay::{relative_rms, show_pages};
+use crate::replay::show_pages;
 use crate::schedule::kv::{PAGE, Pool, PoolLayout};
 use crate::schedule::step::{KvType, Op};
 use crate::schedule::{Extent, Schedule, Step};
@@ -82,31 +84,31 @@ impl MemfdCache {
         self.schedule.steps.iter().filter(|step| matches!(step.op, Op::Attend { .. })).cloned().collect()
     }
 
-    /// A guest's output of a step.
-    fn attended(&self, guest: &mut dyn Guest, copies: bool, rows: &[Row], op: &Op) -> Result<Vec<f32>> {
+    /// An offload's output of a step.
+    fn attended(&self, offload: &mut dyn Offload, copies: bool, rows: &[Row], op: &Op) -> Result<Vec<f32>> {
         let Op::Attend { kv, out, .. } = op else { panic!("attention") };
         let mut arena: Vec<f32> = vec![f32::NAN; self.schedule.arena.bytes as usize / 4];
         arena.iter_mut().enumerate().for_each(|(at, x)| *x = ((at * 7919) % 1009) as f32 / 300.0 - 1.5);
-        guest.begin(rows);
-        for page in show_pages(&self.pages, kv.pool, rows, guest) {
+        offload.begin(rows);
+        for page in show_pages(&self.pages, kv.pool, rows, offload) {
             if copies {
                 let layout = self.layouts[kv.pool as usize];
                 let (block, first) = layout.in_block(page as usize);
                 let part = layout.part_bytes as usize;
                 let at = first as usize + kv.place * part * layout.block_pages;
                 let bytes = &self.blocks[kv.pool as usize][block].1.bytes()[at..at + part];
-                guest.copy_kv(kv, page, KvType::Bf16, bytes)?;
+                offload.copy_kv(kv, page, KvType::Bf16, bytes)?;
             }
         }
-        guest.run(op, &mut arena)?;
+        offload.run(&OffloadStep::alone(op), &mut arena)?;
         Ok((0..rows.len()).flat_map(|row| slot_row(&arena, *out, row).to_vec()).collect())
     }
 }
 
-/// The guest on the model, without a cache.
-fn on_the_model(schedule: &Schedule, program: &'static Program) -> HostGuest<NpuSteps<'static>> {
+/// The offload on the model, without a cache.
+fn on_the_model(schedule: &Schedule, program: &'static Program) -> HostOffload<NpuSteps<'static>> {
     let program = LoadedProgram::of(program, ModelledArray::new(program, ArrayFault::Sound)).expect("a program");
-    HostGuest::new(schedule, NpuSteps::new("the model".into(), program, schedule).expect("a guest"))
+    HostOffload::new(schedule, NpuSteps::new("the model".into(), program, schedule).expect("an offload"))
 }
 
 /// Every layer, with one row and with several of a sequence: first with one page per block, of which seven are visible
@@ -115,7 +117,7 @@ fn on_the_model(schedule: &Schedule, program: &'static Program) -> HostGuest<Npu
 #[test]
 fn pages_are_read_where_they_are_in_any_number_of_blocks() {
     let (checkpoint, progress) = (checkpoint(), Progress::default());
-    let (_, program) = guest::heads(checkpoint.shape()).expect("heads");
+    let (_, program) = offload::heads(checkpoint.shape()).expect("heads");
     let passes = [(1, WRITTEN), (19, WRITTEN), (1, [300, 140]), (19, [300, 140]), (1, WRITTEN)];
     for (block_pages, passes) in [(1, &passes[..2]), (64, &passes[..])] {
         let cache = MemfdCache::new(block_pages);
@@ -125,7 +127,7 @@ fn pages_are_read_where_they_are_in_any_number_of_blocks() {
         assert!(npu.share_kv(&cache.shown()).expect("blocks that the model takes"));
         let own = cache.schedule.with_kv(KvType::F32);
         let formulas = Formulas::load(&checkpoint, &own, &cache.steps(), &progress).expect("no weights");
-        let mut formulas = HostGuest::new(&own, formulas);
+        let mut formulas = HostOffload::new(&own, formulas);
         for &(chunk, ends) in passes {
             let rows = cache.rows(chunk, ends);
             for step in cache.steps() {
@@ -142,11 +144,11 @@ fn pages_are_read_where_they_are_in_any_number_of_blocks() {
     }
 }
 
-/// Unsupported blocks are refused in one line, and the guest then gets copies.
+/// Unsupported blocks are refused in one line, and the offload then gets copies.
 #[test]
 fn blocks_that_do_not_hold_the_cache_are_refused_and_copies_taken() {
     let cache = MemfdCache::new(2);
-    let (_, program) = guest::heads(&cache.schedule.shape).expect("heads");
+    let (_, program) = offload::heads(&cache.schedule.shape).expect("heads");
     let refused = |change: &dyn Fn(&mut KvBlocks<'_>)| {
         let (mut shown, mut npu) = (cache.shown(), on_the_model(&cache.schedule, program));
         change(&mut shown);
@@ -171,7 +173,7 @@ fn blocks_that_do_not_hold_the_cache_are_refused_and_copies_taken() {
 #[test]
 fn failures_over_imported_blocks_leave_nothing() {
     let cache = MemfdCache::new(2);
-    let (_, program) = guest::heads(&cache.schedule.shape).expect("heads");
+    let (_, program) = offload::heads(&cache.schedule.shape).expect("heads");
     let (rows, steps) = (cache.rows(1, WRITTEN), cache.steps());
     let of =
         |fd: &DmaBuf| std::fs::metadata(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())).expect("its file").ino();
@@ -188,8 +190,8 @@ fn failures_over_imported_blocks_leave_nothing() {
         for _ in 0..100 {
             let node = Node::open(machine.file.path()).expect("a node");
             let program = LoadedProgram::through_kernel(node, program).expect("a program");
-            let steps_of = NpuSteps::new("the fake".into(), program, &cache.schedule).expect("a guest");
-            let mut npu = HostGuest::new(&cache.schedule, steps_of);
+            let steps_of = NpuSteps::new("the fake".into(), program, &cache.schedule).expect("an offload");
+            let mut npu = HostOffload::new(&cache.schedule, steps_of);
             assert!(npu.share_kv(&cache.shown()).expect("blocks"));
             cache.attended(&mut npu, false, &rows, &steps[0].op).expect_err("no program that the fake knows");
         }

@@ -10,8 +10,8 @@ use super::attend::{
     COLUMNS, CORES, ChunkPages, DecodeAttention, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, PrefillAttention,
     Queries, QueryResults, UNIT_BYTES, UnitArguments,
 };
-use super::guest::open;
 use super::modelled_tests::{self, ArrayFault};
+use super::offload::open;
 use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256, READ_SUM};
 use super::reader::NpuReader;
 use super::reads;

@@ -1,13 +1,14 @@
-//! Measures the CPU time of handing attention over: the guest's host side at 27B's size, with a driver interface that
+//! Measures the CPU time of handing attention over: the offload's host side at 27B's size, with a driver interface that
 //! computes nothing and whose commands take a published time.
 
 use super::LoadedProgram;
 use super::context::{Backend, BufferPieces};
-use super::guest::{NpuSteps, heads};
+use super::offload::{NpuSteps, heads};
 use crate::Result;
-use crate::executor::guest::{Guest, HostGuest, KvBlocks};
+use crate::executor::offload::{KvBlocks, Offload, OffloadStep};
 use crate::executor::{Pages, Row};
 use crate::model::{WeightFormat, presets};
+use crate::offload::host::HostOffload;
 use crate::replay::show_pages;
 use crate::schedule::kv::Pool;
 use crate::schedule::step::{KvType, Op};
@@ -113,17 +114,17 @@ fn schedule() -> Schedule {
     Schedule::build(&shape, extent, |id| WeightFormat::Int8.of_matrix(id, &shape, None))
 }
 
-fn guest(schedule: &Schedule, cost: &Rc<RefCell<HandOverCost>>) -> HostGuest<NpuSteps<'static>> {
+fn offload(schedule: &Schedule, cost: &Rc<RefCell<HandOverCost>>) -> HostOffload<NpuSteps<'static>> {
     let way = IdleArray { buffers: Vec::new(), cost: cost.clone() };
     let program = LoadedProgram::of(heads(&schedule.shape).expect("heads").1, way).expect("a program");
-    HostGuest::new(schedule, NpuSteps::new("an idle array".into(), program, schedule).expect("a guest"))
+    HostOffload::new(schedule, NpuSteps::new("an idle array".into(), program, schedule).expect("an offload"))
 }
 
 /// The halves of a chunk alternate, layer by layer, and no stream of either is written again for the next layer.
 #[test]
 fn streams_of_both_halves_stay_from_layer_to_layer() {
     let (schedule, cost) = (schedule(), Rc::<RefCell<HandOverCost>>::default());
-    let mut guest = guest(&schedule, &cost);
+    let mut offload = offload(&schedule, &cost);
     let mut arena = vec![0.5; schedule.arena.bytes as usize / 4];
     let mut pages = Pages::new(&schedule);
     pages.extend(0, 0..1024).expect("room");
@@ -134,18 +135,18 @@ fn streams_of_both_halves_stay_from_layer_to_layer() {
         assert_eq!(kv.pool, Pool::Local);
         for first in [512, 768] {
             let rows: Vec<Row> = (first..first + 256).map(|position| Row { token: 0, position, sequence: 0 }).collect();
-            guest.begin(&rows);
-            for page in show_pages(&pages, kv.pool, &rows, &mut guest) {
-                guest.copy_kv(kv, page, KvType::Bf16, &vec![0; kv.elements() * 2]).expect("a page");
+            offload.begin(&rows);
+            for page in show_pages(&pages, kv.pool, &rows, &mut offload) {
+                offload.copy_kv(kv, page, KvType::Bf16, &vec![0; kv.elements() * 2]).expect("a page");
             }
-            guest.run(op, &mut arena).expect("a step");
+            offload.run(&OffloadStep::alone(op), &mut arena).expect("a step");
         }
         written.push(cost.take().streams);
     }
     assert!(written[0] > 0 && written[1..] == [0, 0], "{written:?}");
 }
 
-/// Prints the CPU time for each kind of layer. Each page that rows see is copied once, and none if the guest reads the
+/// Prints the CPU time for each kind of layer. Each page that rows see is copied once, and none if the offload reads the
 /// cache's blocks.
 #[test]
 fn a_hand_over_copies_each_page_that_rows_see_once() {
@@ -157,19 +158,19 @@ fn a_hand_over_copies_each_page_that_rows_see_once() {
         let block = |_| DmaBuf::from_fd(sealed_memfd(layout.block_bytes()).expect("a memfd")).expect("a buffer");
         (0..layout.blocks()).map(block).collect::<Vec<_>>()
     });
-    let mut guests = [false, true].map(|is_shared| {
-        let mut guest = guest(&schedule, &cost);
+    let mut offloads = [false, true].map(|is_shared| {
+        let mut offload = offload(&schedule, &cost);
         if is_shared {
             let blocks = [0, 1].map(|pool| blocks[pool].iter().collect());
             let cache = KvBlocks { element: KvType::Bf16, layouts, blocks };
-            assert!(guest.share_kv(&cache).expect("blocks"));
+            assert!(offload.share_kv(&cache).expect("blocks"));
         }
-        (guest, is_shared)
+        (offload, is_shared)
     });
     println!("    rows behind layers shared commands  pages us  units us  submit us  read us  rest us  all us");
     let cases = [(1, 1023), (1, 8191), (512, 512), (512, 7680)];
-    for ((count, depth), number) in cases.into_iter().flat_map(|case| [0, 1].map(|guest| (case, guest))) {
-        let (guest, is_shared) = &mut guests[number];
+    for ((count, depth), number) in cases.into_iter().flat_map(|case| [0, 1].map(|offload| (case, offload))) {
+        let (offload, is_shared) = &mut offloads[number];
         let row = |i| Row { token: 0, position: (depth + i) as u32, sequence: 0 };
         let rows: Vec<Row> = (0..count).map(row).collect();
         let mut pages = Pages::new(&schedule);
@@ -186,13 +187,13 @@ fn a_hand_over_copies_each_page_that_rows_see_once() {
             for _ in 0..3 {
                 cost.take();
                 let start = now();
-                guest.begin(&rows);
-                for page in show_pages(&pages, pool, &rows, guest) {
+                offload.begin(&rows);
+                for page in show_pages(&pages, pool, &rows, offload) {
                     if !*is_shared {
-                        guest.copy_kv(kv, page, KvType::Bf16, &part).expect("a page");
+                        offload.copy_kv(kv, page, KvType::Bf16, &part).expect("a page");
                     }
                 }
-                guest.run(op, &mut arena).expect("a step");
+                offload.run(&OffloadStep::alone(op), &mut arena).expect("a step");
                 let (all, of) = (now() - start, *cost.borrow());
                 let copied = if *is_shared { 0 } else { seen * part.len() };
                 assert_eq!(of.written[PAGES], copied, "{count} rows behind {depth}, {pool:?}");

@@ -3,7 +3,7 @@
 //! A [`LoadedProgram`] holds columns of the array with one program on them, and the buffers that the program works on.
 //! If a run exceeds its deadline, the context becomes unusable.
 //!
-//! [`guest`] attends in place of a device, by streams that [`attend`] makes.
+//! [`offload`] attends in place of a device, by streams that [`attend`] makes.
 //!
 //! There are two driver interfaces to the NPU: the kernel's driver (`kernel`) and libxrt (`xrt`). Other modules do not
 //! depend on a context's choice.
@@ -16,12 +16,12 @@ mod context;
 mod device_tests;
 #[cfg(test)]
 pub(crate) mod fake;
-pub(crate) mod guest;
 #[cfg(test)]
 mod handover_tests;
 mod kernel;
 #[cfg(test)]
 pub(crate) mod modelled_tests;
+pub(crate) mod offload;
 mod packet;
 pub mod program;
 pub mod programs;

@@ -1,23 +1,26 @@
-//! The guest's streams on the functional model of the array: passes of a whole model with this attention, compared with
+//! The offload's streams on the functional model of the array: passes of a whole model with this attention, compared with
 //! the reference executor. The model is only used in tests.
 
 use super::context::{Backend, BufferPieces};
-use super::guest::{self, NpuSteps};
+use super::offload::{self, NpuSteps};
 use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256};
 use super::{LoadedProgram, Program};
-use crate::executor::guest::{Guest, GuestKernels, GuestKind, GuestPasses, HostGuest};
+use crate::executor::Measure;
 use crate::executor::host::{HostExecutor, PassKernels, StepKernels, StepState};
+use crate::executor::offload::{Offload, OffloadedPasses};
 use crate::executor::weights::Progress;
-use crate::executor::{Executor, HeadRows, PageId, Row, Tolerance};
-use crate::machine::nodes::DriverApi;
+use crate::executor::{Executor, ExecutorExt, HeadRows, PageId, Row, Tolerance};
 use crate::model::checkpoint::Checkpoint;
 use crate::model::write::WriteMonitor;
 use crate::model::write::forge::forge;
 use crate::model::{LayerKind, Shape, WeightFormat};
+use crate::offload::checked::relative_rms;
+use crate::offload::host::{HostOffload, OffloadKernels};
+use crate::offload::{CheckedOffload, OffloadOwner, place};
 use crate::plan::{Needs, Plan};
 use crate::reference::{Formulas, Reference};
+use crate::replay::Replay;
 use crate::replay::options::{ReplayOptions, Tune};
-use crate::replay::{Replay, relative_rms};
 use crate::schedule::kv::Pool;
 use crate::schedule::step::{KvType, Op};
 use crate::schedule::{Extent, Schedule};
@@ -228,16 +231,16 @@ impl Backend for ModelledArray {
     }
 }
 
-/// The reference executor with the guest's attention.
-struct AttendedByGuest {
+/// The reference executor with the offload's attention.
+struct AttendedByOffload {
     formulas: Formulas,
-    guest: NpuSteps<'static>,
+    offload: NpuSteps<'static>,
     schedule: Schedule,
 }
 
-impl StepKernels for AttendedByGuest {
+impl StepKernels for AttendedByOffload {
     fn device(&self) -> &str {
-        "the reference with a guest on the model"
+        "the reference with an offload on the model"
     }
 
     fn run(&mut self, op: &Op, state: &StepState, arena: &mut [f32]) -> Result<()> {
@@ -246,17 +249,17 @@ impl StepKernels for AttendedByGuest {
         let part = kv.elements() * KvType::F32.bytes();
         for page in 0..self.schedule.kv.pool(kv.pool).pages as PageId {
             let bytes = &self.formulas.page(kv.pool, page)[kv.place * part..][..part];
-            self.guest.take_kv(kv, page, &KvType::Bf16.encode(&KvType::F32.decode(bytes)))?;
+            self.offload.take_kv(kv, page, &KvType::Bf16.encode(&KvType::F32.decode(bytes)))?;
         }
-        self.guest.run(op, state, arena)
+        self.offload.run(op, state, arena)
     }
 
     fn tolerance(&self, op: &Op) -> Tolerance {
-        self.guest.tolerance(op)
+        self.offload.tolerance(op)
     }
 }
 
-impl PassKernels for AttendedByGuest {
+impl PassKernels for AttendedByOffload {
     fn page(&mut self, pool: Pool, page: PageId) -> &mut [u8] {
         self.formulas.page(pool, page)
     }
@@ -286,14 +289,14 @@ fn golden(name: &str) -> Checkpoint {
 }
 
 /// The executor with attention on the array's model, which has this fault.
-fn on_the_model(checkpoint: &Checkpoint, fault: ArrayFault) -> HostExecutor<AttendedByGuest> {
-    let (_, program) = guest::heads(checkpoint.shape()).expect("heads that the array takes");
+fn on_the_model(checkpoint: &Checkpoint, fault: ArrayFault) -> HostExecutor<AttendedByOffload> {
+    let (_, program) = offload::heads(checkpoint.shape()).expect("heads that the array takes");
     let program = LoadedProgram::of(program, ModelledArray::new(program, fault)).expect("a program");
     let (schedule, progress) = (schedule(checkpoint, KvType::F32), Progress::default());
     let own = schedule.with_kv(KvType::Bf16);
-    let guest = NpuSteps::new("the model".into(), program, &own).expect("a guest");
+    let offload = NpuSteps::new("the model".into(), program, &own).expect("an offload");
     let formulas = Formulas::load(checkpoint, &schedule, &schedule.steps, &progress).expect("weights");
-    let steps = AttendedByGuest { formulas, guest, schedule: schedule.clone() };
+    let steps = AttendedByOffload { formulas, offload, schedule: schedule.clone() };
     HostExecutor::new(schedule, steps, progress.cancel.clone()).expect("an executor")
 }
 
@@ -376,7 +379,7 @@ fn heads_that_no_program_takes_are_refused() {
         (Shape { heads: 9, kv_heads: 1, ..shape.clone() }, "9 query heads for each of 1"),
         (Shape { kv_heads: 0, ..shape }, "for each of 0"),
     ] {
-        let e = guest::heads(&shape).expect_err("no program");
+        let e = offload::heads(&shape).expect_err("no program");
         assert!(e.exit_code() == 4 && e.to_string().contains(words), "{e}");
     }
 }
@@ -402,7 +405,7 @@ fn check_within(most: f64, checkpoint: &Checkpoint, executor: &mut dyn Executor)
     }
 }
 
-/// The model on a Vulkan device, without a guest.
+/// The model on a Vulkan device, without an offload.
 fn on_vulkan(checkpoint: &Checkpoint) -> Replay<Vulkan> {
     let gpu = Rc::new(Gpu::open(DeviceChoice::Best).expect("a Vulkan device"));
     let own = schedule(checkpoint, KvType::Bf16);
@@ -414,7 +417,7 @@ fn on_vulkan(checkpoint: &Checkpoint) -> Replay<Vulkan> {
 
 /// The measurement follows the proof that the NPU computes on the device's data: a program for other heads is refused,
 /// however fast it is, and so is an array that does not see pages. Once the device was timed, the clock advances half
-/// as much per reading, so that the guest appears twice as fast.
+/// as much per reading, so that the offload appears twice as fast.
 #[test]
 fn a_wrong_program_is_refused_before_it_is_timed() {
     let checkpoint = checkpoint();
@@ -432,16 +435,16 @@ fn a_wrong_program_is_refused_before_it_is_timed() {
             now.replace(now.get() + if looks.get() <= DEVICE_LOOKS { 1.0 } else { 0.5 })
         };
         let own = own.clone();
-        let load = move || -> Result<Box<dyn Guest>> {
+        let load = move || -> Result<Box<dyn Offload>> {
             let array = ModelledArray { is_blind, ..ModelledArray::new(program, ArrayFault::Sound) };
             let program = LoadedProgram::of(program, array)?;
-            Ok(Box::new(HostGuest::new(&own, NpuSteps::new("the model".into(), program, &own)?)))
+            Ok(Box::new(HostOffload::new(&own, NpuSteps::new("the model".into(), program, &own)?)))
         };
-        replay.seat_if_faster(GuestKind::Npu(DriverApi::Kernel), Box::new(load), &clock).expect("a device that works");
+        place(&mut replay, Box::new(load), &clock).expect("a device that works");
         failures += u32::from(!is_right);
-        let report = replay.guest().expect("a guest was there");
+        let report = replay.offload().expect("an offload was there");
         // No chunk of this model is long enough to be divided, and so none is measured.
-        let passes = GuestPasses { decode: is_right, ..GuestPasses::NONE };
+        let passes = OffloadedPasses { decode: is_right, ..OffloadedPasses::NONE };
         let what = format!("{}, blind: {is_blind}", program.name);
         assert_eq!((report.attends, report.failures), (passes, failures), "{what}");
         assert_eq!(looks.get() > DEVICE_LOOKS, is_right, "{what}: it is timed");
@@ -452,8 +455,8 @@ fn a_wrong_program_is_refused_before_it_is_timed() {
 /// Reads of the clock while the device is timed: before and after two runs of three passes.
 const DEVICE_LOOKS: u32 = 12;
 
-/// In passes of a Vulkan device, here lavapipe, whose keys and values the guest copies: chunks, rows of two sequences,
-/// mixed passes. The guest passes the proof beside the device, and is dropped when a command fails.
+/// In passes of a Vulkan device, here lavapipe, whose keys and values the offload copies: chunks, rows of two sequences,
+/// mixed passes. The offload passes the proof beside the device, and is dropped when a command fails.
 #[test]
 fn passes_of_a_vulkan_device_attend_on_the_model_of_the_array() {
     let checkpoint = checkpoint();
@@ -461,16 +464,18 @@ fn passes_of_a_vulkan_device_attend_on_the_model_of_the_array() {
     let own = replay.schedule().clone();
     for (fault, report) in [(ArrayFault::Sound, (true, 0)), (ArrayFault::Fails(20), (false, 1))] {
         let own = own.clone();
-        let load = move || -> Result<Box<dyn Guest>> {
-            let (_, program) = guest::heads(&own.shape)?;
+        let load = move || -> Result<Box<dyn Offload>> {
+            let (_, program) = offload::heads(&own.shape)?;
             let program = LoadedProgram::of(program, ModelledArray::new(program, fault))?;
-            Ok(Box::new(HostGuest::new(&own, NpuSteps::new("the model".into(), program, &own)?)))
+            Ok(Box::new(HostOffload::new(&own, NpuSteps::new("the model".into(), program, &own)?)))
         };
-        replay.give_guest(GuestKind::Npu(DriverApi::Kernel), Duration::from_secs(3600), Box::new(load));
+        let later = Duration::from_secs(3600);
+        let offload = CheckedOffload::due(replay.schedule(), Box::new(load), later, 0);
+        replay.set_offload(Some(Box::new(offload))).expect("a device that works");
         (0..2).for_each(|sequence| replay.pages_mut().truncate(sequence, 0));
         check(&checkpoint, &mut replay);
-        let guest = replay.guest().expect("a guest");
-        assert_eq!((guest.attends.any(), guest.failures), report);
+        let offload = replay.offload().expect("an offload");
+        assert_eq!((offload.attends.any(), offload.failures), report);
     }
 }
 

@@ -135,7 +135,7 @@ impl PassKernels for Formulas {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::executor::{Executor, HeadRows, Row};
+    use crate::executor::{Executor, ExecutorExt, HeadRows, Row};
     use crate::model::{Role, TensorId, WeightFormat};
     use crate::schedule::{Extent, KvType};
     use std::path::Path;

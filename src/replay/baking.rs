@@ -3,16 +3,17 @@
 use super::driver::{Driver, MemoryCopy};
 use super::list::Relay;
 use super::pace::SubmitPace;
-use super::passes::{BakedKind, GuestPiece, ListPart, PassHalf, Passes, Piece, Stamped, TAILS, Tail, kinds, tuned};
+use super::passes::{
+    BakedKind, ListPart, OffloadPiece, PassHalf, Passes, Piece, Stamped, TAILS, Tail, group, kinds, tuned,
+};
 use super::queue::DeviceQueue;
 use super::results::Results;
-use crate::executor::guest::GuestKind;
+use crate::executor::offload::{Offload, OffloadStep};
 use crate::lower::dispatch::{Addresses, Dispatch};
 use crate::lower::kernels::Kernel;
 use crate::lower::layout::GpuLayout;
 use crate::lower::target::Target;
 use crate::lower::{Lowering, PassKind, RowOrder, TokenSource};
-use crate::replay::guests::SeatedGuest;
 use crate::replay::needs::SLOTS;
 use crate::schedule::{Schedule, Segment};
 use crate::{Error, Result};
@@ -30,7 +31,8 @@ pub(crate) struct Baking<'a, D: Driver> {
     pub relay: Option<Relay<'a, D>>,
     pub arena: &'a D::Memory,
     pub results: &'a Results<D>,
-    pub guest: Option<SeatedGuest>,
+    /// The executor of some steps.
+    pub offload: Option<&'a dyn Offload>,
 }
 
 /// A pass in one list for each tail, and its following pass in one list for each slot of results.
@@ -40,8 +42,8 @@ type WholePass<D> = ([Stamped<D>; 3], Option<[Stamped<D>; SLOTS]>);
 enum SegmentPart {
     /// Dispatches of the device.
     Device(Vec<Dispatch>),
-    /// A step that the guest runs.
-    Guest(usize),
+    /// A step that the offload runs.
+    Offload(usize),
 }
 
 impl<'a, D: Driver> Baking<'a, D> {
@@ -126,9 +128,9 @@ impl<'a, D: Driver> Baking<'a, D> {
 
     fn kind(&mut self, kind: PassKind) -> Result<BakedKind<D>> {
         let (mut whole, mut following) = (Default::default(), None);
-        // A pass with a guest is never one submit.
-        let attends = self.guest.is_some_and(|guest| guest.attends_in(kind));
-        if !attends {
+        // A pass with an offload is never one submit.
+        let is_offloaded = self.is_offloaded(kind);
+        if !is_offloaded {
             (whole, following) = self.whole(kind)?;
         }
         let PassInPieces { lists, parts, pieces, half } = self.in_pieces(kind);
@@ -140,7 +142,7 @@ impl<'a, D: Driver> Baking<'a, D> {
         // Kinds are compared by their times, so either all times count or none.
         let measured = |k: PassKind| self.target.seconds.contains_key(&(k.rows, k.order));
         let seconds = self.target.seconds.get(&(kind.rows, order)).copied();
-        let seconds = seconds.filter(|_| !attends && tuned(&self.schedule.extent).all(measured));
+        let seconds = seconds.filter(|_| !is_offloaded && tuned(&self.schedule.extent).all(measured));
         Ok(BakedKind {
             kind,
             seconds,
@@ -157,7 +159,7 @@ impl<'a, D: Driver> Baking<'a, D> {
 
     /// A pass without the head, in pieces: embedding, then layer by layer.
     fn in_pieces(&self, kind: PassKind) -> PassInPieces {
-        let half = kind.half().filter(|_| self.guest.is_some_and(|guest| guest.attends_in(kind)));
+        let half = kind.half().filter(|_| self.is_offloaded(kind));
         let mut pass = PassInPieces { lists: Vec::new(), parts: Vec::new(), pieces: Vec::new(), half };
         pass.pieces = match half {
             None => self.chain(kind, None, &mut pass).pieces(),
@@ -169,8 +171,8 @@ impl<'a, D: Driver> Baking<'a, D> {
         pass
     }
 
-    /// Adds the lists of all rows of a pass or of half of them. Returns these lists with the guest's steps between
-    /// them.
+    /// Adds the lists of all rows of a pass or of half of them. Returns these lists with the offload's steps
+    /// between them.
     fn chain(&self, kind: PassKind, half: Option<PassHalf>, pass: &mut PassInPieces) -> Chain {
         let PassInPieces { lists, parts, .. } = pass;
         let none = |lists: &[Vec<Dispatch>]| lists.len()..lists.len();
@@ -178,7 +180,7 @@ impl<'a, D: Driver> Baking<'a, D> {
         for segment in self.schedule.segments().filter(|s| *s != Segment::Head) {
             for part in self.parts(segment, kind, half) {
                 match part {
-                    SegmentPart::Guest(step) => {
+                    SegmentPart::Offload(step) => {
                         chain.steps.push(step);
                         chain.lists.push(none(lists));
                     }
@@ -189,7 +191,7 @@ impl<'a, D: Driver> Baking<'a, D> {
                     }
                 }
             }
-            // A guest's step is never a segment's last. The pass's last rows are in the second half.
+            // An offload's step is never a segment's last. The pass's last rows are in the second half.
             if half != Some(PassHalf::First) {
                 parts.last_mut().into_iter().for_each(|part| part.ends = true);
             }
@@ -224,11 +226,11 @@ impl<'a, D: Driver> Baking<'a, D> {
         Ok((whole, following.transpose()?))
     }
 
-    /// A segment's parts, for all rows or half of them: the device's dispatches, and between them the guest's steps.
+    /// A segment's parts, for all rows or half of them: the device's dispatches, and between them the offload's steps.
     fn parts(&self, segment: Segment, kind: PassKind, half: Option<PassHalf>) -> Vec<SegmentPart> {
         let steps = &self.schedule.steps;
-        let attends = self.guest.is_some_and(|guest| guest.attends_in(kind));
-        let is_guests = |at: &usize| attends && GuestKind::takes(&steps[*at]);
+        let runs = self.is_offloaded(kind);
+        let is_offloaded = |at: &usize| runs && OffloadStep::accepts(&steps[*at]);
         let of = self.schedule.steps_of(segment);
         let Baking { schedule, layout, addresses, target, .. } = *self;
         let (kind, addresses) = match half {
@@ -239,19 +241,24 @@ impl<'a, D: Driver> Baking<'a, D> {
         let mut parts = Vec::new();
         let mut at = of.start;
         while at < of.end {
-            if is_guests(&at) {
-                parts.push(SegmentPart::Guest(at));
+            if is_offloaded(&at) {
+                parts.push(SegmentPart::Offload(at));
                 at += 1;
                 continue;
             }
-            // The device's piece around this step extends between the guest's steps before and after it.
-            let piece = (0..at).rev().find(is_guests).map_or(0, |step| step + 1)
-                ..(at..steps.len()).find(is_guests).unwrap_or(steps.len());
+            // The device's piece around this step extends between the offload's steps before and after it.
+            let piece = (0..at).rev().find(is_offloaded).map_or(0, |step| step + 1)
+                ..(at..steps.len()).find(is_offloaded).unwrap_or(steps.len());
             let end = piece.end.min(of.end);
             parts.push(SegmentPart::Device(lowering.part(piece, at..end)));
             at = end;
         }
         parts
+    }
+
+    /// Whether some steps of passes of a kind are an offload's.
+    fn is_offloaded(&self, kind: PassKind) -> bool {
+        self.offload.is_some_and(|offload| offload.runs_in(group(kind)))
     }
 
     fn lower(&self, segment: Segment, kind: PassKind) -> Vec<Dispatch> {
@@ -300,8 +307,8 @@ struct PassInPieces {
     half: Option<usize>,
 }
 
-/// The sequence of work for all rows of a pass or for half of them: groups of lists, with a step of the guest between
-/// two groups.
+/// The sequence of work for all rows of a pass or for half of them: groups of lists, with a step of the offload
+/// between two groups.
 struct Chain {
     half: Option<PassHalf>,
     /// One group more than there are steps.
@@ -316,13 +323,13 @@ impl Chain {
         let mut lists = lists.into_iter().map(Piece::Device);
         let mut pieces: Vec<Piece> = lists.next().into_iter().collect();
         for (step, lists) in steps.into_iter().zip(lists) {
-            pieces.extend([Piece::Guest(GuestPiece { step, half, beside: 0..0 }), lists]);
+            pieces.extend([Piece::Offload(OffloadPiece { step, half, beside: 0..0 }), lists]);
         }
         pieces.retain(|piece| !matches!(piece, Piece::Device(lists) if lists.is_empty()));
         pieces
     }
 
-    /// The pieces of a divided pass whose second half is `second`. The halves alternate: beside each guest's step of
+    /// The pieces of a divided pass whose second half is `second`. The halves alternate: beside each offload's step of
     /// one half, the next lists of the other run.
     fn beside(&self, second: &Chain) -> Vec<Piece> {
         let halves = [self, second];
@@ -330,10 +337,10 @@ impl Chain {
         for i in 0..self.steps.len() {
             // The second half's lists before its step, then the first half's after its own.
             let beside = [second.lists[i].clone(), self.lists[i + 1].clone()];
-            let guest = |(chain, beside): (&Chain, _)| {
-                Piece::Guest(GuestPiece { step: chain.steps[i], half: chain.half, beside })
+            let offloaded = |(chain, beside): (&Chain, _)| {
+                Piece::Offload(OffloadPiece { step: chain.steps[i], half: chain.half, beside })
             };
-            pieces.extend(halves.into_iter().zip(beside).map(guest));
+            pieces.extend(halves.into_iter().zip(beside).map(offloaded));
         }
         pieces.extend(second.lists.last().cloned().map(Piece::Device));
         pieces

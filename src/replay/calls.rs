@@ -2,16 +2,16 @@
 
 use super::Replay;
 use super::driver::{Driver, Memory};
+use super::flight::Flight;
 use super::passes::Piece;
-use super::submits::all_rows;
 use crate::Result;
-use crate::executor::guest::{GuestReport, PlacementTiming};
 use crate::executor::measure::{TuningGain, TuningState};
+use crate::executor::offload::{Offload, OffloadReport, PlacementTiming};
 use crate::executor::{
-    self, EngineSpan, Executor, HeadRows, KernelTiming, Measure, PageId, Pages, Row, SampleRequests, Watch,
+    self, Chunk, DeviceInfo, EngineSpan, Executor, HeadRows, KernelTiming, Measure, PageCopy, PageId, Pages, Row,
+    RowResult, Submission, Watch,
 };
 use crate::replay::measure::ceiling::Ceiling;
-use crate::schedule::choice::SampleResult;
 use crate::schedule::{Pool, Schedule, Segment};
 use std::ops::Range;
 use std::time::Duration;
@@ -21,107 +21,47 @@ impl<D: Driver> Executor for Replay<D> {
         &self.schedule
     }
 
-    fn device(&self) -> &str {
-        &self.name
+    fn device_info(&self) -> DeviceInfo<'_> {
+        DeviceInfo { name: &self.name, hardware: &self.queue.driver.caps().name, is_cpu: false }
     }
 
-    fn hardware(&self) -> &str {
-        &self.queue.driver.caps().name
+    fn pages(&self) -> &Pages {
+        &self.kv.pages
     }
 
-    fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
-        self.run(rows, head, false)
+    fn pages_mut(&mut self) -> &mut Pages {
+        &mut self.kv.pages
     }
 
-    fn forward_ahead(&mut self, rows: &[Row], head: HeadRows) -> Result<()> {
-        self.run(rows, Some(head), head == all_rows(rows))
-    }
-
-    fn is_ahead(&self) -> bool {
-        self.flight.ahead.is_some()
-    }
-
-    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: SampleRequests<'_>) -> Result<()> {
-        self.cancel.check()?;
-        let foreseen = self.take_ahead(rows, Some(head));
-        let kind = foreseen.map_or_else(|| self.begin(rows, Some(head)), Ok)?;
-        let is_under_way = foreseen.is_some();
-        let can_be_late = !self.memory.arena.is_handed_over() && self.passes.kinds[kind].is_whole(&self.flight.rows);
-        let submitted = match is_under_way || can_be_late && (asks.is_slow || asks.may_run_ahead) {
-            true => self.submit_and_ask(kind, head, asks, is_under_way),
-            false => self.ask_and_submit(kind, head, asks),
-        };
-        let since = submitted.inspect_err(|_| self.flight.forget())?;
-        while self.queue.under_way() > 1 {
-            // A pass in flight before this one had a signal of its own.
-            self.queue.wait()?;
-        }
-        // The start of a pass that ran ahead is not known.
-        match self.flight.ahead.is_some() || is_under_way {
-            true => self.queue.wait()?,
-            false => self.queue.wait_promptly(self.passes.kinds[kind].last.saturating_sub(since.elapsed()))?,
-        }
-        self.check_order()?;
-        self.measure(kind, Some(head), is_under_way)?;
-        match self.flight.ahead.is_some() && !self.has_all_next() {
-            true => self.run_again(kind, head),
-            false => Ok(()),
+    fn copy_page(&mut self, pool: Pool, page: PageId, copy: PageCopy<'_>) -> Result<()> {
+        executor::check_page(&self.schedule, pool, page, copy.len())?;
+        match copy {
+            PageCopy::Read(bytes) => self.read_from_page(pool, page, 0, bytes),
+            PageCopy::Write(bytes) => self.write_to_page(pool, page, 0, bytes),
         }
     }
 
-    fn read_page(&mut self, pool: Pool, page: PageId, bytes: &mut [u8]) -> Result<()> {
-        executor::check_page(&self.schedule, pool, page, bytes.len())?;
-        self.read_from_page(pool, page, 0, bytes)
-    }
-
-    fn write_page(&mut self, pool: Pool, page: PageId, bytes: &[u8]) -> Result<()> {
-        executor::check_page(&self.schedule, pool, page, bytes.len())?;
-        self.write_to_page(pool, page, 0, bytes)
-    }
-
-    fn found(&self, row: usize) -> Option<SampleResult<'_>> {
-        self.flight.found(&self.schedule, row)
-    }
-
-    fn project(&mut self, head: HeadRows) -> Result<()> {
-        executor::check_head(&self.schedule, self.flight.rows.len(), head)?;
-        self.check_last()?;
-        self.cancel.check()?;
-        self.new_head(Some(head));
-        self.queue.edit(&mut self.memory.arena, |words| executor::write_head(words, head))?;
-        self.submit_head(head)?;
-        self.queue.wait()?;
-        self.check_order()?;
-        self.measure_head(head)
-    }
-
-    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
-        let kind = self.begin(rows, head)?;
-        for i in 0..self.passes.kinds[kind].pieces.len() {
-            match self.passes.kinds[kind].pieces[i].clone() {
-                // A watcher reads the arena, so no lists run beside a guest's step.
-                Piece::Guest(piece) => {
-                    self.run_guest(kind, &piece, 0..0).inspect_err(|_| self.flight.forget())?;
-                    self.run_watched(kind, piece.beside, watch)?;
-                }
-                Piece::Device(lists) => self.run_watched(kind, lists, watch)?,
-            }
+    fn submit(&mut self, work: Submission<'_>) -> Result<bool> {
+        match work {
+            Submission::Pass { rows, head, samples } => self.submit_pass(rows, head, samples),
+            Submission::Head(head) => self.submit_other_head(head),
+            Submission::Samples(fill) => self.submit_samples(fill),
+            Submission::Next { samples } => self.submit_next(!samples),
+            Submission::Resume => self.resume(),
         }
-        if let Some(head) = head {
-            self.cancel.check().inspect_err(|_| self.flight.forget())?;
-            self.memory.arena.to_device()?;
-            self.submit_head(head)?;
-            self.show(Segment::Head, watch)?;
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        self.wait_for_pass()
+    }
+
+    fn result(&self, row: usize) -> RowResult<'_> {
+        let Flight { results, .. } = &self.flight;
+        RowResult {
+            next: results.next(row),
+            is_finite: results.is_finite(row),
+            found: self.flight.found(&self.schedule, row),
         }
-        self.check_order()
-    }
-
-    fn next(&self, row: usize) -> u32 {
-        self.flight.results.next(row)
-    }
-
-    fn is_finite(&self, row: usize) -> bool {
-        self.flight.results.is_finite(row)
     }
 
     fn logits(&mut self, row: usize) -> Result<&[f32]> {
@@ -139,36 +79,12 @@ impl<D: Driver> Executor for Replay<D> {
         Ok(self.flight.results.logits(&self.memory.arena, &self.schedule, row))
     }
 
-    fn prefill_rows(&self) -> usize {
-        self.pace.prefill_rows
-    }
-
-    fn rows_at(&self, depth: usize) -> usize {
-        self.pace.rows_at(depth, self.options.submit_budget.as_secs_f64())
-    }
-
-    fn chunk_rows(&self, most: usize, beside: usize) -> usize {
-        self.passes.chunk_rows(most, beside)
-    }
-
-    fn improve(&mut self) -> Result<Option<Duration>> {
-        self.improve_once()
-    }
-
-    fn guest(&self) -> Option<GuestReport> {
-        self.seat.report()
-    }
-
-    fn placements(&self) -> &[PlacementTiming] {
-        self.seat.timings()
-    }
-
-    fn pages(&self) -> &Pages {
-        &self.kv.pages
-    }
-
-    fn pages_mut(&mut self) -> &mut Pages {
-        &mut self.kv.pages
+    fn chunk(&self, chunk: Chunk) -> usize {
+        let rows = self.pace.rows_at(chunk.depth, self.options.submit_budget.as_secs_f64());
+        match chunk.beside {
+            None => chunk.most.min(rows),
+            Some(beside) => self.passes.chunk_rows(chunk.most.min(rows), beside),
+        }
     }
 }
 
@@ -202,6 +118,27 @@ impl<D: Driver> Replay<D> {
 }
 
 impl<D: Driver> Measure for Replay<D> {
+    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
+        let kind = self.begin(rows, head)?;
+        for i in 0..self.passes.kinds[kind].pieces.len() {
+            match self.passes.kinds[kind].pieces[i].clone() {
+                // A watcher reads the arena, so no lists run beside an offload's step.
+                Piece::Offload(piece) => {
+                    self.hand_over(kind, &piece, 0..0).inspect_err(|_| self.flight.forget())?;
+                    self.run_watched(kind, piece.beside, watch)?;
+                }
+                Piece::Device(lists) => self.run_watched(kind, lists, watch)?,
+            }
+        }
+        if let Some(head) = head {
+            self.cancel.check().inspect_err(|_| self.flight.forget())?;
+            self.memory.arena.to_device()?;
+            self.submit_head(head, true)?;
+            self.show(Segment::Head, watch)?;
+        }
+        self.check_order()
+    }
+
     fn submits(&self) -> u64 {
         self.pace.submits
     }
@@ -222,6 +159,18 @@ impl<D: Driver> Measure for Replay<D> {
 
     fn timeline(&mut self, rows: &[Row], head: HeadRows) -> Result<Vec<EngineSpan>> {
         self.time_engines(rows, head)
+    }
+
+    fn offload(&self) -> Option<OffloadReport> {
+        self.handover.offload()?.report()
+    }
+
+    fn placements(&self) -> &[PlacementTiming] {
+        self.handover.offload().map_or(&[], Offload::timings)
+    }
+
+    fn improve(&mut self) -> Result<Option<Duration>> {
+        self.improve_once()
     }
 
     fn tuning(&self) -> TuningState {

@@ -3,9 +3,10 @@
 use super::driver::Driver;
 use super::pace::PassLoad;
 use super::results::Results;
-use crate::executor::Row;
+use crate::executor::{HeadRows, Row};
 use crate::schedule::Schedule;
 use crate::schedule::choice::SampleResult;
+use std::time::Instant;
 
 /// The last pass, and the one behind it if it is under way.
 pub(super) struct Flight<D: Driver> {
@@ -15,11 +16,32 @@ pub(super) struct Flight<D: Driver> {
     pub head_rows: usize,
     /// Per head row of the last pass, whether it had a sample request.
     pub asked: Vec<bool>,
-    /// Kind of the pass that was submitted ahead, if one was.
-    pub ahead: Option<usize>,
+    /// The work that is to be waited for.
+    pub submitted: Option<Submitted>,
+    /// The pass after it, if that was submitted, too.
+    pub next: Option<NextPass>,
     /// Head rows of the last pass whose logits the host can read.
     pub fetched: usize,
     pub results: Results<D>,
+}
+
+/// Submitted work that is not waited for: a pass, or the head over other rows of the last one.
+pub(super) struct Submitted {
+    /// The kind of pass; `None` for a head.
+    pub kind: Option<usize>,
+    pub head: Option<HeadRows>,
+    /// Whether the pass was submitted as the next one of the pass before.
+    pub is_next: bool,
+    /// Whether it waits for its sample requests, to be submitted with them.
+    pub is_held: bool,
+    pub since: Instant,
+}
+
+/// The pass that was submitted before the results of the one before it were known.
+pub(super) struct NextPass {
+    pub kind: usize,
+    /// Whether its end has a signal of its own.
+    pub has_signal: bool,
 }
 
 impl<D: Driver> Flight<D> {
@@ -27,7 +49,18 @@ impl<D: Driver> Flight<D> {
     pub fn new(schedule: &Schedule, results: Results<D>) -> Flight<D> {
         let extent = &schedule.extent;
         let (rows, asked) = (Vec::with_capacity(extent.max_rows), vec![false; extent.head_rows]);
-        Flight { rows, head_rows: 0, asked, ahead: None, fetched: 0, results }
+        Flight { rows, head_rows: 0, asked, submitted: None, next: None, fetched: 0, results }
+    }
+
+    /// Whether a pass of these rows and this head has been submitted as the next one.
+    pub fn is_next(&self, rows: &[Row], head: Option<HeadRows>) -> bool {
+        let follows = |(i, (was, is)): (usize, (&Row, &Row))| {
+            (is.token, is.position, is.sequence) == (self.results.next(i), was.position + 1, was.sequence)
+        };
+        self.next.is_some()
+            && head == Some(all_rows(rows))
+            && rows.len() == self.rows.len()
+            && self.rows.iter().zip(rows).enumerate().all(follows)
     }
 
     /// The load of the last pass.
@@ -45,5 +78,11 @@ impl<D: Driver> Flight<D> {
         self.rows.clear();
         (self.head_rows, self.fetched) = (0, 0);
         self.asked.fill(false);
+        self.submitted = None;
     }
+}
+
+/// All rows as head rows.
+pub(super) fn all_rows(rows: &[Row]) -> HeadRows {
+    HeadRows { first: 0, count: rows.len() }
 }

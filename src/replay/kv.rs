@@ -19,8 +19,8 @@ pub(super) struct KvCache<M> {
 
 impl<M: Memory> KvCache<M> {
     /// Allocates the planned blocks of both pools. If the driver refuses a block although its budget had room, the
-    /// pools consist of the granted ones, and the schedule's layout is reduced accordingly. With `mapped`, the host
-    /// maps the blocks if it can.
+    /// pools consist of the granted ones, and the schedule's layout is reduced accordingly. The host maps
+    /// the blocks if it can and the options say so.
     ///
     /// # Errors
     /// As [`Driver::allocate`]. Refused: the granted blocks do not hold a single sequence.
@@ -29,9 +29,8 @@ impl<M: Memory> KvCache<M> {
         plan: &Plan,
         schedule: &mut Schedule,
         options: ReplayOptions,
-        mapped: bool,
     ) -> Result<KvCache<M>> {
-        let access = if mapped { HostAccess::Device } else { HostAccess::None };
+        let access = if options.maps_kv { HostAccess::Device } else { HostAccess::None };
         // A foreign allocator is used for the arena only.
         let source = if let MemorySource::Imported(_) = options.arena { MemorySource::Ordinary } else { options.arena };
         let layout = &mut schedule.kv;

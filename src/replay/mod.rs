@@ -10,10 +10,10 @@
 //! requests may depend on the tokens before; the host writes them while the pass runs, and then submits the list that
 //! reads them.
 //!
-//! A pass consists of pieces: lists of commands and, with a guest, the steps that the guest runs between two submits.
-//! Before such a step the host waits for the device and copies the keys and values that the step reads; the guest works
-//! on the arena itself. Such a pass is never one submit, and the pass after it never starts ahead. A prompt's chunk is
-//! divided into two halves of its rows: while the guest attends for one, the device computes the other's products.
+//! A pass consists of pieces: lists of commands and, with an offload, the steps that it runs between two submits. Before
+//! such a step the host waits for the device and copies the keys and values that the step reads; the offload works on
+//! the arena itself. Such a pass is never one submit, and the pass after it never starts ahead. A prompt's chunk is
+//! divided into two halves of its rows: while the offload attends for one, the device computes the other's products.
 
 mod baking;
 mod calls;
@@ -21,7 +21,7 @@ pub mod driver;
 #[cfg(test)]
 mod fake;
 mod flight;
-mod guests;
+mod handover;
 mod kv;
 mod list;
 pub mod measure;
@@ -30,7 +30,6 @@ mod needs;
 pub mod options;
 mod pace;
 mod passes;
-mod placement;
 pub mod queue;
 mod results;
 mod steps;
@@ -39,13 +38,15 @@ mod timeline;
 mod tuning;
 mod upload;
 
-pub use guests::{GuestLoader, GuestUse, LoadedGuest};
 #[cfg(test)]
-pub(crate) use guests::{relative_rms, show_pages};
+pub(crate) use handover::show_pages;
 #[cfg(any(feature = "cli", feature = "serve", test))]
 pub(crate) use passes::tuned as tuned_kinds;
+#[cfg(test)]
+pub(crate) use passes::{group as pass_group, kinds as pass_kinds};
 
 use crate::executor::HeadRows;
+use crate::executor::offload::Offload;
 use crate::executor::weights::Progress;
 use crate::lower::dispatch::Addresses;
 use crate::lower::layout::GpuLayout;
@@ -56,7 +57,7 @@ use crate::plan::{Plan, Purpose};
 use crate::replay::baking::Baking;
 use crate::replay::driver::{Driver, Memory};
 use crate::replay::flight::Flight;
-use crate::replay::guests::GuestSeat;
+use crate::replay::handover::Handover;
 use crate::replay::kv::KvCache;
 use crate::replay::measure::ceiling::Ceiling;
 use crate::replay::measure::fragment;
@@ -91,15 +92,15 @@ pub struct Replay<D: Driver> {
     tuning: KernelTuning<D>,
     /// The read ceiling's lists.
     ceiling: Ceiling<D>,
-    /// The guest that computes some steps in the device's place.
-    seat: GuestSeat,
+    /// The executor of some steps, if there is one.
+    handover: Handover,
 }
 
 impl<D: Driver> Replay<D> {
-    /// Loads weights into the planned memory and bakes every kind of pass. The device attends.
+    /// Loads weights into the planned memory and bakes every kind of pass, whose steps are all the device's.
     ///
     /// # Errors
-    /// As [`Replay::load_beside`].
+    /// As [`Replay::load_with`].
     #[cfg(any(feature = "testing", test))]
     pub fn load(
         driver: D,
@@ -109,15 +110,15 @@ impl<D: Driver> Replay<D> {
         options: ReplayOptions,
         progress: &Progress,
     ) -> Result<Replay<D>> {
-        Replay::load_beside(GuestUse::Never, driver, checkpoint, schedule, plan, options, progress)
+        Replay::load_with(None, driver, checkpoint, schedule, plan, options, progress)
     }
 
-    /// Loads weights into the planned memory and bakes every kind of pass.
+    /// Loads weights into the planned memory and bakes every kind of pass. `offload` computes some of their steps.
     ///
     /// # Errors
     /// Input: a tensor cannot be read. Interrupted: it was cancelled. Device: the driver refuses or fails.
-    pub fn load_beside(
-        guests: GuestUse,
+    pub fn load_with(
+        offload: Option<Box<dyn Offload>>,
         driver: D,
         checkpoint: &Checkpoint,
         mut schedule: Schedule,
@@ -125,19 +126,13 @@ impl<D: Driver> Replay<D> {
         options: ReplayOptions,
         progress: &Progress,
     ) -> Result<Replay<D>> {
-        let has_guest = !matches!(guests, GuestUse::Never);
-        let (guest, candidate) = match guests {
-            GuestUse::Never => (None, None),
-            GuestUse::Always(guest) => (Some(guest), None),
-            GuestUse::IfFaster(kind, loader) => (None, Some((kind, loader))),
-        };
         let mut queue = DeviceQueue::new(driver);
         let start = Instant::now();
         let memory = ModelMemory::load(&mut queue, checkpoint, &schedule, plan, options, progress)?;
         let apart = !memory.arena.is_cached() || options.staged;
         let results = Results::new(&queue.driver, &schedule, planned(plan, Purpose::Staging)?, apart)?;
         // Last, since a smaller KV cache is acceptable.
-        let kv = KvCache::allocate(&queue.driver, plan, &mut schedule, options, has_guest)?;
+        let kv = KvCache::allocate(&queue.driver, plan, &mut schedule, options)?;
         let ceiling = Ceiling::bake(&mut queue, &memory.weights, memory.arena.address())?;
         let target = options.target(queue.driver.caps());
         let mut replay = Replay {
@@ -152,7 +147,7 @@ impl<D: Driver> Replay<D> {
             pace: Pace::expected(&target, &schedule),
             tuning: KernelTuning::new(&schedule, queue.driver.caps()),
             ceiling,
-            seat: GuestSeat::of(guest),
+            handover: Handover::to(offload),
             target,
             queue,
             schedule,
@@ -161,10 +156,6 @@ impl<D: Driver> Replay<D> {
         replay.set_name();
         replay.queue.edit(&mut replay.memory.arena, |words| replay.kv.fill_tables(words, &replay.schedule))?;
         replay.bake(start.elapsed(), progress)?;
-        if let Some((kind, loader)) = candidate {
-            let start = Instant::now();
-            replay.seat_if_faster(kind, loader, &|| start.elapsed().as_secs_f64())?;
-        }
         replay.queue.driver.save_kernels();
         Ok(replay)
     }
@@ -199,7 +190,7 @@ impl<D: Driver> Replay<D> {
             relay,
             arena: &self.memory.arena,
             results: &self.flight.results,
-            guest: self.seat.seated(),
+            offload: self.handover.offload(),
         }
     }
 

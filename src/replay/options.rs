@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tune {
     /// For a few seconds before the first token, by descending benefit, and then while the executor is idle
-    /// ([`crate::Executor::improve`]).
+    /// ([`crate::executor::Measure::improve`]).
     Auto,
     /// Completely while the model loads.
     Now,
@@ -44,6 +44,8 @@ pub struct ReplayOptions {
     pub tune: Option<Tune>,
     /// The source of the arena's and the KV cache's memory; a foreign allocator is used for the arena only.
     pub arena: MemorySource,
+    /// Whether the host maps the KV cache where it can, for an offload.
+    pub maps_kv: bool,
 }
 
 impl Default for ReplayOptions {
@@ -57,6 +59,7 @@ impl Default for ReplayOptions {
             relay: None,
             tune: None,
             arena: MemorySource::Auto,
+            maps_kv: false,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The lists of every kind of pass, and the choice of a pass's kind.
 
+use crate::executor::offload::PassGroup;
 use crate::executor::{HeadRows, Row};
 use crate::lower::{PassKind, RowOrder, TokenSource};
 use crate::replay::driver::{Driver, Stamps};
@@ -63,13 +64,13 @@ impl<D: Driver> Stamped<D> {
 pub(crate) enum Piece {
     /// Lists, by their indices in [`BakedKind::segments`].
     Device(Range<usize>),
-    /// A step that the guest runs.
-    Guest(GuestPiece),
+    /// A step that the offload runs.
+    Offload(OffloadPiece),
 }
 
-/// A step that the guest runs.
+/// A step that the offload runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct GuestPiece {
+pub(crate) struct OffloadPiece {
     /// Its index in the schedule.
     pub step: usize,
     /// The rows that it runs for; `None`: all.
@@ -110,14 +111,14 @@ pub(crate) struct BakedKind<D: Driver> {
     /// The pass after one of this kind, with that one's next tokens as input, per slot of results. Its head covers all
     /// rows. `None` unless every row of the pass before has a next token.
     pub following: Option<[Stamped<D>; SLOTS]>,
-    /// The pass segment by segment: embedding, then each layer, divided at a guest's step. Used while the pass's time
-    /// is unknown or exceeds the submit budget, and with a guest.
+    /// The pass segment by segment: embedding, then each layer, divided at an offload's step. Used while the pass's time
+    /// is unknown or exceeds the submit budget, and with an offload.
     pub segments: Stamped<D>,
     /// The part of the pass that each of these lists computes.
     pub parts: Vec<ListPart>,
     /// Rows of the first half, if passes are divided.
     pub half: Option<usize>,
-    /// The pieces in order: lists, and between them the guest's steps.
+    /// The pieces in order: lists, and between them the offload's steps.
     pub pieces: Vec<Piece>,
     pub pace: SubmitPace,
     /// The time of the last pass, if it was one submit; else 0.
@@ -130,7 +131,7 @@ impl<D: Driver> BakedKind<D> {
         if self.pace.covers(PassLoad::of(rows)) { self.pace.per_submit } else { 1 }
     }
 
-    /// Most lists of a submit: with a guest, fewer than all.
+    /// Most lists of a submit: with an offload, fewer than all.
     pub(crate) fn most_per_submit(&self) -> usize {
         self.segments.lists.len() - usize::from(self.pieces.len() > 1)
     }
@@ -284,6 +285,15 @@ pub(crate) fn kinds(e: &Extent) -> Vec<PassKind> {
     let several = mixed.chain(any.into_iter().map(|n| (n, RowOrder::Any))).filter(|_| e.sequences > 1);
     let kind = |(rows, order)| PassKind { rows, head_rows: e.head_rows, order, tokens: TokenSource::Host };
     prompts.chain(batches).chain(several).map(kind).collect()
+}
+
+/// The group that passes of a kind are given to an offload with.
+pub(crate) fn group(kind: PassKind) -> PassGroup {
+    match kind.is_measured() {
+        true if kind.rows == 1 => PassGroup::Decode,
+        true => PassGroup::Prefill,
+        false => PassGroup::Others,
+    }
 }
 
 /// The kinds of pass that are tuned: one row, then consecutive rows and rows apart, the largest first. The other kinds

@@ -128,6 +128,7 @@ impl<D: Driver> DeviceQueue<D> {
     ///
     /// # Errors
     /// Device: the device was lost.
+    #[cfg(feature = "npu")]
     pub fn is_done(&self) -> Result<bool> {
         self.driver.is_done(self.waits.get() % SIGNALS)
     }

@@ -3,9 +3,9 @@
 use super::Replay;
 use super::baking::of_half;
 use super::driver::{Driver, Memory, MemoryCopy};
-use super::passes::PassHalf;
+use super::passes::{PassHalf, group};
 use crate::Result;
-use crate::executor::guest::GuestKind;
+use crate::executor::offload::OffloadStep;
 use crate::executor::{self, HeadRows, PageId, Row, Stepwise, Tolerance};
 use crate::lower::{PassKind, RowOrder, TokenSource};
 use crate::schedule::kv::KvLayer;
@@ -26,11 +26,11 @@ impl<D: Driver> Replay<D> {
         [steps.start..steps.end.min(head), steps.start.max(head)..steps.end]
     }
 
-    /// The steps of the begun pass that the guest runs, in order.
-    fn guests_steps(&self, of: Range<usize>) -> Result<Vec<usize>> {
+    /// The steps of the begun pass that the offload runs, in order.
+    fn offloaded_steps(&self, of: Range<usize>) -> Result<Vec<usize>> {
         let [kind, _] = self.kinds_of_pass()?;
-        let attends = self.seat.seated().is_some_and(|guest| guest.attends_in(kind));
-        Ok(of.filter(|step| attends && GuestKind::takes(&self.schedule.steps[*step])).collect())
+        let runs = self.handover.offload().is_some_and(|offload| offload.runs_in(group(kind)));
+        Ok(of.filter(|step| runs && OffloadStep::accepts(&self.schedule.steps[*step])).collect())
     }
 
     /// Waits for submits in flight, then copies bytes of a page from `offset` on to `bytes`.
@@ -87,7 +87,7 @@ impl<D: Driver> Replay<D> {
         self.run_once(list)
     }
 
-    /// Runs steps of the begun pass on the device, also those that a guest would run.
+    /// Runs steps of the begun pass on the device, also those that an offload would run.
     fn run_on_device(&mut self, steps: Range<usize>) -> Result<()> {
         self.cancel.check()?;
         let (kinds, addresses) = (self.kinds_of_pass()?, self.memory.addresses());
@@ -116,11 +116,11 @@ impl<D: Driver> Stepwise for Replay<D> {
 
     fn run_steps(&mut self, steps: Range<usize>) -> Result<()> {
         let mut at = steps.start;
-        for step in self.guests_steps(steps.clone())? {
+        for step in self.offloaded_steps(steps.clone())? {
             if at < step {
                 self.run_on_device(at..step)?;
             }
-            self.run_by_guest(step)?;
+            self.run_by_offload(step)?;
             at = step + 1;
         }
         if at < steps.end { self.run_on_device(at..steps.end) } else { Ok(()) }
@@ -132,7 +132,7 @@ impl<D: Driver> Stepwise for Replay<D> {
         let [layers, head] = self.parts(0..self.schedule.steps_of(Segment::Head).end);
         let lowering = self.lowering(&addresses, kind);
         let (mut ranges, mut at) = (Vec::new(), 0);
-        for step in self.guests_steps(layers.clone())? {
+        for step in self.offloaded_steps(layers.clone())? {
             ranges.extend(lowering.alone(at..step, at..step));
             ranges.push(step..step + 1);
             at = step + 1;
@@ -159,9 +159,9 @@ impl<D: Driver> Stepwise for Replay<D> {
 
     fn tolerance(&self, step: usize) -> Tolerance {
         let s = &self.schedule.steps[step];
-        let is_guests = self.guests_steps(step..step + 1).is_ok_and(|steps| !steps.is_empty());
-        if let Some(tolerance) = self.seat.tolerance(&s.op).filter(|_| is_guests) {
-            return tolerance;
+        let is_offloaded = self.offloaded_steps(step..step + 1).is_ok_and(|steps| !steps.is_empty());
+        if let Some(offload) = self.handover.offload().filter(|_| is_offloaded) {
+            return offload.tolerance(&s.op);
         }
         let Ok([kind, head]) = self.kinds_of_pass() else { return Tolerance::F32 };
         let kind = if s.segment == Segment::Head { head } else { kind };

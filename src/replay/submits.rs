@@ -2,31 +2,151 @@
 
 use super::Replay;
 use super::driver::{Driver, Memory};
+use super::flight::{Flight, NextPass, Submitted, all_rows};
 use super::passes::{PassHalf, Piece, Tail};
-use crate::executor::{self, HeadRows, Row, SampleRequests};
-use crate::schedule::choice::{SampleRequest, SampleResult};
+use crate::executor::{self, HeadRows, Row, SampleTiming};
+use crate::schedule::choice::SampleRequest;
 use crate::schedule::layout::StateLayout;
 use crate::{Error, Result};
 use std::time::{Duration, Instant};
 
 impl<D: Driver> Replay<D> {
+    /// Submits a pass, unless it is the next one and has been submitted.
+    pub(super) fn submit_pass(&mut self, rows: &[Row], head: Option<HeadRows>, samples: SampleTiming) -> Result<bool> {
+        self.check_cancel()?;
+        if self.flight.is_next(rows, head) {
+            return self.resume();
+        }
+        let kind = self.begin(rows, head)?;
+        let is_held = samples == SampleTiming::AtOnce
+            && self.passes.kinds[kind].is_whole(&self.flight.rows)
+            && !self.memory.arena.is_handed_over();
+        if !is_held {
+            self.submit(kind, head, samples == SampleTiming::Never).inspect_err(|_| self.flight.forget())?;
+        }
+        let since = Instant::now();
+        self.flight.submitted = Some(Submitted { kind: Some(kind), head, is_next: false, is_held, since });
+        Ok(true)
+    }
+
+    /// Makes the next pass, which has been submitted, the one that is waited for.
+    pub(super) fn resume(&mut self) -> Result<bool> {
+        self.check_cancel()?;
+        let Some(NextPass { kind, .. }) = self.flight.next.take() else { return Ok(false) };
+        let Flight { rows, results, asked, .. } = &mut self.flight;
+        for (i, row) in rows.iter_mut().enumerate() {
+            (row.token, row.position) = (results.next(i), row.position + 1);
+        }
+        asked.fill(false);
+        results.slot = 1 - results.slot;
+        let head = Some(all_rows(rows));
+        self.flight.submitted =
+            Some(Submitted { kind: Some(kind), head, is_next: true, is_held: false, since: Instant::now() });
+        Ok(true)
+    }
+
+    /// Fails if the pass is cancelled. The next pass, if it is in flight, is waited for and lost: its sequences end.
+    fn check_cancel(&mut self) -> Result<()> {
+        let Err(e) = self.cancel.check() else { return Ok(()) };
+        self.settle()?;
+        Err(e)
+    }
+
+    /// Submits the head over other rows of the last pass.
+    pub(super) fn submit_other_head(&mut self, head: HeadRows) -> Result<bool> {
+        executor::check_head(&self.schedule, self.flight.rows.len(), head)?;
+        self.check_last()?;
+        self.cancel.check()?;
+        self.new_head(Some(head));
+        self.queue.edit(&mut self.memory.arena, |words| executor::write_head(words, head))?;
+        self.submit_head(head, true)?;
+        let (is_next, is_held, since) = (false, false, Instant::now());
+        self.flight.submitted = Some(Submitted { kind: None, head: Some(head), is_next, is_held, since });
+        Ok(true)
+    }
+
+    /// Writes the sample requests of the submitted pass while it runs, and submits the list that answers them.
+    pub(super) fn submit_samples(&mut self, fill: &mut dyn FnMut(usize, &mut SampleRequest<'_>)) -> Result<bool> {
+        let Some(&Submitted { kind, head: Some(head), is_held, .. }) = self.flight.submitted.as_ref() else {
+            return Ok(false);
+        };
+        self.write_asks(head, fill).inspect_err(|_| self.flight.forget())?;
+        if !self.flight.asked.contains(&true) {
+            return Ok(true);
+        }
+        let choice = self.passes.choice(head, self.flight.results.slot);
+        let submitted = match kind.filter(|_| is_held) {
+            Some(kind) => {
+                let whole = self.passes.kinds[kind].whole[Tail::of(Some(head)) as usize].lists[0];
+                // SAFETY: as in `submit`.
+                unsafe { self.queue.submit(&[whole, choice], true) }
+            }
+            // SAFETY: as in `submit`. The signal covers the pass, too.
+            None => unsafe { self.queue.submit(&[choice], true) },
+        };
+        submitted.inspect_err(|_| self.flight.forget())?;
+        self.pace.submits += 1;
+        if let Some(submitted) = &mut self.flight.submitted {
+            (submitted.is_held, submitted.since) = (false, Instant::now());
+        }
+        Ok(true)
+    }
+
+    /// Submits a pass that has waited for sample requests in vain.
+    fn release(&mut self) -> Result<()> {
+        let Some(Submitted { kind: Some(kind), head, is_held, .. }) = &mut self.flight.submitted else { return Ok(()) };
+        let (kind, head) = (*kind, *head);
+        match std::mem::take(is_held) {
+            true => self.submit(kind, head, true).inspect_err(|_| self.flight.forget()),
+            false => Ok(()),
+        }
+    }
+
+    /// Waits for the submitted pass or head, and learns from its times.
+    pub(super) fn wait_for_pass(&mut self) -> Result<()> {
+        self.release()?;
+        let Some(Submitted { kind, head, is_next, since, .. }) = self.flight.submitted.take() else { return Ok(()) };
+        if self.flight.next.is_none() && self.queue.is_open() {
+            self.queue.close()?;
+        }
+        let later = usize::from(self.flight.next.as_ref().is_some_and(|next| next.has_signal));
+        while self.queue.under_way() > later + 1 {
+            self.queue.wait()?;
+        }
+        match kind {
+            _ if self.queue.under_way() == later => {}
+            // The start of a pass that was submitted early is not known.
+            Some(kind) if self.flight.next.is_none() && !is_next => {
+                let expected = self.passes.kinds[kind].last;
+                self.queue.wait_promptly(expected.saturating_sub(since.elapsed()))?;
+            }
+            _ => self.queue.wait()?,
+        }
+        self.check_order()?;
+        match (kind, head) {
+            (Some(kind), _) => self.measure(kind, head, is_next),
+            (None, Some(head)) => self.measure_head(head),
+            (None, None) => Ok(()),
+        }
+    }
+
     /// Submits a pass: whole if it is known to keep to the budget, else in pieces that do. Each piece is waited for
     /// before the next is submitted, so that a pass can be cancelled between them. The device idles for some tens of
-    /// microseconds between pieces; a piece takes up to the budget. A guest's step runs in such a pause. If a head row
-    /// has a sample request, the list that answers it follows the head in the same submit.
-    fn submit(&mut self, kind: usize, head: Option<HeadRows>) -> Result<()> {
+    /// microseconds between pieces; a piece takes up to the budget. An offload's step runs in such a pause. `signal`: its
+    /// end gets a signal, as no sample requests follow.
+    fn submit(&mut self, kind: usize, head: Option<HeadRows>, signal: bool) -> Result<()> {
         let k = &self.passes.kinds[kind];
         if k.is_whole(&self.flight.rows) {
             self.pace.submits += 1;
             let whole = &k.whole[Tail::of(head) as usize].lists;
             // SAFETY: baked lists live as long as the executor. Each pass is waited for before the next of
             // its kind.
-            return unsafe { self.queue.submit(self.with_choice(whole, head).as_slice(), true) };
+            return unsafe { self.queue.submit(whole, signal) };
         }
         self.submit_pieces(kind)?;
         let Some(head) = head else { return Ok(()) };
         self.queue.drain()?;
-        self.submit_head(head)
+        self.submit_head(head, signal)
     }
 
     /// Submits a pass's embedding and layers in pieces.
@@ -35,8 +155,8 @@ impl<D: Driver> Replay<D> {
         for i in 0..self.passes.kinds[kind].pieces.len() {
             let k = &self.passes.kinds[kind];
             match k.pieces[i].clone() {
-                Piece::Guest(piece) => {
-                    self.run_guest(kind, &piece, piece.beside.clone())?;
+                Piece::Offload(piece) => {
+                    self.hand_over(kind, &piece, piece.beside.clone())?;
                 }
                 Piece::Device(lists) => {
                     for lists in k.segments.lists[lists].chunks(per_submit) {
@@ -65,153 +185,46 @@ impl<D: Driver> Replay<D> {
         Ok(())
     }
 
-    /// Writes the head rows' sample requests, and submits the pass. Returns the time of the submit.
-    pub(super) fn ask_and_submit(&mut self, kind: usize, head: HeadRows, asks: SampleRequests<'_>) -> Result<Instant> {
-        self.write_asks(head, asks.fill)?;
-        self.submit(kind, Some(head))?;
-        let begun = Instant::now();
-        (asks.meanwhile)();
-        Ok(begun)
-    }
-
-    /// Submits a pass, unless it `is_under_way`; writes its head rows' sample requests while it runs, and submits the
-    /// list that answers them. If the rows continue, submits the next pass at once. Returns the time when the pass was
-    /// under way.
-    pub(super) fn submit_and_ask(
-        &mut self,
-        kind: usize,
-        head: HeadRows,
-        asks: SampleRequests<'_>,
-        is_under_way: bool,
-    ) -> Result<Instant> {
-        if !is_under_way {
-            let whole = &self.passes.kinds[kind].whole[Tail::of(Some(head)) as usize].lists;
-            // SAFETY: as in `submit`. The signal of the second submit covers this one.
-            unsafe { self.queue.submit(whole, false) }?;
-            self.pace.submits += 1;
-        }
-        let begun = Instant::now();
-        (asks.meanwhile)();
-        self.write_asks(head, asks.fill)?;
-        let choice = self.flight.asked.contains(&true).then(|| self.passes.choice(head, self.flight.results.slot));
-        // SAFETY: as in `submit`.
-        unsafe { self.queue.submit(choice.as_slice(), true) }?;
-        self.pace.submits += 1;
-        if asks.may_run_ahead && head == all_rows(&self.flight.rows) {
-            // The next pass gets its signal with its own choice.
-            self.submit_ahead(kind, false)?;
-        }
-        Ok(begun)
-    }
-
-    /// Whether the last choice has found the next token of every row with a sample request.
-    pub(super) fn has_all_next(&self) -> bool {
-        let asked = self.flight.asked.iter().enumerate().filter(|(_, asked)| **asked);
-        asked.map(|(row, _)| self.flight.results.found(&self.schedule, row)).all(SampleResult::has_likeliest)
-    }
-
-    /// Runs the last pass again with the same sample requests: the next pass has begun with a token that was not found,
-    /// and has overwritten the logits.
-    #[cold]
-    pub(super) fn run_again(&mut self, kind: usize, head: HeadRows) -> Result<()> {
-        let (rows, asked) = (self.flight.rows.clone(), self.flight.asked.clone());
-        self.begin(&rows, Some(head))?;
-        self.flight.asked = asked;
-        self.submit(kind, Some(head)).inspect_err(|_| self.flight.forget())?;
-        self.queue.wait()?;
-        self.check_order()?;
-        self.measure(kind, Some(head), false)
-    }
-
-    pub(super) fn submit_head(&mut self, head: HeadRows) -> Result<()> {
+    pub(super) fn submit_head(&mut self, head: HeadRows, signal: bool) -> Result<()> {
         self.pace.submits += 1;
         let alone = &self.passes.head(head).lists;
         // SAFETY: as in `submit`.
-        unsafe { self.queue.submit(self.with_choice(alone, Some(head)).as_slice(), true) }
+        unsafe { self.queue.submit(alone, signal) }
     }
 
-    /// The list that ends with a head, and the choice after it if a row has a sample request.
-    fn with_choice(&self, lists: &[D::Baked], head: Option<HeadRows>) -> Followed<D::Baked> {
-        let is_asked = self.flight.asked.contains(&true);
-        let choice = head.filter(|_| is_asked).map(|head| self.passes.choice(head, self.flight.results.slot));
-        Followed { lists: [lists[0], choice.unwrap_or(lists[0])], count: 1 + usize::from(choice.is_some()) }
-    }
-
-    /// Runs a pass, or only waits for it if it was submitted ahead. With `on`, submits the next pass before the wait.
-    pub(super) fn run(&mut self, rows: &[Row], head: Option<HeadRows>, on: bool) -> Result<()> {
-        self.cancel.check()?;
-        let foreseen = self.take_ahead(rows, head);
-        let kind = match foreseen {
-            Some(kind) => {
-                if self.queue.is_open() {
-                    // The rows of the pass before had sample requests, and this pass got no signal.
-                    self.flight.asked.fill(false);
-                    self.queue.close()?;
-                }
-                kind
-            }
-            None => {
-                let kind = self.begin(rows, head)?;
-                self.submit(kind, head).inspect_err(|_| self.flight.forget())?;
-                kind
-            }
-        };
-        if on {
-            self.submit_ahead(kind, true)?;
-        }
-        match on || foreseen.is_some() {
-            true => self.queue.wait()?,
-            false => self.queue.wait_promptly(self.passes.kinds[kind].last)?,
-        }
-        self.check_order()?;
-        self.measure(kind, head, foreseen.is_some())
-    }
-
-    /// Makes the pass that was submitted ahead the last one, if it has these rows and this head. Returns its kind.
-    pub(super) fn take_ahead(&mut self, rows: &[Row], head: Option<HeadRows>) -> Option<usize> {
-        let kind = self.flight.ahead.filter(|_| self.foresees(rows, head))?;
-        self.flight.ahead = None;
-        self.flight.rows.copy_from_slice(rows);
-        self.flight.results.slot = 1 - self.flight.results.slot;
-        Some(kind)
-    }
-
-    /// Whether the pass that was submitted ahead has these rows and this head.
-    fn foresees(&self, rows: &[Row], head: Option<HeadRows>) -> bool {
-        let follows = |(i, (was, is)): (usize, (&Row, &Row))| {
-            (is.token, is.position, is.sequence) == (self.flight.results.next(i), was.position + 1, was.sequence)
-        };
-        head == Some(all_rows(rows))
-            && rows.len() == self.flight.rows.len()
-            && self.flight.rows.iter().zip(rows).enumerate().all(follows)
-    }
-
-    /// Submits the next pass with the last one's next tokens, and with `signal` a signal after it. It uses the other
-    /// slot of results. Does nothing if no such pass is baked, if the pass takes several submits, if the context is
-    /// full, or if a row begins a page that its sequence does not have: tables are written only while the device is
-    /// idle.
-    fn submit_ahead(&mut self, kind: usize, signal: bool) -> Result<()> {
+    /// Submits the pass after the submitted one, with that one's next tokens, and with `signal` a signal after it. It
+    /// uses the other slot of results. Returns `false` if no such pass is baked, if the pass takes several submits, if
+    /// the context is full, or if a row begins a page that its sequence does not have: tables are written only while the
+    /// device is idle.
+    pub(super) fn submit_next(&mut self, signal: bool) -> Result<bool> {
+        self.release()?;
+        let Some(Submitted { kind: Some(kind), head, .. }) = self.flight.submitted else { return Ok(false) };
         let k = &self.passes.kinds[kind];
         let has_page = |r: &Row| self.kv.pages.is_ready(r.sequence as usize, r.position as usize + 1);
-        let room = self.flight.rows.iter().all(has_page);
-        if let Some(following) = k.following.as_ref().filter(|_| k.is_whole(&self.flight.rows) && room) {
-            // SAFETY: as in `submit`; this pass and the one before it use different slots of results.
-            unsafe { self.queue.submit(&following[1 - self.flight.results.slot].lists, signal) }?;
-            self.pace.submits += 1;
-            self.flight.ahead = Some(kind);
+        let may_follow = head == Some(all_rows(&self.flight.rows))
+            && k.is_whole(&self.flight.rows)
+            && self.flight.rows.iter().all(has_page);
+        let Some(following) = k.following.as_ref().filter(|_| may_follow) else { return Ok(false) };
+        if self.queue.is_open() {
+            // The submitted pass got no sample requests, and so no signal.
+            self.queue.close()?;
         }
-        Ok(())
+        // SAFETY: as in `submit`; this pass and the one before it use different slots of results.
+        unsafe { self.queue.submit(&following[1 - self.flight.results.slot].lists, signal) }?;
+        self.pace.submits += 1;
+        self.flight.next = Some(NextPass { kind, has_signal: signal });
+        Ok(true)
     }
 
-    /// Waits for everything in flight: an unwanted pass that was submitted ahead, or work left by an error. The last
-    /// pass's results in the arena are then lost.
+    /// Waits for everything in flight: an unwanted next pass, or work left by an error. The last pass's results in the
+    /// arena are then lost.
     pub(super) fn settle(&mut self) -> Result<()> {
         if self.queue.is_idle() {
             return Ok(());
         }
         self.queue.drain()?;
         self.flight.forget();
-        if let Some(kind) = self.flight.ahead.take()
+        if let Some(NextPass { kind, .. }) = self.flight.next.take()
             && let Some(following) = &mut self.passes.kinds[kind].following
         {
             self.pace.busy += following[1 - self.flight.results.slot].seconds()?.map_or(0.0, |(_, sum)| sum);
@@ -254,8 +267,8 @@ impl<D: Driver> Replay<D> {
 
     pub(super) fn begin(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<usize> {
         executor::admit_pass(&self.schedule, &mut self.kv.pages, rows, head)?;
-        if !self.seat.is_settled() {
-            self.settle_guest()?;
+        if self.handover.renew() {
+            self.rebake_all()?;
         }
         let kind = self.passes.kind_for(rows)?;
         self.settle()?;
@@ -305,26 +318,9 @@ impl<D: Driver> Replay<D> {
 
     /// Fails if the next pass is under way, which overwrites the last one's arena.
     pub(super) fn check_last(&self) -> Result<()> {
-        match self.flight.ahead {
+        match self.flight.next {
             Some(_) => Err(Error::failed("the pass after the one that is asked about has begun", "report this")),
             None => Ok(()),
         }
     }
-}
-
-/// A list, and optionally one that follows it.
-struct Followed<B> {
-    lists: [B; 2],
-    count: usize,
-}
-
-impl<B> Followed<B> {
-    fn as_slice(&self) -> &[B] {
-        &self.lists[..self.count]
-    }
-}
-
-/// All rows as head rows.
-pub(super) fn all_rows(rows: &[Row]) -> HeadRows {
-    HeadRows { first: 0, count: rows.len() }
 }

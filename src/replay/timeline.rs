@@ -1,16 +1,16 @@
-//! Records when the device and the guest work on a pass.
+//! Records when the device and the offload work on a pass.
 
 use super::Replay;
 use super::driver::{Driver, Stamps};
-use super::passes::GuestPiece;
+use super::passes::OffloadPiece;
 use crate::Result;
 use crate::error::{Error, Setting, text};
 use crate::executor::{EngineKind, EngineSpan, HeadRows, Row};
 use std::time::Instant;
 
-/// A step of a guest with its start and end.
-pub(super) struct GuestSpan {
-    pub piece: GuestPiece,
+/// A step of an offload with its start and end.
+pub(super) struct OffloadSpan {
+    pub piece: OffloadPiece,
     pub start: Instant,
     pub end: Instant,
 }
@@ -24,15 +24,15 @@ impl<D: Driver> Replay<D> {
         let mut ran = None;
         for _ in 0..2 {
             let kind = self.begin(rows, Some(head))?;
-            self.seat.spans = Some(Vec::new());
+            self.handover.spans = Some(Vec::new());
             // The device is idle: it begins at the submit, up to the driver's latency.
             let origin = Instant::now();
             let submitted = self.submit_pieces(kind).and_then(|()| self.queue.drain());
-            let guest = self.seat.spans.take().unwrap_or_default();
+            let offloaded = self.handover.spans.take().unwrap_or_default();
             submitted.inspect_err(|_| self.flight.forget())?;
-            ran = Some((kind, origin, guest));
+            ran = Some((kind, origin, offloaded));
         }
-        let Some((kind, origin, guest)) = ran else { return Ok(Vec::new()) };
+        let Some((kind, origin, offloaded)) = ran else { return Ok(Vec::new()) };
         let count = self.flight.rows.len();
         let baked = &mut self.passes.kinds[kind];
         let Some(stamps) = &mut baked.segments.stamps else {
@@ -50,14 +50,14 @@ impl<D: Driver> Replay<D> {
             end,
         });
         let since = |moment: Instant| moment.saturating_duration_since(origin).as_secs_f64();
-        let guest = guest.iter().map(|GuestSpan { piece, start, end }| EngineSpan {
-            engine: EngineKind::Guest,
+        let offloaded = offloaded.iter().map(|OffloadSpan { piece, start, end }| EngineSpan {
+            engine: EngineKind::Offload,
             segment: self.schedule.steps[piece.step].segment,
             rows: baked.rows_of(piece.half, count),
             start: since(*start),
             end: since(*end),
         });
-        let mut spans: Vec<EngineSpan> = device.chain(guest).collect();
+        let mut spans: Vec<EngineSpan> = device.chain(offloaded).collect();
         spans.sort_by(|a, b| a.start.total_cmp(&b.start));
         Ok(spans)
     }

@@ -17,7 +17,7 @@ mod prefixes;
 mod rows;
 mod verify;
 
-use crate::executor::{Executor, HeadRows, SampleRequests};
+use crate::executor::{Executor, SampleTiming, Submission};
 use crate::schedule::choice::SampleRequest;
 use crate::schedule::{PassShape, Schedule};
 use crate::sequence::chooser::Chooser;
@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use member::{KvSlot, Member};
 pub use places::ParkedSequence;
-use plan::{NextPass, PassPlan, STALE};
+use plan::{PassPlan, STALE};
 pub use prefixes::{Prefix, ReadPage};
 use verify::Speculating;
 
@@ -81,6 +81,8 @@ pub struct Batch {
     plan: PassPlan,
     /// The drafts; `None` if nothing is drafted.
     speculating: Option<Box<Speculating>>,
+    /// Whether the pass after the last one is in flight, as the plan's rows.
+    is_ahead: bool,
     /// The number of sequences that have ended.
     endings: usize,
     /// The most bytes of pages that only free slots hold.
@@ -109,6 +111,7 @@ impl Batch {
             most_chunk: usize::MAX,
             plan: PassPlan::with_capacity(extent.max_rows, extent.sequences.max(extent.head_rows), extent.sequences),
             speculating: None,
+            is_ahead: false,
             endings: 0,
             most_kept: u64::MAX,
             meanwhile: Box::new(|| {}),
@@ -133,15 +136,9 @@ impl Batch {
     }
 
     /// Sets a callback for work on the tokens of the pass before, such as sending them. It is called once in each pass,
-    /// except in consecutive passes of greedy sequences only. Where the host chooses tokens, it is called while the
-    /// device works.
+    /// while the device works.
     pub fn set_meanwhile(&mut self, meanwhile: impl FnMut() + 'static) {
         self.meanwhile = Box::new(meanwhile);
-    }
-
-    /// Whether every running sequence always takes the argmax.
-    pub fn is_greedy(&self) -> bool {
-        self.members().all(Member::is_greedy)
     }
 
     /// The shape of the last [`Batch::step`]; the depth is the mean over decoding rows. Several prompts count as one
@@ -150,18 +147,25 @@ impl Batch {
         if let Some((pass, _)) = self.speculating.as_ref().and_then(|speculating| speculating.verified) {
             return Some(pass);
         }
-        let PassPlan { rows, chunk, heads, stale, next, .. } = &self.plan;
+        let PassPlan { rows, chunk, heads, stale, is_next, .. } = &self.plan;
         let depth = rows.first()?.position as usize;
         let (chunk, decoding) = (*chunk, &rows[*chunk..]);
         let sequences = decoding.len() - stale;
         let positions: usize = decoding.iter().map(|row| row.position as usize).sum();
         // The rows of the next pass are one position further.
-        let mean = || positions / decoding.len() - usize::from(*next != NextPass::Anew);
+        let mean = || positions / decoding.len() - usize::from(*is_next || self.is_ahead);
         Some(match (chunk, sequences) {
+            // A pass in flight whose sequences have all left.
+            (0, 0) => return None,
             (_, 0) => PassShape::Prefill { rows: chunk, depth },
             (0, _) => PassShape::Decode { sequences, depth: mean() },
             _ => PassShape::Mixed { chunk, depth, ends: heads.len() > sequences, sequences, beside: mean() },
         })
+    }
+
+    /// Whether the pass after the last one is in flight.
+    pub fn is_ahead(&self) -> bool {
+        self.is_ahead
     }
 
     /// Whether no sequence is running.
@@ -199,6 +203,7 @@ impl Batch {
         self.slots[slot].member = Some(Member {
             chooser,
             is_late: false,
+            is_undecided: false,
             stops,
             limit,
             so_far,
@@ -219,84 +224,80 @@ impl Batch {
         self.end(executor, slot, Ok(Finish::Interrupted))
     }
 
-    /// Runs one pass and chooses a token for each of its head rows. [`Batch::take_ended`] then returns the sequences
-    /// that have ended. Does nothing if the batch is empty.
+    /// Runs one pass: plans it, submits it and, where no token needs the host, the pass after it; sends the tokens of the
+    /// pass before while the device works; waits, and chooses a token for each head row. [`Batch::take_ended`] then
+    /// returns the sequences that have ended. Does nothing if the batch is empty.
     ///
     /// # Errors
     /// Device: the device failed; every sequence has left then. A pass that is cancelled is no error: it ends all
     /// sequences as [`Finish::Interrupted`], with the tokens so far.
     pub fn step(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) -> Result<()> {
-        self.run_pass(executor, on_token)
-    }
-
-    /// Runs passes until a sequence ends, and returns it. `None`: no sequence is running.
-    ///
-    /// # Errors
-    /// As [`Batch::step`].
-    pub fn run(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) -> Result<Option<FinishedSequence>> {
-        while self.ended.is_empty() && !self.is_empty() {
-            self.run_pass(executor, on_token)?;
-            // These conditions can only change outside of steady passes.
-            while self.plan.is_steady() {
-                self.run_pass(executor, on_token)?;
+        match self.run_pass(executor) {
+            Ok(()) => {
+                self.choose(executor, on_token);
+                Ok(())
             }
+            Err(e) => self.end_all(executor, e),
         }
-        Ok(self.take_ended())
     }
 
-    // Inlined with its callees: the device waits for this path once per token.
-    #[inline(always)]
-    fn run_pass(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) -> Result<()> {
-        let run = match self.plan.is_steady() {
-            true => self.run_steady(executor),
-            false => self.run_next(executor),
-        };
-        if let Err(e) = run {
-            return self.end_all(executor, e);
+    fn run_pass(&mut self, executor: &mut dyn Executor) -> Result<()> {
+        let is_resumed = !self.plan.is_next && self.is_ahead && self.resume(executor)?;
+        if !is_resumed && !self.plan_next(executor)? {
+            self.plan.clear();
+            return Ok(());
         }
-        self.choose(executor, on_token);
+        let sequences = self.plan.rows.len();
+        let has_drafts = self.place_drafts();
+        let may_run_ahead = self.plan.is_next && !has_drafts && self.may_run_ahead();
+        let samples = self.sample_timing();
+        if !is_resumed {
+            executor.submit(Submission::Pass { rows: &self.plan.rows, head: self.plan.head_rows(), samples })?;
+        }
+        if samples == SampleTiming::Later {
+            // Meanwhile guides compute.
+            (self.meanwhile)();
+        }
+        if samples != SampleTiming::Never {
+            self.request_samples(executor)?;
+        }
+        let next = Submission::Next { samples: samples != SampleTiming::Never };
+        self.is_ahead = may_run_ahead && executor.submit(next)?;
+        if samples != SampleTiming::Later {
+            (self.meanwhile)();
+        }
+        executor.wait()?;
+        self.commit_chunk(executor);
+        match has_drafts {
+            // Their rows are chosen in turn.
+            true => self.plan.heads.clear(),
+            // 0 if only prompts run.
+            false => counts::count_decoded(self.plan.rows.len() - self.plan.chunk - self.plan.stale),
+        }
+        self.note_time(sequences);
         Ok(())
     }
 
-    /// Ends all sequences after a pass that failed or was cancelled.
-    #[cold]
-    fn end_all(&mut self, executor: &mut dyn Executor, e: Error) -> Result<()> {
-        (0..self.slots.len()).for_each(|slot| self.put_out(executor, slot, Ok(Finish::Interrupted)));
-        self.plan.next = NextPass::Anew;
-        if matches!(e, Error::Interrupted { .. }) {
-            return Ok(());
-        }
-        self.ended.clear();
-        Err(e)
-    }
-
-    /// Takes a sequence that has ended, in the order in which they ended.
-    pub fn take_ended(&mut self) -> Option<FinishedSequence> {
-        if self.ended.is_empty() { None } else { self.ended.pop_front() }
-    }
-
-    /// Plans the next pass and runs it.
-    fn run_next(&mut self, executor: &mut dyn Executor) -> Result<()> {
-        if executor.is_ahead() && self.keep_ahead(executor) {
-            self.break_off();
-            return self.run_rows(executor);
-        }
-        loop {
+    /// Plans the next pass, unless the plan is that pass already. `false`: the batch is empty.
+    fn plan_next(&mut self, executor: &mut dyn Executor) -> Result<bool> {
+        while !self.plan.is_next {
+            if self.is_empty() {
+                return Ok(false);
+            }
             self.choose_rows(executor);
             debug_assert!(self.have_pages(executor), "a row without a page");
-            if self.plan.is_steady() {
-                return self.run_steady(executor);
+            match self.plan.rows.is_empty() {
+                // No sequence has pages for a row.
+                true => self.make_way(executor),
+                false if self.plan.is_next => {}
+                false => {
+                    self.break_off();
+                    return Ok(true);
+                }
             }
-            if !self.plan.rows.is_empty() {
-                self.break_off();
-                return self.run_rows(executor);
-            }
-            if self.is_empty() {
-                return Ok(());
-            }
-            // No sequence has pages for a row.
-            self.make_way(executor);
         }
+        self.draft(executor)?;
+        Ok(true)
     }
 
     /// Whether each row of the plan has pages for its position and for the positions that it sees.
@@ -305,65 +306,59 @@ impl Batch {
         rows.all(|row| executor.pages().is_ready(row.sequence as usize, row.position as usize))
     }
 
-    /// Marks the rows of the pass that runs ahead as stale if their sequence has left or chose another token. Returns
-    /// whether any row is not stale. Every row gets the token that the pass runs with, by which the executor recognises
-    /// the pass.
-    fn keep_ahead(&mut self, executor: &dyn Executor) -> bool {
-        let PassPlan { rows, heads, stale, next, .. } = &mut self.plan;
-        if *next == NextPass::Anew {
-            return false;
-        }
+    /// Goes on with the pass in flight. Its rows are stale whose sequence has left or chose another token.
+    #[cold]
+    fn resume(&mut self, executor: &mut dyn Executor) -> Result<bool> {
+        self.break_off();
+        let PassPlan { rows, heads, stale, .. } = &mut self.plan;
         debug_assert_eq!(rows.len(), heads.len(), "a pass that runs ahead has rows that decode alone");
-        for (row, (head, foreseen)) in heads.iter_mut().zip(rows).enumerate() {
-            let token = executor.next(row);
-            if token != foreseen.token {
+        for (row, (head, chosen)) in heads.iter_mut().zip(rows).enumerate() {
+            if executor.result(row).next != chosen.token {
                 *head = STALE;
             }
-            foreseen.token = token;
         }
         *stale = heads.iter().filter(|head| **head == STALE).count();
-        *stale < heads.len()
+        self.is_ahead = executor.submit(Submission::Resume)?;
+        Ok(self.is_ahead)
     }
 
     fn members(&self) -> impl Iterator<Item = &Member> {
         self.slots.iter().filter_map(|slot| slot.member.as_ref())
     }
 
-    /// Runs another pass of the same sequences. If all are greedy and none ends, the pass after it starts before the
-    /// host has seen this one's result.
-    #[inline(always)]
-    fn run_steady(&mut self, executor: &mut dyn Executor) -> Result<()> {
-        match self.speculating {
-            _ if self.plan.next == NextPass::SameGreedy => self.run_ahead(executor),
-            None => self.run_rows(executor),
-            Some(_) => self.run_speculating(executor),
+    /// The sequences of the head rows that are not stale.
+    fn heads(&self) -> impl Iterator<Item = &Member> {
+        self.plan.heads.iter().filter_map(|&slot| self.slots.get(slot)?.member.as_ref())
+    }
+
+    /// When the sample requests of the planned pass come.
+    fn sample_timing(&self) -> SampleTiming {
+        let (mut timing, mut heads) = (SampleTiming::Never, self.heads());
+        while let Some(member) = heads.next().filter(|_| timing != SampleTiming::Later) {
+            timing = match member.is_guided() || self.is_ahead {
+                _ if member.is_greedy() => timing,
+                true => SampleTiming::Later,
+                false => SampleTiming::AtOnce,
+            };
+        }
+        timing
+    }
+
+    /// Whether the device can go on with the pass after the next one by itself.
+    fn may_run_ahead(&self) -> bool {
+        match &self.speculating {
+            None => self.members().all(Member::may_run_ahead),
+            // Drafts are considered before each pass.
+            Some(speculating) => !speculating.is_wanted && self.members().all(Member::may_run_ahead_greedily),
         }
     }
 
-    /// Runs a pass of greedy rows; the executor may start the one after it.
-    #[inline(always)]
-    fn run_ahead(&mut self, executor: &mut dyn Executor) -> Result<()> {
-        let head = HeadRows { first: 0, count: self.plan.rows.len() };
-        executor.forward_ahead(&self.plan.rows, head)?;
-        counts::count_decoded(head.count);
-        Ok(())
-    }
-
-    /// Runs the planned rows on the executor. Further rows of the same sequence are its draft.
-    fn forward_rows(&mut self, executor: &mut dyn Executor) -> Result<()> {
+    /// Submits the head rows' sample requests. Further rows of the same sequence are its draft.
+    fn request_samples(&mut self, executor: &mut dyn Executor) -> Result<()> {
         let alone = self.room() + 1 == self.slots.len();
-        let Batch { slots, plan, speculating, meanwhile, patience, .. } = self;
-        let (rows, heads) = (&plan.rows, &plan.heads);
-        debug_assert!(plan.chunk <= rows.len() && heads.len() <= rows.len() && plan.stale <= heads.len());
-        let members = || heads.iter().filter_map(|&slot| slots.get(slot)?.member.as_ref());
-        let Some(head) = plan.head_rows().filter(|_| !members().all(Member::is_greedy)) else {
-            meanwhile();
-            return executor.forward(rows, plan.head_rows());
-        };
-        let is_slow = members().any(Member::is_guided);
+        let Batch { slots, plan: PassPlan { heads, .. }, speculating, patience, .. } = self;
         *patience = if alone { PATIENCE_ALONE } else { PATIENCE };
-        let may_run_ahead = plan.is_steady() && speculating.is_none() && members().all(Member::may_run_ahead);
-        let fill = &mut |row: usize, ask: &mut SampleRequest<'_>| {
+        let mut fill = |row: usize, request: &mut SampleRequest<'_>| {
             let slot = heads[row];
             if slot == STALE {
                 return;
@@ -374,27 +369,50 @@ impl Batch {
             if let Some(member) = &mut slots[slot].member {
                 member.is_late = behind == 0 && !member.is_ready(patience);
                 if !member.is_late {
-                    member.chooser.ask_after(&draft[..behind.min(draft.len())], ask);
+                    member.chooser.ask_after(&draft[..behind.min(draft.len())], request);
                 }
             }
         };
-        executor.forward_choosing(rows, head, SampleRequests { fill, is_slow, may_run_ahead, meanwhile })
+        executor.submit(Submission::Samples(&mut fill)).map(drop)
     }
 
-    /// Runs the planned rows.
-    fn run_rows(&mut self, executor: &mut dyn Executor) -> Result<()> {
-        self.forward_rows(executor)?;
-        if self.plan.chunk > 0 {
-            self.commit_chunk(executor);
+    /// Runs passes until a sequence ends, and returns it. `None`: no sequence is running.
+    ///
+    /// # Errors
+    /// As [`Batch::step`].
+    pub fn run(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) -> Result<Option<FinishedSequence>> {
+        while self.ended.is_empty() && !self.is_empty() {
+            self.step(executor, on_token)?;
         }
-        // 0 if only prompts run.
-        counts::count_decoded(self.plan.rows.len() - self.plan.chunk - self.plan.stale);
-        Ok(())
+        Ok(self.take_ended())
+    }
+
+    /// Takes a sequence that has ended, in the order in which they ended.
+    pub fn take_ended(&mut self) -> Option<FinishedSequence> {
+        self.ended.pop_front()
+    }
+
+    /// Ends all sequences after a pass that failed or was cancelled.
+    #[cold]
+    fn end_all(&mut self, executor: &mut dyn Executor, e: Error) -> Result<()> {
+        (0..self.slots.len()).for_each(|slot| self.put_out(executor, slot, Ok(Finish::Interrupted)));
+        // No pass has run.
+        self.plan.clear();
+        self.is_ahead = false;
+        self.break_off();
+        if matches!(e, Error::Interrupted { .. }) {
+            return Ok(());
+        }
+        self.ended.clear();
+        Err(e)
     }
 
     /// Commits the chunk of the last pass. The reply of a prompt that is complete begins.
     fn commit_chunk(&mut self, executor: &dyn Executor) {
         debug_assert_eq!(self.plan.prompts.iter().map(|(_, rows)| rows).sum::<usize>(), self.plan.chunk);
+        if self.plan.chunk == 0 {
+            return;
+        }
         counts::count_prefilled(self.plan.chunk);
         for &(slot, rows) in &self.plan.prompts {
             let KvSlot { session, member, .. } = &mut self.slots[slot];

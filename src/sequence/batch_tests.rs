@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::executor::Row;
+use crate::executor::fake::{CHUNK, CONTEXT, FakeExecutor, VOCAB};
 use crate::schedule::kv::{PAGE, Pool};
-use crate::sequence::fake::{CHUNK, CONTEXT, RecordingExecutor, VOCAB};
-use crate::sequence::generate;
 use crate::sequence::meter::DecodeMeter;
+use crate::testing::generate;
 use crate::text::SamplerConfig;
 
 /// A greedy request without stop tokens.
@@ -18,7 +18,7 @@ fn go_on(_: usize, _: u32, _: &mut Chooser) -> ControlFlow<Finish> {
 }
 
 /// Runs until the batch is empty. Returns each slot's reply.
-fn finish(batch: &mut Batch, executor: &mut RecordingExecutor) -> Vec<(usize, Generation)> {
+fn finish(batch: &mut Batch, executor: &mut FakeExecutor) -> Vec<(usize, Generation)> {
     let mut ended = Vec::new();
     while !batch.is_empty() {
         batch.step(executor, &mut go_on).unwrap();
@@ -28,15 +28,15 @@ fn finish(batch: &mut Batch, executor: &mut RecordingExecutor) -> Vec<(usize, Ge
 }
 
 /// Rows of each sequence in each pass, and whether the pass had a head.
-fn passes(executor: &mut RecordingExecutor) -> Vec<(Vec<u32>, bool)> {
+fn passes(executor: &mut FakeExecutor) -> Vec<(Vec<u32>, bool)> {
     let passes = executor.passes.drain(..);
-    passes.map(|(rows, head)| (rows.iter().map(|row| row.sequence).collect(), head)).collect()
+    passes.map(|(rows, head)| (rows.iter().map(|row| row.sequence).collect(), head.is_some())).collect()
 }
 
 /// A caller may end a prompt between its chunks, and a reply between its tokens.
 #[test]
 fn a_generation_that_is_cancelled_ends_there_and_the_prefix_stays() {
-    let mut executor = RecordingExecutor::new();
+    let mut executor = FakeExecutor::new();
     let mut batch = Batch::new(&executor.schedule);
     let prompt: Vec<u32> = (0..13).collect();
     let mut reply = |after, prompt: &[u32], limit| {
@@ -54,7 +54,7 @@ fn a_generation_that_is_cancelled_ends_there_and_the_prefix_stays() {
 }
 
 /// A batch in which slot 0 decodes after a prompt of two tokens. Its passes are not recorded.
-fn decoding(executor: &mut RecordingExecutor) -> Batch {
+fn decoding(executor: &mut FakeExecutor) -> Batch {
     let mut batch = Batch::new(&executor.schedule);
     batch.join(executor, request(&[1; 2], 40)).unwrap();
     batch.step(executor, &mut go_on).unwrap();
@@ -62,38 +62,35 @@ fn decoding(executor: &mut RecordingExecutor) -> Batch {
     batch
 }
 
-/// The callback for a pass's tokens is called during the next pass, unless that can begin without them.
+/// The callback for a pass's tokens is called once during the next pass.
 #[test]
 fn the_host_works_while_the_device_does() {
-    let mut executor = RecordingExecutor::new();
+    let mut executor = FakeExecutor::new();
     let mut batch = Batch::new(&executor.schedule);
     let calls = std::rc::Rc::new(std::cell::Cell::new(0));
     let noted = calls.clone();
     batch.set_meanwhile(move || noted.set(noted.get() + 1));
     let sampler = SamplerConfig { seed: Some(1), ..SamplerConfig::default() };
-    let chooser = Chooser::new(sampler, VOCAB).unwrap();
-    batch.join(&mut executor, SequenceRequest { chooser, ..request(&[1; 2], 5) }).unwrap();
-    for pass in 1..=5 {
-        assert!(!batch.is_greedy());
-        batch.step(&mut executor, &mut go_on).unwrap();
-        assert_eq!(calls.get(), pass);
+    for chooser in [Chooser::new(sampler, VOCAB).unwrap(), Chooser::Greedy] {
+        calls.set(0);
+        batch.join(&mut executor, SequenceRequest { chooser, ..request(&[1; 2], 5) }).unwrap();
+        for pass in 1..=5 {
+            batch.step(&mut executor, &mut go_on).unwrap();
+            assert_eq!(calls.get(), pass);
+        }
+        assert!(batch.is_empty());
     }
-    assert!(batch.is_empty() && batch.is_greedy());
-    // In the first and the last pass: those between follow each other without the host.
-    batch.join(&mut executor, request(&[2; 2], 5)).unwrap();
-    finish(&mut batch, &mut executor);
-    assert_eq!(calls.get(), 5 + 2);
 }
 
 /// The sequences of each pass's rows over `count` passes.
-fn run(batch: &mut Batch, executor: &mut RecordingExecutor, count: usize) -> Vec<Vec<u32>> {
+fn run(batch: &mut Batch, executor: &mut FakeExecutor, count: usize) -> Vec<Vec<u32>> {
     (0..count).for_each(|_| batch.step(executor, &mut go_on).unwrap());
     passes(executor).into_iter().map(|(sequences, _)| sequences).collect()
 }
 
 #[test]
 fn a_pass_holds_a_chunk_of_one_prompt_and_a_row_of_each_that_decodes() {
-    let mut executor = RecordingExecutor::new();
+    let mut executor = FakeExecutor::new();
     let mut batch = decoding(&mut executor);
     let long = batch.join(&mut executor, request(&[2; 2 * CHUNK], 20)).unwrap();
     let short = batch.join(&mut executor, request(&[3; CHUNK], 20)).unwrap();
@@ -122,9 +119,9 @@ fn a_pass_holds_a_chunk_of_one_prompt_and_a_row_of_each_that_decodes() {
 /// included.
 #[test]
 fn short_prompts_share_a_pass() {
-    let mut executor = RecordingExecutor::new();
+    let mut executor = FakeExecutor::new();
     let mut batch = decoding(&mut executor);
-    let join = |batch: &mut Batch, executor: &mut RecordingExecutor, lengths: [usize; 3]| {
+    let join = |batch: &mut Batch, executor: &mut FakeExecutor, lengths: [usize; 3]| {
         lengths
             .map(|n| batch.join(executor, SequenceRequest { reuse: false, ..request(&vec![n as u32; n], 20) }).unwrap())
     };
@@ -144,7 +141,7 @@ fn short_prompts_share_a_pass() {
 
 #[test]
 fn a_chunk_beside_decoding_rows_is_bounded_and_one_alone_is_not() {
-    let mut executor = RecordingExecutor::new();
+    let mut executor = FakeExecutor::new();
     let mut batch = decoding(&mut executor);
     batch.set_chunk(3);
     batch.join(&mut executor, request(&[2; CHUNK], 20)).unwrap();
@@ -159,7 +156,7 @@ fn a_chunk_beside_decoding_rows_is_bounded_and_one_alone_is_not() {
 /// An executor may ask for fewer prompt rows, but only beside decoding rows.
 #[test]
 fn the_executor_says_how_many_rows_fill_a_pass() {
-    let mut executor = RecordingExecutor::new();
+    let mut executor = FakeExecutor::new();
     executor.chunk_rows = |most, beside| most.min(4 - beside);
     let mut batch = decoding(&mut executor);
     batch.join(&mut executor, request(&[2; CHUNK - 2], 20)).unwrap();
@@ -173,11 +170,11 @@ fn the_executor_says_how_many_rows_fill_a_pass() {
 /// Decoding rows may leave hardly any rows to a prompt.
 #[test]
 fn where_half_of_a_pass_decodes_prompts_take_turns_with_it() {
-    let mut executor = RecordingExecutor::new();
+    let mut executor = FakeExecutor::new();
     let mut batch = decoding(&mut executor);
     batch.join(&mut executor, request(&[2], 20)).unwrap();
     assert_eq!(run(&mut batch, &mut executor, 2), [vec![1, 0], vec![0, 1]]);
-    executor.prefill_rows = 3;
+    executor.prefill_rows = Box::new(|_| 3);
     batch.join(&mut executor, request(&[3; 7], 20)).unwrap();
     assert_eq!(
         run(&mut batch, &mut executor, 6),
@@ -187,7 +184,7 @@ fn where_half_of_a_pass_decodes_prompts_take_turns_with_it() {
 
 #[test]
 fn each_ends_for_itself_and_the_others_go_on() {
-    let mut executor = RecordingExecutor::new();
+    let mut executor = FakeExecutor::new();
     let mut batch = Batch::new(&executor.schedule);
     let mut join = |request| batch.join(&mut executor, request).unwrap();
     let stopped = join(SequenceRequest { stops: vec![14], ..request(&[10], 9) });
@@ -225,16 +222,16 @@ fn each_ends_for_itself_and_the_others_go_on() {
 /// If a sequence ends or joins while the next pass runs, the others use that pass's results.
 #[test]
 fn a_pass_that_runs_ahead_serves_those_who_stay() {
-    let mut executor = RecordingExecutor::new();
+    let mut executor = FakeExecutor::new();
     executor.runs_ahead = true;
     let mut batch = Batch::new(&executor.schedule);
-    let join = |executor: &mut RecordingExecutor, batch: &mut Batch, request| batch.join(executor, request).unwrap();
+    let join = |executor: &mut FakeExecutor, batch: &mut Batch, request| batch.join(executor, request).unwrap();
     let stays = join(&mut executor, &mut batch, request(&[10], 20));
     let stops = join(&mut executor, &mut batch, SequenceRequest { stops: vec![25], ..request(&[20], 20) });
     let leaves = join(&mut executor, &mut batch, request(&[30], 20));
     let mut meter = DecodeMeter::default();
     let (mut passes, mut ended) = (0, Vec::new());
-    let mut step = |executor: &mut RecordingExecutor, batch: &mut Batch| {
+    let mut step = |executor: &mut FakeExecutor, batch: &mut Batch| {
         batch.step(executor, &mut go_on).unwrap();
         passes += 1;
         meter.add(batch, executor, std::time::Duration::from_secs(1));
@@ -274,8 +271,8 @@ fn a_pass_that_runs_ahead_serves_those_who_stay() {
 }
 
 /// A batch whose only sequence has stopped while the next pass runs.
-fn stopped_ahead() -> (RecordingExecutor, Batch) {
-    let mut executor = RecordingExecutor::new();
+fn stopped_ahead() -> (FakeExecutor, Batch) {
+    let mut executor = FakeExecutor::new();
     executor.runs_ahead = true;
     let mut batch = Batch::new(&executor.schedule);
     batch.join(&mut executor, SequenceRequest { stops: vec![15], ..request(&[10], 20) }).unwrap();
@@ -284,19 +281,18 @@ fn stopped_ahead() -> (RecordingExecutor, Batch) {
     (executor, batch)
 }
 
-/// A pass that runs ahead without a remaining sequence is discarded, and a new sequence gets the result of a lone run.
+/// A pass that runs ahead without a remaining sequence is waited for, and a new sequence gets the result of a lone run.
 #[test]
-fn a_pass_that_runs_ahead_for_nobody_is_discarded() {
+fn a_pass_that_runs_ahead_for_no_sequence_gives_no_token() {
     let (mut executor, mut batch) = stopped_ahead();
     batch.join(&mut executor, request(&[10, 11, 12, 30], 3)).unwrap();
     let (_, reply) = &finish(&mut batch, &mut executor)[0];
-    assert_eq!((&reply.tokens[..], reply.kept, executor.discarded), (&[31, 32, 33][..], 3, 1));
+    assert_eq!((&reply.tokens[..], reply.kept, executor.discarded), (&[31, 32, 33][..], 3, 0));
 }
 
-/// A pass that is cancelled before it begins leaves the one that runs ahead unaffected, and must not leave its rows in
-/// the plan.
+/// A pass that is cancelled before it begins leaves no rows in the plan, whatever was in flight.
 #[test]
-fn a_cancelled_pass_leaves_no_rows_to_the_one_that_runs_ahead() {
+fn a_cancelled_pass_leaves_no_rows_in_the_plan() {
     let (mut executor, mut batch) = stopped_ahead();
     executor.cancelled_after = executor.passes.len();
     for prompt in [[20, 21], [30, 31]] {
@@ -304,7 +300,7 @@ fn a_cancelled_pass_leaves_no_rows_to_the_one_that_runs_ahead() {
     }
     let replies = finish(&mut batch, &mut executor);
     assert_eq!(replies.iter().map(|(_, reply)| reply.finish).collect::<Vec<_>>(), [Finish::Interrupted; 2]);
-    assert!(executor.is_ahead());
+    assert_eq!(batch.last_pass(), None, "no pass has run");
     executor.cancelled_after = usize::MAX;
     batch.join(&mut executor, request(&[40], 3)).unwrap();
     assert_eq!(finish(&mut batch, &mut executor)[0].1.tokens, [41, 42, 43]);
@@ -312,7 +308,7 @@ fn a_cancelled_pass_leaves_no_rows_to_the_one_that_runs_ahead() {
 
 #[test]
 fn a_request_takes_the_slot_that_holds_its_prefix() {
-    let mut executor = RecordingExecutor::new();
+    let mut executor = FakeExecutor::new();
     let mut batch = Batch::new(&executor.schedule);
     for first in [1, 2, 3] {
         batch.join(&mut executor, request(&[first; 6], 0)).unwrap();
@@ -329,7 +325,7 @@ fn a_request_takes_the_slot_that_holds_its_prefix() {
 /// The penalty counts all prompt tokens, cached or not.
 #[test]
 fn a_penalty_counts_the_whole_prompt_once() {
-    let mut executor = RecordingExecutor::new();
+    let mut executor = FakeExecutor::new();
     let mut batch = Batch::new(&executor.schedule);
     let config = SamplerConfig { repeat_penalty: 2.0, ..SamplerConfig::greedy() };
     let mut chooser = Chooser::new(config, VOCAB).unwrap();
@@ -343,7 +339,7 @@ fn a_penalty_counts_the_whole_prompt_once() {
 
 #[test]
 fn who_cannot_join_changes_nothing() {
-    let mut executor = RecordingExecutor::new();
+    let mut executor = FakeExecutor::new();
     let mut batch = Batch::new(&executor.schedule);
     let mut refused = |prompt: &[u32]| batch.join(&mut executor, request(prompt, 1)).unwrap_err().exit_code();
     assert_eq!((refused(&[]), refused(&[64]), refused(&[2; CONTEXT + 1])), (2, 2, 2));
@@ -357,7 +353,7 @@ fn who_cannot_join_changes_nothing() {
 /// A full context ends a reply: its last token needs no position.
 #[test]
 fn a_full_context_ends_a_reply() {
-    let mut executor = RecordingExecutor::new();
+    let mut executor = FakeExecutor::new();
     let mut batch = Batch::new(&executor.schedule);
     batch.join(&mut executor, request(&[1; CONTEXT - 2], 99)).unwrap();
     let (_, g) = finish(&mut batch, &mut executor).remove(0);
@@ -367,7 +363,7 @@ fn a_full_context_ends_a_reply() {
 /// After a device failure no token counts as cached that may be wrong.
 #[test]
 fn a_device_that_fails_ends_all_and_a_prompt_in_part_is_not_a_prefix() {
-    let mut executor = RecordingExecutor::new();
+    let mut executor = FakeExecutor::new();
     let mut batch = Batch::new(&executor.schedule);
     batch.join(&mut executor, request(&[1; 20], 9)).unwrap();
     batch.join(&mut executor, request(&[2; 3], 9)).unwrap();
@@ -381,7 +377,7 @@ fn a_device_that_fails_ends_all_and_a_prompt_in_part_is_not_a_prefix() {
 /// Four sequences with pages for a single full context: a sequence without a page waits, and its reply is complete.
 #[test]
 fn a_sequence_without_a_page_waits_and_nobody_else_suffers() {
-    let mut executor = RecordingExecutor::of(4 * PAGE, Some(4 * PAGE));
+    let mut executor = FakeExecutor::of(4 * PAGE, Some(4 * PAGE));
     let mut batch = Batch::new(&executor.schedule);
     let long = 2 * PAGE;
     for first in 0..4u32 {
@@ -409,7 +405,7 @@ fn a_sequence_without_a_page_waits_and_nobody_else_suffers() {
 /// A new sequence shares the pages of a running one with the same beginning.
 #[test]
 fn a_prefix_of_a_sequence_that_runs_is_shared() {
-    let mut executor = RecordingExecutor::of(4 * PAGE, None);
+    let mut executor = FakeExecutor::of(4 * PAGE, None);
     let mut batch = Batch::new(&executor.schedule);
     let prompt: Vec<u32> = (0..PAGE as u32 + 20).map(|i| i % 64).collect();
     batch.join(&mut executor, request(&prompt, 90)).unwrap();
@@ -426,7 +422,7 @@ fn a_prefix_of_a_sequence_that_runs_is_shared() {
 /// If the cache is too small for a sequence alone, it ends with an error that says so, and others continue.
 #[test]
 fn a_sequence_for_which_there_is_no_room_at_all_is_refused() {
-    let mut executor = RecordingExecutor::of(4 * PAGE, Some(2 * PAGE));
+    let mut executor = FakeExecutor::of(4 * PAGE, Some(2 * PAGE));
     let mut batch = Batch::new(&executor.schedule);
     batch.join(&mut executor, request(&[1; 3 * PAGE], 1)).unwrap();
     batch.join(&mut executor, request(&[2; 10], 5)).unwrap();
@@ -443,7 +439,7 @@ fn a_sequence_for_which_there_is_no_room_at_all_is_refused() {
 
 #[test]
 fn what_free_slots_keep_stays_within_its_bound_and_the_newest_stays_longest() {
-    let mut executor = RecordingExecutor::of(4 * PAGE, None);
+    let mut executor = FakeExecutor::of(4 * PAGE, None);
     let mut batch = Batch::new(&executor.schedule);
     let page: u64 = Pool::ALL.map(|pool| executor.schedule.kv.pool(pool).page_bytes).iter().sum();
     let mut run = |batch: &mut Batch, token: u32, length: usize| {
@@ -492,7 +488,7 @@ impl crate::sequence::guide::Guide for Late {
 /// A guide that is not ready delays no other sequence: its row runs again in each pass until it is ready.
 #[test]
 fn a_guide_that_takes_long_holds_up_no_other_sequence() {
-    let mut executor = RecordingExecutor::new();
+    let mut executor = FakeExecutor::new();
     let mut batch = Batch::new(&executor.schedule);
     let is_ready = std::sync::Arc::<std::sync::atomic::AtomicBool>::default();
     let late = Late { is_ready: is_ready.clone(), token: 9 };
@@ -500,7 +496,7 @@ fn a_guide_that_takes_long_holds_up_no_other_sequence() {
     let free = batch.join(&mut executor, request(&[1; 2], 30)).unwrap();
     let guided = batch.join(&mut executor, SequenceRequest { chooser, ..request(&[2; 3], 4) }).unwrap();
     let mut tokens = vec![Vec::new(); 2];
-    let mut step = |batch: &mut Batch, executor: &mut RecordingExecutor| {
+    let mut step = |batch: &mut Batch, executor: &mut FakeExecutor| {
         batch
             .step(executor, &mut |slot, token, _| {
                 tokens[slot].push(token);

@@ -3,10 +3,11 @@
 use super::guide::{Guide, Guided};
 use super::likelihood::{Likelihood, ReportingChooser};
 use crate::error::{Setting, Text, text};
-use crate::executor::Executor;
+use crate::executor::{Executor, ExecutorExt};
 use crate::schedule::choice::SampleRequest;
 use crate::text::{Sampler, SamplerConfig, TokenSet};
 use crate::{Error, Result};
+use std::fmt;
 use std::time::Duration;
 
 /// Chooses the next token from a head row of the executor.
@@ -29,6 +30,12 @@ pub enum Chooser {
 pub struct ForcedTokens {
     given: std::vec::IntoIter<u32>,
     then: Chooser,
+}
+
+impl fmt::Debug for Chooser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Chooser(seed: {:?})", self.seed())
+    }
 }
 
 impl Chooser {
@@ -149,7 +156,7 @@ impl Chooser {
         }
     }
 
-    /// Whether each choice is the token that the pass returns as the row's next ([`Executor::next`]): the likeliest of
+    /// Whether each choice is the token that the pass returns as the row's next ([`RowResult::next`](crate::executor::RowResult::next)): the likeliest of
     /// all, or of the requested tokens. A guide may still replace it.
     pub fn takes_likeliest(&self) -> bool {
         match self {

@@ -1,11 +1,8 @@
-//! Generation for one prompt, token by token until it ends.
+//! The tokens of a reply, with times and counts.
 
 use crate::executor::{Executor, Measure};
 use crate::schedule::PassShape;
-use crate::sequence::batch::{Batch, SequenceRequest};
-use crate::sequence::chooser::Chooser;
 use crate::{Error, Result};
-use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// Why a generation ended.
@@ -61,7 +58,7 @@ pub struct Generation {
 
 impl Generation {
     /// A generation before its first pass, for a prompt of `prompt` tokens with `kept` of them cached.
-    pub(super) fn new(prompt: usize, kept: usize) -> Generation {
+    pub(crate) fn new(prompt: usize, kept: usize) -> Generation {
         Generation {
             prompt,
             kept,
@@ -117,30 +114,5 @@ impl Generation {
             ));
         }
         Ok(Some(rate / ceiling))
-    }
-}
-
-/// Runs a request alone: adds it to `batch`, and runs passes until the batch is empty. `on_token` is called with each
-/// token and may end the reply by a break. Cached tokens of the prompt do not run again. Also returns the request's
-/// chooser, for the next reply.
-///
-/// # Errors
-/// Input: the prompt is empty, is longer than the context, or has a token outside of the vocabulary. Failed: logits are
-/// not finite. Device: the device failed. A pass that is cancelled is no error: it ends the reply as
-/// [`Finish::Interrupted`], with the tokens so far.
-pub fn generate(
-    executor: &mut dyn Executor,
-    batch: &mut Batch,
-    request: SequenceRequest,
-    on_token: &mut dyn FnMut(u32) -> ControlFlow<Finish>,
-) -> Result<(Generation, Chooser)> {
-    let slot = batch.join(executor, request)?;
-    let mut on_token = |_, token, _: &mut Chooser| on_token(token);
-    loop {
-        match batch.run(executor, &mut on_token)? {
-            Some(ended) if ended.slot == slot => return Ok((ended.reply?, ended.chooser)),
-            Some(_) => {}
-            None => return Err(Error::failed("the sequence has left the batch", "report this")),
-        }
     }
 }

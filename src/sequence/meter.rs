@@ -33,6 +33,14 @@ impl DecodeMeter {
         self.time += time;
     }
 
+    /// Adds the passes of another meter.
+    pub fn merge(&mut self, other: &DecodeMeter) {
+        self.tokens += other.tokens;
+        self.passes += other.passes;
+        self.bytes += other.bytes;
+        self.time += other.time;
+    }
+
     /// The mean number of tokens per pass and sequence; `None` if none was decoded.
     pub fn tokens_per_pass(&self) -> Option<f64> {
         (self.passes > 0).then(|| self.tokens as f64 / self.passes as f64)

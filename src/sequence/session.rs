@@ -1,14 +1,14 @@
 //! One sequence: its tokens, those of them in the KV cache, and its rows for the next pass.
 
 use crate::Result;
-use crate::executor::{Executor, HeadRows, Row};
+use crate::executor::{Executor, ExecutorExt, HeadRows, Row};
 use crate::schedule::Schedule;
 use crate::sequence::counts;
 use crate::sequence::prompt::SequenceLimits;
 use std::ops::Range;
 
 /// Runs one chunk of a prompt: the executor, the chunk's rows, and whether it is the last chunk.
-pub type RunChunk<'a> = &'a mut dyn FnMut(&mut dyn Executor, &[Row], bool) -> Result<()>;
+pub type RunChunk<'a, E> = &'a mut dyn FnMut(&mut E, &[Row], bool) -> Result<()>;
 
 /// A sequence on an executor.
 ///
@@ -124,7 +124,7 @@ impl Session {
     /// Drops all cached tokens after the first `keep`, and all pending ones. Returns the number left: `keep`, or fewer
     /// if the next token would write to a shared page, or 0 if a local layer has lost keys that the next token would
     /// see.
-    pub fn rewind(&mut self, executor: &mut dyn Executor, keep: usize) -> usize {
+    pub fn rewind<E: Executor + ?Sized>(&mut self, executor: &mut E, keep: usize) -> usize {
         let pages = executor.pages_mut();
         self.held = pages.kept(self.sequence as usize, keep.min(self.held));
         pages.truncate(self.sequence as usize, self.held);
@@ -175,7 +175,7 @@ impl Session {
         Ok(kept)
     }
 
-    /// Appends `tokens` and runs them in chunks of [`Executor::rows_at`]. The executor's head row 0 then has the
+    /// Appends `tokens` and runs them in chunks of [`ExecutorExt::rows_at`]. The executor's head row 0 then has the
     /// last token's logits.
     ///
     /// # Errors
@@ -188,14 +188,19 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::sync`], and errors of `run`, which may use one to end the prompt.
-    pub fn prefill_with(&mut self, executor: &mut dyn Executor, tokens: &[u32], run: RunChunk<'_>) -> Result<()> {
+    pub fn prefill_with<E: Executor + ?Sized>(
+        &mut self,
+        executor: &mut E,
+        tokens: &[u32],
+        run: RunChunk<'_, E>,
+    ) -> Result<()> {
         self.append(executor.schedule(), tokens)?;
         self.run_waiting(executor, run)
     }
 
     /// Runs the pending tokens. After an error the session holds the tokens it held before: a chunk without a head row
     /// may have failed unnoticed, so its keys and values are not trusted.
-    fn run_waiting(&mut self, executor: &mut dyn Executor, run: RunChunk<'_>) -> Result<()> {
+    fn run_waiting<E: Executor + ?Sized>(&mut self, executor: &mut E, run: RunChunk<'_, E>) -> Result<()> {
         let held = self.held;
         let mut rows = Vec::new();
         while self.pending() > 0 {
@@ -219,7 +224,7 @@ impl Session {
         self.step(executor, token, false)
     }
 
-    /// As [`Session::decode`], through [`Executor::forward_ahead`]: for a caller that decodes the argmax next.
+    /// As [`Session::decode`], through [`ExecutorExt::forward_ahead`]: for a caller that decodes the argmax next.
     ///
     /// # Errors
     /// As [`Session::decode`].
@@ -232,7 +237,7 @@ impl Session {
         let row = Row { token, position: self.held as u32, sequence: self.sequence };
         let head = HeadRows { first: 0, count: 1 };
         let run = match ahead {
-            true => executor.forward_ahead(&[row], head),
+            true => executor.forward_ahead(&[row], head).map(drop),
             false => executor.forward(&[row], Some(head)),
         };
         if run.is_err() {
@@ -245,7 +250,7 @@ impl Session {
     }
 }
 
-fn run_chunk(executor: &mut dyn Executor, rows: &[Row], last: bool) -> Result<()> {
+fn run_chunk<E: Executor + ?Sized>(executor: &mut E, rows: &[Row], last: bool) -> Result<()> {
     executor.forward(rows, last.then_some(HeadRows { first: rows.len() - 1, count: 1 }))
 }
 

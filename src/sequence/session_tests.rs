@@ -1,19 +1,19 @@
 //! Sessions on an executor that only records its passes.
 
 use super::*;
+use crate::executor::fake::{CONTEXT, FakeExecutor, WINDOW, at};
 use crate::schedule::kv::PAGE;
-use crate::sequence::fake::{CONTEXT, RecordingExecutor, WINDOW, at};
 
 #[test]
 fn a_prompt_is_run_in_chunks_and_only_its_last_row_has_a_head() {
-    let mut executor = RecordingExecutor::new();
+    let mut executor = FakeExecutor::new();
     let mut session = Session::new(1, CONTEXT);
     let tokens: Vec<u32> = (0..20).collect();
     let before = counts::read();
     session.prefill(&mut executor, &tokens).unwrap();
     session.decode(&mut executor, 5).unwrap();
     session.decode_ahead(&mut executor, 6).unwrap();
-    let passes: Vec<(usize, bool)> = executor.passes.iter().map(|(rows, head)| (rows.len(), *head)).collect();
+    let passes: Vec<(usize, bool)> = executor.passes.iter().map(|(rows, head)| (rows.len(), head.is_some())).collect();
     assert_eq!(passes, [(8, false), (8, false), (4, true), (1, true), (1, true)]);
     assert!(executor.passes.iter().flat_map(|(rows, _)| rows).all(|r| r.sequence == 1));
     assert_eq!(executor.take(), at(0, &[&tokens[..], &[5, 6]].concat()));
@@ -24,7 +24,7 @@ fn a_prompt_is_run_in_chunks_and_only_its_last_row_has_a_head() {
 
 #[test]
 fn what_the_cache_holds_of_a_prompt_is_not_run_again() {
-    let mut executor = RecordingExecutor::new();
+    let mut executor = FakeExecutor::new();
     let mut session = Session::new(0, CONTEXT);
     let mut sync = |tokens: &[u32]| {
         let kept = session.sync(&mut executor, tokens)?;
@@ -42,7 +42,7 @@ fn what_the_cache_holds_of_a_prompt_is_not_run_again() {
 
 #[test]
 fn a_prompt_that_is_refused_leaves_the_sequence_as_it_is() {
-    let mut executor = RecordingExecutor::new();
+    let mut executor = FakeExecutor::new();
     let mut session = Session::new(0, CONTEXT);
     session.sync(&mut executor, &[1, 2, 3]).unwrap();
     executor.take();
@@ -56,7 +56,7 @@ fn a_prompt_that_is_refused_leaves_the_sequence_as_it_is() {
 /// After a failure no token of the prompt counts as cached, because a chunk before it may be wrong.
 #[test]
 fn a_prompt_that_fails_is_not_a_prefix() {
-    let mut executor = RecordingExecutor::new();
+    let mut executor = FakeExecutor::new();
     let mut session = Session::new(0, CONTEXT);
     let prompt: Vec<u32> = (0..20).collect();
     session.sync(&mut executor, &prompt[..3]).unwrap();
@@ -72,7 +72,7 @@ fn a_prompt_that_fails_is_not_a_prefix() {
 /// A local layer has given back the page with keys that the first new token would see.
 #[test]
 fn a_prefix_that_a_local_layer_has_lost_is_run_again() {
-    let mut executor = RecordingExecutor::of(5 * PAGE, None);
+    let mut executor = FakeExecutor::of(5 * PAGE, None);
     let tokens: Vec<u32> = (0..4 * PAGE as u32 + 4).map(|i| i % 60).collect();
     // It holds two pages: that of the last tokens and the one before.
     let least = 3 * PAGE + WINDOW - 1;

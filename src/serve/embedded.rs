@@ -86,7 +86,7 @@ impl Engine {
     /// # Errors
     /// As [`server::serve`]. Interrupted: `on` returned a break.
     pub fn open_watched(options: EngineOptions, on: OnProgress<'_>) -> Result<Engine> {
-        let load = server::loader(options.files.clone(), None, options.options.clone(), true);
+        let load = server::loader(options.files.clone(), None, options.options, true);
         Engine::open_by(load, options, on)
     }
 
@@ -221,7 +221,7 @@ struct Stages {
 
 impl Stages {
     fn now(&mut self, service: &Service) -> (&'static str, f64) {
-        let progress = service.progress();
+        let progress = service.progress.get();
         let share = |part: u64, whole: u64| if whole > 0 { (part as f64 / whole as f64).min(1.0) } else { 0.0 };
         match (service.health.phase(), progress.tuning()) {
             (Phase::Loading, None) => ("loading", share(progress.done(), progress.total())),

@@ -2,14 +2,16 @@
 
 use super::health::Phase;
 use super::http::{ApiError, Listen};
-use super::job::ReplyRequest;
 use super::model::Model;
 use super::prefixes::PrefixFile;
 use super::server::{ServerEvent, Setup};
 use super::service::Service;
 use super::unload::{Unloaded, UnloadedNews};
-use super::worker::{Worker, WorkerRest};
+use super::worker::Worker;
 use crate::diagnose::status::Reporter;
+use crate::engine::core::LoopEnd;
+use crate::engine::request::Request;
+use crate::executor::ExecutorExt;
 use crate::executor::weights::Progress;
 use crate::sequence::prompt;
 use crate::text::{Message, SamplerConfig};
@@ -56,7 +58,7 @@ pub(super) fn run_engine(
         enter(Phase::Tuning);
     }
     let mut worker = Worker::new(service, &model, loaded)?;
-    enter(Phase::WarmingUp { has_prompt: service.system().is_some() });
+    enter(Phase::WarmingUp { has_prompt: service.system.get().is_some() });
     if let Some(file) = prefix_file {
         worker.load_prefixes(file)?;
     }
@@ -75,7 +77,7 @@ pub(super) fn run_engine(
             worker.save_prefixes(file, &first)?;
         }
         drop(worker);
-        if rest == WorkerRest::End {
+        if rest == LoopEnd::End {
             return Ok(());
         }
         let say = |said| {
@@ -120,7 +122,7 @@ pub(super) fn encode_first(model: &Model, system: Option<&str>, question: &str) 
 /// Answers a first question with one token, so that the system prompt is cached and every kernel has run. Returns the
 /// common beginning of prompts with this system prompt, plus one token, and whether it was new to the cache.
 fn warm_up(service: &Service, model: &Model, worker: &mut Worker<'_>) -> Result<(Vec<u32>, bool)> {
-    let system = service.system();
+    let system = service.system.get();
     let encode = |question: &str| encode_first(model, system.as_deref(), question);
     let prompt = encode("Hello")?;
     let first = match &system {
@@ -131,13 +133,12 @@ fn warm_up(service: &Service, model: &Model, worker: &mut Worker<'_>) -> Result<
         }
         None => Vec::new(),
     };
-    let ask =
-        ReplyRequest { limit: 1, sampler: SamplerConfig::greedy(), ignore_eos: true, ..ReplyRequest::new(prompt) };
+    let ask = Request { limit: 1, sampler: SamplerConfig::greedy(), ignore_eos: true, ..Request::new(prompt) };
     let failed = |e: ApiError| Error::failed(format!("the first question failed: {}", e.message), "report this");
     let answers = service.start_own(model, ask).map_err(failed)?;
     worker.run_out()?;
-    let ends = answers.gather().map_err(failed)?.into_iter().filter_map(|whole| whole.end);
-    let cached: usize = ends.map(|end| end.cached_tokens).sum();
+    let ends = answers.gather().map_err(|e| failed(e.into()))?.into_iter().filter_map(|whole| whole.end);
+    let cached: usize = ends.map(|end| end.generation.kept).sum();
     let is_new = cached + 1 < first.len();
     Ok((first, is_new))
 }

@@ -3,8 +3,8 @@
 use super::model::Model;
 use crate::Result;
 use crate::engine::{self, DraftFiles, ModelFiles, Options};
-use crate::executor::Measure;
 use crate::executor::weights::Progress;
+use crate::executor::{ExecutorExt, Measure};
 use crate::sequence::draft::SharedModel;
 
 /// A function that loads a model; the progress can cancel it.

@@ -2,7 +2,7 @@
 
 use crate::diagnose::energy::Energy;
 use crate::executor::Pages;
-use crate::executor::guest::{GuestPasses, PlacementTiming};
+use crate::executor::offload::{OffloadedPasses, PlacementTiming};
 use crate::schedule::kv::Pool;
 use crate::schedule::{PassShape, Schedule};
 use crate::sequence::Generation;
@@ -146,7 +146,7 @@ impl Default for Metrics {
             gap: register_with_unit(r, "time_between_tokens", "From token to token", Seconds, times()),
             registry,
         };
-        metrics.set_attends(GuestPasses::NONE);
+        metrics.set_attends(OffloadedPasses::NONE);
         metrics
     }
 }
@@ -232,7 +232,7 @@ impl Metrics {
         ] {
             gauge.set(0);
         }
-        self.set_attends(GuestPasses::NONE);
+        self.set_attends(OffloadedPasses::NONE);
     }
 
     /// Records a pass.
@@ -267,14 +267,14 @@ impl Metrics {
         self.roofline_share.set(meter.share(self.read_ceiling.get()).unwrap_or(0.0));
     }
 
-    /// Adds new failures of attention's guest.
-    pub(super) fn note_guest_failures(&self, new: u32) {
+    /// Adds new failures of attention's offload.
+    pub(super) fn note_offload_failures(&self, new: u32) {
         self.npu_failures.inc_by(new.into());
     }
 
-    /// Publishes the kinds of pass in which attention's guest attends.
-    pub(super) fn set_attends(&self, attends: GuestPasses) {
-        let GuestPasses { decode, prefill, others } = attends;
+    /// Publishes the kinds of pass in which attention's offload attends.
+    pub(super) fn set_attends(&self, attends: OffloadedPasses) {
+        let OffloadedPasses { decode, prefill, others } = attends;
         for (pass, is) in [("decode", decode), ("prefill", prefill), ("others", others)] {
             self.npu_attends.get_or_create(&[("pass", pass.into())]).set(is.into());
         }
@@ -285,7 +285,7 @@ impl Metrics {
         // Measurements of an earlier load are obsolete.
         self.npu_layers.clear();
         for t in timings {
-            for (on, seconds) in [("gpu", t.device), ("npu", t.guest)] {
+            for (on, seconds) in [("gpu", t.device), ("npu", t.offload)] {
                 let labels = [("rows", t.rows.to_string()), ("behind", t.depth.to_string()), ("on", on.into())];
                 self.npu_layers.get_or_create(&labels).set(seconds);
             }
@@ -338,15 +338,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_a_guest_attends_and_how_often_it_failed_is_published() {
+    fn where_a_offload_attends_and_how_often_it_failed_is_published() {
         let metrics = Metrics::default();
         assert!(metrics.prometheus().contains("kiln_npu_attends{pass=\"decode\"} 0\n"));
-        let prefill = GuestPasses { prefill: true, ..GuestPasses::NONE };
-        for (attends, new) in [(GuestPasses::ALL, 0), (prefill, 2), (GuestPasses::NONE, 0)] {
+        let prefill = OffloadedPasses { prefill: true, ..OffloadedPasses::NONE };
+        for (attends, new) in [(OffloadedPasses::ALL, 0), (prefill, 2), (OffloadedPasses::NONE, 0)] {
             metrics.set_attends(attends);
-            metrics.note_guest_failures(new);
+            metrics.note_offload_failures(new);
             let text = metrics.openmetrics();
-            let GuestPasses { decode, prefill, others } = attends;
+            let OffloadedPasses { decode, prefill, others } = attends;
             for (pass, is) in [("decode", decode), ("prefill", prefill), ("others", others)] {
                 let line = format!("kiln_npu_attends{{pass=\"{pass}\"}} {}\n", u32::from(is));
                 assert!(text.contains(&line), "{text}");
@@ -359,7 +359,7 @@ mod tests {
     fn what_was_measured_for_the_npu_has_a_sample_for_each_placement() {
         let metrics = Metrics::default();
         assert!(!metrics.prometheus().contains("kiln_npu_placement"));
-        metrics.set_placements(&[PlacementTiming { rows: 512, depth: 1792, device: 4.5, guest: 4.25 }]);
+        metrics.set_placements(&[PlacementTiming { rows: 512, depth: 1792, device: 4.5, offload: 4.25 }]);
         let text = metrics.prometheus();
         for (on, seconds) in [("gpu", "4.5"), ("npu", "4.25")] {
             let labels = format!("{{rows=\"512\",behind=\"1792\",on=\"{on}\"}}");

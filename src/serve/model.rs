@@ -4,6 +4,7 @@ use super::http::ApiError;
 use super::prefixes::Identity;
 use super::published::Published;
 use crate::engine::ModelFiles;
+use crate::engine::queue::ModelSide;
 use crate::error::Error;
 use crate::grammar::Grammars;
 use crate::model::Shape;
@@ -78,7 +79,7 @@ impl Model {
         })
     }
 
-    /// The device, including the guest for attention, updated every second.
+    /// The device, including the offload for attention, updated every second.
     pub fn device(&self) -> String {
         self.device.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -89,6 +90,11 @@ impl Model {
         if *device != name {
             name.clone_into(&mut device);
         }
+    }
+
+    /// The text side for the engine's requests.
+    pub(super) fn target(&self) -> ModelSide<'_> {
+        ModelSide { model: self.id, limits: self.limits(), tokenizer: Some(&self.tokenizer), stops: &self.stops }
     }
 
     /// The limits of a sequence.

@@ -3,18 +3,19 @@
 
 use super::engine_thread::{encode_first, report, run_engine};
 use super::health::Phase;
-use super::http::{AccessLog, ApiError, ApiKeys, Drainer, Guard, Handler, Limits, Listen, Server};
-use super::job::Defaults;
+use super::http::{AccessLog, ApiKeys, Drainer, Guard, Handler, Limits, Listen, Server};
 use super::manager::Manager;
 use super::page::PageSettings;
 use super::prefixes::PrefixFile;
-use super::queue::Takeover;
 use super::service::{ServerSettings, Service};
 use super::unload;
 use crate::engine::ModelFiles;
+use crate::engine::queue::Takeover;
+use crate::engine::request::EngineError;
 use crate::executor::weights::Progress;
 use crate::machine::stamp::FileStamp;
 use crate::machine::threads;
+use crate::serve::service::Defaults;
 use crate::{Cancel, Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -215,7 +216,7 @@ pub fn serve<H: Handler + Send>(
         watched.unwrap_or_else(|_| Err(panicked("thread that watches over the others")))
     });
     // Engines and connections have ended. Dropping the remaining jobs notifies their receivers.
-    drop(service.queue.drain());
+    drop(service.engine.drain());
     done.inspect(|()| say(Notice::Stopped))
 }
 
@@ -261,8 +262,8 @@ impl Watching<'_> {
         self.last += 1;
         self.progress = Arc::new(Progress::new(Cancel::default()));
         self.cancels.push((self.last, self.progress.cancel.clone()));
-        self.service.set_progress(self.progress.clone());
-        self.service.queue.set_takeover(Takeover::UnderWay);
+        self.service.progress.set(self.progress.clone());
+        self.service.engine.set_takeover(Takeover::UnderWay);
         self.loading = Some(self.last);
         self.stamps[0] = (self.setup.stamps)();
         self.seen = (0, Instant::now());
@@ -321,14 +322,14 @@ impl Watching<'_> {
                 // The engine waits for the result of the reload.
                 Ok(ServerEvent::Changed(_)) => {
                     let e = Error::failed("the server is stopping", "start it again");
-                    self.service.queue.set_takeover(Takeover::Failed(e));
+                    self.service.engine.set_takeover(Takeover::Failed(e));
                 }
                 Ok(ServerEvent::Ended(id, done)) => {
                     let was_loading = self.loading.take_if(|loading| *loading == id).is_some();
                     self.cancels.retain(|(of, _)| *of != id);
                     let why = done.as_ref().err().cloned();
                     if was_loading {
-                        self.service.queue.set_takeover(why.clone().map_or(Takeover::None, Takeover::Failed));
+                        self.service.engine.set_takeover(why.clone().map_or(Takeover::None, Takeover::Failed));
                     }
                     match done {
                         Ok(()) => {}
@@ -340,13 +341,13 @@ impl Watching<'_> {
                         // A replaced model fails alone; its clients have been notified.
                         Err(e) if !was_loading && self.answering != Some(id) => log::error!("{e}"),
                         Err(e) => {
-                            self.service.fail_by(&e);
+                            self.service.fail(&e);
                             failure = failure.and(Err(e));
                             self.stop(LAST_WORDS, say);
                         }
                     }
                     // After the health was set, because notified clients may check it.
-                    self.service.end_model(id, why.as_ref());
+                    self.service.engine.end_model(id, why.as_ref());
                 }
                 // No clients are left.
                 Ok(ServerEvent::Closed(done)) => return failure.and(done),
@@ -372,17 +373,17 @@ impl Watching<'_> {
         match (self.setup.reread)() {
             Ok(Reread { system, defaults, page }) => {
                 if let Some(page) = page {
-                    self.service.set_page(page);
+                    self.service.page.set(page);
                 }
                 if let Some(text) = system {
                     let system = Some(text).filter(|text| !text.is_empty());
                     match self.fits(system.as_deref()) {
-                        Ok(()) => self.service.set_system(system),
+                        Ok(()) => self.service.system.set(system),
                         Err(e) => log::error!("the system prompt stays as it was: {e}"),
                     }
                 }
                 if let Some(defaults) = defaults {
-                    self.service.set_defaults(defaults);
+                    self.service.defaults.set(defaults);
                 }
             }
             Err(e) => log::error!("the system prompt, the defaults and the page stay as they were: {e}"),
@@ -405,12 +406,12 @@ impl Watching<'_> {
     fn end_all(&self) {
         self.drainer.drain(Duration::ZERO);
         self.cancels.iter().for_each(|(_, cancel)| cancel.set());
-        self.service.queue.close(ApiError::stopping());
+        self.service.engine.close(EngineError::Stopping);
     }
 
     fn note_ready(&mut self, id: u64, say: &mut dyn FnMut(Notice)) {
         self.loading.take_if(|loading| *loading == id);
-        self.service.queue.set_takeover(Takeover::None);
+        self.service.engine.set_takeover(Takeover::None);
         let is_first = self.answering.replace(id).is_none();
         // If the files have changed during the load, the stamps are dropped, so that the next reload loads them.
         self.stamps[1] = self.stamps[0].take().filter(|before| (self.setup.stamps)().as_ref() == Some(before));

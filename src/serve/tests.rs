@@ -1,24 +1,26 @@
 //! The engine's side: jobs of many clients on the demo model on the CPU, and failures of the engine.
 
 mod embedded;
-mod guests;
+mod offloads;
 mod reload;
 mod shares;
 mod unload;
 
 use super::http::{ApiError, Gone, Guard, HttpRequest, Limits, Listen, Responder};
-use super::job::{Client, Event, ReplyRequest};
 use super::server::{LoadedExecutor, Notice, ServerOrder, Setup, loader, serve};
-use super::service::{CompleteReply, EventPoll, ReplyEvents, ServerSettings, Service};
+use super::service::{ServerSettings, Service};
+use crate::engine::request::{Client, EngineError, Event, Request};
+use crate::engine::request::{CompleteReply, Replies};
 use crate::engine::{self, Device, ModelFiles, Options};
-use crate::executor::guest::{GuestPasses, GuestReport, PlacementTiming};
 use crate::executor::measure::{KernelTiming, Measure};
+use crate::executor::offload::{OffloadReport, OffloadedPasses, PlacementTiming};
 use crate::executor::weights::Progress;
-use crate::executor::{Executor, HeadRows, Row, SampleRequests};
+use crate::executor::{DeviceInfo, Executor, HeadRows, Pages, Row, RowResult, Submission, Watch};
 use crate::grammar::Grammar;
+use crate::schedule::Schedule;
 use crate::schedule::Segment;
-use crate::schedule::choice::SampleResult;
-use crate::sequence::{Batch, Chooser, Finish, generate, prompt};
+use crate::sequence::{Batch, Chooser, Finish, prompt};
+use crate::testing::generate;
 use crate::text::{Message, SamplerConfig};
 use crate::{Error, Result, sequence};
 use serde_json::json;
@@ -112,7 +114,7 @@ impl TestService {
         }
     }
 
-    fn ask(&self, ask: ReplyRequest) -> ReplyEvents<'_> {
+    fn ask(&self, ask: Request) -> Replies {
         self.service.submit(&self.service.model().unwrap(), &[ask], client(1), Arc::new(|| false)).unwrap()
     }
 
@@ -141,8 +143,8 @@ fn question(text: &str) -> Vec<u32> {
     prompt::encode_messages(&tokenizer, &template, &[Message::new("user", text)], limits).unwrap()
 }
 
-fn greedy(prompt: Vec<u32>, limit: usize) -> ReplyRequest {
-    ReplyRequest { sampler: SamplerConfig::greedy(), limit, ..ReplyRequest::new(prompt) }
+fn greedy(prompt: Vec<u32>, limit: usize) -> Request {
+    Request { sampler: SamplerConfig::greedy(), limit, ..Request::new(prompt) }
 }
 
 fn ids(whole: &CompleteReply) -> Vec<u32> {
@@ -155,18 +157,16 @@ fn replies_made_together_are_those_made_alone() {
     let sampled = |seed| SamplerConfig { seed: Some(seed), ..SamplerConfig::default() };
     let texts =
         ["Who are you?", "What is a fence?", "Why is the sky blue?", "Hello", "Who are you, and what can you do?"];
-    let asks: Vec<ReplyRequest> = texts
+    let asks: Vec<Request> = texts
         .iter()
         .enumerate()
         .flat_map(|(i, text)| {
             let prompt = question(text);
-            let seeded =
-                ReplyRequest { sampler: sampled(i as u64), choices: 2, limit: 20, ..ReplyRequest::new(prompt.clone()) };
+            let seeded = Request { sampler: sampled(i as u64), choices: 2, limit: 20, ..Request::new(prompt.clone()) };
             [greedy(prompt, 5 + 7 * i), seeded]
         })
         .collect();
-    let started: Vec<(ReplyRequest, ReplyEvents<'_>)> =
-        asks.iter().map(|ask| (ask.clone(), served.ask(ask.clone()))).collect();
+    let started: Vec<(Request, Replies)> = asks.iter().map(|ask| (ask.clone(), served.ask(ask.clone()))).collect();
 
     let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
     let mut executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
@@ -186,15 +186,18 @@ fn replies_made_together_are_those_made_alone() {
             let mut batch = Batch::new(executor.schedule());
             let (g, _) = generate(executor.as_mut(), &mut batch, request, &mut |_| ControlFlow::Continue(())).unwrap();
             let end = whole.end.as_ref().unwrap();
-            assert_eq!((ids(whole), end.tokens, end.finish), (g.tokens.clone(), g.tokens.len(), g.finish));
-            assert_eq!(end.prompt_tokens, ask.prompt.len());
+            assert_eq!(
+                (ids(whole), end.generation.tokens.len(), end.generation.finish),
+                (g.tokens.clone(), g.tokens.len(), g.finish)
+            );
+            assert_eq!(end.generation.prompt, ask.prompt.len());
         }
     }
     // The second time most of the prompt is cached, unless reuse is disabled.
     let prompt = question(texts[4]);
     let cached = |reuse| {
-        let ask = ReplyRequest { reuse, ..greedy(prompt.clone(), 3) };
-        served.ask(ask).gather().unwrap()[0].end.as_ref().unwrap().cached_tokens
+        let ask = Request { reuse, ..greedy(prompt.clone(), 3) };
+        served.ask(ask).gather().unwrap()[0].end.as_ref().unwrap().generation.kept
     };
     assert_eq!((cached(true), cached(false)), (prompt.len() - 1, 0));
     served.stop().unwrap();
@@ -206,7 +209,7 @@ fn likelihoods_and_stop_texts_come_with_the_tokens() {
     let prompt = question("Who are you?");
     let plain = served.ask(greedy(prompt.clone(), 12)).gather().unwrap().remove(0);
     let reported =
-        served.ask(ReplyRequest { likelihoods: Some(3), ..greedy(prompt.clone(), 12) }).gather().unwrap().remove(0);
+        served.ask(Request { likelihoods: Some(3), ..greedy(prompt.clone(), 12) }).gather().unwrap().remove(0);
     assert_eq!(ids(&reported), ids(&plain));
     for token in &reported.tokens {
         let likelihood = token.likelihood.as_ref().unwrap();
@@ -214,10 +217,9 @@ fn likelihoods_and_stop_texts_come_with_the_tokens() {
         assert!(likelihood.logprob <= 0.0 && likelihood.top[2].1 <= likelihood.top[1].1);
     }
     let stop: String = plain.text.chars().skip(3).take(4).collect();
-    let stopped =
-        served.ask(ReplyRequest { stop: vec![stop.clone()], ..greedy(prompt, 12) }).gather().unwrap().remove(0);
+    let stopped = served.ask(Request { stop: vec![stop.clone()], ..greedy(prompt, 12) }).gather().unwrap().remove(0);
     let end = stopped.end.unwrap();
-    assert_eq!((stopped.text.as_str(), end.finish), (plain.text.split(&stop).next().unwrap(), Finish::Stop));
+    assert_eq!((stopped.text.as_str(), end.generation.finish), (plain.text.split(&stop).next().unwrap(), Finish::Stop));
     served.stop().unwrap();
 }
 
@@ -232,8 +234,8 @@ fn replies_of_a_given_form_have_it_and_end_at_their_limit_all_the_same() {
         "additionalProperties": false,
     });
     let compiled = model.grammars.compile(&Grammar::JsonSchema(schema), 0, &|| false).unwrap();
-    let ask = |i: usize, limit| ReplyRequest {
-        grammar: Some(compiled.clone()),
+    let ask = |i: usize, limit| Request {
+        guide: Some(served.service.guide(&model, &compiled, "").unwrap()),
         sampler: SamplerConfig {
             temperature: (i % 3) as f32,
             top_k: 0,
@@ -245,9 +247,9 @@ fn replies_of_a_given_form_have_it_and_end_at_their_limit_all_the_same() {
         ignore_eos: true,
         likelihoods: i.is_multiple_of(2).then_some(2),
         limit,
-        ..ReplyRequest::new(question("Who are you?"))
+        ..Request::new(question("Who are you?"))
     };
-    let started: Vec<(usize, ReplyEvents<'_>)> = (0..12)
+    let started: Vec<(usize, Replies)> = (0..12)
         .map(|i| {
             let limit = if i % 2 == 0 { 1000 } else { 3 };
             (limit, served.ask(ask(i, limit)))
@@ -256,12 +258,18 @@ fn replies_of_a_given_form_have_it_and_end_at_their_limit_all_the_same() {
     for (limit, answers) in started {
         let whole = answers.gather().unwrap().remove(0);
         let end = whole.end.unwrap();
-        assert!(end.tokens <= limit);
+        assert!(end.generation.tokens.len() <= limit);
         if limit == 3 {
-            assert!(end.finish == Finish::Length && end.tokens == 3 && whole.text.starts_with('{'), "{}", whole.text);
+            assert!(
+                end.generation.finish == Finish::Length
+                    && end.generation.tokens.len() == 3
+                    && whole.text.starts_with('{'),
+                "{}",
+                whole.text
+            );
             continue;
         }
-        assert_eq!(end.finish, Finish::Stop, "{}", whole.text);
+        assert_eq!(end.generation.finish, Finish::Stop, "{}", whole.text);
         let document: serde_json::Value =
             serde_json::from_str(&whole.text).unwrap_or_else(|e| panic!("{e}: {}", whole.text));
         let ages = document["ages"].as_array().unwrap();
@@ -275,35 +283,38 @@ fn a_reply_that_nobody_waits_for_ends_whether_it_runs_or_waits() {
     let served = start(ServerSettings::default(), loader(ModelFiles::BuiltIn, None, options(1), false));
     let model = served.service.model().unwrap();
     let flags: Vec<Arc<AtomicBool>> = (0..2).map(|_| Arc::default()).collect();
-    let long = || ReplyRequest { ignore_eos: true, ..greedy(question("Hello"), 200) };
+    let long = || Request { ignore_eos: true, ..greedy(question("Hello"), 200) };
     let submit = |flag: &Arc<AtomicBool>| {
         let flag = flag.clone();
         served.service.submit(&model, &[long()], client(1), Arc::new(move || flag.load(Ordering::SeqCst))).unwrap()
     };
     let (mut runs, mut waits) = (submit(&flags[0]), submit(&flags[1]));
-    assert!(matches!(runs.next(), Some(EventPoll::Event(0, Event::Token(_)))));
+    assert!(matches!(runs.next(), Some((0, Event::Token(_)))));
     flags[1].store(true, Ordering::SeqCst);
     wait_until("the one that waits is gone", || served.service.metrics.cancelled.get() == 1);
-    assert_eq!(served.service.queue.len(), 0);
+    assert_eq!(served.service.engine.len(), 0);
     flags[0].store(true, Ordering::SeqCst);
     wait_until("the one that runs is gone", || served.service.metrics.cancelled.get() == 2);
     let mut tokens = 1;
     // Only tokens, then the end of the channel.
-    while let Some(EventPoll::Event(_, event)) = runs.next() {
+    for (_, event) in runs.by_ref() {
         match event {
             Event::Token(_) => tokens += 1,
             event => assert!(matches!(event, Event::Failed(_)), "{event:?}"),
         }
     }
     assert!(tokens < 200, "{tokens}");
-    assert!(matches!(waits.next(), Some(EventPoll::Event(0, Event::Failed(_)))));
+    assert!(matches!(waits.next(), Some((0, Event::Failed(_)))));
     // Dropping the events cancels the replies.
     let mut dropped = served.ask(long());
-    assert!(matches!(dropped.next(), Some(EventPoll::Event(0, Event::Token(_)))));
+    assert!(matches!(dropped.next(), Some((0, Event::Token(_)))));
     drop(dropped);
     wait_until("the one that was dropped is gone", || served.service.metrics.cancelled.get() == 3);
     // The slot is free.
-    assert_eq!(served.ask(greedy(question("Hello"), 4)).gather().unwrap()[0].end.as_ref().unwrap().tokens, 4);
+    assert_eq!(
+        served.ask(greedy(question("Hello"), 4)).gather().unwrap()[0].end.as_ref().unwrap().generation.tokens.len(),
+        4
+    );
     served.stop().unwrap();
 }
 
@@ -316,7 +327,7 @@ fn a_full_queue_says_when_to_come_back_and_late_replies_end() {
     let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
     let model = super::model::Model::open(1, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
     let submit = |n, choices| {
-        let ask = ReplyRequest { choices, ..greedy(question("Hello"), 4) };
+        let ask = Request { choices, ..greedy(question("Hello"), 4) };
         service.submit(&model, &[ask], client(n), Arc::new(|| false))
     };
     let mut first = submit(1, 2).unwrap();
@@ -326,18 +337,19 @@ fn a_full_queue_says_when_to_come_back_and_late_replies_end() {
     assert!(submit(2, 0).is_err() && submit(2, 129).is_err());
     let mut late = 0;
     wait_until("they are late", || {
-        late += service.queue.sweep();
-        service.queue.len() == 0
+        late += service.engine.sweep();
+        service.engine.len() == 0
     });
     assert_eq!(late, 2);
     for choice in 0..2 {
-        let Some(EventPoll::Event(of, Event::Failed(e))) = first.next() else { panic!("no failure") };
+        let Some((of, Event::Failed(e))) = first.next() else { panic!("no failure") };
+        let e = ApiError::from(e);
         assert_eq!((of, e.status, e.code), (choice, 504, Some("deadline_exceeded")));
     }
-    assert_eq!(first.next(), None);
+    assert!(first.next().is_none());
     // A single request may be larger than the queue.
     assert!(submit(3, 9).is_ok());
-    service.fail("the GPU hangs");
+    service.fail(&Error::device("the GPU hangs", "restart"));
     assert_eq!(submit(1, 1).err().unwrap().code, Some("engine_failed"));
 }
 
@@ -351,17 +363,17 @@ fn the_client_with_the_fewest_running_replies_comes_first() {
         service.submit(&model, &[greedy(question("Hello"), limit)], client(n), Arc::new(|| false)).unwrap();
     }
     let mut taken: Vec<(Client, usize)> = Vec::new();
-    while let Some(job) = service.queue.take(7, |client| taken.iter().filter(|(of, _)| *of == client).count()) {
+    while let Some(job) = service.engine.take(7, |client| taken.iter().filter(|(of, _)| *of == client).count()) {
         taken.push((job.recipient.client, job.request.limit));
     }
     assert_eq!(taken.iter().map(|(_, limit)| *limit).collect::<Vec<_>>(), [1, 4, 5, 2, 6, 3]);
-    assert!(service.queue.take(8, |_| 0).is_none(), "another model's");
+    assert!(service.engine.take(8, |_| 0).is_none(), "another model's");
 }
 
 /// An executor that fails or panics in a pass.
 struct Faulty {
     inner: Box<dyn Measure>,
-    guest: TestGuest,
+    offload: TestOffload,
     /// The number of passes before that.
     left: Arc<AtomicUsize>,
     panics: bool,
@@ -371,9 +383,9 @@ struct Faulty {
     pause: Duration,
 }
 
-/// The guest of a [`Faulty`]'s device.
+/// The offload of a [`Faulty`]'s device.
 #[derive(Default)]
-struct TestGuest {
+struct TestOffload {
     /// The number of failures; it attends while this is 0. `None`: it never existed.
     failures: Option<Arc<AtomicU32>>,
     /// The device's name while it attends.
@@ -386,7 +398,7 @@ impl Faulty {
     fn of(inner: Box<dyn Measure>) -> Faulty {
         Faulty {
             inner,
-            guest: TestGuest::default(),
+            offload: TestOffload::default(),
             left: Arc::new(AtomicUsize::new(usize::MAX)),
             panics: false,
             improved: Arc::default(),
@@ -406,40 +418,32 @@ impl Faulty {
 }
 
 impl Executor for Faulty {
-    crate::executor_methods!(passes of inner);
-
-    fn device(&self) -> &str {
-        match self.guest() {
-            Some(report) if report.attends.any() => &self.guest.name,
-            _ => self.hardware(),
+    fn schedule(&self) -> &Schedule {
+        self.inner.schedule()
+    }
+    fn device_info(&self) -> DeviceInfo<'_> {
+        match Measure::offload(self) {
+            Some(report) if report.attends.any() => DeviceInfo { name: &self.offload.name, ..self.inner.device_info() },
+            _ => self.inner.device_info(),
         }
     }
-    fn hardware(&self) -> &str {
-        self.inner.hardware()
+    fn pages(&self) -> &Pages {
+        self.inner.pages()
     }
-    fn guest(&self) -> Option<GuestReport> {
-        let failures = self.guest.failures.as_ref()?.load(Ordering::SeqCst);
-        Some(GuestReport { attends: if failures == 0 { GuestPasses::ALL } else { GuestPasses::NONE }, failures })
+    fn pages_mut(&mut self) -> &mut Pages {
+        self.inner.pages_mut()
     }
-    fn placements(&self) -> &[PlacementTiming] {
-        &self.guest.timings
+    fn submit(&mut self, work: Submission<'_>) -> Result<bool> {
+        if let Submission::Pass { .. } = work {
+            self.count()?;
+        }
+        self.inner.submit(work)
     }
-    fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
-        self.count()?;
-        self.inner.forward(rows, head)
+    fn wait(&mut self) -> Result<()> {
+        self.inner.wait()
     }
-    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: SampleRequests<'_>) -> Result<()> {
-        self.count()?;
-        self.inner.forward_choosing(rows, head, asks)
-    }
-    fn improve(&mut self) -> Result<Option<Duration>> {
-        let mut improved = self.improved.lock().unwrap();
-        let passes = improved.0;
-        improved.1.insert(passes);
-        Ok(Some(Duration::from_millis(1)))
-    }
-    fn found(&self, row: usize) -> Option<SampleResult<'_>> {
-        self.inner.found(row)
+    fn result(&self, row: usize) -> RowResult<'_> {
+        self.inner.result(row)
     }
     fn logits(&mut self, row: usize) -> Result<&[f32]> {
         self.inner.logits(row)
@@ -447,11 +451,30 @@ impl Executor for Faulty {
 }
 
 impl Measure for Faulty {
+    fn offload(&self) -> Option<OffloadReport> {
+        let failures = self.offload.failures.as_ref()?.load(Ordering::SeqCst);
+        Some(OffloadReport {
+            attends: if failures == 0 { OffloadedPasses::ALL } else { OffloadedPasses::NONE },
+            failures,
+        })
+    }
+    fn placements(&self) -> &[PlacementTiming] {
+        &self.offload.timings
+    }
+    fn improve(&mut self) -> Result<Option<Duration>> {
+        let mut improved = self.improved.lock().unwrap();
+        let passes = improved.0;
+        improved.1.insert(passes);
+        Ok(Some(Duration::from_millis(1)))
+    }
     fn submits(&self) -> u64 {
         self.inner.submits()
     }
     fn busy(&self) -> Duration {
         self.inner.busy()
+    }
+    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
+        self.inner.forward_watched(rows, head, watch)
     }
     fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<KernelTiming>> {
         self.inner.time_steps(rows, head, repetitions)
@@ -481,13 +504,14 @@ fn an_engine_that_fails_or_panics_tells_all_clients_and_ends_with_exit_code_4() 
             Ok(executor.into())
         };
         let served = start(ServerSettings::default(), Box::new(faulty));
-        let long = || ReplyRequest { ignore_eos: true, ..greedy(question("Hello"), 200) };
-        let mut answers: Vec<ReplyEvents<'_>> = (0..3).map(|_| served.ask(long())).collect();
-        assert!(matches!(answers[0].next(), Some(EventPoll::Event(0, Event::Token(_)))));
+        let long = || Request { ignore_eos: true, ..greedy(question("Hello"), 200) };
+        let mut answers: Vec<Replies> = (0..3).map(|_| served.ask(long())).collect();
+        assert!(matches!(answers[0].next(), Some((0, Event::Token(_)))));
         left.store(3, Ordering::SeqCst);
         for answers in &mut answers {
             let last = std::iter::from_fn(|| answers.next()).last().unwrap();
-            let EventPoll::Event(_, Event::Failed(e)) = last else { panic!("{last:?}") };
+            let (_, Event::Failed(e)) = last else { panic!("{last:?}") };
+            let e = ApiError::from(e);
             assert_eq!(e.status, 500, "{e:?}");
         }
         assert!(served.service.health.ready().is_err());
@@ -513,7 +537,7 @@ fn what_is_not_asked_for_anything_is_improved() {
     };
     wait_until("the idle executor is improved", is_improved);
     let before = improved.lock().unwrap().0;
-    let whole = served.ask(ReplyRequest { ignore_eos: true, ..greedy(question("Hello"), 40) }).gather().unwrap();
+    let whole = served.ask(Request { ignore_eos: true, ..greedy(question("Hello"), 40) }).gather().unwrap();
     assert_eq!(whole[0].tokens.len(), 40);
     wait_until("it is improved behind the reply", is_improved);
     let (passes, at) = improved.lock().unwrap().clone();
@@ -537,10 +561,14 @@ fn a_model_is_loaded_anew_while_the_old_one_answers_and_a_damaged_one_is_not_tak
     );
     let reply = |limit| ids(&served.ask(greedy(question("Who are you?"), limit)).gather().unwrap()[0]);
     let before = reply(9);
-    let long = served.ask(ReplyRequest { ignore_eos: true, ..greedy(question("Hello"), 150) });
+    let long = served.ask(Request { ignore_eos: true, ..greedy(question("Hello"), 150) });
     served.orders.send(ServerOrder::Reload).unwrap();
     served.wait_for(|notice| *notice == Notice::Reloaded);
-    assert_eq!(long.gather().unwrap()[0].end.as_ref().unwrap().tokens, 150, "the old model ends what it has begun");
+    assert_eq!(
+        long.gather().unwrap()[0].end.as_ref().unwrap().generation.tokens.len(),
+        150,
+        "the old model ends what it has begun"
+    );
     assert_eq!(reply(9), before);
     *failure.lock().unwrap() = Some(Error::refused("it does not fit", "use a smaller one"));
     served.orders.send(ServerOrder::Reload).unwrap();
@@ -560,20 +588,21 @@ fn requests_for_a_model_whose_engine_has_ended_are_told() {
     let submit = |id, n| service.submit(&model(id), &[greedy(question("Hello"), 4)], client(n), Arc::new(|| false));
     // Parsed for one model, and queued after its engine has ended.
     let (mut replaced, mut failed, current) = (submit(1, 1).unwrap(), submit(2, 2).unwrap(), submit(3, 3).unwrap());
-    service.end_model(1, None);
-    service.end_model(2, Some(&Error::device("the GPU hangs", "restart")));
+    service.engine.end_model(1, None);
+    service.engine.end_model(2, Some(&Error::device("the GPU hangs", "restart")));
     for (id, answers, status, code) in
         [(1, &mut replaced, 503, "model_replaced"), (2, &mut failed, 500, "engine_failed")]
     {
-        let Some(EventPoll::Event(0, Event::Failed(e))) = answers.next() else { panic!("no failure") };
+        let Some((0, Event::Failed(e))) = answers.next() else { panic!("no failure") };
+        let e = ApiError::from(e);
         assert_eq!((e.status, e.code), (status, Some(code)));
         // A later one fails in the same way.
         let e = submit(id, 4).err().unwrap();
         assert_eq!((e.status, e.code), (status, Some(code)));
     }
-    assert_eq!((service.queue.len(), service.metrics.refused.get()), (1, 2));
+    assert_eq!((service.engine.len(), service.metrics.refused.get()), (1, 2));
     drop(current);
-    assert_eq!(service.queue.sweep(), 1);
+    assert_eq!(service.engine.sweep(), 1);
     assert!(submit(3, 3).is_ok());
 }
 
@@ -589,7 +618,7 @@ fn a_request_that_was_read_before_a_reload_is_answered_or_told_to_come_again() {
         match served.service.submit(&old, &[greedy(question("Hello"), 2)], client(1), Arc::new(|| false)) {
             Ok(answers) => match answers.gather() {
                 Ok(whole) => assert_eq!(whole[0].tokens.len(), 2),
-                Err(e) => assert_eq!(e.code, Some("model_replaced")),
+                Err(e) => assert_eq!(e, EngineError::Replaced),
             },
             Err(e) => break e,
         }

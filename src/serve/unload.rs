@@ -4,20 +4,18 @@
 //! engine's thread waits for them.
 
 use super::health::Phase;
-use super::http::ApiError;
 use super::model::Model;
 use super::prefixes::{Identity, PrefixFile};
-use super::queue::Takeover;
 use super::server::{Notice, Setup};
 use super::service::Service;
 use super::worker::Worker;
+use crate::engine::queue::Takeover;
+use crate::engine::request::EngineError;
+use crate::executor::ExecutorExt;
 use crate::executor::weights::Progress;
 use crate::sys::memory;
 use crate::{Cancel, Error, Result};
 use std::sync::Arc;
-
-/// Seconds after which a client may retry if the model could not be loaded.
-const RETRY: u64 = 5;
 
 /// A model without its weights.
 pub(super) struct Unloaded<'a> {
@@ -49,7 +47,7 @@ impl<'a> Unloaded<'a> {
         self.enter(Phase::Unloaded);
         say(UnloadedNews::Notice(Notice::Unloaded));
         let mut has_changed = false;
-        while service.queue.wait_for_some(model.id) {
+        while service.engine.wait_for_some(model.id) {
             let loaded = match has_changed {
                 true => Ok(None),
                 false => {
@@ -66,10 +64,10 @@ impl<'a> Unloaded<'a> {
                 Ok(None) => {
                     has_changed = true;
                     self.enter(Phase::Unloaded);
-                    service.queue.set_takeover(Takeover::UnderWay);
+                    service.engine.set_takeover(Takeover::UnderWay);
                     say(UnloadedNews::Changed);
                     // Waiting requests are for the old model. They are refused when the new one has taken over.
-                    if let Some(e) = service.queue.wait_for_takeover(model.id) {
+                    if let Some(e) = service.engine.wait_for_takeover(model.id) {
                         self.turn_away("the model's files have changed, and cannot be loaded", &e);
                     }
                 }
@@ -84,15 +82,14 @@ impl<'a> Unloaded<'a> {
         Ok(None)
     }
 
-    fn turn_away(&self, why: &str, e: &Error) {
-        let told = ApiError::unavailable(format!("{why}: {e}"), RETRY).code("not_loaded");
-        self.service.turn_away(self.model.id, &told.caused_by(e));
+    fn turn_away(&self, why: &'static str, e: &Error) {
+        self.service.engine.turn_away(self.model.id, &EngineError::Unloaded { why, error: e.clone() });
     }
 
     /// Loads the same model, with the prefixes from the file. `None`: its files have changed.
     fn load(&self) -> Result<Option<Worker<'a>>> {
         let progress = Arc::new(Progress::new(self.cancel.clone()));
-        self.service.set_progress(progress.clone());
+        self.service.progress.set(progress.clone());
         let loaded = (self.setup.load)(&progress)?;
         let executor = &loaded.executor;
         let identity = match &loaded.text {
@@ -121,16 +118,16 @@ impl<'a> Unloaded<'a> {
 
 /// Sweeps the queue while the engine's thread waits for a load or a request and cannot do it itself.
 pub(super) fn sweep(service: &Service) {
-    let Service { health, metrics, queue, .. } = service;
+    let Service { health, metrics, engine, .. } = service;
     let (is_unloaded, is_draining) = match health.phase() {
         Phase::Unloaded | Phase::LoadingAgain => (true, false),
         phase => (false, phase == Phase::Draining),
     };
     if is_unloaded || is_draining {
-        metrics.cancelled.inc_by(queue.sweep() as u64);
+        metrics.cancelled.inc_by(engine.sweep() as u64);
     }
     // A running engine counts its parked jobs too.
     if is_unloaded {
-        metrics.waiting.set(queue.len() as i64);
+        metrics.waiting.set(engine.len() as i64);
     }
 }

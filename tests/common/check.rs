@@ -1,7 +1,7 @@
 //! Compares an executor with a golden case.
 
 use super::{Case, floats, ids, max_abs, observe, relative_rms, rms};
-use kiln::executor::Executor;
+use kiln::executor::{Executor, ExecutorExt, Measure};
 use kiln::model::WeightFormat;
 use kiln::sequence::session::Session;
 
@@ -40,13 +40,7 @@ impl Tolerance {
 }
 
 /// Compares a model's prompts with the golden case: logits, choices, and hidden rows.
-pub fn check_prompts(
-    case: &Case,
-    executor: &mut dyn Executor,
-    weights: WeightFormat,
-    tolerance: Tolerance,
-    what: &str,
-) {
+pub fn check_prompts(case: &Case, executor: &mut dyn Measure, weights: WeightFormat, tolerance: Tolerance, what: &str) {
     for prompt in case.prompts() {
         check_prompt(case, executor, prompt, weights, tolerance, what);
     }
@@ -55,7 +49,7 @@ pub fn check_prompts(
 /// As [`check_prompts`], one of them.
 pub fn check_prompt(
     case: &Case,
-    executor: &mut dyn Executor,
+    executor: &mut dyn Measure,
     prompt: &serde_json::Value,
     weights: WeightFormat,
     tolerance: Tolerance,
@@ -117,7 +111,7 @@ fn check_positions(logits: &[Vec<f32>], golden: &serde_json::Value, tokens: &[u3
 
 /// Checks the greedy continuation up to the first choice whose margin leaves doubt.
 fn check_greedy(
-    executor: &mut dyn Executor,
+    executor: &mut dyn Measure,
     session: &mut Session,
     first: u32,
     golden: &serde_json::Value,

@@ -1,6 +1,6 @@
 //! Outputs of executors, and the distance between them.
 
-use kiln::executor::{Executor, HeadRows};
+use kiln::executor::{Executor, ExecutorExt, HeadRows, Measure};
 use kiln::schedule::Segment;
 use kiln::sequence::session::Session;
 
@@ -15,7 +15,7 @@ pub struct Outputs {
 }
 
 /// Prefills `tokens` in a new session and collects every position's logits and the last one's hidden rows.
-pub fn observe(executor: &mut dyn Executor, session: &mut Session, tokens: &[u32]) -> Outputs {
+pub fn observe(executor: &mut dyn Measure, session: &mut Session, tokens: &[u32]) -> Outputs {
     let mut out = Outputs { logits: Vec::new(), hidden: Vec::new(), next: 0 };
     let head_rows = executor.schedule().extent.head_rows;
     session

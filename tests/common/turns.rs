@@ -1,7 +1,7 @@
 //! Passes that run ahead and passes that ask for tokens, one behind the other.
 
 use super::Fifths;
-use kiln::executor::{Executor, HeadRows, Row, SampleRequests};
+use kiln::executor::{Executor, ExecutorExt, HeadRows, Row};
 use kiln::schedule::choice::SampleRequest;
 use kiln::sequence::Chooser;
 use kiln::sequence::guide::Guide;
@@ -11,14 +11,8 @@ use kiln::text::TokenSet;
 /// The tokens that a sequence decodes behind `prompt` where every third is the likeliest of a fifth of all. `on`: most others
 /// come of passes that run ahead, and the device takes those too: every other time it goes on with one before the host has
 /// seen it; passes must be one submit each ([`ONE_SUBMIT`](super::ONE_SUBMIT)). Else each pass is waited for, and the host
-/// looks for them in the logits. On an arena that `is_handed_over`, none begins behind a pass that was not under way.
-pub fn decode_in_turns(
-    executor: &mut dyn Executor,
-    prompt: &[u32],
-    steps: u32,
-    on: bool,
-    is_handed_over: bool,
-) -> Vec<u32> {
+/// looks for them in the logits.
+pub fn decode_in_turns(executor: &mut dyn Executor, prompt: &[u32], steps: u32, on: bool) -> Vec<u32> {
     let vocab = executor.schedule().shape.vocab as u32;
     let mut session = Session::new(0, executor.schedule().extent.context);
     session.prefill(executor, prompt).unwrap();
@@ -43,15 +37,13 @@ pub fn decode_in_turns(
             let (mut chooser, mut set) = (Chooser::Greedy, TokenSet::new(vocab as usize));
             Fifths(step).fill(&mut set).unwrap();
             chooser.allow(set).unwrap();
-            let fill = &mut |_: usize, ask: &mut SampleRequest<'_>| chooser.ask(ask);
-            let asks = SampleRequests { fill, is_slow: false, may_run_ahead: step % 2 == 0, meanwhile: &mut || {} };
+            let fill = &mut |_: usize, request: &mut SampleRequest<'_>| chooser.ask(request);
             let row = Row { token, position: session.tokens().len() as u32, sequence: 0 };
             session.push(executor.schedule(), token).unwrap();
-            let was_ahead = executor.is_ahead();
-            executor.forward_choosing(&[row], HeadRows { first: 0, count: 1 }, asks).unwrap();
+            let (head, goes_on) = (HeadRows { first: 0, count: 1 }, step % 2 == 0);
+            let is_ahead = executor.forward_sampling(&[row], head, goes_on, fill).unwrap();
             session.commit(1);
-            let may_begin = was_ahead || !is_handed_over;
-            assert_eq!(executor.is_ahead(), step % 2 == 0 && may_begin, "the pass behind it has begun where it may");
+            assert_eq!(is_ahead, goes_on, "the pass behind it has begun where it may");
         }
         chosen.push(executor.next(0));
     }

@@ -1,8 +1,8 @@
 //! A prompt's chunk in two halves: the guest attends for one while the device makes the other's products.
 
 use super::*;
-use kiln::executor::guest::PlacementTiming;
-use kiln::executor::{EngineKind, EngineSpan};
+use kiln::executor::offload::PlacementTiming;
+use kiln::executor::{EngineKind, EngineSpan, ExecutorExt};
 use std::time::Instant;
 
 /// Rows of the largest pass, and of its first half.
@@ -59,7 +59,7 @@ fn divided_passes(executor: &mut dyn Measure) -> Vec<Vec<u32>> {
 
 /// An executor whose KV cache the host maps, since it is loaded with a guest.
 fn beside_a_guest(model: &Forged) -> Seated {
-    Seated::of(&model.path(), 1, ROWS, Some(GuestKind::Reference))
+    Seated::of(&model.path(), 1, ROWS, Some(OffloadKind::Reference))
 }
 
 fn divided(model: &Forged, options: Options) -> Box<dyn Measure> {
@@ -147,11 +147,11 @@ fn a_divided_pass_is_measured_by_both_halves() {
     let plain = seated.replay.next(0);
     for (more, prefill) in [(-0.05, true), (0.05, false)] {
         seated.give_if_faster([0.1, more]);
-        let report = seated.replay.guest().unwrap();
-        assert_eq!((report.attends, report.failures), (GuestPasses { prefill, ..GuestPasses::NONE }, 0));
+        let report = seated.replay.offload().unwrap();
+        assert_eq!((report.attends, report.failures), (OffloadedPasses { prefill, ..OffloadedPasses::NONE }, 0));
         // Two of three layers have two steps each, and the pass has all three.
         let of_chunks = seated.replay.placements().iter().filter(|t| t.rows == ROWS);
-        let apart = |t: &PlacementTiming| (t.device - 1.5).abs().max((t.guest - 1.5 * (1.0 + 4.0 * more)).abs());
+        let apart = |t: &PlacementTiming| (t.device - 1.5).abs().max((t.offload - 1.5 * (1.0 + 4.0 * more)).abs());
         assert!(of_chunks.clone().count() > 0 && of_chunks.clone().all(|t| apart(t) < 1e-9));
         seated.faults.steps.set(0);
         seated.replay.forward(&chunk, last(&chunk)).unwrap();
@@ -200,7 +200,7 @@ fn a_guest_that_is_faster_takes_no_pass_that_was_not_measured() {
 #[test]
 fn a_timeline_has_the_parts_of_both_halves() {
     let model = Forged::new(&shape(), WeightFormat::Int8);
-    let mut executor = divided(&model, with_guest(F32, Some(GuestKind::Cpu)));
+    let mut executor = divided(&model, with_guest(F32, Some(OffloadKind::Cpu)));
     let chunk = rows(0, 0..100);
     let spans = executor.timeline(&chunk, last(&chunk).unwrap()).unwrap();
     let layers = shape().layers.len();
@@ -208,7 +208,7 @@ fn a_timeline_has_the_parts_of_both_halves() {
         spans.iter().filter(|span| span.engine == engine && span.rows == rows).collect()
     };
     for rows in [0..HALF, HALF..100] {
-        let (device, guest) = (of(EngineKind::Device, rows.clone()), of(EngineKind::Guest, rows));
+        let (device, guest) = (of(EngineKind::Device, rows.clone()), of(EngineKind::Offload, rows));
         // Embedding; of each layer what is before attention and what is behind it.
         assert_eq!((device.len(), guest.len()), (1 + 2 * layers, layers));
         for (layer, guest) in guest.iter().enumerate() {

@@ -2,6 +2,7 @@
 
 use super::*;
 use gfx11::fault::What;
+use kiln::executor::ExecutorExt;
 
 const HEAD: Option<HeadRows> = Some(HeadRows { first: 0, count: 1 });
 const ROW: [Row; 1] = [Row { token: 5, position: 0, sequence: 0 }];

@@ -4,6 +4,7 @@
 use super::*;
 use gfx11::program::Unit;
 use kiln::Cancel;
+use kiln::executor::ExecutorExt;
 use kiln::model::presets;
 use kiln::model::write::{WriteMonitor, forge};
 

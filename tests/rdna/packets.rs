@@ -4,6 +4,7 @@
 
 use super::*;
 use kiln::Result;
+use kiln::executor::ExecutorExt;
 use kiln::model::presets;
 use kiln::testing::lower::caps::Caps;
 use kiln::testing::lower::dispatch::Edge;

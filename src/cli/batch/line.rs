@@ -1,9 +1,10 @@
 //! An input line of `kiln batch`: a prompt with its settings, in Kiln's own format or in that of OpenAI's batch API.
 
 use crate::cli::reply::ReplyArgs;
+use crate::engine::request::Request;
 use crate::sequence::prompt::{encode_messages, encode_text};
-use crate::sequence::{Chooser, Conversation, Generation, Reply, SequenceLimits, SequenceRequest};
-use crate::text::{ChatTemplate, Message, MessageContent, Tokenizer};
+use crate::sequence::{Conversation, Generation, SequenceLimits};
+use crate::text::{ChatTemplate, Message, MessageContent, StopMatcher, Tokenizer};
 use crate::{Error, Result};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -184,20 +185,13 @@ pub(super) struct Reader<'a> {
     pub(super) text: Option<(&'a Tokenizer, &'a ChatTemplate)>,
 }
 
-/// A parsed line.
-pub(super) struct ParsedLine {
-    pub(super) request: SequenceRequest,
-    /// `None` without a tokenizer.
-    pub(super) reply: Option<Reply>,
-}
-
 impl Reader<'_> {
-    /// Reads a line.
+    /// Reads the request of a line.
     ///
     /// # Errors
     /// Input: the line is not an object with these keys, a value is out of range, or the prompt does not fit the
     /// context.
-    pub(super) fn read(&self, line: &[u8]) -> Result<ParsedLine> {
+    pub(super) fn read(&self, line: &[u8]) -> Result<Request> {
         match line.trim_ascii().first() {
             None => return Err(Error::input("the line is empty", REMEDY)),
             // serde would read an array as the fields' values in order.
@@ -225,15 +219,9 @@ impl Reader<'_> {
                 "leave out stop",
             ));
         }
-        let reply = tokenizer.map(|tokenizer| Reply::new(tokenizer, &options.stop)).transpose()?;
-        let request = SequenceRequest {
-            prompt: self.encode(line, &options)?,
-            chooser: Chooser::new(options.sampler(), self.limits.shape.vocab)?,
-            stops: options.stops(self.limits.shape, tokenizer),
-            limit: options.limit(),
-            reuse: true,
-        };
-        Ok(ParsedLine { request, reply })
+        StopMatcher::new(&options.stop)?;
+        let prompt = self.encode(line, &options)?;
+        Ok(options.request(prompt))
     }
 
     fn options(&self, line: &BatchLine) -> ReplyArgs {

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::cli::reply::number;
-use crate::serve::job::Defaults;
+use crate::serve::service::Defaults;
 use crate::text::SamplerConfig;
 
 /// How replies are made where a request does not say.

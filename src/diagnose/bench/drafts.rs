@@ -2,7 +2,7 @@
 //! pays at this cost.
 
 use super::measure::{Bench, Repetition, pass_cost};
-use crate::executor::{HeadRows, Row};
+use crate::executor::{ExecutorExt, HeadRows, Row};
 use crate::schedule::{Cost, PassShape};
 use crate::sequence::counts;
 use crate::sequence::draft::gain::{Acceptance, DraftCandidate, PassTimes};
@@ -99,7 +99,7 @@ impl Bench<'_> {
         let (mut passes, mut rows) = (Vec::with_capacity(sequences * tokens), Vec::with_capacity(extent.max_rows));
         let mut draft_bytes = 0;
         let mut done = self.timed(|executor| {
-            let mut before = None;
+            let (mut before, mut is_ahead) = (None, false);
             loop {
                 let count = decoding.len();
                 decoding.retain(|decoding| decoding.at < decoding.whole.len());
@@ -125,7 +125,7 @@ impl Bench<'_> {
                     None => policy.gain.choose(&mut candidates, room),
                 };
                 // A pass that already runs gets no drafts.
-                let drafted = if executor.is_ahead() { 0 } else { wanted };
+                let drafted = if is_ahead { 0 } else { wanted };
                 if drafted == 0 {
                     candidates.iter_mut().for_each(|candidate| candidate.drafted = 0);
                 }
@@ -146,10 +146,10 @@ impl Bench<'_> {
                     rows.extend((decoding.at + 1..=decoding.at + candidate.drafted).map(|at| decoding.row(at)));
                 }
                 let head = HeadRows { first: 0, count: rows.len() };
-                match wanted == 0 && decoding.iter().all(|decoding| decoding.most > 0) {
+                is_ahead = match wanted == 0 && decoding.iter().all(|decoding| decoding.most > 0) {
                     true => executor.forward_ahead(&rows, head)?,
-                    false => executor.forward(&rows, Some(head))?,
-                }
+                    false => executor.forward(&rows, Some(head)).map(|()| false)?,
+                };
                 let mean = decoding.iter().map(|decoding| decoding.at).sum::<usize>() / decoding.len();
                 passes.push(PassShape::Verify { sequences: decoding.len(), rows: rows.len(), depth: mean });
                 let mut first = 0;

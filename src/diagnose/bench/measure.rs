@@ -10,7 +10,7 @@ use super::usage::CpuTime;
 use super::{Case, Work};
 use crate::Result;
 use crate::diagnose::energy::{Energy, EnergyMeter};
-use crate::executor::{Executor, HeadRows, Measure, Row, SampleRequests};
+use crate::executor::{Executor, ExecutorExt, HeadRows, Measure, Row};
 use crate::machine::files::Files;
 use crate::schedule::choice::SampleRequest;
 use crate::schedule::cost::step_cost;
@@ -382,19 +382,13 @@ impl<'a> Bench<'a> {
                         for (row, &token) in rows.iter_mut().zip(next.iter()) {
                             (row.token, row.position) = (token, (case.depth + i) as u32);
                         }
-                        match i + 1 < tokens {
-                            _ if !choosers.is_empty() => {
-                                let fill = &mut |row: usize, ask: &mut SampleRequest<'_>| choosers[row].ask(ask);
-                                let asks = SampleRequests {
-                                    fill,
-                                    is_slow: false,
-                                    may_run_ahead: false,
-                                    meanwhile: &mut || {},
-                                };
-                                executor.forward_choosing(&rows, head, asks)?;
-                            }
-                            true => executor.forward_ahead(&rows, head)?,
-                            false => executor.forward(&rows, Some(head))?,
+                        if !choosers.is_empty() {
+                            let fill = &mut |row: usize, request: &mut SampleRequest<'_>| choosers[row].ask(request);
+                            executor.forward_sampling(&rows, head, false, fill)?;
+                        } else if i + 1 < tokens {
+                            executor.forward_ahead(&rows, head)?;
+                        } else {
+                            executor.forward(&rows, Some(head))?;
                         }
                         counts::count_decoded(sequences);
                         for (s, token) in next.iter_mut().enumerate().take(sequences) {

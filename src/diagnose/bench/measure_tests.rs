@@ -2,133 +2,26 @@
 
 use super::super::{BenchSettings, Stated};
 use super::*;
-use crate::executor::{KernelTiming, Pages, Watch};
-use crate::model::{Shape, WeightFormat, presets};
-use crate::schedule::{Extent, KvType, Step};
-use std::cell::Cell;
-use std::rc::Rc;
+use crate::executor::fake::FakeExecutor;
+use crate::schedule::{Extent, KvType};
 use std::time::Duration;
 
-/// Rows and head rows of each pass.
-type PassCounter = Vec<(Vec<Row>, Option<HeadRows>)>;
-
-struct NotingBench {
-    schedule: Schedule,
-    pages: Pages,
-    passes: PassCounter,
-    ceiling: f64,
-    /// The number of head rows with finite logits.
-    finite: usize,
-    /// The chunk size that it reports after a pass with more rows.
-    wanted: usize,
-    /// The number of measurements of the read ceiling.
-    reads: Rc<Cell<usize>>,
-    /// The share of the ceiling in the first measurements, and their number.
-    first_read: f64,
-    slow_reads: usize,
+/// The next token of a row: a function of the row, so that a test can see which row it came from.
+fn after(row: &Row) -> u32 {
+    (3 * row.token + row.position + 17 * row.sequence + 1) % 64
 }
 
-impl NotingBench {
-    fn new(sequences: usize, max_rows: usize, ceiling: f64) -> NotingBench {
-        let full = presets::preset("gemma3-1b").unwrap();
-        let shape = Shape { layers: full.layers[..2].to_vec(), vocab: 64, hidden: 32, ffn: 64, ..full };
-        let kv = KvType::F16;
-        let extent = Extent { context: 64, max_rows, head_rows: sequences, sequences, kv, kv_tokens: None };
-        let schedule = Schedule::build(&shape, extent, |_| WeightFormat::Int8);
-        NotingBench {
-            pages: Pages::new(&schedule),
-            schedule,
-            passes: Vec::new(),
-            ceiling,
-            finite: usize::MAX,
-            wanted: max_rows,
-            reads: Rc::default(),
-            first_read: 1.0,
-            slow_reads: 1,
-        }
-    }
-
-    /// The next token of a row: a function of the row, so that a test can see which row it came from.
-    fn after(row: &Row) -> u32 {
-        (3 * row.token + row.position + 17 * row.sequence + 1) % 64
-    }
-}
-
-impl Executor for NotingBench {
-    crate::executor_methods!(own);
-
-    fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
-        crate::executor::check_pass(&self.schedule, rows, head)?;
-        self.passes.push((rows.to_vec(), head));
-        std::thread::sleep(Duration::from_micros(100));
-        Ok(())
-    }
-
-    fn project(&mut self, _: HeadRows) -> Result<()> {
-        unreachable!("the bench projects nothing")
-    }
-
-    fn forward_watched(&mut self, _: &[Row], _: Option<HeadRows>, _: Watch<'_>) -> Result<()> {
-        unreachable!("the bench watches nothing")
-    }
-
-    fn next(&self, row: usize) -> u32 {
-        let (rows, head) = self.passes.last().unwrap();
-        NotingBench::after(&rows[head.unwrap().first + row])
-    }
-
-    fn is_finite(&self, row: usize) -> bool {
-        row < self.finite
-    }
-
-    fn prefill_rows(&self) -> usize {
-        let most = self.schedule.extent.max_rows;
-        if self.passes.iter().any(|(rows, _)| rows.len() > self.wanted) { self.wanted } else { most }
-    }
-
-    fn logits(&mut self, _: usize) -> Result<&[f32]> {
-        unreachable!("the bench looks at no logits")
-    }
-}
-
-impl Measure for NotingBench {
-    fn submits(&self) -> u64 {
-        3 * self.passes.len() as u64
-    }
-
-    fn busy(&self) -> Duration {
-        Duration::from_micros(20) * self.passes.len() as u32
-    }
-
-    fn time_steps(&mut self, _: &[Row], _: HeadRows, repetitions: usize) -> Result<Vec<KernelTiming>> {
-        let timed = |(i, s): (usize, &Step)| KernelTiming {
-            segment: s.segment,
-            steps: i..i + 1,
-            kernel: "noted",
-            variant: String::new(),
-            seconds: vec![1.0; repetitions],
-        };
-        Ok(self.schedule.steps.iter().enumerate().map(timed).collect())
-    }
-
-    fn time_segment(&mut self, _: Segment, _: &[Row], _: HeadRows, replays: usize) -> Result<f64> {
-        Ok(replays as f64)
-    }
-
-    fn measure_segment_ceiling(&mut self, _: Segment) -> Result<f64> {
-        Ok(self.ceiling)
-    }
-
-    fn measure_read_ceiling(&mut self) -> Result<f64> {
-        self.reads.set(self.reads.get() + 1);
-        Ok(if self.reads.get() <= self.slow_reads { self.first_read * self.ceiling } else { self.ceiling })
-    }
+/// An executor for `sequences` sequences with a read rate of `ceiling`.
+fn fake(sequences: usize, max_rows: usize, ceiling: f64) -> FakeExecutor {
+    let kv = KvType::F16;
+    let extent = Extent { context: 64, max_rows, head_rows: sequences, sequences, kv, kv_tokens: None };
+    FakeExecutor { next: after, ceiling, pause: Duration::from_micros(100), ..FakeExecutor::with(extent) }
 }
 
 /// Reading first raises a GPU's clocks for the matrix test.
 #[test]
 fn reading_comes_before_the_matrix_units() {
-    let mut executor = NotingBench::new(1, 8, 1e15);
+    let mut executor = fake(1, 8, 1e15);
     let reads = executor.reads.clone();
     let matrix = || Ok((reads.get() > 0).then_some(1e12));
     assert_eq!(Bench::new(&mut executor, matrix, &|_| {}).unwrap().ceilings().matrix, Some(1e12));
@@ -137,21 +30,21 @@ fn reading_comes_before_the_matrix_units() {
 /// A GPU just out of idle may read slowly in the first measurement.
 #[test]
 fn the_read_ceiling_is_measured_once_more_behind_the_matrix_units() {
-    let mut executor = NotingBench { first_read: 0.4, ..NotingBench::new(1, 8, 1e15) };
+    let mut executor = FakeExecutor { first_read: 0.4, ..fake(1, 8, 1e15) };
     let reads = executor.reads.clone();
     let matrix = || {
         assert_eq!(reads.get(), 1);
         Ok(None)
     };
     assert_eq!(Bench::new(&mut executor, matrix, &|_| {}).unwrap().ceilings().read, 1e15);
-    let mut executor = NotingBench { first_read: 2.0, ..NotingBench::new(1, 8, 1e15) };
+    let mut executor = FakeExecutor { first_read: 2.0, ..fake(1, 8, 1e15) };
     assert_eq!(Bench::new(&mut executor, || Ok(None), &|_| {}).unwrap().ceilings().read, 2e15);
 }
 
 /// It may even read slowly until it has run real work.
 #[test]
 fn the_read_ceiling_is_measured_once_more_behind_a_line_that_reads_faster() {
-    let mut executor = NotingBench { slow_reads: 2, first_read: 0.5f64.powi(45), ..NotingBench::new(1, 8, 1e15) };
+    let mut executor = FakeExecutor { slow_reads: 2, first_read: 0.5f64.powi(45), ..fake(1, 8, 1e15) };
     let reads = executor.reads.clone();
     let mut bench = Bench::new(&mut executor, || Ok(None), &|_| {}).unwrap();
     assert_eq!(bench.ceilings().read, 1e15 * 0.5f64.powi(45));
@@ -160,7 +53,7 @@ fn the_read_ceiling_is_measured_once_more_behind_a_line_that_reads_faster() {
     assert_eq!(bench.rates(&line), line.rates);
 }
 
-fn measure(executor: &mut NotingBench, case: Case, repetitions: usize) -> Result<BenchLine> {
+fn measure(executor: &mut FakeExecutor, case: Case, repetitions: usize) -> Result<BenchLine> {
     Bench::new(executor, || Ok(None), &|_| {})?.measure(case, repetitions)
 }
 
@@ -169,7 +62,7 @@ const DECODE: Work = Work::Decode { sequences: 2, tokens: 12 };
 /// The same rows again and again, with the logits of the last: each pass sees the same keys.
 #[test]
 fn rows_of_one_sequence_run_at_one_depth() {
-    let mut executor = NotingBench::new(1, 8, 1e15);
+    let mut executor = fake(1, 8, 1e15);
     let case = Case { work: Work::Rows { rows: 5, beside: 0, passes: 3 }, depth: 10 };
     let line = measure(&mut executor, case, 2).unwrap();
     assert_eq!((line.tokens, line.passes), (15, 3));
@@ -185,7 +78,7 @@ fn rows_of_one_sequence_run_at_one_depth() {
 /// A chunk of one sequence, then a row of each other sequence, each at the depth to which it was filled.
 #[test]
 fn mixed_rows_run_at_one_depth() {
-    let mut executor = NotingBench::new(3, 8, 1e15);
+    let mut executor = fake(3, 8, 1e15);
     let case = Case { work: Work::Rows { rows: 5, beside: 2, passes: 3 }, depth: 10 };
     let line = measure(&mut executor, case, 2).unwrap();
     assert_eq!((line.tokens, line.passes), (21, 3));
@@ -203,7 +96,7 @@ fn mixed_rows_run_at_one_depth() {
 /// Each pass begins after the accepted drafted tokens, and has the logits of all of its rows.
 #[test]
 fn drafts_are_run_as_rows_behind_those_that_were_right() {
-    let mut executor = NotingBench { schedule: NotingBench::new(8, 8, 1.0).schedule, ..NotingBench::new(1, 8, 1e15) };
+    let mut executor = FakeExecutor { schedule: fake(8, 8, 1.0).schedule, ..fake(1, 8, 1e15) };
     let stated = Stated::new(Some(3), 0.5).unwrap();
     let case = Case { work: Work::Draft { stated, sequences: 1, tokens: 12 }, depth: 10 };
     let line = measure(&mut executor, case, 2).unwrap();
@@ -224,7 +117,7 @@ fn drafts_are_run_as_rows_behind_those_that_were_right() {
 /// Sequences that decode together share the head rows of a pass, and each continues after its own accepted tokens.
 #[test]
 fn drafts_of_several_sequences_share_a_pass() {
-    let mut executor = NotingBench { schedule: NotingBench::new(8, 8, 1.0).schedule, ..NotingBench::new(2, 8, 1e15) };
+    let mut executor = FakeExecutor { schedule: fake(8, 8, 1.0).schedule, ..fake(2, 8, 1e15) };
     let stated = Stated::new(Some(7), 0.5).unwrap();
     let case = Case { work: Work::Draft { stated, sequences: 2, tokens: 12 }, depth: 10 };
     let line = measure(&mut executor, case, 1).unwrap();
@@ -247,13 +140,12 @@ fn drafts_of_several_sequences_share_a_pass() {
 
 #[test]
 fn a_decode_feeds_each_sequence_its_own_choice_and_rewinds_between_repetitions() {
-    let mut executor = NotingBench::new(2, 8, f64::MAX);
+    let mut executor = fake(2, 8, f64::MAX);
     let line = measure(&mut executor, Case { work: DECODE, depth: 20 }, 3).unwrap();
     assert_eq!((line.tokens, line.passes, line.seconds.values.len()), (24, 12, 3));
 
     // Both sequences are prefilled first, in chunks and without head rows.
-    let (filling, decoding): (PassCounter, PassCounter) =
-        executor.passes.into_iter().partition(|(_, head)| head.is_none());
+    let (filling, decoding): (Vec<_>, Vec<_>) = executor.passes.into_iter().partition(|(_, head)| head.is_none());
     let filled: Vec<(u32, u32)> = filling.iter().flat_map(|(rows, _)| rows).map(|r| (r.sequence, r.position)).collect();
     let expected: Vec<_> = (0..2).flat_map(|s| (0..20).map(move |p| (s, p))).collect();
     assert_eq!(filled, expected);
@@ -265,7 +157,7 @@ fn a_decode_feeds_each_sequence_its_own_choice_and_rewinds_between_repetitions()
     assert_eq!(positions, run(8).chain(run(12)).chain(run(12)).chain(run(12)).collect::<Vec<_>>());
     for pair in decoding.windows(2) {
         for s in 0..2 {
-            assert_eq!(pair[1].0[s].token, NotingBench::after(&pair[0].0[s]), "sequence {s}");
+            assert_eq!(pair[1].0[s].token, after(&pair[0].0[s]), "sequence {s}");
             assert_eq!((pair[1].0[s].sequence, pair[1].1), (s as u32, Some(HeadRows { first: 0, count: 2 })));
         }
     }
@@ -277,7 +169,7 @@ fn a_decode_feeds_each_sequence_its_own_choice_and_rewinds_between_repetitions()
 
 #[test]
 fn a_prefill_runs_in_chunks_with_one_head_and_a_cache_is_only_prefilled_further() {
-    let mut executor = NotingBench::new(1, 8, f64::MAX);
+    let mut executor = fake(1, 8, f64::MAX);
     let settings = BenchSettings {
         prefill: vec![20],
         decode: 0,
@@ -312,7 +204,8 @@ fn a_prefill_runs_in_chunks_with_one_head_and_a_cache_is_only_prefilled_further(
 
 #[test]
 fn a_prefill_is_timed_in_chunks_that_keep_to_the_submit_budget() {
-    let mut executor = NotingBench { wanted: 3, ..NotingBench::new(1, 8, f64::MAX) };
+    let prefill_rows = |passes: &[(Vec<Row>, _)]| if passes.iter().any(|(rows, _)| rows.len() > 3) { 3 } else { 8 };
+    let mut executor = FakeExecutor { prefill_rows: Box::new(prefill_rows), ..fake(1, 8, f64::MAX) };
     let line = measure(&mut executor, Case { work: Work::Prefill(10), depth: 0 }, 2).unwrap();
     assert_eq!((line.tokens, line.passes), (10, 4));
     let rows: Vec<usize> = executor.passes.iter().map(|(rows, _)| rows.len()).collect();
@@ -325,18 +218,18 @@ fn a_prefill_is_timed_in_chunks_that_keep_to_the_submit_budget() {
 #[test]
 fn a_rate_above_the_read_ceiling_is_refused_and_so_is_nonsense() {
     let case = Case { work: Work::Decode { sequences: 1, tokens: 2 }, depth: 0 };
-    let e = measure(&mut NotingBench::new(1, 8, 1.0), case, 2).unwrap_err();
+    let e = measure(&mut fake(1, 8, 1.0), case, 2).unwrap_err();
     assert!(e.exit_code() == 1 && e.to_string().contains("measurement is wrong: decode read"), "{e}");
 
     for sequences in [1, 2] {
-        let mut executor = NotingBench::new(2, 8, f64::MAX);
+        let mut executor = fake(2, 8, f64::MAX);
         executor.finite = sequences - 1;
         let case = Case { work: Work::Decode { sequences, tokens: 2 }, depth: 0 };
         let e = measure(&mut executor, case, 2).unwrap_err();
         assert!(e.to_string().contains("not finite"), "{e}");
     }
 
-    let mut executor = NotingBench::new(1, 8, 1.0);
+    let mut executor = fake(1, 8, 1.0);
     let mut bench = Bench::new(&mut executor, || Ok(None), &|_| {}).unwrap();
     let e = bench.measure_layer(1, 0).unwrap_err();
     assert!(e.exit_code() == 1 && e.to_string().contains("layer 1 alone"), "{e}");
@@ -344,7 +237,7 @@ fn a_rate_above_the_read_ceiling_is_refused_and_so_is_nonsense() {
 
 #[test]
 fn a_pass_without_its_head_costs_less_by_the_head() {
-    let schedule = NotingBench::new(1, 8, 1.0).schedule;
+    let schedule = fake(1, 8, 1.0).schedule;
     let pass = PassShape::Prefill { rows: 4, depth: 3 };
     let (with, without) = (pass_cost(&schedule, pass, true), pass_cost(&schedule, pass, false));
     assert_eq!(with, schedule.cost(pass));

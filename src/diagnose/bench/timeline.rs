@@ -1,4 +1,4 @@
-//! The activity of the engines during a pass: the device, and the guest that attends in its place.
+//! The activity of the engines during a pass: the device, and the offload that attends in its place.
 
 use crate::executor::{EngineKind, EngineSpan};
 use crate::schedule::Segment;
@@ -16,8 +16,8 @@ pub struct EngineTimeline {
     pub seconds: f64,
     /// Share of the time in which the device works.
     pub device: f64,
-    /// Share of the time in which a guest works.
-    pub guest: f64,
+    /// Share of the time in which an offload works.
+    pub offload: f64,
     /// Share of the time in which both work.
     pub both: f64,
 }
@@ -31,10 +31,10 @@ impl EngineTimeline {
         if seconds <= 0.0 {
             return None;
         }
-        let engines = [EngineKind::Device, EngineKind::Guest].map(|engine| at_work(&spans, engine));
-        let [device, guest] = [&engines[0], &engines[1]].map(|ranges| length(ranges) / seconds);
+        let engines = [EngineKind::Device, EngineKind::Offload].map(|engine| at_work(&spans, engine));
+        let [device, offload] = [&engines[0], &engines[1]].map(|ranges| length(ranges) / seconds);
         let both = engines[0].iter().flat_map(|a| engines[1].iter().map(|b| overlap(a, b))).sum::<f64>() / seconds;
-        Some(EngineTimeline { spans, seconds, device, guest, both })
+        Some(EngineTimeline { spans, seconds, device, offload, both })
     }
 
     /// The layers in the middle of the pass, at most three, and the time from the first start in them to the last end.
@@ -95,17 +95,17 @@ mod tests {
     #[test]
     fn a_timeline_counts_the_time_in_which_each_engine_works_and_both_do() {
         let spans = vec![
-            span(EngineKind::Guest, 0, 2.0..4.0),
+            span(EngineKind::Offload, 0, 2.0..4.0),
             span(EngineKind::Device, 0, 0.0..2.0),
             span(EngineKind::Device, 0, 3.0..5.0),
             span(EngineKind::Device, 0, 4.5..6.0),
-            span(EngineKind::Guest, 1, 7.0..8.0),
+            span(EngineKind::Offload, 1, 7.0..8.0),
         ];
         let timeline = EngineTimeline::of(spans).unwrap();
-        let EngineTimeline { seconds, device, guest, both, .. } = timeline;
-        assert_eq!((seconds, device, guest, both), (8.0, 5.0 / 8.0, 3.0 / 8.0, 1.0 / 8.0));
+        let EngineTimeline { seconds, device, offload, both, .. } = timeline;
+        assert_eq!((seconds, device, offload, both), (8.0, 5.0 / 8.0, 3.0 / 8.0, 1.0 / 8.0));
         assert!(timeline.spans.is_sorted_by(|a, b| a.start <= b.start));
-        assert_eq!(timeline.columns(EngineKind::Guest, 0.0..8.0, 4), [0.0, 1.0, 0.0, 0.5]);
+        assert_eq!(timeline.columns(EngineKind::Offload, 0.0..8.0, 4), [0.0, 1.0, 0.0, 0.5]);
         assert_eq!(timeline.columns(EngineKind::Device, 2.0..4.0, 2), [0.0, 1.0]);
         assert_eq!(timeline.window(), Some((0..2, 0.0..8.0)));
         assert_eq!(EngineTimeline::of(Vec::new()), None);

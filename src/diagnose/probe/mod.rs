@@ -4,8 +4,11 @@
 mod gpu;
 mod measure;
 mod model;
+#[cfg(feature = "npu")]
 mod npu;
+#[cfg(feature = "npu")]
 mod reads;
+#[cfg(feature = "npu")]
 mod round_trip;
 mod share;
 mod steady;
@@ -262,9 +265,12 @@ pub fn run(request: &ProbeOptions<'_>, progress: &dyn Fn(&str)) -> ProbeReport {
     if let (true, Some(gpu)) = (request.measure, &opened) {
         checks.extend(measure::check(files, gpu, progress));
     }
-    progress("NPU");
-    let read = request.measure.then_some(reads::ReadProbe { gpu: opened.as_ref(), progress });
-    checks.extend(npu::check(files, &npu::ask_xrt(), request.npu, read));
+    #[cfg(feature = "npu")]
+    {
+        progress("NPU");
+        let read = request.measure.then_some(reads::ReadProbe { gpu: opened.as_ref(), progress });
+        checks.extend(npu::check(files, &npu::ask_xrt(), request.npu, read));
+    }
     progress("dma-buf");
     checks.extend(share::check(files, opened.as_ref(), &asleep));
     let on_cpu = request.auto && opened.as_ref().is_some_and(|gpu| !engine::takes_vulkan(files, gpu));

@@ -8,7 +8,7 @@ use crate::display::{bytes, counted};
 use crate::error::text;
 use crate::machine::files::{FileFault, Files};
 use crate::machine::nodes::{DeviceNode, DriverApi, PciDevice, kernel_parameter, npu_generation};
-use crate::npu::guest::open_on;
+use crate::npu::offload::open_on;
 use crate::npu::programs;
 use crate::npu::trial::{self, CommandTimes, ProgramTrial};
 use crate::sys::xrt::{Library, Missing};

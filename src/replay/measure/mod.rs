@@ -11,6 +11,8 @@ pub mod fragment;
 #[cfg(test)]
 mod modelled_tests;
 pub mod profile;
+#[cfg(feature = "npu")]
+pub mod steady;
 pub mod testbed;
 pub mod timing;
 pub mod tuning;

@@ -30,6 +30,8 @@ pub(super) struct Member {
     pub(super) chooser: Chooser,
     /// Whether its guide was not ready when the pass was submitted. Its token can then be chosen from the logits only.
     pub(super) is_late: bool,
+    /// Whether the device could not choose its last token by itself, as a pass that ran ahead needed.
+    pub(super) is_undecided: bool,
     pub(super) stops: Vec<u32>,
     pub(super) limit: usize,
     pub(super) so_far: Generation,
@@ -108,7 +110,7 @@ impl Member {
         matches!(self.chooser, Chooser::Greedy)
     }
 
-    /// Whether a guide restricts the tokens. It may not be ready when a token is chosen.
+    /// Whether a guide restricts the tokens: computing its set may take long.
     pub(super) fn is_guided(&self) -> bool {
         matches!(self.chooser, Chooser::Guide(_))
     }
@@ -129,7 +131,7 @@ impl Member {
 
     /// Whether the device can choose the next token itself, and another one is wanted after it.
     pub(super) fn may_run_ahead(&self) -> bool {
-        self.chooser.takes_likeliest() && self.wants_two()
+        self.chooser.takes_likeliest() && self.wants_two() && !self.is_undecided
     }
 
     /// As [`Member::may_run_ahead`], with the argmax over all tokens.

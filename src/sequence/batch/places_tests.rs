@@ -1,6 +1,6 @@
+use crate::executor::fake::FakeExecutor;
 use crate::schedule::kv::PAGE;
 use crate::sequence::batch::{Batch, SequenceRequest};
-use crate::sequence::fake::RecordingExecutor;
 use crate::sequence::{Chooser, Finish};
 use std::ops::ControlFlow;
 
@@ -13,7 +13,7 @@ fn go_on(_: usize, _: u32, _: &mut Chooser) -> ControlFlow<Finish> {
 }
 
 /// Runs a prompt of `owner` alone. Returns its slot, and the number of cached tokens.
-fn ask(batch: &mut Batch, executor: &mut RecordingExecutor, prompt: &[u32], owner: Option<u64>) -> (usize, usize) {
+fn ask(batch: &mut Batch, executor: &mut FakeExecutor, prompt: &[u32], owner: Option<u64>) -> (usize, usize) {
     let slot = batch.join_of(executor, request(prompt, 0), owner).unwrap();
     let ended = batch.run(executor, &mut go_on).unwrap().unwrap();
     executor.pages.check();
@@ -24,7 +24,7 @@ fn ask(batch: &mut Batch, executor: &mut RecordingExecutor, prompt: &[u32], owne
 /// slots.
 #[test]
 fn a_stranger_takes_an_empty_slot_or_the_oldest_and_not_that_of_a_conversation() {
-    let mut executor = RecordingExecutor::new();
+    let mut executor = FakeExecutor::new();
     let mut batch = Batch::new(&executor.schedule);
     let talk = [7, 1, 2, 3, 4, 5, 6, 6];
     assert_eq!(ask(&mut batch, &mut executor, &talk, None), (0, 0));
@@ -43,7 +43,7 @@ fn a_stranger_takes_an_empty_slot_or_the_oldest_and_not_that_of_a_conversation()
 /// If taking over a conversation's slot would lose more than it saves, its pages are shared with another slot.
 #[test]
 fn a_prefix_is_shared_where_taking_its_slot_over_would_lose_more_than_it_gains() {
-    let mut executor = RecordingExecutor::of(4 * PAGE, None);
+    let mut executor = FakeExecutor::of(4 * PAGE, None);
     let mut batch = Batch::new(&executor.schedule);
     let prompt = |tail: u32| {
         let head = (0..PAGE as u32 + 2).map(|i| i % 50);
@@ -56,7 +56,7 @@ fn a_prefix_is_shared_where_taking_its_slot_over_would_lose_more_than_it_gains()
 
 #[test]
 fn what_one_owner_asked_is_found_by_no_other_but_for_what_is_anybodys() {
-    let mut executor = RecordingExecutor::new();
+    let mut executor = FakeExecutor::new();
     let mut batch = Batch::new(&executor.schedule);
     let system = [1, 2, 3, 4, 5, 6];
     let asked = |tail: &[u32]| [&system[..], tail].concat();
@@ -77,14 +77,14 @@ fn what_one_owner_asked_is_found_by_no_other_but_for_what_is_anybodys() {
 /// As above, with the pages of a running sequence.
 #[test]
 fn pages_of_another_owners_sequence_that_runs_are_not_shared() {
-    let mut executor = RecordingExecutor::of(4 * PAGE, None);
+    let mut executor = FakeExecutor::of(4 * PAGE, None);
     let mut batch = Batch::new(&executor.schedule);
     let prompt: Vec<u32> = (0..PAGE as u32 + 20).map(|i| i % 64).collect();
     let slot = batch.join_of(&mut executor, request(&prompt, 90), Some(1)).unwrap();
     while batch.slots[slot].session.tokens().len() < prompt.len() {
         batch.step(&mut executor, &mut go_on).unwrap();
     }
-    let kept = |batch: &mut Batch, executor: &mut RecordingExecutor, owner| {
+    let kept = |batch: &mut Batch, executor: &mut FakeExecutor, owner| {
         let slot = batch.join_of(executor, request(&prompt, 90), owner).unwrap();
         batch.slots[slot].session.tokens().len()
     };
@@ -96,7 +96,7 @@ fn pages_of_another_owners_sequence_that_runs_are_not_shared() {
 fn a_sequence_that_was_parked_goes_on_in_any_slot_with_the_same_reply() {
     for runs_ahead in [false, true] {
         for others in 0..6 {
-            let mut executor = RecordingExecutor::of(4 * PAGE, None);
+            let mut executor = FakeExecutor::of(4 * PAGE, None);
             executor.runs_ahead = runs_ahead;
             let mut batch = Batch::new(&executor.schedule);
             let slot = batch.join(&mut executor, request(&[5; 12], 40)).unwrap();

@@ -3,7 +3,7 @@
 use super::Batch;
 use super::member::KvSlot;
 use crate::Error;
-use crate::executor::{Executor, PageId};
+use crate::executor::{Executor, ExecutorExt, PageId};
 use crate::schedule::kv::{PAGE, Pool};
 use crate::sequence::prompt::SequenceLimits;
 

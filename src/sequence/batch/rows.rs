@@ -3,7 +3,7 @@
 use super::Batch;
 use super::member::{KvSlot, Member};
 use crate::Error;
-use crate::executor::Executor;
+use crate::executor::{Chunk, Executor, ExecutorExt};
 use crate::schedule::Extent;
 use crate::schedule::kv::{PAGE, Pool};
 
@@ -45,9 +45,7 @@ impl Batch {
             self.take_ahead(executor);
         }
         let decoding = self.plan.heads.len();
-        let steady = self.plan.chunk == 0 && decoding > 0 && self.members().count() == decoding;
-        let greedily = self.speculating.is_none() && self.members().all(Member::may_run_ahead_greedily);
-        self.plan.follow(steady, greedily, false);
+        self.plan.is_next = self.plan.chunk == 0 && decoding > 0 && self.members().count() == decoding;
         let ends = |&&(slot, rows): &&(usize, usize)| self.slots[slot].session.pending() == rows;
         self.plan.heads.splice(..0, self.plan.prompts.iter().filter(ends).map(|prompt| prompt.0));
     }
@@ -68,7 +66,7 @@ impl Batch {
             rows += pending(slot);
             prompts.push((slot, pending(slot)));
         }
-        let wanted = executor.chunk_rows(rows, beside);
+        let wanted = executor.chunk(Chunk { most: rows, depth: 0, beside: Some(beside) });
         while rows > wanted && prompts.len() > 1 {
             rows -= prompts.pop().map_or(0, |(_, rows)| rows);
         }
@@ -94,8 +92,8 @@ impl Batch {
         let beside = self.plan.heads.len();
         let session = &self.slots[slot].session;
         let most = session.pending().min(executor.prefill_rows() - beside).min(most);
-        let most = most.min(executor.rows_at(session.tokens().len()));
-        let most = if beside > 0 { executor.chunk_rows(most, beside) } else { most };
+        let depth = session.tokens().len();
+        let most = executor.chunk(Chunk { most, depth, beside: (beside > 0).then_some(beside) });
         if self.make_room(executor, slot, most) {
             self.plan.chunk = self.slots[slot].session.propose(most, &mut self.plan.rows);
             self.plan.prompts.push((slot, self.plan.chunk));

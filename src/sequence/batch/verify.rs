@@ -7,8 +7,8 @@
 //! A draft cannot be added to a pass that was started ahead. So no pass is started ahead while there is something to
 //! draft.
 
-use super::member::{Chosen, KvSlot, Member};
-use super::plan::{NextPass, PassPlan};
+use super::member::{Chosen, KvSlot};
+use super::plan::PassPlan;
 use super::{Batch, OnToken};
 use crate::Result;
 use crate::executor::{Executor, Row};
@@ -26,6 +26,8 @@ pub(super) struct Speculating {
     /// Whether the number of drafted tokens is limited to those that pay.
     weighs: bool,
     proposer: Box<dyn Proposer>,
+    /// Whether the next pass should have drafts. It has none if it is in flight already.
+    pub(super) is_wanted: bool,
     /// One for each KV slot.
     slots: Vec<Drafting>,
     gain: PassTimes,
@@ -77,6 +79,7 @@ impl Batch {
                 most: most.min(MOST_DRAFTED),
                 weighs,
                 proposer,
+                is_wanted: false,
                 slots: (0..count).map(drafting).collect(),
                 gain: PassTimes::default(),
                 candidates: Vec::with_capacity(count),
@@ -85,7 +88,6 @@ impl Batch {
                 ended: Vec::with_capacity(count),
             })
         });
-        self.plan.next = self.plan.next.min(NextPass::Same);
     }
 
     /// The tokens that the last pass gave if it verified drafts, else 0.
@@ -96,32 +98,29 @@ impl Batch {
     /// Notes that the next pass has other sequences than the last one.
     pub(super) fn break_off(&mut self) {
         if let Some(speculating) = &mut self.speculating {
-            (speculating.done, speculating.verified) = (None, None);
+            (speculating.done, speculating.verified, speculating.is_wanted) = (None, None, false);
             speculating.clear();
         }
     }
 
-    /// Runs another pass of the same sequences, with the drafts that pay.
-    #[inline(never)]
-    pub(super) fn run_speculating(&mut self, executor: &mut dyn Executor) -> Result<()> {
-        let (is_ahead, sequences) = (executor.is_ahead(), self.plan.rows.len());
-        let has_drafts = self.draft(executor, is_ahead)?;
-        let run = match has_drafts && !is_ahead {
-            true => self.run_drafts(executor),
-            false if has_drafts || !self.members().all(Member::may_run_ahead_greedily) => self.run_rows(executor),
-            false => self.run_ahead(executor),
-        };
-        if let Some(speculating) = self.speculating.as_mut().filter(|_| is_ahead || run.is_err()) {
-            speculating.clear();
+    /// Drafts tokens for the sequences of the next pass, unless that is in flight already.
+    pub(super) fn draft(&mut self, executor: &mut dyn Executor) -> Result<()> {
+        if self.speculating.is_none() {
+            return Ok(());
         }
-        run?;
-        self.note_time(sequences);
+        let is_wanted = self.draft_for(executor, self.is_ahead)?;
+        if let Some(speculating) = &mut self.speculating {
+            speculating.is_wanted = is_wanted;
+            if self.is_ahead {
+                speculating.clear();
+            }
+        }
         Ok(())
     }
 
     /// Drafts tokens for the sequences of the next pass. Returns whether there are any. For a pass that already runs
     /// ahead, returns whether there would be.
-    fn draft(&mut self, executor: &mut dyn Executor, is_ahead: bool) -> Result<bool> {
+    fn draft_for(&mut self, executor: &mut dyn Executor, is_ahead: bool) -> Result<bool> {
         let Batch { slots, plan, speculating: Some(speculating), .. } = self else { return Ok(false) };
         let rows = &plan.rows;
         speculating.clear();
@@ -190,13 +189,16 @@ impl Batch {
         Ok(has_drafts)
     }
 
-    /// Runs a pass with the drafts after the sequences' own rows.
-    fn run_drafts(&mut self, executor: &mut dyn Executor) -> Result<()> {
+    /// Places the drafts' rows after the sequences' own, each with a head row. Returns whether there are any.
+    pub(super) fn place_drafts(&mut self) -> bool {
         let Batch { plan: PassPlan { rows, heads, .. }, speculating: Some(speculating), .. } = self else {
-            return Ok(());
+            return false;
         };
+        if speculating.slots.iter().all(|drafting| drafting.draft.is_empty()) {
+            return false;
+        }
         let sequences = rows.len();
-        let Some(&any) = rows.first() else { return Ok(()) };
+        let Some(&any) = rows.first() else { return false };
         let drafted: usize = rows.iter().map(|row| speculating.draft(row.sequence as usize).len()).sum();
         rows.resize(sequences + drafted, any);
         // From the end, so that no row is overwritten before it is moved.
@@ -213,16 +215,13 @@ impl Batch {
         }
         heads.clear();
         heads.extend(rows.iter().map(|row| row.sequence as usize));
-        let run = self.forward_rows(executor);
-        // The rows of this pass are chosen by `choose_drafted`, not by `heads`.
-        self.plan.heads.clear();
-        run
+        true
     }
 
     /// Records the time of a decode pass, from the end of the one before.
-    fn note_time(&mut self, sequences: usize) {
+    pub(super) fn note_time(&mut self, sequences: usize) {
         let Batch { plan, speculating: Some(speculating), .. } = self else { return };
-        if !speculating.weighs {
+        if !speculating.weighs || !plan.is_next {
             return;
         }
         let now = Instant::now();
@@ -294,7 +293,7 @@ impl Batch {
         // A row without a page needs a new plan, which takes pages.
         let is_ready = |row: &Row| executor.pages().is_ready(row.sequence as usize, row.position as usize);
         if !ended.is_empty() || !rows.iter().all(is_ready) {
-            plan.unsettle();
+            plan.is_next = false;
         }
         let mut ended = std::mem::take(ended);
         for (slot, end) in ended.drain(..) {

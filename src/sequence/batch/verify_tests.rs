@@ -1,10 +1,11 @@
 //! Drafts on an executor that only records its passes: the chosen tokens and the rows of passes.
 
 use super::*;
+use crate::executor::fake::{CHUNK, FakeExecutor, VOCAB};
 use crate::schedule::kv::PAGE;
 use crate::sequence::batch::SequenceRequest;
-use crate::sequence::fake::{CHUNK, RecordingExecutor, VOCAB};
-use crate::sequence::{Chooser, Finish, Generation, generate};
+use crate::sequence::{Chooser, Finish, Generation};
+use crate::testing::generate;
 use crate::text::SamplerConfig;
 use crate::text::testing::Random;
 use std::ops::ControlFlow;
@@ -46,8 +47,8 @@ fn request(prompt: &[u32], chooser: Chooser, limit: usize) -> SequenceRequest {
 }
 
 /// An executor, and a batch that drafts `whole` with one of `wrong` tokens replaced.
-fn drafting(context: usize, kv_tokens: Option<usize>, wrong: u32) -> (RecordingExecutor, Batch, Arc<Mutex<Vec<u32>>>) {
-    let executor = RecordingExecutor::of(context, kv_tokens);
+fn drafting(context: usize, kv_tokens: Option<usize>, wrong: u32) -> (FakeExecutor, Batch, Arc<Mutex<Vec<u32>>>) {
+    let executor = FakeExecutor::of(context, kv_tokens);
     let mut batch = Batch::new(&executor.schedule);
     let whole = Arc::new(Mutex::new(Vec::new()));
     let drafts = vec![Vec::new(); batch.slots()];
@@ -56,7 +57,7 @@ fn drafting(context: usize, kv_tokens: Option<usize>, wrong: u32) -> (RecordingE
 }
 
 /// A reply, and the rows of each of its decode passes. Also checks the cache afterwards.
-fn reply(executor: &mut RecordingExecutor, batch: &mut Batch, request: SequenceRequest) -> (Generation, Vec<Vec<Row>>) {
+fn reply(executor: &mut FakeExecutor, batch: &mut Batch, request: SequenceRequest) -> (Generation, Vec<Vec<Row>>) {
     executor.passes.clear();
     let prompt = request.prompt.clone();
     let (g, _) = generate(executor, batch, request, &mut |_| ControlFlow::Continue(())).unwrap();
@@ -120,7 +121,7 @@ fn whatever_is_drafted_the_reply_is_the_same() {
     ];
     for (wrong, kv_tokens) in [(0, None), (1, None), (3, None), (4, Some(context))] {
         let (mut executor, mut batch, whole) = drafting(context, kv_tokens, wrong);
-        let mut plain = RecordingExecutor::of(context, None);
+        let mut plain = FakeExecutor::of(context, None);
         let mut alone = Batch::new(&plain.schedule);
         let (mut accepted, mut rejected) = (0, 0);
         for round in 0..60u64 {
@@ -167,7 +168,7 @@ fn a_reply_that_ends_within_a_draft_has_nothing_behind_its_end() {
 fn sequences_that_decode_together_have_drafts_each() {
     let (mut executor, mut batch, whole) = drafting(4 * PAGE, None, 0);
     *whole.lock().unwrap() = (1..100).map(|token| token % VOCAB as u32).collect();
-    let rows = |executor: &mut RecordingExecutor, batch: &mut Batch| {
+    let rows = |executor: &mut FakeExecutor, batch: &mut Batch| {
         executor.passes.clear();
         batch.step(executor, &mut |_, _, _| ControlFlow::Continue(())).unwrap();
         executor.pages.check();
@@ -215,7 +216,7 @@ fn a_pass_that_fails_leaves_no_draft_behind() {
     let (mut executor, mut batch, whole) = drafting(4 * PAGE, None, 0);
     *whole.lock().unwrap() = (1..100).map(|token| token % VOCAB as u32).collect();
     batch.join(&mut executor, request(&[1, 2, 3], Chooser::Greedy, 40)).unwrap();
-    let mut step = |executor: &mut RecordingExecutor| batch.step(executor, &mut |_, _, _| ControlFlow::Continue(()));
+    let mut step = |executor: &mut FakeExecutor| batch.step(executor, &mut |_, _, _| ControlFlow::Continue(()));
     step(&mut executor).unwrap();
     executor.fails = true;
     assert_eq!(step(&mut executor).unwrap_err().exit_code(), 4);

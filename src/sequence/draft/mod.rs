@@ -85,8 +85,6 @@ pub struct Drafts {
     pub most: usize,
     /// A text that replies may repeat, in addition to their own sequences.
     pub text: Option<Arc<DraftText>>,
-    /// A model that drafts instead of repeats.
-    pub model: Option<SharedModel>,
 }
 
 impl Drafts {
@@ -97,17 +95,18 @@ impl Drafts {
     pub fn new(most: usize, text: Option<&str>, tokenizer: &Tokenizer) -> Result<Drafts> {
         // The text is not used if nothing is drafted.
         let tokens = text.filter(|_| most > 0).map(|text| tokenizer.encode(text, false)).transpose()?;
-        Ok(Drafts { most, text: tokens.map(|tokens| Arc::new(DraftText::new(tokens))), model: None })
+        Ok(Drafts { most, text: tokens.map(|tokens| Arc::new(DraftText::new(tokens))) })
     }
 
-    /// Enables drafts in a batch, as many tokens as pay. `context`: positions of a sequence.
-    pub fn begin(&self, batch: &mut Batch, context: usize) {
+    /// Enables drafts in a batch, as many tokens as pay: by `model` if there is one, else from repeats. `context`:
+    /// positions of a sequence.
+    pub fn begin(&self, batch: &mut Batch, context: usize, model: Option<SharedModel>) {
         let slots = batch.slots();
         batch.speculate(
             self.most,
             true,
-            match &self.model {
-                Some(model) => Box::new(model.clone()),
+            match model {
+                Some(model) => Box::new(model),
                 None => Box::new(Repeats::new(slots, context, self.text.clone())),
             },
         );

@@ -11,7 +11,7 @@
 use super::{Effort, MOST_DRAFTED, Proposer};
 use crate::display;
 use crate::error::{Setting, text};
-use crate::executor::{HeadRows, Measure, Row};
+use crate::executor::{ExecutorExt, HeadRows, Measure, Row};
 use crate::schedule::PassShape;
 use crate::sequence::session::Session;
 use crate::text::Tokenizer;
@@ -214,7 +214,7 @@ impl DraftModel {
         let may_run_ahead = rows.len() == wanted && places.iter().all(|place| place.most != 1);
         effort.bytes += executor.schedule().cost(pass).memory_bytes();
         match may_run_ahead {
-            true => executor.forward_ahead(rows, head),
+            true => executor.forward_ahead(rows, head).map(drop),
             false => executor.forward(rows, Some(head)),
         }
     }
@@ -247,7 +247,7 @@ impl DraftModel {
             let pass = PassShape::Decode { sequences: rows.len(), depth: first.position as usize };
             effort.bytes += executor.schedule().cost(pass).memory_bytes();
             match may_run_ahead {
-                true => executor.forward_ahead(rows, head)?,
+                true => executor.forward_ahead(rows, head).map(drop)?,
                 false => executor.forward(rows, Some(head))?,
             }
         }

@@ -8,11 +8,11 @@ use super::messages::{self, Part};
 use super::run::{ParsedRequest, Usage, Wording, unique};
 use super::tools::{self, Layout, Tools};
 use super::{Call, form, options};
+use crate::engine::request::CompleteReply;
+use crate::engine::request::{ReplyEnd, ReplyToken};
 use crate::sequence::Finish;
 use crate::serve::http::{ApiError, LastWords};
-use crate::serve::job::{ReplyEnd, ReplyToken};
 use crate::serve::model::Model;
-use crate::serve::service::CompleteReply;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) fn respond(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) ->
     let name = call.model_name(&fields, &model)?;
     let limit = fields.integer("max_tokens", 1..=i64::from(i32::MAX))?.ok_or_else(|| fields.missing("max_tokens"))?;
     let tools = tools::read(&fields, Layout::Input, model.template.calls())?;
-    let mut ask = options::read(&fields, &[], model.shape.vocab, &call.service.defaults())?;
+    let mut ask = options::read(&fields, &[], model.shape.vocab, &call.service.defaults.get())?;
     ask.limit = limit as usize;
     ask.stop.extend(options::stops(&fields, "stop_sequences")?);
     let (stream, _) = options::stream(&fields)?;
@@ -93,7 +93,7 @@ fn read_prompt(call: &Call<'_>, fields: &Fields<'_>, tools: Option<&Tools>, mode
         return Err(fields.wrong("messages", "is empty, and has to have a message"));
     }
     messages.iter().try_for_each(|message| read_message(message, &mut dialogue))?;
-    dialogue.complete(call.service.system(), tools, model.template.calls());
+    dialogue.complete(call.service.system.get(), tools, model.template.calls());
     dialogue.encode(model, "messages").map_err(|e| in_anthropics_words(e, model))
 }
 
@@ -275,7 +275,7 @@ impl Wording for MessageWording {
         self.usage.add(choice, 1, &end);
         let said = self.listener.push_last(&end.text);
         let events = self.add(said) + &self.close();
-        self.ending = Some(match (end.finish, end.stop) {
+        self.ending = Some(match (end.generation.finish, end.stop) {
             (Finish::Length, _) => ("max_tokens", None),
             _ if self.listener.calls > 0 => ("tool_use", None),
             (_, Some(stop)) => ("stop_sequence", Some(stop)),
@@ -302,6 +302,7 @@ impl Wording for MessageWording {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sequence::Generation;
     use crate::serve::api::tests::{end, token};
     use crate::text::CallSyntax;
 
@@ -355,7 +356,8 @@ mod tests {
             (Finish::Stop, Some("###"), "stop_sequence"),
         ] {
             let mut answer = answer(false);
-            let end = ReplyEnd { text: "!".into(), finish, stop: stop.map(str::to_owned), ..end() };
+            let generation = Generation { finish, ..end().generation };
+            let end = ReplyEnd { text: "!".into(), generation, stop: stop.map(str::to_owned), ..end() };
             let reply =
                 CompleteReply { text: "Hi you!".into(), tokens: vec![token("Hi"), token(" you")], end: Some(end) };
             let whole = answer.whole(vec![reply]);

@@ -6,11 +6,11 @@ use super::fields::Fields;
 use super::run::{self, ParsedRequest, Usage, Wording, event, unique};
 use super::tools::{self, Layout};
 use super::{Call, form, logprobs, messages, options};
+use crate::engine::request::{CompleteReply, Replies};
+use crate::engine::request::{Event, ReplyEnd, ReplyToken};
 use crate::sequence::Finish;
 use crate::serve::http::ApiError;
-use crate::serve::job::{Event, ReplyEnd, ReplyToken};
 use crate::serve::model::Model;
-use crate::serve::service::{CompleteReply, EventPoll, ReplyEvents};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -34,14 +34,14 @@ pub(super) fn read(
 ) -> Result<(ParsedRequest, ChatWording), ApiError> {
     let name = call.model_name(&fields, &model)?;
     let tools = tools::read(&fields, Layout::Nested, model.template.calls())?;
-    let mut ask = options::read(&fields, &options::LIMITS, model.shape.vocab, &call.service.defaults())?;
+    let mut ask = options::read(&fields, &options::LIMITS, model.shape.vocab, &call.service.defaults.get())?;
     ask.choices = options::choices(&fields)?;
     ask.likelihoods = logprobs::read(&fields)?;
     let (stream, with_usage) = options::stream(&fields)?;
     check_continuation(&fields)?;
     let form = tools::form_with(tools.as_ref(), form::read(&fields)?)?;
     let mut dialogue = messages::read(&fields)?;
-    dialogue.complete(call.service.system(), tools.as_ref(), model.template.calls());
+    dialogue.complete(call.service.system.get(), tools.as_ref(), model.template.calls());
     let prompt = dialogue.encode_truncated(&fields, &model, "messages")?;
     let forgotten = prompt.forgotten;
     let listener = tools::give_prompt(&mut ask, prompt, tools.as_ref());
@@ -160,7 +160,7 @@ impl ChatWording {
         }
         Some(json!({
             "index": index, "message": message, "logprobs": self.logprobs(&reply.tokens),
-            "finish_reason": self.reason(index, end.finish),
+            "finish_reason": self.reason(index, end.generation.finish),
         }))
     }
 }
@@ -175,16 +175,16 @@ impl ChatWording {
     /// error that interrupted the reply.
     pub fn reply(
         mut self,
-        events: ReplyEvents<'_>,
+        events: Replies,
         say: &mut dyn FnMut(String) -> crate::Result<()>,
     ) -> (Value, Result<(), ApiError>) {
         let (mut reply, mut calls) = (empty_reply(Some(&self.name)), Vec::new());
         for step in events {
             let (said, end) = match step {
-                EventPoll::Event(_, Event::Token(token)) => (self.listeners[0].push(&token.text), None),
-                EventPoll::Event(_, Event::End(end)) => (self.listeners[0].push_last(&end.text), Some(end)),
-                EventPoll::Event(_, Event::Failed(e)) => return (reply, Err(e)),
-                EventPoll::Idle => continue,
+                (_, Event::Token(token)) => (self.listeners[0].push(&token.text), None),
+                (_, Event::End(end)) => (self.listeners[0].push_last(&end.text), Some(end)),
+                (_, Event::Failed(e)) => return (reply, Err(e.into())),
+                (_, Event::Idle) => continue,
             };
             let (text, called) = calls::split(said);
             calls.extend(called.iter().map(calls::ToolCall::to_json));
@@ -195,7 +195,7 @@ impl ChatWording {
             }
             if let Some(end) = end {
                 self.usage.add(0, 1, &end);
-                reply["finish_reason"] = self.reason(0, end.finish).into();
+                reply["finish_reason"] = self.reason(0, end.generation.finish).into();
                 reply["usage"] = self.usage.to_json();
             }
             if !calls.is_empty() {
@@ -237,7 +237,7 @@ impl Wording for ChatWording {
         // The rest of the text may complete the last call.
         let said = self.said(choice, |listener| listener.push_last(&end.text));
         let mut last = delta(choice, said, Value::Null);
-        last["finish_reason"] = self.reason(choice, end.finish).into();
+        last["finish_reason"] = self.reason(choice, end.generation.finish).into();
         self.chunk(vec![last])
     }
 
@@ -249,8 +249,8 @@ impl Wording for ChatWording {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::request::{EngineError, Request};
     use crate::serve::api::tests::{end, token, without_engine};
-    use crate::serve::job::ReplyRequest;
     use crate::serve::service::ServerSettings;
     use crate::text::CallSyntax;
 
@@ -259,8 +259,8 @@ mod tests {
         let service = without_engine(ServerSettings::default()).service;
         let model = service.model().unwrap();
         let made = |events: Vec<Event>| {
-            let replies = service.start_own(&model, ReplyRequest::new(vec![2, 3])).unwrap();
-            let job = service.queue.take(model.id, |_| 0).unwrap();
+            let replies = service.start_own(&model, Request::new(vec![2, 3])).unwrap();
+            let job = service.engine.take(model.id, |_| 0).unwrap();
             events.into_iter().for_each(|event| job.recipient.tell(event));
             let mut heard = String::new();
             let (mut reply, ended) = chat().reply(replies, &mut |text| {
@@ -271,14 +271,15 @@ mod tests {
             (reply, ended)
         };
         let tokens = CALLS[..2].iter().map(|piece| Event::Token(token(piece)));
-        let (reply, ended) = made(tokens.chain([Event::End(ReplyEnd { text: CALLS[2].into(), ..end() })]).collect());
+        let (reply, ended) =
+            made(tokens.chain([Event::End(Box::new(ReplyEnd { text: CALLS[2].into(), ..end() }))]).collect());
         assert_eq!((ended, &reply["text"], &reply["finish_reason"]), (Ok(()), &json!(""), &json!("tool_calls")));
         assert_eq!((&reply["model"], &reply["usage"]["total_tokens"]), (&json!("demo"), &json!(5)));
         let calls = reply["tool_calls"].as_array().unwrap();
         assert_eq!((calls.len(), calls[0].get("index")), (2, None));
         assert_eq!(calls[0]["function"], json!({"name": "f", "arguments": "{\"a\":1}"}));
         let lost = crate::Error::device("the GPU does not answer", "look at the kernel's log");
-        let (reply, ended) = made(vec![Event::Token(token("Hello")), Event::Failed((&lost).into())]);
+        let (reply, ended) = made(vec![Event::Token(token("Hello")), Event::Failed(EngineError::Reply(lost.clone()))]);
         let expected = json!({"model": "demo", "text": "Hello", "finish_reason": null, "usage": null});
         assert_eq!((reply, crate::Error::from(ended.unwrap_err())), (expected, lost));
     }

@@ -5,11 +5,11 @@ use super::fields::Fields;
 use super::logprobs::LogprobTable;
 use super::run::{self, ParsedRequest, Usage, Wording, event, unique};
 use super::{Call, dialogue, form, options};
+use crate::engine::request::CompleteReply;
+use crate::engine::request::{MOST_CHOICES, ReplyEnd, ReplyToken, Request};
 use crate::sequence::prompt::encode_text;
 use crate::serve::http::ApiError;
-use crate::serve::job::{MOST_CHOICES, ReplyEnd, ReplyRequest, ReplyToken};
 use crate::serve::model::Model;
-use crate::serve::service::CompleteReply;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -32,11 +32,11 @@ pub(super) fn complete(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -
     let form = form::read(&fields)?;
     let limits: &[&str] =
         if scores { &[] } else { &["max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict"] };
-    let mut ask = options::read(&fields, limits, model.shape.vocab, &call.service.defaults())?;
+    let mut ask = options::read(&fields, limits, model.shape.vocab, &call.service.defaults.get())?;
     ask.choices = options::choices(&fields)?;
     ask.likelihoods = likelihoods;
     if scores {
-        ask = ReplyRequest { scores, limit: read_scored(&fields, stream || form.is_some())?, stop: Vec::new(), ..ask };
+        ask = Request { scores, limit: read_scored(&fields, stream || form.is_some())?, stop: Vec::new(), ..ask };
     }
     let prompts = read_prompts(&fields, &model)?;
     if ask.limit == 0 && prompts.iter().any(|prompt| prompt.tokens.len() < 2) {
@@ -64,7 +64,7 @@ pub(super) fn complete(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -
         usage: Usage::default(),
         model: model.clone(),
     };
-    let asks = prompts.into_iter().map(|prompt| ReplyRequest { prompt: prompt.tokens, ..ask.clone() }).collect();
+    let asks = prompts.into_iter().map(|prompt| Request { prompt: prompt.tokens, ..ask.clone() }).collect();
     Ok(ApiAnswer::replies(ParsedRequest { model, asks, form, stream, forgotten: 0 }, completion))
 }
 /// Reads the number of tokens to generate after a prompt that is scored.
@@ -199,8 +199,8 @@ impl Completion {
         let mut end = reply.end?;
         let prompt = index / self.each;
         let given = self.given[prompt];
-        end.prompt_tokens += given;
-        end.tokens = end.tokens.saturating_sub(given);
+        end.generation.prompt += given;
+        end.generation.tokens.drain(..given.min(end.generation.tokens.len()));
         self.usage.add(index, self.each, &end);
         if let (Some(tables), Some(&(first, is_said))) = (&mut self.tables, self.first.get(prompt)) {
             tables[index].add_first(&self.model.tokenizer, first, is_said);
@@ -211,7 +211,7 @@ impl Completion {
         let held = if reply.tokens.len() > given || given == 0 { end.text.as_str() } else { "" };
         let text = self.echoes[prompt].clone() + &said + held;
         let logprobs = self.take_logprobs(index);
-        Some(json!({"index": index, "text": text, "logprobs": logprobs, "finish_reason": end.finish.name()}))
+        Some(json!({"index": index, "text": text, "logprobs": logprobs, "finish_reason": end.generation.finish.name()}))
     }
 }
 
@@ -245,7 +245,7 @@ impl Wording for Completion {
     fn end(&mut self, choice: usize, end: ReplyEnd) -> String {
         self.usage.add(choice, self.each, &end);
         let mut last = piece(choice, &end.text, Value::Null);
-        last["finish_reason"] = end.finish.name().into();
+        last["finish_reason"] = end.generation.finish.name().into();
         self.chunk(last)
     }
 

@@ -5,8 +5,8 @@ use super::answer::ApiAnswer;
 use super::fields::shown;
 use super::responses::shortest;
 use super::tokenize::spelling;
+use crate::engine::core::ReplyTokens;
 use crate::serve::http::ApiError;
-use crate::serve::service::ReplyTokens;
 use serde_json::{Value, json};
 
 /// Describes the server and its default sampling.
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// 503: the model is loading.
 pub(super) fn props(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
     let model = call.service.model()?;
-    let defaults = call.service.defaults();
+    let defaults = call.service.defaults.get();
     let (d, limit) = (&defaults.sampler, i64::try_from(defaults.limit).unwrap_or(-1));
     let piece = |id: Option<u32>| id.map(|id| spelling(&model.tokenizer, id)).unwrap_or_default();
     Ok(json!({
@@ -47,7 +47,7 @@ pub(super) fn props(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
 /// 400: the query is wrong. 503: the model is loading, or no slot is idle and one was asked for.
 pub(super) fn slots(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
     let model = call.service.model()?;
-    let slots = call.service.slots();
+    let slots = call.service.slots.get();
     match call.request.query("fail_on_no_slot") {
         Some("1" | "true") if slots.iter().flatten().count() >= model.slots => {
             return Err(ApiError::unavailable("no slot is idle", 1));

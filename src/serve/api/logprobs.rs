@@ -1,10 +1,10 @@
 //! Likelihoods of tokens in OpenAI's formats.
 
 use super::fields::Fields;
+use crate::engine::request::ReplyToken;
 use crate::sequence::Likelihood;
 use crate::sequence::likelihood::MOST_TOP;
 use crate::serve::http::ApiError;
-use crate::serve::job::ReplyToken;
 use crate::text::Tokenizer;
 use serde_json::{Map, Value, json};
 

@@ -1,7 +1,7 @@
 //! The paths of the server's API: OpenAI's, Ollama's, Anthropic's, llama.cpp's, and its own.
 //!
 //! All requests for text take the same way: `table` lists every field of the published interfaces, `fields` reads JSON
-//! strictly, `options`, `messages`, `form` and `tools` build a [`ReplyRequest`](super::job::ReplyRequest), and `run`
+//! strictly, `options`, `messages`, `form` and `tools` build a [`Request`](crate::engine::request::Request), and `run`
 //! puts it into the queue and formats the answer in the request's API (`run::Wording`). None of them has a connection:
 //! `send` writes an answer to a peer, and `own` passes it to a caller in this process.
 

@@ -7,11 +7,12 @@ use super::fields::Fields;
 use super::run::{ParsedRequest, Wording};
 use super::tools::{self, Layout};
 use super::{Call, form, logprobs, messages, options};
+use crate::engine::request::CompleteReply;
+use crate::engine::request::{ReplyEnd, ReplyToken, Request};
 use crate::sequence::prompt::encode_text;
 use crate::serve::http::{ApiError, LastWords};
-use crate::serve::job::{Defaults, ReplyEnd, ReplyRequest, ReplyToken};
 use crate::serve::model::Model;
-use crate::serve::service::CompleteReply;
+use crate::serve::service::Defaults;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -148,7 +149,7 @@ fn read(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>, kind: Endpoint) 
     let stream = fields.boolean("stream")?.unwrap_or(true);
     let form = tools::form_with(tools.as_ref(), form::read_ollama(&fields)?)?;
     let name = call.model_name(&fields, &model)?;
-    let mut ask = read_options(&fields, &model, &call.service.defaults())?;
+    let mut ask = read_options(&fields, &model, &call.service.defaults.get())?;
     ask.likelihoods = logprobs::read(&fields)?;
     let likely = ask.likelihoods.map(|_| model.clone());
     let mut words = OllamaWording { kind, model: name, start, likely, listener: CallDetector::default() };
@@ -156,7 +157,7 @@ fn read(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>, kind: Endpoint) 
         Endpoint::Chat if fields.list("messages")?.unwrap_or_default().is_empty() => None,
         Endpoint::Chat => {
             let mut dialogue = messages::read(&fields)?;
-            dialogue.complete(call.service.system(), tools.as_ref(), model.template.calls());
+            dialogue.complete(call.service.system.get(), tools.as_ref(), model.template.calls());
             Some(dialogue.encode_as_ollama(&fields, &model, "messages")?)
         }
         Endpoint::Generate => read_prompt(&fields, call, &model)?,
@@ -189,12 +190,12 @@ fn read_prompt(fields: &Fields<'_>, call: &Call<'_>, model: &Arc<Model>) -> Resu
         dialogue.add_system(system);
     }
     dialogue.add(Speaker::User, text);
-    dialogue.complete(call.service.system(), None, model.template.calls());
+    dialogue.complete(call.service.system.get(), None, model.template.calls());
     dialogue.encode(model, "prompt").map(Some)
 }
 
 /// Reads `options`.
-fn read_options(fields: &Fields<'_>, model: &Model, defaults: &Defaults) -> Result<ReplyRequest, ApiError> {
+fn read_options(fields: &Fields<'_>, model: &Model, defaults: &Defaults) -> Result<Request, ApiError> {
     let none = Value::Object(Map::new());
     let given = match fields.object("options")? {
         Some(given) => given,
@@ -257,9 +258,9 @@ impl OllamaWording {
     fn ending(&self, end: &ReplyEnd) -> Value {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         json!({
-            "done": true, "done_reason": end.finish.name(), "total_duration": nanos(self.start.elapsed()),
-            "load_duration": 0, "prompt_eval_count": end.prompt_tokens, "prompt_eval_duration": nanos(end.prefill),
-            "eval_count": end.tokens, "eval_duration": nanos(end.decode),
+            "done": true, "done_reason": end.generation.finish.name(), "total_duration": nanos(self.start.elapsed()),
+            "load_duration": 0, "prompt_eval_count": end.generation.prompt, "prompt_eval_duration": nanos(end.prefill),
+            "eval_count": end.generation.tokens.len(), "eval_duration": nanos(end.decode),
         })
     }
 }

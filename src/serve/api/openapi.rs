@@ -19,7 +19,7 @@ mod tests {
     use super::*;
     use crate::serve::api::fields::Fields;
     use crate::serve::api::{ROUTES, options};
-    use crate::serve::job::Defaults;
+    use crate::serve::service::Defaults;
     use serde_json::{Value, json};
 
     fn description() -> Value {

@@ -1,8 +1,9 @@
 //! Reads the generation options shared by all APIs, under the names in OpenAI's API, llama.cpp and vLLM.
 
 use super::fields::{Fields, as_integer, shown, wrong_kind};
+use crate::engine::request::{MOST_CHOICES, Request};
 use crate::serve::http::ApiError;
-use crate::serve::job::{Defaults, MOST_CHOICES, ReplyRequest};
+use crate::serve::service::Defaults;
 use crate::text::SamplerConfig;
 use serde_json::Value;
 use std::ops::RangeInclusive;
@@ -30,7 +31,7 @@ pub(super) const LIMITS: [&str; 4] = ["max_completion_tokens", "max_tokens", "ma
 ///
 /// # Errors
 /// 400: a value is wrong.
-pub(super) fn read(fields: &Fields<'_>, limits: &[&str], vocab: usize, d: &Defaults) -> Result<ReplyRequest, ApiError> {
+pub(super) fn read(fields: &Fields<'_>, limits: &[&str], vocab: usize, d: &Defaults) -> Result<Request, ApiError> {
     let mut ask = read_lenient(fields, vocab, d)?;
     if ask.sampler.repeat_penalty != 1.0 {
         fields.refuse_unserved(&REPEATS_ARE)?;
@@ -51,9 +52,9 @@ pub(super) fn read(fields: &Fields<'_>, limits: &[&str], vocab: usize, d: &Defau
 ///
 /// # Errors
 /// 400: a value is wrong.
-pub(super) fn read_lenient(fields: &Fields<'_>, vocab: usize, d: &Defaults) -> Result<ReplyRequest, ApiError> {
+pub(super) fn read_lenient(fields: &Fields<'_>, vocab: usize, d: &Defaults) -> Result<Request, ApiError> {
     let sampler = sampler(fields, vocab, &d.sampler)?;
-    let mut ask = ReplyRequest { sampler, limit: d.limit, ..ReplyRequest::new(Vec::new()) };
+    let mut ask = Request { sampler, limit: d.limit, ..Request::new(Vec::new()) };
     if ask.sampler.penalizes() {
         fields.refuse_unserved(&PENALTIES_ARE)?;
     }
@@ -175,7 +176,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn ask(body: Value) -> Result<ReplyRequest, ApiError> {
+    fn ask(body: Value) -> Result<Request, ApiError> {
         read(&Fields::of_body(&body).unwrap(), &["max_completion_tokens", "max_tokens"], 100, &Defaults::default())
     }
 
@@ -253,7 +254,7 @@ mod tests {
         assert_eq!((ask.sampler.seed, ask.sampler.top_p), (Some(3), 0.5));
         let wrong = json!({"typical_p": 0.7, "temperature": 9});
         assert_eq!(
-            read_lenient(&Fields::of_body(&wrong).unwrap(), 100, &Defaults::default()).unwrap_err().param.unwrap(),
+            read_lenient(&Fields::of_body(&wrong).unwrap(), 100, &Defaults::default()).err().unwrap().param.unwrap(),
             "temperature"
         );
     }

@@ -1,11 +1,11 @@
 //! Requests of this process: the answers that a peer gets, without a connection.
 
 use super::answer::ApiAnswer;
-use super::run::{self, Replies};
+use super::run::{self, PendingAnswer};
 use super::send::note_failure;
 use super::{Api, Call, chat, table};
+use crate::engine::request::Abandoned;
 use crate::serve::http::{ApiError, Handler, HttpRequest, Method, Notes};
-use crate::serve::job::Abandoned;
 use crate::{Cancel, Error, Result};
 use serde_json::Value;
 use std::cell::Cell;
@@ -34,7 +34,7 @@ impl Api {
             Ok(ApiAnswer::Whole { status, body, .. }) => return pass(status, &body).map(|()| status),
             Ok(ApiAnswer::Replies(asked, wording)) => {
                 let (notes, abandoned) = (Notes::default(), abandoned(cancel));
-                Replies::start(&self.service, asked, wording, request.client, notes, abandoned)
+                PendingAnswer::start(&self.service, asked, wording, request.client, notes, abandoned)
             }
             Err(e) => Err(e),
         };
@@ -48,7 +48,7 @@ impl Api {
                     Err(e.into())
                 }
             },
-            replies => match replies.and_then(Replies::whole) {
+            replies => match replies.and_then(PendingAnswer::whole) {
                 Ok(value) => pass(200, value.to_string().as_bytes()).map(|()| 200),
                 Err(e) if self.note(&request, &e) => self.pass_error(&request.path, &e, pass),
                 Err(e) => Err(e.into()),

@@ -81,7 +81,7 @@ pub(super) fn has(path: &str) -> bool {
 /// # Errors
 /// 404: there is no such file.
 pub(super) fn show(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
-    let (path, page) = (call.request.path.as_str(), call.service.page());
+    let (path, page) = (call.request.path.as_str(), call.service.page.get());
     let language = || {
         let tag = path.strip_prefix(LANGUAGES)?.strip_suffix(".toml")?;
         language::FILES.iter().find(|(of, _)| *of == tag).map(|(_, text)| *text)

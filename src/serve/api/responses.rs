@@ -7,11 +7,11 @@ use super::fields::{Fields, shown, wrong_kind};
 use super::run::{self, ParsedRequest, Usage, Wording, unique};
 use super::tools::{self, Layout, told};
 use super::{Call, form, messages, options};
+use crate::engine::request::CompleteReply;
+use crate::engine::request::{ReplyEnd, ReplyToken};
 use crate::sequence::Finish;
 use crate::serve::http::{ApiError, LastWords};
-use crate::serve::job::{ReplyEnd, ReplyToken};
 use crate::serve::model::Model;
-use crate::serve::service::CompleteReply;
 use crate::text::SamplerConfig;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(super) fn respond(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) ->
         return Err(fields.unserved("include", "a response has no logprobs; chat completions have"));
     }
     let tools = tools::read(&fields, Layout::Flat, model.template.calls())?;
-    let mut ask = options::read(&fields, &LIMITS, model.shape.vocab, &call.service.defaults())?;
+    let mut ask = options::read(&fields, &LIMITS, model.shape.vocab, &call.service.defaults.get())?;
     let (stream, _) = options::stream(&fields)?;
     let text = fields.object("text")?;
     let mut form = None;
@@ -55,7 +55,7 @@ pub(super) fn respond(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) ->
     }
     let form = tools::form_with(tools.as_ref(), form)?;
     let mut dialogue = read_input(&fields)?;
-    dialogue.complete(call.service.system(), tools.as_ref(), model.template.calls());
+    dialogue.complete(call.service.system.get(), tools.as_ref(), model.template.calls());
     let prompt = dialogue.encode_truncated(&fields, &model, "input")?;
     let forgotten = prompt.forgotten;
     let listener = tools::give_prompt(&mut ask, prompt, tools.as_ref());
@@ -318,7 +318,7 @@ impl Wording for Response {
 
     fn end(&mut self, choice: usize, end: ReplyEnd) -> String {
         self.usage.add(choice, 1, &end);
-        self.finish = end.finish;
+        self.finish = end.generation.finish;
         let said = self.listener.push_last(&end.text);
         let mut events = self.add(said);
         // An empty reply becomes a message without text.

@@ -2,11 +2,11 @@
 
 use super::form::RequestedGrammar;
 use crate::Cancel;
+use crate::engine::request::{Abandoned, CompleteReply, EngineError, Event, Replies, ReplyEnd, ReplyToken, Request};
 use crate::grammar::CompiledGrammar;
 use crate::serve::http::{ApiError, Client, EVENTS, LastWords, Notes};
-use crate::serve::job::{Abandoned, Event, ReplyEnd, ReplyRequest, ReplyToken, late};
 use crate::serve::model::Model;
-use crate::serve::service::{CompleteReply, EventPoll, ReplyEvents, Service};
+use crate::serve::service::Service;
 pub(super) use crate::serve::unique::unique;
 use serde_json::Value;
 use std::hash::{BuildHasher, RandomState};
@@ -18,7 +18,7 @@ pub(super) struct ParsedRequest {
     /// The model whose tokens it has.
     pub model: Arc<Model>,
     /// One request per prompt, all with the same number of choices.
-    pub asks: Vec<ReplyRequest>,
+    pub asks: Vec<Request>,
     /// The form of all replies.
     pub form: Option<RequestedGrammar>,
     /// Whether the answer is a stream.
@@ -70,8 +70,8 @@ pub(super) trait Wording {
 }
 
 /// Replies that are being made, and the format of their answer.
-pub(super) struct Replies<'s> {
-    events: ReplyEvents<'s>,
+pub(super) struct PendingAnswer {
+    events: Replies,
     pub wording: Box<dyn Wording>,
     /// Whether the answer is a stream.
     pub is_stream: bool,
@@ -80,30 +80,30 @@ pub(super) struct Replies<'s> {
     tally: Tally,
 }
 
-impl<'s> Replies<'s> {
+impl PendingAnswer {
     /// Puts the replies to a request into the queue. Their figures go to `notes`.
     ///
     /// # Errors
     /// As [`start`].
     pub fn start(
-        service: &'s Service,
+        service: &Service,
         asked: ParsedRequest,
         wording: Box<dyn Wording>,
         client: Client,
         notes: Notes,
         abandoned: Abandoned,
-    ) -> Result<Replies<'s>, ApiError> {
+    ) -> Result<PendingAnswer, ApiError> {
         let tally = Tally::new(&asked, notes);
         let (events, ignored) = start(service, &asked, client, &abandoned)?;
         let mut headers = Vec::new();
         headers.extend((!ignored.is_empty()).then_some((IGNORED, ignored)));
         headers.extend((asked.forgotten > 0).then(|| (FORGOTTEN, asked.forgotten.to_string())));
-        Ok(Replies { events, wording, is_stream: asked.stream, headers, tally })
+        Ok(PendingAnswer { events, wording, is_stream: asked.stream, headers, tally })
     }
 
-    /// See [`ReplyEvents::until`].
+    /// See [`Replies::until`].
     pub fn until(self, cancel: &Cancel) -> Self {
-        Replies { events: self.events.until(cancel), ..self }
+        PendingAnswer { events: self.events.until(cancel), ..self }
     }
 
     /// Waits for all replies. Returns the complete answer.
@@ -125,20 +125,21 @@ impl<'s> Replies<'s> {
         self,
         write: &mut dyn FnMut(String) -> Result<(), E>,
     ) -> Result<Result<(), (ApiError, String)>, E> {
-        let Replies { events, mut wording, mut tally, .. } = self;
+        let PendingAnswer { events, mut wording, mut tally, .. } = self;
         write(wording.begin())?;
         for step in events {
             write(match step {
-                EventPoll::Event(choice, Event::Token(token)) => wording.token(choice, token),
-                EventPoll::Event(choice, Event::End(end)) => {
+                (choice, Event::Token(token)) => wording.token(choice, token),
+                (choice, Event::End(end)) => {
                     tally.add(&end);
-                    wording.end(choice, end)
+                    wording.end(choice, *end)
                 }
-                EventPoll::Event(_, Event::Failed(e)) => {
+                (_, Event::Failed(e)) => {
+                    let e = ApiError::from(e);
                     let text = wording.fail(&e);
                     return Ok(Err((e, text)));
                 }
-                EventPoll::Idle => wording.idle(),
+                (_, Event::Idle) => wording.idle(),
             })?;
         }
         write(wording.finish()).map(Ok)
@@ -157,22 +158,25 @@ const FORGOTTEN: &str = "Kiln-Forgotten-Exchanges";
 ///
 /// # Errors
 /// 400: the form cannot be compiled. 503: there is no room. 504: it is too late.
-pub(super) fn start<'s>(
-    service: &'s Service,
+pub(super) fn start(
+    service: &Service,
     asked: &ParsedRequest,
     client: Client,
     abandoned: &Abandoned,
-) -> Result<(ReplyEvents<'s>, String), ApiError> {
+) -> Result<(Replies, String), ApiError> {
     let since = Instant::now();
-    let start = |asks: &[ReplyRequest]| service.submit_since(&asked.model, asks, client, abandoned.clone(), since);
+    let is_late = || service.engine.is_late(since);
+    let start = |asks: &[Request]| service.submit_since(&asked.model, asks, client, abandoned.clone(), since);
     let Some(form) = &asked.form else { return Ok((start(&asked.asks)?, String::new())) };
-    let is_over = || abandoned() || service.is_late(since);
+    let is_over = || abandoned() || is_late();
     let compiled = compile(&asked.model, form, CLIENTS.hash_one(client), LONGEST_SEARCH, &is_over)
-        .map_err(|e| if service.is_late(since) { late(since) } else { e })?;
+        .map_err(|e| if is_late() { EngineError::Late(since.elapsed().as_secs()).into() } else { e })?;
     let ignored: String = compiled.ignored().join("; ").chars().take(LONGEST_LIST).collect();
     let ignored = ignored.replace(|c: char| !c.is_ascii(), "?");
     let mut asks = asked.asks.clone();
-    asks.iter_mut().for_each(|ask| ask.grammar = Some(compiled.clone()));
+    for ask in &mut asks {
+        ask.guide = Some(service.guide(&asked.model, &compiled, &ask.begun).map_err(|e| ApiError::from(&e))?);
+    }
     Ok((start(&asks).map_err(|e| refusal(form, e))?, ignored))
 }
 
@@ -236,11 +240,11 @@ impl Tally {
 
     /// Adds a complete reply. The times are the maximum over all replies.
     fn add(&mut self, end: &ReplyEnd) {
-        self.cached += end.cached_tokens;
-        self.tokens += end.tokens.saturating_sub(self.given);
+        self.cached += end.generation.kept;
+        self.tokens += end.generation.tokens.len().saturating_sub(self.given);
         self.notes.set("cached_tokens", self.cached);
         self.notes.set("reply_tokens", self.tokens);
-        self.notes.set("finish", end.finish.name());
+        self.notes.set("finish", end.generation.finish.name());
         let names = ["queued_s", "prefill_s", "decode_s"];
         for ((name, longest), time) in names.into_iter().zip(&mut self.times).zip([end.queued, end.prefill, end.decode])
         {
@@ -268,10 +272,10 @@ impl Usage {
     /// Adds a reply. `each` replies share a prompt, which counts once.
     pub fn add(&mut self, choice: usize, each: usize, end: &ReplyEnd) {
         if choice.is_multiple_of(each.max(1)) {
-            self.prompt += end.prompt_tokens;
-            self.cached += end.cached_tokens;
+            self.prompt += end.generation.prompt;
+            self.cached += end.generation.kept;
         }
-        self.reply += end.tokens;
+        self.reply += end.generation.tokens.len();
     }
 
     /// The usage in the format of OpenAI's completions.

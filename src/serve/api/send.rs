@@ -2,7 +2,7 @@
 
 use super::answer::ApiAnswer;
 use super::once;
-use super::run::Replies;
+use super::run::PendingAnswer;
 use crate::serve::health::Phase;
 use crate::serve::http::{ApiError, Gone, HttpRequest, Notes, Responder};
 use crate::serve::service::Service;
@@ -26,7 +26,7 @@ pub(super) fn send(
         }
         Ok(ApiAnswer::Replies(asked, wording)) => {
             let abandoned = Arc::new(move || watched.is_gone());
-            Replies::start(service, asked, wording, request.client, notes.clone(), abandoned)
+            PendingAnswer::start(service, asked, wording, request.client, notes.clone(), abandoned)
         }
         Err(e) => Err(e),
     };

@@ -10,10 +10,10 @@ use super::dialogue::Prompt;
 use super::fields::{Fields, shown};
 use super::form::RequestedGrammar;
 use super::once::warn_once;
+use crate::engine::request::Request;
 use crate::grammar::{self, Beside, Calls, Grammar};
 use crate::sequence::reply::CallStart;
 use crate::serve::http::ApiError;
-use crate::serve::job::ReplyRequest;
 use crate::text::CallSyntax;
 use serde_json::{Map, Value, json};
 
@@ -370,7 +370,7 @@ impl Tools {
 }
 
 /// Sets a request's prompt. Returns the detector of calls in the reply.
-pub(super) fn give_prompt(ask: &mut ReplyRequest, prompt: Prompt, tools: Option<&Tools>) -> CallDetector {
+pub(super) fn give_prompt(ask: &mut Request, prompt: Prompt, tools: Option<&Tools>) -> CallDetector {
     (ask.prompt, ask.begun) = (prompt.tokens, prompt.begun);
     let Some(tools) = tools else { return CallDetector::default() };
     ask.calls = tools.starts();

@@ -1,10 +1,9 @@
 //! Sessions: conversations with an engine, whose tokens can be put into the cache, saved to a file, and loaded.
 
 use super::Engine;
-use crate::executor::Executor;
-use crate::sequence::Batch;
+use crate::engine::core::Core;
+use crate::engine::request::Request;
 use crate::serve::http::Method;
-use crate::serve::job::ReplyRequest;
 use crate::serve::prefixes::session;
 use crate::text::{Message, SamplerConfig};
 use crate::{Cancel, Error, Result};
@@ -162,19 +161,15 @@ impl Engine {
         let model = self.model()?;
         model.limits().check(0, tokens)?;
         let sought = tokens.to_vec();
-        let holds = move |batch: &mut Batch, executor: &mut dyn Executor| batch.holder(executor, &sought).is_some();
+        let holds = move |core: &mut Core<'_>| core.batch.holder(core.executor.as_ref(), &sought).is_some();
         if self.service.on_engine(&model, holds)? {
             return Ok(tokens.len());
         }
-        let ask = ReplyRequest {
-            limit: 1,
-            sampler: SamplerConfig::greedy(),
-            ignore_eos: true,
-            ..ReplyRequest::new(tokens.to_vec())
-        };
+        let ask =
+            Request { limit: 1, sampler: SamplerConfig::greedy(), ignore_eos: true, ..Request::new(tokens.to_vec()) };
         let answers = self.service.start_own(&model, ask)?.until(cancel);
-        let ends = answers.gather()?.into_iter().filter_map(|whole| whole.end);
-        Ok(ends.map(|end| end.cached_tokens).sum())
+        let ends = answers.gather().map_err(Error::from)?.into_iter().filter_map(|whole| whole.end);
+        Ok(ends.map(|end| end.generation.kept).sum())
     }
 
     /// Writes `tokens` with their keys and values to a file for `Engine::load`. The file is complete or not written.
@@ -188,8 +183,7 @@ impl Engine {
         for _ in 0..TRIES {
             self.sync(tokens, cancel)?;
             let (sought, identity) = (tokens.to_vec(), model.identity);
-            let copy =
-                move |batch: &mut Batch, executor: &mut dyn Executor| session::copy(&sought, identity, batch, executor);
+            let copy = move |core: &mut Core<'_>| session::copy(&sought, identity, &core.batch, core.executor.as_mut());
             if let Some(bytes) = self.service.on_engine(&model, copy)?? {
                 return session::write(path, &bytes);
             }
@@ -207,8 +201,8 @@ impl Engine {
         let model = self.model()?;
         let (identity, name) = (model.identity, path.to_owned());
         let bytes = session::read(path, identity)?;
-        let put_in = move |batch: &mut Batch, executor: &mut dyn Executor| {
-            session::restore(&name, bytes, identity, batch, executor)
+        let put_in = move |core: &mut Core<'_>| {
+            session::restore(&name, bytes, identity, &mut core.batch, core.executor.as_mut())
         };
         let restored = self.service.on_engine(&model, put_in)??;
         restored.ok_or_else(|| {

@@ -13,7 +13,7 @@ use super::parse::{Framing, Head};
 use super::reply::{Ending, Exchange, ResponseForm, ResponseState};
 use super::request::{HttpRequest, Peer};
 use super::socket::{Gone, Socket};
-use crate::serve::deadline::after;
+use crate::engine::deadline::after;
 use crate::serve::unique::unique;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use super::error::ApiError;
 use super::limits::Limits;
 use super::request::{Client, Peer};
 use super::socket::Socket;
-use crate::serve::deadline::after;
+use crate::engine::deadline::after;
 use std::collections::HashMap;
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd};

@@ -7,7 +7,7 @@ use super::limits::Limits;
 use super::parse::{Framing, Head, Scan, line_before, too_large};
 use super::request::{Client, HttpRequest, Peer};
 use super::socket::{ReadStop, Socket};
-use crate::serve::deadline::{after, later};
+use crate::engine::deadline::{after, later};
 use std::sync::Arc;
 use std::time::Instant;
 

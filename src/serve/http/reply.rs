@@ -5,7 +5,7 @@ use super::connections::Connections;
 use super::error::{ApiError, ErrorWording, LastWords};
 use super::limits::Limits;
 use super::socket::{Gone, PeerWatch, Socket};
-use crate::serve::deadline::after;
+use crate::engine::deadline::after;
 use serde_json::Value;
 use std::fmt::Write;
 use std::sync::Arc;

@@ -173,16 +173,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// The unit by which resources are shared: connections, memory, and slots for replies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Client {
-    /// An IPv4 address, or an IPv6 network of 64 bits, the usual size for one customer.
-    Address(IpAddr),
-    /// A user of this machine.
-    User(u32),
-    /// The holder of one of several API keys, from any address. The number is meaningful in this process only.
-    Key(u64),
-}
+pub use crate::engine::request::Client;
 
 impl From<&Peer> for Client {
     fn from(peer: &Peer) -> Client {

@@ -16,7 +16,7 @@
 
 use crate::Error;
 use crate::engine::ModelFiles;
-use crate::executor::{Executor, PageId};
+use crate::executor::{Executor, ExecutorExt, PageId};
 use crate::machine::regular::{self, Links};
 use crate::schedule::Schedule;
 use crate::schedule::kv::{PAGE, Pool};
@@ -56,7 +56,7 @@ pub(super) const HASH: usize = 32;
 type Hash = [u8; HASH];
 
 /// Everything that keys and values depend on: the model's files, their format on the device, the device, and Kiln's
-/// version. The guest for attention is left out, because it may change with each load and while a model answers.
+/// version. The offload for attention is left out, because it may change with each load and while a model answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::serve) struct Identity(pub(super) Hash);
 

@@ -3,10 +3,11 @@
 use super::format::{HASH, HEAD};
 use super::*;
 use crate::engine::{self, Device, ModelFiles, Options};
-use crate::executor::Measure;
 use crate::executor::weights::Progress;
+use crate::executor::{ExecutorExt, Measure};
 use crate::schedule::kv::Pool;
-use crate::sequence::{Chooser, Generation, SequenceRequest, generate};
+use crate::sequence::{Chooser, Generation, SequenceRequest};
+use crate::testing::generate;
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::ops::ControlFlow;

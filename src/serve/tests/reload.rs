@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::serve::http::ApiKeys;
-use crate::serve::job::Defaults;
 use crate::serve::page::{PageSettings, PageText};
 use crate::serve::server::Reread;
+use crate::serve::service::Defaults;
 
 /// The keys and the system prompt are read again with the model, and stay if they cannot be.
 #[test]
@@ -24,23 +24,23 @@ fn a_reload_takes_over_keys_and_system_prompt() {
         *next.lock().unwrap() = Some(reread);
         served.orders.send(ServerOrder::Reload).unwrap();
         served.wait_for(|notice| *notice == Notice::Reloaded);
-        served.service.system()
+        served.service.system.get()
     };
     let has = |key: &str| keys.has(key);
-    assert_eq!(served.service.system().as_deref(), Some("Be brief."));
+    assert_eq!(served.service.system.get().as_deref(), Some("Be brief."));
     std::fs::write(&path, "new").unwrap();
     let defaults = Defaults { sampler: SamplerConfig::greedy(), limit: 3 };
     let page = PageSettings { titles: vec![PageText::new("Museum")], ..PageSettings::default() };
     let new = Reread { system: Some("Be kind.".into()), defaults: Some(defaults.clone()), page: Some(page.clone()) };
     assert_eq!(reload(Ok(new)).as_deref(), Some("Be kind."));
     assert!(has("new") && !has("old"));
-    assert_eq!(*served.service.defaults(), defaults);
-    assert_eq!(*served.service.page(), page);
+    assert_eq!(*served.service.defaults.get(), defaults);
+    assert_eq!(*served.service.page.get(), page);
     std::fs::remove_file(&path).unwrap();
     assert_eq!(reload(Err(Error::input("keys does not exist", "write it"))).as_deref(), Some("Be kind."));
     assert_eq!(reload(Ok(Reread::default())).as_deref(), Some("Be kind."));
     assert!(has("new"));
-    assert_eq!(*served.service.defaults(), defaults);
+    assert_eq!(*served.service.defaults.get(), defaults);
     assert_eq!(reload(Ok(Reread { system: Some(String::new()), ..Reread::default() })), None);
     // A system message that leaves no room for a question would break every conversation.
     let long = Reread { system: Some("word ".repeat(500)), ..Reread::default() };

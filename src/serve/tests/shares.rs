@@ -19,42 +19,42 @@ fn without_engine(settings: ServerSettings, current: bool) -> (Service, Arc<crat
 fn a_client_that_fills_its_part_of_the_queue_leaves_as_much_to_others() {
     let (service, model) = without_engine(ServerSettings { queue: 8, ..ServerSettings::default() }, false);
     let submit = |n, choices| {
-        let ask = ReplyRequest { choices, ..greedy(question("Hello"), 4) };
+        let ask = Request { choices, ..greedy(question("Hello"), 4) };
         service.submit(&model, &[ask], client(n), Arc::new(|| false))
     };
     let full = |n, choices| submit(n, choices).err().map(|e| (e.status, e.code)) == Some((503, Some("queue_full")));
     // One request is larger than the queue, so no other fits beside it.
     let _large = submit(1, 20).unwrap();
     assert!(full(1, 1));
-    let _others: Vec<ReplyEvents<'_>> = (0..4).map(|_| submit(2, 1).unwrap()).collect();
+    let _others: Vec<Replies> = (0..4).map(|_| submit(2, 1).unwrap()).collect();
     assert!(full(2, 1) && full(3, 5));
     let _third = submit(3, 2).unwrap();
     let _fourth = submit(4, 1).unwrap();
     let _last = submit(5, 1);
     assert!(full(6, 1) || _last.is_err(), "all of them have a bound");
-    assert!(service.queue.len() <= 20 + 8);
+    assert!(service.engine.len() <= 20 + 8);
 }
 
 #[test]
 fn what_can_begin_at_once_takes_no_place_in_the_queue() {
     let (service, model) = without_engine(ServerSettings { queue: 1, ..ServerSettings::default() }, true);
     let submit = |n| service.submit(&model, &[greedy(question("Hello"), 4)], client(n), Arc::new(|| false));
-    service.queue.set_places(1, 2);
-    let asked: Vec<ReplyEvents<'_>> = (0..3).map(|_| submit(1).unwrap()).collect();
+    service.engine.set_places(1, 2);
+    let asked: Vec<Replies> = (0..3).map(|_| submit(1).unwrap()).collect();
     assert_eq!(submit(1).err().unwrap().code, Some("queue_full"));
-    let job = || service.queue.take(1, |_| 0).unwrap();
+    let job = || service.engine.take(1, |_| 0).unwrap();
     let _running = [job(), job()];
     assert_eq!(submit(1).err().unwrap().code, Some("queue_full"), "the places are taken, and one waits");
-    service.queue.set_places(1, 1);
+    service.engine.set_places(1, 1);
     assert!(submit(1).is_ok(), "one has ended");
     // A replaced model cannot change the number of slots.
-    service.queue.set_places(7, 100);
+    service.engine.set_places(7, 100);
     assert_eq!(submit(1).err().unwrap().code, Some("queue_full"));
     drop(asked);
 }
 
 /// Reads `answers` to their end. Returns the tokens and the time of the end.
-fn read_on(answers: ReplyEvents<'_>) -> (Vec<u32>, Instant) {
+fn read_on(answers: Replies) -> (Vec<u32>, Instant) {
     let whole = answers.gather().unwrap().remove(0);
     (ids(&whole), Instant::now())
 }
@@ -64,13 +64,13 @@ fn read_on(answers: ReplyEvents<'_>) -> (Vec<u32>, Instant) {
 #[test]
 fn who_has_no_place_gets_one_of_a_client_that_has_several() {
     let served = start(ServerSettings::default(), slow_loader(2));
-    let long = || ReplyRequest { ignore_eos: true, ..greedy(question("Hello"), 220) };
+    let long = || Request { ignore_eos: true, ..greedy(question("Hello"), 220) };
     let submit = |n, ask| {
         served.service.submit(&served.service.model().unwrap(), &[ask], client(n), Arc::new(|| false)).unwrap()
     };
-    let mut held: Vec<ReplyEvents<'_>> = (0..4).map(|_| submit(1, long())).collect();
+    let mut held: Vec<Replies> = (0..4).map(|_| submit(1, long())).collect();
     for answers in &mut held[..2] {
-        assert!(matches!(answers.next(), Some(EventPoll::Event(0, Event::Token(_)))));
+        assert!(matches!(answers.next(), Some((0, Event::Token(_)))));
     }
     let (other, ended) = read_on(submit(2, greedy(question("Who are you?"), 3)));
     assert_eq!(other.len(), 3);
@@ -113,19 +113,19 @@ fn places_are_published_with_the_tokens_of_their_replies() {
     let served = start(ServerSettings::default(), loader(ModelFiles::BuiltIn, None, options(SLOTS), false));
     let prompt = question("Who are you?");
     let length = prompt.len();
-    let seen = || served.service.slots().into_iter().flatten().find(|counts| counts.reply > 0);
+    let seen = || served.service.slots.get().into_iter().flatten().find(|counts| counts.reply > 0);
     // Slots are published once a second while there is work.
     wait_until("a reply is published", || {
-        let ask = ReplyRequest { ignore_eos: true, choices: 16, ..greedy(prompt.clone(), 230) };
+        let ask = Request { ignore_eos: true, choices: 16, ..greedy(prompt.clone(), 230) };
         let mut found = None;
         for step in served.ask(ask) {
-            assert!(!matches!(step, EventPoll::Event(_, Event::Failed(_))), "{step:?}");
+            assert!(!matches!(step, (_, Event::Failed(_))), "{step:?}");
             found = found.or_else(seen);
         }
         found.is_some_and(|counts| counts.prompt == length && counts.reply <= 230)
     });
-    wait_until("its end is published", || served.service.slots().iter().all(Option::is_none));
-    assert_eq!(served.service.slots().len(), SLOTS);
+    wait_until("its end is published", || served.service.slots.get().iter().all(Option::is_none));
+    assert_eq!(served.service.slots.get().len(), SLOTS);
     served.stop().unwrap();
 }
 
@@ -136,10 +136,10 @@ fn tokens_of_a_prompt_that_is_scored_are_counted_as_the_prompts() {
     let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
     let model = crate::serve::model::Model::open(1, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
     let mut worker = crate::serve::worker::Worker::new(&service, &model, executor).unwrap();
-    let ask = ReplyRequest { scores: true, likelihoods: Some(0), limit: 1, ..ReplyRequest::new(vec![2, 3, 4, 5]) };
+    let ask = Request { scores: true, likelihoods: Some(0), limit: 1, ..Request::new(vec![2, 3, 4, 5]) };
     let answers = service.submit(&model, &[ask], client(1), Arc::new(|| false)).unwrap();
-    worker.admit();
-    let running = worker.running[0].as_mut().unwrap();
+    worker.core.admit();
+    let running = worker.core.running[0].as_mut().unwrap();
     let counts = [0, 1, 1, 1, 1].map(|tokens| {
         (0..tokens).for_each(|_| running.count_token());
         (running.counts.prompt, running.counts.reply)

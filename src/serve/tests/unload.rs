@@ -1,6 +1,7 @@
 //! A model without requests is unloaded, and loaded again for the next request.
 
 use super::*;
+use crate::executor::ExecutorExt;
 use crate::model::WeightFormat;
 use crate::serve::health::Phase;
 use crate::serve::model::Model;
@@ -186,8 +187,8 @@ fn who_waits_for_a_load_keeps_the_deadline_and_who_has_gone_keeps_no_place() {
     let (stays, goes) = (served.ask(greedy(question("Hello"), 1)), served.ask(greedy(question("Hello"), 1)));
     let (service, metrics) = (&served.service, &served.service.metrics);
     drop(goes);
-    wait_until("who has gone is taken out", || service.queue.len() == 1);
-    let e = stays.gather().unwrap_err();
+    wait_until("who has gone is taken out", || service.engine.len() == 1);
+    let e = ApiError::from(stays.gather().unwrap_err());
     assert_eq!((e.status, e.code), (504, Some("deadline_exceeded")));
     wait_until("it is counted", || (metrics.cancelled.get(), metrics.waiting.get()) == (2, 0));
     assert_eq!(service.health.phase(), Phase::LoadingAgain);
@@ -214,7 +215,7 @@ fn a_model_that_takes_over_as_the_old_one_is_unloaded_counts_as_loaded() {
         assert!(unloaded.wait(&|_| ()).unwrap().is_none());
     };
     // Waiting clients are released at once.
-    service.queue.close(ApiError::stopping());
+    service.engine.close(EngineError::Stopping);
     let is_loaded = || service.metrics.openmetrics().contains("\nkiln_model_loaded 1\n");
     worker.note_ready();
     assert!(!is_loaded(), "the old one answers");
@@ -265,7 +266,7 @@ fn a_model_that_another_is_to_replace_is_not_loaded_again_beside_it() {
     thread::sleep(Duration::from_millis(100));
     assert_eq!((loads.begun(), served.service.health.phase()), (3, Phase::Unloaded));
     loads.open.store(usize::MAX, Ordering::SeqCst);
-    assert_eq!(waits.gather().unwrap_err().code, Some("model_replaced"));
+    assert_eq!(waits.gather().unwrap_err(), EngineError::Replaced);
     assert!(reply(&served).is_ok());
     served.stop().unwrap();
 }
@@ -281,7 +282,7 @@ fn files_that_have_changed_are_not_loaded_once_more_where_a_reload_has_taken_the
     served.orders.send(ServerOrder::Reload).unwrap();
     served.wait_for(|notice| *notice == Notice::Reloaded);
     loads.open.store(usize::MAX, Ordering::SeqCst);
-    assert_eq!(waits.gather().unwrap_err().code, Some("model_replaced"));
+    assert_eq!(waits.gather().unwrap_err(), EngineError::Replaced);
     served.is_replaced(&old);
     thread::sleep(Duration::from_millis(100));
     assert_eq!(loads.begun(), 3);

@@ -51,11 +51,11 @@ fn what_is_refused_or_late_is_noted_with_its_reason() {
     assert_eq!(noted(&log, "none").notes["error"], "not_found");
     let head = "POST /v1/completions HTTP/1.0\r\nX-Request-Id: late\r\nContent-Length: 15\r\n\r\n";
     let waiting = served.send(format!("{head}{text}").as_bytes());
-    wait("it is in the queue", || served.service.queue.len() == 1);
+    wait("it is in the queue", || served.service.engine.len() == 1);
     assert_eq!(send(&served, "full", "/v1/completions", &text).status, 503);
     assert_eq!(noted(&log, "full").notes["error"], "queue_full");
     // Without an engine the test sweeps late jobs itself.
-    wait("it is late", || served.service.queue.sweep() == 1);
+    wait("it is late", || served.service.engine.sweep() == 1);
     assert_eq!(TextResponse::read(waiting).status, 504);
     assert_eq!(noted(&log, "late").notes["error"], "deadline_exceeded");
 }

@@ -1,12 +1,13 @@
 //! The end of each API's stream after a failure.
 
 use super::*;
+use crate::Error;
+use crate::engine::request::CompleteReply;
+use crate::engine::request::Request;
 use crate::serve::api::answer::ApiAnswer;
 use crate::serve::api::run::{ParsedRequest, Wording};
 use crate::serve::api::send;
 use crate::serve::http::{ApiError, LastWords, Responder};
-use crate::serve::job::ReplyRequest;
-use crate::serve::service::CompleteReply;
 
 #[test]
 fn a_stream_that_breaks_ends_in_its_apis_error_and_is_cut_off() {
@@ -29,8 +30,8 @@ fn a_stream_that_breaks_ends_in_its_apis_error_and_is_cut_off() {
     for (path, body, end, is_error) in cases {
         let served = without_engine(ServerSettings::default());
         let stream = served.ask("POST", path, body.to_string().as_bytes());
-        wait("it is in the queue", || served.service.queue.len() == 1);
-        served.service.fail("the GPU hangs");
+        wait("it is in the queue", || served.service.engine.len() == 1);
+        served.service.fail(&Error::device("the GPU hangs", "restart"));
         let answer = TextResponse::read(stream);
         let last = answer.body.trim_end().rsplit(end).next().unwrap();
         assert!(!answer.is_whole && answer.status == 200 && is_error(last), "{path}: {answer:?}");
@@ -72,7 +73,7 @@ fn a_stream_whose_wording_panics_ends_in_the_last_words_of_its_api() {
         Arc::new(Service::new(ServerSettings { heartbeat: Duration::from_millis(1), ..ServerSettings::default() }));
     let served = service.clone();
     let handler = move |request: crate::serve::http::HttpRequest, reply: Responder<'_>| {
-        let asks = vec![ReplyRequest::new(vec![2, 3])];
+        let asks = vec![Request::new(vec![2, 3])];
         let asked = ParsedRequest { model: model.clone(), asks, form: None, stream: true, forgotten: 0 };
         send::send(&served, &request, reply, Ok(ApiAnswer::replies(asked, Failing)))
     };

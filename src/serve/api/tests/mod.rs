@@ -15,17 +15,19 @@ mod responses;
 mod text;
 
 use super::Api;
+use crate::executor::ExecutorExt;
 
+use crate::engine::request::{ReplyEnd, ReplyToken};
 use crate::engine::{self, Device, ModelFiles, Options};
 use crate::executor::weights::Progress;
 use crate::schedule::Schedule;
-use crate::sequence::{Batch, Chooser, Finish, Generation, SequenceRequest, generate};
+use crate::sequence::{Batch, Chooser, Finish, Generation, SequenceRequest};
 use crate::serve::health::Phase;
 use crate::serve::http::{AccessLog, AccessRecord, Guard, Limits, Listen, Server};
-use crate::serve::job::{ReplyEnd, ReplyToken};
 use crate::serve::model::Model;
 use crate::serve::service::{ServerSettings, Service};
 use crate::serve::worker::Worker;
+use crate::testing::generate;
 use crate::text::SamplerConfig;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -254,13 +256,11 @@ pub(super) fn token(text: &str) -> ReplyToken {
 pub(super) fn end() -> ReplyEnd {
     ReplyEnd {
         text: String::new(),
-        finish: Finish::Stop,
         stop: None,
-        prompt_tokens: 3,
-        cached_tokens: 1,
-        tokens: 2,
+        generation: Generation { tokens: vec![0; 2], finish: Finish::Stop, ..Generation::new(3, 1) },
         queued: Duration::ZERO,
         prefill: Duration::ZERO,
         decode: Duration::ZERO,
+        chooser: Chooser::Greedy,
     }
 }

@@ -1,6 +1,7 @@
 //! Ollama's API.
 
 use super::*;
+use crate::Error;
 
 /// The lines of a stream that ends cleanly.
 fn lines(path: &str, body: &Value) -> Vec<Value> {
@@ -151,8 +152,8 @@ fn what_is_wrong_is_said_as_ollama_says_it() {
     assert_eq!(served.get("/api/chat").status, 405);
     // A failing stream ends with an error line and is cut off.
     let stream = served.ask("POST", "/api/chat", talk(json!({})).to_string().as_bytes());
-    wait("it is in the queue", || served.service.queue.len() == 1);
-    served.service.fail("the GPU hangs");
+    wait("it is in the queue", || served.service.engine.len() == 1);
+    served.service.fail(&Error::device("the GPU hangs", "restart"));
     let answer = TextResponse::read(stream);
     let last: Value = serde_json::from_str(answer.body.lines().last().unwrap()).unwrap();
     assert!(last["error"].as_str().unwrap().contains("the GPU hangs") && !answer.is_whole);

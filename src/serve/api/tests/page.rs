@@ -29,7 +29,7 @@ fn the_page_is_told_what_its_owner_wants_in_the_browsers_language() {
     }
     assert_eq!((&usual["languages"], &usual["accent"]), (&json!(["en", "de", "es", "fr"]), &json!(null)));
     let french = crate::serve::page::PageLanguage::of_tag("fr").unwrap();
-    served.service.set_page(PageSettings {
+    served.service.page.set(PageSettings {
         titles: vec![PageText::new("Museum")],
         languages: vec![french],
         accent: Some(PageAccent::new("#005f87", Some("#6cb6dd")).unwrap()),

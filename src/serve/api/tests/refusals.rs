@@ -1,6 +1,7 @@
 //! Refused requests, and the answers of a server that cannot serve.
 
 use super::*;
+use crate::Error;
 use crate::serve::http::{ApiKeys, Handler, Method};
 use std::io::Read;
 
@@ -186,7 +187,7 @@ fn a_server_without_a_model_says_so_and_tells_how_it_does() {
         (&status["phase"], &status["model"], &status["context"]),
         (&json!("ready"), &json!("demo"), &json!(256))
     );
-    served.service.fail("the GPU hangs");
+    served.service.fail(&Error::device("the GPU hangs", "restart"));
     assert_eq!((served.get("/livez").status, served.get("/readyz").status), (503, 503));
     assert_eq!(served.post(CHAT, &json!({"messages": question("hi")})).error(), refused(500, "", "engine_failed"));
 }
@@ -205,8 +206,8 @@ fn a_stream_that_waits_has_heartbeats_and_one_that_fails_ends_in_an_error() {
         assert!(length > 0, "{:?}", String::from_utf8_lossy(&begun));
         begun.extend_from_slice(&piece[..length]);
     }
-    wait("both are in the queue", || served.service.queue.len() == 2);
-    served.service.fail("the GPU hangs");
+    wait("both are in the queue", || served.service.engine.len() == 2);
+    served.service.fail(&Error::device("the GPU hangs", "restart"));
     assert_eq!(TextResponse::read(whole).error(), refused(500, "", "engine_failed"));
     let mut rest = String::new();
     let ended = stream.read_to_string(&mut rest);
@@ -249,11 +250,11 @@ fn only_paths_that_are_posted_to_take_a_body() {
 fn a_request_that_finds_the_queue_full_is_asked_to_come_again() {
     let served = without_engine(ServerSettings { queue: 1, ..ServerSettings::default() });
     let waiting = served.ask("POST", CHAT, json!({"messages": question("hi")}).to_string().as_bytes());
-    wait("it is in the queue", || served.service.queue.len() == 1);
+    wait("it is in the queue", || served.service.engine.len() == 1);
     let body = json!({"prompt": ["a", "b"], "stream": true});
     let answer = served.post(PLAIN, &body);
     assert_eq!((answer.error(), answer.header("Retry-After")), (refused(503, "", "queue_full"), Some("1")));
-    assert_eq!(served.service.queue.len(), 1, "of several prompts all are taken, or none");
+    assert_eq!(served.service.engine.len(), 1, "of several prompts all are taken, or none");
     drop(waiting);
 }
 

@@ -1,6 +1,7 @@
 //! `/v1/responses`.
 
 use super::*;
+use crate::Error;
 
 const PATH: &str = "/v1/responses";
 
@@ -73,8 +74,8 @@ fn a_limit_leaves_a_response_incomplete() {
 fn a_stream_that_fails_ends_in_one_terminal_event() {
     let served = without_engine(ServerSettings::default());
     let stream = served.ask("POST", PATH, json!({"input": "hi", "stream": true}).to_string().as_bytes());
-    wait("it is in the queue", || served.service.queue.len() == 1);
-    served.service.fail("the GPU hangs");
+    wait("it is in the queue", || served.service.engine.len() == 1);
+    served.service.fail(&Error::device("the GPU hangs", "restart"));
     let answer = TextResponse::read(stream);
     let names: Vec<String> = events(&answer).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["response.created", "response.in_progress", "response.failed"]);

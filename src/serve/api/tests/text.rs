@@ -1,8 +1,8 @@
 //! Conversion of text to tokens: text from a client stays text.
 
 use super::*;
-use crate::serve::job::Defaults;
-use crate::serve::service::ReplyTokens;
+use crate::engine::core::ReplyTokens;
+use crate::serve::service::Defaults;
 
 fn tokens(served: &TestServer, body: Value) -> Vec<u32> {
     serde_json::from_value(served.well("/tokenize", &body)["tokens"].clone()).unwrap()
@@ -206,11 +206,11 @@ fn llama_cpps_clients_learn_what_the_server_is() {
         (&json!(1.0), &json!(0.95), &json!(-1))
     );
     let defaults = Defaults { sampler: SamplerConfig { temperature: 0.1, ..SamplerConfig::default() }, limit: 7 };
-    served.service.set_defaults(defaults);
+    served.service.defaults.set(defaults);
     let params = served.get("/props").json()["default_generation_settings"]["params"].clone();
     assert_eq!((&params["temperature"], &params["max_tokens"]), (&json!(0.1), &json!(7)));
     // Slots in use show counts but no text.
-    served.service.set_slots(vec![None, Some(ReplyTokens { prompt: 12, reply: 3 })]);
+    served.service.slots.set(vec![None, Some(ReplyTokens { prompt: 12, reply: 3 })]);
     let slots = served.get("/slots").json();
     assert_eq!((&slots[0]["is_processing"], &slots[0].get("n_prompt_tokens")), (&json!(false), &None));
     let taken = json!({"id": 1, "n_ctx": 256, "speculative": false, "is_processing": true, "n_prompt_tokens": 12,
@@ -218,9 +218,9 @@ fn llama_cpps_clients_learn_what_the_server_is() {
     assert_eq!(slots[1], taken);
     let described: Value = served.get("/openapi.json").json()["components"]["schemas"]["Slot"]["properties"].clone();
     assert!(slots[1].as_object().unwrap().keys().all(|name| described.get(name).is_some()), "{described}");
-    served.service.set_slots(vec![Some(ReplyTokens { prompt: 1, reply: 0 }); 4]);
+    served.service.slots.set(vec![Some(ReplyTokens { prompt: 1, reply: 0 }); 4]);
     assert_eq!(served.get("/slots?fail_on_no_slot=1").status, 503);
-    served.service.set_slots(Vec::new());
+    served.service.slots.set(Vec::new());
     assert_eq!((slots.as_array().unwrap().len(), &slots[3]["is_processing"]), (4, &json!(false)));
     assert_eq!(
         (served.get("/slots?fail_on_no_slot=1").status, served.get("/slots?fail_on_no_slot=x").status),

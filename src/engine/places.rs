@@ -5,9 +5,8 @@
 //! has none. So no client has to wait for the whole reply of another. A parked reply continues later with the same
 //! text; tokens that are no longer cached run again.
 
-use super::http::Client;
-use super::job::Event;
-use super::worker::{RunningJob, Worker};
+use super::core::{Core, Figure, RunningJob};
+use super::request::{Client, EngineError, Event};
 use crate::sequence::batch;
 use std::time::{Duration, Instant};
 
@@ -34,9 +33,9 @@ fn is_over(places: usize, fewest: usize, time: Duration) -> bool {
 /// The precedence of a waiting job: the number of its client's replies, and the time since when it waits.
 type Precedence = (usize, Instant);
 
-impl Worker<'_> {
+impl Core<'_> {
     /// Takes jobs into free slots, and makes room for clients with too few.
-    pub(super) fn admit(&mut self) {
+    pub(crate) fn admit(&mut self) {
         self.make_room();
         while self.batch.room() > 0 {
             let (parked, waiting) = (self.next_parked(), self.next_waiting());
@@ -44,19 +43,19 @@ impl Worker<'_> {
                 (None, None) => break,
                 (Some((at, parked)), waiting) if waiting.is_none_or(|waiting| parked <= waiting) => self.go_on(at),
                 _ => {
-                    let taken = self.service.queue.take(self.model.id, |client| self.replies(client));
+                    let taken = self.engine.take(self.model, |client| self.replies(client));
                     match taken {
                         None => break,
                         Some(job) if job.recipient.is_abandoned() => {
-                            self.service.metrics.cancelled.inc();
+                            self.monitor.note(Figure::Cancelled(1));
                         }
                         Some(job) => self.begin(job),
                     }
                 }
             }
         }
-        self.service.queue.set_places(self.model.id, self.batch.room());
-        self.service.metrics.waiting.set((self.service.queue.len() + self.parked.len()) as i64);
+        self.engine.set_places(self.model, self.batch.room());
+        self.monitor.note(Figure::Waiting(self.engine.len() + self.parked.len()));
     }
 
     /// The number of a client's replies that have begun.
@@ -66,7 +65,7 @@ impl Worker<'_> {
     }
 
     fn next_waiting(&self) -> Option<Precedence> {
-        self.service.queue.next(self.model.id, |client| self.replies(client))
+        self.engine.next(self.model, |client| self.replies(client))
     }
 
     /// The next parked job: its index and precedence.
@@ -104,7 +103,7 @@ impl Worker<'_> {
         let ParkedJob { running, sequence, .. } = self.parked.remove(at);
         match self.batch.unpark(self.executor.as_mut(), sequence) {
             Ok(slot) => self.running[slot] = Some(RunningJob { turn: None, ..running }),
-            Err(e) => running.recipient.tell(Event::Failed((&e).into())),
+            Err(e) => running.recipient.tell(Event::Failed(EngineError::Reply(e))),
         }
     }
 }

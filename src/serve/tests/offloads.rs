@@ -1,25 +1,25 @@
-//! A guest that attends in place of the device appears and disappears between loads and while a model answers.
+//! An offload that attends in place of the device appears and disappears between loads and while a model answers.
 
 use super::*;
 use std::collections::VecDeque;
 
-/// A loader whose executors have these guests in order; later ones have none.
-fn guests(guests: Vec<TestGuest>) -> super::super::server::ModelLoader {
-    let next = Mutex::new(VecDeque::from(guests));
+/// A loader whose executors have these offloads in order; later ones have none.
+fn offloads(offloads: Vec<TestOffload>) -> super::super::server::ModelLoader {
+    let next = Mutex::new(VecDeque::from(offloads));
     Box::new(move |progress| {
         let inner = loader(ModelFiles::BuiltIn, None, options(2), false)(progress)?.executor;
-        let guest = next.lock().unwrap().pop_front().unwrap_or_default();
-        let executor: Box<dyn Measure> = Box::new(Faulty { guest, ..Faulty::of(inner) });
+        let offload = next.lock().unwrap().pop_front().unwrap_or_default();
+        let executor: Box<dyn Measure> = Box::new(Faulty { offload, ..Faulty::of(inner) });
         Ok(executor.into())
     })
 }
 
-/// A healthy guest, measured to be faster after this many tokens.
-fn guest(failures: &Arc<AtomicU32>, depth: usize) -> TestGuest {
-    TestGuest {
+/// A healthy offload, measured to be faster after this many tokens.
+fn offload(failures: &Arc<AtomicU32>, depth: usize) -> TestOffload {
+    TestOffload {
         failures: Some(failures.clone()),
-        name: "the CPU, attention on a guest".into(),
-        timings: vec![PlacementTiming { rows: 1, depth, device: 2.0, guest: 1.0 }],
+        name: "the CPU, attention on an offload".into(),
+        timings: vec![PlacementTiming { rows: 1, depth, device: 2.0, offload: 1.0 }],
     }
 }
 
@@ -38,14 +38,14 @@ impl TestService {
     }
 }
 
-/// A server that unloads at once. Its guest exists in the first load, not in the second, and again in the third.
+/// A server that unloads at once. Its offload exists in the first load, not in the second, and again in the third.
 fn resting() -> TestService {
     let settings = ServerSettings { idle_unload: Some(Duration::from_millis(1)), ..ServerSettings::default() };
     let failures = Arc::default();
-    start(settings, guests(vec![guest(&failures, 7), TestGuest::default(), guest(&failures, 9)]))
+    start(settings, offloads(vec![offload(&failures, 7), TestOffload::default(), offload(&failures, 9)]))
 }
 
-/// If a guest is missing after the model is loaded again, the model is still the same, and no request is refused.
+/// If an offload is missing after the model is loaded again, the model is still the same, and no request is refused.
 #[test]
 fn a_model_is_the_same_whoever_attends_when_it_is_loaded_again() {
     let served = resting();
@@ -60,7 +60,7 @@ fn a_model_is_the_same_whoever_attends_when_it_is_loaded_again() {
 }
 
 #[test]
-fn what_is_said_of_a_guest_is_of_the_last_load() {
+fn what_is_said_of_a_offload_is_of_the_last_load() {
     let served = resting();
     for attends in [false, true, false] {
         served.rests();
@@ -68,7 +68,7 @@ fn what_is_said_of_a_guest_is_of_the_last_load() {
         served.ask(greedy(question("Hello"), 2)).gather().unwrap();
         served.wait_for(|notice| *notice == Notice::LoadedAgain);
         // The model may have been unloaded again.
-        assert_eq!(served.device().contains("a guest"), attends);
+        assert_eq!(served.device().contains("an offload"), attends);
         assert_eq!(served.has("kiln_npu_placement_seconds{rows=\"1\",behind=\"9\""), attends);
         assert!(!served.has("kiln_npu_placement_seconds{rows=\"1\",behind=\"7\""), "of the load before");
     }
@@ -76,23 +76,23 @@ fn what_is_said_of_a_guest_is_of_the_last_load() {
 }
 
 #[test]
-fn a_guest_that_is_lost_is_in_no_name_and_no_metric() {
+fn an_offload_that_is_lost_is_in_no_name_and_no_metric() {
     let failures = Arc::<AtomicU32>::default();
-    let served = start(ServerSettings::default(), guests(vec![guest(&failures, 7)]));
-    assert!(served.attends() && served.device().contains("a guest"), "from the first moment on");
+    let served = start(ServerSettings::default(), offloads(vec![offload(&failures, 7)]));
+    assert!(served.attends() && served.device().contains("an offload"), "from the first moment on");
     failures.store(1, Ordering::SeqCst);
-    wait_until("it is said to be lost", || !served.attends() && !served.device().contains("a guest"));
+    wait_until("it is said to be lost", || !served.attends() && !served.device().contains("an offload"));
     assert!(served.has("kiln_npu_failures_total 1"));
     served.stop().unwrap();
 }
 
 #[test]
-fn a_model_without_a_guest_takes_over_from_one_with_it() {
+fn a_model_without_a_offload_takes_over_from_one_with_it() {
     let failures = Arc::default();
-    let served = start(ServerSettings::default(), guests(vec![guest(&failures, 7)]));
+    let served = start(ServerSettings::default(), offloads(vec![offload(&failures, 7)]));
     assert!(served.attends() && served.has("kiln_npu_placement_seconds"));
     served.orders.send(ServerOrder::Reload).unwrap();
     served.wait_for(|notice| *notice == Notice::Reloaded);
-    assert!(!served.attends() && !served.has("kiln_npu_placement_seconds") && !served.device().contains("a guest"));
+    assert!(!served.attends() && !served.has("kiln_npu_placement_seconds") && !served.device().contains("an offload"));
     served.stop().unwrap();
 }

@@ -1,4 +1,4 @@
-/* libkiln: Kiln's C interface. Made of capi/src/border; `KILN_BLESS=1 cargo test -p kiln-capi` makes it anew.
+/* libkiln: Kiln's C interface. Made of ffi/capi/src/border; `KILN_BLESS=1 cargo test -p kiln-capi` makes it anew.
  *
  * A handle is a number in the place of a pointer: one that was given back is an error and not a crash. Functions block; each may
  * be called by any thread. They return KILN_OK or what went wrong, and kiln_last_error has the words. Texts are UTF-8, with

@@ -1,27 +1,36 @@
-//! The guest of a Vulkan device: chosen by the options and the machine, and loaded.
+//! The offload of a Vulkan device's attention: chosen by the options and the machine, and loaded.
 
-use super::{NpuUse, Options};
+use super::{NpuUse, OffloadKind, Options};
 use crate::Result;
 use crate::cpu::CpuKernels;
 use crate::cpu::lanes::VectorUnits;
-use crate::executor::guest::{Guest, GuestKind, HostGuest};
+use crate::executor::Executor;
+use crate::executor::offload::{Offload, OffloadStep};
 use crate::executor::weights::Progress;
 use crate::machine::files::Files;
 use crate::machine::nodes::DriverApi;
 use crate::model::Shape;
 use crate::model::checkpoint::Checkpoint;
 use crate::npu;
+use crate::offload::host::HostOffload;
+use crate::offload::{CheckedOffload, OffloadLoader, place};
+use crate::plan::Plan;
 use crate::reference::Formulas;
-use crate::replay::{GuestLoader, GuestUse, LoadedGuest};
+use crate::replay::Replay;
+use crate::replay::options::ReplayOptions;
 use crate::schedule::{KvType, Schedule, Step};
+use crate::vulkan::{Gpu, Vulkan};
+use std::rc::Rc;
+use std::time::Instant;
 
 /// The executor of attention in passes of a Vulkan device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Attends {
     /// The device.
     Device,
-    /// A guest, in all passes.
-    Guest(GuestKind),
+    /// An offload, in all passes. They then take several submits, with a wait for the device between them: none starts
+    /// before the one ahead of it is done. The offload may keep a copy of the KV cache, which the plan does not count.
+    Offload(OffloadKind),
     /// The NPU by this driver interface, in the passes in which it is faster.
     Faster(DriverApi),
 }
@@ -33,14 +42,14 @@ impl Attends {
     /// # Errors
     /// Device: the NPU that is required is not there, or has no program for the model.
     pub(super) fn chosen(files: &Files, shape: &Shape, options: &Options, is_cpu: bool) -> Result<Attends> {
-        let without = options.guest.map_or(Attends::Device, Attends::Guest);
+        let without = options.offload.map_or(Attends::Device, Attends::Offload);
         match options.npu {
             NpuUse::Require(api) => {
-                npu::guest::check(files, shape)?;
-                Ok(Attends::Guest(GuestKind::Npu(api)))
+                npu::offload::check(files, shape)?;
+                Ok(Attends::Offload(OffloadKind::Npu(api)))
             }
-            NpuUse::Auto(api) if options.guest.is_none() && npu::guest::is_there(files) => {
-                let unused = match npu::guest::check(files, shape) {
+            NpuUse::Auto(api) if options.offload.is_none() && npu::offload::is_there(files) => {
+                let unused = match npu::offload::check(files, shape) {
                     Err(e) => e.parts().0.to_string(),
                     Ok(_) if options.drafted > 0 => "passes whose attention is not on the GPU verify no drafts".into(),
                     Ok(_) if is_cpu => "the Vulkan device is the processor, on which measuring takes minutes".into(),
@@ -52,61 +61,77 @@ impl Attends {
             NpuUse::Auto(_) | NpuUse::Off => Ok(without),
         }
     }
+}
 
-    /// Loads the guest of passes of `schedule`. A candidate is loaded where it is measured.
-    ///
-    /// # Errors
-    /// As [`load`].
-    pub(super) fn load(self, checkpoint: &Checkpoint, schedule: &Schedule, progress: &Progress) -> Result<GuestUse> {
-        Ok(match self {
-            Attends::Device => GuestUse::Never,
-            Attends::Guest(kind) => {
-                let reload = match kind {
-                    GuestKind::Reference | GuestKind::Cpu => None,
-                    GuestKind::Npu(api) => Some(npu_loader(schedule, api)),
-                };
-                GuestUse::Always(LoadedGuest { kind, guest: load(kind, checkpoint, schedule, progress)?, reload })
-            }
-            Attends::Faster(api) => GuestUse::IfFaster(GuestKind::Npu(api), npu_loader(schedule, api)),
-        })
+/// Loads the executor on a Vulkan device, with the offload that the options ask for. The NPU's passes by
+/// [`NpuUse::Auto`] are measured when everything else is loaded.
+///
+/// # Errors
+/// As [`Attends::chosen`], [`load`] and [`Replay::load_with`].
+pub(super) fn load_replay(
+    gpu: &Rc<Gpu>,
+    checkpoint: &Checkpoint,
+    schedule: Schedule,
+    plan: &Plan,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Replay<Vulkan>> {
+    let attends = Attends::chosen(&Files::system(), checkpoint.shape(), options, gpu.caps.is_cpu())?;
+    let offload = match attends {
+        Attends::Device | Attends::Faster(_) => None,
+        Attends::Offload(kind) => {
+            let reload = match kind {
+                OffloadKind::Reference | OffloadKind::Cpu => None,
+                OffloadKind::Npu(api) => Some(npu_loader(&schedule, api)),
+            };
+            let raw = load(kind, checkpoint, &schedule, progress)?;
+            Some(Box::new(CheckedOffload::new(&schedule, raw, reload)) as Box<dyn Offload>)
+        }
+    };
+    let vulkan = ReplayOptions { maps_kv: attends != Attends::Device, ..options.vulkan };
+    let mut replay = Replay::load_with(offload, Vulkan::new(gpu)?, checkpoint, schedule, plan, vulkan, progress)?;
+    if let Attends::Faster(api) = attends {
+        let (load, start) = (npu_loader(replay.schedule(), api), Instant::now());
+        place(&mut replay, load, &|| start.elapsed().as_secs_f64())?;
     }
+    Ok(replay)
 }
 
 /// The NPU's loader.
-fn npu_loader(schedule: &Schedule, api: DriverApi) -> GuestLoader {
+fn npu_loader(schedule: &Schedule, api: DriverApi) -> OffloadLoader {
     let own = schedule.with_kv(KvType::Bf16);
     Box::new(move || load_npu(&own, api))
 }
 
-/// Loads the NPU's guest for passes of a schedule whose KV type is bf16.
-fn load_npu(own: &Schedule, api: DriverApi) -> Result<Box<dyn Guest>> {
-    Ok(Box::new(HostGuest::new(own, npu::guest::load(own, api)?)))
+/// Loads the NPU's offload for passes of a schedule whose KV type is bf16.
+fn load_npu(own: &Schedule, api: DriverApi) -> Result<Box<dyn Offload>> {
+    Ok(Box::new(HostOffload::new(own, npu::offload::load(own, api)?)))
 }
 
-/// Loads a guest of passes of `schedule`, with the weights that its steps read.
+/// Loads an offload of passes of `schedule`, with the weights that its steps read.
 ///
 /// # Errors
 /// As for loading an executor of that kind.
 pub fn load(
-    kind: GuestKind,
+    kind: OffloadKind,
     checkpoint: &Checkpoint,
     schedule: &Schedule,
     progress: &Progress,
-) -> Result<Box<dyn Guest>> {
-    let steps: Vec<Step> = schedule.steps.iter().filter(|step| GuestKind::takes(step)).cloned().collect();
+) -> Result<Box<dyn Offload>> {
+    let steps: Vec<Step> = schedule.steps.iter().filter(|step| OffloadStep::accepts(step)).cloned().collect();
     Ok(match kind {
-        GuestKind::Reference => {
+        OffloadKind::Reference => {
             let own = schedule.with_kv(KvType::F32);
-            Box::new(HostGuest::new(&own, Formulas::load(checkpoint, &own, &steps, progress)?))
+            Box::new(HostOffload::new(&own, Formulas::load(checkpoint, &own, &steps, progress)?))
         }
-        GuestKind::Npu(api) => load_npu(&schedule.with_kv(KvType::Bf16), api)?,
-        GuestKind::Cpu => {
-            // The guest uses the device's KV type if it supports that.
+        OffloadKind::Npu(api) => load_npu(&schedule.with_kv(KvType::Bf16), api)?,
+        OffloadKind::Cpu => {
+            // The offload uses the device's KV type if it supports that.
             let own = match schedule.extent.kv {
                 KvType::Bf16 => schedule.clone(),
                 KvType::F16 | KvType::F32 => schedule.with_kv(KvType::F16),
             };
-            Box::new(HostGuest::new(
+            Box::new(HostOffload::new(
                 &own,
                 CpuKernels::load(VectorUnits::best(), checkpoint, &own, &steps, None, progress)?,
             ))
@@ -132,10 +157,13 @@ mod tests {
         let of = |machine: &str, shape: &Shape, npu, drafted| on(machine, shape, npu, drafted, false);
         let auto = NpuUse::Auto(api);
         assert_eq!(of("8945hs", &shape, auto, 0).unwrap(), Attends::Faster(api));
-        assert_eq!(of("8945hs", &shape, NpuUse::Require(api), 0).unwrap(), Attends::Guest(GuestKind::Npu(api)));
+        assert_eq!(of("8945hs", &shape, NpuUse::Require(api), 0).unwrap(), Attends::Offload(OffloadKind::Npu(api)));
         // Passes on the processor take minutes, so placements are not measured there.
         assert_eq!(on("8945hs", &shape, auto, 0, true).unwrap(), Attends::Device);
-        assert_eq!(on("8945hs", &shape, NpuUse::Require(api), 0, true).unwrap(), Attends::Guest(GuestKind::Npu(api)));
+        assert_eq!(
+            on("8945hs", &shape, NpuUse::Require(api), 0, true).unwrap(),
+            Attends::Offload(OffloadKind::Npu(api))
+        );
         let odd = Shape { head_dim: 264, ..shape.clone() };
         for (machine, shape, npu, drafted) in [
             ("8945hs", &shape, NpuUse::Off, 0),

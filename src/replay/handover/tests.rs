@@ -1,27 +1,30 @@
-//! The pages and the cache that a guest is given, on a driver that computes nothing.
+//! The pages and the cache that an offload is given, on a driver that computes nothing.
 
 use super::*;
+use crate::executor::offload::OffloadedPasses;
 use crate::executor::pages::PageChange;
 use crate::executor::weights::Progress;
-use crate::executor::{Executor, HeadRows};
+use crate::executor::{Executor, ExecutorExt, HeadRows, Measure, Tolerance};
 use crate::machine::heaps::{DeviceMemory, Heap};
-use crate::machine::nodes::DriverApi;
 use crate::model::WeightFormat;
 use crate::model::checkpoint::Checkpoint;
+use crate::offload::{CheckedOffload, OffloadOwner};
 use crate::plan::{Needs, Plan};
 use crate::replay::driver::MemorySource;
 use crate::replay::fake::RecordingDriver;
 use crate::replay::options::{ReplayOptions, Tune};
-use crate::schedule::{Extent, KvType};
+use crate::schedule::{Extent, KvType, Schedule};
 use crate::sys::dma_buf::Mapping;
+use crate::{Error, Result};
 use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
-/// A guest's answer to [`Guest::share_kv`].
+/// An offload's answer to [`Offload::share_kv`].
 type ShareAnswer = fn() -> Result<bool>;
 
-/// The pages and blocks that a guest was given, and the copies that it received.
+/// The pages and blocks that an offload was given, and the copies that it received.
 #[derive(Default)]
 struct ShownKv {
     blocks: Vec<[Vec<Mapping>; 2]>,
@@ -29,8 +32,8 @@ struct ShownKv {
     steps: usize,
 }
 
-/// A guest that is given blocks and returns this answer. It computes nothing, like the device.
-struct ShownGuest {
+/// An offload that is given blocks and returns this answer. It computes nothing, like the device.
+struct ShownOffload {
     shown: Rc<RefCell<ShownKv>>,
     answer: ShareAnswer,
     fails: bool,
@@ -38,9 +41,9 @@ struct ShownGuest {
     loses: Option<Rc<Cell<bool>>>,
 }
 
-impl Guest for ShownGuest {
+impl Offload for ShownOffload {
     fn name(&self) -> &str {
-        "a guest that is shown"
+        "an offload that is shown"
     }
 
     fn share_kv(&mut self, cache: &KvBlocks<'_>) -> Result<bool> {
@@ -58,12 +61,16 @@ impl Guest for ShownGuest {
         Ok(())
     }
 
-    fn run(&mut self, _: &Op, _: &mut [f32]) -> Result<()> {
+    fn raw(&mut self) -> Option<&mut dyn Offload> {
+        Some(self)
+    }
+
+    fn run(&mut self, _: &OffloadStep, _: &mut [f32]) -> Result<StepOutcome> {
         self.shown.borrow_mut().steps += 1;
         self.loses.iter().for_each(|is_lost| is_lost.set(true));
         match std::mem::take(&mut self.fails) {
             true => Err(Error::device("it fails once", "see the test")),
-            false => Ok(()),
+            false => Ok(StepOutcome::Done),
         }
     }
 
@@ -87,14 +94,14 @@ fn replay(kv: KvType, source: MemorySource) -> Replay<RecordingDriver> {
     Replay::load(RecordingDriver::new(), &checkpoint, schedule, &plan, options, &Progress::default()).unwrap()
 }
 
-/// Sets a guest with this answer to [`Guest::share_kv`], and runs a pass.
+/// Sets an offload with this answer to [`Offload::share_kv`], and runs a pass.
 fn attend(replay: &mut Replay<RecordingDriver>, answer: ShareAnswer, fails: bool) -> Rc<RefCell<ShownKv>> {
     let shown = give(replay, answer, fails, None);
     pass(replay);
     shown
 }
 
-/// Sets such a guest, which may lose the device.
+/// Sets such an offload, which may lose the device.
 fn give(
     replay: &mut Replay<RecordingDriver>,
     answer: ShareAnswer,
@@ -103,10 +110,11 @@ fn give(
 ) -> Rc<RefCell<ShownKv>> {
     let shown = Rc::<RefCell<ShownKv>>::default();
     let given = shown.clone();
-    let load = move || -> Result<Box<dyn Guest>> {
-        Ok(Box::new(ShownGuest { shown: given.clone(), answer, fails, loses: loses.clone() }))
+    let load = move || -> Result<Box<dyn Offload>> {
+        Ok(Box::new(ShownOffload { shown: given.clone(), answer, fails, loses: loses.clone() }))
     };
-    replay.give_guest(GuestKind::Npu(DriverApi::Kernel), Duration::ZERO, Box::new(load));
+    let offload = CheckedOffload::due(replay.schedule(), Box::new(load), Duration::ZERO, 0);
+    replay.set_offload(Some(Box::new(offload))).unwrap();
     shown
 }
 
@@ -120,7 +128,7 @@ fn try_pass(replay: &mut Replay<RecordingDriver>) -> Result<()> {
     replay.forward(&rows, Some(HeadRows { first: 8, count: 1 }))
 }
 
-/// Blocks are the device's own memory, and are given once to each new guest; a guest that reads them gets no copies.
+/// Blocks are the device's own memory, and are given once to each new offload; an offload that reads them gets no copies.
 #[test]
 fn an_npu_is_shown_each_block_once_and_gets_no_copies() {
     let mut replay = replay(KvType::Bf16, MemorySource::Exported);
@@ -141,14 +149,14 @@ fn an_npu_is_shown_each_block_once_and_gets_no_copies() {
             }
         }
     }
-    // A guest that comes back after a failure is given them again.
+    // An offload that comes back after a failure is given them again.
     let shown = attend(&mut replay, || Ok(true), true);
     pass(&mut replay);
     let shown = shown.borrow();
     assert_eq!((shown.blocks.len(), shown.copies), (2, 0));
 }
 
-/// A guest that cannot read the blocks in place, or that is given none, gets a copy for each step.
+/// An offload that cannot read the blocks in place, or that is given none, gets a copy for each step.
 #[test]
 fn an_npu_that_shares_no_blocks_gets_copies() {
     let refuses = || Err(Error::device("no room", "see the test"));
@@ -163,36 +171,36 @@ fn an_npu_that_shares_no_blocks_gets_copies() {
         let shown = attend(&mut replay, answer, false);
         let shown = shown.borrow();
         assert_eq!((shown.blocks.len(), shown.copies), (times, shown.steps));
-        assert!(shown.steps > 0 && replay.guest().is_some_and(|report| report.failures == 0));
+        assert!(shown.steps > 0 && replay.offload().is_some_and(|report| report.failures == 0));
     }
 }
 
-/// A failure while the device checks a step is the device's failure, and the guest stays.
+/// A failure while the device checks a step is the device's failure, and the offload stays.
 #[test]
-fn a_device_that_is_lost_beside_a_guest_is_no_failure_of_the_guest() {
+fn a_device_that_is_lost_beside_an_offload_is_no_failure_of_the_offload() {
     let mut replay = replay(KvType::Bf16, MemorySource::Exported);
     let is_lost = replay.queue.driver.is_lost.clone();
     let shown = give(&mut replay, || Ok(true), false, Some(is_lost.clone()));
     let e = try_pass(&mut replay).unwrap_err();
     assert!(e.to_string().contains("the device is lost"), "{e}");
-    let report = replay.guest().unwrap();
-    assert_eq!((report.attends, report.failures, shown.borrow().steps), (GuestPasses::ALL, 0, 1));
+    let report = replay.offload().unwrap();
+    assert_eq!((report.attends, report.failures, shown.borrow().steps), (OffloadedPasses::ALL, 0, 1));
     is_lost.set(false);
     give(&mut replay, || Ok(true), false, None);
     pass(&mut replay);
 }
 
-/// The time of the device's check is not counted as the guest's.
+/// The time of the device's check is not counted as the offload's.
 #[test]
-fn a_guests_span_ends_before_the_device_checks_its_step() {
+fn an_offloads_span_ends_before_the_device_checks_its_step() {
     let mut replay = replay(KvType::Bf16, MemorySource::Exported);
     give(&mut replay, || Ok(true), false, None);
-    // Bakes all passes for the guest.
+    // Bakes all passes for the offload.
     replay.begin(&[Row { token: 1, position: 0, sequence: 0 }], None).unwrap();
-    replay.seat.spans = Some(Vec::new());
+    replay.handover.spans = Some(Vec::new());
     replay.queue.driver.bakes.take();
     pass(&mut replay);
-    let (spans, bakes) = (replay.seat.spans.take().unwrap(), replay.queue.driver.bakes.take());
+    let (spans, bakes) = (replay.handover.spans.take().unwrap(), replay.queue.driver.bakes.take());
     let layers = replay.schedule.shape.layers.len();
     assert_eq!((spans.len(), bakes.len()), (layers, layers));
     assert!(spans.iter().all(|span| bakes.iter().all(|bake| !(span.start..span.end).contains(bake))));

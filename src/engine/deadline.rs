@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// The moment `time` after `start`, or a century later if that is earlier.
-pub(super) fn later(start: Instant, time: Duration) -> Instant {
+pub(crate) fn later(start: Instant, time: Duration) -> Instant {
     start + time.min(FAR)
 }
 
 /// The moment `time` from now, or a century from now if that is earlier.
-pub(super) fn after(time: Duration) -> Instant {
+pub(crate) fn after(time: Duration) -> Instant {
     later(Instant::now(), time)
 }
 

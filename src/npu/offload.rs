@@ -15,12 +15,13 @@ use super::programs::{ATTEND_BF16_64, ATTEND_BF16_128, ATTEND_BF16_256};
 use super::stream::{InstructionStream, MOST_TRANSFERS};
 use super::{BufferId, BufferPieces, CommandId, LoadedProgram, Program};
 use crate::error::{Setting, text};
-use crate::executor::guest::{GuestKernels, KvBlocks};
 use crate::executor::host::{StepKernels, StepState};
+use crate::executor::offload::KvBlocks;
 use crate::executor::{PageId, Tolerance, slot_row, slot_row_mut};
 use crate::machine::files::Files;
 use crate::machine::nodes::{DeviceNode, DriverApi};
 use crate::model::Shape;
+use crate::offload::host::OffloadKernels;
 use crate::schedule::Schedule;
 use crate::schedule::kv::{KvLayer, PAGE, Pool, PoolLayout};
 use crate::schedule::step::{Op, Slot};
@@ -483,7 +484,7 @@ impl StepKernels for NpuSteps<'_> {
     }
 }
 
-impl GuestKernels for NpuSteps<'_> {
+impl OffloadKernels for NpuSteps<'_> {
     fn take_kv(&mut self, layer: &KvLayer, page: PageId, bytes: &[u8]) -> Result<()> {
         let (at, part) = (self.copy_at(page), self.heads.part_bytes());
         let NpuCache::Copied { pages, buffer } = &mut self.cache else { return Err(no_pages()) };

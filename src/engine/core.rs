@@ -1,0 +1,375 @@
+//! The engine's loop: takes jobs from the queue, runs passes over all of them, and sends their events.
+
+use super::pace::ChunkPace;
+use super::places::ParkedJob;
+use super::queue::{EngineHandle, QueuePoll};
+use super::request::{Client, EngineError, Event, Job, Outbox, Recipient, ReplyEnd, ReplyToken};
+use crate::executor::{ExecutorExt, Measure};
+use crate::schedule::PassShape;
+use crate::sequence::draft::{Drafts, SharedModel};
+use crate::sequence::meter::DecodeMeter;
+use crate::sequence::{Batch, Chooser, Finish, FinishedSequence, Generation};
+use crate::text::Stopped;
+use crate::{Error, Result};
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// The longest pause of an idle engine before it reports its progress again, and the interval of its reports.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// Interval at which waiting jobs are checked for clients that are gone; each check costs a system call. A job that
+/// becomes abandoned in between is found when its turn comes.
+const SWEEP: Duration = Duration::from_millis(100);
+
+/// The token counts of a reply in progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplyTokens {
+    /// Tokens of the prompt.
+    pub prompt: usize,
+    /// Tokens generated so far.
+    pub reply: usize,
+}
+
+/// A figure of an engine.
+pub enum Figure<'a> {
+    /// A pass begins, or has ended; false: there is no work.
+    Progress(bool),
+    /// A reply has got a slot after this time in the queue.
+    Queued(Duration),
+    /// A reply's first token, this long after its request.
+    FirstToken(Duration),
+    /// A later token of a reply, this long after the one before.
+    NextToken(Duration),
+    /// A pass has ended after this time.
+    Pass(PassShape, Duration),
+    /// A reply is complete.
+    End(&'a Generation),
+    /// So many replies were given up by their clients, or are late.
+    Cancelled(usize),
+    /// So many replies wait for a slot.
+    Waiting(usize),
+    /// Reported every second, and by an idle engine: the passes since the last report.
+    Second(&'a Core<'a>, &'a DecodeMeter),
+}
+
+/// Receives the figures of an engine on its thread.
+pub trait EngineMonitor {
+    /// Receives a figure.
+    fn note(&self, figure: Figure<'_>);
+}
+
+/// Receives nothing.
+impl EngineMonitor for () {
+    fn note(&self, _: Figure<'_>) {}
+}
+
+/// Settings of an engine's loop.
+pub struct CoreSettings {
+    /// The longest delay of other replies' next tokens by a prompt, unless a pass of a few rows takes longer. `None`: as
+    /// long as a whole chunk takes.
+    pub gap: Option<Duration>,
+    /// The limit of the cache kept for later prompts, in bytes.
+    pub kept: u64,
+    /// The sources of drafts.
+    pub drafts: Drafts,
+}
+
+/// Runs the jobs of one model.
+pub struct Core<'a> {
+    pub(super) engine: EngineHandle,
+    /// The number of the model.
+    pub(super) model: u64,
+    pub(super) monitor: Rc<dyn EngineMonitor + 'a>,
+    /// The loaded model.
+    pub executor: Box<dyn Measure>,
+    /// The sequences of the jobs.
+    pub batch: Batch,
+    /// The job in each slot of the batch.
+    pub(crate) running: Vec<Option<RunningJob>>,
+    /// Jobs that have temporarily given up their slots, in order.
+    pub(super) parked: Vec<ParkedJob>,
+    /// Events not yet sent; sent during the next pass.
+    outbox: Rc<RefCell<Outbox>>,
+    /// `None`: prompts run in whole chunks.
+    pace: Option<ChunkPace>,
+    meter: DecodeMeter,
+    /// The time when the figures of `meter` were last published.
+    published: Instant,
+    /// The time of the last sweep of the queue.
+    swept: Instant,
+}
+
+/// The reason why a loop stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoopEnd {
+    /// No more jobs will come for its model.
+    End,
+    /// No job came for the time in the settings.
+    Idle,
+}
+
+/// A job in a slot.
+pub(crate) struct RunningJob {
+    pub(super) recipient: Recipient,
+    /// Its token counts.
+    pub(crate) counts: ReplyTokens,
+    pub(super) began: Instant,
+    /// The time of its first token in this slot.
+    pub(super) turn: Option<Instant>,
+    pub(super) first_token: Option<Instant>,
+    pub(super) last_token: Instant,
+}
+
+impl RunningJob {
+    /// Records a token from a pass that ended at `now`.
+    fn note_token(&mut self, monitor: &dyn EngineMonitor, now: Instant) {
+        match self.first_token {
+            None => {
+                monitor.note(Figure::FirstToken(now - self.recipient.since));
+                self.first_token = Some(now);
+            }
+            Some(_) => monitor.note(Figure::NextToken(now - self.last_token)),
+        }
+        self.last_token = now;
+        self.count_token();
+        self.turn.get_or_insert(now);
+    }
+
+    /// Counts a token. Scored prompt tokens come first and do not count for the reply.
+    pub(crate) fn count_token(&mut self) {
+        match self.recipient.given.checked_sub(1) {
+            Some(left) => self.recipient.given = left,
+            None => self.counts.reply += 1,
+        }
+    }
+}
+
+impl<'a> Core<'a> {
+    /// A loop without jobs, for the model with this number, and with its draft model if there is one.
+    pub fn new(
+        engine: &EngineHandle,
+        model: u64,
+        executor: Box<dyn Measure>,
+        draft: Option<SharedModel>,
+        settings: CoreSettings,
+        monitor: Rc<dyn EngineMonitor + 'a>,
+    ) -> Core<'a> {
+        let CoreSettings { gap, kept, drafts } = settings;
+        let schedule = executor.schedule();
+        let mut batch = Batch::new(schedule);
+        batch.set_kept(kept);
+        drafts.begin(&mut batch, schedule.extent.context, draft);
+        let outbox = Rc::<RefCell<Outbox>>::default();
+        let meanwhile = outbox.clone();
+        batch.set_meanwhile(move || meanwhile.borrow_mut().send());
+        Core {
+            engine: engine.clone(),
+            model,
+            monitor,
+            batch,
+            running: (0..schedule.extent.sequences).map(|_| None).collect(),
+            parked: Vec::new(),
+            outbox,
+            pace: gap.map(|gap| ChunkPace::new(gap, executor.prefill_rows())),
+            meter: DecodeMeter::default(),
+            published: Instant::now(),
+            swept: Instant::now(),
+            executor,
+        }
+    }
+
+    /// The token counts of each slot's reply.
+    pub fn slots(&self) -> Vec<Option<ReplyTokens>> {
+        self.running.iter().map(|running| Some(running.as_ref()?.counts)).collect()
+    }
+
+    /// Runs jobs until no more will come for this model, or none has come for the time `idle`.
+    ///
+    /// # Errors
+    /// Device: it failed. Waiting clients are notified.
+    pub fn run(&mut self, idle: Duration) -> Result<LoopEnd> {
+        let mut busy = Instant::now();
+        loop {
+            if self.swept.elapsed() >= SWEEP {
+                self.swept = Instant::now();
+                self.monitor.note(Figure::Cancelled(self.engine.sweep()));
+            }
+            for errand in self.engine.take_errands(self.model) {
+                busy = Instant::now();
+                errand(self);
+            }
+            if self.turn()? {
+                busy = Instant::now();
+                continue;
+            }
+            self.send();
+            self.monitor.note(Figure::Progress(false));
+            self.publish();
+            if busy.elapsed() >= idle {
+                return Ok(LoopEnd::Idle);
+            }
+            // While there is no work, the device tunes kernels for later passes.
+            let pause = match self.executor.improve() {
+                // The flag ended a reply.
+                Err(Error::Interrupted { .. }) => IDLE,
+                pause => pause?.unwrap_or(IDLE).min(IDLE),
+            };
+            if self.engine.wait(self.model, pause.min(idle)) == QueuePoll::Nothing {
+                return Ok(LoopEnd::End);
+            }
+        }
+    }
+
+    /// Runs the jobs in the queue to their end.
+    ///
+    /// # Errors
+    /// As [`Core::run`].
+    pub fn run_out(&mut self) -> Result<()> {
+        while self.turn()? {}
+        self.send();
+        Ok(())
+    }
+
+    /// Runs a pass of the jobs in the queue and the slots. Returns `false` if there are none.
+    ///
+    /// # Errors
+    /// As [`Core::run`].
+    pub(super) fn turn(&mut self) -> Result<bool> {
+        // First: a job that waits gets the slot of one that is gone.
+        self.drop_abandoned();
+        self.admit();
+        let has_work = !self.batch.is_empty();
+        if has_work {
+            self.run_pass().inspect_err(|e| self.fail_all(e))?;
+        }
+        Ok(has_work)
+    }
+
+    /// Sends the events so far.
+    pub(super) fn send(&self) {
+        self.outbox.borrow_mut().send();
+    }
+
+    /// Puts a job into a free slot.
+    pub(super) fn begin(&mut self, Job { request, recipient }: Job) {
+        let counts = ReplyTokens { prompt: request.prompt.len() + recipient.given, reply: 0 };
+        let now = Instant::now();
+        self.monitor.note(Figure::Queued(now - recipient.since));
+        match self.batch.join_of(self.executor.as_mut(), request, recipient.client.owner()) {
+            Ok(slot) => {
+                self.running[slot] =
+                    Some(RunningJob { recipient, counts, began: now, turn: None, first_token: None, last_token: now })
+            }
+            Err(e) => recipient.tell(Event::Failed(EngineError::Reply(e))),
+        }
+    }
+
+    /// Ends jobs whose client is gone, and those whose deadline has passed.
+    fn drop_abandoned(&mut self) {
+        let now = Instant::now();
+        let Core { monitor, outbox, .. } = self;
+        let is_over = |recipient: &Recipient| {
+            let is_late = recipient.is_late(now);
+            if is_late {
+                outbox.borrow_mut().add(recipient, recipient.late());
+            }
+            let is_over = is_late || recipient.is_abandoned();
+            if is_over {
+                monitor.note(Figure::Cancelled(1));
+            }
+            is_over
+        };
+        self.parked.retain(|parked| !is_over(&parked.running.recipient));
+        for slot in 0..self.running.len() {
+            if self.running[slot].take_if(|running| is_over(&running.recipient)).is_some() {
+                self.batch.leave(self.executor.as_mut(), slot);
+            }
+        }
+    }
+
+    /// Runs one pass and collects its events.
+    fn run_pass(&mut self) -> Result<()> {
+        let Core { monitor, running, batch, executor, outbox, pace, .. } = self;
+        monitor.note(Figure::Progress(true));
+        if let Some(pace) = pace {
+            batch.set_chunk(pace.rows());
+        }
+        let start = Instant::now();
+        let mut done = None;
+        batch.step(executor.as_mut(), &mut |slot, id, chooser| {
+            let Some(running) = &mut running[slot] else { return ControlFlow::Break(Finish::Interrupted) };
+            running.note_token(monitor.as_ref(), *done.get_or_insert_with(Instant::now));
+            let RunningJob { recipient, .. } = running;
+            let (text, stopped) = recipient.reply.as_mut().map_or(("", Stopped::No), |reply| reply.push(id));
+            let token = ReplyToken { id, text: text.to_owned(), likelihood: chooser.take_likelihood() };
+            outbox.borrow_mut().add(recipient, Event::Token(token));
+            match stopped {
+                Stopped::Yes => ControlFlow::Break(Finish::Stop),
+                Stopped::No => ControlFlow::Continue(()),
+            }
+        })?;
+        let time = start.elapsed();
+        self.monitor.note(Figure::Progress(true));
+        self.meter.add(&self.batch, self.executor.as_ref(), time);
+        if let Some(pass) = self.batch.last_pass() {
+            if let Some(pace) = &mut self.pace {
+                pace.note(pass, time);
+            }
+            self.monitor.note(Figure::Pass(pass, time));
+        }
+        while let Some(ended) = self.batch.take_ended() {
+            self.end(ended);
+        }
+        if self.published.elapsed() >= IDLE {
+            self.publish();
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, ended: FinishedSequence) {
+        let Some(mut running) = self.running[ended.slot].take() else { return };
+        self.engine.note_end();
+        let event = match ended.reply {
+            // A pass is interrupted by this program, which takes the tokens so far, or by a failure.
+            Ok(g) if g.finish == Finish::Interrupted && running.recipient.client != Client::Program => {
+                Event::Failed(EngineError::Dropped)
+            }
+            Ok(generation) => Event::End(Box::new(self.end_of(&mut running, generation, ended.chooser))),
+            Err(e) => Event::Failed(EngineError::Reply(e)),
+        };
+        self.outbox.borrow_mut().add(&running.recipient, event);
+    }
+
+    fn end_of(&self, running: &mut RunningJob, generation: Generation, chooser: Chooser) -> ReplyEnd {
+        let first = running.first_token.unwrap_or(running.last_token);
+        self.monitor.note(Figure::End(&generation));
+        let reply = &mut running.recipient.reply;
+        ReplyEnd {
+            text: reply.as_mut().map(|reply| reply.finish().to_owned()).unwrap_or_default(),
+            stop: reply.as_ref().and_then(|reply| reply.stopped_by()).map(str::to_owned),
+            generation,
+            queued: running.began - running.recipient.since,
+            prefill: first - running.began,
+            decode: running.last_token - first,
+            chooser,
+        }
+    }
+
+    /// Sends the failure to all running and parked jobs.
+    fn fail_all(&mut self, e: &Error) {
+        let parked = self.parked.drain(..).map(|parked| parked.running);
+        let all = self.running.iter_mut().filter_map(Option::take).chain(parked);
+        let mut outbox = self.outbox.borrow_mut();
+        all.for_each(|running| outbox.add(&running.recipient, Event::Failed(EngineError::Reply(e.clone()))));
+        outbox.send();
+    }
+
+    /// Publishes the figures since the last call.
+    pub fn publish(&mut self) {
+        let meter = std::mem::take(&mut self.meter);
+        self.monitor.note(Figure::Second(self, &meter));
+        self.published = Instant::now();
+    }
+}

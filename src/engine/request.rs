@@ -1,0 +1,432 @@
+//! Requests for replies, and the events of the replies.
+
+use super::queue::EngineHandle;
+use crate::sequence::reply::CallStart;
+use crate::sequence::{Chooser, Generation, Likelihood, Reply, SequenceRequest};
+use crate::text::SamplerConfig;
+use crate::{Cancel, Error};
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// The most replies of one request.
+pub const MOST_CHOICES: usize = 128;
+
+/// The origin of a request: the unit by which connections, memory and slots are shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Client {
+    /// This program itself.
+    Program,
+    /// An IPv4 address, or an IPv6 network of 64 bits, the usual size for one customer.
+    Address(IpAddr),
+    /// A user of this machine.
+    User(u32),
+    /// The holder of one of several API keys, from any address. The number is meaningful in this process only.
+    Key(u64),
+}
+
+impl Client {
+    /// The owner of its prompts, which are not found by other clients. `None`: they are public.
+    pub(super) fn owner(self) -> Option<u64> {
+        match self {
+            Client::Key(number) => Some(number),
+            Client::Program | Client::Address(_) | Client::User(_) => None,
+        }
+    }
+}
+
+/// Restricts the chooser of a reply by a guide of its own.
+pub type GuideMaker = Arc<dyn Fn(Chooser) -> crate::Result<Chooser> + Send + Sync>;
+
+/// A request for one or more replies to a prompt.
+#[derive(Clone)]
+pub struct Request {
+    /// The prompt's tokens, which fit the context ([`crate::sequence::SequenceLimits::check`]).
+    pub prompt: Vec<u32>,
+    /// The sampler's settings. With a seed, reply `i` uses `seed + i`.
+    pub sampler: SamplerConfig,
+    /// The chooser of an earlier reply, which goes on in the place of `sampler`.
+    pub chooser: Option<Chooser>,
+    /// The most tokens of a reply.
+    pub limit: usize,
+    /// Texts that end a reply and are not part of it. None is empty.
+    pub stop: Vec<String>,
+    /// The beginning of the reply in the prompt's last message. The guide's document begins with it.
+    pub begun: String,
+    /// Where function calls begin, to which stop texts do not apply.
+    pub calls: CallStart,
+    /// Whether the model's own stop tokens are ignored.
+    pub ignore_eos: bool,
+    /// Reports each token's likelihood, and those of this many alternatives.
+    pub likelihoods: Option<usize>,
+    /// Whether the reply begins with the prompt's own tokens after the first, to report their likelihoods. They do not
+    /// count for `limit`, which may be 0, and no token ends the reply among them.
+    pub scores: bool,
+    /// The guide of each reply. A reply ends with its guide's document even if `ignore_eos` is set.
+    pub guide: Option<GuideMaker>,
+    /// Whether cached tokens of the prompt are used.
+    pub reuse: bool,
+    /// The number of replies, from 1 to [`MOST_CHOICES`].
+    pub choices: usize,
+}
+
+impl Request {
+    /// A request for one reply without limit, with the default sampler.
+    pub fn new(prompt: Vec<u32>) -> Request {
+        Request {
+            prompt,
+            sampler: SamplerConfig::default(),
+            chooser: None,
+            limit: usize::MAX,
+            stop: Vec::new(),
+            begun: String::new(),
+            calls: CallStart::Nowhere,
+            ignore_eos: false,
+            likelihoods: None,
+            scores: false,
+            guide: None,
+            reuse: true,
+            choices: 1,
+        }
+    }
+}
+
+/// An event of a reply.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// Another token.
+    Token(ReplyToken),
+    /// The end of a complete reply.
+    End(Box<ReplyEnd>),
+    /// The end of an incomplete reply, with an error.
+    Failed(EngineError),
+    /// No event of any reply for a while: a stream should send a heartbeat.
+    Idle,
+}
+
+/// A token of a reply.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReplyToken {
+    /// Its id.
+    pub id: u32,
+    /// The text that becomes final with it. May be empty: a character may take several tokens, and a possible beginning
+    /// of a stop text is held back.
+    pub text: String,
+    /// Its likelihood, if requested.
+    pub likelihood: Option<Likelihood>,
+}
+
+/// The end of a reply, with its costs.
+#[derive(Debug, Clone)]
+pub struct ReplyEnd {
+    /// The rest of the text, which had been held back.
+    pub text: String,
+    /// The stop text that ended it, if any.
+    pub stop: Option<String>,
+    /// The reply's tokens, counts and times.
+    pub generation: Generation,
+    /// Time in the queue.
+    pub queued: Duration,
+    /// Time from the end of the queue to the first token.
+    pub prefill: Duration,
+    /// Time from the first token to the last.
+    pub decode: Duration,
+    /// The reply's chooser, for the next reply.
+    pub chooser: Chooser,
+}
+
+/// The error of a request, or of one of its replies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EngineError {
+    /// The prompt does not fit the context, or is no prompt.
+    Prompt(Error),
+    /// The request or its reply fails alone.
+    Reply(Error),
+    /// The queue has no room.
+    Full {
+        /// The number of waiting replies.
+        message: String,
+        /// Seconds after which there may be room.
+        retry: u64,
+    },
+    /// The reply was not complete before its deadline, so many seconds after the request.
+    Late(u64),
+    /// The engine is stopping.
+    Stopping,
+    /// Another model has taken over.
+    Replaced,
+    /// The model was unloaded, and cannot be loaded again.
+    Unloaded {
+        /// The state of the files.
+        why: &'static str,
+        /// The error of the load.
+        error: Error,
+    },
+    /// The engine has failed.
+    Failed(Error),
+    /// The engine has dropped the request.
+    Dropped,
+}
+
+/// The error with its kind. Errors without a kind of their own name the remedy.
+impl From<EngineError> for Error {
+    fn from(e: EngineError) -> Error {
+        match e {
+            EngineError::Prompt(e) | EngineError::Reply(e) | EngineError::Failed(e) => e,
+            EngineError::Unloaded { error, .. } => error,
+            EngineError::Full { message, .. } => Error::refused(message, "try again later"),
+            EngineError::Late(_) => Error::failed(e.to_string(), "try again"),
+            EngineError::Stopping | EngineError::Replaced => Error::refused(e.to_string(), "try again later"),
+            EngineError::Dropped => Error::failed(e.to_string(), "try again"),
+        }
+    }
+}
+
+impl fmt::Display for EngineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EngineError::Prompt(e) | EngineError::Reply(e) => write!(f, "{e}"),
+            EngineError::Full { message, .. } => f.write_str(message),
+            EngineError::Late(seconds) => {
+                write!(f, "the reply was not complete after {seconds} s, the longest that this server takes")
+            }
+            EngineError::Stopping => f.write_str("the server is stopping"),
+            EngineError::Replaced => f.write_str("the model was loaded anew as the request came; ask again"),
+            EngineError::Unloaded { why, error } => write!(f, "{why}: {error}"),
+            EngineError::Failed(e) => write!(f, "the engine has failed: {e}"),
+            EngineError::Dropped => f.write_str("the server failed while it answered; its log says why"),
+        }
+    }
+}
+
+/// Whether a job's client is gone. Called often, from any thread.
+pub type Abandoned = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// An event with the number of its reply.
+pub type ChoiceEvent = (usize, Event);
+
+/// Events to send, in order. Sends are delayed because each may wake a thread.
+#[derive(Default)]
+pub(super) struct Outbox(Vec<(Sender<ChoiceEvent>, ChoiceEvent)>);
+
+impl Outbox {
+    /// Adds an event for a recipient.
+    pub fn add(&mut self, to: &Recipient, event: Event) {
+        self.0.push((to.events.clone(), (to.choice, event)));
+    }
+
+    /// Sends all events. A receiver that is gone is found later by [`Recipient::is_abandoned`].
+    pub fn send(&mut self) {
+        for (to, event) in self.0.drain(..) {
+            let _ = to.send(event);
+        }
+    }
+}
+
+/// A reply to generate.
+pub(crate) struct Job {
+    /// The request for the batch. Scored prompt tokens are part of its reply.
+    pub request: SequenceRequest,
+    pub recipient: Recipient,
+}
+
+/// The receiver of a reply, with the state of its text.
+pub(crate) struct Recipient {
+    /// The id of the model whose tokens the reply has.
+    pub model: u64,
+    /// The reply's number in its request.
+    pub choice: usize,
+    /// The number of scored prompt tokens at the beginning of the reply.
+    pub given: usize,
+    /// `None`: its tokens have no text.
+    pub reply: Option<Reply>,
+    pub client: Client,
+    pub abandoned: Abandoned,
+    pub since: Instant,
+    /// The time at which it is cancelled.
+    pub deadline: Option<Instant>,
+    pub events: Sender<ChoiceEvent>,
+}
+
+impl Recipient {
+    /// Sends an event. A receiver that is gone is found later by [`Recipient::is_abandoned`].
+    pub fn tell(&self, event: Event) {
+        let _ = self.events.send((self.choice, event));
+    }
+
+    /// Whether the client is gone.
+    pub fn is_abandoned(&self) -> bool {
+        (self.abandoned)()
+    }
+
+    /// Whether its deadline has passed at `now`.
+    pub fn is_late(&self, now: Instant) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    /// The event for a passed deadline.
+    pub fn late(&self) -> Event {
+        Event::Failed(EngineError::Late(self.since.elapsed().as_secs()))
+    }
+}
+
+/// The events of a [`Request`]'s replies. Dropping it ends the replies.
+pub struct Replies {
+    engine: EngineHandle,
+    /// `None`: there will be no further replies, so that the loss of all of them is noticed.
+    sender: Option<Sender<ChoiceEvent>>,
+    events: Receiver<ChoiceEvent>,
+    /// The number of all replies.
+    count: usize,
+    /// The number of replies that have not ended.
+    left: usize,
+    /// See [`Replies::until`].
+    cancel: Option<Cancel>,
+    /// Its drop marks the replies as abandoned.
+    waits: Arc<()>,
+}
+
+/// Interval at which a wait for the engine checks whether it has failed.
+const LOOK: Duration = Duration::from_secs(1);
+/// Interval at which a wait that can be cancelled checks whether it is.
+const SLICE: Duration = Duration::from_millis(20);
+
+/// Waits for the next event of any reply. `None` when all have ended.
+impl Iterator for Replies {
+    type Item = ChoiceEvent;
+
+    fn next(&mut self) -> Option<ChoiceEvent> {
+        if self.left == 0 {
+            return None;
+        }
+        let heartbeat = self.engine.heartbeat();
+        let mut quiet = Duration::ZERO;
+        loop {
+            if let Some(Err(e)) = self.cancel.as_ref().map(|cancel| cancel.check_or("the request was cancelled")) {
+                self.left = 0;
+                return Some((0, Event::Failed(EngineError::Reply(e))));
+            }
+            let wait = if self.cancel.is_some() { SLICE } else { LOOK }.min(heartbeat);
+            match self.events.recv_timeout(wait) {
+                Ok((choice, event)) => {
+                    self.left -= usize::from(!matches!(event, Event::Token(_) | Event::Idle));
+                    return Some((choice, event));
+                }
+                Err(RecvTimeoutError::Timeout) if self.engine.failure().is_none() => {
+                    quiet += wait;
+                    if quiet >= heartbeat {
+                        return Some((0, Event::Idle));
+                    }
+                }
+                // The engine has failed, or dropped the job.
+                Err(_) => {
+                    self.left = 0;
+                    let e = self.engine.failure().map_or(EngineError::Dropped, EngineError::Failed);
+                    return Some((0, Event::Failed(e)));
+                }
+            }
+        }
+    }
+}
+
+impl Replies {
+    /// No replies of an engine yet.
+    pub(super) fn of(engine: &EngineHandle) -> Replies {
+        let (sender, events) = channel();
+        Replies {
+            engine: engine.clone(),
+            sender: Some(sender),
+            events,
+            count: 0,
+            left: 0,
+            cancel: None,
+            waits: Arc::new(()),
+        }
+    }
+
+    /// The number of all replies.
+    pub(super) fn total(&self) -> usize {
+        self.count
+    }
+
+    /// The sender of events.
+    pub(super) fn sender(&self) -> Option<&Sender<ChoiceEvent>> {
+        self.sender.as_ref()
+    }
+
+    /// The next event, if there is one already.
+    pub(super) fn poll(&mut self) -> Option<ChoiceEvent> {
+        let (choice, event) = self.events.try_recv().ok()?;
+        self.left -= usize::from(!matches!(event, Event::Token(_) | Event::Idle));
+        Some((choice, event))
+    }
+
+    /// Whether all replies have ended.
+    pub(super) fn have_ended(&self) -> bool {
+        self.left == 0
+    }
+
+    /// The same replies, to which none are added.
+    pub(super) fn complete(self) -> Replies {
+        Replies { sender: None, ..self }
+    }
+
+    /// Is dropped with the replies.
+    pub(super) fn held(&self) -> Weak<()> {
+        Arc::downgrade(&self.waits)
+    }
+
+    /// Waits for `count` further replies too.
+    pub(super) fn expect(&mut self, count: usize) {
+        (self.count, self.left) = (self.count + count, self.left + count);
+    }
+
+    /// The same events, which end with [`Error::Interrupted`] soon after `cancel` is set.
+    pub fn until(self, cancel: &Cancel) -> Replies {
+        Replies { cancel: Some(cancel.clone()), ..self }
+    }
+
+    /// Waits for the end of all replies. Returns the tokens and the end of each. Call it before any event was taken.
+    ///
+    /// # Errors
+    /// The error of the first reply that failed.
+    pub fn gather(self) -> Result<Vec<CompleteReply>, EngineError> {
+        let mut whole = vec![CompleteReply::default(); self.left];
+        for step in self {
+            match step {
+                (_, Event::Failed(e)) => return Err(e),
+                (choice, event) => whole[choice].add(event),
+            }
+        }
+        Ok(whole)
+    }
+}
+
+/// A complete reply.
+#[derive(Debug, Clone, Default)]
+pub struct CompleteReply {
+    /// Its text.
+    pub text: String,
+    /// Its tokens, each with the text that became final with it.
+    pub tokens: Vec<ReplyToken>,
+    /// Its end.
+    pub end: Option<ReplyEnd>,
+}
+
+impl CompleteReply {
+    fn add(&mut self, event: Event) {
+        match event {
+            Event::Token(token) => {
+                self.text.push_str(&token.text);
+                self.tokens.push(token);
+            }
+            Event::End(end) => {
+                self.text.push_str(&end.text);
+                self.end = Some(*end);
+            }
+            Event::Failed(_) | Event::Idle => {}
+        }
+    }
+}
