@@ -53,9 +53,9 @@ fn cases() -> [Case; 7] {
         tokens,
     };
     [
-        case("greedy, demo", Vocab::Demo, &greedy, false, 448.0, 128),
-        case("greedy, demo, to text", Vocab::Demo, &greedy, true, 752.0, 128),
-        case("greedy, 27B", Vocab::Gemma27b, &greedy, false, 446.0, 128),
+        case("greedy, demo", Vocab::Demo, &greedy, false, 736.0, 128),
+        case("greedy, demo, to text", Vocab::Demo, &greedy, true, 1_113.0, 128),
+        case("greedy, 27B", Vocab::Gemma27b, &greedy, false, 736.0, 128),
         Case { drafts: true, ..case("greedy, 27B, no draft found", Vocab::Gemma27b, &greedy, false, 3_339.0, 128) },
         case("sampled, demo", Vocab::Demo, &sampled, false, 32_608.0, 16),
         case("sampled, 27B", Vocab::Gemma27b, &sampled, false, 36_424.0, 16),

@@ -241,14 +241,19 @@ impl Batch {
         }
     }
 
+    // Inlined with its callees: once per token the device waits for this path.
+    #[inline(always)]
     fn run_pass(&mut self, executor: &mut dyn Executor) -> Result<()> {
         let is_resumed = !self.plan.is_next && self.is_ahead && self.resume(executor)?;
-        if !is_resumed && !self.plan_next(executor)? {
+        if !is_resumed && !self.plan.is_next && !self.plan_anew(executor)? {
             self.plan.clear();
             return Ok(());
         }
+        if self.plan.is_next && self.speculating.is_some() {
+            self.draft(executor)?;
+        }
         let sequences = self.plan.rows.len();
-        let has_drafts = self.place_drafts();
+        let has_drafts = self.speculating.is_some() && self.place_drafts();
         let may_run_ahead = self.plan.is_next && !has_drafts && self.may_run_ahead();
         let samples = self.sample_timing();
         if !is_resumed {
@@ -267,19 +272,23 @@ impl Batch {
             (self.meanwhile)();
         }
         executor.wait()?;
-        self.commit_chunk(executor);
+        if self.plan.chunk > 0 {
+            self.commit_chunk(executor);
+        }
         match has_drafts {
             // Their rows are chosen in turn.
             true => self.plan.heads.clear(),
             // 0 if only prompts run.
             false => counts::count_decoded(self.plan.rows.len() - self.plan.chunk - self.plan.stale),
         }
-        self.note_time(sequences);
+        if self.speculating.is_some() {
+            self.note_time(sequences);
+        }
         Ok(())
     }
 
-    /// Plans the next pass, unless the plan is that pass already. `false`: the batch is empty.
-    fn plan_next(&mut self, executor: &mut dyn Executor) -> Result<bool> {
+    /// Plans the next pass. `false`: the batch is empty.
+    fn plan_anew(&mut self, executor: &mut dyn Executor) -> Result<bool> {
         while !self.plan.is_next {
             if self.is_empty() {
                 return Ok(false);
@@ -296,7 +305,6 @@ impl Batch {
                 }
             }
         }
-        self.draft(executor)?;
         Ok(true)
     }
 
@@ -322,16 +330,19 @@ impl Batch {
         Ok(self.is_ahead)
     }
 
+    #[inline(always)]
     fn members(&self) -> impl Iterator<Item = &Member> {
         self.slots.iter().filter_map(|slot| slot.member.as_ref())
     }
 
     /// The sequences of the head rows that are not stale.
+    #[inline(always)]
     fn heads(&self) -> impl Iterator<Item = &Member> {
         self.plan.heads.iter().filter_map(|&slot| self.slots.get(slot)?.member.as_ref())
     }
 
     /// When the sample requests of the planned pass come.
+    #[inline(always)]
     fn sample_timing(&self) -> SampleTiming {
         let (mut timing, mut heads) = (SampleTiming::Never, self.heads());
         while let Some(member) = heads.next().filter(|_| timing != SampleTiming::Later) {
@@ -345,6 +356,7 @@ impl Batch {
     }
 
     /// Whether the device can go on with the pass after the next one by itself.
+    #[inline(always)]
     fn may_run_ahead(&self) -> bool {
         match &self.speculating {
             None => self.members().all(Member::may_run_ahead),
@@ -410,9 +422,6 @@ impl Batch {
     /// Commits the chunk of the last pass. The reply of a prompt that is complete begins.
     fn commit_chunk(&mut self, executor: &dyn Executor) {
         debug_assert_eq!(self.plan.prompts.iter().map(|(_, rows)| rows).sum::<usize>(), self.plan.chunk);
-        if self.plan.chunk == 0 {
-            return;
-        }
         counts::count_prefilled(self.plan.chunk);
         for &(slot, rows) in &self.plan.prompts {
             let KvSlot { session, member, .. } = &mut self.slots[slot];

@@ -199,10 +199,13 @@ impl Chooser {
     /// Failed: the logits are not finite. Device: it failed.
     #[inline(always)]
     pub fn choose(&mut self, executor: &mut dyn Executor, row: usize) -> Result<u32> {
-        match self {
-            Chooser::Greedy if executor.is_finite(row) => Ok(executor.next(row)),
-            _ => self.choose_by_logits(executor, row),
+        if let Chooser::Greedy = self {
+            let result = executor.result(row);
+            if result.is_finite {
+                return Ok(result.next);
+            }
         }
+        self.choose_by_logits(executor, row)
     }
 
     // Out of line, so that the greedy path, for which the device waits, stays short.

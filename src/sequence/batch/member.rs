@@ -106,6 +106,7 @@ impl Member {
     }
 
     /// Whether every choice is the argmax.
+    #[inline(always)]
     pub(super) fn is_greedy(&self) -> bool {
         matches!(self.chooser, Chooser::Greedy)
     }
@@ -130,6 +131,7 @@ impl Member {
     }
 
     /// Whether the device can choose the next token itself, and another one is wanted after it.
+    #[inline(always)]
     pub(super) fn may_run_ahead(&self) -> bool {
         self.chooser.takes_likeliest() && self.wants_two() && !self.is_undecided
     }
@@ -140,6 +142,7 @@ impl Member {
     }
 
     /// Whether the limit leaves room for two more tokens.
+    #[inline(always)]
     fn wants_two(&self) -> bool {
         self.so_far.tokens.len() + 1 < self.limit
     }
