@@ -15,35 +15,8 @@
 //!
 //! # The flow
 //!
-//! ```text
-//! safetensors ──► checkpoint ──► plan ──► upload ──► bake ──► replay ──► logits ──► sampler ──► text
-//!  (files)        (views)      (bytes)   (once)    (once)   (per token)
-//! ```
-//!
-//! | module | purpose |
-//! | --- | --- |
-//! | `error` | causes and remedies, as values that each front end words for itself |
-//! | `cancel` | a flag that ends long work early |
-//! | `sys` | the kernel's and libxrt's interfaces |
-//! | `machine` | the machine's files, device nodes and heaps |
-//! | [`model`] | shape, tensors and weight formats; reads checkpoints, writes and forges them |
-//! | `hub` | models in the Hugging Face hub's cache, by their names there, and downloads (feature `pull`, on by default) |
-//! | [`schedule`] | the steps of a forward pass, their operands' places and their costs |
-//! | `plan` | places every byte of a schedule in heaps, or refuses with the sum |
-//! | `lower` | from steps to dispatches of kernels, as plain data |
-//! | [`executor`] | the interfaces that run and measure a schedule |
-//! | `reference` | the reference executor: each step as its formula reads |
-//! | `cpu` | the CPU executor: the steps with vector units, on threads of its own |
-//! | `npu` | programs of `aie/` on the NPU: loads and runs them through the kernel's driver or libxrt |
-//! | `replay` | the executor on a device: bakes every kind of pass once, and replays it |
-//! | `vulkan` | the driver of devices by Vulkan |
-//! | [`text`] | tokenizer, chat template, sampler, streaming of text |
-//! | [`sequence`] | sessions, prompts, choosing tokens, replies, conversations |
-//! | [`engine`] | loads an executor from a model's files and [`engine::Options`]; answers requests of many callers with it |
-//! | `grammar` | constrains answers to JSON schemas and grammars (feature `serve`) |
-//! | `diagnose` | probe, bench, the live view; finds the step where two executors differ |
-//! | [`serve`] | answers other programs over HTTP (feature `serve`, on by default) |
-//! | `cli` | the command line (feature `cli`, on by default) |
+//! docs/architecture.md has the way of a model and of a token, the modules in the order in which they use each other,
+//! and what must always hold.
 //!
 //! To answer a prompt: [`engine::ModelFiles`] names the model, [`engine::load`] gives an executor, and an engine
 //! (`engine::open`) answers requests with it, many at once and from any thread, by the events of their replies. A

@@ -1,9 +1,9 @@
 //! The internals that this crate's own tests use, behind the feature `testing`. Not an interface for other crates: it
 //! changes with the code.
 
+use crate::Result;
 use crate::executor::Executor;
 use crate::sequence::{Batch, Chooser, Finish, Generation, SequenceRequest};
-use crate::{Error, Result};
 use std::ops::ControlFlow;
 
 /// Methods of an [`Executor`](crate::Executor) that wraps the one in field `inner`: all but `submit`, `result` and
@@ -116,10 +116,11 @@ pub fn generate(
     let slot = batch.join(executor, request)?;
     let mut on_token = |_, token, _: &mut Chooser| on_token(token);
     loop {
-        match batch.run(executor, &mut on_token)? {
-            Some(ended) if ended.slot == slot => return Ok((ended.reply?, ended.chooser)),
-            Some(_) => {}
-            None => return Err(Error::failed("the sequence has left the batch", "report this")),
+        batch.step(executor, &mut on_token)?;
+        while let Some(ended) = batch.take_ended() {
+            if ended.slot == slot {
+                return Ok((ended.reply?, ended.chooser));
+            }
         }
     }
 }

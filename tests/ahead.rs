@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Fifths, Forged, ONE_SUBMIT, bits, decode_in_turns, golden, load, small_shape};
+use common::{Fifths, Forged, ONE_SUBMIT, bits, decode_ahead, decode_in_turns, golden, load, small_shape};
 use kiln::engine::{self, Device, Options, ReplayOptions};
 use kiln::executor::weights::Progress;
 use kiln::executor::{Executor, ExecutorExt, HeadRows, Measure, Row};
@@ -44,7 +44,7 @@ fn decoded(executor: &mut dyn Executor, steps: usize, on: bool) -> (Session, Vec
         assert!(executor.is_finite(0));
         choices.push(next);
         match on {
-            true => session.decode_ahead(executor, next).unwrap(),
+            true => decode_ahead(&mut session, executor, next).unwrap(),
             false => session.decode(executor, next).unwrap(),
         }
     }
@@ -82,7 +82,7 @@ fn another_token_than_the_choice_is_as_good_as_ever() {
     let (mut session, got) = decoded(executor.as_mut(), STEPS, true);
     session.decode(executor.as_mut(), other(got[STEPS])).unwrap();
     assert_eq!(bits(executor.as_mut(), 0), first);
-    session.decode_ahead(executor.as_mut(), 11).unwrap();
+    decode_ahead(&mut session, executor.as_mut(), 11).unwrap();
     let kept = session.rewind(executor.as_mut(), PROMPT.len() + STEPS + 1);
     assert_eq!(kept, PROMPT.len() + STEPS + 1, "pages reach back further than the window");
     session.prefill(executor.as_mut(), &[7, 8, 9]).unwrap();
@@ -147,7 +147,7 @@ fn the_end_of_the_context_is_not_passed() {
     let (mut session, got) = decoded(executor.as_mut(), 6, true);
     assert_eq!(got, want);
     assert!(executor.logits(0).is_ok(), "nothing is under way");
-    assert!(session.decode_ahead(executor.as_mut(), 3).is_err());
+    assert!(decode_ahead(&mut session, executor.as_mut(), 3).is_err());
 }
 
 /// A pass that asks finds in the logits what it asks for, also where it began behind one that asked for nothing, and the next

@@ -71,7 +71,7 @@ fn on_vulkan(arithmetic: Option<Arithmetic>, checkpoint: &Checkpoint, schedule: 
     let heaps = kiln::testing::vulkan::memory::heaps::describe(&gpu);
     let plan = Plan::place(&schedule, &heaps, needs).unwrap();
     let (options, progress) = (common::forced(arithmetic), Progress::default());
-    Replay::load(Vulkan::new(&gpu).unwrap(), checkpoint, schedule, &plan, options, &progress).unwrap()
+    Replay::load(None, Vulkan::new(&gpu).unwrap(), checkpoint, schedule, &plan, options, &progress).unwrap()
 }
 
 /// All that a comparison finds, up to the first difference unless `all`.

@@ -9,7 +9,7 @@ use kiln::executor::Measure;
 use kiln::model::{Checkpoint, Shape, WeightFormat};
 use kiln::schedule::KvType;
 use kiln::sequence::draft::model::GROWN;
-use kiln::sequence::draft::{MOST_DRAFTED, SharedModel};
+use kiln::sequence::draft::{DraftModel, MOST_DRAFTED};
 use kiln::sequence::{Batch, Chooser, Generation, SequenceRequest};
 use kiln::text::SamplerConfig;
 use std::ops::ControlFlow;
@@ -39,7 +39,7 @@ fn smaller(shape: &Shape, fewer: usize) -> Forged {
 }
 
 /// The replies to prompts that begin alike and take turns in the slots; some go on to the context's end.
-fn replies(executor: &mut dyn Measure, draft: Option<(SharedModel, bool)>) -> Vec<Generation> {
+fn replies(executor: &mut dyn Measure, draft: Option<(DraftModel, bool)>) -> Vec<Generation> {
     let vocab = executor.schedule().shape.vocab;
     let mut batch = Batch::new(executor.schedule());
     if let Some((model, weighs)) = draft {
@@ -65,9 +65,10 @@ fn replies(executor: &mut dyn Measure, draft: Option<(SharedModel, bool)>) -> Ve
         if round % 4 == 1 {
             continue;
         }
-        while let Some(ended) = batch.run(executor, &mut |_, _, _| ControlFlow::Continue(())).unwrap() {
+        while !batch.is_empty() {
+            batch.step(executor, &mut |_, _, _| ControlFlow::Continue(())).unwrap();
             executor.pages().check();
-            replies.push(ended.reply.unwrap());
+            replies.extend(std::iter::from_fn(|| batch.take_ended()).map(|ended| ended.reply.unwrap()));
         }
     }
     replies
@@ -76,7 +77,7 @@ fn replies(executor: &mut dyn Measure, draft: Option<(SharedModel, bool)>) -> Ve
 /// Compares the replies with drafts with those without, and returns them.
 fn check(draft: Box<dyn Measure>, weighs: bool) -> Vec<Generation> {
     let want = replies(tiny(Device::Cpu, SLOTS, 0).as_mut(), None);
-    let draft = Some((SharedModel::new(draft), weighs));
+    let draft = Some((DraftModel::new(draft), weighs));
     let got = replies(tiny(Device::Cpu, SLOTS, MOST_DRAFTED).as_mut(), draft);
     assert_eq!(got.len(), want.len());
     for (round, (got, want)) in got.iter().zip(&want).enumerate() {
@@ -133,7 +134,7 @@ fn a_model_that_knows_nothing_changes_nothing() {
 fn a_model_that_drafts_for_itself_on_vulkan_is_right_but_for_rounding() {
     let want = replies(tiny(common::vulkan(), SLOTS, 0).as_mut(), None);
     for draft in [tiny(common::vulkan(), 1, 0), tiny_for_all(common::vulkan())] {
-        let draft = Some((SharedModel::new(draft), false));
+        let draft = Some((DraftModel::new(draft), false));
         let got = replies(tiny(common::vulkan(), SLOTS, MOST_DRAFTED).as_mut(), draft);
         let (got, want) = (&got[0], &want[0]);
         assert_eq!(got.tokens, want.tokens);

@@ -274,7 +274,7 @@ impl Seated {
         });
         let options = ReplayOptions { maps_kv: guest.is_some(), ..common::forced(F32) };
         let driver = Vulkan::new(&gpu).unwrap();
-        let replay = Replay::load_with(offload, driver, &checkpoint, schedule, &plan, options, &progress);
+        let replay = Replay::load(offload, driver, &checkpoint, schedule, &plan, options, &progress);
         Seated { replay: replay.unwrap(), faults: Rc::default(), checkpoint }
     }
 

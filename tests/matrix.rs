@@ -20,9 +20,9 @@ use kiln::testing::lower::kernels::push::{AttendMatrixPush, LinearMatrixPush, Pu
 use kiln::testing::lower::matrix::{self, MatrixShape, MatrixTile, MatrixVariant};
 use kiln::testing::lower::shared_tile::SharedTile;
 use kiln::testing::lower::units::MatrixUnits;
+use kiln::testing::replay::device_queue::DeviceQueue;
 use kiln::testing::replay::driver::{HostAccess, Memory};
 use kiln::testing::replay::measure::ceiling;
-use kiln::testing::replay::queue::DeviceQueue;
 use kiln::testing::vulkan::memory::Buffer;
 use kiln::testing::vulkan::{Gpu, Vulkan};
 use std::collections::HashSet;

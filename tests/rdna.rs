@@ -171,7 +171,7 @@ impl Setup {
             arena: MemorySource::Ordinary,
             ..ReplayOptions::default()
         };
-        let loaded = Replay::load(driver, checkpoint, schedule, &plan, options, &Progress::default());
+        let loaded = Replay::load(None, driver, checkpoint, schedule, &plan, options, &Progress::default());
         loaded.unwrap_or_else(|e| panic!("{e}"))
     }
 

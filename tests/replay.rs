@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Mixed, ONE_SUBMIT, bits, golden, load};
+use common::{Mixed, ONE_SUBMIT, bits, decode_ahead, golden, load};
 use kiln::engine::{Options, ReplayOptions, Tune};
 use kiln::executor::{ExecutorExt, HeadRows, Row};
 use kiln::sequence::draft::{MOST_DRAFTED, Repeats};
@@ -73,7 +73,7 @@ fn decode_records_nothing_makes_no_pipeline_and_allocates_nothing() {
         let next = executor.next(0);
         match i < 20 {
             true => session.decode(executor.as_mut(), next).unwrap(),
-            false => session.decode_ahead(executor.as_mut(), next).unwrap(),
+            false => decode_ahead(&mut session, executor.as_mut(), next).unwrap(),
         }
     }
     let after = counts();

@@ -326,7 +326,8 @@ fn outputs(schedule: &Schedule, vulkan: Option<Option<Arithmetic>>) -> Vec<f32> 
         )
         .unwrap();
         Box::new(
-            Replay::load(Vulkan::new(&gpu).unwrap(), &checkpoint, schedule.clone(), &plan, options, &progress).unwrap(),
+            Replay::load(None, Vulkan::new(&gpu).unwrap(), &checkpoint, schedule.clone(), &plan, options, &progress)
+                .unwrap(),
         )
     } else {
         Box::new(Reference::load(&checkpoint, schedule.clone(), &progress).unwrap())

@@ -287,7 +287,8 @@ fn the_plans_bytes_are_the_bytes_that_are_taken() {
         let wanted: u64 = schedule.kv.bytes();
         let progress = Progress::new(Cancel::default());
         let vulkan =
-            Replay::load(Vulkan::new(&gpu).unwrap(), &checkpoint, schedule, &plan, options.vulkan, &progress).unwrap();
+            Replay::load(None, Vulkan::new(&gpu).unwrap(), &checkpoint, schedule, &plan, options.vulkan, &progress)
+                .unwrap();
         let of = |kinds: &[&str]| plan.sums().iter().filter(|sum| kinds.contains(&sum.0)).map(|sum| sum.1).sum::<u64>();
         assert_eq!(
             vulkan.allocated(),

@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
+/// Bytes of a buffer.
+const SIZE: usize = 4096;
 const SECOND: Duration = Duration::from_secs(1);
 const SLOT: &str = "0000:c6:00.1";
 
@@ -98,8 +100,8 @@ impl<'x> Parts<'x> {
         let device = library.open(SLOT)?;
         let program = device.load(b"xclbin2\0and more")?;
         let kernel = program.kernel(kernel)?;
-        let from = program.allocate(4096, XrtBufferKind::Data, kernel.group(0)?)?;
-        let to = program.allocate(4096, XrtBufferKind::Instructions, kernel.group(1)?)?;
+        let from = program.allocate(SIZE as u64, XrtBufferKind::Data, kernel.group(0)?)?;
+        let to = program.allocate(SIZE as u64, XrtBufferKind::Instructions, kernel.group(1)?)?;
         let mut run = kernel.run()?;
         run.set_buffer(0, &from)?;
         run.set_buffer(1, &to)?;
@@ -124,12 +126,12 @@ fn a_run_reads_and_writes_what_the_host_has_shown_it() {
     assert_eq!(parts.device.slot().unwrap(), SLOT);
     let mut seen = [0; 4];
     parts.from.write(100, &[1, 2, 3, 4]).unwrap();
-    parts.from.sync_to_device().unwrap();
+    parts.from.sync_to_device(0..SIZE).unwrap();
     parts.run.start().unwrap();
     assert!(parts.run.wait(SECOND).unwrap());
     parts.to.read(100, &mut seen).unwrap();
     assert_eq!(seen, [0; 4], "not before it is shown to the host");
-    parts.to.sync_to_host().unwrap();
+    parts.to.sync_to_host(0..SIZE).unwrap();
     parts.to.read(100, &mut seen).unwrap();
     assert_eq!(seen, [4, 5, 6, 7]);
 
@@ -137,7 +139,7 @@ fn a_run_reads_and_writes_what_the_host_has_shown_it() {
     parts.run.set_number(2, 10u32).unwrap();
     parts.run.start().unwrap();
     assert!(parts.run.wait(Duration::MAX).unwrap());
-    parts.to.sync_to_host().unwrap();
+    parts.to.sync_to_host(0..SIZE).unwrap();
     parts.to.read(100, &mut seen).unwrap();
     assert_eq!(seen, [11, 12, 13, 14]);
 }
@@ -308,8 +310,8 @@ fn whatever_is_thrown_wherever_becomes_an_error() {
             parts.program.allocate(4096, XrtBufferKind::Data, 10).map(drop),
             parts.program.import(memfd.as_fd()).map(drop),
             parts.from.export().map(drop),
-            parts.from.sync_to_device(),
-            parts.from.sync_to_host(),
+            parts.from.sync_to_device(0..SIZE),
+            parts.from.sync_to_host(0..SIZE),
             parts.kernel.run().map(drop),
             parts.run.set_buffer(0, &parts.from),
             parts.run.set_number(2, 3u32),

@@ -12,7 +12,7 @@ use self::output::OrderedOutput;
 use super::drafts::DraftArgs;
 use super::model::ModelArgs;
 use super::reply::{ReplyArgs, reads_memory, reply_json};
-use super::{face, note, progress, signals};
+use super::{face, is_same_file, note, progress, signals};
 use crate::diagnose::status::Reporter;
 use crate::display::counted;
 use crate::engine::Options;
@@ -26,7 +26,6 @@ use crate::text::StopMatcher;
 use crate::{Error, Result};
 use indicatif::ProgressBar;
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -52,7 +51,7 @@ pub struct BatchArgs {
     #[arg(help_heading = "Sequences", long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
     /// Tokens that the KV cache has room for, of all sequences together [default: all of their contexts, or what fits]
-    #[arg(help_heading = "Sequences", long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = "Sequences", long, value_name = "N")]
     kv_tokens: Option<usize>,
     #[command(flatten)]
     reply: ReplyArgs,
@@ -88,7 +87,7 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
         return Err(Error::input("IN and OUT are the same file", "choose another file with -o"));
     }
     let output = match args.output == Path::new("-") {
-        true => OrderedOutput::stdout(),
+        true => OrderedOutput::default(),
         false => OrderedOutput::open(&args.output, &mut input, &identity, args.retry_failed)?,
     };
     if output.written() > 0 {
@@ -342,10 +341,4 @@ impl Gauge {
             None => rate,
         }
     }
-}
-
-/// Whether both paths lead to the same file.
-fn is_same_file(a: &Path, b: &Path) -> bool {
-    let identity = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
-    identity(a).is_some() && identity(a) == identity(b)
 }

@@ -9,7 +9,7 @@ use crate::diagnose::bench::profile::check_layer;
 use crate::diagnose::bench::usage::MemoryWatch;
 use crate::diagnose::bench::{
     Bench, BenchLine, BenchSettings, Ceilings, EngineTimeline, KernelTime, LayerTime, MeasuredRates, Sample, Stated,
-    Work,
+    Work, ascending,
 };
 use crate::diagnose::status::Reporter;
 use crate::engine::{self, DEFAULT_CHUNK, DraftFiles, ModelFiles};
@@ -17,7 +17,7 @@ use crate::executor::measure::TuningState;
 use crate::executor::offload::PlacementTiming;
 use crate::executor::{EngineKind, EngineSpan, ExecutorExt, Measure};
 use crate::replay::measure::ceiling::measure_matrix_rate;
-use crate::sequence::draft::{MOST_DRAFTED, SharedModel};
+use crate::sequence::draft::{DraftModel, MOST_DRAFTED};
 use crate::vulkan::memory::heaps::best_heap;
 use crate::vulkan::{Gpu, Vulkan};
 use crate::{Error, Result};
@@ -29,76 +29,49 @@ use std::time::Instant;
 
 /// Measures prefill and decode, each rate beside its share of what the device's memory and matrix units allow.
 #[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Work")]
 pub struct BenchArgs {
     #[command(flatten)]
     model: ModelArgs,
     /// Prompt lengths to prefill; 0 leaves prefill out
-    #[arg(
-        help_heading = "Work",
-        long,
-        value_name = "N,N..",
-        default_value = "512",
-        value_delimiter = ',',
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "N,N..", default_value = "512", value_delimiter = ',')]
     prefill: Vec<usize>,
     /// Tokens that each sequence decodes in a repetition; 0 leaves decode out
-    #[arg(help_heading = "Work", long, value_name = "N", default_value_t = 128, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = 128)]
     decode: usize,
     /// Sequences that decode at once
-    #[arg(
-        help_heading = "Work",
-        long,
-        value_name = "N,N..",
-        default_value = "1,8,32",
-        value_delimiter = ',',
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "N,N..", default_value = "1,8,32", value_delimiter = ',')]
     batch: Vec<usize>,
     /// Time passes of so many rows instead, of as many sequences and of one, at a depth of 1024: what a pass costs by its
     /// rows
-    #[arg(help_heading = "Work", long, value_name = "N,N..", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(long, value_name = "N,N..", value_delimiter = ',')]
     #[arg(conflicts_with_all = ["prefill", "batch"])]
     rows: Vec<usize>,
     /// Of --rows, time those of one sequence without and with a row of each of N others beside them, and the others alone
-    #[arg(
-        help_heading = "Work",
-        long,
-        value_name = "N",
-        default_value_t = 0,
-        requires = "rows",
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "rows")]
     // clap does not enforce `requires = rows` next to arguments that conflict with it.
     #[arg(conflicts_with_all = ["prefill", "batch"])]
     beside: usize,
     /// Let sequences decode with drafts as well, each token of which is right with the probability P: a stated one, since
     /// what is measured is what passes cost
-    #[arg(help_heading = "Drafts", long, value_name = "P,P..", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(help_heading = "Drafts", long, value_name = "P,P..", value_delimiter = ',')]
     accept: Vec<f64>,
     /// Tokens of each draft, at most 7 [default: as many as pay]
-    #[arg(help_heading = "Drafts", long, value_name = "N", requires = "accept", allow_negative_numbers = true)]
+    #[arg(help_heading = "Drafts", long, value_name = "N", requires = "accept")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=MOST_DRAFTED as i64))]
     speculate: Option<u8>,
     /// A smaller model with the same tokenizer, to draft with, as -m, or demo: its time counts
     #[arg(help_heading = "Drafts", long, value_name = "MODEL", requires = "accept")]
     draft: Option<PathBuf>,
     /// Positions in the cache before what is timed; every prefill and every decode is measured at each
-    #[arg(
-        help_heading = "Work",
-        long,
-        value_name = "N,N..",
-        default_value = "0",
-        value_delimiter = ',',
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "N,N..", default_value = "0", value_delimiter = ',')]
     #[arg(default_value_if("rows", clap::builder::ArgPredicate::IsPresent, "1024"))]
     depth: Vec<usize>,
     /// Timed repetitions of each line
-    #[arg(help_heading = "Work", long, value_name = "N", default_value_t = 5, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = 5)]
     reps: usize,
     /// Let sequences that decode sample with the default settings, where each takes its likeliest token otherwise
-    #[arg(help_heading = "Work", long)]
+    #[arg(long)]
     sampled: bool,
     /// Time every kernel of each line's pass as well
     #[arg(help_heading = "More figures", long)]
@@ -107,7 +80,7 @@ pub struct BenchArgs {
     #[arg(help_heading = "More figures", long)]
     timeline: bool,
     /// Time this layer alone as well, for 1, 10 and 50 tokens
-    #[arg(help_heading = "More figures", long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = "More figures", long, value_name = "N")]
     layer: Option<usize>,
     /// Rows of a prefill pass
     #[arg(long, value_name = "N", hide = true)]
@@ -178,7 +151,7 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
     let watch = MemoryWatch::start();
     let start = Instant::now();
     let (mut executor, draft) = args.model.load_on(&opened, &checkpoint, draft.as_ref(), &options, false, json)?;
-    let bytes = executor.schedule().weights.bytes() + draft.as_ref().map_or(0, SharedModel::weight_bytes);
+    let bytes = executor.schedule().weights.bytes() + draft.as_ref().map_or(0, DraftModel::weight_bytes);
     let load = LoadTime { bytes, seconds: start.elapsed().as_secs_f64(), open_seconds };
     drop(checkpoint);
     let _status = Reporter::start("bench", &name, executor.hardware());
@@ -231,7 +204,7 @@ fn measure(
     args: &BenchArgs,
     settings: &BenchSettings,
     executor: &mut dyn Measure,
-    draft: Option<SharedModel>,
+    draft: Option<DraftModel>,
     gpu: Option<&Rc<Gpu>>,
     progress: &dyn Fn(&str),
 ) -> Result<Measured> {
@@ -259,10 +232,7 @@ fn measure(
     }
     lines.iter_mut().for_each(|line| line.rates = bench.rates(line));
     if let Some(layer) = args.layer {
-        let mut depths = settings.depth.clone();
-        depths.sort_unstable();
-        depths.dedup();
-        for depth in depths {
+        for depth in ascending(&settings.depth) {
             layers.push(bench.measure_layer(layer, depth)?);
         }
     }

@@ -148,7 +148,10 @@ impl Chat<'_> {
     /// Executes a command or answers a message. Breaks at the end of the chat.
     fn take(&mut self, line: &str) -> Result<ControlFlow<()>> {
         match command::parse(line)? {
-            None => self.exchange(line)?,
+            None => {
+                self.conversation.ask(line);
+                self.answer(None)?;
+            }
             Some(SlashCommand::Help) => note(&command::help(error_columns())),
             Some(SlashCommand::Regenerate) => self.regenerate()?,
             Some(SlashCommand::Undo) => self.undo()?,
@@ -224,18 +227,7 @@ impl Chat<'_> {
             tell("(at a temperature of 0 the answer stays the same; `/temp 1` lets it vary)");
         }
         let before = self.conversation.take_answer();
-        match (self.attempt(), before) {
-            (Ok(Some(text)), _) => self.conversation.answer(&text),
-            (failed, before) => {
-                match before {
-                    Some(before) => self.conversation.put_back(before),
-                    None => self.conversation.retract(),
-                }
-                self.count()?;
-                failed?;
-            }
-        }
-        Ok(())
+        self.answer(before)
     }
 
     /// Continues the conversation in a file, including its system message. If its last message is the user's, answers
@@ -255,7 +247,7 @@ impl Chat<'_> {
         let last = self.conversation.messages().iter().rfind(|message| message.role == "user");
         let last = last.map_or(String::new(), |message| format!("; last asked: {}", excerpt(message)));
         tell(&format!("({} from {}{last})", self.extent(), path.display()));
-        if self.conversation.is_asked() { self.answer() } else { Ok(()) }
+        if self.conversation.is_asked() { self.answer(None) } else { Ok(()) }
     }
 
     /// Writes the conversation to a file, by default to its own.
@@ -276,18 +268,16 @@ impl Chat<'_> {
         if has_system { format!("{turns} and a system message") } else { turns }
     }
 
-    /// Answers a message. Keeps message and answer in the conversation if there is an answer.
-    fn exchange(&mut self, line: &str) -> Result<()> {
-        self.conversation.ask(line);
-        self.answer()
-    }
-
-    /// Answers the conversation's last message, or removes the message if there is no answer.
-    fn answer(&mut self) -> Result<()> {
-        match self.attempt() {
-            Ok(Some(text)) => self.conversation.answer(&text),
-            failed => {
-                self.conversation.retract();
+    /// Answers the conversation's last message. If there is no answer, puts back the one `before`, or removes the
+    /// message.
+    fn answer(&mut self, before: Option<Message>) -> Result<()> {
+        match (self.attempt(), before) {
+            (Ok(Some(text)), _) => self.conversation.answer(&text),
+            (failed, before) => {
+                match before {
+                    Some(before) => self.conversation.put_back(before),
+                    None => self.conversation.retract(),
+                }
                 self.count()?;
                 failed?;
             }

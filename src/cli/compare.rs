@@ -35,7 +35,7 @@ pub struct CompareArgs {
     #[arg(help_heading = "Input", short, long, value_name = "TEXT", allow_hyphen_values = true)]
     prompt: Option<String>,
     /// Rows of a prefill pass; the last token always runs alone [default: 512, or all that come before it if fewer]
-    #[arg(help_heading = "Input", long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = "Input", long, value_name = "N")]
     chunk: Option<usize>,
     /// Go on after a difference, and print every step
     #[arg(help_heading = "Report", long)]

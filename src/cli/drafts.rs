@@ -1,7 +1,6 @@
 //! Arguments for drafts: the number of tokens, and a model or a text to draft from.
 
 use crate::engine::{DraftFiles, ModelFiles};
-use crate::machine::regular::{self, Links, ReadFault};
 use crate::sequence::draft::{Drafts, MOST_DRAFTED};
 use crate::text::Tokenizer;
 use crate::{Error, Result};
@@ -15,7 +14,7 @@ const MOST_BYTES: u64 = 16 << 20;
 pub struct DraftArgs {
     /// Draft up to N tokens (at most 7), for a pass to verify, where that pays; the reply stays the same. Without --draft they
     /// are what followed the last tokens before [default: 7 with --draft or --draft-text, else 0]
-    #[arg(help_heading = "Drafts", long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = "Drafts", long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=MOST_DRAFTED as i64))]
     speculate: Option<u8>,
     /// A text that replies are likely to repeat in part, such as answers given before, to draft from as well
@@ -80,20 +79,11 @@ impl DraftSource {
 }
 
 fn read_text(path: &Path) -> Result<String> {
-    let name = path.display();
-    let bytes = regular::read(path, Links::Follow, MOST_BYTES).map_err(|fault| match fault {
-        ReadFault::Io(e) => Error::unreadable(path, &e),
-        ReadFault::Irregular | ReadFault::Foreign => {
-            Error::input(format!("{name} is not a regular file"), "put the text to draft from into one")
-        }
-        ReadFault::TooLong { length, max } => {
-            Error::input(format!("{name} has {length} bytes, and at most {max} are drafted from"), "shorten it")
-        }
-    })?;
-    let text =
-        String::from_utf8(bytes).map_err(|e| super::not_utf_8(&name.to_string(), e.utf8_error().valid_up_to()))?;
+    let text = super::read_regular_text(path, MOST_BYTES, "text to draft from", "give another file")?;
     match text.trim().is_empty() {
-        true => Err(Error::input(format!("{name} is empty"), "give it text that replies are likely to repeat")),
+        true => {
+            Err(Error::input(format!("{} is empty", path.display()), "give it text that replies are likely to repeat"))
+        }
         false => Ok(text),
     }
 }

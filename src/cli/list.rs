@@ -2,7 +2,7 @@
 
 use super::column::column;
 use super::{print, print_json};
-use crate::diagnose::forecast::room::DeviceRoom;
+use crate::diagnose::forecast::machine::DeviceRoom;
 use crate::display::{bytes, plain};
 use crate::engine::{Device, ModelFiles};
 use crate::hub::{Cache, Cached};

@@ -6,7 +6,6 @@ use crate::engine::{ModelFiles, OffloadKind};
 use crate::executor::{ExecutorExt, HeadRows, Measure, Row};
 use crate::machine::partial::PartialFile;
 use crate::machine::regular::{self, Links};
-use crate::model::checkpoint::gguf;
 use crate::model::write::header;
 use crate::sequence::chooser::not_finite;
 use crate::sequence::{SequenceLimits, Session};
@@ -14,7 +13,6 @@ use crate::text::parse_ids;
 use crate::{Error, Result};
 use serde_json::json;
 use std::io::{BufWriter, Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Runs the tokens and prints the last position's logits.
@@ -29,7 +27,7 @@ pub struct LogitsArgs {
     #[arg(help_heading = "Input and output", long, requires = "out")]
     all: bool,
     /// Rows of a prefill pass; 1: token by token [default: 512, or the context if smaller]
-    #[arg(help_heading = "Input and output", long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = "Input and output", long, value_name = "N")]
     chunk: Option<usize>,
     /// Executor that attends in place of a Vulkan device, between its submits: reference or cpu
     #[arg(long, value_name = "EXECUTOR", hide = true)]
@@ -170,16 +168,8 @@ fn is_replaceable(path: &Path) -> bool {
 
 /// Whether a file, under any name, belongs to a model.
 fn is_part_of(model: &ModelFiles, file: &Path) -> bool {
-    let files: Vec<PathBuf> = match model {
-        ModelFiles::Directory(directory) => {
-            std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
-        }
-        ModelFiles::Gguf(first) => gguf::parts(first).unwrap_or_default(),
-        ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => return false,
-    };
-    let identity = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
-    let file = identity(file);
-    file.is_some() && files.iter().any(|path| identity(path) == file)
+    let files = model.to_bundle().ok().flatten().unwrap_or_default();
+    files.iter().any(|(path, _)| super::is_same_file(path, file))
 }
 
 /// A safetensors file written from front to back, so that the logits need not all be in memory. It gets its name when

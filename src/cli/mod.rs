@@ -3,15 +3,12 @@
 pub mod batch;
 pub mod bench;
 mod bench_table;
-pub mod bundle;
 mod chat;
 mod column;
 pub mod compare;
 pub mod completions;
 pub mod drafts;
 pub mod face;
-pub mod forge;
-mod job;
 pub mod list;
 pub mod logits;
 pub mod model;
@@ -19,11 +16,9 @@ pub mod panics;
 pub mod perplexity;
 pub mod plan;
 pub mod probe;
-mod process;
 mod progress;
 #[cfg(feature = "pull")]
 pub mod pull;
-pub mod quantize;
 mod reply;
 pub mod run;
 #[cfg(feature = "serve")]
@@ -39,17 +34,17 @@ pub(crate) mod top_view;
 pub mod tune;
 pub mod usage;
 mod wrap;
-
-pub use process::command_line;
+pub mod write;
 
 use self::terminal::{BAD, STRONG, error_has_color, for_terminal, has_color, json_for_terminal, painted};
 use crate::display::plain;
 use crate::error::remedy_of_full;
+use crate::machine::regular::{self, Links, ReadFault};
 use crate::sys::output;
 use crate::{Error, Result};
 use clap::builder::styling::Style;
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Value, json};
 use signal_hook::consts::SIGPIPE;
@@ -57,14 +52,16 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, StdoutLock, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Gemma 3 on Vulkan: a model is baked once, and replayed for every token.
 #[derive(Debug, Parser)]
 #[command(name = "kiln", version = crate::version::describe(), about, arg_required_else_help = true, propagate_version = true)]
-#[command(after_help = usage::ABOUT)]
+#[command(after_help = usage::ABOUT, mut_subcommands(usage::with_negative_numbers))]
 pub struct Cli {
     /// Print one JSON object on standard output, and nothing else there; for an error one of its message, remedy and exit
     /// code
@@ -98,7 +95,7 @@ pub enum Command {
     /// Turn text into token ids, or ids into text
     Tokenize(tokenize::TokenizeArgs),
     /// Convert a checkpoint to INT8 or INT4
-    Quantize(quantize::QuantizeArgs),
+    Quantize(write::QuantizeArgs),
     /// Download a model of the Hugging Face hub into its cache, or copy one out of it
     #[cfg(feature = "pull")]
     Pull(pull::PullArgs),
@@ -106,9 +103,9 @@ pub enum Command {
     #[command(visible_alias = "ls")]
     List(list::ListArgs),
     /// Make, check and put in place a model's files with a manifest of their sums
-    Bundle(bundle::BundleArgs),
+    Bundle(write::BundleArgs),
     /// Write a synthetic checkpoint of a given shape
-    Forge(forge::ForgeArgs),
+    Forge(write::ForgeArgs),
     /// Measure prefill and decode beside what the device allows
     Bench(bench::BenchArgs),
     /// Measure which of its kernels' tiles a GPU runs fastest, for a model
@@ -147,27 +144,74 @@ impl Command {
     }
 }
 
-/// The command line, for a server with the options of its configuration file.
-///
-/// # Errors
-/// Input: the file cannot be read, or has an unknown or wrong option.
-pub fn configured(cli: Cli, arguments: &[OsString]) -> Result<Cli> {
-    #[cfg(feature = "serve")]
-    return serve::config::apply(cli, arguments);
-    #[cfg(not(feature = "serve"))]
-    {
-        let _ = arguments;
-        Ok(cli)
-    }
+/// Runs the command that the process's arguments name. Returns its exit code.
+pub fn command_line() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let json = usage::wants_json(&arguments);
+    panics::guard(json, || run(&arguments, json))
 }
 
-/// A log record on one line, without control characters, because libraries quote files in their logs.
-pub fn log_line(message: &std::fmt::Arguments<'_>) -> String {
-    plain(&message.to_string())
+/// `json`: also report errors from before the arguments are parsed as objects.
+fn run(arguments: &[OsString], mut json: bool) -> ExitCode {
+    let parsed = usage::command().try_get_matches_from(arguments).and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
+        #[cfg(feature = "serve")]
+        Ok(cli) => serve::config::apply(cli, arguments),
+        #[cfg(not(feature = "serve"))]
+        Ok(cli) => Ok(cli),
+        Err(e) if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            return exit(help(&e), false);
+        }
+        Err(e) if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => e.exit(),
+        Err(e) => Err(usage::error(&e, arguments)),
+    };
+    let done = cli.and_then(|cli| {
+        json = cli.json;
+        log(cli.command.is_server(), json);
+        main(cli)
+    });
+    exit(done, json)
+}
+
+/// Sends log records to standard error. A server's records are dropped if standard error has no reader. With `json`,
+/// each is an object with its time.
+fn log(is_server: bool, json: bool) {
+    let mut builder = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"));
+    if let Some(unread) = is_server.then(|| stderr::drop_unread(json)).flatten() {
+        builder.target(env_logger::Target::Pipe(unread));
+    }
+    let objects = is_server && json;
+    builder.format(move |out, record| {
+        // Libraries quote files in their logs.
+        let (level, line) = (record.level(), plain(&record.args().to_string()));
+        if objects {
+            return writeln!(out, "{}", log_object(level.as_str(), &line));
+        }
+        let style = out.default_level_style(level);
+        writeln!(out, "[{style}{level:<5}{style:#}] {line}")
+    });
+    builder.init();
+}
+
+/// Reports an error. Returns the exit code. If a signal stopped the command, ends the process by it.
+fn exit(done: Result<()>, json: bool) -> ExitCode {
+    let code = done.map_or_else(
+        |e| {
+            report(&e, json);
+            e.exit_code()
+        },
+        |()| 0,
+    );
+    signals::end();
+    // A driver may still compile a kernel that is not needed any more.
+    if crate::vulkan::pipelines::is_compiling() {
+        crate::sys::exit::at_once(code);
+    }
+    ExitCode::from(code)
 }
 
 /// A log record as a JSON object: time in seconds since 1970, level and message.
-pub fn log_object(level: &str, message: &str) -> Value {
+fn log_object(level: &str, message: &str) -> Value {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     json!({"time": time, "level": level.to_lowercase(), "message": message})
 }
@@ -177,7 +221,7 @@ pub fn log_object(level: &str, message: &str) -> Value {
 ///
 /// # Errors
 /// Errors of the command.
-pub fn main(cli: Cli) -> Result<()> {
+fn main(cli: Cli) -> Result<()> {
     signals::prepare();
     let shows = !cli.command.writes();
     // Checked before the work, whose result could not be shown. The manual may be written to files instead.
@@ -195,7 +239,7 @@ pub fn main(cli: Cli) -> Result<()> {
 ///
 /// # Errors
 /// As [`print`].
-pub fn help(asked: &clap::Error) -> Result<()> {
+fn help(asked: &clap::Error) -> Result<()> {
     let done = match asked.kind() {
         // Subcommands have no separate version.
         ErrorKind::DisplayVersion => print(&Cli::command().render_version()),
@@ -206,7 +250,7 @@ pub fn help(asked: &clap::Error) -> Result<()> {
 }
 
 /// Reports an error: a line on standard error and, with `json`, an object on standard output if nothing else is there.
-pub fn report(e: &Error, json: bool) {
+fn report(e: &Error, json: bool) {
     note_in(BAD, &format!("kiln: {}", face::line(e)));
     if json {
         report_object(e);
@@ -218,18 +262,6 @@ fn report_object(e: &Error) {
     if !PRINTED.load(Ordering::Relaxed) {
         // If standard output fails too, the line on standard error must do.
         let _ = print_json(&face::object(e));
-    }
-}
-
-/// Ends the process by the signal that stopped the command, if one did. Call it once the result is printed.
-pub fn end_by_signal() {
-    signals::end();
-}
-
-/// Ends the process with `code` at once if a driver still compiles a kernel that is not needed any more. Call it last.
-pub fn end_beside_compiler(code: u8) {
-    if crate::vulkan::pipelines::is_compiling() {
-        crate::sys::exit::at_once(code);
     }
 }
 
@@ -253,12 +285,12 @@ fn run_command(cli: Cli) -> Result<()> {
         Command::Perplexity(args) => perplexity::run(&args, cli.json),
         Command::Compare(args) => compare::run(&args, cli.json),
         Command::Tokenize(args) => tokenize::run(&args),
-        Command::Quantize(args) => quantize::run(&args, cli.json),
+        Command::Quantize(args) => write::quantize(&args, cli.json),
         #[cfg(feature = "pull")]
         Command::Pull(args) => pull::run(&args, cli.json),
         Command::List(args) => list::run(&args, cli.json),
-        Command::Bundle(args) => bundle::run(&args, cli.json),
-        Command::Forge(args) => forge::run(&args, cli.json),
+        Command::Bundle(args) => write::bundle(&args, cli.json),
+        Command::Forge(args) => write::forge(&args, cli.json),
         Command::Bench(args) => bench::run(&args, cli.json),
         Command::Tune(args) => tune::run(&args, cli.json),
         Command::Plan(args) => plan::run(&args, cli.json),
@@ -272,18 +304,10 @@ fn run_command(cli: Cli) -> Result<()> {
 /// The largest input, in bytes. A larger one fits no context.
 const MAX_INPUT_BYTES: u64 = 64 << 20;
 
-/// Reads standard input as text.
-///
-/// # Errors
-/// Input: it cannot be read, is not UTF-8, or is longer than any prompt.
-fn read_text(stdin: impl Read) -> Result<String> {
-    read_from(stdin, "standard input", unreadable_input)
-}
-
 /// Reads a file as text; `-` is standard input.
 ///
 /// # Errors
-/// As [`read_text`].
+/// Input: it cannot be read, is not UTF-8, or is longer than any prompt.
 fn read_file(path: &Path) -> Result<String> {
     if path == Path::new("-") {
         return read_stdin();
@@ -291,13 +315,13 @@ fn read_file(path: &Path) -> Result<String> {
     // Any kind of file, because shells pass a command's output as a named pipe.
     let unreadable = |e| Error::unreadable(path, &e);
     let file = File::open(path).map_err(unreadable)?;
-    read_from(file, &path.display().to_string(), unreadable).map(without_mark)
+    read_from(file, &path.display().to_string(), MAX_INPUT_BYTES, unreadable).map(without_mark)
 }
 
 /// Reads standard input as text. Prints a hint if nothing arrives, because an inherited pipe may stay open.
 ///
 /// # Errors
-/// As [`read_text`].
+/// As [`read_file`].
 fn read_stdin() -> Result<String> {
     /// Milliseconds without input before the hint.
     const PATIENCE: u16 = 2000;
@@ -306,13 +330,33 @@ fn read_stdin() -> Result<String> {
     if poll(&mut polled, PollTimeout::from(PATIENCE)) == Ok(0) {
         note("kiln: waiting for standard input; `</dev/null` gives none");
     }
-    read_text(stdin.lock()).map(without_mark)
+    read_from(stdin.lock(), "standard input", MAX_INPUT_BYTES, unreadable_input).map(without_mark)
 }
 
-fn read_from(input: impl Read, name: &str, unreadable: impl Fn(std::io::Error) -> Error) -> Result<String> {
+/// Reads a regular file of at most `most` bytes. `what` is its kind in errors.
+///
+/// # Errors
+/// Input: it cannot be read, is not regular, or is too long.
+fn read_regular(path: &Path, most: u64, what: &str, remedy: &'static str) -> Result<Vec<u8>> {
+    regular::read(path, Links::Follow, most).map_err(|fault| match fault {
+        ReadFault::Io(e) => Error::unreadable(path, &e),
+        fault => Error::input(format!("{} is no {what}: {fault}", path.display()), remedy),
+    })
+}
+
+/// As [`read_regular`], for text.
+///
+/// # Errors
+/// As [`read_regular`]; also Input: it is not UTF-8.
+fn read_regular_text(path: &Path, most: u64, what: &str, remedy: &'static str) -> Result<String> {
+    let text = String::from_utf8(read_regular(path, most, what, remedy)?);
+    text.map_err(|e| not_utf_8(&path.display().to_string(), e.utf8_error().valid_up_to()))
+}
+
+fn read_from(input: impl Read, name: &str, most: u64, unreadable: impl Fn(io::Error) -> Error) -> Result<String> {
     let mut bytes = Vec::new();
-    input.take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > MAX_INPUT_BYTES {
+    input.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > most {
         return Err(Error::input(format!("{name} is longer than any prompt"), "give at most 64 MiB of text"));
     }
     String::from_utf8(bytes).map_err(|e| not_utf_8(name, e.utf8_error().valid_up_to()))
@@ -323,44 +367,18 @@ fn without_mark(text: String) -> String {
     text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)
 }
 
-/// Bytes read at once.
-const READ: u64 = 64 << 10;
-
-/// Reads standard input as text of any length, and passes it to `take` in parts.
-///
-/// # Errors
-/// Input: it cannot be read, or is not UTF-8. Errors of `take`.
-fn read_text_in_parts(mut stdin: impl Read, mut take: impl FnMut(&str) -> Result<()>) -> Result<()> {
-    let mut bytes = Vec::new();
-    let mut done = 0;
-    loop {
-        let read = stdin.by_ref().take(READ).read_to_end(&mut bytes);
-        let end = read.map_err(unreadable_input)? == 0;
-        let (text, rest) = match std::str::from_utf8(&bytes) {
-            Ok(text) => (text, 0),
-            // The last character continues in the next part.
-            Err(e) if e.error_len().is_none() && !end => {
-                let (text, rest) = bytes.split_at(e.valid_up_to());
-                (std::str::from_utf8(text).unwrap_or_default(), rest.len())
-            }
-            Err(e) => return Err(not_utf_8("standard input", done + e.valid_up_to())),
-        };
-        take(text)?;
-        done += text.len();
-        let kept = bytes.len() - rest;
-        bytes.drain(..kept);
-        if end {
-            return Ok(());
-        }
-    }
-}
-
 fn unreadable_input(e: std::io::Error) -> Error {
     Error::input(format!("cannot read standard input: {e}"), "give the text as an argument")
 }
 
 fn not_utf_8(name: &str, position: usize) -> Error {
     Error::input(format!("{name} is not UTF-8 at byte {position}"), "convert it to UTF-8 first")
+}
+
+/// Whether both paths lead to the same file.
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    let identity = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
+    identity(a).is_some() && identity(a) == identity(b)
 }
 
 /// Writes lines to standard error without control characters, because paths and models may have any name. Errors are
@@ -451,11 +469,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_obeys_is_not_logged() {
-        assert_eq!(log_line(&format_args!("a \u{1b}[31m {}", "b\nc\u{9b}d")), "a  [31m b c d");
-    }
-
-    #[test]
     fn a_prompt_file_may_begin_with_a_byte_order_mark() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("prompt");
@@ -464,22 +477,16 @@ mod tests {
     }
 
     #[test]
-    fn text_of_any_length_comes_in_parts_of_whole_characters() {
-        // Longer than the longest prompt, with characters that straddle the parts.
-        let count = (MAX_INPUT_BYTES / 3 + 1) as usize;
-        let mut seen = 0;
-        let long = "€".repeat(count);
-        read_text_in_parts(long.as_bytes(), |part| {
-            assert!(long[3 * seen..].starts_with(part));
-            seen += part.len() / 3;
-            Ok(())
-        })
-        .unwrap();
-        assert_eq!(seen, count);
+    fn only_a_prompt_has_a_longest_text() {
+        let read = |bytes: &[u8], most| read_from(bytes, "standard input", most, unreadable_input);
+        let long = "€".repeat((MAX_INPUT_BYTES / 3 + 1) as usize);
+        assert!(read(long.as_bytes(), u64::MAX).unwrap() == long);
+        let refused = read(long.as_bytes(), MAX_INPUT_BYTES).unwrap_err();
+        assert!(refused.to_string().contains("longer than any prompt"), "{refused}");
         for (bytes, position) in
             [(&b"ab\xff"[..], 2), (b"ab\xe2\x82", 2), (&[b"a".repeat(70_000), vec![0xe2, b'a']].concat(), 70_000)]
         {
-            let error = read_text_in_parts(bytes, |_| Ok(())).unwrap_err();
+            let error = read(bytes, u64::MAX).unwrap_err();
             assert!(error.to_string().contains(&format!("not UTF-8 at byte {position};")), "{error}");
         }
     }

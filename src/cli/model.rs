@@ -6,14 +6,14 @@ use crate::Result;
 use crate::display::counted;
 use crate::engine::core::{CoreSettings, EngineMonitor};
 use crate::engine::open::OpenEngine;
-use crate::engine::{self, Device, DraftFiles, Fallback, ModelFiles, NpuUse, Opened, Options, ReplayOptions};
+use crate::engine::{self, Device, DraftFiles, Fallback, ModelFiles, NpuUse, Opened, Options, ReplayOptions, Tune};
 use crate::executor::Measure;
 use crate::executor::weights::Progress;
 use crate::machine::nodes::DriverApi;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::{FileMix, WeightFormat};
 use crate::schedule::KvType;
-use crate::sequence::draft::{Drafts, SharedModel};
+use crate::sequence::draft::{DraftModel, Drafts};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,28 +29,28 @@ pub struct ModelArgs {
     #[arg(help_heading = "Device", long, default_value = "auto", value_name = "DEVICE")]
     pub device: Device,
     /// Form of the matrices on the device
-    #[arg(help_heading = "Model", long, default_value = "int8", value_parser = weights_parser(|_| true, true).map(WeightsArg::Made))]
+    #[arg(help_heading = "Model", long, default_value = "int8", value_parser = weights_parser(|_| true).map(WeightsArg::Made))]
     pub weights: WeightsArg,
     /// Form of keys and values in the cache; bf16 is what the NPU multiplies, in as many bytes and with fewer bits. The
     /// reference keeps f32
-    #[arg(help_heading = "Model", long, default_value = "f16", value_enum)]
-    pub kv: KvArg,
+    #[arg(help_heading = "Model", long, default_value = "f16", value_parser = one_of(&KV_TYPES))]
+    pub kv: KvType,
     /// Longest sequence, in tokens [default: 4096, or the model's maximum if smaller]
-    #[arg(help_heading = "Model", long, alias = "context", value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = "Model", long, alias = "context", value_name = "N")]
     pub ctx: Option<usize>,
     /// Threads on the CPU [default: one a core]
-    #[arg(help_heading = "Device", long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), allow_negative_numbers = true)]
+    #[arg(help_heading = "Device", long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
     /// When the GPU is measured to choose among its kernels' tiles [default: auto; bench and tune: now]
-    #[arg(help_heading = "Device", long, value_enum, value_name = "WHEN")]
-    pub tune: Option<TuneArg>,
+    #[arg(help_heading = "Device", long, value_name = "WHEN", value_parser = one_of(&TUNE))]
+    pub tune: Option<Tune>,
     /// Whether attention runs on the NPU: auto measures at the start, and puts that of decode or prefill there where it is
     /// faster; require, or no value: on the NPU, whatever it costs; off: never, and probe runs nothing on it
     #[arg(help_heading = "Device", long, default_value = "auto", value_enum, num_args = 0..=1, default_missing_value = "require")]
     pub npu: NpuArg,
     /// How the NPU is reached
-    #[arg(help_heading = "Device", long, default_value = "kernel", value_enum)]
-    pub npu_api: NpuApi,
+    #[arg(help_heading = "Device", long, default_value = "kernel", value_parser = one_of(&NPU_APIS))]
+    pub npu_api: DriverApi,
 }
 
 /// The model given by -m, else by `$KILN_MODEL`. An empty variable counts as unset.
@@ -59,17 +59,14 @@ pub(super) fn chosen(model: Option<&Path>) -> Option<PathBuf> {
     model.map(Path::to_owned).or_else(variable)
 }
 
-/// A parser of `--weights` for the formats that `among` accepts. With `describe`, the long help describes each.
-pub(super) fn weights_parser(
-    among: impl Fn(WeightFormat) -> bool,
-    describe: bool,
-) -> impl TypedValueParser<Value = WeightFormat> {
-    let value = |format: WeightFormat| {
-        let value = PossibleValue::new(format.name());
-        if describe { value.help(format.description()) } else { value }
-    };
+fn value_of(format: WeightFormat) -> PossibleValue {
+    PossibleValue::new(format.name()).help(format.description())
+}
+
+/// A parser of `--weights` for the formats that `among` accepts.
+pub(super) fn weights_parser(among: impl Fn(WeightFormat) -> bool) -> impl TypedValueParser<Value = WeightFormat> {
     let formats = WeightFormat::MADE.into_iter().filter(|format| among(*format));
-    PossibleValuesParser::new(formats.map(value)).try_map(|word| WeightFormat::parse(&word).ok_or("no such format"))
+    PossibleValuesParser::new(formats.map(value_of)).try_map(|word| WeightFormat::parse(&word).ok_or("no such format"))
 }
 
 /// Values of `--weights`.
@@ -101,8 +98,7 @@ impl WeightsArg {
 
 /// A parser of `--weights` that also accepts the mixes of files.
 pub(super) fn file_weights_parser() -> impl TypedValueParser<Value = WeightsArg> {
-    let made =
-        WeightFormat::MADE.into_iter().map(|format| PossibleValue::new(format.name()).help(format.description()));
+    let made = WeightFormat::MADE.into_iter().map(value_of);
     let mixes = FileMix::ALL.into_iter().map(|mix| PossibleValue::new(mix.name));
     let short = FileMix::SHORT.into_iter().map(|(word, _)| PossibleValue::new(word).hide(true));
     PossibleValuesParser::new(made.chain(mixes).chain(short)).try_map(|word| {
@@ -111,48 +107,30 @@ pub(super) fn file_weights_parser() -> impl TypedValueParser<Value = WeightsArg>
     })
 }
 
-/// Values of `--tune`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum TuneArg {
-    /// For at most 3 s before the first token, on what gains most; the rest in idle moments of a server or a chat
-    Auto,
-    /// All of it before the first token
-    Now,
-    /// Only in idle moments of a server or a chat
-    Idle,
-    /// Never; what was measured before is used
-    Off,
-}
-
-impl TuneArg {
-    /// The engine's value.
-    fn tune(self) -> engine::Tune {
-        match self {
-            TuneArg::Auto => engine::Tune::Auto,
-            TuneArg::Now => engine::Tune::Now,
-            TuneArg::Idle => engine::Tune::Idle,
-            TuneArg::Off => engine::Tune::Off,
-        }
-    }
-}
-
+/// Values of `--tune`, each with its word and description.
+const TUNE: [(&str, Tune, &str); 4] = [
+    (
+        "auto",
+        Tune::Auto,
+        "For at most 3 s before the first token, on what gains most; the rest in idle moments of a server or a chat",
+    ),
+    ("now", Tune::Now, "All of it before the first token"),
+    ("idle", Tune::Idle, "Only in idle moments of a server or a chat"),
+    ("off", Tune::Off, "Never; what was measured before is used"),
+];
 /// Values of `--kv`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum KvArg {
-    /// IEEE half
-    F16,
-    /// bfloat16
-    Bf16,
-}
+const KV_TYPES: [(&str, KvType, &str); 2] = [("f16", KvType::F16, "IEEE half"), ("bf16", KvType::Bf16, "bfloat16")];
+/// Values of `--npu-api`.
+const NPU_APIS: [(&str, DriverApi, &str); 2] =
+    [("kernel", DriverApi::Kernel, "The kernel's amdxdna interface"), ("xrt", DriverApi::Xrt, "libxrt")];
 
-impl KvArg {
-    /// The engine's value.
-    fn element(self) -> KvType {
-        match self {
-            KvArg::F16 => KvType::F16,
-            KvArg::Bf16 => KvType::Bf16,
-        }
-    }
+/// A parser of words that stand for values.
+fn one_of<T: Copy + Send + Sync>(
+    words: &'static [(&'static str, T, &'static str)],
+) -> impl TypedValueParser<Value = T> {
+    let parser = PossibleValuesParser::new(words.iter().map(|(word, _, help)| PossibleValue::new(*word).help(*help)));
+    let value = |word: String| words.iter().find(|(known, ..)| *known == word).map(|(_, value, _)| *value);
+    parser.try_map(move |word| value(word).ok_or("no such word"))
 }
 
 /// Values of `--npu`.
@@ -166,25 +144,6 @@ pub enum NpuArg {
     Require,
 }
 
-/// Values of `--npu-api`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum NpuApi {
-    /// The kernel's amdxdna interface
-    Kernel,
-    /// libxrt
-    Xrt,
-}
-
-impl NpuApi {
-    /// The engine's value.
-    pub fn api(self) -> DriverApi {
-        match self {
-            NpuApi::Kernel => DriverApi::Kernel,
-            NpuApi::Xrt => DriverApi::Xrt,
-        }
-    }
-}
-
 /// Models of at least this size show a progress bar while they load.
 const SHOW_PROGRESS_BYTES: u64 = 256 << 20;
 
@@ -196,17 +155,17 @@ impl ModelArgs {
 
     /// The engine's options for these arguments.
     pub fn options(&self) -> Options {
-        let vulkan = ReplayOptions { tune: self.tune.map(TuneArg::tune), ..ReplayOptions::default() };
+        let vulkan = ReplayOptions { tune: self.tune, ..ReplayOptions::default() };
         Options {
             device: self.device,
             weights: self.weights.made(),
-            kv: self.kv.element(),
+            kv: self.kv,
             context: self.ctx,
             threads: self.threads.map(usize::from),
             npu: match self.npu {
-                NpuArg::Auto => NpuUse::Auto(self.npu_api.api()),
+                NpuArg::Auto => NpuUse::Auto(self.npu_api),
                 NpuArg::Off => NpuUse::Off,
-                NpuArg::Require => NpuUse::Require(self.npu_api.api()),
+                NpuArg::Require => NpuUse::Require(self.npu_api),
             },
             vulkan,
             ..Options::default()
@@ -216,7 +175,7 @@ impl ModelArgs {
     /// As [`ModelArgs::options`], but with all tuning done before the first token, unless the arguments say otherwise.
     pub(super) fn tuned_options(&self) -> Options {
         let mut options = self.options();
-        options.vulkan.tune.get_or_insert(engine::Tune::Now);
+        options.vulkan.tune.get_or_insert(Tune::Now);
         options
     }
 
@@ -280,11 +239,10 @@ impl ModelArgs {
         options: &Options,
         fewer: bool,
         json: bool,
-    ) -> Result<(Box<dyn Measure>, Option<SharedModel>)> {
+    ) -> Result<(Box<dyn Measure>, Option<DraftModel>)> {
         self.check_npu()?;
         let progress = Arc::new(Progress::new(signals::cancel()));
-        let is_long =
-            checkpoint.stored_bytes() >= SHOW_PROGRESS_BYTES || options.vulkan.tune == Some(engine::Tune::Now);
+        let is_long = checkpoint.stored_bytes() >= SHOW_PROGRESS_BYTES || options.vulkan.tune == Some(Tune::Now);
         let bar = (is_long && progress::is_shown(json)).then(|| {
             let style = "loading {wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}{msg}";
             let loaded = progress.clone();

@@ -1,13 +1,12 @@
 //! `kiln plan`: whether a model fits, the rates the machine allows, the use of memory, and the schedule.
 
-mod explained;
 mod table;
 
 use super::model::{ModelArgs, file_weights_parser};
 use super::terminal::{BAD, GOOD, painted};
 use super::{face, output_columns, print_in_color, print_json};
 use crate::diagnose::forecast::machine::MOST_RAM;
-use crate::diagnose::forecast::{ForecastOptions, look};
+use crate::diagnose::forecast::{ForecastOptions, ForecastView};
 use crate::engine::Options;
 use crate::machine::profile::THIS;
 use crate::{Error, Result};
@@ -26,13 +25,13 @@ pub struct PlanArgs {
     machine: String,
     /// GiB of RAM of a machine by name, its carve-out included: 32, 32GB and 32GiB are the same [default: 96 of a 780m, 64
     /// of an 890m, 128 of an 8060s]
-    #[arg(help_heading = "Machine", long, value_name = "N", value_parser = parse_ram, allow_negative_numbers = true)]
+    #[arg(help_heading = "Machine", long, value_name = "N", value_parser = parse_ram)]
     ram: Option<u64>,
     /// Sequences at once
-    #[arg(help_heading = "Sequences", long, default_value_t = 1, value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = "Sequences", long, default_value_t = 1, value_name = "N")]
     batch: usize,
     /// Tokens that the KV cache has room for, of all sequences together [default: all of their contexts, or what fits]
-    #[arg(help_heading = "Sequences", long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = "Sequences", long, value_name = "N")]
     kv_tokens: Option<usize>,
     /// Plan a smaller model beside it that drafts, by name, by its config.json, as -m, or demo
     #[arg(help_heading = "Drafts", long, value_name = "NAME|MODEL")]
@@ -73,11 +72,12 @@ pub fn run(args: &PlanArgs, json: bool) -> Result<()> {
         options: Options { sequences: args.batch, kv_tokens: args.kv_tokens, ..args.model.options() },
         with_schedule: args.schedule,
     };
-    let ((), fits) = look(&asked, &face::words, |view, verdict| match json {
-        true => print_json(&view.to_json(verdict)),
-        false => print_in_color(&table::of(view, verdict, output_columns()), painted_verdict),
-    })?;
-    fits
+    let view = ForecastView::of(&asked, &face::words)?;
+    match json {
+        true => print_json(&view.to_json())?,
+        false => print_in_color(&table::of(&view, output_columns()), painted_verdict)?,
+    }
+    view.placed.map(drop)
 }
 
 /// A line of the tables, with the verdict in colour.

@@ -5,7 +5,7 @@ use super::progress::{self, LiveBar};
 use super::terminal::{BAD, GOOD, WARN, painted};
 use super::wrap::{entry, wrapped};
 use super::{face, note, output_columns, print_in_color, print_json};
-use crate::diagnose::forecast::{ForecastOptions, look};
+use crate::diagnose::forecast::{ForecastOptions, ForecastView};
 use crate::diagnose::probe::{ProbeOptions, ProbeReport, Wanted, run as probe};
 use crate::diagnose::report;
 use crate::engine::{Device, ModelFiles, Options};
@@ -15,8 +15,7 @@ use crate::model::Shape;
 use crate::vulkan::DeviceChoice;
 use crate::{Error, Result};
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Checks GPU, NPU, memory sharing and system, and measures what the device reaches. With -m, --ctx or --weights,
@@ -46,7 +45,7 @@ pub fn run(args: &ProbeArgs, json: bool) -> Result<()> {
     args.model.check_npu()?;
     // Checked before the machine is measured.
     if let Some(path) = args.report.as_deref().filter(|path| path.symlink_metadata().is_ok()) {
-        return Err(taken(path));
+        return Err(report::taken(path));
     }
     let shape = read_shape(&args.model)?;
     let model = args.model.files();
@@ -63,7 +62,7 @@ pub fn run(args: &ProbeArgs, json: bool) -> Result<()> {
         },
         auto: args.model.device == Device::Auto,
         measure: !args.quick,
-        npu: (args.model.npu != NpuArg::Off).then_some(args.model.npu_api.api()),
+        npu: (args.model.npu != NpuArg::Off).then_some(args.model.npu_api),
         wakes: args.wake || matches!(args.model.device, Device::Vulkan(_)),
         model: shape.as_ref().map(|shape| Wanted { name: &name, shape, files: &model, options: args.model.options() }),
     };
@@ -97,15 +96,12 @@ fn write_report(path: &Path, files: &Files, report: &ProbeReport, model: &ModelA
         with_schedule: false,
     };
     // A plan of this machine would ask Vulkan as well.
-    let plan = match check_known(report) {
-        Ok(()) => look(&asked, &face::words, |view, verdict| Ok(view.to_json(verdict))).map(|(plan, _)| plan),
-        Err(e) => Err(e),
-    };
-    let plan = plan.unwrap_or_else(|e| face::object(&e));
+    let plan = check_known(report).and_then(|()| ForecastView::of(&asked, &face::words));
+    let plan = plan.map_or_else(|e| face::object(&e), |view| view.to_json());
     let whole = report::gather(files, report.to_json(&face::words), plan);
     let text = serde_json::to_string_pretty(&whole);
     let text = text.map_err(|e| Error::failed(format!("the report is no JSON: {e}"), "report this"))? + "\n";
-    let mut file = create(path)?;
+    let mut file = report::create_new(path)?;
     file.write_all(text.as_bytes()).map_err(|e| {
         // An incomplete report is of no use.
         let _ = std::fs::remove_file(path);
@@ -113,18 +109,6 @@ fn write_report(path: &Path, files: &Files, report: &ProbeReport, model: &ModelA
     })?;
     note(&format!("kiln: the report is in {}; look at it before you give it away", path.display()));
     Ok(())
-}
-
-/// Creates a file.
-fn create(path: &Path) -> Result<File> {
-    File::create_new(path).map_err(|e| match e.kind() {
-        ErrorKind::AlreadyExists => taken(path),
-        _ => Error::unwritable(path, &e),
-    })
-}
-
-fn taken(path: &Path) -> Error {
-    Error::input(format!("{} exists already", path.display()), "choose another name, or remove it")
 }
 
 /// The shape of the model to check: the given one, or the built-in model's if loading options are given.

@@ -1,11 +1,10 @@
 //! Progress bars and spinners on standard error, shown only on a terminal and not with --json.
 
 use super::terminal::is_dumb;
+use crate::diagnose::periodic::PeriodicWork;
 use crate::sequence::counts;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How often a bar is drawn.
@@ -31,24 +30,19 @@ pub(super) fn bar(total: Option<u64>, style: &str, json: bool) -> ProgressBar {
 /// A bar that a thread keeps up to date until it is dropped. Work that ends before the first update shows no bar.
 pub(super) struct LiveBar {
     bar: ProgressBar,
-    /// Dropped to end the thread.
-    end: Option<Sender<()>>,
     /// `None` if no thread can be started. Then the bar only shows explicit updates.
-    thread: Option<JoinHandle<()>>,
+    updates: Option<PeriodicWork>,
 }
 
 impl LiveBar {
     /// Starts to call `update` on the bar several times a second.
     pub(super) fn start(bar: ProgressBar, update: impl Fn(&ProgressBar) + Send + 'static) -> LiveBar {
-        let (end, ended) = channel::<()>();
         let own = bar.clone();
         let draw = move || {
-            while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
-                update(&own);
-            }
+            update(&own);
+            PERIOD
         };
-        let thread = std::thread::Builder::new().name("progress".into()).spawn(draw).ok();
-        LiveBar { bar, end: Some(end), thread }
+        LiveBar { bar, updates: PeriodicWork::start("progress", PERIOD, draw).ok() }
     }
 
     /// A spinner with a message.
@@ -72,11 +66,7 @@ impl LiveBar {
 
 impl Drop for LiveBar {
     fn drop(&mut self) {
-        drop(self.end.take());
-        if let Some(thread) = self.thread.take() {
-            // The thread only draws, so its result does not matter.
-            let _ = thread.join();
-        }
+        drop(self.updates.take());
         self.bar.finish_and_clear();
     }
 }

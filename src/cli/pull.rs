@@ -6,7 +6,6 @@ use crate::hub::export::{SUMS, export};
 use crate::hub::name::HubName;
 use crate::hub::pull::{PullSettings, PullWatch, Pulled, pull};
 use crate::hub::{Cache, Cached};
-use crate::model::write::WriteMonitor;
 use crate::{Cancel, Error, Result};
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -74,14 +73,7 @@ fn copy(name: &HubName, pulled: &Pulled, dir: &Path, as_json: bool) -> Result<Pa
         files: pulled.files.clone(),
     };
     let style = "copying {wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}";
-    let bar = progress::bar(None, style, as_json);
-    let progress = |done: u64, total: u64| {
-        bar.set_length(total);
-        bar.set_position(done);
-    };
-    let copied = export(&model, dir, &WriteMonitor { progress: &progress, cancel: &signals::cancel() });
-    bar.finish_and_clear();
-    copied
+    super::write::watched(style, as_json, |monitor| export(&model, dir, monitor))
 }
 
 /// The result, and a command to continue with.

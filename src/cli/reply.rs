@@ -18,6 +18,39 @@ use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::thread::{self, JoinHandle};
 
+/// How tokens are sampled.
+#[derive(Debug, Clone, clap::Args)]
+pub struct SamplingArgs {
+    /// Sampling temperature; 0 always takes the likeliest token
+    #[arg(long, default_value_t = 0.0, value_name = "T", value_parser = number)]
+    pub(super) temp: f32,
+    /// Sample among the K likeliest tokens; 0: all
+    #[arg(long, default_value_t = 64, value_name = "K")]
+    pub(super) top_k: u32,
+    /// Sample among the likeliest tokens that make up this probability
+    #[arg(long, default_value_t = 0.95, value_name = "P", value_parser = number)]
+    pub(super) top_p: f32,
+    /// Sample among tokens with at least this share of the likeliest one's probability
+    #[arg(long, default_value_t = 0.0, value_name = "P", value_parser = number)]
+    pub(super) min_p: f32,
+    /// Divide the logits of recent tokens by this; 1: off
+    #[arg(long, default_value_t = 1.0, value_name = "R", value_parser = number)]
+    pub(super) repeat_penalty: f32,
+}
+
+impl SamplingArgs {
+    pub(super) fn config(&self) -> SamplerConfig {
+        SamplerConfig {
+            temperature: self.temp,
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repeat_penalty: self.repeat_penalty,
+            ..SamplerConfig::default()
+        }
+    }
+}
+
 /// How a reply is made.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ReplyArgs {
@@ -28,25 +61,12 @@ pub struct ReplyArgs {
     #[arg(help_heading = "Reply", long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with = "raw")]
     pub(super) system: Option<String>,
     /// Most tokens to generate [default: until the model stops, or the context is full]
-    #[arg(help_heading = "Reply", short, value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = "Reply", short, value_name = "N")]
     pub(super) n: Option<usize>,
-    /// Sampling temperature; 0 always takes the likeliest token
-    #[arg(help_heading = "Sampling", long, default_value_t = 0.0, value_name = "T", allow_negative_numbers = true, value_parser = number)]
-    pub(super) temp: f32,
-    /// Sample among the K likeliest tokens; 0: all
-    #[arg(help_heading = "Sampling", long, default_value_t = 64, value_name = "K", allow_negative_numbers = true)]
-    pub(super) top_k: u32,
-    /// Sample among the likeliest tokens that make up this probability
-    #[arg(help_heading = "Sampling", long, default_value_t = 0.95, value_name = "P", allow_negative_numbers = true, value_parser = number)]
-    pub(super) top_p: f32,
-    /// Sample among tokens with at least this share of the likeliest one's probability
-    #[arg(help_heading = "Sampling", long, default_value_t = 0.0, value_name = "P", allow_negative_numbers = true, value_parser = number)]
-    pub(super) min_p: f32,
-    /// Divide the logits of recent tokens by this; 1: off
-    #[arg(help_heading = "Sampling", long, default_value_t = 1.0, value_name = "R", allow_negative_numbers = true, value_parser = number)]
-    pub(super) repeat_penalty: f32,
+    #[command(flatten, next_help_heading = "Sampling")]
+    pub(super) sampling: SamplingArgs,
     /// Seed of the sampling [default: another one each time]
-    #[arg(help_heading = "Sampling", long, value_name = "S", allow_negative_numbers = true)]
+    #[arg(help_heading = "Sampling", long, value_name = "S")]
     pub(super) seed: Option<u64>,
     /// End the reply at this text; may be given several times
     #[arg(help_heading = "Reply", long, value_name = "TEXT", allow_hyphen_values = true)]
@@ -58,28 +78,20 @@ pub struct ReplyArgs {
 
 impl ReplyArgs {
     pub(super) fn sampler(&self) -> SamplerConfig {
-        SamplerConfig {
-            temperature: self.temp,
-            top_k: self.top_k,
-            top_p: self.top_p,
-            min_p: self.min_p,
-            repeat_penalty: self.repeat_penalty,
-            seed: self.seed,
-            ..SamplerConfig::default()
-        }
+        SamplerConfig { seed: self.seed, ..self.sampling.config() }
     }
 
     /// Warns of options without effect: without a temperature the likeliest token is always taken.
     pub(super) fn warn_of_unused(&self) {
-        let d = SamplerConfig::default();
+        let (s, d) = (&self.sampling, SamplerConfig::default());
         let given = [
-            ("--top-k", self.top_k != d.top_k),
-            ("--top-p", self.top_p != d.top_p),
-            ("--min-p", self.min_p != d.min_p),
+            ("--top-k", s.top_k != d.top_k),
+            ("--top-p", s.top_p != d.top_p),
+            ("--min-p", s.min_p != d.min_p),
             ("--seed", self.seed.is_some()),
         ];
         let unused: Vec<&str> = given.into_iter().filter_map(|(name, is)| is.then_some(name)).collect();
-        if self.temp == 0.0 && !unused.is_empty() {
+        if self.sampling.temp == 0.0 && !unused.is_empty() {
             log::warn!("without a temperature the likeliest token is taken: give --temp for {}", unused.join(", "));
         }
     }

@@ -4,15 +4,14 @@ mod access;
 mod allowed;
 pub mod config;
 mod page;
-mod sampling;
 
 use self::access::AccessLogFile;
 use self::config::Configured;
 use self::page::PageArgs;
-use self::sampling::SamplingArgs;
 use super::batch::MOST_SEQUENCES;
 use super::drafts::DraftArgs;
 use super::model::ModelArgs;
+use super::reply::{SamplingArgs, number};
 use super::{Cli, Command, note, print_json, read_file, signals};
 use crate::diagnose::status::url_of;
 use crate::display::duration;
@@ -23,10 +22,11 @@ use crate::machine::threads;
 use crate::serve::api::Api;
 use crate::serve::http::{AccessLog, ApiKeys, Guard, Limits, Listen, ListenAddress};
 use crate::serve::server::{self, Notice, Reread, ServerOrder, Setup, Started};
-use crate::serve::service::ServerSettings;
+use crate::serve::service::{Defaults, ServerSettings};
+use crate::text::SamplerConfig;
 use crate::version;
 use crate::{Error, Result};
-use clap::Parser;
+use clap::{Args, Parser};
 use serde_json::json;
 use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
@@ -45,6 +45,9 @@ pub struct ServeArgs {
     /// FILE.d are read after it, in the order of their names [default: $KILN_CONFIG, else /etc/kiln.toml if it is there]
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
+    /// Load the model, answer once, and exit
+    #[arg(long)]
+    check: bool,
     #[command(flatten)]
     model: ModelArgs,
     /// Address to listen at; may be given several times [default: 127.0.0.1:8080, unless --unix or a service manager says
@@ -61,7 +64,7 @@ pub struct ServeArgs {
     #[arg(help_heading = "Memory", long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
     /// Tokens that the KV cache has room for, of all replies together [default: all of their contexts, or what fits]
-    #[arg(help_heading = "Memory", long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = "Memory", long, value_name = "N")]
     kv_tokens: Option<usize>,
     /// Replies of one client that may wait for a place, and twice as many of all clients; more are answered 503
     #[arg(help_heading = "Limits", long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
@@ -82,7 +85,7 @@ pub struct ServeArgs {
     #[arg(help_heading = "Memory", long, value_name = "FILE")]
     prefix_file: Option<PathBuf>,
     #[command(flatten)]
-    sampling: SamplingArgs,
+    defaults: DefaultArgs,
     /// A file of API keys, of which requests need one: on each line a key, or `NAME: KEY`; lines that begin with `#` are
     /// comments. It is read anew when it changes
     #[arg(help_heading = "Access", long, value_name = "FILE")]
@@ -129,9 +132,6 @@ pub struct ServeArgs {
     /// Check the model's files against the sums of its bundle's manifest before each load
     #[arg(help_heading = "Model", long)]
     verify: bool,
-    /// Load the model, answer once, and exit
-    #[arg(long)]
-    check: bool,
     /// The options in the configuration files.
     #[arg(skip)]
     pub(super) configured: Configured,
@@ -159,18 +159,44 @@ fn keys_at(text: &str) -> std::result::Result<KeysAt, String> {
     Ok(KeysAt { place, file: (file != "none").then(|| file.into()) })
 }
 
-/// The options that a reload applies, besides those of the page.
-const RELOADED: [&str; 9] = [
-    "system-prompt",
-    "temp",
-    "top-k",
-    "top-p",
-    "min-p",
-    "repeat-penalty",
-    "presence-penalty",
-    "frequency-penalty",
-    "max-tokens",
-];
+/// How replies are made where a request does not say.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Replies without settings of their own", mut_arg("temp", |temp| temp.default_value("1")))]
+pub struct DefaultArgs {
+    #[command(flatten)]
+    sampling: SamplingArgs,
+    /// Subtract this from the logits of tokens that the reply has
+    #[arg(long, default_value_t = 0.0, value_name = "P", value_parser = number)]
+    presence_penalty: f32,
+    /// Subtract this from them for each time that the reply has them
+    #[arg(long, default_value_t = 0.0, value_name = "P", value_parser = number)]
+    frequency_penalty: f32,
+    /// Most tokens of replies whose request does not say [default: until the model stops, or the context is full]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_tokens: Option<u32>,
+}
+
+impl DefaultArgs {
+    /// The server's defaults.
+    ///
+    /// # Errors
+    /// Input: a value is out of its range.
+    pub(super) fn read(&self) -> Result<Defaults> {
+        let sampler = SamplerConfig {
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            ..self.sampling.config()
+        };
+        sampler.validate()?;
+        Ok(Defaults { sampler, limit: self.max_tokens.map_or(usize::MAX, |most| most as usize) })
+    }
+}
+
+/// Whether an option of the configuration is read anew while the server runs.
+fn is_reread(name: &str) -> bool {
+    let own = PageArgs::augment_args(DefaultArgs::augment_args(clap::Command::new("serve")));
+    name == "system-prompt" || own.get_arguments().any(|arg| arg.get_long() == Some(name))
+}
 
 /// The longest duration that an option takes: a year.
 const MOST_SECONDS: u64 = 366 * 24 * 60 * 60;
@@ -211,7 +237,7 @@ impl ServeArgs {
         let most = self.batch.map_or(MOST_SEQUENCES, |n| n as usize);
         let system = self.system_prompt.as_deref().map(read_file).transpose()?;
         let system = system.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
-        let defaults = self.sampling.defaults()?;
+        let defaults = self.defaults.read()?;
         let own_keys = |at: &KeysAt| {
             let keys = at.file.as_deref().map(ApiKeys::read).transpose()?.unwrap_or_default();
             Ok((at.place.clone(), keys))
@@ -309,8 +335,7 @@ impl ServeArgs {
             },
         };
         let differing = self.configured.differing(&now.configured);
-        let waiting: Vec<&str> =
-            differing.into_iter().filter(|name| !RELOADED.contains(name) && !name.starts_with("page-")).collect();
+        let waiting: Vec<&str> = differing.into_iter().filter(|name| !is_reread(name)).collect();
         if !waiting.is_empty() {
             log::warn!("of the configuration these take a restart: {}", waiting.join(", "));
         }
@@ -320,7 +345,7 @@ impl ServeArgs {
             Some(file) => reread_prompt(file).map_err(|e| read("the system prompt stays", e)).ok().flatten(),
             None => Some(String::new()),
         };
-        let defaults = now.sampling.defaults().map_err(|e| read("what replies are by default stays", e)).ok();
+        let defaults = now.defaults.read().map_err(|e| read("what replies are by default stays", e)).ok();
         let page = now.page.settings().map_err(|e| read("the page stays", e)).ok();
         Ok(Reread { system, defaults, page })
     }

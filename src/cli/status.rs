@@ -5,6 +5,7 @@ use crate::{Error, Result};
 use serde_json::Value;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -53,41 +54,37 @@ fn address(at: &str) -> &str {
 /// Requests the server's health, and returns the HTTP answer.
 fn ask(at: &str) -> io::Result<Vec<u8>> {
     let end = Instant::now() + PATIENCE;
-    let at = address(at);
+    let stream = connect(address(at))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    exchange(&stream, end)
+}
+
+/// Connects to an address, or to a Unix socket, whose bytes and timeouts are used as those of any other.
+fn connect(at: &str) -> io::Result<TcpStream> {
     if at.contains('/') {
-        let stream = UnixStream::connect(at)?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        return exchange(&stream, &stream, |left| stream.set_read_timeout(Some(left)), end);
+        return Ok(OwnedFd::from(UnixStream::connect(at)?).into());
     }
     let mut failure = io::Error::from(ErrorKind::NotFound);
     for address in at.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, PATIENCE) {
-            Ok(stream) => {
-                stream.set_write_timeout(Some(PATIENCE))?;
-                return exchange(&stream, &stream, |left| stream.set_read_timeout(Some(left)), end);
-            }
             Err(e) => failure = e,
+            connected => return connected,
         }
     }
     Err(failure)
 }
 
 /// Sends the request, and reads until the server closes the connection.
-fn exchange(
-    mut to: impl Write,
-    mut from: impl Read,
-    limit: impl Fn(Duration) -> io::Result<()>,
-    end: Instant,
-) -> io::Result<Vec<u8>> {
-    to.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+fn exchange(mut stream: &TcpStream, end: Instant) -> io::Result<Vec<u8>> {
+    stream.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
     let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
     while answer.len() < MOST_BYTES {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(ErrorKind::TimedOut.into());
         }
-        limit(left)?;
-        match from.read(&mut piece) {
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut piece) {
             Ok(0) => break,
             Ok(read) => answer.extend_from_slice(&piece[..read]),
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -155,7 +152,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let begun = Instant::now();
         let end = begun + Duration::from_millis(50);
-        let done = exchange(&ours, &ours, |left| ours.set_read_timeout(Some(left)), end);
+        let done = exchange(&OwnedFd::from(ours).into(), end);
         assert_eq!(done.map_err(|e| e.kind()), Err(ErrorKind::TimedOut));
         drop(theirs);
     }

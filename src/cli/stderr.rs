@@ -4,7 +4,6 @@
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, IsTerminal, StderrLock, Write};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Milliseconds to wait for the reader. After a timeout output is dropped without waiting until the reader is back.
@@ -12,13 +11,15 @@ const PATIENCE: u16 = 100;
 /// Bytes that can be written to a pipe without blocking when poll reports it writable: one page.
 const PIECE: usize = 4096;
 
-/// Whether this process drops output instead of blocking.
-static DROPS: AtomicBool = AtomicBool::new(false);
-/// Texts dropped since the last one that was written.
-static DROPPED: Mutex<u64> = Mutex::new(0);
+/// The state of a process that drops output instead of blocking.
+static UNREAD: Mutex<Option<Unread>> = Mutex::new(None);
 
-/// Whether all output consists of JSON objects.
-static SAYS_OBJECTS: AtomicBool = AtomicBool::new(false);
+struct Unread {
+    /// Whether all output consists of JSON objects.
+    says_objects: bool,
+    /// Texts dropped since the last one that was written.
+    dropped: u64,
+}
 
 /// Makes this process drop output on standard error instead of blocking; with `json` all of it consists of objects.
 /// Returns a writer for the log. `None` for a terminal, where blocking is fine, because its user may pause and continue
@@ -27,26 +28,21 @@ pub fn drop_unread(json: bool) -> Option<Box<dyn Write + Send>> {
     if io::stderr().is_terminal() {
         return None;
     }
-    SAYS_OBJECTS.store(json, Ordering::Relaxed);
-    DROPS.store(true, Ordering::Relaxed);
-    Some(Box::new(Unread))
+    *UNREAD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Unread { says_objects: json, dropped: 0 });
+    Some(Box::new(LogWriter))
 }
 
 /// Writes a line, or drops it as [`drop_unread`] says. Errors are ignored: the work continues without a reader.
 pub(super) fn write_line(line: &str) {
-    let text = format!("{line}\n");
-    match DROPS.load(Ordering::Relaxed) {
-        true => say(text.as_bytes()),
-        false => drop(io::stderr().write_all(text.as_bytes())),
-    }
+    write(format!("{line}\n").as_bytes());
 }
 
-/// A writer to standard error that drops instead of blocking.
-struct Unread;
+/// Writes the log as [`write_line`] does.
+struct LogWriter;
 
-impl Write for Unread {
+impl Write for LogWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        say(bytes);
+        write(bytes);
         Ok(bytes.len())
     }
 
@@ -55,23 +51,32 @@ impl Write for Unread {
     }
 }
 
-fn say(bytes: &[u8]) {
-    let mut dropped = DROPPED.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut stderr = io::stderr().lock();
-    if *dropped > 0 {
-        let lost = format!("{dropped} lines were dropped here: nobody read standard error in time");
-        let lost = match SAYS_OBJECTS.load(Ordering::Relaxed) {
-            true => format!("\n{}\n", super::log_object("warn", &lost)),
-            false => format!("\nkiln: {lost}\n"),
-        };
-        if !is_ready(&stderr, 0) || stderr.write_all(lost.as_bytes()).is_err() {
-            *dropped += 1;
-            return;
-        }
-        *dropped = 0;
+fn write(bytes: &[u8]) {
+    match &mut *UNREAD.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some(unread) => unread.write(bytes),
+        None => drop(io::stderr().write_all(bytes)),
     }
-    if !bytes.chunks(PIECE).all(|piece| is_ready(&stderr, PATIENCE) && stderr.write_all(piece).is_ok()) {
-        *dropped += 1;
+}
+
+impl Unread {
+    fn write(&mut self, bytes: &[u8]) {
+        let mut stderr = io::stderr().lock();
+        if self.dropped > 0 {
+            let lost = format!("{} lines were dropped here: nobody read standard error in time", self.dropped);
+            let lost = match self.says_objects {
+                true => format!("\n{}\n", super::log_object("warn", &lost)),
+                // The last line may have been cut.
+                false => format!("\nkiln: {lost}\n"),
+            };
+            if !is_ready(&stderr, 0) || stderr.write_all(lost.as_bytes()).is_err() {
+                self.dropped += 1;
+                return;
+            }
+            self.dropped = 0;
+        }
+        if !bytes.chunks(PIECE).all(|piece| is_ready(&stderr, PATIENCE) && stderr.write_all(piece).is_ok()) {
+            self.dropped += 1;
+        }
     }
 }
 

@@ -51,15 +51,8 @@ pub(super) fn for_terminal(text: &str) -> Cow<'_, str> {
     if !text.contains(obeyed) {
         return text.into();
     }
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        if obeyed(c) {
-            shown.extend(c.escape_default());
-        } else {
-            shown.push(c);
-        }
-    }
-    shown.into()
+    let shown = |c: char| if obeyed(c) { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(shown).collect::<String>().into()
 }
 
 /// Escapes control characters in JSON, which itself escapes only those below U+0020. The value stays the same.

@@ -1,17 +1,12 @@
-//! `kiln tokenize`: text to ids, ids to text, messages to both, without a model's weights. Text and ids are processed
-//! in parts, so that memory use is bounded.
-
-use std::fmt;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
-
-use serde::Serialize;
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+//! `kiln tokenize`: text to ids, ids to text, messages to both, without a model's weights.
 
 use super::terminal::json_for_terminal;
 use crate::engine::ModelFiles;
-use crate::text::{ChatTemplate, Message, Tokenizer, parse_id};
+use crate::text::{ChatTemplate, Message, Tokenizer, parse_ids};
 use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::io::{Read, Write};
+use std::path::PathBuf;
 
 /// Turns text into token ids, or ids into text; prints one JSON object.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -61,69 +56,30 @@ pub fn tokenize(
     stdin: impl Read,
     stdout: impl Write,
 ) -> Result<()> {
-    let mut out = BufferedOutput { to: stdout, held: String::new() };
-    let input: Box<dyn Read + '_> = match &args.input {
-        Some(input) => Box::new(input.as_bytes()),
-        None => Box::new(stdin),
+    let input = match &args.input {
+        Some(input) => input.clone(),
+        None => super::read_from(stdin, "standard input", u64::MAX, super::unreadable_input)?,
     };
+    let (mut text, mut ids) = (None, None);
     if args.decode {
-        decode(tokenizer, args.skip_special, BufReader::new(input), &mut out)?;
-    } else if args.chat {
-        let answer = render(tokenizer, &template()?, !args.no_generation_prompt, input)?;
-        out.held.push_str(&json_for_terminal(&answer));
-    } else {
-        encode(tokenizer, !args.no_bos, input, &mut out)?;
-    }
-    out.held.push('\n');
-    out.write()
-}
-
-/// Prints the ids of a text.
-fn encode(tokenizer: &Tokenizer, add_bos: bool, input: impl Read, out: &mut BufferedOutput<impl Write>) -> Result<()> {
-    let mut encoder = tokenizer.encoder(add_bos)?;
-    out.held.push_str("{\"ids\":[");
-    let mut separator = "";
-    let mut print = |ids: Vec<u32>, out: &mut BufferedOutput<_>| {
-        for id in ids {
-            out.held.push_str(separator);
-            out.held.push_str(&id.to_string());
-            separator = ",";
+        let mut stream = tokenizer.stream(args.skip_special);
+        let decoded = text.insert(String::new());
+        for id in read_ids(&input)? {
+            tokenizer.check(id)?;
+            *decoded += stream.push(id);
         }
-        out.write_if_long()
-    };
-    super::read_text_in_parts(input, |text| print(encoder.push(text)?, out))?;
-    print(encoder.finish()?, out)?;
-    out.held.push_str("]}");
-    Ok(())
-}
-
-/// Prints the text of ids.
-fn decode(
-    tokenizer: &Tokenizer,
-    skip_special: bool,
-    input: impl BufRead,
-    out: &mut BufferedOutput<impl Write>,
-) -> Result<()> {
-    let mut stream = tokenizer.stream(skip_special);
-    out.held.push_str("{\"text\":\"");
-    read_ids(input, &mut |id| {
-        tokenizer.check(id)?;
-        out.hold_string_part(stream.push(id));
-        out.write_if_long()
-    })?;
-    out.hold_string_part(stream.finish());
-    out.held.push_str("\"}");
-    Ok(())
-}
-
-/// The JSON object for messages.
-fn render(tokenizer: &Tokenizer, template: &ChatTemplate, open_answer: bool, input: impl Read) -> Result<String> {
-    let input = super::read_text(input)?;
-    let messages = parse_messages(&input)?;
-    let rendered = template.render_for(tokenizer, &messages, open_answer)?;
-    let ids = tokenizer.encode_rendered(&rendered)?;
-    serde_json::to_string(&RenderedMessages { text: rendered.into_text(), ids })
-        .map_err(|e| Error::failed(format!("the answer is no JSON: {e}"), "report this"))
+        *decoded += stream.finish();
+    } else if args.chat {
+        let rendered = template()?.render_for(tokenizer, &parse_messages(&input)?, !args.no_generation_prompt)?;
+        ids = Some(tokenizer.encode_rendered(&rendered)?);
+        text = Some(rendered.into_text());
+    } else {
+        let mut encoder = tokenizer.encoder(!args.no_bos)?;
+        ids.insert(encoder.push(&input)?).extend(encoder.finish()?);
+    }
+    let answer = serde_json::to_string(&Tokenized { text, ids })
+        .map_err(|e| Error::failed(format!("the answer is no JSON: {e}"), "report this"))?;
+    super::print_to(stdout, &format!("{}\n", json_for_terminal(&answer)))
 }
 
 /// Parses a conversation in the format of a chat's `/save`.
@@ -145,127 +101,32 @@ pub(super) fn parse_messages(text: &str) -> Result<Vec<Message>> {
 
 /// The output for messages. It is serialised directly, because a JSON value for each of millions of ids would take 32
 /// bytes.
+/// The object that is printed.
 #[derive(Serialize)]
-struct RenderedMessages {
-    text: String,
+struct Tokenized {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ids: Option<Vec<u32>>,
+}
+
+/// Ids as this command prints them. The other fields do not matter.
+#[derive(Deserialize)]
+struct PrintedIds {
     ids: Vec<u32>,
 }
 
-/// The output, written in large parts. If the command fails before the first part, nothing is printed.
-struct BufferedOutput<W> {
-    to: W,
-    held: String,
-}
-
-impl<W: Write> BufferedOutput<W> {
-    /// Adds text to the current JSON string.
-    fn hold_string_part(&mut self, text: &str) {
-        let quoted = serde_json::Value::from(text).to_string();
-        self.held.push_str(&json_for_terminal(&quoted[1..quoted.len() - 1]));
-    }
-
-    fn write_if_long(&mut self) -> Result<()> {
-        if self.held.len() < 1 << 20 { Ok(()) } else { self.write() }
-    }
-
-    fn write(&mut self) -> Result<()> {
-        super::print_to(&mut self.to, &self.held)?;
-        self.held.clear();
-        Ok(())
-    }
-}
-
-/// The most bytes between two commas.
-const MAX_WORD: u64 = 4096;
-
-const IDS_REMEDY: &str = "give ids as comma-separated numbers, such as 2,17,5, or as `kiln tokenize` prints them";
-
-/// Reads ids and passes them to `take`: numbers between commas, a JSON list, or the list `ids` in a JSON object.
-fn read_ids(mut input: impl BufRead, take: &mut dyn FnMut(u32) -> Result<()>) -> Result<()> {
-    match find_first(&mut input)? {
-        None => Ok(()),
-        Some(b'{' | b'[') => {
-            let mut failure = None;
-            let mut json = serde_json::Deserializer::from_reader(input);
-            let read = Ids { take, failure: &mut failure }.deserialize(&mut json).and_then(|()| json.end());
-            failure.map_or(Ok(()), Err)?;
-            read.map_err(|e| Error::input(format!("the ids are not understood: {e}"), IDS_REMEDY))
-        }
-        Some(_) => loop {
-            let mut word = Vec::new();
-            input.by_ref().take(MAX_WORD).read_until(b',', &mut word).map_err(|e| unreadable(&e))?;
-            let more = word.pop_if(|last| *last == b',').is_some();
-            take(parse_id(&String::from_utf8_lossy(&word))?)?;
-            if !more {
-                break Ok(());
-            }
-        },
-    }
-}
-
-/// The first byte that is not blank, without consuming it.
-fn find_first(input: &mut impl BufRead) -> Result<Option<u8>> {
-    loop {
-        let bytes = input.fill_buf().map_err(|e| unreadable(&e))?;
-        let blanks = bytes.iter().take_while(|b| b.is_ascii_whitespace()).count();
-        let (first, end) = (bytes.get(blanks).copied(), bytes.is_empty());
-        input.consume(blanks);
-        if first.is_some() || end {
-            return Ok(first);
-        }
-    }
-}
-
-fn unreadable(e: &std::io::Error) -> Error {
-    Error::input(format!("cannot read standard input: {e}"), "give the ids as an argument")
-}
-
-/// Reads ids from JSON.
-struct Ids<'a> {
-    take: &'a mut dyn FnMut(u32) -> Result<()>,
-    /// The error of `take`, which serde's error types cannot hold.
-    failure: &'a mut Option<Error>,
-}
-
-impl<'de> DeserializeSeed<'de> for Ids<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Ids<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("a list of token ids")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> std::result::Result<(), A::Error> {
-        while let Some(id) = list.next_element::<u32>()? {
-            if let Err(e) = (self.take)(id) {
-                *self.failure = Some(e);
-                return Err(A::Error::custom("refused"));
-            }
-        }
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> std::result::Result<(), A::Error> {
-        let mut found = false;
-        while let Some(name) = object.next_key::<String>()? {
-            if name != "ids" {
-                object.next_value::<IgnoredAny>()?;
-                continue;
-            }
-            if std::mem::replace(&mut found, true) {
-                return Err(A::Error::custom("`ids` is there twice"));
-            }
-            object.next_value_seed(Ids { take: &mut *self.take, failure: &mut *self.failure })?;
-        }
-        if found { Ok(()) } else { Err(A::Error::custom("the object has no `ids`")) }
-    }
+/// Parses ids: numbers between commas, a JSON list, or the list `ids` in a JSON object.
+fn read_ids(text: &str) -> Result<Vec<u32>> {
+    let read = match text.trim_start().as_bytes().first() {
+        Some(b'{') => serde_json::from_str(text).map(|printed: PrintedIds| printed.ids),
+        Some(b'[') => serde_json::from_str(text),
+        _ => return parse_ids(text),
+    };
+    read.map_err(|e| {
+        let remedy = "give ids as comma-separated numbers, such as 2,17,5, or as `kiln tokenize` prints them";
+        Error::input(format!("the ids are not understood: {e}"), remedy)
+    })
 }
 
 #[cfg(test)]
@@ -343,8 +204,8 @@ mod tests {
             (&["--decode", "[2,512]"], b"", "512"),
             (&["--decode", "[2,-1]"], b"", "-1"),
             (&["--decode", "{\"ids\":[2]}x"], b"", "trailing"),
-            (&["--decode", "{\"text\":\"a\"}"], b"", "no `ids`"),
-            (&["--decode", "{\"ids\":[2],\"ids\":[3]}"], b"", "twice"),
+            (&["--decode", "{\"text\":\"a\"}"], b"", "missing field `ids`"),
+            (&["--decode", "{\"ids\":[2],\"ids\":[3]}"], b"", "duplicate field `ids`"),
             (&["--chat", r#"[{"role": "user", "content": [{"type": "image"}]}]"#], b"", "text only"),
             (&["--chat", "{"], b"", "messages are not understood"),
             (&["--chat", "[]"], b"", "empty"),

@@ -32,7 +32,7 @@ pub struct TopArgs {
     #[arg(long)]
     once: bool,
     /// Seconds between samples
-    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
     interval: f64,
     /// Write every sample to a new file too, one JSON object a line; without a terminal, do that alone until a signal
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]

@@ -5,7 +5,8 @@ use super::wrap::{columns, entry, wrapped};
 use crate::Error;
 use crate::hub::name::{Choice, HubName};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Command, CommandFactory};
+use clap::{Arg, Command, CommandFactory};
+use std::any::TypeId;
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::path::Path;
@@ -157,13 +158,31 @@ pub fn command() -> Command {
 /// A command and its subcommands, with the texts after their options wrapped at `columns`.
 pub(super) fn laid_out(command: Command, columns: usize) -> Command {
     let behind = command.get_after_help().map(ToString::to_string);
-    let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
-    let command =
-        names.into_iter().fold(command, |command, name| command.mut_subcommand(name, |sub| laid_out(sub, columns)));
+    let command = command.mut_subcommands(|sub| laid_out(sub, columns));
     match behind {
         Some(text) => command.after_help(lay_out(&text, columns)).term_width(columns),
         None => command.term_width(columns),
     }
+}
+
+/// A command whose options of numbers take negative ones: these are values, right or wrong, and no unknown options.
+pub(super) fn with_negative_numbers(command: Command) -> Command {
+    command.mut_args(|arg| if is_number(&arg) { arg.allow_negative_numbers(true) } else { arg })
+}
+
+/// Whether an argument's value is a number.
+pub(super) fn is_number(arg: &Arg) -> bool {
+    let numbers = [
+        TypeId::of::<u8>(),
+        TypeId::of::<u16>(),
+        TypeId::of::<u32>(),
+        TypeId::of::<u64>(),
+        TypeId::of::<usize>(),
+        TypeId::of::<f32>(),
+        TypeId::of::<f64>(),
+    ];
+    let held = arg.get_value_parser().type_id();
+    numbers.iter().any(|number| held == *number)
 }
 
 /// Wraps the text after a help's options at `columns`. Explanations of examples get a hanging indent.
@@ -300,6 +319,15 @@ mod tests {
     fn refusal(words: &[&str]) -> String {
         let arguments: Vec<OsString> = std::iter::once(&"kiln").chain(words).map(Into::into).collect();
         error(&Cli::try_parse_from(&arguments).unwrap_err(), &arguments).to_string()
+    }
+
+    /// A server parses its arguments again, beside those of its configuration.
+    #[test]
+    fn a_negative_number_is_a_value_wherever_arguments_are_parsed() {
+        for words in [["serve", "--presence-penalty", "-1"], ["bench", "--accept", "-0.5"], ["run", "-n", "-1"]] {
+            let parsed = Cli::try_parse_from(["kiln"].iter().chain(&words)).map_err(|e| super::words(&e));
+            assert!(!parsed.is_err_and(|said| said.contains("unexpected argument")), "{words:?}");
+        }
     }
 
     #[test]

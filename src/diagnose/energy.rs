@@ -5,13 +5,12 @@
 //! GPUs the power is sampled and integrated. An APU's package contains its GPU, and the GPU's figure may contain the
 //! processor, so the two are reported separately and never added. Both include all work on the machine.
 
+use super::periodic::PeriodicWork;
 use super::top::nvidia::NvmlLibrary;
 use crate::machine::files::Files;
 use crate::machine::nodes::{DeviceNode, Nvidia};
 use serde::Serialize;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// Interval at which a power is sampled.
@@ -77,8 +76,7 @@ impl EnergyMark {
 /// Measures energy until it is dropped.
 pub struct EnergyMeter {
     sources: Arc<Mutex<Sources>>,
-    /// Ends the sampling thread when it is dropped.
-    _ends: Sender<()>,
+    _sampling: PeriodicWork,
 }
 
 impl EnergyMeter {
@@ -86,25 +84,17 @@ impl EnergyMeter {
     /// read.
     pub fn start(files: &Files, with_gpu: bool) -> Option<EnergyMeter> {
         let sources = Sources::find(files, with_gpu)?;
-        let pause = if matches!(
-            sources.gpu,
-            Some(GpuMeter { kind: EnergySource::Power(_) | EnergySource::NvidiaPower(_), .. })
-        ) {
-            SAMPLE
-        } else {
-            COUNT
-        };
+        let is_power = sources.gpu.as_ref().is_some_and(|gpu| !gpu.counts);
+        let pause = if is_power { SAMPLE } else { COUNT };
         let sources = Arc::new(Mutex::new(sources));
-        let (ends, ended) = channel::<()>();
         let sampled = sources.clone();
         let sample = move || {
-            while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                sampled.lock().unwrap_or_else(PoisonError::into_inner).mark();
-            }
+            sampled.lock().unwrap_or_else(PoisonError::into_inner).mark();
+            pause
         };
         // Without the thread the power would be known only at the ends.
-        thread::Builder::new().name("energy".into()).spawn(sample).ok()?;
-        Some(EnergyMeter { sources, _ends: ends })
+        let sampling = PeriodicWork::start("energy", pause, sample).ok()?;
+        Some(EnergyMeter { sources, _sampling: sampling })
     }
 
     /// The energy used until now.
@@ -133,21 +123,19 @@ struct Package {
 }
 
 struct GpuMeter {
-    kind: EnergySource,
+    source: EnergySource,
+    /// Whether the source counts joules, rather than telling a power.
+    counts: bool,
     /// The last reading: a counter in J, or a power in W.
     last: f64,
 }
 
 /// A GPU's way of reporting energy.
 enum EnergySource {
-    /// The file of a counter, in µJ.
-    Counter(String),
-    /// The file of a power, in µW.
-    Power(String),
-    /// The energy counter of NVIDIA's library, for the GPU at this address.
-    NvidiaCounter(String),
-    /// The power by NVIDIA's library.
-    NvidiaPower(String),
+    /// A file, in µJ or µW.
+    File(String),
+    /// NVIDIA's library, for the GPU at this address.
+    Nvidia(String),
 }
 
 impl Sources {
@@ -179,11 +167,11 @@ impl Sources {
             self.used.package = self.used.package.zip(used).map(|(sum, used)| sum + used as f64 / 1e6);
         }
         if let Some(gpu) = &mut self.gpu {
-            let now = gpu.kind.read(&self.files, &self.nvidia);
-            let used = now.map(|now| match gpu.kind {
+            let now = gpu.source.read(gpu.counts, &self.files, &self.nvidia);
+            let used = now.map(|now| match gpu.counts {
                 // After a reset the counter starts over, and the energy before it is lost.
-                EnergySource::Counter(_) | EnergySource::NvidiaCounter(_) => (now - gpu.last).max(0.0),
-                EnergySource::Power(_) | EnergySource::NvidiaPower(_) => (now + gpu.last) / 2.0 * seconds,
+                true => (now - gpu.last).max(0.0),
+                false => (now + gpu.last) / 2.0 * seconds,
             });
             gpu.last = now.unwrap_or(gpu.last);
             self.used.gpu = self.used.gpu.zip(used).map(|(sum, used)| sum + used);
@@ -211,36 +199,28 @@ fn find_gpu(files: &Files, nvidia: &NvmlLibrary) -> Option<GpuMeter> {
     let nodes = DeviceNode::gpus(files);
     let closed: Vec<Nvidia> =
         Nvidia::all(files).into_iter().filter(|gpu| nodes.iter().all(|node| node.slot != gpu.slot)).collect();
-    let kinds = match (nodes.as_slice(), closed.as_slice()) {
-        ([node], []) => {
-            let hwmon = files.list(&node.file("hwmon")).ok().and_then(|all| all.into_iter().next()).unwrap_or_default();
-            let meter = |name: &str| node.file(&format!("hwmon/{hwmon}/{name}"));
-            let [counter, average, input] = ["energy1_input", "power1_average", "power1_input"].map(meter);
-            let (counted, power) =
-                (EnergySource::NvidiaCounter(node.slot.clone()), EnergySource::NvidiaPower(node.slot.clone()));
-            vec![
-                EnergySource::Counter(counter),
-                EnergySource::Power(average),
-                EnergySource::Power(input),
-                counted,
-                power,
-            ]
-        }
-        ([], [gpu]) => vec![EnergySource::NvidiaCounter(gpu.slot.clone()), EnergySource::NvidiaPower(gpu.slot.clone())],
-        _ => Vec::new(),
+    let (node, slot) = match (nodes.as_slice(), closed.as_slice()) {
+        ([node], []) => (Some(node), &node.slot),
+        ([], [gpu]) => (None, &gpu.slot),
+        _ => return None,
     };
-    kinds.into_iter().find_map(|kind| Some(GpuMeter { last: kind.read(files, nvidia)?, kind }))
+    let meters = node.into_iter().flat_map(|node| {
+        let hwmon = files.list(&node.file("hwmon")).ok().and_then(|all| all.into_iter().next()).unwrap_or_default();
+        let meters = [("energy1_input", true), ("power1_average", false), ("power1_input", false)];
+        meters.map(|(name, counts)| (EnergySource::File(node.file(&format!("hwmon/{hwmon}/{name}"))), counts))
+    });
+    let of_library = [true, false].map(|counts| (EnergySource::Nvidia(slot.clone()), counts));
+    let mut all = meters.chain(of_library);
+    all.find_map(|(source, counts)| Some(GpuMeter { last: source.read(counts, files, nvidia)?, source, counts }))
 }
 
 impl EnergySource {
-    /// The reading: J for a counter, W for a power.
-    fn read(&self, files: &Files, nvidia: &NvmlLibrary) -> Option<f64> {
+    /// The reading: J if the source `counts`, else W.
+    fn read(&self, counts: bool, files: &Files, nvidia: &NvmlLibrary) -> Option<f64> {
         match self {
-            EnergySource::Counter(path) | EnergySource::Power(path) => {
-                files.value::<u64>(path).ok().map(|micro| micro as f64 / 1e6)
-            }
-            EnergySource::NvidiaCounter(slot) => nvidia.energy(files, slot),
-            EnergySource::NvidiaPower(slot) => nvidia.power(files, slot),
+            EnergySource::File(path) => files.value::<u64>(path).ok().map(|micro| micro as f64 / 1e6),
+            EnergySource::Nvidia(slot) if counts => nvidia.energy(files, slot),
+            EnergySource::Nvidia(slot) => nvidia.power(files, slot),
         }
     }
 }

@@ -6,6 +6,7 @@ pub mod compare;
 pub mod energy;
 #[cfg(any(feature = "cli", feature = "serve"))]
 pub mod forecast;
+pub mod periodic;
 pub mod perplexity;
 pub mod probe;
 pub mod report;

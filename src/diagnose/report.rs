@@ -5,11 +5,13 @@ use super::status::{self, Environment};
 use crate::machine::cache;
 use crate::machine::files::Files;
 use crate::version;
+use crate::{Error, Result};
 use nix::unistd::{Uid, User};
 use serde_json::{Map, Value, json};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The most kernel lines in a report; the last ones are taken.
@@ -20,6 +22,22 @@ const RECORD: usize = 8192;
 const SUBJECTS: [&str; 8] = ["amdgpu", "amdxdna", "[drm", "NVRM", "i915", "ttm", "Out of memory", "kiln"];
 /// Prefixes of variables that influence Kiln or a driver.
 const VARIABLES: [&str; 9] = ["KILN_", "VK_", "MESA_", "RADV_", "AMD_", "RUST_", "RAYON_", "XDG_", "LIBGL_"];
+
+/// Creates a file.
+///
+/// # Errors
+/// Input: it exists already. Failed: it cannot be created.
+pub fn create_new(path: &Path) -> Result<File> {
+    File::create_new(path).map_err(|e| match e.kind() {
+        ErrorKind::AlreadyExists => taken(path),
+        _ => Error::unwritable(path, &e),
+    })
+}
+
+/// The error for a file that exists already.
+pub fn taken(path: &Path) -> Error {
+    Error::input(format!("{} exists already", path.display()), "choose another name, or remove it")
+}
 
 /// The report: results of `probe` and `plan`, and the machine's current state.
 pub fn gather(files: &Files, probe: Value, plan: Value) -> Value {

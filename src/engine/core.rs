@@ -1,12 +1,12 @@
 //! The engine's loop: takes jobs from the queue, runs passes over all of them, and sends their events.
 
-use super::pace::ChunkPace;
+use super::chunk_pace::ChunkPace;
 use super::places::ParkedJob;
-use super::queue::{EngineHandle, QueuePoll};
+use super::queue::EngineHandle;
 use super::request::{Client, EngineError, Event, Job, Outbox, Recipient, ReplyEnd, ReplyToken};
 use crate::executor::{ExecutorExt, Measure};
 use crate::schedule::PassShape;
-use crate::sequence::draft::{Drafts, SharedModel};
+use crate::sequence::draft::{DraftModel, Drafts};
 use crate::sequence::meter::DecodeMeter;
 use crate::sequence::{Batch, Chooser, Finish, FinishedSequence, Generation};
 use crate::text::Stopped;
@@ -152,7 +152,7 @@ impl<'a> Core<'a> {
         engine: &EngineHandle,
         model: u64,
         executor: Box<dyn Measure>,
-        draft: Option<SharedModel>,
+        draft: Option<DraftModel>,
         settings: CoreSettings,
         monitor: Rc<dyn EngineMonitor + 'a>,
     ) -> Core<'a> {
@@ -216,7 +216,7 @@ impl<'a> Core<'a> {
                 Err(Error::Interrupted { .. }) => IDLE,
                 pause => pause?.unwrap_or(IDLE).min(IDLE),
             };
-            if self.engine.wait(self.model, pause.min(idle)) == QueuePoll::Nothing {
+            if !self.engine.wait(self.model, pause.min(idle)) {
                 return Ok(LoopEnd::End);
             }
         }

@@ -7,7 +7,7 @@ use crate::executor::weights::Progress;
 use crate::model::Shape;
 use crate::model::checkpoint::Checkpoint;
 use crate::sequence::draft::model::{GROWN, MOST_SEQUENCES};
-use crate::sequence::draft::{SharedModel, check_tokenizers};
+use crate::sequence::draft::{DraftModel, check_tokenizers};
 use crate::text::{ChatTemplate, Message};
 use crate::{Error, Result};
 
@@ -45,11 +45,11 @@ impl DraftFiles {
     ///
     /// # Errors
     /// As [`super::load`].
-    fn load(&self, opened: &Opened, options: &Options, progress: &Progress) -> Result<SharedModel> {
+    fn load(&self, opened: &Opened, options: &Options, progress: &Progress) -> Result<DraftModel> {
         let checkpoint = self.files.checkpoint()?;
         let options = draft_options(options, self.context);
         let executor = load_on(opened, &checkpoint, &options, progress).map_err(without)?;
-        Ok(SharedModel::new(executor))
+        Ok(DraftModel::new(executor))
     }
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn load_after_draft(
     options: &Options,
     fewer: bool,
     progress: &Progress,
-) -> Result<(Box<dyn Measure>, Option<SharedModel>)> {
+) -> Result<(Box<dyn Measure>, Option<DraftModel>)> {
     let draft = draft.map(|draft| draft.load(opened, options, progress)).transpose()?;
     let options = match fewer {
         true => most_sequences(opened, checkpoint, options)?,

@@ -2,6 +2,8 @@
 //! byte of it, and loads it into the executor on a device, the CPU executor or the reference executor.
 
 #[cfg(any(feature = "cli", feature = "serve"))]
+mod chunk_pace;
+#[cfg(any(feature = "cli", feature = "serve"))]
 pub mod core;
 #[cfg(any(feature = "cli", feature = "serve"))]
 pub(crate) mod deadline;
@@ -16,8 +18,6 @@ mod offloads;
 #[cfg(any(feature = "cli", feature = "serve"))]
 #[cfg_attr(not(feature = "cli"), allow(dead_code))]
 pub mod open;
-#[cfg(any(feature = "cli", feature = "serve"))]
-mod pace;
 #[cfg(any(feature = "cli", feature = "serve"))]
 mod places;
 #[cfg(any(feature = "cli", feature = "serve"))]
@@ -61,8 +61,6 @@ use crate::vulkan::device::instance::validation_wanted;
 use crate::vulkan::memory::heaps as device_heaps;
 use crate::vulkan::{DeviceChoice, Gpu};
 use crate::{Error, Result};
-#[cfg(feature = "npu")]
-use offloads::load_replay;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -291,19 +289,6 @@ fn no_support() -> Error {
     Error::device("this build has no NPU support", text!("use ", Setting::NoNpu, ", or build with the feature npu"))
 }
 
-/// Loads the executor on a Vulkan device.
-#[cfg(not(feature = "npu"))]
-fn load_replay(
-    gpu: &Rc<Gpu>,
-    checkpoint: &Checkpoint,
-    schedule: Schedule,
-    plan: &Plan,
-    options: &Options,
-    progress: &Progress,
-) -> Result<Replay<Vulkan>> {
-    Replay::load_with(None, Vulkan::new(gpu)?, checkpoint, schedule, plan, options.vulkan, progress)
-}
-
 fn no_device_for_guest() -> Error {
     Error::input("only a Vulkan device has a guest", text!("leave out the guest, or do not use ", Setting::Cpu))
 }
@@ -402,7 +387,10 @@ fn load_any(
                 for (kind, bytes) in plan.sums() {
                     log::info!("{kind}: {}", display::bytes(bytes));
                 }
-                load_replay(gpu, checkpoint, schedule, &plan, options, progress)
+                #[cfg(feature = "npu")]
+                return offloads::load_replay(gpu, checkpoint, schedule, &plan, options, progress);
+                #[cfg(not(feature = "npu"))]
+                Replay::load(None, Vulkan::new(gpu)?, checkpoint, schedule, &plan, options.vulkan, progress)
             };
             Box::new(load().map_err(|e| if gpu.caps.is_cpu() { or_without_vulkan(e) } else { e })?)
         }

@@ -67,7 +67,7 @@ impl Attends {
 /// [`NpuUse::Auto`] are measured when everything else is loaded.
 ///
 /// # Errors
-/// As [`Attends::chosen`], [`load`] and [`Replay::load_with`].
+/// As [`Attends::chosen`], [`load`] and [`Replay::load`].
 pub(super) fn load_replay(
     gpu: &Rc<Gpu>,
     checkpoint: &Checkpoint,
@@ -89,7 +89,7 @@ pub(super) fn load_replay(
         }
     };
     let vulkan = ReplayOptions { maps_kv: attends != Attends::Device, ..options.vulkan };
-    let mut replay = Replay::load_with(offload, Vulkan::new(gpu)?, checkpoint, schedule, plan, vulkan, progress)?;
+    let mut replay = Replay::load(offload, Vulkan::new(gpu)?, checkpoint, schedule, plan, vulkan, progress)?;
     if let Attends::Faster(api) = attends {
         let (load, start) = (npu_loader(replay.schedule(), api), Instant::now());
         place(&mut replay, load, &|| start.elapsed().as_secs_f64())?;

@@ -5,7 +5,7 @@ use super::queue::{EngineHandle, EngineSettings, ModelSide};
 use super::request::{ChoiceEvent, Client, EngineError, Replies, Request};
 use crate::executor::{ExecutorExt, Measure};
 use crate::schedule::Schedule;
-use crate::sequence::draft::SharedModel;
+use crate::sequence::draft::DraftModel;
 use crate::sequence::reply::stop_tokens;
 use crate::sequence::{Generation, SequenceLimits};
 use crate::text::Tokenizer;
@@ -46,7 +46,7 @@ impl OpenEngine {
     /// # Errors
     /// As `load`. Failed: the engine's thread panicked.
     pub fn open(
-        load: impl FnOnce() -> Result<(Box<dyn Measure>, Option<SharedModel>)> + Send + 'static,
+        load: impl FnOnce() -> Result<(Box<dyn Measure>, Option<DraftModel>)> + Send + 'static,
         settings: CoreSettings,
         monitor: impl EngineMonitor + Send + 'static,
     ) -> Result<OpenEngine> {
@@ -109,7 +109,7 @@ impl OpenEngine {
     pub fn submit(&self, request: &Request, tokenizer: Option<&Tokenizer>) -> Result<OpenReplies<'_>> {
         let mut replies = self.replies();
         replies.add(request, tokenizer)?;
-        Ok(replies)
+        Ok(OpenReplies { replies: replies.replies.complete(), ..replies })
     }
 
     /// No replies yet, for [`OpenReplies::add`].
@@ -173,7 +173,7 @@ impl Iterator for OpenReplies<'_> {
 
     fn next(&mut self) -> Option<ChoiceEvent> {
         let Some(core) = &self.engine.own else { return self.replies.next() };
-        while !self.replies.have_ended() {
+        while self.replies.left > 0 {
             if let Some(event) = self.replies.poll() {
                 return Some(event);
             }
@@ -226,6 +226,7 @@ mod tests {
         let engine = OpenEngine::open(load, settings(), ()).unwrap();
         let long = Request { ignore_eos: true, ..Request::new(vec![2, 3, 4]) };
         let mut reply = engine.submit(&long, None).unwrap();
+        assert!(reply.replies.sender.is_none(), "a loss of the reply is noticed at once");
         assert!(matches!(reply.next(), Some((0, Event::Token(_)))));
         cancel.set();
         let last = reply.last();
@@ -251,12 +252,11 @@ mod tests {
     /// An engine that tunes asks with no time to wait.
     #[test]
     fn a_closed_engine_ends_even_if_it_does_not_wait() {
-        use crate::engine::queue::QueuePoll;
         let engine = EngineHandle::new(EngineSettings { queue: 1, deadline: None, heartbeat: Duration::MAX });
         engine.hand_to(MODEL);
-        assert_eq!(engine.wait(MODEL, Duration::ZERO), QueuePoll::Jobs);
+        assert!(engine.wait(MODEL, Duration::ZERO));
         engine.close(EngineError::Stopping);
-        assert_eq!(engine.wait(MODEL, Duration::ZERO), QueuePoll::Nothing);
+        assert!(!engine.wait(MODEL, Duration::ZERO));
     }
 
     #[test]

@@ -92,15 +92,6 @@ struct QueueState {
     last_end: Option<Instant>,
 }
 
-/// The result of a wait for jobs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum QueuePoll {
-    /// There may be jobs, or the time is over.
-    Jobs,
-    /// The model gets no more jobs.
-    Nothing,
-}
-
 impl EngineHandle {
     /// An engine without a model. A [`Core`] answers its requests.
     pub fn new(settings: EngineSettings) -> EngineHandle {
@@ -152,8 +143,8 @@ impl EngineHandle {
         for request in requests {
             target.limits.check(0, &request.prompt).map_err(EngineError::Prompt)?;
         }
-        let (held, first) = (replies.held(), replies.total());
-        let events = replies.sender().ok_or(EngineError::Dropped)?.clone();
+        let (held, first) = (Arc::downgrade(&replies.waits), replies.count);
+        let events = replies.sender.as_ref().ok_or(EngineError::Dropped)?.clone();
         let abandoned: Abandoned = Arc::new(move || held.strong_count() == 0 || abandoned());
         let job = |choice: usize, (ask, own): (&Request, usize)| {
             let seed = ask.sampler.seed.map(|seed| seed.wrapping_add(own as u64));
@@ -201,7 +192,7 @@ impl EngineHandle {
         let jobs = jobs.map_err(EngineError::Reply)?;
         let count = jobs.len();
         self.push(jobs)?;
-        replies.expect(count);
+        (replies.count, replies.left) = (replies.count + count, replies.left + count);
         Ok(first)
     }
 
@@ -227,10 +218,15 @@ impl EngineHandle {
     }
 
     /// Records that the engine of `model` has ended, by `failure` or because another took over. Waiting and later
-    /// requests for it are notified.
+    /// requests for it are notified: a request may have been parsed for one model and pushed after another has taken
+    /// over.
     pub(crate) fn end_model(&self, model: u64, failure: Option<&Error>) {
         let e = failure.map_or(EngineError::Replaced, |e| EngineError::Failed(e.clone()));
-        let jobs = self.end(model, e.clone());
+        let mut state = self.state();
+        state.ended.push((model, e.clone()));
+        let jobs = state.clear(model);
+        debug_assert!(!state.waits_for(model), "work is left for a model that has ended");
+        drop(state);
         jobs.iter().for_each(|job| job.recipient.tell(Event::Failed(e.clone())));
     }
 
@@ -331,21 +327,21 @@ impl EngineHandle {
         before - state.waiting.len()
     }
 
-    /// Waits until there are jobs or errands for `model` or `time` has passed.
-    pub(crate) fn wait(&self, model: u64, time: Duration) -> QueuePoll {
+    /// Waits until there are jobs or errands for `model` or `time` has passed. Returns false if it gets no more jobs.
+    pub(crate) fn wait(&self, model: u64, time: Duration) -> bool {
         let deadline = after(time);
         let mut state = self.state();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if state.waits_for(model) {
-                return QueuePoll::Jobs;
+                return true;
             }
             // Before the time: an engine that tunes asks with none.
             if state.current != model || state.closed.is_some() {
-                return QueuePoll::Nothing;
+                return false;
             }
             if left.is_zero() {
-                return QueuePoll::Jobs;
+                return true;
             }
             state = self.0.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -368,16 +364,6 @@ impl EngineHandle {
         (state.current, state.places) = (model, 0);
         drop(state);
         self.0.changed.notify_all();
-    }
-
-    /// Records that the engine of `model` has ended; later pushes for it get the error `e`. Returns its waiting jobs,
-    /// to be notified. A request may have been parsed for one model and pushed after another has taken over.
-    pub(crate) fn end(&self, model: u64, e: EngineError) -> Vec<Job> {
-        let mut state = self.state();
-        state.ended.push((model, e));
-        let jobs = state.clear(model);
-        debug_assert!(!state.waits_for(model), "work is left for a model that has ended");
-        jobs
     }
 
     /// Waits until there is work for the unloaded `model` and no reload is in progress, since both may not fit in
@@ -503,10 +489,11 @@ mod tests {
         };
         errand(1).unwrap();
         errand(2).unwrap();
-        assert_eq!(queue.wait(1, Duration::from_secs(60)), QueuePoll::Jobs);
+        assert!(queue.wait(1, Duration::from_secs(60)));
         assert_eq!((queue.take_errands(2).len(), queue.take_errands(2).len()), (1, 0));
-        assert!(queue.end(1, EngineError::Stopping).is_empty() && queue.take_errands(1).is_empty());
-        assert_eq!(errand(1).unwrap_err(), EngineError::Stopping);
+        queue.end_model(1, None);
+        assert!(queue.take_errands(1).is_empty());
+        assert_eq!(errand(1).unwrap_err(), EngineError::Replaced);
         errand(3).unwrap();
         queue.close(EngineError::Dropped);
         assert_eq!(errand(3).unwrap_err(), EngineError::Dropped);

@@ -7,8 +7,8 @@ use crate::text::SamplerConfig;
 use crate::{Cancel, Error};
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// The most replies of one request.
@@ -190,13 +190,13 @@ impl fmt::Display for EngineError {
             EngineError::Prompt(e) | EngineError::Reply(e) => write!(f, "{e}"),
             EngineError::Full { message, .. } => f.write_str(message),
             EngineError::Late(seconds) => {
-                write!(f, "the reply was not complete after {seconds} s, the longest that this server takes")
+                write!(f, "the reply was not complete after {seconds} s, the longest that it may take")
             }
-            EngineError::Stopping => f.write_str("the server is stopping"),
+            EngineError::Stopping => f.write_str("the engine is stopping"),
             EngineError::Replaced => f.write_str("the model was loaded anew as the request came; ask again"),
             EngineError::Unloaded { why, error } => write!(f, "{why}: {error}"),
             EngineError::Failed(e) => write!(f, "the engine has failed: {e}"),
-            EngineError::Dropped => f.write_str("the server failed while it answered; its log says why"),
+            EngineError::Dropped => f.write_str("the engine dropped the request; the log says why"),
         }
     }
 }
@@ -276,16 +276,16 @@ impl Recipient {
 pub struct Replies {
     engine: EngineHandle,
     /// `None`: there will be no further replies, so that the loss of all of them is noticed.
-    sender: Option<Sender<ChoiceEvent>>,
+    pub(super) sender: Option<Sender<ChoiceEvent>>,
     events: Receiver<ChoiceEvent>,
     /// The number of all replies.
-    count: usize,
+    pub(super) count: usize,
     /// The number of replies that have not ended.
-    left: usize,
+    pub(super) left: usize,
     /// See [`Replies::until`].
     cancel: Option<Cancel>,
     /// Its drop marks the replies as abandoned.
-    waits: Arc<()>,
+    pub(super) waits: Arc<()>,
 }
 
 /// Interval at which a wait for the engine checks whether it has failed.
@@ -346,16 +346,6 @@ impl Replies {
         }
     }
 
-    /// The number of all replies.
-    pub(super) fn total(&self) -> usize {
-        self.count
-    }
-
-    /// The sender of events.
-    pub(super) fn sender(&self) -> Option<&Sender<ChoiceEvent>> {
-        self.sender.as_ref()
-    }
-
     /// The next event, if there is one already.
     pub(super) fn poll(&mut self) -> Option<ChoiceEvent> {
         let (choice, event) = self.events.try_recv().ok()?;
@@ -363,24 +353,9 @@ impl Replies {
         Some((choice, event))
     }
 
-    /// Whether all replies have ended.
-    pub(super) fn have_ended(&self) -> bool {
-        self.left == 0
-    }
-
     /// The same replies, to which none are added.
     pub(super) fn complete(self) -> Replies {
         Replies { sender: None, ..self }
-    }
-
-    /// Is dropped with the replies.
-    pub(super) fn held(&self) -> Weak<()> {
-        Arc::downgrade(&self.waits)
-    }
-
-    /// Waits for `count` further replies too.
-    pub(super) fn expect(&mut self, count: usize) {
-        (self.count, self.left) = (self.count + count, self.left + count);
     }
 
     /// The same events, which end with [`Error::Interrupted`] soon after `cancel` is set.

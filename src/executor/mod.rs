@@ -341,19 +341,19 @@ pub fn check_pass(schedule: &Schedule, rows: &[Row], head: Option<HeadRows>) -> 
 ///
 /// # Errors
 /// Input, naming the limit.
+#[inline]
 pub fn check_head(schedule: &Schedule, rows: usize, head: HeadRows) -> Result<()> {
-    if head.count == 0 || head.count > schedule.extent.head_rows || head.first + head.count > rows {
-        return Err(Error::input(
-            format!(
-                "head rows {}..{} are not within a pass of {rows}, {} at a time",
-                head.first,
-                head.first + head.count,
-                schedule.extent.head_rows
-            ),
-            "ask for fewer rows at a time",
-        ));
+    let (most, end) = (schedule.extent.head_rows, head.first + head.count);
+    match head.count > 0 && head.count <= most && end <= rows {
+        true => Ok(()),
+        false => Err(wrong_head(head.first..end, rows, most)),
     }
-    Ok(())
+}
+
+#[cold]
+fn wrong_head(head: Range<usize>, rows: usize, most: usize) -> Error {
+    let cause = format!("head rows {head:?} are not within a pass of {rows}, {most} at a time");
+    Error::input(cause, "ask for fewer rows at a time")
 }
 
 /// Checks that the last pass made logits for head row `row`.
@@ -404,6 +404,7 @@ fn no_content() -> Error {
 
 /// Writes a pass's rows and head rows into the step state. `words` is the arena from its start, at least
 /// `layout.words()` long.
+#[inline]
 pub fn write_pass(words: &mut [u32], layout: StateLayout, rows: &[Row], head: Option<HeadRows>) {
     words[StateLayout::ROWS] = rows.len() as u32;
     words[StateLayout::CHUNK] = if rows.len() == 1 { 1 } else { leading_run(rows) as u32 };
@@ -475,6 +476,7 @@ pub fn write_tables(words: &mut [u32], arena: &ArenaLayout, pages: &mut Pages, s
 }
 
 /// Writes the head rows into the step state.
+#[inline]
 pub fn write_head(words: &mut [u32], head: HeadRows) {
     words[StateLayout::HEAD_FIRST] = head.first as u32;
     words[StateLayout::HEAD_ROWS] = head.count as u32;

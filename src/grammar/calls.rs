@@ -117,13 +117,7 @@ impl Calls {
 
 /// The schema of the document that a reply may have instead of calls, as it is compiled.
 pub(super) fn document(schema: &Value) -> Result<(Value, Vec<exact::NumberPattern>)> {
-    let (mut schema, definitions, exact) = lower::lower_whole(schema)?.into_parts("document-");
-    if !schema.is_object() {
-        schema = json!({});
-    }
-    schema["$defs"] = Value::Object(definitions);
-    without_blanks(&mut schema);
-    Ok((schema, exact))
+    Ok(lower::lower_whole(schema)?.into_schema("document-", &no_blanks()))
 }
 
 /// Excludes documents that look like a call (with both `name` and `parameters`), because the parser would then accept a
@@ -242,17 +236,16 @@ impl Function {
             "additionalProperties": false,
             "$defs": definitions,
         });
-        without_blanks(&mut schema);
+        no_blanks().apply_to(&mut schema);
         schema
     }
 }
 
-/// Removes blanks between the parts of a schema's documents. Messages of later requests repeat calls in this form, so
+/// No blanks between the parts of a document. Messages of later requests repeat calls in this form, so
 /// that they match the KV cache, and the token limit is not spent on blanks. If two alternatives differed in their
 /// blanks, the parser would follow only one of them.
-fn without_blanks(schema: &mut Value) {
-    let options = JsonCompileOptions { whitespace_flexible: false, ..JsonCompileOptions::default() };
-    options.apply_to(schema);
+fn no_blanks() -> JsonCompileOptions {
+    JsonCompileOptions { whitespace_flexible: false, ..JsonCompileOptions::default() }
 }
 
 /// Restricts arguments to an object with only the properties that the function's schema names. By JSON schema's rules

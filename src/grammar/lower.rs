@@ -97,12 +97,13 @@ impl LoweredSchema {
         (self.root, self.definitions, all)
     }
 
-    /// The schema with its definitions, ready to compile, and its numbers.
-    pub fn into_schema(self, prefix: &str) -> (Value, Vec<exact::NumberPattern>) {
+    /// The schema with its definitions, ready to compile with these blanks between the parts of documents, and its
+    /// numbers.
+    pub fn into_schema(self, prefix: &str, blanks: &JsonCompileOptions) -> (Value, Vec<exact::NumberPattern>) {
         let (root, definitions, numbers) = self.into_parts(prefix);
         let mut schema = if root.is_object() { root } else { json!({}) };
         schema["$defs"] = Value::Object(definitions);
-        bound_blanks(&mut schema);
+        blanks.apply_to(&mut schema);
         (schema, numbers)
     }
 }
@@ -111,10 +112,9 @@ fn exact_name(i: usize) -> String {
     format!("exact{i}")
 }
 
-/// Bounds the blanks between two parts of a schema's documents.
-fn bound_blanks(schema: &mut Value) {
-    let options = JsonCompileOptions { whitespace_pattern: Some(BLANKS.into()), ..JsonCompileOptions::default() };
-    options.apply_to(schema);
+/// Bounded blanks between two parts of a document.
+pub(super) fn bounded_blanks() -> JsonCompileOptions {
+    JsonCompileOptions { whitespace_pattern: Some(BLANKS.into()), ..JsonCompileOptions::default() }
 }
 
 /// Lowers a schema.
@@ -182,62 +182,47 @@ pub(super) fn lower_whole(schema: &Value) -> Result<LoweredSchema> {
     Ok(lowered)
 }
 
-/// Whether all moduli of a schema together have few enough remainders. They are taken as if all held at one place.
-fn few_remainders(schema: &Value) -> bool {
-    const IN_PLACE: [&str; 6] = ["allOf", "anyOf", "oneOf", "$ref", "$dynamicRef", "$recursiveRef"];
-    let (mut moduli, mut open, mut are_joined) = (Vec::new(), vec![schema], false);
+/// Calls `visit` with each object in a value.
+fn visit_objects<'v>(value: &'v Value, mut visit: impl FnMut(&'v Map<String, Value>)) {
+    let mut open = vec![value];
     while let Some(value) = open.pop() {
         match value {
             Value::Object(fields) => {
-                moduli.extend(fields.get("multipleOf").and_then(Value::as_number));
-                are_joined |= IN_PLACE.iter().any(|keyword| fields.contains_key(*keyword));
+                visit(fields);
                 open.extend(fields.values());
             }
             Value::Array(items) => open.extend(items),
             _ => {}
         }
     }
+}
+
+/// Whether all moduli of a schema together have few enough remainders. They are taken as if all held at one place.
+fn few_remainders(schema: &Value) -> bool {
+    const IN_PLACE: [&str; 6] = ["allOf", "anyOf", "oneOf", "$ref", "$dynamicRef", "$recursiveRef"];
+    let (mut moduli, mut are_joined) = (Vec::new(), false);
+    visit_objects(schema, |fields| {
+        moduli.extend(fields.get("multipleOf").and_then(Value::as_number));
+        are_joined |= IN_PLACE.iter().any(|keyword| fields.contains_key(*keyword));
+    });
     numbers::are_few_remainders(&moduli, are_joined)
 }
 
 fn count_references(schema: &Value) -> usize {
-    let (mut count, mut open) = (0, vec![schema]);
-    while let Some(value) = open.pop() {
-        match value {
-            Value::Object(fields) => {
-                count += usize::from(fields.get("$ref").is_some_and(Value::is_string));
-                open.extend(fields.values());
-            }
-            Value::Array(items) => open.extend(items),
-            _ => {}
-        }
-    }
+    let mut count = 0;
+    visit_objects(schema, |fields| count += usize::from(fields.get("$ref").is_some_and(Value::is_string)));
     count
 }
 
 /// The largest number of optional properties of an object in the schema.
 fn most_optional(schema: &Value) -> usize {
-    let (mut most, mut open) = (0, vec![schema]);
-    while let Some(value) = open.pop() {
-        match value {
-            Value::Object(fields) => {
-                if let Some(Value::Object(properties)) = fields.get("properties") {
-                    let required: HashSet<&str> = fields
-                        .get("required")
-                        .and_then(Value::as_array)
-                        .into_iter()
-                        .flatten()
-                        .filter_map(Value::as_str)
-                        .collect();
-                    let optional = properties.keys().filter(|name| !required.contains(name.as_str())).count();
-                    most = most.max(optional);
-                }
-                open.extend(fields.values());
-            }
-            Value::Array(items) => open.extend(items),
-            _ => {}
-        }
-    }
+    let mut most = 0;
+    visit_objects(schema, |fields| {
+        let Some(Value::Object(properties)) = fields.get("properties") else { return };
+        let required = fields.get("required").and_then(Value::as_array).into_iter().flatten();
+        let required: HashSet<&str> = required.filter_map(Value::as_str).collect();
+        most = most.max(properties.keys().filter(|name| !required.contains(name.as_str())).count());
+    });
     most
 }
 

@@ -103,12 +103,16 @@ pub(super) fn is_beyond_64_bits(number: &Number) -> bool {
 
 /// Whether f64 may round the number, or any number inside the value.
 pub(super) fn has_large(value: &Value) -> bool {
+    let is_large = |number: &Number| as_integer(number).is_some_and(|integer| integer.abs() > EXACT);
+    has_any(value, &|number| is_beyond_64_bits(number) || is_large(number))
+}
+
+/// Whether the number, or any number inside the value, is so.
+pub(super) fn has_any(value: &Value, is_so: &dyn Fn(&Number) -> bool) -> bool {
     match value {
-        Value::Number(number) => {
-            is_beyond_64_bits(number) || as_integer(number).is_some_and(|integer| integer.abs() > EXACT)
-        }
-        Value::Array(items) => items.iter().any(has_large),
-        Value::Object(fields) => fields.values().any(has_large),
+        Value::Number(number) => is_so(number),
+        Value::Array(items) => items.iter().any(|item| has_any(item, is_so)),
+        Value::Object(fields) => fields.values().any(|field| has_any(field, is_so)),
         _ => false,
     }
 }

@@ -151,7 +151,7 @@ impl GrammarSource {
         match &self.asked {
             Grammar::Calls(calls) => compile_calls(calls, &vocabulary, stop),
             Grammar::JsonSchema(schema) => {
-                let (schema, exact) = lower::lower_whole(schema)?.into_schema("");
+                let (schema, exact) = lower::lower_whole(schema)?.into_schema("", &lower::bounded_blanks());
                 Prepared::of(GrammarWithLexer::from_json_schema(schema), exact).compile(&vocabulary, is_json, stop)
             }
             Grammar::Lark(text) => {

@@ -1,7 +1,7 @@
 //! Heaps: a device's memory, as the planner sees it.
 
 /// One heap of a device.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Heap {
     /// Name in messages.
     pub name: String,

@@ -70,12 +70,9 @@ pub(crate) fn cgroup_room(files: &Files, cgroups: &str) -> Option<u64> {
 fn group_room(files: &Files, group: &str, [limit, used, inactive, active]: [&str; 4]) -> Option<u64> {
     let number = |name| files.value::<u64>(&format!("{group}/{name}")).ok();
     let (limit, used) = (number(limit)?, number(used)?);
-    let stat = files.text(&format!("{group}/memory.stat")).unwrap_or_default();
-    let field = |name: &str| {
-        let line = stat.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));
-        line.and_then(|n| n.trim().parse::<u64>().ok()).unwrap_or(0)
-    };
-    let cache = field(inactive).saturating_add(field(active));
+    let field = |name| files.field(&format!("{group}/memory.stat"), name).ok()?.parse::<u64>().ok();
+    let [inactive, active] = [inactive, active].map(|name| field(name).unwrap_or(0));
+    let cache = inactive.saturating_add(active);
     Some(limit.saturating_sub(used.saturating_sub(cache)))
 }
 

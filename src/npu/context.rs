@@ -350,18 +350,12 @@ impl<'x> LoadedProgram<'x> {
         if self.commands[command.0].runs_on.is_none() {
             return Ok(true);
         }
-        match self.way.wait(command.0, within) {
-            Ok(ended) => {
-                if ended {
-                    self.commands[command.0].runs_on = None;
-                }
-                Ok(ended)
-            }
-            failed => {
-                self.usable = false;
-                failed
-            }
+        let ended = self.way.wait(command.0, within);
+        self.usable &= ended.is_ok();
+        if ended == Ok(true) {
+            self.commands[command.0].runs_on = None;
         }
+        ended
     }
 
     fn check_usable(&self) -> Result<()> {

@@ -412,7 +412,7 @@ fn on_vulkan(checkpoint: &Checkpoint) -> Replay<Vulkan> {
     let plan = Plan::place(&own, &heaps::describe(&gpu), Needs::on_device(&own, true)).expect("room");
     let options = ReplayOptions { tune: Some(Tune::Off), ..ReplayOptions::default() };
     let vulkan = Vulkan::new(&gpu).expect("a driver");
-    Replay::load(vulkan, checkpoint, own, &plan, options, &Progress::default()).expect("a model")
+    Replay::load(None, vulkan, checkpoint, own, &plan, options, &Progress::default()).expect("a model")
 }
 
 /// The measurement follows the proof that the NPU computes on the device's data: a program for other heads is refused,

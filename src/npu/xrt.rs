@@ -8,7 +8,6 @@ use crate::error::{Setting, text};
 use crate::sys::dma_buf::DmaBuf;
 use crate::sys::xrt::{Library, Run, XrtBuffer, XrtBufferKind, XrtDevice, XrtKernel, XrtProgram as Loaded};
 use crate::{Error, Result};
-use std::ops::Range;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -63,18 +62,18 @@ impl Backend for XrtBackend<'_> {
     }
 
     fn write(&mut self, buffer: usize, pieces: BufferPieces, write: &mut dyn FnMut(&mut [u8])) -> Result<()> {
-        let Range { start, end } = pieces.range();
-        self.passing.resize(end - start, 0);
+        let range = pieces.range();
+        self.passing.resize(range.len(), 0);
         write(&mut self.passing);
-        self.buffers[buffer].write(start, &self.passing)?;
-        self.buffers[buffer].sync_part_to_device(start, end - start)
+        self.buffers[buffer].write(range.start, &self.passing)?;
+        self.buffers[buffer].sync_to_device(range)
     }
 
     fn read(&mut self, buffer: usize, pieces: BufferPieces, read: &mut dyn FnMut(&[u8])) -> Result<()> {
         self.passing.resize(pieces.range().len(), 0);
         for piece in pieces.each() {
             let (from, to) = (pieces.first + piece.start, &mut self.passing[piece]);
-            self.buffers[buffer].sync_part_to_host(from, to.len())?;
+            self.buffers[buffer].sync_to_host(from..from + to.len())?;
             self.buffers[buffer].read(from, to)?;
         }
         read(&self.passing);
@@ -94,7 +93,7 @@ impl Backend for XrtBackend<'_> {
     fn write_stream(&mut self, command: usize, from: usize, bytes: &[u8], total: usize) -> Result<()> {
         let XrtCommand { run, stream } = &mut self.commands[command];
         stream.write(from, bytes)?;
-        stream.sync_to_device()?;
+        stream.sync_to_device(0..stream.size())?;
         run.set_number(SEQUENCE_WORDS, (total / 4) as u32)
     }
 

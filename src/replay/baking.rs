@@ -1,13 +1,13 @@
 //! Bakes the lists of every kind of pass when the model is loaded: as a whole, and in pieces.
 
+use super::device_queue::DeviceQueue;
 use super::driver::{Driver, MemoryCopy};
 use super::list::Relay;
-use super::pace::SubmitPace;
 use super::passes::{
     BakedKind, ListPart, OffloadPiece, PassHalf, Passes, Piece, Stamped, TAILS, Tail, group, kinds, tuned,
 };
-use super::queue::DeviceQueue;
 use super::results::Results;
+use super::submit_pace::SubmitPace;
 use crate::executor::offload::{Offload, OffloadStep};
 use crate::lower::dispatch::{Addresses, Dispatch};
 use crate::lower::kernels::Kernel;

@@ -67,14 +67,10 @@ impl<D: Driver> Executor for Replay<D> {
     fn logits(&mut self, row: usize) -> Result<&[f32]> {
         executor::check_logits(row, self.flight.head_rows)?;
         self.check_last()?;
-        match self.passes.fetch(self.flight.head_rows).filter(|_| self.flight.fetched <= row) {
-            Some(fetch) => {
-                self.memory.arena.to_device()?;
-                // SAFETY: as in `Replay::submit`.
-                unsafe { self.queue.run(fetch) }?;
-                self.flight.fetched = self.flight.head_rows;
-            }
-            None => self.memory.arena.to_host()?,
+        if let Some(fetch) = self.passes.fetch(self.flight.head_rows).filter(|_| self.flight.fetched <= row) {
+            // SAFETY: as in `Replay::submit`.
+            unsafe { self.queue.run(fetch) }?;
+            self.flight.fetched = self.flight.head_rows;
         }
         Ok(self.flight.results.logits(&self.memory.arena, &self.schedule, row))
     }
@@ -95,7 +91,6 @@ impl<D: Driver> Replay<D> {
             let baked = &self.passes.kinds[kind];
             let (list, part) = (baked.segments.lists[i], baked.parts[i]);
             self.cancel.check().inspect_err(|_| self.flight.forget())?;
-            self.memory.arena.to_device()?;
             // SAFETY: as in `Replay::submit`.
             unsafe { self.queue.submit(&[list], true) }?;
             match part.ends {
@@ -109,7 +104,6 @@ impl<D: Driver> Replay<D> {
     /// Waits for the last submit, and calls the watcher with a segment's output.
     fn show(&mut self, segment: Segment, watch: Watch<'_>) -> Result<()> {
         self.queue.wait()?;
-        self.memory.arena.to_host()?;
         // SAFETY: the segment was waited for, and the next one is submitted after the watcher returns.
         let arena = bytemuck::cast_slice(unsafe { self.memory.arena.bytes() }.unwrap_or_default());
         watch(segment, executor::watched_row(&self.schedule, arena, segment, self.flight.rows.len()));
@@ -132,7 +126,6 @@ impl<D: Driver> Measure for Replay<D> {
         }
         if let Some(head) = head {
             self.cancel.check().inspect_err(|_| self.flight.forget())?;
-            self.memory.arena.to_device()?;
             self.submit_head(head, true)?;
             self.show(Segment::Head, watch)?;
         }

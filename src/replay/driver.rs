@@ -194,7 +194,7 @@ pub trait Memory {
     /// Some of its words, for access while the device uses others. A submit sees the words written before it.
     ///
     /// # Errors
-    /// Device: the memory is not mapped, or is handed over ([`Memory::is_handed_over`]).
+    /// Device: the memory is not mapped.
     ///
     /// # Safety
     /// While the slice lives, the device neither writes words that are read through it, nor uses words that are
@@ -215,27 +215,6 @@ pub trait Memory {
     /// # Errors
     /// As [`Memory::copy_from`].
     fn copy_to(&self, data: &mut [u8]) -> Result<()>;
-
-    /// Whether host and device must announce their accesses, because another driver made the memory.
-    fn is_handed_over(&self) -> bool {
-        false
-    }
-
-    /// Makes the device's writes visible to the host, if the memory is handed over.
-    ///
-    /// # Errors
-    /// Device: the driver that made the memory fails.
-    fn to_host(&self) -> Result<()> {
-        Ok(())
-    }
-
-    /// Makes the host's writes visible to the device, if the memory is handed over.
-    ///
-    /// # Errors
-    /// As [`Memory::to_host`].
-    fn to_device(&self) -> Result<()> {
-        Ok(())
-    }
 
     /// The memory as a dma-buf for other devices, if it is one.
     fn dma_buf(&self) -> Option<&DmaBuf> {
@@ -289,7 +268,7 @@ pub enum HostAccess {
 }
 
 /// The source of memory that other devices may share.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MemorySource {
     /// Exported if host and GPU share their memory and the driver can export it, else ordinary.
     #[default]
@@ -298,17 +277,6 @@ pub enum MemorySource {
     Ordinary,
     /// Allocated by the driver and exported as a dma-buf.
     Exported,
-    /// Allocated by another driver and imported as a dma-buf.
-    Imported(Allocator),
-}
-
-/// Another driver that can allocate memory.
-#[derive(Debug, Clone, Copy)]
-pub struct Allocator {
-    /// Its name in messages.
-    pub name: &'static str,
-    /// Allocates a dma-buf of at least the given bytes that the host can map. Its content is undefined.
-    pub allocate: fn(u64) -> Result<DmaBuf>,
 }
 
 /// The state of a requested kernel.

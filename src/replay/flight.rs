@@ -1,8 +1,8 @@
 //! The last pass, the pass that was submitted ahead of it, and the state of their results.
 
 use super::driver::Driver;
-use super::pace::PassLoad;
 use super::results::Results;
+use super::submit_pace::PassLoad;
 use crate::executor::{HeadRows, Row};
 use crate::schedule::Schedule;
 use crate::schedule::choice::SampleResult;

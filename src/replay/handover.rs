@@ -127,7 +127,7 @@ impl<D: Driver> Replay<D> {
     fn can_run_beside(&self, step: &OffloadStep) -> bool {
         let reaches_kv = self.handover.shares_kv || self.kv.blocks.iter().flatten().all(Memory::is_mapped);
         let is_alone = self.handover.offload().is_some_and(|offload| !offload.needs_owner(step));
-        reaches_kv && !self.memory.arena.is_handed_over() && is_alone
+        reaches_kv && is_alone
     }
 
     /// A step for `rows` of the pass, which the offload numbers from 0.
@@ -281,7 +281,6 @@ impl<D: Driver> Replay<D> {
     fn run_layers(&mut self, kind: usize, layers: usize) -> Result<()> {
         use super::passes::Piece;
         use crate::schedule::Segment;
-        self.memory.arena.to_device()?;
         let end = self.schedule.steps_of(Segment::Layer(layers.saturating_sub(1))).end;
         for i in 0..self.passes.kinds[kind].pieces.len() {
             self.cancel.check()?;

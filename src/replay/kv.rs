@@ -2,7 +2,7 @@
 
 use crate::executor::{self, PageId, Pages};
 use crate::plan::{Plan, Purpose};
-use crate::replay::driver::{Driver, HostAccess, Memory, MemorySource};
+use crate::replay::driver::{Driver, HostAccess, Memory};
 use crate::replay::options::ReplayOptions;
 use crate::schedule::Schedule;
 use crate::schedule::kv::{KvLayout, Pool};
@@ -31,14 +31,12 @@ impl<M: Memory> KvCache<M> {
         options: ReplayOptions,
     ) -> Result<KvCache<M>> {
         let access = if options.maps_kv { HostAccess::Device } else { HostAccess::None };
-        // A foreign allocator is used for the arena only.
-        let source = if let MemorySource::Imported(_) = options.arena { MemorySource::Ordinary } else { options.arena };
         let layout = &mut schedule.kv;
         let planned = layout.tokens();
         let mut blocks = take(layout, |pool, number| {
             let region = plan.regions.iter().find(|r| r.purpose == Purpose::Kv(pool, number));
             let region = region.ok_or_else(|| Error::device("the plan has too few KV pages", "report this"))?;
-            driver.allocate(region.bytes, region.heap, access, source)
+            driver.allocate(region.bytes, region.heap, access, options.arena)
         })?;
         if layout.tokens() < planned {
             let tokens = layout.tokens();

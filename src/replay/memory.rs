@@ -1,10 +1,10 @@
 //! The memory that every pass reads its weights from and works in.
 
+use super::device_queue::DeviceQueue;
 use super::driver::{Driver, HostAccess, Memory, MemorySource, unmapped};
 use super::list::Relay;
 use super::needs::STAGING_BYTES;
 use super::options::ReplayOptions;
-use super::queue::DeviceQueue;
 use super::upload;
 use crate::executor::weights::Progress;
 use crate::lower::dispatch::Addresses;

@@ -17,6 +17,7 @@
 
 mod baking;
 mod calls;
+pub mod device_queue;
 pub mod driver;
 #[cfg(test)]
 mod fake;
@@ -28,11 +29,10 @@ pub mod measure;
 mod memory;
 mod needs;
 pub mod options;
-mod pace;
 mod passes;
-pub mod queue;
 mod results;
 mod steps;
+mod submit_pace;
 mod submits;
 mod timeline;
 mod tuning;
@@ -55,6 +55,7 @@ use crate::lower::{Lowering, PassKind};
 use crate::model::checkpoint::Checkpoint;
 use crate::plan::{Plan, Purpose};
 use crate::replay::baking::Baking;
+use crate::replay::device_queue::DeviceQueue;
 use crate::replay::driver::{Driver, Memory};
 use crate::replay::flight::Flight;
 use crate::replay::handover::Handover;
@@ -64,10 +65,9 @@ use crate::replay::measure::fragment;
 use crate::replay::measure::profile::Profiler;
 use crate::replay::memory::{ModelMemory, planned};
 use crate::replay::options::ReplayOptions;
-use crate::replay::pace::Pace;
 use crate::replay::passes::Passes;
-use crate::replay::queue::DeviceQueue;
 use crate::replay::results::Results;
+use crate::replay::submit_pace::Pace;
 use crate::replay::tuning::KernelTuning;
 use crate::schedule::Schedule;
 use crate::{Cancel, Result};
@@ -97,27 +97,11 @@ pub struct Replay<D: Driver> {
 }
 
 impl<D: Driver> Replay<D> {
-    /// Loads weights into the planned memory and bakes every kind of pass, whose steps are all the device's.
-    ///
-    /// # Errors
-    /// As [`Replay::load_with`].
-    #[cfg(any(feature = "testing", test))]
-    pub fn load(
-        driver: D,
-        checkpoint: &Checkpoint,
-        schedule: Schedule,
-        plan: &Plan,
-        options: ReplayOptions,
-        progress: &Progress,
-    ) -> Result<Replay<D>> {
-        Replay::load_with(None, driver, checkpoint, schedule, plan, options, progress)
-    }
-
     /// Loads weights into the planned memory and bakes every kind of pass. `offload` computes some of their steps.
     ///
     /// # Errors
     /// Input: a tensor cannot be read. Interrupted: it was cancelled. Device: the driver refuses or fails.
-    pub fn load_with(
+    pub fn load(
         offload: Option<Box<dyn Offload>>,
         driver: D,
         checkpoint: &Checkpoint,
@@ -192,12 +176,6 @@ impl<D: Driver> Replay<D> {
             results: &self.flight.results,
             offload: self.handover.offload(),
         }
-    }
-
-    /// The arena as a dma-buf for other devices, if it is one.
-    #[cfg(feature = "testing")]
-    pub fn arena(&self) -> Option<&crate::sys::dma_buf::DmaBuf> {
-        self.memory.arena.dma_buf()
     }
 
     /// Bytes of weights, KV cache and arena.

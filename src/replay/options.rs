@@ -42,7 +42,7 @@ pub struct ReplayOptions {
     /// When tiles and relay are tuned. `None`: [`Tune::Auto`]; if `arithmetic` or `tile` is given, nothing is tuned,
     /// and no stored measurement is used.
     pub tune: Option<Tune>,
-    /// The source of the arena's and the KV cache's memory; a foreign allocator is used for the arena only.
+    /// The source of the arena's and the KV cache's memory.
     pub arena: MemorySource,
     /// Whether the host maps the KV cache where it can, for an offload.
     pub maps_kv: bool,

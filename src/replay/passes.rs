@@ -5,7 +5,7 @@ use crate::executor::{HeadRows, Row};
 use crate::lower::{PassKind, RowOrder, TokenSource};
 use crate::replay::driver::{Driver, Stamps};
 use crate::replay::needs::SLOTS;
-use crate::replay::pace::{PassLoad, SubmitPace};
+use crate::replay::submit_pace::{PassLoad, SubmitPace};
 use crate::schedule::{Extent, Segment};
 use crate::{Error, Result};
 use std::ops::Range;

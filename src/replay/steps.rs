@@ -101,7 +101,6 @@ impl<D: Driver> Replay<D> {
 
     /// Runs a list that was just baked, waits for it, and frees it.
     fn run_once(&mut self, list: D::Baked) -> Result<()> {
-        self.memory.arena.to_device()?;
         // SAFETY: the memory that the list uses is this executor's.
         unsafe { self.queue.run(list) }?;
         self.queue.driver.free(&[list]);

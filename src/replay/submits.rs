@@ -18,11 +18,10 @@ impl<D: Driver> Replay<D> {
             return self.resume();
         }
         let kind = self.begin(rows, head)?;
-        let is_held = samples == SampleTiming::AtOnce
-            && self.passes.kinds[kind].is_whole(&self.flight.rows)
-            && !self.memory.arena.is_handed_over();
+        let is_held = samples == SampleTiming::AtOnce && self.passes.kinds[kind].is_whole(&self.flight.rows);
         if !is_held {
-            self.submit(kind, head, samples == SampleTiming::Never).inspect_err(|_| self.flight.forget())?;
+            let signal = samples == SampleTiming::Never;
+            self.submit(kind, head, signal, None).inspect_err(|_| self.flight.forget())?;
         }
         let since = Instant::now();
         self.flight.submitted = Some(Submitted { kind: Some(kind), head, is_next: false, is_held, since });
@@ -67,44 +66,39 @@ impl<D: Driver> Replay<D> {
 
     /// Writes the sample requests of the submitted pass while it runs, and submits the list that answers them.
     pub(super) fn submit_samples(&mut self, fill: &mut dyn FnMut(usize, &mut SampleRequest<'_>)) -> Result<bool> {
-        let Some(&Submitted { kind, head: Some(head), is_held, .. }) = self.flight.submitted.as_ref() else {
-            return Ok(false);
-        };
+        let Some(&Submitted { head: Some(head), .. }) = self.flight.submitted.as_ref() else { return Ok(false) };
         self.write_asks(head, fill).inspect_err(|_| self.flight.forget())?;
         if !self.flight.asked.contains(&true) {
             return Ok(true);
         }
         let choice = self.passes.choice(head, self.flight.results.slot);
-        let submitted = match kind.filter(|_| is_held) {
-            Some(kind) => {
-                let whole = self.passes.kinds[kind].whole[Tail::of(Some(head)) as usize].lists[0];
-                // SAFETY: as in `submit`.
-                unsafe { self.queue.submit(&[whole, choice], true) }
-            }
+        if !self.release(Some(choice))? {
+            self.pace.submits += 1;
             // SAFETY: as in `submit`. The signal covers the pass, too.
-            None => unsafe { self.queue.submit(&[choice], true) },
-        };
-        submitted.inspect_err(|_| self.flight.forget())?;
-        self.pace.submits += 1;
+            unsafe { self.queue.submit(&[choice], true) }.inspect_err(|_| self.flight.forget())?;
+        }
         if let Some(submitted) = &mut self.flight.submitted {
-            (submitted.is_held, submitted.since) = (false, Instant::now());
+            submitted.since = Instant::now();
         }
         Ok(true)
     }
 
-    /// Submits a pass that has waited for sample requests in vain.
-    fn release(&mut self) -> Result<()> {
-        let Some(Submitted { kind: Some(kind), head, is_held, .. }) = &mut self.flight.submitted else { return Ok(()) };
+    /// Submits the pass that is held for its sample requests, with the list `choice` that answers them if there are
+    /// any. Returns whether one was held.
+    fn release(&mut self, choice: Option<D::Baked>) -> Result<bool> {
+        let Some(Submitted { kind: Some(kind), head, is_held, .. }) = &mut self.flight.submitted else {
+            return Ok(false);
+        };
         let (kind, head) = (*kind, *head);
-        match std::mem::take(is_held) {
-            true => self.submit(kind, head, true).inspect_err(|_| self.flight.forget()),
-            false => Ok(()),
+        if !std::mem::take(is_held) {
+            return Ok(false);
         }
+        self.submit(kind, head, true, choice).inspect_err(|_| self.flight.forget()).map(|()| true)
     }
 
     /// Waits for the submitted pass or head, and learns from its times.
     pub(super) fn wait_for_pass(&mut self) -> Result<()> {
-        self.release()?;
+        self.release(None)?;
         let Some(Submitted { kind, head, is_next, since, .. }) = self.flight.submitted.take() else { return Ok(()) };
         if self.flight.next.is_none() && self.queue.is_open() {
             self.queue.close()?;
@@ -133,15 +127,16 @@ impl<D: Driver> Replay<D> {
     /// Submits a pass: whole if it is known to keep to the budget, else in pieces that do. Each piece is waited for
     /// before the next is submitted, so that a pass can be cancelled between them. The device idles for some tens of
     /// microseconds between pieces; a piece takes up to the budget. An offload's step runs in such a pause. `signal`: its
-    /// end gets a signal, as no sample requests follow.
-    fn submit(&mut self, kind: usize, head: Option<HeadRows>, signal: bool) -> Result<()> {
+    /// end gets a signal, as no sample requests follow. `choice`: a list behind a whole pass.
+    fn submit(&mut self, kind: usize, head: Option<HeadRows>, signal: bool, choice: Option<D::Baked>) -> Result<()> {
         let k = &self.passes.kinds[kind];
         if k.is_whole(&self.flight.rows) {
             self.pace.submits += 1;
-            let whole = &k.whole[Tail::of(head) as usize].lists;
+            let whole = k.whole[Tail::of(head) as usize].lists[0];
+            let lists = [whole, choice.unwrap_or(whole)];
             // SAFETY: baked lists live as long as the executor. Each pass is waited for before the next of
             // its kind.
-            return unsafe { self.queue.submit(whole, signal) };
+            return unsafe { self.queue.submit(&lists[..1 + usize::from(choice.is_some())], signal) };
         }
         self.submit_pieces(kind)?;
         let Some(head) = head else { return Ok(()) };
@@ -175,13 +170,9 @@ impl<D: Driver> Replay<D> {
     /// Writes the head rows' sample requests. A pass may be in flight: it does not use these words.
     fn write_asks(&mut self, head: HeadRows, fill: &mut dyn FnMut(usize, &mut SampleRequest<'_>)) -> Result<()> {
         let (words, schedule, asked) = (executor::asks_in(&self.schedule), &self.schedule, &mut self.flight.asked);
-        let mut write = |words: &mut [u32]| executor::write_asks(words, schedule, head, fill, asked);
-        if self.memory.arena.is_handed_over() {
-            self.queue.drain()?;
-            return self.queue.edit(&mut self.memory.arena, |arena| write(&mut arena[words]));
-        }
         // SAFETY: lists that read these words were waited for, or are submitted after this write.
-        write(unsafe { self.memory.arena.words_mut(words) }?);
+        let words = unsafe { self.memory.arena.words_mut(words) }?;
+        executor::write_asks(words, schedule, head, fill, asked);
         Ok(())
     }
 
@@ -197,7 +188,7 @@ impl<D: Driver> Replay<D> {
     /// the context is full, or if a row begins a page that its sequence does not have: tables are written only while the
     /// device is idle.
     pub(super) fn submit_next(&mut self, signal: bool) -> Result<bool> {
-        self.release()?;
+        self.release(None)?;
         let Some(Submitted { kind: Some(kind), head, .. }) = self.flight.submitted else { return Ok(false) };
         let k = &self.passes.kinds[kind];
         let has_page = |r: &Row| self.kv.pages.is_ready(r.sequence as usize, r.position as usize + 1);

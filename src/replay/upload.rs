@@ -1,11 +1,10 @@
 //! Uploads weights into device memory: in place if the host maps it, else through one staging buffer.
 
-use crate::error::{Setting, text};
 use crate::executor::weights::{self, Progress};
 use crate::model::checkpoint::Checkpoint;
-use crate::replay::driver::{Driver, Memory, MemoryCopy};
+use crate::replay::device_queue::DeviceQueue;
+use crate::replay::driver::{Driver, Memory, MemoryCopy, unmapped};
 use crate::replay::needs::STAGING_BYTES;
-use crate::replay::queue::DeviceQueue;
 use crate::schedule::layout::{BufferLayout, Placement};
 use crate::{Error, Result};
 
@@ -59,10 +58,6 @@ pub fn upload<D: Driver>(
         }
     }
     Ok(())
-}
-
-fn unmapped() -> Error {
-    Error::device("the staging buffer is not mapped", text!("update the driver, or use ", Setting::Cpu))
 }
 
 fn stage<D: Driver>(

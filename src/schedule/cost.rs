@@ -39,6 +39,14 @@ impl std::ops::AddAssign for Cost {
     }
 }
 
+impl std::iter::Sum for Cost {
+    fn sum<I: Iterator<Item = Cost>>(costs: I) -> Cost {
+        let mut sum = Cost::default();
+        costs.for_each(|cost| sum += cost);
+        sum
+    }
+}
+
 /// The pass to cost: its number of rows and their positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PassShape {
@@ -183,10 +191,6 @@ pub fn step_cost(step: &Step, pass: PassShape) -> Cost {
 impl Schedule {
     /// Cost of a whole pass, head included, in which every row takes its argmax.
     pub fn cost(&self, pass: PassShape) -> Cost {
-        let mut sum = Cost::default();
-        for s in self.steps.iter().filter(|s| s.segment != Segment::Choice) {
-            sum += step_cost(s, pass);
-        }
-        sum
+        self.steps.iter().filter(|s| s.segment != Segment::Choice).map(|s| step_cost(s, pass)).sum()
     }
 }

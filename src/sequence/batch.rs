@@ -17,7 +17,7 @@ mod prefixes;
 mod rows;
 mod verify;
 
-use crate::executor::{Executor, SampleTiming, Submission};
+use crate::executor::{Executor, HeadRows, SampleTiming, Submission};
 use crate::schedule::choice::SampleRequest;
 use crate::schedule::{PassShape, Schedule};
 use crate::sequence::chooser::Chooser;
@@ -244,16 +244,37 @@ impl Batch {
     // Inlined with its callees: once per token the device waits for this path.
     #[inline(always)]
     fn run_pass(&mut self, executor: &mut dyn Executor) -> Result<()> {
+        match self.plan.is_greedy {
+            true => self.run_greedy(executor),
+            false => self.run_planned(executor),
+        }
+    }
+
+    /// Runs a pass of a plan that is greedy: the pass after it follows at once.
+    #[inline(always)]
+    fn run_greedy(&mut self, executor: &mut dyn Executor) -> Result<()> {
+        let head = HeadRows { first: 0, count: self.plan.rows.len() };
+        executor.submit(Submission::pass(&self.plan.rows, Some(head)))?;
+        self.is_ahead = executor.submit(Submission::Next { samples: false })?;
+        (self.meanwhile)();
+        executor.wait()?;
+        counts::count_decoded(head.count);
+        Ok(())
+    }
+
+    /// Runs a pass of any plan.
+    #[inline(never)]
+    fn run_planned(&mut self, executor: &mut dyn Executor) -> Result<()> {
         let is_resumed = !self.plan.is_next && self.is_ahead && self.resume(executor)?;
         if !is_resumed && !self.plan.is_next && !self.plan_anew(executor)? {
             self.plan.clear();
             return Ok(());
         }
-        if self.plan.is_next && self.speculating.is_some() {
+        if self.plan.is_next {
             self.draft(executor)?;
         }
         let sequences = self.plan.rows.len();
-        let has_drafts = self.speculating.is_some() && self.place_drafts();
+        let has_drafts = self.place_drafts();
         let may_run_ahead = self.plan.is_next && !has_drafts && self.may_run_ahead();
         let samples = self.sample_timing();
         if !is_resumed {
@@ -281,9 +302,7 @@ impl Batch {
             // 0 if only prompts run.
             false => counts::count_decoded(self.plan.rows.len() - self.plan.chunk - self.plan.stale),
         }
-        if self.speculating.is_some() {
-            self.note_time(sequences);
-        }
+        self.note_time(sequences);
         Ok(())
     }
 
@@ -386,17 +405,6 @@ impl Batch {
             }
         };
         executor.submit(Submission::Samples(&mut fill)).map(drop)
-    }
-
-    /// Runs passes until a sequence ends, and returns it. `None`: no sequence is running.
-    ///
-    /// # Errors
-    /// As [`Batch::step`].
-    pub fn run(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) -> Result<Option<FinishedSequence>> {
-        while self.ended.is_empty() && !self.is_empty() {
-            self.step(executor, on_token)?;
-        }
-        Ok(self.take_ended())
     }
 
     /// Takes a sequence that has ended, in the order in which they ended.

@@ -330,10 +330,10 @@ fn a_penalty_counts_the_whole_prompt_once() {
     let config = SamplerConfig { repeat_penalty: 2.0, ..SamplerConfig::greedy() };
     let mut chooser = Chooser::new(config, VOCAB).unwrap();
     for (prompt, reply) in [(&[0, 1, 2, 3][..], [4, 5]), (&[0, 1, 2, 4], [3, 5]), (&[9, 1], [0, 2])] {
-        batch.join(&mut executor, SequenceRequest { chooser, ..request(prompt, 2) }).unwrap();
-        let ended = batch.run(&mut executor, &mut go_on).unwrap().unwrap();
-        assert_eq!(ended.reply.unwrap().tokens, reply, "the lowest ids that are not in {prompt:?}");
-        chooser = ended.chooser;
+        let request = SequenceRequest { chooser, ..request(prompt, 2) };
+        let (done, of_done) = generate(&mut executor, &mut batch, request, &mut |_| ControlFlow::Continue(())).unwrap();
+        assert_eq!(done.tokens, reply, "the lowest ids that are not in {prompt:?}");
+        chooser = of_done;
     }
 }
 

@@ -221,25 +221,9 @@ impl Session {
     /// # Errors
     /// Input: the context is full. Interrupted: it was cancelled. Device: the device failed.
     pub fn decode(&mut self, executor: &mut dyn Executor, token: u32) -> Result<()> {
-        self.step(executor, token, false)
-    }
-
-    /// As [`Session::decode`], through [`ExecutorExt::forward_ahead`]: for a caller that decodes the argmax next.
-    ///
-    /// # Errors
-    /// As [`Session::decode`].
-    pub fn decode_ahead(&mut self, executor: &mut dyn Executor, token: u32) -> Result<()> {
-        self.step(executor, token, true)
-    }
-
-    fn step(&mut self, executor: &mut dyn Executor, token: u32, ahead: bool) -> Result<()> {
         self.push(executor.schedule(), token)?;
         let row = Row { token, position: self.held as u32, sequence: self.sequence };
-        let head = HeadRows { first: 0, count: 1 };
-        let run = match ahead {
-            true => executor.forward_ahead(&[row], head).map(drop),
-            false => executor.forward(&[row], Some(head)),
-        };
+        let run = executor.forward(&[row], Some(HeadRows { first: 0, count: 1 }));
         if run.is_err() {
             self.tokens.truncate(self.held);
             return run;

@@ -12,7 +12,7 @@ fn a_prompt_is_run_in_chunks_and_only_its_last_row_has_a_head() {
     let before = counts::read();
     session.prefill(&mut executor, &tokens).unwrap();
     session.decode(&mut executor, 5).unwrap();
-    session.decode_ahead(&mut executor, 6).unwrap();
+    session.decode(&mut executor, 6).unwrap();
     let passes: Vec<(usize, bool)> = executor.passes.iter().map(|(rows, head)| (rows.len(), head.is_some())).collect();
     assert_eq!(passes, [(8, false), (8, false), (4, true), (1, true), (1, true)]);
     assert!(executor.passes.iter().flat_map(|(rows, _)| rows).all(|r| r.sequence == 1));

@@ -6,7 +6,7 @@ use super::model::Model;
 use super::prefixes::PrefixFile;
 use super::server::{ServerEvent, Setup};
 use super::service::Service;
-use super::unload::{Unloaded, UnloadedNews};
+use super::unload::Unloaded;
 use super::worker::Worker;
 use crate::diagnose::status::Reporter;
 use crate::engine::core::LoopEnd;
@@ -57,37 +57,32 @@ pub(super) fn run_engine(
     if !loaded.executor.is_on_cpu() {
         enter(Phase::Tuning);
     }
+    let say = |event| drop(tell.send(event));
     let mut worker = Worker::new(service, &model, loaded)?;
     enter(Phase::WarmingUp { has_prompt: service.system.get().is_some() });
     if let Some(file) = prefix_file {
-        worker.load_prefixes(file)?;
+        file.load(model.identity, &mut worker.core.batch, worker.core.executor.as_mut())?;
     }
     let (first, is_new) = warm_up(service, &model, &mut worker)?;
     if let Some(file) = prefix_file.filter(|_| is_new) {
-        worker.save_prefixes(file, &first)?;
+        file.save(model.identity, &worker.core.batch, &first, worker.core.executor.as_mut())?;
     }
     service.set_model(model.clone());
     worker.note_ready();
-    let _ = tell.send(ServerEvent::Ready(id));
+    say(ServerEvent::Ready(id));
     loop {
-        let rest = worker.run()?;
+        let rest = worker.core.run(setup.settings.idle_unload.unwrap_or(Duration::MAX))?;
         // A replaced model leaves the file to its successor.
         let is_current = service.model().is_ok_and(|current| current.id == id);
         if let Some(file) = prefix_file.filter(|_| is_current) {
-            worker.save_prefixes(file, &first)?;
+            file.save(model.identity, &worker.core.batch, &first, worker.core.executor.as_mut())?;
         }
         drop(worker);
         if rest == LoopEnd::End {
             return Ok(());
         }
-        let say = |said| {
-            let _ = tell.send(match said {
-                UnloadedNews::Notice(notice) => ServerEvent::Notice(notice),
-                UnloadedNews::Changed => ServerEvent::Changed(id),
-            });
-        };
-        let unloaded = Unloaded { model: &model, setup, service, prefix_file, cancel: &progress.cancel };
-        let Some(loaded) = unloaded.wait(&say)? else { return Ok(()) };
+        let unloaded = Unloaded { model: &model, setup, service, prefix_file, cancel: &progress.cancel, tell: &say };
+        let Some(loaded) = unloaded.wait()? else { return Ok(()) };
         worker = loaded;
     }
 }
@@ -136,7 +131,7 @@ fn warm_up(service: &Service, model: &Model, worker: &mut Worker<'_>) -> Result<
     let ask = Request { limit: 1, sampler: SamplerConfig::greedy(), ignore_eos: true, ..Request::new(prompt) };
     let failed = |e: ApiError| Error::failed(format!("the first question failed: {}", e.message), "report this");
     let answers = service.start_own(model, ask).map_err(failed)?;
-    worker.run_out()?;
+    worker.core.run_out()?;
     let ends = answers.gather().map_err(|e| failed(e.into()))?.into_iter().filter_map(|whole| whole.end);
     let cached: usize = ends.map(|end| end.generation.kept).sum();
     let is_new = cached + 1 < first.len();

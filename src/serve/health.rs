@@ -34,14 +34,22 @@ pub enum Phase {
 impl Phase {
     /// The name in JSON.
     pub fn name(&self) -> &'static str {
+        self.described().0
+    }
+
+    /// The name in JSON, and the reason why requests are not answered, if there is one.
+    fn described(&self) -> (&'static str, Option<&str>) {
         match self {
-            Phase::Loading | Phase::WarmingUp { .. } => "loading",
-            Phase::Tuning => "tuning",
-            Phase::Ready => "ready",
-            Phase::Unloaded => "unloaded",
-            Phase::LoadingAgain => "loading_again",
-            Phase::Draining => "draining",
-            Phase::Failed(_) => "failed",
+            Phase::Loading => ("loading", Some("the model is loading")),
+            Phase::Tuning => ("tuning", Some("the device is being measured for the model")),
+            Phase::WarmingUp { has_prompt: true } => ("loading", Some("the model reads the system prompt")),
+            Phase::WarmingUp { has_prompt: false } => ("loading", Some("the model makes its first token")),
+            Phase::Ready => ("ready", None),
+            // An unloaded model counts as ready, because the next request loads it and is answered.
+            Phase::Unloaded => ("unloaded", None),
+            Phase::LoadingAgain => ("loading_again", None),
+            Phase::Draining => ("draining", Some("the server is stopping")),
+            Phase::Failed(why) => ("failed", Some(why)),
         }
     }
 }
@@ -126,18 +134,13 @@ impl Health {
 
     /// Whether requests are answered in good time. `Err`: the reason why not.
     pub fn ready(&self) -> Result<(), String> {
-        match self.phase() {
-            Phase::Ready if self.stalled() > LATE => {
-                Err(format!("the engine has made no progress for {} s", self.stalled().as_secs()))
+        let (phase, stalled) = (self.phase(), self.stalled());
+        match phase.described().1 {
+            Some(why) => Err(why.to_owned()),
+            None if phase == Phase::Ready && stalled > LATE => {
+                Err(format!("the engine has made no progress for {} s", stalled.as_secs()))
             }
-            // An unloaded model counts as ready, because the next request loads it and is answered.
-            Phase::Ready | Phase::Unloaded | Phase::LoadingAgain => Ok(()),
-            Phase::Loading => Err("the model is loading".into()),
-            Phase::Tuning => Err("the device is being measured for the model".into()),
-            Phase::WarmingUp { has_prompt: true } => Err("the model reads the system prompt".into()),
-            Phase::WarmingUp { has_prompt: false } => Err("the model makes its first token".into()),
-            Phase::Draining => Err("the server is stopping".into()),
-            Phase::Failed(why) => Err(why),
+            None => Ok(()),
         }
     }
 }

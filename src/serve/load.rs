@@ -5,7 +5,7 @@ use crate::Result;
 use crate::engine::{self, DraftFiles, ModelFiles, Options};
 use crate::executor::weights::Progress;
 use crate::executor::{ExecutorExt, Measure};
-use crate::sequence::draft::SharedModel;
+use crate::sequence::draft::DraftModel;
 
 /// A function that loads a model; the progress can cancel it.
 pub type ModelLoader = Box<dyn Fn(&Progress) -> Result<LoadedExecutor> + Send + Sync>;
@@ -15,7 +15,7 @@ pub struct LoadedExecutor {
     /// The model.
     pub executor: Box<dyn Measure>,
     /// The draft model.
-    pub draft: Option<SharedModel>,
+    pub draft: Option<DraftModel>,
     /// The text side, if the load has opened it too.
     pub text: Option<Model>,
 }
@@ -33,7 +33,7 @@ impl LoadedExecutor {
             }
             None => Model::open(id, files, self.executor.schedule(), self.executor.hardware())?,
         };
-        text.set_device(self.executor.device());
+        text.device.set(self.executor.device());
         text.is_on_cpu = self.executor.is_on_cpu();
         Ok(text)
     }

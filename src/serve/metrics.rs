@@ -51,20 +51,20 @@ pub struct Metrics {
     device_seconds: Counter<f64, AtomicU64>,
     /// Waiting jobs.
     pub(super) waiting: Gauge,
-    running: Gauge,
-    slots: Gauge,
+    pub(super) running: Gauge,
+    pub(super) slots: Gauge,
     loaded: Gauge,
-    kv_pages: Gauge,
-    kv_pages_used: Gauge,
+    pub(super) kv_pages: Gauge,
+    pub(super) kv_pages_used: Gauge,
     kv_bytes: Gauge,
     prefix_bytes: Gauge,
     prefix_limit: Gauge,
     weight_bytes: Gauge,
-    tokens_per_second: Real,
+    pub(super) tokens_per_second: Real,
     tokens_per_pass: Real,
     bytes_per_second: Real,
     read_ceiling: Real,
-    roofline_share: Real,
+    pub(super) roofline_share: Real,
     npu_attends: Labelled<1, Gauge>,
     npu_failures: Counter,
     npu_layers: Labelled<3, Real>,
@@ -96,54 +96,45 @@ impl Default for Metrics {
             errors: register(r, "errors", "Answers that failed by the server's fault"),
             passes: register(r, "passes", "Passes over the model"),
             mixed_passes: register(r, "passes_mixed", "Passes with a prompt's chunk and decoding rows"),
-            device_seconds: register_with_unit(r, "pass", "Time of all passes", Seconds, Counter::default()),
+            device_seconds: measured(r, "pass", Seconds, "Time of all passes"),
             waiting: register(r, "queue_length", "Replies that wait for a place"),
             running: register(r, "sequences_running", "Replies that are being made"),
             slots: register(r, "sequences_limit", "Replies that can be made at once"),
             loaded: register(r, "model_loaded", "Whether the weights are in memory: 1, or 0"),
             npu_attends: register(r, "npu_attends", "Whether attention of such passes is on the NPU: 1, or 0"),
-            npu_layers: register_with_unit(
+            npu_layers: measured(
                 r,
                 "npu_placement",
-                "Time of a pass's layers at the start, with attention on each of both",
                 Seconds,
-                Labelled::default(),
+                "Time of a pass's layers at the start, with attention on each of both",
             ),
             npu_failures: register(r, "npu_failures", "Failures of the NPU after which the GPU went on"),
             kv_pages: register(r, "kv_pages", "Pages of the KV cache"),
             kv_pages_used: register(r, "kv_pages_used", "Pages of the KV cache that hold tokens"),
-            kv_bytes: register_with_unit(r, "kv_memory", "Device memory of the KV cache", Bytes, Gauge::default()),
-            prefix_bytes: register_with_unit(
+            kv_bytes: measured(r, "kv_memory", Bytes, "Device memory of the KV cache"),
+            prefix_bytes: measured(
                 r,
                 "prefix_memory",
+                Bytes,
                 "Memory of the KV cache that is kept for prompts to come alone",
-                Bytes,
-                Gauge::default(),
             ),
-            prefix_limit: register_with_unit(r, "prefix_memory_limit", "Most that is kept so", Bytes, Gauge::default()),
-            weight_bytes: register_with_unit(
-                r,
-                "weight_memory",
-                "Device memory of the weights",
-                Bytes,
-                Gauge::default(),
-            ),
+            prefix_limit: measured(r, "prefix_memory_limit", Bytes, "Most that is kept so"),
+            weight_bytes: measured(r, "weight_memory", Bytes, "Device memory of the weights"),
             tokens_per_second: register(r, "decode_tokens_per_second", "Decoded tokens a second of work"),
             tokens_per_pass: register(r, "decode_tokens_per_pass", "Tokens of a reply that a pass decodes"),
             bytes_per_second: register(r, "decode_bytes_per_second", "Bytes a second that decoding moves"),
             read_ceiling: register(r, "read_ceiling_bytes_per_second", "Most that the device reads"),
             roofline_share: register(r, "roofline_share", "Share of that which decoding uses"),
-            energy: register_with_unit(
+            energy: measured(
                 r,
                 "energy",
-                "Energy that was used since the model answers, by all that runs there",
                 Joules,
-                BySource::default(),
+                "Energy that was used since the model answers, by all that runs there",
             ),
             joules_per_token: register(r, "joules_per_token", "Energy by the tokens decoded meanwhile, while some are"),
-            queued: register_with_unit(r, "queue_time", "Time in the queue", Seconds, times()),
-            first_token: register_with_unit(r, "time_to_first_token", "Arrival to first token", Seconds, times()),
-            gap: register_with_unit(r, "time_between_tokens", "From token to token", Seconds, times()),
+            queued: times(r, "queue_time", "Time in the queue"),
+            first_token: times(r, "time_to_first_token", "Arrival to first token"),
+            gap: times(r, "time_between_tokens", "From token to token"),
             registry,
         };
         metrics.set_attends(OffloadedPasses::NONE);
@@ -167,15 +158,18 @@ fn register<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, he
     metric
 }
 
-/// `metric`, registered with its unit.
-fn register_with_unit<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, unit: Unit, metric: M) -> M {
+/// As [`register`], with a unit.
+fn measured<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, unit: Unit, help: &str) -> M {
+    let metric = M::default();
     registry.register_with_unit(name, help, unit, metric.clone());
     metric
 }
 
-/// A histogram of times from a millisecond to four minutes.
-fn times() -> Histogram {
-    Histogram::new(exponential_buckets(0.001, 2.0, 19))
+/// A histogram of times from a millisecond to four minutes, registered.
+fn times(registry: &mut Registry, name: &str, help: &str) -> Histogram {
+    let times = Histogram::new(exponential_buckets(0.001, 2.0, 19));
+    registry.register_with_unit(name, help, Seconds, times.clone());
+    times
 }
 
 impl Metrics {
@@ -304,33 +298,10 @@ impl Metrics {
         }
     }
 
-    /// The values shown on the page.
-    pub(super) fn rates(&self) -> GaugeValues {
-        GaugeValues {
-            tokens_per_s: self.tokens_per_second.get(),
-            roofline_share: self.roofline_share.get(),
-            running: self.running.get(),
-            queued: self.waiting.get(),
-            slots: self.slots.get(),
-            bytes: self.weight_bytes.get() + self.kv_bytes.get(),
-            pages: self.kv_pages.get(),
-            pages_used: self.kv_pages_used.get(),
-        }
-    }
-}
-
-/// Values of some gauges.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct GaugeValues {
-    pub tokens_per_s: f64,
-    pub roofline_share: f64,
-    pub running: i64,
-    pub queued: i64,
-    pub slots: i64,
     /// Device memory of weights and KV cache, in bytes.
-    pub bytes: i64,
-    pub pages: i64,
-    pub pages_used: i64,
+    pub(super) fn device_bytes(&self) -> i64 {
+        self.weight_bytes.get() + self.kv_bytes.get()
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::http::ApiError;
 use super::prefixes::Identity;
 use super::published::Published;
+use super::service::Replaceable;
 use crate::engine::ModelFiles;
 use crate::engine::queue::ModelSide;
 use crate::error::Error;
@@ -12,7 +13,7 @@ use crate::schedule::Schedule;
 use crate::sequence::SequenceLimits;
 use crate::sequence::reply::stop_tokens;
 use crate::text::{ChatTemplate, Tokenizer};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// The text side of a loaded model.
@@ -32,7 +33,7 @@ pub struct Model {
     /// The chat template.
     pub template: ChatTemplate,
     /// See [`Model::device`].
-    device: RwLock<String>,
+    pub(super) device: Replaceable<String>,
     /// Sequences at once.
     pub slots: usize,
     /// The time at which it was loaded.
@@ -73,7 +74,7 @@ impl Model {
             slots: schedule.extent.sequences,
             published: Published::of(files, &shape)?,
             is_on_cpu: false,
-            device: RwLock::new(device.to_owned()),
+            device: Replaceable::new(device.to_owned()),
             loaded: SystemTime::now(),
             shape,
         })
@@ -81,15 +82,7 @@ impl Model {
 
     /// The device, including the offload for attention, updated every second.
     pub fn device(&self) -> String {
-        self.device.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Sets the name for [`Model::device`].
-    pub(super) fn set_device(&self, name: &str) {
-        let mut device = self.device.write().unwrap_or_else(PoisonError::into_inner);
-        if *device != name {
-            name.clone_into(&mut device);
-        }
+        self.device.get()
     }
 
     /// The text side for the engine's requests.

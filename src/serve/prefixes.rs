@@ -103,7 +103,15 @@ impl PrefixFile {
         else {
             return Ok(());
         };
-        match self.write(identity, &table, executor) {
+        let mut write = || -> std::result::Result<(), Fault> {
+            let mut file = BufWriter::new(PartialFile::create(&self.path, 0o600)?);
+            table.write(&mut file, PREFIXES, identity, executor)?;
+            let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+            // Another file may have been put there since the start.
+            check_kind(&self.path, PREFIXES)?;
+            Ok(file.commit(&self.path)?)
+        };
+        match write() {
             Ok(()) => {
                 let (seconds, prefixes) = (start.elapsed().as_secs_f64(), table.prefixes);
                 log::info!("{path}: prefixes written in {seconds:.2} s: {prefixes}");
@@ -112,20 +120,6 @@ impl PrefixFile {
             Err(fault) => log::warn!("{path}: the prefixes were not written: {fault}"),
         }
         Ok(())
-    }
-
-    fn write(
-        &self,
-        identity: Identity,
-        table: &PrefixTable,
-        executor: &mut dyn Executor,
-    ) -> std::result::Result<(), Fault> {
-        let mut file = BufWriter::new(PartialFile::create(&self.path, 0o600)?);
-        table.write(&mut file, PREFIXES, identity, executor)?;
-        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        // Another file may have been put there since the start.
-        check_kind(&self.path, PREFIXES)?;
-        Ok(file.commit(&self.path)?)
     }
 }
 

@@ -116,6 +116,10 @@ pub struct Service {
 pub(super) struct Replaceable<T>(RwLock<T>);
 
 impl<T: Clone> Replaceable<T> {
+    pub fn new(value: T) -> Replaceable<T> {
+        Replaceable(RwLock::new(value))
+    }
+
     /// The current value.
     pub fn get(&self) -> T {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -143,9 +147,9 @@ impl Service {
             metrics: Metrics::default(),
             model: RwLock::new(None),
             progress: Replaceable::default(),
-            system: Replaceable(RwLock::new(settings.system.clone())),
-            defaults: Replaceable(RwLock::new(Arc::new(settings.defaults.clone()))),
-            page: Replaceable(RwLock::new(Arc::new(settings.page.clone()))),
+            system: Replaceable::new(settings.system.clone()),
+            defaults: Replaceable::new(Arc::new(settings.defaults.clone())),
+            page: Replaceable::new(Arc::new(settings.page.clone())),
             slots: Replaceable::default(),
             settings,
         }
@@ -212,29 +216,19 @@ impl Service {
         std::iter::once(&model.name).chain(&self.settings.aliases).map(String::as_str)
     }
 
-    /// As [`Service::submit_since`], for the server's own requests.
+    /// As [`Service::submit`], for the server's own requests.
     ///
     /// # Errors
-    /// As [`Service::submit_since`].
+    /// As [`Service::submit`].
     pub(super) fn start_own(&self, model: &Model, ask: Request) -> Result<Replies, ApiError> {
-        self.submit(model, &[ask], Client::Program, Arc::new(|| false))
-    }
-
-    pub(super) fn submit(
-        &self,
-        model: &Model,
-        asks: &[Request],
-        client: Client,
-        abandoned: Abandoned,
-    ) -> Result<Replies, ApiError> {
-        self.submit_since(model, asks, client, abandoned, Instant::now())
+        self.submit(model, &[ask], Client::Program, Arc::new(|| false), Instant::now())
     }
 
     /// As [`EngineHandle::submit`].
     ///
     /// # Errors
     /// 400: a setting is wrong. 503: there is no room, or the server stops.
-    pub(super) fn submit_since(
+    pub(super) fn submit(
         &self,
         model: &Model,
         asks: &[Request],

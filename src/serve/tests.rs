@@ -115,7 +115,9 @@ impl TestService {
     }
 
     fn ask(&self, ask: Request) -> Replies {
-        self.service.submit(&self.service.model().unwrap(), &[ask], client(1), Arc::new(|| false)).unwrap()
+        self.service
+            .submit(&self.service.model().unwrap(), &[ask], client(1), Arc::new(|| false), Instant::now())
+            .unwrap()
     }
 
     fn stop(self) -> Result<()> {
@@ -286,7 +288,10 @@ fn a_reply_that_nobody_waits_for_ends_whether_it_runs_or_waits() {
     let long = || Request { ignore_eos: true, ..greedy(question("Hello"), 200) };
     let submit = |flag: &Arc<AtomicBool>| {
         let flag = flag.clone();
-        served.service.submit(&model, &[long()], client(1), Arc::new(move || flag.load(Ordering::SeqCst))).unwrap()
+        served
+            .service
+            .submit(&model, &[long()], client(1), Arc::new(move || flag.load(Ordering::SeqCst)), Instant::now())
+            .unwrap()
     };
     let (mut runs, mut waits) = (submit(&flags[0]), submit(&flags[1]));
     assert!(matches!(runs.next(), Some((0, Event::Token(_)))));
@@ -328,7 +333,7 @@ fn a_full_queue_says_when_to_come_back_and_late_replies_end() {
     let model = super::model::Model::open(1, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
     let submit = |n, choices| {
         let ask = Request { choices, ..greedy(question("Hello"), 4) };
-        service.submit(&model, &[ask], client(n), Arc::new(|| false))
+        service.submit(&model, &[ask], client(n), Arc::new(|| false), Instant::now())
     };
     let mut first = submit(1, 2).unwrap();
     let full = submit(1, 1).err().unwrap();
@@ -360,7 +365,9 @@ fn the_client_with_the_fewest_running_replies_comes_first() {
     let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
     let model = super::model::Model::open(7, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
     for (n, limit) in [(1, 1), (1, 2), (1, 3), (2, 4), (3, 5), (2, 6)] {
-        service.submit(&model, &[greedy(question("Hello"), limit)], client(n), Arc::new(|| false)).unwrap();
+        service
+            .submit(&model, &[greedy(question("Hello"), limit)], client(n), Arc::new(|| false), Instant::now())
+            .unwrap();
     }
     let mut taken: Vec<(Client, usize)> = Vec::new();
     while let Some(job) = service.engine.take(7, |client| taken.iter().filter(|(of, _)| *of == client).count()) {
@@ -585,7 +592,9 @@ fn requests_for_a_model_whose_engine_has_ended_are_told() {
     let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
     let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
     let model = |id| super::model::Model::open(id, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
-    let submit = |id, n| service.submit(&model(id), &[greedy(question("Hello"), 4)], client(n), Arc::new(|| false));
+    let submit = |id, n| {
+        service.submit(&model(id), &[greedy(question("Hello"), 4)], client(n), Arc::new(|| false), Instant::now())
+    };
     // Parsed for one model, and queued after its engine has ended.
     let (mut replaced, mut failed, current) = (submit(1, 1).unwrap(), submit(2, 2).unwrap(), submit(3, 3).unwrap());
     service.engine.end_model(1, None);
@@ -615,7 +624,13 @@ fn a_request_that_was_read_before_a_reload_is_answered_or_told_to_come_again() {
     served.wait_for(|notice| *notice == Notice::Reloaded);
     let refused = loop {
         // The old engine may still be running.
-        match served.service.submit(&old, &[greedy(question("Hello"), 2)], client(1), Arc::new(|| false)) {
+        match served.service.submit(
+            &old,
+            &[greedy(question("Hello"), 2)],
+            client(1),
+            Arc::new(|| false),
+            Instant::now(),
+        ) {
             Ok(answers) => match answers.gather() {
                 Ok(whole) => assert_eq!(whole[0].tokens.len(), 2),
                 Err(e) => assert_eq!(e, EngineError::Replaced),

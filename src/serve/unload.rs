@@ -6,7 +6,7 @@
 use super::health::Phase;
 use super::model::Model;
 use super::prefixes::{Identity, PrefixFile};
-use super::server::{Notice, Setup};
+use super::server::{Notice, ServerEvent, Setup};
 use super::service::Service;
 use super::worker::Worker;
 use crate::engine::queue::Takeover;
@@ -26,13 +26,8 @@ pub(super) struct Unloaded<'a> {
     pub prefix_file: Option<&'a PrefixFile>,
     /// Cancels a load.
     pub cancel: &'a Cancel,
-}
-
-/// News for the server while the model is unloaded.
-pub(super) enum UnloadedNews {
-    Notice(Notice),
-    /// The files have changed, so that a new model has to be loaded.
-    Changed,
+    /// Tells the server what happens.
+    pub tell: &'a dyn Fn(ServerEvent),
 }
 
 impl<'a> Unloaded<'a> {
@@ -41,11 +36,11 @@ impl<'a> Unloaded<'a> {
     ///
     /// # Errors
     /// Interrupted: the load was cancelled.
-    pub fn wait(&self, say: &dyn Fn(UnloadedNews)) -> Result<Option<Worker<'a>>> {
-        let &Unloaded { model, service, .. } = self;
+    pub fn wait(&self) -> Result<Option<Worker<'a>>> {
+        let &Unloaded { model, service, tell, .. } = self;
         memory::give_back_freed();
         self.enter(Phase::Unloaded);
-        say(UnloadedNews::Notice(Notice::Unloaded));
+        tell(ServerEvent::Notice(Notice::Unloaded));
         let mut has_changed = false;
         while service.engine.wait_for_some(model.id) {
             let loaded = match has_changed {
@@ -58,14 +53,14 @@ impl<'a> Unloaded<'a> {
             match loaded {
                 Ok(Some(worker)) => {
                     worker.note_ready();
-                    say(UnloadedNews::Notice(Notice::LoadedAgain));
+                    tell(ServerEvent::Notice(Notice::LoadedAgain));
                     return Ok(Some(worker));
                 }
                 Ok(None) => {
                     has_changed = true;
                     self.enter(Phase::Unloaded);
                     service.engine.set_takeover(Takeover::UnderWay);
-                    say(UnloadedNews::Changed);
+                    tell(ServerEvent::Changed(model.id));
                     // Waiting requests are for the old model. They are refused when the new one has taken over.
                     if let Some(e) = service.engine.wait_for_takeover(model.id) {
                         self.turn_away("the model's files have changed, and cannot be loaded", &e);
@@ -75,7 +70,7 @@ impl<'a> Unloaded<'a> {
                 Err(e) => {
                     self.enter(Phase::Unloaded);
                     self.turn_away("the model was unloaded, and cannot be loaded again", &e);
-                    say(UnloadedNews::Notice(Notice::NotLoadedAgain(e)));
+                    tell(ServerEvent::Notice(Notice::NotLoadedAgain(e)));
                 }
             }
         }
@@ -101,7 +96,7 @@ impl<'a> Unloaded<'a> {
         }
         let mut worker = Worker::new(self.service, self.model, loaded)?;
         if let Some(file) = self.prefix_file {
-            worker.load_prefixes(file)?;
+            file.load(self.model.identity, &mut worker.core.batch, worker.core.executor.as_mut())?;
         }
         Ok(Some(worker))
     }

@@ -3,11 +3,10 @@
 use super::health::Phase;
 use super::load::LoadedExecutor;
 use super::model::Model;
-use super::prefixes::PrefixFile;
 use super::service::Service;
 use crate::Result;
 use crate::diagnose::energy::{EnergyMark, EnergyMeter};
-use crate::engine::core::{Core, CoreSettings, EngineMonitor, Figure, LoopEnd};
+use crate::engine::core::{Core, CoreSettings, EngineMonitor, Figure};
 use crate::executor::offload::OffloadedPasses;
 use crate::executor::{ExecutorExt, Measure};
 use crate::machine::files::Files;
@@ -15,7 +14,6 @@ use crate::sequence::draft::Drafts;
 use crate::sequence::meter::DecodeMeter;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Duration;
 
 /// Publishes the figures of a model's engine in the server's metrics and health.
 struct ServiceMonitor<'a> {
@@ -40,7 +38,7 @@ impl ServiceMonitor<'_> {
     /// Publishes the offload for attention, which may change while the model answers and between loads.
     fn publish_offload(&self, executor: &dyn Measure) {
         let ServiceMonitor { service, model, .. } = self;
-        model.set_device(executor.device());
+        model.device.set(executor.device());
         let attends = executor.offload().map_or(OffloadedPasses::NONE, |offload| offload.attends);
         service.while_current(model.id, || service.metrics.set_attends(attends));
     }
@@ -127,37 +125,5 @@ impl<'a> Worker<'a> {
             service.metrics.set_placements(executor.placements());
             service.health.enter(Phase::Ready);
         });
-    }
-
-    /// As [`Core::run`], for the time in the settings.
-    ///
-    /// # Errors
-    /// As [`Core::run`].
-    pub fn run(&mut self) -> Result<LoopEnd> {
-        self.core.run(self.monitor.service.settings.idle_unload.unwrap_or(Duration::MAX))
-    }
-
-    /// As [`Core::run_out`].
-    ///
-    /// # Errors
-    /// As [`Core::run_out`].
-    pub fn run_out(&mut self) -> Result<()> {
-        self.core.run_out()
-    }
-
-    /// Loads prefixes from a file.
-    ///
-    /// # Errors
-    /// Device: it failed.
-    pub fn load_prefixes(&mut self, file: &PrefixFile) -> Result<()> {
-        file.load(self.monitor.model.identity, &mut self.core.batch, self.core.executor.as_mut())
-    }
-
-    /// Writes the prefixes worth keeping to a file, `first` before the others.
-    ///
-    /// # Errors
-    /// Device: it failed.
-    pub fn save_prefixes(&mut self, file: &PrefixFile, first: &[u32]) -> Result<()> {
-        file.save(self.monitor.model.identity, &self.core.batch, first, self.core.executor.as_mut())
     }
 }

@@ -2,7 +2,6 @@
 //! caches and the devices' fences.
 
 use super::failure::{DriverResult, Failure, retry};
-use super::fence::SyncFile;
 use super::{bindings as b, raw};
 use memmap2::{MmapOptions, MmapRaw};
 use nix::errno::Errno;
@@ -153,31 +152,6 @@ impl DmaBuf {
         // SAFETY: the structure is valid for the call.
         retry("synchronise a dma-buf", || unsafe { raw::dma_buf_sync(self.fd.as_raw_fd(), &sync) }).map(drop)
     }
-
-    /// The buffer's fence that an `access` would have to wait for (Linux 6.0 on).
-    ///
-    /// # Errors
-    /// ENOTTY: an older kernel, or not a dma-buf.
-    pub fn export_fence(&self, access: Access) -> DriverResult<SyncFile> {
-        let mut data = b::dma_buf_export_sync_file { flags: access.flags(), fd: -1 };
-        let what = "export a dma-buf's fence";
-        // SAFETY: the structure is valid for the call.
-        retry(what, || unsafe { raw::dma_buf_export_sync_file(self.fd.as_raw_fd(), &mut data) })?;
-        // SAFETY: the kernel put a new descriptor there, which has no other owner.
-        Ok(SyncFile::from_fd(unsafe { OwnedFd::from_raw_fd(data.fd) }))
-    }
-
-    /// Attaches `fence`, which signals when `access` is done, to the buffer. Implicit synchronisation then waits for
-    /// it.
-    ///
-    /// # Errors
-    /// As [`DmaBuf::export_fence`].
-    pub fn import_fence(&self, fence: &SyncFile, access: Access) -> DriverResult<()> {
-        let data = b::dma_buf_import_sync_file { flags: access.flags(), fd: fence.as_fd().as_raw_fd() };
-        let what = "put a fence on a dma-buf";
-        // SAFETY: the structure is valid for the call, and the fence's descriptor is open.
-        retry(what, || unsafe { raw::dma_buf_import_sync_file(self.fd.as_raw_fd(), &data) }).map(drop)
-    }
 }
 
 impl AsFd for DmaBuf {
@@ -247,11 +221,6 @@ mod tests {
         let memfd = DmaBuf::from_fd(sealed_memfd(page_size()).unwrap()).unwrap();
         assert_eq!(memfd.begin(Access::ReadWrite).unwrap_err().errno, Errno::ENOTTY);
         assert_eq!(memfd.end(Access::Write).unwrap_err().errno, Errno::ENOTTY);
-        assert_eq!(memfd.export_fence(Access::Read).unwrap_err().errno, Errno::ENOTTY);
-        let fence = SyncFile::from_fd(sealed_memfd(page_size()).unwrap());
-        assert_eq!(fence.state().unwrap_err().errno, Errno::ENOTTY);
-        assert_eq!(memfd.import_fence(&fence, Access::Write).unwrap_err().errno, Errno::ENOTTY);
-        assert_eq!(fence.merge(&fence).unwrap_err().errno, Errno::ENOTTY);
         let (pipe, _other) = nix::unistd::pipe().unwrap();
         assert_eq!(DmaBuf::from_fd(pipe).unwrap_err().errno, Errno::ESPIPE);
     }

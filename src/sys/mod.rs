@@ -1,4 +1,4 @@
-//! The interfaces of the kernel's drivers beyond Vulkan: dma-buf, fences, amdgpu and amdxdna. Only this module includes
+//! The interfaces of the kernel's drivers beyond Vulkan: dma-buf, amdgpu and amdxdna. Only this module includes
 //! the generated bindings.
 //!
 //! libxrt, if installed, is used through a bridge in C++ ([`xrt`]).
@@ -15,7 +15,6 @@ pub mod exit;
 pub mod failure;
 #[cfg(test)]
 pub(crate) mod fake;
-pub mod fence;
 #[cfg(feature = "cli")]
 pub mod interrupt;
 pub mod memory;

@@ -3,7 +3,6 @@
 use super::dma_buf::{Access, DmaBuf, page_size, sealed_memfd};
 use super::drm::Node;
 use super::fake::{AMDGPU_INFO, FakeDrmDriver, FakeIoctls, XDNA_ARRAY, XDNA_INFO, bytes, decode};
-use super::fence::{FenceState, SyncFile};
 use super::{amdgpu, amdxdna, bindings as b, npu_program};
 use nix::errno::Errno;
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
@@ -37,7 +36,6 @@ const ERRNOS: [Errno; 9] = [
 
 /// Every request of every wrapper, with a name.
 fn requests(node: &Node, buffer: &DmaBuf) -> Vec<(&'static str, super::DriverResult<()>)> {
-    let fence = SyncFile::from_fd(buffer.as_fd().try_clone_to_owned().unwrap());
     let memfd = sealed_memfd(page_size()).unwrap();
     let gem = node.own(1);
     let mut all = vec![
@@ -64,10 +62,6 @@ fn requests(node: &Node, buffer: &DmaBuf) -> Vec<(&'static str, super::DriverRes
         ("npu heap", npu_program::DeviceHeap::new(node).map(drop)),
         ("begin", buffer.begin(Access::Read)),
         ("end", buffer.end(Access::Read)),
-        ("export fence", buffer.export_fence(Access::Read).map(drop)),
-        ("import fence", buffer.import_fence(&fence, Access::Read)),
-        ("state", fence.state().map(drop)),
-        ("merge", fence.merge(&fence).map(drop)),
         ("udmabuf", DmaBuf::from_memfd(node.as_fd(), memfd.as_fd(), page_size()).map(drop)),
         ("heap", DmaBuf::from_heap(node.as_fd(), page_size()).map(drop)),
     ];
@@ -99,10 +93,12 @@ fn every_request_is_made_again_when_a_signal_interrupts_it() {
     });
     let node = Node::open(file.path()).unwrap();
     let buffer = DmaBuf::from_fd(node.as_fd().try_clone_to_owned().unwrap()).unwrap();
-    for (name, answer) in requests(&node, &buffer) {
+    let all = requests(&node, &buffer);
+    let least = 3 * all.len() as u32;
+    for (name, answer) in all {
         assert_eq!(answer.unwrap_err().errno, Errno::ENODEV, "{name}");
     }
-    assert!(count.load(Ordering::SeqCst) > 80);
+    assert!(count.load(Ordering::SeqCst) >= least, "{least} requests");
 }
 
 #[test]
@@ -132,10 +128,6 @@ fn requests_carry_the_numbers_and_sizes_of_the_headers() {
         ("context", 0xc038_6440),
         ("last error", 0xc018_644a),
         ("begin", 0x4008_6200),
-        ("export fence", 0xc008_6202),
-        ("import fence", 0x4008_6203),
-        ("state", 0xc038_3e04),
-        ("merge", 0xc030_3e03),
         ("udmabuf", 0x4018_7542),
         ("heap", 0xc018_4800),
     ] {
@@ -334,30 +326,6 @@ fn a_shared_buffer_is_allocated_from_a_heap_and_its_handles_are_closed() {
     assert_eq!(gem.handle(), 77);
     drop(gem);
     assert_eq!(closed.load(Ordering::SeqCst), 77);
-}
-
-#[test]
-fn a_fence_is_pending_then_signaled_or_failed() {
-    let status = Arc::new(Mutex::new(0));
-    let now = status.clone();
-    let file = file();
-    let _fake = FakeIoctls::new(file.path(), move |_, argument| {
-        // SAFETY: the wrapper passes this structure.
-        unsafe { (*argument.cast::<b::sync_file_info>()).status = *now.lock().unwrap() };
-        Ok(0)
-    });
-    let fence = SyncFile::from_fd(OwnedFd::from(std::fs::File::open(file.path()).unwrap()));
-    assert_eq!(fence.state(), Ok(FenceState::Pending));
-    *status.lock().unwrap() = 1;
-    assert_eq!(fence.state(), Ok(FenceState::Signaled));
-    fence.wait(Duration::from_secs(5)).unwrap();
-    *status.lock().unwrap() = -(libc::ETIME);
-    assert_eq!(fence.state(), Ok(FenceState::Failed(Errno::ETIME)));
-    assert_eq!(fence.wait(Duration::from_secs(5)).unwrap_err().errno, Errno::ETIME);
-    // A fence that never signals: a pipe with a writer that writes nothing.
-    let (pipe, _writer) = nix::unistd::pipe().unwrap();
-    let never = SyncFile::from_fd(pipe);
-    assert_eq!(never.wait(Duration::from_millis(5)).unwrap_err().errno, Errno::ETIMEDOUT);
 }
 
 #[test]

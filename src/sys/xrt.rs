@@ -11,6 +11,7 @@ use crate::display::plain;
 use crate::error::{Setting, text};
 use crate::{Error, Result};
 use std::ffi::{CStr, CString, c_int, c_void};
+use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::ptr::{NonNull, null_mut};
@@ -394,42 +395,25 @@ impl<'x> XrtBuffer<'x> {
         Ok(())
     }
 
-    /// Makes the host's writes visible to the NPU.
-    ///
-    /// # Errors
-    /// Device: libxrt's own.
-    pub fn sync_to_device(&mut self) -> Result<()> {
-        self.sync(b::KILN_XRT_TO_DEVICE, 0, self.size)
-    }
-
-    /// [`XrtBuffer::sync_to_device`] for `bytes` bytes from `offset` on.
+    /// Makes the host's writes to these bytes visible to the NPU.
     ///
     /// # Errors
     /// Input: the range exceeds the buffer. Device: libxrt's own.
-    pub fn sync_part_to_device(&mut self, offset: usize, bytes: usize) -> Result<()> {
-        self.check(offset, bytes)?;
-        self.sync(b::KILN_XRT_TO_DEVICE, offset, bytes)
+    pub fn sync_to_device(&mut self, bytes: Range<usize>) -> Result<()> {
+        self.sync(b::KILN_XRT_TO_DEVICE, bytes)
     }
 
-    /// Makes the NPU's writes visible to the host.
+    /// Makes the NPU's writes to these bytes visible to the host.
     ///
     /// # Errors
-    /// Device: libxrt's own.
-    pub fn sync_to_host(&mut self) -> Result<()> {
-        self.sync(b::KILN_XRT_TO_HOST, 0, self.size)
+    /// As [`XrtBuffer::sync_to_device`].
+    pub fn sync_to_host(&mut self, bytes: Range<usize>) -> Result<()> {
+        self.sync(b::KILN_XRT_TO_HOST, bytes)
     }
 
-    /// [`XrtBuffer::sync_to_host`] for `bytes` bytes from `offset` on.
-    ///
-    /// # Errors
-    /// As [`XrtBuffer::sync_part_to_device`].
-    pub fn sync_part_to_host(&mut self, offset: usize, bytes: usize) -> Result<()> {
-        self.check(offset, bytes)?;
-        self.sync(b::KILN_XRT_TO_HOST, offset, bytes)
-    }
-
-    fn sync(&mut self, direction: u32, offset: usize, bytes: usize) -> Result<()> {
-        let (offset, bytes) = (offset as u64, bytes as u64);
+    fn sync(&mut self, direction: u32, bytes: Range<usize>) -> Result<()> {
+        self.check(bytes.start, bytes.len())?;
+        let (offset, bytes) = (bytes.start as u64, bytes.len() as u64);
         let owned = &self.owned;
         call!(owned.library, "synchronise a buffer", sync(owned.get(), direction as i32, offset, bytes)).map(drop)
     }

@@ -5,7 +5,6 @@
 
 mod bounds;
 mod filters;
-mod format;
 mod json;
 mod message;
 mod methods;
@@ -18,7 +17,7 @@ use std::path::Path;
 use minijinja::{Environment, ErrorKind, Value};
 use serde::Deserialize;
 
-use self::bounds::{ChargedTemplate, Excess, FUEL};
+use self::bounds::{ChargedTemplate, Excess, FUEL, cause_of};
 use self::message::{change_texts_of, texts_of};
 use self::source::MAX_SOURCE;
 use super::calls::CallSyntax;
@@ -308,12 +307,8 @@ struct Raised(String);
 
 /// An error of a template: the message it raised on purpose, or where it failed.
 fn describe(error: &minijinja::Error, rejected: &str) -> Error {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(cause) = source {
-        if let Some(Raised(message)) = cause.downcast_ref() {
-            return Error::input(format!("the chat template rejects the messages: {}", quote(message)), rejected);
-        }
-        source = cause.source();
+    if let Some(Raised(message)) = cause_of(error) {
+        return Error::input(format!("the chat template rejects the messages: {}", quote(message)), rejected);
     }
     let cause = match error.kind() {
         ErrorKind::OutOfFuel => format!("the chat template does not end within {FUEL} steps"),

@@ -1,12 +1,13 @@
 //! The driver: records lists into command buffers once, and submits them for every pass.
 
 use super::device::{Gpu, failure};
-use super::memory::{Buffer, source};
+use super::memory::{Backing, Buffer};
 use super::pipelines::Pipelines;
 use super::record;
 use super::stamps::StampPool;
+use crate::display;
 use crate::error::{Setting, text};
-use crate::lower::caps::Caps;
+use crate::lower::caps::{Caps, DeviceKind};
 use crate::lower::kernels::Kernel;
 use crate::replay::driver::{DeviceCommand, Driver, HostAccess, MemorySource, Readiness, SIGNALS};
 use crate::{Error, Result};
@@ -52,41 +53,6 @@ impl Vulkan {
         Ok(vulkan)
     }
 
-    /// [`Driver::submit`] that also waits for semaphores and signals others; each has a value, which only timelines
-    /// use.
-    ///
-    /// # Errors
-    /// Device: the device was lost.
-    ///
-    /// # Safety
-    /// As [`Driver::submit`]; the semaphores are this device's and live until the wait.
-    #[cfg_attr(not(feature = "testing"), allow(dead_code))]
-    pub(crate) unsafe fn submit_ordered(
-        &self,
-        commands: &[vk::CommandBuffer],
-        signal: Option<usize>,
-        waits: &[(vk::Semaphore, u64)],
-        signals: &[(vk::Semaphore, u64)],
-    ) -> Result<()> {
-        let fence = self.fence(signal)?;
-        let infos = |semaphores: &[(vk::Semaphore, u64)]| -> Vec<_> {
-            let info = |&(semaphore, value)| {
-                let info = vk::SemaphoreSubmitInfo::default().semaphore(semaphore).value(value);
-                info.stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)
-            };
-            semaphores.iter().map(info).collect()
-        };
-        let (waits, signals) = (infos(waits), infos(signals));
-        let commands: Vec<_> =
-            commands.iter().map(|&c| vk::CommandBufferSubmitInfo::default().command_buffer(c)).collect();
-        let info = [vk::SubmitInfo2::default()
-            .wait_semaphore_infos(&waits)
-            .command_buffer_infos(&commands)
-            .signal_semaphore_infos(&signals)];
-        // SAFETY: as the caller promises.
-        unsafe { self.gpu.device.queue_submit2(self.gpu.queue, &info, fence) }.map_err(failure("submit work"))
-    }
-
     /// The fence of a signal; null without one.
     fn fence(&self, signal: Option<usize>) -> Result<vk::Fence> {
         match self.gpu.hung.get() {
@@ -106,7 +72,16 @@ impl Driver for Vulkan {
     }
 
     fn allocate(&self, bytes: u64, heap: usize, access: HostAccess, source: MemorySource) -> Result<Buffer> {
-        source::allocate(&self.gpu, bytes, heap, access, source)
+        let backed = |backing| Buffer::backed(&self.gpu, bytes, heap, access, backing);
+        let shares = self.gpu.features.sharing.exports && self.gpu.caps.kind == DeviceKind::Integrated;
+        match source {
+            MemorySource::Exported => backed(Backing::Exported),
+            MemorySource::Auto if shares => backed(Backing::Exported).or_else(|e| {
+                log::warn!("{} is no dma-buf, and no other device can share it: {e}", display::bytes(bytes));
+                backed(Backing::Driver)
+            }),
+            MemorySource::Auto | MemorySource::Ordinary => backed(Backing::Driver),
+        }
     }
 
     fn compile(&mut self, kernels: &[Kernel]) -> Result<()> {

@@ -6,7 +6,6 @@
 //! | [`memory`] | heaps, buffers, and memory that other drivers share |
 //! | [`pipelines`] | pipelines of kernels, made by [`compiler`] on several threads |
 //! | [`driver`] | implements [`crate::replay::driver::Driver`]: records lists, submits them, waits |
-//! | [`fence`] | fences between the device's queue and other drivers |
 //!
 //! Every Vulkan call is unsafe. Three rules keep them sound. Handles are owned by types that destroy them. Those types
 //! keep the device alive. The code that submits waits before it reads, frees or resubmits.
@@ -14,9 +13,6 @@
 pub mod compiler;
 pub mod device;
 pub mod driver;
-// Until attention runs on the NPU, only tests exchange fences.
-#[cfg_attr(not(feature = "testing"), allow(dead_code))]
-pub mod fence;
 #[cfg(feature = "testing")]
 pub mod inspect;
 pub mod memory;

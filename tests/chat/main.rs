@@ -254,7 +254,7 @@ fn a_saved_chat_is_loaded_and_goes_on() {
 
     let mut second = start(&[], cache.path());
     for (file, text, said) in [
-        ("none", None, "No such file"),
+        ("none", None, "does not exist"),
         ("letter", Some("Dear Anne"), "the messages are not understood"),
         ("bytes", Some("\u{0}"), "the messages are not understood"),
         (

@@ -27,4 +27,4 @@ pub use gemma3::{gemma3_270m, gemma3_tokenizer};
 pub use golden::{Case, floats, golden, ids};
 pub use guide::Fifths;
 pub use random::Random;
-pub use turns::decode_in_turns;
+pub use turns::{decode_ahead, decode_in_turns};

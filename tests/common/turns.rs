@@ -8,6 +8,15 @@ use kiln::sequence::guide::Guide;
 use kiln::sequence::session::Session;
 use kiln::text::TokenSet;
 
+/// As [`Session::decode`] for sequence 0, by a pass that the next one follows before the host has seen its result.
+pub fn decode_ahead(session: &mut Session, executor: &mut dyn Executor, token: u32) -> kiln::Result<()> {
+    let row = Row { token, position: session.tokens().len() as u32, sequence: 0 };
+    session.push(executor.schedule(), token)?;
+    executor.forward_ahead(&[row], HeadRows { first: 0, count: 1 })?;
+    session.commit(1);
+    Ok(())
+}
+
 /// The tokens that a sequence decodes behind `prompt` where every third is the likeliest of a fifth of all. `on`: most others
 /// come of passes that run ahead, and the device takes those too: every other time it goes on with one before the host has
 /// seen it; passes must be one submit each ([`ONE_SUBMIT`](super::ONE_SUBMIT)). Else each pass is waited for, and the host
@@ -30,7 +39,7 @@ pub fn decode_in_turns(executor: &mut dyn Executor, prompt: &[u32], steps: u32, 
         if step % 3 != 2 {
             match step % 4 == 3 {
                 true => session.decode(executor, token).unwrap(),
-                false => session.decode_ahead(executor, token).unwrap(),
+                false => decode_ahead(&mut session, executor, token).unwrap(),
             }
             assert!(executor.found(0).is_none(), "nothing was asked of it");
         } else {

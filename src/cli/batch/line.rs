@@ -1,6 +1,6 @@
 //! An input line of `kiln batch`: a prompt with its settings, in Kiln's own format or in that of OpenAI's batch API.
 
-use crate::cli::reply::ReplyArgs;
+use crate::cli::reply::{ReplyArgs, SamplingArgs};
 use crate::engine::request::Request;
 use crate::sequence::prompt::{encode_messages, encode_text};
 use crate::sequence::{Conversation, Generation, SequenceLimits};
@@ -231,11 +231,13 @@ impl Reader<'_> {
             // An empty system message counts as none.
             system: line.system.clone().filter(|text| !text.is_empty()).or(d.system.clone()),
             n: line.n.or(d.n),
-            temp: line.temp.unwrap_or(d.temp),
-            top_k: line.top_k.unwrap_or(d.top_k),
-            top_p: line.top_p.unwrap_or(d.top_p),
-            min_p: line.min_p.unwrap_or(d.min_p),
-            repeat_penalty: line.repeat_penalty.unwrap_or(d.repeat_penalty),
+            sampling: SamplingArgs {
+                temp: line.temp.unwrap_or(d.sampling.temp),
+                top_k: line.top_k.unwrap_or(d.sampling.top_k),
+                top_p: line.top_p.unwrap_or(d.sampling.top_p),
+                min_p: line.min_p.unwrap_or(d.sampling.min_p),
+                repeat_penalty: line.repeat_penalty.unwrap_or(d.sampling.repeat_penalty),
+            },
             seed: line.seed.or(d.seed),
             stop: match &line.stop {
                 Some(Stops::One(text)) => vec![text.clone()],

@@ -22,15 +22,11 @@ struct WrittenLine {
     error: Option<Value>,
 }
 
-/// The destination of lines.
-enum Sink {
-    Stdout,
-    File(File, PathBuf),
-}
-
 /// The output. A line waits until all lines before it are written.
+#[derive(Default)]
 pub(super) struct OrderedOutput {
-    sink: Sink,
+    /// `None`: standard output.
+    sink: Option<(File, PathBuf)>,
     next: usize,
     waiting: BTreeMap<usize, Value>,
     /// New lines that replace lines of an earlier run.
@@ -41,18 +37,6 @@ pub(super) struct OrderedOutput {
 }
 
 impl OrderedOutput {
-    /// Standard output.
-    pub(super) fn stdout() -> OrderedOutput {
-        OrderedOutput {
-            sink: Sink::Stdout,
-            next: 0,
-            waiting: BTreeMap::new(),
-            again: BTreeMap::new(),
-            failed: 0,
-            lock: None,
-        }
-    }
-
     /// Opens the file at `path`. Lines of an earlier run stay, except an incomplete last line. Input lines with an
     /// answer are skipped; with `retry` those with an error are queued again.
     ///
@@ -65,10 +49,10 @@ impl OrderedOutput {
         retry: bool,
     ) -> Result<OrderedOutput> {
         let fault = |e: std::io::Error| Error::unwritable(path, &e);
-        let mut output = OrderedOutput::stdout();
+        let mut output = OrderedOutput::default();
         if path.metadata().is_ok_and(|there| !there.is_file()) {
             let file = OpenOptions::new().write(true).open(path).map_err(fault)?;
-            output.sink = Sink::File(file, path.to_owned());
+            output.sink = Some((file, path.to_owned()));
             return Ok(output);
         }
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(fault)?;
@@ -80,7 +64,7 @@ impl OrderedOutput {
         let end = output.resume(path, &lock, input, identity, retry)?;
         writer.set_len(end).and_then(|()| writer.seek(SeekFrom::Start(end))).map_err(fault)?;
         output.lock = Some(lock);
-        output.sink = Sink::File(writer, path.to_owned());
+        output.sink = Some((writer, path.to_owned()));
         Ok(output)
     }
 
@@ -151,8 +135,8 @@ impl OrderedOutput {
             self.failed += usize::from(has_failed(&line));
             let text = format!("{}\n", json_for_terminal(&line.to_string()));
             match &mut self.sink {
-                Sink::Stdout => crate::cli::print(&text)?,
-                Sink::File(file, path) => {
+                None => crate::cli::print(&text)?,
+                Some((file, path)) => {
                     file.write_all(text.as_bytes()).map_err(|e| Error::unwritable(path, &e))?;
                 }
             }
@@ -167,7 +151,7 @@ impl OrderedOutput {
     /// # Errors
     /// Failed: the file cannot be read or written.
     pub(super) fn settle(&mut self) -> Result<()> {
-        let Sink::File(_, path) = &self.sink else { return Ok(()) };
+        let Some((_, path)) = &self.sink else { return Ok(()) };
         if self.again.is_empty() {
             return Ok(());
         }

@@ -1,9 +1,9 @@
 //! The file of a chat, written by `/save` and read by `/load`.
 
 use super::command;
+use crate::cli::read_regular_text;
 use crate::cli::tokenize::parse_messages;
 use crate::machine::partial::PartialFile;
-use crate::machine::regular::{self, Links};
 use crate::sequence::Conversation;
 use crate::text::Message;
 use crate::{Error, Result};
@@ -56,13 +56,9 @@ impl ChatFile {
 /// # Errors
 /// Input: the file cannot be read, or is no conversation.
 pub(super) fn load(path: &Path) -> Result<(Conversation, Option<ChatFile>)> {
-    let remedy = "give the name of a file that /save has written";
     // Taken before reading, so that a change in between is noticed later.
     let file = ChatFile::at(path).ok();
-    let bytes = regular::read(path, Links::Follow, MOST_LOADED)
-        .map_err(|e| Error::input(format!("cannot read {}: {e}", path.display()), remedy))?;
-    let text = String::from_utf8(bytes)
-        .map_err(|_| Error::input(format!("{} is no text in UTF-8", path.display()), remedy))?;
+    let text = read_regular_text(path, MOST_LOADED, "conversation", "give the name of a file that /save has written")?;
     Ok((Conversation::from_messages(parse_messages(&text)?)?, file))
 }
 

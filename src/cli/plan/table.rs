@@ -1,23 +1,25 @@
 //! The tables of a plan.
 
-use super::explained::{assumptions, figures};
 use crate::cli::column::column;
 use crate::cli::wrap::wrapped;
 use crate::diagnose::forecast::ForecastView;
+use crate::diagnose::forecast::machine::{Named, gib};
 use crate::diagnose::forecast::rates::{Attention, BATCHES, DRAFTED, RIGHT, roof};
-use crate::diagnose::forecast::verdict::FitVerdict;
+use crate::diagnose::forecast::verdict::{self, BestRates, FitVerdict, is_worth, least_ram, prompt, shown};
 use crate::display::{bytes, counted, duration};
 use crate::machine::heaps::{DeviceMemory, Heap};
+use crate::machine::profile::PREFILL_SHARE;
 use crate::plan::Plan;
 use crate::schedule::cost::step_cost;
 use crate::schedule::{PassShape, Schedule};
+use crate::sequence::draft::gain::expected_tokens;
 use std::fmt::Write;
 
 /// A forecast as text, wrapped at `columns`.
-pub(super) fn of(view: &ForecastView<'_>, verdict: &FitVerdict, columns: usize) -> String {
+pub(super) fn of(view: &ForecastView<'_>, columns: usize) -> String {
     let mut t = String::new();
     // Writing to a String cannot fail.
-    let _ = view.write_text(&mut t, verdict);
+    let _ = view.write_text(&mut t, &FitVerdict::of(view));
     // Wide rows of a table are left for the terminal to break.
     t.lines().map(|line| if line.contains("  ") { line.to_owned() } else { wrapped(line, columns) } + "\n").collect()
 }
@@ -29,7 +31,7 @@ impl ForecastView<'_> {
             writeln!(t, "{}", assumptions(self, named))?;
         }
         self.write_model(t)?;
-        if let Some(draft) = self.draft {
+        if let Some(draft) = &self.draft {
             let d = &draft.schedule;
             let weights = d.weights.format().name();
             let (layers, all) = (counted(d.shape.layers.len(), "layer"), bytes(draft.plan.bytes()));
@@ -54,13 +56,13 @@ impl ForecastView<'_> {
             }
         }
         match self.asked.with_schedule {
-            true => write_schedule(t, self.schedule, self.asked.options.sequences),
+            true => write_schedule(t, &self.schedule, self.asked.options.sequences),
             false => Ok(()),
         }
     }
 
     fn write_model(&self, t: &mut String) -> std::fmt::Result {
-        let (s, e) = (self.schedule, &self.schedule.extent);
+        let (s, e) = (&self.schedule, &self.schedule.extent);
         writeln!(
             t,
             "\n{}: {} layers, hidden {}, FFN {}, {}/{} heads x {}, vocabulary {}, {} weights",
@@ -111,10 +113,10 @@ impl ForecastView<'_> {
     }
 
     fn write_roofline(&self, t: &mut String) -> std::fmt::Result {
-        let target = self.target;
+        let target = &self.target;
         writeln!(t, "\nroofline at a short context: {:.1} GB/s ({})", target.bandwidth / 1e9, target.source)?;
         writeln!(t, "{:>6} {:>14} {:>12}  bound by", "batch", "bytes a pass", "tokens/s")?;
-        let roofs = BATCHES.map(|batch| roof(self.schedule, target, batch));
+        let roofs = BATCHES.map(|batch| roof(&self.schedule, target, batch));
         let write = column(roofs.iter().map(|r| r.bytes));
         for r in &roofs {
             writeln!(t, "{:>6} {:>14} {:>12.1}  {}", r.batch, write(r.bytes), r.tokens_s, r.bound)?;
@@ -128,7 +130,7 @@ impl ForecastView<'_> {
         writeln!(t, "\nprediction, from the kernels' instructions, bytes and edges: nothing of it was measured")?;
         writeln!(t, "{:>14} {:>12} {:>12}", "sequences", "tokens/s", "of roofline")?;
         for (sequences, rate) in predicted.decode {
-            let share = 100.0 * rate / roof(self.schedule, self.target, sequences).tokens_s;
+            let share = 100.0 * rate / roof(&self.schedule, &self.target, sequences).tokens_s;
             writeln!(t, "{sequences:>14} {rate:>12.1} {share:>10.0} %")?;
         }
         let (rows, rate) = predicted.prefill;
@@ -137,7 +139,7 @@ impl ForecastView<'_> {
     }
 
     fn write_drafts(&self, t: &mut String) -> std::fmt::Result {
-        let by = self.draft.map_or("of a text, at no cost".into(), |draft| format!("by {}", draft.name));
+        let by = self.draft.as_ref().map_or("of a text, at no cost".into(), |draft| format!("by {}", draft.name));
         writeln!(t, "\none sequence with drafts {by}: tokens/s where a drafted token is right with a probability of")?;
         let heads: Vec<String> = RIGHT.iter().map(|right| format!("{right:>8}")).collect();
         writeln!(t, "{:>7} {}", "drafted", heads.concat())?;
@@ -242,4 +244,69 @@ fn write_schedule(t: &mut String, s: &Schedule, batch: usize) -> std::fmt::Resul
         bytes(sum.activation_bytes),
         sum.operations as f64 / 1e9
     )
+}
+
+/// The derivation of the verdict's figures, one line each.
+fn figures(rates: &BestRates) -> String {
+    let (drafted, right) = (verdict::DRAFTED, verdict::RIGHT);
+    let mut t = match &rates.with_draft {
+        Some((rate, weights)) => format!(
+            "with a draft, in {weights}: a pass with {drafted} drafted token, right with a probability of {right}, gives \
+             {} tokens: {} tokens/s\n",
+            expected_tokens(drafted, right),
+            shown(*rate)
+        ),
+        None => String::new(),
+    };
+    t += &match &rates.prefill {
+        Some(p) => format!(
+            "a prompt of {}: {} operations, {} at the matrix units' {} a second, {} at {} % of that, \
+             which Kiln was measured to reach on an H200\n",
+            prompt(p.tokens),
+            count(p.operations as f64),
+            duration(p.seconds_at_peak),
+            count(p.peak),
+            duration(p.seconds),
+            100.0 * PREFILL_SHARE,
+        ),
+        None => "how long a prompt takes is not known without a GPU's matrix units: `kiln bench` measures it\n".into(),
+    };
+    t
+}
+
+/// The line below the verdict: the assumed memory of a machine by name, and the RAM with which the model fits there.
+fn assumptions(view: &ForecastView<'_>, named: &Named) -> String {
+    let p = &named.profile;
+    let (ram, carve_out) = (p.ram, gib(p.carve_out));
+    let has = match (named.has_ram, named.has_carve_out()) {
+        (true, true) => format!("with {ram} GiB of RAM, {carve_out} of them carved out for the GPU"),
+        (true, false) => format!(
+            "with {ram} GiB of RAM; assumes that {carve_out} of them are carved out for the GPU (--machine {}:N takes N)",
+            p.name
+        ),
+        (false, true) => {
+            format!("assumes {ram} GiB of RAM (--ram N takes N), with {carve_out} of them carved out for the GPU")
+        }
+        (false, false) => format!(
+            "assumes {ram} GiB of RAM (--ram N takes N), {carve_out} of them carved out for the GPU (--machine {}:N takes N)",
+            p.name
+        ),
+    };
+    let from = match least_ram(view, &view.form) {
+        Some(gib) => format!("it fits from {gib} GiB of RAM on"),
+        None => "it fits with no RAM that is sold".into(),
+    };
+    let int4 = view.in_4_bits().filter(|int4| is_worth(int4.bytes(view.extent), view));
+    let in_4_bits = int4.and_then(|int4| least_ram(view, &int4));
+    let in_4_bits = in_4_bits.filter(|gib| least_ram(view, &view.form).is_none_or(|least| *gib < least));
+    format!("{has}; {from}{}", in_4_bits.map_or(String::new(), |gib| format!(", in 4 bits from {gib}")))
+}
+
+/// A number of operations: `51.7 T`.
+fn count(operations: f64) -> String {
+    match operations {
+        0.0..1e9 => format!("{:.1} M", operations / 1e6),
+        1e9..1e12 => format!("{:.1} G", operations / 1e9),
+        _ => format!("{:.1} T", operations / 1e12),
+    }
 }

@@ -1,14 +1,12 @@
 //! The configuration file of `kiln serve`: its options by their long names, in TOML. clap defines the options and their
 //! values: the file's options become arguments, before those of the command line.
 
-use crate::cli::{Cli, Command, usage};
+use crate::cli::{Cli, Command, read_regular_text, usage};
 use crate::display::{nearest, quote};
 use crate::error::text;
-use crate::machine::regular::{self, Links};
 use crate::{Error, Result};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, CommandFactory, Parser};
-use std::any::TypeId;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
@@ -139,15 +137,8 @@ impl FileOption {
 
 /// The options of a file.
 fn read(path: &Path) -> Result<Vec<FileOption>> {
-    let file = path.display().to_string();
-    let bytes = regular::read(path, Links::Follow, MOST_BYTES).map_err(|fault| match fault {
-        regular::ReadFault::Io(e) => Error::unreadable(path, &e),
-        fault => Error::input(format!("{file} is no configuration: {fault}"), "give a file of options in TOML"),
-    })?;
-    let text = String::from_utf8(bytes).map_err(|e| {
-        Error::input(format!("{file} is not UTF-8 at byte {}", e.utf8_error().valid_up_to()), "convert it")
-    })?;
-    parse(&text, &file)
+    let text = read_regular_text(path, MOST_BYTES, "configuration", "give a file of options in TOML")?;
+    parse(&text, &path.display().to_string())
 }
 
 fn parse(text: &str, file: &str) -> Result<Vec<FileOption>> {
@@ -186,7 +177,7 @@ fn parse(text: &str, file: &str) -> Result<Vec<FileOption>> {
         let parsed =
             parsed.map_err(|e| Error::input(format!("{place}: {}", usage::words(&e)), "see `kiln serve --help`"))?;
         if let Command::Serve(args) = parsed.command {
-            args.sampling.defaults().map_err(|e| {
+            args.defaults.read().map_err(|e| {
                 let (cause, remedy) = e.parts();
                 Error::input(text!(format!("{place}: "), cause.clone()), remedy.clone())
             })?;
@@ -232,18 +223,9 @@ fn is_list(arg: &Arg) -> bool {
 
 impl ValueKind {
     fn of(arg: &Arg) -> ValueKind {
-        let numbers = [
-            TypeId::of::<u8>(),
-            TypeId::of::<u16>(),
-            TypeId::of::<u32>(),
-            TypeId::of::<u64>(),
-            TypeId::of::<usize>(),
-            TypeId::of::<f32>(),
-        ];
-        let held = arg.get_value_parser().type_id();
         match arg.get_action() {
             ArgAction::SetTrue => ValueKind::Flag,
-            _ if numbers.iter().any(|number| held == *number) => ValueKind::Number,
+            _ if usage::is_number(arg) => ValueKind::Number,
             _ => ValueKind::Text,
         }
     }

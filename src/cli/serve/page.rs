@@ -1,6 +1,6 @@
 //! Options of the chat page.
 
-use crate::machine::regular::{self, Links};
+use crate::cli::{read_regular, read_regular_text};
 use crate::serve::page::{PageAccent, PageLanguage, PageLogo, PageSettings, PageText};
 use crate::{Error, Result};
 use clap::builder::NonEmptyStringValueParser;
@@ -96,25 +96,13 @@ fn language(name: &str) -> Result<PageLanguage> {
         let cause = format!("the page has no language {name}");
         return Err(Error::input(cause, format!("give {} or a file such as it.toml", tags.join(", "))));
     }
-    let text = String::from_utf8(read(path, MOST_BYTES, "language of the page")?);
-    let text = text.map_err(|e| {
-        let cause = format!("{name} is not UTF-8 at byte {}", e.utf8_error().valid_up_to());
-        Error::input(cause, "convert it")
-    })?;
+    let text = read_regular_text(path, MOST_BYTES, "language of the page", "give another file")?;
     PageLanguage::parse(&text, name)
 }
 
 fn logo(path: &Path) -> Result<PageLogo> {
-    let bytes = read(path, PageLogo::MOST_BYTES, "logo")?;
+    let bytes = read_regular(path, PageLogo::MOST_BYTES, "logo", "give another file")?;
     PageLogo::from_bytes(bytes).ok_or_else(|| {
         Error::input(format!("{} is no SVG, PNG or WebP", path.display()), "give a picture that is one of them")
-    })
-}
-
-/// Reads a file; `what` names its kind in errors.
-fn read(path: &Path, most: u64, what: &str) -> Result<Vec<u8>> {
-    regular::read(path, Links::Follow, most).map_err(|fault| match fault {
-        regular::ReadFault::Io(e) => Error::unreadable(path, &e),
-        fault => Error::input(format!("{} is no {what}: {fault}", path.display()), "give another file"),
     })
 }

@@ -1,12 +1,12 @@
 //! Decoding with drafts of a given acceptance. It measures the cost of passes, and the number of drafted tokens that
 //! pays at this cost.
 
-use super::measure::{Bench, Repetition, pass_cost};
+use super::measure::{Bench, Repetition};
 use crate::executor::{ExecutorExt, HeadRows, Row};
 use crate::schedule::{Cost, PassShape};
 use crate::sequence::counts;
 use crate::sequence::draft::gain::{Acceptance, DraftCandidate, PassTimes};
-use crate::sequence::draft::{MOST_DRAFTED, Proposer, SharedModel};
+use crate::sequence::draft::{DraftModel, MOST_DRAFTED, Proposer};
 use crate::{Error, Result};
 use std::time::Instant;
 
@@ -72,7 +72,7 @@ pub(super) struct Policy {
 
 impl Bench<'_> {
     /// Uses a draft model, whose time then counts. Its drafts are replaced by tokens of the given acceptance.
-    pub fn draft_with(&mut self, model: SharedModel) {
+    pub fn draft_with(&mut self, model: DraftModel) {
         self.draft = Some(model);
     }
 
@@ -84,9 +84,9 @@ impl Bench<'_> {
         depth: usize,
         policy: &mut Policy,
     ) -> Result<Repetition> {
-        let mut model = self.draft.clone();
+        let mut model = self.draft.take();
         // A draft model's vocabulary may be slightly smaller.
-        let vocab = model.as_ref().map_or(usize::MAX, SharedModel::vocab);
+        let vocab = model.as_ref().map_or(usize::MAX, DraftModel::vocab);
         let fit = |token: u32| (token as usize % vocab) as u32;
         let whole = |s| self.tokens(s, 0..depth + tokens).into_iter().map(fit).collect();
         let start = |s| {
@@ -98,7 +98,7 @@ impl Bench<'_> {
         let extent = self.executor.schedule().extent;
         let (mut passes, mut rows) = (Vec::with_capacity(sequences * tokens), Vec::with_capacity(extent.max_rows));
         let mut draft_bytes = 0;
-        let mut done = self.timed(|executor| {
+        let done = self.timed(|executor| {
             let (mut before, mut is_ahead) = (None, false);
             loop {
                 let count = decoding.len();
@@ -171,9 +171,11 @@ impl Bench<'_> {
                     policy.gain.note_pass(decoding.len(), rows.len(), (now - before).as_secs_f64());
                 }
             }
-        })?;
-        let mut cost = Cost { weight_bytes: draft_bytes, ..Cost::default() };
-        passes.iter().for_each(|&pass| cost += pass_cost(self.executor.schedule(), pass, true));
+        });
+        self.draft = model;
+        let mut done = done?;
+        let mut cost: Cost = passes.iter().map(|&pass| self.executor.schedule().cost(pass)).sum();
+        cost.weight_bytes += draft_bytes;
         (done.passes, done.cost) = (passes.len(), cost);
         Ok(done)
     }

@@ -39,8 +39,7 @@ pub struct KernelGroup {
 impl KernelTime {
     pub(super) fn new(schedule: &Schedule, timed: &KernelTiming, pass: PassShape, ceilings: Ceilings) -> KernelTime {
         let steps = &schedule.steps[timed.steps.clone()];
-        let mut cost = Cost::default();
-        steps.iter().for_each(|s| cost += step_cost(s, pass));
+        let cost = steps.iter().map(|s| step_cost(s, pass)).sum();
         let seconds = Sample::new(timed.seconds.iter().copied()).median();
         let label = match steps {
             [] => format!("({})", timed.kernel),

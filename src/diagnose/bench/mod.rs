@@ -118,15 +118,17 @@ impl Case {
     }
 }
 
+/// A list in ascending order, without repetitions.
+pub fn ascending(list: &[usize]) -> Vec<usize> {
+    let mut list = list.to_vec();
+    list.sort_unstable();
+    list.dedup();
+    list
+}
+
 impl BenchSettings {
     /// The lines to measure, shallow ones first, so that each prefill continues the one before.
     pub fn cases(&self) -> Vec<Case> {
-        let ascending = |list: &[usize]| {
-            let mut list = list.to_vec();
-            list.sort_unstable();
-            list.dedup();
-            list
-        };
         let prefill: Vec<Work> = ascending(&self.prefill).into_iter().map(Work::Prefill).collect();
         let tokens = self.decode;
         let batch: Vec<usize> = ascending(&self.batch).into_iter().filter(|_| tokens > 0).collect();
@@ -174,25 +176,19 @@ impl BenchSettings {
     /// # Errors
     /// Input: nothing to do, a count of 0, or more positions than `asked` or the model has.
     pub fn check(&self, shape: &Shape, asked: Option<usize>) -> Result<usize> {
-        let zero = |what: &str, setting: Setting| {
+        let nothing = [
+            ("a count of repetitions", Setting::Repetitions, self.repetitions == 0),
+            ("a prefill", Setting::Prefill, self.prefill.contains(&0)),
+            ("a pass of rows", Setting::Rows, self.rows.contains(&0)),
+            ("a batch", Setting::Batch, self.batch.contains(&0)),
+        ];
+        if let Some((what, setting, _)) = nothing.into_iter().find(|(.., is_zero)| *is_zero) {
             let remedy = text!("choose ", setting.a(), " of 1 or more");
-            Err(Error::input(format!("{what} of 0 measures nothing"), remedy))
-        };
-        if self.repetitions == 0 {
-            return zero("a count of repetitions", Setting::Repetitions);
+            return Err(Error::input(format!("{what} of 0 measures nothing"), remedy));
         }
         if self.repetitions > MOST_REPETITIONS {
             let what = format!("{} repetitions are more than {MOST_REPETITIONS}", self.repetitions);
             return Err(Error::input(what, text!("choose a smaller ", Setting::Repetitions)));
-        }
-        if self.prefill.contains(&0) {
-            return zero("a prefill", Setting::Prefill);
-        }
-        if self.rows.contains(&0) {
-            return zero("a pass of rows", Setting::Rows);
-        }
-        if self.batch.contains(&0) {
-            return zero("a batch", Setting::Batch);
         }
         let (needed, limit) = (self.context(), asked.unwrap_or(shape.max_context).min(shape.max_context));
         if needed > limit {

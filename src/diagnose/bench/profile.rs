@@ -37,31 +37,6 @@ pub struct LayerTime {
     pub pass_seconds: f64,
 }
 
-impl LayerTime {
-    pub(super) fn measure(bench: &mut Bench<'_>, layer: usize, case: Case) -> Result<LayerTime> {
-        let (rows, head, pass) = bench.pass_of(case);
-        let segment = Segment::Layer(layer);
-        let executor = &mut *bench.executor;
-        let ceiling = executor.measure_segment_ceiling(segment)?;
-        let mut one = |segment, replays: usize| -> Result<f64> {
-            Ok(executor.time_segment(segment, &rows, head, replays)? / replays as f64)
-        };
-        let runs = LAYER_REPLAYS.into_iter().map(|n| Ok((n, one(segment, n)?))).collect::<Result<Vec<_>>>()?;
-        let ends = [one(Segment::Embed, 10)?, one(Segment::Head, 10)?];
-        let schedule = executor.schedule();
-        let mut cost = Cost::default();
-        schedule.steps[schedule.steps_of(segment)].iter().for_each(|s| cost += step_cost(s, pass));
-        let shape = &schedule.shape;
-        let (kind, layers) = (shape.layers[layer], shape.layers.len());
-        let longest = runs.last().map_or(f64::NAN, |r| r.1);
-        let what = format!("layer {layer} alone");
-        // The read ceiling is the layer's own; the matrix units' ceiling is the model's.
-        let rates = Ceilings { read: ceiling, ..bench.ceilings }.judge(&what, cost, longest)?;
-        let pass_seconds = layers as f64 * longest + ends[0] + ends[1];
-        Ok(LayerTime { layer, kind, depth: case.depth, cost, ceiling, runs, rates, ends, pass_seconds })
-    }
-}
-
 impl Bench<'_> {
     /// Times one layer alone in a decode of one sequence at `depth`, once for each of [`LAYER_REPLAYS`].
     ///
@@ -73,7 +48,25 @@ impl Bench<'_> {
         let case = Case { work: Work::Decode { sequences: 1, tokens: 1 }, depth };
         self.fill(case)?;
         (self.progress)(&format!("layer {layer} alone"));
-        LayerTime::measure(self, layer, case)
+        let (rows, head, pass) = self.pass_of(case);
+        let segment = Segment::Layer(layer);
+        let executor = &mut *self.executor;
+        let ceiling = executor.measure_segment_ceiling(segment)?;
+        let mut one = |segment, replays: usize| -> Result<f64> {
+            Ok(executor.time_segment(segment, &rows, head, replays)? / replays as f64)
+        };
+        let runs = LAYER_REPLAYS.into_iter().map(|n| Ok((n, one(segment, n)?))).collect::<Result<Vec<_>>>()?;
+        let ends = [one(Segment::Embed, 10)?, one(Segment::Head, 10)?];
+        let schedule = executor.schedule();
+        let cost = schedule.steps[schedule.steps_of(segment)].iter().map(|s| step_cost(s, pass)).sum();
+        let shape = &schedule.shape;
+        let (kind, layers) = (shape.layers[layer], shape.layers.len());
+        let longest = runs.last().map_or(f64::NAN, |r| r.1);
+        let what = format!("layer {layer} alone");
+        // The read ceiling is the layer's own; the matrix units' ceiling is the model's.
+        let rates = Ceilings { read: ceiling, ..self.ceilings }.judge(&what, cost, longest)?;
+        let pass_seconds = layers as f64 * longest + ends[0] + ends[1];
+        Ok(LayerTime { layer, kind, depth, cost, ceiling, runs, rates, ends, pass_seconds })
     }
 
     /// Times every kernel of one pass of a measured line; for a prefill, of its first chunk.
@@ -94,9 +87,7 @@ impl Bench<'_> {
             }
         }
     }
-}
 
-impl Bench<'_> {
     /// Records the engines' activity during one pass of a measured line; for a prefill, during its first chunk.
     ///
     /// # Errors

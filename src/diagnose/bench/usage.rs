@@ -1,10 +1,10 @@
 //! CPU time and anonymous memory of this process.
 
+use crate::diagnose::periodic::PeriodicWork;
 use crate::{Error, Result};
 use nix::sys::resource::{UsageWho, getrusage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// CPU time, user and system, in seconds.
@@ -56,7 +56,7 @@ const RUNNING: Duration = Duration::from_millis(100);
 /// Watches this process's anonymous memory on a separate thread.
 pub struct MemoryWatch {
     shared: Arc<UsageState>,
-    thread: Option<JoinHandle<()>>,
+    _looks: PeriodicWork,
     /// Bytes that the process held when the watch began.
     pub baseline: u64,
 }
@@ -65,7 +65,12 @@ pub struct MemoryWatch {
 struct UsageState {
     peak: AtomicU64,
     running: AtomicBool,
-    done: AtomicBool,
+}
+
+impl UsageState {
+    fn look(&self) {
+        self.peak.fetch_max(anonymous_bytes().unwrap_or(0), Ordering::Relaxed);
+    }
 }
 
 impl MemoryWatch {
@@ -76,40 +81,23 @@ impl MemoryWatch {
         let shared = Arc::new(UsageState { peak: baseline.into(), ..UsageState::default() });
         let own = shared.clone();
         let watch = move || {
-            while !own.done.load(Ordering::Relaxed) {
-                own.peak.fetch_max(anonymous_bytes().unwrap_or(0), Ordering::Relaxed);
-                std::thread::park_timeout(if own.running.load(Ordering::Relaxed) { RUNNING } else { LOADING });
-            }
+            own.look();
+            if own.running.load(Ordering::Relaxed) { RUNNING } else { LOADING }
         };
-        let thread = std::thread::Builder::new().name("memory".into()).spawn(watch).ok()?;
-        Some(MemoryWatch { shared, thread: Some(thread), baseline })
+        let looks = PeriodicWork::start("memory", Duration::ZERO, watch).ok()?;
+        Some(MemoryWatch { shared, _looks: looks, baseline })
     }
 
     /// Switches to the longer interval, for a running model.
     pub fn loaded(&self) {
-        self.look();
+        self.shared.look();
         self.shared.running.store(true, Ordering::Relaxed);
     }
 
     /// The most bytes held so far.
     pub fn peak(&self) -> u64 {
-        self.look();
+        self.shared.look();
         self.shared.peak.load(Ordering::Relaxed)
-    }
-
-    fn look(&self) {
-        self.shared.peak.fetch_max(anonymous_bytes().unwrap_or(0), Ordering::Relaxed);
-    }
-}
-
-impl Drop for MemoryWatch {
-    fn drop(&mut self) {
-        self.shared.done.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // The thread cannot panic. If it did, there would be nothing to save.
-            let _ = thread.join();
-        }
     }
 }
 

@@ -134,3 +134,42 @@ impl PlannedMachine {
         Ok(PlannedMachine { memory: host_memory(), bandwidth, source, operations: None, staged: None, named: None })
     }
 }
+
+/// The memory of a device of this machine, against which models are checked without measuring it.
+#[cfg(feature = "cli")]
+pub(crate) struct DeviceRoom {
+    memory: DeviceMemory,
+    /// Whether uploads go through staging; `None` if there is no device.
+    staged: Option<bool>,
+}
+
+#[cfg(feature = "cli")]
+impl DeviceRoom {
+    /// The memory of this machine's `device`.
+    ///
+    /// # Errors
+    /// Device: there is none.
+    pub(crate) fn here(device: Device) -> Result<DeviceRoom> {
+        Ok(match engine::open(device)?.gpu {
+            Some(gpu) => {
+                DeviceRoom { memory: device_heaps::describe(&gpu), staged: Some(device_heaps::needs_staging(&gpu)) }
+            }
+            None => DeviceRoom { memory: host_memory(), staged: None },
+        })
+    }
+
+    /// The device's name.
+    pub(crate) fn device(&self) -> &str {
+        &self.memory.device
+    }
+
+    /// Checks whether a model fits when it is loaded as by `kiln run`. Returns the bytes that it needs.
+    ///
+    /// # Errors
+    /// Refused: it does not fit; the message has the sum. Input: its files are damaged or not of a Gemma 3.
+    pub(crate) fn fit(&self, files: &engine::ModelFiles) -> Result<u64> {
+        let (options, shape) = (engine::Options::default(), files.shape()?);
+        let form = super::form::ModelForm::of_files(files, &shape, options.weights, self.staged);
+        form.fit(options.extent(&shape)?, &self.memory).map(|(_, plan)| plan.bytes())
+    }
+}

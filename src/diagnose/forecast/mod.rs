@@ -3,8 +3,6 @@
 pub(crate) mod form;
 pub(crate) mod machine;
 pub(crate) mod rates;
-#[cfg(feature = "cli")]
-pub(crate) mod room;
 pub(crate) mod verdict;
 
 use crate::Result;
@@ -54,71 +52,7 @@ pub(crate) type TextWording<'a> = &'a dyn Fn(&Text) -> String;
 /// # Errors
 /// Input: the model is wrong, or the machine is unknown. Device: this machine has no such device.
 pub fn to_json(asked: &ForecastOptions) -> Result<Value> {
-    look(asked, &|text| text.to_string(), |view, verdict| Ok(view.to_json(verdict))).map(|(value, _)| value)
-}
-
-/// Makes the forecast and passes it to `show`. Returns the result of `show`, and the refusal if the model does not fit.
-///
-/// # Errors
-/// As [`to_json`], and errors of `show`.
-pub(crate) fn look<T>(
-    asked: &ForecastOptions,
-    words: TextWording<'_>,
-    show: impl FnOnce(&ForecastView<'_>, &FitVerdict) -> Result<T>,
-) -> Result<(T, Result<()>)> {
-    let shape = match &asked.shape {
-        Some(word) => presets::find(word)?,
-        None => asked.files.shape()?,
-    };
-    let mut target = PlannedMachine::find(asked)?;
-    let of_batch = |batch| Options {
-        sequences: batch,
-        head_rows: batch,
-        drafted: if asked.draft.is_some() { MOST_DRAFTED } else { 0 },
-        ..asked.options
-    };
-    let options = of_batch(asked.options.sequences);
-    let extent = options.extent(&shape)?;
-    let draft = match &asked.draft {
-        Some(word) => {
-            let draft = Draft::plan(word, engine::draft_options(&options, extent.context), &target);
-            let draft = draft.map_err(engine::without_draft)?;
-            target.memory = draft.beside(&target.memory)?;
-            Some(draft)
-        }
-        None => None,
-    };
-    let target = target;
-    // A model by name has no files with other formats.
-    let form = match (&asked.shape, asked.mix) {
-        (Some(_), Some(mix)) => ModelForm::of_mix(&shape, mix, target.staged),
-        (Some(_), None) => ModelForm::made(&shape, options.weights, target.staged),
-        (None, _) => ModelForm::of_files(&asked.files, &shape, options.weights, target.staged),
-    };
-    let (schedule, placed) = match form.fit(extent, &target.memory) {
-        Ok((schedule, plan)) => (schedule, Ok(plan)),
-        Err(e) => (form.build(extent).0, Err(e)),
-    };
-    let room = |batch: usize| {
-        let extent = Options { context: Some(shape.max_context), ..of_batch(batch) }.extent(&shape).ok()?;
-        Some((batch, Plan::room(extent, &target.memory, |extent| form.build(extent))))
-    };
-    let view = ForecastView {
-        asked,
-        words,
-        options,
-        extent,
-        wanted: Plan::wanted(&schedule, form.build(schedule.extent).1),
-        schedule: &schedule,
-        form: &form,
-        placed,
-        room: BATCHES.into_iter().filter_map(room).collect(),
-        target: &target,
-        draft: draft.as_ref(),
-    };
-    let verdict = FitVerdict::of(&view);
-    let shown = show(&view, &verdict)?;
-    Ok((shown, view.placed.map(drop)))
+    Ok(ForecastView::of(asked, &|text| text.to_string())?.to_json())
 }
 
 /// A forecast, ready to show.
@@ -128,17 +62,63 @@ pub(crate) struct ForecastView<'a> {
     pub(crate) options: engine::Options,
     /// As requested; the KV cache of [`ForecastView::schedule`] may be smaller.
     pub(crate) extent: Extent,
-    pub(crate) schedule: &'a Schedule,
-    pub(crate) form: &'a ModelForm,
+    pub(crate) schedule: Schedule,
+    pub(crate) form: ModelForm,
     wanted: Vec<(Purpose, u64)>,
     pub(crate) placed: Result<Plan>,
     /// For each number of sequences, the most KV tokens that fit, in total.
     pub(crate) room: Vec<(usize, usize)>,
-    pub(crate) target: &'a PlannedMachine,
-    pub(crate) draft: Option<&'a Draft>,
+    pub(crate) target: PlannedMachine,
+    pub(crate) draft: Option<Draft>,
 }
 
-impl ForecastView<'_> {
+impl<'a> ForecastView<'a> {
+    /// Makes the forecast.
+    ///
+    /// # Errors
+    /// As [`to_json`].
+    pub(crate) fn of(asked: &'a ForecastOptions, words: TextWording<'a>) -> Result<ForecastView<'a>> {
+        let shape = match &asked.shape {
+            Some(word) => presets::find(word)?,
+            None => asked.files.shape()?,
+        };
+        let mut target = PlannedMachine::find(asked)?;
+        let of_batch = |batch| Options {
+            sequences: batch,
+            head_rows: batch,
+            drafted: if asked.draft.is_some() { MOST_DRAFTED } else { 0 },
+            ..asked.options
+        };
+        let options = of_batch(asked.options.sequences);
+        let extent = options.extent(&shape)?;
+        let draft = match &asked.draft {
+            Some(word) => {
+                let draft = Draft::plan(word, engine::draft_options(&options, extent.context), &target);
+                let draft = draft.map_err(engine::without_draft)?;
+                target.memory = draft.beside(&target.memory)?;
+                Some(draft)
+            }
+            None => None,
+        };
+        // A model by name has no files with other formats.
+        let form = match (&asked.shape, asked.mix) {
+            (Some(_), Some(mix)) => ModelForm::of_mix(&shape, mix, target.staged),
+            (Some(_), None) => ModelForm::made(&shape, options.weights, target.staged),
+            (None, _) => ModelForm::of_files(&asked.files, &shape, options.weights, target.staged),
+        };
+        let (schedule, placed) = match form.fit(extent, &target.memory) {
+            Ok((schedule, plan)) => (schedule, Ok(plan)),
+            Err(e) => (form.build(extent).0, Err(e)),
+        };
+        let room_of = |batch: usize| {
+            let extent = Options { context: Some(shape.max_context), ..of_batch(batch) }.extent(&shape).ok()?;
+            Some((batch, Plan::room(extent, &target.memory, |extent| form.build(extent))))
+        };
+        let room = BATCHES.into_iter().filter_map(room_of).collect();
+        let wanted = Plan::wanted(&schedule, form.build(schedule.extent).1);
+        Ok(ForecastView { asked, words, options, extent, schedule, form, wanted, placed, room, target, draft })
+    }
+
     pub(crate) fn name(&self) -> String {
         self.asked.shape.clone().unwrap_or_else(|| self.asked.files.name())
     }
@@ -180,7 +160,7 @@ impl ForecastView<'_> {
 
     /// Whether a form of the model fits a memory together with the draft model, if there is one.
     fn fits_in(&self, form: &ModelForm, memory: &DeviceMemory) -> bool {
-        let left = match self.draft {
+        let left = match &self.draft {
             Some(draft) => draft.beside(memory),
             None => Ok(memory.clone()),
         };
@@ -192,41 +172,30 @@ impl ForecastView<'_> {
         match self.asked.machine.as_str() {
             THIS => {
                 let gpu = engine::open(self.asked.options.device).ok()?.gpu?;
-                estimate::seconds_here(&gpu.caps, self.schedule)
+                estimate::seconds_here(&gpu.caps, &self.schedule)
             }
-            name => estimate::seconds_on(name, self.schedule),
+            name => estimate::seconds_on(name, &self.schedule),
         }
     }
 
     /// The cost model's prediction; `None` for this machine.
     pub(crate) fn prediction(&self) -> Option<Prediction> {
-        Prediction::of(self.form, self.extent, self.target)
+        Prediction::of(&self.form, self.extent, &self.target)
     }
 
     /// Tokens per second of one sequence with `drafted` tokens per draft, for each acceptance in [`RIGHT`].
     pub(crate) fn draft_rates(&self, drafted: usize) -> [f64; 4] {
-        let draft = self.draft.map(|draft| &draft.schedule);
-        RIGHT.map(|right| draft_rate(self.schedule, draft, self.target, drafted, right))
+        let draft = self.draft.as_ref().map(|draft| &draft.schedule);
+        RIGHT.map(|right| draft_rate(&self.schedule, draft, &self.target, drafted, right))
     }
 
-    pub(crate) fn to_json(&self, verdict: &FitVerdict) -> Value {
-        let (asked, s, target) = (self.asked, self.schedule, self.target);
+    pub(crate) fn to_json(&self) -> Value {
+        let (asked, s, target, verdict) = (self.asked, &self.schedule, &self.target, FitVerdict::of(self));
         let plan = self.placed.as_ref().ok();
         let regions: Vec<Value> = plan
             .into_iter()
             .flat_map(|p| &p.regions)
             .map(|r| json!({"purpose": r.purpose.to_string(), "kind": r.purpose.kind(), "bytes": r.bytes, "heap": r.heap, "offset": r.offset}))
-            .collect();
-        let heaps: Vec<Value> = target
-            .memory
-            .heaps
-            .iter()
-            .map(|h| {
-                json!({
-                    "name": h.name, "available": h.available, "reserved": h.reserved, "device_local": h.device_local,
-                    "host_visible": h.host_visible,
-                })
-            })
             .collect();
         // A model that does not fit has no rates.
         let (batches, drafted): (&[usize], &[usize]) = if plan.is_some() { (&BATCHES, &DRAFTED) } else { (&[], &[]) };
@@ -253,12 +222,12 @@ impl ForecastView<'_> {
             "fits": plan.is_some(),
             "reason": self.placed.as_ref().err().map(|e| (self.words)(e.parts().0)),
             "at_best": verdict.rates_json(),
-            "remedies": verdict.remedies_json(self),
+            "remedies": verdict.remedies_json(),
             "bytes": self.total(),
             "sums": self.sums().into_iter().map(|(k, b)| (k.to_string(), json!(b))).collect::<serde_json::Map<_, _>>(),
             "kv_tokens": s.kv.tokens(),
             "kv_room": room.map(|(n, tokens)| json!({"sequences": n, "tokens": tokens})).collect::<Vec<_>>(),
-            "heaps": heaps,
+            "heaps": target.memory.heaps,
             "pool": target.memory.pool.map(|p| {
                 json!({
                     "available": p.available(),
@@ -286,7 +255,7 @@ impl ForecastView<'_> {
                 json!({"drafted": drafted, "rates": rates})
             })
             .collect();
-        if let Some(draft) = self.draft {
+        if let Some(draft) = &self.draft {
             let sums = draft.plan.sums().into_iter().map(|(kind, sum)| (kind.to_string(), json!(sum)));
             let sums = sums.collect::<serde_json::Map<_, _>>();
             value["draft"] = json!({"model": draft.name, "bytes": draft.plan.bytes(), "sums": sums});

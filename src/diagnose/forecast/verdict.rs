@@ -63,17 +63,12 @@ struct Smaller {
 }
 
 /// A way to make the model fit without changing its form.
-enum FitOption {
-    /// A shorter context: the longest that fits.
-    Context(usize),
-    /// A smaller KV cache: the largest that fits, in tokens.
-    KvTokens(usize),
-    /// A larger carve-out: the smallest that suffices, in MiB.
-    CarveOut(u64),
-    /// The kernel's parameters.
-    Parameters,
-    /// More RAM: the smallest size on sale that suffices, in GiB.
-    Ram(u64),
+struct FitOption {
+    /// The name and value in the report.
+    key: &'static str,
+    value: Value,
+    /// The way as the verdict's line has it.
+    words: String,
 }
 
 impl FitVerdict {
@@ -127,7 +122,7 @@ impl FitVerdict {
     }
 
     /// The remedies; null if the model fits.
-    pub(crate) fn remedies_json(&self, view: &ForecastView) -> Value {
+    pub(crate) fn remedies_json(&self) -> Value {
         let FitVerdict::DoesNotFit(shortage) = self else { return Value::Null };
         let smaller = shortage
             .smaller
@@ -135,14 +130,7 @@ impl FitVerdict {
             .map(|s| json!({"weights": s.format.name(), "bytes": s.bytes, "fits": s.fits, "tokens_s": s.tokens_s}));
         let mut value = json!({"smaller": smaller});
         for way in &shortage.ways {
-            let (key, of) = match *way {
-                FitOption::Context(tokens) => ("ctx", json!(tokens)),
-                FitOption::KvTokens(tokens) => ("kv_tokens", json!(tokens)),
-                FitOption::CarveOut(mib) => ("carve_out", json!(mib << 20)),
-                FitOption::Parameters => ("kernel_parameters", json!(view.parameters())),
-                FitOption::Ram(gib) => ("ram", json!(gib << 30)),
-            };
-            value[key] = of;
+            value[way.key] = way.value.clone();
         }
         value
     }
@@ -150,14 +138,14 @@ impl FitVerdict {
 
 impl BestRates {
     fn of(view: &ForecastView) -> BestRates {
-        let (s, target) = (view.schedule, view.target);
+        let (s, target) = (&view.schedule, &view.target);
         let one = roof(s, target, 1).tokens_s;
         let sequences = view.asked.options.sequences;
         let int4 = view.in_4_bits().map(|form| form.build(s.extent).0);
         let int4 = int4.map(|int4| (roof(&int4, target, 1).tokens_s, int4)).filter(|(rate, _)| *rate > WORTH * one);
         let in_4_bits = int4.as_ref().map(|(rate, _)| *rate);
         let fastest = int4.as_ref().map_or(s, |(_, int4)| int4);
-        let drafted = draft_rate(fastest, view.draft.map(|draft| &draft.schedule), target, DRAFTED, RIGHT);
+        let drafted = draft_rate(fastest, view.draft.as_ref().map(|draft| &draft.schedule), target, DRAFTED, RIGHT);
         BestRates {
             one,
             together: (sequences > 1).then(|| (sequences, roof(s, target, sequences).tokens_s)),
@@ -186,7 +174,7 @@ impl BestRates {
 
 impl Smaller {
     fn find(view: &ForecastView) -> Option<Smaller> {
-        let (shape, target, extent) = (&view.schedule.shape, view.target, view.extent);
+        let (shape, target, extent) = (&view.schedule.shape, &view.target, view.extent);
         let now = view.schedule.weights.format();
         let is_made = WeightFormat::MADE.contains(&now);
         // A GGUF file's types are not converted, but a 4-bit file may exist.
@@ -224,17 +212,24 @@ impl Smaller {
 impl FitOption {
     /// All options, the cheapest first.
     fn all(view: &ForecastView) -> Vec<FitOption> {
-        let fits = |(_, memory): &(u64, _)| view.fits_in(view.form, memory);
+        let fits = |(_, memory): &(u64, _)| view.fits_in(&view.form, memory);
+        let way = |key, value: Value, words: String| FitOption { key, value, words };
         let named = view.target.named.as_ref();
+        // The smallest that suffices.
+        let carve_out = named.and_then(|named| named.larger_carve_outs().find(fits)).map(|(mib, _)| mib);
         let carve_out =
-            named.and_then(|named| named.larger_carve_outs().find(fits)).map(|(mib, _)| FitOption::CarveOut(mib));
-        let ram = least_ram(view, view.form).map(FitOption::Ram);
-        let parameters = view.parameters().map(|_| FitOption::Parameters);
-        [FitOption::kv(view), carve_out, parameters, ram].into_iter().flatten().collect()
+            carve_out.map(|mib| way("carve_out", json!(mib << 20), format!("a carve-out of {} GiB", gib(mib))));
+        let parameters = view.parameters();
+        let parameters =
+            parameters.map(|all| way("kernel_parameters", all.into(), "the kernel's parameters below".into()));
+        let ram = least_ram(view, &view.form).map(|gib| way("ram", json!(gib << 30), format!("{gib} GiB of RAM")));
+        let kv = FitOption::kv(view);
+        let kv = kv.map(|(key, tokens)| way(key, tokens.into(), format!("--{} {tokens}", key.replace('_', "-"))));
+        [kv, carve_out, parameters, ram].into_iter().flatten().collect()
     }
 
-    /// A smaller KV cache, if the weights leave room for one.
-    fn kv(view: &ForecastView) -> Option<FitOption> {
+    /// A smaller KV cache or a shorter context, if the weights leave room for one: the option, and the most tokens.
+    fn kv(view: &ForecastView) -> Option<(&'static str, usize)> {
         let (memory, options) = (&view.target.memory, view.options);
         let open = engine::Options { kv_tokens: None, ..options }.extent(&view.schedule.shape).ok()?;
         let tokens = Plan::room(open, memory, |extent| view.form.build(extent));
@@ -242,22 +237,12 @@ impl FitOption {
             options.extent(&view.schedule.shape).is_ok_and(|extent| view.form.fit(extent, memory).is_ok())
         };
         if view.asked.options.kv_tokens.is_some() && fits(engine::Options { kv_tokens: Some(tokens), ..options }) {
-            return Some(FitOption::KvTokens(tokens));
+            return Some(("kv_tokens", tokens));
         }
         let context = tokens.min(view.extent.context.saturating_sub(1)) / PAGE * PAGE;
         let is_remedy =
             context >= LEAST_CONTEXT && fits(engine::Options { kv_tokens: None, context: Some(context), ..options });
-        is_remedy.then_some(FitOption::Context(context))
-    }
-
-    fn words(&self) -> String {
-        match self {
-            FitOption::Context(tokens) => format!("--ctx {tokens}"),
-            FitOption::KvTokens(tokens) => format!("--kv-tokens {tokens}"),
-            FitOption::CarveOut(mib) => format!("a carve-out of {} GiB", gib(*mib)),
-            FitOption::Parameters => "the kernel's parameters below".into(),
-            FitOption::Ram(gib) => format!("{gib} GiB of RAM"),
-        }
+        is_remedy.then_some(("ctx", context))
     }
 }
 
@@ -265,7 +250,7 @@ impl Shortage {
     fn line(&self) -> String {
         let mut parts = vec![format!("does not fit: {}", self.cause)];
         parts.extend(self.smaller.as_ref().map(Smaller::line));
-        let mut ways: Vec<String> = self.ways.iter().map(FitOption::words).collect();
+        let mut ways: Vec<String> = self.ways.iter().map(|way| way.words.clone()).collect();
         if let Some(last) = ways.pop() {
             let all = if ways.is_empty() { last } else { format!("{} or {last}", ways.join(", ")) };
             parts.push(format!("as it is it fits with {all}"));
@@ -293,7 +278,7 @@ pub(crate) fn machine_json(view: &ForecastView, named: &Named) -> Value {
         [of(!named.has_ram, "ram"), of(!named.has_carve_out(), "carve_out")].into_iter().flatten().collect();
     json!({
         "name": p.name, "ram": p.ram << 30, "carve_out": p.carve_out << 20, "assumed": assumed,
-        "least_ram": least_ram(view, view.form).map(|gib| gib << 30),
+        "least_ram": least_ram(view, &view.form).map(|gib| gib << 30),
     })
 }
 

@@ -1,27 +1,22 @@
 //! Checks of the GPU, as its kernel driver describes it.
 
-use super::{Check, Checks, wake_it};
+use super::{Checks, Verdict, wake_it};
 use crate::display::bytes;
 use crate::machine::files::{FileFault, Files};
 use crate::machine::nodes::{AMD_GPU, DeviceNode, Nvidia, PciDevice, SUSPENDED, gfx_name};
 use crate::sys::{self, amdgpu, drm};
 
 /// Checks every GPU that is not `asleep`. `reached`: Vulkan lists a GPU even if sysfs shows none.
-pub(super) fn check(files: &Files, reached: bool, asleep: &[String]) -> Vec<Check> {
+pub(super) fn check(checks: &mut Checks, files: &Files, reached: bool, asleep: &[String]) {
     let gpus = DeviceNode::gpus(files);
-    let mut all = Vec::new();
     for (i, node) in gpus.iter().enumerate() {
-        let mut checks = Checks::of(format!("gpu{i}"));
+        checks.group(format!("gpu{i}"));
         match asleep.contains(&node.name) {
-            true => leave_asleep(&mut checks, files, node),
-            false => check_gpu(&mut checks, files, node),
+            true => leave_asleep(checks, files, node),
+            false => check_gpu(checks, files, node),
         }
-        all.extend(checks.all);
     }
-    let mut checks = Checks::of("gpu");
-    check_bus(&mut checks, files, gpus.is_empty(), reached, asleep);
-    all.extend(checks.all);
-    all
+    check_bus(checks.group("gpu"), files, gpus.is_empty(), reached, asleep);
 }
 
 /// Reports a sleeping GPU without asking its driver: amdgpu's own files in sysfs would wake it too.
@@ -38,18 +33,15 @@ fn check_bus(checks: &mut Checks, files: &Files, none: bool, reached: bool, asle
     let slots = PciDevice::all(files);
     for slot in slots.iter().filter(|s| s.is_gpu() && !s.driven) {
         let (vendor, device) = slot.id;
-        let name = format!("driver.{}", slot.name);
-        let remedy = match vendor {
-            AMD_GPU => {
-                "load amdgpu (`modprobe amdgpu`), install its firmware (firmware-amd-graphics on Debian), and see `dmesg`"
-            }
-            _ => "install its vendor's driver, if Kiln is to use it",
+        let (verdict, remedy) = match vendor {
+            AMD_GPU => (
+                Verdict::Fail,
+                "load amdgpu (`modprobe amdgpu`), install its firmware (firmware-amd-graphics on Debian), and see `dmesg`",
+            ),
+            _ => (Verdict::Skip, "install its vendor's driver, if Kiln is to use it"),
         };
         let evidence = format!("{} ({vendor:04x}:{device:04x}) has no driver", slot.name);
-        match vendor {
-            AMD_GPU => checks.fail(&name, evidence, remedy),
-            _ => checks.unseen(&name, evidence, remedy),
-        }
+        checks.push(&format!("driver.{}", slot.name), verdict, evidence, Some(remedy.into()));
     }
     if !none {
         return;
@@ -144,18 +136,10 @@ pub(super) fn check_driver(checks: &mut Checks, node: &DeviceNode, opened: Optio
         return checks
             .skip("driver", format!("{}; its version is known once the node opens", or_unknown(&node.driver)));
     };
-    match opened.version() {
-        Ok(v) => {
-            let [major, minor, patch] = v.numbers;
-            checks.ok("driver", format!("{} {major}.{minor}.{patch} ({})", v.name, v.description));
-        }
-        Err(e) => checks.fail("driver", e.to_string(), e.remedy()),
-    }
-}
-
-/// The value as text, or the reason why an unprivileged user cannot read it.
-fn fault_or<T>(value: Result<T, FileFault>, show: impl FnOnce(T) -> String) -> String {
-    value.map_or_else(|f| f.to_string(), show)
+    checks.show("driver", Verdict::Fail, opened.version(), |v| {
+        let [major, minor, patch] = v.numbers;
+        format!("{} {major}.{minor}.{patch} ({})", v.name, v.description)
+    });
 }
 
 fn check_family(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: Option<&drm::Node>) {
@@ -170,21 +154,17 @@ fn check_family(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: O
         ),
     }
     let Some(opened) = opened else { return };
-    match amdgpu::device(opened) {
-        Ok(d) => {
-            let mut evidence = format!("{} compute units at up to {} MHz", d.compute_units, d.max_engine_clock / 1000);
-            if let (Some(kind), true) = (d.memory_name(), d.memory_bits > 0) {
-                evidence += &format!("; {kind}, {} bits at up to {} MHz", d.memory_bits, d.max_memory_clock / 1000);
-            }
-            if let Some(peak) = d.peak_bandwidth() {
-                evidence += &format!(": {:.1} GB/s at most", peak / 1e9);
-            }
-            match d.compute_units {
-                0 => checks.fail("units", "the driver counts no compute units", "see `dmesg` for amdgpu's errors"),
-                _ => checks.ok("units", evidence),
-            }
-        }
-        Err(e) => checks.fail("units", e.to_string(), e.remedy()),
+    let Some(d) = checks.got("units", Verdict::Fail, amdgpu::device(opened)) else { return };
+    let mut evidence = format!("{} compute units at up to {} MHz", d.compute_units, d.max_engine_clock / 1000);
+    if let (Some(kind), true) = (d.memory_name(), d.memory_bits > 0) {
+        evidence += &format!("; {kind}, {} bits at up to {} MHz", d.memory_bits, d.max_memory_clock / 1000);
+    }
+    if let Some(peak) = d.peak_bandwidth() {
+        evidence += &format!(": {:.1} GB/s at most", peak / 1e9);
+    }
+    match d.compute_units {
+        0 => checks.fail("units", "the driver counts no compute units", "see `dmesg` for amdgpu's errors"),
+        _ => checks.ok("units", evidence),
     }
 }
 
@@ -204,39 +184,29 @@ fn check_kernel(checks: &mut Checks, files: &Files, node: &DeviceNode) {
     if gfx_name(files, node).as_deref() != Some("gfx1151") {
         return;
     }
-    match kernel_version(files) {
-        Some(version @ [major, minor, patch]) if version < ENOUGH_REGISTERS => checks.warn(
-            "kernel",
-            format!(
-                "Linux {major}.{minor}.{patch} sets too little memory aside for a gfx1151's registers: ROCm's programs \
-                 crash, and may hang the GPU for all"
-            ),
-            "use Linux 6.18.4 or newer",
-        ),
-        Some([major, minor, patch]) => {
-            checks.ok("kernel", format!("Linux {major}.{minor}.{patch} is new enough for a gfx1151"));
+    let Some(version @ [major, minor, patch]) = kernel_version(files) else {
+        return checks.skip("kernel", "its version is not known");
+    };
+    let is_old = version < ENOUGH_REGISTERS;
+    let state = match is_old {
+        true => {
+            "sets too little memory aside for a gfx1151's registers: ROCm's programs crash, and may hang the GPU for all"
         }
-        None => checks.skip("kernel", "its version is not known"),
-    }
-}
-
-/// Bytes of a heap: total and used.
-fn heap_of(files: &Files, node: &DeviceNode, heap: &str) -> Result<(u64, u64), FileFault> {
-    let read = |what| files.value::<u64>(&node.file(&format!("mem_info_{heap}_{what}")));
-    Ok((read("total")?, read("used")?))
+        false => "is new enough for a gfx1151",
+    };
+    checks.judge("kernel", is_old, format!("Linux {major}.{minor}.{patch} {state}"), "use Linux 6.18.4 or newer");
 }
 
 fn check_memory(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: Option<&drm::Node>) {
     // From the driver if the node can be opened, else from sysfs. Vulkan is no source: the heaps that it shows for an
     // APU are not the real ones.
-    let memory = opened.map(amdgpu::memory);
-    if let Some(Err(e)) = &memory {
-        checks.warn("memory.query", e.to_string(), e.remedy());
-    }
-    let query = memory.and_then(Result::ok);
+    let query = opened.and_then(|opened| checks.got("memory.query", Verdict::Warn, amdgpu::memory(opened)));
     let heap = |name, of: fn(amdgpu::GpuMemory) -> amdgpu::GpuHeap| match query.map(of) {
         Some(h) if h.total > 0 => Ok((h.total, h.used)),
-        _ => heap_of(files, node, name),
+        _ => {
+            let read = |what| files.value::<u64>(&node.file(&format!("mem_info_{name}_{what}")));
+            Ok((read("total")?, read("used")?))
+        }
     };
     let (vram, gtt) = (heap("vram", |m| m.vram), heap("gtt", |m| m.gtt));
     let show = |h: &Result<(u64, u64), FileFault>| match h {
@@ -246,50 +216,36 @@ fn check_memory(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: O
     let evidence = format!("VRAM {}; GTT {}", show(&vram), show(&gtt));
     let full = |h: &Result<(u64, u64), FileFault>| h.as_ref().is_ok_and(|&(total, used)| used > total / 10 * 9);
     match (&vram, &gtt) {
-        (Ok(_), Ok(_)) if full(&vram) && full(&gtt) => {
-            checks.warn("memory", evidence, "close what else uses the GPU's memory (`kiln top` shows who)");
+        (Ok(_), Ok(_)) => {
+            let remedy = "close what else uses the GPU's memory (`kiln top` shows who)";
+            checks.judge("memory", full(&vram) && full(&gtt), evidence, remedy);
         }
-        (Ok(_), Ok(_)) => checks.ok("memory", evidence),
         _ => checks.warn("memory", evidence, "use Linux 5.10 or newer, and mount /sys"),
     }
     let Some(opened) = opened else { return };
-    match amdgpu::evictions(opened) {
-        Ok(n) if n > 0 && full(&vram) => {
-            checks.warn(
-                "evictions",
-                format!("{n} since the driver was loaded, and VRAM is full"),
-                "close what else uses VRAM",
-            );
-        }
-        Ok(n) => checks.ok("evictions", format!("{n} since the driver was loaded")),
-        Err(e) => checks.warn("evictions", e.to_string(), e.remedy()),
+    if let Some(n) = checks.got("evictions", Verdict::Warn, amdgpu::evictions(opened)) {
+        let is_full = n > 0 && full(&vram);
+        let full = if is_full { ", and VRAM is full" } else { "" };
+        let evidence = format!("{n} since the driver was loaded{full}");
+        checks.judge("evictions", is_full, evidence, "close what else uses VRAM");
     }
-    match amdgpu::losses(opened) {
-        Ok(0) => checks.ok("resets", "no reset lost VRAM since the driver was loaded"),
-        Ok(n) => checks.warn(
-            "resets",
-            format!("{n} resets lost VRAM since the driver was loaded"),
-            "see `dmesg` for what hung",
-        ),
-        Err(e) => checks.warn("resets", e.to_string(), e.remedy()),
+    if let Some(n) = checks.got("resets", Verdict::Warn, amdgpu::losses(opened)) {
+        let resets = if n == 0 { "no reset".into() } else { format!("{n} resets") };
+        let evidence = format!("{resets} lost VRAM since the driver was loaded");
+        checks.judge("resets", n > 0, evidence, "see `dmesg` for what hung");
     }
 }
 
 /// Checks the load, and whether the clocks are throttled.
 fn check_activity(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: Option<&drm::Node>) {
-    let level = files.text(&node.file("power_dpm_force_performance_level"));
-    match level.as_deref() {
-        Ok("low" | "profile_min_sclk" | "profile_min_mclk") => checks.warn(
-            "clocks",
-            format!("the performance level is {}", fault_or(level.clone(), |l| l)),
-            format!("echo auto > {}", node.file("power_dpm_force_performance_level")),
-        ),
-        Ok(level) => checks.ok("clocks", format!("the performance level is {level}")),
-        Err(f) => checks.unseen("clocks", f.to_string(), "mount /sys"),
+    let file = node.file("power_dpm_force_performance_level");
+    if let Some(level) = checks.got("clocks", Verdict::Skip, files.text(&file)) {
+        let is_low = matches!(level.as_str(), "low" | "profile_min_sclk" | "profile_min_mclk");
+        checks.judge("clocks", is_low, format!("the performance level is {level}"), format!("echo auto > {file}"));
     }
     let busy = files.value::<u64>(&node.file("gpu_busy_percent"));
     let sensor = |s| opened.map(|n| amdgpu::sensor(n, s));
-    let mut parts = vec![fault_or(busy.clone(), |b| format!("{b} % busy"))];
+    let mut parts = vec![busy.as_ref().map_or_else(ToString::to_string, |b| format!("{b} % busy"))];
     let mut show = |reading: Option<sys::DriverResult<u32>>, text: fn(u32) -> String| {
         if let Some(Ok(value)) = reading {
             parts.push(text(value));
@@ -301,10 +257,7 @@ fn check_activity(checks: &mut Checks, files: &Files, node: &DeviceNode, opened:
     show(sensor(amdgpu::GpuSensor::Power), |v| format!("{v} W"));
     let evidence = parts.join(", ");
     match busy {
-        Ok(b) if b > 20 => {
-            checks.warn("activity", evidence, "end what else uses the GPU before measuring (`kiln top`)")
-        }
-        Ok(_) => checks.ok("activity", evidence),
+        Ok(b) => checks.judge("activity", b > 20, evidence, "end what else uses the GPU before measuring (`kiln top`)"),
         Err(_) => checks.skip("activity", evidence),
     }
 }
@@ -354,17 +307,13 @@ fn check_lockup(checks: &mut Checks, files: &Files) {
             };
             checks.ok("lockup", format!("jobs are reset after {default}: a submit is made for half a second at most"));
         }
-        Err(f) => checks.unseen("lockup", f.to_string(), "mount /sys"),
+        Err(f) => checks.fault("lockup", Verdict::Skip, &f),
         Ok(text) => match job_timeout(&text) {
-            Some(ms) if (1..1000).contains(&ms) => checks.warn(
-                "lockup",
-                format!("jobs are reset after {ms} ms"),
-                "boot with amdgpu.lockup_timeout=10000,10000: long contexts may take longer in one submit",
-            ),
-            Some(ms) if ms <= 0 => {
-                checks.ok("lockup", format!("{text}: jobs are never reset, or after the driver's default"))
+            Some(ms @ 1..) => {
+                let remedy = "boot with amdgpu.lockup_timeout=10000,10000: long contexts may take longer in one submit";
+                checks.judge("lockup", ms < 1000, format!("jobs are reset after {ms} ms"), remedy);
             }
-            Some(ms) => checks.ok("lockup", format!("jobs are reset after {ms} ms")),
+            Some(_) => checks.ok("lockup", format!("{text}: jobs are never reset, or after the driver's default")),
             None => {
                 checks.warn("lockup", format!("{FILE} holds `{text}`"), "set amdgpu.lockup_timeout to milliseconds")
             }

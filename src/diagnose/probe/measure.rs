@@ -1,6 +1,6 @@
 //! Measures rates of the chosen device with Kiln's own kernels.
 
-use super::{Check, Checks, Verdict};
+use super::{Checks, Verdict};
 use crate::display::bytes;
 use crate::lower::caps::DeviceKind;
 use crate::machine::files::Files;
@@ -25,47 +25,37 @@ pub(super) fn read_size(gpu: &Rc<Gpu>) -> (usize, u64) {
 }
 
 /// Measures memory, matrix units, dispatches, submits and transfers.
-pub(super) fn check(files: &Files, gpu: &Rc<Gpu>, progress: &dyn Fn(&str)) -> Vec<Check> {
-    let mut checks = Checks::of("measured");
+pub(super) fn check(checks: &mut Checks, files: &Files, gpu: &Rc<Gpu>, progress: &dyn Fn(&str)) {
+    checks.group("measured");
     let (heap, size) = read_size(gpu);
-
     progress("read bandwidth");
-    match Vulkan::new(gpu).and_then(|vulkan| ceiling::measure_alone(vulkan, size, heap)) {
-        Ok(rate) => {
-            let integrated = gpu.caps.kind == DeviceKind::Integrated;
-            let peak = super::gpu::peak_bandwidth(files).filter(|_| integrated);
-            report_read(&mut checks, rate, size, peak);
-        }
-        Err(e) => checks.error("read", Verdict::Fail, &e),
+    let read = Vulkan::new(gpu).and_then(|vulkan| ceiling::measure_alone(vulkan, size, heap));
+    if let Some(rate) = checks.got("read", Verdict::Fail, read) {
+        let integrated = gpu.caps.kind == DeviceKind::Integrated;
+        report_read(checks, rate, size, super::gpu::peak_bandwidth(files).filter(|_| integrated));
     }
     progress("matrix rate");
     match Vulkan::new(gpu).and_then(|vulkan| ceiling::measure_matrix_rate(vulkan, heap)) {
         Ok(Some(rate)) => checks.ok("matrix", format!("{:.2} TFLOP/s of f16 products", rate / 1e12)),
         Ok(None) => checks.skip("matrix", "no matrix units"),
-        Err(e) => checks.error("matrix", Verdict::Fail, &e),
+        Err(e) => checks.fault("matrix", Verdict::Fail, &e),
     }
     progress("dispatches and submits");
-    match Vulkan::new(gpu).and_then(|vulkan| costs::measure(vulkan, heap)) {
-        Ok(c) => {
-            let [behind, beside, submit] = [c.dispatch, c.parallel_dispatch, c.submit].map(|s| 1e6 * s);
-            checks.ok("dispatch", format!("{behind:.2} µs behind a barrier, {beside:.2} µs beside others"));
-            checks.ok("submit", format!("{submit:.1} µs to submit and wait"));
-        }
-        Err(e) => checks.error("dispatch", Verdict::Fail, &e),
+    let measured = Vulkan::new(gpu).and_then(|vulkan| costs::measure(vulkan, heap));
+    if let Some(c) = checks.got("dispatch", Verdict::Fail, measured) {
+        let [behind, beside, submit] = [c.dispatch, c.parallel_dispatch, c.submit].map(|s| 1e6 * s);
+        checks.ok("dispatch", format!("{behind:.2} µs behind a barrier, {beside:.2} µs beside others"));
+        checks.ok("submit", format!("{submit:.1} µs to submit and wait"));
     }
     progress("transfers");
     let transfer = || {
         let by = heaps::host_heap(gpu)?;
         costs::measure_transfer(Vulkan::new(gpu)?, heap, by, TRANSFER_BYTES.min(size))
     };
-    match transfer() {
-        Ok(t) => {
-            let mapped = t.mapped.map_or("not mapped".into(), |m| format!("{:.1} GB/s written by one thread", m / 1e9));
-            checks.ok("transfer", format!("{:.1} GB/s copied by the device; {mapped}", t.copied / 1e9));
-        }
-        Err(e) => checks.error("transfer", Verdict::Fail, &e),
-    }
-    checks.all
+    checks.show("transfer", Verdict::Fail, transfer(), |t| {
+        let mapped = t.mapped.map_or("not mapped".into(), |m| format!("{:.1} GB/s written by one thread", m / 1e9));
+        format!("{:.1} GB/s copied by the device; {mapped}", t.copied / 1e9)
+    });
 }
 
 /// The least share of its memory's peak that a healthy GPU reaches. While decoding it reaches 79 to 91 %.
@@ -75,14 +65,8 @@ fn report_read(checks: &mut Checks, rate: f64, size: u64, peak: Option<f64>) {
     let evidence = format!("{:.1} GB/s, reading {}", rate / 1e9, bytes(size));
     let Some(peak) = peak else { return checks.ok("read", evidence) };
     let evidence = format!("{evidence}: {:.0} % of the {:.1} GB/s of its memory", 100.0 * rate / peak, peak / 1e9);
-    match rate < LEAST_SHARE * peak {
-        true => checks.warn(
-            "read",
-            evidence,
-            "end what else uses memory, and see system.memory-clock and gpu0.clocks for what holds it back",
-        ),
-        false => checks.ok("read", evidence),
-    }
+    let remedy = "end what else uses memory, and see system.memory-clock and gpu0.clocks for what holds it back";
+    checks.judge("read", rate < LEAST_SHARE * peak, evidence, remedy);
 }
 
 #[cfg(test)]
@@ -92,7 +76,8 @@ mod tests {
     #[test]
     fn a_rate_is_judged_by_its_memory_where_that_is_known() {
         let verdict = |rate, peak| {
-            let mut checks = Checks::of("measured");
+            let mut checks = Checks::default();
+            checks.group("measured");
             report_read(&mut checks, rate, 1 << 30, peak);
             (checks.all[0].verdict, checks.all[0].evidence.to_string())
         };

@@ -11,7 +11,6 @@ mod reads;
 #[cfg(feature = "npu")]
 mod round_trip;
 mod share;
-mod steady;
 mod system;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -24,8 +23,9 @@ pub use model::Wanted;
 use crate::display::plain;
 use crate::engine;
 use crate::error::{Setting, Text, text};
-use crate::machine::files::Files;
+use crate::machine::files::{FileFault, Files};
 use crate::machine::nodes::{self, DriverApi};
+use crate::sys::Failure;
 use crate::vulkan::DeviceChoice;
 use serde_json::{Value, json};
 
@@ -67,11 +67,37 @@ pub struct Check {
     pub remedy: Option<Text>,
 }
 
-/// Collects the checks of one group.
+/// Collects checks. The names of those that are added begin with the group's.
 #[derive(Debug, Default)]
 struct Checks {
     group: String,
     all: Vec<Check>,
+}
+
+/// An error that ends a check: its evidence and remedy.
+trait CheckFault {
+    fn evidence_and_remedy(&self) -> (Text, Text);
+}
+
+impl CheckFault for crate::Error {
+    fn evidence_and_remedy(&self) -> (Text, Text) {
+        let (cause, remedy) = self.parts();
+        (cause.clone(), remedy.clone())
+    }
+}
+
+impl CheckFault for Failure {
+    fn evidence_and_remedy(&self) -> (Text, Text) {
+        (self.to_string().into(), self.remedy().into())
+    }
+}
+
+impl CheckFault for FileFault {
+    fn evidence_and_remedy(&self) -> (Text, Text) {
+        let text = self.to_string();
+        let remedy = if text.starts_with("/proc") { "mount /proc" } else { "mount /sys" };
+        (text.into(), remedy.into())
+    }
 }
 
 /// Puts a text on one line, because evidence may quote a device's own name.
@@ -80,8 +106,10 @@ fn one_line(text: impl Into<Text>) -> Text {
 }
 
 impl Checks {
-    fn of(group: impl Into<String>) -> Checks {
-        Checks { group: group.into(), all: Vec::new() }
+    /// Begins a group.
+    fn group(&mut self, name: impl Into<String>) -> &mut Checks {
+        self.group = name.into();
+        self
     }
 
     fn push(&mut self, name: &str, verdict: Verdict, evidence: impl Into<Text>, remedy: Option<Text>) {
@@ -110,10 +138,36 @@ impl Checks {
         self.push(name, Verdict::Fail, evidence, Some(remedy.into()));
     }
 
-    /// Adds a check that ended with an error.
-    fn error(&mut self, name: &str, verdict: Verdict, error: &crate::Error) {
-        let (cause, remedy) = error.parts();
-        self.push(name, verdict, cause.clone(), Some(remedy.clone()));
+    /// Adds a warning if something `is_bad`, else a check that is ok.
+    fn judge(&mut self, name: &str, is_bad: bool, evidence: impl Into<Text>, remedy: impl Into<Text>) {
+        match is_bad {
+            true => self.warn(name, evidence, remedy),
+            false => self.ok(name, evidence),
+        }
+    }
+
+    /// Adds a check that ended with a fault.
+    fn fault(&mut self, name: &str, verdict: Verdict, fault: &impl CheckFault) {
+        let (evidence, remedy) = fault.evidence_and_remedy();
+        self.push(name, verdict, evidence, Some(remedy));
+    }
+
+    /// The answer. A fault is added as a check with this verdict.
+    fn got<T>(&mut self, name: &str, verdict: Verdict, answer: Result<T, impl CheckFault>) -> Option<T> {
+        answer.inspect_err(|e| self.fault(name, verdict, e)).ok()
+    }
+
+    /// Adds a check that is ok with the answer as evidence, or its fault with this verdict.
+    fn show<T>(
+        &mut self,
+        name: &str,
+        verdict: Verdict,
+        answer: Result<T, impl CheckFault>,
+        words: impl FnOnce(T) -> String,
+    ) {
+        if let Some(answer) = self.got(name, verdict, answer) {
+            self.ok(name, words(answer));
+        }
     }
 }
 
@@ -250,38 +304,38 @@ fn wake_it() -> Text {
 /// Makes every check. `progress` is called with the name of each part.
 pub fn run(request: &ProbeOptions<'_>, progress: &dyn Fn(&str)) -> ProbeReport {
     let files = request.files;
-    let mut checks = Vec::new();
+    let (mut checks, mut of_vulkan) = (Checks::default(), Checks::default());
     progress("system");
-    checks.extend(system::check(files));
+    system::check(&mut checks, files);
     let asleep = if request.wakes { Vec::new() } else { nodes::sleeping_gpus(files) };
     progress("Vulkan");
-    let vulkan::VulkanChecks { checks: vulkan, opened, device, fit, hardware } = match asleep.is_empty() {
-        true => vulkan::check(request.vulkan),
-        false => vulkan::unasked(&asleep),
+    let vulkan::VulkanDevices { opened, device, fit, hardware } = match asleep.is_empty() {
+        true => vulkan::check(&mut of_vulkan, request.vulkan),
+        false => vulkan::leave_unasked(&mut of_vulkan, &asleep),
     };
     progress("GPU");
-    checks.extend(gpu::check(files, hardware, &asleep));
-    checks.extend(vulkan);
+    gpu::check(&mut checks, files, hardware, &asleep);
+    checks.all.append(&mut of_vulkan.all);
     if let (true, Some(gpu)) = (request.measure, &opened) {
-        checks.extend(measure::check(files, gpu, progress));
+        measure::check(&mut checks, files, gpu, progress);
     }
     #[cfg(feature = "npu")]
     {
         progress("NPU");
         let read = request.measure.then_some(reads::ReadProbe { gpu: opened.as_ref(), progress });
-        checks.extend(npu::check(files, &npu::ask_xrt(), request.npu, read));
+        npu::check(&mut checks, files, &npu::ask_xrt(), request.npu, read);
     }
     progress("dma-buf");
-    checks.extend(share::check(files, opened.as_ref(), &asleep));
+    share::check(&mut checks, files, opened.as_ref(), &asleep);
     let on_cpu = request.auto && opened.as_ref().is_some_and(|gpu| !engine::takes_vulkan(files, gpu));
     // Without Vulkan's answer the model would be checked against the CPU.
     let model = request.model.as_ref().filter(|_| asleep.is_empty() || request.vulkan.is_none());
     if let Some(model) = model {
         progress("model");
-        checks.extend(model::check(model, opened.as_ref().filter(|_| !on_cpu)));
+        model::check(&mut checks, model, opened.as_ref().filter(|_| !on_cpu));
     }
     // A device that hung during a measurement cannot run a model.
     let hung = opened.is_some_and(|gpu| gpu.hung.get());
     let device = device.filter(|_| !hung).map(|name| plain(&name));
-    ProbeReport { checks, choice: request.vulkan, device, fit, on_cpu, asleep }
+    ProbeReport { checks: checks.all, choice: request.vulkan, device, fit, on_cpu, asleep }
 }

@@ -1,6 +1,6 @@
 //! Whether a model fits this machine.
 
-use super::{Check, Checks, Verdict};
+use super::{Checks, Verdict};
 use crate::display::bytes;
 use crate::engine::{ModelFiles, Options};
 use crate::machine::heaps::host_memory;
@@ -25,15 +25,9 @@ pub struct Wanted<'a> {
 }
 
 /// Checks whether the model fits the device, or the CPU without one.
-pub(super) fn check(model: &Wanted<'_>, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
-    let mut checks = Checks::of("model");
-    let extent = match model.options.extent(model.shape) {
-        Ok(extent) => extent,
-        Err(e) => {
-            checks.error("memory", Verdict::Fail, &e);
-            return checks.all;
-        }
-    };
+pub(super) fn check(checks: &mut Checks, model: &Wanted<'_>, gpu: Option<&Rc<Gpu>>) {
+    checks.group("model");
+    let Some(extent) = checks.got("memory", Verdict::Fail, model.options.extent(model.shape)) else { return };
     // The CPU executor has its KV cache in f32.
     let kv = if gpu.is_some() { extent.kv } else { KvType::F32 };
     let schedule =
@@ -45,25 +39,16 @@ pub(super) fn check(model: &Wanted<'_>, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
         }
         None => (host_memory(), Needs::of(&schedule)),
     };
-    match Plan::place(&schedule, &memory, needs) {
-        Ok(plan) => {
-            let parts: Vec<String> =
-                plan.sums().into_iter().map(|(kind, sum)| format!("{kind} {}", bytes(sum))).collect();
-            let heaps: Vec<String> =
-                memory.heaps.iter().map(|h| format!("{} in {}", bytes(h.available), h.name)).collect();
-            checks.ok(
-                "memory",
-                format!(
-                    "{} ({}) needs {} ({}); free are {}",
-                    model.name,
-                    schedule.weights.format_names(),
-                    bytes(plan.bytes()),
-                    parts.join(" + "),
-                    heaps.join(" and ")
-                ),
-            );
-        }
-        Err(e) => checks.error("memory", Verdict::Fail, &e),
-    }
-    checks.all
+    checks.show("memory", Verdict::Fail, Plan::place(&schedule, &memory, needs), |plan| {
+        let parts: Vec<String> = plan.sums().into_iter().map(|(kind, sum)| format!("{kind} {}", bytes(sum))).collect();
+        let heaps: Vec<String> = memory.heaps.iter().map(|h| format!("{} in {}", bytes(h.available), h.name)).collect();
+        format!(
+            "{} ({}) needs {} ({}); free are {}",
+            model.name,
+            schedule.weights.format_names(),
+            bytes(plan.bytes()),
+            parts.join(" + "),
+            heaps.join(" and ")
+        )
+    });
 }

@@ -2,7 +2,7 @@
 
 use super::gpu::{check_driver, open};
 use super::reads::{self, ReadProbe};
-use super::{Check, Checks, share};
+use super::{Checks, Verdict, share};
 use crate::Result;
 use crate::display::{bytes, counted};
 use crate::error::text;
@@ -35,22 +35,20 @@ pub(super) struct XrtProbe {
 /// Checks every NPU, and the system settings that it needs. If `read` is given, measures read rates, alone and beside
 /// its GPU.
 pub(super) fn check(
+    checks: &mut Checks,
     files: &Files,
     xrt: &std::result::Result<XrtProbe, Missing>,
     api: Option<DriverApi>,
     read: Option<ReadProbe<'_>>,
-) -> Vec<Check> {
+) {
     let npus: Vec<DeviceNode> = DeviceNode::accelerators(files).into_iter().filter(DeviceNode::is_amdxdna).collect();
-    let mut all = Vec::new();
     for (i, node) in npus.iter().enumerate() {
-        let mut checks = Checks::of(format!("npu{i}"));
-        check_npu(&mut checks, files, node, api, read);
-        all.extend(checks.all);
+        check_npu(checks.group(format!("npu{i}")), files, node, api, read);
     }
-    let mut checks = Checks::of("npu");
+    checks.group("npu");
     let undriven: Vec<PciDevice> = PciDevice::all(files).into_iter().filter(|s| s.is_npu() && !s.driven).collect();
     for slot in &undriven {
-        check_undriven(&mut checks, files, slot);
+        check_undriven(checks, files, slot);
     }
     if npus.is_empty() && undriven.is_empty() {
         let driven = PciDevice::all(files).iter().any(|s| s.is_npu() && s.driven);
@@ -68,11 +66,9 @@ pub(super) fn check(
             "use",
             "attention runs on the GPU, and on an NPU of XDNA 1 in the passes that are measured to be faster there",
         );
-        check_locked_memory(&mut checks);
+        check_locked_memory(checks);
     }
-    check_xrt(&mut checks, xrt, &npus);
-    all.extend(checks.all);
-    all
+    check_xrt(checks, xrt, &npus);
 }
 
 fn check_undriven(checks: &mut Checks, files: &Files, slot: &PciDevice) {
@@ -129,46 +125,36 @@ fn check_identity(checks: &mut Checks, files: &Files, node: &DeviceNode) {
 
 fn check_iommu(checks: &mut Checks, files: &Files, node: &DeviceNode) {
     match files.text(&node.file("iommu_group/type")) {
-        Ok(mode) => checks.ok("iommu", format!("the NPU's group is in mode {mode}")),
         Err(FileFault::Absent(_)) => checks.fail(
             "iommu",
             "the NPU is in no IOMMU group",
             "switch the IOMMU on in the BIOS, and boot without amd_iommu=off",
         ),
-        Err(f) => checks.warn("iommu", f.to_string(), "mount /sys"),
+        mode => checks.show("iommu", Verdict::Warn, mode, |mode| format!("the NPU's group is in mode {mode}")),
     }
 }
 
 fn check_array(checks: &mut Checks, opened: &drm::Node) {
-    match amdxdna::array(opened) {
-        Ok(a) if a.columns == 0 || a.core_rows == 0 => {
-            checks.fail(
-                "array",
-                format!("the driver says {} columns of {} tiles", a.columns, a.core_rows),
-                "see `dmesg`",
-            );
+    if let Some(a) = checks.got("array", Verdict::Fail, amdxdna::array(opened)) {
+        let ([major, minor], columns, core_rows) = (a.version, a.columns, a.core_rows);
+        match columns == 0 || core_rows == 0 {
+            true => {
+                checks.fail("array", format!("the driver says {columns} columns of {core_rows} tiles"), "see `dmesg`");
+            }
+            false => {
+                let tiles = format!("{columns} columns of {core_rows} compute tiles, {} rows in all", a.rows);
+                checks.ok("array", format!("{tiles}; AIE {major}.{minor}"));
+            }
         }
-        Ok(a) => {
-            let [major, minor] = a.version;
-            let tiles = format!("{} columns of {} compute tiles, {} rows in all", a.columns, a.core_rows, a.rows);
-            checks.ok("array", format!("{tiles}; AIE {major}.{minor}"));
-        }
-        Err(e) => checks.fail("array", e.to_string(), e.remedy()),
     }
-    match amdxdna::clocks(opened) {
-        Ok(c) => checks.ok("clocks", format!("controller {} MHz, array {} MHz", c.controller, c.array)),
-        Err(e) => checks.warn("clocks", e.to_string(), e.remedy()),
-    }
-    match amdxdna::power_mode(opened) {
-        Ok(mode) if mode == "low" || mode == "medium" => {
-            checks.warn(
-                "power",
-                format!("power mode {mode}: clocks are lower than they may be"),
-                "as root: `xrt-smi configure --pmode default`",
-            );
-        }
-        Ok(mode) => checks.ok("power", format!("power mode {mode}")),
-        Err(e) => checks.warn("power", e.to_string(), e.remedy()),
+    checks.show("clocks", Verdict::Warn, amdxdna::clocks(opened), |c| {
+        format!("controller {} MHz, array {} MHz", c.controller, c.array)
+    });
+    if let Some(mode) = checks.got("power", Verdict::Warn, amdxdna::power_mode(opened)) {
+        let is_low = mode == "low" || mode == "medium";
+        let low = if is_low { ": clocks are lower than they may be" } else { "" };
+        let remedy = "as root: `xrt-smi configure --pmode default`";
+        checks.judge("power", is_low, format!("power mode {mode}{low}"), remedy);
     }
     // Older firmware has no sensors, which does not matter.
     if let Ok(sensors) = amdxdna::sensors(opened) {
@@ -184,10 +170,7 @@ fn check_contexts(checks: &mut Checks, opened: &drm::Node) {
             let errors = contexts.iter().fold(0u64, |sum, c| sum.saturating_add(c.errors));
             let (held, on) = (counted(contexts.len(), "context"), counted(columns as usize, "column"));
             let evidence = format!("{held} on {on}, {}", counted(errors as usize, "error"));
-            match errors {
-                0 => checks.ok("contexts", evidence),
-                _ => checks.warn("contexts", evidence, "see `dmesg` for amdxdna's messages"),
-            }
+            checks.judge("contexts", errors > 0, evidence, "see `dmesg` for amdxdna's messages");
         }
         Err(e) if matches!(e.errno, nix::errno::Errno::EACCES | nix::errno::Errno::EPERM) => {
             checks.unseen(
@@ -196,7 +179,7 @@ fn check_contexts(checks: &mut Checks, opened: &drm::Node) {
                 "run as root to see them",
             );
         }
-        Err(e) => checks.warn("contexts", e.to_string(), e.remedy()),
+        Err(e) => checks.fault("contexts", Verdict::Warn, &e),
     }
     if let Ok(Some(error)) = amdxdna::last_error(opened) {
         let evidence = format!("the array reported error {:#x} by itself", error.code);

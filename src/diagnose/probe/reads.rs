@@ -1,8 +1,6 @@
 //! Read rates of the NPU: by number of channels, and beside the GPU; and the cost of a round trip between the two.
 
-use super::steady::{SteadyWindow, rates};
 use super::{Checks, Verdict, measure, round_trip};
-use crate::Result;
 use crate::executor::measure::MemoryReader;
 use crate::npu::LoadedProgram;
 use crate::npu::reader::NpuReader;
@@ -10,6 +8,7 @@ use crate::npu::reads::{CHANNELS, pattern};
 use crate::replay::measure::fastest::warm_up;
 use crate::replay::measure::steady::SteadyRead;
 use crate::vulkan::{Gpu, Vulkan};
+use crate::{Error, Result};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -83,16 +82,9 @@ pub(super) fn check_channels<'x>(
         }
         Ok((reader, found))
     });
-    match measured {
-        Ok((reader, found)) => {
-            report_channels(checks, found, clock);
-            Some((reader, found[CHANNEL_COUNTS.len() - 1]))
-        }
-        Err(e) => {
-            checks.error("read", Verdict::Fail, &e);
-            None
-        }
-    }
+    let (reader, found) = checks.got("read", Verdict::Fail, measured)?;
+    report_channels(checks, found, clock);
+    Some((reader, found[CHANNEL_COUNTS.len() - 1]))
 }
 
 fn report_channels(checks: &mut Checks, rates: [f64; CHANNEL_COUNTS.len()], clock: Option<u32>) {
@@ -107,10 +99,8 @@ fn report_channels(checks: &mut Checks, rates: [f64; CHANNEL_COUNTS.len()], cloc
     let shares: Vec<f64> = rates.iter().zip(CHANNEL_COUNTS).map(share).collect();
     let percents = list(shares.iter().map(|share| format!("{:.0}", 100.0 * share)).collect());
     let evidence = format!("{evidence}: {percents} % of a word a cycle and channel at {mhz} MHz");
-    match shares.iter().any(|share| *share > MOST_SHARE) {
-        true => checks.warn("read", evidence, "the driver's clock is wrong, or the rate: report this"),
-        false => checks.ok("read", evidence),
-    }
+    let is_wrong = shares.iter().any(|share| *share > MOST_SHARE);
+    checks.judge("read", is_wrong, evidence, "the driver's clock is wrong, or the rate: report this");
 }
 
 /// Measures the GPU's reads alone and then beside the NPU's, which have the rate `alone` without the GPU.
@@ -126,16 +116,9 @@ fn check_together<'x>(
     let measured = Vulkan::new(gpu)
         .and_then(|vulkan| SteadyRead::new(vulkan, size, heap))
         .and_then(|mut steady| read_together(&mut reader, &mut steady, warm_up, now));
-    match measured {
-        Ok((gpu, together)) => {
-            report_together(checks, [gpu, alone], together);
-            Some(reader)
-        }
-        Err(e) => {
-            checks.error("together", Verdict::Fail, &e);
-            None
-        }
-    }
+    let (gpu, together) = checks.got("together", Verdict::Fail, measured)?;
+    report_together(checks, [gpu, alone], together);
+    Some(reader)
 }
 
 /// The GPU's rate alone, and both rates together: the GPU's, the NPU's.
@@ -158,6 +141,82 @@ fn report_together(checks: &mut Checks, alone: [f64; 2], together: [f64; 2]) {
         "together",
         format!("the GPU reads {gpu} GB/s alone, the NPU {npu} alone; together {beside} and {besides}, {sum} in all"),
     );
+}
+
+/// The duration of a measurement, in seconds of the clock.
+#[derive(Debug, Clone, Copy)]
+struct SteadyWindow {
+    /// The time before reads count, in which devices raise their clocks.
+    warm_up: f64,
+    /// The least number of reads of each device that count.
+    reads: usize,
+    /// The longest time without the end of a read.
+    deadline: f64,
+}
+
+/// Bytes per second of each reader while all of them read, by the clock `now`.
+///
+/// # Errors
+/// Device: a reader fails, or ends no read within the deadline. Then all reads have ended except those that hang.
+fn rates<const N: usize>(
+    readers: [&mut dyn MemoryReader; N],
+    watch: SteadyWindow,
+    now: &dyn Fn() -> f64,
+) -> Result<[f64; N]> {
+    let mut readers = readers;
+    let ends = match follow(&mut readers, watch, now) {
+        Ok(ends) => ends,
+        Err((failed, e)) => {
+            // Reports the first failure, since others may follow from it.
+            let others = readers.iter_mut().enumerate().filter(|(index, _)| *index != failed);
+            others.for_each(|(_, reader)| drop(reader.stop()));
+            return Err(e);
+        }
+    };
+    readers.iter_mut().try_for_each(|reader| reader.stop())?;
+    let mut rates = [0.0; N];
+    for ((rate, reader), ends) in rates.iter_mut().zip(&readers).zip(ends) {
+        let (count, seconds) =
+            (ends.len().saturating_sub(1), ends.last().unwrap_or(&0.0) - ends.first().unwrap_or(&0.0));
+        *rate = reader.bytes() as f64 * count as f64 / seconds;
+    }
+    Ok(rates)
+}
+
+/// The end times of each reader's reads, after the warm-up and after every reader has ended one. An error comes with
+/// the index of the reader that failed.
+fn follow<const N: usize>(
+    readers: &mut [&mut dyn MemoryReader; N],
+    watch: SteadyWindow,
+    now: &dyn Fn() -> f64,
+) -> std::result::Result<[Vec<f64>; N], (usize, Error)> {
+    let begin = now();
+    for (index, reader) in readers.iter_mut().enumerate() {
+        reader.start().map_err(|e| (index, e))?;
+    }
+    let mut ends = [const { Vec::new() }; N];
+    let mut last = [begin; N];
+    let mut counts = false;
+    loop {
+        for (index, reader) in readers.iter_mut().enumerate() {
+            if reader.poll().map_err(|e| (index, e))? {
+                last[index] = now();
+                ends[index].push(last[index]);
+            } else if now() - last[index] > watch.deadline {
+                // The reader's own error on a hanging read is better, if it has one.
+                reader.stop().map_err(|e| (index, e))?;
+                let cause = format!("{} ended no read within {:.1} s", reader.name(), watch.deadline);
+                return Err((index, Error::device(cause, "end what else uses it, and see `dmesg`")));
+            }
+        }
+        let all_have = |count: usize| ends.iter().all(|ends| ends.len() >= count);
+        if !counts && all_have(1) && now() - begin >= watch.warm_up {
+            counts = true;
+            ends.iter_mut().for_each(Vec::clear);
+        } else if counts && all_have(watch.reads + 1) {
+            return Ok(ends);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use crate::lower::dispatch::Edge;
 use crate::npu::reader::check_sums;
 use crate::npu::reads::{CHANNELS, HEADERS_BYTES, ReadLayout, SUMS_BYTES, UNIT_BYTES, pattern};
 use crate::npu::{BufferId, CommandId, LoadedProgram};
+use crate::replay::device_queue::DeviceQueue;
 use crate::replay::driver::{DeviceCommand, Driver, HostAccess, Memory, MemoryCopy};
-use crate::replay::queue::DeviceQueue;
 use crate::vulkan::memory::{Backing, Buffer, heaps};
 use crate::vulkan::{Gpu, Vulkan};
 use crate::{Error, Result};
@@ -31,21 +31,13 @@ pub(super) fn check(checks: &mut Checks, program: LoadedProgram<'_>, gpu: &Rc<Gp
         );
     }
     let backings = [Backing::Exported, Backing::Exported];
-    match RoundTrip::new(program, gpu, backings).and_then(|mut trip| trip.median(now)) {
-        Ok(seconds) => report(checks, seconds),
-        Err(e) => checks.error("round-trip", Verdict::Fail, &e),
-    }
-}
-
-fn report(checks: &mut Checks, seconds: f64) {
-    let micros = 1e6 * seconds;
-    let read = crate::display::bytes(BYTES as u64);
-    checks.ok(
-        "round-trip",
+    let took = RoundTrip::new(program, gpu, backings).and_then(|mut trip| trip.median(now));
+    checks.show("round-trip", Verdict::Fail, took, |seconds| {
+        let (micros, read) = (1e6 * seconds, crate::display::bytes(BYTES as u64));
         format!(
             "GPU to NPU to GPU in {micros:.0} us, the median of {TRIPS}; the {read} that the GPU wrote were all read"
-        ),
-    );
+        )
+    });
 }
 
 /// The parts of a round trip. Fields are dropped in this order, so that neither device uses freed memory.

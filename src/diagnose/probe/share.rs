@@ -1,11 +1,11 @@
 //! Memory shared between drivers. Dma-bufs are actually made, exported and imported, and their bytes are compared from
 //! both sides, because an extension's name alone does not prove zero-copy.
 
-use super::{Check, Checks, Verdict};
+use super::{Checks, Verdict};
 use crate::machine::files::Files;
 use crate::machine::nodes::DeviceNode;
+use crate::replay::device_queue::DeviceQueue;
 use crate::replay::driver::{HostAccess, Memory, MemoryCopy};
-use crate::replay::queue::DeviceQueue;
 use crate::sys::dma_buf::{self, DmaBuf, Mapping, SYSTEM_HEAP, UDMABUF, open_node, sealed_memfd};
 use crate::sys::{amdgpu, drm, npu_program};
 use crate::vulkan::memory::heaps;
@@ -33,34 +33,25 @@ fn holds(bytes: &[u8], seed: u8) -> bool {
 }
 
 /// Checks which drivers make dma-bufs, and which import them. GPUs in `asleep` are not woken.
-pub(super) fn check(files: &Files, gpu: Option<&Rc<Gpu>>, asleep: &[String]) -> Vec<Check> {
-    let mut checks = Checks::of("share");
+pub(super) fn check(checks: &mut Checks, files: &Files, gpu: Option<&Rc<Gpu>>, asleep: &[String]) {
+    checks.group("share");
     let memfd = from_udmabuf(files);
-    report_source(
-        &mut checks,
-        "udmabuf",
-        &memfd,
-        "modprobe udmabuf, and give this user /dev/udmabuf (group kvm on Debian)",
-    );
+    let remedy = "modprobe udmabuf, and give this user /dev/udmabuf (group kvm on Debian)";
+    report_source(checks, "udmabuf", &memfd, remedy);
     let heap = from_heap(files);
-    report_source(
-        &mut checks,
-        "heap",
-        &heap,
-        "use a kernel with CONFIG_DMABUF_HEAPS_SYSTEM, and give this user /dev/dma_heap/system",
-    );
+    let remedy = "use a kernel with CONFIG_DMABUF_HEAPS_SYSTEM, and give this user /dev/dma_heap/system";
+    report_source(checks, "heap", &heap, remedy);
     if let Some(gpu) = gpu {
-        check_export(&mut checks, gpu);
-        check_import(&mut checks, gpu, [("udmabuf", memfd), ("heap", heap)]);
+        check_export(checks, gpu);
+        check_import(checks, gpu, [("udmabuf", memfd), ("heap", heap)]);
     }
     let is_asked = |node: &DeviceNode| node.is_amdgpu() && !asleep.contains(&node.name);
     for (i, node) in DeviceNode::gpus(files).iter().enumerate().filter(|(_, node)| is_asked(node)) {
-        check_amdgpu(&mut checks, &format!("gpu{i}"), files, node, gpu);
+        check_amdgpu(checks, &format!("gpu{i}"), files, node, gpu);
     }
     for (i, node) in DeviceNode::accelerators(files).iter().filter(|n| n.is_amdxdna()).enumerate() {
-        check_npu(&mut checks, &format!("npu{i}"), files, node);
+        check_npu(checks, &format!("npu{i}"), files, node);
     }
-    checks.all
 }
 
 /// Three dma-bufs of [`BYTES`] from each source that makes them here, with the source's name.
@@ -112,7 +103,6 @@ fn touch<T>(shared: &DmaBuf, access: dma_buf::Access, what: impl FnOnce() -> T) 
 fn report_source(checks: &mut Checks, name: &str, made: &sys::DriverResult<DmaBuf>, remedy: &str) {
     match made {
         Ok(_) => checks.ok(name, "made a dma-buf; the same bytes through both views of it"),
-        Err(e) if e.errno == Errno::ENOENT => checks.unseen(name, e.to_string(), remedy),
         Err(e) if e.errno == Errno::EIO => checks.fail(name, e.to_string(), "report this kernel"),
         Err(e) => checks.unseen(name, e.to_string(), remedy),
     }
@@ -144,7 +134,7 @@ fn report_exchange(checks: &mut Checks, name: &str, what: &str, answer: Result<b
     match answer {
         Ok(true) => checks.ok(name, format!("{what}: the same bytes on both sides, both ways")),
         Ok(false) => checks.fail(name, format!("{what}: each side has bytes of its own"), "update the Vulkan driver"),
-        Err(e) => checks.error(name, Verdict::Fail, &e),
+        Err(e) => checks.fault(name, Verdict::Fail, &e),
     }
 }
 
@@ -205,7 +195,7 @@ fn check_amdgpu(checks: &mut Checks, name: &str, files: &Files, node: &DeviceNod
     match (made, gpu.filter(|g| g.features.sharing.imports)) {
         (Ok(made), Some(gpu)) => report_exchange(checks, name, "GTT memory of amdgpu in Vulkan", import(gpu, made)),
         (Ok(_), None) => checks.ok(name, "GTT memory of amdgpu, exported"),
-        (Err(e), _) => checks.fail(name, e.to_string(), e.remedy()),
+        (Err(e), _) => checks.fault(name, Verdict::Fail, &e),
     }
 }
 
@@ -252,7 +242,7 @@ fn report_npu(checks: &mut Checks, name: &str, what: &str, seen: sys::DriverResu
         Ok(Some(true)) => checks.ok(name, format!("{what}: the same bytes through both drivers' views of it")),
         Ok(Some(false)) => checks.fail(name, format!("{what}: each driver has bytes of its own"), "update amdxdna"),
         Ok(None) => checks.ok(name, format!("{what}; the driver maps nothing of it to compare")),
-        Err(e) => checks.warn(name, e.to_string(), e.remedy()),
+        Err(e) => checks.fault(name, Verdict::Warn, &e),
     }
 }
 

@@ -1,21 +1,20 @@
 //! The system around the devices: kernel, memory, and the parameters that limit how much memory a GPU may use.
 
-use super::{Check, Checks};
+use super::{Checks, Verdict};
 use crate::display::{bytes, counted};
 use crate::machine::files::{FileFault, Files};
 use crate::machine::nodes::{PciDevice, kernel_parameter};
 use crate::machine::{cgroup_room, memory_field};
 
 /// Checks the system.
-pub(super) fn check(files: &Files) -> Vec<Check> {
-    let mut checks = Checks::of("system");
-    check_kernel(&mut checks, files);
-    check_rights(&mut checks, nix::unistd::geteuid().is_root());
-    check_memory(&mut checks, files);
-    check_parameters(&mut checks, files);
-    check_pages(&mut checks, files);
-    check_modules(&mut checks, files);
-    checks.all
+pub(super) fn check(checks: &mut Checks, files: &Files) {
+    checks.group("system");
+    check_kernel(checks, files);
+    check_rights(checks, nix::unistd::geteuid().is_root());
+    check_memory(checks, files);
+    check_parameters(checks, files);
+    check_pages(checks, files);
+    check_modules(checks, files);
 }
 
 fn check_kernel(checks: &mut Checks, files: &Files) {
@@ -24,10 +23,8 @@ fn check_kernel(checks: &mut Checks, files: &Files) {
         Some(line.trim_start_matches([' ', '\t', ':']).to_owned())
     });
     let processor = processor.unwrap_or_else(|| "an unnamed processor".into());
-    match files.text("/proc/sys/kernel/osrelease") {
-        Ok(release) => checks.ok("kernel", format!("Linux {release}, {processor}")),
-        Err(f) => checks.unseen("kernel", f.to_string(), "mount /proc"),
-    }
+    let release = files.text("/proc/sys/kernel/osrelease");
+    checks.show("kernel", Verdict::Skip, release, |release| format!("Linux {release}, {processor}"));
     match files.text("/sys/class/dmi/id/product_name") {
         Ok(product) => {
             let vendor = files.text("/sys/class/dmi/id/sys_vendor").unwrap_or_default();
@@ -59,23 +56,17 @@ fn check_memory(checks: &mut Checks, files: &Files) {
     match (&text, field("MemTotal"), field("MemAvailable")) {
         (_, Some(total), Some(free)) => {
             let evidence = format!("{} free of {}", bytes(free), bytes(total));
-            match free < LITTLE {
-                true => checks.warn("memory", evidence, "end what else uses memory, or add some"),
-                false => checks.ok("memory", evidence),
-            }
+            checks.judge("memory", free < LITTLE, evidence, "end what else uses memory, or add some");
         }
-        (Err(f), ..) => checks.unseen("memory", f.to_string(), "mount /proc"),
+        (Err(f), ..) => checks.fault("memory", Verdict::Skip, f),
         _ => checks.warn("memory", "/proc/meminfo does not say how much memory there is", "mount /proc"),
     }
     match (field("SwapTotal"), field("SwapFree")) {
         (Some(0), _) => checks.ok("swap", "none: a model that does not fit is refused, not swapped"),
-        (Some(total), Some(free)) if total.saturating_sub(free) > total / 2 => checks.warn(
-            "swap",
-            format!("{} used of {}", bytes(total - free), bytes(total)),
-            "end what else uses memory: what is swapped out makes the first tokens slow",
-        ),
         (Some(total), Some(free)) => {
-            checks.ok("swap", format!("{} used of {}", bytes(total.saturating_sub(free)), bytes(total)));
+            let used = total.saturating_sub(free);
+            let remedy = "end what else uses memory: what is swapped out makes the first tokens slow";
+            checks.judge("swap", used > total / 2, format!("{} used of {}", bytes(used), bytes(total)), remedy);
         }
         _ => checks.skip("swap", "unknown"),
     }
@@ -109,7 +100,7 @@ const PARAMETERS: [&str; 8] = [
 fn check_parameters(checks: &mut Checks, files: &Files) {
     match files.text("/proc/cmdline") {
         Err(FileFault::Empty(_)) => checks.ok("parameters", "the kernel was booted without any"),
-        Err(f) => checks.unseen("parameters", f.to_string(), "mount /proc"),
+        Err(f) => checks.fault("parameters", Verdict::Skip, &f),
         Ok(line) => {
             let set: Vec<String> = PARAMETERS
                 .iter()
@@ -117,33 +108,23 @@ fn check_parameters(checks: &mut Checks, files: &Files) {
                 .collect();
             let evidence = if set.is_empty() { "none of those that matter is set".into() } else { set.join(" ") };
             let set = |name| kernel_parameter(&line, name).is_some();
-            match set("amdgpu.gttsize") && !set("ttm.pages_limit") {
-                true => checks.warn(
-                    "parameters",
-                    evidence,
-                    "set ttm.pages_limit beside amdgpu.gttsize, in pages of 4 KiB: newer kernels go by it alone",
-                ),
-                false => checks.ok("parameters", evidence),
-            }
+            let is_unlimited = set("amdgpu.gttsize") && !set("ttm.pages_limit");
+            let remedy = "set ttm.pages_limit beside amdgpu.gttsize, in pages of 4 KiB: newer kernels go by it alone";
+            checks.judge("parameters", is_unlimited, evidence, remedy);
             if kernel_parameter(&line, "amd_iommu").as_deref() == Some("off") {
-                match PciDevice::all(files).iter().any(PciDevice::is_npu) {
-                    true => checks.warn(
-                        "iommu",
-                        "amd_iommu=off: the GPU gains 5 to 12 %, and this machine's NPU is lost",
-                        "boot without amd_iommu=off if the NPU is to be used",
-                    ),
-                    false => checks.ok("iommu", "amd_iommu=off: the GPU gains 5 to 12 %"),
-                }
+                let has_npu = PciDevice::all(files).iter().any(PciDevice::is_npu);
+                let lost = if has_npu { ", and this machine's NPU is lost" } else { "" };
+                let evidence = format!("amd_iommu=off: the GPU gains 5 to 12 %{lost}");
+                checks.judge("iommu", has_npu, evidence, "boot without amd_iommu=off if the NPU is to be used");
             }
         }
     }
     // The limit in force: pages of system memory that all GPUs together may hold.
     match files.value::<u64>("/sys/module/ttm/parameters/pages_limit") {
-        Ok(pages) => {
-            checks.ok("gtt-limit", format!("{} of system memory for all GPUs", bytes(pages.saturating_mul(4096))))
-        }
         Err(FileFault::Absent(_)) => checks.skip("gtt-limit", "no driver with GTT is loaded"),
-        Err(f) => checks.warn("gtt-limit", f.to_string(), "mount /sys"),
+        pages => checks.show("gtt-limit", Verdict::Warn, pages, |pages| {
+            format!("{} of system memory for all GPUs", bytes(pages.saturating_mul(4096)))
+        }),
     }
 }
 
@@ -178,15 +159,11 @@ fn check_modules(checks: &mut Checks, files: &Files) {
                     .skip("memory-clock", format!("the BIOS lists {} and no speed", counted(modules.len(), "module")));
             };
             let rated = modules.iter().map(|m| m.rated).min().unwrap_or(0);
-            let evidence = format!("{} at {slowest} MT/s", counted(modules.len(), "module"));
-            match slowest < rated {
-                true => checks.warn(
-                    "memory-clock",
-                    format!("{evidence}, though they are made for {rated}"),
-                    "choose their profile (EXPO or XMP) in the BIOS: decoding is as fast as the memory",
-                ),
-                false => checks.ok("memory-clock", evidence),
-            }
+            let is_slow = slowest < rated;
+            let rated = if is_slow { format!(", though they are made for {rated}") } else { String::new() };
+            let evidence = format!("{} at {slowest} MT/s{rated}", counted(modules.len(), "module"));
+            let remedy = "choose their profile (EXPO or XMP) in the BIOS: decoding is as fast as the memory";
+            checks.judge("memory-clock", is_slow, evidence, remedy);
         }
     }
 }

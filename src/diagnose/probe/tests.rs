@@ -4,7 +4,7 @@ mod asleep;
 mod npu;
 
 use super::testing::{TestMachine, all_files, names};
-use super::{Check, ProbeReport, Verdict, gpu, share, system};
+use super::{Check, Checks, ProbeReport, Verdict, gpu, share, system};
 use crate::display::is_obeyed;
 use crate::error::Text;
 use crate::machine::files::Files;
@@ -17,13 +17,19 @@ use std::fs;
 
 /// All checks that do not need Vulkan.
 fn checks(files: &Files) -> Vec<Check> {
-    [
-        system::check(files),
-        gpu::check(files, false, &[]),
-        super::npu::check(files, &Err(Missing::NotInstalled), Some(DriverApi::Kernel), None),
-        share::check(files, None, &[]),
-    ]
-    .concat()
+    made_by(|checks| {
+        system::check(checks, files);
+        gpu::check(checks, files, false, &[]);
+        super::npu::check(checks, files, &Err(Missing::NotInstalled), Some(DriverApi::Kernel), None);
+        share::check(checks, files, None, &[]);
+    })
+}
+
+/// The checks that `make` adds.
+fn made_by(make: impl FnOnce(&mut Checks)) -> Vec<Check> {
+    let mut checks = Checks::default();
+    make(&mut checks);
+    checks.all
 }
 
 fn find<'a>(checks: &'a [Check], name: &str) -> &'a Check {
@@ -307,7 +313,7 @@ fn a_node_that_is_no_device_is_a_verdict() {
 #[test]
 fn a_gpu_that_vulkan_reaches_without_a_render_node_is_no_warning() {
     let dir = tempfile::tempdir().unwrap();
-    let checks = gpu::check(&Files::under(dir.path()), true, &[]);
+    let checks = made_by(|checks| gpu::check(checks, &Files::under(dir.path()), true, &[]));
     assert_eq!(find(&checks, "gpu").verdict, Verdict::Skip);
 }
 
@@ -325,7 +331,7 @@ fn an_nvidia_gpu_that_vulkan_does_not_reach_is_a_warning_of_its_own() {
         (found.verdict, found.evidence.to_string().as_str()),
         (Verdict::Warn, "NVIDIA H200 is at 0000:01:00.0, and Vulkan does not reach it")
     );
-    assert_eq!(find(&gpu::check(&files, true, &[]), "gpu").verdict, Verdict::Skip);
+    assert_eq!(find(&made_by(|checks| gpu::check(checks, &files, true, &[])), "gpu").verdict, Verdict::Skip);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Checks of Vulkan: the devices listed by the loader, and which of them can run Kiln.
 
-use super::{Check, Checks, Verdict, wake_it};
+use super::{Checks, Verdict, wake_it};
 use crate::display::{bytes, counted};
 use crate::error::{Setting, text};
 use crate::lower::caps::DeviceKind;
@@ -8,10 +8,9 @@ use crate::vulkan::device::survey::{self, Listed};
 use crate::vulkan::{DeviceChoice, Gpu};
 use std::rc::Rc;
 
-/// Results of the checks of Vulkan.
-pub(super) struct VulkanChecks {
-    /// The checks.
-    pub checks: Vec<Check>,
+/// The devices that the checks of Vulkan have found.
+#[derive(Default)]
+pub(super) struct VulkanDevices {
     /// The device that Kiln would run on, open.
     pub opened: Option<Rc<Gpu>>,
     /// Its name. If no device was to be opened, the name of the first suitable one.
@@ -23,60 +22,47 @@ pub(super) struct VulkanChecks {
 }
 
 /// Reports that Vulkan was not checked because these GPUs are asleep: every driver opens all GPUs that it finds.
-pub(super) fn unasked(asleep: &[String]) -> VulkanChecks {
-    let mut checks = Checks::of("vulkan");
+pub(super) fn leave_unasked(checks: &mut Checks, asleep: &[String]) -> VulkanDevices {
     let evidence = format!("not asked: its drivers open every GPU, and would wake {} up", asleep.join(", "));
-    checks.unseen("loader", evidence, wake_it());
-    VulkanChecks { checks: checks.all, opened: None, device: None, fit: Vec::new(), hardware: false }
+    checks.group("vulkan").unseen("loader", evidence, wake_it());
+    VulkanDevices::default()
 }
 
 /// Checks every Vulkan device. Opens the one that Kiln would run on, if requested.
-pub(super) fn check(choice: Option<DeviceChoice>) -> VulkanChecks {
-    let mut checks = Checks::of("vulkan");
-    let devices = survey::list().unwrap_or_else(|e| {
-        checks.error("loader", Verdict::Fail, &e);
-        Vec::new()
-    });
+pub(super) fn check(checks: &mut Checks, choice: Option<DeviceChoice>) -> VulkanDevices {
+    let devices = checks.group("vulkan").got("loader", Verdict::Fail, survey::list()).unwrap_or_default();
     if !devices.is_empty() {
         checks.ok("loader", counted(devices.len(), "device"));
     }
     for (i, device) in devices.iter().enumerate() {
-        let mut own = Checks::of(format!("vulkan{i}"));
-        check_device(&mut own, device);
-        checks.all.extend(own.all);
+        check_device(checks.group(format!("vulkan{i}")), device);
     }
+    checks.group("vulkan");
     let hardware = devices.iter().any(|d| d.kind != DeviceKind::Cpu);
     let fit = devices.into_iter().enumerate().filter(|(_, d)| d.unfit.is_none()).map(|(i, d)| (i, d.name));
     let fit: Vec<(usize, String)> = fit.collect();
     let Some(choice) = choice else {
         checks.skip("open", text!("not asked for", Setting::Cpu.aside()));
         let device = fit.first().map(|(_, name)| name.clone());
-        return VulkanChecks { checks: checks.all, opened: None, device, fit, hardware };
+        return VulkanDevices { opened: None, device, fit, hardware };
     };
-    let opened = open(&mut checks, choice);
+    let opened = open(checks, choice);
     let device = opened.as_ref().map(|gpu| gpu.caps.name.clone());
-    VulkanChecks { checks: checks.all, opened, device, fit, hardware }
+    VulkanDevices { opened, device, fit, hardware }
 }
 
 fn open(checks: &mut Checks, choice: DeviceChoice) -> Option<Rc<Gpu>> {
-    match Gpu::open(choice) {
-        Ok(gpu) => {
-            let evidence = format!("opened {}", gpu.caps.name);
-            match gpu.caps.kind {
-                DeviceKind::Cpu => checks.warn(
-                    "open",
-                    format!("{evidence}, a driver for the CPU: the CPU executor is faster, and what `auto` takes"),
-                    "install the GPU's Vulkan driver (mesa-vulkan-drivers for AMD) for its speed",
-                ),
-                _ => checks.ok("open", evidence),
-            }
-            Some(Rc::new(gpu))
-        }
-        Err(e) => {
-            checks.error("open", Verdict::Fail, &e);
-            None
-        }
+    let gpu = checks.got("open", Verdict::Fail, Gpu::open(choice))?;
+    let evidence = format!("opened {}", gpu.caps.name);
+    match gpu.caps.kind {
+        DeviceKind::Cpu => checks.warn(
+            "open",
+            format!("{evidence}, a driver for the CPU: the CPU executor is faster, and what `auto` takes"),
+            "install the GPU's Vulkan driver (mesa-vulkan-drivers for AMD) for its speed",
+        ),
+        _ => checks.ok("open", evidence),
     }
+    Some(Rc::new(gpu))
 }
 
 fn check_device(checks: &mut Checks, d: &Listed) {
@@ -107,10 +93,8 @@ fn check_device(checks: &mut Checks, d: &Listed) {
     }
     let features = features.join("; ");
     let hardware = d.kind != DeviceKind::Cpu;
-    match hardware && !caps.dot_accelerated {
-        true => checks.warn("features", features, "update the driver: without the instruction, INT8 products are slow"),
-        false => checks.ok("features", features),
-    }
+    let is_slow = hardware && !caps.dot_accelerated;
+    checks.judge("features", is_slow, features, "update the driver: without the instruction, INT8 products are slow");
     match (&caps.matrix, hardware) {
         (Some(u), _) => {
             let shapes = if d.shapes.is_empty() { String::new() } else { format!(" of {}", d.shapes.join("; ")) };

@@ -5,6 +5,7 @@
 #[cfg(test)]
 mod tests;
 
+use super::periodic::PeriodicWork;
 use crate::machine::files::Files;
 use crate::machine::partial::PartialFile;
 use crate::sequence::counts;
@@ -15,8 +16,6 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Environment variable for another directory of reports, which is then the only one that is read.
@@ -132,8 +131,7 @@ impl Environment {
 /// Writes this process's file until it is dropped.
 #[derive(Debug)]
 pub struct Reporter {
-    stop: Arc<(Mutex<bool>, Condvar)>,
-    thread: Option<JoinHandle<()>>,
+    writes: Option<PeriodicWork>,
     file: PathBuf,
 }
 
@@ -173,41 +171,30 @@ impl Reporter {
             return Err(std::io::Error::other(format!("{pid}.json is there, and not from a Kiln")));
         }
         let started = started(&Files::system(), pid).unwrap_or(0);
-        let names = [command, model, device].map(str::to_owned);
-        let [command, model, device] = names;
+        let [command, model, device] = [command, model, device].map(str::to_owned);
         let mut meter = RateMeter {
             status: Status { pid, started, command, model, device, ..Status::default() },
             past: Vec::new(),
             fill: Box::new(fill),
         };
         meter.write(&file)?;
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
-        let (signal, path) = (stop.clone(), file.clone());
+        let path = file.clone();
         // Dropped, and so removes the file, if no thread can be started.
-        let mut reporter = Reporter { stop, thread: None, file };
-        let report = move || {
-            let (stopped, condition) = &*signal;
-            let mut ended = stopped.lock().unwrap_or_else(|e| e.into_inner());
-            while !*ended {
-                let waited = condition.wait_timeout(ended, PERIOD).unwrap_or_else(|e| e.into_inner());
-                ended = waited.0;
-                if !*ended && let Err(e) = meter.write(&path) {
-                    log::debug!("{}: {e}", path.display());
-                }
+        let mut reporter = Reporter { writes: None, file };
+        let write = move || {
+            if let Err(e) = meter.write(&path) {
+                log::debug!("{}: {e}", path.display());
             }
+            PERIOD
         };
-        reporter.thread = Some(std::thread::Builder::new().name("status".into()).spawn(report)?);
+        reporter.writes = Some(PeriodicWork::start("status", PERIOD, write)?);
         Ok(reporter)
     }
 }
 
 impl Drop for Reporter {
     fn drop(&mut self) {
-        *self.stop.0.lock().unwrap_or_else(|e| e.into_inner()) = true;
-        self.stop.1.notify_all();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        drop(self.writes.take());
         let _ = std::fs::remove_file(&self.file);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use std::os::unix::fs::symlink;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A machine with only the files that a test creates.

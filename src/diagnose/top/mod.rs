@@ -100,7 +100,7 @@ pub struct ContextSample {
 }
 
 /// An NPU.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NpuSample {
     /// Its node and its name: `accel0 RyzenAI-npu1`.
     pub name: String,
@@ -333,13 +333,7 @@ impl Monitor {
         let name = self.files.text(&node.file("vbnv"));
         let mut npu = NpuSample {
             name: name.map_or(node.name.clone(), |n| format!("{} {n}", node.name)),
-            columns: None,
-            columns_used: None,
-            array_mhz: None,
-            power_mode: None,
-            sensors: Vec::new(),
-            contexts: Vec::new(),
-            fault: None,
+            ..NpuSample::default()
         };
         let opened = match opened(&mut self.open, &self.files, node) {
             Ok(opened) => opened,

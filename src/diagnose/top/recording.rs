@@ -1,12 +1,13 @@
 //! Recordings of samples: one JSON object a line, as `kiln top --json` prints them, for later use.
 
 use super::Snapshot;
+use crate::diagnose::report::create_new;
 use crate::display::plain;
 use crate::machine::regular::{self, Links};
 use crate::{Error, Result};
 use serde_json::Value;
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// The longest line in bytes. A sample of many GPUs with many processes is shorter.
@@ -24,13 +25,7 @@ impl Recorder {
     /// # Errors
     /// Input: the file exists already. Failed: it cannot be written.
     pub fn create(path: &Path) -> Result<Recorder> {
-        let file = File::create_new(path).map_err(|e| match e.kind() {
-            ErrorKind::AlreadyExists => {
-                Error::input(format!("{} exists already", path.display()), "choose another name, or remove it")
-            }
-            _ => Error::unwritable(path, &e),
-        })?;
-        Ok(Recorder { path: path.to_owned(), file })
+        Ok(Recorder { path: path.to_owned(), file: create_new(path)? })
     }
 
     /// Appends a complete sample.

@@ -3,7 +3,7 @@
 use llguidance::JsonCompileOptions;
 use serde_json::Value;
 
-use super::{exact, lower_whole, sizes};
+use super::{bounded_blanks, exact, lower_whole, sizes};
 use crate::{Error, Result};
 
 const KEYWORD: &str = "%json";
@@ -35,7 +35,7 @@ pub(in crate::grammar) fn lower_embedded(
             continue;
         };
         check()?;
-        let (mut lowered, numbers) = lower_whole(&schema)?.into_schema(&format!("{schemas}-"));
+        let (mut lowered, numbers) = lower_whole(&schema)?.into_schema(&format!("{schemas}-"), &bounded_blanks());
         if let Some(options) = schema.get(OPTIONS) {
             lay_out(&mut lowered, options)?;
         }

@@ -202,7 +202,7 @@ impl SchemaLowering<'_> {
         at: &str,
     ) -> Value {
         let keyword = if out.contains_key("const") { "const" } else { "enum" };
-        let is_long = |value: &Value| has_any(value, &|number| numbers::is_beyond_64_bits(number));
+        let is_long = |value: &Value| numbers::has_any(value, &numbers::is_beyond_64_bits);
         if self.has_marks || values.iter().any(is_long) {
             out.remove("const");
             out.remove("enum");
@@ -283,7 +283,7 @@ fn range(out: &Map<String, Value>) -> Range {
 }
 
 /// The values in a schema's `enum` or `const`.
-fn literals(out: &Map<String, Value>) -> Option<Vec<Value>> {
+pub(super) fn literals(out: &Map<String, Value>) -> Option<Vec<Value>> {
     match (out.get("const"), out.get("enum")) {
         (Some(value), Some(Value::Array(values))) => {
             Some(values.iter().filter(|other| *other == value).cloned().collect())
@@ -291,15 +291,6 @@ fn literals(out: &Map<String, Value>) -> Option<Vec<Value>> {
         (Some(value), _) => Some(vec![value.clone()]),
         (None, Some(Value::Array(values))) => Some(values.clone()),
         _ => None,
-    }
-}
-
-fn has_any(value: &Value, is_so: &dyn Fn(&serde_json::Number) -> bool) -> bool {
-    match value {
-        Value::Number(number) => is_so(number),
-        Value::Array(items) => items.iter().any(|item| has_any(item, is_so)),
-        Value::Object(fields) => fields.values().any(|field| has_any(field, is_so)),
-        _ => false,
     }
 }
 

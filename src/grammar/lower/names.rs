@@ -61,13 +61,7 @@ impl SchemaLowering<'_> {
 
     /// The names that a schema allows. `None`: it has conditions that are not supported here.
     fn names_of(&self, schema: &Value, at: &str) -> Option<PropertyNames> {
-        let (mut schema, mut at) = (schema, at.to_owned());
-        for _ in 0..MOST_STEPS {
-            let Some(Value::String(reference)) = schema.get("$ref") else { break };
-            at = self.references.find(reference, &at)?;
-            schema = self.whole.pointer(&at)?;
-        }
-        let fields = match schema {
+        let fields = match self.followed(schema, at, MOST_STEPS)? {
             Value::Bool(true) => return Some(PropertyNames::Any),
             Value::Object(fields) => fields,
             _ => return None,

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::SchemaLowering;
+use super::leaves::literals;
 
 /// The deepest nesting of references and alternatives that is followed.
 const DEEPEST: usize = 16;
@@ -17,7 +18,7 @@ impl<'s> SchemaLowering<'s> {
     fn excludes(&self, a: &Value, b: &Value, depth: usize) -> bool {
         let Some(left) = self.comparisons.get().checked_sub(1) else { return false };
         self.comparisons.set(left);
-        let (Some(a), Some(b)) = (self.followed(a, depth), self.followed(b, depth)) else { return false };
+        let (Some(a), Some(b)) = (self.followed(a, "", depth), self.followed(b, "", depth)) else { return false };
         let (a, b) = match (a, b) {
             (Value::Bool(false), _) | (_, Value::Bool(false)) => return true,
             (Value::Object(a), Value::Object(b)) if depth > 0 => (a, b),
@@ -58,23 +59,15 @@ impl<'s> SchemaLowering<'s> {
                 })
     }
 
-    /// The schema at the end of a chain of references.
-    fn followed<'v>(&'v self, mut schema: &'v Value, depth: usize) -> Option<&'v Value> {
-        for _ in 0..=depth {
-            match schema.get("$ref").and_then(Value::as_str) {
-                Some(reference) => schema = self.whole.pointer(&self.references.find(reference, "")?)?,
-                None => return Some(schema),
-            }
+    /// The schema at the end of a chain of at most `most` references, which begins at the place `at`.
+    pub(super) fn followed<'v>(&'v self, mut schema: &'v Value, at: &str, most: usize) -> Option<&'v Value> {
+        let mut at = at.to_owned();
+        for _ in 0..=most {
+            let Some(Value::String(reference)) = schema.get("$ref") else { return Some(schema) };
+            at = self.references.find(reference, &at)?;
+            schema = self.whole.pointer(&at)?;
         }
         None
-    }
-}
-
-fn literals(schema: &Map<String, Value>) -> Option<Vec<Value>> {
-    match (schema.get("const"), schema.get("enum")) {
-        (Some(value), _) => Some(vec![value.clone()]),
-        (None, Some(Value::Array(values))) => Some(values.clone()),
-        _ => None,
     }
 }
 

@@ -91,7 +91,7 @@ fn replay(kv: KvType, source: MemorySource) -> Replay<RecordingDriver> {
     let memory = DeviceMemory { device, heaps: vec![heap], max_allocation, unified: true, pool: None };
     let plan = Plan::place(&schedule, &memory, Needs::on_device(&schedule, true)).unwrap();
     let options = ReplayOptions { tune: Some(Tune::Off), arena: source, ..ReplayOptions::default() };
-    Replay::load(RecordingDriver::new(), &checkpoint, schedule, &plan, options, &Progress::default()).unwrap()
+    Replay::load(None, RecordingDriver::new(), &checkpoint, schedule, &plan, options, &Progress::default()).unwrap()
 }
 
 /// Sets an offload with this answer to [`Offload::share_kv`], and runs a pass.

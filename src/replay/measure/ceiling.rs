@@ -7,8 +7,8 @@ use crate::lower::kernels::constants::{MatrixRateConstants, NoConstants};
 use crate::lower::kernels::push::{MatrixRatePush, Push, ReadPush, word};
 use crate::lower::kernels::{Kernel, Module};
 use crate::lower::units::MatrixUnits;
+use crate::replay::device_queue::DeviceQueue;
 use crate::replay::driver::{Driver, HostAccess, Memory, MemorySource};
-use crate::replay::queue::DeviceQueue;
 use std::time::Duration;
 
 const WORKGROUP: u32 = 256;

@@ -5,8 +5,8 @@ use crate::lower::dispatch::{Dispatch, Edge};
 use crate::lower::kernels::constants::NoConstants;
 use crate::lower::kernels::push::{Push, ReadPush};
 use crate::lower::kernels::{Kernel, Module};
+use crate::replay::device_queue::DeviceQueue;
 use crate::replay::driver::{Driver, HostAccess, Memory, MemoryCopy, MemorySource, Stamps};
-use crate::replay::queue::DeviceQueue;
 use std::time::Instant;
 
 const REPETITIONS: usize = 7;

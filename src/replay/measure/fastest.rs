@@ -2,8 +2,8 @@
 
 use crate::Result;
 use crate::lower::caps::Caps;
+use crate::replay::device_queue::DeviceQueue;
 use crate::replay::driver::{Driver, Stamps};
-use crate::replay::queue::DeviceQueue;
 use std::time::{Duration, Instant};
 
 /// Fewest runs.

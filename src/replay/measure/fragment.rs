@@ -6,8 +6,8 @@ use crate::lower::kernels::constants::FragmentConstants;
 use crate::lower::kernels::push::{FragmentPush, Push};
 use crate::lower::kernels::{Kernel, Module};
 use crate::lower::units::MatrixUnits;
+use crate::replay::device_queue::DeviceQueue;
 use crate::replay::driver::{Driver, Memory};
-use crate::replay::queue::DeviceQueue;
 
 /// The kernel that finds the layout of fragments.
 pub fn kernel(units: MatrixUnits) -> Kernel {

@@ -4,9 +4,9 @@
 use crate::error::{Setting, text};
 use crate::executor::KernelTiming;
 use crate::lower::dispatch::{Dispatch, Edge};
+use crate::replay::device_queue::DeviceQueue;
 use crate::replay::driver::{Driver, Stamps};
 use crate::replay::list::{List, Relay};
-use crate::replay::queue::DeviceQueue;
 use crate::schedule::Segment;
 use crate::{Error, Result};
 use std::time::Duration;

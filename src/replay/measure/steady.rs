@@ -3,8 +3,8 @@
 use super::ceiling::read;
 use crate::Result;
 use crate::executor::measure::MemoryReader;
+use crate::replay::device_queue::DeviceQueue;
 use crate::replay::driver::{Driver, HostAccess, Memory, MemorySource, SIGNALS};
-use crate::replay::queue::DeviceQueue;
 
 /// Continuous reads of a buffer: while the host learns that one read has ended, the next is in flight.
 pub struct SteadyRead<D: Driver> {

@@ -6,8 +6,8 @@
 
 use super::fastest::{Fastest, seconds};
 use crate::Result;
+use crate::replay::device_queue::DeviceQueue;
 use crate::replay::driver::Driver;
-use crate::replay::queue::DeviceQueue;
 use std::time::{Duration, Instant};
 
 /// If there is time, the warm-up before the first measurement must be without gain for this many times as long: later

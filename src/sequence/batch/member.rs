@@ -137,6 +137,7 @@ impl Member {
     }
 
     /// As [`Member::may_run_ahead`], with the argmax over all tokens.
+    #[inline(always)]
     pub(super) fn may_run_ahead_greedily(&self) -> bool {
         self.is_greedy() && self.wants_two()
     }

@@ -111,7 +111,7 @@ impl Batch {
         if let Some(speculating) = &mut self.speculating {
             speculating.begin(slot);
         }
-        self.plan.is_next = false;
+        self.plan.change();
         Ok(kept)
     }
 

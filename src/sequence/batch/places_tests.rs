@@ -15,7 +15,10 @@ fn go_on(_: usize, _: u32, _: &mut Chooser) -> ControlFlow<Finish> {
 /// Runs a prompt of `owner` alone. Returns its slot, and the number of cached tokens.
 fn ask(batch: &mut Batch, executor: &mut FakeExecutor, prompt: &[u32], owner: Option<u64>) -> (usize, usize) {
     let slot = batch.join_of(executor, request(prompt, 0), owner).unwrap();
-    let ended = batch.run(executor, &mut go_on).unwrap().unwrap();
+    while !batch.is_empty() {
+        batch.step(executor, &mut go_on).unwrap();
+    }
+    let ended = batch.take_ended().unwrap();
     executor.pages.check();
     (slot, ended.reply.unwrap().kept)
 }

@@ -21,6 +21,9 @@ pub(super) struct PassPlan {
     pub(super) stale: usize,
     /// Whether the rows are those of the next pass: one row of every running sequence, all of which decode.
     pub(super) is_next: bool,
+    /// Whether besides each of these sequences is greedy and wants two more tokens, and nothing is drafted: then the
+    /// pass needs no sample request, and the pass after it can be submitted with it.
+    pub(super) is_greedy: bool,
 }
 
 impl PassPlan {
@@ -33,6 +36,7 @@ impl PassPlan {
             heads: Vec::with_capacity(heads),
             stale: 0,
             is_next: false,
+            is_greedy: false,
         }
     }
 
@@ -41,12 +45,18 @@ impl PassPlan {
         self.rows.clear();
         self.prompts.clear();
         self.heads.clear();
-        (self.chunk, self.stale, self.is_next) = (0, 0, false);
+        (self.chunk, self.stale) = (0, 0);
+        self.change();
+    }
+
+    /// Notes that the next pass has other rows.
+    pub(super) fn change(&mut self) {
+        (self.is_next, self.is_greedy) = (false, false);
     }
 
     /// Marks the head rows of a sequence that leaves as stale.
     pub(super) fn leave(&mut self, slot: usize) {
-        self.is_next = false;
+        self.change();
         self.heads.iter_mut().filter(|head| **head == slot).for_each(|head| *head = STALE);
     }
 

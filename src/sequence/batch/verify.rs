@@ -71,6 +71,7 @@ impl Batch {
     /// as many as the executor was loaded for (`drafted` of the engine's options). `weighs`: only as many as pay, by
     /// the measured times of passes and by the acceptance so far. Replies do not depend on drafts.
     pub fn speculate(&mut self, most: usize, weighs: bool, proposer: Box<dyn Proposer>) {
+        self.plan.is_greedy = false;
         let count = self.slots.len();
         let draft = || Vec::with_capacity(MOST_DRAFTED);
         let drafting = |_| Drafting { draft: draft(), grade: 0, acceptance: Default::default() };
@@ -105,9 +106,6 @@ impl Batch {
 
     /// Drafts tokens for the sequences of the next pass, unless that is in flight already.
     pub(super) fn draft(&mut self, executor: &mut dyn Executor) -> Result<()> {
-        if self.speculating.is_none() {
-            return Ok(());
-        }
         let is_wanted = self.draft_for(executor, self.is_ahead)?;
         if let Some(speculating) = &mut self.speculating {
             speculating.is_wanted = is_wanted;

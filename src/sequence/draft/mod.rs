@@ -13,7 +13,7 @@ pub mod gain;
 pub mod model;
 pub mod repeats;
 
-pub use model::{SharedModel, check_tokenizers};
+pub use model::{DraftModel, check_tokenizers};
 pub use repeats::{DraftText, Repeats};
 
 use crate::Result;
@@ -100,7 +100,7 @@ impl Drafts {
 
     /// Enables drafts in a batch, as many tokens as pay: by `model` if there is one, else from repeats. `context`:
     /// positions of a sequence.
-    pub fn begin(&self, batch: &mut Batch, context: usize, model: Option<SharedModel>) {
+    pub fn begin(&self, batch: &mut Batch, context: usize, model: Option<DraftModel>) {
         let slots = batch.slots();
         batch.speculate(
             self.most,

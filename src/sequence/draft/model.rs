@@ -16,8 +16,6 @@ use crate::schedule::PassShape;
 use crate::sequence::session::Session;
 use crate::text::Tokenizer;
 use crate::{Error, Result};
-use std::cell::RefCell;
-use std::rc::Rc;
 
 /// The most sequences that a model drafts for in one pass. With more, passes without drafts use the device well.
 pub const MOST_SEQUENCES: usize = 8;
@@ -25,8 +23,8 @@ pub const MOST_SEQUENCES: usize = 8;
 /// Rows to run for a sequence after its draft was accepted: the last drafted token, and the token chosen after it.
 pub const GROWN: usize = 2;
 
-/// A loaded draft model.
-struct DraftModel {
+/// A draft model, which drafts for the sequences of a batch.
+pub struct DraftModel {
     executor: Box<dyn Measure>,
     /// One for each of the executor's sequences.
     places: Vec<DraftSlot>,
@@ -53,14 +51,10 @@ struct DraftSlot {
     head: Option<usize>,
 }
 
-/// A draft model, shared by the sequences of a batch.
-#[derive(Clone)]
-pub struct SharedModel(Rc<RefCell<DraftModel>>);
-
-impl SharedModel {
-    /// Wraps a model loaded for as many sequences as it drafts for at a time. With several of them its passes have
+impl DraftModel {
+    /// A model loaded for as many sequences as it drafts for at a time. With several of them its passes have
     /// [`GROWN`] rows of logits for each.
-    pub fn new(executor: Box<dyn Measure>) -> SharedModel {
+    pub fn new(executor: Box<dyn Measure>) -> DraftModel {
         let extent = &executor.schedule().extent;
         let place = |sequence| DraftSlot {
             slot: None,
@@ -73,60 +67,21 @@ impl SharedModel {
         };
         let places = (0..extent.sequences).map(place).collect();
         let rows = Vec::with_capacity(extent.max_rows);
-        SharedModel(Rc::new(RefCell::new(DraftModel { executor, places, asked: 0, rows, effort: Effort::default() })))
+        DraftModel { executor, places, asked: 0, rows, effort: Effort::default() }
     }
 
     /// Bytes of its weights.
     pub fn weight_bytes(&self) -> u64 {
-        self.0.borrow().executor.schedule().weights.bytes()
+        self.executor.schedule().weights.bytes()
     }
 
     /// Tokens of its vocabulary.
     pub fn vocab(&self) -> usize {
-        self.0.borrow().executor.schedule().shape.vocab
+        self.executor.schedule().shape.vocab
     }
 }
 
-impl std::fmt::Debug for SharedModel {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("SharedModel")
-    }
-}
-
-impl Proposer for SharedModel {
-    fn begin(&mut self, slot: usize) {
-        self.0.borrow_mut().begin(slot);
-    }
-
-    fn ask(&mut self, slot: usize, tokens: &[u32], most: usize) -> Result<()> {
-        self.0.borrow_mut().ask(slot, tokens, most)
-    }
-
-    fn make(&mut self) -> Result<()> {
-        self.0.borrow_mut().make()
-    }
-
-    fn copy_draft(&self, slot: usize, draft: &mut Vec<u32>) -> usize {
-        let model = self.0.borrow();
-        draft.extend(model.places.iter().filter(|place| place.slot == Some(slot)).flat_map(|place| &place.draft));
-        0
-    }
-
-    /// All drafts have the same grade.
-    fn grade(&self) -> Option<usize> {
-        Some(0)
-    }
-
-    fn most_sequences(&self) -> usize {
-        self.0.borrow().places.len()
-    }
-
-    fn take_effort(&mut self) -> Effort {
-        std::mem::take(&mut self.0.borrow_mut().effort)
-    }
-}
-
-impl DraftModel {
+impl Proposer for DraftModel {
     fn begin(&mut self, slot: usize) {
         for place in self.places.iter_mut().filter(|place| place.slot == Some(slot)) {
             place.sound = 0;
@@ -134,7 +89,7 @@ impl DraftModel {
         }
     }
 
-    /// Handles a request of `slot`, in its own place or in the one with the oldest request.
+    /// Handles the request in the slot's own place, or in the one with the oldest request.
     fn ask(&mut self, slot: usize, tokens: &[u32], most: usize) -> Result<()> {
         let DraftModel { executor, places, asked, effort, .. } = self;
         *asked += 1;
@@ -161,10 +116,6 @@ impl DraftModel {
         Ok(())
     }
 
-    /// Makes all requested drafts, up to the requested length or the end of the context.
-    ///
-    /// # Errors
-    /// Interrupted: it was cancelled. Failed: the logits are not finite. Device: the device failed or was lost.
     fn make(&mut self) -> Result<()> {
         let made = self.catch_up().and_then(|()| self.grow());
         for place in self.places.iter_mut().filter(|place| place.most > 0) {
@@ -178,6 +129,26 @@ impl DraftModel {
         made
     }
 
+    fn copy_draft(&self, slot: usize, draft: &mut Vec<u32>) -> usize {
+        draft.extend(self.places.iter().filter(|place| place.slot == Some(slot)).flat_map(|place| &place.draft));
+        0
+    }
+
+    /// All drafts have the same grade.
+    fn grade(&self) -> Option<usize> {
+        Some(0)
+    }
+
+    fn most_sequences(&self) -> usize {
+        self.places.len()
+    }
+
+    fn take_effort(&mut self) -> Effort {
+        std::mem::take(&mut self.effort)
+    }
+}
+
+impl DraftModel {
     /// Runs the pending tokens of each sequence with a request. The last pass has the logits of all of them.
     fn catch_up(&mut self) -> Result<()> {
         let DraftModel { executor, places, rows, effort, .. } = self;

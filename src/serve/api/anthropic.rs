@@ -3,7 +3,7 @@
 use super::answer::ApiAnswer;
 use super::calls::{CallDetector, Said, ToolCall};
 use super::dialogue::{self, Content, Dialogue, Prompt};
-use super::fields::{Fields, shown, wrong_kind};
+use super::fields::{Fields, wrong_kind};
 use super::messages::{self, Part};
 use super::run::{ParsedRequest, Usage, Wording, unique};
 use super::tools::{self, Layout, Tools};
@@ -86,13 +86,9 @@ fn read_prompt(call: &Call<'_>, fields: &Fields<'_>, tools: Option<&Tools>, mode
             Part::Text(text) => Part::Text(without_billing(&text).to_owned()),
             other => other,
         };
-        dialogue.add_message("system", messages::join(parts.into_iter().map(unbilled), None), fields)?;
+        dialogue.add_message("system", messages::join(parts.into_iter().map(unbilled), None));
     }
-    let messages = fields.objects("messages")?.ok_or_else(|| fields.missing("messages"))?;
-    if messages.is_empty() {
-        return Err(fields.wrong("messages", "is empty, and has to have a message"));
-    }
-    messages.iter().try_for_each(|message| read_message(message, &mut dialogue))?;
+    messages::list(fields)?.iter().try_for_each(|message| read_message(message, &mut dialogue))?;
     dialogue.complete(call.service.system.get(), tools, model.template.calls());
     dialogue.encode(model, "messages").map_err(|e| in_anthropics_words(e, model))
 }
@@ -111,22 +107,16 @@ fn in_anthropics_words(e: ApiError, model: &Model) -> ApiError {
 }
 
 fn read_message(message: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), ApiError> {
-    let role = message.text("role")?.ok_or_else(|| message.missing("role"))?;
-    if !["user", "assistant", "system"].contains(&role) {
-        let what = format!("is {}, and has to be user, assistant or system", shown(&role.into()));
-        return Err(message.wrong("role", what));
-    }
+    let role = message.word("role", &["user", "assistant", "system"])?.ok_or_else(|| message.missing("role"))?;
     match message.get("content") {
         // Clients that saved no answer, for example after a cancelled one, send null.
-        None if role == "assistant" => dialogue.add_message(role, Content::default(), message),
-        None => Err(message.missing("content")),
-        Some(Value::String(text)) => dialogue.add_message(role, text.as_str().into(), message),
-        Some(Value::Array(_)) => {
-            let blocks = message.objects("content")?.unwrap_or_default();
-            read_blocks(&blocks, role, message, dialogue)
-        }
-        Some(value) => Err(wrong_kind(&message.path("content"), value, "a text, or a list of blocks")),
+        None if role == "assistant" => dialogue.add_message(role, Content::default()),
+        None => return Err(message.missing("content")),
+        Some(Value::String(text)) => dialogue.add_message(role, text.as_str().into()),
+        Some(Value::Array(_)) => read_blocks(&message.objects("content")?.unwrap_or_default(), role, dialogue)?,
+        Some(value) => return Err(wrong_kind(&message.path("content"), value, "a text, or a list of blocks")),
     }
+    Ok(())
 }
 
 /// Whether blocks belong to tools that run on Anthropic's servers. Their findings are in the text that follows.
@@ -135,41 +125,39 @@ fn is_a_services(kind: &str) -> bool {
 }
 
 /// Reads a message's blocks. Consecutive parts are joined to one content.
-fn read_blocks(
-    blocks: &[Fields<'_>],
-    role: &str,
-    message: &Fields<'_>,
-    dialogue: &mut Dialogue,
-) -> Result<(), ApiError> {
+fn read_blocks(blocks: &[Fields<'_>], role: &str, dialogue: &mut Dialogue) -> Result<(), ApiError> {
     if blocks.iter().all(|block| block.text("type").is_ok_and(|kind| kind.is_some_and(is_a_services))) && role == "user"
     {
-        return dialogue.add_message(role, Content::default(), message);
+        dialogue.add_message(role, Content::default());
+        return Ok(());
     }
     let mut parts: Vec<Part> = Vec::new();
     let say = |parts: &mut Vec<Part>, dialogue: &mut Dialogue| {
         let content = messages::join(parts.drain(..), None);
-        if content == Content::default() { Ok(()) } else { dialogue.add_message(role, content, message) }
+        if content != Content::default() {
+            dialogue.add_message(role, content);
+        }
     };
     for block in blocks {
-        let word = |name: &str| block.text(name)?.ok_or_else(|| block.missing(name));
-        match (word("type")?, role) {
+        match (block.required("type")?, role) {
             ("tool_use", "assistant") => {
-                say(&mut parts, dialogue)?;
-                dialogue.add_call(word("id")?, word("name")?, messages::arguments(block, "input")?);
+                say(&mut parts, dialogue);
+                dialogue.add_call(block.required("id")?, block.required("name")?, messages::arguments(block, "input")?);
             }
             ("tool_result", "user") => {
-                say(&mut parts, dialogue)?;
+                say(&mut parts, dialogue);
                 let mut result = messages::result(block, "content");
                 if block.boolean("is_error")?.unwrap_or(false) {
                     result.text.insert_str(0, "Error: ");
                 }
-                dialogue.add_result(word("tool_use_id")?, None, result);
+                dialogue.add_result(block.required("tool_use_id")?, None, result);
             }
             (kind, _) if is_a_services(kind) => {}
             _ => parts.push(Part::read(block)?),
         }
     }
-    say(&mut parts, dialogue)
+    say(&mut parts, dialogue);
+    Ok(())
 }
 
 /// Formats an answer.

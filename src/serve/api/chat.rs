@@ -3,7 +3,7 @@
 use super::answer::ApiAnswer;
 use super::calls::{self, CallDetector, Said};
 use super::fields::Fields;
-use super::run::{self, ParsedRequest, Usage, Wording, event, unique};
+use super::run::{Completion, ParsedRequest, Wording};
 use super::tools::{self, Layout};
 use super::{Call, form, logprobs, messages, options};
 use crate::engine::request::{CompleteReply, Replies};
@@ -13,7 +13,6 @@ use crate::serve::http::ApiError;
 use crate::serve::model::Model;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 /// Answers a request.
 ///
@@ -46,13 +45,9 @@ pub(super) fn read(
     let forgotten = prompt.forgotten;
     let listener = tools::give_prompt(&mut ask, prompt, tools.as_ref());
     let chat = ChatWording {
-        id: unique("chatcmpl-"),
-        created: run::seconds(SystemTime::now()),
-        name,
+        answer: Completion::new(["chat.completion", "chat.completion.chunk"], "chatcmpl-", name, with_usage),
         listeners: vec![listener; ask.choices],
         with_logprobs: ask.likelihoods.is_some(),
-        with_usage,
-        usage: Usage::default(),
         model: model.clone(),
     };
     Ok((ParsedRequest { model, asks: vec![ask], form, stream, forgotten }, chat))
@@ -80,36 +75,14 @@ fn check_continuation(fields: &Fields<'_>) -> Result<(), ApiError> {
 
 /// Formats a chat completion.
 pub(super) struct ChatWording {
-    id: String,
-    created: u64,
-    /// The model's name in the answer.
-    name: String,
+    answer: Completion,
     model: Arc<Model>,
     /// One for each choice.
     listeners: Vec<CallDetector>,
     with_logprobs: bool,
-    /// Whether a stream ends with a chunk with the usage.
-    with_usage: bool,
-    usage: Usage,
 }
 
 impl ChatWording {
-    fn object(&self, kind: &str, choices: Vec<Value>) -> Value {
-        json!({
-            "id": self.id, "object": kind, "created": self.created, "model": self.name,
-            "system_fingerprint": null, "choices": choices,
-        })
-    }
-
-    /// A chunk of a stream as an event.
-    fn chunk(&self, choices: Vec<Value>) -> String {
-        let mut chunk = self.object("chat.completion.chunk", choices);
-        if self.with_usage {
-            chunk["usage"] = Value::Null;
-        }
-        event(&chunk)
-    }
-
     /// The tokens' likelihoods, if requested.
     fn logprobs<'t>(&self, tokens: impl IntoIterator<Item = &'t ReplyToken>) -> Value {
         if !self.with_logprobs {
@@ -151,7 +124,7 @@ impl ChatWording {
     /// A choice of a complete answer.
     fn choice(&mut self, index: usize, reply: CompleteReply) -> Option<Value> {
         let end = reply.end?;
-        self.usage.add(index, self.listeners.len(), &end);
+        self.answer.usage.add(index, self.listeners.len(), &end);
         let (text, calls) = calls::split(self.listeners[index].push_last(&reply.text));
         let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { text.into() };
         let mut message = json!({"role": "assistant", "content": content, "refusal": null});
@@ -178,7 +151,7 @@ impl ChatWording {
         events: Replies,
         say: &mut dyn FnMut(String) -> crate::Result<()>,
     ) -> (Value, Result<(), ApiError>) {
-        let (mut reply, mut calls) = (empty_reply(Some(&self.name)), Vec::new());
+        let (mut reply, mut calls) = (empty_reply(Some(&self.answer.model)), Vec::new());
         for step in events {
             let (said, end) = match step {
                 (_, Event::Token(token)) => (self.listeners[0].push(&token.text), None),
@@ -194,9 +167,9 @@ impl ChatWording {
                 return (reply, Err((&e).into()));
             }
             if let Some(end) = end {
-                self.usage.add(0, 1, &end);
+                self.answer.usage.add(0, 1, &end);
                 reply["finish_reason"] = self.reason(0, end.generation.finish).into();
-                reply["usage"] = self.usage.to_json();
+                reply["usage"] = self.answer.usage.to_json();
             }
             if !calls.is_empty() {
                 reply["tool_calls"] = calls.as_slice().into();
@@ -213,14 +186,12 @@ fn delta(index: usize, delta: Value, logprobs: Value) -> Value {
 impl Wording for ChatWording {
     fn whole(&mut self, replies: Vec<CompleteReply>) -> Value {
         let choices = replies.into_iter().enumerate().filter_map(|(i, reply)| self.choice(i, reply)).collect();
-        let mut answer = self.object("chat.completion", choices);
-        answer["usage"] = self.usage.to_json();
-        answer
+        self.answer.whole(choices)
     }
 
     fn begin(&mut self) -> String {
         let first = json!({"role": "assistant", "content": ""});
-        (0..self.listeners.len()).map(|i| self.chunk(vec![delta(i, first.clone(), Value::Null)])).collect()
+        (0..self.listeners.len()).map(|i| self.answer.chunk(delta(i, first.clone(), Value::Null))).collect()
     }
 
     fn token(&mut self, choice: usize, token: ReplyToken) -> String {
@@ -229,20 +200,20 @@ impl Wording for ChatWording {
             return String::new();
         }
         let logprobs = self.logprobs([&token]);
-        self.chunk(vec![delta(choice, said, logprobs)])
+        self.answer.chunk(delta(choice, said, logprobs))
     }
 
     fn end(&mut self, choice: usize, end: ReplyEnd) -> String {
-        self.usage.add(choice, self.listeners.len(), &end);
+        self.answer.usage.add(choice, self.listeners.len(), &end);
         // The rest of the text may complete the last call.
         let said = self.said(choice, |listener| listener.push_last(&end.text));
         let mut last = delta(choice, said, Value::Null);
         last["finish_reason"] = self.reason(choice, end.generation.finish).into();
-        self.chunk(vec![last])
+        self.answer.chunk(last)
     }
 
     fn finish(&mut self) -> String {
-        run::done(self.with_usage.then(|| self.object("chat.completion.chunk", Vec::new())), self.usage)
+        self.answer.done()
     }
 }
 
@@ -288,14 +259,10 @@ mod tests {
 
     fn chat() -> ChatWording {
         ChatWording {
-            id: "chatcmpl-1".into(),
-            created: 0,
-            name: "demo".into(),
+            answer: Completion::new(["chat.completion", "chat.completion.chunk"], "chatcmpl-", "demo".into(), false),
             model: without_engine(ServerSettings::default()).service.model().unwrap(),
             listeners: vec![CallDetector::new(vec!["f".into(), "g".into()], CallSyntax::Json)],
             with_logprobs: false,
-            with_usage: false,
-            usage: Usage::default(),
         }
     }
 

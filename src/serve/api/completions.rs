@@ -3,7 +3,7 @@
 use super::answer::ApiAnswer;
 use super::fields::Fields;
 use super::logprobs::LogprobTable;
-use super::run::{self, ParsedRequest, Usage, Wording, event, unique};
+use super::run::{Completion, ParsedRequest, Wording};
 use super::{Call, dialogue, form, options};
 use crate::engine::request::CompleteReply;
 use crate::engine::request::{MOST_CHOICES, ReplyEnd, ReplyToken, Request};
@@ -12,7 +12,6 @@ use crate::serve::http::ApiError;
 use crate::serve::model::Model;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 /// The most alternatives that a completion lists.
 const MOST_TOP: i64 = 5;
@@ -47,10 +46,8 @@ pub(super) fn complete(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -
         let what = format!("has {count} texts with {n} replies each, and at most {MOST_CHOICES} replies are made");
         return Err(fields.wrong("prompt", what));
     }
-    let completion = Completion {
-        id: unique("cmpl-"),
-        created: run::seconds(SystemTime::now()),
-        name,
+    let completion = CompletionWording {
+        answer: Completion::new(["text_completion"; 2], "cmpl-", name, with_usage),
         first: prompts.iter().filter(|_| scores).filter_map(CompletionPrompt::first).collect(),
         given: prompts.iter().map(|prompt| if scores { prompt.tokens.len() - 1 } else { 0 }).collect(),
         echoes: prompts.iter().map(|prompt| if echo { prompt.text(&model) } else { String::new() }).collect(),
@@ -60,8 +57,6 @@ pub(super) fn complete(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -
             prompts.iter().flat_map(of).collect()
         }),
         each: ask.choices,
-        with_usage,
-        usage: Usage::default(),
         model: model.clone(),
     };
     let asks = prompts.into_iter().map(|prompt| Request { prompt: prompt.tokens, ..ask.clone() }).collect();
@@ -145,11 +140,8 @@ fn read_prompts(fields: &Fields<'_>, model: &Model) -> Result<Vec<CompletionProm
 }
 
 /// Formats a completion.
-struct Completion {
-    id: String,
-    created: u64,
-    /// The model's name in the answer.
-    name: String,
+struct CompletionWording {
+    answer: Completion,
     model: Arc<Model>,
     /// Each prompt's text to repeat before its replies; empty if not requested.
     echoes: Vec<String>,
@@ -162,27 +154,9 @@ struct Completion {
     tables: Option<Vec<LogprobTable>>,
     /// The number of choices per prompt.
     each: usize,
-    /// Whether a stream ends with a chunk with the usage.
-    with_usage: bool,
-    usage: Usage,
 }
 
-impl Completion {
-    fn object(&self, choices: Vec<Value>) -> Value {
-        json!({
-            "id": self.id, "object": "text_completion", "created": self.created, "model": self.name,
-            "system_fingerprint": null, "choices": choices,
-        })
-    }
-
-    fn chunk(&self, choice: Value) -> String {
-        let mut chunk = self.object(vec![choice]);
-        if self.with_usage {
-            chunk["usage"] = Value::Null;
-        }
-        event(&chunk)
-    }
-
+impl CompletionWording {
     /// Records a token's likelihood.
     fn note(&mut self, choice: usize, token: &ReplyToken, is_prompt: bool) {
         if let (Some(tables), Some(likelihood)) = (&mut self.tables, &token.likelihood) {
@@ -201,7 +175,7 @@ impl Completion {
         let given = self.given[prompt];
         end.generation.prompt += given;
         end.generation.tokens.drain(..given.min(end.generation.tokens.len()));
-        self.usage.add(index, self.each, &end);
+        self.answer.usage.add(index, self.each, &end);
         if let (Some(tables), Some(&(first, is_said))) = (&mut self.tables, self.first.get(prompt)) {
             tables[index].add_first(&self.model.tokenizer, first, is_said);
         }
@@ -219,18 +193,16 @@ fn piece(index: usize, text: &str, logprobs: Value) -> Value {
     json!({"index": index, "text": text, "logprobs": logprobs, "finish_reason": null})
 }
 
-impl Wording for Completion {
+impl Wording for CompletionWording {
     fn whole(&mut self, replies: Vec<CompleteReply>) -> Value {
         let choices = replies.into_iter().enumerate().filter_map(|(i, reply)| self.choice(i, reply)).collect();
-        let mut answer = self.object(choices);
-        answer["usage"] = self.usage.to_json();
-        answer
+        self.answer.whole(choices)
     }
 
     fn begin(&mut self) -> String {
         let choices = 0..self.echoes.len() * self.each;
         let echoed = choices.map(|i| (i, &self.echoes[i / self.each])).filter(|(_, echo)| !echo.is_empty());
-        echoed.map(|(i, echo)| self.chunk(piece(i, echo, Value::Null))).collect()
+        echoed.map(|(i, echo)| self.answer.chunk(piece(i, echo, Value::Null))).collect()
     }
 
     fn token(&mut self, choice: usize, token: ReplyToken) -> String {
@@ -239,17 +211,17 @@ impl Wording for Completion {
         }
         self.note(choice, &token, false);
         let logprobs = self.take_logprobs(choice);
-        self.chunk(piece(choice, &token.text, logprobs))
+        self.answer.chunk(piece(choice, &token.text, logprobs))
     }
 
     fn end(&mut self, choice: usize, end: ReplyEnd) -> String {
-        self.usage.add(choice, self.each, &end);
+        self.answer.usage.add(choice, self.each, &end);
         let mut last = piece(choice, &end.text, Value::Null);
         last["finish_reason"] = end.generation.finish.name().into();
-        self.chunk(last)
+        self.answer.chunk(last)
     }
 
     fn finish(&mut self) -> String {
-        run::done(self.with_usage.then(|| self.object(Vec::new())), self.usage)
+        self.answer.done()
     }
 }

@@ -140,11 +140,8 @@ impl Dialogue {
         }
     }
 
-    /// Adds a message by its role.
-    ///
-    /// # Errors
-    /// 400: the role is unknown.
-    pub fn add_message(&mut self, role: &str, content: Content, fields: &Fields<'_>) -> Result<(), ApiError> {
+    /// Adds a message of a role: system, developer or user, else the assistant.
+    pub fn add_message(&mut self, role: &str, content: Content) {
         match role {
             "system" | "developer" => {
                 self.add_system(content.text);
@@ -157,13 +154,8 @@ impl Dialogue {
                 }
                 self.add(Speaker::User, content);
             }
-            "assistant" => self.add(Speaker::Assistant, content),
-            _ => {
-                let what = format!("is {}, and has to be system, developer, user or assistant", json!(role));
-                return Err(fields.wrong("role", what));
-            }
+            _ => self.add(Speaker::Assistant, content),
         }
-        Ok(())
     }
 
     /// Adds the assistant's call of a tool. `arguments` is JSON.
@@ -231,12 +223,8 @@ impl Dialogue {
     /// # Errors
     /// As [`Dialogue::encode`]; with `truncation: "auto"` also if the last message is the assistant's.
     pub fn encode_truncated(self, fields: &Fields<'_>, model: &Model, param: &str) -> Result<Prompt, ApiError> {
-        match fields.text("truncation")?.unwrap_or("disabled") {
-            "disabled" => return self.encode(model, param),
-            "auto" => {}
-            other => {
-                return Err(fields.wrong("truncation", format!("is {}, and has to be auto or disabled", json!(other))));
-            }
+        if fields.word("truncation", &["auto", "disabled"])? != Some("auto") {
+            return self.encode(model, param);
         }
         self.encode_fitting(model, param)?
             .ok_or_else(|| fields.wrong("truncation", "is auto, and then the last message has to be the user's"))

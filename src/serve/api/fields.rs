@@ -102,6 +102,30 @@ impl<'a> Fields<'a> {
         value.as_str().ok_or_else(|| wrong_kind(&self.path(name), value, "a text"))
     }
 
+    /// A required string.
+    ///
+    /// # Errors
+    /// 400: it is missing, or another value.
+    pub fn required(&self, name: &str) -> Result<&'a str, ApiError> {
+        self.text(name)?.ok_or_else(|| self.missing(name))
+    }
+
+    /// One of `words`, at least two.
+    ///
+    /// # Errors
+    /// 400: it is another value.
+    pub fn word(&self, name: &str, words: &[&str]) -> Result<Option<&'a str>, ApiError> {
+        let word = self.text(name)?;
+        match word.filter(|word| !words.contains(word)) {
+            None => Ok(word),
+            Some(other) => {
+                let (last, others) = words.split_last().unwrap_or((&"", &[]));
+                let what = format!("is {}, and has to be {} or {last}", shown(&other.into()), others.join(", "));
+                Err(self.wrong(name, what))
+            }
+        }
+    }
+
     /// A boolean.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 use super::fields::{Fields, shown, wrong_kind};
 use crate::grammar::Grammar;
 use crate::serve::http::ApiError;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// A grammar, with the field of the request that asks for it.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,14 +51,15 @@ pub(super) enum Nested {
 /// # Errors
 /// 400: it is another value.
 pub(super) fn read_format(format: &Fields<'_>, nested: Nested) -> Result<Option<RequestedGrammar>, ApiError> {
-    match format.text("type")?.ok_or_else(|| format.missing("type"))? {
+    let kind = format.word("type", &["text", "json_object", "json_schema"])?;
+    match kind.ok_or_else(|| format.missing("type"))? {
         "text" => Ok(None),
         // llama.cpp accepts a schema here too.
         "json_object" => match format.get("schema") {
             Some(schema) => read_schema(schema, format.path("schema")).map(Some),
             None => Ok(Some(RequestedGrammar::new(Grammar::JsonObject, format.at().to_owned()))),
         },
-        "json_schema" => {
+        _ => {
             let holder = match (nested, format.object("json_schema")?) {
                 (Nested::Yes, Some(holder)) => holder,
                 // llama.cpp accepts the schema next to the type too.
@@ -67,9 +68,6 @@ pub(super) fn read_format(format: &Fields<'_>, nested: Nested) -> Result<Option<
             };
             let schema = holder.get("schema").ok_or_else(|| holder.missing("schema"))?;
             read_schema(schema, holder.path("schema")).map(Some)
-        }
-        other => {
-            Err(format.wrong("type", format!("is {}, and has to be text, json_object or json_schema", json!(other))))
         }
     }
 }
@@ -100,7 +98,7 @@ pub(super) fn read_anthropic(fields: &Fields<'_>) -> Result<Option<RequestedGram
         None => None,
     };
     let read = |format: Option<Fields<'_>>| match format {
-        Some(format) => match format.text("type")?.ok_or_else(|| format.missing("type"))? {
+        Some(format) => match format.required("type")? {
             "json_schema" => read_format(&format, Nested::No),
             other => Err(format.wrong("type", format!("is {}, and has to be json_schema", shown(&other.into())))),
         },
@@ -133,6 +131,7 @@ fn read_schema(schema: &Value, path: String) -> Result<RequestedGrammar, ApiErro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn form(body: Value) -> Result<Option<(Grammar, String)>, String> {
         let form = read(&Fields::of_body(&body).unwrap()).map_err(|e| e.param.unwrap())?;

@@ -28,41 +28,43 @@ const UNREAD: [(&str, &str); 16] = [
 /// Types of parts that are dropped: the thoughts of other models.
 const SILENT: [&str; 5] = ["thinking", "redacted_thinking", "reasoning", "reasoning_text", "encrypted_content"];
 
-/// The roles of a chat completion's messages.
-const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
-
 /// Reads the messages of a chat completion in OpenAI's or Ollama's format.
 ///
 /// # Errors
 /// 400: there are none, or one is not valid.
 pub(super) fn read(fields: &Fields<'_>) -> Result<Dialogue, ApiError> {
-    let messages = fields.objects("messages")?.ok_or_else(|| fields.missing("messages"))?;
-    if messages.is_empty() {
-        return Err(fields.wrong("messages", "is empty, and has to have a message"));
-    }
     let mut dialogue = Dialogue::default();
-    for message in &messages {
-        read_message(message, &mut dialogue)?;
-    }
+    list(fields)?.iter().try_for_each(|message| read_message(message, &mut dialogue))?;
     Ok(dialogue)
 }
 
-fn read_message(message: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), ApiError> {
-    let role = message.text("role")?.ok_or_else(|| message.missing("role"))?;
-    if !ROLES.contains(&role) {
-        let what = format!("is {}, and has to be system, developer, user, assistant or tool", shown(&role.into()));
-        return Err(message.wrong("role", what));
+/// The list of messages.
+///
+/// # Errors
+/// 400: there are none.
+pub(super) fn list<'a>(fields: &Fields<'a>) -> Result<Vec<Fields<'a>>, ApiError> {
+    let messages = fields.objects("messages")?.ok_or_else(|| fields.missing("messages"))?;
+    match messages.is_empty() {
+        true => Err(fields.wrong("messages", "is empty, and has to have a message")),
+        false => Ok(messages),
     }
-    let is_result = ["tool", "function"].contains(&role);
+}
+
+fn read_message(message: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), ApiError> {
+    let role = match message.required("role")? {
+        // The older name.
+        "function" => "tool",
+        role => message.word("role", &["system", "developer", "user", "assistant", "tool"])?.unwrap_or(role),
+    };
+    let is_result = role == "tool";
     let content = if is_result { Some(result(message, "content")) } else { content(message, "content")? };
     let content = with_images(message, content)?;
     let function = message.object("function_call")?;
     match role {
-        "tool" | "function" => {
+        "tool" => {
             let id = message.text("tool_call_id")?.unwrap_or_default();
             let name = message.text("tool_name")?.or(message.text("name")?);
             dialogue.add_result(id, name, content.unwrap_or_default());
-            Ok(())
         }
         "assistant" => {
             let calls = message.objects("tool_calls")?.unwrap_or_default();
@@ -70,13 +72,14 @@ fn read_message(message: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), Api
             if calls.is_empty() && function.is_none() || !says_nothing {
                 // Clients send null for an answer that was not saved, for instance after a cancellation.
                 let refusal = message.text("refusal")?.map(Content::from);
-                dialogue.add_message(role, content.or(refusal).unwrap_or_default(), message)?;
+                dialogue.add_message(role, content.or(refusal).unwrap_or_default());
             }
             calls.iter().try_for_each(|call| read_call(call, dialogue))?;
-            function.map_or(Ok(()), |function| read_function("", &function, dialogue))
+            function.map_or(Ok(()), |function| read_function("", &function, dialogue))?;
         }
-        _ => dialogue.add_message(role, content.ok_or_else(|| message.missing("content"))?, message),
+        _ => dialogue.add_message(role, content.ok_or_else(|| message.missing("content"))?),
     }
+    Ok(())
 }
 
 /// Adds the images that Ollama keeps next to a message's text, and OpenAI's audio next to the assistant's.
@@ -94,8 +97,7 @@ fn with_images(message: &Fields<'_>, content: Option<Content>) -> Result<Option<
 fn read_call(call: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), ApiError> {
     let id = call.text("id")?.unwrap_or_default();
     if let Some(custom) = call.object("custom")? {
-        let word = |name: &str| custom.text(name)?.ok_or_else(|| custom.missing(name));
-        dialogue.add_call(id, word("name")?, custom_arguments(word("input")?));
+        dialogue.add_call(id, custom.required("name")?, custom_arguments(custom.required("input")?));
         return Ok(());
     }
     let function = call.object("function")?.ok_or_else(|| call.missing("function"))?;
@@ -103,8 +105,7 @@ fn read_call(call: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), ApiError>
 }
 
 fn read_function(id: &str, function: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), ApiError> {
-    let name = function.text("name")?.ok_or_else(|| function.missing("name"))?;
-    dialogue.add_call(id, name, arguments(function, "arguments")?);
+    dialogue.add_call(id, function.required("name")?, arguments(function, "arguments")?);
     Ok(())
 }
 
@@ -212,8 +213,8 @@ impl Part {
     /// # Errors
     /// 400: its type is unknown, or it lacks its text.
     pub fn read(part: &Fields<'_>) -> Result<Part, ApiError> {
-        let kind = part.text("type")?.ok_or_else(|| part.missing("type"))?;
-        let text = |name: &str| part.text(name)?.map(str::to_owned).ok_or_else(|| part.missing(name));
+        let kind = part.required("type")?;
+        let text = |name: &str| Ok(Part::Text(part.required(name)?.to_owned()));
         if SILENT.contains(&kind) {
             return Ok(Part::Text(String::new()));
         }
@@ -224,10 +225,10 @@ impl Part {
             });
         }
         match kind {
-            "text" | "input_text" | "output_text" | "summary_text" => text("text").map(Part::Text),
-            "refusal" => text("refusal").map(Part::Text),
+            "text" | "input_text" | "output_text" | "summary_text" => text("text"),
+            "refusal" => text("refusal"),
             "search_result" => Ok(Part::Text(readable(part)?.unwrap_or_default())),
-            "tool_reference" => text("tool_name").map(Part::Text),
+            "tool_reference" => text("tool_name"),
             kind => Err(part.unserved("type", &format!("{} is no part that is read here", shown(&kind.into())))),
         }
     }

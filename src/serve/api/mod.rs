@@ -41,7 +41,6 @@ pub(super) use chat::empty_reply;
 use fields::{Fields, shown};
 use std::cell::Cell;
 use std::sync::Arc;
-use table::FieldTable;
 
 /// Answers requests for one [`Service`].
 pub struct Api {
@@ -64,21 +63,21 @@ impl Api {
 type Route = (Method, &'static str, fn(&Call<'_>) -> Result<ApiAnswer, ApiError>);
 
 const ROUTES: [Route; 28] = [
-    (Method::Post, "/v1/chat/completions", |call| call.read(&table::CHAT, chat::complete)),
-    (Method::Post, "/v1/completions", |call| call.read(&table::COMPLETIONS, completions::complete)),
-    (Method::Post, "/v1/responses", |call| call.read(&table::RESPONSES, responses::respond)),
+    (Method::Post, "/v1/chat/completions", |call| call.read(chat::complete)),
+    (Method::Post, "/v1/completions", |call| call.read(completions::complete)),
+    (Method::Post, "/v1/responses", |call| call.read(responses::respond)),
     (Method::Get, "/v1/models", models::list),
     (Method::Get, "/v1/models/{}", models::show),
-    (Method::Post, "/v1/messages", |call| call.read(&table::MESSAGES, anthropic::respond)),
-    (Method::Post, "/v1/messages/count_tokens", |call| call.read(&table::COUNT, anthropic::count)),
+    (Method::Post, "/v1/messages", |call| call.read(anthropic::respond)),
+    (Method::Post, "/v1/messages/count_tokens", |call| call.read(anthropic::count)),
     (Method::Post, "/v1/embeddings", probes::no_embeddings),
-    (Method::Post, "/tokenize", |call| call.read(&table::TOKENIZE, tokenize::tokenize)),
-    (Method::Post, "/detokenize", |call| call.read(&table::DETOKENIZE, tokenize::detokenize)),
+    (Method::Post, "/tokenize", |call| call.read(tokenize::tokenize)),
+    (Method::Post, "/detokenize", |call| call.read(tokenize::detokenize)),
     (Method::Get, "/tokenizer_info", tokenize::info),
-    (Method::Post, "/api/chat", |call| call.read(&table::OLLAMA_CHAT, ollama::chat)),
-    (Method::Post, "/api/generate", |call| call.read(&table::OLLAMA_GENERATE, ollama::generate)),
+    (Method::Post, "/api/chat", |call| call.read(ollama::reply)),
+    (Method::Post, "/api/generate", |call| call.read(ollama::reply)),
     (Method::Get, "/api/tags", ollama::tags),
-    (Method::Post, "/api/show", |call| call.read(&table::SHOW, ollama::show)),
+    (Method::Post, "/api/show", |call| call.read(ollama::show)),
     (Method::Get, "/api/version", ollama::version),
     (Method::Get, "/api/ps", ollama::running),
     (Method::Post, "/api/embed", probes::no_embeddings),
@@ -141,7 +140,7 @@ impl Handler for Api {
 /// 404 with a remedy: the alternative for a path of the published interfaces, or the path that the client probably meant. A base URL
 /// with `/v1` missing or doubled is the usual cause.
 fn nothing_at(path: &str) -> ApiError {
-    let absent = table::ABSENT.iter().find(|absent| absent.has(path)).map(|absent| absent.remedy.to_owned());
+    let absent = table::absent(path).map(str::to_owned);
     let routes = || ROUTES.iter().map(|(_, route, _)| *route).filter(|route| route.len() > 1 && !route.ends_with("{}"));
     let longer = routes().filter(|route| path.ends_with(route)).max_by_key(|route| route.len());
     let shorter = || routes().filter(|route| path.len() > 1 && route.ends_with(path)).min_by_key(|route| route.len());
@@ -174,11 +173,7 @@ impl Call<'_> {
     ///
     /// # Errors
     /// 400: the body is not JSON, or a field is unknown. 503: the model is loading. As `read`.
-    fn read<T>(
-        &self,
-        table: &FieldTable,
-        read: impl FnOnce(&Self, Arc<Model>, Fields<'_>) -> Result<T, ApiError>,
-    ) -> Result<T, ApiError> {
+    fn read<T>(&self, read: impl FnOnce(&Self, Arc<Model>, Fields<'_>) -> Result<T, ApiError>) -> Result<T, ApiError> {
         let model = self.service.model()?;
         let coding = self.request.headers.get("content-encoding").map(str::trim);
         if let Some(coding) = coding.filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity")) {
@@ -189,7 +184,7 @@ impl Call<'_> {
         // Consumed, so that its memory is free during a long reply.
         let body = self.body.take().json()?;
         let fields = Fields::of_body(&body)?;
-        table.check(&fields)?;
+        table::of(&self.request.path).map_or(Ok(()), |table| table.check(&fields))?;
         read(self, model, fields)
     }
 

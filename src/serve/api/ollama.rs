@@ -60,7 +60,7 @@ pub(super) fn tags(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
 /// 503: the model is loading.
 pub(super) fn running(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
     let model = call.service.model()?;
-    let memory = call.service.metrics.rates().bytes;
+    let memory = call.service.metrics.device_bytes();
     let on_device = if model.is_on_cpu { 0 } else { memory };
     let model = json!({
         "name": model.name, "model": model.name, "size": memory, "digest": model.identity.digest(),
@@ -119,22 +119,6 @@ fn written(time: SystemTime) -> String {
     Timestamp::try_from(time).unwrap_or_default().to_string()
 }
 
-/// Answers `/api/chat`.
-///
-/// # Errors
-/// 400: a field is wrong. 503: the model is loading.
-pub(super) fn chat(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -> Result<ApiAnswer, ApiError> {
-    read(call, model, fields, Endpoint::Chat)
-}
-
-/// Answers `/api/generate`.
-///
-/// # Errors
-/// As [`chat`].
-pub(super) fn generate(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -> Result<ApiAnswer, ApiError> {
-    read(call, model, fields, Endpoint::Generate)
-}
-
 /// The two paths for replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Endpoint {
@@ -142,8 +126,13 @@ enum Endpoint {
     Generate,
 }
 
-fn read(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>, kind: Endpoint) -> Result<ApiAnswer, ApiError> {
+/// Answers `/api/chat` and `/api/generate`.
+///
+/// # Errors
+/// 400: a field is wrong. 503: the model is loading.
+pub(super) fn reply(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -> Result<ApiAnswer, ApiError> {
     let start = Instant::now();
+    let kind = if call.request.path == "/api/chat" { Endpoint::Chat } else { Endpoint::Generate };
     let tools =
         if kind == Endpoint::Chat { tools::read(&fields, Layout::Nested, model.template.calls())? } else { None };
     let stream = fields.boolean("stream")?.unwrap_or(true);
@@ -202,13 +191,8 @@ fn read_options(fields: &Fields<'_>, model: &Model, defaults: &Defaults) -> Resu
         None => Fields::of_body(&none)?,
     };
     let mut ask = options::read_lenient(&given, model.shape.vocab, defaults)?;
-    match given.integer("num_predict", -2..=i64::from(i32::MAX))? {
-        Some(0) => return Err(given.wrong("num_predict", "has to be 1 or more, or -1 for no limit")),
-        // Ollama's -1 (no limit) and -2 (to the end of the context).
-        Some(..0) => ask.limit = usize::MAX,
-        None => {}
-        Some(limit) => ask.limit = limit as usize,
-    }
+    // -2 is Ollama's word for a reply up to the end of the context.
+    ask.limit = options::limit(&given, "num_predict", -2)?.unwrap_or(ask.limit);
     Ok(ask)
 }
 

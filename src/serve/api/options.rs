@@ -37,15 +37,20 @@ pub(super) fn read(fields: &Fields<'_>, limits: &[&str], vocab: usize, d: &Defau
         fields.refuse_unserved(&REPEATS_ARE)?;
     }
     for name in limits.iter().rev() {
-        match fields.integer(name, -1..=i64::from(i32::MAX))? {
-            Some(0) => return Err(fields.wrong(name, "has to be 1 or more, or -1 for no limit")),
-            // No limit, as in llama.cpp.
-            Some(-1) => ask.limit = usize::MAX,
-            Some(limit) => ask.limit = limit as usize,
-            None => {}
-        }
+        ask.limit = limit(fields, name, -1)?.unwrap_or(ask.limit);
     }
     Ok(ask)
+}
+
+/// Reads a limit on a reply's tokens. Negative numbers, down to `least`, are no limit, as in llama.cpp and Ollama.
+///
+/// # Errors
+/// 400: the value is wrong.
+pub(super) fn limit(fields: &Fields<'_>, name: &str, least: i64) -> Result<Option<usize>, ApiError> {
+    match fields.integer(name, least..=i64::from(i32::MAX))? {
+        Some(0) => Err(fields.wrong(name, "has to be 1 or more, or -1 for no limit")),
+        limit => Ok(limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX))),
+    }
 }
 
 /// Reads the options that Ollama's API has too. The limit is the server's default.

@@ -3,7 +3,7 @@
 use super::answer::ApiAnswer;
 use super::run::{self, PendingAnswer};
 use super::send::note_failure;
-use super::{Api, Call, chat, table};
+use super::{Api, Call, chat};
 use crate::engine::request::Abandoned;
 use crate::serve::http::{ApiError, Handler, HttpRequest, Method, Notes};
 use crate::{Cancel, Error, Result};
@@ -84,7 +84,7 @@ impl Api {
         let mut request = HttpRequest::of_this_process(Method::Post, "/v1/chat/completions", body)?;
         let body = Cell::new(std::mem::take(&mut request.body));
         let call = Call { service: &self.service, request: &request, body: &body, rest: "" };
-        let started = call.read(&table::CHAT, chat::read).and_then(|(asked, chat)| {
+        let started = call.read(chat::read).and_then(|(asked, chat)| {
             let (events, _) = run::start(&self.service, &asked, request.client, &abandoned(cancel))?;
             Ok((events.until(cancel), chat))
         });

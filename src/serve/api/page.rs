@@ -40,23 +40,22 @@ const FILES: [File; 15] = [
 const LANGUAGES: &str = "/languages/";
 
 /// Security headers of the page: it may only connect to this server.
-const HEADERS: [(&str, &str); 4] = [
-    ("Cache-Control", "no-store"),
-    (
-        "Content-Security-Policy",
-        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; require-trusted-types-for 'script'",
-    ),
-    ("Referrer-Policy", "no-referrer"),
-    ("X-Content-Type-Options", "nosniff"),
-];
+const HEADERS: [(&str, &str); 4] = headers(
+    "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; require-trusted-types-for 'script'",
+);
 
 /// Security headers of a logo that a browser opens by itself: it may load nothing. An SVG's own style is allowed.
-const LOGO_HEADERS: [(&str, &str); 4] = [
-    ("Cache-Control", "no-store"),
-    ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"),
-    ("Referrer-Policy", "no-referrer"),
-    ("X-Content-Type-Options", "nosniff"),
-];
+const LOGO_HEADERS: [(&str, &str); 4] =
+    headers("default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox");
+
+const fn headers(policy: &'static str) -> [(&'static str, &'static str); 4] {
+    [
+        ("Cache-Control", "no-store"),
+        ("Content-Security-Policy", policy),
+        ("Referrer-Policy", "no-referrer"),
+        ("X-Content-Type-Options", "nosniff"),
+    ]
+}
 
 /// The path of the page's settings, in the browser's language.
 const SETTINGS: &str = "/page.json";

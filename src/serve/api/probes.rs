@@ -4,7 +4,7 @@ use super::Call;
 use super::answer::ApiAnswer;
 use crate::schedule::kv::PAGE;
 use crate::serve::health::Phase;
-use crate::serve::http::{ApiError, JSON};
+use crate::serve::http::{ApiError, JSON, weighted};
 use crate::serve::service::Service;
 use crate::version;
 use serde_json::{Value, json};
@@ -86,15 +86,13 @@ pub(super) fn metrics(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
 /// Whether `Accept` has OpenMetrics before plain text.
 fn wants_openmetrics<'a>(accept: impl Iterator<Item = &'a str>) -> bool {
     let (mut openmetrics, mut plain) = (0.0, 0.0);
-    for range in accept.flat_map(|value| value.split(',')) {
-        let mut parts = range.split(';').map(str::trim);
-        let best: &mut f32 = match parts.next().unwrap_or_default().to_ascii_lowercase().as_str() {
+    for (range, weight) in accept.flat_map(weighted) {
+        let best: &mut f32 = match range.to_ascii_lowercase().as_str() {
             "application/openmetrics-text" => &mut openmetrics,
             "text/plain" => &mut plain,
             _ => continue,
         };
-        let quality = parts.find_map(|part| part.strip_prefix("q=")).map_or(1.0, |q| q.parse().unwrap_or(0.0));
-        *best = best.max(quality);
+        *best = best.max(weight);
     }
     openmetrics > 0.0 && openmetrics >= plain
 }
@@ -105,7 +103,7 @@ fn wants_openmetrics<'a>(accept: impl Iterator<Item = &'a str>) -> bool {
 /// None.
 pub(super) fn status(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
     let Call { service, .. } = call;
-    let (health, rates, model) = (&service.health, service.metrics.rates(), service.model().ok());
+    let (health, metrics, model) = (&service.health, &service.metrics, service.model().ok());
     Ok(json!({
         "version": version::VERSION,
         "commit": version::COMMIT,
@@ -116,13 +114,13 @@ pub(super) fn status(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
         "phase": health.phase().name(),
         "uptime_s": health.uptime().as_secs_f64(),
         "boot_s": health.boot().map(|boot| boot.as_secs_f64()),
-        "tokens_per_s": rates.tokens_per_s,
-        "running": rates.running,
-        "queued": rates.queued,
-        "slots": rates.slots,
-        "kv_tokens": rates.pages * PAGE as i64,
-        "kv_tokens_used": rates.pages_used * PAGE as i64,
-        "roofline_share": rates.roofline_share,
+        "tokens_per_s": metrics.tokens_per_second.get(),
+        "running": metrics.running.get(),
+        "queued": metrics.waiting.get(),
+        "slots": metrics.slots.get(),
+        "kv_tokens": metrics.kv_pages.get() * PAGE as i64,
+        "kv_tokens_used": metrics.kv_pages_used.get() * PAGE as i64,
+        "roofline_share": metrics.roofline_share.get(),
         "context": model.as_ref().map(|model| model.context),
     })
     .into())

@@ -94,22 +94,24 @@ fn read_input(fields: &Fields<'_>) -> Result<Dialogue, ApiError> {
 }
 
 fn read_item(item: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), ApiError> {
-    let text = |name: &str| item.text(name)?.ok_or_else(|| item.missing(name));
     let id = item.text("call_id")?.unwrap_or_default();
     match item.text("type")?.unwrap_or("message") {
         "message" => {
-            let (role, content) = (text("role")?, messages::content(item, "content")?);
+            let role = item.required("role")?;
+            let content = messages::content(item, "content")?;
             // Clients that saved no answer, for example after a cancelled one, send null.
             let content = content.or_else(|| (role == "assistant").then(Content::default));
-            dialogue.add_message(role, content.ok_or_else(|| item.missing("content"))?, item)?;
+            let content = content.ok_or_else(|| item.missing("content"))?;
+            item.word("role", &["system", "developer", "user", "assistant"])?;
+            dialogue.add_message(role, content);
         }
         "function_call" => {
-            let name = told(text("name")?, item.text("namespace")?);
+            let name = told(item.required("name")?, item.text("namespace")?);
             dialogue.add_call(id, &name, messages::arguments(item, "arguments")?);
         }
         "custom_tool_call" => {
-            let name = told(text("name")?, item.text("namespace")?);
-            dialogue.add_call(id, &name, messages::custom_arguments(text("input")?));
+            let name = told(item.required("name")?, item.text("namespace")?);
+            dialogue.add_call(id, &name, messages::custom_arguments(item.required("input")?));
         }
         kind if SILENT.contains(&kind) => {}
         // Built-in tools that the client runs, such as a shell. Each has its own name for the arguments.

@@ -166,7 +166,7 @@ pub(super) fn start(
 ) -> Result<(Replies, String), ApiError> {
     let since = Instant::now();
     let is_late = || service.engine.is_late(since);
-    let start = |asks: &[Request]| service.submit_since(&asked.model, asks, client, abandoned.clone(), since);
+    let start = |asks: &[Request]| service.submit(&asked.model, asks, client, abandoned.clone(), since);
     let Some(form) = &asked.form else { return Ok((start(&asked.asks)?, String::new())) };
     let is_over = || abandoned() || is_late();
     let compiled = compile(&asked.model, form, CLIENTS.hash_one(client), LONGEST_SEARCH, &is_over)
@@ -300,13 +300,51 @@ pub(super) fn event(data: &Value) -> String {
     format!("data: {data}\n\n")
 }
 
-/// The last events of a completion's stream: `chunk` with the usage, if given, and the end mark.
-pub(super) fn done(chunk: Option<Value>, usage: Usage) -> String {
-    let with_usage = chunk.map(|mut chunk| {
-        chunk["usage"] = usage.to_json();
-        event(&chunk)
-    });
-    with_usage.unwrap_or_default() + "data: [DONE]\n\n"
+/// The object around the choices of a completion, or of a chat completion.
+pub(super) struct Completion {
+    /// The object's name; that of a stream's chunks.
+    kinds: [&'static str; 2],
+    id: String,
+    created: u64,
+    /// The model's name in the answer.
+    pub model: String,
+    /// Whether a stream ends with a chunk with the usage.
+    with_usage: bool,
+    pub usage: Usage,
+}
+
+impl Completion {
+    pub fn new(kinds: [&'static str; 2], prefix: &str, model: String, with_usage: bool) -> Completion {
+        let (id, created) = (unique(prefix), seconds(SystemTime::now()));
+        Completion { kinds, id, created, model, with_usage, usage: Usage::default() }
+    }
+
+    fn object(&self, kind: &str, choices: Vec<Value>, usage: Option<Value>) -> Value {
+        let mut object = serde_json::json!({
+            "id": self.id, "object": kind, "created": self.created, "model": self.model, "system_fingerprint": null,
+            "choices": choices,
+        });
+        if let Some(usage) = usage {
+            object["usage"] = usage;
+        }
+        object
+    }
+
+    /// The complete answer.
+    pub fn whole(&self, choices: Vec<Value>) -> Value {
+        self.object(self.kinds[0], choices, Some(self.usage.to_json()))
+    }
+
+    /// An event of a stream.
+    pub fn chunk(&self, choice: Value) -> String {
+        event(&self.object(self.kinds[1], vec![choice], self.with_usage.then_some(Value::Null)))
+    }
+
+    /// The last events of a stream: the usage, if asked for, and the end mark.
+    pub fn done(&self) -> String {
+        let usage = || event(&self.object(self.kinds[1], Vec::new(), Some(self.usage.to_json())));
+        self.with_usage.then(usage).unwrap_or_default() + "data: [DONE]\n\n"
+    }
 }
 
 #[cfg(test)]

@@ -152,7 +152,7 @@ fn read_tool(
             ToolFunction::read(tool, layout, namespace)?
         }
         (Some("namespace"), Layout::Nested | Layout::Flat) if namespace.is_none() => {
-            let name = tool.text("name")?.ok_or_else(|| tool.missing("name"))?;
+            let name = tool.required("name")?;
             let tools = tool.objects("tools")?.unwrap_or_default();
             return tools.iter().try_for_each(|tool| read_tool(tool, Layout::Flat, Some(name), functions));
         }
@@ -246,14 +246,16 @@ fn read_choice(
     }
 }
 
-/// The name and namespace of a function, inside `function` or `custom` or next to the type.
+/// The object with a function's name: `function` or `custom`, or the one with the type.
+fn holder_of<'v>(tool: &Fields<'v>) -> Result<Fields<'v>, ApiError> {
+    let custom = tool.object("custom")?;
+    Ok(tool.object("function")?.or(custom).unwrap_or_else(|| tool.clone()))
+}
+
+/// The name and namespace of a function.
 fn read_name<'v>(choice: &Fields<'v>) -> Result<(&'v str, Option<&'v str>), ApiError> {
-    let holder = match (choice.object("function")?, choice.object("custom")?) {
-        (Some(holder), _) | (None, Some(holder)) => holder,
-        (None, None) => choice.clone(),
-    };
-    let name = holder.text("name")?.ok_or_else(|| holder.missing("name"))?;
-    Ok((name, holder.text("namespace")?))
+    let holder = holder_of(choice)?;
+    Ok((holder.required("name")?, holder.text("namespace")?))
 }
 
 impl ToolFunction {
@@ -268,7 +270,7 @@ impl ToolFunction {
     }
 
     fn of(holder: &Fields<'_>, namespace: Option<&str>, parameters: Option<Value>) -> Result<ToolFunction, ApiError> {
-        let name = holder.text("name")?.ok_or_else(|| holder.missing("name"))?;
+        let name = holder.required("name")?;
         if name.is_empty() {
             return Err(holder.wrong("name", "is empty"));
         }
@@ -283,10 +285,7 @@ impl ToolFunction {
 
     /// Reads a tool that takes a text. `None`: the text must follow a grammar, which is not supported.
     fn read_custom(tool: &Fields<'_>, namespace: Option<&str>) -> Result<Option<ToolFunction>, ApiError> {
-        let holder = match (tool.object("custom")?, tool.object("function")?) {
-            (Some(holder), _) | (None, Some(holder)) => holder,
-            (None, None) => tool.clone(),
-        };
+        let holder = holder_of(tool)?;
         let format = holder.object("format")?.map(|format| format.text("type")).transpose()?.flatten();
         if format.is_some_and(|format| format != "text") {
             warn_once("custom tools whose input has a grammar are left out: those of text are served");

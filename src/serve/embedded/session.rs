@@ -101,7 +101,7 @@ impl EngineSession {
     /// engine has ended.
     pub fn sync(&self, tokens: Vec<u32>) -> Result<Synced> {
         let mut held = self.tokens();
-        let reused = self.engine.sync(&tokens, self.begin())?;
+        let reused = self.run(&tokens, self.begin())?;
         let old = held.len().min(tokens.len()).max(reused);
         let synced = Synced { reused, rebuilt: old - reused, extended: tokens.len() - old };
         *held = tokens;
@@ -115,11 +115,21 @@ impl EngineSession {
     /// As [`EngineSession::sync`]. Input: the session is empty, or another kind of file is at `path`. Refused: other
     /// sequences leave no room in the cache. Failed: the file cannot be written.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let held = self.tokens();
+        let (held, cancel) = (self.tokens(), self.begin());
         if held.is_empty() {
             return Err(Error::input("the session holds no tokens", "bring it to some by a sync"));
         }
-        self.engine.save(&held, path, self.begin())
+        session::check_place(path)?;
+        let model = self.engine.model()?;
+        for _ in 0..TRIES {
+            self.run(&held, cancel)?;
+            let (sought, identity) = (held.clone(), model.identity);
+            let copy = move |core: &mut Core<'_>| session::copy(&sought, identity, &core.batch, core.executor.as_mut());
+            if let Some(bytes) = self.engine.service.on_engine(&model, copy)?? {
+                return session::write(path, &bytes);
+            }
+        }
+        Err(Error::refused("other sequences leave the session no room in the cache", "save it once they have ended"))
     }
 
     /// Loads a file of [`EngineSession::save`] into the cache, and returns its tokens. The continuation is the same as
@@ -130,7 +140,18 @@ impl EngineSession {
     /// has ended.
     pub fn load(&self, path: &Path) -> Result<Vec<u32>> {
         let mut held = self.tokens();
-        let loaded = self.engine.load(path)?;
+        let model = self.engine.model()?;
+        let (identity, name) = (model.identity, path.to_owned());
+        let bytes = session::read(path, identity)?;
+        let put_in = move |core: &mut Core<'_>| {
+            session::restore(&name, bytes, identity, &mut core.batch, core.executor.as_mut())
+        };
+        let loaded = self.engine.service.on_engine(&model, put_in)??.ok_or_else(|| {
+            Error::refused(
+                "no place is free for the session: replies are under way in all",
+                "load it once one has ended",
+            )
+        })?;
         held.clone_from(&loaded);
         Ok(loaded)
     }
@@ -148,68 +169,24 @@ impl EngineSession {
     ) -> Result<u16> {
         self.engine.request(method, path, body, self.begin(), on)
     }
-}
 
-impl Engine {
     /// Runs `tokens` as far as they are not cached, so that a prompt that begins with them continues from there.
     /// Returns the number of cached tokens. Running replies may evict them later if they need the room.
     ///
     /// # Errors
-    /// Input: the tokens are not a valid prompt. Refused: the queue is full. Interrupted: `cancel` is set. Failed: the
-    /// engine has ended.
-    fn sync(&self, tokens: &[u32], cancel: &Cancel) -> Result<usize> {
-        let model = self.model()?;
+    /// As [`EngineSession::sync`].
+    fn run(&self, tokens: &[u32], cancel: &Cancel) -> Result<usize> {
+        let model = self.engine.model()?;
         model.limits().check(0, tokens)?;
         let sought = tokens.to_vec();
         let holds = move |core: &mut Core<'_>| core.batch.holder(core.executor.as_ref(), &sought).is_some();
-        if self.service.on_engine(&model, holds)? {
+        if self.engine.service.on_engine(&model, holds)? {
             return Ok(tokens.len());
         }
         let ask =
             Request { limit: 1, sampler: SamplerConfig::greedy(), ignore_eos: true, ..Request::new(tokens.to_vec()) };
-        let answers = self.service.start_own(&model, ask)?.until(cancel);
+        let answers = self.engine.service.start_own(&model, ask)?.until(cancel);
         let ends = answers.gather().map_err(Error::from)?.into_iter().filter_map(|whole| whole.end);
         Ok(ends.map(|end| end.generation.kept).sum())
-    }
-
-    /// Writes `tokens` with their keys and values to a file for `Engine::load`. The file is complete or not written.
-    ///
-    /// # Errors
-    /// As `Engine::sync`. Input: another kind of file is at `path`. Refused: other sequences leave no room in the
-    /// cache. Failed: the file cannot be written.
-    fn save(&self, tokens: &[u32], path: &Path, cancel: &Cancel) -> Result<()> {
-        session::check_place(path)?;
-        let model = self.model()?;
-        for _ in 0..TRIES {
-            self.sync(tokens, cancel)?;
-            let (sought, identity) = (tokens.to_vec(), model.identity);
-            let copy = move |core: &mut Core<'_>| session::copy(&sought, identity, &core.batch, core.executor.as_mut());
-            if let Some(bytes) = self.service.on_engine(&model, copy)?? {
-                return session::write(path, &bytes);
-            }
-        }
-        Err(Error::refused("other sequences leave the session no room in the cache", "save it once they have ended"))
-    }
-
-    /// Loads a file of `Engine::save` into the cache, and returns its tokens. The continuation is the same as after the
-    /// original tokens.
-    ///
-    /// # Errors
-    /// Input: the file is not a session of this model on this device. Refused: all slots are in use. Failed: the engine
-    /// has ended.
-    fn load(&self, path: &Path) -> Result<Vec<u32>> {
-        let model = self.model()?;
-        let (identity, name) = (model.identity, path.to_owned());
-        let bytes = session::read(path, identity)?;
-        let put_in = move |core: &mut Core<'_>| {
-            session::restore(&name, bytes, identity, &mut core.batch, core.executor.as_mut())
-        };
-        let restored = self.service.on_engine(&model, put_in)??;
-        restored.ok_or_else(|| {
-            Error::refused(
-                "no place is free for the session: replies are under way in all",
-                "load it once one has ended",
-            )
-        })
     }
 }

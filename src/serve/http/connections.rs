@@ -82,18 +82,6 @@ impl Connections {
         Ok(Ticket { connections: self.clone(), number })
     }
 
-    /// See [`Drainer::drain`].
-    fn drain(&self, grace: Duration) {
-        let mut state = self.state();
-        let deadline = after(grace);
-        state.deadline = Some(state.deadline.map_or(deadline, |before| before.min(deadline)));
-        if !self.draining.swap(true, Ordering::Relaxed) {
-            // Never read, so that all waits end. An empty pipe always has room for a byte.
-            let _ = (&self.waker).write(&[0]);
-        }
-        self.changed.notify_all();
-    }
-
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
@@ -148,7 +136,14 @@ impl Drainer {
     /// A second call can only shorten the grace. The call takes a lock, so it must not be made in a signal handler; use
     /// a thread that waits for signals.
     pub fn drain(&self, grace: Duration) {
-        self.0.drain(grace);
+        let mut state = self.0.state();
+        let deadline = after(grace);
+        state.deadline = Some(state.deadline.map_or(deadline, |before| before.min(deadline)));
+        if !self.0.draining.swap(true, Ordering::Relaxed) {
+            // Never read, so that all waits end. An empty pipe always has room for a byte.
+            let _ = (&self.0.waker).write(&[0]);
+        }
+        self.0.changed.notify_all();
     }
 
     /// Whether [`Drainer::drain`] has been called.

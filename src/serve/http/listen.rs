@@ -109,6 +109,10 @@ impl fmt::Display for ListenAddress {
 #[derive(Debug)]
 pub(super) struct Listener {
     socket: ListenerSocket,
+    /// The TCP address, if any.
+    pub address: Option<SocketAddr>,
+    /// The place in messages.
+    pub name: String,
     _path: Option<OwnPath>,
     /// The access rules for its connections.
     pub guard: Arc<Guard>,
@@ -150,13 +154,23 @@ impl Listener {
             };
             // The longest backlog that the system allows; std's 128 is short for a burst.
             let prepared = prepared.and_then(|()| Ok(listen(&listener.as_fd(), Backlog::MAXALLOWABLE)?));
-            prepared.map_err(|e| Error::failed(format!("cannot listen on {}: {e}", listener.name()), "report this"))?;
+            prepared.map_err(|e| Error::failed(format!("cannot listen on {}: {e}", listener.name), "report this"))?;
         }
         Ok(opened)
     }
 
     fn new(socket: ListenerSocket, guard: Guard) -> Listener {
-        Listener { socket, _path: None, guard: Arc::new(guard), is_inherited: false }
+        let (address, name) = match &socket {
+            ListenerSocket::Tcp(listener) => {
+                let address = listener.local_addr().ok();
+                (address, address.map_or_else(|| "a TCP socket".into(), |address| address.to_string()))
+            }
+            ListenerSocket::Unix(listener) => {
+                let path = listener.local_addr().ok().and_then(|address| Some(address.as_pathname()?.to_owned()));
+                (None, path.map_or_else(|| "a Unix socket".into(), |path| path.display().to_string()))
+            }
+        };
+        Listener { socket, address, name, _path: None, guard: Arc::new(guard), is_inherited: false }
     }
 
     /// Accepts a waiting connection.
@@ -174,27 +188,6 @@ impl Listener {
                 let peer = Peer::Unix { pid: of.pid(), user: of.uid(), group: of.gid() };
                 log::info!("connection of {peer}");
                 Ok((stream.into(), peer))
-            }
-        }
-    }
-
-    /// The TCP address, if any.
-    pub fn address(&self) -> Option<SocketAddr> {
-        match &self.socket {
-            ListenerSocket::Tcp(listener) => listener.local_addr().ok(),
-            ListenerSocket::Unix(_) => None,
-        }
-    }
-
-    /// The place in messages.
-    pub fn name(&self) -> String {
-        match &self.socket {
-            ListenerSocket::Tcp(_) => {
-                self.address().map_or_else(|| "a TCP socket".into(), |address| address.to_string())
-            }
-            ListenerSocket::Unix(listener) => {
-                let path = listener.local_addr().ok().and_then(|address| Some(address.as_pathname()?.to_owned()));
-                path.map_or_else(|| "a Unix socket".into(), |path| path.display().to_string())
             }
         }
     }
@@ -334,10 +327,10 @@ fn activated(guard: &Guard) -> Result<Vec<Listener>> {
         };
         let mut listener = Listener { is_inherited: true, ..Listener::new(socket, guard.clone()) };
         if !getsockopt(&listener.as_fd(), sockopt::AcceptConn).unwrap_or(false) {
-            let cause = format!("the service manager's socket {} is a connection", listener.name());
+            let cause = format!("the service manager's socket {} is a connection", listener.name);
             return Err(Error::input(cause, "use Accept=no in its socket unit"));
         }
-        let (address, own) = (listener.address(), PathBuf::from(listener.name()));
+        let (address, own) = (listener.address, PathBuf::from(&listener.name));
         let named = names.get(index).filter(|name| !name.is_empty());
         listener.guard = Arc::new(guard.of(|place| match place {
             ListenAddress::Tcp(place) => Some(*place) == address,

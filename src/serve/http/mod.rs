@@ -55,7 +55,7 @@ pub use keys::ApiKeys;
 pub use limits::{JSON_DEPTH, Limits};
 pub use listen::{Listen, ListenAddress};
 pub use reply::{EVENTS, JSON, Responder, ResponseStream};
-pub use request::{Client, Headers, HttpRequest, Method, Peer};
+pub use request::{Client, Headers, HttpRequest, Method, Peer, weighted};
 pub use server::Server;
 pub use socket::{Gone, PeerWatch};
 

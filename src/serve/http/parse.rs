@@ -73,8 +73,7 @@ impl Scan {
             let line = line_before(bytes, self.line, end)?;
             self.at = end + 1;
             self.line = self.at;
-            check_line(line.len(), self.lines, limits)?;
-            check_head(self.at, limits)?;
+            self.check(line.len(), limits)?;
             match line.first() {
                 // An empty line before a request may be left from the previous one.
                 None if self.lines == 0 => self.start = self.at,
@@ -89,12 +88,23 @@ impl Scan {
             }
         }
         self.at = bytes.len();
-        check_line(self.at - self.line, self.lines, limits)?;
-        check_head(self.at, limits)?;
+        self.check(self.at - self.line, limits)?;
         match self.lines {
             0 => check_method(&bytes[self.line..]).map(|()| None),
             _ => Ok(None),
         }
+    }
+
+    /// Refuses a request's line, or a head so far, that is too long.
+    fn check(&self, line: usize, limits: &Limits) -> Result<(), ApiError> {
+        if self.lines == 0 && line > limits.line_bytes {
+            return Err(ApiError::new(414, format!("the request's line is longer than {} bytes", limits.line_bytes)));
+        }
+        if self.at > limits.head_bytes {
+            let message = format!("the headers are longer than {} bytes", limits.head_bytes);
+            return Err(ApiError::new(431, message).code("headers_too_large"));
+        }
+        Ok(())
     }
 }
 
@@ -118,23 +128,6 @@ fn check_method(line: &[u8]) -> Result<(), ApiError> {
     }
 }
 
-fn check_line(length: usize, lines_before: usize, limits: &Limits) -> Result<(), ApiError> {
-    match lines_before == 0 && length > limits.line_bytes {
-        true => Err(ApiError::new(414, format!("the request's line is longer than {} bytes", limits.line_bytes))),
-        false => Ok(()),
-    }
-}
-
-fn check_head(length: usize, limits: &Limits) -> Result<(), ApiError> {
-    match length > limits.head_bytes {
-        true => {
-            let message = format!("the headers are longer than {} bytes", limits.head_bytes);
-            Err(ApiError::new(431, message).code("headers_too_large"))
-        }
-        false => Ok(()),
-    }
-}
-
 impl Head {
     /// Parses a head found by [`Scan`].
     pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, ApiError> {
@@ -147,7 +140,7 @@ impl Head {
             return Err(ApiError::bad("the request ends early"));
         };
         let (name, is_1_1) = (method, version == 1);
-        let Some(method) = Method::ALL.into_iter().find(|method| method.names().contains(&name)) else {
+        let Some((method, _)) = Method::ALL.into_iter().find(|(_, names)| names.contains(&name)) else {
             return Err(ApiError::new(501, format!("the method {name} is not served")));
         };
         let headers = parsed.headers.iter().map(|field| {

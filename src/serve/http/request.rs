@@ -89,30 +89,21 @@ pub enum Method {
 }
 
 impl Method {
-    /// All methods.
-    pub const ALL: [Method; 8] = [
-        Method::Get,
-        Method::Post,
-        Method::Put,
-        Method::Patch,
-        Method::Delete,
-        Method::Options,
-        Method::Trace,
-        Method::Query,
+    /// All methods, in order, with the names mapped to them.
+    pub const ALL: [(Method, &'static [&'static str]); 8] = [
+        (Method::Get, &["GET", "HEAD"]),
+        (Method::Post, &["POST"]),
+        (Method::Put, &["PUT"]),
+        (Method::Patch, &["PATCH"]),
+        (Method::Delete, &["DELETE"]),
+        (Method::Options, &["OPTIONS"]),
+        (Method::Trace, &["TRACE"]),
+        (Method::Query, &["QUERY"]),
     ];
 
     /// The names mapped to this method.
     pub(super) fn names(self) -> &'static [&'static str] {
-        match self {
-            Method::Get => &["GET", "HEAD"],
-            Method::Post => &["POST"],
-            Method::Put => &["PUT"],
-            Method::Patch => &["PATCH"],
-            Method::Delete => &["DELETE"],
-            Method::Options => &["OPTIONS"],
-            Method::Trace => &["TRACE"],
-            Method::Query => &["QUERY"],
-        }
+        Method::ALL[self as usize].1
     }
 
     /// Whether the method has a body, so that its length must be given.
@@ -146,6 +137,15 @@ impl Headers {
     pub(super) fn lists(&self, name: &str, word: &str) -> bool {
         self.all(name).flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(word))
     }
+}
+
+/// The ranges of a header such as `Accept` with their weights (RFC 9110, 12.4.2).
+pub fn weighted(value: &str) -> impl Iterator<Item = (&str, f32)> {
+    value.split(',').map(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        (name, parts.find_map(|part| part.strip_prefix("q=")).map_or(1.0, |q| q.trim().parse().unwrap_or(0.0)))
+    })
 }
 
 /// The other end of a connection.

@@ -66,12 +66,12 @@ impl Server {
 
     /// The TCP addresses listened on.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().filter_map(Listener::address).collect()
+        self.listeners.iter().filter_map(|listener| listener.address).collect()
     }
 
     /// The places listened on, as text.
     pub fn names(&self) -> Vec<String> {
-        self.listeners.iter().map(Listener::name).collect()
+        self.listeners.iter().map(|listener| listener.name.clone()).collect()
     }
 
     /// A handle to stop the server from any thread, even before it runs.
@@ -142,7 +142,7 @@ impl<H: Handler + ?Sized> Acceptor<'_, '_, H> {
             let is_ready = |fd: &PollFd<'_>| fd.any() == Some(true);
             for (listener, _) in listeners.iter().zip(fds.iter().skip(1)).filter(|(_, fd)| is_ready(fd)) {
                 if let Err(e) = self.take(listener) {
-                    self.complain(&format!("cannot take connections on {}: {e}", listener.name()));
+                    self.complain(&format!("cannot take connections on {}: {e}", listener.name));
                     rest = Some(Instant::now() + REST);
                 }
             }

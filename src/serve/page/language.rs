@@ -1,6 +1,7 @@
 //! Languages of the page: a TOML file each, with its texts and the keys of its on-screen keyboard.
 
 use crate::display::{nearest, quote};
+use crate::serve::http::weighted;
 use crate::{Error, Result};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -103,12 +104,7 @@ impl PageLanguage {
 /// The language among `languages` that a browser prefers by its `Accept-Language` (RFC 9110, 12.5.4), else the first.
 /// `None` if there are none.
 pub(super) fn choose<'l>(languages: &'l [PageLanguage], wanted: &str) -> Option<&'l PageLanguage> {
-    let weighed = wanted.split(',').map(|range| {
-        let (tag, parameters) = range.split_once(';').unwrap_or((range, ""));
-        let weight = parameters.trim().strip_prefix("q=").map_or(Some(1.0), |weight| weight.trim().parse::<f32>().ok());
-        (tag.trim(), weight.unwrap_or(0.0))
-    });
-    let mut weighed: Vec<(&str, f32)> = weighed.filter(|(_, weight)| *weight > 0.0).collect();
+    let mut weighed: Vec<(&str, f32)> = weighted(wanted).filter(|(_, weight)| *weight > 0.0).collect();
     weighed.sort_by(|a, b| b.1.total_cmp(&a.1));
     let exact = |tag: &str| languages.iter().find(|language| language.tag.eq_ignore_ascii_case(tag));
     let found = weighed.iter().find_map(|(tag, _)| match *tag {

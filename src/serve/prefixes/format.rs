@@ -257,28 +257,12 @@ pub(super) struct StoredPrefix {
     pages: [BTreeMap<usize, usize>; 2],
 }
 
-/// The source of a file's bytes.
-pub(super) enum FileBytes {
-    File(File),
-    Memory(Vec<u8>),
-}
-
-impl FileBytes {
-    fn read(&self, bytes: &mut [u8], at: u64) -> Result<(), Fault> {
-        match self {
-            FileBytes::File(file) => Ok(file.read_exact_at(bytes, at)?),
-            FileBytes::Memory(all) => {
-                let rest = usize::try_from(at).ok().and_then(|at| all.get(at..)).ok_or(Fault::Damaged)?;
-                bytes.copy_from_slice(rest.get(..bytes.len()).ok_or(Fault::Damaged)?);
-                Ok(())
-            }
-        }
-    }
-}
+/// Reads bytes of a file from an offset on.
+pub(super) type ReadAt = Box<dyn Fn(&mut [u8], u64) -> Result<(), Fault>>;
 
 /// A file with a valid header.
 pub(super) struct Contents {
-    source: FileBytes,
+    read_at: ReadAt,
     pub prefixes: Vec<StoredPrefix>,
     hash: Hash,
     /// For each pool the offset of its first page.
@@ -295,7 +279,8 @@ impl Contents {
         if length > MOST_BYTES {
             return Err(regular::ReadFault::TooLong { length, max: MOST_BYTES }.into());
         }
-        Contents::of(FileBytes::File(file), length, kind, identity, executor)
+        let read_at: ReadAt = Box::new(move |bytes, at| Ok(file.read_exact_at(bytes, at)?));
+        Contents::of(read_at, length, kind, identity, executor)
     }
 
     /// Parses the header of a file of `length` bytes.
@@ -303,14 +288,14 @@ impl Contents {
     /// # Errors
     /// As [`Contents::open`].
     pub fn of(
-        source: FileBytes,
+        read_at: ReadAt,
         length: u64,
         kind: FileKind,
         identity: Identity,
         executor: &dyn Executor,
     ) -> Result<Contents, Fault> {
         let mut head = [0; HEAD];
-        source.read(&mut head, 0)?;
+        read_at(&mut head, 0)?;
         let counts = kind.counts(&head, identity)?;
         let mut counts = words_of(counts);
         let mut count = || counts.next().map(u64::from).ok_or(Fault::Damaged);
@@ -320,7 +305,7 @@ impl Contents {
             return Err(Fault::Damaged);
         }
         let mut header = vec![0; HEAD + 4 * words as usize + HASH];
-        source.read(&mut header, 0)?;
+        read_at(&mut header, 0)?;
         let (header, hash) = header.split_at(header.len() - HASH);
         if Sha256::digest(header)[..] != *hash {
             return Err(Fault::Damaged);
@@ -333,7 +318,7 @@ impl Contents {
             (0..prefixes).map(|_| StoredPrefix::read(&mut words, pages, executor)).collect::<Option<Vec<_>>>();
         match (prefixes, words.next()) {
             (Some(prefixes), None) => {
-                Ok(Contents { source, prefixes, hash, starts: [start, start + pages[0] * global] })
+                Ok(Contents { read_at, prefixes, hash, starts: [start, start + pages[0] * global] })
             }
             _ => Err(Fault::Damaged),
         }
@@ -342,8 +327,8 @@ impl Contents {
     fn read_page(&self, pool: Pool, index: usize, bytes: &mut [u8]) -> Result<(), Fault> {
         let at = self.starts[pool as usize] + (index * (bytes.len() + HASH)) as u64;
         let mut hash = Hash::default();
-        self.source.read(bytes, at)?;
-        self.source.read(&mut hash, at + bytes.len() as u64)?;
+        (self.read_at)(bytes, at)?;
+        (self.read_at)(&mut hash, at + bytes.len() as u64)?;
         match hash == hash_of_page(&self.hash, pool, index, bytes) {
             true => Ok(()),
             false => Err(Fault::Damaged),

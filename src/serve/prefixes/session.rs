@@ -1,7 +1,7 @@
 //! Saves a session's tokens, keys and values to a file, and loads them. The engine's thread only copies them in memory,
 //! so a slow disk delays only the caller.
 
-use super::format::{Contents, Fault, FileBytes, Identity, PrefixTable, SESSION, check_kind};
+use super::format::{Contents, Fault, Identity, PrefixTable, ReadAt, SESSION, check_kind};
 use crate::executor::Executor;
 use crate::machine::partial::PartialFile;
 use crate::machine::regular;
@@ -74,7 +74,12 @@ pub(in crate::serve) fn restore(
 ) -> Result<Option<Vec<u32>>> {
     let length = bytes.len() as u64;
     let put_in = || -> std::result::Result<_, Fault> {
-        let mut contents = Contents::of(FileBytes::Memory(bytes), length, SESSION, identity, executor)?;
+        let read_at: ReadAt = Box::new(move |part, at| {
+            let rest = usize::try_from(at).ok().and_then(|at| bytes.get(at..)?.get(..part.len()));
+            part.copy_from_slice(rest.ok_or(Fault::Damaged)?);
+            Ok(())
+        });
+        let mut contents = Contents::of(read_at, length, SESSION, identity, executor)?;
         let [stored] = contents.prefixes.as_slice() else { return Err(Fault::Damaged) };
         let has_room = contents.restore(stored, batch, executor)?;
         Ok(contents.prefixes.pop().filter(|_| has_room).map(|stored| stored.tokens))

@@ -20,7 +20,7 @@ fn a_client_that_fills_its_part_of_the_queue_leaves_as_much_to_others() {
     let (service, model) = without_engine(ServerSettings { queue: 8, ..ServerSettings::default() }, false);
     let submit = |n, choices| {
         let ask = Request { choices, ..greedy(question("Hello"), 4) };
-        service.submit(&model, &[ask], client(n), Arc::new(|| false))
+        service.submit(&model, &[ask], client(n), Arc::new(|| false), Instant::now())
     };
     let full = |n, choices| submit(n, choices).err().map(|e| (e.status, e.code)) == Some((503, Some("queue_full")));
     // One request is larger than the queue, so no other fits beside it.
@@ -38,7 +38,8 @@ fn a_client_that_fills_its_part_of_the_queue_leaves_as_much_to_others() {
 #[test]
 fn what_can_begin_at_once_takes_no_place_in_the_queue() {
     let (service, model) = without_engine(ServerSettings { queue: 1, ..ServerSettings::default() }, true);
-    let submit = |n| service.submit(&model, &[greedy(question("Hello"), 4)], client(n), Arc::new(|| false));
+    let submit =
+        |n| service.submit(&model, &[greedy(question("Hello"), 4)], client(n), Arc::new(|| false), Instant::now());
     service.engine.set_places(1, 2);
     let asked: Vec<Replies> = (0..3).map(|_| submit(1).unwrap()).collect();
     assert_eq!(submit(1).err().unwrap().code, Some("queue_full"));
@@ -66,7 +67,10 @@ fn who_has_no_place_gets_one_of_a_client_that_has_several() {
     let served = start(ServerSettings::default(), slow_loader(2));
     let long = || Request { ignore_eos: true, ..greedy(question("Hello"), 220) };
     let submit = |n, ask| {
-        served.service.submit(&served.service.model().unwrap(), &[ask], client(n), Arc::new(|| false)).unwrap()
+        served
+            .service
+            .submit(&served.service.model().unwrap(), &[ask], client(n), Arc::new(|| false), Instant::now())
+            .unwrap()
     };
     let mut held: Vec<Replies> = (0..4).map(|_| submit(1, long())).collect();
     for answers in &mut held[..2] {
@@ -137,7 +141,7 @@ fn tokens_of_a_prompt_that_is_scored_are_counted_as_the_prompts() {
     let model = crate::serve::model::Model::open(1, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
     let mut worker = crate::serve::worker::Worker::new(&service, &model, executor).unwrap();
     let ask = Request { scores: true, likelihoods: Some(0), limit: 1, ..Request::new(vec![2, 3, 4, 5]) };
-    let answers = service.submit(&model, &[ask], client(1), Arc::new(|| false)).unwrap();
+    let answers = service.submit(&model, &[ask], client(1), Arc::new(|| false), Instant::now()).unwrap();
     worker.core.admit();
     let running = worker.core.running[0].as_mut().unwrap();
     let counts = [0, 1, 1, 1, 1].map(|tokens| {

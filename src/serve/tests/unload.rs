@@ -172,7 +172,10 @@ impl TestService {
     /// Waits until the engine of `old` has ended after a takeover.
     fn is_replaced(&self, old: &Model) {
         wait_until("the old engine has ended", || {
-            let e = self.service.submit(old, &[greedy(question("Hello"), 1)], client(1), Arc::new(|| false)).err();
+            let e = self
+                .service
+                .submit(old, &[greedy(question("Hello"), 1)], client(1), Arc::new(|| false), Instant::now())
+                .err();
             e.is_some_and(|e| e.code == Some("model_replaced"))
         });
     }
@@ -211,8 +214,15 @@ fn a_model_that_takes_over_as_the_old_one_is_unloaded_counts_as_loaded() {
     let worker = Worker::new(&service, &new, load()).unwrap();
     let unload = || {
         let cancel = Default::default();
-        let unloaded = Unloaded { model: &old, setup: &setup, service: &service, prefix_file: None, cancel: &cancel };
-        assert!(unloaded.wait(&|_| ()).unwrap().is_none());
+        let unloaded = Unloaded {
+            model: &old,
+            setup: &setup,
+            service: &service,
+            prefix_file: None,
+            cancel: &cancel,
+            tell: &|_| (),
+        };
+        assert!(unloaded.wait().unwrap().is_none());
     };
     // Waiting clients are released at once.
     service.engine.close(EngineError::Stopping);

@@ -8,11 +8,10 @@
 //!   operator makes no more than the sum of its operands, so a refused value is not far above the limit.
 //! - Text between tags is written like values, so that captured output is charged too.
 //! - Iterators become lists when they are charged, so that iterators are never nested.
-//! - Operators, filters and methods that can make much of little check their operands first (python.rs, methods.rs,
-//!   filters.rs, json.rs), and follow Python's rules.
+//! - Filters and methods that can make much of little check their operands first (filters.rs, methods.rs, json.rs).
 //! - A namespace holds plain data, so that it cannot hold itself.
 //!
-//! The depth of expressions is limited before they are parsed, and constants are not folded before a run (source.rs).
+//! The depth of expressions is limited before they are parsed, and products of constants are not computed before a run (source.rs).
 //!
 //! MiniJinja's stable interface has no hook at operators, so this uses the unstable one, and Cargo.toml pins the
 //! version. A child process with limits could contain any template, but a library has no executable to start.
@@ -26,8 +25,9 @@ use minijinja::machinery::{self, CodeGenerator, Instruction, Instructions, Vm, m
 use minijinja::value::ValueKind;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value, escape_formatter};
 
+use super::python::text_of;
 use super::source::{self, MAX_ELIFS, MAX_SOURCE, MAX_TAG};
-use super::{filters, methods, python};
+use super::{filters, methods};
 
 /// The template's name in MiniJinja's errors.
 const NAME: &str = "chat template";
@@ -73,15 +73,20 @@ pub(super) enum Excess {
 impl Excess {
     /// The bound that an error of MiniJinja's reports, if it reports one.
     pub(super) fn of(error: &Error) -> Option<Excess> {
-        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-        while let Some(e) = cause {
-            if let Some(excess) = e.downcast_ref() {
-                return Some(*excess);
-            }
-            cause = e.source();
-        }
-        None
+        cause_of(error).copied()
     }
+}
+
+/// The first error of a type among an error and its causes.
+pub(super) fn cause_of<T: std::error::Error + 'static>(error: &Error) -> Option<&T> {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(e) = cause {
+        if let Some(found) = e.downcast_ref() {
+            return Some(found);
+        }
+        cause = e.source();
+    }
+    None
 }
 
 impl From<Excess> for Error {
@@ -126,15 +131,8 @@ impl<'s> ChargedTemplate<'s> {
 
 /// Names of filters that the changed instructions call. Each takes one value and returns it.
 const CHARGE: &str = "charge";
-const SCAN: &str = "scan";
-const LOOK: &str = "look";
+const TICK: &str = "tick";
 const PLAIN: &str = "plain";
-const ITEMS: &str = "items_to_loop_over";
-/// Operators with Python's rules, each implemented by a filter of the same name.
-const OPERATORS: [&str; 8] = ["+", "-", "*", "/", "//", "%", "**", "~"];
-const COMPARISONS: [&str; 6] = ["==", "!=", "<", "<=", ">", ">="];
-const IN: &str = "in_a_container";
-const SLICE: &str = "[:]";
 
 /// Inserts charges between the instructions of a program.
 fn charged<'s>(old: &Instructions<'s>) -> Instructions<'s> {
@@ -171,42 +169,31 @@ fn change<'s>(instruction: &Instruction<'s>) -> Vec<Instruction<'s>> {
     use Instruction as I;
     // Without a local id (`!0`), so that the filter is looked up by name.
     let call = |name| I::ApplyFilter(name, Some(1), !0);
-    let operate = |sign| vec![I::ApplyFilter(sign, Some(2), !0), call(CHARGE)];
-    // A comparison takes as long as its shorter operand. The container is on top for `in`.
-    let compare = |sign| vec![call(SCAN), I::ApplyFilter(sign, Some(2), !0)];
     let same = instruction.clone();
     match instruction {
-        I::ApplyFilter(source::LITERAL, Some(1), _) => vec![],
+        I::ApplyFilter(source::FACTOR, Some(1), _) => vec![],
         I::EmitRaw(text) => vec![I::LoadConst(Value::from_safe_string((*text).to_owned())), I::Emit],
-        I::Add => operate("+"),
-        I::Sub => operate("-"),
-        I::Mul => operate("*"),
-        I::Div => operate("/"),
-        I::IntDiv => operate("//"),
-        I::Rem => operate("%"),
-        I::Pow => operate("**"),
-        I::StringConcat => operate("~"),
-        I::Eq => compare("=="),
-        I::Ne => compare("!="),
-        I::Lt => compare("<"),
-        I::Lte => compare("<="),
-        I::Gt => compare(">"),
-        I::Gte => compare(">="),
-        I::In => compare(IN),
-        I::CompareAndPreserve(_) => vec![call(SCAN), same],
-        I::Slice => vec![I::ApplyFilter(SLICE, Some(4), !0), call(CHARGE)],
-        I::PushLoop(_) => vec![call(ITEMS), same],
-        I::BuildList(Some(_))
+        I::Rem => vec![I::ApplyFilter(filters::REMAINDER, Some(2), !0), call(CHARGE)],
+        I::PushLoop(_) => vec![call(CHARGE), same],
+        I::Add
+        | I::Sub
+        | I::Mul
+        | I::Div
+        | I::IntDiv
+        | I::Pow
+        | I::StringConcat
+        | I::Slice
+        | I::BuildList(Some(_))
         | I::BuildMap(_)
         | I::ApplyFilter(..)
         | I::CallFunction(..)
         | I::CallMethod(..)
         | I::CallObject(_)
         | I::EndCapture => vec![same, call(CHARGE)],
-        // Both may scan a whole text. The index is on top of the stack, and so are a test's arguments.
-        I::GetItem => vec![I::Swap, call(LOOK), I::Swap, same],
-        I::PerformTest(_, Some(1), _) => vec![call(LOOK), same],
-        I::PerformTest(_, Some(_), _) => vec![I::Swap, call(LOOK), I::Swap, same],
+        // These make nothing, but may scan a whole text.
+        I::GetItem | I::PerformTest(..) | I::Eq | I::Ne | I::Lt | I::Lte | I::Gt | I::Gte | I::In => {
+            vec![same, call(TICK)]
+        }
         // The namespace is on top of the stack.
         I::SetAttr(_) => vec![I::Swap, call(PLAIN), I::Swap, same],
         _ => vec![same],
@@ -231,7 +218,8 @@ impl Budget {
         Budget { made: AtomicU64::new(0), spends: AtomicU64::new(0), end: cpu_time() + MAX_TIME }
     }
 
-    fn spend(&self, size: u64) -> Result<(), Excess> {
+    /// Charges for a value, or for work of this size.
+    pub(super) fn spend(&self, size: u64) -> Result<(), Excess> {
         // Reading the clock costs more than most steps, but less than steps over much text.
         if (self.spends.fetch_add(1, Ordering::Relaxed) % 64 == 63 || size >= 4 << 10) && cpu_time() >= self.end {
             return Err(Excess::Time);
@@ -249,35 +237,6 @@ impl Budget {
         let value = if value.kind() == ValueKind::Iterable { list(&value)? } else { value };
         self.spend(weigh(&value)?)?;
         Ok(value)
-    }
-
-    /// Charges for reading a value, which is faster than making it.
-    pub(super) fn scan(&self, value: &Value) -> Result<(), Excess> {
-        self.spend(weigh(value)? / 16)
-    }
-
-    /// Charges for scanning a text.
-    fn look(&self, value: &Value) -> Result<(), Excess> {
-        self.spend(value.as_str().map_or(0, |text| text.len() as u64 / 16))
-    }
-
-    /// Charges for splitting a text. A part takes more memory than its text.
-    pub(super) fn split(&self, text: &str) -> Result<(), Excess> {
-        self.spend(text.len() as u64 * HEAD)
-    }
-
-    /// Charges for removing characters at the ends of a text, each of which is compared with all of `characters`.
-    pub(super) fn strip(&self, text: &str, characters: &str) -> Result<(), Excess> {
-        self.spend((text.len() as u64).saturating_mul(characters.len() as u64) / 16)
-    }
-
-    pub(super) fn replace(&self, text: &str, old: &str, new: &str) -> Result<(), Excess> {
-        self.make((text.len() as u64).saturating_add(text.matches(old).count() as u64 * new.len() as u64))
-    }
-
-    pub(super) fn join(&self, items: &Value, between: &str) -> Result<(), Excess> {
-        let separators = items.len().unwrap_or(0) as u64 * between.len() as u64;
-        self.make(weigh(items)?.saturating_add(separators))
     }
 }
 
@@ -342,47 +301,24 @@ fn bounded_environment<'s>() -> Environment<'s> {
     let b = budget.clone();
     e.add_filter(CHARGE, move |value: Value| b.charge(value));
     let b = budget.clone();
-    e.add_filter(SCAN, move |value: Value| -> Result<Value, Error> {
-        b.scan(&value)?;
-        Ok(value)
-    });
-    let b = budget.clone();
-    e.add_filter(LOOK, move |value: Value| -> Result<Value, Error> {
-        b.look(&value)?;
+    e.add_filter(TICK, move |value: Value| -> Result<Value, Error> {
+        b.spend(0)?;
         Ok(value)
     });
     e.add_filter(PLAIN, |value: Value| -> Result<Value, Error> {
         if is_holder(&value) { Err(Excess::Holder.into()) } else { Ok(value) }
-    });
-    e.add_filter(ITEMS, |value: Value| -> Result<Value, Error> {
-        if value.is_none() { python::fail("none has no items") } else { Ok(value) }
-    });
-    for sign in OPERATORS {
-        let b = budget.clone();
-        e.add_filter(sign, move |left: &Value, right: &Value| python::operate(&b, sign, left, right));
-    }
-    for sign in COMPARISONS {
-        e.add_filter(sign, move |left: &Value, right: &Value| python::compare(sign, left, right));
-    }
-    e.add_filter(IN, |item: &Value, container: &Value| python::contains(container, item));
-    let b = budget.clone();
-    e.add_filter(SLICE, move |value: &Value, start: &Value, stop: &Value, step: &Value| {
-        python::slice(&b, value, start, stop, step)
     });
     let b = budget.clone();
     e.set_formatter(move |out, state, value| {
         b.spend(weigh(value)?)?;
         match (state.auto_escape(), value.as_str()) {
             (AutoEscape::None, Some(text)) => Ok(out.write_str(text)?),
-            (AutoEscape::None, None) => Ok(out.write_str(&python::text_of(value))?),
+            (AutoEscape::None, None) => Ok(out.write_str(&text_of(value))?),
             _ => escape_formatter(out, state, value),
         }
     });
     let b = budget.clone();
-    e.set_unknown_method_callback(move |_, value, name, arguments| {
-        b.look(value)?;
-        methods::call(&b, value, name, arguments)
-    });
+    e.set_unknown_method_callback(move |_, value, name, arguments| methods::call(&b, value, name, arguments));
     filters::add(&mut e, &budget);
     e
 }

@@ -6,7 +6,7 @@ use minijinja::value::{Kwargs, ValueKind, from_args};
 use minijinja::{Error, Value};
 
 use super::bounds::{Budget, Excess, weigh};
-use super::python::{PyNumber, fail, float_text};
+use super::python::{fail, float_text};
 
 /// The layout of JSON text.
 struct Style {
@@ -19,23 +19,14 @@ struct Style {
 }
 
 /// Largest indent, in characters.
-const MAX_INDENT: i64 = 16;
+const MAX_INDENT: usize = 16;
 
 /// `value | tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`.
 pub(super) fn tojson(budget: &Budget, value: &Value, arguments: &[Value]) -> Result<Value, Error> {
-    type Positional = (Option<Value>, Option<Value>, Option<Value>, Option<Value>);
-    let (given, named): (Vec<Value>, Kwargs) = match arguments.split_last() {
-        Some((last, others)) if last.is_kwargs() => {
-            (others.to_vec(), from_args(std::slice::from_ref(last)).map(|(k,): (Kwargs,)| k)?)
-        }
-        _ => (arguments.to_vec(), Kwargs::from_iter([] as [(&str, Value); 0])),
-    };
-    let (ensure_ascii, indent, separators, sort_keys): Positional = from_args(&given)?;
+    type Arguments = (Option<Value>, Option<Value>, Option<Value>, Option<Value>, Kwargs);
+    let (ensure_ascii, indent, separators, sort_keys, named): Arguments = from_args(arguments)?;
     let one = |given: Option<Value>, name: &str| -> Result<Value, Error> {
-        match (given, named.get::<Option<Value>>(name)?) {
-            (Some(_), Some(_)) => fail(format!("tojson has {name} twice")),
-            (given, named) => Ok(given.or(named).unwrap_or_else(|| Value::from(()))),
-        }
+        Ok(given.or(named.get(name)?).unwrap_or_else(|| Value::from(())))
     };
     let ensure_ascii = one(ensure_ascii, "ensure_ascii")?.is_true();
     let indent = one(indent, "indent")?;
@@ -43,14 +34,15 @@ pub(super) fn tojson(budget: &Budget, value: &Value, arguments: &[Value]) -> Res
     let sort_keys = one(sort_keys, "sort_keys")?.is_true();
     named.assert_all_used()?;
 
-    let indent = match (PyNumber::of(&indent), indent.as_str()) {
-        (_, Some(text)) => Some(text.to_owned()),
-        (Some(PyNumber::Int(by)), _) if by > MAX_INDENT.into() => return Err(Excess::Indent.into()),
-        (Some(PyNumber::Int(by)), _) => Some(" ".repeat(usize::try_from(by).unwrap_or(0))),
-        (Some(PyNumber::Float(_)), _) => return fail("the indent of JSON is no integer"),
-        _ => None,
+    let indent = match indent.as_str() {
+        Some(text) => Some(text.to_owned()),
+        None if indent.is_none() => None,
+        None => match usize::try_from(indent)? {
+            by if by > MAX_INDENT => return Err(Excess::Indent.into()),
+            by => Some(" ".repeat(by)),
+        },
     };
-    if indent.as_ref().is_some_and(|by| by.len() as i64 > MAX_INDENT) {
+    if indent.as_ref().is_some_and(|by| by.len() > MAX_INDENT) {
         return Err(Excess::Indent.into());
     }
     let (item_separator, key_separator) = match separators.is_none() {

@@ -1,8 +1,8 @@
 //! Prepares a template's source before it is compiled.
 //!
 //! - Its size and the depth of its expressions and `elif`s are limited, because the parser is recursive.
-//! - Each literal gets a filter that does nothing, so that the compiler folds no constants. A product of constants
-//!   would be computed before the run, which is charged, and by other rules than Python's.
+//! - A product's first factor gets a filter that does nothing, so that the compiler does not compute a product of
+//!   constants, which may be large, before the run, which is charged.
 //! - `{% generation %}` of transformers becomes `{% with %}`, and adjacent literal texts become one expression.
 
 use minijinja::machinery::{self, Token, WhitespaceConfig};
@@ -16,8 +16,8 @@ pub(super) const MAX_TAG: usize = 512;
 /// `elif`s, each of which is parsed inside the one before it.
 pub(super) const MAX_ELIFS: usize = 128;
 
-/// The filter after each literal. The compiled program does not have it.
-pub(super) const LITERAL: &str = "literal";
+/// The filter after a factor. The compiled program does not have it.
+pub(super) const FACTOR: &str = "factor";
 
 /// The whitespace settings of transformers' Jinja.
 pub(super) fn blanks() -> WhitespaceConfig {
@@ -39,7 +39,7 @@ pub(super) fn prepare(source: &str) -> Result<String, Excess> {
         machinery::tokenize(&source, false, Default::default(), blanks()).map_while(Result::ok).collect();
     check_depth(tokens.iter().map(|(token, _)| token))?;
     let token = |i: usize| tokens.get(i).map(|(token, _)| token);
-    let before = |i: usize, by: usize| i.checked_sub(by).and_then(token);
+    let before = |i: usize| i.checked_sub(1).and_then(token);
     let mut prepared = String::with_capacity(source.len() * 2);
     let mut copied = 0;
     for (i, (this, span)) in tokens.iter().enumerate() {
@@ -49,17 +49,18 @@ pub(super) fn prepare(source: &str) -> Result<String, Excess> {
             prepared.push_str(text);
             copied = until;
         };
-        match (before(i, 1), this) {
+        match (before(i), this) {
             (Some(Token::BlockStart), Token::Ident(name @ ("generation" | "endgeneration"))) => {
                 put(start, if *name == "generation" { "with" } else { "endwith" });
                 copied = end;
             }
+            // Not of a call's arguments, as in `f(*x)`.
+            (Some(left), Token::Mul) if !matches!(left, Token::ParenOpen | Token::Comma) => put(start, "|factor "),
             _ if is_text(Some(this)) && is_text(token(i + 1)) => {
-                put(start, if is_text(before(i, 1)) { "" } else { "(" });
-                put(end, "|literal~");
+                put(start, if is_text(before(i)) { "" } else { "(" });
+                put(end, "~");
             }
-            _ if is_text(Some(this)) && is_text(before(i, 1)) => put(end, "|literal)"),
-            _ if ends_literal(before(i, 2), before(i, 1), this, token(i + 1)) => put(end, "|literal"),
+            _ if is_text(Some(this)) && is_text(before(i)) => put(end, ")"),
             _ => {}
         }
     }
@@ -69,33 +70,6 @@ pub(super) fn prepare(source: &str) -> Result<String, Excess> {
 
 fn is_text(token: Option<&Token>) -> bool {
     matches!(token, Some(Token::Str(_) | Token::String(_)))
-}
-
-/// Whether `this` ends a literal, so that a filter may follow.
-fn ends_literal(earlier: Option<&Token>, before: Option<&Token>, this: &Token, next: Option<&Token>) -> bool {
-    if matches!(next, Some(Token::Dot | Token::BracketOpen | Token::ParenOpen)) {
-        return false;
-    }
-    match this {
-        Token::Str(_) | Token::String(_) => true,
-        // In `messages.0` the number is an index.
-        Token::Int(_) | Token::Int128(_) | Token::Float(_) => !matches!(before, Some(Token::Dot)),
-        // Not a name here, as in `x is none`, `x is not none`, `x.none`, `x | none` and `f(none=1)`.
-        Token::Ident("true" | "True" | "false" | "False" | "none" | "None") => {
-            let is_name = matches!(before, Some(Token::Dot | Token::Pipe | Token::Ident("is")))
-                || matches!((earlier, before), (Some(Token::Ident("is")), Some(Token::Ident("not"))));
-            !is_name && !matches!(next, Some(Token::Assign))
-        }
-        Token::BracketClose => matches!(before, Some(Token::BracketOpen)),
-        Token::BraceClose => matches!(before, Some(Token::BraceOpen)),
-        // Brackets of an expression, not of a call.
-        Token::ParenClose => {
-            let operators = matches!(earlier, Some(Token::Ident("in" | "and" | "or" | "not" | "if" | "else")));
-            let names = matches!(earlier, Some(Token::Ident(_) | Token::ParenClose | Token::BracketClose));
-            matches!(before, Some(Token::ParenOpen)) && (operators || !names)
-        }
-        _ => false,
-    }
 }
 
 /// Refuses a template whose expressions may be too deep for the recursive parser's stack. Pairs of constant texts are
@@ -143,7 +117,7 @@ mod tests {
             ("a\n{%- generation -%}\n b{%-endgeneration-%}", "a\n{%- with -%}\n b{%-endwith-%}"),
             ("{% raw %}{% generation %}{% endraw %}", "{% raw %}{% generation %}{% endraw %}"),
             ("{# {% generation %} #}{{ generation }}", "{# {% generation %} #}{{ generation }}"),
-            ("{{ '{% generation %}' }}", "{{ '{% generation %}'|literal }}"),
+            ("{{ '{% generation %}' }}", "{{ '{% generation %}' }}"),
             (
                 "{% if generation %}{% set generation = x %}{% endif %}",
                 "{% if generation %}{% set generation = x %}{% endif %}",
@@ -155,15 +129,12 @@ mod tests {
     }
 
     #[test]
-    fn each_literal_is_marked_and_no_name_is() {
+    fn each_first_factor_is_marked_and_neighbouring_texts_are_one() {
         for (source, prepared) in [
-            ("'x' * 3", "'x'|literal * 3|literal"),
-            ("'ä'.upper() + 'b'[0]", "'ä'.upper() + 'b'[0|literal]"),
-            ("m.0.a[1:]", "m.0.a[1|literal:]"),
-            ("x is none and y is not none or not none", "x is none and y is not none or not none|literal"),
-            ("[] + () + {} + f() + (())", "[]|literal + ()|literal + {}|literal + f() + (()|literal)"),
-            ("f(none=true)", "f(none=true|literal)"),
-            ("'a' \"b\" 'c'|upper", "('a'|literal~ \"b\"|literal~ 'c'|literal)|upper"),
+            ("'x' * 3", "'x' |factor * 3"),
+            ("f(a, *b) + [1]*n*2", "f(a, *b) + [1]|factor *n|factor *2"),
+            ("-2 ** 3 * x.y", "-2 ** 3 |factor * x.y"),
+            ("'a' \"b\" 'c'|upper", "('a'~ \"b\"~ 'c')|upper"),
         ] {
             assert_eq!(prepare(&format!("{{{{ {source} }}}}")), Ok(format!("{{{{ {prepared} }}}}")), "{source}");
         }

@@ -8,6 +8,7 @@ use tokenizers::AddedToken;
 
 use crate::display::quote;
 use crate::text::bpe::{Bpe, Rules, TokenTable};
+use crate::text::limits::{ADDED, LONGEST, MERGES, most};
 
 /// The fields used for encoding.
 #[derive(Deserialize)]
@@ -48,6 +49,17 @@ impl TokenizerFile {
             return Err(format!("its version is {}, not 1.0", quote(&version)));
         }
         let model = self.model;
+        let tokens = (0..model.vocab.end()).filter_map(|id| model.vocab.get(id));
+        let longest = tokens.chain(self.added_tokens.iter().map(|listed| &*listed.token.content)).map(str::len).max();
+        for (found, most, what) in [
+            (self.added_tokens.len(), ADDED, "added tokens"),
+            (model.merges.ends.len(), most(MERGES, model.vocab.end() as usize), "merges"),
+            (longest.unwrap_or(0), LONGEST, "bytes in a token"),
+        ] {
+            if found > most {
+                return Err(format!("it has {found} {what}; at most {most} make sense"));
+            }
+        }
         let merges = model.merges.resolve(&model.vocab)?;
         let rules = Rules {
             unknown: model.unk_token,

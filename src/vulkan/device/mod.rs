@@ -5,7 +5,6 @@ pub mod inspector;
 pub mod instance;
 pub mod sharing;
 pub mod survey;
-pub mod sync_files;
 pub mod units;
 
 use crate::display::plain;
@@ -16,7 +15,6 @@ use crate::machine::threads;
 use crate::vulkan::device::inspector::{Inspector, check_inspectable};
 use crate::vulkan::device::instance::Instance;
 use crate::vulkan::device::sharing::{DmaBufs, Sharing};
-use crate::vulkan::device::sync_files::SyncFiles;
 use crate::{Error, Result};
 use ash::vk;
 pub use failure::failure;
@@ -45,8 +43,6 @@ pub struct Features {
     pub render_node: Option<i64>,
     /// Whether its memory can be shared with other drivers.
     pub sharing: Sharing,
-    /// Whether it exports and imports fences as sync_files.
-    pub sync_files: bool,
 }
 
 /// The clock that timestamps are read from.
@@ -89,8 +85,6 @@ pub struct Gpu {
     pub(crate) kept: Cell<bool>,
     /// The functions for dma-bufs, if the device shares its memory.
     pub(crate) dma_bufs: Option<DmaBufs>,
-    /// The functions for sync_files, if the device has them.
-    pub(crate) sync_files: Option<SyncFiles>,
     /// The functions for inspecting pipelines, if the device was opened for that.
     pub(crate) inspector: Option<Inspector>,
 }
@@ -109,7 +103,6 @@ fn missing_features(instance: &ash::Instance, physical: vk::PhysicalDevice) -> V
         ("bufferDeviceAddress", f12.buffer_device_address),
         ("vulkanMemoryModel", f12.vulkan_memory_model),
         ("vulkanMemoryModelDeviceScope", f12.vulkan_memory_model_device_scope),
-        ("timelineSemaphore", f12.timeline_semaphore),
         ("synchronization2", f13.synchronization2),
         ("maintenance4", f13.maintenance4),
         ("shaderIntegerDotProduct", f13.shader_integer_dot_product),
@@ -269,7 +262,6 @@ pub(crate) fn read_caps(
         memory_budget: has(ash::ext::memory_budget::NAME),
         render_node: has(ash::ext::physical_device_drm::NAME).then(|| render_node(instance, physical)).flatten(),
         sharing: Sharing::detect(instance, physical, has),
-        sync_files: SyncFiles::detect(instance, physical, has(ash::khr::external_semaphore_fd::NAME)),
     };
     Ok((caps, features))
 }
@@ -337,7 +329,6 @@ impl Gpu {
         }
         let device = create_device(instance, physical, family, &caps, &features, inspect)?;
         let inspector = inspect.then(|| Inspector::new(instance, &device));
-        let sync_files = features.sync_files.then(|| SyncFiles::new(instance, &device));
         let dma_bufs = (features.sharing != Sharing::default()).then(|| DmaBufs::new(instance, &device));
         // SAFETY: the family and index are those the device was created with.
         let queue = unsafe { device.get_device_queue(family, 0) };
@@ -353,7 +344,6 @@ impl Gpu {
             hung: Cell::new(false),
             kept: Cell::new(false),
             dma_bufs,
-            sync_files,
             inspector,
         })
     }
@@ -365,16 +355,6 @@ impl Gpu {
     pub(crate) fn dma_bufs(&self) -> Result<&DmaBufs> {
         self.dma_bufs.as_ref().ok_or_else(|| {
             Error::device(format!("{} shares no memory as dma-bufs", self.caps.name), "use memory of its own")
-        })
-    }
-
-    /// The functions for sync_files.
-    ///
-    /// # Errors
-    /// Device: the driver has none.
-    pub(crate) fn sync_files(&self) -> Result<&SyncFiles> {
-        self.sync_files.as_ref().ok_or_else(|| {
-            Error::device(format!("{} shares no fences as sync_files", self.caps.name), "wait on the host")
         })
     }
 
@@ -428,15 +408,11 @@ fn create_device(
         extensions.push(units::EXTENSION.as_ptr());
     }
     extensions.extend(offered.sharing.extensions().iter().map(|e| e.as_ptr()));
-    if offered.sync_files {
-        extensions.push(ash::khr::external_semaphore_fd::NAME.as_ptr());
-    }
     let features = vk::PhysicalDeviceFeatures::default().shader_int64(true);
     let matrix_units = caps.matrix.is_some();
     let mut f12 = vk::PhysicalDeviceVulkan12Features::default()
         .shader_int8(true)
         .buffer_device_address(true)
-        .timeline_semaphore(true)
         .shader_float16(matrix_units)
         .vulkan_memory_model(true)
         .vulkan_memory_model_device_scope(true);

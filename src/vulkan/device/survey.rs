@@ -31,11 +31,10 @@ pub struct Listed {
 }
 
 /// Optional extensions that Kiln uses, and their purposes.
-const OPTIONAL: [(&CStr, &str); 5] = [
+const OPTIONAL: [(&CStr, &str); 4] = [
     (ash::ext::memory_budget::NAME, "memory budget"),
     (units::EXTENSION, "cooperative matrix"),
     (ash::ext::external_memory_dma_buf::NAME, "dma-buf"),
-    (ash::khr::external_semaphore_fd::NAME, "sync_file"),
     (ash::khr::pipeline_executable_properties::NAME, "machine code"),
 ];
 

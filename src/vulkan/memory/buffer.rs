@@ -196,6 +196,22 @@ impl Buffer {
         Ok(())
     }
 
+    /// Makes the device's writes visible to the host, if another driver made the memory.
+    ///
+    /// # Errors
+    /// Device: that driver fails.
+    pub(crate) fn to_host(&self) -> Result<()> {
+        self.hold(true, |d| d.begin(dma_buf::Access::ReadWrite))
+    }
+
+    /// Makes the host's writes visible to the device, if another driver made the memory.
+    ///
+    /// # Errors
+    /// As [`Buffer::to_host`].
+    pub(crate) fn to_device(&self) -> Result<()> {
+        self.hold(false, |d| d.end(dma_buf::Access::ReadWrite))
+    }
+
     fn mapped_for(&self, len: usize) -> Result<NonNull<u8>> {
         match self.mapped {
             Some(at) if len as u64 <= self.size => Ok(at),
@@ -238,7 +254,7 @@ impl Memory for Buffer {
     }
 
     unsafe fn words_mut(&mut self, words: Range<usize>) -> Result<&mut [u32]> {
-        let start = self.mapped.filter(|_| self.view.is_none()).ok_or_else(unmapped)?;
+        let start = self.mapped.ok_or_else(unmapped)?;
         assert!(words.start <= words.end && words.end as u64 * 4 <= self.size, "words of the buffer");
         // SAFETY: the words lie within the mapping, which is aligned to more than a word and lasts for the buffer's
         // life; by the caller's contract the device does not use them, and `&mut self` makes it the only host view.
@@ -257,18 +273,6 @@ impl Memory for Buffer {
         // SAFETY: as in `copy_from`.
         unsafe { std::ptr::copy_nonoverlapping(at.as_ptr(), data.as_mut_ptr(), data.len()) };
         Ok(())
-    }
-
-    fn is_handed_over(&self) -> bool {
-        self.view.is_some()
-    }
-
-    fn to_host(&self) -> Result<()> {
-        self.hold(true, |d| d.begin(dma_buf::Access::ReadWrite))
-    }
-
-    fn to_device(&self) -> Result<()> {
-        self.hold(false, |d| d.end(dma_buf::Access::ReadWrite))
     }
 
     fn dma_buf(&self) -> Option<&DmaBuf> {

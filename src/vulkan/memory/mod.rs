@@ -1,9 +1,6 @@
-//! Device memory: heaps, buffers, and sources of memory.
+//! Device memory: heaps and buffers.
 
-#[cfg(feature = "testing")]
-pub mod allocators;
 pub mod buffer;
 pub mod heaps;
-pub(crate) mod source;
 
 pub use buffer::{Backing, Buffer};

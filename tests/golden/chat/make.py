@@ -4,7 +4,8 @@
     python3 -m venv venv && venv/bin/pip install transformers==5.24.0 jinja2==3.1.6
     venv/bin/python tests/golden/chat/make.py
 
-`text` is null where transformers raises an exception. A test of src/text/chat.rs compares each with Kiln's.
+`text` is null where transformers raises an exception. A test of src/text/chat.rs compares each with Kiln's; those that
+differ are listed in differences.txt.
 """
 
 import json

@@ -251,8 +251,8 @@ pub unsafe extern "C" fn kiln_request(
         // SAFETY: as the caller promises.
         let (method, path, body, status) =
             unsafe { (method.read("method")?, path.read("path")?, body.bytes("body")?, out(status, "status")?) };
-        let known = Method::ALL.into_iter().find(|known| known.to_string() == method);
-        let method = known.ok_or_else(|| Fault::input(format!("{method:?} is no method"), "use GET or POST"))?;
+        let known = Method::ALL.into_iter().find(|(known, _)| known.to_string() == method);
+        let (method, _) = known.ok_or_else(|| Fault::input(format!("{method:?} is no method"), "use GET or POST"))?;
         let session = session_of(session)?;
         *status = session.request(method, path, body, &mut |_, bytes| {
             // SAFETY: as the caller promises of the function and of `user`.

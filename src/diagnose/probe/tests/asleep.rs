@@ -1,6 +1,6 @@
 //! GPUs that are asleep and must stay so.
 
-use super::{assert_sound, find};
+use super::{assert_sound, find, made_by};
 use crate::diagnose::probe::testing::TestMachine;
 use crate::diagnose::probe::{Check, ProbeOptions, Verdict, gpu, run};
 use crate::error::Setting;
@@ -65,7 +65,7 @@ fn a_sleeping_gpu_without_a_render_node_is_left_asleep_too() {
     put("/sys/bus/pci/devices/0000:01:00.0/power/runtime_status", "suspended\n");
     let asleep = nodes::sleeping_gpus(&files);
     assert_eq!(asleep, ["0000:01:00.0"]);
-    let checks = gpu::check(&files, false, &asleep);
+    let checks = made_by(|checks| gpu::check(checks, &files, false, &asleep));
     let found = find(&checks, "gpu");
     assert_eq!(
         (found.verdict, found.evidence.to_string().as_str()),

@@ -1,6 +1,6 @@
 //! Checks of an NPU: libxrt, programs, power, and shared memory.
 
-use super::{assert_sound, checks, find};
+use super::{assert_sound, checks, find, made_by};
 use crate::diagnose::probe::reads::ReadProbe;
 use crate::diagnose::probe::testing::TestMachine;
 use crate::diagnose::probe::{Verdict, npu};
@@ -43,7 +43,7 @@ fn libxrt_is_said_to_be_left_out_absent_broken_blind_or_of_a_version() {
         (&here, found(Err(failed())), Verdict::Warn, "libxrt 2.25.0: libxrt failed to open device 0: no  [1mmemory"),
     ];
     for (files, xrt, verdict, words) in cases {
-        let checks = npu::check(files, &xrt, None, None);
+        let checks = made_by(|checks| npu::check(checks, files, &xrt, None, None));
         assert_sound(&checks, words);
         let found = find(&checks, "npu.xrt");
         assert!(found.verdict == verdict && found.evidence.to_string().contains(words), "{words}: {found:?}");
@@ -80,7 +80,9 @@ fn an_npu_that_shares_only_by_name_fails() {
 
 #[test]
 fn programs_are_run_on_an_npu_that_they_are_for() {
-    let checks_of = |machine: &TestMachine, api| npu::check(&machine.files, &Err(Missing::NotInstalled), api, None);
+    let checks_of = |machine: &TestMachine, api| {
+        made_by(|checks| npu::check(checks, &machine.files, &Err(Missing::NotInstalled), api, None))
+    };
     let machine = TestMachine::new("8945hs").with_array();
     let _drivers = machine.drive();
     let checks = checks_of(&machine, Some(DriverApi::Kernel));
@@ -120,7 +122,7 @@ fn reads_are_measured_on_an_npu_whose_programs_are_right() {
         array.state().behaviour = behaviour;
         let _drivers = machine.drive();
         let (api, read) = (Some(DriverApi::Kernel), Some(ReadProbe { gpu: None, progress: &progress }));
-        let checks = npu::check(&machine.files, &Err(Missing::NotInstalled), api, read);
+        let checks = made_by(|checks| npu::check(checks, &machine.files, &Err(Missing::NotInstalled), api, read));
         assert_sound(&checks, "reads");
         assert_eq!(array.state().held(), 0);
         checks

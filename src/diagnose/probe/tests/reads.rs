@@ -39,7 +39,8 @@ impl OnModel {
     }
 
     fn channels(&self, fault: ArrayFault, clock: Option<u32>) -> (Vec<String>, Option<f64>) {
-        let mut checks = Checks::of("npu0");
+        let mut checks = Checks::default();
+        checks.group("npu0");
         let now = || {
             self.looks.set(self.looks.get() + u64::from(fault == ArrayFault::Late));
             1e-9 * self.cycles.get() as f64 + 1e-3 * self.looks.get() as f64
@@ -157,7 +158,8 @@ fn together_counts_what_both_read_while_both_do() {
     assert!(near(alone, 400.0) && near(beside, 500.0) && near(besides, 1500.0), "{alone} {beside} {besides}");
     assert_eq!(reading.get(), 0, "neither reads on");
 
-    let mut checks = Checks::of("npu0");
+    let mut checks = Checks::default();
+    checks.group("npu0");
     report_together(&mut checks, [70.3e9, 27.0e9], [60.1e9, 24.86e9]);
     let wanted =
         "ok npu0.together: the GPU reads 70.3 GB/s alone, the NPU 27.0 alone; together 60.1 and 24.9, 85.0 in all";
@@ -240,18 +242,21 @@ fn bytes_go_from_a_vulkan_device_to_the_model_of_the_array_and_back() {
 #[test]
 fn what_is_missing_beside_the_npu_is_said() {
     let on = OnModel::new();
-    let mut checks = Checks::of("npu0");
+    let mut checks = Checks::default();
+    checks.group("npu0");
     check_beside(&mut checks, on.reader(ArrayFault::Sound).expect("a reader"), 1.0, None, &|| 0.0);
     let missing = "no Vulkan device is open: there is no GPU beside the NPU";
     assert_eq!(lines(checks), ["together", "round-trip"].map(|name| format!("skip npu0.{name}: {missing}")));
 
     let gpu = gpu();
-    let mut checks = Checks::of("npu0");
+    let mut checks = Checks::default();
+    checks.group("npu0");
     check_beside(&mut checks, on.reader(ArrayFault::Sound).expect("a reader"), 1.0, Some(&gpu), &|| 0.0);
     assert!(gpu.caps.is_cpu() && lines(checks).iter().all(|line| line.contains("the Vulkan device is the processor")));
 
     if !gpu.features.sharing.exports {
-        let mut checks = Checks::of("npu0");
+        let mut checks = Checks::default();
+        checks.group("npu0");
         let program = loaded(&READ_SUM, &on.cycles, ArrayFault::Sound).expect("a program");
         round_trip::check(&mut checks, program, &gpu, &|| 0.0);
         let wanted = "skip npu0.round-trip: this Vulkan driver exports no dma-buf that the NPU could read -> ";

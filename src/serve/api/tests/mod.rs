@@ -81,7 +81,7 @@ fn start(
         let mut worker = Worker::new(&service, &model, executor).unwrap();
         service.set_model(model.clone());
         worker.note_ready();
-        worker.run().unwrap();
+        worker.core.run(Duration::MAX).unwrap();
         drop(held);
     });
     wait("the model is loaded", || served.service.model().is_ok());

@@ -40,18 +40,13 @@ fn a_template_that_grows_ends_with_the_bound_that_it_exceeds() {
         ("{% set ns.x = ns %}", Excess::Holder),
         ("{% set ns.x = [ns] %}", Excess::Holder),
         ("{% macro m() %}{{ ns.x }}{% endmacro %}{% set ns.x = m %}", Excess::Holder),
-        ("{% set ns.x = ns.x | indent(ns.x, true) %}", Excess::Value),
         ("{% set ns.x = '%s%s' % (ns.x, ns.x) %}", Excess::Value),
         ("{% set ns.x = '{0}{0}'.format(ns.x) %}", Excess::Value),
         ("{{ '%1000000000d' % 1 }}", Excess::Value),
         ("{{ '{:>1000000000}'.format('x') }}", Excess::Value),
-        ("{{ 'x'.center(1000000000) ~ 'x' | center(1000000000) }}", Excess::Value),
-        ("{{ 'x'.zfill(1000000000) ~ 'x'.ljust(1000000000) }}", Excess::Value),
-        ("{{ '\t'.expandtabs(1000000000) }}", Excess::Value),
         ("{{ 'x' | indent(1000000000, true) }}", Excess::Value),
         ("{{ items | batch(1000000000, 0) }}", Excess::Value),
         ("{{ items | slice(1000000000) }}", Excess::Value),
-        ("{% set ns.l = [ns.l, ns.l] | sum(start=[]) %}", Excess::Value),
         ("{{ ns.l | tojson(indent=1000000000) }}", Excess::Indent),
         ("{{ content }}{% for j in range(1000) %}{{ content }}{% endfor %}", Excess::Made),
         ("{% for j in range(1000) %}{% set x = content | list %}{% endfor %}", Excess::Made),
@@ -67,15 +62,11 @@ fn a_template_that_grows_ends_with_the_bound_that_it_exceeds() {
     // Twice the size with each call.
     let calls = "{% macro m(x) %}{{ m(x ~ x) }}{% endmacro %}{{ m(content) }}";
     assert_eq!(excess(calls), Some(Excess::Value));
-    // Each step scans a megabyte without making a value, or compares it with as much.
-    let big = "{% set x = range(99999) | join('aaaaaa') %}";
-    // The speed of the machine decides which bound ends these.
-    for step in ["x.find('aaaaaaab') > 0", "x is lower", "x[-1]", "x is eq(y)", "x is startingwith(x)"] {
-        let steps = format!(
-            "{big}{{% set y = x[:-1] ~ 'b' %}}{{% for i in range(99999) %}}{{% if {step} %}}{{% endif %}}{{% endfor %}}"
-        );
-        assert!(matches!(excess(&steps), Some(Excess::Time | Excess::Made)), "{step}");
-    }
+    // Each step scans 12 MB without making a value.
+    let big = format!("{{% set x = range(99999) | join('{}') %}}", "a".repeat(120));
+    let step = "{% if x.find('aaaaaaab') > 0 %}{% endif %}";
+    let steps = format!("{big}{{% for i in range(99999) %}}{step}{{% endfor %}}");
+    assert_eq!(excess(&steps), Some(Excess::Time));
     assert_eq!(excess(&format!("{big}{{% if x | trim(x) %}}{{% endif %}}")), Some(Excess::Made));
     assert_eq!(excess(&format!("{big}{{% if x.strip(x) %}}{{% endif %}}")), Some(Excess::Made));
     // The compiler would fold these constants.
@@ -85,10 +76,11 @@ fn a_template_that_grows_ends_with_the_bound_that_it_exceeds() {
         "5 in [0] * 1000000000000",
         "5 in (1, 2) * 1000000000000",
         "5 in [[]] * (([] == []) + ([] == [])) ** (([] == []) * 30)",
-        "'x' * (true + true) ** ((true + true) ** ((true + true) ** (true + true) + true))",
     ] {
         assert_eq!(excess(&format!("{{{{ {constant} }}}}")), Some(Excess::Value), "{constant}");
     }
+    // MiniJinja itself refuses a text of 4 GB.
+    assert!(run("{{ 'x' * (true + true) ** ((true + true) ** ((true + true) ** (true + true) + true)) }}").is_err());
 }
 
 #[test]

@@ -57,31 +57,23 @@ impl<D: Driver> DeviceQueue<D> {
     /// Submits baked lists in order. With `signal`, their end can be waited for.
     ///
     /// # Errors
-    /// Device: the device was lost.
+    /// Device: the device was lost, or too many signals are in flight.
     ///
     /// # Safety
     /// As [`Driver::submit`].
     pub unsafe fn submit(&self, lists: &[D::Baked], signal: bool) -> Result<()> {
-        // SAFETY: as the caller promises. The signal is not in flight.
-        self.submit_by(signal, |driver, signal| unsafe { driver.submit(lists, signal) })
-    }
-
-    /// Calls `submit` with the driver and the next signal, if `signal`.
-    ///
-    /// # Errors
-    /// The errors of `submit`. Device: too many signals are in flight.
-    pub fn submit_by<T>(&self, signal: bool, submit: impl FnOnce(&D, Option<usize>) -> Result<T>) -> Result<T> {
         if signal && self.under_way() == SIGNALS {
             return Err(Error::device("more passes are under way than can be waited for", "report this"));
         }
         let next = self.signals.get() % SIGNALS;
-        let submitted = submit(&self.driver, signal.then_some(next))?;
+        // SAFETY: as the caller promises. The signal is not in flight.
+        unsafe { self.driver.submit(lists, signal.then_some(next)) }?;
         self.open.set(self.open.get() + 1);
         if signal {
             self.submits[next].set(self.open.take());
             self.signals.set(self.signals.get() + 1);
         }
-        Ok(submitted)
+        Ok(())
     }
 
     /// Signals submitted and not yet waited for.
@@ -193,16 +185,15 @@ impl<D: Driver> DeviceQueue<D> {
     /// Runs `edit` on the words of mapped memory while the device is idle.
     ///
     /// # Errors
-    /// Device: the memory is not mapped, the driver that made it fails, or a submit is in flight.
+    /// Device: the memory is not mapped, or a submit is in flight.
     pub fn edit(&self, memory: &mut D::Memory, edit: impl FnOnce(&mut [u32])) -> Result<()> {
         if !self.is_idle() {
             return Err(Error::device("the host writes memory that the device may use", "report this"));
         }
-        memory.to_host()?;
         // SAFETY: everything submitted has been waited for.
         let bytes = unsafe { memory.bytes_mut() };
         edit(bytemuck::cast_slice_mut(bytes.ok_or_else(unmapped)?));
-        memory.to_device()
+        Ok(())
     }
 }
 
