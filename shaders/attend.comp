@@ -1,13 +1,14 @@
 // attend: out[r][h] = softmax(q[r][h] . K * scale) V over the visible positions of sequence[r], for few rows (flash decoding).
 // q f32 [rows, heads * DIM]; keys and values f16, bf16 or f32, in pages (kv.glsl); visible are
 // max(0, p - window + 1) ..= p; query head h reads KV head h / (heads / kv_heads). out [rows, heads * DIM] in F32, or in
-// Int16Block or F16Row (activation_layout.glsl) where DIM is a multiple of 16. DIM is even and at most 256; GROUP divides
+// Int16Block or F16Row (activation_layout.glsl) where DIM is a multiple of 16. DIM is even and at most 512; GROUP divides
 // heads / kv_heads.
 // With BEHIND it takes only the rows behind the pass's chunk: beside it attend_matrix.comp takes the chunk.
 // With FUSED it also does what head_prepare.comp does: q = rope(norm(q; wq)), k = rope(norm(k; wk)), and k and v into the
 // row's page. A workgroup makes the keys of the pass that its row sees by itself, so that they never pass through memory:
 // with 1, for rows that are each of a sequence of their own, the row's own key; with n > 1, for up to n rows at consecutive
-// positions of one sequence, those of the rows before it too.
+// positions of one sequence, those of the rows before it too. With NORM_V each of these values passes an RMS norm over its head,
+// without weights, as in head_prepare.comp.
 // A workgroup takes GROUP query heads of one KV head, for one part of the row's keys; the grid's z counts the parts. Of n
 // subgroups each takes every n-th tile of keys, by an online softmax. The workgroup that finishes a row's heads last adds up
 // the parts.
@@ -29,6 +30,7 @@ layout(constant_id = 3) const uint FUSED = 0;     // most keys of the pass that 
 layout(constant_id = 4) const uint FORM = 0;
 layout(constant_id = 5) const uint SUBGROUP = 32;  // invocations of a subgroup
 layout(constant_id = 6) const uint BEHIND = 0;     // 1: rows begin behind the chunk
+layout(constant_id = 7) const uint NORM_V = 0;     // 1: values of the pass are normed
 
 layout(push_constant) uniform Push {
     Words state;
@@ -60,7 +62,7 @@ layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Cou
 
 // Keys that an invocation has parts of in a tile: with more, registers leave no room for the workgroup beside those of the
 // dispatch before. The host knows it too (src/lower/attend.rs).
-#define LOADS 4
+const uint LOADS = DIM > 256 ? 2 : 4;
 // Turns of a workgroup over its keys up to which one part has them all: adding parts up takes longer.
 #define ALONE 2
 
@@ -318,12 +320,19 @@ vec4 own_value[TURNS * 2];
 
 void load_own_value(uint r, uint kv_head) {
     uint own = r * stride + kv_head * DIM;
+    float sum = 0;
     [[unroll]] for (uint i = 0; i < TURNS * 2; ++i) {
         uint e = (octet + i / 2 * LANES) * 8 + i % 2 * 4;
         uint a = own + min(e, DIM - 2), b = own + min(e + 2, DIM - 2);
         vec2 low = mix(vec2(0), vec2(v.at[a], v.at[a + 1]), bvec2(e < DIM));
         vec2 high = mix(vec2(0), vec2(v.at[b], v.at[b + 1]), bvec2(e + 2 < DIM));
-        own_value[i] = vec4(through_page(low), through_page(high));
+        own_value[i] = vec4(low, high);
+        sum += dot(own_value[i], own_value[i]);
+    }
+    float norm = NORM_V != 0 ? inversesqrt(add_across(sum, 1, LANES) / float(DIM) + eps) : 1.0;
+    [[unroll]] for (uint i = 0; i < TURNS * 2; ++i) {
+        vec4 x = own_value[i] * norm;
+        own_value[i] = vec4(through_page(x.xy), through_page(x.zw));
     }
 }
 

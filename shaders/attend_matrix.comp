@@ -2,13 +2,16 @@
 // consecutive positions of one sequence. Row r is at position[0] + r. Flash attention: an online softmax over tiles of KT keys.
 // q [rows, heads * DIM] f32; keys and values f16 or bf16, in pages (kv.glsl); visible are max(0, p - window + 1) ..= p.
 // out in F16Row (activation_layout.glsl): per row f16[P], P = heads * DIM padded to 32 with zeros, then the f32 scale 1 at
-// byte 2P, rows out_stride bytes apart. DIM is a multiple of the matrix units' shape and at most 256.
+// byte 2P, rows out_stride bytes apart. DIM is a multiple of SLICES times the matrix units' shape and at most 512.
 // A workgroup takes QT queries: `group` heads of one KV head for QT / group rows; a subgroup M of them. A subgroup's scores
 // pass through its own part of shared memory, because only there can rows be reduced; weights return over them as f16.
+// Of heads wider than 256 a subgroup's registers hold no M queries and their sums: SLICES subgroups share M queries. Each takes
+// a slice of the columns, of queries and keys for its share of every score, and of values. Each adds up the shares of some rows.
 // Keys and values are a tile ahead in registers. Queries are in registers too, or in shared memory where the sums fill those.
 // Where few workgroups have the queries of a pass, the grid's z divides the keys among them: each leaves its sums, and the last
 // to finish adds them.
-// Shared memory: max(2 KT (DIM + 8) 2 + QT (KT + 8) 4, QT (DIM + 8) 2) + 4 QT bytes; with queries in it the sum, not the larger.
+// Shared memory: max(T KT (DIM + 8) 2 + SLICES QT (KT + 8) 4, QT (DIM + 8) 2) + 4 QT bytes, where T is 2 and with slices 1, as
+// values then take their keys' place; with queries in it the sum, not the larger.
 // Bytes: keys in view * kv_heads * 2 * DIM * 2 for every QT / group rows, and with n parts n * rows * heads * 2 * (DIM + 4) * 4;
 // operations: 4 * keys * heads * DIM * rows.
 // Few waves: it is bound by the matrix units, whose operands and sums fill the registers.
@@ -62,17 +65,22 @@ layout(constant_id = 6) const uint K = 16;
 layout(constant_id = 7) const uint DIVIDED = 0;
 
 const uint SUBGROUPS = WORKGROUP / SUBGROUP;
-const uint QT = SUBGROUPS * M;
-// Invocations that share a row of scores.
-const uint LANES = SUBGROUP / M;
+// Subgroups that share M queries, and the columns of each. The host knows it too (src/lower/attend_tile.rs).
+const uint SLICES = DIM > 256 ? 4 : 1;
+const uint WIDTH = DIM / SLICES;
+const uint QT = SUBGROUPS / SLICES * M;
+// Rows of scores that a subgroup reduces, and invocations that share one.
+const uint ROWS = M / SLICES;
+const uint LANES = SUBGROUP / ROWS;
 const uint QUADS = KT / 4 / LANES;
 
 // Shared memory in units of 16 bytes: rows of DIM f16 and rows of KT f32, padded against bank conflicts.
 const uint ROW_UNITS = DIM / 8 + 1;
 const uint SCORE_UNITS = KT / 4 + 2;
-const uint VALUES = KT * ROW_UNITS;
-const uint SCORES = 2 * VALUES;
-const uint TILE_UNITS = SCORES + QT * SCORE_UNITS;
+const uint VALUES = SLICES > 1 ? 0 : KT * ROW_UNITS;
+const uint SCORES = VALUES + KT * ROW_UNITS;
+const uint OF_SUBGROUP = M * SCORE_UNITS;
+const uint TILE_UNITS = SCORES + SUBGROUPS * OF_SUBGROUP;
 const uint QUERY_UNITS = QT * ROW_UNITS;
 // With RELOAD queries stay in shared memory, and are loaded anew for each tile of keys.
 #ifdef RELOAD
@@ -80,7 +88,7 @@ const uint QUERIES = TILE_UNITS, KEPT = 1;
 #define KEPT_AS(i) 0
 shared uvec4 tiles[QUERIES + QUERY_UNITS];
 #else
-const uint QUERIES = 0, KEPT = DIM / K;
+const uint QUERIES = 0, KEPT = WIDTH / K;
 #define KEPT_AS(i) i
 shared uvec4 tiles[TILE_UNITS > QUERY_UNITS ? TILE_UNITS : QUERY_UNITS];
 #endif
@@ -91,9 +99,9 @@ const uint OCTETS = DIM / 8;
 const uint LOADS = KT * OCTETS;
 const uint EACH = (LOADS + WORKGROUP - 1) / WORKGROUP;
 
-// Matrices of a row of scores, and of a row of outputs.
+// Matrices of a row of scores, and of a subgroup's part of a row of outputs.
 const uint MATS_S = KT / N;
-const uint MATS_O = DIM / N;
+const uint MATS_O = WIDTH / N;
 
 // Fewest tiles of keys that are worth a part of their own.
 #define LEAST_TILES 2
@@ -155,7 +163,9 @@ void main() {
             tiles[(to) + load / OCTETS * ROW_UNITS + load % OCTETS] = AS_F16(next[i]);                                 \
     }
     FETCH(k_next, keys, split * each)
-    FETCH(v_next, values, split * each)
+    if (SLICES == 1) {
+        FETCH(v_next, values, split * each)
+    }
 
     // Queries, scaled so that weights are powers of 2. Those past the end repeat the last row's.
     float q_scale = scale * 1.4426950408889634;
@@ -167,9 +177,11 @@ void main() {
             uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
     }
     barrier();
+    // The M queries of this subgroup, and its slice of their columns, in units.
+    uint set = gl_SubgroupID / SLICES, slice = gl_SubgroupID % SLICES, own_units = slice * (WIDTH / 8);
     coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> query[KEPT];
 #define LOAD_QUERY(to, i)                                                                                              \
-    coopMatLoad(query[to], tiles, QUERIES + gl_SubgroupID * M * ROW_UNITS + (i) * (K / 8), ROW_UNITS,                  \
+    coopMatLoad(query[to], tiles, QUERIES + set * M * ROW_UNITS + own_units + (i) * (K / 8), ROW_UNITS,                \
                 gl_CooperativeMatrixLayoutRowMajor);
 #ifndef RELOAD
     [[unroll]] for (uint i = 0; i < KEPT; ++i) LOAD_QUERY(i, i)
@@ -181,38 +193,47 @@ void main() {
         sums[i] = coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>(0.0);
     }
 
-    // This invocation's row of the subgroup's scores, and what of it.
-    uint row = lane / LANES, part = lane % LANES;
-    uint j = gl_SubgroupID * M + row;
+    // This invocation's row of the M queries' scores, and what of it.
+    uint row = slice * ROWS + lane / LANES, part = lane % LANES;
+    uint j = set * M + row;
     uint p = p0 + min(r0 + j / group, live - 1);
-    uint scores = SCORES + gl_SubgroupID * M * SCORE_UNITS;
+    // The subgroup's scores, and the first of those that share its queries.
+    uint own_scores = SCORES + gl_SubgroupID * OF_SUBGROUP, scores = SCORES + set * SLICES * OF_SUBGROUP;
     float highest = NEG_INF, total = 0;
 
     for (uint base = split * each; base < end; base += KT) {
+        // With slices a tile of keys or values is on its way at a time, each while the other is in use.
         STORE(k_next, 0)
-        FETCH(k_next, keys, base + KT)
+        if (SLICES > 1) {
+            FETCH(v_next, values, base)
+        } else {
+            FETCH(k_next, keys, base + KT)
+        }
         barrier();
 
         coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator> s[MATS_S];
         [[unroll]] for (uint n = 0; n < MATS_S; ++n) {
             s[n] = coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>(0.0);
-            [[unroll]] for (uint i = 0; i < DIM / K; ++i) {
+            [[unroll]] for (uint i = 0; i < WIDTH / K; ++i) {
 #ifdef RELOAD
                 LOAD_QUERY(0, i)
 #endif
                 coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> key;
-                coopMatLoad(key, tiles, n * N * ROW_UNITS + i * (K / 8), ROW_UNITS,
+                coopMatLoad(key, tiles, n * N * ROW_UNITS + own_units + i * (K / 8), ROW_UNITS,
                             gl_CooperativeMatrixLayoutColumnMajor);
                 s[n] = coopMatMulAdd(query[KEPT_AS(i)], key, s[n]);
             }
-            coopMatStore(s[n], tiles, scores + n * (N / 4), SCORE_UNITS, gl_CooperativeMatrixLayoutRowMajor);
+            coopMatStore(s[n], tiles, own_scores + n * (N / 4), SCORE_UNITS, gl_CooperativeMatrixLayoutRowMajor);
         }
-        subgroupBarrier();
+        if (SLICES > 1) barrier();
+        else subgroupBarrier();
 
         vec4 weights[QUADS];
         float tile_highest = NEG_INF;
         [[unroll]] for (uint c = 0; c < QUADS; ++c) {
-            weights[c] = uintBitsToFloat(tiles[scores + row * SCORE_UNITS + c * LANES + part]);
+            uint unit = scores + row * SCORE_UNITS + c * LANES + part;
+            weights[c] = uintBitsToFloat(tiles[unit]);
+            [[unroll]] for (uint n = 1; n < SLICES; ++n) weights[c] += uintBitsToFloat(tiles[unit + n * OF_SUBGROUP]);
         }
         // Tiles that every row sees whole need no mask.
         uint k_first = first + base;
@@ -252,27 +273,38 @@ void main() {
             tiles[unit][word] = packHalf2x16(weights[c].xy);
             tiles[unit][word + 1] = packHalf2x16(weights[c].zw);
         }
-        if (subgroupMin(decay) < 1.0) {
-            // Column-major columns 0 apart: every column is the rows' factors.
-            coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator> factor;
-            coopMatLoad(factor, factors, gl_SubgroupID * M, 0, gl_CooperativeMatrixLayoutColumnMajor);
-            [[unroll]] for (uint i = 0; i < MATS_O; ++i) sums[i] = sums[i] * factor;
+        // Column-major columns 0 apart: every column is the rows' factors.
+#define SCALE_SUMS                                                                                                     \
+    coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator> factor;                                            \
+    coopMatLoad(factor, factors, set * M, 0, gl_CooperativeMatrixLayoutColumnMajor);                                   \
+    [[unroll]] for (uint i = 0; i < MATS_O; ++i) sums[i] = sums[i] * factor;
+        if (SLICES == 1 && subgroupMin(decay) < 1.0) {
+            SCALE_SUMS
         }
 
         STORE(v_next, VALUES)
-        FETCH(v_next, values, base + KT)
+        if (SLICES > 1) {
+            FETCH(k_next, keys, base + KT)
+        } else {
+            FETCH(v_next, values, base + KT)
+        }
         barrier();
+        if (SLICES > 1) {
+            SCALE_SUMS
+        }
 
         [[unroll]] for (uint n = 0; n < KT / K; ++n) {
             coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> weight;
             coopMatLoad(weight, tiles, scores + n * (K / 8), SCORE_UNITS, gl_CooperativeMatrixLayoutRowMajor);
             [[unroll]] for (uint i = 0; i < MATS_O; ++i) {
                 coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> value;
-                coopMatLoad(value, tiles, VALUES + n * K * ROW_UNITS + i * (N / 8), ROW_UNITS,
+                coopMatLoad(value, tiles, VALUES + n * K * ROW_UNITS + own_units + i * (N / 8), ROW_UNITS,
                             gl_CooperativeMatrixLayoutRowMajor);
                 sums[i] = coopMatMulAdd(weight, value, sums[i]);
             }
         }
+        // Values, weights and factors are read before the next tile takes their place.
+        if (SLICES > 1) barrier();
     }
 
     // Vectors of this workgroup's first query in its part, and from a part to the next.
@@ -280,11 +312,12 @@ void main() {
     uint own = split * of_rows + (r0 * heads + h0) * OF_PART;
     // Sums leave through the scores' memory, as many matrices at a time as it holds.
     if (part == 0) factors[j] = splits == 1 ? 1.0 / total : 1.0;
+    if (SLICES > 1) barrier();
     [[unroll]] for (uint chunk = 0; chunk < MATS_O; chunk += MATS_S) {
         subgroupBarrier();
         [[unroll]] for (uint i = 0; i < MATS_S; ++i) {
             if (chunk + i < MATS_O) {
-                coopMatStore(sums[chunk + i], tiles, scores + i * (N / 4), SCORE_UNITS,
+                coopMatStore(sums[chunk + i], tiles, own_scores + i * (N / 4), SCORE_UNITS,
                              gl_CooperativeMatrixLayoutRowMajor);
             }
         }
@@ -297,10 +330,10 @@ void main() {
 #else
         for (uint e = lane; e < M * (KT / 8); e += SUBGROUP) {
 #endif
-            uint query_row = e / (KT / 8), eighth = e % (KT / 8), column = chunk * N + eighth * 8;
-            uint at = gl_SubgroupID * M + query_row, r = r0 + at / group;
-            if (at / group >= tile_rows || r >= live || column >= DIM) continue;
-            uint unit = scores + query_row * SCORE_UNITS + eighth * 2;
+            uint query_row = e / (KT / 8), eighth = e % (KT / 8), within = chunk * N + eighth * 8;
+            uint at = set * M + query_row, r = r0 + at / group, column = slice * WIDTH + within;
+            if (at / group >= tile_rows || r >= live || within >= WIDTH) continue;
+            uint unit = own_scores + query_row * SCORE_UNITS + eighth * 2;
             vec4 a = uintBitsToFloat(tiles[unit]) * factors[at], b = uintBitsToFloat(tiles[unit + 1]) * factors[at];
             if (DIVIDED == 0 || splits == 1) {
                 put(r, (h0 + at % group) * DIM + column, a, b);

@@ -1,10 +1,10 @@
 // head_prepare: what stands between the QKV product and attention, one workgroup a head of a row:
 //   heads 0 .. heads:               q = rope(norm(q; wq)), in place
 //   heads .. heads + kv_heads:      k = rope(norm(k; wk)), in place and into the row's page
-//   heads + kv_heads .. + kv_heads: v, into the row's page
+//   heads + kv_heads .. + kv_heads: v, or norm(v; 0), into the row's page
 // norm is RMSNorm over the head's dim with (1 + w); rope is rotate-half at position[r], frequencies [dim / 2].
 // q [rows, heads * dim], k, v [rows, kv_heads * dim] f32; keys and values f16, bf16 or f32, in pages (kv.glsl). dim is even and
-// at most 256.
+// at most 512.
 // Bytes per head and row: 4 * dim read, 4 * dim written (q, k), 2 or 4 * dim into the page (k, v). Operations: about 8 for
 // each element of q and k, and a sine and a cosine for each two.
 #include "common.glsl"
@@ -33,11 +33,13 @@ layout(push_constant) uniform Push {
     uint stride;     // of q, k and v: elements
     uint paging;     // kv.glsl
     uint norm_k;     // 0: k comes normed and rotated
+    uint norm_v;     // 0: v is written as it is
     float eps_q;
     float eps_k;
+    float eps_v;
 };
 
-shared float head[256];
+shared float head[512];
 
 void main() {
     uint r = gl_WorkGroupID.y, h = gl_WorkGroupID.x, id = gl_LocalInvocationID.x;
@@ -74,6 +76,9 @@ void main() {
                 k.at[at + j + half_dim] = second;
             }
         }
+    } else if (is_v && norm_v != 0) {
+        float scale = inversesqrt(mean + eps_v);
+        for (uint i = id; i < dim; i += WORKGROUP) head[i] *= scale;
     }
     barrier();
     if (is_q) return;
@@ -84,7 +89,7 @@ void main() {
 #ifdef KV_F16
     Words to = Words(page + first_element * 2);
     for (uint i = id; i < padded / 2; i += WORKGROUP) {
-        // Keys are normed, but values are not: one past the range of f16 must not become an infinity.
+        // Values may not be normed: one past the range of f16 must not become an infinity.
         vec2 pair = 2 * i < dim ? clamp(vec2(head[2 * i], head[2 * i + 1]), -65504.0, 65504.0) : vec2(0);
         to.at[i] = packHalf2x16(pair);
     }

@@ -1,7 +1,7 @@
 // norm, three variants of one RMSNorm, y = x * rsqrt(mean(x^2) + eps) * (1 + w), one workgroup a row:
 //   rms_norm:      out[r] = norm(x[first + r]; w)                      first is 0, or head_first for head rows
-//   norm_add:      residual[r] += norm(x[r]; w)
-//   norm_add_norm: residual[r] += norm(x[r]; w); out[r] = norm(residual[r]; w2)
+//   norm_add:      residual[r] = (residual[r] + norm(x[r]; w)) * scalar
+//   norm_add_norm: residual[r] = (residual[r] + norm(x[r]; w)) * scalar; out[r] = norm(residual[r]; w2)
 // x, residual [rows, width] f32, w [width] f32; out [rows, width] in any layout (activation_layout.glsl).
 // An invocation keeps VECS times four elements in registers, WORKGROUP apart, so that memory is waited for once.
 // Bytes per row: 4 * width for each of x, residual (twice), 2 to 4 * width for out; 4 to 8 operations an element.
@@ -13,6 +13,7 @@
 layout(constant_id = 1) const uint VECS = 1;
 layout(constant_id = 2) const uint FORM = 0;
 layout(constant_id = 3) const uint KEEP = 1;  // write out in F32 beside layout FORM
+layout(constant_id = 4) const uint SCALED = 0;  // 0: the scalar is 1
 
 layout(push_constant) uniform Push {
     Words state;
@@ -20,6 +21,7 @@ layout(push_constant) uniform Push {
     Float4s w;
     Float4s residual;
     Float4s w2;
+    Floats scalar;
     Float4s y_out;
     uint64_t packed;
     uint which;   // state word that counts the rows
@@ -72,6 +74,7 @@ void norm_row(uint r) {
     float sum2 = 0;
     [[unroll]] for (uint i = 0; i < VECS; ++i) {
         v[i] += h[i];
+        if (SCALED != 0) v[i] *= scalar.at[0];
         if (inside(i)) residual.at[to + at(i)] = v[i];
         sum2 += dot(v[i], v[i]);
     }

@@ -1,4 +1,4 @@
-//! Kiln: a synchronous, bare-metal-style runtime for Gemma 3 text models.
+//! Kiln: a synchronous, bare-metal-style runtime for Gemma 3 text models, and for Gemma 4's dense ones by token ids.
 //!
 //! # Principles
 //!

@@ -193,7 +193,7 @@ fn kernels(subgroup: u32, units: MatrixUnits) -> Vec<Kernel> {
         }
     }
     kernels.extend([ceiling::matrix_rate_kernel(units), fragment::kernel(units)]);
-    other_shapes().for_each(|shape| kernels.extend(attend_kernels(&shape, units)));
+    other_shapes().chain([wide_heads()]).for_each(|shape| kernels.extend(attend_kernels(&shape, units)));
     for &module in Module::ALL {
         // These chips have no matrices as narrow as that.
         if module != Module::LinearMatrixS8NarrowInt8 && !kernels.iter().any(|k| k.module == module) {
@@ -210,11 +210,16 @@ fn other_shapes() -> impl Iterator<Item = Shape> {
     presets::NAMES.into_iter().filter(|name| *name != "gemma3-27b").filter_map(presets::preset)
 }
 
+/// Global layers of Gemma 4 31B, with 27B's other sizes.
+fn wide_heads() -> Shape {
+    presets::preset("gemma3-27b").unwrap().with_heads(32, 4, 512)
+}
+
 /// What the cost model chooses on these chips: for the other public shapes in INT8, and for 27B in the formats that are most used.
 fn kernels_of_others(subgroup: u32, units: MatrixUnits) -> HashSet<Kernel> {
     let large = presets::preset("gemma3-27b").unwrap();
     let of_large = WeightFormat::MADE.into_iter().chain(MOST_USED).map(|format| (large.clone(), format));
-    let all = other_shapes().map(|shape| (shape, WeightFormat::Int8)).chain(of_large);
+    let all = other_shapes().chain([wide_heads()]).map(|shape| (shape, WeightFormat::Int8)).chain(of_large);
     all.flat_map(|(shape, format)| of_passes(&shape, format, &usual(subgroup, units))).collect()
 }
 
@@ -231,8 +236,8 @@ fn of_passes(shape: &Shape, weights: WeightFormat, targets: &[Target]) -> HashSe
 
 /// Every tile for attention on matrix units, over caches of f16 and of bf16.
 fn attend_kernels(shape: &Shape, units: MatrixUnits) -> Vec<Kernel> {
-    let tiles = attend_tile::tiles(units, 1, shape.heads, shape.kv_heads, shape.head_dim);
-    assert!(!tiles.is_empty(), "heads of {} elements", shape.head_dim);
+    let tiles = attend_tile::tiles(units, 1, shape.local.heads, shape.local.kv_heads, shape.local.head_dim);
+    assert!(!tiles.is_empty(), "heads of {} elements", shape.local.head_dim);
     let types = [KvType::F16, KvType::Bf16];
     types.into_iter().flat_map(|kv| tiles.iter().map(move |tile| tile.kernel(units, kv))).collect()
 }

@@ -1,14 +1,26 @@
 //! Attention over long contexts on a device, with the keys split among several workgroups. Covers positions at and
-//! around the boundaries of these parts, a window whose ring has wrapped, and every number of heads per KV head.
+//! around the boundaries of these parts, a window whose ring has wrapped, and every number of heads per KV head. Also
+//! the norm that values may pass on their way into a page.
 
 mod common;
 
-use common::{F32, Forged, max_abs, relative_rms, small_shape, vulkan};
+use common::{F32, Forged, Random, max_abs, open_gpu, relative_rms, rms, shared_heap, small_shape, vulkan};
 use kiln::engine::{Device, Options};
 use kiln::executor::{Executor, ExecutorExt, HeadRows, Measure, Row};
 use kiln::model::{LayerKind, Shape, WeightFormat};
 use kiln::schedule::KvType;
+use kiln::schedule::kv::PAGE;
+use kiln::schedule::layout::StateLayout;
 use kiln::sequence::session::Session;
+use kiln::testing::lower::dispatch::Dispatch;
+use kiln::testing::lower::kernels::constants::{AttendConstants, NoConstants};
+use kiln::testing::lower::kernels::push::{AttendPush, HeadPreparePush, Push, word};
+use kiln::testing::lower::kernels::{Kernel, Module};
+use kiln::testing::replay::device_queue::DeviceQueue;
+use kiln::testing::replay::driver::{HostAccess, Memory};
+use kiln::testing::vulkan::Vulkan;
+use kiln::testing::vulkan::memory::Buffer;
+use std::rc::Rc;
 
 const CONTEXT: usize = 1500;
 const CHUNK: usize = 64;
@@ -21,14 +33,10 @@ fn shape(heads: usize, kv_heads: usize, head_dim: usize) -> Shape {
         vocab: 97,
         hidden: 32,
         ffn: 16,
-        heads,
-        kv_heads,
-        head_dim,
         layers: vec![LayerKind::Local, LayerKind::Global],
-        window: WINDOW,
         query_pre_attn_scalar: head_dim as f32,
         max_context: CONTEXT,
-        ..small_shape()
+        ..small_shape().with_heads(heads, kv_heads, head_dim).with_window(WINDOW)
     }
 }
 
@@ -62,12 +70,12 @@ fn passes() -> Vec<usize> {
 }
 
 /// The logits after each pass.
-fn run(executor: &mut dyn Executor, tokens: &[u32]) -> Vec<Vec<f32>> {
+fn run(executor: &mut dyn Executor, tokens: &[u32], passes: &[usize]) -> Vec<Vec<f32>> {
     let mut session = Session::new(0, CONTEXT);
     let mut rest = tokens;
-    passes()
-        .into_iter()
-        .map(|rows| {
+    passes
+        .iter()
+        .map(|&rows| {
             let (part, behind) = rest.split_at(rows);
             rest = behind;
             session.prefill(executor, part).unwrap();
@@ -115,7 +123,7 @@ fn parts_of_a_long_context_make_the_whole() {
     for (heads, kv_heads, dim) in [(2, 2, 16), (4, 2, 32), (3, 1, 40), (4, 1, 16), (8, 1, 64)] {
         let references = [WeightFormat::Int8, WeightFormat::Bf16].map(|weights| {
             let model = Forged::new(&shape(heads, kv_heads, dim), weights);
-            let want = run(load(&model, weights, Device::Reference, KvType::F32, 1).as_mut(), &tokens);
+            let want = run(load(&model, weights, Device::Reference, KvType::F32, 1).as_mut(), &tokens, &passes());
             (weights, model, want)
         });
         for (device, weights, kv, tolerance) in runs() {
@@ -124,7 +132,7 @@ fn parts_of_a_long_context_make_the_whole() {
                 continue;
             }
             let (_, model, want) = references.iter().find(|(of, ..)| *of == weights).unwrap();
-            let got = run(load(model, weights, device, kv, 1).as_mut(), &tokens);
+            let got = run(load(model, weights, device, kv, 1).as_mut(), &tokens, &passes());
             let errors: Vec<f32> = got.iter().zip(want).map(|(g, w)| relative_rms(g, w)).collect();
             let worst = errors.iter().copied().fold(0.0, f32::max);
             println!("{heads}/{kv_heads} heads of {dim}, {device:?} {kv:?}: at most {worst:.1e} of {tolerance:.1e}");
@@ -136,6 +144,35 @@ fn parts_of_a_long_context_make_the_whole() {
                     "{heads}/{kv_heads} heads of {dim}, {device:?} {kv:?}: {error:.1e} off behind {seen} tokens, {rows} in one pass"
                 );
             }
+        }
+    }
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
+}
+
+/// Heads whose keys take a lane several turns: chunks, passes of one row and of few, at and around the end of the window.
+/// A part of a row's keys has a few of them.
+#[test]
+fn wide_heads_attend_too() {
+    let passes = [64, 64, 1, 1, 2, 64, 9, 64, 1, 16, 13, 1, 3, 17, 1, 1];
+    let tokens = &tokens()[..passes.iter().sum()];
+    let shapes: &[_] = if std::env::var_os("KILN_TEST_ALL").is_some() {
+        &[(8, 1, 512), (16, 1, 512), (3, 1, 328)]
+    } else {
+        &[(8, 1, 512)]
+    };
+    for &(heads, kv_heads, dim) in shapes {
+        let shape = shape(heads, kv_heads, dim).with_window(130);
+        for (device, weights, kv, tolerance) in runs() {
+            if kv == KvType::Bf16 && heads != 8 {
+                continue;
+            }
+            let model = Forged::new(&shape, weights);
+            let want = run(load(&model, weights, Device::Reference, KvType::F32, 1).as_mut(), tokens, &passes);
+            let got = run(load(&model, weights, device, kv, 1).as_mut(), tokens, &passes);
+            let errors: Vec<f32> = got.iter().zip(&want).map(|(g, w)| relative_rms(g, w)).collect();
+            let worst = errors.iter().copied().fold(0.0, f32::max);
+            println!("{heads}/{kv_heads} heads of {dim}, {device:?} {kv:?}: at most {worst:.1e} of {tolerance:.1e}");
+            assert!(worst < tolerance, "{heads}/{kv_heads} heads of {dim}, {device:?} {kv:?}: {errors:?}");
         }
     }
     assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
@@ -158,7 +195,7 @@ fn a_window_may_be_shorter_than_the_rows_of_a_pass() {
         logits
     };
     for (device, weights, kv, tolerance) in runs() {
-        let model = Forged::new(&Shape { window: 3, ..shape(4, 2, 32) }, weights);
+        let model = Forged::new(&shape(4, 2, 32).with_window(3), weights);
         let want = run(load(&model, weights, Device::Reference, KvType::F32, 1).as_mut());
         let got = run(load(&model, weights, device, kv, 1).as_mut());
         for (i, (g, w)) in got.iter().zip(&want).enumerate() {
@@ -197,6 +234,118 @@ fn rows_of_a_batch_have_parts_of_their_own() {
             got.iter().zip(decode(executor.as_mut())).all(|(a, b)| max_abs(a, &b) == 0.0),
             "{device:?} {kv:?}: not repeatable"
         );
+    }
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
+}
+
+/// The first row of a sequence attends to itself alone: its output is its own value, as its page has it. The norm
+/// divides a value by its root mean square, in the kernel that prepares heads and in the fused one.
+#[test]
+fn values_are_normed_on_their_way_into_a_page() {
+    const HEADS: usize = 4;
+    const KV_HEADS: usize = 2;
+    const EPS: f32 = 1e-2;
+    let gpu = Rc::new(open_gpu());
+    let heap = shared_heap(&gpu);
+    let mut queue = DeviceQueue::new(Vulkan::new(&gpu).unwrap());
+    let subgroup = gpu.caps.subgroup;
+    let buffer = |bytes: &[u8]| {
+        let mut b = Buffer::new(&gpu, bytes.len() as u64, heap, HostAccess::Host).unwrap();
+        b.copy_from(bytes).unwrap();
+        b
+    };
+    let of_floats = |x: &[f32]| buffer(bytemuck::cast_slice(x));
+    let read = |b: &Buffer| {
+        let mut x = vec![0f32; b.size() as usize / 4];
+        b.copy_to(bytemuck::cast_slice_mut(&mut x)).unwrap();
+        x
+    };
+    let mut state = [0u32; 10];
+    state[StateLayout::ROWS] = 1;
+    let state = buffer(bytemuck::cast_slice(&state));
+    // CPU drivers take minutes over the fused kernel for heads of 512.
+    let widest_fused = if subgroup < 32 { 264 } else { 512 };
+    for (dim, is_fused) in [(24, false), (24, true), (512, false), (widest_fused, true)] {
+        let mut random = Random(dim as u64);
+        // Far from one, and each head's of another size.
+        let values: Vec<f32> = (0..KV_HEADS * dim).map(|i| (1 + i / dim) as f32 * 20.0 * random.real()).collect();
+        let keys: Vec<f32> = (0..(HEADS + KV_HEADS) * dim).map(|_| random.real()).collect();
+        let [q, v, zeros] = [of_floats(&keys), of_floats(&values), of_floats(&vec![0.0; dim])];
+        let padded = dim.next_multiple_of(8);
+        let root = |x: &[f32]| (rms(x) * rms(x) + EPS).sqrt();
+        let want: Vec<f32> = values.chunks_exact(dim).flat_map(|x| x.iter().map(move |e| e / root(x))).collect();
+        let page = of_floats(&vec![f32::NAN; 2 * KV_HEADS * PAGE * padded]);
+        let (table, scratch) = (buffer(bytemuck::cast_slice(&[page.address()])), buffer(&[0; 4096]));
+        let out = of_floats(&vec![f32::NAN; HEADS * dim]);
+        let k = q.address() + (HEADS * dim * 4) as u64;
+        let stride = word((HEADS + KV_HEADS) * dim);
+        let prepare = HeadPreparePush {
+            state: state.address(),
+            q: q.address(),
+            k,
+            v: v.address(),
+            wq: zeros.address(),
+            wk: zeros.address(),
+            frequencies_q: zeros.address(),
+            frequencies_k: zeros.address(),
+            table: table.address(),
+            position: 8,
+            sequence: 9,
+            heads: word(HEADS),
+            kv_heads: word(KV_HEADS),
+            dim: word(dim),
+            stride,
+            paging: 0,
+            norm_k: 1,
+            norm_v: 1,
+            eps_q: EPS,
+            eps_k: EPS,
+            eps_v: EPS,
+        };
+        let kernel = Kernel::new(Module::HeadPrepareF32, 128, NoConstants {});
+        let prepare = Dispatch::new(kernel, Push::new(&prepare), [word(HEADS + 2 * KV_HEADS), 1, 1]);
+        let attend = AttendPush {
+            state: state.address(),
+            q: q.address(),
+            k,
+            v: v.address(),
+            wq: zeros.address(),
+            wk: zeros.address(),
+            frequencies: zeros.address(),
+            table: table.address(),
+            y_out: out.address(),
+            scratch: scratch.address(),
+            position: 8,
+            sequence: 9,
+            heads: word(HEADS),
+            kv_heads: word(KV_HEADS),
+            stride,
+            out_stride: word(HEADS * dim),
+            paging: 0,
+            window: 0,
+            scale: 1.0,
+            eps: EPS,
+        };
+        let (group, fused) = (2, u32::from(is_fused));
+        let constants = AttendConstants { dim: word(dim), group, fused, form: 0, subgroup, behind: 0, norm_v: 1 };
+        let kernel = Kernel::new(Module::AttendF32, 4 * subgroup, constants);
+        let attend = Dispatch::new(kernel, Push::new(&attend), [word(HEADS) / group, 1, 1]);
+        let dispatches = if is_fused { vec![attend] } else { vec![prepare, attend] };
+        for dispatch in dispatches {
+            let list = queue.bake(&[&[dispatch]], None, None, None).unwrap();
+            // SAFETY: the buffers live until the wait.
+            unsafe { queue.run(list) }.unwrap();
+        }
+        let name = format!("heads of {dim}, fused {is_fused}");
+        let page = read(&page);
+        let in_page = |head: usize| &page[(KV_HEADS + head) * PAGE * padded..][..dim];
+        let out = read(&out);
+        for head in 0..HEADS {
+            let kv_head = head / (HEADS / KV_HEADS);
+            let want = &want[kv_head * dim..][..dim];
+            let errors = [in_page(kv_head), &out[head * dim..][..dim]].map(|got| relative_rms(got, want));
+            assert!(errors.iter().all(|&e| e < 1e-6), "{name}: head {head} is off by {errors:?}");
+        }
     }
     assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }

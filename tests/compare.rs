@@ -139,7 +139,7 @@ const FAULTS: [Fault; 9] = [
         });
     }),
     ("RoPE scaled as in a global layer", "q_norm_rope", "qkv[0..128]", |s| {
-        let global = s.weights.rope_global;
+        let global = s.weights.global.rope;
         change(s, Some(1), "q_norm_rope", |op| {
             let Op::HeadNormRope { inv_freq, .. } = op else { panic!("{op:?}") };
             *inv_freq = global;
@@ -171,7 +171,7 @@ const FAULTS: [Fault; 9] = [
     }),
     ("a residual that is dropped", "post_attention", "residual", |s| {
         change(s, Some(4), "post_attention", |op| {
-            let Op::NormAdd { x, weight, eps, residual } = *op else { panic!("{op:?}") };
+            let Op::NormAdd { x, weight, eps, residual, .. } = *op else { panic!("{op:?}") };
             *op = Op::RmsNorm { x, weight, eps, out: residual };
         });
     }),

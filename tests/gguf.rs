@@ -75,12 +75,8 @@ fn random_model(seed: u64, format: impl Fn(&str) -> BlockFormat) -> (tempfile::T
         vocab: VOCAB,
         hidden: 512,
         ffn: 768,
-        heads: 4,
-        kv_heads: 2,
-        head_dim: 64,
         layers: vec![LayerKind::Local, LayerKind::Global],
-        window: 16,
-        ..common::small_shape()
+        ..common::small_shape().with_heads(4, 2, 64).with_window(16)
     };
     common::gguf::random_model(&shape, seed, format)
 }

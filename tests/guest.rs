@@ -73,7 +73,7 @@ const SEQUENCES: usize = 6;
 /// A window shorter than a page, and layers of both kinds.
 fn shape() -> Shape {
     let layers = vec![LayerKind::Local, LayerKind::Global, LayerKind::Local];
-    Shape { layers, window: 40, max_context: CONTEXT, ..small_shape() }
+    Shape { layers, max_context: CONTEXT, ..small_shape().with_window(40) }
 }
 
 fn loaded(model: &Forged, options: Options) -> Box<dyn Measure> {

@@ -536,8 +536,10 @@ fn check_linear(bench: &mut Bench, format: WeightFormat, operand: Operand) {
     }
 }
 
-/// Most elements of a head whose attention a CPU driver compiles in seconds.
-const MOST_DIM_ON_CPU: usize = 64;
+/// Most elements of a head, or of a subgroup's part of a wide one, whose attention a CPU driver compiles in seconds.
+const MOST_DIM_ON_CPU: usize = 72;
+/// The fewest elements of a head whose columns are divided among subgroups, where matrices are 8 elements wide.
+const DIM_IN_SLICES: usize = 288;
 
 /// Attention of one pass with random operands.
 struct Attention {
@@ -557,7 +559,7 @@ impl Attention {
 
     /// Runs every tile on a pass of which `live` rows are the chunk. The others are other sequences' or dead, and not its own
     /// to write.
-    fn check(&self, bench: &mut Bench, live: usize, seed: u64) {
+    fn check(&self, bench: &mut Bench, units: MatrixUnits, live: usize, seed: u64) {
         let Attention { heads, kv_heads, dim, rows, position, window } = *self;
         let mut random = Random(seed);
         let q_stride = heads * dim + 20;
@@ -621,7 +623,7 @@ impl Attention {
         let width = heads * dim;
         let padded = width.next_multiple_of(32);
         let out_stride = (2 * padded + 4).next_multiple_of(64);
-        let mut variants = attend_tile::tiles(bench.units, rows, heads, kv_heads, dim);
+        let mut variants = attend_tile::tiles(units, rows, heads, kv_heads, dim);
         if bench.is_cpu() {
             // Its driver takes a minute over each of the larger ones.
             let fewest = variants.iter().map(|v| v.keys).min();
@@ -634,7 +636,7 @@ impl Attention {
                 "{live} of {rows} rows from {position}, window {window:?}, {heads}/{kv_heads} heads of {dim}, {variant:?}"
             );
             let mut out = bench.poisoned(rows * out_stride / 4);
-            let [part_bytes, counter_bytes] = variant.scratch_bytes(bench.units, rows, heads);
+            let [part_bytes, counter_bytes] = variant.scratch_bytes(units, rows, heads);
             let parts = bench.poisoned(part_bytes as usize / 4 + 1);
             let arrived = bench.buffer(&vec![0; counter_bytes as usize + 4]);
             let push = AttendMatrixPush {
@@ -655,11 +657,8 @@ impl Attention {
                 window: word(window.unwrap_or(0)),
                 scale,
             };
-            let dispatch = Dispatch::new(
-                variant.kernel(bench.units, KvType::F16),
-                Push::new(&push),
-                variant.groups(bench.units, rows, heads),
-            );
+            let dispatch =
+                Dispatch::new(variant.kernel(units, KvType::F16), Push::new(&push), variant.groups(units, rows, heads));
             // Twice, since a run must reset its counters.
             for _ in 0..2 {
                 out.copy_from(bytemuck::cast_slice(&vec![POISON; out.size() as usize / 4])).unwrap();
@@ -706,15 +705,31 @@ fn attention_variants_compute_their_softmax() {
         (at(5, 5, 64, 50, 1000, Some(7)), 49),
         (at(2, 1, 256, 40, 300, None), 40),
         (at(4, 4, 256, 20, 90, Some(64)), 20),
+        // Heads whose columns are divided among subgroups.
+        (at(8, 1, DIM_IN_SLICES, 40, 300, Some(100)), 37),
+        (at(8, 1, 512, 70, 911, None), 67),
+        (at(32, 4, 512, 33, 500, Some(100)), 33),
+        (at(16, 1, 512, 40, 300, None), 40),
     ]
     .into_iter()
     .enumerate()
     {
-        if bench.is_cpu() && attention.dim > MOST_DIM_ON_CPU {
+        let columns = if attention.dim > 256 { attention.dim / 4 } else { attention.dim };
+        if bench.is_cpu() && columns > MOST_DIM_ON_CPU {
             println!("a CPU driver takes minutes over heads of {}: left to GPUs", attention.dim);
             continue;
         }
-        attention.check(&mut bench, live, 11 + i as u64);
+        // A slice is a whole number of matrices, which are wider on GPUs.
+        if !attention.dim.is_multiple_of(if attention.dim > 256 { 4 * bench.units.k as usize } else { 1 }) {
+            println!("heads of {} are not cut for matrices of {}", attention.dim, bench.units.k);
+            continue;
+        }
+        let units = bench.units;
+        attention.check(&mut bench, units, live, 11 + i as u64);
+        // As on a GPU whose registers hold a slice of the queries.
+        if attention.dim == DIM_IN_SLICES && bench.is_cpu() {
+            attention.check(&mut bench, MatrixUnits { sum_bytes: u32::MAX, ..units }, live, 11 + i as u64);
+        }
     }
 }
 

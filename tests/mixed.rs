@@ -19,9 +19,8 @@ const WINDOW: usize = 40;
 fn shape() -> Shape {
     Shape {
         layers: vec![LayerKind::Local, LayerKind::Global, LayerKind::Local],
-        window: WINDOW,
         max_context: CONTEXT,
-        ..small_shape()
+        ..small_shape().with_window(WINDOW)
     }
 }
 

@@ -478,12 +478,12 @@ fn passes_submitted_ahead_choose_what_others_do() {
 /// elements.
 fn deep3(head_dim: usize) -> Shape {
     let deep = Checkpoint::open(&golden("deep62")).unwrap().shape().clone();
+    let (heads, kv_heads) = (deep.local.heads, deep.local.kv_heads);
     Shape {
         hidden: 4 * deep.hidden,
         ffn: 4 * deep.ffn,
-        head_dim,
         layers: vec![LayerKind::Local, LayerKind::Local, LayerKind::Global],
-        ..deep
+        ..deep.with_heads(heads, kv_heads, head_dim)
     }
 }
 

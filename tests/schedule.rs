@@ -8,9 +8,10 @@ use common::{golden, max_abs, nvidia_units};
 use kiln::executor::Executor;
 use kiln::executor::weights::Progress;
 use kiln::model::checkpoint::Checkpoint;
-use kiln::model::{BlockFormat, Shape, TensorId, WeightFormat, presets};
+use kiln::model::{BlockFormat, Rope, Shape, TensorId, WeightFormat, presets};
 use kiln::schedule::kv::PAGE;
-use kiln::schedule::layout::StateLayout;
+use kiln::schedule::layout::{Placement, StateLayout};
+use kiln::schedule::step::Slot;
 use kiln::schedule::{Extent, KvLayout, KvType, Op, PassShape, Pool, Schedule, Segment, Step};
 use kiln::sequence::session::Session;
 use kiln::testing::lower::arithmetic::{ActivationLayout, Arithmetic, Operand};
@@ -250,7 +251,8 @@ fn a_chunk_and_the_rows_behind_it_attend_side_by_side() {
 #[test]
 fn few_rows_share_keys_among_workgroups() {
     let shape = gemma_27b();
-    let of = |rows| attend_tile::tiles(nvidia_units(), rows, shape.heads, shape.kv_heads, shape.head_dim);
+    let of =
+        |rows| attend_tile::tiles(nvidia_units(), rows, shape.local.heads, shape.local.kv_heads, shape.local.head_dim);
     let splits = |rows| of(rows).iter().map(|t| ([t.keys, t.subgroups], t.splits)).collect::<Vec<_>>();
     let whole = [([32, 8], 1), ([32, 4], 1), ([48, 4], 1), ([16, 8], 1), ([16, 4], 1)];
     let divided = |splits: [u32; 4]| [0, 1, 3, 4].into_iter().zip(splits).map(|(i, n)| (whole[i].0, n)).collect();
@@ -259,7 +261,7 @@ fn few_rows_share_keys_among_workgroups() {
     assert_eq!(splits(512), whole);
     for tile in [1, 16, 17, 64, 100, 128].into_iter().flat_map(|rows| of(rows).into_iter().map(move |t| (rows, t))) {
         let (rows, tile): (usize, AttendTile) = tile;
-        let bytes = tile.scratch_bytes(nvidia_units(), rows, shape.heads);
+        let bytes = tile.scratch_bytes(nvidia_units(), rows, shape.local.heads);
         assert!(bytes.iter().zip(PRODUCT_SCRATCH).all(|(&bytes, most)| bytes <= most), "{rows} rows, {tile:?}");
     }
 }
@@ -271,7 +273,7 @@ fn assert_limits(d: &Dispatch) {
 /// A reader of a packed input waits for the dispatch that packs it, though that dispatch runs no step.
 #[test]
 fn a_packed_input_is_waited_for() {
-    let shape = Shape { head_dim: 34, ..gemma_27b() };
+    let shape = gemma_27b().with_heads(32, 16, 34);
     let schedule = Schedule::build(&shape, extent(64), int8);
     let addresses = Addresses::new(0, vec![0; 64]);
     let (layout, target) = (GpuLayout::new(&schedule), Target::new(32, true, None));
@@ -373,7 +375,7 @@ fn an_altered_operand_changes_both_executors_alike() {
             alter(s, 2, change!(Op::HeadNormRope { weight, .. } => *weight = other))
         }),
         ("q frequencies", |s| {
-            let other = s.weights.rope_global;
+            let other = s.weights.global.rope;
             alter(s, 1, change!(Op::HeadNormRope { inv_freq, heads: 4, .. } => *inv_freq = other))
         }),
         ("k written from another place than it is rotated", |s| {
@@ -409,6 +411,120 @@ fn an_altered_operand_changes_both_executors_alike() {
         }
     }
     assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
+}
+
+/// A fault in a step or in RoPE's constants of Gemma 4's pass. Each moves the golden case's logits beyond the bound.
+#[test]
+fn each_fault_of_gemma4s_pass_moves_the_golden_logits() {
+    let case = common::Case::open("tiny4");
+    let checkpoint = Checkpoint::open(&golden("tiny4")).unwrap();
+    let tokens = common::ids(&case.prompt("len33")["ids"]);
+    let error = |schedule: &Schedule| {
+        let mut executor = Reference::load(&checkpoint, schedule.clone(), &Progress::default()).unwrap();
+        Session::new(0, 256).prefill(&mut executor, &tokens).unwrap();
+        max_abs(executor.logits(0).unwrap(), case.tensor("len33.logits"))
+    };
+    let original = Schedule::build(checkpoint.shape(), extent(64), |_| WeightFormat::Bf16);
+    let bound = GEMMA4_BOUND;
+    let sound = error(&original);
+    println!("sound: {sound:.1e}");
+    assert!(sound <= bound, "{sound}");
+
+    // The step is there and changes nothing.
+    let nothing = |x: Slot| Op::SoftCap { x, cap: 1e5 };
+    let faults: &[Fault] = &[
+        ("eps of 1e-5", &|s| all(s, change!(Op::RmsNorm { eps, .. } => *eps = 1e-5))),
+        ("values not normed", &|s| {
+            let plain = s.weights.local.plain.unwrap()[0];
+            let global = s.weights.global.plain.unwrap()[0];
+            every(s, |op| match *op {
+                Op::HeadNormRope { x, weight, .. } if [plain, global].contains(&weight) => Some(nothing(x)),
+                _ => None,
+            })
+        }),
+        ("values not normed in global layers", &|s| {
+            let plain = s.weights.global.plain.unwrap()[0];
+            every(s, |op| match *op {
+                Op::HeadNormRope { x, weight, .. } if weight == plain => Some(nothing(x)),
+                _ => None,
+            })
+        }),
+        ("values with the keys' weights", &|s| {
+            let (plain, keys) = (s.weights.local.plain.unwrap()[0], s.weights.layers[0].k_norm);
+            all(s, change!(Op::HeadNormRope { weight, .. } if *weight == plain => *weight = keys))
+        }),
+        ("values from turned keys", &|s| all(s, change!(Op::KvWrite { k, v, kv } if kv.kv_heads == 1 => *v = *k))),
+        ("all pairs turn in global layers", &|s| rope(s, 1, &|rope| rope.rotated = 1.0)),
+        ("half of the pairs turn in global layers", &|s| rope(s, 1, &|rope| rope.rotated = 0.5)),
+        ("a quarter of the pairs turns in local layers", &|s| rope(s, 0, &|rope| rope.rotated = 0.25)),
+        ("global layers with the local base", &|s| rope(s, 1, &|rope| rope.theta = 1e4)),
+        ("no cap", &|s| {
+            every(s, |op| match *op {
+                Op::SoftCap { x, .. } => Some(nothing(x)),
+                _ => None,
+            })
+        }),
+        ("a cap of 50", &|s| all(s, change!(Op::SoftCap { cap, .. } => *cap = 50.0))),
+        ("scores scaled", &|s| {
+            all(s, change!(Op::Attend { scale, kv, .. } => *scale = (kv.head_dim as f32).powf(-0.5)))
+        }),
+        ("no scalar", &|s| all(s, change!(Op::NormAdd { scalar, .. } => *scalar = None))),
+        ("another layer's scalar", &|s| {
+            let other = s.weights.layers[0].scalar;
+            all(s, change!(Op::NormAdd { scalar: scalar @ Some(_), .. } => *scalar = other))
+        }),
+        ("a window more", &|s| all(s, change!(Op::Attend { window: Some(window), .. } => *window += 1))),
+        ("a window less", &|s| all(s, change!(Op::Attend { window: Some(window), .. } => *window -= 1))),
+        ("a window in every layer", &|s| all(s, change!(Op::Attend { window, .. } => *window = Some(16)))),
+        ("no window", &|s| all(s, change!(Op::Attend { window, .. } => *window = None))),
+        ("queries with the keys' weights", &|s| {
+            let (queries, keys) = (s.weights.layers[3].q_norm, s.weights.layers[3].k_norm);
+            all(s, change!(Op::HeadNormRope { weight, .. } if *weight == queries => *weight = keys))
+        }),
+    ];
+    for (what, fault) in faults {
+        let mut faulty = original.clone();
+        assert!(fault(&mut faulty), "{what}: no such step");
+        let error = error(&faulty);
+        println!("{what}: {error:.1e}");
+        assert!(error > bound, "{what}: {error} is within {bound}");
+    }
+}
+
+/// The largest error of a logit that the golden case allows in f32.
+const GEMMA4_BOUND: f32 = 5e-4;
+
+/// Name of a fault, and the function that makes it. Returns whether the schedule had such a step.
+type Fault<'a> = (&'static str, &'a dyn Fn(&mut Schedule) -> bool);
+
+/// Puts another op in the place of each for which `other` has one.
+fn every(schedule: &mut Schedule, other: impl Fn(&Op) -> Option<Op>) -> bool {
+    let mut any = false;
+    for step in &mut schedule.steps {
+        if let Some(op) = other(&step.op) {
+            (step.op, any) = (op, true);
+        }
+    }
+    any
+}
+
+/// Alters every op that `change` accepts.
+fn all(schedule: &mut Schedule, change: impl Fn(&mut Op) -> bool) -> bool {
+    schedule.steps.iter_mut().filter_map(|step| change(&mut step.op).then_some(())).count() > 0
+}
+
+/// Alters RoPE's constants of local (0) or global (1) layers.
+fn rope(schedule: &mut Schedule, kind: usize, change: &dyn Fn(&mut Rope)) -> bool {
+    let vector = [schedule.weights.local.rope, schedule.weights.global.rope][kind];
+    schedule.weights.buffers.iter_mut().flat_map(|buffer| &mut buffer.tensors).fold(false, |any, placement| {
+        match placement {
+            Placement::Frequencies(rope, v) if *v == vector => {
+                change(rope);
+                true
+            }
+            _ => any,
+        }
+    })
 }
 
 /// Alters the `n`-th op (from 0) that `change` accepts.

@@ -7,7 +7,7 @@ use common::{AUTO, DOT, F32, Forged, MATRIX_F16, bits, max_abs, relative_rms, rm
 use kiln::engine::ReplayOptions;
 use kiln::engine::{Device, Options};
 use kiln::executor::{ExecutorExt, HeadRows, Row};
-use kiln::model::{Shape, WeightFormat};
+use kiln::model::{AttentionShape, Shape, Values, WeightFormat, presets};
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
 use kiln::testing::lower::target::{DotTile, Tile};
@@ -16,25 +16,45 @@ fn prompt(shape: &Shape, n: usize) -> Vec<u32> {
     (0..n).map(|i| (2 + 37 * i * i) as u32 % shape.vocab as u32).collect()
 }
 
+/// The small shape with the parts of Gemma 4's pass: two kinds of heads, normed values, scalars of layers, a cap.
+fn small_gemma4(values: Values) -> Shape {
+    let (small, family) = (small_shape(), presets::preset("gemma4-31b").unwrap());
+    // Only where keys are the source of values have global layers another number of KV heads.
+    let kv_heads = if values == Values::Keys { 1 } else { 2 };
+    let heads = |kind: AttentionShape, kv_heads, head_dim| AttentionShape { heads: 4, kv_heads, head_dim, ..kind };
+    Shape {
+        architecture: family.architecture,
+        local: heads(AttentionShape { window: Some(9), ..family.local }, 2, 32),
+        global: AttentionShape { values, ..heads(family.global, kv_heads, 48) },
+        query_pre_attn_scalar: family.query_pre_attn_scalar,
+        norms_values: true,
+        scales_layers: true,
+        softcap: Some(3.0),
+        ..small
+    }
+}
+
 #[test]
 fn odd_shapes_agree_on_both_executors() {
     let variants: Vec<(&str, Shape)> = vec![
-        ("head 6", Shape { head_dim: 6, ..small_shape() }),
-        ("head 34, one KV head", Shape { head_dim: 34, kv_heads: 1, ..small_shape() }),
-        ("head 250, no GQA", Shape { head_dim: 250, heads: 2, kv_heads: 2, ..small_shape() }),
-        ("head 256, three groups of three", Shape { head_dim: 256, heads: 9, kv_heads: 3, ..small_shape() }),
+        ("head 6", small_shape().with_heads(4, 2, 6)),
+        ("head 34, one KV head", small_shape().with_heads(4, 1, 34)),
+        ("head 250, no GQA", small_shape().with_heads(2, 2, 250)),
+        ("head 256, three groups of three", small_shape().with_heads(9, 3, 256)),
         ("hidden 8, ffn 8", Shape { hidden: 8, ffn: 8, ..small_shape() }),
         ("vocabulary 1", Shape { vocab: 3, ..small_shape() }),
         // More outputs than the largest grid has subgroups, so that kernels stride.
         ("vocabulary 540000", Shape { vocab: 540_000, hidden: 8, ..small_shape() }),
         ("untied head", Shape { tied: false, ..small_shape() }),
-        ("window 1", Shape { window: 1, ..small_shape() }),
+        ("window 1", small_shape().with_window(1)),
         ("hidden 1000, ffn 2008", Shape { hidden: 1000, ffn: 2008, ..small_shape() }),
         ("hidden 96, ffn 224", Shape { hidden: 96, ffn: 224, ..small_shape() }),
         ("hidden 1056, ffn 2000", Shape { hidden: 1056, ffn: 2000, ..small_shape() }),
         // The longest row of inputs that a workgroup keeps in shared memory, and one that it does not.
         ("hidden 64, ffn 5728", Shape { hidden: 64, ffn: 5728, ..small_shape() }),
         ("hidden 64, ffn 5760", Shape { hidden: 64, ffn: 5760, ..small_shape() }),
+        ("Gemma 4, heads of 32 and 48", small_gemma4(Values::Keys)),
+        ("Gemma 4, values of their own in all layers", Shape { softcap: None, ..small_gemma4(Values::Projected) }),
     ];
     let gpu = common::open_gpu();
     println!("{} with subgroups of {}", gpu.caps.name, gpu.caps.subgroup);
@@ -43,7 +63,7 @@ fn odd_shapes_agree_on_both_executors() {
     drop(gpu);
     // With another subgroup width, shapes with the most outputs or the widest attention are left out: LLVM takes minutes to
     // compile them for 512-bit vectors.
-    let small = |s: &Shape| s.vocab < 10_000 && s.head_dim * s.heads / s.kv_heads <= 256;
+    let small = |s: &Shape| s.vocab < 10_000 && s.local.head_dim * s.local.heads / s.local.kv_heads <= 256;
     let is_other_width = std::env::var_os("LP_NATIVE_VECTOR_WIDTH").is_some();
     // Then, and in a sample, each shape runs in one format only.
     let once = is_other_width || !takes_all;

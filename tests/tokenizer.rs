@@ -4,7 +4,8 @@ mod common;
 
 use common::gguf::{GgufFile, Value, add_tokenizer};
 use common::{gemma3_tokenizer, golden};
-use kiln::model::checkpoint::gguf::{Gguf, TokenKind, VocabularyToken};
+use kiln::model::architecture::GEMMA3;
+use kiln::model::checkpoint::gguf::{Gguf, GgufVocabulary, TokenKind, VocabularyToken};
 use kiln::text::{ChatTemplate, Message, Tokenizer};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -135,7 +136,7 @@ fn the_small_tokenizer_agrees_with_transformers() {
     let tokenizer = Tokenizer::open(&golden_dir()).unwrap();
     assert_eq!(tokenizer.vocab_size(), 512);
     assert_text(&tokenizer, &golden);
-    assert_chat(&tokenizer, &ChatTemplate::open(&golden_dir()).unwrap(), &golden);
+    assert_chat(&tokenizer, &ChatTemplate::open(&golden_dir(), &GEMMA3).unwrap(), &golden);
 }
 
 #[test]
@@ -143,7 +144,8 @@ fn the_built_in_template_renders_what_the_models_own_does() {
     let golden = read("golden_tok_small.json");
     let tokenizer = Tokenizer::open(&golden_dir()).unwrap();
     let empty = tempfile::tempdir().unwrap();
-    let (own, built_in) = (ChatTemplate::open(&golden_dir()).unwrap(), ChatTemplate::open(empty.path()).unwrap());
+    let (own, built_in) =
+        (ChatTemplate::open(&golden_dir(), &GEMMA3).unwrap(), ChatTemplate::open(empty.path(), &GEMMA3).unwrap());
     assert_chat(&tokenizer, &built_in, &golden);
     let more = r#"[
         [{"role": "system", "content": [{"type": "text", "text": " s "}]}, {"role": "user", "content": "\u001c u \u3000"}],
@@ -167,7 +169,7 @@ fn gemma_3s_tokenizer_agrees_with_transformers() {
     assert_eq!(tokenizer.vocab_size(), 262_145);
     assert_eq!((tokenizer.bos(), tokenizer.eos(), tokenizer.end_of_turn()), (Some(2), Some(1), Some(106)));
     assert_text(&tokenizer, &golden);
-    assert_chat(&tokenizer, &ChatTemplate::from_files(None, None).unwrap(), &golden);
+    assert_chat(&tokenizer, &ChatTemplate::from_files(None, None, &GEMMA3).unwrap(), &golden);
 }
 
 /// The tokenizer of a GGUF file that was made of a tokenizer.json.
@@ -175,7 +177,11 @@ fn from_gguf(tokenizer_json: &[u8], change: impl FnOnce(&mut GgufFile)) -> kiln:
     let mut file = GgufFile::default();
     add_tokenizer(&mut file, tokenizer_json);
     change(&mut file);
-    Tokenizer::from_tokens(&Gguf::from_bytes(file.bytes())?.tokens()?)
+    Tokenizer::from_vocabulary(&Gguf::from_bytes(file.bytes())?.vocabulary()?)
+}
+
+fn of_scores(tokens: Vec<VocabularyToken>) -> kiln::Result<Tokenizer> {
+    Tokenizer::from_vocabulary(&GgufVocabulary { tokens, merges: None })
 }
 
 #[test]
@@ -186,11 +192,42 @@ fn the_tokenizer_of_a_gguf_file_gives_the_same_ids() {
     assert_eq!(scored.vocab_size(), 512);
     assert_eq!((scored.bos(), scored.eos(), scored.end_of_turn()), (own.bos(), own.eos(), own.end_of_turn()));
     assert_text(&scored, &golden);
-    assert_chat(&scored, &ChatTemplate::of_gguf(None).unwrap(), &golden);
+    assert_chat(&scored, &ChatTemplate::of_gguf(None, &GEMMA3).unwrap(), &golden);
     let template = std::fs::read_to_string(golden_dir().join("tokenizer_config.json")).unwrap();
     let template: serde_json::Value = serde_json::from_str(&template).unwrap();
-    assert_chat(&scored, &ChatTemplate::of_gguf(template["chat_template"].as_str()).unwrap(), &golden);
+    assert_chat(&scored, &ChatTemplate::of_gguf(template["chat_template"].as_str(), &GEMMA3).unwrap(), &golden);
     assert_random_text(&own, &scored);
+}
+
+/// Gemma 4's files list the merges, and their scores are all the same.
+#[test]
+fn listed_merges_give_the_same_ids_whatever_the_scores_are() {
+    let golden = read("golden_tok_small.json");
+    let json = std::fs::read(golden_dir().join("tokenizer.json")).unwrap();
+    let parsed: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let pair = |pair: &serde_json::Value| match pair.as_array() {
+        Some(two) => format!("{} {}", two[0].as_str().unwrap(), two[1].as_str().unwrap()),
+        None => pair.as_str().unwrap().to_owned(),
+    };
+    let merges: Vec<String> = parsed["model"]["merges"].as_array().unwrap().iter().map(pair).collect();
+    let listed = |merges: &[String]| {
+        from_gguf(&json, |file| {
+            file.set("tokenizer.ggml.model", Value::text("gemma4"));
+            file.set("tokenizer.ggml.scores", Value::f32s(&[-1000.0; 512]));
+            file.set("tokenizer.ggml.merges", Value::texts(&merges.iter().collect::<Vec<_>>()));
+        })
+    };
+    let (own, found) = (Tokenizer::from_bytes(&json).unwrap(), listed(&merges).unwrap());
+    assert_text(&found, &golden);
+    assert_random_text(&own, &found);
+    for (merge, fault) in [
+        ("ab", "the merge ab is not of two tokens"),
+        ("a b c", "the merge a b c is not of two tokens"),
+        ("a \u{1F980}", "its merges name \u{1F980}, no token"),
+    ] {
+        let error = listed(&[merge.to_owned()]).unwrap_err();
+        assert_eq!(error.to_string().split("; ").next().unwrap(), format!("the file's tokenizer is wrong: {fault}"));
+    }
 }
 
 /// Tokens of which every split is a merge took gigabytes.
@@ -199,7 +236,7 @@ fn tokens_that_can_be_made_in_too_many_ways_are_refused() {
     let refused = |texts: Vec<String>| {
         let unknown = VocabularyToken { text: "<unk>".into(), score: 0.0, kind: TokenKind::Unknown };
         let tokens = texts.into_iter().map(|text| VocabularyToken { text, score: 0.0, kind: TokenKind::Normal });
-        let error = Tokenizer::from_tokens(&[unknown].into_iter().chain(tokens).collect::<Vec<_>>()).unwrap_err();
+        let error = of_scores([unknown].into_iter().chain(tokens).collect()).unwrap_err();
         assert_eq!((error.exit_code(), error.to_string().lines().count()), (2, 1), "{error}");
         error.to_string()
     };
@@ -223,16 +260,16 @@ fn control_tokens_are_such_whatever_type_a_gguf_file_gives_them() {
     let own = Tokenizer::from_bytes(&json).unwrap();
     let mut file = GgufFile::default();
     add_tokenizer(&mut file, &json);
-    let tokens = Gguf::from_bytes(file.bytes()).unwrap().tokens().unwrap();
+    let tokens = Gguf::from_bytes(file.bytes()).unwrap().vocabulary().unwrap().tokens;
     let named = |tokens: &[VocabularyToken], kind| -> Vec<VocabularyToken> {
         let is_control =
             |t: &VocabularyToken| ["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"].contains(&t.text.as_str());
         let kind_of = |t: &VocabularyToken| if is_control(t) { kind } else { t.kind };
         tokens.iter().map(|t| VocabularyToken { kind: kind_of(t), ..t.clone() }).collect()
     };
-    let template = ChatTemplate::of_gguf(None).unwrap();
+    let template = ChatTemplate::of_gguf(None, &GEMMA3).unwrap();
     for kind in [TokenKind::UserDefined, TokenKind::Normal] {
-        let scored = Tokenizer::from_tokens(&named(&tokens, kind)).unwrap();
+        let scored = of_scores(named(&tokens, kind)).unwrap();
         assert_text(&scored, &golden);
         assert_chat(&scored, &template, &golden);
         assert_random_text(&own, &scored);
@@ -244,7 +281,7 @@ fn control_tokens_are_such_whatever_type_a_gguf_file_gives_them() {
         assert_eq!(ids(&scored), ids(&own), "{kind:?}");
         // FunctionGemma's, which has one more token here.
         let escape = VocabularyToken { text: "<escape>".into(), score: -1000.0, kind };
-        let scored = Tokenizer::from_tokens(&[&tokens[..], &[escape]].concat()).unwrap();
+        let scored = of_scores([&tokens[..], &[escape]].concat()).unwrap();
         assert_eq!(scored.encode("<escape>", false).unwrap(), [512]);
         assert_eq!(scored.encode_verbatim("<escape>").unwrap(), own.encode("<escape>", true).unwrap());
         assert_eq!(scored.decode(&[512], true).unwrap(), "");
@@ -252,7 +289,7 @@ fn control_tokens_are_such_whatever_type_a_gguf_file_gives_them() {
     // Ollama's padding of the vocabulary is no text either.
     let padding =
         (0..3).map(|i| VocabularyToken { text: format!("[PAD{i}]"), score: -1.0, kind: TokenKind::UserDefined });
-    let padded = Tokenizer::from_tokens(&tokens.iter().cloned().chain(padding).collect::<Vec<_>>()).unwrap();
+    let padded = of_scores(tokens.iter().cloned().chain(padding).collect()).unwrap();
     assert_eq!(padded.encode("x[PAD1]", true).unwrap(), own.encode("x[PAD1]", true).unwrap());
 }
 
@@ -263,7 +300,7 @@ fn gemma_3s_tokenizer_in_a_gguf_file_gives_the_same_ids() {
     let (own, scored) = (Tokenizer::from_bytes(&json).unwrap(), from_gguf(&json, |_| {}).unwrap());
     assert_eq!(scored.vocab_size(), 262_145);
     assert_text(&scored, &golden);
-    assert_chat(&scored, &ChatTemplate::of_gguf(None).unwrap(), &golden);
+    assert_chat(&scored, &ChatTemplate::of_gguf(None, &GEMMA3).unwrap(), &golden);
     assert_random_text(&own, &scored);
 }
 

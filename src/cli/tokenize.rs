@@ -131,6 +131,7 @@ fn read_ids(text: &str) -> Result<Vec<u32>> {
 
 #[cfg(test)]
 mod tests {
+    use crate::model::architecture::GEMMA3;
     use clap::Parser;
 
     use super::*;
@@ -150,7 +151,7 @@ mod tests {
             .map_err(|e| Error::input(e.to_string(), "usage"))?
             .args;
         let mut out = Vec::new();
-        tokenize(&args, &Tokenizer::open(&dir())?, || ChatTemplate::open(&dir()), stdin, &mut out)?;
+        tokenize(&args, &Tokenizer::open(&dir())?, || ChatTemplate::open(&dir(), &GEMMA3), stdin, &mut out)?;
         Ok(String::from_utf8(out).unwrap())
     }
 

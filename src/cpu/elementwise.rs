@@ -26,12 +26,21 @@ unsafe fn inverse_rms<L: Lanes>(x: &[f32], eps: f32) -> f32 {
     1.0 / (squares / x.len() as f32 + eps).sqrt()
 }
 
-/// `out = x * rsqrt(mean(x^2) + eps) * (1 + weight)`; with `adds`, added to `out`.
+/// The use of a norm's result.
+#[derive(Clone, Copy)]
+pub enum NormUse {
+    /// It is the output.
+    Written,
+    /// It is added to the output, and the sum is multiplied by a number.
+    Added { scalar: f32 },
+}
+
+/// `y = x * rsqrt(mean(x^2) + eps) * (1 + weight)`, and `out = y` or `out = (out + y) * scalar`.
 pub struct Norm<'a> {
     pub x: &'a [f32],
     pub weight: &'a [f32],
     pub eps: f32,
-    pub adds: bool,
+    pub then: NormUse,
     pub out: &'a mut [f32],
 }
 
@@ -43,9 +52,11 @@ impl VectorKernel for Norm<'_> {
         // SAFETY: the CPU has the instructions of `L`, by the contract of `run`.
         let scale = unsafe { inverse_rms::<L>(self.x, self.eps) };
         let normed = self.x.iter().zip(self.weight).map(|(x, w)| x * scale * (1.0 + w));
-        match self.adds {
-            true => self.out.iter_mut().zip(normed).for_each(|(out, y)| *out += y),
-            false => self.out.iter_mut().zip(normed).for_each(|(out, y)| *out = y),
+        match self.then {
+            NormUse::Written => self.out.iter_mut().zip(normed).for_each(|(out, y)| *out = y),
+            NormUse::Added { scalar } => {
+                self.out.iter_mut().zip(normed).for_each(|(out, y)| *out = (*out + y) * scalar);
+            }
         }
     }
 }
@@ -123,6 +134,34 @@ impl VectorKernel for GatedGelu<'_> {
             L::store(product.as_mut_ptr(), y);
             out.copy_from_slice(&product[..out.len()]);
         }
+    }
+}
+
+/// `x = cap * tanh(x / cap)`, in place.
+pub struct SoftCap<'a> {
+    pub x: &'a mut [f32],
+    pub cap: f32,
+}
+
+impl VectorKernel for SoftCap<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) {
+        let cap = self.cap;
+        let mut last = [0f32; LANES];
+        let (whole, rest) = self.x.as_chunks_mut::<LANES>();
+        last[..rest.len()].copy_from_slice(rest);
+        for x in whole.iter_mut().chain([&mut last]) {
+            // SAFETY: chunks have LANES elements.
+            unsafe {
+                // tanh(y) is 1 - 2 / (exp(2 y) + 1), at either end too.
+                let e = exp::<L>(L::mul(L::load(x.as_ptr()), L::splat(2.0 / cap)));
+                let tanh = L::sub(L::splat(1.0), L::div(L::splat(2.0), L::add(e, L::splat(1.0))));
+                L::store(x.as_mut_ptr(), L::mul(tanh, L::splat(cap)));
+            }
+        }
+        rest.copy_from_slice(&last[..rest.len()]);
     }
 }
 

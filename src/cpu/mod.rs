@@ -28,7 +28,7 @@ use crate::schedule::layout::{Placement, WeightLayout};
 use crate::schedule::step::{Matrix, Op, Slot, Vector, WeightBuffer};
 use crate::schedule::{KvType, Schedule, Step};
 use attend::{Attend, AttentionScratch, KvView};
-use elementwise::{GatedGelu, Largest, Norm, NormRope, SumOfExp, ToHalf};
+use elementwise::{GatedGelu, Largest, Norm, NormRope, NormUse, SoftCap, SumOfExp, ToHalf};
 use half::bf16;
 use inputs::Inputs;
 use lanes::{LARGEST_INPUT, VectorUnits};
@@ -232,18 +232,19 @@ impl StepKernels for CpuKernels {
                     // SAFETY: each part writes its own row; `x` and `out` are different slots. The CPU has the units.
                     unsafe {
                         let (x, out) = (arena.row(x, state.head_first + r), arena.row_mut(out, r));
-                        units.run(Norm { x, weight, eps, adds: false, out });
+                        units.run(Norm { x, weight, eps, then: NormUse::Written, out });
                     }
                 });
             }
-            Op::NormAdd { x, weight, eps, residual } => {
+            Op::NormAdd { x, weight, eps, residual, scalar } => {
                 let weight = vector(&self.vectors, weight);
+                let then = NormUse::Added { scalar: scalar.map_or(1.0, |scalar| vector(&self.vectors, scalar)[0]) };
                 let (arena, units) = (Arena::new(arena), self.units);
                 each_row(&mut self.pool, rows, &|r| {
                     // SAFETY: as above.
                     unsafe {
                         let (x, out) = (arena.row(x, r), arena.row_mut(residual, r));
-                        units.run(Norm { x, weight, eps, adds: true, out });
+                        units.run(Norm { x, weight, eps, then, out });
                     }
                 });
             }
@@ -300,6 +301,13 @@ impl StepKernels for CpuKernels {
                         let (gate, up) = (arena.row(gate, r), arena.row(up, r));
                         units.run(GatedGelu { gate, up, out: arena.row_mut(out, r) });
                     }
+                });
+            }
+            Op::SoftCap { x, cap } => {
+                let (arena, units) = (Arena::new(arena), self.units);
+                each_row(&mut self.pool, rows, &|r| {
+                    // SAFETY: each part writes its own row. The CPU has the units.
+                    unsafe { units.run(SoftCap { x: arena.row_mut(x, r), cap }) }
                 });
             }
             Op::Argmax { x } => {

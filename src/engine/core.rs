@@ -8,7 +8,7 @@ use crate::executor::{ExecutorExt, Measure};
 use crate::schedule::PassShape;
 use crate::sequence::draft::{DraftModel, Drafts};
 use crate::sequence::meter::DecodeMeter;
-use crate::sequence::{Batch, Chooser, Finish, FinishedSequence, Generation};
+use crate::sequence::{Batch, Chooser, Finish, FinishedSequence, Generation, Reply};
 use crate::text::Stopped;
 use crate::{Error, Result};
 use std::cell::RefCell;
@@ -302,8 +302,13 @@ impl<'a> Core<'a> {
             let Some(running) = &mut running[slot] else { return ControlFlow::Break(Finish::Interrupted) };
             running.note_token(monitor.as_ref(), *done.get_or_insert_with(Instant::now));
             let RunningJob { recipient, .. } = running;
-            let (text, stopped) = recipient.reply.as_mut().map_or(("", Stopped::No), |reply| reply.push(id));
-            let token = ReplyToken { id, text: text.to_owned(), likelihood: chooser.take_likelihood() };
+            let (mut text, mut thought, mut stopped) = (String::new(), String::new(), Stopped::No);
+            if let Some(reply) = &mut recipient.reply {
+                let (piece, found) = reply.push(id);
+                (text, stopped) = (piece.to_owned(), found);
+                thought = reply.take_thought();
+            }
+            let token = ReplyToken { id, text, thought, likelihood: chooser.take_likelihood() };
             outbox.borrow_mut().add(recipient, Event::Token(token));
             match stopped {
                 Stopped::Yes => ControlFlow::Break(Finish::Stop),
@@ -348,6 +353,7 @@ impl<'a> Core<'a> {
         let reply = &mut running.recipient.reply;
         ReplyEnd {
             text: reply.as_mut().map(|reply| reply.finish().to_owned()).unwrap_or_default(),
+            thought_tokens: reply.as_ref().map_or(0, Reply::thought_tokens),
             stop: reply.as_ref().and_then(|reply| reply.stopped_by()).map(str::to_owned),
             generation,
             queued: running.began - running.recipient.since,

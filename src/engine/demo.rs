@@ -3,6 +3,7 @@
 //! it. Their files are part of the executable and are never copied; the kernel pages them in as they are read.
 
 use crate::Result;
+use crate::model::architecture::GEMMA3;
 use crate::model::checkpoint::Checkpoint;
 use crate::text::{ChatTemplate, Tokenizer};
 
@@ -51,5 +52,5 @@ pub fn tokenizer() -> Result<Tokenizer> {
 /// # Errors
 /// Input: the executable is damaged.
 pub fn template() -> Result<ChatTemplate> {
-    ChatTemplate::from_files(None, Some(TOKENIZER_CONFIG))
+    ChatTemplate::from_files(None, Some(TOKENIZER_CONFIG), &GEMMA3)
 }

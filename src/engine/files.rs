@@ -3,6 +3,7 @@
 use crate::display;
 use crate::engine::demo;
 use crate::hub;
+use crate::model::architecture::{Architecture, GEMMA3};
 use crate::model::checkpoint::gguf::{self, Gguf};
 use crate::model::checkpoint::{Checkpoint, files};
 use crate::model::text_file::is_there;
@@ -164,7 +165,7 @@ impl ModelFiles {
                 hub::check(dir)?;
                 Ok(Tokenizer::open(dir)?.ending_with(ChatTemplate::eos(dir).as_deref()))
             }
-            ModelFiles::Gguf(file) => Tokenizer::from_tokens(&Gguf::open(file)?.tokens()?),
+            ModelFiles::Gguf(file) => Tokenizer::from_vocabulary(&Gguf::open(file)?.vocabulary()?),
             ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => demo::tokenizer(),
         }
     }
@@ -176,12 +177,13 @@ impl ModelFiles {
     pub fn tokenizer_for(&self, vocab: usize) -> Result<Tokenizer> {
         let tokenizer = match self {
             ModelFiles::Gguf(file) => {
-                let tokens = Gguf::open(file)?.tokens()?;
+                let vocabulary = Gguf::open(file)?.vocabulary()?;
+                let listed = vocabulary.tokens.len();
                 // Checked on the list of tokens: building a tokenizer takes much longer.
-                if tokens.len() > vocab + 1 || tokens.len() + MAX_PADDING < vocab {
-                    return Err(foreign_tokenizer(tokens.len(), vocab));
+                if listed > vocab + 1 || listed + MAX_PADDING < vocab {
+                    return Err(foreign_tokenizer(listed, vocab));
                 }
-                Tokenizer::from_tokens(&tokens)?
+                Tokenizer::from_vocabulary(&vocabulary)?
             }
             _ => self.tokenizer()?,
         };
@@ -191,14 +193,19 @@ impl ModelFiles {
         Ok(tokenizer)
     }
 
+    /// The model's family; Gemma 3 where the files lack a shape, as a directory with nothing but a tokenizer does.
+    fn family(&self) -> &'static Architecture {
+        self.shape().map_or(&GEMMA3, |shape| shape.architecture)
+    }
+
     /// Opens the chat template.
     ///
     /// # Errors
     /// Input: it is damaged.
     pub fn template(&self) -> Result<ChatTemplate> {
         match self {
-            ModelFiles::Directory(dir) => ChatTemplate::open(dir),
-            ModelFiles::Gguf(file) => ChatTemplate::of_gguf(Gguf::open(file)?.chat_template()?),
+            ModelFiles::Directory(dir) => ChatTemplate::open(dir, self.family()),
+            ModelFiles::Gguf(file) => ChatTemplate::of_gguf(Gguf::open(file)?.chat_template()?, self.family()),
             ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => demo::template(),
         }
     }
@@ -243,6 +250,15 @@ fn foreign_tokenizer(tokens: usize, vocab: usize) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_without_a_config_has_a_template() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("chat_template.jinja"), "{{ messages[0]['content'] }}").unwrap();
+        let template = ModelFiles::Directory(dir.path().to_owned()).template().unwrap();
+        let rendered = template.render(&[crate::text::Message::new("user", "hi")], true).unwrap();
+        assert_eq!(rendered, "hi");
+    }
 
     #[test]
     fn a_model_has_its_directorys_name() {

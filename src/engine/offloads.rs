@@ -164,7 +164,7 @@ mod tests {
             on("8945hs", &shape, NpuUse::Require(api), 0, true).unwrap(),
             Attends::Offload(OffloadKind::Npu(api))
         );
-        let odd = Shape { head_dim: 264, ..shape.clone() };
+        let odd = shape.clone().with_heads(4, 2, 264);
         for (machine, shape, npu, drafted) in [
             ("8945hs", &shape, NpuUse::Off, 0),
             ("8945hs", &shape, auto, 4),

@@ -114,6 +114,8 @@ pub struct ReplyToken {
     /// The text that becomes final with it. May be empty: a character may take several tokens, and a possible beginning
     /// of a stop text is held back.
     pub text: String,
+    /// The text of the model's thought that the token adds. It is not part of the reply's text.
+    pub thought: String,
     /// Its likelihood, if requested.
     pub likelihood: Option<Likelihood>,
 }
@@ -125,6 +127,8 @@ pub struct ReplyEnd {
     pub text: String,
     /// The stop text that ended it, if any.
     pub stop: Option<String>,
+    /// The number of its tokens that belong to thoughts.
+    pub thought_tokens: usize,
     /// The reply's tokens, counts and times.
     pub generation: Generation,
     /// Time in the queue.
@@ -384,6 +388,8 @@ impl Replies {
 pub struct CompleteReply {
     /// Its text.
     pub text: String,
+    /// The model's thoughts.
+    pub thought: String,
     /// Its tokens, each with the text that became final with it.
     pub tokens: Vec<ReplyToken>,
     /// Its end.
@@ -395,6 +401,7 @@ impl CompleteReply {
         match event {
             Event::Token(token) => {
                 self.text.push_str(&token.text);
+                self.thought.push_str(&token.thought);
                 self.tokens.push(token);
             }
             Event::End(end) => {

@@ -79,7 +79,7 @@ impl FakeExecutor {
     pub fn with(extent: Extent) -> FakeExecutor {
         let full = presets::preset("gemma3-1b").unwrap();
         let layers = full.layers[..2].to_vec();
-        let shape = Shape { layers, vocab: VOCAB, hidden: 32, ffn: 64, window: WINDOW, ..full };
+        let shape = Shape { layers, vocab: VOCAB, hidden: 32, ffn: 64, ..full.with_window(WINDOW) };
         let schedule = Schedule::build(&shape, extent, |_| WeightFormat::Int8);
         let max_rows = schedule.extent.max_rows;
         FakeExecutor {

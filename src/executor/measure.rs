@@ -160,6 +160,7 @@ pub trait Measure: Executor {
 }
 
 /// A device that reads memory continuously.
+#[cfg(feature = "npu")]
 pub(crate) trait MemoryReader {
     /// Its name in a sentence.
     fn name(&self) -> &'static str;

@@ -148,7 +148,7 @@ impl Pages {
             ready: vec![(0, 0); sequences],
             tables: (0..sequences).map(|_| Pool::ALL.map(table)).collect(),
             most,
-            window: schedule.shape.window,
+            window: schedule.shape.window(),
             context: schedule.extent.context,
             changes: Vec::with_capacity(sequences * (most[0] + most[1])),
         }

@@ -12,7 +12,7 @@ const ROWS: usize = 70;
 
 fn schedule(sequences: usize) -> Schedule {
     let full = presets::preset("gemma3-1b").unwrap();
-    let shape = Shape { layers: full.layers[..6].to_vec(), vocab: 64, hidden: 32, ffn: 64, window: WINDOW, ..full };
+    let shape = Shape { layers: full.layers[..6].to_vec(), vocab: 64, hidden: 32, ffn: 64, ..full.with_window(WINDOW) };
     let extent = Extent { context: CONTEXT, max_rows: ROWS, head_rows: 1, sequences, kv: KvType::F16, kv_tokens: None };
     Schedule::build(&shape, extent, |_| WeightFormat::Int8)
 }

@@ -60,8 +60,8 @@ impl Vocabulary {
                 .map_err(|e| Error::failed(format!("the vocabulary makes no trie: {e}"), "report this"))?;
         factory.quiet();
         *factory.limits_mut() = LIMITS;
-        let marks = tokenizer.call_marks().iter().filter(|mark| !stops.contains(mark));
-        let marks = marks.map(|&mark| (String::from_utf8_lossy(&tokenizer.bytes(mark)).into_owned(), mark)).collect();
+        let marks = tokenizer.marks().filter(|mark| !stops.contains(mark));
+        let marks = marks.map(|mark| (String::from_utf8_lossy(&tokenizer.bytes(mark)).into_owned(), mark)).collect();
         Ok(Vocabulary { factory, stops, digits, memory: GrammarMemory::default(), marks })
     }
 
@@ -75,7 +75,7 @@ impl Vocabulary {
         !self.trie().token(token).is_empty() || self.stops.contains(&token) || is_mark()
     }
 
-    /// A special token of the call syntax for Lark: the token itself, or its spelling in a vocabulary without it.
+    /// A special token of calls or thoughts for Lark: the token itself, or its spelling in a vocabulary without it.
     pub(super) fn mark(&self, spelled: &str) -> String {
         match self.marks.iter().find(|(spelling, _)| spelling == spelled) {
             Some((_, mark)) => format!("<[{mark}]>"),

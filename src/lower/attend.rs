@@ -3,13 +3,13 @@
 
 use super::arithmetic::ActivationLayout;
 use super::attend_tile::{self, AttendTile};
-use super::heads::{Heads, by_kv, paging};
+use super::heads::{Heads, KvEntries, by_kv, paging};
 use super::layout::{COUNTER_BYTES, PackedSlot, SPLIT_ROWS};
 use super::lowering::{LoweredKernel, Lowering, RowOrder};
 use super::measured;
 use super::piece::PieceLowering;
 use super::row::whole_blocks;
-use super::target::AttendBy;
+use super::target::{AttendBy, AttendHeads};
 use crate::lower::kernels::constants::AttendConstants;
 use crate::lower::kernels::push::{AttendMatrixPush, AttendPush, word};
 use crate::lower::kernels::{Kernel, Module};
@@ -17,13 +17,21 @@ use crate::lower::units::MatrixUnits;
 use crate::schedule::Step;
 use crate::schedule::kv::KvLayer;
 use crate::schedule::step::{KvType, Op, Rows, Slot};
+use std::collections::BTreeMap;
 
 /// Most subgroups in a workgroup. More would keep more keys in flight than the registers hold.
 const SUBGROUPS: u32 = 16;
-/// Most query heads in a workgroup.
+/// Most query heads in a workgroup, and most of wide heads.
 const GROUP: usize = 4;
-/// Keys of a tile that one lane loads parts of: LOADS in the shader.
+const WIDE_GROUP: usize = 2;
+/// Elements of a head beyond which it is wide: a lane then has several turns of it, and registers for half as many
+/// heads and keys.
+const NARROW: usize = 256;
+/// Keys of a tile that one lane loads parts of, and those of wide heads: LOADS in the shader.
 const LOADS: usize = 4;
+const WIDE_LOADS: usize = 2;
+/// Most lanes that share a key: ENOUGH in the shader.
+const LANES: usize = 32;
 /// Most bytes of shared memory for the subgroups' sums.
 const FOUND_BYTES: usize = 17 << 10;
 /// A row's keys are divided until a dispatch has this many workgroups: about one per processor on the largest GPUs.
@@ -63,6 +71,11 @@ impl AttendOperands {
             _ => None,
         }
     }
+
+    /// The heads that its tiles are for.
+    fn of_tiles(&self) -> AttendHeads {
+        AttendHeads { heads: self.heads, kv_heads: self.kv.kv_heads, dim: self.kv.head_dim }
+    }
 }
 
 /// The division of attend.comp's work.
@@ -78,7 +91,8 @@ struct Division {
 /// Query heads of a workgroup.
 fn group(a: &AttendOperands) -> usize {
     let sharing = a.heads / a.kv.kv_heads;
-    (1..=GROUP).rev().find(|g| sharing.is_multiple_of(*g)).unwrap_or(1)
+    let most = if a.kv.head_dim > NARROW { WIDE_GROUP } else { GROUP };
+    (1..=most).rev().find(|g| sharing.is_multiple_of(*g)).unwrap_or(1)
 }
 
 impl Division {
@@ -91,9 +105,10 @@ impl Division {
             subgroups /= 2;
         }
         let workgroup = subgroups * subgroup;
-        let lanes = (a.kv.dim_stride() / 8).next_power_of_two().min(subgroup as usize);
+        let lanes = (a.kv.dim_stride() / 8).next_power_of_two().min(LANES).min(subgroup as usize);
+        let loads = if a.kv.head_dim > NARROW { WIDE_LOADS } else { LOADS };
         // A part has at least the keys of one turn of a workgroup: with smaller parts, some lanes would have none.
-        let turn = workgroup as usize / lanes * LOADS;
+        let turn = workgroup as usize / lanes * loads;
         let context = a.kv.context;
         let keys = a.window.map_or(context, |w| w.min(context));
         let most = keys.div_ceil(turn).clamp(1, MAX_SPLITS);
@@ -105,17 +120,21 @@ impl Division {
 }
 
 impl Lowering<'_> {
-    /// The methods of attention that are worth measuring. Every layer uses the same.
-    pub fn attends(&self) -> Vec<AttendBy> {
-        let steps = self.schedule.steps.iter().enumerate();
-        let mut attends = steps.filter_map(|(at, s)| Some((at, AttendOperands::of(&s.op)?)));
-        let (Some(units), Some((at, a))) = (self.target.units, attends.next()) else { return Vec::new() };
-        if !whole_blocks(a.kv.head_dim) || self.kind.rows > MOST_ROWS {
-            return Vec::new();
+    /// The methods of attention that are worth measuring, for each kind of heads. Every layer with such heads uses the
+    /// same.
+    pub fn attends(&self) -> BTreeMap<AttendHeads, Vec<AttendBy>> {
+        let Some(units) = self.target.units.filter(|_| self.kind.rows <= MOST_ROWS) else { return BTreeMap::new() };
+        let whole = PieceLowering::new(*self, 0..self.schedule.steps.len());
+        let mut attends = BTreeMap::new();
+        for (at, step) in self.schedule.steps.iter().enumerate() {
+            let Some(a) = AttendOperands::of(&step.op).filter(|a| whole_blocks(a.kv.head_dim)) else { continue };
+            attends.entry(a.of_tiles()).or_insert_with(|| {
+                let layout = whole.written(at, a.out, Rows::Pass).0;
+                let tiles = (0..self.attend_tiles(units, &a, layout).len()).map(AttendBy::Tile);
+                tiles.chain([AttendBy::Row]).collect()
+            });
         }
-        let layout = PieceLowering::new(*self, 0..self.schedule.steps.len()).written(at, a.out, Rows::Pass).0;
-        let tiles = (0..self.attend_tiles(units, &a, layout).len()).map(AttendBy::Tile);
-        tiles.chain([AttendBy::Row]).collect()
+        attends
     }
 
     /// The tiles that attention on matrix units can have.
@@ -135,7 +154,7 @@ impl PieceLowering<'_> {
         &self,
         at: usize,
         a: AttendOperands,
-        prepare: Option<(Heads, Heads, Slot)>,
+        prepare: Option<(Heads, Heads, KvEntries)>,
         taken: usize,
     ) -> LoweredKernel {
         let (layout, packed) = self.attended(at, &a);
@@ -158,7 +177,7 @@ impl PieceLowering<'_> {
         &self,
         at: usize,
         a: AttendOperands,
-        prepare: Option<(Heads, Heads, Slot)>,
+        prepare: Option<(Heads, Heads, KvEntries)>,
         taken: usize,
         behind: bool,
     ) -> LoweredKernel {
@@ -177,6 +196,7 @@ impl PieceLowering<'_> {
             form: layout as u32,
             subgroup: self.target.subgroup,
             behind: u32::from(behind),
+            norm_v: u32::from(prepare.is_some_and(|p| p.2.v_eps.is_some())),
         };
         let q = prepare.map(|p| p.0);
         let k = prepare.map(|p| p.1);
@@ -184,7 +204,7 @@ impl PieceLowering<'_> {
             state: self.addresses.state,
             q: self.slot(a.q),
             k: k.map_or(0, |k| self.slot(k.x)),
-            v: prepare.map_or(0, |p| self.slot(p.2)),
+            v: prepare.map_or(0, |p| self.slot(p.2.v)),
             wq: q.map_or(0, |q| self.vector(q.weight)),
             wk: k.map_or(0, |k| self.vector(k.weight)),
             frequencies: q.map_or(0, |q| self.vector(q.inv_freq)),
@@ -219,7 +239,7 @@ impl PieceLowering<'_> {
     fn attend_tile(&self, a: &AttendOperands, layout: ActivationLayout) -> Option<(MatrixUnits, AttendTile)> {
         let units = self.target.units?;
         let tiles = self.attend_tiles(units, a, layout);
-        let tile = match self.target.attend.get(&self.kind.rows) {
+        let tile = match self.target.attend.get(&(self.kind.rows, a.of_tiles())) {
             Some(AttendBy::Row) => None,
             Some(&AttendBy::Tile(i)) => tiles.get(i).or(tiles.first()),
             None if self.target.is_listed() => match measured::attend(self.kind.rows, &tiles) {
@@ -236,6 +256,8 @@ impl PieceLowering<'_> {
     fn fused_keys(&self, a: &AttendOperands) -> usize {
         let fits = |keys: &usize| 4 * (group(a) + keys) * a.kv.dim_stride().next_power_of_two() <= VECTOR_BYTES;
         match self.kind.order {
+            // A lane of a narrow subgroup would have too much of a wide head: CPU drivers take minutes over such code.
+            _ if a.kv.head_dim > NARROW && (self.target.subgroup as usize) < LANES => 0,
             _ if self.kind.rows == 1 => 1,
             RowOrder::Apart => 1,
             RowOrder::Consecutive => {

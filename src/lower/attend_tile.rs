@@ -14,7 +14,7 @@ pub struct AttendTile {
     pub dim: u32,
     /// Keys of a tile.
     pub keys: u32,
-    /// Subgroups of a workgroup, each for `m` queries: the rows of A.
+    /// Subgroups of a workgroup. `m` queries, the rows of A, take one of them, or four if heads are wide.
     pub subgroups: u32,
     /// Query heads of a workgroup, all of one KV head.
     pub group: u32,
@@ -28,20 +28,27 @@ const WORKGROUPS: u32 = 128;
 const MOST_SPLITS: u32 = 8;
 /// Most keys of a tile whose keys are divided: with more, AMD's compiler spills registers.
 const MOST_KEYS: u32 = 32;
+/// Most elements of a head that one subgroup has the queries and sums of. Of wider heads each of `SLICES` has a part: as
+/// in the shader.
+const NARROW: u32 = 256;
+const SLICES: u32 = 4;
+/// Most elements of a head.
+const MOST_ELEMENTS: u32 = 512;
 
 /// `[keys, subgroups]` of a workgroup, best first (measured on an H200).
 const ATTEND_SHAPES: &[[u32; 2]] = &[[32, 8], [32, 4], [48, 4], [16, 8], [16, 4]];
 
 /// Tiles for `rows` rows of `heads` query heads over `kv_heads` KV heads of `dim` elements, the best first; then tiles
 /// whose keys are divided among workgroups, if there are few enough rows. Empty if none fits `units`, or if `dim` is
-/// more than 256 or no multiple of the units' `n` and `k`.
+/// more than 512 or its parts for a subgroup are no multiple of the units' `n` and `k`.
 pub fn tiles(units: MatrixUnits, rows: usize, heads: usize, kv_heads: usize, dim: usize) -> Vec<AttendTile> {
     let (dim, ratio) = (dim as u32, (heads / kv_heads) as u32);
-    if dim > 256 || !dim.is_multiple_of(units.k) || !dim.is_multiple_of(units.n) {
+    let slices = slices(dim);
+    if dim > MOST_ELEMENTS || !dim.is_multiple_of(slices * units.k) || !dim.is_multiple_of(slices * units.n) {
         return Vec::new();
     }
     let shapes = ATTEND_SHAPES.iter().map(|&[keys, subgroups]| {
-        let queries = subgroups * units.m;
+        let queries = subgroups / slices * units.m;
         // The largest divisor of the number of heads that share a KV head.
         let group = (1..=ratio.min(queries)).rev().find(|g| ratio.is_multiple_of(*g)).unwrap_or(1);
         AttendTile { dim, keys, subgroups, group, splits: 1 }
@@ -50,6 +57,11 @@ pub fn tiles(units: MatrixUnits, rows: usize, heads: usize, kv_heads: usize, dim
     let shared: Vec<AttendTile> = all.iter().filter_map(|tile| tile.shared(units, rows, heads)).collect();
     all.extend(shared);
     all
+}
+
+/// Subgroups that share the queries of heads of `dim` elements.
+fn slices(dim: u32) -> u32 {
+    if dim > NARROW { SLICES } else { 1 }
 }
 
 impl AttendTile {
@@ -77,28 +89,38 @@ impl AttendTile {
     }
 
     fn queries(self, units: MatrixUnits) -> u32 {
-        self.subgroups * units.m
+        self.subgroups / slices(self.dim) * units.m
     }
 
     /// Whether queries stay in shared memory: the sums of wide heads leave no registers for them.
     fn reloads_queries(self, units: MatrixUnits) -> bool {
-        4 * units.m * self.dim / units.subgroup > units.sum_bytes
+        4 * units.m * self.dim / slices(self.dim) / units.subgroup > units.sum_bytes
     }
 
     /// Bytes of shared memory on a device with `units`.
     pub fn shared_bytes(self, units: MatrixUnits) -> u32 {
         let queries = self.queries(units);
         let row = 2 * (self.dim + 8);
-        let (tiles, of_queries) = (2 * self.keys * row + queries * 4 * (self.keys + 8), queries * row);
+        // With slices, values take the place of their keys.
+        let stages = if slices(self.dim) > 1 { 1 } else { 2 };
+        let scores = self.subgroups * units.m * 4 * (self.keys + 8);
+        let (tiles, of_queries) = (stages * self.keys * row + scores, queries * row);
         let both = if self.reloads_queries(units) { tiles + of_queries } else { tiles.max(of_queries) };
         both + 4 * queries + SHARED_REST
     }
 
     fn fits(self, units: MatrixUnits) -> bool {
         // Each lane processes whole vectors of its row's scores.
-        let lanes = units.subgroup / units.m;
+        let slices = slices(self.dim);
+        let lanes = units.subgroup * slices / units.m;
+        // The bytes of a tile's keys that a lane holds, on their way to shared memory. With slices, registers have the
+        // queries and as many bytes of sums beside them.
+        let held = 2 * self.keys * self.dim / (self.subgroups * units.subgroup);
+        let has_registers = slices == 1 || self.reloads_queries(units) || held <= units.sum_bytes / 2;
         units.subgroup.is_multiple_of(units.m)
+            && units.m.is_multiple_of(slices)
             && lanes.is_power_of_two()
+            && has_registers
             && self.keys.is_multiple_of(4 * lanes)
             && self.keys.is_multiple_of(units.n)
             && self.keys.is_multiple_of(units.k)

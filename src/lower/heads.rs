@@ -30,6 +30,16 @@ impl Heads {
     }
 }
 
+/// The operands of a [`crate::schedule::Op::KvWrite`].
+#[derive(Clone, Copy)]
+pub(super) struct KvEntries {
+    pub(super) k: Slot,
+    pub(super) v: Slot,
+    pub(super) kv: KvLayer,
+    /// Eps of V's norm over each head, which has no weights; `None` if V is written as it is.
+    pub(super) v_eps: Option<f32>,
+}
+
 /// The module for a type of KV cache.
 pub(super) fn by_kv(kv: KvType, f16: Module, bf16: Module, f32: Module) -> Module {
     match kv {
@@ -46,7 +56,7 @@ impl Lowering<'_> {
         rows: Rows,
         q: Option<Heads>,
         k: Option<Heads>,
-        write: Option<(Slot, Slot, KvLayer)>,
+        write: Option<KvEntries>,
         taken: usize,
     ) -> LoweredKernel {
         // No workgroup accesses an operand that is not given. Any valid address fills its field.
@@ -54,31 +64,34 @@ impl Lowering<'_> {
         let slot = |s: Option<Slot>| s.or(some.map(|h| h.x)).map_or(0, |s| self.slot(s));
         let vector = |h: Option<Heads>, of: fn(Heads) -> Vector| h.or(some).map_or(0, |h| self.vector(of(h)));
         let state = self.schedule.arena.state;
-        let (heads, kv_heads) = (q.map_or(0, |q| q.heads), write.map_or(0, |w| w.2.kv_heads));
-        let dim = some.map_or_else(|| write.map_or(0, |w| w.2.head_dim), |h| h.x.width / h.heads);
-        let stride = some.map(|h| h.x.stride).or(write.map(|w| w.0.stride)).unwrap_or(0);
+        let (heads, kv_heads) = (q.map_or(0, |q| q.heads), write.map_or(0, |w| w.kv.kv_heads));
+        let dim = some.map_or_else(|| write.map_or(0, |w| w.kv.head_dim), |h| h.x.width / h.heads);
+        let stride = some.map(|h| h.x.stride).or(write.map(|w| w.k.stride)).unwrap_or(0);
+        let v_eps = write.and_then(|w| w.v_eps);
         let push = HeadPreparePush {
             state: self.addresses.state,
             q: slot(q.map(|q| q.x)),
-            k: slot(write.map(|w| w.0)),
-            v: slot(write.map(|w| w.1)),
+            k: slot(write.map(|w| w.k)),
+            v: slot(write.map(|w| w.v)),
             wq: vector(q, |h| h.weight),
             wk: vector(k, |h| h.weight),
             frequencies_q: vector(q, |h| h.inv_freq),
             frequencies_k: vector(k, |h| h.inv_freq),
-            table: write.map_or(0, |w| self.table(w.2.pool)),
+            table: write.map_or(0, |w| self.table(w.kv.pool)),
             position: word(state.position()),
             sequence: word(state.sequence()),
             heads: word(heads),
             kv_heads: word(kv_heads),
             dim: word(dim),
             stride: word(stride),
-            paging: write.map_or(0, |w| paging(&w.2)),
+            paging: write.map_or(0, |w| paging(&w.kv)),
             norm_k: u32::from(k.is_some()),
+            norm_v: u32::from(v_eps.is_some()),
             eps_q: q.map_or(0.0, |q| q.eps),
             eps_k: k.map_or(0.0, |k| k.eps),
+            eps_v: v_eps.unwrap_or(0.0),
         };
-        let kv = write.map_or(KvType::F16, |w| w.2.element);
+        let kv = write.map_or(KvType::F16, |w| w.kv.element);
         let module = by_kv(kv, Module::HeadPrepareF16, Module::HeadPrepareBf16, Module::HeadPrepareF32);
         let groups = [(heads + 2 * kv_heads) as u32, self.count(rows) as u32, 1];
         let kernel = Kernel::new(module, HEAD_WORKGROUP, NoConstants {});

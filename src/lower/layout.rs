@@ -1,6 +1,7 @@
 //! The GPU's arena: the schedule's slots, then memory that only the kernels use, unknown to the schedule.
 
 use super::arithmetic::modules;
+use crate::model::LayerKind;
 use crate::schedule::layout::ALIGN;
 use crate::schedule::step::{Op, Rows, Slot};
 use crate::schedule::{Extent, Schedule};
@@ -123,9 +124,12 @@ fn place_packed(tail: &mut ArenaTail, schedule: &Schedule, slot: Slot, rows: Row
 
 impl Scratch {
     fn place(tail: &mut ArenaTail, schedule: &Schedule, extent: &Extent) -> Scratch {
-        let shape = &schedule.shape;
         // Per part and head: its sums, padded, and four floats.
-        let parts = 4 * (shape.heads * SPLIT_ROWS * (shape.head_dim.next_multiple_of(8) + 4)) as u64;
+        let parts = |kind| {
+            let attention = schedule.shape.attention(kind);
+            4 * (attention.heads * SPLIT_ROWS * (attention.head_dim.next_multiple_of(8) + 4)) as u64
+        };
+        let parts = LayerKind::ALL.map(parts).into_iter().fold(0, u64::max);
         let attend = tail.take(COUNTER_BYTES + parts);
         let argmax = tail.take(COUNTER_BYTES + 8 * (extent.head_rows * ARGMAX_GROUPS) as u64);
         let product = PRODUCT_SCRATCH.map(|bytes| tail.take(bytes));

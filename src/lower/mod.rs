@@ -36,12 +36,13 @@ pub use lowering::{Lowering, PassKind, RowOrder, TokenSource};
 use arithmetic::{ActivationLayout, Arithmetic};
 use attend::AttendOperands;
 use dispatch::{Dispatch, Edge};
-use heads::Heads;
+use heads::{Heads, KvEntries};
 use lowering::{LoweredKernel, is_halves};
 use piece::PieceLowering;
 use row::NormOperands;
 
 use crate::lower::kernels::Module;
+use crate::model::LayerKind;
 use crate::schedule::step::{Matrix, Op, Rows, Slot};
 use crate::schedule::{Segment, Step};
 use std::ops::Range;
@@ -143,11 +144,11 @@ impl PieceLowering<'_> {
             return None;
         }
         match (&steps[0].op, &steps[1].op) {
-            (&Op::NormAdd { x, weight, eps, residual }, &Op::RmsNorm { x: x2, weight: w2, eps: eps2, out })
+            (&Op::NormAdd { x, weight, eps, residual, scalar }, &Op::RmsNorm { x: x2, weight: w2, eps: eps2, out })
                 if x2 == residual && rows == Rows::Pass =>
             {
                 let second = Some((w2, eps2, out));
-                let norm = NormOperands { x, weight, eps, residual: Some(residual), second };
+                let norm = NormOperands { x, weight, eps, residual: Some(residual), scalar, second };
                 Some(self.norm(Module::NormAddNorm, rows, norm, at + 1, 2))
             }
             (&Op::Linear { weight, x, out }, &Op::GatedGelu { gate, up, out: gated })
@@ -156,7 +157,8 @@ impl PieceLowering<'_> {
                 Some(self.linear(at, weight, x, gated, rows, true))
             }
             (Op::HeadNormRope { .. }, Op::HeadNormRope { .. }) if same_rows(3) => {
-                self.fuse_heads(at, steps, same_rows(4))
+                let same = steps.iter().take_while(|step| step.rows == rows).count();
+                self.fuse_heads(at, &steps[..same])
             }
             _ => None,
         }
@@ -173,22 +175,35 @@ impl PieceLowering<'_> {
         }
     }
 
-    /// Fuses norm and RoPE of Q and of K with the KV write. Attention joins if a row sees few keys of its own pass.
-    fn fuse_heads(&self, at: usize, steps: &[Step], with_attend: bool) -> Option<LoweredKernel> {
-        let (q, k) = (Heads::of(&steps[0].op)?, Heads::of(&steps[1].op)?);
-        let Op::KvWrite { k: written, v, kv } = steps[2].op else { return None };
+    /// Fuses norm and RoPE of Q and of K, and the norm of V if it has one, with the KV write. Attention joins if a row
+    /// sees few keys of its own pass.
+    fn fuse_heads(&self, at: usize, steps: &[Step]) -> Option<LoweredKernel> {
+        let (q, k, v_norm) = (Heads::of(&steps[0].op)?, Heads::of(&steps[1].op)?, Heads::of(&steps[2].op));
+        let write = 2 + usize::from(v_norm.is_some());
+        let Op::KvWrite { k: written, v, kv } = steps.get(write)?.op else { return None };
+        let is_plain = |norm: Heads| norm.x == v && norm.heads == kv.kv_heads && self.is_plain(norm);
+        if v_norm.is_some_and(|norm| !is_plain(norm)) {
+            return None;
+        }
+        let entries = KvEntries { k: written, v, kv, v_eps: v_norm.map(|norm| norm.eps) };
         if k.x != written || q.x.stride != k.x.stride || q.x.stride != v.stride || k.heads != kv.kv_heads {
             return None;
         }
-        if with_attend
-            && (q.eps, q.inv_freq) == (k.eps, k.inv_freq)
-            && let Some(attend) = AttendOperands::of(&steps[3].op)
+        if (q.eps, q.inv_freq) == (k.eps, k.inv_freq)
+            && entries.v_eps.is_none_or(|eps| eps == q.eps)
+            && let Some(attend) = steps.get(write + 1).and_then(|step| AttendOperands::of(&step.op))
             && (attend.q, attend.kv, attend.heads) == (q.x, kv, q.heads)
-            && self.fuses_attention(at + 3, &attend)
+            && self.fuses_attention(at + write + 1, &attend)
         {
-            return Some(self.attend(at + 3, attend, Some((q, k, v)), 4));
+            return Some(self.attend(at + write + 1, attend, Some((q, k, entries)), write + 2));
         }
-        Some(self.head_prepare(steps[0].rows, Some(q), Some(k), Some((written, v, kv)), 3))
+        Some(self.head_prepare(steps[0].rows, Some(q), Some(k), Some(entries), write + 1))
+    }
+
+    /// Whether a norm has no weights and turns nothing: those of values.
+    fn is_plain(&self, norm: Heads) -> bool {
+        let plain = Some([norm.weight, norm.inv_freq]);
+        LayerKind::ALL.into_iter().any(|kind| self.schedule.weights.kind(kind).plain == plain)
     }
 
     /// A single step; `at` is its index.
@@ -197,11 +212,12 @@ impl PieceLowering<'_> {
         match step.op {
             Op::Embed { table, scale, out } => self.embed(rows, table, scale, out),
             Op::RmsNorm { x, weight, eps, out } => {
-                let norm = NormOperands { x, weight, eps, residual: None, second: Some((weight, eps, out)) };
+                let norm =
+                    NormOperands { x, weight, eps, residual: None, scalar: None, second: Some((weight, eps, out)) };
                 self.norm(Module::RmsNorm, rows, norm, at, 1)
             }
-            Op::NormAdd { x, weight, eps, residual } => {
-                let norm = NormOperands { x, weight, eps, residual: Some(residual), second: None };
+            Op::NormAdd { x, weight, eps, residual, scalar } => {
+                let norm = NormOperands { x, weight, eps, residual: Some(residual), scalar, second: None };
                 self.norm(Module::NormAdd, rows, norm, at, 1)
             }
             Op::Linear { weight, x, out } => self.linear(at, weight, x, out, rows, false),
@@ -209,11 +225,14 @@ impl PieceLowering<'_> {
                 let q = Heads { x, weight, eps, inv_freq, heads };
                 self.head_prepare(rows, Some(q), None, None, 1)
             }
-            Op::KvWrite { k, v, kv } => self.head_prepare(rows, None, None, Some((k, v, kv)), 1),
+            Op::KvWrite { k, v, kv } => {
+                self.head_prepare(rows, None, None, Some(KvEntries { k, v, kv, v_eps: None }), 1)
+            }
             Op::Attend { q, kv, out, heads, scale, window } => {
                 self.attend(at, AttendOperands { q, kv, out, heads, scale, window }, None, 1)
             }
             Op::GatedGelu { gate, up, out } => self.gated_gelu(at, rows, gate, up, out),
+            Op::SoftCap { x, cap } => self.soft_cap(rows, x, cap),
             Op::Argmax { x } => self.argmax(rows, x),
             Op::BlockSums { x, ask, allowed, sums, tops } => self.block_sums(rows, [x, ask, allowed], sums, tops),
             Op::Candidates { x, ask, allowed, sums, tops, found } => {

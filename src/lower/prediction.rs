@@ -130,11 +130,8 @@ mod tests {
             vocab: 128_256,
             hidden: 4096,
             ffn: 14_336,
-            heads: 32,
-            kv_heads: 8,
-            head_dim: 128,
             layers: vec![LayerKind::Global; 32],
-            ..presets::preset("gemma3-27b").unwrap()
+            ..presets::preset("gemma3-27b").unwrap().with_heads(32, 8, 128)
         };
         for (format, published) in [(BlockFormat::Q4_0, 875.0), (BlockFormat::Q4K, 794.0), (BlockFormat::Q8_0, 742.0)] {
             let format = format.kept_as();

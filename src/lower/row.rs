@@ -5,8 +5,8 @@ use super::arithmetic::{ActivationLayout, modules};
 use super::layout::{ARGMAX_GROUPS, COUNTER_BYTES, MAXIMA_PARTS, MAXIMA_ROWS, PackedSlot};
 use super::lowering::{LoweredKernel, Lowering, TokenSource};
 use super::piece::PieceLowering;
-use crate::lower::kernels::constants::{ArgmaxConstants, EmbedConstants, NormConstants, PackConstants};
-use crate::lower::kernels::push::{ArgmaxPush, EmbedPush, NormPush, PackPush, word};
+use crate::lower::kernels::constants::{ArgmaxConstants, EmbedConstants, NoConstants, NormConstants, PackConstants};
+use crate::lower::kernels::push::{ArgmaxPush, EmbedPush, NormPush, PackPush, SoftCapPush, word};
 use crate::lower::kernels::{Kernel, Module};
 use crate::lower::limits::MAX_WORKGROUP;
 use crate::model::WeightFormat;
@@ -34,6 +34,8 @@ pub(super) struct NormOperands {
     pub(super) eps: f32,
     /// The slot to which the norm is added.
     pub(super) residual: Option<Slot>,
+    /// The number that multiplies the sum.
+    pub(super) scalar: Option<Vector>,
     /// The second norm, written to a slot: weight, eps, output.
     pub(super) second: Option<(Vector, f32, Slot)>,
 }
@@ -58,6 +60,20 @@ impl Lowering<'_> {
         let kernel =
             Kernel::new(modules(table.format).embed, ROW_WORKGROUP, EmbedConstants { chosen }).of_weights(table.format);
         LoweredKernel::new(kernel, &push, [1, self.count(rows) as u32, 1], 1)
+    }
+
+    pub(super) fn soft_cap(&self, rows: Rows, x: Slot, cap: f32) -> LoweredKernel {
+        let push = SoftCapPush {
+            state: self.addresses.state,
+            x: self.slot(x),
+            which: Lowering::row_count_word(rows),
+            width: word(x.width),
+            stride: word(x.stride),
+            cap,
+        };
+        let kernel = Kernel::new(Module::SoftCap, ROW_WORKGROUP, NoConstants {});
+        let groups = [word(x.width).div_ceil(ROW_WORKGROUP), self.count(rows) as u32, 1];
+        LoweredKernel::new(kernel, &push, groups, 1)
     }
 
     pub(super) fn argmax(&self, rows: Rows, x: Slot) -> LoweredKernel {
@@ -95,6 +111,7 @@ impl PieceLowering<'_> {
             w: self.vector(n.weight),
             residual: self.slot(residual),
             w2: self.vector(w2),
+            scalar: n.scalar.map_or(0, |scalar| self.vector(scalar)),
             y_out: self.slot(out),
             packed: packed.map_or(0, |p| self.addresses.arena + p.offset),
             which: Lowering::row_count_word(rows),
@@ -109,7 +126,8 @@ impl PieceLowering<'_> {
             eps2,
         };
         let (vecs, workgroup) = row_division(packed.map_or(n.x.width, |p| p.padded));
-        let kernel = Kernel::new(module, workgroup, NormConstants { vecs, form: layout as u32, keep });
+        let constants = NormConstants { vecs, form: layout as u32, keep, scaled: u32::from(n.scalar.is_some()) };
+        let kernel = Kernel::new(module, workgroup, constants);
         LoweredKernel::new(kernel, &push, [1, self.count(rows) as u32, 1], taken)
     }
 
@@ -156,7 +174,7 @@ impl PieceLowering<'_> {
                 out
             }
             Op::NormAdd { residual, .. } => residual,
-            Op::HeadNormRope { x, .. } => x,
+            Op::HeadNormRope { x, .. } | Op::SoftCap { x, .. } => x,
             Op::RmsNorm { .. }
             | Op::Attend { .. }
             | Op::GatedGelu { .. }

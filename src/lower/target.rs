@@ -113,8 +113,8 @@ pub struct Target {
     /// Whether matrix units compute the gated GELU after its products, as tuned. Key: upper row bound, as in `chosen`.
     /// Without an entry, the default applies.
     pub gated: BTreeMap<usize, bool>,
-    /// The tuned method of attention for rows of one sequence. Key: rows of the kind of pass.
-    pub attend: BTreeMap<usize, AttendBy>,
+    /// The tuned method of attention for rows of one sequence. Key: rows of the kind of pass, and heads.
+    pub attend: BTreeMap<(usize, AttendHeads), AttendBy>,
     /// Seconds of a pass of each tuned kind, by its rows and their order.
     pub seconds: HashMap<(usize, RowOrder), f64>,
     /// Whether dispatches are relayed (shaders/relay.glsl).
@@ -125,6 +125,17 @@ pub struct Target {
     pub forced: Option<Tile>,
     /// Default tiles by arithmetic and product, computed once.
     pub found: RefCell<HashMap<(Arithmetic, Product), Option<Tile>>>,
+}
+
+/// The heads of an attention step, which decide its tiles. Layers of different kinds may have different heads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttendHeads {
+    /// Query heads.
+    pub heads: usize,
+    /// Key (and value) heads.
+    pub kv_heads: usize,
+    /// Elements of a head.
+    pub dim: usize,
 }
 
 /// The method of attention for rows of one sequence.

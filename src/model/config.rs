@@ -1,8 +1,9 @@
-//! config.json ⇄ [`Shape`]. A config is not trusted. Three spellings are in use, keys with a default in transformers
+//! config.json ⇄ [`Shape`]. A config is not trusted. Several spellings are in use, keys with a default in transformers
 //! may be missing, and every number is checked before it is used. The spellings: flat 5.x (`rope_parameters`,
 //! `layer_types`), flat 4.x (`rope_theta`, `rope_local_base_freq`, `rope_scaling`, `sliding_window_pattern`), and
-//! nested (`text_config` inside a `Gemma3ForConditionalGeneration`). Defaults are `Gemma3TextConfig`'s of transformers
-//! 5.23.0.
+//! nested (`text_config` inside a `ForConditionalGeneration`). The global layers' heads have keys of their own
+//! (`global_head_dim`, `num_global_key_value_heads`) or entries in `per_layer_config`. Defaults are those of
+//! transformers 5.24.0; a family's are in [`crate::model::architecture`].
 
 mod keys;
 mod quantization;
@@ -13,22 +14,23 @@ use serde_json::{Map, Value, json};
 
 use self::keys::{ConfigReader, REMEDY_CONFIG, excerpt};
 pub(crate) use self::quantization::Quantization;
+use crate::model::architecture::{self, Architecture};
 use crate::model::json::parse as parse_json;
-use crate::model::shape::{LayerKind, Shape};
+use crate::model::shape::{AttentionShape, LayerKind, Rope, Shape, Values};
 use crate::model::text_file;
 use crate::{Error, Result};
 
 /// The largest config.json that is read, in bytes. Real ones have a few KB.
 pub const MAX_CONFIG_BYTES: usize = 4 << 20;
 
-/// Largest accepted values: far above any Gemma 3, and small enough that no product of them overflows 64 bits.
+/// Largest accepted values: far above any public model's, and small enough that no product of them overflows 64 bits.
 pub(crate) mod limit {
     pub const VOCAB: usize = 1 << 20;
     pub const HIDDEN: usize = 1 << 17;
     pub const FFN: usize = 1 << 20;
     pub const LAYERS: usize = 1024;
     pub const HEADS: usize = 1024;
-    pub const HEAD_DIM: usize = 256;
+    pub const HEAD_DIM: usize = 512;
     pub const POSITIONS: usize = 1 << 30;
 }
 
@@ -36,8 +38,8 @@ pub(crate) mod limit {
 /// a reply; for Gemma 3 -it, both together give 1 and 106.
 ///
 /// # Errors
-/// [`Error::Input`] with the key, its value and the expected one: not JSON, another architecture, a size that no Gemma
-/// 3 can have, or an unsupported feature that changes the forward pass.
+/// [`Error::Input`] with the key, its value and the expected one: not JSON, another architecture, an impossible size,
+/// or an unsupported feature that changes the forward pass.
 pub fn parse(config: &str, generation: Option<&str>) -> Result<Shape> {
     parse_model(config, generation).map(|(shape, _)| shape)
 }
@@ -49,13 +51,13 @@ pub fn parse(config: &str, generation: Option<&str>) -> Result<Shape> {
 pub(crate) fn parse_model(config: &str, generation: Option<&str>) -> Result<(Shape, Quantization)> {
     let root = parse_object(config, "config.json")?;
     let outer = ConfigReader { map: &root, file: "config.json" };
-    check_architecture(&outer)?;
+    let family = find_architecture(&outer)?;
     let text = match outer.get("text_config") {
         None => ConfigReader { map: &root, file: "config.json" },
         Some(Value::Object(map)) => ConfigReader { map, file: "config.json" },
         Some(other) => return Err(outer.wrong("text_config", other, "an object")),
     };
-    let mut shape = parse_text(&outer, &text)?;
+    let mut shape = parse_text(family, &outer, &text)?;
     if let Some(generation) = generation {
         let map = parse_object(generation, "generation_config.json")?;
         ConfigReader { map: &map, file: "generation_config.json" }.add_eos(&mut shape.eos, shape.vocab)?;
@@ -76,40 +78,39 @@ pub fn read(path: &Path) -> Result<Shape> {
 
 /// The config.json of a checkpoint that Kiln writes: the flat 5.x spelling. [`parse`] reads it back to an equal shape.
 pub fn to_json(shape: &Shape) -> String {
+    let (family, local, global) = (shape.architecture, &shape.local, &shape.global);
     let layer_types: Vec<&str> = shape.layers.iter().map(|kind| layer_word(*kind)).collect();
-    let full = if shape.rope_factor_global == 1.0 {
-        json!({"rope_type": "default", "rope_theta": number(shape.rope_theta_global)})
-    } else {
-        json!({
-            "rope_type": "linear",
-            "rope_theta": number(shape.rope_theta_global),
-            "factor": number(shape.rope_factor_global),
-        })
-    };
+    let mut full = json!({"rope_type": "default", "rope_theta": number(global.rope.theta)});
+    if family.config.rotated.is_some() {
+        full["rope_type"] = json!("proportional");
+        full["partial_rotary_factor"] = number(global.rope.rotated);
+    } else if global.rope.factor != 1.0 {
+        full["rope_type"] = json!("linear");
+        full["factor"] = number(global.rope.factor);
+    }
     let eos = match shape.eos.as_slice() {
         [one] => json!(one),
         several => json!(several),
     };
-    let config = json!({
-        "architectures": ["Gemma3ForCausalLM"],
-        "model_type": "gemma3_text",
+    let mut config = json!({
+        "architectures": [family.classes[0]],
+        "model_type": family.model_types[0],
         "dtype": "bfloat16",
         "vocab_size": shape.vocab,
         "hidden_size": shape.hidden,
         "intermediate_size": shape.ffn,
         "num_hidden_layers": shape.layers.len(),
-        "num_attention_heads": shape.heads,
-        "num_key_value_heads": shape.kv_heads,
-        "head_dim": shape.head_dim,
+        "num_attention_heads": local.heads,
+        "num_key_value_heads": local.kv_heads,
+        "head_dim": local.head_dim,
         "hidden_activation": "gelu_pytorch_tanh",
         "attention_bias": false,
         "rms_norm_eps": number(shape.eps),
-        "query_pre_attn_scalar": number(shape.query_pre_attn_scalar),
-        "sliding_window": shape.window,
+        "sliding_window": shape.window(),
         "layer_types": layer_types,
         "rope_parameters": {
             "full_attention": full,
-            "sliding_attention": {"rope_type": "default", "rope_theta": number(shape.rope_theta_local)},
+            "sliding_attention": {"rope_type": "default", "rope_theta": number(local.rope.theta)},
         },
         "max_position_embeddings": shape.max_context,
         "tie_word_embeddings": shape.tied,
@@ -117,6 +118,22 @@ pub fn to_json(shape: &Shape) -> String {
         "bos_token_id": shape.bos,
         "eos_token_id": eos,
     });
+    if family.config.query_scalar.is_some() {
+        config["query_pre_attn_scalar"] = number(shape.query_pre_attn_scalar);
+    }
+    if family.config.global_head_dim.is_some() {
+        config["global_head_dim"] = json!(global.head_dim);
+        config["attention_k_eq_v"] = json!(global.values == Values::Keys);
+        if global.values == Values::Keys {
+            config["num_global_key_value_heads"] = json!(global.kv_heads);
+        }
+    }
+    if family.config.caps_logits {
+        config["final_logit_softcapping"] = shape.softcap.map_or(Value::Null, number);
+    }
+    for (key, _) in family.config.zeros {
+        config[*key] = json!(0);
+    }
     format!("{config:#}\n")
 }
 
@@ -150,10 +167,9 @@ fn parse_object(text: &str, file: &str) -> Result<Map<String, Value>> {
     }
 }
 
-/// Accepts the two Gemma 3 architectures that hold a text model with a language head.
-fn check_architecture(outer: &ConfigReader) -> Result<()> {
-    const REMEDY: &str = "Kiln runs Gemma 3 text models (Gemma3ForCausalLM, Gemma3ForConditionalGeneration)";
-    let known = |name: &str| matches!(name, "Gemma3ForCausalLM" | "Gemma3ForConditionalGeneration");
+/// The family of a text model with a language head, by its class or its model type.
+fn find_architecture(outer: &ConfigReader) -> Result<&'static Architecture> {
+    let remedy = || format!("Kiln runs the text models of {}", architecture::titles("and"));
     let architectures = match outer.get("architectures") {
         None => &Vec::new(),
         Some(Value::Array(list)) => list,
@@ -161,27 +177,35 @@ fn check_architecture(outer: &ConfigReader) -> Result<()> {
     };
     if architectures.iter().any(|a| a.as_str() == Some("Gemma3TextModel")) {
         let cause = "config.json is of Gemma3TextModel, which makes vectors and no text, as EmbeddingGemma does";
-        return Err(Error::input(cause, REMEDY));
+        return Err(Error::input(cause, remedy()));
     }
-    if !architectures.is_empty() && !architectures.iter().any(|a| a.as_str().is_some_and(known)) {
+    let has_class = |family: &&Architecture| {
+        architectures.iter().any(|class| class.as_str().is_some_and(|class| family.classes.contains(&class)))
+    };
+    let by_class = architecture::ALL.into_iter().find(has_class);
+    if !architectures.is_empty() && by_class.is_none() {
         let found = excerpt(&architectures[0]);
-        return Err(Error::input(format!("config.json is of another architecture, {found}"), REMEDY));
+        return Err(Error::input(format!("config.json is of another architecture, {found}"), remedy()));
     }
-    match outer.get("model_type") {
-        Some(Value::String(t)) if t == "gemma3" || t == "gemma3_text" => Ok(()),
-        None if !architectures.is_empty() => Ok(()),
-        None => Err(Error::input("config.json gives neither model_type nor architectures", REMEDY)),
-        Some(other) => Err(Error::input(format!("config.json is of another model type, {}", excerpt(other)), REMEDY)),
-    }
+    let Some(kind) = outer.get("model_type") else {
+        let cause = "config.json gives neither model_type nor architectures";
+        return by_class.ok_or_else(|| Error::input(cause, remedy()));
+    };
+    let has_type = |family: &&Architecture| kind.as_str().is_some_and(|kind| family.model_types.contains(&kind));
+    let by_type = architecture::ALL.into_iter().find(has_type);
+    by_type
+        .filter(|family| by_class.is_none_or(|class| class == *family))
+        .ok_or_else(|| Error::input(format!("config.json is of another model type, {}", excerpt(kind)), remedy()))
 }
 
 /// Parses the text model's keys. `outer` is the same object, or the one around `text_config`.
-fn parse_text(outer: &ConfigReader, text: &ConfigReader) -> Result<Shape> {
-    text.refuse_unsupported()?;
-    let layers = parse_layers(text)?;
-    let rope = RopeConfig::parse(text)?;
+fn parse_text(family: &'static Architecture, outer: &ConfigReader, text: &ConfigReader) -> Result<Shape> {
+    let rules = &family.config;
+    text.refuse_unsupported(family)?;
+    let layers = parse_layers(family, text)?;
+    let (local, global) = parse_attention(family, text, &layers)?;
     let mut eos = Vec::new();
-    let vocab = text.size("vocab_size", 262_208, limit::VOCAB)?;
+    let vocab = text.size("vocab_size", rules.vocab, limit::VOCAB)?;
     outer.add_eos(&mut eos, vocab)?;
     text.add_eos(&mut eos, vocab)?;
     if eos.is_empty() {
@@ -192,19 +216,24 @@ fn parse_text(outer: &ConfigReader, text: &ConfigReader) -> Result<Shape> {
         None => outer.flag("tie_word_embeddings")?.unwrap_or(true),
     };
     let shape = Shape {
+        architecture: family,
         vocab,
         hidden: text.size("hidden_size", 2304, limit::HIDDEN)?,
         ffn: text.size("intermediate_size", 9216, limit::FFN)?,
-        heads: text.size("num_attention_heads", 8, limit::HEADS)?,
-        kv_heads: text.size("num_key_value_heads", 4, limit::HEADS)?,
-        head_dim: text.size("head_dim", 256, limit::HEAD_DIM)?,
+        local,
+        global,
         layers,
-        window: text.size("sliding_window", 4096, limit::POSITIONS)?,
         eps: text.positive("rms_norm_eps", 1e-6)?,
-        query_pre_attn_scalar: text.positive("query_pre_attn_scalar", 256.0)?,
-        rope_theta_local: rope.theta_local,
-        rope_theta_global: rope.theta_global,
-        rope_factor_global: rope.factor_global,
+        query_pre_attn_scalar: match rules.query_scalar {
+            Some(default) => text.positive("query_pre_attn_scalar", default)?,
+            None => 1.0,
+        },
+        norms_values: rules.norms_values,
+        scales_layers: rules.scales_layers,
+        softcap: match text.get("final_logit_softcapping").filter(|_| rules.caps_logits) {
+            Some(_) => Some(text.positive("final_logit_softcapping", 1.0)?),
+            None => None,
+        },
         max_context: text.size("max_position_embeddings", 131_072, limit::POSITIONS)?,
         tied,
         bos: match text.get("bos_token_id").or_else(|| outer.get("bos_token_id")) {
@@ -223,6 +252,68 @@ fn parse_text(outer: &ConfigReader, text: &ConfigReader) -> Result<Shape> {
     };
     check_shape(&shape, &KEYS).map_err(|cause| Error::input(format!("config.json: {cause}"), REMEDY_CONFIG))?;
     Ok(shape)
+}
+
+/// The attention of local and of global layers.
+fn parse_attention(
+    family: &Architecture,
+    text: &ConfigReader,
+    layers: &[LayerKind],
+) -> Result<(AttentionShape, AttentionShape)> {
+    let rope = RopeConfig::parse(family, text)?;
+    let values = match family.config.global_head_dim {
+        Some(_) if text.flag("attention_k_eq_v")? == Some(true) => Values::Keys,
+        _ => Values::Projected,
+    };
+    let local = AttentionShape {
+        heads: text.size("num_attention_heads", 8, limit::HEADS)?,
+        kv_heads: text.size("num_key_value_heads", 4, limit::HEADS)?,
+        head_dim: text.size("head_dim", 256, limit::HEAD_DIM)?,
+        window: Some(text.size("sliding_window", family.config.window, limit::POSITIONS)?),
+        rope: rope.local,
+        values: Values::Projected,
+    };
+    let global = AttentionShape { window: None, rope: rope.global, values, ..local };
+    let Some(head_dim) = family.config.global_head_dim else { return Ok((local, global)) };
+    let entries = text.object("per_layer_config")?;
+    // Without a key of the hub's spelling, a layer that has no entry is like a local one.
+    let head_dim = if entries.is_some() { local.head_dim } else { head_dim };
+    let kv_heads = text.size("num_global_key_value_heads", local.kv_heads, limit::HEADS)?;
+    let global = AttentionShape {
+        head_dim: text.size("global_head_dim", head_dim, limit::HEAD_DIM)?,
+        kv_heads: if values == Values::Keys { kv_heads } else { local.kv_heads },
+        ..global
+    };
+    let Some(entries) = entries else { return Ok((local, global)) };
+    if let Some(key) = entries.map.keys().find(|key| key.parse::<usize>().map_or(true, |layer| layer >= layers.len())) {
+        let cause =
+            format!("config.json: per_layer_config has the key {}, which is no layer", crate::display::quote(key));
+        return Err(Error::input(cause, REMEDY_CONFIG));
+    }
+    let of_layer = |layer: usize| -> Result<AttentionShape> {
+        let usual = if layers[layer] == LayerKind::Local { local } else { global };
+        let Some(entry) = entries.object(&layer.to_string())? else { return Ok(usual) };
+        entry.refuse_others(&["head_dim", "num_key_value_heads"])?;
+        let head_dim = entry.size("head_dim", usual.head_dim, limit::HEAD_DIM)?;
+        Ok(AttentionShape {
+            head_dim,
+            kv_heads: entry.size("num_key_value_heads", usual.kv_heads, limit::HEADS)?,
+            ..usual
+        })
+    };
+    let kind = |kind: LayerKind, usual: AttentionShape| -> Result<AttentionShape> {
+        let mut of_kind = (0..layers.len()).filter(|layer| layers[*layer] == kind).map(of_layer);
+        let first = of_kind.next().unwrap_or(Ok(usual))?;
+        of_kind.try_for_each(|other| match other? == first {
+            true => Ok(()),
+            false => {
+                let cause = format!("config.json: per_layer_config gives {} layers different heads", kind.name());
+                Err(Error::input(cause, "Kiln runs models whose layers of a kind are alike"))
+            }
+        })?;
+        Ok(first)
+    };
+    Ok((kind(LayerKind::Local, local)?, kind(LayerKind::Global, global)?))
 }
 
 /// The keys of a file for the sizes that [`check_shape`] checks.
@@ -245,12 +336,13 @@ pub(crate) fn check_shape(shape: &Shape, keys: &ShapeKeys) -> std::result::Resul
             return Err(format!("{key} is {size}; Kiln needs a multiple of 8"));
         }
     }
-    if !shape.head_dim.is_multiple_of(2) {
-        return Err(format!("{} is {}; RoPE needs an even number", keys.head_dim, shape.head_dim));
-    }
-    if !shape.heads.is_multiple_of(shape.kv_heads) {
-        let (q, kv) = (shape.heads, shape.kv_heads);
-        return Err(format!("{} is {kv}, which does not divide {}, {q}", keys.kv_heads, keys.heads));
+    for &AttentionShape { heads, kv_heads, head_dim, .. } in [&shape.local, &shape.global] {
+        if !head_dim.is_multiple_of(2) {
+            return Err(format!("{} is {head_dim}; RoPE needs an even number", keys.head_dim));
+        }
+        if !heads.is_multiple_of(kv_heads) {
+            return Err(format!("{} is {kv_heads}, which does not divide {}, {heads}", keys.kv_heads, keys.heads));
+        }
     }
     if shape.bos as usize >= shape.vocab {
         return Err(format!("{} is {}, past the vocabulary of {}", keys.bos, shape.bos, shape.vocab));
@@ -259,8 +351,16 @@ pub(crate) fn check_shape(shape: &Shape, keys: &ShapeKeys) -> std::result::Resul
 }
 
 /// Reads `layer_types`. Without it, every `sliding_window_pattern`-th layer is global.
-fn parse_layers(text: &ConfigReader) -> Result<Vec<LayerKind>> {
-    let count = text.size("num_hidden_layers", 26, limit::LAYERS)?;
+fn parse_layers(family: &Architecture, text: &ConfigReader) -> Result<Vec<LayerKind>> {
+    let mut layers = parse_layer_types(family, text)?;
+    if let Some(last) = layers.last_mut().filter(|_| family.config.ends_global) {
+        *last = LayerKind::Global;
+    }
+    Ok(layers)
+}
+
+fn parse_layer_types(family: &Architecture, text: &ConfigReader) -> Result<Vec<LayerKind>> {
+    let count = text.size("num_hidden_layers", family.config.layers, limit::LAYERS)?;
     let Some(types) = text.get("layer_types") else {
         // 5.x keeps the 4.x key under its private name.
         let key = ["sliding_window_pattern", "_sliding_window_pattern"]
@@ -287,18 +387,17 @@ fn parse_layers(text: &ConfigReader) -> Result<Vec<LayerKind>> {
 
 /// RoPE's constants in either spelling.
 struct RopeConfig {
-    theta_local: f32,
-    theta_global: f32,
-    factor_global: f32,
+    local: Rope,
+    global: Rope,
 }
 
 impl RopeConfig {
-    fn parse(text: &ConfigReader) -> Result<RopeConfig> {
+    fn parse(family: &Architecture, text: &ConfigReader) -> Result<RopeConfig> {
         let mut rope = RopeConfig {
-            theta_local: text.positive("rope_local_base_freq", 1e4)?,
-            theta_global: text.positive("rope_theta", 1e6)?,
-            factor_global: 1.0,
+            local: Rope::of(text.positive("rope_local_base_freq", 1e4)?),
+            global: Rope::of(text.positive("rope_theta", 1e6)?),
         };
+        rope.global.rotated = family.config.rotated.unwrap_or(1.0);
         if let Some(parameters) = text.object("rope_parameters")? {
             let (full, sliding) = (parameters.object("full_attention")?, parameters.object("sliding_attention")?);
             if full.is_none() && sliding.is_none() && !parameters.map.is_empty() {
@@ -306,21 +405,25 @@ impl RopeConfig {
                 return Err(Error::input(cause, REMEDY_CONFIG));
             }
             if let Some(full) = full {
-                rope.theta_global = full.positive("rope_theta", rope.theta_global)?;
-                rope.factor_global = full.rope_factor()?;
+                rope.global.theta = full.positive("rope_theta", rope.global.theta)?;
+                match family.config.rotated {
+                    Some(_) => rope.global.rotated = full.rope_share()?,
+                    None => rope.global.factor = full.rope_factor()?,
+                }
             }
             if let Some(sliding) = sliding {
-                rope.theta_local = sliding.positive("rope_theta", rope.theta_local)?;
+                rope.local.theta = sliding.positive("rope_theta", rope.local.theta)?;
                 let factor = sliding.rope_factor()?;
                 if factor != 1.0 {
-                    let cause = format!("config.json: sliding_attention scales RoPE by {factor}; Gemma 3 never does");
+                    let title = family.title;
+                    let cause = format!("config.json: sliding_attention scales RoPE by {factor}; {title} never does");
                     return Err(Error::input(cause, REMEDY_CONFIG));
                 }
             }
         }
         // As in transformers 5: a 4.x rope_scaling beside rope_parameters applies to the global layers.
         if let Some(scaling) = text.object("rope_scaling")? {
-            rope.factor_global = scaling.rope_factor()?;
+            rope.global.factor = scaling.rope_factor()?;
         }
         Ok(rope)
     }

@@ -229,11 +229,12 @@ impl WeightFormat {
         }
     }
 
-    /// Names a layer's matrices that this format cannot hold; `None` if it holds all.
+    /// Names the layers' matrices that this format cannot hold; `None` if it holds all.
     pub fn exceptions(self, shape: &Shape) -> Option<String> {
-        let dims = |role: Role| TensorId::Layer(0, role).dims(shape);
+        let layers = |role: Role| (0..shape.layers.len()).map(move |layer| TensorId::Layer(layer, role));
         let matrices = Role::ALL.into_iter().filter(|&role| !TensorId::Layer(0, role).is_vector());
-        let list: Vec<&str> = matrices.filter(|&role| !self.holds(dims(role)[1])).map(Role::suffix).collect();
+        let is_exception = |role: &Role| layers(*role).any(|id| !self.holds(id.dims(shape)[1]));
+        let list: Vec<&str> = matrices.filter(is_exception).map(Role::suffix).collect();
         let kept = WeightFormat::Int8.name().to_uppercase();
         let (format, group) = (self.name().to_uppercase(), Self::GROUP);
         (!list.is_empty()).then(|| {

@@ -192,7 +192,10 @@ impl When {
                 let first = layers / 8;
                 layer < first || layer >= 7 * layers / 8 || (layer - first) % 3 == 2
             }
-            When::ManyQueries => shape.heads >= MANY_QUERIES * shape.kv_heads,
+            When::ManyQueries => {
+                let attention = shape.attention_of(layer);
+                attention.heads >= MANY_QUERIES * attention.kv_heads
+            }
         }
     }
 }

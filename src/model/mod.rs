@@ -1,5 +1,6 @@
 //! A model: its shape, its tensors, their weight formats, and reading and writing its files.
 
+pub mod architecture;
 pub mod blocks;
 #[cfg(any(feature = "cli", feature = "serve"))]
 pub mod bundle;
@@ -15,9 +16,10 @@ pub mod tensor;
 pub(crate) mod text_file;
 pub mod write;
 
+pub use architecture::Architecture;
 pub use blocks::BlockFormat;
 pub use checkpoint::Checkpoint;
 pub use format::{SourceFormat, WeightFormat};
 pub use mix::FileMix;
-pub use shape::{LayerKind, Shape};
+pub use shape::{AttentionShape, LayerKind, Rope, Shape, Values};
 pub use tensor::{Role, TensorId};

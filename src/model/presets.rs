@@ -1,30 +1,31 @@
-//! The public Gemma 3 models by name. Source: their config.json on the hub, text part, defaults filled in.
+//! The public models by name. Source: their config.json on the hub, text part, defaults filled in.
 
+use crate::model::architecture::{GEMMA3, GEMMA4};
 use crate::model::config;
-use crate::model::shape::{LayerKind, Shape};
+use crate::model::shape::{AttentionShape, LayerKind, Rope, Shape, Values};
 use crate::{Error, Result};
 use std::path::Path;
 
 /// The names that [`preset`] knows.
-pub const NAMES: [&str; 5] = ["gemma3-270m", "gemma3-1b", "gemma3-4b", "gemma3-12b", "gemma3-27b"];
+pub const NAMES: [&str; 7] =
+    ["gemma3-270m", "gemma3-1b", "gemma3-4b", "gemma3-12b", "gemma3-27b", "gemma4-12b", "gemma4-31b"];
 
-/// The shape of a public model, by its name or in short: `gemma3-27b`, `27b`.
+/// The shape of a public model, by its name; Gemma 3's also in short: `gemma3-27b`, `27b`.
 pub fn preset(name: &str) -> Option<Shape> {
     let shape = match name.strip_prefix("gemma3-").unwrap_or(name) {
         "270m" => Shape { hidden: 640, ffn: 2048, layers: layers(18), ..small() },
         "1b" => Shape { hidden: 1152, ffn: 6912, layers: layers(26), ..small() },
-        "4b" => Shape { hidden: 2560, ffn: 10_240, heads: 8, kv_heads: 4, layers: layers(34), ..family() },
-        "12b" => Shape { hidden: 3840, ffn: 15_360, heads: 16, kv_heads: 8, layers: layers(48), ..family() },
+        "4b" => Shape { hidden: 2560, ffn: 10_240, layers: layers(34), ..gemma3().with_heads(8, 4, 256) },
+        "12b" => Shape { hidden: 3840, ffn: 15_360, layers: layers(48), ..gemma3().with_heads(16, 8, 256) },
         "27b" => Shape {
             hidden: 5376,
             ffn: 21_504,
-            heads: 32,
-            kv_heads: 16,
-            head_dim: 128,
             query_pre_attn_scalar: 168.0,
             layers: layers(62),
-            ..family()
+            ..gemma3().with_heads(32, 16, 128)
         },
+        "gemma4-12b" => Shape { hidden: 3840, ffn: 15_360, layers: layers(48), ..gemma4(16, [8, 1]) },
+        "gemma4-31b" => Shape { hidden: 5376, ffn: 21_504, layers: layers(60), ..gemma4(32, [16, 4]) },
         _ => return None,
     };
     Some(shape)
@@ -33,7 +34,7 @@ pub fn preset(name: &str) -> Option<Shape> {
 /// A public model's shape by name, else the shape of a config file.
 ///
 /// # Errors
-/// Input: there is no such model or file, or the file is not a config of a Gemma 3.
+/// Input: there is no such model or file, or the file is not a config of a model that Kiln runs.
 pub fn find(word: &str) -> Result<Shape> {
     if let Some(shape) = preset(word) {
         return Ok(shape);
@@ -47,39 +48,57 @@ pub fn find(word: &str) -> Result<Shape> {
     config::read(path)
 }
 
-/// The values that 270M and 1B share. The caller sets the sizes.
+/// The values that 270M and 1B of Gemma 3 share. The caller sets the sizes.
 fn small() -> Shape {
-    Shape {
-        vocab: 262_144,
-        heads: 4,
-        kv_heads: 1,
-        window: 512,
-        rope_factor_global: 1.0,
-        max_context: 32_768,
-        ..family()
-    }
+    let all = gemma3().with_heads(4, 1, 256).with_window(512);
+    let global = AttentionShape { rope: Rope::of(1e6), ..all.global };
+    Shape { vocab: 262_144, global, max_context: 32_768, ..all }
 }
 
-/// The values that 4B, 12B and 27B share. The caller sets the sizes.
-fn family() -> Shape {
+/// The values that Gemma 3's 4B, 12B and 27B share. The caller sets the sizes.
+fn gemma3() -> Shape {
+    let local = AttentionShape {
+        heads: 1,
+        kv_heads: 1,
+        head_dim: 256,
+        window: Some(1024),
+        rope: Rope::of(1e4),
+        values: Values::Projected,
+    };
     Shape {
+        architecture: &GEMMA3,
         vocab: 262_208,
         hidden: 0,
         ffn: 0,
-        heads: 0,
-        kv_heads: 0,
-        head_dim: 256,
+        local,
+        global: AttentionShape { window: None, rope: Rope { factor: 8.0, ..Rope::of(1e6) }, ..local },
         layers: Vec::new(),
-        window: 1024,
         eps: 1e-6,
         query_pre_attn_scalar: 256.0,
-        rope_theta_local: 1e4,
-        rope_theta_global: 1e6,
-        rope_factor_global: 8.0,
+        norms_values: false,
+        scales_layers: false,
+        softcap: None,
         max_context: 131_072,
         tied: true,
         bos: 2,
         eos: vec![1, 106],
+    }
+}
+
+/// The values that the dense models of Gemma 4 share. The caller sets the sizes.
+fn gemma4(heads: usize, [local, global]: [usize; 2]) -> Shape {
+    let all = gemma3().with_heads(heads, local, 256);
+    let rope = Rope { rotated: 0.25, ..Rope::of(1e6) };
+    Shape {
+        architecture: &GEMMA4,
+        vocab: 262_144,
+        global: AttentionShape { kv_heads: global, head_dim: 512, rope, values: Values::Keys, ..all.global },
+        query_pre_attn_scalar: 1.0,
+        norms_values: true,
+        scales_layers: true,
+        softcap: Some(30.0),
+        max_context: 262_144,
+        ..all
     }
 }
 
@@ -95,7 +114,7 @@ mod tests {
 
     #[test]
     fn presets_are_valid_configs_of_their_nominal_size() {
-        for (name, billions) in NAMES.iter().zip([0.27, 1.0, 3.9, 11.8, 27.0]) {
+        for (name, billions) in NAMES.iter().zip([0.27, 1.0, 3.9, 11.8, 27.0, 11.9, 30.7]) {
             let shape = preset(name).unwrap();
             assert_eq!(config::parse(&config::to_json(&shape), None).unwrap(), shape, "{name}");
             let size = shape.matrix_elements_per_token() as f64 / 1e9;

@@ -1,15 +1,20 @@
-//! The shape of a Gemma 3 text model: every number that the forward pass needs besides the weights.
+//! The shape of a text model: every number that the forward pass needs besides the weights.
 
-/// The kinds of layer, by the keys that attention sees.
+use crate::model::architecture::Architecture;
+
+/// The kinds of layer, by the keys that attention sees. Each has an attention shape of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LayerKind {
-    /// Sliding window: positions `q - window + 1 ..= q`, RoPE with the local base.
+    /// Sliding window: positions `q - window + 1 ..= q`.
     Local,
-    /// Full causal attention: positions `0 ..= q`, RoPE with the global base and its linear factor.
+    /// Full causal attention: positions `0 ..= q`.
     Global,
 }
 
 impl LayerKind {
+    /// Both kinds.
+    pub const ALL: [LayerKind; 2] = [LayerKind::Local, LayerKind::Global];
+
     /// Its name in output.
     pub fn name(self) -> &'static str {
         match self {
@@ -19,35 +24,112 @@ impl LayerKind {
     }
 }
 
+/// RoPE's constants.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rope {
+    /// Base of the frequencies.
+    pub theta: f32,
+    /// Divides the frequencies (linear scaling); 1 without scaling.
+    pub factor: f32,
+    /// Share of a head's pairs that turn, the first ones. The others' frequencies are 0.
+    pub rotated: f32,
+}
+
+impl Rope {
+    /// No pair turns: all frequencies are 0.
+    pub const NONE: Rope = Rope { rotated: 0.0, ..Rope::of(1.0) };
+
+    /// RoPE of all pairs, without scaling.
+    pub const fn of(theta: f32) -> Rope {
+        Rope { theta, factor: 1.0, rotated: 1.0 }
+    }
+
+    /// Pairs that turn, of `half_dim`.
+    pub fn turning(self, half_dim: usize) -> usize {
+        (self.rotated * half_dim as f32) as usize
+    }
+
+    /// `inv_freq_j = theta^(-2j/D) / factor`, j < D/2 = `half_dim`, and 0 for pairs that do not turn. Each operation
+    /// rounds to f32, as the model's own code does: at position 100,000 a frequency's last bit turns an angle by a
+    /// hundredth.
+    pub fn inverse_frequencies(self, half_dim: usize) -> Vec<f32> {
+        let exponent = |j: usize| (2 * j) as f32 / (2 * half_dim) as f32;
+        let turning = (0..self.turning(half_dim)).map(|j| 1.0 / self.theta.powf(exponent(j)) / self.factor);
+        turning.chain(std::iter::repeat(0.0)).take(half_dim).collect()
+    }
+}
+
+/// The source of attention's values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Values {
+    /// A projection of their own.
+    Projected,
+    /// The keys as projected, before norm and RoPE.
+    Keys,
+}
+
+/// The attention of one kind of layer. Sizes are in elements.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AttentionShape {
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads; divides `heads`. Query head j reads KV head `j / (heads / kv_heads)`.
+    pub kv_heads: usize,
+    /// Width of one head, D. Even, at most 512; not `hidden / heads`.
+    pub head_dim: usize,
+    /// Keys that a row sees, its own included; `None` for all.
+    pub window: Option<usize>,
+    /// RoPE of queries and keys.
+    pub rope: Rope,
+    /// The source of the values.
+    pub values: Values,
+}
+
+impl AttentionShape {
+    /// Width of all query heads, `heads * head_dim`.
+    pub fn q_width(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Width of all key heads (and of all value heads), `kv_heads * head_dim`.
+    pub fn kv_width(&self) -> usize {
+        self.kv_heads * self.head_dim
+    }
+
+    /// Elements of its projections in a model of `hidden`: queries, keys, values if they have one, output.
+    fn matrix_elements(&self, hidden: usize) -> u64 {
+        let values = if self.values == Values::Projected { self.kv_width() } else { 0 };
+        ((2 * self.q_width() + self.kv_width() + values) * hidden) as u64
+    }
+}
+
 /// Dimensions and constants of one model. All sizes are in elements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
+    /// The family: names of tensors and keys, and the form of its files.
+    pub architecture: &'static Architecture,
     /// Rows of the embedding table and of the head.
     pub vocab: usize,
     /// Width of the residual stream, H. A multiple of 8.
     pub hidden: usize,
     /// Width of the gated FFN, F. A multiple of 8.
     pub ffn: usize,
-    /// Query heads.
-    pub heads: usize,
-    /// Key and value heads; divides `heads`. Query head j reads KV head `j / (heads / kv_heads)`.
-    pub kv_heads: usize,
-    /// Width of one head, D. Even, at most 256; not `hidden / heads`.
-    pub head_dim: usize,
+    /// Attention of the local layers.
+    pub local: AttentionShape,
+    /// Attention of the global layers.
+    pub global: AttentionShape,
     /// One entry per layer, first to last.
     pub layers: Vec<LayerKind>,
-    /// Keys that a local layer sees, the query's own included.
-    pub window: usize,
     /// Added to the mean square inside RMSNorm's root.
     pub eps: f32,
     /// Scores are multiplied by `query_pre_attn_scalar ^ -0.5`; this is the base, not the power.
     pub query_pre_attn_scalar: f32,
-    /// RoPE base of the local layers.
-    pub rope_theta_local: f32,
-    /// RoPE base of the global layers.
-    pub rope_theta_global: f32,
-    /// Divides the global layers' inverse frequencies (linear scaling); 1 without scaling.
-    pub rope_factor_global: f32,
+    /// Whether each head of the values passes an RMSNorm without weights.
+    pub norms_values: bool,
+    /// Whether each layer ends with a product of the residual stream and a number of its own.
+    pub scales_layers: bool,
+    /// Logits are `cap * tanh(x / cap)`; `None` for x itself.
+    pub softcap: Option<f32>,
     /// The longest context that the model was trained for, in tokens.
     pub max_context: usize,
     /// The head is the embedding table.
@@ -59,22 +141,46 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Width of all query heads, `heads * head_dim`.
-    pub fn q_width(&self) -> usize {
-        self.heads * self.head_dim
+    /// The attention of a kind of layer.
+    pub fn attention(&self, kind: LayerKind) -> &AttentionShape {
+        match kind {
+            LayerKind::Local => &self.local,
+            LayerKind::Global => &self.global,
+        }
     }
 
-    /// Width of all key heads (and of all value heads), `kv_heads * head_dim`.
-    pub fn kv_width(&self) -> usize {
-        self.kv_heads * self.head_dim
+    /// The attention of a layer.
+    pub fn attention_of(&self, layer: usize) -> &AttentionShape {
+        self.attention(self.layers[layer])
+    }
+
+    /// Keys that a local layer sees; the whole context if there is no window.
+    pub fn window(&self) -> usize {
+        self.local.window.unwrap_or(self.max_context)
+    }
+
+    /// The same shape with such heads in all layers.
+    pub fn with_heads(self, heads: usize, kv_heads: usize, head_dim: usize) -> Shape {
+        let of = |kind: AttentionShape| AttentionShape { heads, kv_heads, head_dim, ..kind };
+        Shape { local: of(self.local), global: of(self.global), ..self }
+    }
+
+    /// The same shape with another window of its local layers.
+    pub fn with_window(self, window: usize) -> Shape {
+        Shape { local: AttentionShape { window: Some(window), ..self.local }, ..self }
+    }
+
+    /// Heads and their width, by kind of layer where the kinds differ: `32/16 heads x 128`.
+    pub fn head_names(&self) -> String {
+        let name = |a: &AttentionShape| format!("{}/{} heads x {}", a.heads, a.kv_heads, a.head_dim);
+        let (local, global) = (name(&self.local), name(&self.global));
+        if local == global { local } else { format!("{local} local, {global} global") }
     }
 
     /// Weight elements that one token's pass multiplies by: every matrix of every layer, and the head.
     pub fn matrix_elements_per_token(&self) -> u64 {
-        let h = self.hidden as u64;
-        let layer = (self.q_width() as u64 + 2 * self.kv_width() as u64) * h
-            + h * self.q_width() as u64
-            + 3 * h * self.ffn as u64;
-        layer * self.layers.len() as u64 + self.vocab as u64 * h
+        let (h, ffn) = (self.hidden as u64, 3 * self.hidden as u64 * self.ffn as u64);
+        let layer = |kind: &LayerKind| self.attention(*kind).matrix_elements(self.hidden) + ffn;
+        self.layers.iter().map(layer).sum::<u64>() + self.vocab as u64 * h
     }
 }

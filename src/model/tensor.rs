@@ -1,6 +1,6 @@
 //! The tensors of a model by role, independent of their names in a file.
 
-use crate::model::shape::Shape;
+use crate::model::shape::{Shape, Values};
 
 /// A tensor's place within a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,11 +31,13 @@ pub enum Role {
     Up,
     /// FFN down projection, `[hidden, ffn]`.
     Down,
+    /// The number that multiplies the residual stream at the layer's end, `[1]`.
+    LayerScalar,
 }
 
 impl Role {
-    /// All roles, norms first.
-    pub const ALL: [Role; 13] = [
+    /// All roles, norms first. A model may lack [`Role::V`] and [`Role::LayerScalar`].
+    pub const ALL: [Role; 14] = [
         Role::InputNorm,
         Role::PostAttentionNorm,
         Role::PreFfnNorm,
@@ -49,9 +51,10 @@ impl Role {
         Role::Gate,
         Role::Up,
         Role::Down,
+        Role::LayerScalar,
     ];
 
-    /// The name within a layer, as Gemma 3 checkpoints spell it (`self_attn.q_proj.weight`).
+    /// The name within a layer in safetensors files (`self_attn.q_proj.weight`).
     pub fn suffix(self) -> &'static str {
         match self {
             Role::InputNorm => "input_layernorm.weight",
@@ -67,6 +70,7 @@ impl Role {
             Role::Gate => "mlp.gate_proj.weight",
             Role::Up => "mlp.up_proj.weight",
             Role::Down => "mlp.down_proj.weight",
+            Role::LayerScalar => "layer_scalar",
         }
     }
 }
@@ -87,8 +91,16 @@ pub enum TensorId {
 impl TensorId {
     /// Every tensor of a model in the order of the forward pass. A tied head is left out.
     pub fn all(shape: &Shape) -> impl Iterator<Item = TensorId> + use<> {
-        let layers = shape.layers.len();
-        let layers = (0..layers).flat_map(|layer| Role::ALL.into_iter().map(move |role| TensorId::Layer(layer, role)));
+        let scales_layers = shape.scales_layers;
+        let values: Vec<Values> = (0..shape.layers.len()).map(|layer| shape.attention_of(layer).values).collect();
+        let layers = values.into_iter().enumerate().flat_map(move |(layer, values)| {
+            let has = move |role: &Role| match role {
+                Role::V => values == Values::Projected,
+                Role::LayerScalar => scales_layers,
+                _ => true,
+            };
+            Role::ALL.into_iter().filter(has).map(move |role| TensorId::Layer(layer, role))
+        });
         let head = (!shape.tied).then_some(TensorId::Head);
         std::iter::once(TensorId::Embedding).chain(layers).chain([TensorId::FinalNorm]).chain(head)
     }
@@ -99,20 +111,29 @@ impl TensorId {
         match self {
             TensorId::Embedding | TensorId::Head => [shape.vocab, h],
             TensorId::FinalNorm => [1, h],
-            TensorId::Layer(_, role) => match role {
-                Role::InputNorm | Role::PostAttentionNorm | Role::PreFfnNorm | Role::PostFfnNorm => [1, h],
-                Role::QNorm | Role::KNorm => [1, shape.head_dim],
-                Role::Q => [shape.q_width(), h],
-                Role::K | Role::V => [shape.kv_width(), h],
-                Role::O => [h, shape.q_width()],
-                Role::Gate | Role::Up => [f, h],
-                Role::Down => [h, f],
-            },
+            TensorId::Layer(layer, role) => {
+                let attention = shape.attention_of(layer);
+                match role {
+                    Role::InputNorm | Role::PostAttentionNorm | Role::PreFfnNorm | Role::PostFfnNorm => [1, h],
+                    Role::QNorm | Role::KNorm => [1, attention.head_dim],
+                    Role::Q => [attention.q_width(), h],
+                    Role::K | Role::V => [attention.kv_width(), h],
+                    Role::O => [h, attention.q_width()],
+                    Role::Gate | Role::Up => [f, h],
+                    Role::Down => [h, f],
+                    Role::LayerScalar => [1, 1],
+                }
+            }
         }
     }
 
-    /// Whether this is a norm's vector, which is stored in f32, or a matrix, which is stored in the weight format.
+    /// Whether this is a vector, which is stored in f32, or a matrix, which is stored in the weight format.
     pub fn is_vector(self) -> bool {
+        self.is_norm() || matches!(self, TensorId::Layer(_, Role::LayerScalar))
+    }
+
+    /// Whether this is a norm's vector.
+    pub fn is_norm(self) -> bool {
         matches!(
             self,
             TensorId::FinalNorm
@@ -128,7 +149,7 @@ impl TensorId {
         )
     }
 
-    /// The name in files that Kiln writes, as in `Gemma3ForCausalLM`.
+    /// The name in files that Kiln writes, as in a `ForCausalLM` of transformers.
     pub fn name(self) -> String {
         match self {
             TensorId::Embedding => "model.embed_tokens.weight".into(),

@@ -361,7 +361,7 @@ fn heads_of_every_size_attend_on_the_model_of_the_array() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("model");
         let layers = vec![LayerKind::Local, LayerKind::Global];
-        let shape = Shape { heads, kv_heads, head_dim, layers, ..checkpoint().shape().clone() };
+        let shape = Shape { layers, ..checkpoint().shape().clone() }.with_heads(heads, kv_heads, head_dim);
         let monitor = WriteMonitor { progress: &|_, _| {}, cancel: &Cancel::default() };
         forge(&shape, &path, WeightFormat::Bf16, 7, &monitor).expect("a model");
         let checkpoint = Checkpoint::open(&path).expect("the model");
@@ -374,10 +374,10 @@ fn heads_of_every_size_attend_on_the_model_of_the_array() {
 fn heads_that_no_program_takes_are_refused() {
     let shape = checkpoint().shape().clone();
     for (shape, words) in [
-        (Shape { head_dim: 264, ..shape.clone() }, "heads of 264 elements"),
-        (Shape { head_dim: 36, ..shape.clone() }, "heads of 36 elements"),
-        (Shape { heads: 9, kv_heads: 1, ..shape.clone() }, "9 query heads for each of 1"),
-        (Shape { kv_heads: 0, ..shape }, "for each of 0"),
+        (shape.clone().with_heads(4, 2, 264), "heads of 264 elements"),
+        (shape.clone().with_heads(4, 2, 36), "heads of 36 elements"),
+        (shape.clone().with_heads(9, 1, 32), "9 query heads for each of 1"),
+        (shape.with_heads(4, 0, 32), "for each of 0"),
     ] {
         let e = offload::heads(&shape).expect_err("no program");
         assert!(e.exit_code() == 4 && e.to_string().contains(words), "{e}");

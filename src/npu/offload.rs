@@ -20,7 +20,7 @@ use crate::executor::offload::KvBlocks;
 use crate::executor::{PageId, Tolerance, slot_row, slot_row_mut};
 use crate::machine::files::Files;
 use crate::machine::nodes::{DeviceNode, DriverApi};
-use crate::model::Shape;
+use crate::model::{AttentionShape, Shape};
 use crate::offload::host::OffloadKernels;
 use crate::schedule::Schedule;
 use crate::schedule::kv::{KvLayer, PAGE, Pool, PoolLayout};
@@ -148,9 +148,13 @@ pub(crate) fn check(files: &Files, shape: &Shape) -> Result<DeviceNode> {
 /// # Errors
 /// Device: there is no program for heads of this size, or for so many queries of each.
 pub(super) fn heads(shape: &Shape) -> Result<(HeadLayout, &'static Program)> {
-    let Shape { head_dim, kv_heads, .. } = *shape;
-    let group = shape.heads / kv_heads.max(1);
+    let AttentionShape { heads, head_dim, kv_heads, .. } = shape.local;
+    let group = heads / kv_heads.max(1);
     let refused = |cause| Error::device(cause, text!("use ", Setting::NoNpu));
+    if (shape.global.heads, shape.global.head_dim, shape.global.kv_heads) != (heads, head_dim, kv_heads) {
+        let cause = format!("{}: the NPU's attention takes the same heads in all layers", shape.head_names());
+        return Err(refused(cause));
+    }
     let mut programs = [(64, &ATTEND_BF16_64), (128, &ATTEND_BF16_128), (256, &ATTEND_BF16_256)].into_iter();
     let fitting = programs.find(|(most, _)| head_dim <= *most && head_dim.is_multiple_of(TILE));
     let (head_dim, program) = fitting.ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! Each step's arithmetic, in f32, as `docs/gemma3.md` states it.
+//! Each step's arithmetic, in f32, as `docs/gemma3.md` and `docs/gemma4.md` state it.
 
 use super::{Weights, choice};
 use crate::executor::host::StepState;
@@ -56,10 +56,11 @@ pub(super) fn run(op: &Op, state: &StepState, weights: &Weights, arena: &mut [f3
                 row_mut(arena, out, r).copy_from_slice(&o);
             }
         }
-        Op::NormAdd { x, weight, eps, residual } => {
+        Op::NormAdd { x, weight, eps, residual, scalar } => {
+            let scalar = scalar.map_or(1.0, |scalar| weights.vector(scalar)[0]);
             for r in 0..state.rows {
                 let y = rms_norm(row(arena, x, r), weights.vector(weight), eps);
-                row_mut(arena, residual, r).iter_mut().zip(y).for_each(|(h, y)| *h += y);
+                row_mut(arena, residual, r).iter_mut().zip(y).for_each(|(h, y)| *h = (*h + y) * scalar);
             }
         }
         Op::GatedGelu { gate, up, out } => {
@@ -68,6 +69,10 @@ pub(super) fn run(op: &Op, state: &StepState, weights: &Weights, arena: &mut [f3
                     row(arena, gate, r).iter().zip(row(arena, up, r)).map(|(g, u)| gelu_tanh(*g) * u).collect();
                 row_mut(arena, out, r).copy_from_slice(&y);
             }
+        }
+        Op::SoftCap { x, cap } => {
+            let capped = |x: &mut f32| *x = cap * (*x / cap).tanh();
+            (0..state.rows).for_each(|r| row_mut(arena, x, r).iter_mut().for_each(capped));
         }
         Op::Argmax { x } => {
             for r in 0..state.rows {

@@ -229,7 +229,11 @@ mod tests {
                         "{name}, {machine}: {rows} rows behind {depth}: {}",
                         longest(rows)
                     );
-                    assert!(depth >= 32_768 || rows == CHUNK, "{name}, {machine}: {rows} rows behind {depth}");
+                    let is_long = longest(CHUNK) > BUDGET / 2.0;
+                    assert!(
+                        depth >= 32_768 || is_long || rows == CHUNK,
+                        "{name}, {machine}: {rows} rows behind {depth}"
+                    );
                     if longest(CHUNK) > BUDGET {
                         too_long.push((name, machine, depth));
                     }

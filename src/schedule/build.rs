@@ -1,10 +1,11 @@
-//! Builds the schedule from a model's shape: the steps of `docs/gemma3.md`'s forward pass, layer by layer.
+//! Builds the schedule from a model's shape: the steps of the forward pass (`docs/gemma3.md`, `docs/gemma4.md`), layer by
+//! layer.
 
 use super::choice;
 use super::kv::{KvLayer, KvLayout};
 use super::layout::{ArenaLayout, StateLayout, WeightLayout};
 use super::step::{AccessRange, KvType, Matrix, Op, Rows, Segment, Slot, Step};
-use crate::model::{LayerKind, Shape, TensorId, WeightFormat};
+use crate::model::{AttentionShape, LayerKind, Shape, TensorId, WeightFormat};
 
 /// The sizes, besides the model's own, that a schedule is built for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,10 +60,10 @@ struct Slots {
     residual: Slot,
     /// Input of the next linear step: a normed residual.
     normed: Slot,
-    /// Q, K and V side by side.
-    qkv: Slot,
-    /// Attention's output.
-    attended: Slot,
+    /// Attention of the local layers.
+    local: AttentionSlots,
+    /// Attention of the global layers: the same slots if the widths are equal.
+    global: AttentionSlots,
     /// Output of a sublayer, before its post-norm.
     sublayer: Slot,
     /// Gate and up side by side.
@@ -79,15 +80,40 @@ struct Slots {
     found: Slot,
 }
 
+/// The slots of attention in one kind of layer.
+#[derive(Clone, Copy)]
+struct AttentionSlots {
+    /// Q, K and V side by side.
+    qkv: Slot,
+    /// Attention's output.
+    attended: Slot,
+}
+
+impl AttentionSlots {
+    fn place(arena: &mut ArenaLayout, names: [&'static str; 2], rows: usize, of: &AttentionShape) -> AttentionSlots {
+        let [qkv, attended] = names;
+        AttentionSlots {
+            qkv: arena.add(qkv, rows, of.q_width() + 2 * of.kv_width()),
+            attended: arena.add(attended, rows, of.q_width()),
+        }
+    }
+}
+
 impl Slots {
     fn place(arena: &mut ArenaLayout, shape: &Shape, extent: &Extent) -> Slots {
         let (rows, h, f) = (extent.max_rows, shape.hidden, shape.ffn);
-        let (q, kv) = (shape.q_width(), shape.kv_width());
+        let widths = |of: &AttentionShape| (of.q_width(), of.kv_width());
+        let (residual, normed) = (arena.add("residual", rows, h), arena.add("normed", rows, h));
+        let local = AttentionSlots::place(arena, ["qkv", "attended"], rows, &shape.local);
+        let global = match widths(&shape.local) == widths(&shape.global) {
+            true => local,
+            false => AttentionSlots::place(arena, ["global_qkv", "global_attended"], rows, &shape.global),
+        };
         Slots {
-            residual: arena.add("residual", rows, h),
-            normed: arena.add("normed", rows, h),
-            qkv: arena.add("qkv", rows, q + 2 * kv),
-            attended: arena.add("attended", rows, q),
+            residual,
+            normed,
+            local,
+            global,
             sublayer: arena.add("sublayer", rows, h),
             gate_up: arena.add("gate_up", rows, 2 * f),
             gated: arena.add("gated", rows, f),
@@ -143,7 +169,7 @@ impl Schedule {
         let slots = Slots::place(&mut arena, shape, &extent);
         let kv_layers = KvLayer::all(shape, &extent, &kv);
 
-        let mut b = Builder { steps: Vec::with_capacity(14 * shape.layers.len() + 8) };
+        let mut b = Builder { steps: Vec::with_capacity(15 * shape.layers.len() + 8) };
         push_embed(&mut b, shape, &weights, &slots);
         for &layer in &kv_layers {
             push_attention(&mut b, shape, &weights, layer, &slots);
@@ -223,21 +249,28 @@ fn push_attention(b: &mut Builder, shape: &Shape, weights: &WeightLayout, kv: Kv
     let w = &weights.layers[kv.layer];
     let segment = Segment::Layer(kv.layer);
     let mut push = |label, op| b.push(segment, label, Rows::Pass, op);
-    let (qw, kvw, eps) = (shape.q_width(), shape.kv_width(), shape.eps);
-    let (q, k, v) = (s.qkv.columns(0, qw), s.qkv.columns(qw, kvw), s.qkv.columns(qw + kvw, kvw));
-    let (inv_freq, window) = match shape.layers[kv.layer] {
-        LayerKind::Local => (weights.rope_local, Some(shape.window)),
-        LayerKind::Global => (weights.rope_global, None),
+    let kind = shape.layers[kv.layer];
+    let (attention, vectors, eps) = (shape.attention(kind), weights.kind(kind), shape.eps);
+    let AttentionSlots { qkv, attended } = match kind {
+        LayerKind::Local => s.local,
+        LayerKind::Global => s.global,
     };
+    let (qw, kvw) = (attention.q_width(), attention.kv_width());
+    let (q, k, v) = (qkv.columns(0, qw), qkv.columns(qw, kvw), qkv.columns(qw + kvw, kvw));
+    let (heads, kv_heads, inv_freq) = (attention.heads, attention.kv_heads, vectors.rope);
 
-    products(&w.qkv, s.normed, s.qkv).for_each(|op| push("qkv", op));
-    push("q_norm_rope", Op::HeadNormRope { x: q, weight: w.q_norm, eps, inv_freq, heads: shape.heads });
-    push("k_norm_rope", Op::HeadNormRope { x: k, weight: w.k_norm, eps, inv_freq, heads: shape.kv_heads });
+    products(&w.qkv, s.normed, qkv).for_each(|op| push("qkv", op));
+    push("q_norm_rope", Op::HeadNormRope { x: q, weight: w.q_norm, eps, inv_freq, heads });
+    push("k_norm_rope", Op::HeadNormRope { x: k, weight: w.k_norm, eps, inv_freq, heads: kv_heads });
+    if let Some([weight, inv_freq]) = vectors.plain {
+        push("v_norm", Op::HeadNormRope { x: v, weight, eps, inv_freq, heads: kv_heads });
+    }
     push("kv_write", Op::KvWrite { k, v, kv });
-    let scale = shape.query_pre_attn_scalar.powf(-0.5);
-    push("attend", Op::Attend { q, kv, out: s.attended, heads: shape.heads, scale, window });
-    push("attention_out", Op::Linear { weight: w.o, x: s.attended, out: s.sublayer });
-    push("post_attention", Op::NormAdd { x: s.sublayer, weight: w.post_attention_norm, eps, residual: s.residual });
+    let (scale, window) = (shape.query_pre_attn_scalar.powf(-0.5), attention.window);
+    push("attend", Op::Attend { q, kv, out: attended, heads, scale, window });
+    push("attention_out", Op::Linear { weight: w.o, x: attended, out: s.sublayer });
+    let (x, weight, residual) = (s.sublayer, w.post_attention_norm, s.residual);
+    push("post_attention", Op::NormAdd { x, weight, eps, residual, scalar: None });
     push("pre_ffn_norm", Op::RmsNorm { x: s.residual, weight: w.pre_ffn_norm, eps, out: s.normed });
 }
 
@@ -257,7 +290,8 @@ fn push_ffn(b: &mut Builder, shape: &Shape, weights: &WeightLayout, layer: usize
     products(&w.gate_up, s.normed, s.gate_up).for_each(|op| push("gate_up", op));
     push("gated_gelu", Op::GatedGelu { gate, up, out: s.gated });
     push("down", Op::Linear { weight: w.down, x: s.gated, out: s.sublayer });
-    push("post_ffn", Op::NormAdd { x: s.sublayer, weight: w.post_ffn_norm, eps: shape.eps, residual: s.residual });
+    let (x, weight, residual) = (s.sublayer, w.post_ffn_norm, s.residual);
+    push("post_ffn", Op::NormAdd { x, weight, eps: shape.eps, residual, scalar: w.scalar });
     // The next layer's input norm belongs to this segment, so that it can be fused with the residual add before it.
     if let Some(next) = weights.layers.get(layer + 1) {
         let op = Op::RmsNorm { x: s.residual, weight: next.input_norm, eps: shape.eps, out: s.normed };
@@ -270,6 +304,9 @@ fn push_head(b: &mut Builder, shape: &Shape, weights: &WeightLayout, s: &Slots) 
     let weight = weights.final_norm;
     push("final_norm", Op::RmsNorm { x: s.residual, weight, eps: shape.eps, out: s.head_in });
     push("head", Op::Linear { weight: weights.head, x: s.head_in, out: s.logits });
+    if let Some(cap) = shape.softcap {
+        push("soft_cap", Op::SoftCap { x: s.logits, cap });
+    }
     push("argmax", Op::Argmax { x: s.logits });
 }
 

@@ -173,11 +173,12 @@ pub fn step_cost(step: &Step, pass: PassShape) -> Cost {
             c.kv_bytes = entries * (2 * kv.kv_heads * kv.dim_stride() * kv.element.bytes()) as u64;
             c.operations = pairs * 4 * (heads * kv.head_dim) as u64;
         }
-        Op::NormAdd { x, weight, residual, .. } => {
-            c.weight_bytes = 4 * weight.len as u64;
+        Op::NormAdd { x, weight, residual, scalar, .. } => {
+            c.weight_bytes = 4 * (weight.len + scalar.map_or(0, |scalar| scalar.len)) as u64;
             c.activation_bytes = f32s(x.width + 2 * residual.width);
         }
         Op::GatedGelu { gate, up, out } => c.activation_bytes = f32s(gate.width + up.width + out.width),
+        Op::SoftCap { x, .. } => c.activation_bytes = f32s(2 * x.width),
         Op::Argmax { x } => c.activation_bytes = f32s(x.width),
         Op::BlockSums { x, sums, tops, .. } => c.activation_bytes = f32s(x.width + sums.width + tops.width),
         // The parts with the candidates, and the output.

@@ -38,6 +38,14 @@ impl Pool {
             LayerKind::Local => Pool::Local,
         }
     }
+
+    /// The kind of layer with this pool.
+    fn kind(self) -> LayerKind {
+        match self {
+            Pool::Global => LayerKind::Global,
+            Pool::Local => LayerKind::Local,
+        }
+    }
 }
 
 /// A layer's keys and values: its part of each page of a pool.
@@ -157,15 +165,16 @@ impl KvLayout {
     /// one for a row ahead. The local pool never needs more pages than the global one, since each of a sequence's local
     /// pages has a global counterpart. The number of pages is rounded up to whole blocks, mostly by none.
     pub fn new(shape: &Shape, extent: &Extent) -> KvLayout {
-        let layer = KvLayer::new(shape, extent, 0, 0, None);
         let whole = extent.context.div_ceil(PAGE);
         let all = whole.saturating_mul(extent.sequences);
         let wanted = extent.kv_tokens.map_or(all, |tokens| tokens.div_ceil(PAGE).min(all));
         KvLayout(Pool::ALL.map(|pool| {
-            let layers = shape.layers.iter().filter(|kind| Pool::of(**kind) == pool).count();
+            let kind = pool.kind();
+            let layers = shape.layers.iter().filter(|layer| **layer == kind).count();
+            let layer = KvLayer::new(shape, extent, kind, 0, 0, None);
             let most = match pool {
                 Pool::Global => whole,
-                Pool::Local => ((shape.window + extent.max_rows).div_ceil(PAGE) + 1).min(whole),
+                Pool::Local => (shape.window().saturating_add(extent.max_rows).div_ceil(PAGE) + 1).min(whole),
             };
             let part_bytes = (layer.elements() * extent.kv.bytes()) as u64;
             let page_bytes = layers as u64 * part_bytes;
@@ -232,13 +241,21 @@ fn block_pages(pages: usize, page_bytes: u64) -> usize {
 }
 
 impl KvLayer {
-    fn new(shape: &Shape, extent: &Extent, layer: usize, place: usize, pool: Option<&PoolLayout>) -> KvLayer {
+    fn new(
+        shape: &Shape,
+        extent: &Extent,
+        kind: LayerKind,
+        layer: usize,
+        place: usize,
+        pool: Option<&PoolLayout>,
+    ) -> KvLayer {
+        let attention = shape.attention(kind);
         KvLayer {
             layer,
-            pool: Pool::of(shape.layers[layer]),
+            pool: Pool::of(kind),
             place,
-            kv_heads: shape.kv_heads,
-            head_dim: shape.head_dim,
+            kv_heads: attention.kv_heads,
+            head_dim: attention.head_dim,
             element: extent.kv,
             entries: pool.map_or(0, PoolLayout::entries),
             context: extent.context,
@@ -251,7 +268,8 @@ impl KvLayer {
         let place = |layer: usize| shape.layers[..layer].iter().filter(|kind| **kind == shape.layers[layer]).count();
         let layers = 0..shape.layers.len();
         let pool = |layer: usize| Some(kv.pool(Pool::of(shape.layers[layer])));
-        layers.map(|layer| KvLayer::new(shape, extent, layer, place(layer), pool(layer))).collect()
+        let new = |layer| KvLayer::new(shape, extent, shape.layers[layer], layer, place(layer), pool(layer));
+        layers.map(new).collect()
     }
 }
 

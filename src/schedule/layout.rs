@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::kv::{KvLayout, Pool};
 use super::step::{Matrix, Slot, Vector, WeightBuffer};
-use crate::model::{Role, Shape, TensorId, WeightFormat};
+use crate::model::{LayerKind, Role, Rope, Shape, TensorId, Values, WeightFormat};
 
 /// Alignment of offsets within buffers: the widest load of any kernel, and enough for a cache line of the CPU and NPU.
 pub const ALIGN: u64 = 128;
@@ -142,28 +142,10 @@ impl ArenaLayout {
 pub enum Placement {
     /// Rows of a matrix, possibly of a stacked one. `offset`, `scales` and `rows` are those of the tensor's own part.
     Matrix(TensorId, Matrix),
-    /// A norm's vector, widened to f32.
+    /// A vector of the file, widened to f32.
     Vector(TensorId, Vector),
     /// RoPE's inverse frequencies, computed from its constants.
     Frequencies(Rope, Vector),
-}
-
-/// RoPE's constants.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rope {
-    /// Base of the frequencies.
-    pub theta: f32,
-    /// Linear scaling of positions; 1 for none.
-    pub factor: f32,
-}
-
-impl Rope {
-    /// `inv_freq_j = theta^(-2j/D) / factor`, j < D/2 = `half_dim`. Each operation rounds to f32, as the model's own
-    /// code does: at position 100,000 a frequency's last bit turns an angle by a hundredth.
-    pub fn inverse_frequencies(self, half_dim: usize) -> Vec<f32> {
-        let exponent = |j: usize| (2 * j) as f32 / (2 * half_dim) as f32;
-        (0..half_dim).map(|j| 1.0 / self.theta.powf(exponent(j)) / self.factor).collect()
-    }
 }
 
 /// One weight buffer's contents.
@@ -175,6 +157,16 @@ pub struct BufferLayout {
     pub bytes: u64,
     /// Its tensors.
     pub tensors: Vec<Placement>,
+}
+
+/// The vectors that all layers of a kind share.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct KindVectors {
+    /// RoPE's inverse frequencies, `[head_dim / 2]`.
+    pub rope: Vector,
+    /// The weights and the frequencies of the values' norm, which has none: zeros, `[head_dim]` and `[head_dim / 2]`.
+    /// `None` if values are not normed.
+    pub plain: Option<[Vector; 2]>,
 }
 
 /// The places of a layer's weights in its buffer.
@@ -192,7 +184,9 @@ pub struct LayerWeights {
     pub q_norm: Vector,
     /// `[head_dim]`.
     pub k_norm: Vector,
-    /// Q, K and V stacked: `[q_width + 2 kv_width, hidden]`; one matrix for each run of equal formats.
+    /// Q, K and V stacked: `[q_width + 2 kv_width, hidden]`; one matrix for each run of equal formats. Where the keys
+    /// are the source of the values, K stands in V's place too: a second product of so few rows costs less than a copy
+    /// between two steps.
     pub qkv: Vec<Matrix>,
     /// `[hidden, q_width]`.
     pub o: Matrix,
@@ -200,6 +194,8 @@ pub struct LayerWeights {
     pub gate_up: Vec<Matrix>,
     /// `[hidden, ffn]`.
     pub down: Matrix,
+    /// `[1]`; `None` if the model has none.
+    pub scalar: Option<Vector>,
 }
 
 /// Every weight's place.
@@ -213,10 +209,10 @@ pub struct WeightLayout {
     pub head: Matrix,
     /// `[hidden]`.
     pub final_norm: Vector,
-    /// Inverse frequencies of the local layers, `[head_dim / 2]`.
-    pub rope_local: Vector,
-    /// Inverse frequencies of the global layers, `[head_dim / 2]`.
-    pub rope_global: Vector,
+    /// Vectors of the local layers.
+    pub local: KindVectors,
+    /// Vectors of the global layers.
+    pub global: KindVectors,
     /// One entry per layer.
     pub layers: Vec<LayerWeights>,
 }
@@ -247,10 +243,17 @@ impl Packer {
         v
     }
 
-    fn frequencies(&mut self, shape: &Shape, rope: Rope) -> Vector {
-        let v = self.place(shape.head_dim / 2);
-        self.layout.tensors.push(Placement::Frequencies(rope, v));
-        v
+    fn kind(&mut self, shape: &Shape, kind: LayerKind) -> KindVectors {
+        let attention = shape.attention(kind);
+        let mut frequencies = |rope: Rope, len: usize| {
+            let v = self.place(len);
+            self.layout.tensors.push(Placement::Frequencies(rope, v));
+            v
+        };
+        let half = attention.head_dim / 2;
+        let rope = frequencies(attention.rope, half);
+        let plain = shape.norms_values.then(|| [2 * half, half].map(|len| frequencies(Rope::NONE, len)));
+        KindVectors { rope, plain }
     }
 
     /// Stacks the rows of consecutive tensors that have one format.
@@ -297,9 +300,7 @@ impl WeightLayout {
         let mut p = Packer::new(WeightBuffer::Embedding);
         let embedding = p.matrix(shape, formats(TensorId::Embedding), &[TensorId::Embedding]);
         let final_norm = p.vector(shape, TensorId::FinalNorm);
-        let rope_local = p.frequencies(shape, Rope { theta: shape.rope_theta_local, factor: 1.0 });
-        let global = Rope { theta: shape.rope_theta_global, factor: shape.rope_factor_global };
-        let rope_global = p.frequencies(shape, global);
+        let [local, global] = LayerKind::ALL.map(|kind| p.kind(shape, kind));
         buffers.push(p.layout);
 
         let mut layers = Vec::with_capacity(shape.layers.len());
@@ -307,6 +308,10 @@ impl WeightLayout {
             let mut p = Packer::new(WeightBuffer::Layer(i));
             let id = |role| TensorId::Layer(i, role);
             let format = |role| formats(id(role));
+            let values = match shape.attention_of(i).values {
+                Values::Projected => Role::V,
+                Values::Keys => Role::K,
+            };
             layers.push(LayerWeights {
                 input_norm: p.vector(shape, id(Role::InputNorm)),
                 post_attention_norm: p.vector(shape, id(Role::PostAttentionNorm)),
@@ -314,10 +319,11 @@ impl WeightLayout {
                 post_ffn_norm: p.vector(shape, id(Role::PostFfnNorm)),
                 q_norm: p.vector(shape, id(Role::QNorm)),
                 k_norm: p.vector(shape, id(Role::KNorm)),
-                qkv: p.stacked(shape, formats, &[id(Role::Q), id(Role::K), id(Role::V)]),
+                qkv: p.stacked(shape, formats, &[Role::Q, Role::K, values].map(id)),
                 o: p.matrix(shape, format(Role::O), &[id(Role::O)]),
                 gate_up: p.stacked(shape, formats, &[id(Role::Gate), id(Role::Up)]),
                 down: p.matrix(shape, format(Role::Down), &[id(Role::Down)]),
+                scalar: shape.scales_layers.then(|| p.vector(shape, id(Role::LayerScalar))),
             });
             buffers.push(p.layout);
         }
@@ -329,7 +335,15 @@ impl WeightLayout {
             buffers.push(p.layout);
             head
         };
-        WeightLayout { buffers, embedding, head, final_norm, rope_local, rope_global, layers }
+        WeightLayout { buffers, embedding, head, final_norm, local, global, layers }
+    }
+
+    /// The vectors of a kind of layer.
+    pub fn kind(&self, kind: LayerKind) -> &KindVectors {
+        match kind {
+            LayerKind::Local => &self.local,
+            LayerKind::Global => &self.global,
+        }
     }
 
     /// Bytes of all buffers.
@@ -406,7 +420,7 @@ mod tests {
         assert_eq!(layout.head, layout.embedding);
         assert_eq!((layout.head.format, layout.format()), (WeightFormat::Bf16, WeightFormat::Int8));
         for (i, layer) in layout.layers.iter().enumerate() {
-            let (q, kv, int8) = (shape.q_width(), shape.kv_width(), WeightFormat::Int8);
+            let (q, kv, int8) = (shape.local.q_width(), shape.local.kv_width(), WeightFormat::Int8);
             let parts = |of: &[Matrix]| of.iter().map(|m| (m.format, m.rows)).collect::<Vec<_>>();
             assert_eq!(
                 parts(&layer.qkv),

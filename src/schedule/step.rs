@@ -17,7 +17,7 @@ pub enum WeightBuffer {
     Head,
 }
 
-/// A vector of f32: an RMSNorm's raw `w`, to which the norm adds 1, or RoPE's inverse frequencies.
+/// A vector of f32: an RMSNorm's raw `w`, to which the norm adds 1, RoPE's inverse frequencies, or a layer's scalar.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Vector {
     /// The buffer that holds it.
@@ -171,7 +171,8 @@ pub enum Op {
         /// `[rows, weight.rows]`.
         out: Slot,
     },
-    /// For each head of `x[r]`: RMSNorm over the head, then RoPE at `position[r]`; in place.
+    /// For each head of `x[r]`: RMSNorm over the head, then RoPE at `position[r]`; in place. A head whose norm has no
+    /// weights, and which does not turn, has a weight and frequencies of zeros.
     HeadNormRope {
         /// `[rows, heads * head_dim]`, head-major.
         x: Slot,
@@ -208,7 +209,7 @@ pub enum Op {
         /// Number of visible keys, the query's own included; `None` for all.
         window: Option<usize>,
     },
-    /// `residual[r] += RmsNorm(x[r]; weight)`.
+    /// `residual[r] = (residual[r] + RmsNorm(x[r]; weight)) * scalar`.
     NormAdd {
         /// `[rows, width]`.
         x: Slot,
@@ -218,6 +219,8 @@ pub enum Op {
         eps: f32,
         /// `[rows, width]`.
         residual: Slot,
+        /// `[1]`; `None` for 1.
+        scalar: Option<Vector>,
     },
     /// `out[r] = gelu_tanh(gate[r]) * up[r]`.
     GatedGelu {
@@ -227,6 +230,13 @@ pub enum Op {
         up: Slot,
         /// `[rows, ffn]`.
         out: Slot,
+    },
+    /// `x[r] = cap * tanh(x[r] / cap)`, in place.
+    SoftCap {
+        /// `[rows, width]`.
+        x: Slot,
+        /// The bound.
+        cap: f32,
     },
     /// `next[r] = argmax(x[r])`, written to the step state. The lowest index wins among equals.
     Argmax {
@@ -323,6 +333,7 @@ impl Op {
             Op::Attend { .. } => "attend",
             Op::NormAdd { .. } => "norm_add",
             Op::GatedGelu { .. } => "gated_gelu",
+            Op::SoftCap { .. } => "soft_cap",
             Op::Argmax { .. } => "argmax",
             Op::BlockSums { .. } => "block_sums",
             Op::Candidates { .. } => "candidates",
@@ -336,6 +347,7 @@ impl Op {
             Op::Embed { table, .. } => matrix(table),
             Op::RmsNorm { x, .. }
             | Op::NormAdd { x, .. }
+            | Op::SoftCap { x, .. }
             | Op::Argmax { x }
             | Op::BlockSums { x, .. }
             | Op::Candidates { x, .. } => format!("f32 [{}]", x.width),
@@ -357,11 +369,13 @@ impl Op {
         match self {
             Op::Embed { table, .. } => vec![matrix(table)],
             Op::Linear { weight, .. } => vec![matrix(weight)],
-            Op::RmsNorm { weight, .. } | Op::NormAdd { weight, .. } => vec![vector(weight)],
+            Op::RmsNorm { weight, .. } => vec![vector(weight)],
+            Op::NormAdd { weight, scalar, .. } => [weight].into_iter().chain(scalar).map(vector).collect(),
             Op::HeadNormRope { weight, inv_freq, .. } => vec![vector(weight), vector(inv_freq)],
             Op::KvWrite { .. }
             | Op::Attend { .. }
             | Op::GatedGelu { .. }
+            | Op::SoftCap { .. }
             | Op::Argmax { .. }
             | Op::BlockSums { .. }
             | Op::Candidates { .. } => vec![],
@@ -373,7 +387,11 @@ impl Op {
         let s = AccessRange::slot;
         match *self {
             Op::Embed { .. } => vec![],
-            Op::RmsNorm { x, .. } | Op::Linear { x, .. } | Op::HeadNormRope { x, .. } | Op::Argmax { x } => vec![s(x)],
+            Op::RmsNorm { x, .. }
+            | Op::Linear { x, .. }
+            | Op::HeadNormRope { x, .. }
+            | Op::SoftCap { x, .. }
+            | Op::Argmax { x } => vec![s(x)],
             Op::KvWrite { k, v, .. } => vec![s(k), s(v)],
             Op::Attend { q, kv, .. } => vec![s(q), AccessRange::Kv(kv.layer)],
             Op::NormAdd { x, residual, .. } => vec![s(x), s(residual)],
@@ -392,7 +410,7 @@ impl Op {
             | Op::Linear { out, .. }
             | Op::Attend { out, .. }
             | Op::GatedGelu { out, .. } => vec![s(out)],
-            Op::HeadNormRope { x, .. } => vec![s(x)],
+            Op::HeadNormRope { x, .. } | Op::SoftCap { x, .. } => vec![s(x)],
             Op::KvWrite { kv, .. } => vec![AccessRange::Kv(kv.layer)],
             Op::NormAdd { residual, .. } => vec![s(residual)],
             Op::Argmax { .. } => vec![AccessRange::Next],

@@ -14,6 +14,8 @@ pub struct Conversation {
     tools: Vec<serde_json::Value>,
     /// The number of system messages: 0 or 1.
     system: usize,
+    /// As in [`ChatInput`].
+    pub thinking: Option<bool>,
 }
 
 /// A conversation's prompt.
@@ -30,7 +32,7 @@ pub struct Fitted {
 impl Conversation {
     /// A conversation without exchanges. An empty system message counts as none.
     pub fn new(system: Option<&str>) -> Conversation {
-        let mut conversation = Conversation { system: 0, messages: Vec::new(), tools: Vec::new() };
+        let mut conversation = Conversation { system: 0, messages: Vec::new(), tools: Vec::new(), thinking: None };
         conversation.set_system(system);
         conversation
     }
@@ -50,13 +52,13 @@ impl Conversation {
                 ));
             }
         }
-        Ok(Conversation { messages, tools: Vec::new(), system })
+        Ok(Conversation { messages, tools: Vec::new(), system, thinking: None })
     }
 
     /// A conversation in the message order of a template with a call syntax, with the functions.
     pub fn with_tools(messages: Vec<Message>, tools: Vec<serde_json::Value>) -> Conversation {
         let system = usize::from(messages.first().is_some_and(|first| first.role == "system"));
-        Conversation { messages, tools, system }
+        Conversation { messages, tools, system, thinking: None }
     }
 
     /// Whether the last message is the user's or a tool's result, so that an answer is due.
@@ -139,7 +141,11 @@ impl Conversation {
             let (system, from) = (&self.messages[..self.system], starts.get(dropped).copied());
             let from = from.filter(|_| dropped > 0).unwrap_or(self.system);
             let kept = [system, &self.messages[from..]].concat();
-            let rendered = template.render_for(tokenizer, ChatInput { messages: &kept, tools: &self.tools }, true)?;
+            let rendered = template.render_for(
+                tokenizer,
+                ChatInput { messages: &kept, tools: &self.tools, thinking: self.thinking },
+                true,
+            )?;
             if tokenizer.fewest_tokens(rendered.text()) > most {
                 continue;
             }
@@ -167,6 +173,7 @@ impl Conversation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::architecture::GEMMA3;
     use crate::model::presets;
     use crate::text::testing::small_tokenizer;
 
@@ -199,7 +206,7 @@ mod tests {
 
     #[test]
     fn the_oldest_exchanges_are_dropped_and_never_the_system_message() {
-        let (tokenizer, template) = (small_tokenizer(), ChatTemplate::from_files(None, None).unwrap());
+        let (tokenizer, template) = (small_tokenizer(), ChatTemplate::from_files(None, None, &GEMMA3).unwrap());
         let shape = presets::preset("gemma3-1b").unwrap();
         let fit =
             |c: &mut Conversation, context| c.fit(&tokenizer, &template, SequenceLimits { shape: &shape, context });

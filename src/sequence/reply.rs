@@ -57,6 +57,58 @@ pub struct Reply {
     in_calls: bool,
     stops: StopMatcher,
     text: String,
+    thought: Thought,
+}
+
+/// The model's thought in a reply. It is not part of the reply's text, and stop strings do not apply in it.
+#[derive(Debug, Clone, Default)]
+struct Thought {
+    /// The tokens before and behind a thought, where the vocabulary has them.
+    marks: Option<[u32; 2]>,
+    place: ThoughtPlace,
+    /// Text since the last [`Reply::take_thought`].
+    text: String,
+    /// The number of tokens so far, with the marks.
+    tokens: usize,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum ThoughtPlace {
+    #[default]
+    Outside,
+    /// In the first line, which names the channel.
+    Name,
+    Inside,
+}
+
+impl Thought {
+    /// Decodes a token. Returns the piece that belongs to the reply's text; `None` for a token of a thought.
+    fn decode<'d>(&mut self, token: u32, decoder: &'d mut StreamDecoder) -> Option<&'d str> {
+        let Some([open, close]) = self.marks else { return Some(decoder.push(token)) };
+        if token == open {
+            self.place = ThoughtPlace::Name;
+            self.tokens += 1;
+            return Some(decoder.finish());
+        }
+        if self.place == ThoughtPlace::Outside {
+            return Some(decoder.push(token));
+        }
+        self.tokens += 1;
+        let piece = if token == close { decoder.finish() } else { decoder.push(token) };
+        match self.place {
+            ThoughtPlace::Name => {
+                if let Some((_, first)) = piece.split_once('\n') {
+                    self.text.push_str(first);
+                    self.place = ThoughtPlace::Inside;
+                }
+            }
+            _ => self.text.push_str(piece),
+        }
+        if token == close {
+            self.place = ThoughtPlace::Outside;
+        }
+        None
+    }
 }
 
 impl Reply {
@@ -74,6 +126,7 @@ impl Reply {
             in_calls: false,
             stops: StopMatcher::new(stops)?,
             text: String::new(),
+            thought: Thought { marks: tokenizer.thought_marks(), ..Thought::default() },
         })
     }
 
@@ -93,7 +146,8 @@ impl Reply {
 
     /// Takes the next token. Returns the text that is now final, and whether a stop string ends the reply here.
     pub fn push(&mut self, token: u32) -> (&str, Stopped) {
-        let piece = without_blanks(&mut self.blanks, self.decoder.push(token));
+        let Some(piece) = self.thought.decode(token, &mut self.decoder) else { return ("", Stopped::No) };
+        let piece = without_blanks(&mut self.blanks, piece);
         let start = self.text.len();
         if self.in_calls {
             self.text.push_str(piece);
@@ -119,6 +173,16 @@ impl Reply {
         (&self.text[start..], stopped)
     }
 
+    /// The text of thoughts since the last call.
+    pub fn take_thought(&mut self) -> String {
+        std::mem::take(&mut self.thought.text)
+    }
+
+    /// The number of tokens that belong to thoughts.
+    pub fn thought_tokens(&self) -> usize {
+        self.thought.tokens
+    }
+
     /// Releases the first bytes of the held text, up to a stop string.
     fn release(&mut self, bytes: usize) -> Stopped {
         let own = self.begun.min(bytes);
@@ -133,12 +197,17 @@ impl Reply {
     /// found.
     pub fn finish(&mut self) -> &str {
         let start = self.text.len();
-        let piece = without_blanks(&mut self.blanks, self.decoder.finish());
-        if self.in_calls {
-            self.text.push_str(piece);
-            return &self.text[start..];
+        let piece = self.decoder.finish();
+        if self.thought.place == ThoughtPlace::Inside {
+            self.thought.text.push_str(piece);
+        } else {
+            let piece = without_blanks(&mut self.blanks, piece);
+            if self.in_calls {
+                self.text.push_str(piece);
+                return &self.text[start..];
+            }
+            self.held.push_str(piece);
         }
-        self.held.push_str(piece);
         if self.release(self.held.len()) == Stopped::No {
             self.text.push_str(self.stops.finish());
         }
@@ -173,7 +242,7 @@ fn without_blanks<'p>(blanks: &mut String, piece: &'p str) -> &'p str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::testing::small_tokenizer;
+    use crate::text::testing::{small_tokenizer, thinking_tokenizer};
 
     /// Pushes `text` token by token. Returns the pieces, the whole text, and whether a stop string ended the reply.
     fn reply(text: &str, stops: &[&str]) -> (Vec<String>, String, bool) {
@@ -213,6 +282,29 @@ mod tests {
         assert_eq!((whole.as_str(), ended), ("Hello", false));
         assert_eq!(pieces.last().unwrap(), "lo");
         assert!(Reply::new(&small_tokenizer(), &[String::new()]).is_err());
+    }
+
+    #[test]
+    fn a_thought_is_no_text_and_stop_strings_do_not_apply_in_it() {
+        let tokenizer = thinking_tokenizer();
+        let said = "<|channel>thought\nLet me stop\u{1f600}.<channel|>The answer";
+        let mut reply = Reply::new(&tokenizer, &["stop".to_owned()]).unwrap();
+        let (mut text, mut thought) = (String::new(), String::new());
+        for id in tokenizer.encode(&format!("A\u{1f600}{said} is stop 42"), false).unwrap() {
+            let (piece, stopped) = reply.push(id);
+            text.push_str(piece);
+            thought.push_str(&reply.take_thought());
+            if stopped == Stopped::Yes {
+                break;
+            }
+        }
+        assert_eq!((text.as_str(), thought.as_str()), ("A\u{1f600}The answer is ", "Let me stop\u{1f600}."));
+        // A thought that the token limit ends before its text begins.
+        let mut reply = Reply::new(&tokenizer, &[]).unwrap();
+        for id in tokenizer.encode("<|channel>thou", false).unwrap() {
+            assert_eq!(reply.push(id), ("", Stopped::No));
+        }
+        assert_eq!((reply.finish().to_owned(), reply.take_thought()), (String::new(), String::new()));
     }
 
     /// Continues `begun` by `text` token by token. Returns the text shown, and whether a stop string ended the reply.

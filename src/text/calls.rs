@@ -1,4 +1,4 @@
-//! Syntaxes in which models write function calls.
+//! Syntaxes in which models write function calls and thoughts.
 //!
 //! Gemma 3 has no tokens for calls: the system message describes the functions, and a call is JSON, one object a line,
 //! `{"name": "..", "parameters": {..}}`. Models tuned for calls have special tokens around them, and a chat template
@@ -29,20 +29,31 @@ pub struct CallMarks {
     /// Before and behind the description of a function.
     pub declaration: [&'static str; 2],
     /// The system message of a conversation that has functions but no system message.
-    pub system: &'static str,
+    pub system: Option<&'static str>,
 }
 
 /// The syntaxes with special tokens. A template that contains a syntax's [`CallMarks::call`] uses it.
-pub const MARKED: [CallMarks; 1] = [
+pub const MARKED: [CallMarks; 2] = [
     // FunctionGemma: ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices
     CallMarks {
         call: ["<start_function_call>", "<end_function_call>"],
         quote: "<escape>",
         result: ["<start_function_response>", "<end_function_response>"],
         declaration: ["<start_function_declaration>", "<end_function_declaration>"],
-        system: "You are a model that can do function calling with the following functions",
+        system: Some("You are a model that can do function calling with the following functions"),
+    },
+    // Gemma 4, whose template puts the functions behind the system message.
+    CallMarks {
+        call: ["<|tool_call>", "<tool_call|>"],
+        quote: "<|\"|>",
+        result: ["<|tool_response>", "<tool_response|>"],
+        declaration: ["<|tool>", "<tool|>"],
+        system: None,
     },
 ];
+
+/// The special tokens before and behind a thought of Gemma 4. The thought's first line is the channel's name.
+pub const THOUGHT: [&str; 2] = ["<|channel>", "<channel|>"];
 
 /// The deepest nesting of values in a call.
 const DEEPEST: usize = 64;
@@ -70,9 +81,9 @@ impl CallMarks {
     }
 }
 
-/// Whether a token belongs to a syntax of calls.
+/// Whether a token belongs to a syntax of calls, or encloses a thought.
 pub(super) fn is_mark(token: &str) -> bool {
-    MARKED.iter().any(|marks| marks.tokens().any(|mark| mark == token))
+    THOUGHT.contains(&token) || MARKED.iter().any(|marks| marks.tokens().any(|mark| mark == token))
 }
 
 /// Reads the values of a call as JSON. Numbers keep their digits.
@@ -182,9 +193,19 @@ mod tests {
     }
 
     #[test]
+    fn a_string_of_gemma_4s_calls_stands_between_two_tokens() {
+        let text = "call:f{city:<|\"|>São \"Paulo\"<|\"|>,days:[1,true],o:{k:<|\"|><|\"|>}}";
+        let (name, arguments) = MARKED[1].read(text).unwrap();
+        let expected = r#"{"city":"São \"Paulo\"","days":[1,true],"o":{"k":""}}"#;
+        assert_eq!((name.as_str(), arguments.as_str()), ("f", expected));
+    }
+
+    #[test]
     fn a_template_has_the_syntax_whose_tokens_it_writes() {
         assert_eq!(CallSyntax::of_template("{{ messages }}{% if tools %}{% endif %}"), CallSyntax::Json);
         let source = "{{- '<start_function_call>call:' + function['name'] -}}";
         assert_eq!(CallSyntax::of_template(source), CallSyntax::Marked(&MARKED[0]));
+        let source = "{{- '<|tool_call>call:' + function['name'] + '{' -}}";
+        assert_eq!(CallSyntax::of_template(source), CallSyntax::Marked(&MARKED[1]));
     }
 }

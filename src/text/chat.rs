@@ -24,13 +24,11 @@ use super::calls::CallSyntax;
 use super::spellings::choose_mark;
 use super::tokenizer::Tokenizer;
 use crate::display::quote;
+use crate::model::architecture::Architecture;
 use crate::model::{json as strict_json, text_file};
 use crate::{Error, Result};
 
 pub use self::message::{ChatInput, ContentPart, Message, MessageContent};
-
-/// Gemma 3's own format, for directories without a template.
-const GEMMA: &str = include_str!("gemma.jinja");
 
 /// The special tokens that a template sees by name, with Gemma's own.
 const SPECIAL_TOKENS: [(&str, &str); 4] =
@@ -116,14 +114,14 @@ pub struct ChatTemplate {
 
 impl ChatTemplate {
     /// The template of a model directory: `chat_template.jinja`, else `chat_template` in `tokenizer_config.json`, else
-    /// Gemma 3's own. A blank template counts as missing. If the config has several named templates, `default` is used.
+    /// the family's own. A blank template counts as missing. If the config has several named templates, `default` is used.
     ///
     /// # Errors
     /// [`Error::Input`] when one of these files exists but cannot be read or understood.
-    pub fn open(dir: &Path) -> Result<Self> {
+    pub fn open(dir: &Path, family: &Architecture) -> Result<Self> {
         let read = |name: &str, max| text_file::read_bytes(&dir.join(name), max, TEMPLATE_REMEDY);
         let config = read(CONFIG, MAX_CONFIG)?;
-        Self::from_files(read("chat_template.jinja", MAX_SOURCE)?.as_deref(), config.as_deref())
+        Self::from_files(read("chat_template.jinja", MAX_SOURCE)?.as_deref(), config.as_deref(), family)
     }
 
     /// As [`open`](Self::open), from the contents of `chat_template.jinja` and `tokenizer_config.json`, where they
@@ -131,7 +129,11 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// [`Error::Input`] when they cannot be understood.
-    pub fn from_files(chat_template: Option<&[u8]>, tokenizer_config: Option<&[u8]>) -> Result<Self> {
+    pub fn from_files(
+        chat_template: Option<&[u8]>,
+        tokenizer_config: Option<&[u8]>,
+        family: &Architecture,
+    ) -> Result<Self> {
         let remedy = "use the tokenizer_config.json that came with the model";
         let config: TokenizerConfig = match tokenizer_config {
             Some(bytes) => strict_json::parse(bytes)
@@ -150,7 +152,7 @@ impl ChatTemplate {
                 ("chat_template.jinja", source.to_owned())
             }
             (None, Some(templates)) => ("tokenizer_config.json's chat_template", pick(templates)?),
-            (None, None) => ("the built-in chat template", GEMMA.to_owned()),
+            (None, None) => ("the built-in chat template", family.template.to_owned()),
         };
         let tokens = [config.bos_token, config.eos_token, config.pad_token, config.unk_token];
         let special_tokens = SPECIAL_TOKENS
@@ -158,16 +160,16 @@ impl ChatTemplate {
             .zip(tokens)
             .map(|((name, gemmas), token)| (name, token.map_or(gemmas.to_owned(), SpecialToken::into_text)));
         let special_tokens = special_tokens.collect();
-        Self::compile(name, &source, special_tokens)
+        Self::compile(name, &source, family, special_tokens)
     }
 
-    /// The template of a GGUF file. If it is missing or blank, Gemma 3's own.
+    /// The template of a GGUF file. If it is missing or blank, the family's own.
     ///
     /// # Errors
     /// [`Error::Input`] when it does not compile.
-    pub fn of_gguf(template: Option<&str>) -> Result<Self> {
+    pub fn of_gguf(template: Option<&str>, family: &Architecture) -> Result<Self> {
         let special_tokens = SPECIAL_TOKENS.map(|(name, gemmas)| (name, gemmas.to_owned())).into();
-        Self::compile("tokenizer.chat_template", template.unwrap_or(GEMMA), special_tokens)
+        Self::compile("tokenizer.chat_template", template.unwrap_or_default(), family, special_tokens)
     }
 
     /// The `eos_token` in a directory's `tokenizer_config.json`, which ends a reply beside the tokens of the model's
@@ -181,9 +183,14 @@ impl ChatTemplate {
         Some(serde_json::from_slice::<Eos>(&config).ok()?.eos_token?.into_text())
     }
 
-    fn compile(name: &str, source: &str, special_tokens: BTreeMap<&'static str, String>) -> Result<Self> {
+    fn compile(
+        name: &str,
+        source: &str,
+        family: &Architecture,
+        special_tokens: BTreeMap<&'static str, String>,
+    ) -> Result<Self> {
         // An empty template would make an empty prompt.
-        let source = if source.trim().is_empty() { GEMMA } else { source };
+        let source = if source.trim().is_empty() { family.template } else { source };
         let source = source::prepare(source).map_err(|excess| refuse(name, &excess.into()))?;
         ChargedTemplate::compile(&source).map_err(|e| refuse(name, &e))?;
         Ok(Self { calls: CallSyntax::of_template(&source), source, special_tokens })
@@ -202,7 +209,7 @@ impl ChatTemplate {
     /// [`Error::Input`] when there are no messages, when one has parts other than text, when the template rejects them
     /// (for example, roles must alternate), or when it fails or exceeds its bounds.
     pub fn render<'a>(&self, input: impl Into<ChatInput<'a>>, add_generation_prompt: bool) -> Result<String> {
-        let ChatInput { messages, tools } = input.into();
+        let ChatInput { messages, tools, thinking } = input.into();
         validate(messages)?;
         let context = minijinja::context! {
             messages,
@@ -210,6 +217,7 @@ impl ChatTemplate {
             // As in transformers, the variable is defined but none if there are no tools.
             tools => (!tools.is_empty()).then_some(tools),
             documents => (),
+            enable_thinking => thinking.map_or(Value::UNDEFINED, Value::from),
             ..Value::from_serialize(&self.special_tokens)
         };
         let describe = |e| describe(&e, self.rejected_remedy());
@@ -239,7 +247,7 @@ impl ChatTemplate {
         input: impl Into<ChatInput<'a>>,
         add_generation_prompt: bool,
     ) -> Result<Rendered> {
-        let ChatInput { messages, tools } = input.into();
+        let ChatInput { messages, tools, thinking } = input.into();
         let mut texts: Vec<&str> = messages.iter().flat_map(Message::texts).collect();
         tools.iter().for_each(|tool| texts_of(tool, &mut texts));
         let mark = choose_mark(texts.iter().copied()).ok_or_else(|| {
@@ -255,7 +263,7 @@ impl ChatTemplate {
         };
         messages.iter_mut().for_each(|message| message.change_texts(&mut change));
         tools.iter_mut().for_each(|tool| change_texts_of(tool, &mut change));
-        let text = self.render(ChatInput { messages: &messages, tools: &tools }, add_generation_prompt)?;
+        let text = self.render(ChatInput { messages: &messages, tools: &tools, thinking }, add_generation_prompt)?;
         Ok(Rendered { text, mark: any.then_some(mark) })
     }
 }

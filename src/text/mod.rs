@@ -11,11 +11,11 @@ pub mod limits;
 mod pieces;
 mod recent;
 pub mod sampler;
-mod scored;
 mod spellings;
 pub mod stop;
 pub mod stream;
 pub mod tokenizer;
+mod vocabulary;
 mod windows;
 
 pub use calls::CallSyntax;

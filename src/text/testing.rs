@@ -7,6 +7,20 @@ pub(crate) fn small_tokenizer() -> Tokenizer {
     Tokenizer::from_bytes(include_bytes!("../../tests/golden/tokenizer/tokenizer.json")).unwrap()
 }
 
+/// The small tokenizer with the tokens of thoughts, 512 and 513.
+pub(crate) fn thinking_tokenizer() -> Tokenizer {
+    let json = include_bytes!("../../tests/golden/tokenizer/tokenizer.json");
+    let mut json: serde_json::Value = serde_json::from_slice(json).unwrap();
+    let added = json["added_tokens"].as_array_mut().unwrap();
+    for (id, content) in (512..).zip(super::calls::THOUGHT) {
+        added.push(serde_json::json!({
+            "id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+            "special": false,
+        }));
+    }
+    Tokenizer::from_bytes(json.to_string().as_bytes()).unwrap()
+}
+
 /// The same tokenizer in the `tokenizers` crate.
 pub(crate) fn small_crate_tokenizer() -> tokenizers::Tokenizer {
     tokenizers::Tokenizer::from_bytes(include_bytes!("../../tests/golden/tokenizer/tokenizer.json")).unwrap()

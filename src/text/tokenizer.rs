@@ -23,24 +23,27 @@ use tokenizers::normalizers::Replace;
 use tokenizers::{AddedToken, AddedVocabulary, Model as _, OffsetType};
 
 use super::bpe::Bpe;
-use super::calls::{CallMarks, MARKED, is_mark};
+use super::calls::{CallMarks, MARKED, THOUGHT, is_mark};
 use super::chat::Rendered;
 use super::pieces::{DecodedPiece, PieceTable, push_text};
 use super::recent::Recent;
-use super::scored;
 use super::spellings::Spellings;
 use super::stream::StreamDecoder;
+use super::vocabulary;
 use super::windows::{Encoded, LONGEST_TOKEN, WINDOW, Windows};
 use crate::display::quote;
 use crate::error::{Setting, Text, text};
-use crate::model::checkpoint::gguf::VocabularyToken;
+use crate::model::checkpoint::gguf::GgufVocabulary;
 use crate::model::{json, text_file};
 use crate::{Error, Result};
 
 /// The tokenizer's file in a model directory.
 const FILE: &str = "tokenizer.json";
 
-const REMEDY: &str = "use the tokenizer.json that came with the Gemma 3 model";
+const REMEDY: &str = "use the tokenizer.json that came with the Gemma model";
+
+/// The tokens that end a turn in the chat formats of Gemma 3 and Gemma 4.
+const END_OF_TURN: [&str; 2] = ["<end_of_turn>", "<turn|>"];
 
 /// Largest tokenizer.json that is read, in bytes. Gemma 3's has 33 MB.
 const MAX_FILE: usize = 128 << 20;
@@ -120,12 +123,12 @@ impl Tokenizer {
         Ok(tokenizer)
     }
 
-    /// Builds a tokenizer from a GGUF file's tokens, indexed by id. Its ids are those of the model's tokenizer.json.
+    /// Builds a tokenizer from a GGUF file's vocabulary. Its ids are those of the model's tokenizer.json.
     ///
     /// # Errors
-    /// [`Error::Input`] when they are not a tokenizer of Gemma's kind.
-    pub fn from_tokens(tokens: &[VocabularyToken]) -> Result<Self> {
-        let (model, added) = scored::assemble(tokens)?;
+    /// [`Error::Input`] when it is not a tokenizer of Gemma's kind.
+    pub fn from_vocabulary(vocabulary: &GgufVocabulary) -> Result<Self> {
+        let (model, added) = vocabulary::assemble(vocabulary)?;
         Self::of(model, &added)
     }
 
@@ -297,9 +300,15 @@ impl Tokenizer {
         self.stream(true).showing(self.marks.clone())
     }
 
-    /// The vocabulary's tokens of call syntaxes ([`CallMarks`]).
-    pub fn call_marks(&self) -> &[u32] {
-        &self.marks
+    /// The vocabulary's tokens of call syntaxes ([`CallMarks`]) and of thoughts ([`THOUGHT`]).
+    pub fn marks(&self) -> impl Iterator<Item = u32> {
+        self.marks.iter().copied().chain(self.thought_marks().into_iter().flatten())
+    }
+
+    /// The tokens before and behind a thought ([`THOUGHT`]), where the vocabulary has both.
+    pub fn thought_marks(&self) -> Option<[u32; 2]> {
+        let [open, close] = THOUGHT.map(|mark| self.added.get_vocab().get(mark).copied());
+        Some([open?, close?])
     }
 
     /// Checks that `id` has a token.
@@ -357,9 +366,9 @@ impl Tokenizer {
         self.token_id("<eos>")
     }
 
-    /// `<end_of_turn>`, which ends the answer of an instruction-tuned model.
+    /// The token that ends the answer of an instruction-tuned model: `<end_of_turn>`, or Gemma 4's `<turn|>`.
     pub fn end_of_turn(&self) -> Option<u32> {
-        self.token_id("<end_of_turn>")
+        END_OF_TURN.iter().find_map(|token| self.token_id(token))
     }
 
     /// Adds a token that ends generation, if the vocabulary has one with this spelling.
@@ -368,8 +377,8 @@ impl Tokenizer {
         Tokenizer { end, ..self }
     }
 
-    /// The ids that end generation, as far as they exist: `<eos>`, `<end_of_turn>`, the token before a call's result,
-    /// and the one of [`Tokenizer::ending_with`].
+    /// The ids that end generation, as far as they exist: `<eos>`, the one that ends a turn, the token before a call's
+    /// result, and the one of [`Tokenizer::ending_with`].
     pub fn stop_ids(&self) -> Vec<u32> {
         let results = MARKED.iter().filter_map(|marks| self.added.get_vocab().get(marks.result[0]).copied());
         let mut ids: Vec<u32> = self.eos().into_iter().chain(self.end_of_turn()).chain(results).collect();

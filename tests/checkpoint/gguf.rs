@@ -8,7 +8,7 @@ use kiln::model::write::{WriteMonitor, quantize::quantize};
 use kiln::model::{BlockFormat, Checkpoint, LayerKind, Role, Shape, SourceFormat, TensorId, WeightFormat};
 use sha2::{Digest, Sha256};
 
-use crate::common::gguf::{Float, GgufFile, Tensor, Value, golden_model};
+use crate::common::gguf::{Float, GgufFile, Tensor, Value, golden_gemma4, golden_model};
 use crate::files::{bad_input, decode_matrix, golden, read_matrix};
 
 fn open(file: &GgufFile) -> kiln::Result<Checkpoint> {
@@ -29,8 +29,65 @@ fn refused(change: impl FnOnce(&mut GgufFile)) -> String {
 /// The shape of a golden case, with the root that scores are divided by as it follows from the layers.
 fn golden_shape(case: &str) -> Shape {
     let shape = Checkpoint::open(&golden(case)).unwrap().shape().clone();
-    let width = if shape.layers.len() == 62 { shape.hidden / shape.heads } else { shape.head_dim };
+    let (heads, head_dim) = (shape.local.heads, shape.local.head_dim);
+    let width = if shape.layers.len() == 62 { shape.hidden / heads } else { head_dim };
     Shape { query_pre_attn_scalar: width as f32, ..shape }
+}
+
+/// Norms as they are, heads by kind of layer, layers' scalars, and the divisors of frequencies.
+#[test]
+fn a_gguf_file_of_gemma_4_is_the_model_that_it_was_made_of() {
+    for case in ["tiny4", "wide4"] {
+        let wanted = Checkpoint::open(&golden(case)).unwrap();
+        for float in [Float::Bf16, Float::F32] {
+            let found = open(&golden_gemma4(case, float)).unwrap();
+            assert_eq!(found.shape(), wanted.shape(), "{case}");
+            for id in TensorId::all(wanted.shape()) {
+                let [rows, cols] = id.dims(wanted.shape());
+                if id.is_vector() {
+                    assert_eq!(found.read_vector(id).unwrap(), wanted.read_vector(id).unwrap(), "{case} {id:?}");
+                    continue;
+                }
+                let mut values = vec![0f32; rows * cols];
+                found.decode_rows(id, 0..rows, &mut values).unwrap();
+                assert!(values == decode_matrix(&wanted, id, WeightFormat::Bf16), "{case} {id:?}");
+            }
+        }
+    }
+}
+
+/// Parts of Gemma 4 that Kiln does not compute, and lists that contradict each other, are refused in a line that names them.
+#[test]
+fn wrong_gguf_files_of_gemma_4_are_refused() {
+    let refused = |change: &dyn Fn(&mut GgufFile)| {
+        let mut file = golden_gemma4("tiny4", Float::Bf16);
+        change(&mut file);
+        refusal(&file)
+    };
+    let with = |key: &str, value: Value| refused(&|f| f.set(&format!("gemma4.{key}"), value.clone()));
+    for (key, value) in [
+        ("embedding_length_per_layer_input", Value::u32(256)),
+        ("attention.shared_kv_layers", Value::u32(2)),
+        ("expert_count", Value::u32(8)),
+        ("attention.head_count_kv", Value::i32s(&[4, 4, 2, 1, 4, 4, 4, 1])),
+        ("attention.head_count_kv", Value::i32s(&[4, 4, 4, 1])),
+        ("attention.head_count_kv", Value::i32s(&[4, 4, 4, 0, 4, 4, 4, 0])),
+        ("attention.value_length", Value::u32(16)),
+        ("rope.dimension_count_swa", Value::u32(8)),
+        ("final_logit_softcapping", Value::f32(-1.0)),
+    ] {
+        let line = with(key, value);
+        assert!(line.contains(key), "{key}: {line}");
+    }
+    let freqs = |values: &'static [f32]| {
+        refused(&|f| *f.tensor("rope_freqs.weight") = Tensor::f32("rope_freqs.weight", &[values.len()], values))
+    };
+    assert!(freqs(&[1.0, 1.0, 8.0, 1e30]).contains("rope_freqs.weight"));
+    assert!(freqs(&[1.0, 1e30, 1.0, 1e30]).contains("rope_freqs.weight"));
+    let without = |name: &'static str| refused(&|f| f.tensors.retain(|tensor| tensor.name != name));
+    for name in ["rope_freqs.weight", "blk.1.layer_output_scale.weight", "blk.1.attn_v.weight"] {
+        assert!(without(name).contains(name), "{name}");
+    }
 }
 
 #[test]
@@ -74,8 +131,8 @@ fn every_type_is_decoded_to_the_bits_of_the_package_that_wrote_it() {
     let checkpoint = Checkpoint::open(&golden("gguf/model.gguf")).unwrap();
     let shape = checkpoint.shape();
     assert_eq!(shape.layers, [LayerKind::Local, LayerKind::Global]);
-    assert_eq!((shape.vocab, shape.hidden, shape.window, shape.rope_factor_global), (96, 256, 4, 8.0));
-    assert_eq!((shape.rope_theta_local, shape.rope_theta_global, shape.query_pre_attn_scalar), (1e4, 1e6, 64.0));
+    assert_eq!((shape.vocab, shape.hidden, shape.window(), shape.global.rope.factor), (96, 256, 4, 8.0));
+    assert_eq!((shape.local.rope.theta, shape.global.rope.theta, shape.query_pre_attn_scalar), (1e4, 1e6, 64.0));
     let json = std::fs::read(golden("gguf/golden.json")).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
     let names = [
@@ -195,12 +252,12 @@ fn keys_have_their_defaults() {
     }
     let scaling = |f: &mut GgufFile| f.remove("gemma3.rope.scaling.type");
     assert_eq!(shape(&scaling), tiny);
-    assert_eq!(shape(&|f| f.set("gemma3.rope.scaling.type", Value::text("none"))).rope_factor_global, 1.0);
-    assert_eq!(shape(&|f| f.remove("gemma3.rope.scaling.factor")).rope_factor_global, 1.0);
-    assert_eq!(shape(&|f| f.set("gemma3.rope.scaling.factor", Value::f32(0.0))).rope_factor_global, 1.0);
-    assert_eq!(shape(&|f| f.remove("gemma3.rope.freq_base")).rope_theta_global, 1e6);
+    assert_eq!(shape(&|f| f.set("gemma3.rope.scaling.type", Value::text("none"))).global.rope.factor, 1.0);
+    assert_eq!(shape(&|f| f.remove("gemma3.rope.scaling.factor")).global.rope.factor, 1.0);
+    assert_eq!(shape(&|f| f.set("gemma3.rope.scaling.factor", Value::f32(0.0))).global.rope.factor, 1.0);
+    assert_eq!(shape(&|f| f.remove("gemma3.rope.freq_base")).global.rope.theta, 1e6);
     assert_eq!(shape(&|f| f.remove("gemma3.attention.layer_norm_rms_epsilon")), tiny);
-    assert_eq!(shape(&|f| f.set("gemma3.rope.freq_base_swa", Value::f32(500.0))).rope_theta_local, 500.0);
+    assert_eq!(shape(&|f| f.set("gemma3.rope.freq_base_swa", Value::f32(500.0))).local.rope.theta, 500.0);
     let global = shape(&|f| f.remove("gemma3.attention.sliding_window"));
     assert_eq!(global.layers, [LayerKind::Global; 6]);
     let pattern = |value: Value| shape(&|f| f.set("gemma3.attention.sliding_window_pattern", value.clone())).layers;
@@ -235,27 +292,28 @@ fn a_file_in_ollamas_dialect_is_the_model_that_it_was_made_of() {
     };
     let shape = |file: &GgufFile| open(file).unwrap().shape().clone();
     // Of 6 layers as of 26, whose RoPE is not scaled; with the cap that its models do not have.
-    let tiny = Shape { rope_factor_global: 1.0, ..golden_shape("tiny") };
+    let mut tiny = golden_shape("tiny");
+    tiny.global.rope.factor = 1.0;
     let mut file = renamed("tiny");
     assert_eq!(shape(&file), tiny);
     file.set("gemma3.final_logit_softcapping", Value::f32(30.0));
     assert_eq!(shape(&file), tiny);
     // Of 62 layers, as 27B: the global layers' RoPE is scaled by 8.
-    assert_eq!(golden_shape("deep62").rope_factor_global, 8.0);
+    assert_eq!(golden_shape("deep62").global.rope.factor, 8.0);
     assert_eq!(shape(&renamed("deep62")), golden_shape("deep62"));
     let mut told = renamed("deep62");
     told.set("gemma3.rope.scaling.factor", Value::f32(2.0));
-    assert_eq!(shape(&told).rope_factor_global, 2.0);
+    assert_eq!(shape(&told).global.rope.factor, 2.0);
     // In the newer dialect only the local base has its own name; the part for images tells the dialect too.
     let mut newer = golden_model("deep62", Float::Bf16);
     newer.remove("gemma3.rope.scaling.type");
     newer.remove("gemma3.rope.scaling.factor");
-    assert_eq!(shape(&newer).rope_factor_global, 1.0, "llama.cpp's converter writes a factor where there is one");
+    assert_eq!(shape(&newer).global.rope.factor, 1.0, "llama.cpp's converter writes a factor where there is one");
     newer.set("gemma3.mm.tokens_per_image", Value::u32(256));
     newer.tensors.push(Tensor::f32("v.blk.0.attn_q.weight", &[2], &[1.0, 2.0]));
     assert_eq!(shape(&newer), golden_shape("deep62"));
     newer.set("gemma3.rope.local.freq_base", Value::f32(500.0));
-    assert_eq!(shape(&newer).rope_theta_local, 500.0);
+    assert_eq!(shape(&newer).local.rope.theta, 500.0);
     // Another cap, or that of a file that is not Ollama's, is the model's own.
     file.set("gemma3.final_logit_softcapping", Value::f32(20.0));
     assert!(refusal(&file).contains("final_logit_softcapping is 20"));
@@ -289,7 +347,7 @@ fn other_models_are_refused_by_name() {
     let line = key("general.type", Value::text("adapter"));
     assert!(line.contains("is a LoRA adapter, not a model; merge it into its base model"), "{line}");
     assert!(key("general.type", Value::text("imatrix")).contains("is an importance matrix, not a model"));
-    let embeds = "EmbeddingGemma, which makes vectors and no text; use a GGUF file of a Gemma 3 text model";
+    let embeds = "EmbeddingGemma, which makes vectors and no text; use a GGUF file of a text model of Gemma 3";
     assert!(key("general.architecture", Value::text("gemma-embedding")).contains(embeds));
     assert!(key("gemma3.pooling_type", Value::u32(1)).contains(embeds));
     let line = refused(|f| f.tensors.push(Tensor::f32("dense.0.weight", &[1], &[0.0])));

@@ -1,6 +1,9 @@
 //! The golden cases in every spelling and layout: all give the same shape and the same bytes.
 
-use kiln::model::{Checkpoint, LayerKind, Shape, SourceFormat, TensorId, WeightFormat, config};
+use kiln::model::architecture::GEMMA3;
+use kiln::model::{
+    AttentionShape, Checkpoint, LayerKind, Rope, Shape, SourceFormat, TensorId, Values, WeightFormat, config,
+};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -65,20 +68,27 @@ fn three_spellings_give_one_shape() {
 #[test]
 fn the_shape_is_the_golden_one() {
     let shape = config::parse(&read("tiny", "config.json"), Some(&read("tiny", "generation_config.json"))).unwrap();
-    let wanted = Shape {
-        vocab: 512,
-        hidden: 128,
-        ffn: 512,
+    let local = AttentionShape {
         heads: 4,
         kv_heads: 2,
         head_dim: 32,
+        window: Some(16),
+        rope: Rope::of(1e4),
+        values: Values::Projected,
+    };
+    let wanted = Shape {
+        architecture: &GEMMA3,
+        vocab: 512,
+        hidden: 128,
+        ffn: 512,
+        local,
+        global: AttentionShape { window: None, rope: Rope { factor: 8.0, ..Rope::of(1e6) }, ..local },
         layers: [[LayerKind::Local; 5].as_slice(), &[LayerKind::Global]].concat(),
-        window: 16,
         eps: 1e-6,
         query_pre_attn_scalar: 24.0,
-        rope_theta_local: 1e4,
-        rope_theta_global: 1e6,
-        rope_factor_global: 8.0,
+        norms_values: false,
+        scales_layers: false,
+        softcap: None,
         max_context: 4096,
         tied: true,
         bos: 2,
@@ -94,9 +104,10 @@ fn the_shape_is_the_golden_one() {
 fn absent_keys_have_the_defaults_of_transformers() {
     let shape = config::parse(r#"{"model_type": "gemma3_text"}"#, None).unwrap();
     assert_eq!((shape.vocab, shape.hidden, shape.ffn, shape.layers.len()), (262_208, 2304, 9216, 26));
-    assert_eq!((shape.heads, shape.kv_heads, shape.head_dim, shape.window), (8, 4, 256, 4096));
+    let AttentionShape { heads, kv_heads, head_dim, window, .. } = shape.local;
+    assert_eq!((heads, kv_heads, head_dim, window), (8, 4, 256, Some(4096)));
     assert_eq!((shape.query_pre_attn_scalar, shape.eps, shape.max_context), (256.0, 1e-6, 131_072));
-    assert_eq!((shape.rope_theta_local, shape.rope_theta_global, shape.rope_factor_global), (1e4, 1e6, 1.0));
+    assert_eq!((shape.local.rope, shape.global.rope), (Rope::of(1e4), Rope::of(1e6)));
     assert_eq!((shape.tied, shape.bos), (true, 2));
     assert_eq!(shape.eos, [1]);
     let globals: Vec<_> = (0..26).filter(|i| shape.layers[*i] == LayerKind::Global).collect();
@@ -114,8 +125,9 @@ fn the_hub_config_of_27b_is_read() {
         "vision_config": {"hidden_size": 1152}}"#;
     let generation = r#"{"bos_token_id": 2, "eos_token_id": [1, 106], "top_k": 64, "top_p": 0.95}"#;
     let shape = config::parse(hub, Some(generation)).unwrap();
-    assert_eq!((shape.vocab, shape.hidden, shape.q_width(), shape.kv_width()), (262_208, 5376, 4096, 2048));
-    assert_eq!((shape.query_pre_attn_scalar, shape.rope_factor_global, shape.window), (168.0, 8.0, 1024));
+    let global = &shape.global;
+    assert_eq!((shape.vocab, shape.hidden, global.q_width(), global.kv_width()), (262_208, 5376, 4096, 2048));
+    assert_eq!((shape.query_pre_attn_scalar, global.rope.factor, shape.window()), (168.0, 8.0, 1024));
     assert_eq!(shape.eos, [1, 106]);
 }
 
@@ -131,17 +143,57 @@ fn a_written_config_reads_back_equal() {
         let shape = config::parse(&read(case, "config.legacy_mm.json"), None).unwrap();
         assert_eq!(config::parse(&config::to_json(&shape), None).unwrap(), shape);
     }
+    let tiny = config::parse(&read("tiny", "config.json"), None).unwrap();
     let odd = Shape {
         eps: 1.234_567_8e-5,
-        rope_theta_global: 12_345.679,
-        rope_factor_global: 1.0,
+        global: AttentionShape { rope: Rope::of(12_345.679), ..tiny.global },
         query_pre_attn_scalar: 0.1,
         tied: false,
         eos: vec![1, 106, 7],
         layers: vec![LayerKind::Global, LayerKind::Local],
-        ..config::parse(&read("tiny", "config.json"), None).unwrap()
+        ..tiny
     };
     assert_eq!(config::parse(&config::to_json(&odd), None).unwrap(), odd);
+}
+
+/// The global layers' heads have keys of their own, or entries in per_layer_config.
+#[test]
+fn spellings_of_gemma_4_give_one_shape() {
+    for case in ["tiny4", "wide4"] {
+        let new = config::parse(&read(case, "config.json"), None).unwrap();
+        let flat = config::parse(&read(case, "config.hub_text.json"), None).unwrap();
+        let nested = config::parse(&read(case, "config.hub_mm.json"), None).unwrap();
+        assert_eq!(new, flat);
+        assert_eq!(new, Shape { eos: vec![1], ..nested.clone() });
+        assert_eq!(nested.eos, [1, 106]);
+        assert_eq!(config::parse(&config::to_json(&new), None).unwrap(), new);
+    }
+    let shape = config::parse(&read("tiny4", "multimodal/config.json"), None).unwrap();
+    let heads = |a: &AttentionShape| (a.heads, a.kv_heads, a.head_dim, a.window, a.values);
+    assert_eq!(heads(&shape.local), (8, 4, 16, Some(16), Values::Projected));
+    assert_eq!(heads(&shape.global), (8, 1, 32, None, Values::Keys));
+    assert_eq!((shape.local.rope, shape.global.rope), (Rope::of(1e4), Rope { rotated: 0.25, ..Rope::of(1e6) }));
+    assert_eq!((shape.softcap, shape.query_pre_attn_scalar, shape.window()), (Some(30.0), 1.0, 16));
+}
+
+#[test]
+fn absent_keys_of_gemma_4_have_the_defaults_of_transformers() {
+    let text = r#"{"model_type": "gemma4_unified_text", "hidden_size_per_layer_input": 0}"#;
+    let shape = config::parse(text, None).unwrap();
+    assert_eq!((shape.vocab, shape.hidden, shape.ffn, shape.layers.len()), (262_144, 2304, 9216, 30));
+    assert_eq!((shape.window(), shape.softcap, shape.max_context, shape.tied), (512, None, 131_072, true));
+    let heads = |a: &AttentionShape| (a.heads, a.kv_heads, a.head_dim, a.values);
+    assert_eq!(heads(&shape.local), (8, 4, 256, Values::Projected));
+    // Without attention_k_eq_v global layers have values of their own, and the local layers' number of heads.
+    assert_eq!(heads(&shape.global), (8, 4, 512, Values::Projected));
+    assert_eq!(shape.global.rope, Rope { rotated: 0.25, ..Rope::of(1e6) });
+    let globals: Vec<_> = (0..30).filter(|i| shape.layers[*i] == LayerKind::Global).collect();
+    assert_eq!(globals, [5, 11, 17, 23, 29]);
+    // The last layer is global, whatever the list says.
+    let local = r#"{"model_type": "gemma4", "hidden_size_per_layer_input": 0, "num_hidden_layers": 2,
+        "layer_types": ["sliding_attention", "sliding_attention"], "num_global_key_value_heads": 2}"#;
+    let shape = config::parse(local, None).unwrap();
+    assert_eq!((&shape.layers[..], shape.global.kv_heads), (&[LayerKind::Local, LayerKind::Global][..], 4));
 }
 
 #[test]

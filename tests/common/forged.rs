@@ -5,7 +5,7 @@ use kiln::Cancel;
 use kiln::engine::{Device, Options};
 use kiln::executor::Measure;
 use kiln::model::write::{WriteMonitor, forge};
-use kiln::model::{LayerKind, Shape, WeightFormat};
+use kiln::model::{LayerKind, Shape, WeightFormat, presets};
 use std::path::PathBuf;
 
 /// Two local layers and a global one, in small odd sizes.
@@ -14,20 +14,11 @@ pub fn small_shape() -> Shape {
         vocab: 257,
         hidden: 72,
         ffn: 200,
-        heads: 4,
-        kv_heads: 2,
-        head_dim: 32,
         layers: vec![LayerKind::Local, LayerKind::Local, LayerKind::Global],
-        window: 9,
-        eps: 1e-6,
         query_pre_attn_scalar: 18.0,
-        rope_theta_local: 1e4,
-        rope_theta_global: 1e6,
-        rope_factor_global: 8.0,
         max_context: 512,
-        tied: true,
-        bos: 2,
         eos: vec![1],
+        ..presets::preset("gemma3-27b").unwrap().with_heads(4, 2, 32).with_window(9)
     }
 }
 

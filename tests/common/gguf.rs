@@ -148,6 +148,55 @@ pub enum Float {
     Bf16,
 }
 
+/// A golden case of Gemma 4 as a GGUF file, as a converter writes it: norms are F32 as they are, heads stand by kind of layer,
+/// and a tensor divides the global layers' frequencies.
+pub fn golden_gemma4(case: &str, float: Float) -> GgufFile {
+    let config: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(golden(case).join("config.hub_text.json")).unwrap()).unwrap();
+    let size = |key: &str| config[key].as_u64().unwrap() as u32;
+    let number = |key: &str| Value::u32(size(key));
+    let real = |value: &serde_json::Value| Value::f32(value.as_f64().unwrap() as f32);
+    let is_local = |kind: &serde_json::Value| kind == "sliding_attention";
+    let kinds: Vec<bool> = config["layer_types"].as_array().unwrap().iter().map(is_local).collect();
+    let kv = |local: &bool| size(if *local { "num_key_value_heads" } else { "num_global_key_value_heads" }) as i32;
+    let rope = &config["rope_parameters"];
+    let mut file = GgufFile::default();
+    file.set("general.architecture", Value::text("gemma4"));
+    for (key, value) in [
+        ("context_length", number("max_position_embeddings")),
+        ("embedding_length", number("hidden_size")),
+        ("block_count", number("num_hidden_layers")),
+        ("feed_forward_length", number("intermediate_size")),
+        ("attention.head_count", number("num_attention_heads")),
+        ("attention.head_count_kv", Value::i32s(&kinds.iter().map(kv).collect::<Vec<i32>>())),
+        ("attention.key_length", number("global_head_dim")),
+        ("attention.value_length", number("global_head_dim")),
+        ("attention.key_length_swa", number("head_dim")),
+        ("attention.value_length_swa", number("head_dim")),
+        ("attention.layer_norm_rms_epsilon", real(&config["rms_norm_eps"])),
+        ("attention.sliding_window", number("sliding_window")),
+        ("attention.sliding_window_pattern", bools(&kinds)),
+        ("attention.shared_kv_layers", Value::u32(0)),
+        ("embedding_length_per_layer_input", Value::u32(0)),
+        ("rope.dimension_count", number("global_head_dim")),
+        ("rope.dimension_count_swa", number("head_dim")),
+        ("rope.freq_base", real(&rope["full_attention"]["rope_theta"])),
+        ("rope.freq_base_swa", real(&rope["sliding_attention"]["rope_theta"])),
+        ("final_logit_softcapping", real(&config["final_logit_softcapping"])),
+    ] {
+        file.set(&format!("gemma4.{key}"), value);
+    }
+    let half = size("global_head_dim") as usize / 2;
+    let divisors: Vec<f32> = (0..half).map(|j| if 4 * j < half { 1.0 } else { 1e30 }).collect();
+    file.tensors.push(Tensor::f32("rope_freqs.weight", &[half], &divisors));
+    put_tensors(&mut file, case, float, 0.0);
+    file
+}
+
+fn bools(values: &[bool]) -> Value {
+    Value::list(7, values.len() as u64, &values.iter().map(|value| u8::from(*value)).collect::<Vec<u8>>())
+}
+
 /// A golden case as a GGUF file, as a converter writes it: norms have 1 added and are F32.
 pub fn golden_model(case: &str, float: Float) -> GgufFile {
     let config: serde_json::Value =
@@ -174,6 +223,12 @@ pub fn golden_model(case: &str, float: Float) -> GgufFile {
     ] {
         file.set(&format!("gemma3.{key}"), value);
     }
+    put_tensors(&mut file, case, float, 1.0);
+    file
+}
+
+/// Adds a golden case's tensors, with a number added to vectors.
+fn put_tensors(file: &mut GgufFile, case: &str, float: Float, added: f32) {
     let bytes = std::fs::read(golden(case).join("model.safetensors")).unwrap();
     let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let mut tensors = tensors.tensors();
@@ -182,7 +237,7 @@ pub fn golden_model(case: &str, float: Float) -> GgufFile {
         let values = tensor.data().chunks_exact(2).map(|b| half::bf16::from_le_bytes([b[0], b[1]]).to_f32());
         let (name, shape) = (renamed(&name), tensor.shape());
         file.tensors.push(match float {
-            _ if shape.len() == 1 => Tensor::f32(&name, shape, &values.map(|w| w + 1.0).collect::<Vec<_>>()),
+            _ if shape.len() == 1 => Tensor::f32(&name, shape, &values.map(|w| w + added).collect::<Vec<_>>()),
             Float::F32 => Tensor::f32(&name, shape, &values.collect::<Vec<_>>()),
             Float::F16 => {
                 Tensor::new(&name, shape, 1, values.flat_map(|w| half::f16::from_f32(w).to_le_bytes()).collect())
@@ -190,7 +245,6 @@ pub fn golden_model(case: &str, float: Float) -> GgufFile {
             Float::Bf16 => Tensor::new(&name, shape, 30, tensor.data().to_vec()),
         });
     }
-    file
 }
 
 /// A tensor's name in GGUF files.
@@ -214,9 +268,10 @@ pub fn renamed(name: &str) -> String {
         ("mlp.gate_proj", "ffn_gate"),
         ("mlp.up_proj", "ffn_up"),
         ("mlp.down_proj", "ffn_down"),
+        ("layer_scalar", "layer_output_scale"),
     ];
     let (layer, rest) = name.strip_prefix("layers.").unwrap().split_once('.').unwrap();
-    let (_, new) = parts.iter().find(|(old, _)| rest.strip_suffix(".weight") == Some(*old)).unwrap();
+    let (_, new) = parts.iter().find(|(old, _)| rest.strip_suffix(".weight").unwrap_or(rest) == *old).unwrap();
     format!("blk.{layer}.{new}.weight")
 }
 
@@ -305,11 +360,11 @@ pub fn file_of(shape: &Shape) -> GgufFile {
         ("embedding_length", shape.hidden),
         ("block_count", shape.layers.len()),
         ("feed_forward_length", shape.ffn),
-        ("attention.head_count", shape.heads),
-        ("attention.head_count_kv", shape.kv_heads),
-        ("attention.key_length", shape.head_dim),
-        ("attention.value_length", shape.head_dim),
-        ("attention.sliding_window", shape.window),
+        ("attention.head_count", shape.local.heads),
+        ("attention.head_count_kv", shape.local.kv_heads),
+        ("attention.key_length", shape.local.head_dim),
+        ("attention.value_length", shape.local.head_dim),
+        ("attention.sliding_window", shape.window()),
         ("attention.sliding_window_pattern", pattern),
     ] {
         file.set(&format!("gemma3.{key}"), Value::u32(value as u32));
@@ -323,7 +378,7 @@ pub fn file_of(shape: &Shape) -> GgufFile {
 pub fn random_model(shape: &Shape, seed: u64, format: impl Fn(&str) -> BlockFormat) -> (tempfile::TempDir, PathBuf) {
     let mut random = Random(seed);
     let mut file = file_of(shape);
-    let (heads, kv_heads) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
+    let (heads, kv_heads) = (shape.local.q_width(), shape.local.kv_width());
     let mut put = |name: &str, rows: usize, cols: usize| {
         let format = format(name);
         let code = GgmlType::of_name(format.name()).unwrap().code;
@@ -346,7 +401,7 @@ pub fn random_model(shape: &Shape, seed: u64, format: impl Fn(&str) -> BlockForm
     }
     let norms = ["attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"].map(|name| (name, shape.hidden));
     for layer in 0..shape.layers.len() {
-        let of_heads = [("attn_q_norm", shape.head_dim), ("attn_k_norm", shape.head_dim)];
+        let of_heads = [("attn_q_norm", shape.local.head_dim), ("attn_k_norm", shape.local.head_dim)];
         for (name, width) in norms.into_iter().chain(of_heads) {
             let weights: Vec<f32> = (0..width).map(|_| 1.0 + 0.3 * random.real()).collect();
             file.tensors.push(Tensor::f32(&format!("blk.{layer}.{name}.weight"), &[width], &weights));

@@ -65,14 +65,12 @@ impl ForecastView<'_> {
         let (s, e) = (&self.schedule, &self.schedule.extent);
         writeln!(
             t,
-            "\n{}: {} layers, hidden {}, FFN {}, {}/{} heads x {}, vocabulary {}, {} weights",
+            "\n{}: {} layers, hidden {}, FFN {}, {}, vocabulary {}, {} weights",
             self.name(),
             s.shape.layers.len(),
             s.shape.hidden,
             s.shape.ffn,
-            s.shape.heads,
-            s.shape.kv_heads,
-            s.shape.head_dim,
+            s.shape.head_names(),
             s.shape.vocab,
             self.weights()
         )?;

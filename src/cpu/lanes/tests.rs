@@ -1,5 +1,5 @@
 use super::*;
-use crate::cpu::elementwise::{GatedGelu, Largest, Norm, SumOfExp};
+use crate::cpu::elementwise::{GatedGelu, Largest, Norm, NormUse, SoftCap, SumOfExp};
 
 struct Exponential<'a>(&'a [f32; LANES], &'a mut [f32; LANES]);
 
@@ -45,11 +45,22 @@ fn gates_norms_and_the_largest_are_by_their_formulas() {
             assert!((f64::from(*out) - want).abs() <= 1e-6 * want.abs() + 1e-7, "{x}: {out}, not {want}: {units:?}");
         }
         let weight = vec![0.5f32; 77];
+        let then = NormUse::Added { scalar: 2.0 };
         // SAFETY: as above.
-        unsafe { units.run(Norm { x: &x, weight: &weight, eps: 1e-6, adds: true, out: &mut out }) };
+        unsafe { units.run(Norm { x: &x, weight: &weight, eps: 1e-6, then, out: &mut out }) };
         let mean = x.iter().map(|x| f64::from(x * x)).sum::<f64>() / 77.0;
-        let want = f64::from(x[3]) / (mean + 1e-6).sqrt() * 1.5;
+        let want = 2.0 * f64::from(x[3]) / (mean + 1e-6).sqrt() * 1.5;
         assert!((f64::from(out[3]) - want).abs() < 1e-5, "{}, not {want}: {units:?}", out[3]);
+
+        let mut capped = [x.as_slice(), &[1e30, -1e30, f32::NAN]].concat();
+        // SAFETY: as above.
+        unsafe { units.run(SoftCap { x: &mut capped, cap: 30.0 }) };
+        for (x, capped) in x.iter().zip(&capped) {
+            let want = 30.0 * (f64::from(*x) / 30.0).tanh();
+            assert!((f64::from(*capped) - want).abs() < 1e-5, "{x}: {capped}, not {want}: {units:?}");
+        }
+        let last = &capped[x.len()..];
+        assert!(last[..2] == [30.0, -30.0] && last[2].is_nan(), "{last:?}");
 
         // The lowest index among equals, also in a partial vector; NaN is never the largest.
         let mut x = vec![1f32; 77];

@@ -32,7 +32,7 @@ pub(super) fn written(schedule: &Schedule, steps: Range<usize>) -> Vec<Tensor> {
                     vec![Tensor::Slot(slot, step.rows)]
                 }
                 AccessRange::Kv(layer) => {
-                    let width = schedule.shape.kv_width();
+                    let width = schedule.shape.attention_of(layer).kv_width();
                     [0, 1].map(|half| Tensor::Kv { layer, half, width }).to_vec()
                 }
                 AccessRange::Next => vec![Tensor::Next],

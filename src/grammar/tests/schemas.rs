@@ -11,6 +11,7 @@ fn calls(parameters: &Value, strict: bool) -> Result<Arc<CompiledGrammar>> {
         beside: Beside::Nothing,
         several: false,
         syntax: CallSyntax::Json,
+        thinks: false,
     }))
 }
 
@@ -83,9 +84,14 @@ fn several_functions_have_references_of_their_own() {
         strict: true,
     };
     let functions = vec![function("f", "integer"), function("g", "boolean")];
-    let compiled =
-        compile(Grammar::Calls(Calls { functions, beside: Beside::Text, several: true, syntax: CallSyntax::Json }))
-            .unwrap();
+    let compiled = compile(Grammar::Calls(Calls {
+        functions,
+        beside: Beside::Text,
+        several: true,
+        syntax: CallSyntax::Json,
+        thinks: false,
+    }))
+    .unwrap();
     let line = |name: &str, v: Value| json!({"name": name, "parameters": {"v": v, "w": {"v": v}}}).to_string();
     assert!(accepts(&compiled, &format!("{}\n{}", line("f", json!(1)), line("g", json!(true)))));
     assert!(accepts(&compiled, "some text"));
@@ -101,7 +107,13 @@ fn a_reply_is_calls_or_a_document_of_the_schema_beside_them() {
     }];
     let beside = |schema: Value| Beside::Document(schema);
     let of = |beside: Beside| {
-        compile(Grammar::Calls(Calls { functions: functions.clone(), beside, several: true, syntax: CallSyntax::Json }))
+        compile(Grammar::Calls(Calls {
+            functions: functions.clone(),
+            beside,
+            several: true,
+            syntax: CallSyntax::Json,
+            thinks: false,
+        }))
     };
     // Its references and exact numbers are independent of the functions'; its documents may begin like calls.
     let schema = json!({"type": "object", "properties": {"name": {"type": "string"}, "n": {"$ref": "#/$defs/t"}},
@@ -611,7 +623,8 @@ fn calls_between_tokens_are_held_to_their_schemas() {
     let syntax = CallSyntax::Marked(&crate::text::calls::MARKED[0]);
     let of = |beside: Beside, strict| {
         let functions = vec![function(strict), other.clone()];
-        grammars.compile(&Grammar::Calls(Calls { functions, beside, several: true, syntax }), 0, &|| false)
+        grammars
+            .compile(&Grammar::Calls(Calls { functions, beside, several: true, syntax, thinks: false }), 0, &|| false)
     };
     let accepts = |compiled: &Arc<CompiledGrammar>, text: &str| {
         let mut constraint = Constraint::new(compiled.clone());
@@ -684,6 +697,7 @@ fn a_document_goes_on_behind_what_is_begun() {
             beside,
             several: false,
             syntax: CallSyntax::Json,
+            thinks: false,
         }))
         .unwrap()
     };

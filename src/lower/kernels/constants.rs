@@ -106,6 +106,8 @@ constants! {
         form = 2,
         /// 1: the output is written in f32 as well.
         keep = 3,
+        /// 1: the sum with the residual is multiplied by a number.
+        scaled = 4,
     }
 
     /// linear.comp.
@@ -234,6 +236,8 @@ constants! {
         subgroup = 5,
         /// 1: only the rows after the pass's chunk.
         behind = 6,
+        /// 1: with `fused`, values of the pass are normed.
+        norm_v = 7,
     }
 
     /// attend_matrix.comp.

@@ -159,6 +159,11 @@ macro_rules! spirv_modules {
                 name: "gated_gelu", source: "pack", defines: ["GELU"],
                 constants: PackConstants, push: PackPush, relay: Whole,
             }
+            /// Cap of the logits.
+            SoftCap {
+                name: "soft_cap", source: "soft_cap", defines: [],
+                constants: NoConstants, push: SoftCapPush, relay: Never,
+            }
             /// Argmax of the logits.
             Argmax {
                 name: "argmax", source: "argmax", defines: [],

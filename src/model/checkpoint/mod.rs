@@ -26,6 +26,7 @@ use self::encoding::{Encoding, GROUP};
 use self::gguf::Gguf;
 use self::index::StoredTensor;
 use crate::display::quote;
+use crate::model::architecture::NormWeights;
 use crate::model::config::{self, Quantization};
 use crate::model::format::{BadRow, SourceFormat, WeightFormat};
 use crate::model::shape::Shape;
@@ -42,7 +43,7 @@ pub struct Checkpoint {
     source: SourceFormat,
     files: Vec<DataFile>,
     tensors: HashMap<TensorId, StoredTensor>,
-    norms: Norms,
+    norms: NormWeights,
 }
 
 /// A file without its header.
@@ -51,15 +52,6 @@ struct DataFile {
     /// Its name in messages.
     label: String,
     bytes: ByteSource,
-}
-
-/// The stored form of a norm's weights w; RMSNorm multiplies by 1 + w.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Norms {
-    /// w, as in safetensors.
-    Weights,
-    /// 1 + w, as in GGUF.
-    OneAdded,
 }
 
 impl Checkpoint {
@@ -100,17 +92,18 @@ impl Checkpoint {
     fn assemble(mut shape: Shape, quantization: &Quantization, files: Vec<Archive>) -> Result<Checkpoint> {
         let tensors = index::find_tensors(&mut shape, quantization, &files)?;
         let files = files.into_iter().map(|file| DataFile { label: file.label, bytes: file.bytes }).collect();
-        Ok(Checkpoint { shape, source: dominant_source(&tensors), files, tensors, norms: Norms::Weights })
+        let norms = shape.architecture.norms;
+        Ok(Checkpoint { shape, source: dominant_source(&tensors), files, tensors, norms })
     }
 
     /// A checkpoint of opened GGUF files.
     ///
     /// # Errors
-    /// [`Error::Input`]: the files are not a Gemma 3 text model, or a tensor is missing or wrong. The message has the
+    /// [`Error::Input`]: the files are not a text model that Kiln runs, or a tensor is missing or wrong. The message has the
     /// file, the key or tensor, and the found and expected values.
     pub fn from_gguf(gguf: Gguf) -> Result<Checkpoint> {
         let (shape, tensors, files) = gguf.into_parts()?;
-        Ok(Checkpoint { shape, source: dominant_source(&tensors), files, tensors, norms: Norms::OneAdded })
+        Ok(Checkpoint { shape, source: dominant_source(&tensors), files, tensors, norms: NormWeights::OneAdded })
     }
 
     /// The model's shape. [`Shape::tied`] is false if the files have a separate head, whatever the config says.
@@ -248,7 +241,7 @@ impl Checkpoint {
             .try_for_each(|(i, out)| run.decode_row(i, out).map_err(|what| self.bad_row(&run, i, &what)))
     }
 
-    /// A norm's weights w in f32 (RMSNorm multiplies by 1 + w), decoded from any encoding.
+    /// A vector in f32, decoded from any encoding; of a norm the weights w (RMSNorm multiplies by 1 + w).
     ///
     /// # Errors
     /// [`Error::Input`] with the tensor: a value is not finite.
@@ -262,7 +255,7 @@ impl Checkpoint {
         let mut buffers = ReadBuffers::default();
         let run = self.read_run(self.stored(id), 0..1, len, &mut buffers)?;
         run.decode_row(0, &mut out).map_err(|what| self.bad_row(&run, 0, &what))?;
-        if self.norms == Norms::OneAdded {
+        if id.is_norm() && self.norms == NormWeights::OneAdded {
             // If 1 was added in f32 without rounding, this restores w without rounding.
             out.iter_mut().for_each(|w| *w -= 1.0);
         }

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::display::quote;
+use crate::model::architecture::Architecture;
 use crate::{Error, Result};
 
 /// Remedy for a wrong config.json.
@@ -105,24 +107,76 @@ impl<'a> ConfigReader<'a> {
         }
     }
 
-    /// Refuses keys that would change the forward pass in a way that Gemma 3 does not have.
-    pub(super) fn refuse_unsupported(&self) -> Result<()> {
-        if let Some(value) = self.get("model_type")
-            && !matches!(value.as_str(), Some("gemma3_text" | "gemma3"))
-        {
-            return Err(self.wrong("model_type", value, "gemma3_text"));
-        }
-        for key in ["attention_bias", "use_bidirectional_attention"] {
-            if self.flag(key)? == Some(true) {
-                let cause = format!("{}: {key} is true, which Kiln does not compute", self.file);
-                return Err(Error::input(cause, "use a Gemma 3 text model without it"));
+    /// The share of a head's pairs that turn by RoPE: the first ones.
+    pub(super) fn rope_share(&self) -> Result<f32> {
+        let kind = self.get("rope_type").or_else(|| self.get("type"));
+        match kind.map(|kind| (kind, kind.as_str())) {
+            Some((_, Some("proportional"))) if self.get("partial_rotary_factor").is_some() => {
+                let share = self.positive("partial_rotary_factor", 1.0)?;
+                let is_scaled = self.get("factor").is_some() && self.positive("factor", 1.0)? != 1.0;
+                if share > 1.0 || is_scaled {
+                    let cause = format!("{}: proportional RoPE of more than all pairs, or with a factor", self.file);
+                    return Err(Error::input(cause, REMEDY_CONFIG));
+                }
+                Ok(share)
             }
+            Some((_, Some("proportional"))) => {
+                let cause = format!("{}: proportional RoPE gives no partial_rotary_factor", self.file);
+                Err(Error::input(cause, REMEDY_CONFIG))
+            }
+            Some((_, Some("default"))) | None => Ok(1.0),
+            Some((kind, _)) => Err(self.wrong("rope_type", kind, "proportional or default")),
+        }
+    }
+
+    /// Refuses keys other than these.
+    pub(super) fn refuse_others(&self, known: &[&str]) -> Result<()> {
+        match self.map.keys().find(|key| !known.contains(&key.as_str())) {
+            None => Ok(()),
+            Some(key) => {
+                let cause = format!("{}: a layer's own {}, which Kiln does not compute", self.file, quote(key));
+                Err(Error::input(cause, REMEDY_CONFIG))
+            }
+        }
+    }
+
+    /// Refuses keys that would change the forward pass in a way that the family's models do not have.
+    pub(super) fn refuse_unsupported(&self, family: &Architecture) -> Result<()> {
+        let (title, rules) = (family.title, &family.config);
+        if let Some(value) = self.get("model_type")
+            && !value.as_str().is_some_and(|kind| family.model_types.contains(&kind))
+        {
+            return Err(self.wrong("model_type", value, family.model_types[0]));
+        }
+        let refuse = |what: String| {
+            let cause = format!("{}: {what}, which Kiln does not compute", self.file);
+            Err(Error::input(cause, format!("use a {title} text model without it")))
+        };
+        for key in rules.flags {
+            if self.flag(key)? == Some(true) {
+                return refuse(format!("{key} is true"));
+            }
+        }
+        for (key, default) in rules.zeros {
+            let found = self.get(key).map_or(Some(*default as u64), Value::as_u64);
+            if found != Some(0) {
+                let value = self.get(key).map_or_else(|| format!("{default} by default"), excerpt);
+                return refuse(format!("{key} is {value}"));
+            }
+        }
+        // Attention of images in both directions does not concern text.
+        if let Some(value) = self.get("use_bidirectional_attention")
+            && !matches!(value, Value::Bool(false))
+            && value.as_str() != Some("vision")
+        {
+            return refuse(format!("use_bidirectional_attention is {}", excerpt(value)));
         }
         // Gemma 2 caps attention scores and logits; no Gemma 3 does.
         for key in ["attn_logit_softcapping", "final_logit_softcapping"] {
-            if let Some(value) = self.get(key) {
+            let is_computed = rules.caps_logits && key == "final_logit_softcapping";
+            if let Some(value) = self.get(key).filter(|_| !is_computed) {
                 let cause = format!("{}: {key} is {}, which Kiln does not compute", self.file, excerpt(value));
-                return Err(Error::input(cause, "use a Gemma 3 text model, which has it null or absent"));
+                return Err(Error::input(cause, format!("use a {title} text model, which has it null or absent")));
             }
         }
         match self.get("hidden_activation") {
@@ -138,6 +192,6 @@ pub(super) fn excerpt(value: &Value) -> String {
     match value {
         Value::Array(list) if list.len() > 4 => format!("a list of {}", list.len()),
         Value::Object(_) => "an object".into(),
-        other => crate::display::quote(&other.to_string()),
+        other => quote(&other.to_string()),
     }
 }

@@ -50,8 +50,11 @@ impl Forge<'_> {
             TensorId::Embedding => 0,
             TensorId::Head => 1,
             TensorId::FinalNorm => 2,
+            // A number of its own, so that a model without such tensors has the others' rows.
+            TensorId::Layer(layer, Role::LayerScalar) => u64::MAX - layer as u64,
             TensorId::Layer(layer, role) => {
-                3 + (layer * Role::ALL.len() + Role::ALL.iter().position(|r| *r == role).unwrap_or_default()) as u64
+                let roles = Role::ALL.len() - 1;
+                3 + (layer * roles + Role::ALL.iter().position(|r| *r == role).unwrap_or_default()) as u64
             }
         };
         RandomWords { start: mix(mix(mix(self.seed) ^ tensor) ^ row as u64) }
@@ -69,7 +72,9 @@ impl RowSource for Forge<'_> {
         let [_, len] = id.dims(self.shape);
         let mut q = vec![0u8; len];
         self.stream(id, 0).fill(&mut q);
-        Ok(q.iter().map(|&q| bf16::from_f32(f32::from(q as i8) * (NORM_SPREAD / 127.0)).to_f32()).collect())
+        // Norms' weights lie near 0, since RMSNorm adds 1; a layer's scalar near 1.
+        let middle = if id.is_norm() { 0.0 } else { 1.0 };
+        Ok(q.iter().map(|&q| bf16::from_f32(middle + f32::from(q as i8) * (NORM_SPREAD / 127.0)).to_f32()).collect())
     }
 
     fn rows(

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::header;
 use super::job::Matrices;
 use crate::Result;
+use crate::model::architecture::NormWeights;
 use crate::model::checkpoint::SCALE_SUFFIX;
 use crate::model::format::WeightFormat;
 use crate::model::shape::Shape;
@@ -70,7 +71,7 @@ pub(super) fn lay_out(matrices: &Matrices, limit: u64) -> Result<Vec<Shard>> {
     let mut shards: Vec<(Vec<Item>, u64)> = vec![(Vec::new(), 0)];
     for id in TensorId::all(matrices.shape) {
         let items = match id.is_vector() {
-            true => vec![vector_item(id, &matrices.source.vector(id)?)],
+            true => vec![vector_item(id, &stored_vector(matrices, id)?)],
             false => matrix_items(id, matrices.shape, matrices.format(id)),
         };
         let bytes: u64 = items.iter().map(Item::bytes).sum();
@@ -97,6 +98,15 @@ pub(super) fn lay_out(matrices: &Matrices, limit: u64) -> Result<Vec<Shard>> {
         Ok(Shard { name: name(i), header, items, data_bytes })
     };
     shards.into_iter().enumerate().map(shard).collect()
+}
+
+/// A vector as files of the shape's family have it.
+fn stored_vector(matrices: &Matrices, id: TensorId) -> Result<Vec<f32>> {
+    let mut values = matrices.source.vector(id)?;
+    if id.is_norm() && matrices.shape.architecture.norms == NormWeights::OneAdded {
+        values.iter_mut().for_each(|w| *w += 1.0);
+    }
+    Ok(values)
 }
 
 /// A norm, as BF16 if that is exact, else as F32.

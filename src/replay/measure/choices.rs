@@ -4,7 +4,7 @@ use crate::lower::PassKind;
 use crate::lower::arithmetic::{Arithmetic, Operand};
 use crate::lower::caps::Caps;
 use crate::lower::kernels::fingerprint;
-use crate::lower::target::{AttendBy, Product, Tile};
+use crate::lower::target::{AttendBy, AttendHeads, Product, Tile};
 use crate::machine::cache;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ struct TuningFile {
     /// rows.
     #[serde(default)]
     rivals: BTreeMap<String, Vec<ProductMethod>>,
-    /// Method of attention for rows of one sequence, by [`pass_name`].
+    /// Method of attention for rows of one sequence, by [`attend_name`].
     attend: BTreeMap<String, AttendBy>,
     /// Seconds of a pass, by [`pass_name`].
     seconds: BTreeMap<String, f64>,
@@ -135,7 +135,7 @@ impl Choices {
         self.known.gated.insert(rows_name(weights, rows), way.gated);
     }
 
-    /// The method of attention of a kind of pass.
+    /// The method of attention that has a name ([`attend_name`]).
     pub fn attend(&self, name: &str) -> Option<AttendBy> {
         self.known.attend.get(name).copied()
     }
@@ -163,6 +163,11 @@ fn rows_name(weights: u64, rows: usize) -> String {
 /// The name of a kind of pass in the file and in the log.
 pub fn pass_name(weights: u64, kind: PassKind, depth: usize) -> String {
     format!("{weights} bytes of weights, {kind}, depth {depth}")
+}
+
+/// The name of a pass's attention over some heads in the file and in the log. `pass` is the pass's.
+pub fn attend_name(pass: &str, AttendHeads { heads, kv_heads, dim }: AttendHeads) -> String {
+    format!("{pass}, {heads}/{kv_heads} heads of {dim}")
 }
 
 /// The name of a product in the file and in the log.

@@ -89,6 +89,7 @@ fn read_prompt(call: &Call<'_>, fields: &Fields<'_>, tools: Option<&Tools>, mode
         dialogue.add_message("system", messages::join(parts.into_iter().map(unbilled), None));
     }
     messages::list(fields)?.iter().try_for_each(|message| read_message(message, &mut dialogue))?;
+    dialogue.thinking = options::thinking(fields);
     dialogue.complete(call.service.system.get(), tools, model.template.calls());
     dialogue.encode(model, "messages").map_err(|e| in_anthropics_words(e, model))
 }
@@ -167,8 +168,8 @@ struct MessageWording {
     listener: CallDetector,
     /// Complete blocks.
     content: Vec<Value>,
-    /// The text of the block in progress.
-    open: Option<String>,
+    /// The block in progress: its type, `text` or `thinking`, and its text.
+    open: Option<(&'static str, String)>,
     usage: Usage,
     /// The reason for the end, and the stop text if one ended it.
     ending: Option<(&'static str, Option<String>)>,
@@ -206,17 +207,19 @@ impl MessageWording {
         stop
     }
 
-    /// Adds text, and begins a text block if none is in progress.
-    fn say(&mut self, text: &str) -> String {
-        let start = if self.open.is_none() { self.start(&json!({"type": "text", "text": ""})) } else { String::new() };
-        self.open.get_or_insert_default().push_str(text);
-        start + &self.delta(&json!({"type": "text_delta", "text": text}))
+    /// Adds text to a block of type `kind`, and begins one if none is in progress.
+    fn say(&mut self, kind: &'static str, text: &str) -> String {
+        let closed =
+            if self.open.as_ref().is_some_and(|(open, _)| *open != kind) { self.close() } else { String::new() };
+        let start = if self.open.is_none() { self.start(&block(kind, "")) } else { String::new() };
+        self.open.get_or_insert((kind, String::new())).1.push_str(text);
+        closed + &start + &self.delta(&json!({"type": format!("{kind}_delta"), kind: text}))
     }
 
-    /// Ends the text block in progress.
+    /// Ends the block in progress.
     fn close(&mut self) -> String {
-        let Some(text) = self.open.take() else { return String::new() };
-        self.stop(json!({"type": "text", "text": text}))
+        let Some((kind, text)) = self.open.take() else { return String::new() };
+        self.stop(block(kind, &text))
     }
 
     /// Adds a block with a function call.
@@ -231,11 +234,20 @@ impl MessageWording {
 
     fn add(&mut self, said: Vec<Said>) -> String {
         let say = |part| match part {
-            Said::Text(text) => self.say(&text),
+            Said::Text(text) => self.say("text", &text),
             Said::Call(call) => self.call(&call),
         };
         said.into_iter().map(say).collect()
     }
+}
+
+/// A block of text. A thought has a signature, by which Anthropic's servers know their own.
+fn block(kind: &str, text: &str) -> Value {
+    let mut block = json!({"type": kind, kind: text});
+    if kind == "thinking" {
+        block["signature"] = "".into();
+    }
+    block
 }
 
 fn event(kind: &str, mut data: Value) -> String {
@@ -254,8 +266,9 @@ impl Wording for MessageWording {
     }
 
     fn token(&mut self, _: usize, token: ReplyToken) -> String {
+        let thought = if token.thought.is_empty() { String::new() } else { self.say("thinking", &token.thought) };
         let said = self.listener.push(&token.text);
-        self.add(said)
+        thought + &self.add(said)
     }
 
     fn end(&mut self, choice: usize, end: ReplyEnd) -> String {
@@ -337,6 +350,20 @@ mod tests {
     }
 
     #[test]
+    fn a_thought_is_a_block_before_the_text() {
+        let mut answer = answer(false);
+        let thoughts = ["Let me", " see."].map(|thought| ReplyToken { thought: thought.into(), ..token("") });
+        let mut events: String = thoughts.into_iter().map(|token| answer.token(0, token)).collect();
+        events += &(answer.token(0, token("Hi")) + &answer.end(0, end()));
+        let parts = parts(&events);
+        let kinds = parts.iter().map(|part| part["delta"]["type"].as_str().unwrap_or_default());
+        assert_eq!(kinds.collect::<Vec<_>>(), ["", "thinking_delta", "thinking_delta", "", "", "text_delta", ""]);
+        assert_eq!((&parts[0]["index"], &parts[4]["index"]), (&json!(0), &json!(1)));
+        let thought = json!({"type": "thinking", "thinking": "Let me see.", "signature": ""});
+        assert_eq!(answer.content, [thought, json!({"type": "text", "text": "Hi"})]);
+    }
+
+    #[test]
     fn text_is_one_block_and_the_end_says_why() {
         for (finish, stop, reason) in [
             (Finish::Stop, None, "end_turn"),
@@ -346,8 +373,12 @@ mod tests {
             let mut answer = answer(false);
             let generation = Generation { finish, ..end().generation };
             let end = ReplyEnd { text: "!".into(), generation, stop: stop.map(str::to_owned), ..end() };
-            let reply =
-                CompleteReply { text: "Hi you!".into(), tokens: vec![token("Hi"), token(" you")], end: Some(end) };
+            let reply = CompleteReply {
+                text: "Hi you!".into(),
+                thought: String::new(),
+                tokens: vec![token("Hi"), token(" you")],
+                end: Some(end),
+            };
             let whole = answer.whole(vec![reply]);
             assert_eq!(whole["content"], json!([{"type": "text", "text": "Hi you!"}]));
             assert_eq!((&whole["stop_reason"], &whole["stop_sequence"]), (&json!(reason), &json!(stop)));

@@ -40,6 +40,7 @@ pub(super) fn read(
     check_continuation(&fields)?;
     let form = tools::form_with(tools.as_ref(), form::read(&fields)?)?;
     let mut dialogue = messages::read(&fields)?;
+    dialogue.thinking = options::thinking(&fields);
     dialogue.complete(call.service.system.get(), tools.as_ref(), model.template.calls());
     let prompt = dialogue.encode_truncated(&fields, &model, "messages")?;
     let forgotten = prompt.forgotten;
@@ -128,6 +129,9 @@ impl ChatWording {
         let (text, calls) = calls::split(self.listeners[index].push_last(&reply.text));
         let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { text.into() };
         let mut message = json!({"role": "assistant", "content": content, "refusal": null});
+        if !reply.thought.is_empty() {
+            message["reasoning_content"] = reply.thought.into();
+        }
         if !calls.is_empty() {
             message["tool_calls"] = calls.iter().map(calls::ToolCall::to_json).collect();
         }
@@ -195,7 +199,10 @@ impl Wording for ChatWording {
     }
 
     fn token(&mut self, choice: usize, token: ReplyToken) -> String {
-        let said = self.said(choice, |listener| listener.push(&token.text));
+        let mut said = self.said(choice, |listener| listener.push(&token.text));
+        if !token.thought.is_empty() {
+            said["reasoning_content"] = token.thought.as_str().into();
+        }
         if said == json!({}) && !self.with_logprobs {
             return String::new();
         }
@@ -267,6 +274,19 @@ mod tests {
     }
 
     #[test]
+    fn thoughts_are_no_content() {
+        let event = chat().token(0, ReplyToken { thought: "Hm".into(), ..token("") });
+        let event: Value = serde_json::from_str(event.trim_end().strip_prefix("data: ").unwrap()).unwrap();
+        assert_eq!(event["choices"][0]["delta"], json!({"reasoning_content": "Hm"}));
+        let end = ReplyEnd { thought_tokens: 1, ..end() };
+        let reply = CompleteReply { text: "Hi".into(), thought: "Hm".into(), tokens: Vec::new(), end: Some(end) };
+        let whole = chat().whole(vec![reply]);
+        let message = &whole["choices"][0]["message"];
+        assert_eq!((&message["content"], &message["reasoning_content"]), (&json!("Hi"), &json!("Hm")));
+        assert_eq!(whole["usage"]["completion_tokens_details"]["reasoning_tokens"], 1);
+    }
+
+    #[test]
     fn calls_of_tools_are_no_content() {
         let mut chat = chat();
         let mut events = chat.begin();
@@ -286,12 +306,14 @@ mod tests {
         assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "tool_calls");
 
         let mut chat = self::chat();
-        let reply = CompleteReply { text: CALLS.concat(), tokens: Vec::new(), end: Some(end()) };
+        let reply =
+            CompleteReply { text: CALLS.concat(), thought: String::new(), tokens: Vec::new(), end: Some(end()) };
         let choice = &chat.whole(vec![reply])["choices"][0];
         assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&json!(null), &json!("tool_calls")));
         assert_eq!(choice["message"]["tool_calls"][1]["function"]["name"], "g");
         let mut chat = self::chat();
-        let reply = CompleteReply { text: "{no call}".into(), tokens: Vec::new(), end: Some(end()) };
+        let reply =
+            CompleteReply { text: "{no call}".into(), thought: String::new(), tokens: Vec::new(), end: Some(end()) };
         let choice = &chat.whole(vec![reply])["choices"][0];
         assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&json!("{no call}"), &json!("stop")));
     }

@@ -74,6 +74,8 @@ pub(super) struct Dialogue {
     turns: usize,
     /// The functions, for a template that takes them.
     tools: Vec<Value>,
+    /// Whether the model is to think first, as in [`ChatInput`].
+    pub thinking: Option<bool>,
 }
 
 /// A prompt.
@@ -110,7 +112,7 @@ impl Dialogue {
             CallSyntax::Json => self.system.push(tools.instructions()),
             CallSyntax::Marked(CallMarks { system, .. }) => {
                 if self.system.is_empty() {
-                    self.system.push((*system).to_owned());
+                    self.system.extend(system.map(str::to_owned));
                 }
                 self.tools = tools.declarations();
             }
@@ -209,10 +211,11 @@ impl Dialogue {
             Some(Saying::Text(Speaker::Assistant, text)) => text.clone(),
             _ => String::new(),
         };
+        let thinking = self.thinking;
         let (messages, tools) = self.into_messages(model.template.calls())?;
         let is_unfinished = messages.last().is_some_and(|last| last.role == "assistant" && last.tool_calls.is_empty());
         let encode = if is_unfinished { encode_unfinished } else { encode_messages };
-        let input = ChatInput { messages: &messages, tools: &tools };
+        let input = ChatInput { messages: &messages, tools: &tools, thinking };
         let tokens = encode(&model.tokenizer, &model.template, input, model.limits());
         Ok(Prompt { tokens: tokens.map_err(|e| refusal(&e, model, param))?, begun, forgotten: 0 })
     }
@@ -248,11 +251,13 @@ impl Dialogue {
     /// `None`: the last message is not the user's.
     fn encode_fitting(self, model: &Model, param: &str) -> Result<Option<Prompt>, ApiError> {
         let refused = |e| refusal(&e, model, param);
+        let thinking = self.thinking;
         let (messages, tools) = self.into_messages(model.template.calls())?;
         let mut conversation = match model.template.calls() {
             CallSyntax::Json => Conversation::from_messages(messages).map_err(refused)?,
             CallSyntax::Marked(_) => Conversation::with_tools(messages, tools),
         };
+        conversation.thinking = thinking;
         if !conversation.is_asked() {
             return Ok(None);
         }

@@ -79,33 +79,38 @@ pub(super) fn show(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -> Re
     // The second is Ollama's older name for the field.
     let asked = fields.text("model")?.or(fields.text("name")?).ok_or_else(|| fields.missing("model"))?;
     call.own_name(asked, &model)?;
-    let shape = &model.shape;
+    let (shape, family) = (&model.shape, model.shape.architecture.name);
+    let mut info = json!({
+        "general.architecture": family,
+        "general.basename": model.name,
+        "general.parameter_count": model.published.parameters,
+    });
+    for (key, value) in [
+        ("attention.head_count", shape.local.heads),
+        ("attention.head_count_kv", shape.local.kv_heads),
+        ("attention.key_length", shape.local.head_dim),
+        ("attention.sliding_window", shape.window()),
+        ("block_count", shape.layers.len()),
+        // The server's context, not the model's maximum.
+        ("context_length", model.context),
+        ("embedding_length", shape.hidden),
+        ("feed_forward_length", shape.ffn),
+    ] {
+        info[format!("{family}.{key}")] = json!(value);
+    }
     Ok(json!({
         "modelfile": "", "parameters": "", "template": "", "license": "", "modified_at": written(model.loaded),
         "details": details(&model),
-        "model_info": {
-            "general.architecture": "gemma3",
-            "general.basename": model.name,
-            "general.parameter_count": model.published.parameters,
-            "gemma3.attention.head_count": shape.heads,
-            "gemma3.attention.head_count_kv": shape.kv_heads,
-            "gemma3.attention.key_length": shape.head_dim,
-            "gemma3.attention.sliding_window": shape.window,
-            "gemma3.block_count": shape.layers.len(),
-            // The server's context, not the model's maximum.
-            "gemma3.context_length": model.context,
-            "gemma3.embedding_length": shape.hidden,
-            "gemma3.feed_forward_length": shape.ffn,
-        },
+        "model_info": info,
         "capabilities": CAPABILITIES,
     })
     .into())
 }
 
 fn details(model: &Model) -> Value {
-    let published = &model.published;
+    let (published, family) = (&model.published, model.shape.architecture.name);
     json!({
-        "parent_model": "", "format": published.format, "family": "gemma3", "families": ["gemma3"],
+        "parent_model": "", "format": published.format, "family": family, "families": [family],
         "parameter_size": published.size(), "quantization_level": published.quantization,
         "context_length": model.context, "embedding_length": model.shape.hidden,
     })
@@ -146,6 +151,7 @@ pub(super) fn reply(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -> R
         Endpoint::Chat if fields.list("messages")?.unwrap_or_default().is_empty() => None,
         Endpoint::Chat => {
             let mut dialogue = messages::read(&fields)?;
+            dialogue.thinking = options::thinking(&fields);
             dialogue.complete(call.service.system.get(), tools.as_ref(), model.template.calls());
             Some(dialogue.encode_as_ollama(&fields, &model, "messages")?)
         }
@@ -179,6 +185,7 @@ fn read_prompt(fields: &Fields<'_>, call: &Call<'_>, model: &Arc<Model>) -> Resu
         dialogue.add_system(system);
     }
     dialogue.add(Speaker::User, text);
+    dialogue.thinking = options::thinking(fields);
     dialogue.complete(call.service.system.get(), None, model.template.calls());
     dialogue.encode(model, "prompt").map(Some)
 }
@@ -221,9 +228,13 @@ impl OllamaWording {
         object
     }
 
-    fn said(&self, said: Vec<Said>, more: &Value) -> Value {
+    fn said(&self, said: Vec<Said>, thought: &str, more: &Value) -> Value {
         let (text, calls) = calls::split(said);
         let mut object = self.object(&text, more);
+        if !thought.is_empty() {
+            let within = if self.kind == Endpoint::Chat { &mut object["message"] } else { &mut object };
+            within["thinking"] = thought.into();
+        }
         if !calls.is_empty() {
             let call = |call: &ToolCall| json!({"id": call.id, "function": {"name": call.called.told(), "arguments": call.input()}});
             object["message"]["tool_calls"] = calls.iter().map(call).collect();
@@ -258,7 +269,7 @@ impl Wording for OllamaWording {
         let whole = replies.into_iter().find_map(|mut reply| Some((reply.end.take()?, reply)));
         let Some((end, reply)) = whole else { return Value::Null };
         let said = self.listener.push_last(&reply.text);
-        let mut answer = self.said(said, &self.ending(&end));
+        let mut answer = self.said(said, &reply.thought, &self.ending(&end));
         self.add_logprobs(&mut answer, &reply.tokens);
         answer
     }
@@ -273,17 +284,17 @@ impl Wording for OllamaWording {
 
     fn token(&mut self, _: usize, token: ReplyToken) -> String {
         let said = self.listener.push(&token.text);
-        if said.is_empty() && self.likely.is_none() {
+        if said.is_empty() && token.thought.is_empty() && self.likely.is_none() {
             return String::new();
         }
-        let mut answer = self.said(said, &json!({"done": false}));
+        let mut answer = self.said(said, &token.thought, &json!({"done": false}));
         self.add_logprobs(&mut answer, &[token]);
         line(&answer)
     }
 
     fn end(&mut self, _: usize, end: ReplyEnd) -> String {
         let said = self.listener.push_last(&end.text);
-        line(&self.said(said, &self.ending(&end)))
+        line(&self.said(said, "", &self.ending(&end)))
     }
 
     fn finish(&mut self) -> String {

@@ -161,6 +161,30 @@ pub(super) fn stream(fields: &Fields<'_>) -> Result<(bool, bool), ApiError> {
     Ok((stream, options.boolean("include_usage")?.unwrap_or(false)))
 }
 
+/// Whether the model is to think before it answers, by the fields of all APIs. The first one in this list counts. They
+/// are advice, so that a value of another kind has no effect.
+pub(super) fn thinking(fields: &Fields<'_>) -> Option<bool> {
+    let at = |name: &str, within: &str| match fields.get(name)? {
+        Value::Object(object) => object.get(within),
+        value => Some(value),
+    };
+    let is_on = |value: &Value| match value {
+        Value::Bool(on) => Some(*on),
+        Value::String(word) => Some(!["none", "disabled"].contains(&word.as_str())),
+        _ => None,
+    };
+    let places = [
+        ("enable_thinking", ""),
+        ("chat_template_kwargs", "enable_thinking"),
+        ("think", ""),
+        ("thinking", "type"),
+        ("reasoning_effort", "effort"),
+        ("reasoning", "effort"),
+        ("reasoning", "enabled"),
+    ];
+    places.into_iter().find_map(|(name, within)| is_on(at(name, within)?))
+}
+
 /// Reads token ids.
 ///
 /// # Errors
@@ -183,6 +207,26 @@ mod tests {
 
     fn ask(body: Value) -> Result<Request, ApiError> {
         read(&Fields::of_body(&body).unwrap(), &["max_completion_tokens", "max_tokens"], 100, &Defaults::default())
+    }
+
+    #[test]
+    fn each_apis_field_says_whether_to_think_and_another_value_says_nothing() {
+        for (body, thinks) in [
+            (json!({"enable_thinking": true}), Some(true)),
+            (json!({"chat_template_kwargs": {"enable_thinking": false}}), Some(false)),
+            (json!({"think": "low"}), Some(true)),
+            (json!({"think": false}), Some(false)),
+            (json!({"thinking": {"type": "adaptive", "budget_tokens": 1024}}), Some(true)),
+            (json!({"thinking": {"type": "disabled"}}), Some(false)),
+            (json!({"reasoning_effort": "none"}), Some(false)),
+            (json!({"reasoning_effort": {"effort": "high"}}), Some(true)),
+            (json!({"reasoning": {"effort": "minimal"}}), Some(true)),
+            (json!({"reasoning": {"enabled": false}}), Some(false)),
+            (json!({"reasoning": {"summary": "auto"}, "think": 5, "thinking": {}}), None),
+            (json!({}), None),
+        ] {
+            assert_eq!(thinking(&Fields::of_body(&body).unwrap()), thinks, "{body}");
+        }
     }
 
     fn param(body: Value) -> String {

@@ -55,6 +55,7 @@ pub(super) fn respond(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) ->
     }
     let form = tools::form_with(tools.as_ref(), form)?;
     let mut dialogue = read_input(&fields)?;
+    dialogue.thinking = options::thinking(&fields);
     dialogue.complete(call.service.system.get(), tools.as_ref(), model.template.calls());
     let prompt = dialogue.encode_truncated(&fields, &model, "input")?;
     let forgotten = prompt.forgotten;
@@ -67,6 +68,7 @@ pub(super) fn respond(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) ->
         listener,
         output: Vec::new(),
         open: None,
+        thought: None,
         usage: Usage::default(),
         finish: Finish::Stop,
         sequence: 0,
@@ -168,6 +170,8 @@ struct Response {
     output: Vec<Value>,
     /// The message in progress: its id and its text so far.
     open: Option<(String, String)>,
+    /// The thought in progress, likewise.
+    thought: Option<(String, String)>,
     usage: Usage,
     finish: Finish,
     /// The number of events so far.
@@ -186,7 +190,7 @@ impl Response {
             "input_tokens": self.usage.prompt,
             "input_tokens_details": {"cached_tokens": self.usage.cached},
             "output_tokens": self.usage.reply,
-            "output_tokens_details": {"reasoning_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": self.usage.thought},
             "total_tokens": self.usage.prompt + self.usage.reply,
         });
         object["usage"] = if is_done { usage } else { Value::Null };
@@ -208,10 +212,37 @@ impl Response {
         format!("event: {kind}\ndata: {data}\n\n")
     }
 
+    /// Adds text to a thought, and begins one if none is in progress.
+    fn think(&mut self, text: &str) -> String {
+        let mut events = if self.open.is_some() { self.close() } else { String::new() };
+        let index = self.output.len();
+        if self.thought.is_none() {
+            let id = unique("rs_");
+            let item = reasoning(&id, "in_progress", json!([]));
+            events += &self.event("response.output_item.added", json!({"output_index": index, "item": item}));
+            self.thought = Some((id, String::new()));
+        }
+        let Some((id, said)) = &mut self.thought else { return events };
+        said.push_str(text);
+        let delta = json!({"item_id": id, "output_index": index, "content_index": 0, "delta": text});
+        events + &self.event("response.reasoning_text.delta", delta)
+    }
+
+    /// Ends the thought in progress.
+    fn end_thought(&mut self) -> String {
+        let Some((id, text)) = self.thought.take() else { return String::new() };
+        let index = self.output.len();
+        let done = json!({"item_id": id, "output_index": index, "content_index": 0, "text": text});
+        let events = self.event("response.reasoning_text.done", done);
+        let item = reasoning(&id, "completed", json!([{"type": "reasoning_text", "text": text}]));
+        self.output.push(item.clone());
+        events + &self.event("response.output_item.done", json!({"output_index": index, "item": item}))
+    }
+
     /// Adds text, and begins a message if none is in progress.
     fn say(&mut self, text: &str) -> String {
+        let mut events = self.end_thought();
         let index = self.output.len();
-        let mut events = String::new();
         let id = match &mut self.open {
             Some((id, said)) => {
                 said.push_str(text);
@@ -237,7 +268,7 @@ impl Response {
 
     /// Ends the message in progress.
     fn close(&mut self) -> String {
-        let Some((id, text)) = self.open.take() else { return String::new() };
+        let Some((id, text)) = self.open.take() else { return self.end_thought() };
         let index = self.output.len();
         let at = json!({"item_id": id, "output_index": index, "content_index": 0});
         let with = |name: &str, value: Value| {
@@ -294,6 +325,10 @@ impl Response {
     }
 }
 
+fn reasoning(id: &str, status: &str, content: Value) -> Value {
+    json!({"type": "reasoning", "id": id, "status": status, "summary": [], "content": content})
+}
+
 fn message(id: &str, status: &str, content: Value) -> Value {
     json!({"type": "message", "id": id, "status": status, "role": "assistant", "content": content})
 }
@@ -314,8 +349,9 @@ impl Wording for Response {
     }
 
     fn token(&mut self, _: usize, token: ReplyToken) -> String {
+        let thought = if token.thought.is_empty() { String::new() } else { self.think(&token.thought) };
         let said = self.listener.push(&token.text);
-        self.add(said)
+        thought + &self.add(said)
     }
 
     fn end(&mut self, choice: usize, end: ReplyEnd) -> String {
@@ -378,6 +414,7 @@ mod tests {
             listener: CallDetector::new(vec!["f".into(), "g".into()], CallSyntax::Json),
             output: Vec::new(),
             open: None,
+            thought: None,
             usage: Usage::default(),
             finish: Finish::Stop,
             sequence: 0,
@@ -398,6 +435,23 @@ mod tests {
         assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>(), "{events}");
         assert_eq!(events.matches("event: response.in_progress").count(), 3, "{events}");
         assert_eq!(response.idle(), ":\n\n");
+    }
+
+    #[test]
+    fn a_thought_is_an_item_before_the_message() {
+        let mut response = response();
+        let thoughts = ["Let me", " see."].map(|thought| ReplyToken { thought: thought.into(), ..token("") });
+        let mut events: String = thoughts.into_iter().map(|token| response.token(0, token)).collect();
+        events += &response.token(0, token("Hi"));
+        events += &(response.end(0, ReplyEnd { thought_tokens: 2, ..end() }) + &response.finish());
+        let names: Vec<&str> = events.lines().filter_map(|line| line.strip_prefix("event: response.")).collect();
+        let delta = "reasoning_text.delta";
+        let thought = ["output_item.added", delta, delta, "reasoning_text.done", "output_item.done"];
+        assert!(names.starts_with(&thought), "{names:?}");
+        assert_eq!(response.output[0]["content"], json!([{"type": "reasoning_text", "text": "Let me see."}]));
+        assert_eq!(response.output[1]["content"][0]["text"], "Hi");
+        let whole = response.object("completed", Value::Null);
+        assert_eq!(whole["usage"]["output_tokens_details"]["reasoning_tokens"], 2);
     }
 
     #[test]

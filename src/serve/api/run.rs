@@ -266,6 +266,8 @@ pub(super) struct Usage {
     /// Prompt tokens that were cached.
     pub cached: usize,
     pub reply: usize,
+    /// The reply's tokens that belong to thoughts.
+    pub thought: usize,
 }
 
 impl Usage {
@@ -276,6 +278,7 @@ impl Usage {
             self.cached += end.generation.kept;
         }
         self.reply += end.generation.tokens.len();
+        self.thought += end.thought_tokens;
     }
 
     /// The usage in the format of OpenAI's completions.
@@ -285,7 +288,7 @@ impl Usage {
             "completion_tokens": self.reply,
             "total_tokens": self.prompt + self.reply,
             "prompt_tokens_details": {"cached_tokens": self.cached},
-            "completion_tokens_details": {"reasoning_tokens": 0},
+            "completion_tokens_details": {"reasoning_tokens": self.thought},
         })
     }
 }
@@ -365,6 +368,7 @@ mod tests {
             beside: Beside::Document(schema.clone()),
             several: true,
             syntax: crate::text::CallSyntax::Json,
+            thinks: false,
         };
         let beside = RequestedGrammar::new(Grammar::JsonSchema(schema), "format".into());
         let form = RequestedGrammar {

@@ -10,6 +10,7 @@ use super::dialogue::Prompt;
 use super::fields::{Fields, shown};
 use super::form::RequestedGrammar;
 use super::once::warn_once;
+use super::options;
 use crate::engine::request::Request;
 use crate::grammar::{self, Beside, Calls, Grammar};
 use crate::sequence::reply::CallStart;
@@ -56,6 +57,8 @@ pub(super) struct Tools {
     /// Whether a reply may have several calls.
     parallel: bool,
     syntax: CallSyntax,
+    /// Whether the model is to think first.
+    thinks: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -133,7 +136,10 @@ pub(super) fn read(fields: &Fields<'_>, layout: Layout, syntax: CallSyntax) -> R
     match (choice.is_required, is_left) {
         (true, false) => Err(fields.wrong("tool_choice", "is required without tools")),
         _ if functions.is_empty() => Ok(None),
-        _ => Ok(Some(Tools { functions, choice, parallel, syntax })),
+        _ => {
+            let thinks = options::thinking(fields) == Some(true);
+            Ok(Some(Tools { functions, choice, parallel, syntax, thinks }))
+        }
     }
 }
 
@@ -350,6 +356,7 @@ impl Tools {
             beside: if self.choice.is_required { Beside::Nothing } else { beside },
             several: self.parallel && !self.choice.is_single,
             syntax: self.syntax,
+            thinks: self.thinks,
         };
         RequestedGrammar::new(Grammar::Calls(calls), "tools".into())
     }

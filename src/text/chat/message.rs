@@ -14,11 +14,13 @@ pub struct ChatInput<'a> {
     /// The functions that the model may call, as OpenAI describes them: `{"type": "function", "function": {..}}`. Empty
     /// for a template without a syntax of calls ([`ChatTemplate::calls`](super::ChatTemplate::calls)).
     pub tools: &'a [Value],
+    /// Whether the model is to think before it answers. `None`: as the template does without the setting.
+    pub thinking: Option<bool>,
 }
 
 impl<'a> From<&'a [Message]> for ChatInput<'a> {
     fn from(messages: &'a [Message]) -> Self {
-        Self { messages, tools: &[] }
+        Self { messages, tools: &[], thinking: None }
     }
 }
 

@@ -1,9 +1,10 @@
 use super::*;
+use crate::model::architecture::GEMMA3;
 use crate::text::testing::small_tokenizer;
 use std::collections::BTreeSet;
 
 fn from_source(source: &str) -> Result<ChatTemplate> {
-    ChatTemplate::from_files(Some(source.as_bytes()), None)
+    ChatTemplate::from_files(Some(source.as_bytes()), None, &GEMMA3)
 }
 
 fn render(source: &str) -> Result<String> {
@@ -13,7 +14,8 @@ fn render(source: &str) -> Result<String> {
 #[test]
 fn the_template_is_looked_for_in_the_order_that_transformers_has() {
     let dir = tempfile::tempdir().unwrap();
-    let text = || ChatTemplate::open(dir.path()).unwrap().render(&[Message::new("user", "hi")], false).unwrap();
+    let text =
+        || ChatTemplate::open(dir.path(), &GEMMA3).unwrap().render(&[Message::new("user", "hi")], false).unwrap();
     assert_eq!(text(), "<bos><start_of_turn>user\nhi<end_of_turn>\n");
 
     let config = r#"{"bos_token": {"content": "<s>", "lstrip": false}, "eos_token": "</s>", "chat_template":
@@ -26,8 +28,9 @@ fn the_template_is_looked_for_in_the_order_that_transformers_has() {
 
 #[test]
 fn a_template_of_nothing_but_blanks_is_none() {
-    let own = render(GEMMA).unwrap();
-    let of_gguf = |source| ChatTemplate::of_gguf(Some(source)).unwrap().render(&[Message::new("user", "hi")], true);
+    let own = render(GEMMA3.template).unwrap();
+    let of_gguf =
+        |source| ChatTemplate::of_gguf(Some(source), &GEMMA3).unwrap().render(&[Message::new("user", "hi")], true);
     for blank in ["", " \r\n\t"] {
         assert_eq!(render(blank).unwrap(), own, "{blank:?}");
         assert_eq!(of_gguf(blank).unwrap(), own, "{blank:?}");
@@ -99,7 +102,7 @@ fn a_template_cannot_run_or_write_without_end() {
 
 #[test]
 fn bad_messages_are_explained() {
-    let template = ChatTemplate::from_files(None, None).unwrap();
+    let template = ChatTemplate::from_files(None, None, &GEMMA3).unwrap();
     assert!(template.render(&[], true).unwrap_err().to_string().contains("empty"));
     let parts: Vec<Message> = serde_json::from_str(r#"[{"role": "user", "content": [{"type": "text"}]}]"#).unwrap();
     assert!(template.render(&parts, true).unwrap_err().to_string().contains("part 0 of message 0"));
@@ -132,7 +135,11 @@ fn a_configuration_that_is_not_understood_is_an_error() {
         r#"{"chat_template": []}"#,
         r#"{"chat_template": "a", "other": 1, "other": 2}"#,
     ] {
-        assert_eq!(ChatTemplate::from_files(None, Some(config.as_bytes())).unwrap_err().exit_code(), 2, "{config}");
+        assert_eq!(
+            ChatTemplate::from_files(None, Some(config.as_bytes()), &GEMMA3).unwrap_err().exit_code(),
+            2,
+            "{config}"
+        );
     }
 }
 
@@ -143,7 +150,7 @@ fn files_in_the_place_of_a_template_that_are_none_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(name);
         let refused = |what: &str| {
-            let error = ChatTemplate::open(dir.path()).unwrap_err();
+            let error = ChatTemplate::open(dir.path(), &GEMMA3).unwrap_err();
             assert!(error.to_string().contains(what) && error.exit_code() == 2, "{error}");
             std::fs::remove_file(&path).unwrap();
         };
@@ -158,7 +165,7 @@ fn files_in_the_place_of_a_template_that_are_none_are_refused() {
 
 #[test]
 fn special_tokens_that_a_message_spells_stay_text() {
-    let (tokenizer, template) = (small_tokenizer(), ChatTemplate::from_files(None, None).unwrap());
+    let (tokenizer, template) = (small_tokenizer(), ChatTemplate::from_files(None, None, &GEMMA3).unwrap());
     let ids = |messages: &[Message]| {
         let rendered = template.render_for(&tokenizer, messages, true).unwrap();
         let ids = tokenizer.encode_rendered(&rendered).unwrap();

@@ -12,7 +12,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         assert_eq!(list.texts().count() + list.numbers().count(), list.len());
     }
     let Ok(gguf) = Gguf::from_bytes(bytes.to_vec()) else { return };
-    let _ = gguf.tokens().and_then(|tokens| Tokenizer::from_tokens(&tokens));
+    let _ = gguf.vocabulary().and_then(|vocabulary| Tokenizer::from_vocabulary(&vocabulary));
     let Ok(checkpoint) = Checkpoint::from_gguf(gguf) else { return };
     let formats = checkpoint.formats(WeightFormat::Int8);
     for id in TensorId::all(checkpoint.shape()) {

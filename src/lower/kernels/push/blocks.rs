@@ -104,6 +104,8 @@ push_blocks! {
         residual: u64,
         /// f32 `[width]`, of the second norm.
         w2: u64,
+        /// f32 `[1]`, multiplies the sum with the residual.
+        scalar: u64,
         /// f32 `[rows, out_stride]`.
         y_out: u64,
         /// `[rows]` in a packed activation layout (activation_layout.glsl).
@@ -269,7 +271,7 @@ push_blocks! {
         heads: u32,
         /// KV heads.
         kv_heads: u32,
-        /// Elements of a head, even and at most 256.
+        /// Elements of a head, even and at most 512.
         dim: u32,
         /// Elements from row to row of q, k and v.
         stride: u32,
@@ -277,10 +279,14 @@ push_blocks! {
         paging: u32,
         /// 0: k is already normed and rotated.
         norm_k: u32,
+        /// 0: v is written as it is.
+        norm_v: u32,
         /// Added to the mean square in q's norm.
         eps_q: f32,
         /// Added to the mean square in k's norm.
         eps_k: f32,
+        /// Added to the mean square in v's norm.
+        eps_v: f32,
     }
 
     /// attend.comp. k, v, wq, wk and frequencies are for FUSED.
@@ -385,6 +391,22 @@ push_blocks! {
         out_stride: u32,
         /// Elements of a row of the output, with its padding.
         padded: u32,
+    }
+
+    /// soft_cap.comp.
+    SoftCapPush {
+        /// The step state.
+        state: u64,
+        /// f32 `[rows, stride]`.
+        x: u64,
+        /// State word that counts the live rows.
+        which: u32,
+        /// Elements of a row.
+        width: u32,
+        /// Elements from row to row.
+        stride: u32,
+        /// The bound.
+        cap: f32,
     }
 
     /// argmax.comp.

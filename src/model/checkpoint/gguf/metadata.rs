@@ -7,12 +7,11 @@
 use std::collections::HashMap;
 
 use super::header::MetadataValue;
+use crate::model::architecture::{self, Architecture, GEMMA3};
 use crate::model::config::{ShapeKeys, check_shape, limit};
-use crate::model::shape::{LayerKind, Shape};
+use crate::model::shape::{AttentionShape, LayerKind, Rope, Shape, Values};
 use crate::{Error, Result};
 
-/// The supported architecture, with which its keys begin.
-const ARCHITECTURE: &str = "gemma3";
 /// Gemma 3 27B's layers. Only this model scales scores by another root than that of a head's width.
 const LAYERS_OF_27B: usize = 62;
 /// Every so many layers one is global, if the file has no key for it.
@@ -24,6 +23,11 @@ const ROPE_BASE: f32 = 1e6;
 /// The keys of the two bases, llama.cpp's first and Ollama's second.
 const ROPE_BASE_LOCAL_KEYS: [&str; 2] = ["rope.freq_base_swa", "rope.local.freq_base"];
 const ROPE_BASE_KEYS: [&str; 2] = ["rope.freq_base", "rope.global.freq_base"];
+const KV_HEADS: &str = "attention.head_count_kv";
+/// Width of embeddings that each layer adds.
+const PER_LAYER: &str = "embedding_length_per_layer_input";
+/// The tensor that divides the global layers' frequencies: 1 for pairs that turn, and far above for the others.
+pub(super) const ROPE_FREQS: &str = "rope_freqs.weight";
 /// RMSNorm's epsilon, if the file has no key for it: every Gemma 3's.
 const EPSILON: f32 = 1e-6;
 /// The numbers of layers of the models that scale the global layers' frequencies (4B, 12B and 27B), and the divisor.
@@ -34,62 +38,79 @@ const OLLAMAS_CAP: f64 = 30.0;
 /// Keys of the architecture that only Ollama's converter writes. Its files also contain the vision tower.
 const OLLAMAS: [&str; 4] =
     ["rope.global.freq_base", "rope.local.freq_base", "mm.tokens_per_image", "vision.block_count"];
-/// Tokens by text that end a reply, beside those that the file names.
-const ENDS: [&str; 2] = ["<eos>", "<end_of_turn>"];
-
-const REMEDY: &str = "use a GGUF file of a Gemma 3 text model";
+/// The key of a file's family.
+const KEY: &str = "general.architecture";
 
 /// The description of EmbeddingGemma in an error.
 pub(super) const EMBEDS: &str = "EmbeddingGemma, which makes vectors and no text";
 
-/// Reads the shape of a model whose embedding has `vocab` rows. `tied`: the files have no separate head. `label` names
-/// the file in errors.
+/// The facts of a file's tensors that its keys leave out.
+pub(super) struct TensorFacts<'a> {
+    /// Rows of the embedding.
+    pub(super) vocab: usize,
+    /// Whether the head is the embedding table: the files have no other.
+    pub(super) tied: bool,
+    /// Whether a layer has a projection of values.
+    pub(super) has_values: &'a dyn Fn(usize) -> bool,
+    /// Share of the global layers' pairs that turn, if the files have it.
+    pub(super) rotated: Option<f32>,
+}
+
+/// The family of a model.
 ///
 /// # Errors
-/// [`Error::Input`] with the key, its value and the expected one: another architecture, a size that no Gemma 3 can
-/// have, or an unsupported feature that changes the forward pass.
+/// [`Error::Input`]: it is no text model of a known family.
+pub(super) fn family(label: &str, metadata: &HashMap<String, MetadataValue>) -> Result<&'static Architecture> {
+    let word = |key: &str| metadata.get(key).and_then(MetadataValue::as_text);
+    let family = architecture::ALL.into_iter().find(|family| word(KEY) == Some(family.name));
+    let keys = Metadata { label, map: metadata, family: family.unwrap_or(&GEMMA3) };
+    keys.refuse_others(family)?;
+    Ok(keys.family)
+}
+
+/// Reads the shape of a model of a family. `label` names the file in errors.
+///
+/// # Errors
+/// [`Error::Input`] with the key, its value and the expected one: a size that no model can have, or an unsupported
+/// feature that changes the forward pass.
 pub(super) fn read_shape(
     label: &str,
     metadata: &HashMap<String, MetadataValue>,
-    vocab: usize,
-    tied: bool,
+    family: &'static Architecture,
+    facts: &TensorFacts,
 ) -> Result<Shape> {
-    let keys = Metadata { label, map: metadata };
+    let keys = Metadata { label, map: metadata, family };
+    let vocab = facts.vocab;
     keys.refuse_unsupported()?;
     let hidden = keys.size("embedding_length", None, limit::HIDDEN)?;
     let heads = keys.size("attention.head_count", None, limit::HEADS)?;
-    let even = Some(hidden / heads).filter(|width| (1..=limit::HEAD_DIM).contains(width));
-    let head_dim = keys.size("attention.key_length", even, limit::HEAD_DIM)?;
-    for same in ["attention.value_length", "rope.dimension_count"] {
-        let found = keys.size(same, Some(head_dim), limit::HIDDEN)?;
-        if found != head_dim {
-            return Err(keys.wrong(
-                same,
-                &MetadataValue::Unsigned(found as u64),
-                &format!("{head_dim}, a head's width"),
-            ));
-        }
-    }
     let layers = keys.layers()?;
-    let rope_factor_global = keys.rope_factor(layers.len())?;
     let max_context = keys.size("context_length", None, limit::POSITIONS)?;
-    let query_pre_attn_scalar = if layers.len() == LAYERS_OF_27B { hidden / heads } else { head_dim } as f32;
+    let (local, global) = keys.attention(hidden, heads, &layers, max_context, facts)?;
+    let query_pre_attn_scalar = match family.config.query_scalar {
+        None => 1.0,
+        Some(_) if layers.len() == LAYERS_OF_27B => (hidden / heads) as f32,
+        Some(_) => global.head_dim as f32,
+    };
+    const CAP: &str = "final_logit_softcapping";
     let shape = Shape {
+        architecture: family,
         vocab,
         hidden,
         ffn: keys.size("feed_forward_length", None, limit::FFN)?,
-        heads,
-        kv_heads: keys.size("attention.head_count_kv", Some(heads), limit::HEADS)?,
-        head_dim,
+        local,
+        global,
         layers,
-        window: keys.window()?.unwrap_or(max_context),
         eps: keys.positive("attention.layer_norm_rms_epsilon", Some(EPSILON))?,
         query_pre_attn_scalar,
-        rope_theta_local: keys.rope_base(ROPE_BASE_LOCAL_KEYS)?.unwrap_or(ROPE_BASE_LOCAL),
-        rope_theta_global: keys.rope_base(ROPE_BASE_KEYS)?.unwrap_or(ROPE_BASE),
-        rope_factor_global,
+        norms_values: family.config.norms_values,
+        scales_layers: family.config.scales_layers,
+        softcap: match family.config.caps_logits && keys.get(CAP).is_some() {
+            true => Some(keys.positive(CAP, None)?),
+            false => None,
+        },
         max_context,
-        tied,
+        tied: facts.tied,
         bos: keys.token("tokenizer.ggml.bos_token_id", vocab)?.unwrap_or(2),
         eos: keys.eos(vocab)?,
     };
@@ -101,36 +122,46 @@ pub(super) fn read_shape(
         head_dim: "attention.key_length",
         bos: "tokenizer.ggml.bos_token_id",
     };
-    check_shape(&shape, &KEYS).map_err(|cause| Error::input(format!("{label}: {cause}"), REMEDY))?;
+    check_shape(&shape, &KEYS).map_err(|cause| Error::input(format!("{label}: {cause}"), keys.remedy()))?;
     Ok(shape)
 }
 
 /// A warning for the user about a missing key: the base of RoPE, without which a file of one converter's default 1e4
 /// looks like another's of 1e6.
-pub(super) fn assumption(label: &str, metadata: &HashMap<String, MetadataValue>) -> Option<String> {
-    let keys = Metadata { label, map: metadata };
+pub(super) fn assumption(
+    label: &str,
+    metadata: &HashMap<String, MetadataValue>,
+    family: &'static Architecture,
+) -> Option<String> {
+    let keys = Metadata { label, map: metadata, family };
     let is_given = ROPE_BASE_KEYS.iter().any(|key| keys.get(key).is_some());
-    (!is_given).then(|| format!("{label} gives no base of RoPE; 1e6 is taken, which every Gemma 3 has"))
+    (!is_given).then(|| format!("{label} gives no base of RoPE; 1e6 is taken, which every {} has", family.title))
 }
 
 /// Reads keys with their defaults. A key without a default is required.
 struct Metadata<'a> {
     label: &'a str,
     map: &'a HashMap<String, MetadataValue>,
+    family: &'static Architecture,
 }
 
 impl Metadata<'_> {
     /// The value of a key of the architecture.
     fn get(&self, key: &str) -> Option<&MetadataValue> {
-        self.map.get(&format!("{ARCHITECTURE}.{key}"))
+        self.map.get(&format!("{}.{key}", self.family.name))
     }
 
     fn wrong(&self, key: &str, found: &MetadataValue, wanted: &str) -> Error {
-        Error::input(format!("{}: {ARCHITECTURE}.{key} is {}; wanted {wanted}", self.label, found.excerpt()), REMEDY)
+        let name = self.family.name;
+        Error::input(format!("{}: {name}.{key} is {}; wanted {wanted}", self.label, found.excerpt()), self.remedy())
     }
 
     fn missing(&self, key: &str) -> Error {
-        Error::input(format!("{} has no {ARCHITECTURE}.{key}", self.label), REMEDY)
+        Error::input(format!("{} has no {}.{key}", self.label, self.family.name), self.remedy())
+    }
+
+    fn remedy(&self) -> String {
+        format!("use a GGUF file of a {} text model", self.family.title)
     }
 
     /// A whole number from 1 to `max`, or a list with one number per layer if all are equal.
@@ -153,8 +184,82 @@ impl Metadata<'_> {
         number.ok_or_else(|| self.wrong(key, value, "a finite number above 0"))
     }
 
+    /// The attention of local and of global layers.
+    fn attention(
+        &self,
+        hidden: usize,
+        heads: usize,
+        layers: &[LayerKind],
+        max_context: usize,
+        facts: &TensorFacts,
+    ) -> Result<(AttentionShape, AttentionShape)> {
+        let two_widths = self.family.config.global_head_dim.is_some();
+        let even = Some(hidden / heads).filter(|width| (1..=limit::HEAD_DIM).contains(width));
+        let head_dim = self.width(["attention.key_length", "attention.value_length", "rope.dimension_count"], even)?;
+        let local_dim = match two_widths {
+            true => self.width(
+                ["attention.key_length_swa", "attention.value_length_swa", "rope.dimension_count_swa"],
+                Some(head_dim),
+            )?,
+            false => head_dim,
+        };
+        let [local_kv, global_kv] = match two_widths {
+            true => LayerKind::ALL.map(|kind| self.kv_heads(heads, layers, kind)),
+            false => [(); 2].map(|()| self.size(KV_HEADS, Some(heads), limit::HEADS)),
+        };
+        let theta = self.rope_base(ROPE_BASE_KEYS)?.unwrap_or(ROPE_BASE);
+        let rope = Rope { factor: self.rope_factor(layers.len())?, ..Rope::of(theta) };
+        let local = AttentionShape {
+            heads,
+            kv_heads: local_kv?,
+            head_dim: local_dim,
+            window: Some(self.window()?.unwrap_or(max_context)),
+            rope: Rope::of(self.rope_base(ROPE_BASE_LOCAL_KEYS)?.unwrap_or(ROPE_BASE_LOCAL)),
+            values: Values::Projected,
+        };
+        let mut global = AttentionShape { kv_heads: global_kv?, head_dim, window: None, rope, ..local };
+        if self.family.config.rotated.is_some() {
+            let missing = || Error::input(format!("{} has no tensor {ROPE_FREQS}", self.label), self.remedy());
+            global.rope.rotated = facts.rotated.ok_or_else(missing)?;
+            let of_global = (0..layers.len()).filter(|layer| layers[*layer] == LayerKind::Global);
+            if !of_global.into_iter().any(facts.has_values) {
+                global.values = Values::Keys;
+            }
+        }
+        Ok((local, global))
+    }
+
+    /// A head's width. All of the keys that are there must give the same.
+    fn width(&self, [key, value, rope]: [&str; 3], default: Option<usize>) -> Result<usize> {
+        let width = self.size(key, default, limit::HEAD_DIM)?;
+        for same in [value, rope] {
+            let found = self.size(same, Some(width), limit::HIDDEN)?;
+            if found != width {
+                let wanted = format!("{width}, a head's width");
+                return Err(self.wrong(same, &MetadataValue::Unsigned(found as u64), &wanted));
+            }
+        }
+        Ok(width)
+    }
+
+    /// KV heads of the layers of a kind: a number, or a list with one for each layer.
+    fn kv_heads(&self, heads: usize, layers: &[LayerKind], kind: LayerKind) -> Result<usize> {
+        let Some(value) = self.get(KV_HEADS) else { return Ok(heads) };
+        let Some(list) = value.as_array() else { return self.size(KV_HEADS, None, limit::HEADS) };
+        let wanted = || format!("a list of {}, alike for all {} layers", layers.len(), kind.name());
+        let mut of_kind = list.numbers().zip(layers).filter(|(_, layer)| **layer == kind).map(|(n, _)| n.as_unsigned());
+        let first = of_kind.next().unwrap_or(Some(heads as u64));
+        let size = first.filter(|_| list.len() == layers.len() && of_kind.all(|n| n == first));
+        let size = size.and_then(|n| usize::try_from(n).ok()).filter(|n| (1..=limit::HEADS).contains(n));
+        size.ok_or_else(|| self.wrong(KV_HEADS, value, &wanted()))
+    }
+
     /// Whether Ollama's converter wrote the file.
     fn is_ollamas(&self) -> bool {
+        *self.family == GEMMA3 && self.has_ollamas_keys()
+    }
+
+    fn has_ollamas_keys(&self) -> bool {
         OLLAMAS.iter().any(|key| self.get(key).is_some()) || self.get("attention.layer_norm_rms_epsilon").is_none()
     }
 
@@ -174,6 +279,14 @@ impl Metadata<'_> {
     }
 
     fn layers(&self) -> Result<Vec<LayerKind>> {
+        let mut layers = self.layer_kinds()?;
+        if let Some(last) = layers.last_mut().filter(|_| self.family.config.ends_global) {
+            *last = LayerKind::Global;
+        }
+        Ok(layers)
+    }
+
+    fn layer_kinds(&self) -> Result<Vec<LayerKind>> {
         const PATTERN_KEY: &str = "attention.sliding_window_pattern";
         let count = self.size("block_count", None, limit::LAYERS)?;
         if self.window()?.is_none() {
@@ -215,7 +328,7 @@ impl Metadata<'_> {
         let Some(value) = self.map.get(key) else { return Ok(None) };
         let id = value.as_unsigned().filter(|id| (*id as usize) < vocab).and_then(|id| u32::try_from(id).ok());
         let cause = || format!("{}: {key} is {}; wanted a token id below {vocab}", self.label, value.excerpt());
-        id.map(Some).ok_or_else(|| Error::input(cause(), REMEDY))
+        id.map(Some).ok_or_else(|| Error::input(cause(), self.remedy()))
     }
 
     /// The tokens that end a reply: the ones that the file names, and the ones spelled like Gemma's.
@@ -225,7 +338,7 @@ impl Metadata<'_> {
             ids.extend(self.token(&format!("tokenizer.ggml.{key}_token_id"), vocab)?);
         }
         if let Some(tokens) = self.map.get("tokenizer.ggml.tokens").and_then(MetadataValue::as_array) {
-            let spelled = tokens.texts().take(vocab).zip(0..).filter(|(text, _)| ENDS.contains(text));
+            let spelled = tokens.texts().take(vocab).zip(0..).filter(|(text, _)| self.family.gguf.ends.contains(text));
             ids.extend(spelled.map(|(_, id)| id));
         }
         if ids.is_empty() {
@@ -236,33 +349,35 @@ impl Metadata<'_> {
         Ok(ids)
     }
 
-    /// Refuses a file that is not a text model, by its kind.
-    fn refuse_others(&self) -> Result<()> {
-        const KEY: &str = "general.architecture";
+    /// Refuses a file that is not a text model of a known family, by its kind.
+    fn refuse_others(&self, family: Option<&Architecture>) -> Result<()> {
         let word = |key: &str| self.map.get(key).and_then(MetadataValue::as_text);
-        let is = |what: &str, remedy: &str| Err(Error::input(format!("{} is {what}", self.label), remedy));
+        let remedy = || format!("use a GGUF file of a text model of {}", architecture::titles("or"));
+        let is = |what: &str| Err(Error::input(format!("{} is {what}", self.label), remedy()));
+        let other = |what: &str, remedy: &str| Err(Error::input(format!("{} is {what}", self.label), remedy));
         match (word("general.type"), word(KEY)) {
             (Some("mmproj"), _) | (_, Some("clip")) => {
-                is("a model's part for images", "give the file of the text model, which is beside it")
+                other("a model's part for images", "give the file of the text model, which is beside it")
             }
             (Some("adapter"), _) => {
-                is("a LoRA adapter, not a model", "merge it into its base model, and give the merged file")
+                other("a LoRA adapter, not a model", "merge it into its base model, and give the merged file")
             }
-            (Some("imatrix"), _) => is("an importance matrix, not a model", REMEDY),
-            (_, Some(name)) if name.starts_with("gemma-embedding") => is(EMBEDS, REMEDY),
-            (_, Some(ARCHITECTURE)) if self.get("pooling_type").is_some() => is(EMBEDS, REMEDY),
-            (_, Some(ARCHITECTURE)) => Ok(()),
+            (Some("imatrix"), _) => is("an importance matrix, not a model"),
+            (_, Some(name)) if name.starts_with("gemma-embedding") => is(EMBEDS),
+            (..) if family.is_some() && self.get("pooling_type").is_some() => is(EMBEDS),
+            (..) if family.is_some() => Ok(()),
             _ => match self.map.get(KEY) {
-                Some(other) => is(&format!("of another architecture, {}", other.excerpt()), REMEDY),
-                None => Err(Error::input(format!("{} has no {KEY}", self.label), REMEDY)),
+                Some(other) => is(&format!("of another architecture, {}", other.excerpt())),
+                None => Err(Error::input(format!("{} has no {KEY}", self.label), remedy())),
             },
         }
     }
 
-    /// Refuses another architecture, and keys that would change the forward pass in a way that Gemma 3 does not have.
+    /// Refuses keys that would change the forward pass in a way that the family's models do not have.
     fn refuse_unsupported(&self) -> Result<()> {
-        self.refuse_others()?;
-        for key in ["attn_logit_softcapping", "final_logit_softcapping", "expert_count"] {
+        const CAP: &str = "final_logit_softcapping";
+        let refused = ["attn_logit_softcapping", CAP, "expert_count", "attention.shared_kv_layers", PER_LAYER];
+        for key in refused.into_iter().filter(|key| *key != CAP || !self.family.config.caps_logits) {
             match self.get(key) {
                 None | Some(MetadataValue::Unsigned(0)) => {}
                 Some(MetadataValue::Float(x)) if *x == 0.0 => {}

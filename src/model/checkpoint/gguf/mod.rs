@@ -16,16 +16,23 @@ use std::path::Path;
 pub use self::header::{GgufHeader, MetadataArray, MetadataValue, TensorInfo, ValueType};
 pub use self::names::{list, models, parts, split_name, stem};
 pub use self::types::GgmlType;
-pub use self::vocabulary::{TokenKind, VocabularyToken};
+pub use self::vocabulary::{GgufVocabulary, TokenKind, VocabularyToken};
 use super::DataFile;
 use super::byte_source::ByteSource;
+use super::encoding::f32_at;
 use super::index::StoredTensor;
+use crate::model::architecture::Architecture;
+use crate::model::config;
 use crate::model::shape::Shape;
-use crate::model::tensor::TensorId;
+use crate::model::tensor::{Role, TensorId};
 use crate::{Error, Result};
+use metadata::TensorFacts;
 
 /// Remedy for a matrix of an unsupported type.
 const REMEDY_TYPES: &str = "use a file with Q2_K to Q6_K, Q4_0 to Q8_0, IQ4_NL, IQ4_XS, BF16, F16 or F32";
+
+/// The least divisor of a frequency that makes its pair stand still at any position.
+const STILL: f32 = 1e20;
 
 /// A model's GGUF files with their checked headers.
 #[derive(Debug)]
@@ -118,8 +125,8 @@ impl Gguf {
     /// The model's shape.
     ///
     /// # Errors
-    /// [`Error::Input`] with the key: another architecture, a size that no Gemma 3 can have, or an unsupported feature
-    /// that changes the forward pass.
+    /// [`Error::Input`] with the key: another architecture, an impossible size, or an unsupported feature that changes
+    /// the forward pass.
     pub fn shape(&self) -> Result<Shape> {
         let tensor = |id: TensorId| {
             let name = tensors::name(id);
@@ -130,9 +137,15 @@ impl Gguf {
             _ => None,
         });
         let label = &self.files[0].label;
-        let tied = tensor(TensorId::Head).is_none();
         // Another architecture is refused as such, even if its tensors are unknown too.
-        let shape = metadata::read_shape(label, self.metadata(), vocab.unwrap_or(usize::MAX), tied)?;
+        let family = self.family()?;
+        let facts = TensorFacts {
+            vocab: vocab.unwrap_or(usize::MAX),
+            tied: tensor(TensorId::Head).is_none(),
+            has_values: &|layer| tensor(TensorId::Layer(layer, Role::V)).is_some(),
+            rotated: if family.config.rotated.is_some() { self.rotated_share()? } else { None },
+        };
+        let shape = metadata::read_shape(label, self.metadata(), family, &facts)?;
         match vocab {
             Some(_) => Ok(shape),
             None => {
@@ -142,12 +155,43 @@ impl Gguf {
         }
     }
 
-    /// The tokens of its tokenizer, indexed by id.
+    fn family(&self) -> Result<&'static Architecture> {
+        metadata::family(&self.files[0].label, self.metadata())
+    }
+
+    /// Share of the global layers' pairs that turn, by the divisors of their frequencies: 1 for the first ones, and so
+    /// large for the others that these do not turn. `None` without such a tensor.
+    fn rotated_share(&self) -> Result<Option<f32>> {
+        let in_files = self.files.iter().flat_map(|file| file.header.tensors.iter().map(move |tensor| (file, tensor)));
+        let Some((file, tensor)) = { in_files }.find(|(_, tensor)| tensor.name == metadata::ROPE_FREQS) else {
+            return Ok(None);
+        };
+        let mut buffer = Vec::new();
+        let bytes = file.bytes.read(tensor.range.clone(), &mut buffer)?;
+        let divisors: Vec<f32> = (0..bytes.len() / 4).map(|i| f32_at(bytes, i)).collect();
+        let turning = divisors.iter().take_while(|divisor| **divisor == 1.0).count();
+        let is_sound = tensor.dtype == types::F32
+            && matches!(tensor.shape[..], [len] if (1..=config::limit::HEAD_DIM / 2).contains(&len))
+            && divisors[turning..].iter().all(|divisor| *divisor >= STILL);
+        match is_sound {
+            true => Ok(Some(turning as f32 / divisors.len() as f32)),
+            false => {
+                let cause = format!(
+                    "{}: tensor {} is not the divisors of frequencies that Kiln computes",
+                    file.label,
+                    metadata::ROPE_FREQS
+                );
+                Err(Error::input(cause, header::REMEDY))
+            }
+        }
+    }
+
+    /// The tokens of its tokenizer, and how they merge.
     ///
     /// # Errors
-    /// [`Error::Input`]: there is no tokenizer, it is of another kind than Gemma 3's, or its lists contradict each other.
-    pub fn tokens(&self) -> Result<Vec<VocabularyToken>> {
-        vocabulary::read_tokens(&self.files[0].label, self.metadata())
+    /// [`Error::Input`]: there is no tokenizer, it is of another kind than Gemma's, or its lists contradict each other.
+    pub fn vocabulary(&self) -> Result<GgufVocabulary> {
+        vocabulary::read(&self.files[0].label, self.metadata())
     }
 
     /// Whether it has a tokenizer.
@@ -169,7 +213,7 @@ impl Gguf {
     /// The shape, its tensors, and the files that have them.
     pub(super) fn into_parts(self) -> Result<(Shape, HashMap<TensorId, StoredTensor>, Vec<DataFile>)> {
         let shape = self.shape()?;
-        if let Some(assumption) = metadata::assumption(&self.files[0].label, self.metadata()) {
+        if let Some(assumption) = metadata::assumption(&self.files[0].label, self.metadata(), shape.architecture) {
             log::warn!("{assumption}");
         }
         let tensors = tensors::find_tensors(&shape, &self.files)?;

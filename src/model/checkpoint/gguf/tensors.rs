@@ -23,7 +23,7 @@ const OTHERS: [&str; 2] = ["v.", "mm."];
 ///
 /// # Errors
 /// [`Error::Input`] with the tensor: it is missing or doubled, has other dimensions or an unsupported type, or is not
-/// one of Gemma 3's.
+/// one of the family's.
 pub(super) fn find_tensors(shape: &Shape, files: &[GgufFile]) -> Result<HashMap<TensorId, StoredTensor>> {
     let mut tensors = HashMap::new();
     for (file, GgufFile { label, header, .. }) in files.iter().enumerate() {
@@ -31,16 +31,21 @@ pub(super) fn find_tensors(shape: &Shape, files: &[GgufFile]) -> Result<HashMap<
             let wrong = |what: &str, remedy: &str| {
                 Error::input(format!("{label}: tensor {} {what}", quote(&tensor.name)), remedy)
             };
-            let Some(id) = identify(&tensor.name) else {
-                if OTHERS.iter().any(|other| tensor.name.starts_with(other)) {
+            let is_known = |id: &TensorId| shape.scales_layers || !matches!(id, TensorId::Layer(_, Role::LayerScalar));
+            let Some(id) = identify(&tensor.name).filter(is_known) else {
+                let has_freqs = shape.architecture.config.rotated.is_some();
+                if OTHERS.iter().any(|other| tensor.name.starts_with(other))
+                    || has_freqs && tensor.name == metadata::ROPE_FREQS
+                {
                     continue;
                 }
                 // Ollama's files of EmbeddingGemma have the architecture gemma3.
+                let title = shape.architecture.title;
                 let what = match tensor.name.starts_with("dense") {
-                    true => format!("is none of Gemma 3's, but of {}", metadata::EMBEDS),
-                    false => "is none of Gemma 3's".into(),
+                    true => format!("is none of {title}'s, but of {}", metadata::EMBEDS),
+                    false => format!("is none of {title}'s"),
                 };
-                return Err(wrong(&what, "use a GGUF file of a Gemma 3 text model"));
+                return Err(wrong(&what, &format!("use a GGUF file of a {title} text model")));
             };
             if matches!(id, TensorId::Layer(layer, _) if layer >= shape.layers.len()) {
                 return Err(wrong(&format!("is past the last of {} layers", shape.layers.len()), REMEDY));
@@ -125,6 +130,7 @@ fn role_name(role: Role) -> &'static str {
         Role::Gate => "ffn_gate",
         Role::Up => "ffn_up",
         Role::Down => "ffn_down",
+        Role::LayerScalar => "layer_output_scale",
     }
 }
 

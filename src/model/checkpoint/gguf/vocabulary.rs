@@ -1,4 +1,5 @@
-//! The tokenizer that a GGUF file holds: SentencePiece's tokens with their scores and types.
+//! The tokenizer that a GGUF file holds: tokens with their types, and the scores (Gemma 3) or the list (Gemma 4) by
+//! which they merge.
 
 use std::collections::HashMap;
 
@@ -7,8 +8,10 @@ use crate::display::quote;
 use crate::model::config::limit;
 use crate::{Error, Result};
 
-/// The only supported kind of tokenizer: SentencePiece's byte-pair encoding.
-const MODEL: &str = "llama";
+/// SentencePiece's byte-pair encoding: the scores of tokens order the merges.
+const SCORED: &str = "llama";
+/// Gemma 4's byte-pair encoding: the file lists the merges, and its scores mean nothing.
+const LISTED: &str = "gemma4";
 
 const REMEDY: &str = "use a GGUF file that was made with the model's tokenizer.model";
 
@@ -29,6 +32,16 @@ pub enum TokenKind {
     Byte,
 }
 
+/// The tokens, indexed by id, and how they merge.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GgufVocabulary {
+    /// The tokens.
+    pub tokens: Vec<VocabularyToken>,
+    /// The pairs that merge, the first ones first: two tokens with a space in between. `None`: the tokens' scores order
+    /// the merges.
+    pub merges: Option<Vec<String>>,
+}
+
 /// A token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VocabularyToken {
@@ -40,18 +53,20 @@ pub struct VocabularyToken {
     pub kind: TokenKind,
 }
 
-/// Reads the tokens, indexed by id. `label` names the file in errors.
+/// Reads the tokens and their merges. `label` names the file in errors.
 ///
 /// # Errors
 /// [`Error::Input`]: there is no tokenizer, it is of another kind, or its lists contradict each other.
-pub(super) fn read_tokens(label: &str, metadata: &HashMap<String, MetadataValue>) -> Result<Vec<VocabularyToken>> {
+pub(super) fn read(label: &str, metadata: &HashMap<String, MetadataValue>) -> Result<GgufVocabulary> {
     let wrong = |what: String| Error::input(format!("{label}: {what}"), REMEDY);
     let get = |key: &str| metadata.get(&format!("tokenizer.ggml.{key}"));
-    match get("model") {
-        Some(MetadataValue::Text(model)) if model == MODEL => {}
-        Some(other) => return Err(wrong(format!("tokenizer.ggml.model is {}; wanted {MODEL}", other.excerpt()))),
+    let is_listed = match get("model") {
+        Some(MetadataValue::Text(model)) if [SCORED, LISTED].contains(&model.as_str()) => model == LISTED,
+        Some(other) => {
+            return Err(wrong(format!("tokenizer.ggml.model is {}; wanted {SCORED} or {LISTED}", other.excerpt())));
+        }
         None => return Err(wrong("it has no tokenizer".into())),
-    }
+    };
     let list = |key: &str| {
         let list = get(key).and_then(MetadataValue::as_array);
         list.ok_or_else(|| wrong(format!("tokenizer.ggml.{key} is no list, or is not there")))
@@ -82,11 +97,13 @@ pub(super) fn read_tokens(label: &str, metadata: &HashMap<String, MetadataValue>
             || wrong(format!("tokenizer.ggml.bos_token_id is {}; wanted a token id below {count}", id.excerpt()));
         let text = &token.ok_or_else(wanted)?.text;
         if text != "<bos>" {
-            let cause = format!("a text begins with token {}, {}; Gemma 3's with <bos>", id.excerpt(), quote(text));
+            let cause = format!("a text begins with token {}, {}; Gemma's with <bos>", id.excerpt(), quote(text));
             return Err(wrong(cause));
         }
     }
-    Ok(tokens)
+    let merges =
+        is_listed.then(|| list("merges").map(|merges| merges.texts().map(str::to_owned).collect())).transpose()?;
+    Ok(GgufVocabulary { tokens, merges })
 }
 
 /// The scores as f32; `None` for an element that is not a float.

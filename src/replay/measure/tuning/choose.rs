@@ -10,7 +10,7 @@ use crate::lower::kernels::Kernel;
 use crate::lower::target::{AttendBy, Target, Tile};
 use crate::replay::driver::Readiness;
 use crate::replay::measure::agenda::{self, PassProduct, TileKey, take_way};
-use crate::replay::measure::choices::{ProductMethod, product_name};
+use crate::replay::measure::choices::{ProductMethod, attend_name, product_name};
 use crate::schedule::Segment;
 use std::rc::Rc;
 
@@ -274,25 +274,29 @@ impl Tuner<'_> {
         Ok(timed.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0)))
     }
 
-    /// Chooses the method of attention for rows of one sequence.
+    /// Chooses the method of attention for rows of one sequence, for one kind of heads after the other.
     pub(super) fn choose_attention(&mut self, target: &mut Target, kind: PassKind) -> HaltResult<()> {
         let name = self.name(kind);
         let parts = self.parts(target, kind);
         let pass = self.expected_pass(target, kind, &parts);
-        let mut tried = target.clone();
-        let mut best: Option<(f64, AttendBy)> = None;
-        for way in self.lowering(target, kind).attends() {
-            tried.attend.insert(kind.rows, way);
-            let others = best.map_or(f64::INFINITY, |b| b.0);
-            let seconds = self.time_layers(Trial::Attend(kind, way), &tried, kind, pass, others)?;
-            if let Some(seconds) = seconds.filter(|s| *s < others) {
-                best = Some((seconds, way));
+        let attends = self.lowering(target, kind).attends();
+        for (heads, ways) in attends.into_iter().filter(|(_, ways)| ways.len() > 1) {
+            let mut tried = target.clone();
+            let mut best: Option<(f64, AttendBy)> = None;
+            for way in ways {
+                tried.attend.insert((kind.rows, heads), way);
+                let others = best.map_or(f64::INFINITY, |b| b.0);
+                let seconds = self.time_layers(Trial::Attend(kind, heads, way), &tried, kind, pass, others)?;
+                if let Some(seconds) = seconds.filter(|s| *s < others) {
+                    best = Some((seconds, way));
+                }
             }
-        }
-        if let Some((_, way)) = best {
-            target.attend.insert(kind.rows, way);
-            log::info!("{name}: attention by {way:?}");
-            self.tuning.choices.set_attend(name, way);
+            if let Some((_, way)) = best {
+                target.attend.insert((kind.rows, heads), way);
+                let name = attend_name(&name, heads);
+                log::info!("{name}: attention by {way:?}");
+                self.tuning.choices.set_attend(name, way);
+            }
         }
         Ok(())
     }

@@ -19,14 +19,14 @@ mod trials;
 use self::expected::{OVERHEAD, RUNS, SLICE_SECONDS};
 
 use super::agenda::{self, Allowance, PassProduct, Question, TileKey, take_way};
-use super::choices::{Choices, ProductMethod, product_name};
+use super::choices::{Choices, ProductMethod, attend_name, product_name};
 use super::testbed::Testbed;
 pub use crate::executor::measure::TuningGain;
 use crate::lower::arithmetic::Arithmetic;
 use crate::lower::dispatch::Addresses;
 use crate::lower::kernels::Kernel;
 use crate::lower::layout::GpuLayout;
-use crate::lower::target::{AttendBy, Target, Tile};
+use crate::lower::target::{AttendBy, AttendHeads, Target, Tile};
 use crate::lower::{PassKind, RowOrder};
 use crate::schedule::Schedule;
 use crate::{Cancel, Error, Result};
@@ -69,8 +69,8 @@ enum Trial {
     Way(PassKind, ProductMethod, bool),
     /// A pass of one row, relayed or not.
     Relay(bool),
-    /// A pass with a method of attention.
-    Attend(PassKind, AttendBy),
+    /// A pass with a method of attention for some heads.
+    Attend(PassKind, AttendHeads, AttendBy),
     /// A part of a pass (its first layer, its layers, or its head), with the choices made or with defaults.
     Whole(PassKind, usize, bool),
 }
@@ -218,12 +218,15 @@ impl Tuner<'_> {
         }
         for &kind in self.kinds {
             let name = self.name(kind);
-            let attends = self.lowering(target, kind).attends();
-            let known = self.tuning.choices.attend(&name).filter(|way| attends.contains(way));
-            if let Some(way) = known {
-                target.attend.insert(kind.rows, way);
+            let mut is_open = false;
+            for (heads, ways) in self.lowering(target, kind).attends() {
+                let known = self.tuning.choices.attend(&attend_name(&name, heads)).filter(|way| ways.contains(way));
+                if let Some(way) = known {
+                    target.attend.insert((kind.rows, heads), way);
+                }
+                is_open |= ways.len() > 1 && known.is_none();
             }
-            if attends.len() < 2 || known.is_some() {
+            if !is_open {
                 self.tuning.settled.insert(Question::Attend(kind));
             }
             if let Some(seconds) = self.tuning.choices.seconds(&name) {

@@ -1,6 +1,7 @@
 //! Function calls: which are allowed, a model with tokens for calls, and stop texts.
 
 use super::*;
+use crate::text::calls::{MARKED as MARKED_TOKENS, THOUGHT};
 use std::path::Path;
 
 const CHAT: &str = "/v1/chat/completions";
@@ -95,28 +96,37 @@ fn calls_within_namespaces_and_of_custom_tools_are_items_that_say_so() {
     assert_eq!(usage["input_tokens"], DEMO_WITH_ROOM.well("/tokenize", &prompt)["count"]);
 }
 
-/// The built-in model as a directory, with FunctionGemma's tokens instead of unused ones, and a template of its format.
-fn marked_model(directory: &Path) {
+/// The built-in model as a directory, with `tokens` instead of unused ones, and another template.
+fn marked_model(directory: &Path, tokens: impl Iterator<Item = &'static str>, template: &str) {
     let read = |name: &str| std::fs::read(format!("tools/demo-model/model/{name}")).unwrap();
     for name in ["config.json", "model.safetensors", "generation_config.json"] {
         std::fs::write(directory.join(name), read(name)).unwrap();
     }
     let mut tokenizer = String::from_utf8(read("tokenizer.json")).unwrap();
-    for (i, token) in crate::text::calls::MARKED[0].tokens().enumerate() {
-        tokenizer = tokenizer.replace(&format!("\"<unused{i}>\""), &format!("\"{token}\""));
+    for (i, token) in tokens.enumerate() {
+        tokenizer = tokenizer.replace(&format!("\"<unused{i}>\""), &json!(token).to_string());
     }
     std::fs::write(directory.join("tokenizer.json"), tokenizer).unwrap();
-    let template = include_str!("../../../../tests/golden/chat/functiongemma.jinja");
     std::fs::write(directory.join("chat_template.jinja"), template).unwrap();
 }
 
-/// A server with that model.
+/// A server whose model has FunctionGemma's tokens and format.
 static MARKED: LazyLock<TestServer> = LazyLock::new(|| {
+    serve_marked(MARKED_TOKENS[0].tokens(), include_str!("../../../../tests/golden/chat/functiongemma.jinja"))
+});
+
+/// A server whose model has Gemma 4's tokens and format.
+static THINKING: LazyLock<TestServer> = LazyLock::new(|| {
+    let tokens = MARKED_TOKENS[1].tokens().chain(THOUGHT).chain(["<|turn>", "<turn|>", "<|think|>"]);
+    serve_marked(tokens, crate::model::architecture::GEMMA4.template)
+});
+
+fn serve_marked(tokens: impl Iterator<Item = &'static str>, template: &str) -> TestServer {
     let directory = tempfile::tempdir().unwrap();
-    marked_model(directory.path());
+    marked_model(directory.path(), tokens, template);
     let files = ModelFiles::from(Some(directory.path().to_owned()));
     start(ServerSettings::default(), AccessLog::default(), files, 256, directory)
-});
+}
 
 #[test]
 fn a_template_that_takes_tools_is_given_them_and_its_calls_are_read() {
@@ -168,4 +178,46 @@ fn a_template_that_takes_tools_is_given_them_and_its_calls_are_read() {
     let described = MARKED.well(CHAT, &body(json!({"max_tokens": 1})))["usage"]["prompt_tokens"].as_u64().unwrap();
     let without = MARKED.well(CHAT, &ask(json!({"max_tokens": 1})))["usage"]["prompt_tokens"].as_u64().unwrap();
     assert!(described > without + 20, "the template has the tools");
+}
+
+#[test]
+fn gemma_4s_template_is_given_thinking_and_tools_and_its_calls_are_read() {
+    let weather = json!({"type": "function", "function": {"name": "weather", "description": "d", "parameters": {
+        "type": "object", "properties": {"unit": {"type": "string", "enum": ["c", "f"]}, "days": {"type": "integer"}}, "required": ["unit"]}}});
+    let model = THINKING.service.model().unwrap();
+    let text = |body: &Value| {
+        let ids: Vec<u32> = serde_json::from_value(THINKING.well("/tokenize", body)["tokens"].clone()).unwrap();
+        model.tokenizer.decode(&ids, false).unwrap()
+    };
+    let talk = json!([
+        {"role": "system", "content": "S"}, {"role": "user", "content": "q <|channel>"},
+        {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "weather", "arguments": "{\"unit\": \"c\", \"days\": 2}"}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "rain"},
+    ]);
+    let said = "<turn|>\n<|turn>user\nq <|channel><turn|>\n<|turn>model\n<|tool_call>call:weather{days:2,unit:<|\"|>c<|\"|>}<tool_call|>\
+        <|tool_response>response:weather{value:<|\"|>rain<|\"|>}<tool_response|>";
+    let prompt = text(&json!({"messages": talk}));
+    assert_eq!(prompt, format!("<bos><|turn>system\nS{said}<|channel>thought\n<channel|>"));
+    let thinks = text(&json!({"messages": talk, "reasoning_effort": "low"}));
+    assert_eq!(thinks, format!("<bos><|turn>system\n<|think|>\nS{said}"));
+    let body = |more: Value| {
+        let mut body = ask(
+            json!({"tools": [weather], "tool_choice": "required", "parallel_tool_calls": false, "messages": question("go")}),
+        );
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    for think in [false, true] {
+        let whole = THINKING.well(CHAT, &body(json!({"enable_thinking": think})));
+        let message = &whole["choices"][0]["message"];
+        // A thought of this model may be as long as the reply.
+        if whole["choices"][0]["finish_reason"] == "length" {
+            assert!(think && message["reasoning_content"].is_string(), "{whole}");
+            continue;
+        }
+        let calls = called(message);
+        let [(name, arguments)] = &calls[..] else { panic!("{whole}") };
+        let arguments: Value = serde_json::from_str(arguments).unwrap();
+        assert!(name == "weather" && ["c", "f"].map(Value::from).contains(&arguments["unit"]), "{whole}");
+    }
 }

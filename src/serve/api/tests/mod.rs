@@ -249,12 +249,13 @@ fn question(text: &str) -> Value {
 
 /// A token with this text.
 pub(super) fn token(text: &str) -> ReplyToken {
-    ReplyToken { id: 0, text: text.into(), likelihood: None }
+    ReplyToken { id: 0, text: text.into(), thought: String::new(), likelihood: None }
 }
 
 /// The end of a reply.
 pub(super) fn end() -> ReplyEnd {
     ReplyEnd {
+        thought_tokens: 0,
         text: String::new(),
         stop: None,
         generation: Generation { tokens: vec![0; 2], finish: Finish::Stop, ..Generation::new(3, 1) },

@@ -1,6 +1,6 @@
-//! The tokenizer of a SentencePiece vocabulary, whose tokens have scores instead of a list of merges.
+//! The tokenizer of a GGUF file's vocabulary.
 //!
-//! SentencePiece merges the two neighbours whose joined text is the token with the highest score. [`super::bpe`] needs
+//! Gemma 4's files list the merges. Gemma 3's have SentencePiece's scores instead: it merges the two neighbours whose joined text is the token with the highest score. [`super::bpe`] needs
 //! a list of pairs, so the pairs of each token are listed by descending score. Ties are broken as in Gemma 3's
 //! tokenizer.json, which was made in this way too: the longer left part first, then the longer right part, then the
 //! smaller ids. The list comes out the same.
@@ -13,11 +13,12 @@ use tokenizers::AddedToken;
 use super::bpe::{Bpe, Rules, TokenTable};
 use super::calls::is_mark;
 use super::limits::{self, LONGEST};
-use crate::model::checkpoint::gguf::{TokenKind, VocabularyToken};
+use crate::display::quote;
+use crate::model::checkpoint::gguf::{GgufVocabulary, TokenKind, VocabularyToken};
 use crate::{Error, Result};
 
-/// Gemma 3's special tokens. Some files give them another type, and the tokens of calls too.
-const SPECIAL: [&str; 9] = [
+/// Gemma's special tokens. Some files give them another type, and the tokens of calls too.
+const SPECIAL: [&str; 13] = [
     "<pad>",
     "<eos>",
     "<bos>",
@@ -27,6 +28,10 @@ const SPECIAL: [&str; 9] = [
     "<start_of_image>",
     "<end_of_image>",
     "<image_soft_token>",
+    "<|turn>",
+    "<turn|>",
+    "<|think|>",
+    "<|image|>",
 ];
 
 /// Tokens that some files mark as special, but tokenizer.json does not; `<unused0>` and the like also belong to them.
@@ -41,14 +46,14 @@ struct ScoredToken<'t> {
     kind: TokenKind,
 }
 
-/// Builds the tokenizer of a vocabulary with scores, which is listed by id, and lists the added tokens, which are cut
-/// out of a text before merges.
+/// Builds the tokenizer of a vocabulary, and lists the added tokens, which are cut out of a text before merges.
 ///
 /// # Errors
-/// [`Error::Input`]: a token is listed twice, `<unk>` is missing, or tokens are longer or have more merges than any
-/// Gemma's.
-pub(super) fn assemble(tokens: &[VocabularyToken]) -> Result<(Bpe, Vec<AddedToken>)> {
+/// [`Error::Input`]: a token is listed twice, `<unk>` is missing, a merge is not of tokens, or tokens are longer or have
+/// more merges than any Gemma's.
+pub(super) fn assemble(given: &GgufVocabulary) -> Result<(Bpe, Vec<AddedToken>)> {
     let wrong = |what: String| Error::input(format!("the file's tokenizer is wrong: {what}"), REMEDY);
+    let GgufVocabulary { tokens, merges } = given;
     check_sizes(tokens).map_err(wrong)?;
     let entry = |token| {
         let &VocabularyToken { ref text, score, kind } = token;
@@ -71,7 +76,11 @@ pub(super) fn assemble(tokens: &[VocabularyToken]) -> Result<(Bpe, Vec<AddedToke
     if vocabulary.id("<unk>").is_none() {
         return Err(wrong("it has no token <unk>".into()));
     }
-    let merges = list_merges(&tokens, &vocabulary).map_err(wrong)?;
+    let merges = match merges {
+        Some(pairs) => resolve_merges(pairs, &vocabulary),
+        None => list_merges(&tokens, &vocabulary),
+    };
+    let merges = merges.map_err(wrong)?;
     let added = |special| {
         let found = tokens.iter().filter(move |token| is_cut_out(token) && is_special(token) == special);
         found.map(move |token| AddedToken::from(&*token.text, special).normalized(false))
@@ -115,6 +124,20 @@ fn check_sizes(tokens: &[VocabularyToken]) -> std::result::Result<(), String> {
         true => Err(format!("its {} tokens can be cut at {places} places; at most {most} make sense", tokens.len())),
         false => Ok(()),
     }
+}
+
+/// The listed pairs as ids: left, right and result.
+fn resolve_merges(pairs: &[String], vocabulary: &TokenTable) -> std::result::Result<Vec<[u32; 3]>, String> {
+    let most = limits::most(limits::MERGES, vocabulary.end() as usize);
+    if pairs.len() > most {
+        return Err(format!("it has {} merges; at most {most} make sense", pairs.len()));
+    }
+    let id = |text: &str| vocabulary.id(text).ok_or_else(|| format!("its merges name {}, no token", quote(text)));
+    let resolve = |pair: &String| match pair.split_once(' ') {
+        Some((left, right)) if !right.contains(' ') => Ok([id(left)?, id(right)?, id(&format!("{left}{right}"))?]),
+        _ => Err(format!("the merge {} is not of two tokens", quote(pair))),
+    };
+    pairs.iter().map(resolve).collect()
 }
 
 /// A merge of a pair.

@@ -1,0 +1,137 @@
+//! The model families, as a table. A family's numbers are in its models' [`crate::model::Shape`]; the values here are
+//! those of its files: names, keys, defaults, and keys that change the forward pass in a way that Kiln does not have.
+
+/// A model family.
+#[derive(Debug)]
+pub struct Architecture {
+    /// Its name in GGUF files, where it begins the family's keys, and in APIs.
+    pub name: &'static str,
+    /// Its name in messages.
+    pub title: &'static str,
+    /// The classes of transformers that hold a text model with a language head, the text model's own first.
+    pub classes: &'static [&'static str],
+    /// Its `model_type`s, the text model's own first.
+    pub model_types: &'static [&'static str],
+    /// Norms of safetensors files.
+    pub norms: NormWeights,
+    /// Keys of config.json.
+    pub config: ConfigRules,
+    /// Keys and tensors of GGUF files.
+    pub gguf: GgufRules,
+    /// Its chat format, for files without a template.
+    pub template: &'static str,
+}
+
+impl PartialEq for Architecture {
+    fn eq(&self, other: &Architecture) -> bool {
+        self.name == other.name
+    }
+}
+
+/// The stored form of a norm's weights w; Kiln's norms multiply by 1 + w.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NormWeights {
+    /// w.
+    Weights,
+    /// 1 + w.
+    OneAdded,
+}
+
+/// The keys of config.json that differ by family, with the defaults of transformers.
+#[derive(Debug)]
+pub struct ConfigRules {
+    /// Default of `vocab_size`.
+    pub vocab: usize,
+    /// Default of `num_hidden_layers`.
+    pub layers: usize,
+    /// Default of `sliding_window`.
+    pub window: usize,
+    /// Default of `query_pre_attn_scalar`; `None` if there is no such key and scores are not scaled.
+    pub query_scalar: Option<f32>,
+    /// Default of `global_head_dim`; `None` if all layers have the same heads.
+    pub global_head_dim: Option<usize>,
+    /// Default share of the global layers' pairs that turn; `None` if all do, and RoPE may have a linear factor.
+    pub rotated: Option<f32>,
+    /// Whether the last layer is global whatever `layer_types` says.
+    pub ends_global: bool,
+    /// Whether `final_logit_softcapping` caps the logits. Otherwise the key is refused.
+    pub caps_logits: bool,
+    /// [`crate::model::Shape::norms_values`].
+    pub norms_values: bool,
+    /// [`crate::model::Shape::scales_layers`].
+    pub scales_layers: bool,
+    /// Keys that are refused unless they are 0, with their defaults.
+    pub zeros: &'static [(&'static str, usize)],
+    /// Keys that are refused if true.
+    pub flags: &'static [&'static str],
+}
+
+/// The keys and tensors of GGUF files that differ by family.
+#[derive(Debug)]
+pub struct GgufRules {
+    /// Tokens by text that end a reply, beside those that the file names.
+    pub ends: &'static [&'static str],
+}
+
+/// Gemma 3.
+pub static GEMMA3: Architecture = Architecture {
+    name: "gemma3",
+    title: "Gemma 3",
+    classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
+    model_types: &["gemma3_text", "gemma3"],
+    norms: NormWeights::Weights,
+    config: ConfigRules {
+        vocab: 262_208,
+        layers: 26,
+        window: 4096,
+        query_scalar: Some(256.0),
+        global_head_dim: None,
+        rotated: None,
+        ends_global: false,
+        caps_logits: false,
+        norms_values: false,
+        scales_layers: false,
+        zeros: &[],
+        flags: &["attention_bias"],
+    },
+    gguf: GgufRules { ends: &["<eos>", "<end_of_turn>"] },
+    template: include_str!("gemma3.jinja"),
+};
+
+/// Gemma 4's dense text models.
+pub static GEMMA4: Architecture = Architecture {
+    name: "gemma4",
+    title: "Gemma 4",
+    classes: &[
+        "Gemma4ForCausalLM",
+        "Gemma4ForConditionalGeneration",
+        "Gemma4UnifiedForCausalLM",
+        "Gemma4UnifiedForConditionalGeneration",
+    ],
+    model_types: &["gemma4_text", "gemma4", "gemma4_unified_text", "gemma4_unified"],
+    norms: NormWeights::OneAdded,
+    config: ConfigRules {
+        vocab: 262_144,
+        layers: 30,
+        window: 512,
+        query_scalar: None,
+        global_head_dim: Some(512),
+        rotated: Some(0.25),
+        ends_global: true,
+        caps_logits: true,
+        norms_values: true,
+        scales_layers: true,
+        zeros: &[("hidden_size_per_layer_input", 256), ("num_kv_shared_layers", 0)],
+        flags: &["attention_bias", "enable_moe_block", "use_double_wide_mlp"],
+    },
+    gguf: GgufRules { ends: &["<eos>", "<turn|>"] },
+    template: include_str!("gemma4.jinja"),
+};
+
+/// All families.
+pub static ALL: [&Architecture; 2] = [&GEMMA3, &GEMMA4];
+
+/// The families in messages: `Gemma 3 and Gemma 4`, where `word` is "and".
+pub fn titles(word: &str) -> String {
+    ALL.map(|family| family.title).join(&format!(" {word} "))
+}
