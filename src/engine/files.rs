@@ -3,7 +3,7 @@
 use crate::display;
 use crate::engine::demo;
 use crate::hub;
-use crate::model::architecture::{Architecture, GEMMA3};
+use crate::model::architecture::GEMMA3;
 use crate::model::checkpoint::gguf::{self, Gguf};
 use crate::model::checkpoint::{Checkpoint, files};
 use crate::model::text_file::is_there;
@@ -193,19 +193,21 @@ impl ModelFiles {
         Ok(tokenizer)
     }
 
-    /// The model's family; Gemma 3 where the files lack a shape, as a directory with nothing but a tokenizer does.
-    fn family(&self) -> &'static Architecture {
-        self.shape().map_or(&GEMMA3, |shape| shape.architecture)
-    }
-
     /// Opens the chat template.
     ///
     /// # Errors
     /// Input: it is damaged.
     pub fn template(&self) -> Result<ChatTemplate> {
         match self {
-            ModelFiles::Directory(dir) => ChatTemplate::open(dir, self.family()),
-            ModelFiles::Gguf(file) => ChatTemplate::of_gguf(Gguf::open(file)?.chat_template()?, self.family()),
+            ModelFiles::Directory(dir) => {
+                // A directory with nothing but a tokenizer has no shape.
+                let family = self.shape().map_or(&GEMMA3, |shape| shape.architecture);
+                ChatTemplate::open(dir, family)
+            }
+            ModelFiles::Gguf(file) => {
+                let gguf = Gguf::open(file)?;
+                ChatTemplate::of_gguf(gguf.chat_template()?, gguf.family().unwrap_or(&GEMMA3))
+            }
             ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => demo::template(),
         }
     }

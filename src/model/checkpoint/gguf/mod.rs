@@ -155,7 +155,11 @@ impl Gguf {
         }
     }
 
-    fn family(&self) -> Result<&'static Architecture> {
+    /// The model's family.
+    ///
+    /// # Errors
+    /// [`Error::Input`]: Kiln has no such family.
+    pub fn family(&self) -> Result<&'static Architecture> {
         metadata::family(&self.files[0].label, self.metadata())
     }
 
