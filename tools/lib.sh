@@ -295,7 +295,7 @@ set_up_crates() {
     export CARGO_NET_OFFLINE=true
 }
 
-# Builds tests/$1.rs and prints where its executable is.
+# Builds the tests of tests/$1 and prints where their executable is.
 executable_of() {
     "$repo/tools/run-tests" --list "$1"
 }

@@ -1,9 +1,12 @@
-//! The executable as scripts use it: its JSON, its exit codes, and one line on stderr for each error.
+//! The executable as scripts and terminals use it: its JSON, its exit codes, one line on stderr for each error, the chat, the
+//! live view, and downloads.
 
 #[path = "../common/mod.rs"]
 mod common;
 
 mod batch;
+mod bench;
+mod chat;
 mod compare;
 mod drafts;
 mod ends;
@@ -11,11 +14,15 @@ mod gguf;
 mod logits;
 mod perplexity;
 mod plan;
+mod probe;
+#[cfg(feature = "pull")]
+mod pull;
 mod quantize;
 mod real;
 mod refusals;
 mod run;
 mod terminal;
+mod top;
 mod usage;
 
 use common::golden;
