@@ -6,16 +6,19 @@ use crate::executor::Executor;
 use crate::sequence::{Batch, Chooser, Finish, Generation, SequenceRequest};
 use std::ops::ControlFlow;
 
-/// Methods of an [`Executor`](crate::Executor) that wraps the one in field `inner`: all but `submit`, `result` and
-/// `logits`, which tests change.
+/// Methods of an [`Executor`](crate::Executor) that wraps the one in field `inner`: all but `submit` and `logits`,
+/// which tests change.
 #[macro_export]
 macro_rules! executor_methods {
     (of $inner:ident) => {
-        fn schedule(&self) -> &$crate::schedule::Schedule {
-            self.$inner.schedule()
-        }
         fn device_info(&self) -> $crate::executor::DeviceInfo<'_> {
             self.$inner.device_info()
+        }
+        $crate::executor_methods!(but device_info of $inner);
+    };
+    (but device_info of $inner:ident) => {
+        fn schedule(&self) -> &$crate::schedule::Schedule {
+            self.$inner.schedule()
         }
         fn pages(&self) -> &$crate::executor::Pages {
             self.$inner.pages()
@@ -25,6 +28,9 @@ macro_rules! executor_methods {
         }
         fn wait(&mut self) -> $crate::Result<()> {
             self.$inner.wait()
+        }
+        fn result(&self, row: usize) -> $crate::executor::RowResult<'_> {
+            self.$inner.result(row)
         }
     };
 }

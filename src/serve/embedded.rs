@@ -1,7 +1,7 @@
 //! An engine inside another program: the server's API without a port.
 //!
-//! [`Engine::open`] runs the server on its own threads. Requests of this process go to the API's functions and into the
-//! server's queue, so all paths, with checks, batch and cache, are those of `kiln serve`.
+//! [`Engine::open`] starts one thread, the engine's. Requests of this process go to the API's functions and into the
+//! engine's queue, so all paths, with checks, batch and cache, are those of `kiln serve`.
 
 mod call;
 mod machine;
@@ -15,21 +15,29 @@ pub use serving::Serving;
 pub use session::{EngineSession, Synced};
 
 use super::api::Api;
+use super::engine_thread::{ModelThread, report};
 use super::health::Phase;
-use super::http::{Guard, Limits, Listen, Method};
+use super::http::{Listen, Method};
 use super::model::Model;
-use super::server::{self, ModelLoader, Notice, Reread, ServerOrder, Setup, Started};
+use super::prefixes::PrefixFile;
+use super::server::{self, ModelLoader, ServerEvent, Started, panicked};
 use super::service::{ServerSettings, Service};
+use crate::engine::queue::Takeover;
+use crate::engine::request::EngineError;
 use crate::engine::{ModelFiles, Options};
-use crate::machine::threads;
+use crate::executor::weights::Progress;
 use crate::{Cancel, Error, Result};
 use call::apart;
+use serving::start;
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// The number of the only model.
+const MODEL: u64 = 1;
 /// Interval at which the progress of a load is checked.
 const SLICE: Duration = Duration::from_millis(20);
 /// The time that requests of other programs have after the engine is closed.
@@ -66,9 +74,12 @@ pub type OnProgress<'a> = &'a mut dyn FnMut(&str, f64) -> ControlFlow<()>;
 /// A loaded model that answers requests of this process, many at once and from any thread. Dropping it ends requests in
 /// progress and frees its memory.
 pub struct Engine {
-    orders: Sender<ServerOrder>,
     service: Arc<Service>,
     started: Started,
+    /// The places that it was opened with.
+    serving: Option<Serving>,
+    /// Ends loads and passes.
+    cancel: Cancel,
     thread: Option<JoinHandle<Result<()>>>,
 }
 
@@ -93,55 +104,61 @@ impl Engine {
     /// As [`Engine::open_watched`], by a loader.
     pub(super) fn open_by(load: ModelLoader, options: EngineOptions, on: OnProgress<'_>) -> Result<Engine> {
         let EngineOptions { files, settings, listen, .. } = options;
-        let setup = Setup {
-            load,
-            files,
-            settings,
-            listen,
-            limits: Limits::default(),
-            guard: Guard { open_paths: Api::open_paths(), ..Guard::default() },
-            access: Default::default(),
-            is_service: false,
-            drain: DRAIN,
-            stamps: Box::new(|| None),
-            reread: Box::new(|| Ok(Reread::default())),
+        let prefix_file = settings.prefix_file.as_deref().map(PrefixFile::take).transpose()?.flatten();
+        let service = Arc::new(Service::new(settings));
+        let serving = match &listen[..] {
+            [] => None,
+            listen => Some(Serving::open(&service, listen, None, None)?),
         };
-        let (orders, taken) = channel();
-        let (say, notices) = channel();
-        let (give, given) = channel();
+        let places = serving.as_ref().map(|serving| serving.places().to_vec()).unwrap_or_default();
+        let progress = Arc::new(Progress::default());
+        service.progress.set(progress.clone());
+        let (say, ready) = channel();
+        let (of_thread, open, cancel) = (service.clone(), places.clone(), progress.cancel.clone());
         let run = move || {
-            let handler = |service: Arc<Service>| {
-                let _ = give.send(service.clone());
-                Api::new(service)
+            let (service, reporter) = (&of_thread, Cell::new(None));
+            let tell = |event| match event {
+                ServerEvent::Loaded(device) => reporter.set(report(service, &open, &files.name(), &device)),
+                ServerEvent::Ready(_) => drop(say.send(())),
+                ServerEvent::Changed(_) => {
+                    let e = Error::failed("an engine keeps the model that it was opened with", "open another engine");
+                    service.engine.set_takeover(Takeover::Failed(e));
+                }
+                _ => {}
             };
-            server::serve(&setup, taken, handler, &mut |notice| drop(say.send(notice)))
+            let (files, load, prefix_file) = (&files, &load, prefix_file.as_ref());
+            let model = ModelThread { id: MODEL, files, load, service, prefix_file, progress: &progress, tell: &tell };
+            let done = match model.run() {
+                Err(Error::Interrupted { .. }) if service.health.phase() == Phase::Draining => Ok(()),
+                done => done.inspect_err(|e| service.fail(e)),
+            };
+            service.engine.end_model(MODEL, done.as_ref().err());
+            done
         };
-        let thread = thread::Builder::new().name("kiln".into()).spawn(run);
-        let thread = thread
-            .map_err(|e| Error::failed(format!("a thread of the engine cannot be started: {e}"), threads::REMEDY))?;
-        let Ok(service) = given.recv() else { return Err(ended(thread)) };
+        let thread = Some(start("engine", run)?);
+        let mut engine = Engine { service, started: Started::default(), serving, cancel, thread };
         let (mut stages, mut told) = (Stages::default(), Some(("loading", 0)));
         let mut flow = on("loading", 0.0);
-        let started = loop {
+        loop {
             if flow.is_break() {
-                let _ = orders.send(ServerOrder::Stop);
-                let _ = thread.join();
                 return Err(given_up());
             }
-            match notices.recv_timeout(SLICE) {
-                Ok(Notice::Ready(started)) => break started,
-                Ok(_) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(ended(thread)),
+            match ready.recv_timeout(SLICE) {
+                Ok(()) => break,
+                Err(RecvTimeoutError::Disconnected) => {
+                    engine.end()?;
+                    return Err(Error::failed("the engine ended without an answer", "report this"));
+                }
                 Err(RecvTimeoutError::Timeout) => {
-                    let (stage, share) = stages.now(&service);
+                    let (stage, share) = stages.now(&engine.service);
                     let now = Some((stage, (share * 1000.0) as u32));
                     if now != told {
                         (told, flow) = (now, on(stage, share));
                     }
                 }
             }
-        };
-        let engine = Engine { orders, service, started, thread: Some(thread) };
+        }
+        engine.started = engine.service.started(places);
         match on("ready", 1.0) {
             ControlFlow::Continue(()) => Ok(engine),
             ControlFlow::Break(()) => Err(given_up()),
@@ -196,11 +213,18 @@ impl Engine {
     }
 
     fn end(&mut self) -> Result<()> {
-        let _ = self.orders.send(ServerOrder::Stop);
-        match self.thread.take() {
-            Some(thread) => thread.join().unwrap_or_else(|_| Err(Error::device("the engine panicked", "report this"))),
-            None => Ok(()),
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        // Set first, so that clients that are told find this state.
+        self.service.health.enter(Phase::Draining);
+        if let Some(serving) = self.serving.take() {
+            serving.stop(DRAIN);
         }
+        self.cancel.set();
+        self.service.engine.close(EngineError::Stopping);
+        let done = thread.join().unwrap_or_else(|_| Err(panicked("engine's thread")));
+        // Dropping the remaining jobs notifies their receivers.
+        drop(self.service.engine.drain());
+        done
     }
 }
 
@@ -237,12 +261,4 @@ impl Stages {
 /// The error of a load that its caller has cancelled.
 fn given_up() -> Error {
     Error::Interrupted { cause: "the caller ended the load".into(), remedy: "open the engine again".into() }
-}
-
-/// The error with which an engine ended before it was ready.
-fn ended(thread: JoinHandle<Result<()>>) -> Error {
-    match thread.join() {
-        Ok(Err(e)) => e,
-        _ => Error::failed("the engine ended without an answer", "report this"),
-    }
 }

@@ -1,23 +1,27 @@
-//! The engine's thread: loads a model, warms it up, and runs jobs until the queue ends.
+//! The engine's thread: loads a model, warms it up, and runs jobs until the queue ends. Frees the model's memory after a
+//! time without requests, and loads the model again for the next request.
 
 use super::health::Phase;
 use super::http::{ApiError, Listen};
+use super::load::ModelLoader;
 use super::model::Model;
-use super::prefixes::PrefixFile;
-use super::server::{ServerEvent, Setup};
+use super::prefixes::{Identity, PrefixFile};
+use super::server::{Notice, ServerEvent, Setup, panicked};
 use super::service::Service;
-use super::unload::Unloaded;
 use super::worker::Worker;
 use crate::diagnose::status::Reporter;
-use crate::engine::core::LoopEnd;
-use crate::engine::request::Request;
+use crate::engine::ModelFiles;
+use crate::engine::core::{Core, LoopEnd};
+use crate::engine::queue::Takeover;
+use crate::engine::request::{EngineError, Request};
 use crate::executor::ExecutorExt;
 use crate::executor::weights::Progress;
 use crate::sequence::prompt;
+use crate::sys::memory;
 use crate::text::{Message, SamplerConfig};
 use crate::{Error, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 /// Reports the waiting replies, the current model and the places to `kiln top`, from the first load on and across later
@@ -34,56 +38,156 @@ pub(super) fn report(service: &Arc<Service>, places: &[String], model: &str, dev
     })
 }
 
-/// Loads a model, makes a first token, takes over the queue, and runs jobs until the queue ends. Prefixes worth keeping
-/// are loaded from a file, and saved to it at the end.
-pub(super) fn run_engine(
-    id: u64,
-    setup: &Setup,
-    service: &Arc<Service>,
-    prefix_file: Option<&PrefixFile>,
-    progress: &Progress,
-    report: &(dyn Fn(&str) + Sync),
-    tell: &Sender<ServerEvent>,
-) -> Result<()> {
-    let mut loaded = (setup.load)(progress)?;
-    report(loaded.executor.device());
-    let model = Arc::new(loaded.take_text(id, &setup.files)?);
-    let answers_first = service.model().is_err();
-    let enter = |phase| {
-        if answers_first {
-            service.health.enter(phase);
-        }
-    };
-    if !loaded.executor.is_on_cpu() {
-        enter(Phase::Tuning);
+/// The life of a model on its engine's thread. Only the calls of [`ModelThread::run`] wait for the device.
+pub(super) struct ModelThread<'a> {
+    /// The number of the model.
+    pub id: u64,
+    /// The model's files, for its text side.
+    pub files: &'a ModelFiles,
+    /// Loads the model, also again after it was unloaded.
+    pub load: &'a ModelLoader,
+    pub service: &'a Service,
+    /// The file of the prefixes worth keeping: they are loaded from it, and saved to it at the end.
+    pub prefix_file: Option<&'a PrefixFile>,
+    /// The progress of the first load, with the flag that cancels every load.
+    pub progress: &'a Progress,
+    /// Receives events.
+    pub tell: &'a dyn Fn(ServerEvent),
+}
+
+impl ModelThread<'_> {
+    /// Loads the model, makes a first token, takes over the queue, and runs jobs until the queue ends. A model without
+    /// requests is unloaded, and loaded again for the next request.
+    ///
+    /// # Errors
+    /// As [`super::server::serve`].
+    pub fn run(&self) -> Result<()> {
+        catch_unwind(AssertUnwindSafe(|| self.answer())).unwrap_or_else(|_| Err(panicked("engine's thread")))
     }
-    let say = |event| drop(tell.send(event));
-    let mut worker = Worker::new(service, &model, loaded)?;
-    enter(Phase::WarmingUp { has_prompt: service.system.get().is_some() });
-    if let Some(file) = prefix_file {
-        file.load(model.identity, &mut worker.core.batch, worker.core.executor.as_mut())?;
-    }
-    let (first, is_new) = warm_up(service, &model, &mut worker)?;
-    if let Some(file) = prefix_file.filter(|_| is_new) {
-        file.save(model.identity, &worker.core.batch, &first, worker.core.executor.as_mut())?;
-    }
-    service.set_model(model.clone());
-    worker.note_ready();
-    say(ServerEvent::Ready(id));
-    loop {
-        let rest = worker.core.run(setup.settings.idle_unload.unwrap_or(Duration::MAX))?;
-        // A replaced model leaves the file to its successor.
-        let is_current = service.model().is_ok_and(|current| current.id == id);
-        if let Some(file) = prefix_file.filter(|_| is_current) {
-            file.save(model.identity, &worker.core.batch, &first, worker.core.executor.as_mut())?;
+
+    fn answer(&self) -> Result<()> {
+        let &ModelThread { id, service, prefix_file, tell, .. } = self;
+        let mut loaded = (self.load)(self.progress)?;
+        tell(ServerEvent::Loaded(loaded.executor.device().to_owned()));
+        let model = Arc::new(loaded.take_text(id, self.files)?);
+        let answers_first = service.model().is_err();
+        let enter = |phase| {
+            if answers_first {
+                service.health.enter(phase);
+            }
+        };
+        if !loaded.executor.is_on_cpu() {
+            enter(Phase::Tuning);
         }
-        drop(worker);
-        if rest == LoopEnd::End {
-            return Ok(());
+        let mut worker = Worker::new(service, &model, loaded)?;
+        enter(Phase::WarmingUp { has_prompt: service.system.get().is_some() });
+        self.load_prefixes(&model, &mut worker)?;
+        let (first, is_new) = warm_up(service, &model, &mut worker)?;
+        let save = |file: &PrefixFile, worker: &mut Worker<'_>| {
+            file.save(model.identity, &worker.core.batch, &first, worker.core.executor.as_mut())
+        };
+        if let Some(file) = prefix_file.filter(|_| is_new) {
+            save(file, &mut worker)?;
         }
-        let unloaded = Unloaded { model: &model, setup, service, prefix_file, cancel: &progress.cancel, tell: &say };
-        let Some(loaded) = unloaded.wait()? else { return Ok(()) };
-        worker = loaded;
+        service.set_model(model.clone());
+        worker.note_ready();
+        tell(ServerEvent::Ready(id));
+        loop {
+            let rest = worker.core.run(service.settings.idle_unload.unwrap_or(Duration::MAX))?;
+            // A replaced model leaves the file to its successor.
+            let is_current = service.model().is_ok_and(|current| current.id == id);
+            if let Some(file) = prefix_file.filter(|_| is_current) {
+                save(file, &mut worker)?;
+            }
+            drop(worker);
+            if rest == LoopEnd::End {
+                return Ok(());
+            }
+            let Some(again) = self.wait(&model)? else { return Ok(()) };
+            worker = again;
+        }
+    }
+
+    fn load_prefixes(&self, model: &Model, worker: &mut Worker<'_>) -> Result<()> {
+        let Core { batch, executor, .. } = &mut worker.core;
+        self.prefix_file.map_or(Ok(()), |file| file.load(model.identity, batch, executor.as_mut()))
+    }
+
+    /// Waits for a request and loads the unloaded model again. Its text side stays, so requests are parsed and queued
+    /// without the weights. If the load fails, waiting requests get the error, and the next one
+    /// tries again. `None`: there will be no more requests.
+    ///
+    /// # Errors
+    /// Interrupted: the load was cancelled.
+    pub fn wait<'m>(&'m self, model: &'m Model) -> Result<Option<Worker<'m>>> {
+        let &ModelThread { service, tell, .. } = self;
+        memory::give_back_freed();
+        self.enter(model, Phase::Unloaded);
+        tell(ServerEvent::Notice(Notice::Unloaded));
+        let turn_away = |why, e: &Error| {
+            service.engine.turn_away(model.id, &EngineError::Unloaded { why, error: e.clone() });
+        };
+        let mut has_changed = false;
+        while service.engine.wait_for_some(model.id) {
+            let loaded = match has_changed {
+                true => Ok(None),
+                false => {
+                    self.enter(model, Phase::LoadingAgain);
+                    self.load_again(model)
+                }
+            };
+            match loaded {
+                Ok(Some(worker)) => {
+                    worker.note_ready();
+                    tell(ServerEvent::Notice(Notice::LoadedAgain));
+                    return Ok(Some(worker));
+                }
+                Ok(None) => {
+                    has_changed = true;
+                    self.enter(model, Phase::Unloaded);
+                    service.engine.set_takeover(Takeover::UnderWay);
+                    tell(ServerEvent::Changed(model.id));
+                    // Waiting requests are for the old model. They are refused when the new one has taken over.
+                    if let Some(e) = service.engine.wait_for_takeover(model.id) {
+                        turn_away("the model's files have changed, and cannot be loaded", &e);
+                    }
+                }
+                Err(e @ Error::Interrupted { .. }) => return Err(e),
+                Err(e) => {
+                    self.enter(model, Phase::Unloaded);
+                    turn_away("the model was unloaded, and cannot be loaded again", &e);
+                    tell(ServerEvent::Notice(Notice::NotLoadedAgain(e)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Loads the same model, with the prefixes from the file. `None`: its files have changed.
+    fn load_again<'m>(&'m self, model: &'m Model) -> Result<Option<Worker<'m>>> {
+        let progress = Arc::new(Progress::new(self.progress.cancel.clone()));
+        self.service.progress.set(progress.clone());
+        let loaded = (self.load)(&progress)?;
+        let executor = &loaded.executor;
+        let identity = match &loaded.text {
+            Some(text) => text.identity,
+            None => Identity::new(self.files, executor.schedule(), executor.hardware())?,
+        };
+        if identity != model.identity {
+            return Ok(None);
+        }
+        let mut worker = Worker::new(self.service, model, loaded)?;
+        self.load_prefixes(model, &mut worker)?;
+        Ok(Some(worker))
+    }
+
+    /// Sets the phase and the metrics of the unloaded model, if it is still the current one.
+    fn enter(&self, model: &Model, phase: Phase) {
+        let Service { health, metrics, .. } = self.service;
+        self.service.while_current(model.id, || {
+            health.enter(phase);
+            metrics.set_unloaded();
+        });
     }
 }
 

@@ -23,5 +23,4 @@ pub mod service;
 #[cfg(test)]
 mod tests;
 mod unique;
-mod unload;
 mod worker;

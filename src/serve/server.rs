@@ -1,14 +1,14 @@
 //! The server's life cycle: accepts connections while the model is still loading, supervises the engine's thread,
 //! reloads on demand, and stops in an orderly way.
 
-use super::engine_thread::{encode_first, report, run_engine};
+use super::engine_thread::{ModelThread, encode_first, report};
 use super::health::Phase;
 use super::http::{AccessLog, ApiKeys, Drainer, Guard, Handler, Limits, Listen, Server};
 use super::manager::Manager;
 use super::page::PageSettings;
 use super::prefixes::PrefixFile;
 use super::service::{ServerSettings, Service};
-use super::unload;
+use crate::diagnose::status::Reporter;
 use crate::engine::ModelFiles;
 use crate::engine::queue::Takeover;
 use crate::engine::request::EngineError;
@@ -18,8 +18,8 @@ use crate::machine::threads;
 use crate::serve::service::Defaults;
 use crate::{Cancel, Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -101,7 +101,7 @@ pub enum Notice {
 }
 
 /// A description of a running server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Started {
     /// Time from the start to the first token.
     pub boot: Duration,
@@ -120,6 +120,8 @@ pub struct Started {
 /// An event for the supervising thread.
 pub(super) enum ServerEvent {
     Order(ServerOrder),
+    /// A model is loaded, on the device of this name.
+    Loaded(String),
     /// The model answers.
     Ready(u64),
     /// A notice to pass on.
@@ -166,11 +168,6 @@ pub fn serve<H: Handler + Send>(
     let places = server.names();
     say(Notice::Listening(places.clone()));
     let drainer = server.drainer();
-    let reporter = OnceLock::new();
-    let report = |device: &str| {
-        reporter.get_or_init(|| report(&service, &places, &setup.files.name(), device));
-    };
-    let report = &report;
     let done = thread::scope(|scope| {
         let closed = tell.clone();
         let take_connections = move || {
@@ -183,7 +180,8 @@ pub fn serve<H: Handler + Send>(
             setup,
             service: &service,
             drainer,
-            places: places.clone(),
+            places,
+            reporter: None,
             manager: if setup.is_service { Manager::from_environment() } else { Manager::default() },
             progress: Arc::default(),
             cancels: Vec::new(),
@@ -199,9 +197,9 @@ pub fn serve<H: Handler + Send>(
             let (id, progress, tell) = (watch.begin(), watch.progress.clone(), tell.clone());
             let (service, failed) = (&service, tell.clone());
             let work = move || {
-                let run = || run_engine(id, setup, service, prefix_file, &progress, report, &tell);
-                let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(panicked("engine's thread")));
-                let _ = tell.send(ServerEvent::Ended(id, done));
+                let (Setup { files, load, .. }, tell) = (setup, |event| drop(tell.send(event)));
+                let model = ModelThread { id, files, load, service, prefix_file, progress: &progress, tell: &tell };
+                tell(ServerEvent::Ended(id, model.run()));
             };
             if let Err(e) = thread::Builder::new().name("engine".into()).spawn_scoped(scope, work) {
                 let _ = failed.send(ServerEvent::Ended(id, Err(no_thread(e))));
@@ -226,17 +224,19 @@ fn no_thread(e: std::io::Error) -> Error {
 }
 
 /// The error for a thread that has panicked.
-fn panicked(thread: &str) -> Error {
+pub(super) fn panicked(thread: &str) -> Error {
     Error::device(format!("the {thread} panicked"), "start it again, and report what it said")
 }
 
 /// The supervising thread's state.
 struct Watching<'a> {
     setup: &'a Setup,
-    service: &'a Service,
+    service: &'a Arc<Service>,
     drainer: Drainer,
     /// The places listened on.
     places: Vec<String>,
+    /// Reports to `kiln top`, from the first load on and across later ones.
+    reporter: Option<Reporter>,
     manager: Manager,
     /// The progress of the current load.
     progress: Arc<Progress>,
@@ -304,6 +304,10 @@ impl Watching<'_> {
                 Ok(ServerEvent::Order(ServerOrder::Reload)) => {
                     log::warn!("the model is not loaded anew: one is loading already, or the server stops");
                     self.reread();
+                }
+                Ok(ServerEvent::Loaded(device)) => {
+                    let report = || report(self.service, &self.places, &self.setup.files.name(), &device);
+                    self.reporter = self.reporter.take().or_else(report);
                 }
                 Ok(ServerEvent::Ready(id)) => self.note_ready(id, say),
                 Ok(ServerEvent::Notice(notice)) => {
@@ -417,22 +421,9 @@ impl Watching<'_> {
         self.stamps[1] = self.stamps[0].take().filter(|before| (self.setup.stamps)().as_ref() == Some(before));
         self.manager.tell("READY=1\nSTATUS=answering");
         say(match is_first {
-            true => Notice::Ready(self.started()),
+            true => Notice::Ready(self.service.started(self.places.clone())),
             false => Notice::Reloaded,
         });
-    }
-
-    fn started(&self) -> Started {
-        let model = self.service.model().ok();
-        let model = model.as_deref();
-        Started {
-            boot: self.service.health.boot().unwrap_or_default(),
-            model: model.map(|model| model.name.clone()).unwrap_or_default(),
-            device: model.map(|model| model.device()).unwrap_or_default(),
-            context: model.map_or(0, |model| model.context),
-            slots: model.map_or(0, |model| model.slots),
-            places: self.places.clone(),
-        }
     }
 
     fn stop(&mut self, grace: Duration, say: &mut dyn FnMut(Notice)) {
@@ -455,7 +446,7 @@ impl Watching<'_> {
             self.looked = Instant::now();
             self.refresh_keys();
         }
-        unload::sweep(self.service);
+        self.service.sweep();
         let done = self.progress.done();
         if done != self.seen.0 {
             self.seen = (done, Instant::now());

@@ -5,6 +5,7 @@ use super::http::ApiError;
 use super::metrics::Metrics;
 use super::model::Model;
 use super::page::PageSettings;
+use super::server::Started;
 use crate::Error;
 use crate::engine::core::{Core, ReplyTokens};
 use crate::engine::queue::{EngineHandle, EngineSettings};
@@ -247,6 +248,36 @@ impl Service {
             self.metrics.refused.inc();
         }
         Ok(submitted?)
+    }
+
+    /// Sweeps the queue while the engine's thread waits for a load or a request and cannot do it itself.
+    pub(super) fn sweep(&self) {
+        let Service { health, metrics, engine, .. } = self;
+        let (is_unloaded, is_draining) = match health.phase() {
+            Phase::Unloaded | Phase::LoadingAgain => (true, false),
+            phase => (false, phase == Phase::Draining),
+        };
+        if is_unloaded || is_draining {
+            metrics.cancelled.inc_by(engine.sweep() as u64);
+        }
+        // A running engine counts its parked jobs too.
+        if is_unloaded {
+            metrics.waiting.set(engine.len() as i64);
+        }
+    }
+
+    /// A description of the running server, which listens at `places`.
+    pub(super) fn started(&self, places: Vec<String>) -> Started {
+        let model = self.model().ok();
+        let model = model.as_deref();
+        Started {
+            boot: self.health.boot().unwrap_or_default(),
+            model: model.map(|model| model.name.clone()).unwrap_or_default(),
+            device: model.map(|model| model.device()).unwrap_or_default(),
+            context: model.map_or(0, |model| model.context),
+            slots: model.map_or(0, |model| model.slots),
+            places,
+        }
     }
 
     /// Records that the engine has failed: all requests are refused from now on, and waiting ones are notified.

@@ -15,9 +15,8 @@ use crate::engine::{self, Device, ModelFiles, Options};
 use crate::executor::measure::{KernelTiming, Measure};
 use crate::executor::offload::{OffloadReport, OffloadedPasses, PlacementTiming};
 use crate::executor::weights::Progress;
-use crate::executor::{DeviceInfo, Executor, HeadRows, Pages, Row, RowResult, Submission, Watch};
+use crate::executor::{DeviceInfo, Executor, HeadRows, Row, Submission, Watch};
 use crate::grammar::Grammar;
-use crate::schedule::Schedule;
 use crate::schedule::Segment;
 use crate::sequence::{Batch, Chooser, Finish, prompt};
 use crate::testing::generate;
@@ -425,32 +424,19 @@ impl Faulty {
 }
 
 impl Executor for Faulty {
-    fn schedule(&self) -> &Schedule {
-        self.inner.schedule()
-    }
+    crate::executor_methods!(but device_info of inner);
+
     fn device_info(&self) -> DeviceInfo<'_> {
         match Measure::offload(self) {
             Some(report) if report.attends.any() => DeviceInfo { name: &self.offload.name, ..self.inner.device_info() },
             _ => self.inner.device_info(),
         }
     }
-    fn pages(&self) -> &Pages {
-        self.inner.pages()
-    }
-    fn pages_mut(&mut self) -> &mut Pages {
-        self.inner.pages_mut()
-    }
     fn submit(&mut self, work: Submission<'_>) -> Result<bool> {
         if let Submission::Pass { .. } = work {
             self.count()?;
         }
         self.inner.submit(work)
-    }
-    fn wait(&mut self) -> Result<()> {
-        self.inner.wait()
-    }
-    fn result(&self, row: usize) -> RowResult<'_> {
-        self.inner.result(row)
     }
     fn logits(&mut self, row: usize) -> Result<&[f32]> {
         self.inner.logits(row)

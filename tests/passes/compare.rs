@@ -5,7 +5,7 @@ use kiln::engine::{self, OffloadKind};
 use kiln::executor::offload::{Offload, OffloadStep, StepOutcome};
 use kiln::executor::pages::PageChange;
 use kiln::executor::weights::Progress;
-use kiln::executor::{Executor, ExecutorExt, HeadRows, PageId, Row, RowResult, Stepwise, Submission, Tolerance};
+use kiln::executor::{Executor, ExecutorExt, HeadRows, PageId, Row, Stepwise, Submission, Tolerance};
 use kiln::model::WeightFormat;
 use kiln::model::checkpoint::Checkpoint;
 use kiln::schedule::kv::KvLayer;
@@ -261,9 +261,6 @@ impl Executor for Fused {
 
     fn submit(&mut self, work: Submission<'_>) -> kiln::Result<bool> {
         self.inner.submit(work)
-    }
-    fn result(&self, row: usize) -> RowResult<'_> {
-        self.inner.result(row)
     }
     fn logits(&mut self, row: usize) -> kiln::Result<&[f32]> {
         self.inner.logits(row)

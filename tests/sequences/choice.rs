@@ -3,7 +3,7 @@
 
 use crate::common::{self, Fifths, Mixed, Random, golden, load};
 use kiln::engine::{Device, Options};
-use kiln::executor::{self, Executor, HeadRows, RowResult, Submission};
+use kiln::executor::{self, Executor, HeadRows, Submission};
 use kiln::model::{Shape, WeightFormat, presets};
 use kiln::schedule::choice::{MOST_LISTED, SampleRequest, SampleResult};
 use kiln::schedule::{Extent, KvType, Schedule, Segment};
@@ -236,10 +236,6 @@ impl Executor for Watched {
             Submission::Samples(_) if !self.finds => Ok(false),
             work => self.executor.submit(work),
         }
-    }
-
-    fn result(&self, row: usize) -> RowResult<'_> {
-        self.executor.result(row)
     }
 
     fn logits(&mut self, row: usize) -> kiln::Result<&[f32]> {

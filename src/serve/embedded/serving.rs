@@ -4,6 +4,7 @@ use super::Engine;
 use crate::machine::threads;
 use crate::serve::api::Api;
 use crate::serve::http::{ApiKeys, Drainer, Guard, Limits, Listen, Server};
+use crate::serve::service::Service;
 use crate::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -22,8 +23,8 @@ pub struct Serving {
     threads: Vec<JoinHandle<()>>,
     /// Dropped to end the thread that checks the keys.
     looks: Option<Sender<()>>,
-    /// Keeps the engine alive.
-    _engine: Arc<Engine>,
+    /// Keeps the engine alive. `None`: the engine was opened with these places, and closes them.
+    _engine: Option<Arc<Engine>>,
 }
 
 impl Engine {
@@ -36,11 +37,23 @@ impl Engine {
         if listen.is_empty() {
             return Err(Error::input("there is no place to listen at", "name one, as 127.0.0.1:8080"));
         }
+        Serving::open(&self.service, listen, keys, Some(self.clone()))
+    }
+}
+
+impl Serving {
+    /// As [`Engine::serve`], for the service of `engine`.
+    pub(super) fn open(
+        service: &Arc<Service>,
+        listen: &[Listen],
+        keys: Option<&Path>,
+        engine: Option<Arc<Engine>>,
+    ) -> Result<Serving> {
         let keys = keys.map(ApiKeys::read).transpose()?.unwrap_or_default();
         let guard = Guard { open_paths: Api::open_paths(), keys: keys.clone(), ..Guard::default() };
         let server = Server::bind(listen, Limits::default(), guard)?;
         let (drainer, places) = (server.drainer(), server.names());
-        let api = Api::new(self.service.clone());
+        let api = Api::new(service.clone());
         let take = move || {
             // State left by the panic ends with the thread.
             if catch_unwind(AssertUnwindSafe(|| server.run(&api))).is_err() {
@@ -48,7 +61,7 @@ impl Engine {
             }
         };
         let mut serving =
-            Serving { drainer, places, threads: vec![start("listen", take)?], looks: None, _engine: self.clone() };
+            Serving { drainer, places, threads: vec![start("listen", take)?], looks: None, _engine: engine };
         if keys.are_needed() {
             let (looks, ended) = channel::<()>();
             serving.threads.push(start("keys", move || {
@@ -60,14 +73,7 @@ impl Engine {
         }
         Ok(serving)
     }
-}
 
-fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
-    let started = thread::Builder::new().name(name.into()).spawn(work);
-    started.map_err(|e| Error::failed(format!("a thread of the server cannot be started: {e}"), threads::REMEDY))
-}
-
-impl Serving {
     /// The open places. Port 0 has been replaced by the actual port.
     pub fn places(&self) -> &[String] {
         &self.places
@@ -92,4 +98,10 @@ impl Drop for Serving {
     fn drop(&mut self) {
         self.end(Duration::ZERO);
     }
+}
+
+/// Starts a thread of an engine.
+pub(super) fn start<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
+    let started = thread::Builder::new().name(name.into()).spawn(work);
+    started.map_err(|e| Error::failed(format!("a thread of the engine cannot be started: {e}"), threads::REMEDY))
 }

@@ -3,10 +3,10 @@
 use super::*;
 use crate::executor::ExecutorExt;
 use crate::model::WeightFormat;
+use crate::serve::engine_thread::ModelThread;
 use crate::serve::health::Phase;
 use crate::serve::model::Model;
 use crate::serve::server::Reread;
-use crate::serve::unload::Unloaded;
 use crate::serve::worker::Worker;
 use std::collections::VecDeque;
 
@@ -213,16 +213,18 @@ fn a_model_that_takes_over_as_the_old_one_is_unloaded_counts_as_loaded() {
     service.set_model(old.clone());
     let worker = Worker::new(&service, &new, load()).unwrap();
     let unload = || {
-        let cancel = Default::default();
-        let unloaded = Unloaded {
-            model: &old,
-            setup: &setup,
+        let progress = Progress::default();
+        let Setup { files, load, .. } = &setup;
+        let thread = ModelThread {
+            id: old.id,
+            files,
+            load,
             service: &service,
             prefix_file: None,
-            cancel: &cancel,
+            progress: &progress,
             tell: &|_| (),
         };
-        assert!(unloaded.wait().unwrap().is_none());
+        assert!(thread.wait(&old).unwrap().is_none());
     };
     // Waiting clients are released at once.
     service.engine.close(EngineError::Stopping);
