@@ -20,6 +20,8 @@ mod offloads;
 pub mod open;
 #[cfg(any(feature = "cli", feature = "serve"))]
 mod places;
+#[cfg(feature = "serve")]
+pub(crate) mod prefixes;
 #[cfg(any(feature = "cli", feature = "serve"))]
 // A server alone reloads and unloads models.
 #[cfg_attr(not(feature = "serve"), allow(dead_code))]

@@ -127,6 +127,14 @@ impl EngineHandle {
         Ok(replies.complete())
     }
 
+    /// As [`EngineHandle::submit`], for a request of this program.
+    ///
+    /// # Errors
+    /// As [`EngineHandle::submit`].
+    pub(crate) fn ask(&self, target: ModelSide<'_>, request: Request) -> Result<Replies, EngineError> {
+        self.submit(target, &[request], Client::Program, Arc::new(|| false), Instant::now())
+    }
+
     /// As [`EngineHandle::submit`], for further replies beside earlier ones. Returns the number of the first.
     ///
     /// # Errors

@@ -2,16 +2,16 @@
 //! time without requests, and loads the model again for the next request.
 
 use super::health::Phase;
-use super::http::{ApiError, Listen};
+use super::http::Listen;
 use super::load::ModelLoader;
 use super::model::Model;
-use super::prefixes::{Identity, PrefixFile};
 use super::server::{Notice, ServerEvent, Setup, panicked};
 use super::service::Service;
 use super::worker::Worker;
 use crate::diagnose::status::Reporter;
 use crate::engine::ModelFiles;
 use crate::engine::core::{Core, LoopEnd};
+use crate::engine::prefixes::{Identity, PrefixFile};
 use crate::engine::queue::Takeover;
 use crate::engine::request::{EngineError, Request};
 use crate::executor::ExecutorExt;
@@ -114,8 +114,7 @@ impl ModelThread<'_> {
     }
 
     /// Waits for a request and loads the unloaded model again. Its text side stays, so requests are parsed and queued
-    /// without the weights. If the load fails, waiting requests get the error, and the next one
-    /// tries again. `None`: there will be no more requests.
+    /// without the weights. If the load fails, waiting requests get the error, and the next one tries again. `None`: there will be no more requests.
     ///
     /// # Errors
     /// Interrupted: the load was cancelled.
@@ -233,10 +232,10 @@ fn warm_up(service: &Service, model: &Model, worker: &mut Worker<'_>) -> Result<
         None => Vec::new(),
     };
     let ask = Request { limit: 1, sampler: SamplerConfig::greedy(), ignore_eos: true, ..Request::new(prompt) };
-    let failed = |e: ApiError| Error::failed(format!("the first question failed: {}", e.message), "report this");
-    let answers = service.start_own(model, ask).map_err(failed)?;
+    let failed = |e: EngineError| Error::failed(format!("the first question failed: {e}"), "report this");
+    let answers = service.engine.ask(model.target(), ask).map_err(failed)?;
     worker.core.run_out()?;
-    let ends = answers.gather().map_err(|e| failed(e.into()))?.into_iter().filter_map(|whole| whole.end);
+    let ends = answers.gather().map_err(failed)?.into_iter().filter_map(|whole| whole.end);
     let cached: usize = ends.map(|end| end.generation.kept).sum();
     let is_new = cached + 1 < first.len();
     Ok((first, is_new))

@@ -40,6 +40,7 @@ impl LoadedExecutor {
 }
 
 /// A model without a draft model.
+#[cfg(test)]
 impl From<Box<dyn Measure>> for LoadedExecutor {
     fn from(executor: Box<dyn Measure>) -> LoadedExecutor {
         LoadedExecutor { executor, draft: None, text: None }

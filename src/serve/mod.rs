@@ -16,7 +16,6 @@ mod manager;
 pub mod metrics;
 pub mod model;
 pub mod page;
-mod prefixes;
 mod published;
 pub mod server;
 pub mod service;

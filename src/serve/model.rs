@@ -1,10 +1,10 @@
 //! The text side of a loaded model: everything but its weights.
 
 use super::http::ApiError;
-use super::prefixes::Identity;
 use super::published::Published;
 use super::service::Replaceable;
 use crate::engine::ModelFiles;
+use crate::engine::prefixes::Identity;
 use crate::engine::queue::ModelSide;
 use crate::error::Error;
 use crate::grammar::Grammars;

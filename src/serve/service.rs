@@ -7,7 +7,7 @@ use super::model::Model;
 use super::page::PageSettings;
 use super::server::Started;
 use crate::Error;
-use crate::engine::core::{Core, ReplyTokens};
+use crate::engine::core::ReplyTokens;
 use crate::engine::queue::{EngineHandle, EngineSettings};
 use crate::engine::request::{Abandoned, Client, EngineError, GuideMaker, MOST_CHOICES, Replies, Request};
 use crate::executor::weights::Progress;
@@ -182,16 +182,12 @@ impl Service {
         *self.model.write().unwrap_or_else(PoisonError::into_inner) = Some(model);
     }
 
-    /// Runs a function on the engine's thread between two passes, and waits for its result.
-    ///
-    /// # Errors
-    /// 503: the engine has ended, or ends before it runs the function.
-    pub(super) fn on_engine<T: Send + 'static>(
-        &self,
-        model: &Model,
-        work: impl FnOnce(&mut Core<'_>) -> T + Send + 'static,
-    ) -> Result<T, ApiError> {
-        Ok(self.engine.run(model.id, work)?)
+    /// Counts the refusal of a program's own work for which there was no room.
+    pub(super) fn count_refusal<T>(&self, done: Result<T, EngineError>) -> Result<T, EngineError> {
+        if let Err(EngineError::Full { .. }) = done {
+            self.metrics.refused.inc();
+        }
+        done
     }
 
     /// The maker of guides for replies that begin with `begun` and have the form of a grammar.
@@ -215,14 +211,6 @@ impl Service {
     /// The names of `model`: its own, then the aliases.
     pub fn names<'n>(&'n self, model: &'n Model) -> impl Iterator<Item = &'n str> {
         std::iter::once(&model.name).chain(&self.settings.aliases).map(String::as_str)
-    }
-
-    /// As [`Service::submit`], for the server's own requests.
-    ///
-    /// # Errors
-    /// As [`Service::submit`].
-    pub(super) fn start_own(&self, model: &Model, ask: Request) -> Result<Replies, ApiError> {
-        self.submit(model, &[ask], Client::Program, Arc::new(|| false), Instant::now())
     }
 
     /// As [`EngineHandle::submit`].

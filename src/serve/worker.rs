@@ -101,8 +101,8 @@ impl<'a> Worker<'a> {
     ///
     /// # Errors
     /// Device: it failed while its read rate was measured. Input: the tokenizer cannot encode the text for drafts.
-    pub fn new(service: &'a Service, model: &'a Model, loaded: impl Into<LoadedExecutor>) -> Result<Worker<'a>> {
-        let LoadedExecutor { mut executor, draft, text: _ } = loaded.into();
+    pub fn new(service: &'a Service, model: &'a Model, loaded: LoadedExecutor) -> Result<Worker<'a>> {
+        let LoadedExecutor { mut executor, draft, text: _ } = loaded;
         let read_ceiling = executor.measure_read_ceiling()?;
         let settings = &service.settings;
         let drafts = Drafts::new(settings.drafted, settings.draft_text.as_deref(), &model.tokenizer)?;

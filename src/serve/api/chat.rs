@@ -237,7 +237,7 @@ mod tests {
         let service = without_engine(ServerSettings::default()).service;
         let model = service.model().unwrap();
         let made = |events: Vec<Event>| {
-            let replies = service.start_own(&model, Request::new(vec![2, 3])).unwrap();
+            let replies = service.engine.ask(model.target(), Request::new(vec![2, 3])).unwrap();
             let job = service.engine.take(model.id, |_| 0).unwrap();
             events.into_iter().for_each(|event| job.recipient.tell(event));
             let mut heard = String::new();

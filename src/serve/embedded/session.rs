@@ -1,19 +1,13 @@
 //! Sessions: conversations with an engine, whose tokens can be put into the cache, saved to a file, and loaded.
 
 use super::Engine;
-use crate::engine::core::Core;
-use crate::engine::request::Request;
 use crate::serve::http::Method;
-use crate::serve::prefixes::session;
-use crate::text::{Message, SamplerConfig};
+use crate::text::Message;
 use crate::{Cancel, Error, Result};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// The most attempts to put a session into the cache for saving, if other sequences take its pages at once.
-const TRIES: usize = 8;
 
 /// The result of a sync: each token of the session is counted in one of the fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +95,8 @@ impl EngineSession {
     /// engine has ended.
     pub fn sync(&self, tokens: Vec<u32>) -> Result<Synced> {
         let mut held = self.tokens();
-        let reused = self.run(&tokens, self.begin())?;
+        let (service, model) = (&self.engine.service, self.engine.model()?);
+        let reused = service.count_refusal(service.engine.sync(model.target(), &tokens, self.begin()))?;
         let old = held.len().min(tokens.len()).max(reused);
         let synced = Synced { reused, rebuilt: old - reused, extended: tokens.len() - old };
         *held = tokens;
@@ -119,17 +114,8 @@ impl EngineSession {
         if held.is_empty() {
             return Err(Error::input("the session holds no tokens", "bring it to some by a sync"));
         }
-        session::check_place(path)?;
-        let model = self.engine.model()?;
-        for _ in 0..TRIES {
-            self.run(&held, cancel)?;
-            let (sought, identity) = (held.clone(), model.identity);
-            let copy = move |core: &mut Core<'_>| session::copy(&sought, identity, &core.batch, core.executor.as_mut());
-            if let Some(bytes) = self.engine.service.on_engine(&model, copy)?? {
-                return session::write(path, &bytes);
-            }
-        }
-        Err(Error::refused("other sequences leave the session no room in the cache", "save it once they have ended"))
+        let (service, model) = (&self.engine.service, self.engine.model()?);
+        Ok(service.count_refusal(service.engine.save(model.target(), model.identity, &held, path, cancel))?)
     }
 
     /// Loads a file of [`EngineSession::save`] into the cache, and returns its tokens. The continuation is the same as
@@ -141,19 +127,8 @@ impl EngineSession {
     pub fn load(&self, path: &Path) -> Result<Vec<u32>> {
         let mut held = self.tokens();
         let model = self.engine.model()?;
-        let (identity, name) = (model.identity, path.to_owned());
-        let bytes = session::read(path, identity)?;
-        let put_in = move |core: &mut Core<'_>| {
-            session::restore(&name, bytes, identity, &mut core.batch, core.executor.as_mut())
-        };
-        let loaded = self.engine.service.on_engine(&model, put_in)??.ok_or_else(|| {
-            Error::refused(
-                "no place is free for the session: replies are under way in all",
-                "load it once one has ended",
-            )
-        })?;
-        held.clone_from(&loaded);
-        Ok(loaded)
+        held.clone_from(&self.engine.service.engine.load(model.id, model.identity, path)?);
+        Ok(held.clone())
     }
 
     /// As [`Engine::request`], cancelled with the session.
@@ -168,25 +143,5 @@ impl EngineSession {
         on: &mut dyn FnMut(u16, &[u8]) -> ControlFlow<()>,
     ) -> Result<u16> {
         self.engine.request(method, path, body, self.begin(), on)
-    }
-
-    /// Runs `tokens` as far as they are not cached, so that a prompt that begins with them continues from there.
-    /// Returns the number of cached tokens. Running replies may evict them later if they need the room.
-    ///
-    /// # Errors
-    /// As [`EngineSession::sync`].
-    fn run(&self, tokens: &[u32], cancel: &Cancel) -> Result<usize> {
-        let model = self.engine.model()?;
-        model.limits().check(0, tokens)?;
-        let sought = tokens.to_vec();
-        let holds = move |core: &mut Core<'_>| core.batch.holder(core.executor.as_ref(), &sought).is_some();
-        if self.engine.service.on_engine(&model, holds)? {
-            return Ok(tokens.len());
-        }
-        let ask =
-            Request { limit: 1, sampler: SamplerConfig::greedy(), ignore_eos: true, ..Request::new(tokens.to_vec()) };
-        let answers = self.engine.service.start_own(&model, ask)?.until(cancel);
-        let ends = answers.gather().map_err(Error::from)?.into_iter().filter_map(|whole| whole.end);
-        Ok(ends.map(|end| end.generation.kept).sum())
     }
 }

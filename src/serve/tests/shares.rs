@@ -139,7 +139,7 @@ fn tokens_of_a_prompt_that_is_scored_are_counted_as_the_prompts() {
     let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
     let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
     let model = crate::serve::model::Model::open(1, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
-    let mut worker = crate::serve::worker::Worker::new(&service, &model, executor).unwrap();
+    let mut worker = crate::serve::worker::Worker::new(&service, &model, executor.into()).unwrap();
     let ask = Request { scores: true, likelihoods: Some(0), limit: 1, ..Request::new(vec![2, 3, 4, 5]) };
     let answers = service.submit(&model, &[ask], client(1), Arc::new(|| false), Instant::now()).unwrap();
     worker.core.admit();

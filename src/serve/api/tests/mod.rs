@@ -78,7 +78,7 @@ fn start(
         let mut model = Model::open(1, &files, executor.schedule(), "the CPU").unwrap();
         model.is_on_cpu = executor.is_on_cpu();
         let model = Arc::new(model);
-        let mut worker = Worker::new(&service, &model, executor).unwrap();
+        let mut worker = Worker::new(&service, &model, executor.into()).unwrap();
         service.set_model(model.clone());
         worker.note_ready();
         worker.core.run(Duration::MAX).unwrap();

@@ -58,7 +58,7 @@ type Hash = [u8; HASH];
 /// Everything that keys and values depend on: the model's files, their format on the device, the device, and Kiln's
 /// version. The offload for attention is left out, because it may change with each load and while a model answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::serve) struct Identity(pub(super) Hash);
+pub(crate) struct Identity(pub(super) Hash);
 
 impl Identity {
     /// In hexadecimal digits.
@@ -81,7 +81,7 @@ impl Identity {
 
 /// The reason why a file is not used.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::serve) enum Fault {
+pub(super) enum Fault {
     #[error(transparent)]
     File(#[from] regular::ReadFault),
     #[error("it is no file of {0}")]

@@ -1,10 +1,10 @@
-//! The file in which a server keeps prefixes with their keys and values between runs, so that they need not run again
-//! after a start. A program's session uses a file of the same format.
+//! Files of prefixes with their keys and values, so that they need not run again after a start: those that a server keeps
+//! between runs, and saved sessions, in the same format.
 
 mod format;
-pub(super) mod session;
+mod session;
 
-pub(super) use format::Identity;
+pub(crate) use format::Identity;
 
 use crate::executor::Executor;
 use crate::machine::partial::{Lock, PartialFile, lock_for};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// A file of prefixes, locked for this process.
-pub(super) struct PrefixFile {
+pub(crate) struct PrefixFile {
     path: PathBuf,
     _lock: Lock,
 }
