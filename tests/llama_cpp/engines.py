@@ -1,4 +1,5 @@
 """What llama.cpp and Kiln make of a GGUF file."""
+import contextlib
 import ctypes
 import json
 import os
@@ -50,26 +51,45 @@ class Llama:
 
     def logits(self, tokens):
         """The logits of all positions, [n, vocab], with attention in F32."""
+        with self.context() as context:
+            return self.run(context, tokens)
+
+    @contextlib.contextmanager
+    def context(self, target=None):
+        """A context with a cache of its own, or a drafter's with that of a target."""
         options = llama_cpp.llama_context_default_params()
         options.n_ctx = options.n_batch = options.n_ubatch = 512
         options.n_threads = options.n_threads_batch = 2
         options.type_k = options.type_v = llama_cpp.GGML_TYPE_F32
         options.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        if target:
+            options.ctx_type, options.ctx_other = llama_cpp.LLAMA_CONTEXT_TYPE_MTP, target
         context = llama_cpp.llama_init_from_model(self.model, options)
+        if not context:
+            raise AssertionError("llama.cpp cannot make a context")
+        try:
+            yield context
+        finally:
+            llama_cpp.llama_free(context)
+
+    def run(self, context, tokens, first=0, state=None):
+        """The logits of a pass whose first token has the position `first`. A drafter's only token also has a state."""
         batch = llama_cpp.llama_batch_init(len(tokens), 0, 1)
         try:
             batch.n_tokens = len(tokens)
             for i, token in enumerate(tokens):
-                batch.token[i], batch.pos[i], batch.logits[i] = token, i, True
+                batch.token[i], batch.pos[i], batch.logits[i] = token, first + i, True
                 batch.n_seq_id[i], batch.seq_id[i][0] = 1, 0
+            if state is not None:
+                batch.embd = (ctypes.c_float * len(state))(*state)
             if llama_cpp.llama_decode(context, batch):
                 raise AssertionError("llama.cpp cannot run the prompt")
             width = llama_cpp.llama_vocab_n_tokens(self.vocab)
             rows = (llama_cpp.llama_get_logits_ith(context, i) for i in range(len(tokens)))
             return np.stack([np.ctypeslib.as_array(row, (width,)).copy() for row in rows])
         finally:
+            batch.embd = None
             llama_cpp.llama_batch_free(batch)
-            llama_cpp.llama_free(context)
 
     def ids(self, text):
         """The ids of a text without BOS. What spells a special token is one."""

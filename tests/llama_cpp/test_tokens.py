@@ -21,18 +21,19 @@ class Tokens(unittest.TestCase):
         golden = json.loads(read(cases, name))
         # A conversation that the template refuses has no text.
         want = {case["text"]: case["ids"] for case in [*golden["cases"], *golden["chat"]] if "text" in case}
-        with tempfile.TemporaryDirectory() as folder:
-            path = write_vocabulary(os.path.join(folder, "vocabulary.gguf"), tokenizer)
-            # llama.cpp cuts runs of spaces out of a text before it writes them as "▁", so that the same run of literal
-            # "▁" is not cut out.
-            texts = [text for text in want if "▁▁" not in text]
-            together = "\n".join(texts)
-            with Llama(path, vocab_only=True) as model:
-                self.assertEqual({text: model.ids(text) for text in texts}, {text: want[text] for text in texts})
-                self.assertEqual(kiln_ids(path, together), model.ids(together))
-                differing = [text for text in want if model.ids(text) != want[text]]
-        self.assertEqual(differing, [text for text in want if "▁▁" in text])
-        print(f"{name}: {len(texts)} of {len(want)} texts the same, and all of them in one", flush=True)
+        # llama.cpp cuts runs of spaces out of a text before it writes them as "▁", so that the same run of literal
+        # "▁" is not cut out.
+        texts = [text for text in want if "▁▁" not in text]
+        together = "\n".join(texts)
+        for form, listed in [("by scores", False), ("by a list", True)]:
+            with tempfile.TemporaryDirectory() as folder:
+                path = write_vocabulary(os.path.join(folder, "vocabulary.gguf"), tokenizer, listed)
+                with Llama(path, vocab_only=True) as model:
+                    self.assertEqual({text: model.ids(text) for text in texts}, {text: want[text] for text in texts}, form)
+                    self.assertEqual(kiln_ids(path, together), model.ids(together), form)
+                    differing = [text for text in want if model.ids(text) != want[text]]
+            self.assertEqual(differing, [text for text in want if "▁▁" in text], form)
+            print(f"{name}, merges {form}: {len(texts)} of {len(want)} texts the same, and all of them in one", flush=True)
 
     def test_the_small_tokenizer(self):
         self.check(read(cases, "tokenizer.json"), "golden_tok_small.json")
