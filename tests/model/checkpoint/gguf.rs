@@ -5,7 +5,7 @@ use std::path::Path;
 use kiln::engine::ModelFiles;
 use kiln::model::checkpoint::gguf::{GgmlType, Gguf};
 use kiln::model::write::{WriteMonitor, quantize::quantize};
-use kiln::model::{BlockFormat, Checkpoint, LayerKind, Role, Shape, SourceFormat, TensorId, WeightFormat};
+use kiln::model::{BlockFormat, Checkpoint, LayerKind, Role, Rope, Shape, SourceFormat, TensorId, WeightFormat};
 use sha2::{Digest, Sha256};
 
 use super::files::{bad_input, decode_matrix, golden, read_matrix};
@@ -54,6 +54,25 @@ fn a_gguf_file_of_gemma_4_is_the_model_that_it_was_made_of() {
             }
         }
     }
+}
+
+/// The golden cases have the defaults.
+#[test]
+fn constants_of_gemma_4_are_those_of_the_file() {
+    let mut file = golden_gemma4("tiny4", Float::Bf16);
+    for (key, value) in [
+        ("attention.layer_norm_rms_epsilon", 1e-5),
+        ("rope.freq_base", 500.0),
+        ("rope.freq_base_swa", 2e4),
+        ("final_logit_softcapping", 12.5),
+    ] {
+        file.set(&format!("gemma4.{key}"), Value::f32(value));
+    }
+    let divisors: Vec<f32> = (0..16).map(|pair| if pair < 8 { 1.0 } else { 1e30 }).collect();
+    *file.tensor("rope_freqs.weight") = Tensor::f32("rope_freqs.weight", &[16], &divisors);
+    let shape = open(&file).unwrap().shape().clone();
+    assert_eq!((shape.eps, shape.softcap), (1e-5, Some(12.5)));
+    assert_eq!((shape.local.rope, shape.global.rope), (Rope::of(2e4), Rope { rotated: 0.5, ..Rope::of(500.0) }));
 }
 
 /// Parts of Gemma 4 that Kiln does not compute, and lists that contradict each other, are refused in a line that names them.

@@ -154,6 +154,16 @@ fn a_written_config_reads_back_equal() {
         ..tiny
     };
     assert_eq!(config::parse(&config::to_json(&odd), None).unwrap(), odd);
+    // The golden cases of Gemma 4 have the defaults.
+    let tiny4 = config::parse(&read("tiny4", "config.json"), None).unwrap();
+    let odd = Shape {
+        eps: 1e-5,
+        local: AttentionShape { rope: Rope::of(12_345.679), ..tiny4.local },
+        global: AttentionShape { rope: Rope { rotated: 0.5, ..Rope::of(500.0) }, kv_heads: 2, ..tiny4.global },
+        softcap: Some(12.5),
+        ..tiny4
+    };
+    assert_eq!(config::parse(&config::to_json(&odd), None).unwrap(), odd);
 }
 
 /// The global layers' heads have keys of their own, or entries in per_layer_config.
