@@ -200,7 +200,7 @@ impl Reply {
         let piece = self.decoder.finish();
         if self.thought.place == ThoughtPlace::Inside {
             self.thought.text.push_str(piece);
-        } else {
+        } else if self.thought.place == ThoughtPlace::Outside {
             let piece = without_blanks(&mut self.blanks, piece);
             if self.in_calls {
                 self.text.push_str(piece);
@@ -299,9 +299,10 @@ mod tests {
             }
         }
         assert_eq!((text.as_str(), thought.as_str()), ("A\u{1f600}The answer is ", "Let me stop\u{1f600}."));
-        // A thought that the token limit ends before its text begins.
+        // The token limit ends a thought within a character of its first line.
         let mut reply = Reply::new(&tokenizer, &[]).unwrap();
-        for id in tokenizer.encode("<|channel>thou", false).unwrap() {
+        let ids = tokenizer.encode("<|channel>thou\u{1f600}", false).unwrap();
+        for &id in &ids[..ids.len() - 1] {
             assert_eq!(reply.push(id), ("", Stopped::No));
         }
         assert_eq!((reply.finish().to_owned(), reply.take_thought()), (String::new(), String::new()));

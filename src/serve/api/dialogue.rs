@@ -75,7 +75,7 @@ pub(super) struct Dialogue {
     /// The functions, for a template that takes them.
     tools: Vec<Value>,
     /// Whether the model is to think first, as in [`ChatInput`].
-    pub thinking: Option<bool>,
+    thinking: Option<bool>,
 }
 
 /// A prompt.
@@ -102,8 +102,10 @@ impl Dialogue {
         }
     }
 
-    /// Adds the server's own parts: its system message if the client sent none, and the tools.
-    pub fn complete(&mut self, own: Option<String>, tools: Option<&Tools>, syntax: CallSyntax) {
+    /// Adds the server's own parts: its system message if the client sent none, the tools, and whether the model is to
+    /// think first.
+    pub fn complete(&mut self, own: Option<String>, tools: Option<&Tools>, syntax: CallSyntax, thinking: Option<bool>) {
+        self.thinking = thinking;
         if self.system.is_empty() {
             self.system.extend(own);
         }

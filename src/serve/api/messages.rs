@@ -327,7 +327,7 @@ mod tests {
         let first = |system: Value| {
             let body = json!({"messages": [{"role": "system", "content": system}, {"role": "user", "content": "a"}]});
             let mut dialogue = read(&Fields::of_body(&body).unwrap()).unwrap();
-            dialogue.complete(Some("own".into()), None, CallSyntax::Json);
+            dialogue.complete(Some("own".into()), None, CallSyntax::Json, None);
             dialogue.into_messages(CallSyntax::Json).unwrap().0[0].texts()[1].to_owned()
         };
         for empty in [json!(""), json!([]), json!([{"type": "text", "text": ""}])] {

@@ -151,8 +151,12 @@ pub(super) fn reply(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -> R
         Endpoint::Chat if fields.list("messages")?.unwrap_or_default().is_empty() => None,
         Endpoint::Chat => {
             let mut dialogue = messages::read(&fields)?;
-            dialogue.thinking = options::thinking(&fields);
-            dialogue.complete(call.service.system.get(), tools.as_ref(), model.template.calls());
+            dialogue.complete(
+                call.service.system.get(),
+                tools.as_ref(),
+                model.template.calls(),
+                options::thinking(&fields),
+            );
             Some(dialogue.encode_as_ollama(&fields, &model, "messages")?)
         }
         Endpoint::Generate => read_prompt(&fields, call, &model)?,
@@ -185,8 +189,7 @@ fn read_prompt(fields: &Fields<'_>, call: &Call<'_>, model: &Arc<Model>) -> Resu
         dialogue.add_system(system);
     }
     dialogue.add(Speaker::User, text);
-    dialogue.thinking = options::thinking(fields);
-    dialogue.complete(call.service.system.get(), None, model.template.calls());
+    dialogue.complete(call.service.system.get(), None, model.template.calls(), options::thinking(fields));
     dialogue.encode(model, "prompt").map(Some)
 }
 

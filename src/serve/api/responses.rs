@@ -55,8 +55,7 @@ pub(super) fn respond(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) ->
     }
     let form = tools::form_with(tools.as_ref(), form)?;
     let mut dialogue = read_input(&fields)?;
-    dialogue.thinking = options::thinking(&fields);
-    dialogue.complete(call.service.system.get(), tools.as_ref(), model.template.calls());
+    dialogue.complete(call.service.system.get(), tools.as_ref(), model.template.calls(), options::thinking(&fields));
     let prompt = dialogue.encode_truncated(&fields, &model, "input")?;
     let forgotten = prompt.forgotten;
     let listener = tools::give_prompt(&mut ask, prompt, tools.as_ref());
@@ -68,7 +67,6 @@ pub(super) fn respond(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) ->
         listener,
         output: Vec::new(),
         open: None,
-        thought: None,
         usage: Usage::default(),
         finish: Finish::Stop,
         sequence: 0,
@@ -159,6 +157,37 @@ pub(super) fn shortest(number: f32) -> Value {
     number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
 }
 
+/// The type of a message's part.
+const TEXT: &str = "output_text";
+/// The type of a thought's part.
+const THOUGHT: &str = "reasoning_text";
+
+/// A message or a thought in progress.
+struct TextItem {
+    /// The type of its only part.
+    kind: &'static str,
+    id: String,
+    text: String,
+}
+
+impl TextItem {
+    fn object(&self, status: &str, content: Value) -> Value {
+        let mut item = json!({"type": "message", "id": self.id, "status": status, "content": content});
+        match self.kind {
+            THOUGHT => (item["type"], item["summary"]) = ("reasoning".into(), json!([])),
+            _ => item["role"] = "assistant".into(),
+        }
+        item
+    }
+
+    fn part(&self) -> Value {
+        match self.kind {
+            THOUGHT => json!({"type": THOUGHT, "text": self.text}),
+            _ => json!({"type": TEXT, "text": self.text, "annotations": [], "logprobs": []}),
+        }
+    }
+}
+
 /// Formats a response.
 struct Response {
     id: String,
@@ -168,10 +197,7 @@ struct Response {
     listener: CallDetector,
     /// Complete items.
     output: Vec<Value>,
-    /// The message in progress: its id and its text so far.
-    open: Option<(String, String)>,
-    /// The thought in progress, likewise.
-    thought: Option<(String, String)>,
+    open: Option<TextItem>,
     usage: Usage,
     finish: Finish,
     /// The number of events so far.
@@ -212,78 +238,52 @@ impl Response {
         format!("event: {kind}\ndata: {data}\n\n")
     }
 
-    /// Adds text to a thought, and begins one if none is in progress.
-    fn think(&mut self, text: &str) -> String {
-        let mut events = if self.open.is_some() { self.close() } else { String::new() };
+    /// An event about the only part of a text item.
+    fn part_event(&mut self, item: &TextItem, name: &str, field: &str, value: Value) -> String {
         let index = self.output.len();
-        if self.thought.is_none() {
-            let id = unique("rs_");
-            let item = reasoning(&id, "in_progress", json!([]));
-            events += &self.event("response.output_item.added", json!({"output_index": index, "item": item}));
-            self.thought = Some((id, String::new()));
+        let mut data = json!({"item_id": item.id, "output_index": index, "content_index": 0, field: value});
+        if name.starts_with(TEXT) {
+            data["logprobs"] = json!([]);
         }
-        let Some((id, said)) = &mut self.thought else { return events };
-        said.push_str(text);
-        let delta = json!({"item_id": id, "output_index": index, "content_index": 0, "delta": text});
-        events + &self.event("response.reasoning_text.delta", delta)
+        self.event(&format!("response.{name}"), data)
     }
 
-    /// Ends the thought in progress.
-    fn end_thought(&mut self) -> String {
-        let Some((id, text)) = self.thought.take() else { return String::new() };
-        let index = self.output.len();
-        let done = json!({"item_id": id, "output_index": index, "content_index": 0, "text": text});
-        let events = self.event("response.reasoning_text.done", done);
-        let item = reasoning(&id, "completed", json!([{"type": "reasoning_text", "text": text}]));
-        self.output.push(item.clone());
-        events + &self.event("response.output_item.done", json!({"output_index": index, "item": item}))
+    /// The event that begins an item.
+    fn start(&mut self, item: Value) -> String {
+        self.event("response.output_item.added", json!({"output_index": self.output.len(), "item": item}))
     }
 
-    /// Adds text, and begins a message if none is in progress.
-    fn say(&mut self, text: &str) -> String {
-        let mut events = self.end_thought();
-        let index = self.output.len();
-        let id = match &mut self.open {
-            Some((id, said)) => {
-                said.push_str(text);
-                id.clone()
-            }
-            None => {
-                let id = unique("msg_");
-                self.open = Some((id.clone(), text.to_owned()));
-                let item = message(&id, "in_progress", json!([]));
-                events += &self.event("response.output_item.added", json!({"output_index": index, "item": item}));
-                let part = json!({"item_id": id, "output_index": index, "content_index": 0, "part": part("")});
-                events += &self.event("response.content_part.added", part);
-                id
-            }
-        };
+    /// Ends the item in progress; `item` is its complete form.
+    fn stop(&mut self, item: Value) -> String {
+        let done = json!({"output_index": self.output.len(), "item": item});
+        self.output.push(item);
+        self.event("response.output_item.done", done)
+    }
+
+    /// Adds text to an item of parts of type `kind`, and begins one if none is in progress.
+    fn say(&mut self, kind: &'static str, text: &str) -> String {
+        let is_other = self.open.as_ref().is_some_and(|item| item.kind != kind);
+        let mut events = if is_other { self.close() } else { String::new() };
+        let mut item = self.open.take().unwrap_or_else(|| {
+            let item = TextItem { kind, id: unique(if kind == TEXT { "msg_" } else { "rs_" }), text: String::new() };
+            events += &self.start(item.object("in_progress", json!([])));
+            events += &self.part_event(&item, "content_part.added", "part", item.part());
+            item
+        });
         if !text.is_empty() {
-            let delta =
-                json!({"item_id": id, "output_index": index, "content_index": 0, "delta": text, "logprobs": []});
-            events += &self.event("response.output_text.delta", delta);
+            item.text.push_str(text);
+            events += &self.part_event(&item, &format!("{kind}.delta"), "delta", text.into());
         }
+        self.open = Some(item);
         events
     }
 
-    /// Ends the message in progress.
+    /// Ends the text item in progress.
     fn close(&mut self) -> String {
-        let Some((id, text)) = self.open.take() else { return self.end_thought() };
-        let index = self.output.len();
-        let at = json!({"item_id": id, "output_index": index, "content_index": 0});
-        let with = |name: &str, value: Value| {
-            let mut data = at.clone();
-            data[name] = value;
-            data
-        };
-        let mut done = with("text", json!(text));
-        done["logprobs"] = json!([]);
-        let mut events = self.event("response.output_text.done", done);
-        events += &self.event("response.content_part.done", with("part", part(&text)));
-        let item = message(&id, self.status(), json!([part(&text)]));
-        self.output.push(item.clone());
-        events += &self.event("response.output_item.done", json!({"output_index": index, "item": item}));
-        events
+        let Some(item) = self.open.take() else { return String::new() };
+        let text = self.part_event(&item, &format!("{}.done", item.kind), "text", item.text.as_str().into());
+        let part = self.part_event(&item, "content_part.done", "part", item.part());
+        text + &part + &self.stop(item.object(self.status(), json!([item.part()])))
     }
 
     /// Adds a call of a function or of a custom tool.
@@ -303,38 +303,22 @@ impl Response {
             }
             item
         };
-        let added = json!({"output_index": index, "item": item("in_progress", "")});
-        events += &self.event("response.output_item.added", added);
+        events += &self.start(item("in_progress", ""));
         let part = if is_custom { "custom_tool_call_input" } else { "function_call_arguments" };
         let delta = json!({"item_id": id, "output_index": index, "delta": input});
         events += &self.event(&format!("response.{part}.delta"), delta);
         let done = json!({"item_id": id, "output_index": index, "name": call.called.name, field: input});
         events += &self.event(&format!("response.{part}.done"), done);
-        let whole = item("completed", &input);
-        self.output.push(whole.clone());
-        events += &self.event("response.output_item.done", json!({"output_index": index, "item": whole}));
-        events
+        events + &self.stop(item("completed", &input))
     }
 
     fn add(&mut self, said: Vec<Said>) -> String {
         let say = |part| match part {
-            Said::Text(text) => self.say(&text),
+            Said::Text(text) => self.say(TEXT, &text),
             Said::Call(call) => self.call(&call),
         };
         said.into_iter().map(say).collect()
     }
-}
-
-fn reasoning(id: &str, status: &str, content: Value) -> Value {
-    json!({"type": "reasoning", "id": id, "status": status, "summary": [], "content": content})
-}
-
-fn message(id: &str, status: &str, content: Value) -> Value {
-    json!({"type": "message", "id": id, "status": status, "role": "assistant", "content": content})
-}
-
-fn part(text: &str) -> Value {
-    json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
 }
 
 impl Wording for Response {
@@ -349,7 +333,7 @@ impl Wording for Response {
     }
 
     fn token(&mut self, _: usize, token: ReplyToken) -> String {
-        let thought = if token.thought.is_empty() { String::new() } else { self.think(&token.thought) };
+        let thought = if token.thought.is_empty() { String::new() } else { self.say(THOUGHT, &token.thought) };
         let said = self.listener.push(&token.text);
         thought + &self.add(said)
     }
@@ -361,7 +345,7 @@ impl Wording for Response {
         let mut events = self.add(said);
         // An empty reply becomes a message without text.
         if self.output.is_empty() && self.open.is_none() {
-            events += &self.say("");
+            events += &self.say(TEXT, "");
         }
         events + &self.close()
     }
@@ -414,7 +398,6 @@ mod tests {
             listener: CallDetector::new(vec!["f".into(), "g".into()], CallSyntax::Json),
             output: Vec::new(),
             open: None,
-            thought: None,
             usage: Usage::default(),
             finish: Finish::Stop,
             sequence: 0,
@@ -446,7 +429,8 @@ mod tests {
         events += &(response.end(0, ReplyEnd { thought_tokens: 2, ..end() }) + &response.finish());
         let names: Vec<&str> = events.lines().filter_map(|line| line.strip_prefix("event: response.")).collect();
         let delta = "reasoning_text.delta";
-        let thought = ["output_item.added", delta, delta, "reasoning_text.done", "output_item.done"];
+        let begun = ["output_item.added", "content_part.added", delta, delta];
+        let thought = [&begun[..], &["reasoning_text.done", "content_part.done", "output_item.done"]].concat();
         assert!(names.starts_with(&thought), "{names:?}");
         assert_eq!(response.output[0]["content"], json!([{"type": "reasoning_text", "text": "Let me see."}]));
         assert_eq!(response.output[1]["content"][0]["text"], "Hi");

@@ -1,8 +1,9 @@
 //! The table of all fields of the published interfaces, with their treatment here: `docs/api.md`, compiled in.
 //!
-//! A field is done, harmless or refused. A done field is read by its path's reader. A harmless one is accepted without
-//! effect, and the log names it at debug. A refused one would change the answer, and its refusal has the remedy. Fields
-//! that promise a form of the answer are never harmless. Fields unknown to all interfaces are harmless.
+//! A field is done, advice, harmless or refused. A done field is read by its path's reader. Advice is read too, and a
+//! model that cannot follow it answers without. A harmless field is accepted without effect, and the log names it at
+//! debug. A refused one would change the answer, and its refusal has the remedy. Fields that promise a form of the answer
+//! are never harmless. Fields unknown to all interfaces are harmless.
 //!
 //! Each body is checked by the rows of its path ([`FieldTable::check`]), and the tests send a request for each row.
 
@@ -36,6 +37,8 @@ pub(super) struct FieldRow {
 pub(super) enum Treatment {
     /// Read.
     Done,
+    /// Read where the model can follow it. `taken` has all strings that are accepted.
+    Advice,
     /// Without effect, for any value.
     Harmless,
     /// Without effect. `taken` has all strings that are accepted.
@@ -70,6 +73,7 @@ impl FieldRow {
         let (mut field, taken, wrong, treatment, note) = (quoted(cell()?), cell()?, cell()?, cell()?, cell()?);
         let does = match treatment {
             "done" => Treatment::Done,
+            "advice" => Treatment::Advice,
             "harmless" if taken.starts_with("one of ") => Treatment::OneOf,
             "harmless" => Treatment::Harmless,
             "refused" => Treatment::Refused,
@@ -162,7 +166,7 @@ impl FieldTable {
     /// Fields inside lists are refused by the readers of the lists, which know their positions.
     ///
     /// # Errors
-    /// 400: a field is refused, or a harmless one has a value that is not accepted.
+    /// 400: a field is refused, or advice or a harmless field has a value that is not accepted.
     pub fn check(&self, fields: &Fields<'_>) -> Result<(), ApiError> {
         let mut notes = log::log_enabled!(log::Level::Debug).then(FieldNotes::default);
         self.walk(fields, "", &mut notes)?;
@@ -201,7 +205,7 @@ impl FieldTable {
                 // Some clients send an object whose fields have the accepted strings.
                 let has_words = || value.is_object() && entry.has_inner;
                 match does {
-                    Treatment::OneOf if !is_listed && !has_words() && !is_known() => {
+                    Treatment::OneOf | Treatment::Advice if !is_listed && !has_words() && !is_known() => {
                         let what = format!("is {}, and has to be one of {}", shown(value), taken.join(", "));
                         return Err(fields.wrong(name, what));
                     }
@@ -211,7 +215,7 @@ impl FieldTable {
                     Treatment::Harmless | Treatment::OneOf => {
                         FieldNotes::add(notes, |notes| &mut notes.harmless, path);
                     }
-                    Treatment::Done | Treatment::Refused => {}
+                    Treatment::Done | Treatment::Advice | Treatment::Refused => {}
                 }
             }
             let has_inner = |path: &str| self.index.get(path).is_some_and(|entry| entry.has_inner);
@@ -266,7 +270,7 @@ mod tests {
         for row in GROUPS.iter().flat_map(|group| &group.rows) {
             let has_example = match row.does {
                 Treatment::Done | Treatment::Harmless => row.taken.len() == 1,
-                Treatment::OneOf => row.taken.len() > 1,
+                Treatment::OneOf | Treatment::Advice => row.taken.len() > 1,
                 Treatment::Refused => row.wrong.is_some(),
             };
             assert!(has_example && !row.note.is_empty() && !row.note.contains('|'), "{row:?}");

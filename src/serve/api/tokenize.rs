@@ -23,8 +23,12 @@ pub(super) fn tokenize(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -
         (None, Some(text)) => model.tokenizer.encode(text, fields.boolean("add_special")?.unwrap_or(false)),
         (None, None) if fields.get("messages").is_some() => {
             let mut dialogue = messages::read(&fields)?;
-            dialogue.thinking = options::thinking(&fields);
-            dialogue.complete(call.service.system.get(), tools.as_ref(), model.template.calls());
+            dialogue.complete(
+                call.service.system.get(),
+                tools.as_ref(),
+                model.template.calls(),
+                options::thinking(&fields),
+            );
             Ok(dialogue.encode(&model, "messages")?.tokens)
         }
         (None, None) => return Err(fields.missing("prompt")),
